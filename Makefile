@@ -1,0 +1,117 @@
+# attn.h - `make help` lists the targets.
+
+CC       ?= cc
+CXX      ?= c++
+CLANG    ?= clang
+CFLAGS   ?= -O2
+WARN      = -Wall -Wextra
+HIPFLAGS ?= -O3
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+SUDO      = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+VERSION   = $(shell sed -n 's/.*version \([0-9.]*\),.*/\1/p;q' attn.h)
+
+# A GPU compiler is used where there is one: `make HIPCC=` builds without it.
+HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
+
+# What `make setup` installs: compilers for every header check, cmocka for the unit tests, clang's runtime for the
+# sanitizers and the fuzzer, qemu for the machine without AVX, the rest for scripts of the tests.
+PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev libcmocka-dev make binutils \
+            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake
+
+.DEFAULT_GOAL := all
+.PHONY: all bench setup test test-full unit readme-check install clean help
+.DELETE_ON_ERROR:
+
+## all           build attn_bench (the default)
+all: attn_bench
+
+# attn_hip.c is ordinary C without a GPU compiler, and then only says that it was built without one.
+ifeq ($(HIPCC),)
+LINK = $(CC)
+build/attn_hip.o: attn_hip.c attn.h
+	@mkdir -p build
+	$(CC) $(CFLAGS) -std=c99 $(WARN) -c attn_hip.c -o $@
+else
+LINK = $(HIPCC)
+build/attn_hip.o: attn_hip.c attn.h
+	@mkdir -p build
+	$(HIPCC) -x hip $(HIPFLAGS) -c attn_hip.c -o $@
+endif
+
+build/attn_bench.o: attn_bench.c attn.h
+	@mkdir -p build
+	$(CC) $(CFLAGS) -std=c99 $(WARN) -pthread -c attn_bench.c -o $@
+
+attn_bench: build/attn_bench.o build/attn_hip.o
+	$(LINK) -pthread build/attn_bench.o build/attn_hip.o -o $@ -lm
+
+## bench         build and run the default benchmark, under 90 s; needs a C compiler and make only
+bench: attn_bench
+	./attn_bench
+
+## setup         install all that the tests need, from Debian's packages
+setup:
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES)
+
+## test          every test that belongs to CI, at most 20 minutes on two cores; VERBOSE=1 shows their output
+test:
+	@test/run.sh $(wildcard test/*.steps)
+
+## test-full     the same, then the tests that take longer
+test-full:
+	@test/run.sh $(wildcard test/*.steps) $(wildcard test/*.full-steps)
+
+## unit          the unit tests alone, plain and with sanitizers
+unit:
+	@test/run.sh test/unit.steps
+
+## readme-check  run every command of README.md and compile every listing of it
+readme-check:
+	@test/readme.sh
+
+## install       copy attn.h and attn.pc under DESTDIR/PREFIX
+install:
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 attn.h $(DESTDIR)$(PREFIX)/include/attn.h
+	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: attn' \
+	    'Description: attention for C and C++ in a single header' 'Version: $(VERSION)' \
+	    'Cflags: -I$${includedir}' 'Libs: -pthread' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/attn.pc
+
+## clean         remove what was built
+clean:
+	rm -rf build attn_bench
+
+## help          this list
+help:
+	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
+
+# ---------------------------------------------------------------------------------------------- unit tests
+# The implementation is compiled once for each way of building, test/impl.c; every test program links that object.
+UNITS     = validate reference backends convert registry threads timing alloc guard
+TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
+UNIT_H    = attn.h test/unit.h
+BUILD_plain = $(CC) -O2 -std=c99
+BUILD_asan  = $(CLANG) -O1 -g -std=c99 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+VARIANTS  = plain asan
+
+define VARIANT_RULES
+build/$(1)/impl.o: test/impl.c attn.h
+	@mkdir -p build/$(1)
+	$$(BUILD_$(1)) $$(TESTWARN) -I. -pthread -c test/impl.c -o $$@
+build/$(1)/%.o: test/%.c $$(UNIT_H)
+	@mkdir -p build/$(1)
+	$$(BUILD_$(1)) $$(TESTWARN) -I. -c $$< -o $$@
+build/$(1)/hip.o: attn_hip.c attn.h
+	@mkdir -p build/$(1)
+	$$(BUILD_$(1)) $$(TESTWARN) -I. -c attn_hip.c -o $$@
+$$(foreach u,$$(UNITS),build/$(1)/$$(u)): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o build/$(1)/hip.o
+	$$(BUILD_$(1)) -pthread $$^ -o $$@ -lcmocka -lm
+.PHONY: $(1)-units
+$(1)-units: $$(foreach u,$$(UNITS),build/$(1)/$$(u))
+endef
+$(foreach v,$(VARIANTS),$(eval $(call VARIANT_RULES,$(v))))
+.PRECIOUS: build/%.o
+
+-include test/proof.mk

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# test/run.sh FILE... - run the steps that the files list, at most two at a time, and sum up.
+#
+# A step is a line `name | command`, run by bash in the repository root. A line `name ! command` waits for
+# everything before it and runs alone; it may use both processors. Empty lines and lines that begin with # are
+# skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it is a
+# cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
+# For each step a line `== name: 12.3 s` is printed, and its output when it failed or VERBOSE is set.
+# The last line of all is `N passed, N failed, N skipped`; the exit status is 1 when anything failed.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+unset MAKEFLAGS MFLAGS MAKELEVEL
+export LC_ALL=C
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+passed=0 failed=0 skipped=0
+red=()
+
+run() { # name, command: leaves $out/name.{log,sec,rc}
+    local t0 t1
+    t0=$(date +%s%N)
+    bash -c "$2" >"$out/$1.log" 2>&1 </dev/null
+    echo $? >"$out/$1.rc"
+    t1=$(date +%s%N)
+    echo $(((t1 - t0) / 100000000)) >"$out/$1.tmp" && mv "$out/$1.tmp" "$out/$1.sec"
+}
+
+count() { # a log: passed failed skipped, from closing lines or else from cmocka's
+    awk '
+        /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { lines++; p += $1; f += $3; s += $5 }
+        /^\[       OK \]/                               { ok++ }
+        /^\[  FAILED  \] [0-9]+ test\(s\), listed/      { bad += $4 }
+        /^\[  SKIPPED \] [0-9]+ test\(s\), listed/      { skip += $4 }
+        /^\[  FAILED  \] GROUP SETUP/                   { bad++ }
+        END { if (lines) print p + 0, f + 0, s + 0; else print ok + 0, bad + 0, skip + 0 }' "$1"
+}
+
+report() { # name
+    local rc sec p f s
+    rc=$(cat "$out/$1.rc") sec=$(cat "$out/$1.sec")
+    read -r p f s < <(count "$out/$1.log")
+    if [ "$rc" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
+    if [ $((p + f + s)) -eq 0 ]; then
+        echo "$1 counted no test" >>"$out/$1.log"
+        f=1
+    fi
+    if [ "$f" -gt 0 ] || [ -n "${VERBOSE:-}" ]; then
+        grep -v '^\[ RUN      \]' "$out/$1.log" | tail -n 200
+        [ "$f" -gt 0 ] && red+=("$1")
+    else
+        grep -E '^== |[Ss]kipped:' "$out/$1.log"
+    fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    echo "== $1: $((sec / 10)).$((sec % 10)) s ($p passed, $f failed, $s skipped)"
+}
+
+running=()
+drain() { # until at most $1 steps are still running
+    local n left
+    while [ ${#running[@]} -gt "$1" ]; do
+        left=()
+        for n in "${running[@]}"; do
+            if [ -e "$out/$n.sec" ]; then report "$n"; else left+=("$n"); fi
+        done
+        running=(${left[@]+"${left[@]}"})
+        [ ${#running[@]} -gt "$1" ] && sleep 0.1
+    done
+}
+
+while read -r name how command; do
+    case $name in ''|'#'*) continue ;; esac
+    if [ "$how" = '!' ]; then drain 0; else drain 1; fi
+    run "$name" "$command" &
+    running+=("$name")
+    [ "$how" = '!' ] && drain 0
+done < <(cat "$@")
+drain 0
+[ ${#red[@]} -gt 0 ] && echo "failed: ${red[*]}"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
