@@ -89,7 +89,7 @@ help:
 
 # ---------------------------------------------------------------------------------------------- unit tests
 # The implementation is compiled once for each way of building, test/impl.c; every test program links that object.
-UNITS     = validate reference backends convert registry threads timing alloc guard
+UNITS     = validate reference backends convert registry parallel timing memory guard
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
 UNIT_H    = attn.h test/unit.h
 BUILD_plain = $(CC) -O2 -std=c99

@@ -1,0 +1,124 @@
+/* guard.c - every tensor hard against pages that cannot be touched, at its end and at its beginning: one byte read or written
+ * outside is a crash. */
+#include "unit.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int at_end;
+
+static size_t span(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (size + page - 1) / page * page + (size == 0 ? page : 0);
+}
+
+static void *guarded_get(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = span(size);
+    char *p = mmap(NULL, n + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || (size && mprotect(p + page, n, PROT_READ | PROT_WRITE))) return NULL;
+    return p + page + (at_end ? n - size : 0);
+}
+
+static void guarded_put(void *p, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = span(size);
+    munmap((char *)p - (at_end ? n - size : 0) - page, n + 2 * page);
+}
+
+#define TYPES(t) .q = t, .kv = t, .o = t
+static const problem_case rows[] = {
+    { .name = "one", .b = 1, .sq = 1, .sk = 1, .h = 1, .d = 1 },
+    { .name = "f32 33 x 65 x 17", .b = 2, .sq = 33, .sk = 65, .h = 3, .d = 17 },
+    { .name = "f32 causal 64", .b = 1, .sq = 67, .sk = 71, .h = 2, .d = 64, .flags = ATTN_CAUSAL },
+    { .name = "f32 head_dim 5, v_dim 3", .b = 1, .sq = 9, .sk = 35, .h = 2, .d = 5, .dv = 3 },
+    { .name = "f32 head_dim 80, v_dim 100, GQA", .b = 2, .sq = 19, .sk = 35, .h = 4, .hk = 2, .d = 80, .dv = 100 },
+    { .name = "f32 BHSD", .b = 2, .sq = 19, .sk = 35, .h = 2, .d = 33, .layout = ATTN_BHSD },
+    { .name = "f32 gaps", .b = 2, .sq = 19, .sk = 35, .h = 2, .d = 31, .gap = 5 },
+    { .name = "f32 BHSD gaps", .b = 2, .sq = 19, .sk = 35, .h = 2, .d = 31, .gap = 3, .layout = ATTN_BHSD },
+    { .name = "f32 one query", .b = 2, .sq = 1, .sk = 203, .h = 4, .hk = 1, .d = 65 },
+    { .name = "f32 window", .b = 1, .sq = 50, .sk = 90, .h = 1, .d = 20, .flags = ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, .left = 9 },
+    { .name = "f32 bias and mask", .b = 2, .sq = 21, .sk = 37, .h = 2, .d = 20, .bias = HAS, .mask = HAS, .sink = 1, .alibi = 1 },
+    { .name = "f32 broadcast bias and mask", .b = 2, .sq = 21, .sk = 37, .h = 2, .d = 20, .bias = HAS | ONE_BATCH | ONE_QUERY,
+      .mask = HAS | ONE_HEAD | ONE_BATCH },
+    { .name = "f32 no keys", .b = 2, .sq = 21, .sk = 0, .h = 2, .d = 20 },
+    { .name = "f64", .b = 2, .sq = 21, .sk = 37, .h = 2, .d = 13, TYPES(ATTN_F64), .bias = HAS, .bias_t = ATTN_F64 },
+    { .name = "f16", .b = 2, .sq = 33, .sk = 65, .h = 3, .d = 17, TYPES(ATTN_F16), .flags = ATTN_CAUSAL },
+    { .name = "f16 head_dim 64", .b = 1, .sq = 35, .sk = 67, .h = 2, .d = 64, TYPES(ATTN_F16), .bias = HAS, .bias_t = ATTN_F16 },
+    { .name = "bf16", .b = 2, .sq = 33, .sk = 65, .h = 3, .d = 17, TYPES(ATTN_BF16), .flags = ATTN_CAUSAL },
+    { .name = "bf16 gaps", .b = 2, .sq = 33, .sk = 65, .h = 2, .d = 30, TYPES(ATTN_BF16), .gap = 1 },
+};
+
+static void test_row(void **state)
+{
+    int taken = 0;
+    unit_get = guarded_get;
+    unit_put = guarded_put;
+    for (int i = 0; attn_backend_at(i); i++)
+        for (at_end = 0; at_end < 2; at_end++) {
+            problem p = problem_make(*state, 71);
+            attn_plan plan;
+            attn_desc d;
+            problem_grad(&p, 71);
+            p.d.backend = attn_backend_at(i)->name;
+            d = p.d;
+            if (attn_query(&p.d, NULL, &plan) == ATTN_OK) {
+                assert_ok(attn_forward(&p.d));
+                taken++;
+            } else {
+                d.backend = "reference";
+                assert_ok(attn_forward(&d));
+            }
+            if (attn_query(&p.d, &p.g, &plan) == ATTN_OK) {
+                assert_ok(attn_backward(&p.d, &p.g));
+                taken++;
+            }
+            problem_free(&p);
+        }
+    unit_get = plain_get;
+    unit_put = plain_put;
+    assert_true(taken >= 4);                    /* the reference alone makes four */
+}
+
+/* Conversions between all dtypes, odd sizes. */
+static void test_convert(void **state)
+{
+    static const int types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64 };
+    (void)state;
+    for (at_end = 0; at_end < 2; at_end++)
+        for (int t = 0; t < 16; t++)
+            for (int64_t d = 1; d < 40; d += 6) {
+                int64_t shape[4] = { 2, 3, 5, d }, n = 30 * d;
+                attn_in in = { 0 };
+                attn_out out = { 0 };
+                size_t from = (size_t)(n * dtype_size(types[t % 4])), to = (size_t)(n * dtype_size(types[t / 4]));
+                in.data = guarded_get(from), in.dtype = types[t % 4];
+                out.data = guarded_get(to), out.dtype = types[t / 4], out.layout = ATTN_BHSD;
+                assert_ok(attn_convert(shape, in, out, NULL));
+                guarded_put((void *)(uintptr_t)in.data, from);
+                guarded_put(out.data, to);
+            }
+}
+
+/* The guard itself works: the byte behind and the byte before cannot be touched. */
+static void test_guard(void **state)
+{
+    static const size_t sizes[] = { 1, 4096, 4097, 10000 };
+    (void)state;
+    for (at_end = 0; at_end < 2; at_end++)
+        for (int64_t i = 0; i < COUNT(sizes); i++) {
+            char *p = guarded_get(sizes[i]), *outside = at_end ? p + sizes[i] : p - 1;
+            int fd[2];
+            assert_int_equal(pipe(fd), 0);
+            assert_int_equal(write(fd[1], p, 1), 1);
+            assert_int_equal(write(fd[1], outside, 1), -1);     /* EFAULT */
+            close(fd[0]), close(fd[1]);
+            guarded_put(p, sizes[i]);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert) };
+    return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("conversions", tests, NULL, NULL);
+}

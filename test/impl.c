@@ -1,0 +1,38 @@
+/* impl.c - the implementation of attn.h as one object, with what the unit tests need from its inside: an allocator that
+ * counts and fails, and the sums of the tolerance rule. */
+#include <stddef.h>
+
+void *unit_malloc(size_t size);
+void unit_free(void *p);
+#define ATTN_MALLOC unit_malloc
+#define ATTN_FREE unit_free
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+#include <stdlib.h>
+
+/* unit_malloc: allocations alive, made so far, and the number of the one that fails (0: none). Single-threaded tests set it. */
+int64_t unit_alive, unit_made, unit_fail_at;
+
+void *unit_malloc(size_t size)
+{
+    int64_t n = __atomic_add_fetch(&unit_made, 1, __ATOMIC_RELAXED);
+    void *p = n == unit_fail_at ? NULL : malloc(size ? size : 1);
+    if (p) __atomic_add_fetch(&unit_alive, 1, __ATOMIC_RELAXED);
+    return p;
+}
+
+void unit_free(void *p)
+{
+    if (p) __atomic_sub_fetch(&unit_alive, 1, __ATOMIC_RELAXED);
+    free(p);
+}
+
+attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse);
+attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse)
+{
+    attn__bounds b;
+    b.o = o;
+    b.pv = pv;
+    b.lse = lse;
+    return attn__reference_bounds(d, &b);
+}

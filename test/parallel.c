@@ -1,0 +1,173 @@
+/* parallel.c - the same bits for any number of threads and the caller's own, and attn_parallel as its equivalent loop. */
+#include "unit.h"
+#include <pthread.h>
+
+static const problem_case rows[] = {
+    { .name = "causal GQA", .b = 2, .sq = 150, .sk = 170, .h = 4, .hk = 2, .d = 64, .flags = ATTN_CAUSAL },
+    { .name = "one long row", .b = 1, .sq = 1, .sk = 3000, .h = 2, .hk = 1, .d = 64 },
+    { .name = "one head", .b = 1, .sq = 400, .sk = 400, .h = 1, .d = 40, .dv = 24 },
+    { .name = "window", .b = 3, .sq = 90, .sk = 130, .h = 3, .d = 32, .flags = ATTN_WINDOW_LEFT, .left = 20 },
+    { .name = "bias, sink, softcap", .b = 2, .sq = 50, .sk = 70, .h = 4, .hk = 2, .d = 32, .bias = HAS | ONE_BATCH, .sink = 1,
+      .softcap = 5 },
+    { .name = "bf16", .b = 2, .sq = 100, .sk = 120, .h = 4, .hk = 2, .d = 64, .q = ATTN_BF16, .kv = ATTN_BF16, .o = ATTN_BF16 },
+};
+
+/* A pool of the caller: threads started for each call, tasks handed out from the last to the first. */
+typedef struct job { void (*task)(void *arg, int64_t i); void *arg; int64_t next; } job;
+static int64_t pool_calls;
+
+static void *worker(void *p)
+{
+    job *j = p;
+    int64_t i;
+    while ((i = __atomic_sub_fetch(&j->next, 1, __ATOMIC_RELAXED)) >= 0) j->task(j->arg, i);
+    return NULL;
+}
+
+static void run(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n)
+{
+    job j = { task, arg, n };
+    pthread_t t[3];
+    int k = 0;
+    ++*(int64_t *)user;
+    while (k < 3 && !pthread_create(&t[k], NULL, worker, &j)) k++;
+    worker(&j);
+    while (k--) pthread_join(t[k], NULL);
+}
+
+/* all outputs of a forward and a backward call, one after the other */
+static int64_t results(const problem *p, char *out, int back)
+{
+    const attn_desc *d = &p->d;
+    const struct { const void *data; int64_t bytes; } part[] = {
+        { d->o.data, extent(d->o.stride, d->batch, d->q_len, d->heads, p->dv) * dtype_size(d->o.dtype) },
+        { d->lse, d->batch * d->heads * d->q_len * 4 },
+        { back ? p->g.dq.data : NULL, extent(p->g.dq.stride, d->batch, d->q_len, d->heads, d->head_dim) * dtype_size(d->q.dtype) },
+        { back ? p->g.dk.data : NULL, extent(p->g.dk.stride, d->batch, d->kv_len, p->hk, d->head_dim) * dtype_size(d->k.dtype) },
+        { back ? p->g.dv.data : NULL, extent(p->g.dv.stride, d->batch, d->kv_len, p->hk, p->dv) * dtype_size(d->v.dtype) },
+        { back ? p->g.dbias : NULL, d->heads * d->q_len * d->kv_len * 4 },
+        { back ? p->g.dsink : NULL, d->heads * 4 },
+    };
+    int64_t n = 0;
+    for (int64_t i = 0; i < COUNT(part); i++)
+        if (part[i].data) {
+            if (out) memcpy(out + n, part[i].data, (size_t)part[i].bytes);
+            n += part[i].bytes;
+        }
+    return n;
+}
+
+static void test_row(void **state)
+{
+    static const int threads[] = { 1, 2, 3, 5, 8, 0 };
+    attn_pool pool = { run, &pool_calls, 4 };
+    int compared = 0;
+    for (int i = 0; attn_backend_at(i); i++)
+        for (int back = 0; back < 2; back++) {
+            problem p = problem_make(*state, 51);
+            attn_plan plan;
+            char *first, *now;
+            int64_t n;
+            problem_grad(&p, 51);
+            p.d.backend = attn_backend_at(i)->name;
+            if (attn_query(&p.d, back ? &p.g : NULL, &plan)) {
+                print_message("%s: skipped: %s", back ? "backward" : "forward", plan.why);
+                problem_free(&p);
+                continue;
+            }
+            n = results(&p, NULL, back);
+            first = malloc((size_t)n);
+            now = malloc((size_t)n);
+            for (int64_t t = 0; t <= COUNT(threads); t++) {
+                p.d.threads = t < COUNT(threads) ? threads[t] : 0;
+                p.d.pool = t < COUNT(threads) ? NULL : &pool;
+                for (int again = 0; again < 2; again++) {
+                    if (!back) assert_ok(attn_forward(&p.d));
+                    else {
+                        attn_desc forward = p.d;
+                        if (attn_query(&p.d, NULL, &plan)) forward.backend = "reference";
+                        if (t + again == 0) assert_ok(attn_forward(&forward));
+                        assert_ok(attn_backward(&p.d, &p.g));
+                    }
+                    results(&p, t + again ? now : first, back);
+                    if (t + again && memcmp(now, first, (size_t)n))
+                        fail_msg("%s %s: other bits with %d threads", p.d.backend, back ? "backward" : "forward", p.d.threads);
+                }
+            }
+            compared++;
+            free(first);
+            free(now);
+            problem_free(&p);
+        }
+    assert_true(compared >= 2);
+}
+
+/* ------------------------------------------------------------------------------------------ attn_parallel */
+static void mark(void *arg, int64_t i) { __atomic_add_fetch((int *)arg + i, 1, __ATOMIC_RELAXED); }
+
+static void nested(void *arg, int64_t i)
+{
+    attn_desc d = { 0 };
+    (void)i;
+    assert_ok(attn_parallel(&d, mark, arg, 100));
+}
+
+static void test_each_once(void **state)
+{
+    static const int64_t counts[] = { 0, 1, 2, 3, 17, 1000 };
+    attn_pool pool = { run, &pool_calls, 4 };
+    (void)state;
+    for (int64_t c = 0; c < COUNT(counts); c++)
+        for (int threads = 0; threads < 10; threads++) {
+            int seen[1001] = { 0 };
+            attn_desc d = { 0 };
+            d.threads = threads;
+            if (threads == 9) d.threads = 0, d.pool = &pool;
+            assert_ok(attn_parallel(&d, mark, seen, counts[c]));
+            for (int64_t i = 0; i < 1001; i++) assert_int_equal(seen[i], i < counts[c]);
+        }
+    assert_true(pool_calls > 0);
+}
+
+static void test_nested(void **state)
+{
+    int seen[100] = { 0 };
+    attn_desc d = { 0 };
+    (void)state;
+    d.threads = 4;
+    assert_ok(attn_parallel(&d, nested, seen, 20));
+    for (int i = 0; i < 100; i++) assert_int_equal(seen[i], 20);
+}
+
+static void test_null_description(void **state)
+{
+    int seen[10] = { 0 };
+    (void)state;
+    assert_ok(attn_parallel(NULL, mark, seen, 10));
+    for (int i = 0; i < 10; i++) assert_int_equal(seen[i], 1);
+}
+
+static void test_shutdown(void **state)
+{
+    (void)state;
+    assert_true(attn_threads() >= 1);
+    for (int i = 0; i < 3; i++) {
+        int seen[50] = { 0 };
+        attn_desc d = { 0 };
+        d.threads = 3;
+        assert_ok(attn_parallel(&d, mark, seen, 50));
+        for (int j = 0; j < 50; j++) assert_int_equal(seen[j], 1);
+        attn_shutdown();
+        attn_shutdown();
+    }
+    assert_int_equal(unit_alive, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_null_description),
+        cmocka_unit_test(test_shutdown),
+    };
+    return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("attn_parallel", tests, NULL, NULL);
+}

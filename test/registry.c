@@ -1,0 +1,291 @@
+/* registry.c - which backend runs: registration, names, the default, the environment (in processes of their own, for it is read
+ * once), the automatic choice, and attn_query, which says why the others do not. */
+#include "unit.h"
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const problem_case plain = { .b = 1, .sq = 3, .sk = 5, .h = 2, .d = 8 };
+
+/* A backend of a third party: takes head_dim 8 only, and writes 7 everywhere. */
+typedef struct third { int64_t plans, runs; attn_status fail; } third;
+
+static attn_status third_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan)
+{
+    ((third *)user)->plans++;
+    if (g) return strcpy(plan->why, "forward only"), ATTN_ERR_DECLINED;
+    if (d->head_dim != 8) return strcpy(plan->why, "head_dim is not 8"), ATTN_ERR_DECLINED;
+    plan->kernel = "sevens";
+    plan->isa = "none";
+    plan->workspace_size = 100;
+    plan->threads = 1;
+    plan->splits = 1;
+    return ATTN_OK;
+}
+
+static attn_status third_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
+{
+    (void)g;
+    ((third *)user)->runs++;
+    assert_string_equal(plan->kernel, "sevens");
+    assert_non_null(d->workspace);
+    assert_true((uintptr_t)d->workspace % 64 == 0 && d->workspace_size >= 100);
+    assert_true(d->kv_heads == 2 && d->v_dim == 8 && d->flags & ATTN_SCALE);           /* resolved */
+    assert_true(d->scale == (float)(1 / sqrt(8.0)));
+    assert_true(d->o.stride[0] == 48 && d->o.stride[1] == 16 && d->o.stride[2] == 8);
+    if (((third *)user)->fail) return ((third *)user)->fail;
+    for (int64_t i = 0; i < d->q_len * d->heads * d->v_dim; i++) ((float *)d->o.data)[i] = 7;
+    return ATTN_OK;
+}
+
+static third other;
+static const attn_backend *third_party(void)
+{
+    static char name[] = "sevens";
+    attn_backend b = { name, ATTN_ABI, third_plan, third_run, &other };
+    if (!attn_backend_find("sevens")) {
+        assert_ok(attn_register(&b));
+        memset(&b, 0, sizeof b);                /* it was copied */
+    }
+    return attn_backend_find("sevens");
+}
+
+static void test_built_in(void **state)
+{
+    static const char *const names[] = { "reference", "standard", "flash" };
+    int n = 0;
+    (void)state;
+    while (attn_backend_at(n)) {
+        assert_ptr_equal(attn_backend_find(attn_backend_at(n)->name), attn_backend_at(n));
+        assert_true(attn_backend_at(n)->abi == ATTN_ABI);
+        n++;
+    }
+    assert_true(n >= 3);
+    assert_null(attn_backend_at(-1));
+    assert_null(attn_backend_at(n + 1000));
+    for (int64_t i = 0; i < COUNT(names); i++) assert_non_null(attn_backend_find(names[i]));
+    assert_null(attn_backend_find("nonesuch"));
+    assert_null(attn_backend_find(NULL));
+}
+
+static void test_third_party(void **state)
+{
+    problem p = problem_make(&plain, 1);
+    attn_plan plan;
+    const attn_backend *b = third_party();
+    int64_t runs = other.runs;
+    int last = 0;
+    (void)state;
+    while (attn_backend_at(last + 1)) last++;
+    assert_ptr_equal(attn_backend_at(last), b);
+    p.d.backend = "sevens";
+    p.d.lse = NULL;
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_string_equal(plan.backend, "sevens");
+    assert_string_equal(plan.kernel, "sevens");
+    assert_true(plan.workspace_size >= 100);
+    assert_int_equal(other.runs, runs);         /* a query runs nothing */
+    assert_ok(attn_forward(&p.d));
+    assert_int_equal(other.runs, runs + 1);
+    for (int i = 0; i < 48; i++) assert_true(((float *)p.d.o.data)[i] == 7);
+    other.fail = ATTN_ERR_GPU;                  /* what run returns is what the caller gets */
+    assert_int_equal(attn_forward(&p.d), ATTN_ERR_GPU);
+    other.fail = ATTN_OK;
+    p.d.head_dim = 4;
+    assert_int_equal(attn_forward(&p.d), ATTN_ERR_DECLINED);
+    assert_int_equal(attn_query(&p.d, NULL, &plan), ATTN_ERR_DECLINED);
+    assert_non_null(strstr(plan.why, "sevens: head_dim is not 8\n"));
+    problem_free(&p);
+}
+
+static void test_default(void **state)
+{
+    problem p = problem_make(&plain, 2);
+    attn_plan plan;
+    (void)state;
+    third_party();
+    assert_int_equal(attn_set_default("nonesuch"), ATTN_ERR_BACKEND_UNKNOWN);
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_string_not_equal(plan.backend, "sevens");
+    assert_ok(attn_set_default("sevens"));
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_string_equal(plan.backend, "sevens");
+    p.d.backend = "reference";                  /* the description goes before the default */
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_string_equal(plan.backend, "reference");
+    p.d.backend = "auto";
+    assert_ok(attn_set_default(NULL));
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_string_not_equal(plan.backend, "sevens");
+    assert_ok(attn_set_default("auto"));
+    problem_free(&p);
+}
+
+/* Another version of the header, or another size of its structs: refused, and not found afterwards. */
+static void test_stale(void **state)
+{
+    attn_backend b = { "stale", 0, third_plan, third_run, NULL };
+    static const uint64_t wrong[] = { 0, ATTN_ABI + 1, ATTN_ABI - 1, ATTN_ABI ^ (uint64_t)1 << 32, ~(uint64_t)0 };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(wrong); i++) {
+        b.abi = wrong[i];
+        assert_int_equal(attn_register(&b), ATTN_ERR_REGISTER_ABI);
+        assert_null(attn_backend_find("stale"));
+    }
+    assert_int_equal(attn_register(NULL), ATTN_ERR_REGISTER_NULL);
+}
+
+/* The automatic choice for plain f32 is flash, at every length; what flash declines goes to who takes it. */
+static void test_automatic(void **state)
+{
+    static const int64_t lengths[] = { 1, 2, 7, 64, 1000, 100000 };
+    attn_plan plan;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(lengths); i++)
+        for (int64_t j = 0; j < COUNT(lengths); j++) {
+            problem p = problem_make(&plain, 3);
+            p.d.q_len = lengths[i], p.d.kv_len = lengths[j];
+            memset(p.d.q.stride, 0, 24), memset(p.d.k.stride, 0, 24), memset(p.d.v.stride, 0, 24), memset(p.d.o.stride, 0, 24);
+            p.d.q.data = p.d.k.data = p.d.v.data = NULL;
+            p.d.o.data = NULL;
+            p.d.lse = NULL;
+            assert_ok(attn_query(&p.d, NULL, &plan));
+            assert_string_equal(plan.backend, "flash");
+            assert_string_equal(plan.isa, attn_isa());
+            problem_free(&p);
+        }
+    {
+        problem_case c = plain;
+        problem p;
+        c.q = c.kv = c.o = ATTN_F64;
+        p = problem_make(&c, 3);
+        assert_ok(attn_query(&p.d, NULL, &plan));
+        assert_string_equal(plan.backend, "reference");
+        problem_free(&p);
+    }
+}
+
+/* Every backend that is not chosen has its line in `why`. */
+static void test_why(void **state)
+{
+    problem_case c = plain;
+    problem p;
+    attn_plan plan;
+    (void)state;
+    third_party();
+    c.q = c.kv = c.o = ATTN_F64;
+    c.d = 16;
+    p = problem_make(&c, 4);
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_string_equal(plan.backend, "reference");
+    for (int i = 0; attn_backend_at(i); i++) {
+        char line[64];
+        const char *at_;
+        snprintf(line, sizeof line, "%s: ", attn_backend_at(i)->name);
+        at_ = strstr(plan.why, line);
+        if (!strcmp(attn_backend_at(i)->name, plan.backend)) continue;
+        if (!at_ || (at_ != plan.why && at_[-1] != '\n') || at_[strlen(line)] == '\n' || !strchr(at_, '\n'))
+            fail_msg("no reason of %sin:\n%s", line, plan.why);
+    }
+    problem_free(&p);
+}
+
+/* The query touches no tensor, and what it says is what the call needs: a workspace of that size is enough. */
+static void test_query_workspace(void **state)
+{
+    static const char *const names[] = { "reference", "standard", "flash" };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(names); i++) {
+        problem p = problem_make(&plain, 5);
+        attn_plan plan;
+        void *room = NULL;
+        float o[48];
+        p.d.backend = names[i];
+        assert_ok(attn_query(&p.d, NULL, &plan));
+        assert_string_equal(plan.backend, names[i]);
+        assert_true(plan.threads >= 1 && strlen(plan.kernel) > 0 && strlen(plan.isa) > 0);
+        assert_ok(attn_forward(&p.d));
+        memcpy(o, p.d.o.data, sizeof o);
+        assert_int_equal(posix_memalign(&room, 64, plan.workspace_size + 64), 0);
+        p.d.workspace = room;
+        p.d.workspace_size = plan.workspace_size;
+        assert_ok(attn_forward(&p.d));
+        assert_memory_equal(o, p.d.o.data, sizeof o);
+        free(room);
+        problem_free(&p);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ the environment */
+static int child(void)                          /* prints the backend and the ISA, or the status */
+{
+    problem p = problem_make(&plain, 6);
+    attn_plan plan;
+    attn_status s;
+    if (getenv("UNIT_DESC")) p.d.backend = getenv("UNIT_DESC");
+    if (getenv("UNIT_DEFAULT")) attn_set_default(getenv("UNIT_DEFAULT"));
+    s = attn_query(&p.d, NULL, &plan);
+    if (s) printf("%s\n", attn_status_name(s));
+    else printf("%s %s\n", plan.backend, !strcmp(plan.isa, attn_isa()) ? "own" : plan.isa);
+    printf("%s\n", attn_isa());
+    return 0;
+}
+
+static void assert_child(const char *backend, const char *isa, const char *desc, const char *set, const char *want,
+                         const char *want_isa)
+{
+    int fd[2], status;
+    char text[128] = "", *second;
+    size_t n = 0;
+    ssize_t got;
+    pid_t pid;
+    assert_int_equal(pipe(fd), 0);
+    pid = fork();
+    if (pid == 0) {
+        dup2(fd[1], 1);
+        close(fd[0]), close(fd[1]);
+        unsetenv("ATTN_BACKEND"), unsetenv("ATTN_ISA");
+        if (backend) setenv("ATTN_BACKEND", backend, 1);
+        if (isa) setenv("ATTN_ISA", isa, 1);
+        if (desc) setenv("UNIT_DESC", desc, 1);
+        if (set) setenv("UNIT_DEFAULT", set, 1);
+        execl("/proc/self/exe", "registry", "--child", (char *)NULL);
+        _exit(127);
+    }
+    close(fd[1]);
+    while (n < sizeof text - 1 && (got = read(fd[0], text + n, sizeof text - 1 - n)) > 0) n += (size_t)got;
+    close(fd[0]);
+    waitpid(pid, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    second = strchr(text, '\n');
+    assert_non_null(second);
+    *second++ = 0;
+    if (strncmp(text, want, strlen(want))) fail_msg("\"%s\", not \"%s\"", text, want);
+    if (want_isa) assert_true(!strncmp(second, want_isa, strlen(want_isa)) && second[strlen(want_isa)] == '\n');
+}
+
+static void test_environment(void **state)
+{
+    (void)state;
+    assert_child(NULL, NULL, NULL, NULL, "flash own", NULL);
+    assert_child("standard", NULL, NULL, NULL, "standard", NULL);
+    assert_child("reference", NULL, NULL, NULL, "reference", NULL);
+    assert_child("auto", NULL, NULL, NULL, "flash own", NULL);
+    assert_child("", NULL, NULL, NULL, "flash own", NULL);
+    assert_child("nonesuch", NULL, NULL, NULL, "ATTN_ERR_BACKEND_UNKNOWN", NULL);
+    assert_child("standard", NULL, "reference", NULL, "reference", NULL);       /* the description goes first */
+    assert_child("reference", NULL, NULL, "standard", "reference", NULL);       /* then the environment, then the default */
+    assert_child(NULL, NULL, NULL, "standard", "standard", NULL);
+    assert_child(NULL, "portable", NULL, NULL, "flash own", "portable");
+    assert_child(NULL, "sse9", NULL, NULL, "ATTN_ERR_ISA", NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_built_in), cmocka_unit_test(test_automatic), cmocka_unit_test(test_third_party),
+        cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
+        cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment),
+    };
+    if (argc > 1 && !strcmp(argv[1], "--child")) return child();
+    return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
+}
