@@ -63,7 +63,7 @@ test:
 test-full:
 	@test/run.sh $(wildcard test/*.steps) $(wildcard test/*.full-steps)
 
-## unit          the unit tests alone, plain and with sanitizers
+## unit          the unit tests alone, plain and with sanitizers, header checks, examples
 unit:
 	@test/run.sh test/unit.steps
 
@@ -112,6 +112,8 @@ $$(foreach u,$$(UNITS),build/$(1)/$$(u)): build/$(1)/%: build/$(1)/%.o build/$(1
 $(1)-units: $$(foreach u,$$(UNITS),build/$(1)/$$(u))
 endef
 $(foreach v,$(VARIANTS),$(eval $(call VARIANT_RULES,$(v))))
-.PRECIOUS: build/%.o
+.PHONY: units
+units: $(VARIANTS:%=%-units)
+.SECONDARY:
 
 -include test/proof.mk

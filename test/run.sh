@@ -2,8 +2,8 @@
 # test/run.sh FILE... - run the steps that the files list, at most two at a time, and sum up.
 #
 # A step is a line `name | command`, run by bash in the repository root. A line `name ! command` waits for
-# everything before it and runs alone; it may use both processors. Empty lines and lines that begin with # are
-# skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it is a
+# everything before it and runs alone; it may use both processors. `name - command` does the same for a step that only
+# builds and counts no tests. Empty lines and lines that begin with # are skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it is a
 # cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
 # For each step a line `== name: 12.3 s` is printed, and its output when it failed or VERBOSE is set.
 # The last line of all is `N passed, N failed, N skipped`; the exit status is 1 when anything failed.
@@ -41,7 +41,7 @@ report() { # name
     rc=$(cat "$out/$1.rc") sec=$(cat "$out/$1.sec")
     read -r p f s < <(count "$out/$1.log")
     if [ "$rc" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
-    if [ $((p + f + s)) -eq 0 ]; then
+    if [ $((p + f + s)) -eq 0 ] && [ ! -e "$out/$1.builds" ]; then
         echo "$1 counted no test" >>"$out/$1.log"
         f=1
     fi
@@ -70,10 +70,11 @@ drain() { # until at most $1 steps are still running
 
 while read -r name how command; do
     case $name in ''|'#'*) continue ;; esac
-    if [ "$how" = '!' ]; then drain 0; else drain 1; fi
+    if [ "$how" = '|' ]; then drain 1; else drain 0; fi
+    [ "$how" = - ] && : >"$out/$name.builds"
     run "$name" "$command" &
     running+=("$name")
-    [ "$how" = '!' ] && drain 0
+    [ "$how" = '|' ] || drain 0
 done < <(cat "$@")
 drain 0
 [ ${#red[@]} -gt 0 ] && echo "failed: ${red[*]}"
