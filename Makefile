@@ -50,10 +50,13 @@ attn_bench: build/attn_bench.o build/attn_hip.o
 bench: attn_bench
 	./attn_bench
 
-## setup         install all that the tests need, from Debian's packages
+## setup         install all that the tests need, from Debian's packages; nothing to do where they are installed
 setup:
-	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES)
+	@start=$$(date +%s); \
+	dpkg -s $(PACKAGES) >/dev/null 2>&1 || { \
+	    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get update -qq && \
+	    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); } || exit 1; \
+	echo "== setup: $$(($$(date +%s) - start)).0 s"
 
 ## test          every test that belongs to CI, at most 20 minutes on two cores; VERBOSE=1 shows their output
 test:

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# test/readme.sh - README.md tells the truth: in a copy of the tree, its listings are written to the files that their first lines
+# name and compiled without a warning, and every command runs, in order, in one shell. A command that runs the tests is run
+# as `make -n`.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+work=build/readme
+rm -rf $work
+mkdir -p $work
+tar -c --exclude=./build --exclude=./.git . | tar -x -C $work || exit 1
+passed=0 failed=0
+
+verdict() { # status, text
+    if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED  $2"; fi
+}
+
+# listings: ```c, ```cpp and ```cmake to files, ```sh to one script with each command behind a marker
+awk -v work=$work '
+    /^```/ {
+        if (open) { open = 0; if (file) close(file); file = ""; next }
+        open = substr($0, 4); if (open == "") open = "text"; first = 1; next
+    }
+    open == "c" || open == "cpp" || open == "cmake" {
+        if (first) {
+            file = $0
+            gsub(/^(\/\*|\/\/|#) *| *\*\/$/, "", file)
+            if (file !~ /^[A-Za-z.]+$/) { print "the listing before line " NR " names no file"; exit 1 }
+            if (open != "cmake") print open, file > (work "/listings")
+            file = work "/" file
+        }
+        print > file; first = 0
+    }
+    open == "sh" { print > (work "/commands") }
+    ' README.md
+verdict $? "listings of README.md"
+
+while read -r language file; do
+    compiler=$([ "$language" = c ] && echo "cc -std=c99" || echo "c++ -std=c++11")
+    (cd $work && $compiler -Wall -Wextra -Werror -I. -fsyntax-only "$file")
+    verdict $? "$file does not compile"
+done < $work/listings
+
+cd $work || exit 1
+while IFS= read -r command; do
+    run=$command
+    [[ $command =~ ^make\ .*test ]] && run="make -n${command#make}"
+    started=$SECONDS
+    eval "$run" >command.log 2>&1 </dev/null
+    status=$?
+    verdict $status "$command"
+    [ $status -eq 0 ] || tail -n 30 command.log
+    echo "\$ $run ($((SECONDS - started)) s)"
+done < commands
+cd "$root" || exit 1
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ] && [ $passed -gt 3 ]
