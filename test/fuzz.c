@@ -1,0 +1,165 @@
+/* fuzz.c - libFuzzer: the bytes choose a description and its data, then break it: sizes, strides, flags, pointers, the contents of
+ * every length and table. Built with the address and undefined sanitizers. A failure, beyond a crash or a leak, is: an output
+ * touched by a refused call, an input written, a description that attn_query refuses and attn_forward takes, a difference from the
+ * reference. Without libFuzzer (-DFUZZ_MAIN) the program runs the files named. */
+#include "proof.h"
+#include <stddef.h>
+
+#define FIELD(name) {offsetof(attn_desc, name), sizeof((attn_desc *)0)->name}
+static const struct { size_t at, size; } fields[] = {
+    FIELD(batch), FIELD(q_len), FIELD(kv_len), FIELD(heads), FIELD(kv_heads), FIELD(head_dim), FIELD(v_dim), FIELD(offset),
+    FIELD(window_left), FIELD(window_right), FIELD(philox_offset), FIELD(q.stride[0]), FIELD(q.stride[1]), FIELD(q.stride[2]),
+    FIELD(k.stride[0]), FIELD(k.stride[1]), FIELD(k.stride[2]), FIELD(v.stride[0]), FIELD(v.stride[1]), FIELD(v.stride[2]),
+    FIELD(o.stride[0]), FIELD(o.stride[1]), FIELD(o.stride[2]), FIELD(bias.stride[0]), FIELD(bias.stride[1]), FIELD(bias.stride[2]),
+    FIELD(mask.stride[0]), FIELD(mask.stride[1]), FIELD(mask.stride[2]), FIELD(k.scale_stride[0]), FIELD(k.scale_stride[1]),
+    FIELD(v.scale_stride[2]), FIELD(seq.total_q), FIELD(seq.total_k), FIELD(seq.slots), FIELD(seq.page_size), FIELD(seq.pages),
+    FIELD(seq.max_pages), FIELD(append.len), FIELD(append.total), FIELD(append.rotary_dim), FIELD(append.rotary_rows),
+    FIELD(append.k.stride[0]), FIELD(append.k.stride[1]), FIELD(append.v.stride[2]), FIELD(workspace_size),
+    FIELD(q.dtype), FIELD(k.dtype), FIELD(v.dtype), FIELD(o.dtype), FIELD(bias.dtype), FIELD(mask.dtype), FIELD(append.k.dtype),
+    FIELD(append.v.dtype), FIELD(q.layout), FIELD(k.layout), FIELD(o.layout), FIELD(flags), FIELD(threads), FIELD(device),
+    FIELD(scale), FIELD(softcap), FIELD(dropout),
+};
+static const size_t pointers[] = {
+    offsetof(attn_desc, q.data), offsetof(attn_desc, k.data), offsetof(attn_desc, v.data), offsetof(attn_desc, o.data),
+    offsetof(attn_desc, lse), offsetof(attn_desc, bias.data), offsetof(attn_desc, mask.data), offsetof(attn_desc, alibi),
+    offsetof(attn_desc, sink), offsetof(attn_desc, k.scale), offsetof(attn_desc, v.scale), offsetof(attn_desc, q.scale),
+    offsetof(attn_desc, seq.cu_q), offsetof(attn_desc, seq.cu_k), offsetof(attn_desc, seq.used_q), offsetof(attn_desc, seq.used_k),
+    offsetof(attn_desc, seq.start_k), offsetof(attn_desc, seq.slot), offsetof(attn_desc, seq.block_table),
+    offsetof(attn_desc, append.k.data), offsetof(attn_desc, append.v.data), offsetof(attn_desc, append.k_cache),
+    offsetof(attn_desc, append.v_cache), offsetof(attn_desc, append.k_scale), offsetof(attn_desc, append.cu),
+    offsetof(attn_desc, append.rotary_cos), offsetof(attn_desc, append.rotary_sin),
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields, N_POINTERS = sizeof pointers / sizeof *pointers };
+
+/* Breaks one thing. Floats come from a short list: an overflow of f32 where f64 has none would be no fault. */
+static void break_one(attn_desc *d, const proof_case *c, proof_rng *r) {
+    static const int64_t numbers[] = {0, 1, -1, 2, 3, 7, 64, 1000, INT32_MAX, (int64_t)INT32_MAX + 1, INT64_MAX, INT64_MIN, INT64_MAX / 2, INT64_MIN + 1};
+    static const uint32_t floats[] = {0, 0x3f800000, 0xbf800000, 0x3f000000, 0x7fc00000, 0x7f800000, 0xff800000, 0x80000000, 0x3f7fffff, 0x42480000};
+    const int what = (int)proof_int(r, 0, 3);
+    if (what == 0) {                                     /* the content of a length or a table */
+        const int32_t *const tables[] = {d->seq.cu_q, d->seq.cu_k, d->seq.used_q, d->seq.used_k, d->seq.start_k, d->seq.slot, d->seq.block_table, d->append.cu};
+        const int32_t *table = tables[proof_int(r, 0, 7)];
+        for (int i = 0; table && i < c->buffers; i++)
+            if (c->buffer[i].mem == (const char *)table && c->buffer[i].bytes >= 4) {
+                int64_t at = proof_int(r, 0, (int64_t)(c->buffer[i].bytes / 4) - 1), old = table[at];
+                int32_t x = (int32_t)(proof_chance(r, 50) ? old + proof_int(r, -2, 2) : numbers[proof_int(r, 0, 13)]);
+                memcpy(c->buffer[i].mem + at * 4, &x, 4), memcpy(c->buffer[i].pristine + at * 4, &x, 4);
+            }
+    } else if (what == 1) {                              /* a pointer: none, or another one's */
+        char *p = (char *)d + pointers[proof_int(r, 0, N_POINTERS - 1)], *q = (char *)d + pointers[proof_int(r, 0, N_POINTERS - 1)];
+        if (proof_chance(r, 50)) memset(p, 0, sizeof(void *)); else memcpy(p, q, sizeof(void *));
+    } else {
+        const int64_t i = proof_int(r, 0, N_FIELDS - 1);
+        char *p = (char *)d + fields[i].at;
+        if (i >= N_FIELDS - 3) { memcpy(p, &floats[proof_int(r, 0, 9)], 4); return; }
+        int64_t x = 0;
+        memcpy(&x, p, fields[i].size);
+        x = proof_chance(r, 50) ? (int64_t)((uint64_t)x + (uint64_t)proof_int(r, -3, 3)) : proof_chance(r, 30) ? x ^ (int64_t)1 << proof_int(r, 0, 12) : numbers[proof_int(r, 0, 13)];
+        memcpy(p, &x, fields[i].size);
+    }
+}
+/* Do the bytes [p - below, p + above) lie in one buffer? A null pointer is the library's to refuse. */
+static int inside(const proof_case *c, const void *p, int64_t below, int64_t above) {
+    if (!p) return 1;
+    for (int i = 0; i < c->buffers; i++) {
+        const char *m = c->buffer[i].mem;
+        if ((const char *)p < m || (const char *)p > m + c->buffer[i].bytes) continue;
+        if ((const char *)p - m >= below && m + c->buffer[i].bytes - (const char *)p >= above) return 1;
+    }
+    return 0;
+}
+static int view_inside(const proof_case *c, const void *p, proof_view w, int32_t dtype) {
+    int64_t below, above;
+    if (dtype < 0 || dtype > ATTN_BOOL || !proof_extent(&w, &below, &above)) return 0;
+    return inside(c, p, below * (int64_t)proof_size(dtype), above * (int64_t)proof_size(dtype));
+}
+/* Would a valid call with this description stay within our memory? Products are bounded first: sizes may be anything. */
+static int contained(const proof_case *c) {
+    const attn_desc *d = &c->d;
+    const attn_seq *s = &d->seq;
+    const attn_append *a = &d->append;
+    const int64_t sizes[] = {d->batch, d->q_len, d->kv_len, d->heads, d->kv_heads, d->head_dim, d->v_dim, s->total_q, s->total_k, s->slots, s->page_size,
+                             s->pages, s->max_pages, a->len, a->total, a->rotary_dim, a->rotary_rows};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i] < 0 || sizes[i] > 4096) return 0;
+    if ((double)d->batch * (double)d->heads * (double)d->q_len * (double)(d->kv_len + s->total_k + a->len) * (double)(d->head_dim + d->v_dim) > 0x1p20) return 0;
+    const int64_t n = d->batch, dv = proof_v_dim(d), rows = proof_lse_count(d) * 4;
+    const struct { const int32_t *p; int64_t n; } tables[] = {{s->cu_q, n + 1}, {s->cu_k, n + 1}, {s->used_q, n}, {s->used_k, n}, {s->start_k, n}, {s->slot, n}, {s->block_table, n * s->max_pages}, {a->cu, n + 1}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (!inside(c, tables[i].p, 0, tables[i].n * 4)) return 0;
+    return view_inside(c, d->q.data, proof_rows_view(d, d->q.stride, d->q.layout, d->head_dim), d->q.dtype) &&
+           view_inside(c, d->o.data, proof_rows_view(d, d->o.stride, d->o.layout, dv), d->o.dtype) &&
+           view_inside(c, d->k.data, proof_kv_view(d, d->k.stride, d->k.layout, d->head_dim), d->k.dtype) &&
+           view_inside(c, d->v.data, proof_kv_view(d, d->v.stride, d->v.layout, dv), d->v.dtype) &&
+           view_inside(c, d->k.scale, proof_kv_view(d, d->k.scale_stride, 0, 1), ATTN_F32) &&
+           view_inside(c, d->v.scale, proof_kv_view(d, d->v.scale_stride, 0, 1), ATTN_F32) &&
+           view_inside(c, d->bias.data, proof_score_view(d, &d->bias), d->bias.dtype) &&
+           view_inside(c, d->mask.data, proof_score_view(d, &d->mask), d->mask.dtype) &&
+           view_inside(c, a->k.data, proof_new_view(d, &a->k, d->head_dim), a->k.dtype) &&
+           view_inside(c, a->v.data, proof_new_view(d, &a->v, dv), a->v.dtype) &&
+           inside(c, d->lse, 0, rows) && inside(c, d->alibi, 0, d->heads * 4) && inside(c, d->sink, 0, d->heads * 4) &&
+           inside(c, a->rotary_cos, 0, a->rotary_rows * a->rotary_dim * 2) && inside(c, a->rotary_sin, 0, a->rotary_rows * a->rotary_dim * 2) &&
+           (!a->k_cache || a->k_cache == d->k.data) && (!a->v_cache || a->v_cache == d->v.data);
+}
+static void fault(const proof_case *c, const char *what) {
+    fprintf(stderr, "fuzz: %s: %s\n", c->d.backend ? c->d.backend : "auto", what);
+    abort();
+}
+static int all_untouched(const proof_case *c) {
+    return proof_untouched(c, PROOF_IN) && proof_untouched(c, PROOF_OUT) && proof_untouched(c, PROOF_CACHE);
+}
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    proof_rng r = {0, data, size};
+    proof_case c;
+    proof_answer a;
+    attn_plan plan;
+    proof_make(&c, &r, (int64_t)1 << 12);
+    const attn_desc whole = c.d;
+    int broken = 0;
+    for (; r.left > 2 && broken < 4; broken++) break_one(&c.d, &c, &r);
+    c.d.message = whole.message, c.d.message_size = whole.message_size;     /* ours to give */
+    c.d.workspace = NULL;
+    const int safe = contained(&c);
+    if (c.d.batch > whole.batch || c.d.seq.max_pages > whole.seq.max_pages) /* the arrays are shorter than the description says */
+        memset(&c.d.seq, 0, sizeof c.d.seq), c.d.append.cu = NULL;
+    const attn_status asked = attn_query(&c.d, NULL, &plan);
+    if (!all_untouched(&c)) fault(&c, "attn_query wrote");
+    if (asked) {
+        attn_status s = attn_forward(&c.d);
+        if (!s) fault(&c, "attn_forward takes what attn_query refuses");
+        if (!all_untouched(&c)) fault(&c, "a refused call wrote");
+        if (c.backward && attn_backward(&c.d, &c.g) == ATTN_OK) fault(&c, "attn_backward takes what attn_query refuses");
+        if (!all_untouched(&c)) fault(&c, "a refused call wrote");
+    } else if (safe) {
+        attn_status s = proof_solve(&c, &a);
+        proof_reset(&c);
+        if (s && !all_untouched(&c)) fault(&c, "a refused call wrote");
+        for (int i = 0; !s && attn_backend_at(i); i++) {
+            c.d.backend = attn_backend_at(i)->name;
+            if (attn_query(&c.d, NULL, &plan)) continue;
+            proof_reset(&c);
+            attn_status t = attn_forward(&c.d);
+            const char *wrong = t ? t == ATTN_ERR_MEMORY ? NULL : attn_status_text(t) : proof_check(&c, &a, 0);
+            if (wrong) fault(&c, wrong);
+            if (c.backward && !broken && !attn_query(&c.d, &c.g, &plan) && attn_backward(&c.d, &c.g)) fault(&c, "attn_backward refuses what attn_query takes");
+        }
+        proof_answer_free(&a);
+    }
+    proof_free(&c);
+    return 0;
+}
+#ifdef FUZZ_MAIN
+int main(int argc, char **argv) {
+    static uint8_t bytes[1 << 16];
+    for (int i = 1; i < argc; i++) {
+        FILE *f = fopen(argv[i], "rb");
+        if (!f) { fprintf(stderr, "fuzz: cannot read %s\n", argv[i]); return 2; }
+        size_t n = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        LLVMFuzzerTestOneInput(bytes, n);
+    }
+    printf("%d passed, 0 failed, 0 skipped\n", argc - 1);
+    return 0;
+}
+#endif

@@ -1,0 +1,73 @@
+# proof.mk - the proofs: every backend against the reference on random descriptions, and hostile builds, threads, memory.
+# The steps of CI are in test/proof.steps; `make test-proof` runs them alone.
+
+PROOFS    = identity beyond grid threads alloc hostile
+PROOF_H   = attn.h test/proof.h test/proof_unit.h
+WRAPPED   = malloc calloc realloc aligned_alloc posix_memalign mmap
+comma    := ,
+
+# One line for each way of building. TSan sees the pthread pool only: OpenMP and fork give it false alarms.
+PROOF_plain      = $(CC) -O2
+PROOF_clang      = $(CLANG) -O2
+PROOF_asan       = $(CLANG) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+PROOF_tsan       = $(CLANG) -O1 -g -fsanitize=thread
+PROOF_fuzz       = $(CLANG) -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+PROOF_omp        = $(CC) -O2 -fopenmp
+PROOF_ofast      = $(CC) -Ofast -march=native
+PROOF_fastmath   = $(CC) -O2 -ffast-math
+PROOF_O0         = $(CC) -O0
+PROOF_lto        = $(CC) -O2 -flto
+PROOF_clangofast = $(CLANG) -Ofast -march=native
+PROOF_VARIANTS   = plain clang asan tsan fuzz omp ofast fastmath O0 lto clangofast
+
+define PROOF_RULES
+build/proof/$(1)/impl.o: test/proof_impl.c test/impl.c attn.h
+	@mkdir -p $$(@D)
+	$$(PROOF_$(1)) -std=c99 -I. -pthread -c test/proof_impl.c -o $$@
+build/proof/$(1)/%.o: test/%.c $$(PROOF_H)
+	@mkdir -p $$(@D)
+	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c $$< -o $$@
+$$(PROOFS:%=build/proof/$(1)/%): build/proof/$(1)/%: build/proof/$(1)/%.o build/proof/$(1)/impl.o
+	$$(PROOF_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) -lcmocka -lm
+endef
+$(foreach v,$(PROOF_VARIANTS),$(eval $(call PROOF_RULES,$(v))))
+
+build/proof/fuzz/fuzz: build/proof/fuzz/fuzz.o build/proof/fuzz/impl.o
+	$(PROOF_fuzz) -fsanitize=fuzzer -pthread $^ -o $@ -lm
+
+# What the steps run. LTO and O0 are only hashed.
+PROOF_PROGRAMS = $(PROOFS:%=build/proof/plain/%) $(foreach p,identity beyond grid alloc,build/proof/asan/$(p)) \
+                 build/proof/tsan/threads build/proof/omp/threads build/proof/omp/grid build/proof/ofast/beyond build/proof/ofast/grid \
+                 build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid \
+                 $(foreach v,clang ofast fastmath O0 lto clangofast,build/proof/$(v)/hostile) build/proof/fuzz/fuzz
+
+.PHONY: test-proof proofs grid fuzz fuzz-corpus mutate coverage
+proofs: $(PROOF_PROGRAMS)
+
+## test-proof    the proofs of CI alone: grid, identities, threads, memory, hostile builds, fuzzer, a dozen mutants
+test-proof:
+	@test/run.sh test/proof.steps
+
+## grid          random descriptions, COUNT=N SEED=S, every backend against the reference
+grid: build/proof/plain/grid
+	$< --count $(or $(COUNT),10000) --seed $(or $(SEED),1)
+
+## coverage      write test/results/coverage.md: what each backend accepts and declines, by feature
+coverage: build/proof/plain/grid
+	@mkdir -p test/results
+	$< --count 2000 --coverage test/results/coverage.md
+
+## fuzz          libFuzzer with sanitizers for SECONDS_OF_FUZZ (3600); a find is left in build/
+fuzz: build/proof/fuzz/fuzz
+	@mkdir -p build/corpus
+	$< -max_total_time=$(or $(SECONDS_OF_FUZZ),3600) -timeout=20 -max_len=600 -artifact_prefix=build/ build/corpus test/corpus
+
+# keeps in test/corpus what adds coverage, out of a long run
+fuzz-corpus: build/proof/fuzz/fuzz
+	@mkdir -p build/merged
+	$< -merge=1 -max_len=600 build/merged test/corpus build/corpus
+	rm -rf test/corpus && mv build/merged test/corpus
+
+## mutate        every fault of test/mutants.txt, one at a time; each must be caught
+mutate:
+	@python3 test/mutate.py

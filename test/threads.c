@@ -1,0 +1,214 @@
+/* threads.c - threads: the same bits for any number of them and for the caller's pool, nested calls, calls from two threads
+ * at once, from an OpenMP region, after a fork, after attn_shutdown. Built plain, with OpenMP, and with the thread sanitizer
+ * (there without fork and OpenMP, which give false alarms). */
+#define _GNU_SOURCE
+#include "proof_unit.h"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__SANITIZE_THREAD__)
+#define TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSAN 1
+#endif
+#endif
+
+enum { CASES = 40, BIG = 21 };
+
+/* every output byte of a case */
+static size_t output_bytes(const proof_case *c) {
+    size_t n = 0;
+    for (int i = 0; i < c->buffers; i++) n += c->buffer[i].kind == PROOF_IN ? 0 : c->buffer[i].bytes;
+    return n;
+}
+static void take_outputs(const proof_case *c, char *to) {
+    for (int i = 0; i < c->buffers; i++)
+        if (c->buffer[i].kind != PROOF_IN) memcpy(to, c->buffer[i].mem, c->buffer[i].bytes), to += c->buffer[i].bytes;
+}
+static int takes(proof_case *c, const char *backend, int backward) {
+    attn_plan plan;
+    c->d.backend = backend;
+    return attn_query(&c->d, backward ? &c->g : NULL, &plan) == ATTN_OK;
+}
+static int run(proof_case *c, int backward) {
+    proof_reset(c);
+    attn_status s = attn_forward(&c->d);
+    if (!s && backward) s = attn_backward(&c->d, &c->g);
+    return s == ATTN_OK;
+}
+
+/* ------------------------------------------------------------------------------------------ a pool of the caller's */
+typedef struct job { void (*task)(void *, int64_t); void *arg; int64_t n, next; } job;
+static void *work(void *p) {
+    job *j = (job *)p;
+    for (int64_t i; (i = __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED)) < j->n;) j->task(j->arg, i);
+    return NULL;
+}
+static int pool_runs;
+static void pool_run(void *user, void (*task)(void *, int64_t), void *arg, int64_t n) {
+    job j = {task, arg, n, 0};
+    pthread_t t[3];
+    (void)user;
+    pool_runs++;
+    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&t[i], NULL, work, &j), 0);
+    work(&j);
+    for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+}
+static void backwards_run(void *user, void (*task)(void *, int64_t), void *arg, int64_t n) {   /* any order is allowed */
+    (void)user;
+    while (n--) task(arg, n);
+}
+
+static void same_bits(void **state) {
+    static const attn_pool mine = {pool_run, NULL, 4}, reversed = {backwards_run, NULL, 2};
+    static const int counts[] = {1, 2, 3, 5, 8};
+    int compared = 0;
+    (void)state;
+    for (int64_t n = 0; n < CASES; n++) {
+        proof_rng r = {(uint64_t)n * 131 + 17, NULL, 0};
+        proof_case c;
+        proof_make(&c, &r, (int64_t)1 << (n % 8 ? 19 : BIG));
+        char *want = (char *)get((int64_t)output_bytes(&c), 1), *got = (char *)get((int64_t)output_bytes(&c), 1);
+        for (int i = 0; attn_backend_at(i); i++)
+            for (int backward = 0; backward <= c.backward; backward++) {
+                if (!takes(&c, attn_backend_at(i)->name, 0) || (backward && !takes(&c, attn_backend_at(i)->name, 1))) continue;
+                for (int k = 0; k < 7; k++) {
+                    c.d.pool = k == 5 ? &mine : k == 6 ? &reversed : NULL;
+                    c.d.threads = k < 5 ? counts[k] : 0;
+                    assert_true(run(&c, backward));
+                    take_outputs(&c, k ? got : want);
+                    if (k && memcmp(want, got, output_bytes(&c)))
+                        fail_msg("case %d, %s %s: other bits with %d threads%s", (int)n, c.d.backend, backward ? "backward" : "forward",
+                                 c.d.threads, c.d.pool ? " of the caller's pool" : "");
+                    compared++;
+                }
+                c.d.pool = NULL;
+            }
+        proof_free(&c);
+        teardown(NULL);
+    }
+    assert_true(compared > CASES);
+    assert_true(pool_runs > 0);
+}
+
+/* --------------------------------------------------------------------------------- many calls, each with its own data */
+enum { CALLS = 12 };
+typedef struct calls { proof_case c[CALLS]; char *want[CALLS]; int failures; } calls;
+
+static void calls_make(calls *all) {
+    memset(all, 0, sizeof *all);
+    for (int n = 0, seed = 0; n < CALLS; seed++) {
+        proof_rng r = {(uint64_t)seed * 77 + 3, NULL, 0};
+        proof_make(&all->c[n], &r, (int64_t)1 << 18);
+        if (!takes(&all->c[n], "flash", 0) && !takes(&all->c[n], "reference", 0)) { proof_free(&all->c[n]); continue; }
+        all->c[n].d.threads = 1;
+        assert_true(run(&all->c[n], 0));
+        all->want[n] = (char *)get((int64_t)output_bytes(&all->c[n]), 1);
+        take_outputs(&all->c[n], all->want[n]);
+        all->c[n].d.threads = 3;
+        n++;
+    }
+}
+static void calls_one(void *arg, int64_t i) {
+    calls *all = (calls *)arg;
+    proof_case *c = &all->c[i % CALLS];
+    char *got = (char *)malloc(output_bytes(c) + 1);
+    if (!got || !run(c, 0)) { __atomic_add_fetch(&all->failures, 1, __ATOMIC_RELAXED); free(got); return; }
+    take_outputs(c, got);
+    if (memcmp(got, all->want[i % CALLS], output_bytes(c))) __atomic_add_fetch(&all->failures, 1, __ATOMIC_RELAXED);
+    free(got);
+}
+static void calls_free(calls *all) {
+    for (int i = 0; i < CALLS; i++) proof_free(&all->c[i]);
+}
+static void nested(void **state) {                       /* from the tasks of the library's own pool */
+    calls all;
+    attn_desc where;
+    (void)state;
+    calls_make(&all);
+    memset(&where, 0, sizeof where);
+    where.threads = 3;
+    for (int i = 0; i < 5; i++) ok(attn_parallel(&where, calls_one, &all, CALLS));
+    assert_int_equal(all.failures, 0);
+    calls_free(&all);
+}
+static calls two;
+static int halves[2] = {0, 1};
+static void *half(void *first) {
+    for (int round = 0; round < 8; round++)
+        for (int i = *(int *)first; i < CALLS; i += 2) calls_one(&two, i);
+    return NULL;
+}
+static void two_threads(void **state) {
+    pthread_t a, b;
+    (void)state;
+    calls_make(&two);
+    attn_shutdown();                                     /* both also race to start the pool */
+    assert_int_equal(pthread_create(&a, NULL, half, &halves[0]), 0);
+    assert_int_equal(pthread_create(&b, NULL, half, &halves[1]), 0);
+    pthread_join(a, NULL), pthread_join(b, NULL);
+    assert_int_equal(two.failures, 0);
+    calls_free(&two);
+}
+static void openmp_region(void **state) {
+    (void)state;
+#if defined(_OPENMP) && !defined(TSAN)
+    calls all;
+    calls_make(&all);
+    for (int round = 0; round < 5; round++) {
+        #pragma omp parallel for num_threads(3) schedule(dynamic)
+        for (int i = 0; i < CALLS; i++) calls_one(&all, i);
+    }
+    assert_int_equal(all.failures, 0);
+    calls_free(&all);
+#else
+    skip();
+#endif
+}
+static void fork_after_use(void **state) {
+    (void)state;
+#if defined(TSAN) || defined(_OPENMP)
+    skip();                                              /* an OpenMP runtime does not survive a fork */
+#else
+    calls all;
+    calls_make(&all);
+    for (int i = 0; i < CALLS; i++) calls_one(&all, i);
+    for (int round = 0; round < 3; round++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (!child) {
+            alarm(20);                                   /* a child that waits for threads it does not have */
+            for (int i = 0; i < CALLS; i++) calls_one(&all, i);
+            if (round == 1) attn_shutdown();
+            _exit(all.failures != 0);
+        }
+        int how = -1;
+        waitpid(child, &how, 0);
+        assert_int_equal(how, 0);
+        for (int i = 0; i < CALLS; i++) calls_one(&all, i);
+    }
+    assert_int_equal(all.failures, 0);
+    calls_free(&all);
+#endif
+}
+static void shutdown_and_again(void **state) {
+    calls all;
+    (void)state;
+    calls_make(&all);
+    attn_shutdown(), attn_shutdown();
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < CALLS; i++) calls_one(&all, i);
+        attn_shutdown();
+    }
+    assert_int_equal(all.failures, 0);
+    calls_free(&all);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {TEST(same_bits), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
+    alarm(300);                                          /* a deadlock is a failure, not a wait */
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    attn_shutdown();
+    return failed;
+}
