@@ -1,0 +1,3724 @@
+/* attn_bench.c - verifies and times the backends of attn.h on the cases of five attention benchmark systems.
+
+     cc -O2 -o attn_bench attn_bench.c attn_hip.c -pthread -lm
+     ./attn_bench                                   the default selection, under 90 s on two cores
+     ./attn_bench 1 512 8 64                        one shape: batch, tokens, heads, head_dim
+     ./attn_bench --suite rocmforge --format json   one whole document on stdout, everything else on stderr
+     ./attn_bench --help                            every flag, ./attn_bench --list every case
+
+   A case is a vector of axes (batch, tokens, dtype, data, what to measure ...). A suite is a table of lines, each line a
+   product of axis values written as the flags are; a flag given by the user replaces that axis of every line. A case and a
+   backend make one row; there is one row type, and every format and report is a writer over it. So a suite is a page of
+   table and adds no code, unless it measures something new: then it adds one function to the table of >>measure.
+
+   Exit code: 0, 1 a wrong result, a regression or a verdict not reached, 2 bad input, 130 interrupted (the document is whole).
+
+   CONTENTS
+     >>axes      what a case is made of; parsing of axis values
+     >>suites    the suites, as tables of lines; the figures that the five systems published
+     >>row       the result row: one list of fields
+     >>npy       reading and writing .npy files
+     >>problem   tensors and description of a case
+     >>check     verification against the f64 reference, whole or by sampled rows
+     >>measure   what is measured: time, memory, generation, a module, a property
+     >>run       cases times backends, progress, announcements
+     >>derive    what follows from several rows: speedups, exponents, verdicts
+     >>writers   table, csv, json, markdown
+     >>reports   result files, summary and plots
+     >>baseline  comparison with a saved run
+     >>flags     the command line
+     >>main                                                                        MIT licence, as attn.h */
+#define _GNU_SOURCE
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_WRONG = 1, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    if (interrupted)
+        _exit(EXIT_INTERRUPTED);                 /* a second Ctrl-C does not wait for the call in progress */
+    interrupted = number;
+}
+
+/* Every refusal is one line, and nothing else has been written. */
+static int refuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("attn_bench: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return EXIT_BAD;
+}
+
+static void *grow(void *array, int64_t count, size_t size)
+{
+    if (count & (count - 1))                     /* room is doubled whenever a power of two is full */
+        return array;
+    void *p = realloc(array, (size_t)(count ? 2 * count : 1) * size);
+    if (!p) {
+        refuse("out of memory");
+        exit(EXIT_BAD);
+    }
+    return p;
+}
+
+/* ============================================================================================== >>axes ==== */
+/* X(id, name, words, least, most, default, is a flag, help). A value is a number or, with words, one of them: the words stand
+ * for 0, 1, .. An axis given as a list makes one case for each value; the last axis varies fastest. */
+enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis */
+#define AXIS_LIST(X) \
+    X(MEASURE, "measure", "time|determinism|thread-count|batching|finite|gradient|loss|memory|generate|module", \
+                                                           0, 9, 0, false, "what is measured") \
+    X(SEQ,     "seq-len", NULL,                   1, 1 << 24, 512, true, "queries of a sequence") \
+    X(KV,      "kv-len", NULL,                        0, 1 << 24, 0, true, "keys of a sequence (0: --seq-len)") \
+    X(DIM,     "head-dim", "seq",                 FILL, 1 << 16, 64, true, "width of a query and of a key") \
+    X(V_DIM,   "v-dim", NULL,                         0, 1 << 16, 0, true, "width of a value (0: --head-dim)") \
+    X(EMBED,   "embed-dim", NULL,                     0, 1 << 20, 0, true, "model width: head-dim = embed-dim / num-heads") \
+    X(HEADS,   "num-heads", NULL,                     1, 1 << 16, 8, true, "query heads") \
+    X(KV_HEADS, "num-kv-heads", NULL,                 0, 1 << 16, 0, true, "key and value heads (0: --num-heads)") \
+    X(BATCH,   "batch-size", NULL,                    1, 1 << 20, 1, true, "sequences") \
+    X(CAUSAL,  "causal", NULL,                                0, 1, 0, false, "causal mask") \
+    X(LEFT,    "window-left", NULL,                 -1, 1 << 24, -1, false, "keys to the left, -1 unlimited") \
+    X(RIGHT,   "window-right", NULL,                -1, 1 << 24, -1, false, "keys to the right, -1 unlimited") \
+    X(MASK,    "mask", "none|random|blocks|file",             0, 3, 0, false, "boolean mask") \
+    X(DATA,    "data", "random|smooth|peaked|tenth|tenfold|file", 0, 5, 0, false, "values of the tensors") \
+    X(DTYPE,   "dtype", "f32|f16|bf16",                       0, 2, 0, true, "type of q, k, v and o") \
+    X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8",      FILL, 5, FILL, true, "type of k and v (default: --dtype)") \
+    X(LAYOUT,  "layout", "bshd|bhsd",                         0, 1, 0, true, "order of the dimensions") \
+    X(PAGE,    "page-size", NULL,                     0, 1 << 20, 0, true, "tokens of a cache page (0: contiguous)") \
+    X(APPEND,  "append", NULL,                                0, 1, 0, false, "the new tokens are appended by the call") \
+    X(PASS,    "pass", "fwd|bwd|fwd+bwd",                     0, 2, 0, false, "direction") \
+    X(PROJECT, "project", NULL,                               0, 1, 0, false, "with the Q, K, V and O projections") \
+    X(THREADS, "threads", NULL,                          0, 1024, 0, true, "CPU threads (0: all)") \
+    X(SEED,    "seed", NULL,                 0, INT64_C(1) << 53, 1, true, "seed of the random data") \
+    X(WARMUP,  "warmup", NULL,                        0, 1 << 20, 3, true, "untimed calls") \
+    X(ITERATIONS, "iterations", NULL,                1, 1 << 24, 20, true, "timed calls")
+
+typedef enum axis {
+#define X(id, name, words, least, most, normal, flag, help) id,
+    AXIS_LIST(X)
+#undef X
+    AXES
+} axis;
+
+static const struct {
+    const char *name, *words;
+    int64_t least, most, normal;
+    bool flag;
+    const char *help;
+} axes[AXES] = {
+#define X(id, name, words, least, most, normal, flag, help) { name, words, least, most, normal, flag, help },
+    AXIS_LIST(X)
+#undef X
+};
+enum { TIME, DETERMINISM, THREAD_COUNT, BATCHING, FINITE, GRADIENT, LOSS, MEMORY, GENERATE, MODULE };
+enum { RANDOM, SMOOTH, PEAKED, TENTH, TENFOLD, FROM_FILE };
+enum { NO_MASK, RANDOM_MASK, BLOCK_MASK, FILE_MASK };
+enum { FWD, BWD, FWD_BWD };
+
+enum { MOST_VALUES = 16 };
+typedef struct grid { int count[AXES]; int64_t value[AXES][MOST_VALUES]; } grid;
+
+typedef struct bench_case { const struct suite *suite; int64_t v[AXES]; char name[128]; } bench_case;
+
+/* The word of a value, or NULL for a number. */
+static const char *axis_word(axis a, int64_t value, char buffer[32])
+{
+    const char *s = axes[a].words;
+    for (int64_t i = a == DIM ? FILL : 0; s && i < value; i++)
+        s = strchr(s, '|') ? strchr(s, '|') + 1 : NULL;
+    if (!s || !*s || *s == '|' || value < 0)
+        return NULL;
+    snprintf(buffer, 32, "%.*s", (int)strcspn(s, "|"), s);
+    return buffer;
+}
+
+static bool parse_integer(const char *s, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long n = strtoll(s, &end, 10);
+    *value = n;
+    return end != s && !*end && !errno && !isspace((unsigned char)*s);
+}
+
+/* One value of an axis; with its limits in `limits` where it is not one. */
+static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
+{
+    char word[32];
+    bool named = axes[a].words != NULL;
+    if (a == DIM) {
+        named = !strcmp(s, "seq");
+        *value = FILL;
+        if (named)
+            return true;
+    } else if (named) {
+        for (int64_t i = 0; i <= axes[a].most; i++)
+            if (axis_word(a, i, word) && !strcmp(word, s)) {
+                *value = i;
+                return true;
+            }
+        snprintf(limits, 128, "must be one of %s", axes[a].words);
+        return false;
+    }
+    int64_t least = a == DIM ? 1 : axes[a].least;
+    if (parse_integer(s, value) && *value >= least && *value <= axes[a].most)
+        return true;
+    snprintf(limits, 128, "must be an integer in [%lld, %lld]", (long long)least, (long long)axes[a].most);
+    return false;
+}
+
+/* "128,256,512" as the values of one axis. */
+static bool parse_values(axis a, const char *list, grid *g, char limits[128])
+{
+    char item[64];
+    g->count[a] = 0;
+    for (const char *s = list;; s += strcspn(s, ",") + 1) {
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(s, ","), s);
+        if (g->count[a] == MOST_VALUES) {
+            snprintf(limits, 128, "takes at most %d values", MOST_VALUES);
+            return false;
+        }
+        if (!parse_value(a, item, &g->value[a][g->count[a]++], limits))
+            return false;
+        if (!s[strcspn(s, ",")])
+            return true;
+    }
+}
+
+static int find_axis(const char *name)
+{
+    int a = 0;
+    while (a < AXES && strcmp(axes[a].name, name))
+        a++;
+    return a;
+}
+
+/* A line of a suite: "seq-len=128,256 head-dim=64 ..."; the axes not named have their default. */
+static grid parse_line(const char *line)
+{
+    grid g;
+    char name[32], list[128], limits[128];
+    int used;
+    for (int a = 0; a < AXES; a++) {
+        g.count[a] = 1;
+        g.value[a][0] = axes[a].normal;
+    }
+    for (; sscanf(line, " %31[^=]=%127s%n", name, list, &used) == 2; line += used) {
+        int a = find_axis(name);
+        if (a == AXES || !parse_values((axis)a, list, &g, limits)) {
+            refuse("suite table: %s=%s", name, list);
+            exit(EXIT_BAD);
+        }
+    }
+    return g;
+}
+
+/* Fills what follows from other axes. Returns NULL, or what contradicts what. */
+static const char *resolve_case(bench_case *c, char text[128])
+{
+    int64_t *v = c->v;
+    if (v[EMBED]) {
+        if (v[EMBED] % v[HEADS]) {
+            snprintf(text, 128, "--embed-dim %lld: must be a multiple of --num-heads %lld",
+                     (long long)v[EMBED], (long long)v[HEADS]);
+            return text;
+        }
+        v[DIM] = v[EMBED] / v[HEADS];
+    }
+    v[KV] = v[KV] ? v[KV] : v[SEQ];
+    v[KV_HEADS] = v[KV_HEADS] ? v[KV_HEADS] : v[HEADS];
+    v[DIM] = v[DIM] == FILL ? v[SEQ] : v[DIM];
+    v[V_DIM] = v[V_DIM] ? v[V_DIM] : v[DIM];
+    v[KV_DTYPE] = v[KV_DTYPE] == FILL ? v[DTYPE] : v[KV_DTYPE];
+    v[THREADS] = v[THREADS] ? v[THREADS] : attn_threads();
+    if (v[HEADS] % v[KV_HEADS]) {
+        snprintf(text, 128, "--num-kv-heads %lld: must divide --num-heads %lld", (long long)v[KV_HEADS],
+                 (long long)v[HEADS]);
+        return text;
+    }
+    if (v[PASS] != FWD && (v[PAGE] || v[KV_DTYPE] >= ATTN_INT8)) {
+        snprintf(text, 128, "--backward: not defined for %s",
+                 v[PAGE] ? "--page-size" : "a quantised --kv-dtype");
+        return text;
+    }
+    if (v[LAYOUT] && v[PAGE]) {
+        snprintf(text, 128, "--page-size: not with --layout bhsd, a page is [page_size, heads, dim]");
+        return text;
+    }
+    return NULL;
+}
+
+/* The name tells the cases of a suite apart; dtype, pass and threads have columns of their own. */
+static void name_case(bench_case *c)
+{
+    const int64_t *v = c->v;
+    char word[32], *p = c->name, *end = c->name + sizeof c->name;
+#define ADD(...) (p += snprintf(p, (size_t)(end - p), __VA_ARGS__), p = p < end ? p : end - 1)
+    if (v[MEASURE] != TIME)
+        ADD("%s ", axis_word(MEASURE, v[MEASURE], word));
+    ADD("B%lld S%lld", (long long)v[BATCH], (long long)v[SEQ]);
+    if (v[KV] != v[SEQ])
+        ADD(":%lld", (long long)v[KV]);
+    ADD(" H%lld", (long long)v[HEADS]);
+    if (v[KV_HEADS] != v[HEADS])
+        ADD("/%lld", (long long)v[KV_HEADS]);
+    ADD(" D%lld", (long long)v[DIM]);
+    if (v[V_DIM] != v[DIM])
+        ADD("/%lld", (long long)v[V_DIM]);
+    if (v[CAUSAL])
+        ADD(" causal");
+    if (v[LEFT] >= 0 || v[RIGHT] >= 0)
+        ADD(" window %lld,%lld", (long long)v[LEFT], (long long)v[RIGHT]);
+    if (v[MASK])
+        ADD(" mask %s", axis_word(MASK, v[MASK], word));
+    if (v[LAYOUT])
+        ADD(" bhsd");
+    if (v[PAGE])
+        ADD(" page %lld", (long long)v[PAGE]);
+    if (v[APPEND])
+        ADD(" append");
+    if (v[PROJECT])
+        ADD(" projections");
+    if (v[DATA] != RANDOM)
+        ADD(" %s", axis_word(DATA, v[DATA], word));
+#undef ADD
+}
+
+/* ============================================================================================ >>suites ==== */
+typedef struct suite {
+    const char *name, *help, *backends;          /* backends: the selection without --backend */
+    const char *columns; /* of the table and markdown formats; csv and json have every key */
+    const char *absent; /* rows of theirs that are not built here, said so in the table */
+} suite;
+
+#define TIMES "case,backend,dtype,pass,threads,mean_ms,p50_ms,p95_ms,p99_ms"
+static const suite suites[] = {
+    { "rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token", "reference,standard,flash",
+      "case,backend,pass,mean_ms,p50_ms,p95_ms,p99_ms,total_ms,ttft_ms,tokens_per_s,gflops,peak_fraction,"
+      "speedup_vs_standard,max_abs_err,theirs,ratio,status", NULL },
+    { "openpi", "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a verdict", "standard,flash",
+      "case,backend,mean_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,workspace_bytes,time_exponent,"
+      "memory_exponent,speedup_vs_standard,memory_reduction,max_abs_err,status", NULL },
+    { "flash_v2", "Flash Attention v2 guide: standard against flash, forward, backward, memory, scaling", "standard,flash",
+      "case,backend,pass,threads,kernel_ms,stddev_ms,total_ms,gflops,bandwidth_fraction,workspace_bytes,theoretical_bytes,"
+      "memory_exponent,speedup_vs_standard,memory_reduction,max_abs_err,theirs,ratio,status", NULL },
+    { "adaattn", "AdaAttn: dense forward, backward, total; with and without the projections", "standard,flash",
+      "case,backend,kernel,pass,mean_ms,p95_ms,tokens_per_s,gflops,speedup_vs_standard,max_abs_err,theirs,ratio,status",
+      "adaptive-precision,adaptive-rank" },
+    { "decode", "one-token steps against a KV cache; time to first token", "standard,flash",
+      "case,backend,dtype,kv_dtype,mean_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,bandwidth_fraction,"
+      "speedup_vs_standard,max_abs_err,status", NULL },
+    { "memory", "peak bytes, theoretical against actual, exponents over S, crossover", "standard,flash",
+      "case,backend,mean_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,matrix_share,time_exponent,memory_exponent,"
+      "speedup_vs_standard,memory_reduction,status", NULL },
+    { "scaling", "strong and weak scaling over threads, scaling over the batch", "flash",
+      TIMES ",tokens_per_s,gflops,peak_fraction,status", NULL },
+    { "correctness", "a verdict per property of every backend", "reference,standard,flash",
+      "case,backend,dtype,pass,rows_verified,max_abs_err,status", NULL },
+    { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
+      "case,backend,dtype,pass,mean_ms,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,gflops,peak_fraction,"
+      "speedup_vs_standard,max_abs_err,rows_verified,status", NULL },
+};
+
+/* When a line is run: by the default selection, by --quick, or by the whole suite. */
+enum { D = 1, Q = 2, F = 4 };
+static const struct { const char *suite; int when; const char *module, *axes; } lines[] = {
+    { "rocmforge", D|Q|F, NULL, "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth warmup=10 iterations=100" },
+    { "rocmforge", D, NULL, "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 iterations=100" },
+    { "rocmforge", D, NULL, "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 iterations=100" },
+    { "rocmforge", F, NULL, "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 causal=0,1 batch-size=1,4 "
+      "warmup=10 iterations=100" },
+    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 iterations=100" },
+    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 iterations=100" },
+    { "rocmforge", F, NULL, "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 num-heads=1 causal=1 warmup=10 "
+      "iterations=100" },
+
+    { "openpi", Q, NULL, "seq-len=512,1024 batch-size=1,4 num-heads=32 num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16 "
+      "warmup=3 iterations=10" },
+    { "openpi", F, NULL, "seq-len=512,1024,2048,4096,8192 batch-size=1,4,8,16 num-heads=32 num-kv-heads=32,8 head-dim=256 "
+      "causal=1 dtype=f16 warmup=3 iterations=10" },
+    { "openpi", Q|F, NULL, "measure=memory seq-len=512,1024,2048 num-heads=32 num-kv-heads=32,8 head-dim=256 causal=1 "
+      "dtype=f16" },
+    { "openpi", F, NULL, "measure=memory seq-len=4096,8192 num-heads=32 num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16" },
+    { "openpi", Q|F, NULL, "measure=determinism,finite,loss seq-len=256 num-heads=8 num-kv-heads=8,2 head-dim=256 causal=1 "
+      "dtype=f16 data=tenth,random,tenfold" },
+    { "openpi", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 causal=1" },
+    { "openpi", Q|F, "gemma", "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 mask=blocks dtype=f16 warmup=3 "
+      "iterations=10" },
+    { "openpi", Q|F, "gemma_fast", "measure=generate seq-len=1 kv-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
+      "causal=1 append=1 dtype=f16 warmup=3 iterations=10" },
+
+    { "flash_v2", Q|F, NULL, "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd" },
+    { "flash_v2", Q|F, NULL, "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd" },
+    { "flash_v2", Q|F, NULL, "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd" },
+    { "flash_v2", Q|F, NULL, "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd" },
+    { "flash_v2", Q|F, NULL, "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd iterations=5" },
+    { "flash_v2", F, NULL, "batch-size=16 seq-len=512 num-heads=32 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd warmup=1 "
+      "iterations=5" },
+    { "flash_v2", F, NULL, "batch-size=32 seq-len=1024 num-heads=32 head-dim=128 dtype=f16 pass=fwd,bwd,fwd+bwd warmup=0 "
+      "iterations=3" },
+    { "flash_v2", F, NULL, "batch-size=64 seq-len=1024 num-heads=64 head-dim=128 dtype=f16 pass=fwd,bwd,fwd+bwd warmup=0 "
+      "iterations=3" },
+    { "flash_v2", Q|F, NULL, "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 head-dim=64 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8 seq-len=32 num-heads=4 head-dim=16 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 dtype=f16" },
+
+    { "adaattn", Q|F, NULL, "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 pass=fwd,bwd,fwd+bwd warmup=10 iterations=20" },
+    { "adaattn", Q|F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 project=1 pass=fwd,bwd,fwd+bwd "
+      "warmup=3 iterations=20" },
+    { "adaattn", F, NULL, "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100" },
+    { "adaattn", F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 project=1 pass=fwd,bwd,fwd+bwd "
+      "warmup=10 iterations=100" },
+    { "adaattn", Q|F, NULL, "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128" },
+
+    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
+      "dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
+    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
+      "dtype=f16 page-size=0,16" },
+    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
+      "dtype=bf16 page-size=0,16" },
+    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
+      "dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
+    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
+      "dtype=f16 page-size=0,16" },
+    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
+      "dtype=bf16 page-size=0,16" },
+
+    { "memory", Q|F, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd" },
+    { "memory", F, NULL, "measure=memory seq-len=4096,8192 pass=fwd" },
+    { "memory", Q|F, NULL, "seq-len=16,32,64,128,256,512,1024,2048 iterations=10" },
+    { "memory", F, NULL, "seq-len=4096,8192 iterations=5" },
+
+    { "scaling", Q|F, NULL, "threads=1,2,3,4,6,8,12,16,24,32,48,64,96,128 seq-len=1024" },
+    { "scaling", Q|F, NULL, "threads=1 batch-size=1 seq-len=512" },
+    { "scaling", Q|F, NULL, "threads=2 batch-size=2 seq-len=512" },
+    { "scaling", Q|F, NULL, "threads=4 batch-size=4 seq-len=512" },
+    { "scaling", Q|F, NULL, "threads=8 batch-size=8 seq-len=512" },
+    { "scaling", Q|F, NULL, "threads=16 batch-size=16 seq-len=512" },
+    { "scaling", Q|F, NULL, "threads=32 batch-size=32 seq-len=512" },
+    { "scaling", Q|F, NULL, "threads=64 batch-size=64 seq-len=512" },
+    { "scaling", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256" },
+
+    { "correctness", Q|F, NULL, "measure=determinism,thread-count,batching batch-size=2 seq-len=193 num-kv-heads=2 causal=0,1 "
+      "dtype=f32,f16,bf16" },
+    { "correctness", Q|F, NULL, "measure=determinism,thread-count seq-len=129 num-heads=4 head-dim=32 pass=bwd" },
+    { "correctness", Q|F, NULL, "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold dtype=f32,f16,bf16" },
+    { "correctness", Q|F, NULL, "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd data=tenth,random,tenfold" },
+    { "correctness", Q|F, NULL, "measure=loss seq-len=256 num-heads=4 causal=0,1 dtype=f32,f16,bf16" },
+    { "correctness", Q|F, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked" },
+    { "correctness", Q|F, NULL, "measure=loss seq-len=200 num-heads=4 mask=random" },
+    { "correctness", Q|F, NULL, "measure=loss seq-len=200 num-heads=4 window-left=31 window-right=0" },
+    { "correctness", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=16 causal=0,1" },
+    { "correctness", F, NULL, "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 head-dim=40,128 causal=1" },
+};
+
+/* What the five systems published, in ms (their MB are in >>reports): beside ours where case and backend match. Their AdaAttn
+ * "backward" includes the forward. flops: how they count the operations of a case, where they do. */
+static const struct {
+    const char *suite;
+    int64_t batch, seq, heads, dim, project;
+    const char *backend;
+    int pass;
+    double ms;
+    const char *flops;
+} published[] = {
+#define CPU(s, ms) { "rocmforge", 1, s, 1, s, 0, NULL, FWD, ms, NULL }
+    CPU(32, 0.033463), CPU(64, 0.264199), CPU(128, 2.588), CPU(256, 22.293), CPU(512, 348.592),
+#undef CPU
+#define L20(b, s, h, d, standard, flash) \
+    { "flash_v2", b, s, h, d, 0, "standard", FWD, standard, "2*B*S^2*H*D" }, \
+    { "flash_v2", b, s, h, d, 0, "flash", FWD, flash, "2*B*S^2*H*D" }
+#define L20_BACKWARD(b, s, h, d, forward, backward) \
+    { "flash_v2", b, s, h, d, 0, "flash", BWD, backward, "2*B*S^2*H*D" }, \
+    { "flash_v2", b, s, h, d, 0, "flash", FWD_BWD, (forward) + (backward), "2*B*S^2*H*D" }
+    L20(1, 32, 4, 16, 0.15, 0.08), L20(1, 64, 8, 32, 0.42, 0.18), L20(2, 128, 8, 32, 1.25, 0.45),
+    L20(4, 256, 16, 64, 8.32, 2.85), L20(8, 512, 16, 64, 32.15, 9.87), L20(16, 512, 32, 64, 128.42, 35.21),
+    L20(32, 1024, 32, 128, 512.35, 125.67), L20(64, 1024, 64, 128, 2048.92, 458.23),
+    L20_BACKWARD(1, 32, 4, 16, 0.08, 0.12), L20_BACKWARD(1, 64, 8, 32, 0.18, 0.28),
+    L20_BACKWARD(2, 128, 8, 32, 0.45, 0.72), L20_BACKWARD(4, 256, 16, 64, 2.85, 4.58),
+    L20_BACKWARD(8, 512, 16, 64, 9.87, 15.92),
+#undef L20
+#undef L20_BACKWARD
+    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD, 45.374, NULL },
+    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD, 45.374, NULL },
+    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD_BWD, 51.294, NULL },
+    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD_BWD, 51.294, NULL },
+};
+
+/* =============================================================================================== >>row ==== */
+/* X(kind, member, key, heading). Empty text, NO_INT and NaN are null: the key has no meaning for the case. */
+#define NO_INT INT64_MIN
+#define ROW_LIST(X) \
+    X(TEXT, suite, "suite", "suite")                    X(TEXT, name, "case", "case") \
+    X(TEXT, backend, "backend", "backend")              X(TEXT, kernel, "kernel", "kernel") \
+    X(TEXT, isa, "isa", "isa")                          X(TEXT, dtype, "dtype", "dtype") \
+    X(TEXT, kv_dtype, "kv_dtype", "kv")                 X(TEXT, pass, "pass", "pass") \
+    X(INT, batch, "batch", "B")                         X(INT, q_len, "q_len", "q") \
+    X(INT, kv_len, "kv_len", "kv")                      X(INT, heads, "heads", "H") \
+    X(INT, kv_heads, "kv_heads", "Hkv")                 X(INT, head_dim, "head_dim", "D") \
+    X(INT, v_dim, "v_dim", "Dv")                        X(BOOL, causal, "causal", "causal") \
+    X(TEXT, mask, "mask", "mask")                       X(INT, threads, "threads", "thr") \
+    X(INT, seed, "seed", "seed")                        X(INT, iterations, "iterations", "n") \
+    X(REAL, first_run_ms, "first_run_ms", "first ms")   X(REAL, mean_ms, "mean_ms", "mean ms") \
+    X(REAL, stddev_ms, "stddev_ms", "+-")               X(REAL, min_ms, "min_ms", "min") \
+    X(REAL, max_ms, "max_ms", "max")                    X(REAL, p50_ms, "p50_ms", "p50") \
+    X(REAL, p95_ms, "p95_ms", "p95")                    X(REAL, p99_ms, "p99_ms", "p99") \
+    X(REAL, kernel_ms, "kernel_ms", "kernel ms")        X(REAL, total_ms, "total_ms", "total ms") \
+    X(REAL, ttft_ms, "ttft_ms", "ttft ms")              X(REAL, ops_per_s, "ops_per_s", "ops/s") \
+    X(REAL, tokens_per_s, "tokens_per_s", "tok/s")      X(REAL, gflops, "gflops", "GFLOP/s") \
+    X(REAL, gbytes_per_s, "gbytes_per_s", "GB/s")       X(REAL, peak_fraction, "peak_fraction", "of peak") \
+    X(REAL, bandwidth_fraction, "bandwidth_fraction", "of bandw.") X(TEXT, bound, "bound", "bound") \
+    X(INT, workspace_bytes, "workspace_bytes", "workspace") X(INT, theoretical_bytes, "theoretical_bytes", "theory") \
+    X(INT, peak_rss_bytes, "peak_rss_bytes", "peak RSS") X(INT, device_bytes, "device_bytes", "device") \
+    X(REAL, matrix_share, "matrix_share", "of SxS")     X(REAL, time_exponent, "time_exponent", "t ~ S^") \
+    X(REAL, memory_exponent, "memory_exponent", "mem ~ S^") X(REAL, speedup_vs_standard, "speedup_vs_standard", "vs std") \
+    X(REAL, memory_reduction, "memory_reduction", "mem saved") X(REAL, max_abs_err, "max_abs_err", "max err") \
+    X(INT, rows_verified, "rows_verified", "rows")      X(REAL, theirs, "theirs", "theirs ms") \
+    X(TEXT, their_flops, "their_flops", "their FLOPs")  X(REAL, ratio, "ratio", "theirs/ours") \
+    X(TEXT, status, "status", "status")                 X(TEXT, note, "note", "note")
+
+typedef struct row {
+#define MEMBER_TEXT(member) char member[192];
+#define MEMBER_INT(member)  int64_t member;
+#define MEMBER_BOOL(member) int64_t member;
+#define MEMBER_REAL(member) double member;
+#define X(kind, member, key, heading) MEMBER_##kind(member)
+    ROW_LIST(X)
+#undef X
+    const bench_case *c;
+    double flops, bytes;
+} row;
+
+typedef enum kind { TEXT, INT, BOOL, REAL } kind;
+static const struct field { kind kind; size_t offset; const char *key, *heading; } fields[] = {
+#define X(kind, member, key, heading) { kind, offsetof(row, member), key, heading },
+    ROW_LIST(X)
+#undef X
+};
+
+static const char *row_text(const row *r, const struct field *f) { return (const char *)r + f->offset; }
+static int64_t row_int(const row *r, const struct field *f)
+{
+    return *(const int64_t *)((const char *)r + f->offset);
+}
+static double row_real(const row *r, const struct field *f)
+{
+    return *(const double *)((const char *)r + f->offset);
+}
+
+static bool row_null(const row *r, const struct field *f)
+{
+    return f->kind == TEXT   ? !*row_text(r, f)
+           : f->kind == REAL ? !isfinite(row_real(r, f))
+                             : row_int(r, f) == NO_INT;
+}
+
+static const struct field *find_field(const char *key, size_t length)
+{
+    for (int i = 0; i < COUNT(fields); i++)
+        if (strlen(fields[i].key) == length && !strncmp(fields[i].key, key, length))
+            return &fields[i];
+    return NULL;
+}
+
+/* Sets the status, and adds a sentence to the note. */
+static void remark(row *r, const char *status, const char *format, ...)
+{
+    size_t used = strlen(r->note);
+    va_list args;
+    if (status)
+        snprintf(r->status, sizeof r->status, "%s", status);
+    if (used && used + 3 < sizeof r->note)
+        used += (size_t)snprintf(r->note + used, sizeof r->note - used, "; ");
+    va_start(args, format);
+    vsnprintf(r->note + used, sizeof r->note - used, format, args);
+    va_end(args);
+}
+
+static bool row_ok(const row *r) { return !strcmp(r->status, "ok"); }
+
+static row new_row(const bench_case *c, const char *backend)
+{
+    row r;
+    char word[32];
+    const int64_t *v = c->v;
+    memset(&r, 0, sizeof r);
+    for (int i = 0; i < COUNT(fields); i++)
+        if (fields[i].kind == REAL)
+            *(double *)((char *)&r + fields[i].offset) = NAN;
+        else if (fields[i].kind != TEXT)
+            *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
+    r.c = c;
+    snprintf(r.suite, sizeof r.suite, "%s", c->suite->name);
+    snprintf(r.name, sizeof r.name, "%s", c->name);
+    snprintf(r.backend, sizeof r.backend, "%s", backend);
+    snprintf(r.dtype, sizeof r.dtype, "%s", axis_word(DTYPE, v[DTYPE], word));
+    snprintf(r.kv_dtype, sizeof r.kv_dtype, "%s", axis_word(KV_DTYPE, v[KV_DTYPE], word));
+    snprintf(r.pass, sizeof r.pass, "%s", axis_word(PASS, v[PASS], word));
+    snprintf(r.mask, sizeof r.mask, "%s", axis_word(MASK, v[MASK], word));
+    snprintf(r.status, sizeof r.status, "ok");
+    r.batch = v[BATCH], r.q_len = v[SEQ], r.kv_len = v[KV], r.heads = v[HEADS], r.kv_heads = v[KV_HEADS];
+    r.head_dim = v[DIM], r.v_dim = v[V_DIM], r.causal = v[CAUSAL], r.threads = v[THREADS], r.seed = v[SEED];
+    return r;
+}
+
+/* =============================================================================================== >>npy ==== */
+typedef struct npy {
+    char *data;                                  /* owned */
+    int dims;
+    int64_t shape[4], count;
+    int32_t dtype;
+} npy;
+
+static const struct { const char *descr; int32_t dtype; } npy_types[] = {
+    { "<f4", ATTN_F32 }, { "<f2", ATTN_F16 }, { "<f8", ATTN_F64 }, { "|b1", ATTN_BOOL }, { "|u1", ATTN_BOOL },
+};
+
+static int64_t dtype_size(int32_t dtype)
+{
+    return dtype == ATTN_F64 ? 8 : dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 1;
+}
+
+static int read_failed(FILE *f, npy *a, char *header, const char *path, const char *why)
+{
+    if (f)
+        fclose(f);
+    free(header);
+    free(a->data);
+    a->data = NULL;
+    return refuse("%s: %s", path, why);
+}
+
+/* The value after 'key': in a .npy header, or NULL. */
+static const char *npy_value(const char *header, const char *key)
+{
+    const char *s = strstr(header, key);
+    s = s ? strchr(s, ':') : NULL;
+    return s ? s + 1 + strspn(s + 1, " ") : NULL;
+}
+
+/* Type and shape from the header's text. Returns NULL or what is wrong. */
+static const char *parse_npy_header(const char *header, npy *a)
+{
+    const char *descr = npy_value(header, "'descr'"), *order = npy_value(header, "'fortran_order'");
+    const char *s = npy_value(header, "'shape'");
+    if (!descr || !order || !s || *s != '(')
+        return "not a .npy header";
+    if (strncmp(order, "False", 5))
+        return "is in Fortran order: save it with numpy.ascontiguousarray";
+    a->dtype = -1;
+    for (int i = 0; i < COUNT(npy_types); i++)
+        if (!strncmp(descr + 1, npy_types[i].descr, 3) && descr[4] == descr[0])
+            a->dtype = npy_types[i].dtype;
+    if (a->dtype < 0)
+        return "type must be float32 or float16 (a mask: bool or uint8), little endian";
+    a->count = 1;
+    for (s++; *(s += strspn(s, " ,")) != ')';) {
+        char *end;
+        long long n = strtoll(s, &end, 10);
+        if (end == s || n < 0 || a->dims == 4 || (n && a->count > (INT64_MAX >> 8) / n))
+            return "must have at most 4 dimensions, none of them negative";
+        a->shape[a->dims++] = n;
+        a->count *= n;
+        s = end;
+    }
+    return NULL;
+}
+
+/* Reads a whole file; exactly the bytes that its header announces. Returns 0, or EXIT_BAD after one line. */
+static int read_npy(const char *path, npy *a)
+{
+    unsigned char start[12] = { 0 };
+    FILE *f = fopen(path, "rb");
+    memset(a, 0, sizeof *a);
+    if (!f)
+        return read_failed(f, a, NULL, path, strerror(errno));
+    if (fread(start, 1, 10, f) != 10 || memcmp(start, "\x93NUMPY", 6) || start[6] < 1 || start[6] > 3)
+        return read_failed(f, a, NULL, path, "not a .npy file");
+    size_t length = (size_t)(start[8] | start[9] << 8);
+    if (start[6] > 1) {
+        if (fread(start + 10, 1, 2, f) != 2 || start[10] || start[11])
+            return read_failed(f, a, NULL, path, "truncated, or a header over 64 KiB");
+    }
+    char *header = calloc(length + 1, 1);
+    if (!header || fread(header, 1, length, f) != length)
+        return read_failed(f, a, header, path, "truncated in its header");
+    const char *why = parse_npy_header(header, a);
+    if (why)
+        return read_failed(f, a, header, path, why);
+    size_t bytes = (size_t)(a->count * dtype_size(a->dtype));
+    a->data = malloc(bytes + 1);
+    if (!a->data)
+        return read_failed(f, a, header, path, "does not fit in memory");
+    if (fread(a->data, 1, bytes, f) != bytes)
+        return read_failed(f, a, header, path, "truncated: fewer bytes than its shape announces");
+    if (fgetc(f) != EOF)
+        return read_failed(f, a, header, path, "more bytes than its shape announces");
+    free(header);
+    fclose(f);
+    return 0;
+}
+
+/* A whole file under its name or none: written beside it, then renamed. */
+static FILE *create(const char *path, char temporary[4096])
+{
+    snprintf(temporary, 4096, "%s.%ld.part", path, (long)getpid());
+    FILE *f = fopen(temporary, "wb");
+    if (!f)
+        refuse("%s: %s", path, strerror(errno));
+    return f;
+}
+
+static int commit(FILE *f, const char *path, const char *temporary)
+{
+    bool written = !ferror(f) && !fflush(f) && !fsync(fileno(f));
+    int error = errno;
+    if (fclose(f) && written)
+        written = false, error = errno;
+    if (written && !rename(temporary, path))
+        return 0;
+    error = written ? errno : error;
+    unlink(temporary);
+    return refuse("%s: %s", path, strerror(error));
+}
+
+static int write_npy(const char *path, const npy *a)
+{
+    char temporary[4096], shape[128] = "", header[192];
+    FILE *f = create(path, temporary);
+    if (!f)
+        return EXIT_BAD;
+    for (int i = 0; i < a->dims; i++)
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%lld, ", (long long)a->shape[i]);
+    int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+                     a->dtype == ATTN_F32 ? "<f4" : "<f2", shape);
+    int length = (10 + n + 1 + 63) / 64 * 64 - 10;          /* data at a multiple of 64 bytes */
+    fwrite("\x93NUMPY\x01\x00", 1, 8, f);
+    fputc(length & 255, f);
+    fputc(length >> 8, f);
+    fprintf(f, "%-*s\n", length - 1, header);
+    fwrite(a->data, (size_t)dtype_size(a->dtype), (size_t)a->count, f);
+    return commit(f, path, temporary);
+}
+
+/* =========================================================================================== >>problem ==== */
+typedef struct files { npy q, k, v, mask, expect; bool has_mask, has_expect; } files;
+
+/* The tensors of a case and their description; dtype of o is that of q. */
+typedef struct problem {
+    attn_desc d;
+    attn_grad g;
+    void *owned[24];
+    int owned_count;
+    bool failed;                                 /* an allocation failed */
+    double pairs, flops, bytes;                  /* visible pairs over batch and heads; of one call */
+    char message[256];
+} problem;
+
+static void *own(problem *p, int64_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, (size_t)bytes + 64)) {
+        p->failed = true;
+        return NULL;
+    }
+    return p->owned[p->owned_count++] = memory;
+}
+
+static void problem_free(problem *p)
+{
+    while (p->owned_count)
+        free(p->owned[--p->owned_count]);
+}
+
+static uint64_t mix(uint64_t x)                  /* the finalizer of splitmix64 */
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static uint64_t draw(uint64_t stream, uint64_t i)
+{
+    return mix(stream + (i + 1) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static float normal(uint64_t stream, uint64_t i) /* about N(0,1): the sum of four 16-bit draws */
+{
+    uint64_t h = draw(stream, i);
+    return ((float)(h & 0xffff) + (float)(h >> 16 & 0xffff) + (float)(h >> 32 & 0xffff) + (float)(h >> 48)
+            - 131070.0f)
+           / 37837.2f;
+}
+
+typedef struct filling { void *to; int64_t count; int32_t dtype; int which, data; uint64_t stream; } filling;
+enum { FILL_CHUNK = 4096, TO_Q = 0, TO_K, TO_V, TO_DOUT };
+
+static float element(const filling *f, int64_t i)
+{
+    static const float gain[] = { 1, 1, 8, 0.1f, 10 };
+    double x = 0.01 * (double)i;
+    if (f->data == SMOOTH && f->which != TO_DOUT)            /* ROCmForge's data */
+        return 0.1f * (float)(f->which == TO_Q ? sin(x) : f->which == TO_K ? cos(x) : tan(x));
+    bool scaled = f->data != PEAKED || f->which == TO_Q;     /* large queries alone make the softmax peaked */
+    return normal(f->stream, (uint64_t)i) * (scaled ? gain[f->data] : 1);
+}
+
+static void fill_chunk(void *arg, int64_t chunk)
+{
+    const filling *f = arg;
+    float x[FILL_CHUNK];
+    int64_t first = chunk * FILL_CHUNK, n = f->count - first < FILL_CHUNK ? f->count - first : FILL_CHUNK;
+    char *to = (char *)f->to + first * dtype_size(f->dtype);
+    if (f->dtype == ATTN_INT8 || f->dtype == ATTN_FP8_E4M3) {
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t h = draw(f->stream, (uint64_t)(first + i));
+            int fp8 = (int)((h & 0x87) | (h >> 8) % 9 << 3); /* magnitudes below 4: never NaN */
+            to[i] = (char)(f->dtype == ATTN_INT8 ? (int)(h % 255) - 127 : fp8);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        x[i] = element(f, first + i);
+    int64_t shape[4] = { 1, 1, 1, n };
+    attn_in src = { .data = x };
+    attn_out dst = { .data = to, .dtype = f->dtype };
+    attn_desc here = { .threads = 1 };
+    attn_convert(shape, src, dst, &here);
+}
+
+/* A tensor of `count` elements, filled; NULL when memory is short. */
+static void *tensor(problem *p, const bench_case *c, int64_t count, int32_t dtype, int which, int salt)
+{
+    filling f = { own(p, count * dtype_size(dtype)), count, dtype, which, (int)c->v[DATA],
+                  mix((uint64_t)c->v[SEED]) + (uint64_t)salt * UINT64_C(0x632be59bd9b4e019) };
+    if (f.to)
+        attn_parallel(NULL, fill_chunk, &f, (count + FILL_CHUNK - 1) / FILL_CHUNK);
+    return f.to;
+}
+
+static void dense(int64_t stride[3], int64_t layout, int64_t tokens, int64_t heads, int64_t dim)
+{
+    stride[0] = tokens * heads * dim;
+    stride[1] = layout == ATTN_BHSD ? dim : heads * dim;
+    stride[2] = layout == ATTN_BHSD ? tokens * dim : dim;
+}
+
+/* Shape, strides, flags: everything but memory. */
+static void describe(const bench_case *c, attn_desc *d)
+{
+    const int64_t *v = c->v;
+    memset(d, 0, sizeof *d);
+    d->batch = v[BATCH], d->q_len = v[SEQ], d->kv_len = v[KV], d->heads = v[HEADS], d->kv_heads = v[KV_HEADS];
+    d->head_dim = v[DIM], d->v_dim = v[V_DIM], d->threads = (int32_t)v[THREADS];
+    d->flags = (v[CAUSAL] ? ATTN_CAUSAL : 0u) | (v[LEFT] >= 0 ? ATTN_WINDOW_LEFT : 0u)
+             | (v[RIGHT] >= 0 ? ATTN_WINDOW_RIGHT : 0u);
+    d->window_left = v[LEFT] >= 0 ? v[LEFT] : 0;
+    d->window_right = v[RIGHT] >= 0 ? v[RIGHT] : 0;
+    d->q.dtype = d->o.dtype = (int32_t)v[DTYPE];
+    d->k.dtype = d->v.dtype = (int32_t)v[KV_DTYPE];
+    int64_t tokens = v[PAGE] ? v[PAGE] : v[KV];
+    dense(d->q.stride, v[LAYOUT], v[SEQ], v[HEADS], v[DIM]);
+    dense(d->o.stride, v[LAYOUT], v[SEQ], v[HEADS], v[V_DIM]);
+    dense(d->k.stride, v[LAYOUT], tokens, v[KV_HEADS], v[DIM]);
+    dense(d->v.stride, v[LAYOUT], tokens, v[KV_HEADS], v[V_DIM]);
+    if (v[MASK]) {
+        d->mask.dtype = ATTN_BOOL;
+        d->mask.stride[0] = d->mask.stride[1] = ATTN_BROADCAST;
+        d->mask.stride[2] = v[KV];
+    }
+}
+
+/* Keys visible to query i by causal and window rules: [*first, *last]. */
+static void visible(const attn_desc *d, int64_t i, int64_t *first, int64_t *last)
+{
+    int64_t at = i + d->kv_len - d->q_len;
+    *first = d->flags & ATTN_WINDOW_LEFT && at - d->window_left > 0 ? at - d->window_left : 0;
+    *last = d->kv_len - 1;
+    if (d->flags & ATTN_CAUSAL && at < *last)
+        *last = at;
+    if (d->flags & ATTN_WINDOW_RIGHT && at + d->window_right < *last)
+        *last = at + d->window_right;
+}
+
+static int64_t stride_of(int64_t stride) { return stride == ATTN_BROADCAST ? 0 : stride; }
+
+static double count_pairs(const attn_desc *d)
+{
+    const unsigned char *mask = d->mask.data;
+    const int64_t *s = d->mask.stride;
+    int64_t batches = mask && s[0] != ATTN_BROADCAST ? d->batch : 1,
+            heads = mask && s[1] != ATTN_BROADCAST ? d->heads : 1;
+    double pairs = 0;
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t i = 0; i < d->q_len; i++) {
+                int64_t first, last, n = 0;
+                visible(d, i, &first, &last);
+                for (int64_t j = first; mask && j <= last; j++)
+                    n += mask[b * stride_of(s[0]) + h * stride_of(s[1]) + i * stride_of(s[2]) + j] != 0;
+                pairs += (double)(mask ? n : last >= first ? last - first + 1 : 0);
+            }
+    return pairs * (double)(d->batch / batches) * (double)(d->heads / heads);
+}
+
+/* random: half of the keys, and always the first; blocks: the tokens of three experts in one attention, each block seeing
+ * itself and the blocks before it, as gemma does with image and prompt, state, and actions. */
+static void make_mask(problem *p, const bench_case *c)
+{
+    int64_t q = c->v[SEQ], kv = c->v[KV];
+    unsigned char *mask = own(p, q * kv);
+    for (int64_t i = 0; mask && i < q; i++)
+        for (int64_t j = 0; j < kv; j++) {
+            int64_t blocks_i = (i >= q * 3 / 4) + (i >= q * 7 / 8), end = blocks_i == 0 ? kv * 3 / 4
+                             : blocks_i == 1 ? kv * 7 / 8 : kv;
+            mask[i * kv + j] = c->v[MASK] == BLOCK_MASK ? j < end || j == 0
+                             : j == 0 || (draw((uint64_t)c->v[SEED], (uint64_t)(i * kv + j)) & 1);
+        }
+    p->d.mask.data = mask;
+}
+
+/* The cache's scales, its pages in shuffled order, and the tokens that the call appends. */
+static void make_cache(problem *p, const bench_case *c)
+{
+    const int64_t *v = c->v;
+    attn_desc *d = &p->d;
+    int64_t pages_each = v[PAGE] ? (v[KV] + v[PAGE] - 1) / v[PAGE] : 0, pages = pages_each * v[BATCH];
+    int64_t rows = v[PAGE] ? pages * v[PAGE] : v[BATCH] * v[KV];
+    if (d->k.dtype >= ATTN_INT8) {
+        float *k_scale = own(p, rows * v[KV_HEADS] * 4), *v_scale = own(p, rows * v[KV_HEADS] * 4);
+        for (int64_t i = 0; k_scale && v_scale && i < rows * v[KV_HEADS]; i++)
+            k_scale[i] = v_scale[i] =
+                (d->k.dtype == ATTN_INT8 ? 1.0f / 64 : 1.0f / 2) * (1 + (float)(i % 7) / 8);
+        d->k.scale = k_scale, d->v.scale = v_scale;
+        dense(d->k.scale_stride, ATTN_BSHD, v[PAGE] ? v[PAGE] : v[KV], v[KV_HEADS], 1);
+        memcpy(d->v.scale_stride, d->k.scale_stride, sizeof d->k.scale_stride);
+    }
+    if (v[PAGE] || v[APPEND]) {
+        int32_t *used = own(p, v[BATCH] * 4);
+        for (int64_t b = 0; used && b < v[BATCH]; b++)
+            used[b] = (int32_t)(v[KV] - (v[APPEND] ? v[SEQ] : 0));
+        d->seq.used_k = used;
+    }
+    if (v[PAGE]) {
+        int32_t *table = own(p, pages * 4);
+        for (int64_t i = 0; table && i < pages; i++) {       /* Fisher-Yates, inside out */
+            int64_t j = (int64_t)(draw((uint64_t)v[SEED], (uint64_t)i) % (uint64_t)(i + 1));
+            table[i] = table[j];
+            table[j] = (int32_t)i;
+        }
+        d->seq.block_table = table;
+        d->seq.page_size = v[PAGE], d->seq.pages = pages, d->seq.max_pages = pages_each;
+    }
+    if (v[APPEND]) {
+        int64_t n = v[BATCH] * v[SEQ] * v[KV_HEADS];
+        d->append.k.dtype = d->append.v.dtype = (int32_t)v[DTYPE];
+        d->append.k.data = tensor(p, c, n * v[DIM], d->append.k.dtype, TO_K, 10);
+        d->append.v.data = tensor(p, c, n * v[V_DIM], d->append.v.dtype, TO_V, 11);
+        dense(d->append.k.stride, ATTN_BSHD, v[SEQ], v[KV_HEADS], v[DIM]);
+        dense(d->append.v.stride, ATTN_BSHD, v[SEQ], v[KV_HEADS], v[V_DIM]);
+        d->append.k_cache = (void *)(uintptr_t)d->k.data, d->append.v_cache = (void *)(uintptr_t)d->v.data;
+        d->append.k_scale = (float *)(uintptr_t)d->k.scale,
+        d->append.v_scale = (float *)(uintptr_t)d->v.scale;
+        d->append.len = v[SEQ];
+    }
+}
+
+static void make_gradients(problem *p, const bench_case *c)
+{
+    const attn_desc *d = &p->d;
+    const attn_in *like[] = { &d->q, &d->k, &d->v };
+    attn_out *out[] = { &p->g.dq, &p->g.dk, &p->g.dv };
+    for (int i = 0; i < 3; i++) {
+        out[i]->data = own(p, d->batch * like[i]->stride[0] * dtype_size(like[i]->dtype));
+        out[i]->dtype = like[i]->dtype;
+        memcpy(out[i]->stride, like[i]->stride, sizeof out[i]->stride);
+    }
+    p->g.dout.dtype = d->o.dtype;
+    memcpy(p->g.dout.stride, d->o.stride, sizeof d->o.stride);
+    p->g.dout.data = tensor(p, c, d->batch * d->o.stride[0], d->o.dtype, TO_DOUT, 4);
+}
+
+/* Bytes of the tensors of a case: what one call reads and writes once, doubled by the gradients of a backward. */
+static double tensor_bytes(const bench_case *c)
+{
+    const int64_t *v = c->v;
+    double size = (double)dtype_size((int32_t)v[DTYPE]), kv_size = (double)dtype_size((int32_t)v[KV_DTYPE]);
+    double dims = (double)(v[DIM] + v[V_DIM]),
+           q = (double)v[BATCH] * (double)v[SEQ] * (double)v[HEADS] * dims * size;
+    double kv = (double)v[BATCH] * (double)v[KV] * (double)v[KV_HEADS] * dims * kv_size;
+    double mask = v[MASK] ? (double)v[SEQ] * (double)v[KV] : 0;
+    double scales = v[KV_DTYPE] >= ATTN_INT8 ? 8 * (double)(v[BATCH] * v[KV] * v[KV_HEADS]) : 0;
+    return (v[PASS] == FWD ? 1 : 2) * (q + kv) + mask + scales;
+}
+
+static double score_bytes(const bench_case *c)
+{
+    return 4.0 * (double)c->v[BATCH] * (double)c->v[HEADS] * (double)c->v[SEQ] * (double)c->v[KV];
+}
+
+/* Reads the dense tensors from files instead of filling them. */
+static void take_files(problem *p, const files *in)
+{
+    attn_desc *d = &p->d;
+    d->q.data = in->q.data, d->k.data = in->k.data, d->v.data = in->v.data;
+    if (!in->has_mask)
+        return;
+    const npy *m = &in->mask;
+    int64_t step = 1;
+    for (int i = m->dims - 2, axis = 2; i >= 0;
+         i--, axis--) { /* missing dimensions and those of 1 broadcast */
+        step *= m->shape[i + 1];
+        d->mask.stride[axis] = m->shape[i] == 1 ? ATTN_BROADCAST : step;
+    }
+    for (int axis = 0; axis < 3 - (m->dims - 1); axis++)
+        d->mask.stride[axis] = ATTN_BROADCAST;
+    d->mask.data = m->data;
+}
+
+/* Memory, data and counts of a case; false when memory is short. */
+static bool problem_make(const bench_case *c, const files *in, problem *p)
+{
+    const int64_t *v = c->v;
+    static const double work[] = { 1, 2.5, 3.5 };
+    memset(p, 0, sizeof *p);
+    describe(c, &p->d);
+    attn_desc *d = &p->d;
+    int64_t blocks = v[PAGE] ? v[BATCH] * ((v[KV] + v[PAGE] - 1) / v[PAGE]) : v[BATCH];
+    if (in) {
+        take_files(p, in);
+    } else {
+        d->q.data = tensor(p, c, v[BATCH] * d->q.stride[0], d->q.dtype, TO_Q, 1);
+        d->k.data = tensor(p, c, blocks * d->k.stride[0], d->k.dtype, TO_K, 2);
+        d->v.data = tensor(p, c, blocks * d->v.stride[0], d->v.dtype, TO_V, 3);
+        if (v[MASK])
+            make_mask(p, c);
+        make_cache(p, c);
+    }
+    d->o.data = own(p, v[BATCH] * d->o.stride[0] * dtype_size(d->o.dtype));
+    d->lse = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
+    if (v[PASS] != FWD)
+        make_gradients(p, c);
+    d->message = p->message;
+    d->message_size = sizeof p->message;
+    if (p->failed) {
+        problem_free(p);
+        return false;
+    }
+    p->pairs = count_pairs(d);
+    p->flops = work[v[PASS]] * 2 * p->pairs * (double)(v[DIM] + v[V_DIM]);
+    p->bytes = tensor_bytes(c);
+    return true;
+}
+
+static attn_status run_pass(const problem *p, int64_t pass)
+{
+    attn_status s = ATTN_OK;
+    if (pass != BWD)
+        s = attn_forward(&p->d);
+    if (!s && pass != FWD)
+        s = attn_backward(&p->d, &p->g);
+    return s;
+}
+
+/* ============================================================================================= >>check ==== */
+/* What a backend computed is compared with the f64 reference, slice by slice. A slice is one (batch entry, head) with some of
+ * its queries, described as a view of the same tensors: where the whole would take too long, single seeded rows are enough. */
+typedef struct verdict {
+    double max_error, worst;                     /* worst: error / allowed */
+    int64_t rows;
+    attn_status status;
+} verdict;
+
+enum { SAMPLED_ROWS = 256 };
+static double reference_flops = 5e8;             /* per second; measured by the first full check */
+
+static const void *advance(const void *data, int64_t elements, int32_t dtype)
+{
+    return data ? (const char *)data + elements * dtype_size(dtype) : NULL;
+}
+
+/* The row of a token and a head in a batch entry. */
+static const void *row_in(const attn_in *t, int64_t b, int64_t token, int64_t head)
+{
+    return advance(t->data, b * t->stride[0] + token * t->stride[1] + head * t->stride[2], t->dtype);
+}
+
+static void *row_out(const attn_out *t, int64_t b, int64_t token, int64_t head)
+{
+    return (char *)t->data
+           + (b * t->stride[0] + token * t->stride[1] + head * t->stride[2]) * dtype_size(t->dtype);
+}
+
+/* Queries i .. i+n-1 of head h, keys j .. j+m-1, in batch entry b, of all heads that share h's keys when `group`. */
+static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int64_t n, int64_t j, int64_t m,
+                       bool group)
+{
+    attn_desc s = *d;
+    int64_t share = d->heads / d->kv_heads, kv_head = h / share, at_b = d->seq.block_table ? 0 : b;
+    const int64_t *mask = d->mask.stride;
+    s.batch = s.kv_heads = 1;
+    s.heads = group ? share : 1;
+    s.q_len = n;
+    s.q.data = row_in(&d->q, b, i, h);
+    s.k.data = row_in(&d->k, at_b, j, kv_head);
+    s.v.data = row_in(&d->v, at_b, j, kv_head);
+    if (d->k.scale) {
+        int64_t at = at_b * d->k.scale_stride[0] + j * d->k.scale_stride[1] + kv_head;
+        s.k.scale += at, s.v.scale += at;
+    }
+    if (d->mask.data)
+        s.mask.data = (const char *)d->mask.data + b * stride_of(mask[0]) + h * stride_of(mask[1])
+                      + i * stride_of(mask[2]) + j;
+    if (d->seq.used_k)
+        s.seq.used_k += b;
+    if (d->seq.block_table)
+        s.seq.block_table += b * d->seq.max_pages;
+    if (d->append.len) {
+        s.append.k.data = row_in(&d->append.k, b, 0, kv_head);
+        s.append.v.data = row_in(&d->append.v, b, 0, kv_head);
+        s.append.k_cache = (void *)(uintptr_t)s.k.data, s.append.v_cache = (void *)(uintptr_t)s.v.data;
+        s.append.k_scale = (float *)(uintptr_t)s.k.scale, s.append.v_scale = (float *)(uintptr_t)s.v.scale;
+    }
+    if (!d->seq.block_table && m != d->kv_len)
+        s.kv_len = m;
+    s.flags = (d->flags & ~(uint32_t)ATTN_TOP_LEFT) | ATTN_OFFSET;
+    s.offset = i + d->kv_len - d->q_len - j;
+    s.backend = "reference";
+    return s;
+}
+
+static void compare(verdict *v, double got, double expected, double allowed)
+{
+    double error = fabs(got - expected);
+    if (!isfinite(expected) || !isfinite(got))
+        error = got == expected || (!isfinite(expected) && !isfinite(got)) ? 0 : INFINITY;
+    v->max_error = error > v->max_error ? error : v->max_error;
+    if (error > 0 && !(error / allowed <= v->worst))
+        v->worst = error / allowed;
+}
+
+/* n rows of a head's output or gradient, as f64. */
+static void widen(double *to, const attn_out *from, int64_t b, int64_t h, int64_t i, int64_t n, int64_t dim)
+{
+    int64_t shape[4] = { 1, n, 1, dim };
+    attn_in src = { .data = row_out(from, b, i, h),
+                    .stride = { from->stride[0], from->stride[1], from->stride[2] },
+                    .dtype = from->dtype };
+    attn_out dst = { .data = to, .dtype = ATTN_F64 };
+    attn_desc here = { .threads = 1 };
+    attn_convert(shape, src, dst, &here);
+}
+
+static double unit_of(int32_t dtype)
+{
+    return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-24;
+}
+
+/* One slice of o and lse by the rule of the contract: 8u times the reference's own sums of |p e v|, the rounding of o, and
+ * of P where it may be rounded to 16 bits. */
+static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n, double *room,
+                        verdict *v)
+{
+    const attn_desc *d = &p->d;
+    int64_t size = n * d->v_dim;
+    double *o = room, *bound = o + size, *pv = bound + size, *got = pv + size, *lse_bound = got + size;
+    float *lse = (float *)(lse_bound + n);
+    attn_desc s = slice(d, b, h, i, n, 0, d->kv_len, false);
+    attn__bounds bounds = { bound, pv, lse_bound };
+    double u_o = unit_of(d->o.dtype), u_p = d->q.dtype == ATTN_F32 ? 0 : unit_of(d->q.dtype);
+    memset(&s.o, 0, sizeof s.o);
+    s.o.data = o, s.o.dtype = ATTN_F64, s.lse = lse;
+    v->status = attn__reference_bounds(&s, &bounds);
+    if (v->status)
+        return;
+    widen(got, &d->o, b, h, i, n, d->v_dim);
+    for (int64_t e = 0; e < size; e++)
+        compare(v, got[e], o[e], 8 * 0x1p-24 * bound[e] + u_o * fabs(o[e]) + 2 * u_p * pv[e]
+                                 + (d->o.dtype == ATTN_F16 ? 0x1p-25 : 0) + 0x1p-100);
+    double largest = v->max_error;               /* the row's error is that of o; lse only has to be right */
+    for (int64_t e = 0; e < n; e++)
+        compare(v, d->lse[(b * d->heads + h) * d->q_len + i + e], lse[e],
+                8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e]) + 0x1p-24 * fabs((double)lse[e])
+                    + 0x1p-100);
+    v->max_error = largest;
+    v->rows += n;
+}
+
+/* Sampled queries: the first and the last of all, then rows at the edges of likely tiles, then any. */
+static int64_t sampled_row(int64_t k, uint64_t seed, int64_t rows, int64_t *group, int64_t groups)
+{
+    static const int64_t edges[] = { 5,   6,   15,  16,  31,  32,  63,  64,   127,
+                                     128, 191, 192, 255, 256, 511, 512, 1023, 1024 };
+    *group = (int64_t)(draw(seed, 2 * (uint64_t)k) % (uint64_t)groups);
+    if (k < 2) {
+        *group = k ? groups - 1 : 0;
+        return k ? rows - 1 : 0;
+    }
+    if (k - 2 < COUNT(edges) && edges[k - 2] < rows)
+        return edges[k - 2];
+    return (int64_t)(draw(seed, 2 * (uint64_t)k + 1) % (uint64_t)rows);
+}
+
+static void check_forward(const problem *p, bool whole, verdict *v)
+{
+    const attn_desc *d = &p->d;
+    int64_t groups = d->batch * d->heads, n = whole ? d->q_len : 1, slices = whole ? groups : SAMPLED_ROWS;
+    double *room = malloc((size_t)(n * (4 * d->v_dim + 2) + 8) * sizeof *room);
+    v->status = room ? ATTN_OK : ATTN_ERR_MEMORY;
+    for (int64_t k = 0; k < slices && !v->status && !interrupted; k++) {
+        int64_t group = k, i = whole ? 0 : sampled_row(k, 7, d->q_len, &group, groups);
+        check_slice(p, group / d->heads, group % d->heads, i, n, room, v);
+    }
+    free(room);
+}
+
+/* Gradients of the heads that share keys, some of the queries by all keys or all queries by some of the keys: dq is whole in
+ * the first kind of slice, dk and dv in the second. Allowed: what plain f32 loops may lose, a hundred roundings of the
+ * largest gradient; the exact rule is the business of the unit tests. */
+static void check_gradient_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n, int64_t j,
+                                 int64_t m, verdict *v)
+{
+    const attn_desc *d = &p->d;
+    attn_desc s = slice(d, b, h, i, n, j, m, true);
+    attn_grad g = p->g;
+    int64_t share = s.heads, rows[] = { n, m, m }, dims[] = { d->head_dim, d->head_dim, d->v_dim },
+            heads[] = { share, 1, 1 };
+    const attn_out *theirs[] = { &p->g.dq, &p->g.dk, &p->g.dv };
+    attn_out *ours[] = { &g.dq, &g.dk, &g.dv };
+    bool complete[] = { m == d->kv_len, n == d->q_len, n == d->q_len };
+    double *got = malloc((size_t)((n * share + m) * (d->head_dim + d->v_dim)) * sizeof *got);
+    float *lse = malloc((size_t)(n * share) * sizeof *lse);
+    for (int t = 0; t < 3; t++) {
+        memset(ours[t], 0, sizeof *ours[t]);
+        ours[t]->dtype = ATTN_F64;
+        ours[t]->data = malloc((size_t)(rows[t] * heads[t] * dims[t] + 1) * sizeof(double));
+    }
+    s.o.data = row_out(&d->o, b, i, h);
+    g.dout.data = row_in(&g.dout, b, i, h);
+    for (int64_t k = 0; k < share; k++)
+        memcpy(lse + k * n, d->lse + (b * d->heads + h + k) * d->q_len + i, (size_t)n * sizeof *lse);
+    s.lse = lse;
+    v->status = attn_backward(&s, &g);
+    for (int t = 0; t < 3 && !v->status; t++)
+        for (int64_t k = 0; k < heads[t] && complete[t]; k++) {
+            const double *expected = ours[t]->data;
+            double largest = 0;
+            widen(got, theirs[t], b, t ? h / share : h + k, t ? j : i, rows[t], dims[t]);
+            for (int64_t e = 0; e < rows[t] * dims[t]; e++) {
+                double x = fabs(expected[(e / dims[t] * heads[t] + k) * dims[t] + e % dims[t]]);
+                largest = x > largest ? x : largest;
+            }
+            for (int64_t e = 0; e < rows[t] * dims[t]; e++)
+                compare(v, got[e], expected[(e / dims[t] * heads[t] + k) * dims[t] + e % dims[t]],
+                        100 * unit_of(d->q.dtype) * (1 + largest) * sqrt((double)(t ? d->q_len : d->kv_len)));
+            v->rows += rows[t];
+        }
+    for (int t = 0; t < 3; t++)
+        free(ours[t]->data);
+    free(got);
+    free(lse);
+}
+
+static void check_backward(const problem *p, bool whole, verdict *v)
+{
+    const attn_desc *d = &p->d;
+    int64_t share = d->heads / d->kv_heads, groups = d->batch * d->kv_heads,
+            slices = whole ? groups : SAMPLED_ROWS;
+    for (int64_t k = 0; k < slices && !v->status && !interrupted; k++) {
+        int64_t group = k, i = 0, n = d->q_len, j = 0, m = d->kv_len;
+        if (!whole && k % 2)
+            i = sampled_row(k / 2, 8, d->q_len, &group, groups), n = 1;
+        else if (!whole)
+            j = sampled_row(k / 2, 9, d->kv_len, &group, groups), m = 1;
+        check_gradient_slice(p, group / d->kv_heads, group % d->kv_heads * share, i, n, j, m, v);
+    }
+}
+
+/* Verifies what run_pass left in o, lse and the gradients, in about `seconds`, or whole. */
+static verdict check(const problem *p, int64_t pass, double seconds)
+{
+    verdict v = { 0, 0, 0, ATTN_OK };
+    bool whole = p->flops / reference_flops <= seconds;
+    double start = attn_seconds();
+    check_forward(p, whole, &v);
+    if (pass != FWD && !v.status)
+        check_backward(p, whole, &v);
+    double took = attn_seconds() - start;
+    if (whole && took > 0.01)
+        reference_flops = p->flops / took;
+    return v;
+}
+
+/* =========================================================================================== >>measure ==== */
+typedef struct options {
+    grid user;                                   /* axes given by flags; count 0: not given */
+    const char *suites, *backends, *modules, *device, *format, *output_dir, *save_baseline, *baseline;
+    const char *input, *mask, *expect, *output;
+    double min_time;
+    int64_t window[2];
+    bool quick, verify, plot, tune, ablate, backward, causal, projections, window_set, help, version, list,
+        positional;
+} options;
+
+enum { MOST_BACKENDS = 8 };
+typedef struct bench {
+    options opt;
+    files *files;
+    int level;                                   /* D, Q or F */
+    bench_case *cases;
+    row *rows;
+    int64_t case_count, row_count, row_total;
+    char backends[MOST_BACKENDS][32];            /* named by --backend; none: each suite's own */
+    int backend_count;
+    struct { char name[32]; double flops_per_s; } rates[MOST_BACKENDS];      /* learned, for estimates */
+    double started, fma_peak, dot_peak, bandwidth;
+    attn_status gpu;                             /* of attn_hip_register */
+    char why[256], date[32];
+    int file_code;                               /* of writing --output */
+} bench;
+
+typedef struct job {
+    bench *b;
+    const bench_case *c;
+    problem *p;
+    row *r;
+    attn_status status;
+    int64_t pass;
+    bool reference;
+    void *module;
+} job;
+
+/* Limits that a default or quick selection keeps, so that it ends in time; a whole suite takes what it asks for. */
+static const double QUICK_ROW_SECONDS = 2, QUICK_SKIP_SECONDS = 30, ANNOUNCE_SECONDS = 60, CHECK_SECONDS = 2,
+                    QUICK_CHECK_SECONDS = 0.3, REFERENCE_CALL_SECONDS = 5;
+enum { REFERENCE_CALLS = 3, FEWEST_CALLS = 3 };
+
+static double *rate_of(bench *b, const char *backend)
+{
+    int i = 0;
+    while (i < MOST_BACKENDS - 1 && *b->rates[i].name && strcmp(b->rates[i].name, backend))
+        i++;
+    if (strcmp(b->rates[i].name, backend)) {
+        snprintf(b->rates[i].name, sizeof b->rates[i].name, "%s", backend);
+        b->rates[i].flops_per_s = !strcmp(backend, "reference")  ? 5e8
+                                  : !strcmp(backend, "standard") ? 1e10
+                                                                 : 5e10;
+    }
+    return &b->rates[i].flops_per_s;
+}
+
+static int64_t calls_of(const bench *b, const bench_case *c, const char *backend, double seconds_each)
+{
+    int64_t n = c->v[ITERATIONS];
+    double most = b->level == F ? 1e18 : QUICK_ROW_SECONDS / seconds_each;
+    if (!b->opt.user.count[ITERATIONS] && (double)n > most)
+        n = most > FEWEST_CALLS ? (int64_t)most : FEWEST_CALLS;
+    return !strcmp(backend, "reference") && n > REFERENCE_CALLS ? REFERENCE_CALLS : n;
+}
+
+static void timed_call(void *user)
+{
+    job *j = user;
+    if (!interrupted && !j->status)
+        j->status = run_pass(j->p, j->pass);
+}
+
+/* The workspace that the call asks for, in the description; NULL d.workspace lets the library allocate it. */
+static attn_status plan_call(problem *p, int64_t pass, attn_plan *plan)
+{
+    attn_plan backward;
+    attn_status s = attn_query(&p->d, pass == BWD ? &p->g : NULL, plan);
+    if (s || pass != FWD_BWD)
+        return s;
+    s = attn_query(&p->d, &p->g, &backward);
+    if (!s && backward.workspace_size > plan->workspace_size)
+        plan->workspace_size = backward.workspace_size;
+    if (s)
+        memcpy(plan, &backward, sizeof backward);
+    return s;
+}
+
+static bool give_workspace(problem *p, size_t size)
+{
+    if (!size)
+        return true;
+    p->d.workspace = own(p, (int64_t)size);
+    p->d.workspace_size = p->d.workspace ? size : 0;
+    return p->d.workspace != NULL;
+}
+
+static void take_workspace(problem *p)
+{
+    if (p->d.workspace)
+        free(p->owned[--p->owned_count]);
+    p->d.workspace = NULL;
+    p->d.workspace_size = 0;
+}
+
+static void poison(problem *p) /* all ones is a NaN in every type: what is not written is noticed */
+{
+    attn_out *out[] = { &p->d.o, &p->g.dq, &p->g.dk, &p->g.dv };
+    for (int i = 0; i < 4; i++)
+        if (out[i]->data)
+            memset(out[i]->data, 0xff, (size_t)(p->d.batch * out[i]->stride[0] * dtype_size(out[i]->dtype)));
+    memset(p->d.lse, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
+}
+
+static void failed(row *r, const problem *p, attn_status s)
+{
+    remark(r, "failed", "%s", *p->message ? p->message : attn_status_text(s));
+}
+
+/* The first call, verified. A gradient alone needs the forward's o and lse first. */
+static bool first_call(job *j)
+{
+    bench *b = j->b;
+    row *r = j->r;
+    double seconds = b->opt.verify ? 1e18 : b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
+    poison(j->p);
+    if (j->pass == BWD)
+        j->status = attn_forward(&j->p->d);
+    if (!j->status && !give_workspace(j->p, (size_t)r->workspace_bytes))
+        j->status = ATTN_ERR_MEMORY;
+    double start = attn_seconds();
+    timed_call(j);
+    r->first_run_ms = 1e3 * (attn_seconds() - start);
+    if (j->status) {
+        failed(r, j->p, j->status);
+        return false;
+    }
+    if (j->reference)
+        return true;
+    verdict v = check(j->p, j->pass, seconds);
+    if (v.status) {
+        remark(r, "failed", "the reference cannot check it: %s", attn_status_text(v.status));
+        return false;
+    }
+    r->max_abs_err = v.max_error;
+    r->rows_verified = v.rows;
+    if (!(v.worst <= 1))
+        remark(r, "wrong", "error %.3g is %.3g times what is allowed", v.max_error, v.worst);
+    return true;
+}
+
+static void fill_times(row *r, const attn_timing *t)
+{
+    r->iterations = t->n;
+    r->mean_ms = 1e3 * t->mean, r->stddev_ms = 1e3 * t->stddev, r->min_ms = 1e3 * t->min,
+    r->max_ms = 1e3 * t->max;
+    r->p50_ms = r->kernel_ms = 1e3 * t->p50, r->p95_ms = 1e3 * t->p95, r->p99_ms = 1e3 * t->p99;
+    r->ops_per_s = t->ops_per_s, r->tokens_per_s = t->tokens_per_s, r->gflops = t->gflops,
+    r->gbytes_per_s = t->gbytes_per_s;
+    if (r->max_ms > 3 * r->p50_ms && r->max_ms - r->p50_ms > 0.05)
+        remark(r, NULL, "outlier: the slowest call took %.1f times the median", r->max_ms / r->p50_ms);
+    if (r->first_run_ms > 3 * r->p50_ms && r->first_run_ms - r->p50_ms > 0.2)
+        remark(r, NULL, "slow first run: %.1f times the median", r->first_run_ms / r->p50_ms);
+}
+
+/* Where the row stands under the measured roofline. Peak and bandwidth are sampled before and after; the larger counts. */
+static void place_under_roofline(row *r, double peak, double bandwidth)
+{
+    r->peak_fraction = r->gflops / peak;
+    r->bandwidth_fraction = r->gbytes_per_s / bandwidth;
+    bool compute = r->peak_fraction >= r->bandwidth_fraction;
+    bool idle = r->peak_fraction < 0.7 && r->bandwidth_fraction < 0.5;       /* the guide's thresholds */
+    snprintf(r->bound, sizeof r->bound, "%s", idle ? "overhead" : compute ? "compute" : "bandwidth");
+    if (r->peak_fraction > 1)
+        remark(r, NULL, "above the measured peak: the clock changed during the measurement");
+}
+
+static double peak_now(const bench_case *c)
+{
+    return attn_peak_gflops((int32_t)c->v[DTYPE], (int32_t)c->v[THREADS]);
+}
+
+static void find_published(row *r)
+{
+    const int64_t *v = r->c->v;
+    for (int i = 0; i < COUNT(published); i++)
+        if (!strcmp(published[i].suite, r->suite) && published[i].batch == v[BATCH]
+            && published[i].seq == v[SEQ] && published[i].heads == v[HEADS] && published[i].dim == v[DIM]
+            && published[i].pass == v[PASS] && published[i].project == v[PROJECT]
+            && (!published[i].backend || !strcmp(published[i].backend, r->backend)) && v[KV] == v[SEQ]
+            && !v[CAUSAL] && !v[MASK] && (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge")) {
+            r->theirs = published[i].ms;
+            r->ratio = r->theirs / r->mean_ms;
+            if (published[i].flops)
+                snprintf(r->their_flops, sizeof r->their_flops, "%s", published[i].flops);
+        }
+}
+
+/* The calls of a row: verified first, then timed with a workspace given (kernel) and without (total). `call` runs one. */
+static void time_calls(job *j, void (*call)(void *), double tokens)
+{
+    row *r = j->r;
+    const int64_t *v = j->c->v;
+    double each = r->first_run_ms * 1e-3 + 1e-7, peak = peak_now(j->c);
+    double bandwidth = attn_bandwidth_gbytes((size_t)j->p->bytes + 64, (int32_t)v[THREADS]);
+    int64_t n = calls_of(j->b, j->c, r->backend, each);
+    bool by_time = j->b->opt.min_time > 0;
+    attn_timing_opts opts = { j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP],
+                              j->b->opt.user.count[ITERATIONS] || !by_time ? n : 1,
+                              j->reference ? 0 : j->b->opt.min_time,
+                              j->p->flops,
+                              j->p->bytes,
+                              tokens };
+    attn_timing t;
+    attn_status s = attn_time(call, j, &opts, &t);
+    if (s || j->status || interrupted) {
+        failed(r, j->p, s ? s : j->status);
+        return;
+    }
+    fill_times(r, &t);
+    double after = peak_now(j->c);
+    place_under_roofline(r, after > peak ? after : peak, bandwidth);
+    *rate_of(j->b, r->backend) = t.mean > 1e-3 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
+    if (j->reference)
+        return;
+    take_workspace(j->p);
+    opts.warmup = 1, opts.min_seconds = 0;
+    opts.iterations = n / 4 > FEWEST_CALLS ? n / 4 : FEWEST_CALLS;
+    if (!attn_time(call, j, &opts, &t) && !j->status)
+        r->total_ms = 1e3 * t.p50;
+}
+
+static void measure_time(job *j)
+{
+    double one_call = j->p->flops / *rate_of(j->b, "reference");
+    if (j->reference && one_call > REFERENCE_CALL_SECONDS && !j->b->opt.verify && !j->b->files) {
+        remark(j->r, "skipped", "the f64 reference would take about %.0f s a call", one_call);
+        return;
+    }
+    if (first_call(j))
+        time_calls(j, timed_call, (double)j->p->d.batch * (double)j->p->d.q_len);
+    find_published(j->r);
+}
+
+/* What a call left behind: o, lse and gradients in one buffer, to be compared bit by bit. */
+static char *snapshot(const problem *p, size_t *size)
+{
+    const attn_desc *d = &p->d;
+    const attn_out *out[] = { &d->o, &p->g.dq, &p->g.dk, &p->g.dv };
+    size_t bytes[4], lse = (size_t)(d->batch * d->heads * d->q_len * 4);
+    *size = lse;
+    for (int i = 0; i < 4; i++)
+        *size += bytes[i] =
+            out[i]->data ? (size_t)(d->batch * out[i]->stride[0] * dtype_size(out[i]->dtype)) : 0;
+    char *copy = malloc(*size + 1), *to = copy;
+    for (int i = 0; copy && i < 4; to += bytes[i++])
+        if (bytes[i])
+            memcpy(to, out[i]->data, bytes[i]);
+    if (copy)
+        memcpy(to, d->lse, lse);
+    return copy;
+}
+
+/* Runs the case again under other circumstances and wants the same bits. */
+static void same_bits(job *j, char *expected, size_t size, const char *circumstance)
+{
+    size_t again;
+    poison(j->p);
+    attn_status s = run_pass(j->p, j->pass == BWD ? FWD_BWD : j->pass);
+    char *copy = s ? NULL : snapshot(j->p, &again);
+    if (s)
+        failed(j->r, j->p, s);
+    else if (!copy || again != size || memcmp(copy, expected, size))
+        remark(j->r, "wrong", "other bits %s", circumstance);
+    free(copy);
+}
+
+static char *first_bits(job *j, size_t *size)
+{
+    poison(j->p);
+    j->status = run_pass(j->p, j->pass == BWD ? FWD_BWD : j->pass);
+    if (j->status)
+        failed(j->r, j->p, j->status);
+    return j->status ? NULL : snapshot(j->p, size);
+}
+
+static void measure_determinism(job *j)
+{
+    size_t size;
+    char *bits = first_bits(j, &size);
+    for (int i = 0; bits && i < 3; i++)
+        same_bits(j, bits, size, "on another run");
+    free(bits);
+}
+
+static void measure_thread_count(job *j)
+{
+    static const int32_t counts[] = { 1, 2, 3, 5, 8 };
+    char circumstance[32];
+    size_t size;
+    char *bits = first_bits(j, &size);
+    for (int i = 0; bits && i < COUNT(counts); i++) {
+        j->p->d.threads = counts[i];
+        snprintf(circumstance, sizeof circumstance, "with %d threads", counts[i]);
+        same_bits(j, bits, size, circumstance);
+    }
+    free(bits);
+}
+
+/* Each sequence alone must have the bits that it has in the batch. */
+static void measure_batching(job *j)
+{
+    attn_desc *d = &j->p->d, whole = *d;
+    size_t size, row_bytes = (size_t)(d->o.stride[0] * dtype_size(d->o.dtype)),
+                 lse = (size_t)(d->heads * d->q_len);
+    char *bits = first_bits(j, &size);
+    for (int64_t b = 0; bits && b < whole.batch; b++) {
+        *d = whole;
+        d->batch = 1;
+        d->q.data = advance(whole.q.data, b * whole.q.stride[0], whole.q.dtype);
+        d->k.data = advance(whole.k.data, b * whole.k.stride[0], whole.k.dtype);
+        d->v.data = advance(whole.v.data, b * whole.v.stride[0], whole.v.dtype);
+        poison(j->p);
+        attn_status s = attn_forward(d);
+        if (s)
+            failed(j->r, j->p, s);
+        else if (memcmp(d->o.data, bits + (size_t)b * row_bytes, row_bytes)
+                 || memcmp(d->lse, bits + (size_t)whole.batch * row_bytes + (size_t)b * lse * 4, lse * 4))
+            remark(j->r, "wrong", "sequence %d alone has other bits than in the batch", (int)b);
+    }
+    *d = whole;
+    free(bits);
+}
+
+static int64_t count_non_finite(const attn_out *t, int64_t elements)
+{
+    int64_t bad = 0, shape[4] = { 1, 1, 1, elements };
+    double *x = malloc((size_t)(elements + 1) * sizeof *x);
+    attn_in src = { .data = t->data, .dtype = t->dtype };
+    attn_out dst = { .data = x, .dtype = ATTN_F64 };
+    if (!x || attn_convert(shape, src, dst, NULL))
+        bad = elements;
+    for (int64_t i = 0; x && i < elements && bad < elements; i++)
+        bad += !isfinite(x[i]);
+    free(x);
+    return bad;
+}
+
+static void measure_finite(job *j)
+{
+    const attn_desc *d = &j->p->d;
+    const attn_out lse = { .data = d->lse, .stride = { d->heads * d->q_len } };
+    const attn_out *out[] = { &d->o, &j->p->g.dq, &j->p->g.dk, &j->p->g.dv, &lse };
+    int64_t bad = 0;
+    if (!first_call(j))
+        return;
+    for (int i = 0; i < COUNT(out); i++)
+        if (out[i]->data)
+            bad += count_non_finite(out[i], d->batch * out[i]->stride[0]);
+    if (bad)
+        remark(j->r, "wrong", "%lld elements are NaN or infinite", (long long)bad);
+}
+
+/* What the case's types lose against the f64 reference, and that it is what the rule allows. */
+static void measure_loss(job *j) { first_call(j); }
+
+/* <dout, o> as a function of one element of q, k or v, by central differences through the f64 reference. */
+static double loss_at(const attn_desc *d, const double *dout, double *o, double *element_, double x)
+{
+    double sum = 0, before = *element_;
+    *element_ = x;
+    attn_status s = attn_forward(d);
+    *element_ = before;
+    for (int64_t i = 0; i < d->batch * d->q_len * d->heads * d->v_dim; i++)
+        sum += dout[i] * o[i];
+    return s ? NAN : sum;
+}
+
+static void measure_gradient(job *j)
+{
+    enum { PROBES = 24 };
+    problem *p = j->p;
+    attn_desc f = p->d;
+    attn_in *in[] = { &f.q, &f.k, &f.v };
+    const attn_out *gradient[] = { &p->g.dq, &p->g.dk, &p->g.dv };
+    j->pass = FWD_BWD;
+    if (!first_call(j))
+        return;
+    int64_t n = p->d.batch * p->d.o.stride[0];
+    double *o = malloc((size_t)n * 8), *dout = malloc((size_t)n * 8), *x[3], worst = 0;
+    attn_out wide_dout = { .data = (void *)(uintptr_t)p->g.dout.data, .dtype = p->g.dout.dtype };
+    widen(dout, &wide_dout, 0, 0, 0, 1, n);
+    for (int t = 0; t < 3; t++) {
+        int64_t size = p->d.batch * in[t]->stride[0];
+        attn_out from = { .data = (void *)(uintptr_t)in[t]->data, .dtype = in[t]->dtype };
+        x[t] = malloc((size_t)size * 8);
+        widen(x[t], &from, 0, 0, 0, 1, size);
+        in[t]->data = x[t], in[t]->dtype = ATTN_F64;
+    }
+    f.o.data = o, f.o.dtype = ATTN_F64, f.backend = "reference", f.workspace = NULL, f.workspace_size = 0;
+    for (int64_t k = 0; k < 3 * PROBES; k++) {
+        int t = (int)(k % 3);
+        int64_t at = (int64_t)(draw(11, (uint64_t)k) % (uint64_t)(p->d.batch * in[t]->stride[0]));
+        double h = 1e-5, here = x[t][at], got;
+        double expected =
+            (loss_at(&f, dout, o, &x[t][at], here + h) - loss_at(&f, dout, o, &x[t][at], here - h)) / (2 * h);
+        attn_out one = { .data = (char *)gradient[t]->data + at * dtype_size(gradient[t]->dtype),
+                         .dtype = gradient[t]->dtype };
+        widen(&got, &one, 0, 0, 0, 1, 1);
+        double error = fabs(got - expected) / (1 + fabs(expected));
+        worst = error <= worst ? worst : error;
+    }
+    j->r->max_abs_err = worst;
+    j->r->rows_verified = 3 * PROBES;
+    if (!(worst < 2000 * unit_of(p->d.q.dtype)))
+        remark(j->r, "wrong", "gradient differs from finite differences by %.3g", worst);
+    for (int t = 0; t < 3; t++)
+        free(x[t]);
+    free(o);
+    free(dout);
+}
+
+/* Memory of one call in a process of its own, through the allocator hook and by its peak resident set. */
+typedef struct footprint { attn_status status; int64_t now, peak, rss; } footprint;
+
+static void *counted_get(void *user, size_t size, size_t align)
+{
+    footprint *f = user;
+    void *p = NULL;
+    if (posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size))
+        return NULL;
+    f->now += (int64_t)size;
+    f->peak = f->now > f->peak ? f->now : f->peak;
+    return p;
+}
+
+static void counted_put(void *user, void *p, size_t size)
+{
+    ((footprint *)user)->now -= p ? (int64_t)size : 0;
+    free(p);
+}
+
+static footprint child_footprint(const bench_case *c, const char *backend, int64_t pass)
+{
+    footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
+    attn_alloc counted = { counted_get, counted_put, &f };
+    struct rusage usage;
+    problem p;
+    if (!problem_make(c, NULL, &p))
+        return f;
+    p.d.backend = backend;
+    p.d.alloc = &counted;
+    f.status = run_pass(&p, pass == BWD ? FWD_BWD : pass);
+    if (!getrusage(RUSAGE_SELF, &usage))
+        f.rss = (int64_t)usage.ru_maxrss * 1024;
+    problem_free(&p);
+    return f;
+}
+
+static void measure_memory(job *j)
+{
+    int ends[2];
+    footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
+    row *r = j->r;
+    if (pipe(ends)) {
+        remark(r, "failed", "no child process: %s", strerror(errno));
+        return;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        f = child_footprint(j->c, r->backend, j->pass);
+        _exit(write(ends[1], &f, sizeof f) == (ssize_t)sizeof f ? 0 : 1);
+    }
+    close(ends[1]);
+    bool whole = child > 0 && read(ends[0], &f, sizeof f) == (ssize_t)sizeof f;
+    close(ends[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    if (!whole || f.status) {
+        remark(r, "failed", "%s", whole ? attn_status_text(f.status) : "the child process ended early");
+        return;
+    }
+    r->workspace_bytes = f.peak;
+    r->peak_rss_bytes = f.rss;
+    r->matrix_share = (double)f.peak / score_bytes(j->c);
+    r->bytes = tensor_bytes(j->c);
+}
+
+/* Time to first token: the prefill of the whole context, cold, and one step. Then the steps, one token each. */
+static void measure_generate(job *j)
+{
+    bench_case prefill = *j->c;
+    problem p;
+    double seconds = NAN;
+    prefill.v[SEQ] = prefill.v[KV];
+    double flops = (double)prefill.v[KV] * (double)prefill.v[KV] * (double)(prefill.v[DIM] + prefill.v[V_DIM])
+                   * (double)(prefill.v[HEADS] * prefill.v[BATCH]),
+           estimate = flops / *rate_of(j->b, j->r->backend);
+    if (j->reference && estimate > REFERENCE_CALL_SECONDS) {
+        remark(j->r, NULL, "no prefill: the reference would take about %.0f s", estimate);
+    } else if (problem_make(&prefill, NULL, &p)) {
+        attn_plan plan;
+        p.d.backend = j->p->d.backend;
+        attn_status s = plan_call(&p, FWD, &plan);
+        double start = attn_seconds();
+        s = s ? s : attn_forward(&p.d);
+        seconds = attn_seconds() - start;
+        if (s)
+            remark(j->r, NULL, "no prefill: %s", attn_status_text(s));
+        seconds = s ? NAN : seconds;
+        problem_free(&p);
+    }
+    measure_time(j);
+    j->r->ttft_ms = 1e3 * seconds + j->r->p50_ms;
+}
+
+/* The attention module of AdaAttn: x [tokens, embed] through three projections, attention, and the output projection; the
+ * backward also gives the gradients of x and of the four weights. */
+typedef void (*blas_sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+                           int lda, const float *b, int ldb, float beta, float *c, int ldc);
+typedef struct module {
+    int64_t tokens, embed;
+    int32_t threads;
+    float *x, *w[4], *y, *dy, *dx, *dw[4];
+    blas_sgemm sgemm;                            /* OpenBLAS, or NULL: the plain blocked product below */
+} module;
+
+typedef struct product {
+    const float *a, *b;
+    float *c;
+    int64_t m, n, k, a_row, a_col, b_row, b_col;
+    bool add;
+} product;
+enum { ROWS = 4, COLS = 64 };
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+__attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#endif
+static void product_block(const product *p, int64_t row, float *packed)
+{
+    for (int64_t col = 0; col < p->n; col += COLS) {
+        int64_t cols = p->n - col < COLS ? p->n - col : COLS;
+        for (int64_t k = 0; k < p->k; k++)
+            for (int64_t j = 0; j < COLS; j++)
+                packed[k * COLS + j] = j < cols ? p->b[k * p->b_row + (col + j) * p->b_col] : 0;
+        for (int64_t i = row; i < p->m && i < row + COLS; i += ROWS) {
+            float sum[ROWS][COLS] = { { 0 } };
+            for (int64_t k = 0; k < p->k; k++)
+                for (int r = 0; r < ROWS; r++) {
+                    float a = i + r < p->m ? p->a[(i + r) * p->a_row + k * p->a_col] : 0;
+                    for (int j = 0; j < COLS; j++)
+                        sum[r][j] += a * packed[k * COLS + j];
+                }
+            for (int64_t r = 0; r < ROWS && i + r < p->m; r++)
+                for (int64_t j = 0; j < cols; j++)
+                    p->c[(i + r) * p->n + col + j] =
+                        sum[r][j] + (p->add ? p->c[(i + r) * p->n + col + j] : 0);
+        }
+    }
+}
+
+static void product_task(void *arg, int64_t block)
+{
+    const product *p = arg;
+    float *packed = malloc((size_t)(p->k * COLS) * sizeof *packed);
+    if (packed)
+        product_block(p, block * COLS, packed);
+    free(packed);
+}
+
+/* c[m,n] = (or +=) op(a)[m,k] op(b)[k,n]; everything dense, a transpose swaps the strides. */
+static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a,
+                     const float *b, float *c, bool add)
+{
+    if (w->sgemm) {
+        w->sgemm(101, ta ? 112 : 111, tb ? 112 : 111, (int)m, (int)n, (int)k, 1, a, (int)(ta ? m : k), b,
+                 (int)(tb ? k : n), add ? 1 : 0, c, (int)n);
+        return;
+    }
+    product p = { a, b, c, m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1, add };
+    attn_desc where = { .threads = w->threads };
+    attn_parallel(&where, product_task, &p, (m + COLS - 1) / COLS);
+}
+
+static void module_forward(const module *w, const problem *p, attn_status *s)
+{
+    const float *qkv[] = { p->d.q.data, p->d.k.data, p->d.v.data };
+    for (int i = 0; i < 3; i++)
+        multiply(w, false, true, w->tokens, w->embed, w->embed, w->x, w->w[i], (float *)(uintptr_t)qkv[i],
+                 false);
+    *s = attn_forward(&p->d);
+    multiply(w, false, true, w->tokens, w->embed, w->embed, p->d.o.data, w->w[3], w->y, false);
+}
+
+static void module_backward(const module *w, const problem *p, attn_status *s)
+{
+    float *gradient[] = { p->g.dq.data, p->g.dk.data, p->g.dv.data },
+          *dout = (float *)(uintptr_t)p->g.dout.data;
+    multiply(w, false, false, w->tokens, w->embed, w->embed, w->dy, w->w[3], dout, false);
+    multiply(w, true, false, w->embed, w->embed, w->tokens, w->dy, p->d.o.data, w->dw[3], false);
+    *s = attn_backward(&p->d, &p->g);
+    for (int i = 0; i < 3; i++) {
+        multiply(w, false, false, w->tokens, w->embed, w->embed, gradient[i], w->w[i], w->dx, i > 0);
+        multiply(w, true, false, w->embed, w->embed, w->tokens, gradient[i], w->x, w->dw[i], false);
+    }
+}
+
+static void module_call(void *user)
+{
+    job *j = user;
+    if (!interrupted && !j->status && j->pass != BWD)
+        module_forward(j->module, j->p, &j->status);
+    if (!interrupted && !j->status && j->pass != FWD)
+        module_backward(j->module, j->p, &j->status);
+}
+
+static blas_sgemm find_openblas(int32_t threads)
+{
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, "cblas_sgemm") : NULL,
+         *set = library ? dlsym(library, "openblas_set_num_threads") : NULL;
+    blas_sgemm sgemm = NULL;
+    void (*set_threads)(int) = NULL;
+    memcpy(&sgemm, &symbol, sizeof sgemm); /* C has no cast from an object pointer to a function pointer */
+    memcpy(&set_threads, &set, sizeof set_threads);
+    if (set_threads)
+        set_threads(threads);
+    return sgemm;
+}
+
+static void measure_module(job *j)
+{
+    const int64_t *v = j->c->v;
+    int64_t embed = v[HEADS] * v[DIM], tokens = v[BATCH] * v[SEQ];
+    module w = { .tokens = tokens,
+                 .embed = embed,
+                 .threads = (int32_t)v[THREADS],
+                 .sgemm = find_openblas((int32_t)v[THREADS]) };
+    row *r = j->r;
+    if (v[DTYPE] != ATTN_F32 || v[KV_DTYPE] != ATTN_F32 || v[KV_HEADS] != v[HEADS] || v[DIM] != v[V_DIM]
+        || v[KV] != v[SEQ] || v[LAYOUT] || v[PAGE]) {
+        remark(r, "declined",
+               "the module with projections is f32 self-attention with one head count and one dim");
+        return;
+    }
+    problem *p = j->p;
+    int mark = p->owned_count;
+    w.x = tensor(p, j->c, tokens * embed, ATTN_F32, TO_DOUT, 20);
+    w.dy = tensor(p, j->c, tokens * embed, ATTN_F32, TO_DOUT, 21);
+    w.y = own(p, tokens * embed * 4);
+    w.dx = own(p, tokens * embed * 4);
+    for (int i = 0; i < 4; i++) {
+        w.w[i] = tensor(p, j->c, embed * embed, ATTN_F32, TO_DOUT, 22 + i);
+        w.dw[i] = own(p, embed * embed * 4);
+        for (int64_t e = 0; w.w[i] && e < embed * embed; e++)
+            w.w[i][e] *= (float)(1 / sqrt((double)embed));
+    }
+    if (p->failed) {
+        failed(r, p, ATTN_ERR_MEMORY);
+        return;
+    }
+    size_t used = strlen(r->kernel);
+    snprintf(r->kernel + used, sizeof r->kernel - used, " + %s", w.sgemm ? "OpenBLAS" : "blocked product");
+    j->module = &w;
+    module_forward(&w, p, &j->status);
+    if (!j->status && first_call(j)) {
+        p->flops += (v[PASS] == FWD   ? 1
+                     : v[PASS] == BWD ? 2
+                                      : 3)
+                    * 4 * 2 * (double)tokens * (double)embed * (double)embed;
+        time_calls(j, module_call, (double)tokens);
+    }
+    find_published(r);
+    take_workspace(p);
+    while (p->owned_count > mark)
+        free(p->owned[--p->owned_count]);
+}
+
+/* In the order of the words of the axis "measure". */
+static void (*const measures[])(job *) = {
+    measure_time,     measure_determinism, measure_thread_count, measure_batching, measure_finite,
+    measure_gradient, measure_loss,        measure_memory,       measure_generate, measure_module,
+};
+
+/* =============================================================================================== >>run ==== */
+static double available_memory(void)
+{
+    double kib = 0;
+    char line[256];
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+static const char *human_bytes(double bytes, char text[32])
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    int u = 0;
+    for (; bytes >= 1024 && u < COUNT(units) - 1; u++)
+        bytes /= 1024;
+    snprintf(text, 32, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
+    return text;
+}
+
+/* Why a backend does not take a call: its line of plan->why, or the status. */
+static void explain(const attn_plan *plan, const char *backend, attn_status s, char text[256])
+{
+    size_t length = strlen(backend);
+    for (const char *line = plan->why; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        if (!strncmp(line, backend, length) && line[length] == ':') {
+            line += length + 1 + strspn(line + length + 1, " ");
+            snprintf(text, 256, "%.*s", (int)strcspn(line, "\n"), line);
+            return;
+        }
+    snprintf(text, 256, "%s", attn_status_text(s));
+}
+
+/* Whether the backend takes the case and it fits in memory; fills what the plan says. Touches no tensor. */
+static bool plan_row(const bench_case *c, const char *backend, row *r)
+{
+    problem p;
+    attn_plan plan;
+    char text[256], need[32], have[32];
+    static char some; /* a query looks at whether pointers are given, not where they point */
+    memset(&p, 0, sizeof p);
+    memset(&plan, 0, sizeof plan);
+    describe(c, &p.d);
+    p.d.backend = backend;
+    p.d.lse = c->v[PASS] == FWD ? NULL : (float *)(void *)&p;
+    if (c->v[MASK])
+        p.d.mask.data = &some;
+    p.g.dout.dtype = p.g.dq.dtype = p.d.q.dtype;
+    p.g.dk.dtype = p.g.dv.dtype = p.d.k.dtype;
+    double scores = score_bytes(c), bytes = tensor_bytes(c);
+    attn_status s = c->v[PAGE] || c->v[APPEND] || c->v[KV_DTYPE] >= ATTN_INT8
+                        ? ATTN_OK
+                        : plan_call(&p, c->v[PASS], &plan);
+    bool matrix = !strcmp(backend, "standard");
+    if (s && s != ATTN_ERR_TOO_LARGE) {
+        explain(&plan, backend, s, text);
+        remark(r, "declined", "%s", text);
+        return false;
+    }
+    bytes += matrix ? scores : (double)plan.workspace_size;
+    if (s || bytes > 0.9 * available_memory()) {
+        remark(r, "refused", "%s of %s do not fit: %s of memory are available",
+               human_bytes(matrix ? scores : bytes, need), matrix ? "scores" : "tensors and workspace",
+               human_bytes(available_memory(), have));
+        return false;
+    }
+    r->theoretical_bytes = matrix ? (int64_t)scores : 8 * c->v[BATCH] * c->v[HEADS] * c->v[SEQ];
+    return true;
+}
+
+/* The plan of the real call. */
+static bool plan_problem(job *j)
+{
+    attn_plan plan;
+    char text[256];
+    memset(&plan, 0, sizeof plan);
+    attn_status s = plan_call(j->p, j->pass, &plan);
+    if (s) {
+        explain(&plan, j->r->backend, s, text);
+        remark(j->r, s == ATTN_ERR_TOO_LARGE ? "refused" : "declined", "%s", text);
+        return false;
+    }
+    snprintf(j->r->kernel, sizeof j->r->kernel, "%s", plan.kernel ? plan.kernel : "");
+    snprintf(j->r->isa, sizeof j->r->isa, "%s", plan.isa ? plan.isa : "");
+    j->r->workspace_bytes = (int64_t)plan.workspace_size;
+    if (strcmp(j->r->backend, "auto"))
+        return true;
+    snprintf(j->r->backend, sizeof j->r->backend, "%s", plan.backend);
+    return true;
+}
+
+static double visible_share(const bench_case *c) { return c->v[CAUSAL] && c->v[SEQ] > 1 ? 0.5 : 1; }
+
+/* Seconds that a row will take, by the rates learned so far. */
+static double estimate(bench *b, const bench_case *c, const char *backend)
+{
+    static const double work[] = { 1, 2.5, 3.5 };
+    const int64_t *v = c->v;
+    double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS] * (double)v[SEQ]
+                   * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
+    double each = flops / *rate_of(b, backend) + 1e-5, verify = flops / reference_flops;
+    double most = b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
+    if (v[MEASURE] == MEMORY)
+        return each + 0.1;
+    if (!strcmp(backend, "reference") && each > REFERENCE_CALL_SECONDS)
+        return 0;
+    return (verify < most ? verify : most)
+           + each * (double)(calls_of(b, c, backend, each) * 5 / 4 + v[WARMUP] + 1) + 0.1;
+}
+
+static const char *backend_at(const bench *b, const suite *s, int i, char name[32])
+{
+    const char *p = s->backends;
+    if (b->backend_count)
+        return i < b->backend_count ? b->backends[i] : NULL;
+    for (; p && i > 0; i--)
+        p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
+    if (p)
+        snprintf(name, 32, "%.*s", (int)strcspn(p, ","), p);
+    return p ? name : NULL;
+}
+
+static double remaining(bench *b, int64_t from_case, int from_backend)
+{
+    double seconds = 0;
+    char name[32];
+    const char *backend;
+    for (int64_t i = from_case; i < b->case_count; i++, from_backend = 0)
+        for (int k = from_backend; (backend = backend_at(b, b->cases[i].suite, k, name)); k++)
+            seconds += estimate(b, &b->cases[i], backend);
+    return seconds;
+}
+
+static void progress(bench *b, int64_t at, int k, const char *backend)
+{
+    static int terminal = -1;
+    char bar[21] = "....................";
+    if (terminal < 0)
+        terminal = isatty(STDERR_FILENO);
+    if (!terminal)
+        return;
+    for (int64_t i = 0; i < 20 && b->row_total && i * b->row_total < b->row_count * 20; i++)
+        bar[i] = '#';
+    fprintf(stderr, "\r[%s] %lld/%lld  %s %s %s  about %.0f s left\033[K", bar, (long long)b->row_count,
+            (long long)b->row_total, b->cases[at].suite->name, b->cases[at].name, backend,
+            remaining(b, at, k));
+    fflush(stderr);
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+}
+
+/* A long row is announced before it starts; a quick selection leaves it out and says so. */
+static bool announce(bench *b, const bench_case *c, row *r)
+{
+    double seconds = estimate(b, c, r->backend);
+    if (b->level != F && *c->suite->name && !b->opt.user.count[SEQ] && seconds > QUICK_SKIP_SECONDS) {
+        remark(r, "skipped", "would take about %.0f s: left out of a quick selection", seconds);
+        return false;
+    }
+    if (seconds > ANNOUNCE_SECONDS) {
+        clear_progress();
+        fprintf(stderr,
+                "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far, --quick "
+                "leaves it out\n",
+                r->suite, r->name, r->backend, seconds);
+    }
+    return true;
+}
+
+static void add_row(bench *b, const row *r)
+{
+    b->rows = grow(b->rows, b->row_count, sizeof *b->rows);
+    b->rows[b->row_count++] = *r;
+    if (!row_ok(r) && strcmp(r->status, "skipped")) {
+        clear_progress();
+        fprintf(stderr, "attn_bench: %s %s %s: %s: %s\n", r->suite, r->name, r->backend, r->status, r->note);
+    }
+}
+
+/* The output as the files are shaped. */
+static npy output_file(const bench *b, const problem *p)
+{
+    npy o = b->files->q;
+    const int64_t *v = b->cases[0].v;
+    o.shape[o.dims - 1] = o.dims == 4 ? v[V_DIM] : v[HEADS] * v[V_DIM];
+    o.count = v[BATCH] * v[SEQ] * v[HEADS] * v[V_DIM];
+    o.data = p->d.o.data;
+    return o;
+}
+
+/* --expect and --output, after the case has run: the largest difference, and the file. */
+static int finish_files(bench *b, const problem *p)
+{
+    npy o = output_file(b, p);
+    double worst = 0, largest = 0;
+    row *r = &b->rows[b->row_count - 1];
+    if (b->files->has_expect) {
+        const npy *e = &b->files->expect;
+        verdict v = { 0, 0, 0, ATTN_OK };
+        double *x = malloc((size_t)o.count * 8 + 8), *y = malloc((size_t)o.count * 8 + 8);
+        attn_out got = { .data = o.data, .dtype = o.dtype },
+                 expected = { .data = e->data, .dtype = e->dtype };
+        if (x && y) {
+            widen(x, &got, 0, 0, 0, 1, o.count);
+            widen(y, &expected, 0, 0, 0, 1, o.count);
+            for (int64_t i = 0; i < o.count; i++)
+                compare(&v, x[i], y[i], 2e-6 + 4 * unit_of(o.dtype) * (1 + fabs(y[i])) * (o.dtype != ATTN_F32)
+                                        + 2 * 0x1p-24 * fabs(y[i]));
+        }
+        free(x), free(y);
+        worst = v.worst, largest = v.max_error;
+        if (!(worst <= 1))
+            remark(r, "wrong", "differs from --expect by up to %.3g", largest);
+        else
+            remark(r, NULL, "equals --expect within %.3g", largest);
+    }
+    return b->opt.output && row_ok(r) ? write_npy(b->opt.output, &o) : 0;
+}
+
+static void run_row(bench *b, const bench_case *c, const char *backend, problem *p, bool *made)
+{
+    row r = new_row(c, backend);
+    if (plan_row(c, backend, &r) && announce(b, c, &r)) {
+        if (!*made && c->v[MEASURE] != MEMORY) {
+            *made = problem_make(c, b->files, p);
+            if (!*made)
+                remark(&r, "refused", "out of memory");
+        }
+        job j = { b, c, p, &r, ATTN_OK, c->v[PASS], !strcmp(backend, "reference"), NULL };
+        if (*made) {
+            p->d.backend = backend;
+            if (plan_problem(&j))
+                measures[c->v[MEASURE]](&j);
+            p->d.threads = (int32_t)c->v[THREADS];
+            take_workspace(p);
+            r.flops = p->flops, r.bytes = p->bytes;
+        } else if (c->v[MEASURE] == MEMORY) {
+            measure_memory(&j);
+        }
+    }
+    if (!interrupted)                            /* a row cut short by Ctrl-C is not a row */
+        add_row(b, &r);
+    if (!interrupted && b->files && *made)
+        b->file_code = finish_files(b, p);
+}
+
+static void run_case(bench *b, int64_t at)
+{
+    const bench_case *c = &b->cases[at];
+    problem p;
+    bool made = false;
+    char name[32];
+    const char *backend;
+    for (int k = 0; !interrupted && (backend = backend_at(b, c->suite, k, name)); k++) {
+        progress(b, at, k, backend);
+        run_row(b, c, backend, &p, &made);
+    }
+    if (made)
+        problem_free(&p);
+    for (const char *s = c->suite->absent; s && *s && c->v[MEASURE] != MEMORY && !interrupted;
+         s += strcspn(s, ",") + (strchr(s, ',') != NULL)) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
+        row r = new_row(c, name);
+        remark(&r, "skipped", "not built");
+        add_row(b, &r);
+    }
+}
+
+/* ============================================================================================ >>derive ==== */
+/* Whether two rows are of one series: everything equal but the axes given, and what only says how long to measure. */
+static bool same_series(const row *a, const row *b, axis varied, axis also)
+{
+    for (int i = 0; i < AXES; i++)
+        if (i != (int)varied && i != (int)also && i != WARMUP && i != ITERATIONS && i != EMBED
+            && a->c->v[i] != b->c->v[i])
+            return false;
+    return a->c->suite == b->c->suite && !strcmp(a->backend, b->backend);
+}
+
+static int64_t length_of(const row *r) { return r->c->v[MEASURE] == GENERATE ? r->kv_len : r->q_len; }
+
+static double total_bytes(const row *r)
+{
+    return r->bytes + (r->workspace_bytes > 0 ? (double)r->workspace_bytes : 0);
+}
+
+/* Slope of log y over log x for the rows of r's series over the length. */
+static double exponent(const bench *b, const row *r, double (*y)(const row *))
+{
+    double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *o = &b->rows[i];
+        if (!row_ok(o) || !same_series(r, o, SEQ, KV) || !(y(o) > 0))
+            continue;
+        double lx = log((double)length_of(o)), ly = log(y(o));
+        n++, sx += lx, sy += ly, sxx += lx * lx, sxy += lx * ly;
+    }
+    double spread = n * sxx - sx * sx;
+    return n >= 2 && spread > 1e-9 ? (n * sxy - sx * sy) / spread : NAN;
+}
+
+static double mean_of(const row *r) { return r->mean_ms; }
+
+static const row *twin(const bench *b, const row *r, const char *backend)
+{
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (b->rows[i].c == r->c && !strcmp(b->rows[i].backend, backend) && row_ok(&b->rows[i]))
+            return &b->rows[i];
+    return NULL;
+}
+
+/* Scaling against the first row of the series: threads with fixed work, threads with the batch, or the batch alone. */
+static void note_scaling(const bench *b, row *r, axis varied, axis also, const char *unit)
+{
+    const row *base = NULL;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *o = &b->rows[i];
+        if (row_ok(o) && same_series(r, o, varied, also) && (!base || o->c->v[varied] < base->c->v[varied]))
+            base = o;
+    }
+    if (!base || base == r || base->c->v[varied] == r->c->v[varied]
+        || (varied != also && base->c->v[also] == r->c->v[also]))
+        return;
+    double times = r->tokens_per_s / base->tokens_per_s,
+           ideal = (double)r->c->v[varied] / (double)base->c->v[varied];
+    remark(r, NULL, "%.2fx the throughput of %lld %s, efficiency %.0f%%", times,
+           (long long)base->c->v[varied], unit, 100 * times / ideal);
+}
+
+static void derive(bench *b)
+{
+    for (int64_t i = 0; i < b->row_count; i++) {
+        row *r = &b->rows[i];
+        const row *standard = twin(b, r, "standard");
+        if (!row_ok(r))
+            continue;
+        r->time_exponent = exponent(b, r, mean_of);
+        r->memory_exponent = exponent(b, r, total_bytes);
+        if (standard) {
+            r->speedup_vs_standard = standard->mean_ms / r->mean_ms;
+            r->memory_reduction = 1 - total_bytes(r) / total_bytes(standard);
+        }
+        if (r->c->v[MEASURE] == TIME && (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
+            note_scaling(b, r, THREADS, THREADS, "thread(s)");
+            note_scaling(b, r, BATCH, BATCH, "sequence(s)");
+            note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
+        }
+    }
+}
+
+static bool any_wrong(const bench *b)
+{
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (!strcmp(b->rows[i].status, "wrong") || !strcmp(b->rows[i].status, "failed"))
+            return true;
+    return false;
+}
+
+/* The cases in which standard beats flash by more than the spread of the two: there should be none. */
+static void print_crossover(FILE *f, const bench *b)
+{
+    int64_t compared = 0, lost = 0;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i], *standard = twin(b, r, "standard");
+        if (strcmp(r->backend, "flash") || !isfinite(r->speedup_vs_standard))
+            continue;
+        compared++;
+        if (r->mean_ms - standard->mean_ms <= hypot(r->stddev_ms, standard->stddev_ms))
+            continue;
+        fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite, r->name, r->dtype,
+                r->pass, 1 / r->speedup_vs_standard);
+        lost++;
+    }
+    if (compared && !lost)
+        fprintf(f, "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
+                (long long)compared);
+}
+
+static void print_exponents(FILE *f, const bench *b)
+{
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i];
+        bool first = isfinite(r->time_exponent) || isfinite(r->memory_exponent);
+        for (int64_t k = 0; k < i && first; k++)
+            first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
+        if (!first)
+            continue;
+        fprintf(f, "- %s %s from %s (%s, %s):", r->suite, r->backend, r->name, r->dtype, r->pass);
+        if (isfinite(r->time_exponent))
+            fprintf(f, " time ~ S^%.2f", r->time_exponent);
+        fprintf(f, isfinite(r->memory_exponent) ? " memory ~ S^%.2f\n" : "\n", r->memory_exponent);
+    }
+}
+
+/* The block sizes that the flash_v2 guide recommends, by its own formula (f32 scores and a f16 tile of V): which exceed the
+ * sequence they are meant for, and which fit the shared memory of a block on a given chip. */
+static void print_shared_memory(FILE *f)
+{
+    static const struct {
+        int seq, dim, block;
+    } guide[] = { { 32, 16, 64 }, { 64, 32, 128 }, { 128, 64, 256 }, { 256, 128, 512 } };
+    static const struct {
+        const char *chip;
+        int kib;
+    } chips[] = { { "NVIDIA L20 (99 KiB)", 99 },
+                  { "H100, H200 (227 KiB)", 227 },
+                  { "AMD gfx9, gfx10, gfx11 (64 KiB)", 64 },
+                  { "AMD gfx950 (160 KiB)", 160 } };
+    for (int i = 0; i < COUNT(guide); i++) {
+        int block = guide[i].block, bytes = block * block * 4 + block * guide[i].dim * 2,
+            clipped = guide[i].seq;
+        fprintf(f,
+                "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as published (the "
+                "block exceeds the "
+                "sequence); fits",
+                block, guide[i].seq, guide[i].dim, (bytes + 1023) / 1024);
+        bool any = false;
+        for (int c = 0; c < COUNT(chips); c++)
+            if (bytes <= chips[c].kib * 1024)
+                fprintf(f, "%s %s", any ? "," : "", chips[c].chip), any = true;
+        fprintf(f, "%s; a block of %d needs %d KiB\n", any ? "" : " no chip listed", clipped,
+                (clipped * clipped * 4 + clipped * guide[i].dim * 2 + 1023) / 1024);
+    }
+}
+
+/* openpi's targets at the longest sequence measured. Returns whether all were reached. */
+static bool print_openpi_verdict(FILE *f, const bench *b)
+{
+    const row *slowest = NULL, *largest = NULL;
+    double standard_exponent = NAN;
+    int64_t right = 0, wrong = 0;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i];
+        if (strcmp(r->suite, "openpi"))
+            continue;
+        right += row_ok(r) && (isfinite(r->max_abs_err) || r->c->v[MEASURE] != TIME);
+        wrong +=
+            !strcmp(r->status, "wrong") || !strcmp(r->status, "failed") || !strcmp(r->status, "declined");
+        bool flash = !strcmp(r->backend, "flash") && row_ok(r),
+             longer = !slowest || r->q_len > slowest->q_len;
+        if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && longer && isfinite(r->speedup_vs_standard))
+            slowest = r;
+        if (flash && r->c->v[MEASURE] == MEMORY && (!largest || r->q_len > largest->q_len)
+            && isfinite(r->memory_reduction))
+            largest = r;
+        if (!strcmp(r->backend, "standard") && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_exponent))
+            standard_exponent = r->memory_exponent;
+    }
+    double speed = slowest ? 100 * (1 - 1 / slowest->speedup_vs_standard) : NAN,
+           memory = largest ? 100 * largest->memory_reduction : NAN;
+    bool fast = speed >= 15, small = memory >= 50, square = fabs(standard_exponent - 2) < 0.35,
+         correct = right && !wrong;
+    fprintf(f, "- openpi verdict: %s\n", fast && small && square && correct ? "reached" : "NOT reached");
+    fprintf(f, "  - %.1f%% less time than standard at S %lld (target at least 15%%): %s\n", speed,
+            slowest ? (long long)slowest->q_len : 0LL, fast ? "reached" : "NOT reached");
+    fprintf(f, "  - %.1f%% less memory than standard at S %lld (target at least 50%%): %s\n", memory,
+            largest ? (long long)largest->q_len : 0LL, small ? "reached" : "NOT reached");
+    fprintf(f, "  - memory of standard ~ S^%.2f (expected about 2.0): %s\n", standard_exponent,
+            square ? "as expected" : "NOT as expected");
+    fprintf(f, "  - %lld rows right, %lld wrong, failed or declined: %s\n", (long long)right,
+            (long long)wrong, correct ? "correct" : "NOT correct");
+    return fast && small && square && correct;
+}
+
+static bool has_suite(const bench *b, const char *name)
+{
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (!strcmp(b->rows[i].suite, name))
+            return true;
+    return false;
+}
+
+/* Advice from what was measured: the fastest backend and the threads' worth for each length, dim and batch. */
+static void print_advice(FILE *f, const bench *b)
+{
+    static const char *const advice[][2] = {
+        { "overhead", "too little work for a call: larger batches, or more heads, in one call" },
+        { "compute",
+          "near the peak of the machine: a 16-bit type where its dot product is faster, or more threads" },
+        { "bandwidth", "near the speed of memory: a 16-bit or quantised cache, more queries for each key "
+                       "read (GQA, batching)" },
+    };
+    bool head = false;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i], *best = r;
+        for (int64_t k = 0; k < b->row_count; k++)
+            if (b->rows[k].c == r->c && row_ok(&b->rows[k]) && b->rows[k].mean_ms < best->mean_ms)
+                best = &b->rows[k];
+        if (best != r || !row_ok(r) || !*r->bound)
+            continue;
+        if (!head)
+            fputs("\n| S | D | batch | dtype | pass | take | ms | bound by | what to try "
+                  "|\n|---|---|---|---|---|---|---|---|---|\n",
+                  f);
+        head = true;
+        for (int k = 0; k < COUNT(advice); k++)
+            if (!strcmp(advice[k][0], r->bound))
+                fprintf(f,
+                        "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, %.0f%% of "
+                        "bandwidth | %s |\n",
+                        (long long)length_of(r), (long long)r->head_dim, (long long)r->batch, r->dtype,
+                        r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound, 100 * r->peak_fraction,
+                        100 * r->bandwidth_fraction, advice[k][1]);
+    }
+}
+
+/* What follows from the rows together. Returns false when a verdict was not reached. */
+static bool print_findings(FILE *f, const bench *b)
+{
+    print_exponents(f, b);
+    print_crossover(f, b);
+    if (has_suite(b, "adaattn"))
+        fputs("- adaattn: speedups here are > 1 when faster; AdaAttn prints the inverse (1.49 for its "
+              "adaptive precision is slower). Its "
+              "\"backward\" includes the forward: compare it with pass fwd+bwd; pass bwd is the gradient "
+              "alone.\n",
+              f);
+    if (has_suite(b, "flash_v2"))
+        print_shared_memory(f);
+    return !has_suite(b, "openpi") || print_openpi_verdict(f, b);
+}
+
+/* =========================================================================================== >>writers ==== */
+static void format_real(double x, char *text, size_t size)
+{
+    double a = fabs(x);
+    snprintf(text, size,
+             a != 0 && (a < 1e-3 || a >= 1e7) ? "%.2e"
+             : a >= 1000                      ? "%.0f"
+             : a >= 100                       ? "%.1f"
+             : a >= 10                        ? "%.2f"
+                                              : "%.3f",
+             x);
+}
+
+/* A value as people read it; a mean always with its spread. */
+static const char *cell(const row *r, const struct field *f, char text[256])
+{
+    char spread[32];
+    if (row_null(r, f))
+        return "-";
+    if (f->kind == TEXT)
+        return row_text(r, f);
+    if (f->kind == REAL) {
+        format_real(row_real(r, f), text, 64);
+        if (f->offset == offsetof(row, mean_ms)) {
+            format_real(r->stddev_ms, spread, sizeof spread);
+            snprintf(text + strlen(text), 64, "+-%s", spread);
+        }
+        return text;
+    }
+    if (strstr(f->key, "_bytes"))
+        return human_bytes((double)row_int(r, f), text);
+    snprintf(text, 64, "%lld", (long long)row_int(r, f));
+    return text;
+}
+
+/* The columns of a suite that are not null in all of its rows. */
+static int used_columns(const bench *b, const suite *s, const struct field *columns[])
+{
+    int n = 0;
+    for (const char *p = s->columns; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
+        const struct field *f = find_field(p, strcspn(p, ","));
+        bool used = false;
+        for (int64_t i = 0; f && i < b->row_count && !used; i++)
+            used = b->rows[i].c->suite == s && !row_null(&b->rows[i], f);
+        if (used)
+            columns[n++] = f;
+    }
+    return n;
+}
+
+/* Table and markdown differ in padding and in what stands around a cell. */
+static void write_grid(FILE *out, const bench *b, const suite *s, bool markdown)
+{
+    const struct field *columns[COUNT(fields)];
+    char text[256];
+    int n = used_columns(b, s, columns);
+    for (int64_t i = -2; i < b->row_count; i++) {
+        if (i >= 0 && b->rows[i].c->suite != s)
+            continue;
+        for (int c = 0; c < n; c++) {
+            size_t width = strlen(columns[c]->heading);
+            for (int64_t k = 0; k < b->row_count && !markdown; k++)
+                if (b->rows[k].c->suite == s && strlen(cell(&b->rows[k], columns[c], text)) > width)
+                    width = strlen(cell(&b->rows[k], columns[c], text));
+            const char *value = i == -2   ? columns[c]->heading
+                                : i == -1 ? markdown ? "---" : ""
+                                          : cell(&b->rows[i], columns[c], text);
+            int pad = markdown ? 0 : columns[c]->kind == TEXT ? -(int)width : (int)width;
+            if (markdown || i != -1)
+                fprintf(out, "%s%*s", markdown ? "| " : c ? "  " : "", pad, value);
+            if (markdown)
+                fputc(' ', out);
+        }
+        if (markdown || i != -1)
+            fputs(markdown ? "|\n" : "\n", out);
+    }
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (b->rows[i].c->suite == s && *b->rows[i].note)
+            fprintf(out, "%s %s, %s, %s: %s\n", markdown ? "\n-" : "  note:", b->rows[i].name,
+                    b->rows[i].backend, b->rows[i].pass, b->rows[i].note);
+}
+
+static const char *cpu_name(char text[192])
+{
+    char line[256], name[128] = "unknown CPU", family[32] = "?", model[32] = "?";
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f) && line[0] != '\n') {
+        sscanf(line, "model name : %127[^\n]", name);
+        sscanf(line, "cpu family : %31[^\n]", family);
+        sscanf(line, "model : %31[^\n]", model);
+    }
+    if (f)
+        fclose(f);
+    snprintf(text, 192, "%s (family %s model %s)", name, family, model);
+    return text;
+}
+
+static void write_people(FILE *out, const bench *b, bool markdown)
+{
+    char cpu[192];
+    fprintf(
+        out, "%sattn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, %s\n",
+        markdown ? "# " : "", cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
+    for (int s = 0; s < COUNT(suites); s++)
+        if (has_suite(b, suites[s].name)) {
+            fprintf(out, "\n%s%s - %s\n%s", markdown ? "## " : "", suites[s].name, suites[s].help,
+                    markdown ? "\n" : "");
+            write_grid(out, b, &suites[s], markdown);
+        }
+    if (interrupted)
+        fputs("\ninterrupted: the rows that were finished\n", out);
+    fputs("\n", out);
+    print_findings(out, b);
+}
+
+static void write_table(FILE *out, const bench *b) { write_people(out, b, false); }
+static void write_markdown(FILE *out, const bench *b) { write_people(out, b, true); }
+
+static void write_csv(FILE *out, const bench *b)
+{
+    for (int f = 0; f < COUNT(fields); f++)
+        fprintf(out, "%s%s", f ? "," : "", fields[f].key);
+    fputc('\n', out);
+    for (int64_t i = 0; i < b->row_count; i++, fputc('\n', out))
+        for (int k = 0; k < COUNT(fields); k++) {
+            const struct field *f = &fields[k];
+            const row *r = &b->rows[i];
+            fputs(k ? "," : "", out);
+            if (row_null(r, f))
+                continue;
+            if (f->kind == REAL)
+                fprintf(out, "%.9g", row_real(r, f));
+            else if (f->kind != TEXT)
+                fprintf(out, "%lld", (long long)row_int(r, f));
+            else if (!strpbrk(row_text(r, f), ",\"\n"))
+                fputs(row_text(r, f), out);
+            else {
+                fputc('"', out);
+                for (const char *s = row_text(r, f); *s; s++)
+                    fprintf(out, *s == '"' ? "\"\"" : "%c", *s);
+                fputc('"', out);
+            }
+        }
+}
+
+static void json_string(FILE *out, const char *s)
+{
+    fputc('"', out);
+    for (; *s; s++)
+        if (*s == '"' || *s == '\\')
+            fprintf(out, "\\%c", *s);
+        else if ((unsigned char)*s < 32)
+            fprintf(out, "\\u%04x", *s);
+        else
+            fputc(*s, out);
+    fputc('"', out);
+}
+
+static void json_field(FILE *out, const row *r, const struct field *f)
+{
+    if (row_null(r, f))
+        fputs("null", out);
+    else if (f->kind == TEXT)
+        json_string(out, row_text(r, f));
+    else if (f->kind == REAL)
+        fprintf(out, "%.9g", row_real(r, f));
+    else if (f->kind == BOOL)
+        fputs(row_int(r, f) ? "true" : "false", out);
+    else
+        fprintf(out, "%lld", (long long)row_int(r, f));
+}
+
+#ifndef ATTN_BENCH_COMMIT
+#define ATTN_BENCH_COMMIT ""
+#endif
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+enum { DOCUMENT_VERSION = 1 };
+
+static void json_number(FILE *out, const char *key, double x)
+{
+    fprintf(out, isfinite(x) ? ", \"%s\": %.6g" : ", \"%s\": null", key, x);
+}
+
+/* One document of the rows that `wanted` takes. */
+static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *))
+{
+    char cpu[192];
+    bool first = true;
+    fprintf(out, "{\"version\": %d,\n \"context\": {\"cpu\": ", DOCUMENT_VERSION);
+    json_string(out, cpu_name(cpu));
+    fprintf(out, ", \"isa\": \"%s\", \"threads\": %d, \"compiler\": ", attn_isa(), attn_threads());
+    json_string(out, COMPILER);
+    fputs(", \"commit\": ", out);
+    if (*ATTN_BENCH_COMMIT)
+        json_string(out, ATTN_BENCH_COMMIT);
+    else
+        fputs("null", out);
+    fprintf(out, ", \"date\": \"%s\"", b->date);
+    json_number(out, "fma_peak_gflops", b->fma_peak);
+    json_number(out, "dot_peak_gflops", b->dot_peak);
+    json_number(out, "read_bandwidth_gbytes", b->bandwidth);
+    fprintf(out, ", \"interrupted\": %s},\n \"rows\": [", interrupted ? "true" : "false");
+    for (int64_t i = 0; i < b->row_count; i++) {
+        if (wanted && !wanted(&b->rows[i]))
+            continue;
+        for (int f = 0; f < COUNT(fields); f++) {
+            fputs(f ? ", " : first ? "\n  {" : ",\n  {", out);
+            fprintf(out, "\"%s\": ", fields[f].key);
+            json_field(out, &b->rows[i], &fields[f]);
+        }
+        fputc('}', out);
+        first = false;
+    }
+    fputs("\n ]}\n", out);
+}
+
+static void write_json(FILE *out, const bench *b) { write_document(out, b, NULL); }
+
+static const struct { const char *name; void (*write)(FILE *, const bench *); } writers[] = {
+    { "table", write_table }, { "csv", write_csv }, { "json", write_json }, { "markdown", write_markdown },
+};
+
+/* =========================================================================================== >>reports ==== */
+static bool is_performance(const row *r)
+{
+    int64_t m = r->c->v[MEASURE];
+    return m == TIME || m == GENERATE || m == MODULE;
+}
+static bool is_memory(const row *r) { return r->c->v[MEASURE] == MEMORY; }
+static bool is_correctness(const row *r) { return !is_performance(r) && !is_memory(r); }
+
+static void write_summary(FILE *out, const bench *b)
+{
+    write_markdown(out, b);
+    fputs("\n## Advice\n", out);
+    print_advice(out, b);
+}
+
+static void write_performance(FILE *out, const bench *b) { write_document(out, b, is_performance); }
+static void write_memory(FILE *out, const bench *b) { write_document(out, b, is_memory); }
+static void write_correctness(FILE *out, const bench *b) { write_document(out, b, is_correctness); }
+
+static const struct { const char *name; void (*write)(FILE *, const bench *); } reports[] = {
+    { "performance_results.json", write_performance }, { "memory_results.json", write_memory },
+    { "correctness_results.json", write_correctness }, { "summary_report.md", write_summary },
+};
+
+/* Before anything is measured: the directory is there and can be written to. */
+static int prepare_directory(const char *dir)
+{
+    char path[4096], temporary[4096];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *p = path + 1; *p; p++)
+        if (*p == '/') {
+            *p = 0;
+            mkdir(path, 0777);
+            *p = '/';
+        }
+    if (mkdir(path, 0777) && errno != EEXIST)
+        return refuse("--output-dir %s: %s", dir, strerror(errno));
+    snprintf(path, sizeof path, "%.3000s/%s", dir, reports[0].name);
+    FILE *f = create(path, temporary);
+    if (!f)
+        return EXIT_BAD;
+    fclose(f);
+    unlink(temporary);
+    return 0;
+}
+
+/* X(file, title, y label, y, log y, only memory rows): each over the length. */
+static double plot_ms(const row *r) { return r->mean_ms; }
+static double plot_gflops(const row *r) { return r->gflops; }
+static double plot_memory(const row *r) { return total_bytes(r) / 1048576; }
+static double plot_fraction(const row *r) { return r->peak_fraction; }
+static double x_length(const row *r) { return (double)length_of(r); }
+static double x_bytes(const row *r) { return r->bytes / 1048576; }
+static const struct plot {
+    const char *file, *title, *x_label, *y_label, *scale;
+    double (*x)(const row *), (*y)(const row *);
+} plots[] = {
+    { "time.svg", "Time of one call", "tokens S", "ms, mean and standard deviation", "xy", x_length,
+      plot_ms },
+    { "gflops.svg", "Rate", "tokens S", "GFLOP/s", "x", x_length, plot_gflops },
+    { "memory.svg", "Tensors and workspace", "tokens S", "MiB", "xy", x_length, plot_memory },
+    { "peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", "x", x_length,
+      plot_fraction },
+    { "roofline.svg", "Rate over traffic", "MiB that a call must move", "GFLOP/s", "xy", x_bytes,
+      plot_gflops },
+};
+enum { MOST_CURVES = 12 };
+
+/* Whether row i begins a curve: first of its series, and the series has at least two lengths. */
+static bool begins_curve(const bench *b, int64_t i, const struct plot *p)
+{
+    const row *r = &b->rows[i];
+    int64_t points = 0;
+    for (int64_t k = 0; k < b->row_count; k++)
+        if (row_ok(&b->rows[k]) && isfinite(p->y(&b->rows[k])) && p->y(&b->rows[k]) > 0
+            && same_series(r, &b->rows[k], SEQ, KV)) {
+            if (k < i)
+                return false;
+            points++;
+        }
+    return row_ok(r) && isfinite(p->y(r)) && points > 1;
+}
+
+/* A curve is named by what tells its series from the others: its case without the length. */
+static void curve_title(const row *r, char text[192])
+{
+    const char *rest = strchr(strchr(r->name, 'S') ? strchr(r->name, 'S') : r->name, ' ');
+    int batch = (int)strcspn(r->name, " ");
+    snprintf(text, 192, "%s: %.*s%s %s %s", r->backend, *r->name == 'B' ? batch : 0, r->name,
+             rest ? rest : "", r->dtype, r->pass);
+}
+
+static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out)
+{
+    char title[192];
+    for (int64_t i = 0; i < b->row_count; i++) {
+        if (!begins_curve(b, i, p))
+            continue;
+        if (*drawn == MOST_CURVES) {
+            ++*left_out;
+            continue;
+        }
+        curve_title(&b->rows[i], title);
+        fprintf(g, "$c%d << EOD\n", (*drawn)++);
+        for (int64_t k = i; k < b->row_count; k++)
+            if (row_ok(&b->rows[k]) && p->y(&b->rows[k]) > 0
+                && same_series(&b->rows[i], &b->rows[k], SEQ, KV))
+                fprintf(g, "%g %g %g\n", p->x(&b->rows[k]), p->y(&b->rows[k]),
+                        p->y == plot_ms ? b->rows[k].stddev_ms : 0);
+        fprintf(g, "EOD\nt%d = \"", *drawn - 1);
+        for (const char *s = title; *s; s++)
+            fprintf(g, *s == '_' ? "\\\\_" : "%c", *s);
+        fputs("\"\n", g);
+    }
+}
+
+static int draw_plot(const bench *b, const char *dir, const struct plot *p)
+{
+    char cpu[192], path[4096], temporary[4200], script[4200];
+    int drawn = 0, left_out = 0;
+    snprintf(path, sizeof path, "%.3000s/%s", dir, p->file);
+    snprintf(temporary, sizeof temporary, "%s.part", path);
+    snprintf(script, sizeof script, "%s.gp", path);
+    FILE *g = fopen(script, "w");
+    if (!g)
+        return refuse("%s: %s", script, strerror(errno));
+    fprintf(g,
+            "set terminal svg size 1100,620 font 'sans,13' background rgb 'white'\nset output '%s'\nset key "
+            "outside right top\n"
+            "set grid\nset logscale x 2\n%sset xlabel '%s'\nset ylabel '%s'\nset yrange [%s:*]\n",
+            temporary, strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
+            strchr(p->scale, 'y') ? "*" : "0");
+    plot_curves(g, b, p, &drawn, &left_out);
+    fprintf(g, "set title \"%s%s\\n%s, %s, %d threads, %.10s", p->title, left_out ? " (first curves)" : "",
+            cpu_name(cpu), attn_isa(), attn_threads(), b->date);
+    if (left_out)
+        fprintf(g, "; %d more curves are in the result files", left_out);
+    fputs("\"\n", g);
+    for (int i = 0; i < drawn; i++)
+        fprintf(g, "%s $c%d using 1:2%s with %s pt %d title t%d", i ? "," : "plot", i,
+                p->y == plot_ms ? ":3" : "", p->y == plot_ms ? "yerrorlines" : "linespoints", i + 4, i);
+    fputc('\n', g);
+    bool whole = !ferror(g);
+    whole = !fclose(g) && whole;
+    char command[8500];
+    snprintf(command, sizeof command, "gnuplot '%s'", script);
+    if (drawn && (!whole || system(command) || rename(temporary, path))) {
+        unlink(temporary), unlink(script);
+        return refuse("%s: gnuplot could not draw it", path);
+    }
+    unlink(script);
+    return 0;
+}
+
+/* All reports, or none of them. */
+static int write_reports(const bench *b, const char *dir)
+{
+    char path[COUNT(reports)][4096], temporary[COUNT(reports)][4096];
+    int bad = 0, n = 0;
+    for (; n < COUNT(reports) && !bad; n++) {
+        snprintf(path[n], sizeof path[n], "%.3000s/%s", dir, reports[n].name);
+        FILE *f = create(path[n], temporary[n]);
+        if (!f) {
+            bad = EXIT_BAD;
+            break;
+        }
+        reports[n].write(f, b);
+        bool whole = !ferror(f) && !fflush(f) && !fsync(fileno(f));
+        int error = errno;
+        fclose(f);
+        if (!whole)
+            bad = refuse("%s: %s", path[n], strerror(error));
+    }
+    for (int i = 0; i < n; i++)
+        if (bad)
+            unlink(temporary[i]);
+        else if (rename(temporary[i], path[i]))
+            bad = refuse("%s: %s", path[i], strerror(errno));
+    for (int i = 0; b->opt.plot && i < COUNT(plots) && !bad; i++)
+        bad = draw_plot(b, dir, &plots[i]);
+    return bad;
+}
+
+/* ========================================================================================== >>baseline ==== */
+/* A strict reader of JSON. Objects and arrays are walked; the members that are fields of a row are kept. */
+typedef struct reader { const char *s; const char *why; int depth; } reader;
+typedef struct baseline { int64_t version; char cpu[192], isa[192]; row *rows; int64_t count; } baseline;
+
+static bool json_fail(reader *in, const char *why)
+{
+    in->why = in->why ? in->why : why;
+    return false;
+}
+
+static bool json_token(reader *in, char c)
+{
+    in->s += strspn(in->s, " \t\r\n");
+    if (*in->s != c)
+        return false;
+    in->s++;
+    return true;
+}
+
+static bool read_string(reader *in, char text[192])
+{
+    size_t n = 0;
+    if (!json_token(in, '"'))
+        return json_fail(in, "a string is missing");
+    for (; *in->s && *in->s != '"'; in->s++) {
+        char c = *in->s;
+        if ((unsigned char)c < 32)
+            return json_fail(in, "a control character in a string");
+        if (c == '\\') {
+            c = *++in->s;
+            if (c == 'u')
+                for (int i = 0; i < 4; i++)
+                    if (!isxdigit((unsigned char)*++in->s))
+                        return json_fail(in, "a bad escape in a string");
+            if (!c || !strchr("\"\\/bfnrtu", c))
+                return json_fail(in, "a bad escape in a string");
+        }
+        if (n < 191)
+            text[n++] = c;
+    }
+    text[n] = 0;
+    return *in->s++ == '"' ? true : (in->s--, json_fail(in, "truncated"));
+}
+
+static bool read_value(reader *in, baseline *to, const char *parent, const char *key, row *r);
+
+static bool read_members(reader *in, baseline *to, const char *key, row *r)
+{
+    char name[192];
+    if (json_token(in, '}'))
+        return true;
+    do {
+        in->s += strspn(in->s, " \t\r\n");
+        if (!read_string(in, name) || !json_token(in, ':') || !read_value(in, to, key, name, r))
+            return json_fail(in, *in->s ? "not JSON" : "truncated");
+    } while (json_token(in, ','));
+    return json_token(in, '}') || json_fail(in, *in->s ? "not JSON" : "truncated");
+}
+
+static bool read_elements(reader *in, baseline *to, const char *parent, const char *key)
+{
+    bool rows = !*parent && !strcmp(key, "rows");
+    if (json_token(in, ']'))
+        return true;
+    do {
+        row r;
+        memset(&r, 0, sizeof r);
+        for (int i = 0; i < COUNT(fields); i++)
+            if (fields[i].kind == REAL)
+                *(double *)((char *)&r + fields[i].offset) = NAN;
+            else if (fields[i].kind != TEXT)
+                *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
+        if (!read_value(in, to, rows ? "rows" : "", rows ? "row" : "", rows ? &r : NULL))
+            return json_fail(in, *in->s ? "not JSON" : "truncated");
+        if (rows) {
+            to->rows = grow(to->rows, to->count, sizeof *to->rows);
+            to->rows[to->count++] = r;
+        }
+    } while (json_token(in, ','));
+    return json_token(in, ']') || json_fail(in, *in->s ? "not JSON" : "truncated");
+}
+
+static void keep(baseline *to, const char *parent, const char *key, row *r, const char *text, double number)
+{
+    const struct field *f = find_field(key, strlen(key));
+    if (!r && !*parent && !strcmp(key, "version") && !text)
+        to->version = (int64_t)number;
+    if (!r && !strcmp(parent, "context") && text && (!strcmp(key, "cpu") || !strcmp(key, "isa")))
+        snprintf(strcmp(key, "cpu") ? to->isa : to->cpu, 192, "%s", text);
+    if (!r || !f || (f->kind == TEXT) != (text != NULL))
+        return;
+    if (text)
+        snprintf((char *)r + f->offset, 192, "%s", text);
+    else if (f->kind == REAL)
+        *(double *)((char *)r + f->offset) = number;
+    else
+        *(int64_t *)((char *)r + f->offset) = (int64_t)number;
+}
+
+static bool read_value(reader *in, baseline *to, const char *parent, const char *key, row *r)
+{
+    char text[192];
+    static const char *const words[] = { "true", "false", "null" };
+    if (++in->depth > 64)
+        return json_fail(in, "nested too deeply");
+    in->s += strspn(in->s, " \t\r\n");
+    bool good = false;
+    if (*in->s == '{' || *in->s == '[') {
+        bool object = *in->s++ == '{';
+        good = object ? read_members(in, to, key, r) : read_elements(in, to, parent, key);
+    } else if (*in->s == '"') {
+        good = read_string(in, text);
+        if (good)
+            keep(to, parent, key, r, text, 0);
+    } else {
+        for (int i = 0; i < 3 && !good; i++)
+            if (!strncmp(in->s, words[i], strlen(words[i]))) {
+                in->s += strlen(words[i]);
+                if (i < 2)
+                    keep(to, parent, key, r, NULL, i == 0);
+                good = true;
+            }
+        char *end = NULL;
+        double number = good || !strchr("-0123456789", *in->s) || !*in->s ? 0 : strtod(in->s, &end);
+        if (!good && end && end != in->s) {
+            in->s = end;
+            keep(to, parent, key, r, NULL, number);
+            good = true;
+        }
+    }
+    in->depth--;
+    return good || json_fail(in, *in->s ? "not JSON" : "truncated");
+}
+
+/* Reads a saved run; 0, or EXIT_BAD after one line. */
+static int load_baseline(const char *path, baseline *to)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = NULL;
+    size_t size = 0, got = 0;
+    memset(to, 0, sizeof *to);
+    if (!f)
+        return refuse("--baseline %s: %s", path, strerror(errno));
+    do {
+        size += got;
+        char *larger = realloc(text, size + 65537);
+        if (!larger) {
+            free(text);
+            fclose(f);
+            return refuse("--baseline %s: does not fit in memory", path);
+        }
+        text = larger;
+    } while ((got = fread(text + size, 1, 65536, f)) > 0);
+    fclose(f);
+    text[size] = 0;
+    reader in = { text, NULL, 0 };
+    bool whole = read_value(&in, to, "", "", NULL) && !in.s[strspn(in.s, " \t\r\n")];
+    int bad = !whole ? refuse("--baseline %s: %s", path, in.why ? in.why : "not JSON")
+              : to->version != DOCUMENT_VERSION
+                  ? refuse("--baseline %s: is of version %lld, this program reads version %d", path,
+                           (long long)to->version, DOCUMENT_VERSION)
+              : !to->count ? refuse("--baseline %s: has no rows", path)
+                           : 0;
+    free(text);
+    if (bad)
+        free(to->rows);
+    return bad;
+}
+
+static const row *find_saved(const baseline *old, const row *r)
+{
+    for (int64_t i = 0; i < old->count; i++) {
+        const row *o = &old->rows[i];
+        if (!strcmp(o->suite, r->suite) && !strcmp(o->name, r->name) && !strcmp(o->backend, r->backend)
+            && !strcmp(o->dtype, r->dtype) && !strcmp(o->kv_dtype, r->kv_dtype) && !strcmp(o->pass, r->pass)
+            && o->threads == r->threads && row_ok(o))
+            return o;
+    }
+    return NULL;
+}
+
+/* What is slower than saved, in `text`; false when nothing is. A statistic counts when it is slower than its limit and by more
+ * than twice the spread of the two runs, and no call of this run was as fast as the saved mean: so a tail alone, or a clock
+ * that wandered during one of the runs, explains itself. A slower clock (the peak sampled beside each run) is taken out. */
+static bool slower(const row *now, const row *old, char text[128])
+{
+    static const struct { const char *name; size_t offset; double limit;
+    } limits[] = {
+        { "mean", offsetof(row, mean_ms), 1.10 },
+        { "p95", offsetof(row, p95_ms), 1.15 },
+        { "p99", offsetof(row, p99_ms), 1.20 },
+    };
+    double peak_now_ = now->gflops / now->peak_fraction, peak_then = old->gflops / old->peak_fraction;
+    double clock = peak_then / peak_now_ > 1 ? peak_then / peak_now_ : 1,
+           spread = 2 * hypot(now->stddev_ms, old->stddev_ms);
+    if (!isfinite(clock))
+        clock = 1;
+    for (int i = 0; i < COUNT(limits); i++) {
+        double x = *(const double *)((const char *)now + limits[i].offset),
+               y = *(const double *)((const char *)old + limits[i].offset);
+        y *= clock;
+        if (x > y * limits[i].limit && x - y > spread && now->min_ms > old->mean_ms * clock) {
+            snprintf(text, 128, "%s %.4g ms against %.4g ms saved, %+.0f%% (limit %.0f%%)", limits[i].name, x,
+                     y, 100 * (x / y - 1), 100 * (limits[i].limit - 1));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A row that looks slower is measured again, up to three times: the verdict stands only if every time agrees. */
+static bool still_slower(bench *b, const row *suspect, const row *old, char text[128])
+{
+    bench again = *b;
+    bool agreed = true;
+    for (int i = 0; i < 3 && agreed && !interrupted; i++) {
+        problem p;
+        bool made = false;
+        again.rows = NULL;
+        again.row_count = 0;
+        run_row(&again, suspect->c, suspect->backend, &p, &made);
+        agreed = again.row_count == 1 && row_ok(again.rows) && slower(again.rows, old, text);
+        if (made)
+            problem_free(&p);
+        free(again.rows);
+    }
+    return agreed;
+}
+
+/* Returns whether a regression stands. */
+static bool compare_baseline(bench *b, const baseline *old)
+{
+    char cpu[192], text[128];
+    int64_t compared = 0, slow = 0;
+    if (strcmp(old->cpu, cpu_name(cpu)) || strcmp(old->isa, attn_isa())) {
+        fprintf(
+            stderr,
+            "attn_bench: baseline mismatch: it was saved on %s, %s; this is %s, %s: nothing is compared\n",
+            old->cpu, old->isa, cpu, attn_isa());
+        return false;
+    }
+    for (int64_t i = 0; i < b->row_count && !interrupted; i++) {
+        const row *saved =
+            row_ok(&b->rows[i]) && is_performance(&b->rows[i]) ? find_saved(old, &b->rows[i]) : NULL;
+        if (!saved)
+            continue;
+        compared++;
+        if (slower(&b->rows[i], saved, text) && still_slower(b, &b->rows[i], saved, text)) {
+            remark(&b->rows[i], NULL, "regression: %s", text);
+            fprintf(stderr, "attn_bench: regression: %s %s %s %s: %s\n", b->rows[i].suite, b->rows[i].name,
+                    b->rows[i].backend, b->rows[i].pass, text);
+            slow++;
+        }
+    }
+    fprintf(stderr, "attn_bench: baseline: %lld rows compared, %lld slower\n", (long long)compared,
+            (long long)slow);
+    return slow > 0;
+}
+
+static int save_baseline(const bench *b, const char *path)
+{
+    char temporary[4096];
+    FILE *f = create(path, temporary);
+    if (!f)
+        return EXIT_BAD;
+    write_json(f, b);
+    return commit(f, path, temporary);
+}
+
+/* ============================================================================================= >>flags ==== */
+typedef enum flag_kind { TO_TEXT, TO_BOOL, TO_SECONDS, TO_WINDOW } flag_kind;
+static const struct { const char *name; flag_kind kind; size_t offset; const char *argument, *help; } flags[] = {
+    { "help", TO_BOOL, offsetof(options, help), "", "this text" },
+    { "version", TO_BOOL, offsetof(options, version), "", "the version of attn.h" },
+    { "list", TO_BOOL, offsetof(options, list), "", "suites, backends and the cases that would run" },
+    { "suite", TO_TEXT, offsetof(options, suites), "NAME,..", "suites to run" },
+    { "quick", TO_BOOL, offsetof(options, quick), "", "the short selection of each suite" },
+    { "modules", TO_TEXT, offsetof(options, modules), "gemma,gemma_fast", "modules of openpi" },
+    { "backend", TO_TEXT, offsetof(options, backends), "NAME,..", "auto or registered backends" },
+    { "device", TO_TEXT, offsetof(options, device), "cpu|hip", "cuda is an alias of hip" },
+    { "causal", TO_BOOL, offsetof(options, causal), "", "causal mask" },
+    { "window", TO_WINDOW, offsetof(options, window), "L,R", "keys to the left and right, -1 unlimited" },
+    { "backward", TO_BOOL, offsetof(options, backward), "", "also the gradient, and both together" },
+    { "projections", TO_BOOL, offsetof(options, projections), "", "the whole module: Q, K, V and O projections" },
+    { "min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS", "measure each row for so long at least" },
+    { "verify", TO_BOOL, offsetof(options, verify), "", "verify every row of every output, however long it takes" },
+    { "format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown", "of the document on stdout" },
+    { "output-dir", TO_TEXT, offsetof(options, output_dir), "DIR", "three result files and summary_report.md" },
+    { "plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot" },
+    { "save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run" },
+    { "baseline", TO_TEXT, offsetof(options, baseline), "FILE", "compare with a saved run: exit 1 when slower" },
+    { "input", TO_TEXT, offsetof(options, input), "Q,K,V", ".npy files, float32 or float16" },
+    { "mask", TO_TEXT, offsetof(options, mask), "M", ".npy file, bool, broadcast to [B, H, Sq, Skv]" },
+    { "expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal" },
+    { "output", TO_TEXT, offsetof(options, output), "O", ".npy file to write" },
+};
+
+static int print_help(void)
+{
+    printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark systems\n\n"
+           "  attn_bench [flags]              without --suite: the default selection, or the case of the "
+           "shape flags\n"
+           "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
+    for (int i = 0; i < COUNT(flags); i++)
+        printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
+    for (int a = 0; a < AXES; a++)
+        if (axes[a].flag)
+            printf("  --%-14s %-26s %s\n", axes[a].name, axes[a].words && a != DIM ? axes[a].words : "N,..",
+                   axes[a].help);
+    printf("\nsuites:\n");
+    for (int s = 0; s < COUNT(suites); s++)
+        printf("  %-12s %s\n", suites[s].name, suites[s].help);
+    return 0;
+}
+
+static int set_flag(options *o, int f, const char *value)
+{
+    void *at = (char *)o + flags[f].offset;
+    char *end = NULL;
+    if (flags[f].kind == TO_BOOL) {
+        *(bool *)at = true;
+    } else if (flags[f].kind == TO_TEXT) {
+        if (!*value)
+            return refuse("--%s: needs %s", flags[f].name, flags[f].argument);
+        *(const char **)at = value;
+    } else if (flags[f].kind == TO_SECONDS) {
+        double x = strtod(value, &end);
+        if (end == value || *end || !(x > 0 && x <= 3600))
+            return refuse("--%s %s: must be seconds in (0, 3600]", flags[f].name, value);
+        *(double *)at = x;
+    } else {
+        long long side[2];
+        int used = 0;
+        if (sscanf(value, "%lld,%lld%n", &side[0], &side[1], &used) != 2 || value[used] || side[0] < -1
+            || side[1] < -1 || side[0] > 1 << 24 || side[1] > 1 << 24)
+            return refuse("--window %s: must be L,R, each in [-1, 16777216]", value);
+        o->window[0] = side[0], o->window[1] = side[1];
+        o->window_set = true;
+    }
+    return 0;
+}
+
+/* One flag with or without "=": returns how many arguments it took, 0 after a refusal. */
+static int take_flag(options *o, int argc, char **argv)
+{
+    char name[64], limits[128];
+    const char *equals = strchr(argv[0], '='), *value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[0] + 2, "="), argv[0] + 2);
+    for (int f = 0; f < COUNT(flags); f++)
+        if (!strcmp(flags[f].name, name)) {
+            bool lone = flags[f].kind == TO_BOOL;
+            if (lone && equals)
+                return refuse("--%s: takes no value", name), 0;
+            if (!lone && !value)
+                return refuse("--%s: needs %s", name, flags[f].argument), 0;
+            return set_flag(o, f, value) ? 0 : lone || equals ? 1 : 2;
+        }
+    int a = find_axis(name);
+    if (a == AXES || !axes[a].flag)
+        return refuse("--%s: unknown flag; --help lists them", name), 0;
+    if (!value)
+        return refuse("--%s: needs a value", name), 0;
+    if (!parse_values((axis)a, value, &o->user, limits))
+        return refuse("--%s %s: %s", name, value, limits), 0;
+    return equals ? 1 : 2;
+}
+
+static void put_axis(grid *g, axis a, int64_t value)
+{
+    g->count[a] = 1;
+    g->value[a][0] = value;
+}
+
+/* Four numbers alone are a shape. Returns 0 or EXIT_BAD. */
+static int take_shape(options *o, int count, char **numbers)
+{
+    static const axis order[] = { BATCH, SEQ, HEADS, DIM };
+    char limits[128];
+    if (count && count != 4)
+        return refuse("%d arguments without a flag: a shape is four numbers, B S H D", count);
+    for (int i = 0; i < count; i++)
+        if (o->user.count[order[i]])
+            return refuse("--%s: not with a shape of four numbers", axes[order[i]].name);
+        else if (!parse_values(order[i], numbers[i], &o->user, limits))
+            return refuse("%s %s: %s", axes[order[i]].name, numbers[i], limits);
+    o->positional = count > 0;
+    return 0;
+}
+
+/* Flags that stand for several axes, and what contradicts what. */
+static int settle_flags(options *o)
+{
+    static const axis by_files[] = { BATCH, SEQ, KV, DIM, V_DIM, EMBED, DTYPE, KV_DTYPE, PAGE };
+    const char *needs_input = o->mask ? "mask" : o->expect ? "expect" : o->output ? "output" : NULL;
+    if (o->causal)
+        put_axis(&o->user, CAUSAL, 1);
+    if (o->window_set)
+        put_axis(&o->user, LEFT, o->window[0]), put_axis(&o->user, RIGHT, o->window[1]);
+    if (o->projections)
+        put_axis(&o->user, PROJECT, 1), put_axis(&o->user, MEASURE, MODULE);
+    if (o->backward) {
+        o->user.count[PASS] = 3;
+        for (int i = 0; i < 3; i++)
+            o->user.value[PASS][i] = i;
+    }
+    if (!o->input && needs_input)
+        return refuse("--%s: only with --input", needs_input);
+    if (o->input && (o->suites || o->positional))
+        return refuse("--input: not with %s, the files are the case",
+                      o->suites ? "--suite" : "a shape of four numbers");
+    for (int i = 0; o->input && i < COUNT(by_files); i++)
+        if (o->user.count[by_files[i]])
+            return refuse("--%s: not with --input, the files say it", axes[by_files[i]].name);
+    if (o->input && (o->projections || o->backward))
+        return refuse("--%s: not with --input", o->projections ? "projections" : "backward");
+    if (o->suites && o->positional)
+        return refuse("--suite: not with a shape of four numbers");
+    if (o->plot && !o->output_dir)
+        return refuse("--plot: needs --output-dir");
+    if (o->user.count[EMBED] && o->user.count[DIM])
+        return refuse("--embed-dim: not with --head-dim, it follows from --num-heads");
+    if (o->modules && (!o->suites || !strstr(o->suites, "openpi")))
+        return refuse("--modules: only with --suite openpi");
+    if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip") && strcmp(o->device, "cuda"))
+        return refuse("--device %s: must be cpu or hip (cuda is an alias of hip)", o->device);
+    if (o->tune || o->ablate)
+        return refuse("--%s: not built", o->tune ? "tune" : "ablate");
+    return 0;
+}
+
+static int parse_flags(int argc, char **argv, options *o)
+{
+    char *numbers[8];
+    int count = 0;
+    memset(o, 0, sizeof *o);
+    o->format = "table";
+    for (int i = 1, taken; i < argc; i += taken) {
+        taken = 1;
+        if (!strncmp(argv[i], "--", 2)) {
+            taken = take_flag(o, argc - i, argv + i);
+            if (!taken)
+                return EXIT_BAD;
+        } else if (argv[i][0] == '-' && !isdigit((unsigned char)argv[i][1])) {
+            return refuse("%s: unknown flag; --help lists them", argv[i]);
+        } else if (count < COUNT(numbers)) {
+            numbers[count++] = argv[i];
+        }
+    }
+    int bad = take_shape(o, count, numbers);
+    return bad ? bad : settle_flags(o);
+}
+
+/* ---- from flags to backends and cases */
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+        if (strcspn(s, ",") == n && !strncmp(s, name, n))
+            return true;
+    return false;
+}
+
+static int choose_backends(bench *b)
+{
+    const options *o = &b->opt;
+    bool gpu = o->device && strcmp(o->device, "cpu");
+    char have[256] = "auto";
+    if (gpu && b->gpu)
+        return refuse("--device %s: %s", o->device, attn_status_text(b->gpu));
+    for (int i = 0; attn_backend_at(i); i++)
+        snprintf(have + strlen(have), sizeof have - strlen(have), ", %s", attn_backend_at(i)->name);
+    for (const char *s = o->backends ? o->backends
+                         : gpu       ? "hip"
+                                     : NULL;
+         s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        char *name = b->backends[b->backend_count];
+        if (b->backend_count == MOST_BACKENDS)
+            return refuse("--backend: takes at most %d names", MOST_BACKENDS);
+        snprintf(name, sizeof b->backends[0], "%.*s", (int)strcspn(s, ","), s);
+        if (strcmp(name, "auto") && !attn_backend_find(name))
+            return refuse("--backend %s: must be of %s%s%s", name, have, strcmp(name, "hip") ? "" : "; ",
+                          strcmp(name, "hip") ? "" : attn_status_text(b->gpu));
+        b->backend_count++;
+    }
+    if (o->input && !b->backend_count)
+        snprintf(b->backends[b->backend_count++], sizeof b->backends[0], "auto");
+    if (o->output && b->backend_count != 1)
+        return refuse("--output: takes one --backend, not %d", b->backend_count);
+    return 0;
+}
+
+static int add_case(bench *b, bench_case *c)
+{
+    char text[128];
+    const char *why = resolve_case(c, text);
+    if (why)
+        return refuse("%s", why);
+    for (int64_t i = 0; i < b->case_count; i++) /* two lines may cross, and --threads 2,0 be the same */
+        if (b->cases[i].suite == c->suite && !memcmp(b->cases[i].v, c->v, sizeof c->v))
+            return 0;
+    name_case(c);
+    b->cases = grow(b->cases, b->case_count, sizeof *b->cases);
+    b->cases[b->case_count++] = *c;
+    return 0;
+}
+
+/* The product of a line's axes, those that the user gave replaced. */
+static int expand(bench *b, const suite *s, const char *line)
+{
+    grid g = parse_line(line);
+    int at[AXES] = { 0 }, a;
+    for (a = 0; a < AXES; a++)
+        if (b->opt.user.count[a]) {
+            g.count[a] = b->opt.user.count[a];
+            memcpy(g.value[a], b->opt.user.value[a], sizeof g.value[a]);
+            if (a == DIM)
+                put_axis(&g, EMBED, 0);
+        }
+    do {
+        bench_case c = { .suite = s };
+        for (a = 0; a < AXES; a++)
+            c.v[a] = g.value[a][at[a]];
+        bool too_many = c.v[THREADS] > attn_threads() && !b->opt.user.count[THREADS];
+        if (!too_many && add_case(b, &c))
+            return EXIT_BAD;
+        for (a = AXES - 1; a >= 0 && ++at[a] == g.count[a]; a--)
+            at[a] = 0;
+    } while (a >= 0);
+    return 0;
+}
+
+static const suite *find_suite(const char *name)
+{
+    for (int s = 0; s < COUNT(suites); s++)
+        if (!strcmp(suites[s].name, name))
+            return &suites[s];
+    return NULL;
+}
+
+static bool shape_given(const options *o)
+{
+    static const axis shape[] = { BATCH,  SEQ,  KV,    HEADS,    KV_HEADS, DIM,  V_DIM, EMBED,
+                                  CAUSAL, LEFT, DTYPE, KV_DTYPE, LAYOUT,   PAGE, PASS,  PROJECT };
+    for (int i = 0; i < COUNT(shape); i++)
+        if (o->user.count[shape[i]])
+            return true;
+    return false;
+}
+
+static int choose_cases(bench *b)
+{
+    const options *o = &b->opt;
+    char name[64];
+    if (!o->suites && shape_given(o)) {
+        b->level = o->quick ? Q : F;
+        return expand(b, find_suite("shape"), "");
+    }
+    b->level = o->quick ? Q : o->suites ? F : D;
+    for (const char *s = o->suites ? o->suites : "rocmforge"; s;
+         s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
+        if (!find_suite(name) || !strcmp(name, "shape"))
+            return refuse("--suite %s: must be of rocmforge, openpi, flash_v2, adaattn, decode, memory, "
+                          "scaling, correctness",
+                          name);
+        for (int i = 0; i < COUNT(lines); i++)
+            if (!strcmp(lines[i].suite, name) && lines[i].when & b->level
+                && (!o->modules || (lines[i].module && listed(o->modules, lines[i].module)))
+                && expand(b, find_suite(name), lines[i].axes))
+                return EXIT_BAD;
+    }
+    return 0;
+}
+
+/* ---- from files to a case */
+static int64_t file_dim(const npy *a, int dim,
+                        int64_t layout) /* dim of [B, S, H, D], H and D joined with three */
+{
+    static const int bhsd[] = { 0, 2, 1, 3 };
+    return a->shape[a->dims == 4 && layout ? bhsd[dim] : dim];
+}
+
+static int check_shape(const char *flag, const npy *a, const npy *q)
+{
+    if (a->dims < 3)
+        return refuse("--%s: has %d dimensions, must have 3 or 4", flag, a->dims);
+    if (a->dtype != ATTN_F32 && a->dtype != ATTN_F16)
+        return refuse("--%s: must be float32 or float16", flag);
+    if (a->dims != q->dims || a->dtype != q->dtype)
+        return refuse("--%s: q, k and v must have one type and one number of dimensions", flag);
+    return 0;
+}
+
+/* Three dimensions are [B, S, H * D], with H from --num-heads or 1. */
+static int shape_from_files(bench *b, bench_case *c)
+{
+    const npy *q = &b->files->q, *k = &b->files->k, *v = &b->files->v;
+    int64_t *x = c->v, heads = b->opt.user.count[HEADS] ? b->opt.user.value[HEADS][0] : 0, layout = x[LAYOUT];
+    if (check_shape("input", q, q) || check_shape("input", k, q) || check_shape("input", v, q))
+        return EXIT_BAD;
+    bool joined = q->dims == 3;
+    if (joined && layout)
+        return refuse("--layout bhsd: needs files of 4 dimensions");
+    x[BATCH] = q->shape[0], x[SEQ] = file_dim(q, 1, layout), x[KV] = file_dim(k, 1, layout);
+    x[HEADS] = joined ? heads ? heads : 1 : file_dim(q, 2, layout);
+    x[DIM] = joined ? q->shape[2] / x[HEADS] : q->shape[3];
+    x[KV_HEADS] = joined ? x[DIM] ? k->shape[2] / x[DIM] : 0 : file_dim(k, 2, layout);
+    x[V_DIM] = joined ? x[KV_HEADS] ? v->shape[2] / x[KV_HEADS] : 0 : v->shape[3];
+    x[DTYPE] = x[KV_DTYPE] = q->dtype;
+    x[DATA] = FROM_FILE;
+    if (!joined && heads && heads != x[HEADS])
+        return refuse("--num-heads %lld: the files have %lld heads", (long long)heads, (long long)x[HEADS]);
+    if (q->count == 0 || k->count == 0 || v->count == 0)
+        return refuse("--input: a tensor is empty");
+    if (k->shape[0] != x[BATCH] || v->shape[0] != x[BATCH] || file_dim(v, 1, layout) != x[KV]
+        || (joined ? x[DIM] * x[HEADS] != q->shape[2] || x[DIM] * x[KV_HEADS] != k->shape[2]
+                         || x[V_DIM] * x[KV_HEADS] != v->shape[2]
+                   : k->shape[3] != x[DIM] || file_dim(v, 2, layout) != x[KV_HEADS]))
+        return refuse("--input: the shapes of q, k and v do not match");
+    if (x[HEADS] % x[KV_HEADS])
+        return refuse("--input: %lld heads of q are not a multiple of the %lld heads of k",
+                      (long long)x[HEADS], (long long)x[KV_HEADS]);
+    return 0;
+}
+
+static int check_mask_and_expect(bench *b, bench_case *c)
+{
+    const npy *m = &b->files->mask, *e = &b->files->expect, *q = &b->files->q;
+    int64_t *x = c->v, full[] = { x[BATCH], x[HEADS], x[SEQ], x[KV] };
+    if (b->files->has_mask) {
+        if (m->dtype != ATTN_BOOL || m->dims < 2)
+            return refuse("--mask: must be bool or uint8, of 2 to 4 dimensions");
+        for (int i = 0; i < m->dims; i++)
+            if (m->shape[i] != full[4 - m->dims + i] && (m->shape[i] != 1 || i == m->dims - 1))
+                return refuse("--mask: does not broadcast to [%lld, %lld, %lld, %lld]", (long long)full[0],
+                              (long long)full[1], (long long)full[2], (long long)full[3]);
+        x[MASK] = FILE_MASK;
+    }
+    if (b->files->has_expect
+        && (e->dims != q->dims || e->dtype == ATTN_BOOL || e->count != x[BATCH] * x[SEQ] * x[HEADS] * x[V_DIM]
+            || e->shape[0] != q->shape[0] || e->shape[1] != q->shape[1]
+            || (e->dims == 4 && e->shape[2] != q->shape[2])))
+        return refuse("--expect: is not shaped as the output");
+    return 0;
+}
+
+static int load_files(bench *b)
+{
+    static files in;
+    const options *o = &b->opt;
+    npy *to[] = { &in.q, &in.k, &in.v };
+    char path[4096];
+    const char *s = o->input;
+    b->files = &in;
+    for (int i = 0; i < 3; i++, s += strcspn(s, ",") + (s[strcspn(s, ",")] != 0)) {
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(s, ","), s);
+        if (!*path)
+            return refuse("--input %s: must be three files, Q,K,V", o->input);
+        if (read_npy(path, to[i]))
+            return EXIT_BAD;
+    }
+    if (*s)
+        return refuse("--input %s: must be three files, Q,K,V", o->input);
+    in.has_mask = o->mask != NULL;
+    in.has_expect = o->expect != NULL;
+    if ((o->mask && read_npy(o->mask, &in.mask)) || (o->expect && read_npy(o->expect, &in.expect)))
+        return EXIT_BAD;
+    grid g = parse_line("");
+    bench_case c = { .suite = find_suite("shape") };
+    for (int a = 0; a < AXES; a++)
+        c.v[a] = b->opt.user.count[a] ? b->opt.user.value[a][0] : g.value[a][0];
+    b->level = F;
+    if (shape_from_files(b, &c) || check_mask_and_expect(b, &c))
+        return EXIT_BAD;
+    return add_case(b, &c);
+}
+
+static void free_files(bench *b)
+{
+    if (b->files)
+        free(b->files->q.data), free(b->files->k.data), free(b->files->v.data), free(b->files->mask.data),
+            free(b->files->expect.data);
+}
+
+/* ============================================================================================== >>main ==== */
+static int print_list(const bench *b)
+{
+    char name[32];
+    const char *backend;
+    for (int i = 0; attn_backend_at(i); i++)
+        printf("backend %s\n", attn_backend_at(i)->name);
+    if (b->gpu)
+        printf("backend hip: %s\n", attn_status_text(b->gpu));
+    for (int s = 0; s < COUNT(suites); s++)
+        printf("suite %s: %s\n", suites[s].name, suites[s].help);
+    for (int64_t i = 0; i < b->case_count; i++) {
+        const bench_case *c = &b->cases[i];
+        row r = new_row(c, "");
+        printf("case %s: %s, %s, kv %s, %s, %d threads:", c->suite->name, c->name, r.dtype, r.kv_dtype,
+               r.pass, (int)c->v[THREADS]);
+        for (int k = 0; (backend = backend_at(b, c->suite, k, name)); k++)
+            printf(" %s", backend);
+        printf("\n");
+    }
+    return 0;
+}
+
+/* One shape that no backend chosen can hold is bad input, before anything runs. */
+static int refuse_what_cannot_fit(bench *b)
+{
+    char name[32];
+    const char *backend, *why = NULL;
+    static row r;
+    for (int64_t i = 0; i < b->case_count; i++)
+        for (int k = 0; (backend = backend_at(b, b->cases[i].suite, k, name)); k++) {
+            r = new_row(&b->cases[i], backend);
+            if (plan_row(&b->cases[i], backend, &r) || strcmp(r.status, "refused"))
+                return 0;
+            why = r.note;
+        }
+    return why ? refuse("%s %s: %s", r.name, r.backend, why) : 0;
+}
+
+static void run_cases(bench *b)
+{
+    char name[32];
+    for (int64_t i = 0; i < b->case_count; i++)
+        for (int k = 0; backend_at(b, b->cases[i].suite, k, name); k++)
+            b->row_total++;
+    b->fma_peak = attn_peak_gflops(ATTN_F32, 0);
+    b->dot_peak = attn_peak_gflops(ATTN_BF16, 0);
+    b->bandwidth = attn_bandwidth_gbytes((size_t)64 << 20, 0);
+    for (int64_t i = 0; i < b->case_count && !interrupted; i++)
+        run_case(b, i);
+    clear_progress();
+    derive(b);
+}
+
+/* Writes everything asked for; the exit code. */
+static int deliver(bench *b, const baseline *old)
+{
+    int bad = 0;
+    bool regression = old->count && compare_baseline(b, old);
+    for (int i = 0; i < COUNT(writers); i++)
+        if (!strcmp(writers[i].name, b->opt.format))
+            writers[i].write(stdout, b);
+    if (fflush(stdout) || ferror(stdout))
+        bad = refuse("stdout: %s", strerror(errno));
+    if (b->opt.output_dir && !bad)
+        bad = write_reports(b, b->opt.output_dir);
+    if (b->opt.save_baseline && !bad && !interrupted)
+        bad = save_baseline(b, b->opt.save_baseline);
+    FILE *nowhere = fopen("/dev/null", "w");
+    bool reached = !nowhere || print_findings(nowhere, b);
+    if (nowhere)
+        fclose(nowhere);
+    bad = bad ? bad : b->file_code;
+    return bad                                      ? bad
+           : interrupted                            ? EXIT_INTERRUPTED
+           : regression || any_wrong(b) || !reached ? EXIT_WRONG
+                                                    : 0;
+}
+
+static int prepare(bench *b, baseline *old)
+{
+    const options *o = &b->opt;
+    bool known = false;
+    for (int i = 0; i < COUNT(writers); i++)
+        known |= !strcmp(writers[i].name, o->format);
+    if (!known)
+        return refuse("--format %s: must be one of table, csv, json, markdown", o->format);
+    if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b)))
+        return EXIT_BAD;
+    if (o->list)
+        return 0;
+    if ((o->baseline && load_baseline(o->baseline, old)) || (!o->suites && refuse_what_cannot_fit(b)))
+        return EXIT_BAD;
+    if (o->plot && system("gnuplot --version >/dev/null 2>&1"))
+        return refuse("--plot: gnuplot is not installed");
+    return o->output_dir ? prepare_directory(o->output_dir) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    static bench b;
+    baseline old = { 0 };
+    struct sigaction action = { .sa_handler = on_signal };
+    time_t now = time(NULL);
+    int code = parse_flags(argc, argv, &b.opt);
+    if (code)
+        return code;
+    if (b.opt.help)
+        return print_help();
+    if (b.opt.version)
+        return printf("attn_bench %d.%d.%d\n", ATTN_VERSION / 10000, ATTN_VERSION / 100 % 100,
+                      ATTN_VERSION % 100)
+               < 0;
+    b.gpu = attn_hip_register();
+    strftime(b.date, sizeof b.date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    code = prepare(&b, &old);
+    if (!code && b.opt.list)
+        code = print_list(&b);
+    else if (!code) {
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        run_cases(&b);
+        code = deliver(&b, &old);
+    }
+    free_files(&b);
+    free(old.rows);
+    free(b.rows);
+    free(b.cases);
+    attn_shutdown();
+    return code;
+}
