@@ -385,3 +385,3142 @@ extern attn_status   attn_hip_register(void);                       /* defined b
 }
 #endif
 #endif /* ATTN_H */
+
+/* ============================================================================================================
+   IMPLEMENTATION. The guard keeps it out of the passes in which the header includes itself for >>kernel. */
+#if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__KERNEL) && !defined(ATTN__IMPLEMENTED)
+#define ATTN__IMPLEMENTED
+#if !defined(__GNUC__)
+  #error "attn.h needs gcc or clang"
+#endif
+#ifndef ATTN_HEADER
+  #define ATTN_HEADER "attn.h"          /* how this file includes itself; __FILE__ does not work in an #include */
+#endif
+
+/* ============================================================================================= >>platform ==== */
+#include <stdio.h>                      /* snprintf only */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#ifndef ATTN_NO_THREADS
+  #ifdef _OPENMP
+    #include <omp.h>
+  #else
+    #include <pthread.h>
+  #endif
+#endif
+#if defined(__x86_64__) && !(defined(ATTN_NO_AVX2) && defined(ATTN_NO_AVX512))
+  #define ATTN__X86 1
+#else
+  #define ATTN__X86 0
+#endif
+#if ATTN__X86
+  #include <cpuid.h>
+  #include <immintrin.h>
+#elif defined(__SSE2__)
+  #include <emmintrin.h>
+#endif
+#if ATTN__X86 && !defined(ATTN_NO_AVX2)
+  #define ATTN__AVX2 1
+#else
+  #define ATTN__AVX2 0
+#endif
+#if ATTN__X86 && !defined(ATTN_NO_AVX512)
+  #define ATTN__AVX512 1
+#else
+  #define ATTN__AVX512 0
+#endif
+#ifndef ATTN_MALLOC
+  #define ATTN_MALLOC(size) malloc(size)
+  #define ATTN_FREE(p) free(p)
+#endif
+#ifndef CLOCK_MONOTONIC                 /* strict ISO C hides it */
+  #include <sys/select.h>               /* struct timespec */
+  #define CLOCK_MONOTONIC 1
+  #ifdef __cplusplus
+  extern "C"
+  #else
+  extern
+  #endif
+  int clock_gettime(int clock, struct timespec *t);
+#endif
+
+/* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out of everything below.
+ * Explicit fused multiply-adds are operations of their own. */
+#if defined(__clang__)
+  #pragma float_control(precise, on, push)
+  #pragma clang fp contract(off)
+#else
+  #pragma GCC push_options
+  #pragma GCC optimize("no-fast-math", "fp-contract=off")
+  #pragma GCC diagnostic push              /* gcc 12's own avx512fintrin.h: its "undefined" operands */
+  #pragma GCC diagnostic ignored "-Wuninitialized"
+  #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#define ATTN__INLINE static inline __attribute__((always_inline, unused))
+#define ATTN__NOINLINE static __attribute__((noinline, unused))
+#define ATTN__UNUSED __attribute__((unused))
+#define ATTN__ALIGN 64
+
+ATTN__INLINE int64_t attn__min(int64_t a, int64_t b) { return a < b ? a : b; }
+ATTN__INLINE int64_t attn__max(int64_t a, int64_t b) { return a > b ? a : b; }
+ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
+
+/* NaN and infinity on integer bits: under -ffast-math a floating-point test may be folded to false. */
+ATTN__INLINE uint32_t attn__bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+ATTN__INLINE float attn__float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+ATTN__INLINE uint64_t attn__bits64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
+ATTN__INLINE double attn__double(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
+ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
+#define ATTN__NEG_INF attn__float(0xff800000u)
+
+/* exp, log, tanh and sqrt in f64: no libm, and nothing that a vectoriser replaces by a coarser version.
+ * Errors below 2 units in the last place (tested against libm). */
+static double attn__ldexp(double x, int64_t e) {
+    for (; e > 1000; e -= 1000) x *= attn__double((uint64_t)(1000 + 1023) << 52);
+    for (; e < -1000; e += 1000) x *= attn__double((uint64_t)(-1000 + 1023) << 52);
+    return x * attn__double((uint64_t)(e + 1023) << 52);
+}
+
+static double attn__exp(double x) {
+    if ((attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u) return x;              /* NaN */
+    if (x > 709.8) return attn__double(0x7ff0000000000000u);
+    if (x < -745.2) return 0;
+    int64_t n = (int64_t)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
+    double r = (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;
+    double p = 1;
+    for (int k = 14; k >= 1; k--) p = 1 + p * r / k;                                /* Taylor, |r| <= 0.35 */
+    return attn__ldexp(p, n);
+}
+
+static double attn__log(double x) {
+    uint64_t u = attn__bits64(x);
+    if ((u & INT64_MAX) == 0) return -attn__double(0x7ff0000000000000u);
+    if (u >> 63 || u >= 0x7ff0000000000000u) return u == 0x7ff0000000000000u ? x : attn__double(0x7ff8000000000000u);
+    int64_t e = 0;
+    if (u < 0x0010000000000000u) { u = attn__bits64(x * 18014398509481984.0); e = -54; }     /* subnormal: 2^54 */
+    e += (int64_t)(u >> 52) - 1023;
+    double m = attn__double((u & 0x000fffffffffffffu) | 0x3ff0000000000000u);
+    if (m > 1.4142135623730951) { m *= 0.5; e++; }
+    double z = (m - 1) / (m + 1), zz = z * z, p = 0;
+    for (int k = 23; k >= 3; k -= 2) p = (p + 1.0 / k) * zz;                         /* log m = 2 atanh z */
+    return (double)e * 6.93147180369123816490e-01 + (2 * z + (2 * z * p + (double)e * 1.90821492927058770002e-10));
+}
+
+static double attn__tanh(double x) {
+    double a = x < 0 ? -x : x, t;
+    if (a < 0.5) {                                                                   /* continued fraction */
+        double c = 15;
+        for (int k = 13; k >= 1; k -= 2) c = k + x * x / c;
+        return x / c;
+    }
+    if ((attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u) return x;
+    t = a > 20 ? 1 : 1 - 2 / (attn__exp(2 * a) + 1);
+    return x < 0 ? -t : t;
+}
+
+static double attn__sqrt(double x) {
+    if (!(x > 0)) return 0;
+    int64_t e = ((int64_t)(attn__bits64(x) >> 52) - 1023) / 2;
+    double y = attn__ldexp(1, e);
+    for (int k = 0; k < 8; k++) y = 0.5 * (y + x / y);                               /* Newton, from within a factor 2 */
+    return y;
+}
+
+static double attn__now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Rounding to nearest even, no traps; `flush` also sets FTZ and DAZ (denormal p are a 20-fold cliff). Returns the old state. */
+ATTN__INLINE uint64_t attn__fp_enter(int flush) {
+#if defined(__SSE2__)
+    uint32_t old = _mm_getcsr();
+    _mm_setcsr(0x1f80u | (flush ? 0x8040u : 0));
+    return old;
+#elif defined(__aarch64__)
+    uint64_t old, now = flush ? (uint64_t)1 << 24 : 0;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
+    __asm__ volatile("msr fpcr, %0" : : "r"(now));
+    return old;
+#else
+    return (uint64_t)flush;
+#endif
+}
+ATTN__INLINE void attn__fp_leave(uint64_t old) {
+#if defined(__SSE2__)
+    _mm_setcsr((uint32_t)old);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(old));
+#else
+    (void)old;
+#endif
+}
+
+/* Memory through the description's allocator, aligned to 64 bytes. */
+static void *attn__get(const attn_alloc *a, size_t size) {
+    if (size == 0) size = ATTN__ALIGN;
+    if (a) return a->get(a->user, size, ATTN__ALIGN);
+    char *raw = size > SIZE_MAX - 2 * ATTN__ALIGN ? NULL : (char *)ATTN_MALLOC(size + ATTN__ALIGN + sizeof(void *));
+    if (!raw) return NULL;
+    char *p = (char *)(((uintptr_t)raw + sizeof(void *) + ATTN__ALIGN - 1) & ~(uintptr_t)(ATTN__ALIGN - 1));
+    memcpy(p - sizeof(void *), &raw, sizeof raw);
+    return p;
+}
+static void attn__put(const attn_alloc *a, void *p, size_t size) {
+    if (!p) return;
+    if (a) { a->put(a->user, p, size ? size : ATTN__ALIGN); return; }
+    void *raw;
+    memcpy(&raw, (char *)p - sizeof(void *), sizeof raw);
+    ATTN_FREE(raw);
+}
+
+/* ============================================================================================= >>status ==== */
+ATTN_API const char *attn_status_text(attn_status s) {
+    switch (s) {
+#define ATTN__X(name, number, text) case ATTN_##name: return text;
+        ATTN_STATUS_LIST(ATTN__X)
+#undef ATTN__X
+        default: return "unknown status";
+    }
+}
+ATTN_API const char *attn_status_name(attn_status s) {
+    switch (s) {
+#define ATTN__X(name, number, text) case ATTN_##name: return "ATTN_" #name;
+        ATTN_STATUS_LIST(ATTN__X)
+#undef ATTN__X
+        default: return "unknown status";
+    }
+}
+
+/* =========================================================================================== >>describe ====
+   Resolving a description: every default filled in, once, here; then one validation rule a line. */
+#define ATTN__RULE(condition, status) do { if (!(condition)) return ATTN_##status; } while (0)
+#define ATTN__TRY(expression) do { attn_status attn__s = (expression); if (attn__s) return attn__s; } while (0)
+
+ATTN__INLINE size_t attn__dtype_size(int32_t t) {
+    return t == ATTN_F64 ? 8 : t == ATTN_F32 ? 4 : t == ATTN_F16 || t == ATTN_BF16 ? 2 : 1;
+}
+ATTN__INLINE int attn__is_float(int32_t t) { return t == ATTN_F32 || t == ATTN_F16 || t == ATTN_BF16 || t == ATTN_F64; }
+ATTN__INLINE int attn__is_quant(int32_t t) { return t == ATTN_INT8 || t == ATTN_FP8_E4M3; }
+ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
+    int64_t r;
+    return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
+}
+
+/* extent[3] in the order of the strides; order[] lists the axes from the outermost of the dense layout. */
+static attn_status attn__strides(int64_t *stride, const int64_t *extent, const int *order, int64_t dim) {
+    int64_t span = dim;
+    if (stride[0] == 0 && stride[1] == 0 && stride[2] == 0) {
+        for (int a = 2; a >= 0; a--) {
+            stride[order[a]] = span;
+            if (__builtin_mul_overflow(span, attn__max(extent[order[a]], 1), &span)) return ATTN_ERR_OVERFLOW;
+        }
+    }
+    span = dim;
+    for (int a = 0; a < 3; a++) {
+        int64_t reach;
+        if (extent[a] > 1 && stride[a] == 0) return ATTN_ERR_STRIDE_MIXED;
+        if (stride[a] == ATTN_BROADCAST) stride[a] = 0;
+        if (extent[a] < 2) continue;
+        int64_t size = stride[a] < 0 ? -stride[a] : stride[a];
+        if (__builtin_mul_overflow(size, extent[a] - 1, &reach) || __builtin_add_overflow(span, reach, &span)) return ATTN_ERR_OVERFLOW;
+    }
+    return span > INT64_MAX / 8 ? ATTN_ERR_OVERFLOW : ATTN_OK;
+}
+
+static const int attn__order_bshd[3] = {0, 1, 2}, attn__order_bhsd[3] = {0, 2, 1};
+static attn_status attn__layout_strides(int64_t *stride, int32_t layout, const int64_t *extent, int64_t dim) {
+    ATTN__RULE(layout == ATTN_BSHD || layout == ATTN_BHSD, ERR_LAYOUT);
+    return attn__strides(stride, extent, layout == ATTN_BHSD ? attn__order_bhsd : attn__order_bshd, dim);
+}
+
+/* Rows of a written tensor must not overlap: from the smallest stride up, each step clears what lies below it. */
+static attn_status attn__no_alias(const int64_t *stride, const int64_t *extent, int64_t dim, int broadcast_ok) {
+    int64_t span = dim;
+    int done[3] = {0, 0, 0};
+    for (int a = 0; a < 3; a++) {
+        if (extent[a] < 2 || (broadcast_ok && stride[a] == 0)) { done[a] = 1; continue; }
+        ATTN__RULE(stride[a] >= 0, ERR_STRIDE_NEGATIVE);
+    }
+    for (;;) {
+        int least = -1;
+        for (int a = 0; a < 3; a++) if (!done[a] && (least < 0 || stride[a] < stride[least])) least = a;
+        if (least < 0) return ATTN_OK;
+        ATTN__RULE(stride[least] >= span, ERR_STRIDE_ALIAS);
+        span += stride[least] * (extent[least] - 1);
+        done[least] = 1;
+    }
+}
+
+/* The tokens that a tensor's strides run over: {batch or 1 or slots or pages, tokens, heads} */
+static void attn__extent_q(const attn_desc *d, int64_t *e) {
+    e[0] = d->seq.cu_q ? 1 : d->batch;
+    e[1] = d->seq.cu_q ? d->seq.total_q : d->q_len;
+    e[2] = d->heads;
+}
+static void attn__extent_k(const attn_desc *d, int64_t *e) {
+    const attn_seq *s = &d->seq;
+    e[0] = s->block_table ? s->pages : s->cu_k ? 1 : s->slot ? s->slots : d->batch;
+    e[1] = s->block_table ? s->page_size : s->cu_k ? s->total_k : d->kv_len;
+    e[2] = d->kv_heads;
+}
+static void attn__extent_new(const attn_desc *d, int64_t *e) {
+    e[0] = d->append.cu ? 1 : d->batch;
+    e[1] = d->append.cu ? d->append.total : d->append.len;
+    e[2] = d->kv_heads;
+}
+static void attn__extent_bias(const attn_desc *d, int64_t *e) { e[0] = d->batch; e[1] = d->heads; e[2] = d->q_len; }
+ATTN__INLINE int64_t attn__rows_total(const attn_desc *d) {       /* rows of one head in lse and o */
+    return d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len;
+}
+ATTN__INLINE int attn__has_rotary(const attn_desc *d) { return d->append.rotary_cos != NULL; }
+ATTN__INLINE int attn__has_append(const attn_desc *d) { return d->append.k.data != NULL; }
+
+static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t dim) {
+    static const int order[3] = {0, 1, 2};
+    ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
+    ATTN__RULE(t->dtype != ATTN_BOOL, ERR_DTYPE_KV);
+    ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
+    if (!attn__is_quant(t->dtype)) {
+        ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
+        return ATTN_OK;
+    }
+    ATTN__RULE(t->scale, ERR_QUANT_SCALE);
+    return attn__strides(t->scale_stride, extent, order, 1);
+}
+static attn_status attn__resolve_in(attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
+    ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
+    if (!attn__is_float(t->dtype)) return wrong;
+    ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
+    return attn__layout_strides(t->stride, t->layout, extent, dim);
+}
+static attn_status attn__resolve_out(attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
+    ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
+    if (!attn__is_float(t->dtype)) return wrong;
+    for (int a = 0; a < 3; a++) ATTN__RULE(t->stride[a] != ATTN_BROADCAST || extent[a] < 2, ERR_STRIDE_ALIAS);
+    ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
+    return attn__no_alias(t->stride, extent, dim, 0);
+}
+
+/* Sequence lengths and tables in host memory: the contents are checked too. */
+static attn_status attn__check_cu(const int32_t *cu, int64_t batch, int64_t total, int64_t longest) {
+    ATTN__RULE(cu[0] == 0, ERR_CU_FIRST);
+    for (int64_t b = 0; b < batch; b++) {
+        ATTN__RULE(cu[b + 1] >= cu[b], ERR_CU_FALLS);
+        ATTN__RULE((int64_t)cu[b + 1] - cu[b] <= longest, ERR_CU_LONG);
+    }
+    ATTN__RULE(cu[batch] == total, ERR_CU_LAST);
+    return ATTN_OK;
+}
+ATTN__INLINE int64_t attn__appended(const attn_desc *d, int64_t b) {
+    if (!attn__has_append(d)) return 0;
+    return d->append.cu ? (int64_t)d->append.cu[b + 1] - d->append.cu[b] : d->append.len;
+}
+static attn_status attn__check_append_twice(const attn_desc *d) {
+    const attn_seq *s = &d->seq;
+    for (int64_t b = 0; b < d->batch; b++) {
+        int64_t n = attn__appended(d, b);
+        for (int64_t c = b + 1; n > 0 && c < d->batch; c++) {
+            int64_t m = attn__appended(d, c);
+            if (m == 0) continue;
+            if (s->slot) ATTN__RULE(s->slot[b] != s->slot[c], ERR_SLOT_TWICE);
+            if (!s->block_table) continue;
+            for (int64_t p = s->used_k[b] / s->page_size; p * s->page_size < s->used_k[b] + n; p++)
+                for (int64_t r = s->used_k[c] / s->page_size; r * s->page_size < s->used_k[c] + m; r++)
+                    ATTN__RULE(s->block_table[b * s->max_pages + p] != s->block_table[c * s->max_pages + r], ERR_PAGE_TWICE);
+        }
+        for (int64_t p = s->block_table && n > 0 ? s->used_k[b] / s->page_size : INT64_MAX; p < s->max_pages && p * s->page_size < s->used_k[b] + n; p++)
+            for (int64_t r = p + 1; r * s->page_size < s->used_k[b] + n; r++)
+                ATTN__RULE(s->block_table[b * s->max_pages + p] != s->block_table[b * s->max_pages + r], ERR_PAGE_TWICE);
+    }
+    return ATTN_OK;
+}
+static attn_status attn__check_lengths(const attn_desc *d) {
+    const attn_seq *s = &d->seq;
+    if (s->cu_q) ATTN__TRY(attn__check_cu(s->cu_q, d->batch, s->total_q, d->q_len));
+    if (s->cu_k) ATTN__TRY(attn__check_cu(s->cu_k, d->batch, s->total_k, d->kv_len));
+    if (d->append.cu && attn__has_append(d)) {
+        ATTN__RULE(d->append.cu[0] == 0 && d->append.cu[d->batch] == d->append.total, ERR_APPEND_CU_NEW);
+        for (int64_t b = 0; b < d->batch; b++) {
+            int64_t n = attn__appended(d, b);
+            ATTN__RULE(n >= 0 && n <= d->append.len, ERR_APPEND_CU_NEW);
+        }
+    }
+    if (!s->used_q && !s->used_k && !s->start_k && !s->slot) return ATTN_OK;
+    for (int64_t b = 0; b < d->batch; b++) {
+        int64_t rows = s->cu_q ? (int64_t)s->cu_q[b + 1] - s->cu_q[b] : d->q_len;
+        int64_t capacity = s->cu_k ? (int64_t)s->cu_k[b + 1] - s->cu_k[b] : d->kv_len;
+        int64_t used = s->used_k ? s->used_k[b] : capacity, n = attn__appended(d, b);
+        if (s->used_q) ATTN__RULE(s->used_q[b] >= 0 && s->used_q[b] <= rows, ERR_USED_Q);
+        ATTN__RULE(used >= 0 && used <= capacity, ERR_USED_K);
+        ATTN__RULE(used + n <= capacity, ERR_APPEND_LEN);
+        if (s->start_k) ATTN__RULE(s->start_k[b] >= 0 && s->start_k[b] <= used, ERR_START_K);
+        if (s->slot) ATTN__RULE(s->slot[b] >= 0 && s->slot[b] < s->slots, ERR_SLOT);
+        if (attn__has_rotary(d)) {
+            int64_t first = used - (s->start_k ? s->start_k[b] : 0), q_used = s->used_q ? s->used_q[b] : rows;
+            ATTN__RULE(first + attn__max(q_used, n) <= d->append.rotary_rows, ERR_ROTARY_ROWS);
+        }
+        for (int64_t p = 0; s->block_table && p * s->page_size < used + n; p++) {
+            int32_t page = s->block_table[b * s->max_pages + p];
+            ATTN__RULE(page >= 0 && page < s->pages, ERR_PAGE_RANGE);
+        }
+    }
+    return attn__has_append(d) && (s->slot || s->block_table) ? attn__check_append_twice(d) : ATTN_OK;
+}
+
+static attn_status attn__resolve_append(attn_desc *d) {
+    attn_append *a = &d->append;
+    int64_t e[3];
+    int rotary = a->rotary_cos || a->rotary_sin || a->rotary_dim || a->rotary_rows;
+    ATTN__RULE(!rotary || (a->rotary_cos && a->rotary_sin && a->rotary_dim && a->rotary_rows), ERR_ROTARY_NULL);
+    ATTN__RULE(rotary || !(d->flags & ATTN_ROTARY_INTERLEAVED), ERR_ROTARY_FLAG);
+    ATTN__RULE(a->len >= 0, ERR_APPEND_LEN);
+    ATTN__RULE(!a->k.data == !a->v.data && (a->len == 0 || a->k.data), ERR_APPEND_NULL);
+    if (!a->k.data) {
+        ATTN__RULE(!rotary, ERR_ROTARY_APPEND);
+        ATTN__RULE(!a->cu && !a->total, ERR_APPEND_CU_NEW);
+        return ATTN_OK;
+    }
+    ATTN__RULE(a->cu || a->total == 0, ERR_APPEND_CU_NEW);
+    ATTN__RULE(a->total >= 0, ERR_APPEND_CU_NEW);
+    ATTN__RULE(!d->seq.cu_k, ERR_APPEND_CU);
+    ATTN__RULE(d->seq.used_k, ERR_APPEND_USED);
+    ATTN__RULE(a->k_cache == d->k.data && a->v_cache == d->v.data, ERR_APPEND_CACHE);
+    ATTN__RULE(a->k_scale == d->k.scale && a->v_scale == d->v.scale, ERR_APPEND_SCALE);
+    if (rotary) {
+        ATTN__RULE(a->rotary_dim >= 2 && a->rotary_dim <= d->head_dim && a->rotary_dim % 2 == 0, ERR_ROTARY_DIM);
+        ATTN__RULE(a->rotary_rows > 0, ERR_ROTARY_ROWS);
+    }
+    attn__extent_new(d, e);
+    ATTN__TRY(attn__resolve_in(&a->k, e, d->head_dim, ATTN_ERR_APPEND_DTYPE));
+    ATTN__TRY(attn__resolve_in(&a->v, e, d->v_dim, ATTN_ERR_APPEND_DTYPE));
+    attn__extent_k(d, e);
+    ATTN__TRY(attn__no_alias(d->k.stride, e, d->head_dim, 0));
+    ATTN__TRY(attn__no_alias(d->v.stride, e, d->v_dim, 0));
+    if (attn__is_quant(d->k.dtype)) ATTN__TRY(attn__no_alias(d->k.scale_stride, e, 1, 0));
+    if (attn__is_quant(d->v.dtype)) ATTN__TRY(attn__no_alias(d->v.scale_stride, e, 1, 0));
+    return ATTN_OK;
+}
+
+static attn_status attn__resolve_seq(attn_desc *d) {
+    attn_seq *s = &d->seq;
+    int64_t capacity;
+    ATTN__RULE(s->total_q >= 0 && s->total_k >= 0, ERR_TOTAL_NEGATIVE);
+    ATTN__RULE((s->cu_q || !s->total_q) && (s->cu_k || !s->total_k), ERR_TOTAL_FLAG);
+    ATTN__RULE(!s->slot == !s->slots && s->slots >= 0, ERR_SLOTS_FLAG);
+    ATTN__RULE(!s->slot || (!s->cu_k && !s->block_table), ERR_SLOT_CU);
+    if (!s->block_table) {
+        ATTN__RULE(!s->page_size && !s->pages && !s->max_pages, ERR_PAGE_FLAG);
+        return ATTN_OK;
+    }
+    ATTN__RULE(s->page_size >= 1 && s->pages >= 1 && s->max_pages >= 1, ERR_PAGE_SIZE);
+    ATTN__RULE(!s->cu_k, ERR_PAGE_CU);
+    ATTN__RULE(s->used_k, ERR_PAGE_USED);
+    ATTN__RULE(!__builtin_mul_overflow(s->max_pages, s->page_size, &capacity), ERR_OVERFLOW);
+    ATTN__RULE(d->kv_len <= capacity, ERR_PAGE_CAPACITY);
+    return ATTN_OK;
+}
+
+static attn_status attn__resolve_grad(const attn_desc *d, attn_grad *g) {
+    int64_t e[3];
+    ATTN__RULE(!d->seq.slot && !attn__has_append(d), ERR_BACKWARD_CACHE);
+    ATTN__RULE(!d->seq.block_table, ERR_BACKWARD_PAGED);
+    ATTN__RULE(!attn__is_quant(d->k.dtype) && !attn__is_quant(d->v.dtype), ERR_BACKWARD_QUANT);
+    attn__extent_q(d, e);
+    ATTN__TRY(attn__resolve_in(&g->dout, e, d->v_dim, ATTN_ERR_DTYPE_GRAD));
+    ATTN__TRY(attn__resolve_out(&g->dq, e, d->head_dim, ATTN_ERR_DTYPE_GRAD));
+    attn__extent_k(d, e);
+    ATTN__TRY(attn__resolve_out(&g->dk, e, d->head_dim, ATTN_ERR_DTYPE_GRAD));
+    ATTN__TRY(attn__resolve_out(&g->dv, e, d->v_dim, ATTN_ERR_DTYPE_GRAD));
+    ATTN__RULE(!g->dsink || d->sink, ERR_DSINK);
+    ATTN__RULE(!g->dbias || d->bias.data, ERR_DBIAS);
+    if (!g->dbias) return ATTN_OK;
+    attn__extent_bias(d, e);
+    attn_status s = attn__no_alias(d->bias.stride, e, d->kv_len, 1);
+    return s == ATTN_ERR_STRIDE_ALIAS ? ATTN_ERR_DBIAS_DTYPE : s;
+}
+
+/* in -> out with every default filled in; gin and gout NULL: forward. Touches lengths and tables in host memory, no tensor. */
+static attn_status attn__resolve(const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout) {
+    const uint32_t known = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_TOP_LEFT | ATTN_OFFSET | ATTN_SCALE |
+                           ATTN_ROTARY_INTERLEAVED | ATTN_DEVICE | ATTN_SEQ_HOST | ATTN_ACCUMULATE;
+    int64_t e[3], n;
+    ATTN__RULE(in, ERR_NULL_DESC);
+    *out = *in;
+    attn_desc *d = out;
+    ATTN__RULE(!(d->flags & ~known), ERR_FLAGS);
+    ATTN__RULE(d->batch >= 0 && d->q_len >= 0 && d->kv_len >= 0 && d->heads >= 0 && d->kv_heads >= 0, ERR_NEGATIVE_SIZE);
+    ATTN__RULE(d->head_dim >= 0 && d->v_dim >= 0, ERR_NEGATIVE_SIZE);
+    ATTN__RULE(d->heads >= 1, ERR_HEADS_ZERO);
+    ATTN__RULE(d->head_dim >= 1, ERR_HEAD_DIM);
+    if (d->kv_heads == 0) d->kv_heads = d->heads;
+    if (d->v_dim == 0) d->v_dim = d->head_dim;
+    ATTN__RULE(d->heads % d->kv_heads == 0, ERR_HEADS);
+    ATTN__RULE(!__builtin_mul_overflow(d->batch, d->heads, &n) && !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8, ERR_OVERFLOW);
+
+    ATTN__RULE((d->flags & ATTN_SCALE) || d->scale == 0, ERR_SCALE_FLAG);
+    if (!(d->flags & ATTN_SCALE)) d->scale = (float)(1 / attn__sqrt((double)d->head_dim));
+    d->flags |= ATTN_SCALE;
+    ATTN__RULE(attn__finite(d->scale), ERR_SCALE);
+    ATTN__RULE(attn__finite(d->softcap) && d->softcap >= 0, ERR_SOFTCAP);
+    ATTN__RULE(attn__finite(d->dropout) && d->dropout >= 0 && d->dropout < 1, ERR_DROPOUT);
+    ATTN__RULE((d->flags & ATTN_OFFSET) || d->offset == 0, ERR_OFFSET_FLAG);
+    ATTN__RULE(!(d->flags & ATTN_OFFSET) || !(d->flags & ATTN_TOP_LEFT), ERR_OFFSET_BOTH);
+    ATTN__RULE((d->flags & ATTN_WINDOW_LEFT) || d->window_left == 0, ERR_WINDOW_FLAG);
+    ATTN__RULE((d->flags & ATTN_WINDOW_RIGHT) || d->window_right == 0, ERR_WINDOW_FLAG);
+    ATTN__RULE(d->window_left >= 0 && d->window_right >= 0, ERR_WINDOW_NEGATIVE);
+    ATTN__RULE(gin || !(d->flags & ATTN_ACCUMULATE), ERR_ACCUMULATE);
+    ATTN__RULE((d->flags & ATTN_DEVICE) || !(d->flags & ATTN_SEQ_HOST), ERR_SEQ_HOST);
+    if (d->dropout > 0)
+        ATTN__RULE(d->philox_offset <= UINT32_MAX && d->q_len <= UINT32_MAX && d->kv_len <= UINT32_MAX && d->batch * d->heads <= UINT32_MAX, ERR_PHILOX_RANGE);
+    ATTN__RULE(d->threads >= 0, ERR_THREADS);
+    ATTN__RULE(d->device >= 0, ERR_DEVICE_INDEX);
+    ATTN__RULE(!d->pool || (d->pool->run && d->pool->threads >= 1), ERR_POOL);
+    ATTN__RULE(!d->alloc || (d->alloc->get && d->alloc->put), ERR_ALLOC);
+    ATTN__RULE(d->message || !d->message_size, ERR_MESSAGE);
+    ATTN__RULE(d->workspace || !d->workspace_size, ERR_WORKSPACE_NULL);
+    ATTN__RULE((uintptr_t)d->workspace % ATTN__ALIGN == 0, ERR_WORKSPACE_ALIGN);
+
+    ATTN__TRY(attn__resolve_seq(d));
+    attn__extent_q(d, e);
+    ATTN__TRY(attn__resolve_in(&d->q, e, d->head_dim, ATTN_ERR_DTYPE_Q));
+    ATTN__TRY(attn__resolve_out(&d->o, e, d->v_dim, ATTN_ERR_DTYPE_O));
+    attn__extent_k(d, e);
+    ATTN__TRY(attn__resolve_kv(&d->k, e, d->head_dim));
+    ATTN__TRY(attn__resolve_kv(&d->v, e, d->v_dim));
+    attn__extent_bias(d, e);
+    if (d->bias.data) {
+        ATTN__RULE(d->bias.dtype >= ATTN_F32 && d->bias.dtype <= ATTN_BOOL, ERR_DTYPE);
+        ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
+        ATTN__TRY(attn__strides(d->bias.stride, e, attn__order_bshd, d->kv_len));
+    }
+    if (d->mask.data) {
+        ATTN__RULE(d->mask.dtype >= ATTN_F32 && d->mask.dtype <= ATTN_BOOL, ERR_DTYPE);
+        ATTN__RULE(d->mask.dtype == ATTN_BOOL, ERR_DTYPE_MASK);
+        ATTN__TRY(attn__strides(d->mask.stride, e, attn__order_bshd, d->kv_len));
+    }
+    ATTN__TRY(attn__resolve_append(d));
+    if (!(d->flags & ATTN_DEVICE) || (d->flags & ATTN_SEQ_HOST)) ATTN__TRY(attn__check_lengths(d));
+    if (!gin) return ATTN_OK;
+    *gout = *gin;
+    return attn__resolve_grad(d, gout);
+}
+
+/* The bytes that a tensor occupies, and its steps, for the overlap rule. */
+typedef struct attn__span { uintptr_t first, last; int64_t batch_step, token_step, token_bytes; } attn__span;
+
+static attn__span attn__span_of(const void *data, const int64_t *stride, const int64_t *extent, int64_t dim, int32_t dtype) {
+    attn__span s = {(uintptr_t)data, (uintptr_t)data, 0, 0, 0};
+    int64_t size = (int64_t)attn__dtype_size(dtype), low = 0, high = dim;
+    if (!data || extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || dim == 0) return s;
+    for (int a = 0; a < 3; a++) {
+        int64_t reach = stride[a] * (extent[a] - 1);
+        if (reach < 0) low += reach; else high += reach;
+    }
+    s.first = (uintptr_t)data + (uintptr_t)(low * size);
+    s.last = (uintptr_t)data + (uintptr_t)(high * size);
+    s.batch_step = stride[0] * size;
+    s.token_step = stride[1] * size;
+    s.token_bytes = stride[2] < 0 ? INT64_MAX : ((extent[2] - 1) * stride[2] + dim) * size;
+    return s;
+}
+static attn__span attn__span_flat(const void *data, int64_t bytes) {
+    attn__span s = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)(data ? bytes : 0), 0, 0, 0};
+    return s;
+}
+/* Disjoint: disjoint byte ranges, or equal steps and disjoint intervals within the token step (views of packed QKV). */
+static int attn__disjoint(const attn__span *a, const attn__span *b) {
+    if (a->first >= b->last || b->first >= a->last || a->first == a->last || b->first == b->last) return 1;
+    int64_t step = a->token_step;
+    if (step <= 0 || step != b->token_step || a->batch_step != b->batch_step || (a->batch_step % step) != 0) return 0;
+    if (a->token_bytes > step || b->token_bytes > step) return 0;
+    int64_t apart = (int64_t)((a->first > b->first ? a->first - b->first : b->first - a->first) % (uintptr_t)step);
+    int64_t low = a->first > b->first ? b->token_bytes : a->token_bytes, high = a->first > b->first ? a->token_bytes : b->token_bytes;
+    return apart >= low && apart + high <= step;
+}
+
+/* Rules about data: pointers, overlap. Only for calls that compute. */
+static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
+    int64_t eq[3], ek[3], eb[3], en[3], rows = attn__rows_total(d) * d->heads * 4;
+    attn__extent_q(d, eq); attn__extent_k(d, ek); attn__extent_bias(d, eb); attn__extent_new(d, en);
+    int some_q = eq[0] && eq[1], some_k = ek[0] && ek[1] && d->kv_len;
+    ATTN__RULE(d->q.data || !some_q, ERR_NULL_Q);
+    ATTN__RULE(d->k.data || !some_k, ERR_NULL_K);
+    ATTN__RULE(d->v.data || !some_k, ERR_NULL_V);
+    ATTN__RULE(d->o.data || !some_q, ERR_NULL_O);
+    if (g) {
+        ATTN__RULE(g->dout.data || !some_q, ERR_NULL_DOUT);
+        ATTN__RULE(d->lse || !some_q, ERR_NULL_LSE);
+        ATTN__RULE((g->dq.data || !some_q) && ((g->dk.data && g->dv.data) || !some_k), ERR_NULL_DQKV);
+    }
+    attn__span in[20], out[8];
+    int ins = 0, outs = 0;
+    in[ins++] = attn__span_of(d->q.data, d->q.stride, eq, d->head_dim, d->q.dtype);
+    if (d->bias.data) in[ins++] = attn__span_of(d->bias.data, d->bias.stride, eb, d->kv_len, d->bias.dtype);
+    if (d->mask.data) in[ins++] = attn__span_of(d->mask.data, d->mask.stride, eb, d->kv_len, d->mask.dtype);
+    if (d->alibi) in[ins++] = attn__span_flat(d->alibi, d->heads * 4);
+    if (d->sink) in[ins++] = attn__span_flat(d->sink, d->heads * 4);
+    attn__span k = attn__span_of(d->k.data, d->k.stride, ek, d->head_dim, d->k.dtype);
+    attn__span v = attn__span_of(d->v.data, d->v.stride, ek, d->v_dim, d->v.dtype);
+    attn__span o = attn__span_of(d->o.data, d->o.stride, eq, d->v_dim, d->o.dtype);
+    attn__span ks = attn__span_of(d->k.scale, d->k.scale_stride, ek, 1, ATTN_F32), vs = attn__span_of(d->v.scale, d->v.scale_stride, ek, 1, ATTN_F32);
+    int appends = attn__has_append(d) && !g;
+    attn__span *kv = appends ? out : in;
+    int *kvs = appends ? &outs : &ins;
+    kv[(*kvs)++] = k; kv[(*kvs)++] = v;
+    if (d->k.scale) kv[(*kvs)++] = ks;
+    if (d->v.scale) kv[(*kvs)++] = vs;
+    if (appends) {
+        in[ins++] = attn__span_of(d->append.k.data, d->append.k.stride, en, d->head_dim, d->append.k.dtype);
+        in[ins++] = attn__span_of(d->append.v.data, d->append.v.stride, en, d->v_dim, d->append.v.dtype);
+        if (attn__has_rotary(d)) {
+            in[ins++] = attn__span_flat(d->append.rotary_cos, d->append.rotary_rows * d->append.rotary_dim * 2);
+            in[ins++] = attn__span_flat(d->append.rotary_sin, d->append.rotary_rows * d->append.rotary_dim * 2);
+        }
+    }
+    if (!g) {
+        out[outs++] = o;
+        if (d->lse) out[outs++] = attn__span_flat(d->lse, rows);
+    } else {
+        in[ins++] = o;
+        in[ins++] = attn__span_flat(d->lse, rows);
+        in[ins++] = attn__span_of(g->dout.data, g->dout.stride, eq, d->v_dim, g->dout.dtype);
+        if (g->dlse) in[ins++] = attn__span_flat(g->dlse, rows);
+        out[outs++] = attn__span_of(g->dq.data, g->dq.stride, eq, d->head_dim, g->dq.dtype);
+        out[outs++] = attn__span_of(g->dk.data, g->dk.stride, ek, d->head_dim, g->dk.dtype);
+        out[outs++] = attn__span_of(g->dv.data, g->dv.stride, ek, d->v_dim, g->dv.dtype);
+        if (g->dbias) out[outs++] = attn__span_of(g->dbias, d->bias.stride, eb, d->kv_len, ATTN_F32);
+        if (g->dsink) out[outs++] = attn__span_flat(g->dsink, d->heads * 4);
+    }
+    for (int i = 0; i < outs; i++) {
+        for (int j = 0; j < ins; j++) ATTN__RULE(attn__disjoint(&out[i], &in[j]), ERR_OVERLAP);
+        for (int j = 0; j < i; j++) ATTN__RULE(attn__disjoint(&out[i], &out[j]), ERR_OVERLAP);
+    }
+    return ATTN_OK;
+}
+
+/* ========================================================================================== >>reference ====
+   Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another backend but the resolved
+   description: its own conversions, visibility, addresses, rotary embedding and quantisation. One thread. */
+
+/* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and one NaN, 0x7f. */
+static double attn__ref_decode(uint32_t u, int ebits, int mbits) {
+    int64_t bias = (1 << (ebits - 1)) - 1, e = (u >> mbits) & ((1u << ebits) - 1), m = u & ((1u << mbits) - 1);
+    double sign = (u >> (ebits + mbits)) & 1 ? -1.0 : 1.0;
+    if (ebits == 4 && (u & 0x7f) == 0x7f) return attn__double(0x7ff8000000000000u);
+    if (ebits != 4 && e == (1 << ebits) - 1) return m ? attn__double(0x7ff8000000000000u) : sign * attn__double(0x7ff0000000000000u);
+    if (e == 0) return sign * attn__ldexp((double)m, 1 - bias - mbits);
+    return sign * attn__ldexp((double)(m + (1 << mbits)), e - bias - mbits);
+}
+
+static uint32_t attn__ref_encode(double x, int ebits, int mbits) {
+    int64_t bias = (1 << (ebits - 1)) - 1, top = ebits == 4 ? 0x7e : ((1 << ebits) - 1) << mbits;   /* 448, or infinity */
+    uint64_t u = attn__bits64(x), magnitude = u & INT64_MAX;
+    uint32_t sign = (uint32_t)(u >> 63) << (ebits + mbits);
+    if (magnitude > 0x7ff0000000000000u) return sign | (ebits == 4 ? 0x7fu : (uint32_t)top | 1u << (mbits - 1));
+    double a = attn__double(magnitude);
+    if (a >= attn__ldexp(1, bias + 2)) return sign | (uint32_t)top;
+    int64_t e = attn__max((int64_t)(magnitude >> 52) - 1023, 1 - bias);
+    double scaled = attn__ldexp(a, mbits - e);                       /* in units of the last place: below 2^(mbits+1) */
+    int64_t r = (int64_t)scaled;
+    double rest = scaled - (double)r;
+    if (rest > 0.5 || (rest == 0.5 && r % 2)) r++;                   /* to nearest, ties to even */
+    return sign | (uint32_t)attn__min(((e + bias - 1) << mbits) + r, top);
+}
+
+static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
+    float f; uint16_t h; uint8_t c; double x;
+    switch (dtype) {
+        case ATTN_F64:  memcpy(&x, (const double *)data + at, 8); return x;
+        case ATTN_F32:  memcpy(&f, (const float *)data + at, 4); return (double)f;
+        case ATTN_F16:  memcpy(&h, (const uint16_t *)data + at, 2); return attn__ref_decode(h, 5, 10);
+        case ATTN_BF16: memcpy(&h, (const uint16_t *)data + at, 2); return attn__ref_decode(h, 8, 7);
+        case ATTN_INT8: return (double)((const int8_t *)data)[at];
+        default:        memcpy(&c, (const uint8_t *)data + at, 1); return attn__ref_decode(c, 4, 3);
+    }
+}
+
+static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
+    float f = (float)x;
+    uint16_t h;
+    switch (dtype) {
+        case ATTN_F64: memcpy((double *)data + at, &x, 8); break;
+        case ATTN_F32: memcpy((float *)data + at, &f, 4); break;
+        case ATTN_F16:  h = (uint16_t)attn__ref_encode(x, 5, 10); memcpy((uint16_t *)data + at, &h, 2); break;
+        default:        h = (uint16_t)attn__ref_encode(x, 8, 7); memcpy((uint16_t *)data + at, &h, 2); break;
+    }
+}
+
+/* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+}
+
+/* The sums of the error bounds, for tests (any may be NULL), shaped like a dense o and like lse:
+ *   e_j = |scale| sum_d |q k| + |s| + |bias| + |alibi| + 4
+ *   o: sum_j p e_j |v| + (sum_j p e_j) sum_j p |v|     pv: sum_j p |v|     lse: sum_j p e_j */
+typedef struct attn__bounds { double *o, *pv, *lse; } attn__bounds;
+
+typedef struct attn__ref {
+    const attn_desc *d;
+    const attn_grad *g;
+    const attn__bounds *bounds;
+    int64_t b;                              /* the sequence at hand, set by attn__ref_sequence: */
+    int64_t q_first, q_rows, q_used;        /* its first token in q and o, the rows of its buffer, the valid ones */
+    int64_t k_first, k_len;                 /* its first valid key in its buffer, its number of keys */
+    int64_t offset;
+    double *s, *dp;                         /* [kv_len] scores, later probabilities; dout . v, later ds */
+    double *factor;                         /* [kv_len] dropout: 0 or 1 / (1 - rate) */
+    double *e;                              /* [kv_len] error terms */
+    double *row;                            /* [head_dim + v_dim] query and dout at hand */
+    double *sum;                            /* [head_dim + 3 v_dim] row sums */
+    int64_t head;                           /* the kv head in k and v, set by attn__ref_head */
+    double *k, *v;                          /* [kv_len][head_dim], [kv_len][v_dim]: its keys and values in f64 */
+    unsigned char *seen;                    /* [kv_len] */
+} attn__ref;
+
+static void attn__ref_sequence(attn__ref *r, int64_t b) {
+    const attn_desc *d = r->d;
+    const attn_seq *s = &d->seq;
+    r->b = b;
+    r->head = -1;
+    r->q_first = s->cu_q ? s->cu_q[b] : b * d->q_len;
+    r->q_rows = s->cu_q ? s->cu_q[b + 1] - s->cu_q[b] : d->q_len;
+    r->q_used = s->used_q ? s->used_q[b] : r->q_rows;
+    int64_t end = s->used_k ? s->used_k[b] : s->cu_k ? s->cu_k[b + 1] - s->cu_k[b] : d->kv_len;
+    if (d->append.k.data) end += d->append.cu ? d->append.cu[b + 1] - d->append.cu[b] : d->append.len;
+    r->k_first = s->start_k ? s->start_k[b] : 0;
+    r->k_len = end - r->k_first;
+    r->offset = d->flags & ATTN_TOP_LEFT ? 0 : d->flags & ATTN_OFFSET ? d->offset : r->k_len - r->q_used;
+}
+
+/* Element offsets of row i of q (o, dq ..) and of key j of k (v, dk ..), for query head h or kv head h. */
+static int64_t attn__ref_q_at(const attn__ref *r, const int64_t *stride, int64_t i, int64_t h) {
+    if (r->d->seq.cu_q) return (r->q_first + i) * stride[1] + h * stride[2];
+    return r->b * stride[0] + i * stride[1] + h * stride[2];
+}
+static int64_t attn__ref_k_at(const attn__ref *r, const int64_t *stride, int64_t j, int64_t h) {
+    const attn_seq *s = &r->d->seq;
+    int64_t t = r->k_first + j;
+    if (s->block_table) return s->block_table[r->b * s->max_pages + t / s->page_size] * stride[0] + t % s->page_size * stride[1] + h * stride[2];
+    if (s->cu_k) return (s->cu_k[r->b] + t) * stride[1] + h * stride[2];
+    return (s->slot ? s->slot[r->b] : r->b) * stride[0] + t * stride[1] + h * stride[2];
+}
+static int64_t attn__ref_bias_at(const attn__ref *r, const int64_t *stride, int64_t h, int64_t i, int64_t j) {
+    return r->b * stride[0] + h * stride[1] + i * stride[2] + r->k_first + j;
+}
+static int64_t attn__ref_lse_at(const attn__ref *r, int64_t i, int64_t h) {
+    if (r->d->seq.cu_q) return h * r->d->seq.total_q + r->q_first + i;
+    return (r->b * r->d->heads + h) * r->d->q_len + i;
+}
+
+static int attn__ref_visible(const attn__ref *r, int64_t h, int64_t i, int64_t j) {
+    const attn_desc *d = r->d;
+    /* i + offset, saturated: beyond +-2^62 no key is near, whatever the window adds */
+    const int64_t far = (int64_t)1 << 62;
+    int64_t offset = r->offset > far ? far : r->offset < -far ? -far : r->offset, diagonal = i + offset;
+    if (i >= r->q_used) return 0;
+    if ((d->flags & ATTN_CAUSAL) && j > diagonal) return 0;
+    if ((d->flags & ATTN_WINDOW_LEFT) && d->window_left < far && j < diagonal - d->window_left) return 0;
+    if ((d->flags & ATTN_WINDOW_RIGHT) && d->window_right < far && j > diagonal + d->window_right) return 0;
+    if (d->mask.data && ((const unsigned char *)d->mask.data)[attn__ref_bias_at(r, d->mask.stride, h, i, j)] == 0) return 0;
+    if (d->bias.data) {
+        double bias = attn__ref_read(d->bias.data, d->bias.dtype, attn__ref_bias_at(r, d->bias.stride, h, i, j));
+        if (attn__bits64(bias) == 0xfff0000000000000u) return 0;
+    }
+    return 1;
+}
+
+/* row[0 .. head_dim): query i, rotated where the description says so. The rotation is in f32. */
+static void attn__ref_rotate(const attn_desc *d, double *row, int64_t position) {
+    const attn_append *a = &d->append;
+    int64_t half = a->rotary_dim / 2;
+    for (int64_t p = 0; a->rotary_cos && p < half; p++) {
+        int64_t first = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 * p : p, second = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 * p + 1 : p + half;
+        float x1 = (float)row[first], x2 = (float)row[second];
+        float c = a->rotary_cos[position * half + p], s = a->rotary_sin[position * half + p];
+        volatile float x1c = x1 * c, x2s = x2 * s, x2c = x2 * c, x1s = x1 * s;
+        volatile float y1 = x1c - x2s, y2 = x2c + x1s;
+        row[first] = (double)y1;
+        row[second] = (double)y2;
+    }
+}
+static void attn__ref_query(const attn__ref *r, int64_t h, int64_t i, double *row) {
+    const attn_desc *d = r->d;
+    for (int64_t c = 0; c < d->head_dim; c++) row[c] = attn__ref_read(d->q.data, d->q.dtype, attn__ref_q_at(r, d->q.stride, i, h) + c);
+    if (d->append.rotary_cos) attn__ref_rotate(d, row, d->seq.used_k[r->b] - r->k_first + i);
+}
+
+/* New keys and values into the cache: rotated, then rounded once or quantised with one scale per token and head. */
+static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scales, const double *row, int64_t dim, int64_t j, int64_t h) {
+    int64_t at = attn__ref_k_at(r, cache.stride, j, h);
+    void *data = (void *)(uintptr_t)cache.data;
+    if (attn__is_float(cache.dtype)) {
+        for (int64_t c = 0; c < dim; c++) attn__ref_write(data, cache.dtype, at + c, row[c]);
+        return;
+    }
+    float amax = 0, scale;
+    int finite = 1;
+    for (int64_t c = 0; c < dim; c++) {
+        float x = (float)row[c], a = x < 0 ? -x : x;
+        if (!attn__finite(x)) finite = 0;
+        if (a > amax) amax = a;
+    }
+    scale = !finite ? attn__float(0x7fc00000u) : amax / (cache.dtype == ATTN_INT8 ? 127.0f : 448.0f);
+    if (finite && scale < attn__float(0x00800000u)) scale = 0;
+    scales[attn__ref_k_at(r, cache.scale_stride, j, h)] = scale;
+    for (int64_t c = 0; c < dim; c++) {
+        volatile float ratio = finite && scale > 0 ? (float)row[c] / scale : 0;
+        uint8_t code;
+        if (cache.dtype == ATTN_INT8) {
+            double x = (double)ratio, low = (double)(int64_t)(x + 1000) - 1000;         /* floor, for |x| < 1000 */
+            int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0));
+            code = (uint8_t)(int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+        } else {
+            code = (uint8_t)attn__ref_encode((double)ratio, 4, 3);
+        }
+        memcpy((uint8_t *)data + at + c, &code, 1);
+    }
+}
+static void attn__ref_append(attn__ref *r) {
+    const attn_desc *d = r->d;
+    const attn_append *a = &d->append;
+    int64_t old = d->seq.used_k[r->b] - r->k_first, n = r->k_len - old;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t h = 0; h < d->kv_heads; h++) {
+            int64_t batch = a->cu ? 0 : r->b, token = a->cu ? a->cu[r->b] + i : i;
+            int64_t k_at = batch * a->k.stride[0] + token * a->k.stride[1] + h * a->k.stride[2];
+            int64_t v_at = batch * a->v.stride[0] + token * a->v.stride[1] + h * a->v.stride[2];
+            for (int64_t c = 0; c < d->head_dim; c++) r->row[c] = attn__ref_read(a->k.data, a->k.dtype, k_at + c);
+            attn__ref_rotate(d, r->row, old + i);
+            attn__ref_append_row(r, d->k, a->k_scale, r->row, d->head_dim, old + i, h);
+            for (int64_t c = 0; c < d->v_dim; c++) r->row[c] = attn__ref_read(a->v.data, a->v.dtype, v_at + c);
+            attn__ref_append_row(r, d->v, a->v_scale, r->row, d->v_dim, old + i, h);
+        }
+}
+
+/* The keys and values of one kv head of the sequence as f64: value = scale * code for a quantised cache. */
+static void attn__ref_load(const attn__ref *r, const attn_in *t, int64_t h, int64_t dim, double *rows) {
+    for (int64_t j = 0; j < r->k_len; j++) {
+        int64_t at = attn__ref_k_at(r, t->stride, j, h);
+        double scale = t->scale ? (double)t->scale[attn__ref_k_at(r, t->scale_stride, j, h)] : 1;
+        for (int64_t c = 0; c < dim; c++) rows[j * dim + c] = scale * attn__ref_read(t->data, t->dtype, at + c);
+    }
+}
+static void attn__ref_head(attn__ref *r, int64_t h) {
+    if (r->head == h) return;
+    attn__ref_load(r, &r->d->k, h, r->d->head_dim, r->k);
+    attn__ref_load(r, &r->d->v, h, r->d->v_dim, r->v);
+    r->head = h;
+}
+
+/* s[j] for one row, and which keys it sees; e[j] where bounds are wanted. q: the row, rotated. */
+static void attn__ref_scores(attn__ref *r, int64_t h, int64_t i, const double *q) {
+    const attn_desc *d = r->d;
+    attn__ref_head(r, h / (d->heads / d->kv_heads));
+    for (int64_t j = 0; j < r->k_len; j++) {
+        const double *k = r->k + j * d->head_dim;
+        r->seen[j] = (unsigned char)attn__ref_visible(r, h, i, j);
+        r->s[j] = -attn__double(0x7ff0000000000000u);
+        if (!r->seen[j]) continue;
+        double dot = 0, size = 0, bias = 0, alibi = 0;
+        for (int64_t c = 0; c < d->head_dim; c++) {
+            double x = q[c] * k[c];
+            dot += x;
+            if (r->bounds) size += x < 0 ? -x : x;
+        }
+        double s = (double)d->scale * dot;
+        if (d->softcap > 0) s = (double)d->softcap * attn__tanh(s / (double)d->softcap);
+        if (d->bias.data) bias = attn__ref_read(d->bias.data, d->bias.dtype, attn__ref_bias_at(r, d->bias.stride, h, i, j));
+        if (d->alibi) {
+            double apart = (double)i + (double)r->offset - (double)j;
+            alibi = -(double)d->alibi[h] * (apart < 0 ? -apart : apart);
+        }
+        s += bias;
+        s += alibi;
+        r->s[j] = s;
+        double scale = (double)d->scale;
+        r->e[j] = (scale < 0 ? -scale : scale) * size + (s < 0 ? -s : s) + (bias < 0 ? -bias : bias) + (alibi < 0 ? -alibi : alibi) + 4;
+    }
+}
+
+/* factor[j]: what dropout multiplies p with. */
+static void attn__ref_dropout(attn__ref *r, int64_t h, int64_t i) {
+    const attn_desc *d = r->d;
+    uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)}, word[4];
+    double threshold = (double)(int64_t)((double)d->dropout * 4294967296.0);          /* floor */
+    for (int64_t j = 0; j < r->k_len; j++) {
+        uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)(r->b * d->heads + h), (uint32_t)d->philox_offset};
+        r->factor[j] = 1;
+        if (!(d->dropout > 0)) continue;
+        attn__philox(counter, key, word);
+        r->factor[j] = (double)word[j % 4] >= threshold ? (double)(float)(1 / (1 - (double)d->dropout)) : 0;
+    }
+}
+
+/* One row forward. */
+static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
+    const attn_desc *d = r->d;
+    const double neg_inf = -attn__double(0x7ff0000000000000u);
+    int64_t o_at = attn__ref_q_at(r, d->o.stride, i, h), sum_at = ((r->q_first + i) * d->heads + h) * d->v_dim;
+
+    /* 1. scores */
+    attn__ref_query(r, h, i, r->row);
+    attn__ref_scores(r, h, i, r->row);
+
+    /* 2. the largest, the sink among them */
+    double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0, lse;
+    for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j] && !(r->s[j] <= max)) max = r->s[j];
+
+    /* 3. lse = max + log(sum of exp(s - max)), sink included */
+    if (max != neg_inf) {
+        if (d->sink) sum += attn__exp((double)d->sink[h] - max);
+        for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j]) sum += attn__exp(r->s[j] - max);
+    }
+    lse = max == neg_inf ? neg_inf : max + attn__log(sum);
+    if (d->lse) d->lse[attn__ref_lse_at(r, i, h)] = (float)lse;
+
+    /* 4. o = sum of p v over the visible keys, and the sums of the bounds */
+    double spread = 0, *o = r->sum, *pv = o + d->v_dim, *pev = pv + d->v_dim;
+    attn__ref_dropout(r, h, i);
+    for (int64_t c = 0; c < d->v_dim; c++) o[c] = pv[c] = pev[c] = 0;
+    for (int64_t j = 0; j < r->k_len && max != neg_inf; j++) {
+        if (!r->seen[j]) continue;
+        double p = attn__exp(r->s[j] - max) / sum, pf = p * r->factor[j];
+        const double *v = r->v + j * d->v_dim;
+        for (int64_t c = 0; c < d->v_dim; c++) o[c] += pf * v[c];
+        if (!r->bounds) continue;
+        spread += p * r->e[j];
+        for (int64_t c = 0; c < d->v_dim; c++) {
+            double size = pf * (v[c] < 0 ? -v[c] : v[c]);
+            pv[c] += size;
+            pev[c] += size * r->e[j];
+        }
+    }
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        attn__ref_write(d->o.data, d->o.dtype, o_at + c, o[c]);
+        if (r->bounds && r->bounds->o) r->bounds->o[sum_at + c] = pev[c] + spread * pv[c];
+        if (r->bounds && r->bounds->pv) r->bounds->pv[sum_at + c] = pv[c];
+    }
+    if (r->bounds && r->bounds->lse) r->bounds->lse[attn__ref_lse_at(r, i, h)] = spread;
+}
+
+/* One row backward, from the lse and o given: s[j] becomes p_j, dp[j] the gradient of s before the bias (softcap undone in
+ * `raw`), and the return value that of the sink. */
+static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double *raw) {
+    const attn_desc *d = r->d;
+    const attn_grad *g = r->g;
+    int64_t at = attn__ref_lse_at(r, i, h);
+    double lse = (double)d->lse[at], dlse = g->dlse ? (double)g->dlse[at] : 0, delta = 0;
+    double *q = r->row, *dout = r->row + d->head_dim;
+
+    /* 1. delta = dout . o - dlse */
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        dout[c] = attn__ref_read(g->dout.data, g->dout.dtype, attn__ref_q_at(r, g->dout.stride, i, h) + c);
+        delta += dout[c] * attn__ref_read(d->o.data, d->o.dtype, attn__ref_q_at(r, d->o.stride, i, h) + c);
+    }
+    delta -= dlse;
+
+    /* 2. p = exp(s - lse); ds = p (dropout(dout . v) - delta); through the softcap: ds (1 - tanh^2) */
+    attn__ref_query(r, h, i, q);
+    attn__ref_scores(r, h, i, q);
+    attn__ref_dropout(r, h, i);
+    for (int64_t j = 0; j < r->k_len; j++) {
+        raw[j] = r->dp[j] = 0;
+        if (!r->seen[j]) { r->s[j] = 0; continue; }
+        double cap = 1, dot = 0, p = lse == -attn__double(0x7ff0000000000000u) ? 0 : attn__exp(r->s[j] - lse);
+        const double *k = r->k + j * d->head_dim, *v = r->v + j * d->v_dim;
+        for (int64_t c = 0; c < d->v_dim; c++) dot += dout[c] * v[c];
+        r->dp[j] = p * (r->factor[j] * dot - delta);
+        if (d->softcap > 0) {
+            double x = 0;
+            for (int64_t c = 0; c < d->head_dim; c++) x += q[c] * k[c];
+            double t = attn__tanh((double)d->scale * x / (double)d->softcap);
+            cap = 1 - t * t;
+        }
+        raw[j] = r->dp[j] * cap * (double)d->scale;
+        r->s[j] = p;
+    }
+    return d->sink && i < r->q_used ? attn__exp((double)d->sink[h] - lse) * -delta : 0;
+}
+
+/* x, or old + x where the caller accumulates */
+static void attn__ref_store(const attn_desc *d, void *data, int32_t dtype, int64_t at, double x) {
+    if (d->flags & ATTN_ACCUMULATE) x += attn__ref_read(data, dtype, at);
+    attn__ref_write(data, dtype, at, x);
+}
+
+/* The scratch: scores and terms per key, rows, k and v, for backward dk and dv of one kv head, a byte per key. */
+static size_t attn__ref_scratch(const attn_desc *d, int backward) {
+    size_t keys = (size_t)d->kv_len, dims = (size_t)(d->head_dim + d->v_dim);
+    return 8 * (6 * keys + 4 * dims + (backward ? 2 : 1) * keys * dims) + keys;
+}
+static double *attn__ref_carve(attn__ref *r, void *scratch) {        /* returns [2][kv_len] for backward */
+    const attn_desc *d = r->d;
+    int64_t keys = d->kv_len, dims = d->head_dim + d->v_dim;
+    double *p = (double *)scratch, *raw;
+    r->s = p; p += keys;
+    r->dp = p; p += keys;
+    r->factor = p; p += keys;
+    r->e = p; p += keys;
+    raw = p; p += 2 * keys;
+    r->row = p; p += dims;
+    r->sum = p; p += 3 * dims;
+    r->k = p; p += keys * d->head_dim;
+    r->v = p; p += keys * d->v_dim;
+    r->seen = (unsigned char *)(p + (r->g ? keys * dims : 0));
+    return raw;
+}
+
+static void attn__ref_dbias(attn__ref *r, double *raw) {
+    const attn_desc *d = r->d;
+    const int64_t *st = d->bias.stride;
+    double *sum = raw + d->kv_len;
+    /* each distinct row of the bias in turn; its gradient is the sum over all (b, h, i) that read it */
+    for (int64_t b0 = 0; b0 < (st[0] ? d->batch : attn__min(d->batch, 1)); b0++)
+        for (int64_t h0 = 0; h0 < (st[1] ? d->heads : 1); h0++)
+            for (int64_t i0 = 0; i0 < (st[2] ? d->q_len : attn__min(d->q_len, 1)); i0++) {
+                for (int64_t j = 0; j < d->kv_len; j++) sum[j] = 0;
+                for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
+                    attn__ref_sequence(r, b);
+                    for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++)
+                        for (int64_t i = i0; i < (st[2] ? attn__min(i0 + 1, r->q_rows) : r->q_rows); i++) {
+                            attn__ref_backward_row(r, h, i, raw);
+                            for (int64_t j = 0; j < r->k_len; j++) sum[r->k_first + j] += r->dp[j];
+                        }
+                }
+                for (int64_t j = 0; j < d->kv_len; j++)
+                    attn__ref_store(d, r->g->dbias, ATTN_F32, b0 * st[0] + h0 * st[1] + i0 * st[2] + j, sum[j]);
+            }
+}
+
+static void attn__ref_backward(attn__ref *r, void *scratch) {
+    const attn_desc *d = r->d;
+    const attn_grad *g = r->g;
+    double *raw = attn__ref_carve(r, scratch), *dk = r->v + d->kv_len * d->v_dim, *dv = dk + d->kv_len * d->head_dim;
+    int64_t group = d->heads / d->kv_heads;
+    for (int64_t b = 0; b < d->batch; b++) {
+        attn__ref_sequence(r, b);
+        for (int64_t kvh = 0; kvh < d->kv_heads; kvh++) {
+            for (int64_t n = 0; n < d->kv_len * (d->head_dim + d->v_dim); n++) dk[n] = 0;
+            for (int64_t h = kvh * group; h < (kvh + 1) * group; h++)
+                for (int64_t i = 0; i < r->q_rows; i++) {
+                    attn__ref_backward_row(r, h, i, raw);
+                    /* dq_i = sum_j ds_ij k_j;  dk_j += ds_ij q_i;  dv_j += dropout(p_ij) dout_i */
+                    double *dq = r->sum;
+                    for (int64_t c = 0; c < d->head_dim; c++) dq[c] = 0;
+                    for (int64_t j = 0; j < r->k_len; j++) {
+                        if (!r->seen[j]) continue;
+                        for (int64_t c = 0; c < d->head_dim; c++) dq[c] += raw[j] * r->k[j * d->head_dim + c];
+                        for (int64_t c = 0; c < d->head_dim; c++) dk[j * d->head_dim + c] += raw[j] * r->row[c];
+                        for (int64_t c = 0; c < d->v_dim; c++) dv[j * d->v_dim + c] += r->s[j] * r->factor[j] * r->row[d->head_dim + c];
+                    }
+                    for (int64_t c = 0; c < d->head_dim; c++)
+                        attn__ref_store(d, g->dq.data, g->dq.dtype, attn__ref_q_at(r, g->dq.stride, i, h) + c, dq[c]);
+                }
+            /* every token of the buffer: 0 where no key is */
+            int64_t tokens = d->seq.cu_k ? d->seq.cu_k[b + 1] - d->seq.cu_k[b] : d->kv_len;
+            for (int64_t t = 0; t < tokens; t++) {
+                int64_t j = t - r->k_first;
+                int live = j >= 0 && j < r->k_len;
+                for (int64_t c = 0; c < d->head_dim; c++)
+                    attn__ref_store(d, g->dk.data, g->dk.dtype, attn__ref_k_at(r, g->dk.stride, j, kvh) + c, live ? dk[j * d->head_dim + c] : 0);
+                for (int64_t c = 0; c < d->v_dim; c++)
+                    attn__ref_store(d, g->dv.data, g->dv.dtype, attn__ref_k_at(r, g->dv.stride, j, kvh) + c, live ? dv[j * d->v_dim + c] : 0);
+            }
+        }
+    }
+    if (g->dsink)
+        for (int64_t h = 0; h < d->heads; h++) {
+            double sum = 0;
+            for (int64_t b = 0; b < d->batch; b++) {
+                attn__ref_sequence(r, b);
+                for (int64_t i = 0; i < r->q_rows; i++) sum += attn__ref_backward_row(r, h, i, raw);
+            }
+            attn__ref_store(d, g->dsink, ATTN_F32, h, sum);
+        }
+    if (g->dbias) attn__ref_dbias(r, raw);
+}
+
+static void attn__ref_forward(attn__ref *r, void *scratch) {
+    const attn_desc *d = r->d;
+    attn__ref_carve(r, scratch);
+    for (int64_t b = 0; b < d->batch; b++) {
+        attn__ref_sequence(r, b);
+        if (attn__has_append(d)) attn__ref_append(r);
+        for (int64_t h = 0; h < d->heads; h++)
+            for (int64_t i = 0; i < r->q_rows; i++) attn__ref_forward_row(r, h, i);
+    }
+}
+
+static attn_status attn__ref_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    (void)user;
+    if (d->flags & ATTN_DEVICE) { snprintf(plan->why, sizeof plan->why, "tensors are device memory"); return ATTN_ERR_DEVICE; }
+    plan->kernel = g ? "backward_f64" : "forward_f64";
+    plan->isa = "portable";
+    plan->workspace_size = attn__ref_scratch(d, g != NULL);
+    plan->threads = plan->splits = 1;
+    return ATTN_OK;
+}
+static attn_status attn__ref_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    attn__ref r;
+    (void)plan;
+    memset(&r, 0, sizeof r);
+    r.d = d; r.g = g; r.bounds = (const attn__bounds *)user;
+    uint64_t fp = attn__fp_enter(0);
+    if (g) attn__ref_backward(&r, d->workspace); else attn__ref_forward(&r, d->workspace);
+    attn__fp_leave(fp);
+    return ATTN_OK;
+}
+/* For tests: forward by the reference, and the sums of the error bounds. */
+static ATTN__UNUSED attn_status attn__reference_bounds(const attn_desc *in, const attn__bounds *bounds) {
+    attn_desc d;
+    attn_plan plan;
+    ATTN__TRY(attn__resolve(in, NULL, &d, NULL));
+    ATTN__TRY(attn__check_data(&d, NULL));
+    ATTN__TRY(attn__ref_plan(NULL, &d, NULL, &plan));
+    d.workspace = attn__get(d.alloc, plan.workspace_size);
+    if (!d.workspace) return ATTN_ERR_MEMORY;
+    attn_status s = attn__ref_run((void *)(uintptr_t)bounds, &d, NULL, &plan);
+    attn__put(d.alloc, d.workspace, plan.workspace_size);
+    return s;
+}
+
+/* =========================================================================================== >>threads ====
+   attn__parallel(n): equivalent to for (i = 0; i < n; i++) task(arg, i). Three ways: the caller's pool, OpenMP, or the
+   library's own pthreads, started at the first use. A nested call, and a second call while the threads are busy, run on their
+   caller. Each task sets the rounding mode itself. */
+typedef void (*attn__task)(void *arg, int64_t i);
+static __thread int attn__inside;           /* this thread runs a task */
+
+static void attn__serial(attn__task task, void *arg, int64_t n) {
+    for (int64_t i = 0; i < n; i++) task(arg, i);
+}
+/* A task wrapped so that calls from within it stay on their thread. */
+typedef struct attn__wrapped { attn__task task; void *arg; } attn__wrapped;
+static ATTN__UNUSED void attn__run_inside(void *arg, int64_t i) {
+    const attn__wrapped *w = (const attn__wrapped *)arg;
+    int outer = attn__inside;
+    attn__inside = 1;
+    w->task(w->arg, i);
+    attn__inside = outer;
+}
+
+static int32_t attn__cpu_count(void) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 1024 ? 1024 : (int32_t)n;
+}
+
+#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+#if defined(__ELF__)
+#ifdef __cplusplus
+extern "C"
+#endif
+int omp_in_parallel(void) __attribute__((weak));    /* NULL unless the host uses OpenMP */
+#endif
+
+static struct {
+    pthread_mutex_t owner, lock;        /* owner: held by the call that uses the threads; lock: guards what follows */
+    pthread_cond_t wake, idle;
+    pthread_t id[1024];
+    int32_t started, active, want;
+    int stop, fork_handler;
+    uint64_t generation;                /* one per parallel loop; also read without the lock while spinning */
+    attn__wrapped *work;                /* NULL once the loop is done: a late thread finds nothing */
+    int64_t n, next;
+} attn__pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER,
+                {0}, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
+
+static void attn__drain(attn__wrapped *work, int64_t n) {
+    for (;;) {
+        int64_t i = __atomic_fetch_add(&attn__pool.next, 1, __ATOMIC_RELAXED);
+        if (i >= n) return;
+        attn__run_inside(work, i);
+    }
+}
+static void *attn__worker(void *index) {
+    int32_t me = (int32_t)(intptr_t)index;
+    pthread_mutex_lock(&attn__pool.lock);
+    uint64_t seen = 0;
+    for (;;) {
+        if (attn__pool.generation == seen && !attn__pool.stop) {
+            /* a moment of spinning saves the wake-up when calls follow one another */
+            pthread_mutex_unlock(&attn__pool.lock);
+            for (int k = 0; k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen; k++) {
+#if defined(__x86_64__) || defined(__i386__)
+                __builtin_ia32_pause();
+#endif
+            }
+            pthread_mutex_lock(&attn__pool.lock);
+        }
+        while (attn__pool.generation == seen && !attn__pool.stop) pthread_cond_wait(&attn__pool.wake, &attn__pool.lock);
+        if (attn__pool.stop) break;
+        seen = attn__pool.generation;
+        if (!attn__pool.work || me >= attn__pool.want) continue;
+        attn__wrapped *work = attn__pool.work;
+        int64_t n = attn__pool.n;
+        attn__pool.active++;
+        pthread_mutex_unlock(&attn__pool.lock);
+        attn__drain(work, n);
+        pthread_mutex_lock(&attn__pool.lock);
+        if (--attn__pool.active == 0) pthread_cond_signal(&attn__pool.idle);
+    }
+    pthread_mutex_unlock(&attn__pool.lock);
+    return NULL;
+}
+static void attn__after_fork(void) {    /* in the child no thread of the pool is left */
+    pthread_mutex_init(&attn__pool.owner, NULL);
+    pthread_mutex_init(&attn__pool.lock, NULL);
+    pthread_cond_init(&attn__pool.wake, NULL);
+    pthread_cond_init(&attn__pool.idle, NULL);
+    attn__pool.started = attn__pool.active = 0;
+    attn__pool.stop = 0;
+    attn__pool.work = NULL;
+    attn__inside = 0;
+}
+static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
+    if (pthread_mutex_trylock(&attn__pool.owner)) { attn__serial(attn__run_inside, work, n); return; }
+    pthread_mutex_lock(&attn__pool.lock);
+    if (!attn__pool.fork_handler) attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
+    while (attn__pool.started < threads - 1 && attn__pool.started < 1024) {
+        if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__worker, (void *)(intptr_t)attn__pool.started)) break;
+        attn__pool.started++;
+    }
+    attn__pool.work = work;
+    attn__pool.n = n;
+    attn__pool.want = threads - 1;
+    __atomic_store_n(&attn__pool.next, 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&attn__pool.generation, 1, __ATOMIC_RELAXED);
+    pthread_cond_broadcast(&attn__pool.wake);
+    pthread_mutex_unlock(&attn__pool.lock);
+    attn__drain(work, n);
+    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool.work = NULL;
+    while (attn__pool.active) pthread_cond_wait(&attn__pool.idle, &attn__pool.lock);
+    pthread_mutex_unlock(&attn__pool.lock);
+    pthread_mutex_unlock(&attn__pool.owner);
+}
+#endif
+
+ATTN_API void attn_shutdown(void) {
+#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+    pthread_mutex_lock(&attn__pool.owner);
+    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool.stop = 1;
+    pthread_cond_broadcast(&attn__pool.wake);
+    pthread_mutex_unlock(&attn__pool.lock);
+    for (int32_t i = 0; i < attn__pool.started; i++) pthread_join(attn__pool.id[i], NULL);
+    attn__pool.started = 0;
+    attn__pool.stop = 0;
+    pthread_mutex_unlock(&attn__pool.owner);
+#endif
+}
+
+/* The threads that a call may use: asked for, or those of the pool, or all; 1 inside a task or an OpenMP region. */
+static int32_t attn__threads_for(const attn_desc *d) {
+#ifdef ATTN_NO_THREADS
+    return d->pool && !attn__inside ? (d->threads ? (int32_t)attn__min(d->threads, d->pool->threads) : d->pool->threads) : 1;
+#else
+    int32_t most = d->pool ? d->pool->threads : attn_threads();
+    if (attn__inside) return 1;
+    if (d->pool) return d->threads ? (int32_t)attn__min(d->threads, most) : most;
+  #ifdef _OPENMP
+    if (omp_in_parallel()) return 1;
+  #elif defined(__ELF__)
+    if (omp_in_parallel && omp_in_parallel()) return 1;
+  #endif
+    return d->threads ? (int32_t)attn__min(d->threads, 1024) : most;
+#endif
+}
+
+static void attn__parallel(const attn_desc *d, int32_t threads, attn__task task, void *arg, int64_t n) {
+    attn__wrapped work = {task, arg};
+    if (n <= 1 || threads <= 1 || attn__inside) { attn__serial(attn__run_inside, &work, n); return; }
+    if (d->pool) { d->pool->run(d->pool->user, attn__run_inside, &work, n); return; }
+#if defined(ATTN_NO_THREADS)
+    attn__serial(attn__run_inside, &work, n);
+#elif defined(_OPENMP)
+    #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t i = 0; i < n; i++) attn__run_inside(&work, i);
+#else
+    attn__pool_run(&work, n, threads);
+#endif
+}
+
+/* ============================================================================================= >>dtype ====
+   Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN stays a (quiet) NaN. */
+ATTN__INLINE uint32_t attn__round_shift(uint32_t m, uint32_t s) {       /* m / 2^s, ties to even; 1 <= s <= 31 */
+    return (m + ((1u << (s - 1)) - 1) + ((m >> s) & 1)) >> s;
+}
+ATTN__INLINE float attn__f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, a = h & 0x7fff;
+    if (a > 0x7c00) return attn__float(sign | 0x7fc00000u | a << 13);
+    if (a == 0x7c00) return attn__float(sign | 0x7f800000u);
+    if (a >= 0x400) return attn__float(sign | ((a << 13) + 0x38000000u));
+    return attn__float(sign | attn__bits((float)a * attn__float(0x33800000u)));         /* subnormal: a * 2^-24 */
+}
+ATTN__INLINE uint16_t attn__f32_to_f16(float x) {
+    uint32_t u = attn__bits(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff, h;
+    if (a > 0x7f800000) h = 0x7e00 | (a >> 13 & 0x3ff);
+    else if (a >= 0x47800000) h = 0x7c00;
+    else if (a >= 0x38800000) h = attn__round_shift(a - 0x38000000u, 13);
+    else if (a < 0x33000000) h = 0;
+    else h = attn__round_shift((a & 0x7fffff) | 0x800000, 126 - (a >> 23));
+    return (uint16_t)(sign | h);
+}
+ATTN__INLINE float attn__bf16_to_f32(uint16_t h) { return attn__float((uint32_t)h << 16); }
+ATTN__INLINE uint16_t attn__f32_to_bf16(float x) {
+    uint32_t u = attn__bits(x);
+    if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+ATTN__INLINE float attn__fp8_to_f32(uint8_t c) {
+    uint32_t sign = (uint32_t)(c & 0x80) << 24, a = c & 0x7f;
+    if (a == 0x7f) return attn__float(sign | 0x7fc00000u);
+    if (a >= 8) return attn__float(sign | ((a << 20) + 0x3c000000u));
+    return attn__float(sign | attn__bits((float)a * attn__float(0x3b000000u)));         /* subnormal: a * 2^-9 */
+}
+ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {                                        /* saturates at 448 */
+    uint32_t u = attn__bits(x), sign = u >> 24 & 0x80, a = u & 0x7fffffff, c;
+    if (a > 0x7f800000) c = 0x7f;
+    else if (a >= 0x43e00000) c = 0x7e;
+    else if (a >= 0x3c800000) c = attn__round_shift(a - 0x3c000000u, 20);
+    else if (a < 0x3a800000) c = 0;
+    else c = attn__round_shift((a & 0x7fffff) | 0x800000, 141 - (a >> 23));
+    return (uint8_t)(sign | (c > 0x7e && c != 0x7f ? 0x7e : c));
+}
+/* Element `at` of a tensor of any type as f32, and back. */
+ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
+    switch (dtype) {
+        case ATTN_F32:  return ((const float *)data)[at];
+        case ATTN_F16:  return attn__f16_to_f32(((const uint16_t *)data)[at]);
+        case ATTN_BF16: return attn__bf16_to_f32(((const uint16_t *)data)[at]);
+        case ATTN_F64:  return (float)((const double *)data)[at];
+        case ATTN_INT8: return (float)((const int8_t *)data)[at];
+        default:        return attn__fp8_to_f32(((const uint8_t *)data)[at]);
+    }
+}
+ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
+    switch (dtype) {
+        case ATTN_F32:  ((float *)data)[at] = x; break;
+        case ATTN_F16:  ((uint16_t *)data)[at] = attn__f32_to_f16(x); break;
+        case ATTN_BF16: ((uint16_t *)data)[at] = attn__f32_to_bf16(x); break;
+        default:        ((double *)data)[at] = (double)x; break;
+    }
+}
+
+/* ========================================================================================== >>sequence ====
+   One sequence of a batch, for the fast backends: addresses of its rows and keys, and the keys that a row may see. */
+typedef struct attn__seq {
+    int64_t b;
+    int64_t q_batch, q_first, q_rows, q_used;   /* row i is token q_first + i of batch q_batch; q_used rows are valid */
+    int64_t k_batch, k_first, k_len, k_old;     /* key j is buffer token k_first + j; k_old of k_len were there before the append */
+    int64_t offset;
+    const int32_t *pages;
+} attn__seq;
+
+static attn__seq attn__sequence(const attn_desc *d, int64_t b) {
+    const attn_seq *q = &d->seq;
+    attn__seq s;
+    int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len, base = q->cu_k ? q->cu_k[b] : 0;
+    int64_t start = q->start_k ? q->start_k[b] : 0, used = q->used_k ? q->used_k[b] : capacity;
+    s.b = b;
+    s.q_batch = q->cu_q ? 0 : b;
+    s.q_first = q->cu_q ? q->cu_q[b] : 0;
+    s.q_rows = q->cu_q ? (int64_t)q->cu_q[b + 1] - q->cu_q[b] : d->q_len;
+    s.q_used = q->used_q ? q->used_q[b] : s.q_rows;
+    s.k_batch = q->cu_k ? 0 : q->slot ? q->slot[b] : b;
+    s.k_first = base + start;
+    s.k_old = used - start;
+    s.k_len = s.k_old + attn__appended(d, b);
+    s.offset = d->flags & ATTN_TOP_LEFT ? 0 : d->flags & ATTN_OFFSET ? d->offset : s.k_len - s.q_used;
+    s.pages = q->block_table ? q->block_table + b * q->max_pages : NULL;
+    return s;
+}
+ATTN__INLINE int64_t attn__q_at(const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
+    return s->q_batch * stride[0] + (s->q_first + i) * stride[1] + h * stride[2];
+}
+ATTN__INLINE int64_t attn__k_at(const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t j, int64_t h) {
+    int64_t t = s->k_first + j;
+    if (s->pages) return s->pages[t / d->seq.page_size] * stride[0] + t % d->seq.page_size * stride[1] + h * stride[2];
+    return s->k_batch * stride[0] + t * stride[1] + h * stride[2];
+}
+/* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
+ATTN__INLINE int64_t attn__bias_at(const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
+    return s->b * stride[0] + h * stride[1] + i * stride[2] + (d->seq.start_k ? d->seq.start_k[s->b] : 0);
+}
+ATTN__INLINE int64_t attn__lse_at(const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
+    return d->seq.cu_q ? h * d->seq.total_q + s->q_first + i : (s->b * d->heads + h) * d->q_len + i;
+}
+/* Row i sees keys [lo, hi) at most; hi <= lo: none. */
+ATTN__INLINE void attn__range(const attn_desc *d, const attn__seq *s, int64_t i, int64_t *lo, int64_t *hi) {
+    int64_t diagonal = attn__sat_add(i, s->offset);
+    *lo = 0;
+    *hi = i < s->q_used ? s->k_len : 0;
+    if (d->flags & ATTN_CAUSAL) *hi = attn__min(*hi, attn__sat_add(diagonal, 1));
+    if (d->flags & ATTN_WINDOW_LEFT) *lo = attn__max(0, attn__sat_add(diagonal, -d->window_left));
+    if (d->flags & ATTN_WINDOW_RIGHT) *hi = attn__min(*hi, attn__sat_add(attn__sat_add(diagonal, d->window_right), 1));
+    if (*hi <= *lo) *hi = *lo = 0;
+}
+
+/* ============================================================================================ >>append ====
+   New keys and values into the cache, before anything reads it. Every product and sum of the rotation is rounded to f32, and the
+   quantisation is spelled out, so that a cache is bitwise the same whichever backend wrote it. */
+static void attn__rotate(const attn_desc *d, float *row, int64_t position) {
+    const attn_append *a = &d->append;
+    int64_t half = a->rotary_dim / 2, apart = d->flags & ATTN_ROTARY_INTERLEAVED ? 1 : half, step = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 : 1;
+    const float *cosine = a->rotary_cos + position * half, *sine = a->rotary_sin + position * half;
+    for (int64_t p = 0; p < half; p++) {
+        float *x = row + p * step, x1 = x[0], x2 = x[apart];
+        x[0] = x1 * cosine[p] - x2 * sine[p];
+        x[apart] = x2 * cosine[p] + x1 * sine[p];
+    }
+}
+static void attn__append_row(const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
+    if (attn__is_float(dtype)) {
+        for (int64_t c = 0; c < dim; c++) attn__put_f32(cache, dtype, at + c, row[c]);
+        return;
+    }
+    uint32_t amax = 0;                      /* as bits: ordered like magnitudes, NaN and infinity on top */
+    for (int64_t c = 0; c < dim; c++) { uint32_t u = attn__bits(row[c]) & 0x7fffffff; if (u > amax) amax = u; }
+    int finite = amax < 0x7f800000u;
+    float s = finite ? attn__float(amax) / (dtype == ATTN_INT8 ? 127.0f : 448.0f) : attn__float(0x7fc00000u);
+    if (finite && attn__bits(s) < 0x00800000u) s = 0;
+    *scale = s;
+    for (int64_t c = 0; c < dim; c++) {
+        float x = finite && s > 0 ? row[c] / s : 0;
+        if (dtype == ATTN_FP8_E4M3) { ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0; continue; }
+        float magic = 12582912.0f, n = (x + magic) - magic;                         /* rint: |x| < 2^22 */
+        ((int8_t *)cache)[at + c] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+    }
+}
+#define ATTN__ROW_CHUNK 1024
+/* task: sequence i / kv_heads, kv head i % kv_heads. Rows longer than the chunk go through workspace of their own. */
+typedef struct attn__append_job { const attn_desc *d; float *rows; int64_t width; } attn__append_job;
+static void attn__append_task(void *arg, int64_t i) {
+    const attn__append_job *job = (const attn__append_job *)arg;
+    const attn_desc *d = job->d;
+    const attn_append *a = &d->append;
+    attn__seq s = attn__sequence(d, i / d->kv_heads);
+    int64_t h = i % d->kv_heads;
+    float *row = job->rows + i * job->width;
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t n = 0; n < s.k_len - s.k_old; n++) {
+        int64_t batch = a->cu ? 0 : s.b, token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
+        for (int v = 0; v < 2; v++) {
+            const attn_in *from = v ? &a->v : &a->k, *cache = v ? &d->v : &d->k;
+            int64_t dim = v ? d->v_dim : d->head_dim, at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
+            for (int64_t c = 0; c < dim; c++) row[c] = attn__get_f32(from->data, from->dtype, at + c);
+            if (!v && attn__has_rotary(d)) attn__rotate(d, row, j);
+            float *scales = v ? a->v_scale : a->k_scale;
+            attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache, attn__k_at(d, &s, cache->stride, j, h),
+                             scales ? scales + attn__k_at(d, &s, cache->scale_stride, j, h) : NULL);
+        }
+    }
+    attn__fp_leave(fp);
+}
+static size_t attn__append_bytes(const attn_desc *d) {          /* workspace: one row for each task */
+    if (!attn__has_append(d)) return 0;
+    return (size_t)attn__round_up(d->batch * d->kv_heads * attn__max(d->head_dim, d->v_dim) * 4, ATTN__ALIGN);
+}
+static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
+    if (!attn__has_append(d)) return;
+    attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
+    attn__parallel(d, d->append.len * (d->head_dim + d->v_dim) * d->batch * d->kv_heads < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
+}
+
+/* ============================================================================ >>ops_portable and the ISAs ====
+   About a dozen named operations on a vector of W floats each; the kernels below are written in nothing else. To add an ISA: write
+   these for it between a pair of target pragmas, include this file with ATTN__KERNEL set to its name, and add a row to >>dispatch.
+   NV: columns of the register tile in vectors, so that 6 * NV accumulators, NV operands and a broadcast fit the registers.
+
+     load(p) store(p, v)          unaligned                    load_n(p, n) store_n(p, v, n)   the first n lanes, others 0
+     load16(p, n, dtype)          f16, bf16 -> f32, n lanes    store16(p, v, n, dtype)         to nearest even
+     set1(x) fma(a, b, c) max(a, b)                            a NaN in b of max is kept
+     exp2(x)                      error 1.8e-7, exp2(0) = 1, exp2(-infinity) = 0; results below 2^-126 are 0
+     clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
+     hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
+     pick(a, b, x, y)             a < b ? x : y
+     reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W matrix
+
+   exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error (8.3e-8, Remez) with exp2(0) exact. */
+#define ATTN__EXP2_C1 0.693151312f
+#define ATTN__EXP2_C2 0.240164449f
+#define ATTN__EXP2_C3 0.0557999157f
+#define ATTN__EXP2_C4 0.00901702766f
+#define ATTN__EXP2_C5 0.00186713104f
+
+#if defined(__clang__)
+  #define ATTN__UNROLL _Pragma("clang loop unroll(full)")
+#else
+  #define ATTN__UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* ---- portable: whatever vectors of 4 floats the compiler has, or single floats ---- */
+#if defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || defined(__wasm_simd128__)
+  #define ATTN__W__portable 4
+  typedef float attn__v__portable __attribute__((vector_size(16)));
+#else
+  #define ATTN__W__portable 1
+  typedef float attn__v__portable;
+#endif
+#define ATTN__NV__portable 2
+typedef union attn__lanes__portable { attn__v__portable v; float x[ATTN__W__portable]; uint32_t u[ATTN__W__portable]; } attn__lanes__portable;
+#define ATTN__EACH for (int64_t l = 0; l < ATTN__W__portable; l++)
+
+ATTN__INLINE attn__v__portable attn__load__portable(const float *p) { attn__v__portable v; memcpy(&v, p, sizeof v); return v; }
+ATTN__INLINE void attn__store__portable(float *p, attn__v__portable v) { memcpy(p, &v, sizeof v); }
+ATTN__INLINE attn__v__portable attn__load_n__portable(const float *p, int64_t n) {
+    attn__lanes__portable r;
+    ATTN__EACH r.x[l] = l < n ? p[l] : 0;
+    return r.v;
+}
+ATTN__INLINE void attn__store_n__portable(float *p, attn__v__portable v, int64_t n) {
+    attn__lanes__portable r; r.v = v;
+    ATTN__EACH if (l < n) p[l] = r.x[l];
+}
+ATTN__INLINE attn__v__portable attn__load16__portable(const void *p, int64_t n, int32_t dtype) {
+    attn__lanes__portable r;
+    ATTN__EACH r.x[l] = l < n ? attn__get_f32(p, dtype, l) : 0;
+    return r.v;
+}
+ATTN__INLINE void attn__store16__portable(void *p, attn__v__portable v, int64_t n, int32_t dtype) {
+    attn__lanes__portable r; r.v = v;
+    ATTN__EACH if (l < n) attn__put_f32(p, dtype, l, r.x[l]);
+}
+ATTN__INLINE attn__v__portable attn__set1__portable(float x) {
+    attn__lanes__portable r;
+    ATTN__EACH r.x[l] = x;
+    return r.v;
+}
+ATTN__INLINE attn__v__portable attn__fma__portable(attn__v__portable a, attn__v__portable b, attn__v__portable c) { return a * b + c; }
+ATTN__INLINE attn__v__portable attn__max__portable(attn__v__portable a, attn__v__portable b) {
+    attn__lanes__portable x, y; x.v = a; y.v = b;
+    ATTN__EACH x.x[l] = x.x[l] > y.x[l] ? x.x[l] : y.x[l];
+    return x.v;
+}
+ATTN__INLINE attn__v__portable attn__exp2__portable(attn__v__portable x) {
+    attn__lanes__portable r, n, nan;
+    nan.v = r.v = x;
+    ATTN__EACH {
+        float f = r.x[l] < -127.0f ? -127.0f : r.x[l] > 128.0f ? 128.0f : r.x[l];
+        int32_t i = (int32_t)(attn__bits(f) << 1 > 0xff000000u ? 0.0f : f + 128.0f) - 128;      /* floor: f + 128 >= 0 */
+        r.x[l] = f - (float)i;
+        n.u[l] = (uint32_t)(i + 127) << 23;
+    }
+    attn__v__portable p = attn__set1__portable(ATTN__EXP2_C5);
+    p = p * r.v + attn__set1__portable(ATTN__EXP2_C4);
+    p = p * r.v + attn__set1__portable(ATTN__EXP2_C3);
+    p = p * r.v + attn__set1__portable(ATTN__EXP2_C2);
+    p = p * r.v + attn__set1__portable(ATTN__EXP2_C1);
+    p = p * r.v + attn__set1__portable(1.0f);
+    r.v = p * n.v;
+    ATTN__EACH if ((nan.u[l] & 0x7fffffff) > 0x7f800000u) r.x[l] = nan.x[l];
+    return r.v;
+}
+ATTN__INLINE attn__v__portable attn__clip__portable(attn__v__portable v, int64_t from, int64_t lo, int64_t hi) {
+    attn__lanes__portable r; r.v = v;
+    ATTN__EACH if (from + l < lo || from + l >= hi) r.u[l] = 0xff800000u;
+    return r.v;
+}
+ATTN__INLINE attn__v__portable attn__hide__portable(attn__v__portable v, const unsigned char *p, int64_t n) {
+    attn__lanes__portable r; r.v = v;
+    ATTN__EACH if (l >= n || p[l] == 0) r.u[l] = 0xff800000u;
+    return r.v;
+}
+ATTN__INLINE attn__v__portable attn__pick__portable(attn__v__portable a, attn__v__portable b, attn__v__portable x, attn__v__portable y) {
+    attn__lanes__portable s, t, r, q; s.v = a; t.v = b; r.v = x; q.v = y;
+    ATTN__EACH r.u[l] = s.x[l] < t.x[l] ? r.u[l] : q.u[l];
+    return r.v;
+}
+ATTN__INLINE float attn__reduce_max__portable(attn__v__portable v) {
+    attn__lanes__portable r; r.v = v;
+    float m = r.x[0];
+    ATTN__EACH m = r.x[l] > m ? r.x[l] : m;
+    return m;
+}
+ATTN__INLINE float attn__reduce_add__portable(attn__v__portable v) {
+    attn__lanes__portable r; r.v = v;
+    for (int step = ATTN__W__portable / 2; step; step /= 2) for (int l = 0; l < step; l++) r.x[l] += r.x[l + step];
+    return r.x[0];
+}
+ATTN__INLINE void attn__transpose__portable(attn__v__portable *r) {
+    attn__lanes__portable t[ATTN__W__portable], s;
+    for (int i = 0; i < ATTN__W__portable; i++) t[i].v = r[i];
+    for (int i = 0; i < ATTN__W__portable; i++) {
+        ATTN__EACH s.x[l] = t[l].x[i];
+        r[i] = s.v;
+    }
+}
+#undef ATTN__EACH
+
+/* ---- >>ops_avx2: AVX2, FMA, F16C ---- */
+#if ATTN__AVX2
+#define ATTN__W__avx2 8
+#define ATTN__NV__avx2 2
+#if defined(__clang__)
+  #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+  #pragma GCC push_options
+  #pragma GCC target("avx2,fma,f16c")
+#endif
+typedef float attn__v__avx2 __attribute__((vector_size(32)));
+static const int32_t attn__window__avx2[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+ATTN__INLINE __m256i attn__first__avx2(int64_t n) {      /* the first n lanes set, n in any range */
+    int64_t k = n < 0 ? 0 : n > 8 ? 8 : n;
+    return _mm256_loadu_si256((const __m256i *)(const void *)(attn__window__avx2 + 8 - k));
+}
+ATTN__INLINE attn__v__avx2 attn__load__avx2(const float *p) { return (attn__v__avx2)_mm256_loadu_ps(p); }
+ATTN__INLINE void attn__store__avx2(float *p, attn__v__avx2 v) { _mm256_storeu_ps(p, (__m256)v); }
+ATTN__INLINE attn__v__avx2 attn__load_n__avx2(const float *p, int64_t n) { return (attn__v__avx2)_mm256_maskload_ps(p, attn__first__avx2(n)); }
+ATTN__INLINE void attn__store_n__avx2(float *p, attn__v__avx2 v, int64_t n) { _mm256_maskstore_ps(p, attn__first__avx2(n), (__m256)v); }
+ATTN__INLINE attn__v__avx2 attn__load16__avx2(const void *p, int64_t n, int32_t dtype) {
+    uint16_t part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    __m128i h;
+    if (n >= 8) h = _mm_loadu_si128((const __m128i *)p);
+    else { for (int64_t l = 0; l < n; l++) part[l] = ((const uint16_t *)p)[l]; h = _mm_loadu_si128((const __m128i *)(const void *)part); }
+    if (dtype == ATTN_F16) return (attn__v__avx2)_mm256_cvtph_ps(h);
+    return (attn__v__avx2)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16);
+}
+ATTN__INLINE void attn__store16__avx2(void *p, attn__v__avx2 v, int64_t n, int32_t dtype) {
+    uint16_t part[8];
+    __m128i h;
+    if (dtype == ATTN_F16) h = _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
+    else {
+        __m256i u = (__m256i)v, odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+        __m256i r = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+        __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff)), _mm256_set1_epi32(0x7f800000));
+        r = _mm256_blendv_epi8(r, _mm256_or_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x40)), nan);
+        r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x88);
+        h = _mm256_castsi256_si128(r);
+    }
+    if (n >= 8) { _mm_storeu_si128((__m128i *)p, h); return; }
+    _mm_storeu_si128((__m128i *)(void *)part, h);
+    for (int64_t l = 0; l < n; l++) ((uint16_t *)p)[l] = part[l];
+}
+ATTN__INLINE attn__v__avx2 attn__set1__avx2(float x) { return (attn__v__avx2)_mm256_set1_ps(x); }
+ATTN__INLINE attn__v__avx2 attn__fma__avx2(attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 c) {
+    return (attn__v__avx2)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+ATTN__INLINE attn__v__avx2 attn__max__avx2(attn__v__avx2 a, attn__v__avx2 b) { return (attn__v__avx2)_mm256_max_ps((__m256)a, (__m256)b); }
+ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
+    __m256 c = _mm256_min_ps(_mm256_set1_ps(128.0f), _mm256_max_ps(_mm256_set1_ps(-127.0f), (__m256)x));
+    __m256 n = _mm256_floor_ps(c);
+    attn__v__avx2 r = (attn__v__avx2)c - (attn__v__avx2)n, p = attn__set1__avx2(ATTN__EXP2_C5);
+    p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C4));
+    p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C3));
+    p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C2));
+    p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C1));
+    p = attn__fma__avx2(p, r, attn__set1__avx2(1.0f));
+    __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return p * (attn__v__avx2)e;
+}
+ATTN__INLINE attn__v__avx2 attn__clip__avx2(attn__v__avx2 v, int64_t from, int64_t lo, int64_t hi) {
+    __m256i keep = _mm256_andnot_si256(attn__first__avx2(lo - from), attn__first__avx2(hi - from));
+    return (attn__v__avx2)_mm256_blendv_ps(_mm256_set1_ps(ATTN__NEG_INF), (__m256)v, (__m256)keep);
+}
+ATTN__INLINE attn__v__avx2 attn__hide__avx2(attn__v__avx2 v, const unsigned char *p, int64_t n) {
+    unsigned char part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    memcpy(part, p, (size_t)(n > 8 ? 8 : n < 0 ? 0 : n));
+    __m256i zero = _mm256_cmpeq_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)part)), _mm256_setzero_si256());
+    return (attn__v__avx2)_mm256_blendv_ps((__m256)v, _mm256_set1_ps(ATTN__NEG_INF), (__m256)zero);
+}
+ATTN__INLINE attn__v__avx2 attn__pick__avx2(attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 x, attn__v__avx2 y) {
+    return (attn__v__avx2)_mm256_blendv_ps((__m256)y, (__m256)x, _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ));
+}
+ATTN__INLINE float attn__reduce_max__avx2(attn__v__avx2 v) {
+    __m128 a = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+ATTN__INLINE float attn__reduce_add__avx2(attn__v__avx2 v) {
+    float x[8];
+    _mm256_storeu_ps(x, (__m256)v);
+    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
+    __m256 a[8], b[8];
+    ATTN__UNROLL for (int i = 0; i < 4; i++) {
+        a[2 * i] = _mm256_unpacklo_ps((__m256)r[2 * i], (__m256)r[2 * i + 1]);
+        a[2 * i + 1] = _mm256_unpackhi_ps((__m256)r[2 * i], (__m256)r[2 * i + 1]);
+    }
+    ATTN__UNROLL for (int i = 0; i < 2; i++) {
+        b[4 * i] = _mm256_shuffle_ps(a[4 * i], a[4 * i + 2], 0x44);
+        b[4 * i + 1] = _mm256_shuffle_ps(a[4 * i], a[4 * i + 2], 0xee);
+        b[4 * i + 2] = _mm256_shuffle_ps(a[4 * i + 1], a[4 * i + 3], 0x44);
+        b[4 * i + 3] = _mm256_shuffle_ps(a[4 * i + 1], a[4 * i + 3], 0xee);
+    }
+    ATTN__UNROLL for (int i = 0; i < 4; i++) {
+        r[i] = (attn__v__avx2)_mm256_permute2f128_ps(b[i], b[4 + i], 0x20);
+        r[4 + i] = (attn__v__avx2)_mm256_permute2f128_ps(b[i], b[4 + i], 0x31);
+    }
+}
+#if defined(__clang__)
+  #pragma clang attribute pop
+#else
+  #pragma GCC pop_options
+#endif
+#endif
+
+/* ---- >>ops_avx512: AVX-512 F, BW, DQ, VL ---- */
+#if ATTN__AVX512
+#define ATTN__W__avx512 16
+#define ATTN__NV__avx512 4
+#if defined(__clang__)
+  #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+#else
+  #pragma GCC push_options
+  #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
+#endif
+typedef float attn__v__avx512 __attribute__((vector_size(64)));
+ATTN__INLINE __mmask16 attn__first__avx512(int64_t n) {     /* the first n lanes, n in any range */
+    return (__mmask16)(n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1);
+}
+ATTN__INLINE attn__v__avx512 attn__load__avx512(const float *p) { return (attn__v__avx512)_mm512_loadu_ps(p); }
+ATTN__INLINE void attn__store__avx512(float *p, attn__v__avx512 v) { _mm512_storeu_ps(p, (__m512)v); }
+ATTN__INLINE attn__v__avx512 attn__load_n__avx512(const float *p, int64_t n) { return (attn__v__avx512)_mm512_maskz_loadu_ps(attn__first__avx512(n), p); }
+ATTN__INLINE void attn__store_n__avx512(float *p, attn__v__avx512 v, int64_t n) { _mm512_mask_storeu_ps(p, attn__first__avx512(n), (__m512)v); }
+ATTN__INLINE attn__v__avx512 attn__load16__avx512(const void *p, int64_t n, int32_t dtype) {
+    __m256i h = _mm256_maskz_loadu_epi16(attn__first__avx512(n), p);
+    if (dtype == ATTN_F16) return (attn__v__avx512)_mm512_cvtph_ps(h);
+    return (attn__v__avx512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
+}
+ATTN__INLINE void attn__store16__avx512(void *p, attn__v__avx512 v, int64_t n, int32_t dtype) {
+    __m256i h;
+    if (dtype == ATTN_F16) h = _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT);
+    else {
+        __m512i u = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+        __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+        __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), _mm512_set1_epi32(0x7f800000));
+        r = _mm512_mask_or_epi32(r, nan, _mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
+        h = _mm512_cvtepi32_epi16(r);
+    }
+    _mm256_mask_storeu_epi16(p, attn__first__avx512(n), h);
+}
+ATTN__INLINE attn__v__avx512 attn__set1__avx512(float x) { return (attn__v__avx512)_mm512_set1_ps(x); }
+ATTN__INLINE attn__v__avx512 attn__fma__avx512(attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 c) {
+    return (attn__v__avx512)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+ATTN__INLINE attn__v__avx512 attn__max__avx512(attn__v__avx512 a, attn__v__avx512 b) { return (attn__v__avx512)_mm512_max_ps((__m512)a, (__m512)b); }
+ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
+    attn__v__avx512 r = (attn__v__avx512)_mm512_reduce_ps((__m512)x, 0x09);               /* x - floor(x); 0 for infinity */
+    attn__v__avx512 p = attn__set1__avx512(ATTN__EXP2_C5);
+    p = attn__fma__avx512(p, r, attn__set1__avx512(ATTN__EXP2_C4));
+    p = attn__fma__avx512(p, r, attn__set1__avx512(ATTN__EXP2_C3));
+    p = attn__fma__avx512(p, r, attn__set1__avx512(ATTN__EXP2_C2));
+    p = attn__fma__avx512(p, r, attn__set1__avx512(ATTN__EXP2_C1));
+    p = attn__fma__avx512(p, r, attn__set1__avx512(1.0f));
+    return (attn__v__avx512)_mm512_scalef_ps((__m512)p, (__m512)x);
+}
+ATTN__INLINE attn__v__avx512 attn__clip__avx512(attn__v__avx512 v, int64_t from, int64_t lo, int64_t hi) {
+    __mmask16 keep = (__mmask16)(attn__first__avx512(hi - from) & ~attn__first__avx512(lo - from));
+    return (attn__v__avx512)_mm512_mask_mov_ps(_mm512_set1_ps(ATTN__NEG_INF), keep, (__m512)v);
+}
+ATTN__INLINE attn__v__avx512 attn__hide__avx512(attn__v__avx512 v, const unsigned char *p, int64_t n) {
+    __m128i bytes = _mm_maskz_loadu_epi8(attn__first__avx512(n), p);
+    return (attn__v__avx512)_mm512_mask_mov_ps(_mm512_set1_ps(ATTN__NEG_INF), _mm_test_epi8_mask(bytes, bytes), (__m512)v);
+}
+ATTN__INLINE attn__v__avx512 attn__pick__avx512(attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 x, attn__v__avx512 y) {
+    return (attn__v__avx512)_mm512_mask_mov_ps((__m512)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512)x);
+}
+ATTN__INLINE float attn__reduce_max__avx512(attn__v__avx512 v) {
+    __m512 a = _mm512_max_ps((__m512)v, _mm512_shuffle_f32x4((__m512)v, (__m512)v, 0x4e));
+    a = _mm512_max_ps(a, _mm512_shuffle_f32x4(a, a, 0xb1));
+    a = _mm512_max_ps(a, _mm512_shuffle_ps(a, a, 0x4e));
+    return _mm512_cvtss_f32(_mm512_max_ps(a, _mm512_shuffle_ps(a, a, 0xb1)));
+}
+ATTN__INLINE float attn__reduce_add__avx512(attn__v__avx512 v) {
+    attn__v__avx512 a = v + (attn__v__avx512)_mm512_shuffle_f32x4((__m512)v, (__m512)v, 0x4e);
+    a = a + (attn__v__avx512)_mm512_shuffle_f32x4((__m512)a, (__m512)a, 0xb1);
+    a = a + (attn__v__avx512)_mm512_shuffle_ps((__m512)a, (__m512)a, 0x4e);
+    a = a + (attn__v__avx512)_mm512_shuffle_ps((__m512)a, (__m512)a, 0xb1);
+    return _mm512_cvtss_f32((__m512)a);
+}
+ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
+    __m512 a[16], b[16];
+    ATTN__UNROLL for (int i = 0; i < 8; i++) {
+        a[2 * i] = _mm512_unpacklo_ps((__m512)r[2 * i], (__m512)r[2 * i + 1]);
+        a[2 * i + 1] = _mm512_unpackhi_ps((__m512)r[2 * i], (__m512)r[2 * i + 1]);
+    }
+    ATTN__UNROLL for (int i = 0; i < 4; i++) {
+        b[4 * i] = _mm512_shuffle_ps(a[4 * i], a[4 * i + 2], 0x44);
+        b[4 * i + 1] = _mm512_shuffle_ps(a[4 * i], a[4 * i + 2], 0xee);
+        b[4 * i + 2] = _mm512_shuffle_ps(a[4 * i + 1], a[4 * i + 3], 0x44);
+        b[4 * i + 3] = _mm512_shuffle_ps(a[4 * i + 1], a[4 * i + 3], 0xee);
+    }
+    ATTN__UNROLL for (int i = 0; i < 4; i++) {
+        a[i] = _mm512_shuffle_f32x4(b[i], b[4 + i], 0x88);
+        a[4 + i] = _mm512_shuffle_f32x4(b[i], b[4 + i], 0xdd);
+        a[8 + i] = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0x88);
+        a[12 + i] = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0xdd);
+    }
+    ATTN__UNROLL for (int i = 0; i < 8; i++) {
+        r[i] = (attn__v__avx512)_mm512_shuffle_f32x4(a[i], a[8 + i], 0x88);
+        r[8 + i] = (attn__v__avx512)_mm512_shuffle_f32x4(a[i], a[8 + i], 0xdd);
+    }
+}
+#if defined(__clang__)
+  #pragma clang attribute pop
+#else
+  #pragma GCC pop_options
+#endif
+#endif
+
+/* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of one (sequence, kv head): row r is
+ * query r / group of query head kv_head * group + r % group, so that a GQA group shares one reading of K and V. */
+typedef struct attn__flash {
+    const attn_desc *d;
+    int32_t threads;
+    int64_t group;                      /* heads / kv_heads */
+    int64_t BM, BN;                     /* rows a unit, keys a block */
+    int64_t tiles, splits;              /* most units per (sequence, kv head): row tiles, and key splits run side by side */
+    int64_t v_pad, q_pad, ld;           /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
+    int64_t scratch;                    /* bytes a thread */
+    int extras;                         /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
+    int pack_q, pack_v;                 /* rows are widened or gathered; otherwise used where they lie */
+    char *workspace;                    /* threads * scratch, then the partials of key splits */
+    float *partial;                     /* [units][BM][v_pad + 2] */
+    int64_t next, units;
+} attn__flash;
+/* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys are cut into 16 splits at most. */
+#define ATTN__SPLIT_ROWS 256
+#define ATTN__SPLIT_KEYS 1024
+static int64_t attn__split_keys(const attn__seq *s, int64_t group) {
+    if (s->q_used * group > ATTN__SPLIT_ROWS || s->k_len < 2 * ATTN__SPLIT_KEYS) return attn__max(s->k_len, 1);
+    return ATTN__SPLIT_KEYS * attn__ceil_div(s->k_len, 16 * ATTN__SPLIT_KEYS);
+}
+typedef struct attn__rows {             /* one unit */
+    const attn__flash *f;
+    attn__seq s;
+    int64_t kv_head, row0, rows;
+    int64_t k0, k1;                     /* its keys */
+} attn__rows;
+
+/* The standard backend: all scores in memory, three passes over them. */
+typedef struct attn__std {
+    const attn_desc *d;
+    int pass;                           /* 0: S = Q K^T and masks, 1: softmax, 2: O = P V */
+    int32_t threads;
+    int64_t BM, BN, ld, v_pad, q_pad, scratch, tiles;
+    char *workspace;
+    float *scores, *stats;              /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
+    int64_t next, units;
+} attn__std;
+
+typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x);
+typedef struct attn__kernels {
+    const char *name;                   /* of the ISA */
+    int64_t W, NV;
+    void (*flash_rows)(const attn__rows *u, char *scratch, float *partial);
+    void (*flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch);
+    void (*standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch);
+    void (*convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from, int64_t src_at, int64_t n);
+#ifndef ATTN_NO_TIMING
+    float (*fma_chain)(int64_t n);      /* n times 2 * W * 12 flops in 12 chains */
+    float (*read)(const float *p, int64_t n);
+#endif
+} attn__kernels;
+
+/* The score tile of a group of rows: up to 6 rows, BN keys, padded so that rows do not share cache sets. */
+#define ATTN__MR 6
+#define ATTN__SCORE_PAD 16
+#define ATTN__LOG2E 1.44269504088896341
+
+#define ATTN__KERNEL portable
+#include ATTN_HEADER
+#undef ATTN__KERNEL
+#if ATTN__AVX2
+  #if defined(__clang__)
+    #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+  #else
+    #pragma GCC push_options
+    #pragma GCC target("avx2,fma,f16c")
+  #endif
+  #define ATTN__KERNEL avx2
+  #include ATTN_HEADER
+  #undef ATTN__KERNEL
+  #if defined(__clang__)
+    #pragma clang attribute pop
+  #else
+    #pragma GCC pop_options
+  #endif
+#endif
+#if ATTN__AVX512
+  #if defined(__clang__)
+    #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+  #else
+    #pragma GCC push_options
+    #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
+  #endif
+  #define ATTN__KERNEL avx512
+  #include ATTN_HEADER
+  #undef ATTN__KERNEL
+  #if defined(__clang__)
+    #pragma clang attribute pop
+  #else
+    #pragma GCC pop_options
+  #endif
+#endif
+
+/* ========================================================================================== >>dispatch ====
+   Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA, ATTN_BACKEND a backend. */
+typedef struct attn__machine_info {
+    const attn__kernels *isa;           /* NULL: ATTN_ISA asks for what is not there */
+    int32_t threads;
+    int64_t l2;                         /* bytes */
+    char backend_name[32];
+    const char *backend;                /* ATTN_BACKEND or NULL */
+} attn__machine_info;
+
+#if ATTN__X86
+static uint64_t attn__xgetbv(void) {
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+/* 0: none, 2: AVX2 + FMA + F16C, 3: AVX-512 F, DQ, BW, VL too; both need the operating system to save the registers. */
+static int attn__x86_level(int64_t *l2) {
+    uint32_t a, b, c, d, c1, b7;
+    if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
+    for (uint32_t leaf = 4; leaf; leaf = leaf == 4 ? 0x8000001du : 0)      /* deterministic cache parameters: Intel, AMD */
+        for (uint32_t i = 0; i < 8 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31); i++)
+            if ((a >> 5 & 7) == 2) *l2 = (int64_t)((b >> 22) + 1) * ((b >> 12 & 0x3ff) + 1) * ((b & 0xfff) + 1) * ((int64_t)c + 1);
+    const uint32_t need = 1u << 27 | 1u << 28 | 1u << 12 | 1u << 29;        /* OSXSAVE, AVX, FMA, F16C */
+    if ((c1 & need) != need || (attn__xgetbv() & 6) != 6) return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b7, &c, &d) || !(b7 >> 5 & 1)) return 0;
+    const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    return (b7 & avx512) == avx512 && (attn__xgetbv() & 0xe6) == 0xe6 ? 3 : 2;
+}
+#endif
+
+static void attn__detect(attn__machine_info *m) {
+    const attn__kernels *best[3] = {NULL, NULL, NULL};
+    int n = 0, level = 0;
+    const char *isa = getenv("ATTN_ISA"), *backend = getenv("ATTN_BACKEND");
+    memset(m, 0, sizeof *m);
+    m->l2 = 1 << 20;
+    m->threads = attn__cpu_count();
+#if ATTN__X86
+    level = attn__x86_level(&m->l2);
+#endif
+    (void)level;
+#if ATTN__AVX512
+    if (level >= 3) best[n++] = &attn__table__avx512;
+#endif
+#if ATTN__AVX2
+    if (level >= 2) best[n++] = &attn__table__avx2;
+#endif
+    best[n++] = &attn__table__portable;
+    if (!isa || !*isa) m->isa = best[0];
+    for (int i = 0; i < n && isa; i++) if (!strcmp(best[i]->name, isa)) m->isa = best[i];
+    if (!backend || !*backend) return;
+    snprintf(m->backend_name, sizeof m->backend_name, "%s", backend);
+    m->backend = m->backend_name;
+}
+static const attn__machine_info *attn__machine(void) {
+    static attn__machine_info info;
+    static int state;                   /* 0: unknown, 1: being found, 2: known */
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 2) return &info;
+    int expected = 0;
+    if (__atomic_compare_exchange_n(&state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+        attn__detect(&info);
+        __atomic_store_n(&state, 2, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != 2) {}
+    return &info;
+}
+
+/* ============================================================================================ >>layout ==== */
+typedef struct attn__convert_job {
+    attn_in src; attn_out dst;
+    int64_t shape[4], rows, per_task;
+    int merged;                         /* both sides dense over head and dim: one long row per token */
+} attn__convert_job;
+
+static void attn__convert_task(void *arg, int64_t task) {
+    const attn__convert_job *j = (const attn__convert_job *)arg;
+    int64_t heads = j->merged ? 1 : j->shape[2], dim = j->merged ? j->shape[2] * j->shape[3] : j->shape[3];
+    int64_t first = task * j->per_task, last = attn__min(first + j->per_task, j->rows);
+    size_t size = attn__dtype_size(j->src.dtype);
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t r = first; r < last; r++) {
+        int64_t h = r % heads, t = r / heads % j->shape[1], b = r / heads / j->shape[1];
+        int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2], to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
+        if (j->src.dtype == j->dst.dtype) memcpy((char *)j->dst.data + to * (int64_t)size, (const char *)j->src.data + from * (int64_t)size, (size_t)dim * size);
+        else if (j->src.dtype == ATTN_F64) for (int64_t c = 0; c < dim; c++) attn__ref_write(j->dst.data, j->dst.dtype, to + c, ((const double *)j->src.data)[from + c]);
+        else attn__machine()->isa->convert_row(j->dst.data, j->dst.dtype, to, j->src.data, j->src.dtype, from, dim);
+    }
+    attn__fp_leave(fp);
+}
+ATTN_API attn_status attn_convert(const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
+    attn__convert_job j;
+    attn_desc all;
+    int64_t bytes = 1;
+    if (!where) { memset(&all, 0, sizeof all); where = &all; }
+    ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0, ERR_CONVERT_SHAPE);
+    ATTN__RULE(!(where->flags & ATTN_DEVICE), ERR_DEVICE);
+    ATTN__RULE(where->threads >= 0, ERR_THREADS);
+    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
+    ATTN__RULE(attn__machine()->isa, ERR_ISA);
+    ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    for (int a = 0; a < 4; a++) ATTN__RULE(!__builtin_mul_overflow(bytes, shape[a], &bytes), ERR_OVERFLOW);
+    if (bytes == 0) return ATTN_OK;
+    ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
+    attn__span from = attn__span_of(src.data, src.stride, shape, shape[3], src.dtype), to = attn__span_of(dst.data, dst.stride, shape, shape[3], dst.dtype);
+    ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
+    j.src = src; j.dst = dst;
+    memcpy(j.shape, shape, sizeof j.shape);
+    j.merged = src.stride[2] == shape[3] && dst.stride[2] == shape[3];
+    j.rows = shape[0] * shape[1] * (j.merged ? 1 : shape[2]);
+    int32_t threads = bytes < 65536 ? 1 : attn__threads_for(where);
+    j.per_task = attn__max(1, attn__ceil_div(j.rows, (int64_t)threads * 4));
+    attn__parallel(where, threads, attn__convert_task, &j, attn__ceil_div(j.rows, j.per_task));
+    return ATTN_OK;
+}
+
+/* What the CPU kernels do not take, for flash and standard alike. */
+static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why) {
+    snprintf(plan->why, sizeof plan->why, "%s", why);
+    return s;
+}
+static attn_status attn__cpu_declines(const attn_desc *d, attn_plan *plan) {
+    if (d->flags & ATTN_DEVICE) return attn__decline(plan, ATTN_ERR_DEVICE, "tensors are device memory");
+    if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64) return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
+    if (d->k.dtype != d->v.dtype) return attn__decline(plan, ATTN_ERR_DECLINED, "k and v differ in type");
+    if (d->q.dtype != d->k.dtype && !attn__is_quant(d->k.dtype)) return attn__decline(plan, ATTN_ERR_DECLINED, "q and k differ in type");
+    return ATTN_OK;
+}
+/* The most keys of any sequence, and a rough cost in FLOPs: work under 20 us wakes no thread. */
+static double attn__cost(const attn_desc *d) {
+    return 2.0 * (double)attn__rows_total(d) * (double)d->heads * (double)d->kv_len * (double)(d->head_dim + d->v_dim);
+}
+static int32_t attn__useful_threads(const attn_desc *d, double flops) {
+    return flops < 2e6 ? 1 : attn__threads_for(d);
+}
+
+/* ========================================================================================== >>standard ====
+   Attention as people write it without flash: the whole score matrix in memory, three passes over it, with the same register
+   tiles as flash. The honest baseline of the tables. */
+#ifndef ATTN_NO_STANDARD
+static void attn__standard_shape(const attn_desc *d, attn__std *t) {
+    memset(t, 0, sizeof *t);
+    t->d = d;
+    t->BM = 48;
+    t->BN = 256;
+    t->v_pad = attn__round_up(d->v_dim, 16);
+    t->q_pad = attn__round_up(d->head_dim, 16);
+    t->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
+    t->tiles = attn__ceil_div(d->q_len, t->BM);
+    t->threads = attn__useful_threads(d, attn__cost(d));
+    t->units = d->batch * d->heads * t->tiles;
+    t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim, t->BM * (t->v_pad + 2) + t->BN * t->v_pad) + ATTN__ALIGN;
+    t->scratch = attn__round_up(t->scratch, ATTN__ALIGN);
+}
+static attn_status attn__standard_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    attn__std t;
+    int64_t rows, bytes;
+    (void)user;
+    ATTN__TRY(attn__cpu_declines(d, plan));
+    if (g) return attn__decline(plan, ATTN_ERR_DECLINED, "no backward");
+    attn__standard_shape(d, &t);
+    if (__builtin_mul_overflow(d->batch * d->heads, d->q_len, &rows) || __builtin_mul_overflow(rows, 4 * (t.ld + 2), &bytes)) bytes = INT64_MAX;
+    int64_t fixed = t.threads * t.scratch + (int64_t)attn__append_bytes(d) + ATTN__ALIGN, memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    if (bytes > INT64_MAX - fixed || bytes + fixed > memory / 10 * 9) {
+        snprintf(plan->why, sizeof plan->why, "the scores need %.2f GiB, the machine has %.2f GiB",
+                 (double)d->batch * (double)d->heads * (double)d->q_len * (double)d->kv_len * 4 / 1073741824.0, (double)memory / 1073741824.0);
+        return ATTN_ERR_TOO_LARGE;
+    }
+    plan->kernel = "standard_forward";
+    plan->isa = attn__machine()->isa->name;
+    plan->workspace_size = (size_t)(bytes + fixed);
+    plan->threads = t.threads;
+    return ATTN_OK;
+}
+static void attn__standard_worker(void *arg, int64_t index) {
+    attn__std *t = (attn__std *)arg;
+    const attn_desc *d = t->d;
+    uint64_t fp = attn__fp_enter(1);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED);
+        if (u >= t->units) break;
+        int64_t tile = u % t->tiles, h = u / t->tiles % d->heads, row0 = tile * t->BM;
+        attn__seq s = attn__sequence(d, u / t->tiles / d->heads);
+        if (row0 < s.q_rows) attn__machine()->isa->standard_rows(t, &s, h, row0, attn__min(t->BM, s.q_rows - row0), t->workspace + index * t->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static attn_status attn__standard_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    attn__std t;
+    (void)user; (void)g;
+    attn__standard_shape(d, &t);
+    t.threads = plan->threads;
+    t.workspace = (char *)d->workspace;
+    char *p = t.workspace + t.threads * t.scratch;
+    attn__append(d, t.threads, p);
+    p += attn__append_bytes(d);
+    t.scores = (float *)(void *)p;
+    t.stats = t.scores + d->batch * d->heads * d->q_len * t.ld;
+    for (t.pass = 0; t.pass < 3; t.pass++) {
+        t.next = 0;
+        attn__parallel(d, t.threads, attn__standard_worker, &t, t.threads);
+    }
+    return ATTN_OK;
+}
+#endif
+
+/* ============================================================================================= >>flash ====
+   Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
+   "FlashAttention", 2022. A unit of work is a tile of rows of one (sequence, kv head), against all its keys or one key split.
+   Every row's arithmetic follows from the key blocks and splits of its own sequence alone; how rows are dealt to units and units
+   to threads changes no bit. */
+static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
+    memset(f, 0, sizeof *f);
+    f->d = d;
+    f->threads = attn__useful_threads(d, attn__cost(d));
+    f->group = d->heads / d->kv_heads;
+    f->v_pad = attn__round_up(d->v_dim, 16);
+    f->q_pad = attn__round_up(d->head_dim, 16);
+    f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
+    f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) || d->seq.cu_q;
+    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W || d->seq.block_table;
+
+    /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 512 KiB of Q and O hold, the packing of K being
+     * shared by all of them; fewer where that leaves less than four units a thread. */
+    f->BN = d->head_dim <= 256 ? 512 : d->head_dim <= 512 ? 256 : 64;
+    f->ld = f->BN + ATTN__SCORE_PAD;
+    int64_t rows = d->q_len * f->group, most = (512 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
+    int64_t share = f->threads > 1 ? attn__ceil_div(attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads), 6) * 6 : rows;
+    f->BM = attn__max(1, attn__min(rows, attn__max(96, attn__min(attn__min(most, 1024), share))));
+    f->tiles = attn__ceil_div(rows, f->BM);
+    int64_t one = ATTN__MR * f->ld + f->BM * (f->v_pad + 2) + f->BN * (d->head_dim + (f->pack_v ? f->v_pad : 0)) + (f->pack_q ? f->BM * f->q_pad : 0);
+    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += f->BM * (f->v_pad + 2);
+    f->scratch = attn__round_up(4 * one, ATTN__ALIGN);
+
+    /* key splits side by side only where rows alone give too few units */
+    f->splits = 1;
+    if (f->threads > 1 && d->kv_len >= 2 * ATTN__SPLIT_KEYS && d->batch * d->kv_heads * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS)
+        f->splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS));
+    f->units = d->batch * d->kv_heads * f->tiles * f->splits;
+}
+static size_t attn__flash_partials(const attn__flash *f) {
+    return f->splits > 1 ? (size_t)(f->units * f->BM * (f->v_pad + 2) * 4) : 0;
+}
+static attn_status attn__flash_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    attn__flash f;
+    (void)user;
+    ATTN__TRY(attn__cpu_declines(d, plan));
+    if (g) return attn__decline(plan, ATTN_ERR_DECLINED, "no backward");
+    attn__flash_shape(d, &f);
+    plan->kernel = f.extras ? "flash_forward_masked" : "flash_forward";
+    plan->isa = attn__machine()->isa->name;
+    plan->threads = f.threads;
+    plan->splits = (int32_t)f.splits;
+    plan->workspace_size = (size_t)(f.threads * f.scratch) + attn__flash_partials(&f) + attn__append_bytes(d);
+    return ATTN_OK;
+}
+
+/* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split` -1: all of them, or the merge. */
+static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn__rows *r) {
+    int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1 - u / heads;
+    r->f = f;
+    r->s = attn__sequence(f->d, u % heads / f->d->kv_heads);
+    r->kv_head = u % heads % f->d->kv_heads;
+    r->row0 = tile * f->BM;
+    r->rows = attn__min(f->BM, r->s.q_rows * f->group - r->row0);
+    r->k0 = 0;
+    r->k1 = r->s.k_len;
+    if (split < 0) return r->rows > 0;
+    int64_t step = attn__split_keys(&r->s, f->group);
+    r->k0 = split * step;
+    r->k1 = attn__min(r->k0 + step, r->k1);
+    return r->rows > 0 && (split == 0 || r->k0 < r->k1);
+}
+static void attn__flash_worker(void *arg, int64_t index) {
+    attn__flash *f = (attn__flash *)arg;
+    attn__rows r;
+    uint64_t fp = attn__fp_enter(1);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        if (u >= f->units) break;
+        if (!attn__flash_unit(f, u / f->splits, f->splits > 1 ? u % f->splits : -1, &r)) continue;
+        attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch, f->splits > 1 ? f->partial + u * f->BM * (f->v_pad + 2) : NULL);
+    }
+    attn__fp_leave(fp);
+}
+static void attn__flash_merge_worker(void *arg, int64_t index) {
+    attn__flash *f = (attn__flash *)arg;
+    attn__rows r;
+    uint64_t fp = attn__fp_enter(1);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        if (u >= f->units / f->splits) break;
+        if (!attn__flash_unit(f, u, -1, &r)) continue;
+        int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
+        attn__machine()->isa->flash_merge(&r, parts, f->partial + u * f->splits * f->BM * (f->v_pad + 2), f->workspace + index * f->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static attn_status attn__flash_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    attn__flash f;
+    (void)user; (void)g; (void)plan;
+    attn__flash_shape(d, &f);
+    f.workspace = (char *)d->workspace;
+    f.partial = (float *)(void *)(f.workspace + f.threads * f.scratch);
+    attn__append(d, f.threads, (char *)f.partial + attn__flash_partials(&f));
+    attn__parallel(d, f.threads, attn__flash_worker, &f, f.threads);
+    if (f.splits > 1) {
+        f.next = 0;
+        attn__parallel(d, f.threads, attn__flash_merge_worker, &f, f.threads);
+    }
+    return ATTN_OK;
+}
+
+/* ========================================================================================== >>backends ==== */
+typedef struct attn__entry { attn_backend b; char name[32]; } attn__entry;
+static attn__entry attn__registered[16];
+static int32_t attn__registered_count;
+static const char *attn__default_name;      /* points into the registry or a built-in */
+
+static const attn_backend attn__builtin[] = {
+    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL},
+#ifndef ATTN_NO_STANDARD
+    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL},
+#endif
+    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL},
+};
+#define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
+
+/* Automatic choice: the first that takes the call. Never by length, never by a timing. */
+static const struct { uint32_t device; const char *name; } attn__auto_table[] = {
+    {ATTN_DEVICE, "hip"},
+    {0, "flash"},
+    {0, "standard"},
+    {0, "reference"},
+};
+
+ATTN_API const attn_backend *attn_backend_at(int32_t i) {
+    if (i < 0) return NULL;
+    if (i < ATTN__BUILTINS) return &attn__builtin[i];
+    i -= ATTN__BUILTINS;
+    return i < __atomic_load_n(&attn__registered_count, __ATOMIC_ACQUIRE) ? &attn__registered[i].b : NULL;
+}
+ATTN_API const attn_backend *attn_backend_find(const char *name) {
+    const attn_backend *b;
+    for (int32_t i = 0; name && (b = attn_backend_at(i)) != NULL; i++) if (!strcmp(b->name, name)) return b;
+    return NULL;
+}
+ATTN_API attn_status attn_register(const attn_backend *b) {
+    static int lock;
+    attn_status s = ATTN_OK;
+    ATTN__RULE(b && b->name && b->plan && b->run, ERR_REGISTER_NULL);
+    ATTN__RULE(b->abi == ATTN_ABI, ERR_REGISTER_ABI);
+    ATTN__RULE(*b->name && strlen(b->name) < sizeof attn__registered[0].name && strcmp(b->name, "auto"), ERR_REGISTER_NAME);
+    while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE)) {}
+    int32_t n = attn__registered_count;
+    if (attn_backend_find(b->name)) s = ATTN_ERR_REGISTER_NAME;
+    else if (n == (int32_t)(sizeof attn__registered / sizeof *attn__registered)) s = ATTN_ERR_REGISTER_FULL;
+    else {
+        attn__entry *e = &attn__registered[n];
+        e->b = *b;
+        memcpy(e->name, b->name, strlen(b->name) + 1);
+        e->b.name = e->name;
+        __atomic_store_n(&attn__registered_count, n + 1, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+    return s;
+}
+ATTN_API attn_status attn_set_default(const char *name) {
+    const attn_backend *b = NULL;
+    if (name && strcmp(name, "auto")) {
+        b = attn_backend_find(name);
+        ATTN__RULE(b, ERR_BACKEND_UNKNOWN);
+    }
+    __atomic_store_n(&attn__default_name, b ? b->name : NULL, __ATOMIC_RELEASE);
+    return ATTN_OK;
+}
+
+static attn_status attn__try_plan(const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    plan->backend = b->name;
+    plan->kernel = plan->isa = "";
+    plan->workspace_size = 0;
+    plan->threads = plan->splits = 1;
+    plan->why[0] = 0;
+    return b->plan(b->user, d, g, plan);
+}
+
+/* The one function that chooses: for running, for the workspace and for attn_query. The name in the description goes before the
+ * environment's, that before attn_set_default's, that before the table. A backend that was named and declines is an error. */
+static attn_status attn__choose(const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
+    const char *name = d->backend && strcmp(d->backend, "auto") ? d->backend : NULL;
+    if (!name && !d->backend) name = attn__machine()->backend;
+    if (!name && !d->backend) name = __atomic_load_n(&attn__default_name, __ATOMIC_ACQUIRE);
+    *chosen = NULL;
+    ATTN__RULE(attn__machine()->isa, ERR_ISA);
+    if (name && strcmp(name, "auto")) {
+        ATTN__RULE((*chosen = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
+        return attn__try_plan(*chosen, d, g, plan);
+    }
+    attn_status last = d->flags & ATTN_DEVICE ? ATTN_ERR_DEVICE : ATTN_ERR_DECLINED;
+    for (size_t i = 0; i < sizeof attn__auto_table / sizeof *attn__auto_table; i++) {
+        const attn_backend *b = attn_backend_find(attn__auto_table[i].name);
+        if (!b || attn__auto_table[i].device != (d->flags & ATTN_DEVICE)) continue;
+        attn_status s = attn__try_plan(b, d, g, plan);
+        if (s == ATTN_OK) { *chosen = b; return s; }
+        last = s;
+    }
+    return last;
+}
+
+/* ============================================================================================ >>public ==== */
+static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why) {
+    if (d && d->message && d->message_size)
+        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "", s && *why ? ": " : "", s ? why : "");
+    return s;
+}
+
+static attn_status attn__call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+    attn_desc d;
+    attn_grad g;
+    const attn_backend *b;
+    void *own = NULL;
+    ATTN__TRY(attn__resolve(in, gin, &d, &g));
+    const attn_grad *gp = gin ? &g : NULL;
+    ATTN__TRY(attn__choose(&d, gp, plan, &b));
+    ATTN__TRY(attn__check_data(&d, gp));
+    if (d.workspace) {
+        ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
+    } else if (plan->workspace_size && !(d.flags & ATTN_DEVICE)) {
+        ATTN__RULE((own = d.workspace = attn__get(d.alloc, plan->workspace_size)) != NULL, ERR_MEMORY);
+    }
+    attn_status s = b->run(b->user, &d, gp, plan);
+    attn__put(d.alloc, own, plan->workspace_size);
+    return s;
+}
+
+ATTN_API attn_status attn_forward(const attn_desc *d) {
+    attn_plan plan;
+    plan.why[0] = 0;
+    return attn__tell(d, attn__call(d, NULL, &plan), plan.why);
+}
+ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g) {
+    attn_plan plan;
+    plan.why[0] = 0;
+    return attn__tell(d, g ? attn__call(d, g, &plan) : d ? ATTN_ERR_NULL_GRAD : ATTN_ERR_NULL_DESC, plan.why);
+}
+
+ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+    attn_desc d;
+    attn_grad g;
+    attn_plan other;
+    const attn_backend *chosen, *b;
+    ATTN__RULE(plan, ERR_QUERY_NULL);
+    memset(plan, 0, sizeof *plan);
+    plan->backend = plan->kernel = plan->isa = "";
+    attn_status s = attn__resolve(in, gin, &d, &g);
+    if (s) return attn__tell(in, s, "");
+    const attn_grad *gp = gin ? &g : NULL;
+    s = attn__choose(&d, gp, plan, &chosen);
+    attn__tell(in, s, plan->why);
+    plan->why[0] = 0;
+    size_t used = 0;
+    for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++) {
+        if (attn__try_plan(b, &d, gp, &other) == ATTN_OK) continue;
+        int n = snprintf(plan->why + used, sizeof plan->why - used, "%s: %s\n", b->name, other.why);
+        used = n < 0 ? used : (size_t)attn__min((int64_t)used + n, (int64_t)sizeof plan->why - 1);
+    }
+    return s;
+}
+
+ATTN_API int32_t attn_threads(void) { return attn__machine()->threads; }
+ATTN_API const char *attn_isa(void) { return attn__machine()->isa ? attn__machine()->isa->name : "none"; }
+
+ATTN_API attn_status attn_parallel(const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
+    ATTN__RULE(where, ERR_NULL_DESC);
+    ATTN__RULE(task && n >= 0, ERR_PARALLEL);
+    attn__parallel(where, attn__threads_for(where), task, arg, n);
+    return ATTN_OK;
+}
+
+/* The merge, in f64: per row, weights exp(lse_p - lse). Reads and writes through the reference's conversions. */
+ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
+    attn_desc d;
+    int64_t e[3], n = in ? in->seq.total_q : 0;
+    ATTN__TRY(attn__tell(in, attn__resolve(in, NULL, &d, NULL), ""));
+    attn__extent_q(&d, e);
+    n = e[0] * e[1] * d.heads;
+    if (parts < 0 || (parts > 0 && (!o || !lse))) return attn__tell(in, ATTN_ERR_MERGE_PARTS, "");
+    if (!d.o.data && n) return attn__tell(in, ATTN_ERR_NULL_O, "");
+    attn__span out[2] = {attn__span_of(d.o.data, d.o.stride, e, d.v_dim, d.o.dtype), attn__span_flat(d.lse, n * 4)};
+    if (!attn__disjoint(&out[0], &out[1])) return attn__tell(in, ATTN_ERR_OVERLAP, "");
+    for (int64_t p = 0; p < parts; p++) {
+        attn_in t = o[p];
+        if (attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O) || (!t.data && n)) return attn__tell(in, ATTN_ERR_MERGE_O, "");
+        if (!lse[p] && n) return attn__tell(in, ATTN_ERR_MERGE_LSE, "");
+        attn__span part[2] = {attn__span_of(t.data, t.stride, e, d.v_dim, t.dtype), attn__span_flat(lse[p], n * 4)};
+        for (int i = 0; i < 4; i++) if (!attn__disjoint(&out[i / 2], &part[i % 2])) return attn__tell(in, ATTN_ERR_OVERLAP, "");
+    }
+    uint64_t fp = attn__fp_enter(0);
+    const double neg_inf = -attn__double(0x7ff0000000000000u);
+    for (int64_t b = 0; b < e[0]; b++)
+        for (int64_t h = 0; h < d.heads; h++)
+            for (int64_t i = 0; i < e[1]; i++) {
+                int64_t at = (b * d.heads + h) * e[1] + i;
+                double max = d.sink ? (double)d.sink[h] : neg_inf, sum = 0;
+                for (int64_t p = 0; p < parts; p++) if (!((double)lse[p][at] <= max)) max = (double)lse[p][at];
+                if (max != neg_inf) {
+                    if (d.sink) sum += attn__exp((double)d.sink[h] - max);
+                    for (int64_t p = 0; p < parts; p++) sum += attn__exp((double)lse[p][at] - max);
+                }
+                for (int64_t c = 0; c < d.v_dim; c++) {
+                    double x = 0;
+                    for (int64_t p = 0; p < parts && max != neg_inf; p++) {
+                        attn_in t = o[p];
+                        attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O);
+                        if ((double)lse[p][at] == neg_inf) continue;           /* an empty part: its o is not read */
+                        x += attn__exp((double)lse[p][at] - max) / sum * attn__ref_read(t.data, t.dtype, b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c);
+                    }
+                    attn__ref_write(d.o.data, d.o.dtype, b * d.o.stride[0] + i * d.o.stride[1] + h * d.o.stride[2] + c, x);
+                }
+                if (d.lse) d.lse[at] = (float)(max == neg_inf ? neg_inf : max + attn__log(sum));
+            }
+    attn__fp_leave(fp);
+    return attn__tell(in, ATTN_OK, "");
+}
+
+/* ============================================================================================ >>timing ==== */
+#ifndef ATTN_NO_TIMING
+ATTN_API double attn_seconds(void) { return attn__now(); }
+
+static int attn__compare_doubles(const void *a, const void *b) {
+    double x, y;
+    memcpy(&x, a, 8); memcpy(&y, b, 8);
+    return x < y ? -1 : x > y;
+}
+ATTN_API attn_status attn_time(void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t) {
+    ATTN__RULE(fn && t && opts, ERR_TIME_NULL);
+    ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 && (opts->iterations > 0 || opts->min_seconds > 0), ERR_TIME_OPTS);
+    size_t room = (size_t)attn__max(opts->iterations, 64), n = 0;
+    double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn__now();
+    ATTN__RULE(s, ERR_MEMORY);
+    memset(t, 0, sizeof *t);
+    fn(user);
+    t->first = attn__now() - start;
+    for (int64_t i = 1; i < opts->warmup; i++) fn(user);
+    while ((int64_t)n < opts->iterations || total < opts->min_seconds) {
+        if (n == room) {
+            double *more = (double *)ATTN_MALLOC(2 * room * sizeof *s);
+            if (!more) { ATTN_FREE(s); return ATTN_ERR_MEMORY; }
+            memcpy(more, s, room * sizeof *s);
+            ATTN_FREE(s);
+            s = more;
+            room *= 2;
+        }
+        start = attn__now();
+        fn(user);
+        s[n] = attn__now() - start;
+        total += s[n++];
+    }
+    qsort(s, n, sizeof *s, attn__compare_doubles);
+    double square = 0, mean = total / (double)n;
+    for (size_t i = 0; i < n; i++) square += (s[i] - mean) * (s[i] - mean);
+    t->n = (int64_t)n;
+    t->mean = mean;
+    t->stddev = n > 1 ? attn__sqrt(square / (double)(n - 1)) : 0;
+    t->min = s[0];
+    t->max = s[n - 1];
+    const double share[3] = {0.50, 0.95, 0.99};
+    double *to[3] = {&t->p50, &t->p95, &t->p99};
+    for (int p = 0; p < 3; p++) {                       /* linear between the two nearest ranks */
+        double at = share[p] * (double)(n - 1);
+        size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
+        *to[p] = s[low] + (at - (double)low) * (s[high] - s[low]);
+    }
+    ATTN_FREE(s);
+    double per = t->p50 > 0 ? 1 / t->p50 : 0;
+    t->ops_per_s = per;
+    t->tokens_per_s = opts->tokens * per;
+    t->gflops = opts->flops * per * 1e-9;
+    t->gbytes_per_s = opts->bytes * per * 1e-9;
+    return ATTN_OK;
+}
+
+#if ATTN__AVX512
+#if defined(__clang__)
+  #pragma clang attribute push(__attribute__((target("avx512f,avx512bf16"))), apply_to = function)
+#else
+  #pragma GCC push_options
+  #pragma GCC target("avx512f,avx512bf16")
+#endif
+/* n times 12 vdpbf16ps of 64 flops. In assembly: the type of its operands differs between compilers. */
+ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
+    __m512 acc[12];
+    __m512i a = _mm512_set1_epi32(0x3f803f80);
+    ATTN__UNROLL for (int v = 0; v < 12; v++) acc[v] = _mm512_set1_ps(0);
+    for (int64_t k = 0; k < n; k++) { ATTN__UNROLL for (int v = 0; v < 12; v++) __asm__ volatile("vdpbf16ps %1, %1, %0" : "+v"(acc[v]) : "v"(a)); }
+    ATTN__UNROLL for (int v = 1; v < 12; v++) acc[0] = _mm512_max_ps(acc[0], acc[v]);
+    return _mm512_cvtss_f32(acc[0]);
+}
+#if defined(__clang__)
+  #pragma clang attribute pop
+#else
+  #pragma GCC pop_options
+#endif
+static int attn__has_dot(void) {
+    uint32_t a, b, c, d;
+    return !strcmp(attn__machine()->isa->name, "avx512") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+#endif
+
+typedef struct attn__probe { int64_t n, floats; float *data; int dot; float sink[1024]; } attn__probe;
+static void attn__probe_fma(void *arg, int64_t i) {
+    attn__probe *p = (attn__probe *)arg;
+#if ATTN__AVX512
+    if (p->dot) { p->sink[i % 1024] = attn__dot_chain__avx512(p->n); return; }
+#endif
+    p->sink[i % 1024] = attn__machine()->isa->fma_chain(p->n);
+}
+static void attn__probe_read(void *arg, int64_t i) {
+    attn__probe *p = (attn__probe *)arg;
+    for (int64_t r = 0; r < p->n; r++) p->sink[i % 1024] = attn__machine()->isa->read(p->data + i * p->floats, p->floats);
+}
+/* The shortest of some runs of a probe of at least 2 ms each. */
+static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads) {
+    attn_desc where;
+    memset(&where, 0, sizeof where);
+    double best = 1e30;
+    for (int run = 0; run < 12; run++) {
+        double start = attn__now();
+        attn__parallel(&where, threads, task, p, threads);
+        double took = attn__now() - start;
+        if (took < 2e-3 && run < 10) { p->n *= 2; run--; best = 1e30; continue; }
+        if (took < best) best = took;
+    }
+    return best;
+}
+ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
+    attn__probe p;
+    if (!attn__machine()->isa) return 0;
+    if (threads <= 0) threads = attn_threads();
+    memset(&p, 0, sizeof p);
+    p.n = 1 << 14;
+    double seconds = attn__probe_time(&p, attn__probe_fma, threads), peak = 2.0 * 12 * (double)attn__machine()->isa->W * (double)p.n * threads / seconds;
+#if ATTN__AVX512
+    if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && attn__has_dot()) {
+        p.dot = 1;
+        p.n = 1 << 14;
+        seconds = attn__probe_time(&p, attn__probe_fma, threads);
+        double dot = 64.0 * 12 * (double)p.n * threads / seconds;
+        if (dtype == ATTN_BF16 && dot > peak) peak = dot;
+    }
+#else
+    (void)dtype;
+#endif
+    return peak * 1e-9;
+}
+ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
+    attn__probe p;
+    if (!attn__machine()->isa) return 0;
+    if (threads <= 0) threads = attn_threads();
+    memset(&p, 0, sizeof p);
+    p.floats = attn__max(1, (int64_t)(bytes / 4) / threads / 128) * 128;
+    size_t size = (size_t)(p.floats * threads) * 4;
+    p.data = (float *)attn__get(NULL, size);
+    if (!p.data) return 0;
+    memset(p.data, 0, size);
+    p.n = 1;
+    double seconds = attn__probe_time(&p, attn__probe_read, threads);
+    attn__put(NULL, p.data, size);
+    return (double)size * (double)p.n / seconds * 1e-9;
+}
+#endif
+
+#if defined(__clang__)
+  #pragma float_control(pop)
+#else
+  #pragma GCC pop_options
+  #pragma GCC diagnostic pop
+#endif
+
+#endif /* ATTN_IMPLEMENTATION */
+
+/* ============================================================================================ >>kernel ====
+   Compiled once per ISA, inside its target region, in the operations of >>ops. ATTN__(x) is attn__x__<isa>. */
+#ifdef ATTN__KERNEL
+#ifndef ATTN__
+  #define ATTN__PASTE_(a, b) a##__##b
+  #define ATTN__PASTE(a, b) ATTN__PASTE_(a, b)
+  #define ATTN__(name) ATTN__PASTE(attn__##name, ATTN__KERNEL)
+  #define ATTN__V ATTN__PASTE(attn__v, ATTN__KERNEL)
+  #define ATTN__W ATTN__PASTE(ATTN__W, ATTN__KERNEL)
+  #define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
+  #define ATTN__STRING_(a) #a
+  #define ATTN__STRING(a) ATTN__STRING_(a)
+  #define ATTN__CHAINS 12
+  #define ATTN__PANEL (ATTN__W * ATTN__NV)      /* keys a panel of packed K */
+#endif
+
+/* ---- n floats of a tensor of any type, and back ---- */
+ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
+    float part[ATTN__W];
+    if (dtype == ATTN_F32) return n >= ATTN__W ? ATTN__(load)((const float *)data + at) : ATTN__(load_n)((const float *)data + at, n);
+    if (dtype == ATTN_F16 || dtype == ATTN_BF16) return ATTN__(load16)((const uint16_t *)data + at, n, dtype);
+    for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
+    return ATTN__(load)(part);
+}
+ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
+    float part[ATTN__W];
+    if (dtype == ATTN_F32) {
+        if (n >= ATTN__W) ATTN__(store)((float *)data + at, v); else ATTN__(store_n)((float *)data + at, v, n);
+    } else if (dtype == ATTN_F16 || dtype == ATTN_BF16) {
+        ATTN__(store16)((uint16_t *)data + at, v, n, dtype);
+    } else {
+        ATTN__(store)(part, v);
+        for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(data, dtype, at + l, part[l]);
+    }
+}
+
+/* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
+ *   QK  C = A B; x[6][W] = max(x, row maxima of C)       PV  C = x[row] * C + A B
+ *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose */
+#ifndef ATTN__MM
+enum { ATTN__QK, ATTN__PV, ATTN__TN };
+#define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
+#define ATTN__MM_DEFINE(kind, MR, NV) \
+    ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) { \
+        ATTN__(mm)(ATTN__##kind, MR, NV, A, lda, B, ldb, K, C, ldc, x); \
+    }
+#define ATTN__MM_COLUMN(kind, NV) \
+    ATTN__MM_DEFINE(kind, 1, NV) ATTN__MM_DEFINE(kind, 2, NV) ATTN__MM_DEFINE(kind, 3, NV) \
+    ATTN__MM_DEFINE(kind, 4, NV) ATTN__MM_DEFINE(kind, 5, NV) ATTN__MM_DEFINE(kind, 6, NV)
+#define ATTN__MM_ROW(kind, NV) \
+    {ATTN__MM(kind, 1, NV), ATTN__MM(kind, 2, NV), ATTN__MM(kind, 3, NV), ATTN__MM(kind, 4, NV), ATTN__MM(kind, 5, NV), ATTN__MM(kind, 6, NV)}
+#endif
+ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__V acc[ATTN__MR][ATTN__NV], b[ATTN__NV];
+    ATTN__UNROLL for (int r = 0; r < MR; r++)
+        ATTN__UNROLL for (int v = 0; v < NV; v++)
+            acc[r][v] = kind == ATTN__QK ? zero : kind == ATTN__TN ? ATTN__(load)(C + r * ldc + v * ATTN__W)
+                                                                   : ATTN__(load)(C + r * ldc + v * ATTN__W) * ATTN__(set1)(x[r]);
+    for (int64_t k = 0; k < K; k++, B += ldb) {
+        ATTN__UNROLL for (int v = 0; v < NV; v++) b[v] = ATTN__(load)(B + v * ATTN__W);
+        ATTN__UNROLL for (int r = 0; r < MR; r++) {
+            ATTN__V a = ATTN__(set1)(kind == ATTN__TN ? A[k * lda + r] : A[r * lda + k]);
+            ATTN__UNROLL for (int v = 0; v < NV; v++) acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
+        }
+    }
+    ATTN__UNROLL for (int r = 0; r < MR; r++) {
+        ATTN__UNROLL for (int v = 0; v < NV; v++) ATTN__(store)(C + r * ldc + v * ATTN__W, acc[r][v]);
+        if (kind == ATTN__QK) {
+            ATTN__V m = ATTN__(load)(x + r * ATTN__W);
+            ATTN__UNROLL for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
+            ATTN__(store)(x + r * ATTN__W, m);
+        }
+    }
+}
+ATTN__MM_COLUMN(QK, 1) ATTN__MM_COLUMN(PV, 1) ATTN__MM_COLUMN(TN, 1)
+ATTN__MM_COLUMN(QK, 2) ATTN__MM_COLUMN(PV, 2) ATTN__MM_COLUMN(TN, 2)
+#if ATTN__NV > 2
+ATTN__MM_COLUMN(QK, 3) ATTN__MM_COLUMN(PV, 3) ATTN__MM_COLUMN(TN, 3)
+ATTN__MM_COLUMN(QK, 4) ATTN__MM_COLUMN(PV, 4) ATTN__MM_COLUMN(TN, 4)
+#endif
+static const attn__mm ATTN__(mm_table)[3][ATTN__NV][ATTN__MR] = {       /* kind, vectors - 1, rows - 1 */
+#if ATTN__NV > 2
+    {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2), ATTN__MM_ROW(QK, 3), ATTN__MM_ROW(QK, 4)},
+    {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2), ATTN__MM_ROW(PV, 3), ATTN__MM_ROW(PV, 4)},
+    {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2), ATTN__MM_ROW(TN, 3), ATTN__MM_ROW(TN, 4)},
+#else
+    {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2)},
+    {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2)},
+    {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2)},
+#endif
+};
+/* C[rows <= 6][columns] by tiles of as equal a width as may be; columns is a multiple of W. */
+ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, int64_t columns, float *x) {
+    int64_t vectors = columns / ATTN__W, tiles = attn__ceil_div(vectors, ATTN__NV);
+    for (int64_t c = 0; tiles > 0; tiles--) {
+        int64_t nv = attn__ceil_div(vectors, tiles);
+        ATTN__(mm_table)[kind][nv - 1][rows - 1](A, lda, B + c, ldb, K, C + c, ldc, x);
+        vectors -= nv;
+        c += nv * ATTN__W;
+    }
+}
+
+/* ---- packing ---- */
+/* dst[0 .. dim rounded up to W) = scale * row, zeros behind; a lane that is not finite makes *bad NaN. */
+ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim, float scale, ATTN__V *bad) {
+    for (int64_t c = 0; c < dim; c += ATTN__W) {
+        ATTN__V v = ATTN__(load_any)(src, dtype, at + c, dim - c);
+        if (scale != 1) v = v * ATTN__(set1)(scale);
+        *bad = *bad + v * ATTN__(set1)(0);
+        ATTN__(store)(dst + c, v);
+    }
+}
+ATTN__INLINE float ATTN__(kv_scale)(const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
+    return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
+}
+/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros beyond j1 up to a whole vector. */
+static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
+    ATTN__V r[ATTN__W];
+    int64_t at[ATTN__W];
+    float scale[ATTN__W];
+    for (int64_t j = j0; j < j1; j += ATTN__W) {
+        float *panel = dst + (j - j0) / ATTN__PANEL * ATTN__PANEL * dim + (j - j0) % ATTN__PANEL;
+        int64_t n = attn__min(ATTN__W, j1 - j);
+        for (int64_t l = 0; l < n; l++) {
+            at[l] = attn__k_at(d, s, t->stride, j + l, h);
+            scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
+        }
+        for (int64_t c = 0; c < dim; c += ATTN__W) {
+            int64_t m = attn__min(ATTN__W, dim - c);
+            if (n == ATTN__W && m == ATTN__W && t->dtype == ATTN_F32) {
+                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++) r[l] = ATTN__(load)((const float *)t->data + at[l] + c);
+                ATTN__(transpose)(r);
+                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++) ATTN__(store)(panel + (c + l) * ATTN__PANEL, r[l]);
+                continue;
+            }
+            for (int64_t l = 0; l < ATTN__W; l++) r[l] = l < n ? ATTN__(load_any)(t->data, t->dtype, at[l] + c, m) : ATTN__(set1)(0);
+            if (t->scale) for (int64_t l = 0; l < n; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
+            ATTN__(transpose)(r);
+            for (int64_t l = 0; l < m; l++) ATTN__(store)(panel + (c + l) * ATTN__PANEL, r[l]);
+        }
+    }
+}
+/* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad) unless it is NULL. */
+static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
+    ATTN__V bad = ATTN__(set1)(0);
+    for (int64_t j = j0; j < j1; j++) {
+        int64_t at = attn__k_at(d, s, t->stride, j, h);
+        if (dst) ATTN__(widen)(dst + (j - j0) * pad, t->data, t->dtype, at, dim, ATTN__(kv_scale)(d, s, t, j, h), &bad);
+        else for (int64_t c = 0; c < dim; c += ATTN__W) bad = bad + ATTN__(load)((const float *)t->data + at + c) * ATTN__(set1)(0);
+    }
+    return !attn__finite(ATTN__(reduce_add)(bad));
+}
+/* Row i of q, rotated where the description says so. */
+static void ATTN__(pack_q)(float *dst, const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
+    ATTN__V unused = ATTN__(set1)(0);
+    ATTN__(widen)(dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &unused);
+    if (attn__has_rotary(d) && i < s->q_used) attn__rotate(d, dst, s->k_old + i);
+}
+
+/* ---- scores ---- */
+/* tanh: near 0 an odd polynomial (error 4e-8), elsewhere 1 - 2 / (exp(2x) + 1). */
+ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
+    ATTN__V a = ATTN__(max)(x, zero - x), u = x * x, p = ATTN__(set1)(0.0162556777f);
+    ATTN__V far = one - ATTN__(set1)(2) / (ATTN__(exp2)(a * ATTN__(set1)(2 * (float)ATTN__LOG2E)) + one);
+    p = ATTN__(fma)(p, u, ATTN__(set1)(-0.0525789803f));
+    p = ATTN__(fma)(p, u, ATTN__(set1)(0.133193342f));
+    p = ATTN__(fma)(p, u, ATTN__(set1)(-0.333328897f));
+    p = ATTN__(fma)(p * u, a, a);
+    a = ATTN__(pick)(a, ATTN__(set1)(0.5625f), p, far);
+    return ATTN__(pick)(x, zero, zero - a, a);
+}
+static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* The n (a multiple of W) products S[0 ..] of one row with keys j0 .. become scores, hidden ones -infinity; max[W] the maxima. */
+ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *S, int64_t j0, int64_t n,
+                                      int64_t lo, int64_t hi, int extras, float *max) {
+    ATTN__V m = ATTN__(load)(max);
+    int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
+    int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
+    for (int64_t c = 0; c < n; c += ATTN__W) {
+        int64_t j = j0 + c;
+        ATTN__V x = ATTN__(load)(S + c);
+        if (extras && j < hi && j + ATTN__W > lo) {
+            x = x * ATTN__(set1)(d->scale);
+            if (d->softcap > 0) x = ATTN__(tanh)(x / ATTN__(set1)(d->softcap)) * ATTN__(set1)(d->softcap);
+            if (d->bias.data) {
+                ATTN__V b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
+                x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x + b);
+            }
+            if (d->alibi) {
+                ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) - ATTN__(load)(ATTN__(iota));
+                x = x - ATTN__(set1)(d->alibi[h]) * ATTN__(max)(a, ATTN__(set1)(0) - a);
+            }
+            if (d->mask.data) x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
+        }
+        x = ATTN__(clip)(x, j, lo, hi);
+        ATTN__(store)(S + c, x);
+        m = ATTN__(max)(m, x);
+    }
+    ATTN__(store)(max, m);
+}
+
+/* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of 4 W: a column's place, not the grouping, decides which of the
+ * four sums it goes to. Returns the sum. */
+ATTN__INLINE float ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale, float base) {
+    const ATTN__V k = ATTN__(set1)(scale), minus = ATTN__(set1)(-base);
+    ATTN__V sum[4];
+    int64_t c = c0;
+    ATTN__UNROLL for (int v = 0; v < 4; v++) sum[v] = ATTN__(set1)(0);
+    for (; c + 4 * ATTN__W <= c1; c += 4 * ATTN__W) {
+        ATTN__V p[4];
+        ATTN__UNROLL for (int v = 0; v < 4; v++) p[v] = ATTN__(exp2)(ATTN__(fma)(ATTN__(load)(S + c + v * ATTN__W), k, minus));
+        ATTN__UNROLL for (int v = 0; v < 4; v++) { ATTN__(store)(S + c + v * ATTN__W, p[v]); sum[v] = sum[v] + p[v]; }
+    }
+    ATTN__UNROLL for (int v = 0; v < 4; v++) {
+        if (c + v * ATTN__W >= c1) break;
+        ATTN__V p = ATTN__(exp2)(ATTN__(fma)(ATTN__(load)(S + c + v * ATTN__W), k, minus));
+        ATTN__(store)(S + c + v * ATTN__W, p);
+        sum[v] = sum[v] + p;
+    }
+    return ATTN__(reduce_add)((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+/* Dropout on n probabilities of keys j0 .. (a multiple of 4). */
+ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *P, int64_t j0, int64_t n) {
+    const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
+    const uint64_t threshold = (uint64_t)((double)d->dropout * 4294967296.0);
+    const float factor = (float)(1 / (1 - (double)d->dropout));
+    for (int64_t c = 0; c < n; c += 4) {
+        uint32_t word[4], counter[4] = {(uint32_t)((j0 + c) / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h), (uint32_t)d->philox_offset};
+        attn__philox(counter, key, word);
+        for (int64_t l = 0; l < 4 && c + l < n; l++) P[c + l] = word[l] >= threshold ? P[c + l] * factor : 0;
+    }
+}
+/* O[dim] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 * NaN is NaN. P and V begin at key kb. */
+ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, const float *P, int64_t kb, int64_t lo, int64_t hi,
+                                        const float *V, int64_t ldv, float *O, int64_t columns, float alpha) {
+    const unsigned char *mask = d->mask.data ? (const unsigned char *)d->mask.data + attn__bias_at(d, s, d->mask.stride, i, h) : NULL;
+    int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
+    for (int64_t j = lo, first = lo; j <= hi; j++) {                /* runs [first, j) of visible keys */
+        int seen = j < hi && !(mask && mask[j] == 0) && !(d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, bias_at + j)) == 0xff800000u);
+        if (seen) continue;
+        if (j > first || (j == hi && alpha != 1)) {
+            ATTN__(mm_columns)(ATTN__PV, 1, P + (first - kb), 0, V + (first - kb) * ldv, ldv, j - first, O, 0, columns, &alpha);
+            alpha = 1;
+        }
+        first = j + 1;
+    }
+}
+
+/* ---- flash forward ---- */
+typedef struct ATTN__(tile) {           /* one thread's scratch */
+    float *K, *V, *S, *Q, *O;           /* [BN][head_dim] in panels, [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
+    float *max, *sum;                   /* [BM]: row_max in base 2, row_sum */
+} ATTN__(tile);
+static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
+    ATTN__(tile) t;
+    float *p = (float *)(void *)scratch;
+    t.S = p; p += ATTN__MR * f->ld;
+    t.O = p; p += f->BM * f->v_pad;
+    t.max = p; p += f->BM;
+    t.sum = p; p += f->BM;
+    t.K = p; p += f->BN * f->d->head_dim;
+    t.V = p; p += f->pack_v ? f->BN * f->v_pad : 0;
+    t.Q = p;
+    return t;
+}
+ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) { return (u->row0 + r) / u->f->group; }
+ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) { return u->kv_head * u->f->group + (u->row0 + r) % u->f->group; }
+
+/* exp2 of two numbers */
+ATTN__INLINE void ATTN__(exp2_pair)(float *a, float *b) {
+    float part[16] = {0};
+    part[0] = *a;
+    ATTN__(store)(part, ATTN__(exp2)(ATTN__(load)(part)));
+    *a = part[0];
+    part[0] = *b;
+    ATTN__(store)(part, ATTN__(exp2)(ATTN__(load)(part)));
+    *b = part[0];
+}
+
+/* o and lse of finished rows: o / sum, the sink joining maximum and sum; a row that saw no key is 0. */
+static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t) {
+    const attn_desc *d = u->f->d;
+    for (int64_t r = 0; r < u->rows; r++) {
+        int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r), at = attn__q_at(&u->s, d->o.stride, i, h);
+        float max = t->max[r], sum = t->sum[r], scale = 1, *o = t->O + r * u->f->v_pad;
+        int empty = attn__bits(sum) << 1 == 0;
+        if (d->sink) {
+            float sink = d->sink[h] * (float)ATTN__LOG2E, top = sink > max ? sink : max, joined;
+            if (top != ATTN__NEG_INF) {
+                scale = max - top;
+                joined = sink - top;
+                ATTN__(exp2_pair)(&scale, &joined);
+                sum = sum * scale + joined;
+                max = top;
+            }
+        }
+        ATTN__V factor = ATTN__(set1)(scale / sum), zero = ATTN__(set1)(0);
+        for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
+            ATTN__(store_any)(d->o.data, d->o.dtype, at + c, empty ? zero : ATTN__(load)(o + c) * factor, d->v_dim - c);
+        if (d->lse)
+            d->lse[attn__lse_at(d, &u->s, i, h)] = attn__bits(sum) << 1 == 0 ? ATTN__NEG_INF : (float)((double)max / ATTN__LOG2E + attn__log((double)sum));
+    }
+}
+
+/* (max, sum, O) of each row joined by those of a later key split, in that order. */
+static void ATTN__(join)(const attn__rows *u, ATTN__(tile) *t, const float *O, const float *max, const float *sum) {
+    int64_t width = u->f->v_pad;
+    for (int64_t r = 0; r < u->rows; r++) {
+        float top = max[r] > t->max[r] ? max[r] : t->max[r], base = top == ATTN__NEG_INF ? 0 : top, a = t->max[r] - base, b = max[r] - base;
+        ATTN__(exp2_pair)(&a, &b);
+        for (int64_t c = r * width; c < (r + 1) * width; c += ATTN__W)
+            ATTN__(store)(t->O + c, ATTN__(load)(t->O + c) * ATTN__(set1)(a) + ATTN__(load)(O + c) * ATTN__(set1)(b));
+        t->sum[r] = t->sum[r] * a + sum[r] * b;
+        t->max[r] = top;
+    }
+}
+
+/* The packed block of keys [kb, ke), of which pack0 .. are there. */
+typedef struct ATTN__(block) { int64_t kb, ke, pack0, ldv; const float *V; int careful; } ATTN__(block);
+
+/* Up to 6 rows against a block: scores, softmax, P V into O. */
+static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0, int64_t rows, const float *Q, int64_t ldq, const ATTN__(block) *b) {
+    const attn__flash *f = u->f;
+    const attn_desc *d = f->d;
+    int64_t lo[ATTN__MR], hi[ATTN__MR], kb = b->kb, first = b->ke, last = kb, inner_lo = kb, inner_hi = b->ke;
+    float alpha[16], base[ATTN__MR], mx[ATTN__MR * ATTN__W], ignored[ATTN__MR * ATTN__W];
+    for (int64_t r = 0; r < rows; r++) {
+        attn__range(d, &u->s, ATTN__(row_query)(u, r0 + r), &lo[r], &hi[r]);
+        lo[r] = attn__max(lo[r], kb);
+        hi[r] = attn__min(hi[r], b->ke);
+        if (hi[r] <= lo[r]) lo[r] = hi[r] = kb;
+        else { first = attn__min(first, lo[r]); last = attn__max(last, hi[r]); }
+        inner_lo = attn__max(inner_lo, lo[r]);
+        inner_hi = attn__min(inner_hi, hi[r]);
+    }
+    if (last <= first) return;
+
+    /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
+    int64_t start = (first - kb) / (4 * ATTN__W) * (4 * ATTN__W), end = attn__round_up(last - kb, ATTN__W);
+    for (int64_t e = 0; e < rows * ATTN__W; e += ATTN__W) { ATTN__(store)(mx + e, ATTN__(set1)(ATTN__NEG_INF)); ATTN__(store)(ignored + e, ATTN__(set1)(0)); }
+    for (int64_t c = start; c < end; c += ATTN__PANEL) {
+        int64_t n = attn__min(ATTN__PANEL, end - c);
+        int whole = !f->extras && kb + c >= inner_lo && kb + c + n <= inner_hi;
+        ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq, t->K + (kb + c - b->pack0) * d->head_dim, ATTN__PANEL, d->head_dim, t->S + c, f->ld, whole ? mx : ignored);
+        for (int64_t r = 0; r < rows && !whole; r++)
+            ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r), t->S + r * f->ld + c, kb + c, n, lo[r], hi[r], f->extras, mx + r * ATTN__W);
+    }
+
+    /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - max) and the row sums */
+    float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
+    for (int64_t r = 0; r < 16; r++) alpha[r] = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        float old = t->max[r0 + r], m = ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W)) * k;
+        if (!(m > old)) m = old;
+        t->max[r0 + r] = m;
+        base[r] = m == ATTN__NEG_INF ? 0 : m;
+        alpha[r] = old - base[r];
+    }
+    for (int64_t r = 0; r < rows; r += ATTN__W) ATTN__(store)(alpha + r, ATTN__(exp2)(ATTN__(load)(alpha + r)));
+    for (int64_t r = 0; r < rows; r++) {
+        float sum = ATTN__(exp_row)(t->S + r * f->ld, start, end, k, base[r]);
+        t->sum[r0 + r] = t->sum[r0 + r] * alpha[r] + sum;
+    }
+    for (int64_t r = 0; r < rows && d->dropout > 0; r++)
+        ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r), t->S + r * f->ld + start, kb + start, end - start);
+
+    /* 3. O = alpha O + P V over the keys that some row sees */
+    float *O = t->O + r0 * f->v_pad;
+    if (!b->careful || (!d->mask.data && !d->bias.data && inner_lo == first && inner_hi == last)) {
+        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (first - kb), f->ld, b->V + (first - kb) * b->ldv, b->ldv, last - first, O, f->v_pad, f->v_pad, alpha);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r), t->S + r * f->ld, kb, lo[r], hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad, alpha[r]);
+}
+
+/* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do not go up) inside. */
+static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq, int64_t k0, int64_t k1) {
+    const attn__flash *f = u->f;
+    const attn_desc *d = f->d;
+    int64_t first = k1, last = k0, h = u->kv_head;
+    int whole = 1;
+    memset(t->O, 0, (size_t)(u->rows * f->v_pad) * sizeof *t->O);
+    for (int64_t r = 0; r < u->rows; r++) {
+        int64_t lo, hi;
+        t->max[r] = ATTN__NEG_INF;
+        t->sum[r] = 0;
+        attn__range(d, &u->s, ATTN__(row_query)(u, r), &lo, &hi);
+        if (lo > k0 || hi < k1) whole = 0;
+        if (hi > lo) { first = attn__min(first, lo); last = attn__max(last, hi); }
+    }
+    first = attn__max(first, k0);
+    last = attn__min(last, k1);
+    for (int64_t kb = k0; kb < last; kb += f->BN) {
+        ATTN__(block) b = {kb, attn__min(kb + f->BN, last), kb, f->v_pad, t->V, 0};
+        if (b.ke <= first) continue;
+        if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
+        ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
+        if (f->pack_v) {
+            b.careful = ATTN__(pack_v)(t->V + (b.pack0 - kb) * f->v_pad, f->v_pad, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
+        } else {
+            b.ldv = d->v.stride[1];
+            b.V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, kb, h);
+            if (!whole || d->mask.data || d->bias.data) b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
+        }
+        for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
+            n = attn__ceil_div(u->rows - r, left);
+            ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b);
+        }
+    }
+}
+
+/* A unit: its rows against its key splits, each from scratch, joined in order. With `partial` the result of its one split is left
+ * there for flash_merge, so that the bits are the same whether splits run side by side or one after the other. */
+static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partial) {
+    const attn__flash *f = u->f;
+    const attn_desc *d = f->d;
+    ATTN__(tile) t = ATTN__(carve)(f, scratch), second = t;
+    int64_t ldq = f->q_pad, k = u->k0, step = attn__split_keys(&u->s, f->group);
+    const float *Q = t.Q;
+    if (f->pack_q) {
+        for (int64_t r = 0; r < u->rows; r++) ATTN__(pack_q)(t.Q + r * ldq, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+    } else {
+        Q = (const float *)d->q.data + attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0), ATTN__(row_head)(u, 0));
+        ldq = f->group == 1 ? d->q.stride[1] : d->q.stride[2];
+    }
+    ATTN__(flash_split)(u, &t, Q, ldq, k, attn__min(k + step, u->k1));
+    if (partial) {
+        memcpy(partial, t.O, (size_t)(u->rows * f->v_pad) * sizeof *partial);
+        memcpy(partial + f->BM * f->v_pad, t.max, (size_t)u->rows * sizeof *partial);
+        memcpy(partial + f->BM * (f->v_pad + 1), t.sum, (size_t)u->rows * sizeof *partial);
+        return;
+    }
+    second.O = t.Q + (f->pack_q ? f->BM * f->q_pad : 0);
+    second.max = second.O + f->BM * f->v_pad;
+    second.sum = second.max + f->BM;
+    for (k += step; k < u->k1; k += step) {
+        ATTN__(flash_split)(u, &second, Q, ldq, k, attn__min(k + step, u->k1));
+        ATTN__(join)(u, &t, second.O, second.max, second.sum);
+    }
+    ATTN__(finish)(u, &t);
+}
+static void ATTN__(flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
+    const attn__flash *f = u->f;
+    ATTN__(tile) t = ATTN__(carve)(f, scratch);
+    int64_t max_at = f->BM * f->v_pad, sum_at = max_at + f->BM, size = sum_at + f->BM;
+    memcpy(t.O, partial, (size_t)(u->rows * f->v_pad) * sizeof *partial);
+    memcpy(t.max, partial + max_at, (size_t)u->rows * sizeof *partial);
+    memcpy(t.sum, partial + sum_at, (size_t)u->rows * sizeof *partial);
+    for (partial += size; parts > 1; parts--, partial += size) ATTN__(join)(u, &t, partial, partial + max_at, partial + sum_at);
+    ATTN__(finish)(u, &t);
+}
+
+#ifndef ATTN_NO_STANDARD
+/* ---- standard: one pass over rows [row0, row0 + rows) of one head, in the whole score matrix ---- */
+static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, float *S, char *scratch) {
+    const attn_desc *d = t->d;
+    int64_t kv_head = h / (d->heads / d->kv_heads);
+    float *Q = (float *)(void *)scratch, *K = Q + t->BM * t->q_pad, ignored[ATTN__MR * ATTN__W];
+    for (int64_t r = 0; r < rows; r++) ATTN__(pack_q)(Q + r * t->q_pad, d, s, row0 + r, h);
+    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W) ATTN__(store)(ignored + e, ATTN__(set1)(0));
+    for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
+        int64_t ke = attn__min(kb + t->BN, s->k_len);
+        ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+        for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
+            n = attn__ceil_div(rows - r, left);
+            for (int64_t j = kb; j < ke; j += ATTN__PANEL)
+                ATTN__(mm_table)[ATTN__QK][attn__ceil_div(attn__min(ATTN__PANEL, ke - j), ATTN__W) - 1][n - 1](
+                    Q + r * t->q_pad, t->q_pad, K + (j - kb) * d->head_dim, ATTN__PANEL, d->head_dim, S + r * t->ld + j, t->ld, ignored);
+        }
+    }
+}
+static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, float *S, float *stats) {
+    const attn_desc *d = t->d;
+    int64_t lo, hi, end = attn__round_up(s->k_len, ATTN__W);
+    float max[ATTN__W];
+    for (int64_t r = 0; r < rows; r++, S += t->ld) {
+        attn__range(d, s, row0 + r, &lo, &hi);
+        ATTN__(store)(max, ATTN__(set1)(ATTN__NEG_INF));
+        ATTN__(score_row)(d, s, h, row0 + r, S, 0, end, lo, hi, 1, max);
+        stats[2 * r] = ATTN__(reduce_max)(ATTN__(load)(max)) * (float)ATTN__LOG2E;
+        stats[2 * r + 1] = ATTN__(exp_row)(S, 0, end, (float)ATTN__LOG2E, stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r]);
+        if (d->dropout > 0) ATTN__(drop_row)(d, s, h, row0 + r, S, 0, end);
+    }
+}
+static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, const float *S, const float *stats, char *scratch) {
+    const attn_desc *d = t->d;
+    int64_t kv_head = h / (d->heads / d->kv_heads), lo, hi;
+    float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
+    attn__flash f;                          /* for finish: one head, rows of its own */
+    attn__rows u;
+    ATTN__(tile) tile;
+    memset(&f, 0, sizeof f);
+    memset(&tile, 0, sizeof tile);
+    f.d = d; f.group = 1; f.BM = t->BM; f.v_pad = t->v_pad;
+    u.f = &f; u.s = *s; u.kv_head = h; u.row0 = row0; u.rows = rows; u.k0 = 0; u.k1 = s->k_len;
+    tile.O = (float *)(void *)scratch;
+    tile.max = tile.O + t->BM * t->v_pad;
+    tile.sum = tile.max + t->BM;
+    tile.V = tile.sum + t->BM;
+    memset(tile.O, 0, (size_t)(rows * t->v_pad) * sizeof(float));
+    for (int64_t r = 0; r < rows; r++) { tile.max[r] = stats[2 * r]; tile.sum[r] = stats[2 * r + 1]; }
+    for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
+        int64_t ke = attn__min(kb + t->BN, s->k_len);
+        int careful = ATTN__(pack_v)(tile.V, t->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
+        for (int64_t r = 0; r < rows && careful; r++) {
+            attn__range(d, s, row0 + r, &lo, &hi);
+            ATTN__(careful_row)(d, s, h, row0 + r, S + r * t->ld + kb, kb, attn__max(lo, kb), attn__min(hi, ke), tile.V, t->v_pad, tile.O + r * t->v_pad, t->v_pad, 1);
+        }
+        for (int64_t r = 0, n, left = careful ? 0 : attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
+            n = attn__ceil_div(rows - r, left);
+            ATTN__(mm_columns)(ATTN__PV, n, S + r * t->ld + kb, t->ld, tile.V, t->v_pad, ke - kb, tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
+        }
+    }
+    ATTN__(finish)(&u, &tile);
+}
+static void ATTN__(standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch) {
+    int64_t row = (s->b * t->d->heads + h) * t->d->q_len + row0;
+    if (t->pass == 0) ATTN__(standard_scores)(t, s, h, row0, rows, t->scores + row * t->ld, scratch);
+    if (t->pass == 1) ATTN__(standard_softmax)(t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row);
+    if (t->pass == 2) ATTN__(standard_output)(t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row, scratch);
+}
+#endif
+
+/* ---- layout and dtype conversion of one row ---- */
+static void ATTN__(convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from, int64_t src_at, int64_t n) {
+    for (int64_t c = 0; c < n; c += ATTN__W) ATTN__(store_any)(dst, to, dst_at + c, ATTN__(load_any)(src, from, src_at + c, n - c), n - c);
+}
+
+#ifndef ATTN_NO_TIMING
+/* ---- for the measured peak and bandwidth ---- */
+static float ATTN__(fma_chain)(int64_t n) {
+    const ATTN__V a = ATTN__(set1)(0.999f), b = ATTN__(set1)(0.001f);
+    ATTN__V acc[ATTN__CHAINS];
+    ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(set1)((float)v);
+    for (int64_t k = 0; k < n; k++) { ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(fma)(acc[v], a, b); }
+    ATTN__UNROLL for (int v = 1; v < ATTN__CHAINS; v++) acc[0] = acc[0] + acc[v];
+    return ATTN__(reduce_add)(acc[0]);
+}
+static float ATTN__(read)(const float *p, int64_t n) {         /* n a multiple of 8 W */
+    ATTN__V acc[8];
+    ATTN__UNROLL for (int v = 0; v < 8; v++) acc[v] = ATTN__(set1)(0);
+    for (int64_t c = 0; c < n; c += 8 * ATTN__W) { ATTN__UNROLL for (int v = 0; v < 8; v++) acc[v] = acc[v] + ATTN__(load)(p + c + v * ATTN__W); }
+    ATTN__UNROLL for (int v = 1; v < 8; v++) acc[0] = acc[0] + acc[v];
+    return ATTN__(reduce_add)(acc[0]);
+}
+#endif
+
+static const attn__kernels ATTN__(table) = {
+    ATTN__STRING(ATTN__KERNEL), ATTN__W, ATTN__NV, ATTN__(flash_rows), ATTN__(flash_merge),
+#ifndef ATTN_NO_STANDARD
+    ATTN__(standard_rows),
+#else
+    NULL,
+#endif
+    ATTN__(convert_row),
+#ifndef ATTN_NO_TIMING
+    ATTN__(fma_chain), ATTN__(read),
+#endif
+};
+#endif /* ATTN__KERNEL */
