@@ -102,7 +102,7 @@ int main(void)
     if ((s = attn_forward(&d)) != ATTN_OK) return fprintf(stderr, "%s\n", attn_status_text(s)), 1;
     for (i = 0; i < N; i++) worst = fmaxf(worst, fabsf(mine[i] - theirs[i]));
 
-    d.backend = NULL;                           /* the default from now on, where it takes the call */
+    d.backend = NULL;                           /* the default from now on */
     attn_set_default("rows");
     s = attn_query(&d, NULL, &p);
     printf("%s: largest difference from the reference %.2g; the default is now %s\n", rows.name, (double)worst, p.backend);

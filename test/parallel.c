@@ -139,14 +139,6 @@ static void test_nested(void **state)
     for (int i = 0; i < 100; i++) assert_int_equal(seen[i], 20);
 }
 
-static void test_null_description(void **state)
-{
-    int seen[10] = { 0 };
-    (void)state;
-    assert_ok(attn_parallel(NULL, mark, seen, 10));
-    for (int i = 0; i < 10; i++) assert_int_equal(seen[i], 1);
-}
-
 static void test_shutdown(void **state)
 {
     (void)state;
@@ -166,8 +158,7 @@ static void test_shutdown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_null_description),
-        cmocka_unit_test(test_shutdown),
+        cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_shutdown),
     };
     return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("attn_parallel", tests, NULL, NULL);
 }

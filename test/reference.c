@@ -598,6 +598,7 @@ static void test_mixed_dtypes(void **state)
         p = problem_make(&c, 29);
         c.q = c.kv = c.bias_t = ATTN_F64;
         wide = problem_make(&c, 29);
+        p.d.backend = wide.d.backend = "reference";
         for (int j = 0; j < 120; j++) store((void *)(uintptr_t)wide.d.q.data, ATTN_F64, j, load(p.d.q.data, p.d.q.dtype, j));
         for (int j = 0; j < 84; j++) store((void *)(uintptr_t)wide.d.k.data, ATTN_F64, j, load(p.d.k.data, p.d.k.dtype, j));
         for (int j = 0; j < 56; j++) store((void *)(uintptr_t)wide.d.v.data, ATTN_F64, j, load(p.d.v.data, p.d.v.dtype, j));

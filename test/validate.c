@@ -51,7 +51,7 @@ static attn_status TIME(context *c)
     attn_timing t;
     return attn_time(c->parts ? nothing : NULL, NULL, &c->opts, &t);
 }
-static attn_status PARALLEL(context *c) { return attn_parallel(&c->d, c->parts ? no_task : NULL, NULL, c->count); }
+static attn_status PARALLEL(context *c) { return attn_parallel(c->desc, c->parts ? no_task : NULL, NULL, c->count); }
 static attn_status HIP(context *c) { (void)c; return attn_hip_register(); }
 static attn_status FILL_REGISTRY(context *c)
 {
@@ -210,7 +210,7 @@ static void no_data(context *c)
     X(ERR_STRIDE_MIXED, o_without_head_stride, FORWARD, strides(d->o.stride, SQ * H * D, H * D, 0)) \
     X(ERR_STRIDE_MIXED, k_batch_stride_0, FORWARD, strides(d->k.stride, 0, HK * D, D)) \
     X(ERR_STRIDE_NEGATIVE, o, FORWARD, strides(d->o.stride, SQ * H * D, -H * D, D)) \
-    X(ERR_STRIDE_NEGATIVE, o_broadcast, FORWARD, strides(d->o.stride, ATTN_BROADCAST, H * D, D)) \
+    X(ERR_STRIDE_ALIAS, o_broadcast, FORWARD, strides(d->o.stride, ATTN_BROADCAST, H * D, D)) \
     X(ERR_STRIDE_NEGATIVE, dq, BACKWARD, strides(g->dq.stride, SQ * H * D, H * D, -D)) \
     X(ERR_STRIDE_ALIAS, o_heads, FORWARD, strides(d->o.stride, SQ * H * D, H * D, D - 1)) \
     X(ERR_STRIDE_ALIAS, o_tokens_on_heads, FORWARD, strides(d->o.stride, SQ * H * D, D, D)) \
@@ -230,7 +230,7 @@ static void no_data(context *c)
     X(ERR_SCALE_UNUSED, q, FORWARD, d->q.scale = c->t->scale) \
     X(ERR_SCALE_UNUSED, f32_k, FORWARD, d->k.scale = c->t->scale) \
     X(ERR_OVERLAP, o_over_q, FORWARD, d->o.data = c->t->q) \
-    X(ERR_OVERLAP, o_over_end_of_v, FORWARD, d->o.data = c->t->v + B * SK * HK * D - 1) \
+    X(ERR_OVERLAP, o_over_end_of_v, FORWARD, d->o.data = (float *)c->t->v + B * SK * HK * D - 1) \
     X(ERR_OVERLAP, lse_in_o, FORWARD, d->lse = (float *)c->t->o + 5) \
     X(ERR_OVERLAP, dk_over_dv, BACKWARD, g->dk.data = g->dv.data) \
     X(ERR_OVERLAP, dq_over_dout, BACKWARD, g->dq.data = c->t->dout) \
@@ -365,6 +365,7 @@ static void no_data(context *c)
     X(ERR_TIME_OPTS, no_iterations, TIME, c->opts.iterations = 0) \
     X(ERR_TIME_OPTS, negative_warmup, TIME, c->opts.warmup = -1) \
     X(ERR_QUERY_NULL, no_plan, QUERY, c->to_plan = NULL) \
+    X(ERR_NULL_DESC, parallel, PARALLEL, c->desc = NULL) \
     X(ERR_PARALLEL, no_task, PARALLEL, c->parts = 0) \
     X(ERR_PARALLEL, negative_count, PARALLEL, c->count = -1) \
     X(ERR_NO_GPU_COMPILER, register, HIP, )
