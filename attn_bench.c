@@ -822,7 +822,7 @@ static void *tensor(problem *p, const bench_case *c, int64_t count, int32_t dtyp
     filling f = { own(p, count * dtype_size(dtype)), count, dtype, which, (int)c->v[DATA],
                   mix((uint64_t)c->v[SEED]) + (uint64_t)salt * UINT64_C(0x632be59bd9b4e019) };
     if (f.to)
-        attn_parallel(NULL, fill_chunk, &f, (count + FILL_CHUNK - 1) / FILL_CHUNK);
+        attn_parallel(&(attn_desc){ 0 }, fill_chunk, &f, (count + FILL_CHUNK - 1) / FILL_CHUNK);
     return f.to;
 }
 
@@ -1304,6 +1304,7 @@ typedef struct bench {
     double started, fma_peak, dot_peak, bandwidth;
     attn_status gpu;                             /* of attn_hip_register */
     char why[256], date[32];
+    bool joined;                                 /* files of three dimensions are [B, S, H * D] */
     int file_code;                               /* of writing --output */
 } bench;
 
@@ -2158,7 +2159,7 @@ static npy output_file(const bench *b, const problem *p)
 {
     npy o = b->files->q;
     const int64_t *v = b->cases[0].v;
-    o.shape[o.dims - 1] = o.dims == 4 ? v[V_DIM] : v[HEADS] * v[V_DIM];
+    o.shape[o.dims - 1] = b->joined ? v[HEADS] * v[V_DIM] : v[V_DIM];
     o.count = v[BATCH] * v[SEQ] * v[HEADS] * v[V_DIM];
     o.data = p->d.o.data;
     return o;
@@ -2572,10 +2573,15 @@ static void write_grid(FILE *out, const bench *b, const suite *s, bool markdown)
         if (markdown || i != -1)
             fputs(markdown ? "|\n" : "\n", out);
     }
-    for (int64_t i = 0; i < b->row_count; i++)
-        if (b->rows[i].c->suite == s && *b->rows[i].note)
-            fprintf(out, "%s %s, %s, %s: %s\n", markdown ? "\n-" : "  note:", b->rows[i].name,
-                    b->rows[i].backend, b->rows[i].pass, b->rows[i].note);
+    const char *before = markdown ? "\n" : "";
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i];
+        if (r->c->suite != s || !*r->note)
+            continue;
+        fprintf(out, "%s%s %s, %s, %s: %s\n", before, markdown ? "-" : "  note:", r->name, r->backend, r->pass,
+                r->note);
+        before = "";
+    }
 }
 
 static const char *cpu_name(char text[192])
@@ -2747,10 +2753,22 @@ static const struct { const char *name; void (*write)(FILE *, const bench *); } 
     { "correctness_results.json", write_correctness }, { "summary_report.md", write_summary },
 };
 
+/* Before anything is measured: the file can be written. */
+static int check_writable(const char *path)
+{
+    char temporary[4096];
+    FILE *f = path ? create(path, temporary) : NULL;
+    if (f) {
+        fclose(f);
+        unlink(temporary);
+    }
+    return path && !f ? EXIT_BAD : 0;
+}
+
 /* Before anything is measured: the directory is there and can be written to. */
 static int prepare_directory(const char *dir)
 {
-    char path[4096], temporary[4096];
+    char path[4096];
     snprintf(path, sizeof path, "%s", dir);
     for (char *p = path + 1; *p; p++)
         if (*p == '/') {
@@ -2761,12 +2779,7 @@ static int prepare_directory(const char *dir)
     if (mkdir(path, 0777) && errno != EEXIST)
         return refuse("--output-dir %s: %s", dir, strerror(errno));
     snprintf(path, sizeof path, "%.3000s/%s", dir, reports[0].name);
-    FILE *f = create(path, temporary);
-    if (!f)
-        return EXIT_BAD;
-    fclose(f);
-    unlink(temporary);
-    return 0;
+    return check_writable(path);
 }
 
 /* X(file, title, y label, y, log y, only memory rows): each over the length. */
@@ -2807,17 +2820,16 @@ static bool begins_curve(const bench *b, int64_t i, const struct plot *p)
 }
 
 /* A curve is named by what tells its series from the others: its case without the length. */
-static void curve_title(const row *r, char text[192])
+static void curve_title(const row *r, char text[1024])
 {
-    const char *rest = strchr(strchr(r->name, 'S') ? strchr(r->name, 'S') : r->name, ' ');
-    int batch = (int)strcspn(r->name, " ");
-    snprintf(text, 192, "%s: %.*s%s %s %s", r->backend, *r->name == 'B' ? batch : 0, r->name,
-             rest ? rest : "", r->dtype, r->pass);
+    const char *s = strstr(r->name, " S"), *rest = s ? strchr(s + 1, ' ') : NULL;
+    int batch = s ? (int)(s - r->name) : 0;
+    snprintf(text, 1024, "%s: %.*s%s %s %s", r->backend, batch, r->name, rest ? rest : "", r->dtype, r->pass);
 }
 
 static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out)
 {
-    char title[192];
+    char title[1024];
     for (int64_t i = 0; i < b->row_count; i++) {
         if (!begins_curve(b, i, p))
             continue;
@@ -3071,8 +3083,10 @@ static int load_baseline(const char *path, baseline *to)
               : !to->count ? refuse("--baseline %s: has no rows", path)
                            : 0;
     free(text);
-    if (bad)
+    if (bad) {
         free(to->rows);
+        memset(to, 0, sizeof *to);
+    }
     return bad;
 }
 
@@ -3088,6 +3102,13 @@ static const row *find_saved(const baseline *old, const row *r)
     return NULL;
 }
 
+/* The spread of a run that one outlier does not widen. */
+static double spread_of(const row *r)
+{
+    double lower = 2 * (r->p50_ms - r->min_ms);
+    return r->stddev_ms < lower ? r->stddev_ms : lower;
+}
+
 /* What is slower than saved, in `text`; false when nothing is. A statistic counts when it is slower than its limit and by more
  * than twice the spread of the two runs, and no call of this run was as fast as the saved mean: so a tail alone, or a clock
  * that wandered during one of the runs, explains itself. A slower clock (the peak sampled beside each run) is taken out. */
@@ -3101,7 +3122,7 @@ static bool slower(const row *now, const row *old, char text[128])
     };
     double peak_now_ = now->gflops / now->peak_fraction, peak_then = old->gflops / old->peak_fraction;
     double clock = peak_then / peak_now_ > 1 ? peak_then / peak_now_ : 1,
-           spread = 2 * hypot(now->stddev_ms, old->stddev_ms);
+           spread = 2 * hypot(spread_of(now), spread_of(old));
     if (!isfinite(clock))
         clock = 1;
     for (int i = 0; i < COUNT(limits); i++) {
@@ -3198,7 +3219,7 @@ static const struct { const char *name; flag_kind kind; size_t offset; const cha
     { "plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot" },
     { "save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run" },
     { "baseline", TO_TEXT, offsetof(options, baseline), "FILE", "compare with a saved run: exit 1 when slower" },
-    { "input", TO_TEXT, offsetof(options, input), "Q,K,V", ".npy files, float32 or float16" },
+    { "input", TO_TEXT, offsetof(options, input), "Q,K,V", ".npy files: [B,S,H,D], [S,H,D], with --num-heads [B,S,H*D]" },
     { "mask", TO_TEXT, offsetof(options, mask), "M", ".npy file, bool, broadcast to [B, H, Sq, Skv]" },
     { "expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal" },
     { "output", TO_TEXT, offsetof(options, output), "O", ".npy file to write" },
@@ -3299,7 +3320,7 @@ static int take_shape(options *o, int count, char **numbers)
 /* Flags that stand for several axes, and what contradicts what. */
 static int settle_flags(options *o)
 {
-    static const axis by_files[] = { BATCH, SEQ, KV, DIM, V_DIM, EMBED, DTYPE, KV_DTYPE, PAGE };
+    static const axis by_files[] = { BATCH, SEQ, KV, KV_HEADS, DIM, V_DIM, EMBED, DTYPE, KV_DTYPE, PAGE };
     const char *needs_input = o->mask ? "mask" : o->expect ? "expect" : o->output ? "output" : NULL;
     if (o->causal)
         put_axis(&o->user, CAUSAL, 1);
@@ -3320,6 +3341,9 @@ static int settle_flags(options *o)
     for (int i = 0; o->input && i < COUNT(by_files); i++)
         if (o->user.count[by_files[i]])
             return refuse("--%s: not with --input, the files say it", axes[by_files[i]].name);
+    for (int a = 0; o->input && a < AXES; a++)
+        if (o->user.count[a] > 1)
+            return refuse("--%s: takes one value with --input", axes[a].name);
     if (o->input && (o->projections || o->backward))
         return refuse("--%s: not with --input", o->projections ? "projections" : "backward");
     if (o->suites && o->positional)
@@ -3482,53 +3506,55 @@ static int choose_cases(bench *b)
 }
 
 /* ---- from files to a case */
-static int64_t file_dim(const npy *a, int dim,
-                        int64_t layout) /* dim of [B, S, H, D], H and D joined with three */
+/* The logical [B, S, H, D] of a file. Three dimensions are one sequence, [S, H, D]; with --num-heads they are [B, S, H * D]:
+ * `heads` of them. Returns whether the shape can be read so. */
+static bool logical_shape(const npy *a, int64_t heads, int64_t layout, int64_t shape[4])
 {
-    static const int bhsd[] = { 0, 2, 1, 3 };
-    return a->shape[a->dims == 4 && layout ? bhsd[dim] : dim];
+    const int64_t *s = a->dims == 4 ? a->shape + 1 : a->shape;
+    int64_t batch = a->dims == 4 ? a->shape[0] : 1, tokens = s[layout ? 1 : 0], own_heads = s[layout ? 0 : 1];
+    int64_t dim = s[2];
+    if (a->dims == 3 && heads)
+        batch = s[0], tokens = s[1], own_heads = heads, dim = s[2] / heads;
+    shape[0] = batch, shape[1] = tokens, shape[2] = own_heads, shape[3] = dim;
+    return batch * tokens * own_heads * dim == a->count && a->count > 0;
 }
 
-static int check_shape(const char *flag, const npy *a, const npy *q)
+static int check_shape(const char *name, const npy *a, const npy *q)
 {
     if (a->dims < 3)
-        return refuse("--%s: has %d dimensions, must have 3 or 4", flag, a->dims);
+        return refuse("--input: %s has %d dimensions, must have 3 or 4", name, a->dims);
     if (a->dtype != ATTN_F32 && a->dtype != ATTN_F16)
-        return refuse("--%s: must be float32 or float16", flag);
+        return refuse("--input: %s must be float32 or float16", name);
     if (a->dims != q->dims || a->dtype != q->dtype)
-        return refuse("--%s: q, k and v must have one type and one number of dimensions", flag);
+        return refuse("--input: %s differs from q in type or number of dimensions", name);
     return 0;
 }
 
-/* Three dimensions are [B, S, H * D], with H from --num-heads or 1. */
 static int shape_from_files(bench *b, bench_case *c)
 {
     const npy *q = &b->files->q, *k = &b->files->k, *v = &b->files->v;
-    int64_t *x = c->v, heads = b->opt.user.count[HEADS] ? b->opt.user.value[HEADS][0] : 0, layout = x[LAYOUT];
-    if (check_shape("input", q, q) || check_shape("input", k, q) || check_shape("input", v, q))
+    int64_t *x = c->v, heads = b->opt.user.count[HEADS] ? b->opt.user.value[HEADS][0] : 0;
+    int64_t qs[4], ks[4], vs[4], joined = q->dims == 3 ? heads : 0;
+    if (check_shape("q", q, q) || check_shape("k", k, q) || check_shape("v", v, q))
         return EXIT_BAD;
-    bool joined = q->dims == 3;
-    if (joined && layout)
-        return refuse("--layout bhsd: needs files of 4 dimensions");
-    x[BATCH] = q->shape[0], x[SEQ] = file_dim(q, 1, layout), x[KV] = file_dim(k, 1, layout);
-    x[HEADS] = joined ? heads ? heads : 1 : file_dim(q, 2, layout);
-    x[DIM] = joined ? q->shape[2] / x[HEADS] : q->shape[3];
-    x[KV_HEADS] = joined ? x[DIM] ? k->shape[2] / x[DIM] : 0 : file_dim(k, 2, layout);
-    x[V_DIM] = joined ? x[KV_HEADS] ? v->shape[2] / x[KV_HEADS] : 0 : v->shape[3];
+    if (joined && x[LAYOUT])
+        return refuse("--layout bhsd: not with --num-heads and files of 3 dimensions");
+    if (!logical_shape(q, joined, x[LAYOUT], qs))
+        return refuse("--input: q is empty, or its width is not a multiple of --num-heads");
+    if (!logical_shape(k, joined ? k->shape[2] / qs[3] : 0, x[LAYOUT], ks)
+        || !logical_shape(v, joined ? ks[2] : 0, x[LAYOUT], vs) || qs[3] != ks[3] || qs[0] != ks[0]
+        || memcmp(ks, vs, 3 * sizeof *ks))
+        return refuse("--input: the shapes of q, k and v do not match, or one is empty");
+    if (heads && heads != qs[2])
+        return refuse("--num-heads %lld: the files have %lld heads", (long long)heads, (long long)qs[2]);
+    if (qs[2] % ks[2])
+        return refuse("--input: %lld heads of q are not a multiple of the %lld heads of k", (long long)qs[2],
+                      (long long)ks[2]);
+    x[BATCH] = qs[0], x[SEQ] = qs[1], x[HEADS] = qs[2], x[DIM] = qs[3];
+    x[KV] = ks[1], x[KV_HEADS] = ks[2], x[V_DIM] = vs[3];
     x[DTYPE] = x[KV_DTYPE] = q->dtype;
     x[DATA] = FROM_FILE;
-    if (!joined && heads && heads != x[HEADS])
-        return refuse("--num-heads %lld: the files have %lld heads", (long long)heads, (long long)x[HEADS]);
-    if (q->count == 0 || k->count == 0 || v->count == 0)
-        return refuse("--input: a tensor is empty");
-    if (k->shape[0] != x[BATCH] || v->shape[0] != x[BATCH] || file_dim(v, 1, layout) != x[KV]
-        || (joined ? x[DIM] * x[HEADS] != q->shape[2] || x[DIM] * x[KV_HEADS] != k->shape[2]
-                         || x[V_DIM] * x[KV_HEADS] != v->shape[2]
-                   : k->shape[3] != x[DIM] || file_dim(v, 2, layout) != x[KV_HEADS]))
-        return refuse("--input: the shapes of q, k and v do not match");
-    if (x[HEADS] % x[KV_HEADS])
-        return refuse("--input: %lld heads of q are not a multiple of the %lld heads of k",
-                      (long long)x[HEADS], (long long)x[KV_HEADS]);
+    b->joined = joined != 0;
     return 0;
 }
 
@@ -3536,6 +3562,7 @@ static int check_mask_and_expect(bench *b, bench_case *c)
 {
     const npy *m = &b->files->mask, *e = &b->files->expect, *q = &b->files->q;
     int64_t *x = c->v, full[] = { x[BATCH], x[HEADS], x[SEQ], x[KV] };
+    int64_t last = b->joined ? x[HEADS] * x[V_DIM] : x[V_DIM];
     if (b->files->has_mask) {
         if (m->dtype != ATTN_BOOL || m->dims < 2)
             return refuse("--mask: must be bool or uint8, of 2 to 4 dimensions");
@@ -3545,10 +3572,8 @@ static int check_mask_and_expect(bench *b, bench_case *c)
                               (long long)full[1], (long long)full[2], (long long)full[3]);
         x[MASK] = FILE_MASK;
     }
-    if (b->files->has_expect
-        && (e->dims != q->dims || e->dtype == ATTN_BOOL || e->count != x[BATCH] * x[SEQ] * x[HEADS] * x[V_DIM]
-            || e->shape[0] != q->shape[0] || e->shape[1] != q->shape[1]
-            || (e->dims == 4 && e->shape[2] != q->shape[2])))
+    if (b->files->has_expect && (e->dtype == ATTN_BOOL || e->dims != q->dims || e->shape[q->dims - 1] != last
+                                 || memcmp(e->shape, q->shape, (size_t)(q->dims - 1) * sizeof *e->shape)))
         return refuse("--expect: is not shaped as the output");
     return 0;
 }
@@ -3686,6 +3711,8 @@ static int prepare(bench *b, baseline *old)
         return EXIT_BAD;
     if (o->plot && system("gnuplot --version >/dev/null 2>&1"))
         return refuse("--plot: gnuplot is not installed");
+    if (check_writable(o->output) || check_writable(o->save_baseline))
+        return EXIT_BAD;
     return o->output_dir ? prepare_directory(o->output_dir) : 0;
 }
 
