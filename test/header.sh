@@ -108,7 +108,7 @@ without() { # macro, names that must go (an expression for nm's lines)
     check "$1 leaves nothing of $2" \
         "nm $full | grep -qE '$2' && $cc -std=c99 -O2 $warn -I. -c -D$1 $dir/implementation.c -o $object && nm $object >$dir/names &&
          [ -s $dir/names ] && ! grep -E '$2' $dir/names"
-    check "$1 builds and runs" "$cc -std=c99 -O1 -D$1 -DSMOKE_LINK -I. -c test/smoke.c -o $dir/b.o && $cc $object $dir/b.o -pthread \
+    check "$1 builds and runs" "$cc -std=c99 -O1 -D$1 -DSMOKE_LINK -I. -c test/smoke.c -o $dir/b.o && $cc $object $dir/b.o $([ $1 = ATTN_NO_THREADS ] || echo -pthread) \
         -o $dir/smoke-$1 && $dir/smoke-$1"
 }
 without ATTN_NO_THREADS  ' U pthread_'
