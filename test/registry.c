@@ -228,6 +228,7 @@ static int child(void)                          /* prints the backend and the IS
     if (s) printf("%s\n", attn_status_name(s));
     else printf("%s %s\n", plan.backend, !strcmp(plan.isa, attn_isa()) ? "own" : plan.isa);
     printf("%s\n", attn_isa());
+    problem_free(&p);
     return 0;
 }
 
