@@ -152,7 +152,7 @@ enum {
     X(ERR_APPEND_USED,       90, "append needs used_k") \
     X(ERR_APPEND_CU,         91, "append cannot be combined with cu_k") \
     X(ERR_APPEND_CACHE,      92, "append.k_cache and append.v_cache must equal k.data and v.data") \
-    X(ERR_APPEND_NULL,       93, "append.len is given without append.k.data and append.v.data, or the reverse") \
+    X(ERR_APPEND_NULL,       93, "append.len is given without append.k.data and append.v.data, or one of them without the other") \
     X(ERR_APPEND_DTYPE,      94, "append.k and append.v must be f32, f16, bf16 or f64") \
     X(ERR_APPEND_LEN,        95, "append.len must not be negative, and used_k + appended tokens must fit the capacity") \
     X(ERR_APPEND_SCALE,      96, "append.k_scale and append.v_scale must equal k.scale and v.scale of a quantised cache") \
@@ -435,8 +435,8 @@ extern attn_status   attn_hip_register(void);                       /* defined b
   #define ATTN_MALLOC(size) malloc(size)
   #define ATTN_FREE(p) free(p)
 #endif
-#ifndef CLOCK_MONOTONIC                 /* strict ISO C hides it */
-  #include <sys/select.h>               /* struct timespec */
+#include <sys/select.h>                 /* struct timespec in strict ISO C, which also hides the clock: */
+#ifndef CLOCK_MONOTONIC
   #define CLOCK_MONOTONIC 1
   #ifdef __cplusplus
   extern "C"
@@ -530,12 +530,6 @@ static double attn__sqrt(double x) {
     return y;
 }
 
-static double attn__now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Rounding to nearest even, no traps; `flush` also sets FTZ and DAZ (denormal p are a 20-fold cliff). Returns the old state. */
 ATTN__INLINE uint64_t attn__fp_enter(int flush) {
 #if defined(__SSE2__)
@@ -615,7 +609,8 @@ ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
 /* extent[3] in the order of the strides; order[] lists the axes from the outermost of the dense layout. */
 static attn_status attn__strides(int64_t *stride, const int64_t *extent, const int *order, int64_t dim) {
     int64_t span = dim;
-    if (stride[0] == 0 && stride[1] == 0 && stride[2] == 0) {
+    int dense = stride[0] == 0 && stride[1] == 0 && stride[2] == 0, some = dim && extent[0] && extent[1] && extent[2];
+    if (dense) {
         for (int a = 2; a >= 0; a--) {
             stride[order[a]] = span;
             if (__builtin_mul_overflow(span, attn__max(extent[order[a]], 1), &span)) return ATTN_ERR_OVERFLOW;
@@ -624,7 +619,7 @@ static attn_status attn__strides(int64_t *stride, const int64_t *extent, const i
     span = dim;
     for (int a = 0; a < 3; a++) {
         int64_t reach;
-        if (extent[a] > 1 && stride[a] == 0) return ATTN_ERR_STRIDE_MIXED;
+        if (!dense && some && extent[a] > 1 && stride[a] == 0) return ATTN_ERR_STRIDE_MIXED;
         if (stride[a] == ATTN_BROADCAST) stride[a] = 0;
         if (extent[a] < 2) continue;
         int64_t size = stride[a] < 0 ? -stride[a] : stride[a];
@@ -643,6 +638,7 @@ static attn_status attn__layout_strides(int64_t *stride, int32_t layout, const i
 static attn_status attn__no_alias(const int64_t *stride, const int64_t *extent, int64_t dim, int broadcast_ok) {
     int64_t span = dim;
     int done[3] = {0, 0, 0};
+    if (!dim || !extent[0] || !extent[1] || !extent[2]) return ATTN_OK;
     for (int a = 0; a < 3; a++) {
         if (extent[a] < 2 || (broadcast_ok && stride[a] == 0)) { done[a] = 1; continue; }
         ATTN__RULE(stride[a] >= 0, ERR_STRIDE_NEGATIVE);
@@ -1540,9 +1536,9 @@ static struct {
     pthread_t id[1024];
     int32_t started, active, want;
     int stop, fork_handler;
-    uint64_t generation;                /* one per parallel loop; also read without the lock while spinning */
+    uint32_t generation;                /* one per parallel loop; also read without the lock while spinning */
     attn__wrapped *work;                /* NULL once the loop is done: a late thread finds nothing */
-    int64_t n, next;
+    int64_t n, next __attribute__((aligned(8)));
 } attn__pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER,
                 {0}, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
 
@@ -1556,7 +1552,7 @@ static void attn__drain(attn__wrapped *work, int64_t n) {
 static void *attn__worker(void *index) {
     int32_t me = (int32_t)(intptr_t)index;
     pthread_mutex_lock(&attn__pool.lock);
-    uint64_t seen = 0;
+    uint32_t seen = 0;
     for (;;) {
         if (attn__pool.generation == seen && !attn__pool.stop) {
             /* a moment of spinning saves the wake-up when calls follow one another */
@@ -2102,7 +2098,7 @@ ATTN__INLINE attn__v__avx512 attn__load16__avx512(const void *p, int64_t n, int3
 }
 ATTN__INLINE void attn__store16__avx512(void *p, attn__v__avx512 v, int64_t n, int32_t dtype) {
     __m256i h;
-    if (dtype == ATTN_F16) h = _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT);
+    if (dtype == ATTN_F16) h = _mm512_maskz_cvtps_ph((__mmask16)0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT);
     else {
         __m512i u = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
         __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
@@ -2195,7 +2191,7 @@ typedef struct attn__flash {
     int pack_q, pack_v;                 /* rows are widened or gathered; otherwise used where they lie */
     char *workspace;                    /* threads * scratch, then the partials of key splits */
     float *partial;                     /* [units][BM][v_pad + 2] */
-    int64_t next, units;
+    int64_t next __attribute__((aligned(8))), units;
 } attn__flash;
 /* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys are cut into 16 splits at most. */
 #define ATTN__SPLIT_ROWS 256
@@ -2211,6 +2207,28 @@ typedef struct attn__rows {             /* one unit */
     int64_t k0, k1;                     /* its keys */
 } attn__rows;
 
+/* Backward: a unit is the key blocks split, split + splits, .. of one (sequence, kv head), which balances causal work. Each split
+ * adds to a dq of its own; these partials are summed in order at the end. */
+typedef struct attn__bwd {
+    const attn_desc *d;
+    const attn_grad *g;
+    int32_t threads;
+    int64_t group, splits, rows;        /* most splits of a sequence; rows of all heads */
+    int64_t BQ, BK, ld, v_pad, q_pad, scratch;
+    int extras, phase;
+    char *workspace;
+    float *L, *delta, *dq;              /* [rows] lse in base 2; dout . o - dlse; [splits][rows][q_pad] */
+    int64_t next __attribute__((aligned(8))), units;
+} attn__bwd;
+/* Key splits of a sequence: a function of its own length and heads. */
+static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads) {
+    return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
+}
+/* The first of the rows of (sequence, kv head) in L, delta, dq; row r is r beyond. */
+static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
+    return (s->q_batch * f->d->q_len + s->q_first) * f->d->heads + kv_head * f->group * s->q_rows;
+}
+
 /* The standard backend: all scores in memory, three passes over them. */
 typedef struct attn__std {
     const attn_desc *d;
@@ -2219,7 +2237,7 @@ typedef struct attn__std {
     int64_t BM, BN, ld, v_pad, q_pad, scratch, tiles;
     char *workspace;
     float *scores, *stats;              /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
-    int64_t next, units;
+    int64_t next __attribute__((aligned(8))), units;
 } attn__std;
 
 typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x);
@@ -2228,6 +2246,10 @@ typedef struct attn__kernels {
     int64_t W, NV;
     void (*flash_rows)(const attn__rows *u, char *scratch, float *partial);
     void (*flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch);
+    void (*backward_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head);
+    void (*backward_split)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch);
+    void (*backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head);
+    void (*backward_bias)(const attn__bwd *f, int64_t b, int64_t h, int64_t kb, char *scratch);
     void (*standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch);
     void (*convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from, int64_t src_at, int64_t n);
 #ifndef ATTN_NO_TIMING
@@ -2498,15 +2520,15 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->q_pad = attn__round_up(d->head_dim, 16);
     f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) || d->seq.cu_q;
-    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W || d->seq.block_table;
+    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W || d->seq.block_table || d->q_len * f->group > 16;
 
     /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 512 KiB of Q and O hold, the packing of K being
      * shared by all of them; fewer where that leaves less than four units a thread. */
     f->BN = d->head_dim <= 256 ? 512 : d->head_dim <= 512 ? 256 : 64;
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = (512 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
-    int64_t share = f->threads > 1 ? attn__ceil_div(attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads), 6) * 6 : rows;
-    f->BM = attn__max(1, attn__min(rows, attn__max(96, attn__min(attn__min(most, 1024), share))));
+    int64_t share = f->threads > 1 ? attn__ceil_div(attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads), 48) * 48 : rows;
+    f->BM = attn__round_up(attn__max(1, attn__min(rows, attn__max(96, attn__min(attn__min(most, 1008), share)))), 48);
     f->tiles = attn__ceil_div(rows, f->BM);
     int64_t one = ATTN__MR * f->ld + f->BM * (f->v_pad + 2) + f->BN * (d->head_dim + (f->pack_v ? f->v_pad : 0)) + (f->pack_q ? f->BM * f->q_pad : 0);
     if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += f->BM * (f->v_pad + 2);
@@ -2521,11 +2543,97 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
 static size_t attn__flash_partials(const attn__flash *f) {
     return f->splits > 1 ? (size_t)(f->units * f->BM * (f->v_pad + 2) * 4) : 0;
 }
+/* Backward: rows, then key splits, then dq; dbias and dsink where asked for. */
+static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, attn__bwd *f) {
+    memset(f, 0, sizeof *f);
+    f->d = d;
+    f->g = g;
+    f->threads = attn__useful_threads(d, 2.5 * attn__cost(d));
+    f->group = d->heads / d->kv_heads;
+    f->splits = attn__bwd_splits(d->kv_len, d->kv_heads);
+    f->rows = attn__rows_total(d) * d->heads;
+    f->v_pad = attn__round_up(d->v_dim, 16);
+    f->q_pad = attn__round_up(d->head_dim, 16);
+    f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
+    f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
+    f->ld = f->BK + ATTN__SCORE_PAD;
+    f->scratch = 4 * ((3 * f->BK + f->BQ) * f->q_pad + (2 * f->BK + f->BQ) * f->v_pad + 2 * (f->BQ + 1) * f->ld);
+    f->scratch = attn__round_up(f->scratch, ATTN__ALIGN);
+}
+static attn_status attn__bwd_plan(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    attn__bwd f;
+    if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
+        return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
+    attn__bwd_shape(d, g, &f);
+    plan->kernel = f.extras ? "flash_backward_masked" : "flash_backward";
+    plan->isa = attn__machine()->isa->name;
+    plan->threads = f.threads;
+    plan->splits = (int32_t)f.splits;
+    plan->workspace_size = (size_t)(f.threads * f.scratch + attn__round_up(2 * f.rows * 4, ATTN__ALIGN) + f.splits * f.rows * f.q_pad * 4);
+    return ATTN_OK;
+}
+/* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
+static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
+    const attn_desc *d = f->d;
+    double sum = 0;
+    for (int64_t b = 0; b < d->batch; b++) {
+        attn__seq s = attn__sequence(d, b);
+        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
+        for (int64_t i = 0; i < s.q_used; i++)
+            sum -= attn__exp((double)d->sink[h] - (double)d->lse[attn__lse_at(d, &s, i, h)]) * (double)f->delta[row + i * f->group];
+    }
+    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
+}
+enum { ATTN__BWD_ROWS, ATTN__BWD_SPLITS, ATTN__BWD_DQ, ATTN__BWD_BIAS, ATTN__BWD_SINK };
+static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
+    const attn_desc *d = f->d;
+    const attn__kernels *k = attn__machine()->isa;
+    if (f->phase == ATTN__BWD_SINK) { attn__bwd_sink(f, u); return; }
+    if (f->phase == ATTN__BWD_BIAS) {
+        int64_t blocks = attn__ceil_div(d->kv_len, f->BK), heads = d->bias.stride[1] ? d->heads : 1;
+        k->backward_bias(f, u / blocks / heads, u / blocks % heads, u % blocks * f->BK, scratch);
+        return;
+    }
+    int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, split = u / pairs;
+    attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
+    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head);
+    if (f->phase == ATTN__BWD_SPLITS && split < attn__bwd_splits(s.k_len, d->kv_heads)) k->backward_split(f, &s, kv_head, split, scratch);
+    if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head);
+}
+static void attn__bwd_worker(void *arg, int64_t index) {
+    attn__bwd *f = (attn__bwd *)arg;
+    uint64_t fp = attn__fp_enter(1);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        if (u >= f->units) break;
+        attn__bwd_unit(f, u, f->workspace + index * f->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g) {
+    attn__bwd f;
+    attn__bwd_shape(d, g, &f);
+    f.workspace = (char *)d->workspace;
+    f.L = (float *)(void *)(f.workspace + f.threads * f.scratch);
+    f.delta = f.L + f.rows;
+    f.dq = (float *)(void *)((char *)f.L + attn__round_up(2 * f.rows * 4, ATTN__ALIGN));
+    for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
+        f.next = 0;
+        f.units = d->batch * d->kv_heads;
+        if (f.phase == ATTN__BWD_SPLITS) f.units *= f.splits;
+        if (f.phase == ATTN__BWD_BIAS)
+            f.units = g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) * (d->bias.stride[1] ? d->heads : 1) * attn__ceil_div(d->kv_len, f.BK) : 0;
+        if (f.phase == ATTN__BWD_SINK) f.units = g->dsink ? d->heads : 0;
+        attn__parallel(d, f.threads, attn__bwd_worker, &f, f.units ? f.threads : 0);
+    }
+    return ATTN_OK;
+}
+
 static attn_status attn__flash_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__flash f;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, plan));
-    if (g) return attn__decline(plan, ATTN_ERR_DECLINED, "no backward");
+    if (g) return attn__bwd_plan(d, g, plan);
     attn__flash_shape(d, &f);
     plan->kernel = f.extras ? "flash_forward_masked" : "flash_forward";
     plan->isa = attn__machine()->isa->name;
@@ -2578,7 +2686,8 @@ static void attn__flash_merge_worker(void *arg, int64_t index) {
 }
 static attn_status attn__flash_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash f;
-    (void)user; (void)g; (void)plan;
+    (void)user; (void)plan;
+    if (g) return attn__bwd_run(d, g);
     attn__flash_shape(d, &f);
     f.workspace = (char *)d->workspace;
     f.partial = (float *)(void *)(f.workspace + f.threads * f.scratch);
@@ -2733,6 +2842,7 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
     memset(plan, 0, sizeof *plan);
     plan->backend = plan->kernel = plan->isa = "";
     attn_status s = attn__resolve(in, gin, &d, &g);
+    if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
     if (s) return attn__tell(in, s, "");
     const attn_grad *gp = gin ? &g : NULL;
     s = attn__choose(&d, gp, plan, &chosen);
@@ -2805,7 +2915,11 @@ ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_i
 
 /* ============================================================================================ >>timing ==== */
 #ifndef ATTN_NO_TIMING
-ATTN_API double attn_seconds(void) { return attn__now(); }
+ATTN_API double attn_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static int attn__compare_doubles(const void *a, const void *b) {
     double x, y;
@@ -2816,11 +2930,11 @@ ATTN_API attn_status attn_time(void (*fn)(void *), void *user, const attn_timing
     ATTN__RULE(fn && t && opts, ERR_TIME_NULL);
     ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 && (opts->iterations > 0 || opts->min_seconds > 0), ERR_TIME_OPTS);
     size_t room = (size_t)attn__max(opts->iterations, 64), n = 0;
-    double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn__now();
+    double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn_seconds();
     ATTN__RULE(s, ERR_MEMORY);
     memset(t, 0, sizeof *t);
     fn(user);
-    t->first = attn__now() - start;
+    t->first = attn_seconds() - start;
     for (int64_t i = 1; i < opts->warmup; i++) fn(user);
     while ((int64_t)n < opts->iterations || total < opts->min_seconds) {
         if (n == room) {
@@ -2831,9 +2945,9 @@ ATTN_API attn_status attn_time(void (*fn)(void *), void *user, const attn_timing
             s = more;
             room *= 2;
         }
-        start = attn__now();
+        start = attn_seconds();
         fn(user);
-        s[n] = attn__now() - start;
+        s[n] = attn_seconds() - start;
         total += s[n++];
     }
     qsort(s, n, sizeof *s, attn__compare_doubles);
@@ -2905,9 +3019,9 @@ static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads)
     memset(&where, 0, sizeof where);
     double best = 1e30;
     for (int run = 0; run < 12; run++) {
-        double start = attn__now();
+        double start = attn_seconds();
         attn__parallel(&where, threads, task, p, threads);
-        double took = attn__now() - start;
+        double took = attn_seconds() - start;
         if (took < 2e-3 && run < 10) { p->n *= 2; run--; best = 1e30; continue; }
         if (took < best) best = took;
     }
@@ -3075,7 +3189,7 @@ ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int6
 ATTN__INLINE float ATTN__(kv_scale)(const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
 }
-/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros beyond j1 up to a whole vector. */
+/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros beyond j1 up to a whole vector. Also packs V^T for backward. */
 static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V r[ATTN__W];
     int64_t at[ATTN__W];
@@ -3416,6 +3530,274 @@ static void ATTN__(flash_merge)(const attn__rows *u, int64_t parts, const float 
     ATTN__(finish)(u, &t);
 }
 
+/* ---- flash backward ----
+ * With P = exp(S - lse), D = dout . o - dlse:  dV = P^T dO,  dP = dO V^T,  dS = P (dP - D),  dQ = scale dS K,  dK = scale dS^T Q.
+ * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles above. */
+typedef struct ATTN__(bwd_tile) {
+    float *KT, *VT, *K, *Q, *dO;        /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_pad], [BQ][q_pad], [BQ][v_pad] */
+    float *P, *dS, *extra;              /* [BQ][ld] twice; [2][ld]: dropout factors, slope of the softcap */
+    float *dK, *dV;                     /* [BK][q_pad], [BK][v_pad] */
+} ATTN__(bwd_tile);
+static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
+    ATTN__(bwd_tile) t;
+    float *p = (float *)(void *)scratch;
+    t.KT = p; p += f->BK * f->q_pad;
+    t.VT = p; p += f->BK * f->v_pad;
+    t.K = p; p += f->BK * f->q_pad;
+    t.Q = p; p += f->BQ * f->q_pad;
+    t.dO = p; p += f->BQ * f->v_pad;
+    t.P = p; p += f->BQ * f->ld;
+    t.dS = p; p += f->BQ * f->ld;
+    t.extra = p; p += 2 * f->ld;
+    t.dK = p; p += f->BK * f->q_pad;
+    t.dV = p;
+    return t;
+}
+
+/* L and delta of the rows of one (sequence, kv head). A row that saw nothing has L = +infinity: all its p are 0. */
+static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
+    const attn_desc *d = f->d;
+    int64_t row = attn__bwd_row(f, s, kv_head);
+    for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
+        int64_t i = r / f->group, h = kv_head * f->group + r % f->group, at = attn__lse_at(d, s, i, h);
+        int64_t o_at = attn__q_at(s, d->o.stride, i, h), dout_at = attn__q_at(s, f->g->dout.stride, i, h);
+        ATTN__V sum = ATTN__(set1)(0);
+        for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
+            sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c), ATTN__(load_any)(f->g->dout.data, f->g->dout.dtype, dout_at + c, d->v_dim - c), sum);
+        f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
+        f->L[row] = attn__bits(d->lse[at]) == 0xff800000u ? -ATTN__NEG_INF : (float)((double)d->lse[at] * ATTN__LOG2E);
+    }
+}
+
+/* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and softcap slopes, or NULL. */
+ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, float L, float delta, const float *F, const float *G) {
+    const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta), zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f);
+    for (int64_t c = 0; c < n; c += ATTN__W) {
+        ATTN__V s = ATTN__(load)(S + c), p = ATTN__(exp2)(ATTN__(fma)(s, scale, minus)), dp = ATTN__(load)(dP + c), f = p;
+        if (F) { f = p * ATTN__(load)(F + c); dp = dp * ATTN__(load)(F + c); }
+        ATTN__(store)(S + c, f);
+        dp = p * (dp - less);
+        if (G) dp = dp * ATTN__(load)(G + c);
+        ATTN__(store)(dP + c, ATTN__(pick)(s, lowest, zero, dp));                     /* hidden: dP and G may be NaN */
+    }
+}
+static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, int64_t j) {
+    int64_t lo, hi;
+    attn__range(d, s, i, &lo, &hi);
+    if (j < lo || j >= hi) return 0;
+    if (d->mask.data && ((const unsigned char *)d->mask.data)[attn__bias_at(d, s, d->mask.stride, i, h) + j] == 0) return 0;
+    return !(d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, attn__bias_at(d, s, d->bias.stride, i, h) + j)) == 0xff800000u);
+}
+
+/* Groups of up to 6 rows of a row block, and the keys that each sees. */
+#ifndef ATTN__GROUPS
+#define ATTN__GROUPS 64
+#endif
+typedef struct ATTN__(groups) { int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS]; int whole; } ATTN__(groups);
+
+/* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and the elementwise part. For dbias dS is
+ * left as the gradient of the score, without the slope of the softcap. Returns whether any row sees any key. */
+static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke,
+                              ATTN__(bwd_tile) *t, ATTN__(groups) *gr, int for_bias, int *bad) {
+    const attn_desc *d = f->d;
+    int64_t lo[ATTN__MR], hi[ATTN__MR], base = attn__bwd_row(f, s, kv_head) + row0, any = 0, width = attn__round_up(ke - kb, ATTN__W);
+    float ignored[ATTN__MR * ATTN__W];
+    float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
+    int cap = d->softcap > 0 && !for_bias;
+    ATTN__V nan = ATTN__(set1)(0);
+    gr->n = 0;
+    gr->whole = 1;
+    for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
+        n = attn__ceil_div(rows - r, left);
+        int64_t first = ke, last = kb;
+        for (int64_t l = 0; l < n; l++) {
+            attn__range(d, s, (row0 + r + l) / f->group, &lo[l], &hi[l]);
+            lo[l] = attn__max(lo[l], kb);
+            hi[l] = attn__min(hi[l], ke);
+            if (hi[l] > lo[l]) { first = attn__min(first, lo[l]); last = attn__max(last, hi[l]); }
+            if (lo[l] > kb || hi[l] < ke) gr->whole = 0;
+        }
+        gr->row[gr->n] = r;
+        gr->row[gr->n + 1] = r + n;
+        gr->first[gr->n] = first;
+        gr->last[gr->n] = last;
+        any |= last > first;
+        gr->n++;
+    }
+    if (!any) return 0;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t i = (row0 + r) / f->group, h = kv_head * f->group + (row0 + r) % f->group;
+        ATTN__(widen)(t->Q + r * f->q_pad, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &nan);
+        ATTN__(widen)(t->dO + r * f->v_pad, f->g->dout.data, f->g->dout.dtype, attn__q_at(s, f->g->dout.stride, i, h), d->v_dim, 1, &nan);
+    }
+    *bad |= !attn__finite(ATTN__(reduce_add)(nan));
+    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W) ATTN__(store)(ignored + e, ATTN__(set1)(0));
+    for (int64_t g = 0; g < gr->n; g++) {
+        int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start = 0, end = 0;
+        float *S = t->P + r0 * f->ld, *dP = t->dS + r0 * f->ld;
+        if (gr->last[g] > gr->first[g]) {
+            start = (gr->first[g] - kb) / ATTN__PANEL * ATTN__PANEL;
+            end = attn__round_up(gr->last[g] - kb, ATTN__W);
+        }
+        for (int64_t c = start; c < end; c += ATTN__PANEL) {
+            int64_t v = attn__min(ATTN__PANEL, end - c) / ATTN__W;
+            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->Q + r0 * f->q_pad, f->q_pad, t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, f->ld, ignored);
+            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->dO + r0 * f->v_pad, f->v_pad, t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, f->ld, ignored);
+        }
+        for (int64_t l = 0; l < n; l++, S += f->ld, dP += f->ld) {
+            int64_t row = row0 + r0 + l, i = row / f->group, h = kv_head * f->group + row % f->group, low, high;
+            const float *F = NULL;
+            float *G = t->extra + f->ld;
+            for (int64_t c = 0; c < start; c += ATTN__W) { ATTN__(store)(S + c, ATTN__(set1)(0)); ATTN__(store)(dP + c, ATTN__(set1)(0)); }
+            for (int64_t c = end; c < width; c += ATTN__W) { ATTN__(store)(S + c, ATTN__(set1)(0)); ATTN__(store)(dP + c, ATTN__(set1)(0)); }
+            if (end == start) continue;
+            attn__range(d, s, i, &low, &high);
+            if (cap)
+                for (int64_t c = start; c < end; c += ATTN__W) {
+                    ATTN__V x = ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap));
+                    ATTN__(store)(G + c, ATTN__(set1)(1) - x * x);
+                }
+            if (f->extras || kb + start < low || kb + end > high)
+                ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start, attn__max(low, kb), attn__min(high, ke), f->extras, ignored);
+            if (d->dropout > 0) {
+                for (int64_t c = start; c < end; c += ATTN__W) ATTN__(store)(t->extra + c, ATTN__(set1)(1));
+                ATTN__(drop_row)(d, s, h, i, t->extra + start, kb + start, end - start);
+                F = t->extra + start;
+            }
+            if (!F && !cap) ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l], f->delta[base + r0 + l], NULL, NULL);
+            else ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l], f->delta[base + r0 + l], F, cap ? G + start : NULL);
+        }
+    }
+    return 1;
+}
+
+/* dK, dV and dQ of a tile with a non-finite value, pair by pair: only where the row sees the key. */
+ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, float *dQ) {
+    float one = 1;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = kb; j < ke; j++) {
+            int64_t c = j - kb;
+            if (!ATTN__(sees)(f->d, s, kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j)) continue;
+            const float *p = t->P + r * f->ld + c, *ds = t->dS + r * f->ld + c;
+            ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_pad, 0, 1, t->dV + c * f->v_pad, 0, f->v_pad, NULL);
+            ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_pad, 0, 1, t->dK + c * f->q_pad, 0, f->q_pad, NULL);
+            ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_pad, 0, 1, dQ + r * f->q_pad, 0, f->q_pad, &one);
+        }
+}
+
+static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t at, const float *row, int64_t dim, float scale) {
+    for (int64_t c = 0; c < dim; c += ATTN__W) {
+        ATTN__V x = row ? ATTN__(load)(row + c) * ATTN__(set1)(scale) : ATTN__(set1)(0);
+        if (f->d->flags & ATTN_ACCUMULATE) x = x + ATTN__(load_any)(out->data, out->dtype, at + c, dim - c);
+        ATTN__(store_any)(out->data, out->dtype, at + c, x, dim - c);
+    }
+}
+
+static void ATTN__(backward_split)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch) {
+    const attn_desc *d = f->d;
+    const float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
+    float ones[ATTN__MR];
+    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
+    ATTN__(groups) gr;
+    int64_t rows = s->q_rows * f->group, splits = attn__bwd_splits(s->k_len, d->kv_heads);
+    float *dQ = f->dq + (split * f->rows + attn__bwd_row(f, s, kv_head)) * f->q_pad;
+    memcpy(ones, one, sizeof ones);
+    memset(dQ, 0, (size_t)(rows * f->q_pad) * sizeof *dQ);
+    for (int64_t kb = split * f->BK; kb < s->k_len; kb += splits * f->BK) {
+        int64_t ke = attn__min(kb + f->BK, s->k_len), keys = ke - kb;
+        ATTN__(pack_k)(t.KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+        ATTN__(pack_k)(t.VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
+        int bad_kv = ATTN__(pack_v)(t.dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);         /* for the check; overwritten */
+        bad_kv |= ATTN__(pack_v)(t.K, f->q_pad, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+        memset(t.dK, 0, (size_t)(f->BK * (f->q_pad + f->v_pad)) * sizeof(float));
+        for (int64_t row0 = 0; row0 < rows; row0 += f->BQ) {
+            int64_t n = attn__min(f->BQ, rows - row0);
+            int bad = bad_kv;
+            if (!ATTN__(bwd_scores)(f, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
+            if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
+                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, dQ + row0 * f->q_pad);
+                continue;
+            }
+            for (int64_t j = 0, m, left = attn__ceil_div(keys, ATTN__MR); left > 0; left--, j += m) {
+                int64_t ra = n, rb = 0;                                     /* the rows that see some of these keys */
+                m = attn__ceil_div(keys - j, left);
+                for (int64_t g = 0; g < gr.n; g++)
+                    if (gr.first[g] < kb + j + m && gr.last[g] > kb + j) { ra = attn__min(ra, gr.row[g]); rb = gr.row[g + 1]; }
+                if (rb <= ra) continue;
+                ATTN__(mm_columns)(ATTN__TN, m, t.P + ra * f->ld + j, f->ld, t.dO + ra * f->v_pad, f->v_pad, rb - ra, t.dV + j * f->v_pad, f->v_pad, f->v_pad, NULL);
+                ATTN__(mm_columns)(ATTN__TN, m, t.dS + ra * f->ld + j, f->ld, t.Q + ra * f->q_pad, f->q_pad, rb - ra, t.dK + j * f->q_pad, f->q_pad, f->q_pad, NULL);
+            }
+            for (int64_t g = 0; g < gr.n; g++) {
+                int64_t r = gr.row[g], first = gr.first[g] - kb, last = gr.last[g] - kb;
+                if (last > first)
+                    ATTN__(mm_columns)(ATTN__PV, gr.row[g + 1] - r, t.dS + r * f->ld + first, f->ld, t.K + first * f->q_pad, f->q_pad, last - first, dQ + (row0 + r) * f->q_pad, f->q_pad, f->q_pad, ones);
+            }
+        }
+        for (int64_t j = 0; j < keys; j++) {
+            ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, kb + j, kv_head), t.dK + j * f->q_pad, d->head_dim, d->scale);
+            ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, kb + j, kv_head), t.dV + j * f->v_pad, d->v_dim, 1);
+        }
+    }
+    if (split > 0 || (d->flags & ATTN_ACCUMULATE)) return;
+    /* tokens of the buffer that are no keys: gradient 0 */
+    int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len, start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
+    for (int64_t j = -start; j < capacity - start; j++) {
+        if (j == 0) j = s->k_len;
+        if (j >= capacity - start) break;
+        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), NULL, d->head_dim, 1);
+        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
+    }
+}
+
+/* dq = scale * the sum of the partials, in order. */
+static void ATTN__(backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
+    const attn_desc *d = f->d;
+    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads), row = attn__bwd_row(f, s, kv_head);
+    for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
+        float *sum = f->dq + row * f->q_pad;
+        for (int64_t p = 1; p < splits; p++)
+            for (int64_t c = 0; c < f->q_pad; c += ATTN__W) ATTN__(store)(sum + c, ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->rows * f->q_pad + c));
+        ATTN__(bwd_store)(f, &f->g->dq, attn__q_at(s, f->g->dq.stride, r / f->group, kv_head * f->group + r % f->group), sum, d->head_dim, d->scale);
+    }
+}
+
+/* dbias for keys of buffer columns kb .. kb + BK, for the distinct batch entry b and head h of the bias: every (batch entry, head, row)
+ * that reads an element adds to it, in order. Recomputes dS, since a broadcast bias is shared by units of the main pass. */
+static void ATTN__(backward_bias)(const attn__bwd *f, int64_t b0, int64_t h0, int64_t column, char *scratch) {
+    const attn_desc *d = f->d;
+    const int64_t *st = d->bias.stride;
+    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
+    ATTN__(groups) gr;
+    float *out = f->g->dbias + b0 * st[0] + h0 * st[1] + column;
+    int64_t width = attn__min(f->BK, d->kv_len - column);
+    int bad = 0;
+    for (int64_t i = 0; i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
+        for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
+    for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
+        attn__seq s = attn__sequence(d, b);
+        int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0, kb = attn__max(0, column - start), ke = attn__min(column + f->BK - start, s.k_len);
+        if (ke <= kb) continue;
+        for (int64_t h = h0, packed = -1; h < (st[1] ? h0 + 1 : d->heads); h++) {
+            int64_t kv_head = h / f->group, rows = s.q_rows * f->group;
+            if (packed != kv_head) {
+                ATTN__(pack_k)(t.KT, d, &s, &d->k, kv_head, d->head_dim, kb, ke);
+                ATTN__(pack_k)(t.VT, d, &s, &d->v, kv_head, d->v_dim, kb, ke);
+                packed = kv_head;
+            }
+            for (int64_t row0 = 0; row0 < rows; row0 += f->BQ) {
+                int64_t n = attn__min(f->BQ, rows - row0);
+                if (!ATTN__(bwd_scores)(f, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad)) continue;
+                for (int64_t r = 0; r < n; r++) {
+                    if (kv_head * f->group + (row0 + r) % f->group != h) continue;
+                    float *to = out + (row0 + r) / f->group * st[2] + (kb + start - column), *ds = t.dS + r * f->ld;
+                    for (int64_t c = 0; c < ke - kb; c += ATTN__W)
+                        ATTN__(store_any)(to, ATTN_F32, c, ATTN__(load_any)(to, ATTN_F32, c, ke - kb - c) + ATTN__(load)(ds + c), ke - kb - c);
+                }
+            }
+        }
+    }
+}
+
 #ifndef ATTN_NO_STANDARD
 /* ---- standard: one pass over rows [row0, row0 + rows) of one head, in the whole score matrix ---- */
 static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, float *S, char *scratch) {
@@ -3513,6 +3895,7 @@ static float ATTN__(read)(const float *p, int64_t n) {         /* n a multiple o
 
 static const attn__kernels ATTN__(table) = {
     ATTN__STRING(ATTN__KERNEL), ATTN__W, ATTN__NV, ATTN__(flash_rows), ATTN__(flash_merge),
+    ATTN__(backward_rows), ATTN__(backward_split), ATTN__(backward_dq), ATTN__(backward_bias),
 #ifndef ATTN_NO_STANDARD
     ATTN__(standard_rows),
 #else
