@@ -36,7 +36,6 @@ static void unguard(guarded *g, size_t n) {
     for (size_t i = n; i % 64; i++) assert_int_equal((unsigned char)g->p[i], 0xa5);
     munmap(g->all, g->bytes);
 }
-static attn_status call(proof_case *c, int backward) { return backward ? attn_backward(&c->d, &c->g) : attn_forward(&c->d); }
 
 static void workspace(void **state) {
     int checked = 0, with_workspace = 0;
@@ -51,9 +50,8 @@ static void workspace(void **state) {
             for (int backward = 0; backward <= c.backward; backward++) {
                 attn_plan plan, again;
                 d->backend = attn_backend_at(i)->name, d->workspace = NULL, d->workspace_size = 0;
-                const attn_grad *g = backward ? &c.g : NULL;
-                if (attn_query(d, g, &plan)) continue;
-                ok(attn_query(d, g, &again));
+                if (proof_query(&c, backward, &plan)) continue;
+                ok(proof_query(&c, backward, &again));
                 assert_true(again.workspace_size == plan.workspace_size);
                 proof_reset(&c);
                 if (backward) {
@@ -62,26 +60,26 @@ static void workspace(void **state) {
                     ok(attn_forward(&forward));
                 }
                 if (!plan.workspace_size) {              /* then there is nothing to allocate at all */
-                    ok(call(&c, backward));
+                    ok(proof_call(&c, backward));
                     int64_t before = allocations;
-                    ok(call(&c, backward));
+                    ok(proof_call(&c, backward));
                     if (allocations != before) fail_msg("case %d, %s: %d allocations without a workspace", (int)n, d->backend, (int)(allocations - before));
                     checked++;
                     continue;
                 }
                 guarded w = guard(plan.workspace_size);
                 d->workspace = w.p, d->workspace_size = plan.workspace_size;
-                ok(call(&c, backward));
+                ok(proof_call(&c, backward));
                 int64_t before = allocations;
-                ok(call(&c, backward));
+                ok(proof_call(&c, backward));
                 if (allocations != before) fail_msg("case %d, %s: %d allocations in spite of a workspace", (int)n, d->backend, (int)(allocations - before));
                 proof_reset(&c);
                 d->workspace_size--;
-                assert_int_equal(call(&c, backward), ATTN_ERR_WORKSPACE_SMALL);
+                assert_int_equal(proof_call(&c, backward), ATTN_ERR_WORKSPACE_SMALL);
                 assert_true(proof_untouched(&c, PROOF_OUT) && proof_untouched(&c, PROOF_CACHE));
                 d->workspace_size++;
                 d->workspace = w.p + 32;                 /* refused before it is touched */
-                assert_int_equal(call(&c, backward), ATTN_ERR_WORKSPACE_ALIGN);
+                assert_int_equal(proof_call(&c, backward), ATTN_ERR_WORKSPACE_ALIGN);
                 assert_true(proof_untouched(&c, PROOF_OUT) && proof_untouched(&c, PROOF_CACHE));
                 unguard(&w, plan.workspace_size);
                 checked++, with_workspace++;
@@ -139,13 +137,13 @@ static void failing(void **state) {
                 for (int backward = 0; backward <= c.backward; backward++) {
                     attn_plan plan;
                     c.d.backend = attn_backend_at(i)->name, c.d.alloc = own ? &mine : NULL;
-                    if (attn_query(&c.d, backward ? &c.g : NULL, &plan)) continue;
+                    if (proof_query(&c, backward, &plan)) continue;
                     for (int64_t k = 1; k < 1000; k++) {
                         attn_shutdown();                 /* so that the pool's own memory is among them */
                         const int64_t alive = unit_alive;
                         proof_reset(&c);
                         unit_made = given = 0, *(own ? &given_fail_at : &unit_fail_at) = k;
-                        attn_status s = call(&c, backward);
+                        attn_status s = proof_call(&c, backward);
                         const int64_t made = own ? given : unit_made;
                         unit_fail_at = given_fail_at = 0;
                         attn_shutdown();

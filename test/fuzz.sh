@@ -9,7 +9,7 @@ check() {
 }
 check $fuzz -runs=0 -timeout=20 test/corpus
 mkdir -p build/corpus
-check $fuzz -max_total_time="$1" -timeout=20 -max_len=600 -artifact_prefix=build/ build/corpus test/corpus
+check $fuzz -max_total_time="$1" -timeout=20 -max_len=600 -len_control=0 -artifact_prefix=build/ build/corpus test/corpus
 grep -E 'DONE|stat::number_of_executed' build/fuzz.log
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

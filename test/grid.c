@@ -121,7 +121,7 @@ static int accepted(const run_opts *o, proof_case *c, int64_t index, int i, int 
     attn_plan plan;
     memset(&plan, 0, sizeof plan);
     c->d.backend = name;
-    attn_status s = attn_query(&c->d, backward ? &c->g : NULL, &plan);
+    attn_status s = proof_query(c, backward, &plan);
     const int ok = s == ATTN_OK;
     if (!ok && s != ATTN_ERR_DECLINED) { fail(o, index, name, backward, attn_status_text(s)); return 0; }
     char text[160];
@@ -140,9 +140,9 @@ static void check_choice(const run_opts *o, proof_case *c, int64_t index, int ba
     if (getenv("ATTN_BACKEND")) return;
     for (size_t i = 0; i < sizeof preference / sizeof *preference; i++) {
         c->d.backend = preference[i];
-        if (attn_query(&c->d, backward ? &c->g : NULL, &plan)) continue;
+        if (proof_query(c, backward, &plan)) continue;
         c->d.backend = NULL;
-        attn_status s = attn_query(&c->d, backward ? &c->g : NULL, &plan);
+        attn_status s = proof_query(c, backward, &plan);
         if (s || strcmp(plan.backend, preference[i])) fail(o, index, preference[i], backward, "the automatic choice is another one");
         return;
     }
@@ -151,7 +151,7 @@ static int selected(const run_opts *o, int i) { return !o->backend || !strcmp(o-
 
 static void run_backward(const run_opts *o, proof_case *c, proof_answer *a, int64_t index) {
     c->d.backend = "reference";
-    attn_status s = attn_forward(&c->d);                 /* o and lse in the caller's types, then inputs */
+    attn_status s = proof_call(c, 0);                 /* o and lse in the caller's types, then inputs */
     for (int i = 0; i < c->buffers; i++) {
         const char *m = c->buffer[i].mem, *end = m + c->buffer[i].bytes;
         if (((const char *)c->d.o.data >= m && (const char *)c->d.o.data < end) ||
@@ -164,7 +164,7 @@ static void run_backward(const run_opts *o, proof_case *c, proof_answer *a, int6
     for (int i = 0; attn_backend_at(i); i++) {
         if (!selected(o, i) || !accepted(o, c, index, i, 1)) continue;
         proof_reset(c);
-        s = attn_backward(&c->d, &c->g);
+        s = proof_call(c, 1);
         wrong = s ? c->message : proof_check_grad(c, a);
         if (wrong) fail(o, index, attn_backend_at(i)->name, 1, wrong); else passed++;
     }
@@ -188,7 +188,7 @@ static void run_case(const run_opts *o, int64_t index) {
         for (int i = 0; attn_backend_at(i); i++) {
             if (!selected(o, i) || !accepted(o, &c, index, i, 0)) continue;
             proof_reset(&c);
-            s = attn_forward(&c.d);
+            s = proof_call(&c, 0);
             const char *wrong = s ? c.message : proof_check(&c, &a, 0);
             if (wrong) fail(o, index, attn_backend_at(i)->name, 0, wrong); else passed++;
         }

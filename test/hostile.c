@@ -46,13 +46,13 @@ int main(int argc, char **argv) {
             for (int backward = 0; backward <= c.backward; backward++) {
                 attn_plan plan;
                 c.d.backend = attn_backend_at(i)->name;
-                if (attn_query(&c.d, backward ? &c.g : NULL, &plan)) continue;
+                if (proof_query(&c, backward, &plan)) continue;
                 if (!backward) proof_reset(&c);
                 const unsigned before = GET_STATE();
                 fesetround(round);
                 if (flush) SET_STATE(GET_STATE() | 0x8040u);
                 const unsigned during = GET_STATE() & 0xffc0u;              /* all but the sticky exception flags */
-                attn_status s = backward ? attn_backward(&c.d, &c.g) : attn_forward(&c.d);
+                attn_status s = proof_call(&c, backward);
                 broken += (GET_STATE() & 0xffc0u) != during || fegetround() != round;
                 fesetround(FE_TONEAREST);
                 SET_STATE(before);

@@ -157,7 +157,7 @@ typedef struct proof_buffer {
 typedef struct proof_case {
     attn_desc d;
     attn_grad g;
-    int backward;
+    int backward, accumulate;                            /* ATTN_ACCUMULATE is set in backward calls only */
     int overflow;                                        /* an extent beyond 2^40 elements: nothing was bound */
     uint64_t features, data;                             /* data: state of the generator of values */
     double max_v;                                        /* the largest finite |v| */
@@ -203,6 +203,21 @@ PROOF int proof_untouched(const proof_case *c, int kind) {
     for (int i = 0; i < c->buffers; i++)
         if (c->buffer[i].kind == kind && memcmp(c->buffer[i].mem, c->buffer[i].pristine, c->buffer[i].bytes)) return 0;
     return 1;
+}
+
+/* the case as a call */
+PROOF attn_desc proof_desc(const proof_case *c, int backward) {
+    attn_desc d = c->d;
+    if (backward && c->accumulate) d.flags |= ATTN_ACCUMULATE;
+    return d;
+}
+PROOF attn_status proof_query(const proof_case *c, int backward, attn_plan *plan) {
+    const attn_desc d = proof_desc(c, backward);
+    return attn_query(&d, backward ? &c->g : NULL, plan);
+}
+PROOF attn_status proof_call(const proof_case *c, int backward) {
+    const attn_desc d = proof_desc(c, backward);
+    return backward ? attn_backward(&d, &c->g) : attn_forward(&d);
 }
 
 /* The shape of the first three dimensions as the tensor is stored, and its strides with the defaults filled in. */
@@ -429,17 +444,17 @@ PROOF void proof_bind_grad(proof_case *c, proof_draw *draw) {
         else if (draw->qkv) outs[i]->data = proof_bind(c, proof_dense((int64_t[3]){0, 0, 0}, 0, x.n[0], x.n[1], 1, x.s[1]), g->dq.dtype, PROOF_OUT);
         else outs[i]->data = proof_bind(c, x, outs[i]->dtype, PROOF_OUT);
         if (c->overflow) return;
-        if (d->flags & ATTN_ACCUMULATE) proof_fill_view(c, outs[i]->dtype, outs[i]->data, &x, 1);
+        if (c->accumulate) proof_fill_view(c, outs[i]->dtype, outs[i]->data, &x, 1);
     }
     if (draw->dlse) g->dlse = proof_floats(c, proof_lse_count(d), 1);
     if (draw->dsink) {
         g->dsink = (float *)proof_alloc(c, (size_t)d->heads * 4, PROOF_OUT);
-        if (d->flags & ATTN_ACCUMULATE) proof_fill_row(c, ATTN_F32, g->dsink, 0, d->heads, 1);
+        if (c->accumulate) proof_fill_row(c, ATTN_F32, g->dsink, 0, d->heads, 1);
     }
     if (draw->dbias) {
         proof_view x = proof_score_view(d, &d->bias);
         g->dbias = (float *)proof_bind(c, x, ATTN_F32, PROOF_OUT);
-        if (!c->overflow && (d->flags & ATTN_ACCUMULATE)) proof_fill_view(c, ATTN_F32, g->dbias, &x, 1);
+        if (!c->overflow && c->accumulate) proof_fill_view(c, ATTN_F32, g->dbias, &x, 1);
     }
 }
 /* A NaN in one key, or an infinity in one value, that some row may see. */
@@ -780,7 +795,7 @@ PROOF void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
         if (draw.dlse) c->features |= PROOF_DLSE;
         if (draw.dbias) c->features |= PROOF_DBIAS;
         if (draw.dsink) c->features |= PROOF_DSINK;
-        if (proof_chance(r, 25)) d->flags |= ATTN_ACCUMULATE, c->features |= PROOF_ACCUMULATE;
+        if (proof_chance(r, 25)) c->accumulate = 1, c->features |= PROOF_ACCUMULATE;
     }
     d->message = c->message, d->message_size = sizeof c->message;
     proof_bind_all(c, &draw);
@@ -810,6 +825,12 @@ PROOF void proof_answer_free(proof_answer *a) {
     for (int i = 0; i < PROOF_G_COUNT; i++) free(a->grad[i].exact), free(a->grad[i].naive), free(a->grad[i].size);
     memset(a, 0, sizeof *a);
 }
+/* Relative and absolute rounding of a store. */
+PROOF double proof_unit(int32_t dtype) {
+    return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : dtype == ATTN_F64 ? 0 : 0x1p-24;
+}
+PROOF double proof_tiny(int32_t dtype) { return dtype == ATTN_F16 ? 0x1p-25 : 0; }
+PROOF double proof_abs(double x) { return x < 0 ? -x : x; }
 PROOF attn_status proof_solve(proof_case *c, proof_answer *a) {
     attn_desc d = c->d;
     const int64_t rows = proof_lse_count(&d), n = rows * proof_v_dim(&d);
@@ -824,15 +845,15 @@ PROOF attn_status proof_solve(proof_case *c, proof_answer *a) {
     proof_reset(c);
     s = unit_bounds(&d, a->o_size, a->pv_size, a->lse_size);
     proof_reset(c);
+    /* the sink is one more key of the sum for lse: its e is |sink| + 4 */
+    for (int64_t b = 0; d.sink && b < d.batch; b++)
+        for (int64_t i = 0; i < proof_seq_of(&d, b).rows; i++)
+            for (int64_t h = 0; h < d.heads; h++) {
+                int64_t l = proof_lse_at(&d, b, i, h);
+                a->lse_size[l] += exp((double)d.sink[h] - a->lse[l]) * (proof_abs(d.sink[h]) + 4);
+            }
     return s;
 }
-/* Relative and absolute rounding of a store. */
-PROOF double proof_unit(int32_t dtype) {
-    return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : dtype == ATTN_F64 ? 0 : 0x1p-24;
-}
-PROOF double proof_tiny(int32_t dtype) { return dtype == ATTN_F16 ? 0x1p-25 : 0; }
-PROOF double proof_abs(double x) { return x < 0 ? -x : x; }
-
 /* The bytes of an output that belong to no element are as before. */
 PROOF int proof_gaps_kept(const proof_case *c, const void *data, int32_t dtype, const proof_view *views, int n_views) {
     const size_t size = proof_size(dtype);
@@ -1062,7 +1083,7 @@ PROOF const char *proof_solve_grad(proof_case *c, proof_answer *a) {
         x->count = x->below + above;
         x->exact = (double *)proof_zeros(x->count, 8), x->naive = (double *)proof_zeros(x->count, 8);
         x->size = (double *)proof_zeros(x->count, 8);
-        if (d.flags & ATTN_ACCUMULATE)
+        if (c->accumulate)
             for (int64_t n = 0; n < x->count; n++) x->exact[n] = proof_get(out.dtype, out.data, n - x->below);
     }
     for (int i = 0; i < 3; i++) outs[i]->data = a->grad[i].exact + a->grad[i].below, outs[i]->dtype = ATTN_F64;
@@ -1074,6 +1095,7 @@ PROOF const char *proof_solve_grad(proof_case *c, proof_answer *a) {
         if (i == PROOF_G_DBIAS) bias = f, g.dbias = f + x->below; else sink = f, g.dsink = f;
     }
     d.backend = "reference";
+    if (c->accumulate) d.flags |= ATTN_ACCUMULATE;
     attn_status s = attn_backward(&d, &g);
     for (int64_t n = 0; bias && n < a->grad[PROOF_G_DBIAS].count; n++) a->grad[PROOF_G_DBIAS].exact[n] = bias[n];
     for (int64_t n = 0; sink && n < a->grad[PROOF_G_DSINK].count; n++) a->grad[PROOF_G_DSINK].exact[n] = sink[n];
@@ -1088,7 +1110,7 @@ PROOF const char *proof_solve_grad(proof_case *c, proof_answer *a) {
         for (int64_t m = 0; m < x->view.n[0] * x->view.n[1] * x->view.n[2] * x->view.dim; m++) {
             int64_t r = m / x->view.dim, n = x->below + m % x->view.dim;
             n += proof_at(&x->view, r / x->view.n[2] / x->view.n[1], r / x->view.n[2] % x->view.n[1], r % x->view.n[2]);
-            double old = d.flags & ATTN_ACCUMULATE ? proof_get(out.dtype, out.data, n - x->below) : 0;
+            double old = c->accumulate ? proof_get(out.dtype, out.data, n - x->below) : 0;
             double error = proof_abs(old + x->naive[n] - x->exact[n]), rounding = proof_abs(x->exact[n]) * 0x1p-23 + 0x1p-100;
             if (!proof_finite(x->exact[n]) || error > 256 * PROOF_U * x->size[n] + rounding) {
                 snprintf(text, sizeof text, "reference %s[%lld] = %.9g, by naive f32 loops %.9g", name[i], (long long)m,

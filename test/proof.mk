@@ -16,7 +16,7 @@ PROOF_omp        = $(CC) -O2 -fopenmp
 PROOF_ofast      = $(CC) -Ofast -march=native
 PROOF_fastmath   = $(CC) -O2 -ffast-math
 PROOF_O0         = $(CC) -O0
-PROOF_lto        = $(CC) -O2 -flto
+PROOF_lto        = $(CC) -O2 -flto=auto
 PROOF_clangofast = $(CLANG) -Ofast -march=native
 PROOF_VARIANTS   = plain clang asan tsan fuzz omp ofast fastmath O0 lto clangofast
 
@@ -60,7 +60,12 @@ coverage: build/proof/plain/grid
 ## fuzz          libFuzzer with sanitizers for SECONDS_OF_FUZZ (3600); a find is left in build/
 fuzz: build/proof/fuzz/fuzz
 	@mkdir -p build/corpus
-	$< -max_total_time=$(or $(SECONDS_OF_FUZZ),3600) -timeout=20 -max_len=600 -artifact_prefix=build/ build/corpus test/corpus
+	$< -max_total_time=$(or $(SECONDS_OF_FUZZ),3600) -timeout=20 -max_len=600 -len_control=0 -artifact_prefix=build/ build/corpus test/corpus
+
+# first inputs: descriptions at random, most of them broken
+test/corpus:
+	@mkdir -p $@
+	for i in $$(seq 1 120); do head -c $$((80 + i * 3)) /dev/urandom > $@/seed$$i; done
 
 # keeps in test/corpus what adds coverage, out of a long run
 fuzz-corpus: build/proof/fuzz/fuzz

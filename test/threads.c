@@ -29,12 +29,12 @@ static void take_outputs(const proof_case *c, char *to) {
 static int takes(proof_case *c, const char *backend, int backward) {
     attn_plan plan;
     c->d.backend = backend;
-    return attn_query(&c->d, backward ? &c->g : NULL, &plan) == ATTN_OK;
+    return proof_query(c, backward, &plan) == ATTN_OK;
 }
 static int run(proof_case *c, int backward) {
     proof_reset(c);
-    attn_status s = attn_forward(&c->d);
-    if (!s && backward) s = attn_backward(&c->d, &c->g);
+    attn_status s = proof_call(c, 0);
+    if (!s && backward) s = proof_call(c, 1);
     return s == ATTN_OK;
 }
 
