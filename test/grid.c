@@ -7,20 +7,22 @@
  * silent fall to a slower path fails. The last line holds the totals; the exit code is 1 when anything failed. */
 #include "proof.h"
 
-static const uint64_t none = 0;
-
-/* A case whose features avoid `except` must be accepted. */
-typedef struct must { const char *backend; int backward; uint64_t except; } must;
-static uint64_t must_except(const char *backend, int backward) {
-    const uint64_t types = PROOF_F64 | PROOF_MIXED;
+/* Which kernel must take which class: a case without the features of `except` must be accepted; without those of `slower` too, the
+ * kernel must be the one named. The reference takes everything. */
+typedef struct must { const char *backend; int backward; uint64_t except, slower; const char *kernel; } must;
+static must must_of(const char *backend, int backward) {
+    const uint64_t types = PROOF_F64 | PROOF_MIXED, extras = PROOF_SOFTCAP | PROOF_BIAS | PROOF_MASK | PROOF_ALIBI | PROOF_SCALE;
     const must table[] = {
-        {"reference", 0, none},
-        {"reference", 1, none},
-        {"flash", 0, types | PROOF_INT8 | PROOF_FP8},
+        {"reference", 0, 0, 0, "forward_f64"},
+        {"reference", 1, 0, 0, "backward_f64"},
+        {"flash", 0, types, extras, "flash_forward"},
+        {"flash", 1, types | PROOF_GRAD64, extras, "flash_backward"},
+        {"standard", 0, types, 0, "standard_forward"},
     };
+    const must nothing = {backend, backward, ~(uint64_t)0, ~(uint64_t)0, NULL};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (!strcmp(table[i].backend, backend) && table[i].backward == backward) return table[i].except;
-    return ~none;
+        if (!strcmp(table[i].backend, backend) && table[i].backward == backward) return table[i];
+    return nothing;
 }
 /* The automatic choice takes the first of these that accepts. */
 static const char *const preference[] = {"flash", "standard", "reference"};
@@ -131,7 +133,12 @@ static int accepted(const run_opts *o, proof_case *c, int64_t index, int i, int 
     if (!ok && !text[0]) fail(o, index, name, backward, "declines without a reason");
     count_reason(i, backward, ok, ok ? text : text + (strncmp(text, name, strlen(name)) ? 0 : strlen(name) + 2));
     count_case(i, backward, c->features, ok);
-    if (!ok && !(c->features & must_except(name, backward))) fail(o, index, name, backward, text);
+    const must rule = must_of(name, backward);
+    if (!ok && !(c->features & rule.except)) fail(o, index, name, backward, text);
+    if (ok && rule.kernel && !(c->features & (rule.except | rule.slower))) {
+        if (!plan.kernel || strcmp(plan.kernel, rule.kernel)) fail(o, index, name, backward, "another kernel than the one for this class");
+        if (plan.isa && strcmp(plan.isa, attn_isa()) && strcmp(name, "reference")) fail(o, index, name, backward, "another ISA than this machine's");
+    }
     if (o->verbose) printf("  %s %s: %s\n", name, backward ? "backward" : "forward", text);
     return ok;
 }

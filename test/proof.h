@@ -130,7 +130,7 @@ PROOF void proof_poison(void *p, size_t bytes) { memset(p, 255, bytes); }
     X(BIAS, "bias") X(MASK, "bool mask") X(ALIBI, "alibi") X(SINK, "sink") X(DROPOUT, "dropout") \
     X(PACKED, "packed") X(PADDED, "padded") X(SLOTS, "cache slots") X(PAGED, "pages") X(APPEND, "append") X(ROTARY, "rotary") \
     X(DECODE, "one query") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
-    X(DLSE, "dlse") X(DBIAS, "dbias") X(DSINK, "dsink") X(ACCUMULATE, "accumulate")
+    X(GRAD64, "o or a gradient f64") X(DLSE, "dlse") X(DBIAS, "dbias") X(DSINK, "dsink") X(ACCUMULATE, "accumulate")
 enum {
 #define X(name, text) PROOF_BIT_##name,
     PROOF_FEATURES(X)
@@ -675,7 +675,7 @@ PROOF void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
         const uint64_t of[] = {PROOF_F32, PROOF_F16, PROOF_BF16, PROOF_F64};
         c->features |= of[d->q.dtype];
     } else if (!quantised) c->features |= PROOF_MIXED;
-    else if (d->q.dtype == ATTN_F64) c->features |= PROOF_F64;
+    else if (d->q.dtype == ATTN_F64) c->features |= PROOF_F64;              /* quantised keys, f64 queries */
     if (d->o.dtype != d->q.dtype) c->features |= PROOF_O_OTHER;
 }
 PROOF void proof_draw_masks(proof_case *c, proof_rng *r, proof_draw *draw, int plain) {
@@ -792,6 +792,8 @@ PROOF void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
         draw.dlse = proof_chance(r, 30);
         draw.dbias = (c->features & PROOF_BIAS) && proof_chance(r, 60);
         draw.dsink = draw.sink && proof_chance(r, 60);
+        if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
+            c->features |= PROOF_GRAD64;
         if (draw.dlse) c->features |= PROOF_DLSE;
         if (draw.dbias) c->features |= PROOF_DBIAS;
         if (draw.dsink) c->features |= PROOF_DSINK;
