@@ -310,7 +310,7 @@ static void no_data(context *c)
     X(ERR_APPEND_CACHE, other_k, FORWARD, append(c), d->append.k_cache = c->t->new_k) \
     X(ERR_APPEND_CACHE, no_v, FORWARD, append(c), d->append.v_cache = NULL) \
     X(ERR_APPEND_NULL, len_alone, FORWARD, append(c), d->append.k.data = NULL) \
-    X(ERR_APPEND_NULL, data_alone, FORWARD, append(c), d->append.len = 0) \
+    X(ERR_APPEND_NULL, k_without_v, FORWARD, append(c), d->append.v.data = NULL) \
     X(ERR_APPEND_DTYPE, int8, FORWARD, append(c), d->append.k.dtype = ATTN_INT8) \
     X(ERR_APPEND_LEN, no_room, FORWARD, append(c), used(c, 4)) \
     X(ERR_APPEND_LEN, negative, FORWARD, append(c), d->append.len = -1) \
