@@ -28,6 +28,7 @@
      >>ops_portable >>ops_avx2 >>ops_avx512   about a dozen named vector operations each
      >>dispatch    which ISA, kernel tables, tile sizes
      >>layout      layout and dtype conversion
+     >>backward    what the two backwards share
      >>standard    attention with the whole score matrix in memory
      >>flash       tiled online softmax: planning and scheduling
      >>backends    registry, automatic choice
@@ -458,6 +459,16 @@ extern attn_status   attn_hip_register(void);                       /* defined b
   #pragma GCC diagnostic ignored "-Wuninitialized"
   #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
+
+/* Under -ffp-contract=fast clang fuses whatever the pragma says: outside the regions of an ISA it gets nothing to fuse with. */
+#if defined(__clang__) && defined(__x86_64__)
+  #define ATTN__PLAIN_BEGIN _Pragma("clang attribute push(__attribute__((target(\"no-fma,no-fma4,no-avx512f\"))), apply_to = function)")
+  #define ATTN__PLAIN_END _Pragma("clang attribute pop")
+#else
+  #define ATTN__PLAIN_BEGIN
+  #define ATTN__PLAIN_END
+#endif
+ATTN__PLAIN_BEGIN
 
 #define ATTN__INLINE static inline __attribute__((always_inline, unused))
 #define ATTN__NOINLINE static __attribute__((noinline, unused))
@@ -1965,6 +1976,15 @@ ATTN__INLINE void attn__transpose__portable(attn__v__portable *r) {
 }
 #undef ATTN__EACH
 
+#if defined(__clang__)
+  #if __has_builtin(__builtin_elementwise_fma)
+    #define ATTN__CLANG_FMA(old, a, b, c) __builtin_elementwise_fma(a, b, c)
+  #else
+    #define ATTN__CLANG_FMA(old, a, b, c) old
+  #endif
+#endif
+
+ATTN__PLAIN_END
 /* ---- >>ops_avx2: AVX2, FMA, F16C ---- */
 #if ATTN__AVX2
 #define ATTN__W__avx2 8
@@ -2011,7 +2031,11 @@ ATTN__INLINE void attn__store16__avx2(void *p, attn__v__avx2 v, int64_t n, int32
 }
 ATTN__INLINE attn__v__avx2 attn__set1__avx2(float x) { return (attn__v__avx2)_mm256_set1_ps(x); }
 ATTN__INLINE attn__v__avx2 attn__fma__avx2(attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 c) {
+#if defined(__clang__)      /* not the intrinsic: a header included by the host carries its fast-math flags */
+    return (attn__v__avx2)ATTN__CLANG_FMA(__builtin_ia32_vfmaddps256((__m256)a, (__m256)b, (__m256)c), a, b, c);
+#else
     return (attn__v__avx2)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#endif
 }
 ATTN__INLINE attn__v__avx2 attn__max__avx2(attn__v__avx2 a, attn__v__avx2 b) { return (attn__v__avx2)_mm256_max_ps((__m256)a, (__m256)b); }
 ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
@@ -2110,7 +2134,11 @@ ATTN__INLINE void attn__store16__avx512(void *p, attn__v__avx512 v, int64_t n, i
 }
 ATTN__INLINE attn__v__avx512 attn__set1__avx512(float x) { return (attn__v__avx512)_mm512_set1_ps(x); }
 ATTN__INLINE attn__v__avx512 attn__fma__avx512(attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 c) {
+#if defined(__clang__)
+    return (attn__v__avx512)ATTN__CLANG_FMA(__builtin_ia32_vfmaddps512_mask((__m512)a, (__m512)b, (__m512)c, (__mmask16)0xffff, _MM_FROUND_CUR_DIRECTION), a, b, c);
+#else
     return (attn__v__avx512)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#endif
 }
 ATTN__INLINE attn__v__avx512 attn__max__avx512(attn__v__avx512 a, attn__v__avx512 b) { return (attn__v__avx512)_mm512_max_ps((__m512)a, (__m512)b); }
 ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
@@ -2125,14 +2153,14 @@ ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
 }
 ATTN__INLINE attn__v__avx512 attn__clip__avx512(attn__v__avx512 v, int64_t from, int64_t lo, int64_t hi) {
     __mmask16 keep = (__mmask16)(attn__first__avx512(hi - from) & ~attn__first__avx512(lo - from));
-    return (attn__v__avx512)_mm512_mask_mov_ps(_mm512_set1_ps(ATTN__NEG_INF), keep, (__m512)v);
+    return (attn__v__avx512)_mm512_mask_mov_epi32(_mm512_set1_epi32((int)0xff800000u), keep, (__m512i)v);
 }
 ATTN__INLINE attn__v__avx512 attn__hide__avx512(attn__v__avx512 v, const unsigned char *p, int64_t n) {
     __m128i bytes = _mm_maskz_loadu_epi8(attn__first__avx512(n), p);
-    return (attn__v__avx512)_mm512_mask_mov_ps(_mm512_set1_ps(ATTN__NEG_INF), _mm_test_epi8_mask(bytes, bytes), (__m512)v);
+    return (attn__v__avx512)_mm512_mask_mov_epi32(_mm512_set1_epi32((int)0xff800000u), _mm_test_epi8_mask(bytes, bytes), (__m512i)v);
 }
 ATTN__INLINE attn__v__avx512 attn__pick__avx512(attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 x, attn__v__avx512 y) {
-    return (attn__v__avx512)_mm512_mask_mov_ps((__m512)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512)x);
+    return (attn__v__avx512)_mm512_mask_mov_epi32((__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
 }
 ATTN__INLINE float attn__reduce_max__avx512(attn__v__avx512 v) {
     __m512 a = _mm512_max_ps((__m512)v, _mm512_shuffle_f32x4((__m512)v, (__m512)v, 0x4e));
@@ -2176,6 +2204,16 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
   #pragma GCC pop_options
 #endif
 #endif
+ATTN__PLAIN_BEGIN
+
+/* Into the second-level cache: dim elements from element `at` on. */
+ATTN__INLINE void attn__prefetch(const void *data, int32_t dtype, int64_t at, int64_t dim, int write) {
+    int64_t size = (int64_t)attn__dtype_size(dtype);
+    const char *p = (const char *)data + at * size;
+    for (int64_t b = 0; b < dim * size; b += 64) {
+        if (write) __builtin_prefetch(p + b, 1, 2); else __builtin_prefetch(p + b, 0, 2);
+    }
+}
 
 /* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of one (sequence, kv head): row r is
  * query r / group of query head kv_head * group + r % group, so that a GQA group shares one reading of K and V. */
@@ -2209,19 +2247,22 @@ typedef struct attn__rows {             /* one unit */
 
 /* Backward: a unit is the key blocks split, split + splits, .. of one (sequence, kv head), which balances causal work. Each split
  * adds to a dq of its own; these partials are summed in order at the end. */
+enum { ATTN__BWD_ROWS, ATTN__BWD_SPLITS, ATTN__STD_SCORES, ATTN__STD_KEYS, ATTN__STD_DQ, ATTN__BWD_DQ, ATTN__BWD_BIAS, ATTN__BWD_SINK };
 typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
     int32_t threads;
     int64_t group, splits, rows;        /* most splits of a sequence; rows of all heads */
     int64_t BQ, BK, ld, v_pad, q_pad, scratch;
-    int extras, phase;
+    int extras, phase, standard;
     char *workspace;
     float *L, *delta, *dq;              /* [rows] lse in base 2; dout . o - dlse; [splits][rows][q_pad] */
+    float *P, *dS;                      /* standard: [rows][ld] */
     int64_t next __attribute__((aligned(8))), units;
 } attn__bwd;
 /* Key splits of a sequence: a function of its own length and heads. */
-static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads) {
+static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
+    if (standard) return 1;
     return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
 }
 /* The first of the rows of (sequence, kv head) in L, delta, dq; row r is r beyond. */
@@ -2251,6 +2292,7 @@ typedef struct attn__kernels {
     void (*backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head);
     void (*backward_bias)(const attn__bwd *f, int64_t b, int64_t h, int64_t kb, char *scratch);
     void (*standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch);
+    void (*standard_backward)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch);
     void (*convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from, int64_t src_at, int64_t n);
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n);      /* n times 2 * W * 12 flops in 12 chains */
@@ -2266,8 +2308,9 @@ typedef struct attn__kernels {
 #define ATTN__KERNEL portable
 #include ATTN_HEADER
 #undef ATTN__KERNEL
+ATTN__PLAIN_END
 #if ATTN__AVX2
-  #if defined(__clang__)
+#if defined(__clang__)
     #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
   #else
     #pragma GCC push_options
@@ -2283,7 +2326,7 @@ typedef struct attn__kernels {
   #endif
 #endif
 #if ATTN__AVX512
-  #if defined(__clang__)
+#if defined(__clang__)
     #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
   #else
     #pragma GCC push_options
@@ -2298,6 +2341,7 @@ typedef struct attn__kernels {
     #pragma GCC pop_options
   #endif
 #endif
+ATTN__PLAIN_BEGIN
 
 /* ========================================================================================== >>dispatch ====
    Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA, ATTN_BACKEND a backend. */
@@ -2435,6 +2479,118 @@ static double attn__cost(const attn_desc *d) {
 static int32_t attn__useful_threads(const attn_desc *d, double flops) {
     return flops < 2e6 ? 1 : attn__threads_for(d);
 }
+/* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes: what they take. */
+static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t matrices, int64_t ld, int64_t fixed, int64_t *bytes, attn_plan *plan) {
+    int64_t rows = attn__rows_total(d) * d->heads, memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    if (d->seq.cu_q) rows = d->batch * d->heads * d->q_len;
+    if (!__builtin_mul_overflow(rows, 4 * matrices * ld, bytes) && *bytes <= memory / 10 * 9 - fixed) return ATTN_OK;
+    snprintf(plan->why, sizeof plan->why, "the scores need %.2f GiB, the machine has %.2f GiB",
+             (double)matrices * (double)rows * (double)d->kv_len * 4 / 1073741824.0, (double)memory / 1073741824.0);
+    return ATTN_ERR_TOO_LARGE;
+}
+
+/* =========================================================================================== >>backward ====
+   Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias, dsink. Standard: rows, all P and dS, dK and
+   dV, dQ, and the rest alike. */
+static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *f) {
+    memset(f, 0, sizeof *f);
+    f->d = d;
+    f->g = g;
+    f->standard = standard;
+    f->threads = attn__useful_threads(d, 2.5 * attn__cost(d));
+    f->group = d->heads / d->kv_heads;
+    f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
+    f->rows = attn__rows_total(d) * d->heads;
+    f->v_pad = attn__round_up(d->v_dim, 16);
+    f->q_pad = attn__round_up(d->head_dim, 16);
+    f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
+    f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
+    f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
+    f->scratch = 4 * ((3 * f->BK + f->BQ) * f->q_pad + (2 * f->BK + f->BQ) * f->v_pad + 2 * f->BK + 2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
+    f->scratch = attn__round_up(f->scratch, ATTN__ALIGN);
+}
+static attn_status attn__bwd_plan(const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
+    attn__bwd f;
+    int64_t scores = 0;
+    if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
+        return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
+    attn__bwd_shape(d, g, standard, &f);
+    int64_t fixed = f.threads * f.scratch + attn__round_up(2 * f.rows * 4, ATTN__ALIGN) + f.splits * f.rows * f.q_pad * 4;
+    if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
+    plan->kernel = standard ? "standard_backward" : f.extras ? "flash_backward_masked" : "flash_backward";
+    plan->isa = attn__machine()->isa->name;
+    plan->threads = f.threads;
+    plan->splits = (int32_t)f.splits;
+    plan->workspace_size = (size_t)(fixed + scores);
+    return ATTN_OK;
+}
+/* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
+static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
+    const attn_desc *d = f->d;
+    double sum = 0;
+    for (int64_t b = 0; b < d->batch; b++) {
+        attn__seq s = attn__sequence(d, b);
+        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
+        for (int64_t i = 0; i < s.q_used; i++)
+            sum -= attn__exp((double)d->sink[h] - (double)d->lse[attn__lse_at(d, &s, i, h)]) * (double)f->delta[row + i * f->group];
+    }
+    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
+}
+static int64_t attn__bwd_units(const attn__bwd *f) {
+    const attn_desc *d = f->d;
+    int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK);
+    switch (f->phase) {
+        case ATTN__BWD_SPLITS: return f->standard ? 0 : pairs * f->splits;
+        case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
+        case ATTN__STD_KEYS:   return f->standard ? pairs * attn__max(key_blocks, 1) : 0;
+        case ATTN__STD_DQ:     return f->standard ? pairs * attn__ceil_div(d->q_len * f->group, f->BQ) : 0;
+        case ATTN__BWD_BIAS:   return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) * (d->bias.stride[1] ? d->heads : 1) * key_blocks : 0;
+        case ATTN__BWD_SINK:   return f->g->dsink ? d->heads : 0;
+        default:               return pairs;
+    }
+}
+static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
+    const attn_desc *d = f->d;
+    const attn__kernels *k = attn__machine()->isa;
+    if (f->phase == ATTN__BWD_SINK) { attn__bwd_sink(f, u); return; }
+    if (f->phase == ATTN__BWD_BIAS) {
+        int64_t blocks = attn__ceil_div(d->kv_len, f->BK), heads = d->bias.stride[1] ? d->heads : 1;
+        k->backward_bias(f, u / blocks / heads, u / blocks % heads, u % blocks * f->BK, scratch);
+        return;
+    }
+    int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
+    attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
+    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head);
+    else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head);
+    else if (f->phase != ATTN__BWD_SPLITS) k->standard_backward(f, &s, kv_head, part, scratch);
+    else if (part < attn__bwd_splits(s.k_len, d->kv_heads, f->standard)) k->backward_split(f, &s, kv_head, part, scratch);
+}
+static void attn__bwd_worker(void *arg, int64_t index) {
+    attn__bwd *f = (attn__bwd *)arg;
+    uint64_t fp = attn__fp_enter(1);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        if (u >= f->units) break;
+        attn__bwd_unit(f, u, f->workspace + index * f->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard) {
+    attn__bwd f;
+    attn__bwd_shape(d, g, standard, &f);
+    f.workspace = (char *)d->workspace;
+    f.L = (float *)(void *)(f.workspace + f.threads * f.scratch);
+    f.delta = f.L + f.rows;
+    f.dq = (float *)(void *)((char *)f.L + attn__round_up(2 * f.rows * 4, ATTN__ALIGN));
+    f.P = f.dq + f.splits * f.rows * f.q_pad;
+    f.dS = f.P + (standard ? f.rows * f.ld : 0);
+    for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
+        f.next = 0;
+        f.units = attn__bwd_units(&f);
+        if (f.units) attn__parallel(d, f.threads, attn__bwd_worker, &f, f.threads);
+    }
+    return ATTN_OK;
+}
 
 /* ========================================================================================== >>standard ====
    Attention as people write it without flash: the whole score matrix in memory, three passes over it, with the same register
@@ -2456,18 +2612,13 @@ static void attn__standard_shape(const attn_desc *d, attn__std *t) {
 }
 static attn_status attn__standard_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__std t;
-    int64_t rows, bytes;
+    int64_t bytes;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, plan));
-    if (g) return attn__decline(plan, ATTN_ERR_DECLINED, "no backward");
+    if (g) return attn__bwd_plan(d, g, 1, plan);
     attn__standard_shape(d, &t);
-    if (__builtin_mul_overflow(d->batch * d->heads, d->q_len, &rows) || __builtin_mul_overflow(rows, 4 * (t.ld + 2), &bytes)) bytes = INT64_MAX;
-    int64_t fixed = t.threads * t.scratch + (int64_t)attn__append_bytes(d) + ATTN__ALIGN, memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    if (bytes > INT64_MAX - fixed || bytes + fixed > memory / 10 * 9) {
-        snprintf(plan->why, sizeof plan->why, "the scores need %.2f GiB, the machine has %.2f GiB",
-                 (double)d->batch * (double)d->heads * (double)d->q_len * (double)d->kv_len * 4 / 1073741824.0, (double)memory / 1073741824.0);
-        return ATTN_ERR_TOO_LARGE;
-    }
+    int64_t fixed = t.threads * t.scratch + (int64_t)attn__append_bytes(d) + 8 * d->batch * d->heads * d->q_len;
+    ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
     plan->kernel = "standard_forward";
     plan->isa = attn__machine()->isa->name;
     plan->workspace_size = (size_t)(bytes + fixed);
@@ -2489,7 +2640,8 @@ static void attn__standard_worker(void *arg, int64_t index) {
 }
 static attn_status attn__standard_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__std t;
-    (void)user; (void)g;
+    (void)user;
+    if (g) return attn__bwd_run(d, g, 1);
     attn__standard_shape(d, &t);
     t.threads = plan->threads;
     t.workspace = (char *)d->workspace;
@@ -2543,97 +2695,11 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
 static size_t attn__flash_partials(const attn__flash *f) {
     return f->splits > 1 ? (size_t)(f->units * f->BM * (f->v_pad + 2) * 4) : 0;
 }
-/* Backward: rows, then key splits, then dq; dbias and dsink where asked for. */
-static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, attn__bwd *f) {
-    memset(f, 0, sizeof *f);
-    f->d = d;
-    f->g = g;
-    f->threads = attn__useful_threads(d, 2.5 * attn__cost(d));
-    f->group = d->heads / d->kv_heads;
-    f->splits = attn__bwd_splits(d->kv_len, d->kv_heads);
-    f->rows = attn__rows_total(d) * d->heads;
-    f->v_pad = attn__round_up(d->v_dim, 16);
-    f->q_pad = attn__round_up(d->head_dim, 16);
-    f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
-    f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
-    f->ld = f->BK + ATTN__SCORE_PAD;
-    f->scratch = 4 * ((3 * f->BK + f->BQ) * f->q_pad + (2 * f->BK + f->BQ) * f->v_pad + 2 * (f->BQ + 1) * f->ld);
-    f->scratch = attn__round_up(f->scratch, ATTN__ALIGN);
-}
-static attn_status attn__bwd_plan(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    attn__bwd f;
-    if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
-        return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
-    attn__bwd_shape(d, g, &f);
-    plan->kernel = f.extras ? "flash_backward_masked" : "flash_backward";
-    plan->isa = attn__machine()->isa->name;
-    plan->threads = f.threads;
-    plan->splits = (int32_t)f.splits;
-    plan->workspace_size = (size_t)(f.threads * f.scratch + attn__round_up(2 * f.rows * 4, ATTN__ALIGN) + f.splits * f.rows * f.q_pad * 4);
-    return ATTN_OK;
-}
-/* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
-static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
-    const attn_desc *d = f->d;
-    double sum = 0;
-    for (int64_t b = 0; b < d->batch; b++) {
-        attn__seq s = attn__sequence(d, b);
-        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
-        for (int64_t i = 0; i < s.q_used; i++)
-            sum -= attn__exp((double)d->sink[h] - (double)d->lse[attn__lse_at(d, &s, i, h)]) * (double)f->delta[row + i * f->group];
-    }
-    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
-}
-enum { ATTN__BWD_ROWS, ATTN__BWD_SPLITS, ATTN__BWD_DQ, ATTN__BWD_BIAS, ATTN__BWD_SINK };
-static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
-    const attn_desc *d = f->d;
-    const attn__kernels *k = attn__machine()->isa;
-    if (f->phase == ATTN__BWD_SINK) { attn__bwd_sink(f, u); return; }
-    if (f->phase == ATTN__BWD_BIAS) {
-        int64_t blocks = attn__ceil_div(d->kv_len, f->BK), heads = d->bias.stride[1] ? d->heads : 1;
-        k->backward_bias(f, u / blocks / heads, u / blocks % heads, u % blocks * f->BK, scratch);
-        return;
-    }
-    int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, split = u / pairs;
-    attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
-    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head);
-    if (f->phase == ATTN__BWD_SPLITS && split < attn__bwd_splits(s.k_len, d->kv_heads)) k->backward_split(f, &s, kv_head, split, scratch);
-    if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head);
-}
-static void attn__bwd_worker(void *arg, int64_t index) {
-    attn__bwd *f = (attn__bwd *)arg;
-    uint64_t fp = attn__fp_enter(1);
-    for (;;) {
-        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
-        if (u >= f->units) break;
-        attn__bwd_unit(f, u, f->workspace + index * f->scratch);
-    }
-    attn__fp_leave(fp);
-}
-static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g) {
-    attn__bwd f;
-    attn__bwd_shape(d, g, &f);
-    f.workspace = (char *)d->workspace;
-    f.L = (float *)(void *)(f.workspace + f.threads * f.scratch);
-    f.delta = f.L + f.rows;
-    f.dq = (float *)(void *)((char *)f.L + attn__round_up(2 * f.rows * 4, ATTN__ALIGN));
-    for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
-        f.next = 0;
-        f.units = d->batch * d->kv_heads;
-        if (f.phase == ATTN__BWD_SPLITS) f.units *= f.splits;
-        if (f.phase == ATTN__BWD_BIAS)
-            f.units = g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) * (d->bias.stride[1] ? d->heads : 1) * attn__ceil_div(d->kv_len, f.BK) : 0;
-        if (f.phase == ATTN__BWD_SINK) f.units = g->dsink ? d->heads : 0;
-        attn__parallel(d, f.threads, attn__bwd_worker, &f, f.units ? f.threads : 0);
-    }
-    return ATTN_OK;
-}
-
 static attn_status attn__flash_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__flash f;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, plan));
-    if (g) return attn__bwd_plan(d, g, plan);
+    if (g) return attn__bwd_plan(d, g, 0, plan);
     attn__flash_shape(d, &f);
     plan->kernel = f.extras ? "flash_forward_masked" : "flash_forward";
     plan->isa = attn__machine()->isa->name;
@@ -2687,7 +2753,7 @@ static void attn__flash_merge_worker(void *arg, int64_t index) {
 static attn_status attn__flash_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash f;
     (void)user; (void)plan;
-    if (g) return attn__bwd_run(d, g);
+    if (g) return attn__bwd_run(d, g, 0);
     attn__flash_shape(d, &f);
     f.workspace = (char *)d->workspace;
     f.partial = (float *)(void *)(f.workspace + f.threads * f.scratch);
@@ -2803,7 +2869,7 @@ static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why
     return s;
 }
 
-static attn_status attn__call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
     attn_desc d;
     attn_grad g;
     const attn_backend *b;
@@ -2819,6 +2885,14 @@ static attn_status attn__call(const attn_desc *in, const attn_grad *gin, attn_pl
     }
     attn_status s = b->run(b->user, &d, gp, plan);
     attn__put(d.alloc, own, plan->workspace_size);
+    return s;
+}
+
+/* Rounding mode, FTZ and DAZ of the host do not reach the library: not even its constants. */
+static attn_status attn__call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+    uint64_t fp = attn__fp_enter(0);
+    attn_status s = attn__checked_call(in, gin, plan);
+    attn__fp_leave(fp);
     return s;
 }
 
@@ -2975,6 +3049,7 @@ ATTN_API attn_status attn_time(void (*fn)(void *), void *user, const attn_timing
 }
 
 #if ATTN__AVX512
+ATTN__PLAIN_END
 #if defined(__clang__)
   #pragma clang attribute push(__attribute__((target("avx512f,avx512bf16"))), apply_to = function)
 #else
@@ -2995,6 +3070,7 @@ ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
 #else
   #pragma GCC pop_options
 #endif
+ATTN__PLAIN_BEGIN
 static int attn__has_dot(void) {
     uint32_t a, b, c, d;
     return !strcmp(attn__machine()->isa->name, "avx512") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
@@ -3064,6 +3140,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 }
 #endif
 
+ATTN__PLAIN_END
 #if defined(__clang__)
   #pragma float_control(pop)
 #else
@@ -3258,15 +3335,14 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
         int64_t j = j0 + c;
         ATTN__V x = ATTN__(load)(S + c);
         if (extras && j < hi && j + ATTN__W > lo) {
-            x = x * ATTN__(set1)(d->scale);
-            if (d->softcap > 0) x = ATTN__(tanh)(x / ATTN__(set1)(d->softcap)) * ATTN__(set1)(d->softcap);
-            if (d->bias.data) {
-                ATTN__V b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
-                x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x + b);
-            }
+            ATTN__V zero = ATTN__(set1)(0), b = zero;
+            if (d->bias.data) b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
+            if (d->softcap > 0) x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap)), ATTN__(set1)(d->softcap), b);
+            else x = ATTN__(fma)(x, ATTN__(set1)(d->scale), b);
+            if (d->bias.data) x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
             if (d->alibi) {
                 ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) - ATTN__(load)(ATTN__(iota));
-                x = x - ATTN__(set1)(d->alibi[h]) * ATTN__(max)(a, ATTN__(set1)(0) - a);
+                x = ATTN__(fma)(zero - ATTN__(set1)(d->alibi[h]), ATTN__(max)(a, zero - a), x);
             }
             if (d->mask.data) x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
         }
@@ -3275,6 +3351,14 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
         m = ATTN__(max)(m, x);
     }
     ATTN__(store)(max, m);
+}
+
+/* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base is rounded from. Then S becomes k S,
+ * rounded like base, and 1 takes the place of k, which is returned. */
+ATTN__INLINE float ATTN__(far_row)(float *S, int64_t c0, int64_t c1, float k, float base) {
+    if ((attn__bits(base) & 0x7fffffff) < 0x47800000u) return k;               /* |base| < 2^16; NaN is far too */
+    for (int64_t c = c0; c < c1; c += ATTN__W) ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(k));
+    return 1;
 }
 
 /* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of 4 W: a column's place, not the grouping, decides which of the
@@ -3345,6 +3429,12 @@ static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
 ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) { return (u->row0 + r) / u->f->group; }
 ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) { return u->kv_head * u->f->group + (u->row0 + r) % u->f->group; }
 
+/* a * b + c of numbers, by the operation: what a compiler contracts depends on its flags */
+ATTN__INLINE float ATTN__(fma1)(float a, float b, float c) {
+    float part[16];
+    ATTN__(store)(part, ATTN__(fma)(ATTN__(set1)(a), ATTN__(set1)(b), ATTN__(set1)(c)));
+    return part[0];
+}
 /* exp2 of two numbers */
 ATTN__INLINE void ATTN__(exp2_pair)(float *a, float *b) {
     float part[16] = {0};
@@ -3369,7 +3459,7 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t) {
                 scale = max - top;
                 joined = sink - top;
                 ATTN__(exp2_pair)(&scale, &joined);
-                sum = sum * scale + joined;
+                sum = ATTN__(fma1)(sum, scale, joined);
                 max = top;
             }
         }
@@ -3388,8 +3478,8 @@ static void ATTN__(join)(const attn__rows *u, ATTN__(tile) *t, const float *O, c
         float top = max[r] > t->max[r] ? max[r] : t->max[r], base = top == ATTN__NEG_INF ? 0 : top, a = t->max[r] - base, b = max[r] - base;
         ATTN__(exp2_pair)(&a, &b);
         for (int64_t c = r * width; c < (r + 1) * width; c += ATTN__W)
-            ATTN__(store)(t->O + c, ATTN__(load)(t->O + c) * ATTN__(set1)(a) + ATTN__(load)(O + c) * ATTN__(set1)(b));
-        t->sum[r] = t->sum[r] * a + sum[r] * b;
+            ATTN__(store)(t->O + c, ATTN__(fma)(ATTN__(load)(O + c), ATTN__(set1)(b), ATTN__(load)(t->O + c) * ATTN__(set1)(a)));
+        t->sum[r] = ATTN__(fma1)(sum[r], b, t->sum[r] * a);
         t->max[r] = top;
     }
 }
@@ -3437,8 +3527,8 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     }
     for (int64_t r = 0; r < rows; r += ATTN__W) ATTN__(store)(alpha + r, ATTN__(exp2)(ATTN__(load)(alpha + r)));
     for (int64_t r = 0; r < rows; r++) {
-        float sum = ATTN__(exp_row)(t->S + r * f->ld, start, end, k, base[r]);
-        t->sum[r0 + r] = t->sum[r0 + r] * alpha[r] + sum;
+        float sum = ATTN__(exp_row)(t->S + r * f->ld, start, end, ATTN__(far_row)(t->S + r * f->ld, start, end, k, base[r]), base[r]);
+        t->sum[r0 + r] = ATTN__(fma1)(t->sum[r0 + r], alpha[r], sum);
     }
     for (int64_t r = 0; r < rows && d->dropout > 0; r++)
         ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r), t->S + r * f->ld + start, kb + start, end - start);
@@ -3482,8 +3572,18 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
             b.V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, kb, h);
             if (!whole || d->mask.data || d->bias.data) b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
         }
-        for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
+        int64_t groups = attn__ceil_div(u->rows, ATTN__MR), next = b.ke, share = attn__ceil_div(attn__min(f->BN, last - b.ke), groups);
+        for (int64_t r = 0, n, left = groups; left > 0; left--, r += n) {
             n = attn__ceil_div(u->rows - r, left);
+            /* fetch a share of the next block's keys and values, after the last one the rows of o: rows are far apart in [B,S,H,D],
+             * so that the hardware does not foresee them */
+            for (int64_t j = next; j < attn__min(next + share, last); j++) {
+                attn__prefetch(d->k.data, d->k.dtype, attn__k_at(d, &u->s, d->k.stride, j, h), d->head_dim, 0);
+                attn__prefetch(d->v.data, d->v.dtype, attn__k_at(d, &u->s, d->v.stride, j, h), d->v_dim, 0);
+            }
+            next += share;
+            for (int64_t l = r; l < r + n && b.ke == last; l++)
+                attn__prefetch(d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, l), ATTN__(row_head)(u, l)), d->v_dim, 1);
             ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b);
         }
     }
@@ -3535,7 +3635,8 @@ static void ATTN__(flash_merge)(const attn__rows *u, int64_t parts, const float 
  * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles above. */
 typedef struct ATTN__(bwd_tile) {
     float *KT, *VT, *K, *Q, *dO;        /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_pad], [BQ][q_pad], [BQ][v_pad] */
-    float *P, *dS, *extra;              /* [BQ][ld] twice; [2][ld]: dropout factors, slope of the softcap */
+    float *P, *dS, *extra;              /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
+    int64_t ld;
     float *dK, *dV;                     /* [BK][q_pad], [BK][v_pad] */
 } ATTN__(bwd_tile);
 static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
@@ -3546,9 +3647,10 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     t.K = p; p += f->BK * f->q_pad;
     t.Q = p; p += f->BQ * f->q_pad;
     t.dO = p; p += f->BQ * f->v_pad;
-    t.P = p; p += f->BQ * f->ld;
-    t.dS = p; p += f->BQ * f->ld;
-    t.extra = p; p += 2 * f->ld;
+    t.ld = f->BK + ATTN__SCORE_PAD;
+    t.P = p; p += f->BQ * t.ld;
+    t.dS = p; p += f->BQ * t.ld;
+    t.extra = p; p += 2 * f->BK;
     t.dK = p; p += f->BK * f->q_pad;
     t.dV = p;
     return t;
@@ -3595,6 +3697,18 @@ static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64
 #endif
 typedef struct ATTN__(groups) { int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS]; int whole; } ATTN__(groups);
 
+/* q and dout of a row block, widened; whether any element is not finite. */
+ATTN__NOINLINE int ATTN__(bwd_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, ATTN__(bwd_tile) *t) {
+    const attn_desc *d = f->d;
+    ATTN__V bad = ATTN__(set1)(0);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t i = (row0 + r) / f->group, h = kv_head * f->group + (row0 + r) % f->group;
+        ATTN__(widen)(t->Q + r * f->q_pad, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &bad);
+        ATTN__(widen)(t->dO + r * f->v_pad, f->g->dout.data, f->g->dout.dtype, attn__q_at(s, f->g->dout.stride, i, h), d->v_dim, 1, &bad);
+    }
+    return !attn__finite(ATTN__(reduce_add)(bad));
+}
+
 /* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and the elementwise part. For dbias dS is
  * left as the gradient of the score, without the slope of the softcap. Returns whether any row sees any key. */
 static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke,
@@ -3604,7 +3718,6 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     float ignored[ATTN__MR * ATTN__W];
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
     int cap = d->softcap > 0 && !for_bias;
-    ATTN__V nan = ATTN__(set1)(0);
     gr->n = 0;
     gr->whole = 1;
     for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
@@ -3625,29 +3738,24 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         gr->n++;
     }
     if (!any) return 0;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t i = (row0 + r) / f->group, h = kv_head * f->group + (row0 + r) % f->group;
-        ATTN__(widen)(t->Q + r * f->q_pad, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &nan);
-        ATTN__(widen)(t->dO + r * f->v_pad, f->g->dout.data, f->g->dout.dtype, attn__q_at(s, f->g->dout.stride, i, h), d->v_dim, 1, &nan);
-    }
-    *bad |= !attn__finite(ATTN__(reduce_add)(nan));
+    *bad |= ATTN__(bwd_rows)(f, s, kv_head, row0, rows, t);
     for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W) ATTN__(store)(ignored + e, ATTN__(set1)(0));
     for (int64_t g = 0; g < gr->n; g++) {
         int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start = 0, end = 0;
-        float *S = t->P + r0 * f->ld, *dP = t->dS + r0 * f->ld;
+        float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
         if (gr->last[g] > gr->first[g]) {
             start = (gr->first[g] - kb) / ATTN__PANEL * ATTN__PANEL;
             end = attn__round_up(gr->last[g] - kb, ATTN__W);
         }
         for (int64_t c = start; c < end; c += ATTN__PANEL) {
             int64_t v = attn__min(ATTN__PANEL, end - c) / ATTN__W;
-            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->Q + r0 * f->q_pad, f->q_pad, t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, f->ld, ignored);
-            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->dO + r0 * f->v_pad, f->v_pad, t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, f->ld, ignored);
+            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->Q + r0 * f->q_pad, f->q_pad, t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, t->ld, ignored);
+            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->dO + r0 * f->v_pad, f->v_pad, t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, t->ld, ignored);
         }
-        for (int64_t l = 0; l < n; l++, S += f->ld, dP += f->ld) {
+        for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
             int64_t row = row0 + r0 + l, i = row / f->group, h = kv_head * f->group + row % f->group, low, high;
             const float *F = NULL;
-            float *G = t->extra + f->ld;
+            float *G = t->extra + f->BK;
             for (int64_t c = 0; c < start; c += ATTN__W) { ATTN__(store)(S + c, ATTN__(set1)(0)); ATTN__(store)(dP + c, ATTN__(set1)(0)); }
             for (int64_t c = end; c < width; c += ATTN__W) { ATTN__(store)(S + c, ATTN__(set1)(0)); ATTN__(store)(dP + c, ATTN__(set1)(0)); }
             if (end == start) continue;
@@ -3671,88 +3779,106 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     return 1;
 }
 
-/* dK, dV and dQ of a tile with a non-finite value, pair by pair: only where the row sees the key. */
-ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, float *dQ) {
+/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a non-finite value, pair by pair: only where the row sees the key. */
+ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, int keys, float *dQ) {
     float one = 1;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = kb; j < ke; j++) {
             int64_t c = j - kb;
             if (!ATTN__(sees)(f->d, s, kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j)) continue;
-            const float *p = t->P + r * f->ld + c, *ds = t->dS + r * f->ld + c;
-            ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_pad, 0, 1, t->dV + c * f->v_pad, 0, f->v_pad, NULL);
-            ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_pad, 0, 1, t->dK + c * f->q_pad, 0, f->q_pad, NULL);
-            ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_pad, 0, 1, dQ + r * f->q_pad, 0, f->q_pad, &one);
+            const float *p = t->P + r * t->ld + c, *ds = t->dS + r * t->ld + c;
+            if (keys) ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_pad, 0, 1, t->dV + c * f->v_pad, 0, f->v_pad, NULL);
+            if (keys) ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_pad, 0, 1, t->dK + c * f->q_pad, 0, f->q_pad, NULL);
+            if (dQ) ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_pad, 0, 1, dQ + r * f->q_pad, 0, f->q_pad, &one);
         }
 }
 
+/* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys. */
+static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t, const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys) {
+    for (int64_t j = 0, m, left = attn__ceil_div(keys, ATTN__MR); left > 0; left--, j += m) {
+        int64_t ra = gr ? n : 0, rb = gr ? 0 : n;                       /* the rows that see some of these keys */
+        m = attn__ceil_div(keys - j, left);
+        for (int64_t g = 0; gr && g < gr->n; g++)
+            if (gr->first[g] < kb + j + m && gr->last[g] > kb + j) { ra = attn__min(ra, gr->row[g]); rb = gr->row[g + 1]; }
+        if (rb <= ra) continue;
+        ATTN__(mm_columns)(ATTN__TN, m, t->P + ra * t->ld + j, t->ld, t->dO + ra * f->v_pad, f->v_pad, rb - ra, t->dV + j * f->v_pad, f->v_pad, f->v_pad, NULL);
+        ATTN__(mm_columns)(ATTN__TN, m, t->dS + ra * t->ld + j, t->ld, t->Q + ra * f->q_pad, f->q_pad, rb - ra, t->dK + j * f->q_pad, f->q_pad, f->q_pad, NULL);
+    }
+}
+/* dQ += dS K for rows of a tile over its keys [first, last). */
+static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t, int64_t row, int64_t rows, int64_t first, int64_t last, float *dQ) {
+    float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
+    if (last > first)
+        ATTN__(mm_columns)(ATTN__PV, rows, t->dS + row * t->ld + first, t->ld, t->K + first * f->q_pad, f->q_pad, last - first, dQ + row * f->q_pad, f->q_pad, f->q_pad, one);
+}
+
+/* out = scale * row, or 0, or added to what is there. */
 static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t at, const float *row, int64_t dim, float scale) {
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         ATTN__V x = row ? ATTN__(load)(row + c) * ATTN__(set1)(scale) : ATTN__(set1)(0);
-        if (f->d->flags & ATTN_ACCUMULATE) x = x + ATTN__(load_any)(out->data, out->dtype, at + c, dim - c);
-        ATTN__(store_any)(out->data, out->dtype, at + c, x, dim - c);
+        if ((f->d->flags & ATTN_ACCUMULATE) && row) x = ATTN__(fma)(ATTN__(load)(row + c), ATTN__(set1)(scale), ATTN__(load_any)(out->data, out->dtype, at + c, dim - c));
+        if (row || !(f->d->flags & ATTN_ACCUMULATE)) ATTN__(store_any)(out->data, out->dtype, at + c, x, dim - c);
+    }
+}
+/* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element is not finite. */
+static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t) {
+    const attn_desc *d = f->d;
+    ATTN__(pack_k)(t->KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+    ATTN__(pack_k)(t->VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
+    int bad = ATTN__(pack_v)(t->dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);         /* for the check only */
+    bad |= ATTN__(pack_v)(t->K, f->q_pad, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+    memset(t->dK, 0, (size_t)(f->BK * (f->q_pad + f->v_pad)) * sizeof(float));
+    return bad;
+}
+static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb, int64_t ke, const ATTN__(bwd_tile) *t) {
+    const attn_desc *d = f->d;
+    for (int64_t j = kb; j < ke; j++) {
+        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), t->dK + (j - kb) * f->q_pad, d->head_dim, d->scale);
+        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), t->dV + (j - kb) * f->v_pad, d->v_dim, 1);
+    }
+}
+/* Tokens of the buffer that are no keys: gradient 0. */
+static void ATTN__(bwd_no_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
+    const attn_desc *d = f->d;
+    int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len, start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
+    for (int64_t j = -start; j < capacity - start; j++) {
+        if (j >= 0 && j < s->k_len) continue;
+        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), NULL, d->head_dim, 1);
+        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
     }
 }
 
 static void ATTN__(backward_split)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch) {
     const attn_desc *d = f->d;
-    const float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
-    float ones[ATTN__MR];
     ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
     ATTN__(groups) gr;
-    int64_t rows = s->q_rows * f->group, splits = attn__bwd_splits(s->k_len, d->kv_heads);
+    int64_t rows = s->q_rows * f->group, splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
     float *dQ = f->dq + (split * f->rows + attn__bwd_row(f, s, kv_head)) * f->q_pad;
-    memcpy(ones, one, sizeof ones);
     memset(dQ, 0, (size_t)(rows * f->q_pad) * sizeof *dQ);
+    if (split == 0) ATTN__(bwd_no_keys)(f, s, kv_head);
     for (int64_t kb = split * f->BK; kb < s->k_len; kb += splits * f->BK) {
-        int64_t ke = attn__min(kb + f->BK, s->k_len), keys = ke - kb;
-        ATTN__(pack_k)(t.KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-        ATTN__(pack_k)(t.VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-        int bad_kv = ATTN__(pack_v)(t.dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);         /* for the check; overwritten */
-        bad_kv |= ATTN__(pack_v)(t.K, f->q_pad, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-        memset(t.dK, 0, (size_t)(f->BK * (f->q_pad + f->v_pad)) * sizeof(float));
+        int64_t ke = attn__min(kb + f->BK, s->k_len);
+        int bad_keys = ATTN__(bwd_block)(f, s, kv_head, kb, ke, &t);
         for (int64_t row0 = 0; row0 < rows; row0 += f->BQ) {
             int64_t n = attn__min(f->BQ, rows - row0);
-            int bad = bad_kv;
+            int bad = bad_keys;
             if (!ATTN__(bwd_scores)(f, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
             if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
-                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, dQ + row0 * f->q_pad);
+                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 1, dQ + row0 * f->q_pad);
                 continue;
             }
-            for (int64_t j = 0, m, left = attn__ceil_div(keys, ATTN__MR); left > 0; left--, j += m) {
-                int64_t ra = n, rb = 0;                                     /* the rows that see some of these keys */
-                m = attn__ceil_div(keys - j, left);
-                for (int64_t g = 0; g < gr.n; g++)
-                    if (gr.first[g] < kb + j + m && gr.last[g] > kb + j) { ra = attn__min(ra, gr.row[g]); rb = gr.row[g + 1]; }
-                if (rb <= ra) continue;
-                ATTN__(mm_columns)(ATTN__TN, m, t.P + ra * f->ld + j, f->ld, t.dO + ra * f->v_pad, f->v_pad, rb - ra, t.dV + j * f->v_pad, f->v_pad, f->v_pad, NULL);
-                ATTN__(mm_columns)(ATTN__TN, m, t.dS + ra * f->ld + j, f->ld, t.Q + ra * f->q_pad, f->q_pad, rb - ra, t.dK + j * f->q_pad, f->q_pad, f->q_pad, NULL);
-            }
-            for (int64_t g = 0; g < gr.n; g++) {
-                int64_t r = gr.row[g], first = gr.first[g] - kb, last = gr.last[g] - kb;
-                if (last > first)
-                    ATTN__(mm_columns)(ATTN__PV, gr.row[g + 1] - r, t.dS + r * f->ld + first, f->ld, t.K + first * f->q_pad, f->q_pad, last - first, dQ + (row0 + r) * f->q_pad, f->q_pad, f->q_pad, ones);
-            }
+            ATTN__(bwd_keys)(f, &t, &gr, n, kb, ke - kb);
+            for (int64_t g = 0; g < gr.n; g++)
+                ATTN__(bwd_queries)(f, &t, gr.row[g], gr.row[g + 1] - gr.row[g], gr.first[g] - kb, gr.last[g] - kb, dQ + row0 * f->q_pad);
         }
-        for (int64_t j = 0; j < keys; j++) {
-            ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, kb + j, kv_head), t.dK + j * f->q_pad, d->head_dim, d->scale);
-            ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, kb + j, kv_head), t.dV + j * f->v_pad, d->v_dim, 1);
-        }
-    }
-    if (split > 0 || (d->flags & ATTN_ACCUMULATE)) return;
-    /* tokens of the buffer that are no keys: gradient 0 */
-    int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len, start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
-    for (int64_t j = -start; j < capacity - start; j++) {
-        if (j == 0) j = s->k_len;
-        if (j >= capacity - start) break;
-        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), NULL, d->head_dim, 1);
-        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
+        ATTN__(bwd_store_keys)(f, s, kv_head, kb, ke, &t);
     }
 }
 
 /* dq = scale * the sum of the partials, in order. */
 static void ATTN__(backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
     const attn_desc *d = f->d;
-    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads), row = attn__bwd_row(f, s, kv_head);
+    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard), row = attn__bwd_row(f, s, kv_head);
     for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
         float *sum = f->dq + row * f->q_pad;
         for (int64_t p = 1; p < splits; p++)
@@ -3789,7 +3915,7 @@ static void ATTN__(backward_bias)(const attn__bwd *f, int64_t b0, int64_t h0, in
                 if (!ATTN__(bwd_scores)(f, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad)) continue;
                 for (int64_t r = 0; r < n; r++) {
                     if (kv_head * f->group + (row0 + r) % f->group != h) continue;
-                    float *to = out + (row0 + r) / f->group * st[2] + (kb + start - column), *ds = t.dS + r * f->ld;
+                    float *to = out + (row0 + r) / f->group * st[2] + (kb + start - column), *ds = t.dS + r * t.ld;
                     for (int64_t c = 0; c < ke - kb; c += ATTN__W)
                         ATTN__(store_any)(to, ATTN_F32, c, ATTN__(load_any)(to, ATTN_F32, c, ke - kb - c) + ATTN__(load)(ds + c), ke - kb - c);
                 }
@@ -3826,7 +3952,8 @@ static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int
         ATTN__(store)(max, ATTN__(set1)(ATTN__NEG_INF));
         ATTN__(score_row)(d, s, h, row0 + r, S, 0, end, lo, hi, 1, max);
         stats[2 * r] = ATTN__(reduce_max)(ATTN__(load)(max)) * (float)ATTN__LOG2E;
-        stats[2 * r + 1] = ATTN__(exp_row)(S, 0, end, (float)ATTN__LOG2E, stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r]);
+        float base = stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r];
+        stats[2 * r + 1] = ATTN__(exp_row)(S, 0, end, ATTN__(far_row)(S, 0, end, (float)ATTN__LOG2E, base), base);
         if (d->dropout > 0) ATTN__(drop_row)(d, s, h, row0 + r, S, 0, end);
     }
 }
@@ -3869,6 +3996,57 @@ static void ATTN__(standard_rows)(const attn__std *t, const attn__seq *s, int64_
 }
 #endif
 
+#ifndef ATTN_NO_STANDARD
+/* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks, then dQ of row blocks ---- */
+static void ATTN__(standard_backward)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch) {
+    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
+    ATTN__(groups) gr;
+    int64_t rows = s->q_rows * f->group, row = attn__bwd_row(f, s, kv_head), kb = block * f->BK, ke = attn__min(kb + f->BK, s->k_len), row0 = block * f->BQ;
+    if (f->phase == ATTN__STD_DQ) {
+        int64_t n = attn__min(f->BQ, rows - row0);
+        float *dQ = f->dq + (row + row0) * f->q_pad;
+        if (n <= 0) return;
+        memset(dQ, 0, (size_t)(n * f->q_pad) * sizeof *dQ);
+        for (kb = 0; kb < s->k_len; kb += f->BK) {
+            ke = attn__min(kb + f->BK, s->k_len);
+            t.ld = f->ld;
+            t.dS = f->dS + (row + row0) * f->ld + kb;
+            if (ATTN__(pack_v)(t.K, f->q_pad, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke)) {
+                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
+                continue;
+            }
+            for (int64_t r = 0, m, left = attn__ceil_div(n, ATTN__MR); left > 0; left--, r += m) {
+                m = attn__ceil_div(n - r, left);
+                ATTN__(bwd_queries)(f, &t, r, m, 0, ke - kb, dQ);
+            }
+        }
+        return;
+    }
+    if (block == 0 && f->phase == ATTN__STD_KEYS) ATTN__(bwd_no_keys)(f, s, kv_head);
+    if (kb >= s->k_len) return;
+    int bad_keys = ATTN__(bwd_block)(f, s, kv_head, kb, ke, &t);
+    for (row0 = 0; row0 < rows; row0 += f->BQ) {
+        int64_t n = attn__min(f->BQ, rows - row0);
+        int bad = 0;
+        t.ld = f->ld;
+        t.P = f->P + (row + row0) * f->ld + kb;
+        t.dS = f->dS + (row + row0) * f->ld + kb;
+        if (f->phase == ATTN__STD_SCORES) {
+            if (ATTN__(bwd_scores)(f, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
+            for (int64_t r = 0; r < n; r++) {
+                memset(t.P + r * f->ld, 0, (size_t)(ke - kb) * sizeof(float));
+                memset(t.dS + r * f->ld, 0, (size_t)(ke - kb) * sizeof(float));
+            }
+        } else if (ATTN__(bwd_rows)(f, s, kv_head, row0, n, &t) || bad_keys) {
+            ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 1, NULL);
+        } else {
+            ATTN__(bwd_keys)(f, &t, NULL, n, kb, ke - kb);
+        }
+    }
+    if (f->phase == ATTN__STD_KEYS) ATTN__(bwd_store_keys)(f, s, kv_head, kb, ke, &t);
+}
+#endif
+
 /* ---- layout and dtype conversion of one row ---- */
 static void ATTN__(convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from, int64_t src_at, int64_t n) {
     for (int64_t c = 0; c < n; c += ATTN__W) ATTN__(store_any)(dst, to, dst_at + c, ATTN__(load_any)(src, from, src_at + c, n - c), n - c);
@@ -3897,9 +4075,9 @@ static const attn__kernels ATTN__(table) = {
     ATTN__STRING(ATTN__KERNEL), ATTN__W, ATTN__NV, ATTN__(flash_rows), ATTN__(flash_merge),
     ATTN__(backward_rows), ATTN__(backward_split), ATTN__(backward_dq), ATTN__(backward_bias),
 #ifndef ATTN_NO_STANDARD
-    ATTN__(standard_rows),
+    ATTN__(standard_rows), ATTN__(standard_backward),
 #else
-    NULL,
+    NULL, NULL,
 #endif
     ATTN__(convert_row),
 #ifndef ATTN_NO_TIMING
