@@ -93,7 +93,7 @@ static void workspace(void **state) {
 static void never_shrinks(void **state) {
     (void)state;
     for (int i = 0; attn_backend_at(i); i++)
-        for (int which = 0; which < 2; which++)
+        for (int which = 0; which < 4; which++)          /* q_len beside few and many keys, kv_len beside many rows and one */
             for (int backward = 0; backward < 2; backward++)
                 for (int causal = 0; causal < 2; causal++) {
                     size_t last = 0;
@@ -102,10 +102,11 @@ static void never_shrinks(void **state) {
                         attn_grad g;
                         attn_plan plan;
                         memset(&d, 0, sizeof d), memset(&g, 0, sizeof g);
-                        d.batch = 2, d.heads = 4, d.head_dim = 64, d.q_len = which ? n : 77, d.kv_len = which ? 77 : n;
-                        d.flags = causal ? ATTN_CAUSAL : 0, d.backend = attn_backend_at(i)->name, d.threads = 2;
+                        d.batch = 2, d.heads = 4, d.head_dim = 64, d.q_len = which < 2 ? n : which == 2 ? 77 : 1;
+                        d.kv_len = which == 0 ? 77 : which == 1 ? 5000 : n, d.kv_heads = 2;
+                        d.flags = causal ? ATTN_CAUSAL : 0, d.backend = attn_backend_at(i)->name, d.threads = 4;
                         if (attn_query(&d, backward ? &g : NULL, &plan)) break;
-                        if (plan.workspace_size < last) fail_msg("%s: the workspace shrinks at length %d", d.backend, (int)n);
+                        if (plan.workspace_size < last) fail_msg("%s: the workspace shrinks, q_len %d kv_len %d", d.backend, (int)d.q_len, (int)d.kv_len);
                         last = plan.workspace_size;
                     }
                 }

@@ -129,7 +129,7 @@ PROOF void proof_poison(void *p, size_t bytes) { memset(p, 255, bytes); }
     X(CAUSAL, "causal") X(WINDOW, "window") X(OFFSET, "top-left or numeric offset") X(SCALE, "own scale") X(SOFTCAP, "softcap") \
     X(BIAS, "bias") X(MASK, "bool mask") X(ALIBI, "alibi") X(SINK, "sink") X(DROPOUT, "dropout") \
     X(PACKED, "packed") X(PADDED, "padded") X(SLOTS, "cache slots") X(PAGED, "pages") X(APPEND, "append") X(ROTARY, "rotary") \
-    X(DECODE, "one query") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
+    X(DECODE, "one query") X(LONG, "long keys") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
     X(GRAD64, "o or a gradient f64") X(DLSE, "dlse") X(DBIAS, "dbias") X(DSINK, "dsink") X(ACCUMULATE, "accumulate")
 enum {
 #define X(name, text) PROOF_BIT_##name,
@@ -575,6 +575,13 @@ PROOF void proof_draw_shape(proof_case *c, proof_rng *r, int64_t cap) {
     d->kv_len = proof_chance(r, 30) ? d->q_len : proof_length(r);
     if (d->q_len < 0) d->q_len = 0;
     if (d->kv_len < 0) d->kv_len = 0;
+    if (proof_chance(r, 10)) {                           /* several key blocks, and key splits where there are few rows */
+        d->kv_len = proof_int(r, 300, proof_chance(r, 50) ? 1200 : 5000);
+        d->q_len = proof_chance(r, 50) ? 1 : proof_int(r, 1, 24);
+        d->heads = proof_kv_heads(d) * proof_int(r, 1, 2), d->batch = proof_int(r, 1, 2);
+        if (cap < (int64_t)1 << 20) cap = (int64_t)1 << 20;
+        c->features |= PROOF_LONG;
+    }
     for (;;) {                                           /* shrink the longest until the case is cheap enough */
         double cost = (double)(d->batch * d->heads) * (double)(d->q_len * d->kv_len) * (double)(d->head_dim + proof_v_dim(d));
         if (cost <= (double)cap) break;
