@@ -3227,7 +3227,7 @@ static double spread_of(const row *r)
 }
 
 /* What is slower than saved, in `text`; false when nothing is. A statistic counts when it is slower than its limit and by more
- * than twice the spread of the two runs, and no call of this run was as fast as the saved mean: so a tail alone, or a clock
+ * than twice the spread of the two runs, and no call of this run was as fast as the saved mean and median: so a tail alone, or a clock
  * that wandered during one of the runs, explains itself. A slower clock (the peak sampled beside each run) is taken out. */
 static bool slower(const row *now, const row *old, char text[128])
 {
@@ -3240,13 +3240,14 @@ static bool slower(const row *now, const row *old, char text[128])
     double peak_now_ = now->gflops / now->peak_fraction, peak_then = old->gflops / old->peak_fraction;
     double clock = peak_then / peak_now_ > 1 ? peak_then / peak_now_ : 1,
            spread = 2 * hypot(spread_of(now), spread_of(old));
+    double typical = old->p50_ms < old->mean_ms ? old->p50_ms : old->mean_ms;
     if (!isfinite(clock))
         clock = 1;
     for (int i = 0; i < COUNT(limits); i++) {
         double x = *(const double *)((const char *)now + limits[i].offset),
                y = *(const double *)((const char *)old + limits[i].offset);
         y *= clock;
-        if (x > y * limits[i].limit && x - y > spread && now->min_ms > old->mean_ms * clock) {
+        if (x > y * limits[i].limit && x - y > spread && now->min_ms > typical * clock) {
             snprintf(text, 128, "%s %.4g ms against %.4g ms saved, %+.0f%% (limit %.0f%%)", limits[i].name, x,
                      y, 100 * (x / y - 1), 100 * (limits[i].limit - 1));
             return true;

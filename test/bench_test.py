@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""test/bench_test.py [attn_bench] - what attn_bench promises, with the standard library only: documents against the schema of
+test/schema, exit codes, one line for each bad input, reports, baselines, interruption."""
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "attn_bench")
+SCHEMA = json.load(open(os.path.join(HERE, "schema", "attn_bench.json")))
+COUNT = {"passed": 0, "failed": 0, "skipped": 0}
+
+
+def report(name, fault, kind=None):
+    kind = kind or ("failed" if fault else "passed")
+    COUNT[kind] += 1
+    if kind != "passed":
+        print("%s: %s: %s" % (kind, name, fault))
+
+
+def run(*arguments, **options):
+    return subprocess.run([BENCH] + [str(a) for a in arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, **options)
+
+
+# ---------------------------------------------------------------------------------------------- schema
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+
+
+def is_type(value, name):
+    if name in ("integer", "number"):
+        return isinstance(value, int if name == "integer" else (int, float)) and not isinstance(value, bool)
+    return isinstance(value, TYPES[name])
+
+
+def violations(value, schema, where="document"):
+    """The keywords of JSON Schema that the schema uses."""
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and not any(is_type(value, t) for t in types):
+        return ["%s: is not of type %s: %r" % (where, types, value)]
+    if "enum" in schema and value not in schema["enum"]:
+        return ["%s: %r is not of %s" % (where, value, schema["enum"])]
+    found = []
+    if is_type(value, "number"):
+        if value < schema.get("minimum", value) or value > schema.get("maximum", value):
+            found.append("%s: %r is out of range" % (where, value))
+    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        found.append("%s: %r does not match %s" % (where, value, schema["pattern"]))
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        found += ["%s: %s is missing" % (where, k) for k in schema.get("required", []) if k not in value]
+        if schema.get("additionalProperties") is False:
+            found += ["%s: %s is unknown" % (where, k) for k in value if k not in properties]
+        for k in value:
+            if k in properties:
+                found += violations(value[k], properties[k], where + "." + k)
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            found += violations(item, schema.get("items", {}), "%s[%d]" % (where, i))
+    return found
+
+
+def checked(text):
+    """A document: (None, why) or (the document, None)."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        return None, "is not JSON: %s" % error
+    wrong = violations(document, SCHEMA)
+    return (document, None) if not wrong else (None, "; ".join(wrong[:3]))
+
+
+def test_schema():
+    """The validator must be able to fail."""
+    good = run("1", "16", "1", "8", "--iterations", 2, "--format", "json")
+    document, fault = checked(good.stdout)
+    report("schema accepts a document", fault)
+    for name, spoil in (("missing key", lambda d: d["rows"][0].pop("gflops")),
+                        ("unknown key", lambda d: d["rows"][0].update(extra=1)),
+                        ("wrong type", lambda d: d["rows"][0].update(batch="1")),
+                        ("out of range", lambda d: d["rows"][0].update(mean_ms=-1)),
+                        ("unknown status", lambda d: d["rows"][0].update(status="fine"))):
+        copy = json.loads(good.stdout)
+        spoil(copy)
+        report("schema refuses: " + name, None if violations(copy, SCHEMA) else "it accepted it")
+
+
+# ---------------------------------------------------------------------------------------------- suites
+SMALL = ["--quick", "--iterations", 3, "--warmup", 1, "--format", "json"]
+SUITES = {
+    "rocmforge": ["--seq-len", "32,64"],
+    "openpi": ["--seq-len", "32,64", "--num-heads", 4, "--num-kv-heads", 2, "--batch-size", 1],
+    "flash_v2": ["--seq-len", "32,64", "--batch-size", "1,2"],
+    "adaattn": ["--seq-len", 32, "--batch-size", 2],
+    "decode": ["--kv-len", "48,96"],
+    "memory": ["--seq-len", "64,128"],
+    "scaling": ["--seq-len", 64],
+    "correctness": ["--seq-len", 33, "--num-heads", 4],
+}
+
+
+def test_suites():
+    for suite, flags in SUITES.items():
+        done = run("--suite", suite, *SMALL, *flags)
+        document, fault = checked(done.stdout)
+        if not fault and done.returncode not in ((0, 1) if suite == "openpi" else (0,)):
+            fault = "exit code %d: %s" % (done.returncode, done.stderr.strip()[-300:])
+        rows = document["rows"] if document else []
+        if not fault and not any(r["status"] == "ok" for r in rows):
+            fault = "no row is ok"
+        if not fault:
+            bad = [r for r in rows if r["status"] in ("wrong", "failed")]
+            fault = "%s %s: %s" % (bad[0]["case"], bad[0]["backend"], bad[0]["note"]) if bad else None
+        if not fault:
+            silent = [r for r in rows if r["status"] != "ok" and not r["note"]]
+            fault = "%s says nothing about its status" % silent[0]["case"] if silent else None
+        if not fault:
+            blind = [r for r in rows if r["status"] == "ok" and r["mean_ms"] is not None and
+                     (r["stddev_ms"] is None or (r["backend"] != "reference" and r["max_abs_err"] is None))]
+            fault = "%s: a mean without spread or verification" % blind[0]["case"] if blind else None
+        report("suite " + suite, fault)
+
+
+def test_numbers():
+    """FLOPs, ratio and percentiles follow their definitions."""
+    document, fault = checked(run("--suite", "rocmforge", "--quick", "--seq-len", 64, "--iterations", 5, "--format", "json").stdout)
+    report("rocmforge document", fault)
+    for r in document["rows"] if document else []:
+        flops = 2.0 * r["q_len"] * r["kv_len"] * r["heads"] * (r["head_dim"] + r["v_dim"]) * r["batch"]
+        right = (abs(r["gflops"] * r["p50_ms"] * 1e6 / flops - 1) < 1e-6 and abs(r["ratio"] * r["mean_ms"] / 0.264199 - 1) < 1e-6
+                 and r["min_ms"] <= r["p50_ms"] <= r["p95_ms"] <= r["p99_ms"] <= r["max_ms"]
+                 and (r["backend"] != "reference" or r["iterations"] <= 3))
+        report("figures of " + r["backend"], None if right else str(r))
+    causal, fault = checked(run("--seq-len", 33, "--causal", "--iterations", 2, "--backend", "flash", "--format", "json").stdout)
+    r = causal["rows"][0] if causal else None
+    report("causal FLOPs count visible pairs", None if r and abs(r["gflops"] * r["p50_ms"] * 1e6 / (2 * 33 * 34 / 2 * 8 * 128) - 1)
+           < 1e-6 else fault or str(r))
+
+
+def test_shape():
+    done = run("1", "64", "8", "32")
+    report("four numbers", None if done.returncode == 0 and "kernel ms" in done.stdout and "total ms" in done.stdout else
+           "%d: %s" % (done.returncode, done.stdout + done.stderr))
+    texts = {f: run("1", "32", "2", "16", "--iterations", 2, "--format", f) for f in ("table", "csv", "json", "markdown")}
+    report("formats exit 0", None if all(t.returncode == 0 for t in texts.values()) else str(texts))
+    rows = list(csv.DictReader(io.StringIO(texts["csv"].stdout)))
+    document = json.loads(texts["json"].stdout)
+    same = [list(r) == list(j) and r["case"] == j["case"] and r["backend"] == j["backend"] for r, j in zip(rows, document["rows"])]
+    report("csv has the rows and keys of json", None if same and all(same) else str(rows))
+    report("nothing on stderr of a pipe", texts["json"].stderr or None)
+    lists = [run("--suite", "correctness", "--list").stdout for _ in range(2)]
+    report("the same cases in the same order", None if lists[0] == lists[1] and lists[0].count("\ncase ") > 40 else lists[0])
+
+
+# ---------------------------------------------------------------------------------------------- .npy and bad input
+def write_npy(path, shape, descr="<f4", fortran=False, cut=0, extra=b""):
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (descr, fortran, "".join("%d, " % n for n in shape))
+    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
+    size = 1
+    for n in shape:
+        size *= n
+    kind = {"<f4": "f", "<f2": "e", "<f8": "d", "|b1": "?", "<i4": "i", ">f4": "f"}[descr]
+    data = struct.pack("<%d%s" % (size, kind), *[(i * 37 % 11 - 5) / 4 if kind in "fed" else i % 2 for i in range(size)])
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data[:len(data) - cut] + extra)
+
+
+def refused(name, folder, *arguments):
+    before = sorted(os.listdir(folder))
+    done = run(*arguments, cwd=folder)
+    lines = done.stderr.strip().split("\n")
+    fault = None
+    if done.returncode != 2:
+        fault = "exit code %d, not 2: %s" % (done.returncode, (done.stdout + done.stderr)[-200:])
+    elif len(lines) != 1 or not lines[0].startswith("attn_bench: ") or done.stdout:
+        fault = "not one line: %r %r" % (done.stderr, done.stdout)
+    elif sorted(os.listdir(folder)) != before:
+        fault = "it left a file behind"
+    report("refused: " + name, fault)
+
+
+def test_bad_flags(folder):
+    for line in ("--bogus", "-x", "--iterations 0", "--iterations 1.5", "--iterations", "--warmup -1", "--seq-len 0", "--seq-len 1,2,x",
+                 "--seq-len 99999999999999999999", "--head-dim 0", "--num-kv-heads 3", "--batch-size -1", "--threads -1", "--threads 5000",
+                 "--embed-dim 100 --num-heads 3", "--embed-dim 64 --head-dim 8", "--window 1", "--window -2,0", "--window 1,2,3",
+                 "--min-time 0", "--min-time nan", "--min-time 1e9", "--dtype f64", "--dtype", "--kv-dtype f65", "--layout bsdh",
+                 "--format xml", "--backend nobody", "--backend flash,nobody", "--device tpu", "--suite nothing", "--suite shape",
+                 "--suite rocmforge,nothing", "--modules gemma", "--plot", "--quick=1", "--seed -1", "--page-size -1",
+                 "--page-size 16 --layout bhsd", "--page-size 16 --backward", "--kv-dtype int8 --backward", "1 2 3", "1 2 3 x",
+                 "1 2 3 4 5", "1 64 8 32 --seq-len 3", "1 64 8 32 --suite memory", "--mask m.npy", "--output o.npy", "--expect o.npy",
+                 "--suite memory --input q.npy,k.npy,v.npy", "--output-dir /proc/nothing --suite memory", "--save-baseline /nowhere/b.json 1 8 1 8",
+                 "--baseline nowhere.json 1 8 1 8", "--format= 1 8 1 8", "16 8192 32 256 --backend standard --dtype f16",
+                 "1048576 1048576 1024 64"):
+        refused(line, folder, *line.split())
+
+
+def test_npy(folder):
+    path = lambda n: os.path.join(folder, n)
+    q, kv = (2, 5, 4, 8), (2, 7, 2, 8)
+    write_npy(path("q.npy"), q), write_npy(path("k.npy"), kv), write_npy(path("v.npy"), (2, 7, 2, 6))
+    write_npy(path("half.npy"), kv, "<f2"), write_npy(path("double.npy"), kv, "<f8"), write_npy(path("int.npy"), kv, "<i4")
+    write_npy(path("big.npy"), kv, ">f4"), write_npy(path("cut.npy"), kv, cut=4), write_npy(path("long.npy"), kv, extra=b"x")
+    write_npy(path("fortran.npy"), kv, fortran=True), write_npy(path("short.npy"), (2, 6, 2, 8)), write_npy(path("three.npy"), (7, 2, 8))
+    write_npy(path("heads.npy"), (2, 7, 3, 8)), write_npy(path("empty.npy"), (2, 0, 2, 8)), write_npy(path("two.npy"), (2, 7))
+    write_npy(path("mask.npy"), (5, 7), "|b1"), write_npy(path("narrow.npy"), (5, 6), "|b1"), write_npy(path("float.npy"), (5, 7))
+    open(path("text.npy"), "w").write("hello")
+    open(path("head.npy"), "wb").write(open(path("k.npy"), "rb").read()[:40])
+    for k in ("half", "double", "int", "big", "cut", "long", "fortran", "short", "three", "heads", "empty", "two", "text", "head", "nowhere"):
+        refused("k is " + k, folder, "--input", "q.npy,%s.npy,v.npy" % k, "--output", "o.npy")
+    for flags in ("--input q.npy,k.npy", "--input q.npy,k.npy,v.npy,v.npy", "--input q.npy,k.npy,v.npy --seq-len 5",
+                  "--input q.npy,k.npy,v.npy --num-heads 3", "--input q.npy,k.npy,v.npy --mask narrow.npy",
+                  "--input q.npy,k.npy,v.npy --mask float.npy", "--input q.npy,k.npy,v.npy --expect q.npy",
+                  "--input q.npy,k.npy,v.npy --output /nowhere/o.npy", "--input q.npy,k.npy,v.npy --output o.npy --backend flash,standard",
+                  "--input q.npy,k.npy,v.npy --iterations 1,2", "--input q.npy,k.npy,v.npy --backward"):
+        refused(flags, folder, *flags.split())
+    three = ["--input", "q.npy,k.npy,v.npy", "--iterations", 1, "--causal"]
+    done = run(*three, "--output", "o.npy", "--mask", "mask.npy", cwd=folder)
+    report("--output", None if done.returncode == 0 and os.path.exists(path("o.npy")) else done.stderr)
+    for backend in ("reference", "standard", "flash", "auto"):
+        done = run(*three, "--expect", "o.npy", "--mask", "mask.npy", "--backend", backend, cwd=folder)
+        report("--expect equals, " + backend, None if done.returncode == 0 else done.stdout + done.stderr)
+    done = run(*three, "--expect", "o.npy", cwd=folder)
+    report("--expect differs", None if done.returncode == 1 and "differs from --expect" in done.stdout else done.stdout)
+
+
+# ---------------------------------------------------------------------------------------------- reports, baselines, Ctrl-C
+def test_reports(folder):
+    out = os.path.join(folder, "reports", "deep")
+    plot = ["--plot"] if shutil.which("gnuplot") else []
+    done = run("--suite", "memory", "--quick", "--seq-len", "32,64,128", "--iterations", 3, "--output-dir", out, *plot)
+    report("--output-dir", None if done.returncode == 0 else done.stderr)
+    for name in ("performance", "memory", "correctness"):
+        file = os.path.join(out, name + "_results.json")
+        report(name + "_results.json", checked(open(file).read())[1] if os.path.exists(file) else "missing")
+    summary = os.path.join(out, "summary_report.md")
+    text = open(summary).read() if os.path.exists(summary) else ""
+    report("summary_report.md", None if "| case |" in text and "what to try" in text else "incomplete: " + text)
+    report("no half-written file", None if not [n for n in os.listdir(out) if "part" in n or n.endswith(".gp")] else str(os.listdir(out)))
+    for name in ("time", "gflops", "memory", "peak", "roofline"):
+        file = os.path.join(out, name + ".svg")
+        if not plot:
+            report(name + ".svg", "gnuplot is not installed", "skipped")
+            continue
+        text = open(file).read() if os.path.exists(file) else ""
+        report(name + ".svg", None if "</svg>" in text and "flash" in text and "standard" in text else "incomplete")
+    full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", "/dev/full")
+    report("a directory that is none", None if full.returncode == 2 else full.stderr)
+    with open("/dev/full", "w") as full_disk:
+        done = subprocess.run([BENCH, "1", "16", "1", "8", "--iterations", "1"], stdout=full_disk, stderr=subprocess.PIPE, text=True)
+    report("a full disk", None if done.returncode == 2 and "No space" in done.stderr else "%d %s" % (done.returncode, done.stderr))
+
+
+def test_baseline(folder):
+    path = lambda n: os.path.join(folder, n)
+    case = ["--seq-len", "256,512", "--num-heads", 2, "--backend", "flash,standard", "--iterations", 60]
+    done = run(*case, "--save-baseline", path("base.json"))
+    text = open(path("base.json")).read() if os.path.exists(path("base.json")) else ""
+    report("--save-baseline", done.stderr if done.returncode else checked(text)[1])
+    codes = [run(*case, "--baseline", path("base.json")).returncode for _ in range(5)]
+    report("an unchanged re-run, five times", None if codes == [0] * 5 else str(codes))
+    base = json.loads(text)
+    for r in base["rows"]:
+        for key in ("mean_ms", "p50_ms", "min_ms", "max_ms", "stddev_ms", "p95_ms", "p99_ms"):
+            r[key] *= 0.8
+    json.dump(base, open(path("fast.json"), "w"))
+    done = run(*case, "--baseline", path("fast.json"))
+    report("a baseline 20% faster", None if done.returncode == 1 and "regression" in done.stderr else "%d %s" % (done.returncode, done.stderr))
+    base["context"]["cpu"] = "another processor"
+    json.dump(base, open(path("cpu.json"), "w"))
+    done = run(*case, "--baseline", path("cpu.json"))
+    report("another CPU is a mismatch", None if done.returncode == 0 and "mismatch" in done.stderr else done.stderr)
+    base["version"] = 99
+    json.dump(base, open(path("version.json"), "w"))
+    for name, content in (("cut.json", text[:len(text) // 2]), ("empty.json", ""), ("text.json", "hello"), ("tail.json", text + "x"),
+                          ("array.json", "[1, 2]"), ("deep.json", "[" * 100000)):
+        open(path(name), "w").write(content)
+    for name in ("cut", "empty", "text", "tail", "array", "deep", "version"):
+        refused("baseline " + name, folder, "1", "8", "1", "8", "--baseline", name + ".json")
+
+
+def test_interrupt():
+    child = subprocess.Popen([BENCH, "--suite", "rocmforge", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    time.sleep(2.5)
+    child.send_signal(signal.SIGINT)
+    text = child.communicate(timeout=60)[0]
+    document, fault = checked(text)
+    report("Ctrl-C leaves a whole document", fault or (None if child.returncode == 130 and document["context"]["interrupted"]
+                                                       else "exit code %d" % child.returncode))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        test_schema()
+        test_suites()
+        test_numbers()
+        test_shape()
+        test_bad_flags(folder)
+        test_npy(folder)
+        test_reports(folder)
+        test_baseline(folder)
+        test_interrupt()
+    print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
+    return COUNT["failed"] > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
