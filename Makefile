@@ -91,13 +91,16 @@ help:
 	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
 
 # ---------------------------------------------------------------------------------------------- unit tests
-# The implementation is compiled once for each way of building, test/impl.c; every test program links that object.
+# The implementation is compiled once for each way of building, test/impl.c; every test program links that object. CI runs
+# plain and asan, `make test-full` the others too.
 UNITS     = validate reference backends convert registry parallel timing memory guard
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
 UNIT_H    = attn.h test/unit.h
 BUILD_plain = $(CC) -O2 -std=c99
 BUILD_asan  = $(CLANG) -O1 -g -std=c99 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-VARIANTS  = plain asan
+BUILD_clang = $(CLANG) -O2 -std=c99
+BUILD_size  = $(CC) -Os -std=c11
+VARIANTS  = plain asan clang size
 
 define VARIANT_RULES
 build/$(1)/impl.o: test/impl.c attn.h
@@ -116,7 +119,7 @@ $(1)-units: $$(foreach u,$$(UNITS),build/$(1)/$$(u))
 endef
 $(foreach v,$(VARIANTS),$(eval $(call VARIANT_RULES,$(v))))
 .PHONY: units
-units: $(VARIANTS:%=%-units)
+units: plain-units asan-units
 .SECONDARY:
 
 -include test/proof.mk
