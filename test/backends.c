@@ -1,5 +1,5 @@
 /* backends.c - standard and flash against the reference over a case table, forward and backward, by the rules of how exact is
- * right in unit.h. A case that one of them declines is a failure; a backend without a backward pass is skipped as a whole.
+ * right in unit.h. A case that one of them declines is a failure.
  * Run with ATTN_ISA set, it tests that instruction set, or says that the machine lacks it. */
 #include "unit.h"
 
@@ -203,27 +203,6 @@ static void backward(const problem_case *row, int backend)
 static void test_standard_backward(void **state) { backward(*state, 0); }
 static void test_flash_backward(void **state) { backward(*state, 1); }
 
-static void test_no_backward(void **state)
-{
-    (void)state;
-    print_message("skipped: standard has no backward pass\n");
-    skip();
-}
-
-static int standard_backward(void)
-{
-    const struct CMUnitTest none[] = { cmocka_unit_test(test_no_backward) };
-    problem p = problem_make(&rows[0], 1);
-    attn_plan plan;
-    attn_status s;
-    problem_grad(&p, 1);
-    p.d.backend = "standard";
-    s = attn_query(&p.d, &p.g, &plan);
-    problem_free(&p);
-    if (s == ATTN_ERR_DECLINED) return cmocka_run_group_tests_name("standard backward", none, NULL, NULL);
-    return run_rows("standard backward", rows, COUNT(rows) - 1, sizeof rows[0], test_standard_backward);
-}
-
 /* ------------------------------------------------------------------------------------------ not finite
  * A NaN or infinity in a key or a value reaches the rows that see it; all others have the bits of a run with a 0 there. */
 static void test_poison(void **state)
@@ -300,7 +279,7 @@ int main(void)
     }
     return run_rows("standard", rows, COUNT(rows), sizeof rows[0], test_standard)
          + run_rows("flash", rows, COUNT(rows), sizeof rows[0], test_flash)
-         + standard_backward()
+         + run_rows("standard backward", rows, COUNT(rows) - 1, sizeof rows[0], test_standard_backward)
          + run_rows("flash backward", rows, COUNT(rows) - 1, sizeof rows[0], test_flash_backward)
          + cmocka_run_group_tests_name("not finite", tests, NULL, NULL);
 }

@@ -74,7 +74,6 @@ static void every_failure(const row *r, int own)
     problem p = problem_make(&forward_case, 61);
     arena a = { 0, 0, 0 };
     attn_alloc alloc = { arena_get, arena_put, &a };
-    attn_plan plan;
     char *before, *after, *good;
     size_t n;
     int64_t fail_at, failures = 0;
@@ -82,11 +81,6 @@ static void every_failure(const row *r, int own)
     problem_grad(&p, 61);
     p.d.threads = 2;
     p.d.backend = r->backend;
-    if ((r->call == FORWARD || r->call == BACKWARD) && attn_query(&p.d, r->call == BACKWARD ? &p.g : NULL, &plan)) {
-        print_message("skipped: %s", plan.why);
-        problem_free(&p);
-        skip();
-    }
     if (own) p.d.alloc = &alloc;
     n = snapshot(&p, NULL);
     before = malloc(n), after = malloc(n), good = malloc(n);

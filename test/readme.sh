@@ -8,7 +8,7 @@ root=$PWD
 work=build/readme
 rm -rf $work
 mkdir -p $work
-tar -c --exclude=./build --exclude=./.git . | tar -x -C $work || exit 1
+tar -c --exclude=./build --exclude=./.git --exclude=./attn_bench . | tar -x -C $work || exit 1
 passed=0 failed=0
 
 verdict() { # status, text
