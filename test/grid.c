@@ -18,6 +18,7 @@ static must must_of(const char *backend, int backward) {
         {"flash", 0, types, extras, "flash_forward"},
         {"flash", 1, types | PROOF_GRAD64, extras, "flash_backward"},
         {"standard", 0, types, 0, "standard_forward"},
+        {"standard", 1, types | PROOF_GRAD64, 0, "standard_backward"},
     };
     const must nothing = {backend, backward, ~(uint64_t)0, ~(uint64_t)0, NULL};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
