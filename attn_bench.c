@@ -574,17 +574,23 @@ static void remark(row *r, const char *status, const char *format, ...)
 
 static bool row_ok(const row *r) { return !strcmp(r->status, "ok"); }
 
-static row new_row(const bench_case *c, const char *backend)
+static row null_row(void)
 {
     row r;
-    char word[32];
-    const int64_t *v = c->v;
     memset(&r, 0, sizeof r);
     for (int i = 0; i < COUNT(fields); i++)
         if (fields[i].kind == REAL)
             *(double *)((char *)&r + fields[i].offset) = NAN;
         else if (fields[i].kind != TEXT)
             *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
+    return r;
+}
+
+static row new_row(const bench_case *c, const char *backend)
+{
+    row r = null_row();
+    char word[32];
+    const int64_t *v = c->v;
     r.c = c;
     snprintf(r.suite, sizeof r.suite, "%s", c->suite->name);
     snprintf(r.name, sizeof r.name, "%s", c->name);
@@ -3101,13 +3107,7 @@ static bool read_elements(reader *in, baseline *to, const char *parent, const ch
     if (json_token(in, ']'))
         return true;
     do {
-        row r;
-        memset(&r, 0, sizeof r);
-        for (int i = 0; i < COUNT(fields); i++)
-            if (fields[i].kind == REAL)
-                *(double *)((char *)&r + fields[i].offset) = NAN;
-            else if (fields[i].kind != TEXT)
-                *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
+        row r = null_row();
         if (!read_value(in, to, rows ? "rows" : "", rows ? "row" : "", rows ? &r : NULL))
             return json_fail(in, *in->s ? "not JSON" : "truncated");
         if (rows) {
@@ -3516,6 +3516,8 @@ static int choose_backends(bench *b)
     char have[256] = "auto";
     if (gpu && b->gpu)
         return refuse("--device %s: %s", o->device, attn_status_text(b->gpu));
+    if (gpu && o->backends && !listed(o->backends, "hip"))
+        return refuse("--device %s: not with --backend %s, which has no hip", o->device, o->backends);
     for (int i = 0; attn_backend_at(i); i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), ", %s", attn_backend_at(i)->name);
     for (const char *s = o->backends ? o->backends
@@ -3798,7 +3800,9 @@ static int deliver(bench *b, const baseline *old)
         bad = refuse("stdout: %s", strerror(errno));
     if (b->opt.output_dir && !bad)
         bad = write_reports(b, b->opt.output_dir);
-    if (b->opt.save_baseline && !bad && !interrupted)
+    if (b->opt.save_baseline && interrupted)
+        fputs("attn_bench: interrupted: no baseline is saved\n", stderr);
+    else if (b->opt.save_baseline && !bad)
         bad = save_baseline(b, b->opt.save_baseline);
     FILE *nowhere = fopen("/dev/null", "w");
     bool reached = !nowhere || print_findings(nowhere, b);
