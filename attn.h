@@ -436,15 +436,12 @@ extern attn_status   attn_hip_register(void);                       /* defined b
   #define ATTN_MALLOC(size) malloc(size)
   #define ATTN_FREE(p) free(p)
 #endif
-#include <sys/select.h>                 /* struct timespec in strict ISO C, which also hides the clock: */
-#ifndef CLOCK_MONOTONIC
+#ifdef CLOCK_MONOTONIC
+  typedef struct timespec attn__timespec;
+#else                                   /* strict ISO C hides it */
   #define CLOCK_MONOTONIC 1
-  #ifdef __cplusplus
-  extern "C"
-  #else
-  extern
-  #endif
-  int clock_gettime(int clock, struct timespec *t);
+  typedef struct attn__timespec { time_t tv_sec; long tv_nsec; } attn__timespec;
+  extern int clock_gettime(int clock, attn__timespec *t);
 #endif
 
 /* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out of everything below.
@@ -480,6 +477,14 @@ ATTN__INLINE int64_t attn__max(int64_t a, int64_t b) { return a > b ? a : b; }
 ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
 
+/* A product whose rounding matters: not to be contracted into a following sum by clang's -ffp-contract=fast. */
+#if defined(__clang__) && defined(__x86_64__)
+  #define ATTN__ROUNDED(x) __asm__("" : "+x"(x))
+#else
+  #define ATTN__ROUNDED(x) (void)(x)
+#endif
+ATTN__INLINE float attn__product(float a, float b) { float p = a * b; ATTN__ROUNDED(p); return p; }
+
 /* NaN and infinity on integer bits: under -ffast-math a floating-point test may be folded to false. */
 ATTN__INLINE uint32_t attn__bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 ATTN__INLINE float attn__float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
@@ -489,14 +494,14 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 #define ATTN__NEG_INF attn__float(0xff800000u)
 
 /* exp, log, tanh and sqrt in f64: no libm, and nothing that a vectoriser replaces by a coarser version.
- * Errors below 2 units in the last place (tested against libm). */
-static double attn__ldexp(double x, int64_t e) {
+ * Not inlined: within an ISA's region their products could be contracted. Errors below 2 units in the last place (tested against libm). */
+ATTN__NOINLINE double attn__ldexp(double x, int64_t e) {
     for (; e > 1000; e -= 1000) x *= attn__double((uint64_t)(1000 + 1023) << 52);
     for (; e < -1000; e += 1000) x *= attn__double((uint64_t)(-1000 + 1023) << 52);
     return x * attn__double((uint64_t)(e + 1023) << 52);
 }
 
-static double attn__exp(double x) {
+ATTN__NOINLINE double attn__exp(double x) {
     if ((attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u) return x;              /* NaN */
     if (x > 709.8) return attn__double(0x7ff0000000000000u);
     if (x < -745.2) return 0;
@@ -507,7 +512,7 @@ static double attn__exp(double x) {
     return attn__ldexp(p, n);
 }
 
-static double attn__log(double x) {
+ATTN__NOINLINE double attn__log(double x) {
     uint64_t u = attn__bits64(x);
     if ((u & INT64_MAX) == 0) return -attn__double(0x7ff0000000000000u);
     if (u >> 63 || u >= 0x7ff0000000000000u) return u == 0x7ff0000000000000u ? x : attn__double(0x7ff8000000000000u);
@@ -521,7 +526,7 @@ static double attn__log(double x) {
     return (double)e * 6.93147180369123816490e-01 + (2 * z + (2 * z * p + (double)e * 1.90821492927058770002e-10));
 }
 
-static double attn__tanh(double x) {
+ATTN__NOINLINE double attn__tanh(double x) {
     double a = x < 0 ? -x : x, t;
     if (a < 0.5) {                                                                   /* continued fraction */
         double c = 15;
@@ -533,7 +538,7 @@ static double attn__tanh(double x) {
     return x < 0 ? -t : t;
 }
 
-static double attn__sqrt(double x) {
+ATTN__NOINLINE double attn__sqrt(double x) {
     if (!(x > 0)) return 0;
     int64_t e = ((int64_t)(attn__bits64(x) >> 52) - 1023) / 2;
     double y = attn__ldexp(1, e);
@@ -632,7 +637,10 @@ static attn_status attn__strides(int64_t *stride, const int64_t *extent, const i
         int64_t reach;
         if (!dense && some && extent[a] > 1 && stride[a] == 0) return ATTN_ERR_STRIDE_MIXED;
         if (stride[a] == ATTN_BROADCAST) stride[a] = 0;
-        if (extent[a] < 2) continue;
+        if (extent[a] < 2) {            /* never stepped along: a value that no product overflows */
+            if (stride[a] > INT64_MAX / 16 || stride[a] < -(INT64_MAX / 16)) stride[a] = 0;
+            continue;
+        }
         int64_t size = stride[a] < 0 ? -stride[a] : stride[a];
         if (__builtin_mul_overflow(size, extent[a] - 1, &reach) || __builtin_add_overflow(span, reach, &span)) return ATTN_ERR_OVERFLOW;
     }
@@ -1788,7 +1796,7 @@ ATTN__INLINE void attn__range(const attn_desc *d, const attn__seq *s, int64_t i,
 /* ============================================================================================ >>append ====
    New keys and values into the cache, before anything reads it. Every product and sum of the rotation is rounded to f32, and the
    quantisation is spelled out, so that a cache is bitwise the same whichever backend wrote it. */
-static void attn__rotate(const attn_desc *d, float *row, int64_t position) {
+ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t position) {
     const attn_append *a = &d->append;
     int64_t half = a->rotary_dim / 2, apart = d->flags & ATTN_ROTARY_INTERLEAVED ? 1 : half, step = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 : 1;
     const float *cosine = a->rotary_cos + position * half, *sine = a->rotary_sin + position * half;
@@ -2048,7 +2056,9 @@ ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
     p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C1));
     p = attn__fma__avx2(p, r, attn__set1__avx2(1.0f));
     __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23);
-    return p * (attn__v__avx2)e;
+    p = p * (attn__v__avx2)e;
+    ATTN__ROUNDED(p);
+    return p;
 }
 ATTN__INLINE attn__v__avx2 attn__clip__avx2(attn__v__avx2 v, int64_t from, int64_t lo, int64_t hi) {
     __m256i keep = _mm256_andnot_si256(attn__first__avx2(lo - from), attn__first__avx2(hi - from));
@@ -2222,7 +2232,7 @@ typedef struct attn__flash {
     int32_t threads;
     int64_t group;                      /* heads / kv_heads */
     int64_t BM, BN;                     /* rows a unit, keys a block */
-    int64_t tiles, splits;              /* most units per (sequence, kv head): row tiles, and key splits run side by side */
+    int64_t tiles, splits, partials;    /* most units per (sequence, kv head): row tiles, key splits run side by side; bytes of theirs */
     int64_t v_pad, q_pad, ld;           /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
     int64_t scratch;                    /* bytes a thread */
     int extras;                         /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
@@ -2686,14 +2696,14 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += f->BM * (f->v_pad + 2);
     f->scratch = attn__round_up(4 * one, ATTN__ALIGN);
 
-    /* key splits side by side only where rows alone give too few units */
+    /* key splits side by side only where rows alone give too few units; their memory is asked for from the most rows on that may
+     * need it, so that the workspace never shrinks as q_len grows */
+    int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)), pairs = d->batch * d->kv_heads, most_threads = attn__threads_for(d);
     f->splits = 1;
-    if (f->threads > 1 && d->kv_len >= 2 * ATTN__SPLIT_KEYS && d->batch * d->kv_heads * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS)
-        f->splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS));
+    if (d->kv_len < 2 * ATTN__SPLIT_KEYS || pairs >= 4 * most_threads) splits = 1;
+    else f->partials = pairs * splits * (attn__min(rows, ATTN__SPLIT_ROWS) + 2 * 48) * (f->v_pad + 2) * 4;
+    if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS) f->splits = splits;
     f->units = d->batch * d->kv_heads * f->tiles * f->splits;
-}
-static size_t attn__flash_partials(const attn__flash *f) {
-    return f->splits > 1 ? (size_t)(f->units * f->BM * (f->v_pad + 2) * 4) : 0;
 }
 static attn_status attn__flash_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__flash f;
@@ -2705,7 +2715,7 @@ static attn_status attn__flash_plan(void *user, const attn_desc *d, const attn_g
     plan->isa = attn__machine()->isa->name;
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
-    plan->workspace_size = (size_t)(f.threads * f.scratch) + attn__flash_partials(&f) + attn__append_bytes(d);
+    plan->workspace_size = (size_t)(f.threads * f.scratch + f.partials) + attn__append_bytes(d);
     return ATTN_OK;
 }
 
@@ -2757,7 +2767,7 @@ static attn_status attn__flash_run(void *user, const attn_desc *d, const attn_gr
     attn__flash_shape(d, &f);
     f.workspace = (char *)d->workspace;
     f.partial = (float *)(void *)(f.workspace + f.threads * f.scratch);
-    attn__append(d, f.threads, (char *)f.partial + attn__flash_partials(&f));
+    attn__append(d, f.threads, (char *)f.partial + f.partials);
     attn__parallel(d, f.threads, attn__flash_worker, &f, f.threads);
     if (f.splits > 1) {
         f.next = 0;
@@ -2971,15 +2981,18 @@ ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_i
                     if (d.sink) sum += attn__exp((double)d.sink[h] - max);
                     for (int64_t p = 0; p < parts; p++) sum += attn__exp((double)lse[p][at] - max);
                 }
-                for (int64_t c = 0; c < d.v_dim; c++) {
-                    double x = 0;
+                for (int64_t c0 = 0; c0 < d.v_dim; c0 += 64) {
+                    int64_t width = attn__min(64, d.v_dim - c0);
+                    double x[64] = {0};
                     for (int64_t p = 0; p < parts && max != neg_inf; p++) {
                         attn_in t = o[p];
-                        attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O);
                         if ((double)lse[p][at] == neg_inf) continue;           /* an empty part: its o is not read */
-                        x += attn__exp((double)lse[p][at] - max) / sum * attn__ref_read(t.data, t.dtype, b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c);
+                        attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O);
+                        double weight = attn__exp((double)lse[p][at] - max) / sum;
+                        int64_t from = b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c0;
+                        for (int64_t c = 0; c < width; c++) x[c] += weight * attn__ref_read(t.data, t.dtype, from + c);
                     }
-                    attn__ref_write(d.o.data, d.o.dtype, b * d.o.stride[0] + i * d.o.stride[1] + h * d.o.stride[2] + c, x);
+                    for (int64_t c = 0; c < width; c++) attn__ref_write(d.o.data, d.o.dtype, b * d.o.stride[0] + i * d.o.stride[1] + h * d.o.stride[2] + c0 + c, x[c]);
                 }
                 if (d.lse) d.lse[at] = (float)(max == neg_inf ? neg_inf : max + attn__log(sum));
             }
@@ -2990,7 +3003,7 @@ ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_i
 /* ============================================================================================ >>timing ==== */
 #ifndef ATTN_NO_TIMING
 ATTN_API double attn_seconds(void) {
-    struct timespec t;
+    attn__timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
@@ -3454,7 +3467,7 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t) {
         float max = t->max[r], sum = t->sum[r], scale = 1, *o = t->O + r * u->f->v_pad;
         int empty = attn__bits(sum) << 1 == 0;
         if (d->sink) {
-            float sink = d->sink[h] * (float)ATTN__LOG2E, top = sink > max ? sink : max, joined;
+            float sink = attn__product(d->sink[h], (float)ATTN__LOG2E), top = sink > max ? sink : max, joined;
             if (top != ATTN__NEG_INF) {
                 scale = max - top;
                 joined = sink - top;
@@ -3467,7 +3480,8 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t) {
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
             ATTN__(store_any)(d->o.data, d->o.dtype, at + c, empty ? zero : ATTN__(load)(o + c) * factor, d->v_dim - c);
         if (d->lse)
-            d->lse[attn__lse_at(d, &u->s, i, h)] = attn__bits(sum) << 1 == 0 ? ATTN__NEG_INF : (float)((double)max / ATTN__LOG2E + attn__log((double)sum));
+            d->lse[attn__lse_at(d, &u->s, i, h)] = attn__bits(sum) << 1 == 0 ? ATTN__NEG_INF :
+                empty && d->sink ? d->sink[h] : (float)((double)max / ATTN__LOG2E + attn__log((double)sum));
     }
 }
 
@@ -3519,7 +3533,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
     for (int64_t r = 0; r < 16; r++) alpha[r] = 0;
     for (int64_t r = 0; r < rows; r++) {
-        float old = t->max[r0 + r], m = ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W)) * k;
+        float old = t->max[r0 + r], m = attn__product(ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W)), k);
         if (!(m > old)) m = old;
         t->max[r0 + r] = m;
         base[r] = m == ATTN__NEG_INF ? 0 : m;
@@ -3676,7 +3690,7 @@ ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, floa
     const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta), zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f);
     for (int64_t c = 0; c < n; c += ATTN__W) {
         ATTN__V s = ATTN__(load)(S + c), p = ATTN__(exp2)(ATTN__(fma)(s, scale, minus)), dp = ATTN__(load)(dP + c), f = p;
-        if (F) { f = p * ATTN__(load)(F + c); dp = dp * ATTN__(load)(F + c); }
+        if (F) { f = p * ATTN__(load)(F + c); dp = dp * ATTN__(load)(F + c); ATTN__ROUNDED(dp); }
         ATTN__(store)(S + c, f);
         dp = p * (dp - less);
         if (G) dp = dp * ATTN__(load)(G + c);
@@ -3763,7 +3777,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
             if (cap)
                 for (int64_t c = start; c < end; c += ATTN__W) {
                     ATTN__V x = ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap));
-                    ATTN__(store)(G + c, ATTN__(set1)(1) - x * x);
+                    ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
                 }
             if (f->extras || kb + start < low || kb + end > high)
                 ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start, attn__max(low, kb), attn__min(high, ke), f->extras, ignored);
