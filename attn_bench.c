@@ -1240,12 +1240,13 @@ static void check_gradient_slice(const problem *p, int64_t b, int64_t h, int64_t
     s.o.data = row_out(&d->o, b, i, h);
     g.dout.data = row_in(&g.dout, b, i, h);
     double scores = 0;
-    for (int64_t k = 0; k < share; k++)
+    v->status = got && lse && ours[0]->data && ours[1]->data && ours[2]->data ? ATTN_OK : ATTN_ERR_MEMORY;
+    for (int64_t k = 0; k < share && !v->status; k++)
         memcpy(lse + k * n, d->lse + (b * d->heads + h + k) * d->q_len + i, (size_t)n * sizeof *lse);
-    for (int64_t e = 0; e < n * share; e++)
+    for (int64_t e = 0; e < n * share && !v->status; e++)
         scores = isfinite(lse[e]) && fabs((double)lse[e]) > scores ? fabs((double)lse[e]) : scores;
     s.lse = lse;
-    v->status = attn_backward(&s, &g);
+    v->status = v->status ? v->status : attn_backward(&s, &g);
     for (int t = 0; t < 3 && !v->status; t++)
         for (int64_t k = 0; k < heads[t] && complete[t]; k++) {
             const double *expected = ours[t]->data;
@@ -1318,9 +1319,9 @@ typedef struct bench {
     char backends[MOST_BACKENDS][32];            /* named by --backend; none: each suite's own */
     int backend_count;
     struct { char name[32]; double flops_per_s; } rates[MOST_BACKENDS];      /* learned, for estimates */
-    double started, fma_peak, dot_peak, bandwidth;
+    double fma_peak, dot_peak, bandwidth;
     attn_status gpu;                             /* of attn_hip_register */
-    char why[256], date[32];
+    char date[32];
     bool joined;                                 /* files of three dimensions are [B, S, H * D] */
     int file_code;                               /* of writing --output */
 } bench;
@@ -2905,7 +2906,7 @@ static int prepare_directory(const char *dir)
     return check_writable(path);
 }
 
-/* X(file, title, y label, y, log y, only memory rows): each over the length. */
+/* Each over the length or, the last, over the bytes. */
 static double plot_ms(const row *r) { return r->mean_ms; }
 static double plot_gflops(const row *r) { return r->gflops; }
 static double plot_memory(const row *r) { return total_bytes(r) / 1048576; }
@@ -2927,19 +2928,27 @@ static const struct plot {
 };
 enum { MOST_CURVES = 12 };
 
+/* Whether a row has a point in a plot. Memory is drawn from the rows that measured it, where there are any. */
+static bool is_point(const bench *b, const row *r, const struct plot *p)
+{
+    bool other = p->y == plot_memory && !is_memory(r);
+    for (int64_t k = 0; other && k < b->row_count; k++)
+        if (is_memory(&b->rows[k]))
+            return false;
+    return row_ok(r) && !is_correctness(r) && p->y(r) > 0;
+}
+
 /* Whether row i begins a curve: first of its series, and the series has at least two lengths. */
 static bool begins_curve(const bench *b, int64_t i, const struct plot *p)
 {
-    const row *r = &b->rows[i];
     int64_t points = 0;
-    for (int64_t k = 0; k < b->row_count; k++)
-        if (row_ok(&b->rows[k]) && isfinite(p->y(&b->rows[k])) && p->y(&b->rows[k]) > 0
-            && same_series(r, &b->rows[k], SEQ, KV)) {
+    for (int64_t k = 0; k < b->row_count && is_point(b, &b->rows[i], p); k++)
+        if (is_point(b, &b->rows[k], p) && same_series(&b->rows[i], &b->rows[k], SEQ, KV)) {
             if (k < i)
                 return false;
             points++;
         }
-    return row_ok(r) && isfinite(p->y(r)) && points > 1;
+    return points > 1;
 }
 
 /* A curve is named by what tells its series from the others: its case without the length. */
@@ -2963,8 +2972,7 @@ static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *draw
         curve_title(&b->rows[i], title);
         fprintf(g, "$c%d << EOD\n", (*drawn)++);
         for (int64_t k = i; k < b->row_count; k++)
-            if (row_ok(&b->rows[k]) && p->y(&b->rows[k]) > 0
-                && same_series(&b->rows[i], &b->rows[k], SEQ, KV))
+            if (is_point(b, &b->rows[k], p) && same_series(&b->rows[i], &b->rows[k], SEQ, KV))
                 fprintf(g, "%g %g %g\n", p->x(&b->rows[k]), p->y(&b->rows[k]),
                         p->y == plot_ms ? b->rows[k].stddev_ms : 0);
         fprintf(g, "EOD\nt%d = \"", *drawn - 1);
