@@ -71,6 +71,14 @@ else
     echo "skipped: $cc has no OpenMP here"
     skipped=$((skipped + 1))
 fi
+mkdir -p "$dir/sub"
+sed 's/"attn.h"/"sub\/attn.h"/' test/smoke.c > "$dir/by-path.c"
+sed 's/"attn.h"/"sub\/other.h"/' test/smoke.c > "$dir/renamed.c"
+check "included by a path" \
+    "cp attn.h $dir/sub/attn.h && $cc -std=c99 -O0 $dir/by-path.c -o $dir/by-path -pthread && $dir/by-path"
+check "renamed, with ATTN_HEADER" \
+    "mv $dir/sub/attn.h $dir/sub/other.h && $cc -std=c99 -O0 '-DATTN_HEADER=\"other.h\"' $dir/renamed.c -o $dir/renamed -pthread &&
+     $dir/renamed"
 check "two translation units, one library" \
     "$cc -std=c99 -O1 -I. -c -DSMOKE_SECOND test/smoke.c -o $dir/a.o && $cc -std=c99 -I. -c test/second.c -o $dir/b.o &&
      $cc -pthread $dir/a.o $dir/b.o -o $dir/two && $dir/two"
