@@ -2266,7 +2266,8 @@ typedef struct attn__bwd {
     int64_t BQ, BK, ld, v_pad, q_pad, scratch;
     int extras, phase, standard;
     char *workspace;
-    float *L, *delta, *dq;              /* [rows] lse in base 2; dout . o - dlse; [splits][rows][q_pad] */
+    float *L, *delta, *bad;             /* [rows]: lse in base 2; dout . o - dlse; NaN where q or dout is not finite */
+    float *q, *dout, *dq;               /* f32 copies [rows][q_pad], [rows][v_pad]; partials [splits][rows][q_pad] */
     float *P, *dS;                      /* standard: [rows][ld] */
     int64_t next __attribute__((aligned(8))), units;
 } attn__bwd;
@@ -2516,7 +2517,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
     f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
-    f->scratch = 4 * ((3 * f->BK + f->BQ) * f->q_pad + (2 * f->BK + f->BQ) * f->v_pad + 2 * f->BK + 2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
+    f->scratch = 4 * (3 * f->BK * f->q_pad + 2 * f->BK * f->v_pad + 2 * f->BK + 2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
     f->scratch = attn__round_up(f->scratch, ATTN__ALIGN);
 }
 static attn_status attn__bwd_plan(const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
@@ -2525,7 +2526,7 @@ static attn_status attn__bwd_plan(const attn_desc *d, const attn_grad *g, int st
     if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
         return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
     attn__bwd_shape(d, g, standard, &f);
-    int64_t fixed = f.threads * f.scratch + attn__round_up(2 * f.rows * 4, ATTN__ALIGN) + f.splits * f.rows * f.q_pad * 4;
+    int64_t fixed = f.threads * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) + ((f.splits + 1) * f.q_pad + f.v_pad) * f.rows * 4;
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
     plan->kernel = standard ? "standard_backward" : f.extras ? "flash_backward_masked" : "flash_backward";
     plan->isa = attn__machine()->isa->name;
@@ -2591,7 +2592,10 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
     f.workspace = (char *)d->workspace;
     f.L = (float *)(void *)(f.workspace + f.threads * f.scratch);
     f.delta = f.L + f.rows;
-    f.dq = (float *)(void *)((char *)f.L + attn__round_up(2 * f.rows * 4, ATTN__ALIGN));
+    f.bad = f.delta + f.rows;
+    f.q = (float *)(void *)((char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
+    f.dout = f.q + f.rows * f.q_pad;
+    f.dq = f.dout + f.rows * f.v_pad;
     f.P = f.dq + f.splits * f.rows * f.q_pad;
     f.dS = f.P + (standard ? f.rows * f.ld : 0);
     for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
@@ -3648,7 +3652,8 @@ static void ATTN__(flash_merge)(const attn__rows *u, int64_t parts, const float 
  * With P = exp(S - lse), D = dout . o - dlse:  dV = P^T dO,  dP = dO V^T,  dS = P (dP - D),  dQ = scale dS K,  dK = scale dS^T Q.
  * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles above. */
 typedef struct ATTN__(bwd_tile) {
-    float *KT, *VT, *K, *Q, *dO;        /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_pad], [BQ][q_pad], [BQ][v_pad] */
+    float *KT, *VT, *K;                 /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_pad] */
+    const float *Q, *dO;                /* rows of attn__bwd.q and dout: the row block at hand */
     float *P, *dS, *extra;              /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
     int64_t ld;
     float *dK, *dV;                     /* [BK][q_pad], [BK][v_pad] */
@@ -3659,8 +3664,7 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     t.KT = p; p += f->BK * f->q_pad;
     t.VT = p; p += f->BK * f->v_pad;
     t.K = p; p += f->BK * f->q_pad;
-    t.Q = p; p += f->BQ * f->q_pad;
-    t.dO = p; p += f->BQ * f->v_pad;
+    t.Q = t.dO = NULL;
     t.ld = f->BK + ATTN__SCORE_PAD;
     t.P = p; p += f->BQ * t.ld;
     t.dS = p; p += f->BQ * t.ld;
@@ -3670,7 +3674,7 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     return t;
 }
 
-/* L and delta of the rows of one (sequence, kv head). A row that saw nothing has L = +infinity: all its p are 0. */
+/* L, delta and f32 copies of the rows of one (sequence, kv head). A row that saw nothing has L = +infinity: all its p are 0. */
 static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
     const attn_desc *d = f->d;
     int64_t row = attn__bwd_row(f, s, kv_head);
@@ -3681,6 +3685,10 @@ static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
             sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c), ATTN__(load_any)(f->g->dout.data, f->g->dout.dtype, dout_at + c, d->v_dim - c), sum);
         f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
+        ATTN__V bad = ATTN__(set1)(0);
+        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &bad);
+        ATTN__(widen)(f->dout + row * f->v_pad, f->g->dout.data, f->g->dout.dtype, dout_at, d->v_dim, 1, &bad);
+        f->bad[row] = ATTN__(reduce_add)(bad);
         f->L[row] = attn__bits(d->lse[at]) == 0xff800000u ? -ATTN__NEG_INF : (float)((double)d->lse[at] * ATTN__LOG2E);
     }
 }
@@ -3711,16 +3719,13 @@ static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64
 #endif
 typedef struct ATTN__(groups) { int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS]; int whole; } ATTN__(groups);
 
-/* q and dout of a row block, widened; whether any element is not finite. */
-ATTN__NOINLINE int ATTN__(bwd_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, ATTN__(bwd_tile) *t) {
-    const attn_desc *d = f->d;
-    ATTN__V bad = ATTN__(set1)(0);
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t i = (row0 + r) / f->group, h = kv_head * f->group + (row0 + r) % f->group;
-        ATTN__(widen)(t->Q + r * f->q_pad, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &bad);
-        ATTN__(widen)(t->dO + r * f->v_pad, f->g->dout.data, f->g->dout.dtype, attn__q_at(s, f->g->dout.stride, i, h), d->v_dim, 1, &bad);
-    }
-    return !attn__finite(ATTN__(reduce_add)(bad));
+/* Points the tile at a row block; whether any element of its q or dout is not finite. */
+static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN__(bwd_tile) *t) {
+    float sum = 0;
+    t->Q = f->q + row * f->q_pad;
+    t->dO = f->dout + row * f->v_pad;
+    for (int64_t r = 0; r < rows; r++) sum += f->bad[row + r];
+    return !attn__finite(sum);
 }
 
 /* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and the elementwise part. For dbias dS is
@@ -3752,7 +3757,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         gr->n++;
     }
     if (!any) return 0;
-    *bad |= ATTN__(bwd_rows)(f, s, kv_head, row0, rows, t);
+    *bad |= ATTN__(bwd_rows)(f, base, rows, t);
     for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W) ATTN__(store)(ignored + e, ATTN__(set1)(0));
     for (int64_t g = 0; g < gr->n; g++) {
         int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start = 0, end = 0;
@@ -3842,6 +3847,10 @@ static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_
     int bad = ATTN__(pack_v)(t->dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);         /* for the check only */
     bad |= ATTN__(pack_v)(t->K, f->q_pad, d, s, &d->k, kv_head, d->head_dim, kb, ke);
     memset(t->dK, 0, (size_t)(f->BK * (f->q_pad + f->v_pad)) * sizeof(float));
+    for (int64_t j = kb; j < ke; j++) {
+        attn__prefetch(f->g->dk.data, f->g->dk.dtype, attn__k_at(d, s, f->g->dk.stride, j, kv_head), d->head_dim, 1);
+        attn__prefetch(f->g->dv.data, f->g->dv.dtype, attn__k_at(d, s, f->g->dv.stride, j, kv_head), d->v_dim, 1);
+    }
     return bad;
 }
 static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb, int64_t ke, const ATTN__(bwd_tile) *t) {
@@ -4051,7 +4060,7 @@ static void ATTN__(standard_backward)(const attn__bwd *f, const attn__seq *s, in
                 memset(t.P + r * f->ld, 0, (size_t)(ke - kb) * sizeof(float));
                 memset(t.dS + r * f->ld, 0, (size_t)(ke - kb) * sizeof(float));
             }
-        } else if (ATTN__(bwd_rows)(f, s, kv_head, row0, n, &t) || bad_keys) {
+        } else if (ATTN__(bwd_rows)(f, row + row0, n, &t) || bad_keys) {
             ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 1, NULL);
         } else {
             ATTN__(bwd_keys)(f, &t, NULL, n, kb, ke - kb);
