@@ -36,6 +36,57 @@
      >>timing      timing harness, measured peak and bandwidth
      >>kernel      the one template body, compiled once per ISA
 */
+/* ============================================================================================= >>manual ====
+ 1. WHAT IT IS
+   Scaled dot product attention, forward and backward, exact (no approximation), on the CPU, for C99 and C++11 on: three
+   backends behind one description.
+     flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA or portable C chosen at run time
+     standard   the whole score matrix in memory: the baseline that flash is measured against
+     reference  plain f64 loops: what both are compared with, and what runs what they decline
+   attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by attn_hip_register().
+   What it does NOT do: projections, layer norm, tokenising, models, files, printing, logging, exiting. No Windows threads.
+
+ 2. SEMANTICS (tensors: see attn_desc)
+   Query head h reads kv head h / (heads / kv_heads). offset = kv_len - q_len of the sequence unless ATTN_TOP_LEFT (0) or
+   ATTN_OFFSET. # sees, . does not; 3 queries, 5 keys:
+
+     causal           causal, TOP_LEFT    window left 1, right 0    causal, used_k 4
+     # # # . .        # . . . .           . # # . .                 # # . . .
+     # # # # .        # # . . .           . . # # .                 # # # . .
+     # # # # #        # # # . .           . . . # #                 # # # # .
+
+   Boolean mask: a non-zero byte may attend. Bias: added; -infinity hides a key, whose value is then never touched. A NaN or
+   infinity in a key or value reaches only the rows that see it. ALiBi: - alibi[h] * |i + offset - j|.
+   Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word j % 4; p is kept iff the word is
+   at least floor(rate * 2^32), and then multiplied by 1 / (1 - rate); i and j count within the sequence. lse is not affected.
+   Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8) per token and kv head.
+   Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over broadcast axes.
+
+ 3. PROMISES
+   The bits of a result depend on neither the number of threads, nor the host's rounding mode or -Ofast, nor, for one
+   sequence, on its neighbours in the batch, its place, or whether it is packed, padded or paged (but dropout sees b).
+   With a workspace (attn_query says how many bytes) no call allocates from the second on. Nothing prints, aborts or exits;
+   a refused call leaves every output untouched. Calls on different data may run at the same time.
+
+ 4. MACROS, before the #include
+     ATTN_IMPLEMENTATION   in one source file: the code
+     ATTN_STATIC           everything static: a private copy (attn_hip.c cannot reach it)
+     ATTN_API              linkage of the public functions (default: extern)
+     ATTN_HEADER           the name by which this file includes itself (default: "attn.h")
+     ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
+     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING      leave that part out
+   Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes before both.
+   Environment, read once: ATTN_ISA=avx512|avx2|portable, ATTN_BACKEND=name (for calls that name none).
+
+ 5. TO ADD
+   a dtype     its number in the enum, one load and one store: attn__get_f32 / attn__put_f32 in >>dtype (every kernel takes
+               it from there at once; a vector form goes into load_any and store_any in >>kernel), and a case in the
+               reference's own attn__ref_read and attn__ref_write
+   an ISA      the operations of >>ops under its name, a region that includes this file with ATTN__KERNEL, and a line in
+               attn__detect
+   a backend   fill in attn_backend, call attn_register: examples/backend.c. A GPU: one block in attn_hip.c
+   a status    a line at the end of its group in ATTN_STATUS_LIST, and its rule in >>describe */
+
 /* ================================================================================================ >>api ==== */
 #ifndef ATTN_H
 #define ATTN_H
@@ -2216,15 +2267,6 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
 #endif
 ATTN__PLAIN_BEGIN
 
-/* Into the second-level cache: dim elements from element `at` on. */
-ATTN__INLINE void attn__prefetch(const void *data, int32_t dtype, int64_t at, int64_t dim, int write) {
-    int64_t size = (int64_t)attn__dtype_size(dtype);
-    const char *p = (const char *)data + at * size;
-    for (int64_t b = 0; b < dim * size; b += 64) {
-        if (write) __builtin_prefetch(p + b, 1, 2); else __builtin_prefetch(p + b, 0, 2);
-    }
-}
-
 /* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of one (sequence, kv head): row r is
  * query r / group of query head kv_head * group + r % group, so that a GQA group shares one reading of K and V. */
 typedef struct attn__flash {
@@ -3590,18 +3632,8 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
             b.V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, kb, h);
             if (!whole || d->mask.data || d->bias.data) b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
         }
-        int64_t groups = attn__ceil_div(u->rows, ATTN__MR), next = b.ke, share = attn__ceil_div(attn__min(f->BN, last - b.ke), groups);
-        for (int64_t r = 0, n, left = groups; left > 0; left--, r += n) {
+        for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(u->rows - r, left);
-            /* fetch a share of the next block's keys and values, after the last one the rows of o: rows are far apart in [B,S,H,D],
-             * so that the hardware does not foresee them */
-            for (int64_t j = next; j < attn__min(next + share, last); j++) {
-                attn__prefetch(d->k.data, d->k.dtype, attn__k_at(d, &u->s, d->k.stride, j, h), d->head_dim, 0);
-                attn__prefetch(d->v.data, d->v.dtype, attn__k_at(d, &u->s, d->v.stride, j, h), d->v_dim, 0);
-            }
-            next += share;
-            for (int64_t l = r; l < r + n && b.ke == last; l++)
-                attn__prefetch(d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, l), ATTN__(row_head)(u, l)), d->v_dim, 1);
             ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b);
         }
     }
@@ -3847,10 +3879,6 @@ static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_
     int bad = ATTN__(pack_v)(t->dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);         /* for the check only */
     bad |= ATTN__(pack_v)(t->K, f->q_pad, d, s, &d->k, kv_head, d->head_dim, kb, ke);
     memset(t->dK, 0, (size_t)(f->BK * (f->q_pad + f->v_pad)) * sizeof(float));
-    for (int64_t j = kb; j < ke; j++) {
-        attn__prefetch(f->g->dk.data, f->g->dk.dtype, attn__k_at(d, s, f->g->dk.stride, j, kv_head), d->head_dim, 1);
-        attn__prefetch(f->g->dv.data, f->g->dv.dtype, attn__k_at(d, s, f->g->dv.stride, j, kv_head), d->v_dim, 1);
-    }
     return bad;
 }
 static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb, int64_t ke, const ATTN__(bwd_tile) *t) {
@@ -4108,3 +4136,14 @@ static const attn__kernels ATTN__(table) = {
 #endif
 };
 #endif /* ATTN__KERNEL */
+
+/* MIT License. Copyright (c) 2026 the attn.h authors.
+   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation
+   files (the "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy,
+   modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
+   Software is furnished to do so, subject to the following conditions: The above copyright notice and this permission notice
+   shall be included in all copies or substantial portions of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY
+   OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR
+   PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+   LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR
+   THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
