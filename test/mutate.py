@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "mutate"
 PROOF = ROOT / "build" / "proof"
 
-KILL = [["identity"], ["grid", "--count", "220", "--cost", "18", "--seed", "77"], ["beyond"], ["alloc"]]
+KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
 # name: compiler and flags, directory of the test objects, environment, tests in order
 RUNS = {
@@ -33,7 +33,7 @@ RUNS = {
     "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", "-DATTN_NO_AVX512"], "tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
 }
 WRAPPED = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "mmap"]
-SECONDS = 60            # of one test: far beyond the ten that all take together
+SECONDS = 120           # of one test: far beyond the ten that all take together
 
 
 def read_list(text):

@@ -702,7 +702,7 @@ PROOF void proof_draw_masks(proof_case *c, proof_rng *r, proof_draw *draw, int p
         d->scale = (float)proof_int(r, -8, 8) * 0.0625f;
     }
     if (proof_chance(r, 10)) d->softcap = (float)proof_int(r, 1, 60) * 0.5f, c->features |= PROOF_SOFTCAP;
-    if (proof_chance(r, 18)) {
+    if (proof_chance(r, c->backward ? 30 : 15)) {
         d->bias.dtype = proof_chance(r, 60) ? ATTN_F32 : proof_dtype(r);
         proof_score_stride(c, r, &d->bias, plain);
         c->features |= PROOF_BIAS;
@@ -797,7 +797,7 @@ PROOF void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
             proof_stride(c, r, g->dv.stride, &g->dv.layout, proof_kv_view(d, g->dv.stride, 0, dv), 1);
         }
         draw.dlse = proof_chance(r, 30);
-        draw.dbias = (c->features & PROOF_BIAS) && proof_chance(r, 60);
+        draw.dbias = (c->features & PROOF_BIAS) && proof_chance(r, 75);
         draw.dsink = draw.sink && proof_chance(r, 60);
         if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
             c->features |= PROOF_GRAD64;
