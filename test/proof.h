@@ -266,6 +266,11 @@ PROOF int proof_extent(const proof_view *w, int64_t *below, int64_t *above) {
 }
 PROOF int64_t proof_at(const proof_view *w, int64_t a, int64_t b, int64_t c) { return a * w->s[0] + b * w->s[1] + c * w->s[2]; }
 
+PROOF double proof_cost(const attn_desc *d) {            /* batch * heads * q * k * (D + Dv), of which a fused multiply-add each */
+    const double rows = (double)(d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len);
+    return rows * (double)d->heads * (double)d->kv_len * (double)(d->head_dim + proof_v_dim(d));
+}
+
 /* Sequence b: its rows in the q buffer, and where its keys lie in the kv buffer. */
 typedef struct proof_seq {
     int64_t q0, rows, q_len;                             /* first row of a packed buffer, rows in the buffer, valid rows */
