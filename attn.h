@@ -1,4 +1,5 @@
-/* attn.h - attention for C and C++: one header, no dependencies.          version 1.0.0, MIT licence (end of file)
+/* attn.h - attention for C and C++: one header, no dependencies.          version 1.0.0, MIT
+ * licence (end of file)
 
    In ONE source file:            and then, anywhere:
      #define ATTN_IMPLEMENTATION    #include "attn.h"
@@ -12,10 +13,12 @@
      attn_status s = attn_forward(&d);
      if (s) fprintf(stderr, "%s\n", attn_status_text(s));
 
-   Build: cc -O2 your.c -pthread   (gcc or clang; no flags choose the instruction set, it is chosen at run time)
+   Build: cc -O2 your.c -pthread   (gcc or clang; no flags choose the instruction set, it is chosen
+   at run time)
 
    CONTENTS - search for the anchor
-     >>manual      what it is, what it does not do, semantics, macros, how to add a dtype / an ISA / a backend
+     >>manual      what it is, what it does not do, semantics, macros, how to add a dtype / an ISA
+                   / a backend
      >>api         declarations: statuses, description, backends, timing
      >>platform    compilers, ISA detection, rounding mode, memory, time
      >>status      status texts
@@ -36,18 +39,23 @@
      >>timing      timing harness, measured peak and bandwidth
      >>kernel      the one template body, compiled once per ISA
 */
-/* ============================================================================================= >>manual ====
+/* ============================================================================== >>manual ====
  1. WHAT IT IS
-   Scaled dot product attention, forward and backward, exact (no approximation), on the CPU, for C99 and C++11 on: three
+   Scaled dot product attention, forward and backward, exact (no approximation), on the CPU, for
+   C99 and C++11 on: three
    backends behind one description.
-     flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA or portable C chosen at run time
+     flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA or portable C chosen at
+                run time
      standard   the whole score matrix in memory: the baseline that flash is measured against
      reference  plain f64 loops: what both are compared with, and what runs what they decline
-   attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by attn_hip_register().
-   What it does NOT do: projections, layer norm, tokenising, models, files, printing, logging, exiting. No Windows threads.
+   attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by
+   attn_hip_register().
+   What it does NOT do: projections, layer norm, tokenising, models, files, printing, logging,
+   exiting. No Windows threads.
 
  2. SEMANTICS (tensors: see attn_desc)
-   Query head h reads kv head h / (heads / kv_heads). offset = kv_len - q_len of the sequence unless ATTN_TOP_LEFT (0) or
+   Query head h reads kv head h / (heads / kv_heads). offset = kv_len - q_len of the sequence
+   unless ATTN_TOP_LEFT (0) or
    ATTN_OFFSET. # sees, . does not; 3 queries, 5 keys:
 
      causal           causal, TOP_LEFT    window left 1, right 0    causal, used_k 4
@@ -55,17 +63,26 @@
      # # # # .        # # . . .           . . # # .                 # # # . .
      # # # # #        # # # . .           . . . # #                 # # # # .
 
-   Boolean mask: a non-zero byte may attend. Bias: added; -infinity hides a key, whose value is then never touched. A NaN or
-   infinity in a key or value reaches only the rows that see it. ALiBi: - alibi[h] * |i + offset - j|.
-   Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word j % 4; p is kept iff the word is
-   at least floor(rate * 2^32), and then multiplied by 1 / (1 - rate); i and j count within the sequence. lse is not affected.
-   Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8) per token and kv head.
-   Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over broadcast axes.
+   Boolean mask: a non-zero byte may attend. Bias: added; -infinity hides a key, whose value is
+   then never touched. A NaN or
+   infinity in a key or value reaches only the rows that see it. ALiBi: - alibi[h] * |i + offset -
+   j|.
+   Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word j %
+   4; p is kept iff the word is
+   at least floor(rate * 2^32), and then multiplied by 1 / (1 - rate); i and j count within the
+   sequence. lse is not affected.
+   Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8) per
+   token and kv head.
+   Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
+   broadcast axes.
 
  3. PROMISES
-   The bits of a result depend on neither the number of threads, nor the host's rounding mode or -Ofast, nor, for one
-   sequence, on its neighbours in the batch, its place, or whether it is packed, padded or paged (but dropout sees b).
-   With a workspace (attn_query says how many bytes) no call allocates from the second on. Nothing prints, aborts or exits;
+   The bits of a result depend on neither the number of threads, nor the host's rounding mode or
+   -Ofast, nor, for one
+   sequence, on its neighbours in the batch, its place, or whether it is packed, padded or paged
+   (but dropout sees b).
+   With a workspace (attn_query says how many bytes) no call allocates from the second on. Nothing
+   prints, aborts or exits;
    a refused call leaves every output untouched. Calls on different data may run at the same time.
 
  4. MACROS, before the #include
@@ -74,20 +91,27 @@
      ATTN_API              linkage of the public functions (default: extern)
      ATTN_HEADER           the name by which this file includes itself (default: "attn.h")
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
-     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING      leave that part out
-   Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes before both.
-   Environment, read once: ATTN_ISA=avx512|avx2|portable, ATTN_BACKEND=name (for calls that name none).
+     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING      leave
+     that part out
+   Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
+   before both.
+   Environment, read once: ATTN_ISA=avx512|avx2|portable, ATTN_BACKEND=name (for calls that name
+   none).
 
  5. TO ADD
-   a dtype     its number in the enum, one load and one store: attn__get_f32 / attn__put_f32 in >>dtype (every kernel takes
-               it from there at once; a vector form goes into load_any and store_any in >>kernel), and a case in the
+   a dtype     its number in the enum, one load and one store: attn__get_f32 / attn__put_f32 in
+               >>dtype (every kernel takes
+               it from there at once; a vector form goes into load_any and store_any in >>kernel),
+               and a case in the
                reference's own attn__ref_read and attn__ref_write
-   an ISA      the operations of >>ops under its name, a region that includes this file with ATTN__KERNEL, and a line in
+   an ISA      the operations of >>ops under its name, a region that includes this file with
+               ATTN__KERNEL, and a line in
                attn__detect
-   a backend   fill in attn_backend, call attn_register: examples/backend.c. A GPU: one block in attn_hip.c
+   a backend   fill in attn_backend, call attn_register: examples/backend.c. A GPU: one block in
+               attn_hip.c
    a status    a line at the end of its group in ATTN_STATUS_LIST, and its rule in >>describe */
 
-/* ================================================================================================ >>api ==== */
+/* ================================================================================= >>api ==== */
 #ifndef ATTN_H
 #define ATTN_H
 #include <stddef.h>
@@ -107,12 +131,22 @@ extern "C" {
 #endif
 
 #define ATTN_VERSION   10000            /* major * 10000 + minor * 100 + patch */
-#define ATTN_BROADCAST INT64_MIN        /* a stride: every index reads the same element (a plain 0 means "dense") */
+#define ATTN_BROADCAST INT64_MIN    /* a stride: one element for every index (a plain 0 is "dense") */
 
-/* dtypes. INT8 and FP8_E4M3 are for k and v caches only, BOOL (one byte, non-zero = may attend) for masks only. */
-enum { ATTN_F32 = 0, ATTN_F16 = 1, ATTN_BF16 = 2, ATTN_F64 = 3, ATTN_INT8 = 4, ATTN_FP8_E4M3 = 5, ATTN_BOOL = 6 };
+/* dtypes. INT8 and FP8_E4M3 are for k and v caches only, BOOL (one byte, non-zero = may attend)
+ * for masks only. */
+enum {
+    ATTN_F32 = 0,
+    ATTN_F16 = 1,
+    ATTN_BF16 = 2,
+    ATTN_F64 = 3,
+    ATTN_INT8 = 4,
+    ATTN_FP8_E4M3 = 5,
+    ATTN_BOOL = 6
+};
 
-/* layout of a tensor whose strides are all 0: [batch, tokens, heads, dim] or [batch, heads, tokens, dim] */
+/* layout of a tensor whose strides are all 0: [batch, tokens, heads, dim] or [batch, heads,
+ * tokens, dim] */
 enum { ATTN_BSHD = 0, ATTN_BHSD = 1 };
 
 /* flags of attn_desc */
@@ -120,16 +154,22 @@ enum {
     ATTN_CAUSAL = 1,                    /* key j is visible to query i iff j <= i + offset */
     ATTN_WINDOW_LEFT = 2,               /* and iff j >= i + offset - window_left */
     ATTN_WINDOW_RIGHT = 4,              /* and iff j <= i + offset + window_right */
-    ATTN_TOP_LEFT = 8,                  /* offset = 0; default: kv_len - q_len of the sequence (bottom-right) */
+    /* offset = 0; default: kv_len - q_len of the sequence (bottom-right) */
+    ATTN_TOP_LEFT = 8,
     ATTN_OFFSET = 16,                   /* offset = attn_desc.offset */
-    ATTN_SCALE = 32,                    /* scale = attn_desc.scale; default (float)(1 / sqrt((double)head_dim)) */
-    ATTN_ROTARY_INTERLEAVED = 64,       /* rotary pairs (0,1),(2,3),..; default pairs (0,n/2),(1,n/2+1),.. */
+    /* scale = attn_desc.scale; default (float)(1 / sqrt((double)head_dim)) */
+    ATTN_SCALE = 32,
+    /* rotary pairs (0,1),(2,3),..; default pairs (0,n/2),(1,n/2+1),.. */
+    ATTN_ROTARY_INTERLEAVED = 64,
     ATTN_DEVICE = 128,                  /* tensors are device memory: GPU backends only */
-    ATTN_SEQ_HOST = 256,                /* with ATTN_DEVICE: the arrays of attn_seq are host memory */
-    ATTN_ACCUMULATE = 512               /* backward: add to dq, dk, dv, dbias, dsink instead of overwriting */
+    /* with ATTN_DEVICE: the arrays of attn_seq are host memory */
+    ATTN_SEQ_HOST = 256,
+    /* backward: add to dq, dk, dv, dbias, dsink instead of overwriting */
+    ATTN_ACCUMULATE = 512
 };
 
-/* Statuses: X(name, number, sentence). One per validation rule; a number never changes and is never reused. */
+/* Statuses: X(name, number, sentence). One per validation rule; a number never changes and is
+ * never reused. */
 #define ATTN_STATUS_LIST(X) \
     X(OK,                     0, "success") \
     X(ERR_HEADS,              1, "heads must be a multiple of kv_heads") \
@@ -259,11 +299,14 @@ typedef enum attn_status {
 /* A tensor that is read. The last dimension is dense; the others have strides in elements. */
 typedef struct attn_in {
     const void *data;
-    int64_t stride[3];          /* q k v dout: of {batch, token, head}; bias, mask: of {batch, head, query}. Negative is
-                                   allowed, ATTN_BROADCAST is a stride of 0; all three 0: dense in `layout` */
+    /* q k v dout: strides of {batch, token, head}; bias, mask: of {batch, head, query}. Negative
+     * ones are allowed, ATTN_BROADCAST is a stride of 0; all three 0: dense in `layout` */
+    int64_t stride[3];
     int32_t dtype, layout;
-    const float *scale;         /* int8 and fp8 k, v: value = scale * code, one scale per (token, kv head) */
-    int64_t scale_stride[3];    /* elements, {batch, token, kv head}; all 0: dense [batch, tokens, kv_heads] */
+    /* int8 and fp8 k, v: value = scale * code, one scale per (token, kv head) */
+    const float *scale;
+    /* elements, {batch, token, kv head}; all 0: dense [batch, tokens, kv_heads] */
+    int64_t scale_stride[3];
 } attn_in;
 
 /* A tensor that is written. Strides as above, but never negative or ATTN_BROADCAST. */
@@ -273,15 +316,21 @@ typedef struct attn_out {
     int32_t dtype, layout;
 } attn_out;
 
-/* Lengths and addresses per sequence: int32, all optional. Host memory; with ATTN_DEVICE device memory unless ATTN_SEQ_HOST.
+/* Lengths and addresses per sequence: int32, all optional. Host memory; with ATTN_DEVICE device
+ * memory unless ATTN_SEQ_HOST.
  * Host arrays are validated and may change after the call returns; device arrays are clamped.
- *   packed   cu_q: q and o are [total_q, heads, dim], sequence b is tokens cu_q[b] .. cu_q[b+1]-1, lse is [heads, total_q];
- *            q_len is then an upper bound of the lengths. cu_k, total_k, kv_len alike. Batch strides are not used.
- *   padded   used_q[b], used_k[b]: end of the valid tokens in sequence b's buffer (its packed range with cu);
+ *   packed   cu_q: q and o are [total_q, heads, dim], sequence b is tokens cu_q[b] .. cu_q[b+1]-1,
+ *            lse is [heads, total_q];
+ *            q_len is then an upper bound of the lengths. cu_k, total_k, kv_len alike. Batch
+ *            strides are not used.
+ *   padded   used_q[b], used_k[b]: end of the valid tokens in sequence b's buffer (its packed
+ *            range with cu);
  *            start_k[b]: its first valid key. Key j of a sequence is buffer token start_k + j.
  *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b].
- *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page block_table[b * max_pages + t / page_size],
- *            place t % page_size; kv_len is the capacity, at most max_pages * page_size; used_k is needed. */
+ *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page
+ *            block_table[b * max_pages + t / page_size],
+ *            place t % page_size; kv_len is the capacity, at most max_pages * page_size; used_k is
+ *            needed. */
 typedef struct attn_seq {
     const int32_t *cu_q, *cu_k;                 /* [batch + 1] */
     const int32_t *used_q, *used_k, *start_k;   /* [batch] */
@@ -291,22 +340,29 @@ typedef struct attn_seq {
     int64_t slots, page_size, pages, max_pages;
 } attn_seq;
 
-/* New keys and values, written into the cache at used_k[b] .. before anything else; used_k stays the caller's, so that a repeated
- * call is safe. With rotary tables q and the new k are rotated at position used_k[b] - start_k[b] + i:
- *   out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 * sin, every product and sum rounded to f32;
- * new k is then rounded once to the cache's dtype, or quantised; q stays in the arithmetic of the kernel. */
+/* New keys and values, written into the cache at used_k[b] .. before anything else; used_k stays
+ * the caller's, so that a repeated call is safe. With rotary tables q and the new k are rotated
+ * at position used_k[b] - start_k[b] + i: out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 *
+ * sin, every product and sum rounded to f32; new k is then rounded once to the cache's dtype, or
+ * quantised; q stays in the arithmetic of the kernel. */
 typedef struct attn_append {
-    attn_in k, v;                               /* [batch, len, kv_heads, dim]; with cu [total, kv_heads, dim] */
-    void *k_cache, *v_cache;                    /* must equal desc.k.data, desc.v.data: the permission to write there */
-    float *k_scale, *v_scale;                   /* must equal desc.k.scale, desc.v.scale for int8 and fp8 */
-    int64_t len;                                /* new tokens of each sequence (with cu: an upper bound) */
-    const int32_t *cu;                          /* optional [batch + 1]: a different number of new tokens for each sequence */
+    /* [batch, len, kv_heads, dim]; with cu [total, kv_heads, dim] */
+    attn_in k, v;
+    /* must equal desc.k.data, desc.v.data: the permission to write there */
+    void *k_cache, *v_cache;
+    /* must equal desc.k.scale, desc.v.scale for int8 and fp8 */
+    float *k_scale, *v_scale;
+    /* new tokens of each sequence (with cu: an upper bound) */
+    int64_t len;
+    /* optional [batch + 1]: a different number of new tokens for each sequence */
+    const int32_t *cu;
     int64_t total;                              /* tokens of append.k with cu */
     const float *rotary_cos, *rotary_sin;       /* dense [rotary_rows, rotary_dim / 2] */
     int64_t rotary_dim, rotary_rows;
 } attn_append;
 
-/* The caller's threads. run is equivalent to: for (i = 0; i < n; i++) task(arg, i); in any order and on any threads, then return. */
+/* The caller's threads. run is equivalent to: for (i = 0; i < n; i++) task(arg, i); in any order
+ * and on any threads, then return. */
 typedef struct attn_pool {
     void (*run)(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n);
     void *user;
@@ -321,10 +377,14 @@ typedef struct attn_alloc {
 } attn_alloc;
 
 /* One attention problem. Zero it, then set what differs from the default.
- * q [batch, q_len, heads, head_dim]  k [batch, kv_len, kv_heads, head_dim]  v [batch, kv_len, kv_heads, v_dim]
- * o [batch, q_len, heads, v_dim]     bias, mask [batch, heads, q_len, kv_len]  lse [batch, heads, q_len] f32, dense
- *   s(i,j) = scale * dot(q_i, k_j);  s = softcap * tanh(s / softcap);  s += bias(i,j) - alibi[h] * |i + offset - j|
- *   o_i = sum_j exp(s(i,j) - lse_i) v_j over the visible keys j;  lse_i = log(exp(sink[h]) + sum_j exp(s(i,j)))
+ * q [batch, q_len, heads, head_dim]  k [batch, kv_len, kv_heads, head_dim]  v [batch, kv_len,
+ * kv_heads, v_dim]
+ * o [batch, q_len, heads, v_dim]     bias, mask [batch, heads, q_len, kv_len]  lse [batch, heads,
+ * q_len] f32, dense
+ *   s(i,j) = scale * dot(q_i, k_j);  s = softcap * tanh(s / softcap);  s += bias(i,j) - alibi[h] *
+ *   |i + offset - j|
+ *   o_i = sum_j exp(s(i,j) - lse_i) v_j over the visible keys j;  lse_i = log(exp(sink[h]) + sum_j
+ *   exp(s(i,j)))
  * A row that sees no key: o = 0, lse = -infinity (with a sink: the sink). */
 typedef struct attn_desc {
     int64_t batch, q_len, kv_len, heads;
@@ -347,14 +407,16 @@ typedef struct attn_desc {
     int32_t device, threads;                    /* GPU index; CPU threads, 0: all */
     const attn_pool *pool;                      /* NULL: the library's own threads */
     const attn_alloc *alloc;                    /* NULL: malloc and free */
-    void *workspace;                            /* 64-byte aligned; NULL: through alloc, for the time of the call */
+    /* 64-byte aligned; NULL: through alloc, for the time of the call */
+    void *workspace;
     size_t workspace_size;
     char *message;                              /* optional: on failure a text, zero terminated */
     size_t message_size;
 } attn_desc;
 
 /* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse (optional).
- * dbias (optional, f32) has the strides and the broadcast shape of the bias; dsink (optional) [heads]. */
+ * dbias (optional, f32) has the strides and the broadcast shape of the bias; dsink (optional)
+ * [heads]. */
 typedef struct attn_grad {
     attn_in dout;
     const float *dlse;
@@ -368,15 +430,19 @@ typedef struct attn_plan {
     size_t workspace_size;                      /* bytes */
     int32_t threads;                            /* at most that many work on it */
     int32_t splits;                             /* key splits of the longest sequence */
-    char why[1024];                             /* a line for each backend that declines: "name: reason\n" */
+    /* a line for each backend that declines: "name: reason\n" */
+    char why[1024];
 } attn_plan;
 
 /* A backend. To add one, fill this in and call attn_register; examples/backend.c is one in a file.
- * Order of calls: plan, then, when it returned ATTN_OK and the call is a real one, run with that same plan.
- *   plan  pure, touches no tensor: returns ATTN_OK and fills kernel, isa, workspace_size, threads, splits; or returns a status
+ * Order of calls: plan, then, when it returned ATTN_OK and the call is a real one, run with that
+ * same plan.
+ *   plan  pure, touches no tensor: returns ATTN_OK and fills kernel, isa, workspace_size, threads,
+ *         splits; or returns a status
  *         and writes the reason, one short phrase, to plan->why. g is NULL for a forward call.
  *   run   computes. d->workspace has plan->workspace_size bytes, 64-byte aligned.
- * Both get the description resolved: valid, no default left (kv_heads, v_dim, scale and every stride are set, ATTN_BROADCAST
+ * Both get the description resolved: valid, no default left (kv_heads, v_dim, scale and every
+ * stride are set, ATTN_BROADCAST
  * is 0, offset 0 under ATTN_TOP_LEFT, ATTN_SCALE set). */
 typedef struct attn_backend {
     const char *name;
@@ -385,10 +451,12 @@ typedef struct attn_backend {
     attn_status (*run)(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
     void *user;
 } attn_backend;
-#define ATTN_ABI ((uint64_t)ATTN_VERSION << 32 | (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4))
+#define ATTN_ABI \
+    ((uint64_t)ATTN_VERSION << 32 | (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4))
 
 typedef struct attn_timing_opts {
-    int64_t warmup;                             /* untimed calls; the very first call of all is reported as `first` */
+    /* untimed calls; the very first call of all is reported as `first` */
+    int64_t warmup;
     int64_t iterations;                         /* timed calls at least; 0: as min_seconds asks */
     double min_seconds;                         /* go on until this much time was measured */
     double flops, bytes, tokens;                /* of one call, for the rates */
@@ -399,37 +467,51 @@ typedef struct attn_timing {                    /* seconds */
     double ops_per_s, tokens_per_s, gflops, gbytes_per_s;   /* by the median */
 } attn_timing;
 
-/* o, and lse if not NULL, from q, k, v. Refused calls return a status and leave the outputs untouched. */
+/* o, and lse if not NULL, from q, k, v. Refused calls return a status and leave the outputs
+ * untouched. */
 ATTN_API attn_status attn_forward(const attn_desc *d);
 /* The gradients of a forward call: reads d->o and d->lse as that call left them. */
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
-/* What a call with this description would run, the workspace it needs, and why every other backend declines. Touches no tensor;
- * data pointers may be NULL. g NULL: forward. */
+/* What a call with this description would run, the workspace it needs, and why every other
+ * backend declines. Touches no tensor; data pointers may be NULL. g NULL: forward. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
-/* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse, sink (added once; the parts are
- * computed without it). lse[p] is shaped like d->lse. 0 parts is an empty row. */
-ATTN_API attn_status attn_merge(const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
-/* dst = src for a tensor of shape {batch, tokens, heads, dim}, any strides and layouts, f32, f16, bf16, f64, rounding to nearest even.
- * where: threads, pool (may be NULL). [B,S,H*D] is BSHD; a packed QKV tensor is three views. */
-ATTN_API attn_status attn_convert(const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
+/* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
+ * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
+ * an empty row. */
+ATTN_API attn_status attn_merge(
+    const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
+/* dst = src for a tensor of shape {batch, tokens, heads, dim}, any strides and layouts, f32,
+ * f16, bf16, f64, rounding to nearest even. where: threads, pool (may be NULL). [B,S,H*D] is
+ * BSHD; a packed QKV tensor is three views. */
+ATTN_API attn_status attn_convert(
+    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
 
 ATTN_API attn_status attn_register(const attn_backend *b);          /* copies *b */
-ATTN_API const attn_backend *attn_backend_at(int32_t i);            /* in order of registration; NULL past the last */
+/* in order of registration; NULL past the last */
+ATTN_API const attn_backend *attn_backend_at(int32_t i);
 ATTN_API const attn_backend *attn_backend_find(const char *name);   /* NULL: unknown */
-ATTN_API attn_status attn_set_default(const char *name);            /* NULL or "auto": automatic again */
-/* for (i = 0; i < n; i++) task(arg, i); on the threads that the description asks for. For backends. */
-ATTN_API attn_status attn_parallel(const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n);
+/* NULL or "auto": automatic again */
+ATTN_API attn_status attn_set_default(const char *name);
+/* for (i = 0; i < n; i++) task(arg, i); on the threads that the description asks for. For
+ * backends. */
+ATTN_API attn_status attn_parallel(
+    const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n);
 
 ATTN_API const char *attn_status_text(attn_status s);               /* never NULL */
 ATTN_API const char *attn_status_name(attn_status s);               /* "ATTN_ERR_HEADS" */
-ATTN_API const char *attn_isa(void);                                /* "avx512", "avx2" or "portable": what this machine runs */
+/* "avx512", "avx2" or "portable": what this machine runs */
+ATTN_API const char *attn_isa(void);
 ATTN_API int32_t     attn_threads(void);                            /* threads that 0 stands for */
-ATTN_API void        attn_shutdown(void);                           /* joins and frees the lazily started threads; usable again after */
+/* joins and frees the lazily started threads; usable again after */
+ATTN_API void        attn_shutdown(void);
 #ifndef ATTN_NO_TIMING
-ATTN_API attn_status attn_time(void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t);
+ATTN_API attn_status attn_time(
+    void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t);
 ATTN_API double      attn_seconds(void);                            /* monotonic clock */
-ATTN_API double      attn_peak_gflops(int32_t dtype, int32_t threads);          /* measured now: f32 FMA; f16, bf16: or native dot, the larger */
-ATTN_API double      attn_bandwidth_gbytes(size_t bytes, int32_t threads);      /* measured now: reading a buffer of so many bytes */
+/* measured now: f32 FMA; f16, bf16: or native dot, the larger */
+ATTN_API double      attn_peak_gflops(int32_t dtype, int32_t threads);
+/* measured now: reading a buffer of so many bytes */
+ATTN_API double      attn_bandwidth_gbytes(size_t bytes, int32_t threads);
 #endif
 extern attn_status   attn_hip_register(void);                       /* defined by attn_hip.c only */
 
@@ -438,18 +520,19 @@ extern attn_status   attn_hip_register(void);                       /* defined b
 #endif
 #endif /* ATTN_H */
 
-/* ============================================================================================================
-   IMPLEMENTATION. The guard keeps it out of the passes in which the header includes itself for >>kernel. */
+/* ===============================================================================================
+   IMPLEMENTATION. The guard keeps it out of the passes in which the header includes itself for
+   >>kernel. */
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__KERNEL) && !defined(ATTN__IMPLEMENTED)
 #define ATTN__IMPLEMENTED
 #if !defined(__GNUC__)
   #error "attn.h needs gcc or clang"
 #endif
 #ifndef ATTN_HEADER
-  #define ATTN_HEADER "attn.h"          /* how this file includes itself; __FILE__ does not work in an #include */
+  #define ATTN_HEADER "attn.h"      /* how this file includes itself: __FILE__ does not work there */
 #endif
 
-/* ============================================================================================= >>platform ==== */
+/* ============================================================================ >>platform ==== */
 #include <stdio.h>                      /* snprintf only */
 #include <stdlib.h>
 #include <string.h>
@@ -495,20 +578,21 @@ extern attn_status   attn_hip_register(void);                       /* defined b
   extern int clock_gettime(int clock, attn__timespec *t);
 #endif
 
-/* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out of everything below.
- * Explicit fused multiply-adds are operations of their own. */
+/* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out
+ * of everything below. Explicit fused multiply-adds are operations of their own. */
 #if defined(__clang__)
   #pragma float_control(precise, on, push)
   #pragma clang fp contract(off)
 #else
   #pragma GCC push_options
   #pragma GCC optimize("no-fast-math", "fp-contract=off")
-  #pragma GCC diagnostic push              /* gcc 12's own avx512fintrin.h: its "undefined" operands */
+  #pragma GCC diagnostic push           /* gcc 12's own avx512fintrin.h has undefined operands */
   #pragma GCC diagnostic ignored "-Wuninitialized"
   #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
-/* Under -ffp-contract=fast clang fuses whatever the pragma says: outside the regions of an ISA it gets nothing to fuse with. */
+/* Under -ffp-contract=fast clang fuses whatever the pragma says: outside the regions of an ISA
+ * it gets nothing to fuse with. */
 #if defined(__clang__) && defined(__x86_64__)
   #define ATTN__PLAIN_BEGIN _Pragma("clang attribute push(__attribute__((target(\"no-fma,no-fma4,no-avx512f\"))), apply_to = function)")
   #define ATTN__PLAIN_END _Pragma("clang attribute pop")
@@ -528,7 +612,8 @@ ATTN__INLINE int64_t attn__max(int64_t a, int64_t b) { return a > b ? a : b; }
 ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
 
-/* A product whose rounding matters: not to be contracted into a following sum by clang's -ffp-contract=fast. */
+/* A product whose rounding matters: not to be contracted into a following sum by clang's
+ * -ffp-contract=fast. */
 #if defined(__clang__) && defined(__x86_64__)
   #define ATTN__ROUNDED(x) __asm__("" : "+x"(x))
 #else
@@ -536,7 +621,8 @@ ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_di
 #endif
 ATTN__INLINE float attn__product(float a, float b) { float p = a * b; ATTN__ROUNDED(p); return p; }
 
-/* NaN and infinity on integer bits: under -ffast-math a floating-point test may be folded to false. */
+/* NaN and infinity on integer bits: under -ffast-math a floating-point test may be folded to
+ * false. */
 ATTN__INLINE uint32_t attn__bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 ATTN__INLINE float attn__float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
 ATTN__INLINE uint64_t attn__bits64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
@@ -544,8 +630,9 @@ ATTN__INLINE double attn__double(uint64_t u) { double x; memcpy(&x, &u, 8); retu
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 #define ATTN__NEG_INF attn__float(0xff800000u)
 
-/* exp, log, tanh and sqrt in f64: no libm, and nothing that a vectoriser replaces by a coarser version.
- * Not inlined: within an ISA's region their products could be contracted. Errors below 2 units in the last place (tested against libm). */
+/* exp, log, tanh and sqrt in f64: no libm, and nothing that a vectoriser replaces by a coarser
+ * version. Not inlined: within an ISA's region their products could be contracted. Errors below
+ * 2 units in the last place (tested against libm). */
 ATTN__NOINLINE double attn__ldexp(double x, int64_t e) {
     for (; e > 1000; e -= 1000) x *= attn__double((uint64_t)(1000 + 1023) << 52);
     for (; e < -1000; e += 1000) x *= attn__double((uint64_t)(-1000 + 1023) << 52);
@@ -557,29 +644,36 @@ ATTN__NOINLINE double attn__exp(double x) {
     if (x > 709.8) return attn__double(0x7ff0000000000000u);
     if (x < -745.2) return 0;
     int64_t n = (int64_t)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
-    double r = (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;
+    double r = (x - (double)n * 6.93147180369123816490e-01) -
+               (double)n * 1.90821492927058770002e-10;
     double p = 1;
-    for (int k = 14; k >= 1; k--) p = 1 + p * r / k;                                /* Taylor, |r| <= 0.35 */
+    /* Taylor, |r| <= 0.35 */
+    for (int k = 14; k >= 1; k--) p = 1 + p * r / k;
     return attn__ldexp(p, n);
 }
 
 ATTN__NOINLINE double attn__log(double x) {
     uint64_t u = attn__bits64(x);
     if ((u & INT64_MAX) == 0) return -attn__double(0x7ff0000000000000u);
-    if (u >> 63 || u >= 0x7ff0000000000000u) return u == 0x7ff0000000000000u ? x : attn__double(0x7ff8000000000000u);
+    if (u >> 63 || u >= 0x7ff0000000000000u)
+        return u == 0x7ff0000000000000u ? x : attn__double(0x7ff8000000000000u);
     int64_t e = 0;
-    if (u < 0x0010000000000000u) { u = attn__bits64(x * 18014398509481984.0); e = -54; }     /* subnormal: 2^54 */
+    /* subnormal: 2^54 */
+    if (u < 0x0010000000000000u) { u = attn__bits64(x * 18014398509481984.0); e = -54; }
     e += (int64_t)(u >> 52) - 1023;
     double m = attn__double((u & 0x000fffffffffffffu) | 0x3ff0000000000000u);
     if (m > 1.4142135623730951) { m *= 0.5; e++; }
     double z = (m - 1) / (m + 1), zz = z * z, p = 0;
-    for (int k = 23; k >= 3; k -= 2) p = (p + 1.0 / k) * zz;                         /* log m = 2 atanh z */
-    return (double)e * 6.93147180369123816490e-01 + (2 * z + (2 * z * p + (double)e * 1.90821492927058770002e-10));
+    /* log m = 2 atanh z */
+    for (int k = 23; k >= 3; k -= 2) p = (p + 1.0 / k) * zz;
+    return (double)e * 6.93147180369123816490e-01 +
+           (2 * z + (2 * z * p + (double)e * 1.90821492927058770002e-10));
 }
 
 ATTN__NOINLINE double attn__tanh(double x) {
     double a = x < 0 ? -x : x, t;
-    if (a < 0.5) {                                                                   /* continued fraction */
+    /* continued fraction */
+    if (a < 0.5) {
         double c = 15;
         for (int k = 13; k >= 1; k -= 2) c = k + x * x / c;
         return x / c;
@@ -591,13 +685,19 @@ ATTN__NOINLINE double attn__tanh(double x) {
 
 ATTN__NOINLINE double attn__sqrt(double x) {
     if (!(x > 0)) return 0;
+#if defined(__SSE2__)
+    return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_set_sd(x), _mm_set_sd(x)));
+#else
     int64_t e = ((int64_t)(attn__bits64(x) >> 52) - 1023) / 2;
     double y = attn__ldexp(1, e);
-    for (int k = 0; k < 8; k++) y = 0.5 * (y + x / y);                               /* Newton, from within a factor 2 */
+    /* Newton, from within a factor 2 */
+    for (int k = 0; k < 8; k++) y = 0.5 * (y + x / y);
     return y;
+#endif
 }
 
-/* Rounding to nearest even, no traps; `flush` also sets FTZ and DAZ (denormal p are a 20-fold cliff). Returns the old state. */
+/* Rounding to nearest even, no traps; `flush` also sets FTZ and DAZ (denormal p are a 20-fold
+ * cliff). Returns the old state. */
 ATTN__INLINE uint64_t attn__fp_enter(int flush) {
 #if defined(__SSE2__)
     uint32_t old = _mm_getcsr();
@@ -626,9 +726,12 @@ ATTN__INLINE void attn__fp_leave(uint64_t old) {
 static void *attn__get(const attn_alloc *a, size_t size) {
     if (size == 0) size = ATTN__ALIGN;
     if (a) return a->get(a->user, size, ATTN__ALIGN);
-    char *raw = size > SIZE_MAX - 2 * ATTN__ALIGN ? NULL : (char *)ATTN_MALLOC(size + ATTN__ALIGN + sizeof(void *));
+    char *raw = size > SIZE_MAX - 2 * ATTN__ALIGN
+                    ? NULL
+                    : (char *)ATTN_MALLOC(size + ATTN__ALIGN + sizeof(void *));
     if (!raw) return NULL;
-    char *p = (char *)(((uintptr_t)raw + sizeof(void *) + ATTN__ALIGN - 1) & ~(uintptr_t)(ATTN__ALIGN - 1));
+    char *p = (char *)(((uintptr_t)raw + sizeof(void *) + ATTN__ALIGN - 1) &
+                       ~(uintptr_t)(ATTN__ALIGN - 1));
     memcpy(p - sizeof(void *), &raw, sizeof raw);
     return p;
 }
@@ -640,7 +743,7 @@ static void attn__put(const attn_alloc *a, void *p, size_t size) {
     ATTN_FREE(raw);
 }
 
-/* ============================================================================================= >>status ==== */
+/* ============================================================================== >>status ==== */
 ATTN_API const char *attn_status_text(attn_status s) {
     switch (s) {
 #define ATTN__X(name, number, text) case ATTN_##name: return text;
@@ -658,29 +761,36 @@ ATTN_API const char *attn_status_name(attn_status s) {
     }
 }
 
-/* =========================================================================================== >>describe ====
+/* ============================================================================ >>describe ====
    Resolving a description: every default filled in, once, here; then one validation rule a line. */
 #define ATTN__RULE(condition, status) do { if (!(condition)) return ATTN_##status; } while (0)
-#define ATTN__TRY(expression) do { attn_status attn__s = (expression); if (attn__s) return attn__s; } while (0)
+#define ATTN__TRY(expression) \
+    do { attn_status attn__s = (expression); if (attn__s) return attn__s; } while (0)
 
 ATTN__INLINE size_t attn__dtype_size(int32_t t) {
     return t == ATTN_F64 ? 8 : t == ATTN_F32 ? 4 : t == ATTN_F16 || t == ATTN_BF16 ? 2 : 1;
 }
-ATTN__INLINE int attn__is_float(int32_t t) { return t == ATTN_F32 || t == ATTN_F16 || t == ATTN_BF16 || t == ATTN_F64; }
+ATTN__INLINE int attn__is_float(int32_t t) {
+    return t == ATTN_F32 || t == ATTN_F16 || t == ATTN_BF16 || t == ATTN_F64;
+}
 ATTN__INLINE int attn__is_quant(int32_t t) { return t == ATTN_INT8 || t == ATTN_FP8_E4M3; }
 ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
     int64_t r;
     return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
 }
 
-/* extent[3] in the order of the strides; order[] lists the axes from the outermost of the dense layout. */
-static attn_status attn__strides(int64_t *stride, const int64_t *extent, const int *order, int64_t dim) {
+/* extent[3] in the order of the strides; order[] lists the axes from the outermost of the dense
+ * layout. */
+static attn_status attn__strides(
+    int64_t *stride, const int64_t *extent, const int *order, int64_t dim) {
     int64_t span = dim;
-    int dense = stride[0] == 0 && stride[1] == 0 && stride[2] == 0, some = dim && extent[0] && extent[1] && extent[2];
+    int dense = stride[0] == 0 && stride[1] == 0 && stride[2] == 0,
+        some = dim && extent[0] && extent[1] && extent[2];
     if (dense) {
         for (int a = 2; a >= 0; a--) {
             stride[order[a]] = span;
-            if (__builtin_mul_overflow(span, attn__max(extent[order[a]], 1), &span)) return ATTN_ERR_OVERFLOW;
+            if (__builtin_mul_overflow(span, attn__max(extent[order[a]], 1), &span))
+                return ATTN_ERR_OVERFLOW;
         }
     }
     span = dim;
@@ -693,19 +803,25 @@ static attn_status attn__strides(int64_t *stride, const int64_t *extent, const i
             continue;
         }
         int64_t size = stride[a] < 0 ? -stride[a] : stride[a];
-        if (__builtin_mul_overflow(size, extent[a] - 1, &reach) || __builtin_add_overflow(span, reach, &span)) return ATTN_ERR_OVERFLOW;
+        if (__builtin_mul_overflow(size, extent[a] - 1, &reach) ||
+            __builtin_add_overflow(span, reach, &span))
+            return ATTN_ERR_OVERFLOW;
     }
     return span > INT64_MAX / 8 ? ATTN_ERR_OVERFLOW : ATTN_OK;
 }
 
 static const int attn__order_bshd[3] = {0, 1, 2}, attn__order_bhsd[3] = {0, 2, 1};
-static attn_status attn__layout_strides(int64_t *stride, int32_t layout, const int64_t *extent, int64_t dim) {
+static attn_status attn__layout_strides(
+    int64_t *stride, int32_t layout, const int64_t *extent, int64_t dim) {
     ATTN__RULE(layout == ATTN_BSHD || layout == ATTN_BHSD, ERR_LAYOUT);
-    return attn__strides(stride, extent, layout == ATTN_BHSD ? attn__order_bhsd : attn__order_bshd, dim);
+    return attn__strides(
+        stride, extent, layout == ATTN_BHSD ? attn__order_bhsd : attn__order_bshd, dim);
 }
 
-/* Rows of a written tensor must not overlap: from the smallest stride up, each step clears what lies below it. */
-static attn_status attn__no_alias(const int64_t *stride, const int64_t *extent, int64_t dim, int broadcast_ok) {
+/* Rows of a written tensor must not overlap: from the smallest stride up, each step clears what
+ * lies below it. */
+static attn_status attn__no_alias(
+    const int64_t *stride, const int64_t *extent, int64_t dim, int broadcast_ok) {
     int64_t span = dim;
     int done[3] = {0, 0, 0};
     if (!dim || !extent[0] || !extent[1] || !extent[2]) return ATTN_OK;
@@ -715,7 +831,8 @@ static attn_status attn__no_alias(const int64_t *stride, const int64_t *extent, 
     }
     for (;;) {
         int least = -1;
-        for (int a = 0; a < 3; a++) if (!done[a] && (least < 0 || stride[a] < stride[least])) least = a;
+        for (int a = 0; a < 3; a++)
+            if (!done[a] && (least < 0 || stride[a] < stride[least])) least = a;
         if (least < 0) return ATTN_OK;
         ATTN__RULE(stride[least] >= span, ERR_STRIDE_ALIAS);
         span += stride[least] * (extent[least] - 1);
@@ -740,8 +857,13 @@ static void attn__extent_new(const attn_desc *d, int64_t *e) {
     e[1] = d->append.cu ? d->append.total : d->append.len;
     e[2] = d->kv_heads;
 }
-static void attn__extent_bias(const attn_desc *d, int64_t *e) { e[0] = d->batch; e[1] = d->heads; e[2] = d->q_len; }
-ATTN__INLINE int64_t attn__rows_total(const attn_desc *d) {       /* rows of one head in lse and o */
+static void attn__extent_bias(const attn_desc *d, int64_t *e) {
+    e[0] = d->batch;
+    e[1] = d->heads;
+    e[2] = d->q_len;
+}
+/* rows of one head in lse and o */
+ATTN__INLINE int64_t attn__rows_total(const attn_desc *d) {
     return d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len;
 }
 ATTN__INLINE int attn__has_rotary(const attn_desc *d) { return d->append.rotary_cos != NULL; }
@@ -759,22 +881,26 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
     ATTN__RULE(t->scale, ERR_QUANT_SCALE);
     return attn__strides(t->scale_stride, extent, order, 1);
 }
-static attn_status attn__resolve_in(attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
+static attn_status attn__resolve_in(
+    attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
     ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
     return attn__layout_strides(t->stride, t->layout, extent, dim);
 }
-static attn_status attn__resolve_out(attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
+static attn_status attn__resolve_out(
+    attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
-    for (int a = 0; a < 3; a++) ATTN__RULE(t->stride[a] != ATTN_BROADCAST || extent[a] < 2, ERR_STRIDE_ALIAS);
+    for (int a = 0; a < 3; a++)
+        ATTN__RULE(t->stride[a] != ATTN_BROADCAST || extent[a] < 2, ERR_STRIDE_ALIAS);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
     return attn__no_alias(t->stride, extent, dim, 0);
 }
 
 /* Sequence lengths and tables in host memory: the contents are checked too. */
-static attn_status attn__check_cu(const int32_t *cu, int64_t batch, int64_t total, int64_t longest) {
+static attn_status attn__check_cu(
+    const int32_t *cu, int64_t batch, int64_t total, int64_t longest) {
     ATTN__RULE(cu[0] == 0, ERR_CU_FIRST);
     for (int64_t b = 0; b < batch; b++) {
         ATTN__RULE(cu[b + 1] >= cu[b], ERR_CU_FALLS);
@@ -797,12 +923,18 @@ static attn_status attn__check_append_twice(const attn_desc *d) {
             if (s->slot) ATTN__RULE(s->slot[b] != s->slot[c], ERR_SLOT_TWICE);
             if (!s->block_table) continue;
             for (int64_t p = s->used_k[b] / s->page_size; p * s->page_size < s->used_k[b] + n; p++)
-                for (int64_t r = s->used_k[c] / s->page_size; r * s->page_size < s->used_k[c] + m; r++)
-                    ATTN__RULE(s->block_table[b * s->max_pages + p] != s->block_table[c * s->max_pages + r], ERR_PAGE_TWICE);
+                for (int64_t r = s->used_k[c] / s->page_size; r * s->page_size < s->used_k[c] + m;
+                     r++)
+                    ATTN__RULE(s->block_table[b * s->max_pages + p] !=
+                                   s->block_table[c * s->max_pages + r],
+                        ERR_PAGE_TWICE);
         }
-        for (int64_t p = s->block_table && n > 0 ? s->used_k[b] / s->page_size : INT64_MAX; p < s->max_pages && p * s->page_size < s->used_k[b] + n; p++)
+        for (int64_t p = s->block_table && n > 0 ? s->used_k[b] / s->page_size : INT64_MAX;
+             p < s->max_pages && p * s->page_size < s->used_k[b] + n; p++)
             for (int64_t r = p + 1; r * s->page_size < s->used_k[b] + n; r++)
-                ATTN__RULE(s->block_table[b * s->max_pages + p] != s->block_table[b * s->max_pages + r], ERR_PAGE_TWICE);
+                ATTN__RULE(
+                    s->block_table[b * s->max_pages + p] != s->block_table[b * s->max_pages + r],
+                    ERR_PAGE_TWICE);
     }
     return ATTN_OK;
 }
@@ -811,7 +943,8 @@ static attn_status attn__check_lengths(const attn_desc *d) {
     if (s->cu_q) ATTN__TRY(attn__check_cu(s->cu_q, d->batch, s->total_q, d->q_len));
     if (s->cu_k) ATTN__TRY(attn__check_cu(s->cu_k, d->batch, s->total_k, d->kv_len));
     if (d->append.cu && attn__has_append(d)) {
-        ATTN__RULE(d->append.cu[0] == 0 && d->append.cu[d->batch] == d->append.total, ERR_APPEND_CU_NEW);
+        ATTN__RULE(
+            d->append.cu[0] == 0 && d->append.cu[d->batch] == d->append.total, ERR_APPEND_CU_NEW);
         for (int64_t b = 0; b < d->batch; b++) {
             int64_t n = attn__appended(d, b);
             ATTN__RULE(n >= 0 && n <= d->append.len, ERR_APPEND_CU_NEW);
@@ -828,7 +961,8 @@ static attn_status attn__check_lengths(const attn_desc *d) {
         if (s->start_k) ATTN__RULE(s->start_k[b] >= 0 && s->start_k[b] <= used, ERR_START_K);
         if (s->slot) ATTN__RULE(s->slot[b] >= 0 && s->slot[b] < s->slots, ERR_SLOT);
         if (attn__has_rotary(d)) {
-            int64_t first = used - (s->start_k ? s->start_k[b] : 0), q_used = s->used_q ? s->used_q[b] : rows;
+            int64_t first = used - (s->start_k ? s->start_k[b] : 0),
+                    q_used = s->used_q ? s->used_q[b] : rows;
             ATTN__RULE(first + attn__max(q_used, n) <= d->append.rotary_rows, ERR_ROTARY_ROWS);
         }
         for (int64_t p = 0; s->block_table && p * s->page_size < used + n; p++) {
@@ -836,14 +970,16 @@ static attn_status attn__check_lengths(const attn_desc *d) {
             ATTN__RULE(page >= 0 && page < s->pages, ERR_PAGE_RANGE);
         }
     }
-    return attn__has_append(d) && (s->slot || s->block_table) ? attn__check_append_twice(d) : ATTN_OK;
+    return attn__has_append(d) && (s->slot || s->block_table) ? attn__check_append_twice(d)
+                                                              : ATTN_OK;
 }
 
 static attn_status attn__resolve_append(attn_desc *d) {
     attn_append *a = &d->append;
     int64_t e[3];
     int rotary = a->rotary_cos || a->rotary_sin || a->rotary_dim || a->rotary_rows;
-    ATTN__RULE(!rotary || (a->rotary_cos && a->rotary_sin && a->rotary_dim && a->rotary_rows), ERR_ROTARY_NULL);
+    ATTN__RULE(!rotary || (a->rotary_cos && a->rotary_sin && a->rotary_dim && a->rotary_rows),
+        ERR_ROTARY_NULL);
     ATTN__RULE(rotary || !(d->flags & ATTN_ROTARY_INTERLEAVED), ERR_ROTARY_FLAG);
     ATTN__RULE(a->len >= 0, ERR_APPEND_LEN);
     ATTN__RULE(!a->k.data == !a->v.data && (a->len == 0 || a->k.data), ERR_APPEND_NULL);
@@ -859,7 +995,8 @@ static attn_status attn__resolve_append(attn_desc *d) {
     ATTN__RULE(a->k_cache == d->k.data && a->v_cache == d->v.data, ERR_APPEND_CACHE);
     ATTN__RULE(a->k_scale == d->k.scale && a->v_scale == d->v.scale, ERR_APPEND_SCALE);
     if (rotary) {
-        ATTN__RULE(a->rotary_dim >= 2 && a->rotary_dim <= d->head_dim && a->rotary_dim % 2 == 0, ERR_ROTARY_DIM);
+        ATTN__RULE(a->rotary_dim >= 2 && a->rotary_dim <= d->head_dim && a->rotary_dim % 2 == 0,
+            ERR_ROTARY_DIM);
         ATTN__RULE(a->rotary_rows > 0, ERR_ROTARY_ROWS);
     }
     attn__extent_new(d, e);
@@ -911,23 +1048,30 @@ static attn_status attn__resolve_grad(const attn_desc *d, attn_grad *g) {
     return s == ATTN_ERR_STRIDE_ALIAS ? ATTN_ERR_DBIAS_DTYPE : s;
 }
 
-/* in -> out with every default filled in; gin and gout NULL: forward. Touches lengths and tables in host memory, no tensor. */
-static attn_status attn__resolve(const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout) {
-    const uint32_t known = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_TOP_LEFT | ATTN_OFFSET | ATTN_SCALE |
-                           ATTN_ROTARY_INTERLEAVED | ATTN_DEVICE | ATTN_SEQ_HOST | ATTN_ACCUMULATE;
+/* in -> out with every default filled in; gin and gout NULL: forward. Touches lengths and tables
+ * in host memory, no tensor. */
+static attn_status attn__resolve(
+    const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout) {
+    const uint32_t known = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_TOP_LEFT |
+                           ATTN_OFFSET | ATTN_SCALE | ATTN_ROTARY_INTERLEAVED | ATTN_DEVICE |
+                           ATTN_SEQ_HOST | ATTN_ACCUMULATE;
     int64_t e[3], n;
     ATTN__RULE(in, ERR_NULL_DESC);
     *out = *in;
     attn_desc *d = out;
     ATTN__RULE(!(d->flags & ~known), ERR_FLAGS);
-    ATTN__RULE(d->batch >= 0 && d->q_len >= 0 && d->kv_len >= 0 && d->heads >= 0 && d->kv_heads >= 0, ERR_NEGATIVE_SIZE);
+    ATTN__RULE(
+        d->batch >= 0 && d->q_len >= 0 && d->kv_len >= 0 && d->heads >= 0 && d->kv_heads >= 0,
+        ERR_NEGATIVE_SIZE);
     ATTN__RULE(d->head_dim >= 0 && d->v_dim >= 0, ERR_NEGATIVE_SIZE);
     ATTN__RULE(d->heads >= 1, ERR_HEADS_ZERO);
     ATTN__RULE(d->head_dim >= 1, ERR_HEAD_DIM);
     if (d->kv_heads == 0) d->kv_heads = d->heads;
     if (d->v_dim == 0) d->v_dim = d->head_dim;
     ATTN__RULE(d->heads % d->kv_heads == 0, ERR_HEADS);
-    ATTN__RULE(!__builtin_mul_overflow(d->batch, d->heads, &n) && !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8, ERR_OVERFLOW);
+    ATTN__RULE(!__builtin_mul_overflow(d->batch, d->heads, &n) &&
+                   !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
+        ERR_OVERFLOW);
 
     ATTN__RULE((d->flags & ATTN_SCALE) || d->scale == 0, ERR_SCALE_FLAG);
     if (!(d->flags & ATTN_SCALE)) d->scale = (float)(1 / attn__sqrt((double)d->head_dim));
@@ -943,7 +1087,9 @@ static attn_status attn__resolve(const attn_desc *in, const attn_grad *gin, attn
     ATTN__RULE(gin || !(d->flags & ATTN_ACCUMULATE), ERR_ACCUMULATE);
     ATTN__RULE((d->flags & ATTN_DEVICE) || !(d->flags & ATTN_SEQ_HOST), ERR_SEQ_HOST);
     if (d->dropout > 0)
-        ATTN__RULE(d->philox_offset <= UINT32_MAX && d->q_len <= UINT32_MAX && d->kv_len <= UINT32_MAX && d->batch * d->heads <= UINT32_MAX, ERR_PHILOX_RANGE);
+        ATTN__RULE(d->philox_offset <= UINT32_MAX && d->q_len <= UINT32_MAX &&
+                       d->kv_len <= UINT32_MAX && d->batch * d->heads <= UINT32_MAX,
+            ERR_PHILOX_RANGE);
     ATTN__RULE(d->threads >= 0, ERR_THREADS);
     ATTN__RULE(d->device >= 0, ERR_DEVICE_INDEX);
     ATTN__RULE(!d->pool || (d->pool->run && d->pool->threads >= 1), ERR_POOL);
@@ -978,9 +1124,13 @@ static attn_status attn__resolve(const attn_desc *in, const attn_grad *gin, attn
 }
 
 /* The bytes that a tensor occupies, and its steps, for the overlap rule. */
-typedef struct attn__span { uintptr_t first, last; int64_t batch_step, token_step, token_bytes; } attn__span;
+typedef struct attn__span {
+    uintptr_t first, last;
+    int64_t batch_step, token_step, token_bytes;
+} attn__span;
 
-static attn__span attn__span_of(const void *data, const int64_t *stride, const int64_t *extent, int64_t dim, int32_t dtype) {
+static attn__span attn__span_of(
+    const void *data, const int64_t *stride, const int64_t *extent, int64_t dim, int32_t dtype) {
     attn__span s = {(uintptr_t)data, (uintptr_t)data, 0, 0, 0};
     int64_t size = (int64_t)attn__dtype_size(dtype), low = 0, high = dim;
     if (!data || extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || dim == 0) return s;
@@ -999,14 +1149,20 @@ static attn__span attn__span_flat(const void *data, int64_t bytes) {
     attn__span s = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)(data ? bytes : 0), 0, 0, 0};
     return s;
 }
-/* Disjoint: disjoint byte ranges, or equal steps and disjoint intervals within the token step (views of packed QKV). */
+/* Disjoint: disjoint byte ranges, or equal steps and disjoint intervals within the token step
+ * (views of packed QKV). */
 static int attn__disjoint(const attn__span *a, const attn__span *b) {
-    if (a->first >= b->last || b->first >= a->last || a->first == a->last || b->first == b->last) return 1;
+    if (a->first >= b->last || b->first >= a->last || a->first == a->last || b->first == b->last)
+        return 1;
     int64_t step = a->token_step;
-    if (step <= 0 || step != b->token_step || a->batch_step != b->batch_step || (a->batch_step % step) != 0) return 0;
+    if (step <= 0 || step != b->token_step || a->batch_step != b->batch_step ||
+        (a->batch_step % step) != 0)
+        return 0;
     if (a->token_bytes > step || b->token_bytes > step) return 0;
-    int64_t apart = (int64_t)((a->first > b->first ? a->first - b->first : b->first - a->first) % (uintptr_t)step);
-    int64_t low = a->first > b->first ? b->token_bytes : a->token_bytes, high = a->first > b->first ? a->token_bytes : b->token_bytes;
+    int64_t apart = (int64_t)((a->first > b->first ? a->first - b->first : b->first - a->first) %
+                              (uintptr_t)step);
+    int64_t low = a->first > b->first ? b->token_bytes : a->token_bytes,
+            high = a->first > b->first ? a->token_bytes : b->token_bytes;
     return apart >= low && apart + high <= step;
 }
 
@@ -1022,19 +1178,23 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     if (g) {
         ATTN__RULE(g->dout.data || !some_q, ERR_NULL_DOUT);
         ATTN__RULE(d->lse || !some_q, ERR_NULL_LSE);
-        ATTN__RULE((g->dq.data || !some_q) && ((g->dk.data && g->dv.data) || !some_k), ERR_NULL_DQKV);
+        ATTN__RULE(
+            (g->dq.data || !some_q) && ((g->dk.data && g->dv.data) || !some_k), ERR_NULL_DQKV);
     }
     attn__span in[20], out[8];
     int ins = 0, outs = 0;
     in[ins++] = attn__span_of(d->q.data, d->q.stride, eq, d->head_dim, d->q.dtype);
-    if (d->bias.data) in[ins++] = attn__span_of(d->bias.data, d->bias.stride, eb, d->kv_len, d->bias.dtype);
-    if (d->mask.data) in[ins++] = attn__span_of(d->mask.data, d->mask.stride, eb, d->kv_len, d->mask.dtype);
+    if (d->bias.data)
+        in[ins++] = attn__span_of(d->bias.data, d->bias.stride, eb, d->kv_len, d->bias.dtype);
+    if (d->mask.data)
+        in[ins++] = attn__span_of(d->mask.data, d->mask.stride, eb, d->kv_len, d->mask.dtype);
     if (d->alibi) in[ins++] = attn__span_flat(d->alibi, d->heads * 4);
     if (d->sink) in[ins++] = attn__span_flat(d->sink, d->heads * 4);
     attn__span k = attn__span_of(d->k.data, d->k.stride, ek, d->head_dim, d->k.dtype);
     attn__span v = attn__span_of(d->v.data, d->v.stride, ek, d->v_dim, d->v.dtype);
     attn__span o = attn__span_of(d->o.data, d->o.stride, eq, d->v_dim, d->o.dtype);
-    attn__span ks = attn__span_of(d->k.scale, d->k.scale_stride, ek, 1, ATTN_F32), vs = attn__span_of(d->v.scale, d->v.scale_stride, ek, 1, ATTN_F32);
+    attn__span ks = attn__span_of(d->k.scale, d->k.scale_stride, ek, 1, ATTN_F32),
+               vs = attn__span_of(d->v.scale, d->v.scale_stride, ek, 1, ATTN_F32);
     int appends = attn__has_append(d) && !g;
     attn__span *kv = appends ? out : in;
     int *kvs = appends ? &outs : &ins;
@@ -1042,11 +1202,15 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     if (d->k.scale) kv[(*kvs)++] = ks;
     if (d->v.scale) kv[(*kvs)++] = vs;
     if (appends) {
-        in[ins++] = attn__span_of(d->append.k.data, d->append.k.stride, en, d->head_dim, d->append.k.dtype);
-        in[ins++] = attn__span_of(d->append.v.data, d->append.v.stride, en, d->v_dim, d->append.v.dtype);
+        in[ins++] = attn__span_of(
+            d->append.k.data, d->append.k.stride, en, d->head_dim, d->append.k.dtype);
+        in[ins++] = attn__span_of(
+            d->append.v.data, d->append.v.stride, en, d->v_dim, d->append.v.dtype);
         if (attn__has_rotary(d)) {
-            in[ins++] = attn__span_flat(d->append.rotary_cos, d->append.rotary_rows * d->append.rotary_dim * 2);
-            in[ins++] = attn__span_flat(d->append.rotary_sin, d->append.rotary_rows * d->append.rotary_dim * 2);
+            in[ins++] = attn__span_flat(
+                d->append.rotary_cos, d->append.rotary_rows * d->append.rotary_dim * 2);
+            in[ins++] = attn__span_flat(
+                d->append.rotary_sin, d->append.rotary_rows * d->append.rotary_dim * 2);
         }
     }
     if (!g) {
@@ -1060,7 +1224,8 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
         out[outs++] = attn__span_of(g->dq.data, g->dq.stride, eq, d->head_dim, g->dq.dtype);
         out[outs++] = attn__span_of(g->dk.data, g->dk.stride, ek, d->head_dim, g->dk.dtype);
         out[outs++] = attn__span_of(g->dv.data, g->dv.stride, ek, d->v_dim, g->dv.dtype);
-        if (g->dbias) out[outs++] = attn__span_of(g->dbias, d->bias.stride, eb, d->kv_len, ATTN_F32);
+        if (g->dbias)
+            out[outs++] = attn__span_of(g->dbias, d->bias.stride, eb, d->kv_len, ATTN_F32);
         if (g->dsink) out[outs++] = attn__span_flat(g->dsink, d->heads * 4);
     }
     for (int i = 0; i < outs; i++) {
@@ -1070,29 +1235,37 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     return ATTN_OK;
 }
 
-/* ========================================================================================== >>reference ====
-   Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another backend but the resolved
-   description: its own conversions, visibility, addresses, rotary embedding and quantisation. One thread. */
+/* =========================================================================== >>reference ====
+   Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another
+   backend but the resolved
+   description: its own conversions, visibility, addresses, rotary embedding and quantisation. One
+   thread. */
 
-/* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and one NaN, 0x7f. */
+/* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and one
+ * NaN, 0x7f. */
 static double attn__ref_decode(uint32_t u, int ebits, int mbits) {
-    int64_t bias = (1 << (ebits - 1)) - 1, e = (u >> mbits) & ((1u << ebits) - 1), m = u & ((1u << mbits) - 1);
+    int64_t bias = (1 << (ebits - 1)) - 1, e = (u >> mbits) & ((1u << ebits) - 1),
+            m = u & ((1u << mbits) - 1);
     double sign = (u >> (ebits + mbits)) & 1 ? -1.0 : 1.0;
     if (ebits == 4 && (u & 0x7f) == 0x7f) return attn__double(0x7ff8000000000000u);
-    if (ebits != 4 && e == (1 << ebits) - 1) return m ? attn__double(0x7ff8000000000000u) : sign * attn__double(0x7ff0000000000000u);
+    if (ebits != 4 && e == (1 << ebits) - 1)
+        return m ? attn__double(0x7ff8000000000000u) : sign * attn__double(0x7ff0000000000000u);
     if (e == 0) return sign * attn__ldexp((double)m, 1 - bias - mbits);
     return sign * attn__ldexp((double)(m + (1 << mbits)), e - bias - mbits);
 }
 
 static uint32_t attn__ref_encode(double x, int ebits, int mbits) {
-    int64_t bias = (1 << (ebits - 1)) - 1, top = ebits == 4 ? 0x7e : ((1 << ebits) - 1) << mbits;   /* 448, or infinity */
+    /* 448, or infinity */
+    int64_t bias = (1 << (ebits - 1)) - 1, top = ebits == 4 ? 0x7e : ((1 << ebits) - 1) << mbits;
     uint64_t u = attn__bits64(x), magnitude = u & INT64_MAX;
     uint32_t sign = (uint32_t)(u >> 63) << (ebits + mbits);
-    if (magnitude > 0x7ff0000000000000u) return sign | (ebits == 4 ? 0x7fu : (uint32_t)top | 1u << (mbits - 1));
+    if (magnitude > 0x7ff0000000000000u)
+        return sign | (ebits == 4 ? 0x7fu : (uint32_t)top | 1u << (mbits - 1));
     double a = attn__double(magnitude);
     if (a >= attn__ldexp(1, bias + 2)) return sign | (uint32_t)top;
     int64_t e = attn__max((int64_t)(magnitude >> 52) - 1023, 1 - bias);
-    double scaled = attn__ldexp(a, mbits - e);                       /* in units of the last place: below 2^(mbits+1) */
+    /* in units of the last place: below 2^(mbits+1) */
+    double scaled = attn__ldexp(a, mbits - e);
     int64_t r = (int64_t)scaled;
     double rest = scaled - (double)r;
     if (rest > 0.5 || (rest == 0.5 && r % 2)) r++;                   /* to nearest, ties to even */
@@ -1104,8 +1277,12 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
     switch (dtype) {
         case ATTN_F64:  memcpy(&x, (const double *)data + at, 8); return x;
         case ATTN_F32:  memcpy(&f, (const float *)data + at, 4); return (double)f;
-        case ATTN_F16:  memcpy(&h, (const uint16_t *)data + at, 2); return attn__ref_decode(h, 5, 10);
-        case ATTN_BF16: memcpy(&h, (const uint16_t *)data + at, 2); return attn__ref_decode(h, 8, 7);
+        case ATTN_F16:
+            memcpy(&h, (const uint16_t *)data + at, 2);
+            return attn__ref_decode(h, 5, 10);
+        case ATTN_BF16:
+            memcpy(&h, (const uint16_t *)data + at, 2);
+            return attn__ref_decode(h, 8, 7);
         case ATTN_INT8: return (double)((const int8_t *)data)[at];
         default:        memcpy(&c, (const uint8_t *)data + at, 1); return attn__ref_decode(c, 4, 3);
     }
@@ -1117,14 +1294,22 @@ static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
     switch (dtype) {
         case ATTN_F64: memcpy((double *)data + at, &x, 8); break;
         case ATTN_F32: memcpy((float *)data + at, &f, 4); break;
-        case ATTN_F16:  h = (uint16_t)attn__ref_encode(x, 5, 10); memcpy((uint16_t *)data + at, &h, 2); break;
-        default:        h = (uint16_t)attn__ref_encode(x, 8, 7); memcpy((uint16_t *)data + at, &h, 2); break;
+        case ATTN_F16:
+            h = (uint16_t)attn__ref_encode(x, 5, 10);
+            memcpy((uint16_t *)data + at, &h, 2);
+            break;
+        default:
+            h = (uint16_t)attn__ref_encode(x, 8, 7);
+            memcpy((uint16_t *)data + at, &h, 2);
+            break;
     }
 }
 
-/* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+/* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+ * 2011. */
 static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
+             k1 = key[1];
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
@@ -1147,16 +1332,20 @@ typedef struct attn__ref {
     const attn_grad *g;
     const attn__bounds *bounds;
     int64_t b;                              /* the sequence at hand, set by attn__ref_sequence: */
-    int64_t q_first, q_rows, q_used;        /* its first token in q and o, the rows of its buffer, the valid ones */
-    int64_t k_first, k_len;                 /* its first valid key in its buffer, its number of keys */
+    /* its first token in q and o, the rows of its buffer, the valid ones */
+    int64_t q_first, q_rows, q_used;
+    /* its first valid key in its buffer, its number of keys */
+    int64_t k_first, k_len;
     int64_t offset;
-    double *s, *dp;                         /* [kv_len] scores, later probabilities; dout . v, later ds */
+    /* [kv_len] scores, later probabilities; dout . v, later ds */
+    double *s, *dp;
     double *factor;                         /* [kv_len] dropout: 0 or 1 / (1 - rate) */
     double *e;                              /* [kv_len] error terms */
     double *row;                            /* [head_dim + v_dim] query and dout at hand */
     double *sum;                            /* [head_dim + 3 v_dim] row sums */
     int64_t head;                           /* the kv head in k and v, set by attn__ref_head */
-    double *k, *v;                          /* [kv_len][head_dim], [kv_len][v_dim]: its keys and values in f64 */
+    /* [kv_len][head_dim], [kv_len][v_dim]: its keys and values in f64 */
+    double *k, *v;
     unsigned char *seen;                    /* [kv_len] */
 } attn__ref;
 
@@ -1169,13 +1358,17 @@ static void attn__ref_sequence(attn__ref *r, int64_t b) {
     r->q_rows = s->cu_q ? s->cu_q[b + 1] - s->cu_q[b] : d->q_len;
     r->q_used = s->used_q ? s->used_q[b] : r->q_rows;
     int64_t end = s->used_k ? s->used_k[b] : s->cu_k ? s->cu_k[b + 1] - s->cu_k[b] : d->kv_len;
-    if (d->append.k.data) end += d->append.cu ? d->append.cu[b + 1] - d->append.cu[b] : d->append.len;
+    if (d->append.k.data)
+        end += d->append.cu ? d->append.cu[b + 1] - d->append.cu[b] : d->append.len;
     r->k_first = s->start_k ? s->start_k[b] : 0;
     r->k_len = end - r->k_first;
-    r->offset = d->flags & ATTN_TOP_LEFT ? 0 : d->flags & ATTN_OFFSET ? d->offset : r->k_len - r->q_used;
+    r->offset = d->flags & ATTN_TOP_LEFT ? 0
+                : d->flags & ATTN_OFFSET ? d->offset
+                                         : r->k_len - r->q_used;
 }
 
-/* Element offsets of row i of q (o, dq ..) and of key j of k (v, dk ..), for query head h or kv head h. */
+/* Element offsets of row i of q (o, dq ..) and of key j of k (v, dk ..), for query head h or kv
+ * head h. */
 static int64_t attn__ref_q_at(const attn__ref *r, const int64_t *stride, int64_t i, int64_t h) {
     if (r->d->seq.cu_q) return (r->q_first + i) * stride[1] + h * stride[2];
     return r->b * stride[0] + i * stride[1] + h * stride[2];
@@ -1183,11 +1376,14 @@ static int64_t attn__ref_q_at(const attn__ref *r, const int64_t *stride, int64_t
 static int64_t attn__ref_k_at(const attn__ref *r, const int64_t *stride, int64_t j, int64_t h) {
     const attn_seq *s = &r->d->seq;
     int64_t t = r->k_first + j;
-    if (s->block_table) return s->block_table[r->b * s->max_pages + t / s->page_size] * stride[0] + t % s->page_size * stride[1] + h * stride[2];
+    if (s->block_table)
+        return s->block_table[r->b * s->max_pages + t / s->page_size] * stride[0] +
+               t % s->page_size * stride[1] + h * stride[2];
     if (s->cu_k) return (s->cu_k[r->b] + t) * stride[1] + h * stride[2];
     return (s->slot ? s->slot[r->b] : r->b) * stride[0] + t * stride[1] + h * stride[2];
 }
-static int64_t attn__ref_bias_at(const attn__ref *r, const int64_t *stride, int64_t h, int64_t i, int64_t j) {
+static int64_t attn__ref_bias_at(
+    const attn__ref *r, const int64_t *stride, int64_t h, int64_t i, int64_t j) {
     return r->b * stride[0] + h * stride[1] + i * stride[2] + r->k_first + j;
 }
 static int64_t attn__ref_lse_at(const attn__ref *r, int64_t i, int64_t h) {
@@ -1199,14 +1395,22 @@ static int attn__ref_visible(const attn__ref *r, int64_t h, int64_t i, int64_t j
     const attn_desc *d = r->d;
     /* i + offset, saturated: beyond +-2^62 no key is near, whatever the window adds */
     const int64_t far = (int64_t)1 << 62;
-    int64_t offset = r->offset > far ? far : r->offset < -far ? -far : r->offset, diagonal = i + offset;
+    int64_t offset = r->offset > far    ? far
+                     : r->offset < -far ? -far
+                                        : r->offset,
+            diagonal = i + offset;
     if (i >= r->q_used) return 0;
     if ((d->flags & ATTN_CAUSAL) && j > diagonal) return 0;
-    if ((d->flags & ATTN_WINDOW_LEFT) && d->window_left < far && j < diagonal - d->window_left) return 0;
-    if ((d->flags & ATTN_WINDOW_RIGHT) && d->window_right < far && j > diagonal + d->window_right) return 0;
-    if (d->mask.data && ((const unsigned char *)d->mask.data)[attn__ref_bias_at(r, d->mask.stride, h, i, j)] == 0) return 0;
+    if ((d->flags & ATTN_WINDOW_LEFT) && d->window_left < far && j < diagonal - d->window_left)
+        return 0;
+    if ((d->flags & ATTN_WINDOW_RIGHT) && d->window_right < far && j > diagonal + d->window_right)
+        return 0;
+    if (d->mask.data &&
+        ((const unsigned char *)d->mask.data)[attn__ref_bias_at(r, d->mask.stride, h, i, j)] == 0)
+        return 0;
     if (d->bias.data) {
-        double bias = attn__ref_read(d->bias.data, d->bias.dtype, attn__ref_bias_at(r, d->bias.stride, h, i, j));
+        double bias = attn__ref_read(
+            d->bias.data, d->bias.dtype, attn__ref_bias_at(r, d->bias.stride, h, i, j));
         if (attn__bits64(bias) == 0xfff0000000000000u) return 0;
     }
     return 1;
@@ -1217,7 +1421,8 @@ static void attn__ref_rotate(const attn_desc *d, double *row, int64_t position) 
     const attn_append *a = &d->append;
     int64_t half = a->rotary_dim / 2;
     for (int64_t p = 0; a->rotary_cos && p < half; p++) {
-        int64_t first = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 * p : p, second = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 * p + 1 : p + half;
+        int64_t first = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 * p : p,
+                second = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 * p + 1 : p + half;
         float x1 = (float)row[first], x2 = (float)row[second];
         float c = a->rotary_cos[position * half + p], s = a->rotary_sin[position * half + p];
         volatile float x1c = x1 * c, x2s = x2 * s, x2c = x2 * c, x1s = x1 * s;
@@ -1228,12 +1433,15 @@ static void attn__ref_rotate(const attn_desc *d, double *row, int64_t position) 
 }
 static void attn__ref_query(const attn__ref *r, int64_t h, int64_t i, double *row) {
     const attn_desc *d = r->d;
-    for (int64_t c = 0; c < d->head_dim; c++) row[c] = attn__ref_read(d->q.data, d->q.dtype, attn__ref_q_at(r, d->q.stride, i, h) + c);
+    for (int64_t c = 0; c < d->head_dim; c++)
+        row[c] = attn__ref_read(d->q.data, d->q.dtype, attn__ref_q_at(r, d->q.stride, i, h) + c);
     if (d->append.rotary_cos) attn__ref_rotate(d, row, d->seq.used_k[r->b] - r->k_first + i);
 }
 
-/* New keys and values into the cache: rotated, then rounded once or quantised with one scale per token and head. */
-static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scales, const double *row, int64_t dim, int64_t j, int64_t h) {
+/* New keys and values into the cache: rotated, then rounded once or quantised with one scale per
+ * token and head. */
+static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scales,
+    const double *row, int64_t dim, int64_t j, int64_t h) {
     int64_t at = attn__ref_k_at(r, cache.stride, j, h);
     void *data = (void *)(uintptr_t)cache.data;
     if (attn__is_float(cache.dtype)) {
@@ -1247,14 +1455,16 @@ static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scale
         if (!attn__finite(x)) finite = 0;
         if (a > amax) amax = a;
     }
-    scale = !finite ? attn__float(0x7fc00000u) : amax / (cache.dtype == ATTN_INT8 ? 127.0f : 448.0f);
+    scale = !finite ? attn__float(0x7fc00000u)
+                    : amax / (cache.dtype == ATTN_INT8 ? 127.0f : 448.0f);
     if (finite && scale < attn__float(0x00800000u)) scale = 0;
     scales[attn__ref_k_at(r, cache.scale_stride, j, h)] = scale;
     for (int64_t c = 0; c < dim; c++) {
         volatile float ratio = finite && scale > 0 ? (float)row[c] / scale : 0;
         uint8_t code;
         if (cache.dtype == ATTN_INT8) {
-            double x = (double)ratio, low = (double)(int64_t)(x + 1000) - 1000;         /* floor, for |x| < 1000 */
+            /* floor, for |x| < 1000 */
+            double x = (double)ratio, low = (double)(int64_t)(x + 1000) - 1000;
             int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0));
             code = (uint8_t)(int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
         } else {
@@ -1272,20 +1482,25 @@ static void attn__ref_append(attn__ref *r) {
             int64_t batch = a->cu ? 0 : r->b, token = a->cu ? a->cu[r->b] + i : i;
             int64_t k_at = batch * a->k.stride[0] + token * a->k.stride[1] + h * a->k.stride[2];
             int64_t v_at = batch * a->v.stride[0] + token * a->v.stride[1] + h * a->v.stride[2];
-            for (int64_t c = 0; c < d->head_dim; c++) r->row[c] = attn__ref_read(a->k.data, a->k.dtype, k_at + c);
+            for (int64_t c = 0; c < d->head_dim; c++)
+                r->row[c] = attn__ref_read(a->k.data, a->k.dtype, k_at + c);
             attn__ref_rotate(d, r->row, old + i);
             attn__ref_append_row(r, d->k, a->k_scale, r->row, d->head_dim, old + i, h);
-            for (int64_t c = 0; c < d->v_dim; c++) r->row[c] = attn__ref_read(a->v.data, a->v.dtype, v_at + c);
+            for (int64_t c = 0; c < d->v_dim; c++)
+                r->row[c] = attn__ref_read(a->v.data, a->v.dtype, v_at + c);
             attn__ref_append_row(r, d->v, a->v_scale, r->row, d->v_dim, old + i, h);
         }
 }
 
-/* The keys and values of one kv head of the sequence as f64: value = scale * code for a quantised cache. */
-static void attn__ref_load(const attn__ref *r, const attn_in *t, int64_t h, int64_t dim, double *rows) {
+/* The keys and values of one kv head of the sequence as f64: value = scale * code for a
+ * quantised cache. */
+static void attn__ref_load(
+    const attn__ref *r, const attn_in *t, int64_t h, int64_t dim, double *rows) {
     for (int64_t j = 0; j < r->k_len; j++) {
         int64_t at = attn__ref_k_at(r, t->stride, j, h);
         double scale = t->scale ? (double)t->scale[attn__ref_k_at(r, t->scale_stride, j, h)] : 1;
-        for (int64_t c = 0; c < dim; c++) rows[j * dim + c] = scale * attn__ref_read(t->data, t->dtype, at + c);
+        for (int64_t c = 0; c < dim; c++)
+            rows[j * dim + c] = scale * attn__ref_read(t->data, t->dtype, at + c);
     }
 }
 static void attn__ref_head(attn__ref *r, int64_t h) {
@@ -1312,7 +1527,9 @@ static void attn__ref_scores(attn__ref *r, int64_t h, int64_t i, const double *q
         }
         double s = (double)d->scale * dot;
         if (d->softcap > 0) s = (double)d->softcap * attn__tanh(s / (double)d->softcap);
-        if (d->bias.data) bias = attn__ref_read(d->bias.data, d->bias.dtype, attn__ref_bias_at(r, d->bias.stride, h, i, j));
+        if (d->bias.data)
+            bias = attn__ref_read(
+                d->bias.data, d->bias.dtype, attn__ref_bias_at(r, d->bias.stride, h, i, j));
         if (d->alibi) {
             double apart = (double)i + (double)r->offset - (double)j;
             alibi = -(double)d->alibi[h] * (apart < 0 ? -apart : apart);
@@ -1321,7 +1538,8 @@ static void attn__ref_scores(attn__ref *r, int64_t h, int64_t i, const double *q
         s += alibi;
         r->s[j] = s;
         double scale = (double)d->scale;
-        r->e[j] = (scale < 0 ? -scale : scale) * size + (s < 0 ? -s : s) + (bias < 0 ? -bias : bias) + (alibi < 0 ? -alibi : alibi) + 4;
+        r->e[j] = (scale < 0 ? -scale : scale) * size + (s < 0 ? -s : s) +
+                  (bias < 0 ? -bias : bias) + (alibi < 0 ? -alibi : alibi) + 4;
     }
 }
 
@@ -1331,11 +1549,14 @@ static void attn__ref_dropout(attn__ref *r, int64_t h, int64_t i) {
     uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)}, word[4];
     double threshold = (double)(int64_t)((double)d->dropout * 4294967296.0);          /* floor */
     for (int64_t j = 0; j < r->k_len; j++) {
-        uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)(r->b * d->heads + h), (uint32_t)d->philox_offset};
+        uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)(r->b * d->heads + h),
+            (uint32_t)d->philox_offset};
         r->factor[j] = 1;
         if (!(d->dropout > 0)) continue;
         attn__philox(counter, key, word);
-        r->factor[j] = (double)word[j % 4] >= threshold ? (double)(float)(1 / (1 - (double)d->dropout)) : 0;
+        r->factor[j] = (double)word[j % 4] >= threshold
+                           ? (double)(float)(1 / (1 - (double)d->dropout))
+                           : 0;
     }
 }
 
@@ -1343,7 +1564,8 @@ static void attn__ref_dropout(attn__ref *r, int64_t h, int64_t i) {
 static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
     const attn_desc *d = r->d;
     const double neg_inf = -attn__double(0x7ff0000000000000u);
-    int64_t o_at = attn__ref_q_at(r, d->o.stride, i, h), sum_at = ((r->q_first + i) * d->heads + h) * d->v_dim;
+    int64_t o_at = attn__ref_q_at(r, d->o.stride, i, h),
+            sum_at = ((r->q_first + i) * d->heads + h) * d->v_dim;
 
     /* 1. scores */
     attn__ref_query(r, h, i, r->row);
@@ -1386,8 +1608,8 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
     if (r->bounds && r->bounds->lse) r->bounds->lse[attn__ref_lse_at(r, i, h)] = spread;
 }
 
-/* One row backward, from the lse and o given: s[j] becomes p_j, dp[j] the gradient of s before the bias (softcap undone in
- * `raw`), and the return value that of the sink. */
+/* One row backward, from the lse and o given: s[j] becomes p_j, dp[j] the gradient of s before
+ * the bias (softcap undone in `raw`), and the return value that of the sink. */
 static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double *raw) {
     const attn_desc *d = r->d;
     const attn_grad *g = r->g;
@@ -1397,19 +1619,23 @@ static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double 
 
     /* 1. delta = dout . o - dlse */
     for (int64_t c = 0; c < d->v_dim; c++) {
-        dout[c] = attn__ref_read(g->dout.data, g->dout.dtype, attn__ref_q_at(r, g->dout.stride, i, h) + c);
-        delta += dout[c] * attn__ref_read(d->o.data, d->o.dtype, attn__ref_q_at(r, d->o.stride, i, h) + c);
+        dout[c] = attn__ref_read(
+            g->dout.data, g->dout.dtype, attn__ref_q_at(r, g->dout.stride, i, h) + c);
+        delta += dout[c] *
+                 attn__ref_read(d->o.data, d->o.dtype, attn__ref_q_at(r, d->o.stride, i, h) + c);
     }
     delta -= dlse;
 
-    /* 2. p = exp(s - lse); ds = p (dropout(dout . v) - delta); through the softcap: ds (1 - tanh^2) */
+    /* 2. p = exp(s - lse); ds = p (dropout(dout . v) - delta); through the softcap: ds (1 -
+     * tanh^2) */
     attn__ref_query(r, h, i, q);
     attn__ref_scores(r, h, i, q);
     attn__ref_dropout(r, h, i);
     for (int64_t j = 0; j < r->k_len; j++) {
         raw[j] = r->dp[j] = 0;
         if (!r->seen[j]) { r->s[j] = 0; continue; }
-        double cap = 1, dot = 0, p = lse == -attn__double(0x7ff0000000000000u) ? 0 : attn__exp(r->s[j] - lse);
+        double cap = 1, dot = 0,
+               p = lse == -attn__double(0x7ff0000000000000u) ? 0 : attn__exp(r->s[j] - lse);
         const double *k = r->k + j * d->head_dim, *v = r->v + j * d->v_dim;
         for (int64_t c = 0; c < d->v_dim; c++) dot += dout[c] * v[c];
         r->dp[j] = p * (r->factor[j] * dot - delta);
@@ -1431,12 +1657,14 @@ static void attn__ref_store(const attn_desc *d, void *data, int32_t dtype, int64
     attn__ref_write(data, dtype, at, x);
 }
 
-/* The scratch: scores and terms per key, rows, k and v, for backward dk and dv of one kv head, a byte per key. */
+/* The scratch: scores and terms per key, rows, k and v, for backward dk and dv of one kv head, a
+ * byte per key. */
 static size_t attn__ref_scratch(const attn_desc *d, int backward) {
     size_t keys = (size_t)d->kv_len, dims = (size_t)(d->head_dim + d->v_dim);
     return 8 * (6 * keys + 4 * dims + (backward ? 2 : 1) * keys * dims) + keys;
 }
-static double *attn__ref_carve(attn__ref *r, void *scratch) {        /* returns [2][kv_len] for backward */
+/* returns [2][kv_len] for backward */
+static double *attn__ref_carve(attn__ref *r, void *scratch) {
     const attn_desc *d = r->d;
     int64_t keys = d->kv_len, dims = d->head_dim + d->v_dim;
     double *p = (double *)scratch, *raw;
@@ -1457,7 +1685,8 @@ static void attn__ref_dbias(attn__ref *r, double *raw) {
     const attn_desc *d = r->d;
     const int64_t *st = d->bias.stride;
     double *sum = raw + d->kv_len;
-    /* each distinct row of the bias in turn; its gradient is the sum over all (b, h, i) that read it */
+    /* each distinct row of the bias in turn; its gradient is the sum over all (b, h, i) that
+     * read it */
     for (int64_t b0 = 0; b0 < (st[0] ? d->batch : attn__min(d->batch, 1)); b0++)
         for (int64_t h0 = 0; h0 < (st[1] ? d->heads : 1); h0++)
             for (int64_t i0 = 0; i0 < (st[2] ? d->q_len : attn__min(d->q_len, 1)); i0++) {
@@ -1465,20 +1694,23 @@ static void attn__ref_dbias(attn__ref *r, double *raw) {
                 for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
                     attn__ref_sequence(r, b);
                     for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++)
-                        for (int64_t i = i0; i < (st[2] ? attn__min(i0 + 1, r->q_rows) : r->q_rows); i++) {
+                        for (int64_t i = i0; i < (st[2] ? attn__min(i0 + 1, r->q_rows) : r->q_rows);
+                             i++) {
                             attn__ref_backward_row(r, h, i, raw);
                             for (int64_t j = 0; j < r->k_len; j++) sum[r->k_first + j] += r->dp[j];
                         }
                 }
                 for (int64_t j = 0; j < d->kv_len; j++)
-                    attn__ref_store(d, r->g->dbias, ATTN_F32, b0 * st[0] + h0 * st[1] + i0 * st[2] + j, sum[j]);
+                    attn__ref_store(
+                        d, r->g->dbias, ATTN_F32, b0 * st[0] + h0 * st[1] + i0 * st[2] + j, sum[j]);
             }
 }
 
 static void attn__ref_backward(attn__ref *r, void *scratch) {
     const attn_desc *d = r->d;
     const attn_grad *g = r->g;
-    double *raw = attn__ref_carve(r, scratch), *dk = r->v + d->kv_len * d->v_dim, *dv = dk + d->kv_len * d->head_dim;
+    double *raw = attn__ref_carve(r, scratch), *dk = r->v + d->kv_len * d->v_dim,
+           *dv = dk + d->kv_len * d->head_dim;
     int64_t group = d->heads / d->kv_heads;
     for (int64_t b = 0; b < d->batch; b++) {
         attn__ref_sequence(r, b);
@@ -1492,12 +1724,17 @@ static void attn__ref_backward(attn__ref *r, void *scratch) {
                     for (int64_t c = 0; c < d->head_dim; c++) dq[c] = 0;
                     for (int64_t j = 0; j < r->k_len; j++) {
                         if (!r->seen[j]) continue;
-                        for (int64_t c = 0; c < d->head_dim; c++) dq[c] += raw[j] * r->k[j * d->head_dim + c];
-                        for (int64_t c = 0; c < d->head_dim; c++) dk[j * d->head_dim + c] += raw[j] * r->row[c];
-                        for (int64_t c = 0; c < d->v_dim; c++) dv[j * d->v_dim + c] += r->s[j] * r->factor[j] * r->row[d->head_dim + c];
+                        for (int64_t c = 0; c < d->head_dim; c++)
+                            dq[c] += raw[j] * r->k[j * d->head_dim + c];
+                        for (int64_t c = 0; c < d->head_dim; c++)
+                            dk[j * d->head_dim + c] += raw[j] * r->row[c];
+                        for (int64_t c = 0; c < d->v_dim; c++)
+                            dv[j * d->v_dim + c] += r->s[j] * r->factor[j] *
+                                                    r->row[d->head_dim + c];
                     }
                     for (int64_t c = 0; c < d->head_dim; c++)
-                        attn__ref_store(d, g->dq.data, g->dq.dtype, attn__ref_q_at(r, g->dq.stride, i, h) + c, dq[c]);
+                        attn__ref_store(d, g->dq.data, g->dq.dtype,
+                            attn__ref_q_at(r, g->dq.stride, i, h) + c, dq[c]);
                 }
             /* every token of the buffer: 0 where no key is */
             int64_t tokens = d->seq.cu_k ? d->seq.cu_k[b + 1] - d->seq.cu_k[b] : d->kv_len;
@@ -1505,9 +1742,13 @@ static void attn__ref_backward(attn__ref *r, void *scratch) {
                 int64_t j = t - r->k_first;
                 int live = j >= 0 && j < r->k_len;
                 for (int64_t c = 0; c < d->head_dim; c++)
-                    attn__ref_store(d, g->dk.data, g->dk.dtype, attn__ref_k_at(r, g->dk.stride, j, kvh) + c, live ? dk[j * d->head_dim + c] : 0);
+                    attn__ref_store(d, g->dk.data, g->dk.dtype,
+                        attn__ref_k_at(r, g->dk.stride, j, kvh) + c,
+                        live ? dk[j * d->head_dim + c] : 0);
                 for (int64_t c = 0; c < d->v_dim; c++)
-                    attn__ref_store(d, g->dv.data, g->dv.dtype, attn__ref_k_at(r, g->dv.stride, j, kvh) + c, live ? dv[j * d->v_dim + c] : 0);
+                    attn__ref_store(d, g->dv.data, g->dv.dtype,
+                        attn__ref_k_at(r, g->dv.stride, j, kvh) + c,
+                        live ? dv[j * d->v_dim + c] : 0);
             }
         }
     }
@@ -1534,16 +1775,21 @@ static void attn__ref_forward(attn__ref *r, void *scratch) {
     }
 }
 
-static attn_status attn__ref_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+static attn_status attn__ref_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     (void)user;
-    if (d->flags & ATTN_DEVICE) { snprintf(plan->why, sizeof plan->why, "tensors are device memory"); return ATTN_ERR_DEVICE; }
+    if (d->flags & ATTN_DEVICE) {
+        snprintf(plan->why, sizeof plan->why, "tensors are device memory");
+        return ATTN_ERR_DEVICE;
+    }
     plan->kernel = g ? "backward_f64" : "forward_f64";
     plan->isa = "portable";
     plan->workspace_size = attn__ref_scratch(d, g != NULL);
     plan->threads = plan->splits = 1;
     return ATTN_OK;
 }
-static attn_status attn__ref_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+static attn_status attn__ref_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__ref r;
     (void)plan;
     memset(&r, 0, sizeof r);
@@ -1554,7 +1800,8 @@ static attn_status attn__ref_run(void *user, const attn_desc *d, const attn_grad
     return ATTN_OK;
 }
 /* For tests: forward by the reference, and the sums of the error bounds. */
-static ATTN__UNUSED attn_status attn__reference_bounds(const attn_desc *in, const attn__bounds *bounds) {
+static ATTN__UNUSED attn_status attn__reference_bounds(
+    const attn_desc *in, const attn__bounds *bounds) {
     attn_desc d;
     attn_plan plan;
     ATTN__TRY(attn__resolve(in, NULL, &d, NULL));
@@ -1567,9 +1814,11 @@ static ATTN__UNUSED attn_status attn__reference_bounds(const attn_desc *in, cons
     return s;
 }
 
-/* =========================================================================================== >>threads ====
-   attn__parallel(n): equivalent to for (i = 0; i < n; i++) task(arg, i). Three ways: the caller's pool, OpenMP, or the
-   library's own pthreads, started at the first use. A nested call, and a second call while the threads are busy, run on their
+/* ============================================================================= >>threads ====
+   attn__parallel(n): equivalent to for (i = 0; i < n; i++) task(arg, i). Three ways: the caller's
+   pool, OpenMP, or the
+   library's own pthreads, started at the first use. A nested call, and a second call while the
+   threads are busy, run on their
    caller. Each task sets the rounding mode itself. */
 typedef void (*attn__task)(void *arg, int64_t i);
 static __thread int attn__inside;           /* this thread runs a task */
@@ -1601,16 +1850,19 @@ int omp_in_parallel(void) __attribute__((weak));    /* NULL unless the host uses
 #endif
 
 static struct {
-    pthread_mutex_t owner, lock;        /* owner: held by the call that uses the threads; lock: guards what follows */
+    /* owner: held by the call that uses the threads; lock: guards what follows */
+    pthread_mutex_t owner, lock;
     pthread_cond_t wake, idle;
     pthread_t id[1024];
     int32_t started, active, want;
     int stop, fork_handler;
-    uint32_t generation;                /* one per parallel loop; also read without the lock while spinning */
-    attn__wrapped *work;                /* NULL once the loop is done: a late thread finds nothing */
+    /* one per parallel loop; also read without the lock while spinning */
+    uint32_t generation;
+    /* NULL once the loop is done: a late thread finds nothing */
+    attn__wrapped *work;
     int64_t n, next __attribute__((aligned(8)));
-} attn__pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER,
-                {0}, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
+} attn__pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
+    PTHREAD_COND_INITIALIZER, {0}, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
 
 static void attn__drain(attn__wrapped *work, int64_t n) {
     for (;;) {
@@ -1627,14 +1879,17 @@ static void *attn__worker(void *index) {
         if (attn__pool.generation == seen && !attn__pool.stop) {
             /* a moment of spinning saves the wake-up when calls follow one another */
             pthread_mutex_unlock(&attn__pool.lock);
-            for (int k = 0; k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen; k++) {
+            for (int k = 0;
+                 k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen;
+                 k++) {
 #if defined(__x86_64__) || defined(__i386__)
                 __builtin_ia32_pause();
 #endif
             }
             pthread_mutex_lock(&attn__pool.lock);
         }
-        while (attn__pool.generation == seen && !attn__pool.stop) pthread_cond_wait(&attn__pool.wake, &attn__pool.lock);
+        while (attn__pool.generation == seen && !attn__pool.stop)
+            pthread_cond_wait(&attn__pool.wake, &attn__pool.lock);
         if (attn__pool.stop) break;
         seen = attn__pool.generation;
         if (!attn__pool.work || me >= attn__pool.want) continue;
@@ -1660,11 +1915,17 @@ static void attn__after_fork(void) {    /* in the child no thread of the pool is
     attn__inside = 0;
 }
 static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
-    if (pthread_mutex_trylock(&attn__pool.owner)) { attn__serial(attn__run_inside, work, n); return; }
+    if (pthread_mutex_trylock(&attn__pool.owner)) {
+        attn__serial(attn__run_inside, work, n);
+        return;
+    }
     pthread_mutex_lock(&attn__pool.lock);
-    if (!attn__pool.fork_handler) attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
+    if (!attn__pool.fork_handler)
+        attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
     while (attn__pool.started < threads - 1 && attn__pool.started < 1024) {
-        if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__worker, (void *)(intptr_t)attn__pool.started)) break;
+        if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__worker,
+                (void *)(intptr_t)attn__pool.started))
+            break;
         attn__pool.started++;
     }
     attn__pool.work = work;
@@ -1697,10 +1958,13 @@ ATTN_API void attn_shutdown(void) {
 #endif
 }
 
-/* The threads that a call may use: asked for, or those of the pool, or all; 1 inside a task or an OpenMP region. */
+/* The threads that a call may use: asked for, or those of the pool, or all; 1 inside a task or
+ * an OpenMP region. */
 static int32_t attn__threads_for(const attn_desc *d) {
 #ifdef ATTN_NO_THREADS
-    return d->pool && !attn__inside ? (d->threads ? (int32_t)attn__min(d->threads, d->pool->threads) : d->pool->threads) : 1;
+    return d->pool && !attn__inside
+               ? (d->threads ? (int32_t)attn__min(d->threads, d->pool->threads) : d->pool->threads)
+               : 1;
 #else
     int32_t most = d->pool ? d->pool->threads : attn_threads();
     if (attn__inside) return 1;
@@ -1714,9 +1978,13 @@ static int32_t attn__threads_for(const attn_desc *d) {
 #endif
 }
 
-static void attn__parallel(const attn_desc *d, int32_t threads, attn__task task, void *arg, int64_t n) {
+static void attn__parallel(
+    const attn_desc *d, int32_t threads, attn__task task, void *arg, int64_t n) {
     attn__wrapped work = {task, arg};
-    if (n <= 1 || threads <= 1 || attn__inside) { attn__serial(attn__run_inside, &work, n); return; }
+    if (n <= 1 || threads <= 1 || attn__inside) {
+        attn__serial(attn__run_inside, &work, n);
+        return;
+    }
     if (d->pool) { d->pool->run(d->pool->user, attn__run_inside, &work, n); return; }
 #if defined(ATTN_NO_THREADS)
     attn__serial(attn__run_inside, &work, n);
@@ -1728,9 +1996,11 @@ static void attn__parallel(const attn_desc *d, int32_t threads, attn__task task,
 #endif
 }
 
-/* ============================================================================================= >>dtype ====
-   Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN stays a (quiet) NaN. */
-ATTN__INLINE uint32_t attn__round_shift(uint32_t m, uint32_t s) {       /* m / 2^s, ties to even; 1 <= s <= 31 */
+/* =============================================================================== >>dtype ====
+   Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN
+   stays a (quiet) NaN. */
+/* m / 2^s, ties to even; 1 <= s <= 31 */
+ATTN__INLINE uint32_t attn__round_shift(uint32_t m, uint32_t s) {
     return (m + ((1u << (s - 1)) - 1) + ((m >> s) & 1)) >> s;
 }
 ATTN__INLINE float attn__f16_to_f32(uint16_t h) {
@@ -1738,7 +2008,8 @@ ATTN__INLINE float attn__f16_to_f32(uint16_t h) {
     if (a > 0x7c00) return attn__float(sign | 0x7fc00000u | a << 13);
     if (a == 0x7c00) return attn__float(sign | 0x7f800000u);
     if (a >= 0x400) return attn__float(sign | ((a << 13) + 0x38000000u));
-    return attn__float(sign | attn__bits((float)a * attn__float(0x33800000u)));         /* subnormal: a * 2^-24 */
+    /* subnormal: a * 2^-24 */
+    return attn__float(sign | attn__bits((float)a * attn__float(0x33800000u)));
 }
 ATTN__INLINE uint16_t attn__f32_to_f16(float x) {
     uint32_t u = attn__bits(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff, h;
@@ -1759,9 +2030,11 @@ ATTN__INLINE float attn__fp8_to_f32(uint8_t c) {
     uint32_t sign = (uint32_t)(c & 0x80) << 24, a = c & 0x7f;
     if (a == 0x7f) return attn__float(sign | 0x7fc00000u);
     if (a >= 8) return attn__float(sign | ((a << 20) + 0x3c000000u));
-    return attn__float(sign | attn__bits((float)a * attn__float(0x3b000000u)));         /* subnormal: a * 2^-9 */
+    /* subnormal: a * 2^-9 */
+    return attn__float(sign | attn__bits((float)a * attn__float(0x3b000000u)));
 }
-ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {                                        /* saturates at 448 */
+/* saturates at 448 */
+ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {
     uint32_t u = attn__bits(x), sign = u >> 24 & 0x80, a = u & 0x7fffffff, c;
     if (a > 0x7f800000) c = 0x7f;
     else if (a >= 0x43e00000) c = 0x7e;
@@ -1790,12 +2063,15 @@ ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) 
     }
 }
 
-/* ========================================================================================== >>sequence ====
-   One sequence of a batch, for the fast backends: addresses of its rows and keys, and the keys that a row may see. */
+/* ============================================================================ >>sequence ====
+   One sequence of a batch, for the fast backends: addresses of its rows and keys, and the keys
+   that a row may see. */
 typedef struct attn__seq {
     int64_t b;
-    int64_t q_batch, q_first, q_rows, q_used;   /* row i is token q_first + i of batch q_batch; q_used rows are valid */
-    int64_t k_batch, k_first, k_len, k_old;     /* key j is buffer token k_first + j; k_old of k_len were there before the append */
+    /* row i is token q_first + i of batch q_batch; q_used rows are valid */
+    int64_t q_batch, q_first, q_rows, q_used;
+    /* key j is buffer token k_first + j; k_old of k_len were there before the append */
+    int64_t k_batch, k_first, k_len, k_old;
     int64_t offset;
     const int32_t *pages;
 } attn__seq;
@@ -1803,7 +2079,8 @@ typedef struct attn__seq {
 static attn__seq attn__sequence(const attn_desc *d, int64_t b) {
     const attn_seq *q = &d->seq;
     attn__seq s;
-    int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len, base = q->cu_k ? q->cu_k[b] : 0;
+    int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len,
+            base = q->cu_k ? q->cu_k[b] : 0;
     int64_t start = q->start_k ? q->start_k[b] : 0, used = q->used_k ? q->used_k[b] : capacity;
     s.b = b;
     s.q_batch = q->cu_q ? 0 : b;
@@ -1814,42 +2091,53 @@ static attn__seq attn__sequence(const attn_desc *d, int64_t b) {
     s.k_first = base + start;
     s.k_old = used - start;
     s.k_len = s.k_old + attn__appended(d, b);
-    s.offset = d->flags & ATTN_TOP_LEFT ? 0 : d->flags & ATTN_OFFSET ? d->offset : s.k_len - s.q_used;
+    s.offset = d->flags & ATTN_TOP_LEFT ? 0
+               : d->flags & ATTN_OFFSET ? d->offset
+                                        : s.k_len - s.q_used;
     s.pages = q->block_table ? q->block_table + b * q->max_pages : NULL;
     return s;
 }
 ATTN__INLINE int64_t attn__q_at(const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
     return s->q_batch * stride[0] + (s->q_first + i) * stride[1] + h * stride[2];
 }
-ATTN__INLINE int64_t attn__k_at(const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t j, int64_t h) {
+ATTN__INLINE int64_t attn__k_at(
+    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t j, int64_t h) {
     int64_t t = s->k_first + j;
-    if (s->pages) return s->pages[t / d->seq.page_size] * stride[0] + t % d->seq.page_size * stride[1] + h * stride[2];
+    if (s->pages)
+        return s->pages[t / d->seq.page_size] * stride[0] + t % d->seq.page_size * stride[1] +
+               h * stride[2];
     return s->k_batch * stride[0] + t * stride[1] + h * stride[2];
 }
 /* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
-ATTN__INLINE int64_t attn__bias_at(const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
-    return s->b * stride[0] + h * stride[1] + i * stride[2] + (d->seq.start_k ? d->seq.start_k[s->b] : 0);
+ATTN__INLINE int64_t attn__bias_at(
+    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
+    return s->b * stride[0] + h * stride[1] + i * stride[2] +
+           (d->seq.start_k ? d->seq.start_k[s->b] : 0);
 }
 ATTN__INLINE int64_t attn__lse_at(const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
     return d->seq.cu_q ? h * d->seq.total_q + s->q_first + i : (s->b * d->heads + h) * d->q_len + i;
 }
 /* Row i sees keys [lo, hi) at most; hi <= lo: none. */
-ATTN__INLINE void attn__range(const attn_desc *d, const attn__seq *s, int64_t i, int64_t *lo, int64_t *hi) {
+ATTN__INLINE void attn__range(
+    const attn_desc *d, const attn__seq *s, int64_t i, int64_t *lo, int64_t *hi) {
     int64_t diagonal = attn__sat_add(i, s->offset);
     *lo = 0;
     *hi = i < s->q_used ? s->k_len : 0;
     if (d->flags & ATTN_CAUSAL) *hi = attn__min(*hi, attn__sat_add(diagonal, 1));
     if (d->flags & ATTN_WINDOW_LEFT) *lo = attn__max(0, attn__sat_add(diagonal, -d->window_left));
-    if (d->flags & ATTN_WINDOW_RIGHT) *hi = attn__min(*hi, attn__sat_add(attn__sat_add(diagonal, d->window_right), 1));
+    if (d->flags & ATTN_WINDOW_RIGHT)
+        *hi = attn__min(*hi, attn__sat_add(attn__sat_add(diagonal, d->window_right), 1));
     if (*hi <= *lo) *hi = *lo = 0;
 }
 
-/* ============================================================================================ >>append ====
-   New keys and values into the cache, before anything reads it. Every product and sum of the rotation is rounded to f32, and the
+/* ============================================================================== >>append ====
+   New keys and values into the cache, before anything reads it. Every product and sum of the
+   rotation is rounded to f32, and the
    quantisation is spelled out, so that a cache is bitwise the same whichever backend wrote it. */
 ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t position) {
     const attn_append *a = &d->append;
-    int64_t half = a->rotary_dim / 2, apart = d->flags & ATTN_ROTARY_INTERLEAVED ? 1 : half, step = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 : 1;
+    int64_t half = a->rotary_dim / 2, apart = d->flags & ATTN_ROTARY_INTERLEAVED ? 1 : half,
+            step = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 : 1;
     const float *cosine = a->rotary_cos + position * half, *sine = a->rotary_sin + position * half;
     for (int64_t p = 0; p < half; p++) {
         float *x = row + p * step, x1 = x[0], x2 = x[apart];
@@ -1857,27 +2145,42 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
         x[apart] = x2 * cosine[p] + x1 * sine[p];
     }
 }
-static void attn__append_row(const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
+static void attn__append_row(
+    const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
     if (attn__is_float(dtype)) {
         for (int64_t c = 0; c < dim; c++) attn__put_f32(cache, dtype, at + c, row[c]);
         return;
     }
-    uint32_t amax = 0;                      /* as bits: ordered like magnitudes, NaN and infinity on top */
-    for (int64_t c = 0; c < dim; c++) { uint32_t u = attn__bits(row[c]) & 0x7fffffff; if (u > amax) amax = u; }
+    /* as bits: ordered like magnitudes, NaN and infinity on top */
+    uint32_t amax = 0;
+    for (int64_t c = 0; c < dim; c++) {
+        uint32_t u = attn__bits(row[c]) & 0x7fffffff;
+        if (u > amax) amax = u;
+    }
     int finite = amax < 0x7f800000u;
-    float s = finite ? attn__float(amax) / (dtype == ATTN_INT8 ? 127.0f : 448.0f) : attn__float(0x7fc00000u);
+    float s = finite ? attn__float(amax) / (dtype == ATTN_INT8 ? 127.0f : 448.0f)
+                     : attn__float(0x7fc00000u);
     if (finite && attn__bits(s) < 0x00800000u) s = 0;
     *scale = s;
     for (int64_t c = 0; c < dim; c++) {
         float x = finite && s > 0 ? row[c] / s : 0;
-        if (dtype == ATTN_FP8_E4M3) { ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0; continue; }
-        float magic = 12582912.0f, n = (x + magic) - magic;                         /* rint: |x| < 2^22 */
+        if (dtype == ATTN_FP8_E4M3) {
+            ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0;
+            continue;
+        }
+        /* rint: |x| < 2^22 */
+        float magic = 12582912.0f, n = (x + magic) - magic;
         ((int8_t *)cache)[at + c] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
     }
 }
 #define ATTN__ROW_CHUNK 1024
-/* task: sequence i / kv_heads, kv head i % kv_heads. Rows longer than the chunk go through workspace of their own. */
-typedef struct attn__append_job { const attn_desc *d; float *rows; int64_t width; } attn__append_job;
+/* task: sequence i / kv_heads, kv head i % kv_heads. Rows longer than the chunk go through
+ * workspace of their own. */
+typedef struct attn__append_job {
+    const attn_desc *d;
+    float *rows;
+    int64_t width;
+} attn__append_job;
 static void attn__append_task(void *arg, int64_t i) {
     const attn__append_job *job = (const attn__append_job *)arg;
     const attn_desc *d = job->d;
@@ -1890,41 +2193,56 @@ static void attn__append_task(void *arg, int64_t i) {
         int64_t batch = a->cu ? 0 : s.b, token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
         for (int v = 0; v < 2; v++) {
             const attn_in *from = v ? &a->v : &a->k, *cache = v ? &d->v : &d->k;
-            int64_t dim = v ? d->v_dim : d->head_dim, at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
-            for (int64_t c = 0; c < dim; c++) row[c] = attn__get_f32(from->data, from->dtype, at + c);
+            int64_t dim = v ? d->v_dim : d->head_dim,
+                    at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
+            for (int64_t c = 0; c < dim; c++)
+                row[c] = attn__get_f32(from->data, from->dtype, at + c);
             if (!v && attn__has_rotary(d)) attn__rotate(d, row, j);
             float *scales = v ? a->v_scale : a->k_scale;
-            attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache, attn__k_at(d, &s, cache->stride, j, h),
-                             scales ? scales + attn__k_at(d, &s, cache->scale_stride, j, h) : NULL);
+            attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache,
+                attn__k_at(d, &s, cache->stride, j, h),
+                scales ? scales + attn__k_at(d, &s, cache->scale_stride, j, h) : NULL);
         }
     }
     attn__fp_leave(fp);
 }
-static size_t attn__append_bytes(const attn_desc *d) {          /* workspace: one row for each task */
+/* workspace: one row for each task */
+static size_t attn__append_bytes(const attn_desc *d) {
     if (!attn__has_append(d)) return 0;
-    return (size_t)attn__round_up(d->batch * d->kv_heads * attn__max(d->head_dim, d->v_dim) * 4, ATTN__ALIGN);
+    return (size_t)attn__round_up(
+        d->batch * d->kv_heads * attn__max(d->head_dim, d->v_dim) * 4, ATTN__ALIGN);
 }
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
     if (!attn__has_append(d)) return;
     attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
-    attn__parallel(d, d->append.len * (d->head_dim + d->v_dim) * d->batch * d->kv_heads < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
+    attn__parallel(d,
+        d->append.len * (d->head_dim + d->v_dim) * d->batch * d->kv_heads < 32768 ? 1 : threads,
+        attn__append_task, &job, d->batch * d->kv_heads);
 }
 
-/* ============================================================================ >>ops_portable and the ISAs ====
-   About a dozen named operations on a vector of W floats each; the kernels below are written in nothing else. To add an ISA: write
-   these for it between a pair of target pragmas, include this file with ATTN__KERNEL set to its name, and add a row to >>dispatch.
-   NV: columns of the register tile in vectors, so that 6 * NV accumulators, NV operands and a broadcast fit the registers.
+/* =========================================================== >>ops_portable and the ISAs ====
+   About a dozen named operations on a vector of W floats each; the kernels below are written in
+   nothing else. To add an ISA: write
+   these for it between a pair of target pragmas, include this file with ATTN__KERNEL set to its
+   name, and add a row to >>dispatch.
+   NV: columns of the register tile in vectors, so that 6 * NV accumulators, NV operands and a
+   broadcast fit the registers.
 
-     load(p) store(p, v)          unaligned                    load_n(p, n) store_n(p, v, n)   the first n lanes, others 0
-     load16(p, n, dtype)          f16, bf16 -> f32, n lanes    store16(p, v, n, dtype)         to nearest even
+     load(p) store(p, v)          unaligned                    load_n(p, n) store_n(p, v, n)   the
+                                  first n lanes, others 0
+     load16(p, n, dtype)          f16, bf16 -> f32, n lanes    store16(p, v, n, dtype)         to
+                                  nearest even
      set1(x) fma(a, b, c) max(a, b)                            a NaN in b of max is kept
-     exp2(x)                      error 1.8e-7, exp2(0) = 1, exp2(-infinity) = 0; results below 2^-126 are 0
+     exp2(x)                      error 1.8e-7, exp2(0) = 1, exp2(-infinity) = 0; results below
+                                  2^-126 are 0
      clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
      pick(a, b, x, y)             a < b ? x : y
-     reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W matrix
+     reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W
+                                  matrix
 
-   exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error (8.3e-8, Remez) with exp2(0) exact. */
+   exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
+   (8.3e-8, Remez) with exp2(0) exact. */
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
@@ -1946,10 +2264,18 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
   typedef float attn__v__portable;
 #endif
 #define ATTN__NV__portable 2
-typedef union attn__lanes__portable { attn__v__portable v; float x[ATTN__W__portable]; uint32_t u[ATTN__W__portable]; } attn__lanes__portable;
+  typedef union attn__lanes__portable {
+      attn__v__portable v;
+      float x[ATTN__W__portable];
+      uint32_t u[ATTN__W__portable];
+  } attn__lanes__portable;
 #define ATTN__EACH for (int64_t l = 0; l < ATTN__W__portable; l++)
 
-ATTN__INLINE attn__v__portable attn__load__portable(const float *p) { attn__v__portable v; memcpy(&v, p, sizeof v); return v; }
+  ATTN__INLINE attn__v__portable attn__load__portable(const float *p) {
+      attn__v__portable v;
+      memcpy(&v, p, sizeof v);
+      return v;
+  }
 ATTN__INLINE void attn__store__portable(float *p, attn__v__portable v) { memcpy(p, &v, sizeof v); }
 ATTN__INLINE attn__v__portable attn__load_n__portable(const float *p, int64_t n) {
     attn__lanes__portable r;
@@ -1974,7 +2300,10 @@ ATTN__INLINE attn__v__portable attn__set1__portable(float x) {
     ATTN__EACH r.x[l] = x;
     return r.v;
 }
-ATTN__INLINE attn__v__portable attn__fma__portable(attn__v__portable a, attn__v__portable b, attn__v__portable c) { return a * b + c; }
+ATTN__INLINE attn__v__portable attn__fma__portable(
+    attn__v__portable a, attn__v__portable b, attn__v__portable c) {
+    return a * b + c;
+}
 ATTN__INLINE attn__v__portable attn__max__portable(attn__v__portable a, attn__v__portable b) {
     attn__lanes__portable x, y; x.v = a; y.v = b;
     ATTN__EACH x.x[l] = x.x[l] > y.x[l] ? x.x[l] : y.x[l];
@@ -1985,7 +2314,8 @@ ATTN__INLINE attn__v__portable attn__exp2__portable(attn__v__portable x) {
     nan.v = r.v = x;
     ATTN__EACH {
         float f = r.x[l] < -127.0f ? -127.0f : r.x[l] > 128.0f ? 128.0f : r.x[l];
-        int32_t i = (int32_t)(attn__bits(f) << 1 > 0xff000000u ? 0.0f : f + 128.0f) - 128;      /* floor: f + 128 >= 0 */
+        /* floor: f + 128 >= 0 */
+        int32_t i = (int32_t)(attn__bits(f) << 1 > 0xff000000u ? 0.0f : f + 128.0f) - 128;
         r.x[l] = f - (float)i;
         n.u[l] = (uint32_t)(i + 127) << 23;
     }
@@ -1999,17 +2329,20 @@ ATTN__INLINE attn__v__portable attn__exp2__portable(attn__v__portable x) {
     ATTN__EACH if ((nan.u[l] & 0x7fffffff) > 0x7f800000u) r.x[l] = nan.x[l];
     return r.v;
 }
-ATTN__INLINE attn__v__portable attn__clip__portable(attn__v__portable v, int64_t from, int64_t lo, int64_t hi) {
+ATTN__INLINE attn__v__portable attn__clip__portable(
+    attn__v__portable v, int64_t from, int64_t lo, int64_t hi) {
     attn__lanes__portable r; r.v = v;
     ATTN__EACH if (from + l < lo || from + l >= hi) r.u[l] = 0xff800000u;
     return r.v;
 }
-ATTN__INLINE attn__v__portable attn__hide__portable(attn__v__portable v, const unsigned char *p, int64_t n) {
+ATTN__INLINE attn__v__portable attn__hide__portable(
+    attn__v__portable v, const unsigned char *p, int64_t n) {
     attn__lanes__portable r; r.v = v;
     ATTN__EACH if (l >= n || p[l] == 0) r.u[l] = 0xff800000u;
     return r.v;
 }
-ATTN__INLINE attn__v__portable attn__pick__portable(attn__v__portable a, attn__v__portable b, attn__v__portable x, attn__v__portable y) {
+ATTN__INLINE attn__v__portable attn__pick__portable(
+    attn__v__portable a, attn__v__portable b, attn__v__portable x, attn__v__portable y) {
     attn__lanes__portable s, t, r, q; s.v = a; t.v = b; r.v = x; q.v = y;
     ATTN__EACH r.u[l] = s.x[l] < t.x[l] ? r.u[l] : q.u[l];
     return r.v;
@@ -2022,7 +2355,8 @@ ATTN__INLINE float attn__reduce_max__portable(attn__v__portable v) {
 }
 ATTN__INLINE float attn__reduce_add__portable(attn__v__portable v) {
     attn__lanes__portable r; r.v = v;
-    for (int step = ATTN__W__portable / 2; step; step /= 2) for (int l = 0; l < step; l++) r.x[l] += r.x[l + step];
+    for (int step = ATTN__W__portable / 2; step; step /= 2)
+        for (int l = 0; l < step; l++) r.x[l] += r.x[l + step];
     return r.x[0];
 }
 ATTN__INLINE void attn__transpose__portable(attn__v__portable *r) {
@@ -2055,20 +2389,30 @@ ATTN__PLAIN_END
   #pragma GCC target("avx2,fma,f16c")
 #endif
 typedef float attn__v__avx2 __attribute__((vector_size(32)));
-static const int32_t attn__window__avx2[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+static const int32_t attn__window__avx2[16] = {
+    -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 ATTN__INLINE __m256i attn__first__avx2(int64_t n) {      /* the first n lanes set, n in any range */
     int64_t k = n < 0 ? 0 : n > 8 ? 8 : n;
     return _mm256_loadu_si256((const __m256i *)(const void *)(attn__window__avx2 + 8 - k));
 }
-ATTN__INLINE attn__v__avx2 attn__load__avx2(const float *p) { return (attn__v__avx2)_mm256_loadu_ps(p); }
+ATTN__INLINE attn__v__avx2 attn__load__avx2(const float *p) {
+    return (attn__v__avx2)_mm256_loadu_ps(p);
+}
 ATTN__INLINE void attn__store__avx2(float *p, attn__v__avx2 v) { _mm256_storeu_ps(p, (__m256)v); }
-ATTN__INLINE attn__v__avx2 attn__load_n__avx2(const float *p, int64_t n) { return (attn__v__avx2)_mm256_maskload_ps(p, attn__first__avx2(n)); }
-ATTN__INLINE void attn__store_n__avx2(float *p, attn__v__avx2 v, int64_t n) { _mm256_maskstore_ps(p, attn__first__avx2(n), (__m256)v); }
+ATTN__INLINE attn__v__avx2 attn__load_n__avx2(const float *p, int64_t n) {
+    return (attn__v__avx2)_mm256_maskload_ps(p, attn__first__avx2(n));
+}
+ATTN__INLINE void attn__store_n__avx2(float *p, attn__v__avx2 v, int64_t n) {
+    _mm256_maskstore_ps(p, attn__first__avx2(n), (__m256)v);
+}
 ATTN__INLINE attn__v__avx2 attn__load16__avx2(const void *p, int64_t n, int32_t dtype) {
     uint16_t part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     __m128i h;
     if (n >= 8) h = _mm_loadu_si128((const __m128i *)p);
-    else { for (int64_t l = 0; l < n; l++) part[l] = ((const uint16_t *)p)[l]; h = _mm_loadu_si128((const __m128i *)(const void *)part); }
+    else {
+        for (int64_t l = 0; l < n; l++) part[l] = ((const uint16_t *)p)[l];
+        h = _mm_loadu_si128((const __m128i *)(const void *)part);
+    }
     if (dtype == ATTN_F16) return (attn__v__avx2)_mm256_cvtph_ps(h);
     return (attn__v__avx2)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16);
 }
@@ -2077,10 +2421,14 @@ ATTN__INLINE void attn__store16__avx2(void *p, attn__v__avx2 v, int64_t n, int32
     __m128i h;
     if (dtype == ATTN_F16) h = _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
     else {
-        __m256i u = (__m256i)v, odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-        __m256i r = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
-        __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff)), _mm256_set1_epi32(0x7f800000));
-        r = _mm256_blendv_epi8(r, _mm256_or_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x40)), nan);
+        __m256i u = (__m256i)v,
+                odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+        __m256i r = _mm256_srli_epi32(
+            _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+        __m256i nan = _mm256_cmpgt_epi32(
+            _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff)), _mm256_set1_epi32(0x7f800000));
+        r = _mm256_blendv_epi8(
+            r, _mm256_or_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x40)), nan);
         r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x88);
         h = _mm256_castsi256_si128(r);
     }
@@ -2090,15 +2438,19 @@ ATTN__INLINE void attn__store16__avx2(void *p, attn__v__avx2 v, int64_t n, int32
 }
 ATTN__INLINE attn__v__avx2 attn__set1__avx2(float x) { return (attn__v__avx2)_mm256_set1_ps(x); }
 ATTN__INLINE attn__v__avx2 attn__fma__avx2(attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 c) {
-#if defined(__clang__)      /* not the intrinsic: a header included by the host carries its fast-math flags */
-    return (attn__v__avx2)ATTN__CLANG_FMA(__builtin_ia32_vfmaddps256((__m256)a, (__m256)b, (__m256)c), a, b, c);
+#if defined(__clang__)      /* not the intrinsic: its header carries the host's fast-math flags */
+    return (attn__v__avx2)ATTN__CLANG_FMA(
+        __builtin_ia32_vfmaddps256((__m256)a, (__m256)b, (__m256)c), a, b, c);
 #else
     return (attn__v__avx2)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #endif
 }
-ATTN__INLINE attn__v__avx2 attn__max__avx2(attn__v__avx2 a, attn__v__avx2 b) { return (attn__v__avx2)_mm256_max_ps((__m256)a, (__m256)b); }
+ATTN__INLINE attn__v__avx2 attn__max__avx2(attn__v__avx2 a, attn__v__avx2 b) {
+    return (attn__v__avx2)_mm256_max_ps((__m256)a, (__m256)b);
+}
 ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
-    __m256 c = _mm256_min_ps(_mm256_set1_ps(128.0f), _mm256_max_ps(_mm256_set1_ps(-127.0f), (__m256)x));
+    __m256 c = _mm256_min_ps(
+        _mm256_set1_ps(128.0f), _mm256_max_ps(_mm256_set1_ps(-127.0f), (__m256)x));
     __m256 n = _mm256_floor_ps(c);
     attn__v__avx2 r = (attn__v__avx2)c - (attn__v__avx2)n, p = attn__set1__avx2(ATTN__EXP2_C5);
     p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C4));
@@ -2106,7 +2458,8 @@ ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
     p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C2));
     p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C1));
     p = attn__fma__avx2(p, r, attn__set1__avx2(1.0f));
-    __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23);
+    __m256i e = _mm256_slli_epi32(
+        _mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23);
     p = p * (attn__v__avx2)e;
     ATTN__ROUNDED(p);
     return p;
@@ -2118,11 +2471,15 @@ ATTN__INLINE attn__v__avx2 attn__clip__avx2(attn__v__avx2 v, int64_t from, int64
 ATTN__INLINE attn__v__avx2 attn__hide__avx2(attn__v__avx2 v, const unsigned char *p, int64_t n) {
     unsigned char part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     memcpy(part, p, (size_t)(n > 8 ? 8 : n < 0 ? 0 : n));
-    __m256i zero = _mm256_cmpeq_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)part)), _mm256_setzero_si256());
+    __m256i zero = _mm256_cmpeq_epi32(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)part)),
+        _mm256_setzero_si256());
     return (attn__v__avx2)_mm256_blendv_ps((__m256)v, _mm256_set1_ps(ATTN__NEG_INF), (__m256)zero);
 }
-ATTN__INLINE attn__v__avx2 attn__pick__avx2(attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 x, attn__v__avx2 y) {
-    return (attn__v__avx2)_mm256_blendv_ps((__m256)y, (__m256)x, _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ));
+ATTN__INLINE attn__v__avx2 attn__pick__avx2(
+    attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 x, attn__v__avx2 y) {
+    return (attn__v__avx2)_mm256_blendv_ps(
+        (__m256)y, (__m256)x, _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ));
 }
 ATTN__INLINE float attn__reduce_max__avx2(attn__v__avx2 v) {
     __m128 a = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
@@ -2163,7 +2520,8 @@ ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
 #define ATTN__W__avx512 16
 #define ATTN__NV__avx512 4
 #if defined(__clang__)
-  #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+  #pragma clang attribute push(__attribute__((target( \
+        "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
 #else
   #pragma GCC push_options
   #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
@@ -2172,10 +2530,18 @@ typedef float attn__v__avx512 __attribute__((vector_size(64)));
 ATTN__INLINE __mmask16 attn__first__avx512(int64_t n) {     /* the first n lanes, n in any range */
     return (__mmask16)(n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1);
 }
-ATTN__INLINE attn__v__avx512 attn__load__avx512(const float *p) { return (attn__v__avx512)_mm512_loadu_ps(p); }
-ATTN__INLINE void attn__store__avx512(float *p, attn__v__avx512 v) { _mm512_storeu_ps(p, (__m512)v); }
-ATTN__INLINE attn__v__avx512 attn__load_n__avx512(const float *p, int64_t n) { return (attn__v__avx512)_mm512_maskz_loadu_ps(attn__first__avx512(n), p); }
-ATTN__INLINE void attn__store_n__avx512(float *p, attn__v__avx512 v, int64_t n) { _mm512_mask_storeu_ps(p, attn__first__avx512(n), (__m512)v); }
+ATTN__INLINE attn__v__avx512 attn__load__avx512(const float *p) {
+    return (attn__v__avx512)_mm512_loadu_ps(p);
+}
+ATTN__INLINE void attn__store__avx512(float *p, attn__v__avx512 v) {
+    _mm512_storeu_ps(p, (__m512)v);
+}
+ATTN__INLINE attn__v__avx512 attn__load_n__avx512(const float *p, int64_t n) {
+    return (attn__v__avx512)_mm512_maskz_loadu_ps(attn__first__avx512(n), p);
+}
+ATTN__INLINE void attn__store_n__avx512(float *p, attn__v__avx512 v, int64_t n) {
+    _mm512_mask_storeu_ps(p, attn__first__avx512(n), (__m512)v);
+}
 ATTN__INLINE attn__v__avx512 attn__load16__avx512(const void *p, int64_t n, int32_t dtype) {
     __m256i h = _mm256_maskz_loadu_epi16(attn__first__avx512(n), p);
     if (dtype == ATTN_F16) return (attn__v__avx512)_mm512_cvtph_ps(h);
@@ -2183,27 +2549,40 @@ ATTN__INLINE attn__v__avx512 attn__load16__avx512(const void *p, int64_t n, int3
 }
 ATTN__INLINE void attn__store16__avx512(void *p, attn__v__avx512 v, int64_t n, int32_t dtype) {
     __m256i h;
-    if (dtype == ATTN_F16) h = _mm512_maskz_cvtps_ph((__mmask16)0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT);
+    if (dtype == ATTN_F16)
+        h = _mm512_maskz_cvtps_ph((__mmask16)0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT);
     else {
-        __m512i u = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-        __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-        __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), _mm512_set1_epi32(0x7f800000));
+        __m512i u = (__m512i)v,
+                odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+        __m512i r = _mm512_srli_epi32(
+            _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+        __mmask16 nan = _mm512_cmpgt_epi32_mask(
+            _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), _mm512_set1_epi32(0x7f800000));
         r = _mm512_mask_or_epi32(r, nan, _mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
         h = _mm512_cvtepi32_epi16(r);
     }
     _mm256_mask_storeu_epi16(p, attn__first__avx512(n), h);
 }
-ATTN__INLINE attn__v__avx512 attn__set1__avx512(float x) { return (attn__v__avx512)_mm512_set1_ps(x); }
-ATTN__INLINE attn__v__avx512 attn__fma__avx512(attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 c) {
+ATTN__INLINE attn__v__avx512 attn__set1__avx512(float x) {
+    return (attn__v__avx512)_mm512_set1_ps(x);
+}
+ATTN__INLINE attn__v__avx512 attn__fma__avx512(
+    attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 c) {
 #if defined(__clang__)
-    return (attn__v__avx512)ATTN__CLANG_FMA(__builtin_ia32_vfmaddps512_mask((__m512)a, (__m512)b, (__m512)c, (__mmask16)0xffff, _MM_FROUND_CUR_DIRECTION), a, b, c);
+    return (attn__v__avx512)ATTN__CLANG_FMA(
+        __builtin_ia32_vfmaddps512_mask(
+            (__m512)a, (__m512)b, (__m512)c, (__mmask16)0xffff, _MM_FROUND_CUR_DIRECTION),
+        a, b, c);
 #else
     return (attn__v__avx512)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #endif
 }
-ATTN__INLINE attn__v__avx512 attn__max__avx512(attn__v__avx512 a, attn__v__avx512 b) { return (attn__v__avx512)_mm512_max_ps((__m512)a, (__m512)b); }
+ATTN__INLINE attn__v__avx512 attn__max__avx512(attn__v__avx512 a, attn__v__avx512 b) {
+    return (attn__v__avx512)_mm512_max_ps((__m512)a, (__m512)b);
+}
 ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
-    attn__v__avx512 r = (attn__v__avx512)_mm512_reduce_ps((__m512)x, 0x09);               /* x - floor(x); 0 for infinity */
+    /* x - floor(x); 0 for infinity */
+    attn__v__avx512 r = (attn__v__avx512)_mm512_reduce_ps((__m512)x, 0x09);
     attn__v__avx512 p = attn__set1__avx512(ATTN__EXP2_C5);
     p = attn__fma__avx512(p, r, attn__set1__avx512(ATTN__EXP2_C4));
     p = attn__fma__avx512(p, r, attn__set1__avx512(ATTN__EXP2_C3));
@@ -2212,16 +2591,22 @@ ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
     p = attn__fma__avx512(p, r, attn__set1__avx512(1.0f));
     return (attn__v__avx512)_mm512_scalef_ps((__m512)p, (__m512)x);
 }
-ATTN__INLINE attn__v__avx512 attn__clip__avx512(attn__v__avx512 v, int64_t from, int64_t lo, int64_t hi) {
+ATTN__INLINE attn__v__avx512 attn__clip__avx512(
+    attn__v__avx512 v, int64_t from, int64_t lo, int64_t hi) {
     __mmask16 keep = (__mmask16)(attn__first__avx512(hi - from) & ~attn__first__avx512(lo - from));
-    return (attn__v__avx512)_mm512_mask_mov_epi32(_mm512_set1_epi32((int)0xff800000u), keep, (__m512i)v);
+    return (attn__v__avx512)_mm512_mask_mov_epi32(
+        _mm512_set1_epi32((int)0xff800000u), keep, (__m512i)v);
 }
-ATTN__INLINE attn__v__avx512 attn__hide__avx512(attn__v__avx512 v, const unsigned char *p, int64_t n) {
+ATTN__INLINE attn__v__avx512 attn__hide__avx512(
+    attn__v__avx512 v, const unsigned char *p, int64_t n) {
     __m128i bytes = _mm_maskz_loadu_epi8(attn__first__avx512(n), p);
-    return (attn__v__avx512)_mm512_mask_mov_epi32(_mm512_set1_epi32((int)0xff800000u), _mm_test_epi8_mask(bytes, bytes), (__m512i)v);
+    return (attn__v__avx512)_mm512_mask_mov_epi32(
+        _mm512_set1_epi32((int)0xff800000u), _mm_test_epi8_mask(bytes, bytes), (__m512i)v);
 }
-ATTN__INLINE attn__v__avx512 attn__pick__avx512(attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 x, attn__v__avx512 y) {
-    return (attn__v__avx512)_mm512_mask_mov_epi32((__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
+ATTN__INLINE attn__v__avx512 attn__pick__avx512(
+    attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 x, attn__v__avx512 y) {
+    return (attn__v__avx512)_mm512_mask_mov_epi32(
+        (__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
 }
 ATTN__INLINE float attn__reduce_max__avx512(attn__v__avx512 v) {
     __m512 a = _mm512_max_ps((__m512)v, _mm512_shuffle_f32x4((__m512)v, (__m512)v, 0x4e));
@@ -2267,27 +2652,35 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
 #endif
 ATTN__PLAIN_BEGIN
 
-/* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of one (sequence, kv head): row r is
- * query r / group of query head kv_head * group + r % group, so that a GQA group shares one reading of K and V. */
+/* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
+ * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
+ * so that a GQA group shares one reading of K and V. */
 typedef struct attn__flash {
     const attn_desc *d;
     int32_t threads;
     int64_t group;                      /* heads / kv_heads */
     int64_t BM, BN;                     /* rows a unit, keys a block */
-    int64_t tiles, splits, partials;    /* most units per (sequence, kv head): row tiles, key splits run side by side; bytes of theirs */
-    int64_t v_pad, q_pad, ld;           /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
+    /* most units per (sequence, kv head): row tiles, key splits run side by side; bytes of
+     * theirs */
+    int64_t tiles, splits, partials;
+    /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
+    int64_t v_pad, q_pad, ld;
     int64_t scratch;                    /* bytes a thread */
-    int extras;                         /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
-    int pack_q, pack_v;                 /* rows are widened or gathered; otherwise used where they lie */
+    /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
+    int extras;
+    /* rows are widened or gathered; otherwise used where they lie */
+    int pack_q, pack_v;
     char *workspace;                    /* threads * scratch, then the partials of key splits */
     float *partial;                     /* [units][BM][v_pad + 2] */
     int64_t next __attribute__((aligned(8))), units;
 } attn__flash;
-/* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys are cut into 16 splits at most. */
+/* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys
+ * are cut into 16 splits at most. */
 #define ATTN__SPLIT_ROWS 256
 #define ATTN__SPLIT_KEYS 1024
 static int64_t attn__split_keys(const attn__seq *s, int64_t group) {
-    if (s->q_used * group > ATTN__SPLIT_ROWS || s->k_len < 2 * ATTN__SPLIT_KEYS) return attn__max(s->k_len, 1);
+    if (s->q_used * group > ATTN__SPLIT_ROWS || s->k_len < 2 * ATTN__SPLIT_KEYS)
+        return attn__max(s->k_len, 1);
     return ATTN__SPLIT_KEYS * attn__ceil_div(s->k_len, 16 * ATTN__SPLIT_KEYS);
 }
 typedef struct attn__rows {             /* one unit */
@@ -2297,9 +2690,19 @@ typedef struct attn__rows {             /* one unit */
     int64_t k0, k1;                     /* its keys */
 } attn__rows;
 
-/* Backward: a unit is the key blocks split, split + splits, .. of one (sequence, kv head), which balances causal work. Each split
- * adds to a dq of its own; these partials are summed in order at the end. */
-enum { ATTN__BWD_ROWS, ATTN__BWD_SPLITS, ATTN__STD_SCORES, ATTN__STD_KEYS, ATTN__STD_DQ, ATTN__BWD_DQ, ATTN__BWD_BIAS, ATTN__BWD_SINK };
+/* Backward: a unit is the key blocks split, split + splits, .. of one (sequence, kv head), which
+ * balances causal work. Each split adds to a dq of its own; these partials are summed in order
+ * at the end. */
+enum {
+    ATTN__BWD_ROWS,
+    ATTN__BWD_SPLITS,
+    ATTN__STD_SCORES,
+    ATTN__STD_KEYS,
+    ATTN__STD_DQ,
+    ATTN__BWD_DQ,
+    ATTN__BWD_BIAS,
+    ATTN__BWD_SINK
+};
 typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
@@ -2308,8 +2711,10 @@ typedef struct attn__bwd {
     int64_t BQ, BK, ld, v_pad, q_pad, scratch;
     int extras, phase, standard;
     char *workspace;
-    float *L, *delta, *bad;             /* [rows]: lse in base 2; dout . o - dlse; NaN where q or dout is not finite */
-    float *q, *dout, *dq;               /* f32 copies [rows][q_pad], [rows][v_pad]; partials [splits][rows][q_pad] */
+    /* [rows]: lse in base 2; dout . o - dlse; NaN where q or dout is not finite */
+    float *L, *delta, *bad;
+    /* f32 copies [rows][q_pad], [rows][v_pad]; partials [splits][rows][q_pad] */
+    float *q, *dout, *dq;
     float *P, *dS;                      /* standard: [rows][ld] */
     int64_t next __attribute__((aligned(8))), units;
 } attn__bwd;
@@ -2330,30 +2735,37 @@ typedef struct attn__std {
     int32_t threads;
     int64_t BM, BN, ld, v_pad, q_pad, scratch, tiles;
     char *workspace;
-    float *scores, *stats;              /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
+    /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
+    float *scores, *stats;
     int64_t next __attribute__((aligned(8))), units;
 } attn__std;
 
-typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x);
+typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
+    float *C, int64_t ldc, float *x);
 typedef struct attn__kernels {
     const char *name;                   /* of the ISA */
     int64_t W, NV;
     void (*flash_rows)(const attn__rows *u, char *scratch, float *partial);
     void (*flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch);
     void (*backward_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head);
-    void (*backward_split)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch);
+    void (*backward_split)(
+        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch);
     void (*backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head);
     void (*backward_bias)(const attn__bwd *f, int64_t b, int64_t h, int64_t kb, char *scratch);
-    void (*standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch);
-    void (*standard_backward)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch);
-    void (*convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from, int64_t src_at, int64_t n);
+    void (*standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
+        int64_t rows, char *scratch);
+    void (*standard_backward)(
+        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch);
+    void (*convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from,
+        int64_t src_at, int64_t n);
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n);      /* n times 2 * W * 12 flops in 12 chains */
     float (*read)(const float *p, int64_t n);
 #endif
 } attn__kernels;
 
-/* The score tile of a group of rows: up to 6 rows, BN keys, padded so that rows do not share cache sets. */
+/* The score tile of a group of rows: up to 6 rows, BN keys, padded so that rows do not share
+ * cache sets. */
 #define ATTN__MR 6
 #define ATTN__SCORE_PAD 16
 #define ATTN__LOG2E 1.44269504088896341
@@ -2380,7 +2792,8 @@ ATTN__PLAIN_END
 #endif
 #if ATTN__AVX512
 #if defined(__clang__)
-    #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+    #pragma clang attribute push(__attribute__((target( \
+        "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
   #else
     #pragma GCC push_options
     #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
@@ -2396,8 +2809,9 @@ ATTN__PLAIN_END
 #endif
 ATTN__PLAIN_BEGIN
 
-/* ========================================================================================== >>dispatch ====
-   Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA, ATTN_BACKEND a backend. */
+/* ============================================================================ >>dispatch ====
+   Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA,
+   ATTN_BACKEND a backend. */
 typedef struct attn__machine_info {
     const attn__kernels *isa;           /* NULL: ATTN_ISA asks for what is not there */
     int32_t threads;
@@ -2412,14 +2826,19 @@ static uint64_t attn__xgetbv(void) {
     __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return (uint64_t)hi << 32 | lo;
 }
-/* 0: none, 2: AVX2 + FMA + F16C, 3: AVX-512 F, DQ, BW, VL too; both need the operating system to save the registers. */
+/* 0: none, 2: AVX2 + FMA + F16C, 3: AVX-512 F, DQ, BW, VL too; both need the operating system to
+ * save the registers. */
 static int attn__x86_level(int64_t *l2) {
     uint32_t a, b, c, d, c1, b7;
     if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
-    for (uint32_t leaf = 4; leaf; leaf = leaf == 4 ? 0x8000001du : 0)      /* deterministic cache parameters: Intel, AMD */
+    /* deterministic cache parameters: Intel, AMD */
+    for (uint32_t leaf = 4; leaf; leaf = leaf == 4 ? 0x8000001du : 0)
         for (uint32_t i = 0; i < 8 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31); i++)
-            if ((a >> 5 & 7) == 2) *l2 = (int64_t)((b >> 22) + 1) * ((b >> 12 & 0x3ff) + 1) * ((b & 0xfff) + 1) * ((int64_t)c + 1);
-    const uint32_t need = 1u << 27 | 1u << 28 | 1u << 12 | 1u << 29;        /* OSXSAVE, AVX, FMA, F16C */
+            if ((a >> 5 & 7) == 2)
+                *l2 = (int64_t)((b >> 22) + 1) * ((b >> 12 & 0x3ff) + 1) * ((b & 0xfff) + 1) *
+                      ((int64_t)c + 1);
+    /* OSXSAVE, AVX, FMA, F16C */
+    const uint32_t need = 1u << 27 | 1u << 28 | 1u << 12 | 1u << 29;
     if ((c1 & need) != need || (attn__xgetbv() & 6) != 6) return 0;
     if (!__get_cpuid_count(7, 0, &a, &b7, &c, &d) || !(b7 >> 5 & 1)) return 0;
     const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
@@ -2464,44 +2883,58 @@ static const attn__machine_info *attn__machine(void) {
     return &info;
 }
 
-/* ============================================================================================ >>layout ==== */
+/* ============================================================================== >>layout ==== */
 typedef struct attn__convert_job {
     attn_in src; attn_out dst;
     int64_t shape[4], rows, per_task;
-    int merged;                         /* both sides dense over head and dim: one long row per token */
+    /* both sides dense over head and dim: one long row per token */
+    int merged;
 } attn__convert_job;
 
 static void attn__convert_task(void *arg, int64_t task) {
     const attn__convert_job *j = (const attn__convert_job *)arg;
-    int64_t heads = j->merged ? 1 : j->shape[2], dim = j->merged ? j->shape[2] * j->shape[3] : j->shape[3];
+    int64_t heads = j->merged ? 1 : j->shape[2],
+            dim = j->merged ? j->shape[2] * j->shape[3] : j->shape[3];
     int64_t first = task * j->per_task, last = attn__min(first + j->per_task, j->rows);
     size_t size = attn__dtype_size(j->src.dtype);
     uint64_t fp = attn__fp_enter(0);
     for (int64_t r = first; r < last; r++) {
         int64_t h = r % heads, t = r / heads % j->shape[1], b = r / heads / j->shape[1];
-        int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2], to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
-        if (j->src.dtype == j->dst.dtype) memcpy((char *)j->dst.data + to * (int64_t)size, (const char *)j->src.data + from * (int64_t)size, (size_t)dim * size);
-        else if (j->src.dtype == ATTN_F64) for (int64_t c = 0; c < dim; c++) attn__ref_write(j->dst.data, j->dst.dtype, to + c, ((const double *)j->src.data)[from + c]);
-        else attn__machine()->isa->convert_row(j->dst.data, j->dst.dtype, to, j->src.data, j->src.dtype, from, dim);
+        int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
+                to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
+        if (j->src.dtype == j->dst.dtype)
+            memcpy((char *)j->dst.data + to * (int64_t)size,
+                (const char *)j->src.data + from * (int64_t)size, (size_t)dim * size);
+        else if (j->src.dtype == ATTN_F64)
+            for (int64_t c = 0; c < dim; c++)
+                attn__ref_write(
+                    j->dst.data, j->dst.dtype, to + c, ((const double *)j->src.data)[from + c]);
+        else
+            attn__machine()->isa->convert_row(
+                j->dst.data, j->dst.dtype, to, j->src.data, j->src.dtype, from, dim);
     }
     attn__fp_leave(fp);
 }
-ATTN_API attn_status attn_convert(const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
+ATTN_API attn_status attn_convert(
+    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
     attn__convert_job j;
     attn_desc all;
     int64_t bytes = 1;
     if (!where) { memset(&all, 0, sizeof all); where = &all; }
-    ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0, ERR_CONVERT_SHAPE);
+    ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
+        ERR_CONVERT_SHAPE);
     ATTN__RULE(!(where->flags & ATTN_DEVICE), ERR_DEVICE);
     ATTN__RULE(where->threads >= 0, ERR_THREADS);
     ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
     ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
     ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    for (int a = 0; a < 4; a++) ATTN__RULE(!__builtin_mul_overflow(bytes, shape[a], &bytes), ERR_OVERFLOW);
+    for (int a = 0; a < 4; a++)
+        ATTN__RULE(!__builtin_mul_overflow(bytes, shape[a], &bytes), ERR_OVERFLOW);
     if (bytes == 0) return ATTN_OK;
     ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
-    attn__span from = attn__span_of(src.data, src.stride, shape, shape[3], src.dtype), to = attn__span_of(dst.data, dst.stride, shape, shape[3], dst.dtype);
+    attn__span from = attn__span_of(src.data, src.stride, shape, shape[3], src.dtype),
+               to = attn__span_of(dst.data, dst.stride, shape, shape[3], dst.dtype);
     ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
     j.src = src; j.dst = dst;
     memcpy(j.shape, shape, sizeof j.shape);
@@ -2519,31 +2952,43 @@ static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why
     return s;
 }
 static attn_status attn__cpu_declines(const attn_desc *d, attn_plan *plan) {
-    if (d->flags & ATTN_DEVICE) return attn__decline(plan, ATTN_ERR_DEVICE, "tensors are device memory");
-    if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64) return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
-    if (d->k.dtype != d->v.dtype) return attn__decline(plan, ATTN_ERR_DECLINED, "k and v differ in type");
-    if (d->q.dtype != d->k.dtype && !attn__is_quant(d->k.dtype)) return attn__decline(plan, ATTN_ERR_DECLINED, "q and k differ in type");
+    if (d->flags & ATTN_DEVICE)
+        return attn__decline(plan, ATTN_ERR_DEVICE, "tensors are device memory");
+    if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64)
+        return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
+    if (d->k.dtype != d->v.dtype)
+        return attn__decline(plan, ATTN_ERR_DECLINED, "k and v differ in type");
+    if (d->q.dtype != d->k.dtype && !attn__is_quant(d->k.dtype))
+        return attn__decline(plan, ATTN_ERR_DECLINED, "q and k differ in type");
     return ATTN_OK;
 }
 /* The most keys of any sequence, and a rough cost in FLOPs: work under 20 us wakes no thread. */
 static double attn__cost(const attn_desc *d) {
-    return 2.0 * (double)attn__rows_total(d) * (double)d->heads * (double)d->kv_len * (double)(d->head_dim + d->v_dim);
+    return 2.0 * (double)attn__rows_total(d) * (double)d->heads * (double)d->kv_len *
+           (double)(d->head_dim + d->v_dim);
 }
 static int32_t attn__useful_threads(const attn_desc *d, double flops) {
     return flops < 2e6 ? 1 : attn__threads_for(d);
 }
-/* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes: what they take. */
-static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t matrices, int64_t ld, int64_t fixed, int64_t *bytes, attn_plan *plan) {
-    int64_t rows = attn__rows_total(d) * d->heads, memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+/* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes: what they
+ * take. */
+static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t matrices, int64_t ld,
+    int64_t fixed, int64_t *bytes, attn_plan *plan) {
+    int64_t rows = attn__rows_total(d) * d->heads,
+            memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     if (d->seq.cu_q) rows = d->batch * d->heads * d->q_len;
-    if (!__builtin_mul_overflow(rows, 4 * matrices * ld, bytes) && *bytes <= memory / 10 * 9 - fixed) return ATTN_OK;
+    if (!__builtin_mul_overflow(rows, 4 * matrices * ld, bytes) &&
+        *bytes <= memory / 10 * 9 - fixed)
+        return ATTN_OK;
     snprintf(plan->why, sizeof plan->why, "the scores need %.2f GiB, the machine has %.2f GiB",
-             (double)matrices * (double)rows * (double)d->kv_len * 4 / 1073741824.0, (double)memory / 1073741824.0);
+        (double)matrices * (double)rows * (double)d->kv_len * 4 / 1073741824.0,
+        (double)memory / 1073741824.0);
     return ATTN_ERR_TOO_LARGE;
 }
 
-/* =========================================================================================== >>backward ====
-   Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias, dsink. Standard: rows, all P and dS, dK and
+/* ============================================================================ >>backward ====
+   Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias, dsink.
+   Standard: rows, all P and dS, dK and
    dV, dQ, and the rest alike. */
 static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *f) {
     memset(f, 0, sizeof *f);
@@ -2559,18 +3004,24 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
     f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
-    f->scratch = 4 * (3 * f->BK * f->q_pad + 2 * f->BK * f->v_pad + 2 * f->BK + 2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
+    f->scratch = 4 * (3 * f->BK * f->q_pad + 2 * f->BK * f->v_pad + 2 * f->BK +
+                         2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
     f->scratch = attn__round_up(f->scratch, ATTN__ALIGN);
 }
-static attn_status attn__bwd_plan(const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
+static attn_status attn__bwd_plan(
+    const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
     attn__bwd f;
     int64_t scores = 0;
-    if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
+    if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 ||
+        g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
         return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
     attn__bwd_shape(d, g, standard, &f);
-    int64_t fixed = f.threads * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) + ((f.splits + 1) * f.q_pad + f.v_pad) * f.rows * 4;
+    int64_t fixed = f.threads * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) +
+                    ((f.splits + 1) * f.q_pad + f.v_pad) * f.rows * 4;
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
-    plan->kernel = standard ? "standard_backward" : f.extras ? "flash_backward_masked" : "flash_backward";
+    plan->kernel = standard   ? "standard_backward"
+                   : f.extras ? "flash_backward_masked"
+                              : "flash_backward";
     plan->isa = attn__machine()->isa->name;
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
@@ -2585,7 +3036,8 @@ static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
         attn__seq s = attn__sequence(d, b);
         int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
         for (int64_t i = 0; i < s.q_used; i++)
-            sum -= attn__exp((double)d->sink[h] - (double)d->lse[attn__lse_at(d, &s, i, h)]) * (double)f->delta[row + i * f->group];
+            sum -= attn__exp((double)d->sink[h] - (double)d->lse[attn__lse_at(d, &s, i, h)]) *
+                   (double)f->delta[row + i * f->group];
     }
     f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
 }
@@ -2596,8 +3048,12 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
         case ATTN__BWD_SPLITS: return f->standard ? 0 : pairs * f->splits;
         case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
         case ATTN__STD_KEYS:   return f->standard ? pairs * attn__max(key_blocks, 1) : 0;
-        case ATTN__STD_DQ:     return f->standard ? pairs * attn__ceil_div(d->q_len * f->group, f->BQ) : 0;
-        case ATTN__BWD_BIAS:   return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) * (d->bias.stride[1] ? d->heads : 1) * key_blocks : 0;
+        case ATTN__STD_DQ:
+            return f->standard ? pairs * attn__ceil_div(d->q_len * f->group, f->BQ) : 0;
+        case ATTN__BWD_BIAS:
+            return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
+                                     (d->bias.stride[1] ? d->heads : 1) * key_blocks
+                               : 0;
         case ATTN__BWD_SINK:   return f->g->dsink ? d->heads : 0;
         default:               return pairs;
     }
@@ -2616,7 +3072,8 @@ static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head);
     else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head);
     else if (f->phase != ATTN__BWD_SPLITS) k->standard_backward(f, &s, kv_head, part, scratch);
-    else if (part < attn__bwd_splits(s.k_len, d->kv_heads, f->standard)) k->backward_split(f, &s, kv_head, part, scratch);
+    else if (part < attn__bwd_splits(s.k_len, d->kv_heads, f->standard))
+        k->backward_split(f, &s, kv_head, part, scratch);
 }
 static void attn__bwd_worker(void *arg, int64_t index) {
     attn__bwd *f = (attn__bwd *)arg;
@@ -2648,8 +3105,9 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
     return ATTN_OK;
 }
 
-/* ========================================================================================== >>standard ====
-   Attention as people write it without flash: the whole score matrix in memory, three passes over it, with the same register
+/* ============================================================================ >>standard ====
+   Attention as people write it without flash: the whole score matrix in memory, three passes over
+   it, with the same register
    tiles as flash. The honest baseline of the tables. */
 #ifndef ATTN_NO_STANDARD
 static void attn__standard_shape(const attn_desc *d, attn__std *t) {
@@ -2663,17 +3121,21 @@ static void attn__standard_shape(const attn_desc *d, attn__std *t) {
     t->tiles = attn__ceil_div(d->q_len, t->BM);
     t->threads = attn__useful_threads(d, attn__cost(d));
     t->units = d->batch * d->heads * t->tiles;
-    t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim, t->BM * (t->v_pad + 2) + t->BN * t->v_pad) + ATTN__ALIGN;
+    t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim,
+                         t->BM * (t->v_pad + 2) + t->BN * t->v_pad) +
+                 ATTN__ALIGN;
     t->scratch = attn__round_up(t->scratch, ATTN__ALIGN);
 }
-static attn_status attn__standard_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+static attn_status attn__standard_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__std t;
     int64_t bytes;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, plan));
     if (g) return attn__bwd_plan(d, g, 1, plan);
     attn__standard_shape(d, &t);
-    int64_t fixed = t.threads * t.scratch + (int64_t)attn__append_bytes(d) + 8 * d->batch * d->heads * d->q_len;
+    int64_t fixed = t.threads * t.scratch + (int64_t)attn__append_bytes(d) +
+                    8 * d->batch * d->heads * d->q_len;
     ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
     plan->kernel = "standard_forward";
     plan->isa = attn__machine()->isa->name;
@@ -2690,11 +3152,14 @@ static void attn__standard_worker(void *arg, int64_t index) {
         if (u >= t->units) break;
         int64_t tile = u % t->tiles, h = u / t->tiles % d->heads, row0 = tile * t->BM;
         attn__seq s = attn__sequence(d, u / t->tiles / d->heads);
-        if (row0 < s.q_rows) attn__machine()->isa->standard_rows(t, &s, h, row0, attn__min(t->BM, s.q_rows - row0), t->workspace + index * t->scratch);
+        if (row0 < s.q_rows)
+            attn__machine()->isa->standard_rows(t, &s, h, row0, attn__min(t->BM, s.q_rows - row0),
+                t->workspace + index * t->scratch);
     }
     attn__fp_leave(fp);
 }
-static attn_status attn__standard_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+static attn_status attn__standard_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__std t;
     (void)user;
     if (g) return attn__bwd_run(d, g, 1);
@@ -2714,44 +3179,63 @@ static attn_status attn__standard_run(void *user, const attn_desc *d, const attn
 }
 #endif
 
-/* ============================================================================================= >>flash ====
-   Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
-   "FlashAttention", 2022. A unit of work is a tile of rows of one (sequence, kv head), against all its keys or one key split.
-   Every row's arithmetic follows from the key blocks and splits of its own sequence alone; how rows are dealt to units and units
+/* =============================================================================== >>flash ====
+   Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer calculation
+   for softmax", 2018; Dao et al.,
+   "FlashAttention", 2022. A unit of work is a tile of rows of one (sequence, kv head), against all
+   its keys or one key split.
+   Every row's arithmetic follows from the key blocks and splits of its own sequence alone; how
+   rows are dealt to units and units
    to threads changes no bit. */
 static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     memset(f, 0, sizeof *f);
     f->d = d;
     f->threads = attn__useful_threads(d, attn__cost(d));
-    f->group = d->heads / d->kv_heads;
+    f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
     f->v_pad = attn__round_up(d->v_dim, 16);
     f->q_pad = attn__round_up(d->head_dim, 16);
     f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
-    f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) || d->seq.cu_q;
-    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W || d->seq.block_table || d->q_len * f->group > 16;
+    f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
+                d->seq.cu_q;
+    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W ||
+                d->seq.block_table || d->q_len * f->group > 16;
 
-    /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 512 KiB of Q and O hold, the packing of K being
-     * shared by all of them; fewer where that leaves less than four units a thread. */
+    /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 512 KiB of Q
+     * and O hold, the packing of K being shared by all of them; fewer where that leaves less
+     * than four units a thread. */
     f->BN = d->head_dim <= 256 ? 512 : d->head_dim <= 512 ? 256 : 64;
     f->ld = f->BN + ATTN__SCORE_PAD;
-    int64_t rows = d->q_len * f->group, most = (512 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
-    int64_t share = f->threads > 1 ? attn__ceil_div(attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads), 48) * 48 : rows;
-    f->BM = attn__round_up(attn__max(1, attn__min(rows, attn__max(96, attn__min(attn__min(most, 1008), share)))), 48);
-    f->tiles = attn__ceil_div(rows, f->BM);
-    int64_t one = ATTN__MR * f->ld + f->BM * (f->v_pad + 2) + f->BN * (d->head_dim + (f->pack_v ? f->v_pad : 0)) + (f->pack_q ? f->BM * f->q_pad : 0);
+    int64_t rows = d->q_len * f->group, most = rows;
+    if (rows > 96) {
+        most = attn__min(1008, (512 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0))));
+        if (f->threads > 1)
+            most = attn__min(most, attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads));
+        most = attn__min(rows, attn__max(96, most));
+    }
+    f->BM = attn__round_up(attn__max(1, most), 48);
+    f->tiles = rows <= f->BM ? rows > 0 : attn__ceil_div(rows, f->BM);
+    int64_t one = ATTN__MR * f->ld + f->BM * (f->v_pad + 2) +
+                  f->BN * (d->head_dim + (f->pack_v ? f->v_pad : 0)) +
+                  (f->pack_q ? f->BM * f->q_pad : 0);
     if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += f->BM * (f->v_pad + 2);
     f->scratch = attn__round_up(4 * one, ATTN__ALIGN);
 
-    /* key splits side by side only where rows alone give too few units; their memory is asked for from the most rows on that may
-     * need it, so that the workspace never shrinks as q_len grows */
-    int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)), pairs = d->batch * d->kv_heads, most_threads = attn__threads_for(d);
+    /* key splits side by side only where rows alone give too few units; their memory is asked
+     * for from the most rows on that may need it, so that the workspace never shrinks as q_len
+     * grows */
+    int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)),
+            pairs = d->batch * d->kv_heads, most_threads = attn__threads_for(d);
     f->splits = 1;
     if (d->kv_len < 2 * ATTN__SPLIT_KEYS || pairs >= 4 * most_threads) splits = 1;
-    else f->partials = pairs * splits * (attn__min(rows, ATTN__SPLIT_ROWS) + 2 * 48) * (f->v_pad + 2) * 4;
-    if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS) f->splits = splits;
+    else
+        f->partials = pairs * splits * (attn__min(rows, ATTN__SPLIT_ROWS) + 2 * 48) *
+                      (f->v_pad + 2) * 4;
+    if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS)
+        f->splits = splits;
     f->units = d->batch * d->kv_heads * f->tiles * f->splits;
 }
-static attn_status attn__flash_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+static attn_status attn__flash_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__flash f;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, plan));
@@ -2765,7 +3249,8 @@ static attn_status attn__flash_plan(void *user, const attn_desc *d, const attn_g
     return ATTN_OK;
 }
 
-/* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split` -1: all of them, or the merge. */
+/* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split`
+ * -1: all of them, or the merge. */
 static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn__rows *r) {
     int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1 - u / heads;
     r->f = f;
@@ -2789,7 +3274,8 @@ static void attn__flash_worker(void *arg, int64_t index) {
         int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
         if (!attn__flash_unit(f, u / f->splits, f->splits > 1 ? u % f->splits : -1, &r)) continue;
-        attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch, f->splits > 1 ? f->partial + u * f->BM * (f->v_pad + 2) : NULL);
+        attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch,
+            f->splits > 1 ? f->partial + u * f->BM * (f->v_pad + 2) : NULL);
     }
     attn__fp_leave(fp);
 }
@@ -2802,11 +3288,13 @@ static void attn__flash_merge_worker(void *arg, int64_t index) {
         if (u >= f->units / f->splits) break;
         if (!attn__flash_unit(f, u, -1, &r)) continue;
         int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
-        attn__machine()->isa->flash_merge(&r, parts, f->partial + u * f->splits * f->BM * (f->v_pad + 2), f->workspace + index * f->scratch);
+        attn__machine()->isa->flash_merge(&r, parts,
+            f->partial + u * f->splits * f->BM * (f->v_pad + 2), f->workspace + index * f->scratch);
     }
     attn__fp_leave(fp);
 }
-static attn_status attn__flash_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+static attn_status attn__flash_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash f;
     (void)user; (void)plan;
     if (g) return attn__bwd_run(d, g, 0);
@@ -2822,7 +3310,7 @@ static attn_status attn__flash_run(void *user, const attn_desc *d, const attn_gr
     return ATTN_OK;
 }
 
-/* ========================================================================================== >>backends ==== */
+/* ============================================================================ >>backends ==== */
 typedef struct attn__entry { attn_backend b; char name[32]; } attn__entry;
 static attn__entry attn__registered[16];
 static int32_t attn__registered_count;
@@ -2849,11 +3337,13 @@ ATTN_API const attn_backend *attn_backend_at(int32_t i) {
     if (i < 0) return NULL;
     if (i < ATTN__BUILTINS) return &attn__builtin[i];
     i -= ATTN__BUILTINS;
-    return i < __atomic_load_n(&attn__registered_count, __ATOMIC_ACQUIRE) ? &attn__registered[i].b : NULL;
+    return i < __atomic_load_n(&attn__registered_count, __ATOMIC_ACQUIRE) ? &attn__registered[i].b
+                                                                          : NULL;
 }
 ATTN_API const attn_backend *attn_backend_find(const char *name) {
     const attn_backend *b;
-    for (int32_t i = 0; name && (b = attn_backend_at(i)) != NULL; i++) if (!strcmp(b->name, name)) return b;
+    for (int32_t i = 0; name && (b = attn_backend_at(i)) != NULL; i++)
+        if (!strcmp(b->name, name)) return b;
     return NULL;
 }
 ATTN_API attn_status attn_register(const attn_backend *b) {
@@ -2861,11 +3351,14 @@ ATTN_API attn_status attn_register(const attn_backend *b) {
     attn_status s = ATTN_OK;
     ATTN__RULE(b && b->name && b->plan && b->run, ERR_REGISTER_NULL);
     ATTN__RULE(b->abi == ATTN_ABI, ERR_REGISTER_ABI);
-    ATTN__RULE(*b->name && strlen(b->name) < sizeof attn__registered[0].name && strcmp(b->name, "auto"), ERR_REGISTER_NAME);
+    ATTN__RULE(
+        *b->name && strlen(b->name) < sizeof attn__registered[0].name && strcmp(b->name, "auto"),
+        ERR_REGISTER_NAME);
     while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE)) {}
     int32_t n = attn__registered_count;
     if (attn_backend_find(b->name)) s = ATTN_ERR_REGISTER_NAME;
-    else if (n == (int32_t)(sizeof attn__registered / sizeof *attn__registered)) s = ATTN_ERR_REGISTER_FULL;
+    else if (n == (int32_t)(sizeof attn__registered / sizeof *attn__registered))
+        s = ATTN_ERR_REGISTER_FULL;
     else {
         attn__entry *e = &attn__registered[n];
         e->b = *b;
@@ -2886,7 +3379,8 @@ ATTN_API attn_status attn_set_default(const char *name) {
     return ATTN_OK;
 }
 
-static attn_status attn__try_plan(const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+static attn_status attn__try_plan(
+    const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     plan->backend = b->name;
     plan->kernel = plan->isa = "";
     plan->workspace_size = 0;
@@ -2895,9 +3389,11 @@ static attn_status attn__try_plan(const attn_backend *b, const attn_desc *d, con
     return b->plan(b->user, d, g, plan);
 }
 
-/* The one function that chooses: for running, for the workspace and for attn_query. The name in the description goes before the
- * environment's, that before attn_set_default's, that before the table. A backend that was named and declines is an error. */
-static attn_status attn__choose(const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
+/* The one function that chooses: for running, for the workspace and for attn_query. The name in
+ * the description goes before the environment's, that before attn_set_default's, that before the
+ * table. A backend that was named and declines is an error. */
+static attn_status attn__choose(
+    const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
     const char *name = d->backend && strcmp(d->backend, "auto") ? d->backend : NULL;
     if (!name && !d->backend) name = attn__machine()->backend;
     if (!name && !d->backend) name = __atomic_load_n(&attn__default_name, __ATOMIC_ACQUIRE);
@@ -2918,10 +3414,11 @@ static attn_status attn__choose(const attn_desc *d, const attn_grad *g, attn_pla
     return last;
 }
 
-/* ============================================================================================ >>public ==== */
+/* ============================================================================== >>public ==== */
 static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why) {
     if (d && d->message && d->message_size)
-        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "", s && *why ? ": " : "", s ? why : "");
+        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "",
+            s && *why ? ": " : "", s ? why : "");
     return s;
 }
 
@@ -2937,7 +3434,8 @@ static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin,
     if (d.workspace) {
         ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
     } else if (plan->workspace_size && !(d.flags & ATTN_DEVICE)) {
-        ATTN__RULE((own = d.workspace = attn__get(d.alloc, plan->workspace_size)) != NULL, ERR_MEMORY);
+        ATTN__RULE(
+            (own = d.workspace = attn__get(d.alloc, plan->workspace_size)) != NULL, ERR_MEMORY);
     }
     attn_status s = b->run(b->user, &d, gp, plan);
     attn__put(d.alloc, own, plan->workspace_size);
@@ -2960,7 +3458,11 @@ ATTN_API attn_status attn_forward(const attn_desc *d) {
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g) {
     attn_plan plan;
     plan.why[0] = 0;
-    return attn__tell(d, g ? attn__call(d, g, &plan) : d ? ATTN_ERR_NULL_GRAD : ATTN_ERR_NULL_DESC, plan.why);
+    return attn__tell(d,
+        g   ? attn__call(d, g, &plan)
+        : d ? ATTN_ERR_NULL_GRAD
+            : ATTN_ERR_NULL_DESC,
+        plan.why);
 }
 
 ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
@@ -2988,17 +3490,22 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
 }
 
 ATTN_API int32_t attn_threads(void) { return attn__machine()->threads; }
-ATTN_API const char *attn_isa(void) { return attn__machine()->isa ? attn__machine()->isa->name : "none"; }
+ATTN_API const char *attn_isa(void) {
+    return attn__machine()->isa ? attn__machine()->isa->name : "none";
+}
 
-ATTN_API attn_status attn_parallel(const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
+ATTN_API attn_status attn_parallel(
+    const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
     ATTN__RULE(where, ERR_NULL_DESC);
     ATTN__RULE(task && n >= 0, ERR_PARALLEL);
     attn__parallel(where, attn__threads_for(where), task, arg, n);
     return ATTN_OK;
 }
 
-/* The merge, in f64: per row, weights exp(lse_p - lse). Reads and writes through the reference's conversions. */
-ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
+/* The merge, in f64: per row, weights exp(lse_p - lse). Reads and writes through the reference's
+ * conversions. */
+ATTN_API attn_status attn_merge(
+    const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
     attn_desc d;
     int64_t e[3], n = in ? in->seq.total_q : 0;
     ATTN__TRY(attn__tell(in, attn__resolve(in, NULL, &d, NULL), ""));
@@ -3006,14 +3513,19 @@ ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_i
     n = e[0] * e[1] * d.heads;
     if (parts < 0 || (parts > 0 && (!o || !lse))) return attn__tell(in, ATTN_ERR_MERGE_PARTS, "");
     if (!d.o.data && n) return attn__tell(in, ATTN_ERR_NULL_O, "");
-    attn__span out[2] = {attn__span_of(d.o.data, d.o.stride, e, d.v_dim, d.o.dtype), attn__span_flat(d.lse, n * 4)};
+    attn__span out[2] = {
+        attn__span_of(d.o.data, d.o.stride, e, d.v_dim, d.o.dtype), attn__span_flat(d.lse, n * 4)};
     if (!attn__disjoint(&out[0], &out[1])) return attn__tell(in, ATTN_ERR_OVERLAP, "");
     for (int64_t p = 0; p < parts; p++) {
         attn_in t = o[p];
-        if (attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O) || (!t.data && n)) return attn__tell(in, ATTN_ERR_MERGE_O, "");
+        if (attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O) || (!t.data && n))
+            return attn__tell(in, ATTN_ERR_MERGE_O, "");
         if (!lse[p] && n) return attn__tell(in, ATTN_ERR_MERGE_LSE, "");
-        attn__span part[2] = {attn__span_of(t.data, t.stride, e, d.v_dim, t.dtype), attn__span_flat(lse[p], n * 4)};
-        for (int i = 0; i < 4; i++) if (!attn__disjoint(&out[i / 2], &part[i % 2])) return attn__tell(in, ATTN_ERR_OVERLAP, "");
+        attn__span part[2] = {
+            attn__span_of(t.data, t.stride, e, d.v_dim, t.dtype), attn__span_flat(lse[p], n * 4)};
+        for (int i = 0; i < 4; i++)
+            if (!attn__disjoint(&out[i / 2], &part[i % 2]))
+                return attn__tell(in, ATTN_ERR_OVERLAP, "");
     }
     uint64_t fp = attn__fp_enter(0);
     const double neg_inf = -attn__double(0x7ff0000000000000u);
@@ -3022,7 +3534,8 @@ ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_i
             for (int64_t i = 0; i < e[1]; i++) {
                 int64_t at = (b * d.heads + h) * e[1] + i;
                 double max = d.sink ? (double)d.sink[h] : neg_inf, sum = 0;
-                for (int64_t p = 0; p < parts; p++) if (!((double)lse[p][at] <= max)) max = (double)lse[p][at];
+                for (int64_t p = 0; p < parts; p++)
+                    if (!((double)lse[p][at] <= max)) max = (double)lse[p][at];
                 if (max != neg_inf) {
                     if (d.sink) sum += attn__exp((double)d.sink[h] - max);
                     for (int64_t p = 0; p < parts; p++) sum += attn__exp((double)lse[p][at] - max);
@@ -3032,13 +3545,18 @@ ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_i
                     double x[64] = {0};
                     for (int64_t p = 0; p < parts && max != neg_inf; p++) {
                         attn_in t = o[p];
-                        if ((double)lse[p][at] == neg_inf) continue;           /* an empty part: its o is not read */
+                        /* an empty part: its o is not read */
+                        if ((double)lse[p][at] == neg_inf) continue;
                         attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O);
                         double weight = attn__exp((double)lse[p][at] - max) / sum;
                         int64_t from = b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c0;
-                        for (int64_t c = 0; c < width; c++) x[c] += weight * attn__ref_read(t.data, t.dtype, from + c);
+                        for (int64_t c = 0; c < width; c++)
+                            x[c] += weight * attn__ref_read(t.data, t.dtype, from + c);
                     }
-                    for (int64_t c = 0; c < width; c++) attn__ref_write(d.o.data, d.o.dtype, b * d.o.stride[0] + i * d.o.stride[1] + h * d.o.stride[2] + c0 + c, x[c]);
+                    for (int64_t c = 0; c < width; c++)
+                        attn__ref_write(d.o.data, d.o.dtype,
+                            b * d.o.stride[0] + i * d.o.stride[1] + h * d.o.stride[2] + c0 + c,
+                            x[c]);
                 }
                 if (d.lse) d.lse[at] = (float)(max == neg_inf ? neg_inf : max + attn__log(sum));
             }
@@ -3046,7 +3564,7 @@ ATTN_API attn_status attn_merge(const attn_desc *in, int64_t parts, const attn_i
     return attn__tell(in, ATTN_OK, "");
 }
 
-/* ============================================================================================ >>timing ==== */
+/* ============================================================================== >>timing ==== */
 #ifndef ATTN_NO_TIMING
 ATTN_API double attn_seconds(void) {
     attn__timespec t;
@@ -3059,9 +3577,12 @@ static int attn__compare_doubles(const void *a, const void *b) {
     memcpy(&x, a, 8); memcpy(&y, b, 8);
     return x < y ? -1 : x > y;
 }
-ATTN_API attn_status attn_time(void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t) {
+ATTN_API attn_status attn_time(
+    void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t) {
     ATTN__RULE(fn && t && opts, ERR_TIME_NULL);
-    ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 && (opts->iterations > 0 || opts->min_seconds > 0), ERR_TIME_OPTS);
+    ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 &&
+                   (opts->iterations > 0 || opts->min_seconds > 0),
+        ERR_TIME_OPTS);
     size_t room = (size_t)attn__max(opts->iterations, 64), n = 0;
     double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn_seconds();
     ATTN__RULE(s, ERR_MEMORY);
@@ -3115,12 +3636,17 @@ ATTN__PLAIN_END
   #pragma GCC push_options
   #pragma GCC target("avx512f,avx512bf16")
 #endif
-/* n times 12 vdpbf16ps of 64 flops. In assembly: the type of its operands differs between compilers. */
+/* n times 12 vdpbf16ps of 64 flops. In assembly: the type of its operands differs between
+ * compilers. */
 ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
     __m512 acc[12];
     __m512i a = _mm512_set1_epi32(0x3f803f80);
     ATTN__UNROLL for (int v = 0; v < 12; v++) acc[v] = _mm512_set1_ps(0);
-    for (int64_t k = 0; k < n; k++) { ATTN__UNROLL for (int v = 0; v < 12; v++) __asm__ volatile("vdpbf16ps %1, %1, %0" : "+v"(acc[v]) : "v"(a)); }
+    for (int64_t k = 0; k < n; k++) {
+        ATTN__UNROLL
+        for (int v = 0; v < 12; v++)
+            __asm__ volatile("vdpbf16ps %1, %1, %0" : "+v"(acc[v]) : "v"(a));
+    }
     ATTN__UNROLL for (int v = 1; v < 12; v++) acc[0] = _mm512_max_ps(acc[0], acc[v]);
     return _mm512_cvtss_f32(acc[0]);
 }
@@ -3132,11 +3658,17 @@ ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
 ATTN__PLAIN_BEGIN
 static int attn__has_dot(void) {
     uint32_t a, b, c, d;
-    return !strcmp(attn__machine()->isa->name, "avx512") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+    return !strcmp(attn__machine()->isa->name, "avx512") &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 #endif
 
-typedef struct attn__probe { int64_t n, floats; float *data; int dot; float sink[1024]; } attn__probe;
+typedef struct attn__probe {
+    int64_t n, floats;
+    float *data;
+    int dot;
+    float sink[1024];
+} attn__probe;
 static void attn__probe_fma(void *arg, int64_t i) {
     attn__probe *p = (attn__probe *)arg;
 #if ATTN__AVX512
@@ -3146,7 +3678,8 @@ static void attn__probe_fma(void *arg, int64_t i) {
 }
 static void attn__probe_read(void *arg, int64_t i) {
     attn__probe *p = (attn__probe *)arg;
-    for (int64_t r = 0; r < p->n; r++) p->sink[i % 1024] = attn__machine()->isa->read(p->data + i * p->floats, p->floats);
+    for (int64_t r = 0; r < p->n; r++)
+        p->sink[i % 1024] = attn__machine()->isa->read(p->data + i * p->floats, p->floats);
 }
 /* The shortest of some runs of a probe of at least 2 ms each. */
 static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads) {
@@ -3168,7 +3701,8 @@ ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
     if (threads <= 0) threads = attn_threads();
     memset(&p, 0, sizeof p);
     p.n = 1 << 14;
-    double seconds = attn__probe_time(&p, attn__probe_fma, threads), peak = 2.0 * 12 * (double)attn__machine()->isa->W * (double)p.n * threads / seconds;
+    double seconds = attn__probe_time(&p, attn__probe_fma, threads),
+           peak = 2.0 * 12 * (double)attn__machine()->isa->W * (double)p.n * threads / seconds;
 #if ATTN__AVX512
     if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && attn__has_dot()) {
         p.dot = 1;
@@ -3209,8 +3743,9 @@ ATTN__PLAIN_END
 
 #endif /* ATTN_IMPLEMENTATION */
 
-/* ============================================================================================ >>kernel ====
-   Compiled once per ISA, inside its target region, in the operations of >>ops. ATTN__(x) is attn__x__<isa>. */
+/* ============================================================================== >>kernel ====
+   Compiled once per ISA, inside its target region, in the operations of >>ops. ATTN__(x) is
+   attn__x__<isa>. */
 #ifdef ATTN__KERNEL
 #ifndef ATTN__
   #define ATTN__PASTE_(a, b) a##__##b
@@ -3228,15 +3763,19 @@ ATTN__PLAIN_END
 /* ---- n floats of a tensor of any type, and back ---- */
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
     float part[ATTN__W];
-    if (dtype == ATTN_F32) return n >= ATTN__W ? ATTN__(load)((const float *)data + at) : ATTN__(load_n)((const float *)data + at, n);
-    if (dtype == ATTN_F16 || dtype == ATTN_BF16) return ATTN__(load16)((const uint16_t *)data + at, n, dtype);
+    if (dtype == ATTN_F32)
+        return n >= ATTN__W ? ATTN__(load)((const float *)data + at)
+                            : ATTN__(load_n)((const float *)data + at, n);
+    if (dtype == ATTN_F16 || dtype == ATTN_BF16)
+        return ATTN__(load16)((const uint16_t *)data + at, n, dtype);
     for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
     return ATTN__(load)(part);
 }
 ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
     float part[ATTN__W];
     if (dtype == ATTN_F32) {
-        if (n >= ATTN__W) ATTN__(store)((float *)data + at, v); else ATTN__(store_n)((float *)data + at, v, n);
+        if (n >= ATTN__W) ATTN__(store)((float *)data + at, v);
+        else ATTN__(store_n)((float *)data + at, v, n);
     } else if (dtype == ATTN_F16 || dtype == ATTN_BF16) {
         ATTN__(store16)((uint16_t *)data + at, v, n, dtype);
     } else {
@@ -3252,22 +3791,29 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 enum { ATTN__QK, ATTN__PV, ATTN__TN };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_DEFINE(kind, MR, NV) \
-    ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) { \
+    ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
+        int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) { \
         ATTN__(mm)(ATTN__##kind, MR, NV, A, lda, B, ldb, K, C, ldc, x); \
     }
 #define ATTN__MM_COLUMN(kind, NV) \
     ATTN__MM_DEFINE(kind, 1, NV) ATTN__MM_DEFINE(kind, 2, NV) ATTN__MM_DEFINE(kind, 3, NV) \
     ATTN__MM_DEFINE(kind, 4, NV) ATTN__MM_DEFINE(kind, 5, NV) ATTN__MM_DEFINE(kind, 6, NV)
 #define ATTN__MM_ROW(kind, NV) \
-    {ATTN__MM(kind, 1, NV), ATTN__MM(kind, 2, NV), ATTN__MM(kind, 3, NV), ATTN__MM(kind, 4, NV), ATTN__MM(kind, 5, NV), ATTN__MM(kind, 6, NV)}
+    { \
+        ATTN__MM(kind, 1, NV), ATTN__MM(kind, 2, NV), ATTN__MM(kind, 3, NV), \
+            ATTN__MM(kind, 4, NV), ATTN__MM(kind, 5, NV), ATTN__MM(kind, 6, NV) \
+    }
 #endif
-ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
+ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
+    int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
     ATTN__V acc[ATTN__MR][ATTN__NV], b[ATTN__NV];
     ATTN__UNROLL for (int r = 0; r < MR; r++)
         ATTN__UNROLL for (int v = 0; v < NV; v++)
-            acc[r][v] = kind == ATTN__QK ? zero : kind == ATTN__TN ? ATTN__(load)(C + r * ldc + v * ATTN__W)
-                                                                   : ATTN__(load)(C + r * ldc + v * ATTN__W) * ATTN__(set1)(x[r]);
+        acc[r][v] = kind == ATTN__QK ? zero
+                    : kind == ATTN__TN
+                        ? ATTN__(load)(C + r * ldc + v * ATTN__W)
+                        : ATTN__(load)(C + r * ldc + v * ATTN__W) * ATTN__(set1)(x[r]);
     for (int64_t k = 0; k < K; k++, B += ldb) {
         ATTN__UNROLL for (int v = 0; v < NV; v++) b[v] = ATTN__(load)(B + v * ATTN__W);
         ATTN__UNROLL for (int r = 0; r < MR; r++) {
@@ -3276,7 +3822,8 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
         }
     }
     ATTN__UNROLL for (int r = 0; r < MR; r++) {
-        ATTN__UNROLL for (int v = 0; v < NV; v++) ATTN__(store)(C + r * ldc + v * ATTN__W, acc[r][v]);
+        ATTN__UNROLL
+        for (int v = 0; v < NV; v++) ATTN__(store)(C + r * ldc + v * ATTN__W, acc[r][v]);
         if (kind == ATTN__QK) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
             ATTN__UNROLL for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
@@ -3290,7 +3837,8 @@ ATTN__MM_COLUMN(QK, 2) ATTN__MM_COLUMN(PV, 2) ATTN__MM_COLUMN(TN, 2)
 ATTN__MM_COLUMN(QK, 3) ATTN__MM_COLUMN(PV, 3) ATTN__MM_COLUMN(TN, 3)
 ATTN__MM_COLUMN(QK, 4) ATTN__MM_COLUMN(PV, 4) ATTN__MM_COLUMN(TN, 4)
 #endif
-static const attn__mm ATTN__(mm_table)[3][ATTN__NV][ATTN__MR] = {       /* kind, vectors - 1, rows - 1 */
+/* kind, vectors - 1, rows - 1 */
+static const attn__mm ATTN__(mm_table)[3][ATTN__NV][ATTN__MR] = {
 #if ATTN__NV > 2
     {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2), ATTN__MM_ROW(QK, 3), ATTN__MM_ROW(QK, 4)},
     {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2), ATTN__MM_ROW(PV, 3), ATTN__MM_ROW(PV, 4)},
@@ -3302,7 +3850,8 @@ static const attn__mm ATTN__(mm_table)[3][ATTN__NV][ATTN__MR] = {       /* kind,
 #endif
 };
 /* C[rows <= 6][columns] by tiles of as equal a width as may be; columns is a multiple of W. */
-ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, int64_t columns, float *x) {
+ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
+    const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, int64_t columns, float *x) {
     int64_t vectors = columns / ATTN__W, tiles = attn__ceil_div(vectors, ATTN__NV);
     for (int64_t c = 0; tiles > 0; tiles--) {
         int64_t nv = attn__ceil_div(vectors, tiles);
@@ -3313,8 +3862,10 @@ ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int
 }
 
 /* ---- packing ---- */
-/* dst[0 .. dim rounded up to W) = scale * row, zeros behind; a lane that is not finite makes *bad NaN. */
-ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim, float scale, ATTN__V *bad) {
+/* dst[0 .. dim rounded up to W) = scale * row, zeros behind; a lane that is not finite makes
+ * *bad NaN. */
+ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim,
+    float scale, ATTN__V *bad) {
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         ATTN__V v = ATTN__(load_any)(src, dtype, at + c, dim - c);
         if (scale != 1) v = v * ATTN__(set1)(scale);
@@ -3322,11 +3873,14 @@ ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int6
         ATTN__(store)(dst + c, v);
     }
 }
-ATTN__INLINE float ATTN__(kv_scale)(const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
+ATTN__INLINE float ATTN__(kv_scale)(
+    const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
 }
-/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros beyond j1 up to a whole vector. Also packs V^T for backward. */
-static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
+/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros beyond j1 up to a whole
+ * vector. Also packs V^T for backward. */
+static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t,
+    int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V r[ATTN__W];
     int64_t at[ATTN__W];
     float scale[ATTN__W];
@@ -3337,35 +3891,54 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
             scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
         }
+        if (n == 1 && t->dtype == ATTN_F32) {
+            for (int64_t c = 0; c < dim; c++)
+                ATTN__(store)(
+                    panel + c * ATTN__PANEL, ATTN__(load_n)((const float *)t->data + at[0] + c, 1));
+            return;
+        }
         for (int64_t c = 0; c < dim; c += ATTN__W) {
             int64_t m = attn__min(ATTN__W, dim - c);
             if (n == ATTN__W && m == ATTN__W && t->dtype == ATTN_F32) {
-                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++) r[l] = ATTN__(load)((const float *)t->data + at[l] + c);
+                ATTN__UNROLL
+                for (int l = 0; l < ATTN__W; l++)
+                    r[l] = ATTN__(load)((const float *)t->data + at[l] + c);
                 ATTN__(transpose)(r);
-                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++) ATTN__(store)(panel + (c + l) * ATTN__PANEL, r[l]);
+                ATTN__UNROLL
+                for (int l = 0; l < ATTN__W; l++)
+                    ATTN__(store)(panel + (c + l) * ATTN__PANEL, r[l]);
                 continue;
             }
-            for (int64_t l = 0; l < ATTN__W; l++) r[l] = l < n ? ATTN__(load_any)(t->data, t->dtype, at[l] + c, m) : ATTN__(set1)(0);
+            for (int64_t l = 0; l < ATTN__W; l++)
+                r[l] = l < n ? ATTN__(load_any)(t->data, t->dtype, at[l] + c, m) : ATTN__(set1)(0);
             if (t->scale) for (int64_t l = 0; l < n; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
             ATTN__(transpose)(r);
             for (int64_t l = 0; l < m; l++) ATTN__(store)(panel + (c + l) * ATTN__PANEL, r[l]);
         }
     }
 }
-/* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad) unless it is NULL. */
-static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
+/* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad)
+ * unless it is NULL. */
+static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__seq *s,
+    const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V bad = ATTN__(set1)(0);
     for (int64_t j = j0; j < j1; j++) {
         int64_t at = attn__k_at(d, s, t->stride, j, h);
-        if (dst) ATTN__(widen)(dst + (j - j0) * pad, t->data, t->dtype, at, dim, ATTN__(kv_scale)(d, s, t, j, h), &bad);
-        else for (int64_t c = 0; c < dim; c += ATTN__W) bad = bad + ATTN__(load)((const float *)t->data + at + c) * ATTN__(set1)(0);
+        if (dst)
+            ATTN__(widen)(dst + (j - j0) * pad, t->data, t->dtype, at, dim,
+                ATTN__(kv_scale)(d, s, t, j, h), &bad);
+        else
+            for (int64_t c = 0; c < dim; c += ATTN__W)
+                bad = bad + ATTN__(load)((const float *)t->data + at + c) * ATTN__(set1)(0);
     }
     return !attn__finite(ATTN__(reduce_add)(bad));
 }
 /* Row i of q, rotated where the description says so. */
-static void ATTN__(pack_q)(float *dst, const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
+static void ATTN__(pack_q)(
+    float *dst, const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
     ATTN__V unused = ATTN__(set1)(0);
-    ATTN__(widen)(dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &unused);
+    ATTN__(widen)(
+        dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &unused);
     if (attn__has_rotary(d) && i < s->q_used) attn__rotate(d, dst, s->k_old + i);
 }
 
@@ -3374,7 +3947,8 @@ static void ATTN__(pack_q)(float *dst, const attn_desc *d, const attn__seq *s, i
 ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
     const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
     ATTN__V a = ATTN__(max)(x, zero - x), u = x * x, p = ATTN__(set1)(0.0162556777f);
-    ATTN__V far = one - ATTN__(set1)(2) / (ATTN__(exp2)(a * ATTN__(set1)(2 * (float)ATTN__LOG2E)) + one);
+    ATTN__V far = one -
+                  ATTN__(set1)(2) / (ATTN__(exp2)(a * ATTN__(set1)(2 * (float)ATTN__LOG2E)) + one);
     p = ATTN__(fma)(p, u, ATTN__(set1)(-0.0525789803f));
     p = ATTN__(fma)(p, u, ATTN__(set1)(0.133193342f));
     p = ATTN__(fma)(p, u, ATTN__(set1)(-0.333328897f));
@@ -3384,9 +3958,10 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
 }
 static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* The n (a multiple of W) products S[0 ..] of one row with keys j0 .. become scores, hidden ones -infinity; max[W] the maxima. */
-ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *S, int64_t j0, int64_t n,
-                                      int64_t lo, int64_t hi, int extras, float *max) {
+/* The n (a multiple of W) products S[0 ..] of one row with keys j0 .. become scores, hidden ones
+ * -infinity; max[W] the maxima. */
+ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
+    float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, int extras, float *max) {
     ATTN__V m = ATTN__(load)(max);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
     int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
@@ -3395,15 +3970,21 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
         ATTN__V x = ATTN__(load)(S + c);
         if (extras && j < hi && j + ATTN__W > lo) {
             ATTN__V zero = ATTN__(set1)(0), b = zero;
-            if (d->bias.data) b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
-            if (d->softcap > 0) x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap)), ATTN__(set1)(d->softcap), b);
+            if (d->bias.data)
+                b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
+            if (d->softcap > 0)
+                x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap)),
+                    ATTN__(set1)(d->softcap), b);
             else x = ATTN__(fma)(x, ATTN__(set1)(d->scale), b);
-            if (d->bias.data) x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
+            if (d->bias.data)
+                x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
             if (d->alibi) {
-                ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) - ATTN__(load)(ATTN__(iota));
+                ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) -
+                            ATTN__(load)(ATTN__(iota));
                 x = ATTN__(fma)(zero - ATTN__(set1)(d->alibi[h]), ATTN__(max)(a, zero - a), x);
             }
-            if (d->mask.data) x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
+            if (d->mask.data)
+                x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
         }
         x = ATTN__(clip)(x, j, lo, hi);
         ATTN__(store)(S + c, x);
@@ -3412,16 +3993,19 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
     ATTN__(store)(max, m);
 }
 
-/* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base is rounded from. Then S becomes k S,
- * rounded like base, and 1 takes the place of k, which is returned. */
+/* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base
+ * is rounded from. Then S becomes k S, rounded like base, and 1 takes the place of k, which is
+ * returned. */
 ATTN__INLINE float ATTN__(far_row)(float *S, int64_t c0, int64_t c1, float k, float base) {
-    if ((attn__bits(base) & 0x7fffffff) < 0x47800000u) return k;               /* |base| < 2^16; NaN is far too */
-    for (int64_t c = c0; c < c1; c += ATTN__W) ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(k));
+    /* |base| < 2^16; NaN is far too */
+    if ((attn__bits(base) & 0x7fffffff) < 0x47800000u) return k;
+    for (int64_t c = c0; c < c1; c += ATTN__W)
+        ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(k));
     return 1;
 }
 
-/* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of 4 W: a column's place, not the grouping, decides which of the
- * four sums it goes to. Returns the sum. */
+/* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of 4 W: a column's place, not
+ * the grouping, decides which of the four sums it goes to. Returns the sum. */
 ATTN__INLINE float ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale, float base) {
     const ATTN__V k = ATTN__(set1)(scale), minus = ATTN__(set1)(-base);
     ATTN__V sum[4];
@@ -3429,8 +4013,14 @@ ATTN__INLINE float ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale
     ATTN__UNROLL for (int v = 0; v < 4; v++) sum[v] = ATTN__(set1)(0);
     for (; c + 4 * ATTN__W <= c1; c += 4 * ATTN__W) {
         ATTN__V p[4];
-        ATTN__UNROLL for (int v = 0; v < 4; v++) p[v] = ATTN__(exp2)(ATTN__(fma)(ATTN__(load)(S + c + v * ATTN__W), k, minus));
-        ATTN__UNROLL for (int v = 0; v < 4; v++) { ATTN__(store)(S + c + v * ATTN__W, p[v]); sum[v] = sum[v] + p[v]; }
+        ATTN__UNROLL
+        for (int v = 0; v < 4; v++)
+            p[v] = ATTN__(exp2)(ATTN__(fma)(ATTN__(load)(S + c + v * ATTN__W), k, minus));
+        ATTN__UNROLL
+        for (int v = 0; v < 4; v++) {
+            ATTN__(store)(S + c + v * ATTN__W, p[v]);
+            sum[v] = sum[v] + p[v];
+        }
     }
     ATTN__UNROLL for (int v = 0; v < 4; v++) {
         if (c + v * ATTN__W >= c1) break;
@@ -3442,26 +4032,37 @@ ATTN__INLINE float ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale
 }
 
 /* Dropout on n probabilities of keys j0 .. (a multiple of 4). */
-ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *P, int64_t j0, int64_t n) {
+ATTN__NOINLINE void ATTN__(drop_row)(
+    const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *P, int64_t j0, int64_t n) {
     const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
     const uint64_t threshold = (uint64_t)((double)d->dropout * 4294967296.0);
     const float factor = (float)(1 / (1 - (double)d->dropout));
     for (int64_t c = 0; c < n; c += 4) {
-        uint32_t word[4], counter[4] = {(uint32_t)((j0 + c) / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h), (uint32_t)d->philox_offset};
+        uint32_t word[4], counter[4] = {(uint32_t)((j0 + c) / 4), (uint32_t)i,
+                              (uint32_t)(s->b * d->heads + h), (uint32_t)d->philox_offset};
         attn__philox(counter, key, word);
-        for (int64_t l = 0; l < 4 && c + l < n; l++) P[c + l] = word[l] >= threshold ? P[c + l] * factor : 0;
+        for (int64_t l = 0; l < 4 && c + l < n; l++)
+            P[c + l] = word[l] >= threshold ? P[c + l] * factor : 0;
     }
 }
-/* O[dim] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 * NaN is NaN. P and V begin at key kb. */
-ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, const float *P, int64_t kb, int64_t lo, int64_t hi,
-                                        const float *V, int64_t ldv, float *O, int64_t columns, float alpha) {
-    const unsigned char *mask = d->mask.data ? (const unsigned char *)d->mask.data + attn__bias_at(d, s, d->mask.stride, i, h) : NULL;
+/* O[dim] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
+ * NaN is NaN. P and V begin at key kb. */
+ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, int64_t h,
+    int64_t i, const float *P, int64_t kb, int64_t lo, int64_t hi, const float *V, int64_t ldv,
+    float *O, int64_t columns, float alpha) {
+    const unsigned char *mask = d->mask.data ? (const unsigned char *)d->mask.data +
+                                                   attn__bias_at(d, s, d->mask.stride, i, h)
+                                             : NULL;
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
-    for (int64_t j = lo, first = lo; j <= hi; j++) {                /* runs [first, j) of visible keys */
-        int seen = j < hi && !(mask && mask[j] == 0) && !(d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, bias_at + j)) == 0xff800000u);
+    /* runs [first, j) of visible keys */
+    for (int64_t j = lo, first = lo; j <= hi; j++) {
+        int seen = j < hi && !(mask && mask[j] == 0) &&
+                   !(d->bias.data && attn__bits(attn__get_f32(
+                                         d->bias.data, d->bias.dtype, bias_at + j)) == 0xff800000u);
         if (seen) continue;
         if (j > first || (j == hi && alpha != 1)) {
-            ATTN__(mm_columns)(ATTN__PV, 1, P + (first - kb), 0, V + (first - kb) * ldv, ldv, j - first, O, 0, columns, &alpha);
+            ATTN__(mm_columns)(ATTN__PV, 1, P + (first - kb), 0, V + (first - kb) * ldv, ldv,
+                j - first, O, 0, columns, &alpha);
             alpha = 1;
         }
         first = j + 1;
@@ -3470,7 +4071,8 @@ ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, 
 
 /* ---- flash forward ---- */
 typedef struct ATTN__(tile) {           /* one thread's scratch */
-    float *K, *V, *S, *Q, *O;           /* [BN][head_dim] in panels, [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
+    /* [BN][head_dim] in panels, [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
+    float *K, *V, *S, *Q, *O;
     float *max, *sum;                   /* [BM]: row_max in base 2, row_sum */
 } ATTN__(tile);
 static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
@@ -3485,8 +4087,12 @@ static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
     t.Q = p;
     return t;
 }
-ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) { return (u->row0 + r) / u->f->group; }
-ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) { return u->kv_head * u->f->group + (u->row0 + r) % u->f->group; }
+ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) {
+    return (u->row0 + r) / u->f->group;
+}
+ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) {
+    return u->kv_head * u->f->group + (u->row0 + r) % u->f->group;
+}
 
 /* a * b + c of numbers, by the operation: what a compiler contracts depends on its flags */
 ATTN__INLINE float ATTN__(fma1)(float a, float b, float c) {
@@ -3505,15 +4111,18 @@ ATTN__INLINE void ATTN__(exp2_pair)(float *a, float *b) {
     *b = part[0];
 }
 
-/* o and lse of finished rows: o / sum, the sink joining maximum and sum; a row that saw no key is 0. */
+/* o and lse of finished rows: o / sum, the sink joining maximum and sum; a row that saw no key
+ * is 0. */
 static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t) {
     const attn_desc *d = u->f->d;
     for (int64_t r = 0; r < u->rows; r++) {
-        int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r), at = attn__q_at(&u->s, d->o.stride, i, h);
+        int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r),
+                at = attn__q_at(&u->s, d->o.stride, i, h);
         float max = t->max[r], sum = t->sum[r], scale = 1, *o = t->O + r * u->f->v_pad;
         int empty = attn__bits(sum) << 1 == 0;
         if (d->sink) {
-            float sink = attn__product(d->sink[h], (float)ATTN__LOG2E), top = sink > max ? sink : max, joined;
+            float sink = attn__product(d->sink[h], (float)ATTN__LOG2E),
+                  top = sink > max ? sink : max, joined;
             if (top != ATTN__NEG_INF) {
                 scale = max - top;
                 joined = sink - top;
@@ -3524,34 +4133,46 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t) {
         }
         ATTN__V factor = ATTN__(set1)(scale / sum), zero = ATTN__(set1)(0);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
-            ATTN__(store_any)(d->o.data, d->o.dtype, at + c, empty ? zero : ATTN__(load)(o + c) * factor, d->v_dim - c);
+            ATTN__(store_any)(d->o.data, d->o.dtype, at + c,
+                empty ? zero : ATTN__(load)(o + c) * factor, d->v_dim - c);
         if (d->lse)
-            d->lse[attn__lse_at(d, &u->s, i, h)] = attn__bits(sum) << 1 == 0 ? ATTN__NEG_INF :
-                empty && d->sink ? d->sink[h] : (float)((double)max / ATTN__LOG2E + attn__log((double)sum));
+            d->lse[attn__lse_at(d, &u->s, i, h)] =
+                attn__bits(sum) << 1 == 0 ? ATTN__NEG_INF
+                : empty && d->sink        ? d->sink[h]
+                                   : (float)((double)max / ATTN__LOG2E + attn__log((double)sum));
     }
 }
 
 /* (max, sum, O) of each row joined by those of a later key split, in that order. */
-static void ATTN__(join)(const attn__rows *u, ATTN__(tile) *t, const float *O, const float *max, const float *sum) {
+static void ATTN__(join)(
+    const attn__rows *u, ATTN__(tile) *t, const float *O, const float *max, const float *sum) {
     int64_t width = u->f->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
-        float top = max[r] > t->max[r] ? max[r] : t->max[r], base = top == ATTN__NEG_INF ? 0 : top, a = t->max[r] - base, b = max[r] - base;
+        float top = max[r] > t->max[r] ? max[r] : t->max[r], base = top == ATTN__NEG_INF ? 0 : top,
+              a = t->max[r] - base, b = max[r] - base;
         ATTN__(exp2_pair)(&a, &b);
         for (int64_t c = r * width; c < (r + 1) * width; c += ATTN__W)
-            ATTN__(store)(t->O + c, ATTN__(fma)(ATTN__(load)(O + c), ATTN__(set1)(b), ATTN__(load)(t->O + c) * ATTN__(set1)(a)));
+            ATTN__(store)(t->O + c, ATTN__(fma)(ATTN__(load)(O + c), ATTN__(set1)(b),
+                                        ATTN__(load)(t->O + c) * ATTN__(set1)(a)));
         t->sum[r] = ATTN__(fma1)(sum[r], b, t->sum[r] * a);
         t->max[r] = top;
     }
 }
 
 /* The packed block of keys [kb, ke), of which pack0 .. are there. */
-typedef struct ATTN__(block) { int64_t kb, ke, pack0, ldv; const float *V; int careful; } ATTN__(block);
+typedef struct ATTN__(block) {
+    int64_t kb, ke, pack0, ldv;
+    const float *V;
+    int careful;
+} ATTN__(block);
 
 /* Up to 6 rows against a block: scores, softmax, P V into O. */
-static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0, int64_t rows, const float *Q, int64_t ldq, const ATTN__(block) *b) {
+static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0, int64_t rows,
+    const float *Q, int64_t ldq, const ATTN__(block) *b) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
-    int64_t lo[ATTN__MR], hi[ATTN__MR], kb = b->kb, first = b->ke, last = kb, inner_lo = kb, inner_hi = b->ke;
+    int64_t lo[ATTN__MR], hi[ATTN__MR], kb = b->kb, first = b->ke, last = kb, inner_lo = kb,
+                                        inner_hi = b->ke;
     float alpha[16], base[ATTN__MR], mx[ATTN__MR * ATTN__W], ignored[ATTN__MR * ATTN__W];
     for (int64_t r = 0; r < rows; r++) {
         attn__range(d, &u->s, ATTN__(row_query)(u, r0 + r), &lo[r], &hi[r]);
@@ -3565,46 +4186,62 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     if (last <= first) return;
 
     /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
-    int64_t start = (first - kb) / (4 * ATTN__W) * (4 * ATTN__W), end = attn__round_up(last - kb, ATTN__W);
-    for (int64_t e = 0; e < rows * ATTN__W; e += ATTN__W) { ATTN__(store)(mx + e, ATTN__(set1)(ATTN__NEG_INF)); ATTN__(store)(ignored + e, ATTN__(set1)(0)); }
+    int64_t start = (first - kb) / (4 * ATTN__W) * (4 * ATTN__W),
+            end = attn__round_up(last - kb, ATTN__W);
+    for (int64_t e = 0; e < rows * ATTN__W; e += ATTN__W) {
+        ATTN__(store)(mx + e, ATTN__(set1)(ATTN__NEG_INF));
+        ATTN__(store)(ignored + e, ATTN__(set1)(0));
+    }
     for (int64_t c = start; c < end; c += ATTN__PANEL) {
         int64_t n = attn__min(ATTN__PANEL, end - c);
         int whole = !f->extras && kb + c >= inner_lo && kb + c + n <= inner_hi;
-        ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq, t->K + (kb + c - b->pack0) * d->head_dim, ATTN__PANEL, d->head_dim, t->S + c, f->ld, whole ? mx : ignored);
+        ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
+            t->K + (kb + c - b->pack0) * d->head_dim, ATTN__PANEL, d->head_dim, t->S + c, f->ld,
+            whole ? mx : ignored);
         for (int64_t r = 0; r < rows && !whole; r++)
-            ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r), t->S + r * f->ld + c, kb + c, n, lo[r], hi[r], f->extras, mx + r * ATTN__W);
+            ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
+                t->S + r * f->ld + c, kb + c, n, lo[r], hi[r], f->extras, mx + r * ATTN__W);
     }
 
-    /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - max) and the row sums */
+    /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - max) and the
+     * row sums */
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
     for (int64_t r = 0; r < 16; r++) alpha[r] = 0;
     for (int64_t r = 0; r < rows; r++) {
-        float old = t->max[r0 + r], m = attn__product(ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W)), k);
+        float old = t->max[r0 + r],
+              m = attn__product(ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W)), k);
         if (!(m > old)) m = old;
         t->max[r0 + r] = m;
         base[r] = m == ATTN__NEG_INF ? 0 : m;
         alpha[r] = old - base[r];
     }
-    for (int64_t r = 0; r < rows; r += ATTN__W) ATTN__(store)(alpha + r, ATTN__(exp2)(ATTN__(load)(alpha + r)));
+    for (int64_t r = 0; r < rows; r += ATTN__W)
+        ATTN__(store)(alpha + r, ATTN__(exp2)(ATTN__(load)(alpha + r)));
     for (int64_t r = 0; r < rows; r++) {
-        float sum = ATTN__(exp_row)(t->S + r * f->ld, start, end, ATTN__(far_row)(t->S + r * f->ld, start, end, k, base[r]), base[r]);
+        float sum = ATTN__(exp_row)(t->S + r * f->ld, start, end,
+            ATTN__(far_row)(t->S + r * f->ld, start, end, k, base[r]), base[r]);
         t->sum[r0 + r] = ATTN__(fma1)(t->sum[r0 + r], alpha[r], sum);
     }
     for (int64_t r = 0; r < rows && d->dropout > 0; r++)
-        ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r), t->S + r * f->ld + start, kb + start, end - start);
+        ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
+            t->S + r * f->ld + start, kb + start, end - start);
 
     /* 3. O = alpha O + P V over the keys that some row sees */
     float *O = t->O + r0 * f->v_pad;
     if (!b->careful || (!d->mask.data && !d->bias.data && inner_lo == first && inner_hi == last)) {
-        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (first - kb), f->ld, b->V + (first - kb) * b->ldv, b->ldv, last - first, O, f->v_pad, f->v_pad, alpha);
+        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (first - kb), f->ld, b->V + (first - kb) * b->ldv,
+            b->ldv, last - first, O, f->v_pad, f->v_pad, alpha);
         return;
     }
     for (int64_t r = 0; r < rows; r++)
-        ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r), t->S + r * f->ld, kb, lo[r], hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad, alpha[r]);
+        ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
+            t->S + r * f->ld, kb, lo[r], hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad, alpha[r]);
 }
 
-/* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do not go up) inside. */
-static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq, int64_t k0, int64_t k1) {
+/* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do
+ * not go up) inside. */
+static void ATTN__(flash_split)(
+    const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq, int64_t k0, int64_t k1) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
     int64_t first = k1, last = k0, h = u->kv_head;
@@ -3626,11 +4263,13 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
         if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
         ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
         if (f->pack_v) {
-            b.careful = ATTN__(pack_v)(t->V + (b.pack0 - kb) * f->v_pad, f->v_pad, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
+            b.careful = ATTN__(pack_v)(t->V + (b.pack0 - kb) * f->v_pad, f->v_pad, d, &u->s, &d->v,
+                h, d->v_dim, b.pack0, b.ke);
         } else {
             b.ldv = d->v.stride[1];
             b.V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, kb, h);
-            if (!whole || d->mask.data || d->bias.data) b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
+            if (!whole || d->mask.data || d->bias.data)
+                b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
         }
         for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(u->rows - r, left);
@@ -3639,8 +4278,9 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
     }
 }
 
-/* A unit: its rows against its key splits, each from scratch, joined in order. With `partial` the result of its one split is left
- * there for flash_merge, so that the bits are the same whether splits run side by side or one after the other. */
+/* A unit: its rows against its key splits, each from scratch, joined in order. With `partial`
+ * the result of its one split is left there for flash_merge, so that the bits are the same
+ * whether splits run side by side or one after the other. */
 static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partial) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
@@ -3648,9 +4288,12 @@ static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partia
     int64_t ldq = f->q_pad, k = u->k0, step = attn__split_keys(&u->s, f->group);
     const float *Q = t.Q;
     if (f->pack_q) {
-        for (int64_t r = 0; r < u->rows; r++) ATTN__(pack_q)(t.Q + r * ldq, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        for (int64_t r = 0; r < u->rows; r++)
+            ATTN__(pack_q)(
+                t.Q + r * ldq, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
     } else {
-        Q = (const float *)d->q.data + attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0), ATTN__(row_head)(u, 0));
+        Q = (const float *)d->q.data +
+            attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0), ATTN__(row_head)(u, 0));
         ldq = f->group == 1 ? d->q.stride[1] : d->q.stride[2];
     }
     ATTN__(flash_split)(u, &t, Q, ldq, k, attn__min(k + step, u->k1));
@@ -3669,24 +4312,29 @@ static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partia
     }
     ATTN__(finish)(u, &t);
 }
-static void ATTN__(flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
+static void ATTN__(flash_merge)(
+    const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
     const attn__flash *f = u->f;
     ATTN__(tile) t = ATTN__(carve)(f, scratch);
     int64_t max_at = f->BM * f->v_pad, sum_at = max_at + f->BM, size = sum_at + f->BM;
     memcpy(t.O, partial, (size_t)(u->rows * f->v_pad) * sizeof *partial);
     memcpy(t.max, partial + max_at, (size_t)u->rows * sizeof *partial);
     memcpy(t.sum, partial + sum_at, (size_t)u->rows * sizeof *partial);
-    for (partial += size; parts > 1; parts--, partial += size) ATTN__(join)(u, &t, partial, partial + max_at, partial + sum_at);
+    for (partial += size; parts > 1; parts--, partial += size)
+        ATTN__(join)(u, &t, partial, partial + max_at, partial + sum_at);
     ATTN__(finish)(u, &t);
 }
 
 /* ---- flash backward ----
- * With P = exp(S - lse), D = dout . o - dlse:  dV = P^T dO,  dP = dO V^T,  dS = P (dP - D),  dQ = scale dS K,  dK = scale dS^T Q.
- * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles above. */
+ * With P = exp(S - lse), D = dout . o - dlse:  dV = P^T dO,  dP = dO V^T,  dS = P (dP - D),  dQ =
+ * scale dS K,  dK = scale dS^T Q.
+ * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles
+ * above. */
 typedef struct ATTN__(bwd_tile) {
     float *KT, *VT, *K;                 /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_pad] */
     const float *Q, *dO;                /* rows of attn__bwd.q and dout: the row block at hand */
-    float *P, *dS, *extra;              /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
+    /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
+    float *P, *dS, *extra;
     int64_t ld;
     float *dK, *dV;                     /* [BK][q_pad], [BK][v_pad] */
 } ATTN__(bwd_tile);
@@ -3706,50 +4354,70 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     return t;
 }
 
-/* L, delta and f32 copies of the rows of one (sequence, kv head). A row that saw nothing has L = +infinity: all its p are 0. */
+/* L, delta and f32 copies of the rows of one (sequence, kv head). A row that saw nothing has L =
+ * +infinity: all its p are 0. */
 static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
     const attn_desc *d = f->d;
     int64_t row = attn__bwd_row(f, s, kv_head);
     for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
-        int64_t i = r / f->group, h = kv_head * f->group + r % f->group, at = attn__lse_at(d, s, i, h);
-        int64_t o_at = attn__q_at(s, d->o.stride, i, h), dout_at = attn__q_at(s, f->g->dout.stride, i, h);
+        int64_t i = r / f->group, h = kv_head * f->group + r % f->group,
+                at = attn__lse_at(d, s, i, h);
+        int64_t o_at = attn__q_at(s, d->o.stride, i, h),
+                dout_at = attn__q_at(s, f->g->dout.stride, i, h);
         ATTN__V sum = ATTN__(set1)(0);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
-            sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c), ATTN__(load_any)(f->g->dout.data, f->g->dout.dtype, dout_at + c, d->v_dim - c), sum);
+            sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
+                ATTN__(load_any)(f->g->dout.data, f->g->dout.dtype, dout_at + c, d->v_dim - c),
+                sum);
         f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
         ATTN__V bad = ATTN__(set1)(0);
-        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &bad);
-        ATTN__(widen)(f->dout + row * f->v_pad, f->g->dout.data, f->g->dout.dtype, dout_at, d->v_dim, 1, &bad);
+        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype,
+            attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &bad);
+        ATTN__(widen)(f->dout + row * f->v_pad, f->g->dout.data, f->g->dout.dtype, dout_at,
+            d->v_dim, 1, &bad);
         f->bad[row] = ATTN__(reduce_add)(bad);
-        f->L[row] = attn__bits(d->lse[at]) == 0xff800000u ? -ATTN__NEG_INF : (float)((double)d->lse[at] * ATTN__LOG2E);
+        f->L[row] = attn__bits(d->lse[at]) == 0xff800000u
+                        ? -ATTN__NEG_INF
+                        : (float)((double)d->lse[at] * ATTN__LOG2E);
     }
 }
 
-/* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and softcap slopes, or NULL. */
-ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, float L, float delta, const float *F, const float *G) {
-    const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta), zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f);
+/* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and
+ * softcap slopes, or NULL. */
+ATTN__INLINE void ATTN__(grad_row)(
+    float *S, float *dP, int64_t n, float k, float L, float delta, const float *F, const float *G) {
+    const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta),
+                  zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f);
     for (int64_t c = 0; c < n; c += ATTN__W) {
-        ATTN__V s = ATTN__(load)(S + c), p = ATTN__(exp2)(ATTN__(fma)(s, scale, minus)), dp = ATTN__(load)(dP + c), f = p;
+        ATTN__V s = ATTN__(load)(S + c), p = ATTN__(exp2)(ATTN__(fma)(s, scale, minus)),
+                dp = ATTN__(load)(dP + c), f = p;
         if (F) { f = p * ATTN__(load)(F + c); dp = dp * ATTN__(load)(F + c); ATTN__ROUNDED(dp); }
         ATTN__(store)(S + c, f);
         dp = p * (dp - less);
         if (G) dp = dp * ATTN__(load)(G + c);
-        ATTN__(store)(dP + c, ATTN__(pick)(s, lowest, zero, dp));                     /* hidden: dP and G may be NaN */
+        /* hidden: dP and G may be NaN */
+        ATTN__(store)(dP + c, ATTN__(pick)(s, lowest, zero, dp));
     }
 }
 static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, int64_t j) {
     int64_t lo, hi;
     attn__range(d, s, i, &lo, &hi);
     if (j < lo || j >= hi) return 0;
-    if (d->mask.data && ((const unsigned char *)d->mask.data)[attn__bias_at(d, s, d->mask.stride, i, h) + j] == 0) return 0;
-    return !(d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, attn__bias_at(d, s, d->bias.stride, i, h) + j)) == 0xff800000u);
+    if (d->mask.data &&
+        ((const unsigned char *)d->mask.data)[attn__bias_at(d, s, d->mask.stride, i, h) + j] == 0)
+        return 0;
+    return !(d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype,
+                                 attn__bias_at(d, s, d->bias.stride, i, h) + j)) == 0xff800000u);
 }
 
 /* Groups of up to 6 rows of a row block, and the keys that each sees. */
 #ifndef ATTN__GROUPS
 #define ATTN__GROUPS 64
 #endif
-typedef struct ATTN__(groups) { int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS]; int whole; } ATTN__(groups);
+typedef struct ATTN__(groups) {
+    int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS];
+    int whole;
+} ATTN__(groups);
 
 /* Points the tile at a row block; whether any element of its q or dout is not finite. */
 static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN__(bwd_tile) *t) {
@@ -3760,12 +4428,15 @@ static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN_
     return !attn__finite(sum);
 }
 
-/* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and the elementwise part. For dbias dS is
- * left as the gradient of the score, without the slope of the softcap. Returns whether any row sees any key. */
-static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke,
-                              ATTN__(bwd_tile) *t, ATTN__(groups) *gr, int for_bias, int *bad) {
+/* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and
+ * the elementwise part. For dbias dS is left as the gradient of the score, without the slope of
+ * the softcap. Returns whether any row sees any key. */
+static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0,
+    int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, ATTN__(groups) *gr, int for_bias,
+    int *bad) {
     const attn_desc *d = f->d;
-    int64_t lo[ATTN__MR], hi[ATTN__MR], base = attn__bwd_row(f, s, kv_head) + row0, any = 0, width = attn__round_up(ke - kb, ATTN__W);
+    int64_t lo[ATTN__MR], hi[ATTN__MR], base = attn__bwd_row(f, s, kv_head) + row0, any = 0,
+                                        width = attn__round_up(ke - kb, ATTN__W);
     float ignored[ATTN__MR * ATTN__W];
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
     int cap = d->softcap > 0 && !for_bias;
@@ -3790,7 +4461,8 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     }
     if (!any) return 0;
     *bad |= ATTN__(bwd_rows)(f, base, rows, t);
-    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W) ATTN__(store)(ignored + e, ATTN__(set1)(0));
+    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W)
+        ATTN__(store)(ignored + e, ATTN__(set1)(0));
     for (int64_t g = 0; g < gr->n; g++) {
         int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start = 0, end = 0;
         float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
@@ -3800,110 +4472,161 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         }
         for (int64_t c = start; c < end; c += ATTN__PANEL) {
             int64_t v = attn__min(ATTN__PANEL, end - c) / ATTN__W;
-            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->Q + r0 * f->q_pad, f->q_pad, t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, t->ld, ignored);
-            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->dO + r0 * f->v_pad, f->v_pad, t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, t->ld, ignored);
+            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->Q + r0 * f->q_pad, f->q_pad,
+                t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, t->ld, ignored);
+            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->dO + r0 * f->v_pad, f->v_pad,
+                t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, t->ld, ignored);
         }
         for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
-            int64_t row = row0 + r0 + l, i = row / f->group, h = kv_head * f->group + row % f->group, low, high;
+            int64_t row = row0 + r0 + l, i = row / f->group,
+                    h = kv_head * f->group + row % f->group, low, high;
             const float *F = NULL;
             float *G = t->extra + f->BK;
-            for (int64_t c = 0; c < start; c += ATTN__W) { ATTN__(store)(S + c, ATTN__(set1)(0)); ATTN__(store)(dP + c, ATTN__(set1)(0)); }
-            for (int64_t c = end; c < width; c += ATTN__W) { ATTN__(store)(S + c, ATTN__(set1)(0)); ATTN__(store)(dP + c, ATTN__(set1)(0)); }
+            for (int64_t c = 0; c < start; c += ATTN__W) {
+                ATTN__(store)(S + c, ATTN__(set1)(0));
+                ATTN__(store)(dP + c, ATTN__(set1)(0));
+            }
+            for (int64_t c = end; c < width; c += ATTN__W) {
+                ATTN__(store)(S + c, ATTN__(set1)(0));
+                ATTN__(store)(dP + c, ATTN__(set1)(0));
+            }
             if (end == start) continue;
             attn__range(d, s, i, &low, &high);
             if (cap)
                 for (int64_t c = start; c < end; c += ATTN__W) {
-                    ATTN__V x = ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap));
+                    ATTN__V x = ATTN__(tanh)(
+                        ATTN__(load)(S + c) * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap));
                     ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
                 }
             if (f->extras || kb + start < low || kb + end > high)
-                ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start, attn__max(low, kb), attn__min(high, ke), f->extras, ignored);
+                ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start,
+                    attn__max(low, kb), attn__min(high, ke), f->extras, ignored);
             if (d->dropout > 0) {
-                for (int64_t c = start; c < end; c += ATTN__W) ATTN__(store)(t->extra + c, ATTN__(set1)(1));
+                for (int64_t c = start; c < end; c += ATTN__W)
+                    ATTN__(store)(t->extra + c, ATTN__(set1)(1));
                 ATTN__(drop_row)(d, s, h, i, t->extra + start, kb + start, end - start);
                 F = t->extra + start;
             }
-            if (!F && !cap) ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l], f->delta[base + r0 + l], NULL, NULL);
-            else ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l], f->delta[base + r0 + l], F, cap ? G + start : NULL);
+            if (!F && !cap)
+                ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l],
+                    f->delta[base + r0 + l], NULL, NULL);
+            else
+                ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l],
+                    f->delta[base + r0 + l], F, cap ? G + start : NULL);
         }
     }
     return 1;
 }
 
-/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a non-finite value, pair by pair: only where the row sees the key. */
-ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, int keys, float *dQ) {
+/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a non-finite value, pair by
+ * pair: only where the row sees the key. */
+ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
+    int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, int keys, float *dQ) {
     float one = 1;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = kb; j < ke; j++) {
             int64_t c = j - kb;
-            if (!ATTN__(sees)(f->d, s, kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j)) continue;
+            if (!ATTN__(sees)(
+                    f->d, s, kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j))
+                continue;
             const float *p = t->P + r * t->ld + c, *ds = t->dS + r * t->ld + c;
-            if (keys) ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_pad, 0, 1, t->dV + c * f->v_pad, 0, f->v_pad, NULL);
-            if (keys) ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_pad, 0, 1, t->dK + c * f->q_pad, 0, f->q_pad, NULL);
-            if (dQ) ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_pad, 0, 1, dQ + r * f->q_pad, 0, f->q_pad, &one);
+            if (keys)
+                ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_pad, 0, 1,
+                    t->dV + c * f->v_pad, 0, f->v_pad, NULL);
+            if (keys)
+                ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_pad, 0, 1,
+                    t->dK + c * f->q_pad, 0, f->q_pad, NULL);
+            if (dQ)
+                ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_pad, 0, 1, dQ + r * f->q_pad,
+                    0, f->q_pad, &one);
         }
 }
 
 /* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys. */
-static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t, const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys) {
+static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
+    const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys) {
     for (int64_t j = 0, m, left = attn__ceil_div(keys, ATTN__MR); left > 0; left--, j += m) {
-        int64_t ra = gr ? n : 0, rb = gr ? 0 : n;                       /* the rows that see some of these keys */
+        /* the rows that see some of these keys */
+        int64_t ra = gr ? n : 0, rb = gr ? 0 : n;
         m = attn__ceil_div(keys - j, left);
         for (int64_t g = 0; gr && g < gr->n; g++)
-            if (gr->first[g] < kb + j + m && gr->last[g] > kb + j) { ra = attn__min(ra, gr->row[g]); rb = gr->row[g + 1]; }
+            if (gr->first[g] < kb + j + m && gr->last[g] > kb + j) {
+                ra = attn__min(ra, gr->row[g]);
+                rb = gr->row[g + 1];
+            }
         if (rb <= ra) continue;
-        ATTN__(mm_columns)(ATTN__TN, m, t->P + ra * t->ld + j, t->ld, t->dO + ra * f->v_pad, f->v_pad, rb - ra, t->dV + j * f->v_pad, f->v_pad, f->v_pad, NULL);
-        ATTN__(mm_columns)(ATTN__TN, m, t->dS + ra * t->ld + j, t->ld, t->Q + ra * f->q_pad, f->q_pad, rb - ra, t->dK + j * f->q_pad, f->q_pad, f->q_pad, NULL);
+        ATTN__(mm_columns)(ATTN__TN, m, t->P + ra * t->ld + j, t->ld, t->dO + ra * f->v_pad,
+            f->v_pad, rb - ra, t->dV + j * f->v_pad, f->v_pad, f->v_pad, NULL);
+        ATTN__(mm_columns)(ATTN__TN, m, t->dS + ra * t->ld + j, t->ld, t->Q + ra * f->q_pad,
+            f->q_pad, rb - ra, t->dK + j * f->q_pad, f->q_pad, f->q_pad, NULL);
     }
 }
 /* dQ += dS K for rows of a tile over its keys [first, last). */
-static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t, int64_t row, int64_t rows, int64_t first, int64_t last, float *dQ) {
+static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t, int64_t row,
+    int64_t rows, int64_t first, int64_t last, float *dQ) {
     float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
     if (last > first)
-        ATTN__(mm_columns)(ATTN__PV, rows, t->dS + row * t->ld + first, t->ld, t->K + first * f->q_pad, f->q_pad, last - first, dQ + row * f->q_pad, f->q_pad, f->q_pad, one);
+        ATTN__(mm_columns)(ATTN__PV, rows, t->dS + row * t->ld + first, t->ld,
+            t->K + first * f->q_pad, f->q_pad, last - first, dQ + row * f->q_pad, f->q_pad,
+            f->q_pad, one);
 }
 
 /* out = scale * row, or 0, or added to what is there. */
-static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t at, const float *row, int64_t dim, float scale) {
+static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t at, const float *row,
+    int64_t dim, float scale) {
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         ATTN__V x = row ? ATTN__(load)(row + c) * ATTN__(set1)(scale) : ATTN__(set1)(0);
-        if ((f->d->flags & ATTN_ACCUMULATE) && row) x = ATTN__(fma)(ATTN__(load)(row + c), ATTN__(set1)(scale), ATTN__(load_any)(out->data, out->dtype, at + c, dim - c));
-        if (row || !(f->d->flags & ATTN_ACCUMULATE)) ATTN__(store_any)(out->data, out->dtype, at + c, x, dim - c);
+        if ((f->d->flags & ATTN_ACCUMULATE) && row)
+            x = ATTN__(fma)(ATTN__(load)(row + c), ATTN__(set1)(scale),
+                ATTN__(load_any)(out->data, out->dtype, at + c, dim - c));
+        if (row || !(f->d->flags & ATTN_ACCUMULATE))
+            ATTN__(store_any)(out->data, out->dtype, at + c, x, dim - c);
     }
 }
-/* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element is not finite. */
-static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t) {
+/* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element is not
+ * finite. */
+static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb,
+    int64_t ke, ATTN__(bwd_tile) *t) {
     const attn_desc *d = f->d;
     ATTN__(pack_k)(t->KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
     ATTN__(pack_k)(t->VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-    int bad = ATTN__(pack_v)(t->dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);         /* for the check only */
+    /* for the check only */
+    int bad = ATTN__(pack_v)(t->dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
     bad |= ATTN__(pack_v)(t->K, f->q_pad, d, s, &d->k, kv_head, d->head_dim, kb, ke);
     memset(t->dK, 0, (size_t)(f->BK * (f->q_pad + f->v_pad)) * sizeof(float));
     return bad;
 }
-static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb, int64_t ke, const ATTN__(bwd_tile) *t) {
+static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
+    int64_t kb, int64_t ke, const ATTN__(bwd_tile) *t) {
     const attn_desc *d = f->d;
     for (int64_t j = kb; j < ke; j++) {
-        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), t->dK + (j - kb) * f->q_pad, d->head_dim, d->scale);
-        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), t->dV + (j - kb) * f->v_pad, d->v_dim, 1);
+        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head),
+            t->dK + (j - kb) * f->q_pad, d->head_dim, d->scale);
+        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head),
+            t->dV + (j - kb) * f->v_pad, d->v_dim, 1);
     }
 }
 /* Tokens of the buffer that are no keys: gradient 0. */
 static void ATTN__(bwd_no_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
     const attn_desc *d = f->d;
-    int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len, start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
+    int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len,
+            start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
     for (int64_t j = -start; j < capacity - start; j++) {
         if (j >= 0 && j < s->k_len) continue;
-        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), NULL, d->head_dim, 1);
-        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
+        ATTN__(bwd_store)(
+            f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), NULL, d->head_dim, 1);
+        ATTN__(bwd_store)(
+            f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
     }
 }
 
-static void ATTN__(backward_split)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch) {
+static void ATTN__(backward_split)(
+    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch) {
     const attn_desc *d = f->d;
     ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
     ATTN__(groups) gr;
-    int64_t rows = s->q_rows * f->group, splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
+    int64_t rows = s->q_rows * f->group,
+            splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
     float *dQ = f->dq + (split * f->rows + attn__bwd_row(f, s, kv_head)) * f->q_pad;
     memset(dQ, 0, (size_t)(rows * f->q_pad) * sizeof *dQ);
     if (split == 0) ATTN__(bwd_no_keys)(f, s, kv_head);
@@ -3920,7 +4643,8 @@ static void ATTN__(backward_split)(const attn__bwd *f, const attn__seq *s, int64
             }
             ATTN__(bwd_keys)(f, &t, &gr, n, kb, ke - kb);
             for (int64_t g = 0; g < gr.n; g++)
-                ATTN__(bwd_queries)(f, &t, gr.row[g], gr.row[g + 1] - gr.row[g], gr.first[g] - kb, gr.last[g] - kb, dQ + row0 * f->q_pad);
+                ATTN__(bwd_queries)(f, &t, gr.row[g], gr.row[g + 1] - gr.row[g], gr.first[g] - kb,
+                    gr.last[g] - kb, dQ + row0 * f->q_pad);
         }
         ATTN__(bwd_store_keys)(f, s, kv_head, kb, ke, &t);
     }
@@ -3929,18 +4653,25 @@ static void ATTN__(backward_split)(const attn__bwd *f, const attn__seq *s, int64
 /* dq = scale * the sum of the partials, in order. */
 static void ATTN__(backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
     const attn_desc *d = f->d;
-    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard), row = attn__bwd_row(f, s, kv_head);
+    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard),
+            row = attn__bwd_row(f, s, kv_head);
     for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
         float *sum = f->dq + row * f->q_pad;
         for (int64_t p = 1; p < splits; p++)
-            for (int64_t c = 0; c < f->q_pad; c += ATTN__W) ATTN__(store)(sum + c, ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->rows * f->q_pad + c));
-        ATTN__(bwd_store)(f, &f->g->dq, attn__q_at(s, f->g->dq.stride, r / f->group, kv_head * f->group + r % f->group), sum, d->head_dim, d->scale);
+            for (int64_t c = 0; c < f->q_pad; c += ATTN__W)
+                ATTN__(store)(sum + c,
+                    ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->rows * f->q_pad + c));
+        ATTN__(bwd_store)(f, &f->g->dq,
+            attn__q_at(s, f->g->dq.stride, r / f->group, kv_head * f->group + r % f->group), sum,
+            d->head_dim, d->scale);
     }
 }
 
-/* dbias for keys of buffer columns kb .. kb + BK, for the distinct batch entry b and head h of the bias: every (batch entry, head, row)
- * that reads an element adds to it, in order. Recomputes dS, since a broadcast bias is shared by units of the main pass. */
-static void ATTN__(backward_bias)(const attn__bwd *f, int64_t b0, int64_t h0, int64_t column, char *scratch) {
+/* dbias for keys of buffer columns kb .. kb + BK, for the distinct batch entry b and head h of
+ * the bias: every (batch entry, head, row) that reads an element adds to it, in order.
+ * Recomputes dS, since a broadcast bias is shared by units of the main pass. */
+static void ATTN__(backward_bias)(
+    const attn__bwd *f, int64_t b0, int64_t h0, int64_t column, char *scratch) {
     const attn_desc *d = f->d;
     const int64_t *st = d->bias.stride;
     ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
@@ -3948,11 +4679,13 @@ static void ATTN__(backward_bias)(const attn__bwd *f, int64_t b0, int64_t h0, in
     float *out = f->g->dbias + b0 * st[0] + h0 * st[1] + column;
     int64_t width = attn__min(f->BK, d->kv_len - column);
     int bad = 0;
-    for (int64_t i = 0; i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
+    for (int64_t i = 0;
+         i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
         for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
     for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
         attn__seq s = attn__sequence(d, b);
-        int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0, kb = attn__max(0, column - start), ke = attn__min(column + f->BK - start, s.k_len);
+        int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0, kb = attn__max(0, column - start),
+                ke = attn__min(column + f->BK - start, s.k_len);
         if (ke <= kb) continue;
         for (int64_t h = h0, packed = -1; h < (st[1] ? h0 + 1 : d->heads); h++) {
             int64_t kv_head = h / f->group, rows = s.q_rows * f->group;
@@ -3963,12 +4696,16 @@ static void ATTN__(backward_bias)(const attn__bwd *f, int64_t b0, int64_t h0, in
             }
             for (int64_t row0 = 0; row0 < rows; row0 += f->BQ) {
                 int64_t n = attn__min(f->BQ, rows - row0);
-                if (!ATTN__(bwd_scores)(f, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad)) continue;
+                if (!ATTN__(bwd_scores)(f, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad))
+                    continue;
                 for (int64_t r = 0; r < n; r++) {
                     if (kv_head * f->group + (row0 + r) % f->group != h) continue;
-                    float *to = out + (row0 + r) / f->group * st[2] + (kb + start - column), *ds = t.dS + r * t.ld;
+                    float *to = out + (row0 + r) / f->group * st[2] + (kb + start - column),
+                          *ds = t.dS + r * t.ld;
                     for (int64_t c = 0; c < ke - kb; c += ATTN__W)
-                        ATTN__(store_any)(to, ATTN_F32, c, ATTN__(load_any)(to, ATTN_F32, c, ke - kb - c) + ATTN__(load)(ds + c), ke - kb - c);
+                        ATTN__(store_any)(to, ATTN_F32, c,
+                            ATTN__(load_any)(to, ATTN_F32, c, ke - kb - c) + ATTN__(load)(ds + c),
+                            ke - kb - c);
                 }
             }
         }
@@ -3976,25 +4713,31 @@ static void ATTN__(backward_bias)(const attn__bwd *f, int64_t b0, int64_t h0, in
 }
 
 #ifndef ATTN_NO_STANDARD
-/* ---- standard: one pass over rows [row0, row0 + rows) of one head, in the whole score matrix ---- */
-static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, float *S, char *scratch) {
+/* ---- standard: one pass over rows [row0, row0 + rows) of one head, in the whole score matrix
+ * ---- */
+static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
+    int64_t rows, float *S, char *scratch) {
     const attn_desc *d = t->d;
     int64_t kv_head = h / (d->heads / d->kv_heads);
     float *Q = (float *)(void *)scratch, *K = Q + t->BM * t->q_pad, ignored[ATTN__MR * ATTN__W];
     for (int64_t r = 0; r < rows; r++) ATTN__(pack_q)(Q + r * t->q_pad, d, s, row0 + r, h);
-    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W) ATTN__(store)(ignored + e, ATTN__(set1)(0));
+    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W)
+        ATTN__(store)(ignored + e, ATTN__(set1)(0));
     for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
         int64_t ke = attn__min(kb + t->BN, s->k_len);
         ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
         for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(rows - r, left);
             for (int64_t j = kb; j < ke; j += ATTN__PANEL)
-                ATTN__(mm_table)[ATTN__QK][attn__ceil_div(attn__min(ATTN__PANEL, ke - j), ATTN__W) - 1][n - 1](
-                    Q + r * t->q_pad, t->q_pad, K + (j - kb) * d->head_dim, ATTN__PANEL, d->head_dim, S + r * t->ld + j, t->ld, ignored);
+                ATTN__(mm_table)[ATTN__QK][attn__ceil_div(attn__min(ATTN__PANEL, ke - j), ATTN__W) -
+                                           1][n - 1](Q + r * t->q_pad, t->q_pad,
+                    K + (j - kb) * d->head_dim, ATTN__PANEL, d->head_dim, S + r * t->ld + j, t->ld,
+                    ignored);
         }
     }
 }
-static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, float *S, float *stats) {
+static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int64_t h,
+    int64_t row0, int64_t rows, float *S, float *stats) {
     const attn_desc *d = t->d;
     int64_t lo, hi, end = attn__round_up(s->k_len, ATTN__W);
     float max[ATTN__W];
@@ -4004,11 +4747,13 @@ static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int
         ATTN__(score_row)(d, s, h, row0 + r, S, 0, end, lo, hi, 1, max);
         stats[2 * r] = ATTN__(reduce_max)(ATTN__(load)(max)) * (float)ATTN__LOG2E;
         float base = stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r];
-        stats[2 * r + 1] = ATTN__(exp_row)(S, 0, end, ATTN__(far_row)(S, 0, end, (float)ATTN__LOG2E, base), base);
+        stats[2 * r + 1] = ATTN__(exp_row)(
+            S, 0, end, ATTN__(far_row)(S, 0, end, (float)ATTN__LOG2E, base), base);
         if (d->dropout > 0) ATTN__(drop_row)(d, s, h, row0 + r, S, 0, end);
     }
 }
-static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, const float *S, const float *stats, char *scratch) {
+static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
+    int64_t rows, const float *S, const float *stats, char *scratch) {
     const attn_desc *d = t->d;
     int64_t kv_head = h / (d->heads / d->kv_heads), lo, hi;
     float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
@@ -4024,35 +4769,49 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
     tile.sum = tile.max + t->BM;
     tile.V = tile.sum + t->BM;
     memset(tile.O, 0, (size_t)(rows * t->v_pad) * sizeof(float));
-    for (int64_t r = 0; r < rows; r++) { tile.max[r] = stats[2 * r]; tile.sum[r] = stats[2 * r + 1]; }
+    for (int64_t r = 0; r < rows; r++) {
+        tile.max[r] = stats[2 * r];
+        tile.sum[r] = stats[2 * r + 1];
+    }
     for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
         int64_t ke = attn__min(kb + t->BN, s->k_len);
         int careful = ATTN__(pack_v)(tile.V, t->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
         for (int64_t r = 0; r < rows && careful; r++) {
             attn__range(d, s, row0 + r, &lo, &hi);
-            ATTN__(careful_row)(d, s, h, row0 + r, S + r * t->ld + kb, kb, attn__max(lo, kb), attn__min(hi, ke), tile.V, t->v_pad, tile.O + r * t->v_pad, t->v_pad, 1);
+            ATTN__(careful_row)(d, s, h, row0 + r, S + r * t->ld + kb, kb, attn__max(lo, kb),
+                attn__min(hi, ke), tile.V, t->v_pad, tile.O + r * t->v_pad, t->v_pad, 1);
         }
-        for (int64_t r = 0, n, left = careful ? 0 : attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
+        for (int64_t r = 0, n, left = careful ? 0 : attn__ceil_div(rows, ATTN__MR); left > 0;
+             left--, r += n) {
             n = attn__ceil_div(rows - r, left);
-            ATTN__(mm_columns)(ATTN__PV, n, S + r * t->ld + kb, t->ld, tile.V, t->v_pad, ke - kb, tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
+            ATTN__(mm_columns)(ATTN__PV, n, S + r * t->ld + kb, t->ld, tile.V, t->v_pad, ke - kb,
+                tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
         }
     }
     ATTN__(finish)(&u, &tile);
 }
-static void ATTN__(standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch) {
+static void ATTN__(standard_rows)(
+    const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch) {
     int64_t row = (s->b * t->d->heads + h) * t->d->q_len + row0;
-    if (t->pass == 0) ATTN__(standard_scores)(t, s, h, row0, rows, t->scores + row * t->ld, scratch);
-    if (t->pass == 1) ATTN__(standard_softmax)(t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row);
-    if (t->pass == 2) ATTN__(standard_output)(t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row, scratch);
+    if (t->pass == 0)
+        ATTN__(standard_scores)(t, s, h, row0, rows, t->scores + row * t->ld, scratch);
+    if (t->pass == 1)
+        ATTN__(standard_softmax)(t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row);
+    if (t->pass == 2)
+        ATTN__(standard_output)(
+            t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row, scratch);
 }
 #endif
 
 #ifndef ATTN_NO_STANDARD
-/* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks, then dQ of row blocks ---- */
-static void ATTN__(standard_backward)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch) {
+/* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks,
+ * then dQ of row blocks ---- */
+static void ATTN__(standard_backward)(
+    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch) {
     ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
     ATTN__(groups) gr;
-    int64_t rows = s->q_rows * f->group, row = attn__bwd_row(f, s, kv_head), kb = block * f->BK, ke = attn__min(kb + f->BK, s->k_len), row0 = block * f->BQ;
+    int64_t rows = s->q_rows * f->group, row = attn__bwd_row(f, s, kv_head), kb = block * f->BK,
+            ke = attn__min(kb + f->BK, s->k_len), row0 = block * f->BQ;
     if (f->phase == ATTN__STD_DQ) {
         int64_t n = attn__min(f->BQ, rows - row0);
         float *dQ = f->dq + (row + row0) * f->q_pad;
@@ -4099,8 +4858,11 @@ static void ATTN__(standard_backward)(const attn__bwd *f, const attn__seq *s, in
 #endif
 
 /* ---- layout and dtype conversion of one row ---- */
-static void ATTN__(convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from, int64_t src_at, int64_t n) {
-    for (int64_t c = 0; c < n; c += ATTN__W) ATTN__(store_any)(dst, to, dst_at + c, ATTN__(load_any)(src, from, src_at + c, n - c), n - c);
+static void ATTN__(convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src,
+    int32_t from, int64_t src_at, int64_t n) {
+    for (int64_t c = 0; c < n; c += ATTN__W)
+        ATTN__(store_any)(
+            dst, to, dst_at + c, ATTN__(load_any)(src, from, src_at + c, n - c), n - c);
 }
 
 #ifndef ATTN_NO_TIMING
@@ -4109,14 +4871,20 @@ static float ATTN__(fma_chain)(int64_t n) {
     const ATTN__V a = ATTN__(set1)(0.999f), b = ATTN__(set1)(0.001f);
     ATTN__V acc[ATTN__CHAINS];
     ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(set1)((float)v);
-    for (int64_t k = 0; k < n; k++) { ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(fma)(acc[v], a, b); }
+    for (int64_t k = 0; k < n; k++) {
+        ATTN__UNROLL
+        for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(fma)(acc[v], a, b);
+    }
     ATTN__UNROLL for (int v = 1; v < ATTN__CHAINS; v++) acc[0] = acc[0] + acc[v];
     return ATTN__(reduce_add)(acc[0]);
 }
 static float ATTN__(read)(const float *p, int64_t n) {         /* n a multiple of 8 W */
     ATTN__V acc[8];
     ATTN__UNROLL for (int v = 0; v < 8; v++) acc[v] = ATTN__(set1)(0);
-    for (int64_t c = 0; c < n; c += 8 * ATTN__W) { ATTN__UNROLL for (int v = 0; v < 8; v++) acc[v] = acc[v] + ATTN__(load)(p + c + v * ATTN__W); }
+    for (int64_t c = 0; c < n; c += 8 * ATTN__W) {
+        ATTN__UNROLL
+        for (int v = 0; v < 8; v++) acc[v] = acc[v] + ATTN__(load)(p + c + v * ATTN__W);
+    }
     ATTN__UNROLL for (int v = 1; v < 8; v++) acc[0] = acc[0] + acc[v];
     return ATTN__(reduce_add)(acc[0]);
 }
@@ -4137,13 +4905,15 @@ static const attn__kernels ATTN__(table) = {
 };
 #endif /* ATTN__KERNEL */
 
-/* MIT License. Copyright (c) 2026 the attn.h authors.
-   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation
-   files (the "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy,
-   modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
-   Software is furnished to do so, subject to the following conditions: The above copyright notice and this permission notice
-   shall be included in all copies or substantial portions of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY
-   OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR
-   PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
-   LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR
-   THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
+/* MIT License. Copyright (c) 2026 the attn.h authors. Permission is hereby granted, free of
+ * charge, to any person obtaining a copy of this software and associated documentation files
+ * (the "Software"), to deal in the Software without restriction, including without limitation
+ * the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of
+ * the Software, and to permit persons to whom the Software is furnished to do so, subject to the
+ * following conditions: The above copyright notice and this permission notice shall be included
+ * in all copies or substantial portions of the Software. THE SOFTWARE IS PROVIDED "AS IS",
+ * WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES
+ * OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL
+ * THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER
+ * IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE
+ * SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
