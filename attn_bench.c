@@ -2411,7 +2411,7 @@ static void derive(bench *b)
         r->time_exponent = exponent(b, r, mean_of);
         r->memory_exponent = exponent(b, r, added_bytes);
         if (standard) {
-            r->speedup_vs_standard = standard->mean_ms / r->mean_ms;
+            r->speedup_vs_standard = standard->p50_ms / r->p50_ms;      /* medians: an outlier makes no winner */
             r->memory_reduction = 1 - total_bytes(r) / total_bytes(standard);
         }
         if (r->c->v[MEASURE] == TIME && (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
@@ -2439,7 +2439,7 @@ static void print_crossover(FILE *f, const bench *b)
         if (strcmp(r->backend, "flash") || !isfinite(r->speedup_vs_standard))
             continue;
         compared++;
-        if (r->mean_ms - standard->mean_ms <= hypot(r->stddev_ms, standard->stddev_ms))
+        if (r->p50_ms - standard->p50_ms <= hypot(r->stddev_ms, standard->stddev_ms))
             continue;
         fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite, r->name, r->dtype,
                 r->pass, 1 / r->speedup_vs_standard);
@@ -2454,7 +2454,7 @@ static void print_exponents(FILE *f, const bench *b)
 {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        bool first = isfinite(r->time_exponent) || isfinite(r->memory_exponent);
+        bool first = strcmp(r->suite, "rocmforge") && (isfinite(r->time_exponent) || isfinite(r->memory_exponent));
         for (int64_t k = 0; k < i && first; k++)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
         if (!first)
@@ -2980,7 +2980,7 @@ static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *draw
             if (is_point(b, &b->rows[k], p) && same_series(&b->rows[i], &b->rows[k], SEQ, KV))
                 fprintf(g, "%g %g %g\n", p->x(&b->rows[k]), p->y(&b->rows[k]),
                         p->y == plot_ms ? b->rows[k].stddev_ms : 0);
-        fprintf(g, "EOD\nt%d = \"", *drawn - 1);
+        fprintf(g, "EOD\nd%d = %d\nt%d = \"", *drawn - 1, strcmp(b->rows[i].backend, "flash") ? 2 : 1, *drawn - 1);
         for (const char *s = title; *s; s++)
             fprintf(g, *s == '_' ? "\\\\_" : "%c", *s);
         fputs("\"\n", g);
@@ -2997,11 +2997,9 @@ static int draw_plot(const bench *b, const char *dir, const struct plot *p)
     FILE *g = fopen(script, "w");
     if (!g)
         return refuse("%s: %s", script, strerror(errno));
-    fprintf(g,
-            "set terminal svg size 1100,620 font 'sans,13' background rgb 'white'\nset output '%s'\nset key "
-            "outside right top\n"
-            "set grid\nset logscale x 2\n%sset xlabel '%s'\nset ylabel '%s'\nset yrange [%s:*]\n",
-            temporary, strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
+    fprintf(g, "set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\nset output '%s'\n", temporary);
+    fprintf(g, "set key below maxrows 6 samplen 3\nset grid\nset logscale x 2\n%sset xlabel '%s'\nset ylabel '%s'\n"
+               "set yrange [%s:*]\n", strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
             strchr(p->scale, 'y') ? "*" : "0");
     plot_curves(g, b, p, &drawn, &left_out);
     fprintf(g, "set title \"%s%s\\n%s, %s, %d threads, %.10s", p->title, left_out ? " (first curves)" : "",
@@ -3010,8 +3008,8 @@ static int draw_plot(const bench *b, const char *dir, const struct plot *p)
         fprintf(g, "; %d more curves are in the result files", left_out);
     fputs("\"\n", g);
     for (int i = 0; i < drawn; i++)
-        fprintf(g, "%s $c%d using 1:2%s with %s pt %d title t%d", i ? "," : "plot", i,
-                p->y == plot_ms ? ":3" : "", p->y == plot_ms ? "yerrorlines" : "linespoints", i + 4, i);
+        fprintf(g, "%s $c%d using 1:2%s with %s lc %d pt %d dt d%d title t%d", i ? "," : "plot", i,
+                p->y == plot_ms ? ":3" : "", p->y == plot_ms ? "yerrorlines" : "linespoints", i / 2 + 1, i + 4, i, i);
     fputc('\n', g);
     bool whole = !ferror(g);
     whole = !fclose(g) && whole;
@@ -3575,8 +3573,9 @@ static int expand(bench *b, const suite *s, const char *line)
     int at[AXES] = { 0 }, a;
     for (a = 0; a < AXES; a++)
         if (b->opt.user.count[a]) {
-            g.count[a] = b->opt.user.count[a];
-            memcpy(g.value[a], b->opt.user.value[a], sizeof g.value[a]);
+            int to = a == SEQ && g.value[MEASURE][0] == GENERATE ? KV : a;       /* its queries are the steps, one token each */
+            g.count[to] = b->opt.user.count[a];
+            memcpy(g.value[to], b->opt.user.value[a], sizeof g.value[to]);
             if (a == DIM)
                 put_axis(&g, EMBED, 0);
         }
