@@ -93,6 +93,43 @@ static void same_bits(void **state) {
     assert_true(pool_runs > 0 && threaded >= 4);
 }
 
+/* ------------------------------------------------------------------------------------------------- attn_parallel */
+static int64_t visits[1000];
+static void visit(void *arg, int64_t i) {
+    if (i >= 0 && i < *(int64_t *)arg) __atomic_add_fetch(&visits[i], 1, __ATOMIC_RELAXED);
+    else __atomic_add_fetch(&visits[999], 1000000, __ATOMIC_RELAXED);
+}
+static void every_index_once(void **state) {
+    static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 500};
+    (void)state;
+    for (int32_t threads = 1; threads <= 8; threads++)
+        for (int n = 0; n < 7 * 20; n++) {
+            attn_desc where;
+            int64_t count = counts[n % 7];
+            memset(&where, 0, sizeof where), memset(visits, 0, sizeof visits);
+            where.threads = threads;
+            ok(attn_parallel(&where, visit, &count, count));
+            for (int64_t i = 0; i < 1000; i++) assert_int_equal(visits[i], i < count);
+        }
+}
+/* Two tasks that wait for each other: only two threads finish them. False after five seconds. */
+static int arrived, missed;
+static void meet(void *arg, int64_t i) {
+    (void)arg, (void)i;
+    __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
+    for (int ms = 0; __atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 2; ms++) {
+        if (ms == 5000) { __atomic_store_n(&missed, 1, __ATOMIC_SEQ_CST); return; }
+        usleep(1000);
+    }
+}
+static int two_at_once(void) {
+    attn_desc where;
+    memset(&where, 0, sizeof where);
+    where.threads = 2;
+    arrived = missed = 0;
+    return attn_parallel(&where, meet, NULL, 2) == ATTN_OK && !missed;
+}
+
 /* --------------------------------------------------------------------------------- many calls, each with its own data */
 enum { CALLS = 12 };
 typedef struct calls { proof_case c[CALLS]; char *want[CALLS]; int failures; } calls;
@@ -182,8 +219,9 @@ static void fork_after_use(void **state) {
         if (!child) {
             alarm(20);                                   /* a child that waits for threads it does not have */
             for (int i = 0; i < CALLS; i++) calls_one(&all, i);
+            int alone = !two_at_once();
             if (round == 1) attn_shutdown();
-            _exit(all.failures != 0);
+            _exit(all.failures != 0 || alone);
         }
         int how = -1;
         waitpid(child, &how, 0);
@@ -201,6 +239,7 @@ static void shutdown_and_again(void **state) {
     attn_shutdown(), attn_shutdown();
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < CALLS; i++) calls_one(&all, i);
+        assert_true(two_at_once());
         attn_shutdown();
     }
     assert_int_equal(all.failures, 0);
@@ -208,7 +247,7 @@ static void shutdown_and_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(same_bits), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
+    const struct CMUnitTest tests[] = {TEST(same_bits), TEST(every_index_once), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
     alarm(300);                                          /* a deadlock is a failure, not a wait */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();
