@@ -2238,6 +2238,8 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
      pick(a, b, x, y)             a < b ? x : y
+     random(out, c, i, bh, d)     the 32 dropout words of keys 4 c .. 4 c + 31
+     keep(v, words, least)        lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W
                                   matrix
 
@@ -2345,6 +2347,20 @@ ATTN__INLINE attn__v__portable attn__pick__portable(
     attn__v__portable a, attn__v__portable b, attn__v__portable x, attn__v__portable y) {
     attn__lanes__portable s, t, r, q; s.v = a; t.v = b; r.v = x; q.v = y;
     ATTN__EACH r.u[l] = s.x[l] < t.x[l] ? r.u[l] : q.u[l];
+    return r.v;
+}
+ATTN__INLINE void attn__random__portable(
+    uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
+    const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
+    for (uint32_t n = 0; n < 8; n++) {
+        uint32_t counter[4] = {c + n, i, bh, (uint32_t)d->philox_offset};
+        attn__philox(counter, key, out + 4 * n);
+    }
+}
+ATTN__INLINE attn__v__portable attn__keep__portable(
+    attn__v__portable v, const uint32_t *words, uint32_t least) {
+    attn__lanes__portable r; r.v = v;
+    ATTN__EACH if (words[l] < least) r.u[l] = 0;
     return r.v;
 }
 ATTN__INLINE float attn__reduce_max__portable(attn__v__portable v) {
@@ -2481,6 +2497,34 @@ ATTN__INLINE attn__v__avx2 attn__pick__avx2(
     return (attn__v__avx2)_mm256_blendv_ps(
         (__m256)y, (__m256)x, _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ));
 }
+/* Philox on 4 counters, each value in the low half of a 64-bit lane: lane 2 l holds counter l, lane 2 l + 1 counter
+ * 2 + l, so that two interleavings leave the words in order. */
+ATTN__INLINE void attn__random__avx2(
+    uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
+    const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
+    const __m256i low = _mm256_set1_epi64x(0xffffffff);
+    for (int64_t n = 0; n < 8; n += 4, out += 16) {
+        uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
+        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)c + n), _mm256_setr_epi64x(0, 2, 1, 3));
+        __m256i c1 = _mm256_set1_epi64x(i), c2 = _mm256_set1_epi64x(bh);
+        __m256i c3 = _mm256_set1_epi64x((int64_t)d->philox_offset);
+        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+            __m256i p0 = _mm256_mul_epu32(m0, c0), p1 = _mm256_mul_epu32(m1, c2);
+            c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), _mm256_set1_epi64x(k0));
+            c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), _mm256_set1_epi64x(k1));
+            c1 = p1;
+            c3 = p0;
+        }
+        c0 = _mm256_or_si256(_mm256_and_si256(c0, low), _mm256_slli_epi64(c1, 32));
+        c2 = _mm256_or_si256(_mm256_and_si256(c2, low), _mm256_slli_epi64(c3, 32));
+        _mm256_storeu_si256((__m256i *)(void *)out, _mm256_unpacklo_epi64(c0, c2));
+        _mm256_storeu_si256((__m256i *)(void *)(out + 8), _mm256_unpackhi_epi64(c0, c2));
+    }
+}
+ATTN__INLINE attn__v__avx2 attn__keep__avx2(attn__v__avx2 v, const uint32_t *words, uint32_t least) {
+    __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)words), t = _mm256_set1_epi32((int)least);
+    return (attn__v__avx2)_mm256_and_si256((__m256i)v, _mm256_cmpeq_epi32(_mm256_max_epu32(w, t), w));
+}
 ATTN__INLINE float attn__reduce_max__avx2(attn__v__avx2 v) {
     __m128 a = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
     a = _mm_max_ps(a, _mm_movehl_ps(a, a));
@@ -2607,6 +2651,35 @@ ATTN__INLINE attn__v__avx512 attn__pick__avx512(
     attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 x, attn__v__avx512 y) {
     return (attn__v__avx512)_mm512_mask_mov_epi32(
         (__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
+}
+/* Philox on 8 counters, each value in the low half of a 64-bit lane: lane 2 l holds counter l, lane 2 l + 1 counter
+ * 4 + l, so that two interleavings leave the words in order. */
+ATTN__INLINE void attn__random__avx512(
+    uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
+    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
+    const __m512i low = _mm512_set1_epi64(0xffffffff);
+    for (int64_t n = 0; n < 8; n += 8, out += 32) {
+        uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
+        __m512i c0 = _mm512_add_epi64(_mm512_set1_epi64((int64_t)c + n), _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
+        __m512i c1 = _mm512_set1_epi64(i), c2 = _mm512_set1_epi64(bh);
+        __m512i c3 = _mm512_set1_epi64((int64_t)d->philox_offset);
+        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+            __m512i p0 = _mm512_mul_epu32(m0, c0), p1 = _mm512_mul_epu32(m1, c2);
+            c0 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p1, 32), c1), _mm512_set1_epi64(k0));
+            c2 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p0, 32), c3), _mm512_set1_epi64(k1));
+            c1 = p1;
+            c3 = p0;
+        }
+        c0 = _mm512_or_si512(_mm512_and_si512(c0, low), _mm512_slli_epi64(c1, 32));
+        c2 = _mm512_or_si512(_mm512_and_si512(c2, low), _mm512_slli_epi64(c3, 32));
+        _mm512_storeu_si512((__m512i *)(void *)out, _mm512_unpacklo_epi64(c0, c2));
+        _mm512_storeu_si512((__m512i *)(void *)(out + 16), _mm512_unpackhi_epi64(c0, c2));
+    }
+}
+ATTN__INLINE attn__v__avx512 attn__keep__avx512(
+    attn__v__avx512 v, const uint32_t *words, uint32_t least) {
+    __mmask16 keep = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32((int)least));
+    return (attn__v__avx512)_mm512_maskz_mov_epi32(keep, (__m512i)v);
 }
 ATTN__INLINE float attn__reduce_max__avx512(attn__v__avx512 v) {
     __m512 a = _mm512_max_ps((__m512)v, _mm512_shuffle_f32x4((__m512)v, (__m512)v, 0x4e));
@@ -4031,18 +4104,16 @@ ATTN__INLINE float ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale
     return ATTN__(reduce_add)((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* Dropout on n probabilities of keys j0 .. (a multiple of 4). */
-ATTN__NOINLINE void ATTN__(drop_row)(
-    const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *P, int64_t j0, int64_t n) {
-    const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
-    const uint64_t threshold = (uint64_t)((double)d->dropout * 4294967296.0);
-    const float factor = (float)(1 / (1 - (double)d->dropout));
-    for (int64_t c = 0; c < n; c += 4) {
-        uint32_t word[4], counter[4] = {(uint32_t)((j0 + c) / 4), (uint32_t)i,
-                              (uint32_t)(s->b * d->heads + h), (uint32_t)d->philox_offset};
-        attn__philox(counter, key, word);
-        for (int64_t l = 0; l < 4 && c + l < n; l++)
-            P[c + l] = word[l] >= threshold ? P[c + l] * factor : 0;
+/* Dropout on n (a multiple of W) probabilities of keys j0 .. (a multiple of 4). */
+ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
+    float *P, int64_t j0, int64_t n) {
+    const uint32_t least = (uint32_t)((double)d->dropout * 4294967296.0);
+    const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
+    uint32_t words[32];
+    for (int64_t c = 0; c < n; c += 32) {
+        ATTN__(random)(words, (uint32_t)((j0 + c) / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h), d);
+        for (int64_t l = 0; l < 32 && c + l < n; l += ATTN__W)
+            ATTN__(store)(P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l) * factor, words + l, least));
     }
 }
 /* O[dim] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
