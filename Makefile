@@ -20,7 +20,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check install clean help
+.PHONY: all bench setup test test-full unit readme-check measured install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -73,6 +73,10 @@ unit:
 ## readme-check  run every command of README.md and compile every listing of it
 readme-check:
 	@test/readme.sh
+
+## measured      measure the table of README.md anew, on an idle machine
+measured: attn_bench
+	@test/measured.sh
 
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
 install:
