@@ -5,7 +5,7 @@ usage: mutate.py [--ci] [--jobs N] [NAME ...]      --ci: only the faults marked 
 A fault is a block of lines, blocks apart by an empty line:
 
     name | how it runs | ci
-    - text that occurs once in attn.h
+    - text that occurs once in attn.h, however its lines are broken
     + text in its place
 
 How it runs is one of RUNS below. A fault whose old text does not occur exactly once fails: the list follows the header. Only the
@@ -14,6 +14,7 @@ or exceeds its time. A build that fails catches nothing: it is a fault of the li
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -24,13 +25,15 @@ PROOF = ROOT / "build" / "proof"
 
 KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
+# the ISA that is not run need not be compiled
+OTHER = "-DATTN_NO_AVX2" if "avx512vl" in pathlib.Path("/proc/cpuinfo").read_text() else "-DATTN_NO_AVX512"
 # name: compiler and flags, directory of the test objects, environment, tests in order
 RUNS = {
-    "native": (["cc", "-O1"], "plain", {}, KILL),
+    "native": (["cc", "-O1", OTHER], "plain", {}, KILL),
     "avx2": (["cc", "-O1", "-DATTN_NO_AVX512"], "plain", {"ATTN_ISA": "avx2"}, KILL),
     "portable": (["cc", "-O1", "-DATTN_NO_AVX512", "-DATTN_NO_AVX2"], "plain", {"ATTN_ISA": "portable"}, KILL),
-    "threads": (["cc", "-O1"], "plain", {}, THREADS),
-    "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", "-DATTN_NO_AVX512"], "tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
+    "threads": (["cc", "-O1", OTHER], "plain", {}, THREADS),
+    "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", OTHER], "tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
 }
 WRAPPED = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "mmap"]
 SECONDS = 120           # of one test: far beyond the ten that all take together
@@ -49,6 +52,11 @@ def read_list(text):
             sys.exit(f"mutants.txt: {name}: not a fault")
         faults.append((name, run, "ci" in marks, old, new))
     return faults
+
+
+def pattern(text):
+    """The text, wherever its lines are broken."""
+    return re.compile(r"\s+".join(re.escape(word) for word in text.split()))
 
 
 def build(directory, run):
@@ -82,11 +90,12 @@ def try_fault(fault):
     name, run, _, old, new = fault
     header = (ROOT / "attn.h").read_text()
     start = time.monotonic()
-    if header.count(old) != 1:
-        return name, f"its old text occurs {header.count(old)} times", 0
+    places = [*pattern(old).finditer(header)]
+    if len(places) != 1:
+        return name, f"its old text occurs {len(places)} times", 0
     directory = OUT / name.replace(" ", "-").replace("/", "-")
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "attn.h").write_text(header.replace(old, new))
+    (directory / "attn.h").write_text(header[:places[0].start()] + new + header[places[0].end():])
     wrong = build(directory, run)
     if wrong:
         return name, "does not compile: " + wrong.strip().splitlines()[0], 0
