@@ -1258,7 +1258,8 @@ static void check_gradient_slice(const problem *p, int64_t b, int64_t h, int64_t
             }
             for (int64_t e = 0; e < rows[t] * dims[t]; e++)
                 compare(v, got[e], expected[(e / dims[t] * heads[t] + k) * dims[t] + e % dims[t]],
-                        20 * unit_of(d->q.dtype) * (5 + scores) * (1 + largest) * sqrt((double)(t ? d->q_len : d->kv_len)));
+                        20 * unit_of(d->q.dtype) * (5 + scores) * (1 + largest)
+                            * sqrt((double)(t ? d->q_len : d->kv_len)));
             v->rows += rows[t];
         }
     for (int t = 0; t < 3; t++)
@@ -1475,7 +1476,8 @@ static void place_under_roofline(row *r, double peak, double bandwidth)
     if (getenv("ATTN_ISA"))
         remark(r, NULL, "ATTN_ISA=%s: the peak is that of this ISA, %.1f GFLOP/s", getenv("ATTN_ISA"), peak);
     if (r->peak_fraction > 1) {
-        remark(r, NULL, "no share of the peak: %.2f of the peak sampled, the machine was disturbed", r->peak_fraction);
+        remark(r, NULL, "no share of the peak: %.2f of the peak sampled, the machine was disturbed",
+               r->peak_fraction);
         r->peak_fraction = NAN;
     }
 }
@@ -1799,7 +1801,8 @@ static void measure_memory(job *j)
     r->peak_rss_bytes = f.rss;
     for (int i = 0; i < COUNT(published_memory); i++)
         if (!strcmp(r->suite, "flash_v2") && published_memory[i].seq == j->c->v[SEQ])
-            remark(r, NULL, "theirs: %.1f MB", strcmp(r->backend, "flash") ? published_memory[i].standard : published_memory[i].flash);
+            remark(r, NULL, "theirs: %.1f MB",
+                   strcmp(r->backend, "flash") ? published_memory[i].standard : published_memory[i].flash);
     r->matrix_share = (double)f.peak / score_bytes(j->c);
     r->bytes = tensor_bytes(j->c);
 }
@@ -1884,7 +1887,8 @@ static void product_rows(const product *p, int64_t i, int64_t col, const float *
     }
     for (int64_t r = 0; r < ROWS && i + r < p->m; r++)
         for (int64_t j = 0; j < cols; j++)
-            p->c[(i + r) * p->n + col + j] = sum[r][j / LANES][j % LANES] + (p->add ? p->c[(i + r) * p->n + col + j] : 0);
+            p->c[(i + r) * p->n + col + j] =
+                sum[r][j / LANES][j % LANES] + (p->add ? p->c[(i + r) * p->n + col + j] : 0);
 }
 
 /* Rows block * COLS .. of the product, by OpenBLAS on this thread alone or by the plain loops: the threads are ours. */
@@ -1894,8 +1898,9 @@ static void product_task(void *arg, int64_t block)
     int64_t row = block * COLS, rows = p->m - row < COLS ? p->m - row : COLS;
     if (p->sgemm) {
         bool ta = p->a_row == 1, tb = p->b_row == 1;
-        p->sgemm(101, ta ? 112 : 111, tb ? 112 : 111, (int)rows, (int)p->n, (int)p->k, 1, p->a + row * p->a_row,
-                 (int)(ta ? p->a_col : p->a_row), p->b, (int)(tb ? p->b_col : p->b_row), p->add, p->c + row * p->n, (int)p->n);
+        p->sgemm(101, ta ? 112 : 111, tb ? 112 : 111, (int)rows, (int)p->n, (int)p->k, 1,
+                 p->a + row * p->a_row, (int)(ta ? p->a_col : p->a_row), p->b,
+                 (int)(tb ? p->b_col : p->b_row), p->add, p->c + row * p->n, (int)p->n);
         return;
     }
     void *packed = NULL;
@@ -1910,8 +1915,8 @@ static void product_task(void *arg, int64_t block)
 }
 
 /* c[m,n] = (or +=) op(a)[m,k] op(b)[k,n]; everything dense, a transpose swaps the strides. */
-static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, const float *b,
-                     float *c, bool add)
+static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a,
+                     const float *b, float *c, bool add)
 {
     product p = { a, b, c, m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1, add, w->sgemm };
     attn_desc where = { .threads = w->threads };
@@ -2459,8 +2464,8 @@ static void print_exponents(FILE *f, const bench *b)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
         if (!first)
             continue;
-        fprintf(f, "- %s, %s, from %s on (%s, kv %s, %s, %d threads):", r->suite, r->backend, r->name, r->dtype, r->kv_dtype,
-                r->pass, (int)r->threads);
+        fprintf(f, "- %s, %s, from %s on (%s, kv %s, %s, %d threads):", r->suite, r->backend, r->name,
+                r->dtype, r->kv_dtype, r->pass, (int)r->threads);
         if (isfinite(r->time_exponent))
             fprintf(f, " time ~ S^%.2f", r->time_exponent);
         fprintf(f, isfinite(r->memory_exponent) ? " memory ~ S^%.2f\n" : "\n", r->memory_exponent);
@@ -2470,8 +2475,10 @@ static void print_exponents(FILE *f, const bench *b)
 /* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum, relative to dense. */
 static void print_adaattn(FILE *f, const bench *b)
 {
-    fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone is pass bwd. Relative to dense "
-          "(standard), > 1 is faster here; AdaAttn prints the inverse.\n", f);
+    fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone is pass "
+          "bwd. Relative to dense "
+          "(standard), > 1 is faster here; AdaAttn prints the inverse.\n",
+          f);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"), *dense_both = NULL;
         if (strcmp(r->suite, "adaattn") || r->c->v[PASS] != FWD || !row_ok(r) || !isfinite(r->mean_ms))
@@ -2483,14 +2490,18 @@ static void print_adaattn(FILE *f, const bench *b)
             }
         fprintf(f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms, r->stddev_ms);
         if (both)
-            fprintf(f, ", backward %.3f+-%.3f ms, total %.3f ms", both->mean_ms, both->stddev_ms, r->mean_ms + both->mean_ms);
-        fprintf(f, ", %.0f tok/s; relative to dense: forward %.2f", r->tokens_per_s, dense ? dense->mean_ms / r->mean_ms : NAN);
+            fprintf(f, ", backward %.3f+-%.3f ms, total %.3f ms", both->mean_ms, both->stddev_ms,
+                    r->mean_ms + both->mean_ms);
+        fprintf(f, ", %.0f tok/s; relative to dense: forward %.2f", r->tokens_per_s,
+                dense ? dense->mean_ms / r->mean_ms : NAN);
         if (both && dense_both && dense)
             fprintf(f, ", backward %.2f, total %.2f", dense_both->mean_ms / both->mean_ms,
                     (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
         fputc('\n', f);
     }
-    fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 ms, total 96.668 ms, 5642 tok/s\n", f);
+    fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 ms, total "
+          "96.668 ms, 5642 tok/s\n",
+          f);
 }
 
 /* What the guide published besides times, beside what was measured here. */
@@ -2503,9 +2514,14 @@ static void print_guide(FILE *f, const bench *b)
         if (!strcmp(r->suite, "flash_v2") && r->bandwidth_fraction > *top)
             *top = r->bandwidth_fraction;
     }
-    fprintf(f, "- flash_v2 bandwidth, highest share of what this machine reads: forward %.1f%%, backward %.1f%%, both %.1f%%; theirs: 612 "
-            "(70.8%%), 545 (63.1%%), 578 (66.9%%) of 864 GB/s\n", 100 * best[FWD], 100 * best[BWD], 100 * best[FWD_BWD]);
-    fputs("- flash_v2 scaling, theirs: batch 1 2 4 8 16: 1 1.85 3.42 6.12 10.24; weak 1 2 4 8: 1 1.92 3.68 6.88; ours in the notes\n", f);
+    fprintf(f,
+            "- flash_v2 bandwidth, highest share of what this machine reads: forward %.1f%%, backward "
+            "%.1f%%, both %.1f%%; theirs: 612 "
+            "(70.8%%), 545 (63.1%%), 578 (66.9%%) of 864 GB/s\n",
+            100 * best[FWD], 100 * best[BWD], 100 * best[FWD_BWD]);
+    fputs("- flash_v2 scaling, theirs: batch 1 2 4 8 16: 1 1.85 3.42 6.12 10.24; weak 1 2 4 8: 1 1.92 3.68 "
+          "6.88; ours in the notes\n",
+          f);
 }
 
 /* The block sizes that the flash_v2 guide recommends, by its own formula (f32 scores and a f16 tile of V): which exceed the
@@ -3573,7 +3589,8 @@ static int expand(bench *b, const suite *s, const char *line)
     int at[AXES] = { 0 }, a;
     for (a = 0; a < AXES; a++)
         if (b->opt.user.count[a]) {
-            int to = a == SEQ && g.value[MEASURE][0] == GENERATE ? KV : a;       /* its queries are the steps, one token each */
+            bool steps = g.value[MEASURE][0] == GENERATE;   /* its queries are the steps, one token each */
+            int to = a == SEQ && steps ? KV : a;
             g.count[to] = b->opt.user.count[a];
             memcpy(g.value[to], b->opt.user.value[a], sizeof g.value[to]);
             if (a == DIM)
