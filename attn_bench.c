@@ -1537,7 +1537,7 @@ static void time_calls(job *j, void (*call)(void *), double tokens)
         peak = after > peak ? after : peak;
     }
     place_under_roofline(r, peak, bandwidth);
-    *rate_of(j->b, r->backend) = t.mean > 1e-3 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
+    *rate_of(j->b, r->backend) = t.mean > 1e-3 && v[SEQ] > 1 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
     if (j->reference)
         return;
     take_workspace(j->p);
@@ -2159,11 +2159,12 @@ static double estimate(bench *b, const bench_case *c, const char *backend)
                    * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
     double each = flops / *rate_of(b, backend) + 1e-5, verify = flops / reference_flops;
     double most = b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
+    double prefill = v[MEASURE] == GENERATE ? each * (double)v[KV] / 2 : 0;
     if (v[MEASURE] == MEMORY)
         return each + 0.1;
     if (!strcmp(backend, "reference") && each > REFERENCE_CALL_SECONDS)
         return 0;
-    return (verify < most ? verify : most)
+    return (verify < most ? verify : most) + prefill
            + each * (double)(calls_of(b, c, backend, each) * 5 / 4 + v[WARMUP] + 1) + 0.1;
 }
 
@@ -2827,9 +2828,6 @@ static void json_field(FILE *out, const row *r, const struct field *f)
         fprintf(out, "%lld", (long long)row_int(r, f));
 }
 
-#ifndef ATTN_BENCH_COMMIT
-#define ATTN_BENCH_COMMIT ""
-#endif
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
 #else
@@ -2842,18 +2840,43 @@ static void json_number(FILE *out, const char *key, double x)
     fprintf(out, isfinite(x) ? ", \"%s\": %.6g" : ", \"%s\": null", key, x);
 }
 
+/* The commit checked out where the program lies; "" elsewhere. */
+static const char *source_commit(char text[64])
+{
+    char path[4096], head[256] = "", *name = head;
+    ssize_t n = readlink("/proc/self/exe", path, 3000);
+    *text = 0;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    for (int step = 0; n > 0 && step < 2; step++) {          /* .git/HEAD names a commit, or the file that does */
+        snprintf(path + n, sizeof path - (size_t)n, ".git/%.250s", step ? name : "HEAD");
+        FILE *f = fopen(path, "r");
+        if (!f || !fgets(head, sizeof head, f))
+            *head = 0;
+        if (f)
+            fclose(f);
+        head[strcspn(head, "\n")] = 0;
+        if (strncmp(head, "ref: ", 5))
+            break;
+        name = head + 5;
+    }
+    if (strspn(head, "0123456789abcdef") == strlen(head))
+        snprintf(text, 64, "%.12s", head);
+    return text;
+}
+
 /* One document of the rows that `wanted` takes. */
 static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *))
 {
-    char cpu[192];
+    char cpu[192], commit[64];
     bool first = true;
     fprintf(out, "{\"version\": %d,\n \"context\": {\"cpu\": ", DOCUMENT_VERSION);
     json_string(out, cpu_name(cpu));
     fprintf(out, ", \"isa\": \"%s\", \"threads\": %d, \"compiler\": ", attn_isa(), attn_threads());
     json_string(out, COMPILER);
     fputs(", \"commit\": ", out);
-    if (*ATTN_BENCH_COMMIT)
-        json_string(out, ATTN_BENCH_COMMIT);
+    if (*source_commit(commit))
+        json_string(out, commit);
     else
         fputs("null", out);
     fprintf(out, ", \"date\": \"%s\"", b->date);
