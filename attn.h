@@ -2238,7 +2238,7 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
      pick(a, b, x, y)             a < b ? x : y
-     random(out, c, i, bh, d)     the 32 dropout words of keys 4 c .. 4 c + 31
+     random(out, c, i, bh, d)     the 64 dropout words of keys 4 c .. 4 c + 63
      keep(v, words, least)        lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W
                                   matrix
@@ -2352,7 +2352,7 @@ ATTN__INLINE attn__v__portable attn__pick__portable(
 ATTN__INLINE void attn__random__portable(
     uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
     const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
-    for (uint32_t n = 0; n < 8; n++) {
+    for (uint32_t n = 0; n < 16; n++) {
         uint32_t counter[4] = {c + n, i, bh, (uint32_t)d->philox_offset};
         attn__philox(counter, key, out + 4 * n);
     }
@@ -2497,21 +2497,23 @@ ATTN__INLINE attn__v__avx2 attn__pick__avx2(
     return (attn__v__avx2)_mm256_blendv_ps(
         (__m256)y, (__m256)x, _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ));
 }
-/* Philox on 4 counters, each value in the low half of a 64-bit lane: lane 2 l holds counter l, lane 2 l + 1 counter
- * 2 + l, so that two interleavings leave the words in order. */
+/* Philox on 4 counters, each value in the low half of a 64-bit lane: lanes hold counters 0, 2, 1, 3, so that two interleavings leave
+ * the words in order. What lies in the high halves is never read. */
 ATTN__INLINE void attn__random__avx2(
     uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
     const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
-    const __m256i low = _mm256_set1_epi64x(0xffffffff);
-    for (int64_t n = 0; n < 8; n += 4, out += 16) {
+    const __m256i low = _mm256_set1_epi64x(0xffffffff), order = _mm256_setr_epi64x(0, 2, 1, 3);
+    for (int64_t n = 0; n < 16; n += 4, out += 16) {
         uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
-        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)c + n), _mm256_setr_epi64x(0, 2, 1, 3));
+        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)c + n), order);
         __m256i c1 = _mm256_set1_epi64x(i), c2 = _mm256_set1_epi64x(bh);
         __m256i c3 = _mm256_set1_epi64x((int64_t)d->philox_offset);
         for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
             __m256i p0 = _mm256_mul_epu32(m0, c0), p1 = _mm256_mul_epu32(m1, c2);
-            c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), _mm256_set1_epi64x(k0));
-            c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), _mm256_set1_epi64x(k1));
+            __m256i x0 = _mm256_xor_si256(c1, _mm256_set1_epi64x(k0));
+            __m256i x1 = _mm256_xor_si256(c3, _mm256_set1_epi64x(k1));
+            c0 = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), x0);
+            c2 = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), x1);
             c1 = p1;
             c3 = p0;
         }
@@ -2652,28 +2654,34 @@ ATTN__INLINE attn__v__avx512 attn__pick__avx512(
     return (attn__v__avx512)_mm512_mask_mov_epi32(
         (__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
 }
-/* Philox on 8 counters, each value in the low half of a 64-bit lane: lane 2 l holds counter l, lane 2 l + 1 counter
- * 4 + l, so that two interleavings leave the words in order. */
+/* As for AVX2, on twice 8 counters side by side, so that a round of one fills the latency of the other. */
 ATTN__INLINE void attn__random__avx512(
     uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
     const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
-    const __m512i low = _mm512_set1_epi64(0xffffffff);
-    for (int64_t n = 0; n < 8; n += 8, out += 32) {
-        uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
-        __m512i c0 = _mm512_add_epi64(_mm512_set1_epi64((int64_t)c + n), _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
-        __m512i c1 = _mm512_set1_epi64(i), c2 = _mm512_set1_epi64(bh);
-        __m512i c3 = _mm512_set1_epi64((int64_t)d->philox_offset);
-        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-            __m512i p0 = _mm512_mul_epu32(m0, c0), p1 = _mm512_mul_epu32(m1, c2);
-            c0 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p1, 32), c1), _mm512_set1_epi64(k0));
-            c2 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p0, 32), c3), _mm512_set1_epi64(k1));
-            c1 = p1;
-            c3 = p0;
+    const __m512i low = _mm512_set1_epi64(0xffffffff), order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
+    __m512i c0[2], c1[2], c2[2], c3[2];
+    ATTN__UNROLL for (int n = 0; n < 2; n++) {
+        c0[n] = _mm512_add_epi64(_mm512_set1_epi64((int64_t)c + 8 * n), order);
+        c1[n] = _mm512_set1_epi64(i);
+        c2[n] = _mm512_set1_epi64(bh);
+        c3[n] = _mm512_set1_epi64((int64_t)d->philox_offset);
+    }
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        const __m512i key0 = _mm512_set1_epi64(k0), key1 = _mm512_set1_epi64(k1);
+        ATTN__UNROLL for (int n = 0; n < 2; n++) {
+            __m512i p0 = _mm512_mul_epu32(m0, c0[n]), p1 = _mm512_mul_epu32(m1, c2[n]);
+            c0[n] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1[n], key0, 0x96);    /* xor of three */
+            c2[n] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3[n], key1, 0x96);
+            c1[n] = p1;
+            c3[n] = p0;
         }
-        c0 = _mm512_or_si512(_mm512_and_si512(c0, low), _mm512_slli_epi64(c1, 32));
-        c2 = _mm512_or_si512(_mm512_and_si512(c2, low), _mm512_slli_epi64(c3, 32));
-        _mm512_storeu_si512((__m512i *)(void *)out, _mm512_unpacklo_epi64(c0, c2));
-        _mm512_storeu_si512((__m512i *)(void *)(out + 16), _mm512_unpackhi_epi64(c0, c2));
+    }
+    ATTN__UNROLL for (int n = 0; n < 2; n++) {
+        __m512i a = _mm512_or_si512(_mm512_and_si512(c0[n], low), _mm512_slli_epi64(c1[n], 32));
+        __m512i b = _mm512_or_si512(_mm512_and_si512(c2[n], low), _mm512_slli_epi64(c3[n], 32));
+        _mm512_storeu_si512(out + 32 * n, _mm512_unpacklo_epi64(a, b));
+        _mm512_storeu_si512(out + 32 * n + 16, _mm512_unpackhi_epi64(a, b));
     }
 }
 ATTN__INLINE attn__v__avx512 attn__keep__avx512(
@@ -2795,6 +2803,11 @@ typedef struct attn__bwd {
 static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
     if (standard) return 1;
     return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
+}
+/* scale / softcap, finite: times a score of 0 it must stay 0. */
+ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
+    double r = (double)d->scale / (double)d->softcap, most = 3.4028234663852886e38;
+    return (float)(r > most ? most : r < -most ? -most : r);
 }
 /* The first of the rows of (sequence, kv head) in L, delta, dq; row r is r beyond. */
 static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
@@ -4035,6 +4048,7 @@ static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
  * -infinity; max[W] the maxima. */
 ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, int extras, float *max) {
+    const float ratio = d->softcap > 0 ? attn__cap_ratio(d) : 0;
     ATTN__V m = ATTN__(load)(max);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
     int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
@@ -4046,8 +4060,7 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
             if (d->bias.data)
                 b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
             if (d->softcap > 0)
-                x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap)),
-                    ATTN__(set1)(d->softcap), b);
+                x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(d->softcap), b);
             else x = ATTN__(fma)(x, ATTN__(set1)(d->scale), b);
             if (d->bias.data)
                 x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
@@ -4109,10 +4122,10 @@ ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int
     float *P, int64_t j0, int64_t n) {
     const uint32_t least = (uint32_t)((double)d->dropout * 4294967296.0);
     const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
-    uint32_t words[32];
-    for (int64_t c = 0; c < n; c += 32) {
+    uint32_t words[64];
+    for (int64_t c = 0; c < n; c += 64) {
         ATTN__(random)(words, (uint32_t)((j0 + c) / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h), d);
-        for (int64_t l = 0; l < 32 && c + l < n; l += ATTN__W)
+        for (int64_t l = 0; l < 64 && c + l < n; l += ATTN__W)
             ATTN__(store)(P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l) * factor, words + l, least));
     }
 }
@@ -4566,7 +4579,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
             if (cap)
                 for (int64_t c = start; c < end; c += ATTN__W) {
                     ATTN__V x = ATTN__(tanh)(
-                        ATTN__(load)(S + c) * ATTN__(set1)(d->scale) / ATTN__(set1)(d->softcap));
+                        ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
                     ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
                 }
             if (f->extras || kb + start < low || kb + end > high)
