@@ -553,8 +553,6 @@ extern attn_status   attn_hip_register(void);                       /* defined b
 #if ATTN__X86
   #include <cpuid.h>
   #include <immintrin.h>
-#elif defined(__SSE2__)
-  #include <emmintrin.h>
 #endif
 #if ATTN__X86 && !defined(ATTN_NO_AVX2)
   #define ATTN__AVX2 1
@@ -686,7 +684,8 @@ ATTN__NOINLINE double attn__tanh(double x) {
 ATTN__NOINLINE double attn__sqrt(double x) {
     if (!(x > 0)) return 0;
 #if defined(__SSE2__)
-    return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_set_sd(x), _mm_set_sd(x)));
+    __asm__("sqrtsd %0, %0" : "+x"(x));
+    return x;
 #else
     int64_t e = ((int64_t)(attn__bits64(x) >> 52) - 1023) / 2;
     double y = attn__ldexp(1, e);
@@ -700,8 +699,9 @@ ATTN__NOINLINE double attn__sqrt(double x) {
  * cliff). Returns the old state. */
 ATTN__INLINE uint64_t attn__fp_enter(int flush) {
 #if defined(__SSE2__)
-    uint32_t old = _mm_getcsr();
-    _mm_setcsr(0x1f80u | (flush ? 0x8040u : 0));
+    uint32_t old, now = 0x1f80u | (flush ? 0x8040u : 0);
+    __asm__ volatile("stmxcsr %0" : "=m"(old));
+    __asm__ volatile("ldmxcsr %0" : : "m"(now));
     return old;
 #elif defined(__aarch64__)
     uint64_t old, now = flush ? (uint64_t)1 << 24 : 0;
@@ -714,7 +714,8 @@ ATTN__INLINE uint64_t attn__fp_enter(int flush) {
 }
 ATTN__INLINE void attn__fp_leave(uint64_t old) {
 #if defined(__SSE2__)
-    _mm_setcsr((uint32_t)old);
+    uint32_t state = (uint32_t)old;
+    __asm__ volatile("ldmxcsr %0" : : "m"(state));
 #elif defined(__aarch64__)
     __asm__ volatile("msr fpcr, %0" : : "r"(old));
 #else
@@ -2237,7 +2238,7 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
                                   2^-126 are 0
      clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
-     pick(a, b, x, y)             a < b ? x : y
+     pick(a, b, x, y)             a < b ? x : y            recip(v)   1 / v, error 2e-7, v in [1, 2^64]
      random(out, c, i, bh, d)     the 64 dropout words of keys 4 c .. 4 c + 63
      keep(v, words, least)        lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W
@@ -2348,6 +2349,9 @@ ATTN__INLINE attn__v__portable attn__pick__portable(
     attn__lanes__portable s, t, r, q; s.v = a; t.v = b; r.v = x; q.v = y;
     ATTN__EACH r.u[l] = s.x[l] < t.x[l] ? r.u[l] : q.u[l];
     return r.v;
+}
+ATTN__INLINE attn__v__portable attn__recip__portable(attn__v__portable v) {
+    return attn__set1__portable(1) / v;
 }
 ATTN__INLINE void attn__random__portable(
     uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
@@ -2496,6 +2500,10 @@ ATTN__INLINE attn__v__avx2 attn__pick__avx2(
     attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 x, attn__v__avx2 y) {
     return (attn__v__avx2)_mm256_blendv_ps(
         (__m256)y, (__m256)x, _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ));
+}
+ATTN__INLINE attn__v__avx2 attn__recip__avx2(attn__v__avx2 v) {      /* 12 bits and a Newton step */
+    attn__v__avx2 r = (attn__v__avx2)_mm256_rcp_ps((__m256)v), one = attn__set1__avx2(1);
+    return attn__fma__avx2(attn__fma__avx2(attn__set1__avx2(0) - v, r, one), r, r);
 }
 /* Philox on 4 counters, each value in the low half of a 64-bit lane: lanes hold counters 0, 2, 1, 3, so that two interleavings leave
  * the words in order. What lies in the high halves is never read. */
@@ -2654,6 +2662,10 @@ ATTN__INLINE attn__v__avx512 attn__pick__avx512(
     return (attn__v__avx512)_mm512_mask_mov_epi32(
         (__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
 }
+ATTN__INLINE attn__v__avx512 attn__recip__avx512(attn__v__avx512 v) {      /* 14 bits and a Newton step */
+    attn__v__avx512 r = (attn__v__avx512)_mm512_rcp14_ps((__m512)v), one = attn__set1__avx512(1);
+    return attn__fma__avx512(attn__fma__avx512(attn__set1__avx512(0) - v, r, one), r, r);
+}
 /* As for AVX2, on twice 8 counters side by side, so that a round of one fills the latency of the other. */
 ATTN__INLINE void attn__random__avx512(
     uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
@@ -2671,7 +2683,8 @@ ATTN__INLINE void attn__random__avx512(
         const __m512i key0 = _mm512_set1_epi64(k0), key1 = _mm512_set1_epi64(k1);
         ATTN__UNROLL for (int n = 0; n < 2; n++) {
             __m512i p0 = _mm512_mul_epu32(m0, c0[n]), p1 = _mm512_mul_epu32(m1, c2[n]);
-            c0[n] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1[n], key0, 0x96);    /* xor of three */
+            /* the high halves, one by a shuffle, to share the ports; then the xor of three */
+            c0[n] = _mm512_ternarylogic_epi64(_mm512_shuffle_epi32(p1, _MM_PERM_DDBB), c1[n], key0, 0x96);
             c2[n] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3[n], key1, 0x96);
             c1[n] = p1;
             c3[n] = p0;
@@ -4031,10 +4044,10 @@ static void ATTN__(pack_q)(
 /* ---- scores ---- */
 /* tanh: near 0 an odd polynomial (error 4e-8), elsewhere 1 - 2 / (exp(2x) + 1). */
 ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
-    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1), two = ATTN__(set1)(2);
     ATTN__V a = ATTN__(max)(x, zero - x), u = x * x, p = ATTN__(set1)(0.0162556777f);
-    ATTN__V far = one -
-                  ATTN__(set1)(2) / (ATTN__(exp2)(a * ATTN__(set1)(2 * (float)ATTN__LOG2E)) + one);
+    ATTN__V t = ATTN__(max)(ATTN__(set1)(-20), zero - a) * ATTN__(set1)(-2 * (float)ATTN__LOG2E);
+    ATTN__V far = ATTN__(fma)(zero - two, ATTN__(recip)(ATTN__(exp2)(t) + one), one);
     p = ATTN__(fma)(p, u, ATTN__(set1)(-0.0525789803f));
     p = ATTN__(fma)(p, u, ATTN__(set1)(0.133193342f));
     p = ATTN__(fma)(p, u, ATTN__(set1)(-0.333328897f));
@@ -4282,10 +4295,13 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
             t->K + (kb + c - b->pack0) * d->head_dim, ATTN__PANEL, d->head_dim, t->S + c, f->ld,
             whole ? mx : ignored);
-        for (int64_t r = 0; r < rows && !whole; r++)
-            ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-                t->S + r * f->ld + c, kb + c, n, lo[r], hi[r], f->extras, mx + r * ATTN__W);
+        for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
+            ATTN__(score_row)(d, &u->s, 0, 0, t->S + r * f->ld + c, kb + c, n, lo[r], hi[r], 0,
+                mx + r * ATTN__W);
     }
+    for (int64_t r = 0; r < rows && f->extras; r++)
+        ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
+            t->S + r * f->ld + start, kb + start, end - start, lo[r], hi[r], 1, mx + r * ATTN__W);
 
     /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - max) and the
      * row sums */
