@@ -18,7 +18,8 @@ PROOF_fastmath   = $(CC) -O2 -ffast-math
 PROOF_O0         = $(CC) -O0
 PROOF_lto        = $(CC) -O2 -flto=auto
 PROOF_clangofast = $(CLANG) -Ofast -march=native
-PROOF_VARIANTS   = plain clang asan tsan fuzz omp ofast fastmath O0 lto clangofast
+PROOF_m32        = $(CC) -O2 -m32
+PROOF_VARIANTS   = plain clang asan tsan fuzz omp ofast fastmath O0 lto clangofast m32
 
 define PROOF_RULES
 build/proof/$(1)/impl.o: test/proof_impl.c test/impl.c attn.h
@@ -28,7 +29,7 @@ build/proof/$(1)/%.o: test/%.c $$(PROOF_H)
 	@mkdir -p $$(@D)
 	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c $$< -o $$@
 $$(PROOFS:%=build/proof/$(1)/%): build/proof/$(1)/%: build/proof/$(1)/%.o build/proof/$(1)/impl.o
-	$$(PROOF_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) -lcmocka -lm
+	$$(PROOF_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) $$(if $$(filter %/grid %/hostile,$$@),,-lcmocka) -lm
 endef
 $(foreach v,$(PROOF_VARIANTS),$(eval $(call PROOF_RULES,$(v))))
 
@@ -38,7 +39,7 @@ build/proof/fuzz/fuzz: build/proof/fuzz/fuzz.o build/proof/fuzz/impl.o
 # What the steps run. LTO and O0 are only hashed.
 PROOF_PROGRAMS = $(PROOFS:%=build/proof/plain/%) $(foreach p,identity beyond grid alloc,build/proof/asan/$(p)) \
                  build/proof/tsan/threads build/proof/omp/threads build/proof/omp/grid build/proof/ofast/beyond build/proof/ofast/grid \
-                 build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid \
+                 build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid build/proof/m32/grid \
                  $(foreach v,clang ofast fastmath O0 lto clangofast,build/proof/$(v)/hostile) build/proof/fuzz/fuzz
 
 .PHONY: test-proof proofs grid fuzz fuzz-corpus mutate coverage
