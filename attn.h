@@ -2746,6 +2746,16 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
 #endif
 ATTN__PLAIN_BEGIN
 
+/* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than those of >>flash and >>backward, and
+ * optimizations turned off. All 0 otherwise. Not for use while calls run. */
+static struct attn__tuning {
+    int64_t BM, BN;             /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
+    int64_t BK;                 /* backward: keys and rows a block, a multiple of 64 up to 256 */
+    int v_in_place;             /* V is read where it lies where that is possible */
+    int no_splits;              /* keys are not split across threads */
+    int no_flush;               /* denormal p are computed as such */
+} attn__tuning;
+
 /* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
  * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
  * so that a GQA group shares one reading of K and V. */
@@ -3102,6 +3112,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->q_pad = attn__round_up(d->head_dim, 16);
     f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
     f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
+    if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
     f->scratch = 4 * (3 * f->BK * f->q_pad + 2 * f->BK * f->v_pad + 2 * f->BK +
                          2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
@@ -3176,7 +3187,7 @@ static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
 }
 static void attn__bwd_worker(void *arg, int64_t index) {
     attn__bwd *f = (attn__bwd *)arg;
-    uint64_t fp = attn__fp_enter(1);
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
         int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
@@ -3245,7 +3256,7 @@ static attn_status attn__standard_plan(
 static void attn__standard_worker(void *arg, int64_t index) {
     attn__std *t = (attn__std *)arg;
     const attn_desc *d = t->d;
-    uint64_t fp = attn__fp_enter(1);
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
         int64_t u = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED);
         if (u >= t->units) break;
@@ -3297,12 +3308,13 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
                 d->seq.cu_q;
     f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W ||
-                d->seq.block_table || d->q_len * f->group > 16;
+                d->seq.block_table || (d->q_len * f->group > 16 && !attn__tuning.v_in_place);
 
     /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 512 KiB of Q
      * and O hold, the packing of K being shared by all of them; fewer where that leaves less
      * than four units a thread. */
     f->BN = d->head_dim <= 256 ? 512 : d->head_dim <= 512 ? 256 : 64;
+    if (attn__tuning.BN) f->BN = attn__tuning.BN;
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = rows;
     if (rows > 96) {
@@ -3311,6 +3323,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
             most = attn__min(most, attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads));
         most = attn__min(rows, attn__max(96, most));
     }
+    if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
     f->BM = attn__round_up(attn__max(1, most), 48);
     f->tiles = rows <= f->BM ? rows > 0 : attn__ceil_div(rows, f->BM);
     int64_t one = ATTN__MR * f->ld + f->BM * (f->v_pad + 2) +
@@ -3329,7 +3342,8 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     else
         f->partials = pairs * splits * (attn__min(rows, ATTN__SPLIT_ROWS) + 2 * 48) *
                       (f->v_pad + 2) * 4;
-    if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS)
+    if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS &&
+        !attn__tuning.no_splits)
         f->splits = splits;
     f->units = d->batch * d->kv_heads * f->tiles * f->splits;
 }
@@ -3368,7 +3382,7 @@ static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn
 static void attn__flash_worker(void *arg, int64_t index) {
     attn__flash *f = (attn__flash *)arg;
     attn__rows r;
-    uint64_t fp = attn__fp_enter(1);
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
         int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
@@ -3381,7 +3395,7 @@ static void attn__flash_worker(void *arg, int64_t index) {
 static void attn__flash_merge_worker(void *arg, int64_t index) {
     attn__flash *f = (attn__flash *)arg;
     attn__rows r;
-    uint64_t fp = attn__fp_enter(1);
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
         int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units / f->splits) break;
