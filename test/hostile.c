@@ -26,7 +26,7 @@ static uint64_t hash_case(uint64_t h, const proof_case *c, int outputs) {
     return h;
 }
 int main(int argc, char **argv) {
-    int64_t count = 60;
+    int64_t count = 150;
     int round = FE_TONEAREST, flush = 0, broken = 0;
     uint64_t hash[16], input = 0xcbf29ce484222325u;
     for (int i = 1; i < argc; i++) {
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
     for (int64_t n = 0; n < count; n++) {
         proof_rng r = {(uint64_t)n * 613 + 29, NULL, 0};
         proof_case c;
-        proof_make(&c, &r, (int64_t)1 << 18);
+        proof_make(&c, &r, (int64_t)1 << 16);
         input = hash_case(input, &c, 0);
         for (int i = 0; attn_backend_at(i) && i < 16; i++)
             for (int backward = 0; backward <= c.backward; backward++) {
