@@ -3108,8 +3108,8 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->group = d->heads / d->kv_heads;
     f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
     f->rows = attn__rows_total(d) * d->heads;
-    f->v_pad = attn__round_up(d->v_dim, 16);
-    f->q_pad = attn__round_up(d->head_dim, 16);
+    f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
+    f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
     f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
     if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
@@ -3225,8 +3225,8 @@ static void attn__standard_shape(const attn_desc *d, attn__std *t) {
     t->d = d;
     t->BM = 48;
     t->BN = 256;
-    t->v_pad = attn__round_up(d->v_dim, 16);
-    t->q_pad = attn__round_up(d->head_dim, 16);
+    t->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
+    t->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     t->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
     t->tiles = attn__ceil_div(d->q_len, t->BM);
     t->threads = attn__useful_threads(d, attn__cost(d));
@@ -3302,15 +3302,15 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->d = d;
     f->threads = attn__useful_threads(d, attn__cost(d));
     f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
-    f->v_pad = attn__round_up(d->v_dim, 16);
-    f->q_pad = attn__round_up(d->head_dim, 16);
+    f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
+    f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
                 d->seq.cu_q;
     f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W ||
                 d->seq.block_table || (d->q_len * f->group > 16 && !attn__tuning.v_in_place);
 
-    /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 512 KiB of Q
+    /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 576 KiB of Q
      * and O hold, the packing of K being shared by all of them; fewer where that leaves less
      * than four units a thread. */
     f->BN = d->head_dim <= 256 ? 512 : d->head_dim <= 512 ? 256 : 64;
@@ -3318,10 +3318,11 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = rows;
     if (rows > 96) {
-        most = attn__min(1008, (512 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0))));
+        most = attn__min(1056, (576 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0))));
         if (f->threads > 1)
             most = attn__min(most, attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads));
-        most = attn__min(rows, attn__max(96, most));
+        most = attn__max(96, most);
+        most = attn__ceil_div(rows, attn__ceil_div(rows, most));         /* tiles of equal size */
     }
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
     f->BM = attn__round_up(attn__max(1, most), 48);
@@ -4004,11 +4005,10 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
             scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
         }
-        if (n == 1 && t->dtype == ATTN_F32) {
+        if (n == 1 && t->dtype == ATTN_F32) {           /* a lone key needs no transpose */
             for (int64_t c = 0; c < dim; c++)
-                ATTN__(store)(
-                    panel + c * ATTN__PANEL, ATTN__(load_n)((const float *)t->data + at[0] + c, 1));
-            return;
+                ATTN__(store)(panel + c * ATTN__PANEL, ATTN__(load_n)((const float *)t->data + at[0] + c, 1));
+            continue;
         }
         for (int64_t c = 0; c < dim; c += ATTN__W) {
             int64_t m = attn__min(ATTN__W, dim - c);
