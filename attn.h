@@ -131,7 +131,7 @@ extern "C" {
 #endif
 
 #define ATTN_VERSION   10000            /* major * 10000 + minor * 100 + patch */
-#define ATTN_BROADCAST INT64_MIN    /* a stride: one element for every index (a plain 0 is "dense") */
+#define ATTN_BROADCAST INT64_MIN  /* a stride: one element for every index (a plain 0 is "dense") */
 
 /* dtypes. INT8 and FP8_E4M3 are for k and v caches only, BOOL (one byte, non-zero = may attend)
  * for masks only. */
@@ -529,7 +529,7 @@ extern attn_status   attn_hip_register(void);                       /* defined b
   #error "attn.h needs gcc or clang"
 #endif
 #ifndef ATTN_HEADER
-  #define ATTN_HEADER "attn.h"      /* how this file includes itself: __FILE__ does not work there */
+  #define ATTN_HEADER "attn.h"    /* how this file includes itself: __FILE__ does not work there */
 #endif
 
 /* ============================================================================ >>platform ==== */
@@ -2238,7 +2238,8 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
                                   2^-126 are 0
      clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
-     pick(a, b, x, y)             a < b ? x : y            recip(v)   1 / v, error 2e-7, v in [1, 2^64]
+     pick(a, b, x, y)             a < b ? x : y            recip(v)   1 / v, error 2e-7, v in [1,
+                                  2^64]
      random(out, c, i, bh, d)     the 64 dropout words of keys 4 c .. 4 c + 63
      keep(v, words, least)        lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W
@@ -2505,8 +2506,9 @@ ATTN__INLINE attn__v__avx2 attn__recip__avx2(attn__v__avx2 v) {      /* 12 bits 
     attn__v__avx2 r = (attn__v__avx2)_mm256_rcp_ps((__m256)v), one = attn__set1__avx2(1);
     return attn__fma__avx2(attn__fma__avx2(attn__set1__avx2(0) - v, r, one), r, r);
 }
-/* Philox on 4 counters, each value in the low half of a 64-bit lane: lanes hold counters 0, 2, 1, 3, so that two interleavings leave
- * the words in order. What lies in the high halves is never read. */
+/* Philox on 4 counters, each value in the low half of a 64-bit lane: lanes hold counters 0, 2,
+ * 1, 3, so that two interleavings leave the words in order. What lies in the high halves is
+ * never read. */
 ATTN__INLINE void attn__random__avx2(
     uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
     const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
@@ -2531,9 +2533,12 @@ ATTN__INLINE void attn__random__avx2(
         _mm256_storeu_si256((__m256i *)(void *)(out + 8), _mm256_unpackhi_epi64(c0, c2));
     }
 }
-ATTN__INLINE attn__v__avx2 attn__keep__avx2(attn__v__avx2 v, const uint32_t *words, uint32_t least) {
-    __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)words), t = _mm256_set1_epi32((int)least);
-    return (attn__v__avx2)_mm256_and_si256((__m256i)v, _mm256_cmpeq_epi32(_mm256_max_epu32(w, t), w));
+ATTN__INLINE attn__v__avx2 attn__keep__avx2(
+    attn__v__avx2 v, const uint32_t *words, uint32_t least) {
+    __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)words),
+            t = _mm256_set1_epi32((int)least);
+    return (attn__v__avx2)_mm256_and_si256(
+        (__m256i)v, _mm256_cmpeq_epi32(_mm256_max_epu32(w, t), w));
 }
 ATTN__INLINE float attn__reduce_max__avx2(attn__v__avx2 v) {
     __m128 a = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
@@ -2662,15 +2667,18 @@ ATTN__INLINE attn__v__avx512 attn__pick__avx512(
     return (attn__v__avx512)_mm512_mask_mov_epi32(
         (__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
 }
-ATTN__INLINE attn__v__avx512 attn__recip__avx512(attn__v__avx512 v) {      /* 14 bits and a Newton step */
+/* 14 bits and a Newton step */
+ATTN__INLINE attn__v__avx512 attn__recip__avx512(attn__v__avx512 v) {
     attn__v__avx512 r = (attn__v__avx512)_mm512_rcp14_ps((__m512)v), one = attn__set1__avx512(1);
     return attn__fma__avx512(attn__fma__avx512(attn__set1__avx512(0) - v, r, one), r, r);
 }
-/* As for AVX2, on twice 8 counters side by side, so that a round of one fills the latency of the other. */
+/* As for AVX2, on twice 8 counters side by side, so that a round of one fills the latency of the
+ * other. */
 ATTN__INLINE void attn__random__avx512(
     uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
     const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
-    const __m512i low = _mm512_set1_epi64(0xffffffff), order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m512i low = _mm512_set1_epi64(0xffffffff),
+                  order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
     uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
     __m512i c0[2], c1[2], c2[2], c3[2];
     ATTN__UNROLL for (int n = 0; n < 2; n++) {
@@ -2684,7 +2692,8 @@ ATTN__INLINE void attn__random__avx512(
         ATTN__UNROLL for (int n = 0; n < 2; n++) {
             __m512i p0 = _mm512_mul_epu32(m0, c0[n]), p1 = _mm512_mul_epu32(m1, c2[n]);
             /* the high halves, one by a shuffle, to share the ports; then the xor of three */
-            c0[n] = _mm512_ternarylogic_epi64(_mm512_shuffle_epi32(p1, _MM_PERM_DDBB), c1[n], key0, 0x96);
+            c0[n] = _mm512_ternarylogic_epi64(
+                _mm512_shuffle_epi32(p1, _MM_PERM_DDBB), c1[n], key0, 0x96);
             c2[n] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3[n], key1, 0x96);
             c1[n] = p1;
             c3[n] = p0;
@@ -2699,7 +2708,8 @@ ATTN__INLINE void attn__random__avx512(
 }
 ATTN__INLINE attn__v__avx512 attn__keep__avx512(
     attn__v__avx512 v, const uint32_t *words, uint32_t least) {
-    __mmask16 keep = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32((int)least));
+    __mmask16 keep = _mm512_cmpge_epu32_mask(
+        _mm512_loadu_si512(words), _mm512_set1_epi32((int)least));
     return (attn__v__avx512)_mm512_maskz_mov_epi32(keep, (__m512i)v);
 }
 ATTN__INLINE float attn__reduce_max__avx512(attn__v__avx512 v) {
@@ -2746,10 +2756,12 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
 #endif
 ATTN__PLAIN_BEGIN
 
-/* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than those of >>flash and >>backward, and
- * optimizations turned off. All 0 otherwise. Not for use while calls run. */
+/* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than
+ * those of >>flash and >>backward, and optimizations turned off. All 0 otherwise. Not for use
+ * while calls run. */
 static struct attn__tuning {
-    int64_t BM, BN;             /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
+    /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
+    int64_t BM, BN;
     int64_t BK;                 /* backward: keys and rows a block, a multiple of 64 up to 256 */
     int v_in_place;             /* V is read where it lies where that is possible */
     int no_splits;              /* keys are not split across threads */
@@ -4007,7 +4019,8 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
         }
         if (n == 1 && t->dtype == ATTN_F32) {           /* a lone key needs no transpose */
             for (int64_t c = 0; c < dim; c++)
-                ATTN__(store)(panel + c * ATTN__PANEL, ATTN__(load_n)((const float *)t->data + at[0] + c, 1));
+                ATTN__(store)(
+                    panel + c * ATTN__PANEL, ATTN__(load_n)((const float *)t->data + at[0] + c, 1));
             continue;
         }
         for (int64_t c = 0; c < dim; c += ATTN__W) {
@@ -4151,9 +4164,11 @@ ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int
     const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
     uint32_t words[64];
     for (int64_t c = 0; c < n; c += 64) {
-        ATTN__(random)(words, (uint32_t)((j0 + c) / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h), d);
+        ATTN__(random)(
+            words, (uint32_t)((j0 + c) / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h), d);
         for (int64_t l = 0; l < 64 && c + l < n; l += ATTN__W)
-            ATTN__(store)(P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l) * factor, words + l, least));
+            ATTN__(store)(
+                P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l) * factor, words + l, least));
     }
 }
 /* O[dim] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
