@@ -625,6 +625,9 @@ ATTN__INLINE uint32_t attn__bits(float x) { uint32_t u; memcpy(&u, &x, 4); retur
 ATTN__INLINE float attn__float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
 ATTN__INLINE uint64_t attn__bits64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
 ATTN__INLINE double attn__double(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
+ATTN__INLINE int attn__is_nan(double x) {
+    return (attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u;
+}
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 #define ATTN__NEG_INF attn__float(0xff800000u)
 
@@ -1574,7 +1577,7 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
 
     /* 2. the largest, the sink among them */
     double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0, lse;
-    for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j] && !(r->s[j] <= max)) max = r->s[j];
+    for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j] && (r->s[j] > max || attn__is_nan(r->s[j]))) max = r->s[j];
 
     /* 3. lse = max + log(sum of exp(s - max)), sink included */
     if (max != neg_inf) {
@@ -3661,7 +3664,8 @@ ATTN_API attn_status attn_merge(
                 int64_t at = (b * d.heads + h) * e[1] + i;
                 double max = d.sink ? (double)d.sink[h] : neg_inf, sum = 0;
                 for (int64_t p = 0; p < parts; p++)
-                    if (!((double)lse[p][at] <= max)) max = (double)lse[p][at];
+                    if ((double)lse[p][at] > max || attn__is_nan((double)lse[p][at]))
+                        max = (double)lse[p][at];
                 if (max != neg_inf) {
                     if (d.sink) sum += attn__exp((double)d.sink[h] - max);
                     for (int64_t p = 0; p < parts; p++) sum += attn__exp((double)lse[p][at] - max);
