@@ -4,6 +4,7 @@
      ./attn_bench                                   the default selection, under 90 s on two cores
      ./attn_bench 1 512 8 64                        one shape: batch, tokens, heads, head_dim
      ./attn_bench --suite rocmforge --format json   one whole document on stdout, everything else on stderr
+     ./attn_bench --tune                            other tile sizes; --ablate: without each optimization
      ./attn_bench --help                            every flag, ./attn_bench --list every case
 
    A case is a vector of axes (batch, tokens, dtype, data, what to measure ...). A suite is a table of lines, each line a
@@ -107,7 +108,7 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
     X(LEFT,    "window-left", NULL,                 -1, 1 << 24, -1, false, "keys to the left, -1 unlimited") \
     X(RIGHT,   "window-right", NULL,                -1, 1 << 24, -1, false, "keys to the right, -1 unlimited") \
     X(MASK,    "mask", "none|random|blocks|file",             0, 3, 0, false, "boolean mask") \
-    X(DATA,    "data", "random|smooth|peaked|tenth|tenfold|file", 0, 5, 0, false, "values of the tensors") \
+    X(DATA,    "data", "random|smooth|peaked|tenth|tenfold|steep|file", 0, 6, 0, false, "values of the tensors") \
     X(DTYPE,   "dtype", "f32|f16|bf16",                       0, 2, 0, true, "type of q, k, v and o") \
     X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8",      FILL, 5, FILL, true, "type of k and v (default: --dtype)") \
     X(LAYOUT,  "layout", "bshd|bhsd",                         0, 1, 0, true, "order of the dimensions") \
@@ -138,14 +139,27 @@ static const struct {
 #undef X
 };
 enum { TIME, DETERMINISM, THREAD_COUNT, BATCHING, FINITE, GRADIENT, LOSS, MEMORY, GENERATE, MODULE };
-enum { RANDOM, SMOOTH, PEAKED, TENTH, TENFOLD, FROM_FILE };
+enum { RANDOM, SMOOTH, PEAKED, TENTH, TENFOLD, STEEP, FROM_FILE };
 enum { NO_MASK, RANDOM_MASK, BLOCK_MASK, FILE_MASK };
 enum { FWD, BWD, FWD_BWD };
 
 enum { MOST_VALUES = 16 };
 typedef struct grid { int count[AXES]; int64_t value[AXES][MOST_VALUES]; } grid;
 
-typedef struct bench_case { const struct suite *suite; int64_t v[AXES]; char name[128]; } bench_case;
+typedef struct bench_case {
+    const struct suite *suite;
+    const struct variant *variant;               /* of --tune and --ablate; NULL: attn.h as it is */
+    int64_t v[AXES];
+    char name[128];
+} bench_case;
+
+/* attn.h with other tile sizes, or with an optimization turned off. `group`: the studies that it belongs to; that of a suite's
+ * name is attn.h as it is, to which the others are compared. */
+typedef struct variant {
+    const char *group, *name;
+    int when;
+    struct attn__tuning tuning;
+} variant;
 
 /* The word of a value, or NULL for a number. */
 static const char *axis_word(axis a, int64_t value, char buffer[32])
@@ -308,6 +322,8 @@ static void name_case(bench_case *c)
         ADD(" projections");
     if (v[DATA] != RANDOM)
         ADD(" %s", axis_word(DATA, v[DATA], word));
+    if (c->variant)
+        ADD(" %s", c->variant->name);
 #undef ADD
 }
 
@@ -319,6 +335,8 @@ typedef struct suite {
 } suite;
 
 #define TIMES "case,backend,dtype,pass,threads,mean_ms,p50_ms,p95_ms,p99_ms"
+#define VARIED "case,dtype,pass,threads,mean_ms,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes,speedup_vs_default," \
+               "max_abs_err,rows_verified,status"
 static const suite suites[] = {
     { "rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token", "reference,standard,flash",
       "case,backend,pass,mean_ms,p50_ms,p95_ms,p99_ms,total_ms,ttft_ms,tokens_per_s,gflops,peak_fraction,"
@@ -345,6 +363,8 @@ static const suite suites[] = {
     { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
       "case,backend,dtype,pass,mean_ms,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,gflops,peak_fraction,"
       "speedup_vs_standard,max_abs_err,rows_verified,status", NULL },
+    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED, NULL },
+    { "ablate", "--ablate: each optimization turned off in turn, against everything on", "flash", VARIED, NULL },
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
@@ -442,6 +462,40 @@ static const struct { const char *suite; int when; const char *module, *axes; } 
     { "correctness", F, NULL, "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 head-dim=40,128 causal=1" },
 };
 
+/* The cases of --tune and --ablate. Each is run as it is, then with the variants of its group. */
+static const struct { const char *suite; int when; const char *group, *axes; } studies[] = {
+    { "tune", D, "tiles", "seq-len=1024 head-dim=64,128 num-heads=2 iterations=10" },
+    { "tune", Q, "tiles", "seq-len=1024 head-dim=64 num-heads=2 iterations=10" },
+    { "tune", D, "blocks", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10" },
+    { "tune", Q, "blocks", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10" },
+    { "ablate", D, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20" },
+    { "ablate", Q, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20" },
+    { "ablate", D|Q, "splits", "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100" },
+    { "ablate", D|Q, "flush", "seq-len=512 head-dim=64 num-heads=4 data=steep iterations=20" },
+    { "ablate", D, "backward", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10" },
+    { "ablate", Q, "backward", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10" },
+};
+
+static const variant variants[] = {
+#define TILE(when, bm, bn) { "tiles", "BM " #bm " BN " #bn, when, { .BM = bm, .BN = bn } }
+#define TILES(when, bm) TILE(D, bm, 128), TILE(when, bm, 256), TILE(when, bm, 512), TILE(D, bm, 1024)
+#define BLOCK(group, when, bk) { group, "BK " #bk, when, { .BK = bk } }
+    { "tune", "default tiles", D|Q, { 0 } },
+    TILES(D|Q, 96), TILES(D, 192), TILES(D|Q, 480), TILES(D, 1008),
+    BLOCK("blocks", D|Q, 64), BLOCK("blocks", D, 128), BLOCK("blocks", D|Q, 256),
+    { "ablate", "everything on", D|Q, { 0 } },
+    { "forward", "V in place", D|Q, { .v_in_place = 1 } },
+    { "forward", "BM 96", D|Q, { .BM = 96 } },
+    { "forward", "BN 64", D|Q, { .BN = 64 } },
+    { "forward", "BN 128", D|Q, { .BN = 128 } },
+    { "splits", "no key splits", D|Q, { .no_splits = 1 } },
+    { "flush", "no flush to zero", D|Q, { .no_flush = 1 } },
+    BLOCK("backward", D|Q, 64),
+#undef TILE
+#undef TILES
+#undef BLOCK
+};
+
 /* What the five systems published, in ms: beside ours where case and backend match. Their AdaAttn
  * "backward" includes the forward. flops: how they count the operations of a case, where they do. */
 static const struct {
@@ -509,6 +563,7 @@ static const struct { int64_t seq; double standard, flash; } published_memory[] 
     X(INT, peak_rss_bytes, "peak_rss_bytes", "peak RSS") X(INT, device_bytes, "device_bytes", "device") \
     X(REAL, matrix_share, "matrix_share", "of SxS")     X(REAL, time_exponent, "time_exponent", "t ~ S^") \
     X(REAL, memory_exponent, "memory_exponent", "mem ~ S^") X(REAL, speedup_vs_standard, "speedup_vs_standard", "vs std") \
+    X(REAL, speedup_vs_default, "speedup_vs_default", "vs default") \
     X(REAL, memory_reduction, "memory_reduction", "mem saved") X(REAL, max_abs_err, "max_abs_err", "max err") \
     X(INT, rows_verified, "rows_verified", "rows")      X(REAL, theirs, "theirs", "theirs ms") \
     X(TEXT, their_flops, "their_flops", "their FLOPs")  X(REAL, ratio, "ratio", "theirs/ours") \
@@ -799,11 +854,12 @@ enum { FILL_CHUNK = 4096, TO_Q = 0, TO_K, TO_V, TO_DOUT };
 
 static float element(const filling *f, int64_t i)
 {
-    static const float gain[] = { 1, 1, 8, 0.1f, 10 };
+    static const float gain[] = { 1, 1, 8, 0.1f, 10, 64 };
     double x = 0.01 * (double)i;
     if (f->data == SMOOTH && f->which != TO_DOUT)            /* ROCmForge's data */
         return 0.1f * (float)(f->which == TO_Q ? sin(x) : f->which == TO_K ? cos(x) : tan(x));
-    bool scaled = f->data != PEAKED || f->which == TO_Q;     /* large queries alone make the softmax peaked */
+    bool peaked = f->data == PEAKED || f->data == STEEP;     /* large queries alone make the softmax peaked */
+    bool scaled = !peaked || f->which == TO_Q;
     return normal(f->stream, (uint64_t)i) * (scaled ? gain[f->data] : 1);
 }
 
@@ -1305,7 +1361,7 @@ typedef struct options {
     const char *input, *mask, *expect, *output;
     double min_time;
     int64_t window[2];
-    bool quick, verify, plot, backward, causal, projections, window_set, help, version, list,
+    bool quick, verify, plot, backward, causal, projections, window_set, help, version, list, tune, ablate,
         positional;
 } options;
 
@@ -2286,6 +2342,8 @@ static int finish_files(bench *b, const problem *p)
 static void run_row(bench *b, const bench_case *c, const char *backend, problem *p, bool *made)
 {
     row r = new_row(c, backend);
+    if (c->variant)
+        attn__tuning = c->variant->tuning;
     if (plan_row(c, backend, &r) && announce(b, c, &r)) {
         if (!*made && c->v[MEASURE] != MEMORY) {
             *made = problem_make(c, b->files, p);
@@ -2304,6 +2362,7 @@ static void run_row(bench *b, const bench_case *c, const char *backend, problem 
             measure_memory(&j);
         }
     }
+    memset(&attn__tuning, 0, sizeof attn__tuning);
     if (!interrupted)                            /* a row cut short by Ctrl-C is not a row */
         add_row(b, &r);
     if (!interrupted && b->files && *made)
@@ -2348,7 +2407,45 @@ static bool same_series(const row *a, const row *b, axis varied, axis also)
         if (i != (int)varied && i != (int)also && i != WARMUP && i != ITERATIONS && i != EMBED
             && a->c->v[i] != b->c->v[i])
             return false;
-    return a->c->suite == b->c->suite && !strcmp(a->backend, b->backend);
+    return a->c->suite == b->c->suite && a->c->variant == b->c->variant && !strcmp(a->backend, b->backend);
+}
+
+/* Whether two rows are one case, with different variants or not. */
+static bool same_but_variant(const row *a, const row *b)
+{
+    return a->c->suite == b->c->suite && !strcmp(a->backend, b->backend)
+           && !memcmp(a->c->v, b->c->v, WARMUP * sizeof *a->c->v);
+}
+
+/* The row of r's case with attn.h as it is, or NULL. */
+static const row *unvaried(const bench *b, const row *r)
+{
+    for (int64_t i = 0; i < b->row_count && r->c->variant; i++)
+        if (same_but_variant(r, &b->rows[i]) && row_ok(&b->rows[i])
+            && !strcmp(b->rows[i].c->variant->group, r->suite))
+            return &b->rows[i];
+    return NULL;
+}
+
+/* One line on stderr: the fastest tiles of each case. */
+static void print_fastest(const bench *b)
+{
+    const char *before = "attn_bench: fastest: ";
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i];
+        bool best = row_ok(r);
+        for (int64_t k = 0; k < b->row_count && best; k++)
+            best = !same_but_variant(r, &b->rows[k]) || !row_ok(&b->rows[k]) || b->rows[k].p50_ms > r->p50_ms
+                   || (b->rows[k].p50_ms == r->p50_ms && k >= i);
+        if (!best)
+            continue;
+        fprintf(stderr, "%s%s %s %s, %.4g ms", before, r->name, r->dtype, r->pass, r->p50_ms);
+        if (isfinite(r->speedup_vs_default))
+            fprintf(stderr, ", %.2fx the default", r->speedup_vs_default);
+        before = "; ";
+    }
+    if (*before == ';')
+        fputc('\n', stderr);
 }
 
 static int64_t length_of(const row *r) { return r->c->v[MEASURE] == GENERATE ? r->kv_len : r->q_len; }
@@ -2411,9 +2508,11 @@ static void derive(bench *b)
 {
     for (int64_t i = 0; i < b->row_count; i++) {
         row *r = &b->rows[i];
-        const row *standard = twin(b, r, "standard");
+        const row *standard = twin(b, r, "standard"), *plain = unvaried(b, r);
         if (!row_ok(r) || is_correctness(r))
             continue;
+        if (plain)
+            r->speedup_vs_default = plain->p50_ms / r->p50_ms;
         r->time_exponent = exponent(b, r, mean_of);
         r->memory_exponent = exponent(b, r, added_bytes);
         if (standard) {
@@ -3381,6 +3480,8 @@ static const struct { const char *name; flag_kind kind; size_t offset; const cha
     { "backward", TO_BOOL, offsetof(options, backward), "", "also the gradient, and both together" },
     { "projections", TO_BOOL, offsetof(options, projections), "", "the whole module: Q, K, V and O projections" },
     { "min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS", "measure each row for so long at least" },
+    { "tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing" },
+    { "ablate", TO_BOOL, offsetof(options, ablate), "", "time with each optimization turned off in turn" },
     { "verify", TO_BOOL, offsetof(options, verify), "", "verify every row of every output, however long it takes" },
     { "format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown", "of the document on stdout" },
     { "output-dir", TO_TEXT, offsetof(options, output_dir), "DIR", "three result files and summary_report.md" },
@@ -3485,6 +3586,26 @@ static int take_shape(options *o, int count, char **numbers)
     return 0;
 }
 
+/* --tune and --ablate vary flash on cases of their own; the shape flags replace their axes. */
+static int settle_study(options *o)
+{
+    const char *name = o->tune ? "tune" : "ablate";
+    const char *not_with = o->ablate && o->tune             ? "--ablate"
+                           : o->suites                      ? "--suite"
+                           : o->input                       ? "--input"
+                           : o->projections                 ? "--projections"
+                           : o->device && strcmp(o->device, "cpu") ? "--device"
+                                                            : NULL;
+    if (!o->tune && !o->ablate)
+        return 0;
+    if (not_with)
+        return refuse("%s: not with --%s, which varies flash on the CPU in cases of its own", not_with, name);
+    if (o->backends && strcmp(o->backends, "flash"))
+        return refuse("--backend %s: must be flash with --%s", o->backends, name);
+    o->backends = "flash";
+    return 0;
+}
+
 /* Flags that stand for several axes, and what contradicts what. */
 static int settle_flags(options *o)
 {
@@ -3496,7 +3617,9 @@ static int settle_flags(options *o)
         put_axis(&o->user, LEFT, o->window[0]), put_axis(&o->user, RIGHT, o->window[1]);
     if (o->projections)
         put_axis(&o->user, PROJECT, 1), put_axis(&o->user, MEASURE, MODULE);
-    if (o->backward) {
+    if (settle_study(o))
+        return EXIT_BAD;
+    if (o->backward && !o->tune && !o->ablate) {     /* these have lines for the backward */
         o->user.count[PASS] = 3;
         for (int i = 0; i < 3; i++)
             o->user.value[PASS][i] = i;
@@ -3597,7 +3720,8 @@ static int add_case(bench *b, bench_case *c)
     if (why)
         return refuse("%s", why);
     for (int64_t i = 0; i < b->case_count; i++) /* two lines may cross, and --threads 2,0 be the same */
-        if (b->cases[i].suite == c->suite && !memcmp(b->cases[i].v, c->v, WARMUP * sizeof *c->v))
+        if (b->cases[i].suite == c->suite && b->cases[i].variant == c->variant
+            && !memcmp(b->cases[i].v, c->v, WARMUP * sizeof *c->v))
             return 0;
     name_case(c);
     b->cases = grow(b->cases, b->case_count, sizeof *b->cases);
@@ -3605,8 +3729,24 @@ static int add_case(bench *b, bench_case *c)
     return 0;
 }
 
-/* The product of a line's axes, those that the user gave replaced. */
-static int expand(bench *b, const suite *s, const char *line)
+/* A case as it is or, in a study, with attn.h as it is and with each variant of the study's group. */
+static int add_variants(bench *b, const bench_case *c, const char *group)
+{
+    bench_case varied = *c;
+    if (!group)
+        return add_case(b, &varied);
+    for (int i = 0; i < COUNT(variants); i++) {
+        const variant *x = &variants[i];
+        varied.variant = x;
+        if ((!strcmp(x->group, group) || !strcmp(x->group, c->suite->name)) && x->when & b->level
+            && add_case(b, &varied))
+            return EXIT_BAD;
+    }
+    return 0;
+}
+
+/* The product of a line's axes, those that the user gave replaced. `group`: of a study, or NULL. */
+static int expand(bench *b, const suite *s, const char *line, const char *group)
 {
     grid g = parse_line(line);
     int at[AXES] = { 0 }, a;
@@ -3624,7 +3764,7 @@ static int expand(bench *b, const suite *s, const char *line)
         for (a = 0; a < AXES; a++)
             c.v[a] = g.value[a][at[a]];
         bool too_many = c.v[THREADS] > attn_threads() && !b->opt.user.count[THREADS];
-        if (!too_many && add_case(b, &c))
+        if (!too_many && add_variants(b, &c, group))
             return EXIT_BAD;
         for (a = AXES - 1; a >= 0 && ++at[a] == g.count[a]; a--)
             at[a] = 0;
@@ -3650,26 +3790,51 @@ static bool shape_given(const options *o)
     return false;
 }
 
+/* The default cases are of both passes; shape flags make forward cases, and backward ones too with --backward. */
+static int choose_study(bench *b)
+{
+    const options *o = &b->opt;
+    const char *name = o->tune ? "tune" : "ablate";
+    bool backward = o->backward || !shape_given(o);
+    b->level = o->quick ? Q : D;
+    for (int i = 0; i < COUNT(studies); i++)
+        if (!strcmp(studies[i].suite, name) && studies[i].when & b->level
+            && (backward || !strstr(studies[i].axes, "pass=bwd"))
+            && expand(b, find_suite(name), studies[i].axes, studies[i].group))
+            return EXIT_BAD;
+    return 0;
+}
+
+static bool has_lines(const char *name)
+{
+    for (int i = 0; i < COUNT(lines); i++)
+        if (!strcmp(lines[i].suite, name))
+            return true;
+    return false;
+}
+
 static int choose_cases(bench *b)
 {
     const options *o = &b->opt;
     char name[64];
+    if (o->tune || o->ablate)
+        return choose_study(b);
     if (!o->suites && shape_given(o)) {
         b->level = o->quick ? Q : F;
-        return expand(b, find_suite("shape"), "");
+        return expand(b, find_suite("shape"), "", NULL);
     }
     b->level = o->quick ? Q : o->suites ? F : D;
     for (const char *s = o->suites ? o->suites : "rocmforge"; s;
          s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
-        if (!find_suite(name) || !strcmp(name, "shape"))
+        if (!has_lines(name))
             return refuse("--suite %s: must be of rocmforge, openpi, flash_v2, adaattn, decode, memory, "
                           "scaling, correctness",
                           name);
         for (int i = 0; i < COUNT(lines); i++)
             if (!strcmp(lines[i].suite, name) && lines[i].when & b->level
                 && (!o->modules || (lines[i].module && listed(o->modules, lines[i].module)))
-                && expand(b, find_suite(name), lines[i].axes))
+                && expand(b, find_suite(name), lines[i].axes, NULL))
                 return EXIT_BAD;
     }
     return 0;
@@ -3838,6 +4003,8 @@ static void run_cases(bench *b)
         run_case(b, i);
     clear_progress();
     derive(b);
+    if (b->opt.tune)
+        print_fastest(b);
 }
 
 /* Writes everything asked for; the exit code. */

@@ -162,6 +162,59 @@ def test_shape():
     report("the same cases in the same order", None if lists[0] == lists[1] and lists[0].count("\ncase ") > 40 else lists[0])
 
 
+# ---------------------------------------------------------------------------------------------- --tune and --ablate
+STUDIES = {
+    "tune": ("default tiles", {"fwd": ["BM %d BN %d" % (bm, bn) for bm in (96, 192, 480, 1008) for bn in (128, 256, 512, 1024)],
+                               "bwd": ["BK 64", "BK 128", "BK 256"]}),
+    "ablate": ("everything on", {"fwd": ["V in place", "BM 96", "BN 64", "BN 128", "no key splits", "no flush to zero"],
+                                 "bwd": ["BK 64"]}),
+}
+
+
+def study_faults(name, rows, quick):
+    plain, variants = STUDIES[name]
+    base = [r for r in rows if r["case"].endswith(plain)]
+    for r in rows:
+        own = [b for b in base if r["case"].startswith(b["case"][:-len(plain)]) and b["pass"] == r["pass"]]
+        if r["suite"] != name or r["status"] != "ok" or r["max_abs_err"] is None or not r["rows_verified"]:
+            return "not a verified row: %s" % r
+        if not own or not any(abs(r["speedup_vs_default"] * r["p50_ms"] / b["p50_ms"] - 1) < 1e-6 for b in own):
+            return "%s: its speedup is not over %s" % (r["case"], plain)
+        if r not in base and not any(r["case"].endswith(" " + v) for v in variants[r["pass"]]):
+            return "%s is of no table" % r["case"]
+    missing = [v for p in variants for v in variants[p] if not any(r["pass"] == p and r["case"].endswith(" " + v) for r in rows)]
+    return "missing: %s" % missing if missing and not quick else None
+
+
+def test_studies():
+    small = ["1", "128", "2", "32", "--iterations", 3, "--format", "json"]
+    plain = json.loads(run(*small, "--backward", "--backend", "flash").stdout)["rows"]
+    for name in STUDIES:
+        for flags in ([], ["--quick"]):
+            done = run("--" + name, *small, "--backward", *flags)
+            document, fault = checked(done.stdout)
+            rows = document["rows"] if document else []
+            fault = fault or study_faults(name, rows, bool(flags)) or (done.stderr if done.returncode else None)
+            report(" ".join(["--" + name] + flags), fault)
+            lines = done.stderr.splitlines()
+            if name == "tune":
+                fastest = [min((r for r in rows if r["pass"] == p), key=lambda r: r["p50_ms"])["case"] for p in ("fwd", "bwd")]
+                named = len(lines) == 1 and lines[0].startswith("attn_bench: fastest: ") and all(c in lines[0] for c in fastest)
+                report("--tune names the fastest in one line", None if named else done.stderr)
+            else:
+                report("--ablate leaves stderr alone", done.stderr or None)
+            for r in rows:          # the backward's come after the forward's variants: nothing of these is left
+                if r["case"] == "B1 S128 H2 D32 " + STUDIES[name][0]:
+                    size = [p["workspace_bytes"] for p in plain if p["pass"] == r["pass"]]
+                    report("%s of %s is a plain call" % (r["pass"], name), None if size == [r["workspace_bytes"]] else str((size, r)))
+    forward = json.loads(run("--tune", "--quick", *small).stdout)["rows"]
+    report("--tune of a shape is forward", None if forward and all(r["pass"] == "fwd" for r in forward) else str(forward))
+    lists = {name: run("--" + name, "--list").stdout for name in STUDIES}
+    for name, count in (("tune", 42), ("ablate", 18)):
+        cases = [line for line in lists[name].splitlines() if line.startswith("case %s: " % name)]
+        report("--%s --list" % name, None if len(cases) == count == len(set(cases)) else lists[name])
+
+
 # ---------------------------------------------------------------------------------------------- .npy and bad input
 def write_npy(path, shape, descr="<f4", fortran=False, cut=0, extra=b""):
     text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (descr, fortran, "".join("%d, " % n for n in shape))
@@ -200,7 +253,9 @@ def test_bad_flags(folder):
                  "1 2 3 4 5", "1 64 8 32 --seq-len 3", "1 64 8 32 --suite memory", "--mask m.npy", "--output o.npy", "--expect o.npy",
                  "--suite memory --input q.npy,k.npy,v.npy", "--output-dir /proc/nothing --suite memory", "--save-baseline /nowhere/b.json 1 8 1 8",
                  "--baseline nowhere.json 1 8 1 8", "--format= 1 8 1 8", "16 8192 32 256 --backend standard --dtype f16",
-                 "1048576 1048576 1024 64"):
+                 "1048576 1048576 1024 64", "--tune --ablate", "--tune --suite memory", "--ablate --suite tune", "--suite ablate",
+                 "--tune --backend standard", "--ablate --backend flash,standard", "--ablate --device hip", "--tune --projections",
+                 "--tune --input q.npy,k.npy,v.npy", "--ablate=1", "--tune --kv-dtype int8 --backward", "--tune 1 2 3"):
         refused(line, folder, *line.split())
 
 
@@ -307,6 +362,7 @@ def main():
         test_suites()
         test_numbers()
         test_shape()
+        test_studies()
         test_bad_flags(folder)
         test_npy(folder)
         test_reports(folder)
