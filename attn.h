@@ -429,7 +429,7 @@ typedef struct attn_plan {
     const char *backend, *kernel, *isa;
     size_t workspace_size;                      /* bytes */
     int32_t threads;                            /* at most that many work on it */
-    int32_t splits;                             /* key splits of the longest sequence */
+    int32_t splits;                             /* key splits that run side by side */
     /* a line for each backend that declines: "name: reason\n" */
     char why[1024];
 } attn_plan;
@@ -499,7 +499,7 @@ ATTN_API attn_status attn_parallel(
 
 ATTN_API const char *attn_status_text(attn_status s);               /* never NULL */
 ATTN_API const char *attn_status_name(attn_status s);               /* "ATTN_ERR_HEADS" */
-/* "avx512", "avx2" or "portable": what this machine runs */
+/* "avx512", "avx2", "portable"; "none" if ATTN_ISA asks in vain */
 ATTN_API const char *attn_isa(void);
 ATTN_API int32_t     attn_threads(void);                            /* threads that 0 stands for */
 /* joins and frees the lazily started threads; usable again after */
@@ -508,7 +508,7 @@ ATTN_API void        attn_shutdown(void);
 ATTN_API attn_status attn_time(
     void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t);
 ATTN_API double      attn_seconds(void);                            /* monotonic clock */
-/* measured now: f32 FMA; f16, bf16: or native dot, the larger */
+/* measured now: f32 FMA; bf16: or its native dot, the larger */
 ATTN_API double      attn_peak_gflops(int32_t dtype, int32_t threads);
 /* measured now: reading a buffer of so many bytes */
 ATTN_API double      attn_bandwidth_gbytes(size_t bytes, int32_t threads);
@@ -583,7 +583,7 @@ extern attn_status   attn_hip_register(void);                       /* defined b
   #pragma clang fp contract(off)
 #else
   #pragma GCC push_options
-  #pragma GCC optimize("no-fast-math", "fp-contract=off")
+  #pragma GCC optimize("no-fast-math", "no-finite-math-only", "fp-contract=off")
   #pragma GCC diagnostic push           /* gcc 12's own avx512fintrin.h has undefined operands */
   #pragma GCC diagnostic ignored "-Wuninitialized"
   #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -628,6 +628,7 @@ ATTN__INLINE double attn__double(uint64_t u) { double x; memcpy(&x, &u, 8); retu
 ATTN__INLINE int attn__is_nan(double x) {
     return (attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u;
 }
+ATTN__INLINE int attn__is_neg_inf(double x) { return attn__bits64(x) == 0xfff0000000000000u; }
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 #define ATTN__NEG_INF attn__float(0xff800000u)
 
@@ -969,7 +970,8 @@ static attn_status attn__check_lengths(const attn_desc *d) {
                     q_used = s->used_q ? s->used_q[b] : rows;
             ATTN__RULE(first + attn__max(q_used, n) <= d->append.rotary_rows, ERR_ROTARY_ROWS);
         }
-        for (int64_t p = 0; s->block_table && p * s->page_size < used + n; p++) {
+        for (int64_t p = s->block_table && s->start_k ? s->start_k[b] / s->page_size : 0;
+            s->block_table && p * s->page_size < used + n; p++) {
             int32_t page = s->block_table[b * s->max_pages + p];
             ATTN__RULE(page >= 0 && page < s->pages, ERR_PAGE_RANGE);
         }
@@ -998,7 +1000,11 @@ static attn_status attn__resolve_append(attn_desc *d) {
     ATTN__RULE(d->seq.used_k, ERR_APPEND_USED);
     ATTN__RULE(a->k_cache == d->k.data && a->v_cache == d->v.data, ERR_APPEND_CACHE);
     ATTN__RULE(a->k_scale == d->k.scale && a->v_scale == d->v.scale, ERR_APPEND_SCALE);
+    if (a->cu) a->len = attn__min(a->len, a->total);
     if (rotary) {
+        int64_t bytes;
+        ATTN__RULE(!__builtin_mul_overflow(a->rotary_rows, 4 * attn__max(d->head_dim, 1), &bytes),
+            ERR_OVERFLOW);
         ATTN__RULE(a->rotary_dim >= 2 && a->rotary_dim <= d->head_dim && a->rotary_dim % 2 == 0,
             ERR_ROTARY_DIM);
         ATTN__RULE(a->rotary_rows > 0, ERR_ROTARY_ROWS);
@@ -1077,6 +1083,12 @@ static attn_status attn__resolve(
                    !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
         ERR_OVERFLOW);
 
+    int64_t dims;                           /* room for every sum that plans memory */
+    ATTN__RULE(
+        !__builtin_add_overflow(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
+    ATTN__RULE(!__builtin_mul_overflow(n, (dims + 64) * 256, &n), ERR_OVERFLOW);
+    ATTN__RULE(!__builtin_mul_overflow(d->kv_len, (dims + 64) * 256, &n), ERR_OVERFLOW);
+
     ATTN__RULE((d->flags & ATTN_SCALE) || d->scale == 0, ERR_SCALE_FLAG);
     if (!(d->flags & ATTN_SCALE)) d->scale = (float)(1 / attn__sqrt((double)d->head_dim));
     d->flags |= ATTN_SCALE;
@@ -1113,11 +1125,15 @@ static attn_status attn__resolve(
     if (d->bias.data) {
         ATTN__RULE(d->bias.dtype >= ATTN_F32 && d->bias.dtype <= ATTN_BOOL, ERR_DTYPE);
         ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
+        ATTN__RULE(d->bias.layout == ATTN_BSHD, ERR_LAYOUT);
+        ATTN__RULE(!d->bias.scale, ERR_SCALE_UNUSED);
         ATTN__TRY(attn__strides(d->bias.stride, e, attn__order_bshd, d->kv_len));
     }
     if (d->mask.data) {
         ATTN__RULE(d->mask.dtype >= ATTN_F32 && d->mask.dtype <= ATTN_BOOL, ERR_DTYPE);
         ATTN__RULE(d->mask.dtype == ATTN_BOOL, ERR_DTYPE_MASK);
+        ATTN__RULE(d->mask.layout == ATTN_BSHD, ERR_LAYOUT);
+        ATTN__RULE(!d->mask.scale, ERR_SCALE_UNUSED);
         ATTN__TRY(attn__strides(d->mask.stride, e, attn__order_bshd, d->kv_len));
     }
     ATTN__TRY(attn__resolve_append(d));
@@ -1144,7 +1160,7 @@ static attn__span attn__span_of(
     }
     s.first = (uintptr_t)data + (uintptr_t)(low * size);
     s.last = (uintptr_t)data + (uintptr_t)(high * size);
-    s.batch_step = stride[0] * size;
+    s.batch_step = extent[0] > 1 ? stride[0] * size : 0;
     s.token_step = stride[1] * size;
     s.token_bytes = stride[2] < 0 ? INT64_MAX : ((extent[2] - 1) * stride[2] + dim) * size;
     return s;
@@ -1577,21 +1593,22 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
 
     /* 2. the largest, the sink among them */
     double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0, lse;
-    for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j] && (r->s[j] > max || attn__is_nan(r->s[j]))) max = r->s[j];
+    for (int64_t j = 0; j < r->k_len; j++)
+        if (r->seen[j] && (r->s[j] > max || attn__is_nan(r->s[j]))) max = r->s[j];
 
     /* 3. lse = max + log(sum of exp(s - max)), sink included */
-    if (max != neg_inf) {
+    if (!attn__is_neg_inf(max)) {
         if (d->sink) sum += attn__exp((double)d->sink[h] - max);
         for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j]) sum += attn__exp(r->s[j] - max);
     }
-    lse = max == neg_inf ? neg_inf : max + attn__log(sum);
+    lse = attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum);
     if (d->lse) d->lse[attn__ref_lse_at(r, i, h)] = (float)lse;
 
     /* 4. o = sum of p v over the visible keys, and the sums of the bounds */
     double spread = 0, *o = r->sum, *pv = o + d->v_dim, *pev = pv + d->v_dim;
     attn__ref_dropout(r, h, i);
     for (int64_t c = 0; c < d->v_dim; c++) o[c] = pv[c] = pev[c] = 0;
-    for (int64_t j = 0; j < r->k_len && max != neg_inf; j++) {
+    for (int64_t j = 0; j < r->k_len && !attn__is_neg_inf(max); j++) {
         if (!r->seen[j]) continue;
         double p = attn__exp(r->s[j] - max) / sum, pf = p * r->factor[j];
         const double *v = r->v + j * d->v_dim;
@@ -1639,7 +1656,7 @@ static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double 
         raw[j] = r->dp[j] = 0;
         if (!r->seen[j]) { r->s[j] = 0; continue; }
         double cap = 1, dot = 0,
-               p = lse == -attn__double(0x7ff0000000000000u) ? 0 : attn__exp(r->s[j] - lse);
+               p = attn__is_neg_inf(lse) ? 0 : attn__exp(r->s[j] - lse);
         const double *k = r->k + j * d->head_dim, *v = r->v + j * d->v_dim;
         for (int64_t c = 0; c < d->v_dim; c++) dot += dout[c] * v[c];
         r->dp[j] = p * (r->factor[j] * dot - delta);
@@ -1652,7 +1669,9 @@ static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double 
         raw[j] = r->dp[j] * cap * (double)d->scale;
         r->s[j] = p;
     }
-    return d->sink && i < r->q_used ? attn__exp((double)d->sink[h] - lse) * -delta : 0;
+    return d->sink && i < r->q_used && !attn__is_neg_inf(lse)
+               ? attn__exp((double)d->sink[h] - lse) * -delta
+               : 0;
 }
 
 /* x, or old + x where the caller accumulates */
@@ -1771,9 +1790,12 @@ static void attn__ref_backward(attn__ref *r, void *scratch) {
 static void attn__ref_forward(attn__ref *r, void *scratch) {
     const attn_desc *d = r->d;
     attn__ref_carve(r, scratch);
+    for (int64_t b = 0; b < d->batch && attn__has_append(d); b++) {
+        attn__ref_sequence(r, b);
+        attn__ref_append(r);
+    }
     for (int64_t b = 0; b < d->batch; b++) {
         attn__ref_sequence(r, b);
-        if (attn__has_append(d)) attn__ref_append(r);
         for (int64_t h = 0; h < d->heads; h++)
             for (int64_t i = 0; i < r->q_rows; i++) attn__ref_forward_row(r, h, i);
     }
@@ -1950,6 +1972,7 @@ static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
 
 ATTN_API void attn_shutdown(void) {
 #if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+    if (attn__inside) return;               /* a task cannot end the threads that it runs on */
     pthread_mutex_lock(&attn__pool.owner);
     pthread_mutex_lock(&attn__pool.lock);
     attn__pool.stop = 1;
@@ -2053,7 +2076,13 @@ ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
         case ATTN_F32:  return ((const float *)data)[at];
         case ATTN_F16:  return attn__f16_to_f32(((const uint16_t *)data)[at]);
         case ATTN_BF16: return attn__bf16_to_f32(((const uint16_t *)data)[at]);
-        case ATTN_F64:  return (float)((const double *)data)[at];
+        case ATTN_F64: {                /* a finite number stays finite */
+            double x = ((const double *)data)[at], most = 3.4028234663852886e38;
+            uint64_t size = attn__bits64(x) & INT64_MAX;
+            return size < 0x7ff0000000000000u && attn__double(size) > most
+                       ? (float)(x < 0 ? -most : most)
+                       : (float)x;
+        }
         case ATTN_INT8: return (float)((const int8_t *)data)[at];
         default:        return attn__fp8_to_f32(((const uint8_t *)data)[at]);
     }
@@ -2219,9 +2248,10 @@ static size_t attn__append_bytes(const attn_desc *d) {
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
     if (!attn__has_append(d)) return;
     attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
-    attn__parallel(d,
-        d->append.len * (d->head_dim + d->v_dim) * d->batch * d->kv_heads < 32768 ? 1 : threads,
-        attn__append_task, &job, d->batch * d->kv_heads);
+    double elements = (double)d->append.len * (double)(d->head_dim + d->v_dim) *
+                      (double)(d->batch * d->kv_heads);
+    attn__parallel(
+        d, elements < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
 }
 
 /* =========================================================== >>ops_portable and the ISAs ====
@@ -2776,7 +2806,7 @@ static struct attn__tuning {
  * so that a GQA group shares one reading of K and V. */
 typedef struct attn__flash {
     const attn_desc *d;
-    int32_t threads;
+    int32_t threads, planned;           /* that work on it; that have scratch */
     int64_t group;                      /* heads / kv_heads */
     int64_t BM, BN;                     /* rows a unit, keys a block */
     /* most units per (sequence, kv head): row tiles, key splits run side by side; bytes of
@@ -2825,7 +2855,7 @@ enum {
 typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
-    int32_t threads;
+    int32_t threads, planned;
     int64_t group, splits, rows;        /* most splits of a sequence; rows of all heads */
     int64_t BQ, BK, ld, v_pad, q_pad, scratch;
     int extras, phase, standard;
@@ -2842,6 +2872,10 @@ static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
     if (standard) return 1;
     return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
 }
+/* A softcap of 2^100 and more changes no score that f32 can tell from the rest. */
+ATTN__INLINE int attn__capped(const attn_desc *d) {
+    return d->softcap > 0 && d->softcap < 1.2676506e30f;
+}
 /* scale / softcap, finite: times a score of 0 it must stay 0. */
 ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
     double r = (double)d->scale / (double)d->softcap, most = 3.4028234663852886e38;
@@ -2856,7 +2890,7 @@ static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_
 typedef struct attn__std {
     const attn_desc *d;
     int pass;                           /* 0: S = Q K^T and masks, 1: softmax, 2: O = P V */
-    int32_t threads;
+    int32_t threads, planned;
     int64_t BM, BN, ld, v_pad, q_pad, scratch, tiles;
     char *workspace;
     /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
@@ -2991,7 +3025,8 @@ static void attn__detect(attn__machine_info *m) {
     if (!isa || !*isa) m->isa = best[0];
     for (int i = 0; i < n && isa; i++) if (!strcmp(best[i]->name, isa)) m->isa = best[i];
     if (!backend || !*backend) return;
-    snprintf(m->backend_name, sizeof m->backend_name, "%s", backend);
+    snprintf(m->backend_name, sizeof m->backend_name, "%s",
+        strlen(backend) < 32 ? backend : "(too long)");
     m->backend = m->backend_name;
 }
 static const attn__machine_info *attn__machine(void) {
@@ -3086,13 +3121,26 @@ static attn_status attn__cpu_declines(const attn_desc *d, attn_plan *plan) {
         return attn__decline(plan, ATTN_ERR_DECLINED, "q and k differ in type");
     return ATTN_OK;
 }
+/* Whether scores need more than the product. A scale whose product with log2 e could leave the
+ * normal numbers counts too. */
+static int attn__needs_extras(const attn_desc *d) {
+    return attn__capped(d) || d->bias.data || d->mask.data || d->alibi ||
+           !(d->scale > 7.8886091e-31f && d->scale < 1.2676506e30f);
+}
 /* The most keys of any sequence, and a rough cost in FLOPs: work under 20 us wakes no thread. */
 static double attn__cost(const attn_desc *d) {
     return 2.0 * (double)attn__rows_total(d) * (double)d->heads * (double)d->kv_len *
            (double)(d->head_dim + d->v_dim);
 }
+/* The threads that memory is planned for: those that the description asks for, wherever and
+ * whatever the call. */
+static int32_t attn__planned_threads(const attn_desc *d) {
+    int32_t most = d->pool ? d->pool->threads : attn_threads();
+    if (d->threads && (!d->pool || d->threads < most)) most = d->threads;
+    return (int32_t)attn__min(most, 1024);
+}
 static int32_t attn__useful_threads(const attn_desc *d, double flops) {
-    return flops < 2e6 ? 1 : attn__threads_for(d);
+    return flops < 2e6 ? 1 : (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
 }
 /* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes: what they
  * take. */
@@ -3120,14 +3168,17 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->g = g;
     f->standard = standard;
     f->threads = attn__useful_threads(d, 2.5 * attn__cost(d));
+    f->planned = attn__planned_threads(d);
     f->group = d->heads / d->kv_heads;
     f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
     f->rows = attn__rows_total(d) * d->heads;
     f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
     f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
-    f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
+    f->extras = attn__needs_extras(d);
     f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
     if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
+    f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
+    f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
     f->scratch = 4 * (3 * f->BK * f->q_pad + 2 * f->BK * f->v_pad + 2 * f->BK +
                          2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
@@ -3141,7 +3192,7 @@ static attn_status attn__bwd_plan(
         g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
         return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
     attn__bwd_shape(d, g, standard, &f);
-    int64_t fixed = f.threads * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) +
+    int64_t fixed = f.planned * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) +
                     ((f.splits + 1) * f.q_pad + f.v_pad) * f.rows * 4;
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
     plan->kernel = standard   ? "standard_backward"
@@ -3160,15 +3211,19 @@ static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
     for (int64_t b = 0; b < d->batch; b++) {
         attn__seq s = attn__sequence(d, b);
         int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
-        for (int64_t i = 0; i < s.q_used; i++)
-            sum -= attn__exp((double)d->sink[h] - (double)d->lse[attn__lse_at(d, &s, i, h)]) *
+        for (int64_t i = 0; i < s.q_used; i++) {
+            float lse = d->lse[attn__lse_at(d, &s, i, h)];
+            if (attn__bits(lse) == 0xff800000u) continue;   /* saw nothing, not even the sink */
+            sum -= attn__exp((double)d->sink[h] - (double)lse) *
                    (double)f->delta[row + i * f->group];
+        }
     }
     f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
 }
 static int64_t attn__bwd_units(const attn__bwd *f) {
     const attn_desc *d = f->d;
-    int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK);
+    int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
+            bias_blocks = attn__ceil_div(d->kv_len, f->BK - 16);
     switch (f->phase) {
         case ATTN__BWD_SPLITS: return f->standard ? 0 : pairs * f->splits;
         case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
@@ -3177,7 +3232,7 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
             return f->standard ? pairs * attn__ceil_div(d->q_len * f->group, f->BQ) : 0;
         case ATTN__BWD_BIAS:
             return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
-                                     (d->bias.stride[1] ? d->heads : 1) * key_blocks
+                                     (d->bias.stride[1] ? d->heads : 1) * bias_blocks
                                : 0;
         case ATTN__BWD_SINK:   return f->g->dsink ? d->heads : 0;
         default:               return pairs;
@@ -3188,8 +3243,10 @@ static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     const attn__kernels *k = attn__machine()->isa;
     if (f->phase == ATTN__BWD_SINK) { attn__bwd_sink(f, u); return; }
     if (f->phase == ATTN__BWD_BIAS) {
-        int64_t blocks = attn__ceil_div(d->kv_len, f->BK), heads = d->bias.stride[1] ? d->heads : 1;
-        k->backward_bias(f, u / blocks / heads, u / blocks % heads, u % blocks * f->BK, scratch);
+        int64_t blocks = attn__ceil_div(d->kv_len, f->BK - 16),
+                heads = d->bias.stride[1] ? d->heads : 1;
+        k->backward_bias(
+            f, u / blocks / heads, u / blocks % heads, u % blocks * (f->BK - 16), scratch);
         return;
     }
     int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
@@ -3214,7 +3271,7 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
     attn__bwd f;
     attn__bwd_shape(d, g, standard, &f);
     f.workspace = (char *)d->workspace;
-    f.L = (float *)(void *)(f.workspace + f.threads * f.scratch);
+    f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
     f.delta = f.L + f.rows;
     f.bad = f.delta + f.rows;
     f.q = (float *)(void *)((char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
@@ -3245,6 +3302,7 @@ static void attn__standard_shape(const attn_desc *d, attn__std *t) {
     t->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
     t->tiles = attn__ceil_div(d->q_len, t->BM);
     t->threads = attn__useful_threads(d, attn__cost(d));
+    t->planned = attn__planned_threads(d);
     t->units = d->batch * d->heads * t->tiles;
     t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim,
                          t->BM * (t->v_pad + 2) + t->BN * t->v_pad) +
@@ -3259,7 +3317,7 @@ static attn_status attn__standard_plan(
     ATTN__TRY(attn__cpu_declines(d, plan));
     if (g) return attn__bwd_plan(d, g, 1, plan);
     attn__standard_shape(d, &t);
-    int64_t fixed = t.threads * t.scratch + (int64_t)attn__append_bytes(d) +
+    int64_t fixed = t.planned * t.scratch + (int64_t)attn__append_bytes(d) +
                     8 * d->batch * d->heads * d->q_len;
     ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
     plan->kernel = "standard_forward";
@@ -3291,7 +3349,7 @@ static attn_status attn__standard_run(
     attn__standard_shape(d, &t);
     t.threads = plan->threads;
     t.workspace = (char *)d->workspace;
-    char *p = t.workspace + t.threads * t.scratch;
+    char *p = t.workspace + t.planned * t.scratch;
     attn__append(d, t.threads, p);
     p += attn__append_bytes(d);
     t.scores = (float *)(void *)p;
@@ -3319,7 +3377,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
     f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
     f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
-    f->extras = d->softcap > 0 || d->bias.data || d->mask.data || d->alibi || !(d->scale > 0);
+    f->extras = attn__needs_extras(d);
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
                 d->seq.cu_q;
     f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W ||
@@ -3330,10 +3388,14 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
      * than four units a thread. */
     f->BN = d->head_dim <= 256 ? 512 : d->head_dim <= 512 ? 256 : 64;
     if (attn__tuning.BN) f->BN = attn__tuning.BN;
+    /* the same one block */
+    f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = rows;
+    int64_t cap = attn__max(
+        96, attn__min(1056, (576 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)))));
     if (rows > 96) {
-        most = attn__min(1056, (576 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0))));
+        most = cap;
         if (f->threads > 1)
             most = attn__min(most, attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads));
         most = attn__max(96, most);
@@ -3342,19 +3404,24 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
     f->BM = attn__round_up(attn__max(1, most), 48);
     f->tiles = rows <= f->BM ? rows > 0 : attn__ceil_div(rows, f->BM);
-    int64_t one = ATTN__MR * f->ld + f->BM * (f->v_pad + 2) +
+    /* The workspace is planned for the largest unit and all threads that the description asks
+     * for: so it is the same wherever the call is made from, and never shrinks as a length
+     * grows. */
+    int64_t BM = attn__max(f->BM, attn__round_up(attn__max(1, attn__min(rows, cap)), 48));
+    int64_t one = ATTN__MR * f->ld + BM * (f->v_pad + 2) +
                   f->BN * (d->head_dim + (f->pack_v ? f->v_pad : 0)) +
-                  (f->pack_q ? f->BM * f->q_pad : 0);
-    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += f->BM * (f->v_pad + 2);
+                  (f->pack_q ? BM * f->q_pad : 0);
+    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += BM * (f->v_pad + 2);
     f->scratch = attn__round_up(4 * one, ATTN__ALIGN);
+    f->planned = attn__planned_threads(d);
 
     /* key splits side by side only where rows alone give too few units; their memory is asked
      * for from the most rows on that may need it, so that the workspace never shrinks as q_len
      * grows */
     int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)),
-            pairs = d->batch * d->kv_heads, most_threads = attn__threads_for(d);
+            pairs = d->batch * d->kv_heads;
     f->splits = 1;
-    if (d->kv_len < 2 * ATTN__SPLIT_KEYS || pairs >= 4 * most_threads) splits = 1;
+    if (d->kv_len < 2 * ATTN__SPLIT_KEYS || pairs >= 4 * f->planned) splits = 1;
     else
         f->partials = pairs * splits * (attn__min(rows, ATTN__SPLIT_ROWS) + 2 * 48) *
                       (f->v_pad + 2) * 4;
@@ -3374,7 +3441,7 @@ static attn_status attn__flash_plan(
     plan->isa = attn__machine()->isa->name;
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
-    plan->workspace_size = (size_t)(f.threads * f.scratch + f.partials) + attn__append_bytes(d);
+    plan->workspace_size = (size_t)(f.planned * f.scratch + f.partials) + attn__append_bytes(d);
     return ATTN_OK;
 }
 
@@ -3429,7 +3496,7 @@ static attn_status attn__flash_run(
     if (g) return attn__bwd_run(d, g, 0);
     attn__flash_shape(d, &f);
     f.workspace = (char *)d->workspace;
-    f.partial = (float *)(void *)(f.workspace + f.threads * f.scratch);
+    f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
     attn__append(d, f.threads, (char *)f.partial + f.partials);
     attn__parallel(d, f.threads, attn__flash_worker, &f, f.threads);
     if (f.splits > 1) {
@@ -3627,6 +3694,8 @@ ATTN_API attn_status attn_parallel(
     const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
     ATTN__RULE(where, ERR_NULL_DESC);
     ATTN__RULE(task && n >= 0, ERR_PARALLEL);
+    ATTN__RULE(where->threads >= 0, ERR_THREADS);
+    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
     attn__parallel(where, attn__threads_for(where), task, arg, n);
     return ATTN_OK;
 }
@@ -3638,13 +3707,17 @@ ATTN_API attn_status attn_merge(
     attn_desc d;
     int64_t e[3], n = in ? in->seq.total_q : 0;
     ATTN__TRY(attn__tell(in, attn__resolve(in, NULL, &d, NULL), ""));
+    if (d.flags & ATTN_DEVICE) return attn__tell(in, ATTN_ERR_DEVICE, "");
     attn__extent_q(&d, e);
     n = e[0] * e[1] * d.heads;
     if (parts < 0 || (parts > 0 && (!o || !lse))) return attn__tell(in, ATTN_ERR_MERGE_PARTS, "");
     if (!d.o.data && n) return attn__tell(in, ATTN_ERR_NULL_O, "");
     attn__span out[2] = {
         attn__span_of(d.o.data, d.o.stride, e, d.v_dim, d.o.dtype), attn__span_flat(d.lse, n * 4)};
-    if (!attn__disjoint(&out[0], &out[1])) return attn__tell(in, ATTN_ERR_OVERLAP, "");
+    attn__span sink = attn__span_flat(d.sink, d.heads * 4);
+    if (!attn__disjoint(&out[0], &out[1]) || !attn__disjoint(&out[0], &sink) ||
+        !attn__disjoint(&out[1], &sink))
+        return attn__tell(in, ATTN_ERR_OVERLAP, "");
     for (int64_t p = 0; p < parts; p++) {
         attn_in t = o[p];
         if (attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O) || (!t.data && n))
@@ -3666,17 +3739,17 @@ ATTN_API attn_status attn_merge(
                 for (int64_t p = 0; p < parts; p++)
                     if ((double)lse[p][at] > max || attn__is_nan((double)lse[p][at]))
                         max = (double)lse[p][at];
-                if (max != neg_inf) {
+                if (!attn__is_neg_inf(max)) {
                     if (d.sink) sum += attn__exp((double)d.sink[h] - max);
                     for (int64_t p = 0; p < parts; p++) sum += attn__exp((double)lse[p][at] - max);
                 }
                 for (int64_t c0 = 0; c0 < d.v_dim; c0 += 64) {
                     int64_t width = attn__min(64, d.v_dim - c0);
                     double x[64] = {0};
-                    for (int64_t p = 0; p < parts && max != neg_inf; p++) {
+                    for (int64_t p = 0; p < parts && !attn__is_neg_inf(max); p++) {
                         attn_in t = o[p];
                         /* an empty part: its o is not read */
-                        if ((double)lse[p][at] == neg_inf) continue;
+                        if (attn__is_neg_inf((double)lse[p][at])) continue;
                         attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O);
                         double weight = attn__exp((double)lse[p][at] - max) / sum;
                         int64_t from = b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c0;
@@ -3688,7 +3761,8 @@ ATTN_API attn_status attn_merge(
                             b * d.o.stride[0] + i * d.o.stride[1] + h * d.o.stride[2] + c0 + c,
                             x[c]);
                 }
-                if (d.lse) d.lse[at] = (float)(max == neg_inf ? neg_inf : max + attn__log(sum));
+                if (d.lse)
+                    d.lse[at] = (float)(attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum));
             }
     attn__fp_leave(fp);
     return attn__tell(in, ATTN_OK, "");
@@ -3713,7 +3787,7 @@ ATTN_API attn_status attn_time(
     ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 &&
                    (opts->iterations > 0 || opts->min_seconds > 0),
         ERR_TIME_OPTS);
-    size_t room = (size_t)attn__max(opts->iterations, 64), n = 0;
+    size_t room = (size_t)attn__max(attn__min(opts->iterations, 1 << 16), 64), n = 0;
     double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn_seconds();
     ATTN__RULE(s, ERR_MEMORY);
     memset(t, 0, sizeof *t);
@@ -3834,12 +3908,12 @@ ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
     double seconds = attn__probe_time(&p, attn__probe_fma, threads),
            peak = 2.0 * 12 * (double)attn__machine()->isa->W * (double)p.n * threads / seconds;
 #if ATTN__AVX512
-    if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && attn__has_dot()) {
+    if (dtype == ATTN_BF16 && attn__has_dot()) {
         p.dot = 1;
         p.n = 1 << 14;
         seconds = attn__probe_time(&p, attn__probe_fma, threads);
         double dot = 64.0 * 12 * (double)p.n * threads / seconds;
-        if (dtype == ATTN_BF16 && dot > peak) peak = dot;
+        if (dot > peak) peak = dot;
     }
 #else
     (void)dtype;
@@ -4092,7 +4166,7 @@ static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
  * -infinity; max[W] the maxima. */
 ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, int extras, float *max) {
-    const float ratio = d->softcap > 0 ? attn__cap_ratio(d) : 0;
+    const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
     ATTN__V m = ATTN__(load)(max);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
     int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
@@ -4103,16 +4177,18 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
             ATTN__V zero = ATTN__(set1)(0), b = zero;
             if (d->bias.data)
                 b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
-            if (d->softcap > 0)
+            if (attn__capped(d))
                 x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(d->softcap), b);
             else x = ATTN__(fma)(x, ATTN__(set1)(d->scale), b);
-            if (d->bias.data)
-                x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
             if (d->alibi) {
                 ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) -
                             ATTN__(load)(ATTN__(iota));
                 x = ATTN__(fma)(zero - ATTN__(set1)(d->alibi[h]), ATTN__(max)(a, zero - a), x);
             }
+            /* finite scores stay finite times log2 e: a row of -FLT_MAX biases is no empty row */
+            x = ATTN__(max)(ATTN__(set1)(-2.35e38f), x);
+            if (d->bias.data)
+                x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
             if (d->mask.data)
                 x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
         }
@@ -4572,7 +4648,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                                         width = attn__round_up(ke - kb, ATTN__W);
     float ignored[ATTN__MR * ATTN__W];
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
-    int cap = d->softcap > 0 && !for_bias;
+    int cap = attn__capped(d) && !for_bias;
     gr->n = 0;
     gr->whole = 1;
     for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
@@ -4810,16 +4886,18 @@ static void ATTN__(backward_bias)(
     ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
     ATTN__(groups) gr;
     float *out = f->g->dbias + b0 * st[0] + h0 * st[1] + column;
-    int64_t width = attn__min(f->BK, d->kv_len - column);
+    int64_t width = attn__min(f->BK - 16, d->kv_len - column);
     int bad = 0;
     for (int64_t i = 0;
          i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
         for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
     for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
         attn__seq s = attn__sequence(d, b);
-        int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0, kb = attn__max(0, column - start),
-                ke = attn__min(column + f->BK - start, s.k_len);
-        if (ke <= kb) continue;
+        int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
+                first = attn__max(0, column - start);
+        int64_t kb = first / 4 * 4;             /* dropout's words come in fours */
+        int64_t ke = attn__min(column + width - start, s.k_len);
+        if (ke <= first) continue;
         for (int64_t h = h0, packed = -1; h < (st[1] ? h0 + 1 : d->heads); h++) {
             int64_t kv_head = h / f->group, rows = s.q_rows * f->group;
             if (packed != kv_head) {
@@ -4833,12 +4911,13 @@ static void ATTN__(backward_bias)(
                     continue;
                 for (int64_t r = 0; r < n; r++) {
                     if (kv_head * f->group + (row0 + r) % f->group != h) continue;
-                    float *to = out + (row0 + r) / f->group * st[2] + (kb + start - column),
-                          *ds = t.dS + r * t.ld;
-                    for (int64_t c = 0; c < ke - kb; c += ATTN__W)
+                    float *to = out + (row0 + r) / f->group * st[2] + (first + start - column);
+                    float *ds = t.dS + r * t.ld + (first - kb);
+                    for (int64_t c = 0; c < ke - first; c += ATTN__W)
                         ATTN__(store_any)(to, ATTN_F32, c,
-                            ATTN__(load_any)(to, ATTN_F32, c, ke - kb - c) + ATTN__(load)(ds + c),
-                            ke - kb - c);
+                            ATTN__(load_any)(to, ATTN_F32, c, ke - first - c) +
+                                ATTN__(load)(ds + c),
+                            ke - first - c);
                 }
             }
         }
