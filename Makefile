@@ -97,7 +97,7 @@ help:
 # ---------------------------------------------------------------------------------------------- unit tests
 # The implementation is compiled once for each way of building, test/impl.c; every test program links that object. CI runs
 # plain and asan, `make test-full` the others too.
-UNITS     = validate reference backends convert registry parallel timing memory guard
+UNITS     = validate reference backends convert registry parallel timing memory guard edges
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
 UNIT_H    = attn.h test/unit.h
 BUILD_plain = $(CC) -O2 -std=c99
