@@ -1086,8 +1086,8 @@ static attn_status attn__resolve(
     int64_t dims;                           /* room for every sum that plans memory */
     ATTN__RULE(
         !__builtin_add_overflow(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
-    ATTN__RULE(!__builtin_mul_overflow(n, (dims + 64) * 256, &n), ERR_OVERFLOW);
-    ATTN__RULE(!__builtin_mul_overflow(d->kv_len, (dims + 64) * 256, &n), ERR_OVERFLOW);
+    ATTN__RULE(!__builtin_mul_overflow(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
+    ATTN__RULE(!__builtin_mul_overflow(d->kv_len, (dims + 64) * 40, &n), ERR_OVERFLOW);
 
     ATTN__RULE((d->flags & ATTN_SCALE) || d->scale == 0, ERR_SCALE_FLAG);
     if (!(d->flags & ATTN_SCALE)) d->scale = (float)(1 / attn__sqrt((double)d->head_dim));
