@@ -72,6 +72,17 @@ static int view_inside(const proof_case *c, const void *p, proof_view w, int32_t
     if (dtype < 0 || dtype > ATTN_BOOL || !proof_extent(&w, &below, &above)) return 0;
     return inside(c, p, below * (int64_t)proof_size(dtype), above * (int64_t)proof_size(dtype));
 }
+/* Do the arrays of lengths have as many entries as the description says? What reads a description reads them. */
+static int tables_inside(const proof_case *c) {
+    const attn_seq *s = &c->d.seq;
+    const int64_t n = c->d.batch, pages = s->max_pages;
+    if (n < 0 || n > 4096 || pages < 0 || pages > 4096) return 0;
+    const struct { const int32_t *p; int64_t n; } tables[] = {{s->cu_q, n + 1}, {s->cu_k, n + 1}, {s->used_q, n}, {s->used_k, n},
+                                                              {s->start_k, n}, {s->slot, n}, {s->block_table, n * pages}, {c->d.append.cu, n + 1}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (!inside(c, tables[i].p, 0, tables[i].n * 4)) return 0;
+    return 1;
+}
 /* Would a valid call with this description stay within our memory? Products are bounded first: sizes may be anything. */
 static int contained(const proof_case *c) {
     const attn_desc *d = &c->d;
@@ -82,10 +93,8 @@ static int contained(const proof_case *c) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i] < 0 || sizes[i] > 4096) return 0;
     if ((double)d->batch * (double)d->heads * (double)d->q_len * (double)(d->kv_len + s->total_k + a->len) * (double)(d->head_dim + d->v_dim) > 0x1p20) return 0;
-    const int64_t n = d->batch, dv = proof_v_dim(d), rows = proof_lse_count(d) * 4;
-    const struct { const int32_t *p; int64_t n; } tables[] = {{s->cu_q, n + 1}, {s->cu_k, n + 1}, {s->used_q, n}, {s->used_k, n}, {s->start_k, n}, {s->slot, n}, {s->block_table, n * s->max_pages}, {a->cu, n + 1}};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (!inside(c, tables[i].p, 0, tables[i].n * 4)) return 0;
+    const int64_t dv = proof_v_dim(d), rows = proof_lse_count(d) * 4;
+    if (!tables_inside(c)) return 0;
     return view_inside(c, d->q.data, proof_rows_view(d, d->q.stride, d->q.layout, d->head_dim), d->q.dtype) &&
            view_inside(c, d->o.data, proof_rows_view(d, d->o.stride, d->o.layout, dv), d->o.dtype) &&
            view_inside(c, d->k.data, proof_kv_view(d, d->k.stride, d->k.layout, d->head_dim), d->k.dtype) &&
@@ -151,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     c.d.workspace = NULL;
     if (broken) new_outputs(&c);
     const int safe = contained(&c);
-    if (c.d.batch > whole.batch || c.d.seq.max_pages > whole.seq.max_pages) /* the arrays are shorter than the description says */
+    if (!tables_inside(&c))                 /* not the library's to find out: the call goes without them */
         memset(&c.d.seq, 0, sizeof c.d.seq), c.d.append.cu = NULL;
     const attn_status asked = attn_query(&c.d, NULL, &plan);
     if (!all_untouched(&c)) fault(&c, "attn_query wrote");
