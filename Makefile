@@ -104,12 +104,17 @@ BUILD_plain = $(CC) -O2 -std=c99
 BUILD_asan  = $(CLANG) -O1 -g -std=c99 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 BUILD_clang = $(CLANG) -O2 -std=c99
 BUILD_size  = $(CC) -Os -std=c11
-VARIANTS  = plain asan clang size
+# hosts that lie about floating point, or do not optimize: the implementation alone is built so
+BUILD_ofast = $(BUILD_plain)
+IMPL_ofast  = $(CC) -Ofast -march=native -std=c99
+BUILD_O0    = $(BUILD_plain)
+IMPL_O0     = $(CC) -O0 -std=c99
+VARIANTS  = plain asan clang size ofast O0
 
 define VARIANT_RULES
 build/$(1)/impl.o: test/impl.c attn.h
 	@mkdir -p build/$(1)
-	$$(BUILD_$(1)) $$(TESTWARN) -I. -pthread -c test/impl.c -o $$@
+	$$(or $$(IMPL_$(1)),$$(BUILD_$(1))) $$(TESTWARN) -I. -pthread -c test/impl.c -o $$@
 build/$(1)/%.o: test/%.c $$(UNIT_H)
 	@mkdir -p build/$(1)
 	$$(BUILD_$(1)) $$(TESTWARN) -I. -c $$< -o $$@
@@ -123,7 +128,7 @@ $(1)-units: $$(foreach u,$$(UNITS),build/$(1)/$$(u))
 endef
 $(foreach v,$(VARIANTS),$(eval $(call VARIANT_RULES,$(v))))
 .PHONY: units
-units: plain-units asan-units
+units: plain-units asan-units ofast-units O0-units
 .SECONDARY:
 
 -include test/proof.mk
