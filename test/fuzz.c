@@ -168,7 +168,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         attn_status s = attn_forward(&c.d);
         if (!s) fault(&c, "attn_forward takes what attn_query refuses");
         if (!all_untouched(&c)) fault(&c, "a refused call wrote");
-        if (c.backward && attn_backward(&c.d, &c.g) == ATTN_OK) fault(&c, "attn_backward takes what attn_query refuses");
+        /* accumulation is refused for a forward call alone */
+        if (c.backward && attn_query(&c.d, &c.g, &plan) && attn_backward(&c.d, &c.g) == ATTN_OK)
+            fault(&c, "attn_backward takes what attn_query refuses");
         if (!all_untouched(&c)) fault(&c, "a refused call wrote");
     } else if (safe) {
         attn_status s = proof_solve(&c, &a);
