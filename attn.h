@@ -2206,9 +2206,7 @@ static void attn__append_row(
         ((int8_t *)cache)[at + c] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
     }
 }
-#define ATTN__ROW_CHUNK 1024
-/* task: sequence i / kv_heads, kv head i % kv_heads. Rows longer than the chunk go through
- * workspace of their own. */
+/* task: sequence i / kv_heads, kv head i % kv_heads. */
 typedef struct attn__append_job {
     const attn_desc *d;
     float *rows;
