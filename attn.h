@@ -20,22 +20,22 @@
      >>manual      what it is, what it does not do, semantics, macros, how to add a dtype / an ISA
                    / a backend
      >>api         declarations: statuses, description, backends, timing
-     >>platform    compilers, ISA detection, rounding mode, memory, time
+     >>platform    compilers, rounding mode, memory, exp and log in f64
      >>status      status texts
      >>describe    defaults, validation: one rule a line
      >>reference   f64 loops to be checked by eye: what every other backend is compared with
-     >>dtype       f16, bf16, fp8 <-> f32, scalar
      >>threads     pool, parallel loops
+     >>dtype       f16, bf16, fp8 <-> f32, scalar
      >>sequence    one sequence of a batch: lengths, addresses, visible range
      >>append      rotary embedding, quantisation, writing new keys to a cache
      >>ops_portable >>ops_avx2 >>ops_avx512   about a dozen named vector operations each
-     >>dispatch    which ISA, kernel tables, tile sizes
+     >>dispatch    which ISA, threads, cache sizes, environment
      >>layout      layout and dtype conversion
      >>backward    what the two backwards share
      >>standard    attention with the whole score matrix in memory
-     >>flash       tiled online softmax: planning and scheduling
+     >>flash       tiled online softmax: tile sizes, planning, scheduling
      >>backends    registry, automatic choice
-     >>public      the functions of >>api
+     >>public      the calls of >>api, the merge
      >>timing      timing harness, measured peak and bandwidth
      >>kernel      the one template body, compiled once per ISA
 */
