@@ -132,3 +132,4 @@ units: plain-units asan-units ofast-units O0-units
 .SECONDARY:
 
 -include test/proof.mk
+-include test/hip.mk

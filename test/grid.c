@@ -102,23 +102,6 @@ static void fail(const run_opts *o, int64_t index, const char *backend, int back
            (long long)index, backend, backward ? "backward" : "forward", what, attn_isa(), o->self,
            (unsigned long long)o->seed, (long long)index, (long long)o->cost, backend);
 }
-static void describe(const proof_case *c) {
-    const attn_desc *d = &c->d;
-    printf("batch %lld q_len %lld kv_len %lld heads %lld/%lld dim %lld/%lld dtype %d %d %d -> %d flags %u offset %lld window %lld %lld "
-           "scale %g softcap %g dropout %g threads %d append %lld pages %lld x %lld\n  features:",
-           (long long)d->batch, (long long)d->q_len, (long long)d->kv_len, (long long)d->heads, (long long)d->kv_heads,
-           (long long)d->head_dim, (long long)d->v_dim, d->q.dtype, d->k.dtype, d->v.dtype, d->o.dtype, d->flags,
-           (long long)d->offset, (long long)d->window_left, (long long)d->window_right, d->scale, d->softcap, d->dropout,
-           d->threads, (long long)d->append.len, (long long)d->seq.pages, (long long)d->seq.page_size);
-    for (int f = 0; f < PROOF_FEATURE_COUNT; f++)
-        if (c->features >> f & 1) printf(" [%s]", proof_feature_name[f]);
-    for (int64_t b = 0; b < d->batch; b++) {
-        proof_seq s = proof_seq_of(d, b);
-        printf("\n  sequence %lld: rows %lld q_len %lld start %lld used %lld add %lld kv_len %lld", (long long)b, (long long)s.rows,
-               (long long)s.q_len, (long long)s.start, (long long)s.used, (long long)s.add, (long long)s.kv_len);
-    }
-    printf("\n");
-}
 /* Asks, counts, and holds the answer against the table; true when the backend takes the call. */
 static int accepted(const run_opts *o, proof_case *c, int64_t index, int i, int backward) {
     const char *name = attn_backend_at(i)->name;
@@ -186,7 +169,7 @@ static void run_case(const run_opts *o, int64_t index) {
     /* costs spread evenly over the powers of two, so that most cases are small and some reach the bound */
     proof_make(&c, &r, (int64_t)1 << (o->cost - (int64_t)(proof_mix(&r.state) % 11)));
     made++;
-    if (o->verbose) describe(&c);
+    if (o->verbose) proof_describe(&c);
     if (FLT_EVAL_METHOD != 0 && (c.features & PROOF_APPEND)) {              /* x87 rounds a rotation or a code as it likes */
         skipped++;
         proof_free(&c);

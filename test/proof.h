@@ -307,6 +307,25 @@ PROOF int64_t proof_lse_at(const attn_desc *d, int64_t b, int64_t i, int64_t h) 
 }
 PROOF int64_t proof_lse_count(const attn_desc *d) { return d->heads * (d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len); }
 
+/* the case in words */
+PROOF void proof_describe(const proof_case *c) {
+    const attn_desc *d = &c->d;
+    printf("batch %lld q_len %lld kv_len %lld heads %lld/%lld dim %lld/%lld dtype %d %d %d -> %d flags %u offset %lld window %lld %lld "
+           "scale %g softcap %g dropout %g threads %d append %lld pages %lld x %lld\n  features:",
+           (long long)d->batch, (long long)d->q_len, (long long)d->kv_len, (long long)d->heads, (long long)d->kv_heads,
+           (long long)d->head_dim, (long long)d->v_dim, d->q.dtype, d->k.dtype, d->v.dtype, d->o.dtype, d->flags,
+           (long long)d->offset, (long long)d->window_left, (long long)d->window_right, d->scale, d->softcap, d->dropout,
+           d->threads, (long long)d->append.len, (long long)d->seq.pages, (long long)d->seq.page_size);
+    for (int f = 0; f < PROOF_FEATURE_COUNT; f++)
+        if (c->features >> f & 1) printf(" [%s]", proof_feature_name[f]);
+    for (int64_t b = 0; b < d->batch; b++) {
+        proof_seq s = proof_seq_of(d, b);
+        printf("\n  sequence %lld: rows %lld q_len %lld start %lld used %lld add %lld kv_len %lld", (long long)b, (long long)s.rows,
+               (long long)s.q_len, (long long)s.start, (long long)s.used, (long long)s.add, (long long)s.kv_len);
+    }
+    printf("\n");
+}
+
 /* --------------------------------------------------------------------------------- binding: memory and values */
 PROOF void *proof_bind(proof_case *c, proof_view w, int32_t dtype, int kind) {
     int64_t below, above;

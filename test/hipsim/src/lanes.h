@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Lane loops and mask functions shared by the vector units.
+#ifndef LANES_H
+#define LANES_H
+#include "hipsim.h"
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+#define LANES(...)                                                                                                                         \
+  do {                                                                                                                                     \
+    if (n == 64) {                                                                                                                         \
+      for (int l = 0; l < 64; l++) { __VA_ARGS__ }                                                                                         \
+    } else {                                                                                                                               \
+      for (int l = 0; l < 32; l++) { __VA_ARGS__ }                                                                                         \
+    }                                                                                                                                      \
+  } while (0)
+#define EACH(l, m) for (u64 m_##l = (m); m_##l && ((l) = __builtin_ctzll(m_##l), 1); m_##l &= m_##l - 1)
+
+static inline void blend32(u32 *d, const u32 *s, u64 m, int n) {
+#ifdef __AVX512F__
+  for (int i = 0; i < n; i += 16) _mm512_mask_storeu_epi32(d + i, (__mmask16)(m >> i), _mm512_load_si512(s + i));
+#else
+  for (int h = 0; h < n; h += 32) {
+    u32 b = m >> h;
+    for (int l = 0; l < 32; l++) {
+      u32 k = -(b >> l & 1);
+      d[h + l] = (s[h + l] & k) | (d[h + l] & ~k);
+    }
+  }
+#endif
+}
+static inline u64 pack_mask(const u32 *s, int n) { // nonzero lanes
+  u64 m = 0;
+#ifdef __AVX512F__
+  for (int i = 0; i < n; i += 16) {
+    __m512i x = _mm512_load_si512(s + i);
+    m |= (u64)_mm512_test_epi32_mask(x, x) << i;
+  }
+#else
+  for (int l = 0; l < n; l++) m |= (u64)(s[l] != 0) << l;
+#endif
+  return m;
+}
+static inline void fill32(u32 *d, u32 x, int n) { LANES(d[l] = x;); }
+static inline void fill64(u64 *d, u64 x, int n) { LANES(d[l] = x;); }
+static inline void split64(u32 *lo, u32 *hi, const u64 *s, int n) { LANES(lo[l] = (u32)s[l]; hi[l] = s[l] >> 32;); }
+static inline void join64(u64 *d, const u32 *lo, const u32 *hi, int n) { LANES(d[l] = lo[l] | (u64)hi[l] << 32;); }
+
+// vector register row of operand o (register i of the group)
+static inline u32 *vrow(Wave *w, const Operand *o, int i) { return w->v[o->reg + i]; }
+const void *fetch(Wave *w, const Inst *in, int i, void *buf);
+const u32 *fetch_raw32(Wave *w, const Inst *in, const Operand *o, int i, int part, u32 *buf);
+void store_rows(Wave *w, const Inst *in, const void *res, char type);
+static inline u64 write_mask(const Wave *w, const Inst *in) { return wave_exec(w) & (in->dpp ? in->dpp->enable : ~0ull); }
+u64 dpp_valid(const Wave *w, const Inst *in);
+u32 scalar_of(const Wave *w, const Operand *o);
+u64 scalar64_of(const Wave *w, const Operand *o);
+#endif
