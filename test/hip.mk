@@ -7,7 +7,7 @@ HIP_CHIPS   = gfx90a gfx942 gfx1100 gfx1201
 HIPSIM      = test/hipsim
 HIPSIM_CC   = $(HIPSIM)/hipcc
 HIP_H       = attn.h test/proof.h test/proof_unit.h test/hip.h
-HIP_PROGRAMS = hip_grid
+HIP_PROGRAMS = hip_unit hip_grid hip_report
 HIP_CC      = $(CC) -O2 -std=c99 $(TESTWARN) -I. -D__HIP_PLATFORM_AMD__ -pthread
 # Calls that test/hip_wrap.c counts and makes fail.
 HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCreate hipStreamCreateWithFlags hipEventCreate \
@@ -53,7 +53,10 @@ define HIP_RULES
 build/hip/$(1)/attn_hip.o: attn_hip.c attn.h | hipsim
 	@mkdir -p $$(@D)
 	$$(HIPSIM_CC) -x hip -O3 --offload-arch=$(1) -I. -c attn_hip.c -o $$@
-$$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/hip/impl.o build/hip/$(1)/attn_hip.o
+build/hip/$(1)/hip_fault.o: test/hip_fault.c | hipsim
+	@mkdir -p $$(@D)
+	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(1) -c $$< -o $$@
+$$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/hip/impl.o build/hip/$(1)/hip_fault.o build/hip/$(1)/attn_hip.o
 	$$(HIP_LINK) $$^ -o $$@ -lcmocka -lm
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c))))
