@@ -440,7 +440,10 @@ typedef struct attn_plan {
  *   plan  pure, touches no tensor: returns ATTN_OK and fills kernel, isa, workspace_size, threads,
  *         splits; or returns a status
  *         and writes the reason, one short phrase, to plan->why. g is NULL for a forward call.
- *   run   computes. d->workspace has plan->workspace_size bytes, 64-byte aligned.
+ *   run   computes. d->workspace has plan->workspace_size bytes, 64-byte aligned; with
+ *         ATTN_DEVICE it is what the caller gave, or NULL.
+ *   convert   attn_convert for device tensors, everything checked, strides set. NULL: the backend has none.
+ *   shutdown  frees what run keeps for the next call; called by attn_shutdown. NULL: it keeps nothing.
  * Both get the description resolved: valid, no default left (kv_heads, v_dim, scale and every
  * stride are set, ATTN_BROADCAST
  * is 0, offset 0 under ATTN_TOP_LEFT, ATTN_SCALE set). */
@@ -450,9 +453,13 @@ typedef struct attn_backend {
     attn_status (*plan)(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
     attn_status (*run)(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
     void *user;
+    attn_status (*convert)(void *user, const int64_t shape[4], const attn_in *src,
+        const attn_out *dst, const attn_desc *where);
+    void (*shutdown)(void *user);
 } attn_backend;
 #define ATTN_ABI \
-    ((uint64_t)ATTN_VERSION << 32 | (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4))
+    ((uint64_t)ATTN_VERSION << 32 | (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4 | \
+        sizeof(attn_backend) / sizeof(void *)))
 
 typedef struct attn_timing_opts {
     /* untimed calls; the very first call of all is reported as `first` */
@@ -481,8 +488,9 @@ ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_pla
 ATTN_API attn_status attn_merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 /* dst = src for a tensor of shape {batch, tokens, heads, dim}, any strides and layouts, f32,
- * f16, bf16, f64, rounding to nearest even. where: threads, pool (may be NULL). [B,S,H*D] is
- * BSHD; a packed QKV tensor is three views. */
+ * f16, bf16, f64, rounding to nearest even. where: threads, pool (may be NULL); with ATTN_DEVICE
+ * in its flags src and dst are device memory, and its device and stream count. [B,S,H*D] is BSHD;
+ * a packed QKV tensor is three views. */
 ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
 
@@ -502,7 +510,7 @@ ATTN_API const char *attn_status_name(attn_status s);               /* "ATTN_ERR
 /* "avx512", "avx2", "portable"; "none" if ATTN_ISA asks in vain */
 ATTN_API const char *attn_isa(void);
 ATTN_API int32_t     attn_threads(void);                            /* threads that 0 stands for */
-/* joins and frees the lazily started threads; usable again after */
+/* joins and frees the lazily started threads, and what backends keep; usable again after */
 ATTN_API void        attn_shutdown(void);
 #ifndef ATTN_NO_TIMING
 ATTN_API attn_status attn_time(
@@ -513,7 +521,13 @@ ATTN_API double      attn_peak_gflops(int32_t dtype, int32_t threads);
 /* measured now: reading a buffer of so many bytes */
 ATTN_API double      attn_bandwidth_gbytes(size_t bytes, int32_t threads);
 #endif
-extern attn_status   attn_hip_register(void);                       /* defined by attn_hip.c only */
+/* Defined by attn_hip.c only. */
+extern attn_status   attn_hip_register(void);
+/* This thread's last call of "hip", in seconds; any pointer may be NULL. kernel: between events
+ * around the kernels; total: the call with its copies; device_bytes: GPU memory that it took.
+ * Device tensors: waits for the call, and measures from its first use in the thread on. */
+extern attn_status   attn_hip_last_times(
+    double *kernel_seconds, double *total_seconds, size_t *device_bytes);
 
 #ifdef __cplusplus
 }
@@ -1983,6 +1997,9 @@ ATTN_API void attn_shutdown(void) {
     attn__pool.stop = 0;
     pthread_mutex_unlock(&attn__pool.owner);
 #endif
+    const attn_backend *b;
+    for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++)
+        if (b->shutdown) b->shutdown(b->user);
 }
 
 /* The threads that a call may use: asked for, or those of the pool, or all; 1 inside a task or
@@ -2150,17 +2167,35 @@ ATTN__INLINE int64_t attn__bias_at(
 ATTN__INLINE int64_t attn__lse_at(const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
     return d->seq.cu_q ? h * d->seq.total_q + s->q_first + i : (s->b * d->heads + h) * d->q_len + i;
 }
+/* The rows [i, last] see no key outside [lo, hi), hi <= lo: none at all. For one row that is what
+ * it sees; for more it is the union, for neither end ever falls from one row to the next. */
+ATTN__INLINE void attn__rows_see(
+    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t *lo, int64_t *hi) {
+    int64_t from = attn__sat_add(i, s->offset);
+    last = attn__min(last, s->q_used - 1);
+    *lo = 0;
+    *hi = i <= last ? s->k_len : 0;
+    if (d->flags & ATTN_WINDOW_LEFT) *lo = attn__max(0, attn__sat_add(from, -d->window_left));
+    if (d->flags & (ATTN_CAUSAL | ATTN_WINDOW_RIGHT)) {
+        int64_t to = attn__sat_add(last, s->offset),
+                right = d->flags & ATTN_CAUSAL ? 0 : d->window_right;
+        *hi = attn__min(*hi, attn__sat_add(attn__sat_add(to, right), 1));
+    }
+    if (*hi <= *lo) *hi = *lo = 0;
+}
 /* Row i sees keys [lo, hi) at most; hi <= lo: none. */
 ATTN__INLINE void attn__range(
     const attn_desc *d, const attn__seq *s, int64_t i, int64_t *lo, int64_t *hi) {
-    int64_t diagonal = attn__sat_add(i, s->offset);
-    *lo = 0;
-    *hi = i < s->q_used ? s->k_len : 0;
-    if (d->flags & ATTN_CAUSAL) *hi = attn__min(*hi, attn__sat_add(diagonal, 1));
-    if (d->flags & ATTN_WINDOW_LEFT) *lo = attn__max(0, attn__sat_add(diagonal, -d->window_left));
-    if (d->flags & ATTN_WINDOW_RIGHT)
-        *hi = attn__min(*hi, attn__sat_add(attn__sat_add(diagonal, d->window_right), 1));
-    if (*hi <= *lo) *hi = *lo = 0;
+    attn__rows_see(d, s, i, i, lo, hi);
+}
+/* Whether each of the rows [i, last] sees all of [k0, k1), k0 < k1. */
+ATTN__INLINE int attn__all_see(
+    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t k0, int64_t k1) {
+    int64_t lo, hi;
+    attn__range(d, s, i, &lo, &hi);
+    if (lo > k0 || hi < k1) return 0;
+    attn__range(d, s, last, &lo, &hi);
+    return lo <= k0 && hi >= k1;
 }
 
 /* ============================================================================== >>append ====
@@ -2808,8 +2843,8 @@ typedef struct attn__flash {
     int64_t group;                      /* heads / kv_heads */
     int64_t BM, BN;                     /* rows a unit, keys a block */
     /* most units per (sequence, kv head): row tiles, key splits run side by side; bytes of
-     * theirs */
-    int64_t tiles, splits, partials;
+     * theirs, rows of one */
+    int64_t tiles, splits, partials, part;
     /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
     int64_t v_pad, q_pad, ld;
     int64_t scratch;                    /* bytes a thread */
@@ -2818,7 +2853,7 @@ typedef struct attn__flash {
     /* rows are widened or gathered; otherwise used where they lie */
     int pack_q, pack_v;
     char *workspace;                    /* threads * scratch, then the partials of key splits */
-    float *partial;                     /* [units][BM][v_pad + 2] */
+    float *partial;                     /* [units][part][v_pad + 2] */
     int64_t next __attribute__((aligned(8))), units;
 } attn__flash;
 /* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys
@@ -3072,6 +3107,19 @@ static void attn__convert_task(void *arg, int64_t task) {
     }
     attn__fp_leave(fp);
 }
+/* The backend that converts device tensors: the one named, else the first that can. */
+static attn_status attn__converter(const attn_desc *where, const attn_backend **found) {
+    const attn_backend *b;
+    if (where->backend && strcmp(where->backend, "auto")) {
+        ATTN__RULE((b = attn_backend_find(where->backend)) != NULL, ERR_BACKEND_UNKNOWN);
+        *found = b->convert ? b : NULL;
+    } else {
+        for (int32_t i = 0; !*found && (b = attn_backend_at(i)) != NULL; i++)
+            if (b->convert) *found = b;
+    }
+    ATTN__RULE(*found, ERR_DEVICE);
+    return ATTN_OK;
+}
 ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
     attn__convert_job j;
@@ -3080,7 +3128,11 @@ ATTN_API attn_status attn_convert(
     if (!where) { memset(&all, 0, sizeof all); where = &all; }
     ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
         ERR_CONVERT_SHAPE);
-    ATTN__RULE(!(where->flags & ATTN_DEVICE), ERR_DEVICE);
+    const attn_backend *device = NULL;
+    if (where->flags & ATTN_DEVICE) {
+        ATTN__TRY(attn__converter(where, &device));
+        ATTN__RULE(where->device >= 0, ERR_DEVICE_INDEX);
+    }
     ATTN__RULE(where->threads >= 0, ERR_THREADS);
     ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
@@ -3093,6 +3145,7 @@ ATTN_API attn_status attn_convert(
     attn__span from = attn__span_of(src.data, src.stride, shape, shape[3], src.dtype),
                to = attn__span_of(dst.data, dst.stride, shape, shape[3], dst.dtype);
     ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
+    if (device) return device->convert(device->user, shape, &src, &dst, where);
     j.src = src; j.dst = dst;
     memcpy(j.shape, shape, sizeof j.shape);
     j.merged = src.stride[2] == shape[3] && dst.stride[2] == shape[3];
@@ -3381,17 +3434,20 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W ||
                 d->seq.block_table || (d->q_len * f->group > 16 && !attn__tuning.v_in_place);
 
-    /* Keys a block: packed K of 256 KiB at head_dim 128. Rows a unit: as many as 576 KiB of Q
-     * and O hold, the packing of K being shared by all of them; fewer where that leaves less
-     * than four units a thread. */
-    f->BN = d->head_dim <= 256 ? 512 : d->head_dim <= 512 ? 256 : 64;
-    if (attn__tuning.BN) f->BN = attn__tuning.BN;
+    /* Half of the L2 cache for the packed keys and values of a block, nearly all of it with Q and
+     * O, for the packing is shared by all rows of a unit. Fewer rows where that leaves less than
+     * four units a thread. */
+    int64_t l2 = attn__min(attn__machine()->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
+    f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
+    while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 2) f->BN /= 2;
+    int64_t room = l2 / 16 * 15 - f->BN * key -
+                   4 * (ATTN__MR * (f->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (f->v_pad + 2));
     /* the same one block */
     f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = rows;
     int64_t cap = attn__max(
-        96, attn__min(1056, (576 << 10) / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)))));
+        96, attn__min(2112, room / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)))));
     if (rows > 96) {
         most = cap;
         if (f->threads > 1)
@@ -3409,23 +3465,25 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     int64_t one = ATTN__MR * f->ld + BM * (f->v_pad + 2) +
                   f->BN * (d->head_dim + (f->pack_v ? f->v_pad : 0)) +
                   (f->pack_q ? BM * f->q_pad : 0);
-    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += BM * (f->v_pad + 2);
+    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += attn__min(BM, ATTN__SPLIT_ROWS) * (f->v_pad + 2);
     f->scratch = attn__round_up(4 * one, ATTN__ALIGN);
     f->planned = attn__planned_threads(d);
 
-    /* key splits side by side only where rows alone give too few units; their memory is asked
-     * for from the most rows on that may need it, so that the workspace never shrinks as q_len
-     * grows */
+    /* key splits side by side only where rows alone give too few units, and as many rows as a
+     * mebibyte a thread holds; their memory is asked for from the most rows on that may need it,
+     * so that the workspace never shrinks as q_len grows */
     int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)),
-            pairs = d->batch * d->kv_heads;
+            pairs = attn__max(1, d->batch * d->kv_heads),
+            side = attn__min(ATTN__SPLIT_ROWS, (f->planned << 20) / (64 * pairs * (f->v_pad + 2)));
     f->splits = 1;
-    if (d->kv_len < 2 * ATTN__SPLIT_KEYS || pairs >= 4 * f->planned) splits = 1;
-    else
-        f->partials = pairs * splits * (attn__min(rows, ATTN__SPLIT_ROWS) + 2 * 48) *
-                      (f->v_pad + 2) * 4;
-    if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= ATTN__SPLIT_ROWS &&
-        !attn__tuning.no_splits)
-        f->splits = splits;
+    f->part = f->tiles > 1 ? f->BM : rows;
+    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS && f->planned > 1 && pairs < 4 * f->planned) {
+        f->partials =
+            pairs * splits * (attn__min(rows, side) + (side > 96 ? 144 : 0)) * (f->v_pad + 2) * 4;
+        if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= side &&
+            !attn__tuning.no_splits)
+            f->splits = splits;
+    }
     f->units = d->batch * d->kv_heads * f->tiles * f->splits;
 }
 static attn_status attn__flash_plan(
@@ -3469,7 +3527,7 @@ static void attn__flash_worker(void *arg, int64_t index) {
         if (u >= f->units) break;
         if (!attn__flash_unit(f, u / f->splits, f->splits > 1 ? u % f->splits : -1, &r)) continue;
         attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch,
-            f->splits > 1 ? f->partial + u * f->BM * (f->v_pad + 2) : NULL);
+            f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
     }
     attn__fp_leave(fp);
 }
@@ -3483,7 +3541,8 @@ static void attn__flash_merge_worker(void *arg, int64_t index) {
         if (!attn__flash_unit(f, u, -1, &r)) continue;
         int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
         attn__machine()->isa->flash_merge(&r, parts,
-            f->partial + u * f->splits * f->BM * (f->v_pad + 2), f->workspace + index * f->scratch);
+            f->partial + u * f->splits * f->part * (f->v_pad + 2),
+            f->workspace + index * f->scratch);
     }
     attn__fp_leave(fp);
 }
@@ -3511,11 +3570,11 @@ static int32_t attn__registered_count;
 static const char *attn__default_name;      /* points into the registry or a built-in */
 
 static const attn_backend attn__builtin[] = {
-    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL},
+    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL},
 #ifndef ATTN_NO_STANDARD
-    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL},
+    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL},
 #endif
-    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL},
+    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL},
 };
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
 
@@ -3987,7 +4046,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 }
 
 /* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
- *   QK  C = A B; x[6][W] = max(x, row maxima of C)       PV  C = x[row] * C + A B
+ *   QK  C = A B; x[6][W] = max(x, row maxima of C)       PV  C = x[row] * C + A B, x NULL: C = A B
  *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose */
 #ifndef ATTN__MM
 enum { ATTN__QK, ATTN__PV, ATTN__TN };
@@ -4012,7 +4071,8 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     ATTN__V acc[ATTN__MR][ATTN__NV], b[ATTN__NV];
     ATTN__UNROLL for (int r = 0; r < MR; r++)
         ATTN__UNROLL for (int v = 0; v < NV; v++)
-        acc[r][v] = kind == ATTN__QK ? zero
+        acc[r][v] = kind == ATTN__QK || (kind == ATTN__PV && !x)
+                        ? zero
                     : kind == ATTN__TN
                         ? ATTN__(load)(C + r * ldc + v * ATTN__W)
                         : ATTN__(load)(C + r * ldc + v * ATTN__W) * ATTN__(set1)(x[r]);
@@ -4123,17 +4183,19 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
  * unless it is NULL. */
 static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__seq *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
-    ATTN__V bad = ATTN__(set1)(0);
+    ATTN__V bad[4];                     /* four sums, or their latency would be the limit */
+    for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
     for (int64_t j = j0; j < j1; j++) {
         int64_t at = attn__k_at(d, s, t->stride, j, h);
         if (dst)
             ATTN__(widen)(dst + (j - j0) * pad, t->data, t->dtype, at, dim,
-                ATTN__(kv_scale)(d, s, t, j, h), &bad);
+                ATTN__(kv_scale)(d, s, t, j, h), &bad[j & 3]);
         else
             for (int64_t c = 0; c < dim; c += ATTN__W)
-                bad = bad + ATTN__(load)((const float *)t->data + at + c) * ATTN__(set1)(0);
+                bad[j & 3] = bad[j & 3] +
+                             ATTN__(load)((const float *)t->data + at + c) * ATTN__(set1)(0);
     }
-    return !attn__finite(ATTN__(reduce_add)(bad));
+    return !attn__finite(ATTN__(reduce_add)((bad[0] + bad[1]) + (bad[2] + bad[3])));
 }
 /* Row i of q, rotated where the description says so. */
 static void ATTN__(pack_q)(
@@ -4209,8 +4271,8 @@ ATTN__INLINE float ATTN__(far_row)(float *S, int64_t c0, int64_t c1, float k, fl
 }
 
 /* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of 4 W: a column's place, not
- * the grouping, decides which of the four sums it goes to. Returns the sum. */
-ATTN__INLINE float ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale, float base) {
+ * the grouping, decides which of the four sums it goes to. Returns the sum, still W of them. */
+ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale, float base) {
     const ATTN__V k = ATTN__(set1)(scale), minus = ATTN__(set1)(-base);
     ATTN__V sum[4];
     int64_t c = c0;
@@ -4232,7 +4294,7 @@ ATTN__INLINE float ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale
         ATTN__(store)(S + c + v * ATTN__W, p);
         sum[v] = sum[v] + p;
     }
-    return ATTN__(reduce_add)((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 /* Dropout on n (a multiple of W) probabilities of keys j0 .. (a multiple of 4). */
@@ -4292,10 +4354,11 @@ static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
     return t;
 }
 ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) {
-    return (u->row0 + r) / u->f->group;
+    return u->f->group == 1 ? u->row0 + r : (u->row0 + r) / u->f->group;
 }
 ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) {
-    return u->kv_head * u->f->group + (u->row0 + r) % u->f->group;
+    return u->f->group == 1 ? u->kv_head
+                            : u->kv_head * u->f->group + (u->row0 + r) % u->f->group;
 }
 
 /* a * b + c of numbers, by the operation: what a compiler contracts depends on its flags */
@@ -4315,11 +4378,11 @@ ATTN__INLINE void ATTN__(exp2_pair)(float *a, float *b) {
     *b = part[0];
 }
 
-/* o and lse of finished rows: o / sum, the sink joining maximum and sum; a row that saw no key
- * is 0. */
-static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t) {
+/* o and lse of the finished rows [r0, r1): o / sum, the sink joining maximum and sum; a row that
+ * saw no key is 0. */
+static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
     const attn_desc *d = u->f->d;
-    for (int64_t r = 0; r < u->rows; r++) {
+    for (int64_t r = r0; r < r1; r++) {
         int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r),
                 at = attn__q_at(&u->s, d->o.stride, i, h);
         float max = t->max[r], sum = t->sum[r], scale = 1, *o = t->O + r * u->f->v_pad;
@@ -4367,106 +4430,142 @@ static void ATTN__(join)(
 typedef struct ATTN__(block) {
     int64_t kb, ke, pack0, ldv;
     const float *V;
-    int careful;
+    /* V has elements that are not finite; every row sees every key; there is nothing in O yet */
+    int careful, whole, empty;
 } ATTN__(block);
+
+/* Keys [lo[r], hi[r]) of the block that each row of a group sees. */
+typedef struct ATTN__(ranges) {
+    int64_t lo[ATTN__MR], hi[ATTN__MR];
+    int64_t first, last;                /* that some row sees */
+    int64_t inner_lo, inner_hi;         /* that every row sees */
+} ATTN__(ranges);
+ATTN__INLINE void ATTN__(group_ranges)(
+    const attn__rows *u, int64_t r0, int64_t rows, const ATTN__(block) *b, ATTN__(ranges) *g) {
+    int whole = b->whole || attn__all_see(u->f->d, &u->s, ATTN__(row_query)(u, r0),
+                                ATTN__(row_query)(u, r0 + rows - 1), b->kb, b->ke);
+    g->first = whole ? b->kb : b->ke;
+    g->last = whole ? b->ke : b->kb;
+    g->inner_lo = b->kb;
+    g->inner_hi = b->ke;
+    for (int64_t r = 0; r < rows; r++) { g->lo[r] = b->kb; g->hi[r] = b->ke; }
+    for (int64_t r = 0; r < rows && !whole; r++) {
+        int64_t lo, hi;
+        attn__range(u->f->d, &u->s, ATTN__(row_query)(u, r0 + r), &lo, &hi);
+        lo = attn__max(lo, b->kb);
+        hi = attn__min(hi, b->ke);
+        if (hi <= lo) lo = hi = b->kb;
+        else { g->first = attn__min(g->first, lo); g->last = attn__max(g->last, hi); }
+        g->inner_lo = attn__max(g->inner_lo, g->lo[r] = lo);
+        g->inner_hi = attn__min(g->inner_hi, g->hi[r] = hi);
+    }
+}
 
 /* Up to 6 rows against a block: scores, softmax, P V into O. */
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0, int64_t rows,
     const float *Q, int64_t ldq, const ATTN__(block) *b) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
-    int64_t lo[ATTN__MR], hi[ATTN__MR], kb = b->kb, first = b->ke, last = kb, inner_lo = kb,
-                                        inner_hi = b->ke;
-    float alpha[16], base[ATTN__MR], mx[ATTN__MR * ATTN__W], ignored[ATTN__MR * ATTN__W];
-    for (int64_t r = 0; r < rows; r++) {
-        attn__range(d, &u->s, ATTN__(row_query)(u, r0 + r), &lo[r], &hi[r]);
-        lo[r] = attn__max(lo[r], kb);
-        hi[r] = attn__min(hi[r], b->ke);
-        if (hi[r] <= lo[r]) lo[r] = hi[r] = kb;
-        else { first = attn__min(first, lo[r]); last = attn__max(last, hi[r]); }
-        inner_lo = attn__max(inner_lo, lo[r]);
-        inner_hi = attn__min(inner_hi, hi[r]);
-    }
-    if (last <= first) return;
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__(ranges) g;
+    float alpha[16], base[16], top[16], sum[16];
+    float mx[ATTN__MR * ATTN__W], ignored[ATTN__MR * ATTN__W];
+    int64_t kb = b->kb;
+    ATTN__(group_ranges)(u, r0, rows, b, &g);
+    float *O = t->O + r0 * f->v_pad;
+    if (b->empty && (b->careful || g.last <= g.first))
+        memset(O, 0, (size_t)(rows * f->v_pad) * sizeof *O);
+    if (g.last <= g.first) return;
 
     /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
-    int64_t start = (first - kb) / (4 * ATTN__W) * (4 * ATTN__W),
-            end = attn__round_up(last - kb, ATTN__W);
+    int64_t start = (g.first - kb) / (4 * ATTN__W) * (4 * ATTN__W),
+            end = attn__round_up(g.last - kb, ATTN__W);
     for (int64_t e = 0; e < rows * ATTN__W; e += ATTN__W) {
         ATTN__(store)(mx + e, ATTN__(set1)(ATTN__NEG_INF));
-        ATTN__(store)(ignored + e, ATTN__(set1)(0));
+        ATTN__(store)(ignored + e, zero);
     }
     for (int64_t c = start; c < end; c += ATTN__PANEL) {
         int64_t n = attn__min(ATTN__PANEL, end - c);
-        int whole = !f->extras && kb + c >= inner_lo && kb + c + n <= inner_hi;
+        int whole = !f->extras && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
         ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
             t->K + (kb + c - b->pack0) * d->head_dim, ATTN__PANEL, d->head_dim, t->S + c, f->ld,
             whole ? mx : ignored);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
-            ATTN__(score_row)(d, &u->s, 0, 0, t->S + r * f->ld + c, kb + c, n, lo[r], hi[r], 0,
-                mx + r * ATTN__W);
+            ATTN__(score_row)(d, &u->s, 0, 0, t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r],
+                0, mx + r * ATTN__W);
     }
     for (int64_t r = 0; r < rows && f->extras; r++)
         ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * f->ld + start, kb + start, end - start, lo[r], hi[r], 1, mx + r * ATTN__W);
+            t->S + r * f->ld + start, kb + start, end - start, g.lo[r], g.hi[r], 1,
+            mx + r * ATTN__W);
 
     /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - max) and the
      * row sums */
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
-    for (int64_t r = 0; r < 16; r++) alpha[r] = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        float old = t->max[r0 + r],
-              m = attn__product(ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W)), k);
-        if (!(m > old)) m = old;
-        t->max[r0 + r] = m;
-        base[r] = m == ATTN__NEG_INF ? 0 : m;
-        alpha[r] = old - base[r];
+    for (int64_t r = 0; r < 16; r += ATTN__W) ATTN__(store)(top + r, zero);
+    for (int64_t r = 0; r < rows; r++)
+        top[r] = ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W));
+    for (int64_t r = 0; r < rows; r += ATTN__W) {
+        /* a NaN leaves the maximum as it was */
+        ATTN__V old = ATTN__(load_n)(t->max + r0 + r, rows - r),
+                m = ATTN__(max)(ATTN__(load)(top + r) * ATTN__(set1)(k), old),
+                from = ATTN__(pick)(m, ATTN__(set1)(-3.4028234e38f), zero, m);
+        ATTN__(store_n)(t->max + r0 + r, m, rows - r);
+        ATTN__(store)(base + r, from);
+        ATTN__(store)(alpha + r, ATTN__(exp2)(old - from));
     }
+    for (int64_t r = 0; r < rows; r++) {
+        float *S = t->S + r * f->ld, unit = ATTN__(far_row)(S, start, end, k, base[r]);
+        ATTN__(store)(mx + r * ATTN__W, ATTN__(exp_row)(S, start, end, unit, base[r]));
+    }
+    for (int64_t r = 0; r < rows; r++)
+        sum[r] = ATTN__(reduce_add)(ATTN__(load)(mx + r * ATTN__W));
     for (int64_t r = 0; r < rows; r += ATTN__W)
-        ATTN__(store)(alpha + r, ATTN__(exp2)(ATTN__(load)(alpha + r)));
-    for (int64_t r = 0; r < rows; r++) {
-        float sum = ATTN__(exp_row)(t->S + r * f->ld, start, end,
-            ATTN__(far_row)(t->S + r * f->ld, start, end, k, base[r]), base[r]);
-        t->sum[r0 + r] = ATTN__(fma1)(t->sum[r0 + r], alpha[r], sum);
-    }
+        ATTN__(store_n)(t->sum + r0 + r,
+            ATTN__(fma)(ATTN__(load_n)(t->sum + r0 + r, rows - r), ATTN__(load)(alpha + r),
+                ATTN__(load_n)(sum + r, rows - r)), rows - r);
     for (int64_t r = 0; r < rows && d->dropout > 0; r++)
         ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
             t->S + r * f->ld + start, kb + start, end - start);
 
     /* 3. O = alpha O + P V over the keys that some row sees */
-    float *O = t->O + r0 * f->v_pad;
-    if (!b->careful || (!d->mask.data && !d->bias.data && inner_lo == first && inner_hi == last)) {
-        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (first - kb), f->ld, b->V + (first - kb) * b->ldv,
-            b->ldv, last - first, O, f->v_pad, f->v_pad, alpha);
+    if (!b->careful ||
+        (!d->mask.data && !d->bias.data && g.inner_lo == g.first && g.inner_hi == g.last)) {
+        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (g.first - kb), f->ld,
+            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, O, f->v_pad, f->v_pad,
+            b->empty && !b->careful ? NULL : alpha);
         return;
     }
     for (int64_t r = 0; r < rows; r++)
         ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * f->ld, kb, lo[r], hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad, alpha[r]);
+            t->S + r * f->ld, kb, g.lo[r], g.hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad,
+            alpha[r]);
 }
 
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do
- * not go up) inside. */
+ * not go up) inside. `finish`: there is no other split, so a group is written out while it is in
+ * L1. */
 static void ATTN__(flash_split)(
-    const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq, int64_t k0, int64_t k1) {
+    const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq, int64_t k0, int64_t k1,
+    int finish) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
-    int64_t first = k1, last = k0, h = u->kv_head;
-    int whole = 1;
-    memset(t->O, 0, (size_t)(u->rows * f->v_pad) * sizeof *t->O);
+    int64_t first, last, h = u->kv_head;
+    int empty = 1;               /* nothing in O yet */
     for (int64_t r = 0; r < u->rows; r++) {
-        int64_t lo, hi;
         t->max[r] = ATTN__NEG_INF;
         t->sum[r] = 0;
-        attn__range(d, &u->s, ATTN__(row_query)(u, r), &lo, &hi);
-        if (lo > k0 || hi < k1) whole = 0;
-        if (hi > lo) { first = attn__min(first, lo); last = attn__max(last, hi); }
     }
+    attn__rows_see(d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first,
+        &last);
     first = attn__max(first, k0);
     last = attn__min(last, k1);
     for (int64_t kb = k0; kb < last; kb += f->BN) {
-        ATTN__(block) b = {kb, attn__min(kb + f->BN, last), kb, f->v_pad, t->V, 0};
+        ATTN__(block) b = {kb, attn__min(kb + f->BN, last), kb, f->v_pad, t->V, 0, 0, empty};
         if (b.ke <= first) continue;
+        empty = 0;
+        b.whole = attn__all_see(d, &u->s, ATTN__(row_query)(u, 0),
+            ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
         if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
         ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
         if (f->pack_v) {
@@ -4475,14 +4574,17 @@ static void ATTN__(flash_split)(
         } else {
             b.ldv = d->v.stride[1];
             b.V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, kb, h);
-            if (!whole || d->mask.data || d->bias.data)
+            if (!b.whole || d->mask.data || d->bias.data)
                 b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
         }
         for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(u->rows - r, left);
             ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b);
+            if (finish && b.ke == last) ATTN__(finish)(u, t, r, r + n);
         }
     }
+    if (empty) memset(t->O, 0, (size_t)(u->rows * f->v_pad) * sizeof *t->O);
+    if (empty && finish) ATTN__(finish)(u, t, 0, u->rows);
 }
 
 /* A unit: its rows against its key splits, each from scratch, joined in order. With `partial`
@@ -4503,33 +4605,37 @@ static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partia
             attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0), ATTN__(row_head)(u, 0));
         ldq = f->group == 1 ? d->q.stride[1] : d->q.stride[2];
     }
-    ATTN__(flash_split)(u, &t, Q, ldq, k, attn__min(k + step, u->k1));
+    int more = k + step < u->k1;
+    ATTN__(flash_split)(u, &t, Q, ldq, k, attn__min(k + step, u->k1), !partial && !more);
     if (partial) {
         memcpy(partial, t.O, (size_t)(u->rows * f->v_pad) * sizeof *partial);
-        memcpy(partial + f->BM * f->v_pad, t.max, (size_t)u->rows * sizeof *partial);
-        memcpy(partial + f->BM * (f->v_pad + 1), t.sum, (size_t)u->rows * sizeof *partial);
+        memcpy(partial + f->part * f->v_pad, t.max, (size_t)u->rows * sizeof *partial);
+        memcpy(partial + f->part * (f->v_pad + 1), t.sum, (size_t)u->rows * sizeof *partial);
         return;
     }
+    if (!more) return;
+    attn__rows used = *u;               /* at most SPLIT_ROWS see a key */
+    used.rows = attn__max(0, attn__min(u->rows, u->s.q_used * f->group - u->row0));
     second.O = t.Q + (f->pack_q ? f->BM * f->q_pad : 0);
-    second.max = second.O + f->BM * f->v_pad;
-    second.sum = second.max + f->BM;
-    for (k += step; k < u->k1; k += step) {
-        ATTN__(flash_split)(u, &second, Q, ldq, k, attn__min(k + step, u->k1));
-        ATTN__(join)(u, &t, second.O, second.max, second.sum);
+    second.max = second.O + used.rows * f->v_pad;
+    second.sum = second.max + used.rows;
+    for (k += step; k < u->k1 && used.rows > 0; k += step) {
+        ATTN__(flash_split)(&used, &second, Q, ldq, k, attn__min(k + step, u->k1), 0);
+        ATTN__(join)(&used, &t, second.O, second.max, second.sum);
     }
-    ATTN__(finish)(u, &t);
+    ATTN__(finish)(u, &t, 0, u->rows);
 }
 static void ATTN__(flash_merge)(
     const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
     const attn__flash *f = u->f;
     ATTN__(tile) t = ATTN__(carve)(f, scratch);
-    int64_t max_at = f->BM * f->v_pad, sum_at = max_at + f->BM, size = sum_at + f->BM;
+    int64_t max_at = f->part * f->v_pad, sum_at = max_at + f->part, size = sum_at + f->part;
     memcpy(t.O, partial, (size_t)(u->rows * f->v_pad) * sizeof *partial);
     memcpy(t.max, partial + max_at, (size_t)u->rows * sizeof *partial);
     memcpy(t.sum, partial + sum_at, (size_t)u->rows * sizeof *partial);
     for (partial += size; parts > 1; parts--, partial += size)
         ATTN__(join)(u, &t, partial, partial + max_at, partial + sum_at);
-    ATTN__(finish)(u, &t);
+    ATTN__(finish)(u, &t, 0, u->rows);
 }
 
 /* ---- flash backward ----
@@ -4957,8 +5063,8 @@ static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int
         ATTN__(score_row)(d, s, h, row0 + r, S, 0, end, lo, hi, 1, max);
         stats[2 * r] = ATTN__(reduce_max)(ATTN__(load)(max)) * (float)ATTN__LOG2E;
         float base = stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r];
-        stats[2 * r + 1] = ATTN__(exp_row)(
-            S, 0, end, ATTN__(far_row)(S, 0, end, (float)ATTN__LOG2E, base), base);
+        stats[2 * r + 1] = ATTN__(reduce_add)(ATTN__(exp_row)(
+            S, 0, end, ATTN__(far_row)(S, 0, end, (float)ATTN__LOG2E, base), base));
         if (d->dropout > 0) ATTN__(drop_row)(d, s, h, row0 + r, S, 0, end);
     }
 }
@@ -4998,7 +5104,7 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
                 tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
         }
     }
-    ATTN__(finish)(&u, &tile);
+    ATTN__(finish)(&u, &tile, 0, u.rows);
 }
 static void ATTN__(standard_rows)(
     const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch) {
