@@ -4017,6 +4017,7 @@ ATTN__PLAIN_END
   #define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
   #define ATTN__STRING_(a) #a
   #define ATTN__STRING(a) ATTN__STRING_(a)
+  #define ATTN__AHEAD 4
   #define ATTN__CHAINS 12
   #define ATTN__PANEL (ATTN__W * ATTN__NV)      /* keys a panel of packed K */
 #endif
@@ -4124,6 +4125,15 @@ ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int
 }
 
 /* ---- packing ---- */
+/* Fetches the row that will be touched a few rows on: in [B,S,H,D] rows are up to pages apart,
+ * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
+ATTN__INLINE void ATTN__(fetch)(
+    const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
+    int64_t size = (int64_t)attn__dtype_size(dtype);
+    uintptr_t row = (uintptr_t)data + (uintptr_t)((at + ATTN__AHEAD * stride) * size);
+    for (int64_t c = 0; c < dim * size; c += 64)
+        __builtin_prefetch((const void *)(row + (uintptr_t)c), 0, 3);
+}
 /* dst[0 .. dim rounded up to W) = scale * row, zeros behind; a lane that is not finite makes
  * *bad NaN. */
 ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim,
@@ -4677,15 +4687,18 @@ static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_
                 at = attn__lse_at(d, s, i, h);
         int64_t o_at = attn__q_at(s, d->o.stride, i, h),
                 dout_at = attn__q_at(s, f->g->dout.stride, i, h);
+        int64_t q_at = attn__q_at(s, d->q.stride, i, h);
         ATTN__V sum = ATTN__(set1)(0);
+        ATTN__(fetch)(d->q.data, d->q.dtype, q_at, d->q.stride[1], d->head_dim);
+        ATTN__(fetch)(d->o.data, d->o.dtype, o_at, d->o.stride[1], d->v_dim);
+        ATTN__(fetch)(f->g->dout.data, f->g->dout.dtype, dout_at, f->g->dout.stride[1], d->v_dim);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
             sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
                 ATTN__(load_any)(f->g->dout.data, f->g->dout.dtype, dout_at + c, d->v_dim - c),
                 sum);
         f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
         ATTN__V bad = ATTN__(set1)(0);
-        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype,
-            attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &bad);
+        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype, q_at, d->head_dim, 1, &bad);
         ATTN__(widen)(f->dout + row * f->v_pad, f->g->dout.data, f->g->dout.dtype, dout_at,
             d->v_dim, 1, &bad);
         f->bad[row] = ATTN__(reduce_add)(bad);
@@ -4887,6 +4900,7 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t, i
 /* out = scale * row, or 0, or added to what is there. */
 static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t at, const float *row,
     int64_t dim, float scale) {
+    ATTN__(fetch)(out->data, out->dtype, at, out->stride[1], dim);
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         ATTN__V x = row ? ATTN__(load)(row + c) * ATTN__(set1)(scale) : ATTN__(set1)(0);
         if ((f->d->flags & ATTN_ACCUMULATE) && row)
