@@ -53,6 +53,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Weak: a backend "hip" that cannot tell its times is still timed from outside. */
+extern attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, size_t *device_bytes)
+    __attribute__((weak));
+
 enum { EXIT_WRONG = 1, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -332,6 +336,7 @@ typedef struct suite {
     const char *name, *help, *backends;          /* backends: the selection without --backend */
     const char *columns; /* of the table and markdown formats; csv and json have every key */
     const char *absent; /* rows of theirs that are not built here, said so in the table */
+    const char *their_flops; /* how that system counts the operations of a forward, where it does, and not as here */
 } suite;
 
 #define TIMES "case,backend,dtype,pass,threads,mean_ms,p50_ms,p95_ms,p99_ms"
@@ -340,35 +345,38 @@ typedef struct suite {
 static const suite suites[] = {
     { "rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token", "reference,standard,flash",
       "case,backend,pass,mean_ms,p50_ms,p95_ms,p99_ms,total_ms,ttft_ms,tokens_per_s,gflops,peak_fraction,"
-      "bandwidth_fraction,speedup_vs_standard,max_abs_err,theirs,ratio,status", NULL },
+      "bandwidth_fraction,speedup_vs_standard,device_bytes,max_abs_err,theirs,ratio,status", NULL, NULL },
     { "openpi", "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a verdict", "standard,flash",
       "case,backend,mean_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,workspace_bytes,time_exponent,"
-      "memory_exponent,speedup_vs_standard,memory_reduction,max_abs_err,status", NULL },
+      "memory_exponent,speedup_vs_standard,memory_reduction,device_bytes,max_abs_err,status", NULL,
+      "B*H*S^2*(2*D + 3)" },
     { "flash_v2", "Flash Attention v2 guide: standard against flash, forward, backward, memory, scaling", "standard,flash",
       "case,backend,pass,threads,kernel_ms,stddev_ms,total_ms,gflops,bandwidth_fraction,workspace_bytes,theoretical_bytes,"
-      "memory_exponent,speedup_vs_standard,memory_reduction,max_abs_err,theirs,ratio,status", NULL },
+      "memory_exponent,speedup_vs_standard,memory_reduction,device_bytes,max_abs_err,theirs,ratio,status", NULL,
+      "2*B*S^2*H*D" },
     { "adaattn", "AdaAttn: dense forward, backward, total; with and without the projections", "standard,flash",
       "case,backend,kernel,pass,mean_ms,p95_ms,tokens_per_s,gflops,speedup_vs_standard,max_abs_err,theirs,ratio,status",
-      "adaptive-precision,adaptive-rank" },
+      "adaptive-precision,adaptive-rank", "B*H*S^2*(4*D + 5)" },
     { "decode", "one-token steps against a KV cache; time to first token", "standard,flash",
       "case,backend,dtype,kv_dtype,mean_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,bandwidth_fraction,"
-      "speedup_vs_standard,max_abs_err,status", NULL },
+      "speedup_vs_standard,max_abs_err,status", NULL, NULL },
     { "memory", "peak bytes, theoretical against actual, exponents over S, crossover", "standard,flash",
       "case,backend,mean_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,matrix_share,time_exponent,memory_exponent,"
-      "speedup_vs_standard,memory_reduction,status", NULL },
-    { "scaling", "strong and weak scaling over threads, scaling over the batch", "flash",
-      TIMES ",tokens_per_s,gflops,peak_fraction,status", NULL },
+      "speedup_vs_standard,memory_reduction,device_bytes,status", NULL, NULL },
+    { "scaling", "strong and weak scaling over threads, scaling over the batch, every length from 1 on", "standard,flash",
+      TIMES ",tokens_per_s,gflops,peak_fraction,speedup_vs_standard,max_abs_err,status", NULL, NULL },
     { "correctness", "a verdict per property of every backend", "reference,standard,flash",
-      "case,backend,dtype,pass,rows_verified,max_abs_err,status", NULL },
+      "case,backend,dtype,pass,rows_verified,max_abs_err,status", NULL, NULL },
     { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
       "case,backend,dtype,pass,mean_ms,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,gflops,peak_fraction,"
-      "speedup_vs_standard,max_abs_err,rows_verified,status", NULL },
-    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED, NULL },
-    { "ablate", "--ablate: each optimization turned off in turn, against everything on", "flash", VARIED, NULL },
+      "speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status", NULL, NULL },
+    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED, NULL, NULL },
+    { "ablate", "--ablate: each optimization turned off in turn, against everything on", "flash", VARIED, NULL, NULL },
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
 enum { D = 1, Q = 2, F = 4 };
+#define SHORT " warmup=10 iterations=100"        /* a call of microseconds needs more of them */
 static const struct { const char *suite; int when; const char *module, *axes; } lines[] = {
     { "rocmforge", D|Q|F, NULL, "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth warmup=10 iterations=100" },
     { "rocmforge", D, NULL, "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 iterations=100" },
@@ -448,6 +456,12 @@ static const struct { const char *suite; int when; const char *module, *axes; } 
     { "scaling", Q|F, NULL, "threads=32 batch-size=32 seq-len=512" },
     { "scaling", Q|F, NULL, "threads=64 batch-size=64 seq-len=512" },
     { "scaling", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256" },
+    { "scaling", Q|F, NULL, "seq-len=1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32" SHORT },
+    { "scaling", Q|F, NULL, "seq-len=40,48,56,64,80,96,112,128,160,192,224,256,320,384,448,512" SHORT },
+    { "scaling", Q|F, NULL, "seq-len=640,768,1024,1536,2048" },
+    { "scaling", F, NULL, "seq-len=9,11,13,15,17,18,19,21,22,23,25,26,27,29,30,31" SHORT },
+    { "scaling", F, NULL, "seq-len=33,34,35,36,37,38,39,41,42,43,44,45,46,47" SHORT },
+    { "scaling", F, NULL, "seq-len=49,50,51,52,53,54,55,57,58,59,60,61,62,63" SHORT },
 
     { "correctness", Q|F, NULL, "measure=determinism,thread-count,batching batch-size=2 seq-len=193 num-kv-heads=2 causal=0,1 "
       "dtype=f32,f16,bf16" },
@@ -497,24 +511,24 @@ static const variant variants[] = {
 };
 
 /* What the five systems published, in ms: beside ours where case and backend match. Their AdaAttn
- * "backward" includes the forward. flops: how they count the operations of a case, where they do. */
+ * "backward" includes the forward. */
 static const struct {
     const char *suite;
     int64_t batch, seq, heads, dim, project;
     const char *backend;
     int pass;
     double ms;
-    const char *flops;
 } published[] = {
-#define CPU(s, ms) { "rocmforge", 1, s, 1, s, 0, NULL, FWD, ms, NULL }
+#define CPU(s, ms) { "rocmforge", 1, s, 1, s, 0, NULL, FWD, ms }
     CPU(32, 0.033463), CPU(64, 0.264199), CPU(128, 2.588), CPU(256, 22.293), CPU(512, 348.592),
 #undef CPU
 #define L20(b, s, h, d, standard, flash) \
-    { "flash_v2", b, s, h, d, 0, "standard", FWD, standard, "2*B*S^2*H*D" }, \
-    { "flash_v2", b, s, h, d, 0, "flash", FWD, flash, "2*B*S^2*H*D" }
+    { "flash_v2", b, s, h, d, 0, "standard", FWD, standard }, \
+    { "flash_v2", b, s, h, d, 0, "flash", FWD, flash }, \
+    { "flash_v2", b, s, h, d, 0, "hip", FWD, flash }
 #define L20_BACKWARD(b, s, h, d, forward, backward) \
-    { "flash_v2", b, s, h, d, 0, "flash", BWD, backward, "2*B*S^2*H*D" }, \
-    { "flash_v2", b, s, h, d, 0, "flash", FWD_BWD, (forward) + (backward), "2*B*S^2*H*D" }
+    { "flash_v2", b, s, h, d, 0, "flash", BWD, backward }, \
+    { "flash_v2", b, s, h, d, 0, "flash", FWD_BWD, (forward) + (backward) }
     L20(1, 32, 4, 16, 0.15, 0.08), L20(1, 64, 8, 32, 0.42, 0.18), L20(2, 128, 8, 32, 1.25, 0.45),
     L20(4, 256, 16, 64, 8.32, 2.85), L20(8, 512, 16, 64, 32.15, 9.87), L20(16, 512, 32, 64, 128.42, 35.21),
     L20(32, 1024, 32, 128, 512.35, 125.67), L20(64, 1024, 64, 128, 2048.92, 458.23),
@@ -523,12 +537,12 @@ static const struct {
     L20_BACKWARD(8, 512, 16, 64, 9.87, 15.92),
 #undef L20
 #undef L20_BACKWARD
-    { "flash_v2", 1, 1024, 25, 64, 0, "standard", FWD, 3.081, NULL }, /* PyTorch's CPU flash, a Sapphire Rapids socket */
-    { "flash_v2", 1, 1024, 25, 64, 0, "flash", FWD, 1.665, NULL },
-    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD, 45.374, NULL },
-    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD, 45.374, NULL },
-    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD_BWD, 51.294, NULL },
-    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD_BWD, 51.294, NULL },
+    { "flash_v2", 1, 1024, 25, 64, 0, "standard", FWD, 3.081 }, /* PyTorch's CPU flash, a Sapphire Rapids socket */
+    { "flash_v2", 1, 1024, 25, 64, 0, "flash", FWD, 1.665 },
+    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD, 45.374 },
+    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD, 45.374 },
+    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD_BWD, 51.294 },
+    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD_BWD, 51.294 },
 };
 
 /* The flash_v2 guide's memory table, in MB. */
@@ -628,6 +642,7 @@ static void remark(row *r, const char *status, const char *format, ...)
 }
 
 static bool row_ok(const row *r) { return !strcmp(r->status, "ok"); }
+static bool is_gpu(const row *r) { return !strcmp(r->backend, "hip"); }
 
 static row null_row(void)
 {
@@ -640,6 +655,8 @@ static row null_row(void)
             *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
     return r;
 }
+
+static bool is_timing(int64_t measure) { return measure == TIME || measure == GENERATE || measure == MODULE; }
 
 static row new_row(const bench_case *c, const char *backend)
 {
@@ -655,6 +672,8 @@ static row new_row(const bench_case *c, const char *backend)
     snprintf(r.pass, sizeof r.pass, "%s", axis_word(PASS, v[PASS], word));
     snprintf(r.mask, sizeof r.mask, "%s", axis_word(MASK, v[MASK], word));
     snprintf(r.status, sizeof r.status, "ok");
+    if (c->suite->their_flops && is_timing(v[MEASURE]))
+        snprintf(r.their_flops, sizeof r.their_flops, "%s", c->suite->their_flops);
     r.batch = v[BATCH], r.q_len = v[SEQ], r.kv_len = v[KV], r.heads = v[HEADS], r.kv_heads = v[KV_HEADS];
     r.head_dim = v[DIM], r.v_dim = v[V_DIM], r.causal = v[CAUSAL], r.threads = v[THREADS], r.seed = v[SEED];
     return r;
@@ -1038,6 +1057,29 @@ static void make_gradients(problem *p, const bench_case *c)
     p->g.dout.data = tensor(p, c, d->batch * d->o.stride[0], d->o.dtype, TO_DOUT, 4);
 }
 
+static double available_memory(void)
+{
+    double kib = 0;
+    char line[256];
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+static const char *human_bytes(double bytes, char text[32])
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    int u = 0;
+    for (; bytes >= 1024 && u < COUNT(units) - 1; u++)
+        bytes /= 1024;
+    snprintf(text, 32, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
+    return text;
+}
+
 /* Bytes of the tensors of a case: what one call reads and writes once, doubled by the gradients of a backward. */
 static double tensor_bytes(const bench_case *c)
 {
@@ -1129,7 +1171,8 @@ typedef struct verdict {
     attn_status status;
 } verdict;
 
-enum { SAMPLED_ROWS = 256 };
+/* Sampled rows come in runs: their keys are widened to f64 once, and a run at an edge lies on both sides of it. */
+enum { SAMPLED_ROWS = 256, RUN_ROWS = 4 };
 static double reference_flops = 5e8;             /* per second; measured by the first full check */
 
 static const void *advance(const void *data, int64_t elements, int32_t dtype)
@@ -1244,29 +1287,31 @@ static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64
     v->rows += n;
 }
 
-/* Sampled queries: the first and the last of all, then rows at the edges of likely tiles, then any. */
-static int64_t sampled_row(int64_t k, uint64_t seed, int64_t rows, int64_t *group, int64_t groups)
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Where the sampled run k of `run` rows begins: the first and the last rows of all, then those around the edges of likely
+ * tiles, then any. */
+static int64_t sampled_run(int64_t k, uint64_t seed, int64_t run, int64_t rows, int64_t *group, int64_t groups)
 {
-    static const int64_t edges[] = { 5,   6,   15,  16,  31,  32,  63,  64,   127,
-                                     128, 191, 192, 255, 256, 511, 512, 1023, 1024 };
-    *group = (int64_t)(draw(seed, 2 * (uint64_t)k) % (uint64_t)groups);
-    if (k < 2) {
-        *group = k ? groups - 1 : 0;
-        return k ? rows - 1 : 0;
-    }
+    static const int64_t edges[] = { 6, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024 };
+    uint64_t stream = 2 * (uint64_t)k;
+    *group = k == 0 ? 0 : k == 1 ? groups - 1 : (int64_t)(draw(seed, stream) % (uint64_t)groups);
+    if (k < 2)
+        return k ? rows - run : 0;
     if (k - 2 < COUNT(edges) && edges[k - 2] < rows)
-        return edges[k - 2];
-    return (int64_t)(draw(seed, 2 * (uint64_t)k + 1) % (uint64_t)rows);
+        return min64(edges[k - 2] - run / 2, rows - run);
+    return (int64_t)(draw(seed, stream + 1) % (uint64_t)(rows - run + 1));
 }
 
 static void check_forward(const problem *p, bool whole, verdict *v)
 {
     const attn_desc *d = &p->d;
-    int64_t groups = d->batch * d->heads, n = whole ? d->q_len : 1, slices = whole ? groups : SAMPLED_ROWS;
+    int64_t groups = d->batch * d->heads, n = whole ? d->q_len : min64(RUN_ROWS, d->q_len),
+            slices = whole ? groups : (SAMPLED_ROWS + n - 1) / n;
     double *room = malloc((size_t)(n * (4 * d->v_dim + 2) + 8) * sizeof *room);
     v->status = room ? ATTN_OK : ATTN_ERR_MEMORY;
     for (int64_t k = 0; k < slices && !v->status && !interrupted; k++) {
-        int64_t group = k, i = whole ? 0 : sampled_row(k, 7, d->q_len, &group, groups);
+        int64_t group = k, i = whole ? 0 : sampled_run(k, 7, n, d->q_len, &group, groups);
         check_slice(p, group / d->heads, group % d->heads, i, n, room, v);
     }
     free(room);
@@ -1328,13 +1373,14 @@ static void check_backward(const problem *p, bool whole, verdict *v)
 {
     const attn_desc *d = &p->d;
     int64_t share = d->heads / d->kv_heads, groups = d->batch * d->kv_heads,
-            slices = whole ? groups : SAMPLED_ROWS;
+            queries = min64(RUN_ROWS, d->q_len), keys = min64(RUN_ROWS, d->kv_len);
+    int64_t slices = whole ? groups : 2 * ((SAMPLED_ROWS / 2 + min64(queries, keys) - 1) / min64(queries, keys));
     for (int64_t k = 0; k < slices && !v->status && !interrupted; k++) {
         int64_t group = k, i = 0, n = d->q_len, j = 0, m = d->kv_len;
         if (!whole && k % 2)
-            i = sampled_row(k / 2, 8, d->q_len, &group, groups), n = 1;
+            n = queries, i = sampled_run(k / 2, 8, n, d->q_len, &group, groups);
         else if (!whole)
-            j = sampled_row(k / 2, 9, d->kv_len, &group, groups), m = 1;
+            m = keys, j = sampled_run(k / 2, 9, m, d->kv_len, &group, groups);
         check_gradient_slice(p, group / d->kv_heads, group % d->kv_heads * share, i, n, j, m, v);
     }
 }
@@ -1377,12 +1423,13 @@ typedef struct bench {
     int backend_count;
     struct { char name[32]; double flops_per_s; } rates[MOST_BACKENDS];      /* learned, for estimates */
     double fma_peak, dot_peak, bandwidth;
-    attn_status gpu;                             /* of attn_hip_register */
+    char no_gpu[256];                            /* why the backend "hip" takes no call here; "": it does */
     char date[32];
     bool joined;                                 /* files of three dimensions are [B, S, H * D] */
     int file_code;                               /* of writing --output */
 } bench;
 
+enum { KERNEL_TIMES = 128 };
 typedef struct job {
     bench *b;
     const bench_case *c;
@@ -1390,13 +1437,16 @@ typedef struct job {
     row *r;
     attn_status status;
     int64_t pass;
-    bool reference;
+    bool reference, gpu;
     void *module;
+    double kernel[KERNEL_TIMES];                 /* of the last calls on the GPU, in seconds */
+    int64_t kernel_count;
 } job;
 
-/* Limits that a default or quick selection keeps, so that it ends in time; a whole suite takes what it asks for. */
-static const double QUICK_ROW_SECONDS = 2, QUICK_SKIP_SECONDS = 30, ANNOUNCE_SECONDS = 60, CHECK_SECONDS = 2,
-                    QUICK_CHECK_SECONDS = 0.3, REFERENCE_CALL_SECONDS = 5;
+/* The timed calls of a row take so long at most, three calls excepted, where --iterations does not ask for more; a quick
+ * selection leaves out what takes still longer. */
+static const double QUICK_ROW_SECONDS = 1, WHOLE_ROW_SECONDS = 60, QUICK_SKIP_SECONDS = 30, ANNOUNCE_SECONDS = 60,
+                    CHECK_SECONDS = 2, QUICK_CHECK_SECONDS = 0.3, REFERENCE_CALL_SECONDS = 5;
 enum { REFERENCE_CALLS = 3, FEWEST_CALLS = 3 };
 
 static double *rate_of(bench *b, const char *backend)
@@ -1416,10 +1466,38 @@ static double *rate_of(bench *b, const char *backend)
 static int64_t calls_of(const bench *b, const bench_case *c, const char *backend, double seconds_each)
 {
     int64_t n = c->v[ITERATIONS];
-    double most = b->level == F ? 1e18 : QUICK_ROW_SECONDS / seconds_each;
+    double most = (b->level == F ? WHOLE_ROW_SECONDS : QUICK_ROW_SECONDS) / seconds_each;
     if (!b->opt.user.count[ITERATIONS] && (double)n > most)
         n = most > FEWEST_CALLS ? (int64_t)most : FEWEST_CALLS;
     return !strcmp(backend, "reference") && n > REFERENCE_CALLS ? REFERENCE_CALLS : n;
+}
+
+/* The GPU's own clock, without copies, and the device memory of the call that just ended. */
+static void note_kernel(job *j)
+{
+    double kernel = 0;
+    size_t bytes = 0;
+    if (!j->gpu || j->status || !attn_hip_last_times || attn_hip_last_times(&kernel, NULL, &bytes))
+        return;
+    j->kernel[j->kernel_count++ % KERNEL_TIMES] = kernel;
+    j->r->device_bytes = (int64_t)bytes;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median over the last n calls. */
+static double kernel_median(job *j, int64_t n)
+{
+    double last[KERNEL_TIMES];
+    n = min64(min64(n, j->kernel_count), KERNEL_TIMES);
+    for (int64_t i = 0; i < n; i++)
+        last[i] = j->kernel[(j->kernel_count - 1 - i) % KERNEL_TIMES];
+    qsort(last, (size_t)n, sizeof *last, by_size);
+    return n ? (last[(n - 1) / 2] + last[n / 2]) / 2 : NAN;
 }
 
 static void timed_call(void *user)
@@ -1427,6 +1505,7 @@ static void timed_call(void *user)
     job *j = user;
     if (!interrupted && !j->status)
         j->status = run_pass(j->p, j->pass);
+    note_kernel(j);
 }
 
 /* The workspace that the call asks for, in the description; NULL d.workspace lets the library allocate it. */
@@ -1484,7 +1563,7 @@ static bool first_call(job *j)
     poison(j->p);
     if (j->pass == BWD)
         j->status = attn_forward(&j->p->d);
-    if (!j->status && !give_workspace(j->p, (size_t)r->workspace_bytes))
+    if (!j->status && !j->gpu && !give_workspace(j->p, (size_t)r->workspace_bytes))
         j->status = ATTN_ERR_MEMORY;
     double start = attn_seconds();
     timed_call(j);
@@ -1557,22 +1636,21 @@ static void find_published(row *r)
         if (!strcmp(published[i].suite, r->suite) && published[i].batch == v[BATCH]
             && published[i].seq == v[SEQ] && published[i].heads == v[HEADS] && published[i].dim == v[DIM]
             && published[i].pass == v[PASS] && published[i].project == v[PROJECT]
-            && (!published[i].backend || !strcmp(published[i].backend, r->backend)) && v[KV] == v[SEQ]
+            && (published[i].backend ? !strcmp(published[i].backend, r->backend) : !is_gpu(r)) && v[KV] == v[SEQ]
             && !v[CAUSAL] && !v[MASK] && (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge")) {
             r->theirs = published[i].ms;
             r->ratio = r->theirs / r->mean_ms;
-            if (published[i].flops)
-                snprintf(r->their_flops, sizeof r->their_flops, "%s", published[i].flops);
         }
 }
 
-/* The calls of a row: verified first, then timed with a workspace given (kernel) and without (total). `call` runs one. */
+/* The calls of a row: verified first, then timed with a workspace given (kernel) and without (total). On the GPU, kernel is
+ * its own clock and total the call with its copies. `call` runs one. */
 static void time_calls(job *j, void (*call)(void *), double tokens)
 {
     row *r = j->r;
     const int64_t *v = j->c->v;
-    double each = r->first_run_ms * 1e-3 + 1e-7, peak = peak_now(j->c);
-    double bandwidth = bandwidth_now(j);
+    double each = r->first_run_ms * 1e-3 + 1e-7, peak = j->gpu ? NAN : peak_now(j->c);
+    double bandwidth = j->gpu ? NAN : bandwidth_now(j);
     int64_t n = calls_of(j->b, j->c, r->backend, each);
     bool by_time = j->b->opt.min_time > 0;
     attn_timing_opts opts = { j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP],
@@ -1581,6 +1659,7 @@ static void time_calls(job *j, void (*call)(void *), double tokens)
                               j->p->flops,
                               j->p->bytes,
                               tokens };
+    r->flops = j->p->flops;
     attn_timing t;
     attn_status s = attn_time(call, j, &opts, &t);
     if (s || j->status || interrupted) {
@@ -1588,12 +1667,17 @@ static void time_calls(job *j, void (*call)(void *), double tokens)
         return;
     }
     fill_times(r, &t);
+    *rate_of(j->b, r->backend) = t.mean > 1e-3 && v[SEQ] > 1 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
+    if (j->gpu) {                                /* the roofline is the CPU's, and a call from the host copies */
+        r->total_ms = r->p50_ms;
+        r->kernel_ms = 1e3 * kernel_median(j, t.n);
+        return;
+    }
     for (int i = 0; i < 3 && (!i || r->gflops > peak); i++) {   /* after the row, and again if it was disturbed */
         double after = peak_now(j->c);
         peak = after > peak ? after : peak;
     }
     place_under_roofline(r, peak, bandwidth);
-    *rate_of(j->b, r->backend) = t.mean > 1e-3 && v[SEQ] > 1 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
     if (j->reference)
         return;
     take_workspace(j->p);
@@ -1812,7 +1896,7 @@ static void counted_put(void *user, void *p, size_t size)
     free(p);
 }
 
-static footprint child_footprint(const bench_case *c, const char *backend, int64_t pass)
+static footprint footprint_of(const bench_case *c, const char *backend, int64_t pass)
 {
     footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
     attn_alloc counted = { counted_get, counted_put, &f };
@@ -1829,32 +1913,45 @@ static footprint child_footprint(const bench_case *c, const char *backend, int64
     return f;
 }
 
-static void measure_memory(job *j)
+/* The same from a child process; false, said in the row, when that did not answer. */
+static bool from_child(const job *j, footprint *f)
 {
     int ends[2];
-    footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
-    row *r = j->r;
     if (pipe(ends)) {
-        remark(r, "failed", "no child process: %s", strerror(errno));
-        return;
+        remark(j->r, "failed", "no child process: %s", strerror(errno));
+        return false;
     }
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
-        f = child_footprint(j->c, r->backend, j->pass);
-        _exit(write(ends[1], &f, sizeof f) == (ssize_t)sizeof f ? 0 : 1);
+        *f = footprint_of(j->c, j->r->backend, j->pass);
+        _exit(write(ends[1], f, sizeof *f) == (ssize_t)sizeof *f ? 0 : 1);
     }
     close(ends[1]);
-    bool whole = child > 0 && read(ends[0], &f, sizeof f) == (ssize_t)sizeof f;
+    bool whole = child > 0 && read(ends[0], f, sizeof *f) == (ssize_t)sizeof *f;
     close(ends[0]);
     if (child > 0)
         waitpid(child, NULL, 0);
-    if (!whole || f.status) {
-        remark(r, "failed", "%s", whole ? attn_status_text(f.status) : "the child process ended early");
+    if (!whole)
+        remark(j->r, "failed", "the child process ended early");
+    return whole;
+}
+
+static void measure_memory(job *j)
+{
+    footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
+    row *r = j->r;
+    if (j->gpu)                                  /* a GPU's context does not survive a fork */
+        f = footprint_of(j->c, r->backend, j->pass);
+    else if (!from_child(j, &f))
+        return;
+    if (f.status) {
+        remark(r, "failed", "%s", attn_status_text(f.status));
         return;
     }
+    note_kernel(j);
     r->workspace_bytes = f.peak;
-    r->peak_rss_bytes = f.rss;
+    r->peak_rss_bytes = j->gpu ? NO_INT : f.rss;
     for (int i = 0; i < COUNT(published_memory); i++)
         if (!strcmp(r->suite, "flash_v2") && published_memory[i].seq == j->c->v[SEQ])
             remark(r, NULL, "theirs: %.1f MB",
@@ -1879,6 +1976,8 @@ static void measure_generate(job *j)
         attn_plan plan;
         p.d.backend = j->p->d.backend;
         attn_status s = plan_call(&p, FWD, &plan);
+        if (!s && (double)plan.workspace_size > 0.9 * available_memory())
+            s = ATTN_ERR_MEMORY;
         double start = attn_seconds();
         s = s ? s : attn_forward(&p.d);
         seconds = attn_seconds() - start;
@@ -2089,13 +2188,12 @@ static void measure_module(job *j)
     module_forward(&w, p, &j->status);
     if (!j->status && !check_product(&w, p->d.o.data))
         remark(r, "wrong", "the projection is wrong");
+    double attention = p->flops, products = v[PASS] == FWD ? 4 : v[PASS] == BWD ? 8 : 12;
     if (!j->status && row_ok(r) && first_call(j)) {
-        p->flops += (v[PASS] == FWD   ? 1
-                     : v[PASS] == BWD ? 2
-                                      : 3)
-                    * 4 * 2 * (double)tokens * (double)embed * (double)embed;
+        p->flops += products * 2 * (double)tokens * (double)embed * (double)embed;
         time_calls(j, module_call, (double)tokens);
     }
+    p->flops = attention;
     find_published(r);
     take_workspace(p);
     while (p->owned_count > mark)
@@ -2109,29 +2207,6 @@ static void (*const measures[])(job *) = {
 };
 
 /* =============================================================================================== >>run ==== */
-static double available_memory(void)
-{
-    double kib = 0;
-    char line[256];
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return kib ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-}
-
-static const char *human_bytes(double bytes, char text[32])
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    int u = 0;
-    for (; bytes >= 1024 && u < COUNT(units) - 1; u++)
-        bytes /= 1024;
-    snprintf(text, 32, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
-    return text;
-}
-
 /* Why a backend does not take a call: its line of plan->why, or the status. */
 static void explain(const attn_plan *plan, const char *backend, attn_status s, char text[256])
 {
@@ -2231,7 +2306,7 @@ static const char *backend_at(const bench *b, const suite *s, int i, char name[3
         return i < b->backend_count ? b->backends[i] : NULL;
     for (; p && i > 0; i--)
         p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
-    if (!p && i == 0 && !b->gpu)
+    if (!p && i == 0 && !*b->no_gpu)
         return "hip";                            /* CPU against GPU, where there is one */
     if (p)
         snprintf(name, 32, "%.*s", (int)strcspn(p, ","), p);
@@ -2344,20 +2419,23 @@ static void run_row(bench *b, const bench_case *c, const char *backend, problem 
     row r = new_row(c, backend);
     if (c->variant)
         attn__tuning = c->variant->tuning;
-    if (plan_row(c, backend, &r) && announce(b, c, &r)) {
+    if (is_gpu(&r) && *b->no_gpu)
+        remark(&r, "declined", "%s", b->no_gpu);
+    else if (plan_row(c, backend, &r) && announce(b, c, &r)) {
         if (!*made && c->v[MEASURE] != MEMORY) {
             *made = problem_make(c, b->files, p);
             if (!*made)
                 remark(&r, "refused", "out of memory");
         }
-        job j = { b, c, p, &r, ATTN_OK, c->v[PASS], !strcmp(backend, "reference"), NULL };
+        job j = { .b = b, .c = c, .p = p, .r = &r, .pass = c->v[PASS] };
+        j.reference = !strcmp(backend, "reference"), j.gpu = is_gpu(&r);
         if (*made) {
             p->d.backend = backend;
             if (plan_problem(&j))
                 measures[c->v[MEASURE]](&j);
             p->d.threads = (int32_t)c->v[THREADS];
             take_workspace(p);
-            r.flops = p->flops, r.bytes = p->bytes;
+            r.bytes = p->bytes;
         } else if (c->v[MEASURE] == MEMORY) {
             measure_memory(&j);
         }
@@ -2392,11 +2470,7 @@ static void run_case(bench *b, int64_t at)
 }
 
 /* ============================================================================================ >>derive ==== */
-static bool is_performance(const row *r)
-{
-    int64_t m = r->c->v[MEASURE];
-    return m == TIME || m == GENERATE || m == MODULE;
-}
+static bool is_performance(const row *r) { return is_timing(r->c->v[MEASURE]); }
 static bool is_memory(const row *r) { return r->c->v[MEASURE] == MEMORY; }
 static bool is_correctness(const row *r) { return !is_performance(r) && !is_memory(r); }
 
@@ -2577,7 +2651,7 @@ static void print_adaattn(FILE *f, const bench *b)
 {
     fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone is pass "
           "bwd. Relative to dense "
-          "(standard), > 1 is faster here; AdaAttn prints the inverse.\n",
+          "(standard), > 1 is faster or smaller here; AdaAttn prints the inverse.\n",
           f);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"), *dense_both = NULL;
@@ -2592,15 +2666,18 @@ static void print_adaattn(FILE *f, const bench *b)
         if (both)
             fprintf(f, ", backward %.3f+-%.3f ms, total %.3f ms", both->mean_ms, both->stddev_ms,
                     r->mean_ms + both->mean_ms);
-        fprintf(f, ", %.0f tok/s; relative to dense: forward %.2f", r->tokens_per_s,
-                dense ? dense->mean_ms / r->mean_ms : NAN);
+        fprintf(f, ", %.0f tok/s", r->tokens_per_s);
+        if (dense)
+            fprintf(f, "; relative to dense: forward %.2f, memory %.2f", dense->mean_ms / r->mean_ms,
+                    total_bytes(dense) / total_bytes(r));
         if (both && dense_both && dense)
             fprintf(f, ", backward %.2f, total %.2f", dense_both->mean_ms / both->mean_ms,
                     (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
         fputc('\n', f);
     }
     fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 ms, total "
-          "96.668 ms, 5642 tok/s\n",
+          "96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive precision 1.49, 1.76, 1.64, "
+          "adaptive rank 1.01, 1.02, 1.01\n",
           f);
 }
 
@@ -2663,7 +2740,7 @@ static bool print_openpi_verdict(FILE *f, const bench *b)
     int64_t right = 0, wrong = 0;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        if (strcmp(r->suite, "openpi"))
+        if (strcmp(r->suite, "openpi") || is_gpu(r))
             continue;
         right += row_ok(r) && (isfinite(r->max_abs_err) || r->c->v[MEASURE] != TIME);
         wrong +=
@@ -2736,9 +2813,88 @@ static void print_advice(FILE *f, const bench *b)
     }
 }
 
+static void print_their_flops(FILE *f, const bench *b)
+{
+    for (int s = 0; s < COUNT(suites); s++)
+        if (suites[s].their_flops && has_suite(b, suites[s].name))
+            fprintf(f, "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible pair, head and element of "
+                       "a key and a value, the backward 2.5 times that\n", suites[s].name, suites[s].their_flops);
+}
+
+/* The shortest length from which on every length measured of r's series is faster on the GPU, by the time that `of` gives;
+ * 0: none. */
+static int64_t pays_from(const bench *b, const row *r, double (*of)(const row *))
+{
+    int64_t from = 0, slower = 0;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *o = &b->rows[i], *cpu = row_ok(o) && same_series(r, o, SEQ, KV) ? twin(b, o, "flash") : NULL;
+        if (cpu && of(o) >= cpu->p50_ms)
+            slower = length_of(o) > slower ? length_of(o) : slower;
+    }
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *o = &b->rows[i];
+        if (row_ok(o) && same_series(r, o, SEQ, KV) && twin(b, o, "flash") && length_of(o) > slower)
+            from = from && from < length_of(o) ? from : length_of(o);
+    }
+    return from;
+}
+
+static void print_length(FILE *f, const char *what, int64_t length)
+{
+    if (length)
+        fprintf(f, "%s from S = %lld on", what, (long long)length);
+    else
+        fprintf(f, "%s at no length measured", what);
+}
+
+static double kernel_of(const row *r) { return r->kernel_ms; }
+static double total_of(const row *r) { return r->total_ms; }
+
+/* The table CPU against GPU, and from which length on the GPU pays; or why there is none. */
+static void print_gpu(FILE *f, const bench *b)
+{
+    bool asked = has_suite(b, "rocmforge"), head = false;
+    char text[32];
+    for (int i = 0; i < b->backend_count; i++)
+        asked |= !strcmp(b->backends[i], "hip");
+    if (*b->no_gpu) {
+        if (asked)
+            fprintf(f, "- CPU against GPU: no GPU here: %s\n", b->no_gpu);
+        return;
+    }
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i], *cpu = twin(b, r, "flash");
+        if (!is_gpu(r) || !row_ok(r) || !is_performance(r) || !cpu)
+            continue;
+        if (!head)
+            fputs("\n| CPU against GPU | dtype | pass | flash ms | hip kernel ms | hip total ms | kernel, > 1 is faster | total "
+                  "| GFLOP/s of the kernel | device memory |\n|---|---|---|---|---|---|---|---|---|---|\n", f);
+        head = true;
+        fprintf(f, "| %s %s | %s | %s | %.4g | %.4g | %.4g | %.3g | %.3g | %.4g | %s |\n", r->suite, r->name, r->dtype, r->pass,
+                cpu->p50_ms, r->kernel_ms, r->total_ms, cpu->p50_ms / r->kernel_ms, cpu->p50_ms / r->total_ms,
+                r->flops / r->kernel_ms / 1e6, r->device_bytes == NO_INT ? "-" : human_bytes((double)r->device_bytes, text));
+    }
+    if (head)
+        fputc('\n', f);
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i];
+        bool first = is_gpu(r) && row_ok(r) && is_performance(r) && twin(b, r, "flash");
+        for (int64_t k = 0; k < i && first; k++)
+            first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
+        if (!first)
+            continue;
+        fprintf(f, "- the GPU against flash on the CPU, %s, as %s (%s, %s): ", r->suite, r->name, r->dtype, r->pass);
+        print_length(f, "with the copies of host tensors it pays", pays_from(b, r, total_of));
+        print_length(f, ", its kernel alone", pays_from(b, r, kernel_of));
+        fputc('\n', f);
+    }
+}
+
 /* What follows from the rows together. Returns false when a verdict was not reached. */
 static bool print_findings(FILE *f, const bench *b)
 {
+    print_gpu(f, b);
+    print_their_flops(f, b);
     print_exponents(f, b);
     print_crossover(f, b);
     if (has_suite(b, "adaattn"))
@@ -3673,6 +3829,32 @@ static int parse_flags(int argc, char **argv, options *o)
 }
 
 /* ---- from flags to backends and cases */
+/* Whether there is a GPU that takes calls: the answer to a small one. */
+static void find_gpu(bench *b)
+{
+    problem p;
+    attn_plan plan;
+    grid g = parse_line("seq-len=64 num-heads=1");
+    bench_case c = { .suite = &suites[0] };
+    attn_status s = attn_hip_register();
+    if (s) {
+        snprintf(b->no_gpu, sizeof b->no_gpu, "%s", attn_status_text(s));
+        return;
+    }
+    for (int a = 0; a < AXES; a++)
+        c.v[a] = g.value[a][0];
+    char text[128];
+    resolve_case(&c, text);
+    memset(&plan, 0, sizeof plan);
+    if (!problem_make(&c, NULL, &p))
+        return;
+    p.d.backend = "hip";
+    s = plan_call(&p, FWD, &plan);
+    if (s)
+        explain(&plan, "hip", s, b->no_gpu);
+    problem_free(&p);
+}
+
 static bool listed(const char *list, const char *name)
 {
     size_t n = strlen(name);
@@ -3687,8 +3869,8 @@ static int choose_backends(bench *b)
     const options *o = &b->opt;
     bool gpu = o->device && strcmp(o->device, "cpu");
     char have[256] = "auto";
-    if (gpu && b->gpu)
-        return refuse("--device %s: %s", o->device, attn_status_text(b->gpu));
+    if (gpu && *b->no_gpu)
+        return refuse("--device %s: %s", o->device, b->no_gpu);
     if (gpu && o->backends && !listed(o->backends, "hip"))
         return refuse("--device %s: not with --backend %s, which has no hip", o->device, o->backends);
     for (int i = 0; attn_backend_at(i); i++)
@@ -3701,11 +3883,12 @@ static int choose_backends(bench *b)
         if (b->backend_count == MOST_BACKENDS)
             return refuse("--backend: takes at most %d names", MOST_BACKENDS);
         snprintf(name, sizeof b->backends[0], "%.*s", (int)strcspn(s, ","), s);
-        if (strcmp(name, "auto") && !attn_backend_find(name))
-            return refuse("--backend %s: must be of %s%s%s", name, have, strcmp(name, "hip") ? "" : "; ",
-                          strcmp(name, "hip") ? "" : attn_status_text(b->gpu));
+        if (strcmp(name, "auto") && strcmp(name, "hip") && !attn_backend_find(name))
+            return refuse("--backend %s: must be of %s", name, have);
         b->backend_count++;
     }
+    if (b->backend_count == 1 && !strcmp(b->backends[0], "hip") && *b->no_gpu)
+        return refuse("--backend hip: %s", b->no_gpu);
     if (o->input && !b->backend_count)
         snprintf(b->backends[b->backend_count++], sizeof b->backends[0], "auto");
     if (o->output && b->backend_count != 1)
@@ -3958,8 +4141,8 @@ static int print_list(const bench *b)
     const char *backend;
     for (int i = 0; attn_backend_at(i); i++)
         printf("backend %s\n", attn_backend_at(i)->name);
-    if (b->gpu)
-        printf("backend hip: %s\n", attn_status_text(b->gpu));
+    if (*b->no_gpu)
+        printf("backend hip: %s\n", b->no_gpu);
     for (int s = 0; s < COUNT(suites); s++)
         printf("suite %s: %s\n", suites[s].name, suites[s].help);
     for (int64_t i = 0; i < b->case_count; i++) {
@@ -4070,7 +4253,7 @@ int main(int argc, char **argv)
         return printf("attn_bench %d.%d.%d\n", ATTN_VERSION / 10000, ATTN_VERSION / 100 % 100,
                       ATTN_VERSION % 100)
                < 0;
-    b.gpu = attn_hip_register();
+    find_gpu(&b);
     strftime(b.date, sizeof b.date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
     code = prepare(&b, &old);
     if (!code && b.opt.list)
