@@ -2668,7 +2668,8 @@ ATTN__INLINE void attn__store_n__avx512(float *p, attn__v__avx512 v, int64_t n) 
     _mm512_mask_storeu_ps(p, attn__first__avx512(n), (__m512)v);
 }
 ATTN__INLINE attn__v__avx512 attn__load16__avx512(const void *p, int64_t n, int32_t dtype) {
-    __m256i h = _mm256_maskz_loadu_epi16(attn__first__avx512(n), p);
+    __m256i h = n >= 16 ? _mm256_loadu_si256((const __m256i *)p)
+                        : _mm256_maskz_loadu_epi16(attn__first__avx512(n), p);
     if (dtype == ATTN_F16) return (attn__v__avx512)_mm512_cvtph_ps(h);
     return (attn__v__avx512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
 }
@@ -2677,16 +2678,17 @@ ATTN__INLINE void attn__store16__avx512(void *p, attn__v__avx512 v, int64_t n, i
     if (dtype == ATTN_F16)
         h = _mm512_maskz_cvtps_ph((__mmask16)0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT);
     else {
-        __m512i u = (__m512i)v,
-                odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-        __m512i r = _mm512_srli_epi32(
-            _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-        __mmask16 nan = _mm512_cmpgt_epi32_mask(
-            _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), _mm512_set1_epi32(0x7f800000));
-        r = _mm512_mask_or_epi32(r, nan, _mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
+        /* half of the last place, one less on an even one; a NaN (class 0x81) becomes quiet */
+        __m512i u = (__m512i)v, r = _mm512_add_epi32(u, _mm512_set1_epi32(0x7fff));
+        __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000)),
+                  nan = _mm512_fpclass_ps_mask((__m512)v, 0x81);
+        r = _mm512_mask_add_epi32(r, odd, r, _mm512_set1_epi32(1));
+        r = _mm512_mask_or_epi32(r, nan, u, _mm512_set1_epi32(0x400000));
+        r = _mm512_srli_epi32(r, 16);
         h = _mm512_cvtepi32_epi16(r);
     }
-    _mm256_mask_storeu_epi16(p, attn__first__avx512(n), h);
+    if (n >= 16) _mm256_storeu_si256((__m256i *)p, h);
+    else _mm256_mask_storeu_epi16(p, attn__first__avx512(n), h);
 }
 ATTN__INLINE attn__v__avx512 attn__set1__avx512(float x) {
     return (attn__v__avx512)_mm512_set1_ps(x);
@@ -3090,8 +3092,10 @@ static void attn__convert_task(void *arg, int64_t task) {
     int64_t first = task * j->per_task, last = attn__min(first + j->per_task, j->rows);
     size_t size = attn__dtype_size(j->src.dtype);
     uint64_t fp = attn__fp_enter(0);
-    for (int64_t r = first; r < last; r++) {
-        int64_t h = r % heads, t = r / heads % j->shape[1], b = r / heads / j->shape[1];
+    int64_t h = first % heads, t = first / heads % j->shape[1], b = first / heads / j->shape[1];
+    for (int64_t r = first; r < last; r++, h++) {
+        if (h == heads) { h = 0; t++; }
+        if (t == j->shape[1]) { t = 0; b++; }
         int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
                 to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
         if (j->src.dtype == j->dst.dtype)
@@ -3426,18 +3430,20 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->d = d;
     f->threads = attn__useful_threads(d, attn__cost(d));
     f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
-    f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
-    f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
+    const attn__machine_info *m = attn__machine();
+    const int64_t lanes = m->isa->W;    /* a power of two: no division in the way of a small call */
+    f->v_pad = (d->v_dim + lanes - 1) & -lanes;
+    f->q_pad = (d->head_dim + lanes - 1) & -lanes;
     f->extras = attn__needs_extras(d);
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
                 d->seq.cu_q;
-    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim % attn__machine()->isa->W ||
+    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad ||
                 d->seq.block_table || (d->q_len * f->group > 16 && !attn__tuning.v_in_place);
 
     /* Half of the L2 cache for the packed keys and values of a block, nearly all of it with Q and
      * O, for the packing is shared by all rows of a unit. Fewer rows where that leaves less than
      * four units a thread. */
-    int64_t l2 = attn__min(attn__machine()->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
+    int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
     f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
     while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 2) f->BN /= 2;
     int64_t room = l2 / 16 * 15 - f->BN * key -
@@ -3445,11 +3451,10 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     /* the same one block */
     f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->ld = f->BN + ATTN__SCORE_PAD;
-    int64_t rows = d->q_len * f->group, most = rows;
-    int64_t cap = attn__max(
-        96, attn__min(2112, room / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)))));
+    int64_t rows = d->q_len * f->group, most = rows, cap = 96;
     if (rows > 96) {
-        most = cap;
+        cap = room / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
+        most = cap = attn__max(96, attn__min(2112, cap));
         if (f->threads > 1)
             most = attn__min(most, attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads));
         most = attn__max(96, most);
@@ -3472,12 +3477,13 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     /* key splits side by side only where rows alone give too few units, and as many rows as a
      * mebibyte a thread holds; their memory is asked for from the most rows on that may need it,
      * so that the workspace never shrinks as q_len grows */
-    int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)),
-            pairs = attn__max(1, d->batch * d->kv_heads),
-            side = attn__min(ATTN__SPLIT_ROWS, (f->planned << 20) / (64 * pairs * (f->v_pad + 2)));
+    int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     f->splits = 1;
     f->part = f->tiles > 1 ? f->BM : rows;
     if (d->kv_len >= 2 * ATTN__SPLIT_KEYS && f->planned > 1 && pairs < 4 * f->planned) {
+        int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)),
+                side = attn__min(
+                    ATTN__SPLIT_ROWS, ((int64_t)f->planned << 20) / (64 * pairs * (f->v_pad + 2)));
         f->partials =
             pairs * splits * (attn__min(rows, side) + (side > 96 ? 144 : 0)) * (f->v_pad + 2) * 4;
         if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= side &&
@@ -3504,10 +3510,12 @@ static attn_status attn__flash_plan(
 /* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split`
  * -1: all of them, or the merge. */
 static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn__rows *r) {
-    int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1 - u / heads;
+    int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1, b = 0;
+    if (u >= heads) { tile -= u / heads; u %= heads; }
+    if (u >= f->d->kv_heads) { b = u / f->d->kv_heads; u %= f->d->kv_heads; }
     r->f = f;
-    r->s = attn__sequence(f->d, u % heads / f->d->kv_heads);
-    r->kv_head = u % heads % f->d->kv_heads;
+    r->s = attn__sequence(f->d, b);
+    r->kv_head = u;
     r->row0 = tile * f->BM;
     r->rows = attn__min(f->BM, r->s.q_rows * f->group - r->row0);
     r->k0 = 0;
@@ -3525,7 +3533,8 @@ static void attn__flash_worker(void *arg, int64_t index) {
     for (;;) {
         int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
-        if (!attn__flash_unit(f, u / f->splits, f->splits > 1 ? u % f->splits : -1, &r)) continue;
+        int64_t unit = f->splits > 1 ? u / f->splits : u, split = f->splits > 1 ? u % f->splits : -1;
+        if (!attn__flash_unit(f, unit, split, &r)) continue;
         attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch,
             f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
     }
