@@ -20,7 +20,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check measured install clean help
+.PHONY: all bench setup test test-full unit readme-check measured results install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -77,6 +77,10 @@ readme-check:
 ## measured      measure the table of README.md anew, on an idle machine
 measured: attn_bench
 	@test/measured.sh
+
+## results       measure the reports and plots of test/results anew, on an idle machine; some minutes, needs gnuplot
+results: attn_bench
+	@test/bench_results.sh
 
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
 install:
