@@ -82,6 +82,10 @@ measured: attn_bench
 results: attn_bench
 	@test/bench_results.sh
 
+## peers         time PyTorch and OpenBLAS beside the library; optional: needs Python with torch and numpy (PyPI)
+peers:
+	@python3 test/peers.py
+
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
 install:
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
