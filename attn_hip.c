@@ -1,8 +1,1913 @@
-/* attn_hip.c - the GPU backend of attn.h.
+/* attn_hip.c - the GPU backend "hip" of attn.h: forward flash attention on AMD and NVIDIA.
  *
- * Compiled by a plain C compiler it defines just attn_hip_register(), which answers ATTN_ERR_NO_GPU_COMPILER:
- *   cc -c attn_hip.c
- */
+ *   AMD     hipcc -x hip -O3 --offload-arch=gfx942 -c attn_hip.c       one --offload-arch per chip to run on
+ *   NVIDIA  nvcc -x cu -O3 -arch=sm_80 -c attn_hip.c
+ *   neither cc -c attn_hip.c            defines the same functions, which answer ATTN_ERR_NO_GPU_COMPILER
+ *
+ *   attn_hip_register();                // once; from then on attn_query says what "hip" would do, or why it would not
+ *   d.flags |= ATTN_DEVICE;             // tensors in device memory: in place, on d.stream, asynchronously
+ *   d.backend = "hip";                  // tensors in host memory: staged through pinned buffers; returns when done
+ *   attn_forward(&d);
+ *
+ * CONTENTS - search for the anchor
+ *   >>arch      the only place with a chip #if: which matrix unit a chip has
+ *   >>fragment  operands and accumulators of each matrix unit under the same names
+ *   >>params    what a kernel is told; sequences, visible ranges
+ *   >>mask      one score of a general kernel; dropout; values that are not finite
+ *   >>scalar    the kernel of every chip and every size
+ *   >>kernel16  f16 and bf16 on a matrix unit
+ *   >>kernel32  f32: matrix unit or FMA
+ *   >>table     one row per instantiation: the dispatcher
+ *   >>convert   layout and dtype conversion
+ *   >>host      devices, errors, staging, timing
+ *   >>register  the backend
+ *
+ * CHIPS  matrix unit: gfx90a, gfx942 (MFMA); gfx1100..1103, gfx1150..1152 (WMMA); gfx1200, gfx1201 (WMMA); sm_80 and
+ *   later (mma.sync). Every other chip, and head_dim or v_dim above 256: the scalar kernel.
+ * TAKES  q, k, v of one type f32, f16 or bf16; o, bias of any float type; any strides, heads, head_dim, v_dim; every
+ *   mask, packed and padded sequences, cache slots; lse. P is rounded to the type of v where that is 16 bits wide.
+ * DOES NOT (attn_query says so): backward, pages, append, int8 and fp8 caches, f64, mixed types.
+ * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under ATTN_SEQ_HOST; without a
+ *   workspace they are allocated in stream order. Host tensors: buffers that are kept for the next call until
+ *   attn_shutdown(); results are written when all of the work has succeeded.
+ * THREADS  calls from several threads run side by side. A process forked off one that used the GPU is refused. */
 #include "attn.h"
-
+#if !defined(__HIPCC__) && !defined(__HIP__) && !defined(__CUDACC__)
 attn_status attn_hip_register(void) { return ATTN_ERR_NO_GPU_COMPILER; }
+attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
+    if (kernel_seconds) *kernel_seconds = 0;
+    if (total_seconds) *total_seconds = 0;
+    if (device_bytes) *device_bytes = 0;
+    return ATTN_ERR_NO_GPU_COMPILER;
+}
+#else
+#if defined(__CUDACC__) && !defined(__HIP__)        /* nvcc: HIP's names for CUDA's calls */
+  #include <cuda_runtime.h>
+  #include <cuda_fp16.h>
+  #include <cuda_bf16.h>
+  #define HIP_ON_CUDA 1
+  #define hipError_t cudaError_t
+  #define hipSuccess cudaSuccess
+  #define hipErrorOutOfMemory cudaErrorMemoryAllocation
+  #define hipErrorInvalidValue cudaErrorInvalidValue
+  #define hipErrorNoDevice cudaErrorNoDevice
+  #define hipErrorInvalidDevice cudaErrorInvalidDevice
+  #define hipErrorInvalidDeviceFunction cudaErrorInvalidDeviceFunction
+  #define hipErrorNoBinaryForGpu cudaErrorNoKernelImageForDevice
+  #define hipErrorNotSupported cudaErrorNotSupported
+  #define hipErrorIllegalAddress cudaErrorIllegalAddress
+  #define hipErrorLaunchFailure cudaErrorLaunchFailure
+  #define hipErrorAssert cudaErrorAssert
+  #define hipErrorECCNotCorrectable cudaErrorECCUncorrectable
+  #define hipErrorLaunchTimeOut cudaErrorLaunchTimeout
+  #define hipGetErrorString cudaGetErrorString
+  #define hipGetLastError cudaGetLastError
+  #define hipPeekAtLastError cudaPeekAtLastError
+  #define hipGetDeviceCount cudaGetDeviceCount
+  #define hipGetDevice cudaGetDevice
+  #define hipSetDevice cudaSetDevice
+  #define hipDeviceProp_t cudaDeviceProp
+  #define hipGetDeviceProperties cudaGetDeviceProperties
+  #define hipFuncAttributes cudaFuncAttributes
+  #define hipFuncGetAttributes cudaFuncGetAttributes
+  #define hipPointerAttribute_t cudaPointerAttributes
+  #define hipPointerGetAttributes cudaPointerGetAttributes
+  #define hipMemoryTypeDevice cudaMemoryTypeDevice
+  #define hipMemoryTypeManaged cudaMemoryTypeManaged
+  #define hipMalloc cudaMalloc
+  #define hipFree cudaFree
+  #define hipMallocAsync cudaMallocAsync
+  #define hipFreeAsync cudaFreeAsync
+  #define hipHostMalloc cudaHostAlloc
+  #define hipHostFree cudaFreeHost
+  #define hipMemcpyAsync cudaMemcpyAsync
+  #define hipMemcpyHostToDevice cudaMemcpyHostToDevice
+  #define hipMemcpyDeviceToHost cudaMemcpyDeviceToHost
+  #define hipStream_t cudaStream_t
+  #define hipStreamCreateWithFlags cudaStreamCreateWithFlags
+  #define hipStreamNonBlocking cudaStreamNonBlocking
+  #define hipStreamSynchronize cudaStreamSynchronize
+  #define hipStreamDestroy cudaStreamDestroy
+  #define hipEvent_t cudaEvent_t
+  #define hipEventCreate cudaEventCreate
+  #define hipEventRecord cudaEventRecord
+  #define hipEventSynchronize cudaEventSynchronize
+  #define hipEventElapsedTime cudaEventElapsedTime
+  #define hipEventDestroy cudaEventDestroy
+  #define hipLaunchKernel cudaLaunchKernel
+#else
+  #include <hip/hip_runtime.h>
+  #define HIP_ON_CUDA 0
+#endif
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+/* ================================================================================ >>arch ====
+   The only place with a chip #if. UNIT_* names a matrix unit; a kernel is a template over it, and its body is
+   compiled for the chips that have the unit alone. */
+enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM80 = 4 };
+#if defined(__gfx90a__) || defined(__gfx942__)
+  #define HIP_UNIT UNIT_MFMA
+#elif defined(__GFX11__)
+  #define HIP_UNIT UNIT_WMMA11
+#elif defined(__GFX12__)
+  #define HIP_UNIT UNIT_WMMA12
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  #define HIP_UNIT UNIT_SM80
+#else
+  #define HIP_UNIT UNIT_SCALAR
+#endif
+#if defined(__GFX9__)
+  #define HIP_WAVE 64                   /* lanes of a wave */
+#else
+  #define HIP_WAVE 32
+#endif
+
+/* Instructions with a name of their own on each side. Within one unit in the last place, subnormal results may be 0. */
+__device__ static inline float hip_exp2(float x) {
+#if defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_exp2f)
+    return __builtin_amdgcn_exp2f(x);
+#else
+    return exp2f(x);
+#endif
+}
+__device__ static inline float hip_rcp(float x) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    return __builtin_amdgcn_rcpf(x);
+#else
+    return 1.0f / x;
+#endif
+}
+__device__ static inline uint16_t hip_f16_bits(float x) {
+#if defined(__CUDACC__) && !defined(__HIP__)
+    return __half_as_ushort(__float2half_rn(x));
+#else
+    return __builtin_bit_cast(uint16_t, (_Float16)x);
+#endif
+}
+__device__ static inline float hip_f16_value(uint16_t x) {
+#if defined(__CUDACC__) && !defined(__HIP__)
+    return __half2float(__ushort_as_half(x));
+#else
+    return (float)__builtin_bit_cast(_Float16, x);
+#endif
+}
+
+/* f32 matrix product of a wave: 32x32x2, lane l holds A[l % 32][l / 32] and B[l / 32][l % 32]; register r of the sum
+   is row 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32. */
+#if defined(__HIP__)
+typedef float hip_acc16 __attribute__((ext_vector_type(16)));
+__device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
+  #if defined(__gfx90a__) || defined(__gfx942__)
+    return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
+  #else
+    (void)a; (void)b;
+    return c;
+  #endif
+}
+#endif
+/* The value of the next lane among 8, lane 7 that of lane 0. */
+__device__ static inline float hip_rotate8(float x) {
+#if defined(__HIP_DEVICE_COMPILE__) && (defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__))
+    /* selectors of 3 bits: lane n reads lane (n + 1) % 8 */
+    return __int_as_float(__builtin_amdgcn_mov_dpp8(__float_as_int(x),
+        1 | 2 << 3 | 3 << 6 | 4 << 9 | 5 << 12 | 6 << 15 | 7 << 18 | 0 << 21));
+#elif defined(__CUDACC__) && !defined(__HIP__)
+    return __shfl_sync(0xffffffffu, x, (int)((threadIdx.x & 24u) | ((threadIdx.x + 1) & 7u)));
+#else
+    return __shfl(x, (int)((threadIdx.x & 56u) | ((threadIdx.x + 1) & 7u)));
+#endif
+}
+/* ============================================================================== >>params ====
+   What a kernel is told, filled in by >>host from the resolved description, and what one sequence of the batch
+   makes of it. Device arrays of lengths are clamped here, never trusted. */
+struct hip_tensor { const char *data; int64_t stride[3]; };      /* elements: {batch, token, head}; bias, mask {batch, head, query} */
+
+/* What a kernel must be able to do beside visible ranges; a plain one has none of them. MASK_SCALE: a scale outside
+   (2^-100, 2^100). */
+enum { MASK_SOFTCAP = 1, MASK_BIAS = 2, MASK_BOOL = 4, MASK_ALIBI = 8, MASK_DROPOUT = 16, MASK_SCALE = 32 };
+
+struct hip_params {
+    hip_tensor q, k, v, o, bias, mask;
+    float *lse;
+    const float *alibi, *sink;
+    const int32_t *cu_q, *cu_k, *used_q, *used_k, *start_k, *slot;      /* NULL: not given */
+    int64_t total_q, total_k, slots;
+    int32_t batch, heads, kv_heads, group;              /* group = heads / kv_heads */
+    int32_t q_len, kv_len, head_dim, v_dim;             /* q_len, kv_len: capacity, or the bound of packed sequences */
+    int32_t o_dtype, bias_dtype;                        /* ATTN_F32 .. ATTN_F64 */
+    int32_t masks;                                      /* MASK_ bits in use */
+    int32_t q_tiles;                                    /* query tiles of a (batch, head): grid.x */
+    uint32_t flags;                                     /* ATTN_CAUSAL, ATTN_WINDOW_*, ATTN_TOP_LEFT, ATTN_OFFSET */
+    float scale, scale_log2;                            /* scale; scale * log2(e) */
+    float softcap;
+    int64_t offset, window_left, window_right;
+    uint32_t dropout_below;                             /* dropped where the Philox word is below it */
+    float dropout_scale;                                /* 1 / (1 - rate) */
+    uint32_t seed[2], philox_offset, bh_first;          /* bh_first: of this launch's (batch 0, head 0) in the call */
+};
+
+/* One sequence: row i of head h is q.data + q_base + i * q.stride[1] + h * q.stride[2] (elements), key j alike. */
+struct hip_seq {
+    int64_t q_base, k_base, v_base, o_base;
+    int64_t lse_base, lse_head;                         /* lse[lse_base + h * lse_head + i] */
+    int64_t column;                                     /* buffer column of key 0 in a row of bias or mask */
+    int32_t b, q_rows, q_used, k_len;                   /* rows to be written; rows that see keys; keys */
+    int64_t offset;
+};
+
+__device__ static inline int32_t hip_clamp(int64_t x, int64_t lo, int64_t hi) {
+    return (int32_t)(x < lo ? lo : x > hi ? hi : x);
+}
+
+__device__ static inline hip_seq hip_sequence(const hip_params &p, int32_t b) {
+    hip_seq s;
+    int64_t q_first = 0, q_rows = p.q_len, k_first = 0, capacity = p.kv_len;
+    if (p.cu_q) {
+        q_first = hip_clamp(p.cu_q[b], 0, p.total_q);
+        q_rows = hip_clamp(hip_clamp(p.cu_q[b + 1], q_first, p.total_q) - q_first, 0, p.q_len);
+    }
+    if (p.cu_k) {
+        k_first = hip_clamp(p.cu_k[b], 0, p.total_k);
+        capacity = hip_clamp(hip_clamp(p.cu_k[b + 1], k_first, p.total_k) - k_first, 0, p.kv_len);
+    }
+    int64_t used = p.used_k ? hip_clamp(p.used_k[b], 0, capacity) : capacity;
+    int64_t start = p.start_k ? hip_clamp(p.start_k[b], 0, used) : 0;
+    int64_t q_batch = p.cu_q ? 0 : b, k_batch = p.cu_k ? 0 : p.slot ? hip_clamp(p.slot[b], 0, p.slots - 1) : b;
+    s.b = b;
+    s.q_rows = (int32_t)q_rows;
+    s.q_used = p.used_q ? hip_clamp(p.used_q[b], 0, q_rows) : (int32_t)q_rows;
+    s.k_len = (int32_t)(used - start);
+    s.column = start;
+    s.q_base = q_batch * p.q.stride[0] + q_first * p.q.stride[1];
+    s.o_base = q_batch * p.o.stride[0] + q_first * p.o.stride[1];
+    s.k_base = k_batch * p.k.stride[0] + (k_first + start) * p.k.stride[1];
+    s.v_base = k_batch * p.v.stride[0] + (k_first + start) * p.v.stride[1];
+    s.lse_base = p.cu_q ? q_first : (int64_t)b * p.heads * p.q_len;
+    s.lse_head = p.cu_q ? p.total_q : p.q_len;
+    s.offset = p.flags & ATTN_TOP_LEFT ? 0 : p.flags & ATTN_OFFSET ? p.offset : (int64_t)s.k_len - s.q_used;
+    return s;
+}
+
+/* Row i sees keys [lo, hi); both 0: none. Both ends never fall as i grows (below q_used). */
+struct hip_range { int32_t lo, hi; };
+__device__ static inline int64_t hip_sat_add(int64_t a, int64_t b) {    /* b within int32 of use: sums saturate */
+    int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
+    return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
+}
+__device__ static inline hip_range hip_visible(const hip_params &p, const hip_seq &s, int32_t i) {
+    int64_t diagonal = hip_sat_add(s.offset, i), lo = 0, hi = i < s.q_used ? s.k_len : 0;
+    int64_t causal = hip_sat_add(diagonal, 1), right = hip_sat_add(hip_sat_add(diagonal, p.window_right), 1);
+    if ((p.flags & ATTN_CAUSAL) && causal < hi) hi = causal;
+    if ((p.flags & ATTN_WINDOW_RIGHT) && right < hi) hi = right;
+    if (p.flags & ATTN_WINDOW_LEFT) { int64_t left = hip_sat_add(diagonal, -p.window_left); if (left > lo) lo = left; }
+    hip_range r = {0, 0};
+    if (hi > lo) { r.lo = (int32_t)lo; r.hi = (int32_t)hi; }
+    return r;
+}
+/* ================================================================================ >>mask ====
+   One score of a general kernel: softcap, bias, ALiBi, boolean mask, and the dropout words. The order is the
+   contract's: cap, add, hide. Ranges (causal, windows, lengths) are hip_visible's; j always lies in the row's range
+   here, since the bias and mask columns beyond it need not exist. */
+__device__ static inline bool hip_is_finite(float x) {      /* on the bits: no -ffast-math folds it */
+    return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+/* One element of dtype ATTN_F32, F16, BF16 or F64, and back, rounded to nearest even. */
+__device__ static inline float hip_get(const char *data, int32_t dtype, int64_t at) {
+    switch (dtype) {
+        case ATTN_F32:  return ((const float *)data)[at];
+        case ATTN_F16:  return hip_f16_value(((const uint16_t *)data)[at]);
+        case ATTN_BF16: return __uint_as_float((uint32_t)((const uint16_t *)data)[at] << 16);
+        default:        return (float)((const double *)data)[at];
+    }
+}
+__device__ static inline uint16_t hip_bf16_bits(float x) {
+    uint32_t u = __float_as_uint(x);
+    /* a NaN stays one: rounding could carry it into infinity */
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+__device__ static inline void hip_put(char *data, int32_t dtype, int64_t at, float x) {
+    switch (dtype) {
+        case ATTN_F32:  ((float *)data)[at] = x; break;
+        case ATTN_F16:  ((uint16_t *)data)[at] = hip_f16_bits(x); break;
+        case ATTN_BF16: ((uint16_t *)data)[at] = hip_bf16_bits(x); break;
+        default:        ((double *)data)[at] = (double)x; break;
+    }
+}
+
+/* tanh, relative error below 4u: near 0 an odd polynomial (1 - 2 / .. would cancel), elsewhere
+   1 - 2 / (exp(2|x|) + 1). */
+__device__ static inline float hip_tanh(float x) {
+    float a = fabsf(x), u = x * x, p = 0.0162556777f;
+    float far = fmaf(-2.0f, hip_rcp(hip_exp2(a * 2.88539008f) + 1.0f), 1.0f);
+    p = fmaf(p, u, -0.0525789803f);
+    p = fmaf(p, u, 0.133193342f);
+    p = fmaf(p, u, -0.333328897f);
+    p = fmaf(p * u, a, a);
+    return copysignf(a < 0.5625f ? p : far, x);
+}
+
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): the words of keys 4 * (j / 4) .. + 3. */
+struct hip_words { uint32_t w[4]; };
+__device__ static inline hip_words hip_philox(const hip_params &p, uint32_t bh, uint32_t i, uint32_t j) {
+    uint32_t c0 = j / 4, c1 = i, c2 = p.bh_first + bh, c3 = p.philox_offset, k0 = p.seed[0], k1 = p.seed[1];
+    for (int round = 0; round < 10; round++) {
+        uint32_t hi0 = __umulhi(0xD2511F53u, c0), lo0 = 0xD2511F53u * c0;
+        uint32_t hi1 = __umulhi(0xCD9E8D57u, c2), lo1 = 0xCD9E8D57u * c2;
+        c0 = hi1 ^ c1 ^ k0;
+        c2 = hi0 ^ c3 ^ k1;
+        c1 = lo1;
+        c3 = lo0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    hip_words r = {{c0, c1, c2, c3}};
+    return r;
+}
+
+/* What the masks need to know of row i of head h: made once a row. */
+struct hip_row {
+    int64_t bias, mask;                                 /* elements: key 0 of the row in bias and mask */
+    double place;                                       /* i + offset: exact below 2^53 */
+    float slope;
+};
+__device__ static inline hip_row hip_row_of(const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
+    hip_row r;
+    r.bias = s.b * p.bias.stride[0] + h * p.bias.stride[1] + i * p.bias.stride[2] + s.column;
+    r.mask = s.b * p.mask.stride[0] + h * p.mask.stride[1] + i * p.mask.stride[2] + s.column;
+    r.place = (double)i + (double)s.offset;
+    r.slope = p.masks & MASK_ALIBI ? p.alibi[h] : 0.0f;
+    return r;
+}
+
+/* A finite f64 bias beyond f32 stays finite: -1e300 is small, only -infinity hides. */
+__device__ static inline float hip_bias_at(const hip_params &p, const hip_row &r, int32_t j) {
+    if (p.bias_dtype != ATTN_F64) return hip_get(p.bias.data, p.bias_dtype, r.bias + j);
+    double x = ((const double *)p.bias.data)[r.bias + j];
+    if (fabs(x) <= 1.7976931348623157e308) x = fmin(fmax(x, -3.4028234e38), 3.4028234e38);
+    return (float)x;
+}
+
+/* Hidden by mask or bias? */
+__device__ static inline bool hip_hidden(const hip_params &p, const hip_row &r, int32_t j) {
+    if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0) return true;
+    return (p.masks & MASK_BIAS) && __float_as_uint(hip_bias_at(p, r, j)) == 0xff800000u;
+}
+
+/* From scale * dot(q_i, k_j), natural units, to the score in units of log 2: softcap, bias, ALiBi, boolean mask (not
+   dropout), times log2 e. -infinity where the key is hidden, whatever the product was; NaN and +infinity of a bias
+   stay. A finite score stays finite, so that a row of -FLT_MAX biases is no empty row. */
+__device__ static inline float hip_modify(const hip_params &p, const hip_row &r, int32_t j, float score) {
+    const float neg_inf = __uint_as_float(0xff800000u);
+    float bias = 0.0f;
+    if (p.masks & MASK_SOFTCAP) score = p.softcap * hip_tanh(score * (1.0f / p.softcap));
+    if (p.masks & MASK_BIAS) {
+        bias = hip_bias_at(p, r, j);
+        score += bias;
+    }
+    if (p.masks & MASK_ALIBI) score = fmaf(-r.slope, (float)fabs(r.place - (double)j), score);
+    /* 2.35e38 log2 e is just below FLT_MAX */
+    float size = fabsf(score);
+    if (size > 2.35e38f && hip_is_finite(score)) score = copysignf(2.35e38f, score);
+    score *= 1.44269504f;
+    if ((p.masks & MASK_BIAS) && __float_as_uint(bias) == 0xff800000u) score = neg_inf;
+    if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0) score = neg_inf;
+    return score;
+}
+
+/* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put 0 for such values
+   in every tile that some row sees in part, and remember that they did; then, with o stored, the workgroup comes here
+   and makes o[i][d] a NaN for each of its rows [row0, row1) that sees a key with a non-finite v[j][d]: the rows that do
+   not see it keep the bits of a run with a 0 there. j0, j1: a range of keys that covers what its rows see.
+   DTYPE: of v. Rare, hence plain loops. All threads call it, after a __syncthreads(). */
+template <int DTYPE>
+__device__ static inline bool hip_bad_value(const char *v, int64_t at) {
+    if (DTYPE == ATTN_F32) return !hip_is_finite(((const float *)v)[at]);
+    uint32_t exponent = DTYPE == ATTN_F16 ? 0x7c00u : 0x7f80u;
+    return (((const uint16_t *)v)[at] & exponent) == exponent;
+}
+template <int DTYPE>
+__device__ static inline void hip_poison(
+    const hip_params &p, const hip_seq &s, int32_t h, int32_t row0, int32_t row1, int32_t j0, int32_t j1) {
+    const float nan = __uint_as_float(0x7fc00000u);
+    for (int32_t d = (int32_t)threadIdx.x; d < p.v_dim; d += (int32_t)blockDim.x)
+        for (int32_t j = j0; j < j1; j++) {
+            if (!hip_bad_value<DTYPE>(p.v.data,
+                    s.v_base + j * p.v.stride[1] + h / p.group * p.v.stride[2] + d))
+                continue;
+            for (int32_t i = row0; i < row1; i++) {
+                hip_range see = hip_visible(p, s, i);
+                if (j < see.lo || j >= see.hi || hip_hidden(p, hip_row_of(p, s, h, i), j)) continue;
+                hip_put((char *)p.o.data, p.o_dtype,
+                    s.o_base + i * p.o.stride[1] + h * p.o.stride[2] + d, nan);
+            }
+        }
+}
+/* ============================================================================== >>scalar ====
+   The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row: its lanes take a
+   key each, then an output dim each. Nothing is kept per key, LDS is not used, and a value is touched only by a row
+   that sees its key. */
+#if defined(__CUDACC__) && !defined(__HIP__)
+__device__ static inline uint64_t hip_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ static inline float hip_wave_read(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ static inline float hip_wave_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+#else
+__device__ static inline uint64_t hip_wave_ballot(bool x) {
+  #if !defined(__HIP_DEVICE_COMPILE__)
+    return x;
+  #elif HIP_WAVE == 64
+    return __builtin_amdgcn_ballot_w64(x);
+  #else
+    return __builtin_amdgcn_ballot_w32(x);
+  #endif
+}
+/* lane: the same in the whole wave */
+__device__ static inline float hip_wave_read(float x, int lane) {
+    return __int_as_float(__builtin_amdgcn_readlane(__float_as_int(x), lane));
+}
+__device__ static inline float hip_wave_xor(float x, int mask) { return __shfl_xor(x, mask, HIP_WAVE); }
+#endif
+__device__ static inline float hip_wave_max(float x) {          /* a NaN does not count */
+    for (int mask = HIP_WAVE / 2; mask; mask /= 2) x = fmaxf(x, hip_wave_xor(x, mask));
+    return x;
+}
+__device__ static inline float hip_wave_sum(float x) {
+    for (int mask = HIP_WAVE / 2; mask; mask /= 2) x += hip_wave_xor(x, mask);
+    return x;
+}
+
+/* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. */
+template <int DTYPE> __device__ static inline float hip_scalar_score(
+    const hip_params &p, int64_t q_at, int64_t k_at) {
+    float sum[4] = {0, 0, 0, 0};
+    int32_t c = 0;
+    for (; c + 4 <= p.head_dim; c += 4)
+        for (int n = 0; n < 4; n++)
+            sum[n] = fmaf(hip_get(p.q.data, DTYPE, q_at + c + n), hip_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
+    for (; c < p.head_dim; c++)
+        sum[0] = fmaf(hip_get(p.q.data, DTYPE, q_at + c), hip_get(p.k.data, DTYPE, k_at + c), sum[0]);
+    return p.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+/* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims than its lanes * DIMS take
+   another pass over the keys. */
+template <int DTYPE, int DIMS> __device__ static inline void hip_scalar_row(
+    const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
+    const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f, log2e = 1.44269504f;
+    const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE, kv_head = h / p.group;
+    const hip_range keys = hip_visible(p, s, i);
+    const hip_row row = hip_row_of(p, s, h, i);
+    const int64_t q_at = s.q_base + i * p.q.stride[1] + h * p.q.stride[2];
+    const int64_t o_at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
+    const int64_t k_base = s.k_base + kv_head * p.k.stride[2], v_base = s.v_base + kv_head * p.v.stride[2];
+
+    for (int32_t c0 = 0; c0 < p.v_dim; c0 += HIP_WAVE * DIMS) {
+        float row_max = neg_inf, row_sum = 0, acc[DIMS], old = 1;
+        bool any = false;
+        for (int n = 0; n < DIMS; n++) acc[n] = 0;
+        for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += HIP_WAVE) {
+            /* 1. a score per lane, times log2 e */
+            const int32_t j = j0 + lane;
+            const bool seen = j < keys.hi && !hip_hidden(p, row, j);
+            float score = neg_inf;
+            if (seen) score = hip_modify(p, row, j, hip_scalar_score<DTYPE>(p, q_at, k_base + j * p.k.stride[1]));
+            uint64_t seen_keys = hip_wave_ballot(seen);
+            any |= seen_keys != 0;
+
+            /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each weight is 0 */
+            const float new_max = fmaxf(row_max, hip_wave_max(score)), base = new_max == neg_inf ? 0.0f : new_max;
+            float weight = hip_exp2(score - base);
+            old = hip_exp2(row_max - base);
+            row_max = new_max;
+            row_sum = row_sum * old + weight;
+            if (p.masks & MASK_DROPOUT) {
+                const hip_words r = hip_philox(p, (uint32_t)(s.b * p.heads + h), (uint32_t)i, (uint32_t)j);
+                const uint32_t word = j & 2 ? (j & 1 ? r.w[3] : r.w[2]) : (j & 1 ? r.w[1] : r.w[0]);
+                weight = word < p.dropout_below ? 0.0f : weight * p.dropout_scale;
+            }
+
+            /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a NaN by contract */
+            for (int n = 0; n < DIMS; n++) acc[n] *= old;
+            for (; seen_keys; seen_keys &= seen_keys - 1) {
+                const int from = __ffsll((unsigned long long)seen_keys) - 1;
+                const float w = hip_wave_read(weight, from);
+                const int64_t v_at = v_base + (j0 + from) * p.v.stride[1];
+                for (int n = 0; n < DIMS; n++) {
+                    const int32_t c = c0 + n * HIP_WAVE + lane;
+                    if (c < p.v_dim) acc[n] = fmaf(w, hip_get(p.v.data, DTYPE, v_at + c), acc[n]);
+                }
+            }
+        }
+
+        /* 4. the sink joins the sum. A sum of 0: nothing but scores of -infinity, or no key */
+        row_sum = hip_wave_sum(row_sum);
+        old = 1;
+        if (p.sink) {
+            const float sink = p.sink[h] * log2e, new_max = fmaxf(row_max, sink);
+            const float base = new_max == neg_inf ? 0.0f : new_max;
+            old = hip_exp2(row_max - base);
+            row_max = new_max;
+            row_sum = row_sum * old + hip_exp2(sink - base);
+        }
+        const bool empty = row_sum == 0;
+        for (int n = 0; n < DIMS; n++) {
+            const int32_t c = c0 + n * HIP_WAVE + lane;
+            const float x = empty || !any ? 0.0f : acc[n] * (old / row_sum);
+            if (c < p.v_dim) hip_put((char *)p.o.data, p.o_dtype, o_at + c, x);
+        }
+        if (p.lse && c0 == 0 && lane == 0)
+            p.lse[s.lse_base + h * s.lse_head + i] =
+                empty ? neg_inf : p.sink && !any ? p.sink[h] : row_max * ln2 + logf(row_sum);
+    }
+}
+
+/* grid {q_tiles, heads, batch}, any number of waves */
+enum { HIP_SCALAR_ROWS = 8 };
+template <int DTYPE> __global__ void __launch_bounds__(256) hip_scalar_forward(hip_params p) {
+    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const int32_t first = (int32_t)blockIdx.x * HIP_SCALAR_ROWS;
+    const int32_t end = first + HIP_SCALAR_ROWS < s.q_rows ? first + HIP_SCALAR_ROWS : s.q_rows;
+    for (int32_t i = first + (int32_t)threadIdx.x / HIP_WAVE; i < end; i += (int32_t)blockDim.x / HIP_WAVE)
+        hip_scalar_row<DTYPE, 4>(p, s, (int32_t)blockIdx.y, i);
+}
+#define HIP_ROW_SCALAR(name, DTYPE) \
+    {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, HIP_SCALAR_ROWS, 256, 0, 1, (const void *)hip_scalar_forward<DTYPE>},
+#define HIP_ROWS_SCALAR \
+    HIP_ROW_SCALAR("scalar_f32", ATTN_F32) HIP_ROW_SCALAR("scalar_f16", ATTN_F16) HIP_ROW_SCALAR("scalar_bf16", ATTN_BF16)
+/* ============================================================================== >>kernel32 ====
+   f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain multiply-adds. In both a
+   workgroup owns BM query rows of one head and walks over tiles of keys, from the first that any of its rows sees to
+   the last: [lo, hi) of hip_reach; tiles in [whole_lo, whole_hi) are seen by all rows and take no mask.
+   Scores are in units of log 2: q is multiplied by scale * log2 e when it is loaded (general kernels: by scale, and
+   hip_modify goes to log 2). The maximum of a row is followed lazily: only where a tile exceeds it by 8 are the sums
+   rescaled, so that the weights stay below 2^8 and the one branch of the loop is seldom taken. That is decided for
+   each row by itself: its bits depend on no other row. */
+
+/* Rows [i0, i1) of a sequence. Row i0 + r sees keys [lo + r, hi + r), both clamped to [0, k_len]. */
+struct hip_reach {
+    int32_t lo_shift, hi_shift;
+    int32_t lo, hi, whole_lo, whole_hi;
+};
+__device__ static inline hip_range hip_reach_row(const hip_reach &e, const hip_seq &s, int32_t i0, int32_t r) {
+    hip_range k;
+    k.lo = min(max(e.lo_shift + r, 0), s.k_len);
+    k.hi = i0 + r < s.q_used ? min(max(e.hi_shift + r, 0), s.k_len) : 0;
+    return k;
+}
+__device__ static inline hip_reach hip_reach_of(const hip_params &p, const hip_seq &s, int32_t i0, int32_t rows) {
+    const int64_t far = (int64_t)1 << 30;               /* shifts beyond it act like it: k_len is below */
+    const int64_t diagonal = hip_sat_add(s.offset, i0);
+    int64_t lo = -far, hi = far;
+    if (p.flags & ATTN_CAUSAL) hi = hip_sat_add(diagonal, 1);
+    if (p.flags & ATTN_WINDOW_RIGHT) {
+        const int64_t right = hip_sat_add(hip_sat_add(diagonal, p.window_right), 1);
+        if (right < hi) hi = right;
+    }
+    if (p.flags & ATTN_WINDOW_LEFT) lo = hip_sat_add(diagonal, -p.window_left);
+    hip_reach e;
+    e.lo_shift = hip_clamp(lo, -far, far);
+    e.hi_shift = hip_clamp(hi, -far, far);
+    const int32_t last = min(rows, s.q_used - i0) - 1;  /* below 0: no row sees anything */
+    const hip_range first_row = hip_reach_row(e, s, i0, 0), last_row = hip_reach_row(e, s, i0, last);
+    e.lo = first_row.lo;
+    e.hi = last < 0 ? 0 : last_row.hi;
+    e.whole_lo = last_row.lo;
+    e.whole_hi = first_row.hi;
+    return e;
+}
+
+/* Elements c .. c + 3 of a row of dim elements, 0 beyond it; no address outside the row. ALIGN 16: dim is a multiple
+   of 4 and the row begins at a multiple of 16 bytes. `fill` takes what `fetch` brought, so that it can be in flight. */
+template <int ALIGN> __device__ static inline float4 hip_fetch4(const float *row, int32_t c, int32_t dim) {
+    if (ALIGN == 16) return *(const float4 *)(row + min(c, dim - 4));
+    float4 x;
+    x.x = row[min(c, dim - 1)];
+    x.y = row[min(c + 1, dim - 1)];
+    x.z = row[min(c + 2, dim - 1)];
+    x.w = row[min(c + 3, dim - 1)];
+    return x;
+}
+template <int ALIGN> __device__ static inline float4 hip_fill4(float4 x, int32_t c, int32_t dim) {
+    x.x = c < dim ? x.x : 0.0f;
+    x.y = c + (ALIGN == 16 ? 0 : 1) < dim ? x.y : 0.0f;
+    x.z = c + (ALIGN == 16 ? 0 : 2) < dim ? x.z : 0.0f;
+    x.w = c + (ALIGN == 16 ? 0 : 3) < dim ? x.w : 0.0f;
+    return x;
+}
+/* The same for values: 0 where they are not finite, which `bad` remembers. */
+__device__ static inline float hip_tame(float x, bool in, bool &bad) {
+    const bool finite = hip_is_finite(x);
+    bad |= in && !finite;
+    return in && finite ? x : 0.0f;
+}
+template <int ALIGN> __device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, bool &bad) {
+    x.x = hip_tame(x.x, c < dim, bad);
+    x.y = hip_tame(x.y, c + (ALIGN == 16 ? 0 : 1) < dim, bad);
+    x.z = hip_tame(x.z, c + (ALIGN == 16 ? 0 : 2) < dim, bad);
+    x.w = hip_tame(x.w, c + (ALIGN == 16 ? 0 : 3) < dim, bad);
+    return x;
+}
+__device__ static inline float hip_part(float4 x, int n) { return n == 0 ? x.x : n == 1 ? x.y : n == 2 ? x.z : x.w; }
+
+/* The end of a row: what its sums are to be multiplied by, and its lse. row_sum 0: no key seen. */
+struct hip_end { float factor, lse; };
+__device__ static inline hip_end hip_finish(const hip_params &p, int32_t h, float row_max, float row_sum) {
+    const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f, log2e = 1.44269504f;
+    const float sink = p.sink ? p.sink[h] * log2e : neg_inf;
+    const float top = fmaxf(row_max, sink), base = top == neg_inf ? 0.0f : top;
+    const float old = hip_exp2(row_max - base);
+    const float sum = row_sum * old + (p.sink ? hip_exp2(sink - base) : 0.0f);
+    hip_end e;
+    e.factor = row_sum == 0.0f ? 0.0f : old / sum;
+    e.lse = row_sum == 0.0f ? (p.sink ? p.sink[h] : neg_inf) : fmaf(base, ln2, logf(sum));
+    return e;
+}
+
+/* o[at .. at + 3], as many as v_dim has from d on. */
+template <int ALIGN>
+__device__ static inline void hip_store4(const hip_params &p, int64_t at, int32_t d, const float x[4]) {
+    if (ALIGN == 16 && p.o_dtype == ATTN_F32) {
+        if (d < p.v_dim) *(float4 *)((float *)p.o.data + at + d) = make_float4(x[0], x[1], x[2], x[3]);
+        return;
+    }
+    for (int n = 0; n < 4; n++)
+        if (d + n < p.v_dim) hip_put((char *)p.o.data, p.o_dtype, at + d + n, x[n]);
+}
+
+/* Did any thread of the workgroup see a value that is not finite? words: of LDS, one a wave. */
+__device__ static inline bool hip_any_of_group(bool x, uint32_t *words) {
+    const bool any = hip_wave_ballot(x) != 0;
+    __syncthreads();
+    if (threadIdx.x % HIP_WAVE == 0) words[threadIdx.x / HIP_WAVE] = any;
+    __syncthreads();
+    uint32_t all = 0;
+    for (uint32_t w = 0; w < blockDim.x / HIP_WAVE; w++) all |= words[w];
+    return all != 0;
+}
+
+#if defined(__HIP__)
+/* ---- MFMA: S^T = K Q^T, O^T = V^T P^T, a wave 32 queries, a tile 32 keys ----
+   Lane (half, l) = (lane / 32, lane % 32) holds query l of the wave in both products:
+     q[c]     q[l][8c + 4 half .. + 3], the B operand of four steps, whose A operand is one 16-byte read of row l of K
+     s[r]     the score of key 8 (r / 4) + 4 half + r % 4: exactly what step r of the second product takes as B, with
+              that row of V as A: nothing moves between the products
+     o[t][r]  with y = 8 (r / 4) + 4 half + r % 4 dim hip_mfma_dim(t, y): lane l reads V at the dims of y = l for
+              all t with one or two reads
+   K rows lie in LDS with their 16-byte pieces permuted, piece ^ (key & 7), so that 8 lanes reading the same piece of 8
+   rows meet all banks once. V is read along its rows and needs none. Two stages: the next tile is on its way to
+   registers during the products and stored after them. */
+template <int D> __device__ static constexpr int hip_mfma_dim(int t, int y) {
+    return D >= 128 ? t / 4 * 128 + 4 * y + t % 4 : D / 32 * y + t;
+}
+
+template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma32 {
+    enum { THREADS = 64 * WAVES, BM = 32 * WAVES, BN = 32, PIECES = D / 4, STEP = THREADS / PIECES,
+        LOADS = BN / STEP, TILES = D / 32, TILE = BN * PIECES, LDS = STAGES * 2 * TILE * 16 };
+
+    float4 q[D / 8], next_k[LOADS], next_v[LOADS];
+    hip_acc16 o[TILES];
+    float base, limit, row_sum;             /* the maximum, or 0 while there is none; from where it is raised */
+    hip_range see;
+    bool bad;
+
+    /* rows j .. j + 31 of k and v, on their way; rows past the end repeat the last one */
+    __device__ inline void fetch(const hip_params &p, const hip_seq &s, const float *k, const float *v, int32_t j) {
+        const int32_t c = (int32_t)threadIdx.x % PIECES * 4, row0 = (int32_t)threadIdx.x / PIECES;
+        const int32_t left = s.k_len - 1 - j;
+        const int32_t k_step = (int32_t)p.k.stride[1], v_step = (int32_t)p.v.stride[1];
+        k += j * p.k.stride[1];
+        v += j * p.v.stride[1];
+        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+            const int32_t row = min(row0 + n * STEP, left);
+            next_k[n] = hip_fetch4<ALIGN>(k + (int64_t)row * k_step, c, p.head_dim);
+            next_v[n] = hip_fetch4<ALIGN>(v + (int64_t)row * v_step, c, p.v_dim);
+        }
+    }
+    __device__ inline void store(const hip_params &p, float4 *lds) {
+        const int32_t piece = (int32_t)threadIdx.x % PIECES, row0 = (int32_t)threadIdx.x / PIECES;
+        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+            const int32_t row = row0 + n * STEP;
+            lds[row * PIECES + (piece ^ (row & 7))] = hip_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
+            lds[TILE + row * PIECES + piece] = hip_tame4<ALIGN>(next_v[n], 4 * piece, p.v_dim, bad);
+        }
+    }
+
+    template <bool MASKED> __device__ inline void tile(
+        const hip_params &p, const hip_row &row, uint32_t bh, int32_t i, int32_t j, const float4 *lds) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
+        hip_acc16 s;
+        _Pragma("unroll") for (int r = 0; r < 16; r++) s[r] = 0.0f;
+
+        /* 1. s = K q */
+        const float4 *key = lds + l * PIECES;
+        _Pragma("unroll") for (int c = 0; c < D / 8; c++) {
+            const float4 k = key[(2 * c + half) ^ (l & 7)];
+            s = hip_mfma_f32(k.x, q[c].x, s);
+            s = hip_mfma_f32(k.y, q[c].y, s);
+            s = hip_mfma_f32(k.z, q[c].z, s);
+            s = hip_mfma_f32(k.w, q[c].w, s);
+        }
+
+        /* 2. the mask */
+        if (GENERAL || MASKED) {
+            const int32_t lo = see.lo - j - 4 * half, hi = see.hi - j - 4 * half;
+            _Pragma("unroll") for (int r = 0; r < 16; r++) {
+                const int32_t key_r = r / 4 * 8 + r % 4;
+                const bool seen = key_r >= lo && key_r < hi;
+                if (GENERAL) {
+                    if (seen) s[r] = hip_modify(p, row, j + 4 * half + key_r, s[r]);
+                }
+                s[r] = seen ? s[r] : neg_inf;
+            }
+        }
+
+        /* 3. the maximum; both halves of a query decide alike */
+        float top = fmaxf(s[0], s[1]);
+        _Pragma("unroll") for (int r = 2; r < 16; r += 2) top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
+        if (hip_wave_ballot(top > limit)) {
+            top = fmaxf(top, hip_wave_xor(top, 32));
+            if (top > limit) {
+                const float old = limit == neg_inf ? 0.0f : hip_exp2(base - top);
+                base = top;
+                limit = top + 8.0f;
+                row_sum *= old;
+                _Pragma("unroll") for (int t = 0; t < TILES; t++) o[t] *= old;
+            }
+        }
+
+        /* 4. p = exp(s - max), of which dropout takes some once they are summed */
+        float sum0 = 0.0f, sum1 = 0.0f;
+        _Pragma("unroll") for (int r = 0; r < 16; r += 2) {
+            s[r] = hip_exp2(s[r] - base);
+            s[r + 1] = hip_exp2(s[r + 1] - base);
+            sum0 += s[r];
+            sum1 += s[r + 1];
+        }
+        row_sum += sum0 + sum1;
+        if (GENERAL && (p.masks & MASK_DROPOUT)) {
+            _Pragma("unroll") for (int g = 0; g < 4; g++) {
+                const hip_words w = hip_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
+                _Pragma("unroll") for (int n = 0; n < 4; n++)
+                    s[4 * g + n] = w.w[n] < p.dropout_below ? 0.0f : s[4 * g + n] * p.dropout_scale;
+            }
+        }
+
+        /* 5. o += V p */
+        const float *value = (const float *)(lds + TILE) + 4 * half * D;
+        _Pragma("unroll") for (int r = 0; r < 16; r++) {
+            const float *v = value + (r / 4 * 8 + r % 4) * D;
+            float x[TILES];
+            _Pragma("unroll") for (int t = 0; t < TILES; t++) x[t] = v[hip_mfma_dim<D>(t, l)];
+            _Pragma("unroll") for (int t = 0; t < TILES; t++) o[t] = hip_mfma_f32(x[t], s[r], o[t]);
+        }
+    }
+};
+
+template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
+__device__ static inline void hip_mfma32_run(const hip_params &p) {
+    typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 hip_lds[];
+    const float neg_inf = __uint_as_float(0xff800000u);
+    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const int32_t h = (int32_t)blockIdx.y;
+    /* causal: the long tiles first */
+    const int32_t i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
+    if (i0 >= s.q_rows) return;
+    const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
+    const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
+    const int32_t wave = __builtin_amdgcn_readfirstlane((int32_t)threadIdx.x / 64);
+    const int32_t r = 32 * wave + l, i = i0 + r;
+    const float *k = (const float *)p.k.data + s.k_base + h / p.group * p.k.stride[2];
+    const float *v = (const float *)p.v.data + s.v_base + h / p.group * p.v.stride[2];
+
+    kernel w;
+    w.base = 0.0f;
+    w.limit = neg_inf;
+    w.row_sum = 0.0f;
+    w.bad = false;
+    w.see = hip_reach_row(reach, s, i0, r);
+    _Pragma("unroll") for (int t = 0; t < kernel::TILES; t++)
+        _Pragma("unroll") for (int n = 0; n < 16; n++) w.o[t][n] = 0.0f;
+    const uint32_t bh = (uint32_t)(s.b * p.heads + h);
+    hip_row row;
+    if (GENERAL) row = hip_row_of(p, s, h, i);
+
+    if (reach.lo < reach.hi) {
+        const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2] + min(i, s.q_used - 1) * p.q.stride[1];
+        const float scale = GENERAL ? p.scale : p.scale_log2;
+        _Pragma("unroll") for (int c = 0; c < D / 8; c++) {
+            float4 x = hip_fill4<ALIGN>(
+                hip_fetch4<ALIGN>(q, 8 * c + 4 * half, p.head_dim), 8 * c + 4 * half, p.head_dim);
+            w.q[c] = make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
+        }
+
+        /* tiles begin at multiples of 32 keys: masked, whole, masked */
+        int32_t j = reach.lo & -32;
+        const int32_t end = reach.hi;
+        int32_t whole = (reach.whole_lo + 31) & -32, whole_end = reach.whole_hi & -32;
+        if (GENERAL || whole >= whole_end) whole = whole_end = end;
+        /* what this wave sees, for it to sit out the rest */
+        const hip_reach mine = hip_reach_of(p, s, i0 + 32 * wave, 32);
+
+        w.fetch(p, s, k, v, j);
+        w.store(p, hip_lds);
+        __syncthreads();
+        int32_t stage = 0;
+        for (int pass = 0; pass < 2; pass++) {
+            for (; j < whole; j += 32) {
+                w.fetch(p, s, k, v, j + 32);
+                if (j + 32 > mine.lo && j < mine.hi)
+                    w.template tile<true>(p, row, bh, i, j, hip_lds + stage);
+                if (STAGES == 1) __syncthreads();
+                else stage ^= 2 * kernel::TILE;
+                w.store(p, hip_lds + stage);
+                __syncthreads();
+            }
+            for (; j < whole_end; j += 32) {
+                w.fetch(p, s, k, v, j + 32);
+                w.template tile<false>(p, row, bh, i, j, hip_lds + stage);
+                if (STAGES == 1) __syncthreads();
+                else stage ^= 2 * kernel::TILE;
+                w.store(p, hip_lds + stage);
+                __syncthreads();
+            }
+            whole = whole_end = end;
+        }
+    }
+
+    /* the end: both halves hold a part of the row's sum */
+    float row_sum = w.row_sum + hip_wave_xor(w.row_sum, 32);
+    if (i >= s.q_used) row_sum = 0.0f;
+    const hip_end e = hip_finish(p, h, w.limit == neg_inf ? neg_inf : w.base, row_sum);
+    if (i < s.q_rows) {
+        if (p.lse && half == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
+        const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
+        _Pragma("unroll") for (int g = 0; g < 4; g++) {
+            /* this lane's dims of group g, four at a time in the order of memory */
+            _Pragma("unroll") for (int n = 0; n < kernel::TILES; n++) {
+                float x[4];
+                int d = 0;
+                _Pragma("unroll") for (int m = 0; m < 4; m++) {
+                    const int t = D >= 128 ? n / 4 * 4 + m : (4 * n + m) % kernel::TILES;
+                    const int y = D >= 128 ? n % 4 : (4 * n + m) / kernel::TILES;
+                    x[m] = e.factor == 0.0f ? 0.0f : w.o[t][4 * g + y] * e.factor;
+                    if (m == 0) d = hip_mfma_dim<D>(t, 8 * g + 4 * half + y);
+                }
+                hip_store4<ALIGN>(p, at, d, x);
+            }
+        }
+    }
+    if (hip_any_of_group(w.bad, (uint32_t *)hip_lds)) {
+        __syncthreads();
+        hip_poison<ATTN_F32>(p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi);
+    }
+}
+
+template <int D, int WAVES, int STAGES, int OCCUPANCY, int ALIGN, bool GENERAL>
+__global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) hip_mfma32_forward(hip_params p) {
+    if constexpr (HIP_UNIT == UNIT_MFMA) hip_mfma32_run<D, WAVES, STAGES, ALIGN, GENERAL>(p);
+}
+#define HIP_ROW_MFMA32(name, D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL) \
+    {name, UNIT_MFMA, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, STAGES * 2 * 32 * D * 4, ALIGN, \
+        (const void *)hip_mfma32_forward<D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL>},
+#define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY) \
+    HIP_ROW_MFMA32("mfma32_d" #D, D, WAVES, STAGES, OCCUPANCY, 16, false) \
+    HIP_ROW_MFMA32("mfma32_d" #D "_a4", D, WAVES, STAGES, OCCUPANCY, 4, false) \
+    HIP_ROW_MFMA32("mfma32_d" #D "_masks", D, WAVES, STAGES, OCCUPANCY, 4, true)
+#else
+  #define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY)
+#endif
+
+#define HIP_ROWS_32 \
+    HIP_ROWS_MFMA32(32, 4, 2, 3) HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1)
+/* =============================================================================== >>table ====
+   One row per instantiation: the table is the dispatcher. The first row that fits wins, so that within a type they
+   stand from the special to the general. */
+#ifndef HIP_ROWS_16
+  #define HIP_ROWS_16
+#endif
+#ifndef HIP_ROWS_32
+  #define HIP_ROWS_32
+#endif
+struct hip_kernel {
+    const char *name;
+    int32_t unit, dtype;                /* UNIT_SCALAR: every chip. dtype of q, k, v */
+    int32_t head_dim, v_dim;            /* at most */
+    int32_t masks;                      /* MASK_ bits that it can do */
+    int32_t bm, threads, lds_bytes;     /* query rows a workgroup, its threads, dynamic LDS */
+    int32_t align;                      /* every pointer and stride of q, k, v, o is a multiple of so many bytes */
+    const void *function;
+};
+static const hip_kernel hip_kernels[] = {HIP_ROWS_16 HIP_ROWS_32 HIP_ROWS_SCALAR};
+
+static int32_t hip_masks_of(const attn_desc *d) {
+    const float small = 7.8886091e-31f, large = 1.2676506e30f;         /* 2^-100, 2^100 */
+    return (d->softcap > 0 && d->softcap < large ? MASK_SOFTCAP : 0) | (d->bias.data ? MASK_BIAS : 0) |
+           (d->mask.data ? MASK_BOOL : 0) | (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
+           (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
+}
+static int64_t hip_size_of(int32_t dtype) {
+    return dtype == ATTN_F64 ? 8 : dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 1;
+}
+/* The largest power of two up to 16 that divides the address and every stride that is stepped along, in bytes. */
+static int32_t hip_align_of(const void *data, const int64_t *stride, const int64_t *extent, int32_t dtype) {
+    uint64_t bits = 16 | (uint64_t)(uintptr_t)data;
+    for (int a = 0; a < 3; a++) if (extent[a] > 1) bits |= (uint64_t)(stride[a] * hip_size_of(dtype));
+    return (int32_t)(bits & (~bits + 1));
+}
+static void hip_extent_q(const attn_desc *d, int64_t *e) {
+    e[0] = d->seq.cu_q ? 1 : d->batch;
+    e[1] = d->seq.cu_q ? d->seq.total_q : d->q_len;
+    e[2] = d->heads;
+}
+static void hip_extent_k(const attn_desc *d, int64_t *e) {
+    e[0] = d->seq.cu_k ? 1 : d->seq.slot ? d->seq.slots : d->batch;
+    e[1] = d->seq.cu_k ? d->seq.total_k : d->kv_len;
+    e[2] = d->kv_heads;
+}
+
+/* The one function that picks a kernel: plan and run ask it with the same description. Staged tensors are aligned;
+   without a single key no kernel but the scalar one is sure not to read any. Never NULL. */
+static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
+    int64_t eq[3], ek[3];
+    int32_t align = 16, masks = hip_masks_of(d);
+    hip_extent_q(d, eq);
+    hip_extent_k(d, ek);
+    if (d->flags & ATTN_DEVICE) {
+        const int32_t of[4] = {hip_align_of(d->q.data, d->q.stride, eq, d->q.dtype),
+            hip_align_of(d->o.data, d->o.stride, eq, d->o.dtype), hip_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
+            hip_align_of(d->v.data, d->v.stride, ek, d->v.dtype)};
+        for (int n = 0; n < 4; n++) if (of[n] < align) align = of[n];
+    }
+    const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
+    const hip_kernel *row = hip_kernels;
+    for (;; row++)
+        if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || (row->unit == unit && keys)) &&
+            d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
+            return row;
+}
+/* ============================================================================= >>convert ====
+   Layout and dtype conversion: dst = src, rounded once, to nearest even. Bitwise what attn_convert does on the CPU. */
+struct hip_convert_params {
+    const char *src;
+    char *dst;
+    int64_t src_stride[3], dst_stride[3], tokens, heads, dim, rows;     /* in elements; dim: one row */
+    int32_t src_dtype, dst_dtype;       /* equal: elements of `unit` bytes are copied */
+    int32_t unit, rows_per_block;
+};
+
+/* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it were the first. */
+__device__ static inline float hip_round_to_odd(double x) {
+    float f = (float)x;
+    uint32_t u = __float_as_uint(f);
+    if ((double)f == x || x != x || (u & 1)) return f;
+    return __uint_as_float(fabs((double)f) < fabs(x) ? u + 1 : u - 1);
+}
+__device__ static inline void hip_convert_one(const hip_convert_params &p, int64_t to, int64_t from) {
+    if (p.src_dtype == p.dst_dtype) {
+        switch (p.unit) {
+            case 2:  ((uint16_t *)p.dst)[to] = ((const uint16_t *)p.src)[from]; break;
+            case 4:  ((uint32_t *)p.dst)[to] = ((const uint32_t *)p.src)[from]; break;
+            case 8:  ((uint64_t *)p.dst)[to] = ((const uint64_t *)p.src)[from]; break;
+            default: ((uint4 *)p.dst)[to] = ((const uint4 *)p.src)[from]; break;
+        }
+    } else if (p.src_dtype == ATTN_F64) {
+        const double x = ((const double *)p.src)[from];
+        if (p.dst_dtype == ATTN_F32) ((float *)p.dst)[to] = (float)x;
+        else if (x != x)
+            ((uint16_t *)p.dst)[to] = (uint16_t)((uint64_t)__double_as_longlong(x) >> 48 & 0x8000) |
+                                      (p.dst_dtype == ATTN_F16 ? 0x7e00 : 0x7fc0);
+        else hip_put(p.dst, p.dst_dtype, to, hip_round_to_odd(x));
+    } else hip_put(p.dst, p.dst_dtype, to, hip_get(p.src, p.src_dtype, from));
+}
+__global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_params p) {
+    const int64_t first = (int64_t)blockIdx.x * p.rows_per_block;
+    const int64_t left = p.rows - first, rows = left < p.rows_per_block ? left : p.rows_per_block;
+    int64_t r = first + threadIdx.x / p.dim, c = threadIdx.x % p.dim;
+    const int64_t row_step = 256 / p.dim, step = 256 % p.dim;
+    while (r < first + rows) {
+        const int64_t h = r % p.heads, t = r / p.heads % p.tokens, b = r / p.heads / p.tokens;
+        hip_convert_one(p, b * p.dst_stride[0] + t * p.dst_stride[1] + h * p.dst_stride[2] + c,
+            b * p.src_stride[0] + t * p.src_stride[1] + h * p.src_stride[2] + c);
+        r += row_step;
+        c += step;
+        if (c >= p.dim) { c -= p.dim; r++; }
+    }
+}
+
+/* Sequence lengths from host memory travel in the arguments of a launch: they may change as soon as it returns. */
+enum { HIP_WORDS = 480 };
+struct hip_word_block { int32_t n, word[HIP_WORDS]; };
+__global__ static void __launch_bounds__(64) hip_store_words(int32_t *to, hip_word_block from) {
+    for (int32_t i = (int32_t)threadIdx.x; i < from.n; i += 64) to[i] = from.word[i];
+}
+
+/* What the loader chose for this chip: its matrix unit is told by the LDS that this kernel declares. So the host has
+   no list of chips, and finds out whether there is code for the chip, without a launch. */
+enum { HIP_PROBE_BYTES = 512 };
+__global__ static void __launch_bounds__(64) hip_probe(int32_t *out) {
+    __shared__ volatile int32_t unit[HIP_PROBE_BYTES / 4 * (HIP_UNIT + 1)];
+    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) unit[i] = out[i];
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) out[i] = unit[sizeof unit / 4 - 1 - i];
+}
+
+/* ================================================================================ >>host ====
+   Devices, errors, staging. No call here prints; each leaves a status and, in plan->why, a phrase. */
+#ifndef HIP_CHUNK_BYTES
+  #define HIP_CHUNK_BYTES (2 << 20)     /* host tensors are cut into pieces of at least so many bytes */
+#endif
+#ifndef HIP_BATCH_MAX
+  #define HIP_BATCH_MAX 65535           /* sequences in a launch: grid.z */
+#endif
+enum { HIP_HEADS_MAX = 65535 };         /* grid.y */
+
+static attn_status hip_say(attn_plan *plan, attn_status s, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(plan->why, sizeof plan->why, format, args);
+    va_end(args);
+    return s;
+}
+/* Errors that the runtime reports again and again, until the process ends. */
+static bool hip_is_sticky(hipError_t e) {
+    return e == hipErrorIllegalAddress || e == hipErrorLaunchFailure || e == hipErrorAssert ||
+           e == hipErrorECCNotCorrectable || e == hipErrorLaunchTimeOut;
+}
+static attn_status hip_failed(attn_plan *plan, hipError_t e, const char *call) {
+    const attn_status s = e == hipErrorOutOfMemory ? ATTN_ERR_GPU_MEMORY
+                          : e == hipErrorNoDevice || e == hipErrorInvalidDevice ? ATTN_ERR_NO_DEVICE
+                          : e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ? ATTN_ERR_GPU_ARCH
+                                                                                            : ATTN_ERR_GPU;
+    (void)hipGetLastError();            /* it was reported: the caller's next check shall not meet it */
+    return hip_say(plan, s, "%s: %s", call, hipGetErrorString(e));
+}
+#define HIP_TRY(call, args) \
+    do { hipError_t hip_e = call args; if (hip_e != hipSuccess) return hip_failed(plan, hip_e, #call); } while (0)
+
+static double hip_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- devices: looked at once each ---- */
+struct hip_device {
+    int32_t known, unit;
+    char isa[32];                       /* lives as long as the library: attn_plan.isa */
+};
+enum { HIP_DEVICES = 64 };
+static hip_device hip_devices_found[HIP_DEVICES];
+static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t hip_process;               /* that first used the GPU */
+
+static attn_status hip_forked(attn_plan *plan) {
+    const pid_t now = getpid();
+    pid_t none = 0;
+    if (__atomic_compare_exchange_n(&hip_process, &none, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || none == now)
+        return ATTN_OK;
+    return hip_say(plan, ATTN_ERR_GPU, "the process was forked off one that had used the GPU");
+}
+static attn_status hip_look(int32_t index, attn_plan *plan, hip_device *found) {        /* index: the thread's device */
+    hipDeviceProp_t prop;
+    hipFuncAttributes probe;
+    hipError_t e;
+    *found = hip_devices_found[index];
+    if (found->known) return ATTN_OK;
+    HIP_TRY(hipGetDeviceProperties, (&prop, index));
+#if HIP_ON_CUDA
+    snprintf(found->isa, sizeof found->isa, "sm_%d%d", prop.major, prop.minor);
+#else
+    snprintf(found->isa, sizeof found->isa, "%.*s", (int)strcspn(prop.gcnArchName, ":"), prop.gcnArchName);
+#endif
+    e = hipFuncGetAttributes(&probe, (const void *)hip_probe);
+    if (e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction || (!e && probe.sharedSizeBytes < HIP_PROBE_BYTES)) {
+        (void)hipGetLastError();
+        return hip_say(plan, ATTN_ERR_GPU_ARCH, "device %d is a %s", (int)index, found->isa);
+    }
+    if (e != hipSuccess) return hip_failed(plan, e, "hipFuncGetAttributes");
+    found->unit = (int32_t)(probe.sharedSizeBytes / HIP_PROBE_BYTES) - 1;
+    found->known = 1;
+    hip_devices_found[index] = *found;
+    return ATTN_OK;
+}
+/* Makes the device named the thread's. Then, whatever came of it, hip_leave. */
+struct hip_visit { int32_t before, changed; };
+static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, hip_visit *v) {
+    int count = 0, before = 0;
+    v->changed = 0;
+    if (hip_forked(plan)) return ATTN_ERR_GPU;
+    const hipError_t earlier = hipPeekAtLastError();
+    if (hip_is_sticky(earlier)) return hip_say(plan, ATTN_ERR_GPU_STICKY, "%s", hipGetErrorString(earlier));
+    HIP_TRY(hipGetDeviceCount, (&count));
+    if (count == 0) return hip_failed(plan, hipErrorNoDevice, "hipGetDeviceCount");
+    if (index >= count || index >= HIP_DEVICES)
+        return hip_say(plan, ATTN_ERR_NO_DEVICE, "device %d of %d", (int)index, count);
+    HIP_TRY(hipGetDevice, (&before));
+    v->before = before;
+    if (before != index) HIP_TRY(hipSetDevice, (index));
+    v->changed = before != index;
+    pthread_mutex_lock(&hip_lock);
+    attn_status s = hip_look(index, plan, found);
+    pthread_mutex_unlock(&hip_lock);
+    return s;
+}
+static void hip_leave(const hip_visit *v) { if (v->changed) (void)hipSetDevice(v->before); }
+
+/* *yes: p is memory of the device (managed memory is); or, with any_device, memory that the host cannot reach. */
+static attn_status hip_is_device_memory(const void *p, int32_t device, bool any_device, bool *yes, attn_plan *plan) {
+    hipPointerAttribute_t a;
+    memset(&a, 0, sizeof a);
+    *yes = false;
+    hipError_t e = hipPointerGetAttributes(&a, p);
+    if (e == hipErrorInvalidValue) { (void)hipGetLastError(); return ATTN_OK; }         /* ordinary host memory */
+    if (e != hipSuccess) return hip_failed(plan, e, "hipPointerGetAttributes");
+#if HIP_ON_CUDA || HIP_VERSION_MAJOR >= 6
+    const bool managed = a.type == hipMemoryTypeManaged, on_device = a.type == hipMemoryTypeDevice;
+#else
+    const bool managed = a.isManaged, on_device = a.memoryType == hipMemoryTypeDevice;
+#endif
+    *yes = any_device ? on_device && !managed : managed || (on_device && a.device == device);
+    return ATTN_OK;
+}
+
+struct hip_pointer { const char *name; const void *p; };
+/* The pointers of a call, but those of empty tensors and, with `host_seq`, of sequence arrays. */
+static int hip_pointers(const attn_desc *d, bool host_seq, hip_pointer *list) {
+    int64_t eq[3], ek[3];
+    int n = 0;
+    hip_extent_q(d, eq);
+    hip_extent_k(d, ek);
+    const bool q = eq[0] && eq[1], k = ek[0] && ek[1];
+    const hip_pointer all[] = {{"q", q ? d->q.data : NULL}, {"k", k ? d->k.data : NULL}, {"v", k ? d->v.data : NULL},
+        {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL}, {"bias", q && d->kv_len ? d->bias.data : NULL},
+        {"mask", q && d->kv_len ? d->mask.data : NULL}, {"alibi", d->alibi}, {"sink", d->sink},
+        {"seq.cu_q", host_seq ? NULL : d->seq.cu_q}, {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
+        {"seq.used_q", host_seq ? NULL : d->seq.used_q}, {"seq.used_k", host_seq ? NULL : d->seq.used_k},
+        {"seq.start_k", host_seq ? NULL : d->seq.start_k}, {"seq.slot", host_seq ? NULL : d->seq.slot}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (all[i].p) list[n++] = all[i];
+    return n;
+}
+
+/* ---- launch ---- */
+static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
+    hip_params p;
+    memset(&p, 0, sizeof p);
+    const attn_in *in[5] = {&d->q, &d->k, &d->v, &d->bias, &d->mask};
+    hip_tensor *to[5] = {&p.q, &p.k, &p.v, &p.bias, &p.mask};
+    for (int n = 0; n < 5; n++) {
+        to[n]->data = (const char *)in[n]->data;
+        memcpy(to[n]->stride, in[n]->stride, sizeof to[n]->stride);
+    }
+    p.o.data = (const char *)d->o.data;
+    memcpy(p.o.stride, d->o.stride, sizeof p.o.stride);
+    p.lse = d->lse;
+    p.alibi = d->alibi;
+    p.sink = d->sink;
+    p.cu_q = d->seq.cu_q;
+    p.cu_k = d->seq.cu_k;
+    p.used_q = d->seq.used_q;
+    p.used_k = d->seq.used_k;
+    p.start_k = d->seq.start_k;
+    p.slot = d->seq.slot;
+    p.total_q = d->seq.total_q;
+    p.total_k = d->seq.total_k;
+    p.slots = d->seq.slots;
+    p.batch = (int32_t)d->batch;
+    p.heads = (int32_t)d->heads;
+    p.kv_heads = (int32_t)d->kv_heads;
+    p.group = p.heads / p.kv_heads;
+    p.q_len = (int32_t)d->q_len;
+    p.kv_len = (int32_t)d->kv_len;
+    p.head_dim = (int32_t)d->head_dim;
+    p.v_dim = (int32_t)d->v_dim;
+    p.o_dtype = d->o.dtype;
+    p.bias_dtype = d->bias.dtype;
+    p.masks = hip_masks_of(d);
+    p.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
+    p.flags = d->flags;
+    p.scale = d->scale;
+    p.scale_log2 = (float)((double)d->scale * 1.4426950408889634);
+    p.softcap = d->softcap;
+    p.offset = d->offset;
+    p.window_left = d->window_left;
+    p.window_right = d->window_right;
+    p.dropout_below = (uint32_t)((double)d->dropout * 4294967296.0);
+    p.dropout_scale = (float)(1 / (1 - (double)d->dropout));
+    p.seed[0] = (uint32_t)d->seed;
+    p.seed[1] = (uint32_t)(d->seed >> 32);
+    p.philox_offset = (uint32_t)d->philox_offset;
+    return p;
+}
+/* The same call from sequence b0 on. */
+static void hip_skip(hip_params *p, const attn_desc *d, int64_t b0) {
+    if (p->cu_q) p->cu_q += b0;
+    else {
+        p->q.data += b0 * p->q.stride[0] * hip_size_of(d->q.dtype);
+        p->o.data += b0 * p->o.stride[0] * hip_size_of(d->o.dtype);
+        if (p->lse) p->lse += b0 * d->heads * d->q_len;
+    }
+    if (p->cu_k) p->cu_k += b0;
+    else if (p->slot) p->slot += b0;
+    else {
+        p->k.data += b0 * p->k.stride[0] * hip_size_of(d->k.dtype);
+        p->v.data += b0 * p->v.stride[0] * hip_size_of(d->v.dtype);
+    }
+    if (p->used_q) p->used_q += b0;
+    if (p->used_k) p->used_k += b0;
+    if (p->start_k) p->start_k += b0;
+    if (p->bias.data) p->bias.data += b0 * p->bias.stride[0] * hip_size_of(d->bias.dtype);
+    if (p->mask.data) p->mask.data += b0 * p->mask.stride[0];
+    p->bh_first += (uint32_t)(b0 * d->heads);
+}
+/* d with every pointer in device memory. bh_first: see hip_params. */
+static attn_status hip_launch(
+    const attn_desc *d, const hip_kernel *kernel, int64_t bh_first, hipStream_t stream, attn_plan *plan) {
+    if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
+#if HIP_ON_CUDA
+    if (kernel->lds_bytes > 48 << 10) {
+        hipError_t e = cudaFuncSetAttribute(
+            kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->lds_bytes);
+        if (e != hipSuccess) return hip_failed(plan, e, "cudaFuncSetAttribute");
+    }
+#endif
+    for (int64_t b0 = 0; b0 < d->batch; b0 += HIP_BATCH_MAX) {
+        hip_params p = hip_params_of(d, kernel);
+        const int64_t left = d->batch - b0, n = left < HIP_BATCH_MAX ? left : HIP_BATCH_MAX;
+        p.bh_first = (uint32_t)bh_first;
+        hip_skip(&p, d, b0);
+        p.batch = (int32_t)n;
+        void *args[] = {&p};
+        HIP_TRY(hipLaunchKernel, (kernel->function, dim3((uint32_t)p.q_tiles, (uint32_t)d->heads, (uint32_t)n),
+            dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
+    }
+    return ATTN_OK;
+}
+
+/* ---- buffers, streams and events that are kept from call to call; one call at a time has a context ---- */
+struct hip_slot {                       /* a piece of a host call under way */
+    char *pinned, *device;
+    size_t pinned_size, device_size;
+    hipStream_t stream;
+    hipEvent_t start, stop;             /* around its kernel */
+    int32_t busy;
+};
+struct hip_context {
+    hip_context *next;
+    int32_t device;
+    hip_slot slot[2];
+    char *out;                          /* pinned: results, until all of the work has succeeded */
+    size_t out_size;
+};
+static hip_context *hip_idle;
+
+static void hip_context_destroy(hip_context *c) {
+    for (int n = 0; n < 2; n++) {
+        hip_slot *s = &c->slot[n];
+        if (s->pinned) (void)hipHostFree(s->pinned);
+        if (s->device) (void)hipFree(s->device);
+        if (s->start) (void)hipEventDestroy(s->start);
+        if (s->stop) (void)hipEventDestroy(s->stop);
+        if (s->stream) (void)hipStreamDestroy(s->stream);
+    }
+    if (c->out) (void)hipHostFree(c->out);
+    (void)hipGetLastError();
+    free(c);
+}
+static void hip_context_put(hip_context *c) {
+    pthread_mutex_lock(&hip_lock);
+    c->next = hip_idle;
+    hip_idle = c;
+    pthread_mutex_unlock(&hip_lock);
+}
+/* On failure the context is in the pool again, with what it got. */
+static attn_status hip_context_fill(hip_context *c, attn_plan *plan) {
+    for (int n = 0; n < 2; n++) {
+        hip_slot *s = &c->slot[n];
+        s->busy = 0;
+        if (!s->stream) HIP_TRY(hipStreamCreateWithFlags, (&s->stream, hipStreamNonBlocking));
+        if (!s->start) HIP_TRY(hipEventCreate, (&s->start));
+        if (!s->stop) HIP_TRY(hipEventCreate, (&s->stop));
+    }
+    return ATTN_OK;
+}
+static attn_status hip_context_get(int32_t device, hip_context **found, attn_plan *plan) {
+    pthread_mutex_lock(&hip_lock);
+    hip_context **at = &hip_idle, *c;
+    while (*at && (*at)->device != device) at = &(*at)->next;
+    c = *at;
+    if (c) *at = c->next;
+    pthread_mutex_unlock(&hip_lock);
+    if (!c) {
+        c = (hip_context *)calloc(1, sizeof *c);
+        if (!c) return ATTN_ERR_MEMORY;
+        c->device = device;
+    }
+    attn_status s = hip_context_fill(c, plan);
+    if (s) { hip_context_put(c); return s; }
+    *found = c;
+    return ATTN_OK;
+}
+static attn_status hip_reserve_pinned(char **p, size_t *have, size_t want, attn_plan *plan) {
+    if (*have >= want) return ATTN_OK;
+    if (*p) { char *old = *p; *p = NULL; *have = 0; HIP_TRY(hipHostFree, (old)); }
+    HIP_TRY(hipHostMalloc, ((void **)p, want, 0));
+    *have = want;
+    return ATTN_OK;
+}
+static attn_status hip_reserve_device(char **p, size_t *have, size_t want, attn_plan *plan) {
+    if (*have >= want) return ATTN_OK;
+    if (*p) { char *old = *p; *p = NULL; *have = 0; HIP_TRY(hipFree, (old)); }
+    HIP_TRY(hipMalloc, ((void **)p, want));
+    *have = want;
+    return ATTN_OK;
+}
+
+/* ---- times of a thread's last call ---- */
+struct hip_times {
+    double kernel, total, start;
+    size_t bytes;
+    int32_t wanted, pending;            /* wanted: device calls too; pending: `events` were recorded */
+    hip_context *events;
+};
+static __thread hip_times hip_last;
+static pthread_key_t hip_last_key;
+static pthread_once_t hip_last_once = PTHREAD_ONCE_INIT;
+static void hip_last_end(void *events) { hip_context_put((hip_context *)events); }      /* a thread ends */
+static void hip_last_begin(void) { (void)pthread_key_create(&hip_last_key, hip_last_end); }
+static void hip_last_release(void) {
+    if (!hip_last.events) return;
+    (void)pthread_setspecific(hip_last_key, NULL);
+    hip_context_put(hip_last.events);
+    hip_last.events = NULL;
+    hip_last.pending = 0;
+}
+/* The slot whose events go around a device call's kernels, or NULL. */
+static hip_slot *hip_last_slot(int32_t device, attn_plan *plan, attn_status *s) {
+    if (!hip_last.wanted) return NULL;
+    if (hip_last.events && hip_last.events->device != device) hip_last_release();
+    if (!hip_last.events) {
+        (void)pthread_once(&hip_last_once, hip_last_begin);
+        if ((*s = hip_context_get(device, &hip_last.events, plan)) != ATTN_OK) { hip_last.events = NULL; return NULL; }
+        (void)pthread_setspecific(hip_last_key, hip_last.events);
+    }
+    return hip_last.events->slot;
+}
+attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
+    hip_times *t = &hip_last;
+    float ms = 0;
+    attn_status s = ATTN_OK;
+    t->wanted = 1;
+    if (t->pending) {
+        t->pending = 0;
+        if (hipEventSynchronize(t->events->slot->stop) != hipSuccess ||
+            hipEventElapsedTime(&ms, t->events->slot->start, t->events->slot->stop) != hipSuccess) {
+            (void)hipGetLastError();
+            s = ATTN_ERR_GPU;
+        }
+        t->kernel = 1e-3 * (double)ms;
+        t->total = hip_now() - t->start;
+    }
+    if (kernel_seconds) *kernel_seconds = t->kernel;
+    if (total_seconds) *total_seconds = t->total;
+    if (device_bytes) *device_bytes = t->bytes;
+    return s;
+}
+
+/* ---- device tensors: in place, on the caller's stream ---- */
+struct hip_array { const int32_t **p; int64_t n; };
+static int hip_arrays(attn_desc *d, hip_array *list) {
+    const hip_array all[] = {{&d->seq.cu_q, d->batch + 1}, {&d->seq.cu_k, d->batch + 1}, {&d->seq.used_q, d->batch},
+        {&d->seq.used_k, d->batch}, {&d->seq.start_k, d->batch}, {&d->seq.slot, d->batch}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (*all[i].p) list[n++] = all[i];
+    return n;
+}
+static size_t hip_workspace(const attn_desc *d) {
+    attn_desc copy = *d;
+    hip_array list[6];
+    size_t bytes = 0;
+    if ((d->flags & (ATTN_DEVICE | ATTN_SEQ_HOST)) != (ATTN_DEVICE | ATTN_SEQ_HOST)) return 0;
+    for (int n = hip_arrays(&copy, list); n-- > 0;) bytes += (size_t)list[n].n * 4;
+    return (bytes + 63) / 64 * 64;
+}
+/* The sequence arrays of d go to device memory at `to`, which d then names. */
+static attn_status hip_store_arrays(attn_desc *d, int32_t *to, hipStream_t stream, attn_plan *plan) {
+    hip_array list[6];
+    hip_word_block block;
+    const int arrays = hip_arrays(d, list);
+    int32_t *at = to;
+    block.n = 0;
+    for (int a = 0; a < arrays; a++)
+        for (int64_t i = 0; i < list[a].n; i++) {
+            block.word[block.n++] = (*list[a].p)[i];
+            if (block.n < HIP_WORDS && (a < arrays - 1 || i < list[a].n - 1)) continue;
+            void *args[] = {&at, &block};
+            HIP_TRY(hipLaunchKernel, ((const void *)hip_store_words, dim3(1), dim3(64), args, 0, stream));
+            at += block.n;
+            block.n = 0;
+        }
+    for (int a = 0; a < arrays; a++) { *list[a].p = to; to += list[a].n; }
+    return ATTN_OK;
+}
+static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel, attn_plan *plan) {
+    attn_desc d = *in;
+    hip_pointer list[16];
+    hipStream_t stream = (hipStream_t)d.stream;
+    const bool host_seq = d.flags & ATTN_SEQ_HOST;
+    const size_t need = hip_workspace(&d);
+    void *own = NULL;
+    int stream_ordered = 0;
+    attn_status s = ATTN_OK;
+    bool good = true;
+    for (int n = hip_pointers(&d, host_seq, list), i = 0; i < n; i++) {
+        if ((s = hip_is_device_memory(list[i].p, d.device, false, &good, plan)) != ATTN_OK) return s;
+        if (!good) return hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", list[i].name, (int)d.device);
+    }
+    if (d.workspace && (s = hip_is_device_memory(d.workspace, d.device, false, &good, plan)) != ATTN_OK) return s;
+    if (!good) return ATTN_ERR_GPU_WORKSPACE;
+
+    hip_slot *timed = hip_last_slot(d.device, plan, &s);
+    if (s) return s;
+    hip_last.bytes = need;
+    if (need && !d.workspace) {
+        hipError_t e = hipMallocAsync(&own, need, stream);
+        stream_ordered = e == hipSuccess;
+        if (e == hipErrorNotSupported) { (void)hipGetLastError(); e = hipMalloc(&own, need); }
+        if (e != hipSuccess) return hip_failed(plan, e, "hipMallocAsync");
+        d.workspace = own;
+    }
+    if (need) s = hip_store_arrays(&d, (int32_t *)d.workspace, stream, plan);
+    hipError_t e = hipSuccess;
+    if (!s && timed) e = hipEventRecord(timed->start, stream);
+    if (!s && !e) s = hip_launch(&d, kernel, 0, stream, plan);
+    if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
+    if (!s && e) s = hip_failed(plan, e, "hipEventRecord");
+    hip_last.pending = !s && timed;
+    if (own && stream_ordered) (void)hipFreeAsync(own, stream);
+    else if (own) { (void)hipStreamSynchronize(stream); (void)hipFree(own); }
+    return s;
+}
+
+/* ---- host tensors ---- */
+/* A box of a strided host tensor and its place in a staging buffer. {batch, token, head}; an axis of stride 0 has
+   extent 1 and is stored once. Of batch entry b only tokens [lo[b], hi[b]) are touched, where given. */
+struct hip_box {
+    char *user, *staged;
+    int64_t extent[3], user_step[3], staged_step[3], row;       /* steps and row in bytes */
+    const int32_t *lo, *hi, *slot;
+    int64_t tokens_per_task, tasks;
+};
+enum { HIP_BOXES = 8 };
+struct hip_copy { hip_box box[HIP_BOXES]; int32_t boxes, scatter; int64_t bytes; };
+
+static void hip_copy_task(void *arg, int64_t task) {
+    const hip_copy *c = (const hip_copy *)arg;
+    const hip_box *x = c->box;
+    for (; task >= x->tasks; x++) task -= x->tasks;
+    const int64_t per_batch = x->tasks / (x->extent[0] ? x->extent[0] : 1), b = task / per_batch;
+    int64_t t = task % per_batch * x->tokens_per_task, end = t + x->tokens_per_task;
+    if (end > x->extent[1]) end = x->extent[1];
+    if (x->lo && t < x->lo[b]) t = x->lo[b];
+    if (x->hi && end > x->hi[b]) end = x->hi[b];
+    for (; t < end; t++)
+        for (int64_t h = 0; h < x->extent[2]; h++) {
+            char *user = x->user + (x->slot ? x->slot[b] : b) * x->user_step[0] + t * x->user_step[1] + h * x->user_step[2];
+            char *staged = x->staged + b * x->staged_step[0] + t * x->staged_step[1] + h * x->staged_step[2];
+            if (c->scatter) memcpy(user, staged, (size_t)x->row); else memcpy(staged, user, (size_t)x->row);
+        }
+}
+static void hip_copy_run(const attn_desc *d, hip_copy *c) {
+    int64_t tasks = 0;
+    for (int n = 0; n < c->boxes; n++) tasks += c->box[n].tasks;
+    if (c->bytes < 256 << 10) for (int64_t n = 0; n < tasks; n++) hip_copy_task(c, n);
+    else (void)attn_parallel(d, hip_copy_task, c, tasks);
+}
+/* Rows of `row` bytes, each at a multiple of `ld` in the buffer. Heads that lie side by side become one row. */
+static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *extent, const int64_t *stride,
+    int64_t size, int64_t row, int64_t ld, const int32_t *slot, const int32_t *lo, const int32_t *hi) {
+    hip_box *x = &c->box[c->boxes];
+    memset(x, 0, sizeof *x);
+    if (!extent[0] || !extent[1] || !extent[2] || !row) return;
+    int64_t step = ld;
+    for (int a = 2; a >= 0; a--) {
+        x->extent[a] = stride[a] == 0 && !(a == 0 && slot) ? 1 : extent[a];
+        x->user_step[a] = stride[a] * size;
+        x->staged_step[a] = step;
+        step *= x->extent[a];
+    }
+    x->user = (char *)user;
+    x->staged = (char *)staged;
+    x->row = row;
+    x->lo = lo, x->hi = hi, x->slot = slot;
+    if (x->extent[2] > 1 && row == ld && x->user_step[2] == row) { x->row *= x->extent[2]; x->extent[2] = 1; }
+    const int64_t token_bytes = x->row * x->extent[2], per_task = (64 << 10) / token_bytes;
+    x->tokens_per_task = per_task < 1 ? 1 : per_task;
+    x->tasks = x->extent[0] * ((x->extent[1] + x->tokens_per_task - 1) / x->tokens_per_task);
+    c->bytes += x->extent[0] * x->extent[1] * token_bytes;
+    c->boxes++;
+}
+
+/* Sequences [b0, b0 + nb) and kv heads [g0, g0 + ng), all of them where nb > 1; what lies where in the block that goes
+   to the device. */
+struct hip_chunk {
+    int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens;         /* packed: first token and tokens */
+    size_t q, k, v, bias, mask, alibi, sink, seq, in_bytes, lse, out_bytes;     /* o at in_bytes, lse behind it */
+};
+static size_t hip_grow(size_t *at, int64_t bytes) {
+    const size_t here = *at;
+    *at = (here + (size_t)bytes + 255) / 256 * 256;
+    return here;
+}
+static int64_t hip_pad(int64_t bytes) { return (bytes + 15) / 16 * 16; }
+static int64_t hip_axes(const int64_t *extent, const int64_t *stride) {         /* rows that are stored */
+    int64_t n = 1;
+    for (int a = 0; a < 3; a++) n *= stride[a] == 0 && extent[a] > 0 ? 1 : extent[a];
+    return n;
+}
+struct hip_extents { int64_t q[3], k[3], bias[3]; };
+static hip_extents hip_chunk_extents(const attn_desc *d, const hip_chunk *c) {
+    const int64_t heads = c->ng * (d->heads / d->kv_heads);
+    const hip_extents e = {{d->seq.cu_q ? 1 : c->nb, c->q_tokens, heads}, {d->seq.cu_k ? 1 : c->nb, c->k_tokens, c->ng},
+        {c->nb, heads, d->q_len}};
+    return e;
+}
+/* K and V of slots are stored once per sequence. */
+static int64_t hip_k_rows(const attn_desc *d, const int64_t *extent, const int64_t *stride) {
+    const int64_t per_sequence[3] = {d->seq.slot ? 1 : stride[0], stride[1], stride[2]};
+    return hip_axes(extent, per_sequence);
+}
+static void hip_chunk_layout(const attn_desc *d, hip_chunk *c) {
+    const int32_t *cu_q = d->seq.cu_q, *cu_k = d->seq.cu_k;
+    size_t at = 0;
+    c->q0 = cu_q ? cu_q[c->b0] : 0;
+    c->q_tokens = cu_q ? cu_q[c->b0 + c->nb] - c->q0 : d->q_len;
+    c->k0 = cu_k ? cu_k[c->b0] : 0;
+    c->k_tokens = cu_k ? cu_k[c->b0 + c->nb] - c->k0 : d->kv_len;
+    const hip_extents e = hip_chunk_extents(d, c);
+    const int64_t size = hip_size_of(d->q.dtype), heads = e.q[2];
+    c->q = hip_grow(&at, hip_axes(e.q, d->q.stride) * hip_pad(d->head_dim * size));
+    c->k = hip_grow(&at, hip_k_rows(d, e.k, d->k.stride) * hip_pad(d->head_dim * size));
+    c->v = hip_grow(&at, hip_k_rows(d, e.k, d->v.stride) * hip_pad(d->v_dim * size));
+    c->bias = hip_grow(&at, d->bias.data ? hip_axes(e.bias, d->bias.stride) * d->kv_len * hip_size_of(d->bias.dtype) : 0);
+    c->mask = hip_grow(&at, d->mask.data ? hip_axes(e.bias, d->mask.stride) * d->kv_len : 0);
+    c->alibi = hip_grow(&at, d->alibi ? heads * 4 : 0);
+    c->sink = hip_grow(&at, d->sink ? heads * 4 : 0);
+    c->seq = hip_grow(&at, (c->nb + 1) * 4 * 5);
+    c->in_bytes = at;
+    at = 0;
+    (void)hip_grow(&at, e.q[0] * e.q[1] * heads * hip_pad(d->v_dim * hip_size_of(d->o.dtype)));
+    c->lse = at;
+    (void)hip_grow(&at, d->lse ? e.q[0] * e.q[1] * heads * 4 : 0);
+    c->out_bytes = at;
+}
+/* The chunks in order: *c from {0} on; false after the last. */
+static bool hip_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, hip_chunk *c) {
+    if (c->nb == 0) c->b0 = c->g0 = 0;
+    else if (c->g0 + c->ng < d->kv_heads) c->g0 += c->ng;
+    else { c->g0 = 0; c->b0 += c->nb; }
+    if (c->b0 >= d->batch) return false;
+    c->nb = d->batch - c->b0 < nb ? d->batch - c->b0 : nb;
+    c->ng = d->kv_heads - c->g0 < ng ? d->kv_heads - c->g0 : ng;
+    hip_chunk_layout(d, c);
+    return true;
+}
+/* Strides of what hip_copy_add stores. */
+static void hip_staged_strides(int64_t *stride, const int64_t *extent, int64_t ld, bool slots) {
+    for (int a = 2; a >= 0; a--) {
+        if (stride[a] == 0 && !(a == 0 && slots)) continue;
+        stride[a] = ld;
+        ld *= extent[a];
+    }
+}
+/* Fills the pinned block and describes the chunk, with addresses in the device's block. */
+static void hip_stage_in(const attn_desc *d, const hip_chunk *c, char *pinned, char *device, attn_desc *out) {
+    const hip_extents e = hip_chunk_extents(d, c);
+    const int64_t size = hip_size_of(d->q.dtype), group = d->heads / d->kv_heads, h0 = c->g0 * group;
+    const int64_t ld = hip_pad(d->head_dim * size), ldv = hip_pad(d->v_dim * size),
+                  ldo = hip_pad(d->v_dim * hip_size_of(d->o.dtype));
+    const int32_t *slot = d->seq.slot ? d->seq.slot + c->b0 : NULL;
+    const int32_t *lo = d->seq.start_k && !d->seq.cu_k ? d->seq.start_k + c->b0 : NULL;
+    const int32_t *hi = d->seq.used_k && !d->seq.cu_k ? d->seq.used_k + c->b0 : NULL;
+    const int32_t *rows = d->seq.used_q && !d->seq.cu_q ? d->seq.used_q + c->b0 : NULL;
+    hip_copy copy;
+    memset(&copy, 0, sizeof copy);
+    *out = *d;
+
+    /* 1. q, k, v; a shared row of a broadcast axis is whole, whatever the lengths */
+    attn_in *t[3] = {&out->q, &out->k, &out->v};
+    const size_t place[3] = {c->q, c->k, c->v};
+    for (int n = 0; n < 3; n++) {
+        const int64_t *extent = n ? e.k : e.q, row = (n == 2 ? d->v_dim : d->head_dim) * size;
+        const int64_t b = (n ? d->seq.cu_k != NULL : d->seq.cu_q != NULL) || (n && slot) ? 0 : c->b0;
+        const int64_t first = b * t[n]->stride[0] + (n ? c->k0 : c->q0) * t[n]->stride[1] + (n ? c->g0 : h0) * t[n]->stride[2];
+        const bool whole = (t[n]->stride[0] == 0 && !(n && slot)) || t[n]->stride[1] == 0;
+        hip_copy_add(&copy, (char *)(uintptr_t)t[n]->data + first * size, pinned + place[n], extent, t[n]->stride, size,
+            row, n == 2 ? ldv : ld, n ? slot : NULL, whole || !n ? NULL : lo, whole ? NULL : n ? hi : rows);
+        hip_staged_strides(t[n]->stride, extent, (n == 2 ? ldv : ld) / size, n && slot);
+        t[n]->data = device + place[n];
+    }
+    out->o.data = device + c->in_bytes;
+    for (int a = 0; a < 3; a++) out->o.stride[a] = 1;
+    hip_staged_strides(out->o.stride, e.q, ldo / hip_size_of(d->o.dtype), false);
+    out->lse = d->lse ? (float *)(device + c->in_bytes + c->lse) : NULL;
+
+    /* 2. bias and mask: rows of kv_len */
+    attn_in *m[2] = {&out->bias, &out->mask};
+    for (int n = 0; n < 2; n++) {
+        if (!m[n]->data) continue;
+        const int64_t one = hip_size_of(m[n]->dtype);
+        hip_copy_add(&copy, (char *)(uintptr_t)m[n]->data + (c->b0 * m[n]->stride[0] + h0 * m[n]->stride[1]) * one,
+            pinned + (n ? c->mask : c->bias), e.bias, m[n]->stride, one, d->kv_len * one, d->kv_len * one, NULL, NULL, NULL);
+        hip_staged_strides(m[n]->stride, e.bias, d->kv_len, false);
+        m[n]->data = device + (n ? c->mask : c->bias);
+    }
+    hip_copy_run(d, &copy);
+
+    /* 3. what is small */
+    if (d->alibi) memcpy(pinned + c->alibi, d->alibi + h0, (size_t)e.q[2] * 4);
+    if (d->sink) memcpy(pinned + c->sink, d->sink + h0, (size_t)e.q[2] * 4);
+    out->alibi = d->alibi ? (const float *)(device + c->alibi) : NULL;
+    out->sink = d->sink ? (const float *)(device + c->sink) : NULL;
+    out->seq.slot = NULL;
+    out->seq.slots = 0;
+    hip_array list[6];
+    int32_t *to = (int32_t *)(pinned + c->seq), *on_device = (int32_t *)(device + c->seq);
+    for (int n = hip_arrays(out, list), a = 0; a < n; a++) {
+        const int32_t *from = *list[a].p + c->b0;
+        const bool cu = list[a].p == &out->seq.cu_q || list[a].p == &out->seq.cu_k;
+        for (int64_t b = 0; b < c->nb + cu; b++) to[b] = from[b] - (cu ? from[0] : 0);
+        *list[a].p = on_device;
+        to += c->nb + 1;
+        on_device += c->nb + 1;
+    }
+    out->seq.total_q = d->seq.cu_q ? c->q_tokens : 0;
+    out->seq.total_k = d->seq.cu_k ? c->k_tokens : 0;
+    out->batch = c->nb;
+    out->kv_heads = c->ng;
+    out->heads = e.q[2];
+}
+/* The chunk's o and lse to the caller's tensors. */
+static void hip_stage_out(const attn_desc *d, const hip_chunk *c, char *pinned) {
+    const hip_extents e = hip_chunk_extents(d, c);
+    const int64_t size = hip_size_of(d->o.dtype), h0 = c->g0 * (d->heads / d->kv_heads), row = d->v_dim * size;
+    const int64_t b = d->seq.cu_q ? 0 : c->b0;
+    /* a stride is never 0 where the extent is above 1 */
+    const int64_t stride[3] = {e.q[0] > 1 ? d->o.stride[0] : 1, e.q[1] > 1 ? d->o.stride[1] : 1, e.q[2] > 1 ? d->o.stride[2] : 1};
+    hip_copy copy;
+    memset(&copy, 0, sizeof copy);
+    copy.scatter = 1;
+    hip_copy_add(&copy, (char *)d->o.data + (b * d->o.stride[0] + c->q0 * d->o.stride[1] + h0 * d->o.stride[2]) * size,
+        pinned, e.q, stride, size, row, hip_pad(row), NULL, NULL, NULL);
+    if (d->lse) {
+        const int64_t tokens = d->seq.cu_q ? d->seq.total_q : d->q_len;
+        const int64_t extent[3] = {e.q[0], e.q[2], 1}, step[3] = {d->heads * tokens, tokens, 1};
+        hip_copy_add(&copy, d->lse + b * step[0] + h0 * step[1] + c->q0, pinned + c->lse, extent, step, 4,
+            e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL);
+    }
+    hip_copy_run(d, &copy);
+}
+/* The slot's kernel is done: its time counts, its pinned block is free. */
+static attn_status hip_slot_wait(hip_slot *s, attn_plan *plan) {
+    float ms = 0;
+    if (!s->busy) return ATTN_OK;
+    s->busy = 0;
+    HIP_TRY(hipEventSynchronize, (s->stop));
+    HIP_TRY(hipEventElapsedTime, (&ms, s->start, s->stop));
+    hip_last.kernel += 1e-3 * (double)ms;
+    return ATTN_OK;
+}
+static attn_status hip_run_chunks(
+    const attn_desc *d, const hip_kernel *kernel, int64_t nb, int64_t ng, hip_context *x, attn_plan *plan) {
+    attn_status st;
+    size_t out_at = 0;
+    int n = 0;
+    hip_chunk c;
+    for (memset(&c, 0, sizeof c); hip_chunk_next(d, nb, ng, &c); n ^= 1) {
+        hip_slot *s = &x->slot[n];
+        attn_desc on_device;
+        if ((st = hip_slot_wait(s, plan)) != ATTN_OK) return st;
+        hip_stage_in(d, &c, s->pinned, s->device, &on_device);
+        HIP_TRY(hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
+        HIP_TRY(hipEventRecord, (s->start, s->stream));
+        s->busy = 1;
+        st = hip_launch(&on_device, kernel, c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), s->stream, plan);
+        if (st) { s->busy = 0; return st; }
+        HIP_TRY(hipEventRecord, (s->stop, s->stream));
+        if (c.out_bytes)
+            HIP_TRY(hipMemcpyAsync, (x->out + out_at, s->device + c.in_bytes, c.out_bytes, hipMemcpyDeviceToHost, s->stream));
+        out_at += c.out_bytes;
+    }
+    for (n = 0; n < 2; n++) {
+        if ((st = hip_slot_wait(&x->slot[n], plan)) != ATTN_OK) return st;
+        HIP_TRY(hipStreamSynchronize, (x->slot[n].stream));
+    }
+    return ATTN_OK;
+}
+static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, attn_plan *plan) {
+    hip_pointer list[16];
+    hip_context *x;
+    hip_chunk c;
+    attn_status st;
+    size_t in = 0, out = 0, block = 0, total = 0;
+    int64_t nb, ng, chunks = 0;
+    for (int n = hip_pointers(d, false, list), i = 0; i < n; i++) {
+        bool bad = false;
+        if ((st = hip_is_device_memory(list[i].p, d->device, true, &bad, plan)) != ATTN_OK) return st;
+        if (bad) return hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is device memory, and ATTN_DEVICE is not set", list[i].name);
+    }
+    if (d->batch == 0) return ATTN_OK;
+
+    /* 1. the cut: about eight chunks, for the copies to run beside the kernels; none of them small */
+    memset(&c, 0, sizeof c);
+    while (hip_chunk_next(d, 1, d->kv_heads, &c)) total += c.in_bytes + c.out_bytes;
+    const size_t want = total / 8 > HIP_CHUNK_BYTES ? total / 8 : HIP_CHUNK_BYTES, each = total / (size_t)d->batch + 1;
+    nb = want / each < 1 ? 1 : (int64_t)(want / each);
+    ng = nb > 1 || want >= each ? d->kv_heads : (int64_t)((double)want / (double)each * (double)d->kv_heads);
+    if (ng < 1) ng = 1;
+    memset(&c, 0, sizeof c);
+    while (hip_chunk_next(d, nb, ng, &c)) {
+        if (c.in_bytes > in) in = c.in_bytes;
+        if (c.in_bytes + c.out_bytes > block) block = c.in_bytes + c.out_bytes;
+        out += c.out_bytes;
+        chunks++;
+    }
+
+    /* 2. buffers, the work, and results only when all of it went well */
+    if ((st = hip_context_get(d->device, &x, plan)) != ATTN_OK) return st;
+    st = hip_reserve_pinned(&x->out, &x->out_size, out, plan);
+    for (int n = 0; n < 2 && n < chunks && !st; n++) {
+        st = hip_reserve_pinned(&x->slot[n].pinned, &x->slot[n].pinned_size, in, plan);
+        if (!st) st = hip_reserve_device(&x->slot[n].device, &x->slot[n].device_size, block, plan);
+        hip_last.bytes += block;
+    }
+    if (!st) st = hip_run_chunks(d, kernel, nb, ng, x, plan);
+    if (st) for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
+    else {
+        size_t at = 0;
+        for (memset(&c, 0, sizeof c); hip_chunk_next(d, nb, ng, &c); at += c.out_bytes) hip_stage_out(d, &c, x->out + at);
+    }
+    hip_context_put(x);
+    return st;
+}
+
+/* ============================================================================ >>register ==== */
+static attn_status hip_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    const int64_t most = INT32_MAX;
+    if (g) return hip_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
+    if (d->append.k.data) return hip_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
+    if (d->seq.block_table) return hip_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
+    if (d->k.scale || d->v.scale) return hip_say(plan, ATTN_ERR_NOT_YET, "int8 and fp8 caches are not built yet");
+    if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64)
+        return hip_say(plan, ATTN_ERR_DECLINED, "f64: reference only");
+    if (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype)
+        return hip_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
+    if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > HIP_HEADS_MAX || d->seq.total_q > most ||
+        d->seq.total_k > most)
+        return hip_say(plan, ATTN_ERR_DECLINED, "more than 2^31 tokens or sequences, or %d heads", HIP_HEADS_MAX);
+    return ATTN_OK;
+}
+static attn_status hip_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    hip_device device;
+    hip_visit visit;
+    (void)user;
+    attn_status s = hip_enter(d->device, plan, &device, &visit);
+    hip_leave(&visit);
+    if (s) {
+        if (!plan->why[0]) hip_say(plan, s, "%s", attn_status_text(s));
+        return s;
+    }
+    if ((s = hip_takes(d, g, plan)) != ATTN_OK) return s;
+    plan->kernel = hip_pick(d, device.unit)->name;
+    plan->isa = hip_devices_found[d->device].isa;
+    plan->workspace_size = hip_workspace(d);
+    plan->threads = plan->splits = 1;
+    return ATTN_OK;
+}
+static attn_status hip_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *planned) {
+    attn_plan *plan = (attn_plan *)(uintptr_t)planned;  /* attn.h takes the reason of a failure from its `why` */
+    hip_device device;
+    hip_visit visit;
+    (void)user, (void)g;
+    hip_last.pending = 0;
+    hip_last.start = hip_now();
+    hip_last.kernel = hip_last.total = 0;
+    hip_last.bytes = 0;
+    attn_status s = hip_enter(d->device, plan, &device, &visit);
+    if (!s) {
+        const hip_kernel *kernel = hip_pick(d, device.unit);
+        s = d->flags & ATTN_DEVICE ? hip_run_device(d, kernel, plan) : hip_run_host(d, kernel, plan);
+    }
+    hip_leave(&visit);
+    hip_last.total = hip_now() - hip_last.start;
+    return s;
+}
+static attn_status hip_convert_run(const hip_convert_params *p, const attn_desc *where, attn_plan *plan) {
+    hip_device device;
+    hip_visit visit;
+    bool good = true;
+    const hip_pointer list[2] = {{"the source", p->src}, {"the destination", p->dst}};
+    attn_status s = hip_enter(where->device, plan, &device, &visit);
+    for (int n = 0; n < 2 && !s; n++) {
+        s = hip_is_device_memory(list[n].p, where->device, false, &good, plan);
+        if (!s && !good)
+            s = hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", list[n].name, (int)where->device);
+    }
+    if (!s) {
+        void *args[] = {(void *)(uintptr_t)p};
+        const int64_t blocks = (p->rows + p->rows_per_block - 1) / p->rows_per_block;
+        const hipError_t e = hipLaunchKernel((const void *)hip_convert_kernel, dim3((uint32_t)blocks), dim3(256), args, 0,
+            (hipStream_t)where->stream);
+        if (e != hipSuccess) s = hip_failed(plan, e, "hipLaunchKernel");
+    }
+    hip_leave(&visit);
+    return s;
+}
+static attn_status hip_convert(
+    void *user, const int64_t shape[4], const attn_in *src, const attn_out *dst, const attn_desc *where) {
+    const int64_t from = hip_size_of(src->dtype), to = hip_size_of(dst->dtype);
+    hip_convert_params p;
+    attn_plan plan;
+    (void)user;
+    memset(&p, 0, sizeof p);
+    p.src = (const char *)src->data;
+    p.dst = (char *)dst->data;
+    p.src_dtype = src->dtype;
+    p.dst_dtype = dst->dtype;
+    p.tokens = shape[1];
+    p.heads = shape[2];
+    p.dim = shape[3];
+    p.unit = (int32_t)from;
+    memcpy(p.src_stride, src->stride, sizeof p.src_stride);
+    memcpy(p.dst_stride, dst->stride, sizeof p.dst_stride);
+    if (p.heads == 1 || (p.src_stride[2] == p.dim && p.dst_stride[2] == p.dim)) {       /* one long row per token */
+        p.dim *= p.heads;
+        p.heads = 1;
+    }
+    /* the same type: the largest unit that everything is a multiple of */
+    if (from == to && src->dtype == dst->dtype) {
+        const int64_t extent[3] = {shape[0], p.tokens, p.heads};
+        const int32_t a = hip_align_of(p.src, p.src_stride, extent, src->dtype),
+                      b = hip_align_of(p.dst, p.dst_stride, extent, dst->dtype);
+        int64_t unit = a < b ? a : b;
+        while (p.dim * from % unit) unit /= 2;
+        if (unit > from) {
+            for (int n = 0; n < 3; n++) {
+                p.src_stride[n] = extent[n] > 1 ? p.src_stride[n] * from / unit : 0;
+                p.dst_stride[n] = extent[n] > 1 ? p.dst_stride[n] * from / unit : 0;
+            }
+            p.dim = p.dim * from / unit;
+            p.unit = (int32_t)unit;
+        }
+    }
+    p.rows = shape[0] * p.tokens * p.heads;
+    const int64_t many = (p.rows >> 30) + 1, few = 4096 / p.dim + 1;
+    p.rows_per_block = (int32_t)(many > few ? many : few);
+    plan.why[0] = 0;
+    attn_status s = hip_convert_run(&p, where, &plan);
+    if (where->message && where->message_size)
+        snprintf(where->message, where->message_size, "%s%s%s", s ? attn_status_text(s) : "", s && plan.why[0] ? ": " : "",
+            s ? plan.why : "");
+    return s;
+}
+/* What no call holds goes; the calling thread's events too. */
+static void hip_shutdown(void *user) {
+    (void)user;
+    hip_last_release();
+    pthread_mutex_lock(&hip_lock);
+    hip_context *c = hip_process == getpid() ? hip_idle : NULL;
+    hip_idle = NULL;
+    pthread_mutex_unlock(&hip_lock);
+    int before = 0;
+    const bool known = c && hipGetDevice(&before) == hipSuccess;
+    while (c) {
+        hip_context *next = c->next;
+        (void)hipSetDevice(c->device);
+        hip_context_destroy(c);
+        c = next;
+    }
+    if (known) (void)hipSetDevice(before);
+}
+
+/* Registers whatever is there: without a GPU attn_query says so. A second time changes nothing. */
+attn_status attn_hip_register(void) {
+    const attn_backend *there = attn_backend_find("hip");
+    attn_backend b;
+    if (there && there->plan == hip_plan) return ATTN_OK;
+    memset(&b, 0, sizeof b);
+    b.name = "hip";
+    b.abi = ATTN_ABI;
+    b.plan = hip_plan;
+    b.run = hip_run;
+    b.convert = hip_convert;
+    b.shutdown = hip_shutdown;
+    return attn_register(&b);
+}
+#endif /* a GPU compiler */
