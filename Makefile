@@ -20,7 +20,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check measured results install clean help
+.PHONY: all bench setup test test-full unit readme-check measured results peers install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
