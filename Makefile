@@ -26,25 +26,30 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
 ## all           build attn_bench (the default)
 all: attn_bench
 
-# attn_hip.c is ordinary C without a GPU compiler, and then only says that it was built without one.
+# attn_hip.c is ordinary C without a GPU compiler, and then only says that it was built without one. HIPCC is ROCm's hipcc,
+# test/hipsim/hipcc (the simulator) or nvcc. Built anew when HIPCC or HIPFLAGS change.
 ifeq ($(HIPCC),)
-LINK = $(CC)
-build/attn_hip.o: attn_hip.c attn.h
-	@mkdir -p build
+LINK = $(CC) -pthread
+build/attn_hip.o: attn_hip.c attn.h build/attn_hip.by
 	$(CC) $(CFLAGS) -std=c99 $(WARN) -c attn_hip.c -o $@
 else
-LINK = $(HIPCC)
-build/attn_hip.o: attn_hip.c attn.h
-	@mkdir -p build
-	$(HIPCC) -x hip $(HIPFLAGS) -c attn_hip.c -o $@
+NVCC = $(filter nvcc%,$(notdir $(HIPCC)))
+LINK = $(HIPCC) $(if $(NVCC),-Xcompiler) -pthread
+build/attn_hip.o: attn_hip.c attn.h build/attn_hip.by $(if $(findstring hipsim,$(HIPCC)),| hipsim)
+	$(HIPCC) -x $(if $(NVCC),cu,hip) $(HIPFLAGS) -c attn_hip.c -o $@
 endif
+build/attn_hip.by: force
+	@mkdir -p build
+	@echo '$(HIPCC) $(HIPFLAGS)' | cmp -s - $@ || echo '$(HIPCC) $(HIPFLAGS)' > $@
+.PHONY: force
+force:
 
 build/attn_bench.o: attn_bench.c attn.h
 	@mkdir -p build
 	$(CC) $(CFLAGS) -std=c99 $(WARN) -pthread -c attn_bench.c -o $@
 
 attn_bench: build/attn_bench.o build/attn_hip.o
-	$(LINK) -pthread build/attn_bench.o build/attn_hip.o -o $@ -lm
+	$(LINK) build/attn_bench.o build/attn_hip.o -o $@ -lm
 
 ## bench         build and run the default benchmark, under 90 s; needs a C compiler and make only
 bench: attn_bench
