@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -129,6 +130,51 @@ def test_suites():
                      (r["stddev_ms"] is None or (r["backend"] != "reference" and r["max_abs_err"] is None))]
             fault = "%s: a mean without spread or verification" % blind[0]["case"] if blind else None
         report("suite " + suite, fault)
+
+
+def test_counting():
+    """How the three systems that count otherwise do so, and the loss of 16-bit types against f32."""
+    for suite, flags in (("openpi", ["--modules", "gemma_fast"]), ("flash_v2", []), ("adaattn", []), ("rocmforge", [])):
+        done = run("--suite", suite, *SMALL, "--seq-len", 32, "--num-heads", 4, "--num-kv-heads", 2, "--batch-size", 1,
+                   "--iterations", 1, "--warmup", 0, *(flags if suite != "adaattn" else ["--num-kv-heads", 4]))
+        rows = json.loads(done.stdout)["rows"]
+        counts = {r["their_flops"] for r in rows if r["mean_ms"] is not None}
+        wanted = {"openpi": "B*H*S^2*(2*D + 3)", "flash_v2": "2*B*S^2*H*D", "adaattn": "B*H*S^2*(4*D + 5)"}.get(suite)
+        report("their FLOPs, " + suite, None if counts == {wanted} else str(counts))
+        if suite == "openpi":
+            report("a module alone has a verdict", None if done.returncode == 0 else done.stdout[-300:])
+        losses = [r["note"] for r in rows if r["case"].startswith("loss") and r["dtype"] != "f32"]
+        report("f16 against f32, " + suite, None if all("against f32 it loses up to" in (n or "") for n in losses) else str(losses))
+
+
+def test_lengths():
+    """Every length from 1 on, flash beside standard, in order; the module's FLOPs are the same for both."""
+    listed = run("--suite", "scaling", "--list").stdout
+    lengths = [int(n) for n in re.findall(r"^case scaling: B1 S(\d+) H8 D64, f32, kv f32, fwd, \d+ thr.*: standard flash$",
+                                          listed, re.M)]
+    report("scaling has every length", None if set(range(1, 65)) <= set(lengths) and max(lengths) == 2048 else str(lengths))
+    done = run("--projections", "--seq-len", 32, "--iterations", 2, "--format", "json")
+    rows = json.loads(done.stdout)["rows"]
+    work = [r["gflops"] * r["p50_ms"] for r in rows]
+    report("FLOPs of a module", None if len(work) == 2 and abs(work[0] / work[1] - 1) < 1e-6 else str(work))
+
+
+def test_gpu(folder):
+    """Without a GPU, a row says why; alone it is bad input. With one, its times and memory are there."""
+    done = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2, "--format", "json")
+    rows = {r["backend"]: r for r in json.loads(done.stdout)["rows"]}
+    hip = rows["hip"]
+    if hip["status"] == "declined":
+        report("hip says why not", None if hip["note"] and rows["flash"]["status"] == "ok" and done.returncode == 0 else str(hip))
+        table = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2).stdout
+        report("no table CPU against GPU", None if "CPU against GPU: no GPU here: " in table else table)
+        refused("hip alone", folder, "--backend", "hip", "--seq-len", 64)
+        refused("--device hip", folder, "--device", "hip", "--seq-len", 64)
+        return
+    good = hip["status"] == "ok" and 0 < hip["kernel_ms"] <= hip["total_ms"] * 1.5 and hip["device_bytes"] > 0
+    report("kernel and total time of hip", None if good and hip["peak_fraction"] is None else str(hip))
+    table = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2).stdout
+    report("table CPU against GPU", None if "| CPU against GPU |" in table and "it pays" in table else table)
 
 
 def test_numbers():
@@ -308,6 +354,13 @@ def test_reports(folder):
             continue
         text = open(file).read() if os.path.exists(file) else ""
         report(name + ".svg", None if "</svg>" in text and "flash" in text and "standard" in text else "incomplete")
+    small = os.path.join(folder, "small")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))     # a write fails in the middle of a file
+    full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", small, preexec_fn=limit, restore_signals=False)
+    report("a disk that fills up", None if full.returncode == 2 and not os.listdir(small) else full.stderr + str(os.listdir(small)))
+    full = run("1", "16", "1", "8", "--iterations", 1, "--save-baseline", os.path.join(small, "b.json"), preexec_fn=limit,
+               restore_signals=False)
+    report("a baseline on it", None if full.returncode == 2 and not os.listdir(small) else full.stderr + str(os.listdir(small)))
     full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", "/dev/full")
     report("a directory that is none", None if full.returncode == 2 else full.stderr)
     with open("/dev/full", "w") as full_disk:
@@ -360,6 +413,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         test_schema()
         test_suites()
+        test_counting()
+        test_lengths()
+        test_gpu(folder)
         test_numbers()
         test_shape()
         test_studies()
