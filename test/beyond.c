@@ -275,14 +275,14 @@ static void extreme_values(void **state) {
         proof_answer a;
         proof_draw draw = plain_draw;
         memset(&c, 0, sizeof c);
-        c.d = shape(2, n == 0 ? 1 : x->later > 0 ? 9 : 50, x->later > 0 ? 1100 : 200, 4, 2, 64, x->dtype);
+        c.d = shape(2, n == 0 ? 1 : x->later > 0 ? 9 : 50, x->later > 0 ? 1600 : 200, 4, 2, 64, x->dtype);
         c.d.flags = n % 2 ? ATTN_CAUSAL : 0;
         draw.q_amplitude = x->q;
         bind(&c, x->k, x->v, draw);
         c.max_v = 4 * x->v;
         proof_view w = proof_kv_view(&c.d, c.d.k.stride, c.d.k.layout, 64);
-        for (int64_t row = 0; x->later > 0 && row < 2 * 2 * (1100 - 520); row++)
-            proof_fill_row(&c, x->dtype, (void *)(uintptr_t)c.d.k.data, proof_at(&w, row % 2, 520 + row / 4, row / 2 % 2), 64, x->later);
+        for (int64_t row = 0; x->later > 0 && row < 2 * 2 * (1600 - 1040); row++)
+            proof_fill_row(&c, x->dtype, (void *)(uintptr_t)c.d.k.data, proof_at(&w, row % 2, 1040 + row / 4, row / 2 % 2), 64, x->later);
         proof_freeze(&c);
         ok(proof_solve(&c, &a));
         for (int i = 0; attn_backend_at(i); i++) {
@@ -298,6 +298,32 @@ static void extreme_values(void **state) {
     some_runs(3);
 }
 
+/* Several key blocks of a fast kernel, of which some rows see none of the first, or none of the last. */
+static void several_blocks(void **state) {
+    (void)state;
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        proof_answer a;
+        memset(&c, 0, sizeof c);
+        c.d = shape(1, n % 2 ? 40 : 260, 2300, 2, 1, 24, n < 4 ? ATTN_F32 : ATTN_BF16);
+        c.d.flags = ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_OFFSET;
+        c.d.window_left = 90, c.d.window_right = 30;
+        c.d.offset = n < 2 ? 900 : n < 4 ? 1900 : -100;
+        bind(&c, 1, 1, plain_draw);
+        ok(proof_solve(&c, &a));
+        for (int i = 0; attn_backend_at(i); i++) {
+            if (declined(&c, i, 0)) continue;
+            proof_reset(&c);
+            ok(attn_forward(&c.d));
+            const char *wrong = proof_check(&c, &a, 0);
+            if (wrong) fail_msg("%s, case %d: %s", c.d.backend, n, wrong);
+        }
+        proof_answer_free(&a);
+        proof_free(&c);
+    }
+    some_runs(12);
+}
+
 /* --------------------------------------------------------------------------------------------- batch invariance */
 typedef struct member { const char *name; int64_t q_len, kv_len, heads, kv_heads, dim, v_dim; int32_t dtype; uint32_t flags; int bias, mask, alibi, sink; float softcap; int64_t left; } member;
 static const member members[] = {
@@ -307,7 +333,7 @@ static const member members[] = {
     {"decode f16", 1, 300, 4, 1, 64, 0, ATTN_F16, ATTN_CAUSAL, 0, 0, 0, 1, 0, 0},
     {"decode long f32", 1, 2600, 4, 2, 64, 0, ATTN_F32, 0, 0, 0, 0, 0, 0, 0},
     {"few queries long bf16", 11, 4100, 2, 1, 32, 0, ATTN_BF16, ATTN_CAUSAL, 0, 0, 0, 1, 0, 0},
-    {"prefill two blocks f32", 60, 700, 2, 2, 32, 0, ATTN_F32, ATTN_CAUSAL, 0, 0, 0, 0, 0, 0},
+    {"prefill two blocks f32", 60, 1400, 2, 2, 32, 0, ATTN_F32, ATTN_CAUSAL, 0, 0, 0, 0, 0, 0},
     {"few queries bf16", 3, 111, 6, 3, 80, 72, ATTN_BF16, ATTN_CAUSAL, 0, 0, 1, 0, 0, 0},
     {"f16 window", 65, 129, 4, 2, 32, 0, ATTN_F16, ATTN_CAUSAL | ATTN_WINDOW_LEFT, 0, 0, 0, 0, 0, 30},
     {"bf16 softcap", 33, 64, 2, 2, 96, 0, ATTN_BF16, 0, 0, 0, 0, 1, 20, 0},
@@ -485,7 +511,7 @@ static void batch_invariance(void **state) {
 }
 
 int main(void) {
-    struct CMUnitTest tests[80] = {TEST(nonfinite_random), TEST(nonfinite_tiles), TEST(far_offsets)};
+    struct CMUnitTest tests[80] = {TEST(nonfinite_random), TEST(nonfinite_tiles), TEST(far_offsets), TEST(several_blocks)};
     size_t n = 0;
     while (tests[n].test_func) n++;
     for (size_t i = 0; i < sizeof empties / sizeof *empties; i++) {

@@ -17,6 +17,7 @@ void *unit_malloc(size_t size)
 {
     int64_t n = __atomic_add_fetch(&unit_made, 1, __ATOMIC_RELAXED);
     void *p = n == unit_fail_at ? NULL : malloc(size ? size : 1);
+    if (p) memset(p, 0xff, size);       /* NaN in every format: nothing may be read before it is written */
     if (p) __atomic_add_fetch(&unit_alive, 1, __ATOMIC_RELAXED);
     return p;
 }
