@@ -42,8 +42,7 @@
 /* ============================================================================== >>manual ====
  1. WHAT IT IS
    Scaled dot product attention, forward and backward, exact (no approximation), on the CPU, for
-   C99 and C++11 on: three
-   backends behind one description.
+   C99 and C++11 on: three backends behind one description.
      flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA or portable C chosen at
                 run time
      standard   the whole score matrix in memory: the baseline that flash is measured against
@@ -55,8 +54,7 @@
 
  2. SEMANTICS (tensors: see attn_desc)
    Query head h reads kv head h / (heads / kv_heads). offset = kv_len - q_len of the sequence
-   unless ATTN_TOP_LEFT (0) or
-   ATTN_OFFSET. # sees, . does not; 3 queries, 5 keys:
+   unless ATTN_TOP_LEFT (0) or ATTN_OFFSET. # sees, . does not; 3 queries, 5 keys:
 
      causal           causal, TOP_LEFT    window left 1, right 0    causal, used_k 4
      # # # . .        # . . . .           . # # . .                 # # . . .
@@ -64,26 +62,23 @@
      # # # # #        # # # . .           . . . # #                 # # # # .
 
    Boolean mask: a non-zero byte may attend. Bias: added; -infinity hides a key, whose value is
-   then never touched. A NaN or
-   infinity in a key or value reaches only the rows that see it. ALiBi: - alibi[h] * |i + offset -
-   j|.
-   Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word j %
-   4; p is kept iff the word is
-   at least floor(rate * 2^32), and then multiplied by 1 / (1 - rate); i and j count within the
-   sequence. lse is not affected.
-   Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8) per
-   token and kv head.
+   then never touched. A NaN or infinity in a key or value reaches only the rows that see it.
+   ALiBi: - alibi[h] * |i + offset - j|.
+   Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
+   j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
+   1 / (1 - rate); i and j count within the sequence. lse is not affected.
+   Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
+   per token and kv head.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes.
 
  3. PROMISES
    The bits of a result depend on neither the number of threads, nor the host's rounding mode or
-   -Ofast, nor, for one
-   sequence, on its neighbours in the batch, its place, or whether it is packed, padded or paged
-   (but dropout sees b).
+   -Ofast, nor, for one sequence, on its neighbours in the batch, its place, or whether it is
+   packed, padded or paged (but dropout sees b).
    With a workspace (attn_query says how many bytes) no call allocates from the second on. Nothing
-   prints, aborts or exits;
-   a refused call leaves every output untouched. Calls on different data may run at the same time.
+   prints, aborts or exits; a refused call leaves every output untouched. Calls on different data
+   may run at the same time.
 
  4. MACROS, before the #include
      ATTN_IMPLEMENTATION   in one source file: the code
@@ -91,8 +86,8 @@
      ATTN_API              linkage of the public functions (default: extern)
      ATTN_HEADER           the name by which this file includes itself (default: "attn.h")
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
-     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING      leave
-     that part out
+     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING
+                           leave that part out
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
    before both.
    Environment, read once: ATTN_ISA=avx512|avx2|portable, ATTN_BACKEND=name (for calls that name
@@ -100,13 +95,11 @@
 
  5. TO ADD
    a dtype     its number in the enum, one load and one store: attn__get_f32 / attn__put_f32 in
-               >>dtype (every kernel takes
-               it from there at once; a vector form goes into load_any and store_any in >>kernel),
-               and a case in the
-               reference's own attn__ref_read and attn__ref_write
+               >>dtype (every kernel takes it from there at once; a vector form goes into
+               load_any and store_any in >>kernel), and a case in the reference's own
+               attn__ref_read and attn__ref_write
    an ISA      the operations of >>ops under its name, a region that includes this file with
-               ATTN__KERNEL, and a line in
-               attn__detect
+               ATTN__KERNEL, and a line in attn__detect
    a backend   fill in attn_backend, call attn_register: examples/backend.c. A GPU: one block in
                attn_hip.c
    a status    a line at the end of its group in ATTN_STATUS_LIST, and its rule in >>describe */
@@ -377,14 +370,14 @@ typedef struct attn_alloc {
 } attn_alloc;
 
 /* One attention problem. Zero it, then set what differs from the default.
- * q [batch, q_len, heads, head_dim]  k [batch, kv_len, kv_heads, head_dim]  v [batch, kv_len,
- * kv_heads, v_dim]
- * o [batch, q_len, heads, v_dim]     bias, mask [batch, heads, q_len, kv_len]  lse [batch, heads,
- * q_len] f32, dense
- *   s(i,j) = scale * dot(q_i, k_j);  s = softcap * tanh(s / softcap);  s += bias(i,j) - alibi[h] *
- *   |i + offset - j|
- *   o_i = sum_j exp(s(i,j) - lse_i) v_j over the visible keys j;  lse_i = log(exp(sink[h]) + sum_j
- *   exp(s(i,j)))
+ *   q [batch, q_len, heads, head_dim]          k [batch, kv_len, kv_heads, head_dim]
+ *   o [batch, q_len, heads, v_dim]             v [batch, kv_len, kv_heads, v_dim]
+ *   bias, mask [batch, heads, q_len, kv_len]   lse [batch, heads, q_len] f32, dense
+ *   s(i,j) = scale * dot(q_i, k_j)
+ *   s      = softcap * tanh(s / softcap)
+ *   s     += bias(i,j) - alibi[h] * |i + offset - j|
+ *   lse_i  = log(exp(sink[h]) + sum_j exp(s(i,j)))   over the visible keys j
+ *   o_i    = sum_j exp(s(i,j) - lse_i) v_j
  * A row that sees no key: o = 0, lse = -infinity (with a sink: the sink). */
 typedef struct attn_desc {
     int64_t batch, q_len, kv_len, heads;
@@ -438,15 +431,16 @@ typedef struct attn_plan {
  * Order of calls: plan, then, when it returned ATTN_OK and the call is a real one, run with that
  * same plan.
  *   plan  pure, touches no tensor: returns ATTN_OK and fills kernel, isa, workspace_size, threads,
- *         splits; or returns a status
- *         and writes the reason, one short phrase, to plan->why. g is NULL for a forward call.
+ *         splits; or returns a status and writes the reason, one short phrase, to plan->why. g is
+ *         NULL for a forward call.
  *   run   computes. d->workspace has plan->workspace_size bytes, 64-byte aligned; with
  *         ATTN_DEVICE it is what the caller gave, or NULL.
- *   convert   attn_convert for device tensors, everything checked, strides set. NULL: the backend has none.
- *   shutdown  frees what run keeps for the next call; called by attn_shutdown. NULL: it keeps nothing.
- * Both get the description resolved: valid, no default left (kv_heads, v_dim, scale and every
- * stride are set, ATTN_BROADCAST
- * is 0, offset 0 under ATTN_TOP_LEFT, ATTN_SCALE set). */
+ *   convert   attn_convert for device tensors, everything checked, strides set. NULL: the backend
+ *             has none.
+ *   shutdown  frees what run keeps for the next call; called by attn_shutdown. NULL: it keeps
+ *             nothing.
+ * plan and run get the description resolved: valid, no default left (kv_heads, v_dim, scale and
+ * every stride are set, ATTN_BROADCAST is 0, offset 0 under ATTN_TOP_LEFT, ATTN_SCALE set). */
 typedef struct attn_backend {
     const char *name;
     uint64_t abi;                               /* ATTN_ABI */
@@ -1271,9 +1265,8 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
 
 /* =========================================================================== >>reference ====
    Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another
-   backend but the resolved
-   description: its own conversions, visibility, addresses, rotary embedding and quantisation. One
-   thread. */
+   backend but the resolved description: its own conversions, visibility, addresses, rotary
+   embedding and quantisation. One thread. */
 
 /* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and one
  * NaN, 0x7f. */
@@ -1855,11 +1848,10 @@ static ATTN__UNUSED attn_status attn__reference_bounds(
 }
 
 /* ============================================================================= >>threads ====
-   attn__parallel(n): equivalent to for (i = 0; i < n; i++) task(arg, i). Three ways: the caller's
-   pool, OpenMP, or the
-   library's own pthreads, started at the first use. A nested call, and a second call while the
-   threads are busy, run on their
-   caller. Each task sets the rounding mode itself. */
+   attn__parallel(n): equivalent to for (i = 0; i < n; i++) task(arg, i). Three ways: the
+   caller's pool, OpenMP, or the library's own pthreads, started at the first use. A nested
+   call, and a second call while the threads are busy, run on their caller. Each task sets the
+   rounding mode itself. */
 typedef void (*attn__task)(void *arg, int64_t i);
 static __thread int attn__inside;           /* this thread runs a task */
 
@@ -2200,8 +2192,8 @@ ATTN__INLINE int attn__all_see(
 
 /* ============================================================================== >>append ====
    New keys and values into the cache, before anything reads it. Every product and sum of the
-   rotation is rounded to f32, and the
-   quantisation is spelled out, so that a cache is bitwise the same whichever backend wrote it. */
+   rotation is rounded to f32, and the quantisation is spelled out, so that a cache is bitwise
+   the same whichever backend wrote it. */
 ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t position) {
     const attn_append *a = &d->append;
     int64_t half = a->rotary_dim / 2, apart = d->flags & ATTN_ROTARY_INTERLEAVED ? 1 : half,
@@ -2289,23 +2281,22 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
 
 /* =========================================================== >>ops_portable and the ISAs ====
    About a dozen named operations on a vector of W floats each; the kernels below are written in
-   nothing else. To add an ISA: write
-   these for it between a pair of target pragmas, include this file with ATTN__KERNEL set to its
-   name, and add a row to >>dispatch.
+   nothing else. To add an ISA: write these for it between a pair of target pragmas, include this
+   file with ATTN__KERNEL set to its name, and add a row to >>dispatch.
    NV: columns of the register tile in vectors, so that 6 * NV accumulators, NV operands and a
    broadcast fit the registers.
 
-     load(p) store(p, v)          unaligned                    load_n(p, n) store_n(p, v, n)   the
-                                  first n lanes, others 0
-     load16(p, n, dtype)          f16, bf16 -> f32, n lanes    store16(p, v, n, dtype)         to
-                                  nearest even
-     set1(x) fma(a, b, c) max(a, b)                            a NaN in b of max is kept
+     load(p) store(p, v)          unaligned
+     load_n(p, n) store_n(p, v, n)   the first n lanes, others 0
+     load16(p, n, dtype)          f16, bf16 -> f32, n lanes
+     store16(p, v, n, dtype)      to nearest even
+     set1(x) fma(a, b, c) max(a, b)   a NaN in b of max is kept
      exp2(x)                      error 1.8e-7, exp2(0) = 1, exp2(-infinity) = 0; results below
                                   2^-126 are 0
      clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
-     pick(a, b, x, y)             a < b ? x : y            recip(v)   1 / v, error 2e-7, v in [1,
-                                  2^64]
+     pick(a, b, x, y)             a < b ? x : y
+     recip(v)                     1 / v, error 2e-7, v in [1, 2^64]
      random(out, c, i, bh, d)     the 64 dropout words of keys 4 c .. 4 c + 63
      keep(v, words, least)        lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W
@@ -3214,9 +3205,8 @@ static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t mat
 }
 
 /* ============================================================================ >>backward ====
-   Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias, dsink.
-   Standard: rows, all P and dS, dK and
-   dV, dQ, and the rest alike. */
+   Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias,
+   dsink. Standard: rows, all P and dS, dK and dV, dQ, and the rest alike. */
 static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *f) {
     memset(f, 0, sizeof *f);
     f->d = d;
@@ -3343,9 +3333,8 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
 }
 
 /* ============================================================================ >>standard ====
-   Attention as people write it without flash: the whole score matrix in memory, three passes over
-   it, with the same register
-   tiles as flash. The honest baseline of the tables. */
+   Attention as people write it without flash: the whole score matrix in memory, three passes
+   over it, with the same register tiles as flash. The honest baseline of the tables. */
 #ifndef ATTN_NO_STANDARD
 static void attn__standard_shape(const attn_desc *d, attn__std *t) {
     memset(t, 0, sizeof *t);
@@ -3418,13 +3407,11 @@ static attn_status attn__standard_run(
 #endif
 
 /* =============================================================================== >>flash ====
-   Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer calculation
-   for softmax", 2018; Dao et al.,
-   "FlashAttention", 2022. A unit of work is a tile of rows of one (sequence, kv head), against all
-   its keys or one key split.
-   Every row's arithmetic follows from the key blocks and splits of its own sequence alone; how
-   rows are dealt to units and units
-   to threads changes no bit. */
+   Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer
+   calculation for softmax", 2018; Dao et al., "FlashAttention", 2022. A unit of work is a tile
+   of rows of one (sequence, kv head), against all its keys or one key split. Every row's
+   arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
+   dealt to units and units to threads changes no bit. */
 static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     memset(f, 0, sizeof *f);
     f->d = d;
