@@ -1,18 +1,20 @@
-/* attn_bench.c - verifies and times the backends of attn.h on the cases of five attention benchmark systems.
+/* attn_bench.c - verifies and times the backends of attn.h on the cases of five benchmark systems.
 
      cc -O2 -o attn_bench attn_bench.c attn_hip.c -pthread -lm
      ./attn_bench                                   the default selection, under 90 s on two cores
      ./attn_bench 1 512 8 64                        one shape: batch, tokens, heads, head_dim
-     ./attn_bench --suite rocmforge --format json   one whole document on stdout, everything else on stderr
-     ./attn_bench --tune                            other tile sizes; --ablate: without each optimization
+     ./attn_bench --suite rocmforge --format json   one whole document on stdout, the rest on stderr
+     ./attn_bench --tune                            other tile sizes; --ablate: no optimization each
      ./attn_bench --help                            every flag, ./attn_bench --list every case
 
-   A case is a vector of axes (batch, tokens, dtype, data, what to measure ...). A suite is a table of lines, each line a
-   product of axis values written as the flags are; a flag given by the user replaces that axis of every line. A case and a
-   backend make one row; there is one row type, and every format and report is a writer over it. So a suite is a page of
-   table and adds no code, unless it measures something new: then it adds one function to the table of >>measure.
+   A case is a vector of axes (batch, tokens, dtype, data, what to measure ...). A suite is a table
+   of lines, each line a product of axis values written as the flags are; a flag given by the user
+   replaces that axis of every line. A case and a backend make one row; there is one row type, and
+   every format and report is a writer over it. So a suite is a page of table and adds no code,
+   unless it measures something new: then it adds one function to the table of >>measure.
 
-   Exit code: 0, 1 a wrong result, a regression or a verdict not reached, 2 bad input, 130 interrupted (the document is whole).
+   Exit code: 0, 1 a wrong result, a regression or a verdict not reached, 2 bad input,
+   130 interrupted (the document is whole).
 
    CONTENTS
      >>axes      what a case is made of; parsing of axis values
@@ -28,7 +30,7 @@
      >>reports   result files, summary and plots
      >>baseline  comparison with a saved run
      >>flags     the command line
-     >>main                                                                        MIT licence, as attn.h */
+     >>main                                                        MIT licence, as attn.h */
 #define _GNU_SOURCE
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
@@ -54,8 +56,8 @@
 #include <unistd.h>
 
 /* Weak: a backend "hip" that cannot tell its times is still timed from outside. */
-extern attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, size_t *device_bytes)
-    __attribute__((weak));
+extern attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds,
+                                       size_t *device_bytes) __attribute__((weak));
 
 enum { EXIT_WRONG = 1, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -65,7 +67,7 @@ static volatile sig_atomic_t interrupted;
 static void on_signal(int number)
 {
     if (interrupted)
-        _exit(EXIT_INTERRUPTED);                 /* a second Ctrl-C does not wait for the call in progress */
+        _exit(EXIT_INTERRUPTED); /* a second Ctrl-C does not wait for the call in progress */
     interrupted = number;
 }
 
@@ -83,7 +85,7 @@ static int refuse(const char *format, ...)
 
 static void *grow(void *array, int64_t count, size_t size)
 {
-    if (count & (count - 1))                     /* room is doubled whenever a power of two is full */
+    if (count & (count - 1))                 /* room is doubled whenever a power of two is full */
         return array;
     void *p = realloc(array, (size_t)(count ? 2 * count : 1) * size);
     if (!p) {
@@ -93,37 +95,42 @@ static void *grow(void *array, int64_t count, size_t size)
     return p;
 }
 
-/* ============================================================================================== >>axes ==== */
-/* X(id, name, words, least, most, default, is a flag, help). A value is a number or, with words, one of them: the words stand
- * for 0, 1, .. An axis given as a list makes one case for each value; the last axis varies fastest. */
+/* ================================================================================== >>axes ==== */
+/* X(id, name, words, least, most, default, is a flag, help). A value is a number or, with words,
+ * one of them: the words stand for 0, 1, .. An axis given as a list makes one case for each value;
+ * the last axis varies fastest. */
 enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis */
 #define AXIS_LIST(X) \
-    X(MEASURE, "measure", "time|determinism|thread-count|batching|finite|gradient|loss|memory|generate|module", \
-                                                           0, 9, 0, false, "what is measured") \
-    X(SEQ,     "seq-len", NULL,                   1, 1 << 24, 512, true, "queries of a sequence") \
-    X(KV,      "kv-len", NULL,                        0, 1 << 24, 0, true, "keys of a sequence (0: --seq-len)") \
-    X(DIM,     "head-dim", "seq",                 FILL, 1 << 16, 64, true, "width of a query and of a key") \
-    X(V_DIM,   "v-dim", NULL,                         0, 1 << 16, 0, true, "width of a value (0: --head-dim)") \
-    X(EMBED,   "embed-dim", NULL,                     0, 1 << 20, 0, true, "model width: head-dim = embed-dim / num-heads") \
-    X(HEADS,   "num-heads", NULL,                     1, 1 << 16, 8, true, "query heads") \
-    X(KV_HEADS, "num-kv-heads", NULL,                 0, 1 << 16, 0, true, "key and value heads (0: --num-heads)") \
-    X(BATCH,   "batch-size", NULL,                    1, 1 << 20, 1, true, "sequences") \
-    X(CAUSAL,  "causal", NULL,                                0, 1, 0, false, "causal mask") \
-    X(LEFT,    "window-left", NULL,                 -1, 1 << 24, -1, false, "keys to the left, -1 unlimited") \
-    X(RIGHT,   "window-right", NULL,                -1, 1 << 24, -1, false, "keys to the right, -1 unlimited") \
-    X(MASK,    "mask", "none|random|blocks|file",             0, 3, 0, false, "boolean mask") \
-    X(DATA,    "data", "random|smooth|peaked|tenth|tenfold|steep|file", 0, 6, 0, false, "values of the tensors") \
-    X(DTYPE,   "dtype", "f32|f16|bf16",                       0, 2, 0, true, "type of q, k, v and o") \
-    X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8",      FILL, 5, FILL, true, "type of k and v (default: --dtype)") \
-    X(LAYOUT,  "layout", "bshd|bhsd",                         0, 1, 0, true, "order of the dimensions") \
-    X(PAGE,    "page-size", NULL,                     0, 1 << 20, 0, true, "tokens of a cache page (0: contiguous)") \
-    X(APPEND,  "append", NULL,                                0, 1, 0, false, "the new tokens are appended by the call") \
-    X(PASS,    "pass", "fwd|bwd|fwd+bwd",                     0, 2, 0, false, "direction") \
-    X(PROJECT, "project", NULL,                               0, 1, 0, false, "with the Q, K, V and O projections") \
-    X(THREADS, "threads", NULL,                          0, 1024, 0, true, "CPU threads (0: all)") \
-    X(SEED,    "seed", NULL,                 0, INT64_C(1) << 53, 1, true, "seed of the random data") \
-    X(WARMUP,  "warmup", NULL,                        0, 1 << 20, 3, true, "untimed calls") \
-    X(ITERATIONS, "iterations", NULL,                1, 1 << 24, 20, true, "timed calls")
+    X(MEASURE, "measure", \
+      "time|determinism|thread-count|batching|finite|gradient|loss|memory|generate|module", 0, 9, \
+      0, false, "what is measured") \
+    X(SEQ, "seq-len", NULL, 1, 1 << 24, 512, true, "queries of a sequence") \
+    X(KV, "kv-len", NULL, 0, 1 << 24, 0, true, "keys of a sequence (0: --seq-len)") \
+    X(DIM, "head-dim", "seq", FILL, 1 << 16, 64, true, "width of a query and of a key") \
+    X(V_DIM, "v-dim", NULL, 0, 1 << 16, 0, true, "width of a value (0: --head-dim)") \
+    X(EMBED, "embed-dim", NULL, 0, 1 << 20, 0, true, \
+      "model width: head-dim = embed-dim / num-heads") \
+    X(HEADS, "num-heads", NULL, 1, 1 << 16, 8, true, "query heads") \
+    X(KV_HEADS, "num-kv-heads", NULL, 0, 1 << 16, 0, true, "key and value heads (0: --num-heads)") \
+    X(BATCH, "batch-size", NULL, 1, 1 << 20, 1, true, "sequences") \
+    X(CAUSAL, "causal", NULL, 0, 1, 0, false, "causal mask") \
+    X(LEFT, "window-left", NULL, -1, 1 << 24, -1, false, "keys to the left, -1 unlimited") \
+    X(RIGHT, "window-right", NULL, -1, 1 << 24, -1, false, "keys to the right, -1 unlimited") \
+    X(MASK, "mask", "none|random|blocks|file", 0, 3, 0, false, "boolean mask") \
+    X(DATA, "data", "random|smooth|peaked|tenth|tenfold|steep|file", 0, 6, 0, false, \
+      "values of the tensors") \
+    X(DTYPE, "dtype", "f32|f16|bf16", 0, 2, 0, true, "type of q, k, v and o") \
+    X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8", FILL, 5, FILL, true, \
+      "type of k and v (default: --dtype)") \
+    X(LAYOUT, "layout", "bshd|bhsd", 0, 1, 0, true, "order of the dimensions") \
+    X(PAGE, "page-size", NULL, 0, 1 << 20, 0, true, "tokens of a cache page (0: contiguous)") \
+    X(APPEND, "append", NULL, 0, 1, 0, false, "the new tokens are appended by the call") \
+    X(PASS, "pass", "fwd|bwd|fwd+bwd", 0, 2, 0, false, "direction") \
+    X(PROJECT, "project", NULL, 0, 1, 0, false, "with the Q, K, V and O projections") \
+    X(THREADS, "threads", NULL, 0, 1024, 0, true, "CPU threads (0: all)") \
+    X(SEED, "seed", NULL, 0, INT64_C(1) << 53, 1, true, "seed of the random data") \
+    X(WARMUP, "warmup", NULL, 0, 1 << 20, 3, true, "untimed calls") \
+    X(ITERATIONS, "iterations", NULL, 1, 1 << 24, 20, true, "timed calls")
 
 typedef enum axis {
 #define X(id, name, words, least, most, normal, flag, help) id,
@@ -138,11 +145,14 @@ static const struct {
     bool flag;
     const char *help;
 } axes[AXES] = {
-#define X(id, name, words, least, most, normal, flag, help) { name, words, least, most, normal, flag, help },
+#define X(id, name, words, least, most, normal, flag, help) \
+    { name, words, least, most, normal, flag, help },
     AXIS_LIST(X)
 #undef X
 };
-enum { TIME, DETERMINISM, THREAD_COUNT, BATCHING, FINITE, GRADIENT, LOSS, MEMORY, GENERATE, MODULE };
+enum {
+    TIME, DETERMINISM, THREAD_COUNT, BATCHING, FINITE, GRADIENT, LOSS, MEMORY, GENERATE, MODULE
+};
 enum { RANDOM, SMOOTH, PEAKED, TENTH, TENFOLD, STEEP, FROM_FILE };
 enum { NO_MASK, RANDOM_MASK, BLOCK_MASK, FILE_MASK };
 enum { FWD, BWD, FWD_BWD };
@@ -157,8 +167,8 @@ typedef struct bench_case {
     char name[128];
 } bench_case;
 
-/* attn.h with other tile sizes, or with an optimization turned off. `group`: the studies that it belongs to; that of a suite's
- * name is attn.h as it is, to which the others are compared. */
+/* attn.h with other tile sizes, or with an optimization turned off. `group`: the studies that it
+ * belongs to; that of a suite's name is attn.h as it is, to which the others are compared. */
 typedef struct variant {
     const char *group, *name;
     int when;
@@ -208,7 +218,8 @@ static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
     int64_t least = a == DIM ? 1 : axes[a].least;
     if (parse_integer(s, value) && *value >= least && *value <= axes[a].most)
         return true;
-    snprintf(limits, 128, "must be an integer in [%lld, %lld]", (long long)least, (long long)axes[a].most);
+    snprintf(limits, 128, "must be an integer in [%lld, %lld]", (long long)least,
+             (long long)axes[a].most);
     return false;
 }
 
@@ -277,8 +288,8 @@ static const char *resolve_case(bench_case *c, char text[128])
     v[KV_DTYPE] = v[KV_DTYPE] == FILL ? v[DTYPE] : v[KV_DTYPE];
     v[THREADS] = v[THREADS] ? v[THREADS] : attn_threads();
     if (v[HEADS] % v[KV_HEADS]) {
-        snprintf(text, 128, "--num-kv-heads %lld: must divide --num-heads %lld", (long long)v[KV_HEADS],
-                 (long long)v[HEADS]);
+        snprintf(text, 128, "--num-kv-heads %lld: must divide --num-heads %lld",
+                 (long long)v[KV_HEADS], (long long)v[HEADS]);
         return text;
     }
     if (v[PASS] != FWD && (v[PAGE] || v[KV_DTYPE] >= ATTN_INT8)) {
@@ -287,7 +298,8 @@ static const char *resolve_case(bench_case *c, char text[128])
         return text;
     }
     if (v[LAYOUT] && v[PAGE]) {
-        snprintf(text, 128, "--page-size: not with --layout bhsd, a page is [page_size, heads, dim]");
+        snprintf(text, 128,
+                 "--page-size: not with --layout bhsd, a page is [page_size, heads, dim]");
         return text;
     }
     return NULL;
@@ -331,116 +343,141 @@ static void name_case(bench_case *c)
 #undef ADD
 }
 
-/* ============================================================================================ >>suites ==== */
+/* ================================================================================ >>suites ==== */
 typedef struct suite {
     const char *name, *help, *backends;          /* backends: the selection without --backend */
     const char *columns; /* of the table and markdown formats; csv and json have every key */
     const char *absent; /* rows of theirs that are not built here, said so in the table */
-    const char *their_flops; /* how that system counts the operations of a forward, where it does, and not as here */
+    const char *their_flops; /* how that system counts a forward, where it does, and not as here */
 } suite;
 
 #define TIMES "case,backend,dtype,pass,threads,mean_ms,p50_ms,p95_ms,p99_ms"
-#define VARIED "case,dtype,pass,threads,mean_ms,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes,speedup_vs_default," \
-               "max_abs_err,rows_verified,status"
+#define VARIED \
+    "case,dtype,pass,threads,mean_ms,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes," \
+    "speedup_vs_default,max_abs_err,rows_verified,status"
 static const suite suites[] = {
-    { "rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token", "reference,standard,flash",
-      "case,backend,pass,mean_ms,p50_ms,p95_ms,p99_ms,total_ms,ttft_ms,tokens_per_s,gflops,peak_fraction,"
-      "bandwidth_fraction,speedup_vs_standard,device_bytes,max_abs_err,theirs,ratio,status", NULL, NULL },
-    { "openpi", "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a verdict", "standard,flash",
-      "case,backend,mean_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,workspace_bytes,time_exponent,"
-      "memory_exponent,speedup_vs_standard,memory_reduction,device_bytes,max_abs_err,status", NULL,
-      "B*H*S^2*(2*D + 3)" },
-    { "flash_v2", "Flash Attention v2 guide: standard against flash, forward, backward, memory, scaling", "standard,flash",
-      "case,backend,pass,threads,kernel_ms,stddev_ms,total_ms,gflops,bandwidth_fraction,workspace_bytes,theoretical_bytes,"
-      "memory_exponent,speedup_vs_standard,memory_reduction,device_bytes,max_abs_err,theirs,ratio,status", NULL,
-      "2*B*S^2*H*D" },
-    { "adaattn", "AdaAttn: dense forward, backward, total; with and without the projections", "standard,flash",
-      "case,backend,kernel,pass,mean_ms,p95_ms,tokens_per_s,gflops,speedup_vs_standard,max_abs_err,theirs,ratio,status",
-      "adaptive-precision,adaptive-rank", "B*H*S^2*(4*D + 5)" },
-    { "decode", "one-token steps against a KV cache; time to first token", "standard,flash",
-      "case,backend,dtype,kv_dtype,mean_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,bandwidth_fraction,"
+    { "rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token",
+      "reference,standard,flash", "case,backend,pass,mean_ms,p50_ms,p95_ms,p99_ms,total_ms,ttft_ms,"
+      "tokens_per_s,gflops,peak_fraction,bandwidth_fraction,speedup_vs_standard,device_bytes,"
+      "max_abs_err,theirs,ratio,status", NULL, NULL },
+    { "openpi", "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
+      "verdict", "standard,flash", "case,backend,mean_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,"
+      "peak_rss_bytes,workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,"
+      "memory_reduction,device_bytes,max_abs_err,status", NULL, "B*H*S^2*(2*D + 3)" },
+    { "flash_v2", "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
+      "scaling", "standard,flash", "case,backend,pass,threads,kernel_ms,stddev_ms,total_ms,gflops,"
+      "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,speedup_vs_standard,"
+      "memory_reduction,device_bytes,max_abs_err,theirs,ratio,status", NULL, "2*B*S^2*H*D" },
+    { "adaattn", "AdaAttn: dense forward, backward, total; with and without the projections",
+      "standard,flash", "case,backend,kernel,pass,mean_ms,p95_ms,tokens_per_s,gflops,"
+      "speedup_vs_standard,max_abs_err,theirs,ratio,status", "adaptive-precision,adaptive-rank",
+      "B*H*S^2*(4*D + 5)" },
+    { "decode", "one-token steps against a KV cache; time to first token", "standard,flash", "case,"
+      "backend,dtype,kv_dtype,mean_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,bandwidth_fraction,"
       "speedup_vs_standard,max_abs_err,status", NULL, NULL },
-    { "memory", "peak bytes, theoretical against actual, exponents over S, crossover", "standard,flash",
-      "case,backend,mean_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,matrix_share,time_exponent,memory_exponent,"
-      "speedup_vs_standard,memory_reduction,device_bytes,status", NULL, NULL },
-    { "scaling", "strong and weak scaling over threads, scaling over the batch, every length from 1 on", "standard,flash",
-      TIMES ",tokens_per_s,gflops,peak_fraction,speedup_vs_standard,max_abs_err,status", NULL, NULL },
+    { "memory", "peak bytes, theoretical against actual, exponents over S, crossover",
+      "standard,flash", "case,backend,mean_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
+      "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
+      "device_bytes,status", NULL, NULL },
+    { "scaling", "strong and weak scaling over threads, scaling over the batch, every length from "
+      "1 on", "standard,flash",
+      TIMES ",tokens_per_s,gflops,peak_fraction,speedup_vs_standard,max_abs_err,status", NULL,
+      NULL },
     { "correctness", "a verdict per property of every backend", "reference,standard,flash",
       "case,backend,dtype,pass,rows_verified,max_abs_err,status", NULL, NULL },
-    { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
-      "case,backend,dtype,pass,mean_ms,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,gflops,peak_fraction,"
-      "speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status", NULL, NULL },
-    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED, NULL, NULL },
-    { "ablate", "--ablate: each optimization turned off in turn, against everything on", "flash", VARIED, NULL, NULL },
+    { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash", "case,"
+      "backend,dtype,pass,mean_ms,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,gflops,"
+      "peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status", NULL,
+      NULL },
+    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED,
+      NULL, NULL },
+    { "ablate", "--ablate: each optimization turned off in turn, against everything on", "flash",
+      VARIED, NULL, NULL },
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
 enum { D = 1, Q = 2, F = 4 };
 #define SHORT " warmup=10 iterations=100"        /* a call of microseconds needs more of them */
 static const struct { const char *suite; int when; const char *module, *axes; } lines[] = {
-    { "rocmforge", D|Q|F, NULL, "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth warmup=10 iterations=100" },
-    { "rocmforge", D, NULL, "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 iterations=100" },
-    { "rocmforge", D, NULL, "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 iterations=100" },
-    { "rocmforge", F, NULL, "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 causal=0,1 batch-size=1,4 "
+    { "rocmforge", D|Q|F, NULL, "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth "
       "warmup=10 iterations=100" },
-    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 iterations=100" },
-    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 iterations=100" },
-    { "rocmforge", F, NULL, "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 num-heads=1 causal=1 warmup=10 "
+    { "rocmforge", D, NULL, "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 "
       "iterations=100" },
+    { "rocmforge", D, NULL, "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 "
+      "iterations=100" },
+    { "rocmforge", F, NULL, "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 "
+      "causal=0,1 batch-size=1,4 warmup=10 iterations=100" },
+    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 "
+      "iterations=100" },
+    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 "
+      "iterations=100" },
+    { "rocmforge", F, NULL, "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 "
+      "num-heads=1 causal=1 warmup=10 iterations=100" },
 
-    { "openpi", Q, NULL, "seq-len=512,1024 batch-size=1,4 num-heads=32 num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16 "
-      "warmup=3 iterations=10" },
-    { "openpi", F, NULL, "seq-len=512,1024,2048,4096,8192 batch-size=1,4,8,16 num-heads=32 num-kv-heads=32,8 head-dim=256 "
-      "causal=1 dtype=f16 warmup=3 iterations=10" },
-    { "openpi", Q|F, NULL, "measure=memory seq-len=512,1024,2048 num-heads=32 num-kv-heads=32,8 head-dim=256 causal=1 "
-      "dtype=f16" },
-    { "openpi", F, NULL, "measure=memory seq-len=4096,8192 num-heads=32 num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16" },
-    { "openpi", Q|F, NULL, "measure=determinism,finite,loss seq-len=256 num-heads=8 num-kv-heads=8,2 head-dim=256 causal=1 "
-      "dtype=f16 data=tenth,random,tenfold" },
-    { "openpi", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 causal=1 pass=fwd+bwd" },
-    { "openpi", Q|F, "gemma", "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 mask=blocks dtype=f16 warmup=3 "
-      "iterations=10" },
-    { "openpi", Q|F, "gemma_fast", "measure=generate seq-len=1 kv-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
-      "causal=1 append=1 dtype=f16 warmup=3 iterations=10" },
+    { "openpi", Q, NULL, "seq-len=512,1024 batch-size=1,4 num-heads=32 num-kv-heads=32,8 "
+      "head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10" },
+    { "openpi", F, NULL, "seq-len=512,1024,2048,4096,8192 batch-size=1,4,8,16 num-heads=32 "
+      "num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10" },
+    { "openpi", Q|F, NULL, "measure=memory seq-len=512,1024,2048 num-heads=32 num-kv-heads=32,8 "
+      "head-dim=256 causal=1 dtype=f16" },
+    { "openpi", F, NULL, "measure=memory seq-len=4096,8192 num-heads=32 num-kv-heads=32,8 "
+      "head-dim=256 causal=1 dtype=f16" },
+    { "openpi", Q|F, NULL, "measure=determinism,finite,loss seq-len=256 num-heads=8 "
+      "num-kv-heads=8,2 head-dim=256 causal=1 dtype=f16 data=tenth,random,tenfold" },
+    { "openpi", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 "
+      "causal=1 pass=fwd+bwd" },
+    { "openpi", Q|F, "gemma", "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
+      "mask=blocks dtype=f16 warmup=3 iterations=10" },
+    { "openpi", Q|F, "gemma_fast", "measure=generate seq-len=1 kv-len=512,1024 num-heads=8 "
+      "num-kv-heads=1 head-dim=256 causal=1 append=1 dtype=f16 warmup=3 iterations=10" },
 
     { "flash_v2", Q|F, NULL, "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd" },
     { "flash_v2", Q|F, NULL, "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd" },
-    { "flash_v2", Q|F, NULL, "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd" },
-    { "flash_v2", Q|F, NULL, "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd" },
-    { "flash_v2", Q|F, NULL, "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd iterations=5" },
-    { "flash_v2", F, NULL, "batch-size=16 seq-len=512 num-heads=32 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd warmup=1 "
-      "iterations=5" },
-    { "flash_v2", F, NULL, "batch-size=32 seq-len=1024 num-heads=32 head-dim=128 dtype=f16 pass=fwd,bwd,fwd+bwd warmup=0 "
-      "iterations=3" },
-    { "flash_v2", F, NULL, "batch-size=64 seq-len=1024 num-heads=64 head-dim=128 dtype=f16 pass=fwd,bwd,fwd+bwd warmup=0 "
-      "iterations=3" },
+    { "flash_v2", Q|F, NULL, "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 "
+      "pass=fwd,bwd,fwd+bwd" },
+    { "flash_v2", Q|F, NULL, "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 "
+      "pass=fwd,bwd,fwd+bwd" },
+    { "flash_v2", Q|F, NULL, "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 "
+      "pass=fwd,bwd,fwd+bwd iterations=5" },
+    { "flash_v2", F, NULL, "batch-size=16 seq-len=512 num-heads=32 head-dim=64 dtype=f16 "
+      "pass=fwd,bwd,fwd+bwd warmup=1 iterations=5" },
+    { "flash_v2", F, NULL, "batch-size=32 seq-len=1024 num-heads=32 head-dim=128 dtype=f16 "
+      "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3" },
+    { "flash_v2", F, NULL, "batch-size=64 seq-len=1024 num-heads=64 head-dim=128 dtype=f16 "
+      "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3" },
     { "flash_v2", Q|F, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10" },
-    { "flash_v2", Q|F, NULL, "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 head-dim=64 dtype=f16" },
-    { "flash_v2", Q|F, NULL, "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16" },
-    { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 "
+      "head-dim=64 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 "
+      "head-dim=32 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 "
+      "dtype=f16" },
     { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8 seq-len=32 num-heads=4 head-dim=16 dtype=f16" },
-    { "flash_v2", Q|F, NULL, "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 "
+      "dtype=f16" },
 
-    { "adaattn", Q|F, NULL, "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 pass=fwd,bwd,fwd+bwd warmup=10 iterations=20" },
-    { "adaattn", Q|F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 project=1 pass=fwd,bwd,fwd+bwd "
-      "warmup=3 iterations=20" },
-    { "adaattn", F, NULL, "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100" },
-    { "adaattn", F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 project=1 pass=fwd,bwd,fwd+bwd "
+    { "adaattn", Q|F, NULL, "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
+      "pass=fwd,bwd,fwd+bwd warmup=10 iterations=20" },
+    { "adaattn", Q|F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
+      "project=1 pass=fwd,bwd,fwd+bwd warmup=3 iterations=20" },
+    { "adaattn", F, NULL, "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,bwd,fwd+bwd "
       "warmup=10 iterations=100" },
+    { "adaattn", F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 "
+      "project=1 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100" },
     { "adaattn", Q|F, NULL, "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128" },
 
-    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
-      "dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
-    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
-      "dtype=f16 page-size=0,16" },
-    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
-      "dtype=bf16 page-size=0,16" },
-    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
-      "dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
-    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
-      "dtype=f16 page-size=0,16" },
-    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 head-dim=128 causal=1 "
-      "dtype=bf16 page-size=0,16" },
+    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
+      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
+    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
+      "head-dim=128 causal=1 dtype=f16 page-size=0,16" },
+    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
+      "head-dim=128 causal=1 dtype=bf16 page-size=0,16" },
+    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
+      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
+    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
+      "head-dim=128 causal=1 dtype=f16 page-size=0,16" },
+    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
+      "head-dim=128 causal=1 dtype=bf16 page-size=0,16" },
 
     { "memory", Q|F, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd" },
     { "memory", F, NULL, "measure=memory seq-len=4096,8192 pass=fwd" },
@@ -465,17 +502,24 @@ static const struct { const char *suite; int when; const char *module, *axes; } 
     { "scaling", Q|F, NULL, "seq-len=80,96,112,128,160,192,224,256,320,384,448,512" SHORT },
     { "scaling", Q|F, NULL, "seq-len=640,768,1024,1536,2048" },
 
-    { "correctness", Q|F, NULL, "measure=determinism,thread-count,batching batch-size=2 seq-len=193 num-kv-heads=2 causal=0,1 "
+    { "correctness", Q|F, NULL, "measure=determinism,thread-count,batching batch-size=2 "
+      "seq-len=193 num-kv-heads=2 causal=0,1 dtype=f32,f16,bf16" },
+    { "correctness", Q|F, NULL, "measure=determinism,thread-count seq-len=129 num-heads=4 "
+      "head-dim=32 pass=bwd" },
+    { "correctness", Q|F, NULL, "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold "
       "dtype=f32,f16,bf16" },
-    { "correctness", Q|F, NULL, "measure=determinism,thread-count seq-len=129 num-heads=4 head-dim=32 pass=bwd" },
-    { "correctness", Q|F, NULL, "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold dtype=f32,f16,bf16" },
-    { "correctness", Q|F, NULL, "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd data=tenth,random,tenfold" },
-    { "correctness", Q|F, NULL, "measure=loss seq-len=256 num-heads=4 causal=0,1 dtype=f32,f16,bf16" },
+    { "correctness", Q|F, NULL, "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd "
+      "data=tenth,random,tenfold" },
+    { "correctness", Q|F, NULL, "measure=loss seq-len=256 num-heads=4 causal=0,1 "
+      "dtype=f32,f16,bf16" },
     { "correctness", Q|F, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked" },
     { "correctness", Q|F, NULL, "measure=loss seq-len=200 num-heads=4 mask=random" },
-    { "correctness", Q|F, NULL, "measure=loss seq-len=200 num-heads=4 window-left=31 window-right=0" },
-    { "correctness", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=16 causal=0,1 pass=fwd+bwd" },
-    { "correctness", F, NULL, "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 head-dim=40,128 causal=1" },
+    { "correctness", Q|F, NULL, "measure=loss seq-len=200 num-heads=4 window-left=31 "
+      "window-right=0" },
+    { "correctness", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 "
+      "head-dim=16 causal=0,1 pass=fwd+bwd" },
+    { "correctness", F, NULL, "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 "
+      "head-dim=40,128 causal=1" },
 };
 
 /* The cases of --tune and --ablate. Each is run as it is, then with the variants of its group. */
@@ -494,7 +538,8 @@ static const struct { const char *suite; int when; const char *group, *axes; } s
 
 static const variant variants[] = {
 #define TILE(when, bm, bn) { "tiles", "BM " #bm " BN " #bn, when, { .BM = bm, .BN = bn } }
-#define TILES(when, bm) TILE(D, bm, 128), TILE(when, bm, 256), TILE(when, bm, 512), TILE(D, bm, 1024)
+#define TILES(when, bm) \
+    TILE(D, bm, 128), TILE(when, bm, 256), TILE(when, bm, 512), TILE(D, bm, 1024)
 #define BLOCK(group, when, bk) { group, "BK " #bk, when, { .BK = bk } }
     { "tune", "default tiles", D|Q, { 0 } },
     TILES(D|Q, 96), TILES(D, 192), TILES(D|Q, 480), TILES(D, 1008),
@@ -531,15 +576,7 @@ static const struct {
 #define L20_BACKWARD(b, s, h, d, forward, backward) \
     { "flash_v2", b, s, h, d, 0, "flash", BWD, backward }, \
     { "flash_v2", b, s, h, d, 0, "flash", FWD_BWD, (forward) + (backward) }
-    L20(1, 32, 4, 16, 0.15, 0.08), L20(1, 64, 8, 32, 0.42, 0.18), L20(2, 128, 8, 32, 1.25, 0.45),
-    L20(4, 256, 16, 64, 8.32, 2.85), L20(8, 512, 16, 64, 32.15, 9.87), L20(16, 512, 32, 64, 128.42, 35.21),
-    L20(32, 1024, 32, 128, 512.35, 125.67), L20(64, 1024, 64, 128, 2048.92, 458.23),
-    L20_BACKWARD(1, 32, 4, 16, 0.08, 0.12), L20_BACKWARD(1, 64, 8, 32, 0.18, 0.28),
-    L20_BACKWARD(2, 128, 8, 32, 0.45, 0.72), L20_BACKWARD(4, 256, 16, 64, 2.85, 4.58),
-    L20_BACKWARD(8, 512, 16, 64, 9.87, 15.92),
-#undef L20
-#undef L20_BACKWARD
-    { "flash_v2", 1, 1024, 25, 64, 0, "standard", FWD, 3.081 }, /* PyTorch's CPU flash, a Sapphire Rapids socket */
+    { "flash_v2", 1, 1024, 25, 64, 0, "standard", FWD, 3.081 },
     { "flash_v2", 1, 1024, 25, 64, 0, "flash", FWD, 1.665 },
     { "adaattn", 2, 128, 8, 64, 1, "standard", FWD, 45.374 },
     { "adaattn", 2, 128, 8, 64, 1, "flash", FWD, 45.374 },
@@ -549,41 +586,70 @@ static const struct {
 
 /* The flash_v2 guide's memory table, in MB. */
 static const struct { int64_t seq; double standard, flash; } published_memory[] = {
-    { 64, 0.5, 0.2 }, { 128, 2, 0.7 }, { 256, 8, 2.5 }, { 512, 32, 9.1 }, { 1024, 128, 30.5 }, { 2048, 512, 102.4 },
+    { 64, 0.5, 0.2 },  { 128, 2, 0.7 },     { 256, 8, 2.5 },
+    { 512, 32, 9.1 },  { 1024, 128, 30.5 }, { 2048, 512, 102.4 },
 };
 
-/* =============================================================================================== >>row ==== */
-/* X(kind, member, key, heading). Empty text, NO_INT and NaN are null: the key has no meaning for the case. */
+/* =================================================================================== >>row ==== */
+/* X(kind, member, key, heading). Empty text, NO_INT and NaN are null: the key has no meaning for
+ * the case. */
 #define NO_INT INT64_MIN
 #define ROW_LIST(X) \
-    X(TEXT, suite, "suite", "suite")                    X(TEXT, name, "case", "case") \
-    X(TEXT, backend, "backend", "backend")              X(TEXT, kernel, "kernel", "kernel") \
-    X(TEXT, isa, "isa", "isa")                          X(TEXT, dtype, "dtype", "dtype") \
-    X(TEXT, kv_dtype, "kv_dtype", "kv")                 X(TEXT, pass, "pass", "pass") \
-    X(INT, batch, "batch", "B")                         X(INT, q_len, "q_len", "q") \
-    X(INT, kv_len, "kv_len", "kv")                      X(INT, heads, "heads", "H") \
-    X(INT, kv_heads, "kv_heads", "Hkv")                 X(INT, head_dim, "head_dim", "D") \
-    X(INT, v_dim, "v_dim", "Dv")                        X(BOOL, causal, "causal", "causal") \
-    X(TEXT, mask, "mask", "mask")                       X(INT, threads, "threads", "thr") \
-    X(INT, seed, "seed", "seed")                        X(INT, iterations, "iterations", "n") \
-    X(REAL, first_run_ms, "first_run_ms", "first ms")   X(REAL, mean_ms, "mean_ms", "mean ms") \
-    X(REAL, stddev_ms, "stddev_ms", "+-")               X(REAL, min_ms, "min_ms", "min") \
-    X(REAL, max_ms, "max_ms", "max")                    X(REAL, p50_ms, "p50_ms", "p50") \
-    X(REAL, p95_ms, "p95_ms", "p95")                    X(REAL, p99_ms, "p99_ms", "p99") \
-    X(REAL, kernel_ms, "kernel_ms", "kernel ms")        X(REAL, total_ms, "total_ms", "total ms") \
-    X(REAL, ttft_ms, "ttft_ms", "ttft ms")              X(REAL, ops_per_s, "ops_per_s", "ops/s") \
-    X(REAL, tokens_per_s, "tokens_per_s", "tok/s")      X(REAL, gflops, "gflops", "GFLOP/s") \
-    X(REAL, gbytes_per_s, "gbytes_per_s", "GB/s")       X(REAL, peak_fraction, "peak_fraction", "of peak") \
-    X(REAL, bandwidth_fraction, "bandwidth_fraction", "of bandw.") X(TEXT, bound, "bound", "bound") \
-    X(INT, workspace_bytes, "workspace_bytes", "workspace") X(INT, theoretical_bytes, "theoretical_bytes", "theory") \
-    X(INT, peak_rss_bytes, "peak_rss_bytes", "peak RSS") X(INT, device_bytes, "device_bytes", "device") \
-    X(REAL, matrix_share, "matrix_share", "of SxS")     X(REAL, time_exponent, "time_exponent", "t ~ S^") \
-    X(REAL, memory_exponent, "memory_exponent", "mem ~ S^") X(REAL, speedup_vs_standard, "speedup_vs_standard", "vs std") \
+    X(TEXT, suite, "suite", "suite") \
+    X(TEXT, name, "case", "case") \
+    X(TEXT, backend, "backend", "backend") \
+    X(TEXT, kernel, "kernel", "kernel") \
+    X(TEXT, isa, "isa", "isa") \
+    X(TEXT, dtype, "dtype", "dtype") \
+    X(TEXT, kv_dtype, "kv_dtype", "kv") \
+    X(TEXT, pass, "pass", "pass") \
+    X(INT, batch, "batch", "B") \
+    X(INT, q_len, "q_len", "q") \
+    X(INT, kv_len, "kv_len", "kv") \
+    X(INT, heads, "heads", "H") \
+    X(INT, kv_heads, "kv_heads", "Hkv") \
+    X(INT, head_dim, "head_dim", "D") \
+    X(INT, v_dim, "v_dim", "Dv") \
+    X(BOOL, causal, "causal", "causal") \
+    X(TEXT, mask, "mask", "mask") \
+    X(INT, threads, "threads", "thr") \
+    X(INT, seed, "seed", "seed") \
+    X(INT, iterations, "iterations", "n") \
+    X(REAL, first_run_ms, "first_run_ms", "first ms") \
+    X(REAL, mean_ms, "mean_ms", "mean ms") \
+    X(REAL, stddev_ms, "stddev_ms", "+-") \
+    X(REAL, min_ms, "min_ms", "min") \
+    X(REAL, max_ms, "max_ms", "max") \
+    X(REAL, p50_ms, "p50_ms", "p50") \
+    X(REAL, p95_ms, "p95_ms", "p95") \
+    X(REAL, p99_ms, "p99_ms", "p99") \
+    X(REAL, kernel_ms, "kernel_ms", "kernel ms") \
+    X(REAL, total_ms, "total_ms", "total ms") \
+    X(REAL, ttft_ms, "ttft_ms", "ttft ms") \
+    X(REAL, ops_per_s, "ops_per_s", "ops/s") \
+    X(REAL, tokens_per_s, "tokens_per_s", "tok/s") \
+    X(REAL, gflops, "gflops", "GFLOP/s") \
+    X(REAL, gbytes_per_s, "gbytes_per_s", "GB/s") \
+    X(REAL, peak_fraction, "peak_fraction", "of peak") \
+    X(REAL, bandwidth_fraction, "bandwidth_fraction", "of bandw.") \
+    X(TEXT, bound, "bound", "bound") \
+    X(INT, workspace_bytes, "workspace_bytes", "workspace") \
+    X(INT, theoretical_bytes, "theoretical_bytes", "theory") \
+    X(INT, peak_rss_bytes, "peak_rss_bytes", "peak RSS") \
+    X(INT, device_bytes, "device_bytes", "device") \
+    X(REAL, matrix_share, "matrix_share", "of SxS") \
+    X(REAL, time_exponent, "time_exponent", "t ~ S^") \
+    X(REAL, memory_exponent, "memory_exponent", "mem ~ S^") \
+    X(REAL, speedup_vs_standard, "speedup_vs_standard", "vs std") \
     X(REAL, speedup_vs_default, "speedup_vs_default", "vs default") \
-    X(REAL, memory_reduction, "memory_reduction", "mem saved") X(REAL, max_abs_err, "max_abs_err", "max err") \
-    X(INT, rows_verified, "rows_verified", "rows")      X(REAL, theirs, "theirs", "theirs ms") \
-    X(TEXT, their_flops, "their_flops", "their FLOPs")  X(REAL, ratio, "ratio", "theirs/ours") \
-    X(TEXT, status, "status", "status")                 X(TEXT, note, "note", "note")
+    X(REAL, memory_reduction, "memory_reduction", "mem saved") \
+    X(REAL, max_abs_err, "max_abs_err", "max err") \
+    X(INT, rows_verified, "rows_verified", "rows") \
+    X(REAL, theirs, "theirs", "theirs ms") \
+    X(TEXT, their_flops, "their_flops", "their FLOPs") \
+    X(REAL, ratio, "ratio", "theirs/ours") \
+    X(TEXT, status, "status", "status") \
+    X(TEXT, note, "note", "note")
 
 typedef struct row {
 #define MEMBER_TEXT(member) char member[192];
@@ -604,7 +670,11 @@ static const struct field { kind kind; size_t offset; const char *key, *heading;
 #undef X
 };
 
-static const char *row_text(const row *r, const struct field *f) { return (const char *)r + f->offset; }
+static const char *row_text(const row *r, const struct field *f)
+{
+    return (const char *)r + f->offset;
+}
+
 static int64_t row_int(const row *r, const struct field *f)
 {
     return *(const int64_t *)((const char *)r + f->offset);
@@ -658,7 +728,10 @@ static row null_row(void)
     return r;
 }
 
-static bool is_timing(int64_t measure) { return measure == TIME || measure == GENERATE || measure == MODULE; }
+static bool is_timing(int64_t measure)
+{
+    return measure == TIME || measure == GENERATE || measure == MODULE;
+}
 
 static row new_row(const bench_case *c, const char *backend)
 {
@@ -676,12 +749,14 @@ static row new_row(const bench_case *c, const char *backend)
     snprintf(r.status, sizeof r.status, "ok");
     if (c->suite->their_flops && is_timing(v[MEASURE]))
         snprintf(r.their_flops, sizeof r.their_flops, "%s", c->suite->their_flops);
-    r.batch = v[BATCH], r.q_len = v[SEQ], r.kv_len = v[KV], r.heads = v[HEADS], r.kv_heads = v[KV_HEADS];
-    r.head_dim = v[DIM], r.v_dim = v[V_DIM], r.causal = v[CAUSAL], r.threads = v[THREADS], r.seed = v[SEED];
+    r.batch = v[BATCH], r.q_len = v[SEQ], r.kv_len = v[KV], r.heads = v[HEADS],
+    r.kv_heads = v[KV_HEADS];
+    r.head_dim = v[DIM], r.v_dim = v[V_DIM], r.causal = v[CAUSAL], r.threads = v[THREADS],
+    r.seed = v[SEED];
     return r;
 }
 
-/* =============================================================================================== >>npy ==== */
+/* =================================================================================== >>npy ==== */
 typedef struct npy {
     char *data;                                  /* owned */
     int dims;
@@ -690,12 +765,16 @@ typedef struct npy {
 } npy;
 
 static const struct { const char *descr; int32_t dtype; } npy_types[] = {
-    { "<f4", ATTN_F32 }, { "<f2", ATTN_F16 }, { "<f8", ATTN_F64 }, { "|b1", ATTN_BOOL }, { "|u1", ATTN_BOOL },
+    { "<f4", ATTN_F32 }, { "<f2", ATTN_F16 }, { "<f8", ATTN_F64 }, { "|b1", ATTN_BOOL },
+    { "|u1", ATTN_BOOL },
 };
 
 static int64_t dtype_size(int32_t dtype)
 {
-    return dtype == ATTN_F64 ? 8 : dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 1;
+    return dtype == ATTN_F64                         ? 8
+           : dtype == ATTN_F32                       ? 4
+           : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
+                                                     : 1;
 }
 
 static int read_failed(FILE *f, npy *a, char *header, const char *path, const char *why)
@@ -744,7 +823,8 @@ static const char *parse_npy_header(const char *header, npy *a)
     return NULL;
 }
 
-/* Reads a whole file; exactly the bytes that its header announces. Returns 0, or EXIT_BAD after one line. */
+/* Reads a whole file; exactly the bytes that its header announces. Returns 0, or EXIT_BAD after one
+ * line. */
 static int read_npy(const char *path, npy *a)
 {
     unsigned char start[12] = { 0 };
@@ -752,7 +832,8 @@ static int read_npy(const char *path, npy *a)
     memset(a, 0, sizeof *a);
     if (!f)
         return read_failed(f, a, NULL, path, strerror(errno));
-    if (fread(start, 1, 10, f) != 10 || memcmp(start, "\x93NUMPY", 6) || start[6] < 1 || start[6] > 3)
+    if (fread(start, 1, 10, f) != 10 || memcmp(start, "\x93NUMPY", 6) || start[6] < 1
+        || start[6] > 3)
         return read_failed(f, a, NULL, path, "not a .npy file");
     size_t length = (size_t)(start[8] | start[9] << 8);
     if (start[6] > 1) {
@@ -808,9 +889,11 @@ static int write_npy(const char *path, const npy *a)
     if (!f)
         return EXIT_BAD;
     for (int i = 0; i < a->dims; i++)
-        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%lld, ", (long long)a->shape[i]);
-    int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
-                     a->dtype == ATTN_F32 ? "<f4" : "<f2", shape);
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%lld, ",
+                 (long long)a->shape[i]);
+    int n =
+        snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+                 a->dtype == ATTN_F32 ? "<f4" : "<f2", shape);
     int length = (10 + n + 1 + 63) / 64 * 64 - 10;          /* data at a multiple of 64 bytes */
     fwrite("\x93NUMPY\x01\x00", 1, 8, f);
     fputc(length & 255, f);
@@ -820,7 +903,7 @@ static int write_npy(const char *path, const npy *a)
     return commit(f, path, temporary);
 }
 
-/* =========================================================================================== >>problem ==== */
+/* =============================================================================== >>problem ==== */
 typedef struct files { npy q, k, v, mask, expect; bool has_mask, has_expect; } files;
 
 /* The tensors of a case and their description; dtype of o is that of q. */
@@ -830,7 +913,7 @@ typedef struct problem {
     void *owned[24];
     int owned_count;
     bool failed;                                 /* an allocation failed */
-    double pairs, flops, bytes;                  /* visible pairs over batch and heads; of one call */
+    double pairs, flops, bytes; /* visible pairs over batch and heads; of one call */
     char message[256];
 } problem;
 
@@ -865,12 +948,18 @@ static uint64_t draw(uint64_t stream, uint64_t i)
 static float normal(uint64_t stream, uint64_t i) /* about N(0,1): the sum of four 16-bit draws */
 {
     uint64_t h = draw(stream, i);
-    return ((float)(h & 0xffff) + (float)(h >> 16 & 0xffff) + (float)(h >> 32 & 0xffff) + (float)(h >> 48)
-            - 131070.0f)
+    return ((float)(h & 0xffff) + (float)(h >> 16 & 0xffff) + (float)(h >> 32 & 0xffff)
+            + (float)(h >> 48) - 131070.0f)
            / 37837.2f;
 }
 
-typedef struct filling { void *to; int64_t count; int32_t dtype; int which, data; uint64_t stream; } filling;
+typedef struct filling {
+    void *to;
+    int64_t count;
+    int32_t dtype;
+    int which, data;
+    uint64_t stream;
+} filling;
 enum { FILL_CHUNK = 4096, TO_Q = 0, TO_K, TO_V, TO_DOUT };
 
 static float element(const filling *f, int64_t i)
@@ -879,7 +968,8 @@ static float element(const filling *f, int64_t i)
     double x = 0.01 * (double)i;
     if (f->data == SMOOTH && f->which != TO_DOUT)            /* ROCmForge's data */
         return 0.1f * (float)(f->which == TO_Q ? sin(x) : f->which == TO_K ? cos(x) : tan(x));
-    bool peaked = f->data == PEAKED || f->data == STEEP;     /* large queries alone make the softmax peaked */
+    /* large queries alone make the softmax peaked */
+    bool peaked = f->data == PEAKED || f->data == STEEP;
     bool scaled = !peaked || f->which == TO_Q;
     return normal(f->stream, (uint64_t)i) * (scaled ? gain[f->data] : 1);
 }
@@ -888,7 +978,8 @@ static void fill_chunk(void *arg, int64_t chunk)
 {
     const filling *f = arg;
     float x[FILL_CHUNK];
-    int64_t first = chunk * FILL_CHUNK, n = f->count - first < FILL_CHUNK ? f->count - first : FILL_CHUNK;
+    int64_t first = chunk * FILL_CHUNK,
+            n = f->count - first < FILL_CHUNK ? f->count - first : FILL_CHUNK;
     char *to = (char *)f->to + first * dtype_size(f->dtype);
     if (f->dtype == ATTN_INT8 || f->dtype == ATTN_FP8_E4M3) {
         for (int64_t i = 0; i < n; i++) {
@@ -908,7 +999,8 @@ static void fill_chunk(void *arg, int64_t chunk)
 }
 
 /* A tensor of `count` elements, filled; NULL when memory is short. */
-static void *tensor(problem *p, const bench_case *c, int64_t count, int32_t dtype, int which, int salt)
+static void *tensor(problem *p, const bench_case *c, int64_t count, int32_t dtype, int which,
+                    int salt)
 {
     filling f = { own(p, count * dtype_size(dtype)), count, dtype, which, (int)c->v[DATA],
                   mix((uint64_t)c->v[SEED]) + (uint64_t)salt * UINT64_C(0x632be59bd9b4e019) };
@@ -929,7 +1021,8 @@ static void describe(const bench_case *c, attn_desc *d)
 {
     const int64_t *v = c->v;
     memset(d, 0, sizeof *d);
-    d->batch = v[BATCH], d->q_len = v[SEQ], d->kv_len = v[KV], d->heads = v[HEADS], d->kv_heads = v[KV_HEADS];
+    d->batch = v[BATCH], d->q_len = v[SEQ], d->kv_len = v[KV], d->heads = v[HEADS],
+    d->kv_heads = v[KV_HEADS];
     d->head_dim = v[DIM], d->v_dim = v[V_DIM], d->threads = (int32_t)v[THREADS];
     d->flags = (v[CAUSAL] ? ATTN_CAUSAL : 0u) | (v[LEFT] >= 0 ? ATTN_WINDOW_LEFT : 0u)
              | (v[RIGHT] >= 0 ? ATTN_WINDOW_RIGHT : 0u);
@@ -976,14 +1069,16 @@ static double count_pairs(const attn_desc *d)
                 int64_t first, last, n = 0;
                 visible(d, i, &first, &last);
                 for (int64_t j = first; mask && j <= last; j++)
-                    n += mask[b * stride_of(s[0]) + h * stride_of(s[1]) + i * stride_of(s[2]) + j] != 0;
+                    n += mask[b * stride_of(s[0]) + h * stride_of(s[1]) + i * stride_of(s[2]) + j]
+                         != 0;
                 pairs += (double)(mask ? n : last >= first ? last - first + 1 : 0);
             }
     return pairs * (double)(d->batch / batches) * (double)(d->heads / heads);
 }
 
-/* random: half of the keys, and always the first; blocks: the tokens of three experts in one attention, each block seeing
- * itself and the blocks before it, as gemma does with image and prompt, state, and actions. */
+/* random: half of the keys, and always the first; blocks: the tokens of three experts in one
+ * attention, each block seeing itself and the blocks before it, as gemma does with image and
+ * prompt, state, and actions. */
 static void make_mask(problem *p, const bench_case *c)
 {
     int64_t q = c->v[SEQ], kv = c->v[KV];
@@ -1003,7 +1098,8 @@ static void make_cache(problem *p, const bench_case *c)
 {
     const int64_t *v = c->v;
     attn_desc *d = &p->d;
-    int64_t pages_each = v[PAGE] ? (v[KV] + v[PAGE] - 1) / v[PAGE] : 0, pages = pages_each * v[BATCH];
+    int64_t pages_each = v[PAGE] ? (v[KV] + v[PAGE] - 1) / v[PAGE] : 0,
+            pages = pages_each * v[BATCH];
     int64_t rows = v[PAGE] ? pages * v[PAGE] : v[BATCH] * v[KV];
     if (d->k.dtype >= ATTN_INT8) {
         float *k_scale = own(p, rows * v[KV_HEADS] * 4), *v_scale = own(p, rows * v[KV_HEADS] * 4);
@@ -1037,7 +1133,8 @@ static void make_cache(problem *p, const bench_case *c)
         d->append.v.data = tensor(p, c, n * v[V_DIM], d->append.v.dtype, TO_V, 11);
         dense(d->append.k.stride, ATTN_BSHD, v[SEQ], v[KV_HEADS], v[DIM]);
         dense(d->append.v.stride, ATTN_BSHD, v[SEQ], v[KV_HEADS], v[V_DIM]);
-        d->append.k_cache = (void *)(uintptr_t)d->k.data, d->append.v_cache = (void *)(uintptr_t)d->v.data;
+        d->append.k_cache = (void *)(uintptr_t)d->k.data,
+        d->append.v_cache = (void *)(uintptr_t)d->v.data;
         d->append.k_scale = (float *)(uintptr_t)d->k.scale,
         d->append.v_scale = (float *)(uintptr_t)d->v.scale;
         d->append.len = v[SEQ];
@@ -1082,11 +1179,13 @@ static const char *human_bytes(double bytes, char text[32])
     return text;
 }
 
-/* Bytes of the tensors of a case: what one call reads and writes once, doubled by the gradients of a backward. */
+/* Bytes of the tensors of a case: what one call reads and writes once, doubled by the gradients of
+ * a backward. */
 static double tensor_bytes(const bench_case *c)
 {
     const int64_t *v = c->v;
-    double size = (double)dtype_size((int32_t)v[DTYPE]), kv_size = (double)dtype_size((int32_t)v[KV_DTYPE]);
+    double size = (double)dtype_size((int32_t)v[DTYPE]),
+           kv_size = (double)dtype_size((int32_t)v[KV_DTYPE]);
     double dims = (double)(v[DIM] + v[V_DIM]),
            q = (double)v[BATCH] * (double)v[SEQ] * (double)v[HEADS] * dims * size;
     double kv = (double)v[BATCH] * (double)v[KV] * (double)v[KV_HEADS] * dims * kv_size;
@@ -1164,16 +1263,18 @@ static attn_status run_pass(const problem *p, int64_t pass)
     return s;
 }
 
-/* ============================================================================================= >>check ==== */
-/* What a backend computed is compared with the f64 reference, slice by slice. A slice is one (batch entry, head) with some of
- * its queries, described as a view of the same tensors: where the whole would take too long, single seeded rows are enough. */
+/* ================================================================================= >>check ==== */
+/* What a backend computed is compared with the f64 reference, slice by slice. A slice is one (batch
+ * entry, head) with some of its queries, described as a view of the same tensors: where the whole
+ * would take too long, single seeded rows are enough. */
 typedef struct verdict {
     double max_error, worst;                     /* worst: error / allowed */
     int64_t rows;
     attn_status status;
 } verdict;
 
-/* Sampled rows come in runs: their keys are widened to f64 once, and a run at an edge lies on both sides of it. */
+/* Sampled rows come in runs: their keys are widened to f64 once, and a run at an edge lies on both
+ * sides of it. */
 enum { SAMPLED_ROWS = 256, RUN_ROWS = 4 };
 static double reference_flops = 5e8;             /* per second; measured by the first full check */
 
@@ -1185,7 +1286,8 @@ static const void *advance(const void *data, int64_t elements, int32_t dtype)
 /* The row of a token and a head in a batch entry. */
 static const void *row_in(const attn_in *t, int64_t b, int64_t token, int64_t head)
 {
-    return advance(t->data, b * t->stride[0] + token * t->stride[1] + head * t->stride[2], t->dtype);
+    return advance(t->data, b * t->stride[0] + token * t->stride[1] + head * t->stride[2],
+                   t->dtype);
 }
 
 static void *row_out(const attn_out *t, int64_t b, int64_t token, int64_t head)
@@ -1194,9 +1296,10 @@ static void *row_out(const attn_out *t, int64_t b, int64_t token, int64_t head)
            + (b * t->stride[0] + token * t->stride[1] + head * t->stride[2]) * dtype_size(t->dtype);
 }
 
-/* Queries i .. i+n-1 of head h, keys j .. j+m-1, in batch entry b, of all heads that share h's keys when `group`. */
-static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int64_t n, int64_t j, int64_t m,
-                       bool group)
+/* Queries i .. i+n-1 of head h, keys j .. j+m-1, in batch entry b, of all heads that share h's keys
+ * when `group`. */
+static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int64_t n, int64_t j,
+                       int64_t m, bool group)
 {
     attn_desc s = *d;
     int64_t share = d->heads / d->kv_heads, kv_head = h / share, at_b = d->seq.block_table ? 0 : b;
@@ -1221,8 +1324,10 @@ static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int6
     if (d->append.len) {
         s.append.k.data = row_in(&d->append.k, b, 0, kv_head);
         s.append.v.data = row_in(&d->append.v, b, 0, kv_head);
-        s.append.k_cache = (void *)(uintptr_t)s.k.data, s.append.v_cache = (void *)(uintptr_t)s.v.data;
-        s.append.k_scale = (float *)(uintptr_t)s.k.scale, s.append.v_scale = (float *)(uintptr_t)s.v.scale;
+        s.append.k_cache = (void *)(uintptr_t)s.k.data,
+        s.append.v_cache = (void *)(uintptr_t)s.v.data;
+        s.append.k_scale = (float *)(uintptr_t)s.k.scale,
+        s.append.v_scale = (float *)(uintptr_t)s.v.scale;
     }
     if (!d->seq.block_table && m != d->kv_len)
         s.kv_len = m;
@@ -1243,7 +1348,8 @@ static void compare(verdict *v, double got, double expected, double allowed)
 }
 
 /* n rows of a head's output or gradient, as f64. */
-static void widen(double *to, const attn_out *from, int64_t b, int64_t h, int64_t i, int64_t n, int64_t dim)
+static void widen(double *to, const attn_out *from, int64_t b, int64_t h, int64_t i, int64_t n,
+                  int64_t dim)
 {
     int64_t shape[4] = { 1, n, 1, dim };
     attn_in src = { .data = row_out(from, b, i, h),
@@ -1259,14 +1365,15 @@ static double unit_of(int32_t dtype)
     return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-24;
 }
 
-/* One slice of o and lse by the rule of the contract: 8u times the reference's own sums of |p e v|, the rounding of o, and
- * of P where it may be rounded to 16 bits. */
+/* One slice of o and lse by the rule of the contract: 8u times the reference's own sums of |p e v|,
+ * the rounding of o, and of P where it may be rounded to 16 bits. */
 static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n, double *room,
                         verdict *v)
 {
     const attn_desc *d = &p->d;
     int64_t size = n * d->v_dim;
-    double *o = room, *bound = o + size, *pv = bound + size, *got = pv + size, *lse_bound = got + size;
+    double *o = room, *bound = o + size, *pv = bound + size, *got = pv + size,
+           *lse_bound = got + size;
     float *lse = (float *)(lse_bound + n);
     attn_desc s = slice(d, b, h, i, n, 0, d->kv_len, false);
     attn__bounds bounds = { bound, pv, lse_bound };
@@ -1280,7 +1387,7 @@ static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64
     for (int64_t e = 0; e < size; e++)
         compare(v, got[e], o[e], 8 * 0x1p-24 * bound[e] + u_o * fabs(o[e]) + 2 * u_p * pv[e]
                                  + (d->o.dtype == ATTN_F16 ? 0x1p-25 : 0) + 0x1p-100);
-    double largest = v->max_error;               /* the row's error is that of o; lse only has to be right */
+    double largest = v->max_error; /* the row's error is that of o; lse only has to be right */
     for (int64_t e = 0; e < n; e++)
         compare(v, d->lse[(b * d->heads + h) * d->q_len + i + e], lse[e],
                 8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e]) + 0x1p-24 * fabs((double)lse[e])
@@ -1291,9 +1398,10 @@ static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Where the sampled run k of `run` rows begins: the first and the last rows of all, then those around the edges of likely
- * tiles, then any. */
-static int64_t sampled_run(int64_t k, uint64_t seed, int64_t run, int64_t rows, int64_t *group, int64_t groups)
+/* Where the sampled run k of `run` rows begins: the first and the last rows of all, then those
+ * around the edges of likely tiles, then any. */
+static int64_t sampled_run(int64_t k, uint64_t seed, int64_t run, int64_t rows, int64_t *group,
+                           int64_t groups)
 {
     static const int64_t edges[] = { 6, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024 };
     uint64_t stream = 2 * (uint64_t)k;
@@ -1319,11 +1427,12 @@ static void check_forward(const problem *p, bool whole, verdict *v)
     free(room);
 }
 
-/* Gradients of the heads that share keys, some of the queries by all keys or all queries by some of the keys: dq is whole in
- * the first kind of slice, dk and dv in the second. Allowed: what plain f32 loops may lose, some tens of roundings of the
- * largest gradient, times the size of the scores; the exact rule is the business of the unit tests. */
-static void check_gradient_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n, int64_t j,
-                                 int64_t m, verdict *v)
+/* Gradients of the heads that share keys, some of the queries by all keys or all queries by some of
+ * the keys: dq is whole in the first kind of slice, dk and dv in the second. Allowed: what plain
+ * f32 loops may lose, some tens of roundings of the largest gradient, times the size of the scores;
+ * the exact rule is the business of the unit tests. */
+static void check_gradient_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n,
+                                 int64_t j, int64_t m, verdict *v)
 {
     const attn_desc *d = &p->d;
     attn_desc s = slice(d, b, h, i, n, j, m, true);
@@ -1343,9 +1452,11 @@ static void check_gradient_slice(const problem *p, int64_t b, int64_t h, int64_t
     s.o.data = row_out(&d->o, b, i, h);
     g.dout.data = row_in(&g.dout, b, i, h);
     double scores = 0;
-    v->status = got && lse && ours[0]->data && ours[1]->data && ours[2]->data ? ATTN_OK : ATTN_ERR_MEMORY;
+    v->status =
+        got && lse && ours[0]->data && ours[1]->data && ours[2]->data ? ATTN_OK : ATTN_ERR_MEMORY;
     for (int64_t k = 0; k < share && !v->status; k++)
-        memcpy(lse + k * n, d->lse + (b * d->heads + h + k) * d->q_len + i, (size_t)n * sizeof *lse);
+        memcpy(lse + k * n, d->lse + (b * d->heads + h + k) * d->q_len + i,
+               (size_t)n * sizeof *lse);
     for (int64_t e = 0; e < n * share && !v->status; e++)
         scores = isfinite(lse[e]) && fabs((double)lse[e]) > scores ? fabs((double)lse[e]) : scores;
     s.lse = lse;
@@ -1376,7 +1487,8 @@ static void check_backward(const problem *p, bool whole, verdict *v)
     const attn_desc *d = &p->d;
     int64_t share = d->heads / d->kv_heads, groups = d->batch * d->kv_heads,
             queries = min64(RUN_ROWS, d->q_len), keys = min64(RUN_ROWS, d->kv_len);
-    int64_t slices = whole ? groups : 2 * ((SAMPLED_ROWS / 2 + min64(queries, keys) - 1) / min64(queries, keys));
+    int64_t slices =
+        whole ? groups : 2 * ((SAMPLED_ROWS / 2 + min64(queries, keys) - 1) / min64(queries, keys));
     for (int64_t k = 0; k < slices && !v->status && !interrupted; k++) {
         int64_t group = k, i = 0, n = d->q_len, j = 0, m = d->kv_len;
         if (!whole && k % 2)
@@ -1402,15 +1514,16 @@ static verdict check(const problem *p, int64_t pass, double seconds)
     return v;
 }
 
-/* =========================================================================================== >>measure ==== */
+/* =============================================================================== >>measure ==== */
 typedef struct options {
     grid user;                                   /* axes given by flags; count 0: not given */
-    const char *suites, *backends, *modules, *device, *format, *output_dir, *save_baseline, *baseline;
+    const char *suites, *backends, *modules, *device, *format, *output_dir, *save_baseline,
+        *baseline;
     const char *input, *mask, *expect, *output;
     double min_time;
     int64_t window[2];
-    bool quick, verify, plot, backward, causal, projections, window_set, help, version, list, tune, ablate,
-        positional;
+    bool quick, verify, plot, backward, causal, projections, window_set, help, version, list, tune,
+        ablate, positional;
 } options;
 
 enum { MOST_BACKENDS = 8 };
@@ -1423,9 +1536,12 @@ typedef struct bench {
     int64_t case_count, row_count, row_total;
     char backends[MOST_BACKENDS][32];            /* named by --backend; none: each suite's own */
     int backend_count;
-    struct { char name[32]; double flops_per_s; } rates[MOST_BACKENDS];      /* learned, for estimates */
+    struct {
+        char name[32];
+        double flops_per_s;
+    } rates[MOST_BACKENDS]; /* learned, for estimates */
     double fma_peak, dot_peak, bandwidth;
-    char no_gpu[256];                            /* why the backend "hip" takes no call here; "": it does */
+    char no_gpu[256]; /* why the backend "hip" takes no call here; "": it does */
     char date[32];
     bool joined;                                 /* files of three dimensions are [B, S, H * D] */
     int file_code;                               /* of writing --output */
@@ -1445,10 +1561,11 @@ typedef struct job {
     int64_t kernel_count;
 } job;
 
-/* The timed calls of a row take so long at most, three calls excepted, where --iterations does not ask for more; a quick
- * selection leaves out what takes still longer. */
-static const double QUICK_ROW_SECONDS = 1, WHOLE_ROW_SECONDS = 60, QUICK_SKIP_SECONDS = 30, ANNOUNCE_SECONDS = 60,
-                    CHECK_SECONDS = 2, QUICK_CHECK_SECONDS = 0.3, REFERENCE_CALL_SECONDS = 5;
+/* The timed calls of a row take so long at most, three calls excepted, where --iterations does not
+ * ask for more; a quick selection leaves out what takes still longer. */
+static const double QUICK_ROW_SECONDS = 1, WHOLE_ROW_SECONDS = 60, QUICK_SKIP_SECONDS = 30,
+                    ANNOUNCE_SECONDS = 60, CHECK_SECONDS = 2, QUICK_CHECK_SECONDS = 0.3,
+                    REFERENCE_CALL_SECONDS = 5;
 enum { REFERENCE_CALLS = 3, FEWEST_CALLS = 3 };
 
 static double *rate_of(bench *b, const char *backend)
@@ -1465,7 +1582,8 @@ static double *rate_of(bench *b, const char *backend)
     return &b->rates[i].flops_per_s;
 }
 
-static int64_t calls_of(const bench *b, const bench_case *c, const char *backend, double seconds_each)
+static int64_t calls_of(const bench *b, const bench_case *c, const char *backend,
+                        double seconds_each)
 {
     int64_t n = c->v[ITERATIONS];
     double most = (b->level == F ? WHOLE_ROW_SECONDS : QUICK_ROW_SECONDS) / seconds_each;
@@ -1510,7 +1628,8 @@ static void timed_call(void *user)
     note_kernel(j);
 }
 
-/* The workspace that the call asks for, in the description; NULL d.workspace lets the library allocate it. */
+/* The workspace that the call asks for, in the description; NULL d.workspace lets the library
+ * allocate it. */
 static attn_status plan_call(problem *p, int64_t pass, attn_plan *plan)
 {
     attn_plan backward;
@@ -1547,7 +1666,8 @@ static void poison(problem *p) /* all ones is a NaN in every type: what is not w
     attn_out *out[] = { &p->d.o, &p->g.dq, &p->g.dk, &p->g.dv };
     for (int i = 0; i < 4; i++)
         if (out[i]->data)
-            memset(out[i]->data, 0xff, (size_t)(p->d.batch * out[i]->stride[0] * dtype_size(out[i]->dtype)));
+            memset(out[i]->data, 0xff,
+                   (size_t)(p->d.batch * out[i]->stride[0] * dtype_size(out[i]->dtype)));
     memset(p->d.lse, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
 }
 
@@ -1597,21 +1717,27 @@ static void fill_times(row *r, const attn_timing *t)
     r->ops_per_s = t->ops_per_s, r->tokens_per_s = t->tokens_per_s, r->gflops = t->gflops,
     r->gbytes_per_s = t->gbytes_per_s;
     if (r->max_ms > 3 * r->p50_ms && r->max_ms - r->p50_ms > 0.05)
-        remark(r, NULL, "outlier: the slowest call took %.1f times the median", r->max_ms / r->p50_ms);
+        remark(r, NULL, "outlier: the slowest call took %.1f times the median",
+               r->max_ms / r->p50_ms);
     if (r->first_run_ms > 3 * r->p50_ms && r->first_run_ms - r->p50_ms > 0.2)
         remark(r, NULL, "slow first run: %.1f times the median", r->first_run_ms / r->p50_ms);
 }
 
-/* Where the row stands under the measured roofline. Peak and bandwidth are sampled before and after; the larger counts. */
+/* Where the row stands under the measured roofline. Peak and bandwidth are sampled before and
+ * after; the larger counts. */
 static void place_under_roofline(row *r, double peak, double bandwidth)
 {
     r->peak_fraction = r->gflops / peak;
     r->bandwidth_fraction = r->gbytes_per_s / bandwidth;
     bool compute = r->peak_fraction >= r->bandwidth_fraction;
-    bool idle = r->peak_fraction < 0.7 && r->bandwidth_fraction < 0.5;       /* the guide's thresholds */
-    snprintf(r->bound, sizeof r->bound, "%s", idle ? "overhead" : compute ? "compute" : "bandwidth");
+    bool idle = r->peak_fraction < 0.7 && r->bandwidth_fraction < 0.5; /* the guide's thresholds */
+    snprintf(r->bound, sizeof r->bound, "%s",
+             idle      ? "overhead"
+             : compute ? "compute"
+                       : "bandwidth");
     if (getenv("ATTN_ISA"))
-        remark(r, NULL, "ATTN_ISA=%s: the peak is that of this ISA, %.1f GFLOP/s", getenv("ATTN_ISA"), peak);
+        remark(r, NULL, "ATTN_ISA=%s: the peak is that of this ISA, %.1f GFLOP/s",
+               getenv("ATTN_ISA"), peak);
     if (r->peak_fraction > 1) {
         remark(r, NULL, "no share of the peak: %.2f of the peak sampled, the machine was disturbed",
                r->peak_fraction);
@@ -1636,17 +1762,20 @@ static void find_published(row *r)
     const int64_t *v = r->c->v;
     for (int i = 0; i < COUNT(published); i++)
         if (!strcmp(published[i].suite, r->suite) && published[i].batch == v[BATCH]
-            && published[i].seq == v[SEQ] && published[i].heads == v[HEADS] && published[i].dim == v[DIM]
-            && published[i].pass == v[PASS] && published[i].project == v[PROJECT]
-            && (published[i].backend ? !strcmp(published[i].backend, r->backend) : !is_gpu(r)) && v[KV] == v[SEQ]
-            && !v[CAUSAL] && !v[MASK] && (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge")) {
+            && published[i].seq == v[SEQ] && published[i].heads == v[HEADS]
+            && published[i].dim == v[DIM] && published[i].pass == v[PASS]
+            && published[i].project == v[PROJECT]
+            && (published[i].backend ? !strcmp(published[i].backend, r->backend) : !is_gpu(r))
+            && v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK]
+            && (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge")) {
             r->theirs = published[i].ms;
             r->ratio = r->theirs / r->mean_ms;
         }
 }
 
-/* The calls of a row: verified first, then timed with a workspace given (kernel) and without (total). On the GPU, kernel is
- * its own clock and total the call with its copies. `call` runs one. */
+/* The calls of a row: verified first, then timed with a workspace given (kernel) and without
+ * (total). On the GPU, kernel is its own clock and total the call with its copies. `call` runs one.
+ * */
 static void time_calls(job *j, void (*call)(void *), double tokens)
 {
     row *r = j->r;
@@ -1669,13 +1798,15 @@ static void time_calls(job *j, void (*call)(void *), double tokens)
         return;
     }
     fill_times(r, &t);
-    *rate_of(j->b, r->backend) = t.mean > 1e-3 && v[SEQ] > 1 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
-    if (j->gpu) {                                /* the roofline is the CPU's, and a call from the host copies */
+    *rate_of(j->b, r->backend) =
+        t.mean > 1e-3 && v[SEQ] > 1 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
+    if (j->gpu) { /* the roofline is the CPU's, and a call from the host copies */
         r->total_ms = r->p50_ms;
         r->kernel_ms = 1e3 * kernel_median(j, t.n);
         return;
     }
-    for (int i = 0; i < 3 && (!i || r->gflops > peak); i++) {   /* after the row, and again if it was disturbed */
+    /* after the row, and again if it was disturbed */
+    for (int i = 0; i < 3 && (!i || r->gflops > peak); i++) {
         double after = peak_now(j->c);
         peak = after > peak ? after : peak;
     }
@@ -1784,7 +1915,8 @@ static void measure_batching(job *j)
         if (s)
             failed(j->r, j->p, s);
         else if (memcmp(d->o.data, bits + (size_t)b * row_bytes, row_bytes)
-                 || memcmp(d->lse, bits + (size_t)whole.batch * row_bytes + (size_t)b * lse * 4, lse * 4))
+                 || memcmp(d->lse, bits + (size_t)whole.batch * row_bytes + (size_t)b * lse * 4,
+                           lse * 4))
             remark(j->r, "wrong", "sequence %d alone has other bits than in the batch", (int)b);
     }
     *d = whole;
@@ -1820,8 +1952,9 @@ static void measure_finite(job *j)
         remark(j->r, "wrong", "%lld elements are NaN or infinite", (long long)bad);
 }
 
-/* What the case's types lose against the f64 reference, and that it is what the rule allows. 16-bit types are compared with
- * f32 too: the same numbers before they were rounded, by the same backend. */
+/* What the case's types lose against the f64 reference, and that it is what the rule allows. 16-bit
+ * types are compared with f32 too: the same numbers before they were rounded, by the same backend.
+ * */
 static void measure_loss(job *j)
 {
     bench_case wide = *j->c;
@@ -1844,13 +1977,15 @@ static void measure_loss(job *j)
             double loss = fabs(narrow[i] - (double)o[i]);
             largest = loss > largest ? loss : largest, sum += loss;
         }
-        remark(j->r, NULL, "against f32 it loses up to %.2g, %.2g on average", largest, sum / (double)n);
+        remark(j->r, NULL, "against f32 it loses up to %.2g, %.2g on average", largest,
+               sum / (double)n);
     }
     free(narrow);
     problem_free(&p);
 }
 
-/* <dout, o> as a function of one element of q, k or v, by central differences through the f64 reference. */
+/* <dout, o> as a function of one element of q, k or v, by central differences through the f64
+ * reference. */
 static double loss_at(const attn_desc *d, const double *dout, double *o, double *element_, double x)
 {
     double sum = 0, before = *element_;
@@ -1882,13 +2017,15 @@ static void measure_gradient(job *j)
         widen(x[t], &from, 0, 0, 0, 1, size);
         in[t]->data = x[t], in[t]->dtype = ATTN_F64;
     }
-    f.o.data = o, f.o.dtype = ATTN_F64, f.backend = "reference", f.workspace = NULL, f.workspace_size = 0;
+    f.o.data = o, f.o.dtype = ATTN_F64, f.backend = "reference", f.workspace = NULL,
+    f.workspace_size = 0;
     for (int64_t k = 0; k < 3 * PROBES; k++) {
         int t = (int)(k % 3);
         int64_t at = (int64_t)(draw(11, (uint64_t)k) % (uint64_t)(p->d.batch * in[t]->stride[0]));
         double h = 1e-5, here = x[t][at], got;
         double expected =
-            (loss_at(&f, dout, o, &x[t][at], here + h) - loss_at(&f, dout, o, &x[t][at], here - h)) / (2 * h);
+            (loss_at(&f, dout, o, &x[t][at], here + h) - loss_at(&f, dout, o, &x[t][at], here - h))
+            / (2 * h);
         attn_out one = { .data = (char *)gradient[t]->data + at * dtype_size(gradient[t]->dtype),
                          .dtype = gradient[t]->dtype };
         widen(&got, &one, 0, 0, 0, 1, 1);
@@ -1905,7 +2042,8 @@ static void measure_gradient(job *j)
     free(dout);
 }
 
-/* Memory of one call in a process of its own, through the allocator hook and by its peak resident set. */
+/* Memory of one call in a process of its own, through the allocator hook and by its peak resident
+ * set. */
 typedef struct footprint { attn_status status; int64_t now, peak, rss; } footprint;
 
 static void *counted_get(void *user, size_t size, size_t align)
@@ -1984,19 +2122,22 @@ static void measure_memory(job *j)
     for (int i = 0; i < COUNT(published_memory); i++)
         if (!strcmp(r->suite, "flash_v2") && published_memory[i].seq == j->c->v[SEQ])
             remark(r, NULL, "theirs: %.1f MB",
-                   strcmp(r->backend, "flash") ? published_memory[i].standard : published_memory[i].flash);
+                   strcmp(r->backend, "flash") ? published_memory[i].standard
+                                               : published_memory[i].flash);
     r->matrix_share = (double)f.peak / score_bytes(j->c);
     r->bytes = tensor_bytes(j->c);
 }
 
-/* Time to first token: the prefill of the whole context, cold, and one step. Then the steps, one token each. */
+/* Time to first token: the prefill of the whole context, cold, and one step. Then the steps, one
+ * token each. */
 static void measure_generate(job *j)
 {
     bench_case prefill = *j->c;
     problem p;
     double seconds = NAN;
     prefill.v[SEQ] = prefill.v[KV];
-    double flops = (double)prefill.v[KV] * (double)prefill.v[KV] * (double)(prefill.v[DIM] + prefill.v[V_DIM])
+    double flops = (double)prefill.v[KV] * (double)prefill.v[KV]
+                   * (double)(prefill.v[DIM] + prefill.v[V_DIM])
                    * (double)(prefill.v[HEADS] * prefill.v[BATCH]),
            estimate = flops / *rate_of(j->b, j->r->backend);
     if (j->reference && estimate > REFERENCE_CALL_SECONDS) {
@@ -2019,15 +2160,16 @@ static void measure_generate(job *j)
     j->r->ttft_ms = 1e3 * seconds + j->r->p50_ms;
 }
 
-/* The attention module of AdaAttn: x [tokens, embed] through three projections, attention, and the output projection; the
- * backward also gives the gradients of x and of the four weights. */
-typedef void (*blas_sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
-                           int lda, const float *b, int ldb, float beta, float *c, int ldc);
+/* The attention module of AdaAttn: x [tokens, embed] through three projections, attention, and the
+ * output projection; the backward also gives the gradients of x and of the four weights. */
+typedef void (*blas_sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha,
+                           const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                           int ldc);
 typedef struct module {
     int64_t tokens, embed;
     int32_t threads;
     float *x, *w[4], *y, *dy, *dx, *dw[4];
-    blas_sgemm sgemm;                            /* OpenBLAS, or NULL: the plain blocked product below */
+    blas_sgemm sgemm; /* OpenBLAS, or NULL: the plain blocked product below */
 } module;
 
 typedef struct product {
@@ -2059,7 +2201,7 @@ static void product_rows(const product *p, int64_t i, int64_t col, const float *
 {
     int64_t cols = p->n - col < COLS ? p->n - col : COLS;
     int64_t step = p->a_col, depth = p->k;
-    const float *a[ROWS];                        /* rows past the end repeat the last, and are not stored */
+    const float *a[ROWS]; /* rows past the end repeat the last, and are not stored */
     lanes sum[ROWS][VECTORS] = { { { 0 } } };
     for (int64_t r = 0; r < ROWS; r++)
         a[r] = p->a + (i + r < p->m ? i + r : p->m - 1) * p->a_row;
@@ -2075,7 +2217,8 @@ static void product_rows(const product *p, int64_t i, int64_t col, const float *
                 sum[r][j / LANES][j % LANES] + (p->add ? p->c[(i + r) * p->n + col + j] : 0);
 }
 
-/* Rows block * COLS .. of the product, by OpenBLAS on this thread alone or by the plain loops: the threads are ours. */
+/* Rows block * COLS .. of the product, by OpenBLAS on this thread alone or by the plain loops: the
+ * threads are ours. */
 static void product_task(void *arg, int64_t block)
 {
     const product *p = arg;
@@ -2099,8 +2242,8 @@ static void product_task(void *arg, int64_t block)
 }
 
 /* c[m,n] = (or +=) op(a)[m,k] op(b)[k,n]; everything dense, a transpose swaps the strides. */
-static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a,
-                     const float *b, float *c, bool add)
+static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                     const float *a, const float *b, float *c, bool add)
 {
     product p = { a, b, c, m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1, add, w->sgemm };
     attn_desc where = { .threads = w->threads };
@@ -2112,13 +2255,15 @@ static bool check_product(const module *w, const float *o)
 {
     bool right = true;
     for (uint64_t s = 0; s < 64 && right; s++) {
-        int64_t i = (int64_t)(draw(31, s) % (uint64_t)w->tokens), j = (int64_t)(draw(32, s) % (uint64_t)w->embed);
+        int64_t i = (int64_t)(draw(31, s) % (uint64_t)w->tokens),
+                j = (int64_t)(draw(32, s) % (uint64_t)w->embed);
         double sum = 0, size = 0;
         for (int64_t e = 0; e < w->embed; e++) {
             double term = (double)o[i * w->embed + e] * (double)w->w[3][j * w->embed + e];
             sum += term, size += fabs(term);
         }
-        right = fabs(sum - (double)w->y[i * w->embed + j]) <= (double)w->embed * 0x1p-24 * size + 0x1p-100;
+        right = fabs(sum - (double)w->y[i * w->embed + j])
+                <= (double)w->embed * 0x1p-24 * size + 0x1p-100;
     }
     return right;
 }
@@ -2127,8 +2272,8 @@ static void module_forward(const module *w, const problem *p, attn_status *s)
 {
     const float *qkv[] = { p->d.q.data, p->d.k.data, p->d.v.data };
     for (int i = 0; i < 3; i++)
-        multiply(w, false, true, w->tokens, w->embed, w->embed, w->x, w->w[i], (float *)(uintptr_t)qkv[i],
-                 false);
+        multiply(w, false, true, w->tokens, w->embed, w->embed, w->x, w->w[i],
+                 (float *)(uintptr_t)qkv[i], false);
     *s = attn_forward(&p->d);
     multiply(w, false, true, w->tokens, w->embed, w->embed, p->d.o.data, w->w[3], w->y, false);
 }
@@ -2141,7 +2286,8 @@ static void module_backward(const module *w, const problem *p, attn_status *s)
     multiply(w, true, false, w->embed, w->embed, w->tokens, w->dy, p->d.o.data, w->dw[3], false);
     *s = attn_backward(&p->d, &p->g);
     for (int i = 0; i < 3; i++) {
-        multiply(w, false, false, w->tokens, w->embed, w->embed, gradient[i], w->w[i], w->dx, i > 0);
+        multiply(w, false, false, w->tokens, w->embed, w->embed, gradient[i], w->w[i], w->dx,
+                 i > 0);
         multiply(w, true, false, w->embed, w->embed, w->tokens, gradient[i], w->x, w->dw[i], false);
     }
 }
@@ -2155,14 +2301,16 @@ static void module_call(void *user)
         module_backward(j->module, j->p, &j->status);
 }
 
-/* OpenBLAS falls back to SSE3 on processors younger than itself: it is told the family of ours, unless the user did. */
+/* OpenBLAS falls back to SSE3 on processors younger than itself: it is told the family of ours,
+ * unless the user did. */
 static blas_sgemm find_openblas(char name[64])
 {
     if (strcmp(attn_isa(), "portable"))
         setenv("OPENBLAS_CORETYPE", strcmp(attn_isa(), "avx512") ? "HASWELL" : "SKYLAKEX", 0);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     void *symbol[3] = { NULL, NULL, NULL };
-    const char *const names[] = { "cblas_sgemm", "openblas_set_num_threads", "openblas_get_corename" };
+    const char *const names[] = { "cblas_sgemm", "openblas_set_num_threads",
+                                  "openblas_get_corename" };
     blas_sgemm sgemm = NULL;
     void (*set_threads)(int) = NULL;
     char *(*core)(void) = NULL;
@@ -2171,7 +2319,8 @@ static blas_sgemm find_openblas(char name[64])
         symbol[i] = dlsym(library, names[i]);
     if (!symbol[0] || !symbol[1] || !symbol[2])
         return NULL;
-    memcpy(&sgemm, &symbol[0], sizeof sgemm);    /* C has no cast from an object pointer to a function pointer */
+    /* C has no cast from an object pointer to a function pointer */
+    memcpy(&sgemm, &symbol[0], sizeof sgemm);
     memcpy(&set_threads, &symbol[1], sizeof set_threads);
     memcpy(&core, &symbol[2], sizeof core);
     set_threads(1);                              /* the threads of the description call it */
@@ -2189,8 +2338,8 @@ static void measure_module(job *j)
                  .threads = (int32_t)v[THREADS],
                  .sgemm = find_openblas(blas) };
     row *r = j->r;
-    if (v[DTYPE] != ATTN_F32 || v[KV_DTYPE] != ATTN_F32 || v[KV_HEADS] != v[HEADS] || v[DIM] != v[V_DIM]
-        || v[KV] != v[SEQ] || v[LAYOUT] || v[PAGE]) {
+    if (v[DTYPE] != ATTN_F32 || v[KV_DTYPE] != ATTN_F32 || v[KV_HEADS] != v[HEADS]
+        || v[DIM] != v[V_DIM] || v[KV] != v[SEQ] || v[LAYOUT] || v[PAGE]) {
         remark(r, "declined",
                "the module with projections is f32 self-attention with one head count and one dim");
         return;
@@ -2235,7 +2384,7 @@ static void (*const measures[])(job *) = {
     measure_gradient, measure_loss,        measure_memory,       measure_generate, measure_module,
 };
 
-/* =============================================================================================== >>run ==== */
+/* =================================================================================== >>run ==== */
 /* Why a backend does not take a call: its line of plan->why, or the status. */
 static void explain(const attn_plan *plan, const char *backend, attn_status s, char text[256])
 {
@@ -2250,7 +2399,8 @@ static void explain(const attn_plan *plan, const char *backend, attn_status s, c
     snprintf(text, 256, "%s", attn_status_text(s));
 }
 
-/* Whether the backend takes the case and it fits in memory; fills what the plan says. Touches no tensor. */
+/* Whether the backend takes the case and it fits in memory; fills what the plan says. Touches no
+ * tensor. */
 static bool plan_row(const bench_case *c, const char *backend, row *r)
 {
     problem p;
@@ -2279,8 +2429,8 @@ static bool plan_row(const bench_case *c, const char *backend, row *r)
     bytes += matrix ? scores : (double)plan.workspace_size;
     if (s || bytes > 0.9 * available_memory()) {
         remark(r, "refused", "%s of %s do not fit: %s of memory are available",
-               human_bytes(matrix ? scores : bytes, need), matrix ? "scores" : "tensors and workspace",
-               human_bytes(available_memory(), have));
+               human_bytes(matrix ? scores : bytes, need),
+               matrix ? "scores" : "tensors and workspace", human_bytes(available_memory(), have));
         return false;
     }
     r->theoretical_bytes = matrix ? (int64_t)scores : 8 * c->v[BATCH] * c->v[HEADS] * c->v[SEQ];
@@ -2315,8 +2465,8 @@ static double estimate(bench *b, const bench_case *c, const char *backend)
 {
     static const double work[] = { 1, 2.5, 3.5 };
     const int64_t *v = c->v;
-    double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS] * (double)v[SEQ]
-                   * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
+    double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS]
+                   * (double)v[SEQ] * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
     double each = flops / *rate_of(b, backend) + 1e-5, verify = flops / reference_flops;
     double most = b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
     double prefill = v[MEASURE] == GENERATE ? each * (double)v[KV] / 2 : 0;
@@ -2363,9 +2513,9 @@ static void progress(bench *b, int64_t at, int k, const char *backend)
         return;
     for (int64_t i = 0; i < 20 && b->row_total && i * b->row_total < b->row_count * 20; i++)
         bar[i] = '#';
-    fprintf(stderr, "\r[%s] %lld/%lld  %s %s %s  about %.0f s left\033[K", bar, (long long)b->row_count,
-            (long long)b->row_total, b->cases[at].suite->name, b->cases[at].name, backend,
-            remaining(b, at, k));
+    fprintf(stderr, "\r[%s] %lld/%lld  %s %s %s  about %.0f s left\033[K", bar,
+            (long long)b->row_count, (long long)b->row_total, b->cases[at].suite->name,
+            b->cases[at].name, backend, remaining(b, at, k));
     fflush(stderr);
 }
 
@@ -2379,14 +2529,16 @@ static void clear_progress(void)
 static bool announce(bench *b, const bench_case *c, row *r)
 {
     double seconds = estimate(b, c, r->backend);
-    if (b->level != F && *c->suite->name && !b->opt.user.count[SEQ] && seconds > QUICK_SKIP_SECONDS) {
+    if (b->level != F && *c->suite->name && !b->opt.user.count[SEQ]
+        && seconds > QUICK_SKIP_SECONDS) {
         remark(r, "skipped", "would take about %.0f s: left out of a quick selection", seconds);
         return false;
     }
     if (seconds > ANNOUNCE_SECONDS) {
         clear_progress();
         fprintf(stderr,
-                "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far, --quick "
+                "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so "
+                "far, --quick "
                 "leaves it out\n",
                 r->suite, r->name, r->backend, seconds);
     }
@@ -2399,7 +2551,8 @@ static void add_row(bench *b, const row *r)
     b->rows[b->row_count++] = *r;
     if (!row_ok(r) && strcmp(r->status, "skipped")) {
         clear_progress();
-        fprintf(stderr, "attn_bench: %s %s %s: %s: %s\n", r->suite, r->name, r->backend, r->status, r->note);
+        fprintf(stderr, "attn_bench: %s %s %s: %s: %s\n", r->suite, r->name, r->backend, r->status,
+                r->note);
     }
 }
 
@@ -2430,8 +2583,9 @@ static int finish_files(bench *b, const problem *p)
             widen(x, &got, 0, 0, 0, 1, o.count);
             widen(y, &expected, 0, 0, 0, 1, o.count);
             for (int64_t i = 0; i < o.count; i++)
-                compare(&v, x[i], y[i], 2e-6 + 4 * unit_of(o.dtype) * (1 + fabs(y[i])) * (o.dtype != ATTN_F32)
-                                        + 2 * 0x1p-24 * fabs(y[i]));
+                compare(&v, x[i], y[i],
+                        2e-6 + 4 * unit_of(o.dtype) * (1 + fabs(y[i])) * (o.dtype != ATTN_F32)
+                            + 2 * 0x1p-24 * fabs(y[i]));
         }
         free(x), free(y);
         worst = v.worst, largest = v.max_error;
@@ -2498,19 +2652,21 @@ static void run_case(bench *b, int64_t at)
     }
 }
 
-/* ============================================================================================ >>derive ==== */
+/* ================================================================================ >>derive ==== */
 static bool is_performance(const row *r) { return is_timing(r->c->v[MEASURE]); }
 static bool is_memory(const row *r) { return r->c->v[MEASURE] == MEMORY; }
 static bool is_correctness(const row *r) { return !is_performance(r) && !is_memory(r); }
 
-/* Whether two rows are of one series: everything equal but the axes given, and what only says how long to measure. */
+/* Whether two rows are of one series: everything equal but the axes given, and what only says how
+ * long to measure. */
 static bool same_series(const row *a, const row *b, axis varied, axis also)
 {
     for (int i = 0; i < AXES; i++)
         if (i != (int)varied && i != (int)also && i != WARMUP && i != ITERATIONS && i != EMBED
             && a->c->v[i] != b->c->v[i])
             return false;
-    return a->c->suite == b->c->suite && a->c->variant == b->c->variant && !strcmp(a->backend, b->backend);
+    return a->c->suite == b->c->suite && a->c->variant == b->c->variant
+           && !strcmp(a->backend, b->backend);
 }
 
 /* Whether two rows are one case, with different variants or not. */
@@ -2538,8 +2694,8 @@ static void print_fastest(const bench *b)
         const row *r = &b->rows[i];
         bool best = row_ok(r);
         for (int64_t k = 0; k < b->row_count && best; k++)
-            best = !same_but_variant(r, &b->rows[k]) || !row_ok(&b->rows[k]) || b->rows[k].p50_ms > r->p50_ms
-                   || (b->rows[k].p50_ms == r->p50_ms && k >= i);
+            best = !same_but_variant(r, &b->rows[k]) || !row_ok(&b->rows[k])
+                   || b->rows[k].p50_ms > r->p50_ms || (b->rows[k].p50_ms == r->p50_ms && k >= i);
         if (!best)
             continue;
         fprintf(stderr, "%s%s %s %s, %.4g ms", before, r->name, r->dtype, r->pass, r->p50_ms);
@@ -2551,9 +2707,15 @@ static void print_fastest(const bench *b)
         fputc('\n', stderr);
 }
 
-static int64_t length_of(const row *r) { return r->c->v[MEASURE] == GENERATE ? r->kv_len : r->q_len; }
+static int64_t length_of(const row *r)
+{
+    return r->c->v[MEASURE] == GENERATE ? r->kv_len : r->q_len;
+}
 
-static double workspace_of(const row *r) { return r->workspace_bytes > 0 ? (double)r->workspace_bytes : 0; }
+static double workspace_of(const row *r)
+{
+    return r->workspace_bytes > 0 ? (double)r->workspace_bytes : 0;
+}
 
 static double total_bytes(const row *r) { return r->bytes + workspace_of(r); }
 
@@ -2561,17 +2723,19 @@ static double total_bytes(const row *r) { return r->bytes + workspace_of(r); }
 static double added_bytes(const row *r)
 {
     double rows = (double)r->batch * (double)r->q_len * (double)r->heads;
-    return workspace_of(r) + rows * (4 + (double)r->v_dim * (double)dtype_size((int32_t)r->c->v[DTYPE]));
+    return workspace_of(r)
+           + rows * (4 + (double)r->v_dim * (double)dtype_size((int32_t)r->c->v[DTYPE]));
 }
 
-/* Slope of log y over log x for the rows of r's series over the length, from a 16th of the longest on: what a call costs
- * before it has work to do is no part of a power law. */
+/* Slope of log y over log x for the rows of r's series over the length, from a 16th of the longest
+ * on: what a call costs before it has work to do is no part of a power law. */
 static double exponent(const bench *b, const row *r, double (*y)(const row *))
 {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
     int64_t longest = 0;
     for (int64_t i = 0; i < b->row_count; i++)
-        if (row_ok(&b->rows[i]) && same_series(r, &b->rows[i], SEQ, KV) && length_of(&b->rows[i]) > longest)
+        if (row_ok(&b->rows[i]) && same_series(r, &b->rows[i], SEQ, KV)
+            && length_of(&b->rows[i]) > longest)
             longest = length_of(&b->rows[i]);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i];
@@ -2594,13 +2758,15 @@ static const row *twin(const bench *b, const row *r, const char *backend)
     return NULL;
 }
 
-/* Scaling against the first row of the series: threads with fixed work, threads with the batch, or the batch alone. */
+/* Scaling against the first row of the series: threads with fixed work, threads with the batch, or
+ * the batch alone. */
 static void note_scaling(const bench *b, row *r, axis varied, axis also, const char *unit)
 {
     const row *base = NULL;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i];
-        if (row_ok(o) && same_series(r, o, varied, also) && (!base || o->c->v[varied] < base->c->v[varied]))
+        if (row_ok(o) && same_series(r, o, varied, also)
+            && (!base || o->c->v[varied] < base->c->v[varied]))
             base = o;
     }
     if (!base || base == r || base->c->v[varied] == r->c->v[varied]
@@ -2624,10 +2790,12 @@ static void derive(bench *b)
         r->time_exponent = exponent(b, r, median_of);
         r->memory_exponent = exponent(b, r, added_bytes);
         if (standard) {
-            r->speedup_vs_standard = standard->p50_ms / r->p50_ms;      /* medians: an outlier makes no winner */
+            r->speedup_vs_standard =
+                standard->p50_ms / r->p50_ms; /* medians: an outlier makes no winner */
             r->memory_reduction = 1 - total_bytes(r) / total_bytes(standard);
         }
-        if (r->c->v[MEASURE] == TIME && (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
+        if (r->c->v[MEASURE] == TIME
+            && (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
             note_scaling(b, r, THREADS, THREADS, "thread(s)");
             note_scaling(b, r, BATCH, BATCH, "sequence(s)");
             note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
@@ -2667,63 +2835,75 @@ static void print_crossover(FILE *f, const bench *b)
         compared++;
         if (!clearly_faster(standard, r))
             continue;
-        fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite, r->name, r->dtype,
-                r->pass, 1 / r->speedup_vs_standard);
+        fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite, r->name,
+                r->dtype, r->pass, 1 / r->speedup_vs_standard);
         lost++;
     }
     if (compared && !lost)
-        fprintf(f, "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
-                (long long)compared);
+        fprintf(
+            f,
+            "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
+            (long long)compared);
 }
 
 static void print_exponents(FILE *f, const bench *b)
 {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        bool first = strcmp(r->suite, "rocmforge") && (isfinite(r->time_exponent) || isfinite(r->memory_exponent));
+        bool first = strcmp(r->suite, "rocmforge")
+                     && (isfinite(r->time_exponent) || isfinite(r->memory_exponent));
         for (int64_t k = 0; k < i && first; k++)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
         if (!first)
             continue;
-        fprintf(f, "- %s, %s, from %s on (%s, kv %s, %s, %d threads):", r->suite, r->backend, r->name,
-                r->dtype, r->kv_dtype, r->pass, (int)r->threads);
+        fprintf(f, "- %s, %s, from %s on (%s, kv %s, %s, %d threads):", r->suite, r->backend,
+                r->name, r->dtype, r->kv_dtype, r->pass, (int)r->threads);
         if (isfinite(r->time_exponent))
             fprintf(f, " time ~ S^%.2f", r->time_exponent);
         fprintf(f, isfinite(r->memory_exponent) ? " memory ~ S^%.2f\n" : "\n", r->memory_exponent);
     }
 }
 
-/* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum, relative to dense. */
+/* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum, relative
+ * to dense. */
 static void print_adaattn(FILE *f, const bench *b)
 {
-    fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone is pass "
+    fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone "
+          "is pass "
           "bwd. Relative to dense "
           "(standard), > 1 is faster or smaller here; AdaAttn prints the inverse.\n",
           f);
     for (int64_t i = 0; i < b->row_count; i++) {
-        const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"), *dense_both = NULL;
-        if (strcmp(r->suite, "adaattn") || r->c->v[PASS] != FWD || !row_ok(r) || !isfinite(r->mean_ms))
+        const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"),
+                  *dense_both = NULL;
+        if (strcmp(r->suite, "adaattn") || r->c->v[PASS] != FWD || !row_ok(r)
+            || !isfinite(r->mean_ms))
             continue;
         for (int64_t k = 0; k < b->row_count; k++)
-            if (b->rows[k].c->v[PASS] == FWD_BWD && row_ok(&b->rows[k]) && !strcmp(b->rows[k].name, r->name)) {
+            if (b->rows[k].c->v[PASS] == FWD_BWD && row_ok(&b->rows[k])
+                && !strcmp(b->rows[k].name, r->name)) {
                 both = strcmp(b->rows[k].backend, r->backend) ? both : &b->rows[k];
                 dense_both = strcmp(b->rows[k].backend, "standard") ? dense_both : &b->rows[k];
             }
-        fprintf(f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms, r->stddev_ms);
+        fprintf(f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms,
+                r->stddev_ms);
         if (both)
-            fprintf(f, ", backward %.3f+-%.3f ms, total %.3f+-%.3f ms", both->mean_ms, both->stddev_ms,
-                    r->mean_ms + both->mean_ms, hypot(r->stddev_ms, both->stddev_ms));
+            fprintf(f, ", backward %.3f+-%.3f ms, total %.3f+-%.3f ms", both->mean_ms,
+                    both->stddev_ms, r->mean_ms + both->mean_ms,
+                    hypot(r->stddev_ms, both->stddev_ms));
         fprintf(f, ", %.0f tok/s", r->tokens_per_s);
         if (dense)
-            fprintf(f, "; relative to dense: forward %.2f, memory %.2f", dense->mean_ms / r->mean_ms,
-                    total_bytes(dense) / total_bytes(r));
+            fprintf(f, "; relative to dense: forward %.2f, memory %.2f",
+                    dense->mean_ms / r->mean_ms, total_bytes(dense) / total_bytes(r));
         if (both && dense_both && dense)
             fprintf(f, ", backward %.2f, total %.2f", dense_both->mean_ms / both->mean_ms,
                     (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
         fputc('\n', f);
     }
-    fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 ms, total "
-          "96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive precision 1.49, 1.76, 1.64, "
+    fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 "
+          "ms, total "
+          "96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive precision 1.49, "
+          "1.76, 1.64, "
           "adaptive rank 1.01, 1.02, 1.01\n",
           f);
 }
@@ -2738,18 +2918,21 @@ static void print_guide(FILE *f, const bench *b)
         if (!strcmp(r->suite, "flash_v2") && r->bandwidth_fraction > *top)
             *top = r->bandwidth_fraction;
     }
-    fprintf(f,
-            "- flash_v2 bandwidth, highest share of what this machine reads: forward %.1f%%, backward "
-            "%.1f%%, both %.1f%%; theirs: 612 "
-            "(70.8%%), 545 (63.1%%), 578 (66.9%%) of 864 GB/s\n",
-            100 * best[FWD], 100 * best[BWD], 100 * best[FWD_BWD]);
-    fputs("- flash_v2 scaling, theirs: batch 1 2 4 8 16: 1 1.85 3.42 6.12 10.24; weak 1 2 4 8: 1 1.92 3.68 "
+    fprintf(
+        f,
+        "- flash_v2 bandwidth, highest share of what this machine reads: forward %.1f%%, backward "
+        "%.1f%%, both %.1f%%; theirs: 612 "
+        "(70.8%%), 545 (63.1%%), 578 (66.9%%) of 864 GB/s\n",
+        100 * best[FWD], 100 * best[BWD], 100 * best[FWD_BWD]);
+    fputs("- flash_v2 scaling, theirs: batch 1 2 4 8 16: 1 1.85 3.42 6.12 10.24; weak 1 2 4 8: 1 "
+          "1.92 3.68 "
           "6.88; ours in the notes\n",
           f);
 }
 
-/* The block sizes that the flash_v2 guide recommends, by its own formula (f32 scores and a f16 tile of V): which exceed the
- * sequence they are meant for, and which fit the shared memory of a block on a given chip. */
+/* The block sizes that the flash_v2 guide recommends, by its own formula (f32 scores and a f16 tile
+ * of V): which exceed the sequence they are meant for, and which fit the shared memory of a block
+ * on a given chip. */
 static void print_shared_memory(FILE *f)
 {
     static const struct {
@@ -2766,7 +2949,8 @@ static void print_shared_memory(FILE *f)
         int block = guide[i].block, bytes = block * block * 4 + block * guide[i].dim * 2,
             clipped = guide[i].seq;
         fprintf(f,
-                "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as published (the "
+                "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as "
+                "published (the "
                 "block exceeds the "
                 "sequence); fits",
                 block, guide[i].seq, guide[i].dim, (bytes + 1023) / 1024);
@@ -2782,11 +2966,12 @@ static void print_shared_memory(FILE *f)
 static void print_target(FILE *f, const char *what, const row *at, double percent, double target)
 {
     if (at)
-        fprintf(f, "  - %.1f%% %s at S %lld (target at least %.0f%%): %s\n", percent, what, (long long)at->q_len, target,
-                percent >= target ? "reached" : "NOT reached");
+        fprintf(f, "  - %.1f%% %s at S %lld (target at least %.0f%%): %s\n", percent, what,
+                (long long)at->q_len, target, percent >= target ? "reached" : "NOT reached");
 }
 
-/* openpi's targets at the longest sequence measured. Returns whether all that were measured are reached. */
+/* openpi's targets at the longest sequence measured. Returns whether all that were measured are
+ * reached. */
 static bool print_openpi_verdict(FILE *f, const bench *b)
 {
     const row *slowest = NULL, *largest = NULL;
@@ -2797,16 +2982,18 @@ static bool print_openpi_verdict(FILE *f, const bench *b)
         if (strcmp(r->suite, "openpi") || is_gpu(r))
             continue;
         right += row_ok(r) && (isfinite(r->max_abs_err) || r->c->v[MEASURE] != TIME);
-        wrong +=
-            !strcmp(r->status, "wrong") || !strcmp(r->status, "failed") || !strcmp(r->status, "declined");
+        wrong += !strcmp(r->status, "wrong") || !strcmp(r->status, "failed")
+                 || !strcmp(r->status, "declined");
         bool flash = !strcmp(r->backend, "flash") && row_ok(r),
              longer = !slowest || r->q_len > slowest->q_len;
-        if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && longer && isfinite(r->speedup_vs_standard))
+        if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && longer
+            && isfinite(r->speedup_vs_standard))
             slowest = r;
         if (flash && r->c->v[MEASURE] == MEMORY && (!largest || r->q_len > largest->q_len)
             && isfinite(r->memory_reduction))
             largest = r;
-        if (!strcmp(r->backend, "standard") && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_exponent))
+        if (!strcmp(r->backend, "standard") && r->c->v[MEASURE] == MEMORY
+            && isfinite(r->memory_exponent))
             standard_exponent = r->memory_exponent;
     }
     double speed = slowest ? 100 * (1 - 1 / slowest->speedup_vs_standard) : NAN,
@@ -2832,7 +3019,8 @@ static bool has_suite(const bench *b, const char *name)
     return false;
 }
 
-/* The fastest backend of r's case; of those that are not clearly apart the one that stands last: flash, not standard. */
+/* The fastest backend of r's case; of those that are not clearly apart the one that stands last:
+ * flash, not standard. */
 static const row *fastest(const bench *b, const row *r)
 {
     const row *best = NULL;
@@ -2844,15 +3032,17 @@ static const row *fastest(const bench *b, const row *r)
     return best;
 }
 
-/* Advice from what was measured: the fastest backend for each length, dim and batch, and what bounds it. */
+/* Advice from what was measured: the fastest backend for each length, dim and batch, and what
+ * bounds it. */
 static void print_advice(FILE *f, const bench *b)
 {
     static const char *const advice[][2] = {
         { "overhead", "too little work for a call: larger batches, or more heads, in one call" },
-        { "compute",
-          "near the peak of the machine: a 16-bit type where its dot product is faster, or more threads" },
-        { "bandwidth", "near the speed of memory: a 16-bit or quantised cache, more queries for each key "
-                       "read (GQA, batching)" },
+        { "compute", "near the peak of the machine: a 16-bit type where its dot product is faster, "
+                     "or more threads" },
+        { "bandwidth",
+          "near the speed of memory: a 16-bit or quantised cache, more queries for each key "
+          "read (GQA, batching)" },
     };
     bool head = false;
     for (int64_t i = 0; i < b->row_count; i++) {
@@ -2867,11 +3057,12 @@ static void print_advice(FILE *f, const bench *b)
         for (int k = 0; k < COUNT(advice); k++)
             if (!strcmp(advice[k][0], r->bound))
                 fprintf(f,
-                        "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, %.0f%% of "
+                        "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, "
+                        "%.0f%% of "
                         "bandwidth | %s |\n",
-                        (long long)length_of(r), (long long)r->head_dim, (long long)r->batch, r->dtype,
-                        r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound, 100 * r->peak_fraction,
-                        100 * r->bandwidth_fraction, advice[k][1]);
+                        (long long)length_of(r), (long long)r->head_dim, (long long)r->batch,
+                        r->dtype, r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound,
+                        100 * r->peak_fraction, 100 * r->bandwidth_fraction, advice[k][1]);
     }
 }
 
@@ -2879,17 +3070,21 @@ static void print_their_flops(FILE *f, const bench *b)
 {
     for (int s = 0; s < COUNT(suites); s++)
         if (suites[s].their_flops && has_suite(b, suites[s].name))
-            fprintf(f, "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible pair, head and element of "
-                       "a key and a value, the backward 2.5 times that\n", suites[s].name, suites[s].their_flops);
+            fprintf(f,
+                    "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible "
+                    "pair, head and element of "
+                    "a key and a value, the backward 2.5 times that\n",
+                    suites[s].name, suites[s].their_flops);
 }
 
-/* The shortest length from which on every length measured of r's series is faster on the GPU, by the time that `of` gives;
- * 0: none. */
+/* The shortest length from which on every length measured of r's series is faster on the GPU, by
+ * the time that `of` gives; 0: none. */
 static int64_t pays_from(const bench *b, const row *r, double (*of)(const row *))
 {
     int64_t from = 0, slower = 0;
     for (int64_t i = 0; i < b->row_count; i++) {
-        const row *o = &b->rows[i], *cpu = row_ok(o) && same_series(r, o, SEQ, KV) ? twin(b, o, "flash") : NULL;
+        const row *o = &b->rows[i],
+                  *cpu = row_ok(o) && same_series(r, o, SEQ, KV) ? twin(b, o, "flash") : NULL;
         if (cpu && of(o) >= cpu->p50_ms)
             slower = length_of(o) > slower ? length_of(o) : slower;
     }
@@ -2929,12 +3124,17 @@ static void print_gpu(FILE *f, const bench *b)
         if (!is_gpu(r) || !row_ok(r) || !is_performance(r) || !cpu)
             continue;
         if (!head)
-            fputs("\n| CPU against GPU | dtype | pass | flash ms | hip kernel ms | hip total ms | kernel, > 1 is faster | total "
-                  "| GFLOP/s of the kernel | device memory |\n|---|---|---|---|---|---|---|---|---|---|\n", f);
+            fputs("\n| CPU against GPU | dtype | pass | flash ms | hip kernel ms | hip total ms | "
+                  "kernel, > 1 is faster | total "
+                  "| GFLOP/s of the kernel | device memory "
+                  "|\n|---|---|---|---|---|---|---|---|---|---|\n",
+                  f);
         head = true;
-        fprintf(f, "| %s %s | %s | %s | %.4g | %.4g | %.4g | %.3g | %.3g | %.4g | %s |\n", r->suite, r->name, r->dtype, r->pass,
-                cpu->p50_ms, r->kernel_ms, r->total_ms, cpu->p50_ms / r->kernel_ms, cpu->p50_ms / r->total_ms,
-                r->flops / r->kernel_ms / 1e6, r->device_bytes == NO_INT ? "-" : human_bytes((double)r->device_bytes, text));
+        fprintf(f, "| %s %s | %s | %s | %.4g | %.4g | %.4g | %.3g | %.3g | %.4g | %s |\n", r->suite,
+                r->name, r->dtype, r->pass, cpu->p50_ms, r->kernel_ms, r->total_ms,
+                cpu->p50_ms / r->kernel_ms, cpu->p50_ms / r->total_ms,
+                r->flops / r->kernel_ms / 1e6,
+                r->device_bytes == NO_INT ? "-" : human_bytes((double)r->device_bytes, text));
     }
     if (head)
         fputc('\n', f);
@@ -2945,7 +3145,8 @@ static void print_gpu(FILE *f, const bench *b)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
         if (!first)
             continue;
-        fprintf(f, "- the GPU against flash on the CPU, %s, as %s (%s, %s): ", r->suite, r->name, r->dtype, r->pass);
+        fprintf(f, "- the GPU against flash on the CPU, %s, as %s (%s, %s): ", r->suite, r->name,
+                r->dtype, r->pass);
         print_length(f, "with the copies of host tensors it pays", pays_from(b, r, total_of));
         print_length(f, ", its kernel alone", pays_from(b, r, kernel_of));
         fputc('\n', f);
@@ -2968,7 +3169,7 @@ static bool print_findings(FILE *f, const bench *b)
     return !has_suite(b, "openpi") || print_openpi_verdict(f, b);
 }
 
-/* =========================================================================================== >>writers ==== */
+/* =============================================================================== >>writers ==== */
 static void format_real(double x, char *text, size_t size)
 {
     double a = fabs(x);
@@ -3049,8 +3250,8 @@ static void write_grid(FILE *out, const bench *b, const suite *s, bool markdown)
         const row *r = &b->rows[i];
         if (r->c->suite != s || !*r->note)
             continue;
-        fprintf(out, "%s%s %s, %s, %s: %s\n", before, markdown ? "-" : "  note:", r->name, r->backend, r->pass,
-                r->note);
+        fprintf(out, "%s%s %s, %s, %s: %s\n", before, markdown ? "-" : "  note:", r->name,
+                r->backend, r->pass, r->note);
         before = "";
     }
 }
@@ -3073,9 +3274,11 @@ static const char *cpu_name(char text[192])
 static void write_people(FILE *out, const bench *b, bool markdown)
 {
     char cpu[192];
-    fprintf(
-        out, "%sattn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, %s\n",
-        markdown ? "# " : "", cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
+    fprintf(out,
+            "%sattn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f "
+            "GB/s, %s\n",
+            markdown ? "# " : "", cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak,
+            b->bandwidth, b->date);
     for (int s = 0; s < COUNT(suites); s++)
         if (has_suite(b, suites[s].name)) {
             fprintf(out, "\n%s%s - %s\n%s", markdown ? "## " : "", suites[s].name, suites[s].help,
@@ -3165,7 +3368,8 @@ static const char *source_commit(char text[64])
     *text = 0;
     while (n > 0 && path[n - 1] != '/')
         n--;
-    for (int step = 0; n > 0 && step < 2; step++) {          /* .git/HEAD names a commit, or the file that does */
+    for (int step = 0; n > 0 && step < 2;
+         step++) { /* .git/HEAD names a commit, or the file that does */
         snprintf(path + n, sizeof path - (size_t)n, ".git/%.250s", step ? name : "HEAD");
         FILE *f = fopen(path, "r");
         if (!f || !fgets(head, sizeof head, f))
@@ -3218,10 +3422,11 @@ static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *
 static void write_json(FILE *out, const bench *b) { write_document(out, b, NULL); }
 
 static const struct { const char *name; void (*write)(FILE *, const bench *); } writers[] = {
-    { "table", write_table }, { "csv", write_csv }, { "json", write_json }, { "markdown", write_markdown },
+    { "table", write_table }, { "csv", write_csv }, { "json", write_json },
+    { "markdown", write_markdown },
 };
 
-/* =========================================================================================== >>reports ==== */
+/* =============================================================================== >>reports ==== */
 static void write_summary(FILE *out, const bench *b)
 {
     write_markdown(out, b);
@@ -3278,8 +3483,8 @@ static const struct plot {
     const char *file, *title, *x_label, *y_label, *scale;
     double (*x)(const row *), (*y)(const row *);
 } plots[] = {
-    { "time.svg", "Time of one call", "tokens S", "ms: median, from the fastest call to the 95th percentile", "xy", x_length,
-      plot_ms },
+    { "time.svg", "Time of one call", "tokens S", "ms: median, from the fastest call to the 95th "
+      "percentile", "xy", x_length, plot_ms },
     { "gflops.svg", "Rate", "tokens S", "GFLOP/s", "x", x_length, plot_gflops },
     { "memory.svg", "Tensors and workspace", "tokens S", "MiB", "xy", x_length, plot_memory },
     { "peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", "x", x_length,
@@ -3289,7 +3494,8 @@ static const struct plot {
 };
 enum { MOST_CURVES = 12 };
 
-/* Whether a row has a point in a plot. Memory is drawn from the rows that measured it, where there are any. */
+/* Whether a row has a point in a plot. Memory is drawn from the rows that measured it, where there
+ * are any. */
 static bool is_point(const bench *b, const row *r, const struct plot *p)
 {
     bool other = p->y == plot_memory && !is_memory(r);
@@ -3317,8 +3523,8 @@ static void curve_title(const row *r, char text[1024])
 {
     const char *s = strstr(r->name, " S"), *rest = s ? strchr(s + 1, ' ') : NULL;
     int batch = s ? (int)(s - r->name) : 0;
-    snprintf(text, 1024, "%s: %.*s%s %s %s, %d thread%s", r->backend, batch, r->name, rest ? rest : "", r->dtype, r->pass,
-             (int)r->threads, r->threads > 1 ? "s" : "");
+    snprintf(text, 1024, "%s: %.*s%s %s %s, %d thread%s", r->backend, batch, r->name,
+             rest ? rest : "", r->dtype, r->pass, (int)r->threads, r->threads > 1 ? "s" : "");
 }
 
 /* The points of the series that row `first` begins, by their place on the x axis. */
@@ -3330,7 +3536,8 @@ static void plot_points(FILE *g, const bench *b, int64_t first, const struct plo
         const row *r = &b->rows[k];
         if (!is_point(b, r, p) || !same_series(&b->rows[first], r, SEQ, KV))
             continue;
-        point[n][0] = p->x(r), point[n][1] = p->y(r), point[n][2] = r->min_ms, point[n++][3] = r->p95_ms;
+        point[n][0] = p->x(r), point[n][1] = p->y(r), point[n][2] = r->min_ms,
+        point[n++][3] = r->p95_ms;
     }
     if (point)
         qsort(point, (size_t)n, sizeof *point, by_size);
@@ -3352,7 +3559,8 @@ static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *draw
         curve_title(&b->rows[i], title);
         fprintf(g, "$c%d << EOD\n", (*drawn)++);
         plot_points(g, b, i, p);
-        fprintf(g, "EOD\nd%d = %d\nt%d = \"", *drawn - 1, strcmp(b->rows[i].backend, "flash") ? 2 : 1, *drawn - 1);
+        fprintf(g, "EOD\nd%d = %d\nt%d = \"", *drawn - 1,
+                strcmp(b->rows[i].backend, "flash") ? 2 : 1, *drawn - 1);
         for (const char *s = title; *s; s++)
             fprintf(g, *s == '_' ? "\\\\_" : "%c", *s);
         fputs("\"\n", g);
@@ -3369,19 +3577,26 @@ static int draw_plot(const bench *b, const char *dir, const struct plot *p)
     FILE *g = fopen(script, "w");
     if (!g)
         return refuse("%s: %s", script, strerror(errno));
-    fprintf(g, "set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\nset output '%s'\n", temporary);
-    fprintf(g, "set key below maxrows 6 samplen 3\nset grid\nset logscale x 2\n%sset xlabel '%s'\nset ylabel '%s'\n"
-               "set yrange [%s:*]\n", strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
+    fprintf(
+        g,
+        "set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\nset output '%s'\n",
+        temporary);
+    fprintf(g,
+            "set key below maxrows 6 samplen 3\nset grid\nset logscale x 2\n%sset xlabel '%s'\nset "
+            "ylabel '%s'\n"
+            "set yrange [%s:*]\n",
+            strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
             strchr(p->scale, 'y') ? "*" : "0");
     plot_curves(g, b, p, &drawn, &left_out);
-    fprintf(g, "set title \"%s%s\\n%s, %s, %d threads, %.10s", p->title, left_out ? " (first curves)" : "",
-            cpu_name(cpu), attn_isa(), attn_threads(), b->date);
+    fprintf(g, "set title \"%s%s\\n%s, %s, %d threads, %.10s", p->title,
+            left_out ? " (first curves)" : "", cpu_name(cpu), attn_isa(), attn_threads(), b->date);
     if (left_out)
         fprintf(g, "; %d more curves are in the result files", left_out);
     fputs("\"\n", g);
     for (int i = 0; i < drawn; i++)
         fprintf(g, "%s $c%d using 1:2%s with %s lc %d pt %d dt d%d title t%d", i ? "," : "plot", i,
-                p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints", i / 2 + 1, i + 4, i, i);
+                p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints",
+                i / 2 + 1, i + 4, i, i);
     fputc('\n', g);
     bool whole = !ferror(g);
     whole = !fclose(g) && whole;
@@ -3424,10 +3639,16 @@ static int write_reports(const bench *b, const char *dir)
     return bad;
 }
 
-/* ========================================================================================== >>baseline ==== */
-/* A strict reader of JSON. Objects and arrays are walked; the members that are fields of a row are kept. */
+/* ============================================================================== >>baseline ==== */
+/* A strict reader of JSON. Objects and arrays are walked; the members that are fields of a row are
+ * kept. */
 typedef struct reader { const char *s; const char *why; int depth; } reader;
-typedef struct baseline { int64_t version; char cpu[192], isa[192]; row *rows; int64_t count; } baseline;
+typedef struct baseline {
+    int64_t version;
+    char cpu[192], isa[192];
+    row *rows;
+    int64_t count;
+} baseline;
 
 static bool json_fail(reader *in, const char *why)
 {
@@ -3501,7 +3722,8 @@ static bool read_elements(reader *in, baseline *to, const char *parent, const ch
     return json_token(in, ']') || json_fail(in, *in->s ? "not JSON" : "truncated");
 }
 
-static void keep(baseline *to, const char *parent, const char *key, row *r, const char *text, double number)
+static void keep(baseline *to, const char *parent, const char *key, row *r, const char *text,
+                 double number)
 {
     const struct field *f = find_field(key, strlen(key));
     if (!r && !*parent && !strcmp(key, "version") && !text)
@@ -3594,17 +3816,19 @@ static const row *find_saved(const baseline *old, const row *r)
 {
     for (int64_t i = 0; i < old->count; i++) {
         const row *o = &old->rows[i];
-        if (!strcmp(o->suite, r->suite) && !strcmp(o->name, r->name) && !strcmp(o->backend, r->backend)
-            && !strcmp(o->dtype, r->dtype) && !strcmp(o->kv_dtype, r->kv_dtype) && !strcmp(o->pass, r->pass)
+        if (!strcmp(o->suite, r->suite) && !strcmp(o->name, r->name)
+            && !strcmp(o->backend, r->backend) && !strcmp(o->dtype, r->dtype)
+            && !strcmp(o->kv_dtype, r->kv_dtype) && !strcmp(o->pass, r->pass)
             && o->threads == r->threads && row_ok(o))
             return o;
     }
     return NULL;
 }
 
-/* What is slower than saved, in `text`; false when nothing is. A statistic counts when it is slower than its limit and by more
- * than twice the spread of the two runs, and no call of this run was as fast as the saved mean and median: so a tail alone, or a clock
- * that wandered during one of the runs, explains itself. A slower clock (the peak sampled beside each run) is taken out. */
+/* What is slower than saved, in `text`; false when nothing is. A statistic counts when it is slower
+ * than its limit and by more than twice the spread of the two runs, and no call of this run was as
+ * fast as the saved mean and median: so a tail alone, or a clock that wandered during one of the
+ * runs, explains itself. A slower clock (the peak sampled beside each run) is taken out. */
 static bool slower(const row *now, const row *old, char text[128])
 {
     static const struct { const char *name; size_t offset; double limit;
@@ -3613,7 +3837,8 @@ static bool slower(const row *now, const row *old, char text[128])
         { "p95", offsetof(row, p95_ms), 1.15 },
         { "p99", offsetof(row, p99_ms), 1.20 },
     };
-    double peak_now_ = now->gflops / now->peak_fraction, peak_then = old->gflops / old->peak_fraction;
+    double peak_now_ = now->gflops / now->peak_fraction,
+           peak_then = old->gflops / old->peak_fraction;
     double clock = peak_then / peak_now_ > 1 ? peak_then / peak_now_ : 1,
            spread = 2 * hypot(spread_of(now), spread_of(old));
     double typical = old->p50_ms < old->mean_ms ? old->p50_ms : old->mean_ms;
@@ -3624,15 +3849,16 @@ static bool slower(const row *now, const row *old, char text[128])
                y = *(const double *)((const char *)old + limits[i].offset);
         y *= clock;
         if (x > y * limits[i].limit && x - y > spread && now->min_ms > typical * clock) {
-            snprintf(text, 128, "%s %.4g ms against %.4g ms saved, %+.0f%% (limit %.0f%%)", limits[i].name, x,
-                     y, 100 * (x / y - 1), 100 * (limits[i].limit - 1));
+            snprintf(text, 128, "%s %.4g ms against %.4g ms saved, %+.0f%% (limit %.0f%%)",
+                     limits[i].name, x, y, 100 * (x / y - 1), 100 * (limits[i].limit - 1));
             return true;
         }
     }
     return false;
 }
 
-/* A row that looks slower is measured again, up to three times: the verdict stands only if every time agrees. */
+/* A row that looks slower is measured again, up to three times: the verdict stands only if every
+ * time agrees. */
 static bool still_slower(bench *b, const row *suspect, const row *old, char text[128])
 {
     bench again = *b;
@@ -3657,22 +3883,23 @@ static bool compare_baseline(bench *b, const baseline *old)
     char cpu[192], text[128];
     int64_t compared = 0, slow = 0;
     if (strcmp(old->cpu, cpu_name(cpu)) || strcmp(old->isa, attn_isa())) {
-        fprintf(
-            stderr,
-            "attn_bench: baseline mismatch: it was saved on %s, %s; this is %s, %s: nothing is compared\n",
-            old->cpu, old->isa, cpu, attn_isa());
+        fprintf(stderr,
+                "attn_bench: baseline mismatch: it was saved on %s, %s; this is %s, %s: nothing is "
+                "compared\n",
+                old->cpu, old->isa, cpu, attn_isa());
         return false;
     }
     for (int64_t i = 0; i < b->row_count && !interrupted; i++) {
-        const row *saved =
-            row_ok(&b->rows[i]) && is_performance(&b->rows[i]) ? find_saved(old, &b->rows[i]) : NULL;
+        const row *saved = row_ok(&b->rows[i]) && is_performance(&b->rows[i])
+                               ? find_saved(old, &b->rows[i])
+                               : NULL;
         if (!saved)
             continue;
         compared++;
         if (slower(&b->rows[i], saved, text) && still_slower(b, &b->rows[i], saved, text)) {
             remark(&b->rows[i], NULL, "regression: %s", text);
-            fprintf(stderr, "attn_bench: regression: %s %s %s %s: %s\n", b->rows[i].suite, b->rows[i].name,
-                    b->rows[i].backend, b->rows[i].pass, text);
+            fprintf(stderr, "attn_bench: regression: %s %s %s %s: %s\n", b->rows[i].suite,
+                    b->rows[i].name, b->rows[i].backend, b->rows[i].pass, text);
             slow++;
         }
     }
@@ -3691,48 +3918,76 @@ static int save_baseline(const bench *b, const char *path)
     return commit(f, path, temporary);
 }
 
-/* ============================================================================================= >>flags ==== */
+/* ================================================================================= >>flags ==== */
 typedef enum flag_kind { TO_TEXT, TO_BOOL, TO_SECONDS, TO_WINDOW } flag_kind;
-static const struct { const char *name; flag_kind kind; size_t offset; const char *argument, *help; } flags[] = {
+static const struct {
+    const char *name;
+    flag_kind kind;
+    size_t offset;
+    const char *argument, *help;
+} flags[] = {
     { "help", TO_BOOL, offsetof(options, help), "", "this text" },
     { "version", TO_BOOL, offsetof(options, version), "", "the version of attn.h" },
-    { "list", TO_BOOL, offsetof(options, list), "", "suites, backends and the cases that would run" },
+    { "list", TO_BOOL, offsetof(options, list), "",
+      "suites, backends and the cases that would "
+      "run" },
     { "suite", TO_TEXT, offsetof(options, suites), "NAME,..", "suites to run" },
     { "quick", TO_BOOL, offsetof(options, quick), "", "the short selection of each suite" },
     { "modules", TO_TEXT, offsetof(options, modules), "gemma,gemma_fast", "modules of openpi" },
     { "backend", TO_TEXT, offsetof(options, backends), "NAME,..", "auto or registered backends" },
     { "device", TO_TEXT, offsetof(options, device), "cpu|hip", "cuda is an alias of hip" },
     { "causal", TO_BOOL, offsetof(options, causal), "", "causal mask" },
-    { "window", TO_WINDOW, offsetof(options, window), "L,R", "keys to the left and right, -1 unlimited" },
-    { "backward", TO_BOOL, offsetof(options, backward), "", "also the gradient, and both together" },
-    { "projections", TO_BOOL, offsetof(options, projections), "", "the whole module: Q, K, V and O projections" },
-    { "min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS", "measure each row for so long at least" },
+    { "window", TO_WINDOW, offsetof(options, window), "L,R",
+      "keys to the left and right, -1 "
+      "unlimited" },
+    { "backward", TO_BOOL, offsetof(options, backward), "",
+      "also the gradient, and both together" },
+    { "projections", TO_BOOL, offsetof(options, projections), "",
+      "the whole module: Q, K, V and O "
+      "projections" },
+    { "min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS",
+      "measure each row for so long at least" },
     { "tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing" },
-    { "ablate", TO_BOOL, offsetof(options, ablate), "", "time with each optimization turned off in turn" },
-    { "verify", TO_BOOL, offsetof(options, verify), "", "verify every row of every output, however long it takes" },
-    { "format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown", "of the document on stdout" },
-    { "output-dir", TO_TEXT, offsetof(options, output_dir), "DIR", "three result files and summary_report.md" },
+    { "ablate", TO_BOOL, offsetof(options, ablate), "",
+      "time with each optimization turned off in "
+      "turn" },
+    { "verify", TO_BOOL, offsetof(options, verify), "",
+      "verify every row of every output, however "
+      "long it takes" },
+    { "format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown",
+      "of the document on stdout" },
+    { "output-dir", TO_TEXT, offsetof(options, output_dir), "DIR",
+      "three result files and "
+      "summary_report.md" },
     { "plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot" },
     { "save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run" },
-    { "baseline", TO_TEXT, offsetof(options, baseline), "FILE", "compare with a saved run: exit 1 when slower" },
-    { "input", TO_TEXT, offsetof(options, input), "Q,K,V", ".npy files: [B,S,H,D], [S,H,D], with --num-heads [B,S,H*D]" },
-    { "mask", TO_TEXT, offsetof(options, mask), "M", ".npy file, bool, broadcast to [B, H, Sq, Skv]" },
+    { "baseline", TO_TEXT, offsetof(options, baseline), "FILE",
+      "compare with a saved run: exit 1 "
+      "when slower" },
+    { "input", TO_TEXT, offsetof(options, input), "Q,K,V",
+      ".npy files: [B,S,H,D], [S,H,D], with "
+      "--num-heads [B,S,H*D]" },
+    { "mask", TO_TEXT, offsetof(options, mask), "M",
+      ".npy file, bool, broadcast to [B, H, Sq, "
+      "Skv]" },
     { "expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal" },
     { "output", TO_TEXT, offsetof(options, output), "O", ".npy file to write" },
 };
 
 static int print_help(void)
 {
-    printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark systems\n\n"
-           "  attn_bench [flags]              without --suite: the default selection, or the case of the "
+    printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark "
+           "systems\n\n"
+           "  attn_bench [flags]              without --suite: the default selection, or the case "
+           "of the "
            "shape flags\n"
            "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
     for (int i = 0; i < COUNT(flags); i++)
         printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
     for (int a = 0; a < AXES; a++)
         if (axes[a].flag)
-            printf("  --%-14s %-26s %s\n", axes[a].name, axes[a].words && a != DIM ? axes[a].words : "N,..",
-                   axes[a].help);
+            printf("  --%-14s %-26s %s\n", axes[a].name,
+                   axes[a].words && a != DIM ? axes[a].words : "N,..", axes[a].help);
     printf("\nsuites:\n");
     for (int s = 0; s < COUNT(suites); s++)
         printf("  %-12s %s\n", suites[s].name, suites[s].help);
@@ -3757,8 +4012,8 @@ static int set_flag(options *o, int f, const char *value)
     } else {
         long long side[2];
         int used = 0;
-        if (sscanf(value, "%lld,%lld%n", &side[0], &side[1], &used) != 2 || value[used] || side[0] < -1
-            || side[1] < -1 || side[0] > 1 << 24 || side[1] > 1 << 24)
+        if (sscanf(value, "%lld,%lld%n", &side[0], &side[1], &used) != 2 || value[used]
+            || side[0] < -1 || side[1] < -1 || side[0] > 1 << 24 || side[1] > 1 << 24)
             return refuse("--window %s: must be L,R, each in [-1, 16777216]", value);
         o->window[0] = side[0], o->window[1] = side[1];
         o->window_set = true;
@@ -3770,7 +4025,9 @@ static int set_flag(options *o, int f, const char *value)
 static int take_flag(options *o, int argc, char **argv)
 {
     char name[64], limits[128];
-    const char *equals = strchr(argv[0], '='), *value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
+    const char *equals = strchr(argv[0], '='), *value = equals     ? equals + 1
+                                                        : argc > 1 ? argv[1]
+                                                                   : NULL;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[0] + 2, "="), argv[0] + 2);
     for (int f = 0; f < COUNT(flags); f++)
         if (!strcmp(flags[f].name, name)) {
@@ -3826,7 +4083,8 @@ static int settle_study(options *o)
     if (!o->tune && !o->ablate)
         return 0;
     if (not_with)
-        return refuse("%s: not with --%s, which varies flash on the CPU in cases of its own", not_with, name);
+        return refuse("%s: not with --%s, which varies flash on the CPU in cases of its own",
+                      not_with, name);
     if (o->backends && strcmp(o->backends, "flash"))
         return refuse("--backend %s: must be flash with --%s", o->backends, name);
     o->backends = "flash";
@@ -3836,7 +4094,8 @@ static int settle_study(options *o)
 /* Flags that stand for several axes, and what contradicts what. */
 static int settle_flags(options *o)
 {
-    static const axis by_files[] = { BATCH, SEQ, KV, KV_HEADS, DIM, V_DIM, EMBED, DTYPE, KV_DTYPE, PAGE };
+    static const axis by_files[] = { BATCH, SEQ,   KV,    KV_HEADS, DIM,
+                                     V_DIM, EMBED, DTYPE, KV_DTYPE, PAGE };
     const char *needs_input = o->mask ? "mask" : o->expect ? "expect" : o->output ? "output" : NULL;
     if (o->causal)
         put_axis(&o->user, CAUSAL, 1);
@@ -3872,7 +4131,8 @@ static int settle_flags(options *o)
         return refuse("--embed-dim: not with --head-dim, it follows from --num-heads");
     if (o->modules && (!o->suites || !strstr(o->suites, "openpi")))
         return refuse("--modules: only with --suite openpi");
-    if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip") && strcmp(o->device, "cuda"))
+    if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip")
+        && strcmp(o->device, "cuda"))
         return refuse("--device %s: must be cpu or hip (cuda is an alias of hip)", o->device);
     return 0;
 }
@@ -3943,7 +4203,8 @@ static int choose_backends(bench *b)
     if (gpu && *b->no_gpu)
         return refuse("--device %s: %s", o->device, b->no_gpu);
     if (gpu && o->backends && !listed(o->backends, "hip"))
-        return refuse("--device %s: not with --backend %s, which has no hip", o->device, o->backends);
+        return refuse("--device %s: not with --backend %s, which has no hip", o->device,
+                      o->backends);
     for (int i = 0; attn_backend_at(i); i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), ", %s", attn_backend_at(i)->name);
     for (const char *s = o->backends ? o->backends
@@ -3973,7 +4234,8 @@ static int add_case(bench *b, bench_case *c)
     const char *why = resolve_case(c, text);
     if (why)
         return refuse("%s", why);
-    for (int64_t i = 0; i < b->case_count; i++) /* two lines may cross, and --threads 2,0 be the same */
+    for (int64_t i = 0; i < b->case_count;
+         i++) /* two lines may cross, and --threads 2,0 be the same */
         if (b->cases[i].suite == c->suite && b->cases[i].variant == c->variant
             && !memcmp(b->cases[i].v, c->v, WARMUP * sizeof *c->v))
             return 0;
@@ -3983,7 +4245,8 @@ static int add_case(bench *b, bench_case *c)
     return 0;
 }
 
-/* A case as it is or, in a study, with attn.h as it is and with each variant of the study's group. */
+/* A case as it is or, in a study, with attn.h as it is and with each variant of the study's group.
+ * */
 static int add_variants(bench *b, const bench_case *c, const char *group)
 {
     bench_case varied = *c;
@@ -4006,7 +4269,8 @@ static int expand(bench *b, const suite *s, const char *line, const char *group)
     int at[AXES] = { 0 }, a;
     for (a = 0; a < AXES; a++)
         if (b->opt.user.count[a]) {
-            bool steps = g.value[MEASURE][0] == GENERATE;   /* its queries are the steps, one token each */
+            bool steps =
+                g.value[MEASURE][0] == GENERATE; /* its queries are the steps, one token each */
             int to = a == SEQ && steps ? KV : a;
             g.count[to] = b->opt.user.count[a];
             memcpy(g.value[to], b->opt.user.value[a], sizeof g.value[to]);
@@ -4044,7 +4308,8 @@ static bool shape_given(const options *o)
     return false;
 }
 
-/* The default cases are of both passes; shape flags make forward cases, and backward ones too with --backward. */
+/* The default cases are of both passes; shape flags make forward cases, and backward ones too with
+ * --backward. */
 static int choose_study(bench *b)
 {
     const options *o = &b->opt;
@@ -4082,9 +4347,10 @@ static int choose_cases(bench *b)
          s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
         if (!has_lines(name))
-            return refuse("--suite %s: must be of rocmforge, openpi, flash_v2, adaattn, decode, memory, "
-                          "scaling, correctness",
-                          name);
+            return refuse(
+                "--suite %s: must be of rocmforge, openpi, flash_v2, adaattn, decode, memory, "
+                "scaling, correctness",
+                name);
         for (int i = 0; i < COUNT(lines); i++)
             if (!strcmp(lines[i].suite, name) && lines[i].when & b->level
                 && (!o->modules || (lines[i].module && listed(o->modules, lines[i].module)))
@@ -4095,12 +4361,13 @@ static int choose_cases(bench *b)
 }
 
 /* ---- from files to a case */
-/* The logical [B, S, H, D] of a file. Three dimensions are one sequence, [S, H, D]; with --num-heads they are [B, S, H * D]:
- * `heads` of them. Returns whether the shape can be read so. */
+/* The logical [B, S, H, D] of a file. Three dimensions are one sequence, [S, H, D]; with
+ * --num-heads they are [B, S, H * D]: `heads` of them. Returns whether the shape can be read so. */
 static bool logical_shape(const npy *a, int64_t heads, int64_t layout, int64_t shape[4])
 {
     const int64_t *s = a->dims == 4 ? a->shape + 1 : a->shape;
-    int64_t batch = a->dims == 4 ? a->shape[0] : 1, tokens = s[layout ? 1 : 0], own_heads = s[layout ? 0 : 1];
+    int64_t batch = a->dims == 4 ? a->shape[0] : 1, tokens = s[layout ? 1 : 0],
+            own_heads = s[layout ? 0 : 1];
     int64_t dim = s[2];
     if (a->dims == 3 && heads)
         batch = s[0], tokens = s[1], own_heads = heads, dim = s[2] / heads;
@@ -4135,10 +4402,11 @@ static int shape_from_files(bench *b, bench_case *c)
         || memcmp(ks, vs, 3 * sizeof *ks))
         return refuse("--input: the shapes of q, k and v do not match, or one is empty");
     if (heads && heads != qs[2])
-        return refuse("--num-heads %lld: the files have %lld heads", (long long)heads, (long long)qs[2]);
+        return refuse("--num-heads %lld: the files have %lld heads", (long long)heads,
+                      (long long)qs[2]);
     if (qs[2] % ks[2])
-        return refuse("--input: %lld heads of q are not a multiple of the %lld heads of k", (long long)qs[2],
-                      (long long)ks[2]);
+        return refuse("--input: %lld heads of q are not a multiple of the %lld heads of k",
+                      (long long)qs[2], (long long)ks[2]);
     x[BATCH] = qs[0], x[SEQ] = qs[1], x[HEADS] = qs[2], x[DIM] = qs[3];
     x[KV] = ks[1], x[KV_HEADS] = ks[2], x[V_DIM] = vs[3];
     x[DTYPE] = x[KV_DTYPE] = q->dtype;
@@ -4157,12 +4425,14 @@ static int check_mask_and_expect(bench *b, bench_case *c)
             return refuse("--mask: must be bool or uint8, of 2 to 4 dimensions");
         for (int i = 0; i < m->dims; i++)
             if (m->shape[i] != full[4 - m->dims + i] && (m->shape[i] != 1 || i == m->dims - 1))
-                return refuse("--mask: does not broadcast to [%lld, %lld, %lld, %lld]", (long long)full[0],
-                              (long long)full[1], (long long)full[2], (long long)full[3]);
+                return refuse("--mask: does not broadcast to [%lld, %lld, %lld, %lld]",
+                              (long long)full[0], (long long)full[1], (long long)full[2],
+                              (long long)full[3]);
         x[MASK] = FILE_MASK;
     }
-    if (b->files->has_expect && (e->dtype == ATTN_BOOL || e->dims != q->dims || e->shape[q->dims - 1] != last
-                                 || memcmp(e->shape, q->shape, (size_t)(q->dims - 1) * sizeof *e->shape)))
+    if (b->files->has_expect
+        && (e->dtype == ATTN_BOOL || e->dims != q->dims || e->shape[q->dims - 1] != last
+            || memcmp(e->shape, q->shape, (size_t)(q->dims - 1) * sizeof *e->shape)))
         return refuse("--expect: is not shaped as the output");
     return 0;
 }
@@ -4201,11 +4471,11 @@ static int load_files(bench *b)
 static void free_files(bench *b)
 {
     if (b->files)
-        free(b->files->q.data), free(b->files->k.data), free(b->files->v.data), free(b->files->mask.data),
-            free(b->files->expect.data);
+        free(b->files->q.data), free(b->files->k.data), free(b->files->v.data),
+            free(b->files->mask.data), free(b->files->expect.data);
 }
 
-/* ============================================================================================== >>main ==== */
+/* ================================================================================== >>main ==== */
 static int print_list(const bench *b)
 {
     char name[32];
@@ -4219,8 +4489,8 @@ static int print_list(const bench *b)
     for (int64_t i = 0; i < b->case_count; i++) {
         const bench_case *c = &b->cases[i];
         row r = new_row(c, "");
-        printf("case %s: %s, %s, kv %s, %s, %d threads:", c->suite->name, c->name, r.dtype, r.kv_dtype,
-               r.pass, (int)c->v[THREADS]);
+        printf("case %s: %s, %s, kv %s, %s, %d threads:", c->suite->name, c->name, r.dtype,
+               r.kv_dtype, r.pass, (int)c->v[THREADS]);
         for (int k = 0; (backend = backend_at(b, c->suite, k, name)); k++)
             printf(" %s", backend);
         printf("\n");
@@ -4300,7 +4570,8 @@ static int prepare(bench *b, baseline *old)
         return EXIT_BAD;
     if (o->list)
         return 0;
-    if ((o->baseline && load_baseline(o->baseline, old)) || (!o->suites && refuse_what_cannot_fit(b)))
+    if ((o->baseline && load_baseline(o->baseline, old))
+        || (!o->suites && refuse_what_cannot_fit(b)))
         return EXIT_BAD;
     if (o->plot && system("gnuplot --version >/dev/null 2>&1"))
         return refuse("--plot: gnuplot is not installed");

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test/bench_results.sh [NAME..] - `make results`: measures test/results/NAME anew, on a machine that should be idle, in a few
-# minutes on two cores; each folder then holds the three result files, summary_report.md and the plots. Needs gnuplot.
+# test/bench_results.sh [NAME..] - `make results`: measures test/results/NAME anew, on a machine
+# that should be idle, in a few minutes on two cores; each folder then holds the three result files,
+# summary_report.md and the plots. Needs gnuplot.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 declare -A flags=(

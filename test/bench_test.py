@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""test/bench_test.py [attn_bench] - what attn_bench promises, with the standard library only: documents against the schema of
-test/schema, exit codes, one line for each bad input, reports, baselines, interruption."""
+"""test/bench_test.py [attn_bench] - what attn_bench promises, with the standard library only:
+documents against the schema of test/schema, exit codes, one line for each bad input, reports,
+baselines, interruption."""
+
 import csv
 import io
 import json
@@ -29,17 +31,25 @@ def report(name, fault, kind=None):
 
 
 def run(*arguments, **options):
-    return subprocess.run([BENCH] + [str(a) for a in arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.run(
+        [BENCH] + [str(a) for a in arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options
+    )
 
 
-# ---------------------------------------------------------------------------------------------- schema
+# ------------------------------------------------------------------------------------------- schema
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
 def is_type(value, name):
     if name in ("integer", "number"):
-        return isinstance(value, int if name == "integer" else (int, float)) and not isinstance(value, bool)
+        return isinstance(value, int if name == "integer" else (int, float)) and not isinstance(
+            value, bool
+        )
     return isinstance(value, TYPES[name])
 
 
@@ -59,7 +69,9 @@ def violations(value, schema, where="document"):
         found.append("%s: %r does not match %s" % (where, value, schema["pattern"]))
     if isinstance(value, dict):
         properties = schema.get("properties", {})
-        found += ["%s: %s is missing" % (where, k) for k in schema.get("required", []) if k not in value]
+        found += [
+            "%s: %s is missing" % (where, k) for k in schema.get("required", []) if k not in value
+        ]
         if schema.get("additionalProperties") is False:
             found += ["%s: %s is unknown" % (where, k) for k in value if k not in properties]
         for k in value:
@@ -86,17 +98,19 @@ def test_schema():
     good = run("1", "16", "1", "8", "--iterations", 2, "--format", "json")
     document, fault = checked(good.stdout)
     report("schema accepts a document", fault)
-    for name, spoil in (("missing key", lambda d: d["rows"][0].pop("gflops")),
-                        ("unknown key", lambda d: d["rows"][0].update(extra=1)),
-                        ("wrong type", lambda d: d["rows"][0].update(batch="1")),
-                        ("out of range", lambda d: d["rows"][0].update(mean_ms=-1)),
-                        ("unknown status", lambda d: d["rows"][0].update(status="fine"))):
+    for name, spoil in (
+        ("missing key", lambda d: d["rows"][0].pop("gflops")),
+        ("unknown key", lambda d: d["rows"][0].update(extra=1)),
+        ("wrong type", lambda d: d["rows"][0].update(batch="1")),
+        ("out of range", lambda d: d["rows"][0].update(mean_ms=-1)),
+        ("unknown status", lambda d: d["rows"][0].update(status="fine")),
+    ):
         copy = json.loads(good.stdout)
         spoil(copy)
         report("schema refuses: " + name, None if violations(copy, SCHEMA) else "it accepted it")
 
 
-# ---------------------------------------------------------------------------------------------- suites
+# ------------------------------------------------------------------------------------------- suites
 SMALL = ["--quick", "--iterations", 3, "--warmup", 1, "--format", "json"]
 SUITES = {
     "rocmforge": ["--seq-len", "32,64"],
@@ -121,99 +135,227 @@ def test_suites():
             fault = "no row is ok"
         if not fault:
             bad = [r for r in rows if r["status"] in ("wrong", "failed")]
-            fault = "%s %s: %s" % (bad[0]["case"], bad[0]["backend"], bad[0]["note"]) if bad else None
+            fault = (
+                "%s %s: %s" % (bad[0]["case"], bad[0]["backend"], bad[0]["note"]) if bad else None
+            )
         if not fault:
             silent = [r for r in rows if r["status"] != "ok" and not r["note"]]
             fault = "%s says nothing about its status" % silent[0]["case"] if silent else None
         if not fault:
-            blind = [r for r in rows if r["status"] == "ok" and r["mean_ms"] is not None and
-                     (r["stddev_ms"] is None or (r["backend"] != "reference" and r["max_abs_err"] is None))]
-            fault = "%s: a mean without spread or verification" % blind[0]["case"] if blind else None
+            blind = [
+                r
+                for r in rows
+                if r["status"] == "ok"
+                and r["mean_ms"] is not None
+                and (
+                    r["stddev_ms"] is None
+                    or (r["backend"] != "reference" and r["max_abs_err"] is None)
+                )
+            ]
+            fault = (
+                "%s: a mean without spread or verification" % blind[0]["case"] if blind else None
+            )
         report("suite " + suite, fault)
 
 
 def test_counting():
-    """How the three systems that count otherwise do so, and the loss of 16-bit types against f32."""
-    for suite, flags in (("openpi", ["--modules", "gemma_fast"]), ("flash_v2", []), ("adaattn", []), ("rocmforge", [])):
-        done = run("--suite", suite, *SMALL, "--seq-len", 32, "--num-heads", 4, "--num-kv-heads", 2, "--batch-size", 1,
-                   "--iterations", 1, "--warmup", 0, *(flags if suite != "adaattn" else ["--num-kv-heads", 4]))
+    """How the three systems that count otherwise do so; the loss of 16-bit types against f32."""
+    for suite, flags in (
+        ("openpi", ["--modules", "gemma_fast"]),
+        ("flash_v2", []),
+        ("adaattn", []),
+        ("rocmforge", []),
+    ):
+        done = run(
+            "--suite",
+            suite,
+            *SMALL,
+            "--seq-len",
+            32,
+            "--num-heads",
+            4,
+            "--num-kv-heads",
+            2,
+            "--batch-size",
+            1,
+            "--iterations",
+            1,
+            "--warmup",
+            0,
+            *(flags if suite != "adaattn" else ["--num-kv-heads", 4])
+        )
         rows = json.loads(done.stdout)["rows"]
         counts = {r["their_flops"] for r in rows if r["mean_ms"] is not None}
-        wanted = {"openpi": "B*H*S^2*(2*D + 3)", "flash_v2": "2*B*S^2*H*D", "adaattn": "B*H*S^2*(4*D + 5)"}.get(suite)
+        wanted = {
+            "openpi": "B*H*S^2*(2*D + 3)",
+            "flash_v2": "2*B*S^2*H*D",
+            "adaattn": "B*H*S^2*(4*D + 5)",
+        }.get(suite)
         report("their FLOPs, " + suite, None if counts == {wanted} else str(counts))
         if suite == "openpi":
-            report("a module alone has a verdict", None if done.returncode == 0 else done.stdout[-300:])
+            report(
+                "a module alone has a verdict", None if done.returncode == 0 else done.stdout[-300:]
+            )
         losses = [r["note"] for r in rows if r["case"].startswith("loss") and r["dtype"] != "f32"]
-        report("f16 against f32, " + suite, None if all("against f32 it loses up to" in (n or "") for n in losses) else str(losses))
+        report(
+            "f16 against f32, " + suite,
+            None if all("against f32 it loses up to" in (n or "") for n in losses) else str(losses),
+        )
 
 
 def test_lengths():
-    """Every length from 1 on, flash beside standard, in order; the module's FLOPs are the same for both."""
+    """Every length from 1 on, flash beside standard; a module's FLOPs are the same for both."""
     listed = run("--suite", "scaling", "--list").stdout
-    lengths = [int(n) for n in re.findall(r"^case scaling: B1 S(\d+) H8 D64, f32, kv f32, fwd, \d+ thr.*: standard flash$",
-                                          listed, re.M)]
-    report("scaling has every length", None if set(range(1, 65)) <= set(lengths) and max(lengths) == 2048 else str(lengths))
+    lengths = [
+        int(n)
+        for n in re.findall(
+            r"^case scaling: B1 S(\d+) H8 D64, f32, kv f32, fwd, \d+ thr.*: standard flash$",
+            listed,
+            re.M,
+        )
+    ]
+    report(
+        "scaling has every length",
+        None if set(range(1, 65)) <= set(lengths) and max(lengths) == 2048 else str(lengths),
+    )
     done = run("--projections", "--seq-len", 32, "--iterations", 2, "--format", "json")
     rows = json.loads(done.stdout)["rows"]
     work = [r["gflops"] * r["p50_ms"] for r in rows]
-    report("FLOPs of a module", None if len(work) == 2 and abs(work[0] / work[1] - 1) < 1e-6 else str(work))
+    report(
+        "FLOPs of a module",
+        None if len(work) == 2 and abs(work[0] / work[1] - 1) < 1e-6 else str(work),
+    )
 
 
 def test_gpu(folder):
-    """Without a GPU, a row says why; alone it is bad input. With one, its times and memory are there."""
+    """Without a GPU, a row says why; alone it is bad input. With one, its times are there."""
     done = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2, "--format", "json")
     rows = {r["backend"]: r for r in json.loads(done.stdout)["rows"]}
     hip = rows["hip"]
     if hip["status"] == "declined":
-        report("hip says why not", None if hip["note"] and rows["flash"]["status"] == "ok" and done.returncode == 0 else str(hip))
+        report(
+            "hip says why not",
+            (
+                None
+                if hip["note"] and rows["flash"]["status"] == "ok" and done.returncode == 0
+                else str(hip)
+            ),
+        )
         table = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2).stdout
-        report("no table CPU against GPU", None if "CPU against GPU: no GPU here: " in table else table)
+        report(
+            "no table CPU against GPU", None if "CPU against GPU: no GPU here: " in table else table
+        )
         refused("hip alone", folder, "--backend", "hip", "--seq-len", 64)
         refused("--device hip", folder, "--device", "hip", "--seq-len", 64)
         return
-    good = hip["status"] == "ok" and 0 < hip["kernel_ms"] <= hip["total_ms"] * 1.5 and hip["device_bytes"] > 0
-    report("kernel and total time of hip", None if good and hip["peak_fraction"] is None else str(hip))
+    good = (
+        hip["status"] == "ok"
+        and 0 < hip["kernel_ms"] <= hip["total_ms"] * 1.5
+        and hip["device_bytes"] > 0
+    )
+    report(
+        "kernel and total time of hip", None if good and hip["peak_fraction"] is None else str(hip)
+    )
     table = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2).stdout
-    report("table CPU against GPU", None if "| CPU against GPU |" in table and "it pays" in table else table)
+    report(
+        "table CPU against GPU",
+        None if "| CPU against GPU |" in table and "it pays" in table else table,
+    )
 
 
 def test_numbers():
     """FLOPs, ratio and percentiles follow their definitions."""
-    document, fault = checked(run("--suite", "rocmforge", "--quick", "--seq-len", 64, "--iterations", 5, "--format", "json").stdout)
+    document, fault = checked(
+        run(
+            "--suite",
+            "rocmforge",
+            "--quick",
+            "--seq-len",
+            64,
+            "--iterations",
+            5,
+            "--format",
+            "json",
+        ).stdout
+    )
     report("rocmforge document", fault)
     for r in document["rows"] if document else []:
-        flops = 2.0 * r["q_len"] * r["kv_len"] * r["heads"] * (r["head_dim"] + r["v_dim"]) * r["batch"]
-        right = (abs(r["gflops"] * r["p50_ms"] * 1e6 / flops - 1) < 1e-6 and abs(r["ratio"] * r["mean_ms"] / 0.264199 - 1) < 1e-6
-                 and r["min_ms"] <= r["p50_ms"] <= r["p95_ms"] <= r["p99_ms"] <= r["max_ms"]
-                 and (r["backend"] != "reference" or r["iterations"] <= 3))
+        flops = (
+            2.0 * r["q_len"] * r["kv_len"] * r["heads"] * (r["head_dim"] + r["v_dim"]) * r["batch"]
+        )
+        right = (
+            abs(r["gflops"] * r["p50_ms"] * 1e6 / flops - 1) < 1e-6
+            and abs(r["ratio"] * r["mean_ms"] / 0.264199 - 1) < 1e-6
+            and r["min_ms"] <= r["p50_ms"] <= r["p95_ms"] <= r["p99_ms"] <= r["max_ms"]
+            and (r["backend"] != "reference" or r["iterations"] <= 3)
+        )
         report("figures of " + r["backend"], None if right else str(r))
-    causal, fault = checked(run("--seq-len", 33, "--causal", "--iterations", 2, "--backend", "flash", "--format", "json").stdout)
+    causal, fault = checked(
+        run(
+            "--seq-len", 33, "--causal", "--iterations", 2, "--backend", "flash", "--format", "json"
+        ).stdout
+    )
     r = causal["rows"][0] if causal else None
-    report("causal FLOPs count visible pairs", None if r and abs(r["gflops"] * r["p50_ms"] * 1e6 / (2 * 33 * 34 / 2 * 8 * 128) - 1)
-           < 1e-6 else fault or str(r))
+    report(
+        "causal FLOPs count visible pairs",
+        (
+            None
+            if r and abs(r["gflops"] * r["p50_ms"] * 1e6 / (2 * 33 * 34 / 2 * 8 * 128) - 1) < 1e-6
+            else fault or str(r)
+        ),
+    )
 
 
 def test_shape():
     done = run("1", "64", "8", "32")
-    report("four numbers", None if done.returncode == 0 and "kernel ms" in done.stdout and "total ms" in done.stdout else
-           "%d: %s" % (done.returncode, done.stdout + done.stderr))
-    texts = {f: run("1", "32", "2", "16", "--iterations", 2, "--format", f) for f in ("table", "csv", "json", "markdown")}
+    report(
+        "four numbers",
+        (
+            None
+            if done.returncode == 0 and "kernel ms" in done.stdout and "total ms" in done.stdout
+            else "%d: %s" % (done.returncode, done.stdout + done.stderr)
+        ),
+    )
+    texts = {
+        f: run("1", "32", "2", "16", "--iterations", 2, "--format", f)
+        for f in ("table", "csv", "json", "markdown")
+    }
     report("formats exit 0", None if all(t.returncode == 0 for t in texts.values()) else str(texts))
     rows = list(csv.DictReader(io.StringIO(texts["csv"].stdout)))
     document = json.loads(texts["json"].stdout)
-    same = [list(r) == list(j) and r["case"] == j["case"] and r["backend"] == j["backend"] for r, j in zip(rows, document["rows"])]
+    same = [
+        list(r) == list(j) and r["case"] == j["case"] and r["backend"] == j["backend"]
+        for r, j in zip(rows, document["rows"])
+    ]
     report("csv has the rows and keys of json", None if same and all(same) else str(rows))
     report("nothing on stderr of a pipe", texts["json"].stderr or None)
     lists = [run("--suite", "correctness", "--list").stdout for _ in range(2)]
-    report("the same cases in the same order", None if lists[0] == lists[1] and lists[0].count("\ncase ") > 40 else lists[0])
+    report(
+        "the same cases in the same order",
+        None if lists[0] == lists[1] and lists[0].count("\ncase ") > 40 else lists[0],
+    )
 
 
-# ---------------------------------------------------------------------------------------------- --tune and --ablate
+# ------------------------------------------------------------------------------ --tune and --ablate
 STUDIES = {
-    "tune": ("default tiles", {"fwd": ["BM %d BN %d" % (bm, bn) for bm in (96, 192, 480, 1008) for bn in (128, 256, 512, 1024)],
-                               "bwd": ["BK 64", "BK 128", "BK 256"]}),
-    "ablate": ("everything on", {"fwd": ["V in place", "BM 96", "BN 64", "BN 128", "no key splits", "no flush to zero"],
-                                 "bwd": ["BK 64"]}),
+    "tune": (
+        "default tiles",
+        {
+            "fwd": [
+                "BM %d BN %d" % (bm, bn)
+                for bm in (96, 192, 480, 1008)
+                for bn in (128, 256, 512, 1024)
+            ],
+            "bwd": ["BK 64", "BK 128", "BK 256"],
+        },
+    ),
+    "ablate": (
+        "everything on",
+        {
+            "fwd": ["V in place", "BM 96", "BN 64", "BN 128", "no key splits", "no flush to zero"],
+            "bwd": ["BK 64"],
+        },
+    ),
 }
 
 
@@ -221,14 +363,30 @@ def study_faults(name, rows, quick):
     plain, variants = STUDIES[name]
     base = [r for r in rows if r["case"].endswith(plain)]
     for r in rows:
-        own = [b for b in base if r["case"].startswith(b["case"][:-len(plain)]) and b["pass"] == r["pass"]]
-        if r["suite"] != name or r["status"] != "ok" or r["max_abs_err"] is None or not r["rows_verified"]:
+        own = [
+            b
+            for b in base
+            if r["case"].startswith(b["case"][: -len(plain)]) and b["pass"] == r["pass"]
+        ]
+        if (
+            r["suite"] != name
+            or r["status"] != "ok"
+            or r["max_abs_err"] is None
+            or not r["rows_verified"]
+        ):
             return "not a verified row: %s" % r
-        if not own or not any(abs(r["speedup_vs_default"] * r["p50_ms"] / b["p50_ms"] - 1) < 1e-6 for b in own):
+        if not own or not any(
+            abs(r["speedup_vs_default"] * r["p50_ms"] / b["p50_ms"] - 1) < 1e-6 for b in own
+        ):
             return "%s: its speedup is not over %s" % (r["case"], plain)
         if r not in base and not any(r["case"].endswith(" " + v) for v in variants[r["pass"]]):
             return "%s is of no table" % r["case"]
-    missing = [v for p in variants for v in variants[p] if not any(r["pass"] == p and r["case"].endswith(" " + v) for r in rows)]
+    missing = [
+        v
+        for p in variants
+        for v in variants[p]
+        if not any(r["pass"] == p and r["case"].endswith(" " + v) for r in rows)
+    ]
     return "missing: %s" % missing if missing and not quick else None
 
 
@@ -240,38 +398,72 @@ def test_studies():
             done = run("--" + name, *small, "--backward", *flags)
             document, fault = checked(done.stdout)
             rows = document["rows"] if document else []
-            fault = fault or study_faults(name, rows, bool(flags)) or (done.stderr if done.returncode else None)
+            fault = (
+                fault
+                or study_faults(name, rows, bool(flags))
+                or (done.stderr if done.returncode else None)
+            )
             report(" ".join(["--" + name] + flags), fault)
             lines = done.stderr.splitlines()
             if name == "tune":
-                fastest = [min((r for r in rows if r["pass"] == p), key=lambda r: r["p50_ms"])["case"] for p in ("fwd", "bwd")]
-                named = len(lines) == 1 and lines[0].startswith("attn_bench: fastest: ") and all(c in lines[0] for c in fastest)
+                fastest = [
+                    min((r for r in rows if r["pass"] == p), key=lambda r: r["p50_ms"])["case"]
+                    for p in ("fwd", "bwd")
+                ]
+                named = (
+                    len(lines) == 1
+                    and lines[0].startswith("attn_bench: fastest: ")
+                    and all(c in lines[0] for c in fastest)
+                )
                 report("--tune names the fastest in one line", None if named else done.stderr)
             else:
                 report("--ablate leaves stderr alone", done.stderr or None)
-            for r in rows:          # the backward's come after the forward's variants: nothing of these is left
+            for (
+                r
+            ) in rows:  # the backward's come after the forward's variants: nothing of these is left
                 if r["case"] == "B1 S128 H2 D32 " + STUDIES[name][0]:
                     size = [p["workspace_bytes"] for p in plain if p["pass"] == r["pass"]]
-                    report("%s of %s is a plain call" % (r["pass"], name), None if size == [r["workspace_bytes"]] else str((size, r)))
+                    report(
+                        "%s of %s is a plain call" % (r["pass"], name),
+                        None if size == [r["workspace_bytes"]] else str((size, r)),
+                    )
     forward = json.loads(run("--tune", "--quick", *small).stdout)["rows"]
-    report("--tune of a shape is forward", None if forward and all(r["pass"] == "fwd" for r in forward) else str(forward))
+    report(
+        "--tune of a shape is forward",
+        None if forward and all(r["pass"] == "fwd" for r in forward) else str(forward),
+    )
     lists = {name: run("--" + name, "--list").stdout for name in STUDIES}
     for name, count in (("tune", 42), ("ablate", 18)):
         cases = [line for line in lists[name].splitlines() if line.startswith("case %s: " % name)]
-        report("--%s --list" % name, None if len(cases) == count == len(set(cases)) else lists[name])
+        report(
+            "--%s --list" % name, None if len(cases) == count == len(set(cases)) else lists[name]
+        )
 
 
-# ---------------------------------------------------------------------------------------------- .npy and bad input
+# ------------------------------------------------------------------------------- .npy and bad input
 def write_npy(path, shape, descr="<f4", fortran=False, cut=0, extra=b""):
-    text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (descr, fortran, "".join("%d, " % n for n in shape))
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (
+        descr,
+        fortran,
+        "".join("%d, " % n for n in shape),
+    )
     text += " " * (-(10 + len(text) + 1) % 64) + "\n"
     size = 1
     for n in shape:
         size *= n
     kind = {"<f4": "f", "<f2": "e", "<f8": "d", "|b1": "?", "<i4": "i", ">f4": "f"}[descr]
-    data = struct.pack("<%d%s" % (size, kind), *[(i * 37 % 11 - 5) / 4 if kind in "fed" else i % 2 for i in range(size)])
+    data = struct.pack(
+        "<%d%s" % (size, kind),
+        *[(i * 37 % 11 - 5) / 4 if kind in "fed" else i % 2 for i in range(size)]
+    )
     with open(path, "wb") as f:
-        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data[:len(data) - cut] + extra)
+        f.write(
+            b"\x93NUMPY\x01\x00"
+            + struct.pack("<H", len(text))
+            + text.encode()
+            + data[: len(data) - cut]
+            + extra
+        )
 
 
 def refused(name, folder, *arguments):
@@ -289,88 +481,278 @@ def refused(name, folder, *arguments):
 
 
 def test_bad_flags(folder):
-    for line in ("--bogus", "-x", "--iterations 0", "--iterations 1.5", "--iterations", "--warmup -1", "--seq-len 0", "--seq-len 1,2,x",
-                 "--seq-len 99999999999999999999", "--head-dim 0", "--num-kv-heads 3", "--batch-size -1", "--threads -1", "--threads 5000",
-                 "--embed-dim 100 --num-heads 3", "--embed-dim 64 --head-dim 8", "--window 1", "--window -2,0", "--window 1,2,3",
-                 "--min-time 0", "--min-time nan", "--min-time 1e9", "--dtype f64", "--dtype", "--kv-dtype f65", "--layout bsdh",
-                 "--format xml", "--backend nobody", "--backend flash,nobody", "--device tpu", "--suite nothing", "--suite shape",
-                 "--suite rocmforge,nothing", "--modules gemma", "--plot", "--quick=1", "--seed -1", "--page-size -1",
-                 "--page-size 16 --layout bhsd", "--page-size 16 --backward", "--kv-dtype int8 --backward", "1 2 3", "1 2 3 x",
-                 "1 2 3 4 5", "1 64 8 32 --seq-len 3", "1 64 8 32 --suite memory", "--mask m.npy", "--output o.npy", "--expect o.npy",
-                 "--suite memory --input q.npy,k.npy,v.npy", "--output-dir /proc/nothing --suite memory", "--save-baseline /nowhere/b.json 1 8 1 8",
-                 "--baseline nowhere.json 1 8 1 8", "--format= 1 8 1 8", "16 8192 32 256 --backend standard --dtype f16",
-                 "1048576 1048576 1024 64", "--tune --ablate", "--tune --suite memory", "--ablate --suite tune", "--suite ablate",
-                 "--tune --backend standard", "--ablate --backend flash,standard", "--ablate --device hip", "--tune --projections",
-                 "--tune --input q.npy,k.npy,v.npy", "--ablate=1", "--tune --kv-dtype int8 --backward", "--tune 1 2 3"):
+    for line in (
+        "--bogus",
+        "-x",
+        "--iterations 0",
+        "--iterations 1.5",
+        "--iterations",
+        "--warmup -1",
+        "--seq-len 0",
+        "--seq-len 1,2,x",
+        "--seq-len 99999999999999999999",
+        "--head-dim 0",
+        "--num-kv-heads 3",
+        "--batch-size -1",
+        "--threads -1",
+        "--threads 5000",
+        "--embed-dim 100 --num-heads 3",
+        "--embed-dim 64 --head-dim 8",
+        "--window 1",
+        "--window -2,0",
+        "--window 1,2,3",
+        "--min-time 0",
+        "--min-time nan",
+        "--min-time 1e9",
+        "--dtype f64",
+        "--dtype",
+        "--kv-dtype f65",
+        "--layout bsdh",
+        "--format xml",
+        "--backend nobody",
+        "--backend flash,nobody",
+        "--device tpu",
+        "--suite nothing",
+        "--suite shape",
+        "--suite rocmforge,nothing",
+        "--modules gemma",
+        "--plot",
+        "--quick=1",
+        "--seed -1",
+        "--page-size -1",
+        "--page-size 16 --layout bhsd",
+        "--page-size 16 --backward",
+        "--kv-dtype int8 --backward",
+        "1 2 3",
+        "1 2 3 x",
+        "1 2 3 4 5",
+        "1 64 8 32 --seq-len 3",
+        "1 64 8 32 --suite memory",
+        "--mask m.npy",
+        "--output o.npy",
+        "--expect o.npy",
+        "--suite memory --input q.npy,k.npy,v.npy",
+        "--output-dir /proc/nothing --suite memory",
+        "--save-baseline /nowhere/b.json 1 8 1 8",
+        "--baseline nowhere.json 1 8 1 8",
+        "--format= 1 8 1 8",
+        "16 8192 32 256 --backend standard --dtype f16",
+        "1048576 1048576 1024 64",
+        "--tune --ablate",
+        "--tune --suite memory",
+        "--ablate --suite tune",
+        "--suite ablate",
+        "--tune --backend standard",
+        "--ablate --backend flash,standard",
+        "--ablate --device hip",
+        "--tune --projections",
+        "--tune --input q.npy,k.npy,v.npy",
+        "--ablate=1",
+        "--tune --kv-dtype int8 --backward",
+        "--tune 1 2 3",
+    ):
         refused(line, folder, *line.split())
 
 
 def test_npy(folder):
     path = lambda n: os.path.join(folder, n)
     q, kv = (2, 5, 4, 8), (2, 7, 2, 8)
-    write_npy(path("q.npy"), q), write_npy(path("k.npy"), kv), write_npy(path("v.npy"), (2, 7, 2, 6))
-    write_npy(path("half.npy"), kv, "<f2"), write_npy(path("double.npy"), kv, "<f8"), write_npy(path("int.npy"), kv, "<i4")
-    write_npy(path("big.npy"), kv, ">f4"), write_npy(path("cut.npy"), kv, cut=4), write_npy(path("long.npy"), kv, extra=b"x")
-    write_npy(path("fortran.npy"), kv, fortran=True), write_npy(path("short.npy"), (2, 6, 2, 8)), write_npy(path("three.npy"), (7, 2, 8))
-    write_npy(path("heads.npy"), (2, 7, 3, 8)), write_npy(path("empty.npy"), (2, 0, 2, 8)), write_npy(path("two.npy"), (2, 7))
-    write_npy(path("mask.npy"), (5, 7), "|b1"), write_npy(path("narrow.npy"), (5, 6), "|b1"), write_npy(path("float.npy"), (5, 7))
+    write_npy(path("q.npy"), q), write_npy(path("k.npy"), kv), write_npy(
+        path("v.npy"), (2, 7, 2, 6)
+    )
+    write_npy(path("half.npy"), kv, "<f2"), write_npy(path("double.npy"), kv, "<f8"), write_npy(
+        path("int.npy"), kv, "<i4"
+    )
+    write_npy(path("big.npy"), kv, ">f4"), write_npy(path("cut.npy"), kv, cut=4), write_npy(
+        path("long.npy"), kv, extra=b"x"
+    )
+    write_npy(path("fortran.npy"), kv, fortran=True), write_npy(
+        path("short.npy"), (2, 6, 2, 8)
+    ), write_npy(path("three.npy"), (7, 2, 8))
+    write_npy(path("heads.npy"), (2, 7, 3, 8)), write_npy(
+        path("empty.npy"), (2, 0, 2, 8)
+    ), write_npy(path("two.npy"), (2, 7))
+    write_npy(path("mask.npy"), (5, 7), "|b1"), write_npy(
+        path("narrow.npy"), (5, 6), "|b1"
+    ), write_npy(path("float.npy"), (5, 7))
     open(path("text.npy"), "w").write("hello")
     open(path("head.npy"), "wb").write(open(path("k.npy"), "rb").read()[:40])
-    for k in ("half", "double", "int", "big", "cut", "long", "fortran", "short", "three", "heads", "empty", "two", "text", "head", "nowhere"):
+    for k in (
+        "half",
+        "double",
+        "int",
+        "big",
+        "cut",
+        "long",
+        "fortran",
+        "short",
+        "three",
+        "heads",
+        "empty",
+        "two",
+        "text",
+        "head",
+        "nowhere",
+    ):
         refused("k is " + k, folder, "--input", "q.npy,%s.npy,v.npy" % k, "--output", "o.npy")
-    for flags in ("--input q.npy,k.npy", "--input q.npy,k.npy,v.npy,v.npy", "--input q.npy,k.npy,v.npy --seq-len 5",
-                  "--input q.npy,k.npy,v.npy --num-heads 3", "--input q.npy,k.npy,v.npy --mask narrow.npy",
-                  "--input q.npy,k.npy,v.npy --mask float.npy", "--input q.npy,k.npy,v.npy --expect q.npy",
-                  "--input q.npy,k.npy,v.npy --output /nowhere/o.npy", "--input q.npy,k.npy,v.npy --output o.npy --backend flash,standard",
-                  "--input q.npy,k.npy,v.npy --iterations 1,2", "--input q.npy,k.npy,v.npy --backward"):
+    for flags in (
+        "--input q.npy,k.npy",
+        "--input q.npy,k.npy,v.npy,v.npy",
+        "--input q.npy,k.npy,v.npy --seq-len 5",
+        "--input q.npy,k.npy,v.npy --num-heads 3",
+        "--input q.npy,k.npy,v.npy --mask narrow.npy",
+        "--input q.npy,k.npy,v.npy --mask float.npy",
+        "--input q.npy,k.npy,v.npy --expect q.npy",
+        "--input q.npy,k.npy,v.npy --output /nowhere/o.npy",
+        "--input q.npy,k.npy,v.npy --output o.npy --backend flash,standard",
+        "--input q.npy,k.npy,v.npy --iterations 1,2",
+        "--input q.npy,k.npy,v.npy --backward",
+    ):
         refused(flags, folder, *flags.split())
     three = ["--input", "q.npy,k.npy,v.npy", "--iterations", 1, "--causal"]
     done = run(*three, "--output", "o.npy", "--mask", "mask.npy", cwd=folder)
-    report("--output", None if done.returncode == 0 and os.path.exists(path("o.npy")) else done.stderr)
+    report(
+        "--output", None if done.returncode == 0 and os.path.exists(path("o.npy")) else done.stderr
+    )
     for backend in ("reference", "standard", "flash", "auto"):
-        done = run(*three, "--expect", "o.npy", "--mask", "mask.npy", "--backend", backend, cwd=folder)
-        report("--expect equals, " + backend, None if done.returncode == 0 else done.stdout + done.stderr)
+        done = run(
+            *three, "--expect", "o.npy", "--mask", "mask.npy", "--backend", backend, cwd=folder
+        )
+        report(
+            "--expect equals, " + backend,
+            None if done.returncode == 0 else done.stdout + done.stderr,
+        )
     done = run(*three, "--expect", "o.npy", cwd=folder)
-    report("--expect differs", None if done.returncode == 1 and "differs from --expect" in done.stdout else done.stdout)
+    report(
+        "--expect differs",
+        None if done.returncode == 1 and "differs from --expect" in done.stdout else done.stdout,
+    )
 
 
-# ---------------------------------------------------------------------------------------------- reports, baselines, Ctrl-C
+# ----------------------------------------------------------------------- reports, baselines, Ctrl-C
 def test_reports(folder):
     out = os.path.join(folder, "reports", "deep")
     plot = ["--plot"] if shutil.which("gnuplot") else []
-    done = run("--suite", "memory", "--quick", "--seq-len", "32,64,128", "--iterations", 3, "--output-dir", out, *plot)
+    done = run(
+        "--suite",
+        "memory",
+        "--quick",
+        "--seq-len",
+        "32,64,128",
+        "--iterations",
+        3,
+        "--output-dir",
+        out,
+        *plot
+    )
     report("--output-dir", None if done.returncode == 0 else done.stderr)
     for name in ("performance", "memory", "correctness"):
         file = os.path.join(out, name + "_results.json")
-        report(name + "_results.json", checked(open(file).read())[1] if os.path.exists(file) else "missing")
+        report(
+            name + "_results.json",
+            checked(open(file).read())[1] if os.path.exists(file) else "missing",
+        )
     summary = os.path.join(out, "summary_report.md")
     text = open(summary).read() if os.path.exists(summary) else ""
-    report("summary_report.md", None if "| case |" in text and "what to try" in text else "incomplete: " + text)
-    report("no half-written file", None if not [n for n in os.listdir(out) if "part" in n or n.endswith(".gp")] else str(os.listdir(out)))
+    report(
+        "summary_report.md",
+        None if "| case |" in text and "what to try" in text else "incomplete: " + text,
+    )
+    report(
+        "no half-written file",
+        (
+            None
+            if not [n for n in os.listdir(out) if "part" in n or n.endswith(".gp")]
+            else str(os.listdir(out))
+        ),
+    )
     for name in ("time", "gflops", "memory", "peak", "roofline"):
         file = os.path.join(out, name + ".svg")
         if not plot:
             report(name + ".svg", "gnuplot is not installed", "skipped")
             continue
         text = open(file).read() if os.path.exists(file) else ""
-        report(name + ".svg", None if "</svg>" in text and "flash" in text and "standard" in text else "incomplete")
+        report(
+            name + ".svg",
+            None if "</svg>" in text and "flash" in text and "standard" in text else "incomplete",
+        )
     small = os.path.join(folder, "small")
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))     # a write fails in the middle of a file
-    full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", small, preexec_fn=limit, restore_signals=False)
-    report("a disk that fills up", None if full.returncode == 2 and not os.listdir(small) else full.stderr + str(os.listdir(small)))
-    full = run("1", "16", "1", "8", "--iterations", 1, "--save-baseline", os.path.join(small, "b.json"), preexec_fn=limit,
-               restore_signals=False)
-    report("a baseline on it", None if full.returncode == 2 and not os.listdir(small) else full.stderr + str(os.listdir(small)))
+    limit = lambda: resource.setrlimit(
+        resource.RLIMIT_FSIZE, (2048, 2048)
+    )  # a write fails in the middle of a file
+    full = run(
+        "1",
+        "16",
+        "1",
+        "8",
+        "--iterations",
+        1,
+        "--output-dir",
+        small,
+        preexec_fn=limit,
+        restore_signals=False,
+    )
+    report(
+        "a disk that fills up",
+        (
+            None
+            if full.returncode == 2 and not os.listdir(small)
+            else full.stderr + str(os.listdir(small))
+        ),
+    )
+    full = run(
+        "1",
+        "16",
+        "1",
+        "8",
+        "--iterations",
+        1,
+        "--save-baseline",
+        os.path.join(small, "b.json"),
+        preexec_fn=limit,
+        restore_signals=False,
+    )
+    report(
+        "a baseline on it",
+        (
+            None
+            if full.returncode == 2 and not os.listdir(small)
+            else full.stderr + str(os.listdir(small))
+        ),
+    )
     full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", "/dev/full")
     report("a directory that is none", None if full.returncode == 2 else full.stderr)
     with open("/dev/full", "w") as full_disk:
-        done = subprocess.run([BENCH, "1", "16", "1", "8", "--iterations", "1"], stdout=full_disk, stderr=subprocess.PIPE, text=True)
-    report("a full disk", None if done.returncode == 2 and "No space" in done.stderr else "%d %s" % (done.returncode, done.stderr))
+        done = subprocess.run(
+            [BENCH, "1", "16", "1", "8", "--iterations", "1"],
+            stdout=full_disk,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    report(
+        "a full disk",
+        (
+            None
+            if done.returncode == 2 and "No space" in done.stderr
+            else "%d %s" % (done.returncode, done.stderr)
+        ),
+    )
 
 
 def test_baseline(folder):
     path = lambda n: os.path.join(folder, n)
-    case = ["--seq-len", "256,512", "--num-heads", 2, "--backend", "flash,standard", "--iterations", 60, "--threads", 1]
+    case = [
+        "--seq-len",
+        "256,512",
+        "--num-heads",
+        2,
+        "--backend",
+        "flash,standard",
+        "--iterations",
+        60,
+        "--threads",
+        1,
+    ]
     done = run(*case, "--save-baseline", path("base.json"))
     text = open(path("base.json")).read() if os.path.exists(path("base.json")) else ""
     report("--save-baseline", done.stderr if done.returncode else checked(text)[1])
@@ -381,32 +763,62 @@ def test_baseline(folder):
         for key in ("mean_ms", "p50_ms", "min_ms", "max_ms", "stddev_ms", "p95_ms", "p99_ms"):
             r[key] *= 0.8
     json.dump(base, open(path("fast.json"), "w"))
-    for _ in range(3):                  # other load on the machine may hide it once, as the spread of the runs should
+    for _ in range(
+        3
+    ):  # other load on the machine may hide it once, as the spread of the runs should
         done = run(*case, "--baseline", path("fast.json"))
         if done.returncode == 1:
             break
-    report("a baseline 20% faster", None if done.returncode == 1 and "regression" in done.stderr else "%d %s" % (done.returncode, done.stderr))
+    report(
+        "a baseline 20% faster",
+        (
+            None
+            if done.returncode == 1 and "regression" in done.stderr
+            else "%d %s" % (done.returncode, done.stderr)
+        ),
+    )
     base["context"]["cpu"] = "another processor"
     json.dump(base, open(path("cpu.json"), "w"))
     done = run(*case, "--baseline", path("cpu.json"))
-    report("another CPU is a mismatch", None if done.returncode == 0 and "mismatch" in done.stderr else done.stderr)
+    report(
+        "another CPU is a mismatch",
+        None if done.returncode == 0 and "mismatch" in done.stderr else done.stderr,
+    )
     base["version"] = 99
     json.dump(base, open(path("version.json"), "w"))
-    for name, content in (("cut.json", text[:len(text) // 2]), ("empty.json", ""), ("text.json", "hello"), ("tail.json", text + "x"),
-                          ("array.json", "[1, 2]"), ("deep.json", "[" * 100000)):
+    for name, content in (
+        ("cut.json", text[: len(text) // 2]),
+        ("empty.json", ""),
+        ("text.json", "hello"),
+        ("tail.json", text + "x"),
+        ("array.json", "[1, 2]"),
+        ("deep.json", "[" * 100000),
+    ):
         open(path(name), "w").write(content)
     for name in ("cut", "empty", "text", "tail", "array", "deep", "version"):
         refused("baseline " + name, folder, "1", "8", "1", "8", "--baseline", name + ".json")
 
 
 def test_interrupt():
-    child = subprocess.Popen([BENCH, "--suite", "rocmforge", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    child = subprocess.Popen(
+        [BENCH, "--suite", "rocmforge", "--format", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     time.sleep(2.5)
     child.send_signal(signal.SIGINT)
     text = child.communicate(timeout=60)[0]
     document, fault = checked(text)
-    report("Ctrl-C leaves a whole document", fault or (None if child.returncode == 130 and document["context"]["interrupted"]
-                                                       else "exit code %d" % child.returncode))
+    report(
+        "Ctrl-C leaves a whole document",
+        fault
+        or (
+            None
+            if child.returncode == 130 and document["context"]["interrupted"]
+            else "exit code %d" % child.returncode
+        ),
+    )
 
 
 def main():
