@@ -8,6 +8,9 @@ A fault is a block of lines as in test/mutants.txt:
     - text that occurs once in attn_hip.c, however its lines are broken
     + text in its place
 
+A fault in the kernels of 16-bit types is compiled without those of f32, any other fault without those of 16 bits: half the time, and
+every kernel of the other kind falls to the scalar one, which the tests then allow.
+
 The barriers are found in the source, there is no list of them. A mutant is compiled for one chip after the other and run in the simulator
 until a test notices; --every-chip goes on and says which chips do not. A mutant that no chip notices survives, and that is a failure;
 so is one that does not compile, and an old text that does not occur exactly once."""
@@ -21,15 +24,15 @@ import time
 
 import mutate
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).absolute().parent.parent
 OUT = ROOT / "build" / "hip" / "mutate"
 CHIPS = ["gfx942", "gfx1100", "gfx90a", "gfx1201"]
 # A barrier, whatever it is wrapped in; one that votes as well leaves the vote of its own wave behind.
 BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|hip_barrier\w*|hip_sync\w*)\s*\(\s*\)\s*;"
                      r"|\b(?P<vote>__syncthreads_(?:or|and|count))\s*(?=\()")
-KILL = [["hip_grid", "--count", "80", "--cost", "23", "--seed", "500", "--stop"],
+KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop", "--scalar"],
         ["hip_unit"],
-        ["hip_grid", "--count", "300", "--cost", "22", "--seed", "501", "--stop"]]
+        ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
 SECONDS = 300
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
@@ -40,12 +43,23 @@ def without_comments(source):
     return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", blank, source, flags=re.S)
 
 
+def rows_without(text, bits):
+    """The table without its rows of that kind: their kernels are not instantiated."""
+    return re.sub(rf"^(\s*#\s*define HIP_ROWS_{bits})\b(?:.*\\\n)*.*$", r"\1", text, flags=re.M)
+
+
+def kind(source, position):
+    """The rows that a fault at that position is compiled with."""
+    kernel16, table = source.find(">>kernel16 ="), source.find(">>kernel32 =")
+    return 16 if 0 <= kernel16 <= position < table else 32
+
+
 def barriers(source):
     found = []
     for m in BARRIER.finditer(without_comments(source)):
         line = source.count("\n", 0, m.start()) + 1
         text = source[:m.start()] + (" " if m.group("vote") else ";") + source[m.end():]
-        found.append((f"barrier in line {line}", CHIPS, text))
+        found.append((f"barrier in line {line}", CHIPS, text, kind(source, m.start())))
     return found
 
 
@@ -62,7 +76,8 @@ def faults(source):
         if len(places) != 1 or old == new:
             broken.append((name, f"its old text occurs {len(places)} times"))
         else:
-            found.append((name, CHIPS if chips == "any" else chips.split(), source[:places[0].start()] + new + source[places[0].end():]))
+            at, end = places[0].span()
+            found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], kind(source, at)))
     return found, broken
 
 
@@ -83,10 +98,10 @@ def link_line(chip, program, directory):
     return line.replace(f"-o build/hip/{chip}/{program}", f"-o {directory}/{program}").split()
 
 
-def caught_on(chip, text, directory, links):
+def caught_on(chip, text, rows, directory, links):
     """(test that notices or None, what is wrong with the mutant or None)"""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "attn_hip.c").write_text(text)
+    (directory / "attn_hip.c").write_text(rows_without(text, 48 - rows))
     log = directory / "log"
     if call(["test/hipsim/hipcc", "-x", "hip", "-O3", f"--offload-arch={chip}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
              "-o", f"{directory}/attn_hip.o"], log, 1800):
@@ -103,11 +118,11 @@ def caught_on(chip, text, directory, links):
 
 
 def try_fault(fault, links, every_chip):
-    name, chips, text = fault
+    name, chips, text, rows = fault
     start, found, silent = time.monotonic(), None, []
     directory = OUT / re.sub(r"[^\w]+", "-", name)
     for chip in chips:
-        by, wrong = caught_on(chip, text, directory, links)
+        by, wrong = caught_on(chip, text, rows, directory, links)
         if wrong:
             return name, wrong
         if by is None:
@@ -136,8 +151,8 @@ def main():
     listed, broken = faults(source)
     chosen = [f for f in barriers(source) + listed if not names or any(n in f[0] for n in names)]
     if "--list" in arguments:
-        for name, chips, _ in chosen:
-            print(name, "|", " ".join(chips))
+        for name, chips, _, rows in chosen:
+            print(name, "|", " ".join(chips), "|", rows)
         for name, why in broken:
             print("FAIL", name, why)
         return bool(broken)
@@ -145,16 +160,17 @@ def main():
         print("skipped: the GPU compiler is not installed (make setup)\n0 passed, 0 failed, 1 skipped")
         return 0
     programs = sorted({test[0] for test in KILL})
-    chips = sorted({chip for f in chosen for chip in f[1]}, key=CHIPS.index)
     subprocess.run(["make", "-s", f"-j{jobs}", "hipsim", *[f"build/hip/{p}.o" for p in programs],
                     *[f"build/hip/{c}/hip_fault.o" for c in CHIPS], "build/hip/impl.o", "build/hip/hip_wrap.o"],
                    cwd=ROOT, check=True)
     links = {(chip, program): link_line(chip, program, "@DIRECTORY@") for chip in CHIPS for program in programs}
     # the unchanged source passes: otherwise every mutant would seem caught
+    first = sorted({(f[1][0], f[3]) for f in chosen})
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for chip, (by, wrong) in zip(chips, pool.map(lambda c: caught_on(c, source, OUT / f"unchanged-{c}", links), chips)):
+        for (chip, rows), (by, wrong) in zip(first, pool.map(lambda c: caught_on(c[0], source, c[1], OUT / f"unchanged-{c[0]}-{c[1]}", links), first)):
             if by or wrong:
-                print(f"the unchanged source fails: {wrong or by}\n{(OUT / f'unchanged-{chip}' / 'log').read_text()[-2000:]}\n0 passed, 1 failed, 0 skipped")
+                log = (OUT / f"unchanged-{chip}-{rows}" / "log").read_text()[-2000:]
+                print(f"the unchanged source fails: {wrong or by}\n{log}\n0 passed, 1 failed, 0 skipped")
                 return 1
         results = list(pool.map(lambda f: try_fault(f, links, "--every-chip" in arguments), chosen))
     bad = broken * (not names) + [(name, why) for name, why in results if why]

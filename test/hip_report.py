@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).absolute().parent.parent
 CHIPS = ["gfx942", "gfx90a", "gfx1100", "gfx1201"]
 CDNA = {"gfx942", "gfx90a"}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
@@ -91,7 +91,7 @@ def kernels_of(chip):
         name = re.sub(r"^void |\(hip_params\)$|\(.*\)$", "", name)
         found.append({"name": name, "vgprs": field("vgpr_count"), "agprs": field("agpr_count"), "sgprs": field("sgpr_count"),
                       "lds": field("group_segment_fixed_size"), "scratch": field("private_segment_fixed_size"),
-                      "spills": field("vgpr_spill_count") + field("sgpr_spill_count"), "threads": field("max_flat_workgroup_size")})
+                      "spills": f"{field('vgpr_spill_count')} + {field('sgpr_spill_count')}", "threads": field("max_flat_workgroup_size")})
     return sorted(found, key=lambda k: k["name"])
 
 
@@ -143,7 +143,7 @@ def main():
             shown.append(text + {True: " met", False: " **not met**", None: ""}[met])
         lines.append([what, *shown])
 
-    def over(values, digits=3):
+    def over(values):
         return [v for v in values if v is not None] or [float("nan")]
 
     for dim in (128, 64):
@@ -183,18 +183,20 @@ def main():
                 n = min(r["fma"] for r in rs)
                 cells[c] = (f"{n:.3f} of the FMA peak, of {F32_FMA}", n >= F32_FMA if not causal else None)
         target(f"f32, D 64 and 128, {'causal' if causal else 'full'}", cells)
-    cells = {}
-    for c in chips:
-        rs = [r for job, r in results.items() if job[0] == c and job[2] <= 128 and "error" not in r and "scalar" not in r["row"]]
-        n = sum(r["scratch"] + r["vgpr_spills"] + r["sgpr_spills"] for r in rs)
-        cells[c] = (f"{n} in {len({r['row'] for r in rs})} rows", n == 0 and bool(rs))
-    target("scratch bytes and spills, every row that ran up to head_dim 128", cells)
-    cells = {}
-    for c in chips:
-        rs = [r for job, r in results.items() if job[0] == c and job[2] == 256 and "error" not in r and not job[5] and not job[6]]
-        n = sum(r["scratch"] + r["vgpr_spills"] + r["sgpr_spills"] for r in rs)
-        cells[c] = (f"{n}", (n == 0 and bool(rs)) if c in CDNA else None)
-    target("scratch bytes and spills, D 256, plain rows", cells)
+    def spills(names, jobs_of, what, everywhere):
+        cells = {}
+        for c in chips:
+            rs = [r for job, r in results.items() if job[0] == c and "error" not in r and jobs_of(job, r)]
+            most = [max((r[name] for r in rs), default=-1) for name in names]
+            where = sorted({r["row"] for r in rs if any(r[name] for name in names)})
+            cells[c] = (", ".join(map(str, most)) + (f" ({' '.join(where)})" if where else ""), not any(most) if everywhere or c in CDNA else None)
+        target(what, cells)
+
+    narrow = lambda job, r: job[2] <= 128 and "scalar" not in r["row"]
+    plain_256 = lambda job, r: job[2] == 256 and not job[5] and not job[6]
+    spills(("scratch", "vgpr_spills"), narrow, "scratch bytes, VGPR spills: the most of any kernel up to head_dim 128", True)
+    spills(("sgpr_spills",), narrow, "SGPR spills (to lanes of a VGPR), the same", True)
+    spills(("scratch", "vgpr_spills"), plain_256, "scratch bytes, VGPR spills, plain kernels of D 256", False)
 
     commit = sh("git", "log", "-1", "--format=%h", "--", "attn_hip.c").stdout.strip()
     changed = "" if sh("git", "diff", "--quiet", "HEAD", "--", "attn_hip.c").returncode == 0 else ", changed since"
@@ -214,7 +216,7 @@ def main():
         if "error" in r:
             return [chip, dtype, dim, mask, "fails: " + r["error"].replace("\n", " ")[:80], *[""] * (len(head) - 5)]
         return [chip, dtype, dim, mask, r["row"], r["vgprs"], r["agprs"], r["sgprs"], number(r["lds"] / 1024, 1), r["scratch"],
-                r["vgpr_spills"] + r["sgpr_spills"], r["waves_per_simd"], f"{r['occupancy']:.0%}", r["limit"], number(r["conflicts"], 3),
+                f"{r['vgpr_spills']} + {r['sgpr_spills']}", r["waves_per_simd"], f"{r['occupancy']:.0%}", r["limit"], number(r["conflicts"], 3),
                 number(r["lds_share"]), number(r["bytes"]), number(r["bytes_tile"], 3), number(r["matrix_busy_bound"], 3) if r["matrix_flops"] else "-",
                 number(r["fma"], 3) if not r["matrix_flops"] else "-", number(r["useful"], 3), r["bound_by"]]
 
@@ -233,7 +235,7 @@ def main():
     rest = [job for job in sorted(results, key=order) if not (job[3] == big and not job[5] and not job[6]) and job[3] != middle]
     text.append("## The other rows of the table\n\nS 256 (D 256 plain: 512): wide heads, every mask at once (softcap, bias, boolean, ALiBi, dropout, sink), odd strides.\n\n" +
                 table([head, *[row(job, results[job]) for job in rest]]))
-    text.append("## Every kernel compiled\n\nFrom the metadata of the code objects; VGPR counts both files on CDNA.\n")
+    text.append("## Every kernel compiled\n\nFrom the metadata of the code objects; VGPR counts both files on CDNA; spills: of VGPRs + of SGPRs.\n")
     for chip in chips:
         text.append(f"### {chip}\n\n" + table([["kernel", "threads", "VGPR", "AGPR", "SGPR", "static LDS", "scratch", "spills"],
                     *[[f"`{k['name']}`", k["threads"], k["vgprs"], k["agprs"], k["sgprs"], k["lds"], k["scratch"], k["spills"]] for k in metadata[chip]]]))
