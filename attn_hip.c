@@ -99,6 +99,13 @@ attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, s
   #include <hip/hip_runtime.h>
   #define HIP_ON_CUDA 0
 #endif
+#if defined(__clang__)                  /* no chip uses every helper, nor every kernel a body */
+  #pragma clang diagnostic ignored "-Wunused-function"
+  #pragma clang diagnostic ignored "-Wunneeded-internal-declaration"
+  #pragma clang diagnostic ignored "-Wunused-parameter"
+#elif HIP_ON_CUDA
+  #pragma nv_diag_suppress 177
+#endif
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -157,10 +164,25 @@ __device__ static inline float hip_f16_value(uint16_t x) {
 #endif
 }
 
+/* The compiler knows nothing of x any more: it can neither widen nor hoist what is computed from it. */
+__device__ static inline void hip_opaque(int32_t &x) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    asm volatile("" : "+v"(x));
+#else
+    (void)x;
+#endif
+}
+/* No instruction moves across. */
+__device__ static inline void hip_fence(void) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    __builtin_amdgcn_sched_barrier(0);
+#endif
+}
 /* f32 matrix product of a wave: 32x32x2, lane l holds A[l % 32][l / 32] and B[l / 32][l % 32]; register r of the sum
    is row 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32. */
 #if defined(__HIP__)
 typedef float hip_acc16 __attribute__((ext_vector_type(16)));
+typedef float hip_pair __attribute__((ext_vector_type(2)));
 __device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
   #if defined(__gfx90a__) || defined(__gfx942__)
     return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
@@ -182,6 +204,168 @@ __device__ static inline float hip_rotate8(float x) {
     return __shfl(x, (int)((threadIdx.x & 56u) | ((threadIdx.x + 1) & 7u)));
 #endif
 }
+/* ============================================================================ >>fragment ====
+   One interface over the matrix units. A tile is TILE keys (or output dims) by TILE queries, and every product is
+   S^T = K Q^T or O^T = V^T P^T: the left operand comes from LDS, the right one is Q or P in registers.
+
+     lane l of a wave:   half = l / TILE (0 or 1), its query (column of every tile) = l % TILE
+     operand, 16 k:      row l % TILE of the right operand, k = 8 half .. 8 half + 7: 16 bytes a lane
+                         (gfx11 wants all 16 k in both halves: 32 bytes a lane)
+     left operand:       the same, but row left_row(l) of the tile. This permutation is chosen so that
+     accumulator:        registers 8c .. 8c + 7 are rows 16c + 8 half .. + 7 of the tile, column l % TILE
+
+                         rows of a tile        registers of half 0   of half 1
+                         16c      .. 16c + 7   8c .. 8c + 7
+                         16c + 8  .. 16c + 15                        8c .. 8c + 7
+
+   So eight scores in a row of a lane are eight keys in a row, they feed the second product from where they are, one mask
+   formula serves every unit, and every access to LDS, q and o is 16 bytes. Which k of the hardware an element meets does
+   not matter as long as both operands agree.
+
+   m and l of a lane belong to QUERIES queries: 1 here, 2 on a unit that computes S = Q K^T (mma.sync). */
+#if !defined(__CUDACC__) || defined(__HIP__)
+typedef uint32_t hip_u32x2 __attribute__((ext_vector_type(2)));
+typedef uint32_t hip_u32x4 __attribute__((ext_vector_type(4)));
+typedef uint32_t hip_u32x8 __attribute__((ext_vector_type(8)));
+typedef float hip_f32x2 __attribute__((ext_vector_type(2)));
+typedef float hip_f32x8 __attribute__((ext_vector_type(8)));
+typedef float hip_f32x16 __attribute__((ext_vector_type(16)));
+typedef short hip_i16x4 __attribute__((ext_vector_type(4)));
+typedef short hip_i16x8 __attribute__((ext_vector_type(8)));
+typedef short hip_i16x16 __attribute__((ext_vector_type(16)));
+typedef _Float16 hip_f16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 hip_f16x8 __attribute__((ext_vector_type(8)));
+typedef _Float16 hip_f16x16 __attribute__((ext_vector_type(16)));
+
+/* Bytes of a and b by selector; 0..3 are those of b, 4..7 those of a. */
+__device__ static inline uint32_t hip_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+    return __builtin_amdgcn_perm(a, b, selector);
+}
+/* Two P, rounded towards zero: bf16 has no conversion on these chips, and one byte permutation does it. The kernel
+   takes the mean error out again (hip_p_bias). */
+template <int DTYPE> __device__ static inline uint32_t hip_truncate2(float low, float high) {
+    if constexpr (DTYPE == ATTN_F16)
+        return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(low, high));
+    else
+        return hip_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
+}
+/* Keeps a value in its registers, and what precedes it before what follows. */
+template <class T> __device__ static inline void hip_pin(T &x) {
+  #if defined(__HIP_DEVICE_COMPILE__)
+    asm volatile("" : "+v"(x));
+  #endif
+}
+
+template <int UNIT> struct hip_unit;
+
+/* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r / 4) + 4 (l / 32) + r % 4.
+   An operand of 16 k is two of the instruction's; bits 2 and 3 of a left row swap. */
+template <> struct hip_unit<UNIT_MFMA> {
+    enum { TILE = 32, WAVE = 64, QUERIES = 1, SCORES_START_AT_MAX = 0, LATE_V = 0, RING = 2 };
+    typedef hip_f32x16 acc;
+    typedef hip_u32x4 operand;
+    __device__ static int left_row(int lane) {
+        return (lane & 19) | (lane & 4) << 1 | (lane & 8) >> 1;
+    }
+    /* The 16-byte chunk of a 16-k step in which a lane's elements begin. */
+    __device__ static int chunk(int lane) { return lane / TILE; }
+    __device__ static operand load(const char *low, const char *) { return *(const hip_u32x4 *)low; }
+    template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
+        /* names of their own: clang 19's bit cast of a.hi reads a.lo */
+        const hip_u32x2 a0 = a.lo, a1 = a.hi, b0 = b.lo, b1 = b.hi;
+        return half<DTYPE>(a1, b1, half<DTYPE>(a0, b0, c));
+    }
+    template <int DTYPE> __device__ static acc half(hip_u32x2 a, hip_u32x2 b, acc c) {
+        if constexpr (DTYPE == ATTN_F16)
+            return __builtin_amdgcn_mfma_f32_32x32x8f16(
+                __builtin_bit_cast(hip_f16x4, a), __builtin_bit_cast(hip_f16x4, b), c, 0, 0, 0);
+        else
+            return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(
+                __builtin_bit_cast(hip_i16x4, a), __builtin_bit_cast(hip_i16x4, b), c, 0, 0, 0);
+    }
+    /* The right operand of which this lane has the k of its half. */
+    __device__ static operand exchange(hip_u32x4 own) { return own; }
+    /* The value of the lane with the other half of this lane's query. */
+    __device__ static float other_half(float x) { return __shfl_xor(x, 32, 64); }
+    __device__ static bool any(bool x) { return __builtin_amdgcn_ballot_w64(x) != 0; }
+    __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
+    /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where it takes both. */
+    __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
+    __device__ static void step_done() {}
+};
+
+/* What both WMMA 16x16x16 units share. */
+struct hip_wmma {
+    enum { TILE = 16, WAVE = 32, QUERIES = 1, SCORES_START_AT_MAX = 1 };
+    typedef hip_f32x8 acc;
+    __device__ static uint32_t swap_halves(uint32_t x) {
+        return __builtin_amdgcn_permlanex16(x, x, 0x76543210u, 0xfedcba98u, false, false);
+    }
+    __device__ static float other_half(float x) {
+        return __uint_as_float(swap_halves(__float_as_uint(x)));
+    }
+    __device__ static bool any(bool x) { return __builtin_amdgcn_ballot_w32(x) != 0; }
+    __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
+    __device__ static void step_done() { __builtin_amdgcn_sched_barrier(0); }
+};
+
+/* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
+template <> struct hip_unit<UNIT_WMMA11> : hip_wmma {
+    enum { LATE_V = 1, RING = 2 };
+    typedef hip_u32x8 operand;
+    __device__ static int left_row(int lane) { return (lane & 1) << 3 | (lane & 14) >> 1; }
+    __device__ static int chunk(int) { return 0; }
+    __device__ static operand load(const char *low, const char *high) {
+        operand a;
+        a.lo = *(const hip_u32x4 *)low;
+        a.hi = *(const hip_u32x4 *)high;
+        return a;
+    }
+    __device__ static operand whole(hip_u32x4 low, hip_u32x4 high) {
+        operand a;
+        a.lo = low;
+        a.hi = high;
+        return a;
+    }
+    template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
+        if constexpr (DTYPE == ATTN_F16)
+            return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(
+                __builtin_bit_cast(hip_f16x16, a), __builtin_bit_cast(hip_f16x16, b), c);
+        else
+            return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(
+                __builtin_bit_cast(hip_i16x16, a), __builtin_bit_cast(hip_i16x16, b), c);
+    }
+    __device__ static operand exchange(hip_u32x4 own) {
+        const bool upper = threadIdx.x & 16;
+        operand b;
+        for (int n = 0; n < 4; n++) {
+            const uint32_t other = swap_halves(own[n]);
+            b[n] = upper ? other : own[n];
+            b[4 + n] = upper ? own[n] : other;
+        }
+        return b;
+    }
+};
+
+/* gfx12, wave32. A: row l % 16, k = 8 (e / 4) + 4 (l / 16) + e % 4; D: row 8 (l / 16) + r. */
+template <> struct hip_unit<UNIT_WMMA12> : hip_wmma {
+    enum { LATE_V = 0, RING = 4 };
+    typedef hip_u32x4 operand;
+    __device__ static int left_row(int lane) { return lane & 15; }
+    __device__ static int chunk(int lane) { return lane / TILE; }
+    __device__ static operand load(const char *low, const char *) { return *(const hip_u32x4 *)low; }
+    __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
+    template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
+        if constexpr (DTYPE == ATTN_F16)
+            return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(
+                __builtin_bit_cast(hip_f16x8, a), __builtin_bit_cast(hip_f16x8, b), c);
+        else
+            return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(
+                __builtin_bit_cast(hip_i16x8, a), __builtin_bit_cast(hip_i16x8, b), c);
+    }
+    __device__ static operand exchange(hip_u32x4 own) { return own; }
+};
+#endif
 /* ============================================================================== >>params ====
    What a kernel is told, filled in by >>host from the resolved description, and what one sequence of the batch
    makes of it. Device arrays of lengths are clamped here, never trusted. */
@@ -381,10 +565,24 @@ __device__ static inline float hip_modify(const hip_params &p, const hip_row &r,
     return score;
 }
 
+/* The kernel's argument read anew: what only the end of a kernel needs is not carried through its loop. */
+__device__ static inline const hip_params &hip_reload(const hip_params &p) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    const __attribute__((address_space(4))) char *a =
+        (const __attribute__((address_space(4))) char *)__builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(a));
+    (void)p;
+    return *(const hip_params *)a;
+#else
+    return p;
+#endif
+}
+
 /* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put 0 for such values
    in every tile that some row sees in part, and remember that they did; then, with o stored, the workgroup comes here
    and makes o[i][d] a NaN for each of its rows [row0, row1) that sees a key with a non-finite v[j][d]: the rows that do
    not see it keep the bits of a run with a 0 there. j0, j1: a range of keys that covers what its rows see.
+   alive: of LDS, one word a row, 0 for rows whose o is 0 because their scores are all -infinity (NULL: none is).
    DTYPE: of v. Rare, hence plain loops. All threads call it, after a __syncthreads(). */
 template <int DTYPE>
 __device__ static inline bool hip_bad_value(const char *v, int64_t at) {
@@ -394,7 +592,8 @@ __device__ static inline bool hip_bad_value(const char *v, int64_t at) {
 }
 template <int DTYPE>
 __device__ static inline void hip_poison(
-    const hip_params &p, const hip_seq &s, int32_t h, int32_t row0, int32_t row1, int32_t j0, int32_t j1) {
+    const hip_params &p, const hip_seq &s, int32_t h, int32_t row0, int32_t row1, int32_t j0, int32_t j1,
+    const uint32_t *alive = NULL) {
     const float nan = __uint_as_float(0x7fc00000u);
     for (int32_t d = (int32_t)threadIdx.x; d < p.v_dim; d += (int32_t)blockDim.x)
         for (int32_t j = j0; j < j1; j++) {
@@ -402,10 +601,14 @@ __device__ static inline void hip_poison(
                     s.v_base + j * p.v.stride[1] + h / p.group * p.v.stride[2] + d))
                 continue;
             for (int32_t i = row0; i < row1; i++) {
-                hip_range see = hip_visible(p, s, i);
-                if (j < see.lo || j >= see.hi || hip_hidden(p, hip_row_of(p, s, h, i), j)) continue;
-                hip_put((char *)p.o.data, p.o_dtype,
-                    s.o_base + i * p.o.stride[1] + h * p.o.stride[2] + d, nan);
+                if (alive && !alive[i - row0]) continue;
+                /* all of it anew, in place of registers that the kernel would have to spare for it */
+                const hip_params &again = hip_reload(p);
+                const hip_seq seq = hip_sequence(again, s.b);
+                const hip_range see = hip_visible(again, seq, i);
+                if (j < see.lo || j >= see.hi || hip_hidden(again, hip_row_of(again, seq, h, i), j)) continue;
+                hip_put((char *)again.o.data, again.o_dtype,
+                    seq.o_base + i * again.o.stride[1] + h * again.o.stride[2] + d, nan);
             }
         }
 }
@@ -505,15 +708,17 @@ template <int DTYPE, int DIMS> __device__ static inline void hip_scalar_row(
             }
         }
 
-        /* 4. the sink joins the sum. A sum of 0: nothing but scores of -infinity, or no key */
+        /* 4. the sink joins the sum; where it is the largest, lse is the sink and little more. A sum of 0: nothing but
+              scores of -infinity, or no key */
         row_sum = hip_wave_sum(row_sum);
         old = 1;
+        float lse = row_max * ln2 + logf(row_sum);
         if (p.sink) {
-            const float sink = p.sink[h] * log2e, new_max = fmaxf(row_max, sink);
+            const float sink = p.sink[h], high = sink * log2e, new_max = fmaxf(row_max, high);
             const float base = new_max == neg_inf ? 0.0f : new_max;
             old = hip_exp2(row_max - base);
-            row_max = new_max;
-            row_sum = row_sum * old + hip_exp2(sink - base);
+            lse = any && row_max > high ? row_max * ln2 + logf(row_sum + hip_exp2(high - base)) : sink + log1pf(row_sum * old);
+            row_sum = row_sum * old + hip_exp2(high - base);
         }
         const bool empty = row_sum == 0;
         for (int n = 0; n < DIMS; n++) {
@@ -522,8 +727,7 @@ template <int DTYPE, int DIMS> __device__ static inline void hip_scalar_row(
             if (c < p.v_dim) hip_put((char *)p.o.data, p.o_dtype, o_at + c, x);
         }
         if (p.lse && c0 == 0 && lane == 0)
-            p.lse[s.lse_base + h * s.lse_head + i] =
-                empty ? neg_inf : p.sink && !any ? p.sink[h] : row_max * ln2 + logf(row_sum);
+            p.lse[s.lse_base + h * s.lse_head + i] = empty ? neg_inf : lse;
     }
 }
 
@@ -540,6 +744,698 @@ template <int DTYPE> __global__ void __launch_bounds__(256) hip_scalar_forward(h
     {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, HIP_SCALAR_ROWS, 256, 0, 1, (const void *)hip_scalar_forward<DTYPE>},
 #define HIP_ROWS_SCALAR \
     HIP_ROW_SCALAR("scalar_f32", ATTN_F32) HIP_ROW_SCALAR("scalar_f16", ATTN_F16) HIP_ROW_SCALAR("scalar_bf16", ATTN_BF16)
+/* =========================================================================== >>kernel 16 ====
+   Flash attention forward for f16 and bf16. A workgroup computes BM = WAVES * TILE query rows of one head, a wave TILE of
+   them; K and V pass through LDS in tiles of BN keys:
+
+     s = mma(k, q)                 scores, transposed: a lane has BN / 2 keys of one query
+     p = exp2(s * scale - m)       m moves only when a maximum outgrows it by 2^8
+     o = o * alpha + mma(v, p)     o transposed as well: a lane has D / 2 dims of its query
+
+   Tile t + 1 travels from memory to registers while tile t is computed, then to the other half of LDS: one barrier a
+   tile. Tiles hidden from the whole workgroup are not visited; `middle` tiles, whole for every row and followed by
+   another such, take the loop without masks, clamps and checks; the others are `edge` tiles. */
+template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_> struct hip_shape16 {
+    enum { UNIT = UNIT_, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BN = BN_, MASKS = MASKS_, ALIGN = ALIGN_ };
+    typedef hip_unit<UNIT_> U;
+    enum {
+        TILE = U::TILE, THREADS = WAVES * U::WAVE, BM = WAVES * TILE,
+        STEPS = D / 16,                 /* products of 16 k for a tile of scores */
+        KEY_TILES = BN / TILE, DIM_TILES = D / TILE, KEY_STEPS = BN / 16,
+        CHUNKS = D / 8,                 /* of 16 bytes in a row of K */
+        K_PER_THREAD = BN * CHUNKS / THREADS,
+        V_DIMS = BN / 4 * D / THREADS,  /* dims of V a thread transposes, of 4 keys */
+        LATE_V = U::LATE_V && D >= 128, /* K is stored and V fetched between the products: fewer registers */
+        K_ROW = D < 64 ? 128 : 2 * D,   /* bytes in LDS */
+        K_ROWS_APART = THREADS / CHUNKS, V_WORDS = V_DIMS / 2,
+        K_BYTES = BN * K_ROW, V_BYTES = 2 * BN * D, STAGE = K_BYTES + V_BYTES, LDS = 2 * STAGE
+    };
+    __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
+};
+
+/* The kernel's arguments, read anew: what is needed early and late does not stay in scalar registers between. */
+__device__ static __forceinline__ const hip_params &hip_again() {
+    auto *at = __builtin_amdgcn_kernarg_segment_ptr();
+  #if defined(__HIP_DEVICE_COMPILE__)
+    asm volatile("" : "+s"(at));
+  #endif
+    return *(const hip_params *)at;
+}
+
+/* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant steps constant:
+   at(a ^ c) = at(a) ^ at(c) up to whole lines.
+   K:   row of a key, 16-byte chunks moved by the key's low bits. */
+__device__ static constexpr uint32_t hip_k_swizzle(uint32_t key) { return ((key ^ (key >> 1 & 4)) & 7) << 4; }
+template <class S> __device__ static inline uint32_t hip_k_at(uint32_t key, uint32_t chunk) {
+    return key * S::K_ROW + (chunk << 4 ^ hip_k_swizzle(key));
+}
+/* V^T: row of a dim. 64 keys fill a line of 128 bytes, of 32 keys two rows share one. */
+template <class S> __device__ static constexpr uint32_t hip_v_swizzle(uint32_t d) {
+    if (S::BN == 64) return ((d & 7) ^ (d >> 3 & 1) * 7 ^ (d >> 4 & 3)) << 4;
+    return ((d & 1) * 4 ^ (d >> 1 & 1) ^ (d >> 1 & 2) ^ (d >> 3 & 1) * 6 ^ (d >> 4 & 3)) << 4;
+}
+template <class S> __device__ static inline uint32_t hip_v_at(uint32_t d, uint32_t key) {
+    return S::K_BYTES + S::v_line(d) + ((key >> 3 << 4) ^ hip_v_swizzle<S>(d)) + (key & 4) * 2;
+}
+
+/* P is cut off towards zero, which makes it too small by a factor that for many keys is F = 1 + 2^-bits / (2 ln 2) on
+   average. So m is log2(F) below the maximum and the end multiplies with F / l: the largest key's p is F, cut to 1, and
+   exact; the mean error of the others is gone. f16 also raises P by 2^7, away from the subnormals, which MI200 flushes. */
+template <int DTYPE> struct hip_p_bias {
+    static constexpr float F = DTYPE == ATTN_F16 ? 1.00035220f : 1.00281763f;
+    static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;    /* of F, and of 2^7 */
+};
+
+/* Keys [lo, hi) that row i could see if it sees any: unlike hip_visible's, both ends never fall as i grows. */
+__device__ static inline hip_range hip_ends(const hip_params &p, const hip_seq &s, int32_t i) {
+    const int64_t diagonal = hip_sat_add(s.offset, i);
+    int64_t lo = 0, hi = s.k_len;
+    if (p.flags & ATTN_CAUSAL) hi = hip_clamp(hip_sat_add(diagonal, 1), 0, hi);
+    if (p.flags & ATTN_WINDOW_RIGHT)
+        hi = hip_clamp(hip_sat_add(hip_sat_add(diagonal, p.window_right), 1), 0, hi);
+    if (p.flags & ATTN_WINDOW_LEFT) lo = hip_clamp(hip_sat_add(diagonal, -p.window_left), 0, s.k_len);
+    hip_range r = {(int32_t)lo, (int32_t)hi};
+    return r;
+}
+
+/* To the upper half, nearest even. No NaN comes here with a low half that could carry: those of products have none, and
+   the factor of a row is the plain NaN. */
+__device__ static inline uint32_t hip_round_bf16(float x) {
+    const uint32_t u = __float_as_uint(x);
+    return u + 0x7fffu + (u >> 16 & 1);
+}
+
+/* Non-finite halves become the largest finite value; bad collects what changed. */
+template <int DTYPE> __device__ static inline uint32_t hip_make_finite(uint32_t x, uint32_t &bad) {
+    const short top = DTYPE == ATTN_F16 ? 0x7bff : 0x7f7f;
+    typedef short i16x2 __attribute__((ext_vector_type(2)));
+    typedef unsigned short u16x2 __attribute__((ext_vector_type(2)));
+    i16x2 a = __builtin_bit_cast(i16x2, x), positive = {top, top};
+    a = __builtin_elementwise_min(a, positive);
+    u16x2 b = __builtin_bit_cast(u16x2, a), negative = {(unsigned short)(0x8000 | top), (unsigned short)(0x8000 | top)};
+    b = __builtin_elementwise_min(b, negative);
+    const uint32_t y = __builtin_bit_cast(uint32_t, b);
+    bad |= x ^ y;
+    return y;
+}
+
+/* N words from memory, by one load. */
+template <int N> __device__ static inline void hip_words_copy(uint32_t (&to)[N], const char *from) {
+    if constexpr (N == 1) to[0] = *(const uint32_t *)from;
+    else if constexpr (N == 2) {
+        const hip_u32x2 x = *(const hip_u32x2 *)from;
+        to[0] = x[0]; to[1] = x[1];
+    } else {
+        const hip_u32x4 x = *(const hip_u32x4 *)from;
+        to[0] = x[0]; to[1] = x[1]; to[2] = x[2]; to[3] = x[3];
+    }
+}
+
+/* May q, k and v be read 16 bytes at a time? */
+__device__ static inline bool hip_aligned16(const hip_params &p) {
+    int64_t bits = p.head_dim | p.v_dim;
+    for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
+    return bits % 8 == 0 && ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
+}
+
+/* Eight elements from d on of a row of dim elements that begins at `row`; 0 beyond its end. */
+__device__ static inline hip_u32x4 hip_row_chunk(const char *row, int32_t d, int32_t dim, bool aligned) {
+    hip_u32x4 x = {0, 0, 0, 0};
+    if (aligned) {
+        if (d < dim) x = *(const hip_u32x4 *)(row + 2 * d);
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (d + e < dim) x[e / 2] |= (uint32_t)*(const uint16_t *)(row + 2 * (d + e)) << e % 2 * 16;
+    }
+    return x;
+}
+
+
+template <class S> struct hip_flash16 {
+    typedef typename S::U U;
+    typedef typename U::operand operand;
+    typedef typename U::acc acc;
+    enum {
+        D = S::D, BN = S::BN, TILE = S::TILE, ACC = sizeof(acc) / 4, GENERAL = S::MASKS != 0,
+        FROM_MAX = U::SCORES_START_AT_MAX && !GENERAL
+    };
+
+    char *lds;
+    int32_t head, lane, i;              /* i: the lane's row */
+    int32_t k_len, head_dim, v_width;
+    bool aligned;                       /* k, v: 16-byte chunks; else element by element */
+    hip_range see;                      /* keys of row i */
+    hip_range wave_sees, wave_whole;    /* keys that a row, and that every row of the wave sees */
+    hip_row row;
+    float scale, unscale;               /* from units of s to log 2, and back */
+
+    operand q[S::STEPS];
+    acc s[S::KEY_TILES], o[S::DIM_TILES];
+    float m, base, row_sum;             /* in units of s; base: m, or 0 as long as m is -infinity */
+    float all_max, all_sum;             /* with dropout: of the keys dropped and kept, m is of the kept */
+    uint32_t bad;                       /* not 0: some V was made finite */
+
+    const char *k_data, *v_data;        /* key 0 of the head */
+    int64_t k_stride, v_stride;         /* bytes */
+    uint32_t k_row, k_chunk, v_key, v_dim;      /* what this thread brings in: of K rows k_row + .., of V 4 keys, V_DIMS dims */
+    uint32_t k_from[S::K_PER_THREAD], v_from[4], k_to, v_to, k_read, v_read;
+    hip_u32x4 k_next[S::K_PER_THREAD];
+    uint32_t v_next[4][S::V_WORDS];
+
+    __device__ __forceinline__ explicit hip_flash16(char *shared) : lds(shared) {}
+
+    /* ---- from memory to LDS ---- */
+
+    /* Byte offset of key r of a tile from the tile's lowest address. */
+    __device__ __forceinline__ uint32_t key_offset(uint32_t r, int64_t stride) const {
+        return stride < 0 ? (uint32_t)(BN - 1 - r) * (uint32_t)-stride : r * (uint32_t)stride;
+    }
+    __device__ __forceinline__ hip_u32x4 *k_place(uint32_t stage, uint32_t r) const {
+        return (hip_u32x4 *)(lds + ((stage + k_to) ^ hip_k_swizzle(r * S::K_ROWS_APART)) + r * S::K_ROWS_APART * S::K_ROW);
+    }
+    __device__ __forceinline__ void place_threads() {
+        const uint32_t t = threadIdx.x;
+        k_row = t / S::CHUNKS;
+        k_chunk = t % S::CHUNKS;
+        k_to = hip_k_at<S>(k_row, k_chunk);
+        /* Beyond head_dim a thread repeats its row's last chunk, in the same wave, so K's padding in LDS keeps the 0
+           that it gets here. V's padding makes rows of O^T that nobody stores: any value will do. */
+        const uint32_t chunks = (uint32_t)(head_dim + 7) / 8;
+        if (k_chunk >= chunks) {
+            const hip_u32x4 zero = {0, 0, 0, 0};
+            for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
+                for (uint32_t stage = 0; stage < 2; stage++)
+                    *k_place(stage * S::STAGE, r) = zero;
+            k_chunk = chunks - 1;
+            k_to = hip_k_at<S>(k_row, k_chunk);
+        }
+        /* 8 groups of dims times 2 of keys side by side: writes of 8 bytes that meet no bank twice */
+        const uint32_t groups = D / S::V_DIMS / 8, high = t / 16;
+        v_key = (high / groups * 2 + (t >> 3 & 1)) * 4;
+        v_dim = (high % groups * 8 + t % 8) * S::V_DIMS;
+        v_to = hip_v_at<S>(v_dim, v_key);
+        if (aligned && (int32_t)v_dim >= v_width) v_dim = 0;
+        #pragma unroll
+        for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
+            k_from[r] = key_offset(k_row + r * S::K_ROWS_APART, k_stride) + k_chunk * 16;
+        #pragma unroll
+        for (uint32_t r = 0; r < 4; r++) v_from[r] = key_offset(v_key + r, v_stride) + v_dim * 2;
+    }
+
+    /* Tile t into registers. EDGE: keys beyond the last one repeat it. */
+    template <bool EDGE> __device__ __forceinline__ void fetch_k(int32_t t) {
+        const int64_t first = (int64_t)t * BN;
+        const char *k = k_data + (first + (k_stride < 0 ? BN - 1 : 0)) * k_stride;
+        const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
+        #pragma unroll
+        for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
+            const uint32_t j = k_row + r * S::K_ROWS_APART, clamped = j < last ? j : last;
+            /* a 32-bit register beside a scalar base: widened outside the loop it would be a 64-bit sum */
+            hip_pin(k_from[r]);
+            if (S::ALIGN >= 16)
+                k_next[r] = *(const hip_u32x4 *)(k + (EDGE ? key_offset(clamped, k_stride) + k_chunk * 16 : k_from[r]));
+            else
+                k_next[r] = hip_row_chunk(
+                    k_data + (first + clamped) * k_stride, (int32_t)k_chunk * 8, head_dim, aligned);
+        }
+    }
+    template <bool EDGE> __device__ __forceinline__ void fetch_v(int32_t t) {
+        const int64_t first = (int64_t)t * BN;
+        const char *v = v_data + (first + (v_stride < 0 ? BN - 1 : 0)) * v_stride;
+        const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
+        #pragma unroll
+        for (uint32_t r = 0; r < 4; r++) {
+            const uint32_t j = v_key + r, clamped = j < last ? j : last;
+            hip_pin(v_from[r]);
+            if (S::ALIGN >= 16) {
+                const char *from = v + (EDGE ? key_offset(clamped, v_stride) + v_dim * 2 : v_from[r]);
+                hip_words_copy<S::V_WORDS>(v_next[r], from);
+            } else {
+                const char *from = v_data + (first + clamped) * v_stride + 2 * v_dim;
+                #pragma unroll
+                for (int n = 0; n < S::V_WORDS; n++) v_next[r][n] = 0;
+                if (aligned) {
+                    hip_words_copy<S::V_WORDS>(v_next[r], from);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < S::V_DIMS; e++)
+                        if ((int32_t)v_dim + e < v_width)
+                            v_next[r][e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void store_k(uint32_t stage) {
+        #pragma unroll
+        for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
+            *k_place(stage, r) = k_next[r];
+    }
+    template <bool EDGE> __device__ __forceinline__ void store_v(uint32_t stage) {
+        #pragma unroll
+        for (int n = 0; n < S::V_WORDS; n++) {
+            uint32_t x[4];
+            #pragma unroll
+            for (int r = 0; r < 4; r++) x[r] = EDGE ? hip_make_finite<S::DTYPE>(v_next[r][n], bad) : v_next[r][n];
+            #pragma unroll
+            for (uint32_t e = 0; e < 2; e++) {
+                const uint32_t d = 2 * n + e, pick = e ? 0x07060302u : 0x05040100u;
+                const hip_u32x2 keys = {hip_bytes(x[1], x[0], pick), hip_bytes(x[3], x[2], pick)};
+                *(hip_u32x2 *)(lds + ((stage + v_to) ^ hip_v_swizzle<S>(d)) + S::v_line(d)) = keys;
+            }
+        }
+    }
+
+    /* ---- operands ---- */
+
+    __device__ __forceinline__ void place_lanes() {
+        const uint32_t left = (uint32_t)U::left_row(lane), chunk = (uint32_t)U::chunk(lane);
+        k_read = hip_k_at<S>(left, chunk);
+        v_read = hip_v_at<S>(left, chunk * 8);
+    }
+    /* Keys TILE tile .. of K, dims 16 step .. */
+    __device__ __forceinline__ operand k_operand(uint32_t stage, uint32_t tile, uint32_t step) const {
+        const uint32_t low = (step & 3) << 5;
+        const char *from = lds + tile * TILE * S::K_ROW + (step >> 2) * 128;
+        return U::load(from + ((stage + k_read) ^ low), from + ((stage + k_read) ^ low ^ 16));
+    }
+    /* Dims TILE tile .. of V^T, keys 16 step .. */
+    __device__ __forceinline__ operand v_operand(uint32_t stage, uint32_t tile, uint32_t step) const {
+        const uint32_t low = step << 5 ^ hip_v_swizzle<S>(tile * TILE);
+        const char *from = lds + S::v_line(tile * TILE);
+        return U::load(from + ((stage + v_read) ^ low), from + ((stage + v_read) ^ low ^ 16));
+    }
+    __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
+        const int32_t row_i = i < seq.q_used ? i : seq.q_used - 1;
+        const char *from = p.q.data + 2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
+        #pragma unroll
+        for (int n = 0; n < S::STEPS; n++) {
+            hip_u32x4 x[2];
+            #pragma unroll
+            for (int c = 0; c < (int)sizeof(operand) / 16; c++)
+                x[c] = hip_row_chunk(from, 16 * n + 8 * (U::chunk(lane) + c), head_dim, aligned);
+            q[n] = U::whole(x[0], x[1]);
+        }
+    }
+
+    /* ---- a tile ---- */
+
+    /* Score e of key step c: key 16c + 8 half + e of the tile. */
+    #define HIP_SCORE(c, e) s[(c) * 8 / ACC][(c) * 8 % ACC + (e)]
+
+    /* The left operands go through a ring: RING of them are under way while one is multiplied, and no more, since each
+       holds 4 to 8 registers and the compiler would fetch them all. */
+    __device__ __forceinline__ void products_qk(uint32_t stage) {
+        operand ring[U::RING];
+        #pragma unroll
+        for (int n = 0; n < U::RING; n++) ring[n] = k_operand(stage, n / S::STEPS, n % S::STEPS);
+        U::step_done();
+        #pragma unroll
+        for (int tile = 0; tile < S::KEY_TILES; tile++) {
+            s[tile] = FROM_MAX ? acc(-base) : acc(0.0f);
+            #pragma unroll
+            for (int step = 0; step < S::STEPS; step++) {
+                const int n = tile * S::STEPS + step, next = n + U::RING;
+                s[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], q[step], s[tile]);
+                if (next < S::KEY_TILES * S::STEPS)
+                    ring[n % U::RING] = k_operand(stage, next / S::STEPS, next % S::STEPS);
+                U::step_done();
+            }
+        }
+    }
+    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout, in log 2 units. Eight scores at a time in the first
+       registers, which then go round: the code is there once. */
+    __device__ __forceinline__ void modify(int32_t key0) {
+        const hip_params &p = hip_again();
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const hip_row own = row;
+        const int32_t last = see.hi > see.lo ? see.hi - 1 : see.lo;
+        #pragma unroll 1
+        for (int c = 0; c < S::KEY_STEPS; c++, key0 += 16) {
+            float x[8];
+            #pragma unroll
+            for (int e = 0; e < 8; e++) {
+                const int32_t j = key0 + e, inside = j < see.lo ? see.lo : j > last ? last : j;
+                x[e] = hip_modify(p, own, inside, HIP_SCORE(0, e) * p.scale);
+                if (j < see.lo || j >= see.hi) x[e] = neg_inf;
+            }
+            if (p.masks & MASK_DROPOUT) drop(p, key0, x);
+            #pragma unroll
+            for (int n = 0; n + 1 < S::KEY_STEPS; n++)
+                #pragma unroll
+                for (int e = 0; e < 8; e++) HIP_SCORE(n, e) = HIP_SCORE(n + 1, e);
+            #pragma unroll
+            for (int e = 0; e < 8; e++) HIP_SCORE(S::KEY_STEPS - 1, e) = x[e];
+        }
+    }
+    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is kept may be small beside
+       what is dropped, and f16 has no room for that. */
+    __device__ __forceinline__ void drop(const hip_params &p, int32_t key0, float (&x)[8]) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        float top = all_max;
+        #pragma unroll
+        for (int e = 0; e < 8; e++) top = fmaxf(top, x[e]);
+        const float at = top == neg_inf ? 0.0f : top;
+        all_sum *= hip_exp2(all_max - at);
+        all_max = top;
+        #pragma unroll
+        for (int e = 0; e < 8; e++) all_sum += hip_exp2(x[e] - at);
+        #pragma unroll
+        for (int n = 0; n < 2; n++) {
+            const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)i,
+                (uint32_t)(key0 + 4 * n));
+            #pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (words.w[e] < p.dropout_below) x[4 * n + e] = neg_inf;
+        }
+    }
+    /* Keys at and beyond see.hi, or before see.lo, of a tile that a row of the wave sees in part. */
+    template <bool LEFT> __device__ __forceinline__ void hide(int32_t key0) {
+        const int32_t end = see.hi - key0, begin = see.lo - key0;
+        #pragma unroll
+        for (int c = 0; c < S::KEY_STEPS; c++)
+            #pragma unroll
+            for (int e = 0; e < 8; e++) {
+                const bool hidden = LEFT ? 16 * c + e < begin : 16 * c + e >= end;
+                HIP_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : HIP_SCORE(c, e);
+            }
+    }
+    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so for itself alone, so
+       that its bits do not depend on its neighbours. */
+    __device__ __forceinline__ void follow_max() {
+        const float neg_inf = __uint_as_float(0xff800000u), bias = hip_p_bias<S::DTYPE>::LOG2 * unscale;
+        float top = neg_inf;
+        #pragma unroll
+        for (int c = 0; c < S::KEY_STEPS; c++)
+            #pragma unroll
+            for (int e = 0; e < 8; e++) top = fmaxf(top, HIP_SCORE(c, e));
+        if (!FROM_MAX) top -= base;
+        const float limit = m == neg_inf ? neg_inf : bias + 8.0f * unscale;
+        if (U::any(top > limit)) {
+            top = fmaxf(top, U::other_half(top));
+            const bool grows = top > limit;
+            const float up = grows ? top - bias : 0.0f, next = base + up;
+            const float alpha = !grows ? 1.0f : m == neg_inf ? 0.0f : hip_exp2(-up * scale);
+            if (FROM_MAX) {
+                #pragma unroll
+                for (int tile = 0; tile < S::KEY_TILES; tile++) s[tile] -= up;
+            }
+            if (grows) m = base = next;
+            row_sum *= alpha;
+            #pragma unroll
+            for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] *= alpha;
+        }
+        #pragma unroll
+        for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
+    }
+    /* p of key step c in place of the scores; returns their right operand. */
+    __device__ __forceinline__ operand weights(int c, hip_f32x2 &sum) {
+        const hip_f32x2 shift = FROM_MAX ? 0.0f : -base * scale;
+        hip_f32x2 w[4];
+        #pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const hip_f32x2 x = {HIP_SCORE(c, 2 * e), HIP_SCORE(c, 2 * e + 1)};
+            const hip_f32x2 y = FROM_MAX ? x * scale : x * scale + shift;
+            w[e].x = hip_exp2(y.x);
+            w[e].y = hip_exp2(y.y);
+            sum = c + e ? sum + w[e] : w[e];
+        }
+        hip_u32x4 own;
+        #pragma unroll
+        for (int e = 0; e < 4; e++) own[e] = hip_truncate2<S::DTYPE>(w[e].x, w[e].y);
+        return U::exchange(own);
+    }
+    template <bool EDGE> __device__ __forceinline__ void scores(int32_t t, uint32_t stage) {
+        const int32_t key0 = t * BN + 8 * (lane / TILE);
+        products_qk(stage);
+        if (GENERAL) {
+            modify(key0);
+        } else if (EDGE) {
+            if ((t + 1) * BN > wave_whole.hi) hide<false>(key0);
+            if (t * BN < wave_whole.lo) hide<true>(key0);
+        }
+    }
+    __device__ __forceinline__ void products_pv(uint32_t stage) {
+        hip_f32x2 sum;
+        operand ring[U::RING];
+        #pragma unroll
+        for (int n = 0; n < U::RING; n++) ring[n] = v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
+        #pragma unroll
+        for (int step = 0; step < S::KEY_STEPS; step++) {
+            const operand w = weights(step, sum);
+            #pragma unroll
+            for (int tile = 0; tile < S::DIM_TILES; tile++) {
+                const int n = step * S::DIM_TILES + tile, next = n + U::RING;
+                o[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], w, o[tile]);
+                if (next < S::KEY_STEPS * S::DIM_TILES)
+                    ring[n % U::RING] = v_operand(stage, next % S::DIM_TILES, next / S::DIM_TILES);
+                U::step_done();
+            }
+        }
+        row_sum += sum.x + sum.y;
+        #pragma unroll
+        for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
+    }
+    template <bool EDGE> __device__ __forceinline__ void fetch_k_of(int32_t next) {
+        if (!EDGE || (next + 1) * BN <= k_len) fetch_k<false>(next);
+        else fetch_k<true>(next);
+    }
+    template <bool EDGE> __device__ __forceinline__ void fetch_v_of(int32_t next) {
+        if (!EDGE || (next + 1) * BN <= k_len) fetch_v<false>(next);
+        else fetch_v<true>(next);
+    }
+    /* Tile t from this stage, tile `next` to the other one. `active`: this wave sees keys of tile t. */
+    template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next, uint32_t stage, bool active) {
+        const uint32_t other = S::STAGE - stage;
+        fetch_k_of<EDGE>(next);
+        if (!S::LATE_V) fetch_v_of<EDGE>(next);
+        if (!EDGE || active) scores<EDGE>(t, stage);
+        if (S::LATE_V) {
+            store_k(other);
+            fetch_v_of<EDGE>(next);
+        }
+        if (!EDGE || active) {
+            follow_max();
+            products_pv(stage);
+        }
+        if (!S::LATE_V) store_k(other);
+        store_v<EDGE>(other);
+        __syncthreads();
+    }
+
+    /* ---- the end ---- */
+
+    __device__ __forceinline__ void store_o(const hip_params &p, bool whole, char *to, int32_t d, const float (&x)[8]) const {
+        if (whole) {
+            if (d >= p.v_dim) return;
+            if (p.o_dtype == ATTN_F32) {
+                hip_u32x4 a, b;
+                #pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    a[e] = __float_as_uint(x[e]);
+                    b[e] = __float_as_uint(x[4 + e]);
+                }
+                *(hip_u32x4 *)(to + 4 * d) = a;
+                *(hip_u32x4 *)(to + 4 * d + 16) = b;
+            } else {
+                hip_u32x4 a;
+                #pragma unroll
+                for (int e = 0; e < 4; e++)
+                    a[e] = p.o_dtype == ATTN_F16 ? hip_f16_bits(x[2 * e]) | (uint32_t)hip_f16_bits(x[2 * e + 1]) << 16
+                                                 : hip_bytes(hip_round_bf16(x[2 * e + 1]), hip_round_bf16(x[2 * e]), 0x07060302u);
+                *(hip_u32x4 *)(to + 2 * d) = a;
+            }
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 8; e++)
+                if (d + e < p.v_dim) hip_put(to, p.o_dtype, d + e, x[e]);
+        }
+    }
+    __device__ __forceinline__ void finish() {
+        const hip_params &p = hip_again();
+        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const bool dropout = GENERAL && (p.masks & MASK_DROPOUT);
+        float sum = row_sum + U::other_half(row_sum), top = m == neg_inf ? neg_inf : base * scale;
+        float factor = hip_p_bias<S::DTYPE>::F;
+        if (dropout) {
+            const float max1 = U::other_half(all_max), sum1 = U::other_half(all_sum), both = fmaxf(all_max, max1);
+            const float at = both == neg_inf ? 0.0f : both;
+            sum = all_sum * hip_exp2(all_max - at) + sum1 * hip_exp2(max1 - at);
+            factor *= p.dropout_scale * hip_exp2(top - at);
+            top = both;
+        }
+        /* each visible key's p is 0 only where its score is -infinity */
+        const bool empty = i >= seq.q_used || sum == 0;
+        float lse = empty ? neg_inf : (top + log2f(sum)) * 0.693147181f;
+        if (p.sink) {
+            const float sink = p.sink[head], sink2 = sink * 1.44269504f;
+            if (empty) {
+                lse = sink;
+            } else if (sink2 > top) {
+                /* log1p: beside the sink the keys may be too small to show in a sum with 1 */
+                const float alpha = hip_exp2(top - sink2);
+                sum *= alpha;
+                lse = sink + log1pf(sum);
+                sum += 1.0f;
+                factor *= alpha;
+            } else if (sink != neg_inf) {
+                sum += hip_exp2(sink2 - top);
+                lse = (top + log2f(sum)) * 0.693147181f;
+            }
+        }
+        if (i >= seq.q_rows) return;
+        if (p.lse && lane < TILE) p.lse[seq.lse_base + head * seq.lse_head + i] = lse;
+        factor = empty ? 0.0f : factor / sum;
+        if (__float_as_uint(fabsf(factor)) > 0x7f800000u) factor = __uint_as_float(0x7fc00000u);
+        const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
+        const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
+        char *to = (char *)p.o.data + (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
+        #pragma unroll
+        for (int tile = 0; tile < S::DIM_TILES; tile++)
+            #pragma unroll
+            for (int c = 0; c < ACC / 8; c++) {
+                float x[8];
+                #pragma unroll
+                for (int e = 0; e < 8; e++) x[e] = empty ? 0.0f : o[tile][8 * c + e] * factor;
+                store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane / TILE), x);
+            }
+    }
+
+    /* All keys that the rows of the workgroup may see. */
+    __device__ __forceinline__ void poison(int32_t row0) const {
+        const hip_params &p = hip_again();
+        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        hip_poison<S::DTYPE>(
+            p, seq, head, row0, row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used, 0, seq.k_len);
+    }
+    __device__ __forceinline__ void run() {
+        const hip_params &p = hip_again();
+        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
+        /* late rows see most keys under a causal mask: they begin first */
+        const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
+        head = (int32_t)blockIdx.y;
+        if (row0 >= seq.q_rows) return;
+        lane = (int32_t)threadIdx.x % U::WAVE;
+        const int32_t wave_row = row0 + wave * TILE;
+        i = wave_row + lane % TILE;
+
+        const int32_t kv_head = head / p.group;
+        k_stride = 2 * p.k.stride[1];
+        v_stride = 2 * p.v.stride[1];
+        k_data = p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2]);
+        v_data = p.v.data + 2 * (seq.v_base + kv_head * p.v.stride[2]);
+        k_len = seq.k_len;
+        head_dim = p.head_dim;
+        v_width = p.v_dim;
+        aligned = S::ALIGN >= 16 || hip_aligned16(p);
+        scale = GENERAL ? 1.0f : p.scale_log2;      /* without MASK_SCALE in (2^-100, 2^100) */
+        unscale = GENERAL ? 1.0f : 1.0f / p.scale_log2;
+        see = hip_visible(p, seq, i);
+        if (GENERAL) row = hip_row_of(p, seq, head, i < seq.q_used ? i : seq.q_used - 1);
+        m = __uint_as_float(0xff800000u);
+        base = row_sum = all_sum = 0;
+        all_max = m;
+        bad = 0;
+        #pragma unroll
+        for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
+
+        /* Tiles [begin, end) for the workgroup: [whole, whole_end) need no mask; a wave sees keys [first_key, last_key). */
+        const int32_t rows_end = row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used;
+        int32_t begin = 0, end = 0, t = 0;
+        if (row0 < rows_end) {
+            const hip_range first = hip_ends(p, seq, row0), last = hip_ends(p, seq, rows_end - 1);
+            begin = first.lo / BN;
+            end = (last.hi + BN - 1) / BN;
+            t = begin;
+            const int32_t wave_end = wave_row + TILE < rows_end ? wave_row + TILE : rows_end;
+            if (wave_row < wave_end) {
+                const hip_range low = hip_ends(p, seq, wave_row), high = hip_ends(p, seq, wave_end - 1);
+                wave_sees = {low.lo, high.hi};
+                wave_whole = {high.lo, low.hi};
+            } else {
+                wave_sees = wave_whole = {0, 0};
+            }
+            int32_t whole = (last.lo + BN - 1) / BN, whole_end = first.hi / BN;
+            if (GENERAL) whole_end = 0;
+            if (begin < end) {
+                place_threads();
+                place_lanes();
+                load_q(p, seq);
+                fetch_k<true>(t);
+                fetch_v<true>(t);
+                store_k(0);
+                store_v<true>(0);
+                __syncthreads();
+            }
+            /* middle tiles: whole, and so is the next, unless there is none */
+            const int32_t middle_end = whole_end == end ? end : whole_end - 1;
+            uint32_t stage = 0;
+            while (t < end) {
+                for (; t >= whole && t < middle_end; t++, stage = S::STAGE - stage)
+                    tile<false>(t, t + 1 < end ? t + 1 : t, stage, true);
+                if (t < end) {
+                    const bool active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
+                    tile<true>(t, t + 1 < end ? t + 1 : t, stage, active);
+                    t++;
+                    stage = S::STAGE - stage;
+                }
+            }
+        }
+        finish();
+        /* LDS is free: the waves tell each other whether one of them met a non-finite V */
+        if (begin < end) {
+            uint32_t *met = (uint32_t *)lds;
+            const bool any = U::any(bad != 0);
+            if (lane == 0) met[wave] = any;
+            __syncthreads();
+            uint32_t all = 0;
+            for (int n = 0; n < S::WAVES; n++) all |= met[n];
+            if (all) poison(row0);
+        }
+    }
+};
+
+template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_forward(hip_params p) {
+    if constexpr ((int)S::UNIT == HIP_UNIT) {
+        __shared__ __attribute__((aligned(128))) char lds[S::LDS];
+        hip_flash16<S> f(lds);
+        f.run();
+    }
+}
+
+/* Rows of the table: affects speed, never results. Per shape: plain and aligned; plain, for any alignment and
+   stride, with the same bits; and everything that hip_modify does, for any alignment. */
+#define HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) hip_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
+#define HIP_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
+    {name, UNIT, DTYPE, D, D, MASKS, HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::BM, \
+     HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::THREADS, 0, ALIGN, \
+     (const void *)hip_flash16_forward<HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
+#define HIP_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, BN) \
+    HIP_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
+    HIP_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, WAVES, BN, 0, 2) \
+    HIP_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, WAVES, BN, ~0, 2)
+/*                                             D  waves  keys a tile */
+#define HIP_ROWS_16_MFMA(name, DTYPE) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     32,  4, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     64,  8, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    128,  8, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    256,  8, 32)
+#define HIP_ROWS_16_WMMA11(name, DTYPE) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   32,  8, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   64, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  128,  8, 32) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  256,  8, 32)
+#define HIP_ROWS_16_WMMA12(name, DTYPE) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   32,  8, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   64, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  128, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  256,  8, 32)
+#define HIP_ROWS_16 \
+    HIP_ROWS_16_MFMA("bf16", ATTN_BF16) HIP_ROWS_16_MFMA("f16", ATTN_F16) \
+    HIP_ROWS_16_WMMA11("bf16", ATTN_BF16) HIP_ROWS_16_WMMA11("f16", ATTN_F16) \
+    HIP_ROWS_16_WMMA12("bf16", ATTN_BF16) HIP_ROWS_16_WMMA12("f16", ATTN_F16)
 /* ============================================================================== >>kernel32 ====
    f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain multiply-adds. In both a
    workgroup owns BM query rows of one head and walks over tiles of keys, from the first that any of its rows sees to
@@ -615,17 +1511,24 @@ template <int ALIGN> __device__ static inline float4 hip_tame4(float4 x, int32_t
 }
 __device__ static inline float hip_part(float4 x, int n) { return n == 0 ? x.x : n == 1 ? x.y : n == 2 ? x.z : x.w; }
 
-/* The end of a row: what its sums are to be multiplied by, and its lse. row_sum 0: no key seen. */
+/* The end of a row: what its sums are to be multiplied by, and its lse. row_sum 0: no key seen. A sink far above the
+   scores is the maximum then: the distance of row_max from it, diff + rest, is wanted to the last bit, and so is the
+   logarithm of a sum just above 1. */
 struct hip_end { float factor, lse; };
 __device__ static inline hip_end hip_finish(const hip_params &p, int32_t h, float row_max, float row_sum) {
-    const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f, log2e = 1.44269504f;
-    const float sink = p.sink ? p.sink[h] * log2e : neg_inf;
-    const float top = fmaxf(row_max, sink), base = top == neg_inf ? 0.0f : top;
-    const float old = hip_exp2(row_max - base);
-    const float sum = row_sum * old + (p.sink ? hip_exp2(sink - base) : 0.0f);
+    const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f;
+    const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f;
+    const float sink = p.sink ? p.sink[h] : neg_inf, high = sink * log2e;
+    const float diff = row_max - high, back = diff - row_max;
+    float rest = (row_max - (diff - back)) - (high + back);
+    rest -= fmaf(sink, log2e, -high) + sink * log2e_rest;
+    if (!(fabsf(diff) < 1e30f)) rest = 0.0f;
+    const float top = fmaxf(row_max, high), base = top == neg_inf ? 0.0f : top;
+    const float old = diff < 0.0f ? hip_exp2(diff) * fmaf(rest, ln2, 1.0f) : hip_exp2(row_max - base);
+    const float sum = row_sum * old + (p.sink ? hip_exp2(high - base) : 0.0f);
     hip_end e;
     e.factor = row_sum == 0.0f ? 0.0f : old / sum;
-    e.lse = row_sum == 0.0f ? (p.sink ? p.sink[h] : neg_inf) : fmaf(base, ln2, logf(sum));
+    e.lse = row_sum == 0.0f ? sink : diff < 0.0f ? sink + log1pf(row_sum * old) : fmaf(base, ln2, logf(sum));
     return e;
 }
 
@@ -667,68 +1570,83 @@ template <int D> __device__ static constexpr int hip_mfma_dim(int t, int y) {
 }
 
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma32 {
-    enum { THREADS = 64 * WAVES, BM = 32 * WAVES, BN = 32, PIECES = D / 4, STEP = THREADS / PIECES,
+    enum { WAVE_COUNT = WAVES, THREADS = 64 * WAVES, BM = 32 * WAVES, BN = 32, PIECES = D / 4, STEP = THREADS / PIECES,
         LOADS = BN / STEP, TILES = D / 32, TILE = BN * PIECES, LDS = STAGES * 2 * TILE * 16 };
 
     float4 q[D / 8], next_k[LOADS], next_v[LOADS];
-    hip_acc16 o[TILES];
+    hip_acc16 o[TILES], s;
     float base, limit, row_sum;             /* the maximum, or 0 while there is none; from where it is raised */
     hip_range see;
     bool bad;
 
-    /* rows j .. j + 31 of k and v, on their way; rows past the end repeat the last one */
-    __device__ inline void fetch(const hip_params &p, const hip_seq &s, const float *k, const float *v, int32_t j) {
+    /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one. The 32-bit row and stride, which
+       the compiler is kept from widening, make an address a single multiply-add. */
+    template <bool KEY> __device__ inline void fetch(const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
+        const hip_tensor &tensor = KEY ? p.k : p.v;
         const int32_t c = (int32_t)threadIdx.x % PIECES * 4, row0 = (int32_t)threadIdx.x / PIECES;
         const int32_t left = s.k_len - 1 - j;
-        const int32_t k_step = (int32_t)p.k.stride[1], v_step = (int32_t)p.v.stride[1];
-        k += j * p.k.stride[1];
-        v += j * p.v.stride[1];
+        int32_t step = (int32_t)(4 * tensor.stride[1]);
+        hip_opaque(step);
+        x += j * tensor.stride[1];
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
-            const int32_t row = min(row0 + n * STEP, left);
-            next_k[n] = hip_fetch4<ALIGN>(k + (int64_t)row * k_step, c, p.head_dim);
-            next_v[n] = hip_fetch4<ALIGN>(v + (int64_t)row * v_step, c, p.v_dim);
+            int32_t row = min(row0 + n * STEP, left);
+            hip_opaque(row);
+            const float *at = (const float *)((const char *)x + (int64_t)row * step);
+            (KEY ? next_k : next_v)[n] = hip_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
         }
     }
-    __device__ inline void store(const hip_params &p, float4 *lds) {
+    template <bool KEY> __device__ inline void store(const hip_params &p, float4 *lds) {
         const int32_t piece = (int32_t)threadIdx.x % PIECES, row0 = (int32_t)threadIdx.x / PIECES;
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
-            lds[row * PIECES + (piece ^ (row & 7))] = hip_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
-            lds[TILE + row * PIECES + piece] = hip_tame4<ALIGN>(next_v[n], 4 * piece, p.v_dim, bad);
+            if (KEY) lds[row * PIECES + (piece ^ (row & 7))] = hip_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
+            else lds[TILE + row * PIECES + piece] = hip_tame4<ALIGN>(next_v[n], 4 * piece, p.v_dim, bad);
         }
     }
 
-    template <bool MASKED> __device__ inline void tile(
-        const hip_params &p, const hip_row &row, uint32_t bh, int32_t i, int32_t j, const float4 *lds) {
-        const float neg_inf = __uint_as_float(0xff800000u);
+    /* s = K q. Byte addresses, the piece being exclusive-or: of eight pieces one base and immediate offsets make all */
+    __device__ inline void scores(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
-        hip_acc16 s;
+        const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
         _Pragma("unroll") for (int r = 0; r < 16; r++) s[r] = 0.0f;
-
-        /* 1. s = K q */
-        const float4 *key = lds + l * PIECES;
         _Pragma("unroll") for (int c = 0; c < D / 8; c++) {
-            const float4 k = key[(2 * c + half) ^ (l & 7)];
+            const float4 k = (lds + (at ^ (2 * c & 7)))[2 * c & ~7];
             s = hip_mfma_f32(k.x, q[c].x, s);
             s = hip_mfma_f32(k.y, q[c].y, s);
             s = hip_mfma_f32(k.z, q[c].z, s);
             s = hip_mfma_f32(k.w, q[c].w, s);
         }
+    }
 
-        /* 2. the mask */
-        if (GENERAL || MASKED) {
+    __device__ inline void turn(void) {
+        const float x[4] = {s[0], s[1], s[2], s[3]};
+        _Pragma("unroll") for (int r = 0; r < 12; r++) s[r] = s[r + 4];
+        _Pragma("unroll") for (int n = 0; n < 4; n++) s[12 + n] = x[n];
+    }
+    template <bool MASKED> __device__ inline void weights(
+        const hip_params &p, const hip_row &row, uint32_t bh, int32_t i, int32_t j, int32_t last) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const int32_t half = (int32_t)threadIdx.x % 64 / 32;
+        /* 1. the mask */
+        if (GENERAL) {
+            /* four keys at a time in a loop, by turning the scores round: what the masks need is needed once */
+            for (int g = 0; g < 4; g++) {
+                _Pragma("unroll") for (int n = 0; n < 4; n++) {
+                    const int32_t key = j + 8 * g + 4 * half + n;
+                    const float x = hip_modify(p, row, min(key, last), p.scale * s[n]);
+                    s[n] = key >= see.lo && key < see.hi ? x : neg_inf;
+                }
+                turn();
+            }
+        } else if (MASKED) {
             const int32_t lo = see.lo - j - 4 * half, hi = see.hi - j - 4 * half;
             _Pragma("unroll") for (int r = 0; r < 16; r++) {
-                const int32_t key_r = r / 4 * 8 + r % 4;
-                const bool seen = key_r >= lo && key_r < hi;
-                if (GENERAL) {
-                    if (seen) s[r] = hip_modify(p, row, j + 4 * half + key_r, s[r]);
-                }
-                s[r] = seen ? s[r] : neg_inf;
+                const int32_t key = r / 4 * 8 + r % 4;
+                s[r] = key >= lo && key < hi ? s[r] : neg_inf;
             }
         }
 
-        /* 3. the maximum; both halves of a query decide alike */
+        /* 2. the maximum; both halves of a query decide alike */
         float top = fmaxf(s[0], s[1]);
         _Pragma("unroll") for (int r = 2; r < 16; r += 2) top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
         if (hip_wave_ballot(top > limit)) {
@@ -742,33 +1660,114 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
             }
         }
 
-        /* 4. p = exp(s - max), of which dropout takes some once they are summed */
-        float sum0 = 0.0f, sum1 = 0.0f;
+        /* 3. p = exp(s - max), in pairs for the packed instructions; dropout takes some once they are summed */
+        hip_pair sum = {0.0f, 0.0f};
         _Pragma("unroll") for (int r = 0; r < 16; r += 2) {
-            s[r] = hip_exp2(s[r] - base);
-            s[r + 1] = hip_exp2(s[r + 1] - base);
-            sum0 += s[r];
-            sum1 += s[r + 1];
+            hip_pair x = {s[r], s[r + 1]};
+            x -= base;
+            x[0] = hip_exp2(x[0]);
+            x[1] = hip_exp2(x[1]);
+            sum += x;
+            s[r] = x[0];
+            s[r + 1] = x[1];
         }
-        row_sum += sum0 + sum1;
+        row_sum += sum[0] + sum[1];
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
-            _Pragma("unroll") for (int g = 0; g < 4; g++) {
+            for (int g = 0; g < 4; g++) {
                 const hip_words w = hip_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
                 _Pragma("unroll") for (int n = 0; n < 4; n++)
-                    s[4 * g + n] = w.w[n] < p.dropout_below ? 0.0f : s[4 * g + n] * p.dropout_scale;
+                    s[n] = w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
+                turn();
             }
         }
+    }
 
-        /* 5. o += V p */
+    /* o += V p */
+    __device__ inline void values(const float4 *lds) {
+        const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const float *value = (const float *)(lds + TILE) + 4 * half * D;
         _Pragma("unroll") for (int r = 0; r < 16; r++) {
             const float *v = value + (r / 4 * 8 + r % 4) * D;
             float x[TILES];
-            _Pragma("unroll") for (int t = 0; t < TILES; t++) x[t] = v[hip_mfma_dim<D>(t, l)];
+            if (D == 32) x[0] = v[l];
+            else if (D == 64) *(float2 *)x = *(const float2 *)(v + 2 * l);
+            else
+                _Pragma("unroll") for (int t = 0; t < TILES; t += 4)
+                    *(float4 *)(x + t) = *(const float4 *)(v + 32 * t + 4 * l);
             _Pragma("unroll") for (int t = 0; t < TILES; t++) o[t] = hip_mfma_f32(x[t], s[r], o[t]);
         }
     }
 };
+
+/* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside the tile in use, one
+   barrier a tile. With one stage the next K takes the place of this one after the scores, V after the second product. */
+template <bool MASKED, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
+__device__ static inline void hip_mfma32_tile(const hip_params &p, const hip_seq &s, const hip_row &row, uint32_t bh,
+    int32_t i, int32_t j, bool active, const float *k, const float *v,
+    hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w, float4 *&lds) {
+    extern __shared__ float4 hip_lds[];
+    w.template fetch<true>(p, s, k, j + 32);
+    if (STAGES == 2) w.template fetch<false>(p, s, v, j + 32);
+    if (active) w.scores(lds);
+    if (STAGES == 1) {
+        __syncthreads();
+        w.template store<true>(p, lds);
+        w.template fetch<false>(p, s, v, j + 32);
+    }
+    if (active) {
+        w.template weights<MASKED>(p, row, bh, i, j, s.k_len - 1);
+        w.values(lds);
+    }
+    if (STAGES == 1) {
+        __syncthreads();
+        w.template store<false>(p, lds);
+    } else {
+        lds = hip_lds + (2 * w.TILE - (lds - hip_lds));
+        w.template store<true>(p, lds);
+        w.template store<false>(p, lds);
+        __syncthreads();
+    }
+}
+
+/* Both halves of a row hold a part of its sum, and o of half its dims. */
+template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
+__device__ static inline void hip_mfma32_end(
+    const hip_params &p, const hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
+    typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 hip_lds[];
+    const float neg_inf = __uint_as_float(0xff800000u);
+    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
+    const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, i = i0 + (int32_t)threadIdx.x / 64 * 32 + lane % 32;
+    float row_sum = w.row_sum + hip_wave_xor(w.row_sum, 32);
+    if (i >= s.q_used) row_sum = 0.0f;
+    const hip_end e = hip_finish(p, h, w.limit == neg_inf ? neg_inf : w.base, row_sum);
+    if (i < s.q_rows) {
+        if (p.lse && half == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
+        const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
+        _Pragma("unroll") for (int g = 0; g < 4; g++) {
+            /* this lane's dims of group g, four at a time in the order of memory */
+            _Pragma("unroll") for (int n = 0; n < kernel::TILES; n++) {
+                float x[4];
+                int d = 0;
+                _Pragma("unroll") for (int m = 0; m < 4; m++) {
+                    const int t = D >= 128 ? n / 4 * 4 + m : (4 * n + m) % kernel::TILES;
+                    const int y = D >= 128 ? n % 4 : (4 * n + m) / kernel::TILES;
+                    x[m] = e.factor == 0.0f ? 0.0f : w.o[t][4 * g + y] * e.factor;
+                    if (m == 0) d = hip_mfma_dim<D>(t, 8 * g + 4 * half + y);
+                }
+                hip_store4<ALIGN>(p, at, d, x);
+            }
+        }
+    }
+    if (hip_any_of_group(w.bad, (uint32_t *)hip_lds)) {
+        uint32_t *alive = (uint32_t *)hip_lds + kernel::WAVE_COUNT;
+        if (half == 0) alive[i - i0] = row_sum != 0.0f;
+        __syncthreads();
+        const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
+        hip_poison<ATTN_F32>(p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, alive);
+    }
+}
 
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
 __device__ static inline void hip_mfma32_run(const hip_params &p) {
@@ -797,11 +1796,11 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
         _Pragma("unroll") for (int n = 0; n < 16; n++) w.o[t][n] = 0.0f;
     const uint32_t bh = (uint32_t)(s.b * p.heads + h);
     hip_row row;
-    if (GENERAL) row = hip_row_of(p, s, h, i);
+    if (GENERAL) row = hip_row_of(p, s, h, min(i, s.q_used - 1));
 
     if (reach.lo < reach.hi) {
         const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2] + min(i, s.q_used - 1) * p.q.stride[1];
-        const float scale = GENERAL ? p.scale : p.scale_log2;
+        const float scale = GENERAL ? 1.0f : p.scale_log2;
         _Pragma("unroll") for (int c = 0; c < D / 8; c++) {
             float4 x = hip_fill4<ALIGN>(
                 hip_fetch4<ALIGN>(q, 8 * c + 4 * half, p.head_dim), 8 * c + 4 * half, p.head_dim);
@@ -816,58 +1815,21 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
         /* what this wave sees, for it to sit out the rest */
         const hip_reach mine = hip_reach_of(p, s, i0 + 32 * wave, 32);
 
-        w.fetch(p, s, k, v, j);
-        w.store(p, hip_lds);
+        w.template fetch<true>(p, s, k, j);
+        w.template fetch<false>(p, s, v, j);
+        w.template store<true>(p, hip_lds);
+        w.template store<false>(p, hip_lds);
         __syncthreads();
-        int32_t stage = 0;
+        float4 *lds = hip_lds;
         for (int pass = 0; pass < 2; pass++) {
-            for (; j < whole; j += 32) {
-                w.fetch(p, s, k, v, j + 32);
-                if (j + 32 > mine.lo && j < mine.hi)
-                    w.template tile<true>(p, row, bh, i, j, hip_lds + stage);
-                if (STAGES == 1) __syncthreads();
-                else stage ^= 2 * kernel::TILE;
-                w.store(p, hip_lds + stage);
-                __syncthreads();
-            }
-            for (; j < whole_end; j += 32) {
-                w.fetch(p, s, k, v, j + 32);
-                w.template tile<false>(p, row, bh, i, j, hip_lds + stage);
-                if (STAGES == 1) __syncthreads();
-                else stage ^= 2 * kernel::TILE;
-                w.store(p, hip_lds + stage);
-                __syncthreads();
-            }
+            for (; j < whole; j += 32)
+                hip_mfma32_tile<true>(p, s, row, bh, i, j, j + 32 > mine.lo && j < mine.hi, k, v, w, lds);
+            for (; j < whole_end; j += 32) hip_mfma32_tile<false>(p, s, row, bh, i, j, true, k, v, w, lds);
             whole = whole_end = end;
         }
     }
 
-    /* the end: both halves hold a part of the row's sum */
-    float row_sum = w.row_sum + hip_wave_xor(w.row_sum, 32);
-    if (i >= s.q_used) row_sum = 0.0f;
-    const hip_end e = hip_finish(p, h, w.limit == neg_inf ? neg_inf : w.base, row_sum);
-    if (i < s.q_rows) {
-        if (p.lse && half == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
-        const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-        _Pragma("unroll") for (int g = 0; g < 4; g++) {
-            /* this lane's dims of group g, four at a time in the order of memory */
-            _Pragma("unroll") for (int n = 0; n < kernel::TILES; n++) {
-                float x[4];
-                int d = 0;
-                _Pragma("unroll") for (int m = 0; m < 4; m++) {
-                    const int t = D >= 128 ? n / 4 * 4 + m : (4 * n + m) % kernel::TILES;
-                    const int y = D >= 128 ? n % 4 : (4 * n + m) / kernel::TILES;
-                    x[m] = e.factor == 0.0f ? 0.0f : w.o[t][4 * g + y] * e.factor;
-                    if (m == 0) d = hip_mfma_dim<D>(t, 8 * g + 4 * half + y);
-                }
-                hip_store4<ALIGN>(p, at, d, x);
-            }
-        }
-    }
-    if (hip_any_of_group(w.bad, (uint32_t *)hip_lds)) {
-        __syncthreads();
-        hip_poison<ATTN_F32>(p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi);
-    }
+    hip_mfma32_end(hip_reload(p), w);
 }
 
 template <int D, int WAVES, int STAGES, int OCCUPANCY, int ALIGN, bool GENERAL>
@@ -879,14 +1841,292 @@ __global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) hip_mfma32_forward(hip_
         (const void *)hip_mfma32_forward<D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL>},
 #define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY) \
     HIP_ROW_MFMA32("mfma32_d" #D, D, WAVES, STAGES, OCCUPANCY, 16, false) \
-    HIP_ROW_MFMA32("mfma32_d" #D "_a4", D, WAVES, STAGES, OCCUPANCY, 4, false) \
-    HIP_ROW_MFMA32("mfma32_d" #D "_masks", D, WAVES, STAGES, OCCUPANCY, 4, true)
+    HIP_ROW_MFMA32("mfma32_d" #D "_a4", D, WAVES, STAGES, WAVES / 4, 4, false) \
+    HIP_ROW_MFMA32("mfma32_d" #D "_masks", D, WAVES, STAGES, WAVES / 4, 4, true)
 #else
   #define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY)
 #endif
 
+/* ---- FMA: chips without f32 matrix products ----
+   8 lanes share QUERIES rows of q; each of them has KEYS of the 8 KEYS keys of a tile, and D / 8 dims of o:
+     s[a][b]     row QUERIES (thread / 8) + a, key KEYS (lane % 8) + b of the tile
+     o[a][m]     dims 4 (lane % 8) + 32 m .. + 3 of that row
+   The scores take q and K from LDS, four dims at a time. For the second product the weights go round the 8 lanes: in
+   turn n a lane has those of lane (lane + n) % 8, and reads the rows of V that belong to them, so that the loop is
+   short and each weight moves by one DPP8 instruction for D / 8 multiply-adds. The 16-byte pieces of K rows are
+   permuted, piece ^ (key / KEYS % 8): then the 8 lanes meet all banks once, as they do in V by their dims.
+   One buffer for K, then V; the next of them is on its way in registers meanwhile. */
+template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma32 {
+    enum { THREADS = 128, BM = THREADS / 8 * QUERIES, BN = 8 * KEYS, PIECES = D / 4, STEP = THREADS / PIECES,
+        LOADS = BN / STEP, DIMS = D / 32, LDS = (BM + BN) * PIECES * 16 };
+
+    float4 o[QUERIES][DIMS], next[LOADS];
+    float s[QUERIES][KEYS];
+    float base[QUERIES], limit[QUERIES], row_sum[QUERIES];
+    bool bad;
+
+    __device__ inline void fetch(const hip_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
+        const int32_t c = (int32_t)threadIdx.x % PIECES * 4, row0 = (int32_t)threadIdx.x / PIECES;
+        int32_t step = (int32_t)(4 * tensor.stride[1]);
+        hip_opaque(step);
+        x += j * tensor.stride[1];
+        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+            int32_t row = min(row0 + n * STEP, left);
+            hip_opaque(row);
+            next[n] = hip_fetch4<ALIGN>((const float *)((const char *)x + (int64_t)row * step), c, dim);
+        }
+    }
+    template <bool KEY> __device__ inline void store(float4 *buffer, int32_t dim) {
+        const int32_t piece = (int32_t)threadIdx.x % PIECES, row0 = (int32_t)threadIdx.x / PIECES;
+        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+            const int32_t row = row0 + n * STEP;
+            if (KEY) buffer[row * PIECES + (piece ^ (row / KEYS & 7))] = hip_fill4<ALIGN>(next[n], 4 * piece, dim);
+            else buffer[row * PIECES + piece] = hip_tame4<ALIGN>(next[n], 4 * piece, dim, bad);
+        }
+    }
+
+    /* s = q K */
+    __device__ inline void scores(const float4 *queries, const float4 *buffer) {
+        const int32_t lane = (int32_t)threadIdx.x % 8;
+        const float4 *query = queries + (int32_t)threadIdx.x / 8 * QUERIES * PIECES;
+        const float4 *key = buffer + lane * KEYS * PIECES;
+        _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
+            _Pragma("unroll") for (int b = 0; b < KEYS; b++) s[a][b] = 0.0f;
+        _Pragma("unroll 1") for (int c = 0; c < PIECES; c++) {
+            float4 q[QUERIES];
+            _Pragma("unroll") for (int a = 0; a < QUERIES; a++) q[a] = query[a * PIECES + c];
+            const float4 *at = key + (c ^ lane);
+            float4 k, ahead = at[0];
+            _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
+                k = ahead;
+                if (b + 1 < KEYS) ahead = at[(b + 1) * PIECES];
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].x, k.x, s[a][b]);
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].y, k.y, s[a][b]);
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].z, k.z, s[a][b]);
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].w, k.w, s[a][b]);
+                hip_fence();
+            }
+        }
+    }
+
+    /* The next row of scores becomes row 0, for loops over rows that registers cannot index. */
+    __device__ inline void turn(void) {
+        _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
+            const float x = s[0][b];
+            _Pragma("unroll") for (int a = 0; a + 1 < QUERIES; a++) s[a][b] = s[a + 1][b];
+            s[QUERIES - 1][b] = x;
+        }
+    }
+    template <bool MASKED> __device__ inline void weights(
+        const hip_params &p, const hip_seq &seq, const hip_reach &reach, int32_t h, int32_t i0, int32_t j) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
+        const int32_t j0 = j + lane * KEYS;
+        /* 1. the mask */
+        if (GENERAL) {
+            _Pragma("unroll 1") for (int a = 0; a < QUERIES; a++) {
+                const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
+                const hip_row row = hip_row_of(p, seq, h, min(i0 + r0 + a, seq.q_used - 1));
+                _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
+                    const float x = hip_modify(p, row, min(j0 + b, seq.k_len - 1), p.scale * s[0][b]);
+                    s[0][b] = j0 + b >= see.lo && j0 + b < see.hi ? x : neg_inf;
+                }
+                turn();
+            }
+        } else if (MASKED) {
+            _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
+                _Pragma("unroll") for (int b = 0; b < KEYS; b++)
+                    s[a][b] = j0 + b >= see.lo && j0 + b < see.hi ? s[a][b] : neg_inf;
+            }
+        }
+
+        /* 2. the maximum; the 8 lanes of a row decide alike */
+        float top[QUERIES];
+        bool raise = false;
+        _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+            top[a] = fmaxf(s[a][0], s[a][1]);
+            _Pragma("unroll") for (int b = 2; b < KEYS; b += 2) top[a] = fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
+            raise |= top[a] > limit[a];
+        }
+        if (hip_wave_ballot(raise)) {
+            _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) top[a] = fmaxf(top[a], hip_wave_xor(top[a], mask));
+                const bool up = top[a] > limit[a];
+                const float old = !up ? 1.0f : limit[a] == neg_inf ? 0.0f : hip_exp2(base[a] - top[a]);
+                base[a] = up ? top[a] : base[a];
+                limit[a] = up ? top[a] + 8.0f : limit[a];
+                row_sum[a] *= old;
+                _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
+                    o[a][m].x *= old;
+                    o[a][m].y *= old;
+                    o[a][m].z *= old;
+                    o[a][m].w *= old;
+                }
+            }
+        }
+
+        /* 3. p = exp(s - max); dropout takes some once they are summed */
+        _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
+            _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
+                s[a][b] = hip_exp2(s[a][b] - base[a]);
+                row_sum[a] += s[a][b];
+            }
+        if (GENERAL && (p.masks & MASK_DROPOUT)) {
+            const uint32_t bh = (uint32_t)(seq.b * p.heads + h);
+            _Pragma("unroll 1") for (int a = 0; a < QUERIES; a++) {
+                _Pragma("unroll") for (int b = 0; b < KEYS; b += 4) {
+                    const hip_words w = hip_philox(p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
+                    _Pragma("unroll") for (int n = 0; n < 4; n++)
+                        s[0][b + n] = w.w[n] < p.dropout_below ? 0.0f : s[0][b + n] * p.dropout_scale;
+                }
+                turn();
+            }
+        }
+    }
+
+    /* o += p V */
+    __device__ inline void values(const float4 *buffer) {
+        const int32_t lane = (int32_t)threadIdx.x % 8;
+        _Pragma("unroll 1") for (int n = 0; n < 8; n++) {
+            const float4 *value = buffer + (lane + n & 7) * KEYS * PIECES + lane;
+            float4 v, ahead = value[0];
+            _Pragma("unroll") for (int b = 0; b < KEYS; b++)
+                _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
+                    v = ahead;
+                    if (m + 1 < DIMS) ahead = value[b * PIECES + 8 * (m + 1)];
+                    else if (b + 1 < KEYS) ahead = value[(b + 1) * PIECES];
+                    _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                        o[a][m].x = fmaf(s[a][b], v.x, o[a][m].x);
+                        o[a][m].y = fmaf(s[a][b], v.y, o[a][m].y);
+                        o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
+                        o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
+                    }
+                    hip_fence();
+                }
+            _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
+                _Pragma("unroll") for (int b = 0; b < KEYS; b++) s[a][b] = hip_rotate8(s[a][b]);
+        }
+    }
+};
+
+template <bool MASKED, int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
+__device__ static inline void hip_fma32_tile(const hip_params &p, const hip_seq &s, const hip_reach &reach, int32_t h,
+    int32_t i0, int32_t j, const float *k, const float *v, hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
+    extern __shared__ float4 hip_lds[];
+    float4 *buffer = hip_lds + w.BM * w.PIECES;
+    w.fetch(p.v, v, j, s.k_len - 1 - j, p.v_dim);
+    w.scores(hip_lds, buffer);
+    __syncthreads();
+    w.template store<false>(buffer, p.v_dim);
+    w.fetch(p.k, k, j + w.BN, s.k_len - 1 - j - w.BN, p.head_dim);
+    w.template weights<MASKED>(p, s, reach, h, i0, j);
+    __syncthreads();
+    w.values(buffer);
+    __syncthreads();
+    w.template store<true>(buffer, p.head_dim);
+    __syncthreads();
+}
+
+template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
+__device__ static inline void hip_fma32_end(
+    const hip_params &p, const hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
+    typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 hip_lds[];
+    const float neg_inf = __uint_as_float(0xff800000u);
+    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
+    const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
+    uint32_t alive = 0;
+    _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+        const int32_t i = i0 + r0 + a;
+        float row_sum = w.row_sum[a];
+        _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) row_sum += hip_wave_xor(row_sum, mask);
+        if (i >= s.q_used) row_sum = 0.0f;
+        if (row_sum != 0.0f) alive |= 1u << a;
+        const hip_end e = hip_finish(p, h, w.limit[a] == neg_inf ? neg_inf : w.base[a], row_sum);
+        if (i >= s.q_rows) continue;
+        if (p.lse && lane == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
+        const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
+        _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++) {
+            const float x[4] = {w.o[a][m].x, w.o[a][m].y, w.o[a][m].z, w.o[a][m].w};
+            float y[4];
+            _Pragma("unroll") for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
+            hip_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
+        }
+    }
+    if (hip_any_of_group(w.bad, (uint32_t *)hip_lds)) {
+        uint32_t *words = (uint32_t *)hip_lds + kernel::THREADS / 32;
+        if (lane == 0)
+            for (int a = 0; a < QUERIES; a++) words[r0 + a] = alive >> a & 1u;
+        __syncthreads();
+        const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
+        hip_poison<ATTN_F32>(p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, words);
+    }
+}
+
+template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
+__device__ static inline void hip_fma32_run(const hip_params &p) {
+    typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 hip_lds[];
+    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
+    if (i0 >= s.q_rows) return;
+    const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
+    const float *k = (const float *)p.k.data + s.k_base + h / p.group * p.k.stride[2];
+    const float *v = (const float *)p.v.data + s.v_base + h / p.group * p.v.stride[2];
+
+    kernel w;
+    w.bad = false;
+    _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+        w.base[a] = w.row_sum[a] = 0.0f;
+        w.limit[a] = __uint_as_float(0xff800000u);
+        _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++) w.o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    if (reach.lo < reach.hi) {
+        int32_t j = reach.lo / kernel::BN * kernel::BN;
+        const int32_t end = reach.hi;
+        int32_t whole = (reach.whole_lo + kernel::BN - 1) / kernel::BN * kernel::BN;
+        int32_t whole_end = reach.whole_hi / kernel::BN * kernel::BN;
+        if (GENERAL || whole >= whole_end) whole = whole_end = end;
+
+        const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2];
+        const float scale = GENERAL ? 1.0f : p.scale_log2;
+        const int32_t piece = (int32_t)threadIdx.x % kernel::PIECES;
+        w.fetch(p.k, k, j, s.k_len - 1 - j, p.head_dim);
+        for (int32_t r = (int32_t)threadIdx.x / kernel::PIECES; r < kernel::BM; r += kernel::STEP) {
+            const float *row = q + min(i0 + r, s.q_used - 1) * p.q.stride[1];
+            float4 x = hip_fill4<ALIGN>(hip_fetch4<ALIGN>(row, 4 * piece, p.head_dim), 4 * piece, p.head_dim);
+            hip_lds[r * kernel::PIECES + piece] = make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
+        }
+        w.template store<true>(hip_lds + kernel::BM * kernel::PIECES, p.head_dim);
+        __syncthreads();
+        /* masked, whole, masked */
+        for (int pass = 0; pass < 2; pass++) {
+            for (; j < whole; j += kernel::BN) hip_fma32_tile<true>(p, s, reach, h, i0, j, k, v, w);
+            for (; j < whole_end; j += kernel::BN) hip_fma32_tile<false>(p, s, reach, h, i0, j, k, v, w);
+            whole = whole_end = end;
+        }
+    }
+    hip_fma32_end(hip_reload(p), w);
+}
+
+template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
+__global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
+    if constexpr (HIP_UNIT != UNIT_MFMA) hip_fma32_run<D, QUERIES, KEYS, ALIGN, GENERAL>(p);
+}
+#define HIP_ROW_FMA32(name, D, QUERIES, KEYS, ALIGN, GENERAL) \
+    {name, UNIT_SCALAR, ATTN_F32, D, D, GENERAL ? ~0 : 0, 16 * QUERIES, 128, (16 * QUERIES + 8 * KEYS) * D * 4, ALIGN, \
+        (const void *)hip_fma32_forward<D, QUERIES, KEYS, ALIGN, GENERAL>},
+#define HIP_ROWS_FMA32(D, QUERIES, KEYS) \
+    HIP_ROW_FMA32("fma32_d" #D, D, QUERIES, KEYS, 16, false) \
+    HIP_ROW_FMA32("fma32_d" #D "_a4", D, QUERIES, KEYS, 4, false) \
+    HIP_ROW_FMA32("fma32_d" #D "_masks", D, QUERIES, KEYS, 4, true)
+
+/* The matrix rows come first and take all that the others take: those are for chips without the unit. */
 #define HIP_ROWS_32 \
-    HIP_ROWS_MFMA32(32, 4, 2, 3) HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1)
+    HIP_ROWS_MFMA32(32, 4, 2, 3) HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
+    HIP_ROWS_FMA32(32, 8, 8) HIP_ROWS_FMA32(64, 8, 8) HIP_ROWS_FMA32(128, 4, 8) HIP_ROWS_FMA32(256, 2, 4)
 /* =============================================================================== >>table ====
    One row per instantiation: the table is the dispatcher. The first row that fits wins, so that within a type they
    stand from the special to the general. */
@@ -902,7 +2142,7 @@ struct hip_kernel {
     int32_t head_dim, v_dim;            /* at most */
     int32_t masks;                      /* MASK_ bits that it can do */
     int32_t bm, threads, lds_bytes;     /* query rows a workgroup, its threads, dynamic LDS */
-    int32_t align;                      /* every pointer and stride of q, k, v, o is a multiple of so many bytes */
+    int32_t align;                      /* bytes: what every pointer, stride and row of q, k, v and o is a multiple of */
     const void *function;
 };
 static const hip_kernel hip_kernels[] = {HIP_ROWS_16 HIP_ROWS_32 HIP_ROWS_SCALAR};
@@ -933,11 +2173,12 @@ static void hip_extent_k(const attn_desc *d, int64_t *e) {
     e[2] = d->kv_heads;
 }
 
-/* The one function that picks a kernel: plan and run ask it with the same description. Staged tensors are aligned;
-   without a single key no kernel but the scalar one is sure not to read any. Never NULL. */
-static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
+/* The alignment that a kernel may count on, the pad between rows being anything. Kernels with wide loads also step
+   through a tile of k and v by 32 bits. Staged tensors are aligned but for the length of their rows. */
+static int32_t hip_common_align(const attn_desc *d) {
+    const int64_t size = hip_size_of(d->q.dtype), far = (int64_t)1 << 24;
     int64_t eq[3], ek[3];
-    int32_t align = 16, masks = hip_masks_of(d);
+    int32_t align = 16;
     hip_extent_q(d, eq);
     hip_extent_k(d, ek);
     if (d->flags & ATTN_DEVICE) {
@@ -945,11 +2186,22 @@ static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
             hip_align_of(d->o.data, d->o.stride, eq, d->o.dtype), hip_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
             hip_align_of(d->v.data, d->v.stride, ek, d->v.dtype)};
         for (int n = 0; n < 4; n++) if (of[n] < align) align = of[n];
-    }
+        if (ek[1] > 1 && (llabs(d->k.stride[1]) >= far || llabs(d->v.stride[1]) >= far)) return (int32_t)size;
+    } else if (d->kv_heads * (d->head_dim + d->v_dim) >= far / 4) return (int32_t)size;
+    while ((d->head_dim | d->v_dim) * size % align) align /= 2;
+    return align;
+}
+
+/* The one function that picks a kernel: plan and run ask it with the same description. Without a single key no kernel
+   but the scalar one is sure not to read any. Never NULL. */
+static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
+    const int32_t align = hip_common_align(d), masks = hip_masks_of(d);
+    int64_t ek[3];
+    hip_extent_k(d, ek);
     const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
     const hip_kernel *row = hip_kernels;
     for (;; row++)
-        if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || (row->unit == unit && keys)) &&
+        if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || row->unit == unit) && (keys || row->head_dim == INT32_MAX) &&
             d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
             return row;
 }
@@ -1014,9 +2266,7 @@ __global__ static void __launch_bounds__(64) hip_store_words(int32_t *to, hip_wo
 enum { HIP_PROBE_BYTES = 512 };
 __global__ static void __launch_bounds__(64) hip_probe(int32_t *out) {
     __shared__ volatile int32_t unit[HIP_PROBE_BYTES / 4 * (HIP_UNIT + 1)];
-    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) unit[i] = out[i];
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) out[i] = unit[sizeof unit / 4 - 1 - i];
+    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) { unit[i] = out[i]; out[i] = unit[i]; }
 }
 
 /* ================================================================================ >>host ====
@@ -1106,8 +2356,12 @@ static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, 
     if (hip_forked(plan)) return ATTN_ERR_GPU;
     const hipError_t earlier = hipPeekAtLastError();
     if (hip_is_sticky(earlier)) return hip_say(plan, ATTN_ERR_GPU_STICKY, "%s", hipGetErrorString(earlier));
-    HIP_TRY(hipGetDeviceCount, (&count));
-    if (count == 0) return hip_failed(plan, hipErrorNoDevice, "hipGetDeviceCount");
+    hipError_t e = hipGetDeviceCount(&count);
+    if (e == hipSuccess && count == 0) e = hipErrorNoDevice;
+    if (e != hipSuccess) {              /* whatever else it says: no driver, a driver too old */
+        const attn_status failed = hip_failed(plan, e, "hipGetDeviceCount");
+        return failed == ATTN_ERR_GPU_MEMORY ? failed : ATTN_ERR_NO_DEVICE;
+    }
     if (index >= count || index >= HIP_DEVICES)
         return hip_say(plan, ATTN_ERR_NO_DEVICE, "device %d of %d", (int)index, count);
     HIP_TRY(hipGetDevice, (&before));

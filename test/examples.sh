@@ -1,14 +1,25 @@
 #!/usr/bin/env bash
 # test/examples.sh - builds each example as its own comment says and runs it; an example exits non-zero when its result is wrong.
+# test/examples.sh hip - those that a GPU compiler builds, with the simulator's.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 dir=build/examples
 mkdir -p $dir
 passed=0 failed=0
+start='c[c+][+ ]' warn='-Wall -Wextra -Werror' gpu=${1:-}
+if [ "$gpu" = hip ]; then
+    make -s hipsim || exit 1
+    start='hipcc '
+fi
 for file in examples/*.c examples/*.cpp; do
-    exe=$dir/$(basename "$file" | tr . -)
-    command=$(sed -n 's/^.*\(c[c+][+ ].*-I\..*\) && .*$/\1/p' "$file" | head -n 1)
-    command=$(echo "$command" | sed "s|-o [a-z]*|-o $exe -Wall -Wextra -Werror|")
+    exe=$dir/$(basename "$file" | tr . -)$gpu
+    command=$(sed -n "s/^.*\\($start.*-I\\..*\\) && .*\$/\\1/p" "$file" | head -n 1)
+    [ -n "$gpu" ] && [ -z "$command" ] && continue
+    if [ "$gpu" = hip ]; then
+        command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|-o [a-z]*|-o $exe|")
+    else
+        command=$(echo "$command" | sed "s|-o [a-z]*|-o $exe $warn|")
+    fi
     if [ -n "$command" ] && $command && "$exe" </dev/null; then
         passed=$((passed + 1))
     else
