@@ -34,6 +34,7 @@ KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop"
         ["hip_unit"],
         ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
 SECONDS = 300
+DEFINES = {chip: ["-DHIP_CHUNK_BYTES=4096", "-DHIP_BATCH_MAX=2"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
 
@@ -49,9 +50,12 @@ def rows_without(text, bits):
 
 
 def kind(source, position):
-    """The rows that a fault at that position is compiled with."""
-    kernel16, table = source.find(">>kernel16 ="), source.find(">>kernel32 =")
-    return 16 if 0 <= kernel16 <= position < table else 32
+    """The rows that a fault at that position is compiled with, and the chips that run the code there."""
+    fragment, params = source.find(">>fragment ="), source.find(">>params =")
+    kernel16, kernel32, fma, table = (source.find(text) for text in ("hip_shape16", ">>kernel32 =", "---- FMA", ">>table ="))
+    if fragment <= position < params or kernel16 <= position < kernel32:
+        return 16, CHIPS
+    return 32, ["gfx1100", "gfx1201"] if fma <= position < table else CHIPS
 
 
 def barriers(source):
@@ -59,7 +63,8 @@ def barriers(source):
     for m in BARRIER.finditer(without_comments(source)):
         line = source.count("\n", 0, m.start()) + 1
         text = source[:m.start()] + (" " if m.group("vote") else ";") + source[m.end():]
-        found.append((f"barrier in line {line}", CHIPS, text, kind(source, m.start())))
+        rows, chips = kind(source, m.start())
+        found.append((f"barrier in line {line}", chips, text, rows))
     return found
 
 
@@ -77,7 +82,7 @@ def faults(source):
             broken.append((name, f"its old text occurs {len(places)} times"))
         else:
             at, end = places[0].span()
-            found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], kind(source, at)))
+            found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], kind(source, at)[0]))
     return found, broken
 
 
@@ -103,7 +108,7 @@ def caught_on(chip, text, rows, directory, links):
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "attn_hip.c").write_text(rows_without(text, 48 - rows))
     log = directory / "log"
-    if call(["test/hipsim/hipcc", "-x", "hip", "-O3", f"--offload-arch={chip}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
+    if call(["test/hipsim/hipcc", "-x", "hip", "-O3", *DEFINES.get(chip, []), f"--offload-arch={chip}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
              "-o", f"{directory}/attn_hip.o"], log, 1800):
         return None, "does not compile: " + next((l for l in log.read_text().splitlines() if "error" in l), "")
     for program in sorted({test[0] for test in KILL}):
