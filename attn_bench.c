@@ -3546,9 +3546,11 @@ static void plot_points(FILE *g, const bench *b, int64_t first, const struct plo
     free(point);
 }
 
+/* Backends of one series share a colour and a shape: flash solid and filled, the others dashed. */
 static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out)
 {
-    char title[1024];
+    char title[MOST_CURVES][1024];
+    int shapes = 0, shape[MOST_CURVES];
     for (int64_t i = 0; i < b->row_count; i++) {
         if (!begins_curve(b, i, p))
             continue;
@@ -3556,13 +3558,18 @@ static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *draw
             ++*left_out;
             continue;
         }
-        curve_title(&b->rows[i], title);
-        fprintf(g, "$c%d << EOD\n", (*drawn)++);
+        int n = (*drawn)++, like = 0;
+        curve_title(&b->rows[i], title[n]);
+        while (strcmp(strchr(title[like], ':'), strchr(title[n], ':')))
+            like++;
+        shape[n] = like < n ? shape[like] : shapes++;
+        bool flash = !strcmp(b->rows[i].backend, "flash");
+        fprintf(g, "$c%d << EOD\n", n);
         plot_points(g, b, i, p);
-        fprintf(g, "EOD\nd%d = %d\nt%d = \"", *drawn - 1,
-                strcmp(b->rows[i].backend, "flash") ? 2 : 1, *drawn - 1);
-        for (const char *s = title; *s; s++)
-            fprintf(g, *s == '_' ? "\\\\_" : "%c", *s);
+        fprintf(g, "EOD\nd%d = %d\nk%d = %d\np%d = %d\nt%d = \"", n, flash ? 1 : 2, n,
+                shape[n] + 1, n, 4 + 2 * (shape[n] % 5) + flash, n);
+        for (const char *c = title[n]; *c; c++)
+            fprintf(g, *c == '_' ? "\\\\_" : "%c", *c);
         fputs("\"\n", g);
     }
 }
@@ -3582,9 +3589,9 @@ static int draw_plot(const bench *b, const char *dir, const struct plot *p)
         "set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\nset output '%s'\n",
         temporary);
     fprintf(g,
-            "set key below maxrows 6 samplen 3\nset grid\nset logscale x 2\n%sset xlabel '%s'\nset "
-            "ylabel '%s'\n"
-            "set yrange [%s:*]\n",
+            "set key below maxrows 6 samplen 3\nset linetype 5 linecolor rgb '#806000'\n"
+            "set grid\nset logscale x 2\n%s"
+            "set xlabel '%s' offset 0,0.6\nset ylabel '%s'\nset yrange [%s:*]\n",
             strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
             strchr(p->scale, 'y') ? "*" : "0");
     plot_curves(g, b, p, &drawn, &left_out);
@@ -3594,9 +3601,9 @@ static int draw_plot(const bench *b, const char *dir, const struct plot *p)
         fprintf(g, "; %d more curves are in the result files", left_out);
     fputs("\"\n", g);
     for (int i = 0; i < drawn; i++)
-        fprintf(g, "%s $c%d using 1:2%s with %s lc %d pt %d dt d%d title t%d", i ? "," : "plot", i,
-                p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints",
-                i / 2 + 1, i + 4, i, i);
+        fprintf(g, "%s $c%d using 1:2%s with %s lc k%d pt p%d dt d%d title t%d", i ? "," : "plot",
+                i, p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints",
+                i, i, i, i);
     fputc('\n', g);
     bool whole = !ferror(g);
     whole = !fclose(g) && whole;
