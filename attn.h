@@ -530,8 +530,9 @@ extern attn_status   attn_hip_last_times(
 
 /* ===============================================================================================
    IMPLEMENTATION. The guard keeps it out of the passes in which the header includes itself for
-   >>kernel. */
-#if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__KERNEL) && !defined(ATTN__IMPLEMENTED)
+   >>kernel, and of those that a HIP compiler makes over the file for each chip. */
+#if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__KERNEL) && !defined(ATTN__IMPLEMENTED) && \
+    !defined(__HIP_DEVICE_COMPILE__)
 #define ATTN__IMPLEMENTED
 #if !defined(__GNUC__)
   #error "attn.h needs gcc or clang"
