@@ -2,7 +2,8 @@
 # test/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
 # test/hip.sh build                   builds the simulator and the programs of the four chips
 # test/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in four orders of waves and workgroups
-# test/hip.sh compile [full]          chips, compilers and NVIDIA: compiled, not run
+# test/hip.sh examples                the examples that a GPU compiler builds
+# test/hip.sh compile                 other chips, compilers and NVIDIA: compiled, not run
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export HIPSIM_THREADS=${HIPSIM_THREADS:-1}      # the steps of test/run.sh are what runs side by side
@@ -97,6 +98,7 @@ case ${1:-} in
 missing) missing; exit ;;
 build) skip_if_missing; make -s -j2 hip-programs ;;
 run) skip_if_missing; run_chip "$2" "${3:-}"; closing ;;
+examples) skip_if_missing; test/examples.sh hip ;;
 compile) skip_if_missing; compile_only; closing ;;
-*) sed -n '2,5s/^# //p' "$0"; exit 2 ;;
+*) sed -n '2,6s/^# //p' "$0"; exit 2 ;;
 esac
