@@ -55,10 +55,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Weak: a backend "hip" that cannot tell its times is still timed from outside. */
-extern attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds,
-                                       size_t *device_bytes) __attribute__((weak));
-
 enum { EXIT_WRONG = 1, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -1597,7 +1593,7 @@ static void note_kernel(job *j)
 {
     double kernel = 0;
     size_t bytes = 0;
-    if (!j->gpu || j->status || !attn_hip_last_times || attn_hip_last_times(&kernel, NULL, &bytes))
+    if (!j->gpu || j->status || attn_hip_last_times(&kernel, NULL, &bytes))
         return;
     j->kernel[j->kernel_count++ % KERNEL_TIMES] = kernel;
     j->r->device_bytes = (int64_t)bytes;

@@ -680,46 +680,13 @@ def test_reports(folder):
     limit = lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (2048, 2048)
     )  # a write fails in the middle of a file
-    full = run(
-        "1",
-        "16",
-        "1",
-        "8",
-        "--iterations",
-        1,
-        "--output-dir",
-        small,
-        preexec_fn=limit,
-        restore_signals=False,
-    )
-    report(
-        "a disk that fills up",
-        (
-            None
-            if full.returncode == 2 and not os.listdir(small)
-            else full.stderr + str(os.listdir(small))
-        ),
-    )
-    full = run(
-        "1",
-        "16",
-        "1",
-        "8",
-        "--iterations",
-        1,
-        "--save-baseline",
-        os.path.join(small, "b.json"),
-        preexec_fn=limit,
-        restore_signals=False,
-    )
-    report(
-        "a baseline on it",
-        (
-            None
-            if full.returncode == 2 and not os.listdir(small)
-            else full.stderr + str(os.listdir(small))
-        ),
-    )
+    for flag, path in (("--output-dir", small), ("--save-baseline", os.path.join(small, "b.json"))):
+        full = run(
+            *"1 16 1 8 --iterations 1".split(), flag, path, preexec_fn=limit, restore_signals=False
+        )
+        left = os.listdir(small)
+        fault = None if full.returncode == 2 and not left else full.stderr + str(left)
+        report("a disk that fills up, " + flag, fault)
     full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", "/dev/full")
     report("a directory that is none", None if full.returncode == 2 else full.stderr)
     with open("/dev/full", "w") as full_disk:
