@@ -22,8 +22,8 @@
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
- * CHIPS  matrix unit: gfx90a, gfx942 (MFMA); gfx1100..1103, gfx1150..1152 (WMMA); gfx1200, gfx1201 (WMMA); sm_80 and
- *   later (mma.sync). Every other chip, and head_dim or v_dim above 256: the scalar kernel.
+ * CHIPS  matrix unit: gfx90a, gfx942 (MFMA); gfx1100..1103, gfx1150..1152, gfx1200, gfx1201 (WMMA; f32 by FMA). Every
+ *   other chip, NVIDIA's too: f32 by FMA, f16 and bf16 by the scalar kernel, which also serves dims above 256.
  * TAKES  q, k, v of one type f32, f16 or bf16; o, bias of any float type; any strides, heads, head_dim, v_dim; every
  *   mask, packed and padded sequences, cache slots; lse. P is rounded to the type of v where that is 16 bits wide.
  * DOES NOT (attn_query says so): backward, pages, append, int8 and fp8 caches, f64, mixed types.
@@ -261,7 +261,7 @@ template <int UNIT> struct hip_unit;
 /* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r / 4) + 4 (l / 32) + r % 4.
    An operand of 16 k is two of the instruction's; bits 2 and 3 of a left row swap. */
 template <> struct hip_unit<UNIT_MFMA> {
-    enum { TILE = 32, WAVE = 64, QUERIES = 1, SCORES_START_AT_MAX = 0, LATE_V = 0, RING = 2 };
+    enum { TILE = 32, WAVE = 64, QUERIES = 1, SCORES_START_AT_MAX = 0, LATE_V = 0, RING = 2, STEPWISE = 0 };
     typedef hip_f32x16 acc;
     typedef hip_u32x4 operand;
     __device__ static int left_row(int lane) {
@@ -291,7 +291,7 @@ template <> struct hip_unit<UNIT_MFMA> {
     __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
     /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where it takes both. */
     __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
-    __device__ static void step_done() {}
+    __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 
 /* What both WMMA 16x16x16 units share. */
@@ -306,12 +306,12 @@ struct hip_wmma {
     }
     __device__ static bool any(bool x) { return __builtin_amdgcn_ballot_w32(x) != 0; }
     __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
-    __device__ static void step_done() { __builtin_amdgcn_sched_barrier(0); }
+    __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
 template <> struct hip_unit<UNIT_WMMA11> : hip_wmma {
-    enum { LATE_V = 1, RING = 2 };
+    enum { LATE_V = 1, RING = 2, STEPWISE = 1 };
     typedef hip_u32x8 operand;
     __device__ static int left_row(int lane) { return (lane & 1) << 3 | (lane & 14) >> 1; }
     __device__ static int chunk(int) { return 0; }
@@ -349,7 +349,7 @@ template <> struct hip_unit<UNIT_WMMA11> : hip_wmma {
 
 /* gfx12, wave32. A: row l % 16, k = 8 (e / 4) + 4 (l / 16) + e % 4; D: row 8 (l / 16) + r. */
 template <> struct hip_unit<UNIT_WMMA12> : hip_wmma {
-    enum { LATE_V = 0, RING = 4 };
+    enum { LATE_V = 0, RING = 4, STEPWISE = 1 };
     typedef hip_u32x4 operand;
     __device__ static int left_row(int lane) { return lane & 15; }
     __device__ static int chunk(int lane) { return lane / TILE; }
@@ -645,22 +645,32 @@ __device__ static inline float hip_wave_sum(float x) {
     return x;
 }
 
-/* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. */
-template <int DTYPE> __device__ static inline float hip_scalar_score(
+/* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole multiples of 16
+   bytes, at such addresses; the sums are the same. */
+template <int DTYPE, bool WIDE> __device__ static inline float hip_scalar_score(
     const hip_params &p, int64_t q_at, int64_t k_at) {
+    constexpr int SIZE = DTYPE == ATTN_F32 ? 4 : 2, PIECE = 16 / SIZE;
     float sum[4] = {0, 0, 0, 0};
     int32_t c = 0;
-    for (; c + 4 <= p.head_dim; c += 4)
-        for (int n = 0; n < 4; n++)
-            sum[n] = fmaf(hip_get(p.q.data, DTYPE, q_at + c + n), hip_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
-    for (; c < p.head_dim; c++)
-        sum[0] = fmaf(hip_get(p.q.data, DTYPE, q_at + c), hip_get(p.k.data, DTYPE, k_at + c), sum[0]);
+    if constexpr (WIDE) {
+        for (; c < p.head_dim; c += PIECE) {
+            const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE), k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
+            for (int n = 0; n < PIECE; n++)
+                sum[n % 4] = fmaf(hip_get((const char *)&q, DTYPE, n), hip_get((const char *)&k, DTYPE, n), sum[n % 4]);
+        }
+    } else {
+        for (; c + 4 <= p.head_dim; c += 4)
+            for (int n = 0; n < 4; n++)
+                sum[n] = fmaf(hip_get(p.q.data, DTYPE, q_at + c + n), hip_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
+        for (; c < p.head_dim; c++)
+            sum[0] = fmaf(hip_get(p.q.data, DTYPE, q_at + c), hip_get(p.k.data, DTYPE, k_at + c), sum[0]);
+    }
     return p.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
 /* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims than its lanes * DIMS take
    another pass over the keys. */
-template <int DTYPE, int DIMS> __device__ static inline void hip_scalar_row(
+template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scalar_row(
     const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
     const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f, log2e = 1.44269504f;
     const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE, kv_head = h / p.group;
@@ -679,7 +689,7 @@ template <int DTYPE, int DIMS> __device__ static inline void hip_scalar_row(
             const int32_t j = j0 + lane;
             const bool seen = j < keys.hi && !hip_hidden(p, row, j);
             float score = neg_inf;
-            if (seen) score = hip_modify(p, row, j, hip_scalar_score<DTYPE>(p, q_at, k_base + j * p.k.stride[1]));
+            if (seen) score = hip_modify(p, row, j, hip_scalar_score<DTYPE, WIDE>(p, q_at, k_base + j * p.k.stride[1]));
             uint64_t seen_keys = hip_wave_ballot(seen);
             any |= seen_keys != 0;
 
@@ -733,17 +743,20 @@ template <int DTYPE, int DIMS> __device__ static inline void hip_scalar_row(
 
 /* grid {q_tiles, heads, batch}, any number of waves */
 enum { HIP_SCALAR_ROWS = 8 };
-template <int DTYPE> __global__ void __launch_bounds__(256) hip_scalar_forward(hip_params p) {
+template <int DTYPE, bool WIDE> __global__ void __launch_bounds__(256) hip_scalar_forward(hip_params p) {
     const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
     const int32_t first = (int32_t)blockIdx.x * HIP_SCALAR_ROWS;
     const int32_t end = first + HIP_SCALAR_ROWS < s.q_rows ? first + HIP_SCALAR_ROWS : s.q_rows;
     for (int32_t i = first + (int32_t)threadIdx.x / HIP_WAVE; i < end; i += (int32_t)blockDim.x / HIP_WAVE)
-        hip_scalar_row<DTYPE, 4>(p, s, (int32_t)blockIdx.y, i);
+        hip_scalar_row<DTYPE, 8, WIDE>(p, s, (int32_t)blockIdx.y, i);
 }
-#define HIP_ROW_SCALAR(name, DTYPE) \
-    {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, HIP_SCALAR_ROWS, 256, 0, 1, (const void *)hip_scalar_forward<DTYPE>},
+#define HIP_ROW_SCALAR(name, DTYPE, align) \
+    {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, HIP_SCALAR_ROWS, 256, 0, align, \
+        (const void *)hip_scalar_forward<DTYPE, align == 16>},
 #define HIP_ROWS_SCALAR \
-    HIP_ROW_SCALAR("scalar_f32", ATTN_F32) HIP_ROW_SCALAR("scalar_f16", ATTN_F16) HIP_ROW_SCALAR("scalar_bf16", ATTN_BF16)
+    HIP_ROW_SCALAR("scalar_f32", ATTN_F32, 16) HIP_ROW_SCALAR("scalar_f32_any", ATTN_F32, 1) \
+    HIP_ROW_SCALAR("scalar_f16", ATTN_F16, 16) HIP_ROW_SCALAR("scalar_f16_any", ATTN_F16, 1) \
+    HIP_ROW_SCALAR("scalar_bf16", ATTN_BF16, 16) HIP_ROW_SCALAR("scalar_bf16_any", ATTN_BF16, 1)
 /* =========================================================================== >>kernel 16 ====
    Flash attention forward for f16 and bf16. A workgroup computes BM = WAVES * TILE query rows of one head, a wave TILE of
    them; K and V pass through LDS in tiles of BN keys:
@@ -754,7 +767,9 @@ template <int DTYPE> __global__ void __launch_bounds__(256) hip_scalar_forward(h
 
    Tile t + 1 travels from memory to registers while tile t is computed, then to the other half of LDS: one barrier a
    tile. Tiles hidden from the whole workgroup are not visited; `middle` tiles, whole for every row and followed by
-   another such, take the loop without masks, clamps and checks; the others are `edge` tiles. */
+   another such, take the loop without masks, clamps and checks; the others are `edge` tiles. Kernels that mask or load
+   element by element know edge tiles alone. */
+#if !defined(__CUDACC__) || defined(__HIP__)
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_> struct hip_shape16 {
     enum { UNIT = UNIT_, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BN = BN_, MASKS = MASKS_, ALIGN = ALIGN_ };
     typedef hip_unit<UNIT_> U;
@@ -765,7 +780,7 @@ template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int AL
         CHUNKS = D / 8,                 /* of 16 bytes in a row of K */
         K_PER_THREAD = BN * CHUNKS / THREADS,
         V_DIMS = BN / 4 * D / THREADS,  /* dims of V a thread transposes, of 4 keys */
-        LATE_V = U::LATE_V && D >= 128, /* K is stored and V fetched between the products: fewer registers */
+        LATE_V = (U::LATE_V && D >= 128) || D >= 256,   /* K is stored and V fetched between the products: fewer registers */
         K_ROW = D < 64 ? 128 : 2 * D,   /* bytes in LDS */
         K_ROWS_APART = THREADS / CHUNKS, V_WORDS = V_DIMS / 2,
         K_BYTES = BN * K_ROW, V_BYTES = 2 * BN * D, STAGE = K_BYTES + V_BYTES, LDS = 2 * STAGE
@@ -865,8 +880,11 @@ __device__ static inline hip_u32x4 hip_row_chunk(const char *row, int32_t d, int
         if (d < dim) x = *(const hip_u32x4 *)(row + 2 * d);
     } else {
         #pragma unroll
-        for (int e = 0; e < 8; e++)
-            if (d + e < dim) x[e / 2] |= (uint32_t)*(const uint16_t *)(row + 2 * (d + e)) << e % 2 * 16;
+        for (int e = 0; e < 8; e++) {
+            const bool inside = d + e < dim;    /* a select: branches here cost registers */
+            const uint32_t value = *(const uint16_t *)(row + 2 * (inside ? d + e : dim - 1));
+            x[e / 2] |= (inside ? value : 0) << e % 2 * 16;
+        }
     }
     return x;
 }
@@ -882,7 +900,7 @@ template <class S> struct hip_flash16 {
     };
 
     char *lds;
-    int32_t head, lane, i;              /* i: the lane's row */
+    int32_t head, wave_row;             /* the wave's first row */
     int32_t k_len, head_dim, v_width;
     bool aligned;                       /* k, v: 16-byte chunks; else element by element */
     hip_range see;                      /* keys of row i */
@@ -898,12 +916,20 @@ template <class S> struct hip_flash16 {
 
     const char *k_data, *v_data;        /* key 0 of the head */
     int64_t k_stride, v_stride;         /* bytes */
-    uint32_t k_row, k_chunk, v_key, v_dim;      /* what this thread brings in: of K rows k_row + .., of V 4 keys, V_DIMS dims */
-    uint32_t k_from[S::K_PER_THREAD], v_from[4], k_to, v_to, k_read, v_read;
+    uint32_t k_from, v_from, k_to, v_to, k_read, v_read;
     hip_u32x4 k_next[S::K_PER_THREAD];
     uint32_t v_next[4][S::V_WORDS];
 
     __device__ __forceinline__ explicit hip_flash16(char *shared) : lds(shared) {}
+
+    /* From the thread's index anew at each use: cheaper than registers through the loop. */
+    __device__ __forceinline__ static uint32_t thread() {
+        uint32_t t = threadIdx.x;
+        hip_pin(t);
+        return t;
+    }
+    __device__ __forceinline__ static int32_t lane() { return (int32_t)(thread() % U::WAVE); }
+    __device__ __forceinline__ int32_t my_row() const { return wave_row + lane() % TILE; }
 
     /* ---- from memory to LDS ---- */
 
@@ -914,74 +940,102 @@ template <class S> struct hip_flash16 {
     __device__ __forceinline__ hip_u32x4 *k_place(uint32_t stage, uint32_t r) const {
         return (hip_u32x4 *)(lds + ((stage + k_to) ^ hip_k_swizzle(r * S::K_ROWS_APART)) + r * S::K_ROWS_APART * S::K_ROW);
     }
+    /* What this thread brings in: a chunk of rows k_row, k_row + K_ROWS_APART .. of K; V_DIMS dims of 4 keys of V, 8 groups
+       of dims times 2 of keys side by side: writes of 8 bytes that meet no bank twice. */
+    struct place { uint32_t k_row, k_chunk, v_key, v_dim; };
+    __device__ __forceinline__ place my_place() const {
+        const uint32_t groups = D / S::V_DIMS / 8;
+        const uint32_t t = thread();
+        const place a = {t / S::CHUNKS, t % S::CHUNKS, (t / 16 / groups * 2 + (t >> 3 & 1)) * 4,
+            (t / 16 % groups * 8 + t % 8) * S::V_DIMS};
+        return a;
+    }
+    /* Beyond head_dim a thread repeats its row's last chunk, in the same wave, so K's padding in LDS keeps the 0 that it
+       gets here. V's padding makes rows of O^T that nobody stores: any value will do. */
+    __device__ __forceinline__ place my_place_inside() const {
+        place a = my_place();
+        const uint32_t last = (uint32_t)(head_dim + 7) / 8 - 1;
+        if (a.k_chunk > last) a.k_chunk = last;
+        if (aligned && (int32_t)a.v_dim >= v_width) a.v_dim = 0;
+        return a;
+    }
     __device__ __forceinline__ void place_threads() {
-        const uint32_t t = threadIdx.x;
-        k_row = t / S::CHUNKS;
-        k_chunk = t % S::CHUNKS;
-        k_to = hip_k_at<S>(k_row, k_chunk);
-        /* Beyond head_dim a thread repeats its row's last chunk, in the same wave, so K's padding in LDS keeps the 0
-           that it gets here. V's padding makes rows of O^T that nobody stores: any value will do. */
-        const uint32_t chunks = (uint32_t)(head_dim + 7) / 8;
-        if (k_chunk >= chunks) {
+        const place own = my_place(), inside = my_place_inside();
+        k_to = hip_k_at<S>(own.k_row, own.k_chunk);
+        v_to = hip_v_at<S>(own.v_dim, own.v_key);
+        if (own.k_chunk != inside.k_chunk) {
             const hip_u32x4 zero = {0, 0, 0, 0};
             for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
-                for (uint32_t stage = 0; stage < 2; stage++)
-                    *k_place(stage * S::STAGE, r) = zero;
-            k_chunk = chunks - 1;
-            k_to = hip_k_at<S>(k_row, k_chunk);
+                for (uint32_t stage = 0; stage < 2; stage++) *k_place(stage * S::STAGE, r) = zero;
+            k_to = hip_k_at<S>(inside.k_row, inside.k_chunk);
         }
-        /* 8 groups of dims times 2 of keys side by side: writes of 8 bytes that meet no bank twice */
-        const uint32_t groups = D / S::V_DIMS / 8, high = t / 16;
-        v_key = (high / groups * 2 + (t >> 3 & 1)) * 4;
-        v_dim = (high % groups * 8 + t % 8) * S::V_DIMS;
-        v_to = hip_v_at<S>(v_dim, v_key);
-        if (aligned && (int32_t)v_dim >= v_width) v_dim = 0;
-        #pragma unroll
-        for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
-            k_from[r] = key_offset(k_row + r * S::K_ROWS_APART, k_stride) + k_chunk * 16;
-        #pragma unroll
-        for (uint32_t r = 0; r < 4; r++) v_from[r] = key_offset(v_key + r, v_stride) + v_dim * 2;
+        k_from = from_k();
+        v_from = from_v();
+    }
+    /* Byte offsets of what this thread reads in a whole tile, kept where there are registers. */
+    __device__ __forceinline__ uint32_t from_k() const {
+        const place my = my_place_inside();
+        return key_offset(my.k_row, k_stride) + my.k_chunk * 16;
+    }
+    __device__ __forceinline__ uint32_t from_v() const {
+        const place my = my_place_inside();
+        return key_offset(my.v_key, v_stride) + my.v_dim * 2;
     }
 
     /* Tile t into registers. EDGE: keys beyond the last one repeat it. */
     template <bool EDGE> __device__ __forceinline__ void fetch_k(int32_t t) {
         const int64_t first = (int64_t)t * BN;
         const char *k = k_data + (first + (k_stride < 0 ? BN - 1 : 0)) * k_stride;
-        const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
-        #pragma unroll
-        for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
-            const uint32_t j = k_row + r * S::K_ROWS_APART, clamped = j < last ? j : last;
-            /* a 32-bit register beside a scalar base: widened outside the loop it would be a 64-bit sum */
-            hip_pin(k_from[r]);
-            if (S::ALIGN >= 16)
-                k_next[r] = *(const hip_u32x4 *)(k + (EDGE ? key_offset(clamped, k_stride) + k_chunk * 16 : k_from[r]));
-            else
-                k_next[r] = hip_row_chunk(
-                    k_data + (first + clamped) * k_stride, (int32_t)k_chunk * 8, head_dim, aligned);
+        if constexpr (S::ALIGN >= 16 && !EDGE) {
+            if (D >= 256) k_from = from_k();
+            hip_pin(k_from);    /* 32 bits beside a scalar base: widened outside the loop it would be a 64-bit sum */
+            #pragma unroll
+            for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
+                k_next[r] = *(const hip_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
+        } else {
+            const place my = my_place_inside();
+            const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
+            #pragma unroll
+            for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
+                const uint32_t j = my.k_row + r * S::K_ROWS_APART, clamped = j < last ? j : last;
+                if (S::ALIGN >= 16)
+                    k_next[r] = *(const hip_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
+                else
+                    k_next[r] = hip_row_chunk(
+                        k_data + (first + clamped) * k_stride, (int32_t)my.k_chunk * 8, head_dim, aligned);
+            }
         }
     }
     template <bool EDGE> __device__ __forceinline__ void fetch_v(int32_t t) {
         const int64_t first = (int64_t)t * BN;
         const char *v = v_data + (first + (v_stride < 0 ? BN - 1 : 0)) * v_stride;
-        const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
-        #pragma unroll
-        for (uint32_t r = 0; r < 4; r++) {
-            const uint32_t j = v_key + r, clamped = j < last ? j : last;
-            hip_pin(v_from[r]);
-            if (S::ALIGN >= 16) {
-                const char *from = v + (EDGE ? key_offset(clamped, v_stride) + v_dim * 2 : v_from[r]);
-                hip_words_copy<S::V_WORDS>(v_next[r], from);
-            } else {
-                const char *from = v_data + (first + clamped) * v_stride + 2 * v_dim;
+        if constexpr (S::ALIGN >= 16 && !EDGE) {
+            if (D >= 256) v_from = from_v();
+            hip_pin(v_from);
+            #pragma unroll
+            for (int r = 0; r < 4; r++) hip_words_copy<S::V_WORDS>(v_next[r], v + r * v_stride + v_from);
+        } else {
+            const place my = my_place_inside();
+            const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
+            #pragma unroll
+            for (uint32_t r = 0; r < 4; r++) {
+                const uint32_t j = my.v_key + r, clamped = j < last ? j : last;
+                if (S::ALIGN >= 16) {
+                    hip_words_copy<S::V_WORDS>(v_next[r], v + (key_offset(clamped, v_stride) + my.v_dim * 2));
+                    continue;
+                }
+                const char *from = v_data + (first + clamped) * v_stride;
                 #pragma unroll
                 for (int n = 0; n < S::V_WORDS; n++) v_next[r][n] = 0;
                 if (aligned) {
-                    hip_words_copy<S::V_WORDS>(v_next[r], from);
+                    hip_words_copy<S::V_WORDS>(v_next[r], from + 2 * my.v_dim);
                 } else {
                     #pragma unroll
-                    for (int e = 0; e < S::V_DIMS; e++)
-                        if ((int32_t)v_dim + e < v_width)
-                            v_next[r][e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+                    for (int e = 0; e < S::V_DIMS; e++) {
+                        const int32_t d = (int32_t)my.v_dim + e;
+                        const uint32_t value = ((const uint16_t *)from)[d < v_width ? d : v_width - 1];
+                        v_next[r][e / 2] |= value << e % 2 * 16;
+                    }
                 }
             }
         }
@@ -1009,7 +1063,7 @@ template <class S> struct hip_flash16 {
     /* ---- operands ---- */
 
     __device__ __forceinline__ void place_lanes() {
-        const uint32_t left = (uint32_t)U::left_row(lane), chunk = (uint32_t)U::chunk(lane);
+        const uint32_t left = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::chunk(lane());
         k_read = hip_k_at<S>(left, chunk);
         v_read = hip_v_at<S>(left, chunk * 8);
     }
@@ -1026,14 +1080,14 @@ template <class S> struct hip_flash16 {
         return U::load(from + ((stage + v_read) ^ low), from + ((stage + v_read) ^ low ^ 16));
     }
     __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
-        const int32_t row_i = i < seq.q_used ? i : seq.q_used - 1;
+        const int32_t i = my_row(), row_i = i < seq.q_used ? i : seq.q_used - 1;
         const char *from = p.q.data + 2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
         #pragma unroll
         for (int n = 0; n < S::STEPS; n++) {
             hip_u32x4 x[2];
             #pragma unroll
             for (int c = 0; c < (int)sizeof(operand) / 16; c++)
-                x[c] = hip_row_chunk(from, 16 * n + 8 * (U::chunk(lane) + c), head_dim, aligned);
+                x[c] = hip_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
             q[n] = U::whole(x[0], x[1]);
         }
     }
@@ -1043,13 +1097,17 @@ template <class S> struct hip_flash16 {
     /* Score e of key step c: key 16c + 8 half + e of the tile. */
     #define HIP_SCORE(c, e) s[(c) * 8 / ACC][(c) * 8 % ACC + (e)]
 
+    /* Nothing moves across: where registers are short or latency is the compiler's to guess. */
+    __device__ __forceinline__ void step_done() const {
+        if (U::STEPWISE || D >= 256) U::fence();
+    }
     /* The left operands go through a ring: RING of them are under way while one is multiplied, and no more, since each
        holds 4 to 8 registers and the compiler would fetch them all. */
     __device__ __forceinline__ void products_qk(uint32_t stage) {
         operand ring[U::RING];
         #pragma unroll
         for (int n = 0; n < U::RING; n++) ring[n] = k_operand(stage, n / S::STEPS, n % S::STEPS);
-        U::step_done();
+        step_done();
         #pragma unroll
         for (int tile = 0; tile < S::KEY_TILES; tile++) {
             s[tile] = FROM_MAX ? acc(-base) : acc(0.0f);
@@ -1059,7 +1117,7 @@ template <class S> struct hip_flash16 {
                 s[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], q[step], s[tile]);
                 if (next < S::KEY_TILES * S::STEPS)
                     ring[n % U::RING] = k_operand(stage, next / S::STEPS, next % S::STEPS);
-                U::step_done();
+                step_done();
             }
         }
     }
@@ -1102,7 +1160,7 @@ template <class S> struct hip_flash16 {
         for (int e = 0; e < 8; e++) all_sum += hip_exp2(x[e] - at);
         #pragma unroll
         for (int n = 0; n < 2; n++) {
-            const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)i,
+            const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)my_row(),
                 (uint32_t)(key0 + 4 * n));
             #pragma unroll
             for (int e = 0; e < 4; e++)
@@ -1166,7 +1224,7 @@ template <class S> struct hip_flash16 {
         return U::exchange(own);
     }
     template <bool EDGE> __device__ __forceinline__ void scores(int32_t t, uint32_t stage) {
-        const int32_t key0 = t * BN + 8 * (lane / TILE);
+        const int32_t key0 = t * BN + 8 * (lane() / TILE);
         products_qk(stage);
         if (GENERAL) {
             modify(key0);
@@ -1189,7 +1247,7 @@ template <class S> struct hip_flash16 {
                 o[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], w, o[tile]);
                 if (next < S::KEY_STEPS * S::DIM_TILES)
                     ring[n % U::RING] = v_operand(stage, next % S::DIM_TILES, next / S::DIM_TILES);
-                U::step_done();
+                step_done();
             }
         }
         row_sum += sum.x + sum.y;
@@ -1251,10 +1309,12 @@ template <class S> struct hip_flash16 {
                 if (d + e < p.v_dim) hip_put(to, p.o_dtype, d + e, x[e]);
         }
     }
-    __device__ __forceinline__ void finish() {
+    /* o and lse of the lane's row; returns whether it is an empty one. */
+    __device__ __forceinline__ bool finish() {
         const hip_params &p = hip_again();
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
         const float neg_inf = __uint_as_float(0xff800000u);
+        const int32_t i = my_row();
         const bool dropout = GENERAL && (p.masks & MASK_DROPOUT);
         float sum = row_sum + U::other_half(row_sum), top = m == neg_inf ? neg_inf : base * scale;
         float factor = hip_p_bias<S::DTYPE>::F;
@@ -1284,8 +1344,8 @@ template <class S> struct hip_flash16 {
                 lse = (top + log2f(sum)) * 0.693147181f;
             }
         }
-        if (i >= seq.q_rows) return;
-        if (p.lse && lane < TILE) p.lse[seq.lse_base + head * seq.lse_head + i] = lse;
+        if (i >= seq.q_rows) return false;
+        if (p.lse && lane() < TILE) p.lse[seq.lse_base + head * seq.lse_head + i] = lse;
         factor = empty ? 0.0f : factor / sum;
         if (__float_as_uint(fabsf(factor)) > 0x7f800000u) factor = __uint_as_float(0x7fc00000u);
         const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
@@ -1298,30 +1358,28 @@ template <class S> struct hip_flash16 {
                 float x[8];
                 #pragma unroll
                 for (int e = 0; e < 8; e++) x[e] = empty ? 0.0f : o[tile][8 * c + e] * factor;
-                store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane / TILE), x);
+                store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
             }
+        return empty;
     }
 
-    /* All keys that the rows of the workgroup may see. */
-    __device__ __forceinline__ void poison(int32_t row0) const {
+    /* Over all keys that the rows of the workgroup may see. A row whose scores are all -infinity stays 0. */
+    __device__ __forceinline__ void poison(int32_t row0, bool empty) const {
         const hip_params &p = hip_again();
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
         hip_poison<S::DTYPE>(
             p, seq, head, row0, row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used, 0, seq.k_len);
+        __syncthreads();
+        if (!empty || lane() >= TILE) return;
+        for (int32_t d = 0; d < p.v_dim; d++)
+            hip_put((char *)p.o.data, p.o_dtype,
+                seq.o_base + my_row() * p.o.stride[1] + head * p.o.stride[2] + d, 0.0f);
     }
-    __device__ __forceinline__ void run() {
+    /* Everything about the lane's row and the head's tensors. */
+    __device__ __forceinline__ void begin_row() {
         const hip_params &p = hip_again();
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
-        const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
-        /* late rows see most keys under a causal mask: they begin first */
-        const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
-        head = (int32_t)blockIdx.y;
-        if (row0 >= seq.q_rows) return;
-        lane = (int32_t)threadIdx.x % U::WAVE;
-        const int32_t wave_row = row0 + wave * TILE;
-        i = wave_row + lane % TILE;
-
-        const int32_t kv_head = head / p.group;
+        const int32_t i = my_row(), kv_head = head / p.group;
         k_stride = 2 * p.k.stride[1];
         v_stride = 2 * p.v.stride[1];
         k_data = p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2]);
@@ -1330,70 +1388,79 @@ template <class S> struct hip_flash16 {
         head_dim = p.head_dim;
         v_width = p.v_dim;
         aligned = S::ALIGN >= 16 || hip_aligned16(p);
-        scale = GENERAL ? 1.0f : p.scale_log2;      /* without MASK_SCALE in (2^-100, 2^100) */
-        unscale = GENERAL ? 1.0f : 1.0f / p.scale_log2;
-        see = hip_visible(p, seq, i);
         if (GENERAL) row = hip_row_of(p, seq, head, i < seq.q_used ? i : seq.q_used - 1);
-        m = __uint_as_float(0xff800000u);
+        see = hip_visible(p, seq, i);
+        load_q(p, seq);
+    }
+    /* Tiles [t, end) for the workgroup, [whole, whole_end) of them whole for all of its rows. */
+    struct tiles { int32_t t, end, whole, whole_end; };
+    __device__ __forceinline__ tiles find_tiles(int32_t row0) {
+        const hip_params &p = hip_again();
+        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const int32_t rows_end = row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used;
+        const int32_t wave_end = wave_row + TILE < rows_end ? wave_row + TILE : rows_end;
+        tiles n = {0, 0, 0, 0};
+        wave_sees = wave_whole = {0, 0};
+        if (row0 >= rows_end) return n;
+        const hip_range first = hip_ends(p, seq, row0), last = hip_ends(p, seq, rows_end - 1);
+        n = {first.lo / BN, (last.hi + BN - 1) / BN, (last.lo + BN - 1) / BN, first.hi / BN};
+        if (wave_row < wave_end) {
+            const hip_range low = hip_ends(p, seq, wave_row), high = hip_ends(p, seq, wave_end - 1);
+            wave_sees = {low.lo, high.hi};
+            wave_whole = {high.lo, low.hi};
+        }
+        return n;
+    }
+    __device__ __forceinline__ void run() {
+        const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
+        /* late rows see most keys under a causal mask: they begin first */
+        const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
+        if (row0 >= hip_sequence(hip_again(), (int32_t)blockIdx.z).q_rows) return;
+        head = (int32_t)blockIdx.y;
+        wave_row = row0 + wave * TILE;
+        scale = GENERAL ? 1.0f : hip_again().scale_log2;      /* without MASK_SCALE in (2^-100, 2^100) */
+        unscale = GENERAL ? 1.0f : 1.0f / scale;
+        all_max = m = __uint_as_float(0xff800000u);
         base = row_sum = all_sum = 0;
-        all_max = m;
         bad = 0;
         #pragma unroll
         for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
 
-        /* Tiles [begin, end) for the workgroup: [whole, whole_end) need no mask; a wave sees keys [first_key, last_key). */
-        const int32_t rows_end = row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used;
-        int32_t begin = 0, end = 0, t = 0;
-        if (row0 < rows_end) {
-            const hip_range first = hip_ends(p, seq, row0), last = hip_ends(p, seq, rows_end - 1);
-            begin = first.lo / BN;
-            end = (last.hi + BN - 1) / BN;
-            t = begin;
-            const int32_t wave_end = wave_row + TILE < rows_end ? wave_row + TILE : rows_end;
-            if (wave_row < wave_end) {
-                const hip_range low = hip_ends(p, seq, wave_row), high = hip_ends(p, seq, wave_end - 1);
-                wave_sees = {low.lo, high.hi};
-                wave_whole = {high.lo, low.hi};
-            } else {
-                wave_sees = wave_whole = {0, 0};
-            }
-            int32_t whole = (last.lo + BN - 1) / BN, whole_end = first.hi / BN;
-            if (GENERAL) whole_end = 0;
-            if (begin < end) {
-                place_threads();
-                place_lanes();
-                load_q(p, seq);
-                fetch_k<true>(t);
-                fetch_v<true>(t);
-                store_k(0);
-                store_v<true>(0);
-                __syncthreads();
-            }
-            /* middle tiles: whole, and so is the next, unless there is none */
-            const int32_t middle_end = whole_end == end ? end : whole_end - 1;
-            uint32_t stage = 0;
-            while (t < end) {
-                for (; t >= whole && t < middle_end; t++, stage = S::STAGE - stage)
-                    tile<false>(t, t + 1 < end ? t + 1 : t, stage, true);
-                if (t < end) {
-                    const bool active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
-                    tile<true>(t, t + 1 < end ? t + 1 : t, stage, active);
-                    t++;
-                    stage = S::STAGE - stage;
-                }
-            }
-        }
-        finish();
-        /* LDS is free: the waves tell each other whether one of them met a non-finite V */
-        if (begin < end) {
-            uint32_t *met = (uint32_t *)lds;
-            const bool any = U::any(bad != 0);
-            if (lane == 0) met[wave] = any;
+        const tiles n = find_tiles(row0);
+        int32_t t = n.t;
+        if (t < n.end) {
+            begin_row();
+            place_threads();
+            place_lanes();
+            fetch_k<true>(t);
+            fetch_v<true>(t);
+            store_k(0);
+            store_v<true>(0);
             __syncthreads();
-            uint32_t all = 0;
-            for (int n = 0; n < S::WAVES; n++) all |= met[n];
-            if (all) poison(row0);
         }
+        /* middle tiles: whole, and so is the next, unless there is none */
+        const int32_t middle_end = n.whole_end == n.end ? n.end : n.whole_end - 1;
+        uint32_t stage = 0;
+        while (t < n.end) {
+            if constexpr (!GENERAL && S::ALIGN >= 16)
+                for (; t >= n.whole && t < middle_end; t++, stage = S::STAGE - stage)
+                    tile<false>(t, t + 1 < n.end ? t + 1 : t, stage, true);
+            if (t < n.end) {
+                const bool active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
+                tile<true>(t, t + 1 < n.end ? t + 1 : t, stage, active);
+                t++;
+                stage = S::STAGE - stage;
+            }
+        }
+        const bool empty = finish();
+        if (n.t >= n.end) return;
+        /* LDS is free: the waves tell each other whether one of them met a non-finite V */
+        uint32_t *met = (uint32_t *)lds, all = 0;
+        const bool any = U::any(bad != 0);
+        if (lane() == 0) met[wave] = any;
+        __syncthreads();
+        for (int w = 0; w < S::WAVES; w++) all |= met[w];
+        if (all) poison(row0, empty);
     }
 };
 
@@ -1412,30 +1479,31 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_for
     {name, UNIT, DTYPE, D, D, MASKS, HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::BM, \
      HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::THREADS, 0, ALIGN, \
      (const void *)hip_flash16_forward<HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
-#define HIP_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, BN) \
+#define HIP_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, MASK_WAVES, BN) \
     HIP_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
     HIP_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, WAVES, BN, 0, 2) \
-    HIP_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, WAVES, BN, ~0, 2)
+    HIP_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
 /*                                             D  waves  keys a tile */
 #define HIP_ROWS_16_MFMA(name, DTYPE) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     32,  4, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     64,  8, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    128,  8, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    256,  8, 32)
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     32,  4, 4, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     64,  8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    128,  8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    256,  8, 4, 32)
 #define HIP_ROWS_16_WMMA11(name, DTYPE) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   32,  8, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   64, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  128,  8, 32) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  256,  8, 32)
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   32,  8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   64, 16, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  128,  8, 8, 32) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  256,  8, 8, 32)
 #define HIP_ROWS_16_WMMA12(name, DTYPE) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   32,  8, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   64, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  128, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  256,  8, 32)
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   32,  8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   64, 16, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  128, 16, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  256,  8, 8, 32)
 #define HIP_ROWS_16 \
     HIP_ROWS_16_MFMA("bf16", ATTN_BF16) HIP_ROWS_16_MFMA("f16", ATTN_F16) \
     HIP_ROWS_16_WMMA11("bf16", ATTN_BF16) HIP_ROWS_16_WMMA11("f16", ATTN_F16) \
     HIP_ROWS_16_WMMA12("bf16", ATTN_BF16) HIP_ROWS_16_WMMA12("f16", ATTN_F16)
+#endif /* a unit there is a fragment for */
 /* ============================================================================== >>kernel32 ====
    f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain multiply-adds. In both a
    workgroup owns BM query rows of one head and walks over tiles of keys, from the first that any of its rows sees to
@@ -1496,20 +1564,18 @@ template <int ALIGN> __device__ static inline float4 hip_fill4(float4 x, int32_t
     x.w = c + (ALIGN == 16 ? 0 : 3) < dim ? x.w : 0.0f;
     return x;
 }
-/* The same for values: 0 where they are not finite, which `bad` remembers. */
-__device__ static inline float hip_tame(float x, bool in, bool &bad) {
-    const bool finite = hip_is_finite(x);
-    bad |= in && !finite;
-    return in && finite ? x : 0.0f;
+/* The same for values: 0 where they are not finite, which `bad` remembers: in a vector register, made here and now,
+   since the compiler would rather keep the lane masks of every comparison until the end. */
+template <int ALIGN> __device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, int32_t &bad) {
+    const bool fx = hip_is_finite(x.x), fy = hip_is_finite(x.y), fz = hip_is_finite(x.z), fw = hip_is_finite(x.w);
+    bad = fx && fy && fz && fw ? bad : 1;
+    hip_opaque(bad);
+    x.x = fx ? x.x : 0.0f;
+    x.y = fy ? x.y : 0.0f;
+    x.z = fz ? x.z : 0.0f;
+    x.w = fw ? x.w : 0.0f;
+    return hip_fill4<ALIGN>(x, c, dim);
 }
-template <int ALIGN> __device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, bool &bad) {
-    x.x = hip_tame(x.x, c < dim, bad);
-    x.y = hip_tame(x.y, c + (ALIGN == 16 ? 0 : 1) < dim, bad);
-    x.z = hip_tame(x.z, c + (ALIGN == 16 ? 0 : 2) < dim, bad);
-    x.w = hip_tame(x.w, c + (ALIGN == 16 ? 0 : 3) < dim, bad);
-    return x;
-}
-__device__ static inline float hip_part(float4 x, int n) { return n == 0 ? x.x : n == 1 ? x.y : n == 2 ? x.z : x.w; }
 
 /* The end of a row: what its sums are to be multiplied by, and its lse. row_sum 0: no key seen. A sink far above the
    scores is the maximum then: the distance of row_max from it, diff + rest, is wanted to the last bit, and so is the
@@ -1543,10 +1609,10 @@ __device__ static inline void hip_store4(const hip_params &p, int64_t at, int32_
         if (d + n < p.v_dim) hip_put((char *)p.o.data, p.o_dtype, at + d + n, x[n]);
 }
 
-/* Did any thread of the workgroup see a value that is not finite? words: of LDS, one a wave. */
+/* Did any thread of the workgroup see a value that is not finite? words: of LDS, one a wave; nobody reads that part of
+   LDS any more. */
 __device__ static inline bool hip_any_of_group(bool x, uint32_t *words) {
     const bool any = hip_wave_ballot(x) != 0;
-    __syncthreads();
     if (threadIdx.x % HIP_WAVE == 0) words[threadIdx.x / HIP_WAVE] = any;
     __syncthreads();
     uint32_t all = 0;
@@ -1554,6 +1620,12 @@ __device__ static inline bool hip_any_of_group(bool x, uint32_t *words) {
     return all != 0;
 }
 
+/* The thread's index, for addresses and masks that are to be made where they are used and not kept in registers. */
+__device__ static inline int32_t hip_thread(void) {
+    int32_t t = (int32_t)threadIdx.x;
+    hip_opaque(t);
+    return t;
+}
 #if defined(__HIP__)
 /* ---- MFMA: S^T = K Q^T, O^T = V^T P^T, a wave 32 queries, a tile 32 keys ----
    Lane (half, l) = (lane / 32, lane % 32) holds query l of the wave in both products:
@@ -1577,26 +1649,27 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
     hip_acc16 o[TILES], s;
     float base, limit, row_sum;             /* the maximum, or 0 while there is none; from where it is raised */
     hip_range see;
-    bool bad;
+    int32_t bad;
 
     /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one. The 32-bit row and stride, which
        the compiler is kept from widening, make an address a single multiply-add. */
     template <bool KEY> __device__ inline void fetch(const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
         const hip_tensor &tensor = KEY ? p.k : p.v;
-        const int32_t c = (int32_t)threadIdx.x % PIECES * 4, row0 = (int32_t)threadIdx.x / PIECES;
+        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4, row0 = t / PIECES;
         const int32_t left = s.k_len - 1 - j;
-        int32_t step = (int32_t)(4 * tensor.stride[1]);
+        const int64_t far = 4 * tensor.stride[1];
+        int32_t step = (int32_t)far;            /* ALIGN 16: below 2^31 */
         hip_opaque(step);
         x += j * tensor.stride[1];
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
             hip_opaque(row);
-            const float *at = (const float *)((const char *)x + (int64_t)row * step);
+            const float *at = (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
             (KEY ? next_k : next_v)[n] = hip_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
         }
     }
     template <bool KEY> __device__ inline void store(const hip_params &p, float4 *lds) {
-        const int32_t piece = (int32_t)threadIdx.x % PIECES, row0 = (int32_t)threadIdx.x / PIECES;
+        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, piece = t % PIECES, row0 = t / PIECES;
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY) lds[row * PIECES + (piece ^ (row & 7))] = hip_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
@@ -1630,20 +1703,20 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         /* 1. the mask */
         if (GENERAL) {
             /* four keys at a time in a loop, by turning the scores round: what the masks need is needed once */
-            for (int g = 0; g < 4; g++) {
+            _Pragma("unroll 1") for (int g = 0; g < 4; g++) {
+                const hip_params &again = hip_reload(p);
                 _Pragma("unroll") for (int n = 0; n < 4; n++) {
                     const int32_t key = j + 8 * g + 4 * half + n;
-                    const float x = hip_modify(p, row, min(key, last), p.scale * s[n]);
+                    const float x = hip_modify(again, row, min(key, last), again.scale * s[n]);
                     s[n] = key >= see.lo && key < see.hi ? x : neg_inf;
                 }
                 turn();
             }
         } else if (MASKED) {
-            const int32_t lo = see.lo - j - 4 * half, hi = see.hi - j - 4 * half;
-            _Pragma("unroll") for (int r = 0; r < 16; r++) {
-                const int32_t key = r / 4 * 8 + r % 4;
-                s[r] = key >= lo && key < hi ? s[r] : neg_inf;
-            }
+            /* lo <= key < hi by one comparison: fewer lane masks at once */
+            const uint32_t from = (uint32_t)(j + 4 * half - see.lo), keys = (uint32_t)max(see.hi - see.lo, 0);
+            _Pragma("unroll") for (int r = 0; r < 16; r++)
+                s[r] = from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
         }
 
         /* 2. the maximum; both halves of a query decide alike */
@@ -1673,7 +1746,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         }
         row_sum += sum[0] + sum[1];
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
-            for (int g = 0; g < 4; g++) {
+            _Pragma("unroll 1") for (int g = 0; g < 4; g++) {
                 const hip_words w = hip_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
                 _Pragma("unroll") for (int n = 0; n < 4; n++)
                     s[n] = w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
@@ -1760,7 +1833,7 @@ __device__ static inline void hip_mfma32_end(
             }
         }
     }
-    if (hip_any_of_group(w.bad, (uint32_t *)hip_lds)) {
+    if (hip_any_of_group(w.bad != 0, (uint32_t *)hip_lds)) {
         uint32_t *alive = (uint32_t *)hip_lds + kernel::WAVE_COUNT;
         if (half == 0) alive[i - i0] = row_sum != 0.0f;
         __syncthreads();
@@ -1790,7 +1863,7 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
     w.base = 0.0f;
     w.limit = neg_inf;
     w.row_sum = 0.0f;
-    w.bad = false;
+    w.bad = 0;
     w.see = hip_reach_row(reach, s, i0, r);
     _Pragma("unroll") for (int t = 0; t < kernel::TILES; t++)
         _Pragma("unroll") for (int n = 0; n < 16; n++) w.o[t][n] = 0.0f;
@@ -1862,22 +1935,28 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
 
     float4 o[QUERIES][DIMS], next[LOADS];
     float s[QUERIES][KEYS];
-    float base[QUERIES], limit[QUERIES], row_sum[QUERIES];
-    bool bad;
+    float limit[QUERIES], row_sum[QUERIES]; /* from where the maximum is raised: 8 above it, or -infinity */
+    int32_t bad;
 
+    /* The maximum, or 0 while there is none. */
+    __device__ inline float base(int a) const {
+        return limit[a] == __uint_as_float(0xff800000u) ? 0.0f : limit[a] - 8.0f;
+    }
     __device__ inline void fetch(const hip_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
-        const int32_t c = (int32_t)threadIdx.x % PIECES * 4, row0 = (int32_t)threadIdx.x / PIECES;
-        int32_t step = (int32_t)(4 * tensor.stride[1]);
+        const int32_t t = hip_thread(), c = t % PIECES * 4, row0 = t / PIECES;
+        const int64_t far = 4 * tensor.stride[1];
+        int32_t step = (int32_t)far;            /* ALIGN 16: below 2^31 */
         hip_opaque(step);
         x += j * tensor.stride[1];
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
             hip_opaque(row);
-            next[n] = hip_fetch4<ALIGN>((const float *)((const char *)x + (int64_t)row * step), c, dim);
+            const float *at = (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
+            next[n] = hip_fetch4<ALIGN>(at, c, dim);
         }
     }
     template <bool KEY> __device__ inline void store(float4 *buffer, int32_t dim) {
-        const int32_t piece = (int32_t)threadIdx.x % PIECES, row0 = (int32_t)threadIdx.x / PIECES;
+        const int32_t t = hip_thread(), piece = t % PIECES, row0 = t / PIECES;
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY) buffer[row * PIECES + (piece ^ (row / KEYS & 7))] = hip_fill4<ALIGN>(next[n], 4 * piece, dim);
@@ -1887,8 +1966,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
 
     /* s = q K */
     __device__ inline void scores(const float4 *queries, const float4 *buffer) {
-        const int32_t lane = (int32_t)threadIdx.x % 8;
-        const float4 *query = queries + (int32_t)threadIdx.x / 8 * QUERIES * PIECES;
+        const int32_t t = hip_thread(), lane = t % 8;
+        const float4 *query = queries + t / 8 * QUERIES * PIECES;
         const float4 *key = buffer + lane * KEYS * PIECES;
         _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
             _Pragma("unroll") for (int b = 0; b < KEYS; b++) s[a][b] = 0.0f;
@@ -1920,15 +1999,16 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
     template <bool MASKED> __device__ inline void weights(
         const hip_params &p, const hip_seq &seq, const hip_reach &reach, int32_t h, int32_t i0, int32_t j) {
         const float neg_inf = __uint_as_float(0xff800000u);
-        const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
+        const int32_t t = hip_thread(), lane = t % 8, r0 = t / 8 * QUERIES;
         const int32_t j0 = j + lane * KEYS;
         /* 1. the mask */
         if (GENERAL) {
             _Pragma("unroll 1") for (int a = 0; a < QUERIES; a++) {
                 const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
-                const hip_row row = hip_row_of(p, seq, h, min(i0 + r0 + a, seq.q_used - 1));
+                const hip_params &again = hip_reload(p);
+                const hip_row row = hip_row_of(again, seq, h, min(i0 + r0 + a, seq.q_used - 1));
                 _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
-                    const float x = hip_modify(p, row, min(j0 + b, seq.k_len - 1), p.scale * s[0][b]);
+                    const float x = hip_modify(again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
                     s[0][b] = j0 + b >= see.lo && j0 + b < see.hi ? x : neg_inf;
                 }
                 turn();
@@ -1936,8 +2016,9 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         } else if (MASKED) {
             _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
                 const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
+                const uint32_t from = (uint32_t)(j0 - see.lo), keys = (uint32_t)max(see.hi - see.lo, 0);
                 _Pragma("unroll") for (int b = 0; b < KEYS; b++)
-                    s[a][b] = j0 + b >= see.lo && j0 + b < see.hi ? s[a][b] : neg_inf;
+                    s[a][b] = from + (uint32_t)b < keys ? s[a][b] : neg_inf;
             }
         }
 
@@ -1953,8 +2034,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
             _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
                 _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) top[a] = fmaxf(top[a], hip_wave_xor(top[a], mask));
                 const bool up = top[a] > limit[a];
-                const float old = !up ? 1.0f : limit[a] == neg_inf ? 0.0f : hip_exp2(base[a] - top[a]);
-                base[a] = up ? top[a] : base[a];
+                const float old = !up ? 1.0f : limit[a] == neg_inf ? 0.0f : hip_exp2(limit[a] - (top[a] + 8.0f));
                 limit[a] = up ? top[a] + 8.0f : limit[a];
                 row_sum[a] *= old;
                 _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
@@ -1967,11 +2047,13 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         }
 
         /* 3. p = exp(s - max); dropout takes some once they are summed */
-        _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
+        _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+            const float max = base(a);
             _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
-                s[a][b] = hip_exp2(s[a][b] - base[a]);
+                s[a][b] = hip_exp2(s[a][b] - max);
                 row_sum[a] += s[a][b];
             }
+        }
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
             const uint32_t bh = (uint32_t)(seq.b * p.heads + h);
             _Pragma("unroll 1") for (int a = 0; a < QUERIES; a++) {
@@ -1987,7 +2069,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
 
     /* o += p V */
     __device__ inline void values(const float4 *buffer) {
-        const int32_t lane = (int32_t)threadIdx.x % 8;
+        const int32_t lane = hip_thread() % 8;
         _Pragma("unroll 1") for (int n = 0; n < 8; n++) {
             const float4 *value = buffer + (lane + n & 7) * KEYS * PIECES + lane;
             float4 v, ahead = value[0];
@@ -2044,7 +2126,7 @@ __device__ static inline void hip_fma32_end(
         _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) row_sum += hip_wave_xor(row_sum, mask);
         if (i >= s.q_used) row_sum = 0.0f;
         if (row_sum != 0.0f) alive |= 1u << a;
-        const hip_end e = hip_finish(p, h, w.limit[a] == neg_inf ? neg_inf : w.base[a], row_sum);
+        const hip_end e = hip_finish(p, h, w.limit[a] == neg_inf ? neg_inf : w.base(a), row_sum);
         if (i >= s.q_rows) continue;
         if (p.lse && lane == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
         const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
@@ -2055,7 +2137,7 @@ __device__ static inline void hip_fma32_end(
             hip_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
         }
     }
-    if (hip_any_of_group(w.bad, (uint32_t *)hip_lds)) {
+    if (hip_any_of_group(w.bad != 0, (uint32_t *)hip_lds)) {
         uint32_t *words = (uint32_t *)hip_lds + kernel::THREADS / 32;
         if (lane == 0)
             for (int a = 0; a < QUERIES; a++) words[r0 + a] = alive >> a & 1u;
@@ -2066,20 +2148,21 @@ __device__ static inline void hip_fma32_end(
 }
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static inline void hip_fma32_run(const hip_params &p) {
+__device__ static inline void hip_fma32_run(const hip_params &at_first) {
     typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
     extern __shared__ float4 hip_lds[];
-    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
-    const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
+    const hip_seq s = hip_sequence(at_first, (int32_t)blockIdx.z);
+    const int32_t h = (int32_t)blockIdx.y, i0 = (at_first.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     if (i0 >= s.q_rows) return;
-    const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
+    const hip_reach reach = hip_reach_of(at_first, s, i0, kernel::BM);
+    const hip_params &p = hip_reload(at_first);
     const float *k = (const float *)p.k.data + s.k_base + h / p.group * p.k.stride[2];
     const float *v = (const float *)p.v.data + s.v_base + h / p.group * p.v.stride[2];
 
     kernel w;
-    w.bad = false;
+    w.bad = 0;
     _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
-        w.base[a] = w.row_sum[a] = 0.0f;
+        w.row_sum[a] = 0.0f;
         w.limit[a] = __uint_as_float(0xff800000u);
         _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++) w.o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
@@ -2118,15 +2201,15 @@ __global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
 #define HIP_ROW_FMA32(name, D, QUERIES, KEYS, ALIGN, GENERAL) \
     {name, UNIT_SCALAR, ATTN_F32, D, D, GENERAL ? ~0 : 0, 16 * QUERIES, 128, (16 * QUERIES + 8 * KEYS) * D * 4, ALIGN, \
         (const void *)hip_fma32_forward<D, QUERIES, KEYS, ALIGN, GENERAL>},
-#define HIP_ROWS_FMA32(D, QUERIES, KEYS) \
+#define HIP_ROWS_FMA32(D, QUERIES, KEYS, MASKS_QUERIES) \
     HIP_ROW_FMA32("fma32_d" #D, D, QUERIES, KEYS, 16, false) \
     HIP_ROW_FMA32("fma32_d" #D "_a4", D, QUERIES, KEYS, 4, false) \
-    HIP_ROW_FMA32("fma32_d" #D "_masks", D, QUERIES, KEYS, 4, true)
+    HIP_ROW_FMA32("fma32_d" #D "_masks", D, MASKS_QUERIES, KEYS, 4, true)
 
 /* The matrix rows come first and take all that the others take: those are for chips without the unit. */
 #define HIP_ROWS_32 \
     HIP_ROWS_MFMA32(32, 4, 2, 3) HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
-    HIP_ROWS_FMA32(32, 8, 8) HIP_ROWS_FMA32(64, 8, 8) HIP_ROWS_FMA32(128, 4, 8) HIP_ROWS_FMA32(256, 2, 4)
+    HIP_ROWS_FMA32(32, 8, 8, 4) HIP_ROWS_FMA32(64, 8, 8, 4) HIP_ROWS_FMA32(128, 4, 8, 4) HIP_ROWS_FMA32(256, 2, 4, 2)
 /* =============================================================================== >>table ====
    One row per instantiation: the table is the dispatcher. The first row that fits wins, so that within a type they
    stand from the special to the general. */
@@ -2245,7 +2328,15 @@ __global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_par
     int64_t r = first + threadIdx.x / p.dim, c = threadIdx.x % p.dim;
     const int64_t row_step = 256 / p.dim, step = 256 % p.dim;
     while (r < first + rows) {
-        const int64_t h = r % p.heads, t = r / p.heads % p.tokens, b = r / p.heads / p.tokens;
+        int64_t token, b;
+        if (p.rows <= UINT32_MAX) {     /* a division in 64 bits is a hundred instructions */
+            token = (uint32_t)r / (uint32_t)p.heads;
+            b = (uint32_t)token / (uint32_t)p.tokens;
+        } else {
+            token = r / p.heads;
+            b = token / p.tokens;
+        }
+        const int64_t h = r - token * p.heads, t = token - b * p.tokens;
         hip_convert_one(p, b * p.dst_stride[0] + t * p.dst_stride[1] + h * p.dst_stride[2] + c,
             b * p.src_stride[0] + t * p.src_stride[1] + h * p.src_stride[2] + c);
         r += row_step;
