@@ -3,7 +3,7 @@
 # test/hip.sh build                   builds the simulator and the programs of the four chips
 # test/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in four orders of waves and workgroups
 # test/hip.sh examples                the examples that a GPU compiler builds
-# test/hip.sh compile                 other chips, compilers and NVIDIA: compiled, not run
+# test/hip.sh compile [full]          other chips, compilers and NVIDIA: compiled, not run; -O1, or full -O3
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export HIPSIM_THREADS=${HIPSIM_THREADS:-1}      # the steps of test/run.sh are what runs side by side
@@ -49,9 +49,9 @@ add() {
 hash_of() { sed -n 's/.*hash \([0-9a-f]*\)$/\1/p' "build/hip/$chip/log"; }
 
 run_chip() { # chip, full or nothing
-    local count=150 few=30 bits=20 seed first order proof
+    local count=500 few=60 bits=22 seed first order proof
     chip=$1
-    if [ "${2:-}" = full ]; then count=3000 few=500 bits=22; fi
+    if [ "${2:-}" = full ]; then count=6000 few=600 bits=24; fi
     proof="HIPSIM_ARCH=$chip HIPSIM_POISON=1"
     case $chip in gfx90a) seed=100 ;; gfx942) seed=200 ;; gfx1100) seed=300 ;; *) seed=400 ;; esac
     [ ! -x build/hip/$chip/hip_unit ] || add "fixed tests" $proof build/hip/$chip/hip_unit
@@ -74,21 +74,22 @@ compiled() { # label, command...: a build that is not run
     else failed=$((failed + 1)); echo "FAIL $label: does not compile"; tail -n 20 build/hip/compile.log; fi
 }
 absent() { skipped=$((skipped + 1)); echo "  skipped: $1"; }
-compile_only() {
-    local chip nvcc
+compile_only() { # full or nothing
+    local chip nvcc level=-O1
+    [ "${1:-}" != full ] || level=-O3
     mkdir -p build/hip
     for chip in gfx906 gfx908 gfx1030 gfx1151; do
-        compiled "$chip, clang 19" test/hipsim/hipcc -x hip -O3 --offload-arch=$chip -I. -c attn_hip.c -o build/hip/other.o
+        compiled "$chip, clang 19" test/hipsim/hipcc -x hip $level --offload-arch=$chip -I. -c attn_hip.c -o build/hip/other.o
     done
     if command -v hipcc >/dev/null; then
         compiled "gfx90a, $(hipcc --version 2>/dev/null | sed -n 's/^HIP version: */hipcc /p')" \
-            hipcc -x hip -O3 --offload-arch=gfx90a -I. -c attn_hip.c -o build/hip/other.o
+            hipcc -x hip $level --offload-arch=gfx90a -I. -c attn_hip.c -o build/hip/other.o
     else absent "no hipcc on the path (Debian's package hipcc is one)"; fi
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     for chip in sm_80 sm_90; do
         if [ -n "$nvcc" ]; then
             compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" \
-                $nvcc -x cu -O3 -std=c++17 -arch=$chip -I. -c attn_hip.c -o build/hip/other.o
+                $nvcc -x cu $level -std=c++17 -arch=$chip -I. -c attn_hip.c -o build/hip/other.o
         else absent "no nvcc on the path, $chip"; fi
     done
     rm -f build/hip/other.o
@@ -99,6 +100,6 @@ missing) missing; exit ;;
 build) skip_if_missing; make -s -j2 hip-programs ;;
 run) skip_if_missing; run_chip "$2" "${3:-}"; closing ;;
 examples) skip_if_missing; test/examples.sh hip ;;
-compile) skip_if_missing; compile_only; closing ;;
+compile) skip_if_missing; compile_only "${2:-}"; closing ;;
 *) sed -n '2,6s/^# //p' "$0"; exit 2 ;;
 esac
