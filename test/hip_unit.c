@@ -597,6 +597,27 @@ static void batch_invariant(void) {
         proof_free(&c);
     }
 }
+/* Keys of -infinity: half of the rows have nothing but scores of -infinity and stay 0, whatever the values are; the others are NaN. */
+static void infinite_keys(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { Q = 160, K = 3, D = 64 };
+    registered();
+    for (int n = 0; n < 12; n++) {
+        proof_case c;
+        shape(&c, 1, Q, K, 1, 1, D, 0, dtype[n % 3]);
+        if (n & 1) c.d.o.dtype = ATTN_F32;
+        if (n / 3 & 1) c.d.softcap = 0, c.features |= PROOF_BIAS;           /* a general kernel as well */
+        bind(&c);
+        for (int64_t i = 0; i < Q; i++) proof_put(c.d.q.dtype, (void *)(uintptr_t)c.d.q.data, i * D, i / 3 % 2 ? 1 : -1);
+        for (int64_t j = 0; j < K; j++) {
+            proof_put(c.d.k.dtype, (void *)(uintptr_t)c.d.k.data, j * D, (double)proof_float(0xff800000));
+            for (int64_t e = 0; e < D; e++) proof_put(c.d.v.dtype, (void *)(uintptr_t)c.d.v.data, j * D + e, (double)proof_float(n < 6 ? 0x7f800000 : 0x7fc00000));
+        }
+        proof_freeze(&c);
+        agrees(&c, dtype[n % 3] == ATTN_F32 ? "f32" : "16 bits");
+        proof_free(&c);
+    }
+}
 /* A view whose offsets pass 2^31 elements, by its batches or by its tokens: only the rows that are read exist. */
 static void far_apart_by(int of_v, int tokens, int32_t dtype) {
     enum { B = 2, Q = 20, D = 64 };
@@ -634,7 +655,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined), TEST(backward_declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(workspace_is_enough), TEST(the_choice),
-    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), WITH(far_apart, "HIPSIM_POISON", "0"),
+    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), WITH(far_apart, "HIPSIM_POISON", "0"),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
