@@ -1,12 +1,12 @@
 /* attn_hip.c - the GPU backend "hip" of attn.h: forward flash attention on AMD and NVIDIA.
  *
- *   AMD     hipcc -x hip -O3 --offload-arch=gfx942 -c attn_hip.c       one --offload-arch per chip to run on
- *   NVIDIA  nvcc -x cu -O3 -arch=sm_80 -c attn_hip.c
- *   neither cc -c attn_hip.c            defines the same functions, which answer ATTN_ERR_NO_GPU_COMPILER
+ *   AMD       hipcc -x hip -O3 --offload-arch=gfx942 -c attn_hip.c     one for each chip to run on
+ *   NVIDIA    nvcc -x cu -O3 -arch=sm_80 -c attn_hip.c
+ *   neither   cc -c attn_hip.c       the same functions, which answer ATTN_ERR_NO_GPU_COMPILER
  *
- *   attn_hip_register();                // once; from then on attn_query says what "hip" would do, or why it would not
- *   d.flags |= ATTN_DEVICE;             // tensors in device memory: in place, on d.stream, asynchronously
- *   d.backend = "hip";                  // tensors in host memory: staged through pinned buffers; returns when done
+ *   attn_hip_register();             // once; attn_query then says what "hip" would do, or why not
+ *   d.flags |= ATTN_DEVICE;          // tensors in device memory: in place, on d.stream, no waiting
+ *   d.backend = "hip";               // tensors in host memory: staged; done when the call returns
  *   attn_forward(&d);
  *
  * CONTENTS - search for the anchor
@@ -17,24 +17,30 @@
  *   >>scalar    the kernel of every chip and every size
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>kernel32  f32: matrix unit or FMA
+ *   >>kernel16 mma.sync   the same on NVIDIA
  *   >>table     one row per instantiation: the dispatcher
  *   >>convert   layout and dtype conversion
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
- * CHIPS  matrix unit: gfx90a, gfx942 (MFMA); gfx1100..1103, gfx1150..1152, gfx1200, gfx1201 (WMMA; f32 by FMA). Every
- *   other chip, NVIDIA's too: f32 by FMA, f16 and bf16 by the scalar kernel, which also serves dims above 256.
- * TAKES  q, k, v of one type f32, f16 or bf16; o, bias of any float type; any strides, heads, head_dim, v_dim; every
- *   mask, packed and padded sequences, cache slots; lse. P is rounded to the type of v where that is 16 bits wide.
+ * CHIPS  matrix unit: gfx90a, gfx942 (MFMA); gfx1100..1103, gfx1150..1152, gfx1200, gfx1201 (WMMA);
+ *   sm_80 and later (mma.sync). f32 is FMA but for MFMA. Every other chip: f32 by FMA, f16 and bf16
+ *   by the scalar kernel, which also serves dims above 256.
+ * TAKES  q, k, v of one type f32, f16 or bf16; o and bias of any float type; any strides, heads,
+ *   head_dim, v_dim; every mask, packed and padded sequences, cache slots; lse. P is rounded to the
+ *   type of v where that has 16 bits.
  * DOES NOT (attn_query says so): backward, pages, append, int8 and fp8 caches, f64, mixed types.
- * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under ATTN_SEQ_HOST; without a
- *   workspace they are allocated in stream order. Host tensors: buffers that are kept for the next call until
- *   attn_shutdown(); results are written when all of the work has succeeded.
- * THREADS  calls from several threads run side by side. A process forked off one that used the GPU is refused. */
+ * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
+ *   ATTN_SEQ_HOST; without a workspace they are allocated in stream order. Host tensors: buffers
+ *   that are kept for the next call until attn_shutdown(); results are written when all of the work
+ *   has succeeded.
+ * THREADS  calls from several threads run side by side. A process forked off one that used the GPU
+ *   is refused. */
 #include "attn.h"
 #if !defined(__HIPCC__) && !defined(__HIP__) && !defined(__CUDACC__)
 attn_status attn_hip_register(void) { return ATTN_ERR_NO_GPU_COMPILER; }
-attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
+attn_status attn_hip_last_times(
+    double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
     if (kernel_seconds) *kernel_seconds = 0;
     if (total_seconds) *total_seconds = 0;
     if (device_bytes) *device_bytes = 0;
@@ -117,7 +123,8 @@ attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, s
    The only place with a chip #if. UNIT_* names a matrix unit; a kernel is a template over it, and its body is
    compiled for the chips that have the unit alone. */
 enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM80 = 4 };
-#if defined(__gfx90a__) || defined(__gfx942__)
+#if defined(HIP_UNIT)                   /* the tests emulate one */
+#elif defined(__gfx90a__) || defined(__gfx942__)
   #define HIP_UNIT UNIT_MFMA
 #elif defined(__GFX11__)
   #define HIP_UNIT UNIT_WMMA11
@@ -127,6 +134,11 @@ enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM
   #define HIP_UNIT UNIT_SM80
 #else
   #define HIP_UNIT UNIT_SCALAR
+#endif
+#if defined(__gfx90a__)
+  #define HIP_F16_FLUSHES 1             /* the matrix unit takes subnormal f16 for 0 */
+#else
+  #define HIP_F16_FLUSHES 0
 #endif
 #if defined(__GFX9__)
   #define HIP_WAVE 64                   /* lanes of a wave */
@@ -168,6 +180,8 @@ __device__ static inline float hip_f16_value(uint16_t x) {
 __device__ static inline void hip_opaque(int32_t &x) {
 #if defined(__HIP_DEVICE_COMPILE__)
     asm volatile("" : "+v"(x));
+#elif defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(x));
 #else
     (void)x;
 #endif
@@ -613,13 +627,17 @@ __device__ static inline void hip_poison(
         }
 }
 /* ============================================================================== >>scalar ====
-   The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row: its lanes take a
-   key each, then an output dim each. Nothing is kept per key, LDS is not used, and a value is touched only by a row
-   that sees its key. */
+   The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row:
+   its lanes take a key each, then an output dim each. Nothing is kept per key, LDS is not used, and
+   a value is touched only by a row that sees its key. */
 #if defined(__CUDACC__) && !defined(__HIP__)
 __device__ static inline uint64_t hip_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
-__device__ static inline float hip_wave_read(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
-__device__ static inline float hip_wave_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+__device__ static inline float hip_wave_read(float x, int lane) {
+    return __shfl_sync(0xffffffffu, x, lane);
+}
+__device__ static inline float hip_wave_xor(float x, int mask) {
+    return __shfl_xor_sync(0xffffffffu, x, mask);
+}
 #else
 __device__ static inline uint64_t hip_wave_ballot(bool x) {
   #if !defined(__HIP_DEVICE_COMPILE__)
@@ -634,7 +652,9 @@ __device__ static inline uint64_t hip_wave_ballot(bool x) {
 __device__ static inline float hip_wave_read(float x, int lane) {
     return __int_as_float(__builtin_amdgcn_readlane(__float_as_int(x), lane));
 }
-__device__ static inline float hip_wave_xor(float x, int mask) { return __shfl_xor(x, mask, HIP_WAVE); }
+__device__ static inline float hip_wave_xor(float x, int mask) {
+    return __shfl_xor(x, mask, HIP_WAVE);
+}
 #endif
 __device__ static inline float hip_wave_max(float x) {          /* a NaN does not count */
     for (int mask = HIP_WAVE / 2; mask; mask /= 2) x = fmaxf(x, hip_wave_xor(x, mask));
@@ -645,8 +665,8 @@ __device__ static inline float hip_wave_sum(float x) {
     return x;
 }
 
-/* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole multiples of 16
-   bytes, at such addresses; the sums are the same. */
+/* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole
+   multiples of 16 bytes, at such addresses; the sums are the same. */
 template <int DTYPE, bool WIDE> __device__ static inline float hip_scalar_score(
     const hip_params &p, int64_t q_at, int64_t k_at) {
     constexpr int SIZE = DTYPE == ATTN_F32 ? 4 : 2, PIECE = 16 / SIZE;
@@ -654,22 +674,26 @@ template <int DTYPE, bool WIDE> __device__ static inline float hip_scalar_score(
     int32_t c = 0;
     if constexpr (WIDE) {
         for (; c < p.head_dim; c += PIECE) {
-            const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE), k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
+            const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE),
+                        k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
             for (int n = 0; n < PIECE; n++)
-                sum[n % 4] = fmaf(hip_get((const char *)&q, DTYPE, n), hip_get((const char *)&k, DTYPE, n), sum[n % 4]);
+                sum[n % 4] = fmaf(hip_get((const char *)&q, DTYPE, n),
+                    hip_get((const char *)&k, DTYPE, n), sum[n % 4]);
         }
     } else {
         for (; c + 4 <= p.head_dim; c += 4)
             for (int n = 0; n < 4; n++)
-                sum[n] = fmaf(hip_get(p.q.data, DTYPE, q_at + c + n), hip_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
+                sum[n] = fmaf(hip_get(p.q.data, DTYPE, q_at + c + n),
+                    hip_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
         for (; c < p.head_dim; c++)
-            sum[0] = fmaf(hip_get(p.q.data, DTYPE, q_at + c), hip_get(p.k.data, DTYPE, k_at + c), sum[0]);
+            sum[0] = fmaf(
+                hip_get(p.q.data, DTYPE, q_at + c), hip_get(p.k.data, DTYPE, k_at + c), sum[0]);
     }
     return p.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims than its lanes * DIMS take
-   another pass over the keys. */
+/* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims than
+   its lanes * DIMS take another pass over the keys. */
 template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scalar_row(
     const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
     const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f, log2e = 1.44269504f;
@@ -678,7 +702,8 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
     const hip_row row = hip_row_of(p, s, h, i);
     const int64_t q_at = s.q_base + i * p.q.stride[1] + h * p.q.stride[2];
     const int64_t o_at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-    const int64_t k_base = s.k_base + kv_head * p.k.stride[2], v_base = s.v_base + kv_head * p.v.stride[2];
+    const int64_t k_base = s.k_base + kv_head * p.k.stride[2],
+                  v_base = s.v_base + kv_head * p.v.stride[2];
 
     for (int32_t c0 = 0; c0 < p.v_dim; c0 += HIP_WAVE * DIMS) {
         float row_max = neg_inf, row_sum = 0, acc[DIMS], old = 1;
@@ -689,23 +714,29 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             const int32_t j = j0 + lane;
             const bool seen = j < keys.hi && !hip_hidden(p, row, j);
             float score = neg_inf;
-            if (seen) score = hip_modify(p, row, j, hip_scalar_score<DTYPE, WIDE>(p, q_at, k_base + j * p.k.stride[1]));
+            if (seen)
+                score = hip_modify(
+                    p, row, j, hip_scalar_score<DTYPE, WIDE>(p, q_at, k_base + j * p.k.stride[1]));
             uint64_t seen_keys = hip_wave_ballot(seen);
             any |= seen_keys != 0;
 
-            /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each weight is 0 */
-            const float new_max = fmaxf(row_max, hip_wave_max(score)), base = new_max == neg_inf ? 0.0f : new_max;
+            /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each
+             * weight is 0 */
+            const float new_max = fmaxf(row_max, hip_wave_max(score)),
+                        base = new_max == neg_inf ? 0.0f : new_max;
             float weight = hip_exp2(score - base);
             old = hip_exp2(row_max - base);
             row_max = new_max;
             row_sum = row_sum * old + weight;
             if (p.masks & MASK_DROPOUT) {
-                const hip_words r = hip_philox(p, (uint32_t)(s.b * p.heads + h), (uint32_t)i, (uint32_t)j);
+                const hip_words r =
+                    hip_philox(p, (uint32_t)(s.b * p.heads + h), (uint32_t)i, (uint32_t)j);
                 const uint32_t word = j & 2 ? (j & 1 ? r.w[3] : r.w[2]) : (j & 1 ? r.w[1] : r.w[0]);
                 weight = word < p.dropout_below ? 0.0f : weight * p.dropout_scale;
             }
 
-            /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a NaN by contract */
+            /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a
+             * NaN by contract */
             for (int n = 0; n < DIMS; n++) acc[n] *= old;
             for (; seen_keys; seen_keys &= seen_keys - 1) {
                 const int from = __ffsll((unsigned long long)seen_keys) - 1;
@@ -718,8 +749,8 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             }
         }
 
-        /* 4. the sink joins the sum; where it is the largest, lse is the sink and little more. A sum of 0: nothing but
-              scores of -infinity, or no key */
+        /* 4. the sink joins the sum; where it is the largest, lse is the sink and little more. A
+           sum of 0: nothing but scores of -infinity, or no key */
         row_sum = hip_wave_sum(row_sum);
         old = 1;
         float lse = row_max * ln2 + logf(row_sum);
@@ -727,7 +758,8 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             const float sink = p.sink[h], high = sink * log2e, new_max = fmaxf(row_max, high);
             const float base = new_max == neg_inf ? 0.0f : new_max;
             old = hip_exp2(row_max - base);
-            lse = any && row_max > high ? row_max * ln2 + logf(row_sum + hip_exp2(high - base)) : sink + log1pf(row_sum * old);
+            lse = any && row_max > high ? row_max * ln2 + logf(row_sum + hip_exp2(high - base))
+                                        : sink + log1pf(row_sum * old);
             row_sum = row_sum * old + hip_exp2(high - base);
         }
         const bool empty = row_sum == 0;
@@ -743,11 +775,13 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
 
 /* grid {q_tiles, heads, batch}, any number of waves */
 enum { HIP_SCALAR_ROWS = 8 };
-template <int DTYPE, bool WIDE> __global__ void __launch_bounds__(256) hip_scalar_forward(hip_params p) {
+template <int DTYPE, bool WIDE> __global__ void __launch_bounds__(256)
+    hip_scalar_forward(hip_params p) {
     const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
     const int32_t first = (int32_t)blockIdx.x * HIP_SCALAR_ROWS;
     const int32_t end = first + HIP_SCALAR_ROWS < s.q_rows ? first + HIP_SCALAR_ROWS : s.q_rows;
-    for (int32_t i = first + (int32_t)threadIdx.x / HIP_WAVE; i < end; i += (int32_t)blockDim.x / HIP_WAVE)
+    for (int32_t i = first + (int32_t)threadIdx.x / HIP_WAVE; i < end;
+         i += (int32_t)blockDim.x / HIP_WAVE)
         hip_scalar_row<DTYPE, 8, WIDE>(p, s, (int32_t)blockIdx.y, i);
 }
 #define HIP_ROW_SCALAR(name, DTYPE, align) \
@@ -780,6 +814,7 @@ template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int AL
         CHUNKS = D / 8,                 /* of 16 bytes in a row of K */
         K_PER_THREAD = BN * CHUNKS / THREADS,
         V_DIMS = BN / 4 * D / THREADS,  /* dims of V a thread transposes, of 4 keys */
+        LIFT = HIP_F16_FLUSHES && UNIT == UNIT_MFMA && DTYPE == ATTN_F16,
         LATE_V = (U::LATE_V && D >= 128) || D >= 256,   /* K is stored and V fetched between the products: fewer registers */
         K_ROW = D < 64 ? 128 : 2 * D,   /* bytes in LDS */
         K_ROWS_APART = THREADS / CHUNKS, V_WORDS = V_DIMS / 2,
@@ -838,6 +873,14 @@ __device__ static inline hip_range hip_ends(const hip_params &p, const hip_seq &
 __device__ static inline uint32_t hip_round_bf16(float x) {
     const uint32_t u = __float_as_uint(x);
     return u + 0x7fffu + (u >> 16 & 1);
+}
+
+/* Two f16 products; 2^10 and 1, twice. */
+enum : uint32_t { HIP_LIFT = 0x64006400u, HIP_NO_LIFT = 0x3c003c00u };
+__device__ static inline uint32_t hip_multiply2_f16(uint32_t a, uint32_t b) {
+    typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
+    const f16x2 product = __builtin_bit_cast(f16x2, a) * __builtin_bit_cast(f16x2, b);
+    return __builtin_bit_cast(uint32_t, product);
 }
 
 /* Non-finite halves become the largest finite value; bad collects what changed. */
@@ -913,6 +956,10 @@ template <class S> struct hip_flash16 {
     float m, base, row_sum;             /* in units of s; base: m, or 0 as long as m is -infinity */
     float all_max, all_sum;             /* with dropout: of the keys dropped and kept, m is of the kept */
     uint32_t bad;                       /* not 0: some V was made finite */
+    /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that is too large for that
+       goes as it is; k or v that are (64 and above) send the workgroup back to the start, and then both go as they are. */
+    uint32_t lift, overflow;            /* 2^10 or 1, twice, in f16; not 0: k or v were too large */
+    float unlift;                       /* for the scores */
 
     const char *k_data, *v_data;        /* key 0 of the head */
     int64_t k_stride, v_stride;         /* bytes */
@@ -1040,17 +1087,30 @@ template <class S> struct hip_flash16 {
             }
         }
     }
+    __device__ __forceinline__ uint32_t lifted(uint32_t x) {
+        if constexpr (!S::LIFT) return x;
+        const uint32_t y = hip_multiply2_f16(x, lift);
+        overflow |= ((y & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+        return y;
+    }
     __device__ __forceinline__ void store_k(uint32_t stage) {
         #pragma unroll
-        for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
-            *k_place(stage, r) = k_next[r];
+        for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
+            hip_u32x4 x = k_next[r];
+            #pragma unroll
+            for (int n = 0; n < 4; n++) x[n] = lifted(x[n]);
+            *k_place(stage, r) = x;
+        }
     }
     template <bool EDGE> __device__ __forceinline__ void store_v(uint32_t stage) {
         #pragma unroll
         for (int n = 0; n < S::V_WORDS; n++) {
             uint32_t x[4];
             #pragma unroll
-            for (int r = 0; r < 4; r++) x[r] = EDGE ? hip_make_finite<S::DTYPE>(v_next[r][n], bad) : v_next[r][n];
+            for (int r = 0; r < 4; r++) {
+                x[r] = lifted(v_next[r][n]);
+                if (EDGE) x[r] = hip_make_finite<S::DTYPE>(x[r], bad);
+            }
             #pragma unroll
             for (uint32_t e = 0; e < 2; e++) {
                 const uint32_t d = 2 * n + e, pick = e ? 0x07060302u : 0x05040100u;
@@ -1079,6 +1139,25 @@ template <class S> struct hip_flash16 {
         const char *from = lds + S::v_line(tile * TILE);
         return U::load(from + ((stage + v_read) ^ low), from + ((stage + v_read) ^ low ^ 16));
     }
+    __device__ __forceinline__ void lift_q() {
+        uint32_t large = 0;
+        #pragma unroll
+        for (int n = 0; n < S::STEPS; n++)
+            #pragma unroll
+            for (int c = 0; c < (int)sizeof(operand) / 4; c++)
+                large |= ((hip_multiply2_f16(q[n][c], HIP_LIFT) & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+        const bool whole_row = U::other_half(large ? 1.0f : 0.0f) == 0 && !large;
+        const uint32_t by = whole_row ? HIP_LIFT : HIP_NO_LIFT;
+        #pragma unroll
+        for (int n = 0; n < S::STEPS; n++)
+            #pragma unroll
+            for (int c = 0; c < (int)sizeof(operand) / 4; c++) q[n][c] = hip_multiply2_f16(q[n][c], by);
+        unlift = (whole_row ? 0x1p-10f : 1.0f) * (lift == HIP_LIFT ? 0x1p-10f : 1.0f);
+        if (!GENERAL) {
+            scale = hip_again().scale_log2 * unlift;
+            unscale = 1.0f / scale;
+        }
+    }
     __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
         const int32_t i = my_row(), row_i = i < seq.q_used ? i : seq.q_used - 1;
         const char *from = p.q.data + 2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
@@ -1090,6 +1169,7 @@ template <class S> struct hip_flash16 {
                 x[c] = hip_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
             q[n] = U::whole(x[0], x[1]);
         }
+        if constexpr (S::LIFT) lift_q();
     }
 
     /* ---- a tile ---- */
@@ -1134,7 +1214,7 @@ template <class S> struct hip_flash16 {
             #pragma unroll
             for (int e = 0; e < 8; e++) {
                 const int32_t j = key0 + e, inside = j < see.lo ? see.lo : j > last ? last : j;
-                x[e] = hip_modify(p, own, inside, HIP_SCORE(0, e) * p.scale);
+                x[e] = hip_modify(p, own, inside, HIP_SCORE(0, e) * (S::LIFT ? p.scale * unlift : p.scale));
                 if (j < see.lo || j >= see.hi) x[e] = neg_inf;
             }
             if (p.masks & MASK_DROPOUT) drop(p, key0, x);
@@ -1318,6 +1398,7 @@ template <class S> struct hip_flash16 {
         const bool dropout = GENERAL && (p.masks & MASK_DROPOUT);
         float sum = row_sum + U::other_half(row_sum), top = m == neg_inf ? neg_inf : base * scale;
         float factor = hip_p_bias<S::DTYPE>::F;
+        if (S::LIFT && lift == HIP_LIFT) factor *= 0x1p-10f;
         if (dropout) {
             const float max1 = U::other_half(all_max), sum1 = U::other_half(all_sum), both = fmaxf(all_max, max1);
             const float at = both == neg_inf ? 0.0f : both;
@@ -1411,22 +1492,16 @@ template <class S> struct hip_flash16 {
         }
         return n;
     }
-    __device__ __forceinline__ void run() {
-        const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
-        /* late rows see most keys under a causal mask: they begin first */
-        const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
-        if (row0 >= hip_sequence(hip_again(), (int32_t)blockIdx.z).q_rows) return;
-        head = (int32_t)blockIdx.y;
-        wave_row = row0 + wave * TILE;
+    __device__ __forceinline__ void begin_sums() {
         scale = GENERAL ? 1.0f : hip_again().scale_log2;      /* without MASK_SCALE in (2^-100, 2^100) */
         unscale = GENERAL ? 1.0f : 1.0f / scale;
         all_max = m = __uint_as_float(0xff800000u);
         base = row_sum = all_sum = 0;
-        bad = 0;
+        bad = overflow = 0;
         #pragma unroll
         for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
-
-        const tiles n = find_tiles(row0);
+    }
+    __device__ __forceinline__ void pass(const tiles &n) {
         int32_t t = n.t;
         if (t < n.end) {
             begin_row();
@@ -1452,15 +1527,39 @@ template <class S> struct hip_flash16 {
                 stage = S::STAGE - stage;
             }
         }
+    }
+    /* Does one wave say so? LDS is free, before and after. */
+    __device__ __forceinline__ bool any_wave(bool x, int32_t wave) {
+        uint32_t *said = (uint32_t *)lds, all = 0;
+        const bool any = U::any(x);
+        if (lane() == 0) said[wave] = any;
+        __syncthreads();
+        for (int w = 0; w < S::WAVES; w++) all |= said[w];
+        return all;
+    }
+    __device__ __forceinline__ bool too_large(int32_t wave) {
+        if (lift == HIP_NO_LIFT) return false;
+        const bool again = any_wave(overflow, wave);
+        __syncthreads();
+        if (again) lift = HIP_NO_LIFT;
+        return again;
+    }
+    __device__ __forceinline__ void run() {
+        const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
+        /* late rows see most keys under a causal mask: they begin first */
+        const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
+        if (row0 >= hip_sequence(hip_again(), (int32_t)blockIdx.z).q_rows) return;
+        head = (int32_t)blockIdx.y;
+        wave_row = row0 + wave * TILE;
+        const tiles n = find_tiles(row0);
+        lift = S::LIFT ? HIP_LIFT : HIP_NO_LIFT;
+        do {
+            begin_sums();
+            pass(n);
+        } while (S::LIFT && n.t < n.end && too_large(wave));
         const bool empty = finish();
         if (n.t >= n.end) return;
-        /* LDS is free: the waves tell each other whether one of them met a non-finite V */
-        uint32_t *met = (uint32_t *)lds, all = 0;
-        const bool any = U::any(bad != 0);
-        if (lane() == 0) met[wave] = any;
-        __syncthreads();
-        for (int w = 0; w < S::WAVES; w++) all |= met[w];
-        if (all) poison(row0, empty);
+        if (any_wave(bad, wave)) poison(row0, empty);
     }
 };
 
@@ -1481,7 +1580,7 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_for
      (const void *)hip_flash16_forward<HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
 #define HIP_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, MASK_WAVES, BN) \
     HIP_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
-    HIP_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, WAVES, BN, 0, 2) \
+    HIP_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, MASK_WAVES, BN, 0, 2) \
     HIP_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
 /*                                             D  waves  keys a tile */
 #define HIP_ROWS_16_MFMA(name, DTYPE) \
@@ -2210,9 +2309,569 @@ __global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
 #define HIP_ROWS_32 \
     HIP_ROWS_MFMA32(32, 4, 2, 3) HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
     HIP_ROWS_FMA32(32, 8, 8, 4) HIP_ROWS_FMA32(64, 8, 8, 4) HIP_ROWS_FMA32(128, 4, 8, 4) HIP_ROWS_FMA32(256, 2, 4, 2)
+/* ======================================================================= >>kernel16 mma.sync ====
+   f16 and bf16 flash attention forward for NVIDIA, sm_80 and later. A warp owns 16 BLOCKS query rows, a workgroup
+   BM = WAVES times as many of one head; K and V come by cp.async, two stages of BN keys:
+
+     s = q k^T        mma.sync m16n8k16: A = q, B = K by ldmatrix
+     p = exp2(s * scale - m)
+     o = o * alpha + p v         A = p where it is, B = V by ldmatrix.trans
+
+   Lane l, accumulator of 16 rows by 8 keys (dims for o), element e: row l / 4 + 8 (e / 2), key 2 (l % 4) + e % 2. So a
+   lane has QUERIES = 2 BLOCKS rows (query y: block y / 2, upper half if y is odd), four lanes share a row, and two
+   accumulators side by side are the A operand of the second product, once rounded to 16 bits:
+
+     A  a[0] row l / 4, k 2 (l % 4) + {0, 1}   a[1] row + 8   a[2] k + 8   a[3] row + 8, k + 8
+     B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8 */
+#if HIP_ON_CUDA || defined(HIP_EMULATED)
+#if !defined(HIP_EMULATED)              /* the tests have the same five in plain HIP */
+/* c += a b */
+template <int DTYPE> __device__ static __forceinline__ void hip_mma(
+    float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if constexpr (DTYPE == ATTN_F16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* Four matrices of 8 rows of 16 bytes; lane l has the address of row l % 8 of matrix l / 8, and gets of each matrix
+   elements 2 (l % 4) + {0, 1} of row l / 4; transposed: element l / 4 of rows 2 (l % 4) + {0, 1}. */
+template <bool TRANSPOSED> __device__ static __forceinline__ void hip_ldmatrix(uint32_t (&x)[4], const char *row) {
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at) : "memory");
+}
+/* Copies of 16 bytes from memory to LDS that go on beside the arithmetic: there after wait(), for the thread that began
+   them. take: or 16 bytes of 0, and nothing is read. */
+struct hip_copies {
+    __device__ __forceinline__ void copy(char *to, const char *from, bool take) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
+            "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(take ? 16 : 0) : "memory");
+    }
+    __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+    __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+};
+/* Two values side by side, rounded to nearest even. */
+template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float low, float high) {
+    uint32_t x;
+    if constexpr (DTYPE == ATTN_F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    return x;
+}
+/* May q, k and v be read 16 bytes at a time? As >>kernel16 has it for the other chips. */
+__device__ static inline bool hip_aligned16(const hip_params &p) {
+    int64_t bits = p.head_dim | p.v_dim;
+    for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
+    return bits % 8 == 0 && ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
+}
+#endif
+
+template <int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_, int OCCUPANCY_, int MASKS_, int ALIGN_>
+struct hip_shape_mma {
+    enum { UNIT = UNIT_SM80, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BLOCKS = BLOCKS_, BN = BN_, Q_IN_LDS = Q_IN_LDS_,
+        OCCUPANCY = OCCUPANCY_, MASKS = MASKS_, ALIGN = ALIGN_ };
+    enum {
+        THREADS = 32 * WAVES, ROWS = 16 * BLOCKS, BM = WAVES * ROWS, QUERIES = 2 * BLOCKS,
+        STEPS = D / 16, KEY_TILES = BN / 8, DIM_TILES = D / 8, KEY_STEPS = BN / 16,
+        CHUNKS = D / 8, PITCH = 2 * D,                  /* of 16 bytes in a row of K or V; bytes of a row */
+        APART = THREADS / CHUNKS, LOADS = BN / APART,   /* rows of a tile that a thread brings in */
+        V_AT = BN * PITCH, STAGE = 2 * V_AT, Q_AT = 2 * STAGE, LDS = Q_AT + (Q_IN_LDS ? BM * PITCH : 0)
+    };
+    static_assert(APART % 8 == 0 && LDS >= 4 * (WAVES + BM), "");
+};
+
+template <class S> struct hip_flash_mma {
+    enum { D = S::D, BN = S::BN, BLOCKS = S::BLOCKS, QUERIES = S::QUERIES, GENERAL = S::MASKS != 0 };
+
+    char *lds;
+    hip_copies copies;
+    int32_t head, lane, warp_row;       /* warp_row: the warp's first row in the workgroup */
+    bool aligned;                       /* q, k, v: chunks of 16 bytes; else element by element */
+    int32_t row0;                       /* of the workgroup */
+    hip_reach reach;
+    float scale, unscale;               /* from units of s to log 2, and back */
+    hip_row row[GENERAL ? QUERIES : 1];
+
+    uint32_t q[S::Q_IN_LDS ? 1 : BLOCKS][S::Q_IN_LDS ? 1 : S::STEPS][4];
+    float s[BLOCKS][S::KEY_TILES][4], o[BLOCKS][S::DIM_TILES][4];
+    float m[QUERIES], row_sum[QUERIES];                 /* m: what P is measured by, in units of s; -infinity: no key yet */
+    float all_max[QUERIES], all_sum[QUERIES];           /* with dropout: of the keys dropped and kept, m is of the kept */
+    uint32_t bad;                       /* not 0: some V was not finite */
+
+    const char *k_data, *v_data;        /* key 0 of the head, at this thread's chunk */
+    uint32_t to;                        /* where in a tile this thread's first chunk goes */
+    uint32_t k_read, v_read;            /* where this lane's rows of the first operands are */
+
+    /* f16 raises P by 2^7, away from the subnormals, which leaves it 2^8 to grow. */
+    static constexpr float RAISE = S::DTYPE == ATTN_F16 ? 7.0f : 0.0f;
+
+    __device__ __forceinline__ explicit hip_flash_mma(char *shared) : lds(shared) {}
+
+    /* A lane's row y, counted from the workgroup's first. */
+    __device__ __forceinline__ int32_t row_of(int y) const { return warp_row + y / 2 * 16 + y % 2 * 8 + lane / 4; }
+
+    /* ---- from memory to LDS ---- */
+
+    /* XORs spread the eight rows that an ldmatrix reads, and the chunks of a row, over the banks. Constant steps of 16
+       rows or of a chunk's upper bits are plain offsets. */
+    __device__ static __forceinline__ uint32_t place(uint32_t r, uint32_t chunk) {
+        return r * S::PITCH + ((chunk ^ (D == 32 ? r >> 1 & 3 : r & 7)) << 4);
+    }
+    /* Eight elements, chunk by chunk or, from rows that lie anywhere, one by one; 0 beyond dim and where !take. */
+    __device__ __forceinline__ void bring(char *to_lds, const char *from, int32_t d, int32_t dim, bool take) {
+        if (S::ALIGN >= 16 || aligned) {
+            take = take && d < dim;
+            copies.copy(to_lds, from, take);
+        } else {
+            uint32_t x[4] = {0, 0, 0, 0};
+            #pragma unroll
+            for (int e = 0; e < 8; e++)
+                if (take && d + e < dim) x[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+            *(uint4 *)to_lds = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+    }
+    /* Tile t of K and V. EDGE: it may end beyond the last key. */
+    template <bool EDGE> __device__ __forceinline__ void fetch(const hip_params &p, const hip_seq &seq, int32_t t, uint32_t stage) {
+        int32_t thread = (int32_t)threadIdx.x;
+        hip_opaque(thread);             /* made anew for each tile: registers are dearer */
+        const int32_t j0 = t * BN + thread / S::CHUNKS, d = thread % S::CHUNKS * 8;
+        #pragma unroll
+        for (int key = 1; key >= 0; key--) {
+            const int64_t stride = 2 * (key ? p.k.stride[1] : p.v.stride[1]);
+            const char *base = key ? k_data : v_data, *from = base + j0 * stride;
+            #pragma unroll
+            for (int n = 0; n < S::LOADS; n++) {
+                const int32_t j = j0 + n * S::APART;
+                if (EDGE) from = base + min(j, seq.k_len - 1) * stride;
+                else if (n) from += S::APART * stride;
+                bring(lds + stage + (key ? 0 : S::V_AT) + to + n * S::APART * S::PITCH, from, d,
+                    key ? p.head_dim : p.v_dim, !EDGE || j < seq.k_len);
+            }
+        }
+        copies.commit();
+    }
+    /* What this thread brought of V: 0 where it is not finite. */
+    __device__ __forceinline__ void tame(uint32_t stage) {
+        const uint32_t exponent = S::DTYPE == ATTN_F16 ? 0x7c007c00u : 0x7f807f80u;
+        const uint32_t one = S::DTYPE == ATTN_F16 ? 0x04000400u : 0x00800080u;
+        #pragma unroll
+        for (int n = 0; n < S::LOADS; n++) {
+            uint4 *at = (uint4 *)(lds + stage + S::V_AT + to + n * S::APART * S::PITCH);
+            const uint4 v = *at;
+            uint32_t x[4] = {v.x, v.y, v.z, v.w}, met = 0;
+            #pragma unroll
+            for (int w = 0; w < 4; w++) {
+                /* an exponent of ones carries into the sign's place */
+                const uint32_t carry = ((x[w] & exponent) + one) & 0x80008000u;
+                x[w] &= ~((carry >> 15) * 0xffffu);
+                met |= carry;
+            }
+            if (met) *at = make_uint4(x[0], x[1], x[2], x[3]);
+            bad |= met;
+        }
+    }
+    __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
+        const char *base = p.q.data + 2 * (seq.q_base + head * p.q.stride[2]);
+        if (S::Q_IN_LDS) {
+            const int32_t r0 = (int32_t)threadIdx.x / S::CHUNKS, d = (int32_t)threadIdx.x % S::CHUNKS * 8;
+            #pragma unroll
+            for (int r = 0; r < S::BM; r += S::APART)
+                bring(lds + S::Q_AT + to + r * S::PITCH,
+                    base + 2 * (min(row0 + r0 + r, seq.q_used - 1) * p.q.stride[1] + d), d, p.head_dim, true);
+        } else {
+            #pragma unroll
+            for (int n = 0; n < 4 * BLOCKS; n++) {
+                const int32_t i = min(row0 + row_of(n / 4 * 2 + n % 2), seq.q_used - 1);
+                const char *from = base + 2 * i * p.q.stride[1];
+                #pragma unroll
+                for (int step = 0; step < S::STEPS; step++) {
+                    const int32_t d = 16 * step + n / 2 % 2 * 8 + lane % 4 * 2;
+                    uint32_t x = 0;
+                    if (S::ALIGN >= 16 || aligned) {
+                        if (d < p.head_dim) x = *(const uint32_t *)(from + 2 * d);
+                    } else {
+                        if (d < p.head_dim) x = *(const uint16_t *)(from + 2 * d);
+                        if (d + 1 < p.head_dim) x |= (uint32_t)*(const uint16_t *)(from + 2 * d + 2) << 16;
+                    }
+                    q[S::Q_IN_LDS ? 0 : n / 4][S::Q_IN_LDS ? 0 : step][n % 4] = x;
+                }
+            }
+        }
+    }
+
+    /* ---- a tile ---- */
+
+    /* The rows of a lane begin at `read`; 16 elements further is a step. */
+    __device__ __forceinline__ const char *step_of(uint32_t base, uint32_t read, int step) const {
+        return lds + base + (read ^ (uint32_t)(step & 3) << 5) + (step >> 2) * 128;
+    }
+    __device__ __forceinline__ void products_qk(uint32_t stage) {
+        #pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+            #pragma unroll
+            for (int n = 0; n < S::KEY_TILES; n++)
+                #pragma unroll
+                for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
+        const uint32_t queries = S::Q_AT + (uint32_t)(threadIdx.x / 32) * (S::ROWS * S::PITCH);
+        #pragma unroll
+        for (int step = 0; step < S::STEPS; step++) {
+            uint32_t a[BLOCKS][4];
+            #pragma unroll
+            for (int b = 0; b < BLOCKS; b++)
+                if (S::Q_IN_LDS) {
+                    hip_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, v_read, step));
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; e++) a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
+                }
+            #pragma unroll
+            for (int n = 0; n < S::KEY_TILES; n += 2) {
+                uint32_t k[4];
+                hip_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, k_read, step));
+                #pragma unroll
+                for (int b = 0; b < BLOCKS; b++) {
+                    hip_mma<S::DTYPE>(s[b][n], a[b], k[0], k[1]);
+                    hip_mma<S::DTYPE>(s[b][n + 1], a[b], k[2], k[3]);
+                }
+            }
+        }
+    }
+    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout, in log 2 units. Eight keys at a time in the first
+       registers, which then go round: the code is there once. */
+    __device__ __forceinline__ void modify(const hip_params &p, const hip_seq &seq, int32_t key0) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        #pragma unroll 1
+        for (int n = 0; n < S::KEY_TILES; n++, key0 += 8) {
+            #pragma unroll
+            for (int y = 0; y < QUERIES; y++) {
+                const int32_t r = row_of(y);
+                const hip_range see = hip_reach_row(reach, seq, row0, r);
+                float x[2];
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    const int32_t j = key0 + e;
+                    x[e] = hip_modify(p, row[y], min(j, seq.k_len - 1), s[y / 2][0][y % 2 * 2 + e] * p.scale);
+                    if (j < see.lo || j >= see.hi) x[e] = neg_inf;
+                }
+                if (p.masks & MASK_DROPOUT) drop(p, y, row0 + r, key0, x);
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    #pragma unroll
+                    for (int next = 0; next + 1 < S::KEY_TILES; next++)
+                        s[y / 2][next][y % 2 * 2 + e] = s[y / 2][next + 1][y % 2 * 2 + e];
+                    s[y / 2][S::KEY_TILES - 1][y % 2 * 2 + e] = x[e];
+                }
+            }
+        }
+    }
+    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is kept may be small beside
+       what is dropped, and f16 has no room for that. */
+    __device__ __forceinline__ void drop(const hip_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const float top = fmaxf(all_max[y], fmaxf(x[0], x[1])), at = top == neg_inf ? 0.0f : top;
+        all_sum[y] = all_sum[y] * hip_exp2(all_max[y] - at) + (hip_exp2(x[0] - at) + hip_exp2(x[1] - at));
+        all_max[y] = top;
+        const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)i, (uint32_t)j);
+        if ((j & 2 ? words.w[2] : words.w[0]) < p.dropout_below) x[0] = neg_inf;
+        if ((j & 2 ? words.w[3] : words.w[1]) < p.dropout_below) x[1] = neg_inf;
+    }
+    /* Keys that a row does not see. key0: of the lane's first score */
+    __device__ __forceinline__ void hide(const hip_seq &seq, int32_t key0) {
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            const hip_range see = hip_reach_row(reach, seq, row0, row_of(y));
+            const int32_t lo = see.lo - key0, hi = see.hi - key0;
+            #pragma unroll
+            for (int n = 0; n < S::KEY_TILES; n++)
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    float &x = s[y / 2][n][y % 2 * 2 + e];
+                    x = 8 * n + e < lo || 8 * n + e >= hi ? __uint_as_float(0xff800000u) : x;
+                }
+        }
+    }
+    __device__ __forceinline__ float base_of(int y) const { return m[y] == __uint_as_float(0xff800000u) ? 0.0f : m[y]; }
+    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so for itself alone, so
+       that its bits do not depend on its neighbours. */
+    __device__ __forceinline__ void follow_max() {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        float top[QUERIES];
+        bool grows = false;
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            top[y] = neg_inf;
+            #pragma unroll
+            for (int n = 0; n < S::KEY_TILES; n++)
+                top[y] = fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
+            grows |= top[y] > m[y] + (RAISE + 8.0f) * unscale;
+        }
+        if (!hip_wave_ballot(grows)) return;
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            top[y] = fmaxf(top[y], hip_wave_xor(top[y], 1));
+            top[y] = fmaxf(top[y], hip_wave_xor(top[y], 2));
+            if (!(top[y] > m[y] + (RAISE + 8.0f) * unscale)) continue;
+            const float next = top[y] - RAISE * unscale, alpha = hip_exp2((m[y] - next) * scale);
+            m[y] = next;
+            row_sum[y] *= alpha;
+            #pragma unroll
+            for (int n = 0; n < S::DIM_TILES; n++) {
+                o[y / 2][n][y % 2 * 2] *= alpha;
+                o[y / 2][n][y % 2 * 2 + 1] *= alpha;
+            }
+        }
+    }
+    __device__ __forceinline__ void products_pv(uint32_t stage) {
+        float sum[QUERIES], shift[QUERIES];
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            sum[y] = 0.0f;
+            shift[y] = -base_of(y) * scale;
+        }
+        #pragma unroll
+        for (int step = 0; step < S::KEY_STEPS; step++) {
+            uint32_t a[BLOCKS][4];
+            #pragma unroll
+            for (int b = 0; b < BLOCKS; b++)
+                #pragma unroll
+                for (int n = 0; n < 4; n++) {
+                    const int y = 2 * b + n % 2;
+                    const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
+                    const float low = hip_exp2(fmaf(x[0], scale, shift[y])), high = hip_exp2(fmaf(x[1], scale, shift[y]));
+                    sum[y] += low + high;
+                    a[b][n] = hip_pack<S::DTYPE>(low, high);
+                }
+            #pragma unroll
+            for (int n = 0; n < S::DIM_TILES; n += 2) {
+                uint32_t v[4];
+                hip_ldmatrix<true>(v, step_of(stage + S::V_AT + step * 16 * S::PITCH, v_read, n / 2));
+                #pragma unroll
+                for (int b = 0; b < BLOCKS; b++) {
+                    hip_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
+                    hip_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
+                }
+            }
+        }
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) row_sum[y] += sum[y];
+    }
+    /* Tile t, which is on its way to this stage, the next one to the other. EDGE: some row may see it in part, or the
+       next one may end beyond the last key. One barrier: everything that a thread brought is there before it, and
+       everyone is done with the other stage. */
+    template <bool EDGE> __device__ __forceinline__ void tile(
+        const hip_params &p, const hip_seq &seq, int32_t t, int32_t end, uint32_t stage) {
+        copies.wait();
+        if (EDGE) tame(stage);
+        __syncthreads();
+        if (t + 1 < end) fetch<EDGE>(p, seq, t + 1, S::STAGE - stage);
+        bool masked = false;
+        if (EDGE) {
+            const int32_t last_row = min(warp_row + (int32_t)S::ROWS, seq.q_used - row0) - 1;
+            if (last_row < warp_row) return;
+            const hip_range first = hip_reach_row(reach, seq, row0, warp_row), last = hip_reach_row(reach, seq, row0, last_row);
+            if (t * BN >= last.hi || (t + 1) * BN <= first.lo) return;
+            masked = (t + 1) * BN > first.hi || t * BN < last.lo;
+        }
+        products_qk(stage);
+        const int32_t key0 = t * BN + lane % 4 * 2;
+        if (GENERAL) modify(p, seq, key0);
+        else if (EDGE && masked) hide(seq, key0);
+        follow_max();
+        products_pv(stage);
+    }
+
+    /* ---- the end ---- */
+
+    /* o[d .. d + 7], as many as v_dim has. */
+    __device__ static __forceinline__ void store8(const hip_params &p, char *to, int32_t d, const float (&x)[8]) {
+        if (S::ALIGN >= 16 && p.o_dtype != ATTN_F64) {
+            if (d >= p.v_dim) return;
+            if (p.o_dtype == ATTN_F32) {
+                *(float4 *)(to + 4 * d) = make_float4(x[0], x[1], x[2], x[3]);
+                *(float4 *)(to + 4 * d + 16) = make_float4(x[4], x[5], x[6], x[7]);
+            } else if (p.o_dtype == ATTN_F16) {
+                *(uint4 *)(to + 2 * d) = make_uint4(hip_pack<ATTN_F16>(x[0], x[1]), hip_pack<ATTN_F16>(x[2], x[3]),
+                    hip_pack<ATTN_F16>(x[4], x[5]), hip_pack<ATTN_F16>(x[6], x[7]));
+            } else {
+                *(uint4 *)(to + 2 * d) = make_uint4(hip_pack<ATTN_BF16>(x[0], x[1]), hip_pack<ATTN_BF16>(x[2], x[3]),
+                    hip_pack<ATTN_BF16>(x[4], x[5]), hip_pack<ATTN_BF16>(x[6], x[7]));
+            }
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 8; e++)
+                if (d + e < p.v_dim) hip_put(to, p.o_dtype, d + e, x[e]);
+        }
+    }
+    /* x[n]: this lane's two of eight dims of group n. Then lane q of four has all eight of group q, in x[0] .. x[3]. */
+    __device__ __forceinline__ void turn(float (&x)[4][2]) const {
+        #pragma unroll
+        for (int distance = 1; distance < 4; distance *= 2) {
+            const bool upper = lane & distance;
+            #pragma unroll
+            for (int n = 0; n < 4; n++) {
+                if (n & distance) continue;
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    const float got = hip_wave_xor(upper ? x[n][e] : x[n + distance][e], distance);
+                    x[n][e] = upper ? got : x[n][e];
+                    x[n + distance][e] = upper ? x[n + distance][e] : got;
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void finish(const hip_params &p, const hip_seq &seq) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
+        uint32_t alive = 0;
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            const int32_t i = row0 + row_of(y);
+            float sum = row_sum[y] + hip_wave_xor(row_sum[y], 1), top = m[y] == neg_inf ? neg_inf : m[y] * scale, kept = 1.0f;
+            sum += hip_wave_xor(sum, 2);
+            if (GENERAL && (p.masks & MASK_DROPOUT)) {
+                float both = fmaxf(all_max[y], hip_wave_xor(all_max[y], 1));
+                both = fmaxf(both, hip_wave_xor(both, 2));
+                const float at = both == neg_inf ? 0.0f : both;
+                sum = all_sum[y] * hip_exp2(all_max[y] - at);
+                sum += hip_wave_xor(sum, 1);
+                sum += hip_wave_xor(sum, 2);
+                kept = p.dropout_scale * hip_exp2(top - at);
+                top = both;
+            }
+            if (i >= seq.q_used) sum = 0.0f;
+            if (sum != 0.0f) alive |= 1u << y;
+            const hip_end e = hip_finish(p, head, top, sum);
+            const float factor = e.factor * kept;
+            if (p.lse && lane % 4 == 0 && i < seq.q_rows) p.lse[seq.lse_base + head * seq.lse_head + i] = e.lse;
+            char *to_o = (char *)p.o.data + (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
+            #pragma unroll
+            for (int g = 0; g < S::DIM_TILES; g += 4) {
+                float x[4][2], z[8];
+                #pragma unroll
+                for (int n = 0; n < 8; n++)
+                    x[n / 2][n % 2] = e.factor == 0.0f ? 0.0f : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
+                turn(x);
+                #pragma unroll
+                for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
+                if (i < seq.q_rows) store8(p, to_o, (g + lane % 4) * 8, z);
+            }
+        }
+        if (hip_any_of_group(bad != 0, (uint32_t *)lds)) {
+            uint32_t *words = (uint32_t *)lds + S::WAVES;
+            #pragma unroll
+            for (int y = 0; y < QUERIES; y++)
+                if (lane % 4 == 0) words[row_of(y)] = alive >> y & 1;
+            __syncthreads();
+            const hip_reach keys = hip_reach_of(p, seq, row0, S::BM);
+            hip_poison<S::DTYPE>(p, seq, head, row0, min(row0 + (int32_t)S::BM, seq.q_used), keys.lo, keys.hi, words);
+        }
+    }
+
+    __device__ __forceinline__ void run(const hip_params &p) {
+        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        /* late rows see most keys under a causal mask: they begin first */
+        row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
+        head = (int32_t)blockIdx.y;
+        if (row0 >= seq.q_rows) return;
+        lane = (int32_t)threadIdx.x % 32;
+        warp_row = (int32_t)threadIdx.x / 32 * S::ROWS;
+        aligned = S::ALIGN >= 16 || hip_aligned16(p);
+        scale = GENERAL ? 1.0f : p.scale_log2;          /* without MASK_SCALE in (2^-100, 2^100) */
+        unscale = GENERAL ? 1.0f : 1.0f / p.scale_log2;
+        bad = 0;
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            m[y] = all_max[y] = __uint_as_float(0xff800000u);
+            row_sum[y] = all_sum[y] = 0.0f;
+            #pragma unroll
+            for (int n = 0; n < S::DIM_TILES; n++) o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
+        }
+
+        reach = hip_reach_of(p, seq, row0, S::BM);
+        int32_t t = reach.lo / BN;
+        const int32_t end = (reach.hi + BN - 1) / BN;
+        if (reach.lo < reach.hi) {
+            const int32_t chunk = (int32_t)threadIdx.x % S::CHUNKS, kv_head = head / p.group;
+            to = place(threadIdx.x / S::CHUNKS, (uint32_t)chunk);
+            k_read = place((uint32_t)(lane / 16 * 8 + lane % 8), (uint32_t)(lane / 8 % 2));
+            v_read = place((uint32_t)(lane / 8 % 2 * 8 + lane % 8), (uint32_t)(lane / 16));
+            k_data = p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2] + chunk * 8);
+            v_data = p.v.data + 2 * (seq.v_base + kv_head * p.v.stride[2] + chunk * 8);
+            if (GENERAL) {
+                #pragma unroll
+                for (int y = 0; y < QUERIES; y++)
+                    row[y] = hip_row_of(p, seq, head, min(row0 + row_of(y), seq.q_used - 1));
+            }
+            load_q(p, seq);
+            fetch<true>(p, seq, t, 0);
+            /* middle tiles: whole for all rows, and so is the next, unless there is none */
+            const int32_t whole = (reach.whole_lo + BN - 1) / BN, whole_end = GENERAL ? 0 : reach.whole_hi / BN;
+            const int32_t middle_end = whole_end == end ? end : whole_end - 1;
+            uint32_t stage = 0;
+            while (t < end) {
+                for (; t >= whole && t < middle_end; t++, stage = S::STAGE - stage) tile<false>(p, seq, t, end, stage);
+                if (t < end) {
+                    tile<true>(p, seq, t, end, stage);
+                    t++;
+                    stage = S::STAGE - stage;
+                }
+            }
+        }
+        /* made anew, so that the loop need not keep it */
+        const hip_params &again = hip_reload(p);
+        int32_t b = (int32_t)blockIdx.z;
+        hip_opaque(b);
+        finish(again, hip_sequence(again, b));
+    }
+};
+
+#if HIP_ON_CUDA
+  #define HIP_PARAMS const __grid_constant__ hip_params       /* its address may be taken without a copy of it */
+#else
+  #define HIP_PARAMS hip_params
+#endif
+template <class S> __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forward(HIP_PARAMS p) {
+    if constexpr ((int)S::UNIT == HIP_UNIT) {
+        extern __shared__ float4 hip_lds[];
+        hip_flash_mma<S> f((char *)hip_lds);
+        f.run(p);
+    }
+}
+
+/* Rows of the table, as those of kernel 16: aligned, of any alignment, and with every mask. */
+#define HIP_ROW_MMA(name, DTYPE, D, MASKS, ALIGN, ...) \
+    {name, UNIT_SM80, DTYPE, D, D, MASKS, hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::BM, \
+     hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, \
+     ALIGN, (const void *)hip_flash_mma_forward<hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
+/*                           D     warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
+#define HIP_ROWS_MMA(name, DTYPE) \
+    HIP_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16,           4, 2, 64, 0, 2) \
+    HIP_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2,        4, 2, 64, 0, 2) \
+    HIP_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2,     4, 1, 64, 0, 3) \
+    HIP_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16,           4, 2, 64, 0, 2) \
+    HIP_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2,        4, 2, 64, 0, 2) \
+    HIP_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2,     8, 1, 64, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d128", DTYPE, 128, 0, 16,         4, 2, 32, 1, 2) \
+    HIP_ROW_MMA("flash_" name "_d128_any", DTYPE, 128, 0, 2,      4, 2, 32, 1, 2) \
+    HIP_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2,   8, 1, 32, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16,         8, 1, 32, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2,      8, 1, 32, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2,   8, 1, 32, 0, 1)
+#define HIP_ROWS_NV \
+    HIP_ROWS_MMA("bf16", ATTN_BF16) HIP_ROWS_MMA("f16", ATTN_F16)
+#else
+  #define HIP_ROWS_NV
+#endif
 /* =============================================================================== >>table ====
-   One row per instantiation: the table is the dispatcher. The first row that fits wins, so that within a type they
-   stand from the special to the general. */
+   One row per instantiation: the table is the dispatcher. The first row that fits wins, so that
+   within a type they stand from the special to the general. */
 #ifndef HIP_ROWS_16
   #define HIP_ROWS_16
 #endif
@@ -2225,24 +2884,31 @@ struct hip_kernel {
     int32_t head_dim, v_dim;            /* at most */
     int32_t masks;                      /* MASK_ bits that it can do */
     int32_t bm, threads, lds_bytes;     /* query rows a workgroup, its threads, dynamic LDS */
-    int32_t align;                      /* bytes: what every pointer, stride and row of q, k, v and o is a multiple of */
+    int32_t align; /* bytes: what every pointer, stride and row of q, k, v and o is a multiple of */
     const void *function;
 };
-static const hip_kernel hip_kernels[] = {HIP_ROWS_16 HIP_ROWS_32 HIP_ROWS_SCALAR};
+static const hip_kernel hip_kernels[] = {HIP_ROWS_16 HIP_ROWS_NV HIP_ROWS_32 HIP_ROWS_SCALAR};
 
 static int32_t hip_masks_of(const attn_desc *d) {
     const float small = 7.8886091e-31f, large = 1.2676506e30f;         /* 2^-100, 2^100 */
-    return (d->softcap > 0 && d->softcap < large ? MASK_SOFTCAP : 0) | (d->bias.data ? MASK_BIAS : 0) |
-           (d->mask.data ? MASK_BOOL : 0) | (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
-           (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
+    return (d->softcap > 0 && d->softcap < large ? MASK_SOFTCAP : 0) |
+        (d->bias.data ? MASK_BIAS : 0) | (d->mask.data ? MASK_BOOL : 0) |
+        (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
+        (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
 }
 static int64_t hip_size_of(int32_t dtype) {
-    return dtype == ATTN_F64 ? 8 : dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 1;
+    return dtype == ATTN_F64                      ? 8
+        : dtype == ATTN_F32                       ? 4
+        : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
+                                                  : 1;
 }
-/* The largest power of two up to 16 that divides the address and every stride that is stepped along, in bytes. */
-static int32_t hip_align_of(const void *data, const int64_t *stride, const int64_t *extent, int32_t dtype) {
+/* The largest power of two up to 16 that divides the address and every stride that is stepped
+ * along, in bytes. */
+static int32_t hip_align_of(
+    const void *data, const int64_t *stride, const int64_t *extent, int32_t dtype) {
     uint64_t bits = 16 | (uint64_t)(uintptr_t)data;
-    for (int a = 0; a < 3; a++) if (extent[a] > 1) bits |= (uint64_t)(stride[a] * hip_size_of(dtype));
+    for (int a = 0; a < 3; a++)
+        if (extent[a] > 1) bits |= (uint64_t)(stride[a] * hip_size_of(dtype));
     return (int32_t)(bits & (~bits + 1));
 }
 static void hip_extent_q(const attn_desc *d, int64_t *e) {
@@ -2256,8 +2922,9 @@ static void hip_extent_k(const attn_desc *d, int64_t *e) {
     e[2] = d->kv_heads;
 }
 
-/* The alignment that a kernel may count on, the pad between rows being anything. Kernels with wide loads also step
-   through a tile of k and v by 32 bits. Staged tensors are aligned but for the length of their rows. */
+/* The alignment that a kernel may count on, the pad between rows being anything. Kernels with wide
+   loads also step through a tile of k and v by 32 bits. Staged tensors are aligned but for the
+   length of their rows. */
 static int32_t hip_common_align(const attn_desc *d) {
     const int64_t size = hip_size_of(d->q.dtype), far = (int64_t)1 << 24;
     int64_t eq[3], ek[3];
@@ -2266,17 +2933,19 @@ static int32_t hip_common_align(const attn_desc *d) {
     hip_extent_k(d, ek);
     if (d->flags & ATTN_DEVICE) {
         const int32_t of[4] = {hip_align_of(d->q.data, d->q.stride, eq, d->q.dtype),
-            hip_align_of(d->o.data, d->o.stride, eq, d->o.dtype), hip_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
+            hip_align_of(d->o.data, d->o.stride, eq, d->o.dtype),
+            hip_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
             hip_align_of(d->v.data, d->v.stride, ek, d->v.dtype)};
         for (int n = 0; n < 4; n++) if (of[n] < align) align = of[n];
-        if (ek[1] > 1 && (llabs(d->k.stride[1]) >= far || llabs(d->v.stride[1]) >= far)) return (int32_t)size;
+        if (ek[1] > 1 && (llabs(d->k.stride[1]) >= far || llabs(d->v.stride[1]) >= far))
+            return (int32_t)size;
     } else if (d->kv_heads * (d->head_dim + d->v_dim) >= far / 4) return (int32_t)size;
     while ((d->head_dim | d->v_dim) * size % align) align /= 2;
     return align;
 }
 
-/* The one function that picks a kernel: plan and run ask it with the same description. Without a single key no kernel
-   but the scalar one is sure not to read any. Never NULL. */
+/* The one function that picks a kernel: plan and run ask it with the same description. Without a
+   single key no kernel but the scalar one is sure not to read any. Never NULL. */
 static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
     const int32_t align = hip_common_align(d), masks = hip_masks_of(d);
     int64_t ek[3];
@@ -2284,28 +2953,32 @@ static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
     const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
     const hip_kernel *row = hip_kernels;
     for (;; row++)
-        if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || row->unit == unit) && (keys || row->head_dim == INT32_MAX) &&
-            d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
+        if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || row->unit == unit) &&
+            (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
+            d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
             return row;
 }
 /* ============================================================================= >>convert ====
-   Layout and dtype conversion: dst = src, rounded once, to nearest even. Bitwise what attn_convert does on the CPU. */
+   Layout and dtype conversion: dst = src, rounded once, to nearest even. Bitwise what attn_convert
+   does on the CPU. */
 struct hip_convert_params {
     const char *src;
     char *dst;
-    int64_t src_stride[3], dst_stride[3], tokens, heads, dim, rows;     /* in elements; dim: one row */
+    int64_t src_stride[3], dst_stride[3], tokens, heads, dim, rows; /* in elements; dim: one row */
     int32_t src_dtype, dst_dtype;       /* equal: elements of `unit` bytes are copied */
     int32_t unit, rows_per_block;
 };
 
-/* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it were the first. */
+/* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it were the
+ * first. */
 __device__ static inline float hip_round_to_odd(double x) {
     float f = (float)x;
     uint32_t u = __float_as_uint(f);
     if ((double)f == x || x != x || (u & 1)) return f;
     return __uint_as_float(fabs((double)f) < fabs(x) ? u + 1 : u - 1);
 }
-__device__ static inline void hip_convert_one(const hip_convert_params &p, int64_t to, int64_t from) {
+__device__ static inline void hip_convert_one(
+    const hip_convert_params &p, int64_t to, int64_t from) {
     if (p.src_dtype == p.dst_dtype) {
         switch (p.unit) {
             case 2:  ((uint16_t *)p.dst)[to] = ((const uint16_t *)p.src)[from]; break;
@@ -2345,25 +3018,31 @@ __global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_par
     }
 }
 
-/* Sequence lengths from host memory travel in the arguments of a launch: they may change as soon as it returns. */
+/* Sequence lengths from host memory travel in the arguments of a launch: they may change as soon as
+ * it returns. */
 enum { HIP_WORDS = 480 };
 struct hip_word_block { int32_t n, word[HIP_WORDS]; };
 __global__ static void __launch_bounds__(64) hip_store_words(int32_t *to, hip_word_block from) {
     for (int32_t i = (int32_t)threadIdx.x; i < from.n; i += 64) to[i] = from.word[i];
 }
 
-/* What the loader chose for this chip: its matrix unit is told by the LDS that this kernel declares. So the host has
-   no list of chips, and finds out whether there is code for the chip, without a launch. */
+/* What the loader chose for this chip: its matrix unit is told by the LDS that this kernel
+   declares. So the host has no list of chips, and finds out whether there is code for the chip,
+   without a launch. */
 enum { HIP_PROBE_BYTES = 512 };
 __global__ static void __launch_bounds__(64) hip_probe(int32_t *out) {
     __shared__ volatile int32_t unit[HIP_PROBE_BYTES / 4 * (HIP_UNIT + 1)];
-    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) { unit[i] = out[i]; out[i] = unit[i]; }
+    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) {
+        unit[i] = out[i];
+        out[i] = unit[i];
+    }
 }
 
 /* ================================================================================ >>host ====
-   Devices, errors, staging. No call here prints; each leaves a status and, in plan->why, a phrase. */
+   Devices, errors, staging. No call here prints; each leaves a status and, in plan->why, a
+   phrase. */
 #ifndef HIP_CHUNK_BYTES
-  #define HIP_CHUNK_BYTES (2 << 20)     /* host tensors are cut into pieces of at least so many bytes */
+  #define HIP_CHUNK_BYTES (2 << 20)     /* pieces of host tensors are at least so large */
 #endif
 #ifndef HIP_BATCH_MAX
   #define HIP_BATCH_MAX 65535           /* sequences in a launch: grid.z */
@@ -2383,15 +3062,18 @@ static bool hip_is_sticky(hipError_t e) {
            e == hipErrorECCNotCorrectable || e == hipErrorLaunchTimeOut;
 }
 static attn_status hip_failed(attn_plan *plan, hipError_t e, const char *call) {
-    const attn_status s = e == hipErrorOutOfMemory ? ATTN_ERR_GPU_MEMORY
-                          : e == hipErrorNoDevice || e == hipErrorInvalidDevice ? ATTN_ERR_NO_DEVICE
-                          : e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ? ATTN_ERR_GPU_ARCH
-                                                                                            : ATTN_ERR_GPU;
-    (void)hipGetLastError();            /* it was reported: the caller's next check shall not meet it */
+    const attn_status s = e == hipErrorOutOfMemory                          ? ATTN_ERR_GPU_MEMORY
+        : e == hipErrorNoDevice || e == hipErrorInvalidDevice               ? ATTN_ERR_NO_DEVICE
+        : e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ? ATTN_ERR_GPU_ARCH
+                                                                            : ATTN_ERR_GPU;
+    (void)hipGetLastError(); /* it was reported: the caller's next check shall not meet it */
     return hip_say(plan, s, "%s: %s", call, hipGetErrorString(e));
 }
 #define HIP_TRY(call, args) \
-    do { hipError_t hip_e = call args; if (hip_e != hipSuccess) return hip_failed(plan, hip_e, #call); } while (0)
+    do { \
+        hipError_t hip_e = call args; \
+        if (hip_e != hipSuccess) return hip_failed(plan, hip_e, #call); \
+    } while (0)
 
 static double hip_now(void) {
     struct timespec t;
@@ -2412,11 +3094,14 @@ static pid_t hip_process;               /* that first used the GPU */
 static attn_status hip_forked(attn_plan *plan) {
     const pid_t now = getpid();
     pid_t none = 0;
-    if (__atomic_compare_exchange_n(&hip_process, &none, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || none == now)
+    if (__atomic_compare_exchange_n(
+            &hip_process, &none, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+        none == now)
         return ATTN_OK;
     return hip_say(plan, ATTN_ERR_GPU, "the process was forked off one that had used the GPU");
 }
-static attn_status hip_look(int32_t index, attn_plan *plan, hip_device *found) {        /* index: the thread's device */
+/* index: the thread's device */
+static attn_status hip_look(int32_t index, attn_plan *plan, hip_device *found) {
     hipDeviceProp_t prop;
     hipFuncAttributes probe;
     hipError_t e;
@@ -2426,10 +3111,12 @@ static attn_status hip_look(int32_t index, attn_plan *plan, hip_device *found) {
 #if HIP_ON_CUDA
     snprintf(found->isa, sizeof found->isa, "sm_%d%d", prop.major, prop.minor);
 #else
-    snprintf(found->isa, sizeof found->isa, "%.*s", (int)strcspn(prop.gcnArchName, ":"), prop.gcnArchName);
+    snprintf(found->isa, sizeof found->isa, "%.*s", (int)strcspn(prop.gcnArchName, ":"),
+        prop.gcnArchName);
 #endif
     e = hipFuncGetAttributes(&probe, (const void *)hip_probe);
-    if (e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction || (!e && probe.sharedSizeBytes < HIP_PROBE_BYTES)) {
+    if (e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ||
+        (!e && probe.sharedSizeBytes < HIP_PROBE_BYTES)) {
         (void)hipGetLastError();
         return hip_say(plan, ATTN_ERR_GPU_ARCH, "device %d is a %s", (int)index, found->isa);
     }
@@ -2446,7 +3133,8 @@ static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, 
     v->changed = 0;
     if (hip_forked(plan)) return ATTN_ERR_GPU;
     const hipError_t earlier = hipPeekAtLastError();
-    if (hip_is_sticky(earlier)) return hip_say(plan, ATTN_ERR_GPU_STICKY, "%s", hipGetErrorString(earlier));
+    const char *text = hipGetErrorString(earlier);
+    if (hip_is_sticky(earlier)) return hip_say(plan, ATTN_ERR_GPU_STICKY, "%s", text);
     hipError_t e = hipGetDeviceCount(&count);
     if (e == hipSuccess && count == 0) e = hipErrorNoDevice;
     if (e != hipSuccess) {              /* whatever else it says: no driver, a driver too old */
@@ -2466,13 +3154,18 @@ static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, 
 }
 static void hip_leave(const hip_visit *v) { if (v->changed) (void)hipSetDevice(v->before); }
 
-/* *yes: p is memory of the device (managed memory is); or, with any_device, memory that the host cannot reach. */
-static attn_status hip_is_device_memory(const void *p, int32_t device, bool any_device, bool *yes, attn_plan *plan) {
+/* *yes: p is memory of the device (managed memory is); or, with any_device, memory that the host
+ * cannot reach. */
+static attn_status hip_is_device_memory(
+    const void *p, int32_t device, bool any_device, bool *yes, attn_plan *plan) {
     hipPointerAttribute_t a;
     memset(&a, 0, sizeof a);
     *yes = false;
     hipError_t e = hipPointerGetAttributes(&a, p);
-    if (e == hipErrorInvalidValue) { (void)hipGetLastError(); return ATTN_OK; }         /* ordinary host memory */
+    if (e == hipErrorInvalidValue) {
+        (void)hipGetLastError();        /* ordinary host memory */
+        return ATTN_OK;
+    }
     if (e != hipSuccess) return hip_failed(plan, e, "hipPointerGetAttributes");
 #if HIP_ON_CUDA || HIP_VERSION_MAJOR >= 6
     const bool managed = a.type == hipMemoryTypeManaged, on_device = a.type == hipMemoryTypeDevice;
@@ -2491,12 +3184,15 @@ static int hip_pointers(const attn_desc *d, bool host_seq, hip_pointer *list) {
     hip_extent_q(d, eq);
     hip_extent_k(d, ek);
     const bool q = eq[0] && eq[1], k = ek[0] && ek[1];
-    const hip_pointer all[] = {{"q", q ? d->q.data : NULL}, {"k", k ? d->k.data : NULL}, {"v", k ? d->v.data : NULL},
-        {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL}, {"bias", q && d->kv_len ? d->bias.data : NULL},
+    const hip_pointer all[] = {{"q", q ? d->q.data : NULL}, {"k", k ? d->k.data : NULL},
+        {"v", k ? d->v.data : NULL}, {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL},
+        {"bias", q && d->kv_len ? d->bias.data : NULL},
         {"mask", q && d->kv_len ? d->mask.data : NULL}, {"alibi", d->alibi}, {"sink", d->sink},
         {"seq.cu_q", host_seq ? NULL : d->seq.cu_q}, {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
-        {"seq.used_q", host_seq ? NULL : d->seq.used_q}, {"seq.used_k", host_seq ? NULL : d->seq.used_k},
-        {"seq.start_k", host_seq ? NULL : d->seq.start_k}, {"seq.slot", host_seq ? NULL : d->seq.slot}};
+        {"seq.used_q", host_seq ? NULL : d->seq.used_q},
+        {"seq.used_k", host_seq ? NULL : d->seq.used_k},
+        {"seq.start_k", host_seq ? NULL : d->seq.start_k},
+        {"seq.slot", host_seq ? NULL : d->seq.slot}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (all[i].p) list[n++] = all[i];
     return n;
 }
@@ -2573,8 +3269,8 @@ static void hip_skip(hip_params *p, const attn_desc *d, int64_t b0) {
     p->bh_first += (uint32_t)(b0 * d->heads);
 }
 /* d with every pointer in device memory. bh_first: see hip_params. */
-static attn_status hip_launch(
-    const attn_desc *d, const hip_kernel *kernel, int64_t bh_first, hipStream_t stream, attn_plan *plan) {
+static attn_status hip_launch(const attn_desc *d, const hip_kernel *kernel, int64_t bh_first,
+    hipStream_t stream, attn_plan *plan) {
     if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
 #if HIP_ON_CUDA
     if (kernel->lds_bytes > 48 << 10) {
@@ -2590,13 +3286,15 @@ static attn_status hip_launch(
         hip_skip(&p, d, b0);
         p.batch = (int32_t)n;
         void *args[] = {&p};
-        HIP_TRY(hipLaunchKernel, (kernel->function, dim3((uint32_t)p.q_tiles, (uint32_t)d->heads, (uint32_t)n),
-            dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
+        HIP_TRY(hipLaunchKernel,
+            (kernel->function, dim3((uint32_t)p.q_tiles, (uint32_t)d->heads, (uint32_t)n),
+                dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
     }
     return ATTN_OK;
 }
 
-/* ---- buffers, streams and events that are kept from call to call; one call at a time has a context ---- */
+/* ---- buffers, streams and events that are kept from call to call; one call at a time has a
+ * context ---- */
 struct hip_slot {                       /* a piece of a host call under way */
     char *pinned, *device;
     size_t pinned_size, device_size;
@@ -2679,13 +3377,15 @@ static attn_status hip_reserve_device(char **p, size_t *have, size_t want, attn_
 struct hip_times {
     double kernel, total, start;
     size_t bytes;
-    int32_t wanted, pending;            /* wanted: device calls too; pending: `events` were recorded */
+    int32_t wanted, pending; /* wanted: device calls too; pending: `events` were recorded */
     hip_context *events;
 };
 static __thread hip_times hip_last;
 static pthread_key_t hip_last_key;
 static pthread_once_t hip_last_once = PTHREAD_ONCE_INIT;
-static void hip_last_end(void *events) { hip_context_put((hip_context *)events); }      /* a thread ends */
+static void hip_last_end(void *events) {
+    hip_context_put((hip_context *)events);
+} /* a thread ends */
 static void hip_last_begin(void) { (void)pthread_key_create(&hip_last_key, hip_last_end); }
 static void hip_last_release(void) {
     if (!hip_last.events) return;
@@ -2700,12 +3400,16 @@ static hip_slot *hip_last_slot(int32_t device, attn_plan *plan, attn_status *s) 
     if (hip_last.events && hip_last.events->device != device) hip_last_release();
     if (!hip_last.events) {
         (void)pthread_once(&hip_last_once, hip_last_begin);
-        if ((*s = hip_context_get(device, &hip_last.events, plan)) != ATTN_OK) { hip_last.events = NULL; return NULL; }
+        if ((*s = hip_context_get(device, &hip_last.events, plan)) != ATTN_OK) {
+            hip_last.events = NULL;
+            return NULL;
+        }
         (void)pthread_setspecific(hip_last_key, hip_last.events);
     }
     return hip_last.events->slot;
 }
-attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
+attn_status attn_hip_last_times(
+    double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
     hip_times *t = &hip_last;
     float ms = 0;
     attn_status s = ATTN_OK;
@@ -2729,8 +3433,9 @@ attn_status attn_hip_last_times(double *kernel_seconds, double *total_seconds, s
 /* ---- device tensors: in place, on the caller's stream ---- */
 struct hip_array { const int32_t **p; int64_t n; };
 static int hip_arrays(attn_desc *d, hip_array *list) {
-    const hip_array all[] = {{&d->seq.cu_q, d->batch + 1}, {&d->seq.cu_k, d->batch + 1}, {&d->seq.used_q, d->batch},
-        {&d->seq.used_k, d->batch}, {&d->seq.start_k, d->batch}, {&d->seq.slot, d->batch}};
+    const hip_array all[] = {{&d->seq.cu_q, d->batch + 1}, {&d->seq.cu_k, d->batch + 1},
+        {&d->seq.used_q, d->batch}, {&d->seq.used_k, d->batch}, {&d->seq.start_k, d->batch},
+        {&d->seq.slot, d->batch}};
     int n = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (*all[i].p) list[n++] = all[i];
     return n;
@@ -2744,7 +3449,8 @@ static size_t hip_workspace(const attn_desc *d) {
     return (bytes + 63) / 64 * 64;
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
-static attn_status hip_store_arrays(attn_desc *d, int32_t *to, hipStream_t stream, attn_plan *plan) {
+static attn_status hip_store_arrays(
+    attn_desc *d, int32_t *to, hipStream_t stream, attn_plan *plan) {
     hip_array list[6];
     hip_word_block block;
     const int arrays = hip_arrays(d, list);
@@ -2755,7 +3461,8 @@ static attn_status hip_store_arrays(attn_desc *d, int32_t *to, hipStream_t strea
             block.word[block.n++] = (*list[a].p)[i];
             if (block.n < HIP_WORDS && (a < arrays - 1 || i < list[a].n - 1)) continue;
             void *args[] = {&at, &block};
-            HIP_TRY(hipLaunchKernel, ((const void *)hip_store_words, dim3(1), dim3(64), args, 0, stream));
+            HIP_TRY(hipLaunchKernel,
+                ((const void *)hip_store_words, dim3(1), dim3(64), args, 0, stream));
             at += block.n;
             block.n = 0;
         }
@@ -2773,10 +3480,15 @@ static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel,
     attn_status s = ATTN_OK;
     bool good = true;
     for (int n = hip_pointers(&d, host_seq, list), i = 0; i < n; i++) {
-        if ((s = hip_is_device_memory(list[i].p, d.device, false, &good, plan)) != ATTN_OK) return s;
-        if (!good) return hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", list[i].name, (int)d.device);
+        if ((s = hip_is_device_memory(list[i].p, d.device, false, &good, plan)) != ATTN_OK)
+            return s;
+        if (!good)
+            return hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d",
+                list[i].name, (int)d.device);
     }
-    if (d.workspace && (s = hip_is_device_memory(d.workspace, d.device, false, &good, plan)) != ATTN_OK) return s;
+    if (d.workspace &&
+        (s = hip_is_device_memory(d.workspace, d.device, false, &good, plan)) != ATTN_OK)
+        return s;
     if (!good) return ATTN_ERR_GPU_WORKSPACE;
 
     hip_slot *timed = hip_last_slot(d.device, plan, &s);
@@ -2802,8 +3514,9 @@ static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel,
 }
 
 /* ---- host tensors ---- */
-/* A box of a strided host tensor and its place in a staging buffer. {batch, token, head}; an axis of stride 0 has
-   extent 1 and is stored once. Of batch entry b only tokens [lo[b], hi[b]) are touched, where given. */
+/* A box of a strided host tensor and its place in a staging buffer. {batch, token, head}; an axis
+   of stride 0 has extent 1 and is stored once. Of batch entry b only tokens [lo[b], hi[b]) are
+   touched, where given. */
 struct hip_box {
     char *user, *staged;
     int64_t extent[3], user_step[3], staged_step[3], row;       /* steps and row in bytes */
@@ -2824,9 +3537,12 @@ static void hip_copy_task(void *arg, int64_t task) {
     if (x->hi && end > x->hi[b]) end = x->hi[b];
     for (; t < end; t++)
         for (int64_t h = 0; h < x->extent[2]; h++) {
-            char *user = x->user + (x->slot ? x->slot[b] : b) * x->user_step[0] + t * x->user_step[1] + h * x->user_step[2];
-            char *staged = x->staged + b * x->staged_step[0] + t * x->staged_step[1] + h * x->staged_step[2];
-            if (c->scatter) memcpy(user, staged, (size_t)x->row); else memcpy(staged, user, (size_t)x->row);
+            char *user = x->user + (x->slot ? x->slot[b] : b) * x->user_step[0] +
+                t * x->user_step[1] + h * x->user_step[2];
+            char *staged =
+                x->staged + b * x->staged_step[0] + t * x->staged_step[1] + h * x->staged_step[2];
+            if (c->scatter) memcpy(user, staged, (size_t)x->row);
+            else memcpy(staged, user, (size_t)x->row);
         }
 }
 static void hip_copy_run(const attn_desc *d, hip_copy *c) {
@@ -2835,9 +3551,11 @@ static void hip_copy_run(const attn_desc *d, hip_copy *c) {
     if (c->bytes < 256 << 10) for (int64_t n = 0; n < tasks; n++) hip_copy_task(c, n);
     else (void)attn_parallel(d, hip_copy_task, c, tasks);
 }
-/* Rows of `row` bytes, each at a multiple of `ld` in the buffer. Heads that lie side by side become one row. */
-static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *extent, const int64_t *stride,
-    int64_t size, int64_t row, int64_t ld, const int32_t *slot, const int32_t *lo, const int32_t *hi) {
+/* Rows of `row` bytes, each at a multiple of `ld` in the buffer. Heads that lie side by side become
+ * one row. */
+static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *extent,
+    const int64_t *stride, int64_t size, int64_t row, int64_t ld, const int32_t *slot,
+    const int32_t *lo, const int32_t *hi) {
     hip_box *x = &c->box[c->boxes];
     memset(x, 0, sizeof *x);
     if (!extent[0] || !extent[1] || !extent[2] || !row) return;
@@ -2852,7 +3570,10 @@ static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *e
     x->staged = (char *)staged;
     x->row = row;
     x->lo = lo, x->hi = hi, x->slot = slot;
-    if (x->extent[2] > 1 && row == ld && x->user_step[2] == row) { x->row *= x->extent[2]; x->extent[2] = 1; }
+    if (x->extent[2] > 1 && row == ld && x->user_step[2] == row) {
+        x->row *= x->extent[2];
+        x->extent[2] = 1;
+    }
     const int64_t token_bytes = x->row * x->extent[2], per_task = (64 << 10) / token_bytes;
     x->tokens_per_task = per_task < 1 ? 1 : per_task;
     x->tasks = x->extent[0] * ((x->extent[1] + x->tokens_per_task - 1) / x->tokens_per_task);
@@ -2860,11 +3581,12 @@ static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *e
     c->boxes++;
 }
 
-/* Sequences [b0, b0 + nb) and kv heads [g0, g0 + ng), all of them where nb > 1; what lies where in the block that goes
-   to the device. */
+/* Sequences [b0, b0 + nb) and kv heads [g0, g0 + ng), all of them where nb > 1; what lies where in
+   the block that goes to the device. */
 struct hip_chunk {
     int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens;         /* packed: first token and tokens */
-    size_t q, k, v, bias, mask, alibi, sink, seq, in_bytes, lse, out_bytes;     /* o at in_bytes, lse behind it */
+    size_t q, k, v, bias, mask, alibi, sink, seq, in_bytes, lse,
+        out_bytes; /* o at in_bytes, lse behind it */
 };
 static size_t hip_grow(size_t *at, int64_t bytes) {
     const size_t here = *at;
@@ -2872,7 +3594,7 @@ static size_t hip_grow(size_t *at, int64_t bytes) {
     return here;
 }
 static int64_t hip_pad(int64_t bytes) { return (bytes + 15) / 16 * 16; }
-static int64_t hip_axes(const int64_t *extent, const int64_t *stride) {         /* rows that are stored */
+static int64_t hip_axes(const int64_t *extent, const int64_t *stride) { /* rows that are stored */
     int64_t n = 1;
     for (int a = 0; a < 3; a++) n *= stride[a] == 0 && extent[a] > 0 ? 1 : extent[a];
     return n;
@@ -2880,8 +3602,8 @@ static int64_t hip_axes(const int64_t *extent, const int64_t *stride) {         
 struct hip_extents { int64_t q[3], k[3], bias[3]; };
 static hip_extents hip_chunk_extents(const attn_desc *d, const hip_chunk *c) {
     const int64_t heads = c->ng * (d->heads / d->kv_heads);
-    const hip_extents e = {{d->seq.cu_q ? 1 : c->nb, c->q_tokens, heads}, {d->seq.cu_k ? 1 : c->nb, c->k_tokens, c->ng},
-        {c->nb, heads, d->q_len}};
+    const hip_extents e = {{d->seq.cu_q ? 1 : c->nb, c->q_tokens, heads},
+        {d->seq.cu_k ? 1 : c->nb, c->k_tokens, c->ng}, {c->nb, heads, d->q_len}};
     return e;
 }
 /* K and V of slots are stored once per sequence. */
@@ -2901,7 +3623,9 @@ static void hip_chunk_layout(const attn_desc *d, hip_chunk *c) {
     c->q = hip_grow(&at, hip_axes(e.q, d->q.stride) * hip_pad(d->head_dim * size));
     c->k = hip_grow(&at, hip_k_rows(d, e.k, d->k.stride) * hip_pad(d->head_dim * size));
     c->v = hip_grow(&at, hip_k_rows(d, e.k, d->v.stride) * hip_pad(d->v_dim * size));
-    c->bias = hip_grow(&at, d->bias.data ? hip_axes(e.bias, d->bias.stride) * d->kv_len * hip_size_of(d->bias.dtype) : 0);
+    c->bias = hip_grow(&at,
+        d->bias.data ? hip_axes(e.bias, d->bias.stride) * d->kv_len * hip_size_of(d->bias.dtype)
+                     : 0);
     c->mask = hip_grow(&at, d->mask.data ? hip_axes(e.bias, d->mask.stride) * d->kv_len : 0);
     c->alibi = hip_grow(&at, d->alibi ? heads * 4 : 0);
     c->sink = hip_grow(&at, d->sink ? heads * 4 : 0);
@@ -2933,9 +3657,11 @@ static void hip_staged_strides(int64_t *stride, const int64_t *extent, int64_t l
     }
 }
 /* Fills the pinned block and describes the chunk, with addresses in the device's block. */
-static void hip_stage_in(const attn_desc *d, const hip_chunk *c, char *pinned, char *device, attn_desc *out) {
+static void hip_stage_in(
+    const attn_desc *d, const hip_chunk *c, char *pinned, char *device, attn_desc *out) {
     const hip_extents e = hip_chunk_extents(d, c);
-    const int64_t size = hip_size_of(d->q.dtype), group = d->heads / d->kv_heads, h0 = c->g0 * group;
+    const int64_t size = hip_size_of(d->q.dtype), group = d->heads / d->kv_heads,
+                  h0 = c->g0 * group;
     const int64_t ld = hip_pad(d->head_dim * size), ldv = hip_pad(d->v_dim * size),
                   ldo = hip_pad(d->v_dim * hip_size_of(d->o.dtype));
     const int32_t *slot = d->seq.slot ? d->seq.slot + c->b0 : NULL;
@@ -2951,11 +3677,16 @@ static void hip_stage_in(const attn_desc *d, const hip_chunk *c, char *pinned, c
     const size_t place[3] = {c->q, c->k, c->v};
     for (int n = 0; n < 3; n++) {
         const int64_t *extent = n ? e.k : e.q, row = (n == 2 ? d->v_dim : d->head_dim) * size;
-        const int64_t b = (n ? d->seq.cu_k != NULL : d->seq.cu_q != NULL) || (n && slot) ? 0 : c->b0;
-        const int64_t first = b * t[n]->stride[0] + (n ? c->k0 : c->q0) * t[n]->stride[1] + (n ? c->g0 : h0) * t[n]->stride[2];
+        const int64_t b =
+            (n ? d->seq.cu_k != NULL : d->seq.cu_q != NULL) || (n && slot) ? 0 : c->b0;
+        const int64_t first = b * t[n]->stride[0] + (n ? c->k0 : c->q0) * t[n]->stride[1] +
+            (n ? c->g0 : h0) * t[n]->stride[2];
         const bool whole = (t[n]->stride[0] == 0 && !(n && slot)) || t[n]->stride[1] == 0;
-        hip_copy_add(&copy, (char *)(uintptr_t)t[n]->data + first * size, pinned + place[n], extent, t[n]->stride, size,
-            row, n == 2 ? ldv : ld, n ? slot : NULL, whole || !n ? NULL : lo, whole ? NULL : n ? hi : rows);
+        hip_copy_add(&copy, (char *)(uintptr_t)t[n]->data + first * size, pinned + place[n], extent,
+            t[n]->stride, size, row, n == 2 ? ldv : ld, n ? slot : NULL, whole || !n ? NULL : lo,
+            whole   ? NULL
+                : n ? hi
+                    : rows);
         hip_staged_strides(t[n]->stride, extent, (n == 2 ? ldv : ld) / size, n && slot);
         t[n]->data = device + place[n];
     }
@@ -2969,8 +3700,10 @@ static void hip_stage_in(const attn_desc *d, const hip_chunk *c, char *pinned, c
     for (int n = 0; n < 2; n++) {
         if (!m[n]->data) continue;
         const int64_t one = hip_size_of(m[n]->dtype);
-        hip_copy_add(&copy, (char *)(uintptr_t)m[n]->data + (c->b0 * m[n]->stride[0] + h0 * m[n]->stride[1]) * one,
-            pinned + (n ? c->mask : c->bias), e.bias, m[n]->stride, one, d->kv_len * one, d->kv_len * one, NULL, NULL, NULL);
+        hip_copy_add(&copy,
+            (char *)(uintptr_t)m[n]->data + (c->b0 * m[n]->stride[0] + h0 * m[n]->stride[1]) * one,
+            pinned + (n ? c->mask : c->bias), e.bias, m[n]->stride, one, d->kv_len * one,
+            d->kv_len * one, NULL, NULL, NULL);
         hip_staged_strides(m[n]->stride, e.bias, d->kv_len, false);
         m[n]->data = device + (n ? c->mask : c->bias);
     }
@@ -3002,20 +3735,24 @@ static void hip_stage_in(const attn_desc *d, const hip_chunk *c, char *pinned, c
 /* The chunk's o and lse to the caller's tensors. */
 static void hip_stage_out(const attn_desc *d, const hip_chunk *c, char *pinned) {
     const hip_extents e = hip_chunk_extents(d, c);
-    const int64_t size = hip_size_of(d->o.dtype), h0 = c->g0 * (d->heads / d->kv_heads), row = d->v_dim * size;
+    const int64_t size = hip_size_of(d->o.dtype), h0 = c->g0 * (d->heads / d->kv_heads),
+                  row = d->v_dim * size;
     const int64_t b = d->seq.cu_q ? 0 : c->b0;
     /* a stride is never 0 where the extent is above 1 */
-    const int64_t stride[3] = {e.q[0] > 1 ? d->o.stride[0] : 1, e.q[1] > 1 ? d->o.stride[1] : 1, e.q[2] > 1 ? d->o.stride[2] : 1};
+    const int64_t stride[3] = {e.q[0] > 1 ? d->o.stride[0] : 1, e.q[1] > 1 ? d->o.stride[1] : 1,
+        e.q[2] > 1 ? d->o.stride[2] : 1};
     hip_copy copy;
     memset(&copy, 0, sizeof copy);
     copy.scatter = 1;
-    hip_copy_add(&copy, (char *)d->o.data + (b * d->o.stride[0] + c->q0 * d->o.stride[1] + h0 * d->o.stride[2]) * size,
+    hip_copy_add(&copy,
+        (char *)d->o.data +
+            (b * d->o.stride[0] + c->q0 * d->o.stride[1] + h0 * d->o.stride[2]) * size,
         pinned, e.q, stride, size, row, hip_pad(row), NULL, NULL, NULL);
     if (d->lse) {
         const int64_t tokens = d->seq.cu_q ? d->seq.total_q : d->q_len;
         const int64_t extent[3] = {e.q[0], e.q[2], 1}, step[3] = {d->heads * tokens, tokens, 1};
-        hip_copy_add(&copy, d->lse + b * step[0] + h0 * step[1] + c->q0, pinned + c->lse, extent, step, 4,
-            e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL);
+        hip_copy_add(&copy, d->lse + b * step[0] + h0 * step[1] + c->q0, pinned + c->lse, extent,
+            step, 4, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL);
     }
     hip_copy_run(d, &copy);
 }
@@ -3029,8 +3766,8 @@ static attn_status hip_slot_wait(hip_slot *s, attn_plan *plan) {
     hip_last.kernel += 1e-3 * (double)ms;
     return ATTN_OK;
 }
-static attn_status hip_run_chunks(
-    const attn_desc *d, const hip_kernel *kernel, int64_t nb, int64_t ng, hip_context *x, attn_plan *plan) {
+static attn_status hip_run_chunks(const attn_desc *d, const hip_kernel *kernel, int64_t nb,
+    int64_t ng, hip_context *x, attn_plan *plan) {
     attn_status st;
     size_t out_at = 0;
     int n = 0;
@@ -3040,14 +3777,18 @@ static attn_status hip_run_chunks(
         attn_desc on_device;
         if ((st = hip_slot_wait(s, plan)) != ATTN_OK) return st;
         hip_stage_in(d, &c, s->pinned, s->device, &on_device);
-        HIP_TRY(hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
+        HIP_TRY(
+            hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
         HIP_TRY(hipEventRecord, (s->start, s->stream));
         s->busy = 1;
-        st = hip_launch(&on_device, kernel, c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), s->stream, plan);
+        st = hip_launch(
+            &on_device, kernel, c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), s->stream, plan);
         if (st) { s->busy = 0; return st; }
         HIP_TRY(hipEventRecord, (s->stop, s->stream));
         if (c.out_bytes)
-            HIP_TRY(hipMemcpyAsync, (x->out + out_at, s->device + c.in_bytes, c.out_bytes, hipMemcpyDeviceToHost, s->stream));
+            HIP_TRY(hipMemcpyAsync,
+                (x->out + out_at, s->device + c.in_bytes, c.out_bytes, hipMemcpyDeviceToHost,
+                    s->stream));
         out_at += c.out_bytes;
     }
     for (n = 0; n < 2; n++) {
@@ -3065,17 +3806,23 @@ static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, at
     int64_t nb, ng, chunks = 0;
     for (int n = hip_pointers(d, false, list), i = 0; i < n; i++) {
         bool bad = false;
-        if ((st = hip_is_device_memory(list[i].p, d->device, true, &bad, plan)) != ATTN_OK) return st;
-        if (bad) return hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is device memory, and ATTN_DEVICE is not set", list[i].name);
+        if ((st = hip_is_device_memory(list[i].p, d->device, true, &bad, plan)) != ATTN_OK)
+            return st;
+        if (bad)
+            return hip_say(plan, ATTN_ERR_GPU_POINTER,
+                "%s is device memory, and ATTN_DEVICE is not set", list[i].name);
     }
     if (d->batch == 0) return ATTN_OK;
 
-    /* 1. the cut: about eight chunks, for the copies to run beside the kernels; none of them small */
+    /* 1. the cut: about eight chunks, for the copies to run beside the kernels; none of them small
+     */
     memset(&c, 0, sizeof c);
     while (hip_chunk_next(d, 1, d->kv_heads, &c)) total += c.in_bytes + c.out_bytes;
-    const size_t want = total / 8 > HIP_CHUNK_BYTES ? total / 8 : HIP_CHUNK_BYTES, each = total / (size_t)d->batch + 1;
+    const size_t want = total / 8 > HIP_CHUNK_BYTES ? total / 8 : HIP_CHUNK_BYTES,
+                 each = total / (size_t)d->batch + 1;
     nb = want / each < 1 ? 1 : (int64_t)(want / each);
-    ng = nb > 1 || want >= each ? d->kv_heads : (int64_t)((double)want / (double)each * (double)d->kv_heads);
+    ng = nb > 1 || want >= each ? d->kv_heads
+                                : (int64_t)((double)want / (double)each * (double)d->kv_heads);
     if (ng < 1) ng = 1;
     memset(&c, 0, sizeof c);
     while (hip_chunk_next(d, nb, ng, &c)) {
@@ -3097,7 +3844,8 @@ static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, at
     if (st) for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
     else {
         size_t at = 0;
-        for (memset(&c, 0, sizeof c); hip_chunk_next(d, nb, ng, &c); at += c.out_bytes) hip_stage_out(d, &c, x->out + at);
+        for (memset(&c, 0, sizeof c); hip_chunk_next(d, nb, ng, &c); at += c.out_bytes)
+            hip_stage_out(d, &c, x->out + at);
     }
     hip_context_put(x);
     return st;
@@ -3108,15 +3856,18 @@ static attn_status hip_takes(const attn_desc *d, const attn_grad *g, attn_plan *
     const int64_t most = INT32_MAX;
     if (g) return hip_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
     if (d->append.k.data) return hip_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
-    if (d->seq.block_table) return hip_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
-    if (d->k.scale || d->v.scale) return hip_say(plan, ATTN_ERR_NOT_YET, "int8 and fp8 caches are not built yet");
+    if (d->seq.block_table)
+        return hip_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
+    if (d->k.scale || d->v.scale)
+        return hip_say(plan, ATTN_ERR_NOT_YET, "int8 and fp8 caches are not built yet");
     if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64)
         return hip_say(plan, ATTN_ERR_DECLINED, "f64: reference only");
     if (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype)
         return hip_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
-    if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > HIP_HEADS_MAX || d->seq.total_q > most ||
-        d->seq.total_k > most)
-        return hip_say(plan, ATTN_ERR_DECLINED, "more than 2^31 tokens or sequences, or %d heads", HIP_HEADS_MAX);
+    if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > HIP_HEADS_MAX ||
+        d->seq.total_q > most || d->seq.total_k > most)
+        return hip_say(plan, ATTN_ERR_DECLINED, "more than 2^31 tokens or sequences, or %d heads",
+            HIP_HEADS_MAX);
     return ATTN_OK;
 }
 static attn_status hip_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
@@ -3136,8 +3887,10 @@ static attn_status hip_plan(void *user, const attn_desc *d, const attn_grad *g, 
     plan->threads = plan->splits = 1;
     return ATTN_OK;
 }
-static attn_status hip_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *planned) {
-    attn_plan *plan = (attn_plan *)(uintptr_t)planned;  /* attn.h takes the reason of a failure from its `why` */
+static attn_status hip_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *planned) {
+    attn_plan *plan =
+        (attn_plan *)(uintptr_t)planned; /* attn.h takes the reason of a failure from its `why` */
     hip_device device;
     hip_visit visit;
     (void)user, (void)g;
@@ -3148,13 +3901,15 @@ static attn_status hip_run(void *user, const attn_desc *d, const attn_grad *g, c
     attn_status s = hip_enter(d->device, plan, &device, &visit);
     if (!s) {
         const hip_kernel *kernel = hip_pick(d, device.unit);
-        s = d->flags & ATTN_DEVICE ? hip_run_device(d, kernel, plan) : hip_run_host(d, kernel, plan);
+        s = d->flags & ATTN_DEVICE ? hip_run_device(d, kernel, plan)
+                                   : hip_run_host(d, kernel, plan);
     }
     hip_leave(&visit);
     hip_last.total = hip_now() - hip_last.start;
     return s;
 }
-static attn_status hip_convert_run(const hip_convert_params *p, const attn_desc *where, attn_plan *plan) {
+static attn_status hip_convert_run(
+    const hip_convert_params *p, const attn_desc *where, attn_plan *plan) {
     hip_device device;
     hip_visit visit;
     bool good = true;
@@ -3163,20 +3918,21 @@ static attn_status hip_convert_run(const hip_convert_params *p, const attn_desc 
     for (int n = 0; n < 2 && !s; n++) {
         s = hip_is_device_memory(list[n].p, where->device, false, &good, plan);
         if (!s && !good)
-            s = hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", list[n].name, (int)where->device);
+            s = hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", list[n].name,
+                (int)where->device);
     }
     if (!s) {
         void *args[] = {(void *)(uintptr_t)p};
         const int64_t blocks = (p->rows + p->rows_per_block - 1) / p->rows_per_block;
-        const hipError_t e = hipLaunchKernel((const void *)hip_convert_kernel, dim3((uint32_t)blocks), dim3(256), args, 0,
-            (hipStream_t)where->stream);
+        const hipError_t e = hipLaunchKernel((const void *)hip_convert_kernel,
+            dim3((uint32_t)blocks), dim3(256), args, 0, (hipStream_t)where->stream);
         if (e != hipSuccess) s = hip_failed(plan, e, "hipLaunchKernel");
     }
     hip_leave(&visit);
     return s;
 }
-static attn_status hip_convert(
-    void *user, const int64_t shape[4], const attn_in *src, const attn_out *dst, const attn_desc *where) {
+static attn_status hip_convert(void *user, const int64_t shape[4], const attn_in *src,
+    const attn_out *dst, const attn_desc *where) {
     const int64_t from = hip_size_of(src->dtype), to = hip_size_of(dst->dtype);
     hip_convert_params p;
     attn_plan plan;
@@ -3192,7 +3948,8 @@ static attn_status hip_convert(
     p.unit = (int32_t)from;
     memcpy(p.src_stride, src->stride, sizeof p.src_stride);
     memcpy(p.dst_stride, dst->stride, sizeof p.dst_stride);
-    if (p.heads == 1 || (p.src_stride[2] == p.dim && p.dst_stride[2] == p.dim)) {       /* one long row per token */
+    if (p.heads == 1 ||
+        (p.src_stride[2] == p.dim && p.dst_stride[2] == p.dim)) { /* one long row per token */
         p.dim *= p.heads;
         p.heads = 1;
     }
@@ -3218,8 +3975,8 @@ static attn_status hip_convert(
     plan.why[0] = 0;
     attn_status s = hip_convert_run(&p, where, &plan);
     if (where->message && where->message_size)
-        snprintf(where->message, where->message_size, "%s%s%s", s ? attn_status_text(s) : "", s && plan.why[0] ? ": " : "",
-            s ? plan.why : "");
+        snprintf(where->message, where->message_size, "%s%s%s", s ? attn_status_text(s) : "",
+            s && plan.why[0] ? ": " : "", s ? plan.why : "");
     return s;
 }
 /* What no call holds goes; the calling thread's events too. */
