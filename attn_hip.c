@@ -435,7 +435,9 @@ __device__ static inline hip_seq hip_sequence(const hip_params &p, int32_t b) {
     }
     int64_t used = p.used_k ? hip_clamp(p.used_k[b], 0, capacity) : capacity;
     int64_t start = p.start_k ? hip_clamp(p.start_k[b], 0, used) : 0;
-    int64_t q_batch = p.cu_q ? 0 : b, k_batch = p.cu_k ? 0 : p.slot ? hip_clamp(p.slot[b], 0, p.slots - 1) : b;
+    int64_t q_batch = p.cu_q ? 0 : b, k_batch = p.cu_k   ? 0
+                                                : p.slot ? hip_clamp(p.slot[b], 0, p.slots - 1)
+                                                         : b;
     s.b = b;
     s.q_rows = (int32_t)q_rows;
     s.q_used = p.used_q ? hip_clamp(p.used_q[b], 0, q_rows) : (int32_t)q_rows;
@@ -447,7 +449,9 @@ __device__ static inline hip_seq hip_sequence(const hip_params &p, int32_t b) {
     s.v_base = k_batch * p.v.stride[0] + (k_first + start) * p.v.stride[1];
     s.lse_base = p.cu_q ? q_first : (int64_t)b * p.heads * p.q_len;
     s.lse_head = p.cu_q ? p.total_q : p.q_len;
-    s.offset = p.flags & ATTN_TOP_LEFT ? 0 : p.flags & ATTN_OFFSET ? p.offset : (int64_t)s.k_len - s.q_used;
+    s.offset = p.flags & ATTN_TOP_LEFT ? 0
+               : p.flags & ATTN_OFFSET ? p.offset
+                                       : (int64_t)s.k_len - s.q_used;
     return s;
 }
 
@@ -459,10 +463,14 @@ __device__ static inline int64_t hip_sat_add(int64_t a, int64_t b) {    /* b wit
 }
 __device__ static inline hip_range hip_visible(const hip_params &p, const hip_seq &s, int32_t i) {
     int64_t diagonal = hip_sat_add(s.offset, i), lo = 0, hi = i < s.q_used ? s.k_len : 0;
-    int64_t causal = hip_sat_add(diagonal, 1), right = hip_sat_add(hip_sat_add(diagonal, p.window_right), 1);
+    int64_t causal = hip_sat_add(diagonal, 1),
+            right = hip_sat_add(hip_sat_add(diagonal, p.window_right), 1);
     if ((p.flags & ATTN_CAUSAL) && causal < hi) hi = causal;
     if ((p.flags & ATTN_WINDOW_RIGHT) && right < hi) hi = right;
-    if (p.flags & ATTN_WINDOW_LEFT) { int64_t left = hip_sat_add(diagonal, -p.window_left); if (left > lo) lo = left; }
+    if (p.flags & ATTN_WINDOW_LEFT) {
+        int64_t left = hip_sat_add(diagonal, -p.window_left);
+        if (left > lo) lo = left;
+    }
     hip_range r = {0, 0};
     if (hi > lo) { r.lo = (int32_t)lo; r.hi = (int32_t)hi; }
     return r;
@@ -513,8 +521,10 @@ __device__ static inline float hip_tanh(float x) {
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): the words of keys 4 * (j / 4) .. + 3. */
 struct hip_words { uint32_t w[4]; };
-__device__ static inline hip_words hip_philox(const hip_params &p, uint32_t bh, uint32_t i, uint32_t j) {
-    uint32_t c0 = j / 4, c1 = i, c2 = p.bh_first + bh, c3 = p.philox_offset, k0 = p.seed[0], k1 = p.seed[1];
+__device__ static inline hip_words hip_philox(
+    const hip_params &p, uint32_t bh, uint32_t i, uint32_t j) {
+    uint32_t c0 = j / 4, c1 = i, c2 = p.bh_first + bh, c3 = p.philox_offset, k0 = p.seed[0],
+             k1 = p.seed[1];
     for (int round = 0; round < 10; round++) {
         uint32_t hi0 = __umulhi(0xD2511F53u, c0), lo0 = 0xD2511F53u * c0;
         uint32_t hi1 = __umulhi(0xCD9E8D57u, c2), lo1 = 0xCD9E8D57u * c2;
@@ -535,7 +545,8 @@ struct hip_row {
     double place;                                       /* i + offset: exact below 2^53 */
     float slope;
 };
-__device__ static inline hip_row hip_row_of(const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
+__device__ static inline hip_row hip_row_of(
+    const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
     hip_row r;
     r.bias = s.b * p.bias.stride[0] + h * p.bias.stride[1] + i * p.bias.stride[2] + s.column;
     r.mask = s.b * p.mask.stride[0] + h * p.mask.stride[1] + i * p.mask.stride[2] + s.column;
@@ -561,7 +572,8 @@ __device__ static inline bool hip_hidden(const hip_params &p, const hip_row &r, 
 /* From scale * dot(q_i, k_j), natural units, to the score in units of log 2: softcap, bias, ALiBi, boolean mask (not
    dropout), times log2 e. -infinity where the key is hidden, whatever the product was; NaN and +infinity of a bias
    stay. A finite score stays finite, so that a row of -FLT_MAX biases is no empty row. */
-__device__ static inline float hip_modify(const hip_params &p, const hip_row &r, int32_t j, float score) {
+__device__ static inline float hip_modify(
+    const hip_params &p, const hip_row &r, int32_t j, float score) {
     const float neg_inf = __uint_as_float(0xff800000u);
     float bias = 0.0f;
     if (p.masks & MASK_SOFTCAP) score = p.softcap * hip_tanh(score * (1.0f / p.softcap));
@@ -605,9 +617,8 @@ __device__ static inline bool hip_bad_value(const char *v, int64_t at) {
     return (((const uint16_t *)v)[at] & exponent) == exponent;
 }
 template <int DTYPE>
-__device__ static inline void hip_poison(
-    const hip_params &p, const hip_seq &s, int32_t h, int32_t row0, int32_t row1, int32_t j0, int32_t j1,
-    const uint32_t *alive = NULL) {
+__device__ static inline void hip_poison(const hip_params &p, const hip_seq &s, int32_t h,
+    int32_t row0, int32_t row1, int32_t j0, int32_t j1, const uint32_t *alive = NULL) {
     const float nan = __uint_as_float(0x7fc00000u);
     for (int32_t d = (int32_t)threadIdx.x; d < p.v_dim; d += (int32_t)blockDim.x)
         for (int32_t j = j0; j < j1; j++) {
@@ -620,7 +631,8 @@ __device__ static inline void hip_poison(
                 const hip_params &again = hip_reload(p);
                 const hip_seq seq = hip_sequence(again, s.b);
                 const hip_range see = hip_visible(again, seq, i);
-                if (j < see.lo || j >= see.hi || hip_hidden(again, hip_row_of(again, seq, h, i), j)) continue;
+                if (j < see.lo || j >= see.hi || hip_hidden(again, hip_row_of(again, seq, h, i), j))
+                    continue;
                 hip_put((char *)again.o.data, again.o_dtype,
                     seq.o_base + i * again.o.stride[1] + h * again.o.stride[2] + d, nan);
             }
@@ -804,7 +816,8 @@ template <int DTYPE, bool WIDE> __global__ void __launch_bounds__(256)
    another such, take the loop without masks, clamps and checks; the others are `edge` tiles. Kernels that mask or load
    element by element know edge tiles alone. */
 #if !defined(__CUDACC__) || defined(__HIP__)
-template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_> struct hip_shape16 {
+template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
+struct hip_shape16 {
     enum { UNIT = UNIT_, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BN = BN_, MASKS = MASKS_, ALIGN = ALIGN_ };
     typedef hip_unit<UNIT_> U;
     enum {
@@ -835,7 +848,9 @@ __device__ static __forceinline__ const hip_params &hip_again() {
 /* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant steps constant:
    at(a ^ c) = at(a) ^ at(c) up to whole lines.
    K:   row of a key, 16-byte chunks moved by the key's low bits. */
-__device__ static constexpr uint32_t hip_k_swizzle(uint32_t key) { return ((key ^ (key >> 1 & 4)) & 7) << 4; }
+__device__ static constexpr uint32_t hip_k_swizzle(uint32_t key) {
+    return ((key ^ (key >> 1 & 4)) & 7) << 4;
+}
 template <class S> __device__ static inline uint32_t hip_k_at(uint32_t key, uint32_t chunk) {
     return key * S::K_ROW + (chunk << 4 ^ hip_k_swizzle(key));
 }
@@ -863,7 +878,8 @@ __device__ static inline hip_range hip_ends(const hip_params &p, const hip_seq &
     if (p.flags & ATTN_CAUSAL) hi = hip_clamp(hip_sat_add(diagonal, 1), 0, hi);
     if (p.flags & ATTN_WINDOW_RIGHT)
         hi = hip_clamp(hip_sat_add(hip_sat_add(diagonal, p.window_right), 1), 0, hi);
-    if (p.flags & ATTN_WINDOW_LEFT) lo = hip_clamp(hip_sat_add(diagonal, -p.window_left), 0, s.k_len);
+    if (p.flags & ATTN_WINDOW_LEFT)
+        lo = hip_clamp(hip_sat_add(diagonal, -p.window_left), 0, s.k_len);
     hip_range r = {(int32_t)lo, (int32_t)hi};
     return r;
 }
@@ -890,7 +906,8 @@ template <int DTYPE> __device__ static inline uint32_t hip_make_finite(uint32_t 
     typedef unsigned short u16x2 __attribute__((ext_vector_type(2)));
     i16x2 a = __builtin_bit_cast(i16x2, x), positive = {top, top};
     a = __builtin_elementwise_min(a, positive);
-    u16x2 b = __builtin_bit_cast(u16x2, a), negative = {(unsigned short)(0x8000 | top), (unsigned short)(0x8000 | top)};
+    u16x2 b = __builtin_bit_cast(u16x2, a),
+          negative = {(unsigned short)(0x8000 | top), (unsigned short)(0x8000 | top)};
     b = __builtin_elementwise_min(b, negative);
     const uint32_t y = __builtin_bit_cast(uint32_t, b);
     bad |= x ^ y;
@@ -913,11 +930,13 @@ template <int N> __device__ static inline void hip_words_copy(uint32_t (&to)[N],
 __device__ static inline bool hip_aligned16(const hip_params &p) {
     int64_t bits = p.head_dim | p.v_dim;
     for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
-    return bits % 8 == 0 && ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
+    return bits % 8 == 0 &&
+           ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
 }
 
 /* Eight elements from d on of a row of dim elements that begins at `row`; 0 beyond its end. */
-__device__ static inline hip_u32x4 hip_row_chunk(const char *row, int32_t d, int32_t dim, bool aligned) {
+__device__ static inline hip_u32x4 hip_row_chunk(
+    const char *row, int32_t d, int32_t dim, bool aligned) {
     hip_u32x4 x = {0, 0, 0, 0};
     if (aligned) {
         if (d < dim) x = *(const hip_u32x4 *)(row + 2 * d);
@@ -985,7 +1004,8 @@ template <class S> struct hip_flash16 {
         return stride < 0 ? (uint32_t)(BN - 1 - r) * (uint32_t)-stride : r * (uint32_t)stride;
     }
     __device__ __forceinline__ hip_u32x4 *k_place(uint32_t stage, uint32_t r) const {
-        return (hip_u32x4 *)(lds + ((stage + k_to) ^ hip_k_swizzle(r * S::K_ROWS_APART)) + r * S::K_ROWS_APART * S::K_ROW);
+        return (hip_u32x4 *)(lds + ((stage + k_to) ^ hip_k_swizzle(r * S::K_ROWS_APART)) +
+                             r * S::K_ROWS_APART * S::K_ROW);
     }
     /* What this thread brings in: a chunk of rows k_row, k_row + K_ROWS_APART .. of K; V_DIMS dims of 4 keys of V, 8 groups
        of dims times 2 of keys side by side: writes of 8 bytes that meet no bank twice. */
@@ -1038,7 +1058,8 @@ template <class S> struct hip_flash16 {
             hip_pin(k_from);    /* 32 bits beside a scalar base: widened outside the loop it would be a 64-bit sum */
             #pragma unroll
             for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
-                k_next[r] = *(const hip_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
+                k_next[r] = *(
+                    const hip_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
         } else {
             const place my = my_place_inside();
             const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
@@ -1046,10 +1067,11 @@ template <class S> struct hip_flash16 {
             for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
                 const uint32_t j = my.k_row + r * S::K_ROWS_APART, clamped = j < last ? j : last;
                 if (S::ALIGN >= 16)
-                    k_next[r] = *(const hip_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
+                    k_next[r] = *(
+                        const hip_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
                 else
-                    k_next[r] = hip_row_chunk(
-                        k_data + (first + clamped) * k_stride, (int32_t)my.k_chunk * 8, head_dim, aligned);
+                    k_next[r] = hip_row_chunk(k_data + (first + clamped) * k_stride,
+                        (int32_t)my.k_chunk * 8, head_dim, aligned);
             }
         }
     }
@@ -1060,7 +1082,8 @@ template <class S> struct hip_flash16 {
             if (D >= 256) v_from = from_v();
             hip_pin(v_from);
             #pragma unroll
-            for (int r = 0; r < 4; r++) hip_words_copy<S::V_WORDS>(v_next[r], v + r * v_stride + v_from);
+            for (int r = 0; r < 4; r++)
+                hip_words_copy<S::V_WORDS>(v_next[r], v + r * v_stride + v_from);
         } else {
             const place my = my_place_inside();
             const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
@@ -1068,7 +1091,8 @@ template <class S> struct hip_flash16 {
             for (uint32_t r = 0; r < 4; r++) {
                 const uint32_t j = my.v_key + r, clamped = j < last ? j : last;
                 if (S::ALIGN >= 16) {
-                    hip_words_copy<S::V_WORDS>(v_next[r], v + (key_offset(clamped, v_stride) + my.v_dim * 2));
+                    hip_words_copy<S::V_WORDS>(
+                        v_next[r], v + (key_offset(clamped, v_stride) + my.v_dim * 2));
                     continue;
                 }
                 const char *from = v_data + (first + clamped) * v_stride;
@@ -1080,7 +1104,8 @@ template <class S> struct hip_flash16 {
                     #pragma unroll
                     for (int e = 0; e < S::V_DIMS; e++) {
                         const int32_t d = (int32_t)my.v_dim + e;
-                        const uint32_t value = ((const uint16_t *)from)[d < v_width ? d : v_width - 1];
+                        const uint32_t value = ((
+                            const uint16_t *)from)[d < v_width ? d : v_width - 1];
                         v_next[r][e / 2] |= value << e % 2 * 16;
                     }
                 }
@@ -1128,13 +1153,15 @@ template <class S> struct hip_flash16 {
         v_read = hip_v_at<S>(left, chunk * 8);
     }
     /* Keys TILE tile .. of K, dims 16 step .. */
-    __device__ __forceinline__ operand k_operand(uint32_t stage, uint32_t tile, uint32_t step) const {
+    __device__ __forceinline__ operand k_operand(
+        uint32_t stage, uint32_t tile, uint32_t step) const {
         const uint32_t low = (step & 3) << 5;
         const char *from = lds + tile * TILE * S::K_ROW + (step >> 2) * 128;
         return U::load(from + ((stage + k_read) ^ low), from + ((stage + k_read) ^ low ^ 16));
     }
     /* Dims TILE tile .. of V^T, keys 16 step .. */
-    __device__ __forceinline__ operand v_operand(uint32_t stage, uint32_t tile, uint32_t step) const {
+    __device__ __forceinline__ operand v_operand(
+        uint32_t stage, uint32_t tile, uint32_t step) const {
         const uint32_t low = step << 5 ^ hip_v_swizzle<S>(tile * TILE);
         const char *from = lds + S::v_line(tile * TILE);
         return U::load(from + ((stage + v_read) ^ low), from + ((stage + v_read) ^ low ^ 16));
@@ -1145,13 +1172,15 @@ template <class S> struct hip_flash16 {
         for (int n = 0; n < S::STEPS; n++)
             #pragma unroll
             for (int c = 0; c < (int)sizeof(operand) / 4; c++)
-                large |= ((hip_multiply2_f16(q[n][c], HIP_LIFT) & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+                large |= ((hip_multiply2_f16(q[n][c], HIP_LIFT) & 0x7c007c00u) + 0x04000400u) &
+                         0x80008000u;
         const bool whole_row = U::other_half(large ? 1.0f : 0.0f) == 0 && !large;
         const uint32_t by = whole_row ? HIP_LIFT : HIP_NO_LIFT;
         #pragma unroll
         for (int n = 0; n < S::STEPS; n++)
             #pragma unroll
-            for (int c = 0; c < (int)sizeof(operand) / 4; c++) q[n][c] = hip_multiply2_f16(q[n][c], by);
+            for (int c = 0; c < (int)sizeof(operand) / 4; c++)
+                q[n][c] = hip_multiply2_f16(q[n][c], by);
         unlift = (whole_row ? 0x1p-10f : 1.0f) * (lift == HIP_LIFT ? 0x1p-10f : 1.0f);
         if (!GENERAL) {
             scale = hip_again().scale_log2 * unlift;
@@ -1160,8 +1189,9 @@ template <class S> struct hip_flash16 {
     }
     __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
         const int32_t i = my_row(), row_i = i < seq.q_used ? i : seq.q_used - 1;
-        const char *from = p.q.data + 2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
-        #pragma unroll
+        const char *from = p.q.data +
+                           2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
+#pragma unroll
         for (int n = 0; n < S::STEPS; n++) {
             hip_u32x4 x[2];
             #pragma unroll
@@ -1214,7 +1244,8 @@ template <class S> struct hip_flash16 {
             #pragma unroll
             for (int e = 0; e < 8; e++) {
                 const int32_t j = key0 + e, inside = j < see.lo ? see.lo : j > last ? last : j;
-                x[e] = hip_modify(p, own, inside, HIP_SCORE(0, e) * (S::LIFT ? p.scale * unlift : p.scale));
+                x[e] = hip_modify(
+                    p, own, inside, HIP_SCORE(0, e) * (S::LIFT ? p.scale * unlift : p.scale));
                 if (j < see.lo || j >= see.hi) x[e] = neg_inf;
             }
             if (p.masks & MASK_DROPOUT) drop(p, key0, x);
@@ -1240,8 +1271,8 @@ template <class S> struct hip_flash16 {
         for (int e = 0; e < 8; e++) all_sum += hip_exp2(x[e] - at);
         #pragma unroll
         for (int n = 0; n < 2; n++) {
-            const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)my_row(),
-                (uint32_t)(key0 + 4 * n));
+            const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head),
+                (uint32_t)my_row(), (uint32_t)(key0 + 4 * n));
             #pragma unroll
             for (int e = 0; e < 4; e++)
                 if (words.w[e] < p.dropout_below) x[4 * n + e] = neg_inf;
@@ -1261,7 +1292,8 @@ template <class S> struct hip_flash16 {
     /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so for itself alone, so
        that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
-        const float neg_inf = __uint_as_float(0xff800000u), bias = hip_p_bias<S::DTYPE>::LOG2 * unscale;
+        const float neg_inf = __uint_as_float(0xff800000u),
+                    bias = hip_p_bias<S::DTYPE>::LOG2 * unscale;
         float top = neg_inf;
         #pragma unroll
         for (int c = 0; c < S::KEY_STEPS; c++)
@@ -1317,8 +1349,9 @@ template <class S> struct hip_flash16 {
         hip_f32x2 sum;
         operand ring[U::RING];
         #pragma unroll
-        for (int n = 0; n < U::RING; n++) ring[n] = v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
-        #pragma unroll
+        for (int n = 0; n < U::RING; n++)
+            ring[n] = v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
+#pragma unroll
         for (int step = 0; step < S::KEY_STEPS; step++) {
             const operand w = weights(step, sum);
             #pragma unroll
@@ -1343,7 +1376,8 @@ template <class S> struct hip_flash16 {
         else fetch_v<true>(next);
     }
     /* Tile t from this stage, tile `next` to the other one. `active`: this wave sees keys of tile t. */
-    template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next, uint32_t stage, bool active) {
+    template <bool EDGE>
+    __device__ __forceinline__ void tile(int32_t t, int32_t next, uint32_t stage, bool active) {
         const uint32_t other = S::STAGE - stage;
         fetch_k_of<EDGE>(next);
         if (!S::LATE_V) fetch_v_of<EDGE>(next);
@@ -1363,7 +1397,8 @@ template <class S> struct hip_flash16 {
 
     /* ---- the end ---- */
 
-    __device__ __forceinline__ void store_o(const hip_params &p, bool whole, char *to, int32_t d, const float (&x)[8]) const {
+    __device__ __forceinline__ void store_o(
+        const hip_params &p, bool whole, char *to, int32_t d, const float (&x)[8]) const {
         if (whole) {
             if (d >= p.v_dim) return;
             if (p.o_dtype == ATTN_F32) {
@@ -1379,8 +1414,10 @@ template <class S> struct hip_flash16 {
                 hip_u32x4 a;
                 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    a[e] = p.o_dtype == ATTN_F16 ? hip_f16_bits(x[2 * e]) | (uint32_t)hip_f16_bits(x[2 * e + 1]) << 16
-                                                 : hip_bytes(hip_round_bf16(x[2 * e + 1]), hip_round_bf16(x[2 * e]), 0x07060302u);
+                    a[e] = p.o_dtype == ATTN_F16
+                               ? hip_f16_bits(x[2 * e]) | (uint32_t)hip_f16_bits(x[2 * e + 1]) << 16
+                               : hip_bytes(hip_round_bf16(x[2 * e + 1]), hip_round_bf16(x[2 * e]),
+                                     0x07060302u);
                 *(hip_u32x4 *)(to + 2 * d) = a;
             }
         } else {
@@ -1400,7 +1437,8 @@ template <class S> struct hip_flash16 {
         float factor = hip_p_bias<S::DTYPE>::F;
         if (S::LIFT && lift == HIP_LIFT) factor *= 0x1p-10f;
         if (dropout) {
-            const float max1 = U::other_half(all_max), sum1 = U::other_half(all_sum), both = fmaxf(all_max, max1);
+            const float max1 = U::other_half(all_max), sum1 = U::other_half(all_sum),
+                        both = fmaxf(all_max, max1);
             const float at = both == neg_inf ? 0.0f : both;
             sum = all_sum * hip_exp2(all_max - at) + sum1 * hip_exp2(max1 - at);
             factor *= p.dropout_scale * hip_exp2(top - at);
@@ -1431,8 +1469,9 @@ template <class S> struct hip_flash16 {
         if (__float_as_uint(fabsf(factor)) > 0x7f800000u) factor = __uint_as_float(0x7fc00000u);
         const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
         const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
-        char *to = (char *)p.o.data + (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
-        #pragma unroll
+        char *to = (char *)p.o.data +
+                   (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
+#pragma unroll
         for (int tile = 0; tile < S::DIM_TILES; tile++)
             #pragma unroll
             for (int c = 0; c < ACC / 8; c++) {
@@ -1448,8 +1487,8 @@ template <class S> struct hip_flash16 {
     __device__ __forceinline__ void poison(int32_t row0, bool empty) const {
         const hip_params &p = hip_again();
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
-        hip_poison<S::DTYPE>(
-            p, seq, head, row0, row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used, 0, seq.k_len);
+        hip_poison<S::DTYPE>(p, seq, head, row0,
+            row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used, 0, seq.k_len);
         __syncthreads();
         if (!empty || lane() >= TILE) return;
         for (int32_t d = 0; d < p.v_dim; d++)
@@ -1470,8 +1509,11 @@ template <class S> struct hip_flash16 {
         v_width = p.v_dim;
         aligned = S::ALIGN >= 16 || hip_aligned16(p);
         if (GENERAL) row = hip_row_of(p, seq, head, i < seq.q_used ? i : seq.q_used - 1);
-        see = hip_visible(p, seq, i);
+        U::fence();
         load_q(p, seq);
+        U::fence();
+        /* not hip_visible's {0, 0} for a row that sees nothing: hide() looks at one end at a time */
+        see = GENERAL ? hip_visible(p, seq, i) : hip_ends(p, seq, i);
     }
     /* Tiles [t, end) for the workgroup, [whole, whole_end) of them whole for all of its rows. */
     struct tiles { int32_t t, end, whole, whole_end; };
@@ -1483,10 +1525,15 @@ template <class S> struct hip_flash16 {
         tiles n = {0, 0, 0, 0};
         wave_sees = wave_whole = {0, 0};
         if (row0 >= rows_end) return n;
-        const hip_range first = hip_ends(p, seq, row0), last = hip_ends(p, seq, rows_end - 1);
+        const hip_range first = hip_ends(p, seq, row0);
+        U::fence();     /* one after the other: scalar registers */
+        const hip_range last = hip_ends(p, seq, rows_end - 1);
+        U::fence();
         n = {first.lo / BN, (last.hi + BN - 1) / BN, (last.lo + BN - 1) / BN, first.hi / BN};
         if (wave_row < wave_end) {
-            const hip_range low = hip_ends(p, seq, wave_row), high = hip_ends(p, seq, wave_end - 1);
+            const hip_range low = hip_ends(p, seq, wave_row);
+            U::fence();
+            const hip_range high = hip_ends(p, seq, wave_end - 1);
             wave_sees = {low.lo, high.hi};
             wave_whole = {high.lo, low.hi};
         }
@@ -1552,14 +1599,14 @@ template <class S> struct hip_flash16 {
         head = (int32_t)blockIdx.y;
         wave_row = row0 + wave * TILE;
         const tiles n = find_tiles(row0);
+        const bool any = n.t < n.end;
         lift = S::LIFT ? HIP_LIFT : HIP_NO_LIFT;
         do {
             begin_sums();
             pass(n);
-        } while (S::LIFT && n.t < n.end && too_large(wave));
+        } while (S::LIFT && any && too_large(wave));
         const bool empty = finish();
-        if (n.t >= n.end) return;
-        if (any_wave(bad, wave)) poison(row0, empty);
+        if (any && any_wave(bad, wave)) poison(row0, empty);
     }
 };
 
@@ -1583,11 +1630,11 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_for
     HIP_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, MASK_WAVES, BN, 0, 2) \
     HIP_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
 /*                                             D  waves  keys a tile */
-#define HIP_ROWS_16_MFMA(name, DTYPE) \
+#define HIP_ROWS_16_MFMA(name, DTYPE, WAVES256) \
     HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     32,  4, 4, 64) \
     HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     64,  8, 8, 64) \
     HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    128,  8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    256,  8, 4, 32)
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    256,  WAVES256, 4, 32)
 #define HIP_ROWS_16_WMMA11(name, DTYPE) \
     HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   32,  8, 8, 64) \
     HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   64, 16, 16, 64) \
@@ -1599,7 +1646,7 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_for
     HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  128, 16, 16, 64) \
     HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  256,  8, 8, 32)
 #define HIP_ROWS_16 \
-    HIP_ROWS_16_MFMA("bf16", ATTN_BF16) HIP_ROWS_16_MFMA("f16", ATTN_F16) \
+    HIP_ROWS_16_MFMA("bf16", ATTN_BF16, 8) HIP_ROWS_16_MFMA("f16", ATTN_F16, 4) \
     HIP_ROWS_16_WMMA11("bf16", ATTN_BF16) HIP_ROWS_16_WMMA11("f16", ATTN_F16) \
     HIP_ROWS_16_WMMA12("bf16", ATTN_BF16) HIP_ROWS_16_WMMA12("f16", ATTN_F16)
 #endif /* a unit there is a fragment for */
@@ -1617,13 +1664,15 @@ struct hip_reach {
     int32_t lo_shift, hi_shift;
     int32_t lo, hi, whole_lo, whole_hi;
 };
-__device__ static inline hip_range hip_reach_row(const hip_reach &e, const hip_seq &s, int32_t i0, int32_t r) {
+__device__ static inline hip_range hip_reach_row(
+    const hip_reach &e, const hip_seq &s, int32_t i0, int32_t r) {
     hip_range k;
     k.lo = min(max(e.lo_shift + r, 0), s.k_len);
     k.hi = i0 + r < s.q_used ? min(max(e.hi_shift + r, 0), s.k_len) : 0;
     return k;
 }
-__device__ static inline hip_reach hip_reach_of(const hip_params &p, const hip_seq &s, int32_t i0, int32_t rows) {
+__device__ static inline hip_reach hip_reach_of(
+    const hip_params &p, const hip_seq &s, int32_t i0, int32_t rows) {
     const int64_t far = (int64_t)1 << 30;               /* shifts beyond it act like it: k_len is below */
     const int64_t diagonal = hip_sat_add(s.offset, i0);
     int64_t lo = -far, hi = far;
@@ -1637,7 +1686,8 @@ __device__ static inline hip_reach hip_reach_of(const hip_params &p, const hip_s
     e.lo_shift = hip_clamp(lo, -far, far);
     e.hi_shift = hip_clamp(hi, -far, far);
     const int32_t last = min(rows, s.q_used - i0) - 1;  /* below 0: no row sees anything */
-    const hip_range first_row = hip_reach_row(e, s, i0, 0), last_row = hip_reach_row(e, s, i0, last);
+    const hip_range first_row = hip_reach_row(e, s, i0, 0),
+                    last_row = hip_reach_row(e, s, i0, last);
     e.lo = first_row.lo;
     e.hi = last < 0 ? 0 : last_row.hi;
     e.whole_lo = last_row.lo;
@@ -1647,7 +1697,8 @@ __device__ static inline hip_reach hip_reach_of(const hip_params &p, const hip_s
 
 /* Elements c .. c + 3 of a row of dim elements, 0 beyond it; no address outside the row. ALIGN 16: dim is a multiple
    of 4 and the row begins at a multiple of 16 bytes. `fill` takes what `fetch` brought, so that it can be in flight. */
-template <int ALIGN> __device__ static inline float4 hip_fetch4(const float *row, int32_t c, int32_t dim) {
+template <int ALIGN>
+__device__ static inline float4 hip_fetch4(const float *row, int32_t c, int32_t dim) {
     if (ALIGN == 16) return *(const float4 *)(row + min(c, dim - 4));
     float4 x;
     x.x = row[min(c, dim - 1)];
@@ -1665,8 +1716,10 @@ template <int ALIGN> __device__ static inline float4 hip_fill4(float4 x, int32_t
 }
 /* The same for values: 0 where they are not finite, which `bad` remembers: in a vector register, made here and now,
    since the compiler would rather keep the lane masks of every comparison until the end. */
-template <int ALIGN> __device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, int32_t &bad) {
-    const bool fx = hip_is_finite(x.x), fy = hip_is_finite(x.y), fz = hip_is_finite(x.z), fw = hip_is_finite(x.w);
+template <int ALIGN>
+__device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, int32_t &bad) {
+    const bool fx = hip_is_finite(x.x), fy = hip_is_finite(x.y), fz = hip_is_finite(x.z),
+               fw = hip_is_finite(x.w);
     bad = fx && fy && fz && fw ? bad : 1;
     hip_opaque(bad);
     x.x = fx ? x.x : 0.0f;
@@ -1680,7 +1733,8 @@ template <int ALIGN> __device__ static inline float4 hip_tame4(float4 x, int32_t
    scores is the maximum then: the distance of row_max from it, diff + rest, is wanted to the last bit, and so is the
    logarithm of a sum just above 1. */
 struct hip_end { float factor, lse; };
-__device__ static inline hip_end hip_finish(const hip_params &p, int32_t h, float row_max, float row_sum) {
+__device__ static inline hip_end hip_finish(
+    const hip_params &p, int32_t h, float row_max, float row_sum) {
     const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f;
     const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f;
     const float sink = p.sink ? p.sink[h] : neg_inf, high = sink * log2e;
@@ -1689,19 +1743,24 @@ __device__ static inline hip_end hip_finish(const hip_params &p, int32_t h, floa
     rest -= fmaf(sink, log2e, -high) + sink * log2e_rest;
     if (!(fabsf(diff) < 1e30f)) rest = 0.0f;
     const float top = fmaxf(row_max, high), base = top == neg_inf ? 0.0f : top;
-    const float old = diff < 0.0f ? hip_exp2(diff) * fmaf(rest, ln2, 1.0f) : hip_exp2(row_max - base);
+    const float old = diff < 0.0f ? hip_exp2(diff) * fmaf(rest, ln2, 1.0f)
+                                  : hip_exp2(row_max - base);
     const float sum = row_sum * old + (p.sink ? hip_exp2(high - base) : 0.0f);
     hip_end e;
     e.factor = row_sum == 0.0f ? 0.0f : old / sum;
-    e.lse = row_sum == 0.0f ? sink : diff < 0.0f ? sink + log1pf(row_sum * old) : fmaf(base, ln2, logf(sum));
+    e.lse = row_sum == 0.0f ? sink
+            : diff < 0.0f   ? sink + log1pf(row_sum * old)
+                            : fmaf(base, ln2, logf(sum));
     return e;
 }
 
 /* o[at .. at + 3], as many as v_dim has from d on. */
 template <int ALIGN>
-__device__ static inline void hip_store4(const hip_params &p, int64_t at, int32_t d, const float x[4]) {
+__device__ static inline void hip_store4(
+    const hip_params &p, int64_t at, int32_t d, const float x[4]) {
     if (ALIGN == 16 && p.o_dtype == ATTN_F32) {
-        if (d < p.v_dim) *(float4 *)((float *)p.o.data + at + d) = make_float4(x[0], x[1], x[2], x[3]);
+        if (d < p.v_dim)
+            *(float4 *)((float *)p.o.data + at + d) = make_float4(x[0], x[1], x[2], x[3]);
         return;
     }
     for (int n = 0; n < 4; n++)
@@ -1752,9 +1811,11 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
 
     /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one. The 32-bit row and stride, which
        the compiler is kept from widening, make an address a single multiply-add. */
-    template <bool KEY> __device__ inline void fetch(const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
+    template <bool KEY>
+    __device__ inline void fetch(const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
         const hip_tensor &tensor = KEY ? p.k : p.v;
-        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4, row0 = t / PIECES;
+        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4,
+                      row0 = t / PIECES;
         const int32_t left = s.k_len - 1 - j;
         const int64_t far = 4 * tensor.stride[1];
         int32_t step = (int32_t)far;            /* ALIGN 16: below 2^31 */
@@ -1763,16 +1824,22 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
             hip_opaque(row);
-            const float *at = (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
+            const float *at = (const float *)((const char *)x +
+                                              (ALIGN == 16 ? (int64_t)row * step : row * far));
             (KEY ? next_k : next_v)[n] = hip_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
         }
     }
     template <bool KEY> __device__ inline void store(const hip_params &p, float4 *lds) {
-        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, piece = t % PIECES, row0 = t / PIECES;
+        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, piece = t % PIECES,
+                      row0 = t / PIECES;
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
-            if (KEY) lds[row * PIECES + (piece ^ (row & 7))] = hip_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
-            else lds[TILE + row * PIECES + piece] = hip_tame4<ALIGN>(next_v[n], 4 * piece, p.v_dim, bad);
+            if (KEY)
+                lds[row * PIECES + (piece ^ (row & 7))] = hip_fill4<ALIGN>(
+                    next_k[n], 4 * piece, p.head_dim);
+            else
+                lds[TILE + row * PIECES + piece] = hip_tame4<ALIGN>(
+                    next_v[n], 4 * piece, p.v_dim, bad);
         }
     }
 
@@ -1813,7 +1880,8 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
             }
         } else if (MASKED) {
             /* lo <= key < hi by one comparison: fewer lane masks at once */
-            const uint32_t from = (uint32_t)(j + 4 * half - see.lo), keys = (uint32_t)max(see.hi - see.lo, 0);
+            const uint32_t from = (uint32_t)(j + 4 * half - see.lo),
+                           keys = (uint32_t)max(see.hi - see.lo, 0);
             _Pragma("unroll") for (int r = 0; r < 16; r++)
                 s[r] = from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
         }
@@ -1846,7 +1914,8 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         row_sum += sum[0] + sum[1];
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
             _Pragma("unroll 1") for (int g = 0; g < 4; g++) {
-                const hip_words w = hip_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
+                const hip_words w = hip_philox(
+                    p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
                 _Pragma("unroll") for (int n = 0; n < 4; n++)
                     s[n] = w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
                 turn();
@@ -1874,9 +1943,9 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
 /* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside the tile in use, one
    barrier a tile. With one stage the next K takes the place of this one after the scores, V after the second product. */
 template <bool MASKED, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static inline void hip_mfma32_tile(const hip_params &p, const hip_seq &s, const hip_row &row, uint32_t bh,
-    int32_t i, int32_t j, bool active, const float *k, const float *v,
-    hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w, float4 *&lds) {
+__device__ static inline void hip_mfma32_tile(const hip_params &p, const hip_seq &s,
+    const hip_row &row, uint32_t bh, int32_t i, int32_t j, bool active, const float *k,
+    const float *v, hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w, float4 *&lds) {
     extern __shared__ float4 hip_lds[];
     w.template fetch<true>(p, s, k, j + 32);
     if (STAGES == 2) w.template fetch<false>(p, s, v, j + 32);
@@ -1910,7 +1979,8 @@ __device__ static inline void hip_mfma32_end(
     const float neg_inf = __uint_as_float(0xff800000u);
     const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
     const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
-    const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, i = i0 + (int32_t)threadIdx.x / 64 * 32 + lane % 32;
+    const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32,
+                  i = i0 + (int32_t)threadIdx.x / 64 * 32 + lane % 32;
     float row_sum = w.row_sum + hip_wave_xor(w.row_sum, 32);
     if (i >= s.q_used) row_sum = 0.0f;
     const hip_end e = hip_finish(p, h, w.limit == neg_inf ? neg_inf : w.base, row_sum);
@@ -1937,7 +2007,8 @@ __device__ static inline void hip_mfma32_end(
         if (half == 0) alive[i - i0] = row_sum != 0.0f;
         __syncthreads();
         const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
-        hip_poison<ATTN_F32>(p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, alive);
+        hip_poison<ATTN_F32>(
+            p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, alive);
     }
 }
 
@@ -1971,7 +2042,8 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
     if (GENERAL) row = hip_row_of(p, s, h, min(i, s.q_used - 1));
 
     if (reach.lo < reach.hi) {
-        const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2] + min(i, s.q_used - 1) * p.q.stride[1];
+        const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2] +
+                         min(i, s.q_used - 1) * p.q.stride[1];
         const float scale = GENERAL ? 1.0f : p.scale_log2;
         _Pragma("unroll") for (int c = 0; c < D / 8; c++) {
             float4 x = hip_fill4<ALIGN>(
@@ -1995,8 +2067,10 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
         float4 *lds = hip_lds;
         for (int pass = 0; pass < 2; pass++) {
             for (; j < whole; j += 32)
-                hip_mfma32_tile<true>(p, s, row, bh, i, j, j + 32 > mine.lo && j < mine.hi, k, v, w, lds);
-            for (; j < whole_end; j += 32) hip_mfma32_tile<false>(p, s, row, bh, i, j, true, k, v, w, lds);
+                hip_mfma32_tile<true>(
+                    p, s, row, bh, i, j, j + 32 > mine.lo && j < mine.hi, k, v, w, lds);
+            for (; j < whole_end; j += 32)
+                hip_mfma32_tile<false>(p, s, row, bh, i, j, true, k, v, w, lds);
             whole = whole_end = end;
         }
     }
@@ -2041,7 +2115,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
     __device__ inline float base(int a) const {
         return limit[a] == __uint_as_float(0xff800000u) ? 0.0f : limit[a] - 8.0f;
     }
-    __device__ inline void fetch(const hip_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
+    __device__ inline void fetch(
+        const hip_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
         const int32_t t = hip_thread(), c = t % PIECES * 4, row0 = t / PIECES;
         const int64_t far = 4 * tensor.stride[1];
         int32_t step = (int32_t)far;            /* ALIGN 16: below 2^31 */
@@ -2050,7 +2125,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
             hip_opaque(row);
-            const float *at = (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
+            const float *at = (const float *)((const char *)x +
+                                              (ALIGN == 16 ? (int64_t)row * step : row * far));
             next[n] = hip_fetch4<ALIGN>(at, c, dim);
         }
     }
@@ -2058,7 +2134,9 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         const int32_t t = hip_thread(), piece = t % PIECES, row0 = t / PIECES;
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
-            if (KEY) buffer[row * PIECES + (piece ^ (row / KEYS & 7))] = hip_fill4<ALIGN>(next[n], 4 * piece, dim);
+            if (KEY)
+                buffer[row * PIECES + (piece ^ (row / KEYS & 7))] = hip_fill4<ALIGN>(
+                    next[n], 4 * piece, dim);
             else buffer[row * PIECES + piece] = hip_tame4<ALIGN>(next[n], 4 * piece, dim, bad);
         }
     }
@@ -2074,14 +2152,30 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
             float4 q[QUERIES];
             _Pragma("unroll") for (int a = 0; a < QUERIES; a++) q[a] = query[a * PIECES + c];
             const float4 *at = key + (c ^ lane);
-            float4 k, ahead = at[0];
-            _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
-                k = ahead;
-                if (b + 1 < KEYS) ahead = at[(b + 1) * PIECES];
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].x, k.x, s[a][b]);
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].y, k.y, s[a][b]);
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].z, k.z, s[a][b]);
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) s[a][b] = fmaf(q[a].w, k.w, s[a][b]);
+            /* two keys at a time, in an order whose neighbours can issue as a pair: four registers in four banks */
+            float4 k0 = at[0], k1 = at[PIECES];
+            _Pragma("unroll") for (int b = 0; b < KEYS; b += 2) {
+                const float4 x = k0, y = k1;
+                if (b + 2 < KEYS) {
+                    k0 = at[(b + 2) * PIECES];
+                    k1 = at[(b + 3) * PIECES];
+                }
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                    s[a][b] = fmaf(q[a].x, x.x, s[a][b]);
+                    s[a][b + 1] = fmaf(q[a].y, y.y, s[a][b + 1]);
+                }
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                    s[a][b] = fmaf(q[a].y, x.y, s[a][b]);
+                    s[a][b + 1] = fmaf(q[a].x, y.x, s[a][b + 1]);
+                }
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                    s[a][b] = fmaf(q[a].z, x.z, s[a][b]);
+                    s[a][b + 1] = fmaf(q[a].w, y.w, s[a][b + 1]);
+                }
+                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                    s[a][b] = fmaf(q[a].w, x.w, s[a][b]);
+                    s[a][b + 1] = fmaf(q[a].z, y.z, s[a][b + 1]);
+                }
                 hip_fence();
             }
         }
@@ -2095,8 +2189,9 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
             s[QUERIES - 1][b] = x;
         }
     }
-    template <bool MASKED> __device__ inline void weights(
-        const hip_params &p, const hip_seq &seq, const hip_reach &reach, int32_t h, int32_t i0, int32_t j) {
+    template <bool MASKED>
+    __device__ inline void weights(const hip_params &p, const hip_seq &seq, const hip_reach &reach,
+        int32_t h, int32_t i0, int32_t j) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t t = hip_thread(), lane = t % 8, r0 = t / 8 * QUERIES;
         const int32_t j0 = j + lane * KEYS;
@@ -2107,7 +2202,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
                 const hip_params &again = hip_reload(p);
                 const hip_row row = hip_row_of(again, seq, h, min(i0 + r0 + a, seq.q_used - 1));
                 _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
-                    const float x = hip_modify(again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
+                    const float x = hip_modify(
+                        again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
                     s[0][b] = j0 + b >= see.lo && j0 + b < see.hi ? x : neg_inf;
                 }
                 turn();
@@ -2115,7 +2211,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         } else if (MASKED) {
             _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
                 const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
-                const uint32_t from = (uint32_t)(j0 - see.lo), keys = (uint32_t)max(see.hi - see.lo, 0);
+                const uint32_t from = (uint32_t)(j0 - see.lo),
+                               keys = (uint32_t)max(see.hi - see.lo, 0);
                 _Pragma("unroll") for (int b = 0; b < KEYS; b++)
                     s[a][b] = from + (uint32_t)b < keys ? s[a][b] : neg_inf;
             }
@@ -2126,14 +2223,18 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         bool raise = false;
         _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
             top[a] = fmaxf(s[a][0], s[a][1]);
-            _Pragma("unroll") for (int b = 2; b < KEYS; b += 2) top[a] = fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
+            _Pragma("unroll") for (int b = 2; b < KEYS; b += 2)
+                top[a] = fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
             raise |= top[a] > limit[a];
         }
         if (hip_wave_ballot(raise)) {
             _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
-                _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) top[a] = fmaxf(top[a], hip_wave_xor(top[a], mask));
+                _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2)
+                    top[a] = fmaxf(top[a], hip_wave_xor(top[a], mask));
                 const bool up = top[a] > limit[a];
-                const float old = !up ? 1.0f : limit[a] == neg_inf ? 0.0f : hip_exp2(limit[a] - (top[a] + 8.0f));
+                const float old = !up                   ? 1.0f
+                                  : limit[a] == neg_inf ? 0.0f
+                                                        : hip_exp2(limit[a] - (top[a] + 8.0f));
                 limit[a] = up ? top[a] + 8.0f : limit[a];
                 row_sum[a] *= old;
                 _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
@@ -2157,9 +2258,11 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
             const uint32_t bh = (uint32_t)(seq.b * p.heads + h);
             _Pragma("unroll 1") for (int a = 0; a < QUERIES; a++) {
                 _Pragma("unroll") for (int b = 0; b < KEYS; b += 4) {
-                    const hip_words w = hip_philox(p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
+                    const hip_words w = hip_philox(
+                        p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
                     _Pragma("unroll") for (int n = 0; n < 4; n++)
-                        s[0][b + n] = w.w[n] < p.dropout_below ? 0.0f : s[0][b + n] * p.dropout_scale;
+                        s[0][b + n] = w.w[n] < p.dropout_below ? 0.0f
+                                                               : s[0][b + n] * p.dropout_scale;
                 }
                 turn();
             }
@@ -2183,7 +2286,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
                         o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
                         o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
                     }
-                    hip_fence();
+                    if (b % 2 && m + 1 == DIMS) hip_fence();
                 }
             _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
                 _Pragma("unroll") for (int b = 0; b < KEYS; b++) s[a][b] = hip_rotate8(s[a][b]);
@@ -2192,8 +2295,9 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
 };
 
 template <bool MASKED, int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static inline void hip_fma32_tile(const hip_params &p, const hip_seq &s, const hip_reach &reach, int32_t h,
-    int32_t i0, int32_t j, const float *k, const float *v, hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
+__device__ static inline void hip_fma32_tile(const hip_params &p, const hip_seq &s,
+    const hip_reach &reach, int32_t h, int32_t i0, int32_t j, const float *k, const float *v,
+    hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
     extern __shared__ float4 hip_lds[];
     float4 *buffer = hip_lds + w.BM * w.PIECES;
     w.fetch(p.v, v, j, s.k_len - 1 - j, p.v_dim);
@@ -2222,7 +2326,8 @@ __device__ static inline void hip_fma32_end(
     _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
         const int32_t i = i0 + r0 + a;
         float row_sum = w.row_sum[a];
-        _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) row_sum += hip_wave_xor(row_sum, mask);
+        _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2)
+            row_sum += hip_wave_xor(row_sum, mask);
         if (i >= s.q_used) row_sum = 0.0f;
         if (row_sum != 0.0f) alive |= 1u << a;
         const hip_end e = hip_finish(p, h, w.limit[a] == neg_inf ? neg_inf : w.base(a), row_sum);
@@ -2232,7 +2337,8 @@ __device__ static inline void hip_fma32_end(
         _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++) {
             const float x[4] = {w.o[a][m].x, w.o[a][m].y, w.o[a][m].z, w.o[a][m].w};
             float y[4];
-            _Pragma("unroll") for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
+            _Pragma("unroll") for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f
+                                                                                  : x[n] * e.factor;
             hip_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
         }
     }
@@ -2242,7 +2348,8 @@ __device__ static inline void hip_fma32_end(
             for (int a = 0; a < QUERIES; a++) words[r0 + a] = alive >> a & 1u;
         __syncthreads();
         const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
-        hip_poison<ATTN_F32>(p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, words);
+        hip_poison<ATTN_F32>(
+            p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, words);
     }
 }
 
@@ -2251,7 +2358,8 @@ __device__ static inline void hip_fma32_run(const hip_params &at_first) {
     typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
     extern __shared__ float4 hip_lds[];
     const hip_seq s = hip_sequence(at_first, (int32_t)blockIdx.z);
-    const int32_t h = (int32_t)blockIdx.y, i0 = (at_first.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
+    const int32_t h = (int32_t)blockIdx.y,
+                  i0 = (at_first.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     if (i0 >= s.q_rows) return;
     const hip_reach reach = hip_reach_of(at_first, s, i0, kernel::BM);
     const hip_params &p = hip_reload(at_first);
@@ -2263,7 +2371,8 @@ __device__ static inline void hip_fma32_run(const hip_params &at_first) {
     _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
         w.row_sum[a] = 0.0f;
         w.limit[a] = __uint_as_float(0xff800000u);
-        _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++) w.o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++)
+            w.o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     if (reach.lo < reach.hi) {
         int32_t j = reach.lo / kernel::BN * kernel::BN;
@@ -2278,15 +2387,18 @@ __device__ static inline void hip_fma32_run(const hip_params &at_first) {
         w.fetch(p.k, k, j, s.k_len - 1 - j, p.head_dim);
         for (int32_t r = (int32_t)threadIdx.x / kernel::PIECES; r < kernel::BM; r += kernel::STEP) {
             const float *row = q + min(i0 + r, s.q_used - 1) * p.q.stride[1];
-            float4 x = hip_fill4<ALIGN>(hip_fetch4<ALIGN>(row, 4 * piece, p.head_dim), 4 * piece, p.head_dim);
-            hip_lds[r * kernel::PIECES + piece] = make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
+            float4 x = hip_fill4<ALIGN>(
+                hip_fetch4<ALIGN>(row, 4 * piece, p.head_dim), 4 * piece, p.head_dim);
+            hip_lds[r * kernel::PIECES + piece] = make_float4(
+                x.x * scale, x.y * scale, x.z * scale, x.w * scale);
         }
         w.template store<true>(hip_lds + kernel::BM * kernel::PIECES, p.head_dim);
         __syncthreads();
         /* masked, whole, masked */
         for (int pass = 0; pass < 2; pass++) {
             for (; j < whole; j += kernel::BN) hip_fma32_tile<true>(p, s, reach, h, i0, j, k, v, w);
-            for (; j < whole_end; j += kernel::BN) hip_fma32_tile<false>(p, s, reach, h, i0, j, k, v, w);
+            for (; j < whole_end; j += kernel::BN)
+                hip_fma32_tile<false>(p, s, reach, h, i0, j, k, v, w);
             whole = whole_end = end;
         }
     }
@@ -2307,8 +2419,10 @@ __global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
 
 /* The matrix rows come first and take all that the others take: those are for chips without the unit. */
 #define HIP_ROWS_32 \
-    HIP_ROWS_MFMA32(32, 4, 2, 3) HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
-    HIP_ROWS_FMA32(32, 8, 8, 4) HIP_ROWS_FMA32(64, 8, 8, 4) HIP_ROWS_FMA32(128, 4, 8, 4) HIP_ROWS_FMA32(256, 2, 4, 2)
+    HIP_ROWS_MFMA32(32, 4, 2, 3) \
+    HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
+        HIP_ROWS_FMA32(32, 8, 8, 4) HIP_ROWS_FMA32(64, 8, 8, 4) HIP_ROWS_FMA32(128, 4, 8, 4) \
+            HIP_ROWS_FMA32(256, 2, 4, 2)
 /* ======================================================================= >>kernel16 mma.sync ====
    f16 and bf16 flash attention forward for NVIDIA, sm_80 and later. A warp owns 16 BLOCKS query rows, a workgroup
    BM = WAVES times as many of one head; K and V come by cp.async, two stages of BN keys:
@@ -2339,7 +2453,8 @@ template <int DTYPE> __device__ static __forceinline__ void hip_mma(
 }
 /* Four matrices of 8 rows of 16 bytes; lane l has the address of row l % 8 of matrix l / 8, and gets of each matrix
    elements 2 (l % 4) + {0, 1} of row l / 4; transposed: element l / 4 of rows 2 (l % 4) + {0, 1}. */
-template <bool TRANSPOSED> __device__ static __forceinline__ void hip_ldmatrix(uint32_t (&x)[4], const char *row) {
+template <bool TRANSPOSED>
+__device__ static __forceinline__ void hip_ldmatrix(uint32_t (&x)[4], const char *row) {
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
     if constexpr (TRANSPOSED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -2352,8 +2467,10 @@ template <bool TRANSPOSED> __device__ static __forceinline__ void hip_ldmatrix(u
    them. take: or 16 bytes of 0, and nothing is read. */
 struct hip_copies {
     __device__ __forceinline__ void copy(char *to, const char *from, bool take) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
-            "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(take ? 16 : 0) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                         (uint32_t)__cvta_generic_to_shared(to)),
+                     "l"(__cvta_generic_to_global(from)), "r"(take ? 16 : 0)
+                     : "memory");
     }
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
     __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
@@ -2369,20 +2486,33 @@ template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float l
 __device__ static inline bool hip_aligned16(const hip_params &p) {
     int64_t bits = p.head_dim | p.v_dim;
     for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
-    return bits % 8 == 0 && ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
+    return bits % 8 == 0 &&
+           ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
 }
 #endif
 
-template <int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_, int OCCUPANCY_, int MASKS_, int ALIGN_>
+template <int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_, int OCCUPANCY_,
+    int MASKS_, int ALIGN_>
 struct hip_shape_mma {
     enum { UNIT = UNIT_SM80, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BLOCKS = BLOCKS_, BN = BN_, Q_IN_LDS = Q_IN_LDS_,
         OCCUPANCY = OCCUPANCY_, MASKS = MASKS_, ALIGN = ALIGN_ };
     enum {
-        THREADS = 32 * WAVES, ROWS = 16 * BLOCKS, BM = WAVES * ROWS, QUERIES = 2 * BLOCKS,
-        STEPS = D / 16, KEY_TILES = BN / 8, DIM_TILES = D / 8, KEY_STEPS = BN / 16,
-        CHUNKS = D / 8, PITCH = 2 * D,                  /* of 16 bytes in a row of K or V; bytes of a row */
-        APART = THREADS / CHUNKS, LOADS = BN / APART,   /* rows of a tile that a thread brings in */
-        V_AT = BN * PITCH, STAGE = 2 * V_AT, Q_AT = 2 * STAGE, LDS = Q_AT + (Q_IN_LDS ? BM * PITCH : 0)
+        THREADS = 32 * WAVES,
+        ROWS = 16 * BLOCKS,
+        BM = WAVES * ROWS,
+        QUERIES = 2 * BLOCKS,
+        STEPS = D / 16,
+        KEY_TILES = BN / 8,
+        DIM_TILES = D / 8,
+        KEY_STEPS = BN / 16,
+        CHUNKS = D / 8,
+        PITCH = 2 * D, /* of 16 bytes in a row of K or V; bytes of a row */
+        APART = THREADS / CHUNKS,
+        LOADS = BN / APART, /* rows of a tile that a thread brings in */
+        V_AT = BN * PITCH,
+        STAGE = 2 * V_AT,
+        Q_AT = 2 * STAGE,
+        LDS = Q_AT + (Q_IN_LDS ? BM * PITCH : 0)
     };
     static_assert(APART % 8 == 0 && LDS >= 4 * (WAVES + BM), "");
 };
@@ -2415,7 +2545,9 @@ template <class S> struct hip_flash_mma {
     __device__ __forceinline__ explicit hip_flash_mma(char *shared) : lds(shared) {}
 
     /* A lane's row y, counted from the workgroup's first. */
-    __device__ __forceinline__ int32_t row_of(int y) const { return warp_row + y / 2 * 16 + y % 2 * 8 + lane / 4; }
+    __device__ __forceinline__ int32_t row_of(int y) const {
+        return warp_row + y / 2 * 16 + y % 2 * 8 + lane / 4;
+    }
 
     /* ---- from memory to LDS ---- */
 
@@ -2425,7 +2557,8 @@ template <class S> struct hip_flash_mma {
         return r * S::PITCH + ((chunk ^ (D == 32 ? r >> 1 & 3 : r & 7)) << 4);
     }
     /* Eight elements, chunk by chunk or, from rows that lie anywhere, one by one; 0 beyond dim and where !take. */
-    __device__ __forceinline__ void bring(char *to_lds, const char *from, int32_t d, int32_t dim, bool take) {
+    __device__ __forceinline__ void bring(
+        char *to_lds, const char *from, int32_t d, int32_t dim, bool take) {
         if (S::ALIGN >= 16 || aligned) {
             take = take && d < dim;
             copies.copy(to_lds, from, take);
@@ -2433,12 +2566,15 @@ template <class S> struct hip_flash_mma {
             uint32_t x[4] = {0, 0, 0, 0};
             #pragma unroll
             for (int e = 0; e < 8; e++)
-                if (take && d + e < dim) x[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+                if (take && d + e < dim)
+                    x[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
             *(uint4 *)to_lds = make_uint4(x[0], x[1], x[2], x[3]);
         }
     }
     /* Tile t of K and V. EDGE: it may end beyond the last key. */
-    template <bool EDGE> __device__ __forceinline__ void fetch(const hip_params &p, const hip_seq &seq, int32_t t, uint32_t stage) {
+    template <bool EDGE>
+    __device__ __forceinline__ void fetch(
+        const hip_params &p, const hip_seq &seq, int32_t t, uint32_t stage) {
         int32_t thread = (int32_t)threadIdx.x;
         hip_opaque(thread);             /* made anew for each tile: registers are dearer */
         const int32_t j0 = t * BN + thread / S::CHUNKS, d = thread % S::CHUNKS * 8;
@@ -2480,11 +2616,13 @@ template <class S> struct hip_flash_mma {
     __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
         const char *base = p.q.data + 2 * (seq.q_base + head * p.q.stride[2]);
         if (S::Q_IN_LDS) {
-            const int32_t r0 = (int32_t)threadIdx.x / S::CHUNKS, d = (int32_t)threadIdx.x % S::CHUNKS * 8;
-            #pragma unroll
+            const int32_t r0 = (int32_t)threadIdx.x / S::CHUNKS,
+                          d = (int32_t)threadIdx.x % S::CHUNKS * 8;
+#pragma unroll
             for (int r = 0; r < S::BM; r += S::APART)
                 bring(lds + S::Q_AT + to + r * S::PITCH,
-                    base + 2 * (min(row0 + r0 + r, seq.q_used - 1) * p.q.stride[1] + d), d, p.head_dim, true);
+                    base + 2 * (min(row0 + r0 + r, seq.q_used - 1) * p.q.stride[1] + d), d,
+                    p.head_dim, true);
         } else {
             #pragma unroll
             for (int n = 0; n < 4 * BLOCKS; n++) {
@@ -2498,7 +2636,8 @@ template <class S> struct hip_flash_mma {
                         if (d < p.head_dim) x = *(const uint32_t *)(from + 2 * d);
                     } else {
                         if (d < p.head_dim) x = *(const uint16_t *)(from + 2 * d);
-                        if (d + 1 < p.head_dim) x |= (uint32_t)*(const uint16_t *)(from + 2 * d + 2) << 16;
+                        if (d + 1 < p.head_dim)
+                            x |= (uint32_t) * (const uint16_t *)(from + 2 * d + 2) << 16;
                     }
                     q[S::Q_IN_LDS ? 0 : n / 4][S::Q_IN_LDS ? 0 : step][n % 4] = x;
                 }
@@ -2529,7 +2668,8 @@ template <class S> struct hip_flash_mma {
                     hip_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, v_read, step));
                 } else {
                     #pragma unroll
-                    for (int e = 0; e < 4; e++) a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
+                    for (int e = 0; e < 4; e++)
+                        a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
                 }
             #pragma unroll
             for (int n = 0; n < S::KEY_TILES; n += 2) {
@@ -2557,7 +2697,8 @@ template <class S> struct hip_flash_mma {
                 #pragma unroll
                 for (int e = 0; e < 2; e++) {
                     const int32_t j = key0 + e;
-                    x[e] = hip_modify(p, row[y], min(j, seq.k_len - 1), s[y / 2][0][y % 2 * 2 + e] * p.scale);
+                    x[e] = hip_modify(
+                        p, row[y], min(j, seq.k_len - 1), s[y / 2][0][y % 2 * 2 + e] * p.scale);
                     if (j < see.lo || j >= see.hi) x[e] = neg_inf;
                 }
                 if (p.masks & MASK_DROPOUT) drop(p, y, row0 + r, key0, x);
@@ -2573,12 +2714,15 @@ template <class S> struct hip_flash_mma {
     }
     /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is kept may be small beside
        what is dropped, and f16 has no room for that. */
-    __device__ __forceinline__ void drop(const hip_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
+    __device__ __forceinline__ void drop(
+        const hip_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const float top = fmaxf(all_max[y], fmaxf(x[0], x[1])), at = top == neg_inf ? 0.0f : top;
-        all_sum[y] = all_sum[y] * hip_exp2(all_max[y] - at) + (hip_exp2(x[0] - at) + hip_exp2(x[1] - at));
+        all_sum[y] = all_sum[y] * hip_exp2(all_max[y] - at) +
+                     (hip_exp2(x[0] - at) + hip_exp2(x[1] - at));
         all_max[y] = top;
-        const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)i, (uint32_t)j);
+        const hip_words words = hip_philox(
+            p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)i, (uint32_t)j);
         if ((j & 2 ? words.w[2] : words.w[0]) < p.dropout_below) x[0] = neg_inf;
         if ((j & 2 ? words.w[3] : words.w[1]) < p.dropout_below) x[1] = neg_inf;
     }
@@ -2597,7 +2741,9 @@ template <class S> struct hip_flash_mma {
                 }
         }
     }
-    __device__ __forceinline__ float base_of(int y) const { return m[y] == __uint_as_float(0xff800000u) ? 0.0f : m[y]; }
+    __device__ __forceinline__ float base_of(int y) const {
+        return m[y] == __uint_as_float(0xff800000u) ? 0.0f : m[y];
+    }
     /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so for itself alone, so
        that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
@@ -2644,15 +2790,17 @@ template <class S> struct hip_flash_mma {
                 for (int n = 0; n < 4; n++) {
                     const int y = 2 * b + n % 2;
                     const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
-                    const float low = hip_exp2(fmaf(x[0], scale, shift[y])), high = hip_exp2(fmaf(x[1], scale, shift[y]));
+                    const float low = hip_exp2(fmaf(x[0], scale, shift[y])),
+                                high = hip_exp2(fmaf(x[1], scale, shift[y]));
                     sum[y] += low + high;
                     a[b][n] = hip_pack<S::DTYPE>(low, high);
                 }
             #pragma unroll
             for (int n = 0; n < S::DIM_TILES; n += 2) {
                 uint32_t v[4];
-                hip_ldmatrix<true>(v, step_of(stage + S::V_AT + step * 16 * S::PITCH, v_read, n / 2));
-                #pragma unroll
+                hip_ldmatrix<true>(
+                    v, step_of(stage + S::V_AT + step * 16 * S::PITCH, v_read, n / 2));
+#pragma unroll
                 for (int b = 0; b < BLOCKS; b++) {
                     hip_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
                     hip_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
@@ -2675,7 +2823,8 @@ template <class S> struct hip_flash_mma {
         if (EDGE) {
             const int32_t last_row = min(warp_row + (int32_t)S::ROWS, seq.q_used - row0) - 1;
             if (last_row < warp_row) return;
-            const hip_range first = hip_reach_row(reach, seq, row0, warp_row), last = hip_reach_row(reach, seq, row0, last_row);
+            const hip_range first = hip_reach_row(reach, seq, row0, warp_row),
+                            last = hip_reach_row(reach, seq, row0, last_row);
             if (t * BN >= last.hi || (t + 1) * BN <= first.lo) return;
             masked = (t + 1) * BN > first.hi || t * BN < last.lo;
         }
@@ -2690,7 +2839,8 @@ template <class S> struct hip_flash_mma {
     /* ---- the end ---- */
 
     /* o[d .. d + 7], as many as v_dim has. */
-    __device__ static __forceinline__ void store8(const hip_params &p, char *to, int32_t d, const float (&x)[8]) {
+    __device__ static __forceinline__ void store8(
+        const hip_params &p, char *to, int32_t d, const float (&x)[8]) {
         if (S::ALIGN >= 16 && p.o_dtype != ATTN_F64) {
             if (d >= p.v_dim) return;
             if (p.o_dtype == ATTN_F32) {
@@ -2733,7 +2883,8 @@ template <class S> struct hip_flash_mma {
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0 + row_of(y);
-            float sum = row_sum[y] + hip_wave_xor(row_sum[y], 1), top = m[y] == neg_inf ? neg_inf : m[y] * scale, kept = 1.0f;
+            float sum = row_sum[y] + hip_wave_xor(row_sum[y], 1),
+                  top = m[y] == neg_inf ? neg_inf : m[y] * scale, kept = 1.0f;
             sum += hip_wave_xor(sum, 2);
             if (GENERAL && (p.masks & MASK_DROPOUT)) {
                 float both = fmaxf(all_max[y], hip_wave_xor(all_max[y], 1));
@@ -2749,14 +2900,18 @@ template <class S> struct hip_flash_mma {
             if (sum != 0.0f) alive |= 1u << y;
             const hip_end e = hip_finish(p, head, top, sum);
             const float factor = e.factor * kept;
-            if (p.lse && lane % 4 == 0 && i < seq.q_rows) p.lse[seq.lse_base + head * seq.lse_head + i] = e.lse;
-            char *to_o = (char *)p.o.data + (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
-            #pragma unroll
+            if (p.lse && lane % 4 == 0 && i < seq.q_rows)
+                p.lse[seq.lse_base + head * seq.lse_head + i] = e.lse;
+            char *to_o = (char *)p.o.data +
+                         (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
+#pragma unroll
             for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
                 #pragma unroll
                 for (int n = 0; n < 8; n++)
-                    x[n / 2][n % 2] = e.factor == 0.0f ? 0.0f : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
+                    x[n / 2][n % 2] = e.factor == 0.0f
+                                          ? 0.0f
+                                          : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
                 turn(x);
                 #pragma unroll
                 for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
@@ -2770,7 +2925,8 @@ template <class S> struct hip_flash_mma {
                 if (lane % 4 == 0) words[row_of(y)] = alive >> y & 1;
             __syncthreads();
             const hip_reach keys = hip_reach_of(p, seq, row0, S::BM);
-            hip_poison<S::DTYPE>(p, seq, head, row0, min(row0 + (int32_t)S::BM, seq.q_used), keys.lo, keys.hi, words);
+            hip_poison<S::DTYPE>(p, seq, head, row0, min(row0 + (int32_t)S::BM, seq.q_used),
+                keys.lo, keys.hi, words);
         }
     }
 
@@ -2791,7 +2947,8 @@ template <class S> struct hip_flash_mma {
             m[y] = all_max[y] = __uint_as_float(0xff800000u);
             row_sum[y] = all_sum[y] = 0.0f;
             #pragma unroll
-            for (int n = 0; n < S::DIM_TILES; n++) o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
+            for (int n = 0; n < S::DIM_TILES; n++)
+                o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
         }
 
         reach = hip_reach_of(p, seq, row0, S::BM);
@@ -2812,11 +2969,13 @@ template <class S> struct hip_flash_mma {
             load_q(p, seq);
             fetch<true>(p, seq, t, 0);
             /* middle tiles: whole for all rows, and so is the next, unless there is none */
-            const int32_t whole = (reach.whole_lo + BN - 1) / BN, whole_end = GENERAL ? 0 : reach.whole_hi / BN;
+            const int32_t whole = (reach.whole_lo + BN - 1) / BN,
+                          whole_end = GENERAL ? 0 : reach.whole_hi / BN;
             const int32_t middle_end = whole_end == end ? end : whole_end - 1;
             uint32_t stage = 0;
             while (t < end) {
-                for (; t >= whole && t < middle_end; t++, stage = S::STAGE - stage) tile<false>(p, seq, t, end, stage);
+                for (; t >= whole && t < middle_end; t++, stage = S::STAGE - stage)
+                    tile<false>(p, seq, t, end, stage);
                 if (t < end) {
                     tile<true>(p, seq, t, end, stage);
                     t++;
@@ -2837,7 +2996,8 @@ template <class S> struct hip_flash_mma {
 #else
   #define HIP_PARAMS hip_params
 #endif
-template <class S> __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forward(HIP_PARAMS p) {
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forward(HIP_PARAMS p) {
     if constexpr ((int)S::UNIT == HIP_UNIT) {
         extern __shared__ float4 hip_lds[];
         hip_flash_mma<S> f((char *)hip_lds);
@@ -2848,8 +3008,9 @@ template <class S> __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) h
 /* Rows of the table, as those of kernel 16: aligned, of any alignment, and with every mask. */
 #define HIP_ROW_MMA(name, DTYPE, D, MASKS, ALIGN, ...) \
     {name, UNIT_SM80, DTYPE, D, D, MASKS, hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::BM, \
-     hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, \
-     ALIGN, (const void *)hip_flash_mma_forward<hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
+        hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, \
+        hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, ALIGN, \
+        (const void *)hip_flash_mma_forward<hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
 /*                           D     warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
 #define HIP_ROWS_MMA(name, DTYPE) \
     HIP_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16,           4, 2, 64, 0, 2) \
