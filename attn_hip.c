@@ -2514,7 +2514,7 @@ struct hip_shape_mma {
         Q_AT = 2 * STAGE,
         LDS = Q_AT + (Q_IN_LDS ? BM * PITCH : 0)
     };
-    static_assert(APART % 8 == 0 && LDS >= 4 * (WAVES + BM), "");
+    static_assert(APART % 4 == 0 && LDS >= 4 * (WAVES + BM), "");
 };
 
 template <class S> struct hip_flash_mma {
@@ -2522,12 +2522,9 @@ template <class S> struct hip_flash_mma {
 
     char *lds;
     hip_copies copies;
-    int32_t head, lane, warp_row;       /* warp_row: the warp's first row in the workgroup */
     bool aligned;                       /* q, k, v: chunks of 16 bytes; else element by element */
-    int32_t row0;                       /* of the workgroup */
     hip_reach reach;
-    float scale, unscale;               /* from units of s to log 2, and back */
-    hip_row row[GENERAL ? QUERIES : 1];
+    float scale;                        /* from units of s to log 2 */
 
     uint32_t q[S::Q_IN_LDS ? 1 : BLOCKS][S::Q_IN_LDS ? 1 : S::STEPS][4];
     float s[BLOCKS][S::KEY_TILES][4], o[BLOCKS][S::DIM_TILES][4];
@@ -2535,18 +2532,41 @@ template <class S> struct hip_flash_mma {
     float all_max[QUERIES], all_sum[QUERIES];           /* with dropout: of the keys dropped and kept, m is of the kept */
     uint32_t bad;                       /* not 0: some V was not finite */
 
-    const char *k_data, *v_data;        /* key 0 of the head, at this thread's chunk */
-    uint32_t to;                        /* where in a tile this thread's first chunk goes */
-    uint32_t k_read, v_read;            /* where this lane's rows of the first operands are */
+    const char *k_data, *v_data;        /* key 0 of the head */
 
     /* f16 raises P by 2^7, away from the subnormals, which leaves it 2^8 to grow. */
     static constexpr float RAISE = S::DTYPE == ATTN_F16 ? 7.0f : 0.0f;
 
     __device__ __forceinline__ explicit hip_flash_mma(char *shared) : lds(shared) {}
 
+    /* What is made of the thread's index is made anew wherever it is wanted: registers are dearer. */
+    __device__ static __forceinline__ int32_t head() { return (int32_t)blockIdx.y; }
+    /* Of the workgroup. Late rows see most keys under a causal mask: they begin first. */
+    __device__ static __forceinline__ int32_t row0() {
+        int32_t x = (int32_t)blockIdx.x;
+        hip_opaque(x);
+        return ((int32_t)gridDim.x - 1 - x) * S::BM;
+    }
+    __device__ static __forceinline__ int32_t quad_lane() { return hip_thread() % 4; }
+    __device__ static __forceinline__ int32_t warp_row() { return hip_thread() / 32 * S::ROWS; }
     /* A lane's row y, counted from the workgroup's first. */
-    __device__ __forceinline__ int32_t row_of(int y) const {
-        return warp_row + y / 2 * 16 + y % 2 * 8 + lane / 4;
+    __device__ static __forceinline__ int32_t row_of(int y) {
+        const int32_t x = hip_thread();
+        return x / 32 * S::ROWS + y / 2 * 16 + y % 2 * 8 + x % 32 / 4;
+    }
+    /* Where in a tile this thread's first chunk goes, and where this lane's rows of the first operands are: keys as B of
+       the first product; rows of q as A, and keys as B of the second one. */
+    __device__ static __forceinline__ uint32_t to() {
+        const uint32_t x = (uint32_t)hip_thread();
+        return place(x / S::CHUNKS, x % S::CHUNKS);
+    }
+    __device__ static __forceinline__ uint32_t k_read() {
+        const uint32_t x = (uint32_t)hip_thread();
+        return place(x / 16 % 2 * 8 + x % 8, x / 8 % 2);
+    }
+    __device__ static __forceinline__ uint32_t v_read() {
+        const uint32_t x = (uint32_t)hip_thread();
+        return place(x / 8 % 2 * 8 + x % 8, x / 16 % 2);
     }
 
     /* ---- from memory to LDS ---- */
@@ -2555,6 +2575,11 @@ template <class S> struct hip_flash_mma {
        rows or of a chunk's upper bits are plain offsets. */
     __device__ static __forceinline__ uint32_t place(uint32_t r, uint32_t chunk) {
         return r * S::PITCH + ((chunk ^ (D == 32 ? r >> 1 & 3 : r & 7)) << 4);
+    }
+    /* The place of a thread's chunk n; its first one is in a row whose number has not the bits of APART. */
+    __device__ static __forceinline__ uint32_t further(uint32_t first, int n) {
+        return (first ^ (uint32_t)(n * S::APART & (D == 32 ? 0 : 7)) << 4) +
+               n * S::APART * S::PITCH;
     }
     /* Eight elements, chunk by chunk or, from rows that lie anywhere, one by one; 0 beyond dim and where !take. */
     __device__ __forceinline__ void bring(
@@ -2573,21 +2598,20 @@ template <class S> struct hip_flash_mma {
     }
     /* Tile t of K and V. EDGE: it may end beyond the last key. */
     template <bool EDGE>
-    __device__ __forceinline__ void fetch(
-        const hip_params &p, const hip_seq &seq, int32_t t, uint32_t stage) {
-        int32_t thread = (int32_t)threadIdx.x;
-        hip_opaque(thread);             /* made anew for each tile: registers are dearer */
-        const int32_t j0 = t * BN + thread / S::CHUNKS, d = thread % S::CHUNKS * 8;
+    __device__ __forceinline__ void fetch(const hip_params &p, const hip_seq &seq, int32_t t) {
+        const int32_t x = hip_thread(), j0 = t * BN + x / S::CHUNKS, d = x % S::CHUNKS * 8;
+        char *to_lds = lds + (t & 1) * S::STAGE;
+        const uint32_t first = to();
         #pragma unroll
         for (int key = 1; key >= 0; key--) {
             const int64_t stride = 2 * (key ? p.k.stride[1] : p.v.stride[1]);
-            const char *base = key ? k_data : v_data, *from = base + j0 * stride;
+            const char *base = (key ? k_data : v_data) + 2 * d, *from = base + j0 * stride;
             #pragma unroll
             for (int n = 0; n < S::LOADS; n++) {
                 const int32_t j = j0 + n * S::APART;
                 if (EDGE) from = base + min(j, seq.k_len - 1) * stride;
                 else if (n) from += S::APART * stride;
-                bring(lds + stage + (key ? 0 : S::V_AT) + to + n * S::APART * S::PITCH, from, d,
+                bring(to_lds + (key ? 0 : S::V_AT) + further(first, n), from, d,
                     key ? p.head_dim : p.v_dim, !EDGE || j < seq.k_len);
             }
         }
@@ -2597,9 +2621,11 @@ template <class S> struct hip_flash_mma {
     __device__ __forceinline__ void tame(uint32_t stage) {
         const uint32_t exponent = S::DTYPE == ATTN_F16 ? 0x7c007c00u : 0x7f807f80u;
         const uint32_t one = S::DTYPE == ATTN_F16 ? 0x04000400u : 0x00800080u;
+        char *values = lds + stage + S::V_AT;
+        const uint32_t first = to();
         #pragma unroll
         for (int n = 0; n < S::LOADS; n++) {
-            uint4 *at = (uint4 *)(lds + stage + S::V_AT + to + n * S::APART * S::PITCH);
+            uint4 *at = (uint4 *)(values + further(first, n));
             const uint4 v = *at;
             uint32_t x[4] = {v.x, v.y, v.z, v.w}, met = 0;
             #pragma unroll
@@ -2614,23 +2640,24 @@ template <class S> struct hip_flash_mma {
         }
     }
     __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
-        const char *base = p.q.data + 2 * (seq.q_base + head * p.q.stride[2]);
+        const char *base = p.q.data + 2 * (seq.q_base + head() * p.q.stride[2]);
         if (S::Q_IN_LDS) {
-            const int32_t r0 = (int32_t)threadIdx.x / S::CHUNKS,
-                          d = (int32_t)threadIdx.x % S::CHUNKS * 8;
-#pragma unroll
-            for (int r = 0; r < S::BM; r += S::APART)
-                bring(lds + S::Q_AT + to + r * S::PITCH,
-                    base + 2 * (min(row0 + r0 + r, seq.q_used - 1) * p.q.stride[1] + d), d,
-                    p.head_dim, true);
+            const int32_t x = hip_thread(), r0 = x / S::CHUNKS, d = x % S::CHUNKS * 8;
+            const uint32_t first = to();
+            #pragma unroll
+            for (int n = 0; n < S::BM / S::APART; n++)
+                bring(lds + S::Q_AT + further(first, n),
+                    base +
+                        2 * (min(row0() + r0 + n * S::APART, seq.q_used - 1) * p.q.stride[1] + d),
+                    d, p.head_dim, true);
         } else {
             #pragma unroll
             for (int n = 0; n < 4 * BLOCKS; n++) {
-                const int32_t i = min(row0 + row_of(n / 4 * 2 + n % 2), seq.q_used - 1);
+                const int32_t i = min(row0() + row_of(n / 4 * 2 + n % 2), seq.q_used - 1);
                 const char *from = base + 2 * i * p.q.stride[1];
                 #pragma unroll
                 for (int step = 0; step < S::STEPS; step++) {
-                    const int32_t d = 16 * step + n / 2 % 2 * 8 + lane % 4 * 2;
+                    const int32_t d = 16 * step + n / 2 % 2 * 8 + quad_lane() * 2;
                     uint32_t x = 0;
                     if (S::ALIGN >= 16 || aligned) {
                         if (d < p.head_dim) x = *(const uint32_t *)(from + 2 * d);
@@ -2658,14 +2685,15 @@ template <class S> struct hip_flash_mma {
             for (int n = 0; n < S::KEY_TILES; n++)
                 #pragma unroll
                 for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
-        const uint32_t queries = S::Q_AT + (uint32_t)(threadIdx.x / 32) * (S::ROWS * S::PITCH);
+        const uint32_t keys = k_read(), q_read = S::Q_IN_LDS ? v_read() : 0;
+        const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::PITCH : 0;
         #pragma unroll
         for (int step = 0; step < S::STEPS; step++) {
             uint32_t a[BLOCKS][4];
             #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
                 if (S::Q_IN_LDS) {
-                    hip_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, v_read, step));
+                    hip_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; e++)
@@ -2674,7 +2702,7 @@ template <class S> struct hip_flash_mma {
             #pragma unroll
             for (int n = 0; n < S::KEY_TILES; n += 2) {
                 uint32_t k[4];
-                hip_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, k_read, step));
+                hip_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
                 #pragma unroll
                 for (int b = 0; b < BLOCKS; b++) {
                     hip_mma<S::DTYPE>(s[b][n], a[b], k[0], k[1]);
@@ -2687,12 +2715,18 @@ template <class S> struct hip_flash_mma {
        registers, which then go round: the code is there once. */
     __device__ __forceinline__ void modify(const hip_params &p, const hip_seq &seq, int32_t key0) {
         const float neg_inf = __uint_as_float(0xff800000u);
+        hip_row row[QUERIES];
+        hip_range sees[QUERIES];
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            row[y] = hip_row_of(p, seq, head(), min(row0() + row_of(y), seq.q_used - 1));
+            sees[y] = hip_reach_row(reach, seq, row0(), row_of(y));
+        }
         #pragma unroll 1
         for (int n = 0; n < S::KEY_TILES; n++, key0 += 8) {
             #pragma unroll
             for (int y = 0; y < QUERIES; y++) {
-                const int32_t r = row_of(y);
-                const hip_range see = hip_reach_row(reach, seq, row0, r);
+                const hip_range see = sees[y];
                 float x[2];
                 #pragma unroll
                 for (int e = 0; e < 2; e++) {
@@ -2701,7 +2735,7 @@ template <class S> struct hip_flash_mma {
                         p, row[y], min(j, seq.k_len - 1), s[y / 2][0][y % 2 * 2 + e] * p.scale);
                     if (j < see.lo || j >= see.hi) x[e] = neg_inf;
                 }
-                if (p.masks & MASK_DROPOUT) drop(p, y, row0 + r, key0, x);
+                if (p.masks & MASK_DROPOUT) drop(p, y, row0() + row_of(y), key0, x);
                 #pragma unroll
                 for (int e = 0; e < 2; e++) {
                     #pragma unroll
@@ -2722,7 +2756,7 @@ template <class S> struct hip_flash_mma {
                      (hip_exp2(x[0] - at) + hip_exp2(x[1] - at));
         all_max[y] = top;
         const hip_words words = hip_philox(
-            p, (uint32_t)((int32_t)blockIdx.z * p.heads + head), (uint32_t)i, (uint32_t)j);
+            p, (uint32_t)((int32_t)blockIdx.z * p.heads + head()), (uint32_t)i, (uint32_t)j);
         if ((j & 2 ? words.w[2] : words.w[0]) < p.dropout_below) x[0] = neg_inf;
         if ((j & 2 ? words.w[3] : words.w[1]) < p.dropout_below) x[1] = neg_inf;
     }
@@ -2730,7 +2764,7 @@ template <class S> struct hip_flash_mma {
     __device__ __forceinline__ void hide(const hip_seq &seq, int32_t key0) {
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
-            const hip_range see = hip_reach_row(reach, seq, row0, row_of(y));
+            const hip_range see = hip_reach_row(reach, seq, row0(), row_of(y));
             const int32_t lo = see.lo - key0, hi = see.hi - key0;
             #pragma unroll
             for (int n = 0; n < S::KEY_TILES; n++)
@@ -2756,15 +2790,16 @@ template <class S> struct hip_flash_mma {
             #pragma unroll
             for (int n = 0; n < S::KEY_TILES; n++)
                 top[y] = fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
-            grows |= top[y] > m[y] + (RAISE + 8.0f) * unscale;
+            grows |= (top[y] - m[y]) * scale > RAISE + 8.0f;
         }
         if (!hip_wave_ballot(grows)) return;
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
             top[y] = fmaxf(top[y], hip_wave_xor(top[y], 1));
             top[y] = fmaxf(top[y], hip_wave_xor(top[y], 2));
-            if (!(top[y] > m[y] + (RAISE + 8.0f) * unscale)) continue;
-            const float next = top[y] - RAISE * unscale, alpha = hip_exp2((m[y] - next) * scale);
+            if (!((top[y] - m[y]) * scale > RAISE + 8.0f)) continue;
+            const float next = RAISE == 0.0f ? top[y] : top[y] - RAISE / scale,
+                        alpha = hip_exp2((m[y] - next) * scale);
             m[y] = next;
             row_sum[y] *= alpha;
             #pragma unroll
@@ -2775,6 +2810,7 @@ template <class S> struct hip_flash_mma {
         }
     }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
+        const uint32_t values = v_read();
         float sum[QUERIES], shift[QUERIES];
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
@@ -2799,7 +2835,7 @@ template <class S> struct hip_flash_mma {
             for (int n = 0; n < S::DIM_TILES; n += 2) {
                 uint32_t v[4];
                 hip_ldmatrix<true>(
-                    v, step_of(stage + S::V_AT + step * 16 * S::PITCH, v_read, n / 2));
+                    v, step_of(stage + S::V_AT + step * 16 * S::PITCH, values, n / 2));
 #pragma unroll
                 for (int b = 0; b < BLOCKS; b++) {
                     hip_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
@@ -2814,22 +2850,24 @@ template <class S> struct hip_flash_mma {
        next one may end beyond the last key. One barrier: everything that a thread brought is there before it, and
        everyone is done with the other stage. */
     template <bool EDGE> __device__ __forceinline__ void tile(
-        const hip_params &p, const hip_seq &seq, int32_t t, int32_t end, uint32_t stage) {
+        const hip_params &p, const hip_seq &seq, int32_t t, int32_t end) {
+        const uint32_t stage = (uint32_t)(t & 1) * S::STAGE;
         copies.wait();
         if (EDGE) tame(stage);
         __syncthreads();
-        if (t + 1 < end) fetch<EDGE>(p, seq, t + 1, S::STAGE - stage);
+        if (t + 1 < end) fetch<EDGE>(p, seq, t + 1);
         bool masked = false;
         if (EDGE) {
-            const int32_t last_row = min(warp_row + (int32_t)S::ROWS, seq.q_used - row0) - 1;
-            if (last_row < warp_row) return;
-            const hip_range first = hip_reach_row(reach, seq, row0, warp_row),
-                            last = hip_reach_row(reach, seq, row0, last_row);
+            const int32_t first_row = warp_row(),
+                          last_row = min(first_row + (int32_t)S::ROWS, seq.q_used - row0()) - 1;
+            if (last_row < first_row) return;
+            const hip_range first = hip_reach_row(reach, seq, row0(), first_row);
+            const hip_range last = hip_reach_row(reach, seq, row0(), last_row);
             if (t * BN >= last.hi || (t + 1) * BN <= first.lo) return;
             masked = (t + 1) * BN > first.hi || t * BN < last.lo;
         }
         products_qk(stage);
-        const int32_t key0 = t * BN + lane % 4 * 2;
+        const int32_t key0 = t * BN + quad_lane() * 2;
         if (GENERAL) modify(p, seq, key0);
         else if (EDGE && masked) hide(seq, key0);
         follow_max();
@@ -2863,7 +2901,7 @@ template <class S> struct hip_flash_mma {
     __device__ __forceinline__ void turn(float (&x)[4][2]) const {
         #pragma unroll
         for (int distance = 1; distance < 4; distance *= 2) {
-            const bool upper = lane & distance;
+            const bool upper = hip_thread() & distance;
             #pragma unroll
             for (int n = 0; n < 4; n++) {
                 if (n & distance) continue;
@@ -2878,11 +2916,11 @@ template <class S> struct hip_flash_mma {
     }
     __device__ __forceinline__ void finish(const hip_params &p, const hip_seq &seq) {
         const float neg_inf = __uint_as_float(0xff800000u);
-        const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
+        const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
         uint32_t alive = 0;
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
-            const int32_t i = row0 + row_of(y);
+            const int32_t i = row0() + row_of(y);
             float sum = row_sum[y] + hip_wave_xor(row_sum[y], 1),
                   top = m[y] == neg_inf ? neg_inf : m[y] * scale, kept = 1.0f;
             sum += hip_wave_xor(sum, 2);
@@ -2898,12 +2936,12 @@ template <class S> struct hip_flash_mma {
             }
             if (i >= seq.q_used) sum = 0.0f;
             if (sum != 0.0f) alive |= 1u << y;
-            const hip_end e = hip_finish(p, head, top, sum);
+            const hip_end e = hip_finish(p, head(), top, sum);
             const float factor = e.factor * kept;
-            if (p.lse && lane % 4 == 0 && i < seq.q_rows)
-                p.lse[seq.lse_base + head * seq.lse_head + i] = e.lse;
+            if (p.lse && quad_lane() == 0 && i < seq.q_rows)
+                p.lse[seq.lse_base + head() * seq.lse_head + i] = e.lse;
             char *to_o = (char *)p.o.data +
-                         (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
+                         (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes;
 #pragma unroll
             for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
@@ -2915,32 +2953,27 @@ template <class S> struct hip_flash_mma {
                 turn(x);
                 #pragma unroll
                 for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
-                if (i < seq.q_rows) store8(p, to_o, (g + lane % 4) * 8, z);
+                if (i < seq.q_rows) store8(p, to_o, (g + quad_lane()) * 8, z);
             }
         }
+        __syncthreads();                /* LDS is free */
         if (hip_any_of_group(bad != 0, (uint32_t *)lds)) {
             uint32_t *words = (uint32_t *)lds + S::WAVES;
             #pragma unroll
             for (int y = 0; y < QUERIES; y++)
-                if (lane % 4 == 0) words[row_of(y)] = alive >> y & 1;
+                if (quad_lane() == 0) words[row_of(y)] = alive >> y & 1;
             __syncthreads();
-            const hip_reach keys = hip_reach_of(p, seq, row0, S::BM);
-            hip_poison<S::DTYPE>(p, seq, head, row0, min(row0 + (int32_t)S::BM, seq.q_used),
+            const hip_reach keys = hip_reach_of(p, seq, row0(), S::BM);
+            hip_poison<S::DTYPE>(p, seq, head(), row0(), min(row0() + (int32_t)S::BM, seq.q_used),
                 keys.lo, keys.hi, words);
         }
     }
 
     __device__ __forceinline__ void run(const hip_params &p) {
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
-        /* late rows see most keys under a causal mask: they begin first */
-        row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
-        head = (int32_t)blockIdx.y;
-        if (row0 >= seq.q_rows) return;
-        lane = (int32_t)threadIdx.x % 32;
-        warp_row = (int32_t)threadIdx.x / 32 * S::ROWS;
+        if (row0() >= seq.q_rows) return;
         aligned = S::ALIGN >= 16 || hip_aligned16(p);
         scale = GENERAL ? 1.0f : p.scale_log2;          /* without MASK_SCALE in (2^-100, 2^100) */
-        unscale = GENERAL ? 1.0f : 1.0f / p.scale_log2;
         bad = 0;
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
@@ -2951,36 +2984,22 @@ template <class S> struct hip_flash_mma {
                 o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
         }
 
-        reach = hip_reach_of(p, seq, row0, S::BM);
+        reach = hip_reach_of(p, seq, row0(), S::BM);
         int32_t t = reach.lo / BN;
         const int32_t end = (reach.hi + BN - 1) / BN;
         if (reach.lo < reach.hi) {
-            const int32_t chunk = (int32_t)threadIdx.x % S::CHUNKS, kv_head = head / p.group;
-            to = place(threadIdx.x / S::CHUNKS, (uint32_t)chunk);
-            k_read = place((uint32_t)(lane / 16 * 8 + lane % 8), (uint32_t)(lane / 8 % 2));
-            v_read = place((uint32_t)(lane / 8 % 2 * 8 + lane % 8), (uint32_t)(lane / 16));
-            k_data = p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2] + chunk * 8);
-            v_data = p.v.data + 2 * (seq.v_base + kv_head * p.v.stride[2] + chunk * 8);
-            if (GENERAL) {
-                #pragma unroll
-                for (int y = 0; y < QUERIES; y++)
-                    row[y] = hip_row_of(p, seq, head, min(row0 + row_of(y), seq.q_used - 1));
-            }
+            const int32_t kv_head = head() / p.group;
+            k_data = p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2]);
+            v_data = p.v.data + 2 * (seq.v_base + kv_head * p.v.stride[2]);
             load_q(p, seq);
-            fetch<true>(p, seq, t, 0);
+            fetch<true>(p, seq, t);
             /* middle tiles: whole for all rows, and so is the next, unless there is none */
             const int32_t whole = (reach.whole_lo + BN - 1) / BN,
                           whole_end = GENERAL ? 0 : reach.whole_hi / BN;
             const int32_t middle_end = whole_end == end ? end : whole_end - 1;
-            uint32_t stage = 0;
             while (t < end) {
-                for (; t >= whole && t < middle_end; t++, stage = S::STAGE - stage)
-                    tile<false>(p, seq, t, end, stage);
-                if (t < end) {
-                    tile<true>(p, seq, t, end, stage);
-                    t++;
-                    stage = S::STAGE - stage;
-                }
+                for (; t >= whole && t < middle_end; t++) tile<false>(p, seq, t, end);
+                if (t < end) tile<true>(p, seq, t++, end);
             }
         }
         /* made anew, so that the loop need not keep it */
@@ -3013,8 +3032,8 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forwar
         (const void *)hip_flash_mma_forward<hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
 /*                           D     warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
 #define HIP_ROWS_MMA(name, DTYPE) \
-    HIP_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16,           4, 2, 64, 0, 2) \
-    HIP_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2,        4, 2, 64, 0, 2) \
+    HIP_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16,           4, 2, 64, 1, 3) \
+    HIP_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2,        4, 2, 64, 1, 3) \
     HIP_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2,     4, 1, 64, 0, 3) \
     HIP_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16,           4, 2, 64, 0, 2) \
     HIP_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2,        4, 2, 64, 0, 2) \
@@ -3024,12 +3043,13 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forwar
     HIP_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2,   8, 1, 32, 0, 1) \
     HIP_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16,         8, 1, 32, 0, 1) \
     HIP_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2,      8, 1, 32, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2,   8, 1, 32, 0, 1)
+    HIP_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2,   4, 1, 16, 1, 2)
 #define HIP_ROWS_NV \
     HIP_ROWS_MMA("bf16", ATTN_BF16) HIP_ROWS_MMA("f16", ATTN_F16)
 #else
   #define HIP_ROWS_NV
 #endif
+
 /* =============================================================================== >>table ====
    One row per instantiation: the table is the dispatcher. The first row that fits wins, so that
    within a type they stand from the special to the general. */
@@ -3093,8 +3113,10 @@ static int32_t hip_common_align(const attn_desc *d) {
     hip_extent_q(d, eq);
     hip_extent_k(d, ek);
     if (d->flags & ATTN_DEVICE) {
+        /* element by element every row writes o as it lies */
+        const int32_t of_o = hip_align_of(d->o.data, d->o.stride, eq, d->o.dtype);
         const int32_t of[4] = {hip_align_of(d->q.data, d->q.stride, eq, d->q.dtype),
-            hip_align_of(d->o.data, d->o.stride, eq, d->o.dtype),
+            of_o < size ? (int32_t)size : of_o,
             hip_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
             hip_align_of(d->v.data, d->v.stride, ek, d->v.dtype)};
         for (int n = 0; n < 4; n++) if (of[n] < align) align = of[n];

@@ -75,10 +75,10 @@ compiled() { # label, command...: a build that is not run
 }
 absent() { skipped=$((skipped + 1)); echo "  skipped: $1"; }
 compile_only() { # full or nothing
-    local chip nvcc level=-O1
-    [ "${1:-}" != full ] || level=-O3
+    local chip nvcc level=-O1 chips="gfx906 gfx1151" nvidia=sm_80
+    if [ "${1:-}" = full ]; then level=-O3 chips="gfx906 gfx908 gfx1030 gfx1151" nvidia="sm_80 sm_90"; fi
     mkdir -p build/hip
-    for chip in gfx906 gfx908 gfx1030 gfx1151; do
+    for chip in $chips; do
         compiled "$chip, clang 19" test/hipsim/hipcc -x hip $level --offload-arch=$chip -I. -c attn_hip.c -o build/hip/other.o
     done
     if command -v hipcc >/dev/null; then
@@ -86,7 +86,7 @@ compile_only() { # full or nothing
             hipcc -x hip $level --offload-arch=gfx90a -I. -c attn_hip.c -o build/hip/other.o
     else absent "no hipcc on the path (Debian's package hipcc is one)"; fi
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-    for chip in sm_80 sm_90; do
+    for chip in $nvidia; do
         if [ -n "$nvcc" ]; then
             compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" \
                 $nvcc -x cu $level -std=c++17 -arch=$chip -I. -c attn_hip.c -o build/hip/other.o
