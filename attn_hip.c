@@ -146,6 +146,19 @@ enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM
   #define HIP_WAVE 32
 #endif
 
+/* clang 15 and 16 have neither the ballots by the width of a wave nor gfx12, for which they make no code. */
+#if defined(__clang_major__) && __clang_major__ < 18
+  #define HIP_BALLOT_64(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+  #define HIP_BALLOT_32(x) (uint32_t)__builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+  #define HIP_WMMA12_F16(a, b, c) ((void)(a), (void)(b), (c))
+  #define HIP_WMMA12_BF16(a, b, c) ((void)(a), (void)(b), (c))
+#else
+  #define HIP_BALLOT_64(x) __builtin_amdgcn_ballot_w64(x)
+  #define HIP_BALLOT_32(x) __builtin_amdgcn_ballot_w32(x)
+  #define HIP_WMMA12_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c)
+  #define HIP_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
+#endif
+
 /* Instructions with a name of their own on each side. Within one unit in the last place, subnormal results may be 0. */
 __device__ static inline float hip_exp2(float x) {
 #if defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_exp2f)
@@ -301,7 +314,7 @@ template <> struct hip_unit<UNIT_MFMA> {
     __device__ static operand exchange(hip_u32x4 own) { return own; }
     /* The value of the lane with the other half of this lane's query. */
     __device__ static float other_half(float x) { return __shfl_xor(x, 32, 64); }
-    __device__ static bool any(bool x) { return __builtin_amdgcn_ballot_w64(x) != 0; }
+    __device__ static bool any(bool x) { return HIP_BALLOT_64(x) != 0; }
     __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
     /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where it takes both. */
     __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
@@ -318,7 +331,7 @@ struct hip_wmma {
     __device__ static float other_half(float x) {
         return __uint_as_float(swap_halves(__float_as_uint(x)));
     }
-    __device__ static bool any(bool x) { return __builtin_amdgcn_ballot_w32(x) != 0; }
+    __device__ static bool any(bool x) { return HIP_BALLOT_32(x) != 0; }
     __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
     __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
@@ -371,10 +384,10 @@ template <> struct hip_unit<UNIT_WMMA12> : hip_wmma {
     __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         if constexpr (DTYPE == ATTN_F16)
-            return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(
+            return HIP_WMMA12_F16(
                 __builtin_bit_cast(hip_f16x8, a), __builtin_bit_cast(hip_f16x8, b), c);
         else
-            return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(
+            return HIP_WMMA12_BF16(
                 __builtin_bit_cast(hip_i16x8, a), __builtin_bit_cast(hip_i16x8, b), c);
     }
     __device__ static operand exchange(hip_u32x4 own) { return own; }
@@ -655,9 +668,9 @@ __device__ static inline uint64_t hip_wave_ballot(bool x) {
   #if !defined(__HIP_DEVICE_COMPILE__)
     return x;
   #elif HIP_WAVE == 64
-    return __builtin_amdgcn_ballot_w64(x);
+    return HIP_BALLOT_64(x);
   #else
-    return __builtin_amdgcn_ballot_w32(x);
+    return HIP_BALLOT_32(x);
   #endif
 }
 /* lane: the same in the whole wave */
