@@ -3430,7 +3430,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
 
     /* Half of the L2 cache for the packed keys and values of a block, nearly all of it with Q and
      * O, for the packing is shared by all rows of a unit. Fewer rows where that leaves less than
-     * four units a thread. */
+     * two units a thread, four where they differ in work. */
     int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
     f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
     while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 2) f->BN /= 2;
@@ -3440,11 +3440,13 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = rows, cap = 96;
+    const int equal = !(d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT));
     if (rows > 96) {
         cap = room / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
         most = cap = attn__max(96, attn__min(2112, cap));
         if (f->threads > 1)
-            most = attn__min(most, attn__ceil_div(rows * d->batch * d->kv_heads, 4 * f->threads));
+            most = attn__min(most,
+                attn__ceil_div(rows * d->batch * d->kv_heads, (equal ? 2 : 4) * f->threads));
         most = attn__max(96, most);
         most = attn__ceil_div(rows, attn__ceil_div(rows, most));         /* tiles of equal size */
     }
@@ -3521,7 +3523,8 @@ static void attn__flash_worker(void *arg, int64_t index) {
     for (;;) {
         int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
-        int64_t unit = f->splits > 1 ? u / f->splits : u, split = f->splits > 1 ? u % f->splits : -1;
+        int64_t unit = f->splits > 1 ? u / f->splits : u;
+        int64_t split = f->splits > 1 ? u % f->splits : -1;
         if (!attn__flash_unit(f, unit, split, &r)) continue;
         attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch,
             f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
