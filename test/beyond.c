@@ -257,6 +257,21 @@ static void far_offsets(void **state) {
     some_runs(3);
 }
 
+/* every backend that takes the case against the reference's answer; frees the case */
+static void solve_and_compare(proof_case *c, int n) {
+    proof_answer a;
+    ok(proof_solve(c, &a));
+    for (int i = 0; attn_backend_at(i); i++) {
+        if (declined(c, i, 0)) continue;
+        proof_reset(c);
+        ok(attn_forward(&c->d));
+        const char *wrong = proof_check(c, &a, 0);
+        if (wrong) fail_msg("%s, case %d: %s", c->d.backend, n, wrong);
+    }
+    proof_answer_free(&a);
+    proof_free(c);
+}
+
 /* ------------------------------------------------------------------------------------------------- extreme values */
 typedef struct extreme { const char *name; double q, k, v; int32_t dtype; double later; } extreme;    /* later: of the keys from 520 on */
 static const extreme extremes[] = {
@@ -272,7 +287,6 @@ static void extreme_values(void **state) {
     const extreme *x = (const extreme *)*state;
     for (int n = 0; n < 3; n++) {
         proof_case c;
-        proof_answer a;
         proof_draw draw = plain_draw;
         memset(&c, 0, sizeof c);
         c.d = shape(2, n == 0 ? 1 : x->later > 0 ? 9 : 50, x->later > 0 ? 1600 : 200, 4, 2, 64, x->dtype);
@@ -284,16 +298,7 @@ static void extreme_values(void **state) {
         for (int64_t row = 0; x->later > 0 && row < 2 * 2 * (1600 - 1040); row++)
             proof_fill_row(&c, x->dtype, (void *)(uintptr_t)c.d.k.data, proof_at(&w, row % 2, 1040 + row / 4, row / 2 % 2), 64, x->later);
         proof_freeze(&c);
-        ok(proof_solve(&c, &a));
-        for (int i = 0; attn_backend_at(i); i++) {
-            if (declined(&c, i, 0)) continue;
-            proof_reset(&c);
-            ok(attn_forward(&c.d));
-            const char *wrong = proof_check(&c, &a, 0);
-            if (wrong) fail_msg("%s: %s", c.d.backend, wrong);
-        }
-        proof_answer_free(&a);
-        proof_free(&c);
+        solve_and_compare(&c, n);
     }
     some_runs(3);
 }
@@ -303,23 +308,13 @@ static void several_blocks(void **state) {
     (void)state;
     for (int n = 0; n < 6; n++) {
         proof_case c;
-        proof_answer a;
         memset(&c, 0, sizeof c);
         c.d = shape(1, n % 2 ? 40 : 260, 2300, 2, 1, 24, n < 4 ? ATTN_F32 : ATTN_BF16);
         c.d.flags = ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_OFFSET;
         c.d.window_left = 90, c.d.window_right = 30;
         c.d.offset = n < 2 ? 900 : n < 4 ? 1900 : -100;
         bind(&c, 1, 1, plain_draw);
-        ok(proof_solve(&c, &a));
-        for (int i = 0; attn_backend_at(i); i++) {
-            if (declined(&c, i, 0)) continue;
-            proof_reset(&c);
-            ok(attn_forward(&c.d));
-            const char *wrong = proof_check(&c, &a, 0);
-            if (wrong) fail_msg("%s, case %d: %s", c.d.backend, n, wrong);
-        }
-        proof_answer_free(&a);
-        proof_free(&c);
+        solve_and_compare(&c, n);
     }
     some_runs(12);
 }
