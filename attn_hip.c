@@ -488,6 +488,15 @@ __device__ static inline hip_range hip_visible(const hip_params &p, const hip_se
     if (hi > lo) { r.lo = (int32_t)lo; r.hi = (int32_t)hi; }
     return r;
 }
+
+/* May 16-bit q, k and v be read 16 bytes at a time? */
+__device__ static inline bool hip_aligned16(const hip_params &p) {
+    int64_t bits = p.head_dim | p.v_dim;
+    for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
+    return bits % 8 == 0 &&
+           ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
+}
+
 /* ================================================================================ >>mask ====
    One score of a general kernel: softcap, bias, ALiBi, boolean mask, and the dropout words. The order is the
    contract's: cap, add, hide. Ranges (causal, windows, lengths) are hip_visible's; j always lies in the row's range
@@ -937,14 +946,6 @@ template <int N> __device__ static inline void hip_words_copy(uint32_t (&to)[N],
         const hip_u32x4 x = *(const hip_u32x4 *)from;
         to[0] = x[0]; to[1] = x[1]; to[2] = x[2]; to[3] = x[3];
     }
-}
-
-/* May q, k and v be read 16 bytes at a time? */
-__device__ static inline bool hip_aligned16(const hip_params &p) {
-    int64_t bits = p.head_dim | p.v_dim;
-    for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
-    return bits % 8 == 0 &&
-           ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
 }
 
 /* Eight elements from d on of a row of dim elements that begins at `row`; 0 beyond its end. */
@@ -2494,13 +2495,6 @@ template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float l
     if constexpr (DTYPE == ATTN_F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
     else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
     return x;
-}
-/* May q, k and v be read 16 bytes at a time? As >>kernel16 has it for the other chips. */
-__device__ static inline bool hip_aligned16(const hip_params &p) {
-    int64_t bits = p.head_dim | p.v_dim;
-    for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
-    return bits % 8 == 0 &&
-           ((uintptr_t)p.q.data | (uintptr_t)p.k.data | (uintptr_t)p.v.data) % 16 == 0;
 }
 #endif
 
