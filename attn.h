@@ -4135,10 +4135,10 @@ ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int
  * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
 ATTN__INLINE void ATTN__(fetch)(
     const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
-    int64_t size = (int64_t)attn__dtype_size(dtype);
-    uintptr_t row = (uintptr_t)data + (uintptr_t)((at + ATTN__AHEAD * stride) * size);
-    for (int64_t c = 0; c < dim * size; c += 64)
-        __builtin_prefetch((const void *)(row + (uintptr_t)c), 0, 3);
+    uint64_t size = attn__dtype_size(dtype),        /* unsigned: a stride never taken may wrap */
+             row = ((uint64_t)at + ATTN__AHEAD * (uint64_t)stride) * size;
+    for (uint64_t c = 0; c < (uint64_t)dim * size; c += 64)
+        __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 0, 3);
 }
 /* dst[0 .. dim rounded up to W) = scale * row, zeros behind; a lane that is not finite makes
  * *bad NaN. */

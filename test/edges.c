@@ -236,6 +236,33 @@ static void test_workspace(void **state)
     }
 }
 
+/* Along an extent of 1 a stride is never taken, whatever it says. */
+static void test_unused_stride(void **state)
+{
+    static float dq[2 * D], dk[2 * D], dv[2 * D];
+    const int64_t far[] = { INT64_MAX / 16, -(INT64_MAX / 16), INT64_MAX };
+    (void)state;
+    for (int64_t i = 0; i < 6; i++) {
+        attn_desc d = make();
+        attn_grad g = { 0 };
+        attn_in *in[] = { &d.q, &d.k, &d.v, &g.dout };
+        attn_out *out[] = { &d.o, &g.dq, &g.dk, &g.dv };
+        d.batch = d.q_len = d.kv_len = 1;
+        d.heads = 2;
+        d.backend = fast[i % 2];
+        g.dout.data = dout, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv;
+        for (int n = 0; n < 4; n++)
+            for (int a = 0; a < 3; a++) {
+                in[n]->stride[a] = a == 1 ? far[i / 2] : D;
+                out[n]->stride[a] = a == 1 && far[i / 2] > 0 ? far[i / 2] : D;
+            }
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        assert_true(apart(o, v, 2 * D) <= 1e-5);                            /* a lone key has all the weight */
+        assert_int_equal(attn_backward(&d, &g), ATTN_OK);
+        assert_true(apart(dv, dout, 2 * D) <= 1e-5);
+    }
+}
+
 /* what is no tensor's business is refused */
 static void test_refused(void **state)
 {
@@ -264,7 +291,7 @@ int main(void)
         cmocka_unit_test(test_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
-        cmocka_unit_test(test_workspace), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
 }
