@@ -727,15 +727,17 @@ template <int DTYPE, bool WIDE> __device__ static inline float hip_scalar_score(
 }
 
 /* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims than
-   its lanes * DIMS take another pass over the keys. */
+   its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar registers,
+   are read anew by each step. */
 template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scalar_row(
-    const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
+    const hip_params &arguments, int32_t h, int32_t i) {
+    const hip_params &p = hip_reload(arguments);
+    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
     const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f, log2e = 1.44269504f;
     const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE, kv_head = h / p.group;
     const hip_range keys = hip_visible(p, s, i);
     const hip_row row = hip_row_of(p, s, h, i);
     const int64_t q_at = s.q_base + i * p.q.stride[1] + h * p.q.stride[2];
-    const int64_t o_at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
     const int64_t k_base = s.k_base + kv_head * p.k.stride[2],
                   v_base = s.v_base + kv_head * p.v.stride[2];
 
@@ -746,11 +748,12 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
         for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += HIP_WAVE) {
             /* 1. a score per lane, times log2 e */
             const int32_t j = j0 + lane;
-            const bool seen = j < keys.hi && !hip_hidden(p, row, j);
+            const hip_params &of_scores = hip_reload(p);
+            const bool seen = j < keys.hi && !hip_hidden(of_scores, row, j);
             float score = neg_inf;
             if (seen)
-                score = hip_modify(
-                    p, row, j, hip_scalar_score<DTYPE, WIDE>(p, q_at, k_base + j * p.k.stride[1]));
+                score = hip_modify(of_scores, row, j, hip_scalar_score<DTYPE, WIDE>(
+                    of_scores, q_at, k_base + j * of_scores.k.stride[1]));
             uint64_t seen_keys = hip_wave_ballot(seen);
             any |= seen_keys != 0;
 
@@ -763,33 +766,39 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             row_max = new_max;
             row_sum = row_sum * old + weight;
             if (p.masks & MASK_DROPOUT) {
+                const hip_params &again = hip_reload(p);
                 const hip_words r =
-                    hip_philox(p, (uint32_t)(s.b * p.heads + h), (uint32_t)i, (uint32_t)j);
+                    hip_philox(again, blockIdx.z * (uint32_t)again.heads + (uint32_t)h,
+                        (uint32_t)i, (uint32_t)j);
                 const uint32_t word = j & 2 ? (j & 1 ? r.w[3] : r.w[2]) : (j & 1 ? r.w[1] : r.w[0]);
-                weight = word < p.dropout_below ? 0.0f : weight * p.dropout_scale;
+                weight = word < again.dropout_below ? 0.0f : weight * again.dropout_scale;
             }
 
             /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a
              * NaN by contract */
+            const hip_params &of_values = hip_reload(p);
             for (int n = 0; n < DIMS; n++) acc[n] *= old;
             for (; seen_keys; seen_keys &= seen_keys - 1) {
                 const int from = __ffsll((unsigned long long)seen_keys) - 1;
                 const float w = hip_wave_read(weight, from);
-                const int64_t v_at = v_base + (j0 + from) * p.v.stride[1];
+                const int64_t v_at = v_base + (j0 + from) * of_values.v.stride[1];
                 for (int n = 0; n < DIMS; n++) {
                     const int32_t c = c0 + n * HIP_WAVE + lane;
-                    if (c < p.v_dim) acc[n] = fmaf(w, hip_get(p.v.data, DTYPE, v_at + c), acc[n]);
+                    if (c < of_values.v_dim)
+                        acc[n] = fmaf(w, hip_get(of_values.v.data, DTYPE, v_at + c), acc[n]);
                 }
             }
         }
 
         /* 4. the sink joins the sum; where it is the largest, lse is the sink and little more. A
            sum of 0: nothing but scores of -infinity, or no key */
+        const hip_params &end = hip_reload(p);
+        const hip_seq seq = hip_sequence(end, (int32_t)blockIdx.z);
         row_sum = hip_wave_sum(row_sum);
         old = 1;
         float lse = row_max * ln2 + logf(row_sum);
-        if (p.sink) {
-            const float sink = p.sink[h], high = sink * log2e, new_max = fmaxf(row_max, high);
+        if (end.sink) {
+            const float sink = end.sink[h], high = sink * log2e, new_max = fmaxf(row_max, high);
             const float base = new_max == neg_inf ? 0.0f : new_max;
             old = hip_exp2(row_max - base);
             lse = any && row_max > high ? row_max * ln2 + logf(row_sum + hip_exp2(high - base))
@@ -797,13 +806,14 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             row_sum = row_sum * old + hip_exp2(high - base);
         }
         const bool empty = row_sum == 0;
+        const int64_t o_at = seq.o_base + i * end.o.stride[1] + h * end.o.stride[2];
         for (int n = 0; n < DIMS; n++) {
             const int32_t c = c0 + n * HIP_WAVE + lane;
             const float x = empty || !any ? 0.0f : acc[n] * (old / row_sum);
-            if (c < p.v_dim) hip_put((char *)p.o.data, p.o_dtype, o_at + c, x);
+            if (c < end.v_dim) hip_put((char *)end.o.data, end.o_dtype, o_at + c, x);
         }
-        if (p.lse && c0 == 0 && lane == 0)
-            p.lse[s.lse_base + h * s.lse_head + i] = empty ? neg_inf : lse;
+        if (end.lse && c0 == 0 && lane == 0)
+            end.lse[seq.lse_base + h * seq.lse_head + i] = empty ? neg_inf : lse;
     }
 }
 
@@ -816,7 +826,7 @@ template <int DTYPE, bool WIDE> __global__ void __launch_bounds__(256)
     const int32_t end = first + HIP_SCALAR_ROWS < s.q_rows ? first + HIP_SCALAR_ROWS : s.q_rows;
     for (int32_t i = first + (int32_t)threadIdx.x / HIP_WAVE; i < end;
          i += (int32_t)blockDim.x / HIP_WAVE)
-        hip_scalar_row<DTYPE, 8, WIDE>(p, s, (int32_t)blockIdx.y, i);
+        hip_scalar_row<DTYPE, 8, WIDE>(p, (int32_t)blockIdx.y, i);
 }
 #define HIP_ROW_SCALAR(name, DTYPE, align) \
     {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, HIP_SCALAR_ROWS, 256, 0, align, \
@@ -990,7 +1000,7 @@ template <class S> struct hip_flash16 {
     float all_max, all_sum;             /* with dropout: of the keys dropped and kept, m is of the kept */
     uint32_t bad;                       /* not 0: some V was made finite */
     /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that is too large for that
-       goes as it is; k or v that are (64 and above) send the workgroup back to the start, and then both go as they are. */
+       goes as it is; k or v that are (64 and above) make the workgroup pass once more, and then both go as they are. */
     uint32_t lift, overflow;            /* 2^10 or 1, twice, in f16; not 0: k or v were too large */
     float unlift;                       /* for the scores */
 
@@ -1553,7 +1563,8 @@ template <class S> struct hip_flash16 {
         }
         return n;
     }
-    __device__ __forceinline__ void begin_sums() {
+    __device__ __forceinline__ void begin_sums(uint32_t by) {
+        lift = by;
         scale = GENERAL ? 1.0f : hip_again().scale_log2;      /* without MASK_SCALE in (2^-100, 2^100) */
         unscale = GENERAL ? 1.0f : 1.0f / scale;
         all_max = m = __uint_as_float(0xff800000u);
@@ -1562,8 +1573,11 @@ template <class S> struct hip_flash16 {
         #pragma unroll
         for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
     }
-    __device__ __forceinline__ void pass(const tiles &n) {
+    /* All tiles, into m, row_sum and o. */
+    __device__ __forceinline__ void pass(int32_t row0, uint32_t by) {
+        const tiles n = find_tiles(row0);
         int32_t t = n.t;
+        begin_sums(by);
         if (t < n.end) {
             begin_row();
             place_threads();
@@ -1599,11 +1613,9 @@ template <class S> struct hip_flash16 {
         return all;
     }
     __device__ __forceinline__ bool too_large(int32_t wave) {
-        if (lift == HIP_NO_LIFT) return false;
-        const bool again = any_wave(overflow, wave);
+        const bool large = any_wave(overflow, wave);
         __syncthreads();
-        if (again) lift = HIP_NO_LIFT;
-        return again;
+        return large;
     }
     __device__ __forceinline__ void run() {
         const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
@@ -1612,15 +1624,11 @@ template <class S> struct hip_flash16 {
         if (row0 >= hip_sequence(hip_again(), (int32_t)blockIdx.z).q_rows) return;
         head = (int32_t)blockIdx.y;
         wave_row = row0 + wave * TILE;
-        const tiles n = find_tiles(row0);
-        const bool any = n.t < n.end;
-        lift = S::LIFT ? HIP_LIFT : HIP_NO_LIFT;
-        do {
-            begin_sums();
-            pass(n);
-        } while (S::LIFT && any && too_large(wave));
+        pass(row0, S::LIFT ? HIP_LIFT : HIP_NO_LIFT);
+        if constexpr (S::LIFT)      /* not a loop: around all this it takes scalar registers */
+            if (too_large(wave)) pass(row0, HIP_NO_LIFT);
         const bool empty = finish();
-        if (any && any_wave(bad, wave)) poison(row0, empty);
+        if (any_wave(bad, wave)) poison(row0, empty);
     }
 };
 
@@ -2040,8 +2048,6 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
     const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
     const int32_t wave = __builtin_amdgcn_readfirstlane((int32_t)threadIdx.x / 64);
     const int32_t r = 32 * wave + l, i = i0 + r;
-    const float *k = (const float *)p.k.data + s.k_base + h / p.group * p.k.stride[2];
-    const float *v = (const float *)p.v.data + s.v_base + h / p.group * p.v.stride[2];
 
     kernel w;
     w.base = 0.0f;
@@ -2064,6 +2070,10 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
                 hip_fetch4<ALIGN>(q, 8 * c + 4 * half, p.head_dim), 8 * c + 4 * half, p.head_dim);
             w.q[c] = make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
         }
+
+        const int32_t kv_head = h / p.group;
+        const float *k = (const float *)p.k.data + s.k_base + kv_head * p.k.stride[2];
+        const float *v = (const float *)p.v.data + s.v_base + kv_head * p.v.stride[2];
 
         /* tiles begin at multiples of 32 keys: masked, whole, masked */
         int32_t j = reach.lo & -32;
