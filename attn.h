@@ -2842,12 +2842,11 @@ typedef struct attn__flash {
     int32_t threads, planned;           /* that work on it; that have scratch */
     int64_t group;                      /* heads / kv_heads */
     int64_t BM, BN;                     /* rows a unit, keys a block */
-    /* most units per (sequence, kv head): row tiles, key splits run side by side; bytes of
-     * theirs, rows of one */
-    int64_t tiles, splits, partials, part;
+    /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
+    int64_t tiles, splits, part;
     /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
     int64_t v_pad, q_pad, ld;
-    int64_t scratch;                    /* bytes a thread */
+    int64_t scratch, bytes;             /* of a thread; of all threads with the partials */
     /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
     int extras;
     /* rows are widened or gathered; otherwise used where they lie */
@@ -3419,6 +3418,13 @@ static attn_status attn__standard_run(
    of rows of one (sequence, kv head), against all its keys or one key split. Every row's
    arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
    dealt to units and units to threads changes no bit. */
+static int64_t attn__flash_scratch(const attn__flash *f, int64_t rows, int64_t second) {
+    int64_t BM = attn__round_up(attn__max(1, rows), 48);
+    return attn__round_up(4 * (ATTN__MR * f->ld + (BM + second) * (f->v_pad + 2) +
+                                  f->BN * (f->d->head_dim + (f->pack_v ? f->v_pad : 0)) +
+                                  (f->pack_q ? BM * f->q_pad : 0)),
+        ATTN__ALIGN);
+}
 static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     memset(f, 0, sizeof *f);
     f->d = d;
@@ -3462,29 +3468,31 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     /* The workspace is planned for the largest unit and all threads that the description asks
      * for: so it is the same wherever the call is made from, and never shrinks as a length
      * grows. */
-    int64_t BM = attn__max(f->BM, attn__round_up(attn__max(1, attn__min(rows, cap)), 48));
-    int64_t one = ATTN__MR * f->ld + BM * (f->v_pad + 2) +
-                  f->BN * (d->head_dim + (f->pack_v ? f->v_pad : 0)) +
-                  (f->pack_q ? BM * f->q_pad : 0);
-    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS) one += attn__min(BM, ATTN__SPLIT_ROWS) * (f->v_pad + 2);
-    f->scratch = attn__round_up(4 * one, ATTN__ALIGN);
+    const int split = d->kv_len >= 2 * ATTN__SPLIT_KEYS;
+    f->scratch = attn__flash_scratch(f, attn__max(f->BM, attn__min(rows, cap)),
+        split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0);
     f->planned = attn__planned_threads(d);
+    f->bytes = f->planned * f->scratch;
 
-    /* key splits side by side only where rows alone give too few units, and as many rows as a
-     * mebibyte a thread holds; their memory is asked for from the most rows on that may need it,
-     * so that the workspace never shrinks as q_len grows */
+    /* Key splits side by side only where rows alone give too few units, and only of as many rows
+     * as need no more memory than many rows do: 9/16 MiB a thread for the partials. */
     int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     f->splits = 1;
     f->part = f->tiles > 1 ? f->BM : rows;
-    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS && f->planned > 1 && pairs < 4 * f->planned) {
+    if (split && f->planned > 1 && pairs < 4 * f->planned) {
         int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)),
-                side = attn__min(
-                    ATTN__SPLIT_ROWS, ((int64_t)f->planned << 20) / (64 * pairs * (f->v_pad + 2)));
-        f->partials =
-            pairs * splits * (attn__min(rows, side) + (side > 96 ? 144 : 0)) * (f->v_pad + 2) * 4;
+                row = pairs * splits * (f->v_pad + 2) * 4,
+                side = ((int64_t)f->planned * (9 << 16)) / (pairs * 16 * (f->v_pad + 2) * 4);
+        /* beyond 96 rows there is more than one tile, of up to 96 rows each */
+        side = side > 96 + 144 ? attn__min(side - 144, ATTN__SPLIT_ROWS) : attn__min(side, 96);
+        int64_t few = attn__min(rows, side), one = attn__flash_scratch(f, few, 0),
+                both = f->planned * one + (few + (few > 96 ? 144 : 0)) * row;
+        f->bytes = attn__max(f->bytes, both);
         if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= side &&
-            !attn__tuning.no_splits)
+            !attn__tuning.no_splits) {
             f->splits = splits;
+            f->scratch = one;
+        }
     }
     f->units = d->batch * d->kv_heads * f->tiles * f->splits;
 }
@@ -3499,7 +3507,7 @@ static attn_status attn__flash_plan(
     plan->isa = attn__machine()->isa->name;
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
-    plan->workspace_size = (size_t)(f.planned * f.scratch + f.partials) + attn__append_bytes(d);
+    plan->workspace_size = (size_t)f.bytes + attn__append_bytes(d);
     return ATTN_OK;
 }
 
@@ -3560,7 +3568,7 @@ static attn_status attn__flash_run(
     attn__flash_shape(d, &f);
     f.workspace = (char *)d->workspace;
     f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
-    attn__append(d, f.threads, (char *)f.partial + f.partials);
+    attn__append(d, f.threads, f.workspace + f.bytes);
     attn__parallel(d, f.threads, attn__flash_worker, &f, f.threads);
     if (f.splits > 1) {
         f.next = 0;

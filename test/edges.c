@@ -234,6 +234,20 @@ static void test_workspace(void **state)
         assert_true((int64_t)plan.workspace_size >= last);
         last = (int64_t)plan.workspace_size;
     }
+    /* nor as q_len grows; and up to head_dim 256 flash takes 2 MiB a thread at most, whatever the lengths, heads and threads */
+    static const int64_t dims[] = { 33, 64, 128, 256 }, kv_heads[] = { 1, 2, 8 }, q_lens[] = { 1, 16, 96, 97, 128, 257, 5000 };
+    for (int n = 0; n < 4 * 3 * 4 * 3; n++) {
+        size_t last = 0;
+        for (int i = 0; i < 7; i++) {
+            attn_plan plan;
+            attn_desc d = make();
+            d.batch = 1, d.heads = 8, d.kv_heads = kv_heads[n / 4 % 3], d.head_dim = dims[n % 4], d.backend = "flash";
+            d.q_len = q_lens[i], d.kv_len = (int64_t)1000 << 2 * (n / 12 % 4), d.threads = 1 << 2 * (n / 48);
+            assert_int_equal(attn_query(&d, NULL, &plan), ATTN_OK);
+            assert_true(plan.workspace_size >= last && plan.workspace_size <= (size_t)d.threads << 21);
+            last = plan.workspace_size;
+        }
+    }
 }
 
 /* Along an extent of 1 a stride is never taken, whatever it says. */

@@ -1,0 +1,456 @@
+/* targets.c - the speeds that the CPU backend sets itself, each measured beside what it is compared with; `make targets`.
+ *
+ * usage: targets [--part NAME]      NAME: forward, backward, types, layouts, masks, threads, fixed, convert
+ *
+ * A share of the peak: this thread's processor time of a call against that of a loop of independent FMAs run just before and just after
+ * it, the faster of the two. A ratio of two calls: both in turn. Always the median over the pairs of half a second or more. With several
+ * threads the clock of the wall counts. Batch 1, 8 heads, [B,S,H,D], workspace given, no lse, unless the line says otherwise. */
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { FLOATS = 1 << 23 };              /* of each tensor, the largest of any line */
+static float *tensor[9];                /* q, k, v, o, dout, dq, dk, dv, bias */
+static unsigned char *mask;
+static float lse[1 << 17], slopes[64], sinks[64];
+static int32_t cu[9];
+static const char *part;
+static int failures, lines;
+
+/* ---- a call ---- */
+typedef struct call {
+    attn_desc d;
+    attn_grad g;
+    int backward;
+    double flops;                       /* of the pairs that are visible */
+} call;
+
+static void *get(size_t bytes)
+{
+    void *p;
+    if (posix_memalign(&p, 4096, bytes)) {
+        fprintf(stderr, "out of memory\n");
+        exit(2);
+    }
+    return p;
+}
+static void check(attn_status s)
+{
+    if (s) {
+        fprintf(stderr, "%s\n", attn_status_text(s));
+        exit(2);
+    }
+}
+static call make(int64_t q_len, int64_t kv_len, int64_t dim, uint32_t flags)
+{
+    call c;
+    memset(&c, 0, sizeof c);
+    c.d.batch = 1;
+    c.d.heads = 8;
+    c.d.q_len = q_len;
+    c.d.kv_len = kv_len;
+    c.d.head_dim = dim;
+    c.d.flags = flags;
+    c.d.threads = 1;
+    c.d.backend = "flash";
+    c.d.q.data = tensor[0];
+    c.d.k.data = tensor[1];
+    c.d.v.data = tensor[2];
+    c.d.o.data = tensor[3];
+    c.g.dout.data = tensor[4];
+    c.g.dq.data = tensor[5];
+    c.g.dk.data = tensor[6];
+    c.g.dv.data = tensor[7];
+    return c;
+}
+static call square(int64_t len, int64_t dim, int causal)
+{
+    return make(len, len, dim, causal ? ATTN_CAUSAL : 0);
+}
+/* 16-bit copies of the random numbers, once a type */
+static void narrow(call *c, int32_t dtype)
+{
+    static uint16_t *copy[3][3];
+    attn_in *in[] = { &c->d.q, &c->d.k, &c->d.v };
+    attn_out *out[] = { &c->d.o, &c->g.dq, &c->g.dk, &c->g.dv };
+    for (int n = 0; n < 3; n++) {
+        if (!copy[dtype][n]) {
+            copy[dtype][n] = get(FLOATS * 2);
+            for (int64_t i = 0; i < FLOATS; i++)
+                copy[dtype][n][i] = dtype == ATTN_F16 ? attn__f32_to_f16(tensor[n][i]) : attn__f32_to_bf16(tensor[n][i]);
+        }
+        in[n]->data = copy[dtype][n];
+        in[n]->dtype = dtype;
+    }
+    for (int n = 0; n < 4; n++) out[n]->dtype = dtype;
+    c->g.dout.data = copy[dtype][0];
+    c->g.dout.dtype = dtype;
+}
+/* Counts the visible pairs, makes the workspace, and for a backward call the lse. */
+static void ready(call *c)
+{
+    attn_plan plan;
+    attn_desc *d = &c->d;
+    double pairs = 0;
+    for (int64_t b = 0; b < d->batch; b++) {
+        int64_t q = d->seq.cu_q ? d->seq.cu_q[b + 1] - d->seq.cu_q[b] : d->q_len, k = d->seq.cu_q ? q : d->kv_len;
+        for (int64_t i = 0; i < q; i++) {
+            int64_t hi = d->flags & ATTN_CAUSAL ? i + k - q + 1 : k,
+                    lo = d->flags & ATTN_WINDOW_LEFT ? i + k - q - d->window_left : 0;
+            if (d->flags & ATTN_WINDOW_RIGHT && i + k - q + d->window_right + 1 < hi) hi = i + k - q + d->window_right + 1;
+            if (hi > (lo > 0 ? lo : 0)) pairs += (double)(hi - (lo > 0 ? lo : 0));
+        }
+    }
+    c->flops = 2.0 * pairs * (double)d->heads * (double)(d->head_dim + (d->v_dim ? d->v_dim : d->head_dim)) * (c->backward ? 2.5 : 1);
+    if (c->backward) {
+        d->lse = lse;
+        check(attn_forward(d));
+    }
+    check(attn_query(d, c->backward ? &c->g : NULL, &plan));
+    d->workspace = get(plan.workspace_size + 64);
+    d->workspace_size = plan.workspace_size;
+}
+static void done(call *c) { free(c->d.workspace); }
+static void run(const call *c) { check(c->backward ? attn_backward(&c->d, &c->g) : attn_forward(&c->d)); }
+
+/* ---- clocks ---- */
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static int up(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+typedef struct samples { double x[2048], spent; int n; } samples;
+static int enough(const samples *s) { return s->n == 2048 || (s->spent > 0.5 && s->n >= 9); }
+static double median(samples *s)
+{
+    qsort(s->x, (size_t)s->n, sizeof *s->x, up);
+    return s->x[s->n / 2];
+}
+/* The FMA peak of this thread now, FLOP/s. */
+static double peak(double share)
+{
+    int64_t n = share < 2e-3 ? 1 << 12 : 1 << 15;
+    double t = seconds(CLOCK_THREAD_CPUTIME_ID);
+    attn__machine()->isa->fma_chain(n);
+    return 2.0 * 12 * (double)attn__machine()->isa->W * (double)n / (seconds(CLOCK_THREAD_CPUTIME_ID) - t);
+}
+static double timed(const call *c, int64_t times, clockid_t clock)
+{
+    double t = seconds(clock);
+    for (int64_t i = 0; i < times; i++) run(c);
+    return (seconds(clock) - t) / (double)times;
+}
+/* Calls for 0.3 ms at least. */
+static int64_t batch(const call *c)
+{
+    run(c);
+    double t = timed(c, 1, CLOCK_MONOTONIC);
+    return t < 2e-4 ? (int64_t)(3e-4 / t) + 1 : 1;
+}
+static double of_peak(call c)
+{
+    static samples s;
+    ready(&c);
+    int64_t times = batch(&c);
+    double one = timed(&c, 1, CLOCK_THREAD_CPUTIME_ID);
+    for (s.n = 0, s.spent = 0; !enough(&s);) {
+        double before = peak(one), t = timed(&c, times, CLOCK_THREAD_CPUTIME_ID), after = peak(one);
+        s.x[s.n++] = c.flops / t / (before > after ? before : after);
+        s.spent += t * (double)times;
+    }
+    done(&c);
+    return median(&s);
+}
+/* Speed of a over speed of b, per FLOP. */
+static double against(call a, call b, clockid_t clock)
+{
+    static samples s;
+    ready(&a);
+    ready(&b);
+    int64_t na = batch(&a), nb = batch(&b);
+    for (s.n = 0, s.spent = 0; !enough(&s);) {
+        double t0 = timed(&b, nb, clock), t = timed(&a, na, clock), t1 = timed(&b, nb, clock);
+        s.x[s.n++] = a.flops / t / (b.flops / (0.5 * (t0 + t1)));
+        s.spent += t * (double)na;
+    }
+    done(&a);
+    done(&b);
+    return median(&s);
+}
+
+/* ---- the table ---- */
+static int wanted(const char *name)
+{
+    static const char *last = "";
+    if (part && strcmp(part, name)) return 0;
+    if (strcmp(last, name)) printf("| **%s** | | | |\n", name);
+    last = name;
+    return 1;
+}
+/* at_least: or at most */
+static void line(const char *what, double shown, double asked, int at_least, const char *unit)
+{
+    int met = at_least ? shown >= asked - 0.0005 : shown <= asked;
+    printf(unit[0] ? "| %s | %.4g%s | %.4g%s | %s |\n" : "| %s | %.3f%s | %.2f%s | %s |\n", what, shown, unit, asked, unit,
+        met ? "met" : "**not met**");
+    fflush(stdout);
+    failures += !met;
+    lines++;
+}
+static const char *text(const char *format, int64_t a, int64_t b)
+{
+    static char out[200];
+    snprintf(out, sizeof out, format, (int)a, (int)b);
+    return out;
+}
+
+static void forward(int avx2)
+{
+    static const struct { int64_t len, dim, v_dim; int causal; double asked; } rows[] = {
+        { 1024, 64, 0, 0, 0.86 }, { 1024, 128, 0, 0, 0.89 }, { 2048, 64, 0, 1, 0.82 }, { 2048, 128, 0, 1, 0.85 },
+        { 1024, 256, 0, 0, 0.88 }, { 1024, 192, 0, 0, 0.88 }, { 1024, 32, 0, 0, 0.75 }, { 1024, 72, 0, 0, 0.80 },
+        { 1024, 80, 0, 0, 0.80 }, { 1024, 96, 0, 0, 0.80 }, { 1024, 112, 0, 0, 0.80 }, { 1024, 96, 64, 0, 0.80 },
+        { 1024, 64, 128, 0, 0.80 }, { 1024, 33, 0, 0, 0.55 }, { 128, 64, 0, 0, 0.80 }, { 256, 64, 0, 0, 0.82 },
+        { 512, 64, 0, 0, 0.84 }, { 128, 64, 0, 1, 0.62 },
+    };
+    if (avx2) {
+        line("AVX2, of its own peak: S 1024, D 64", of_peak(square(1024, 64, 0)), 0.78, 1, "");
+        line("the same, D 128", of_peak(square(1024, 128, 0)), 0.82, 1, "");
+        return;
+    }
+    for (size_t n = 0; n < sizeof rows / sizeof *rows && wanted("forward"); n++) {
+        char what[100];
+        call c = square(rows[n].len, rows[n].dim, rows[n].causal);
+        c.d.v_dim = rows[n].v_dim;
+        snprintf(what, sizeof what, "S %d, D %d%s%s", (int)rows[n].len, (int)rows[n].dim,
+            !rows[n].v_dim ? "" : rows[n].v_dim == 64 ? ", v_dim 64" : ", v_dim 128", rows[n].causal ? ", causal" : "");
+        line(what, of_peak(c), rows[n].asked, 1, "");
+    }
+}
+
+static void backward(void)
+{
+    static const struct { int64_t len, dim; int causal; double asked; } rows[] = {
+        { 1024, 64, 0, 0.86 }, { 1024, 128, 0, 0.88 }, { 2048, 64, 1, 0.77 }, { 2048, 128, 1, 0.80 },
+    };
+    for (size_t n = 0; n < sizeof rows / sizeof *rows && wanted("backward"); n++) {
+        call c = square(rows[n].len, rows[n].dim, rows[n].causal);
+        c.backward = 1;
+        line(text(rows[n].causal ? "S %d, D %d, causal" : "S %d, D %d", rows[n].len, rows[n].dim), of_peak(c), rows[n].asked, 1, "");
+    }
+}
+
+/* 16-bit types: the same share of the peak, less 0.03 */
+static void types(void)
+{
+    for (int n = 0; n < 8 && wanted("types"); n++) {
+        int64_t dim = n & 1 ? 128 : 64;
+        int32_t dtype = n & 2 ? ATTN_F16 : ATTN_BF16;
+        call wide = square(1024, dim, 0), small = wide;
+        wide.backward = small.backward = n >= 4;
+        narrow(&small, dtype);
+        double f32 = of_peak(wide), now = of_peak(small);
+        char what[100];
+        snprintf(what, sizeof what, "%s%s, D %d; f32 %.3f", dtype == ATTN_F16 ? "f16" : "bf16", n >= 4 ? " backward" : "", (int)dim, f32);
+        line(what, now, f32 - 0.03, 1, "");
+    }
+}
+
+static void layouts(void)
+{
+    for (int n = 0; n < 8 && wanted("layouts"); n++) {
+        int64_t len = 1024, dim = n & 1 ? 128 : 64;
+        call a = square(len, dim, 0), b = a;
+        a.backward = b.backward = n >= 4;
+        b.d.q.layout = b.d.k.layout = b.d.v.layout = b.d.o.layout = ATTN_BHSD;
+        b.g.dout.layout = b.g.dq.layout = b.g.dk.layout = b.g.dv.layout = ATTN_BHSD;
+        if (n & 2) {                                                        /* [tokens][3][heads][dim] */
+            attn_in *in[] = { &a.d.q, &a.d.k, &a.d.v };
+            for (int t = 0; t < 3; t++) {
+                in[t]->data = tensor[0] + t * 8 * dim;
+                in[t]->stride[0] = len * 24 * dim;
+                in[t]->stride[1] = 24 * dim;
+                in[t]->stride[2] = dim;
+            }
+        }
+        char what[100];
+        snprintf(what, sizeof what, "%s over [B,H,S,D], D %d%s", n & 2 ? "packed q, k, v" : "[B,S,H,D]", (int)dim, n >= 4 ? ", backward" : "");
+        line(what, against(a, b, CLOCK_THREAD_CPUTIME_ID), 0.98, 1, "");
+    }
+}
+
+static void masks(void)
+{
+    static const char *const names[] = { "boolean mask", "bias", "ALiBi", "softcap", "dropout", "sink", "window 256 left",
+        "window 128 left, 128 right", "packed: 8 sequences of 128", "q times 16", "q times 64" };
+    for (int n = 0; n < 11 && wanted("masks"); n++) {
+        call plain = square(1024, 64, 0), c = plain;
+        float *large = NULL;
+        if (n == 0) c.d.mask.data = mask, c.d.mask.dtype = ATTN_BOOL;
+        if (n == 1) c.d.bias.data = tensor[8];
+        if (n == 0 || n == 1) {
+            attn_in *t = n ? &c.d.bias : &c.d.mask;
+            t->stride[0] = t->stride[1] = ATTN_BROADCAST;
+            t->stride[2] = 1024;
+        }
+        if (n == 2) c.d.alibi = slopes;
+        if (n == 3) c.d.softcap = 30;
+        if (n == 4) c.d.dropout = 0.1f, c.d.seed = 3;
+        if (n == 5) c.d.sink = sinks;
+        if (n == 6) c.d.flags = ATTN_WINDOW_LEFT | ATTN_CAUSAL, c.d.window_left = 256;
+        if (n == 7) c.d.flags = ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, c.d.window_left = c.d.window_right = 128;
+        if (n == 8) {
+            plain = square(128, 64, 0);
+            plain.d.batch = 8;
+            for (int b = 0; b <= 8; b++) cu[b] = 128 * b;
+            c.d.batch = 8;
+            c.d.q_len = c.d.kv_len = 128;
+            c.d.seq.cu_q = c.d.seq.cu_k = cu;
+            c.d.seq.total_q = c.d.seq.total_k = 1024;
+        }
+        if (n >= 9) {
+            large = get(FLOATS * 4);
+            for (int64_t i = 0; i < FLOATS; i++) large[i] = tensor[0][i] * (n == 9 ? 16 : 64);
+            c.d.q.data = large;
+        }
+        line(names[n], against(c, plain, CLOCK_THREAD_CPUTIME_ID), n >= 9 ? 0.95 : 0.8, 1, "");
+        free(large);
+    }
+}
+
+/* Two threads over one, as a share of what two threads do to the peak. */
+static void threads(void)
+{
+    static const struct { const char *what; int64_t heads, q, k; int causal; } rows[] = {
+        { "8 heads, S 1024", 8, 1024, 1024, 0 }, { "8 heads, S 1024, causal", 8, 1024, 1024, 1 },
+        { "one head, S 2048", 1, 2048, 2048, 0 }, { "one head, S 2048, causal", 1, 2048, 2048, 1 },
+        { "one head, 16 queries, 65536 keys", 1, 16, 65536, 0 },
+    };
+    if (attn_threads() < 2) {
+        if (wanted("threads")) printf("| skipped: one processor | | | |\n");
+        return;
+    }
+    for (int n = 0; n < 10 && wanted("threads"); n++) {
+        call one = make(rows[n % 5].q, rows[n % 5].k, 64, rows[n % 5].causal ? ATTN_CAUSAL : 0), two;
+        if (n >= 5 && rows[n % 5].k > 2048) continue;
+        one.d.heads = rows[n % 5].heads;
+        one.backward = n >= 5;
+        two = one;
+        two.d.threads = 2;
+        double peaks = attn_peak_gflops(ATTN_F32, 2) / attn_peak_gflops(ATTN_F32, 1), ratio = against(two, one, CLOCK_MONOTONIC);
+        char what[100];
+        snprintf(what, sizeof what, "%s%s: %.2f x of %.2f x", rows[n % 5].what, n >= 5 ? ", backward" : "", ratio, peaks);
+        line(what, ratio / peaks, 0.95, 1, "");
+    }
+}
+
+static void fixed(void)
+{
+    static const struct { const char *what; int64_t heads, kv_heads, q, k, dim; int threads; } rows[] = {
+        { "workspace, 8 heads, S 512, D 64", 8, 8, 512, 512, 64, 1 },
+        { "workspace, 8 heads, S 32768, D 256", 8, 8, 32768, 32768, 256, 1 },
+        { "workspace, 32 heads on 8, S 32768, D 128, two threads", 32, 8, 32768, 32768, 128, 2 },
+        { "workspace, 8 heads on 1, S 32768, D 160, two threads", 8, 1, 32768, 32768, 160, 2 },
+        { "workspace, one head, 16 queries, 65536 keys, D 256, two threads", 1, 1, 16, 65536, 256, 2 },
+    };
+    if (!wanted("fixed")) return;
+    static samples s;
+    call c = square(1, 64, 0);
+    c.d.heads = 1;
+    ready(&c);
+    for (s.n = 0; s.n < 301;) {
+        double t = timed(&c, 2000, CLOCK_THREAD_CPUTIME_ID);
+        s.x[s.n++] = t * 1e9;
+    }
+    line("a call: one head, one query, one key, D 64", median(&s), 300, 0, " ns");
+    done(&c);
+    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
+        attn_plan plan;
+        c = make(rows[n].q, rows[n].k, rows[n].dim, 0);
+        c.d.heads = rows[n].heads;
+        c.d.kv_heads = rows[n].kv_heads;
+        c.d.threads = rows[n].threads;
+        check(attn_query(&c.d, NULL, &plan));
+        line(rows[n].what, (double)plan.workspace_size / plan.threads / (1 << 20), 2, 0, " MiB a thread");
+    }
+}
+
+/* Bytes read and written a second, of memcpy's between buffers of the same size as the f32 side. */
+static void convert(void)
+{
+    static const char *const names[] = { "f32", "f16", "bf16" };
+    static const struct { int32_t from, to; int transpose; int64_t dim; } rows[] = {
+        { ATTN_F32, ATTN_F32, 1, 64 }, { ATTN_F32, ATTN_F32, 1, 128 }, { ATTN_F32, ATTN_BF16, 0, 64 }, { ATTN_BF16, ATTN_F32, 0, 64 },
+        { ATTN_F32, ATTN_F16, 0, 64 }, { ATTN_F16, ATTN_F32, 0, 64 }, { ATTN_F32, ATTN_BF16, 1, 64 }, { ATTN_F32, ATTN_BF16, 1, 128 },
+        { ATTN_F16, ATTN_BF16, 0, 64 }, { ATTN_BF16, ATTN_BF16, 1, 64 },
+    };
+    for (size_t n = 0; n < sizeof rows / sizeof *rows && wanted("convert"); n++) {
+        static samples s;
+        int64_t shape[4] = { 1, FLOATS / 8 / rows[n].dim, 8, rows[n].dim };
+        attn_in src = { tensor[0], { 0, 0, 0 }, rows[n].from, ATTN_BSHD, NULL, { 0, 0, 0 } };
+        attn_out dst = { tensor[3], { 0, 0, 0 }, rows[n].to, rows[n].transpose ? ATTN_BHSD : ATTN_BSHD };
+        attn_desc where;
+        memset(&where, 0, sizeof where);
+        where.threads = 1;
+        double bytes = FLOATS * (double)((rows[n].from ? 2 : 4) + (rows[n].to ? 2 : 4));
+        size_t whole = (size_t)(bytes / 2);                                 /* memcpy: as many bytes read and written */
+        for (s.n = 0, s.spent = 0; !enough(&s);) {
+            double t0 = seconds(CLOCK_THREAD_CPUTIME_ID);
+            memcpy(tensor[4], tensor[1], whole);
+            double t1 = seconds(CLOCK_THREAD_CPUTIME_ID);
+            check(attn_convert(shape, src, dst, &where));
+            double t2 = seconds(CLOCK_THREAD_CPUTIME_ID);
+            memcpy(tensor[4], tensor[1], whole);
+            double t3 = seconds(CLOCK_THREAD_CPUTIME_ID);
+            s.x[s.n++] = 0.5 * (t1 - t0 + t3 - t2) / (t2 - t1);
+            s.spent += t2 - t1;
+        }
+        char what[100];
+        snprintf(what, sizeof what, "%s to %s%s, D %d", names[rows[n].from], names[rows[n].to],
+            rows[n].transpose ? ", [B,S,H,D] to [B,H,S,D]" : "", (int)rows[n].dim);
+        line(what, median(&s), 0.8, 1, "");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t x = 1;
+    int avx2 = getenv("ATTN_ISA") != NULL && strcmp(getenv("ATTN_ISA"), "avx2") == 0;
+    for (int n = 1; n + 1 < argc; n += 2)
+        if (strcmp(argv[n], "--part") == 0) part = argv[n + 1];
+    for (int n = 0; n < 9; n++) {
+        tensor[n] = get(FLOATS * 4);
+        for (int64_t i = 0; i < FLOATS; i++) {
+            x = x * 1664525 + 1013904223;
+            tensor[n][i] = (float)(x >> 8) / (1 << 24) - 0.5f;
+        }
+    }
+    mask = get(1 << 20);
+    memset(mask, 1, 1 << 20);
+    for (int n = 0; n < 64; n++) slopes[n] = 0.01f * (float)n;
+    if (avx2) {
+        forward(1);
+        return 0;
+    }
+    printf("| %s, %.0f GFLOP/s | shown | asked | |\n|---|---|---|---|\n", attn_isa(), attn_peak_gflops(ATTN_F32, 1));
+    forward(0);
+    backward();
+    types();
+    layouts();
+    masks();
+    threads();
+    fixed();
+    convert();
+    fprintf(stderr, "%d lines, %d not met\n", lines, failures);
+    return 0;
+}
