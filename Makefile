@@ -20,7 +20,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check measured results peers install clean help
+.PHONY: all bench setup test test-full unit readme-check measured results targets peers install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -86,6 +86,15 @@ measured: attn_bench
 ## results       measure the reports and plots of test/results anew, on an idle machine; some minutes, needs gnuplot
 results: attn_bench
 	@test/bench_results.sh
+
+## targets       measure every speed that the CPU backend sets itself, into test/results/targets.md, on an idle machine
+targets: build/targets
+	@mkdir -p test/results
+	@{ build/targets && ATTN_ISA=avx2 build/targets; } | tee build/targets.md
+	@mv build/targets.md test/results/targets.md
+build/targets: test/targets.c attn.h
+	@mkdir -p build
+	$(CC) -O2 -std=c99 $(TESTWARN) -I. -pthread $< -o $@
 
 ## peers         time PyTorch and OpenBLAS beside the library; optional: needs Python with torch and numpy (PyPI)
 peers:
