@@ -463,7 +463,9 @@ static void every_layout(void) {
 /* attn_convert on the GPU and on the CPU: the same bits, every type and layout; what a row does not cover is left alone. */
 static void conversion(void) {
     static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64};
-    static const double odd[] = {0, -0.0, 65504, 65519.99, 65520, 1e30, -1e300, 0x1p-24, 0x1.8p-25, 0x1p-26, 0x1p-133, 0x1.0080p0, 0x1.0180p0, 0x1.00400001p0, 0x1.002p0};
+    static const double odd[] = {0, -0.0, 65504, 65519.99, 65520, 1e30, -1e300, 0x1p-24, 0x1.8p-25, 0x1p-26, 0x1p-133, 0x1.0080p0, 0x1.0180p0, 0x1.00400001p0, 0x1.002p0,
+                                 /* beside the middle between two f16 or two bf16, by less than f32 tells */
+                                 0x1.00200004p0, -0x1.005ffffcp0, 0x1.01000004p0, -0x1.02fffffcp0};
     uint64_t r = 9;
     int n = 0;
     registered();
