@@ -2892,7 +2892,7 @@ typedef struct attn__bwd {
     int64_t BQ, BK, ld, v_pad, q_pad, scratch;
     int extras, phase, standard;
     char *workspace;
-    /* [rows]: lse in base 2; dout . o - dlse; NaN where q or dout is not finite */
+    /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
     float *L, *delta, *bad;
     /* f32 copies [rows][q_pad], [rows][v_pad]; partials [splits][rows][q_pad] */
     float *q, *dout, *dq;
@@ -4148,16 +4148,28 @@ ATTN__INLINE void ATTN__(fetch)(
     for (uint64_t c = 0; c < (uint64_t)dim * size; c += 64)
         __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 0, 3);
 }
-/* dst[0 .. dim rounded up to W) = scale * row, zeros behind; a lane that is not finite makes
- * *bad NaN. */
+/* dst[0 .. dim rounded up to W) = scale * row, zeros behind, unless dst is NULL; a lane that is
+ * not finite makes one of bad[4] NaN: four sums, or their latency would be the limit. */
+ATTN__INLINE void ATTN__(widen1)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t n,
+    float scale, ATTN__V *bad) {
+    ATTN__V v = ATTN__(load_any)(src, dtype, at, n);
+    if (scale != 1) v = v * ATTN__(set1)(scale);
+    *bad = *bad + v * ATTN__(set1)(0);
+    if (dst) ATTN__(store)(dst, v);
+}
 ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim,
     float scale, ATTN__V *bad) {
-    for (int64_t c = 0; c < dim; c += ATTN__W) {
-        ATTN__V v = ATTN__(load_any)(src, dtype, at + c, dim - c);
-        if (scale != 1) v = v * ATTN__(set1)(scale);
-        *bad = *bad + v * ATTN__(set1)(0);
-        ATTN__(store)(dst + c, v);
+    int64_t c = 0;
+    for (; c + 4 * ATTN__W <= dim; c += 4 * ATTN__W)
+        ATTN__UNROLL for (int v = 0; v < 4; v++) ATTN__(widen1)(dst ? dst + c + v * ATTN__W : NULL,
+            src, dtype, at + c + v * ATTN__W, ATTN__W, scale, bad + v);
+    ATTN__UNROLL for (int v = 0; v < 4; v++, c += ATTN__W) {
+        if (c >= dim) break;
+        ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + v);
     }
+}
+ATTN__INLINE int ATTN__(any_bad)(const ATTN__V *bad) {
+    return !attn__finite(ATTN__(reduce_add)((bad[0] + bad[1]) + (bad[2] + bad[3])));
 }
 ATTN__INLINE float ATTN__(kv_scale)(
     const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
@@ -4207,26 +4219,25 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
  * unless it is NULL. */
 static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__seq *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
-    ATTN__V bad[4];                     /* four sums, or their latency would be the limit */
+    ATTN__V bad[4];
     for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
-    for (int64_t j = j0; j < j1; j++) {
-        int64_t at = attn__k_at(d, s, t->stride, j, h);
-        if (dst)
-            ATTN__(widen)(dst + (j - j0) * pad, t->data, t->dtype, at, dim,
-                ATTN__(kv_scale)(d, s, t, j, h), &bad[j & 3]);
-        else
-            for (int64_t c = 0; c < dim; c += ATTN__W)
-                bad[j & 3] = bad[j & 3] +
-                             ATTN__(load)((const float *)t->data + at + c) * ATTN__(set1)(0);
-    }
-    return !attn__finite(ATTN__(reduce_add)((bad[0] + bad[1]) + (bad[2] + bad[3])));
+    if (t->dtype == ATTN_F32)
+        for (int64_t j = j0; j < j1; j++)
+            ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, ATTN_F32,
+                attn__k_at(d, s, t->stride, j, h), dim, 1, bad);
+    else
+        for (int64_t j = j0; j < j1; j++)
+            ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, t->dtype,
+                attn__k_at(d, s, t->stride, j, h), dim, ATTN__(kv_scale)(d, s, t, j, h), bad);
+    return ATTN__(any_bad)(bad);
 }
 /* Row i of q, rotated where the description says so. */
 static void ATTN__(pack_q)(
     float *dst, const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
-    ATTN__V unused = ATTN__(set1)(0);
+    ATTN__V unused[4];
+    for (int l = 0; l < 4; l++) unused[l] = ATTN__(set1)(0);
     ATTN__(widen)(
-        dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &unused);
+        dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, unused);
     if (attn__has_rotary(d) && i < s->q_used) attn__rotate(d, dst, s->k_old + i);
 }
 
@@ -4405,6 +4416,17 @@ ATTN__INLINE void ATTN__(exp2_pair)(float *a, float *b) {
     *b = part[0];
 }
 
+/* A row of dim elements: factor * src, rounded once. */
+ATTN__INLINE void ATTN__(narrow)(
+    void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
+    int64_t c = 0;
+    for (; c + ATTN__W <= dim; c += ATTN__W)
+        ATTN__(store_any)(
+            data, dtype, at + c, ATTN__(load)(src + c) * ATTN__(set1)(factor), ATTN__W);
+    if (c < dim)
+        ATTN__(store_any)(
+            data, dtype, at + c, ATTN__(load)(src + c) * ATTN__(set1)(factor), dim - c);
+}
 /* o and lse of the finished rows [r0, r1): o / sum, the sink joining maximum and sum; a row that
  * saw no key is 0. */
 static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
@@ -4425,10 +4447,14 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r
                 max = top;
             }
         }
-        ATTN__V factor = ATTN__(set1)(scale / sum), zero = ATTN__(set1)(0);
-        for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
-            ATTN__(store_any)(d->o.data, d->o.dtype, at + c,
-                empty ? zero : ATTN__(load)(o + c) * factor, d->v_dim - c);
+        float factor = scale / sum;
+        if (empty) {
+            memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
+            factor = 0;
+        }
+        if (d->o.dtype == ATTN_F32)
+            ATTN__(narrow)(d->o.data, ATTN_F32, at, o, d->v_dim, factor);
+        else ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
         if (!d->lse) continue;
         ATTN__(leave)();
         d->lse[attn__lse_at(d, &u->s, i, h)] =
@@ -4715,11 +4741,12 @@ static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_
                 ATTN__(load_any)(f->g->dout.data, f->g->dout.dtype, dout_at + c, d->v_dim - c),
                 sum);
         f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
-        ATTN__V bad = ATTN__(set1)(0);
-        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype, q_at, d->head_dim, 1, &bad);
+        ATTN__V bad[4];
+        for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
+        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype, q_at, d->head_dim, 1, bad);
         ATTN__(widen)(f->dout + row * f->v_pad, f->g->dout.data, f->g->dout.dtype, dout_at,
-            d->v_dim, 1, &bad);
-        f->bad[row] = ATTN__(reduce_add)(bad);
+            d->v_dim, 1, bad);
+        f->bad[row] = (float)ATTN__(any_bad)(bad);
         f->L[row] = attn__bits(d->lse[at]) == 0xff800000u
                         ? -ATTN__NEG_INF
                         : (float)((double)d->lse[at] * ATTN__LOG2E);
@@ -4769,7 +4796,7 @@ static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN_
     t->Q = f->q + row * f->q_pad;
     t->dO = f->dout + row * f->v_pad;
     for (int64_t r = 0; r < rows; r++) sum += f->bad[row + r];
-    return !attn__finite(sum);
+    return sum != 0;
 }
 
 /* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and
