@@ -2303,8 +2303,9 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      leave()                      before plain code is called: dirty upper halves cost it 600 cycles
      random(out, c, i, bh, d)     the 64 dropout words of keys 4 c .. 4 c + 63
      keep(v, words, least)        lanes whose word is below `least`: 0
-     reduce_max(v) reduce_add(v)  in a fixed order             transpose(r)  r[0..W-1] as a W x W
-                                  matrix
+     reduce_max(v) reduce_add(v)  in a fixed order
+     max6(p, out) add6(p, out)    the same of six vectors at p, into out[0..5] of 16
+     transpose(r)                 r[0..W-1] as a W x W matrix
 
    exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
    (8.3e-8, Remez) with exp2(0) exact. */
@@ -2441,6 +2442,14 @@ ATTN__INLINE float attn__reduce_add__portable(attn__v__portable v) {
     for (int step = ATTN__W__portable / 2; step; step /= 2)
         for (int l = 0; l < step; l++) r.x[l] += r.x[l + step];
     return r.x[0];
+}
+ATTN__INLINE void attn__max6__portable(const float *p, float *out) {
+    for (int r = 0; r < 6; r++)
+        out[r] = attn__reduce_max__portable(attn__load__portable(p + r * ATTN__W__portable));
+}
+ATTN__INLINE void attn__add6__portable(const float *p, float *out) {
+    for (int r = 0; r < 6; r++)
+        out[r] = attn__reduce_add__portable(attn__load__portable(p + r * ATTN__W__portable));
 }
 ATTN__INLINE void attn__transpose__portable(attn__v__portable *r) {
     attn__lanes__portable t[ATTN__W__portable], s;
@@ -2613,6 +2622,20 @@ ATTN__INLINE float attn__reduce_add__avx2(attn__v__avx2 v) {
     _mm256_storeu_ps(x, (__m256)v);
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
+/* Halves of each vector are joined, two vectors to one, then pairs of lanes, then lanes. */
+#define ATTN__FOLD_AVX2(op) \
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); \
+    __m256 a[3], c, e; \
+    ATTN__UNROLL for (int n = 0; n < 3; n++) { \
+        __m256 x = _mm256_loadu_ps(p + 16 * n), y = _mm256_loadu_ps(p + 16 * n + 8); \
+        a[n] = op(_mm256_permute2f128_ps(x, y, 0x20), _mm256_permute2f128_ps(x, y, 0x31)); \
+    } \
+    c = op(_mm256_shuffle_ps(a[0], a[1], 0x44), _mm256_shuffle_ps(a[0], a[1], 0xee)); \
+    e = op(_mm256_shuffle_ps(a[2], a[2], 0x44), _mm256_shuffle_ps(a[2], a[2], 0xee)); \
+    c = op(_mm256_shuffle_ps(c, e, 0x88), _mm256_shuffle_ps(c, e, 0xdd)); \
+    _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(c, order))
+ATTN__INLINE void attn__max6__avx2(const float *p, float *out) { ATTN__FOLD_AVX2(_mm256_max_ps); }
+ATTN__INLINE void attn__add6__avx2(const float *p, float *out) { ATTN__FOLD_AVX2(_mm256_add_ps); }
 ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
     __m256 a[8], b[8];
     ATTN__UNROLL for (int i = 0; i < 4; i++) {
@@ -2790,6 +2813,25 @@ ATTN__INLINE float attn__reduce_add__avx512(attn__v__avx512 v) {
     a = a + (attn__v__avx512)_mm512_shuffle_ps((__m512)a, (__m512)a, 0x4e);
     a = a + (attn__v__avx512)_mm512_shuffle_ps((__m512)a, (__m512)a, 0xb1);
     return _mm512_cvtss_f32((__m512)a);
+}
+/* Halves of each vector are joined, two vectors to one, then quarters, pairs of lanes, lanes. */
+#define ATTN__FOLD_AVX512(op) \
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15); \
+    __m512 a[3], c, e; \
+    ATTN__UNROLL for (int n = 0; n < 3; n++) { \
+        __m512 x = _mm512_loadu_ps(p + 32 * n), y = _mm512_loadu_ps(p + 32 * n + 16); \
+        a[n] = op(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee)); \
+    } \
+    c = op(_mm512_shuffle_f32x4(a[0], a[1], 0x88), _mm512_shuffle_f32x4(a[0], a[1], 0xdd)); \
+    e = op(_mm512_shuffle_f32x4(a[2], a[2], 0x88), _mm512_shuffle_f32x4(a[2], a[2], 0xdd)); \
+    c = op(_mm512_shuffle_ps(c, e, 0x44), _mm512_shuffle_ps(c, e, 0xee)); \
+    c = op(_mm512_shuffle_ps(c, c, 0x88), _mm512_shuffle_ps(c, c, 0xdd)); \
+    _mm512_storeu_ps(out, _mm512_permutexvar_ps(order, c))
+ATTN__INLINE void attn__max6__avx512(const float *p, float *out) {
+    ATTN__FOLD_AVX512(_mm512_max_ps);
+}
+ATTN__INLINE void attn__add6__avx512(const float *p, float *out) {
+    ATTN__FOLD_AVX512(_mm512_add_ps);
 }
 ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
     __m512 a[16], b[16];
@@ -4061,7 +4103,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 }
 
 /* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
- *   QK  C = A B; x[6][W] = max(x, row maxima of C)       PV  C = x[row] * C + A B, x NULL: C = A B
+ *   QK  C = A B; x[6][W] = max(x, row maxima of C) unless x is NULL     PV  C = x[row] * C + A B, x NULL: C = A B
  *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose */
 #ifndef ATTN__MM
 enum { ATTN__QK, ATTN__PV, ATTN__TN };
@@ -4101,7 +4143,7 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     ATTN__UNROLL for (int r = 0; r < MR; r++) {
         ATTN__UNROLL
         for (int v = 0; v < NV; v++) ATTN__(store)(C + r * ldc + v * ATTN__W, acc[r][v]);
-        if (kind == ATTN__QK) {
+        if (kind == ATTN__QK && x) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
             ATTN__UNROLL for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
             ATTN__(store)(x + r * ATTN__W, m);
@@ -4261,11 +4303,11 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
 static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /* The n (a multiple of W) products S[0 ..] of one row with keys j0 .. become scores, hidden ones
- * -infinity; max[W] the maxima. */
+ * -infinity; max[W] joins their maxima unless it is NULL. */
 ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, int extras, float *max) {
     const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
-    ATTN__V m = ATTN__(load)(max);
+    ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
     int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
     for (int64_t c = 0; c < n; c += ATTN__W) {
@@ -4294,7 +4336,7 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
         ATTN__(store)(S + c, x);
         m = ATTN__(max)(m, x);
     }
-    ATTN__(store)(max, m);
+    if (max) ATTN__(store)(max, ATTN__(max)(ATTN__(load)(max), m));
 }
 
 /* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base
@@ -4523,7 +4565,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     const ATTN__V zero = ATTN__(set1)(0);
     ATTN__(ranges) g;
     float alpha[16], base[16], top[16], sum[16];
-    float mx[ATTN__MR * ATTN__W], ignored[ATTN__MR * ATTN__W];
+    float mx[ATTN__MR * ATTN__W];
     int64_t kb = b->kb;
     ATTN__(group_ranges)(u, r0, rows, b, &g);
     float *O = t->O + r0 * f->v_pad;
@@ -4534,16 +4576,14 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
     int64_t start = (g.first - kb) / (4 * ATTN__W) * (4 * ATTN__W),
             end = attn__round_up(g.last - kb, ATTN__W);
-    for (int64_t e = 0; e < rows * ATTN__W; e += ATTN__W) {
-        ATTN__(store)(mx + e, ATTN__(set1)(ATTN__NEG_INF));
-        ATTN__(store)(ignored + e, zero);
-    }
+    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
+        ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = start; c < end; c += ATTN__PANEL) {
         int64_t n = attn__min(ATTN__PANEL, end - c);
         int whole = !f->extras && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
         ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
             t->K + (kb + c - b->pack0) * d->head_dim, ATTN__PANEL, d->head_dim, t->S + c, f->ld,
-            whole ? mx : ignored);
+            whole ? mx : NULL);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
             ATTN__(score_row)(d, &u->s, 0, 0, t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r],
                 0, mx + r * ATTN__W);
@@ -4557,8 +4597,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
      * row sums */
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
     for (int64_t r = 0; r < 16; r += ATTN__W) ATTN__(store)(top + r, zero);
-    for (int64_t r = 0; r < rows; r++)
-        top[r] = ATTN__(reduce_max)(ATTN__(load)(mx + r * ATTN__W));
+    ATTN__(max6)(mx, top);
     for (int64_t r = 0; r < rows; r += ATTN__W) {
         /* a NaN leaves the maximum as it was */
         ATTN__V old = ATTN__(load_n)(t->max + r0 + r, rows - r),
@@ -4572,8 +4611,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         float *S = t->S + r * f->ld, unit = ATTN__(far_row)(S, start, end, k, base[r]);
         ATTN__(store)(mx + r * ATTN__W, ATTN__(exp_row)(S, start, end, unit, base[r]));
     }
-    for (int64_t r = 0; r < rows; r++)
-        sum[r] = ATTN__(reduce_add)(ATTN__(load)(mx + r * ATTN__W));
+    ATTN__(add6)(mx, sum);
     for (int64_t r = 0; r < rows; r += ATTN__W)
         ATTN__(store_n)(t->sum + r0 + r,
             ATTN__(fma)(ATTN__(load_n)(t->sum + r0 + r, rows - r), ATTN__(load)(alpha + r),
@@ -4808,7 +4846,6 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     const attn_desc *d = f->d;
     int64_t lo[ATTN__MR], hi[ATTN__MR], base = attn__bwd_row(f, s, kv_head) + row0, any = 0,
                                         width = attn__round_up(ke - kb, ATTN__W);
-    float ignored[ATTN__MR * ATTN__W];
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
     int cap = attn__capped(d) && !for_bias;
     gr->n = 0;
@@ -4832,8 +4869,6 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     }
     if (!any) return 0;
     *bad |= ATTN__(bwd_rows)(f, base, rows, t);
-    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W)
-        ATTN__(store)(ignored + e, ATTN__(set1)(0));
     for (int64_t g = 0; g < gr->n; g++) {
         int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start = 0, end = 0;
         float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
@@ -4844,9 +4879,9 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         for (int64_t c = start; c < end; c += ATTN__PANEL) {
             int64_t v = attn__min(ATTN__PANEL, end - c) / ATTN__W;
             ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->Q + r0 * f->q_pad, f->q_pad,
-                t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, t->ld, ignored);
+                t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, t->ld, NULL);
             ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->dO + r0 * f->v_pad, f->v_pad,
-                t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, t->ld, ignored);
+                t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, t->ld, NULL);
         }
         for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
             int64_t row = row0 + r0 + l, i = row / f->group,
@@ -4871,7 +4906,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                 }
             if (f->extras || kb + start < low || kb + end > high)
                 ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start,
-                    attn__max(low, kb), attn__min(high, ke), f->extras, ignored);
+                    attn__max(low, kb), attn__min(high, ke), f->extras, NULL);
             if (d->dropout > 0) {
                 for (int64_t c = start; c < end; c += ATTN__W)
                     ATTN__(store)(t->extra + c, ATTN__(set1)(1));
@@ -5094,10 +5129,8 @@ static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int6
     int64_t rows, float *S, char *scratch) {
     const attn_desc *d = t->d;
     int64_t kv_head = h / (d->heads / d->kv_heads);
-    float *Q = (float *)(void *)scratch, *K = Q + t->BM * t->q_pad, ignored[ATTN__MR * ATTN__W];
+    float *Q = (float *)(void *)scratch, *K = Q + t->BM * t->q_pad;
     for (int64_t r = 0; r < rows; r++) ATTN__(pack_q)(Q + r * t->q_pad, d, s, row0 + r, h);
-    for (int64_t e = 0; e < ATTN__MR * ATTN__W; e += ATTN__W)
-        ATTN__(store)(ignored + e, ATTN__(set1)(0));
     for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
         int64_t ke = attn__min(kb + t->BN, s->k_len);
         ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
@@ -5107,7 +5140,7 @@ static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int6
                 ATTN__(mm_table)[ATTN__QK][attn__ceil_div(attn__min(ATTN__PANEL, ke - j), ATTN__W) -
                                            1][n - 1](Q + r * t->q_pad, t->q_pad,
                     K + (j - kb) * d->head_dim, ATTN__PANEL, d->head_dim, S + r * t->ld + j, t->ld,
-                    ignored);
+                    NULL);
         }
     }
 }
