@@ -4339,6 +4339,18 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
     if (max) ATTN__(store)(max, ATTN__(max)(ATTN__(load)(max), m));
 }
 
+/* The same where only the range hides. */
+ATTN__INLINE void ATTN__(clip_row)(
+    float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
+    ATTN__V m = ATTN__(load)(max);
+    for (int64_t c = 0; c < n; c += ATTN__W) {
+        ATTN__V x = ATTN__(clip)(ATTN__(load)(S + c), j0 + c, lo, hi);
+        ATTN__(store)(S + c, x);
+        m = ATTN__(max)(m, x);
+    }
+    ATTN__(store)(max, m);
+}
+
 /* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base
  * is rounded from. Then S becomes k S, rounded like base, and 1 takes the place of k, which is
  * returned. */
@@ -4350,13 +4362,22 @@ ATTN__INLINE float ATTN__(far_row)(float *S, int64_t c0, int64_t c1, float k, fl
     return 1;
 }
 
-/* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of 4 W: a column's place, not
+/* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of W: a column's place, not
  * the grouping, decides which of the four sums it goes to. Returns the sum, still W of them. */
 ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale, float base) {
     const ATTN__V k = ATTN__(set1)(scale), minus = ATTN__(set1)(-base);
     ATTN__V sum[4];
-    int64_t c = c0;
+    int64_t c = c0 / (4 * ATTN__W) * (4 * ATTN__W);
     ATTN__UNROLL for (int v = 0; v < 4; v++) sum[v] = ATTN__(set1)(0);
+    if (c < c0) {
+        ATTN__UNROLL for (int v = 1; v < 4; v++) {
+            if (c + v * ATTN__W < c0 || c + v * ATTN__W >= c1) continue;
+            ATTN__V p = ATTN__(exp2)(ATTN__(fma)(ATTN__(load)(S + c + v * ATTN__W), k, minus));
+            ATTN__(store)(S + c + v * ATTN__W, p);
+            sum[v] = sum[v] + p;
+        }
+        c += 4 * ATTN__W;
+    }
     for (; c + 4 * ATTN__W <= c1; c += 4 * ATTN__W) {
         ATTN__V p[4];
         ATTN__UNROLL
@@ -4574,19 +4595,20 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     if (g.last <= g.first) return;
 
     /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
-    int64_t start = (g.first - kb) / (4 * ATTN__W) * (4 * ATTN__W),
+    int64_t start = (g.first - kb) / ATTN__W * ATTN__W,
             end = attn__round_up(g.last - kb, ATTN__W);
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
         ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
-    for (int64_t c = start; c < end; c += ATTN__PANEL) {
-        int64_t n = attn__min(ATTN__PANEL, end - c);
+    for (int64_t c = start, n; c < end; c += n) {
+        int64_t inside = c % ATTN__PANEL;       /* the first panel may be entered in its middle */
+        n = attn__min(ATTN__PANEL - inside, end - c);
         int whole = !f->extras && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
         ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
-            t->K + (kb + c - b->pack0) * d->head_dim, ATTN__PANEL, d->head_dim, t->S + c, f->ld,
-            whole ? mx : NULL);
+            t->K + (kb + c - inside - b->pack0) * d->head_dim + inside, ATTN__PANEL, d->head_dim,
+            t->S + c, f->ld, whole ? mx : NULL);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
-            ATTN__(score_row)(d, &u->s, 0, 0, t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r],
-                0, mx + r * ATTN__W);
+            ATTN__(clip_row)(
+                t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
     }
     for (int64_t r = 0; r < rows && f->extras; r++)
         ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
