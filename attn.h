@@ -4168,15 +4168,17 @@ static const attn__mm ATTN__(mm_table)[3][ATTN__NV][ATTN__MR] = {
     {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2)},
 #endif
 };
-/* C[rows <= 6][columns] by tiles of as equal a width as may be; columns is a multiple of W. */
+/* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
+ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
+    int64_t vectors = columns / ATTN__W;
+    return attn__ceil_div(vectors, attn__ceil_div(vectors, ATTN__NV));
+}
+/* C[rows <= 6][columns] */
 ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
     const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, int64_t columns, float *x) {
-    int64_t vectors = columns / ATTN__W, tiles = attn__ceil_div(vectors, ATTN__NV);
-    for (int64_t c = 0; tiles > 0; tiles--) {
-        int64_t nv = attn__ceil_div(vectors, tiles);
+    for (int64_t c = 0, nv; c < columns; c += nv * ATTN__W) {
+        nv = ATTN__(tile_vectors)(columns - c);
         ATTN__(mm_table)[kind][nv - 1][rows - 1](A, lda, B + c, ldb, K, C + c, ldc, x);
-        vectors -= nv;
-        c += nv * ATTN__W;
     }
 }
 
@@ -4859,6 +4861,27 @@ static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN_
     return sum != 0;
 }
 
+/* The columns of a tile that the products of a group fill. */
+ATTN__INLINE void ATTN__(bwd_columns)(
+    const ATTN__(groups) *gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
+    *start = *end = 0;
+    if (gr->last[g] <= gr->first[g]) return;
+    *start = (gr->first[g] - kb) / ATTN__PANEL * ATTN__PANEL;
+    *end = attn__round_up(gr->last[g] - kb, ATTN__W);
+}
+/* C = A B for the panel of keys at column c and the groups that see some of them. */
+static void ATTN__(bwd_panel)(const float *A, int64_t lda, const float *B, int64_t dim, int64_t c,
+    int64_t kb, const ATTN__(groups) *gr, float *C, int64_t ldc) {
+    for (int64_t g = 0, start, end; g < gr->n; g++) {
+        int64_t r = gr->row[g];
+        ATTN__(bwd_columns)(gr, g, kb, &start, &end);
+        if (c >= start && c < end)
+            ATTN__(mm_table)[ATTN__QK][attn__min(ATTN__PANEL, end - c) / ATTN__W - 1]
+                            [gr->row[g + 1] - r - 1](A + r * lda, lda, B + c * dim, ATTN__PANEL,
+                                dim, C + r * ldc + c, ldc, NULL);
+    }
+}
+
 /* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and
  * the elementwise part. For dbias dS is left as the gradient of the score, without the slope of
  * the softcap. Returns whether any row sees any key. */
@@ -4891,20 +4914,15 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     }
     if (!any) return 0;
     *bad |= ATTN__(bwd_rows)(f, base, rows, t);
+    /* S = Q K^T, dP = dO V^T: a panel of keys stays in L1 for all rows */
+    for (int64_t c = 0; c < width; c += ATTN__PANEL) {
+        ATTN__(bwd_panel)(t->Q, f->q_pad, t->KT, d->head_dim, c, kb, gr, t->P, t->ld);
+        ATTN__(bwd_panel)(t->dO, f->v_pad, t->VT, d->v_dim, c, kb, gr, t->dS, t->ld);
+    }
     for (int64_t g = 0; g < gr->n; g++) {
-        int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start = 0, end = 0;
+        int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start, end;
         float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
-        if (gr->last[g] > gr->first[g]) {
-            start = (gr->first[g] - kb) / ATTN__PANEL * ATTN__PANEL;
-            end = attn__round_up(gr->last[g] - kb, ATTN__W);
-        }
-        for (int64_t c = start; c < end; c += ATTN__PANEL) {
-            int64_t v = attn__min(ATTN__PANEL, end - c) / ATTN__W;
-            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->Q + r0 * f->q_pad, f->q_pad,
-                t->KT + c * d->head_dim, ATTN__PANEL, d->head_dim, S + c, t->ld, NULL);
-            ATTN__(mm_table)[ATTN__QK][v - 1][n - 1](t->dO + r0 * f->v_pad, f->v_pad,
-                t->VT + c * d->v_dim, ATTN__PANEL, d->v_dim, dP + c, t->ld, NULL);
-        }
+        ATTN__(bwd_columns)(gr, g, kb, &start, &end);
         for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
             int64_t row = row0 + r0 + l, i = row / f->group,
                     h = kv_head * f->group + row % f->group, low, high;
@@ -4970,33 +4988,54 @@ ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, 
         }
 }
 
-/* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys. */
+/* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys; gr NULL: all rows see them.
+ * Columns outside: those of dO, then those of Q stay in L1 for all keys. */
 static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
     const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys) {
-    for (int64_t j = 0, m, left = attn__ceil_div(keys, ATTN__MR); left > 0; left--, j += m) {
-        /* the rows that see some of these keys */
-        int64_t ra = gr ? n : 0, rb = gr ? 0 : n;
-        m = attn__ceil_div(keys - j, left);
-        for (int64_t g = 0; gr && g < gr->n; g++)
-            if (gr->first[g] < kb + j + m && gr->last[g] > kb + j) {
-                ra = attn__min(ra, gr->row[g]);
-                rb = gr->row[g + 1];
+    const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
+    float *C[] = {t->dV, t->dK};
+    int64_t ld[] = {f->v_pad, f->q_pad}, key[ATTN__GROUPS + 1], from[ATTN__GROUPS],
+            to[ATTN__GROUPS], count = attn__ceil_div(keys, ATTN__MR);
+    key[0] = 0;
+    for (int64_t k = 0; k < count; k++) {
+        key[k + 1] = key[k] + attn__ceil_div(keys - key[k], count - k);
+        from[k] = 0;
+        to[k] = n;
+        if (!gr || gr->whole) continue;
+        from[k] = n;                    /* the rows that see some of these keys */
+        to[k] = 0;
+        for (int64_t g = 0; g < gr->n; g++)
+            if (gr->first[g] < kb + key[k + 1] && gr->last[g] > kb + key[k]) {
+                from[k] = attn__min(from[k], gr->row[g]);
+                to[k] = gr->row[g + 1];
             }
-        if (rb <= ra) continue;
-        ATTN__(mm_columns)(ATTN__TN, m, t->P + ra * t->ld + j, t->ld, t->dO + ra * f->v_pad,
-            f->v_pad, rb - ra, t->dV + j * f->v_pad, f->v_pad, f->v_pad, NULL);
-        ATTN__(mm_columns)(ATTN__TN, m, t->dS + ra * t->ld + j, t->ld, t->Q + ra * f->q_pad,
-            f->q_pad, rb - ra, t->dK + j * f->q_pad, f->q_pad, f->q_pad, NULL);
     }
+    for (int p = 0; p < 2; p++)
+        for (int64_t c = 0, nv; c < ld[p]; c += nv * ATTN__W) {
+            nv = ATTN__(tile_vectors)(ld[p] - c);
+            for (int64_t k = 0; k < count; k++)
+                if (to[k] > from[k])
+                    ATTN__(mm_table)[ATTN__TN][nv - 1][key[k + 1] - key[k] - 1](
+                        A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
+                        to[k] - from[k], C[p] + key[k] * ld[p] + c, ld[p], NULL);
+        }
 }
-/* dQ += dS K for rows of a tile over its keys [first, last). */
-static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t, int64_t row,
-    int64_t rows, int64_t first, int64_t last, float *dQ) {
+/* dQ += dS K of a tile of n rows and some keys, likewise. */
+static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
+    const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys, float *dQ) {
     float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
-    if (last > first)
-        ATTN__(mm_columns)(ATTN__PV, rows, t->dS + row * t->ld + first, t->ld,
-            t->K + first * f->q_pad, f->q_pad, last - first, dQ + row * f->q_pad, f->q_pad,
-            f->q_pad, one);
+    for (int64_t c = 0, nv; c < f->q_pad; c += nv * ATTN__W) {
+        nv = ATTN__(tile_vectors)(f->q_pad - c);
+        for (int64_t r = 0, m, left = attn__ceil_div(n, ATTN__MR), g = 0; left > 0;
+             left--, r += m, g++) {
+            int64_t first = gr ? gr->first[g] - kb : 0, last = gr ? gr->last[g] - kb : keys;
+            m = attn__ceil_div(n - r, left);
+            if (last > first)
+                ATTN__(mm_table)[ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld,
+                    t->K + first * f->q_pad + c, f->q_pad, last - first, dQ + r * f->q_pad + c,
+                    f->q_pad, one);
+        }
+    }
 }
 
 /* out = scale * row, or 0, or added to what is there. */
@@ -5071,9 +5110,7 @@ static void ATTN__(backward_split)(
                 continue;
             }
             ATTN__(bwd_keys)(f, &t, &gr, n, kb, ke - kb);
-            for (int64_t g = 0; g < gr.n; g++)
-                ATTN__(bwd_queries)(f, &t, gr.row[g], gr.row[g + 1] - gr.row[g], gr.first[g] - kb,
-                    gr.last[g] - kb, dQ + row0 * f->q_pad);
+            ATTN__(bwd_queries)(f, &t, &gr, n, kb, ke - kb, dQ + row0 * f->q_pad);
         }
         ATTN__(bwd_store_keys)(f, s, kv_head, kb, ke, &t);
     }
@@ -5255,10 +5292,7 @@ static void ATTN__(standard_backward)(
                 ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
                 continue;
             }
-            for (int64_t r = 0, m, left = attn__ceil_div(n, ATTN__MR); left > 0; left--, r += m) {
-                m = attn__ceil_div(n - r, left);
-                ATTN__(bwd_queries)(f, &t, r, m, 0, ke - kb, dQ);
-            }
+            ATTN__(bwd_queries)(f, &t, NULL, n, kb, ke - kb, dQ);
         }
         return;
     }
