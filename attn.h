@@ -2932,11 +2932,12 @@ typedef struct attn__bwd {
     int32_t threads, planned;
     int64_t group, splits, rows;        /* most splits of a sequence; rows of all heads */
     int64_t BQ, BK, ld, v_pad, q_pad, scratch;
+    int64_t v_ld, q_ld;                 /* from row to row: v_pad, q_pad and perhaps a line more */
     int extras, phase, standard;
     char *workspace;
     /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
     float *L, *delta, *bad;
-    /* f32 copies [rows][q_pad], [rows][v_pad]; partials [splits][rows][q_pad] */
+    /* f32 copies [rows][q_ld], [rows][v_ld]; partials [splits][rows][q_ld] */
     float *q, *dout, *dq;
     float *P, *dS;                      /* standard: [rows][ld] */
     int64_t next __attribute__((aligned(8))), units;
@@ -3268,12 +3269,15 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
     f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     f->extras = attn__needs_extras(d);
+    /* eight lines apart, the columns of a tile would share half of the L1 cache's sets */
+    f->v_ld = f->v_pad + (f->v_pad % 128 == 0 ? 16 : 0);
+    f->q_ld = f->q_pad + (f->q_pad % 128 == 0 ? 16 : 0);
     f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
     if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
     f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
-    f->scratch = 4 * (3 * f->BK * f->q_pad + 2 * f->BK * f->v_pad + 2 * f->BK +
+    f->scratch = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
                          2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
     f->scratch = attn__round_up(f->scratch, ATTN__ALIGN);
 }
@@ -3286,7 +3290,7 @@ static attn_status attn__bwd_plan(
         return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
     attn__bwd_shape(d, g, standard, &f);
     int64_t fixed = f.planned * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) +
-                    ((f.splits + 1) * f.q_pad + f.v_pad) * f.rows * 4;
+                    ((f.splits + 1) * f.q_ld + f.v_ld) * f.rows * 4;
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
     plan->kernel = standard   ? "standard_backward"
                    : f.extras ? "flash_backward_masked"
@@ -3368,9 +3372,9 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
     f.delta = f.L + f.rows;
     f.bad = f.delta + f.rows;
     f.q = (float *)(void *)((char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
-    f.dout = f.q + f.rows * f.q_pad;
-    f.dq = f.dout + f.rows * f.v_pad;
-    f.P = f.dq + f.splits * f.rows * f.q_pad;
+    f.dout = f.q + f.rows * f.q_ld;
+    f.dq = f.dout + f.rows * f.v_ld;
+    f.P = f.dq + f.splits * f.rows * f.q_ld;
     f.dS = f.P + (standard ? f.rows * f.ld : 0);
     for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
         f.next = 0;
@@ -4760,25 +4764,25 @@ static void ATTN__(flash_merge)(
  * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles
  * above. */
 typedef struct ATTN__(bwd_tile) {
-    float *KT, *VT, *K;                 /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_pad] */
+    float *KT, *VT, *K;                 /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_ld] */
     const float *Q, *dO;                /* rows of attn__bwd.q and dout: the row block at hand */
     /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
     float *P, *dS, *extra;
     int64_t ld;
-    float *dK, *dV;                     /* [BK][q_pad], [BK][v_pad] */
+    float *dK, *dV;                     /* [BK][q_ld], [BK][v_ld] */
 } ATTN__(bwd_tile);
 static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     ATTN__(bwd_tile) t;
     float *p = (float *)(void *)scratch;
-    t.KT = p; p += f->BK * f->q_pad;
-    t.VT = p; p += f->BK * f->v_pad;
-    t.K = p; p += f->BK * f->q_pad;
+    t.KT = p; p += f->BK * f->q_ld;
+    t.VT = p; p += f->BK * f->v_ld;
+    t.K = p; p += f->BK * f->q_ld;
     t.Q = t.dO = NULL;
     t.ld = f->BK + ATTN__SCORE_PAD;
     t.P = p; p += f->BQ * t.ld;
     t.dS = p; p += f->BQ * t.ld;
     t.extra = p; p += 2 * f->BK;
-    t.dK = p; p += f->BK * f->q_pad;
+    t.dK = p; p += f->BK * f->q_ld;
     t.dV = p;
     return t;
 }
@@ -4805,8 +4809,8 @@ static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_
         f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
         ATTN__V bad[4];
         for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
-        ATTN__(widen)(f->q + row * f->q_pad, d->q.data, d->q.dtype, q_at, d->head_dim, 1, bad);
-        ATTN__(widen)(f->dout + row * f->v_pad, f->g->dout.data, f->g->dout.dtype, dout_at,
+        ATTN__(widen)(f->q + row * f->q_ld, d->q.data, d->q.dtype, q_at, d->head_dim, 1, bad);
+        ATTN__(widen)(f->dout + row * f->v_ld, f->g->dout.data, f->g->dout.dtype, dout_at,
             d->v_dim, 1, bad);
         f->bad[row] = (float)ATTN__(any_bad)(bad);
         f->L[row] = attn__bits(d->lse[at]) == 0xff800000u
@@ -4855,8 +4859,8 @@ typedef struct ATTN__(groups) {
 /* Points the tile at a row block; whether any element of its q or dout is not finite. */
 static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN__(bwd_tile) *t) {
     float sum = 0;
-    t->Q = f->q + row * f->q_pad;
-    t->dO = f->dout + row * f->v_pad;
+    t->Q = f->q + row * f->q_ld;
+    t->dO = f->dout + row * f->v_ld;
     for (int64_t r = 0; r < rows; r++) sum += f->bad[row + r];
     return sum != 0;
 }
@@ -4916,8 +4920,8 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     *bad |= ATTN__(bwd_rows)(f, base, rows, t);
     /* S = Q K^T, dP = dO V^T: a panel of keys stays in L1 for all rows */
     for (int64_t c = 0; c < width; c += ATTN__PANEL) {
-        ATTN__(bwd_panel)(t->Q, f->q_pad, t->KT, d->head_dim, c, kb, gr, t->P, t->ld);
-        ATTN__(bwd_panel)(t->dO, f->v_pad, t->VT, d->v_dim, c, kb, gr, t->dS, t->ld);
+        ATTN__(bwd_panel)(t->Q, f->q_ld, t->KT, d->head_dim, c, kb, gr, t->P, t->ld);
+        ATTN__(bwd_panel)(t->dO, f->v_ld, t->VT, d->v_dim, c, kb, gr, t->dS, t->ld);
     }
     for (int64_t g = 0; g < gr->n; g++) {
         int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start, end;
@@ -4977,13 +4981,13 @@ ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, 
                 continue;
             const float *p = t->P + r * t->ld + c, *ds = t->dS + r * t->ld + c;
             if (keys)
-                ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_pad, 0, 1,
-                    t->dV + c * f->v_pad, 0, f->v_pad, NULL);
+                ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_ld, 0, 1,
+                    t->dV + c * f->v_ld, 0, f->v_pad, NULL);
             if (keys)
-                ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_pad, 0, 1,
-                    t->dK + c * f->q_pad, 0, f->q_pad, NULL);
+                ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_ld, 0, 1,
+                    t->dK + c * f->q_ld, 0, f->q_pad, NULL);
             if (dQ)
-                ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_pad, 0, 1, dQ + r * f->q_pad,
+                ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_ld, 0, 1, dQ + r * f->q_ld,
                     0, f->q_pad, &one);
         }
 }
@@ -4994,8 +4998,8 @@ static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
     const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys) {
     const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
     float *C[] = {t->dV, t->dK};
-    int64_t ld[] = {f->v_pad, f->q_pad}, key[ATTN__GROUPS + 1], from[ATTN__GROUPS],
-            to[ATTN__GROUPS], count = attn__ceil_div(keys, ATTN__MR);
+    int64_t columns[] = {f->v_pad, f->q_pad}, ld[] = {f->v_ld, f->q_ld}, key[ATTN__GROUPS + 1],
+            from[ATTN__GROUPS], to[ATTN__GROUPS], count = attn__ceil_div(keys, ATTN__MR);
     key[0] = 0;
     for (int64_t k = 0; k < count; k++) {
         key[k + 1] = key[k] + attn__ceil_div(keys - key[k], count - k);
@@ -5011,8 +5015,8 @@ static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
             }
     }
     for (int p = 0; p < 2; p++)
-        for (int64_t c = 0, nv; c < ld[p]; c += nv * ATTN__W) {
-            nv = ATTN__(tile_vectors)(ld[p] - c);
+        for (int64_t c = 0, nv; c < columns[p]; c += nv * ATTN__W) {
+            nv = ATTN__(tile_vectors)(columns[p] - c);
             for (int64_t k = 0; k < count; k++)
                 if (to[k] > from[k])
                     ATTN__(mm_table)[ATTN__TN][nv - 1][key[k + 1] - key[k] - 1](
@@ -5032,8 +5036,8 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
             m = attn__ceil_div(n - r, left);
             if (last > first)
                 ATTN__(mm_table)[ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld,
-                    t->K + first * f->q_pad + c, f->q_pad, last - first, dQ + r * f->q_pad + c,
-                    f->q_pad, one);
+                    t->K + first * f->q_ld + c, f->q_ld, last - first, dQ + r * f->q_ld + c,
+                    f->q_ld, one);
         }
     }
 }
@@ -5059,9 +5063,9 @@ static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_
     ATTN__(pack_k)(t->KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
     ATTN__(pack_k)(t->VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
     /* for the check only */
-    int bad = ATTN__(pack_v)(t->dV, f->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-    bad |= ATTN__(pack_v)(t->K, f->q_pad, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-    memset(t->dK, 0, (size_t)(f->BK * (f->q_pad + f->v_pad)) * sizeof(float));
+    int bad = ATTN__(pack_v)(t->dV, f->v_ld, d, s, &d->v, kv_head, d->v_dim, kb, ke);
+    bad |= ATTN__(pack_v)(t->K, f->q_ld, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+    memset(t->dK, 0, (size_t)(f->BK * (f->q_ld + f->v_ld)) * sizeof(float));
     return bad;
 }
 static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
@@ -5069,9 +5073,9 @@ static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64
     const attn_desc *d = f->d;
     for (int64_t j = kb; j < ke; j++) {
         ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head),
-            t->dK + (j - kb) * f->q_pad, d->head_dim, d->scale);
+            t->dK + (j - kb) * f->q_ld, d->head_dim, d->scale);
         ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head),
-            t->dV + (j - kb) * f->v_pad, d->v_dim, 1);
+            t->dV + (j - kb) * f->v_ld, d->v_dim, 1);
     }
 }
 /* Tokens of the buffer that are no keys: gradient 0. */
@@ -5095,8 +5099,8 @@ static void ATTN__(backward_split)(
     ATTN__(groups) gr;
     int64_t rows = s->q_rows * f->group,
             splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
-    float *dQ = f->dq + (split * f->rows + attn__bwd_row(f, s, kv_head)) * f->q_pad;
-    memset(dQ, 0, (size_t)(rows * f->q_pad) * sizeof *dQ);
+    float *dQ = f->dq + (split * f->rows + attn__bwd_row(f, s, kv_head)) * f->q_ld;
+    memset(dQ, 0, (size_t)(rows * f->q_ld) * sizeof *dQ);
     if (split == 0) ATTN__(bwd_no_keys)(f, s, kv_head);
     for (int64_t kb = split * f->BK; kb < s->k_len; kb += splits * f->BK) {
         int64_t ke = attn__min(kb + f->BK, s->k_len);
@@ -5106,11 +5110,11 @@ static void ATTN__(backward_split)(
             int bad = bad_keys;
             if (!ATTN__(bwd_scores)(f, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
             if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
-                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 1, dQ + row0 * f->q_pad);
+                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 1, dQ + row0 * f->q_ld);
                 continue;
             }
             ATTN__(bwd_keys)(f, &t, &gr, n, kb, ke - kb);
-            ATTN__(bwd_queries)(f, &t, &gr, n, kb, ke - kb, dQ + row0 * f->q_pad);
+            ATTN__(bwd_queries)(f, &t, &gr, n, kb, ke - kb, dQ + row0 * f->q_ld);
         }
         ATTN__(bwd_store_keys)(f, s, kv_head, kb, ke, &t);
     }
@@ -5122,11 +5126,11 @@ static void ATTN__(backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t 
     int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard),
             row = attn__bwd_row(f, s, kv_head);
     for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
-        float *sum = f->dq + row * f->q_pad;
+        float *sum = f->dq + row * f->q_ld;
         for (int64_t p = 1; p < splits; p++)
             for (int64_t c = 0; c < f->q_pad; c += ATTN__W)
                 ATTN__(store)(sum + c,
-                    ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->rows * f->q_pad + c));
+                    ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->rows * f->q_ld + c));
         ATTN__(bwd_store)(f, &f->g->dq,
             attn__q_at(s, f->g->dq.stride, r / f->group, kv_head * f->group + r % f->group), sum,
             d->head_dim, d->scale);
@@ -5281,14 +5285,14 @@ static void ATTN__(standard_backward)(
             ke = attn__min(kb + f->BK, s->k_len), row0 = block * f->BQ;
     if (f->phase == ATTN__STD_DQ) {
         int64_t n = attn__min(f->BQ, rows - row0);
-        float *dQ = f->dq + (row + row0) * f->q_pad;
+        float *dQ = f->dq + (row + row0) * f->q_ld;
         if (n <= 0) return;
-        memset(dQ, 0, (size_t)(n * f->q_pad) * sizeof *dQ);
+        memset(dQ, 0, (size_t)(n * f->q_ld) * sizeof *dQ);
         for (kb = 0; kb < s->k_len; kb += f->BK) {
             ke = attn__min(kb + f->BK, s->k_len);
             t.ld = f->ld;
             t.dS = f->dS + (row + row0) * f->ld + kb;
-            if (ATTN__(pack_v)(t.K, f->q_pad, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke)) {
+            if (ATTN__(pack_v)(t.K, f->q_ld, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke)) {
                 ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
                 continue;
             }
