@@ -2989,8 +2989,8 @@ typedef struct attn__kernels {
         int64_t rows, char *scratch);
     void (*standard_backward)(
         const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch);
-    void (*convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src, int32_t from,
-        int64_t src_at, int64_t n);
+    void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
+        int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n);      /* n times 2 * W * 12 flops in 12 chains */
     float (*read)(const float *p, int64_t n);
@@ -3133,21 +3133,27 @@ static void attn__convert_task(void *arg, int64_t task) {
     size_t size = attn__dtype_size(j->src.dtype);
     uint64_t fp = attn__fp_enter(0);
     int64_t h = first % heads, t = first / heads % j->shape[1], b = first / heads / j->shape[1];
-    for (int64_t r = first; r < last; r++, h++) {
+    for (int64_t r = first, n; r < last; r += n, h += n) {
         if (h == heads) { h = 0; t++; }
         if (t == j->shape[1]) { t = 0; b++; }
+        n = attn__min(heads - h, last - r);         /* rows of one token */
         int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
                 to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
-        if (j->src.dtype == j->dst.dtype)
-            memcpy((char *)j->dst.data + to * (int64_t)size,
-                (const char *)j->src.data + from * (int64_t)size, (size_t)dim * size);
-        else if (j->src.dtype == ATTN_F64)
-            for (int64_t c = 0; c < dim; c++)
-                attn__ref_write(
-                    j->dst.data, j->dst.dtype, to + c, ((const double *)j->src.data)[from + c]);
-        else
-            attn__machine()->isa->convert_row(
-                j->dst.data, j->dst.dtype, to, j->src.data, j->src.dtype, from, dim);
+        if (j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
+            attn__machine()->isa->convert_rows(
+                &j->dst, to, j->dst.stride[2], &j->src, from, j->src.stride[2], n, dim);
+            continue;
+        }
+        for (int64_t l = 0; l < n; l++) {
+            int64_t in = from + l * j->src.stride[2], out = to + l * j->dst.stride[2];
+            if (j->src.dtype == j->dst.dtype)
+                memcpy((char *)j->dst.data + out * (int64_t)size,
+                    (const char *)j->src.data + in * (int64_t)size, (size_t)dim * size);
+            else
+                for (int64_t c = 0; c < dim; c++)
+                    attn__ref_write(
+                        j->dst.data, j->dst.dtype, out + c, ((const double *)j->src.data)[in + c]);
+        }
     }
     attn__fp_leave(fp);
 }
@@ -3472,8 +3478,10 @@ static int64_t attn__flash_scratch(const attn__flash *f, int64_t rows, int64_t s
         ATTN__ALIGN);
 }
 static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
-    memset(f, 0, sizeof *f);
     f->d = d;
+    f->workspace = NULL;
+    f->partial = NULL;
+    f->next = 0;
     f->threads = attn__useful_threads(d, attn__cost(d));
     f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
     const attn__machine_info *m = attn__machine();
@@ -3656,7 +3664,7 @@ ATTN_API const attn_backend *attn_backend_at(int32_t i) {
 ATTN_API const attn_backend *attn_backend_find(const char *name) {
     const attn_backend *b;
     for (int32_t i = 0; name && (b = attn_backend_at(i)) != NULL; i++)
-        if (!strcmp(b->name, name)) return b;
+        if (b->name == name || !strcmp(b->name, name)) return b;
     return NULL;
 }
 ATTN_API attn_status attn_register(const attn_backend *b) {
@@ -4223,8 +4231,8 @@ ATTN__INLINE float ATTN__(kv_scale)(
     const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
 }
-/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros beyond j1 up to a whole
- * vector. Also packs V^T for backward. */
+/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros, or the same key again, beyond
+ * j1 up to a whole vector. Also packs V^T for backward. */
 static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t,
     int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V r[ATTN__W];
@@ -4237,10 +4245,10 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
             scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
         }
-        if (n == 1 && t->dtype == ATTN_F32) {           /* a lone key needs no transpose */
-            for (int64_t c = 0; c < dim; c++)
-                ATTN__(store)(
-                    panel + c * ATTN__PANEL, ATTN__(load_n)((const float *)t->data + at[0] + c, 1));
+        if (n == 1 && t->dtype == ATTN_F32) {   /* a lone key needs no transpose, it fills all lanes */
+            const float *key = (const float *)t->data + at[0];
+            for (int64_t c = 0; c < dim; c++, panel += ATTN__PANEL)
+                ATTN__(store)(panel, ATTN__(set1)(key[c]));
             continue;
         }
         for (int64_t c = 0; c < dim; c += ATTN__W) {
@@ -5325,12 +5333,29 @@ static void ATTN__(standard_backward)(
 }
 #endif
 
-/* ---- layout and dtype conversion of one row ---- */
-static void ATTN__(convert_row)(void *dst, int32_t to, int64_t dst_at, const void *src,
-    int32_t from, int64_t src_at, int64_t n) {
-    for (int64_t c = 0; c < n; c += ATTN__W)
-        ATTN__(store_any)(
-            dst, to, dst_at + c, ATTN__(load_any)(src, from, src_at + c, n - c), n - c);
+/* ---- dtype conversion of rows of n elements: a loop for each pair of types ---- */
+ATTN__INLINE void ATTN__(convert_as)(void *dst, int32_t to, int64_t dst_at, int64_t dst_step,
+    const void *src, int32_t from, int64_t src_at, int64_t src_step, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t out = dst_at + r * dst_step, in = src_at + r * src_step, c = 0;
+        for (; c + ATTN__W <= n; c += ATTN__W)
+            ATTN__(store_any)(
+                dst, to, out + c, ATTN__(load_any)(src, from, in + c, ATTN__W), ATTN__W);
+        if (c < n)
+            ATTN__(store_any)(dst, to, out + c, ATTN__(load_any)(src, from, in + c, n - c), n - c);
+    }
+}
+static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step,
+    const attn_in *src, int64_t src_at, int64_t src_step, int64_t rows, int64_t n) {
+#define ATTN__AS(to, from) \
+    ATTN__(convert_as)(dst->data, to, dst_at, dst_step, src->data, from, src_at, src_step, rows, n)
+    if (src->dtype == ATTN_F32 && dst->dtype == ATTN_F16) ATTN__AS(ATTN_F16, ATTN_F32);
+    else if (src->dtype == ATTN_F32 && dst->dtype == ATTN_BF16) ATTN__AS(ATTN_BF16, ATTN_F32);
+    else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_F16);
+    else if (src->dtype == ATTN_BF16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_BF16);
+    else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_BF16) ATTN__AS(ATTN_BF16, ATTN_F16);
+    else ATTN__AS(dst->dtype, src->dtype);
+#undef ATTN__AS
 }
 
 #ifndef ATTN_NO_TIMING
@@ -5366,7 +5391,7 @@ static const attn__kernels ATTN__(table) = {
 #else
     NULL, NULL,
 #endif
-    ATTN__(convert_row),
+    ATTN__(convert_rows),
 #ifndef ATTN_NO_TIMING
     ATTN__(fma_chain), ATTN__(read),
 #endif
