@@ -4219,10 +4219,9 @@ ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int6
     for (; c + 4 * ATTN__W <= dim; c += 4 * ATTN__W)
         ATTN__UNROLL for (int v = 0; v < 4; v++) ATTN__(widen1)(dst ? dst + c + v * ATTN__W : NULL,
             src, dtype, at + c + v * ATTN__W, ATTN__W, scale, bad + v);
-    ATTN__UNROLL for (int v = 0; v < 4; v++, c += ATTN__W) {
-        if (c >= dim) break;
+    ATTN__UNROLL for (int v = 0; v < 3; v++, c += ATTN__W) if (c < dim)
         ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + v);
-    }
+    if (c < dim) ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + 3);
 }
 ATTN__INLINE int ATTN__(any_bad)(const ATTN__V *bad) {
     return !attn__finite(ATTN__(reduce_add)((bad[0] + bad[1]) + (bad[2] + bad[3])));
@@ -4494,7 +4493,7 @@ ATTN__INLINE void ATTN__(exp2_pair)(float *a, float *b) {
 }
 
 /* A row of dim elements: factor * src, rounded once. */
-ATTN__INLINE void ATTN__(narrow)(
+ATTN__INLINE void ATTN__(narrow_as)(
     void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
     int64_t c = 0;
     for (; c + ATTN__W <= dim; c += ATTN__W)
@@ -4503,6 +4502,11 @@ ATTN__INLINE void ATTN__(narrow)(
     if (c < dim)
         ATTN__(store_any)(
             data, dtype, at + c, ATTN__(load)(src + c) * ATTN__(set1)(factor), dim - c);
+}
+ATTN__INLINE void ATTN__(narrow)(
+    void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
+    if (dtype == ATTN_F32) ATTN__(narrow_as)(data, ATTN_F32, at, src, dim, factor);
+    else ATTN__(narrow_as)(data, dtype, at, src, dim, factor);
 }
 /* o and lse of the finished rows [r0, r1): o / sum, the sink joining maximum and sum; a row that
  * saw no key is 0. */
@@ -4529,9 +4533,7 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r
             memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
             factor = 0;
         }
-        if (d->o.dtype == ATTN_F32)
-            ATTN__(narrow)(d->o.data, ATTN_F32, at, o, d->v_dim, factor);
-        else ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
+        ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
         if (!d->lse) continue;
         ATTN__(leave)();
         d->lse[attn__lse_at(d, &u->s, i, h)] =
@@ -4810,17 +4812,17 @@ static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_
         ATTN__(fetch)(d->q.data, d->q.dtype, q_at, d->q.stride[1], d->head_dim);
         ATTN__(fetch)(d->o.data, d->o.dtype, o_at, d->o.stride[1], d->v_dim);
         ATTN__(fetch)(f->g->dout.data, f->g->dout.dtype, dout_at, f->g->dout.stride[1], d->v_dim);
-        for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
-            sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
-                ATTN__(load_any)(f->g->dout.data, f->g->dout.dtype, dout_at + c, d->v_dim - c),
-                sum);
-        f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
         ATTN__V bad[4];
         for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
         ATTN__(widen)(f->q + row * f->q_ld, d->q.data, d->q.dtype, q_at, d->head_dim, 1, bad);
         ATTN__(widen)(f->dout + row * f->v_ld, f->g->dout.data, f->g->dout.dtype, dout_at,
             d->v_dim, 1, bad);
         f->bad[row] = (float)ATTN__(any_bad)(bad);
+        const float *dout = f->dout + row * f->v_ld;
+        for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
+            sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
+                ATTN__(load)(dout + c), sum);
+        f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
         f->L[row] = attn__bits(d->lse[at]) == 0xff800000u
                         ? -ATTN__NEG_INF
                         : (float)((double)d->lse[at] * ATTN__LOG2E);
@@ -5054,13 +5056,17 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
 static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t at, const float *row,
     int64_t dim, float scale) {
     ATTN__(fetch)(out->data, out->dtype, at, out->stride[1], dim);
+    if (!(f->d->flags & ATTN_ACCUMULATE) && row) {
+        ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
+        return;
+    }
     for (int64_t c = 0; c < dim; c += ATTN__W) {
-        ATTN__V x = row ? ATTN__(load)(row + c) * ATTN__(set1)(scale) : ATTN__(set1)(0);
-        if ((f->d->flags & ATTN_ACCUMULATE) && row)
-            x = ATTN__(fma)(ATTN__(load)(row + c), ATTN__(set1)(scale),
-                ATTN__(load_any)(out->data, out->dtype, at + c, dim - c));
-        if (row || !(f->d->flags & ATTN_ACCUMULATE))
-            ATTN__(store_any)(out->data, out->dtype, at + c, x, dim - c);
+        if (row)
+            ATTN__(store_any)(out->data, out->dtype, at + c,
+                ATTN__(fma)(ATTN__(load)(row + c), ATTN__(set1)(scale),
+                    ATTN__(load_any)(out->data, out->dtype, at + c, dim - c)), dim - c);
+        else if (!(f->d->flags & ATTN_ACCUMULATE))
+            ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
     }
 }
 /* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element is not
