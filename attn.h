@@ -3470,6 +3470,7 @@ static attn_status attn__standard_run(
    of rows of one (sequence, kv head), against all its keys or one key split. Every row's
    arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
    dealt to units and units to threads changes no bit. */
+/* Bytes a thread for a tile of so many rows, with those of `second` rows of a later key split. */
 static int64_t attn__flash_scratch(const attn__flash *f, int64_t rows, int64_t second) {
     int64_t BM = attn__round_up(attn__max(1, rows), 48);
     return attn__round_up(4 * (ATTN__MR * f->ld + (BM + second) * (f->v_pad + 2) +
@@ -4115,7 +4116,8 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 }
 
 /* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
- *   QK  C = A B; x[6][W] = max(x, row maxima of C) unless x is NULL     PV  C = x[row] * C + A B, x NULL: C = A B
+ *   QK  C = A B; x[6][W] = max(x, row maxima of C), or x is NULL
+ *   PV  C = x[row] * C + A B, x NULL: C = A B
  *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose */
 #ifndef ATTN__MM
 enum { ATTN__QK, ATTN__PV, ATTN__TN };
@@ -4244,7 +4246,7 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
             scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
         }
-        if (n == 1 && t->dtype == ATTN_F32) {   /* a lone key needs no transpose, it fills all lanes */
+        if (n == 1 && t->dtype == ATTN_F32) {   /* no transpose: a lone key fills all lanes */
             const float *key = (const float *)t->data + at[0];
             for (int64_t c = 0; c < dim; c++, panel += ATTN__PANEL)
                 ATTN__(store)(panel, ATTN__(set1)(key[c]));
@@ -4352,7 +4354,7 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
     if (max) ATTN__(store)(max, ATTN__(max)(ATTN__(load)(max), m));
 }
 
-/* The same where only the range hides. */
+/* score_row where only the range hides. */
 ATTN__INLINE void ATTN__(clip_row)(
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     ATTN__V m = ATTN__(load)(max);
