@@ -4613,8 +4613,8 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     if (g.last <= g.first) return;
 
     /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
-    int64_t start = (g.first - kb) / ATTN__W * ATTN__W,
-            end = attn__round_up(g.last - kb, ATTN__W);
+    const int64_t step = ATTN__W < 4 ? 4 : ATTN__W;     /* dropout's words come in fours */
+    int64_t start = (g.first - kb) / step * step, end = attn__round_up(g.last - kb, ATTN__W);
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
         ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = start, n; c < end; c += n) {
