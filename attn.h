@@ -4320,7 +4320,7 @@ static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
 /* The n (a multiple of W) products S[0 ..] of one row with keys j0 .. become scores, hidden ones
  * -infinity; max[W] joins their maxima unless it is NULL. */
 ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
-    float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, int extras, float *max) {
+    float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
@@ -4328,7 +4328,7 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
     for (int64_t c = 0; c < n; c += ATTN__W) {
         int64_t j = j0 + c;
         ATTN__V x = ATTN__(load)(S + c);
-        if (extras && j < hi && j + ATTN__W > lo) {
+        if (j < hi && j + ATTN__W > lo) {
             ATTN__V zero = ATTN__(set1)(0), b = zero;
             if (d->bias.data)
                 b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
@@ -4357,13 +4357,13 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
 /* score_row where only the range hides. */
 ATTN__INLINE void ATTN__(clip_row)(
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
-    ATTN__V m = ATTN__(load)(max);
+    ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
     for (int64_t c = 0; c < n; c += ATTN__W) {
         ATTN__V x = ATTN__(clip)(ATTN__(load)(S + c), j0 + c, lo, hi);
         ATTN__(store)(S + c, x);
         m = ATTN__(max)(m, x);
     }
-    ATTN__(store)(max, m);
+    if (max) ATTN__(store)(max, ATTN__(max)(ATTN__(load)(max), m));
 }
 
 /* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base
@@ -4630,7 +4630,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     }
     for (int64_t r = 0; r < rows && f->extras; r++)
         ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * f->ld + start, kb + start, end - start, g.lo[r], g.hi[r], 1,
+            t->S + r * f->ld + start, kb + start, end - start, g.lo[r], g.hi[r],
             mx + r * ATTN__W);
 
     /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - max) and the
@@ -4960,9 +4960,12 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                         ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
                     ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
                 }
-            if (f->extras || kb + start < low || kb + end > high)
+            if (f->extras)
                 ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start,
-                    attn__max(low, kb), attn__min(high, ke), f->extras, NULL);
+                    attn__max(low, kb), attn__min(high, ke), NULL);
+            else if (kb + start < low || kb + end > high)
+                ATTN__(clip_row)(S + start, kb + start, end - start, attn__max(low, kb),
+                    attn__min(high, ke), NULL);
             if (d->dropout > 0) {
                 for (int64_t c = start; c < end; c += ATTN__W)
                     ATTN__(store)(t->extra + c, ATTN__(set1)(1));
@@ -5231,7 +5234,7 @@ static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int
     for (int64_t r = 0; r < rows; r++, S += t->ld) {
         attn__range(d, s, row0 + r, &lo, &hi);
         ATTN__(store)(max, ATTN__(set1)(ATTN__NEG_INF));
-        ATTN__(score_row)(d, s, h, row0 + r, S, 0, end, lo, hi, 1, max);
+        ATTN__(score_row)(d, s, h, row0 + r, S, 0, end, lo, hi, max);
         stats[2 * r] = ATTN__(reduce_max)(ATTN__(load)(max)) * (float)ATTN__LOG2E;
         float base = stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r];
         stats[2 * r + 1] = ATTN__(reduce_add)(ATTN__(exp_row)(
