@@ -214,6 +214,7 @@ enum {
     X(ERR_MESSAGE,           47, "message_size is given without message") \
     X(ERR_WORKSPACE_NULL,    48, "workspace_size is given without workspace") \
     X(ERR_TOO_LARGE,         49, "the score matrix does not fit in this machine's memory") \
+    X(ERR_ALIGN,             50, "a tensor or array does not begin at a multiple of the size of its elements") \
     X(ERR_CU_FIRST,          60, "the first entry of cu_q or cu_k must be 0") \
     X(ERR_CU_FALLS,          61, "cu_q or cu_k falls") \
     X(ERR_CU_LAST,           62, "the last entry of cu_q or cu_k must be total_q or total_k") \
@@ -265,7 +266,7 @@ enum {
     X(ERR_REGISTER_FULL,    133, "no more backends can be registered") \
     X(ERR_MERGE_PARTS,      140, "parts must not be negative, and with parts the part arrays must not be NULL") \
     X(ERR_MERGE_LSE,        141, "a part has no lse") \
-    X(ERR_MERGE_O,          142, "a part's o is NULL, of a dtype other than f32, f16, bf16, f64, or strided wrongly") \
+    X(ERR_MERGE_O,          142, "a part's o is NULL, of a dtype other than f32, f16, bf16, f64, strided or aligned wrongly") \
     X(ERR_CONVERT_SHAPE,    143, "shape is NULL or has a negative size") \
     X(ERR_CONVERT_DTYPE,    144, "conversion is between f32, f16, bf16 and f64") \
     X(ERR_CONVERT_NULL,     145, "the source or destination of a conversion is NULL and not empty") \
@@ -336,8 +337,8 @@ typedef struct attn_seq {
 /* New keys and values, written into the cache at used_k[b] .. before anything else; used_k stays
  * the caller's, so that a repeated call is safe. With rotary tables q and the new k are rotated
  * at position used_k[b] - start_k[b] + i: out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 *
- * sin, every product and sum rounded to f32; new k is then rounded once to the cache's dtype, or
- * quantised; q stays in the arithmetic of the kernel. */
+ * sin, every product and sum rounded to f32; new k is then rounded once to the cache's dtype (a
+ * NaN to the default NaN), or quantised; q stays in the arithmetic of the kernel. */
 typedef struct attn_append {
     /* [batch, len, kv_heads, dim]; with cu [total, kv_heads, dim] */
     attn_in k, v;
@@ -790,6 +791,10 @@ ATTN__INLINE int attn__is_float(int32_t t) {
     return t == ATTN_F32 || t == ATTN_F16 || t == ATTN_BF16 || t == ATTN_F64;
 }
 ATTN__INLINE int attn__is_quant(int32_t t) { return t == ATTN_INT8 || t == ATTN_FP8_E4M3; }
+/* f64 may begin at a multiple of 4 where pointers have 4 bytes. */
+ATTN__INLINE int attn__aligned(const void *data, int32_t dtype) {
+    return ((uintptr_t)data & ((uintptr_t)attn__dtype_size(dtype) - 1) & (sizeof(void *) - 1)) == 0;
+}
 ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
     int64_t r;
     return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
@@ -889,6 +894,7 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
     static const int order[3] = {0, 1, 2};
     ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
     ATTN__RULE(t->dtype != ATTN_BOOL, ERR_DTYPE_KV);
+    ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
     if (!attn__is_quant(t->dtype)) {
         ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
@@ -901,6 +907,7 @@ static attn_status attn__resolve_in(
     attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
+    ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
     return attn__layout_strides(t->stride, t->layout, extent, dim);
 }
@@ -908,6 +915,7 @@ static attn_status attn__resolve_out(
     attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
+    ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     for (int a = 0; a < 3; a++)
         ATTN__RULE(t->stride[a] != ATTN_BROADCAST || extent[a] < 2, ERR_STRIDE_ALIAS);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
@@ -1031,6 +1039,18 @@ static attn_status attn__resolve_append(attn_desc *d) {
     return ATTN_OK;
 }
 
+/* All that is neither a tensor nor a mask has elements of 4 bytes. */
+static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
+    const attn_seq *s = &d->seq;
+    const attn_append *a = &d->append;
+    uintptr_t all = (uintptr_t)s->cu_q | (uintptr_t)s->cu_k | (uintptr_t)s->used_q |
+                    (uintptr_t)s->used_k | (uintptr_t)s->start_k | (uintptr_t)s->slot |
+                    (uintptr_t)s->block_table | (uintptr_t)a->cu | (uintptr_t)a->rotary_cos |
+                    (uintptr_t)a->rotary_sin | (uintptr_t)d->lse | (uintptr_t)d->alibi |
+                    (uintptr_t)d->sink | (uintptr_t)d->k.scale | (uintptr_t)d->v.scale;
+    if (g) all |= (uintptr_t)g->dlse | (uintptr_t)g->dbias | (uintptr_t)g->dsink;
+    return all % 4 == 0;
+}
 static attn_status attn__resolve_seq(attn_desc *d) {
     attn_seq *s = &d->seq;
     int64_t capacity;
@@ -1125,6 +1145,7 @@ static attn_status attn__resolve(
     ATTN__RULE(d->workspace || !d->workspace_size, ERR_WORKSPACE_NULL);
     ATTN__RULE((uintptr_t)d->workspace % ATTN__ALIGN == 0, ERR_WORKSPACE_ALIGN);
 
+    ATTN__RULE(attn__arrays_aligned(d, gin), ERR_ALIGN);
     ATTN__TRY(attn__resolve_seq(d));
     attn__extent_q(d, e);
     ATTN__TRY(attn__resolve_in(&d->q, e, d->head_dim, ATTN_ERR_DTYPE_Q));
@@ -1136,6 +1157,7 @@ static attn_status attn__resolve(
     if (d->bias.data) {
         ATTN__RULE(d->bias.dtype >= ATTN_F32 && d->bias.dtype <= ATTN_BOOL, ERR_DTYPE);
         ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
+        ATTN__RULE(attn__aligned(d->bias.data, d->bias.dtype), ERR_ALIGN);
         ATTN__RULE(d->bias.layout == ATTN_BSHD, ERR_LAYOUT);
         ATTN__RULE(!d->bias.scale, ERR_SCALE_UNUSED);
         ATTN__TRY(attn__strides(d->bias.stride, e, attn__order_bshd, d->kv_len));
@@ -1475,7 +1497,11 @@ static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scale
     int64_t at = attn__ref_k_at(r, cache.stride, j, h);
     void *data = (void *)(uintptr_t)cache.data;
     if (attn__is_float(cache.dtype)) {
-        for (int64_t c = 0; c < dim; c++) attn__ref_write(data, cache.dtype, at + c, row[c]);
+        for (int64_t c = 0; c < dim; c++) {
+            int nan = (attn__bits64(row[c]) & INT64_MAX) > 0x7ff0000000000000u;
+            attn__ref_write(
+                data, cache.dtype, at + c, nan ? attn__double(0x7ff8000000000000u) : row[c]);
+        }
         return;
     }
     float amax = 0, scale;
@@ -2208,10 +2234,24 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
         x[apart] = x2 * cosine[p] + x1 * sine[p];
     }
 }
+/* A new element as f32. Where 16 bits follow (`once`), f64 goes towards the odd neighbour: the
+ * second rounding is then as if it were the first. */
+static float attn__append_get(const attn_in *from, int64_t at, int once) {
+    if (from->dtype != ATTN_F64) return attn__get_f32(from->data, from->dtype, at);
+    double x = ((const double *)from->data)[at];
+    float f = (float)x;
+    uint64_t size = attn__bits64(x) & INT64_MAX, rounded = attn__bits64((double)f) & INT64_MAX;
+    uint32_t u = attn__bits(f);
+    if (!once || size > 0x7ff0000000000000u || rounded == size || (u & 1)) return f;
+    return attn__float(rounded < size ? u + 1 : u - 1);
+}
 static void attn__append_row(
     const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
     if (attn__is_float(dtype)) {
-        for (int64_t c = 0; c < dim; c++) attn__put_f32(cache, dtype, at + c, row[c]);
+        for (int64_t c = 0; c < dim; c++) {
+            int nan = (attn__bits(row[c]) & 0x7fffffff) > 0x7f800000;
+            attn__put_f32(cache, dtype, at + c, nan ? attn__float(0x7fc00000u) : row[c]);
+        }
         return;
     }
     /* as bits: ordered like magnitudes, NaN and infinity on top */
@@ -2256,9 +2296,11 @@ static void attn__append_task(void *arg, int64_t i) {
             const attn_in *from = v ? &a->v : &a->k, *cache = v ? &d->v : &d->k;
             int64_t dim = v ? d->v_dim : d->head_dim,
                     at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
+            int64_t rotated = v || !attn__has_rotary(d) ? 0 : a->rotary_dim;
+            int halves = cache->dtype == ATTN_F16 || cache->dtype == ATTN_BF16;
             for (int64_t c = 0; c < dim; c++)
-                row[c] = attn__get_f32(from->data, from->dtype, at + c);
-            if (!v && attn__has_rotary(d)) attn__rotate(d, row, j);
+                row[c] = attn__append_get(from, at + c, halves && c >= rotated);
+            if (rotated) attn__rotate(d, row, j);
             float *scales = v ? a->v_scale : a->k_scale;
             attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache,
                 attn__k_at(d, &s, cache->stride, j, h),
@@ -3849,6 +3891,7 @@ ATTN_API attn_status attn_merge(
         if (attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O) || (!t.data && n))
             return attn__tell(in, ATTN_ERR_MERGE_O, "");
         if (!lse[p] && n) return attn__tell(in, ATTN_ERR_MERGE_LSE, "");
+        if ((uintptr_t)lse[p] % 4) return attn__tell(in, ATTN_ERR_ALIGN, "");
         attn__span part[2] = {
             attn__span_of(t.data, t.stride, e, d.v_dim, t.dtype), attn__span_flat(lse[p], n * 4)};
         for (int i = 0; i < 4; i++)

@@ -135,6 +135,54 @@ static void test_shared_slot(void **state)
     }
 }
 
+/* what an append writes has the same bits from every backend: values that two roundings would spoil, infinities, NaNs of any
+ * payload, rotated in whole, in part or not at all */
+static void test_append_bits(void **state)
+{
+    enum { T = 3, BYTES = T * D * 8 };
+    static const double hard[T][D] = {
+        { 1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11 - 0x1p-40, -1 - 0x1p-8 - 0x1p-40, 3 + 0x1p-7 - 0x1p-45, 0x1p-25 + 0x1p-60, 0x1p-24 + 0x1p-25 - 0x1p-55,
+          65520 - 0x1p-30, -0x1p-133 },
+        { 1e300, -1e300, 1e-300, INFINITY, 3.4e38, -3.4e38, 0x1.fffffefp127, -0.0 },
+        { 1, 2, 3, 4, 5, 6, 7, 8 },
+    };
+    static const int32_t used[1] = { 0 };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    float cosine[T * D / 2], sine[T * D / 2];
+    normals(cosine, T * D / 2, 8), normals(sine, T * D / 2, 9);
+    (void)state;
+    for (int fresh = ATTN_F32; fresh <= ATTN_F64; fresh++)
+        for (int cached = ATTN_F32; cached <= ATTN_FP8_E4M3; cached++)
+            for (int64_t rotary = 0; rotary <= D && cached != ATTN_F64; rotary += 4) {
+                unsigned char rows[BYTES], cache[2][BYTES], expected[2][BYTES];
+                float scale[2][T], scales[2][T];
+                const size_t size = fresh == ATTN_F64 ? 8 : fresh == ATTN_F32 ? 4 : 2;
+                memcpy(rows, hard, sizeof hard);
+                if (fresh != ATTN_F64) {
+                    const int64_t shape[4] = { 1, T, 1, D };
+                    assert_int_equal(attn_convert(shape, (attn_in){ .data = hard, .dtype = ATTN_F64 }, (attn_out){ .data = rows, .dtype = fresh }, NULL), ATTN_OK);
+                }
+                memset(rows + (2 * D + 1) * size, 255, size);               /* negative, all of its payload */
+                memset(rows + (2 * D + 6) * size, 127, size);
+                rows[(2 * D + 6) * size] = 1;
+                if (fresh == ATTN_BF16) rows[(2 * D + 6) * size] = 129;     /* 7f01 were a number */
+                for (int64_t i = 0; i < COUNT(all); i++) {
+                    attn_desc d = make();
+                    memset(cache, 0, sizeof cache), memset(scale, 0, sizeof scale);
+                    d.batch = 1, d.kv_len = T, d.q_len = 1, d.seq.used_k = used, d.backend = all[i];
+                    if (cached < ATTN_F64) d.q.dtype = cached;               /* its values do not matter here */
+                    d.k.data = d.append.k_cache = cache[0], d.v.data = d.append.v_cache = cache[1], d.k.dtype = d.v.dtype = cached;
+                    if (cached > ATTN_F64) d.k.scale = d.append.k_scale = scale[0], d.v.scale = d.append.v_scale = scale[1];
+                    d.append.k.data = d.append.v.data = rows, d.append.k.dtype = d.append.v.dtype = fresh, d.append.len = T;
+                    if (rotary) d.append.rotary_cos = cosine, d.append.rotary_sin = sine, d.append.rotary_dim = rotary, d.append.rotary_rows = T;
+                    assert_int_equal(attn_forward(&d), ATTN_OK);
+                    if (i == 0) memcpy(expected, cache, sizeof cache), memcpy(scales, scale, sizeof scale);
+                    if (memcmp(cache, expected, sizeof cache) || memcmp(scale, scales, sizeof scale))
+                        fail_msg("%s: dtype %d into a cache of dtype %d, rotary_dim %d: other bits than the reference's", all[i], fresh, cached, (int)rotary);
+                }
+            }
+}
+
 /* a sink of -infinity and a row without keys: no gradient, and no NaN */
 static void test_empty_sink(void **state)
 {
@@ -303,7 +351,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_empty_sink),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_bits),
+        cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_refused),
     };

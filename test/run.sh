@@ -5,7 +5,8 @@
 # everything before it and runs alone; it may use both processors. `name - command` does the same for a step that only
 # builds and counts no tests. Empty lines and lines that begin with # are skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it is a
 # cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
-# For each step a line `== name: 12.3 s` is printed, and its output when it failed or VERBOSE is set.
+# For each step a line `== name: 12.3 s` is printed, and its output when it failed or VERBOSE is set. What failed is named again at
+# the end with the lines of its output that say why.
 # The last line of all is `N passed, N failed, N skipped`; the exit status is 1 when anything failed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -77,6 +78,10 @@ while read -r name how command; do
     [ "$how" = '|' ] || drain 0
 done < <(cat "$@")
 drain 0
-[ ${#red[@]} -gt 0 ] && echo "failed: ${red[*]}"
+for n in ${red[@]+"${red[@]}"}; do              # once more at the end, where one looks first
+    echo "== failed: $n"
+    grep -aE -m 12 '^[^ ]*(ERROR|FAILED|[Ff]ail|fault|fuzz:|wrong|runtime error)|: error:|^\[  ERROR' "$out/$n.log" | cut -c1-300
+    tail -n 12 "$out/$n.log" | cut -c1-300
+done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -258,6 +258,15 @@ static void no_data(context *c)
     X(ERR_DECLINED, flash_of_f64, FORWARD, d->backend = "flash", d->q.dtype = d->k.dtype = d->v.dtype = ATTN_F64) \
     X(ERR_WORKSPACE_SMALL, one_byte_less, FORWARD, workspace(c, 0, 1)) \
     X(ERR_WORKSPACE_ALIGN, by_four, FORWARD, workspace(c, 4, 0)) \
+    X(ERR_ALIGN, q, FORWARD, d->q.data = (const char *)c->t->q + 2) \
+    X(ERR_ALIGN, f16_k, FORWARD, d->q.dtype = d->k.dtype = d->v.dtype = ATTN_F16, d->k.data = (const char *)c->t->k + 1) \
+    X(ERR_ALIGN, bias, FORWARD, d->bias.data = (const char *)c->t->bias + 1) \
+    X(ERR_ALIGN, o, FORWARD, d->o.data = (char *)c->t->o + 3) \
+    X(ERR_ALIGN, lse, FORWARD, d->lse = (float *)(void *)((char *)c->t->lse + 2)) \
+    X(ERR_ALIGN, used_k, FORWARD, d->seq.used_k = (const int32_t *)(const void *)((const char *)c->t->used_k + 1)) \
+    X(ERR_ALIGN, used_k_query, QUERY, d->seq.used_k = (const int32_t *)(const void *)((const char *)c->t->used_k + 1)) \
+    X(ERR_ALIGN, dq, BACKWARD, c->g.dq.data = (char *)c->t->dq + 2) \
+    X(ERR_ALIGN, dsink, BACKWARD, d->sink = c->t->sink, c->g.dsink = (float *)(void *)((char *)c->t->dsink + 1)) \
     X(ERR_WORKSPACE_NULL, size_alone, FORWARD, d->workspace_size = 64) \
     X(ERR_MEMORY, caller_has_none, FORWARD, d->backend = "standard", c->alloc.get = no_memory, c->alloc.put = put_nothing, \
       d->alloc = &c->alloc) \
