@@ -1487,7 +1487,8 @@ static void attn__ref_query(const attn__ref *r, int64_t h, int64_t i, double *ro
     const attn_desc *d = r->d;
     for (int64_t c = 0; c < d->head_dim; c++)
         row[c] = attn__ref_read(d->q.data, d->q.dtype, attn__ref_q_at(r, d->q.stride, i, h) + c);
-    if (d->append.rotary_cos) attn__ref_rotate(d, row, d->seq.used_k[r->b] - r->k_first + i);
+    if (d->append.rotary_cos && i < r->q_used)
+        attn__ref_rotate(d, row, d->seq.used_k[r->b] - r->k_first + i);
 }
 
 /* New keys and values into the cache: rotated, then rounded once or quantised with one scale per
