@@ -1065,6 +1065,8 @@ static attn_status attn__resolve_seq(attn_desc *d) {
     ATTN__RULE(s->page_size >= 1 && s->pages >= 1 && s->max_pages >= 1, ERR_PAGE_SIZE);
     ATTN__RULE(!s->cu_k, ERR_PAGE_CU);
     ATTN__RULE(s->used_k, ERR_PAGE_USED);
+    ATTN__RULE(!__builtin_mul_overflow(d->batch, s->max_pages, &capacity) &&
+                   capacity <= INT64_MAX / 8, ERR_OVERFLOW);
     ATTN__RULE(!__builtin_mul_overflow(s->max_pages, s->page_size, &capacity), ERR_OVERFLOW);
     ATTN__RULE(d->kv_len <= capacity, ERR_PAGE_CAPACITY);
     return ATTN_OK;
@@ -1234,7 +1236,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
         ATTN__RULE(
             (g->dq.data || !some_q) && ((g->dk.data && g->dv.data) || !some_k), ERR_NULL_DQKV);
     }
-    attn__span in[20], out[8];
+    attn__span in[24], out[8];
     int ins = 0, outs = 0;
     in[ins++] = attn__span_of(d->q.data, d->q.stride, eq, d->head_dim, d->q.dtype);
     if (d->bias.data)
@@ -1243,6 +1245,13 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
         in[ins++] = attn__span_of(d->mask.data, d->mask.stride, eb, d->kv_len, d->mask.dtype);
     if (d->alibi) in[ins++] = attn__span_flat(d->alibi, d->heads * 4);
     if (d->sink) in[ins++] = attn__span_flat(d->sink, d->heads * 4);
+    const attn_seq *s = &d->seq;
+    const struct { const int32_t *p; int64_t n; } lengths[] = {{s->cu_q, d->batch + 1},
+        {s->cu_k, d->batch + 1}, {s->used_q, d->batch}, {s->used_k, d->batch},
+        {s->start_k, d->batch}, {s->slot, d->batch}, {s->block_table, d->batch * s->max_pages},
+        {d->append.cu, d->batch + 1}};
+    for (int i = 0; i < 8; i++)
+        if (lengths[i].p) in[ins++] = attn__span_flat(lengths[i].p, lengths[i].n * 4);
     attn__span k = attn__span_of(d->k.data, d->k.stride, ek, d->head_dim, d->k.dtype);
     attn__span v = attn__span_of(d->v.data, d->v.stride, ek, d->v_dim, d->v.dtype);
     attn__span o = attn__span_of(d->o.data, d->o.stride, eq, d->v_dim, d->o.dtype);

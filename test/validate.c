@@ -232,6 +232,8 @@ static void no_data(context *c)
     X(ERR_OVERLAP, o_over_q, FORWARD, d->o.data = c->t->q) \
     X(ERR_OVERLAP, o_over_end_of_v, FORWARD, d->o.data = (float *)c->t->v + B * SK * HK * D - 1) \
     X(ERR_OVERLAP, lse_in_o, FORWARD, d->lse = (float *)c->t->o + 5) \
+    X(ERR_OVERLAP, lse_over_used_k, FORWARD, used(c, 2), d->lse = (float *)(void *)c->t->used_k) \
+    X(ERR_OVERLAP, o_over_cu_q, FORWARD, packed(c), d->o.data = c->t->cu_q) \
     X(ERR_OVERLAP, dk_over_dv, BACKWARD, g->dk.data = g->dv.data) \
     X(ERR_OVERLAP, dq_over_dout, BACKWARD, g->dq.data = c->t->dout) \
     X(ERR_OVERLAP, dsink_over_lse, BACKWARD, sink(c), g->dsink = c->t->lse) \
