@@ -1246,12 +1246,15 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     if (d->alibi) in[ins++] = attn__span_flat(d->alibi, d->heads * 4);
     if (d->sink) in[ins++] = attn__span_flat(d->sink, d->heads * 4);
     const attn_seq *s = &d->seq;
-    const struct { const int32_t *p; int64_t n; } lengths[] = {{s->cu_q, d->batch + 1},
-        {s->cu_k, d->batch + 1}, {s->used_q, d->batch}, {s->used_k, d->batch},
-        {s->start_k, d->batch}, {s->slot, d->batch}, {s->block_table, d->batch * s->max_pages},
-        {d->append.cu, d->batch + 1}};
-    for (int i = 0; i < 8; i++)
-        if (lengths[i].p) in[ins++] = attn__span_flat(lengths[i].p, lengths[i].n * 4);
+    const int64_t each = d->batch * 4;
+    if (s->cu_q) in[ins++] = attn__span_flat(s->cu_q, each + 4);
+    if (s->cu_k) in[ins++] = attn__span_flat(s->cu_k, each + 4);
+    if (s->used_q) in[ins++] = attn__span_flat(s->used_q, each);
+    if (s->used_k) in[ins++] = attn__span_flat(s->used_k, each);
+    if (s->start_k) in[ins++] = attn__span_flat(s->start_k, each);
+    if (s->slot) in[ins++] = attn__span_flat(s->slot, each);
+    if (s->block_table) in[ins++] = attn__span_flat(s->block_table, each * s->max_pages);
+    if (d->append.cu) in[ins++] = attn__span_flat(d->append.cu, each + 4);
     attn__span k = attn__span_of(d->k.data, d->k.stride, ek, d->head_dim, d->k.dtype);
     attn__span v = attn__span_of(d->v.data, d->v.stride, ek, d->v_dim, d->v.dtype);
     attn__span o = attn__span_of(d->o.data, d->o.stride, eq, d->v_dim, d->o.dtype);
@@ -3156,17 +3159,20 @@ static void attn__detect(attn__machine_info *m) {
         strlen(backend) < 32 ? backend : "(too long)");
     m->backend = m->backend_name;
 }
-static const attn__machine_info *attn__machine(void) {
-    static attn__machine_info info;
-    static int state;                   /* 0: unknown, 1: being found, 2: known */
-    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 2) return &info;
+static attn__machine_info attn__found;
+static int attn__found_state;           /* 0: unknown, 1: being found, 2: known */
+ATTN__NOINLINE void attn__find(void) {
     int expected = 0;
-    if (__atomic_compare_exchange_n(&state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-        attn__detect(&info);
-        __atomic_store_n(&state, 2, __ATOMIC_RELEASE);
+    if (__atomic_compare_exchange_n(
+            &attn__found_state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+        attn__detect(&attn__found);
+        __atomic_store_n(&attn__found_state, 2, __ATOMIC_RELEASE);
     }
-    while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != 2) {}
-    return &info;
+    while (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) {}
+}
+ATTN__INLINE const attn__machine_info *attn__machine(void) {
+    if (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) attn__find();
+    return &attn__found;
 }
 
 /* ============================================================================== >>layout ==== */
@@ -3779,8 +3785,9 @@ static attn_status attn__choose(
     }
     attn_status last = d->flags & ATTN_DEVICE ? ATTN_ERR_DEVICE : ATTN_ERR_DECLINED;
     for (size_t i = 0; i < sizeof attn__auto_table / sizeof *attn__auto_table; i++) {
+        if (attn__auto_table[i].device != (d->flags & ATTN_DEVICE)) continue;
         const attn_backend *b = attn_backend_find(attn__auto_table[i].name);
-        if (!b || attn__auto_table[i].device != (d->flags & ATTN_DEVICE)) continue;
+        if (!b) continue;
         attn_status s = attn__try_plan(b, d, g, plan);
         if (s == ATTN_OK) { *chosen = b; return s; }
         last = s;
