@@ -2947,7 +2947,8 @@ typedef struct attn__flash {
     /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
     int extras;
     /* rows are widened or gathered; otherwise used where they lie */
-    int pack_q, pack_v;
+    int pack_q;
+    int pack_v;                         /* 2: it must be; 1: its rows are far apart, perhaps */
     char *workspace;                    /* threads * scratch, then the partials of key splits */
     float *partial;                     /* [units][part][v_pad + 2] */
     int64_t next __attribute__((aligned(8))), units;
@@ -3550,12 +3551,13 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->extras = attn__needs_extras(d);
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
                 d->seq.cu_q;
-    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad ||
-                d->seq.block_table || (d->q_len * f->group > 16 && !attn__tuning.v_in_place);
+    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table ? 2
+                : d->q_len * f->group > 16 && !attn__tuning.v_in_place;
 
     /* Half of the L2 cache for the packed keys and values of a block, nearly all of it with Q and
      * O, for the packing is shared by all rows of a unit. Fewer rows where that leaves less than
-     * two units a thread, four where they differ in work. */
+     * two units a thread, one where heads divide among the threads, four where units differ in
+     * work. */
     int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
     f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
     while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 2) f->BN /= 2;
@@ -3565,13 +3567,14 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = rows, cap = 96;
+    const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     const int equal = !(d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT));
     if (rows > 96) {
         cap = room / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
         most = cap = attn__max(96, attn__min(2112, cap));
         if (f->threads > 1)
             most = attn__min(most,
-                attn__ceil_div(rows * d->batch * d->kv_heads, (equal ? 2 : 4) * f->threads));
+                attn__ceil_div(rows * pairs, (!equal ? 4 : f->threads % pairs ? 2 : 1) * f->threads));
         most = attn__max(96, most);
         most = attn__ceil_div(rows, attn__ceil_div(rows, most));         /* tiles of equal size */
     }
@@ -3589,7 +3592,6 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
 
     /* Key splits side by side only where rows alone give too few units, and only of as many rows
      * as need no more memory than many rows do: 9/16 MiB a thread for the partials. */
-    int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     f->splits = 1;
     f->part = f->tiles > 1 ? f->BM : rows;
     if (split && f->planned > 1 && pairs < 4 * f->planned) {
@@ -3679,6 +3681,10 @@ static attn_status attn__flash_run(
     (void)user; (void)plan;
     if (g) return attn__bwd_run(d, g, 0);
     attn__flash_shape(d, &f);
+    /* no copy of whole cache lines that lie dense: memory was planned without their address */
+    if (f.pack_v == 1 && d->v.stride[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 &&
+        d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 && d->v_dim % 16 == 0)
+        f.pack_v = 0;
     f.workspace = (char *)d->workspace;
     f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
     attn__append(d, f.threads, f.workspace + f.bytes);
