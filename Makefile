@@ -20,7 +20,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check measured results targets peers install clean help
+.PHONY: all bench setup test test-full unit readme-check measured results targets compare peers install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -95,6 +95,17 @@ targets: build/targets
 build/targets: test/targets.c attn.h
 	@mkdir -p build
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. -pthread $< -o $@
+
+## compare       attn.h beside that of the git revision OLD, call by call in turn on one machine; a minute
+compare: build/compare/compare
+	@git show $(or $(OLD),HEAD):attn.h > build/compare/attn.h
+	@for v in build/compare .; do \
+	    $(CC) -O2 -std=c99 -fPIC -shared -x c -DATTN_IMPLEMENTATION -pthread $$v/attn.h -o build/compare/$$([ $$v = . ] && echo new || echo old).so || exit 1; \
+	done
+	@build/compare/compare build/compare/old.so build/compare/new.so
+build/compare/compare: test/compare.c attn.h
+	@mkdir -p build/compare
+	$(CC) -O2 -std=c99 $(TESTWARN) -I. $< -o $@ -ldl
 
 ## peers         time PyTorch and OpenBLAS beside the library; optional: needs Python with torch and numpy (PyPI)
 peers:

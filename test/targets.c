@@ -239,6 +239,12 @@ static const char *text(const char *format, int64_t a, int64_t b)
     return out;
 }
 
+static void heads_first(call *c)
+{
+    c->d.q.layout = c->d.k.layout = c->d.v.layout = c->d.o.layout = ATTN_BHSD;
+    c->g.dout.layout = c->g.dq.layout = c->g.dk.layout = c->g.dv.layout = ATTN_BHSD;
+}
+
 static void forward(int avx2)
 {
     static const struct { int64_t len, dim, v_dim; int causal; double asked; } rows[] = {
@@ -253,13 +259,15 @@ static void forward(int avx2)
         line("the same, D 128", of_peak(square(1024, 128, 0)), 0.82, 1, "");
         return;
     }
-    for (size_t n = 0; n < sizeof rows / sizeof *rows && wanted("forward"); n++) {
+    for (size_t n = 0; n < 2 * (sizeof rows / sizeof *rows) && wanted("forward"); n++) {
         char what[100];
-        call c = square(rows[n].len, rows[n].dim, rows[n].causal);
-        c.d.v_dim = rows[n].v_dim;
-        snprintf(what, sizeof what, "S %d, D %d%s%s", (int)rows[n].len, (int)rows[n].dim,
-            !rows[n].v_dim ? "" : rows[n].v_dim == 64 ? ", v_dim 64" : ", v_dim 128", rows[n].causal ? ", causal" : "");
-        line(what, of_peak(c), rows[n].asked, 1, "");
+        const int bhsd = n & 1, v_dim = (int)rows[n / 2].v_dim;
+        call c = square(rows[n / 2].len, rows[n / 2].dim, rows[n / 2].causal);
+        c.d.v_dim = v_dim;
+        if (bhsd) heads_first(&c);
+        snprintf(what, sizeof what, "S %d, D %d%s%s%s", (int)rows[n / 2].len, (int)rows[n / 2].dim,
+            !v_dim ? "" : v_dim == 64 ? ", v_dim 64" : ", v_dim 128", rows[n / 2].causal ? ", causal" : "", bhsd ? ", [B,H,S,D]" : "");
+        line(what, of_peak(c), rows[n / 2].asked, 1, "");
     }
 }
 
@@ -268,10 +276,12 @@ static void backward(void)
     static const struct { int64_t len, dim; int causal; double asked; } rows[] = {
         { 1024, 64, 0, 0.86 }, { 1024, 128, 0, 0.88 }, { 2048, 64, 1, 0.77 }, { 2048, 128, 1, 0.80 },
     };
-    for (size_t n = 0; n < sizeof rows / sizeof *rows && wanted("backward"); n++) {
-        call c = square(rows[n].len, rows[n].dim, rows[n].causal);
+    for (size_t n = 0; n < 2 * (sizeof rows / sizeof *rows) && wanted("backward"); n++) {
+        static const char *const what[] = { "S %d, D %d", "S %d, D %d, [B,H,S,D]", "S %d, D %d, causal", "S %d, D %d, causal, [B,H,S,D]" };
+        call c = square(rows[n / 2].len, rows[n / 2].dim, rows[n / 2].causal);
         c.backward = 1;
-        line(text(rows[n].causal ? "S %d, D %d, causal" : "S %d, D %d", rows[n].len, rows[n].dim), of_peak(c), rows[n].asked, 1, "");
+        if (n & 1) heads_first(&c);
+        line(text(what[rows[n / 2].causal * 2 + (n & 1)], rows[n / 2].len, rows[n / 2].dim), of_peak(c), rows[n / 2].asked, 1, "");
     }
 }
 
@@ -297,8 +307,7 @@ static void layouts(void)
         int64_t len = 1024, dim = n & 1 ? 128 : 64;
         call a = square(len, dim, 0), b = a;
         a.backward = b.backward = n >= 4;
-        b.d.q.layout = b.d.k.layout = b.d.v.layout = b.d.o.layout = ATTN_BHSD;
-        b.g.dout.layout = b.g.dq.layout = b.g.dk.layout = b.g.dv.layout = ATTN_BHSD;
+        heads_first(&b);
         if (n & 2) {                                                        /* [tokens][3][heads][dim] */
             attn_in *in[] = { &a.d.q, &a.d.k, &a.d.v };
             for (int t = 0; t < 3; t++) {
