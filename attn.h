@@ -3683,9 +3683,11 @@ static attn_status attn__flash_run(
     (void)user; (void)plan;
     if (g) return attn__bwd_run(d, g, 0);
     attn__flash_shape(d, &f);
-    /* no copy of whole cache lines that lie dense: memory was planned without their address */
+    /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
+     * larger one needs the few pages of a copy. Memory was planned without their address. */
     if (f.pack_v == 1 && d->v.stride[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 &&
-        d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 && d->v_dim % 16 == 0)
+        d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 && d->v_dim % 16 == 0 &&
+        f.BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
         f.pack_v = 0;
     f.workspace = (char *)d->workspace;
     f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
