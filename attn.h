@@ -290,7 +290,8 @@ typedef enum attn_status {
     ATTN__STATUS_MAX = 0x7fffffff
 } attn_status;
 
-/* A tensor that is read. The last dimension is dense; the others have strides in elements. */
+/* A tensor that is read. The last dimension is dense; the others have strides in elements. Like
+ * every array, it begins at a multiple of the size of its elements. */
 typedef struct attn_in {
     const void *data;
     /* q k v dout: strides of {batch, token, head}; bias, mask: of {batch, head, query}. Negative

@@ -364,6 +364,7 @@ static void no_data(context *c)
     X(ERR_REGISTER_FULL, many, FILL_REGISTRY, ) \
     X(ERR_MERGE_PARTS, negative, MERGE, c->parts = -1) \
     X(ERR_MERGE_LSE, no_lse, MERGE, c->part_lse[1] = NULL) \
+    X(ERR_ALIGN, part_lse, MERGE, c->part_lse[1] = (const float *)(const void *)((const char *)c->part_lse[1] + 1)) \
     X(ERR_MERGE_O, no_o, MERGE, c->part_o[1].data = NULL) \
     X(ERR_MERGE_O, int8, MERGE, c->part_o[0].dtype = ATTN_INT8) \
     X(ERR_CONVERT_SHAPE, null, CONVERT, c->parts = 0) \
