@@ -2988,13 +2988,18 @@ typedef struct attn__bwd {
     const attn_grad *g;
     int32_t threads, planned;
     int64_t group, splits, rows;        /* most splits of a sequence; rows of all heads */
-    int64_t BQ, BK, ld, v_pad, q_pad, scratch;
+    int64_t BQ, BK, ld, v_pad, q_pad;
     int64_t v_ld, q_ld;                 /* from row to row: v_pad, q_pad and perhaps a line more */
     int extras, phase, standard;
+    /* a unit is all splits of a (sequence, kv head), whose rows the thread holds: they stay in
+     * its cache. Otherwise a unit is one split, and the rows of all heads are held. */
+    int whole;
+    int64_t held, first;                /* rows held, the first of them */
+    int64_t blocks, holds, scratch;     /* bytes: blocks of a thread, rows held, all of a thread */
     char *workspace;
     /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
     float *L, *delta, *bad;
-    /* f32 copies [rows][q_ld], [rows][v_ld]; partials [splits][rows][q_ld] */
+    /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
     float *q, *dout, *dq;
     float *P, *dS;                      /* standard: [rows][ld] */
     int64_t next __attribute__((aligned(8))), units;
@@ -3343,9 +3348,16 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
-    f->scratch = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
-                         2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
-    f->scratch = attn__round_up(f->scratch, ATTN__ALIGN);
+    f->blocks = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
+                        2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
+    f->blocks = attn__round_up(f->blocks, ATTN__ALIGN);
+    int64_t pairs = d->batch * d->kv_heads;
+    f->held = d->q_len * f->group;
+    f->whole = !standard && !g->dbias && f->planned * f->held <= f->rows &&
+               (pairs % f->planned == 0 || pairs >= 4 * f->planned);
+    if (!f->whole) f->held = f->rows;
+    f->holds = attn__round_up(((f->splits + 1) * f->q_ld + f->v_ld) * f->held * 4, ATTN__ALIGN);
+    f->scratch = f->blocks + (f->whole ? f->holds : 0);
 }
 static attn_status attn__bwd_plan(
     const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
@@ -3356,7 +3368,7 @@ static attn_status attn__bwd_plan(
         return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
     attn__bwd_shape(d, g, standard, &f);
     int64_t fixed = f.planned * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) +
-                    ((f.splits + 1) * f.q_ld + f.v_ld) * f.rows * 4;
+                    (f.whole ? 0 : f.holds);
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
     plan->kernel = standard   ? "standard_backward"
                    : f.extras ? "flash_backward_masked"
@@ -3388,7 +3400,7 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
     int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
             bias_blocks = attn__ceil_div(d->kv_len, f->BK - 16);
     switch (f->phase) {
-        case ATTN__BWD_SPLITS: return f->standard ? 0 : pairs * f->splits;
+        case ATTN__BWD_SPLITS: return f->standard ? 0 : f->whole ? pairs : pairs * f->splits;
         case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
         case ATTN__STD_KEYS:   return f->standard ? pairs * attn__max(key_blocks, 1) : 0;
         case ATTN__STD_DQ:
@@ -3398,8 +3410,27 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
                                      (d->bias.stride[1] ? d->heads : 1) * bias_blocks
                                : 0;
         case ATTN__BWD_SINK:   return f->g->dsink ? d->heads : 0;
-        default:               return pairs;
+        default:               return f->whole ? 0 : pairs;
     }
+}
+/* Where the rows held lie. */
+static void attn__bwd_lay(attn__bwd *f, char *at) {
+    f->q = (float *)(void *)at;
+    f->dout = f->q + f->held * f->q_ld;
+    f->dq = f->dout + f->held * f->v_ld;
+}
+/* Rows, splits and dq of a (sequence, kv head). */
+static void attn__bwd_whole(
+    const attn__bwd *f, const attn__seq *s, int64_t kv_head, char *scratch) {
+    const attn__kernels *k = attn__machine()->isa;
+    int64_t splits = attn__bwd_splits(s->k_len, f->d->kv_heads, f->standard);
+    attn__bwd own = *f;
+    attn__bwd_lay(&own, scratch + f->blocks);
+    own.first = attn__bwd_row(f, s, kv_head);
+    k->backward_rows(&own, s, kv_head);
+    for (int64_t part = 0; part < splits; part++)
+        k->backward_split(&own, s, kv_head, part, scratch);
+    k->backward_dq(&own, s, kv_head);
 }
 static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     const attn_desc *d = f->d;
@@ -3414,6 +3445,7 @@ static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     }
     int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
     attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
+    if (f->whole) { attn__bwd_whole(f, &s, kv_head, scratch); return; }
     if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head);
     else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head);
     else if (f->phase != ATTN__BWD_SPLITS) k->standard_backward(f, &s, kv_head, part, scratch);
@@ -3437,9 +3469,7 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
     f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
     f.delta = f.L + f.rows;
     f.bad = f.delta + f.rows;
-    f.q = (float *)(void *)((char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
-    f.dout = f.q + f.rows * f.q_ld;
-    f.dq = f.dout + f.rows * f.v_ld;
+    attn__bwd_lay(&f, (char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
     f.P = f.dq + f.splits * f.rows * f.q_ld;
     f.dS = f.P + (standard ? f.rows * f.ld : 0);
     for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
@@ -4887,11 +4917,11 @@ static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_
         ATTN__(fetch)(f->g->dout.data, f->g->dout.dtype, dout_at, f->g->dout.stride[1], d->v_dim);
         ATTN__V bad[4];
         for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
-        ATTN__(widen)(f->q + row * f->q_ld, d->q.data, d->q.dtype, q_at, d->head_dim, 1, bad);
-        ATTN__(widen)(f->dout + row * f->v_ld, f->g->dout.data, f->g->dout.dtype, dout_at,
-            d->v_dim, 1, bad);
+        float *dout = f->dout + (row - f->first) * f->v_ld;
+        ATTN__(widen)(f->q + (row - f->first) * f->q_ld, d->q.data, d->q.dtype, q_at,
+            d->head_dim, 1, bad);
+        ATTN__(widen)(dout, f->g->dout.data, f->g->dout.dtype, dout_at, d->v_dim, 1, bad);
         f->bad[row] = (float)ATTN__(any_bad)(bad);
-        const float *dout = f->dout + row * f->v_ld;
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
             sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
                 ATTN__(load)(dout + c), sum);
@@ -4942,8 +4972,8 @@ typedef struct ATTN__(groups) {
 /* Points the tile at a row block; whether any element of its q or dout is not finite. */
 static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN__(bwd_tile) *t) {
     float sum = 0;
-    t->Q = f->q + row * f->q_ld;
-    t->dO = f->dout + row * f->v_ld;
+    t->Q = f->q + (row - f->first) * f->q_ld;
+    t->dO = f->dout + (row - f->first) * f->v_ld;
     for (int64_t r = 0; r < rows; r++) sum += f->bad[row + r];
     return sum != 0;
 }
@@ -4976,21 +5006,21 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, ATTN__(groups) *gr, int for_bias,
     int *bad) {
     const attn_desc *d = f->d;
-    int64_t lo[ATTN__MR], hi[ATTN__MR], base = attn__bwd_row(f, s, kv_head) + row0, any = 0,
-                                        width = attn__round_up(ke - kb, ATTN__W);
+    int64_t base = attn__bwd_row(f, s, kv_head) + row0, any = 0,
+            width = attn__round_up(ke - kb, ATTN__W);
     float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
     int cap = attn__capped(d) && !for_bias;
     gr->n = 0;
-    gr->whole = 1;
+    gr->whole = attn__all_see(d, s, row0 / f->group, (row0 + rows - 1) / f->group, kb, ke);
     for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
         n = attn__ceil_div(rows - r, left);
-        int64_t first = ke, last = kb;
-        for (int64_t l = 0; l < n; l++) {
-            attn__range(d, s, (row0 + r + l) / f->group, &lo[l], &hi[l]);
-            lo[l] = attn__max(lo[l], kb);
-            hi[l] = attn__min(hi[l], ke);
-            if (hi[l] > lo[l]) { first = attn__min(first, lo[l]); last = attn__max(last, hi[l]); }
-            if (lo[l] > kb || hi[l] < ke) gr->whole = 0;
+        int64_t first = gr->whole ? kb : ke, last = gr->whole ? ke : kb;
+        for (int64_t l = 0; l < n && !gr->whole; l++) {
+            int64_t lo, hi;
+            attn__range(d, s, (row0 + r + l) / f->group, &lo, &hi);
+            lo = attn__max(lo, kb);
+            hi = attn__min(hi, ke);
+            if (hi > lo) { first = attn__min(first, lo); last = attn__max(last, hi); }
         }
         gr->row[gr->n] = r;
         gr->row[gr->n + 1] = r + n;
@@ -5006,15 +5036,21 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         ATTN__(bwd_panel)(t->Q, f->q_ld, t->KT, d->head_dim, c, kb, gr, t->P, t->ld);
         ATTN__(bwd_panel)(t->dO, f->v_ld, t->VT, d->v_dim, c, kb, gr, t->dS, t->ld);
     }
+    int plain = gr->whole && !f->extras && !(d->dropout > 0);
     for (int64_t g = 0; g < gr->n; g++) {
         int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start, end;
         float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
         for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
-            int64_t row = row0 + r0 + l, i = row / f->group,
-                    h = kv_head * f->group + row % f->group, low, high;
             const float *F = NULL;
             float *G = t->extra + f->BK;
+            if (plain) {
+                ATTN__(grad_row)(S, dP, width, k, f->L[base + r0 + l], f->delta[base + r0 + l],
+                    NULL, NULL);
+                continue;
+            }
+            int64_t row = row0 + r0 + l, i = row / f->group,
+                    h = kv_head * f->group + row % f->group, low, high;
             for (int64_t c = 0; c < start; c += ATTN__W) {
                 ATTN__(store)(S + c, ATTN__(set1)(0));
                 ATTN__(store)(dP + c, ATTN__(set1)(0));
@@ -5120,10 +5156,13 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
              left--, r += m, g++) {
             int64_t first = gr ? gr->first[g] - kb : 0, last = gr ? gr->last[g] - kb : keys;
             m = attn__ceil_div(n - r, left);
-            if (last > first)
-                ATTN__(mm_table)[ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld,
-                    t->K + first * f->q_ld + c, f->q_ld, last - first, dQ + r * f->q_ld + c,
-                    f->q_ld, one);
+            if (last <= first) continue;
+            for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++)   /* for the next tile */
+                for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
+                    __builtin_prefetch(dQ + l * f->q_ld + x, 0, 3);
+            ATTN__(mm_table)[ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld,
+                t->K + first * f->q_ld + c, f->q_ld, last - first, dQ + r * f->q_ld + c, f->q_ld,
+                one);
         }
     }
 }
@@ -5189,7 +5228,7 @@ static void ATTN__(backward_split)(
     ATTN__(groups) gr;
     int64_t rows = s->q_rows * f->group,
             splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
-    float *dQ = f->dq + (split * f->rows + attn__bwd_row(f, s, kv_head)) * f->q_ld;
+    float *dQ = f->dq + (split * f->held + attn__bwd_row(f, s, kv_head) - f->first) * f->q_ld;
     memset(dQ, 0, (size_t)(rows * f->q_ld) * sizeof *dQ);
     if (split == 0) ATTN__(bwd_no_keys)(f, s, kv_head);
     for (int64_t kb = split * f->BK; kb < s->k_len; kb += splits * f->BK) {
@@ -5214,13 +5253,13 @@ static void ATTN__(backward_split)(
 static void ATTN__(backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
     const attn_desc *d = f->d;
     int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard),
-            row = attn__bwd_row(f, s, kv_head);
+            row = attn__bwd_row(f, s, kv_head) - f->first;
     for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
         float *sum = f->dq + row * f->q_ld;
         for (int64_t p = 1; p < splits; p++)
             for (int64_t c = 0; c < f->q_pad; c += ATTN__W)
                 ATTN__(store)(sum + c,
-                    ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->rows * f->q_ld + c));
+                    ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->held * f->q_ld + c));
         ATTN__(bwd_store)(f, &f->g->dq,
             attn__q_at(s, f->g->dq.stride, r / f->group, kv_head * f->group + r % f->group), sum,
             d->head_dim, d->scale);
