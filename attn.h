@@ -2357,7 +2357,8 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      pick(a, b, x, y)             a < b ? x : y
      recip(v)                     1 / v, error 2e-7, v in [1, 2^64]
      leave()                      before plain code is called: dirty upper halves cost it 600 cycles
-     random(out, c, i, bh, d)     the 64 dropout words of keys 4 c .. 4 c + 63
+     random(out, n, at, keys)     n <= 128 dropout words (whole vectors at least): counters at and
+                                  on, the keys of the ten rounds
      keep(v, words, least)        lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order
      max6(p, out) add6(p, out)    the same of six vectors at p, into out[0..5] of 16
@@ -2474,10 +2475,10 @@ ATTN__INLINE attn__v__portable attn__recip__portable(attn__v__portable v) {
     return attn__set1__portable(1) / v;
 }
 ATTN__INLINE void attn__random__portable(
-    uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
-    const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
-    for (uint32_t n = 0; n < 16; n++) {
-        uint32_t counter[4] = {c + n, i, bh, (uint32_t)d->philox_offset};
+    uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
+    const uint32_t key[2] = {(uint32_t)keys[0], (uint32_t)keys[1]};
+    for (uint32_t n = 0; 4 * n < count; n++) {
+        uint32_t counter[4] = {at[0] + n, at[1], at[2], at[3]};
         attn__philox(counter, key, out + 4 * n);
     }
 }
@@ -2638,18 +2639,17 @@ ATTN__INLINE attn__v__avx2 attn__recip__avx2(attn__v__avx2 v) {      /* 12 bits 
  * 1, 3, so that two interleavings leave the words in order. What lies in the high halves is
  * never read. */
 ATTN__INLINE void attn__random__avx2(
-    uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
+    uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
     const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
     const __m256i low = _mm256_set1_epi64x(0xffffffff), order = _mm256_setr_epi64x(0, 2, 1, 3);
-    for (int64_t n = 0; n < 16; n += 4, out += 16) {
-        uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
-        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)c + n), order);
-        __m256i c1 = _mm256_set1_epi64x(i), c2 = _mm256_set1_epi64x(bh);
-        __m256i c3 = _mm256_set1_epi64x((int64_t)d->philox_offset);
-        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    for (int64_t n = 0; 4 * n < count; n += 4, out += 16) {
+        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)at[0] + n), order);
+        __m256i c1 = _mm256_set1_epi64x(at[1]), c2 = _mm256_set1_epi64x(at[2]);
+        __m256i c3 = _mm256_set1_epi64x(at[3]);
+        for (const uint64_t *k = keys; k < keys + 20; k += 2) {
             __m256i p0 = _mm256_mul_epu32(m0, c0), p1 = _mm256_mul_epu32(m1, c2);
-            __m256i x0 = _mm256_xor_si256(c1, _mm256_set1_epi64x(k0));
-            __m256i x1 = _mm256_xor_si256(c3, _mm256_set1_epi64x(k1));
+            __m256i x0 = _mm256_xor_si256(c1, _mm256_set1_epi64x((int64_t)k[0]));
+            __m256i x1 = _mm256_xor_si256(c3, _mm256_set1_epi64x((int64_t)k[1]));
             c0 = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), x0);
             c2 = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), x1);
             c1 = p1;
@@ -2817,24 +2817,24 @@ ATTN__INLINE attn__v__avx512 attn__recip__avx512(attn__v__avx512 v) {
     attn__v__avx512 r = (attn__v__avx512)_mm512_rcp14_ps((__m512)v), one = attn__set1__avx512(1);
     return attn__fma__avx512(attn__fma__avx512(attn__set1__avx512(0) - v, r, one), r, r);
 }
-/* As for AVX2, on twice 8 counters side by side, so that a round of one fills the latency of the
- * other. */
-ATTN__INLINE void attn__random__avx512(
-    uint32_t *out, uint32_t c, uint32_t i, uint32_t bh, const attn_desc *d) {
+/* As for AVX2, on sets of 8 counters side by side, so that a round of one fills the latency of
+ * the others. */
+ATTN__INLINE void attn__philox__avx512(
+    int sets, uint32_t *out, const uint32_t *at, const uint64_t *keys) {
     const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
     const __m512i low = _mm512_set1_epi64(0xffffffff),
                   order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
-    __m512i c0[2], c1[2], c2[2], c3[2];
-    ATTN__UNROLL for (int n = 0; n < 2; n++) {
-        c0[n] = _mm512_add_epi64(_mm512_set1_epi64((int64_t)c + 8 * n), order);
-        c1[n] = _mm512_set1_epi64(i);
-        c2[n] = _mm512_set1_epi64(bh);
-        c3[n] = _mm512_set1_epi64((int64_t)d->philox_offset);
+    __m512i c0[4], c1[4], c2[4], c3[4];
+    ATTN__UNROLL for (int n = 0; n < sets; n++) {
+        c0[n] = _mm512_add_epi64(_mm512_set1_epi64((int64_t)at[0] + 8 * n), order);
+        c1[n] = _mm512_set1_epi64(at[1]);
+        c2[n] = _mm512_set1_epi64(at[2]);
+        c3[n] = _mm512_set1_epi64(at[3]);
     }
-    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-        const __m512i key0 = _mm512_set1_epi64(k0), key1 = _mm512_set1_epi64(k1);
-        ATTN__UNROLL for (int n = 0; n < 2; n++) {
+    for (const uint64_t *k = keys; k < keys + 20; k += 2) {
+        const __m512i key0 = _mm512_set1_epi64((int64_t)k[0]),
+                      key1 = _mm512_set1_epi64((int64_t)k[1]);
+        ATTN__UNROLL for (int n = 0; n < sets; n++) {
             __m512i p0 = _mm512_mul_epu32(m0, c0[n]), p1 = _mm512_mul_epu32(m1, c2[n]);
             /* the high halves, one by a shuffle, to share the ports; then the xor of three */
             c0[n] = _mm512_ternarylogic_epi64(
@@ -2844,12 +2844,17 @@ ATTN__INLINE void attn__random__avx512(
             c3[n] = p0;
         }
     }
-    ATTN__UNROLL for (int n = 0; n < 2; n++) {
-        __m512i a = _mm512_or_si512(_mm512_and_si512(c0[n], low), _mm512_slli_epi64(c1[n], 32));
-        __m512i b = _mm512_or_si512(_mm512_and_si512(c2[n], low), _mm512_slli_epi64(c3[n], 32));
+    ATTN__UNROLL for (int n = 0; n < sets; n++) {               /* (low & c0) | c1 << 32 */
+        __m512i a = _mm512_ternarylogic_epi64(low, c0[n], _mm512_slli_epi64(c1[n], 32), 0xea);
+        __m512i b = _mm512_ternarylogic_epi64(low, c2[n], _mm512_slli_epi64(c3[n], 32), 0xea);
         _mm512_storeu_si512(out + 32 * n, _mm512_unpacklo_epi64(a, b));
         _mm512_storeu_si512(out + 32 * n + 16, _mm512_unpackhi_epi64(a, b));
     }
+}
+ATTN__INLINE void attn__random__avx512(
+    uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
+    if (count > 64) attn__philox__avx512(4, out, at, keys);
+    else attn__philox__avx512(2, out, at, keys);
 }
 ATTN__INLINE attn__v__avx512 attn__keep__avx512(
     attn__v__avx512 v, const uint32_t *words, uint32_t least) {
@@ -2950,6 +2955,7 @@ typedef struct attn__flash {
     /* rows are widened or gathered; otherwise used where they lie */
     int pack_q;
     int pack_v;                         /* 2: it must be; 1: its rows are far apart, perhaps */
+    int direct;                         /* P V of one block may go to o as it is */
     char *workspace;                    /* threads * scratch, then the partials of key splits */
     float *partial;                     /* [units][part][v_pad + 2] */
     int64_t next __attribute__((aligned(8))), units;
@@ -3343,7 +3349,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     /* eight lines apart, the columns of a tile would share half of the L1 cache's sets */
     f->v_ld = f->v_pad + (f->v_pad % 128 == 0 ? 16 : 0);
     f->q_ld = f->q_pad + (f->q_pad % 128 == 0 ? 16 : 0);
-    f->BQ = f->BK = f->q_pad + f->v_pad <= 320 ? 128 : 64;
+    f->BQ = f->BK = f->q_pad + f->v_pad <= (attn__machine()->l2 < 2 << 20 ? 320 : 512) ? 128 : 64;
     if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
     f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
@@ -3585,13 +3591,15 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table ? 2
                 : d->q_len * f->group > 16 && !attn__tuning.v_in_place;
 
-    /* Half of the L2 cache for the packed keys and values of a block, nearly all of it with Q and
+    f->direct = d->o.dtype == ATTN_F32 && d->v_dim == f->v_pad && (f->group == 1 || d->q_len == 1);
+
+    /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and
      * O, for the packing is shared by all rows of a unit. Fewer rows where that leaves less than
      * two units a thread, one where heads divide among the threads, four where units differ in
      * work. */
     int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
     f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
-    while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 2) f->BN /= 2;
+    while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 8 * 3) f->BN /= 2;
     int64_t room = l2 / 16 * 15 - f->BN * key -
                    4 * (ATTN__MR * (f->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (f->v_pad + 2));
     /* the same one block */
@@ -4219,9 +4227,10 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 /* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
  *   QK  C = A B; x[6][W] = max(x, row maxima of C), or x is NULL
  *   PV  C = x[row] * C + A B, x NULL: C = A B
+ *   PN  C = x[row] * (A B)
  *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose */
 #ifndef ATTN__MM
-enum { ATTN__QK, ATTN__PV, ATTN__TN };
+enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_DEFINE(kind, MR, NV) \
     ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
@@ -4243,7 +4252,7 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     ATTN__V acc[ATTN__MR][ATTN__NV], b[ATTN__NV];
     ATTN__UNROLL for (int r = 0; r < MR; r++)
         ATTN__UNROLL for (int v = 0; v < NV; v++)
-        acc[r][v] = kind == ATTN__QK || (kind == ATTN__PV && !x)
+        acc[r][v] = kind == ATTN__QK || kind == ATTN__PN || (kind == ATTN__PV && !x)
                         ? zero
                     : kind == ATTN__TN
                         ? ATTN__(load)(C + r * ldc + v * ATTN__W)
@@ -4257,7 +4266,9 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     }
     ATTN__UNROLL for (int r = 0; r < MR; r++) {
         ATTN__UNROLL
-        for (int v = 0; v < NV; v++) ATTN__(store)(C + r * ldc + v * ATTN__W, acc[r][v]);
+        for (int v = 0; v < NV; v++)
+            ATTN__(store)(C + r * ldc + v * ATTN__W,
+                kind == ATTN__PN ? acc[r][v] * ATTN__(set1)(x[r]) : acc[r][v]);
         if (kind == ATTN__QK && x) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
             ATTN__UNROLL for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
@@ -4265,22 +4276,24 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
         }
     }
 }
-ATTN__MM_COLUMN(QK, 1) ATTN__MM_COLUMN(PV, 1) ATTN__MM_COLUMN(TN, 1)
-ATTN__MM_COLUMN(QK, 2) ATTN__MM_COLUMN(PV, 2) ATTN__MM_COLUMN(TN, 2)
+ATTN__MM_COLUMN(QK, 1) ATTN__MM_COLUMN(PV, 1) ATTN__MM_COLUMN(TN, 1) ATTN__MM_COLUMN(PN, 1)
+ATTN__MM_COLUMN(QK, 2) ATTN__MM_COLUMN(PV, 2) ATTN__MM_COLUMN(TN, 2) ATTN__MM_COLUMN(PN, 2)
 #if ATTN__NV > 2
-ATTN__MM_COLUMN(QK, 3) ATTN__MM_COLUMN(PV, 3) ATTN__MM_COLUMN(TN, 3)
-ATTN__MM_COLUMN(QK, 4) ATTN__MM_COLUMN(PV, 4) ATTN__MM_COLUMN(TN, 4)
+ATTN__MM_COLUMN(QK, 3) ATTN__MM_COLUMN(PV, 3) ATTN__MM_COLUMN(TN, 3) ATTN__MM_COLUMN(PN, 3)
+ATTN__MM_COLUMN(QK, 4) ATTN__MM_COLUMN(PV, 4) ATTN__MM_COLUMN(TN, 4) ATTN__MM_COLUMN(PN, 4)
 #endif
 /* kind, vectors - 1, rows - 1 */
-static const attn__mm ATTN__(mm_table)[3][ATTN__NV][ATTN__MR] = {
+static const attn__mm ATTN__(mm_table)[4][ATTN__NV][ATTN__MR] = {
 #if ATTN__NV > 2
     {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2), ATTN__MM_ROW(QK, 3), ATTN__MM_ROW(QK, 4)},
     {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2), ATTN__MM_ROW(PV, 3), ATTN__MM_ROW(PV, 4)},
     {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2), ATTN__MM_ROW(TN, 3), ATTN__MM_ROW(TN, 4)},
+    {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2), ATTN__MM_ROW(PN, 3), ATTN__MM_ROW(PN, 4)},
 #else
     {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2)},
     {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2)},
     {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2)},
+    {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2)},
 #endif
 };
 /* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
@@ -4519,11 +4532,15 @@ ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int
     float *P, int64_t j0, int64_t n) {
     const uint32_t least = (uint32_t)((double)d->dropout * 4294967296.0);
     const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
-    uint32_t words[64];
-    for (int64_t c = 0; c < n; c += 64) {
-        ATTN__(random)(
-            words, (uint32_t)((j0 + c) / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h), d);
-        for (int64_t l = 0; l < 64 && c + l < n; l += ATTN__W)
+    uint32_t words[128], at[4] = {(uint32_t)(j0 / 4), (uint32_t)i,
+                             (uint32_t)(s->b * d->heads + h), (uint32_t)d->philox_offset};
+    uint64_t keys[20] = {(uint32_t)d->seed, d->seed >> 32};
+    for (int r = 2; r < 20; r++)
+        keys[r] = (uint32_t)(keys[r - 2] + (r & 1 ? 0xBB67AE85u : 0x9E3779B9u));
+    for (int64_t c = 0; c < n; c += 128, at[0] += 32) {
+        int64_t count = attn__min(128, n - c);
+        ATTN__(random)(words, count, at, keys);
+        for (int64_t l = 0; l < count; l += ATTN__W)
             ATTN__(store)(
                 P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l) * factor, words + l, least));
     }
@@ -4611,38 +4628,42 @@ ATTN__INLINE void ATTN__(narrow)(
     if (dtype == ATTN_F32) ATTN__(narrow_as)(data, ATTN_F32, at, src, dim, factor);
     else ATTN__(narrow_as)(data, dtype, at, src, dim, factor);
 }
-/* o and lse of the finished rows [r0, r1): o / sum, the sink joining maximum and sum; a row that
+/* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; a row that
  * saw no key is 0. */
-static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
+ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t, int64_t r) {
     const attn_desc *d = u->f->d;
-    for (int64_t r = r0; r < r1; r++) {
-        int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r),
-                at = attn__q_at(&u->s, d->o.stride, i, h);
-        float max = t->max[r], sum = t->sum[r], scale = 1, *o = t->O + r * u->f->v_pad;
-        int empty = attn__bits(sum) << 1 == 0;
-        if (d->sink) {
-            float sink = attn__product(d->sink[h], (float)ATTN__LOG2E),
-                  top = sink > max ? sink : max, joined;
-            if (top != ATTN__NEG_INF) {
-                scale = max - top;
-                joined = sink - top;
-                ATTN__(exp2_pair)(&scale, &joined);
-                sum = ATTN__(fma1)(sum, scale, joined);
-                max = top;
-            }
+    int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
+    float max = t->max[r], sum = t->sum[r], scale = 1;
+    int empty = attn__bits(sum) << 1 == 0;
+    if (d->sink) {
+        float sink = attn__product(d->sink[h], (float)ATTN__LOG2E),
+              top = sink > max ? sink : max, joined;
+        if (top != ATTN__NEG_INF) {
+            scale = max - top;
+            joined = sink - top;
+            ATTN__(exp2_pair)(&scale, &joined);
+            sum = ATTN__(fma1)(sum, scale, joined);
+            max = top;
         }
-        float factor = scale / sum;
-        if (empty) {
-            memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
-            factor = 0;
-        }
-        ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
-        if (!d->lse) continue;
+    }
+    if (d->lse) {
         ATTN__(leave)();
         d->lse[attn__lse_at(d, &u->s, i, h)] =
             attn__bits(sum) << 1 == 0 ? ATTN__NEG_INF
             : empty && d->sink        ? d->sink[h]
                                       : (float)((double)max / ATTN__LOG2E + attn__log((double)sum));
+    }
+    return empty ? 0 : scale / sum;
+}
+/* o and lse of the finished rows [r0, r1) */
+static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
+    const attn_desc *d = u->f->d;
+    for (int64_t r = r0; r < r1; r++) {
+        int64_t at = attn__q_at(
+            &u->s, d->o.stride, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        float *o = t->O + r * u->f->v_pad, factor = ATTN__(finish_row)(u, t, r);
+        if (attn__bits(t->sum[r]) << 1 == 0) memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
+        ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
     }
 }
 
@@ -4697,9 +4718,10 @@ ATTN__INLINE void ATTN__(group_ranges)(
     }
 }
 
-/* Up to 6 rows against a block: scores, softmax, P V into O. */
+/* Up to 6 rows against a block: scores, softmax, P V into O. With `finish`, after which nothing
+ * joins them, o and lse. */
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0, int64_t rows,
-    const float *Q, int64_t ldq, const ATTN__(block) *b) {
+    const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
     const ATTN__V zero = ATTN__(set1)(0);
@@ -4711,7 +4733,10 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     float *O = t->O + r0 * f->v_pad;
     if (b->empty && (b->careful || g.last <= g.first))
         memset(O, 0, (size_t)(rows * f->v_pad) * sizeof *O);
-    if (g.last <= g.first) return;
+    if (g.last <= g.first) {
+        if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
+        return;
+    }
 
     /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
     const int64_t step = ATTN__W < 4 ? 4 : ATTN__W;     /* dropout's words come in fours */
@@ -4762,17 +4787,27 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
             t->S + r * f->ld + start, kb + start, end - start);
 
     /* 3. O = alpha O + P V over the keys that some row sees */
+    if (finish && f->direct && b->empty && !b->careful) {
+        for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(u, t, r0 + r);
+        ATTN__(mm_columns)(ATTN__PN, rows, t->S + (g.first - kb), f->ld,
+            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first,
+            (float *)d->o.data + attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r0),
+                                     ATTN__(row_head)(u, r0)),
+            d->o.stride[f->group == 1 ? 1 : 2], f->v_pad, alpha);
+        return;
+    }
     if (!b->careful ||
         (!d->mask.data && !d->bias.data && g.inner_lo == g.first && g.inner_hi == g.last)) {
         ATTN__(mm_columns)(ATTN__PV, rows, t->S + (g.first - kb), f->ld,
             b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, O, f->v_pad, f->v_pad,
             b->empty && !b->careful ? NULL : alpha);
-        return;
+    } else {
+        for (int64_t r = 0; r < rows; r++)
+            ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r),
+                ATTN__(row_query)(u, r0 + r), t->S + r * f->ld, kb, g.lo[r], g.hi[r], b->V,
+                b->ldv, O + r * f->v_pad, f->v_pad, alpha[r]);
     }
-    for (int64_t r = 0; r < rows; r++)
-        ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * f->ld, kb, g.lo[r], g.hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad,
-            alpha[r]);
+    if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
 }
 
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do
@@ -4812,8 +4847,7 @@ static void ATTN__(flash_split)(
         }
         for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(u->rows - r, left);
-            ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b);
-            if (finish && b.ke == last) ATTN__(finish)(u, t, r, r + n);
+            ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && b.ke == last);
         }
     }
     if (empty) memset(t->O, 0, (size_t)(u->rows * f->v_pad) * sizeof *t->O);
