@@ -3607,11 +3607,11 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->ld = f->BN + ATTN__SCORE_PAD;
     int64_t rows = d->q_len * f->group, most = rows, cap = 96;
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
-    const int64_t each =                /* units a thread */
-        d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
-        : f->threads % pairs                                            ? 2
-                                                                        : 1;
     if (rows > 96) {
+        const int64_t each =            /* units a thread */
+            d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
+            : f->threads % pairs                                            ? 2
+                                                                            : 1;
         cap = room / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
         most = cap = attn__max(96, attn__min(2112, cap));
         if (f->threads > 1)
