@@ -4197,7 +4197,8 @@ ATTN__PLAIN_END
   #define ATTN__STRING(a) ATTN__STRING_(a)
   #define ATTN__AHEAD 4
   #define ATTN__CHAINS 12
-  #define ATTN__PANEL (ATTN__W * ATTN__NV)      /* keys a panel of packed K */
+  /* products begin at a multiple of it: dropout's words come in fours */
+  #define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
 #endif
 
 /* ---- n floats of a tensor of any type, and back ---- */
@@ -4225,7 +4226,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 }
 
 /* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
- *   QK  C = A B; x[6][W] = max(x, row maxima of C), or x is NULL
+ *   QK  C = A B, B packed keys; x[6][W] = max(x, row maxima of C), or x is NULL
  *   PV  C = x[row] * C + A B, x NULL: C = A B
  *   PN  C = x[row] * (A B)
  *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose */
@@ -4257,8 +4258,9 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
                     : kind == ATTN__TN
                         ? ATTN__(load)(C + r * ldc + v * ATTN__W)
                         : ATTN__(load)(C + r * ldc + v * ATTN__W) * ATTN__(set1)(x[r]);
-    for (int64_t k = 0; k < K; k++, B += ldb) {
-        ATTN__UNROLL for (int v = 0; v < NV; v++) b[v] = ATTN__(load)(B + v * ATTN__W);
+    for (int64_t k = 0; k < K; k++, B += kind == ATTN__QK ? ATTN__W : ldb) {
+        ATTN__UNROLL for (int v = 0; v < NV; v++)
+            b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
         ATTN__UNROLL for (int r = 0; r < MR; r++) {
             ATTN__V a = ATTN__(set1)(kind == ATTN__TN ? A[k * lda + r] : A[r * lda + k]);
             ATTN__UNROLL for (int v = 0; v < NV; v++) acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
@@ -4346,15 +4348,15 @@ ATTN__INLINE float ATTN__(kv_scale)(
     const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
 }
-/* Keys [j0, j1) as panels of PANEL keys, [dim][PANEL] each; zeros, or the same key again, beyond
- * j1 up to a whole vector. Also packs V^T for backward. */
+/* Keys [j0, j1) W by W, [dim][W] each; zeros, or the same key again, beyond j1. Also packs V^T
+ * for backward. */
 static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t,
     int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V r[ATTN__W];
     int64_t at[ATTN__W];
     float scale[ATTN__W];
     for (int64_t j = j0; j < j1; j += ATTN__W) {
-        float *panel = dst + (j - j0) / ATTN__PANEL * ATTN__PANEL * dim + (j - j0) % ATTN__PANEL;
+        float *packed = dst + (j - j0) * dim;
         int64_t n = attn__min(ATTN__W, j1 - j);
         for (int64_t l = 0; l < n; l++) {
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
@@ -4362,8 +4364,8 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
         }
         if (n == 1 && t->dtype == ATTN_F32) {   /* no transpose: a lone key fills all lanes */
             const float *key = (const float *)t->data + at[0];
-            for (int64_t c = 0; c < dim; c++, panel += ATTN__PANEL)
-                ATTN__(store)(panel, ATTN__(set1)(key[c]));
+            for (int64_t c = 0; c < dim; c++)
+                ATTN__(store)(packed + c * ATTN__W, ATTN__(set1)(key[c]));
             continue;
         }
         for (int64_t c = 0; c < dim; c += ATTN__W) {
@@ -4375,14 +4377,14 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
                 ATTN__(transpose)(r);
                 ATTN__UNROLL
                 for (int l = 0; l < ATTN__W; l++)
-                    ATTN__(store)(panel + (c + l) * ATTN__PANEL, r[l]);
+                    ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
                 continue;
             }
             for (int64_t l = 0; l < ATTN__W; l++)
                 r[l] = l < n ? ATTN__(load_any)(t->data, t->dtype, at[l] + c, m) : ATTN__(set1)(0);
             if (t->scale) for (int64_t l = 0; l < n; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
             ATTN__(transpose)(r);
-            for (int64_t l = 0; l < m; l++) ATTN__(store)(panel + (c + l) * ATTN__PANEL, r[l]);
+            for (int64_t l = 0; l < m; l++) ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
         }
     }
 }
@@ -4738,18 +4740,16 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         return;
     }
 
-    /* 1. S = Q K^T by panels; row maxima in registers where a panel is wholly visible */
-    const int64_t step = ATTN__W < 4 ? 4 : ATTN__W;     /* dropout's words come in fours */
-    int64_t start = (g.first - kb) / step * step, end = attn__round_up(g.last - kb, ATTN__W);
+    /* 1. S = Q K^T by tiles; row maxima in registers where a tile is wholly visible */
+    int64_t start = (g.first - kb) / ATTN__STEP * ATTN__STEP, end = attn__round_up(g.last - kb, ATTN__W);
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
         ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = start, n; c < end; c += n) {
-        int64_t inside = c % ATTN__PANEL;       /* the first panel may be entered in its middle */
-        n = attn__min(ATTN__PANEL - inside, end - c);
+        n = ATTN__(tile_vectors)(end - c) * ATTN__W;
         int whole = !f->extras && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
         ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
-            t->K + (kb + c - inside - b->pack0) * d->head_dim + inside, ATTN__PANEL, d->head_dim,
-            t->S + c, f->ld, whole ? mx : NULL);
+            t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, t->S + c,
+            f->ld, whole ? mx : NULL);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
             ATTN__(clip_row)(
                 t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
@@ -5017,19 +5017,21 @@ ATTN__INLINE void ATTN__(bwd_columns)(
     const ATTN__(groups) *gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
     *start = *end = 0;
     if (gr->last[g] <= gr->first[g]) return;
-    *start = (gr->first[g] - kb) / ATTN__PANEL * ATTN__PANEL;
+    *start = (gr->first[g] - kb) / ATTN__STEP * ATTN__STEP;
     *end = attn__round_up(gr->last[g] - kb, ATTN__W);
 }
-/* C = A B for the panel of keys at column c and the groups that see some of them. */
-static void ATTN__(bwd_panel)(const float *A, int64_t lda, const float *B, int64_t dim, int64_t c,
-    int64_t kb, const ATTN__(groups) *gr, float *C, int64_t ldc) {
+/* C = A B for the keys of columns [c0, c1) and the groups that see some of them. */
+static void ATTN__(bwd_panel)(const float *A, int64_t lda, const float *B, int64_t dim, int64_t c0,
+    int64_t c1, int64_t kb, const ATTN__(groups) *gr, float *C, int64_t ldc) {
     for (int64_t g = 0, start, end; g < gr->n; g++) {
         int64_t r = gr->row[g];
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
-        if (c >= start && c < end)
-            ATTN__(mm_table)[ATTN__QK][attn__min(ATTN__PANEL, end - c) / ATTN__W - 1]
-                            [gr->row[g + 1] - r - 1](A + r * lda, lda, B + c * dim, ATTN__PANEL,
-                                dim, C + r * ldc + c, ldc, NULL);
+        start = attn__max(start, c0);
+        end = attn__min(end, c1);
+        if (start < end)
+            ATTN__(mm_table)[ATTN__QK][(end - start) / ATTN__W - 1][gr->row[g + 1] - r - 1](
+                A + r * lda, lda, B + start * dim, ATTN__W * dim, dim, C + r * ldc + start, ldc,
+                NULL);
     }
 }
 
@@ -5065,10 +5067,11 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     }
     if (!any) return 0;
     *bad |= ATTN__(bwd_rows)(f, base, rows, t);
-    /* S = Q K^T, dP = dO V^T: a panel of keys stays in L1 for all rows */
-    for (int64_t c = 0; c < width; c += ATTN__PANEL) {
-        ATTN__(bwd_panel)(t->Q, f->q_ld, t->KT, d->head_dim, c, kb, gr, t->P, t->ld);
-        ATTN__(bwd_panel)(t->dO, f->v_ld, t->VT, d->v_dim, c, kb, gr, t->dS, t->ld);
+    /* S = Q K^T, dP = dO V^T: the keys of a tile stay in L1 for all rows */
+    for (int64_t c = 0, n; c < width; c += n) {
+        n = ATTN__(tile_vectors)(width - c) * ATTN__W;
+        ATTN__(bwd_panel)(t->Q, f->q_ld, t->KT, d->head_dim, c, c + n, kb, gr, t->P, t->ld);
+        ATTN__(bwd_panel)(t->dO, f->v_ld, t->VT, d->v_dim, c, c + n, kb, gr, t->dS, t->ld);
     }
     int plain = gr->whole && !f->extras && !(d->dropout > 0);
     for (int64_t g = 0; g < gr->n; g++) {
@@ -5362,11 +5365,12 @@ static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int6
         ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
         for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(rows - r, left);
-            for (int64_t j = kb; j < ke; j += ATTN__PANEL)
-                ATTN__(mm_table)[ATTN__QK][attn__ceil_div(attn__min(ATTN__PANEL, ke - j), ATTN__W) -
-                                           1][n - 1](Q + r * t->q_pad, t->q_pad,
-                    K + (j - kb) * d->head_dim, ATTN__PANEL, d->head_dim, S + r * t->ld + j, t->ld,
-                    NULL);
+            for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
+                nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
+                ATTN__(mm_table)[ATTN__QK][nv - 1][n - 1](Q + r * t->q_pad, t->q_pad,
+                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                    S + r * t->ld + j, t->ld, NULL);
+            }
         }
     }
 }
