@@ -3048,10 +3048,12 @@ typedef struct attn__kernels {
     int64_t W, NV;
     void (*flash_rows)(const attn__rows *u, char *scratch, float *partial);
     void (*flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch);
-    void (*backward_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head);
+    void (*backward_rows)(
+        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
     void (*backward_split)(
         const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch);
-    void (*backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head);
+    void (*backward_dq)(
+        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
     void (*backward_bias)(const attn__bwd *f, int64_t b, int64_t h, int64_t kb, char *scratch);
     void (*standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
         int64_t rows, char *scratch);
@@ -3401,6 +3403,7 @@ static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
     }
     f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
 }
+#define ATTN__BWD_ROWS_UNIT 256         /* rows a unit of the phases of rows and of dq */
 static int64_t attn__bwd_units(const attn__bwd *f) {
     const attn_desc *d = f->d;
     int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
@@ -3416,7 +3419,9 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
                                      (d->bias.stride[1] ? d->heads : 1) * bias_blocks
                                : 0;
         case ATTN__BWD_SINK:   return f->g->dsink ? d->heads : 0;
-        default:               return f->whole ? 0 : pairs;
+        default:
+            return f->whole ? 0
+                            : pairs * attn__ceil_div(d->q_len * f->group, ATTN__BWD_ROWS_UNIT);
     }
 }
 /* Where the rows held lie. */
@@ -3433,10 +3438,10 @@ static void attn__bwd_whole(
     attn__bwd own = *f;
     attn__bwd_lay(&own, scratch + f->blocks);
     own.first = attn__bwd_row(f, s, kv_head);
-    k->backward_rows(&own, s, kv_head);
+    k->backward_rows(&own, s, kv_head, 0, s->q_rows * f->group);
     for (int64_t part = 0; part < splits; part++)
         k->backward_split(&own, s, kv_head, part, scratch);
-    k->backward_dq(&own, s, kv_head);
+    k->backward_dq(&own, s, kv_head, 0, s->q_rows * f->group);
 }
 static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     const attn_desc *d = f->d;
@@ -3452,8 +3457,10 @@ static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
     attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
     if (f->whole) { attn__bwd_whole(f, &s, kv_head, scratch); return; }
-    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head);
-    else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head);
+    int64_t row0 = part * ATTN__BWD_ROWS_UNIT,
+            rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
+    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head, row0, rows);
+    else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head, row0, rows);
     else if (f->phase != ATTN__BWD_SPLITS) k->standard_backward(f, &s, kv_head, part, scratch);
     else if (part < attn__bwd_splits(s.k_len, d->kv_heads, f->standard))
         k->backward_split(f, &s, kv_head, part, scratch);
@@ -4934,12 +4941,13 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     return t;
 }
 
-/* L, delta and f32 copies of the rows of one (sequence, kv head). A row that saw nothing has L =
+/* L, delta and f32 copies of some rows of one (sequence, kv head). A row that saw nothing has L =
  * +infinity: all its p are 0. */
-static void ATTN__(backward_rows)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
+static void ATTN__(backward_rows)(
+    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows) {
     const attn_desc *d = f->d;
-    int64_t row = attn__bwd_row(f, s, kv_head);
-    for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
+    for (int64_t r = row0; r < row0 + rows; r++) {
+        int64_t row = attn__bwd_row(f, s, kv_head) + r;
         int64_t i = r / f->group, h = kv_head * f->group + r % f->group,
                 at = attn__lse_at(d, s, i, h);
         int64_t o_at = attn__q_at(s, d->o.stride, i, h),
@@ -5287,12 +5295,12 @@ static void ATTN__(backward_split)(
 }
 
 /* dq = scale * the sum of the partials, in order. */
-static void ATTN__(backward_dq)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
+static void ATTN__(backward_dq)(
+    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows) {
     const attn_desc *d = f->d;
-    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard),
-            row = attn__bwd_row(f, s, kv_head) - f->first;
-    for (int64_t r = 0; r < s->q_rows * f->group; r++, row++) {
-        float *sum = f->dq + row * f->q_ld;
+    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
+    for (int64_t r = row0; r < row0 + rows; r++) {
+        float *sum = f->dq + (attn__bwd_row(f, s, kv_head) - f->first + r) * f->q_ld;
         for (int64_t p = 1; p < splits; p++)
             for (int64_t c = 0; c < f->q_pad; c += ATTN__W)
                 ATTN__(store)(sum + c,
