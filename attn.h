@@ -618,6 +618,9 @@ ATTN__PLAIN_BEGIN
 
 ATTN__INLINE int64_t attn__min(int64_t a, int64_t b) { return a < b ? a : b; }
 ATTN__INLINE int64_t attn__max(int64_t a, int64_t b) { return a > b ? a : b; }
+ATTN__INLINE int64_t attn__clamp(int64_t x, int64_t lo, int64_t hi) {
+    return attn__min(attn__max(x, lo), hi);
+}
 ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
 
@@ -2352,7 +2355,8 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      set1(x) fma(a, b, c) max(a, b)   a NaN in b of max is kept
      exp2(x)                      error 1.8e-7, exp2(0) = 1, exp2(-infinity) = 0; results below
                                   2^-126 are 0
-     clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), else -infinity
+     clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), lo <= hi, else
+                                  -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
      pick(a, b, x, y)             a < b ? x : y
      recip(v)                     1 / v, error 2e-7, v in [1, 2^64]
@@ -2453,7 +2457,7 @@ ATTN__INLINE attn__v__portable attn__exp2__portable(attn__v__portable x) {
     return r.v;
 }
 ATTN__INLINE attn__v__portable attn__clip__portable(
-    attn__v__portable v, int64_t from, int64_t lo, int64_t hi) {
+    attn__v__portable v, int32_t from, int32_t lo, int32_t hi) {
     attn__lanes__portable r; r.v = v;
     ATTN__EACH if (from + l < lo || from + l >= hi) r.u[l] = 0xff800000u;
     return r.v;
@@ -2613,8 +2617,11 @@ ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
     ATTN__ROUNDED(p);
     return p;
 }
-ATTN__INLINE attn__v__avx2 attn__clip__avx2(attn__v__avx2 v, int64_t from, int64_t lo, int64_t hi) {
-    __m256i keep = _mm256_andnot_si256(attn__first__avx2(lo - from), attn__first__avx2(hi - from));
+ATTN__INLINE attn__v__avx2 attn__clip__avx2(attn__v__avx2 v, int32_t from, int32_t lo, int32_t hi) {
+    __m256i at = _mm256_add_epi32(
+                _mm256_set1_epi32(from - lo), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)),
+            keep = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_setzero_si256(), at),
+                _mm256_cmpgt_epi32(_mm256_set1_epi32(hi - lo), at));
     return (attn__v__avx2)_mm256_blendv_ps(_mm256_set1_ps(ATTN__NEG_INF), (__m256)v, (__m256)keep);
 }
 ATTN__INLINE attn__v__avx2 attn__hide__avx2(attn__v__avx2 v, const unsigned char *p, int64_t n) {
@@ -2795,8 +2802,10 @@ ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
     return (attn__v__avx512)_mm512_scalef_ps((__m512)p, (__m512)x);
 }
 ATTN__INLINE attn__v__avx512 attn__clip__avx512(
-    attn__v__avx512 v, int64_t from, int64_t lo, int64_t hi) {
-    __mmask16 keep = (__mmask16)(attn__first__avx512(hi - from) & ~attn__first__avx512(lo - from));
+    attn__v__avx512 v, int32_t from, int32_t lo, int32_t hi) {
+    __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __mmask16 keep = _mm512_cmplt_epu32_mask(                   /* below lo: beyond 2^31 */
+        _mm512_add_epi32(_mm512_set1_epi32(from - lo), lane), _mm512_set1_epi32(hi - lo));
     return (attn__v__avx512)_mm512_mask_mov_epi32(
         _mm512_set1_epi32((int)0xff800000u), keep, (__m512i)v);
 }
@@ -4448,6 +4457,8 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
     int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
+    const int32_t from = (int32_t)attn__clamp(lo - j0, 0, n),
+                  to = (int32_t)attn__clamp(hi - j0, from, n);
     for (int64_t c = 0; c < n; c += ATTN__W) {
         int64_t j = j0 + c;
         ATTN__V x = ATTN__(load)(S + c);
@@ -4470,7 +4481,7 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
             if (d->mask.data)
                 x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
         }
-        x = ATTN__(clip)(x, j, lo, hi);
+        x = ATTN__(clip)(x, (int32_t)c, from, to);
         ATTN__(store)(S + c, x);
         m = ATTN__(max)(m, x);
     }
@@ -4481,8 +4492,10 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
 ATTN__INLINE void ATTN__(clip_row)(
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
+    const int32_t from = (int32_t)attn__clamp(lo - j0, 0, n),
+                  to = (int32_t)attn__clamp(hi - j0, from, n);
     for (int64_t c = 0; c < n; c += ATTN__W) {
-        ATTN__V x = ATTN__(clip)(ATTN__(load)(S + c), j0 + c, lo, hi);
+        ATTN__V x = ATTN__(clip)(ATTN__(load)(S + c), (int32_t)c, from, to);
         ATTN__(store)(S + c, x);
         m = ATTN__(max)(m, x);
     }
@@ -4748,7 +4761,8 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     }
 
     /* 1. S = Q K^T by tiles; row maxima in registers where a tile is wholly visible */
-    int64_t start = (g.first - kb) / ATTN__STEP * ATTN__STEP, end = attn__round_up(g.last - kb, ATTN__W);
+    int64_t start = (g.first - kb) / ATTN__STEP * ATTN__STEP,
+            end = attn__round_up(g.last - kb, ATTN__W);
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
         ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = start, n; c < end; c += n) {
