@@ -3017,7 +3017,7 @@ typedef struct attn__bwd {
     /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
     float *q, *dout, *dq;
     float *P, *dS;                      /* standard: [rows][ld] */
-    int64_t next __attribute__((aligned(8))), units;
+    int64_t *next, units;               /* a unit that no thread has begun; all of them */
 } attn__bwd;
 /* Key splits of a sequence: a function of its own length and heads. */
 static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
@@ -3343,7 +3343,8 @@ static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t mat
 
 /* ============================================================================ >>backward ====
    Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias,
-   dsink. Standard: rows, all P and dS, dK and dV, dQ, and the rest alike. */
+   dsink; the first three in one where heads are enough for the threads. Standard: rows, all P
+   and dS, dK and dV, dQ, and the rest alike. */
 static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *f) {
     memset(f, 0, sizeof *f);
     f->d = d;
@@ -3478,7 +3479,7 @@ static void attn__bwd_worker(void *arg, int64_t index) {
     attn__bwd *f = (attn__bwd *)arg;
     uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
-        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        int64_t u = __atomic_fetch_add(f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
         attn__bwd_unit(f, u, f->workspace + index * f->scratch);
     }
@@ -3486,8 +3487,10 @@ static void attn__bwd_worker(void *arg, int64_t index) {
 }
 static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard) {
     attn__bwd f;
+    int64_t next __attribute__((aligned(8)));
     attn__bwd_shape(d, g, standard, &f);
     f.workspace = (char *)d->workspace;
+    f.next = &next;
     f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
     f.delta = f.L + f.rows;
     f.bad = f.delta + f.rows;
@@ -3495,7 +3498,7 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
     f.P = f.dq + f.splits * f.rows * f.q_ld;
     f.dS = f.P + (standard ? f.rows * f.ld : 0);
     for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
-        f.next = 0;
+        next = 0;
         f.units = attn__bwd_units(&f);
         if (f.units) attn__parallel(d, f.threads, attn__bwd_worker, &f, f.threads);
     }
