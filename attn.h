@@ -476,7 +476,8 @@ ATTN_API attn_status attn_forward(const attn_desc *d);
 /* The gradients of a forward call: reads d->o and d->lse as that call left them. */
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
 /* What a call with this description would run, the workspace it needs, and why every other
- * backend declines. Touches no tensor; data pointers may be NULL. g NULL: forward. */
+ * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
+ * will have (as dbias) is to be there. g NULL: forward. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
@@ -2361,8 +2362,9 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      pick(a, b, x, y)             a < b ? x : y
      recip(v)                     1 / v, error 2e-7, v in [1, 2^64]
      leave()                      before plain code is called: dirty upper halves cost it 600 cycles
-     random(out, n, at, keys)     n <= 128 dropout words (whole vectors at least): counters at and
-                                  on, the keys of the ten rounds
+     random(out, n, at, keys)     n of the words of dropout, and up to 128: for Philox counters
+                                  {at[0], at[0] + 1, ..}, at[1], at[2], at[3], with the two keys
+                                  of each round
      keep(v, words, least)        lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order
      max6(p, out) add6(p, out)    the same of six vectors at p, into out[0..5] of 16
@@ -2985,7 +2987,7 @@ typedef struct attn__rows {             /* one unit */
     int64_t k0, k1;                     /* its keys */
 } attn__rows;
 
-/* Backward: a unit is the key blocks split, split + splits, .. of one (sequence, kv head), which
+/* Backward: a split is the key blocks split, split + splits, .. of one (sequence, kv head), which
  * balances causal work. Each split adds to a dq of its own; these partials are summed in order
  * at the end. */
 enum {
@@ -3002,15 +3004,17 @@ typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
     int32_t threads, planned;
-    int64_t group, splits, rows;        /* most splits of a sequence; rows of all heads */
+    int64_t group, splits;              /* the most splits of a sequence */
+    int64_t rows, most;                 /* of all heads; of a (sequence, kv head) at most */
     int64_t BQ, BK, ld, v_pad, q_pad;
     int64_t v_ld, q_ld;                 /* from row to row: v_pad, q_pad and perhaps a line more */
     int extras, phase, standard;
-    /* a unit is all splits of a (sequence, kv head), whose rows the thread holds: they stay in
-     * its cache. Otherwise a unit is one split, and the rows of all heads are held. */
-    int whole;
+    /* a unit is all splits of a (sequence, kv head): its rows are held in the thread's own memory,
+     * which caches keep from head to head. Otherwise a unit is one split, and the rows of all
+     * heads are held. */
+    int alone;
     int64_t held, first;                /* rows held, the first of them */
-    int64_t blocks, holds, scratch;     /* bytes: blocks of a thread, rows held, all of a thread */
+    int64_t block_bytes, held_bytes, scratch;   /* blocks of a thread; rows held; all of a thread */
     char *workspace;
     /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
     float *L, *delta, *bad;
@@ -3033,7 +3037,8 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
     double r = (double)d->scale / (double)d->softcap, most = 3.4028234663852886e38;
     return (float)(r > most ? most : r < -most ? -most : r);
 }
-/* The first of the rows of (sequence, kv head) in L, delta, dq; row r is r beyond. */
+/* The first of the rows of (sequence, kv head) in L, delta, bad; row r is r beyond. In q, dout and
+ * dq it is f->first less. */
 static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
     return (s->q_batch * f->d->q_len + s->q_first) * f->d->heads + kv_head * f->group * s->q_rows;
 }
@@ -3355,27 +3360,30 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->group = d->heads / d->kv_heads;
     f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
     f->rows = attn__rows_total(d) * d->heads;
+    f->most = attn__min(d->q_len, attn__rows_total(d)) * f->group;
     f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
     f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     f->extras = attn__needs_extras(d);
     /* eight lines apart, the columns of a tile would share half of the L1 cache's sets */
     f->v_ld = f->v_pad + (f->v_pad % 128 == 0 ? 16 : 0);
     f->q_ld = f->q_pad + (f->q_pad % 128 == 0 ? 16 : 0);
+    /* blocks of 128 take 0.8 MiB at dims of 256, 0.5 MiB at 128 */
     f->BQ = f->BK = f->q_pad + f->v_pad <= (attn__machine()->l2 < 2 << 20 ? 320 : 512) ? 128 : 64;
     if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
     f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
-    f->blocks = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
+    f->block_bytes = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
                         2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
-    f->blocks = attn__round_up(f->blocks, ATTN__ALIGN);
-    int64_t pairs = d->batch * d->kv_heads;
-    f->held = d->q_len * f->group;
-    f->whole = !standard && !g->dbias && f->planned * f->held <= f->rows &&
+    f->block_bytes = attn__round_up(f->block_bytes, ATTN__ALIGN);
+    int64_t pairs = d->batch * d->kv_heads, row = ((f->splits + 1) * f->q_ld + f->v_ld) * 4,
+            own = attn__round_up(row * f->most, ATTN__ALIGN),
+            all = attn__round_up(row * f->rows, ATTN__ALIGN);
+    f->alone = !standard && !g->dbias && f->planned * own <= all &&
                (pairs % f->planned == 0 || pairs >= 4 * f->planned);
-    if (!f->whole) f->held = f->rows;
-    f->holds = attn__round_up(((f->splits + 1) * f->q_ld + f->v_ld) * f->held * 4, ATTN__ALIGN);
-    f->scratch = f->blocks + (f->whole ? f->holds : 0);
+    f->held = f->alone ? f->most : f->rows;
+    f->held_bytes = f->alone ? own : all;
+    f->scratch = f->block_bytes + (f->alone ? own : 0);
 }
 static attn_status attn__bwd_plan(
     const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
@@ -3386,7 +3394,7 @@ static attn_status attn__bwd_plan(
         return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
     attn__bwd_shape(d, g, standard, &f);
     int64_t fixed = f.planned * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) +
-                    (f.whole ? 0 : f.holds);
+                    (f.alone ? 0 : f.held_bytes);
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
     plan->kernel = standard   ? "standard_backward"
                    : f.extras ? "flash_backward_masked"
@@ -3419,7 +3427,7 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
     int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
             bias_blocks = attn__ceil_div(d->kv_len, f->BK - 16);
     switch (f->phase) {
-        case ATTN__BWD_SPLITS: return f->standard ? 0 : f->whole ? pairs : pairs * f->splits;
+        case ATTN__BWD_SPLITS: return f->standard ? 0 : f->alone ? pairs : pairs * f->splits;
         case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
         case ATTN__STD_KEYS:   return f->standard ? pairs * attn__max(key_blocks, 1) : 0;
         case ATTN__STD_DQ:
@@ -3430,8 +3438,7 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
                                : 0;
         case ATTN__BWD_SINK:   return f->g->dsink ? d->heads : 0;
         default:
-            return f->whole ? 0
-                            : pairs * attn__ceil_div(d->q_len * f->group, ATTN__BWD_ROWS_UNIT);
+            return f->alone ? 0 : pairs * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
     }
 }
 /* Where the rows held lie. */
@@ -3441,12 +3448,12 @@ static void attn__bwd_lay(attn__bwd *f, char *at) {
     f->dq = f->dout + f->held * f->v_ld;
 }
 /* Rows, splits and dq of a (sequence, kv head). */
-static void attn__bwd_whole(
+static void attn__bwd_alone(
     const attn__bwd *f, const attn__seq *s, int64_t kv_head, char *scratch) {
     const attn__kernels *k = attn__machine()->isa;
-    int64_t splits = attn__bwd_splits(s->k_len, f->d->kv_heads, f->standard);
+    int64_t splits = attn__bwd_splits(s->k_len, f->d->kv_heads, 0);
     attn__bwd own = *f;
-    attn__bwd_lay(&own, scratch + f->blocks);
+    attn__bwd_lay(&own, scratch + f->block_bytes);
     own.first = attn__bwd_row(f, s, kv_head);
     k->backward_rows(&own, s, kv_head, 0, s->q_rows * f->group);
     for (int64_t part = 0; part < splits; part++)
@@ -3466,7 +3473,7 @@ static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     }
     int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
     attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
-    if (f->whole) { attn__bwd_whole(f, &s, kv_head, scratch); return; }
+    if (f->alone) { attn__bwd_alone(f, &s, kv_head, scratch); return; }
     int64_t row0 = part * ATTN__BWD_ROWS_UNIT,
             rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
     if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head, row0, rows);
@@ -3494,9 +3501,11 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
     f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
     f.delta = f.L + f.rows;
     f.bad = f.delta + f.rows;
-    attn__bwd_lay(&f, (char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
-    f.P = f.dq + f.splits * f.rows * f.q_ld;
-    f.dS = f.P + (standard ? f.rows * f.ld : 0);
+    if (!f.alone) attn__bwd_lay(&f, (char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
+    if (standard) {
+        f.P = f.dq + f.rows * f.q_ld;
+        f.dS = f.P + f.rows * f.ld;
+    }
     for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
         next = 0;
         f.units = attn__bwd_units(&f);
@@ -4322,7 +4331,7 @@ ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
     int64_t vectors = columns / ATTN__W;
     return attn__ceil_div(vectors, attn__ceil_div(vectors, ATTN__NV));
 }
-/* C[rows <= 6][columns] */
+/* C[rows <= 6][columns], any kind but QK */
 ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
     const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, int64_t columns, float *x) {
     for (int64_t c = 0, nv; c < columns; c += nv * ATTN__W) {
@@ -4452,16 +4461,16 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
 }
 static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* The n (a multiple of W) products S[0 ..] of one row with keys j0 .. become scores, hidden ones
- * -infinity; max[W] joins their maxima unless it is NULL. */
+/* The n (a multiple of W below 2^31) products S[0 ..] of one row with keys j0 .. become scores,
+ * hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
 ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
     int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
-    const int32_t from = (int32_t)attn__clamp(lo - j0, 0, n),
-                  to = (int32_t)attn__clamp(hi - j0, from, n);
+    const int32_t first = (int32_t)attn__clamp(lo - j0, 0, n),
+                  last = (int32_t)attn__clamp(hi - j0, first, n);
     for (int64_t c = 0; c < n; c += ATTN__W) {
         int64_t j = j0 + c;
         ATTN__V x = ATTN__(load)(S + c);
@@ -4484,7 +4493,7 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
             if (d->mask.data)
                 x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
         }
-        x = ATTN__(clip)(x, (int32_t)c, from, to);
+        x = ATTN__(clip)(x, (int32_t)c, first, last);
         ATTN__(store)(S + c, x);
         m = ATTN__(max)(m, x);
     }
@@ -4495,10 +4504,10 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
 ATTN__INLINE void ATTN__(clip_row)(
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
-    const int32_t from = (int32_t)attn__clamp(lo - j0, 0, n),
-                  to = (int32_t)attn__clamp(hi - j0, from, n);
+    const int32_t first = (int32_t)attn__clamp(lo - j0, 0, n),
+                  last = (int32_t)attn__clamp(hi - j0, first, n);
     for (int64_t c = 0; c < n; c += ATTN__W) {
-        ATTN__V x = ATTN__(clip)(ATTN__(load)(S + c), (int32_t)c, from, to);
+        ATTN__V x = ATTN__(clip)(ATTN__(load)(S + c), (int32_t)c, first, last);
         ATTN__(store)(S + c, x);
         m = ATTN__(max)(m, x);
     }
@@ -4596,7 +4605,7 @@ ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, 
 
 /* ---- flash forward ---- */
 typedef struct ATTN__(tile) {           /* one thread's scratch */
-    /* [BN][head_dim] in panels, [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
+    /* [BN / W][head_dim][W], [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
     float *K, *V, *S, *Q, *O;
     float *max, *sum;                   /* [BM]: row_max in base 2, row_sum */
 } ATTN__(tile);
@@ -4653,13 +4662,17 @@ ATTN__INLINE void ATTN__(narrow)(
     if (dtype == ATTN_F32) ATTN__(narrow_as)(data, ATTN_F32, at, src, dim, factor);
     else ATTN__(narrow_as)(data, dtype, at, src, dim, factor);
 }
-/* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; a row that
- * saw no key is 0. */
+/* Row r saw no key, or none whose score is not -infinity. */
+ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) *t, int64_t r) {
+    return attn__bits(t->sum[r]) << 1 == 0;
+}
+/* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; an empty row
+ * is 0. */
 ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t, int64_t r) {
     const attn_desc *d = u->f->d;
     int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
     float max = t->max[r], sum = t->sum[r], scale = 1;
-    int empty = attn__bits(sum) << 1 == 0;
+    int empty = ATTN__(row_empty)(t, r);
     if (d->sink) {
         float sink = attn__product(d->sink[h], (float)ATTN__LOG2E),
               top = sink > max ? sink : max, joined;
@@ -4687,7 +4700,7 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r
         int64_t at = attn__q_at(
             &u->s, d->o.stride, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
         float *o = t->O + r * u->f->v_pad, factor = ATTN__(finish_row)(u, t, r);
-        if (attn__bits(t->sum[r]) << 1 == 0) memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
+        if (ATTN__(row_empty)(t, r)) memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
         ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
     }
 }
@@ -4812,12 +4825,15 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
 
     /* 3. O = alpha O + P V over the keys that some row sees */
     if (finish && f->direct && b->empty && !b->careful) {
+        int64_t ldo = d->o.stride[f->group == 1 ? 1 : 2];
+        float *o = (float *)d->o.data + attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r0),
+                                            ATTN__(row_head)(u, r0));
         for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(u, t, r0 + r);
         ATTN__(mm_columns)(ATTN__PN, rows, t->S + (g.first - kb), f->ld,
-            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first,
-            (float *)d->o.data + attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r0),
-                                     ATTN__(row_head)(u, r0)),
-            d->o.stride[f->group == 1 ? 1 : 2], f->v_pad, alpha);
+            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, o, ldo, f->v_pad, alpha);
+        for (int64_t r = 0; r < rows; r++)      /* 0 times an infinity of V is NaN */
+            if (ATTN__(row_empty)(t, r0 + r))
+                memset(o + r * ldo, 0, (size_t)f->v_pad * sizeof *o);
         return;
     }
     if (!b->careful ||
@@ -4935,7 +4951,7 @@ static void ATTN__(flash_merge)(
  * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles
  * above. */
 typedef struct ATTN__(bwd_tile) {
-    float *KT, *VT, *K;                 /* packed [head_dim][BK], [v_dim][BK]; rows [BK][q_ld] */
+    float *KT, *VT, *K;                 /* [BK / W][dim][W] twice; rows [BK][q_ld] */
     const float *Q, *dO;                /* rows of attn__bwd.q and dout: the row block at hand */
     /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
     float *P, *dS, *extra;
@@ -5046,8 +5062,8 @@ ATTN__INLINE void ATTN__(bwd_columns)(
     *end = attn__round_up(gr->last[g] - kb, ATTN__W);
 }
 /* C = A B for the keys of columns [c0, c1) and the groups that see some of them. */
-static void ATTN__(bwd_panel)(const float *A, int64_t lda, const float *B, int64_t dim, int64_t c0,
-    int64_t c1, int64_t kb, const ATTN__(groups) *gr, float *C, int64_t ldc) {
+static void ATTN__(bwd_products)(const float *A, int64_t lda, const float *B, int64_t dim,
+    int64_t c0, int64_t c1, int64_t kb, const ATTN__(groups) *gr, float *C, int64_t ldc) {
     for (int64_t g = 0, start, end; g < gr->n; g++) {
         int64_t r = gr->row[g];
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
@@ -5095,8 +5111,8 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     /* S = Q K^T, dP = dO V^T: the keys of a tile stay in L1 for all rows */
     for (int64_t c = 0, n; c < width; c += n) {
         n = ATTN__(tile_vectors)(width - c) * ATTN__W;
-        ATTN__(bwd_panel)(t->Q, f->q_ld, t->KT, d->head_dim, c, c + n, kb, gr, t->P, t->ld);
-        ATTN__(bwd_panel)(t->dO, f->v_ld, t->VT, d->v_dim, c, c + n, kb, gr, t->dS, t->ld);
+        ATTN__(bwd_products)(t->Q, f->q_ld, t->KT, d->head_dim, c, c + n, kb, gr, t->P, t->ld);
+        ATTN__(bwd_products)(t->dO, f->v_ld, t->VT, d->v_dim, c, c + n, kb, gr, t->dS, t->ld);
     }
     int plain = gr->whole && !f->extras && !(d->dropout > 0);
     for (int64_t g = 0; g < gr->n; g++) {
@@ -5104,13 +5120,13 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
         for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
-            const float *F = NULL;
-            float *G = t->extra + f->BK;
             if (plain) {
                 ATTN__(grad_row)(S, dP, width, k, f->L[base + r0 + l], f->delta[base + r0 + l],
                     NULL, NULL);
                 continue;
             }
+            const float *F = NULL;
+            float *G = t->extra + f->BK;
             int64_t row = row0 + r0 + l, i = row / f->group,
                     h = kv_head * f->group + row % f->group, low, high;
             for (int64_t c = 0; c < start; c += ATTN__W) {
@@ -5407,7 +5423,9 @@ static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int
     for (int64_t r = 0; r < rows; r++, S += t->ld) {
         attn__range(d, s, row0 + r, &lo, &hi);
         ATTN__(store)(max, ATTN__(set1)(ATTN__NEG_INF));
-        ATTN__(score_row)(d, s, h, row0 + r, S, 0, end, lo, hi, max);
+        for (int64_t c = 0; c < end; c += 1 << 20)
+            ATTN__(score_row)(
+                d, s, h, row0 + r, S + c, c, attn__min(1 << 20, end - c), lo, hi, max);
         stats[2 * r] = ATTN__(reduce_max)(ATTN__(load)(max)) * (float)ATTN__LOG2E;
         float base = stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r];
         stats[2 * r + 1] = ATTN__(reduce_add)(ATTN__(exp_row)(

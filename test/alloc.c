@@ -111,6 +111,33 @@ static void never_shrinks(void **state) {
                     }
                 }
 }
+/* nor does it as one of several packed sequences grows */
+static void never_shrinks_packed(void **state) {
+    enum { SEQUENCES = 8 };
+    int32_t cu[SEQUENCES + 1];
+    int checked = 0;
+    (void)state;
+    for (int i = 0; attn_backend_at(i); i++)
+        for (int64_t dim = 1; dim < 80; dim += dim < 17 ? 1 : 31)
+            for (int threads = 1; threads <= SEQUENCES; threads *= 2)
+                for (int backward = 0; backward < 2; backward++) {
+                    size_t last = 0;
+                    for (int32_t n = 1; n < 600; n += n < 9 ? 1 : 97) {
+                        attn_desc d;
+                        attn_grad g;
+                        attn_plan plan;
+                        memset(&d, 0, sizeof d), memset(&g, 0, sizeof g);
+                        for (int b = 0; b <= SEQUENCES; b++) cu[b] = b ? n + b - 1 : 0;
+                        d.batch = SEQUENCES, d.heads = 1, d.head_dim = dim, d.q_len = n, d.kv_len = 77, d.seq.cu_q = cu;
+                        d.backend = attn_backend_at(i)->name, d.threads = threads;
+                        if (attn_query(&d, backward ? &g : NULL, &plan)) break;
+                        if (plan.workspace_size < last)
+                            fail_msg("%s: the workspace shrinks, head_dim %d, %d threads, a sequence of %d", d.backend, (int)dim, threads, (int)n);
+                        last = plan.workspace_size, checked++;
+                    }
+                }
+    assert_true(checked > 1000);
+}
 /* the k-th allocation fails, k = 1, 2, .. until a call gets by with fewer */
 static int64_t given, given_alive, given_fail_at;
 static void *give(void *user, size_t size, size_t align) {
@@ -164,7 +191,7 @@ static void failing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(workspace), TEST(never_shrinks), TEST(failing)};
+    const struct CMUnitTest tests[] = {TEST(workspace), TEST(never_shrinks), TEST(never_shrinks_packed), TEST(failing)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();
     return failed;
