@@ -128,7 +128,7 @@ static void never_shrinks_packed(void **state) {
                         attn_plan plan;
                         memset(&d, 0, sizeof d), memset(&g, 0, sizeof g);
                         for (int b = 0; b <= SEQUENCES; b++) cu[b] = b ? n + b - 1 : 0;
-                        d.batch = SEQUENCES, d.heads = 1, d.head_dim = dim, d.q_len = n, d.kv_len = 77, d.seq.cu_q = cu;
+                        d.batch = SEQUENCES, d.heads = 1, d.head_dim = dim, d.q_len = n, d.kv_len = 77, d.seq.cu_q = cu, d.seq.total_q = cu[SEQUENCES];
                         d.backend = attn_backend_at(i)->name, d.threads = threads;
                         if (attn_query(&d, backward ? &g : NULL, &plan)) break;
                         if (plan.workspace_size < last)
