@@ -212,6 +212,28 @@ static void empty_rows(void **state) {
     some_runs(4);
 }
 
+/* rows all of whose scores are -infinity, from keys with an infinite element: 0, whatever V holds. Standard raises such scores to a finite
+ * lowest. */
+static void infinite_scores(void **state) {
+    enum { ROWS = 20, KEYS = 3, DIM = 16 };
+    static float q[ROWS * DIM], k[KEYS * DIM], v[KEYS * DIM], o[ROWS * DIM];
+    static const char *const all[] = {"reference", "flash"};
+    (void)state;
+    for (int x = 0; x < ROWS * DIM; x++) q[x] = x % DIM ? 0.1f * (float)(x % 7 - 3) : 1;
+    for (int x = 0; x < KEYS * DIM; x++) k[x] = x % DIM ? 0.1f * (float)(x % 5) : -INFINITY, v[x] = x % DIM == 1 ? INFINITY : 0.3f;
+    for (int i = 0; i < 2; i++)
+        for (int rows = 1; rows <= ROWS; rows += ROWS - 1) {
+            attn_desc d;
+            memset(&d, 0, sizeof d);
+            d.batch = d.heads = 1, d.q_len = rows, d.kv_len = KEYS, d.head_dim = DIM, d.backend = all[i];
+            d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
+            for (int x = 0; x < rows * DIM; x++) o[x] = 7;
+            ok(attn_forward(&d));
+            for (int x = 0; x < rows * DIM; x++)
+                if (o[x] < 0 || o[x] > 0 || o[x] != o[x]) fail_msg("%s: %d rows, o[%d] is %g", all[i], rows, x, (double)o[x]);
+        }
+}
+
 /* --------------------------------------------------------------------------------------------------- far offsets */
 /* The same problem compact and in views of which every dimension's step passes 2^31 elements, up and down. */
 static void far_offsets(void **state) {
@@ -506,7 +528,7 @@ static void batch_invariance(void **state) {
 }
 
 int main(void) {
-    struct CMUnitTest tests[80] = {TEST(nonfinite_random), TEST(nonfinite_tiles), TEST(far_offsets), TEST(several_blocks)};
+    struct CMUnitTest tests[80] = {TEST(nonfinite_random), TEST(nonfinite_tiles), TEST(infinite_scores), TEST(far_offsets), TEST(several_blocks)};
     size_t n = 0;
     while (tests[n].test_func) n++;
     for (size_t i = 0; i < sizeof empties / sizeof *empties; i++) {
