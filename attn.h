@@ -3000,6 +3000,9 @@ enum {
     ATTN__BWD_BIAS,
     ATTN__BWD_SINK
 };
+typedef struct attn__counter {
+    int64_t next __attribute__((aligned(8)));
+} attn__counter;
 typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
@@ -3021,7 +3024,8 @@ typedef struct attn__bwd {
     /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
     float *q, *dout, *dq;
     float *P, *dS;                      /* standard: [rows][ld] */
-    int64_t *next, units;               /* a unit that no thread has begun; all of them */
+    attn__counter *counter;             /* the next unit that no thread has begun, of units */
+    int64_t units;
 } attn__bwd;
 /* Key splits of a sequence: a function of its own length and heads. */
 static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
@@ -3486,7 +3490,7 @@ static void attn__bwd_worker(void *arg, int64_t index) {
     attn__bwd *f = (attn__bwd *)arg;
     uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
-        int64_t u = __atomic_fetch_add(f->next, 1, __ATOMIC_RELAXED);
+        int64_t u = __atomic_fetch_add(&f->counter->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
         attn__bwd_unit(f, u, f->workspace + index * f->scratch);
     }
@@ -3494,10 +3498,10 @@ static void attn__bwd_worker(void *arg, int64_t index) {
 }
 static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard) {
     attn__bwd f;
-    int64_t next __attribute__((aligned(8)));
+    attn__counter counter;
     attn__bwd_shape(d, g, standard, &f);
     f.workspace = (char *)d->workspace;
-    f.next = &next;
+    f.counter = &counter;
     f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
     f.delta = f.L + f.rows;
     f.bad = f.delta + f.rows;
@@ -3507,7 +3511,7 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int sta
         f.dS = f.P + f.rows * f.ld;
     }
     for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
-        next = 0;
+        counter.next = 0;
         f.units = attn__bwd_units(&f);
         if (f.units) attn__parallel(d, f.threads, attn__bwd_worker, &f, f.threads);
     }
