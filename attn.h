@@ -4815,6 +4815,9 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         ATTN__(store)(alpha + r, ATTN__(exp2)(old - from));
     }
     for (int64_t r = 0; r < rows; r++) {
+        /* the next group's row into L2: among the exponentials memory is idle */
+        for (int64_t c = 0; r0 + rows + r < u->rows && c < d->head_dim; c += 16)
+            __builtin_prefetch(Q + (rows + r) * ldq + c, 0, 2);
         float *S = t->S + r * f->ld, unit = ATTN__(far_row)(S, start, end, k, base[r]);
         ATTN__(store)(mx + r * ATTN__W, ATTN__(exp_row)(S, start, end, unit, base[r]));
     }
