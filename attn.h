@@ -2365,7 +2365,7 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      random(out, n, at, keys)     n of the words of dropout, and up to 128: for Philox counters
                                   {at[0], at[0] + 1, ..}, at[1], at[2], at[3], with the two keys
                                   of each round
-     keep(v, words, least)        lanes whose word is below `least`: 0
+     keep(v, x, words, least)     v * x; lanes whose word is below `least`: 0
      reduce_max(v) reduce_add(v)  in a fixed order
      max6(p, out) add6(p, out)    the same of six vectors at p, into out[0..5] of 16
      transpose(r)                 r[0..W-1] as a W x W matrix
@@ -2489,8 +2489,8 @@ ATTN__INLINE void attn__random__portable(
     }
 }
 ATTN__INLINE attn__v__portable attn__keep__portable(
-    attn__v__portable v, const uint32_t *words, uint32_t least) {
-    attn__lanes__portable r; r.v = v;
+    attn__v__portable v, attn__v__portable x, const uint32_t *words, uint32_t least) {
+    attn__lanes__portable r; r.v = v * x;
     ATTN__EACH if (words[l] < least) r.u[l] = 0;
     return r.v;
 }
@@ -2671,11 +2671,11 @@ ATTN__INLINE void attn__random__avx2(
     }
 }
 ATTN__INLINE attn__v__avx2 attn__keep__avx2(
-    attn__v__avx2 v, const uint32_t *words, uint32_t least) {
+    attn__v__avx2 v, attn__v__avx2 x, const uint32_t *words, uint32_t least) {
     __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)words),
             t = _mm256_set1_epi32((int)least);
     return (attn__v__avx2)_mm256_and_si256(
-        (__m256i)v, _mm256_cmpeq_epi32(_mm256_max_epu32(w, t), w));
+        (__m256i)(v * x), _mm256_cmpeq_epi32(_mm256_max_epu32(w, t), w));
 }
 ATTN__INLINE float attn__reduce_max__avx2(attn__v__avx2 v) {
     __m128 a = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
@@ -2829,20 +2829,27 @@ ATTN__INLINE attn__v__avx512 attn__recip__avx512(attn__v__avx512 v) {
     return attn__fma__avx512(attn__fma__avx512(attn__set1__avx512(0) - v, r, one), r, r);
 }
 /* As for AVX2, on sets of 8 counters side by side, so that a round of one fills the latency of
- * the others. */
+ * the others. Only at[0] differs from lane to lane, so half of the first two rounds is the same
+ * for all lanes. */
 ATTN__INLINE void attn__philox__avx512(
     int sets, uint32_t *out, const uint32_t *at, const uint64_t *keys) {
-    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
-    const __m512i low = _mm512_set1_epi64(0xffffffff),
-                  order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    const uint64_t M0 = 0xD2511F53, M1 = 0xCD9E8D57, a = M1 * at[2],
+                   b = M0 * (uint32_t)(a >> 32 ^ at[1] ^ keys[0]);
+    const __m512i m0 = _mm512_set1_epi64((int64_t)M0), m1 = _mm512_set1_epi64((int64_t)M1);
+    const __m512i order = _mm512_mul_epu32(m0, _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m512i x1 = _mm512_set1_epi64((int64_t)(at[3] ^ keys[1])),
+                  x2 = _mm512_set1_epi64((int64_t)(a ^ keys[2])),
+                  x3 = _mm512_set1_epi64((int64_t)(b >> 32 ^ keys[3]));
     __m512i c0[4], c1[4], c2[4], c3[4];
-    ATTN__UNROLL for (int n = 0; n < sets; n++) {
-        c0[n] = _mm512_add_epi64(_mm512_set1_epi64((int64_t)at[0] + 8 * n), order);
-        c1[n] = _mm512_set1_epi64(at[1]);
-        c2[n] = _mm512_set1_epi64(at[2]);
-        c3[n] = _mm512_set1_epi64(at[3]);
+    ATTN__UNROLL for (int n = 0; n < sets; n++) {               /* rounds 1 and 2 */
+        const uint64_t first = at[0] + 8 * (uint64_t)n;
+        __m512i p0 = _mm512_add_epi64(_mm512_set1_epi64((int64_t)(M0 * first)), order);
+        c1[n] = _mm512_mul_epu32(m1, _mm512_xor_si512(_mm512_srli_epi64(p0, 32), x1));
+        c0[n] = _mm512_xor_si512(_mm512_shuffle_epi32(c1[n], _MM_PERM_DDBB), x2);
+        c2[n] = _mm512_xor_si512(p0, x3);
+        c3[n] = _mm512_set1_epi64((int64_t)b);
     }
-    for (const uint64_t *k = keys; k < keys + 20; k += 2) {
+    for (const uint64_t *k = keys + 4; k < keys + 18; k += 2) {
         const __m512i key0 = _mm512_set1_epi64((int64_t)k[0]),
                       key1 = _mm512_set1_epi64((int64_t)k[1]);
         ATTN__UNROLL for (int n = 0; n < sets; n++) {
@@ -2855,11 +2862,18 @@ ATTN__INLINE void attn__philox__avx512(
             c3[n] = p0;
         }
     }
-    ATTN__UNROLL for (int n = 0; n < sets; n++) {               /* (low & c0) | c1 << 32 */
-        __m512i a = _mm512_ternarylogic_epi64(low, c0[n], _mm512_slli_epi64(c1[n], 32), 0xea);
-        __m512i b = _mm512_ternarylogic_epi64(low, c2[n], _mm512_slli_epi64(c3[n], 32), 0xea);
-        _mm512_storeu_si512(out + 32 * n, _mm512_unpacklo_epi64(a, b));
-        _mm512_storeu_si512(out + 32 * n + 16, _mm512_unpackhi_epi64(a, b));
+    /* The last round: a product's halves, exchanged, are a pair of words but for the xor of the
+     * first. */
+    const __m512i key0 = _mm512_set1_epi64((int64_t)keys[18]),
+                  key1 = _mm512_set1_epi64((int64_t)keys[19]);
+    ATTN__UNROLL for (int n = 0; n < sets; n++) {
+        __m512i p0 = _mm512_mul_epu32(m0, c0[n]), p1 = _mm512_mul_epu32(m1, c2[n]);
+        p1 = _mm512_mask_ternarylogic_epi32(
+            _mm512_shuffle_epi32(p1, _MM_PERM_CDAB), 0x5555, c1[n], key0, 0x96);
+        p0 = _mm512_mask_ternarylogic_epi32(
+            _mm512_rol_epi64(p0, 32), 0x5555, c3[n], key1, 0x96);
+        _mm512_storeu_si512(out + 32 * n, _mm512_unpacklo_epi64(p1, p0));
+        _mm512_storeu_si512(out + 32 * n + 16, _mm512_unpackhi_epi64(p1, p0));
     }
 }
 ATTN__INLINE void attn__random__avx512(
@@ -2868,10 +2882,10 @@ ATTN__INLINE void attn__random__avx512(
     else attn__philox__avx512(2, out, at, keys);
 }
 ATTN__INLINE attn__v__avx512 attn__keep__avx512(
-    attn__v__avx512 v, const uint32_t *words, uint32_t least) {
+    attn__v__avx512 v, attn__v__avx512 x, const uint32_t *words, uint32_t least) {
     __mmask16 keep = _mm512_cmpge_epu32_mask(
         _mm512_loadu_si512(words), _mm512_set1_epi32((int)least));
-    return (attn__v__avx512)_mm512_maskz_mov_epi32(keep, (__m512i)v);
+    return (attn__v__avx512)_mm512_maskz_mul_ps(keep, (__m512)v, (__m512)x);
 }
 ATTN__INLINE float attn__reduce_max__avx512(attn__v__avx512 v) {
     __m512 a = _mm512_max_ps((__m512)v, _mm512_shuffle_f32x4((__m512)v, (__m512)v, 0x4e));
@@ -4572,15 +4586,17 @@ ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int
     const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
     uint32_t words[128], at[4] = {(uint32_t)(j0 / 4), (uint32_t)i,
                              (uint32_t)(s->b * d->heads + h), (uint32_t)d->philox_offset};
-    uint64_t keys[20] = {(uint32_t)d->seed, d->seed >> 32};
-    for (int r = 2; r < 20; r++)
-        keys[r] = (uint32_t)(keys[r - 2] + (r & 1 ? 0xBB67AE85u : 0x9E3779B9u));
+    uint64_t keys[20];
+    ATTN__UNROLL for (uint32_t r = 0; r < 10; r++) {
+        keys[2 * r] = (uint32_t)d->seed + r * 0x9E3779B9u;
+        keys[2 * r + 1] = (uint32_t)(d->seed >> 32) + r * 0xBB67AE85u;
+    }
     for (int64_t c = 0; c < n; c += 128, at[0] += 32) {
         int64_t count = attn__min(128, n - c);
         ATTN__(random)(words, count, at, keys);
         for (int64_t l = 0; l < count; l += ATTN__W)
             ATTN__(store)(
-                P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l) * factor, words + l, least));
+                P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l), factor, words + l, least));
     }
 }
 /* O[dim] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
