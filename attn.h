@@ -427,6 +427,7 @@ typedef struct attn_plan {
     int32_t splits;                             /* key splits that run side by side */
     /* a line for each backend that declines: "name: reason\n" */
     char why[1024];
+    uint64_t own[32];                           /* what plan leaves for run: the backend's own */
 } attn_plan;
 
 /* A backend. To add one, fill this in and call attn_register; examples/backend.c is one in a file.
@@ -818,6 +819,7 @@ static attn_status attn__strides(
             if (__builtin_mul_overflow(span, attn__max(extent[order[a]], 1), &span))
                 return ATTN_ERR_OVERFLOW;
         }
+        if (span <= INT64_MAX / 16) return ATTN_OK;     /* as below */
     }
     span = dim;
     for (int a = 0; a < 3; a++) {
@@ -921,10 +923,11 @@ static attn_status attn__resolve_out(
     ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
+    const int dense = t->stride[0] == 0 && t->stride[1] == 0 && t->stride[2] == 0;
     for (int a = 0; a < 3; a++)
         ATTN__RULE(t->stride[a] != ATTN_BROADCAST || extent[a] < 2, ERR_STRIDE_ALIAS);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
-    return attn__no_alias(t->stride, extent, dim, 0);
+    return dense ? ATTN_OK : attn__no_alias(t->stride, extent, dim, 0);
 }
 
 /* Sequence lengths and tables in host memory: the contents are checked too. */
@@ -1189,25 +1192,26 @@ typedef struct attn__span {
     int64_t batch_step, token_step, token_bytes;
 } attn__span;
 
-static attn__span attn__span_of(
-    const void *data, const int64_t *stride, const int64_t *extent, int64_t dim, int32_t dtype) {
-    attn__span s = {(uintptr_t)data, (uintptr_t)data, 0, 0, 0};
+static void attn__span_of(attn__span *s, const void *data, const int64_t *stride,
+    const int64_t *extent, int64_t dim, int32_t dtype) {
     int64_t size = (int64_t)attn__dtype_size(dtype), low = 0, high = dim;
-    if (!data || extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || dim == 0) return s;
+    s->first = s->last = (uintptr_t)data;
+    s->batch_step = s->token_step = s->token_bytes = 0;
+    if (!data || extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || dim == 0) return;
     for (int a = 0; a < 3; a++) {
         int64_t reach = stride[a] * (extent[a] - 1);
         if (reach < 0) low += reach; else high += reach;
     }
-    s.first = (uintptr_t)data + (uintptr_t)(low * size);
-    s.last = (uintptr_t)data + (uintptr_t)(high * size);
-    s.batch_step = extent[0] > 1 ? stride[0] * size : 0;
-    s.token_step = stride[1] * size;
-    s.token_bytes = stride[2] < 0 ? INT64_MAX : ((extent[2] - 1) * stride[2] + dim) * size;
-    return s;
+    s->first = (uintptr_t)data + (uintptr_t)(low * size);
+    s->last = (uintptr_t)data + (uintptr_t)(high * size);
+    s->batch_step = extent[0] > 1 ? stride[0] * size : 0;
+    s->token_step = stride[1] * size;
+    s->token_bytes = stride[2] < 0 ? INT64_MAX : ((extent[2] - 1) * stride[2] + dim) * size;
 }
-static attn__span attn__span_flat(const void *data, int64_t bytes) {
-    attn__span s = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)(data ? bytes : 0), 0, 0, 0};
-    return s;
+static void attn__span_flat(attn__span *s, const void *data, int64_t bytes) {
+    s->first = (uintptr_t)data;
+    s->last = s->first + (uintptr_t)(data ? bytes : 0);
+    s->batch_step = s->token_step = s->token_bytes = 0;
 }
 /* Disjoint: disjoint byte ranges, or equal steps and disjoint intervals within the token step
  * (views of packed QKV). */
@@ -1243,60 +1247,55 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     }
     attn__span in[24], out[8];
     int ins = 0, outs = 0;
-    in[ins++] = attn__span_of(d->q.data, d->q.stride, eq, d->head_dim, d->q.dtype);
+    attn__span_of(&in[ins++], d->q.data, d->q.stride, eq, d->head_dim, d->q.dtype);
     if (d->bias.data)
-        in[ins++] = attn__span_of(d->bias.data, d->bias.stride, eb, d->kv_len, d->bias.dtype);
+        attn__span_of(&in[ins++], d->bias.data, d->bias.stride, eb, d->kv_len, d->bias.dtype);
     if (d->mask.data)
-        in[ins++] = attn__span_of(d->mask.data, d->mask.stride, eb, d->kv_len, d->mask.dtype);
-    if (d->alibi) in[ins++] = attn__span_flat(d->alibi, d->heads * 4);
-    if (d->sink) in[ins++] = attn__span_flat(d->sink, d->heads * 4);
+        attn__span_of(&in[ins++], d->mask.data, d->mask.stride, eb, d->kv_len, d->mask.dtype);
+    if (d->alibi) attn__span_flat(&in[ins++], d->alibi, d->heads * 4);
+    if (d->sink) attn__span_flat(&in[ins++], d->sink, d->heads * 4);
     const attn_seq *s = &d->seq;
     const int64_t each = d->batch * 4;
-    if (s->cu_q) in[ins++] = attn__span_flat(s->cu_q, each + 4);
-    if (s->cu_k) in[ins++] = attn__span_flat(s->cu_k, each + 4);
-    if (s->used_q) in[ins++] = attn__span_flat(s->used_q, each);
-    if (s->used_k) in[ins++] = attn__span_flat(s->used_k, each);
-    if (s->start_k) in[ins++] = attn__span_flat(s->start_k, each);
-    if (s->slot) in[ins++] = attn__span_flat(s->slot, each);
-    if (s->block_table) in[ins++] = attn__span_flat(s->block_table, each * s->max_pages);
-    if (d->append.cu) in[ins++] = attn__span_flat(d->append.cu, each + 4);
-    attn__span k = attn__span_of(d->k.data, d->k.stride, ek, d->head_dim, d->k.dtype);
-    attn__span v = attn__span_of(d->v.data, d->v.stride, ek, d->v_dim, d->v.dtype);
-    attn__span o = attn__span_of(d->o.data, d->o.stride, eq, d->v_dim, d->o.dtype);
-    attn__span ks = attn__span_of(d->k.scale, d->k.scale_stride, ek, 1, ATTN_F32),
-               vs = attn__span_of(d->v.scale, d->v.scale_stride, ek, 1, ATTN_F32);
+    if (s->cu_q) attn__span_flat(&in[ins++], s->cu_q, each + 4);
+    if (s->cu_k) attn__span_flat(&in[ins++], s->cu_k, each + 4);
+    if (s->used_q) attn__span_flat(&in[ins++], s->used_q, each);
+    if (s->used_k) attn__span_flat(&in[ins++], s->used_k, each);
+    if (s->start_k) attn__span_flat(&in[ins++], s->start_k, each);
+    if (s->slot) attn__span_flat(&in[ins++], s->slot, each);
+    if (s->block_table) attn__span_flat(&in[ins++], s->block_table, each * s->max_pages);
+    if (d->append.cu) attn__span_flat(&in[ins++], d->append.cu, each + 4);
     int appends = attn__has_append(d) && !g;
     attn__span *kv = appends ? out : in;
     int *kvs = appends ? &outs : &ins;
-    kv[(*kvs)++] = k; kv[(*kvs)++] = v;
-    if (d->k.scale) kv[(*kvs)++] = ks;
-    if (d->v.scale) kv[(*kvs)++] = vs;
+    attn__span_of(&kv[(*kvs)++], d->k.data, d->k.stride, ek, d->head_dim, d->k.dtype);
+    attn__span_of(&kv[(*kvs)++], d->v.data, d->v.stride, ek, d->v_dim, d->v.dtype);
+    if (d->k.scale)
+        attn__span_of(&kv[(*kvs)++], d->k.scale, d->k.scale_stride, ek, 1, ATTN_F32);
+    if (d->v.scale)
+        attn__span_of(&kv[(*kvs)++], d->v.scale, d->v.scale_stride, ek, 1, ATTN_F32);
     if (appends) {
-        in[ins++] = attn__span_of(
-            d->append.k.data, d->append.k.stride, en, d->head_dim, d->append.k.dtype);
-        in[ins++] = attn__span_of(
-            d->append.v.data, d->append.v.stride, en, d->v_dim, d->append.v.dtype);
+        const attn_in *ak = &d->append.k, *av = &d->append.v;
+        attn__span_of(&in[ins++], ak->data, ak->stride, en, d->head_dim, ak->dtype);
+        attn__span_of(&in[ins++], av->data, av->stride, en, d->v_dim, av->dtype);
         if (attn__has_rotary(d)) {
-            in[ins++] = attn__span_flat(
-                d->append.rotary_cos, d->append.rotary_rows * d->append.rotary_dim * 2);
-            in[ins++] = attn__span_flat(
-                d->append.rotary_sin, d->append.rotary_rows * d->append.rotary_dim * 2);
+            const int64_t table = d->append.rotary_rows * d->append.rotary_dim * 2;
+            attn__span_flat(&in[ins++], d->append.rotary_cos, table);
+            attn__span_flat(&in[ins++], d->append.rotary_sin, table);
         }
     }
+    attn__span_of(g ? &in[ins++] : &out[outs++], d->o.data, d->o.stride, eq, d->v_dim, d->o.dtype);
     if (!g) {
-        out[outs++] = o;
-        if (d->lse) out[outs++] = attn__span_flat(d->lse, rows);
+        if (d->lse) attn__span_flat(&out[outs++], d->lse, rows);
     } else {
-        in[ins++] = o;
-        in[ins++] = attn__span_flat(d->lse, rows);
-        in[ins++] = attn__span_of(g->dout.data, g->dout.stride, eq, d->v_dim, g->dout.dtype);
-        if (g->dlse) in[ins++] = attn__span_flat(g->dlse, rows);
-        out[outs++] = attn__span_of(g->dq.data, g->dq.stride, eq, d->head_dim, g->dq.dtype);
-        out[outs++] = attn__span_of(g->dk.data, g->dk.stride, ek, d->head_dim, g->dk.dtype);
-        out[outs++] = attn__span_of(g->dv.data, g->dv.stride, ek, d->v_dim, g->dv.dtype);
+        attn__span_flat(&in[ins++], d->lse, rows);
+        attn__span_of(&in[ins++], g->dout.data, g->dout.stride, eq, d->v_dim, g->dout.dtype);
+        if (g->dlse) attn__span_flat(&in[ins++], g->dlse, rows);
+        attn__span_of(&out[outs++], g->dq.data, g->dq.stride, eq, d->head_dim, g->dq.dtype);
+        attn__span_of(&out[outs++], g->dk.data, g->dk.stride, ek, d->head_dim, g->dk.dtype);
+        attn__span_of(&out[outs++], g->dv.data, g->dv.stride, ek, d->v_dim, g->dv.dtype);
         if (g->dbias)
-            out[outs++] = attn__span_of(g->dbias, d->bias.stride, eb, d->kv_len, ATTN_F32);
-        if (g->dsink) out[outs++] = attn__span_flat(g->dsink, d->heads * 4);
+            attn__span_of(&out[outs++], g->dbias, d->bias.stride, eb, d->kv_len, ATTN_F32);
+        if (g->dsink) attn__span_flat(&out[outs++], g->dsink, d->heads * 4);
     }
     for (int i = 0; i < outs; i++) {
         for (int j = 0; j < ins; j++) ATTN__RULE(attn__disjoint(&out[i], &in[j]), ERR_OVERLAP);
@@ -2165,7 +2164,7 @@ typedef struct attn__seq {
     const int32_t *pages;
 } attn__seq;
 
-static attn__seq attn__sequence(const attn_desc *d, int64_t b) {
+ATTN__INLINE attn__seq attn__sequence(const attn_desc *d, int64_t b) {
     const attn_seq *q = &d->seq;
     attn__seq s;
     int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len,
@@ -2985,6 +2984,7 @@ typedef struct attn__flash {
     float *partial;                     /* [units][part][v_pad + 2] */
     int64_t next __attribute__((aligned(8))), units;
 } attn__flash;
+typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 /* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys
  * are cut into 16 splits at most. */
 #define ATTN__SPLIT_ROWS 256
@@ -3297,8 +3297,9 @@ ATTN_API attn_status attn_convert(
         ATTN__RULE(!__builtin_mul_overflow(bytes, shape[a], &bytes), ERR_OVERFLOW);
     if (bytes == 0) return ATTN_OK;
     ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
-    attn__span from = attn__span_of(src.data, src.stride, shape, shape[3], src.dtype),
-               to = attn__span_of(dst.data, dst.stride, shape, shape[3], dst.dtype);
+    attn__span from, to;
+    attn__span_of(&from, src.data, src.stride, shape, shape[3], src.dtype);
+    attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
     ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
     if (device) return device->convert(device->user, shape, &src, &dst, where);
     j.src = src; j.dst = dst;
@@ -3710,6 +3711,7 @@ static attn_status attn__flash_plan(
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
     plan->workspace_size = (size_t)f.bytes + attn__append_bytes(d);
+    memcpy(plan->own, &f, sizeof f);
     return ATTN_OK;
 }
 
@@ -3737,7 +3739,8 @@ static void attn__flash_worker(void *arg, int64_t index) {
     attn__rows r;
     uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
-        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        int64_t u = f->threads == 1 ? f->next++ /* 4 ns less */
+                                    : __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
         if (u >= f->units) break;
         int64_t unit = f->splits > 1 ? u / f->splits : u;
         int64_t split = f->splits > 1 ? u % f->splits : -1;
@@ -3765,9 +3768,10 @@ static void attn__flash_merge_worker(void *arg, int64_t index) {
 static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash f;
-    (void)user; (void)plan;
+    (void)user;
     if (g) return attn__bwd_run(d, g, 0);
-    attn__flash_shape(d, &f);
+    memcpy(&f, plan->own, sizeof f);
+    f.d = d;
     /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
      * larger one needs the few pages of a copy. Memory was planned without their address. */
     if (f.pack_v == 1 && d->v.stride[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 &&
@@ -3992,9 +3996,10 @@ ATTN_API attn_status attn_merge(
     n = e[0] * e[1] * d.heads;
     if (parts < 0 || (parts > 0 && (!o || !lse))) return attn__tell(in, ATTN_ERR_MERGE_PARTS, "");
     if (!d.o.data && n) return attn__tell(in, ATTN_ERR_NULL_O, "");
-    attn__span out[2] = {
-        attn__span_of(d.o.data, d.o.stride, e, d.v_dim, d.o.dtype), attn__span_flat(d.lse, n * 4)};
-    attn__span sink = attn__span_flat(d.sink, d.heads * 4);
+    attn__span out[2], part[2], sink;
+    attn__span_of(&out[0], d.o.data, d.o.stride, e, d.v_dim, d.o.dtype);
+    attn__span_flat(&out[1], d.lse, n * 4);
+    attn__span_flat(&sink, d.sink, d.heads * 4);
     if (!attn__disjoint(&out[0], &out[1]) || !attn__disjoint(&out[0], &sink) ||
         !attn__disjoint(&out[1], &sink))
         return attn__tell(in, ATTN_ERR_OVERLAP, "");
@@ -4004,8 +4009,8 @@ ATTN_API attn_status attn_merge(
             return attn__tell(in, ATTN_ERR_MERGE_O, "");
         if (!lse[p] && n) return attn__tell(in, ATTN_ERR_MERGE_LSE, "");
         if ((uintptr_t)lse[p] % 4) return attn__tell(in, ATTN_ERR_ALIGN, "");
-        attn__span part[2] = {
-            attn__span_of(t.data, t.stride, e, d.v_dim, t.dtype), attn__span_flat(lse[p], n * 4)};
+        attn__span_of(&part[0], t.data, t.stride, e, d.v_dim, t.dtype);
+        attn__span_flat(&part[1], lse[p], n * 4);
         for (int i = 0; i < 4; i++)
             if (!attn__disjoint(&out[i / 2], &part[i % 2]))
                 return attn__tell(in, ATTN_ERR_OVERLAP, "");
@@ -4408,12 +4413,6 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
             scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
         }
-        if (n == 1 && t->dtype == ATTN_F32) {   /* no transpose: a lone key fills all lanes */
-            const float *key = (const float *)t->data + at[0];
-            for (int64_t c = 0; c < dim; c++)
-                ATTN__(store)(packed + c * ATTN__W, ATTN__(set1)(key[c]));
-            continue;
-        }
         for (int64_t c = 0; c < dim; c += ATTN__W) {
             int64_t m = attn__min(ATTN__W, dim - c);
             if (n == ATTN__W && m == ATTN__W && t->dtype == ATTN_F32) {
@@ -4433,6 +4432,16 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
             for (int64_t l = 0; l < m; l++) ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
         }
     }
+}
+/* A block of one key is not transposed: against rows one element apart, the lanes behind the
+ * first see what is never used. */
+static void ATTN__(pack_lone_k)(
+    float *dst, const attn_desc *d, const attn__seq *s, int64_t h, int64_t j) {
+    ATTN__V bad[4];
+    ATTN__UNROLL for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
+    ATTN__(widen)(dst, d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j, h), d->head_dim,
+        ATTN__(kv_scale)(d, s, &d->k, j, h), bad);
+    ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
 }
 /* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad)
  * unless it is NULL. */
@@ -4745,8 +4754,9 @@ static void ATTN__(join)(
 typedef struct ATTN__(block) {
     int64_t kb, ke, pack0, ldv;
     const float *V;
-    /* V has elements that are not finite; every row sees every key; there is nothing in O yet */
-    int careful, whole, empty;
+    /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
+     * one key is packed, by pack_lone_k */
+    int careful, whole, empty, lone;
 } ATTN__(block);
 
 /* Keys [lo[r], hi[r]) of the block that each row of a group sees. */
@@ -4803,10 +4813,15 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = start, n; c < end; c += n) {
         n = ATTN__(tile_vectors)(end - c) * ATTN__W;
-        int whole = !f->extras && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
-        ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
-            t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, t->S + c,
-            f->ld, whole ? mx : NULL);
+        int whole =
+            !f->extras && !b->lone && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
+        if (b->lone)
+            ATTN__(mm_table)[ATTN__PV][0][rows - 1](
+                Q, ldq, t->K, 1, d->head_dim, t->S + c, f->ld, NULL);
+        else
+            ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
+                t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                t->S + c, f->ld, whole ? mx : NULL);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
             ATTN__(clip_row)(
                 t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
@@ -4892,13 +4907,15 @@ static void ATTN__(flash_split)(
     first = attn__max(first, k0);
     last = attn__min(last, k1);
     for (int64_t kb = k0; kb < last; kb += f->BN) {
-        ATTN__(block) b = {kb, attn__min(kb + f->BN, last), kb, f->v_pad, t->V, 0, 0, empty};
+        ATTN__(block) b = {kb, attn__min(kb + f->BN, last), kb, f->v_pad, t->V, 0, 0, empty, 0};
         if (b.ke <= first) continue;
         empty = 0;
         b.whole = attn__all_see(d, &u->s, ATTN__(row_query)(u, 0),
             ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
         if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
-        ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
+        b.lone = b.ke - b.pack0 == 1;
+        if (b.lone) ATTN__(pack_lone_k)(t->K, d, &u->s, h, b.pack0);
+        else ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
         if (f->pack_v) {
             b.careful = ATTN__(pack_v)(t->V + (b.pack0 - kb) * f->v_pad, f->v_pad, d, &u->s, &d->v,
                 h, d->v_dim, b.pack0, b.ke);
@@ -4923,7 +4940,7 @@ static void ATTN__(flash_split)(
 static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partial) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
-    ATTN__(tile) t = ATTN__(carve)(f, scratch), second = t;
+    ATTN__(tile) t = ATTN__(carve)(f, scratch);
     int64_t ldq = f->q_pad, k = u->k0, step = attn__split_keys(&u->s, f->group);
     const float *Q = t.Q;
     if (f->pack_q) {
@@ -4945,6 +4962,7 @@ static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partia
     }
     if (!more) return;
     attn__rows used = *u;               /* at most SPLIT_ROWS see a key */
+    ATTN__(tile) second = t;
     used.rows = attn__max(0, attn__min(u->rows, u->s.q_used * f->group - u->row0));
     second.O = t.Q + (f->pack_q ? f->BM * f->q_pad : 0);
     second.max = second.O + used.rows * f->v_pad;
