@@ -455,7 +455,8 @@ typedef struct attn_backend {
     void (*shutdown)(void *user);
 } attn_backend;
 #define ATTN_ABI \
-    ((uint64_t)ATTN_VERSION << 32 | (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4 | \
+    ((uint64_t)sizeof(attn_plan) / 8 << 48 | (uint64_t)ATTN_VERSION << 32 | \
+        (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4 | \
         sizeof(attn_backend) / sizeof(void *)))
 
 typedef struct attn_timing_opts {
@@ -4399,8 +4400,7 @@ ATTN__INLINE float ATTN__(kv_scale)(
     const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
 }
-/* Keys [j0, j1) W by W, [dim][W] each; zeros, or the same key again, beyond j1. Also packs V^T
- * for backward. */
+/* Keys [j0, j1) W by W, [dim][W] each; zeros beyond j1. Also packs V^T for backward. */
 static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t,
     int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V r[ATTN__W];

@@ -460,8 +460,11 @@ int main(int argc, char **argv)
 {
     uint32_t x = 1;
     int avx2 = getenv("ATTN_ISA") != NULL && strcmp(getenv("ATTN_ISA"), "avx2") == 0;
-    for (int n = 1; n + 1 < argc; n += 2)
-        if (strcmp(argv[n], "--part") == 0) part = argv[n + 1];
+    if (argc != 1 && (argc != 3 || strcmp(argv[1], "--part") != 0)) {
+        fprintf(stderr, "usage: targets [--part forward|backward|types|layouts|masks|threads|fixed|convert]\n");
+        return 1;
+    }
+    if (argc == 3) part = argv[2];
     for (int n = 0; n < 9; n++) {
         tensor[n] = get(FLOATS * 4);
         for (int64_t i = 0; i < FLOATS; i++) {
