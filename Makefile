@@ -49,7 +49,12 @@ build/attn_bench.o: attn_bench.c attn.h
 	$(CC) $(CFLAGS) -std=c99 $(WARN) -pthread -c attn_bench.c -o $@
 
 attn_bench: build/attn_bench.o build/attn_hip.o
-	$(LINK) build/attn_bench.o build/attn_hip.o -o $@ -lm
+	$(LINK) build/attn_bench.o build/attn_hip.o -o $@ -lm -ldl
+
+# The parts of attn_bench that judge, called one by one; portable code alone, which compiles quickly.
+build/bench_unit: test/bench_unit.c attn_bench.c attn.h
+	@mkdir -p build
+	$(CC) -O1 -std=c99 $(WARN) -Werror -DATTN_NO_AVX2 -DATTN_NO_AVX512 -I. -pthread $< -o $@ -lm -ldl
 
 ## bench         build and run the default benchmark, under 90 s; needs a C compiler and make only
 bench: attn_bench
@@ -107,9 +112,9 @@ build/compare/compare: test/compare.c attn.h
 	@mkdir -p build/compare
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. $< -o $@ -ldl
 
-## peers         time PyTorch and OpenBLAS beside the library; optional: needs Python with torch and numpy (PyPI)
-peers:
-	@python3 test/peers.py
+## peers         PyTorch and OpenBLAS beside the library, as plugins of attn_bench; optional: PYTHON needs torch (PyPI)
+peers: attn_bench
+	@test/peers.sh ./attn_bench
 
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
 install:
@@ -130,7 +135,7 @@ help:
 # ---------------------------------------------------------------------------------------------- unit tests
 # The implementation is compiled once for each way of building, test/impl.c; every test program links that object. CI runs
 # plain and asan, `make test-full` the others too.
-UNITS     = validate reference backends convert registry parallel timing memory guard edges
+UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
 UNIT_H    = attn.h test/unit.h
 BUILD_plain = $(CC) -O2 -std=c99

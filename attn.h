@@ -46,7 +46,7 @@
      flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA or portable C chosen at
                 run time
      standard   the whole score matrix in memory: the baseline that flash is measured against
-     reference  plain f64 loops: what both are compared with, and what runs what they decline
+     reference  plain f64 loops: what both are compared with, and what takes f64 data
    attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by
    attn_hip_register().
    What it does NOT do: projections, layer norm, tokenising, models, files, printing, logging,
@@ -67,10 +67,20 @@
    Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
    1 / (1 - rate); i and j count within the sequence. lse is not affected.
+   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8 or fp8 (forward), o and the
+   gradients any float type: each its own. Flash and standard widen all to f32, and round nothing
+   down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is
+   chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
    per token and kv head.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
-   broadcast axes.
+   broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
+   Range of flash and standard, which compute in f32: scale times the product of q and k has to stay
+   below FLT_MAX; a bias, a sink or an ALiBi term may be as large as f32 can say, and their sum with
+   a score larger, without making a row empty or infinite. An lse beyond f32 is written as FLT_MAX or
+   -FLT_MAX. |v| times the row's sum of exp(score - row_max), at most its number of keys, has to stay
+   below FLT_MAX too: beyond that o is infinite where the exact mean is not (the reference's is
+   finite). Sums over keys are cut into sums from zero, so that no error grows with the length.
 
  3. PROMISES
    The bits of a result depend on neither the number of threads, nor the host's rounding mode or
@@ -89,7 +99,11 @@
      ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING
                            leave that part out
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
-   before both.
+   before both. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
+   processors that the calling thread may run on: read once, by the first call. How many wake
+   follows from the lengths of the sequences, not from the room that they lie in. The pool's
+   threads leave the host's signals alone; a thread that is cancelled in a call is cancelled after
+   it where the call holds the pool or memory; a shared object that is unloaded ends its threads.
    Environment, read once: ATTN_ISA=avx512|avx2|portable, ATTN_BACKEND=name (for calls that name
    none).
 
@@ -215,6 +229,9 @@ enum {
     X(ERR_WORKSPACE_NULL,    48, "workspace_size is given without workspace") \
     X(ERR_TOO_LARGE,         49, "the score matrix does not fit in this machine's memory") \
     X(ERR_ALIGN,             50, "a tensor or array does not begin at a multiple of the size of its elements") \
+    X(ERR_ADDRESS,           51, "a tensor, an array or the workspace passes the end of the address space") \
+    X(ERR_WORKSPACE_OVERLAP, 52, "the workspace overlaps a tensor or an array of the call") \
+    X(ERR_SIZE,              53, "the workspace needs more bytes than this build can address") \
     X(ERR_CU_FIRST,          60, "the first entry of cu_q or cu_k must be 0") \
     X(ERR_CU_FALLS,          61, "cu_q or cu_k falls") \
     X(ERR_CU_LAST,           62, "the last entry of cu_q or cu_k must be total_q or total_k") \
@@ -508,7 +525,8 @@ ATTN_API const char *attn_status_text(attn_status s);               /* never NUL
 ATTN_API const char *attn_status_name(attn_status s);               /* "ATTN_ERR_HEADS" */
 /* "avx512", "avx2", "portable"; "none" if ATTN_ISA asks in vain */
 ATTN_API const char *attn_isa(void);
-ATTN_API int32_t     attn_threads(void);                            /* threads that 0 stands for */
+/* threads that 0 stands for: OpenMP's, or the processors that the first call might run on */
+ATTN_API int32_t     attn_threads(void);
 /* joins and frees the lazily started threads, and what backends keep; usable again after */
 ATTN_API void        attn_shutdown(void);
 #ifndef ATTN_NO_TIMING
@@ -553,10 +571,10 @@ extern attn_status   attn_hip_last_times(
 #include <time.h>
 #include <unistd.h>
 #ifndef ATTN_NO_THREADS
+  #include <pthread.h>
+  #include <signal.h>
   #ifdef _OPENMP
     #include <omp.h>
-  #else
-    #include <pthread.h>
   #endif
 #endif
 #if defined(__x86_64__) && !(defined(ATTN_NO_AVX2) && defined(ATTN_NO_AVX512))
@@ -590,6 +608,32 @@ extern attn_status   attn_hip_last_times(
   extern int clock_gettime(int clock, attn__timespec *t);
 #endif
 
+/* What a strict standard, or the lack of _GNU_SOURCE, hides, under names of our own. */
+#define ATTN__SYMBOL_(prefix, name) #prefix #name
+#define ATTN__SYMBOL(prefix, name) ATTN__SYMBOL_(prefix, name)
+#define ATTN__LIBC(name) __asm__(ATTN__SYMBOL(__USER_LABEL_PREFIX__, name))
+#ifndef ATTN_NO_THREADS
+  #ifdef __cplusplus
+  extern "C" {
+  #endif
+  #ifdef __linux__
+  extern int attn__libc_affinity(int pid, size_t bytes, void *mask) ATTN__LIBC(sched_getaffinity);
+  #endif
+  extern int attn__libc_sigfillset(void *set) ATTN__LIBC(sigfillset);
+  extern int attn__libc_sigdelset(void *set, int signal) ATTN__LIBC(sigdelset);
+  extern int attn__libc_sigmask(int how, const void *set, void *old) ATTN__LIBC(pthread_sigmask);
+  #ifdef __cplusplus
+  }
+  #endif
+  #if defined(SIG_SETMASK)
+    #define ATTN__SIG_SETMASK SIG_SETMASK
+  #elif defined(__linux__) && !defined(__mips__)
+    #define ATTN__SIG_SETMASK 2
+  #else
+    #define ATTN__SIG_SETMASK 3
+  #endif
+#endif
+
 /* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out
  * of everything below. Explicit fused multiply-adds are operations of their own. */
 #if defined(__clang__)
@@ -597,6 +641,9 @@ extern attn_status   attn_hip_last_times(
   #pragma clang fp contract(off)
 #else
   #pragma GCC push_options
+  #ifndef __OPTIMIZE__                  /* a host of -O0 would be 27 times slower; clang has no such pragma */
+    #pragma GCC optimize("O2")
+  #endif
   #pragma GCC optimize("no-fast-math", "no-finite-math-only", "fp-contract=off")
   #pragma GCC diagnostic push           /* gcc 12's own avx512fintrin.h has undefined operands */
   #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -634,6 +681,14 @@ ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_di
 #else
   #define ATTN__ROUNDED(x) (void)(x)
 #endif
+/* The x87 unit keeps more digits than a float has, and a float in a register with them, whatever
+ * the language says. Rounded once more to 24 bits, a sum, product or quotient of two floats is what
+ * one rounding gives: 64 >= 2 * 24 + 2. */
+#if defined(__i386__) && !defined(__SSE2_MATH__)
+  #define ATTN__F32(x) __asm__("" : "+m"(x))
+#else
+  #define ATTN__F32(x) (void)(x)
+#endif
 ATTN__INLINE float attn__product(float a, float b) { float p = a * b; ATTN__ROUNDED(p); return p; }
 
 /* NaN and infinity on integer bits: under -ffast-math a floating-point test may be folded to
@@ -648,6 +703,13 @@ ATTN__INLINE int attn__is_nan(double x) {
 ATTN__INLINE int attn__is_neg_inf(double x) { return attn__bits64(x) == 0xfff0000000000000u; }
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 #define ATTN__NEG_INF attn__float(0xff800000u)
+/* To f32; a finite number stays finite. */
+ATTN__INLINE float attn__nearest_f32(double x) {
+    const double most = 3.4028234663852886e38;
+    uint64_t size = attn__bits64(x) & INT64_MAX;
+    if (size < 0x7ff0000000000000u && attn__double(size) > most) return (float)(x < 0 ? -most : most);
+    return (float)x;
+}
 
 /* exp, log, tanh and sqrt in f64: no libm, and nothing that a vectoriser replaces by a coarser
  * version. Not inlined: within an ISA's region their products could be contracted. Errors below
@@ -807,6 +869,22 @@ ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
     return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
 }
 
+/* Sizes in bytes, none negative: INT64_MAX where a sum or a product passes it. */
+ATTN__INLINE int64_t attn__size_mul(int64_t a, int64_t b) {
+    int64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+}
+/* The workspace of a plan, refused where size_t cannot hold what attn__get makes of it. */
+static attn_status attn__plan_bytes(attn_plan *plan, int64_t bytes) {
+    if ((uint64_t)bytes <= SIZE_MAX - 4 * ATTN__ALIGN && bytes < INT64_MAX) {
+        plan->workspace_size = (size_t)bytes;
+        return ATTN_OK;
+    }
+    snprintf(plan->why, sizeof plan->why, "the workspace needs %.2f GiB, too many for size_t",
+        (double)bytes / 1073741824.0);
+    return ATTN_ERR_SIZE;
+}
+
 /* extent[3] in the order of the strides; order[] lists the axes from the outermost of the dense
  * layout. */
 static attn_status attn__strides(
@@ -946,28 +1024,77 @@ ATTN__INLINE int64_t attn__appended(const attn_desc *d, int64_t b) {
     if (!attn__has_append(d)) return 0;
     return d->append.cu ? (int64_t)d->append.cu[b + 1] - d->append.cu[b] : d->append.len;
 }
-static attn_status attn__check_append_twice(const attn_desc *d) {
+/* A set of the numbers in [first, last), on the stack: attn_query allocates nothing. A bit for each
+ * of them where that fits, else a hash table that holds 1 + number - first, 0: free. */
+#define ATTN__SET_WORDS 8192
+enum { ATTN__ADDED, ATTN__TWICE, ATTN__FULL };
+typedef struct attn__set {
+    int64_t first, last, beyond;        /* beyond: the least number met that is at least last */
+    uint32_t words, held;               /* words: a power of two for the hash table */
+    int bitmap;
+    uint32_t word[ATTN__SET_WORDS];
+} attn__set;
+
+static void attn__set_empty(attn__set *s, int64_t first, int64_t last, int64_t numbers) {
+    s->first = first;
+    s->last = last;
+    s->beyond = INT64_MAX;
+    s->held = 0;
+    for (s->words = 32; s->words < ATTN__SET_WORDS && s->words < 2 * numbers; s->words *= 2) {}
+    s->bitmap = last - first <= 32 * (int64_t)s->words;
+    memset(s->word, 0, s->words * sizeof *s->word);
+}
+static int attn__set_add(attn__set *s, int64_t number) {
+    if (number >= s->last) s->beyond = attn__min(s->beyond, number);
+    if (number < s->first || number >= s->last) return ATTN__ADDED;
+    uint32_t x = (uint32_t)(number - s->first), at = x * 2654435769u >> 19 & (s->words - 1);
+    if (s->bitmap) {
+        const uint32_t bit = 1u << x % 32, old = s->word[x / 32];
+        s->word[x / 32] = old | bit;
+        return old & bit ? ATTN__TWICE : ATTN__ADDED;
+    }
+    for (; s->word[at]; at = (at + 1) & (s->words - 1))
+        if (s->word[at] == x + 1) return ATTN__TWICE;
+    if (2 * s->held++ >= s->words) return ATTN__FULL;
+    s->word[at] = x + 1;
+    return ATTN__ADDED;
+}
+/* The slots that are appended to, or the pages, into the set; *count: how many. */
+static int attn__appended_to(const attn_desc *d, attn__set *set, int64_t *count) {
     const attn_seq *s = &d->seq;
+    *count = 0;
     for (int64_t b = 0; b < d->batch; b++) {
-        int64_t n = attn__appended(d, b);
-        for (int64_t c = b + 1; n > 0 && c < d->batch; c++) {
-            int64_t m = attn__appended(d, c);
-            if (m == 0) continue;
-            if (s->slot) ATTN__RULE(s->slot[b] != s->slot[c], ERR_SLOT_TWICE);
-            if (!s->block_table) continue;
-            for (int64_t p = s->used_k[b] / s->page_size; p * s->page_size < s->used_k[b] + n; p++)
-                for (int64_t r = s->used_k[c] / s->page_size; r * s->page_size < s->used_k[c] + m;
-                     r++)
-                    ATTN__RULE(s->block_table[b * s->max_pages + p] !=
-                                   s->block_table[c * s->max_pages + r],
-                        ERR_PAGE_TWICE);
+        const int64_t n = attn__appended(d, b);
+        if (n == 0) continue;
+        int64_t place = s->slot ? b : b * s->max_pages + s->used_k[b] / s->page_size,
+                last = s->slot ? b : b * s->max_pages + (s->used_k[b] + n - 1) / s->page_size;
+        *count += last - place + 1;
+        for (; set && place <= last; place++) {
+            int how = attn__set_add(set, s->slot ? s->slot[place] : s->block_table[place]);
+            if (how != ATTN__ADDED) return how;
         }
-        for (int64_t p = s->block_table && n > 0 ? s->used_k[b] / s->page_size : INT64_MAX;
-             p < s->max_pages && p * s->page_size < s->used_k[b] + n; p++)
-            for (int64_t r = p + 1; r * s->page_size < s->used_k[b] + n; r++)
-                ATTN__RULE(
-                    s->block_table[b * s->max_pages + p] != s->block_table[b * s->max_pages + r],
-                    ERR_PAGE_TWICE);
+    }
+    return ATTN__ADDED;
+}
+/* As many passes over the numbers as the set needs to hold all: one below 4096 of them or 262144
+ * pages, otherwise one for each 2048 of them, or for each 262144 pages where they lie dense. */
+ATTN__NOINLINE attn_status attn__check_append_twice(const attn_desc *d) {
+    const attn_seq *s = &d->seq;
+    const int64_t limit = attn__min(s->slot ? s->slots : s->pages, (int64_t)1 << 31),
+                  dense = 32 * ATTN__SET_WORDS;
+    attn__set set;
+    int64_t count, again;
+    attn__appended_to(d, NULL, &count);
+    const int64_t passes = count <= ATTN__SET_WORDS / 2 ? 1 : attn__ceil_div(count, 2048);
+    for (int64_t first = 0; first < limit; first = set.beyond) {
+        int64_t width = attn__max(dense, (limit - first) / passes);
+        int how = ATTN__FULL;
+        for (; how == ATTN__FULL; width = attn__max(dense, width / 2)) {
+            attn__set_empty(&set, first, attn__min(first + width, limit), count);
+            how = attn__appended_to(d, &set, &again);
+        }
+        ATTN__RULE(how != ATTN__TWICE || !s->slot, ERR_SLOT_TWICE);
+        ATTN__RULE(how != ATTN__TWICE, ERR_PAGE_TWICE);
     }
     return ATTN_OK;
 }
@@ -1121,7 +1248,7 @@ static attn_status attn__resolve(
     if (d->kv_heads == 0) d->kv_heads = d->heads;
     if (d->v_dim == 0) d->v_dim = d->head_dim;
     ATTN__RULE(d->heads % d->kv_heads == 0, ERR_HEADS);
-    ATTN__RULE(!__builtin_mul_overflow(d->batch, d->heads, &n) &&
+    ATTN__RULE(!__builtin_mul_overflow(attn__max(d->batch, 1), d->heads, &n) &&
                    !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
         ERR_OVERFLOW);
 
@@ -1158,6 +1285,8 @@ static attn_status attn__resolve(
 
     ATTN__RULE(attn__arrays_aligned(d, gin), ERR_ALIGN);
     ATTN__TRY(attn__resolve_seq(d));
+    ATTN__RULE(!__builtin_mul_overflow(attn__rows_total(d), d->heads, &n) &&
+                   !__builtin_mul_overflow(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
     attn__extent_q(d, e);
     ATTN__TRY(attn__resolve_in(&d->q, e, d->head_dim, ATTN_ERR_DTYPE_Q));
     ATTN__TRY(attn__resolve_out(&d->o, e, d->v_dim, ATTN_ERR_DTYPE_O));
@@ -1187,55 +1316,200 @@ static attn_status attn__resolve(
     return attn__resolve_grad(d, gout);
 }
 
-/* The bytes that a tensor occupies, and its steps, for the overlap rule. */
+/* The bytes that a tensor or an array occupies, for the overlap rule: rows of `row` bytes, the
+ * first at `first`. */
 typedef struct attn__span {
-    uintptr_t first, last;
-    int64_t batch_step, token_step, token_bytes;
+    uintptr_t first, last;              /* last < first: it passes the end of the address space */
+    const int64_t *stride, *extent;     /* in elements of `size` bytes; an array: NULL */
+    int64_t row, size;
 } attn__span;
 
+/* size * elements [low, high) from `data` on */
+static void attn__span_reach(attn__span *s, const void *data, int64_t low, int64_t high) {
+    const uint64_t at = (uintptr_t)data;
+    s->first = (uintptr_t)(at - (uint64_t)(-low * s->size));
+    s->last = (uintptr_t)(at + (uint64_t)(high * s->size));
+    if ((uint64_t)(-low * s->size) > at || (uint64_t)(high * s->size) > UINTPTR_MAX - at) {
+        s->first = 1;
+        s->last = 0;
+    }
+}
 static void attn__span_of(attn__span *s, const void *data, const int64_t *stride,
     const int64_t *extent, int64_t dim, int32_t dtype) {
-    int64_t size = (int64_t)attn__dtype_size(dtype), low = 0, high = dim;
+    int64_t low = 0, high = dim;
+    s->size = (int64_t)attn__dtype_size(dtype);
+    s->row = dim * s->size;
+    s->stride = stride;
+    s->extent = extent;
     s->first = s->last = (uintptr_t)data;
-    s->batch_step = s->token_step = s->token_bytes = 0;
     if (!data || extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || dim == 0) return;
     for (int a = 0; a < 3; a++) {
         int64_t reach = stride[a] * (extent[a] - 1);
         if (reach < 0) low += reach; else high += reach;
     }
-    s->first = (uintptr_t)data + (uintptr_t)(low * size);
-    s->last = (uintptr_t)data + (uintptr_t)(high * size);
-    s->batch_step = extent[0] > 1 ? stride[0] * size : 0;
-    s->token_step = stride[1] * size;
-    s->token_bytes = stride[2] < 0 ? INT64_MAX : ((extent[2] - 1) * stride[2] + dim) * size;
+    attn__span_reach(s, data, low, high);
 }
 static void attn__span_flat(attn__span *s, const void *data, int64_t bytes) {
-    s->first = (uintptr_t)data;
-    s->last = s->first + (uintptr_t)(data ? bytes : 0);
-    s->batch_step = s->token_step = s->token_bytes = 0;
+    s->size = 1;
+    s->row = bytes;
+    s->stride = s->extent = NULL;
+    s->first = s->last = (uintptr_t)data;
+    if (data) attn__span_reach(s, data, 0, bytes);
 }
-/* Disjoint: disjoint byte ranges, or equal steps and disjoint intervals within the token step
- * (views of packed QKV). */
-static int attn__disjoint(const attn__span *a, const attn__span *b) {
-    if (a->first >= b->last || b->first >= a->last || a->first == a->last || b->first == b->last)
-        return 1;
-    int64_t step = a->token_step;
-    if (step <= 0 || step != b->token_step || a->batch_step != b->batch_step ||
-        (a->batch_step % step) != 0)
-        return 0;
-    if (a->token_bytes > step || b->token_bytes > step) return 0;
-    int64_t apart = (int64_t)((a->first > b->first ? a->first - b->first : b->first - a->first) %
-                              (uintptr_t)step);
-    int64_t low = a->first > b->first ? b->token_bytes : a->token_bytes,
-            high = a->first > b->first ? a->token_bytes : b->token_bytes;
-    return apart >= low && apart + high <= step;
+
+/* An axis of a tensor: `low` to `high` steps of so many bytes. */
+typedef struct attn__axis { int64_t step, low, high; } attn__axis;
+
+/* The axes of a tensor, the smallest step first, and the bytes of its rows. Steps backwards from
+ * `data` are steps forwards from `first`. Rows that touch are one longer row: an axis less. */
+static int attn__span_axes(const attn__span *s, attn__axis *axis, int64_t *row) {
+    int axes = 0, kept = 0;
+    for (int a = 0; a < 3 && s->stride; a++) {
+        int64_t step = (s->stride[a] < 0 ? -s->stride[a] : s->stride[a]) * s->size;
+        int at = axes;
+        if (s->extent[a] < 2 || step == 0) continue;
+        for (; at > 0 && axis[at - 1].step > step; at--) axis[at] = axis[at - 1];
+        axis[at].step = step;
+        axis[at].low = 0;
+        axis[at].high = s->extent[a] - 1;
+        axes++;
+    }
+    *row = s->row;
+    for (int a = 0; a < axes; a++) {
+        if (axis[a].step <= *row) *row += axis[a].step * axis[a].high;
+        else axis[kept++] = axis[a];
+    }
+    return kept;
+}
+/* Whether a sum of steps, the axes' largest first, can lie in [from, to]. Each number of steps
+ * along the first axis that the others can still correct is tried: one to three where every step
+ * clears what the smaller ones reach. Yes when more than *visits would have to be looked at. */
+static int attn__steps_reach(
+    const attn__axis *axis, int axes, int64_t from, int64_t to, int *visits) {
+    int64_t low = 0, high = 0;          /* what the smaller steps add at least and at most */
+    if (axes == 0) return from <= 0 && 0 <= to;
+    if (--*visits < 0) return 1;
+    for (int a = 1; a < axes; a++) {
+        low += axis[a].step * axis[a].low;
+        high += axis[a].step * axis[a].high;
+    }
+    int64_t step = axis->step, n = (from - high) / step, last = (to - low) / step;
+    if (n * step < from - high) n++;                    /* rounded up, and down */
+    if (last * step > to - low) last--;
+    n = attn__max(n, axis->low);
+    last = attn__min(last, axis->high);
+    if (axes == 1) return n <= last;
+    for (; n <= last; n++)
+        if (attn__steps_reach(axis + 1, axes - 1, from - n * step, to - n * step, visits))
+            return 1;
+    return 0;
+}
+/* Whether no byte belongs to both. Exact: a row of `a` that begins A bytes after a->first and one
+ * of b that begins B bytes after b->first share a byte iff apart - a_row < A - B < apart + b_row,
+ * where `apart` is what b->first lies behind a->first. A - B is a sum of steps of a forwards and
+ * of b backwards; along steps of the same size only their difference counts. So views of packed
+ * QKV, q beside a packed cache, k beside v in each page or in each batch entry are told from
+ * overlap whatever the sizes of their steps. Only steps that fit nowhere into each other exhaust
+ * the visits, and then it says 0. */
+ATTN__NOINLINE int attn__apart(const attn__span *a, const attn__span *b) {
+    attn__axis of[2][3], axis[6];
+    int64_t row[2], apart = (int64_t)((uint64_t)b->first - (uint64_t)a->first);
+    int axes = 0, visits = 512, left[2] = {attn__span_axes(a, of[0], &row[0]),
+        attn__span_axes(b, of[1], &row[1])};
+    if (((uint64_t)(a->last - a->first) | (uint64_t)(b->last - b->first)) >> 61) return 0;
+    while (left[0] || left[1]) {        /* both merged, the largest step first */
+        int64_t step[2] = {left[0] ? of[0][left[0] - 1].step : 0,
+            left[1] ? of[1][left[1] - 1].step : 0};
+        attn__axis next = {attn__max(step[0], step[1]), 0, 0};
+        if (step[0] == next.step) next.high = of[0][--left[0]].high;
+        if (step[1] == next.step) next.low = -of[1][--left[1]].high;
+        axis[axes++] = next;
+    }
+    return !attn__steps_reach(axis, axes, apart - row[0] + 1, apart + row[1] - 1, &visits);
+}
+ATTN__INLINE int attn__disjoint(const attn__span *a, const attn__span *b) {
+    return a->first >= b->last || b->first >= a->last || a->first == a->last ||
+           b->first == b->last || attn__apart(a, b);
+}
+
+/* What a call reads and what it writes, as spans. */
+typedef struct attn__spans {
+    int64_t q[3], k[3], bias[3], added[3];      /* extents */
+    attn__span in[24], out[8];
+    int ins, outs;
+} attn__spans;
+
+static void attn__spans_seq(const attn_desc *d, attn__spans *t) {
+    const attn_seq *s = &d->seq;
+    const int64_t each = d->batch * 4;
+    if (s->cu_q) attn__span_flat(&t->in[t->ins++], s->cu_q, each + 4);
+    if (s->cu_k) attn__span_flat(&t->in[t->ins++], s->cu_k, each + 4);
+    if (s->used_q) attn__span_flat(&t->in[t->ins++], s->used_q, each);
+    if (s->used_k) attn__span_flat(&t->in[t->ins++], s->used_k, each);
+    if (s->start_k) attn__span_flat(&t->in[t->ins++], s->start_k, each);
+    if (s->slot) attn__span_flat(&t->in[t->ins++], s->slot, each);
+    if (s->block_table) attn__span_flat(&t->in[t->ins++], s->block_table, each * s->max_pages);
+    if (d->append.cu) attn__span_flat(&t->in[t->ins++], d->append.cu, each + 4);
+}
+/* k and v are read, or written where something is appended. */
+static void attn__spans_kv(const attn_desc *d, attn__spans *t, int appends) {
+    attn__span *kv = appends ? t->out : t->in;
+    int *n = appends ? &t->outs : &t->ins;
+    attn__span_of(&kv[(*n)++], d->k.data, d->k.stride, t->k, d->head_dim, d->k.dtype);
+    attn__span_of(&kv[(*n)++], d->v.data, d->v.stride, t->k, d->v_dim, d->v.dtype);
+    if (d->k.scale) attn__span_of(&kv[(*n)++], d->k.scale, d->k.scale_stride, t->k, 1, ATTN_F32);
+    if (d->v.scale) attn__span_of(&kv[(*n)++], d->v.scale, d->v.scale_stride, t->k, 1, ATTN_F32);
+    if (!appends) return;
+    const attn_in *k = &d->append.k, *v = &d->append.v;
+    attn__span_of(&t->in[t->ins++], k->data, k->stride, t->added, d->head_dim, k->dtype);
+    attn__span_of(&t->in[t->ins++], v->data, v->stride, t->added, d->v_dim, v->dtype);
+    if (!attn__has_rotary(d)) return;
+    const int64_t table = d->append.rotary_rows * d->append.rotary_dim * 2;
+    attn__span_flat(&t->in[t->ins++], d->append.rotary_cos, table);
+    attn__span_flat(&t->in[t->ins++], d->append.rotary_sin, table);
+}
+static void attn__spans_grad(const attn_desc *d, const attn_grad *g, attn__spans *t) {
+    const int64_t rows = attn__rows_total(d) * d->heads * 4;
+    attn__span_of(&t->in[t->ins++], d->o.data, d->o.stride, t->q, d->v_dim, d->o.dtype);
+    attn__span_flat(&t->in[t->ins++], d->lse, rows);
+    attn__span_of(&t->in[t->ins++], g->dout.data, g->dout.stride, t->q, d->v_dim, g->dout.dtype);
+    if (g->dlse) attn__span_flat(&t->in[t->ins++], g->dlse, rows);
+    attn__span_of(&t->out[t->outs++], g->dq.data, g->dq.stride, t->q, d->head_dim, g->dq.dtype);
+    attn__span_of(&t->out[t->outs++], g->dk.data, g->dk.stride, t->k, d->head_dim, g->dk.dtype);
+    attn__span_of(&t->out[t->outs++], g->dv.data, g->dv.stride, t->k, d->v_dim, g->dv.dtype);
+    if (g->dbias)
+        attn__span_of(&t->out[t->outs++], g->dbias, d->bias.stride, t->bias, d->kv_len, ATTN_F32);
+    if (g->dsink) attn__span_flat(&t->out[t->outs++], g->dsink, d->heads * 4);
+}
+static attn_status attn__check_spans(const attn__spans *t) {
+    for (int i = 0; i < t->ins; i++) ATTN__RULE(t->in[i].first <= t->in[i].last, ERR_ADDRESS);
+    for (int i = 0; i < t->outs; i++) {
+        const attn__span *out = &t->out[i];
+        ATTN__RULE(out->first <= out->last, ERR_ADDRESS);
+        for (int j = 0; j < t->ins; j++) ATTN__RULE(attn__disjoint(out, &t->in[j]), ERR_OVERLAP);
+        for (int j = 0; j < i; j++) ATTN__RULE(attn__disjoint(out, &t->out[j]), ERR_OVERLAP);
+    }
+    return ATTN_OK;
+}
+static attn_status attn__check_workspace(const attn_desc *d, const attn__spans *t) {
+    attn__span all;
+    const uint64_t size = d->workspace_size;
+    ATTN__RULE(size <= UINTPTR_MAX - (uintptr_t)d->workspace, ERR_ADDRESS);
+    attn__span_flat(&all, d->workspace, size > INT64_MAX ? INT64_MAX : (int64_t)size);
+    for (int i = 0; i < t->ins; i++)
+        ATTN__RULE(attn__disjoint(&all, &t->in[i]), ERR_WORKSPACE_OVERLAP);
+    for (int i = 0; i < t->outs; i++)
+        ATTN__RULE(attn__disjoint(&all, &t->out[i]), ERR_WORKSPACE_OVERLAP);
+    return ATTN_OK;
 }
 
 /* Rules about data: pointers, overlap. Only for calls that compute. */
 static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
-    int64_t eq[3], ek[3], eb[3], en[3], rows = attn__rows_total(d) * d->heads * 4;
-    attn__extent_q(d, eq); attn__extent_k(d, ek); attn__extent_bias(d, eb); attn__extent_new(d, en);
-    int some_q = eq[0] && eq[1], some_k = ek[0] && ek[1] && d->kv_len;
+    attn__spans t;
+    t.ins = t.outs = 0;
+    attn__extent_q(d, t.q); attn__extent_k(d, t.k);
+    attn__extent_bias(d, t.bias); attn__extent_new(d, t.added);
+    int some_q = t.q[0] && t.q[1], some_k = t.k[0] && t.k[1] && d->kv_len;
     ATTN__RULE(d->q.data || !some_q, ERR_NULL_Q);
     ATTN__RULE(d->k.data || !some_k, ERR_NULL_K);
     ATTN__RULE(d->v.data || !some_k, ERR_NULL_V);
@@ -1246,63 +1520,26 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
         ATTN__RULE(
             (g->dq.data || !some_q) && ((g->dk.data && g->dv.data) || !some_k), ERR_NULL_DQKV);
     }
-    attn__span in[24], out[8];
-    int ins = 0, outs = 0;
-    attn__span_of(&in[ins++], d->q.data, d->q.stride, eq, d->head_dim, d->q.dtype);
+    attn__span_of(&t.in[t.ins++], d->q.data, d->q.stride, t.q, d->head_dim, d->q.dtype);
     if (d->bias.data)
-        attn__span_of(&in[ins++], d->bias.data, d->bias.stride, eb, d->kv_len, d->bias.dtype);
+        attn__span_of(
+            &t.in[t.ins++], d->bias.data, d->bias.stride, t.bias, d->kv_len, d->bias.dtype);
     if (d->mask.data)
-        attn__span_of(&in[ins++], d->mask.data, d->mask.stride, eb, d->kv_len, d->mask.dtype);
-    if (d->alibi) attn__span_flat(&in[ins++], d->alibi, d->heads * 4);
-    if (d->sink) attn__span_flat(&in[ins++], d->sink, d->heads * 4);
-    const attn_seq *s = &d->seq;
-    const int64_t each = d->batch * 4;
-    if (s->cu_q) attn__span_flat(&in[ins++], s->cu_q, each + 4);
-    if (s->cu_k) attn__span_flat(&in[ins++], s->cu_k, each + 4);
-    if (s->used_q) attn__span_flat(&in[ins++], s->used_q, each);
-    if (s->used_k) attn__span_flat(&in[ins++], s->used_k, each);
-    if (s->start_k) attn__span_flat(&in[ins++], s->start_k, each);
-    if (s->slot) attn__span_flat(&in[ins++], s->slot, each);
-    if (s->block_table) attn__span_flat(&in[ins++], s->block_table, each * s->max_pages);
-    if (d->append.cu) attn__span_flat(&in[ins++], d->append.cu, each + 4);
-    int appends = attn__has_append(d) && !g;
-    attn__span *kv = appends ? out : in;
-    int *kvs = appends ? &outs : &ins;
-    attn__span_of(&kv[(*kvs)++], d->k.data, d->k.stride, ek, d->head_dim, d->k.dtype);
-    attn__span_of(&kv[(*kvs)++], d->v.data, d->v.stride, ek, d->v_dim, d->v.dtype);
-    if (d->k.scale)
-        attn__span_of(&kv[(*kvs)++], d->k.scale, d->k.scale_stride, ek, 1, ATTN_F32);
-    if (d->v.scale)
-        attn__span_of(&kv[(*kvs)++], d->v.scale, d->v.scale_stride, ek, 1, ATTN_F32);
-    if (appends) {
-        const attn_in *ak = &d->append.k, *av = &d->append.v;
-        attn__span_of(&in[ins++], ak->data, ak->stride, en, d->head_dim, ak->dtype);
-        attn__span_of(&in[ins++], av->data, av->stride, en, d->v_dim, av->dtype);
-        if (attn__has_rotary(d)) {
-            const int64_t table = d->append.rotary_rows * d->append.rotary_dim * 2;
-            attn__span_flat(&in[ins++], d->append.rotary_cos, table);
-            attn__span_flat(&in[ins++], d->append.rotary_sin, table);
-        }
-    }
-    attn__span_of(g ? &in[ins++] : &out[outs++], d->o.data, d->o.stride, eq, d->v_dim, d->o.dtype);
-    if (!g) {
-        if (d->lse) attn__span_flat(&out[outs++], d->lse, rows);
+        attn__span_of(
+            &t.in[t.ins++], d->mask.data, d->mask.stride, t.bias, d->kv_len, d->mask.dtype);
+    if (d->alibi) attn__span_flat(&t.in[t.ins++], d->alibi, d->heads * 4);
+    if (d->sink) attn__span_flat(&t.in[t.ins++], d->sink, d->heads * 4);
+    attn__spans_seq(d, &t);
+    attn__spans_kv(d, &t, attn__has_append(d) && !g);
+    if (g) {
+        attn__spans_grad(d, g, &t);
     } else {
-        attn__span_flat(&in[ins++], d->lse, rows);
-        attn__span_of(&in[ins++], g->dout.data, g->dout.stride, eq, d->v_dim, g->dout.dtype);
-        if (g->dlse) attn__span_flat(&in[ins++], g->dlse, rows);
-        attn__span_of(&out[outs++], g->dq.data, g->dq.stride, eq, d->head_dim, g->dq.dtype);
-        attn__span_of(&out[outs++], g->dk.data, g->dk.stride, ek, d->head_dim, g->dk.dtype);
-        attn__span_of(&out[outs++], g->dv.data, g->dv.stride, ek, d->v_dim, g->dv.dtype);
-        if (g->dbias)
-            attn__span_of(&out[outs++], g->dbias, d->bias.stride, eb, d->kv_len, ATTN_F32);
-        if (g->dsink) attn__span_flat(&out[outs++], g->dsink, d->heads * 4);
+        attn__span_of(&t.out[t.outs++], d->o.data, d->o.stride, t.q, d->v_dim, d->o.dtype);
+        if (d->lse)
+            attn__span_flat(&t.out[t.outs++], d->lse, attn__rows_total(d) * d->heads * 4);
     }
-    for (int i = 0; i < outs; i++) {
-        for (int j = 0; j < ins; j++) ATTN__RULE(attn__disjoint(&out[i], &in[j]), ERR_OVERLAP);
-        for (int j = 0; j < i; j++) ATTN__RULE(attn__disjoint(&out[i], &out[j]), ERR_OVERLAP);
-    }
-    return ATTN_OK;
+    ATTN__TRY(attn__check_spans(&t));
+    return d->workspace ? attn__check_workspace(d, &t) : ATTN_OK;
 }
 
 /* =========================================================================== >>reference ====
@@ -1460,20 +1697,19 @@ static int64_t attn__ref_lse_at(const attn__ref *r, int64_t i, int64_t h) {
     return (r->b * r->d->heads + h) * r->d->q_len + i;
 }
 
+/* a + b, at the end of the range where it would lie beyond */
+static int64_t attn__ref_sum(int64_t a, int64_t b) {
+    if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
+    if (b < 0 && a < INT64_MIN - b) return INT64_MIN;
+    return a + b;
+}
 static int attn__ref_visible(const attn__ref *r, int64_t h, int64_t i, int64_t j) {
     const attn_desc *d = r->d;
-    /* i + offset, saturated: beyond +-2^62 no key is near, whatever the window adds */
-    const int64_t far = (int64_t)1 << 62;
-    int64_t offset = r->offset > far    ? far
-                     : r->offset < -far ? -far
-                                        : r->offset,
-            diagonal = i + offset;
+    const int64_t diagonal = attn__ref_sum(i, r->offset);
     if (i >= r->q_used) return 0;
     if ((d->flags & ATTN_CAUSAL) && j > diagonal) return 0;
-    if ((d->flags & ATTN_WINDOW_LEFT) && d->window_left < far && j < diagonal - d->window_left)
-        return 0;
-    if ((d->flags & ATTN_WINDOW_RIGHT) && d->window_right < far && j > diagonal + d->window_right)
-        return 0;
+    if ((d->flags & ATTN_WINDOW_LEFT) && j < attn__ref_sum(diagonal, -d->window_left)) return 0;
+    if ((d->flags & ATTN_WINDOW_RIGHT) && j > attn__ref_sum(diagonal, d->window_right)) return 0;
     if (d->mask.data &&
         ((const unsigned char *)d->mask.data)[attn__ref_bias_at(r, d->mask.stride, h, i, j)] == 0)
         return 0;
@@ -1656,7 +1892,7 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
         for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j]) sum += attn__exp(r->s[j] - max);
     }
     lse = attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum);
-    if (d->lse) d->lse[attn__ref_lse_at(r, i, h)] = (float)lse;
+    if (d->lse) d->lse[attn__ref_lse_at(r, i, h)] = attn__nearest_f32(lse);
 
     /* 4. o = sum of p v over the visible keys, and the sums of the bounds */
     double spread = 0, *o = r->sum, *pv = o + d->v_dim, *pev = pv + d->v_dim;
@@ -1681,6 +1917,13 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
         if (r->bounds && r->bounds->pv) r->bounds->pv[sum_at + c] = pv[c];
     }
     if (r->bounds && r->bounds->lse) r->bounds->lse[attn__ref_lse_at(r, i, h)] = spread;
+}
+
+/* exp(s - lse), never above 1: an lse that was rounded to f32 may lie far below s where both are
+ * huge. 0 in a row that saw nothing. */
+static double attn__ref_probability(double s, double lse) {
+    double x = s - lse;
+    return attn__is_neg_inf(lse) ? 0 : attn__exp(x > 0 ? 0 : x);
 }
 
 /* One row backward, from the lse and o given: s[j] becomes p_j, dp[j] the gradient of s before
@@ -1709,8 +1952,7 @@ static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double 
     for (int64_t j = 0; j < r->k_len; j++) {
         raw[j] = r->dp[j] = 0;
         if (!r->seen[j]) { r->s[j] = 0; continue; }
-        double cap = 1, dot = 0,
-               p = attn__is_neg_inf(lse) ? 0 : attn__exp(r->s[j] - lse);
+        double cap = 1, dot = 0, p = attn__ref_probability(r->s[j], lse);
         const double *k = r->k + j * d->head_dim, *v = r->v + j * d->v_dim;
         for (int64_t c = 0; c < d->v_dim; c++) dot += dout[c] * v[c];
         r->dp[j] = p * (r->factor[j] * dot - delta);
@@ -1723,9 +1965,8 @@ static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double 
         raw[j] = r->dp[j] * cap * (double)d->scale;
         r->s[j] = p;
     }
-    return d->sink && i < r->q_used && !attn__is_neg_inf(lse)
-               ? attn__exp((double)d->sink[h] - lse) * -delta
-               : 0;
+    if (!d->sink || i >= r->q_used || attn__is_neg_inf(lse)) return 0;
+    return attn__ref_probability((double)d->sink[h], lse) * -delta;
 }
 
 /* x, or old + x where the caller accumulates */
@@ -1736,8 +1977,8 @@ static void attn__ref_store(const attn_desc *d, void *data, int32_t dtype, int64
 
 /* The scratch: scores and terms per key, rows, k and v, for backward dk and dv of one kv head, a
  * byte per key. */
-static size_t attn__ref_scratch(const attn_desc *d, int backward) {
-    size_t keys = (size_t)d->kv_len, dims = (size_t)(d->head_dim + d->v_dim);
+static int64_t attn__ref_scratch(const attn_desc *d, int backward) {
+    int64_t keys = d->kv_len, dims = d->head_dim + d->v_dim;
     return 8 * (6 * keys + 4 * dims + (backward ? 2 : 1) * keys * dims) + keys;
 }
 /* returns [2][kv_len] for backward */
@@ -1864,9 +2105,8 @@ static attn_status attn__ref_plan(
     }
     plan->kernel = g ? "backward_f64" : "forward_f64";
     plan->isa = "portable";
-    plan->workspace_size = attn__ref_scratch(d, g != NULL);
     plan->threads = plan->splits = 1;
-    return ATTN_OK;
+    return attn__plan_bytes(plan, attn__ref_scratch(d, g != NULL));
 }
 static attn_status attn__ref_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
@@ -1915,9 +2155,39 @@ static ATTN__UNUSED void attn__run_inside(void *arg, int64_t i) {
     attn__inside = outer;
 }
 
+/* The processors that this thread may run on; with OpenMP the threads that its runtime takes. */
 static int32_t attn__cpu_count(void) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    long n = 0;
+#if defined(ATTN_NO_THREADS)
+    n = 1;
+#elif defined(_OPENMP)
+    n = omp_get_max_threads();
+#elif defined(__linux__)
+    uint64_t mask[1024];                /* the kernel refuses less than it has processors for */
+    for (size_t bytes = 128; n == 0 && bytes <= sizeof mask; bytes *= 2) {
+        memset(mask, 0, sizeof mask);
+        if (attn__libc_affinity(0, bytes, mask) < 0) continue;
+        for (size_t i = 0; i < bytes / 8; i++) n += __builtin_popcountll(mask[i]);
+    }
+#endif
+    if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > 1024 ? 1024 : (int32_t)n;
+}
+
+/* A thread that is cancelled in the middle of a call would leave the pool locked for ever, and the
+ * workspace behind: it is cancelled after the call. Returns the state before. */
+static int attn__cancel_never(void) {
+    int old = 0;
+#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+#endif
+    return old;
+}
+static void attn__cancel_as(int old) {
+#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
+    pthread_setcancelstate(old, &old);
+#endif
+    (void)old;
 }
 
 #if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
@@ -1993,20 +2263,61 @@ static void attn__after_fork(void) {    /* in the child no thread of the pool is
     attn__pool.work = NULL;
     attn__inside = 0;
 }
-static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
-    if (pthread_mutex_trylock(&attn__pool.owner)) {
-        attn__serial(attn__run_inside, work, n);
-        return;
-    }
-    pthread_mutex_lock(&attn__pool.lock);
+/* Threads up to `most`, as far as the system gives them. Signals of the host are none of their
+ * business: all are blocked but those that an instruction of their own raises. */
+static void attn__pool_start(int32_t most) {
+    static const int own[] = {SIGILL, SIGFPE, SIGSEGV,
+#ifdef SIGBUS
+        SIGBUS,
+#endif
+#ifdef SIGTRAP
+        SIGTRAP,
+#endif
+#ifdef SIGSYS
+        SIGSYS,
+#endif
+    };
+    uint64_t blocked[16], before[16];   /* no system has more than 1024 signals */
+    if (attn__pool.started >= most || attn__pool.started == 1024) return;
     if (!attn__pool.fork_handler)
         attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
-    while (attn__pool.started < threads - 1 && attn__pool.started < 1024) {
+    attn__libc_sigfillset(blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) attn__libc_sigdelset(blocked, own[i]);
+    attn__libc_sigmask(ATTN__SIG_SETMASK, blocked, before);
+    while (attn__pool.started < most && attn__pool.started < 1024) {
         if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__worker,
                 (void *)(intptr_t)attn__pool.started))
             break;
         attn__pool.started++;
     }
+    attn__libc_sigmask(ATTN__SIG_SETMASK, before, NULL);
+}
+/* Joins them; the caller owns the pool. */
+static void attn__pool_stop(void) {
+    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool.stop = 1;
+    pthread_cond_broadcast(&attn__pool.wake);
+    pthread_mutex_unlock(&attn__pool.lock);
+    for (int32_t i = 0; i < attn__pool.started; i++) pthread_join(attn__pool.id[i], NULL);
+    attn__pool.started = 0;
+    attn__pool.stop = 0;
+}
+/* A shared object that is unloaded takes the code of its threads away: they end before. Nothing is
+ * waited for that may never come: a call that still runs, as one of another thread may at exit,
+ * keeps them, and so does the end of the process within a task. */
+__attribute__((destructor)) static void attn__unload(void) {
+    if (attn__inside || pthread_mutex_trylock(&attn__pool.owner)) return;
+    attn__pool_stop();
+    pthread_mutex_unlock(&attn__pool.owner);
+}
+static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
+    if (pthread_mutex_trylock(&attn__pool.owner)) {
+        attn__serial(attn__run_inside, work, n);
+        return;
+    }
+    const int cancel = attn__cancel_never();
+    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool_start(threads - 1);
     attn__pool.work = work;
     attn__pool.n = n;
     attn__pool.want = threads - 1;
@@ -2020,21 +2331,18 @@ static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
     while (attn__pool.active) pthread_cond_wait(&attn__pool.idle, &attn__pool.lock);
     pthread_mutex_unlock(&attn__pool.lock);
     pthread_mutex_unlock(&attn__pool.owner);
+    attn__cancel_as(cancel);
 }
 #endif
 
 ATTN_API void attn_shutdown(void) {
 #if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
     if (attn__inside) return;               /* a task cannot end the threads that it runs on */
+    const int cancel = attn__cancel_never();
     pthread_mutex_lock(&attn__pool.owner);
-    pthread_mutex_lock(&attn__pool.lock);
-    attn__pool.stop = 1;
-    pthread_cond_broadcast(&attn__pool.wake);
-    pthread_mutex_unlock(&attn__pool.lock);
-    for (int32_t i = 0; i < attn__pool.started; i++) pthread_join(attn__pool.id[i], NULL);
-    attn__pool.started = 0;
-    attn__pool.stop = 0;
+    attn__pool_stop();
     pthread_mutex_unlock(&attn__pool.owner);
+    attn__cancel_as(cancel);
 #endif
     const attn_backend *b;
     for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++)
@@ -2132,13 +2440,7 @@ ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
         case ATTN_F32:  return ((const float *)data)[at];
         case ATTN_F16:  return attn__f16_to_f32(((const uint16_t *)data)[at]);
         case ATTN_BF16: return attn__bf16_to_f32(((const uint16_t *)data)[at]);
-        case ATTN_F64: {                /* a finite number stays finite */
-            double x = ((const double *)data)[at], most = 3.4028234663852886e38;
-            uint64_t size = attn__bits64(x) & INT64_MAX;
-            return size < 0x7ff0000000000000u && attn__double(size) > most
-                       ? (float)(x < 0 ? -most : most)
-                       : (float)x;
-        }
+        case ATTN_F64:  return attn__nearest_f32(((const double *)data)[at]);
         case ATTN_INT8: return (float)((const int8_t *)data)[at];
         default:        return attn__fp8_to_f32(((const uint8_t *)data)[at]);
     }
@@ -2247,9 +2549,11 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
             step = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 : 1;
     const float *cosine = a->rotary_cos + position * half, *sine = a->rotary_sin + position * half;
     for (int64_t p = 0; p < half; p++) {
-        float *x = row + p * step, x1 = x[0], x2 = x[apart];
-        x[0] = x1 * cosine[p] - x2 * sine[p];
-        x[apart] = x2 * cosine[p] + x1 * sine[p];
+        float *x = row + p * step, c = cosine[p], s = sine[p];
+        float x1c = x[0] * c, x2s = x[apart] * s, x2c = x[apart] * c, x1s = x[0] * s;
+        ATTN__F32(x1c); ATTN__F32(x2s); ATTN__F32(x2c); ATTN__F32(x1s);
+        x[0] = x1c - x2s;
+        x[apart] = x2c + x1s;
     }
 }
 /* A new element as f32. Where 16 bits follow (`once`), f64 goes towards the odd neighbour: the
@@ -2258,6 +2562,7 @@ static float attn__append_get(const attn_in *from, int64_t at, int once) {
     if (from->dtype != ATTN_F64) return attn__get_f32(from->data, from->dtype, at);
     double x = ((const double *)from->data)[at];
     float f = (float)x;
+    ATTN__F32(f);
     uint64_t size = attn__bits64(x) & INT64_MAX, rounded = attn__bits64((double)f) & INT64_MAX;
     uint32_t u = attn__bits(f);
     if (!once || size > 0x7ff0000000000000u || rounded == size || (u & 1)) return f;
@@ -2281,16 +2586,20 @@ static void attn__append_row(
     int finite = amax < 0x7f800000u;
     float s = finite ? attn__float(amax) / (dtype == ATTN_INT8 ? 127.0f : 448.0f)
                      : attn__float(0x7fc00000u);
+    ATTN__F32(s);
     if (finite && attn__bits(s) < 0x00800000u) s = 0;
     *scale = s;
     for (int64_t c = 0; c < dim; c++) {
         float x = finite && s > 0 ? row[c] / s : 0;
+        ATTN__F32(x);
         if (dtype == ATTN_FP8_E4M3) {
             ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0;
             continue;
         }
-        /* rint: |x| < 2^22 */
-        float magic = 12582912.0f, n = (x + magic) - magic;
+        const float magic = 12582912.0f;                /* rint: |x| < 2^22 */
+        float n = x + magic;
+        ATTN__F32(n);
+        n -= magic;
         ((int8_t *)cache)[at + c] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
     }
 }
@@ -2328,16 +2637,17 @@ static void attn__append_task(void *arg, int64_t i) {
     attn__fp_leave(fp);
 }
 /* workspace: one row for each task */
-static size_t attn__append_bytes(const attn_desc *d) {
+static int64_t attn__append_bytes(const attn_desc *d) {
     if (!attn__has_append(d)) return 0;
-    return (size_t)attn__round_up(
+    return attn__round_up(
         d->batch * d->kv_heads * attn__max(d->head_dim, d->v_dim) * 4, ATTN__ALIGN);
 }
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
     if (!attn__has_append(d)) return;
     attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
-    double elements = (double)d->append.len * (double)(d->head_dim + d->v_dim) *
-                      (double)(d->batch * d->kv_heads);
+    double tokens = d->append.cu ? (double)d->append.total
+                                 : (double)d->append.len * (double)d->batch,
+           elements = tokens * (double)(d->head_dim + d->v_dim) * (double)d->kv_heads;
     attn__parallel(
         d, elements < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
 }
@@ -2352,6 +2662,7 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
      load(p) store(p, v)          unaligned
      load_n(p, n) store_n(p, v, n)   the first n lanes, others 0
      load16(p, n, dtype)          f16, bf16 -> f32, n lanes
+     load8(p, n, dtype)           int8, fp8 -> f32, n lanes
      store16(p, v, n, dtype)      to nearest even
      set1(x) fma(a, b, c) max(a, b)   a NaN in b of max is kept
      exp2(x)                      error 1.8e-7, exp2(0) = 1, exp2(-infinity) = 0; results below
@@ -2377,6 +2688,15 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
 #define ATTN__EXP2_C3 0.0557999157f
 #define ATTN__EXP2_C4 0.00901702766f
 #define ATTN__EXP2_C5 0.00186713104f
+
+/* Under -ffast-math clang's code generator takes max(a, b) for max(b, a), and a < b for
+ * !(a >= b), whatever the pragmas say, and so drops a NaN: the instructions are written out then. */
+#if defined(__clang__) && \
+    (defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__))
+  #define ATTN__NO_NANS 1
+#else
+  #define ATTN__NO_NANS 0
+#endif
 
 #if defined(__clang__)
   #define ATTN__UNROLL _Pragma("clang loop unroll(full)")
@@ -2420,6 +2740,9 @@ ATTN__INLINE attn__v__portable attn__load16__portable(const void *p, int64_t n, 
     ATTN__EACH r.x[l] = l < n ? attn__get_f32(p, dtype, l) : 0;
     return r.v;
 }
+ATTN__INLINE attn__v__portable attn__load8__portable(const void *p, int64_t n, int32_t dtype) {
+    return attn__load16__portable(p, n, dtype);
+}
 ATTN__INLINE void attn__store16__portable(void *p, attn__v__portable v, int64_t n, int32_t dtype) {
     attn__lanes__portable r; r.v = v;
     ATTN__EACH if (l < n) attn__put_f32(p, dtype, l, r.x[l]);
@@ -2435,7 +2758,10 @@ ATTN__INLINE attn__v__portable attn__fma__portable(
 }
 ATTN__INLINE attn__v__portable attn__max__portable(attn__v__portable a, attn__v__portable b) {
     attn__lanes__portable x, y; x.v = a; y.v = b;
-    ATTN__EACH x.x[l] = x.x[l] > y.x[l] ? x.x[l] : y.x[l];
+    ATTN__EACH {
+        const int nan = ATTN__NO_NANS && (y.u[l] & 0x7fffffff) > 0x7f800000u;
+        x.u[l] = !nan && x.x[l] > y.x[l] ? x.u[l] : y.u[l];
+    }
     return x.v;
 }
 ATTN__INLINE attn__v__portable attn__exp2__portable(attn__v__portable x) {
@@ -2473,7 +2799,10 @@ ATTN__INLINE attn__v__portable attn__hide__portable(
 ATTN__INLINE attn__v__portable attn__pick__portable(
     attn__v__portable a, attn__v__portable b, attn__v__portable x, attn__v__portable y) {
     attn__lanes__portable s, t, r, q; s.v = a; t.v = b; r.v = x; q.v = y;
-    ATTN__EACH r.u[l] = s.x[l] < t.x[l] ? r.u[l] : q.u[l];
+    ATTN__EACH {
+        const int nan = ATTN__NO_NANS && (s.u[l] & 0x7fffffff) > 0x7f800000u;
+        r.u[l] = !nan && s.x[l] < t.x[l] ? r.u[l] : q.u[l];
+    }
     return r.v;
 }
 ATTN__INLINE void attn__leave__portable(void) {}
@@ -2571,6 +2900,18 @@ ATTN__INLINE attn__v__avx2 attn__load16__avx2(const void *p, int64_t n, int32_t 
     if (dtype == ATTN_F16) return (attn__v__avx2)_mm256_cvtph_ps(h);
     return (attn__v__avx2)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16);
 }
+/* An e4m3 number is the f16 of its bits in the same places, times 2^8; its NaN is f16's. */
+ATTN__INLINE attn__v__avx2 attn__load8__avx2(const void *p, int64_t n, int32_t dtype) {
+    uint8_t part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    memcpy(part, p, (size_t)attn__clamp(n, 0, 8));
+    __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)part);
+    if (dtype == ATTN_INT8) return (attn__v__avx2)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b));
+    __m128i h = _mm_cvtepu8_epi16(b), size = _mm_and_si128(h, _mm_set1_epi16(0x7f)),
+            nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x7f));
+    size = _mm_blendv_epi8(_mm_slli_epi16(size, 7), _mm_set1_epi16(0x7e00), nan);
+    h = _mm_or_si128(size, _mm_slli_epi16(_mm_and_si128(h, _mm_set1_epi16(0x80)), 8));
+    return (attn__v__avx2)_mm256_cvtph_ps(h) * (attn__v__avx2)_mm256_set1_ps(256);
+}
 ATTN__INLINE void attn__store16__avx2(void *p, attn__v__avx2 v, int64_t n, int32_t dtype) {
     uint16_t part[8];
     __m128i h;
@@ -2601,11 +2942,22 @@ ATTN__INLINE attn__v__avx2 attn__fma__avx2(attn__v__avx2 a, attn__v__avx2 b, att
 #endif
 }
 ATTN__INLINE attn__v__avx2 attn__max__avx2(attn__v__avx2 a, attn__v__avx2 b) {
+#if ATTN__NO_NANS
+    attn__v__avx2 r;
+    __asm__("vmaxps %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));
+    return r;
+#else
     return (attn__v__avx2)_mm256_max_ps((__m256)a, (__m256)b);
+#endif
 }
 ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
+#if ATTN__NO_NANS
+    __m256 c = _mm256_set1_ps(128.0f), low = (__m256)attn__max__avx2(attn__set1__avx2(-127.0f), x);
+    __asm__("vminps %1, %0, %0" : "+x"(c) : "x"(low));
+#else
     __m256 c = _mm256_min_ps(
         _mm256_set1_ps(128.0f), _mm256_max_ps(_mm256_set1_ps(-127.0f), (__m256)x));
+#endif
     __m256 n = _mm256_floor_ps(c);
     attn__v__avx2 r = (attn__v__avx2)c - (attn__v__avx2)n, p = attn__set1__avx2(ATTN__EXP2_C5);
     p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C4));
@@ -2636,8 +2988,13 @@ ATTN__INLINE attn__v__avx2 attn__hide__avx2(attn__v__avx2 v, const unsigned char
 }
 ATTN__INLINE attn__v__avx2 attn__pick__avx2(
     attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 x, attn__v__avx2 y) {
-    return (attn__v__avx2)_mm256_blendv_ps(
-        (__m256)y, (__m256)x, _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ));
+#if ATTN__NO_NANS
+    __m256 less;
+    __asm__("vcmpltps %2, %1, %0" : "=x"(less) : "x"(a), "x"(b));
+#else
+    __m256 less = _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ);
+#endif
+    return (attn__v__avx2)_mm256_blendv_ps((__m256)y, (__m256)x, less);
 }
 ATTN__INLINE void attn__leave__avx2(void) { _mm256_zeroupper(); }
 ATTN__INLINE attn__v__avx2 attn__recip__avx2(attn__v__avx2 v) {      /* 12 bits and a Newton step */
@@ -2758,6 +3115,16 @@ ATTN__INLINE attn__v__avx512 attn__load16__avx512(const void *p, int64_t n, int3
     if (dtype == ATTN_F16) return (attn__v__avx512)_mm512_cvtph_ps(h);
     return (attn__v__avx512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
 }
+ATTN__INLINE attn__v__avx512 attn__load8__avx512(const void *p, int64_t n, int32_t dtype) {
+    __m128i b = n >= 16 ? _mm_loadu_si128((const __m128i *)p)
+                        : _mm_maskz_loadu_epi8(attn__first__avx512(n), p);
+    if (dtype == ATTN_INT8) return (attn__v__avx512)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b));
+    __m256i h = _mm256_cvtepu8_epi16(b), size = _mm256_and_si256(h, _mm256_set1_epi16(0x7f));
+    __mmask16 nan = _mm256_cmpeq_epi16_mask(size, _mm256_set1_epi16(0x7f));
+    size = _mm256_mask_mov_epi16(_mm256_slli_epi16(size, 7), nan, _mm256_set1_epi16(0x7e00));
+    h = _mm256_or_si256(size, _mm256_slli_epi16(_mm256_and_si256(h, _mm256_set1_epi16(0x80)), 8));
+    return (attn__v__avx512)_mm512_cvtph_ps(h) * (attn__v__avx512)_mm512_set1_ps(256);
+}
 ATTN__INLINE void attn__store16__avx512(void *p, attn__v__avx512 v, int64_t n, int32_t dtype) {
     __m256i h;
     if (dtype == ATTN_F16)
@@ -2790,7 +3157,13 @@ ATTN__INLINE attn__v__avx512 attn__fma__avx512(
 #endif
 }
 ATTN__INLINE attn__v__avx512 attn__max__avx512(attn__v__avx512 a, attn__v__avx512 b) {
+#if ATTN__NO_NANS
+    attn__v__avx512 r;
+    __asm__("vmaxps %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+    return r;
+#else
     return (attn__v__avx512)_mm512_max_ps((__m512)a, (__m512)b);
+#endif
 }
 ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
     /* x - floor(x); 0 for infinity */
@@ -2819,8 +3192,13 @@ ATTN__INLINE attn__v__avx512 attn__hide__avx512(
 }
 ATTN__INLINE attn__v__avx512 attn__pick__avx512(
     attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 x, attn__v__avx512 y) {
-    return (attn__v__avx512)_mm512_mask_mov_epi32(
-        (__m512i)y, _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512i)x);
+#if ATTN__NO_NANS
+    __mmask16 less;
+    __asm__("vcmpltps %2, %1, %0" : "=k"(less) : "v"(a), "v"(b));
+#else
+    __mmask16 less = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ);
+#endif
+    return (attn__v__avx512)_mm512_mask_mov_epi32((__m512i)y, less, (__m512i)x);
 }
 ATTN__INLINE void attn__leave__avx512(void) { _mm256_zeroupper(); }
 /* 14 bits and a Newton step */
@@ -2962,6 +3340,17 @@ static struct attn__tuning {
     int no_flush;               /* denormal p are computed as such */
 } attn__tuning;
 
+/* Scores as the kernels hold them: `natural` times one is the score of the manual, `exp2` times one
+ * its power of 2. Beside softcap, bias, mask or ALiBi they are held divided by 4, so that no sum of
+ * finite terms leaves f32; else they are the products of q and k as they come. */
+typedef struct attn__unit { float exp2; double natural; } attn__unit;
+#define ATTN__HELD 0.25f
+
+/* Keys, of which products with V are summed from zero, and blocks, of which sums are: what is added
+ * to one long f32 sum gets lost in its last place. Longer sequences are summed in f64. */
+#define ATTN__SUM_KEYS 128
+#define ATTN__SUM_BLOCKS 16
+
 /* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
  * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
  * so that a GQA group shares one reading of K and V. */
@@ -2974,7 +3363,9 @@ typedef struct attn__flash {
     int64_t tiles, splits, part;
     /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
     int64_t v_pad, q_pad, ld;
+    int64_t span;                       /* keys summed in f32, then in f64; 0: no sequence is longer */
     int64_t scratch, bytes;             /* of a thread; of all threads with the partials */
+    attn__unit unit;
     /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
     int extras;
     /* rows are widened or gathered; otherwise used where they lie */
@@ -3047,13 +3438,16 @@ static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
     if (standard) return 1;
     return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
 }
-/* A softcap of 2^100 and more changes no score that f32 can tell from the rest. */
+/* A softcap of 2^100 and more changes no score that f32 can tell from the rest. As bits: below
+ * 2^-126 it would count as 0, and so as none, while denormals are flushed. */
 ATTN__INLINE int attn__capped(const attn_desc *d) {
-    return d->softcap > 0 && d->softcap < 1.2676506e30f;
+    return attn__bits(d->softcap) << 1 != 0 && attn__bits(d->softcap) < 0x71800000u;
 }
 /* scale / softcap, finite: times a score of 0 it must stay 0. */
 ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
-    double r = (double)d->scale / (double)d->softcap, most = 3.4028234663852886e38;
+    const uint32_t bits = attn__bits(d->softcap);
+    double cap = bits < 0x00800000u ? (double)bits * 1.4012984643248171e-45 : (double)d->softcap,
+           r = (double)d->scale / cap, most = 3.4028234663852886e38;
     return (float)(r > most ? most : r < -most ? -most : r);
 }
 /* The first of the rows of (sequence, kv head) in L, delta, bad; row r is r beyond. In q, dout and
@@ -3067,7 +3461,7 @@ typedef struct attn__std {
     const attn_desc *d;
     int pass;                           /* 0: S = Q K^T and masks, 1: softmax, 2: O = P V */
     int32_t threads, planned;
-    int64_t BM, BN, ld, v_pad, q_pad, scratch, tiles;
+    int64_t BM, BN, ld, v_pad, q_pad, span, scratch, tiles;     /* span: as attn__flash's */
     char *workspace;
     /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
     float *scores, *stats;
@@ -3075,7 +3469,7 @@ typedef struct attn__std {
 } attn__std;
 
 typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
-    float *C, int64_t ldc, float *x);
+    int64_t lead, float *C, int64_t ldc, float *x);
 typedef struct attn__kernels {
     const char *name;                   /* of the ISA */
     int64_t W, NV;
@@ -3105,6 +3499,28 @@ typedef struct attn__kernels {
 #define ATTN__MR 6
 #define ATTN__SCORE_PAD 16
 #define ATTN__LOG2E 1.44269504088896341
+
+static attn__unit attn__score_unit(const attn_desc *d, int extras) {
+    attn__unit unit = {4 * (float)ATTN__LOG2E, 4};
+    if (extras) return unit;
+    unit.exp2 = (float)((double)d->scale * ATTN__LOG2E);
+    unit.natural = (double)d->scale;
+    return unit;
+}
+/* A power of 2 beyond 2^16, infinite or NaN: its rounding alone would be seen in exp2. */
+ATTN__INLINE int attn__far(float power) { return (attn__bits(power) & 0x7fffffff) >= 0x47800000u; }
+/* Sums relative to a maximum `from` are 2^(this) times those relative to `to`, from <= to. A maximum
+ * is a score as held; sums are relative to its power of 2 in f32, or to itself where that is far. */
+ATTN__INLINE float attn__rescale(float from, float to, float exp2) {
+    float power = attn__product(to, exp2);
+    if (attn__bits(to) == 0xff800000u) return ATTN__NEG_INF;
+    return attn__far(power) ? (from - to) * exp2 : attn__product(from, exp2) - power;
+}
+/* The score that sums are relative to. */
+static double attn__row_top(float max, attn__unit unit) {
+    float power = attn__product(max, unit.exp2);
+    return attn__far(power) ? (double)max * unit.natural : (double)power / ATTN__LOG2E;
+}
 
 #define ATTN__KERNEL portable
 #include ATTN_HEADER
@@ -3301,6 +3717,7 @@ ATTN_API attn_status attn_convert(
     attn__span from, to;
     attn__span_of(&from, src.data, src.stride, shape, shape[3], src.dtype);
     attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
+    ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
     ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
     if (device) return device->convert(device->user, shape, &src, &dst, where);
     j.src = src; j.dst = dst;
@@ -3318,16 +3735,20 @@ static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why
     snprintf(plan->why, sizeof plan->why, "%s", why);
     return s;
 }
-static attn_status attn__cpu_declines(const attn_desc *d, attn_plan *plan) {
+/* They compute in f32, and widen each tensor from its own type. f64 numbers would be rounded to it;
+ * what is written, and o whoever reads it, may be f64. */
+static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     if (d->flags & ATTN_DEVICE)
         return attn__decline(plan, ATTN_ERR_DEVICE, "tensors are device memory");
-    if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64)
-        return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
-    if (d->k.dtype != d->v.dtype)
-        return attn__decline(plan, ATTN_ERR_DECLINED, "k and v differ in type");
-    if (d->q.dtype != d->k.dtype && !attn__is_quant(d->k.dtype))
-        return attn__decline(plan, ATTN_ERR_DECLINED, "q and k differ in type");
-    return ATTN_OK;
+    const char *wide = d->q.dtype == ATTN_F64           ? "q"
+                       : d->k.dtype == ATTN_F64         ? "k"
+                       : d->v.dtype == ATTN_F64         ? "v"
+                       : g && g->dout.dtype == ATTN_F64 ? "dout"
+                                                        : NULL;
+    if (!wide) return ATTN_OK;
+    snprintf(
+        plan->why, sizeof plan->why, "%s is f64, and only the reference computes in f64", wide);
+    return ATTN_ERR_DECLINED;
 }
 /* Whether scores need more than the product. A scale whose product with log2 e could leave the
  * normal numbers counts too. */
@@ -3335,10 +3756,26 @@ static int attn__needs_extras(const attn_desc *d) {
     return attn__capped(d) || d->bias.data || d->mask.data || d->alibi ||
            !(d->scale > 7.8886091e-31f && d->scale < 1.2676506e30f);
 }
-/* The most keys of any sequence, and a rough cost in FLOPs: work under 20 us wakes no thread. */
-static double attn__cost(const attn_desc *d) {
-    return 2.0 * (double)attn__rows_total(d) * (double)d->heads * (double)d->kv_len *
-           (double)(d->head_dim + d->v_dim);
+/* The keys that a row of the sequence sees at most. */
+static int64_t attn__keys_seen(const attn_desc *d, const attn__seq *s) {
+    int64_t lo, hi;
+    attn__rows_see(d, s, 0, s->q_used - 1, &lo, &hi);
+    if (!(d->flags & ATTN_WINDOW_LEFT) || !(d->flags & (ATTN_CAUSAL | ATTN_WINDOW_RIGHT)))
+        return hi - lo;
+    int64_t right = d->flags & ATTN_CAUSAL ? 0 : d->window_right;
+    return attn__min(hi - lo, attn__sat_add(attn__sat_add(d->window_left, right), 1));
+}
+/* Whether a call of `times` the FLOPs of a forward call is worth waking threads for, of which each
+ * takes 20 us to come: by the lengths that its sequences have, not by the room that they are in. */
+static int attn__worth_waking(const attn_desc *d, double times) {
+    const double each = 2 * times * (double)d->heads * (double)(d->head_dim + d->v_dim);
+    double pairs = 0;                   /* of a row and a key that it may see, in one head */
+    if ((double)attn__rows_total(d) * (double)d->kv_len * each < 2e6) return 0;
+    for (int64_t b = 0; b < d->batch && pairs * each < 2e6; b++) {
+        attn__seq s = attn__sequence(d, b);
+        pairs += (double)s.q_used * (double)attn__keys_seen(d, &s);
+    }
+    return pairs * each >= 2e6;
 }
 /* The threads that memory is planned for: those that the description asks for, wherever and
  * whatever the call. */
@@ -3347,8 +3784,9 @@ static int32_t attn__planned_threads(const attn_desc *d) {
     if (d->threads && (!d->pool || d->threads < most)) most = d->threads;
     return (int32_t)attn__min(most, 1024);
 }
-static int32_t attn__useful_threads(const attn_desc *d, double flops) {
-    return flops < 2e6 ? 1 : (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
+static int32_t attn__useful_threads(const attn_desc *d, double times) {
+    if (!attn__worth_waking(d, times)) return 1;
+    return (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
 }
 /* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes: what they
  * take. */
@@ -3366,6 +3804,9 @@ static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t mat
     return ATTN_ERR_TOO_LARGE;
 }
 
+/* Bytes of a row, in f64, where a span of keys is folded. */
+static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
+
 /* ============================================================================ >>backward ====
    Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias,
    dsink; the first three in one where heads are enough for the threads. Standard: rows, all P
@@ -3375,7 +3816,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->d = d;
     f->g = g;
     f->standard = standard;
-    f->threads = attn__useful_threads(d, 2.5 * attn__cost(d));
+    f->threads = attn__useful_threads(d, 2.5);
     f->planned = attn__planned_threads(d);
     f->group = d->heads / d->kv_heads;
     f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
@@ -3399,7 +3840,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     int64_t pairs = d->batch * d->kv_heads, row = ((f->splits + 1) * f->q_ld + f->v_ld) * 4,
             own = attn__round_up(row * f->most, ATTN__ALIGN),
             all = attn__round_up(row * f->rows, ATTN__ALIGN);
-    f->alone = !standard && !g->dbias && f->planned * own <= all &&
+    f->alone = !standard && !g->dbias && attn__size_mul(f->planned, own) <= all &&
                (pairs % f->planned == 0 || pairs >= 4 * f->planned);
     f->held = f->alone ? f->most : f->rows;
     f->held_bytes = f->alone ? own : all;
@@ -3409,12 +3850,10 @@ static attn_status attn__bwd_plan(
     const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
     attn__bwd f;
     int64_t scores = 0;
-    if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 ||
-        g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
-        return attn__decline(plan, ATTN_ERR_DECLINED, "f64: reference only");
     attn__bwd_shape(d, g, standard, &f);
-    int64_t fixed = f.planned * f.scratch + attn__round_up(3 * f.rows * 4, ATTN__ALIGN) +
-                    (f.alone ? 0 : f.held_bytes);
+    int64_t each = attn__round_up(3 * f.rows * 4, ATTN__ALIGN),
+            fixed = attn__sat_add(attn__sat_add(f.planned * f.scratch, each),
+                f.alone ? 0 : f.held_bytes);
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
     plan->kernel = standard   ? "standard_backward"
                    : f.extras ? "flash_backward_masked"
@@ -3422,8 +3861,7 @@ static attn_status attn__bwd_plan(
     plan->isa = attn__machine()->isa->name;
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
-    plan->workspace_size = (size_t)(fixed + scores);
-    return ATTN_OK;
+    return attn__plan_bytes(plan, attn__sat_add(fixed, scores));
 }
 /* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
 static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
@@ -3435,8 +3873,8 @@ static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
         for (int64_t i = 0; i < s.q_used; i++) {
             float lse = d->lse[attn__lse_at(d, &s, i, h)];
             if (attn__bits(lse) == 0xff800000u) continue;   /* saw nothing, not even the sink */
-            sum -= attn__exp((double)d->sink[h] - (double)lse) *
-                   (double)f->delta[row + i * f->group];
+            double x = (double)d->sink[h] - (double)lse;
+            sum -= attn__exp(x > 0 ? 0 : x) * (double)f->delta[row + i * f->group];
         }
     }
     f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
@@ -3547,12 +3985,13 @@ static void attn__standard_shape(const attn_desc *d, attn__std *t) {
     t->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     t->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
     t->tiles = attn__ceil_div(d->q_len, t->BM);
-    t->threads = attn__useful_threads(d, attn__cost(d));
+    t->threads = attn__useful_threads(d, 1);
     t->planned = attn__planned_threads(d);
     t->units = d->batch * d->heads * t->tiles;
+    t->span = d->kv_len > ATTN__SUM_BLOCKS * t->BN ? ATTN__SUM_BLOCKS * t->BN : 0;
     t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim,
                          t->BM * (t->v_pad + 2) + t->BN * t->v_pad) +
-                 ATTN__ALIGN;
+                 (t->span ? t->BM * attn__span_bytes(t->v_pad) : 0) + ATTN__ALIGN;
     t->scratch = attn__round_up(t->scratch, ATTN__ALIGN);
 }
 static attn_status attn__standard_plan(
@@ -3560,17 +3999,17 @@ static attn_status attn__standard_plan(
     attn__std t;
     int64_t bytes;
     (void)user;
-    ATTN__TRY(attn__cpu_declines(d, plan));
+    ATTN__TRY(attn__cpu_declines(d, g, plan));
     if (g) return attn__bwd_plan(d, g, 1, plan);
     attn__standard_shape(d, &t);
-    int64_t fixed = t.planned * t.scratch + (int64_t)attn__append_bytes(d) +
-                    8 * d->batch * d->heads * d->q_len;
+    int64_t stats = 8 * d->batch * d->heads * d->q_len,
+            fixed = attn__sat_add(
+                attn__sat_add(t.planned * t.scratch, attn__append_bytes(d)), stats);
     ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
     plan->kernel = "standard_forward";
     plan->isa = attn__machine()->isa->name;
-    plan->workspace_size = (size_t)(bytes + fixed);
     plan->threads = t.threads;
-    return ATTN_OK;
+    return attn__plan_bytes(plan, attn__sat_add(bytes, fixed));
 }
 static void attn__standard_worker(void *arg, int64_t index) {
     attn__std *t = (attn__std *)arg;
@@ -3619,21 +4058,48 @@ static int64_t attn__flash_scratch(const attn__flash *f, int64_t rows, int64_t s
     int64_t BM = attn__round_up(attn__max(1, rows), 48);
     return attn__round_up(4 * (ATTN__MR * f->ld + (BM + second) * (f->v_pad + 2) +
                                   f->BN * (f->d->head_dim + (f->pack_v ? f->v_pad : 0)) +
-                                  (f->pack_q ? BM * f->q_pad : 0)),
+                                  (f->pack_q ? BM * f->q_pad : 0)) +
+                              (f->span ? BM * attn__span_bytes(f->v_pad) : 0),
         ATTN__ALIGN);
+}
+/* Key splits side by side only where rows alone give too few units, and only of as many rows as
+ * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
+static void attn__splits_beside(attn__flash *f, int64_t rows, int64_t pairs) {
+    const int64_t keys = f->d->kv_len, row = (f->v_pad + 2) * 4,
+                  splits = attn__min(16, attn__ceil_div(keys, ATTN__SPLIT_KEYS)),
+                  longest = ATTN__SPLIT_KEYS * attn__ceil_div(keys, 16 * ATTN__SPLIT_KEYS);
+    attn__flash beside = *f;            /* without a span, and with one where splits need it */
+    int64_t side = (int64_t)f->planned * (9 << 16) / (pairs * 16 * row), one = 0;
+    /* beyond 96 rows there is more than one tile, of up to 96 rows each */
+    side = side > 96 + 144 ? attn__min(side - 144, ATTN__SPLIT_ROWS) : attn__min(side, 96);
+    for (beside.span = 0;; beside.span = f->span) {
+        const int64_t few = attn__min(rows, side);
+        one = attn__flash_scratch(&beside, few, 0);
+        f->bytes = attn__max(f->bytes,
+            f->planned * one + (few + (few > 96 ? 144 : 0)) * pairs * splits * row);
+        if (beside.span == f->span || attn__max(longest, 2 * ATTN__SPLIT_KEYS) <= f->span) break;
+        side = attn__min(side, 96);
+    }
+    if (f->threads == 1 || pairs * f->tiles >= 4 * f->threads || rows > side ||
+        attn__tuning.no_splits)
+        return;
+    f->splits = splits;
+    f->scratch = one;
+    f->span = beside.span;
 }
 static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->d = d;
     f->workspace = NULL;
     f->partial = NULL;
     f->next = 0;
-    f->threads = attn__useful_threads(d, attn__cost(d));
+    f->threads = attn__useful_threads(d, 1);
     f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
     const attn__machine_info *m = attn__machine();
     const int64_t lanes = m->isa->W;    /* a power of two: no division in the way of a small call */
     f->v_pad = (d->v_dim + lanes - 1) & -lanes;
     f->q_pad = (d->head_dim + lanes - 1) & -lanes;
     f->extras = attn__needs_extras(d);
+    f->unit = attn__score_unit(d, f->extras);
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
                 d->seq.cu_q;
     f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table ? 2
@@ -3650,17 +4116,20 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 8 * 3) f->BN /= 2;
     int64_t room = l2 / 16 * 15 - f->BN * key -
                    4 * (ATTN__MR * (f->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (f->v_pad + 2));
+    f->span = d->kv_len > ATTN__SUM_BLOCKS * f->BN ? ATTN__SUM_BLOCKS * f->BN : 0;
     /* the same one block */
     f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     f->ld = f->BN + ATTN__SCORE_PAD;
-    int64_t rows = d->q_len * f->group, most = rows, cap = 96;
+    int64_t rows = d->q_len * f->group, most = rows, cap = 96, whole = 96;
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     if (rows > 96) {
         const int64_t each =            /* units a thread */
             d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
             : f->threads % pairs                                            ? 2
                                                                             : 1;
-        cap = room / (4 * (f->v_pad + (f->pack_q ? f->q_pad : 0)));
+        const int64_t row = 4 * (f->v_pad + (f->pack_q ? f->q_pad : 0));
+        whole = attn__max(96, attn__min(2112, room / row));
+        cap = f->span ? room / (row + attn__span_bytes(f->v_pad)) / 48 * 48 : room / row;
         most = cap = attn__max(96, attn__min(2112, cap));
         if (f->threads > 1)
             most = attn__min(most, attn__ceil_div(rows * pairs, each * f->threads));
@@ -3674,46 +4143,36 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
      * for: so it is the same wherever the call is made from, and never shrinks as a length
      * grows. */
     const int split = d->kv_len >= 2 * ATTN__SPLIT_KEYS;
-    f->scratch = attn__flash_scratch(f, attn__max(f->BM, attn__min(rows, cap)),
-        split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0);
+    const int64_t second =
+        split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0;
+    f->scratch = attn__flash_scratch(f, attn__max(f->BM, attn__min(rows, cap)), second);
+    if (f->span) {                      /* no less than for a length without a span */
+        attn__flash shorter = *f;
+        shorter.span = 0;
+        f->scratch = attn__max(
+            f->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
+    }
     f->planned = attn__planned_threads(d);
     f->bytes = f->planned * f->scratch;
 
-    /* Key splits side by side only where rows alone give too few units, and only of as many rows
-     * as need no more memory than many rows do: 9/16 MiB a thread for the partials. */
     f->splits = 1;
     f->part = f->tiles > 1 ? f->BM : rows;
-    if (split && f->planned > 1 && pairs < 4 * f->planned) {
-        int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS)),
-                row = pairs * splits * (f->v_pad + 2) * 4,
-                side = ((int64_t)f->planned * (9 << 16)) / (pairs * 16 * (f->v_pad + 2) * 4);
-        /* beyond 96 rows there is more than one tile, of up to 96 rows each */
-        side = side > 96 + 144 ? attn__min(side - 144, ATTN__SPLIT_ROWS) : attn__min(side, 96);
-        int64_t few = attn__min(rows, side), one = attn__flash_scratch(f, few, 0),
-                both = f->planned * one + (few + (few > 96 ? 144 : 0)) * row;
-        f->bytes = attn__max(f->bytes, both);
-        if (f->threads > 1 && pairs * f->tiles < 4 * f->threads && rows <= side &&
-            !attn__tuning.no_splits) {
-            f->splits = splits;
-            f->scratch = one;
-        }
-    }
+    if (split && f->planned > 1 && pairs < 4 * f->planned) attn__splits_beside(f, rows, pairs);
     f->units = d->batch * d->kv_heads * f->tiles * f->splits;
 }
 static attn_status attn__flash_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__flash f;
     (void)user;
-    ATTN__TRY(attn__cpu_declines(d, plan));
+    ATTN__TRY(attn__cpu_declines(d, g, plan));
     if (g) return attn__bwd_plan(d, g, 0, plan);
     attn__flash_shape(d, &f);
     plan->kernel = f.extras ? "flash_forward_masked" : "flash_forward";
     plan->isa = attn__machine()->isa->name;
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
-    plan->workspace_size = (size_t)f.bytes + attn__append_bytes(d);
     memcpy(plan->own, &f, sizeof f);
-    return ATTN_OK;
+    return attn__plan_bytes(plan, attn__sat_add(f.bytes, attn__append_bytes(d)));
 }
 
 /* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split`
@@ -3903,11 +4362,21 @@ static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why
     return s;
 }
 
+/* In a workspace of its own. */
+static attn_status attn__run_allocated(
+    const attn_backend *b, attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    const int cancel = attn__cancel_never();
+    attn_status s = ATTN_ERR_MEMORY;
+    d->workspace = attn__get(d->alloc, plan->workspace_size);
+    if (d->workspace) s = b->run(b->user, d, g, plan);
+    attn__put(d->alloc, d->workspace, plan->workspace_size);
+    attn__cancel_as(cancel);
+    return s;
+}
 static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
     attn_desc d;
     attn_grad g;
     const attn_backend *b;
-    void *own = NULL;
     ATTN__TRY(attn__resolve(in, gin, &d, &g));
     const attn_grad *gp = gin ? &g : NULL;
     ATTN__TRY(attn__choose(&d, gp, plan, &b));
@@ -3915,12 +4384,9 @@ static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin,
     if (d.workspace) {
         ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
     } else if (plan->workspace_size && !(d.flags & ATTN_DEVICE)) {
-        ATTN__RULE(
-            (own = d.workspace = attn__get(d.alloc, plan->workspace_size)) != NULL, ERR_MEMORY);
+        return attn__run_allocated(b, &d, gp, plan);
     }
-    attn_status s = b->run(b->user, &d, gp, plan);
-    attn__put(d.alloc, own, plan->workspace_size);
-    return s;
+    return b->run(b->user, &d, gp, plan);
 }
 
 /* Rounding mode, FTZ and DAZ of the host do not reach the library: not even its constants. */
@@ -4001,6 +4467,9 @@ ATTN_API attn_status attn_merge(
     attn__span_of(&out[0], d.o.data, d.o.stride, e, d.v_dim, d.o.dtype);
     attn__span_flat(&out[1], d.lse, n * 4);
     attn__span_flat(&sink, d.sink, d.heads * 4);
+    for (int i = 0; i < 2; i++)
+        if (out[i].first > out[i].last || sink.first > sink.last)
+            return attn__tell(in, ATTN_ERR_ADDRESS, "");
     if (!attn__disjoint(&out[0], &out[1]) || !attn__disjoint(&out[0], &sink) ||
         !attn__disjoint(&out[1], &sink))
         return attn__tell(in, ATTN_ERR_OVERLAP, "");
@@ -4012,6 +4481,8 @@ ATTN_API attn_status attn_merge(
         if ((uintptr_t)lse[p] % 4) return attn__tell(in, ATTN_ERR_ALIGN, "");
         attn__span_of(&part[0], t.data, t.stride, e, d.v_dim, t.dtype);
         attn__span_flat(&part[1], lse[p], n * 4);
+        if (part[0].first > part[0].last || part[1].first > part[1].last)
+            return attn__tell(in, ATTN_ERR_ADDRESS, "");
         for (int i = 0; i < 4; i++)
             if (!attn__disjoint(&out[i / 2], &part[i % 2]))
                 return attn__tell(in, ATTN_ERR_OVERLAP, "");
@@ -4049,7 +4520,8 @@ ATTN_API attn_status attn_merge(
                             x[c]);
                 }
                 if (d.lse)
-                    d.lse[at] = (float)(attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum));
+                    d.lse[at] = attn__nearest_f32(
+                        attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum));
             }
     attn__fp_leave(fp);
     return attn__tell(in, ATTN_OK, "");
@@ -4083,6 +4555,7 @@ ATTN_API attn_status attn_time(
     for (int64_t i = 1; i < opts->warmup; i++) fn(user);
     while ((int64_t)n < opts->iterations || total < opts->min_seconds) {
         if (n == room) {
+            if (room > SIZE_MAX / 4 / sizeof *s) { ATTN_FREE(s); return ATTN_ERR_MEMORY; }
             double *more = (double *)ATTN_MALLOC(2 * room * sizeof *s);
             if (!more) { ATTN_FREE(s); return ATTN_ERR_MEMORY; }
             memcpy(more, s, room * sizeof *s);
@@ -4213,6 +4686,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
     if (threads <= 0) threads = attn_threads();
     memset(&p, 0, sizeof p);
     p.floats = attn__max(1, (int64_t)(bytes / 4) / threads / 128) * 128;
+    if ((uint64_t)p.floats * (uint64_t)threads > SIZE_MAX / 8) return 0;
     size_t size = (size_t)(p.floats * threads) * 4;
     p.data = (float *)attn__get(NULL, size);
     if (!p.data) return 0;
@@ -4249,6 +4723,7 @@ ATTN__PLAIN_END
   #define ATTN__STRING(a) ATTN__STRING_(a)
   #define ATTN__AHEAD 4
   #define ATTN__CHAINS 12
+  #define ATTN__PANEL 256               /* columns that sum_seen takes at a time */
   /* products begin at a multiple of it: dropout's words come in fours */
   #define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
 #endif
@@ -4261,6 +4736,8 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
                             : ATTN__(load_n)((const float *)data + at, n);
     if (dtype == ATTN_F16 || dtype == ATTN_BF16)
         return ATTN__(load16)((const uint16_t *)data + at, n, dtype);
+    if (dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3)
+        return ATTN__(load8)((const uint8_t *)data + at, n, dtype);
     for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
     return ATTN__(load)(part);
 }
@@ -4280,15 +4757,17 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 /* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
  *   QK  C = A B, B packed keys; x[6][W] = max(x, row maxima of C), or x is NULL
  *   PV  C = x[row] * C + A B, x NULL: C = A B
- *   PN  C = x[row] * (A B)
- *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose */
+ *   PN  C = x[row] * (A B), never -0
+ *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
+ * A B of PV and PN is the sum of sums from zero: of the first `lead` products, then of SUM_KEYS each.
+ * Nine parameters: those of any matrix product, and the place of the sums. */
 #ifndef ATTN__MM
 enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_DEFINE(kind, MR, NV) \
     ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
-        int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) { \
-        ATTN__(mm)(ATTN__##kind, MR, NV, A, lda, B, ldb, K, C, ldc, x); \
+        int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) { \
+        ATTN__(mm)(ATTN__##kind, MR, NV, A, lda, B, ldb, K, lead, C, ldc, x); \
     }
 #define ATTN__MM_COLUMN(kind, NV) \
     ATTN__MM_DEFINE(kind, 1, NV) ATTN__MM_DEFINE(kind, 2, NV) ATTN__MM_DEFINE(kind, 3, NV) \
@@ -4300,29 +4779,49 @@ enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
     }
 #endif
 ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
-    int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
+    int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
-    ATTN__V acc[ATTN__MR][ATTN__NV], b[ATTN__NV];
-    ATTN__UNROLL for (int r = 0; r < MR; r++)
-        ATTN__UNROLL for (int v = 0; v < NV; v++)
-        acc[r][v] = kind == ATTN__QK || kind == ATTN__PN || (kind == ATTN__PV && !x)
-                        ? zero
-                    : kind == ATTN__TN
-                        ? ATTN__(load)(C + r * ldc + v * ATTN__W)
-                        : ATTN__(load)(C + r * ldc + v * ATTN__W) * ATTN__(set1)(x[r]);
-    for (int64_t k = 0; k < K; k++, B += kind == ATTN__QK ? ATTN__W : ldb) {
-        ATTN__UNROLL for (int v = 0; v < NV; v++)
-            b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
-        ATTN__UNROLL for (int r = 0; r < MR; r++) {
-            ATTN__V a = ATTN__(set1)(kind == ATTN__TN ? A[k * lda + r] : A[r * lda + k]);
-            ATTN__UNROLL for (int v = 0; v < NV; v++) acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
-        }
+    const int sums = kind == ATTN__PV || kind == ATTN__PN;
+    ATTN__V plus = zero;
+    if (kind == ATTN__PN) ATTN__ROUNDED(plus);
+    ATTN__V acc[ATTN__MR][ATTN__NV];
+    float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room;    /* the sums before */
+    __asm__("" : "+r"(part));           /* in memory: gcc would spill around both loops */
+    int64_t k = 0, stop = sums ? attn__min(lead, K) : K;
+    for (int later = 0;; later = 1) {
+        ATTN__UNROLL for (int r = 0; r < MR; r++)
+            ATTN__UNROLL for (int v = 0; v < NV; v++) acc[r][v] = zero;
+        do {                            /* K > 0 */
+            ATTN__V b[ATTN__NV];
+            ATTN__UNROLL for (int v = 0; v < NV; v++)
+                b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
+            ATTN__UNROLL for (int r = 0; r < MR; r++) {
+                ATTN__V a = ATTN__(set1)(kind == ATTN__TN ? A[k * lda + r] : A[r * lda + k]);
+                ATTN__UNROLL for (int v = 0; v < NV; v++)
+                    acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
+            }
+            B += kind == ATTN__QK ? ATTN__W : ldb;
+        } while (++k < stop);
+        if (!sums) break;
+        if (later)
+            ATTN__UNROLL for (int r = 0; r < MR; r++)
+                ATTN__UNROLL for (int v = 0; v < NV; v++)
+                    acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
+        if (stop == K) break;
+        ATTN__UNROLL for (int r = 0; r < MR; r++)
+            ATTN__UNROLL for (int v = 0; v < NV; v++)
+                ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
+        stop = attn__min(stop + ATTN__SUM_KEYS, K);
     }
     ATTN__UNROLL for (int r = 0; r < MR; r++) {
-        ATTN__UNROLL
-        for (int v = 0; v < NV; v++)
-            ATTN__(store)(C + r * ldc + v * ATTN__W,
-                kind == ATTN__PN ? acc[r][v] * ATTN__(set1)(x[r]) : acc[r][v]);
+        ATTN__UNROLL for (int v = 0; v < NV; v++) {
+            float *c = C + r * ldc + v * ATTN__W;
+            ATTN__V y = acc[r][v];
+            if (kind == ATTN__PV && x) y = ATTN__(fma)(ATTN__(set1)(x[r]), ATTN__(load)(c), y);
+            if (kind == ATTN__PN) y = ATTN__(fma)(ATTN__(set1)(x[r]), y, plus);
+            if (kind == ATTN__TN) y = ATTN__(load)(c) + y;
+            ATTN__(store)(c, y);
+        }
         if (kind == ATTN__QK && x) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
             ATTN__UNROLL for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
@@ -4355,24 +4854,40 @@ ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
     int64_t vectors = columns / ATTN__W;
     return attn__ceil_div(vectors, attn__ceil_div(vectors, ATTN__NV));
 }
-/* C[rows <= 6][columns], any kind but QK */
+/* C[rows <= 6][columns], PV or PN */
 ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
-    const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, int64_t columns, float *x) {
+    const float *B, int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, int64_t columns,
+    float *x) {
     for (int64_t c = 0, nv; c < columns; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(columns - c);
-        ATTN__(mm_table)[kind][nv - 1][rows - 1](A, lda, B + c, ldb, K, C + c, ldc, x);
+        ATTN__(mm_table)[kind][nv - 1][rows - 1](A, lda, B + c, ldb, K, lead, C + c, ldc, x);
+    }
+}
+/* sum[columns] = the sum of A[n * step] times row n of B over those n < count that are seen: the same
+ * bits as a tile leaves where the others of A are 0. columns: 256 at most */
+static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const float *A, int64_t step,
+    const float *B, int64_t ldb, float *sum, int64_t columns) {
+    for (int64_t c = 0; c < columns; c += ATTN__W) {
+        ATTN__V acc = ATTN__(set1)(0);
+        for (int64_t n = 0; n < count; n++)
+            if (seen[n])
+                acc = ATTN__(fma)(ATTN__(set1)(A[n * step]), ATTN__(load)(B + n * ldb + c), acc);
+        ATTN__(store)(sum + c, acc);
     }
 }
 
 /* ---- packing ---- */
-/* Fetches the row that will be touched a few rows on: in [B,S,H,D] rows are up to pages apart,
+/* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
  * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
-ATTN__INLINE void ATTN__(fetch)(
-    const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
-    uint64_t size = attn__dtype_size(dtype),        /* unsigned: a stride never taken may wrap */
-             row = ((uint64_t)at + ATTN__AHEAD * (uint64_t)stride) * size;
+ATTN__INLINE void ATTN__(fetch_row)(const void *data, int32_t dtype, int64_t at, int64_t dim) {
+    const uint64_t size = attn__dtype_size(dtype), row = (uint64_t)at * size;
     for (uint64_t c = 0; c < (uint64_t)dim * size; c += 64)
         __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 0, 3);
+}
+/* The row a few rows on. Unsigned: a stride never taken may wrap. */
+ATTN__INLINE void ATTN__(fetch)(
+    const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
+    ATTN__(fetch_row)(data, dtype, (int64_t)((uint64_t)at + ATTN__AHEAD * (uint64_t)stride), dim);
 }
 /* dst[0 .. dim rounded up to W) = scale * row, zeros behind, unless dst is NULL; a lane that is
  * not finite makes one of bad[4] NaN: four sums, or their latency would be the limit. */
@@ -4413,6 +4928,9 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
             scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
         }
+        /* the next keys: rows of narrow types end before the processor fetches by itself */
+        for (int64_t l = ATTN__W; t->dtype != ATTN_F32 && l < attn__min(2 * ATTN__W, j1 - j); l++)
+            ATTN__(fetch_row)(t->data, t->dtype, attn__k_at(d, s, t->stride, j + l, h), dim);
         for (int64_t c = 0; c < dim; c += ATTN__W) {
             int64_t m = attn__min(ATTN__W, dim - c);
             if (n == ATTN__W && m == ATTN__W && t->dtype == ATTN_F32) {
@@ -4454,9 +4972,12 @@ static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const att
             ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, ATTN_F32,
                 attn__k_at(d, s, t->stride, j, h), dim, 1, bad);
     else
-        for (int64_t j = j0; j < j1; j++)
+        for (int64_t j = j0; j < j1; j++) {
+            const int64_t ahead = attn__min(j + 2 * ATTN__AHEAD, j1 - 1);
+            ATTN__(fetch_row)(t->data, t->dtype, attn__k_at(d, s, t->stride, ahead, h), dim);
             ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, t->dtype,
                 attn__k_at(d, s, t->stride, j, h), dim, ATTN__(kv_scale)(d, s, t, j, h), bad);
+        }
     return ATTN__(any_bad)(bad);
 }
 /* Row i of q, rotated where the description says so. */
@@ -4488,11 +5009,17 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
 }
 static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* The n (a multiple of W below 2^31) products S[0 ..] of one row with keys j0 .. become scores,
- * hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
+/* The n (a multiple of W below 2^31) products S[0 ..] of one row with keys j0 .. become scores, held
+ * as attn__unit says, hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
 ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
+    float scale = d->scale;
+    if (scale < 1e-30f && scale > -1e-30f) {    /* divided by 4 it might be subnormal: 0 */
+        for (int64_t c = 0; c < n && !attn__capped(d); c += ATTN__W)
+            ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(scale));
+        scale = 1;
+    }
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
     int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
     int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
@@ -4504,18 +5031,18 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
         if (j < hi && j + ATTN__W > lo) {
             ATTN__V zero = ATTN__(set1)(0), b = zero;
             if (d->bias.data)
-                b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j);
+                b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j) *
+                    ATTN__(set1)(ATTN__HELD);
             if (attn__capped(d))
-                x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(d->softcap), b);
-            else x = ATTN__(fma)(x, ATTN__(set1)(d->scale), b);
+                x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)),
+                    ATTN__(set1)(d->softcap * ATTN__HELD), b);
+            else x = ATTN__(fma)(x, ATTN__(set1)(scale * ATTN__HELD), b);
             if (d->alibi) {
                 ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) -
                             ATTN__(load)(ATTN__(iota));
-                x = ATTN__(fma)(zero - ATTN__(set1)(d->alibi[h]), ATTN__(max)(a, zero - a), x);
+                x = ATTN__(fma)(ATTN__(set1)(-ATTN__HELD * d->alibi[h]), ATTN__(max)(a, zero - a), x);
             }
-            /* finite scores stay finite times log2 e: a row of -FLT_MAX biases is no empty row */
-            x = ATTN__(max)(ATTN__(set1)(-2.35e38f), x);
-            if (d->bias.data)
+            if (d->bias.data)           /* hidden, whatever the product is */
                 x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
             if (d->mask.data)
                 x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
@@ -4541,15 +5068,11 @@ ATTN__INLINE void ATTN__(clip_row)(
     if (max) ATTN__(store)(max, ATTN__(max)(ATTN__(load)(max), m));
 }
 
-/* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base
- * is rounded from. Then S becomes k S, rounded like base, and 1 takes the place of k, which is
- * returned. */
-ATTN__INLINE float ATTN__(far_row)(float *S, int64_t c0, int64_t c1, float k, float base) {
-    /* |base| < 2^16; NaN is far too */
-    if ((attn__bits(base) & 0x7fffffff) < 0x47800000u) return k;
+/* A row with huge scores: k S - base in one rounding would not be 0 at the maximum, which base is
+ * rounded from. S becomes k (S - max), for which k is 1 and base 0. */
+ATTN__NOINLINE void ATTN__(far_row)(float *S, int64_t c0, int64_t c1, float max, float k) {
     for (int64_t c = c0; c < c1; c += ATTN__W)
-        ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(k));
-    return 1;
+        ATTN__(store)(S + c, (ATTN__(load)(S + c) - ATTN__(set1)(max)) * ATTN__(set1)(k));
 }
 
 /* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of W: a column's place, not
@@ -4608,27 +5131,35 @@ ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int
                 P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l), factor, words + l, least));
     }
 }
-/* O[dim] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
+/* Whether the mask or the bias hides key j from row i. */
+static int ATTN__(masked)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, int64_t j) {
+    if (d->mask.data &&
+        ((const unsigned char *)d->mask.data)[attn__bias_at(d, s, d->mask.stride, i, h) + j] == 0)
+        return 1;
+    return d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype,
+                               attn__bias_at(d, s, d->bias.stride, i, h) + j)) == 0xff800000u;
+}
+/* O[columns] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
  * NaN is NaN. P and V begin at key kb. */
 ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, int64_t h,
     int64_t i, const float *P, int64_t kb, int64_t lo, int64_t hi, const float *V, int64_t ldv,
     float *O, int64_t columns, float alpha) {
-    const unsigned char *mask = d->mask.data ? (const unsigned char *)d->mask.data +
-                                                   attn__bias_at(d, s, d->mask.stride, i, h)
-                                             : NULL;
-    int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
-    /* runs [first, j) of visible keys */
-    for (int64_t j = lo, first = lo; j <= hi; j++) {
-        int seen = j < hi && !(mask && mask[j] == 0) &&
-                   !(d->bias.data && attn__bits(attn__get_f32(
-                                         d->bias.data, d->bias.dtype, bias_at + j)) == 0xff800000u);
-        if (seen) continue;
-        if (j > first || (j == hi && alpha != 1)) {
-            ATTN__(mm_columns)(ATTN__PV, 1, P + (first - kb), 0, V + (first - kb) * ldv, ldv,
-                j - first, O, 0, columns, &alpha);
-            alpha = 1;
+    unsigned char seen[ATTN__SUM_KEYS];
+    float sum[ATTN__PANEL], total[ATTN__PANEL];
+    for (int64_t c0 = 0, n; c0 < columns; c0 += n) {
+        n = attn__min(ATTN__PANEL, columns - c0);
+        memset(total, 0, sizeof total);
+        for (int64_t j = lo, end; j < hi; j = end) {
+            end = attn__min(hi, j + ATTN__SUM_KEYS - (j - kb) % ATTN__SUM_KEYS);
+            for (int64_t l = j; l < end; l++) seen[l - j] = !ATTN__(masked)(d, s, h, i, l);
+            ATTN__(sum_seen)(
+                seen, end - j, P + (j - kb), 1, V + (j - kb) * ldv + c0, ldv, sum, n);
+            for (int64_t c = 0; c < n; c += ATTN__W)
+                ATTN__(store)(total + c, ATTN__(load)(total + c) + ATTN__(load)(sum + c));
         }
-        first = j + 1;
+        for (int64_t c = 0; c < n; c += ATTN__W)
+            ATTN__(store)(O + c0 + c, ATTN__(fma)(ATTN__(set1)(alpha), ATTN__(load)(O + c0 + c),
+                                          ATTN__(load)(total + c)));
     }
 }
 
@@ -4636,11 +5167,18 @@ ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, 
 typedef struct ATTN__(tile) {           /* one thread's scratch */
     /* [BN / W][head_dim][W], [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
     float *K, *V, *S, *Q, *O;
-    float *max, *sum;                   /* [BM]: row_max in base 2, row_sum */
+    float *max, *sum;                   /* [BM]: row_max as scores are held, row_sum */
+    /* O [BM][v_pad], sums and maxima [BM] of the key spans before; none without a span */
+    double *long_O, *long_sum;
+    float *long_max;
 } ATTN__(tile);
 static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
     ATTN__(tile) t;
-    float *p = (float *)(void *)scratch;
+    const int64_t rows = f->span ? f->BM : 0;
+    t.long_O = (double *)(void *)scratch;
+    t.long_sum = t.long_O + rows * f->v_pad;
+    t.long_max = (float *)(t.long_sum + rows);
+    float *p = t.long_max + rows;
     t.S = p; p += ATTN__MR * f->ld;
     t.O = p; p += f->BM * f->v_pad;
     t.max = p; p += f->BM;
@@ -4675,16 +5213,20 @@ ATTN__INLINE void ATTN__(exp2_pair)(float *a, float *b) {
     *b = part[0];
 }
 
-/* A row of dim elements: factor * src, rounded once. */
+/* A row of dim elements: factor * src, rounded once. A zero is +0: the sign of a sum of zeros would
+ * tell which hidden keys it went over. */
 ATTN__INLINE void ATTN__(narrow_as)(
     void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
+    const ATTN__V f = ATTN__(set1)(factor);
+    ATTN__V zero = ATTN__(set1)(0);
+    ATTN__ROUNDED(zero);                /* not to be left out as without effect */
     int64_t c = 0;
     for (; c + ATTN__W <= dim; c += ATTN__W)
         ATTN__(store_any)(
-            data, dtype, at + c, ATTN__(load)(src + c) * ATTN__(set1)(factor), ATTN__W);
+            data, dtype, at + c, ATTN__(fma)(ATTN__(load)(src + c), f, zero), ATTN__W);
     if (c < dim)
         ATTN__(store_any)(
-            data, dtype, at + c, ATTN__(load)(src + c) * ATTN__(set1)(factor), dim - c);
+            data, dtype, at + c, ATTN__(fma)(ATTN__(load)(src + c), f, zero), dim - c);
 }
 ATTN__INLINE void ATTN__(narrow)(
     void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
@@ -4700,25 +5242,24 @@ ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) *t, int64_t r) {
 ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t, int64_t r) {
     const attn_desc *d = u->f->d;
     int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
-    float max = t->max[r], sum = t->sum[r], scale = 1;
+    float sum = t->sum[r], scale = 1;
     int empty = ATTN__(row_empty)(t, r);
+    double top = d->sink || d->lse ? attn__row_top(t->max[r], u->f->unit) : 0;
     if (d->sink) {
-        float sink = attn__product(d->sink[h], (float)ATTN__LOG2E),
-              top = sink > max ? sink : max, joined;
-        if (top != ATTN__NEG_INF) {
-            scale = max - top;
-            joined = sink - top;
+        double sink = (double)d->sink[h], highest = sink > top ? sink : top;
+        if (!attn__is_neg_inf(highest)) {
+            float joined = (float)((sink - highest) * ATTN__LOG2E);
+            scale = (float)((top - highest) * ATTN__LOG2E);
             ATTN__(exp2_pair)(&scale, &joined);
             sum = ATTN__(fma1)(sum, scale, joined);
-            max = top;
+            top = highest;
         }
     }
     if (d->lse) {
         ATTN__(leave)();
         d->lse[attn__lse_at(d, &u->s, i, h)] =
-            attn__bits(sum) << 1 == 0 ? ATTN__NEG_INF
-            : empty && d->sink        ? d->sink[h]
-                                      : (float)((double)max / ATTN__LOG2E + attn__log((double)sum));
+            empty ? (d->sink ? d->sink[h] : ATTN__NEG_INF)
+                  : attn__nearest_f32(top + attn__log((double)sum));
     }
     return empty ? 0 : scale / sum;
 }
@@ -4739,8 +5280,9 @@ static void ATTN__(join)(
     const attn__rows *u, ATTN__(tile) *t, const float *O, const float *max, const float *sum) {
     int64_t width = u->f->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
-        float top = max[r] > t->max[r] ? max[r] : t->max[r], base = top == ATTN__NEG_INF ? 0 : top,
-              a = t->max[r] - base, b = max[r] - base;
+        float top = max[r] > t->max[r] ? max[r] : t->max[r],
+              a = attn__rescale(t->max[r], top, u->f->unit.exp2),
+              b = attn__rescale(max[r], top, u->f->unit.exp2);
         ATTN__(exp2_pair)(&a, &b);
         for (int64_t c = r * width; c < (r + 1) * width; c += ATTN__W)
             ATTN__(store)(t->O + c, ATTN__(fma)(ATTN__(load)(O + c), ATTN__(set1)(b),
@@ -4816,11 +5358,11 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         int whole =
             !f->extras && !b->lone && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
         if (b->lone)
-            ATTN__(mm_table)[ATTN__PV][0][rows - 1](
-                Q, ldq, t->K, 1, d->head_dim, t->S + c, f->ld, NULL);
+            ATTN__(mm_table)[ATTN__PV][0][rows - 1](Q, ldq, t->K, 1, d->head_dim, d->head_dim,
+                t->S + c, f->ld, NULL);
         else
             ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
-                t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
                 t->S + c, f->ld, whole ? mx : NULL);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
             ATTN__(clip_row)(
@@ -4831,26 +5373,38 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
             t->S + r * f->ld + start, kb + start, end - start, g.lo[r], g.hi[r],
             mx + r * ATTN__W);
 
-    /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - max) and the
-     * row sums */
-    float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
+    /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the
+     * row sums; base = k max */
+    const ATTN__V power = ATTN__(set1)(f->unit.exp2);
     for (int64_t r = 0; r < 16; r += ATTN__W) ATTN__(store)(top + r, zero);
     ATTN__(max6)(mx, top);
     for (int64_t r = 0; r < rows; r += ATTN__W) {
         /* a NaN leaves the maximum as it was */
         ATTN__V old = ATTN__(load_n)(t->max + r0 + r, rows - r),
-                m = ATTN__(max)(ATTN__(load)(top + r) * ATTN__(set1)(k), old),
-                from = ATTN__(pick)(m, ATTN__(set1)(-3.4028234e38f), zero, m);
+                m = ATTN__(max)(ATTN__(load)(top + r), old), from = m * power, was = old * power;
+        ATTN__ROUNDED(from);
+        ATTN__ROUNDED(was);
+        from = ATTN__(pick)(m, ATTN__(set1)(-3.4028234e38f), zero, from);
+        ATTN__(store)(top + r, old);
         ATTN__(store_n)(t->max + r0 + r, m, rows - r);
         ATTN__(store)(base + r, from);
-        ATTN__(store)(alpha + r, ATTN__(exp2)(old - from));
+        ATTN__(store)(alpha + r, ATTN__(exp2)(was - from));
     }
     for (int64_t r = 0; r < rows; r++) {
         /* the next group's row into L2: among the exponentials memory is idle */
         for (int64_t c = 0; r0 + rows + r < u->rows && c < d->head_dim; c += 16)
             __builtin_prefetch(Q + (rows + r) * ldq + c, 0, 2);
-        float *S = t->S + r * f->ld, unit = ATTN__(far_row)(S, start, end, k, base[r]);
-        ATTN__(store)(mx + r * ATTN__W, ATTN__(exp_row)(S, start, end, unit, base[r]));
+        float *S = t->S + r * f->ld, k = f->unit.exp2, from = base[r];
+        if (attn__far(from)) {
+            const float max = t->max[r0 + r];
+            float unused = 0;
+            alpha[r] = attn__rescale(top[r], max, k);
+            ATTN__(exp2_pair)(&alpha[r], &unused);
+            ATTN__(far_row)(S, start, end, max, k);
+            k = 1;
+            from = 0;
+        }
+        ATTN__(store)(mx + r * ATTN__W, ATTN__(exp_row)(S, start, end, k, from));
     }
     ATTN__(add6)(mx, sum);
     for (int64_t r = 0; r < rows; r += ATTN__W)
@@ -4862,13 +5416,15 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
             t->S + r * f->ld + start, kb + start, end - start);
 
     /* 3. O = alpha O + P V over the keys that some row sees */
+    const int64_t lead = ATTN__SUM_KEYS - (g.first - kb) % ATTN__SUM_KEYS;
     if (finish && f->direct && b->empty && !b->careful) {
         int64_t ldo = d->o.stride[f->group == 1 ? 1 : 2];
         float *o = (float *)d->o.data + attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r0),
                                             ATTN__(row_head)(u, r0));
         for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(u, t, r0 + r);
         ATTN__(mm_columns)(ATTN__PN, rows, t->S + (g.first - kb), f->ld,
-            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, o, ldo, f->v_pad, alpha);
+            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, o, ldo, f->v_pad,
+            alpha);
         for (int64_t r = 0; r < rows; r++)      /* 0 times an infinity of V is NaN */
             if (ATTN__(row_empty)(t, r0 + r))
                 memset(o + r * ldo, 0, (size_t)f->v_pad * sizeof *o);
@@ -4877,7 +5433,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     if (!b->careful ||
         (!d->mask.data && !d->bias.data && g.inner_lo == g.first && g.inner_hi == g.last)) {
         ATTN__(mm_columns)(ATTN__PV, rows, t->S + (g.first - kb), f->ld,
-            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, O, f->v_pad, f->v_pad,
+            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, O, f->v_pad, f->v_pad,
             b->empty && !b->careful ? NULL : alpha);
     } else {
         for (int64_t r = 0; r < rows; r++)
@@ -4888,6 +5444,33 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
 }
 
+/* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
+static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) *t, int first) {
+    const int64_t width = u->f->v_pad;
+    for (int64_t r = 0; r < u->rows; r++) {
+        double *to = t->long_O + r * width;
+        const float *O = t->O + r * width;
+        float alpha = first ? ATTN__NEG_INF
+                            : attn__rescale(t->long_max[r], t->max[r], u->f->unit.exp2), unused = 0;
+        ATTN__(exp2_pair)(&alpha, &unused);
+        for (int64_t c = 0; c < width; c++) {
+            double old = first ? 0 : to[c] * (double)alpha;
+            ATTN__ROUNDED(old);
+            to[c] = old + (double)O[c];
+        }
+        double old = first ? 0 : t->long_sum[r] * (double)alpha;
+        ATTN__ROUNDED(old);
+        t->long_sum[r] = old + (double)t->sum[r];
+        t->long_max[r] = t->max[r];
+        t->sum[r] = 0;
+    }
+}
+/* All spans are folded: O and sums as if there had been one. */
+static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) *t) {
+    for (int64_t n = 0; n < u->rows * u->f->v_pad; n++) t->O[n] = (float)t->long_O[n];
+    for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
+}
+
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do
  * not go up) inside. `finish`: there is no other split, so a group is written out while it is in
  * L1. */
@@ -4896,8 +5479,8 @@ static void ATTN__(flash_split)(
     int finish) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
-    int64_t first, last, h = u->kv_head;
-    int empty = 1;               /* nothing in O yet */
+    int64_t first, last, h = u->kv_head, span = 0;
+    int empty = 1, folds = 0;           /* nothing in O yet; spans folded */
     for (int64_t r = 0; r < u->rows; r++) {
         t->max[r] = ATTN__NEG_INF;
         t->sum[r] = 0;
@@ -4909,6 +5492,11 @@ static void ATTN__(flash_split)(
     for (int64_t kb = k0; kb < last; kb += f->BN) {
         ATTN__(block) b = {kb, attn__min(kb + f->BN, last), kb, f->v_pad, t->V, 0, 0, empty, 0};
         if (b.ke <= first) continue;
+        if (f->span && (kb - k0) / f->span != span) {
+            if (!empty) ATTN__(fold)(u, t, folds++ == 0);
+            empty = b.empty = 1;
+            span = (kb - k0) / f->span;
+        }
         empty = 0;
         b.whole = attn__all_see(d, &u->s, ATTN__(row_query)(u, 0),
             ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
@@ -4927,8 +5515,14 @@ static void ATTN__(flash_split)(
         }
         for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(u->rows - r, left);
-            ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && b.ke == last);
+            ATTN__(flash_group)(
+                u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
         }
+    }
+    if (folds) {
+        ATTN__(fold)(u, t, 0);
+        ATTN__(unfold)(u, t);
+        if (finish) ATTN__(finish)(u, t, 0, u->rows);
     }
     if (empty) memset(t->O, 0, (size_t)(u->rows * f->v_pad) * sizeof *t->O);
     if (empty && finish) ATTN__(finish)(u, t, 0, u->rows);
@@ -5048,37 +5642,63 @@ static void ATTN__(backward_rows)(
     }
 }
 
-/* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and
- * softcap slopes, or NULL. */
-ATTN__INLINE void ATTN__(grad_row)(
-    float *S, float *dP, int64_t n, float k, float L, float delta, const float *F, const float *G) {
+/* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and softcap
+ * slopes, or NULL. `hidden`: some keys may be, and their p and dS are 0 whatever lse, delta, dP and
+ * G are. */
+ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, float L, float delta,
+    const float *F, const float *G, int hidden) {
     const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta),
                   zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f);
     for (int64_t c = 0; c < n; c += ATTN__W) {
         ATTN__V s = ATTN__(load)(S + c), p = ATTN__(exp2)(ATTN__(fma)(s, scale, minus)),
                 dp = ATTN__(load)(dP + c), f = p;
         if (F) { f = p * ATTN__(load)(F + c); dp = dp * ATTN__(load)(F + c); ATTN__ROUNDED(dp); }
-        ATTN__(store)(S + c, f);
+        ATTN__(store)(S + c, hidden ? ATTN__(pick)(s, lowest, zero, f) : f);
         dp = p * (dp - less);
         if (G) dp = dp * ATTN__(load)(G + c);
-        /* hidden: dP and G may be NaN */
-        ATTN__(store)(dP + c, ATTN__(pick)(s, lowest, zero, dp));
+        ATTN__(store)(dP + c, hidden ? ATTN__(pick)(s, lowest, zero, dp) : dp);
+    }
+}
+/* A row of which the lse is huge, so that its own rounding is worth many powers of 2: S becomes the
+ * power of 2 of p, at most 0 as that of any probability is; hidden keys stay -infinity. */
+ATTN__NOINLINE void ATTN__(far_powers)(float *S, int64_t n, attn__unit unit, float lse) {
+    const int nothing = attn__bits(lse) == 0xff800000u;         /* saw no key: all p are 0 */
+    const ATTN__V zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f),
+                  hidden = ATTN__(set1)(ATTN__NEG_INF),
+                  minus = ATTN__(set1)(-(float)(unit.natural * (double)ATTN__HELD)),
+                  held = ATTN__(set1)(lse * ATTN__HELD),
+                  power = ATTN__(set1)((float)ATTN__LOG2E / ATTN__HELD);
+    for (int64_t c = 0; c < n; c += ATTN__W) {
+        ATTN__V s = ATTN__(load)(S + c),
+                x = ATTN__(max)(zero, ATTN__(fma)(s, minus, held)) * power;
+        x = ATTN__(max)(lowest, zero - x);
+        ATTN__(store)(S + c, nothing ? hidden : ATTN__(pick)(s, lowest, hidden, x));
     }
 }
 static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, int64_t j) {
     int64_t lo, hi;
     attn__range(d, s, i, &lo, &hi);
-    if (j < lo || j >= hi) return 0;
-    if (d->mask.data &&
-        ((const unsigned char *)d->mask.data)[attn__bias_at(d, s, d->mask.stride, i, h) + j] == 0)
-        return 0;
-    return !(d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype,
-                                 attn__bias_at(d, s, d->bias.stride, i, h) + j)) == 0xff800000u);
+    return j >= lo && j < hi && !ATTN__(masked)(d, s, h, i, j);
+}
+
+/* A row of which the lse is NaN spoils every key that it sees, one with a score of -infinity too. */
+ATTN__NOINLINE void ATTN__(nan_powers)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
+    float *S, int64_t j0, int64_t n) {
+    for (int64_t c = 0; c < n; c++)
+        S[c] = ATTN__(sees)(d, s, h, i, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
+}
+/* Row i of a tile, keys j0 ..: scores become powers of 2 of p where L is far. */
+ATTN__INLINE void ATTN__(far_lse)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
+    float *S, int64_t j0, int64_t n, attn__unit unit) {
+    const float lse = d->lse[attn__lse_at(d, s, i, h)];
+    if (attn__is_nan((double)lse)) ATTN__(nan_powers)(d, s, h, i, S, j0, n);
+    else ATTN__(far_powers)(S, n, unit, lse);
 }
 
 /* Groups of up to 6 rows of a row block, and the keys that each sees. */
 #ifndef ATTN__GROUPS
 #define ATTN__GROUPS 64
+#define ATTN__TILE_MAX 256              /* rows, and keys, of a backward block */
 #endif
 typedef struct ATTN__(groups) {
     int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS];
@@ -5112,7 +5732,7 @@ static void ATTN__(bwd_products)(const float *A, int64_t lda, const float *B, in
         end = attn__min(end, c1);
         if (start < end)
             ATTN__(mm_table)[ATTN__QK][(end - start) / ATTN__W - 1][gr->row[g + 1] - r - 1](
-                A + r * lda, lda, B + start * dim, ATTN__W * dim, dim, C + r * ldc + start, ldc,
+                A + r * lda, lda, B + start * dim, ATTN__W * dim, dim, 0, C + r * ldc + start, ldc,
                 NULL);
     }
 }
@@ -5126,7 +5746,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     const attn_desc *d = f->d;
     int64_t base = attn__bwd_row(f, s, kv_head) + row0, any = 0,
             width = attn__round_up(ke - kb, ATTN__W);
-    float k = f->extras ? (float)ATTN__LOG2E : (float)((double)d->scale * ATTN__LOG2E);
+    const attn__unit unit = attn__score_unit(d, f->extras);
     int cap = attn__capped(d) && !for_bias;
     gr->n = 0;
     gr->whole = attn__all_see(d, s, row0 / f->group, (row0 + rows - 1) / f->group, kb, ke);
@@ -5161,15 +5781,18 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
         for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
+            int64_t row = row0 + r0 + l, i = row / f->group,
+                    h = kv_head * f->group + row % f->group, low, high;
+            float k = unit.exp2, L = f->L[base + r0 + l], delta = f->delta[base + r0 + l];
+            const int far = attn__far(L);
+            if (far) { k = 1; L = 0; }
             if (plain) {
-                ATTN__(grad_row)(S, dP, width, k, f->L[base + r0 + l], f->delta[base + r0 + l],
-                    NULL, NULL);
+                if (far) ATTN__(far_lse)(d, s, h, i, S, kb, width, unit);
+                ATTN__(grad_row)(S, dP, width, k, L, delta, NULL, NULL, 0);
                 continue;
             }
             const float *F = NULL;
             float *G = t->extra + f->BK;
-            int64_t row = row0 + r0 + l, i = row / f->group,
-                    h = kv_head * f->group + row % f->group, low, high;
             for (int64_t c = 0; c < start; c += ATTN__W) {
                 ATTN__(store)(S + c, ATTN__(set1)(0));
                 ATTN__(store)(dP + c, ATTN__(set1)(0));
@@ -5198,39 +5821,53 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                 ATTN__(drop_row)(d, s, h, i, t->extra + start, kb + start, end - start);
                 F = t->extra + start;
             }
+            if (far) ATTN__(far_lse)(d, s, h, i, S + start, kb + start, end - start, unit);
+            /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may have
+             * a score of -infinity beside a NaN */
             if (!F && !cap)
-                ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l],
-                    f->delta[base + r0 + l], NULL, NULL);
+                ATTN__(grad_row)(
+                    S + start, dP + start, end - start, k, L, delta, NULL, NULL, !*bad);
             else
-                ATTN__(grad_row)(S + start, dP + start, end - start, k, f->L[base + r0 + l],
-                    f->delta[base + r0 + l], F, cap ? G + start : NULL);
+                ATTN__(grad_row)(S + start, dP + start, end - start, k, L, delta, F,
+                    cap ? G + start : NULL, !*bad);
         }
     }
     return 1;
 }
 
-/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a non-finite value, pair by
- * pair: only where the row sees the key. */
+/* C[columns] += the sum of A[n * step] times row n of B over the n < count that are seen. */
+static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const float *A, int64_t step,
+    const float *B, int64_t ldb, float *C, int64_t columns) {
+    float sum[ATTN__PANEL];
+    for (int64_t c0 = 0, n; c0 < columns; c0 += n) {
+        n = attn__min(ATTN__PANEL, columns - c0);
+        ATTN__(sum_seen)(seen, count, A, step, B + c0, ldb, sum, n);
+        for (int64_t c = 0; c < n; c += ATTN__W)
+            ATTN__(store)(C + c0 + c, ATTN__(load)(C + c0 + c) + ATTN__(load)(sum + c));
+    }
+}
+/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only over
+ * pairs of which the row sees the key. */
 ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
     int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, int keys, float *dQ) {
-    float one = 1;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = kb; j < ke; j++) {
-            int64_t c = j - kb;
-            if (!ATTN__(sees)(
-                    f->d, s, kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j))
-                continue;
-            const float *p = t->P + r * t->ld + c, *ds = t->dS + r * t->ld + c;
-            if (keys)
-                ATTN__(mm_columns)(ATTN__TN, 1, p, 0, t->dO + r * f->v_ld, 0, 1,
-                    t->dV + c * f->v_ld, 0, f->v_pad, NULL);
-            if (keys)
-                ATTN__(mm_columns)(ATTN__TN, 1, ds, 0, t->Q + r * f->q_ld, 0, 1,
-                    t->dK + c * f->q_ld, 0, f->q_pad, NULL);
-            if (dQ)
-                ATTN__(mm_columns)(ATTN__PV, 1, ds, 0, t->K + c * f->q_ld, 0, 1, dQ + r * f->q_ld,
-                    0, f->q_pad, &one);
-        }
+    unsigned char seen[ATTN__TILE_MAX];
+    for (int64_t j = kb; j < ke && keys; j++) {
+        int64_t c = j - kb;
+        for (int64_t r = row0; r < row0 + rows; r++)
+            seen[r - row0] = (unsigned char)ATTN__(sees)(
+                f->d, s, kv_head * f->group + r % f->group, r / f->group, j);
+        ATTN__(add_seen)(
+            seen, rows, t->P + c, t->ld, t->dO, f->v_ld, t->dV + c * f->v_ld, f->v_pad);
+        ATTN__(add_seen)(
+            seen, rows, t->dS + c, t->ld, t->Q, f->q_ld, t->dK + c * f->q_ld, f->q_pad);
+    }
+    for (int64_t r = 0; r < rows && dQ; r++) {
+        for (int64_t j = kb; j < ke; j++)
+            seen[j - kb] = (unsigned char)ATTN__(sees)(f->d, s,
+                kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j);
+        ATTN__(add_seen)(
+            seen, ke - kb, t->dS + r * t->ld, 1, t->K, f->q_ld, dQ + r * f->q_ld, f->q_pad);
+    }
 }
 
 /* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys; gr NULL: all rows see them.
@@ -5262,7 +5899,7 @@ static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
                 if (to[k] > from[k])
                     ATTN__(mm_table)[ATTN__TN][nv - 1][key[k + 1] - key[k] - 1](
                         A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
-                        to[k] - from[k], C[p] + key[k] * ld[p] + c, ld[p], NULL);
+                        to[k] - from[k], 0, C[p] + key[k] * ld[p] + c, ld[p], NULL);
         }
 }
 /* dQ += dS K of a tile of n rows and some keys, likewise. */
@@ -5280,8 +5917,8 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
                     __builtin_prefetch(dQ + l * f->q_ld + x, 0, 3);
             ATTN__(mm_table)[ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld,
-                t->K + first * f->q_ld + c, f->q_ld, last - first, dQ + r * f->q_ld + c, f->q_ld,
-                one);
+                t->K + first * f->q_ld + c, f->q_ld, last - first, last - first,
+                dQ + r * f->q_ld + c, f->q_ld, one);
         }
     }
 }
@@ -5294,10 +5931,17 @@ static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t a
         ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
         return;
     }
+    if (row && out->dtype == ATTN_F64) {        /* f32 would round what many calls have added */
+        double *sum = (double *)out->data + at;
+        for (int64_t c = 0; c < dim; c++) sum[c] += (double)(row[c] + 0.0f) * (double)scale;
+        return;
+    }
+    ATTN__V zero = ATTN__(set1)(0);             /* -0 of the row becomes +0, as in narrow */
+    ATTN__ROUNDED(zero);
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         if (row)
             ATTN__(store_any)(out->data, out->dtype, at + c,
-                ATTN__(fma)(ATTN__(load)(row + c), ATTN__(set1)(scale),
+                ATTN__(fma)(ATTN__(load)(row + c) + zero, ATTN__(set1)(scale),
                     ATTN__(load_any)(out->data, out->dtype, at + c, dim - c)), dim - c);
         else if (!(f->d->flags & ATTN_ACCUMULATE))
             ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
@@ -5396,7 +6040,7 @@ static void ATTN__(backward_bias)(
     ATTN__(groups) gr;
     float *out = f->g->dbias + b0 * st[0] + h0 * st[1] + column;
     int64_t width = attn__min(f->BK - 16, d->kv_len - column);
-    int bad = 0;
+    int bad_keys = 0;
     for (int64_t i = 0;
          i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
         for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
@@ -5412,16 +6056,22 @@ static void ATTN__(backward_bias)(
             if (packed != kv_head) {
                 ATTN__(pack_k)(t.KT, d, &s, &d->k, kv_head, d->head_dim, kb, ke);
                 ATTN__(pack_k)(t.VT, d, &s, &d->v, kv_head, d->v_dim, kb, ke);
+                bad_keys = ATTN__(pack_v)(NULL, 0, d, &s, &d->k, kv_head, d->head_dim, kb, ke);
+                bad_keys |= ATTN__(pack_v)(NULL, 0, d, &s, &d->v, kv_head, d->v_dim, kb, ke);
                 packed = kv_head;
             }
             for (int64_t row0 = 0; row0 < rows; row0 += f->BQ) {
                 int64_t n = attn__min(f->BQ, rows - row0);
+                int bad = bad_keys;
                 if (!ATTN__(bwd_scores)(f, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad))
                     continue;
                 for (int64_t r = 0; r < n; r++) {
                     if (kv_head * f->group + (row0 + r) % f->group != h) continue;
-                    float *to = out + (row0 + r) / f->group * st[2] + (first + start - column);
+                    int64_t i = (row0 + r) / f->group;
+                    float *to = out + i * st[2] + (first + start - column);
                     float *ds = t.dS + r * t.ld + (first - kb);
+                    for (int64_t c = 0; c < ke - first && bad; c++)
+                        if (!ATTN__(sees)(d, &s, h, i, first + c)) ds[c] = 0;
                     for (int64_t c = 0; c < ke - first; c += ATTN__W)
                         ATTN__(store_any)(to, ATTN_F32, c,
                             ATTN__(load_any)(to, ATTN_F32, c, ke - first - c) +
@@ -5450,7 +6100,7 @@ static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int6
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
                 ATTN__(mm_table)[ATTN__QK][nv - 1][n - 1](Q + r * t->q_pad, t->q_pad,
-                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
                     S + r * t->ld + j, t->ld, NULL);
             }
         }
@@ -5467,10 +6117,19 @@ static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int
         for (int64_t c = 0; c < end; c += 1 << 20)
             ATTN__(score_row)(
                 d, s, h, row0 + r, S + c, c, attn__min(1 << 20, end - c), lo, hi, max);
-        stats[2 * r] = ATTN__(reduce_max)(ATTN__(load)(max)) * (float)ATTN__LOG2E;
-        float base = stats[2 * r] == ATTN__NEG_INF ? 0 : stats[2 * r];
-        stats[2 * r + 1] = ATTN__(reduce_add)(ATTN__(exp_row)(
-            S, 0, end, ATTN__(far_row)(S, 0, end, (float)ATTN__LOG2E, base), base));
+        float top = ATTN__(reduce_max)(ATTN__(load)(max)), k = attn__score_unit(d, 1).exp2,
+              base = attn__bits(top) == 0xff800000u ? 0 : attn__product(top, k);
+        double sum = 0;
+        if (attn__far(base)) {
+            ATTN__(far_row)(S, 0, end, top, k);
+            k = 1;
+            base = 0;
+        }
+        for (int64_t c = 0; c < end; c += 1024)
+            sum += (double)ATTN__(reduce_add)(
+                ATTN__(exp_row)(S, c, attn__min(c + 1024, end), k, base));
+        stats[2 * r] = top;
+        stats[2 * r + 1] = (float)sum;
         if (d->dropout > 0) ATTN__(drop_row)(d, s, h, row0 + r, S, 0, end);
     }
 }
@@ -5484,19 +6143,26 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
     ATTN__(tile) tile;
     memset(&f, 0, sizeof f);
     memset(&tile, 0, sizeof tile);
-    f.d = d; f.group = 1; f.BM = t->BM; f.v_pad = t->v_pad;
+    f.d = d; f.group = 1; f.BM = t->BM; f.v_pad = t->v_pad; f.unit = attn__score_unit(d, 1);
     u.f = &f; u.s = *s; u.kv_head = h; u.row0 = row0; u.rows = rows; u.k0 = 0; u.k1 = s->k_len;
-    tile.O = (float *)(void *)scratch;
+    tile.long_O = (double *)(void *)scratch;
+    tile.long_sum = tile.long_O + (t->span ? t->BM * t->v_pad : 0);
+    tile.long_max = (float *)(tile.long_sum + (t->span ? t->BM : 0));
+    tile.O = tile.long_max + (t->span ? t->BM : 0);
     tile.max = tile.O + t->BM * t->v_pad;
     tile.sum = tile.max + t->BM;
     tile.V = tile.sum + t->BM;
     memset(tile.O, 0, (size_t)(rows * t->v_pad) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
         tile.max[r] = stats[2 * r];
-        tile.sum[r] = stats[2 * r + 1];
+        tile.sum[r] = 0;
     }
     for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
         int64_t ke = attn__min(kb + t->BN, s->k_len);
+        if (t->span && kb > 0 && kb % t->span == 0) {
+            ATTN__(fold)(&u, &tile, kb == t->span);
+            memset(tile.O, 0, (size_t)(rows * t->v_pad) * sizeof(float));
+        }
         int careful = ATTN__(pack_v)(tile.V, t->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
         for (int64_t r = 0; r < rows && careful; r++) {
             attn__range(d, s, row0 + r, &lo, &hi);
@@ -5507,9 +6173,14 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
              left--, r += n) {
             n = attn__ceil_div(rows - r, left);
             ATTN__(mm_columns)(ATTN__PV, n, S + r * t->ld + kb, t->ld, tile.V, t->v_pad, ke - kb,
-                tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
+                ATTN__SUM_KEYS, tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
         }
     }
+    if (t->span && s->k_len > t->span) {
+        ATTN__(fold)(&u, &tile, 0);
+        ATTN__(unfold)(&u, &tile);
+    }
+    for (int64_t r = 0; r < rows; r++) tile.sum[r] = stats[2 * r + 1];
     ATTN__(finish)(&u, &tile, 0, u.rows);
 }
 static void ATTN__(standard_rows)(
@@ -5543,7 +6214,10 @@ static void ATTN__(standard_backward)(
             ke = attn__min(kb + f->BK, s->k_len);
             t.ld = f->ld;
             t.dS = f->dS + (row + row0) * f->ld + kb;
-            if (ATTN__(pack_v)(t.K, f->q_ld, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke)) {
+            int bad = ATTN__(pack_v)(
+                t.K, f->q_ld, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke);
+            bad |= ATTN__(pack_v)(NULL, 0, f->d, s, &f->d->v, kv_head, f->d->v_dim, kb, ke);
+            if (bad || ATTN__(bwd_rows)(f, row + row0, n, &t)) {
                 ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
                 continue;
             }
@@ -5556,7 +6230,7 @@ static void ATTN__(standard_backward)(
     int bad_keys = ATTN__(bwd_block)(f, s, kv_head, kb, ke, &t);
     for (row0 = 0; row0 < rows; row0 += f->BQ) {
         int64_t n = attn__min(f->BQ, rows - row0);
-        int bad = 0;
+        int bad = bad_keys;
         t.ld = f->ld;
         t.P = f->P + (row + row0) * f->ld + kb;
         t.dS = f->dS + (row + row0) * f->ld + kb;
@@ -5606,7 +6280,8 @@ static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t ds
 static float ATTN__(fma_chain)(int64_t n) {
     const ATTN__V a = ATTN__(set1)(0.999f), b = ATTN__(set1)(0.001f);
     ATTN__V acc[ATTN__CHAINS];
-    ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(set1)((float)v);
+    /* from 2 on: 1 stays 1, and a compiler that knows leaves that chain out */
+    ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(set1)((float)(v + 2));
     for (int64_t k = 0; k < n; k++) {
         ATTN__UNROLL
         for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(fma)(acc[v], a, b);

@@ -1,10 +1,12 @@
 /* attn_bench.c - verifies and times the backends of attn.h on the cases of five benchmark systems.
 
-     cc -O2 -o attn_bench attn_bench.c attn_hip.c -pthread -lm
+     cc -O2 -o attn_bench attn_bench.c attn_hip.c -pthread -lm -ldl
      ./attn_bench                                   the default selection, under 90 s on two cores
      ./attn_bench 1 512 8 64                        one shape: batch, tokens, heads, head_dim
      ./attn_bench --suite rocmforge --format json   one whole document on stdout, the rest on stderr
      ./attn_bench --tune                            other tile sizes; --ablate: no optimization each
+     ./attn_bench --suite decode --cold --wide      caches flushed before each call, every column
+     ./attn_bench --baseline OLD --saved NEW        two runs of --save-baseline, nothing is measured
      ./attn_bench --help                            every flag, ./attn_bench --list every case
 
    A case is a vector of axes (batch, tokens, dtype, data, what to measure ...). A suite is a table
@@ -12,6 +14,21 @@
    replaces that axis of every line. A case and a backend make one row; there is one row type, and
    every format and report is a writer over it. So a suite is a page of table and adds no code,
    unless it measures something new: then it adds one function to the table of >>measure.
+
+   --plugin LIB.so adds backends of other people's. The shared object is compiled against attn.h,
+   whose declarations it needs alone, and has one function with C linkage:
+
+     #include "attn.h"
+     attn_status attn_plugin_register(attn_status (*add)(const attn_backend *))
+     {
+         static const attn_backend mine = { "mine", ATTN_ABI, plan, run, NULL, NULL, NULL };
+         return add(&mine);                         plan and run as attn.h describes them
+     }
+
+   `add` is the attn_register of this program, so that a plugin links nothing of it. It may be called
+   more than once, and what it returns is returned; a status refuses the plugin. A plugin compiled
+   against another attn.h is refused by its ATTN_ABI. For attn_parallel or attn_convert a plugin
+   compiles a copy of its own: ATTN_STATIC with ATTN_IMPLEMENTATION.
 
    Exit code: 0, 1 a wrong result, a regression or a verdict not reached, 2 bad input,
    130 interrupted (the document is whole).
@@ -30,6 +47,7 @@
      >>reports   result files, summary and plots
      >>baseline  comparison with a saved run
      >>flags     the command line
+     >>plugins   backends from shared objects
      >>main                                                        MIT licence, as attn.h */
 #define _GNU_SOURCE
 #define ATTN_IMPLEMENTATION
@@ -91,6 +109,29 @@ static void *grow(void *array, int64_t count, size_t size)
     return p;
 }
 
+/* Runs a program, never through a shell: arguments are what they are. `in` and `out`: its standard
+ * input and output, -1: none. Returns whether it was found and ended well. */
+static bool run_program(const char *const argv[], int in, int out)
+{
+    int status, nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        dup2(in < 0 ? nowhere : in, STDIN_FILENO);
+        dup2(out < 0 ? nowhere : out, STDOUT_FILENO);
+        if (out < 0)
+            dup2(nowhere, STDERR_FILENO);
+        execvp(argv[0], (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    if (nowhere >= 0)
+        close(nowhere);
+    while (child > 0 && waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return false;
+    return child > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
 /* ================================================================================== >>axes ==== */
 /* X(id, name, words, least, most, default, is a flag, help). A value is a number or, with words,
  * one of them: the words stand for 0, 1, .. An axis given as a list makes one case for each value;
@@ -123,6 +164,7 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
     X(APPEND, "append", NULL, 0, 1, 0, false, "the new tokens are appended by the call") \
     X(PASS, "pass", "fwd|bwd|fwd+bwd", 0, 2, 0, false, "direction") \
     X(PROJECT, "project", NULL, 0, 1, 0, false, "with the Q, K, V and O projections") \
+    X(COLD, "cold", NULL, 0, 1, 0, false, "caches flushed before each call") \
     X(THREADS, "threads", NULL, 0, 1024, 0, true, "CPU threads (0: all)") \
     X(SEED, "seed", NULL, 0, INT64_C(1) << 53, 1, true, "seed of the random data") \
     X(WARMUP, "warmup", NULL, 0, 1 << 20, 3, true, "untimed calls") \
@@ -334,6 +376,8 @@ static void name_case(bench_case *c)
         ADD(" projections");
     if (v[DATA] != RANDOM)
         ADD(" %s", axis_word(DATA, v[DATA], word));
+    if (v[COLD])
+        ADD(" cold");
     if (c->variant)
         ADD(" %s", c->variant->name);
 #undef ADD
@@ -342,53 +386,75 @@ static void name_case(bench_case *c)
 /* ================================================================================ >>suites ==== */
 typedef struct suite {
     const char *name, *help, *backends;          /* backends: the selection without --backend */
-    const char *columns; /* of the table and markdown formats; csv and json have every key */
+    const char *columns; /* of the markdown format; csv and json have every key */
+    const char *brief;   /* of the table, in 100 characters; NULL: BRIEF */
     const char *absent; /* rows of theirs that are not built here, said so in the table */
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
 } suite;
 
-#define TIMES "case,backend,dtype,pass,threads,mean_ms,p50_ms,p95_ms,p99_ms"
+#define BRIEF \
+    "case,backend,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_standard,ratio,status"
 #define VARIED \
-    "case,dtype,pass,threads,mean_ms,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes," \
+    "case,dtype,pass,threads,iterations,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes," \
     "speedup_vs_default,max_abs_err,rows_verified,status"
+#define VARIED_BRIEF \
+    "case,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_default,status"
 static const suite suites[] = {
     { "rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token",
-      "reference,standard,flash", "case,backend,pass,mean_ms,p50_ms,p95_ms,p99_ms,total_ms,ttft_ms,"
-      "tokens_per_s,gflops,peak_fraction,bandwidth_fraction,speedup_vs_standard,device_bytes,"
-      "max_abs_err,theirs,ratio,status", NULL, NULL },
+      "standard,reference,flash",
+      "case,backend,pass,iterations,p50_ms,min_ms,max_ms,p95_ms,p99_ms,total_ms,overhead_ms,"
+      "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
+      "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
+      NULL, NULL, NULL },
     { "openpi", "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
-      "verdict", "standard,flash", "case,backend,mean_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,"
-      "peak_rss_bytes,workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,"
-      "memory_reduction,device_bytes,max_abs_err,status", NULL, "B*H*S^2*(2*D + 3)" },
+      "verdict", "standard,flash",
+      "case,backend,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,"
+      "workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
+      "memory_factor,device_bytes,max_abs_err,status",
+      "case,backend,iterations,p50_ms,peak_fraction,workspace_bytes,speedup_vs_standard,"
+      "memory_factor,status", NULL, "B*H*S^2*(2*D + 3)" },
     { "flash_v2", "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
-      "scaling", "standard,flash", "case,backend,pass,threads,kernel_ms,stddev_ms,total_ms,gflops,"
+      "scaling", "standard,flash",
+      "case,backend,pass,threads,iterations,p50_ms,total_ms,gflops,gbytes_per_s,"
       "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,speedup_vs_standard,"
-      "memory_reduction,device_bytes,max_abs_err,theirs,ratio,status", NULL, "2*B*S^2*H*D" },
+      "memory_reduction,memory_factor,device_bytes,max_abs_err,theirs,ratio,status", NULL, NULL,
+      "2*B*S^2*H*D" },
     { "adaattn", "AdaAttn: dense forward, backward, total; with and without the projections",
-      "standard,flash", "case,backend,kernel,pass,mean_ms,p95_ms,tokens_per_s,gflops,"
-      "speedup_vs_standard,max_abs_err,theirs,ratio,status", "adaptive-precision,adaptive-rank",
+      "standard,flash",
+      "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,workspace_bytes,"
+      "memory_factor,speedup_vs_standard,max_abs_err,theirs,their_tokens_per_s,ratio,status", NULL,
+      "adaptive-precision,adaptive-rank",
       "B*H*S^2*(4*D + 5)" },
-    { "decode", "one-token steps against a KV cache; time to first token", "standard,flash", "case,"
-      "backend,dtype,kv_dtype,mean_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,bandwidth_fraction,"
-      "speedup_vs_standard,max_abs_err,status", NULL, NULL },
+    { "decode", "one-token steps against a KV cache; time to first token", "standard,flash",
+      "case,backend,dtype,kv_dtype,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,"
+      "bandwidth_fraction,speedup_vs_standard,max_abs_err,status",
+      "case,backend,iterations,p50_ms,gbytes_per_s,bandwidth_fraction,speedup_vs_standard,status",
+      NULL, NULL },
     { "memory", "peak bytes, theoretical against actual, exponents over S, crossover",
-      "standard,flash", "case,backend,mean_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
+      "standard,flash",
+      "case,backend,iterations,p50_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
       "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
-      "device_bytes,status", NULL, NULL },
+      "memory_factor,device_bytes,status",
+      "case,backend,iterations,p50_ms,workspace_bytes,peak_rss_bytes,speedup_vs_standard,"
+      "memory_factor,status", NULL, NULL },
     { "scaling", "strong and weak scaling over threads, scaling over the batch, every length from "
       "1 on", "standard,flash",
-      TIMES ",tokens_per_s,gflops,peak_fraction,speedup_vs_standard,max_abs_err,status", NULL,
-      NULL },
-    { "correctness", "a verdict per property of every backend", "reference,standard,flash",
-      "case,backend,dtype,pass,rows_verified,max_abs_err,status", NULL, NULL },
-    { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash", "case,"
-      "backend,dtype,pass,mean_ms,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,gflops,"
-      "peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status", NULL,
-      NULL },
-    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED,
+      "case,backend,dtype,pass,threads,iterations,p50_ms,p95_ms,p99_ms,tokens_per_s,gflops,"
+      "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
+      "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,speedup_vs_standard,status",
       NULL, NULL },
+    { "correctness", "a verdict per property of every backend", "standard,reference,flash",
+      "case,backend,dtype,pass,rows_verified,max_abs_err,status",
+      "case,backend,pass,rows_verified,max_abs_err,status", NULL, NULL },
+    { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
+      "case,backend,dtype,pass,iterations,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,"
+      "gflops,peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status",
+      "case,backend,pass,iterations,p50_ms,total_ms,gflops,peak_fraction,speedup_vs_standard,"
+      "status", NULL, NULL },
+    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED,
+      VARIED_BRIEF, NULL, NULL },
     { "ablate", "--ablate: each optimization turned off in turn, against everything on", "flash",
-      VARIED, NULL, NULL },
+      VARIED, VARIED_BRIEF, NULL, NULL },
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
@@ -407,6 +473,8 @@ static const struct { const char *suite; int when; const char *module, *axes; } 
       "iterations=100" },
     { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 "
       "iterations=100" },
+    { "rocmforge", D, NULL, "measure=generate seq-len=1 kv-len=128,512 head-dim=64 num-heads=1 "
+      "causal=1 warmup=10 iterations=100" },
     { "rocmforge", F, NULL, "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 "
       "num-heads=1 causal=1 warmup=10 iterations=100" },
 
@@ -448,7 +516,14 @@ static const struct { const char *suite; int when; const char *module, *axes; } 
       "head-dim=32 dtype=f16" },
     { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 "
       "dtype=f16" },
-    { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8 seq-len=32 num-heads=4 head-dim=16 dtype=f16" },
+    { "flash_v2", Q|F, NULL, "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 "
+      "dtype=f16" },
+    { "flash_v2", Q|F, NULL, "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 "
+      "dtype=f16" },
+    { "flash_v2", Q|F, NULL, "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 "
+      "dtype=f16" },
+    { "flash_v2", Q|F, NULL, "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 "
+      "dtype=f16" },
     { "flash_v2", Q|F, NULL, "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 "
       "dtype=f16" },
 
@@ -463,13 +538,13 @@ static const struct { const char *suite; int when; const char *module, *axes; } 
     { "adaattn", Q|F, NULL, "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128" },
 
     { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
+      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16" },
     { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
       "head-dim=128 causal=1 dtype=f16 page-size=0,16" },
     { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
       "head-dim=128 causal=1 dtype=bf16 page-size=0,16" },
     { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,int8,fp8 page-size=0,16" },
+      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16" },
     { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
       "head-dim=128 causal=1 dtype=f16 page-size=0,16" },
     { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
@@ -553,31 +628,47 @@ static const variant variants[] = {
 #undef BLOCK
 };
 
-/* What the five systems published, in ms: beside ours where case and backend match. Their AdaAttn
- * "backward" includes the forward. */
-static const struct {
+/* What the five systems published: ms and, where they say it, tokens per second; beside ours where
+ * case and backend match. `derived`: the sum of two that were published. Their AdaAttn "backward"
+ * includes the forward. */
+static const struct published {
     const char *suite;
     int64_t batch, seq, heads, dim, project;
-    const char *backend;
+    const char *backend;                         /* NULL: any on the CPU */
     int pass;
-    double ms;
+    double ms, tokens_per_s;
+    bool derived;
 } published[] = {
-#define CPU(s, ms) { "rocmforge", 1, s, 1, s, 0, NULL, FWD, ms }
-    CPU(32, 0.033463), CPU(64, 0.264199), CPU(128, 2.588), CPU(256, 22.293), CPU(512, 348.592),
+#define CPU(s, ms, tokens) { "rocmforge", 1, s, 1, s, 0, NULL, FWD, ms, tokens, false }
+    CPU(32, 0.033463, 956280), CPU(64, 0.264199, 242242), CPU(128, 2.588, 49452),
+    CPU(256, 22.293, 11484), CPU(512, 348.592, 1469),
 #undef CPU
+#define MS(b, s, h, d, backend, pass, ms, derived) \
+    { "flash_v2", b, s, h, d, 0, backend, pass, ms, NAN, derived }
 #define L20(b, s, h, d, standard, flash) \
-    { "flash_v2", b, s, h, d, 0, "standard", FWD, standard }, \
-    { "flash_v2", b, s, h, d, 0, "flash", FWD, flash }, \
-    { "flash_v2", b, s, h, d, 0, "hip", FWD, flash }
+    MS(b, s, h, d, "standard", FWD, standard, false), MS(b, s, h, d, "flash", FWD, flash, false), \
+    MS(b, s, h, d, "hip", FWD, flash, true)
 #define L20_BACKWARD(b, s, h, d, forward, backward) \
-    { "flash_v2", b, s, h, d, 0, "flash", BWD, backward }, \
-    { "flash_v2", b, s, h, d, 0, "flash", FWD_BWD, (forward) + (backward) }
-    { "flash_v2", 1, 1024, 25, 64, 0, "standard", FWD, 3.081 },
-    { "flash_v2", 1, 1024, 25, 64, 0, "flash", FWD, 1.665 },
-    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD, 45.374 },
-    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD, 45.374 },
-    { "adaattn", 2, 128, 8, 64, 1, "standard", FWD_BWD, 51.294 },
-    { "adaattn", 2, 128, 8, 64, 1, "flash", FWD_BWD, 51.294 },
+    MS(b, s, h, d, "flash", BWD, backward, false), \
+    MS(b, s, h, d, "flash", FWD_BWD, (forward) + (backward), true)
+    L20(1, 32, 4, 16, 0.15, 0.08), L20(1, 64, 8, 32, 0.42, 0.18),
+    L20(2, 128, 8, 32, 1.25, 0.45), L20(4, 256, 16, 64, 8.32, 2.85),
+    L20(8, 512, 16, 64, 32.15, 9.87), L20(16, 512, 32, 64, 128.42, 35.21),
+    L20(32, 1024, 32, 128, 512.35, 125.67), L20(64, 1024, 64, 128, 2048.92, 458.23),
+    L20_BACKWARD(1, 32, 4, 16, 0.08, 0.12), L20_BACKWARD(1, 64, 8, 32, 0.18, 0.28),
+    L20_BACKWARD(2, 128, 8, 32, 0.45, 0.72), L20_BACKWARD(4, 256, 16, 64, 2.85, 4.58),
+    L20_BACKWARD(8, 512, 16, 64, 9.87, 15.92),
+    /* PyTorch's CPU flash, on a Sapphire Rapids socket */
+    MS(1, 1024, 25, 64, "standard", FWD, 3.081, false),
+    MS(1, 1024, 25, 64, "flash", FWD, 1.665, false),
+#undef L20
+#undef L20_BACKWARD
+#undef MS
+#define DENSE(backend, pass, ms, tokens, derived) \
+    { "adaattn", 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived }
+    DENSE("standard", FWD, 45.374, 5642, false), DENSE("flash", FWD, 45.374, 5642, true),
+    DENSE("standard", FWD_BWD, 51.294, NAN, false), DENSE("flash", FWD_BWD, 51.294, NAN, true),
+#undef DENSE
 };
 
 /* The flash_v2 guide's memory table, in MB. */
@@ -617,11 +708,15 @@ static const struct { int64_t seq; double standard, flash; } published_memory[] 
     X(REAL, min_ms, "min_ms", "min") \
     X(REAL, max_ms, "max_ms", "max") \
     X(REAL, p50_ms, "p50_ms", "p50") \
+    X(REAL, p50_low_ms, "p50_low_ms", "from") \
+    X(REAL, p50_high_ms, "p50_high_ms", "to") \
     X(REAL, p95_ms, "p95_ms", "p95") \
     X(REAL, p99_ms, "p99_ms", "p99") \
     X(REAL, kernel_ms, "kernel_ms", "kernel ms") \
     X(REAL, total_ms, "total_ms", "total ms") \
     X(REAL, ttft_ms, "ttft_ms", "ttft ms") \
+    X(REAL, ttft_stddev_ms, "ttft_stddev_ms", "ttft +-") \
+    X(REAL, overhead_ms, "overhead_ms", "empty ms") \
     X(REAL, ops_per_s, "ops_per_s", "ops/s") \
     X(REAL, tokens_per_s, "tokens_per_s", "tok/s") \
     X(REAL, gflops, "gflops", "GFLOP/s") \
@@ -638,20 +733,27 @@ static const struct { int64_t seq; double standard, flash; } published_memory[] 
     X(REAL, memory_exponent, "memory_exponent", "mem ~ S^") \
     X(REAL, speedup_vs_standard, "speedup_vs_standard", "vs std") \
     X(REAL, speedup_vs_default, "speedup_vs_default", "vs default") \
+    X(REAL, efficiency, "efficiency", "effic.") \
     X(REAL, memory_reduction, "memory_reduction", "mem saved") \
+    X(REAL, memory_factor, "memory_factor", "mem x") \
     X(REAL, max_abs_err, "max_abs_err", "max err") \
     X(INT, rows_verified, "rows_verified", "rows") \
-    X(REAL, theirs, "theirs", "theirs ms") \
+    X(REAL, theirs, "theirs", "published ms") \
+    X(REAL, their_tokens_per_s, "their_tokens_per_s", "their tok/s") \
     X(TEXT, their_flops, "their_flops", "their FLOPs") \
-    X(REAL, ratio, "ratio", "theirs/ours") \
+    X(REAL, ratio, "ratio", "speedup") \
     X(TEXT, status, "status", "status") \
-    X(TEXT, note, "note", "note")
+    X(TEXT, note, "note", "note") \
+    X(LIST, samples_ms, "samples_ms", "samples ms")
+
+typedef struct list { double *x; int64_t n; } list;
 
 typedef struct row {
 #define MEMBER_TEXT(member) char member[192];
 #define MEMBER_INT(member)  int64_t member;
 #define MEMBER_BOOL(member) int64_t member;
 #define MEMBER_REAL(member) double member;
+#define MEMBER_LIST(member) list member;
 #define X(kind, member, key, heading) MEMBER_##kind(member)
     ROW_LIST(X)
 #undef X
@@ -659,7 +761,7 @@ typedef struct row {
     double flops, bytes;
 } row;
 
-typedef enum kind { TEXT, INT, BOOL, REAL } kind;
+typedef enum kind { TEXT, INT, BOOL, REAL, LIST } kind;
 static const struct field { kind kind; size_t offset; const char *key, *heading; } fields[] = {
 #define X(kind, member, key, heading) { kind, offsetof(row, member), key, heading },
     ROW_LIST(X)
@@ -675,14 +777,21 @@ static int64_t row_int(const row *r, const struct field *f)
 {
     return *(const int64_t *)((const char *)r + f->offset);
 }
+
 static double row_real(const row *r, const struct field *f)
 {
     return *(const double *)((const char *)r + f->offset);
 }
 
+static list row_list(const row *r, const struct field *f)
+{
+    return *(const list *)((const char *)r + f->offset);
+}
+
 static bool row_null(const row *r, const struct field *f)
 {
     return f->kind == TEXT   ? !*row_text(r, f)
+           : f->kind == LIST ? !row_list(r, f).n
            : f->kind == REAL ? !isfinite(row_real(r, f))
                              : row_int(r, f) == NO_INT;
 }
@@ -719,7 +828,7 @@ static row null_row(void)
     for (int i = 0; i < COUNT(fields); i++)
         if (fields[i].kind == REAL)
             *(double *)((char *)&r + fields[i].offset) = NAN;
-        else if (fields[i].kind != TEXT)
+        else if (fields[i].kind == INT || fields[i].kind == BOOL)
             *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
     return r;
 }
@@ -855,11 +964,20 @@ static int read_npy(const char *path, npy *a)
     return 0;
 }
 
-/* A whole file under its name or none: written beside it, then renamed. */
+/* A whole file under its name or none: written beside it, then renamed. The name beside it does not
+ * grow with that of the file, which may be as long as the system allows. */
 static FILE *create(const char *path, char temporary[4096])
 {
-    snprintf(temporary, 4096, "%s.%ld.part", path, (long)getpid());
-    FILE *f = fopen(temporary, "wb");
+    static int count;
+    const char *slash = strrchr(path, '/');
+    struct stat there;
+    if (!stat(path, &there) && !S_ISREG(there.st_mode)) {
+        refuse("%s: there is something other than a file", path);
+        return NULL;                             /* a rename would replace a device */
+    }
+    snprintf(temporary, 4096, "%.*s.attn_bench.%ld.%d.part", slash ? (int)(slash + 1 - path) : 0,
+             path, (long)getpid(), count++);
+    FILE *f = fopen(temporary, "w+b");
     if (!f)
         refuse("%s: %s", path, strerror(errno));
     return f;
@@ -906,7 +1024,8 @@ typedef struct files { npy q, k, v, mask, expect; bool has_mask, has_expect; } f
 typedef struct problem {
     attn_desc d;
     attn_grad g;
-    void *owned[24];
+    float *lse;                                  /* owned; d.lse where a call has it */
+    void *owned[48];
     int owned_count;
     bool failed;                                 /* an allocation failed */
     double pairs, flops, bytes; /* visible pairs over batch and heads; of one call */
@@ -1038,10 +1157,10 @@ static void describe(const bench_case *c, attn_desc *d)
     }
 }
 
-/* Keys visible to query i by causal and window rules: [*first, *last]. */
-static void visible(const attn_desc *d, int64_t i, int64_t *first, int64_t *last)
+/* Keys that a query at position `at` among the keys sees by causal and window rules:
+ * [*first, *last]. */
+static void visible(const attn_desc *d, int64_t at, int64_t *first, int64_t *last)
 {
-    int64_t at = i + d->kv_len - d->q_len;
     *first = d->flags & ATTN_WINDOW_LEFT && at - d->window_left > 0 ? at - d->window_left : 0;
     *last = d->kv_len - 1;
     if (d->flags & ATTN_CAUSAL && at < *last)
@@ -1063,7 +1182,7 @@ static double count_pairs(const attn_desc *d)
         for (int64_t h = 0; h < heads; h++)
             for (int64_t i = 0; i < d->q_len; i++) {
                 int64_t first, last, n = 0;
-                visible(d, i, &first, &last);
+                visible(d, i + d->kv_len - d->q_len, &first, &last);
                 for (int64_t j = first; mask && j <= last; j++)
                     n += mask[b * stride_of(s[0]) + h * stride_of(s[1]) + i * stride_of(s[2]) + j]
                          != 0;
@@ -1214,6 +1333,12 @@ static void take_files(problem *p, const files *in)
     d->mask.data = m->data;
 }
 
+static void give_message(problem *p, bool wanted)
+{
+    p->d.message = wanted ? p->message : NULL;
+    p->d.message_size = wanted ? sizeof p->message : 0;
+}
+
 /* Memory, data and counts of a case; false when memory is short. */
 static bool problem_make(const bench_case *c, const files *in, problem *p)
 {
@@ -1234,11 +1359,10 @@ static bool problem_make(const bench_case *c, const files *in, problem *p)
         make_cache(p, c);
     }
     d->o.data = own(p, v[BATCH] * d->o.stride[0] * dtype_size(d->o.dtype));
-    d->lse = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
+    d->lse = p->lse = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
     if (v[PASS] != FWD)
         make_gradients(p, c);
-    d->message = p->message;
-    d->message_size = sizeof p->message;
+    give_message(p, true);
     if (p->failed) {
         problem_free(p);
         return false;
@@ -1267,6 +1391,7 @@ typedef struct verdict {
     double max_error, worst;                     /* worst: error / allowed */
     int64_t rows;
     attn_status status;
+    const char *checking, *worst_in;             /* the output that is compared; that of `worst` */
 } verdict;
 
 /* Sampled rows come in runs: their keys are widened to f64 once, and a run at an edge lies on both
@@ -1330,6 +1455,8 @@ static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int6
     s.flags = (d->flags & ~(uint32_t)ATTN_TOP_LEFT) | ATTN_OFFSET;
     s.offset = i + d->kv_len - d->q_len - j;
     s.backend = "reference";
+    s.workspace = NULL;                          /* the row's is sized for the row's backend */
+    s.workspace_size = 0;
     return s;
 }
 
@@ -1340,7 +1467,18 @@ static void compare(verdict *v, double got, double expected, double allowed)
         error = got == expected || (!isfinite(expected) && !isfinite(got)) ? 0 : INFINITY;
     v->max_error = error > v->max_error ? error : v->max_error;
     if (error > 0 && !(error / allowed <= v->worst))
-        v->worst = error / allowed;
+        v->worst = error / allowed, v->worst_in = v->checking;
+}
+
+/* The lse of a row: where the row sees no key it is -infinity and nothing else. The largest error
+ * of a row is that of o: lse only has to be right. */
+static void compare_lse(verdict *v, double got, double expected, double allowed)
+{
+    double largest = v->max_error;
+    bool empty = isinf(expected) && expected < 0;
+    v->checking = "lse";
+    compare(v, got, empty && got != expected ? 0 : expected, empty ? 0 : allowed);
+    v->max_error = largest;
 }
 
 /* n rows of a head's output or gradient, as f64. */
@@ -1361,6 +1499,19 @@ static double unit_of(int32_t dtype)
     return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-24;
 }
 
+/* Half the smallest number of a type that has few of them below 1. */
+static double tiny_of(int32_t dtype) { return dtype == ATTN_F16 ? 0x1p-25 : 0; }
+
+/* The unit of P: attn.h computes in f32 whatever the types, others may round P to 16 bits. */
+static double weight_unit(const attn_desc *d)
+{
+    static const char *const in_f32[] = { "reference", "standard", "flash" };
+    for (int i = 0; i < COUNT(in_f32); i++)
+        if (!strcmp(d->backend, in_f32[i]))
+            return 0;
+    return d->q.dtype == ATTN_F32 ? 0 : unit_of(d->q.dtype);
+}
+
 /* One slice of o and lse by the rule of the contract: 8u times the reference's own sums of |p e v|,
  * the rounding of o, and of P where it may be rounded to 16 bits. */
 static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n, double *room,
@@ -1373,22 +1524,21 @@ static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64
     float *lse = (float *)(lse_bound + n);
     attn_desc s = slice(d, b, h, i, n, 0, d->kv_len, false);
     attn__bounds bounds = { bound, pv, lse_bound };
-    double u_o = unit_of(d->o.dtype), u_p = d->q.dtype == ATTN_F32 ? 0 : unit_of(d->q.dtype);
+    double u_o = unit_of(d->o.dtype), u_p = weight_unit(d);
     memset(&s.o, 0, sizeof s.o);
     s.o.data = o, s.o.dtype = ATTN_F64, s.lse = lse;
     v->status = attn__reference_bounds(&s, &bounds);
     if (v->status)
         return;
     widen(got, &d->o, b, h, i, n, d->v_dim);
+    v->checking = "o";
     for (int64_t e = 0; e < size; e++)
         compare(v, got[e], o[e], 8 * 0x1p-24 * bound[e] + u_o * fabs(o[e]) + 2 * u_p * pv[e]
-                                 + (d->o.dtype == ATTN_F16 ? 0x1p-25 : 0) + 0x1p-100);
-    double largest = v->max_error; /* the row's error is that of o; lse only has to be right */
+                                 + tiny_of(d->o.dtype) + 0x1p-100);
     for (int64_t e = 0; e < n; e++)
-        compare(v, d->lse[(b * d->heads + h) * d->q_len + i + e], lse[e],
-                8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e]) + 0x1p-24 * fabs((double)lse[e])
-                    + 0x1p-100);
-    v->max_error = largest;
+        compare_lse(v, d->lse[(b * d->heads + h) * d->q_len + i + e], lse[e],
+                    8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e])
+                        + 0x1p-24 * fabs((double)lse[e]) + 0x1p-100);
     v->rows += n;
 }
 
@@ -1423,59 +1573,178 @@ static void check_forward(const problem *p, bool whole, verdict *v)
     free(room);
 }
 
-/* Gradients of the heads that share keys, some of the queries by all keys or all queries by some of
- * the keys: dq is whole in the first kind of slice, dk and dv in the second. Allowed: what plain
- * f32 loops may lose, some tens of roundings of the largest gradient, times the size of the scores;
- * the exact rule is the business of the unit tests. */
-static void check_gradient_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n,
-                                 int64_t j, int64_t m, verdict *v)
+/* dq, dk or dv of a slice, [rows][heads][width]: by the f64 reference; by naive f32 loops; and for
+ * each sum of these, what its terms add up to without their signs: plain, and each weighted with
+ * what its exponent may lose, as e_j weights the terms of o. */
+typedef struct gradient {
+    int64_t rows, heads, width;
+    bool whole;                                  /* the slice has all that is summed */
+    double *exact, *terms, *weighted;
+    float *naive;
+} gradient;
+
+/* Gradients of the heads that share keys, some of the queries by all keys or all queries by some
+ * of the keys: dq is whole in the first kind of slice, dk and dv in the second. */
+typedef struct gradient_slice {
+    const problem *p;
+    int64_t b, h, i, j;                          /* where it begins */
+    attn_desc d;                                 /* its view of the tensors */
+    attn_grad g;
+    gradient of[3];                              /* dq, dk, dv */
+    float *q, *k, *v, *o, *dout, *lse;           /* its rows in f32 */
+    double *doubles;                             /* owned, as are the floats: */
+    float *floats;
+} gradient_slice;
+
+static int64_t gradient_size(const gradient *t) { return t->rows * t->heads * t->width; }
+
+static float *widen_rows(float **room, const attn_in *from, int64_t rows, int64_t heads,
+                         int64_t width)
 {
-    const attn_desc *d = &p->d;
-    attn_desc s = slice(d, b, h, i, n, j, m, true);
-    attn_grad g = p->g;
-    int64_t share = s.heads, rows[] = { n, m, m }, dims[] = { d->head_dim, d->head_dim, d->v_dim },
-            heads[] = { share, 1, 1 };
-    const attn_out *theirs[] = { &p->g.dq, &p->g.dk, &p->g.dv };
-    attn_out *ours[] = { &g.dq, &g.dk, &g.dv };
-    bool complete[] = { m == d->kv_len, n == d->q_len, n == d->q_len };
-    double *got = malloc((size_t)((n * share + m) * (d->head_dim + d->v_dim)) * sizeof *got);
-    float *lse = malloc((size_t)(n * share) * sizeof *lse);
-    for (int t = 0; t < 3; t++) {
-        memset(ours[t], 0, sizeof *ours[t]);
-        ours[t]->dtype = ATTN_F64;
-        ours[t]->data = malloc((size_t)(rows[t] * heads[t] * dims[t] + 1) * sizeof(double));
-    }
-    s.o.data = row_out(&d->o, b, i, h);
-    g.dout.data = row_in(&g.dout, b, i, h);
-    double scores = 0;
-    v->status =
-        got && lse && ours[0]->data && ours[1]->data && ours[2]->data ? ATTN_OK : ATTN_ERR_MEMORY;
-    for (int64_t k = 0; k < share && !v->status; k++)
-        memcpy(lse + k * n, d->lse + (b * d->heads + h + k) * d->q_len + i,
-               (size_t)n * sizeof *lse);
-    for (int64_t e = 0; e < n * share && !v->status; e++)
-        scores = isfinite(lse[e]) && fabs((double)lse[e]) > scores ? fabs((double)lse[e]) : scores;
-    s.lse = lse;
-    v->status = v->status ? v->status : attn_backward(&s, &g);
-    for (int t = 0; t < 3 && !v->status; t++)
-        for (int64_t k = 0; k < heads[t] && complete[t]; k++) {
-            const double *expected = ours[t]->data;
-            double largest = 0;
-            widen(got, theirs[t], b, t ? h / share : h + k, t ? j : i, rows[t], dims[t]);
-            for (int64_t e = 0; e < rows[t] * dims[t]; e++) {
-                double x = fabs(expected[(e / dims[t] * heads[t] + k) * dims[t] + e % dims[t]]);
-                largest = x > largest ? x : largest;
-            }
-            for (int64_t e = 0; e < rows[t] * dims[t]; e++)
-                compare(v, got[e], expected[(e / dims[t] * heads[t] + k) * dims[t] + e % dims[t]],
-                        20 * unit_of(d->q.dtype) * (5 + scores) * (1 + largest)
-                            * sqrt((double)(t ? d->q_len : d->kv_len)));
-            v->rows += rows[t];
-        }
+    int64_t shape[4] = { 1, rows, heads, width };
+    attn_out to = { .data = *room, .dtype = ATTN_F32 };
+    attn_desc here = { .threads = 1 };
+    attn_convert(shape, *from, to, &here);
+    *room += rows * heads * width;
+    return to.data;
+}
+
+/* Memory of a slice and its rows in f32; false when memory is short. */
+static bool make_gradient_slice(gradient_slice *s)
+{
+    const attn_desc *all = &s->p->d;
+    attn_desc *d = &s->d;
+    attn_out *out[] = { &s->g.dq, &s->g.dk, &s->g.dv };
+    const attn_in o = { .data = d->o.data, .dtype = d->o.dtype,
+                        .stride = { d->o.stride[0], d->o.stride[1], d->o.stride[2] } };
+    int64_t n = d->q_len, m = d->kv_len, share = d->heads, sum = 0;
+    s->of[0] = (gradient){ n, share, d->head_dim, m == all->kv_len, NULL, NULL, NULL, NULL };
+    s->of[1] = (gradient){ m, 1, d->head_dim, n == all->q_len, NULL, NULL, NULL, NULL };
+    s->of[2] = (gradient){ m, 1, d->v_dim, n == all->q_len, NULL, NULL, NULL, NULL };
     for (int t = 0; t < 3; t++)
-        free(ours[t]->data);
+        sum += gradient_size(&s->of[t]);
+    double *at = s->doubles = calloc((size_t)(3 * sum), sizeof *at);
+    float *room = s->floats =
+        calloc((size_t)(2 * sum + n * share * (2 * d->v_dim + 1)), sizeof *room);
+    if (!at || !room)
+        return false;
+    for (int t = 0; t < 3; t++) {
+        int64_t size = gradient_size(&s->of[t]);
+        s->of[t].exact = at, s->of[t].terms = at + size, s->of[t].weighted = at + 2 * size;
+        s->of[t].naive = room;
+        at += 3 * size, room += size;
+        *out[t] = (attn_out){ .data = s->of[t].exact, .dtype = ATTN_F64 };
+    }
+    s->q = widen_rows(&room, &d->q, n, share, d->head_dim);
+    s->k = widen_rows(&room, &d->k, m, 1, d->head_dim);
+    s->v = widen_rows(&room, &d->v, m, 1, d->v_dim);
+    s->o = widen_rows(&room, &o, n, share, d->v_dim);
+    s->dout = widen_rows(&room, &s->g.dout, n, share, d->v_dim);
+    d->lse = s->lse = room;
+    for (int64_t k = 0; k < share; k++)
+        memcpy(s->lse + k * n, all->lse + (s->b * all->heads + s->h + k) * all->q_len + s->i,
+               (size_t)n * sizeof *s->lse);
+    return true;
+}
+
+static float dot(const float *x, const float *y, int64_t n, double *terms)
+{
+    float sum = 0;
+    *terms = 0;
+    for (int64_t e = 0; e < n; e++)
+        sum += x[e] * y[e], *terms += fabs((double)x[e] * (double)y[e]);
+    return sum;
+}
+
+/* Row `row` of a gradient += factor * x; `weight`: what the factor may lose, in units of f32. */
+static void add_terms(gradient *to, int64_t row, float factor, double weight, const float *x)
+{
+    for (int64_t e = row * to->width; e < (row + 1) * to->width; e++, x++) {
+        to->naive[e] += factor * *x;
+        to->terms[e] += fabs((double)factor * (double)*x);
+        to->weighted[e] += weight * fabs((double)*x);
+    }
+}
+
+/* What query i of the slice's head k adds to the gradients, in two passes over its keys as in any
+ * textbook, from the o and lse given. */
+static void naive_row(gradient_slice *s, int64_t k, int64_t i)
+{
+    const attn_desc *d = &s->d;
+    int64_t at = i * d->heads + k, first, last;
+    const float *q = s->q + at * d->head_dim, *dout = s->dout + at * d->v_dim;
+    const unsigned char *mask = d->mask.data;
+    float lse = s->lse[k * d->q_len + i], scale = (float)(1 / sqrt((double)d->head_dim));
+    double delta_terms, s_terms, dp_terms;
+    if (!isfinite(lse))
+        return;
+    if (mask)
+        mask += k * stride_of(d->mask.stride[1]) + i * stride_of(d->mask.stride[2]);
+    float delta = dot(dout, s->o + at * d->v_dim, d->v_dim, &delta_terms);
+    visible(d, i + d->offset, &first, &last);
+    for (int64_t j = first; j <= last; j++) {
+        const float *key = s->k + j * d->head_dim;
+        if (mask && !mask[j])
+            continue;
+        float score = scale * dot(q, key, d->head_dim, &s_terms), p = expf(score - lse);
+        float dp = dot(dout, s->v + j * d->v_dim, d->v_dim, &dp_terms);
+        float ds = p * (dp - delta) * scale;
+        double e = (double)scale * s_terms + fabs((double)score) + fabs((double)lse) + 4,
+               ds_weight = (double)p * e * (dp_terms + delta_terms) * (double)scale;
+        add_terms(&s->of[0], at, ds, ds_weight, key);
+        add_terms(&s->of[1], j, ds, ds_weight, q);
+        add_terms(&s->of[2], j, p, (double)p * e, dout);
+    }
+}
+
+/* One gradient of a slice, element by element: at most 4 times what the naive loops lose at worst,
+ * by the weights of the terms, and the roundings of the result. */
+static void compare_gradient(const gradient_slice *s, int t, double *got, verdict *v)
+{
+    static const char *const names[] = { "dq", "dk", "dv" };
+    const gradient *x = &s->of[t];
+    const attn_out *theirs[] = { &s->p->g.dq, &s->p->g.dk, &s->p->g.dv };
+    int32_t dtype = theirs[t]->dtype;
+    int64_t share = s->p->d.heads / s->p->d.kv_heads;
+    double worst = 0x1p-24, u_p = weight_unit(&s->p->d);
+    v->checking = names[t];
+    for (int64_t e = 0; e < gradient_size(x); e++) {
+        double error = fabs((double)x->naive[e] - x->exact[e]);
+        if (x->weighted[e] > 0x1p-80 && error > worst * x->weighted[e])
+            worst = error / x->weighted[e];
+    }
+    for (int64_t k = 0; k < x->heads; k++) {
+        widen(got, theirs[t], s->b, t ? s->h / share : s->h + k, t ? s->j : s->i, x->rows,
+              x->width);
+        for (int64_t e = 0; e < x->rows * x->width; e++) {
+            int64_t at = (e / x->width * x->heads + k) * x->width + e % x->width;
+            compare(v, got[e], x->exact[at],
+                    4 * worst * x->weighted[at] + 2 * u_p * x->terms[at]
+                        + (unit_of(dtype) + 0x1p-24) * fabs(x->exact[at]) + tiny_of(dtype)
+                        + 0x1p-100);
+        }
+        v->rows += x->rows;
+    }
+}
+
+static void check_gradient_slice(gradient_slice *s, verdict *v)
+{
+    const attn_desc *all = &s->p->d;
+    s->d.o.data = row_out(&all->o, s->b, s->i, s->h);
+    s->g = s->p->g;
+    s->g.dout.data = row_in(&s->p->g.dout, s->b, s->i, s->h);
+    double *got = malloc((size_t)(s->d.q_len * all->head_dim
+                                  + s->d.kv_len * (all->head_dim + all->v_dim)) * sizeof *got);
+    v->status = got && make_gradient_slice(s) ? attn_backward(&s->d, &s->g) : ATTN_ERR_MEMORY;
+    for (int64_t i = 0; i < s->d.q_len && !v->status; i++)
+        for (int64_t k = 0; k < s->d.heads; k++)
+            naive_row(s, k, i);
+    for (int t = 0; t < 3 && !v->status; t++)
+        if (s->of[t].whole)
+            compare_gradient(s, t, got, v);
     free(got);
-    free(lse);
+    free(s->doubles);
+    free(s->floats);
 }
 
 static void check_backward(const problem *p, bool whole, verdict *v)
@@ -1491,14 +1760,17 @@ static void check_backward(const problem *p, bool whole, verdict *v)
             n = queries, i = sampled_run(k / 2, 8, n, d->q_len, &group, groups);
         else if (!whole)
             m = keys, j = sampled_run(k / 2, 9, m, d->kv_len, &group, groups);
-        check_gradient_slice(p, group / d->kv_heads, group % d->kv_heads * share, i, n, j, m, v);
+        gradient_slice s = { .p = p, .b = group / d->kv_heads, .h = group % d->kv_heads * share,
+                             .i = i, .j = j };
+        s.d = slice(d, s.b, s.h, i, n, j, m, true);
+        check_gradient_slice(&s, v);
     }
 }
 
 /* Verifies what run_pass left in o, lse and the gradients, in about `seconds`, or whole. */
 static verdict check(const problem *p, int64_t pass, double seconds)
 {
-    verdict v = { 0, 0, 0, ATTN_OK };
+    verdict v = { .status = ATTN_OK };
     bool whole = p->flops / reference_flops <= seconds;
     double start = attn_seconds();
     check_forward(p, whole, &v);
@@ -1515,15 +1787,31 @@ typedef struct options {
     grid user;                                   /* axes given by flags; count 0: not given */
     const char *suites, *backends, *modules, *device, *format, *output_dir, *save_baseline,
         *baseline;
-    const char *input, *mask, *expect, *output;
+    const char *input, *mask, *expect, *output, *plugins, *filter, *saved, *footprint;
     double min_time;
     int64_t window[2];
     bool quick, verify, plot, backward, causal, projections, window_set, help, version, list, tune,
-        ablate, positional;
+        ablate, positional, cold, wide;
 } options;
 
-enum { MOST_BACKENDS = 8 };
-typedef struct bench {
+enum { MOST_BACKENDS = 8, MOST_PARTS = 2 * MOST_BACKENDS };
+/* A row beside the saved one: medians, their ratio with its interval, the chance that calls of equal
+ * speed differ so. */
+typedef struct comparison {
+    const row *now, *old;
+    double now_ms, old_ms, ratio, low, high, p;
+    const char *verdict;                         /* slower, faster, same, too few */
+} comparison;
+
+typedef struct bench bench;
+typedef struct writer {
+    const char *name;
+    void (*begin)(FILE *, const bench *);
+    void (*row)(FILE *, bench *, const row *);   /* as soon as it is done */
+    void (*end)(FILE *, const bench *);
+} writer;
+
+struct bench {
     options opt;
     files *files;
     int level;                                   /* D, Q or F */
@@ -1532,6 +1820,8 @@ typedef struct bench {
     int64_t case_count, row_count, row_total;
     char backends[MOST_BACKENDS][32];            /* named by --backend; none: each suite's own */
     int backend_count;
+    char plugins[MOST_BACKENDS][32];             /* backends of --plugin */
+    int plugin_count;
     struct {
         char name[32];
         double flops_per_s;
@@ -1541,7 +1831,21 @@ typedef struct bench {
     char date[32];
     bool joined;                                 /* files of three dimensions are [B, S, H * D] */
     int file_code;                               /* of writing --output */
-} bench;
+    const writer *writer;                 /* of rows to stdout as they are done, or NULL */
+    const suite *heading;                        /* the suite whose rows the table is at */
+    const bench_case *labelled;                  /* the case whose long name was written last */
+    int broken;                                  /* errno of a stdout that takes no more */
+    comparison *comparisons;                     /* with --baseline */
+    int64_t comparison_count;
+    int argc;
+    char **argv;
+};
+
+/* ---- samples */
+typedef struct timing_plan {
+    int64_t warmup, iterations;                  /* untimed calls; timed calls at least */
+    double min_seconds;                          /* go on until so much time was measured */
+} timing_plan;
 
 enum { KERNEL_TIMES = 128 };
 typedef struct job {
@@ -1551,10 +1855,14 @@ typedef struct job {
     row *r;
     attn_status status;
     int64_t pass;
-    bool reference, gpu;
+    bool reference, gpu, wakes;                  /* wakes: the plan asks for more threads than one */
     void *module;
     double kernel[KERNEL_TIMES];                 /* of the last calls on the GPU, in seconds */
     int64_t kernel_count;
+    void (*call)(void *);                        /* what is timed; NULL: nothing */
+    timing_plan plan;
+    double tokens, peak, bandwidth;              /* of a call; sampled before the first */
+    list seconds;                                /* of the calls so far */
 } job;
 
 /* The timed calls of a row take so long at most, three calls excepted, where --iterations does not
@@ -1651,8 +1959,13 @@ static bool give_workspace(problem *p, size_t size)
 
 static void take_workspace(problem *p)
 {
-    if (p->d.workspace)
-        free(p->owned[--p->owned_count]);
+    int i = p->owned_count;
+    while (p->d.workspace && p->owned[--i] != p->d.workspace) {}
+    if (p->d.workspace) {
+        free(p->d.workspace);
+        memmove(&p->owned[i], &p->owned[i + 1],
+                (size_t)(--p->owned_count - i) * sizeof *p->owned);
+    }
     p->d.workspace = NULL;
     p->d.workspace_size = 0;
 }
@@ -1664,7 +1977,7 @@ static void poison(problem *p) /* all ones is a NaN in every type: what is not w
         if (out[i]->data)
             memset(out[i]->data, 0xff,
                    (size_t)(p->d.batch * out[i]->stride[0] * dtype_size(out[i]->dtype)));
-    memset(p->d.lse, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
+    memset(p->lse, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
 }
 
 static void failed(row *r, const problem *p, attn_status s)
@@ -1672,27 +1985,66 @@ static void failed(row *r, const problem *p, attn_status s)
     remark(r, "failed", "%s", *p->message ? p->message : attn_status_text(s));
 }
 
-/* The first call, verified. A gradient alone needs the forward's o and lse first. */
+/* The call as it is timed. A gradient alone needs the forward's o and lse first. */
+static void plain_call(job *j)
+{
+    poison(j->p);
+    if (j->pass == BWD)
+        j->status = attn_forward(&j->p->d);
+    double start = attn_seconds();
+    timed_call(j);
+    j->r->first_run_ms = 1e3 * (attn_seconds() - start);
+}
+
+/* A timed forward call has no lse, as a caller who only infers has none. It is verified by a call that
+ * has: o must have the same bits, or is verified apart. */
+static verdict check_forward_calls(job *j, double seconds)
+{
+    problem *p = j->p;
+    size_t bytes = (size_t)(p->d.batch * p->d.o.stride[0] * dtype_size(p->d.o.dtype));
+    verdict v = { .status = ATTN_ERR_MEMORY };
+    char *plain = malloc(bytes + 1);
+    if (!plain)
+        return v;
+    memcpy(plain, p->d.o.data, bytes);
+    p->d.lse = p->lse;
+    poison(p);
+    v.status = run_pass(p, FWD);
+    if (!v.status)
+        v = check(p, FWD, seconds);
+    if (!v.status && memcmp(plain, p->d.o.data, bytes)) {
+        memcpy(p->d.o.data, plain, bytes);
+        verdict other = check(p, FWD, seconds);
+        v.status = other.status;
+        v.max_error = fmax(v.max_error, other.max_error);
+        if (!(other.worst <= v.worst))
+            v.worst = other.worst, v.worst_in = other.worst_in;
+    }
+    p->d.lse = NULL;
+    free(plain);
+    return v;
+}
+
+/* The first call, verified. */
 static bool first_call(job *j)
 {
     bench *b = j->b;
     row *r = j->r;
+    problem *p = j->p;
     double seconds = b->opt.verify ? 1e18 : b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
-    poison(j->p);
-    if (j->pass == BWD)
-        j->status = attn_forward(&j->p->d);
-    if (!j->status && !j->gpu && !give_workspace(j->p, (size_t)r->workspace_bytes))
+    if (!j->gpu && !give_workspace(p, (size_t)r->workspace_bytes))
         j->status = ATTN_ERR_MEMORY;
-    double start = attn_seconds();
-    timed_call(j);
-    r->first_run_ms = 1e3 * (attn_seconds() - start);
+    bool without_lse = j->pass == FWD && is_timing(j->c->v[MEASURE]);
+    p->d.lse = without_lse ? NULL : p->lse;
+    if (!j->status)
+        plain_call(j);
     if (j->status) {
-        failed(r, j->p, j->status);
+        failed(r, p, j->status);
         return false;
     }
     if (j->reference)
         return true;
-    verdict v = check(j->p, j->pass, seconds);
+    verdict v = without_lse ? check_forward_calls(j, seconds) : check(p, j->pass, seconds);
     if (v.status) {
         remark(r, "failed", "the reference cannot check it: %s", attn_status_text(v.status));
         return false;
@@ -1700,23 +2052,143 @@ static bool first_call(job *j)
     r->max_abs_err = v.max_error;
     r->rows_verified = v.rows;
     if (!(v.worst <= 1))
-        remark(r, "wrong", "error %.3g is %.3g times what is allowed", v.max_error, v.worst);
+        remark(r, "wrong", "%s: %.3g times the error that is allowed; largest error of all %.3g",
+               v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
     return true;
 }
 
-static void fill_times(row *r, const attn_timing *t)
+/* ---- cold caches */
+enum { FLUSH_TASKS = 64, SMALLEST_FLUSH = 64 << 20 };
+static struct { volatile unsigned char *x; int64_t size; } flush_buffer;
+
+/* Twice the last cache. */
+static int64_t flush_size(void)
 {
-    r->iterations = t->n;
-    r->mean_ms = 1e3 * t->mean, r->stddev_ms = 1e3 * t->stddev, r->min_ms = 1e3 * t->min,
-    r->max_ms = 1e3 * t->max;
-    r->p50_ms = r->kernel_ms = 1e3 * t->p50, r->p95_ms = 1e3 * t->p95, r->p99_ms = 1e3 * t->p99;
-    r->ops_per_s = t->ops_per_s, r->tokens_per_s = t->tokens_per_s, r->gflops = t->gflops,
-    r->gbytes_per_s = t->gbytes_per_s;
+    int64_t size = SMALLEST_FLUSH;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    size = 2 * cache > size ? 2 * cache : size;
+#endif
+    return size < 1 << 30 ? size : 1 << 30;
+}
+
+static void flush_part(void *user, int64_t i)
+{
+    int64_t each = flush_buffer.size / FLUSH_TASKS;
+    (void)user;
+    for (int64_t at = i * each; at < (i + 1) * each; at += 64)
+        flush_buffer.x[at]++;
+}
+
+/* Walks through more memory than the caches hold, on the threads of the case: no tensor is left in
+ * any. False when memory is short. */
+static bool flush_caches(const bench_case *c)
+{
+    attn_desc where = { .threads = (int32_t)c->v[THREADS] };
+    if (!flush_buffer.x) {
+        flush_buffer.size = flush_size();
+        flush_buffer.x = calloc((size_t)flush_buffer.size, 1);
+    }
+    return flush_buffer.x && !attn_parallel(&where, flush_part, NULL, FLUSH_TASKS);
+}
+
+/* Seconds of each timed call, in their order; false when memory is short or a call failed. */
+static bool sample_calls(job *j, void (*call)(void *), const timing_plan *plan, list *seconds)
+{
+    double total = 0;
+    int64_t before = seconds->n;
+    for (int64_t i = 0; i < plan->warmup; i++)
+        call(j);
+    while (seconds->n - before < plan->iterations || total < plan->min_seconds) {
+        seconds->x = grow(seconds->x, seconds->n, sizeof *seconds->x);
+        if (j->c->v[COLD] && !flush_caches(j->c))
+            j->status = ATTN_ERR_MEMORY;
+        double start = attn_seconds();
+        call(j);
+        total += seconds->x[seconds->n++] = attn_seconds() - start;
+        if (j->status || interrupted)
+            break;
+    }
+    return !j->status && !interrupted;
+}
+
+/* A quantile of sorted numbers: linear between the two nearest ranks. */
+static double quantile(const double *sorted, int64_t n, double share)
+{
+    double at = share * (double)(n - 1);
+    int64_t low = (int64_t)at, high = low + 1 < n ? low + 1 : low;
+    return n ? sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]) : NAN;
+}
+
+/* How many of n sorted samples lie outside of an interval that holds the median in 95 of 100 runs,
+ * on either side: the most for which n coins fall heads no more often in 2.5 of 100 throws. Where
+ * there is no such number, all samples are inside. */
+static int64_t outside_median(int64_t n)
+{
+    if (n > 1000)
+        return (int64_t)((double)n / 2 - 0.98 * sqrt((double)n));
+    double chance = ldexp(1, (int)-n), sum = chance; /* of k heads; of at most k */
+    int64_t k = 0;
+    for (; sum <= 0.025; k++) {
+        chance *= (double)(n - k) / (double)(k + 1);
+        sum += chance;
+    }
+    return k ? k - 1 : 0;                        /* k heads are no longer so rare */
+}
+
+/* What the samples of a row say, and its rates: by their median, like all rates and ratios. */
+static void summarize(row *r, list seconds, const problem *p, double tokens)
+{
+    int64_t n = seconds.n, outside = outside_median(n);
+    double *sorted = malloc((size_t)n * sizeof *sorted), sum = 0, square = 0;
+    if (!sorted || !n)
+        return free(sorted);
+    memcpy(sorted, seconds.x, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+    for (int64_t i = 0; i < n; i++)
+        sum += sorted[i];
+    for (int64_t i = 0; i < n; i++)
+        square += (sorted[i] - sum / (double)n) * (sorted[i] - sum / (double)n);
+    double median = quantile(sorted, n, 0.5), per = median > 0 ? 1 / median : NAN;
+    r->iterations = n;
+    r->mean_ms = 1e3 * sum / (double)n;
+    r->stddev_ms = n > 1 ? 1e3 * sqrt(square / (double)(n - 1)) : 0;
+    r->min_ms = 1e3 * sorted[0], r->max_ms = 1e3 * sorted[n - 1];
+    r->p50_ms = r->kernel_ms = 1e3 * median;
+    if (n > 1)
+        r->p50_low_ms = 1e3 * sorted[outside], r->p50_high_ms = 1e3 * sorted[n - 1 - outside];
+    r->p95_ms = 1e3 * quantile(sorted, n, 0.95), r->p99_ms = 1e3 * quantile(sorted, n, 0.99);
+    r->ops_per_s = per, r->tokens_per_s = tokens * per;
+    r->gflops = p->flops * per * 1e-9, r->gbytes_per_s = p->bytes * per * 1e-9;
+    free(sorted);
+}
+
+static void note_outliers(row *r)
+{
     if (r->max_ms > 3 * r->p50_ms && r->max_ms - r->p50_ms > 0.05)
         remark(r, NULL, "outlier: the slowest call took %.1f times the median",
                r->max_ms / r->p50_ms);
     if (r->first_run_ms > 3 * r->p50_ms && r->first_run_ms - r->p50_ms > 0.2)
         remark(r, NULL, "slow first run: %.1f times the median", r->first_run_ms / r->p50_ms);
+}
+
+static double workspace_of(const row *r)
+{
+    return r->workspace_bytes > 0 ? (double)r->workspace_bytes : 0;
+}
+
+/* What bounds a call: the larger of the times that its arithmetic takes at the peak and that its
+ * traffic takes at the bandwidth; or neither, where more than half of it is what an empty call takes
+ * too. Traffic is each tensor once and the workspace, which is written and read: the scores of
+ * standard are there. Arithmetic is the products and about 20 operations for a weight. */
+static const char *bound_of(const row *r, double pairs, double peak, double bandwidth)
+{
+    enum { WEIGHT_FLOPS = 20 };
+    double arithmetic = (r->flops + WEIGHT_FLOPS * pairs) / peak,
+           traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth;
+    return r->overhead_ms > r->p50_ms / 2 ? "overhead"
+           : arithmetic >= traffic        ? "compute"
+                                          : "bandwidth";
 }
 
 /* Where the row stands under the measured roofline. Peak and bandwidth are sampled before and
@@ -1725,12 +2197,6 @@ static void place_under_roofline(row *r, double peak, double bandwidth)
 {
     r->peak_fraction = r->gflops / peak;
     r->bandwidth_fraction = r->gbytes_per_s / bandwidth;
-    bool compute = r->peak_fraction >= r->bandwidth_fraction;
-    bool idle = r->peak_fraction < 0.7 && r->bandwidth_fraction < 0.5; /* the guide's thresholds */
-    snprintf(r->bound, sizeof r->bound, "%s",
-             idle      ? "overhead"
-             : compute ? "compute"
-                       : "bandwidth");
     if (getenv("ATTN_ISA"))
         remark(r, NULL, "ATTN_ISA=%s: the peak is that of this ISA, %.1f GFLOP/s",
                getenv("ATTN_ISA"), peak);
@@ -1741,11 +2207,52 @@ static void place_under_roofline(row *r, double peak, double bandwidth)
     }
 }
 
-/* Reading as many bytes as the call, but not above what no cache holds. */
-static double bandwidth_now(const job *j)
+/* Reading so many bytes, but not above what no cache holds. */
+static double bandwidth_of(const bench_case *c, double bytes)
 {
-    double most = 1 << 30, bytes = j->p->bytes < most ? j->p->bytes : most;
-    return attn_bandwidth_gbytes((size_t)bytes + 64, (int32_t)j->c->v[THREADS]);
+    double most = 1 << 30;
+    if (c->v[COLD])                              /* that of memory: no cache has any of it */
+        bytes = fmax(bytes, (double)flush_size());
+    return attn_bandwidth_gbytes((size_t)(bytes < most ? bytes : most) + 64,
+                                 (int32_t)c->v[THREADS]);
+}
+
+static double bandwidth_now(const job *j) { return bandwidth_of(j->c, j->p->bytes); }
+
+static void no_work(void *arg, int64_t i) { (void)arg, (void)i; }
+
+static void wake_threads(void *user)
+{
+    const job *j = user;
+    attn_parallel(&j->p->d, no_work, NULL, j->c->v[THREADS]);
+}
+
+/* What a call takes that has next to nothing to compute: one query, key and head of the same case,
+ * on the same backend; and the waking of the threads, where the case's own call wakes them. */
+static double measure_overhead(const job *j)
+{
+    enum { CALLS = 15 };
+    attn_timing_opts opts = { .warmup = 3, .iterations = CALLS };
+    bench_case one = *j->c;
+    attn_timing call = { 0 }, wake = { 0 };
+    job tiny = *j;
+    row scratch = *j->r;
+    problem p;
+    one.v[BATCH] = one.v[SEQ] = one.v[KV] = one.v[HEADS] = one.v[KV_HEADS] = 1;
+    one.v[MASK] = NO_MASK, one.v[PAGE] = one.v[APPEND] = 0;
+    if (!problem_make(&one, NULL, &p))
+        return NAN;
+    p.d.backend = j->p->d.backend;
+    tiny.p = &p, tiny.c = &one, tiny.r = &scratch, tiny.kernel_count = 0;
+    attn_plan plan;
+    bool good = !plan_call(&p, j->pass, &plan)
+             && (j->gpu || give_workspace(&p, plan.workspace_size))
+             && (j->pass != BWD || !attn_forward(&p.d)) && !attn_time(timed_call, &tiny, &opts, &call)
+             && !tiny.status;
+    if (good && j->wakes)
+        good = !attn_time(wake_threads, (void *)(uintptr_t)j, &opts, &wake);
+    problem_free(&p);
+    return good ? call.p50 + wake.p50 : NAN;
 }
 
 static double peak_now(const bench_case *c)
@@ -1753,78 +2260,144 @@ static double peak_now(const bench_case *c)
     return attn_peak_gflops((int32_t)c->v[DTYPE], (int32_t)c->v[THREADS]);
 }
 
-static void find_published(row *r)
+static bool is_published(const struct published *p, const row *r)
 {
     const int64_t *v = r->c->v;
+    bool same_shape = p->batch == v[BATCH] && p->seq == v[SEQ] && p->heads == v[HEADS]
+                   && p->dim == v[DIM] && p->pass == v[PASS] && p->project == v[PROJECT];
+    bool same_backend = p->backend ? !strcmp(p->backend, r->backend) : !is_gpu(r);
+    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK]
+              && (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge");
+    return !strcmp(p->suite, r->suite) && same_shape && same_backend && plain;
+}
+
+static void find_published(row *r)
+{
     for (int i = 0; i < COUNT(published); i++)
-        if (!strcmp(published[i].suite, r->suite) && published[i].batch == v[BATCH]
-            && published[i].seq == v[SEQ] && published[i].heads == v[HEADS]
-            && published[i].dim == v[DIM] && published[i].pass == v[PASS]
-            && published[i].project == v[PROJECT]
-            && (published[i].backend ? !strcmp(published[i].backend, r->backend) : !is_gpu(r))
-            && v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK]
-            && (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge")) {
+        if (is_published(&published[i], r)) {
             r->theirs = published[i].ms;
-            r->ratio = r->theirs / r->mean_ms;
+            r->their_tokens_per_s = published[i].tokens_per_s;
+            r->ratio = r->theirs / r->p50_ms;
         }
 }
 
-/* The calls of a row: verified first, then timed with a workspace given (kernel) and without
- * (total). On the GPU, kernel is its own clock and total the call with its copies. `call` runs one.
- * */
-static void time_calls(job *j, void (*call)(void *), double tokens)
+/* The samples of a row, in ms; the row owns them from here on. */
+static void keep_samples(row *r, list seconds)
+{
+    for (int64_t i = 0; i < seconds.n; i++)
+        seconds.x[i] *= 1e3;
+    r->samples_ms = seconds;
+}
+
+/* The median without a workspace given. */
+static void time_total(job *j, void (*call)(void *), int64_t calls)
+{
+    row whole = null_row();
+    list seconds = { NULL, 0 };
+    bool slow = j->r->p50_ms > 100;
+    timing_plan plan = { !slow, slow ? 1 : calls / 4 > FEWEST_CALLS ? calls / 4 : FEWEST_CALLS, 0 };
+    take_workspace(j->p);
+    if (sample_calls(j, call, &plan, &seconds)) {
+        summarize(&whole, seconds, j->p, 0);
+        j->r->total_ms = whole.p50_ms;
+    }
+    free(seconds.x);
+}
+
+/* What is to be timed, and how often; the machine sampled before. The call was verified. */
+static void start_timing(job *j, void (*call)(void *), double tokens)
 {
     row *r = j->r;
     const int64_t *v = j->c->v;
-    double each = r->first_run_ms * 1e-3 + 1e-7, peak = j->gpu ? NAN : peak_now(j->c);
-    double bandwidth = j->gpu ? NAN : bandwidth_now(j);
-    int64_t n = calls_of(j->b, j->c, r->backend, each);
-    bool by_time = j->b->opt.min_time > 0;
-    attn_timing_opts opts = { j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP],
-                              j->b->opt.user.count[ITERATIONS] || !by_time ? n : 1,
-                              j->reference ? 0 : j->b->opt.min_time,
-                              j->p->flops,
-                              j->p->bytes,
-                              tokens };
-    r->flops = j->p->flops;
-    attn_timing t;
-    attn_status s = attn_time(call, j, &opts, &t);
-    if (s || j->status || interrupted) {
-        failed(r, j->p, s ? s : j->status);
+    int64_t n = calls_of(j->b, j->c, r->backend, r->first_run_ms * 1e-3 + 1e-7);
+    bool counted = j->b->opt.user.count[ITERATIONS] || !(j->b->opt.min_time > 0);
+    j->peak = j->gpu ? NAN : peak_now(j->c);
+    j->bandwidth = j->gpu ? NAN : bandwidth_now(j);
+    j->plan = (timing_plan){ j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP], counted ? n : 1,
+                             j->reference ? 0 : j->b->opt.min_time };
+    j->call = call;
+    j->tokens = tokens;
+    r->flops = j->p->flops, r->bytes = j->p->bytes;
+    r->overhead_ms = 1e3 * measure_overhead(j);
+}
+
+/* The calls of a row are timed in so many turns, between which those of the other backends of the
+ * case have theirs: a machine that changes meanwhile changes for all of them. */
+enum { TURNS = 8 };
+
+static void time_turn(job *j, int turn, int turns)
+{
+    int64_t n = j->plan.iterations;
+    bool is_long = j->r->first_run_ms > 50;          /* the others' turns do not cool it down */
+    timing_plan share = { turn ? j->plan.warmup > 0 && !is_long : j->plan.warmup,
+                          n * (turn + 1) / turns - n * turn / turns,
+                          j->plan.min_seconds / turns };
+    if (!j->call || j->status || interrupted || !(share.iterations || share.min_seconds > 0))
+        return;
+    give_message(j->p, false);                   /* nobody reads about a call that is right */
+    sample_calls(j, j->call, &share, &j->seconds);
+    give_message(j->p, true);
+}
+
+/* The row of the calls timed: with a workspace given (kernel) and without (total). On the GPU, kernel
+ * is its own clock and total the call with its copies. */
+static void finish_timing(job *j)
+{
+    row *r = j->r;
+    void (*call)(void *) = j->call;
+    if (!call)
+        return;
+    j->call = NULL;                              /* it is finished once */
+    if (j->status || interrupted) {
+        free(j->seconds.x);
+        failed(r, j->p, j->status);
         return;
     }
-    fill_times(r, &t);
-    *rate_of(j->b, r->backend) =
-        t.mean > 1e-3 && v[SEQ] > 1 ? j->p->flops / t.mean : *rate_of(j->b, r->backend);
+    summarize(r, j->seconds, j->p, j->tokens);
+    note_outliers(r);
+    keep_samples(r, j->seconds);
+    if (r->p50_ms > 1 && j->c->v[SEQ] > 1)
+        *rate_of(j->b, r->backend) = j->p->flops / r->p50_ms * 1e3;
     if (j->gpu) { /* the roofline is the CPU's, and a call from the host copies */
         r->total_ms = r->p50_ms;
-        r->kernel_ms = 1e3 * kernel_median(j, t.n);
+        r->kernel_ms = 1e3 * kernel_median(j, r->iterations);
         return;
     }
     /* after the row, and again if it was disturbed */
-    for (int i = 0; i < 3 && (!i || r->gflops > peak); i++) {
-        double after = peak_now(j->c);
-        peak = after > peak ? after : peak;
-    }
-    place_under_roofline(r, peak, bandwidth);
-    if (j->reference)
-        return;
-    take_workspace(j->p);
-    opts.warmup = t.mean < 0.1, opts.min_seconds = 0;
-    opts.iterations = t.mean > 0.1 ? 1 : n / 4 > FEWEST_CALLS ? n / 4 : FEWEST_CALLS;
-    if (!attn_time(call, j, &opts, &t) && !j->status)
-        r->total_ms = 1e3 * t.p50;
+    for (int i = 0; i < 3 && (!i || r->gflops > j->peak); i++)
+        j->peak = fmax(j->peak, peak_now(j->c));
+    j->bandwidth = fmax(j->bandwidth, bandwidth_now(j));
+    place_under_roofline(r, j->peak, j->bandwidth);
+    bool spills = 2 * workspace_of(r) > r->bytes;    /* into a slower cache, or memory */
+    double slower = spills ? bandwidth_of(j->c, r->bytes + workspace_of(r)) : j->bandwidth;
+    snprintf(r->bound, sizeof r->bound, "%s",
+             bound_of(r, j->p->pairs, j->peak * 1e9, slower * 1e9));
+    if (!j->reference)
+        time_total(j, call, j->plan.iterations);
+}
+
+static void time_calls(job *j, void (*call)(void *), double tokens)
+{
+    start_timing(j, call, tokens);
+    time_turn(j, 0, 1);
+    finish_timing(j);
+}
+
+/* Verifies the call; it is timed in turns, or nothing is, which the row then says. */
+static void start_time(job *j)
+{
+    double one_call = j->p->flops / *rate_of(j->b, "reference");
+    if (j->reference && one_call > REFERENCE_CALL_SECONDS && !j->b->opt.verify && !j->b->files)
+        remark(j->r, "skipped", "the f64 reference would take about %.0f s a call", one_call);
+    else if (first_call(j))
+        start_timing(j, timed_call, (double)j->p->d.batch * (double)j->p->d.q_len);
 }
 
 static void measure_time(job *j)
 {
-    double one_call = j->p->flops / *rate_of(j->b, "reference");
-    if (j->reference && one_call > REFERENCE_CALL_SECONDS && !j->b->opt.verify && !j->b->files) {
-        remark(j->r, "skipped", "the f64 reference would take about %.0f s a call", one_call);
-        return;
-    }
-    if (first_call(j))
-        time_calls(j, timed_call, (double)j->p->d.batch * (double)j->p->d.q_len);
+    start_time(j);
+    time_turn(j, 0, 1);
+    finish_timing(j);
     find_published(j->r);
 }
 
@@ -2030,7 +2603,8 @@ static void measure_gradient(job *j)
     }
     j->r->max_abs_err = worst;
     j->r->rows_verified = 3 * PROBES;
-    if (!(worst < 2000 * unit_of(p->d.q.dtype)))
+    /* the differences know nothing of the rounding of o, which the gradients follow */
+    if (!(worst <= 2e-6 + 4 * unit_of(p->d.q.dtype)))
         remark(j->r, "wrong", "gradient differs from finite differences by %.3g", worst);
     for (int t = 0; t < 3; t++)
         free(x[t]);
@@ -2039,7 +2613,7 @@ static void measure_gradient(job *j)
 }
 
 /* Memory of one call in a process of its own, through the allocator hook and by its peak resident
- * set. */
+ * set. The process is this program, started anew: a fork alone has the heap of its parent. */
 typedef struct footprint { attn_status status; int64_t now, peak, rss; } footprint;
 
 static void *counted_get(void *user, size_t size, size_t align)
@@ -2059,45 +2633,91 @@ static void counted_put(void *user, void *p, size_t size)
     free(p);
 }
 
-static footprint footprint_of(const bench_case *c, const char *backend, int64_t pass)
+/* The high-water mark of this program alone: that of getrusage has what the process was before it
+ * was replaced by exec. */
+static int64_t peak_resident_bytes(void)
+{
+    long long kib = 0;
+    char line[256];
+    struct rusage usage;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    if (!kib && !getrusage(RUSAGE_SELF, &usage))
+        kib = usage.ru_maxrss;
+    return (int64_t)kib * 1024;
+}
+
+static footprint footprint_of(const bench_case *c, const char *backend)
 {
     footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
     attn_alloc counted = { counted_get, counted_put, &f };
-    struct rusage usage;
     problem p;
     if (!problem_make(c, NULL, &p))
         return f;
     p.d.backend = backend;
     p.d.alloc = &counted;
-    f.status = run_pass(&p, pass == BWD ? FWD_BWD : pass);
-    if (!getrusage(RUSAGE_SELF, &usage))
-        f.rss = (int64_t)usage.ru_maxrss * 1024;
+    f.status = run_pass(&p, c->v[PASS] == BWD ? FWD_BWD : c->v[PASS]);
+    f.rss = peak_resident_bytes();
     problem_free(&p);
     return f;
+}
+
+/* What the child is started with: the backend, then the values of all axes. */
+static void write_call(const job *j, char text[1024])
+{
+    int n = snprintf(text, 1024, "%s", j->r->backend);
+    for (int a = 0; a < AXES; a++)
+        n += snprintf(text + n, 1024 - (size_t)n, ",%lld", (long long)j->c->v[a]);
+}
+
+/* The child: its case from the command line, one line with its memory on stdout. */
+static int print_footprint(const char *call)
+{
+    char backend[32];
+    bench_case c = { .suite = &suites[0] };
+    const char *s = strchr(call, ',');
+    snprintf(backend, sizeof backend, "%.*s", (int)strcspn(call, ","), call);
+    for (int a = 0; a < AXES; a++, s = strchr(s + 1, ',')) {
+        char *end = NULL;
+        c.v[a] = s ? strtoll(s + 1, &end, 10) : 0;
+        if (!s || end == s + 1 || (*end && *end != ','))
+            return refuse("--footprint %s: is between this program and itself", call);
+    }
+    footprint f = footprint_of(&c, backend);
+    printf("%d %lld %lld\n", (int)f.status, (long long)f.peak, (long long)f.rss);
+    return fflush(stdout) ? EXIT_BAD : 0;
 }
 
 /* The same from a child process; false, said in the row, when that did not answer. */
 static bool from_child(const job *j, footprint *f)
 {
-    int ends[2];
+    char call[1024];
+    const char *argv[] = { "/proc/self/exe", "--footprint", call, "--plugin", j->b->opt.plugins,
+                           NULL };
+    int status, ends[2];
+    long long peak, rss;
+    char answer[128] = "";
+    write_call(j, call);
+    if (!j->b->opt.plugins)
+        argv[3] = NULL;
     if (pipe(ends)) {
-        remark(j->r, "failed", "no child process: %s", strerror(errno));
+        remark(j->r, "failed", "no pipe to a process: %s", strerror(errno));
         return false;
     }
-    fflush(NULL);
-    pid_t child = fork();
-    if (!child) {
-        *f = footprint_of(j->c, j->r->backend, j->pass);
-        _exit(write(ends[1], f, sizeof *f) == (ssize_t)sizeof *f ? 0 : 1);
-    }
+    bool ended = run_program(argv, -1, ends[1]);     /* one short line waits in the pipe */
     close(ends[1]);
-    bool whole = child > 0 && read(ends[0], f, sizeof *f) == (ssize_t)sizeof *f;
+    ssize_t length = ended ? read(ends[0], answer, sizeof answer - 1) : 0;
     close(ends[0]);
-    if (child > 0)
-        waitpid(child, NULL, 0);
-    if (!whole)
-        remark(j->r, "failed", "the child process ended early");
-    return whole;
+    if (length < 1 || sscanf(answer, "%d %lld %lld", &status, &peak, &rss) != 3) {
+        remark(j->r, "failed", "the process that runs this call alone did not answer");
+        return false;
+    }
+    f->status = (attn_status)status, f->peak = peak, f->rss = rss;
+    return true;
 }
 
 static void measure_memory(job *j)
@@ -2105,7 +2725,7 @@ static void measure_memory(job *j)
     footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
     row *r = j->r;
     if (j->gpu)                                  /* a GPU's context does not survive a fork */
-        f = footprint_of(j->c, r->backend, j->pass);
+        f = footprint_of(j->c, r->backend);
     else if (!from_child(j, &f))
         return;
     if (f.status) {
@@ -2124,47 +2744,85 @@ static void measure_memory(job *j)
     r->bytes = tensor_bytes(j->c);
 }
 
-/* Time to first token: the prefill of the whole context, cold, and one step. Then the steps, one
- * token each. */
+enum { PREFILLS = 5 };
+
+static double median(double *x, int64_t n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_size);
+    return n ? (x[(n - 1) / 2] + x[n / 2]) / 2 : NAN;
+}
+
+static double deviation(const double *x, int64_t n)
+{
+    double mean = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        sum += (x[i] - mean) * (x[i] - mean);
+    return n > 1 ? sqrt(sum / (double)(n - 1)) : NAN;
+}
+
+/* The prefill of the whole context, up to PREFILLS times within a second: how often, 0 when it does
+ * not run, said in the row. */
+static int64_t time_prefills(job *j, const bench_case *prefill, double seconds[PREFILLS])
+{
+    problem p;
+    attn_plan plan;
+    int64_t n = 0;
+    if (!problem_make(prefill, NULL, &p))
+        return 0;
+    p.d.backend = j->p->d.backend;
+    attn_status s = plan_call(&p, FWD, &plan);
+    if (!s && (double)plan.workspace_size > 0.9 * available_memory())
+        s = ATTN_ERR_MEMORY;
+    for (double start = attn_seconds(); !s && n < PREFILLS && !interrupted; n++) {
+        double from = attn_seconds();
+        if (n && from - start > 1)
+            break;
+        s = attn_forward(&p.d);
+        seconds[n] = attn_seconds() - from;
+    }
+    if (s)
+        remark(j->r, NULL, "no prefill: %s", attn_status_text(s));
+    problem_free(&p);
+    return s ? 0 : n;
+}
+
+/* Time to first token: the prefill of the whole context and one step. Then the steps, one token
+ * each. */
 static void measure_generate(job *j)
 {
     bench_case prefill = *j->c;
-    problem p;
-    double seconds = NAN;
+    double seconds[PREFILLS];
+    int64_t n = 0;
     prefill.v[SEQ] = prefill.v[KV];
     double flops = (double)prefill.v[KV] * (double)prefill.v[KV]
                    * (double)(prefill.v[DIM] + prefill.v[V_DIM])
                    * (double)(prefill.v[HEADS] * prefill.v[BATCH]),
            estimate = flops / *rate_of(j->b, j->r->backend);
-    if (j->reference && estimate > REFERENCE_CALL_SECONDS) {
+    if (j->reference && estimate > REFERENCE_CALL_SECONDS)
         remark(j->r, NULL, "no prefill: the reference would take about %.0f s", estimate);
-    } else if (problem_make(&prefill, NULL, &p)) {
-        attn_plan plan;
-        p.d.backend = j->p->d.backend;
-        attn_status s = plan_call(&p, FWD, &plan);
-        if (!s && (double)plan.workspace_size > 0.9 * available_memory())
-            s = ATTN_ERR_MEMORY;
-        double start = attn_seconds();
-        s = s ? s : attn_forward(&p.d);
-        seconds = attn_seconds() - start;
-        if (s)
-            remark(j->r, NULL, "no prefill: %s", attn_status_text(s));
-        seconds = s ? NAN : seconds;
-        problem_free(&p);
-    }
+    else
+        n = time_prefills(j, &prefill, seconds);
     measure_time(j);
-    j->r->ttft_ms = 1e3 * seconds + j->r->p50_ms;
+    j->r->ttft_stddev_ms = hypot(1e3 * deviation(seconds, n), j->r->stddev_ms);
+    j->r->ttft_ms = 1e3 * median(seconds, n) + j->r->p50_ms;
 }
 
-/* The attention module of AdaAttn: x [tokens, embed] through three projections, attention, and the
- * output projection; the backward also gives the gradients of x and of the four weights. */
+/* An attention module, AdaAttn's or gemma's: x [tokens, embed] through three projections, attention,
+ * and the output projection; the backward also gives the gradients of x and of the four weights.
+ * The products are f32; between them and an attention in 16 bits stands a conversion. */
 typedef void (*blas_sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha,
                            const float *a, int lda, const float *b, int ldb, float beta, float *c,
                            int ldc);
+enum { OF_Q, OF_K, OF_V, OF_O, PROJECTIONS };
 typedef struct module {
     int64_t tokens, embed;
+    int64_t width[PROJECTIONS];                  /* of a token's q, k, v and o */
     int32_t threads;
-    float *x, *w[4], *y, *dy, *dx, *dw[4];
+    float *x, *w[PROJECTIONS], *y, *dy, *dx, *dw[PROJECTIONS];
+    attn_out part[PROJECTIONS], grad[PROJECTIONS];   /* what the attention reads and writes */
+    float *wide[PROJECTIONS], *wide_grad[PROJECTIONS]; /* the same in f32: itself, or a copy */
     blas_sgemm sgemm; /* OpenBLAS, or NULL: the plain blocked product below */
 } module;
 
@@ -2228,7 +2886,7 @@ static void product_task(void *arg, int64_t block)
     }
     void *packed = NULL;
     if (posix_memalign(&packed, 64, (size_t)(p->k * COLS) * sizeof(float)))
-        return;                                  /* noticed by check_product */
+        return;                                  /* noticed by check_products */
     for (int64_t col = 0; col < p->n; col += COLS) {
         pack_columns(p, col, packed);
         for (int64_t i = row; i < row + rows; i += ROWS)
@@ -2246,45 +2904,100 @@ static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, in
     attn_parallel(&where, product_task, &p, (m + COLS - 1) / COLS);
 }
 
-/* Some elements of the last projection against f64 sums. */
-static bool check_product(const module *w, const float *o)
+/* n terms of a sum, `x_step` and `y_step` apart, and their sizes. */
+typedef struct exact_sum { double sum, size; } exact_sum;
+
+static void sum_terms(exact_sum *to, int64_t n, const float *x, int64_t x_step, const float *y,
+                      int64_t y_step)
 {
+    for (int64_t e = 0; e < n; e++) {
+        double term = (double)x[e * x_step] * (double)y[e * y_step];
+        to->sum += term, to->size += fabs(term);
+    }
+}
+
+static bool is_sum(const exact_sum *exact, int64_t terms, float got)
+{
+    return fabs(exact->sum - (double)got) <= (double)terms * 0x1p-24 * exact->size + 0x1p-100;
+}
+
+/* Some elements of what the products gave, against f64 sums: the four projections, and of the
+ * backward dx, the four dw and dout. */
+static bool check_products(const module *w, int64_t pass)
+{
+    int64_t embed = w->embed, wo = w->width[OF_O];
     bool right = true;
     for (uint64_t s = 0; s < 64 && right; s++) {
         int64_t i = (int64_t)(draw(31, s) % (uint64_t)w->tokens),
-                j = (int64_t)(draw(32, s) % (uint64_t)w->embed);
-        double sum = 0, size = 0;
-        for (int64_t e = 0; e < w->embed; e++) {
-            double term = (double)o[i * w->embed + e] * (double)w->w[3][j * w->embed + e];
-            sum += term, size += fabs(term);
+                j = (int64_t)(draw(32, s) % (uint64_t)embed), terms = 0;
+        exact_sum y = { 0, 0 }, dx = { 0, 0 }, dw = { 0, 0 }, dout = { 0, 0 };
+        for (int t = OF_Q; t <= OF_V; t++) {
+            int64_t width = w->width[t], k = (int64_t)(draw(33, s) % (uint64_t)width);
+            exact_sum part = { 0, 0 }, dpart = { 0, 0 };
+            sum_terms(&part, embed, w->x + i * embed, 1, w->w[t] + k * embed, 1);
+            right = right && is_sum(&part, embed, w->wide[t][i * width + k]);
+            if (pass == FWD)
+                continue;
+            sum_terms(&dpart, w->tokens, w->wide_grad[t] + k, width, w->x + j, embed);
+            right = right && is_sum(&dpart, w->tokens, w->dw[t][k * embed + j]);
+            sum_terms(&dx, width, w->wide_grad[t] + i * width, 1, w->w[t] + j, embed);
+            terms += width;
         }
-        right = fabs(sum - (double)w->y[i * w->embed + j])
-                <= (double)w->embed * 0x1p-24 * size + 0x1p-100;
+        int64_t k = (int64_t)(draw(34, s) % (uint64_t)wo);
+        sum_terms(&y, wo, w->wide[OF_O] + i * wo, 1, w->w[OF_O] + j * wo, 1);
+        right = right && is_sum(&y, wo, w->y[i * embed + j]);
+        if (pass == FWD)
+            continue;
+        sum_terms(&dw, w->tokens, w->dy + j, embed, w->wide[OF_O] + k, wo);
+        sum_terms(&dout, embed, w->dy + i * embed, 1, w->w[OF_O] + k, wo);
+        right = right && is_sum(&dw, w->tokens, w->dw[OF_O][j * wo + k])
+             && is_sum(&dout, embed, w->wide_grad[OF_O][i * wo + k])
+             && is_sum(&dx, terms, w->dx[i * embed + j]);
     }
     return right;
 }
 
+/* Between a part of the attention and its f32 copy; nothing where they are one. */
+static void convert_part(const module *w, const attn_out *part, float *wide, int64_t width,
+                         bool widens)
+{
+    int64_t shape[4] = { 1, w->tokens, 1, width };
+    attn_desc where = { .threads = w->threads };
+    attn_in narrow_in = { .data = part->data, .dtype = part->dtype };
+    attn_out narrow_out = { .data = part->data, .dtype = part->dtype };
+    if (part->data != wide && widens)
+        attn_convert(shape, narrow_in, (attn_out){ .data = wide }, &where);
+    else if (part->data != wide)
+        attn_convert(shape, (attn_in){ .data = wide }, narrow_out, &where);
+}
+
 static void module_forward(const module *w, const problem *p, attn_status *s)
 {
-    const float *qkv[] = { p->d.q.data, p->d.k.data, p->d.v.data };
-    for (int i = 0; i < 3; i++)
-        multiply(w, false, true, w->tokens, w->embed, w->embed, w->x, w->w[i],
-                 (float *)(uintptr_t)qkv[i], false);
+    for (int i = OF_Q; i <= OF_V; i++) {
+        multiply(w, false, true, w->tokens, w->width[i], w->embed, w->x, w->w[i], w->wide[i],
+                 false);
+        convert_part(w, &w->part[i], w->wide[i], w->width[i], false);
+    }
     *s = attn_forward(&p->d);
-    multiply(w, false, true, w->tokens, w->embed, w->embed, p->d.o.data, w->w[3], w->y, false);
+    convert_part(w, &w->part[OF_O], w->wide[OF_O], w->width[OF_O], true);
+    multiply(w, false, true, w->tokens, w->embed, w->width[OF_O], w->wide[OF_O], w->w[OF_O], w->y,
+             false);
 }
 
 static void module_backward(const module *w, const problem *p, attn_status *s)
 {
-    float *gradient[] = { p->g.dq.data, p->g.dk.data, p->g.dv.data },
-          *dout = (float *)(uintptr_t)p->g.dout.data;
-    multiply(w, false, false, w->tokens, w->embed, w->embed, w->dy, w->w[3], dout, false);
-    multiply(w, true, false, w->embed, w->embed, w->tokens, w->dy, p->d.o.data, w->dw[3], false);
+    multiply(w, false, false, w->tokens, w->width[OF_O], w->embed, w->dy, w->w[OF_O],
+             w->wide_grad[OF_O], false);
+    multiply(w, true, false, w->embed, w->width[OF_O], w->tokens, w->dy, w->wide[OF_O],
+             w->dw[OF_O], false);
+    convert_part(w, &w->grad[OF_O], w->wide_grad[OF_O], w->width[OF_O], false);
     *s = attn_backward(&p->d, &p->g);
-    for (int i = 0; i < 3; i++) {
-        multiply(w, false, false, w->tokens, w->embed, w->embed, gradient[i], w->w[i], w->dx,
-                 i > 0);
-        multiply(w, true, false, w->embed, w->embed, w->tokens, gradient[i], w->x, w->dw[i], false);
+    for (int i = OF_Q; i <= OF_V; i++) {
+        convert_part(w, &w->grad[i], w->wide_grad[i], w->width[i], true);
+        multiply(w, false, false, w->tokens, w->embed, w->width[i], w->wide_grad[i], w->w[i],
+                 w->dx, i > 0);
+        multiply(w, true, false, w->width[i], w->embed, w->tokens, w->wide_grad[i], w->x, w->dw[i],
+                 false);
     }
 }
 
@@ -2324,34 +3037,55 @@ static blas_sgemm find_openblas(char name[64])
     return sgemm;
 }
 
+/* An input of the call as something that the projections write. */
+static attn_out written(const attn_in *t)
+{
+    attn_out out = { .data = (void *)(uintptr_t)t->data, .dtype = t->dtype };
+    return out;
+}
+
+/* The module's tensors, beside those of the problem; its memory is the problem's. */
+static void make_module(module *w, problem *p, const bench_case *c)
+{
+    const int64_t *v = c->v;
+    bool appends = v[APPEND];
+    w->tokens = v[BATCH] * v[SEQ], w->embed = v[HEADS] * v[DIM], w->threads = (int32_t)v[THREADS];
+    w->width[OF_Q] = v[HEADS] * v[DIM], w->width[OF_K] = v[KV_HEADS] * v[DIM];
+    w->width[OF_V] = v[KV_HEADS] * v[V_DIM], w->width[OF_O] = v[HEADS] * v[V_DIM];
+    w->part[OF_Q] = written(&p->d.q), w->part[OF_O] = p->d.o;
+    w->part[OF_K] = written(appends ? &p->d.append.k : &p->d.k);
+    w->part[OF_V] = written(appends ? &p->d.append.v : &p->d.v);
+    w->grad[OF_Q] = p->g.dq, w->grad[OF_K] = p->g.dk, w->grad[OF_V] = p->g.dv;
+    w->grad[OF_O] = written(&p->g.dout);
+    w->x = tensor(p, c, w->tokens * w->embed, ATTN_F32, TO_DOUT, 20);
+    w->dy = tensor(p, c, w->tokens * w->embed, ATTN_F32, TO_DOUT, 21);
+    w->y = own(p, w->tokens * w->embed * 4);
+    w->dx = own(p, w->tokens * w->embed * 4);
+    for (int i = 0; i < PROJECTIONS; i++) {
+        int64_t size = w->width[i] * w->embed, bytes = w->tokens * w->width[i] * 4;
+        w->w[i] = tensor(p, c, size, ATTN_F32, TO_DOUT, 22 + i);
+        w->dw[i] = own(p, size * 4);
+        for (int64_t e = 0; w->w[i] && e < size; e++)
+            w->w[i][e] *= (float)(1 / sqrt((double)w->embed));
+        w->wide[i] = w->part[i].dtype ? own(p, bytes) : w->part[i].data;
+        w->wide_grad[i] = w->grad[i].dtype ? own(p, bytes) : w->grad[i].data;
+    }
+}
+
 static void measure_module(job *j)
 {
     const int64_t *v = j->c->v;
     char blas[64];
-    int64_t embed = v[HEADS] * v[DIM], tokens = v[BATCH] * v[SEQ];
-    module w = { .tokens = tokens,
-                 .embed = embed,
-                 .threads = (int32_t)v[THREADS],
-                 .sgemm = find_openblas(blas) };
+    module w = { .sgemm = find_openblas(blas) };
     row *r = j->r;
-    if (v[DTYPE] != ATTN_F32 || v[KV_DTYPE] != ATTN_F32 || v[KV_HEADS] != v[HEADS]
-        || v[DIM] != v[V_DIM] || v[KV] != v[SEQ] || v[LAYOUT] || v[PAGE]) {
-        remark(r, "declined",
-               "the module with projections is f32 self-attention with one head count and one dim");
-        return;
-    }
     problem *p = j->p;
     int mark = p->owned_count;
-    w.x = tensor(p, j->c, tokens * embed, ATTN_F32, TO_DOUT, 20);
-    w.dy = tensor(p, j->c, tokens * embed, ATTN_F32, TO_DOUT, 21);
-    w.y = own(p, tokens * embed * 4);
-    w.dx = own(p, tokens * embed * 4);
-    for (int i = 0; i < 4; i++) {
-        w.w[i] = tensor(p, j->c, embed * embed, ATTN_F32, TO_DOUT, 22 + i);
-        w.dw[i] = own(p, embed * embed * 4);
-        for (int64_t e = 0; w.w[i] && e < embed * embed; e++)
-            w.w[i][e] *= (float)(1 / sqrt((double)embed));
+    if (v[KV_DTYPE] > ATTN_BF16 || v[LAYOUT] || v[PAGE] || (v[KV] != v[SEQ] && !v[APPEND])) {
+        remark(r, "declined", "the module with projections is self-attention, [B,S,H,D], its cache "
+                              "neither paged nor quantised");
+        return;
     }
+    make_module(&w, p, j->c);
     if (p->failed) {
         failed(r, p, ATTN_ERR_MEMORY);
         return;
@@ -2360,12 +3094,15 @@ static void measure_module(job *j)
     snprintf(r->kernel + used, sizeof r->kernel - used, " + %s", blas);
     j->module = &w;
     module_forward(&w, p, &j->status);
-    if (!j->status && !check_product(&w, p->d.o.data))
-        remark(r, "wrong", "the projection is wrong");
-    double attention = p->flops, products = v[PASS] == FWD ? 4 : v[PASS] == BWD ? 8 : 12;
+    if (!j->status && j->pass != FWD)
+        module_backward(&w, p, &j->status);
+    if (!j->status && !check_products(&w, j->pass))
+        remark(r, "wrong", "a product of the module is wrong");
+    double attention = p->flops, times = v[PASS] == FWD ? 1 : v[PASS] == BWD ? 2 : 3;
     if (!j->status && row_ok(r) && first_call(j)) {
-        p->flops += products * 2 * (double)tokens * (double)embed * (double)embed;
-        time_calls(j, module_call, (double)tokens);
+        for (int i = 0; i < PROJECTIONS; i++)
+            p->flops += times * 2 * (double)w.tokens * (double)w.embed * (double)w.width[i];
+        time_calls(j, module_call, (double)w.tokens);
     }
     p->flops = attention;
     find_published(r);
@@ -2448,6 +3185,7 @@ static bool plan_problem(job *j)
     snprintf(j->r->kernel, sizeof j->r->kernel, "%s", plan.kernel ? plan.kernel : "");
     snprintf(j->r->isa, sizeof j->r->isa, "%s", plan.isa ? plan.isa : "");
     j->r->workspace_bytes = (int64_t)plan.workspace_size;
+    j->wakes = plan.threads > 1;
     if (strcmp(j->r->backend, "auto"))
         return true;
     snprintf(j->r->backend, sizeof j->r->backend, "%s", plan.backend);
@@ -2481,11 +3219,13 @@ static const char *backend_at(const bench *b, const suite *s, int i, char name[3
         return i < b->backend_count ? b->backends[i] : NULL;
     for (; p && i > 0; i--)
         p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
-    if (!p && i == 0 && !*b->no_gpu)
-        return "hip";                            /* CPU against GPU, where there is one */
-    if (p)
+    if (p) {
         snprintf(name, 32, "%.*s", (int)strcspn(p, ","), p);
-    return p ? name : NULL;
+        return name;
+    }
+    if (!*b->no_gpu && i-- == 0)
+        return "hip";                            /* CPU against GPU, where there is one */
+    return i < b->plugin_count ? b->plugins[i] : NULL;
 }
 
 static double remaining(bench *b, int64_t from_case, int from_backend)
@@ -2541,15 +3281,24 @@ static bool announce(bench *b, const bench_case *c, row *r)
     return true;
 }
 
-static void add_row(bench *b, const row *r)
+static void derive_row(const bench *b, row *r);
+
+/* A row is written when it is done, into a pipe too: what comes after it cannot lose it. */
+static void add_row(bench *b, const row *finished)
 {
     b->rows = grow(b->rows, b->row_count, sizeof *b->rows);
-    b->rows[b->row_count++] = *r;
-    if (!row_ok(r) && strcmp(r->status, "skipped")) {
-        clear_progress();
+    row *r = &b->rows[b->row_count++];
+    *r = *finished;
+    derive_row(b, r);
+    clear_progress();
+    if (!row_ok(r) && strcmp(r->status, "skipped"))
         fprintf(stderr, "attn_bench: %s %s %s: %s: %s\n", r->suite, r->name, r->backend, r->status,
                 r->note);
-    }
+    if (!b->writer)
+        return;
+    b->writer->row(stdout, b, r);
+    if (fflush(stdout) && !b->broken)
+        b->broken = errno;
 }
 
 /* The output as the files are shaped. */
@@ -2564,14 +3313,13 @@ static npy output_file(const bench *b, const problem *p)
 }
 
 /* --expect and --output, after the case has run: the largest difference, and the file. */
-static int finish_files(bench *b, const problem *p)
+static int finish_files(bench *b, const problem *p, row *r)
 {
     npy o = output_file(b, p);
     double worst = 0, largest = 0;
-    row *r = &b->rows[b->row_count - 1];
     if (b->files->has_expect) {
         const npy *e = &b->files->expect;
-        verdict v = { 0, 0, 0, ATTN_OK };
+        verdict v = { .status = ATTN_OK };
         double *x = malloc((size_t)o.count * 8 + 8), *y = malloc((size_t)o.count * 8 + 8);
         attn_out got = { .data = o.data, .dtype = o.dtype },
                  expected = { .data = e->data, .dtype = e->dtype };
@@ -2593,37 +3341,129 @@ static int finish_files(bench *b, const problem *p)
     return b->opt.output && row_ok(r) ? write_npy(b->opt.output, &o) : 0;
 }
 
-static void run_row(bench *b, const bench_case *c, const char *backend, problem *p, bool *made)
+static void free_rows(row *rows, int64_t count)
 {
-    row r = new_row(c, backend);
+    for (int64_t i = 0; i < count; i++)
+        free(rows[i].samples_ms.x);
+    free(rows);
+}
+
+static bool may_go_on(const bench *b) { return !interrupted && !b->broken; }
+
+/* A backend's part in a case: its row, and what the shared description holds in its turns. */
+typedef struct part {
+    row r;
+    job j;
+    attn_desc d;
+    bool made;                                   /* it has a problem to compute */
+} part;
+
+/* Everything but what is timed in turns. */
+static void start_part(bench *b, const bench_case *c, const char *backend, problem *p, bool *made,
+                       part *x)
+{
+    memset(x, 0, sizeof *x);
+    x->r = new_row(c, backend);
+    row *r = &x->r;
+    x->j = (job){ .b = b, .c = c, .p = p, .r = r, .pass = c->v[PASS] };
+    x->j.reference = !strcmp(backend, "reference"), x->j.gpu = is_gpu(r);
     if (c->variant)
         attn__tuning = c->variant->tuning;
-    if (is_gpu(&r) && *b->no_gpu)
-        remark(&r, "declined", "%s", b->no_gpu);
-    else if (plan_row(c, backend, &r) && announce(b, c, &r)) {
+    if (is_gpu(r) && *b->no_gpu)
+        remark(r, "declined", "%s", b->no_gpu);
+    else if (is_gpu(r) && c->v[COLD])
+        remark(r, "declined", "--cold flushes the CPU's caches, not the GPU's");
+    else if (plan_row(c, backend, r) && announce(b, c, r)) {
         if (!*made && c->v[MEASURE] != MEMORY) {
             *made = problem_make(c, b->files, p);
             if (!*made)
-                remark(&r, "refused", "out of memory");
+                remark(r, "refused", "out of memory");
         }
-        job j = { .b = b, .c = c, .p = p, .r = &r, .pass = c->v[PASS] };
-        j.reference = !strcmp(backend, "reference"), j.gpu = is_gpu(&r);
-        if (*made) {
-            p->d.backend = backend;
-            if (plan_problem(&j))
-                measures[c->v[MEASURE]](&j);
-            p->d.threads = (int32_t)c->v[THREADS];
-            take_workspace(p);
-            r.bytes = p->bytes;
-        } else if (c->v[MEASURE] == MEMORY) {
-            measure_memory(&j);
+        x->made = *made;
+        if (c->v[MEASURE] == MEMORY)
+            measure_memory(&x->j);
+    }
+    if (!x->made)
+        return;
+    p->d.backend = r->backend;
+    if (plan_problem(&x->j))
+        (c->v[MEASURE] == TIME ? start_time : measures[c->v[MEASURE]])(&x->j);
+    p->d.threads = (int32_t)c->v[THREADS];
+    x->d = p->d;
+}
+
+static void leave_problem(problem *p)
+{
+    p->d.lse = p->lse;
+    p->d.workspace = NULL;                       /* the problem's memory still, given again */
+    p->d.workspace_size = 0;
+}
+
+static void turn_of(part *x, int turn, int turns)
+{
+    if (!x->made)
+        return;
+    x->j.p->d = x->d;
+    time_turn(&x->j, turn, turns);
+    leave_problem(x->j.p);
+}
+
+static void finish_part(bench *b, part *x)
+{
+    if (x->made) {
+        problem *p = x->j.p;
+        p->d = x->d;
+        if (x->j.c->v[MEASURE] == TIME) {
+            finish_timing(&x->j);
+            find_published(&x->r);
         }
+        p->d.lse = p->lse;
+        take_workspace(p);
+        x->r.bytes = p->bytes;
+        if (!interrupted && b->files)
+            b->file_code = finish_files(b, p, &x->r);
     }
     memset(&attn__tuning, 0, sizeof attn__tuning);
-    if (!interrupted)                            /* a row cut short by Ctrl-C is not a row */
-        add_row(b, &r);
-    if (!interrupted && b->files && *made)
-        b->file_code = finish_files(b, p);
+    if (interrupted)                             /* a row cut short by Ctrl-C is not a row */
+        free(x->r.samples_ms.x);
+    else
+        add_row(b, &x->r);
+}
+
+static void run_row(bench *b, const bench_case *c, const char *backend, problem *p, bool *made)
+{
+    part x;
+    start_part(b, c, backend, p, made, &x);
+    turn_of(&x, 0, 1);
+    finish_part(b, &x);
+}
+
+/* All backends of a case, whose timed calls alternate. Files and variants of attn.h itself go one
+ * after the other, as do all other measures: a row is then written as soon as it is done. */
+static void run_parts(bench *b, int64_t at, problem *p, bool *made)
+{
+    static part parts[MOST_PARTS];
+    const bench_case *c = &b->cases[at];
+    char name[32];
+    const char *backend;
+    int count = 0;
+    bool alternate = c->v[MEASURE] == TIME && !b->files && !c->variant;
+    for (int k = 0; may_go_on(b) && (backend = backend_at(b, c->suite, k, name)); k++) {
+        progress(b, at, k, backend);
+        if (!alternate || count == MOST_PARTS) {
+            run_row(b, c, backend, p, made);
+            continue;
+        }
+        start_part(b, c, backend, p, made, &parts[count]);
+        if (parts[count].made)
+            leave_problem(p);
+        count++;
+    }
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int k = 0; k < count && may_go_on(b); k++)
+            turn_of(&parts[k], turn, TURNS);
+    for (int k = 0; k < count; k++)
+        finish_part(b, &parts[k]);
 }
 
 static void run_case(bench *b, int64_t at)
@@ -2632,14 +3472,10 @@ static void run_case(bench *b, int64_t at)
     problem p;
     bool made = false;
     char name[32];
-    const char *backend;
-    for (int k = 0; !interrupted && (backend = backend_at(b, c->suite, k, name)); k++) {
-        progress(b, at, k, backend);
-        run_row(b, c, backend, &p, &made);
-    }
+    run_parts(b, at, &p, &made);
     if (made)
         problem_free(&p);
-    for (const char *s = c->suite->absent; s && *s && c->v[MEASURE] != MEMORY && !interrupted;
+    for (const char *s = c->suite->absent; s && *s && c->v[MEASURE] != MEMORY && may_go_on(b);
          s += strcspn(s, ",") + (strchr(s, ',') != NULL)) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
         row r = new_row(c, name);
@@ -2708,12 +3544,8 @@ static int64_t length_of(const row *r)
     return r->c->v[MEASURE] == GENERATE ? r->kv_len : r->q_len;
 }
 
-static double workspace_of(const row *r)
-{
-    return r->workspace_bytes > 0 ? (double)r->workspace_bytes : 0;
-}
-
 static double total_bytes(const row *r) { return r->bytes + workspace_of(r); }
+static double megabytes(double bytes) { return bytes / 1e6; }
 
 /* What a call adds to its inputs: output, lse and workspace. */
 static double added_bytes(const row *r)
@@ -2723,25 +3555,30 @@ static double added_bytes(const row *r)
            + rows * (4 + (double)r->v_dim * (double)dtype_size((int32_t)r->c->v[DTYPE]));
 }
 
-/* Slope of log y over log x for the rows of r's series over the length, from a 16th of the longest
- * on: what a call costs before it has work to do is no part of a power law. */
-static double exponent(const bench *b, const row *r, double (*y)(const row *))
+/* A power law through the rows of a series over the length: log y over log x, from a 16th of the
+ * longest on, for what a call costs before it has work to do is no part of it. */
+typedef struct power_law { double exponent; int64_t from, to, points; } power_law;
+
+static power_law fit_power_law(const bench *b, const row *r, double (*y)(const row *))
 {
+    power_law law = { NAN, 0, 0, 0 };
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
-    int64_t longest = 0;
     for (int64_t i = 0; i < b->row_count; i++)
         if (row_ok(&b->rows[i]) && same_series(r, &b->rows[i], SEQ, KV)
-            && length_of(&b->rows[i]) > longest)
-            longest = length_of(&b->rows[i]);
+            && length_of(&b->rows[i]) > law.to)
+            law.to = length_of(&b->rows[i]);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i];
-        if (!row_ok(o) || !same_series(r, o, SEQ, KV) || !(y(o) > 0) || 16 * length_of(o) < longest)
+        if (!row_ok(o) || !same_series(r, o, SEQ, KV) || !(y(o) > 0) || 16 * length_of(o) < law.to)
             continue;
         double lx = log((double)length_of(o)), ly = log(y(o));
         n++, sx += lx, sy += ly, sxx += lx * lx, sxy += lx * ly;
+        law.from = law.points++ && law.from < length_of(o) ? law.from : length_of(o);
     }
     double spread = n * sxx - sx * sx;
-    return n >= 2 && spread > 1e-9 ? (n * sxy - sx * sy) / spread : NAN;
+    if (n >= 2 && spread > 1e-9)
+        law.exponent = (n * sxy - sx * sy) / spread;
+    return law;
 }
 
 static double median_of(const row *r) { return r->p50_ms; }
@@ -2770,32 +3607,43 @@ static void note_scaling(const bench *b, row *r, axis varied, axis also, const c
         return;
     double times = r->tokens_per_s / base->tokens_per_s,
            ideal = (double)r->c->v[varied] / (double)base->c->v[varied];
+    r->efficiency = times / ideal;
     remark(r, NULL, "%.2fx the throughput of %lld %s, efficiency %.0f%%", times,
            (long long)base->c->v[varied], unit, 100 * times / ideal);
 }
 
-static void derive(bench *b)
+/* What follows from a row and those before it. */
+static void derive_row(const bench *b, row *r)
+{
+    const row *standard = twin(b, r, "standard"), *plain = unvaried(b, r);
+    if (!row_ok(r) || is_correctness(r))
+        return;
+    if (plain)
+        r->speedup_vs_default = plain->p50_ms / r->p50_ms;
+    if (standard) { /* medians: an outlier makes no winner */
+        r->speedup_vs_standard = standard->p50_ms / r->p50_ms;
+        r->memory_reduction = 1 - total_bytes(r) / total_bytes(standard);
+        r->memory_factor = total_bytes(standard) / total_bytes(r);
+    }
+    r->time_exponent = fit_power_law(b, r, median_of).exponent;
+    r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
+    if (r->c->v[MEASURE] == TIME
+        && (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
+        note_scaling(b, r, THREADS, THREADS, "thread(s)");
+        note_scaling(b, r, BATCH, BATCH, "sequence(s)");
+        note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
+    }
+}
+
+/* When all rows are there, the exponents of each are those of its whole series. */
+static void derive_exponents(bench *b)
 {
     for (int64_t i = 0; i < b->row_count; i++) {
         row *r = &b->rows[i];
-        const row *standard = twin(b, r, "standard"), *plain = unvaried(b, r);
         if (!row_ok(r) || is_correctness(r))
             continue;
-        if (plain)
-            r->speedup_vs_default = plain->p50_ms / r->p50_ms;
-        r->time_exponent = exponent(b, r, median_of);
-        r->memory_exponent = exponent(b, r, added_bytes);
-        if (standard) {
-            r->speedup_vs_standard =
-                standard->p50_ms / r->p50_ms; /* medians: an outlier makes no winner */
-            r->memory_reduction = 1 - total_bytes(r) / total_bytes(standard);
-        }
-        if (r->c->v[MEASURE] == TIME
-            && (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
-            note_scaling(b, r, THREADS, THREADS, "thread(s)");
-            note_scaling(b, r, BATCH, BATCH, "sequence(s)");
-            note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
-        }
+        r->time_exponent = fit_power_law(b, r, median_of).exponent;
+        r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
     }
 }
 
@@ -2821,25 +3669,36 @@ static bool clearly_faster(const row *a, const row *b)
 }
 
 /* The cases in which standard clearly beats flash: there should be none. */
+static bool is_crossover(const bench *b, const row *r)
+{
+    return !strcmp(r->backend, "flash") && isfinite(r->speedup_vs_standard)
+           && clearly_faster(twin(b, r, "standard"), r);
+}
+
+static int64_t count_crossovers(const bench *b, int64_t *compared)
+{
+    int64_t lost = 0;
+    *compared = 0;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i];
+        *compared += !strcmp(r->backend, "flash") && isfinite(r->speedup_vs_standard);
+        lost += is_crossover(b, r);
+    }
+    return lost;
+}
+
 static void print_crossover(FILE *f, const bench *b)
 {
-    int64_t compared = 0, lost = 0;
-    for (int64_t i = 0; i < b->row_count; i++) {
-        const row *r = &b->rows[i], *standard = twin(b, r, "standard");
-        if (strcmp(r->backend, "flash") || !isfinite(r->speedup_vs_standard))
-            continue;
-        compared++;
-        if (!clearly_faster(standard, r))
-            continue;
-        fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite, r->name,
-                r->dtype, r->pass, 1 / r->speedup_vs_standard);
-        lost++;
+    int64_t compared, lost = count_crossovers(b, &compared);
+    for (int64_t i = 0; i < b->row_count && lost; i++) {
+        const row *r = &b->rows[i];
+        if (is_crossover(b, r))
+            fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite,
+                    r->name, r->dtype, r->pass, 1 / r->speedup_vs_standard);
     }
     if (compared && !lost)
-        fprintf(
-            f,
-            "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
-            (long long)compared);
+        fprintf(f, "- crossover of flash over standard: none, flash wins or ties in all of %lld "
+                   "cases\n", (long long)compared);
 }
 
 static void print_exponents(FILE *f, const bench *b)
@@ -2852,11 +3711,16 @@ static void print_exponents(FILE *f, const bench *b)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
         if (!first)
             continue;
-        fprintf(f, "- %s, %s, from %s on (%s, kv %s, %s, %d threads):", r->suite, r->backend,
-                r->name, r->dtype, r->kv_dtype, r->pass, (int)r->threads);
-        if (isfinite(r->time_exponent))
-            fprintf(f, " time ~ S^%.2f", r->time_exponent);
-        fprintf(f, isfinite(r->memory_exponent) ? " memory ~ S^%.2f\n" : "\n", r->memory_exponent);
+        power_law time = fit_power_law(b, r, median_of), memory = fit_power_law(b, r, added_bytes);
+        fprintf(f, "- %s, %s, %s as far as S %lld (%s, kv %s, %s, %d threads):", r->suite,
+                r->backend, r->name, (long long)time.to, r->dtype, r->kv_dtype, r->pass,
+                (int)r->threads);
+        if (isfinite(time.exponent))
+            fprintf(f, " time ~ S^%.2f from S %lld on", time.exponent, (long long)time.from);
+        if (isfinite(memory.exponent))
+            fprintf(f, " memory ~ S^%.2f from S %lld on", memory.exponent,
+                    (long long)memory.from);
+        fputc('\n', f);
     }
 }
 
@@ -2887,7 +3751,7 @@ static void print_adaattn(FILE *f, const bench *b)
             fprintf(f, ", backward %.3f+-%.3f ms, total %.3f+-%.3f ms", both->mean_ms,
                     both->stddev_ms, r->mean_ms + both->mean_ms,
                     hypot(r->stddev_ms, both->stddev_ms));
-        fprintf(f, ", %.0f tok/s", r->tokens_per_s);
+        fprintf(f, ", %.0f tok/s, memory %.4g MB", r->tokens_per_s, megabytes(total_bytes(r)));
         if (dense)
             fprintf(f, "; relative to dense: forward %.2f, memory %.2f",
                     dense->mean_ms / r->mean_ms, total_bytes(dense) / total_bytes(r));
@@ -2904,26 +3768,188 @@ static void print_adaattn(FILE *f, const bench *b)
           f);
 }
 
+/* The first row that a published figure stands beside, or NULL. */
+static const row *beside(const bench *b, const struct published *p)
+{
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (row_ok(&b->rows[i]) && is_performance(&b->rows[i]) && is_published(p, &b->rows[i])
+            && (p->backend || !strcmp(b->rows[i].backend, "flash")))
+            return &b->rows[i];
+    return NULL;
+}
+
+static const char *human_ms(double ms, char text[32])
+{
+    bool known = isfinite(ms), small = known && ms < 0.1;
+    snprintf(text, 32, known ? small ? "%.6g us" : "%.6g ms" : "-", small ? 1e3 * ms : ms);
+    return text;
+}
+
+/* Every time that a system published, measured here or not. */
+static void print_published(FILE *f, const bench *b, const char *suite)
+{
+    static const char *const passes[] = { "fwd", "bwd", "fwd+bwd" };
+    char theirs[32], ours[32], tokens[32], factor[32];
+    fprintf(f, "\n| %s published | backend | pass | theirs | tok/s | ours | theirs/ours |\n"
+               "|---|---|---|---|---|---|---|\n", suite);
+    for (int i = 0; i < COUNT(published); i++) {
+        const struct published *p = &published[i];
+        if (strcmp(p->suite, suite) || p->derived)
+            continue;
+        const row *r = beside(b, p);
+        snprintf(tokens, sizeof tokens, isfinite(p->tokens_per_s) ? "%.0f" : "-", p->tokens_per_s);
+        snprintf(factor, sizeof factor, r ? "%.3g" : "-", r ? p->ms / r->p50_ms : 0);
+        fprintf(f, "| B%lld S%lld H%lld D%lld | %s | %s | %s | %s | %s | %s |\n",
+                (long long)p->batch, (long long)p->seq, (long long)p->heads, (long long)p->dim,
+                p->backend ? p->backend : "their CPU", passes[p->pass], human_ms(p->ms, theirs),
+                tokens, r ? human_ms(r->p50_ms, ours) : "not run", factor);
+    }
+    fputc('\n', f);
+}
+
+/* The guide's memory table, in MB: theirs, ours as tensors and workspace, and how many times less. */
+static void print_guide_memory(FILE *f, const bench *b)
+{
+    fputs("\n| flash_v2 memory, MB | standard, theirs | ours | flash, theirs | ours | standard / "
+          "flash, theirs | ours |\n|---|---|---|---|---|---|---|\n", f);
+    for (int i = 0; i < COUNT(published_memory); i++) {
+        const row *r = NULL, *standard = NULL;
+        double theirs = published_memory[i].standard / published_memory[i].flash;
+        for (int64_t k = 0; k < b->row_count && !standard; k++)
+            if (!strcmp(b->rows[k].suite, "flash_v2") && is_memory(&b->rows[k])
+                && !strcmp(b->rows[k].backend, "flash") && row_ok(&b->rows[k])
+                && b->rows[k].q_len == published_memory[i].seq)
+                r = &b->rows[k], standard = twin(b, r, "standard");
+        fprintf(f, "| S %lld | %.4g |", (long long)published_memory[i].seq,
+                published_memory[i].standard);
+        if (standard)
+            fprintf(f, " %.4g | %.4g | %.4g | %.3gx | %.3gx |\n", megabytes(total_bytes(standard)),
+                    published_memory[i].flash, megabytes(total_bytes(r)), theirs, r->memory_factor);
+        else
+            fprintf(f, " not run | %.4g | not run | %.3gx | not run |\n",
+                    published_memory[i].flash, theirs);
+    }
+    fputc('\n', f);
+}
+
+/* The row of r's case in another pass. */
+static const row *in_pass(const bench *b, const row *r, int pass)
+{
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (row_ok(&b->rows[i]) && b->rows[i].c->v[PASS] == pass
+            && same_series(r, &b->rows[i], PASS, PASS))
+            return &b->rows[i];
+    return NULL;
+}
+
+/* Forward, backward and both of each case, and the backward as a multiple of the forward; theirs
+ * where they published both. */
+static void print_directions(FILE *f, const bench *b, const char *suite)
+{
+    bool head = false;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i], *both, *backward;
+        if (strcmp(r->suite, suite) || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD
+            || !row_ok(r) || !(backward = in_pass(b, r, BWD)) || !(both = in_pass(b, r, FWD_BWD)))
+            continue;
+        if (!head)
+            fprintf(f, "\n| %s | backend | forward ms | backward ms | both ms | backward/forward | "
+                       "theirs | both, vs std |\n|---|---|---|---|---|---|---|---|\n", suite);
+        head = true;
+        fprintf(f, "| %s | %s | %.4g | %.4g | %.4g | %.2f |", r->name, r->backend, r->p50_ms,
+                backward->p50_ms, both->p50_ms, backward->p50_ms / r->p50_ms);
+        fprintf(f, isfinite(backward->theirs) ? " %.2f |" : " - |", backward->theirs / r->theirs);
+        fprintf(f, isfinite(both->speedup_vs_standard) ? " %.2f |\n" : " - |\n",
+                both->speedup_vs_standard);
+    }
+    if (head)
+        fputc('\n', f);
+}
+
+/* Throughput of flash with n times the work of one sequence, on all threads or, `weak`, on n, over
+ * that of one sequence. NaN: not run. */
+static double scaled(const bench *b, int64_t n, bool weak)
+{
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *one = &b->rows[i];
+        if (strcmp(one->suite, "flash_v2") || strcmp(one->backend, "flash") || !row_ok(one)
+            || one->c->v[MEASURE] != TIME || one->c->v[PASS] != FWD || one->batch != 1
+            || (weak && one->threads != 1))
+            continue;
+        for (int64_t k = 0; k < b->row_count; k++) {
+            const row *r = &b->rows[k];
+            if (row_ok(r) && r->batch == n && same_series(one, r, BATCH, weak ? THREADS : BATCH)
+                && (weak ? r->threads == n : r->threads == one->threads) && (n > 1 || r == one))
+                return r->tokens_per_s / one->tokens_per_s;
+        }
+    }
+    return NAN;
+}
+
+/* Weak scaling: each thread has the work of one sequence. */
+static void print_guide_scaling(FILE *f, const bench *b)
+{
+    static const struct { int64_t n; double batch, weak; } theirs[] = {
+        { 1, 1, 1 }, { 2, 1.85, 1.92 }, { 4, 3.42, 3.68 }, { 8, 6.12, 6.88 }, { 16, 10.24, NAN },
+    };
+    fputs("\n| flash_v2 scaling: n | batch n, theirs | ours | n threads, a sequence each, theirs | "
+          "ours | ours, per thread |\n|---|---|---|---|---|---|\n", f);
+    for (int i = 0; i < COUNT(theirs); i++) {
+        double x[] = { theirs[i].batch, scaled(b, theirs[i].n, false), theirs[i].weak,
+                       scaled(b, theirs[i].n, true), 0 };
+        x[4] = x[3] / (double)theirs[i].n;
+        fprintf(f, "| %lld |", (long long)theirs[i].n);
+        for (int k = 0; k < COUNT(x); k++)
+            fprintf(f, isfinite(x[k]) ? " %.4g |" : " - |", x[k]);
+        fputc('\n', f);
+    }
+    fputc('\n', f);
+}
+
 /* What the guide published besides times, beside what was measured here. */
 static void print_guide(FILE *f, const bench *b)
 {
-    double best[3] = { 0, 0, 0 };
-    for (int64_t i = 0; i < b->row_count; i++) {
-        const row *r = &b->rows[i];
-        double *top = &best[r->c->v[PASS]];
-        if (!strcmp(r->suite, "flash_v2") && r->bandwidth_fraction > *top)
-            *top = r->bandwidth_fraction;
+    static const struct { const char *pass; double gbytes; } theirs[] = {
+        { "forward", 612 }, { "backward", 545 }, { "both", 578 },
+    };
+    const double their_peak = 864;
+    print_published(f, b, "flash_v2");
+    print_directions(f, b, "flash_v2");
+    print_guide_memory(f, b);
+    print_guide_scaling(f, b);
+    for (int pass = FWD; pass <= FWD_BWD; pass++) {
+        const row *best = NULL;
+        for (int64_t i = 0; i < b->row_count; i++) {
+            const row *r = &b->rows[i];
+            if (!strcmp(r->suite, "flash_v2") && r->c->v[PASS] == pass && row_ok(r)
+                && isfinite(r->gbytes_per_s) && (!best || r->gbytes_per_s > best->gbytes_per_s))
+                best = r;
+        }
+        fprintf(f, "- flash_v2 bandwidth, %s: theirs %.0f of %.0f GB/s (%.1f%%); ours, the most: ",
+                theirs[pass].pass, theirs[pass].gbytes, their_peak,
+                100 * theirs[pass].gbytes / their_peak);
+        if (best)
+            fprintf(f, "%.4g GB/s (%.1f%% of a read loop), %s %s\n", best->gbytes_per_s,
+                    100 * best->bandwidth_fraction, best->name, best->backend);
+        else
+            fputs("not run\n", f);
     }
-    fprintf(
-        f,
-        "- flash_v2 bandwidth, highest share of what this machine reads: forward %.1f%%, backward "
-        "%.1f%%, both %.1f%%; theirs: 612 "
-        "(70.8%%), 545 (63.1%%), 578 (66.9%%) of 864 GB/s\n",
-        100 * best[FWD], 100 * best[BWD], 100 * best[FWD_BWD]);
-    fputs("- flash_v2 scaling, theirs: batch 1 2 4 8 16: 1 1.85 3.42 6.12 10.24; weak 1 2 4 8: 1 "
-          "1.92 3.68 "
-          "6.88; ours in the notes\n",
-          f);
+}
+
+/* How much of a call's memory the scores are: openpi's reason for flash. */
+static void print_score_share(FILE *f, const bench *b)
+{
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i], *flash = twin(b, r, "flash");
+        if (strcmp(r->suite, "openpi") || !is_memory(r) || strcmp(r->backend, "standard")
+            || !row_ok(r))
+            continue;
+        fprintf(f, "- openpi, %s: the score matrix is %.1f%% of the memory of standard", r->name,
+                100 * fmin(score_bytes(r->c), workspace_of(r)) / total_bytes(r));
+        if (flash)
+            fprintf(f, ", which is %.3g times that of flash", flash->memory_factor);
+        fputc('\n', f);
+    }
 }
 
 /* The block sizes that the flash_v2 guide recommends, by its own formula (f32 scores and a f16 tile
@@ -2959,52 +3985,73 @@ static void print_shared_memory(FILE *f)
     }
 }
 
-static void print_target(FILE *f, const char *what, const row *at, double percent, double target)
+/* A share that openpi aims at; its lower end is what counts. */
+static void print_target(FILE *f, const char *what, const row *at, double percent, double least,
+                         double most)
 {
     if (at)
-        fprintf(f, "  - %.1f%% %s at S %lld (target at least %.0f%%): %s\n", percent, what,
-                (long long)at->q_len, target, percent >= target ? "reached" : "NOT reached");
+        fprintf(f, "  - %.1f%% %s at S %lld (target %.0f to %.0f%%): %s\n", percent, what,
+                (long long)at->q_len, least, most, percent >= least ? "reached" : "NOT reached");
+    else
+        fprintf(f, "  - %s (target %.0f to %.0f%%): not run\n", what, least, most);
 }
 
-/* openpi's targets at the longest sequence measured. Returns whether all that were measured are
- * reached. */
-static bool print_openpi_verdict(FILE *f, const bench *b)
+/* openpi's targets at the longest sequence measured, of what was measured. */
+typedef struct openpi_verdict {
+    const row *slowest, *largest;                /* the rows judged for time and for memory */
+    double less_time, less_memory, standard_exponent;
+    int64_t right, wrong;
+    bool correct, reached;
+} openpi_verdict;
+
+static void judge_openpi_row(openpi_verdict *x, const row *r)
 {
-    const row *slowest = NULL, *largest = NULL;
-    double standard_exponent = NAN;
-    int64_t right = 0, wrong = 0;
-    for (int64_t i = 0; i < b->row_count; i++) {
-        const row *r = &b->rows[i];
-        if (strcmp(r->suite, "openpi") || is_gpu(r))
-            continue;
-        right += row_ok(r) && (isfinite(r->max_abs_err) || r->c->v[MEASURE] != TIME);
-        wrong += !strcmp(r->status, "wrong") || !strcmp(r->status, "failed")
-                 || !strcmp(r->status, "declined");
-        bool flash = !strcmp(r->backend, "flash") && row_ok(r),
-             longer = !slowest || r->q_len > slowest->q_len;
-        if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && longer
-            && isfinite(r->speedup_vs_standard))
-            slowest = r;
-        if (flash && r->c->v[MEASURE] == MEMORY && (!largest || r->q_len > largest->q_len)
-            && isfinite(r->memory_reduction))
-            largest = r;
-        if (!strcmp(r->backend, "standard") && r->c->v[MEASURE] == MEMORY
-            && isfinite(r->memory_exponent))
-            standard_exponent = r->memory_exponent;
-    }
-    double speed = slowest ? 100 * (1 - 1 / slowest->speedup_vs_standard) : NAN,
-           memory = largest ? 100 * largest->memory_reduction : NAN;
-    bool correct = right && !wrong, reached = correct && !(speed < 15) && !(memory < 50)
-                                              && !(fabs(standard_exponent - 2) >= 0.35);
-    fprintf(f, "- openpi verdict, of what was measured: %s\n", reached ? "reached" : "NOT reached");
-    print_target(f, "less time than standard", slowest, speed, 15);
-    print_target(f, "less memory than standard", largest, memory, 50);
-    if (isfinite(standard_exponent))
-        fprintf(f, "  - memory of standard ~ S^%.2f (expected about 2.0): %s\n", standard_exponent,
-                fabs(standard_exponent - 2) < 0.35 ? "as expected" : "NOT as expected");
-    fprintf(f, "  - %lld rows right, %lld wrong, failed or declined: %s\n", (long long)right,
-            (long long)wrong, correct ? "correct" : "NOT correct");
-    return reached;
+    bool flash = !strcmp(r->backend, "flash") && row_ok(r);
+    x->right += row_ok(r) && (isfinite(r->max_abs_err) || r->c->v[MEASURE] != TIME);
+    x->wrong += !strcmp(r->status, "wrong") || !strcmp(r->status, "failed")
+             || !strcmp(r->status, "declined");
+    if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && isfinite(r->speedup_vs_standard)
+        && (!x->slowest || r->q_len > x->slowest->q_len))
+        x->slowest = r;
+    if (flash && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_reduction)
+        && (!x->largest || r->q_len > x->largest->q_len))
+        x->largest = r;
+    if (!strcmp(r->backend, "standard") && r->c->v[MEASURE] == MEMORY
+        && isfinite(r->memory_exponent))
+        x->standard_exponent = r->memory_exponent;
+}
+
+static openpi_verdict judge_openpi(const bench *b)
+{
+    openpi_verdict x = { NULL, NULL, NAN, NAN, NAN, 0, 0, false, false };
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (!strcmp(b->rows[i].suite, "openpi") && !is_gpu(&b->rows[i]))
+            judge_openpi_row(&x, &b->rows[i]);
+    if (x.slowest)
+        x.less_time = 100 * (1 - 1 / x.slowest->speedup_vs_standard);
+    if (x.largest)
+        x.less_memory = 100 * x.largest->memory_reduction;
+    x.correct = x.right && !x.wrong;
+    x.reached = x.correct && !(x.less_time < 15) && !(x.less_memory < 50)
+             && !(fabs(x.standard_exponent - 2) >= 0.35);
+    return x;
+}
+
+static void print_openpi_verdict(FILE *f, const bench *b)
+{
+    openpi_verdict x = judge_openpi(b);
+    fprintf(f, "- openpi verdict, of what was measured: %s\n",
+            x.reached ? "reached" : "NOT reached");
+    print_target(f, "less time than standard", x.slowest, x.less_time, 15, 25);
+    print_target(f, "less memory than standard", x.largest, x.less_memory, 50, 80);
+    if (!isfinite(x.standard_exponent))
+        fputs("  - memory of standard (expected about S^2.0): not run\n", f);
+    else
+        fprintf(f, "  - memory of standard ~ S^%.2f (expected about 2.0): %s\n",
+                x.standard_exponent,
+                fabs(x.standard_exponent - 2) < 0.35 ? "as expected" : "NOT as expected");
+    fprintf(f, "  - %lld rows right, %lld wrong, failed or declined: %s\n", (long long)x.right,
+            (long long)x.wrong, x.correct ? "correct" : "NOT correct");
 }
 
 static bool has_suite(const bench *b, const char *name)
@@ -3149,23 +4196,31 @@ static void print_gpu(FILE *f, const bench *b)
     }
 }
 
-/* What follows from the rows together. Returns false when a verdict was not reached. */
-static bool print_findings(FILE *f, const bench *b)
+/* What follows from the rows together. */
+static void print_findings(FILE *f, const bench *b)
 {
     print_gpu(f, b);
     print_their_flops(f, b);
     print_exponents(f, b);
     print_crossover(f, b);
-    if (has_suite(b, "adaattn"))
+    if (has_suite(b, "rocmforge"))
+        print_published(f, b, "rocmforge");
+    if (has_suite(b, "adaattn")) {
+        print_published(f, b, "adaattn");
         print_adaattn(f, b);
+    }
     if (has_suite(b, "flash_v2")) {
         print_guide(f, b);
         print_shared_memory(f);
     }
-    return !has_suite(b, "openpi") || print_openpi_verdict(f, b);
+    print_score_share(f, b);
+    if (has_suite(b, "openpi"))
+        print_openpi_verdict(f, b);
 }
 
 /* =============================================================================== >>writers ==== */
+enum { LINE_WIDTH = 100 };
+
 static void format_real(double x, char *text, size_t size)
 {
     double a = fabs(x);
@@ -3178,7 +4233,22 @@ static void format_real(double x, char *text, size_t size)
              x);
 }
 
-/* A value as people read it; a mean always with its spread. */
+/* Microseconds where milliseconds have no digits, seconds where they have too many. */
+static void format_time(double ms, char *text, size_t size)
+{
+    double x = ms < 0.1 ? 1e3 * ms : ms < 1e4 ? ms : 1e-3 * ms;
+    format_real(x, text, size);
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, ms < 0.1 ? " us" : ms < 1e4 ? " ms" : " s");
+}
+
+static bool is_time(const struct field *f)
+{
+    size_t n = strlen(f->key);
+    return f->kind == REAL && n > 3 && !strcmp(f->key + n - 3, "_ms");
+}
+
+/* A value as people read it; a median with half of its interval. */
 static const char *cell(const row *r, const struct field *f, char text[256])
 {
     char spread[32];
@@ -3186,21 +4256,30 @@ static const char *cell(const row *r, const struct field *f, char text[256])
         return "-";
     if (f->kind == TEXT)
         return row_text(r, f);
-    if (f->kind == REAL) {
+    if (f->kind == LIST)
+        snprintf(text, 64, "%lld", (long long)row_list(r, f).n);
+    else if (f->offset == offsetof(row, theirs))
+        snprintf(text, 64, "%.4g", r->theirs);
+    else if (is_time(f))
+        format_time(row_real(r, f), text, 64);
+    else if (f->kind == REAL)
         format_real(row_real(r, f), text, 64);
-        if (f->offset == offsetof(row, mean_ms)) {
-            format_real(r->stddev_ms, spread, sizeof spread);
-            snprintf(text + strlen(text), 64, "+-%s", spread);
-        }
-        return text;
+    else if (strstr(f->key, "_bytes"))
+        human_bytes((double)row_int(r, f), text);
+    else
+        snprintf(text, 64, "%lld", (long long)row_int(r, f));
+    if (f->offset == offsetof(row, ttft_ms) && isfinite(r->ttft_stddev_ms)) {
+        format_time(r->ttft_stddev_ms, spread, sizeof spread);
+        snprintf(text + strlen(text), 64, " +-%s", spread);
     }
-    if (strstr(f->key, "_bytes"))
-        return human_bytes((double)row_int(r, f), text);
-    snprintf(text, 64, "%lld", (long long)row_int(r, f));
+    if (f->offset == offsetof(row, p50_ms) && isfinite(r->p50_high_ms)) {
+        double share = 50 * (r->p50_high_ms - r->p50_low_ms) / r->p50_ms;
+        snprintf(text + strlen(text), 32, share < 9.95 ? " +-%.1f%%" : " +-%.0f%%", share);
+    }
     return text;
 }
 
-/* The columns of a suite that are not null in all of its rows. */
+/* ---- markdown: all rows at the end, the columns that not all of them lack */
 static int used_columns(const bench *b, const suite *s, const struct field *columns[])
 {
     int n = 0;
@@ -3215,51 +4294,195 @@ static int used_columns(const bench *b, const suite *s, const struct field *colu
     return n;
 }
 
-/* Table and markdown differ in padding and in what stands around a cell. */
-static void write_grid(FILE *out, const bench *b, const suite *s, bool markdown)
+static void write_grid(FILE *out, const bench *b, const suite *s)
 {
     const struct field *columns[COUNT(fields)];
     char text[256];
     int n = used_columns(b, s, columns);
-    for (int64_t i = -2; i < b->row_count; i++) {
-        if (i >= 0 && b->rows[i].c->suite != s)
-            continue;
-        for (int c = 0; c < n; c++) {
-            size_t width = strlen(columns[c]->heading);
-            for (int64_t k = 0; k < b->row_count && !markdown; k++)
-                if (b->rows[k].c->suite == s && strlen(cell(&b->rows[k], columns[c], text)) > width)
-                    width = strlen(cell(&b->rows[k], columns[c], text));
-            const char *value = i == -2   ? columns[c]->heading
-                                : i == -1 ? markdown ? "---" : ""
-                                          : cell(&b->rows[i], columns[c], text);
-            int pad = markdown ? 0 : columns[c]->kind == TEXT ? -(int)width : (int)width;
-            if (markdown || i != -1)
-                fprintf(out, "%s%*s", markdown ? "| " : c ? "  " : "", pad, value);
-            if (markdown)
-                fputc(' ', out);
-        }
-        if (markdown || i != -1)
-            fputs(markdown ? "|\n" : "\n", out);
+    for (int c = 0; c < n; c++)
+        fprintf(out, "| %s ", columns[c]->heading);
+    fputs("|\n", out);
+    for (int c = 0; c < n; c++)
+        fputs("| --- ", out);
+    fputs("|\n", out);
+    for (int64_t i = 0; i < b->row_count; i++) {
+        for (int c = 0; c < n && b->rows[i].c->suite == s; c++)
+            fprintf(out, "| %s ", cell(&b->rows[i], columns[c], text));
+        fputs(b->rows[i].c->suite == s ? "|\n" : "", out);
     }
-    const char *before = markdown ? "\n" : "";
+    const char *before = "\n";
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
         if (r->c->suite != s || !*r->note)
             continue;
-        fprintf(out, "%s%s %s, %s, %s: %s\n", before, markdown ? "-" : "  note:", r->name,
-                r->backend, r->pass, r->note);
+        fprintf(out, "%s- %s, %s, %s: %s\n", before, r->name, r->backend, r->pass, r->note);
         before = "";
+    }
+}
+
+/* ---- the table: a row when it is done, so widths do not wait for the others */
+typedef struct column { const struct field *field; int width; } column;
+
+static bool has_published(const suite *s)
+{
+    for (int i = 0; i < COUNT(published); i++)
+        if (!strcmp(published[i].suite, s->name))
+            return true;
+    return false;
+}
+
+/* Whether rows of the suite can have the column: what needs another row or a published figure. */
+static bool can_fill(const bench *b, const suite *s, const struct field *f)
+{
+    char name[32];
+    const char *backend;
+    bool standard = false;
+    for (int k = 0; (backend = backend_at(b, s, k, name)); k++)
+        standard |= !strcmp(backend, "standard");
+    if (f->offset == offsetof(row, ratio))
+        return has_published(s);
+    return standard || (f->offset != offsetof(row, speedup_vs_standard)
+                        && f->offset != offsetof(row, memory_reduction)
+                        && f->offset != offsetof(row, memory_factor));
+}
+
+static int text_width(const bench *b, const suite *s, const struct field *f)
+{
+    int widest = f->offset == offsetof(row, status) ? 8 : f->offset == offsetof(row, kernel) ? 24 : 0;
+    char name[32];
+    const char *backend;
+    for (const char *p = f->offset == offsetof(row, backend) ? s->absent : NULL; p;
+         p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        widest = (int)strcspn(p, ",") > widest ? (int)strcspn(p, ",") : widest;
+    if (f->offset == offsetof(row, bound) || f->offset == offsetof(row, isa))
+        widest = 9;
+    for (int k = 0; f->offset == offsetof(row, backend) && (backend = backend_at(b, s, k, name));
+         k++)
+        widest = (int)strlen(backend) > widest ? (int)strlen(backend) : widest;
+    for (int64_t i = 0; i < b->case_count; i++) {
+        row r = new_row(&b->cases[i], "");
+        if (b->cases[i].suite == s && (int)strlen(row_text(&r, f)) > widest)
+            widest = (int)strlen(row_text(&r, f));
+    }
+    return widest;
+}
+
+/* The name of a case and what the table has no column for. */
+static void case_label(const bench *b, const row *r, char text[256])
+{
+    snprintf(text, 256, "%s", r->name);
+    if (b->opt.wide)
+        return;
+    if (r->c->v[DTYPE] != ATTN_F32)
+        snprintf(text + strlen(text), 32, " %.8s", r->dtype);
+    if (strcmp(r->kv_dtype, r->dtype))
+        snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
+    if (r->threads != attn_threads())
+        snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
+}
+
+static int label_width(const bench *b, const suite *s, int most)
+{
+    int widest = 4;
+    char text[256];
+    for (int64_t i = 0; i < b->case_count; i++) {
+        row r = new_row(&b->cases[i], "");
+        case_label(b, &r, text);
+        if (b->cases[i].suite == s && (int)strlen(text) > widest && (int)strlen(text) <= most)
+            widest = (int)strlen(text);
+    }
+    return widest < most ? widest : most;
+}
+
+/* The columns of a suite with the widths that its values have at most. */
+static int table_columns(const bench *b, const suite *s, column columns[])
+{
+    const char *list = s->brief ? s->brief : BRIEF;
+    int n = 0, used = 0;
+    for (int i = 0; b->opt.wide && i < COUNT(fields); i++)
+        columns[n++].field = &fields[i];
+    for (const char *p = list; !b->opt.wide && *p;
+         p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
+        const struct field *f = find_field(p, strcspn(p, ","));
+        if (can_fill(b, s, f))
+            columns[n++].field = f;
+    }
+    for (int c = 0; c < n; c++) {
+        const struct field *f = columns[c].field;
+        int heading = (int)strlen(f->heading);
+        int width = f->kind == TEXT                         ? text_width(b, s, f)
+                    : f->offset == offsetof(row, p50_ms)     ? 15
+                    : is_time(f) || strstr(f->key, "_bytes") ? 8
+                    : f->kind == REAL                        ? 5
+                                                             : 4;
+        columns[c].width = width > heading ? width : heading;
+        used += c ? 1 + columns[c].width : 0;
+    }
+    if (!b->opt.wide)
+        columns[0].width = label_width(b, s, LINE_WIDTH - used);
+    return n;
+}
+
+/* Words of a text in lines that fit: the first begins at `first`, the others at `others`. */
+static void write_wrapped(FILE *out, const char *text, int first, int others)
+{
+    int at = fprintf(out, "%*s", first, ""), begun = first;
+    for (int n; (n = (int)strcspn(text, " \n")) > 0; text += n + strspn(text + n, " \n")) {
+        if (at > begun && at + 1 + n > LINE_WIDTH)
+            at = begun = fprintf(out, "\n%*s", others, "") - 1;
+        at += fprintf(out, "%s%.*s", at > begun ? " " : "", n, text);
+    }
+    fputc('\n', out);
+}
+
+/* Text to the left, numbers to the right; nothing after the last. */
+static void write_cell(FILE *out, const column columns[], int c, int n, const char *text)
+{
+    bool left = columns[c].field->kind == TEXT;
+    int width = left && c == n - 1 ? 0 : columns[c].width;
+    fprintf(out, "%s%*s%s", c ? " " : "", left ? -width : width, text, c == n - 1 ? "\n" : "");
+}
+
+static void write_headings(FILE *out, const bench *b, const column columns[], int n)
+{
+    fprintf(out, "\n%s - %s\n", b->heading->name, b->heading->help);
+    for (int c = 0; c < n; c++)
+        write_cell(out, columns, c, n, columns[c].field->heading);
+}
+
+static void write_table_row(FILE *out, bench *b, const row *r)
+{
+    column columns[COUNT(fields)];
+    char text[256], label[256], note[640];
+    int n = table_columns(b, r->c->suite, columns);
+    if (b->heading != r->c->suite) {
+        b->heading = r->c->suite;
+        write_headings(out, b, columns, n);
+    }
+    case_label(b, r, label);
+    int place = find_field("case", 4) == columns[0].field ? 0 : 1;
+    if (!b->opt.wide && (int)strlen(label) > columns[0].width) {
+        if (b->labelled != r->c)                 /* a long name has a line of its own */
+            fprintf(out, "%s\n", label);
+        b->labelled = r->c;
+        *label = 0;
+    }
+    for (int c = 0; c < n; c++)
+        write_cell(out, columns, c, n, c == place ? label : cell(r, columns[c].field, text));
+    if (*r->note && !b->opt.wide) {
+        snprintf(note, sizeof note, "%.32s, %.8s: %s", r->backend, r->pass, r->note);
+        write_wrapped(out, note, 2, 4);
     }
 }
 
 static const char *cpu_name(char text[192])
 {
-    char line[256], name[128] = "unknown CPU", family[32] = "?", model[32] = "?";
+    char line[256], name[128] = "unknown CPU", family[16] = "?", model[16] = "?";
     FILE *f = fopen("/proc/cpuinfo", "r");
     while (f && fgets(line, sizeof line, f) && line[0] != '\n') {
         sscanf(line, "model name : %127[^\n]", name);
-        sscanf(line, "cpu family : %31[^\n]", family);
-        sscanf(line, "model : %31[^\n]", model);
+        sscanf(line, "cpu family : %15[^\n]", family);
+        sscanf(line, "model : %15[^\n]", model);
     }
     if (f)
         fclose(f);
@@ -3267,54 +4490,104 @@ static const char *cpu_name(char text[192])
     return text;
 }
 
-static void write_people(FILE *out, const bench *b, bool markdown)
+/* Old, new and delta of each row compared. */
+static void print_comparisons(FILE *out, const bench *b)
+{
+    char old[64], now[64];
+    if (!b->comparison_count)
+        return;
+    fputs("\ncompared with the baseline: medians, their change with its 95% interval, p of a rank "
+          "test\nverdict   old p50    new p50   change  from     to        p\n", out);
+    for (int64_t i = 0; i < b->comparison_count; i++) {
+        const comparison *c = &b->comparisons[i];
+        format_time(c->old_ms, old, sizeof old), format_time(c->now_ms, now, sizeof now);
+        fprintf(out, "%-7s %9s  %9s %+6.1f%% %+6.1f%% %+6.1f%% %8.2g %s %s, %s %s, %lld thr\n",
+                c->verdict, old, now, 100 * (c->ratio - 1), 100 * (c->low - 1),
+                100 * (c->high - 1), c->p, c->now->name, c->now->backend, c->now->dtype,
+                c->now->pass, (long long)c->now->threads);
+    }
+    fputc('\n', out);
+}
+
+static void write_machine(const bench *b, char text[512])
 {
     char cpu[192];
-    fprintf(out,
-            "%sattn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f "
-            "GB/s, %s\n",
-            markdown ? "# " : "", cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak,
-            b->bandwidth, b->date);
-    for (int s = 0; s < COUNT(suites); s++)
-        if (has_suite(b, suites[s].name)) {
-            fprintf(out, "\n%s%s - %s\n%s", markdown ? "## " : "", suites[s].name, suites[s].help,
-                    markdown ? "\n" : "");
-            write_grid(out, b, &suites[s], markdown);
-        }
-    if (interrupted)
-        fputs("\ninterrupted: the rows that were finished\n", out);
-    fputs("\n", out);
+    snprintf(text, 512,
+             "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, "
+             "%s", cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
+}
+
+static void begin_table(FILE *out, const bench *b)
+{
+    char text[512];
+    write_machine(b, text);
+    write_wrapped(out, text, 0, 0);
+}
+
+static void end_table(FILE *out, const bench *b)
+{
+    fputs(interrupted ? "\ninterrupted: the rows that were finished\n\n" : "\n", out);
+    print_comparisons(out, b);
     print_findings(out, b);
 }
 
-static void write_table(FILE *out, const bench *b) { write_people(out, b, false); }
-static void write_markdown(FILE *out, const bench *b) { write_people(out, b, true); }
-
-static void write_csv(FILE *out, const bench *b)
+static void write_markdown(FILE *out, const bench *b)
 {
+    char text[512];
+    write_machine(b, text);
+    fprintf(out, "# %s\n", text);
+    for (int s = 0; s < COUNT(suites); s++)
+        if (has_suite(b, suites[s].name)) {
+            fprintf(out, "\n## %s - %s\n\n", suites[s].name, suites[s].help);
+            write_grid(out, b, &suites[s]);
+        }
+    end_table(out, b);
+}
+
+static void write_list(FILE *out, list of, const char *between)
+{
+    for (int64_t i = 0; i < of.n; i++)
+        fprintf(out, "%s%.6g", i ? between : "", of.x[i]);
+}
+
+static void begin_csv(FILE *out, const bench *b)
+{
+    (void)b;
     for (int f = 0; f < COUNT(fields); f++)
         fprintf(out, "%s%s", f ? "," : "", fields[f].key);
     fputc('\n', out);
-    for (int64_t i = 0; i < b->row_count; i++, fputc('\n', out))
-        for (int k = 0; k < COUNT(fields); k++) {
-            const struct field *f = &fields[k];
-            const row *r = &b->rows[i];
-            fputs(k ? "," : "", out);
-            if (row_null(r, f))
-                continue;
-            if (f->kind == REAL)
-                fprintf(out, "%.9g", row_real(r, f));
-            else if (f->kind != TEXT)
-                fprintf(out, "%lld", (long long)row_int(r, f));
-            else if (!strpbrk(row_text(r, f), ",\"\n"))
-                fputs(row_text(r, f), out);
-            else {
-                fputc('"', out);
-                for (const char *s = row_text(r, f); *s; s++)
-                    fprintf(out, *s == '"' ? "\"\"" : "%c", *s);
-                fputc('"', out);
-            }
-        }
+}
+
+static void csv_text(FILE *out, const char *s)
+{
+    if (!strpbrk(s, ",\"\n")) {
+        fputs(s, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *s; s++)
+        fprintf(out, *s == '"' ? "\"\"" : "%c", *s);
+    fputc('"', out);
+}
+
+static void write_csv_row(FILE *out, bench *b, const row *r)
+{
+    (void)b;
+    for (int k = 0; k < COUNT(fields); k++) {
+        const struct field *f = &fields[k];
+        fputs(k ? "," : "", out);
+        if (row_null(r, f))
+            continue;
+        if (f->kind == REAL)
+            fprintf(out, "%.9g", row_real(r, f));
+        else if (f->kind == LIST)
+            write_list(out, row_list(r, f), " ");
+        else if (f->kind != TEXT)
+            fprintf(out, "%lld", (long long)row_int(r, f));
+        else
+            csv_text(out, row_text(r, f));
+    }
+    fputc('\n', out);
 }
 
 static void json_string(FILE *out, const char *s)
@@ -3338,6 +4611,8 @@ static void json_field(FILE *out, const row *r, const struct field *f)
         json_string(out, row_text(r, f));
     else if (f->kind == REAL)
         fprintf(out, "%.9g", row_real(r, f));
+    else if (f->kind == LIST)
+        fputc('[', out), write_list(out, row_list(r, f), ", "), fputc(']', out);
     else if (f->kind == BOOL)
         fputs(row_int(r, f) ? "true" : "false", out);
     else
@@ -3349,7 +4624,7 @@ static void json_field(FILE *out, const row *r, const struct field *f)
 #else
 #define COMPILER "gcc " __VERSION__
 #endif
-enum { DOCUMENT_VERSION = 1 };
+enum { DOCUMENT_VERSION = 2 };
 
 static void json_number(FILE *out, const char *key, double x)
 {
@@ -3382,11 +4657,9 @@ static const char *source_commit(char text[64])
     return text;
 }
 
-/* One document of the rows that `wanted` takes. */
-static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *))
+static void begin_json(FILE *out, const bench *b)
 {
     char cpu[192], commit[64];
-    bool first = true;
     fprintf(out, "{\"version\": %d,\n \"context\": {\"cpu\": ", DOCUMENT_VERSION);
     json_string(out, cpu_name(cpu));
     fprintf(out, ", \"isa\": \"%s\", \"threads\": %d, \"compiler\": ", attn_isa(), attn_threads());
@@ -3400,26 +4673,97 @@ static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *
     json_number(out, "fma_peak_gflops", b->fma_peak);
     json_number(out, "dot_peak_gflops", b->dot_peak);
     json_number(out, "read_bandwidth_gbytes", b->bandwidth);
-    fprintf(out, ", \"interrupted\": %s},\n \"rows\": [", interrupted ? "true" : "false");
-    for (int64_t i = 0; i < b->row_count; i++) {
-        if (wanted && !wanted(&b->rows[i]))
-            continue;
-        for (int f = 0; f < COUNT(fields); f++) {
-            fputs(f ? ", " : first ? "\n  {" : ",\n  {", out);
-            fprintf(out, "\"%s\": ", fields[f].key);
-            json_field(out, &b->rows[i], &fields[f]);
-        }
-        fputc('}', out);
-        first = false;
+    fputs(", \"command\": [", out);
+    for (int i = 0; i < b->argc; i++) {
+        fputs(i ? ", " : "", out);
+        json_string(out, b->argv[i]);
     }
-    fputs("\n ]}\n", out);
+    fputs("]},\n \"rows\": [\n", out);
 }
 
-static void write_json(FILE *out, const bench *b) { write_document(out, b, NULL); }
+/* A row is one line, and ends when it is written. */
+static void write_json_line(FILE *out, const row *r, bool first)
+{
+    for (int f = 0; f < COUNT(fields); f++) {
+        fputs(f ? ", " : first ? "   {" : "  ,{", out);
+        fprintf(out, "\"%s\": ", fields[f].key);
+        json_field(out, r, &fields[f]);
+    }
+    fputs("}\n", out);
+}
 
-static const struct { const char *name; void (*write)(FILE *, const bench *); } writers[] = {
-    { "table", write_table }, { "csv", write_csv }, { "json", write_json },
-    { "markdown", write_markdown },
+static void write_json_row(FILE *out, bench *b, const row *r)
+{
+    write_json_line(out, r, r == b->rows);
+}
+
+static void json_comparisons(FILE *out, const bench *b)
+{
+    fputs(" ],\n \"comparison\": [", out);
+    for (int64_t i = 0; i < b->comparison_count; i++) {
+        const comparison *c = &b->comparisons[i];
+        fputs(i ? ",\n  {\"suite\": " : "\n  {\"suite\": ", out);
+        json_string(out, c->now->suite);
+        fputs(", \"case\": ", out), json_string(out, c->now->name);
+        fputs(", \"backend\": ", out), json_string(out, c->now->backend);
+        fprintf(out, ", \"dtype\": \"%s\", \"kv_dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %lld",
+                c->now->dtype, c->now->kv_dtype, c->now->pass, (long long)c->now->threads);
+        json_number(out, "old_ms", c->old_ms);
+        json_number(out, "new_ms", c->now_ms);
+        json_number(out, "delta", c->ratio - 1);
+        json_number(out, "delta_low", c->low - 1);
+        json_number(out, "delta_high", c->high - 1);
+        json_number(out, "p", c->p);
+        fprintf(out, ", \"verdict\": \"%s\"}", c->verdict);
+    }
+    fputs("],\n", out);
+}
+
+/* What the rows together say. */
+static void end_json(FILE *out, const bench *b)
+{
+    int64_t compared, lost = count_crossovers(b, &compared);
+    json_comparisons(out, b);
+    fprintf(out, " \"crossover\": {\"cases\": %lld, \"standard_faster\": [",
+            (long long)compared);
+    for (int64_t i = 0, n = 0; i < b->row_count && n < lost; i++) {
+        const row *r = &b->rows[i];
+        if (!is_crossover(b, r))
+            continue;
+        fputs(n++ ? ", " : "", out);
+        fputs("{\"suite\": ", out), json_string(out, r->suite);
+        fputs(", \"case\": ", out), json_string(out, r->name);
+        fprintf(out, ", \"dtype\": \"%s\", \"pass\": \"%s\", \"factor\": %.4g}", r->dtype, r->pass,
+                1 / r->speedup_vs_standard);
+    }
+    const char *verdict = !has_suite(b, "openpi")    ? "null"
+                          : judge_openpi(b).reached ? "\"reached\""
+                                                     : "\"not reached\"";
+    fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdict,
+            interrupted ? "true" : "false");
+}
+
+/* One document of the rows that `wanted` takes. */
+static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *))
+{
+    bool first = true;
+    begin_json(out, b);
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (wanted(&b->rows[i])) {
+            write_json_line(out, &b->rows[i], first);
+            first = false;
+        }
+    end_json(out, b);
+}
+
+static void write_nothing(FILE *out, const bench *b) { (void)out, (void)b; }
+static void write_no_row(FILE *out, bench *b, const row *r) { (void)out, (void)b, (void)r; }
+
+static const writer writers[] = {
+    { "table", begin_table, write_table_row, end_table },
+    { "csv", begin_csv, write_csv_row, write_nothing },
+    { "json", begin_json, write_json_row, end_json },
+    { "markdown", write_nothing, write_no_row, write_markdown },
 };
 
 /* =============================================================================== >>reports ==== */
@@ -3439,33 +4783,27 @@ static const struct { const char *name; void (*write)(FILE *, const bench *); } 
     { "correctness_results.json", write_correctness }, { "summary_report.md", write_summary },
 };
 
-/* Before anything is measured: the file can be written. */
-static int check_writable(const char *path)
+/* What a row may take in the result files. */
+enum { ROW_BYTES = 4096, SAMPLE_BYTES = 10, DOCUMENT_BYTES = 65536 };
+
+/* Before anything is measured: the file can be written, and there is room for what may be in it. */
+static int check_writable(const bench *b, const char *path)
 {
+    static const char zeros[ROW_BYTES];
     char temporary[4096];
     FILE *f = path ? create(path, temporary) : NULL;
-    if (f) {
-        fclose(f);
-        unlink(temporary);
-    }
-    return path && !f ? EXIT_BAD : 0;
-}
-
-/* Before anything is measured: the directory is there and can be written to. */
-static int prepare_directory(const char *dir)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *p = path + 1; *p; p++)
-        if (*p == '/') {
-            *p = 0;
-            mkdir(path, 0777);
-            *p = '/';
-        }
-    if (mkdir(path, 0777) && errno != EEXIST)
-        return refuse("--output-dir %s: %s", dir, strerror(errno));
-    snprintf(path, sizeof path, "%.3000s/%s", dir, reports[0].name);
-    return check_writable(path);
+    if (!f)
+        return path ? EXIT_BAD : 0;
+    int64_t blocks = DOCUMENT_BYTES / ROW_BYTES + b->row_total;
+    for (int64_t i = 0; i < b->case_count; i++)
+        blocks += b->cases[i].v[ITERATIONS] * SAMPLE_BYTES / ROW_BYTES * b->row_total / b->case_count;
+    for (int64_t i = 0; i < blocks && !ferror(f); i++)
+        fwrite(zeros, 1, sizeof zeros, f);
+    bool room = !ferror(f) && !fflush(f);
+    int error = errno;
+    room = !fclose(f) && room;
+    unlink(temporary);
+    return room ? 0 : refuse("%s: %s", path, strerror(error));
 }
 
 /* Each over the length or, the last, over the bytes. */
@@ -3499,6 +4837,67 @@ static bool is_point(const bench *b, const row *r, const struct plot *p)
         if (is_memory(&b->rows[k]))
             return false;
     return row_ok(r) && !is_correctness(r) && p->y(r) > 0;
+}
+
+/* Reports, then plots. */
+enum { MOST_FILES = COUNT(reports) + COUNT(plots) };
+
+static void report_path(char path[4096], const char *dir, int i)
+{
+    snprintf(path, 4096, "%.3000s/%s", dir,
+             i < COUNT(reports) ? reports[i].name : plots[i - COUNT(reports)].file);
+}
+
+/* Removes the directories of a path from its end up to the one of `first` characters. */
+static void remove_directories(const char *dir, size_t first)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s", dir);
+    for (size_t i = strlen(dir); first && i >= first; i--)
+        if (!dir[i] || dir[i] == '/') {
+            path[i] = 0;
+            rmdir(path);
+        }
+}
+
+/* Makes a directory and those above it, or none; `made`: the length of the first that was made. */
+static int make_directories(const char *dir, size_t *made)
+{
+    char path[4096];
+    size_t length = strlen(dir);
+    int error = 0;
+    snprintf(path, sizeof path, "%s", dir);
+    for (size_t i = 1; i <= length && !error; i++) {
+        if (dir[i] && dir[i] != '/')
+            continue;
+        path[i] = 0;
+        if (!mkdir(path, 0777))
+            *made = *made ? *made : i;
+        else if (errno != EEXIST)
+            error = errno;
+        path[i] = dir[i];
+    }
+    if (!error)
+        return 0;
+    remove_directories(dir, *made);
+    return refuse("--output-dir %s: %s", dir, strerror(error));
+}
+
+/* Before anything is measured: the directory is there and its files can be written. */
+static int prepare_directory(const bench *b, const char *dir)
+{
+    char path[4096];
+    size_t made = 0;
+    int bad = make_directories(dir, &made);
+    if (bad)
+        return bad;
+    for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
+        report_path(path, dir, i);
+        bad = check_writable(b, path);
+    }
+    if (bad)
+        remove_directories(dir, made);
+    return bad;
 }
 
 /* Whether row i begins a curve: first of its series, and the series has at least two lengths. */
@@ -3542,6 +4941,14 @@ static void plot_points(FILE *g, const bench *b, int64_t first, const struct plo
     free(point);
 }
 
+/* Text between single quotes of a gnuplot script: a quote is doubled, what its enhanced text would
+ * read as markup is escaped. */
+static void plot_text(FILE *g, const char *text)
+{
+    for (const char *c = text; *c; c++)
+        fprintf(g, *c == '\'' ? "''" : strchr("_^{}@&~\\", *c) ? "\\%c" : "%c", *c);
+}
+
 /* Backends of one series share a colour and a shape: flash solid and filled, the others dashed. */
 static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out)
 {
@@ -3562,258 +4969,429 @@ static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *draw
         bool flash = !strcmp(b->rows[i].backend, "flash");
         fprintf(g, "$c%d << EOD\n", n);
         plot_points(g, b, i, p);
-        fprintf(g, "EOD\nd%d = %d\nk%d = %d\np%d = %d\nt%d = \"", n, flash ? 1 : 2, n,
+        fprintf(g, "EOD\nd%d = %d\nk%d = %d\np%d = %d\nt%d = '", n, flash ? 1 : 2, n,
                 shape[n] + 1, n, 4 + 2 * (shape[n] % 5) + flash, n);
-        for (const char *c = title[n]; *c; c++)
-            fprintf(g, *c == '_' ? "\\\\_" : "%c", *c);
-        fputs("\"\n", g);
+        plot_text(g, title[n]);
+        fputs("'\n", g);
     }
 }
 
-static int draw_plot(const bench *b, const char *dir, const struct plot *p)
+/* The script of a plot, which writes to its standard output: no name of a file is in it. Text
+ * stands in single quotes, in which gnuplot runs nothing. */
+static void plot_script(FILE *g, const bench *b, const struct plot *p)
 {
-    char cpu[192], path[4096], temporary[4200], script[4200];
+    char cpu[192];
     int drawn = 0, left_out = 0;
-    snprintf(path, sizeof path, "%.3000s/%s", dir, p->file);
-    snprintf(temporary, sizeof temporary, "%s.part", path);
-    snprintf(script, sizeof script, "%s.gp", path);
-    FILE *g = fopen(script, "w");
-    if (!g)
-        return refuse("%s: %s", script, strerror(errno));
-    fprintf(
-        g,
-        "set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\nset output '%s'\n",
-        temporary);
-    fprintf(g,
-            "set key below maxrows 6 samplen 3\nset linetype 5 linecolor rgb '#806000'\n"
-            "set grid\nset logscale x 2\n%s"
-            "set xlabel '%s' offset 0,0.6\nset ylabel '%s'\nset yrange [%s:*]\n",
+    fputs("set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\n"
+          "set key below maxrows 6 samplen 3\nset linetype 5 linecolor rgb '#806000'\n"
+          "set grid\nset logscale x 2\n",
+          g);
+    fprintf(g, "%sset xlabel '%s' offset 0,0.6\nset ylabel '%s'\nset yrange [%s:*]\n",
             strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
             strchr(p->scale, 'y') ? "*" : "0");
     plot_curves(g, b, p, &drawn, &left_out);
-    fprintf(g, "set title \"%s%s\\n%s, %s, %d threads, %.10s", p->title,
-            left_out ? " (first curves)" : "", cpu_name(cpu), attn_isa(), attn_threads(), b->date);
+    fprintf(g, "set title '%s%s'.\"\\n\".'", p->title, left_out ? " (first curves)" : "");
+    plot_text(g, cpu_name(cpu));
+    fprintf(g, ", %s, %d threads, %.10s", attn_isa(), attn_threads(), b->date);
     if (left_out)
         fprintf(g, "; %d more curves are in the result files", left_out);
-    fputs("\"\n", g);
+    fputs("'\n", g);
     for (int i = 0; i < drawn; i++)
         fprintf(g, "%s $c%d using 1:2%s with %s lc k%d pt p%d dt d%d title t%d", i ? "," : "plot",
                 i, p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints",
                 i, i, i, i);
     fputc('\n', g);
-    bool whole = !ferror(g);
-    whole = !fclose(g) && whole;
-    char command[8500];
-    snprintf(command, sizeof command, "gnuplot '%s'", script);
-    if (drawn && (!whole || system(command) || rename(temporary, path))) {
-        unlink(temporary), unlink(script);
-        return refuse("%s: gnuplot could not draw it", path);
-    }
-    unlink(script);
-    return 0;
 }
 
-/* All reports, or none of them. */
+static bool draw_plot(FILE *out, const char *path, const bench *b, const struct plot *p)
+{
+    static const char *const gnuplot[] = { "gnuplot", "-", NULL };
+    char temporary[4096];
+    FILE *script = create(path, temporary);
+    if (!script)
+        return false;
+    unlink(temporary);
+    plot_script(script, b, p);
+    bool good = !fflush(script) && !ferror(script) && !fseek(script, 0, SEEK_SET)
+             && run_program(gnuplot, fileno(script), fileno(out));
+    fclose(script);
+    return good && !fseek(out, 0, SEEK_END) && ftell(out) > 0;
+}
+
+/* Whether anything has two points to draw a curve through. */
+static bool has_curve(const bench *b, const struct plot *p)
+{
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (begins_curve(b, i, p))
+            return true;
+    return false;
+}
+
+/* Report i or the plot after them, whole under a temporary name; 0 or EXIT_BAD after one line. */
+static int write_report(const bench *b, int i, const char *path, char temporary[4096])
+{
+    const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
+    FILE *f = create(path, temporary);
+    if (!f)
+        return *temporary = 0, EXIT_BAD;
+    bool drawn = plot && draw_plot(f, path, b, plot);
+    if (!plot)
+        reports[i].write(f, b);
+    bool whole = !ferror(f) && !fflush(f) && !fsync(fileno(f));
+    int error = errno;
+    whole = !fclose(f) && whole;
+    if (plot && !drawn)
+        return refuse("%s: gnuplot could not draw it", path);
+    return whole ? 0 : refuse("%s: %s", path, strerror(error));
+}
+
+/* All reports and plots, or none of them. */
 static int write_reports(const bench *b, const char *dir)
 {
-    char path[COUNT(reports)][4096], temporary[COUNT(reports)][4096];
+    static char path[MOST_FILES][4096], temporary[MOST_FILES][4096];
     int bad = 0, n = 0;
-    for (; n < COUNT(reports) && !bad; n++) {
-        snprintf(path[n], sizeof path[n], "%.3000s/%s", dir, reports[n].name);
-        FILE *f = create(path[n], temporary[n]);
-        if (!f) {
-            bad = EXIT_BAD;
-            break;
-        }
-        reports[n].write(f, b);
-        bool whole = !ferror(f) && !fflush(f) && !fsync(fileno(f));
-        int error = errno;
-        fclose(f);
-        if (!whole)
-            bad = refuse("%s: %s", path[n], strerror(error));
+    for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
+        const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
+        if (plot && !has_curve(b, plot))
+            continue;
+        report_path(path[n], dir, i);
+        bad = write_report(b, i, path[n], temporary[n]);
+        n++;
     }
-    for (int i = 0; i < n; i++)
-        if (bad)
-            unlink(temporary[i]);
-        else if (rename(temporary[i], path[i]))
+    for (int i = 0; i < n && !bad; i++)
+        if (rename(temporary[i], path[i]))
             bad = refuse("%s: %s", path[i], strerror(errno));
-    for (int i = 0; b->opt.plot && i < COUNT(plots) && !bad; i++)
-        bad = draw_plot(b, dir, &plots[i]);
+    for (int i = 0; i < n && bad; i++)
+        unlink(temporary[i]);
     return bad;
 }
 
 /* ============================================================================== >>baseline ==== */
-/* A strict reader of JSON. Objects and arrays are walked; the members that are fields of a row are
- * kept. */
-typedef struct reader { const char *s; const char *why; int depth; } reader;
+/* A saved run is the CSV of its rows, samples and all, after one line that says what it is, the ISA
+ * and the processor. */
+enum { BASELINE_VERSION = 2 };
+static const char BASELINE_MARK[] = "# attn_bench baseline";
+
 typedef struct baseline {
-    int64_t version;
-    char cpu[192], isa[192];
+    const char *path;
+    char isa[32], cpu[192];
     row *rows;
     int64_t count;
 } baseline;
 
-static bool json_fail(reader *in, const char *why)
+static int save_baseline(bench *b, const char *path)
 {
-    in->why = in->why ? in->why : why;
-    return false;
+    char temporary[4096], cpu[192];
+    FILE *f = create(path, temporary);
+    if (!f)
+        return EXIT_BAD;
+    fprintf(f, "%s %d, %s, %s\n", BASELINE_MARK, BASELINE_VERSION, attn_isa(), cpu_name(cpu));
+    begin_csv(f, b);
+    for (int64_t i = 0; i < b->row_count; i++)
+        write_csv_row(f, b, &b->rows[i]);
+    return commit(f, path, temporary);
 }
 
-static bool json_token(reader *in, char c)
+/* ---- reading */
+/* The next cell of a line, in place; `end`: what stood after it, a comma or a line's end, 0 at the
+ * end of the file. NULL: a quote is not closed, or followed by something else. */
+static char *next_cell(char **at, char *end)
 {
-    in->s += strspn(in->s, " \t\r\n");
-    if (*in->s != c)
-        return false;
-    in->s++;
+    char *cell = *at, *to = cell;
+    bool quoted = *cell == '"';
+    char *from = cell + quoted;
+    for (; *from && (quoted || (*from != ',' && *from != '\n')); from++) {
+        if (quoted && *from == '"' && *++from != '"')
+            break;
+        *to++ = *from;
+    }
+    if (quoted && from[-1] != '"')
+        return NULL;
+    *end = *from;
+    if (*end && *end != ',' && *end != '\n')
+        return NULL;
+    *at = from + (*from != 0);
+    *to = 0;
+    return cell;
+}
+
+static bool parse_list(char *text, list *to)
+{
+    char *end;
+    for (char *at = text; *at; at = end + (*end == ' ')) {
+        double x = strtod(at, &end);
+        if (end == at || (*end && *end != ' ') || !isfinite(x) || x < 0)
+            return false;
+        to->x = grow(to->x, to->n, sizeof *to->x);
+        to->x[to->n++] = x;
+    }
     return true;
 }
 
-static bool read_string(reader *in, char text[192])
+/* Puts a cell into the row; false when it is not of the field's kind. An empty cell is null. */
+static bool take_cell(row *r, const struct field *f, char *text)
 {
-    size_t n = 0;
-    if (!json_token(in, '"'))
-        return json_fail(in, "a string is missing");
-    for (; *in->s && *in->s != '"'; in->s++) {
-        char c = *in->s;
-        if ((unsigned char)c < 32)
-            return json_fail(in, "a control character in a string");
-        if (c == '\\') {
-            c = *++in->s;
-            if (c == 'u')
-                for (int i = 0; i < 4; i++)
-                    if (!isxdigit((unsigned char)*++in->s))
-                        return json_fail(in, "a bad escape in a string");
-            if (!c || !strchr("\"\\/bfnrtu", c))
-                return json_fail(in, "a bad escape in a string");
-        }
-        if (n < 191)
-            text[n++] = c;
-    }
-    text[n] = 0;
-    return *in->s++ == '"' ? true : (in->s--, json_fail(in, "truncated"));
-}
-
-static bool read_value(reader *in, baseline *to, const char *parent, const char *key, row *r);
-
-static bool read_members(reader *in, baseline *to, const char *key, row *r)
-{
-    char name[192];
-    if (json_token(in, '}'))
+    char *at = (char *)r + f->offset, *end = text;
+    if (!*text)
         return true;
-    do {
-        in->s += strspn(in->s, " \t\r\n");
-        if (!read_string(in, name) || !json_token(in, ':') || !read_value(in, to, key, name, r))
-            return json_fail(in, *in->s ? "not JSON" : "truncated");
-    } while (json_token(in, ','));
-    return json_token(in, '}') || json_fail(in, *in->s ? "not JSON" : "truncated");
-}
-
-static bool read_elements(reader *in, baseline *to, const char *parent, const char *key)
-{
-    bool rows = !*parent && !strcmp(key, "rows");
-    if (json_token(in, ']'))
-        return true;
-    do {
-        row r = null_row();
-        if (!read_value(in, to, rows ? "rows" : "", rows ? "row" : "", rows ? &r : NULL))
-            return json_fail(in, *in->s ? "not JSON" : "truncated");
-        if (rows) {
-            to->rows = grow(to->rows, to->count, sizeof *to->rows);
-            to->rows[to->count++] = r;
-        }
-    } while (json_token(in, ','));
-    return json_token(in, ']') || json_fail(in, *in->s ? "not JSON" : "truncated");
-}
-
-static void keep(baseline *to, const char *parent, const char *key, row *r, const char *text,
-                 double number)
-{
-    const struct field *f = find_field(key, strlen(key));
-    if (!r && !*parent && !strcmp(key, "version") && !text)
-        to->version = (int64_t)number;
-    if (!r && !strcmp(parent, "context") && text && (!strcmp(key, "cpu") || !strcmp(key, "isa")))
-        snprintf(strcmp(key, "cpu") ? to->isa : to->cpu, 192, "%s", text);
-    if (!r || !f || (f->kind == TEXT) != (text != NULL))
-        return;
-    if (text)
-        snprintf((char *)r + f->offset, 192, "%s", text);
+    if (f->kind == LIST)
+        return parse_list(text, (list *)(void *)at);
+    if (f->kind == TEXT)
+        snprintf(at, sizeof r->name, "%s", text);
     else if (f->kind == REAL)
-        *(double *)((char *)r + f->offset) = number;
+        *(double *)(void *)at = strtod(text, &end);
     else
-        *(int64_t *)((char *)r + f->offset) = (int64_t)number;
+        *(int64_t *)(void *)at = strtoll(text, &end, 10);
+    return f->kind == TEXT || (end != text && !*end);
 }
 
-static bool read_value(reader *in, baseline *to, const char *parent, const char *key, row *r)
+/* The line of headings: a field for each column, NULL for one that this program does not know.
+ * Returns how many; 0: they are no headings, or what tells rows apart is missing. */
+static int take_headings(char **at, const struct field *columns[])
 {
-    char text[192];
-    static const char *const words[] = { "true", "false", "null" };
-    if (++in->depth > 64)
-        return json_fail(in, "nested too deeply");
-    in->s += strspn(in->s, " \t\r\n");
-    bool good = false;
-    if (*in->s == '{' || *in->s == '[') {
-        bool object = *in->s++ == '{';
-        good = object ? read_members(in, to, key, r) : read_elements(in, to, parent, key);
-    } else if (*in->s == '"') {
-        good = read_string(in, text);
-        if (good)
-            keep(to, parent, key, r, text, 0);
-    } else {
-        for (int i = 0; i < 3 && !good; i++)
-            if (!strncmp(in->s, words[i], strlen(words[i]))) {
-                in->s += strlen(words[i]);
-                if (i < 2)
-                    keep(to, parent, key, r, NULL, i == 0);
-                good = true;
-            }
-        char *end = NULL;
-        double number = good || !strchr("-0123456789", *in->s) || !*in->s ? 0 : strtod(in->s, &end);
-        if (!good && end && end != in->s) {
-            in->s = end;
-            keep(to, parent, key, r, NULL, number);
-            good = true;
-        }
+    static const char *const needed[] = { "suite", "case", "backend", "dtype", "kv_dtype", "pass",
+                                          "threads", "status", "samples_ms" };
+    int n = 0, found = 0;
+    for (char end = ','; end == ','; n++) {
+        char *cell = next_cell(at, &end);
+        if (!cell || n == 2 * COUNT(fields) || (!end && cell))
+            return 0;
+        columns[n] = find_field(cell, strlen(cell));
+        for (int i = 0; i < COUNT(needed); i++)
+            found += !strcmp(cell, needed[i]);
     }
-    in->depth--;
-    return good || json_fail(in, *in->s ? "not JSON" : "truncated");
+    return found == COUNT(needed) ? n : 0;
+}
+
+static const char *take_rows(char *at, const struct field *columns[], int n, baseline *to)
+{
+    while (*at) {
+        row r = null_row();
+        const char *why = NULL;
+        char end = ',';
+        for (int c = 0; c < n && !why; c++) {
+            char *cell = end == ',' ? next_cell(&at, &end) : NULL;
+            if (!cell || (!end && c < n))
+                why = "truncated, or a line has too few cells";
+            else if (columns[c] && !take_cell(&r, columns[c], cell))
+                why = "a cell is not a number";
+        }
+        if (!why && end != '\n')
+            why = "a line has too many cells";
+        if (why) {
+            free(r.samples_ms.x);
+            return why;
+        }
+        to->rows = grow(to->rows, to->count, sizeof *to->rows);
+        to->rows[to->count++] = r;
+    }
+    return to->count ? NULL : "has no rows";
+}
+
+/* The text of a baseline; NULL or what is wrong with it. */
+static const char *parse_baseline(char *text, baseline *to)
+{
+    const struct field *columns[2 * COUNT(fields)];
+    size_t mark = sizeof BASELINE_MARK - 1;
+    long long version = 0;
+    int used = 0;
+    if (strncmp(text, BASELINE_MARK, mark))
+        return "is not a run saved by --save-baseline";
+    if (sscanf(text + mark, " %lld, %31[^,], %191[^\n]%n", &version, to->isa, to->cpu, &used) < 1
+        || version != BASELINE_VERSION)
+        return "is of another version of attn_bench";
+    char *at = text + mark + used;
+    if (!used || *at++ != '\n')
+        return "truncated";
+    int n = take_headings(&at, columns);
+    return n ? take_rows(at, columns, n, to) : "has other columns than a saved run";
+}
+
+static void free_baseline(baseline *b)
+{
+    free_rows(b->rows, b->count);
+    b->rows = NULL, b->count = 0;
 }
 
 /* Reads a saved run; 0, or EXIT_BAD after one line. */
-static int load_baseline(const char *path, baseline *to)
+static int load_baseline(const char *flag, const char *path, baseline *to)
 {
     FILE *f = fopen(path, "rb");
     char *text = NULL;
     size_t size = 0, got = 0;
     memset(to, 0, sizeof *to);
+    to->path = path;
     if (!f)
-        return refuse("--baseline %s: %s", path, strerror(errno));
+        return refuse("--%s %s: %s", flag, path, strerror(errno));
     do {
         size += got;
         char *larger = realloc(text, size + 65537);
         if (!larger) {
             free(text);
             fclose(f);
-            return refuse("--baseline %s: does not fit in memory", path);
+            return refuse("--%s %s: does not fit in memory", flag, path);
         }
         text = larger;
     } while ((got = fread(text + size, 1, 65536, f)) > 0);
+    const char *why = ferror(f) ? strerror(errno) : NULL;
     fclose(f);
     text[size] = 0;
-    reader in = { text, NULL, 0 };
-    bool whole = read_value(&in, to, "", "", NULL) && !in.s[strspn(in.s, " \t\r\n")];
-    int bad = !whole ? refuse("--baseline %s: %s", path, in.why ? in.why : "not JSON")
-              : to->version != DOCUMENT_VERSION
-                  ? refuse("--baseline %s: is of version %lld, this program reads version %d", path,
-                           (long long)to->version, DOCUMENT_VERSION)
-              : !to->count ? refuse("--baseline %s: has no rows", path)
-                           : 0;
+    if (!why)
+        why = parse_baseline(text, to);
     free(text);
-    if (bad) {
-        free(to->rows);
-        memset(to, 0, sizeof *to);
-    }
-    return bad;
+    if (!why)
+        return 0;
+    free_baseline(to);
+    return refuse("--%s %s: %s", flag, path, why);
 }
+
+/* ---- statistics */
+typedef struct ranked { double x; bool second; } ranked;
+
+static int by_rank(const void *a, const void *b)
+{
+    double x = ((const ranked *)a)->x, y = ((const ranked *)b)->x;
+    return (x > y) - (x < y);
+}
+
+/* The chance of a U of at most u when any order of n and m samples is as likely: the coefficients
+ * of the Gaussian binomial, (1 - q^(m+1)) .. (1 - q^(m+n)) / ((1 - q) .. (1 - q^n)), over their
+ * sum. */
+static double exact_tail(int64_t n, int64_t m, int64_t u)
+{
+    double *ways = calloc((size_t)u + 1, sizeof *ways), tail = 0, all = 1;
+    if (!ways)
+        return NAN;
+    ways[0] = 1;
+    for (int64_t i = 1; i <= n; i++) {
+        for (int64_t k = u; k >= m + i; k--)
+            ways[k] -= ways[k - m - i];
+        for (int64_t k = i; k <= u; k++)
+            ways[k] += ways[k - i];
+        all *= (double)(m + i) / (double)i;
+    }
+    for (int64_t k = 0; k <= u; k++)
+        tail += ways[k];
+    free(ways);
+    return tail / all;
+}
+
+/* Mann and Whitney's test: the two-sided chance that samples of equal speed are ranked so unevenly.
+ * Exact for few samples without ties; else by the normal law, corrected for ties and continuity. */
+static double rank_test(list x, list y)
+{
+    int64_t n = x.n, m = y.n, all = n + m;
+    enum { FEW = 8 };
+    double rank_sum = 0, ties = 0;
+    ranked *r = malloc((size_t)all * sizeof *r + 1);
+    if (!r || !n || !m)
+        return free(r), NAN;
+    for (int64_t i = 0; i < all; i++)
+        r[i] = (ranked){ i < n ? x.x[i] : y.x[i - n], i >= n };
+    qsort(r, (size_t)all, sizeof *r, by_rank);
+    for (int64_t i = 0, k; i < all; i = k) {
+        for (k = i + 1; k < all && r[k].x == r[i].x; k++)
+            ;
+        double same = (double)(k - i);
+        ties += same * same * same - same;
+        for (int64_t e = i; e < k; e++)
+            rank_sum += r[e].second ? 0 : 1 + (double)(i + k - 1) / 2;
+    }
+    free(r);
+    double pairs = (double)n * (double)m, u = rank_sum - (double)n * (double)(n + 1) / 2;
+    u = u < pairs - u ? u : pairs - u;
+    if (ties == 0 && (n <= FEW || m <= FEW))
+        return fmin(1, 2 * exact_tail(n < m ? n : m, n < m ? m : n, (int64_t)u));
+    double spread = pairs / 12 * ((double)(all + 1) - ties / ((double)all * (double)(all - 1)));
+    return spread > 0 ? fmin(1, erfc((pairs / 2 - u - 0.5) / sqrt(2 * spread))) : 1;
+}
+
+/* The least p that so many samples can have. */
+static double least_p(int64_t n, int64_t m)
+{
+    double ways = 1;
+    for (int64_t i = 1; i <= (n < m ? n : m) && ways < 1e9; i++)
+        ways *= (double)((n > m ? n : m) + i) / (double)i;
+    return 2 / ways;
+}
+
+/* The median of n draws from sorted samples, with replacement; `times` has room for n counts. */
+static double median_of_draws(list sorted, uint64_t stream, int64_t *times)
+{
+    int64_t n = sorted.n, seen = 0, at = 0, low;
+    memset(times, 0, (size_t)n * sizeof *times);
+    for (int64_t i = 0; i < n; i++)
+        times[draw(stream, (uint64_t)i) % (uint64_t)n]++;
+    for (; seen + times[at] <= (n - 1) / 2; at++)
+        seen += times[at];
+    for (low = at; seen + times[at] <= n / 2; at++)
+        seen += times[at];
+    return (sorted.x[low] + sorted.x[at]) / 2;
+}
+
+static list sorted_copy(list of)
+{
+    list copy = { malloc((size_t)of.n * sizeof *copy.x + 1), of.n };
+    if (!copy.x) {
+        refuse("out of memory");
+        exit(EXIT_BAD);
+    }
+    memcpy(copy.x, of.x, (size_t)of.n * sizeof *copy.x);
+    qsort(copy.x, (size_t)copy.n, sizeof *copy.x, by_size);
+    return copy;
+}
+
+/* The ratio of the medians and the interval that holds it in 95 of 100 runs: of the medians of
+ * samples drawn anew from the samples. The draws are the same in every run. */
+static void bootstrap(comparison *c, list old, list now)
+{
+    enum { DRAWS = 2000, FEWEST_DRAWS = 400, MOST_WORK = 4000000 };
+    double ratios[DRAWS];
+    int64_t draws = MOST_WORK / (old.n + now.n), longest = old.n > now.n ? old.n : now.n;
+    list x = sorted_copy(old), y = sorted_copy(now);
+    int64_t *times = malloc((size_t)longest * sizeof *times);
+    draws = draws > DRAWS ? DRAWS : draws < FEWEST_DRAWS ? FEWEST_DRAWS : draws;
+    for (int64_t i = 0; times && i < draws; i++)
+        ratios[i] = median_of_draws(y, mix((uint64_t)(2 * i)), times)
+                  / median_of_draws(x, mix((uint64_t)(2 * i + 1)), times);
+    c->old_ms = quantile(x.x, x.n, 0.5), c->now_ms = quantile(y.x, y.n, 0.5);
+    c->ratio = c->now_ms / c->old_ms;
+    qsort(ratios, (size_t)draws, sizeof *ratios, by_size);
+    c->low = quantile(ratios, draws, 0.025), c->high = quantile(ratios, draws, 0.975);
+    free(times), free(x.x), free(y.x);
+}
+
+/* Slower or faster: by a rank test, and by so much that no drift between two runs explains it. */
+static const double SIGNIFICANT = 0.01, NOTICEABLE = 1.05;
+
+static comparison compare_samples(const row *now, const row *old, list samples, double clock)
+{
+    comparison c = { .now = now, .old = old, .verdict = "same" };
+    list then = sorted_copy(old->samples_ms);
+    for (int64_t i = 0; i < then.n; i++)
+        then.x[i] *= clock;
+    bootstrap(&c, then, samples);
+    c.p = rank_test(then, samples);
+    free(then.x);
+    if (least_p(old->samples_ms.n, samples.n) > SIGNIFICANT)
+        c.verdict = "too few";
+    else if (c.p < SIGNIFICANT && c.low > NOTICEABLE)
+        c.verdict = "slower";
+    else if (c.p < SIGNIFICANT && c.high < 1 / NOTICEABLE)
+        c.verdict = "faster";
+    return c;
+}
+
+/* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside
+ * the two: taken out of the comparison. */
+static double slower_clock(const row *now, const row *old)
+{
+    double x = now->gflops / now->peak_fraction, y = old->gflops / old->peak_fraction;
+    return isfinite(y / x) && y > x ? y / x : 1;
+}
+
+/* ---- the comparison */
+static bool is_compared(const row *r) { return row_ok(r) && r->samples_ms.n > 0; }
 
 static const row *find_saved(const baseline *old, const row *r)
 {
@@ -3822,106 +5400,120 @@ static const row *find_saved(const baseline *old, const row *r)
         if (!strcmp(o->suite, r->suite) && !strcmp(o->name, r->name)
             && !strcmp(o->backend, r->backend) && !strcmp(o->dtype, r->dtype)
             && !strcmp(o->kv_dtype, r->kv_dtype) && !strcmp(o->pass, r->pass)
-            && o->threads == r->threads && row_ok(o))
+            && o->threads == r->threads && is_compared(o))
             return o;
     }
     return NULL;
 }
 
-/* What is slower than saved, in `text`; false when nothing is. A statistic counts when it is slower
- * than its limit and by more than twice the spread of the two runs, and no call of this run was as
- * fast as the saved mean and median: so a tail alone, or a clock that wandered during one of the
- * runs, explains itself. A slower clock (the peak sampled beside each run) is taken out. */
-static bool slower(const row *now, const row *old, char text[128])
-{
-    static const struct { const char *name; size_t offset; double limit;
-    } limits[] = {
-        { "mean", offsetof(row, mean_ms), 1.10 },
-        { "p95", offsetof(row, p95_ms), 1.15 },
-        { "p99", offsetof(row, p99_ms), 1.20 },
-    };
-    double peak_now_ = now->gflops / now->peak_fraction,
-           peak_then = old->gflops / old->peak_fraction;
-    double clock = peak_then / peak_now_ > 1 ? peak_then / peak_now_ : 1,
-           spread = 2 * hypot(spread_of(now), spread_of(old));
-    double typical = old->p50_ms < old->mean_ms ? old->p50_ms : old->mean_ms;
-    if (!isfinite(clock))
-        clock = 1;
-    for (int i = 0; i < COUNT(limits); i++) {
-        double x = *(const double *)((const char *)now + limits[i].offset),
-               y = *(const double *)((const char *)old + limits[i].offset);
-        y *= clock;
-        if (x > y * limits[i].limit && x - y > spread && now->min_ms > typical * clock) {
-            snprintf(text, 128, "%s %.4g ms against %.4g ms saved, %+.0f%% (limit %.0f%%)",
-                     limits[i].name, x, y, 100 * (x / y - 1), 100 * (limits[i].limit - 1));
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A row that looks slower is measured again, up to three times: the verdict stands only if every
- * time agrees. */
-static bool still_slower(bench *b, const row *suspect, const row *old, char text[128])
+/* Another row of the same case, measured now; its samples are the caller's. */
+static list measure_again(bench *b, const row *of)
 {
     bench again = *b;
-    bool agreed = true;
-    for (int i = 0; i < 3 && agreed && !interrupted; i++) {
-        problem p;
-        bool made = false;
-        again.rows = NULL;
-        again.row_count = 0;
-        run_row(&again, suspect->c, suspect->backend, &p, &made);
-        agreed = again.row_count == 1 && row_ok(again.rows) && slower(again.rows, old, text);
-        if (made)
-            problem_free(&p);
-        free(again.rows);
+    list samples = { NULL, 0 };
+    problem p;
+    bool made = false;
+    again.writer = NULL;
+    again.rows = NULL;
+    again.row_count = 0;
+    run_row(&again, of->c, of->backend, &p, &made);
+    if (again.row_count == 1 && row_ok(again.rows)) {
+        samples = again.rows->samples_ms;
+        again.rows->samples_ms = (list){ NULL, 0 };
     }
-    return agreed;
+    if (made)
+        problem_free(&p);
+    free_rows(again.rows, again.row_count);
+    return samples;
 }
 
-/* Returns whether a regression stands. */
-static bool compare_baseline(bench *b, const baseline *old)
+/* A row that looks slower, or has too few samples to tell, is measured again, up to three times and
+ * after all others: it is slower only if every time agrees, and all samples together. */
+static comparison compare_again(bench *b, const row *now, const row *old, comparison c)
 {
-    char cpu[192], text[128];
-    int64_t compared = 0, slow = 0;
-    if (strcmp(old->cpu, cpu_name(cpu)) || strcmp(old->isa, attn_isa())) {
-        fprintf(stderr,
-                "attn_bench: baseline mismatch: it was saved on %s, %s; this is %s, %s: nothing is "
-                "compared\n",
-                old->cpu, old->isa, cpu, attn_isa());
-        return false;
+    enum { TIMES = 3 };
+    list all = sorted_copy(now->samples_ms);
+    double clock = slower_clock(now, old);
+    for (int i = 0; i < TIMES && b->writer && !interrupted && strcmp(c.verdict, "same")
+                    && strcmp(c.verdict, "faster"); i++) {
+        list more = measure_again(b, now);
+        comparison alone = more.n ? compare_samples(now, old, more, clock) : c;
+        all.x = realloc(all.x, (size_t)(all.n + more.n + 1) * sizeof *all.x);
+        if (!all.x) {
+            refuse("out of memory");
+            exit(EXIT_BAD);
+        }
+        if (more.n)
+            memcpy(all.x + all.n, more.x, (size_t)more.n * sizeof *more.x);
+        all.n += more.n;
+        c = compare_samples(now, old, all, clock);
+        if (strcmp(alone.verdict, "slower") && strcmp(alone.verdict, "too few")
+            && !strcmp(c.verdict, "slower"))
+            c.verdict = "same";
+        free(more.x);
     }
-    for (int64_t i = 0; i < b->row_count && !interrupted; i++) {
-        const row *saved = row_ok(&b->rows[i]) && is_performance(&b->rows[i])
-                               ? find_saved(old, &b->rows[i])
-                               : NULL;
+    free(all.x);
+    return c;
+}
+
+/* Compares rows with those saved; how many are slower. */
+static int64_t compare_rows(bench *b, const row *rows, int64_t count, const baseline *old)
+{
+    int64_t slow = 0;
+    for (int64_t i = 0; i < count && !interrupted; i++) {
+        const row *now = &rows[i], *saved = is_compared(now) ? find_saved(old, now) : NULL;
         if (!saved)
             continue;
-        compared++;
-        if (slower(&b->rows[i], saved, text) && still_slower(b, &b->rows[i], saved, text)) {
-            remark(&b->rows[i], NULL, "regression: %s", text);
-            fprintf(stderr, "attn_bench: regression: %s %s %s %s: %s\n", b->rows[i].suite,
-                    b->rows[i].name, b->rows[i].backend, b->rows[i].pass, text);
-            slow++;
-        }
+        comparison c = compare_samples(now, saved, now->samples_ms, slower_clock(now, saved));
+        c = compare_again(b, now, saved, c);
+        b->comparisons = grow(b->comparisons, b->comparison_count, sizeof *b->comparisons);
+        b->comparisons[b->comparison_count++] = c;
+        slow += !strcmp(c.verdict, "slower");
     }
-    fprintf(stderr, "attn_bench: baseline: %lld rows compared, %lld slower\n", (long long)compared,
-            (long long)slow);
-    return slow > 0;
+    return slow;
 }
 
-static int save_baseline(const bench *b, const char *path)
+/* Whether something is slower; EXIT_BAD after one line where nothing could be compared. */
+static int judge_baseline(bench *b, const row *rows, int64_t count, const baseline *old)
 {
-    char temporary[4096];
-    FILE *f = create(path, temporary);
-    if (!f)
-        return EXIT_BAD;
-    write_json(f, b);
-    return commit(f, path, temporary);
+    int64_t slow = compare_rows(b, rows, count, old);
+    if (!b->comparison_count && !interrupted)
+        return refuse("--baseline %s: 0 rows compared, none of its rows is one of this run's",
+                      old->path);
+    fprintf(stderr, "attn_bench: baseline: %lld rows compared, %lld slower\n",
+            (long long)b->comparison_count, (long long)slow);
+    return slow ? EXIT_WRONG : 0;
+}
+
+/* Another processor is not a regression: it is said before anything is measured. */
+static int check_machine(const baseline *old, const char *isa, const char *cpu)
+{
+    if (!strcmp(old->cpu, cpu) && !strcmp(old->isa, isa))
+        return 0;
+    return refuse("--baseline %s: mismatch: it was saved on %s, %s; this is %s, %s: nothing is "
+                  "compared", old->path, old->cpu, old->isa, cpu, isa);
+}
+
+/* --baseline OLD --saved NEW: two saved runs, nothing is measured. */
+static int compare_saved(bench *b)
+{
+    baseline old, now;
+    int code = load_baseline("baseline", b->opt.baseline, &old);
+    if (code)
+        return code;
+    code = load_baseline("saved", b->opt.saved, &now);
+    if (!code)
+        code = check_machine(&old, now.isa, now.cpu);
+    if (!code)
+        code = judge_baseline(b, now.rows, now.count, &old);
+    print_comparisons(stdout, b);
+    free_baseline(&old);
+    free_baseline(&now);
+    return code;
 }
 
 /* ================================================================================= >>flags ==== */
+enum { LONGEST_TEXT = 3000 };                    /* of a flag: a path and a name after it fit 4096 */
 typedef enum flag_kind { TO_TEXT, TO_BOOL, TO_SECONDS, TO_WINDOW } flag_kind;
 static const struct {
     const char *name;
@@ -3938,6 +5530,9 @@ static const struct {
     { "quick", TO_BOOL, offsetof(options, quick), "", "the short selection of each suite" },
     { "modules", TO_TEXT, offsetof(options, modules), "gemma,gemma_fast", "modules of openpi" },
     { "backend", TO_TEXT, offsetof(options, backends), "NAME,..", "auto or registered backends" },
+    { "plugin", TO_TEXT, offsetof(options, plugins), "LIB.so,..",
+      "backends of shared objects join "
+      "every table: see the head of attn_bench.c" },
     { "device", TO_TEXT, offsetof(options, device), "cpu|hip", "cuda is an alias of hip" },
     { "causal", TO_BOOL, offsetof(options, causal), "", "causal mask" },
     { "window", TO_WINDOW, offsetof(options, window), "L,R",
@@ -3954,6 +5549,9 @@ static const struct {
     { "ablate", TO_BOOL, offsetof(options, ablate), "",
       "time with each optimization turned off in "
       "turn" },
+    { "filter", TO_TEXT, offsetof(options, filter), "TEXT", "the cases whose name contains it" },
+    { "cold", TO_BOOL, offsetof(options, cold), "", "caches flushed before each timed call" },
+    { "wide", TO_BOOL, offsetof(options, wide), "", "the table with every column" },
     { "verify", TO_BOOL, offsetof(options, verify), "",
       "verify every row of every output, however "
       "long it takes" },
@@ -3967,6 +5565,8 @@ static const struct {
     { "baseline", TO_TEXT, offsetof(options, baseline), "FILE",
       "compare with a saved run: exit 1 "
       "when slower" },
+    { "saved", TO_TEXT, offsetof(options, saved), "FILE",
+      "with --baseline: compare that saved run, measure nothing" },
     { "input", TO_TEXT, offsetof(options, input), "Q,K,V",
       ".npy files: [B,S,H,D], [S,H,D], with "
       "--num-heads [B,S,H*D]" },
@@ -3975,9 +5575,10 @@ static const struct {
       "Skv]" },
     { "expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal" },
     { "output", TO_TEXT, offsetof(options, output), "O", ".npy file to write" },
+    { "footprint", TO_TEXT, offsetof(options, footprint), "CALL", NULL }, /* see from_child */
 };
 
-static int print_help(void)
+static void print_help(void)
 {
     printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark "
            "systems\n\n"
@@ -3985,7 +5586,7 @@ static int print_help(void)
            "of the "
            "shape flags\n"
            "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
-    for (int i = 0; i < COUNT(flags); i++)
+    for (int i = 0; i < COUNT(flags) && flags[i].help; i++)
         printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
     for (int a = 0; a < AXES; a++)
         if (axes[a].flag)
@@ -3994,7 +5595,29 @@ static int print_help(void)
     printf("\nsuites:\n");
     for (int s = 0; s < COUNT(suites); s++)
         printf("  %-12s %s\n", suites[s].name, suites[s].help);
-    return 0;
+}
+
+static bool is_module(const char *name, size_t length)
+{
+    for (int i = 0; i < COUNT(lines); i++)
+        if (lines[i].module && strlen(lines[i].module) == length
+            && !strncmp(lines[i].module, name, length))
+            return true;
+    return false;
+}
+
+/* "--modules gemma gemma_fast", as openpi writes it: the names that follow are joined. Returns how
+ * many there are. */
+static int join_modules(options *o, int argc, char **argv)
+{
+    static char joined[LONGEST_TEXT + 1];
+    int n = 0;
+    snprintf(joined, sizeof joined, "%s", o->modules);
+    for (; n < argc && is_module(argv[n], strlen(argv[n])); n++)
+        if (strlen(joined) + strlen(argv[n]) + 2 < sizeof joined)
+            strcat(strcat(joined, ","), argv[n]);
+    o->modules = joined;
+    return n;
 }
 
 static int set_flag(options *o, int f, const char *value)
@@ -4006,6 +5629,8 @@ static int set_flag(options *o, int f, const char *value)
     } else if (flags[f].kind == TO_TEXT) {
         if (!*value)
             return refuse("--%s: needs %s", flags[f].name, flags[f].argument);
+        if (strlen(value) > LONGEST_TEXT)
+            return refuse("--%s: longer than %d bytes", flags[f].name, LONGEST_TEXT);
         *(const char **)at = value;
     } else if (flags[f].kind == TO_SECONDS) {
         double x = strtod(value, &end);
@@ -4039,7 +5664,12 @@ static int take_flag(options *o, int argc, char **argv)
                 return refuse("--%s: takes no value", name), 0;
             if (!lone && !value)
                 return refuse("--%s: needs %s", name, flags[f].argument), 0;
-            return set_flag(o, f, value) ? 0 : lone || equals ? 1 : 2;
+            if (set_flag(o, f, value))
+                return 0;
+            int taken = lone || equals ? 1 : 2;
+            if (flags[f].offset == offsetof(options, modules))
+                taken += join_modules(o, argc - taken, argv + taken);
+            return taken;
         }
     int a = find_axis(name);
     if (a == AXES || !axes[a].flag)
@@ -4081,6 +5711,7 @@ static int settle_study(options *o)
                            : o->suites                      ? "--suite"
                            : o->input                       ? "--input"
                            : o->projections                 ? "--projections"
+                           : o->plugins                     ? "--plugin"
                            : o->device && strcmp(o->device, "cpu") ? "--device"
                                                             : NULL;
     if (!o->tune && !o->ablate)
@@ -4102,6 +5733,8 @@ static int settle_flags(options *o)
     const char *needs_input = o->mask ? "mask" : o->expect ? "expect" : o->output ? "output" : NULL;
     if (o->causal)
         put_axis(&o->user, CAUSAL, 1);
+    if (o->cold)
+        put_axis(&o->user, COLD, 1);
     if (o->window_set)
         put_axis(&o->user, LEFT, o->window[0]), put_axis(&o->user, RIGHT, o->window[1]);
     if (o->projections)
@@ -4128,12 +5761,17 @@ static int settle_flags(options *o)
         return refuse("--%s: not with --input", o->projections ? "projections" : "backward");
     if (o->suites && o->positional)
         return refuse("--suite: not with a shape of four numbers");
+    if (o->saved && !o->baseline)
+        return refuse("--saved: needs --baseline");
     if (o->plot && !o->output_dir)
         return refuse("--plot: needs --output-dir");
     if (o->user.count[EMBED] && o->user.count[DIM])
         return refuse("--embed-dim: not with --head-dim, it follows from --num-heads");
     if (o->modules && (!o->suites || !strstr(o->suites, "openpi")))
         return refuse("--modules: only with --suite openpi");
+    for (const char *m = o->modules; m; m = strchr(m, ',') ? strchr(m, ',') + 1 : NULL)
+        if (!is_module(m, strcspn(m, ",")))
+            return refuse("--modules %s: must be of gemma, gemma_fast", o->modules);
     if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip")
         && strcmp(o->device, "cuda"))
         return refuse("--device %s: must be cpu or hip (cuda is an alias of hip)", o->device);
@@ -4148,7 +5786,9 @@ static int parse_flags(int argc, char **argv, options *o)
     o->format = "table";
     for (int i = 1, taken; i < argc; i += taken) {
         taken = 1;
-        if (!strncmp(argv[i], "--", 2)) {
+        if (!strcmp(argv[i], "-h")) {
+            o->help = true;
+        } else if (!strncmp(argv[i], "--", 2)) {
             taken = take_flag(o, argc - i, argv + i);
             if (!taken)
                 return EXIT_BAD;
@@ -4160,6 +5800,65 @@ static int parse_flags(int argc, char **argv, options *o)
     }
     int bad = take_shape(o, count, numbers);
     return bad ? bad : settle_flags(o);
+}
+
+/* =============================================================================== >>plugins ==== */
+/* The plugin that is registering: what it added, and the last that was refused. */
+static struct { bench *b; int added; attn_status status; char refused[32]; } plugin_loading;
+
+/* A name goes into lists, tables and documents: letters, digits and _ . - + only. */
+static attn_status add_from_plugin(const attn_backend *backend)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+";
+    bench *b = plugin_loading.b;
+    const char *name = backend && backend->abi == ATTN_ABI ? backend->name : NULL;
+    attn_status s = name && (name[strspn(name, letters)] || !strcmp(name, "hip"))
+                        ? ATTN_ERR_REGISTER_NAME
+                        : attn_register(backend);
+    if (!s && b->plugin_count == MOST_BACKENDS)
+        s = ATTN_ERR_REGISTER_FULL;
+    if (s) {
+        plugin_loading.status = s;
+        snprintf(plugin_loading.refused, sizeof plugin_loading.refused, "%s", name ? name : "");
+        return s;
+    }
+    snprintf(b->plugins[b->plugin_count++], sizeof b->plugins[0], "%s", name);
+    plugin_loading.added++;
+    return ATTN_OK;
+}
+
+/* One shared object: its backends registered; 0 or EXIT_BAD after one line. */
+static int load_plugin(bench *b, const char *file)
+{
+    char path[4096];
+    attn_status (*start)(attn_status (*add)(const attn_backend *)) = NULL;
+    snprintf(path, sizeof path, "%s%s", strchr(file, '/') ? "" : "./", file);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return refuse("--plugin %s: %s", file, dlerror());
+    void *symbol = dlsym(library, "attn_plugin_register");
+    if (!symbol)
+        return refuse("--plugin %s: has no attn_plugin_register", file);
+    memcpy(&start, &symbol, sizeof start);       /* C has no cast from object to function pointer */
+    memset(&plugin_loading, 0, sizeof plugin_loading);
+    plugin_loading.b = b;
+    attn_status s = start(add_from_plugin);
+    s = plugin_loading.status ? plugin_loading.status : s;
+    if (s)
+        return refuse("--plugin %s: %s%s%s", file, plugin_loading.refused,
+                      *plugin_loading.refused ? ": " : "", attn_status_text(s));
+    return plugin_loading.added ? 0 : refuse("--plugin %s: registers no backend", file);
+}
+
+static int load_plugins(bench *b)
+{
+    char file[LONGEST_TEXT + 1];
+    int bad = 0;
+    for (const char *s = b->opt.plugins; s && !bad; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        snprintf(file, sizeof file, "%.*s", (int)strcspn(s, ","), s);
+        bad = load_plugin(b, file);
+    }
+    return bad;
 }
 
 /* ---- from flags to backends and cases */
@@ -4222,6 +5921,11 @@ static int choose_backends(bench *b)
             return refuse("--backend %s: must be of %s", name, have);
         b->backend_count++;
     }
+    for (int i = b->backend_count - 1; i > 0; i--)
+        if (!strcmp(b->backends[i], "standard")) { /* the others are compared with it */
+            memmove(b->backends[1], b->backends[0], (size_t)i * sizeof b->backends[0]);
+            snprintf(b->backends[0], sizeof b->backends[0], "standard");
+        }
     if (b->backend_count == 1 && !strcmp(b->backends[0], "hip") && *b->no_gpu)
         return refuse("--backend hip: %s", b->no_gpu);
     if (o->input && !b->backend_count)
@@ -4243,6 +5947,8 @@ static int add_case(bench *b, bench_case *c)
             && !memcmp(b->cases[i].v, c->v, WARMUP * sizeof *c->v))
             return 0;
     name_case(c);
+    if (b->opt.filter && !strstr(c->name, b->opt.filter))
+        return 0;
     b->cases = grow(b->cases, b->case_count, sizeof *b->cases);
     b->cases[b->case_count++] = *c;
     return 0;
@@ -4270,10 +5976,9 @@ static int expand(bench *b, const suite *s, const char *line, const char *group)
 {
     grid g = parse_line(line);
     int at[AXES] = { 0 }, a;
+    bool steps = g.value[MEASURE][0] == GENERATE; /* its queries are the steps, one token each */
     for (a = 0; a < AXES; a++)
         if (b->opt.user.count[a]) {
-            bool steps =
-                g.value[MEASURE][0] == GENERATE; /* its queries are the steps, one token each */
             int to = a == SEQ && steps ? KV : a;
             g.count[to] = b->opt.user.count[a];
             memcpy(g.value[to], b->opt.user.value[a], sizeof g.value[to]);
@@ -4517,87 +6222,126 @@ static int refuse_what_cannot_fit(bench *b)
     return why ? refuse("%s %s: %s", r.name, r.backend, why) : 0;
 }
 
-static void run_cases(bench *b)
+static void count_rows(bench *b)
 {
     char name[32];
     for (int64_t i = 0; i < b->case_count; i++)
         for (int k = 0; backend_at(b, b->cases[i].suite, k, name); k++)
             b->row_total++;
+}
+
+static void run_cases(bench *b)
+{
     b->fma_peak = attn_peak_gflops(ATTN_F32, 0);
     b->dot_peak = attn_peak_gflops(ATTN_BF16, 0);
     b->bandwidth = attn_bandwidth_gbytes((size_t)64 << 20, 0);
-    for (int64_t i = 0; i < b->case_count && !interrupted; i++)
+    b->writer->begin(stdout, b);
+    if (fflush(stdout))
+        b->broken = errno;
+    for (int64_t i = 0; i < b->case_count && may_go_on(b); i++)
         run_case(b, i);
     clear_progress();
-    derive(b);
+    derive_exponents(b);
     if (b->opt.tune)
         print_fastest(b);
+}
+
+/* Whether nothing was measured, nor found wrong: every backend declined every case. */
+static bool nothing_ran(const bench *b)
+{
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (row_ok(&b->rows[i]) || !strcmp(b->rows[i].status, "wrong")
+            || !strcmp(b->rows[i].status, "failed"))
+            return false;
+    return !interrupted;
 }
 
 /* Writes everything asked for; the exit code. */
 static int deliver(bench *b, const baseline *old)
 {
     int bad = 0;
-    bool regression = old->count && compare_baseline(b, old);
-    for (int i = 0; i < COUNT(writers); i++)
-        if (!strcmp(writers[i].name, b->opt.format))
-            writers[i].write(stdout, b);
-    if (fflush(stdout) || ferror(stdout))
-        bad = refuse("stdout: %s", strerror(errno));
-    if (b->opt.output_dir && !bad)
-        bad = write_reports(b, b->opt.output_dir);
+    int compared = old->count ? judge_baseline(b, b->rows, b->row_count, old) : 0;
+    b->writer->end(stdout, b);
+    if (old->count && !strcmp(b->writer->name, "csv"))
+        print_comparisons(stderr, b);
+    if (fflush(stdout) || ferror(stdout) || b->broken)
+        bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));
+    if (b->opt.output_dir) {
+        int reports_bad = write_reports(b, b->opt.output_dir);
+        bad = bad ? bad : reports_bad;
+    }
     if (b->opt.save_baseline && interrupted)
         fputs("attn_bench: interrupted: no baseline is saved\n", stderr);
     else if (b->opt.save_baseline && !bad)
         bad = save_baseline(b, b->opt.save_baseline);
-    FILE *nowhere = fopen("/dev/null", "w");
-    bool reached = !nowhere || print_findings(nowhere, b);
-    if (nowhere)
-        fclose(nowhere);
     bad = bad ? bad : b->file_code;
+    bad = bad || compared != EXIT_BAD ? bad : compared;
+    if (!bad && nothing_ran(b))
+        bad = refuse("nothing was measured: no backend takes any of these cases");
+    bool reached = !has_suite(b, "openpi") || judge_openpi(b).reached;
     return bad                                      ? bad
            : interrupted                            ? EXIT_INTERRUPTED
-           : regression || any_wrong(b) || !reached ? EXIT_WRONG
+           : compared || any_wrong(b) || !reached ? EXIT_WRONG
                                                     : 0;
 }
 
 static int prepare(bench *b, baseline *old)
 {
+    static const char *const gnuplot[] = { "gnuplot", "--version", NULL };
     const options *o = &b->opt;
-    bool known = false;
     for (int i = 0; i < COUNT(writers); i++)
-        known |= !strcmp(writers[i].name, o->format);
-    if (!known)
+        if (!strcmp(writers[i].name, o->format))
+            b->writer = &writers[i];
+    if (!b->writer)
         return refuse("--format %s: must be one of table, csv, json, markdown", o->format);
     if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b)))
         return EXIT_BAD;
+    if (!b->case_count)
+        return o->filter ? refuse("--filter %s: no case has it in its name", o->filter)
+                         : refuse("no case is chosen");
     if (o->list)
         return 0;
-    if ((o->baseline && load_baseline(o->baseline, old))
+    char cpu[192];
+    if ((o->baseline && (load_baseline("baseline", o->baseline, old)
+                         || check_machine(old, attn_isa(), cpu_name(cpu))))
         || (!o->suites && refuse_what_cannot_fit(b)))
         return EXIT_BAD;
-    if (o->plot && system("gnuplot --version >/dev/null 2>&1"))
+    if (o->plot && !run_program(gnuplot, -1, -1))
         return refuse("--plot: gnuplot is not installed");
-    if (check_writable(o->output) || check_writable(o->save_baseline))
+    count_rows(b);
+    if (check_writable(b, o->output) || check_writable(b, o->save_baseline))
         return EXIT_BAD;
-    return o->output_dir ? prepare_directory(o->output_dir) : 0;
+    return o->output_dir ? prepare_directory(b, o->output_dir) : 0;
 }
 
 int main(int argc, char **argv)
 {
     static bench b;
     baseline old = { 0 };
+    b.argc = argc, b.argv = argv;
     struct sigaction action = { .sa_handler = on_signal };
     time_t now = time(NULL);
     int code = parse_flags(argc, argv, &b.opt);
     if (code)
         return code;
-    if (b.opt.help)
-        return print_help();
-    if (b.opt.version)
-        return printf("attn_bench %d.%d.%d\n", ATTN_VERSION / 10000, ATTN_VERSION / 100 % 100,
-                      ATTN_VERSION % 100)
-               < 0;
+    if (b.opt.help || b.opt.version) {
+        if (b.opt.help)
+            print_help();
+        else
+            printf("attn_bench %d.%d.%d\n", ATTN_VERSION / 10000, ATTN_VERSION / 100 % 100,
+                   ATTN_VERSION % 100);
+        return fflush(stdout) || ferror(stdout) ? refuse("stdout: %s", strerror(errno)) : 0;
+    }
+    code = load_plugins(&b);
+    if (!code && b.opt.footprint)
+        code = print_footprint(b.opt.footprint);
+    if (code || b.opt.footprint)
+        return code;
+    if (b.opt.saved) {
+        code = compare_saved(&b);
+        free(b.comparisons);
+        return code;
+    }
     find_gpu(&b);
     strftime(b.date, sizeof b.date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
     code = prepare(&b, &old);
@@ -4606,12 +6350,17 @@ int main(int argc, char **argv)
     else if (!code) {
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
+        sigaction(SIGHUP, &action, NULL);
+        signal(SIGPIPE, SIG_IGN);                /* a reader that went away is an error of stdout */
         run_cases(&b);
         code = deliver(&b, &old);
     }
+    if (!code && (fflush(stdout) || ferror(stdout)))
+        code = refuse("stdout: %s", strerror(errno));
     free_files(&b);
-    free(old.rows);
-    free(b.rows);
+    free_baseline(&old);
+    free(b.comparisons);
+    free_rows(b.rows, b.row_count);
     free(b.cases);
     attn_shutdown();
     return code;

@@ -23,7 +23,7 @@
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
- * CHIPS  matrix unit: gfx90a, gfx942 (MFMA); gfx1100..1103, gfx1150..1152, gfx1200, gfx1201 (WMMA);
+ * CHIPS  matrix unit: gfx90a, gfx942, gfx950, gfx9-4-generic (MFMA); gfx1100..1103, gfx1150..1152, gfx1200, gfx1201 (WMMA);
  *   sm_80 and later (mma.sync). f32 is FMA but for MFMA. Every other chip: f32 by FMA, f16 and bf16
  *   by the scalar kernel, which also serves dims above 256.
  * TAKES  q, k, v of one type f32, f16 or bf16; o and bias of any float type; any strides, heads,
@@ -60,6 +60,8 @@ attn_status attn_hip_last_times(
   #define hipErrorInvalidDevice cudaErrorInvalidDevice
   #define hipErrorInvalidDeviceFunction cudaErrorInvalidDeviceFunction
   #define hipErrorNoBinaryForGpu cudaErrorNoKernelImageForDevice
+  #define hipErrorInvalidImage cudaErrorInvalidKernelImage
+  #define hipErrorInvalidKernelFile cudaErrorInvalidPtx
   #define hipErrorNotSupported cudaErrorNotSupported
   #define hipErrorIllegalAddress cudaErrorIllegalAddress
   #define hipErrorLaunchFailure cudaErrorLaunchFailure
@@ -109,6 +111,7 @@ attn_status attn_hip_last_times(
   #pragma clang diagnostic ignored "-Wunused-function"
   #pragma clang diagnostic ignored "-Wunneeded-internal-declaration"
   #pragma clang diagnostic ignored "-Wunused-parameter"
+  #pragma clang diagnostic ignored "-Wdeprecated-pragma"       /* of __AMDGCN_WAVEFRONT_SIZE */
 #elif HIP_ON_CUDA
   #pragma nv_diag_suppress 177
 #endif
@@ -123,27 +126,37 @@ attn_status attn_hip_last_times(
    The only place with a chip #if. UNIT_* names a matrix unit; a kernel is a template over it, and its body is
    compiled for the chips that have the unit alone. */
 enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM80 = 4 };
+#if defined(__GFX9__)
+  #define HIP_WAVE 64                   /* lanes of a wave */
+#elif defined(__AMDGCN_WAVEFRONT_SIZE)  /* -mwavefrontsize64; not defined by every clang */
+  #define HIP_WAVE __AMDGCN_WAVEFRONT_SIZE
+#else
+  #define HIP_WAVE 32
+#endif
+#if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
+  #define HIP_MFMA 1
+#else
+  #define HIP_MFMA 0
+#endif
 #if defined(HIP_UNIT)                   /* the tests emulate one */
-#elif defined(__gfx90a__) || defined(__gfx942__)
+#elif HIP_MFMA
   #define HIP_UNIT UNIT_MFMA
-#elif defined(__GFX11__)
+#elif defined(__GFX11__) && HIP_WAVE == 32
   #define HIP_UNIT UNIT_WMMA11
-#elif defined(__GFX12__)
+#elif defined(__GFX12__) && HIP_WAVE == 32
   #define HIP_UNIT UNIT_WMMA12
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   #define HIP_UNIT UNIT_SM80
 #else
   #define HIP_UNIT UNIT_SCALAR
 #endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 && !defined(ATTN_HIP_OLD_CHIPS)
+  #warning "attn_hip.c: f16 and bf16 are slow on this chip; -arch=sm_80 or later was meant? (ATTN_HIP_OLD_CHIPS: no)"
+#endif
 #if defined(__gfx90a__)
   #define HIP_F16_FLUSHES 1             /* the matrix unit takes subnormal f16 for 0 */
 #else
   #define HIP_F16_FLUSHES 0
-#endif
-#if defined(__GFX9__)
-  #define HIP_WAVE 64                   /* lanes of a wave */
-#else
-  #define HIP_WAVE 32
 #endif
 
 /* clang 15 and 16 have neither the ballots by the width of a wave nor gfx12, for which they make no code. */
@@ -211,7 +224,7 @@ __device__ static inline void hip_fence(void) {
 typedef float hip_acc16 __attribute__((ext_vector_type(16)));
 typedef float hip_pair __attribute__((ext_vector_type(2)));
 __device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
-  #if defined(__gfx90a__) || defined(__gfx942__)
+  #if HIP_MFMA
     return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
   #else
     (void)a; (void)b;
@@ -219,6 +232,14 @@ __device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
   #endif
 }
 #endif
+/* The value of lane n of 8. */
+__device__ static inline float hip_of_eight(float x, int n) {
+#if defined(__CUDACC__) && !defined(__HIP__)
+    return __shfl_sync(0xffffffffu, x, (int)(threadIdx.x & 24u) + n);
+#else
+    return __shfl(x, (int)(threadIdx.x & 56u) + n);
+#endif
+}
 /* The value of the next lane among 8, lane 7 that of lane 0. */
 __device__ static inline float hip_rotate8(float x) {
 #if defined(__HIP_DEVICE_COMPILE__) && (defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__))
@@ -468,25 +489,35 @@ __device__ static inline hip_seq hip_sequence(const hip_params &p, int32_t b) {
     return s;
 }
 
-/* Row i sees keys [lo, hi); both 0: none. Both ends never fall as i grows (below q_used). */
+/* Row i sees keys [lo, hi). Before the clamp to the keys that there are, causal masks and windows are two shifts of the
+   diagonal, said here and nowhere else: row i sees keys [lo + i, hi + i). Sums saturate. */
 struct hip_range { int32_t lo, hi; };
-__device__ static inline int64_t hip_sat_add(int64_t a, int64_t b) {    /* b within int32 of use: sums saturate */
+struct hip_shifts { int64_t lo, hi; };
+__device__ static inline int64_t hip_sat_add(int64_t a, int64_t b) {
     int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
     return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
 }
-__device__ static inline hip_range hip_visible(const hip_params &p, const hip_seq &s, int32_t i) {
-    int64_t diagonal = hip_sat_add(s.offset, i), lo = 0, hi = i < s.q_used ? s.k_len : 0;
-    int64_t causal = hip_sat_add(diagonal, 1),
-            right = hip_sat_add(hip_sat_add(diagonal, p.window_right), 1);
-    if ((p.flags & ATTN_CAUSAL) && causal < hi) hi = causal;
-    if ((p.flags & ATTN_WINDOW_RIGHT) && right < hi) hi = right;
-    if (p.flags & ATTN_WINDOW_LEFT) {
-        int64_t left = hip_sat_add(diagonal, -p.window_left);
-        if (left > lo) lo = left;
+__device__ static inline hip_shifts hip_shifts_of(const hip_params &p, const hip_seq &s) {
+    hip_shifts x = {INT64_MIN, INT64_MAX};
+    if (p.flags & ATTN_WINDOW_LEFT) x.lo = hip_sat_add(s.offset, -p.window_left);
+    if (p.flags & ATTN_WINDOW_RIGHT) x.hi = hip_sat_add(hip_sat_add(s.offset, p.window_right), 1);
+    if (p.flags & ATTN_CAUSAL) {
+        const int64_t diagonal = hip_sat_add(s.offset, 1);
+        if (diagonal < x.hi) x.hi = diagonal;
     }
-    hip_range r = {0, 0};
-    if (hi > lo) { r.lo = (int32_t)lo; r.hi = (int32_t)hi; }
+    return x;
+}
+/* Both ends never fall as i grows, and lie in [0, k_len]; hi may lie below lo. */
+__device__ static inline hip_range hip_ends(const hip_params &p, const hip_seq &s, int32_t i) {
+    const hip_shifts x = hip_shifts_of(p, s);
+    const hip_range r = {
+        hip_clamp(hip_sat_add(x.lo, i), 0, s.k_len), hip_clamp(hip_sat_add(x.hi, i), 0, s.k_len)};
     return r;
+}
+/* Both 0: none. */
+__device__ static inline hip_range hip_visible(const hip_params &p, const hip_seq &s, int32_t i) {
+    const hip_range r = hip_ends(p, s, i), none = {0, 0};
+    return i < s.q_used && r.lo < r.hi ? r : none;
 }
 
 /* May 16-bit q, k and v be read 16 bytes at a time? */
@@ -501,6 +532,9 @@ __device__ static inline bool hip_aligned16(const hip_params &p) {
    One score of a general kernel: softcap, bias, ALiBi, boolean mask, and the dropout words. The order is the
    contract's: cap, add, hide. Ranges (causal, windows, lengths) are hip_visible's; j always lies in the row's range
    here, since the bias and mask columns beyond it need not exist. */
+#define HIP_FLT_MAX 3.40282347e38f
+#define HIP_LOG2E 1.44269504f
+#define HIP_LN2 0.693147181f
 __device__ static inline bool hip_is_finite(float x) {      /* on the bits: no -ffast-math folds it */
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
@@ -581,7 +615,8 @@ __device__ static inline hip_row hip_row_of(
 __device__ static inline float hip_bias_at(const hip_params &p, const hip_row &r, int32_t j) {
     if (p.bias_dtype != ATTN_F64) return hip_get(p.bias.data, p.bias_dtype, r.bias + j);
     double x = ((const double *)p.bias.data)[r.bias + j];
-    if (fabs(x) <= 1.7976931348623157e308) x = fmin(fmax(x, -3.4028234e38), 3.4028234e38);
+    if (fabs(x) <= 1.7976931348623157e308)
+        x = fmin(fmax(x, -(double)HIP_FLT_MAX), (double)HIP_FLT_MAX);
     return (float)x;
 }
 
@@ -591,79 +626,101 @@ __device__ static inline bool hip_hidden(const hip_params &p, const hip_row &r, 
     return (p.masks & MASK_BIAS) && __float_as_uint(hip_bias_at(p, r, j)) == 0xff800000u;
 }
 
-/* From scale * dot(q_i, k_j), natural units, to the score in units of log 2: softcap, bias, ALiBi, boolean mask (not
-   dropout), times log2 e. -infinity where the key is hidden, whatever the product was; NaN and +infinity of a bias
-   stay. A finite score stays finite, so that a row of -FLT_MAX biases is no empty row. */
+/* From scale * dot(q_i, k_j) to the score: softcap, bias, ALiBi, boolean mask (not dropout). -infinity where the key
+   is hidden, whatever the product was; NaN and +infinity of a bias stay. What is finite stays finite, so that a row of
+   -FLT_MAX biases is no empty row; for that the scores of general kernels are natural ones, and only their distance from
+   the maximum goes to log 2. */
 __device__ static inline float hip_modify(
     const hip_params &p, const hip_row &r, int32_t j, float score) {
     const float neg_inf = __uint_as_float(0xff800000u);
     float bias = 0.0f;
     if (p.masks & MASK_SOFTCAP) score = p.softcap * hip_tanh(score * (1.0f / p.softcap));
+    const bool finite = hip_is_finite(score);
     if (p.masks & MASK_BIAS) {
         bias = hip_bias_at(p, r, j);
         score += bias;
     }
     if (p.masks & MASK_ALIBI) score = fmaf(-r.slope, (float)fabs(r.place - (double)j), score);
-    /* 2.35e38 log2 e is just below FLT_MAX */
-    float size = fabsf(score);
-    if (size > 2.35e38f && hip_is_finite(score)) score = copysignf(2.35e38f, score);
-    score *= 1.44269504f;
+    if (finite && hip_is_finite(bias) && hip_is_finite(r.slope))
+        score = fminf(fmaxf(score, -HIP_FLT_MAX), HIP_FLT_MAX);
     if ((p.masks & MASK_BIAS) && __float_as_uint(bias) == 0xff800000u) score = neg_inf;
     if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0) score = neg_inf;
     return score;
 }
 
-/* The kernel's argument read anew: what only the end of a kernel needs is not carried through its loop. */
-__device__ static inline const hip_params &hip_reload(const hip_params &p) {
-#if defined(__HIP_DEVICE_COMPILE__)
-    const __attribute__((address_space(4))) char *a =
-        (const __attribute__((address_space(4))) char *)__builtin_amdgcn_kernarg_segment_ptr();
-    asm volatile("" : "+s"(a));
-    (void)p;
-    return *(const hip_params *)a;
-#else
-    return p;
-#endif
+/* The end of a row: what its sums are to be multiplied by, and its lse. row_max: what the weights were measured by, as
+   a natural score; row_sum: of those weights, 0 where no key was seen. Against a sink far above the scores, whose
+   distance is wanted to the last bit, diff + rest is that distance. */
+struct hip_end { float factor, lse; };
+__device__ static inline float hip_exp_of(float x, float rest) {
+    const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f, y = x * log2e;
+    const float tail = fmaf(x, log2e, -y) + fmaf(x, log2e_rest, rest * log2e);
+    return hip_exp2(y) * (fabsf(y) < 1e30f ? fmaf(tail, HIP_LN2, 1.0f) : 1.0f);
+}
+__device__ static inline hip_end hip_finish(
+    const hip_params &p, int32_t h, float row_max, float row_sum) {
+    const float sink = p.sink ? p.sink[h] : __uint_as_float(0xff800000u);
+    hip_end e = {0.0f, sink};
+    if (row_sum == 0.0f) return e;
+    if (!p.sink || __float_as_uint(sink) == 0xff800000u) {
+        e.factor = 1.0f / row_sum;
+        e.lse = row_max + logf(row_sum);
+        return e;
+    }
+    const float diff = row_max - sink, back = diff - row_max;
+    float rest = (row_max - (diff - back)) - (sink + back);
+    if (!(fabsf(diff) < 1e30f)) rest = 0.0f;
+    const bool above = diff < 0.0f;         /* the sink is the maximum; one of +infinity or NaN makes NaN */
+    const float old = above ? hip_exp_of(diff, rest) : 1.0f;
+    const float sum = row_sum * old + (above ? hip_exp2(sink - sink) : hip_exp_of(-diff, -rest));
+    e.factor = old / sum;
+    /* log1p: beside the sink the keys may be too small to show in a sum with 1 */
+    e.lse = above ? sink + log1pf(row_sum * old) : row_max + logf(sum);
+    return e;
 }
 
-/* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put 0 for such values
-   in every tile that some row sees in part, and remember that they did; then, with o stored, the workgroup comes here
-   and makes o[i][d] a NaN for each of its rows [row0, row1) that sees a key with a non-finite v[j][d]: the rows that do
-   not see it keep the bits of a run with a 0 there. j0, j1: a range of keys that covers what its rows see.
-   alive: of LDS, one word a row, 0 for rows whose o is 0 because their scores are all -infinity (NULL: none is).
-   DTYPE: of v. Rare, hence plain loops. All threads call it, after a __syncthreads(). */
-template <int DTYPE>
-__device__ static inline bool hip_bad_value(const char *v, int64_t at) {
-    if (DTYPE == ATTN_F32) return !hip_is_finite(((const float *)v)[at]);
-    uint32_t exponent = DTYPE == ATTN_F16 ? 0x7c00u : 0x7f80u;
-    return (((const uint16_t *)v)[at] & exponent) == exponent;
+/* Long sums. A sum of N terms taken in turn may be off by N / 2 units of its last place, and is where the terms are
+   alike. So now and then the upper bits of each sum of a row of o go to memory, to where that element of o will be,
+   which is nobody else's; what stays is small beside them, and so is its last place. When the maximum by which the
+   sums are measured has changed, what lies there is multiplied by alpha as it is read. mask: of the bits that go; 0 for
+   lanes that carry nothing, which do the arithmetic all the same: a branch around the accumulators costs copies. */
+#ifndef HIP_CARRY_KEYS
+  #define HIP_CARRY_KEYS 4096           /* of 16 bits, between two carries: P itself is good for 2^-9 or 2^-12 */
+#endif
+__device__ static inline float hip_carry(float stored, float alpha, uint32_t mask, float &sum) {
+    const float old = stored * alpha;
+    const float upper = __uint_as_float(__float_as_uint(old + sum) & mask);
+    sum = (old - upper) + sum;
+    return upper;
 }
-template <int DTYPE>
-__device__ static inline void hip_poison(const hip_params &p, const hip_seq &s, int32_t h,
-    int32_t row0, int32_t row1, int32_t j0, int32_t j1, const uint32_t *alive = NULL) {
-    const float nan = __uint_as_float(0x7fc00000u);
-    for (int32_t d = (int32_t)threadIdx.x; d < p.v_dim; d += (int32_t)blockDim.x)
-        for (int32_t j = j0; j < j1; j++) {
-            if (!hip_bad_value<DTYPE>(p.v.data,
-                    s.v_base + j * p.v.stride[1] + h / p.group * p.v.stride[2] + d))
-                continue;
-            for (int32_t i = row0; i < row1; i++) {
-                if (alive && !alive[i - row0]) continue;
-                /* all of it anew, in place of registers that the kernel would have to spare for it */
-                const hip_params &again = hip_reload(p);
-                const hip_seq seq = hip_sequence(again, s.b);
-                const hip_range see = hip_visible(again, seq, i);
-                if (j < see.lo || j >= see.hi || hip_hidden(again, hip_row_of(again, seq, h, i), j))
-                    continue;
-                hip_put((char *)again.o.data, again.o_dtype,
-                    seq.o_base + i * again.o.stride[1] + h * again.o.stride[2] + d, nan);
-            }
-        }
+/* sum + rest += x, for terms that are not below 0. */
+__device__ static inline void hip_add_to(float &sum, float &rest, float x) {
+    const float next = sum + x;
+    rest += x - (next - sum);
+    sum = next;
 }
-/* ============================================================================== >>scalar ====
-   The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row:
-   its lanes take a key each, then an output dim each. Nothing is kept per key, LDS is not used, and
-   a value is touched only by a row that sees its key. */
+/* Terms of any sign and size. */
+__device__ static inline void hip_add_any(float &sum, float &rest, float x) {
+    const float next = sum + x, part = next - sum;
+    rest += (sum - (next - part)) + (x - part);
+    sum = next;
+}
+
+/* A kernel's arguments, read anew: what is needed early and late does not stay in scalar registers between. Without
+   optimization nothing stays anywhere, and clang has no scalar register for the constraint. */
+#if defined(__HIP__)
+__device__ static __forceinline__ const hip_params &hip_again() {
+    auto *at = __builtin_amdgcn_kernarg_segment_ptr();
+  #if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
+    asm volatile("" : "+s"(at));
+  #endif
+    return *(const hip_params *)at;
+}
+__device__ static inline const hip_params &hip_reload(const hip_params &) { return hip_again(); }
+#else
+__device__ static inline const hip_params &hip_reload(const hip_params &p) { return p; }
+#endif
+
 #if defined(__CUDACC__) && !defined(__HIP__)
 __device__ static inline uint64_t hip_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 __device__ static inline float hip_wave_read(float x, int lane) {
@@ -690,6 +747,12 @@ __device__ static inline float hip_wave_xor(float x, int mask) {
     return __shfl_xor(x, mask, HIP_WAVE);
 }
 #endif
+/* lane: the same in the whole wave */
+__device__ static inline uint64_t hip_wave_read_bits(uint64_t x, int lane) {
+    const float low = hip_wave_read(__uint_as_float((uint32_t)x), lane),
+                high = hip_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
+    return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
+}
 __device__ static inline float hip_wave_max(float x) {          /* a NaN does not count */
     for (int mask = HIP_WAVE / 2; mask; mask /= 2) x = fmaxf(x, hip_wave_xor(x, mask));
     return x;
@@ -699,6 +762,86 @@ __device__ static inline float hip_wave_sum(float x) {
     return x;
 }
 
+/* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put 0 for such values
+   in every tile that some row sees in part, and remember that they did; then, with o stored, the workgroup comes here
+   and makes o[i][d] a NaN for each of its rows [row0, row0 + rows) that sees a key with a non-finite v[j][d]: the rows
+   that do not see it keep the bits of a run with a 0 there. alive: of LDS, one word a row, 0 for rows whose o is 0
+   because their scores are all -infinity. A wave has a row in each lane, and walks over the keys that they see; which
+   dims of a key are bad is a ballot. It ends when each row has met all dims. DTYPE: of v. All threads call it, after
+   a __syncthreads(). */
+template <int DTYPE>
+__device__ static inline bool hip_bad_value(const char *v, int64_t at) {
+    if (DTYPE == ATTN_F32) return !hip_is_finite(((const float *)v)[at]);
+    uint32_t exponent = DTYPE == ATTN_F16 ? 0x7c00u : 0x7f80u;
+    return (((const uint16_t *)v)[at] & exponent) == exponent;
+}
+/* Of dims d0 + lane, the bits of those that row `row` sees a bad value in. keys: [lo, hi) of the whole wave */
+template <int DTYPE>
+__device__ static inline uint64_t hip_bad_dims(const hip_params &p, const hip_seq &s, int32_t h,
+    int32_t d0, hip_range keys, hip_range see, const hip_row &row) {
+    enum { AT_ONCE = 2 };
+    const int32_t left = p.v_dim - d0, lane = (int32_t)threadIdx.x % HIP_WAVE;
+    const uint64_t all = left < 64 ? ((uint64_t)1 << left) - 1 : ~(uint64_t)0;
+    const uint64_t wanted = HIP_WAVE == 32 ? all & 0xffffffffu : all;
+    const int64_t first = s.v_base + h / p.group * p.v.stride[2] + d0 + (lane < left ? lane : 0);
+    uint64_t met = 0;
+    for (int32_t j = keys.lo; j < keys.hi; j += AT_ONCE) {
+        uint64_t bad[AT_ONCE], any = 0;
+        #pragma unroll
+        for (int n = 0; n < AT_ONCE; n++) {
+            const int32_t key = j < keys.hi - n ? j + n : j;
+            bad[n] = hip_wave_ballot(
+                hip_bad_value<DTYPE>(p.v.data, first + key * p.v.stride[1]));
+            any |= bad[n];
+        }
+        if (!(any & wanted)) continue;
+        /* some row sees them, and has not met all of them */
+        if (!hip_wave_ballot((any & wanted & ~met) && see.lo < j + AT_ONCE && j < see.hi)) continue;
+        #pragma unroll 1
+        for (int n = 0; n < AT_ONCE; n++)
+            if ((bad[n] & wanted & ~met) && j + n >= see.lo && j + n < see.hi &&
+                !hip_hidden(hip_reload(p), row, j + n))
+                met |= bad[n] & wanted;
+        if (!hip_wave_ballot(met != wanted && see.hi > j + AT_ONCE)) break;
+    }
+    return met;
+}
+template <int DTYPE>
+__device__ static inline void hip_poison(const hip_params &arguments, int32_t h, int32_t row0,
+    int32_t rows, const uint32_t *alive) {
+    const float nan = __uint_as_float(0x7fc00000u);
+    const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE,
+                  q_used = hip_sequence(hip_reload(arguments), (int32_t)blockIdx.z).q_used;
+    const int32_t end = row0 + rows < q_used ? row0 + rows : q_used;
+    for (int32_t r0 = (int32_t)threadIdx.x / HIP_WAVE * HIP_WAVE; row0 + r0 < end;
+         r0 += (int32_t)blockDim.x) {
+        const int32_t i0 = row0 + r0, last = (i0 + HIP_WAVE < end ? i0 + HIP_WAVE : end) - 1;
+        const int32_t i = i0 + lane < last ? i0 + lane : last;
+        /* the arguments anew for each step: scalar registers */
+        const hip_params &p = hip_reload(arguments);
+        const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+        const hip_range keys = {hip_ends(p, s, i0).lo, hip_ends(p, s, last).hi}, none = {0, 0};
+        const hip_range see = i0 + lane <= last && alive[i - row0] ? hip_visible(p, s, i) : none;
+        const hip_row row = hip_row_of(p, s, h, i);
+        for (int32_t d0 = 0; d0 < hip_reload(arguments).v_dim; d0 += HIP_WAVE) {
+            const hip_params &of_values = hip_reload(arguments);
+            const uint64_t bad = hip_bad_dims<DTYPE>(of_values,
+                hip_sequence(of_values, (int32_t)blockIdx.z), h, d0, keys, see, row);
+            const hip_params &of_o = hip_reload(arguments);
+            const int64_t o_base = hip_sequence(of_o, (int32_t)blockIdx.z).o_base +
+                                   h * of_o.o.stride[2] + d0 + lane;
+            for (int32_t n = 0; i0 + n <= last; n++) {
+                const uint64_t dims = hip_wave_read_bits(bad, n);
+                if (dims >> lane & 1)
+                    hip_put((char *)of_o.o.data, of_o.o_dtype, o_base + (i0 + n) * of_o.o.stride[1], nan);
+            }
+        }
+    }
+}
+/* ============================================================================== >>scalar ====
+   The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row:
+   its lanes take a key each, then an output dim each. Nothing is kept per key, LDS is not used, and
+   a value is touched only by a row that sees its key. */
 /* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole
    multiples of 16 bytes, at such addresses; the sums are the same. */
 template <int DTYPE, bool WIDE> __device__ static inline float hip_scalar_score(
@@ -733,7 +876,7 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
     const hip_params &arguments, int32_t h, int32_t i) {
     const hip_params &p = hip_reload(arguments);
     const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
-    const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f, log2e = 1.44269504f;
+    const float neg_inf = __uint_as_float(0xff800000u);
     const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE, kv_head = h / p.group;
     const hip_range keys = hip_visible(p, s, i);
     const hip_row row = hip_row_of(p, s, h, i);
@@ -742,11 +885,10 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
                   v_base = s.v_base + kv_head * p.v.stride[2];
 
     for (int32_t c0 = 0; c0 < p.v_dim; c0 += HIP_WAVE * DIMS) {
-        float row_max = neg_inf, row_sum = 0, acc[DIMS], old = 1;
-        bool any = false;
-        for (int n = 0; n < DIMS; n++) acc[n] = 0;
+        float row_max = neg_inf, row_sum = 0, sum_rest = 0, acc[DIMS], rest[DIMS];
+        for (int n = 0; n < DIMS; n++) acc[n] = rest[n] = 0;
         for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += HIP_WAVE) {
-            /* 1. a score per lane, times log2 e */
+            /* 1. a score per lane */
             const int32_t j = j0 + lane;
             const hip_params &of_scores = hip_reload(p);
             const bool seen = j < keys.hi && !hip_hidden(of_scores, row, j);
@@ -755,16 +897,17 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
                 score = hip_modify(of_scores, row, j, hip_scalar_score<DTYPE, WIDE>(
                     of_scores, q_at, k_base + j * of_scores.k.stride[1]));
             uint64_t seen_keys = hip_wave_ballot(seen);
-            any |= seen_keys != 0;
 
             /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each
              * weight is 0 */
             const float new_max = fmaxf(row_max, hip_wave_max(score)),
                         base = new_max == neg_inf ? 0.0f : new_max;
-            float weight = hip_exp2(score - base);
-            old = hip_exp2(row_max - base);
+            float weight = hip_exp2((score - base) * HIP_LOG2E);
+            const float old = hip_exp2((row_max - base) * HIP_LOG2E);
             row_max = new_max;
-            row_sum = row_sum * old + weight;
+            row_sum *= old;
+            sum_rest *= old;
+            hip_add_to(row_sum, sum_rest, weight);
             if (p.masks & MASK_DROPOUT) {
                 const hip_params &again = hip_reload(p);
                 const hip_words r =
@@ -777,7 +920,8 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a
              * NaN by contract */
             const hip_params &of_values = hip_reload(p);
-            for (int n = 0; n < DIMS; n++) acc[n] *= old;
+            float part[DIMS];
+            for (int n = 0; n < DIMS; n++) part[n] = 0;
             for (; seen_keys; seen_keys &= seen_keys - 1) {
                 const int from = __ffsll((unsigned long long)seen_keys) - 1;
                 const float w = hip_wave_read(weight, from);
@@ -785,35 +929,28 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
                 for (int n = 0; n < DIMS; n++) {
                     const int32_t c = c0 + n * HIP_WAVE + lane;
                     if (c < of_values.v_dim)
-                        acc[n] = fmaf(w, hip_get(of_values.v.data, DTYPE, v_at + c), acc[n]);
+                        part[n] = fmaf(w, hip_get(of_values.v.data, DTYPE, v_at + c), part[n]);
                 }
+            }
+            for (int n = 0; n < DIMS; n++) {
+                acc[n] *= old;
+                rest[n] *= old;
+                hip_add_any(acc[n], rest[n], part[n]);
             }
         }
 
-        /* 4. the sink joins the sum; where it is the largest, lse is the sink and little more. A
-           sum of 0: nothing but scores of -infinity, or no key */
+        /* 4. a sum of 0: nothing but scores of -infinity, or no key */
         const hip_params &end = hip_reload(p);
         const hip_seq seq = hip_sequence(end, (int32_t)blockIdx.z);
-        row_sum = hip_wave_sum(row_sum);
-        old = 1;
-        float lse = row_max * ln2 + logf(row_sum);
-        if (end.sink) {
-            const float sink = end.sink[h], high = sink * log2e, new_max = fmaxf(row_max, high);
-            const float base = new_max == neg_inf ? 0.0f : new_max;
-            old = hip_exp2(row_max - base);
-            lse = any && row_max > high ? row_max * ln2 + logf(row_sum + hip_exp2(high - base))
-                                        : sink + log1pf(row_sum * old);
-            row_sum = row_sum * old + hip_exp2(high - base);
-        }
-        const bool empty = row_sum == 0;
+        const hip_end e = hip_finish(end, h, row_max, hip_wave_sum(row_sum + sum_rest));
         const int64_t o_at = seq.o_base + i * end.o.stride[1] + h * end.o.stride[2];
         for (int n = 0; n < DIMS; n++) {
             const int32_t c = c0 + n * HIP_WAVE + lane;
-            const float x = empty || !any ? 0.0f : acc[n] * (old / row_sum);
+            const float x = e.factor == 0.0f ? 0.0f : (acc[n] + rest[n]) * e.factor;
             if (c < end.v_dim) hip_put((char *)end.o.data, end.o_dtype, o_at + c, x);
         }
         if (end.lse && c0 == 0 && lane == 0)
-            end.lse[seq.lse_base + h * seq.lse_head + i] = empty ? neg_inf : lse;
+            end.lse[seq.lse_base + h * seq.lse_head + i] = e.lse;
     }
 }
 
@@ -853,29 +990,21 @@ struct hip_shape16 {
     enum { UNIT = UNIT_, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BN = BN_, MASKS = MASKS_, ALIGN = ALIGN_ };
     typedef hip_unit<UNIT_> U;
     enum {
-        TILE = U::TILE, THREADS = WAVES * U::WAVE, BM = WAVES * TILE,
+        TILE = (int)U::TILE, THREADS = WAVES_ * (int)U::WAVE, BM = WAVES_ * TILE,
         STEPS = D / 16,                 /* products of 16 k for a tile of scores */
-        KEY_TILES = BN / TILE, DIM_TILES = D / TILE, KEY_STEPS = BN / 16,
+        KEY_TILES = BN_ / TILE, DIM_TILES = D_ / TILE, KEY_STEPS = BN / 16,
         CHUNKS = D / 8,                 /* of 16 bytes in a row of K */
-        K_PER_THREAD = BN * CHUNKS / THREADS,
+        K_PER_THREAD = BN_ * CHUNKS / THREADS,
         V_DIMS = BN / 4 * D / THREADS,  /* dims of V a thread transposes, of 4 keys */
-        LIFT = HIP_F16_FLUSHES && UNIT == UNIT_MFMA && DTYPE == ATTN_F16,
+        CARRY = HIP_CARRY_KEYS / BN_,   /* tiles between two carries of the sums */
+        LIFT = HIP_F16_FLUSHES && UNIT_ == (int)UNIT_MFMA && DTYPE_ == (int)ATTN_F16,
         LATE_V = (U::LATE_V && D >= 128) || D >= 256,   /* K is stored and V fetched between the products: fewer registers */
         K_ROW = D < 64 ? 128 : 2 * D,   /* bytes in LDS */
         K_ROWS_APART = THREADS / CHUNKS, V_WORDS = V_DIMS / 2,
-        K_BYTES = BN * K_ROW, V_BYTES = 2 * BN * D, STAGE = K_BYTES + V_BYTES, LDS = 2 * STAGE
+        K_BYTES = BN_ * K_ROW, V_BYTES = 2 * BN * D, STAGE = K_BYTES + V_BYTES, LDS = 2 * STAGE
     };
     __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
 };
-
-/* The kernel's arguments, read anew: what is needed early and late does not stay in scalar registers between. */
-__device__ static __forceinline__ const hip_params &hip_again() {
-    auto *at = __builtin_amdgcn_kernarg_segment_ptr();
-  #if defined(__HIP_DEVICE_COMPILE__)
-    asm volatile("" : "+s"(at));
-  #endif
-    return *(const hip_params *)at;
-}
 
 /* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant steps constant:
    at(a ^ c) = at(a) ^ at(c) up to whole lines.
@@ -902,26 +1031,6 @@ template <int DTYPE> struct hip_p_bias {
     static constexpr float F = DTYPE == ATTN_F16 ? 1.00035220f : 1.00281763f;
     static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;    /* of F, and of 2^7 */
 };
-
-/* Keys [lo, hi) that row i could see if it sees any: unlike hip_visible's, both ends never fall as i grows. */
-__device__ static inline hip_range hip_ends(const hip_params &p, const hip_seq &s, int32_t i) {
-    const int64_t diagonal = hip_sat_add(s.offset, i);
-    int64_t lo = 0, hi = s.k_len;
-    if (p.flags & ATTN_CAUSAL) hi = hip_clamp(hip_sat_add(diagonal, 1), 0, hi);
-    if (p.flags & ATTN_WINDOW_RIGHT)
-        hi = hip_clamp(hip_sat_add(hip_sat_add(diagonal, p.window_right), 1), 0, hi);
-    if (p.flags & ATTN_WINDOW_LEFT)
-        lo = hip_clamp(hip_sat_add(diagonal, -p.window_left), 0, s.k_len);
-    hip_range r = {(int32_t)lo, (int32_t)hi};
-    return r;
-}
-
-/* To the upper half, nearest even. No NaN comes here with a low half that could carry: those of products have none, and
-   the factor of a row is the plain NaN. */
-__device__ static inline uint32_t hip_round_bf16(float x) {
-    const uint32_t u = __float_as_uint(x);
-    return u + 0x7fffu + (u >> 16 & 1);
-}
 
 /* Two f16 products; 2^10 and 1, twice. */
 enum : uint32_t { HIP_LIFT = 0x64006400u, HIP_NO_LIFT = 0x3c003c00u };
@@ -992,12 +1101,13 @@ template <class S> struct hip_flash16 {
     hip_range see;                      /* keys of row i */
     hip_range wave_sees, wave_whole;    /* keys that a row, and that every row of the wave sees */
     hip_row row;
-    float scale, unscale;               /* from units of s to log 2, and back */
+    float scale, unscale;               /* from units of s, natural ones in general kernels, to log 2, and back */
 
     operand q[S::STEPS];
     acc s[S::KEY_TILES], o[S::DIM_TILES];
-    float m, base, row_sum;             /* in units of s; base: m, or 0 as long as m is -infinity */
-    float all_max, all_sum;             /* with dropout: of the keys dropped and kept, m is of the kept */
+    float m, base, row_sum, sum_rest;   /* in units of s; base: m, or 0 as long as m is -infinity */
+    float carried;                      /* the m of what was carried; -infinity: nothing was */
+    float all_max, all_sum, all_rest;   /* with dropout: of the keys dropped and kept, m is of the kept */
     uint32_t bad;                       /* not 0: some V was made finite */
     /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that is too large for that
        goes as it is; k or v that are (64 and above) make the workgroup pass once more, and then both go as they are. */
@@ -1035,7 +1145,7 @@ template <class S> struct hip_flash16 {
        of dims times 2 of keys side by side: writes of 8 bytes that meet no bank twice. */
     struct place { uint32_t k_row, k_chunk, v_key, v_dim; };
     __device__ __forceinline__ place my_place() const {
-        const uint32_t groups = D / S::V_DIMS / 8;
+        const uint32_t groups = (uint32_t)D / (uint32_t)S::V_DIMS / 8;
         const uint32_t t = thread();
         const place a = {t / S::CHUNKS, t % S::CHUNKS, (t / 16 / groups * 2 + (t >> 3 & 1)) * 4,
             (t / 16 % groups * 8 + t % 8) * S::V_DIMS};
@@ -1255,8 +1365,8 @@ template <class S> struct hip_flash16 {
             }
         }
     }
-    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout, in log 2 units. Eight scores at a time in the first
-       registers, which then go round: the code is there once. */
+    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight scores at a time in the first registers, which
+       then go round: the code is there once. */
     __device__ __forceinline__ void modify(int32_t key0) {
         const hip_params &p = hip_again();
         const float neg_inf = __uint_as_float(0xff800000u);
@@ -1289,10 +1399,14 @@ template <class S> struct hip_flash16 {
         #pragma unroll
         for (int e = 0; e < 8; e++) top = fmaxf(top, x[e]);
         const float at = top == neg_inf ? 0.0f : top;
-        all_sum *= hip_exp2(all_max - at);
-        all_max = top;
+        const float old = hip_exp2((all_max - at) * HIP_LOG2E);
+        float sum = 0.0f;
         #pragma unroll
-        for (int e = 0; e < 8; e++) all_sum += hip_exp2(x[e] - at);
+        for (int e = 0; e < 8; e++) sum += hip_exp2((x[e] - at) * HIP_LOG2E);
+        all_sum *= old;
+        all_rest *= old;
+        all_max = top;
+        hip_add_to(all_sum, all_rest, sum);
         #pragma unroll
         for (int n = 0; n < 2; n++) {
             const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head),
@@ -1323,19 +1437,26 @@ template <class S> struct hip_flash16 {
         for (int c = 0; c < S::KEY_STEPS; c++)
             #pragma unroll
             for (int e = 0; e < 8; e++) top = fmaxf(top, HIP_SCORE(c, e));
-        if (!FROM_MAX) top -= base;
-        const float limit = m == neg_inf ? neg_inf : bias + 8.0f * unscale;
-        if (U::any(top > limit)) {
+        /* A general row may be as far from 0 as f32 reaches: there m is the maximum itself, and the factor of P joins
+           in weights(). Elsewhere top and the bias count from base. */
+        if (!FROM_MAX && !GENERAL) top -= base;
+        const float limit = m == neg_inf ? neg_inf : (GENERAL ? 0.0f : bias) + 8.0f * unscale;
+        if (U::any((GENERAL ? top - base : top) > limit)) {
             top = fmaxf(top, U::other_half(top));
-            const bool grows = top > limit;
-            const float up = grows ? top - bias : 0.0f, next = base + up;
-            const float alpha = !grows ? 1.0f : m == neg_inf ? 0.0f : hip_exp2(-up * scale);
+            const bool grows = (GENERAL ? top - base : top) > limit;
+            const float up = grows ? top - bias : 0.0f,
+                        next = !GENERAL ? base + up : grows ? top : base;
+            const float alpha = !grows         ? 1.0f
+                                : m == neg_inf ? 0.0f
+                                : GENERAL      ? hip_exp2((base - next) * scale)
+                                               : hip_exp2(-up * scale);
             if (FROM_MAX) {
                 #pragma unroll
                 for (int tile = 0; tile < S::KEY_TILES; tile++) s[tile] -= up;
             }
             if (grows) m = base = next;
             row_sum *= alpha;
+            sum_rest *= alpha;
             #pragma unroll
             for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] *= alpha;
         }
@@ -1344,12 +1465,16 @@ template <class S> struct hip_flash16 {
     }
     /* p of key step c in place of the scores; returns their right operand. */
     __device__ __forceinline__ operand weights(int c, hip_f32x2 &sum) {
-        const hip_f32x2 shift = FROM_MAX ? 0.0f : -base * scale;
+        const hip_f32x2 shift = GENERAL    ? hip_p_bias<S::DTYPE>::LOG2
+                                : FROM_MAX ? 0.0f
+                                           : -base * scale;
         hip_f32x2 w[4];
         #pragma unroll
         for (int e = 0; e < 4; e++) {
             const hip_f32x2 x = {HIP_SCORE(c, 2 * e), HIP_SCORE(c, 2 * e + 1)};
-            const hip_f32x2 y = FROM_MAX ? x * scale : x * scale + shift;
+            const hip_f32x2 y = GENERAL    ? (x - base) * scale + shift
+                                : FROM_MAX ? x * scale
+                                           : x * scale + shift;
             w[e].x = hip_exp2(y.x);
             w[e].y = hip_exp2(y.y);
             sum = c + e ? sum + w[e] : w[e];
@@ -1387,7 +1512,7 @@ template <class S> struct hip_flash16 {
                 step_done();
             }
         }
-        row_sum += sum.x + sum.y;
+        hip_add_to(row_sum, sum_rest, sum.x + sum.y);
         #pragma unroll
         for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
     }
@@ -1419,6 +1544,64 @@ template <class S> struct hip_flash16 {
         __syncthreads();
     }
 
+    /* ---- long sums ---- */
+
+    /* The upper halves of eight sums, as bf16 at the front of the row of o, whatever its type. */
+    __device__ __forceinline__ hip_u32x4 upper_read(const char *row, int32_t d) const {
+        return hip_row_chunk(row, d, v_width, S::ALIGN >= 16);
+    }
+    __device__ __forceinline__ void upper_write(char *row, int32_t d, hip_u32x4 x) const {
+        if (S::ALIGN >= 16) {
+            if (d < v_width) *(hip_u32x4 *)(row + 2 * d) = x;
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 8; e++)
+                if (d + e < v_width) ((uint16_t *)row)[d + e] = (uint16_t)(x[e / 2] >> e % 2 * 16);
+        }
+    }
+    __device__ __forceinline__ char *o_row(const hip_params &p, const hip_seq &seq) const {
+        const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
+        return (char *)p.o.data +
+               (seq.o_base + my_row() * p.o.stride[1] + head * p.o.stride[2]) * bytes;
+    }
+    /* To memory; or, at the end, what is there back into the sums. */
+    template <bool BACK> __device__ __forceinline__ void carry() {
+        const hip_params &p = hip_again();
+        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const bool first = carried == neg_inf, mine = my_row() < seq.q_used && m != neg_inf,
+                   reads = mine && !first;
+        const float alpha = reads ? hip_exp2((carried - m) * scale) : 0.0f;
+        const uint32_t mask = mine ? 0xffff0000u : 0u;
+        char *row_o = o_row(p, seq);
+        #pragma unroll
+        for (int tile = 0; tile < S::DIM_TILES; tile++) {
+            #pragma unroll
+            for (int c = 0; c < ACC / 8; c++) {
+                const int32_t d = tile * TILE + 16 * c + 8 * (lane() / TILE);
+                hip_u32x4 x = {0, 0, 0, 0};
+                if (reads) x = upper_read(row_o, d);
+                #pragma unroll
+                for (int e = 0; e < 8; e++) {
+                    const uint32_t there = e % 2 ? x[e / 2] & 0xffff0000u : x[e / 2] << 16;
+                    float sum = o[tile][8 * c + e];
+                    if (BACK) {
+                        sum += __uint_as_float(there) * alpha;
+                    } else {            /* beyond v_width it is lost, and nobody stores it */
+                        const uint32_t upper = __float_as_uint(hip_carry(
+                            __uint_as_float(there), alpha, mask, sum));
+                        x[e / 2] = e % 2 ? (x[e / 2] & 0xffffu) | upper
+                                         : (x[e / 2] & 0xffff0000u) | upper >> 16;
+                    }
+                    o[tile][8 * c + e] = sum;
+                }
+                if (!BACK && mine) upper_write(row_o, d, x);
+            }
+            hip_pin(o[tile]);           /* one after the other: registers */
+        }
+        if (mine) carried = m;
+    }
+
     /* ---- the end ---- */
 
     __device__ __forceinline__ void store_o(
@@ -1440,8 +1623,7 @@ template <class S> struct hip_flash16 {
                 for (int e = 0; e < 4; e++)
                     a[e] = p.o_dtype == ATTN_F16
                                ? hip_f16_bits(x[2 * e]) | (uint32_t)hip_f16_bits(x[2 * e + 1]) << 16
-                               : hip_bytes(hip_round_bf16(x[2 * e + 1]), hip_round_bf16(x[2 * e]),
-                                     0x07060302u);
+                               : hip_bf16_bits(x[2 * e]) | (uint32_t)hip_bf16_bits(x[2 * e + 1]) << 16;
                 *(hip_u32x4 *)(to + 2 * d) = a;
             }
         } else {
@@ -1457,67 +1639,53 @@ template <class S> struct hip_flash16 {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t i = my_row();
         const bool dropout = GENERAL && (p.masks & MASK_DROPOUT);
-        float sum = row_sum + U::other_half(row_sum), top = m == neg_inf ? neg_inf : base * scale;
-        float factor = hip_p_bias<S::DTYPE>::F;
+        /* in weights that are 1 at m */
+        float sum = row_sum + sum_rest, factor = hip_p_bias<S::DTYPE>::F;
+        sum += U::other_half(sum);
+        float top = m == neg_inf ? neg_inf : GENERAL ? base : base * unlift * p.scale;
+        if (GENERAL) {
+            const float one = hip_exp2(-hip_p_bias<S::DTYPE>::LOG2);
+            sum *= one;
+            factor *= one;
+        }
         if (S::LIFT && lift == HIP_LIFT) factor *= 0x1p-10f;
         if (dropout) {
-            const float max1 = U::other_half(all_max), sum1 = U::other_half(all_sum),
-                        both = fmaxf(all_max, max1);
+            const float sum0 = all_sum + all_rest, sum1 = U::other_half(sum0),
+                        max1 = U::other_half(all_max), both = fmaxf(all_max, max1);
             const float at = both == neg_inf ? 0.0f : both;
-            sum = all_sum * hip_exp2(all_max - at) + sum1 * hip_exp2(max1 - at);
-            factor *= p.dropout_scale * hip_exp2(top - at);
+            sum = sum0 * hip_exp2((all_max - at) * HIP_LOG2E) +
+                  sum1 * hip_exp2((max1 - at) * HIP_LOG2E);
+            factor *= p.dropout_scale * hip_exp2((top - at) * HIP_LOG2E);
             top = both;
         }
         /* each visible key's p is 0 only where its score is -infinity */
-        const bool empty = i >= seq.q_used || sum == 0;
-        float lse = empty ? neg_inf : (top + log2f(sum)) * 0.693147181f;
-        if (p.sink) {
-            const float sink = p.sink[head], sink2 = sink * 1.44269504f;
-            if (empty) {
-                lse = sink;
-            } else if (sink2 > top) {
-                /* log1p: beside the sink the keys may be too small to show in a sum with 1 */
-                const float alpha = hip_exp2(top - sink2);
-                sum *= alpha;
-                lse = sink + log1pf(sum);
-                sum += 1.0f;
-                factor *= alpha;
-            } else if (sink != neg_inf) {
-                sum += hip_exp2(sink2 - top);
-                lse = (top + log2f(sum)) * 0.693147181f;
-            }
-        }
+        if (i >= seq.q_used) sum = 0.0f;
+        const bool empty = sum == 0.0f;
+        const hip_end e = hip_finish(p, head, top, sum);
         if (i >= seq.q_rows) return false;
-        if (p.lse && lane() < TILE) p.lse[seq.lse_base + head * seq.lse_head + i] = lse;
-        factor = empty ? 0.0f : factor / sum;
-        if (__float_as_uint(fabsf(factor)) > 0x7f800000u) factor = __uint_as_float(0x7fc00000u);
+        if (p.lse && lane() < TILE) p.lse[seq.lse_base + head * seq.lse_head + i] = e.lse;
+        factor *= e.factor;
         const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
-        const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
-        char *to = (char *)p.o.data +
-                   (seq.o_base + i * p.o.stride[1] + head * p.o.stride[2]) * bytes;
+        char *to = o_row(p, seq);
 #pragma unroll
         for (int tile = 0; tile < S::DIM_TILES; tile++)
             #pragma unroll
             for (int c = 0; c < ACC / 8; c++) {
                 float x[8];
                 #pragma unroll
-                for (int e = 0; e < 8; e++) x[e] = empty ? 0.0f : o[tile][8 * c + e] * factor;
+                for (int n = 0; n < 8; n++) x[n] = empty ? 0.0f : o[tile][8 * c + n] * factor;
                 store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
             }
         return empty;
     }
 
-    /* Over all keys that the rows of the workgroup may see. A row whose scores are all -infinity stays 0. */
-    __device__ __forceinline__ void poison(int32_t row0, bool empty) const {
+    /* Which of the workgroup's rows are not empty: in LDS, behind what any_wave uses. */
+    __device__ __forceinline__ void poison(int32_t row0, bool empty) {
         const hip_params &p = hip_again();
-        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
-        hip_poison<S::DTYPE>(p, seq, head, row0,
-            row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used, 0, seq.k_len);
+        uint32_t *alive = (uint32_t *)lds + S::WAVES;
+        if (lane() < TILE) alive[my_row() - row0] = !empty;
         __syncthreads();
-        if (!empty || lane() >= TILE) return;
-        for (int32_t d = 0; d < p.v_dim; d++)
-            hip_put((char *)p.o.data, p.o_dtype,
-                seq.o_base + my_row() * p.o.stride[1] + head * p.o.stride[2] + d, 0.0f);
+        hip_poison<S::DTYPE>(p, head, row0, S::BM, alive);
     }
     /* Everything about the lane's row and the head's tensors. */
     __device__ __forceinline__ void begin_row() {
@@ -1565,10 +1733,11 @@ template <class S> struct hip_flash16 {
     }
     __device__ __forceinline__ void begin_sums(uint32_t by) {
         lift = by;
-        scale = GENERAL ? 1.0f : hip_again().scale_log2;      /* without MASK_SCALE in (2^-100, 2^100) */
-        unscale = GENERAL ? 1.0f : 1.0f / scale;
-        all_max = m = __uint_as_float(0xff800000u);
-        base = row_sum = all_sum = 0;
+        unlift = 1.0f;
+        scale = GENERAL ? HIP_LOG2E : hip_again().scale_log2;     /* without MASK_SCALE in (2^-100, 2^100) */
+        unscale = GENERAL ? HIP_LN2 : 1.0f / scale;
+        all_max = m = carried = __uint_as_float(0xff800000u);
+        base = row_sum = sum_rest = all_sum = all_rest = 0;
         bad = overflow = 0;
         #pragma unroll
         for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
@@ -1592,10 +1761,14 @@ template <class S> struct hip_flash16 {
         const int32_t middle_end = n.whole_end == n.end ? n.end : n.whole_end - 1;
         uint32_t stage = 0;
         while (t < n.end) {
-            if constexpr (!GENERAL && S::ALIGN >= 16)
-                for (; t >= n.whole && t < middle_end; t++, stage = S::STAGE - stage)
+            const int32_t left = S::CARRY - t % S::CARRY, stop = n.end - t < left ? n.end : t + left;
+            if (left == S::CARRY && t > n.t) carry<false>();
+            if constexpr (!GENERAL && S::ALIGN >= 16) {
+                const int32_t middle_stop = middle_end < stop ? middle_end : stop;
+                for (; t >= n.whole && t < middle_stop; t++, stage = S::STAGE - stage)
                     tile<false>(t, t + 1 < n.end ? t + 1 : t, stage, true);
-            if (t < n.end) {
+            }
+            if (t < stop) {
                 const bool active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
                 tile<true>(t, t + 1 < n.end ? t + 1 : t, stage, active);
                 t++;
@@ -1627,6 +1800,7 @@ template <class S> struct hip_flash16 {
         pass(row0, S::LIFT ? HIP_LIFT : HIP_NO_LIFT);
         if constexpr (S::LIFT)      /* not a loop: around all this it takes scalar registers */
             if (too_large(wave)) pass(row0, HIP_NO_LIFT);
+        carry<true>();
         const bool empty = finish();
         if (any_wave(bad, wave)) poison(row0, empty);
     }
@@ -1676,8 +1850,8 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_for
    f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain multiply-adds. In both a
    workgroup owns BM query rows of one head and walks over tiles of keys, from the first that any of its rows sees to
    the last: [lo, hi) of hip_reach; tiles in [whole_lo, whole_hi) are seen by all rows and take no mask.
-   Scores are in units of log 2: q is multiplied by scale * log2 e when it is loaded (general kernels: by scale, and
-   hip_modify goes to log 2). The maximum of a row is followed lazily: only where a tile exceeds it by 8 are the sums
+   Scores are in units of log 2: q is multiplied by scale * log2 e when it is loaded; those of general kernels are
+   natural ones, from hip_modify, and `unit` below is what takes them there. The maximum of a row is followed lazily: only where a tile exceeds it by 8 are the sums
    rescaled, so that the weights stay below 2^8 and the one branch of the loop is seldom taken. That is decided for
    each row by itself: its bits depend on no other row. */
 
@@ -1688,25 +1862,19 @@ struct hip_reach {
 };
 __device__ static inline hip_range hip_reach_row(
     const hip_reach &e, const hip_seq &s, int32_t i0, int32_t r) {
+    /* a shift is at most k_len: no sum passes 2^31 */
     hip_range k;
-    k.lo = min(max(e.lo_shift + r, 0), s.k_len);
-    k.hi = i0 + r < s.q_used ? min(max(e.hi_shift + r, 0), s.k_len) : 0;
+    k.lo = e.lo_shift > s.k_len - r ? s.k_len : max(e.lo_shift + r, 0);
+    k.hi = e.hi_shift > s.k_len - r ? s.k_len : max(e.hi_shift + r, 0);
+    if (i0 + r >= s.q_used) k.hi = 0;
     return k;
 }
 __device__ static inline hip_reach hip_reach_of(
     const hip_params &p, const hip_seq &s, int32_t i0, int32_t rows) {
-    const int64_t far = (int64_t)1 << 30;               /* shifts beyond it act like it: k_len is below */
-    const int64_t diagonal = hip_sat_add(s.offset, i0);
-    int64_t lo = -far, hi = far;
-    if (p.flags & ATTN_CAUSAL) hi = hip_sat_add(diagonal, 1);
-    if (p.flags & ATTN_WINDOW_RIGHT) {
-        const int64_t right = hip_sat_add(hip_sat_add(diagonal, p.window_right), 1);
-        if (right < hi) hi = right;
-    }
-    if (p.flags & ATTN_WINDOW_LEFT) lo = hip_sat_add(diagonal, -p.window_left);
+    const hip_shifts x = hip_shifts_of(p, s);
     hip_reach e;
-    e.lo_shift = hip_clamp(lo, -far, far);
-    e.hi_shift = hip_clamp(hi, -far, far);
+    e.lo_shift = hip_clamp(hip_sat_add(x.lo, i0), -rows, s.k_len);
+    e.hi_shift = hip_clamp(hip_sat_add(x.hi, i0), -rows, s.k_len);
     const int32_t last = min(rows, s.q_used - i0) - 1;  /* below 0: no row sees anything */
     const hip_range first_row = hip_reach_row(e, s, i0, 0),
                     last_row = hip_reach_row(e, s, i0, last);
@@ -1751,29 +1919,44 @@ __device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, int3
     return hip_fill4<ALIGN>(x, c, dim);
 }
 
-/* The end of a row: what its sums are to be multiplied by, and its lse. row_sum 0: no key seen. A sink far above the
-   scores is the maximum then: the distance of row_max from it, diff + rest, is wanted to the last bit, and so is the
-   logarithm of a sum just above 1. */
-struct hip_end { float factor, lse; };
-__device__ static inline hip_end hip_finish(
-    const hip_params &p, int32_t h, float row_max, float row_sum) {
-    const float neg_inf = __uint_as_float(0xff800000u), ln2 = 0.693147181f;
-    const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f;
-    const float sink = p.sink ? p.sink[h] : neg_inf, high = sink * log2e;
-    const float diff = row_max - high, back = diff - row_max;
-    float rest = (row_max - (diff - back)) - (high + back);
-    rest -= fmaf(sink, log2e, -high) + sink * log2e_rest;
-    if (!(fabsf(diff) < 1e30f)) rest = 0.0f;
-    const float top = fmaxf(row_max, high), base = top == neg_inf ? 0.0f : top;
-    const float old = diff < 0.0f ? hip_exp2(diff) * fmaf(rest, ln2, 1.0f)
-                                  : hip_exp2(row_max - base);
-    const float sum = row_sum * old + (p.sink ? hip_exp2(high - base) : 0.0f);
-    hip_end e;
-    e.factor = row_sum == 0.0f ? 0.0f : old / sum;
-    e.lse = row_sum == 0.0f ? sink
-            : diff < 0.0f   ? sink + log1pf(row_sum * old)
-                            : fmaf(base, ln2, logf(sum));
-    return e;
+/* Four of a row's sums, for o[at .. at + 3], as many as v_dim has from d on, to memory or (BACK) from there. mine: the
+   row carries; reads: it has carried before. o of 32 bits and more has room for 16 of a sum's bits, others for 8, more than they show. */
+enum { HIP_CARRY_F32 = 128 };           /* keys between two carries: what is allowed is some 64 units */
+template <int ALIGN, bool BACK>
+__device__ static __forceinline__ void hip_carry4(
+    const hip_params &p, int64_t at, int32_t d, bool mine, bool reads, float alpha, float (&x)[4]) {
+    const bool wide = p.o_dtype == ATTN_F32 || p.o_dtype == ATTN_F64;
+    const bool whole = ALIGN == 16 && p.o_dtype == ATTN_F32;
+    const uint32_t mask = !mine ? 0u : wide ? 0xffffff00u : 0xffff0000u;
+    const int32_t size = p.o_dtype == ATTN_F64 ? 8 : wide ? 4 : 2;
+    char *there = (char *)p.o.data + (at + d) * size;
+    float y[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (whole && reads && d < p.v_dim) {
+        const float4 z = *(const float4 *)there;
+        y[0] = z.x; y[1] = z.y; y[2] = z.z; y[3] = z.w;
+    } else if (!whole && reads) {
+        #pragma unroll
+        for (int n = 0; n < 4; n++)
+            if (d + n < p.v_dim)
+                y[n] = wide ? *(const float *)(there + n * size)
+                            : __uint_as_float((uint32_t)*(const uint16_t *)(there + n * size) << 16);
+    }
+    #pragma unroll
+    for (int n = 0; n < 4; n++) {           /* beyond v_dim it is lost, and nobody stores it */
+        if (BACK) x[n] += y[n] * alpha;
+        else y[n] = hip_carry(y[n], alpha, mask, x[n]);
+    }
+    if (BACK || !mine) return;
+    if (whole) {
+        if (d < p.v_dim) *(float4 *)there = make_float4(y[0], y[1], y[2], y[3]);
+        return;
+    }
+    #pragma unroll
+    for (int n = 0; n < 4; n++)
+        if (d + n < p.v_dim) {
+            if (wide) *(float *)(there + n * size) = y[n];
+            else *(uint16_t *)(there + n * size) = (uint16_t)(__float_as_uint(y[n]) >> 16);
+        }
 }
 
 /* o[at .. at + 3], as many as v_dim has from d on. */
@@ -1824,17 +2007,19 @@ template <int D> __device__ static constexpr int hip_mfma_dim(int t, int y) {
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma32 {
     enum { WAVE_COUNT = WAVES, THREADS = 64 * WAVES, BM = 32 * WAVES, BN = 32, PIECES = D / 4, STEP = THREADS / PIECES,
         LOADS = BN / STEP, TILES = D / 32, TILE = BN * PIECES, LDS = STAGES * 2 * TILE * 16 };
+    static constexpr float unit = GENERAL ? HIP_LOG2E : 1.0f, natural = GENERAL ? 1.0f : HIP_LN2;
 
     float4 q[D / 8], next_k[LOADS], next_v[LOADS];
     hip_acc16 o[TILES], s;
-    float base, limit, row_sum;             /* the maximum, or 0 while there is none; from where it is raised */
+    float base, limit, row_sum, sum_rest;   /* the maximum, or 0 while there is none; from where it is raised */
+    float carried;                          /* the maximum of what was carried; -infinity: nothing was */
     hip_range see;
     int32_t bad;
 
     /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one. The 32-bit row and stride, which
        the compiler is kept from widening, make an address a single multiply-add. */
     template <bool KEY>
-    __device__ inline void fetch(const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
+    __device__ __forceinline__ void fetch(const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
         const hip_tensor &tensor = KEY ? p.k : p.v;
         const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4,
                       row0 = t / PIECES;
@@ -1851,7 +2036,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
             (KEY ? next_k : next_v)[n] = hip_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
         }
     }
-    template <bool KEY> __device__ inline void store(const hip_params &p, float4 *lds) {
+    template <bool KEY> __device__ __forceinline__ void store(const hip_params &p, float4 *lds) {
         const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, piece = t % PIECES,
                       row0 = t / PIECES;
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
@@ -1866,7 +2051,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
     }
 
     /* s = K q. Byte addresses, the piece being exclusive-or: of eight pieces one base and immediate offsets make all */
-    __device__ inline void scores(const float4 *lds) {
+    __device__ __forceinline__ void scores(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
         _Pragma("unroll") for (int r = 0; r < 16; r++) s[r] = 0.0f;
@@ -1879,12 +2064,12 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         }
     }
 
-    __device__ inline void turn(void) {
+    __device__ __forceinline__ void turn(void) {
         const float x[4] = {s[0], s[1], s[2], s[3]};
         _Pragma("unroll") for (int r = 0; r < 12; r++) s[r] = s[r + 4];
         _Pragma("unroll") for (int n = 0; n < 4; n++) s[12 + n] = x[n];
     }
-    template <bool MASKED> __device__ inline void weights(
+    template <bool MASKED> __device__ __forceinline__ void weights(
         const hip_params &p, const hip_row &row, uint32_t bh, int32_t i, int32_t j, int32_t last) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t half = (int32_t)threadIdx.x % 64 / 32;
@@ -1914,10 +2099,11 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         if (hip_wave_ballot(top > limit)) {
             top = fmaxf(top, hip_wave_xor(top, 32));
             if (top > limit) {
-                const float old = limit == neg_inf ? 0.0f : hip_exp2(base - top);
+                const float old = limit == neg_inf ? 0.0f : hip_exp2((base - top) * unit);
                 base = top;
-                limit = top + 8.0f;
+                limit = top + 8.0f * natural;
                 row_sum *= old;
+                sum_rest *= old;
                 _Pragma("unroll") for (int t = 0; t < TILES; t++) o[t] *= old;
             }
         }
@@ -1926,14 +2112,14 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         hip_pair sum = {0.0f, 0.0f};
         _Pragma("unroll") for (int r = 0; r < 16; r += 2) {
             hip_pair x = {s[r], s[r + 1]};
-            x -= base;
+            x = (x - base) * unit;
             x[0] = hip_exp2(x[0]);
             x[1] = hip_exp2(x[1]);
             sum += x;
             s[r] = x[0];
             s[r + 1] = x[1];
         }
-        row_sum += sum[0] + sum[1];
+        hip_add_to(row_sum, sum_rest, sum[0] + sum[1]);
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
             _Pragma("unroll 1") for (int g = 0; g < 4; g++) {
                 const hip_words w = hip_philox(
@@ -1946,7 +2132,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
     }
 
     /* o += V p */
-    __device__ inline void values(const float4 *lds) {
+    __device__ __forceinline__ void values(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const float *value = (const float *)(lds + TILE) + 4 * half * D;
         _Pragma("unroll") for (int r = 0; r < 16; r++) {
@@ -1962,10 +2148,50 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
     }
 };
 
+/* Dims of group g, n of TILES: four in the order of memory, element m of which is o[tile][register]. */
+template <int D> __device__ static constexpr int hip_mfma32_tile_of(int n, int m) {
+    return D >= 128 ? n / 4 * 4 + m : (4 * n + m) % (D / 32);
+}
+template <int D> __device__ static constexpr int hip_mfma32_register_of(int g, int n, int m) {
+    return 4 * g + (D >= 128 ? n % 4 : (4 * n + m) / (D / 32));
+}
+/* The first of them, for that half of a wave. */
+template <int D> __device__ static inline int32_t hip_mfma32_dim_of(int g, int n, int32_t half) {
+    return hip_mfma_dim<D>(
+        hip_mfma32_tile_of<D>(n, 0), 4 * g + 4 * half + hip_mfma32_register_of<D>(g, n, 0));
+}
+template <bool BACK, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
+__device__ static __forceinline__ void hip_mfma32_carry(
+    const hip_params &p, hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
+    typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
+    const float neg_inf = __uint_as_float(0xff800000u);
+    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const int32_t half = hip_thread() % 64 / 32,
+                  i = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM + hip_thread() / 64 * 32 +
+                      hip_thread() % 32;
+    const bool mine = i < s.q_used && w.limit != neg_inf, reads = mine && w.carried != neg_inf;
+    const float alpha = reads ? hip_exp2((w.carried - w.base) * kernel::unit) : 0.0f;
+    const int64_t at = s.o_base + i * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
+    _Pragma("unroll") for (int g = 0; g < 4; g++)
+        _Pragma("unroll") for (int n = 0; n < kernel::TILES; n++) {
+            float x[4];
+            _Pragma("unroll") for (int m = 0; m < 4; m++)
+                x[m] = w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)];
+            hip_carry4<ALIGN, BACK>(
+                p, at, hip_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
+            _Pragma("unroll") for (int m = 0; m < 4; m++) {
+                w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)] = x[m];
+                hip_pin(w.o[hip_mfma32_tile_of<D>(n, m)]);
+            }
+            hip_fence();                /* one after the other: registers */
+        }
+    if (mine) w.carried = w.base;
+}
+
 /* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside the tile in use, one
    barrier a tile. With one stage the next K takes the place of this one after the scores, V after the second product. */
 template <bool MASKED, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static inline void hip_mfma32_tile(const hip_params &p, const hip_seq &s,
+__device__ static __forceinline__ void hip_mfma32_tile(const hip_params &p, const hip_seq &s,
     const hip_row &row, uint32_t bh, int32_t i, int32_t j, bool active, const float *k,
     const float *v, hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w, float4 *&lds) {
     extern __shared__ float4 hip_lds[];
@@ -1994,7 +2220,7 @@ __device__ static inline void hip_mfma32_tile(const hip_params &p, const hip_seq
 
 /* Both halves of a row hold a part of its sum, and o of half its dims. */
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static inline void hip_mfma32_end(
+__device__ static __forceinline__ void hip_mfma32_end(
     const hip_params &p, const hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
     typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
     extern __shared__ float4 hip_lds[];
@@ -2003,9 +2229,11 @@ __device__ static inline void hip_mfma32_end(
     const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32,
                   i = i0 + (int32_t)threadIdx.x / 64 * 32 + lane % 32;
-    float row_sum = w.row_sum + hip_wave_xor(w.row_sum, 32);
+    float row_sum = w.row_sum + w.sum_rest;
+    row_sum += hip_wave_xor(row_sum, 32);
     if (i >= s.q_used) row_sum = 0.0f;
-    const hip_end e = hip_finish(p, h, w.limit == neg_inf ? neg_inf : w.base, row_sum);
+    const hip_end e = hip_finish(
+        p, h, w.limit == neg_inf ? neg_inf : w.base * kernel::natural, row_sum);
     if (i < s.q_rows) {
         if (p.lse && half == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
         const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
@@ -2013,14 +2241,11 @@ __device__ static inline void hip_mfma32_end(
             /* this lane's dims of group g, four at a time in the order of memory */
             _Pragma("unroll") for (int n = 0; n < kernel::TILES; n++) {
                 float x[4];
-                int d = 0;
-                _Pragma("unroll") for (int m = 0; m < 4; m++) {
-                    const int t = D >= 128 ? n / 4 * 4 + m : (4 * n + m) % kernel::TILES;
-                    const int y = D >= 128 ? n % 4 : (4 * n + m) / kernel::TILES;
-                    x[m] = e.factor == 0.0f ? 0.0f : w.o[t][4 * g + y] * e.factor;
-                    if (m == 0) d = hip_mfma_dim<D>(t, 8 * g + 4 * half + y);
-                }
-                hip_store4<ALIGN>(p, at, d, x);
+                _Pragma("unroll") for (int m = 0; m < 4; m++)
+                    x[m] = e.factor == 0.0f ? 0.0f
+                                            : w.o[hip_mfma32_tile_of<D>(n, m)]
+                                                 [hip_mfma32_register_of<D>(g, n, m)] * e.factor;
+                hip_store4<ALIGN>(p, at, hip_mfma32_dim_of<D>(g, n, half), x);
             }
         }
     }
@@ -2028,14 +2253,12 @@ __device__ static inline void hip_mfma32_end(
         uint32_t *alive = (uint32_t *)hip_lds + kernel::WAVE_COUNT;
         if (half == 0) alive[i - i0] = row_sum != 0.0f;
         __syncthreads();
-        const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
-        hip_poison<ATTN_F32>(
-            p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, alive);
+        hip_poison<ATTN_F32>(p, h, i0, kernel::BM, alive);
     }
 }
 
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static inline void hip_mfma32_run(const hip_params &p) {
+__device__ static __forceinline__ void hip_mfma32_run(const hip_params &p) {
     typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
     extern __shared__ float4 hip_lds[];
     const float neg_inf = __uint_as_float(0xff800000u);
@@ -2052,7 +2275,8 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
     kernel w;
     w.base = 0.0f;
     w.limit = neg_inf;
-    w.row_sum = 0.0f;
+    w.carried = neg_inf;
+    w.row_sum = w.sum_rest = 0.0f;
     w.bad = 0;
     w.see = hip_reach_row(reach, s, i0, r);
     _Pragma("unroll") for (int t = 0; t < kernel::TILES; t++)
@@ -2089,16 +2313,21 @@ __device__ static inline void hip_mfma32_run(const hip_params &p) {
         w.template store<false>(p, hip_lds);
         __syncthreads();
         float4 *lds = hip_lds;
-        for (int pass = 0; pass < 2; pass++) {
-            for (; j < whole; j += 32)
+        const int32_t start = j;
+        while (j < end) {
+            const int32_t left = HIP_CARRY_F32 - j % HIP_CARRY_F32,
+                          stop = end - j < left ? end : j + left;
+            if (left == HIP_CARRY_F32 && j > start) hip_mfma32_carry<false>(hip_reload(p), w);
+            for (; j < whole && j < stop; j += 32)
                 hip_mfma32_tile<true>(
                     p, s, row, bh, i, j, j + 32 > mine.lo && j < mine.hi, k, v, w, lds);
-            for (; j < whole_end; j += 32)
+            for (; j < whole_end && j < stop; j += 32)
                 hip_mfma32_tile<false>(p, s, row, bh, i, j, true, k, v, w, lds);
-            whole = whole_end = end;
+            if (j >= whole_end) whole = whole_end = end;
         }
     }
 
+    hip_mfma32_carry<true>(hip_reload(p), w);
     hip_mfma32_end(hip_reload(p), w);
 }
 
@@ -2129,17 +2358,35 @@ __global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) hip_mfma32_forward(hip_
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma32 {
     enum { THREADS = 128, BM = THREADS / 8 * QUERIES, BN = 8 * KEYS, PIECES = D / 4, STEP = THREADS / PIECES,
         LOADS = BN / STEP, DIMS = D / 32, LDS = (BM + BN) * PIECES * 16 };
+    static constexpr float unit = GENERAL ? HIP_LOG2E : 1.0f, natural = GENERAL ? 1.0f : HIP_LN2,
+                           rise = 8.0f * natural;
 
     float4 o[QUERIES][DIMS], next[LOADS];
     float s[QUERIES][KEYS];
-    float limit[QUERIES], row_sum[QUERIES]; /* from where the maximum is raised: 8 above it, or -infinity */
+    float limit[QUERIES], row_sum[QUERIES]; /* from where the maximum is raised: `rise` above it, or -infinity */
+    /* Lane a of 8 has of row a: the maximum of what was carried, or -infinity; the row's sum until then. Where registers
+       are short they lie in LDS, each thread's own. */
+    enum { CARRIED, TOTAL, TOTAL_REST, KEPT, KEPT_IN_LDS = D == 64 && QUERIES == 8 };
+    float kept_here[KEPT_IN_LDS ? 1 : KEPT];
+    __device__ __forceinline__ float kept(int n) const {
+        extern __shared__ float4 hip_lds[];
+        if constexpr (KEPT_IN_LDS)
+            return ((const float *)(hip_lds + (BM + BN) * PIECES))[n * THREADS + hip_thread()];
+        else return kept_here[n];
+    }
+    __device__ __forceinline__ void keep(int n, float x) {
+        extern __shared__ float4 hip_lds[];
+        if constexpr (KEPT_IN_LDS)
+            ((float *)(hip_lds + (BM + BN) * PIECES))[n * THREADS + hip_thread()] = x;
+        else kept_here[n] = x;
+    }
     int32_t bad;
 
     /* The maximum, or 0 while there is none. */
-    __device__ inline float base(int a) const {
-        return limit[a] == __uint_as_float(0xff800000u) ? 0.0f : limit[a] - 8.0f;
+    __device__ __forceinline__ float base(int a) const {
+        return limit[a] == __uint_as_float(0xff800000u) ? 0.0f : limit[a] - rise;
     }
-    __device__ inline void fetch(
+    __device__ __forceinline__ void fetch(
         const hip_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
         const int32_t t = hip_thread(), c = t % PIECES * 4, row0 = t / PIECES;
         const int64_t far = 4 * tensor.stride[1];
@@ -2154,7 +2401,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
             next[n] = hip_fetch4<ALIGN>(at, c, dim);
         }
     }
-    template <bool KEY> __device__ inline void store(float4 *buffer, int32_t dim) {
+    template <bool KEY> __device__ __forceinline__ void store(float4 *buffer, int32_t dim) {
         const int32_t t = hip_thread(), piece = t % PIECES, row0 = t / PIECES;
         _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
@@ -2165,8 +2412,40 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         }
     }
 
+    /* The sums to memory and to lane a of a row's; or, at the end, from there. */
+    template <bool BACK> __device__ __forceinline__ void carry(const hip_params &p) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const int32_t t = hip_thread(), lane = t % 8,
+                      i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * BM + t / 8 * QUERIES;
+        _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+            const float held = hip_of_eight(kept(CARRIED), a);
+            const bool mine = i0 + a < seq.q_used && limit[a] != neg_inf, reads = mine && held != neg_inf;
+            float sum = row_sum[a];
+            _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) sum += hip_wave_xor(sum, mask);
+            const float alpha = reads ? hip_exp2((held - base(a)) * unit) : 0.0f;
+            if (BACK) row_sum[a] = sum + hip_of_eight(kept(TOTAL) + kept(TOTAL_REST), a) * alpha;
+            if (!BACK && mine && lane == a) {
+                float total = kept(TOTAL) * alpha, rest = kept(TOTAL_REST) * alpha;
+                hip_add_to(total, rest, sum);
+                keep(TOTAL, total);
+                keep(TOTAL_REST, rest);
+                keep(CARRIED, base(a));
+            }
+            if (!BACK && mine) row_sum[a] = 0.0f;
+            const int64_t at = seq.o_base + (i0 + a) * p.o.stride[1] +
+                               (int32_t)blockIdx.y * p.o.stride[2];
+            _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
+                float x[4] = {o[a][m].x, o[a][m].y, o[a][m].z, o[a][m].w};
+                hip_carry4<ALIGN, BACK>(p, at, 4 * lane + 32 * m, mine, reads, alpha, x);
+                o[a][m] = make_float4(x[0], x[1], x[2], x[3]);
+                hip_fence();            /* one after the other: registers */
+            }
+        }
+    }
+
     /* s = q K */
-    __device__ inline void scores(const float4 *queries, const float4 *buffer) {
+    __device__ __forceinline__ void scores(const float4 *queries, const float4 *buffer) {
         const int32_t t = hip_thread(), lane = t % 8;
         const float4 *query = queries + t / 8 * QUERIES * PIECES;
         const float4 *key = buffer + lane * KEYS * PIECES;
@@ -2206,7 +2485,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
     }
 
     /* The next row of scores becomes row 0, for loops over rows that registers cannot index. */
-    __device__ inline void turn(void) {
+    __device__ __forceinline__ void turn(void) {
         _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
             const float x = s[0][b];
             _Pragma("unroll") for (int a = 0; a + 1 < QUERIES; a++) s[a][b] = s[a + 1][b];
@@ -2214,7 +2493,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         }
     }
     template <bool MASKED>
-    __device__ inline void weights(const hip_params &p, const hip_seq &seq, const hip_reach &reach,
+    __device__ __forceinline__ void weights(const hip_params &p, const hip_seq &seq, const hip_reach &reach,
         int32_t h, int32_t i0, int32_t j) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t t = hip_thread(), lane = t % 8, r0 = t / 8 * QUERIES;
@@ -2258,8 +2537,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
                 const bool up = top[a] > limit[a];
                 const float old = !up                   ? 1.0f
                                   : limit[a] == neg_inf ? 0.0f
-                                                        : hip_exp2(limit[a] - (top[a] + 8.0f));
-                limit[a] = up ? top[a] + 8.0f : limit[a];
+                                                        : hip_exp2((limit[a] - (top[a] + rise)) * unit);
+                limit[a] = up ? top[a] + rise : limit[a];
                 row_sum[a] *= old;
                 _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
                     o[a][m].x *= old;
@@ -2274,7 +2553,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
             const float max = base(a);
             _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
-                s[a][b] = hip_exp2(s[a][b] - max);
+                s[a][b] = hip_exp2((s[a][b] - max) * unit);
                 row_sum[a] += s[a][b];
             }
         }
@@ -2294,7 +2573,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
     }
 
     /* o += p V */
-    __device__ inline void values(const float4 *buffer) {
+    __device__ __forceinline__ void values(const float4 *buffer) {
         const int32_t lane = hip_thread() % 8;
         _Pragma("unroll 1") for (int n = 0; n < 8; n++) {
             const float4 *value = buffer + (lane + n & 7) * KEYS * PIECES + lane;
@@ -2319,7 +2598,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
 };
 
 template <bool MASKED, int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static inline void hip_fma32_tile(const hip_params &p, const hip_seq &s,
+__device__ static __forceinline__ void hip_fma32_tile(const hip_params &p, const hip_seq &s,
     const hip_reach &reach, int32_t h, int32_t i0, int32_t j, const float *k, const float *v,
     hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
     extern __shared__ float4 hip_lds[];
@@ -2338,7 +2617,7 @@ __device__ static inline void hip_fma32_tile(const hip_params &p, const hip_seq 
 }
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static inline void hip_fma32_end(
+__device__ static __forceinline__ void hip_fma32_end(
     const hip_params &p, const hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
     typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
     extern __shared__ float4 hip_lds[];
@@ -2350,11 +2629,10 @@ __device__ static inline void hip_fma32_end(
     _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
         const int32_t i = i0 + r0 + a;
         float row_sum = w.row_sum[a];
-        _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2)
-            row_sum += hip_wave_xor(row_sum, mask);
         if (i >= s.q_used) row_sum = 0.0f;
         if (row_sum != 0.0f) alive |= 1u << a;
-        const hip_end e = hip_finish(p, h, w.limit[a] == neg_inf ? neg_inf : w.base(a), row_sum);
+        const hip_end e = hip_finish(
+            p, h, w.limit[a] == neg_inf ? neg_inf : w.base(a) * kernel::natural, row_sum);
         if (i >= s.q_rows) continue;
         if (p.lse && lane == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
         const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
@@ -2371,14 +2649,12 @@ __device__ static inline void hip_fma32_end(
         if (lane == 0)
             for (int a = 0; a < QUERIES; a++) words[r0 + a] = alive >> a & 1u;
         __syncthreads();
-        const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
-        hip_poison<ATTN_F32>(
-            p, s, h, i0, min(i0 + (int32_t)kernel::BM, s.q_used), reach.lo, reach.hi, words);
+        hip_poison<ATTN_F32>(p, h, i0, kernel::BM, words);
     }
 }
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static inline void hip_fma32_run(const hip_params &at_first) {
+__device__ static __forceinline__ void hip_fma32_run(const hip_params &at_first) {
     typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
     extern __shared__ float4 hip_lds[];
     const hip_seq s = hip_sequence(at_first, (int32_t)blockIdx.z);
@@ -2392,6 +2668,9 @@ __device__ static inline void hip_fma32_run(const hip_params &at_first) {
 
     kernel w;
     w.bad = 0;
+    w.keep(w.CARRIED, __uint_as_float(0xff800000u));
+    w.keep(w.TOTAL, 0.0f);
+    w.keep(w.TOTAL_REST, 0.0f);
     _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
         w.row_sum[a] = 0.0f;
         w.limit[a] = __uint_as_float(0xff800000u);
@@ -2419,13 +2698,19 @@ __device__ static inline void hip_fma32_run(const hip_params &at_first) {
         w.template store<true>(hip_lds + kernel::BM * kernel::PIECES, p.head_dim);
         __syncthreads();
         /* masked, whole, masked */
-        for (int pass = 0; pass < 2; pass++) {
-            for (; j < whole; j += kernel::BN) hip_fma32_tile<true>(p, s, reach, h, i0, j, k, v, w);
-            for (; j < whole_end; j += kernel::BN)
+        const int32_t start = j;
+        while (j < end) {
+            const int32_t left = HIP_CARRY_F32 - j % HIP_CARRY_F32,
+                          stop = end - j < left ? end : j + left;
+            if (left == HIP_CARRY_F32 && j > start) w.template carry<false>(hip_reload(p));
+            for (; j < whole && j < stop; j += kernel::BN)
+                hip_fma32_tile<true>(p, s, reach, h, i0, j, k, v, w);
+            for (; j < whole_end && j < stop; j += kernel::BN)
                 hip_fma32_tile<false>(p, s, reach, h, i0, j, k, v, w);
-            whole = whole_end = end;
+            if (j >= whole_end) whole = whole_end = end;
         }
     }
+    w.template carry<true>(hip_reload(p));
     hip_fma32_end(hip_reload(p), w);
 }
 
@@ -2434,7 +2719,8 @@ __global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
     if constexpr (HIP_UNIT != UNIT_MFMA) hip_fma32_run<D, QUERIES, KEYS, ALIGN, GENERAL>(p);
 }
 #define HIP_ROW_FMA32(name, D, QUERIES, KEYS, ALIGN, GENERAL) \
-    {name, UNIT_SCALAR, ATTN_F32, D, D, GENERAL ? ~0 : 0, 16 * QUERIES, 128, (16 * QUERIES + 8 * KEYS) * D * 4, ALIGN, \
+    {name, UNIT_SCALAR, ATTN_F32, D, D, GENERAL ? ~0 : 0, 16 * QUERIES, 128, \
+        (16 * QUERIES + 8 * KEYS) * D * 4 + (D == 64 && QUERIES == 8 ? 3 * 128 * 4 : 0), ALIGN, \
         (const void *)hip_fma32_forward<D, QUERIES, KEYS, ALIGN, GENERAL>},
 #define HIP_ROWS_FMA32(D, QUERIES, KEYS, MASKS_QUERIES) \
     HIP_ROW_FMA32("fma32_d" #D, D, QUERIES, KEYS, 16, false) \
@@ -2444,7 +2730,7 @@ __global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
 /* The matrix rows come first and take all that the others take: those are for chips without the unit. */
 #define HIP_ROWS_32 \
     HIP_ROWS_MFMA32(32, 4, 2, 3) \
-    HIP_ROWS_MFMA32(64, 8, 2, 4) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
+    HIP_ROWS_MFMA32(64, 8, 2, 2) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
         HIP_ROWS_FMA32(32, 8, 8, 4) HIP_ROWS_FMA32(64, 8, 8, 4) HIP_ROWS_FMA32(128, 4, 8, 4) \
             HIP_ROWS_FMA32(256, 2, 4, 2)
 /* ======================================================================= >>kernel16 mma.sync ====
@@ -2516,7 +2802,7 @@ struct hip_shape_mma {
     enum {
         THREADS = 32 * WAVES,
         ROWS = 16 * BLOCKS,
-        BM = WAVES * ROWS,
+        BM = WAVES_ * ROWS,
         QUERIES = 2 * BLOCKS,
         STEPS = D / 16,
         KEY_TILES = BN / 8,
@@ -2525,8 +2811,8 @@ struct hip_shape_mma {
         CHUNKS = D / 8,
         PITCH = 2 * D, /* of 16 bytes in a row of K or V; bytes of a row */
         APART = THREADS / CHUNKS,
-        LOADS = BN / APART, /* rows of a tile that a thread brings in */
-        V_AT = BN * PITCH,
+        LOADS = BN_ / APART, /* rows of a tile that a thread brings in */
+        V_AT = BN_ * PITCH,
         STAGE = 2 * V_AT,
         Q_AT = 2 * STAGE,
         LDS = Q_AT + (Q_IN_LDS ? BM * PITCH : 0)
@@ -2541,12 +2827,13 @@ template <class S> struct hip_flash_mma {
     hip_copies copies;
     bool aligned;                       /* q, k, v: chunks of 16 bytes; else element by element */
     hip_reach reach;
-    float scale;                        /* from units of s to log 2 */
+    float scale;                        /* from units of s, natural ones in general kernels, to log 2 */
 
     uint32_t q[S::Q_IN_LDS ? 1 : BLOCKS][S::Q_IN_LDS ? 1 : S::STEPS][4];
     float s[BLOCKS][S::KEY_TILES][4], o[BLOCKS][S::DIM_TILES][4];
-    float m[QUERIES], row_sum[QUERIES];                 /* m: what P is measured by, in units of s; -infinity: no key yet */
-    float all_max[QUERIES], all_sum[QUERIES];           /* with dropout: of the keys dropped and kept, m is of the kept */
+    float m[QUERIES], row_sum[QUERIES], sum_rest[QUERIES];      /* m: what P is measured by, in units of s; -infinity: no key yet */
+    float carried[QUERIES];             /* the m of what was carried; -infinity: nothing was */
+    float all_max[QUERIES], all_sum[QUERIES], all_rest[QUERIES];        /* with dropout: of the keys dropped and kept, m is of the kept */
     uint32_t bad;                       /* not 0: some V was not finite */
 
     const char *k_data, *v_data;        /* key 0 of the head */
@@ -2728,8 +3015,8 @@ template <class S> struct hip_flash_mma {
             }
         }
     }
-    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout, in log 2 units. Eight keys at a time in the first
-       registers, which then go round: the code is there once. */
+    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight keys at a time in the first registers, which then
+       go round: the code is there once. */
     __device__ __forceinline__ void modify(const hip_params &p, const hip_seq &seq, int32_t key0) {
         const float neg_inf = __uint_as_float(0xff800000u);
         hip_row row[QUERIES];
@@ -2769,8 +3056,11 @@ template <class S> struct hip_flash_mma {
         const hip_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const float top = fmaxf(all_max[y], fmaxf(x[0], x[1])), at = top == neg_inf ? 0.0f : top;
-        all_sum[y] = all_sum[y] * hip_exp2(all_max[y] - at) +
-                     (hip_exp2(x[0] - at) + hip_exp2(x[1] - at));
+        const float old = hip_exp2((all_max[y] - at) * HIP_LOG2E);
+        all_sum[y] *= old;
+        all_rest[y] *= old;
+        hip_add_to(all_sum[y], all_rest[y],
+            hip_exp2((x[0] - at) * HIP_LOG2E) + hip_exp2((x[1] - at) * HIP_LOG2E));
         all_max[y] = top;
         const hip_words words = hip_philox(
             p, (uint32_t)((int32_t)blockIdx.z * p.heads + head()), (uint32_t)i, (uint32_t)j);
@@ -2819,6 +3109,7 @@ template <class S> struct hip_flash_mma {
                         alpha = hip_exp2((m[y] - next) * scale);
             m[y] = next;
             row_sum[y] *= alpha;
+            sum_rest[y] *= alpha;
             #pragma unroll
             for (int n = 0; n < S::DIM_TILES; n++) {
                 o[y / 2][n][y % 2 * 2] *= alpha;
@@ -2832,7 +3123,7 @@ template <class S> struct hip_flash_mma {
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
             sum[y] = 0.0f;
-            shift[y] = -base_of(y) * scale;
+            shift[y] = GENERAL ? -base_of(y) : -base_of(y) * scale;
         }
         #pragma unroll
         for (int step = 0; step < S::KEY_STEPS; step++) {
@@ -2843,8 +3134,11 @@ template <class S> struct hip_flash_mma {
                 for (int n = 0; n < 4; n++) {
                     const int y = 2 * b + n % 2;
                     const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
-                    const float low = hip_exp2(fmaf(x[0], scale, shift[y])),
-                                high = hip_exp2(fmaf(x[1], scale, shift[y]));
+                    /* a general row may be as far from 0 as f32 reaches */
+                    const float low = hip_exp2(GENERAL ? (x[0] + shift[y]) * scale
+                                                       : fmaf(x[0], scale, shift[y])),
+                                high = hip_exp2(GENERAL ? (x[1] + shift[y]) * scale
+                                                        : fmaf(x[1], scale, shift[y]));
                     sum[y] += low + high;
                     a[b][n] = hip_pack<S::DTYPE>(low, high);
                 }
@@ -2861,7 +3155,34 @@ template <class S> struct hip_flash_mma {
             }
         }
         #pragma unroll
-        for (int y = 0; y < QUERIES; y++) row_sum[y] += sum[y];
+        for (int y = 0; y < QUERIES; y++) hip_add_to(row_sum[y], sum_rest[y], sum[y]);
+    }
+    /* The upper halves of this lane's sums to memory, as bf16 at the front of the row of o, whatever its type; or, at the
+       end, what is there back into the sums. */
+    template <bool BACK> __device__ __forceinline__ void carry(const hip_params &p, const hip_seq &seq) {
+        const float neg_inf = __uint_as_float(0xff800000u);
+        const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
+        #pragma unroll
+        for (int y = 0; y < QUERIES; y++) {
+            const int32_t i = row0() + row_of(y);
+            const bool first = carried[y] == neg_inf;
+            if (i >= seq.q_used || m[y] == neg_inf || (BACK && first)) continue;
+            const float alpha = first ? 0.0f : hip_exp2((carried[y] - m[y]) * scale);
+            uint16_t *there = (uint16_t *)(p.o.data + (seq.o_base + i * p.o.stride[1] +
+                                                          head() * p.o.stride[2]) * bytes);
+            #pragma unroll
+            for (int n = 0; n < S::DIM_TILES; n++)
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    const int32_t d = 8 * n + 2 * quad_lane() + e;
+                    float &sum = o[y / 2][n][y % 2 * 2 + e];
+                    if (d >= p.v_dim) continue;
+                    const float x = first ? 0.0f : __uint_as_float((uint32_t)there[d] << 16);
+                    if (BACK) sum += x * alpha;
+                    else there[d] = (uint16_t)(__float_as_uint(hip_carry(x, alpha, 0xffff0000u, sum)) >> 16);
+                }
+            carried[y] = m[y];
+        }
     }
     /* Tile t, which is on its way to this stage, the next one to the other. EDGE: some row may see it in part, or the
        next one may end beyond the last key. One barrier: everything that a thread brought is there before it, and
@@ -2938,17 +3259,18 @@ template <class S> struct hip_flash_mma {
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
-            float sum = row_sum[y] + hip_wave_xor(row_sum[y], 1),
-                  top = m[y] == neg_inf ? neg_inf : m[y] * scale, kept = 1.0f;
+            float sum = row_sum[y] + sum_rest[y],
+                  top = m[y] == neg_inf ? neg_inf : GENERAL ? m[y] : m[y] * p.scale, kept = 1.0f;
+            sum += hip_wave_xor(sum, 1);
             sum += hip_wave_xor(sum, 2);
             if (GENERAL && (p.masks & MASK_DROPOUT)) {
                 float both = fmaxf(all_max[y], hip_wave_xor(all_max[y], 1));
                 both = fmaxf(both, hip_wave_xor(both, 2));
                 const float at = both == neg_inf ? 0.0f : both;
-                sum = all_sum[y] * hip_exp2(all_max[y] - at);
+                sum = (all_sum[y] + all_rest[y]) * hip_exp2((all_max[y] - at) * HIP_LOG2E);
                 sum += hip_wave_xor(sum, 1);
                 sum += hip_wave_xor(sum, 2);
-                kept = p.dropout_scale * hip_exp2(top - at);
+                kept = p.dropout_scale * hip_exp2((top - at) * HIP_LOG2E);
                 top = both;
             }
             if (i >= seq.q_used) sum = 0.0f;
@@ -2980,9 +3302,7 @@ template <class S> struct hip_flash_mma {
             for (int y = 0; y < QUERIES; y++)
                 if (quad_lane() == 0) words[row_of(y)] = alive >> y & 1;
             __syncthreads();
-            const hip_reach keys = hip_reach_of(p, seq, row0(), S::BM);
-            hip_poison<S::DTYPE>(p, seq, head(), row0(), min(row0() + (int32_t)S::BM, seq.q_used),
-                keys.lo, keys.hi, words);
+            hip_poison<S::DTYPE>(p, head(), row0(), S::BM, words);
         }
     }
 
@@ -2990,12 +3310,12 @@ template <class S> struct hip_flash_mma {
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
         if (row0() >= seq.q_rows) return;
         aligned = S::ALIGN >= 16 || hip_aligned16(p);
-        scale = GENERAL ? 1.0f : p.scale_log2;          /* without MASK_SCALE in (2^-100, 2^100) */
+        scale = GENERAL ? HIP_LOG2E : p.scale_log2;     /* without MASK_SCALE in (2^-100, 2^100) */
         bad = 0;
         #pragma unroll
         for (int y = 0; y < QUERIES; y++) {
-            m[y] = all_max[y] = __uint_as_float(0xff800000u);
-            row_sum[y] = all_sum[y] = 0.0f;
+            m[y] = all_max[y] = carried[y] = __uint_as_float(0xff800000u);
+            row_sum[y] = sum_rest[y] = all_sum[y] = all_rest[y] = 0.0f;
             #pragma unroll
             for (int n = 0; n < S::DIM_TILES; n++)
                 o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
@@ -3014,16 +3334,21 @@ template <class S> struct hip_flash_mma {
             const int32_t whole = (reach.whole_lo + BN - 1) / BN,
                           whole_end = GENERAL ? 0 : reach.whole_hi / BN;
             const int32_t middle_end = whole_end == end ? end : whole_end - 1;
+            const int32_t start = t, period = HIP_CARRY_KEYS / BN;
             while (t < end) {
-                for (; t >= whole && t < middle_end; t++) tile<false>(p, seq, t, end);
-                if (t < end) tile<true>(p, seq, t++, end);
+                const int32_t left = period - t % period, stop = end - t < left ? end : t + left;
+                if (left == period && t > start) carry<false>(p, seq);
+                for (; t >= whole && t < middle_end && t < stop; t++) tile<false>(p, seq, t, end);
+                if (t < stop) tile<true>(p, seq, t++, end);
             }
         }
         /* made anew, so that the loop need not keep it */
         const hip_params &again = hip_reload(p);
         int32_t b = (int32_t)blockIdx.z;
         hip_opaque(b);
-        finish(again, hip_sequence(again, b));
+        const hip_seq last = hip_sequence(again, b);
+        carry<true>(again, last);
+        finish(again, last);
     }
 };
 
@@ -3261,11 +3586,20 @@ static bool hip_is_sticky(hipError_t e) {
     return e == hipErrorIllegalAddress || e == hipErrorLaunchFailure || e == hipErrorAssert ||
            e == hipErrorECCNotCorrectable || e == hipErrorLaunchTimeOut;
 }
+/* What runtimes say of a chip that there is no code for: ROCm, by its version, three of the first four; CUDA also that
+   its driver is too old for the PTX. */
+static bool hip_is_no_code(hipError_t e) {
+#if HIP_ON_CUDA
+    if (e == cudaErrorUnsupportedPtxVersion) return true;
+#endif
+    return e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ||
+           e == hipErrorInvalidKernelFile || e == hipErrorInvalidImage;
+}
 static attn_status hip_failed(attn_plan *plan, hipError_t e, const char *call) {
-    const attn_status s = e == hipErrorOutOfMemory                          ? ATTN_ERR_GPU_MEMORY
-        : e == hipErrorNoDevice || e == hipErrorInvalidDevice               ? ATTN_ERR_NO_DEVICE
-        : e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ? ATTN_ERR_GPU_ARCH
-                                                                            : ATTN_ERR_GPU;
+    const attn_status s = e == hipErrorOutOfMemory            ? ATTN_ERR_GPU_MEMORY
+        : e == hipErrorNoDevice || e == hipErrorInvalidDevice ? ATTN_ERR_NO_DEVICE
+        : hip_is_no_code(e)                                   ? ATTN_ERR_GPU_ARCH
+                                                              : ATTN_ERR_GPU;
     (void)hipGetLastError(); /* it was reported: the caller's next check shall not meet it */
     return hip_say(plan, s, "%s: %s", call, hipGetErrorString(e));
 }
@@ -3315,8 +3649,7 @@ static attn_status hip_look(int32_t index, attn_plan *plan, hip_device *found) {
         prop.gcnArchName);
 #endif
     e = hipFuncGetAttributes(&probe, (const void *)hip_probe);
-    if (e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ||
-        (!e && probe.sharedSizeBytes < HIP_PROBE_BYTES)) {
+    if (hip_is_no_code(e) || (!e && probe.sharedSizeBytes < HIP_PROBE_BYTES)) {
         (void)hipGetLastError();
         return hip_say(plan, ATTN_ERR_GPU_ARCH, "device %d is a %s", (int)index, found->isa);
     }
@@ -3398,6 +3731,7 @@ static int hip_pointers(const attn_desc *d, bool host_seq, hip_pointer *list) {
 }
 
 /* ---- launch ---- */
+#define HIP_SMALLEST 1.17549435e-38f    /* 2^-126 */
 static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     hip_params p;
     memset(&p, 0, sizeof p);
@@ -3409,6 +3743,14 @@ static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     }
     p.o.data = (const char *)d->o.data;
     memcpy(p.o.stride, d->o.stride, sizeof p.o.stride);
+    /* no step is taken along an axis of one, whatever its stride says: kernels may add tiles of it */
+    int64_t eq[3], ek[3];
+    hip_extent_q(d, eq);
+    hip_extent_k(d, ek);
+    for (int a = 0; a < 3; a++) {
+        if (eq[a] <= 1) p.q.stride[a] = p.o.stride[a] = 0;
+        if (ek[a] <= 1) p.k.stride[a] = p.v.stride[a] = 0;
+    }
     p.lse = d->lse;
     p.alibi = d->alibi;
     p.sink = d->sink;
@@ -3436,7 +3778,7 @@ static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     p.flags = d->flags;
     p.scale = d->scale;
     p.scale_log2 = (float)((double)d->scale * 1.4426950408889634);
-    p.softcap = d->softcap;
+    p.softcap = d->softcap > 0 && d->softcap < HIP_SMALLEST ? HIP_SMALLEST : d->softcap;   /* its inverse is finite */
     p.offset = d->offset;
     p.window_left = d->window_left;
     p.window_right = d->window_right;
@@ -4053,7 +4395,7 @@ static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, at
 
 /* ============================================================================ >>register ==== */
 static attn_status hip_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    const int64_t most = INT32_MAX;
+    const int64_t most = INT32_MAX - 65535;     /* tiles end beyond the last row and key */
     if (g) return hip_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
     if (d->append.k.data) return hip_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
     if (d->seq.block_table)

@@ -64,6 +64,13 @@ static const problem_case rows[] = {
       .flags = CAUSAL },
     { .name = "f16 head_dim 17 to f32", .b = 1, .sq = 35, .sk = 50, .h = 2, .d = 17, .q = ATTN_F16, .kv = ATTN_F16 },
     { .name = "bf16 head_dim 33 to f32", .b = 1, .sq = 35, .sk = 50, .h = 2, .d = 33, .q = ATTN_BF16, .kv = ATTN_BF16 },
+    { .name = "f32 queries, f16 cache, one query", .b = 2, .sq = 1, .sk = 300, .h = 8, .hk = 2, .d = 128, .kv = ATTN_F16 },
+    { .name = "f32 queries, bf16 cache", .b = 1, .sq = 65, .sk = 100, .h = 4, .hk = 2, .d = 64, .kv = ATTN_BF16, .flags = CAUSAL },
+    { .name = "f16 queries, f32 keys, f16 values", .b = 1, .sq = 65, .sk = 100, .h = 2, .d = 64, .q = ATTN_F16, .other_v = 1 },
+    { .name = "f32 queries, bf16 keys, f32 values to f16", .b = 1, .sq = 35, .sk = 70, .h = 2, .d = 33, .dv = 17, .kv = ATTN_BF16,
+      .other_v = 1, .o = ATTN_F16, .other_grads = 1 },
+    { .name = "bf16 queries, f16 keys, bf16 values, gradients of other types", .b = 2, .sq = 35, .sk = 70, .h = 4, .hk = 2, .d = 40,
+      .q = ATTN_BF16, .kv = ATTN_F16, .other_v = 1, .other_grads = 2, .gap = 3, .flags = CAUSAL },
     { .name = "dropout", .b = 2, .sq = 35, .sk = 50, .h = 2, .d = 32, .dropout = 0.3f },
 };
 

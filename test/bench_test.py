@@ -6,11 +6,13 @@ baselines, interruption."""
 import csv
 import io
 import json
+import math
 import os
+import random
 import re
-import resource
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
 import sys
@@ -263,6 +265,34 @@ def test_gpu(folder):
     )
 
 
+def samples_fault(r):
+    """A row's figures are those of its samples; the interval is one of these."""
+    x = sorted(r["samples_ms"])
+    n = len(x)
+    close = lambda a, b: abs(a - b) <= 2e-5 * b + 1e-9
+    wanted = {
+        "iterations": n,
+        "mean_ms": statistics.fmean(x),
+        "p50_ms": statistics.median(x),
+        "min_ms": x[0],
+        "max_ms": x[-1],
+        "tokens_per_s": 1e3 * r["batch"] * r["q_len"] / statistics.median(x),
+        "ops_per_s": 1e3 / statistics.median(x),
+    }
+    for key, share in (("p95_ms", 0.95), ("p99_ms", 0.99)):
+        at = share * (n - 1)
+        low = int(at)
+        wanted[key] = x[low] + (at - low) * (x[min(low + 1, n - 1)] - x[low])
+    outside = 0
+    while sum(math.comb(n, k) for k in range(outside + 1)) <= 0.025 * 2**n:
+        outside += 1
+    outside = max(outside - 1, 0)
+    if n > 1:
+        wanted["p50_low_ms"], wanted["p50_high_ms"] = x[outside], x[n - 1 - outside]
+    wrong = [k for k in wanted if r[k] is None or not close(r[k], wanted[k])]
+    return "%s: not that of the samples: %s" % (r["case"], wrong) if wrong else None
+
+
 def test_numbers():
     """FLOPs, ratio and percentiles follow their definitions."""
     document, fault = checked(
@@ -285,8 +315,8 @@ def test_numbers():
         )
         right = (
             abs(r["gflops"] * r["p50_ms"] * 1e6 / flops - 1) < 1e-6
-            and abs(r["ratio"] * r["mean_ms"] / 0.264199 - 1) < 1e-6
-            and r["min_ms"] <= r["p50_ms"] <= r["p95_ms"] <= r["p99_ms"] <= r["max_ms"]
+            and abs(r["ratio"] * r["p50_ms"] / 0.264199 - 1) < 1e-6
+            and samples_fault(r) is None
             and (r["backend"] != "reference" or r["iterations"] <= 3)
         )
         report("figures of " + r["backend"], None if right else str(r))
@@ -312,7 +342,7 @@ def test_shape():
         "four numbers",
         (
             None
-            if done.returncode == 0 and "kernel ms" in done.stdout and "total ms" in done.stdout
+            if done.returncode == 0 and "total ms" in done.stdout and " of peak " in done.stdout
             else "%d: %s" % (done.returncode, done.stdout + done.stderr)
         ),
     )
@@ -334,6 +364,80 @@ def test_shape():
         "the same cases in the same order",
         None if lists[0] == lists[1] and lists[0].count("\ncase ") > 40 else lists[0],
     )
+
+
+def test_table():
+    """The default table fits 100 columns and has the columns a reader decides by; --wide has all."""
+    brief = "case backend pass n p50 GFLOP/s of peak vs std".split()
+    for suite, flags in SUITES.items():
+        done = run("--suite", suite, "--quick", "--iterations", 1, "--filter", "S", *flags, "--backend", "flash,standard")
+        lines = done.stdout.split("\n- ")[0].splitlines()
+        long = [line for line in lines if len(line) > 100]
+        report("table of %s fits" % suite, long[0] if long else None)
+        heads = [line.split() for line in lines if line.startswith("case ")]
+        if suite in ("rocmforge", "flash_v2", "adaattn"):
+            right = heads and heads[0] == brief + ["speedup", "status"]
+            report("columns of " + suite, None if right else str(heads))
+    wide = run("1", "16", "1", "8", "--iterations", 2, "--wide").stdout
+    head = next(line for line in wide.splitlines() if line.startswith("suite "))
+    missing = [w for w in ("case", "kernel", "p99", "of bandw.", "max err", "note") if w not in head]
+    report("--wide has every column", str(missing) if missing or len(head) < 400 else None)
+    report("microseconds", None if re.search(r" \d[.\d]* us", wide) else wide)
+
+
+def test_stream():
+    """Rows come when they are done, into a pipe too, in a document that is whole whatever ends it."""
+    flags = ["--suite", "rocmforge", "--seq-len", "16,24,32,40,1024", "--head-dim", 64]
+    for form, sign in (("table", " fwd "), ("csv", ",fwd,"), ("json", '"pass": "fwd"')):
+        child = subprocess.Popen(
+            [BENCH] + [str(a) for a in flags] + ["--format", form],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        lines = []
+        while not lines or sign not in lines[-1]:
+            lines.append(child.stdout.readline())
+            if not lines[-1]:
+                break
+        alive = child.poll() is None
+        child.send_signal(signal.SIGHUP)
+        lines.append(child.stdout.read())
+        child.wait()
+        whole = child.returncode == 130 and alive
+        if form == "json":
+            document, fault = checked("".join(lines))
+            whole = whole and not fault and document["interrupted"] and len(document["rows"]) > 0
+        report("a row at once, and SIGHUP: " + form, None if whole else "".join(lines)[-300:])
+
+
+def test_choice(folder):
+    """--filter, --modules as openpi writes them, -h; a run in which nothing ran is bad input."""
+    done = run("--suite", "scaling", "--list", "--filter", "S2048")
+    cases = [line for line in done.stdout.splitlines() if line.startswith("case ")]
+    report("--filter", None if cases and all(" S2048 " in c for c in cases) else done.stdout)
+    refused("--filter without a case", folder, "--filter", "nonsense")
+    lists = [
+        run("--suite", "openpi", "--list", "--modules", *names).stdout
+        for names in (["gemma", "gemma_fast"], ["gemma,gemma_fast"], ["gemma"])
+    ]
+    report("--modules gemma gemma_fast", None if lists[0] == lists[1] != lists[2] else lists[0])
+    refused("an unknown module", folder, "--suite", "openpi", "--modules", "gemma,gamma")
+    done = run("-h")
+    report("-h", None if done.returncode == 0 and done.stdout == run("--help").stdout else done.stderr)
+    done = run(*"--projections --page-size 8 --seq-len 16 --iterations 1".split())
+    good = done.returncode == 2 and "nothing was measured" in done.stderr
+    report("everything declined", None if good else done.stdout + done.stderr)
+    done = run(*"1 16 2 8 --iterations 7 --cold --format json".split())
+    document, fault = checked(done.stdout)
+    command = document and document["context"]["command"][1:] == "1 16 2 8 --iterations 7 --cold --format json".split()
+    rows = document["rows"] if document else []
+    report("the command line", fault or (None if command else done.stdout))
+    cold = rows and all(len(r["samples_ms"]) == 7 and r["case"].endswith(" cold") for r in rows)
+    report("--cold", None if cold else done.stdout)
+    done = run("--backend", "flash,standard", *"1 16 2 8 --iterations 2 --format json".split())
+    vs = [r["speedup_vs_standard"] for r in json.loads(done.stdout)["rows"]]
+    report("speedup in any order of backends", None if all(vs) else str(vs))
 
 
 # ------------------------------------------------------------------------------ --tune and --ablate
@@ -438,6 +542,18 @@ def test_studies():
         report(
             "--%s --list" % name, None if len(cases) == count == len(set(cases)) else lists[name]
         )
+
+
+def test_workspace():
+    """The row's workspace is for the row's backend; the reference that checks it has its own."""
+    shape = "1 512 1 64 --backward --threads 1 --iterations 1 --format json".split()
+    for flags in ([], ["--tune", "--quick"]):
+        done = run(*flags, *shape)
+        rows = json.loads(done.stdout)["rows"]
+        checked_rows = [r for r in rows if r["status"] == "ok" and r["rows_verified"]]
+        good = done.returncode == 0 and rows and len(checked_rows) == len(rows)
+        name = " ".join(flags + shape[:7])
+        report(name, None if good else done.stderr[-300:])
 
 
 # ------------------------------------------------------------------------------- .npy and bad input
@@ -676,17 +792,6 @@ def test_reports(folder):
             name + ".svg",
             None if "</svg>" in text and "flash" in text and "standard" in text else "incomplete",
         )
-    small = os.path.join(folder, "small")
-    limit = lambda: resource.setrlimit(
-        resource.RLIMIT_FSIZE, (2048, 2048)
-    )  # a write fails in the middle of a file
-    for flag, path in (("--output-dir", small), ("--save-baseline", os.path.join(small, "b.json"))):
-        full = run(
-            *"1 16 1 8 --iterations 1".split(), flag, path, preexec_fn=limit, restore_signals=False
-        )
-        left = os.listdir(small)
-        fault = None if full.returncode == 2 and not left else full.stderr + str(left)
-        report("a disk that fills up, " + flag, fault)
     full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", "/dev/full")
     report("a directory that is none", None if full.returncode == 2 else full.stderr)
     with open("/dev/full", "w") as full_disk:
@@ -706,64 +811,105 @@ def test_reports(folder):
     )
 
 
-def test_baseline(folder):
-    path = lambda n: os.path.join(folder, n)
-    case = [
-        "--seq-len",
-        "256,512",
-        "--num-heads",
-        2,
-        "--backend",
-        "flash,standard",
-        "--iterations",
-        60,
-        "--threads",
-        1,
+def saved_run(text, path, samples):
+    """A saved run with other samples: samples(row number, those saved)."""
+    mark, _, body = text.partition("\n")
+    rows = list(csv.DictReader(io.StringIO(body)))
+    for i, r in enumerate(rows):
+        old = [float(x) for x in r["samples_ms"].split()]
+        r["samples_ms"] = " ".join("%.9g" % x for x in samples(i, old))
+    with open(path, "w") as f:
+        f.write(mark + "\n")
+        writer = csv.DictWriter(f, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def noisy(seed, n=40):
+    """Calls as a machine gives them: a spread of 4%, a drift, one in twenty far out."""
+    r = random.Random(seed)
+    return [
+        r.lognormvariate(0, 0.04) * (1 + 0.02 * i / n) * (r.uniform(1.5, 4) if r.random() < 0.05 else 1)
+        for i in range(n)
     ]
-    done = run(*case, "--save-baseline", path("base.json"))
-    text = open(path("base.json")).read() if os.path.exists(path("base.json")) else ""
-    report("--save-baseline", done.stderr if done.returncode else checked(text)[1])
-    codes = [run(*case, "--baseline", path("base.json")).returncode for _ in range(5)]
-    report("an unchanged re-run, five times", None if codes == [0] * 5 else str(codes))
-    base = json.loads(text)
-    for r in base["rows"]:
-        for key in ("mean_ms", "p50_ms", "min_ms", "max_ms", "stddev_ms", "p95_ms", "p99_ms"):
-            r[key] *= 0.8
-    json.dump(base, open(path("fast.json"), "w"))
-    for _ in range(
-        3
-    ):  # other load on the machine may hide it once, as the spread of the runs should
-        done = run(*case, "--baseline", path("fast.json"))
-        if done.returncode == 1:
-            break
-    report(
-        "a baseline 20% faster",
-        (
-            None
-            if done.returncode == 1 and "regression" in done.stderr
-            else "%d %s" % (done.returncode, done.stderr)
-        ),
-    )
-    base["context"]["cpu"] = "another processor"
-    json.dump(base, open(path("cpu.json"), "w"))
-    done = run(*case, "--baseline", path("cpu.json"))
-    report(
-        "another CPU is a mismatch",
-        None if done.returncode == 0 and "mismatch" in done.stderr else done.stderr,
-    )
-    base["version"] = 99
-    json.dump(base, open(path("version.json"), "w"))
+
+
+def test_gate(folder):
+    """Saved runs against saved runs: nothing here depends on how fast the machine is just now."""
+    path = lambda n: os.path.join(folder, n)
+    shape = "--seq-len 16,32 --backend flash --iterations 12 --threads 1".split()
+    done = run(*shape, "--save-baseline", path("run.csv"))
+    text = open(path("run.csv")).read() if os.path.exists(path("run.csv")) else ""
+    report("--save-baseline", None if done.returncode == 0 and text else done.stderr)
+
+    def judged(name, old, new, code, verdict=None):
+        saved_run(text, path("old.csv"), old)
+        saved_run(text, path("new.csv"), new)
+        done = run("--baseline", path("old.csv"), "--saved", path("new.csv"))
+        lines = re.findall(r"^(\w+(?: few)?) .* flash, ", done.stdout, re.M)
+        fault = None
+        if done.returncode != code:
+            fault = "exit code %d, not %d: %s" % (done.returncode, code, done.stdout + done.stderr)
+        elif verdict and lines != verdict:
+            fault = "%s: %s" % (lines, done.stdout)
+        report("gate: " + name, fault)
+
+    for k in range(10):
+        old, new = (lambda i, s: noisy((k, i, "old").__repr__())), (lambda i, s: noisy((k, i, "new").__repr__()))
+        judged("a re-run, %d" % k, old, new, 0, ["same", "same"])
+        judged("1.15 times slower, %d" % k, old, lambda i, s: [1.15 * x for x in new(i, s)], 1, ["slower", "slower"])
+    flat = lambda i, s: [1 + 0.001 * (k * 7 % 10) for k in range(50)]
+    judged("itself", lambda i, s: s, lambda i, s: s, 0, ["same", "same"])
+    judged("49 of 50 calls 1.5 times slower", flat, lambda i, s: [1.0] + [1.5 * x for x in flat(i, s)[1:]], 1, ["slower", "slower"])
+    judged("one call 100 times slower", flat, lambda i, s: flat(i, s)[1:] + [100], 0, ["same", "same"])
+    judged("one row of two", flat, lambda i, s: [(1.2 if i else 1) * x for x in flat(i, s)], 1, ["same", "slower"])
+    judged("faster", flat, lambda i, s: [x / 1.2 for x in flat(i, s)], 0, ["faster", "faster"])
+    judged("1% slower", flat, lambda i, s: [1.01 * x for x in flat(i, s)], 0, ["same", "same"])
+    judged("three calls each", lambda i, s: [1, 1.01, 1.02], lambda i, s: [2, 2.01, 2.02], 0, ["too few"] * 2)
+    mark, _, body = text.partition("\n")
+    open(path("cpu.csv"), "w").write(mark.replace(", ", ", another ") + "\n" + body)
+    refused("a baseline of another processor", folder, *shape, "--baseline", "cpu.csv")
+    refused("saved runs of two processors", folder, "--baseline", "run.csv", "--saved", "cpu.csv")
+    done = run("1", "8", "1", "8", "--iterations", 2, "--baseline", path("run.csv"))
+    none = done.returncode == 2 and "0 rows compared" in done.stderr
+    report("a baseline of other cases", None if none else done.stdout + done.stderr)
+    header = body.partition("\n")[0]
     for name, content in (
-        ("cut.json", text[: len(text) // 2]),
-        ("empty.json", ""),
-        ("text.json", "hello"),
-        ("tail.json", text + "x"),
-        ("array.json", "[1, 2]"),
-        ("deep.json", "[" * 100000),
+        ("cut", text[: len(text) // 2]),
+        ("last", text[:-1]),
+        ("empty", ""),
+        ("text", "hello"),
+        ("json", "[1, 2]"),
+        ("mark", mark + "\n"),
+        ("head", mark + "\n" + header + "\n"),
+        ("column", text.replace("samples_ms", "samples", 1)),
+        ("version", text.replace(" 2, ", " 99, ", 1)),
+        ("word", re.sub(r" \d[.\d]*\n", " many\n", text)),
+        ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text)),
+        ("quote", text.replace("flash", '"flash', 1)),
+        ("more", text[:-1] + ",1\n"),
     ):
-        open(path(name), "w").write(content)
-    for name in ("cut", "empty", "text", "tail", "array", "deep", "version"):
-        refused("baseline " + name, folder, "1", "8", "1", "8", "--baseline", name + ".json")
+        open(path(name + ".csv"), "w").write(content)
+        refused("baseline " + name, folder, "1", "8", "1", "8", "--baseline", name + ".csv")
+    refused("--saved alone", folder, "--saved", "run.csv")
+
+
+def test_baseline(folder):
+    """The same through a run: what is compared, not how fast it is."""
+    path = os.path.join(folder, "base.csv")
+    case = "--seq-len 64 --num-heads 2 --iterations 20 --threads 1 --format json".split()
+    done = run(*case, "--save-baseline", path)
+    report("--save-baseline beside a document", done.stderr or checked(done.stdout)[1])
+    done = run(*case, "--baseline", path)
+    document, fault = checked(done.stdout)
+    rows = document["comparison"] if document else []
+    right = len(rows) == 2 and done.returncode in (0, 1) and "2 rows compared" in done.stderr
+    report("a run beside a saved one", fault or (None if right else done.stderr))
+    saved_run(open(path).read(), path, lambda i, old: [x / 1000 for x in old])
+    done = run(*case, "--baseline", path)
+    document, fault = checked(done.stdout)
+    slow = document and [c["verdict"] for c in document["comparison"]] == ["slower", "slower"]
+    report("a run 1000 times slower", fault or (None if slow and done.returncode == 1 else done.stderr))
 
 
 def test_interrupt():
@@ -782,7 +928,7 @@ def test_interrupt():
         fault
         or (
             None
-            if child.returncode == 130 and document["context"]["interrupted"]
+            if child.returncode == 130 and document["interrupted"]
             else "exit code %d" % child.returncode
         ),
     )
@@ -797,10 +943,15 @@ def main():
         test_gpu(folder)
         test_numbers()
         test_shape()
+        test_table()
+        test_stream()
+        test_choice(folder)
         test_studies()
+        test_workspace()
         test_bad_flags(folder)
         test_npy(folder)
         test_reports(folder)
+        test_gate(folder)
         test_baseline(folder)
         test_interrupt()
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)

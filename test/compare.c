@@ -1,6 +1,6 @@
 /* compare.c - two versions of attn.h, call by call in turn on the same memory; `make compare OLD=revision`.
  *
- * usage: compare OLD.so NEW.so [SECONDS]      seconds of each line, 3
+ * usage: compare OLD.so NEW.so [SECONDS [LINE]]      seconds of each line, 3; LINE: that one alone, counted from 0
  *
  * Times of this machine vary by several percent from one moment to the next, and from process to process with the pages that memory
  * happens to get. Calls that follow each other share both: the median of their ratios repeats within 1.5%, that of short calls within
@@ -71,12 +71,13 @@ int main(int argc, char **argv)
     static double ratio[MOST];
     const double seconds = argc > 3 ? atof(argv[3]) : 3;
     if (argc < 3) {
-        fprintf(stderr, "usage: compare OLD.so NEW.so [SECONDS]\n");
+        fprintf(stderr, "usage: compare OLD.so NEW.so [SECONDS [LINE]]\n");
         return 2;
     }
     const version v[2] = { load(argv[1]), load(argv[2]) };
     printf("| one call of the old version over one of the new | median |\n|---|---|\n");
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    const size_t count = sizeof cases / sizeof *cases, first = argc > 4 ? (size_t)atoi(argv[4]) : 0;
+    for (size_t c = first; c < (argc > 4 && first < count ? first + 1 : count); c++) {
         const size_t n = (size_t)cases[c].heads * (size_t)cases[c].len * (size_t)cases[c].dim;
         float *t[TENSORS], *lse = get((size_t)cases[c].heads * (size_t)cases[c].len * 4);
         uint32_t x = 1;

@@ -11,11 +11,15 @@ import sys
 import tempfile
 
 TILES = [("avx512", 6, nv) for nv in (4, 3, 2)] + [("avx2", 6, 2)]
-KINDS = ("QK", "PV", "TN")
+KINDS = ("QK", "PV", "TN", "PN")
 
 
-def inner_loop(lines):
+CHAINS = (("attn__fma_chain__avx512", "vfmadd"), ("attn__fma_chain__avx2", "vfmadd"), ("attn__dot_chain__avx512", "vdpbf16ps"))
+
+
+def inner_loop(lines, mnemonic="vfmadd"):
     """The instructions of the innermost backward jump's body that holds the most FMAs."""
+    lines = [l for l in lines if re.match(r"[0-9a-f]+:", l)]
     address = {int(l.split(":")[0], 16): n for n, l in enumerate(lines)}
     best = []
     for n, l in enumerate(lines):
@@ -24,7 +28,7 @@ def inner_loop(lines):
             continue
         first = address[int(m.group(1), 16)]
         body = lines[first:n + 1]
-        if first < n and sum("vfmadd" in b for b in body) > 0 and (not best or len(body) < len(best)):
+        if first < n and sum(mnemonic in b for b in body) > 0 and (not best or len(body) < len(best)):
             best = body
     return best
 
@@ -51,13 +55,25 @@ def check(text, isa, mr, nv, kind):
     return None
 
 
+def check_chain(text, name, mnemonic):
+    """The chains of the measured peak: twelve operations each step, all in registers."""
+    m = re.search(rf"<{name}>:\n(.*?)(?:\n\n|\Z)", text, re.S)
+    body = inner_loop(m.group(1).split("\n"), mnemonic) if m else []
+    count = sum(mnemonic in b for b in body)
+    if not count or count % 12:
+        return f"{name}: {count} {mnemonic} a step, not a multiple of 12" if m else f"{name}: not found"
+    if any(re.search(r"\([^)]*\)", b) and "lea" not in b and "nop" not in b for b in body):
+        return f"{name}: touches memory"
+    return None
+
+
 def main():
     passed = failed = skipped = 0
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for cc in sys.argv[1:] or ["gcc", "clang"]:
         if not shutil.which(cc) or not shutil.which("objdump") or os.uname().machine != "x86_64":
             print(f"skipped: {cc}: no such compiler, no objdump, or not x86-64")
-            skipped += len(TILES) * len(KINDS)
+            skipped += len(TILES) * len(KINDS) + len(CHAINS)
             continue
         with tempfile.TemporaryDirectory() as tmp:
             source = os.path.join(tmp, "unit.c")
@@ -74,6 +90,12 @@ def main():
                 failed += fault is not None
                 if fault:
                     print(f"FAILED {cc}: {fault}")
+        for name, mnemonic in CHAINS:
+            fault = check_chain(text, name, mnemonic)
+            passed += fault is None
+            failed += fault is not None
+            if fault:
+                print(f"FAILED {cc}: {fault}")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 

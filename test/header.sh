@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test/header.sh gcc|clang - every way in which attn.h must compile with one compiler: standards, warnings, sizes, 32 bits, two
-# translation units, macros that switch things off, the names it leaves behind, and how long the compilation takes.
+# translation units, macros that switch things off, and the names it leaves behind.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
@@ -91,18 +91,9 @@ check "library in C, program in C++" \
      -o $dir/b.o && $cxx -std=c++17 -x c++ -I. -c test/second.c -o $dir/c.o &&
      $cxx -pthread $dir/a.o $dir/b.o $dir/c.o -o $dir/mixed && $dir/mixed"
 
-# 3. How long the implementation takes to compile: processor seconds, so that a busy machine does not matter.
-within() { # seconds, flags
-    check "compiles in $1 s with $2" \
-        "TIMEFORMAT='%U %S'; used=\$( { time $cc -std=c99 $2 -I. -c $dir/implementation.c -o $dir/timed${2}.o; } 2>&1 ) &&
-         echo \"\$used\" && echo \"\$used\" | awk -v limit=$1 '{ exit !(\$1 + \$2 < limit) }'"
-    tail -n 1 "$dir/log"
-}
-within 20 -O2
-within 8 -O1
-
-# 4. Names. Each check that something is absent is paired with one that the full build has it.
-full=$dir/timed-O2.o
+# 3. Names. Each check that something is absent is paired with one that the full build has it.
+full=$dir/full.o
+check "compiles with -O2" "$cc -std=c99 -O2 -I. -c $dir/implementation.c -o $full"
 check "every name that is defined for others begins with attn_" \
     "nm -g --defined-only $full | awk '{ print \$3 }' > $dir/names; [ -s $dir/names ] && ! grep -vE '^attn_[a-z]' $dir/names"
 check "every function begins with attn_" \

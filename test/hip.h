@@ -11,6 +11,7 @@ extern int64_t hip_alive;                                /* blocks, streams and 
 extern int64_t hip_calls;                                /* calls made so far */
 extern int64_t hip_allocations;                          /* of them, those that allocate memory */
 extern int64_t hip_fail_at;                              /* the number of the call that fails, 0: none */
+extern const char *hip_fail_function;                    /* every call of this function fails, "": of none */
 extern int hip_fail_error;                               /* with this hipError_t */
 extern int hip_devices;                                  /* devices to report, -1: the truth */
 

@@ -59,6 +59,13 @@ run_chip() { # chip, full or nothing
     # the same cases in another order of waves and workgroups: the same bits
     add "forward, races" $proof HIPSIM_GLOBAL_RACES=1 build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
     first=$(hash_of)
+    # copies and launches in streams that run late, in an order drawn by the seed: every wait of the host counts
+    [ ! -x build/hip/$chip/hip_unit ] || add "threads, deferred" $proof HIPSIM_DEFER=1 build/hip/$chip/hip_unit two_threads
+    for order in 1 2; do
+        add "deferred $order" $proof HIPSIM_DEFER=$order build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
+        if [ "$(hash_of)" = "$first" ]; then passed=$((passed + 1))
+        else failed=$((failed + 1)); echo "FAIL $chip: deferred work gives other bits"; fi
+    done
     for order in reverse random:1 random:2; do
         add "$order, races" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order \
             build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash

@@ -32,10 +32,11 @@ BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|hip_barrier
                      r"|\b(?P<vote>__syncthreads_(?:or|and|count))\s*(?=\()")
 KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop", "--scalar"],
         ["hip_unit"],
+        ["hip_grid", "--count", "60", "--cost", "20", "--seed", "502", "--stop", "--scalar", "--where", "host", "HIPSIM_DEFER=1"],
         ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
 SECONDS = 300
 NVIDIA, EMULATE = 80, "test/hip_emulate.h"     # the kernels of mma.sync, that header in its place
-DEFINES = {chip: ["-DHIP_CHUNK_BYTES=4096", "-DHIP_BATCH_MAX=2"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
+DEFINES = {chip: ["-DHIP_CHUNK_BYTES=4096", "-DHIP_BATCH_MAX=2", "-DHIP_CARRY_KEYS=128"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
 
@@ -110,8 +111,8 @@ def link_line(chip, program, directory):
     return line.replace(f"-o build/hip/{chip}/{program}", f"-o {directory}/{program}").split()
 
 
-def caught_on(chip, text, rows, directory, links):
-    """(test that notices or None, what is wrong with the mutant or None)"""
+def build_for(chip, text, rows, directory, links):
+    """What is wrong with the mutant, or None."""
     directory.mkdir(parents=True, exist_ok=True)
     text = rows_without(text, 32 if rows == 16 else 16, "bf16" if "f16" in directory.name else "f16")
     (directory / "attn_hip.c").write_text(text)
@@ -119,13 +120,23 @@ def caught_on(chip, text, rows, directory, links):
     log = directory / "log"
     if call(["test/hipsim/hipcc", "-x", "hip", "-O1", *emulate, *DEFINES.get(chip, []), f"--offload-arch={chip}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
              "-o", f"{directory}/attn_hip.o"], log, 1800):
-        return None, "does not compile: " + next((l for l in log.read_text().splitlines() if "error" in l), "")
+        return "does not compile: " + next((l for l in log.read_text().splitlines() if "error" in l), "")
     for program in sorted({test[0] for test in KILL}):
         line = [word.replace("@DIRECTORY@", str(directory)) for word in links[chip, program]]
         if call(line, log, 600):
-            return None, "does not link: " + log.read_text()[:300]
+            return "does not link: " + log.read_text()[:300]
+    return None
+
+
+def caught_on(chip, text, rows, directory, links):
+    """(test that notices or None, what is wrong with the mutant or None)"""
+    wrong, log = build_for(chip, text, rows, directory, links), directory / "log"
+    if wrong:
+        return None, wrong
     for program, *arguments in KILL:
-        status = call([f"{directory}/{program}", *arguments], log, SECONDS, {**ENVIRONMENT, "HIPSIM_ARCH": chip})
+        more = dict(a.split("=") for a in arguments if "=" in a)
+        status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], log, SECONDS,
+                      {**ENVIRONMENT, "HIPSIM_ARCH": chip, **more})
         if status:
             return f"{program} on {chip}" + (" (time)" if status == "time" else ""), None
     return None, None

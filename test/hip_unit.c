@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -608,7 +609,7 @@ static void infinite_keys(void) {
         proof_case c;
         shape(&c, 1, Q, K, 1, 1, D, 0, dtype[n % 3]);
         if (n & 1) c.d.o.dtype = ATTN_F32;
-        if (n / 3 & 1) c.d.softcap = 0, c.features |= PROOF_BIAS;           /* a general kernel as well */
+        if (n / 3 & 1) c.features |= n % 3 ? PROOF_BIAS : PROOF_MASK, c.d.mask.dtype = n % 3 ? 0 : ATTN_BOOL;       /* a general kernel as well */
         bind(&c);
         for (int64_t i = 0; i < Q; i++) proof_put(c.d.q.dtype, (void *)(uintptr_t)c.d.q.data, i * D, i / 3 % 2 ? 1 : -1);
         for (int64_t j = 0; j < K; j++) {
@@ -619,6 +620,359 @@ static void infinite_keys(void) {
         agrees(&c, dtype[n % 3] == ATTN_F32 ? "f32" : "16 bits");
         proof_free(&c);
     }
+}
+/* Scores as far from 0 as f32 reaches, by a bias of f32 or f64, by a sink, or both: q is 0, so that o has the bits of the same call with a
+ * bias of 0, and lse is the bias plus that call's. Half of the rows see the far bias in every key, the others in one key of seven. */
+static void fill_bias(proof_case *c, double far, int every) {
+    const attn_desc *d = &c->d;
+    for (int64_t i = 0; i < d->q_len; i++)
+        for (int64_t j = 0; j < d->kv_len; j++)
+            proof_put(d->bias.dtype, (void *)(uintptr_t)d->bias.data, i * d->kv_len + j, every || i % 2 == 0 || j % 7 == 3 ? far : 0);
+    proof_freeze(c);
+}
+static void far_scores_of(int32_t dtype, int64_t dim, int sinks, int f64_bias, uint32_t flags) {
+    static const double far[] = {-1e9, -1e30, -2.4e38, -3e38, -3.4028234663852886e38, -1e300, 1e9, 3e38, 3.4028234663852886e38, 1e300};
+    static const float sink[] = {3.40282347e38f, -3.40282347e38f, 3e38f, -3e38f, 2.3e38f, 2.4e38f, -2.4e38f, 1e9f, -1e9f, 80};
+    enum { Q = 6, K = 70 };
+    proof_case c;
+    char what[96];
+    shape(&c, 1, Q, K, sinks ? 10 : 1, 1, dim, 0, dtype);
+    attn_desc *d = &c.d;
+    d->flags = flags, d->o.dtype = ATTN_F32, d->bias.dtype = f64_bias ? ATTN_F64 : ATTN_F32;
+    d->bias.stride[0] = d->bias.stride[1] = ATTN_BROADCAST, d->bias.stride[2] = K;
+    c.features |= PROOF_BIAS;
+    proof_draw draw = plain_draw();
+    draw.q_amplitude = 0, draw.sink = sinks;
+    proof_bind_all(&c, &draw);
+    if (sinks) memcpy((void *)(uintptr_t)d->sink, sink, sizeof sink);
+    fill_bias(&c, 0, 1);
+    CHECK(!proof_call(&c, 0), "%s", c.message);
+    char *level = outputs(&c, outputs(&c, NULL));
+    proof_reset(&c);
+    for (size_t n = 0; n < sizeof far / sizeof *far; n += sinks ? 3 : 1) {
+        const double f = f64_bias ? far[n] : far[n] < -3.4e38 ? -3.4028234663852886e38 : far[n] > 3.4e38 ? 3.4028234663852886e38 : far[n];
+        snprintf(what, sizeof what, "dtype %d, dim %d, bias %g%s", dtype, (int)dim, f, sinks ? ", sinks" : "");
+        for (int every = 0; every < 2; every++) {
+            fill_bias(&c, f, every);
+            if (proof_abs(f) < 1e300) agrees(&c, what);  /* beyond f32 the reference keeps what no f32 lse can say */
+            if (!every || sinks) continue;
+            CHECK(!proof_call(&c, 0), "%s", c.message);
+            char *now = outputs(&c, outputs(&c, NULL));
+            CHECK(!memcmp(now, level, (size_t)(Q * dim) * 4), "%s: o has other bits than with a bias of 0", what);
+            for (int64_t i = 0; i < Q; i++) {
+                const double want = f < -3.4e38 ? -3.4028234663852886e38 : f > 3.4e38 ? 3.4028234663852886e38 : f;
+                CHECK(proof_abs((double)d->lse[i] - want) <= 8 * 0x1p-24 * proof_abs(want), "%s: lse %.9g", what, (double)d->lse[i]);
+            }
+            proof_reset(&c);
+            free(now);
+        }
+    }
+    free(level), proof_free(&c);
+}
+static void far_scores(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    registered();
+    for (int n = 0; n < 3; n++)
+        for (int sinks = 0; sinks < 2; sinks++) far_scores_of(dtype[n], n == 1 ? 64 : 32, sinks, n == 1 && !sinks, n == 2 ? ATTN_CAUSAL : 0);
+    far_scores_of(ATTN_F16, 260, 1, 0, 0);               /* the scalar kernel */
+    far_scores_of(ATTN_F32, 260, 0, 1, 0);
+}
+/* Sinks at every distance beside scores without any other mask, in rows that see keys and in rows that see none. */
+static void far_sinks(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const uint32_t bits[] = {0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f61b1e6, 0xff61b1e6, 0x42a00000, 0xc2a00000, 0x00000001};
+    enum { H = sizeof bits / sizeof *bits };
+    registered();
+    for (int n = 0; n < 8; n++) {
+        proof_case c;
+        shape(&c, 1, 20, 12, H, 1, n < 6 ? 64 : 260, 0, dtype[n % 3]);
+        c.d.flags = n % 2 ? ATTN_CAUSAL : 0;             /* causal: the first 8 rows see no key */
+        proof_draw draw = plain_draw();
+        draw.sink = 1;
+        proof_bind_all(&c, &draw);
+        memcpy((void *)(uintptr_t)c.d.sink, bits, sizeof bits);
+        proof_freeze(&c);
+        agrees(&c, n < 6 ? "sinks" : "sinks, scalar");
+        proof_free(&c);
+    }
+}
+/* A softcap so small that its inverse is not finite: every score is as good as 0. */
+static void tiny_softcap(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const uint32_t caps[] = {0x00000001, 0x00100000, 0x007fffff, 0x00800000};
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        shape(&c, 1, 20, 70, 1, 1, n < 12 ? 64 : 260, 0, dtype[n % 3]);
+        c.d.softcap = proof_float(caps[n / 3 % 4]);
+        bind(&c);
+        for (int64_t e = 0; e < c.d.head_dim; e++) proof_put(dtype[n % 3], (void *)(uintptr_t)c.d.q.data, e, 0);     /* and 0 / softcap */
+        proof_freeze(&c);
+        agrees(&c, "softcap");
+        proof_free(&c);
+    }
+}
+/* What a call costs, in wave instructions of its largest kernel: the last line of the simulator's report. */
+static int64_t instructions(void) {
+    const char *path = getenv("HIPSIM_REPORT");
+    char line[8192];
+    int64_t most = 0;
+    FILE *f = path ? fopen(path, "r") : NULL;
+    CHECK(f, "no report %s", path ? path : "");
+    while (fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, "\"total\"");
+        const int64_t n = at ? atoll(strchr(at, ':') + 1) : 0;
+        if (n > most) most = n;
+    }
+    fclose(f), unlink(path);
+    return most;
+}
+/* Values that are not finite cost at most four times the clean call, wherever they lie and whoever sees them. */
+static void nan_costs(void) {
+    static const int32_t dtype[] = {ATTN_BF16, ATTN_F32, ATTN_F16};
+    enum { S = 512, D = 64, CLEAN = 0, ALL = 1, ONE = 2, HIDDEN = 3, HALF_SEEN = 4, WAYS = 5 };
+    registered();
+    for (int n = 0; n < 3; n++)
+        for (int masks = 0; masks < 2; masks++) {
+            int64_t cost[WAYS];
+            proof_case c;
+            shape(&c, 1, S, S, 1, 1, D, 0, dtype[n]);
+            c.d.flags = ATTN_CAUSAL;
+            if (masks) c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+            bind(&c);
+            if (masks)                                   /* the second half of the keys is hidden from all rows */
+                for (int64_t i = 0; i < S; i++) memset((char *)(uintptr_t)c.d.mask.data + i * S, 1, S / 2), memset((char *)(uintptr_t)c.d.mask.data + i * S + S / 2, 0, S / 2);
+            for (int way = CLEAN; way < WAYS; way++) {
+                for (int64_t j = 0; j < S; j++)
+                    for (int64_t e = 0; e < D; e++) {
+                        const int bad = way == ALL || (way == ONE && j == 200 && e == 5) || (way == HIDDEN && j >= S / 2) || (way == HALF_SEEN && j < S / 2 && e % 2);
+                        proof_put(dtype[n], (void *)(uintptr_t)c.d.v.data, j * D + e, bad ? (double)proof_float(0x7fc00000) : 1);
+                    }
+                proof_freeze(&c);
+                CHECK(!proof_call(&c, 0), "%s", c.message);
+                cost[way] = instructions();
+                CHECK(cost[way] > 0 && cost[way] <= 4 * cost[CLEAN], "dtype %d, masks %d, way %d: %lld instructions, clean %lld", dtype[n], masks, way,
+                      (long long)cost[way], (long long)cost[CLEAN]);
+                proof_reset(&c);
+            }
+            proof_free(&c);
+        }
+}
+/* NaN whose bits are all ones, from every input, into every type of o: rounding must not carry them into a number. */
+static void full_nan(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { S = 200, D = 64 };
+    registered();
+    for (int n = 0; n < 54; n++) {
+        const int of = n % 3, type = n / 3 % 3, out = n / 9 % 3;
+        proof_case c;
+        shape(&c, 1, 8, S, 1, 1, D, 0, dtype[type]);
+        c.d.o.dtype = dtype[out];
+        if (n >= 27) c.d.softcap = 20;
+        bind(&c);
+        char *x = (char *)(uintptr_t)(of == 0 ? c.d.q.data : of == 1 ? c.d.k.data : c.d.v.data);
+        memset(x + (size_t)((of ? 100 : 5) * D + 7) * proof_size(dtype[type]), type == 2 ? 0xff : 0x7f, proof_size(dtype[type]));
+        memset(x + (size_t)((of ? 100 : 5) * D + 7) * proof_size(dtype[type]), 0xff, proof_size(dtype[type]) - 1);
+        proof_freeze(&c);
+        agrees(&c, "a NaN of all ones");
+        proof_free(&c);
+    }
+}
+/* Sequences of 2^30 keys and more, all of them one row in memory; each query sees a window of 101. Every key scores 0: o is v, lse log 101. */
+static void far_keys(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const int64_t keys[] = {((int64_t)1 << 30) + 77, ((int64_t)1 << 31) - 65536};
+    enum { Q = 40, D = 64 };
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        attn_plan plan;
+        attn_desc *d = &c.d;
+        shape(&c, 1, Q, 1, 1, 1, n % 12 < 6 ? D : 260, 0, dtype[n % 3]);
+        d->k.stride[0] = d->k.stride[1] = d->k.stride[2] = d->v.stride[0] = d->v.stride[1] = d->v.stride[2] = ATTN_BROADCAST;
+        d->flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d->window_left = 100;
+        proof_draw draw = plain_draw();
+        draw.q_amplitude = 0;
+        proof_bind_all(&c, &draw);                       /* of the one row */
+        d->kv_len = n < 12 ? keys[n / 3 % 2] : keys[1] + 1 + n;
+        if (n % 2) d->flags |= ATTN_OFFSET, d->offset = d->kv_len - Q - 60000;
+        if (n >= 12) {
+            CHECK(attn_query(d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "hip: "), "%lld keys: '%s'", (long long)d->kv_len, plan.why);
+            proof_free(&c);
+            continue;
+        }
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int64_t i = 0; i < Q; i++) {
+            CHECK(proof_abs((double)d->lse[i] - 4.61512051684126) < 1e-5, "dtype %d, %lld keys: lse[%d] %.9g", dtype[n % 3], (long long)d->kv_len, (int)i, (double)d->lse[i]);
+            for (int64_t e = 0; e < d->head_dim; e++) {
+                const double x = proof_get(d->o.dtype, d->o.data, i * d->head_dim + e), v = proof_get(d->v.dtype, d->v.data, e);
+                CHECK(proof_abs(x - v) <= (dtype[n % 3] == ATTN_F32 ? 1e-5 : 1e-2) * proof_abs(v), "dtype %d, %lld keys: o %g, v %g", dtype[n % 3], (long long)d->kv_len, x, v);
+            }
+        }
+        proof_free(&c);
+    }
+}
+/* Many keys that are all alike (one row in memory, and q is 0): o is v and lse the logarithm of their number, however long the sums. A plain
+ * kernel and, with slopes of 0, a general one; the dims of 260 go to the scalar kernel. */
+static void long_sums(void) {
+    static const struct { int32_t dtype, out; int64_t keys, dim; int general; } cases[] = {{ATTN_F32, ATTN_F32, 16384, 64, 0}, {ATTN_F32, ATTN_F32, 3000, 256, 1},
+        {ATTN_F32, ATTN_F64, 9001, 33, 1}, {ATTN_F32, ATTN_F32, 9001, 260, 0}, {ATTN_F16, ATTN_F32, 131072, 32, 0}, {ATTN_BF16, ATTN_F64, 9001, 64, 1}};
+    registered();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        proof_case c;
+        attn_desc *d = &c.d;
+        shape(&c, 1, 2, 1, 1, 1, cases[n].dim, 0, cases[n].dtype);
+        d->o.dtype = cases[n].out;
+        d->k.stride[0] = d->k.stride[1] = d->k.stride[2] = d->v.stride[0] = d->v.stride[1] = d->v.stride[2] = ATTN_BROADCAST;
+        proof_draw draw = plain_draw();
+        draw.q_amplitude = 0, draw.alibi = cases[n].general;
+        proof_bind_all(&c, &draw);
+        if (cases[n].general) *(float *)(uintptr_t)d->alibi = 0;
+        for (int64_t e = 0; e < d->head_dim; e++) proof_put(d->v.dtype, (void *)(uintptr_t)d->v.data, e, 0.7 - 0.01 * (double)(e % 64));
+        d->kv_len = cases[n].keys;
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int64_t i = 0; i < 2; i++) {
+            const double want = log((double)d->kv_len), u = d->o.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-24;
+            CHECK(proof_abs((double)d->lse[i] - want) <= 8 * 0x1p-24 * (want + 4), "dtype %d, %lld keys: lse %.9g, not %.9g", d->q.dtype, (long long)d->kv_len, (double)d->lse[i], want);
+            for (int64_t e = 0; e < d->head_dim; e++) {
+                const double x = proof_get(d->o.dtype, d->o.data, i * d->head_dim + e), v = proof_get(d->v.dtype, d->v.data, e);
+                CHECK(proof_abs(x - v) <= (64 * 0x1p-24 + u + 2 * hip_p_unit(d)) * proof_abs(v), "dtype %d, dim %d, %lld keys: o %.9g, v %.9g", d->q.dtype, (int)d->head_dim,
+                      (long long)d->kv_len, x, v);
+            }
+        }
+        proof_free(&c);
+    }
+}
+/* Scores that climb from the first key to the last, or fall: what was summed before is measured by another maximum later. */
+static void climbing_scores(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    registered();
+    for (int n = 0; n < 12; n++) {
+        proof_case c;
+        shape(&c, 1, 3, dtype[n % 3] == ATTN_F32 ? 700 : 9000, 2, 1, n < 6 ? 64 : 40, n < 6 ? 0 : 24, dtype[n % 3]);
+        c.d.o.dtype = n % 2 ? ATTN_F32 : dtype[n % 3];
+        if (n >= 9) c.d.dropout = 0.3f, c.d.seed = 9;
+        proof_draw draw = plain_draw();
+        draw.alibi = 1;
+        proof_bind_all(&c, &draw);
+        float *slope = (float *)(uintptr_t)c.d.alibi;    /* a row's last key has the largest score, or its first one */
+        slope[0] = n % 3 == 2 ? 0.05f : 0.004f, slope[1] = -slope[0];
+        proof_freeze(&c);
+        agrees(&c, "climbing scores");
+        proof_free(&c);
+    }
+}
+/* More sequences than one launch carries lengths of, from host memory to a call on device tensors; and more heads than a grid has. */
+static void many_lengths(void) {
+    enum { B = 1100, D = 16 };
+    proof_case c;
+    hip_place p;
+    attn_plan plan;
+    uint64_t r = 3;
+    registered();
+    shape(&c, B, 1, 3, 1, 1, D, 0, ATTN_F32);
+    int32_t *used = proof_ints(&c, B), *start = proof_ints(&c, B);
+    for (int b = 0; b < B; b++) start[b] = (int32_t)(proof_mix(&r) % 2), used[b] = start[b] + (int32_t)(proof_mix(&r) % 3);
+    c.d.seq.used_k = used, c.d.seq.start_k = start;
+    bind(&c);
+    agrees(&c, "host pointers");
+    for (int how = 0; how < 2; how++) {
+        proof_answer a;
+        CHECK(!proof_solve(&c, &a), "the reference");
+        proof_reset(&c);
+        int32_t kept[B];
+        memcpy(kept, used, sizeof kept);
+        hip_place_make(&c, &p, HIP_SEQ_HOST | HIP_STREAM | (how ? HIP_WORKSPACE : 0));
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        memset(used, 0, sizeof *used * B);               /* they may change as soon as the call is back */
+        hip_place_fetch(&c, &p);
+        memcpy(used, kept, sizeof kept);
+        const char *wrong = proof_check(&c, &a, 0);
+        CHECK(!wrong, "%s", wrong);
+        proof_reset(&c);
+        hip_place_free(&c, &p);
+        proof_answer_free(&a);
+    }
+    proof_free(&c);
+    shape(&c, 1, 1, 3, 65536, 1, D, 0, ATTN_F32);
+    bind(&c);
+    CHECK(attn_query(&c.d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "65535"), "65536 heads: '%s'", plan.why);
+    proof_free(&c);
+}
+/* f16 beyond what MI200's second pass is for, values near the type's largest, and P whose rounding must not pull the mean. */
+static void large_and_even(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
+    registered();
+    for (int n = 0; n < 8; n++) {
+        proof_case c;
+        shape(&c, 1, 20, 150, 1, 1, 64, 0, dtype[n % 2]);
+        c.d.o.dtype = ATTN_F32;
+        if (n / 2 % 2) c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+        bind(&c);
+        const attn_in *x = n < 4 ? &c.d.v : &c.d.k;
+        for (int64_t e = 0; e < 150 * 64; e += n % 3 + 5) proof_put(x->dtype, (void *)(uintptr_t)x->data, e, n < 4 ? (e % 2 ? 6e4 : -3e4) : (e % 2 ? 70 : -900));
+        proof_freeze(&c);
+        c.max_v = 6e4;
+        agrees(&c, "large values");
+        proof_free(&c);
+    }
+    for (int n = 0; n < 4; n++) {                        /* v is 1: what is missing from o is what P has lost */
+        enum { Q = 64, K = 512, D = 32 };
+        double mean = 0;
+        proof_case c;
+        shape(&c, 1, Q, K, 1, 1, D, 0, dtype[n % 2]);
+        c.d.o.dtype = ATTN_F32;
+        if (n / 2) c.d.softcap = 50;
+        bind(&c);
+        for (int64_t e = 0; e < K * D; e++) proof_put(dtype[n % 2], (void *)(uintptr_t)c.d.v.data, e, 1);
+        proof_freeze(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int64_t i = 0; i < Q; i++) mean += (proof_get(ATTN_F32, c.d.o.data, i * D) - 1) / Q;
+        CHECK(proof_abs(mean) < 0.03 * hip_p_unit(&c.d), "dtype %d: the mean error of o is %g", dtype[n % 2], mean);
+        proof_free(&c);
+    }
+}
+/* A stride along an axis of one is never stepped: any number may stand there. */
+static void odd_strides_of_one(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const int64_t odd[] = {-((int64_t)1 << 28), (int64_t)1 << 28, -((int64_t)1 << 40), ((int64_t)1 << 40) + 1, -7};
+    registered();
+    for (int n = 0; n < 15; n++) {
+        proof_case c;
+        hip_place p;
+        shape(&c, 1, 1, 1, 1, 1, 64, 0, dtype[n % 3]);
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL);
+        proof_reset(&c);
+        hip_place_make(&c, &p, 0);
+        for (int a = 0; a < 3; a++) {
+            p.d.q.stride[a] = p.d.k.stride[a] = p.d.v.stride[a] = odd[n / 3];
+            p.d.o.stride[a] = odd[n / 3] < 0 ? -odd[n / 3] : odd[n / 3];
+        }
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "dtype %d, stride %lld: other bits", dtype[n % 3], (long long)odd[n / 3]);
+        hip_place_free(&c, &p);
+        free(want), free(got), proof_free(&c);
+    }
+}
+/* A chip that there is no code for, as each version of ROCm and CUDA says it. */
+static void no_code(void) {
+    static const int code[] = {hipErrorNoBinaryForGpu, hipErrorInvalidDeviceFunction, hipErrorInvalidKernelFile, hipErrorInvalidImage};
+    proof_case c;
+    attn_plan plan;
+    loaded(&c, ATTN_F16);
+    registered();
+    for (size_t n = 0; n < sizeof code / sizeof *code; n++) {
+        hip_fail_error = code[n];
+        hip_fail_function = "hipFuncGetAttributes";
+        attn_status s = attn_query(&c.d, NULL, &plan);
+        CHECK(s == ATTN_ERR_GPU_ARCH && strstr(plan.why, getenv("HIPSIM_ARCH")), "error %d: %s, '%s'", code[n], attn_status_name(s), plan.why);
+        refused(&c, &c.d, ATTN_ERR_GPU_ARCH, "no code");
+        hip_fail_function = "";
+    }
+    CHECK(!proof_call(&c, 0), "%s", c.message);
 }
 /* A view whose offsets pass 2^31 elements, by its batches or by its tokens: only the rows that are read exist. */
 static void far_apart_by(int of_v, int tokens, int32_t dtype) {
@@ -657,7 +1011,9 @@ static const struct { const char *name; void (*body)(void); const char *variable
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined), TEST(backward_declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(workspace_is_enough), TEST(the_choice),
-    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), WITH(far_apart, "HIPSIM_POISON", "0"),
+    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(many_lengths), TEST(large_and_even), TEST(climbing_scores), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(far_apart, "HIPSIM_POISON", "0"),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
@@ -668,9 +1024,11 @@ static void in_child(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {                                        /* a new process: the runtime reads the environment when it is loaded */
-        char number[16];
+        char number[16], file[64];
         const char *value = tests[i].value, *chip = getenv("HIPSIM_ARCH");
         if (value && !strcmp(value, "another")) value = chip && !strcmp(chip, "gfx1100") ? "gfx942" : "gfx1100";
+        snprintf(file, sizeof file, "/tmp/hip_unit_%d.json", (int)getpid());
+        if (value && !strcmp(value, "a file")) value = file;
         if (value) setenv(tests[i].variable, value, 1);
         snprintf(number, sizeof number, "%zu", i);
         execl("/proc/self/exe", "hip_unit", "--body", number, (char *)NULL);

@@ -4,11 +4,16 @@
 #include <hip/hip_runtime_api.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 int64_t hip_alive, hip_calls, hip_allocations, hip_fail_at;
 int hip_fail_error = hipErrorOutOfMemory, hip_devices = -1;
 
-static int fails(void) { return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at; }
+const char *hip_fail_function = "";
+
+static int fails(const char *function) {
+    return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function);
+}
 static hipError_t alive(hipError_t e, int change) {
     if (e == hipSuccess) __atomic_add_fetch(&hip_alive, change, __ATOMIC_RELAXED);
     return e;
@@ -20,14 +25,14 @@ static hipError_t alive(hipError_t e, int change) {
     hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
     hipError_t __wrap_##f PARAMETERS { \
         __atomic_add_fetch(&hip_allocations, allocates, __ATOMIC_RELAXED); \
-        return fails() ? (hipError_t)hip_fail_error : alive(__real_##f ARGUMENTS, 1); \
+        return fails(#f) ? (hipError_t)hip_fail_error : alive(__real_##f ARGUMENTS, 1); \
     }
 #define DROP(f, PARAMETERS, ARGUMENTS, what) \
     hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
     hipError_t __wrap_##f PARAMETERS { return alive(__real_##f ARGUMENTS, (what) ? -1 : 0); }
 #define CALL(f, PARAMETERS, ARGUMENTS) \
     hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
-    hipError_t __wrap_##f PARAMETERS { return fails() ? (hipError_t)hip_fail_error : __real_##f ARGUMENTS; }
+    hipError_t __wrap_##f PARAMETERS { return fails(#f) ? (hipError_t)hip_fail_error : __real_##f ARGUMENTS; }
 
 MAKE(hipMalloc, (void **p, size_t n), (p, n), 1)
 MAKE(hipHostMalloc, (void **p, size_t n, unsigned flags), (p, n, flags), 1)
@@ -65,7 +70,7 @@ CALL(hipFuncGetAttributes, (struct hipFuncAttributes *a, const void *f), (a, f))
 hipError_t __real_hipGetDeviceCount(int *n);
 hipError_t __wrap_hipGetDeviceCount(int *n);
 hipError_t __wrap_hipGetDeviceCount(int *n) {
-    if (fails()) return (hipError_t)hip_fail_error;
+    if (fails("hipGetDeviceCount")) return (hipError_t)hip_fail_error;
     if (hip_devices < 0) return __real_hipGetDeviceCount(n);
     *n = hip_devices;
     return hip_devices ? hipSuccess : hipErrorNoDevice;

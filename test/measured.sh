@@ -14,7 +14,7 @@ for command in "${commands[@]}"; do
     echo "$table" | sed -n 's/^# attn_bench: //p' >>"$out"
     printf '\n```sh\n%s\n```\n\n' "$command" >>"$out"
     echo "$table" | grep '^|' | awk -F ' *[|] *' '
-        NR == 1 { for (i = 2; i < NF; i++) keep[i] = $i !~ /^(p95|p99|kernel ms|total ms|tok\/s|of bandw\.|rows|status|dtype)$/ }
+        NR == 1 { for (i = 2; i < NF; i++) keep[i] = $i !~ /^(n|min|max|p95|p99|kernel ms|total ms|empty ms|ops\/s|tok\/s|of bandw\.|their tok\/s|rows|status|dtype)$/ }
         { line = "|"; for (i = 2; i < NF; i++) if (keep[i]) line = line " " $i " |"; print line }' >>"$out"
     echo >>"$out"
 done

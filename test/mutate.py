@@ -9,7 +9,7 @@ A fault is a block of lines, blocks apart by an empty line:
     + text in its place
 
 How it runs is one of RUNS below. A fault whose old text does not occur exactly once fails: the list follows the header. Only the
-implementation is compiled again, at -O1; the tests are those of build/proof. A mutant counts as caught when a test fails, crashes
+implementation is compiled again, at -O1; the tests are those of build/proof, and of build/plain for "units". A mutant counts as caught when a test fails, crashes
 or exceeds its time. A build that fails catches nothing: it is a fault of the list."""
 import concurrent.futures
 import os
@@ -21,19 +21,22 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "mutate"
-PROOF = ROOT / "build" / "proof"
+BUILD = ROOT / "build"
 
-KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
+KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["types"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
+UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"]]
+PORTABLE = ["-DATTN_NO_AVX512", "-DATTN_NO_AVX2"]
 # the ISA that is not run need not be compiled
 OTHER = "-DATTN_NO_AVX2" if "avx512vl" in pathlib.Path("/proc/cpuinfo").read_text() else "-DATTN_NO_AVX512"
 # name: compiler and flags, directory of the test objects, environment, tests in order
 RUNS = {
-    "native": (["cc", "-O1", OTHER], "plain", {}, KILL),
-    "avx2": (["cc", "-O1", "-DATTN_NO_AVX512"], "plain", {"ATTN_ISA": "avx2"}, KILL),
-    "portable": (["cc", "-O1", "-DATTN_NO_AVX512", "-DATTN_NO_AVX2"], "plain", {"ATTN_ISA": "portable"}, KILL),
-    "threads": (["cc", "-O1", OTHER], "plain", {}, THREADS),
-    "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", OTHER], "tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
+    "native": (["cc", "-O1", OTHER], "proof/plain", {}, KILL),
+    "avx2": (["cc", "-O1", "-DATTN_NO_AVX512"], "proof/plain", {"ATTN_ISA": "avx2"}, KILL),
+    "portable": (["cc", "-O1", *PORTABLE], "proof/plain", {"ATTN_ISA": "portable"}, KILL),
+    "threads": (["cc", "-O1", OTHER], "proof/plain", {}, THREADS),
+    "units": (["cc", "-O1", *PORTABLE], "plain", {}, UNITS),
+    "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", OTHER], "proof/tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
 }
 WRAPPED = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "mmap"]
 SECONDS = 120           # of one test: far beyond the ten that all take together
@@ -59,16 +62,22 @@ def pattern(text):
     return re.compile(r"\s+".join(re.escape(word) for word in text.split()))
 
 
+def beside_of(run):
+    """What the unit tests are linked with besides."""
+    return ["hip"] if RUNS[run][1] == "plain" else []
+
+
 def build(directory, run):
     """The kill set against the attn.h in `directory`; None, or what the compiler says."""
     compiler, objects, _, tests = RUNS[run]
+    beside = beside_of(run)
     def call(arguments):
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
         return done.stderr if done.returncode else None
     wrong = call([*compiler, "-std=c99", "-w", f"-I{directory}", f"-I{ROOT}", "-pthread", "-c", "test/proof_impl.c", "-o", f"{directory}/impl.o"])
     for name in sorted({test[0] for test in tests}):
         wrap = [f"-Wl,--wrap={f}" for f in WRAPPED] if name == "alloc" else []
-        wrong = wrong or call([*compiler, "-pthread", f"{PROOF}/{objects}/{name}.o", f"{directory}/impl.o", "-o", f"{directory}/{name}", *wrap, "-lcmocka", "-lm"])
+        wrong = wrong or call([*compiler, "-pthread", f"{BUILD}/{objects}/{name}.o", *(f"{BUILD}/{objects}/{o}.o" for o in beside), f"{directory}/impl.o", "-o", f"{directory}/{name}", *wrap, "-lcmocka", "-lm"])
     return wrong
 
 
@@ -115,8 +124,8 @@ def main():
     only_ci = "--ci" in arguments
     names = [a for a in arguments if a != "--ci"]
     faults = [f for f in read_list((ROOT / "test" / "mutants.txt").read_text()) if (f[2] or not only_ci) and (not names or f[0] in names)]
-    needed = sorted({f"{RUNS[f[1]][1]}/{test[0]}.o" for f in faults for test in RUNS[f[1]][3]})
-    subprocess.run(["make", "-s", f"-j{jobs}", *[f"build/proof/{n}" for n in needed]], cwd=ROOT, check=True)
+    needed = sorted({f"{RUNS[f[1]][1]}/{name}.o" for f in faults for name in [*(test[0] for test in RUNS[f[1]][3]), *beside_of(f[1])]})
+    subprocess.run(["make", "-s", f"-j{jobs}", *[f"build/{n}" for n in needed]], cwd=ROOT, check=True)
     # the unchanged header passes: otherwise every mutant would seem caught
     OUT.mkdir(parents=True, exist_ok=True)
     results = []

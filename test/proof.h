@@ -122,15 +122,15 @@ PROOF void proof_poison(void *p, size_t bytes) { memset(p, 255, bytes); }
 
 /* ------------------------------------------------------------------------------------------------- features */
 #define PROOF_FEATURES(X) \
-    X(F32, "q k v f32") X(F16, "q k v f16") X(BF16, "q k v bf16") X(F64, "q k v f64") X(MIXED, "q, k, v of different types") \
-    X(INT8, "k v int8") X(FP8, "k v fp8") X(O_OTHER, "o of another type than q") \
+    X(F32, "q k v f32") X(F16, "q k v f16") X(BF16, "q k v bf16") X(F64, "f64 among q, k, v") X(MIXED, "q, k, v of different types") \
+    X(INT8, "int8 among k, v") X(FP8, "fp8 among k, v") X(O_OTHER, "o of another type than q") \
     X(BHSD, "layout BHSD") X(STRIDED, "strides with gaps") X(NEGATIVE, "negative stride") X(BROADCAST, "broadcast k or v") \
     X(QKV, "packed QKV buffer") X(GQA, "grouped heads") X(VDIM, "v_dim != head_dim") X(WIDE, "head_dim > 256") \
     X(CAUSAL, "causal") X(WINDOW, "window") X(OFFSET, "top-left or numeric offset") X(SCALE, "own scale") X(SOFTCAP, "softcap") \
     X(BIAS, "bias") X(MASK, "bool mask") X(ALIBI, "alibi") X(SINK, "sink") X(DROPOUT, "dropout") \
     X(PACKED, "packed") X(PADDED, "padded") X(SLOTS, "cache slots") X(PAGED, "pages") X(APPEND, "append") X(ROTARY, "rotary") \
-    X(DECODE, "one query") X(LONG, "long keys") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
-    X(GRAD64, "o or a gradient f64") X(DLSE, "dlse") X(DBIAS, "dbias") X(DSINK, "dsink") X(ACCUMULATE, "accumulate")
+    X(DECODE, "one query") X(LONG, "long keys") X(CONSTANT, "equal values") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
+    X(GRAD64, "o or a gradient f64") X(DOUT64, "dout f64") X(DLSE, "dlse") X(DBIAS, "dbias") X(DSINK, "dsink") X(ACCUMULATE, "accumulate")
 enum {
 #define X(name, text) PROOF_BIT_##name,
     PROOF_FEATURES(X)
@@ -158,8 +158,10 @@ typedef struct proof_case {
     attn_desc d;
     attn_grad g;
     int backward, accumulate;                            /* ATTN_ACCUMULATE is set in backward calls only */
+    int own_types;                                       /* q, k, v, o and the gradients: each a type of its own */
     int overflow;                                        /* an extent beyond 2^40 elements: nothing was bound */
     uint64_t features, data;                             /* data: state of the generator of values */
+    double constant;                                     /* not 0: q is 0 and every other value of a kind is this one */
     double max_v;                                        /* the largest finite |v| */
     proof_buffer buffer[40];
     int buffers;
@@ -335,6 +337,7 @@ PROOF void *proof_bind(proof_case *c, proof_view w, int32_t dtype, int kind) {
     return p + (size_t)below * proof_size(dtype);
 }
 PROOF double proof_value(proof_case *c, int32_t dtype, double amplitude) {
+    if (c->constant > 0) return dtype == ATTN_INT8 ? 57 : dtype == ATTN_FP8_E4M3 ? 0x33 : amplitude * c->constant;
     if (dtype == ATTN_INT8) return (double)((int64_t)(proof_mix(&c->data) % 256) - 128);
     if (dtype == ATTN_FP8_E4M3) { uint64_t x = proof_mix(&c->data) & 255; return (double)((x & 127) == 127 ? x - 1 : x); }
     return proof_normal(&c->data) * amplitude;
@@ -375,7 +378,8 @@ PROOF void proof_bind_kv(proof_case *c, attn_in *x, int64_t dim) {
                 if (quant) {
                     int64_t at = proof_token(d, &z, b, t, h);
                     double step = x->dtype == ATTN_INT8 ? 0x1p-6 : 0x1p-8;
-                    proof_put(ATTN_F32, (void *)(uintptr_t)x->scale, at, step * (double)(proof_mix(&c->data) % 7 + 1) * 0.25);
+                    double times = c->constant > 0 ? 3 : (double)(proof_mix(&c->data) % 7 + 1);
+                    proof_put(ATTN_F32, (void *)(uintptr_t)x->scale, at, step * times * 0.25);
                 }
             }
     }
@@ -604,6 +608,10 @@ PROOF void proof_draw_shape(proof_case *c, proof_rng *r, int64_t cap) {
         d->q_len = proof_chance(r, 50) ? 1 : proof_int(r, 1, 24);
         d->heads = proof_kv_heads(d) * proof_int(r, 1, 2), d->batch = proof_int(r, 1, 2);
         if (cap < (int64_t)1 << 20) cap = (int64_t)1 << 20;
+        if (proof_chance(r, 10)) {                       /* several spans of key blocks */
+            d->kv_len = proof_int(r, 5000, 40000), d->q_len = proof_int(r, 1, 3), d->head_dim = proof_int(r, 1, 12), d->v_dim = 0;
+            d->heads = d->kv_heads = d->batch = 1;
+        }
         c->features |= PROOF_LONG;
     }
     for (;;) {                                           /* shrink the longest until the case is cheap enough */
@@ -689,6 +697,25 @@ PROOF void proof_draw_seq(proof_case *c, proof_rng *r, int kind) {
         c->features |= PROOF_PAGED;
     }
 }
+/* Of 100 descriptions, so many take the type of each tensor by itself; 0 draws exactly what was drawn before there were any. */
+PROOF int proof_mixed_percent = 30;
+PROOF int proof_quantised(int32_t dtype) { return dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3; }
+/* a type of its own, rarely f64: only the reference takes that */
+PROOF int32_t proof_own_type(proof_rng *r, int quantised) {
+    if (quantised && proof_chance(r, 40)) return proof_chance(r, 50) ? ATTN_INT8 : ATTN_FP8_E4M3;
+    return proof_chance(r, 4) ? ATTN_F64 : (int32_t)proof_int(r, ATTN_F32, ATTN_BF16);
+}
+PROOF void proof_type_features(proof_case *c) {
+    const attn_desc *d = &c->d;
+    const int32_t q = d->q.dtype, k = d->k.dtype, v = d->v.dtype;
+    const uint64_t of[] = {PROOF_F32, PROOF_F16, PROOF_BF16, PROOF_F64};
+    if (q == k && q == v) c->features |= of[q];
+    if (k != v || (q != k && !proof_quantised(k))) c->features |= PROOF_MIXED;
+    if (q == ATTN_F64 || k == ATTN_F64 || v == ATTN_F64) c->features |= PROOF_F64;
+    if (k == ATTN_INT8 || v == ATTN_INT8) c->features |= PROOF_INT8;
+    if (k == ATTN_FP8_E4M3 || v == ATTN_FP8_E4M3) c->features |= PROOF_FP8;
+    if (d->o.dtype != q) c->features |= PROOF_O_OTHER;
+}
 PROOF void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
     attn_desc *d = &c->d;
     int kind = (int)proof_int(r, 0, 9);
@@ -697,17 +724,21 @@ PROOF void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
     if (kind == 9) d->k.dtype = proof_dtype(r), d->v.dtype = proof_dtype(r), d->o.dtype = proof_dtype(r);
     if (proof_chance(r, 25)) d->o.dtype = proof_dtype(r);
     if (quantised) d->k.dtype = d->v.dtype = proof_chance(r, 50) ? ATTN_INT8 : ATTN_FP8_E4M3;
-    if (d->append.len) {
-        d->append.k.dtype = d->append.v.dtype = proof_chance(r, 80) && !quantised ? d->k.dtype : proof_dtype(r);
-        if (proof_chance(r, 5)) d->append.v.dtype = proof_dtype(r);
+    /* not from a fuzzer's bytes: what they stand for stays */
+    if (!r->bytes && proof_mixed_percent && proof_chance(r, proof_mixed_percent)) {
+        c->own_types = 1;
+        d->q.dtype = proof_own_type(r, 0), d->o.dtype = proof_dtype(r);
+        d->k.dtype = proof_own_type(r, quantised), d->v.dtype = proof_own_type(r, quantised);
     }
-    if (quantised) c->features |= d->k.dtype == ATTN_INT8 ? PROOF_INT8 : PROOF_FP8;
-    if (!quantised && d->k.dtype == d->q.dtype && d->v.dtype == d->q.dtype) {
-        const uint64_t of[] = {PROOF_F32, PROOF_F16, PROOF_BF16, PROOF_F64};
-        c->features |= of[d->q.dtype];
-    } else if (!quantised) c->features |= PROOF_MIXED;
-    else if (d->q.dtype == ATTN_F64) c->features |= PROOF_F64;              /* quantised keys, f64 queries */
-    if (d->o.dtype != d->q.dtype) c->features |= PROOF_O_OTHER;
+    if (d->append.len) {
+        attn_in *news[2] = {&d->append.k, &d->append.v};
+        const attn_in *caches[2] = {&d->k, &d->v};
+        news[0]->dtype = news[1]->dtype = proof_chance(r, 80) && !quantised ? d->k.dtype : proof_dtype(r);
+        if (proof_chance(r, 5)) news[1]->dtype = proof_dtype(r);
+        for (int i = 0; i < 2 && c->own_types; i++)
+            news[i]->dtype = proof_chance(r, 50) && !proof_quantised(caches[i]->dtype) ? caches[i]->dtype : proof_dtype(r);
+    }
+    proof_type_features(c);
 }
 PROOF void proof_draw_masks(proof_case *c, proof_rng *r, proof_draw *draw, int plain) {
     attn_desc *d = &c->d;
@@ -803,14 +834,19 @@ PROOF void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
         c->features |= PROOF_ROTARY;
     }
     draw.q_amplitude = proof_chance(r, 10) ? 16 : 1;
+    if (!c->backward && proof_chance(r, 8)) {            /* equal terms: what a sum loses, it loses at every one */
+        draw.q_amplitude = 0, c->constant = 0.5 + 0.07 * (double)proof_int(r, 1, 9);
+        c->features |= PROOF_CONSTANT;
+    }
     draw.hidden_percent = proof_chance(r, 30) ? 10 : 0;
     draw.lse = c->backward || proof_chance(r, 70);
     draw.nonfinite = !c->backward && proof_chance(r, 8);
     d->threads = (int32_t)proof_int(r, 0, 3);
     if (c->backward) {
         attn_grad *g = &c->g;
-        const int other = proof_chance(r, 15);           /* otherwise the types that a training step has */
-        g->dout.dtype = other ? proof_dtype(r) : d->o.dtype;
+        /* otherwise the types that a training step has */
+        const int other = proof_chance(r, 15) | c->own_types;
+        g->dout.dtype = c->own_types ? proof_own_type(r, 0) : other ? proof_dtype(r) : d->o.dtype;
         proof_stride(c, r, g->dout.stride, &g->dout.layout, proof_rows_view(d, g->dout.stride, 0, dv), 0);
         if (!draw.qkv) {
             g->dq.dtype = other ? proof_dtype(r) : d->q.dtype;
@@ -823,8 +859,8 @@ PROOF void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
         draw.dlse = proof_chance(r, 30);
         draw.dbias = (c->features & PROOF_BIAS) && proof_chance(r, 75);
         draw.dsink = draw.sink && proof_chance(r, 60);
-        if (g->dout.dtype == ATTN_F64 || g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64)
-            c->features |= PROOF_GRAD64;
+        if (g->dq.dtype == ATTN_F64 || g->dk.dtype == ATTN_F64 || g->dv.dtype == ATTN_F64 || d->o.dtype == ATTN_F64) c->features |= PROOF_GRAD64;
+        if (g->dout.dtype == ATTN_F64) c->features |= PROOF_DOUT64;
         if (draw.dlse) c->features |= PROOF_DLSE;
         if (draw.dbias) c->features |= PROOF_DBIAS;
         if (draw.dsink) c->features |= PROOF_DSINK;
@@ -883,7 +919,8 @@ PROOF attn_status proof_solve(proof_case *c, proof_answer *a) {
         for (int64_t i = 0; i < proof_seq_of(&d, b).rows; i++)
             for (int64_t h = 0; h < d.heads; h++) {
                 int64_t l = proof_lse_at(&d, b, i, h);
-                a->lse_size[l] += exp((double)d.sink[h] - a->lse[l]) * (proof_abs(d.sink[h]) + 4);
+                const double share = exp((double)d.sink[h] - a->lse[l]);
+                if (share != 0) a->lse_size[l] += share * (proof_abs(d.sink[h]) + 4);       /* not 0 times infinity */
             }
     return s;
 }
@@ -1036,7 +1073,7 @@ PROOF void proof_naive(const proof_case *c, proof_answer *a) {
                 const float delta = proof_dot(dout, o, dv, &delta_size);
                 const int64_t rq = proof_row(d, &dq->view, b, i, h) + dq->below;
                 if (dsk->naive) {
-                    float p = expf(d->sink[h] - lse);
+                    float p = expf(d->sink[h] < lse ? d->sink[h] - lse : 0);
                     dsk->naive[h] = (float)dsk->naive[h] + p * (dl - delta);
                     dsk->size[h] += p * (fabsf(d->sink[h]) + fabsf(lse) + 4) * (delta_size + fabsf(dl));
                 }
@@ -1054,7 +1091,7 @@ PROOF void proof_naive(const proof_case *c, proof_answer *a) {
                         float far = d->alibi[h] * (float)fabs((double)i + (double)offset - (double)j);
                         x -= far, e += fabsf(far);
                     }
-                    const float p = expf(x - lse);
+                    const float p = expf(x < lse ? x - lse : 0);
                     const float m = d->dropout > 0 ? proof_kept(d, b, h, i, j) ? keep : 0 : 1;
                     const float dp = proof_dot(dout, v + j * dv, dv, &dp_size), ds = p * (m * dp - delta + dl);
                     const double ds_size = p * e * (m * dp_size + delta_size + fabsf(dl));

@@ -1,7 +1,7 @@
 # proof.mk - the proofs: every backend against the reference on random descriptions, and hostile builds, threads, memory.
 # The steps of CI are in test/proof.steps; `make test-proof` runs them alone.
 
-PROOFS    = identity beyond grid threads alloc hostile
+PROOFS    = identity types beyond grid threads alloc hostile process sizes
 PROOF_H   = attn.h test/proof.h test/proof_unit.h
 WRAPPED   = malloc calloc realloc aligned_alloc posix_memalign mmap
 comma    := ,
@@ -18,7 +18,7 @@ PROOF_fastmath   = $(CC) -O2 -ffast-math
 PROOF_O0         = $(CC) -O0
 PROOF_lto        = $(CC) -O2 -flto=auto
 PROOF_clangofast = $(CLANG) -Ofast -march=native
-PROOF_m32        = $(CC) -O2 -m32
+PROOF_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
 PROOF_VARIANTS   = plain clang asan tsan fuzz omp ofast fastmath O0 lto clangofast m32
 
 define PROOF_RULES
@@ -29,20 +29,27 @@ build/proof/$(1)/%.o: test/%.c $$(PROOF_H)
 	@mkdir -p $$(@D)
 	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c $$< -o $$@
 $$(PROOFS:%=build/proof/$(1)/%): build/proof/$(1)/%: build/proof/$(1)/%.o build/proof/$(1)/impl.o
-	$$(PROOF_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) $$(if $$(filter %/grid %/hostile,$$@),,-lcmocka) -lm
+	$$(PROOF_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) $$(if $$(filter %/grid %/hostile %/sizes,$$@),,-lcmocka) -lm
 endef
 $(foreach v,$(PROOF_VARIANTS),$(eval $(call PROOF_RULES,$(v))))
+
+# what is loaded and unloaded: its threads count, not its kernels
+build/proof/plain/process: | build/proof/plain/attn.so
+build/proof/plain/attn.so: attn.h
+	@mkdir -p $(@D)
+	$(CC) -O1 -fPIC -shared -std=c99 -DATTN_IMPLEMENTATION -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN_NO_STANDARD -DATTN_NO_TIMING \
+	    -pthread -x c attn.h -o $@
 
 build/proof/fuzz/fuzz: build/proof/fuzz/fuzz.o build/proof/fuzz/impl.o
 	$(PROOF_fuzz) -fsanitize=fuzzer -pthread $^ -o $@ -lm
 
 # What the steps run. LTO and O0 are only hashed.
-PROOF_PROGRAMS = $(PROOFS:%=build/proof/plain/%) $(foreach p,identity beyond grid alloc,build/proof/asan/$(p)) \
-                 build/proof/tsan/threads build/proof/omp/threads build/proof/omp/grid build/proof/ofast/beyond build/proof/ofast/grid \
-                 build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid build/proof/m32/grid \
+PROOF_PROGRAMS = $(PROOFS:%=build/proof/plain/%) $(foreach p,identity types beyond grid alloc,build/proof/asan/$(p)) \
+                 build/proof/tsan/threads build/proof/omp/threads build/proof/omp/process build/proof/omp/grid build/proof/ofast/beyond build/proof/ofast/grid build/proof/ofast/types \
+                 build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid build/proof/m32/grid build/proof/m32/sizes build/proof/asan/sizes \
                  $(foreach v,clang ofast fastmath O0 lto clangofast,build/proof/$(v)/hostile) build/proof/fuzz/fuzz
 
-.PHONY: test-proof proofs grid fuzz fuzz-corpus mutate coverage
+.PHONY: test-proof proofs grid fuzz fuzz-corpus mutate coverage mutate-random
 proofs: $(PROOF_PROGRAMS)
 
 ## test-proof    the proofs of CI alone: grid, identities, threads, memory, hostile builds, fuzzer, a dozen mutants
@@ -77,3 +84,7 @@ fuzz-corpus: build/proof/fuzz/fuzz
 ## mutate        every fault of test/mutants.txt, one at a time; each must be caught
 mutate:
 	@python3 test/mutate.py
+
+## mutate-random N=300 SEED=1: that many random faults in the code; how many do the tests notice?
+mutate-random:
+	@python3 test/mutate_random.py $(or $(N),100) --seed $(or $(SEED),1) $(FILE:%=--file %)

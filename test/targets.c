@@ -1,17 +1,20 @@
 /* targets.c - the speeds that the CPU backend sets itself, each measured beside what it is compared with; `make targets`.
  *
- * usage: targets [--part NAME]      NAME: forward, backward, types, layouts, masks, threads, fixed, convert
+ * usage: targets [--part NAME]      NAME: forward, backward, types, layouts, masks, threads, fixed, convert, compile
  *
  * A share of the peak: this thread's processor time of a call against that of a loop of independent FMAs run just before and just after
  * it, the faster of the two. A ratio of two calls: both in turn. Always the median over the pairs of 0.3 s or more, and of the medians
  * of five rounds through the table. With several threads the clock of the wall counts. Batch 1, 8 heads, [B,S,H,D], workspace given,
  * no lse, unless the line says otherwise. */
+#define _GNU_SOURCE
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { FLOATS = 1 << 23 };              /* of each tensor, the largest of any line */
@@ -301,6 +304,41 @@ static void types(void)
     }
 }
 
+/* Caches of codes: |x| <= 1/2 in int8 or e4m3, one scale for each token and head. */
+static void quantise(call *c, int32_t dtype)
+{
+    static uint8_t codes[2][FLOATS];
+    static float scales[1 << 16];
+    const int int8 = dtype == ATTN_INT8;
+    attn_in *in[] = { &c->d.k, &c->d.v };
+    for (int64_t i = 0; i < 1 << 16; i++) scales[i] = 1.0f / (int8 ? 254 : 448);
+    for (int n = 0; n < 2; n++) {
+        for (int64_t i = 0; i < FLOATS; i++)
+            codes[n][i] = int8 ? (uint8_t)(int8_t)(tensor[n + 1][i] * 254) : attn__f32_to_fp8(tensor[n + 1][i] * 448);
+        in[n]->data = codes[n], in[n]->dtype = dtype, in[n]->scale = scales;
+    }
+}
+/* f32 queries over a smaller cache, as models are run: no slower than over a cache in f32 */
+static void caches(void)
+{
+    static const struct { const char *name; int32_t dtype; } rows[] = { { "f16", ATTN_F16 }, { "bf16", ATTN_BF16 },
+        { "int8", ATTN_INT8 }, { "fp8", ATTN_FP8_E4M3 } };
+    for (int n = 0; n < 8 && wanted("types"); n++) {
+        const int decode = n / 4;
+        call wide = decode ? make(1, 8192, 128, 0) : square(512, 64, 0), small, all;
+        if (decode) wide.d.heads = 32, wide.d.kv_heads = 8;
+        small = all = wide;
+        if (rows[n % 4].dtype <= ATTN_BF16) {
+            narrow(&all, rows[n % 4].dtype);
+            small.d.k = all.d.k, small.d.v = all.d.v;
+        } else quantise(&small, rows[n % 4].dtype);
+        char what[100];
+        snprintf(what, sizeof what, "f32 queries, %s cache over f32 cache, %s", rows[n % 4].name,
+            decode ? "1 x 8192, 32 heads on 8, D 128" : "512 x 512, D 64");
+        line(what, against(small, wide, CLOCK_THREAD_CPUTIME_ID), decode ? 1 : 0.95, 1, "");
+    }
+}
+
 static void layouts(void)
 {
     for (int n = 0; n < 8 && wanted("layouts"); n++) {
@@ -388,6 +426,34 @@ static void threads(void)
     }
 }
 
+/* attn_query of prompts appended to pages of one token, and of one token each appended to slots. */
+static double checking(int64_t batch, int32_t len, int slots)
+{
+    static samples s;
+    call c = make(len, len, 64, 0);
+    attn_plan plan;
+    int32_t *places = get((size_t)(batch * len) * 4), *used = get((size_t)batch * 4);
+    for (int64_t n = 0; n < batch * len; n++) places[n] = (int32_t)(batch * len - 1 - n);
+    memset(used, 0, (size_t)batch * 4);
+    c.d.batch = batch;
+    c.d.seq.used_k = used;
+    c.d.append.k = c.d.q;
+    c.d.append.v = c.d.q;
+    c.d.append.k_cache = tensor[1];
+    c.d.append.v_cache = tensor[2];
+    c.d.append.len = len;
+    if (slots) c.d.seq.slot = places, c.d.seq.slots = batch;
+    else c.d.seq.block_table = places, c.d.seq.page_size = 1, c.d.seq.max_pages = len, c.d.seq.pages = batch * len;
+    for (s.n = 0; s.n < 101;) {
+        double t = seconds(CLOCK_THREAD_CPUTIME_ID);
+        check(attn_query(&c.d, NULL, &plan));
+        s.x[s.n++] = (seconds(CLOCK_THREAD_CPUTIME_ID) - t) * 1e6;
+    }
+    free(places);
+    free(used);
+    return median(&s);
+}
+
 static void fixed(void)
 {
     static const struct { const char *what; int64_t heads, kv_heads, q, k, dim; int threads; } rows[] = {
@@ -417,6 +483,8 @@ static void fixed(void)
         check(attn_query(&c.d, NULL, &plan));
         line(rows[n].what, (double)plan.workspace_size / plan.threads / (1 << 20), 2, 0, " MiB a thread");
     }
+    line("query: 8 prompts of 8192 tokens appended to pages of one", checking(8, 8192, 0), 1000, 0, " us");
+    line("query: a token appended to each of 4096 slots", checking(4096, 1, 1), 100, 0, " us");
 }
 
 /* Bytes read and written a second, of memcpy's between buffers of the same size as the f32 side. */
@@ -456,12 +524,40 @@ static void convert(void)
     }
 }
 
+/* Processor seconds that the compiler takes for the implementation: make's CC, or cc. Once: the first round. */
+static void compile(void)
+{
+    static const struct { const char *flag; double asked; } rows[] = { { "-O0", 20 }, { "-O1", 8 }, { "-O2", 20 } };
+    static double took[3];
+    for (int n = 0; n < 3 && wanted("compile"); n++) {
+        struct rusage before, after;
+        int how = 0;
+        const char *cc = getenv("CC") ? getenv("CC") : "cc";
+        getrusage(RUSAGE_CHILDREN, &before);
+        pid_t child = round_now ? 0 : fork();
+        if (!child && !round_now) {
+            execlp(cc, cc, "-std=c99", rows[n].flag, "-DATTN_IMPLEMENTATION", "-x", "c", "-c", "attn.h", "-o", "/dev/null", (char *)NULL);
+            _exit(127);
+        }
+        if (!round_now) waitpid(child, &how, 0);
+        if (how) {
+            fprintf(stderr, "%s does not compile attn.h\n", cc);
+            exit(2);
+        }
+        getrusage(RUSAGE_CHILDREN, &after);
+        if (!round_now)
+            took[n] = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) + (double)(after.ru_stime.tv_sec - before.ru_stime.tv_sec) +
+                      1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_stime.tv_usec);
+        line(text("the implementation, -O%d", rows[n].flag[2] - '0', 0), took[n], rows[n].asked, 0, " s");
+    }
+}
+
 int main(int argc, char **argv)
 {
     uint32_t x = 1;
     int avx2 = getenv("ATTN_ISA") != NULL && strcmp(getenv("ATTN_ISA"), "avx2") == 0;
     if (argc != 1 && (argc != 3 || strcmp(argv[1], "--part") != 0)) {
-        fprintf(stderr, "usage: targets [--part forward|backward|types|layouts|masks|threads|fixed|convert]\n");
+        fprintf(stderr, "usage: targets [--part forward|backward|types|layouts|masks|threads|fixed|convert|compile]\n");
         return 1;
     }
     if (argc == 3) part = argv[2];
@@ -491,11 +587,13 @@ int main(int argc, char **argv)
         if (avx2) continue;
         backward();
         types();
+        caches();
         layouts();
         masks();
         threads();
         fixed();
         convert();
+        compile();
     }
     print_table();
     return 0;

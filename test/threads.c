@@ -3,6 +3,8 @@
  * (there without fork and OpenMP, which give false alarms). */
 #define _GNU_SOURCE
 #include "proof_unit.h"
+#include <dirent.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,13 +41,19 @@ static int run(proof_case *c, int backward) {
 }
 
 /* ------------------------------------------------------------------------------------------ a pool of the caller's */
+static int pool_runs, mode_lost;
 typedef struct job { void (*task)(void *, int64_t); void *arg; int64_t n, next; } job;
-static void *work(void *p) {
+static void *work(void *p) {                             /* in a rounding mode of its own: a task sets what it needs, and resets it */
     job *j = (job *)p;
-    for (int64_t i; (i = __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED)) < j->n;) j->task(j->arg, i);
+    const int mode = fegetround();
+    fesetround(FE_UPWARD);
+    for (int64_t i; (i = __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED)) < j->n;) {
+        j->task(j->arg, i);
+        if (fegetround() != FE_UPWARD) __atomic_store_n(&mode_lost, 1, __ATOMIC_RELAXED);
+    }
+    fesetround(mode);
     return NULL;
 }
-static int pool_runs;
 static void pool_run(void *user, void (*task)(void *, int64_t), void *arg, int64_t n) {
     job j = {task, arg, n, 0};
     pthread_t t[3];
@@ -90,7 +98,7 @@ static void same_bits(void **state) {
         teardown(NULL);
     }
     assert_true(compared > CASES);
-    assert_true(pool_runs > 0 && threaded >= 4);
+    assert_true(pool_runs > 0 && threaded >= 4 && !mode_lost);
 }
 
 /* ------------------------------------------------------------------------------------------------- attn_parallel */
@@ -112,13 +120,13 @@ static void every_index_once(void **state) {
             for (int64_t i = 0; i < 1000; i++) assert_int_equal(visits[i], i < count);
         }
 }
-/* Two tasks that wait for each other: only two threads finish them. False after five seconds. */
+/* Two tasks that wait for each other: only two threads finish them. False after a minute. */
 static int arrived, missed;
 static void meet(void *arg, int64_t i) {
     (void)arg, (void)i;
     __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
     for (int ms = 0; __atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 2; ms++) {
-        if (ms == 5000) { __atomic_store_n(&missed, 1, __ATOMIC_SEQ_CST); return; }
+        if (ms == 60000) { __atomic_store_n(&missed, 1, __ATOMIC_SEQ_CST); return; }
         usleep(1000);
     }
 }
@@ -128,6 +136,121 @@ static int two_at_once(void) {
     where.threads = 2;
     arrived = missed = 0;
     return attn_parallel(&where, meet, NULL, 2) == ATTN_OK && !missed;
+}
+
+/* ----------------------------------------------------------------------------------------- who takes part */
+static int threads_alive(void) {                         /* of this process */
+    int n = 0;
+    DIR *all = opendir("/proc/self/task");
+    for (struct dirent *e; all && (e = readdir(all));) n += e->d_name[0] != '.';
+    if (all) closedir(all);
+    return n;
+}
+static pthread_t who[64];
+static int n_who;
+static void note(void *arg, int64_t i) {
+    pthread_mutex_t *lock = (pthread_mutex_t *)arg;
+    int k = 0;
+    (void)i;
+    pthread_mutex_lock(lock);
+    while (k < n_who && !pthread_equal(who[k], pthread_self())) k++;
+    if (k == n_who && n_who < 64) who[n_who++] = pthread_self();
+    pthread_mutex_unlock(lock);
+    usleep(50);                                          /* so that another one has the time to come */
+}
+/* As many as were asked for, however many are there from the calls before; and the caller is one of them. */
+static void no_more_than_asked(void **state) {
+    static const int32_t asked[] = {8, 1, 2, 3, 5, 2, 8, 1};
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    (void)state;
+    for (int round = 0; round < 24; round++) {
+        attn_desc where;
+        memset(&where, 0, sizeof where);
+        where.threads = asked[round % 8];
+        n_who = 0;
+        ok(attn_parallel(&where, note, &lock, 60));
+        if (n_who > where.threads) fail_msg("%d threads, %d were asked for", n_who, (int)where.threads);
+        int mine = 0;
+        for (int k = 0; k < n_who; k++) mine |= pthread_equal(who[k], pthread_self());
+        if (where.threads == 1) assert_true(mine);
+    }
+}
+static float numbers[4][2048 * 64];
+/* Threads that a call starts where none are: how many there are after it. */
+static int started_by(int64_t rows, int64_t keys, int32_t threads, const char *backend, int backward) {
+    attn_desc d;
+    attn_grad g;
+    static float lse[512], grads[3][512 * 64];
+    memset(&d, 0, sizeof d), memset(&g, 0, sizeof g);
+    d.batch = d.heads = 1, d.head_dim = 64, d.q_len = rows, d.kv_len = keys, d.threads = threads, d.backend = backend;
+    d.q.data = numbers[0], d.k.data = numbers[1], d.v.data = numbers[2], d.o.data = numbers[3], d.lse = lse;
+    g.dout.data = numbers[0], g.dq.data = grads[0], g.dk.data = grads[1], g.dv.data = grads[2];
+    attn_shutdown();
+    const int before = threads_alive();
+    if (backward) ok(attn_backward(&d, &g)); else ok(attn_forward(&d));
+    return threads_alive() - before;
+}
+static int started_by_conversion(int64_t n, int32_t threads) {
+    const int64_t shape[4] = {1, n / 64, 1, 64};
+    attn_in in;
+    attn_out out;
+    attn_desc where;
+    memset(&in, 0, sizeof in), memset(&out, 0, sizeof out), memset(&where, 0, sizeof where);
+    in.data = numbers[0], out.data = numbers[3], where.threads = threads;
+    attn_shutdown();
+    const int before = threads_alive();
+    ok(attn_convert(shape, in, out, &where));
+    return threads_alive() - before;
+}
+/* Small work wakes nobody; large work exactly those that were asked for. */
+static void none_for_small_work(void **state) {
+    static const char *const names[] = {"flash", "standard", "reference"};
+    (void)state;
+#if defined(_OPENMP)
+    skip();                                              /* whose threads are not ours to count */
+#endif
+    for (int i = 0; i < 3; i++)
+        for (int backward = 0; backward < 2; backward++)
+            for (int32_t threads = 0; threads <= 6; threads++) {
+                const int small = started_by(4, 64, threads, names[i], backward), large = started_by(512, 512, threads, names[i], backward);
+                const int most = i == 2 ? 0 : (threads ? threads : attn_threads()) - 1;
+                if (small) fail_msg("%s %s: %d threads for 4 rows of 64 keys", names[i], backward ? "backward" : "forward", small);
+                if (large > most || (most > 0 && large < 1)) fail_msg("%s %s: %d threads started, %d to be had", names[i], backward ? "backward" : "forward", large, most);
+                /* as many tiles as threads: none is spared */
+                if (!backward && i == 0 && threads == 3) assert_int_equal(large, 2);
+            }
+    for (int32_t threads = 1; threads <= 4; threads++) {
+        assert_int_equal(started_by_conversion(1024, threads), 0);
+        assert_int_equal(started_by_conversion(2048 * 64, threads), threads - 1);
+    }
+    attn_shutdown();
+}
+
+/* --------------------------------------------------------------------------------- the very first call */
+static pthread_barrier_t gate;
+static void *first_call(void *arg) {
+    float *o = (float *)arg;
+    static const float q[8] = {1, 2, 3, 4, 5, 6, 7, 8}, kv[24] = {1, 2, 3, 0, 1, 2, 3, 1, 2, 1, 2, 3, 4, 5, 6, 1, 1, 2, 3, 5, 8, 1, 2, 3};
+    attn_desc d;
+    attn_plan plan;
+    memset(&d, 0, sizeof d);
+    d.batch = d.heads = d.q_len = 1, d.head_dim = 8, d.kv_len = 3;
+    d.q.data = q, d.k.data = d.v.data = kv, d.o.data = o;
+    pthread_barrier_wait(&gate);
+    if (attn_query(&d, NULL, &plan) || attn_forward(&d) || !attn_backend_find("flash") || attn_threads() < 1 || !strcmp(attn_isa(), "none")) o[0] = 1e9f;
+    return NULL;
+}
+/* Nothing was asked of the library yet: whatever is found out once is found out by all of these at once. */
+static void first_calls_race(void **state) {
+    pthread_t t[4];
+    float o[4][8];
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&gate, NULL, 4), 0);
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&t[i], NULL, first_call, o[i]), 0);
+    for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+    for (int i = 1; i < 4; i++) assert_memory_equal(o[i], o[0], sizeof o[0]);
+    assert_true(o[0][0] < 100);
+    pthread_barrier_destroy(&gate);
 }
 
 /* --------------------------------------------------------------------------------- many calls, each with its own data */
@@ -247,7 +370,7 @@ static void shutdown_and_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(same_bits), TEST(every_index_once), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
+    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
     alarm(300);                                          /* a deadlock is a failure, not a wait */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();

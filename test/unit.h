@@ -49,6 +49,8 @@ UNIT int64_t dtype_size(int dtype)
     return dtype == ATTN_F64 ? 8 : dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 1;
 }
 
+UNIT int dtype_after(int dtype, int steps) { return dtype == ATTN_F64 ? dtype : (dtype + steps) % 3; }
+
 UNIT double dtype_u(int dtype)                  /* unit roundoff */
 {
     return dtype == ATTN_F64 ? 0x1p-53 : dtype == ATTN_F32 ? 0x1p-24 : dtype == ATTN_F16 ? 0x1p-11 : 0x1p-8;
@@ -119,6 +121,8 @@ typedef struct problem_case {
     float scale, softcap, dropout;
     int bias, mask, alibi, sink;
     int q, kv, o, bias_t;                       /* dtypes */
+    int other_v;                                /* 1: v is of the type after that of k, of f32, f16, bf16; 2: of the one after that */
+    int other_grads;                            /* 1: dout, dq, dk, dv are of the type after that of o, q, k, v; 2: likewise */
     int layout;
     int64_t gap;                                /* unused elements between tokens */
     double amplitude;                           /* of q and k; 0: 1 */
@@ -128,6 +132,7 @@ typedef struct problem {
     attn_desc d;
     attn_grad g;
     int64_t hk, dv, gap;
+    int other_grads;
     void *block[32];
     size_t size[32];
     int blocks;
@@ -223,6 +228,7 @@ UNIT problem problem_make(const problem_case *c, uint64_t seed)
     p.hk = hk;
     p.dv = dv;
     p.gap = c->gap;
+    p.other_grads = c->other_grads;
     p.d.batch = c->b;
     p.d.q_len = c->sq;
     p.d.kv_len = c->sk;
@@ -240,7 +246,7 @@ UNIT problem problem_make(const problem_case *c, uint64_t seed)
     p.d.seed = c->dropout > 0 ? 42 : 0;
     in_random(&p, &p.d.q, c->q, c->layout, c->b, c->sq, c->h, c->d, amplitude, &r);
     in_random(&p, &p.d.k, c->kv, c->layout, c->b, c->sk, hk, c->d, amplitude, &r);
-    in_random(&p, &p.d.v, c->kv, c->layout, c->b, c->sk, hk, dv, 1, &r);
+    in_random(&p, &p.d.v, dtype_after(c->kv, c->other_v), c->layout, c->b, c->sk, hk, dv, 1, &r);
     out_empty(&p, &p.d.o, c->o, c->layout, c->b, c->sq, c->h, dv);
     p.d.lse = problem_get(&p, c->b * c->h * c->sq, ATTN_F32);
     if (c->bias) {
@@ -272,20 +278,21 @@ UNIT problem problem_make(const problem_case *c, uint64_t seed)
     return p;
 }
 
-/* dout, dlse, and room for every gradient that the problem has; dtypes of dout, dq, dk, dv as of o, q, k, v */
+/* dout, dlse, and room for every gradient that the problem has */
 UNIT void problem_grad(problem *p, uint64_t seed)
 {
     rng r = { seed ^ 0xd0 };
     attn_desc *d = &p->d;
     int64_t rows = d->batch * d->heads * d->q_len;
+    const int other = p->other_grads;
     float *dlse;
-    in_random(p, &p->g.dout, d->o.dtype, d->o.layout, d->batch, d->q_len, d->heads, p->dv, 1, &r);
+    in_random(p, &p->g.dout, dtype_after(d->o.dtype, other), d->o.layout, d->batch, d->q_len, d->heads, p->dv, 1, &r);
     dlse = problem_get(p, rows, ATTN_F32);
     fill(dlse, ATTN_F32, rows, 1, &r);
     p->g.dlse = dlse;
-    out_empty(p, &p->g.dq, d->q.dtype, d->q.layout, d->batch, d->q_len, d->heads, d->head_dim);
-    out_empty(p, &p->g.dk, d->k.dtype, d->k.layout, d->batch, d->kv_len, p->hk, d->head_dim);
-    out_empty(p, &p->g.dv, d->v.dtype, d->v.layout, d->batch, d->kv_len, p->hk, p->dv);
+    out_empty(p, &p->g.dq, dtype_after(d->q.dtype, other), d->q.layout, d->batch, d->q_len, d->heads, d->head_dim);
+    out_empty(p, &p->g.dk, dtype_after(d->k.dtype, other), d->k.layout, d->batch, d->kv_len, p->hk, d->head_dim);
+    out_empty(p, &p->g.dv, dtype_after(d->v.dtype, other), d->v.layout, d->batch, d->kv_len, p->hk, p->dv);
     if (d->bias.data) {
         int64_t n = d->kv_len;
         n *= d->bias.stride[2] == ATTN_BROADCAST ? 1 : d->q_len;

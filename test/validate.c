@@ -161,6 +161,7 @@ static void quantised(context *c)
     c->d.k.scale = c->d.v.scale = c->t->scale;
 }
 
+static void cached(context *c) { quantised(c), rotary(c), c->d.append.k_scale = c->d.append.v_scale = c->t->scale; }
 static void bias(context *c) { c->d.bias.data = c->t->bias; }
 static void sink(context *c) { c->d.sink = c->t->sink; }
 static void strides(int64_t s[3], int64_t a, int64_t b, int64_t h) { s[0] = a, s[1] = b, s[2] = h; }
@@ -174,6 +175,9 @@ static void workspace(context *c, size_t offset, size_t less)
     c->d.workspace = room + offset;
     c->d.workspace_size = c->plan.workspace_size - less;
 }
+
+/* an address from which few bytes are left, and none of which is ours */
+#define LAST_PAGE ((void *)(UINTPTR_MAX - 63))
 
 static void no_data(context *c)
 {
@@ -237,6 +241,10 @@ static void no_data(context *c)
     X(ERR_OVERLAP, dk_over_dv, BACKWARD, g->dk.data = g->dv.data) \
     X(ERR_OVERLAP, dq_over_dout, BACKWARD, g->dq.data = c->t->dout) \
     X(ERR_OVERLAP, dsink_over_lse, BACKWARD, sink(c), g->dsink = c->t->lse) \
+    X(ERR_STRIDE_ALIAS, appended_k_broadcast, FORWARD, append(c), strides(d->k.stride, SK * HK * D, HK * D, ATTN_BROADCAST)) \
+    X(ERR_STRIDE_ALIAS, appended_v_broadcast, FORWARD, append(c), strides(d->v.stride, SK * HK * D, HK * D, ATTN_BROADCAST)) \
+    X(ERR_STRIDE_ALIAS, appended_k_scale_broadcast, FORWARD, cached(c), strides(d->k.scale_stride, SK * HK, HK, ATTN_BROADCAST)) \
+    X(ERR_STRIDE_ALIAS, appended_v_scale_broadcast, FORWARD, cached(c), strides(d->v.scale_stride, SK * HK, HK, ATTN_BROADCAST)) \
     X(ERR_SCALE, nan_scale, FORWARD, d->flags = ATTN_SCALE, d->scale = NAN) \
     X(ERR_SCALE, infinite_scale, FORWARD, d->flags = ATTN_SCALE, d->scale = INFINITY) \
     X(ERR_SCALE_FLAG, no_flag, FORWARD, d->scale = 0.5f) \
@@ -269,6 +277,30 @@ static void no_data(context *c)
     X(ERR_ALIGN, used_k_query, QUERY, d->seq.used_k = (const int32_t *)(const void *)((const char *)c->t->used_k + 1)) \
     X(ERR_ALIGN, dq, BACKWARD, c->g.dq.data = (char *)c->t->dq + 2) \
     X(ERR_ALIGN, dsink, BACKWARD, d->sink = c->t->sink, c->g.dsink = (float *)(void *)((char *)c->t->dsink + 1)) \
+    X(ERR_ADDRESS, q, FORWARD, d->q.data = LAST_PAGE) \
+    X(ERR_ADDRESS, o, FORWARD, d->o.data = LAST_PAGE) \
+    X(ERR_ADDRESS, lse, FORWARD, d->lse = LAST_PAGE) \
+    X(ERR_ADDRESS, below_0, FORWARD, d->k.data = (void *)4096, strides(d->k.stride, -8192, HK * D, D)) \
+    X(ERR_ADDRESS, dk, BACKWARD, g->dk.data = LAST_PAGE) \
+    X(ERR_ADDRESS, workspace, FORWARD, workspace(c, 0, 0), d->workspace_size = SIZE_MAX) \
+    X(ERR_ADDRESS, part_o, MERGE, c->part_o[1].data = LAST_PAGE) \
+    X(ERR_ADDRESS, part_lse, MERGE, c->part_lse[1] = LAST_PAGE) \
+    X(ERR_ADDRESS, merge_lse, MERGE, d->lse = LAST_PAGE) \
+    X(ERR_ADDRESS, source, CONVERT, c->src.data = LAST_PAGE) \
+    X(ERR_ADDRESS, destination, CONVERT, c->dst.data = LAST_PAGE) \
+    X(ERR_WORKSPACE_OVERLAP, first_bytes_of_o, FORWARD, workspace(c, 0, 0), d->o.data = c->d.workspace) \
+    X(ERR_WORKSPACE_OVERLAP, last_bytes_of_lse, FORWARD, workspace(c, 128, 0), \
+      d->lse = (float *)c->d.workspace - B * H * SQ + 1) \
+    X(ERR_WORKSPACE_OVERLAP, q, FORWARD, workspace(c, 0, 0), d->q.data = (char *)c->d.workspace + 128) \
+    X(ERR_WORKSPACE_OVERLAP, sink, FORWARD, workspace(c, 0, 0), \
+      d->sink = (float *)(void *)((char *)c->d.workspace + d->workspace_size - 4)) \
+    X(ERR_WORKSPACE_OVERLAP, k_cache, FORWARD, append(c), workspace(c, 0, 0), \
+      d->k.data = d->append.k_cache = (char *)c->d.workspace + 256) \
+    X(ERR_WORKSPACE_OVERLAP, new_v, FORWARD, append(c), workspace(c, 0, 0), d->append.v.data = c->d.workspace) \
+    X(ERR_WORKSPACE_OVERLAP, used_k, FORWARD, used(c, 3), workspace(c, 0, 0), \
+      d->seq.used_k = memcpy((char *)c->d.workspace + 64, c->t->used_k, sizeof c->t->used_k)) \
+    X(ERR_WORKSPACE_OVERLAP, dv, BACKWARD, workspace(c, 0, 0), d->workspace_size += 1 << 16, \
+      g->dv.data = (char *)c->d.workspace + d->workspace_size - 8) \
     X(ERR_WORKSPACE_NULL, size_alone, FORWARD, d->workspace_size = 64) \
     X(ERR_MEMORY, caller_has_none, FORWARD, d->backend = "standard", c->alloc.get = no_memory, c->alloc.put = put_nothing, \
       d->alloc = &c->alloc) \
@@ -385,6 +417,7 @@ static void no_data(context *c)
 /* Not to be provoked here, each with its reason. */
 static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_NOT_YET, "reserved: nothing returns it once every feature is built" },
+    { ATTN_ERR_SIZE, "needs a build with 32-bit sizes: test/sizes.c" },
     { ATTN_ERR_NO_DEVICE, "needs a build with a GPU compiler" },
     { ATTN_ERR_GPU_ARCH, "needs a build with a GPU compiler" },
     { ATTN_ERR_GPU_MEMORY, "needs a GPU" },
@@ -519,6 +552,102 @@ static void test_skipped(void **state)
     skip();
 }
 
+/* ------------------------------------------------------------------------------------------ appended to twice */
+typedef struct writers { int64_t batch, max_pages, page_size, pages; int32_t *table, *used, *cu; } writers;
+
+static writers writers_make(int64_t batch, int64_t max_pages, int64_t page_size, int64_t pages)
+{
+    writers w = { batch, max_pages, page_size, pages, NULL, NULL, NULL };
+    w.table = calloc((size_t)(batch * max_pages) + 1, 4);
+    w.used = calloc((size_t)batch + 1, 4), w.cu = calloc((size_t)batch + 2, 4);
+    return w;
+}
+static void writers_free(writers *w) { free(w->table), free(w->used), free(w->cu); }
+
+static attn_status writers_query(const writers *w, int slots)
+{
+    static float one;
+    attn_desc d = { 0 };
+    attn_plan plan;
+    d.batch = w->batch, d.q_len = 1, d.heads = 1, d.head_dim = 1, d.kv_len = w->max_pages * w->page_size, d.backend = "reference";
+    d.seq.used_k = w->used;
+    if (slots) d.seq.slot = w->table, d.seq.slots = w->pages;
+    else d.seq.block_table = w->table, d.seq.page_size = w->page_size, d.seq.pages = w->pages, d.seq.max_pages = w->max_pages;
+    d.append.k.data = d.append.v.data = &one, d.append.cu = w->cu, d.append.total = w->cu[w->batch];
+    d.append.len = w->max_pages * w->page_size;
+    return attn_query(&d, NULL, &plan);
+}
+/* one place of the table for each page that is written; returns how many */
+static int64_t writers_places(const writers *w, int slots, int64_t *place)
+{
+    int64_t n = 0;
+    for (int64_t b = 0; b < w->batch; b++) {
+        const int64_t from = w->used[b], to = from + w->cu[b + 1] - w->cu[b];
+        if (slots && to > from) place[n++] = b;
+        for (int64_t p = from / w->page_size; !slots && to > from && p * w->page_size < to; p++) place[n++] = b * w->max_pages + p;
+    }
+    return n;
+}
+/* Random batches, few and many writers, pages near each other and far apart: with distinct pages, then with two that are the same,
+ * then with a page shared by one that writes and one that does not. */
+static void test_append_twice(void **state)
+{
+    rng r = { 23 };
+    int64_t refused = 0;
+    (void)state;
+    for (int n = 0; n < 400; n++) {
+        const int slots = n % 4 == 3;
+        const int64_t batch = 1 + (int64_t)(rng_bits(&r) % (n % 8 ? 9 : 300)), most = slots ? 1 : 1 + (int64_t)(rng_bits(&r) % (n % 16 ? 20 : 3000));
+        const int64_t pages = n % 3 ? batch * most + (int64_t)(rng_bits(&r) % 9) : INT32_MAX - (int64_t)(rng_bits(&r) % 1000);
+        writers w = writers_make(batch, most, 1 + (int64_t)(rng_bits(&r) % 5), pages);
+        int64_t *place = calloc((size_t)(batch * most) + 1, 8), step = pages / (batch * most), count;
+        for (int64_t i = 0; i < batch * most; i++) w.table[i] = (int32_t)(i * step);
+        for (int64_t i = batch * most - 1; i > 0; i--) {
+            int64_t j = (int64_t)(rng_bits(&r) % (uint64_t)(i + 1));
+            int32_t t = w.table[i];
+            w.table[i] = w.table[j], w.table[j] = t;
+        }
+        for (int64_t b = 0; b < batch; b++) {
+            const int64_t all = most * w.page_size, from = (int64_t)(rng_bits(&r) % (uint64_t)(all + 1));
+            w.used[b] = (int32_t)from;
+            w.cu[b + 1] = w.cu[b] + (int32_t)(rng_bits(&r) % 4 ? rng_bits(&r) % (uint64_t)(all - from + 1) : 0);
+        }
+        assert_ok(writers_query(&w, slots));
+        count = writers_places(&w, slots, place);
+        for (int k = 0; k < 4 && count > 1; k++, refused++) {
+            const int64_t a = (int64_t)(rng_bits(&r) % (uint64_t)count), b = (a + 1 + (int64_t)(rng_bits(&r) % (uint64_t)(count - 1))) % count;
+            const int32_t old = w.table[place[a]];
+            w.table[place[a]] = w.table[place[b]];
+            assert_int_equal(writers_query(&w, slots), slots ? ATTN_ERR_SLOT_TWICE : ATTN_ERR_PAGE_TWICE);
+            w.table[place[a]] = old;
+        }
+        for (int64_t i = 0, at = 0; i < batch * most && count > 0; i++) {      /* all others read the first page that is written */
+            while (at < count && place[at] < i) at++;
+            if (at == count || place[at] != i) w.table[i] = w.table[place[0]];
+        }
+        assert_ok(writers_query(&w, slots));
+        free(place);
+        writers_free(&w);
+    }
+    assert_true(refused > 500);
+}
+/* A million pages, side by side and far apart: each with each would take an hour. */
+static void test_append_many(void **state)
+{
+    (void)state;
+    for (int far = 0; far < 2; far++)
+        for (int slots = 0; slots < 2; slots++) {
+            const int64_t n = far ? 1 << 17 : 1 << 20, batch = slots ? n : 8;
+            writers w = writers_make(batch, n / batch, 1, far ? INT32_MAX : n);
+            for (int64_t i = 0; i < n; i++) w.table[i] = (int32_t)(i * 40503 % n * (w.pages / n));
+            for (int64_t b = 0; b < batch; b++) w.cu[b + 1] = w.cu[b] + (int32_t)(n / batch);
+            assert_ok(writers_query(&w, slots));
+            w.table[n - 1] = w.table[0];
+            assert_int_equal(writers_query(&w, slots), slots ? ATTN_ERR_SLOT_TWICE : ATTN_ERR_PAGE_TWICE);
+            writers_free(&w);
+        }
+}
+
 /* numbers and names are distinct and never change sign; texts are sentences of their own; any other number has a text too */
 static void test_texts(void **state)
 {
@@ -555,11 +684,84 @@ static void test_message_bounds(void **state)
     free(t);
 }
 
+/* ------------------------------------------------------------------------------------------ overlap, to the byte */
+static void masks(context *c) { c->d.mask.data = c->t->mask, c->d.mask.dtype = ATTN_BOOL; }
+static void starts(context *c) { used(c, 4), c->d.seq.start_k = c->t->start, c->d.seq.used_q = c->t->used_q; }
+static void alibis(context *c) { c->d.alibi = c->t->sink; }
+static void new_lengths(context *c) { cu_new(c, 2, 3); }
+static void dlse(context *c) { c->g.dlse = c->t->dlse; }
+static void dbias(context *c) { bias(c), c->g.dbias = c->t->dbias; }
+static void dsink(context *c) { sink(c), c->g.dsink = c->t->dsink; }
+#define IN(call, set, field, bytes) { call, set, #field, offsetof(context, field), bytes }
+enum { ROWS = B * H * SQ, NEW_K = B * 2 * HK * D };
+static const struct array { call *how; void (*set)(context *c); const char *name; size_t at; int64_t bytes; } inputs[] = {
+    IN(FORWARD, NULL, d.q.data, ROWS * D * 4), IN(FORWARD, NULL, d.k.data, B * SK * HK * D * 4), IN(FORWARD, NULL, d.v.data, B * SK * HK * D * 4),
+    IN(FORWARD, quantised, d.k.scale, B * SK * HK * 4), IN(FORWARD, quantised, d.v.scale, B * SK * HK * 4),
+    IN(FORWARD, bias, d.bias.data, ROWS * SK * 4), IN(FORWARD, masks, d.mask.data, ROWS * SK), IN(FORWARD, alibis, d.alibi, H * 4),
+    IN(FORWARD, sink, d.sink, H * 4), IN(FORWARD, packed, d.seq.cu_q, B * 4 + 4), IN(FORWARD, packed, d.seq.cu_k, B * 4 + 4),
+    IN(FORWARD, starts, d.seq.used_q, B * 4), IN(FORWARD, starts, d.seq.used_k, B * 4), IN(FORWARD, starts, d.seq.start_k, B * 4),
+    IN(FORWARD, slots, d.seq.slot, B * 4), IN(FORWARD, paged, d.seq.block_table, B * 3 * 4), IN(FORWARD, append, d.append.k.data, NEW_K * 4),
+    IN(FORWARD, append, d.append.v.data, NEW_K * 4), IN(FORWARD, rotary, d.append.rotary_cos, 16 * D * 2),
+    IN(FORWARD, rotary, d.append.rotary_sin, 16 * D * 2), IN(FORWARD, new_lengths, d.append.cu, B * 4 + 4),
+    IN(BACKWARD, NULL, d.q.data, ROWS * D * 4), IN(BACKWARD, NULL, d.k.data, B * SK * HK * D * 4), IN(BACKWARD, NULL, d.v.data, B * SK * HK * D * 4),
+    IN(BACKWARD, NULL, d.o.data, ROWS * D * 4), IN(BACKWARD, NULL, d.lse, ROWS * 4), IN(BACKWARD, NULL, g.dout.data, ROWS * D * 4),
+    IN(BACKWARD, dlse, g.dlse, ROWS * 4), IN(BACKWARD, bias, d.bias.data, ROWS * SK * 4), IN(BACKWARD, masks, d.mask.data, ROWS * SK),
+    IN(BACKWARD, alibis, d.alibi, H * 4), IN(BACKWARD, sink, d.sink, H * 4), IN(BACKWARD, packed, d.seq.cu_q, B * 4 + 4),
+    IN(BACKWARD, starts, d.seq.used_k, B * 4),
+}, outputs[] = {
+    IN(FORWARD, NULL, d.o.data, ROWS * D * 4), IN(FORWARD, NULL, d.lse, ROWS * 4), IN(FORWARD, cached, d.append.k_scale, B * SK * HK * 4),
+    IN(FORWARD, cached, d.append.v_scale, B * SK * HK * 4), IN(BACKWARD, NULL, g.dq.data, ROWS * D * 4),
+    IN(BACKWARD, NULL, g.dk.data, B * SK * HK * D * 4), IN(BACKWARD, NULL, g.dv.data, B * SK * HK * D * 4), IN(BACKWARD, dbias, g.dbias, ROWS * SK * 4),
+    IN(BACKWARD, dsink, g.dsink, H * 4),
+};
+static char *pointer_at(const context *c, size_t field)
+{
+    char *p;
+    memcpy(&p, (const char *)c + field, sizeof p);
+    return p;
+}
+/* Both in a room of their own, `other` behind or before `out`, touching it or with 4 bytes in common. */
+static void overlap(const struct array *out, const struct array *other, int behind, int common)
+{
+    static char room[1 << 14] __attribute__((aligned(64)));
+    static tensors t;
+    context c;
+    make(&c, &t);
+    if (out->set) out->set(&c);
+    if (other->set) other->set(&c);
+    char *o = room + sizeof room / 2, *p = behind ? o + out->bytes - common : o - other->bytes + common;
+    const char *from = pointer_at(&c, other->at);
+    if (other->bytes % 4) p -= (p - room) & 3;
+    memmove(p, from, (size_t)other->bytes);             /* lengths and tables stay valid */
+    memcpy((char *)&c + out->at, &o, sizeof o);
+    memcpy((char *)&c + other->at, &p, sizeof p);
+    if (strstr(out->name, "append.k_scale")) c.d.k.scale = (const float *)(const void *)o;
+    if (strstr(out->name, "append.v_scale")) c.d.v.scale = (const float *)(const void *)o;
+    const attn_status s = out->how(&c), want = common ? ATTN_ERR_OVERLAP : ATTN_OK;
+    if (s != want) fail_msg("%s with %s %s it, %d bytes in common: %s, not %s", out->name, other->name, behind ? "behind" : "before", common,
+                            attn_status_name(s), attn_status_name(want));
+}
+static void test_overlap(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < COUNT(outputs); i++) {
+        for (int64_t j = 0; j < COUNT(inputs) * 4; j++)
+            if (outputs[i].how == inputs[j / 4].how && outputs[i].set != cached) overlap(&outputs[i], &inputs[j / 4], j % 4 > 1, j % 2 * 4);
+        for (int64_t j = 0; j < COUNT(outputs) * 4; j++)
+            if (i != j / 4 && outputs[i].how == outputs[j / 4].how && outputs[i].set != cached && outputs[j / 4].set != cached)
+                overlap(&outputs[i], &outputs[j / 4], j % 4 > 1, j % 2 * 4);
+        for (int64_t j = 0; j < 4; j++)
+            if (outputs[i].set == cached) overlap(&outputs[i], &inputs[0], j > 1, j % 2 * 4), overlap(&outputs[i], &outputs[0], j > 1, j % 2 * 4);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    struct CMUnitTest others[4 + COUNT(not_here)] = {
+    enum { OTHERS = 7 };
+    struct CMUnitTest others[OTHERS + COUNT(not_here)] = {
         cmocka_unit_test(test_valid), cmocka_unit_test(test_every_status_has_a_case), cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_message_bounds)
+        cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many),
+        cmocka_unit_test(test_overlap)
     };
     if (argc > 1 && !strcmp(argv[1], "--forward")) {
         static tensors t;
@@ -568,9 +770,9 @@ int main(int argc, char **argv)
         return (int)attn_forward(&c.d);
     }
     for (int64_t i = 0; i < COUNT(not_here); i++) {
-        others[4 + i].name = attn_status_name(not_here[i].status);
-        others[4 + i].test_func = test_skipped;
-        others[4 + i].initial_state = (void *)(uintptr_t)not_here[i].reason;
+        others[OTHERS + i].name = attn_status_name(not_here[i].status);
+        others[OTHERS + i].test_func = test_skipped;
+        others[OTHERS + i].initial_state = (void *)(uintptr_t)not_here[i].reason;
     }
     return cmocka_run_group_tests_name("validate", others, NULL, NULL) + RUN_ROWS(rows, test_row);
 }

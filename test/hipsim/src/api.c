@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The HIP host API. Streams run in order at once: every call has finished when it returns.
+// The HIP host API. Every call has finished when it returns; with HIPSIM_DEFER, what a stream is given waits until the host waits for it.
 #define __HIP_PLATFORM_AMD__ 1
 #define HIP_DISABLE_CPP_FUNCTIONS 1
 #pragma GCC diagnostic push
@@ -204,6 +204,128 @@ static Func *find_func(const void *host) {
     }
   return NULL;
 }
+
+// ---------------------------------------------------------------- deferred work
+// HIPSIM_DEFER=SEED: copies, sets, launches, event records and waits, stream-ordered frees stay in their stream. A call that waits runs the
+// heads of streams, drawn by the seed, until what it waits for is done, and no more. Copies to or from host memory that HIP does not know
+// end before they return, as on a device.
+typedef struct Op {
+  enum { OP_COPY, OP_SET, OP_LAUNCH, OP_RECORD, OP_WAIT, OP_FREE } kind;
+  struct Op *next;
+  u64 order; // of issue
+  void *to;
+  const void *from;
+  size_t n;
+  int value, unit;
+  Kernel *kernel;
+  dim3 grid, block;
+  u32 lds;
+  hipEvent_t event;
+  u64 ticket;
+} Op;
+struct ihipStream_t {
+  bool apart; // hipStreamNonBlocking: neither waits for the NULL stream nor is waited for
+  Op *first, *last;
+  struct ihipStream_t *next;
+};
+struct ihipEvent_t {
+  double t;
+  bool recorded;
+  u64 asked, done; // records issued, the last that ran
+};
+static struct ihipStream_t null_stream, *streams = &null_stream;
+static u64 issued, draws;
+
+static hipError_t run(Kernel *k, dim3 g, dim3 b, u32 dyn, void **args, void *packed, size_t n);
+static hipError_t copy(void *d, const void *s, size_t n);
+static hipError_t set(void *d, int v, size_t n, int unit);
+static hipError_t release(void *p, int kind);
+static double now(void);
+
+static struct ihipStream_t *stream_of(hipStream_t s) { return s == NULL || s == hipStreamPerThread ? &null_stream : s; }
+static hipError_t execute(const Op *op) {
+  switch (op->kind) {
+    case OP_COPY: return copy(op->to, op->from, op->n);
+    case OP_SET: return set(op->to, op->value, op->n, op->unit);
+    case OP_LAUNCH: return run(op->kernel, op->grid, op->block, op->lds, NULL, op->to, op->n);
+    case OP_FREE: return release(op->to, A_DEVICE);
+    case OP_RECORD:
+      op->event->t = now();
+      op->event->recorded = true;
+      op->event->done = op->ticket;
+      return hipSuccess;
+    default: return hipSuccess;
+  }
+}
+static bool ready(const struct ihipStream_t *s) {
+  const Op *op = s->first;
+  if (!op || (op->kind == OP_WAIT && op->event->done < op->ticket)) return false;
+  if (s->apart) return true;
+  if (s != &null_stream) return !null_stream.first || null_stream.first->order > op->order;
+  for (struct ihipStream_t *t = streams; t; t = t->next)
+    if (t != s && !t->apart && t->first && t->first->order < op->order) return false;
+  return true;
+}
+static bool step(void) { // one operation of a stream drawn by the seed
+  int n = 0;
+  for (struct ihipStream_t *s = streams; s; s = s->next) n += ready(s);
+  if (!n) return false;
+  u64 x = (env.defer_seed + ++draws) * 0x9E3779B97F4A7C15ull;
+  x = (x ^ x >> 32) * 0xD1B54A32D192ED03ull;
+  int pick = (int)((x >> 33) % n);
+  struct ihipStream_t *s = streams;
+  while (!ready(s) || pick--) s = s->next;
+  Op *op = s->first;
+  s->first = op->next;
+  hipError_t e = execute(op);
+  if (e && !sticky) sticky = e;
+  if (op->kind == OP_LAUNCH) free(op->to);
+  free(op);
+  return true;
+}
+static void wait_stream(struct ihipStream_t *s) {
+  while (s->first && step()) {}
+}
+static void wait_blocking(void) { // what a call without a stream waits for
+  for (struct ihipStream_t *s = streams; s; s = s->next)
+    if (!s->apart) wait_stream(s);
+}
+static void wait_all(void) {
+  while (step()) {}
+}
+static void wait_event(hipEvent_t e) {
+  while (e->done < e->asked && step()) {}
+}
+static bool pageable(const void *p) { return !mem_find((u64)p, 1); }
+static hipError_t submit(hipStream_t stream, Op op) {
+  struct ihipStream_t *s = stream_of(stream);
+  if (!env.defer) return execute(&op);
+  if (sticky) return sticky;
+  if (op.kind == OP_COPY && op.n && op.to && op.from && (pageable(op.to) || pageable(op.from))) {
+    wait_stream(s);
+    if (s == &null_stream) wait_blocking();
+    return execute(&op);
+  }
+  Op *own = malloc(sizeof *own);
+  *own = op;
+  own->order = ++issued;
+  own->next = NULL;
+  if (s->first) s->last->next = own;
+  else s->first = own;
+  s->last = own;
+  return hipSuccess;
+}
+// The arguments of a launch are copied when it is issued.
+static hipError_t submit_launch(Kernel *k, dim3 g, dim3 b, u32 dyn, void **args, void *packed, size_t n, hipStream_t s) {
+  if (!env.defer) return run(k, g, b, dyn, args, packed, n);
+  u8 *own = calloc(1, k->kernarg_size + 1);
+  int ai = 0;
+  if (packed) memcpy(own, packed, n < k->kernarg_size ? n : k->kernarg_size);
+  else
+    for (int i = 0; i < k->nargs; i++)
+      if (strncmp(k->args[i].kind, "hidden_", 7)) memcpy(own + k->args[i].offset, args[ai++], k->args[i].size);
+  return submit(s, (Op){.kind = OP_LAUNCH, .kernel = k, .grid = g, .block = b, .lds = dyn, .to = own, .n = k->kernarg_size});
+}
 static hipError_t run(Kernel *k, dim3 g, dim3 b, u32 dyn, void **args, void *packed, size_t n) {
   if (sticky) return sticky;
   u32 grid[3] = {g.x, g.y, g.z}, block[3] = {b.x, b.y, b.z};
@@ -212,12 +334,11 @@ static hipError_t run(Kernel *k, dim3 g, dim3 b, u32 dyn, void **args, void *pac
   return e;
 }
 hipError_t hipLaunchKernel(const void *fn, dim3 g, dim3 b, void **args, size_t shm, hipStream_t s) {
-  (void)s;
   enter();
   Func *f = find_func(fn);
   if (!f) RETURN(hipErrorInvalidDeviceFunction);
   if (!f->k) RETURN(hipErrorNoBinaryForGpu);
-  RETURN(run(f->k, g, b, (u32)shm, args, NULL, 0));
+  RETURN(submit_launch(f->k, g, b, (u32)shm, args, NULL, 0, s));
 }
 hipError_t hipExtLaunchKernel(
     const void *fn, dim3 g, dim3 b, void **args, size_t shm, hipStream_t s, hipEvent_t e0, hipEvent_t e1, int flags) {
@@ -303,7 +424,6 @@ hipError_t hipModuleGetGlobal(hipDeviceptr_t *p, size_t *n, hipModule_t m, const
 }
 hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
     unsigned shm, hipStream_t s, void **params, void **extra) {
-  (void)s;
   enter();
   void *packed = NULL;
   size_t n = 0;
@@ -313,7 +433,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned gx, unsigned gy, unsi
       if (extra[i] == HIP_LAUNCH_PARAM_BUFFER_SIZE) n = *(size_t *)extra[i + 1];
     }
   if (!f) RETURN(hipErrorInvalidHandle);
-  RETURN(run((Kernel *)f, (dim3){gx, gy, gz}, (dim3){bx, by, bz}, shm, params, packed, n));
+  RETURN(submit_launch((Kernel *)f, (dim3){gx, gy, gz}, (dim3){bx, by, bz}, shm, params, packed, n, s));
 }
 hipError_t hipFuncSetAttribute(const void *fn, hipFuncAttribute attr, int v) {
   enter();
@@ -448,12 +568,12 @@ hipError_t hipMallocPitch(void **p, size_t *pitch, size_t w, size_t h) {
 }
 hipError_t hipFree(void *p) {
   enter();
+  wait_all();
   RETURN(release(p, A_DEVICE));
 }
 hipError_t hipFreeAsync(void *p, hipStream_t s) {
-  (void)s;
   enter();
-  RETURN(release(p, A_DEVICE));
+  RETURN(submit(s, (Op){.kind = OP_FREE, .to = p}));
 }
 hipError_t hipHostMalloc(void **p, size_t n, unsigned f) {
   (void)f;
@@ -475,10 +595,12 @@ hipError_t hipMemAllocHost(void **p, size_t n) {
 }
 hipError_t hipHostFree(void *p) {
   enter();
+  wait_all();
   RETURN(release(p, A_HOST));
 }
 hipError_t hipFreeHost(void *p) {
   enter();
+  wait_all();
   RETURN(release(p, A_HOST));
 }
 hipError_t hipHostRegister(void *p, size_t n, unsigned f) {
@@ -544,56 +666,58 @@ static hipError_t copy(void *d, const void *s, size_t n) {
 hipError_t hipMemcpy(void *d, const void *s, size_t n, hipMemcpyKind k) {
   (void)k;
   enter();
+  wait_blocking();
   RETURN(copy(d, s, n));
 }
 hipError_t hipMemcpyWithStream(void *d, const void *s, size_t n, hipMemcpyKind k, hipStream_t st) {
   (void)k;
-  (void)st;
   enter();
+  wait_stream(stream_of(st));
   RETURN(copy(d, s, n));
 }
 hipError_t hipMemcpyAsync(void *d, const void *s, size_t n, hipMemcpyKind k, hipStream_t st) {
   (void)k;
-  (void)st;
   enter();
-  RETURN(copy(d, s, n));
+  RETURN(submit(st, (Op){.kind = OP_COPY, .to = d, .from = s, .n = n}));
 }
 hipError_t hipMemcpyHtoD(hipDeviceptr_t d, void *s, size_t n) {
   enter();
+  wait_blocking();
   RETURN(copy(d, s, n));
 }
 hipError_t hipMemcpyDtoH(void *d, hipDeviceptr_t s, size_t n) {
   enter();
+  wait_blocking();
   RETURN(copy(d, s, n));
 }
 hipError_t hipMemcpyDtoD(hipDeviceptr_t d, hipDeviceptr_t s, size_t n) {
   enter();
+  wait_blocking();
   RETURN(copy(d, s, n));
 }
 hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t d, void *s, size_t n, hipStream_t st) {
-  (void)st;
   enter();
-  RETURN(copy(d, s, n));
+  RETURN(submit(st, (Op){.kind = OP_COPY, .to = d, .from = s, .n = n}));
 }
 hipError_t hipMemcpyDtoHAsync(void *d, hipDeviceptr_t s, size_t n, hipStream_t st) {
-  (void)st;
   enter();
-  RETURN(copy(d, s, n));
+  RETURN(submit(st, (Op){.kind = OP_COPY, .to = d, .from = s, .n = n}));
 }
 hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t d, hipDeviceptr_t s, size_t n, hipStream_t st) {
-  (void)st;
   enter();
-  RETURN(copy(d, s, n));
+  RETURN(submit(st, (Op){.kind = OP_COPY, .to = d, .from = s, .n = n}));
 }
 hipError_t hipMemcpyPeer(void *d, int dd, const void *s, int sd, size_t n) {
   (void)dd;
   (void)sd;
   enter();
+  wait_blocking();
   RETURN(copy(d, s, n));
 }
 hipError_t hipMemcpy2D(void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, hipMemcpyKind k) {
   (void)k;
   enter();
+  wait_blocking();
   for (size_t i = 0; i < h; i++) {
     hipError_t e = copy((u8 *)d + i * dp, (const u8 *)s + i * sp, w);
     if (e) RETURN(e);
@@ -601,8 +725,13 @@ hipError_t hipMemcpy2D(void *d, size_t dp, const void *s, size_t sp, size_t w, s
   RETURN(hipSuccess);
 }
 hipError_t hipMemcpy2DAsync(void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, hipMemcpyKind k, hipStream_t st) {
-  (void)st;
-  return hipMemcpy2D(d, dp, s, sp, w, h, k);
+  (void)k;
+  enter();
+  for (size_t i = 0; i < h; i++) {
+    hipError_t e = submit(st, (Op){.kind = OP_COPY, .to = (u8 *)d + i * dp, .from = (const u8 *)s + i * sp, .n = w});
+    if (e) RETURN(e);
+  }
+  RETURN(hipSuccess);
 }
 static hipError_t set(void *d, int v, size_t n, int unit) {
   if (sticky) return sticky;
@@ -619,37 +748,39 @@ static hipError_t set(void *d, int v, size_t n, int unit) {
 }
 hipError_t hipMemset(void *d, int v, size_t n) {
   enter();
+  wait_blocking();
   RETURN(set(d, v, n, 1));
 }
 hipError_t hipMemsetAsync(void *d, int v, size_t n, hipStream_t s) {
-  (void)s;
   enter();
-  RETURN(set(d, v, n, 1));
+  RETURN(submit(s, (Op){.kind = OP_SET, .to = d, .value = v, .n = n, .unit = 1}));
 }
 hipError_t hipMemsetD8(hipDeviceptr_t d, unsigned char v, size_t n) {
   enter();
+  wait_blocking();
   RETURN(set(d, v, n, 1));
 }
 hipError_t hipMemsetD8Async(hipDeviceptr_t d, unsigned char v, size_t n, hipStream_t s) {
-  (void)s;
   enter();
-  RETURN(set(d, v, n, 1));
+  RETURN(submit(s, (Op){.kind = OP_SET, .to = d, .value = v, .n = n, .unit = 1}));
 }
 hipError_t hipMemsetD16(hipDeviceptr_t d, unsigned short v, size_t n) {
   enter();
+  wait_blocking();
   RETURN(set(d, v, n, 2));
 }
 hipError_t hipMemsetD32(hipDeviceptr_t d, int v, size_t n) {
   enter();
+  wait_blocking();
   RETURN(set(d, v, n, 4));
 }
 hipError_t hipMemsetD32Async(hipDeviceptr_t d, int v, size_t n, hipStream_t s) {
-  (void)s;
   enter();
-  RETURN(set(d, v, n, 4));
+  RETURN(submit(s, (Op){.kind = OP_SET, .to = d, .value = v, .n = n, .unit = 4}));
 }
 hipError_t hipMemset2D(void *d, size_t p, int v, size_t w, size_t h) {
   enter();
+  wait_blocking();
   for (size_t i = 0; i < h; i++) {
     hipError_t e = set((u8 *)d + i * p, v, w, 1);
     if (e) RETURN(e);
@@ -699,6 +830,7 @@ hipError_t hipGetSymbolSize(size_t *n, const void *s) {
 hipError_t hipMemcpyToSymbol(const void *s, const void *src, size_t n, size_t off, hipMemcpyKind k) {
   (void)k;
   enter();
+  wait_blocking();
   Var *v = find_var(s);
   if (!v) RETURN(hipErrorInvalidSymbol);
   if (off + n > v->size) RETURN(hipErrorInvalidValue);
@@ -707,6 +839,7 @@ hipError_t hipMemcpyToSymbol(const void *s, const void *src, size_t n, size_t of
 hipError_t hipMemcpyFromSymbol(void *d, const void *s, size_t n, size_t off, hipMemcpyKind k) {
   (void)k;
   enter();
+  wait_blocking();
   Var *v = find_var(s);
   if (!v) RETURN(hipErrorInvalidSymbol);
   if (off + n > v->size) RETURN(hipErrorInvalidValue);
@@ -722,51 +855,54 @@ hipError_t hipMemcpyFromSymbolAsync(void *d, const void *s, size_t n, size_t off
 }
 
 // ---------------------------------------------------------------- streams and events
-struct ihipStream_t {
-  int x;
-};
-struct ihipEvent_t {
-  double t;
-  bool recorded;
-};
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
 }
-hipError_t hipStreamCreate(hipStream_t *s) {
+static hipError_t stream_create(hipStream_t *s, bool apart) {
   enter();
   *s = calloc(1, sizeof **s);
+  (*s)->apart = apart;
+  (*s)->next = streams;
+  streams = *s;
   RETURN(hipSuccess);
 }
-hipError_t hipStreamCreateWithFlags(hipStream_t *s, unsigned f) {
-  (void)f;
-  return hipStreamCreate(s);
-}
+hipError_t hipStreamCreate(hipStream_t *s) { return stream_create(s, false); }
+hipError_t hipStreamCreateWithFlags(hipStream_t *s, unsigned f) { return stream_create(s, f & hipStreamNonBlocking); }
 hipError_t hipStreamCreateWithPriority(hipStream_t *s, unsigned f, int p) {
-  (void)f;
   (void)p;
-  return hipStreamCreate(s);
+  return stream_create(s, f & hipStreamNonBlocking);
 }
-hipError_t hipStreamDestroy(hipStream_t s) {
-  free(s);
-  return hipSuccess;
+hipError_t hipStreamDestroy(hipStream_t s) { // what it was given still runs, some time
+  enter();
+  if (s && !s->first) {
+    struct ihipStream_t **at = &streams;
+    while (*at && *at != s) at = &(*at)->next;
+    if (*at) *at = s->next;
+    free(s);
+  }
+  RETURN(hipSuccess);
 }
 hipError_t hipStreamSynchronize(hipStream_t s) {
-  (void)s;
   enter();
+  wait_stream(stream_of(s));
+  if (stream_of(s) == &null_stream) wait_blocking();
   RETURN(sticky);
 }
 hipError_t hipStreamQuery(hipStream_t s) {
-  (void)s;
   enter();
+  if (!sticky && stream_of(s)->first) {
+    step();
+    RETURN(hipErrorNotReady);
+  }
   RETURN(sticky);
 }
 hipError_t hipStreamWaitEvent(hipStream_t s, hipEvent_t e, unsigned f) {
-  (void)s;
-  (void)e;
   (void)f;
-  return hipSuccess;
+  enter();
+  if (!e) RETURN(hipErrorInvalidHandle);
+  RETURN(submit(s, (Op){.kind = OP_WAIT, .event = e, .ticket = e->asked}));
 }
 hipError_t hipStreamGetFlags(hipStream_t s, unsigned *f) {
   (void)s;
@@ -780,6 +916,9 @@ hipError_t hipStreamGetPriority(hipStream_t s, int *p) {
 }
 hipError_t hipStreamAddCallback(hipStream_t s, hipStreamCallback_t cb, void *u, unsigned f) {
   (void)f;
+  enter();
+  wait_stream(stream_of(s));
+  leave(hipSuccess);
   cb(s, hipSuccess, u);
   return hipSuccess;
 }
@@ -798,29 +937,30 @@ hipError_t hipEventCreateWithFlags(hipEvent_t *e, unsigned f) {
   return hipEventCreate(e);
 }
 hipError_t hipEventDestroy(hipEvent_t e) {
-  free(e);
+  if (!env.defer) free(e); // an operation that waits in a stream may name it
   return hipSuccess;
 }
 hipError_t hipEventRecord(hipEvent_t e, hipStream_t s) {
-  (void)s;
   enter();
   if (!e) RETURN(hipErrorInvalidHandle);
-  e->t = now();
-  e->recorded = true;
-  RETURN(hipSuccess);
+  RETURN(submit(s, (Op){.kind = OP_RECORD, .event = e, .ticket = ++e->asked}));
 }
 hipError_t hipEventSynchronize(hipEvent_t e) {
-  (void)e;
   enter();
+  wait_event(e);
   RETURN(sticky);
 }
 hipError_t hipEventQuery(hipEvent_t e) {
-  (void)e;
   enter();
+  if (!sticky && e->done < e->asked) {
+    step();
+    RETURN(hipErrorNotReady);
+  }
   RETURN(sticky);
 }
 hipError_t hipEventElapsedTime(float *ms, hipEvent_t a, hipEvent_t b) {
   enter();
+  if (a && b && (a->done < a->asked || b->done < b->asked)) RETURN(hipErrorNotReady);
   if (!ms || !a || !b || !a->recorded || !b->recorded) RETURN(hipErrorInvalidHandle);
   *ms = (float)(b->t - a->t);
   RETURN(hipSuccess);
@@ -878,6 +1018,7 @@ hipError_t hipDeviceGetPCIBusId(char *s, int n, int d) {
 }
 hipError_t hipDeviceSynchronize(void) {
   enter();
+  wait_all();
   RETURN(sticky);
 }
 hipError_t hipDeviceReset(void) { return hipSuccess; }

@@ -45,7 +45,8 @@ typedef struct {
   int threads, trace, poison, global_races, report, align, on_error_continue;
   int check_mem, check_lds, check_lds_init, check_races, check_wmma, check_barrier;
   int order;
-  u64 order_seed;
+  u64 order_seed, defer_seed;
+  int defer;
   u64 max_inst;
   const char *report_file, *annotate, *arch;
 } Env;

@@ -45,6 +45,11 @@ void env_init(void) {
   env.annotate = getenv("HIPSIM_ANNOTATE");
   if (env.annotate && *env.annotate) env.report |= 1;
   else env.annotate = NULL; // bit 0: collect, bit 1: print
+  s = getenv("HIPSIM_DEFER");
+  if (s && *s) {
+    env.defer = 1;
+    env.defer_seed = strtoull(s, NULL, 0);
+  }
   s = getenv("HIPSIM_ORDER");
   if (s && !strncmp(s, "reverse", 7)) env.order = ORDER_REVERSE;
   if (s && !strncmp(s, "random", 6)) {

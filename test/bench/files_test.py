@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""test/bench/files_test.py [attn_bench] - the files that attn_bench writes and the programs that it starts: odd names
+reach no shell, a disk that is full and a folder that cannot be written are found before anything is measured."""
+
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from bench_test import BENCH, COUNT, HERE, checked, refused, report, run  # noqa: E402
+
+CASE = ["--seq-len", "16,32", "--iterations", 1, "--backend", "flash"]
+FILES = ["performance_results.json", "memory_results.json", "correctness_results.json", "summary_report.md"]
+PLOTS = ["time.svg", "gflops.svg", "memory.svg", "peak.svg", "roofline.svg"]
+ODD_NAMES = [
+    "x'; touch PWNED; '",
+    '"; touch PWNED; "',
+    "$(touch PWNED)",
+    "`touch PWNED`",
+    "; touch PWNED",
+    "| touch PWNED",
+    "-x",
+    "--help",
+    "two words",
+    "a'b",
+    "new\nline",
+    "back\\slash",
+    "%s%n",
+]
+
+
+def whole(folder, plots):
+    """What is wrong with the result files of a folder."""
+    expected = sorted(FILES + (PLOTS if plots else []))
+    if sorted(os.listdir(folder)) != expected:
+        return "it holds %s" % sorted(os.listdir(folder))
+    for name in expected:
+        text = open(os.path.join(folder, name)).read()
+        if name.endswith(".json") and checked(text)[1]:
+            return name + ": " + checked(text)[1]
+        if name.endswith(".svg") and "</svg>" not in text:
+            return name + " is not whole"
+    return None
+
+
+def test_odd_names(folder):
+    plot = ["--plot"] if shutil.which("gnuplot") else []
+    if not plot:
+        report("plots into odd folders", "gnuplot is not installed", "skipped")
+    for name in ODD_NAMES:
+        out = os.path.join(folder, name)
+        done = run("--output-dir=" + name, *CASE, *plot, cwd=folder)
+        fault = done.stderr if done.returncode else whole(out, plot)
+        made = [n for _, folders, files in os.walk(folder) for n in folders + files if n == "PWNED"]
+        report("--output-dir %r" % name, "a command ran" if made else fault)
+        shutil.rmtree(out, ignore_errors=True)
+    for name in ODD_NAMES[:3] + ["-x", "n" * 255]:
+        done = run("--save-baseline=" + name, *CASE, cwd=folder)
+        again = run("--baseline=" + name, "--saved=" + name, cwd=folder)
+        fault = done.stderr if done.returncode else again.stderr if again.returncode else None
+        left = [n for n in os.listdir(folder) if n == "PWNED" or n.endswith(".part")]
+        report("--save-baseline %r" % name[:20], left or fault)
+
+
+def test_programs(folder):
+    """No shell, and gnuplot gets no name to misread: a gnuplot of our own writes down what it was started with."""
+    source = open(os.path.join(os.path.dirname(HERE), "attn_bench.c")).read()
+    shells = re.findall(r"\b(?:system|popen|execlp?|execvpe|wordexp)\s*\(", source)
+    report("no shell in attn_bench.c", shells or None)
+    log, fake = os.path.join(folder, "arguments"), os.path.join(folder, "gnuplot")
+    with open(fake, "w") as f:
+        f.write('#!/bin/sh\nprintf "%%s\\n" "$#" "$@" >> \'%s\'\ncat\necho "<svg></svg>"\n' % log)
+    os.chmod(fake, 0o755)
+    environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"])
+    done = run(*CASE, "--plot", "--output-dir", "out'put", cwd=folder, env=environment)
+    started = open(log).read() if os.path.exists(log) else "never"
+    report(
+        "arguments of gnuplot",
+        None if done.returncode == 0 and started == "1\n--version\n" + "1\n-\n" * 5 else done.stderr + started,
+    )
+    script = open(os.path.join(folder, "out'put", "time.svg")).read()
+    report("no name in the script", script if "out" in re.sub("output", "", script) and "put'" in script else None)
+    with open(fake, "w") as f:
+        f.write('#!/bin/sh\n[ "$1" = --version ]\n')
+    done = run(*CASE, "--plot", "--output-dir", "broken", cwd=folder, env=environment)
+    left = os.listdir(os.path.join(folder, "broken"))
+    report(
+        "a gnuplot that fails leaves nothing",
+        None if done.returncode == 2 and "gnuplot could not draw" in done.stderr and not left else done.stderr + str(left),
+    )
+
+
+def test_refusals(folder):
+    path = lambda name: os.path.join(folder, name)
+    os.mkfifo(path("pipe")), os.mkdir(path("taken")), os.mkfifo(path("taken/summary_report.md"))
+    open(path("file"), "w").close()
+    for name, flags in (
+        ("a device is not replaced", ["--save-baseline", "pipe"]),
+        ("a device in a folder is not replaced", ["--output-dir", "taken"]),
+        ("a folder is not a file", ["--save-baseline", "taken"]),
+        ("a file is not a folder", ["--output-dir", "file"]),
+        ("a file is not a folder above", ["--output-dir", "file/deep"]),
+        ("a name too long", ["--output-dir", "deep/" + "n" * 300]),
+        ("a path too long", ["--output-dir", "d/" * 2000]),
+        ("a baseline's path too long", ["--save-baseline", "./" * 2000 + "b"]),
+    ):
+        refused(name, folder, *CASE, *flags)
+
+
+def test_unwritable(folder):
+    """Root may write everywhere: there the program runs as nobody."""
+    closed, own = os.path.join(folder, "closed"), os.path.join(folder, "attn_bench")
+    os.mkdir(closed, 0o555)
+    shutil.copy(BENCH, own)
+    os.chmod(own, 0o755)
+    os.chmod(folder, 0o755)
+    nobody = (lambda: (os.setgid(65534), os.setuid(65534))) if os.getuid() == 0 else None
+    for flag in ("--output-dir", "--save-baseline"):
+        for name in ("closed", "closed/new"):
+            if flag == "--save-baseline" and name == "closed":
+                continue
+            done = subprocess.run(
+                [own, "1", "16", "1", "8", flag, name],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=nobody,
+            )
+            good = done.returncode == 2 and not done.stdout and done.stderr.count("\n") == 1
+            good = good and "Permission denied" in done.stderr and not os.listdir(closed)
+            report("unwritable: %s %s" % (flag, name), None if good else "%d %s" % (done.returncode, done.stderr))
+
+
+def limited(size):
+    """Writing beyond so many bytes of a file fails, as on a full disk; SIGXFSZ stays ignored."""
+    return dict(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1)), restore_signals=False)
+
+
+def test_full_disks(folder):
+    out = os.path.join(folder, "out")
+    for flag, path in (("--output-dir", out), ("--save-baseline", os.path.join(folder, "b.json"))):
+        done = run("1", "16", "1", "8", "--iterations", 1, flag, path, **limited(2048))
+        good = done.returncode == 2 and not done.stdout and done.stderr.count("\n") == 1
+        report(
+            "a disk that is full, " + flag,
+            None if good and not os.listdir(folder) else done.stderr + done.stdout + str(os.listdir(folder)),
+        )
+    # it fills up while the rows are measured: the first row, which is declined, is said on stderr at once
+    for flag, path in (("--output-dir", out), ("--save-baseline", os.path.join(folder, "b.json"))):
+        child = subprocess.Popen(
+            [BENCH, "--seq-len", "32", "--backend", "hip,flash", "--min-time", "1", flag, path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            restore_signals=False,
+            preexec_fn=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+        )
+        first = child.stderr.readline()
+        resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (1024, -1))
+        text = first + child.communicate()[1]
+        left = [n for _, _, files in os.walk(folder) for n in files]
+        report(
+            "a disk that fills up, " + flag,
+            None if child.returncode == 2 and "File too large" in text and not left else "%d %s %s" % (child.returncode, text, left),
+        )
+    for flags in ("--help", "--version", "--list", "1 16 1 8 --iterations 1", "1 16 1 8 --iterations 1 --format json"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BENCH] + flags.split(), stdout=full, stderr=subprocess.PIPE, text=True)
+        good = done.returncode == 2 and "stdout: No space" in done.stderr
+        report("a full disk for the output of " + flags, None if good else "%d %s" % (done.returncode, done.stderr))
+
+
+def main():
+    for test in (test_odd_names, test_programs, test_refusals, test_unwritable, test_full_disks):
+        with tempfile.TemporaryDirectory() as folder:
+            test(folder)
+    print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
+    return COUNT["failed"] > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

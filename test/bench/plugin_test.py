@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""test/bench/plugin_test.py [attn_bench] - --plugin: the backend of a shared object joins the tables, is verified like the
+others, and what is not a plugin is refused. test/bench/plugin.c is compiled once for each thing that can be wrong."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from bench_test import COUNT, HERE, checked, refused, report, run  # noqa: E402
+
+ROOT = os.path.dirname(HERE)
+KINDS = {
+    "right": ["-DKIND=RIGHT"],
+    "wrong_o": ["-DKIND=WRONG_O"],
+    "wrong_lse": ["-DKIND=WRONG_LSE"],
+    "wrong_dq": ["-DKIND=WRONG_DQ"],
+    "wrong_dk": ["-DKIND=WRONG_DK"],
+    "wrong_dv": ["-DKIND=WRONG_DV"],
+    "stale": ["-DKIND=STALE"],
+    "nothing": ["-DKIND=NOTHING"],
+    "refuses": ["-DKIND=REFUSES"],
+    "odd_name": ["-DKIND=ODD_NAME"],
+    "known_name": ["-DKIND=KNOWN_NAME"],
+    "two": ["-DKIND=TWO"],
+    "no_symbol": ["-DKIND=RIGHT", "-DNO_SYMBOL"],
+}
+SMALL = ["--iterations", 2, "--warmup", 0, "--format", "json"]
+SHAPE = ["--seq-len", 33, "--num-heads", 2, "--head-dim", 16]
+
+
+def build(folder):
+    """True when every plugin compiles."""
+    command = [os.environ.get("CC", "cc"), "-O1", "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", ROOT, "-shared", "-fPIC"]
+    source = os.path.join(HERE, "bench", "plugin.c")
+    for name, flags in KINDS.items():
+        flags = flags + (["-Wno-unused-function"] if name == "no_symbol" else [])
+        out = os.path.join(folder, name + ".so")
+        done = subprocess.run(command + flags + [source, "-o", out, "-lm"], stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            report("compiles: " + name, done.stderr)
+            return False
+    with open(os.path.join(folder, "undefined.c"), "w") as f:
+        f.write("int nowhere(void);\nint attn_plugin_register(void);\nint attn_plugin_register(void) { return nowhere(); }\n")
+    subprocess.run([command[0], "-shared", "-fPIC", "-o", "undefined.so", "undefined.c"], cwd=folder, check=True)
+    with open(os.path.join(folder, "text.so"), "w") as f:
+        f.write("hello\n")
+    return True
+
+
+def rows_of(folder, *arguments):
+    done = run(*arguments, cwd=folder)
+    document, fault = checked(done.stdout)
+    return done, (document or {"rows": []})["rows"], fault
+
+
+def test_tables(folder):
+    """One more row in each case, of every measure, after the rows of the program's own."""
+    done, rows, fault = rows_of(folder, "--plugin", "right.so", *SHAPE, "--backward", "--causal", *SMALL)
+    got = [(r["backend"], r["pass"], r["status"]) for r in rows]
+    want = [(b, p, "ok") for p in ("fwd", "bwd", "fwd+bwd") for b in ("standard", "flash", "loops")]
+    report("a plugin joins the table", fault or (None if got == want and done.returncode == 0 else str(got) + done.stderr))
+    mine = [r for r in rows if r["backend"] == "loops"]
+    good = all(r["kernel"] == "loops" and r["max_abs_err"] < 1e-4 and r["rows_verified"] for r in mine)
+    report("a plugin is verified and timed", None if good and all(r["p50_ms"] > 0 for r in mine) else str(mine))
+    for suite, flags in (
+        ("memory", ["--seq-len", 32]),
+        ("correctness", ["--seq-len", 9, "--num-heads", 4, "--dtype", "f32", "--head-dim", 8]),
+        ("adaattn", ["--seq-len", 16, "--batch-size", 1]),
+    ):
+        done, rows, fault = rows_of(folder, "--plugin", "right.so", "--suite", suite, "--quick", *flags, *SMALL)
+        mine = [r for r in rows if r["backend"] == "loops"]
+        others = [r for r in rows if r["backend"] == "flash"]
+        bad = [r for r in mine if r["status"] not in ("ok", "declined") or not (r["status"] == "ok" or r["note"])]
+        good = len(mine) == len(others) and not bad and any(r["status"] == "ok" for r in mine) and done.returncode == 0
+        report("a plugin in " + suite, fault or (None if good else "%d of %d, %s" % (len(mine), len(others), bad[:1])))
+    listed = run("--plugin", "right.so", "--list", cwd=folder).stdout
+    good = "\nbackend loops\n" in listed and all(l.endswith(" loops") for l in listed.splitlines() if l.startswith("case "))
+    report("a plugin is listed", None if good else listed)
+    done, rows, fault = rows_of(folder, "--plugin", "right.so", "--backend", "loops", *SHAPE, *SMALL)
+    report("a plugin alone", fault or (None if [r["backend"] for r in rows] == ["loops"] else str(rows)))
+    done, rows, fault = rows_of(folder, "--plugin", os.path.join(folder, "two.so"), *SHAPE, *SMALL)
+    names = [r["backend"] for r in rows]
+    report("two backends of one plugin", fault or (None if names[-2:] == ["loops", "again"] else str(names)))
+    done, rows, fault = rows_of(folder, "--plugin", "right.so", *SHAPE, "--dtype", "f16", *SMALL)
+    said = [r["note"] for r in rows if r["backend"] == "loops" and r["status"] == "declined"]
+    report("a plugin declines with its reason", fault or (None if said == ["plain f32 attention only"] else str(rows)))
+
+
+def test_turns(folder):
+    """The calls of the backends of a case alternate, so that a machine that changes meanwhile changes for all of them."""
+    log = os.path.join(folder, "calls")
+    flags = ["--plugin", "two.so", "--backend", "loops,again", "--seq-len", 9, "--num-heads", 1, "--iterations", 24, "--format", "json"]
+    for direction in ([], ["--backward"]):
+        document, fault = checked(run(*flags, *direction, cwd=folder, env=dict(os.environ, PLUGIN_LOG=log)).stdout)
+        order = open(log).read()
+        turns = sum(a != b for a, b in zip(order, order[1:])) / (len(document["rows"]) / 2 if document else 1)
+        report("backends in turn%s" % "".join(direction), fault or (None if turns >= 8 else "%g: %s" % (turns, order)))
+        bad = [r for r in document["rows"] if r["iterations"] != 24 or len(r["samples_ms"]) != 24 or r["status"] != "ok"]
+        report("every call is counted%s" % "".join(direction), str(bad) if bad else None)
+        os.unlink(log)
+
+
+def test_wrong(folder):
+    for name in ("wrong_o", "wrong_lse", "wrong_dq", "wrong_dk", "wrong_dv"):
+        done, rows, fault = rows_of(folder, "--plugin", name + ".so", *SHAPE, "--backward", *SMALL)
+        passes = {"fwd", "bwd", "fwd+bwd"} - (set() if name in ("wrong_o", "wrong_lse") else {"fwd"})
+        wrong = {r["pass"] for r in rows if r["status"] == "wrong"}
+        others = [r for r in rows if r["backend"] != "loops" and r["status"] != "ok"]
+        good = wrong == passes and not others and done.returncode == 1
+        output = name[len("wrong_") :]
+        named = [r["note"] for r in rows if r["status"] == "wrong" and not (r["note"] + " ").startswith(output + ": ")]
+        named = [] if output == "lse" and len(named) < 3 else named         # gradients made from a wrong lse are wrong too
+        report("named: " + output, str(named) if named else None)
+        report("found: " + name, fault or (None if good else "%d %s %s" % (done.returncode, sorted(wrong), others)))
+
+
+def test_refusals(folder):
+    for name, plugin, says in (
+        ("another ABI", "stale.so", "another version of attn.h"),
+        ("no symbol", "no_symbol.so", "no attn_plugin_register"),
+        ("no backend", "nothing.so", "registers no backend"),
+        ("it refuses", "refuses.so", "GPU"),
+        ("an odd name", "odd_name.so", "a,b: "),
+        ("a known name", "known_name.so", "flash: "),
+        ("an undefined symbol", "undefined.so", "nowhere"),
+        ("no shared object", "text.so", "text.so"),
+        ("no file", "missing.so", "No such file"),
+        ("a folder", "./", "./"),
+        ("twice", "right.so,right.so", "loops: "),
+        ("a list that ends early", "right.so,", "--plugin"),
+    ):
+        refused("plugin: " + name, folder, "--plugin", plugin, *SHAPE)
+        text = run("--plugin", plugin, *SHAPE, cwd=folder).stderr
+        report("plugin, why: " + name, None if says in text else text)
+    refused("plugin with --tune", folder, "--plugin", "right.so", "--tune")
+    refused("plugin without a name", folder, "--plugin=")
+    # a file of that name in the folder is meant, not one of the system's
+    done, rows, fault = rows_of(folder, "--plugin", "right.so", "--list")
+    report("a name without a folder", None if done.returncode == 0 else done.stderr)
+
+
+def test_peers(folder):
+    """OpenBLAS as a plugin, where it is installed; without any peer `make peers` says what is missing, and is no failure."""
+    source, out = os.path.join(HERE, "bench", "openblas.c"), os.path.join(folder, "openblas.so")
+    command = [os.environ.get("CC", "cc"), "-O2", "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", ROOT, "-shared", "-fPIC"]
+    done = subprocess.run(command + [source, "-o", out, "-lopenblas", "-lm"], stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        missing = "cannot find -lopenblas" in done.stderr
+        report("openblas.c", done.stderr[-200:], "skipped" if missing else "failed")
+    else:
+        flags = ["--plugin", out, "--backend", "openblas", "--batch-size", 2, "--num-heads", 4, "--num-kv-heads", 2]
+        done, rows, fault = rows_of(folder, *flags, "--seq-len", "1,67", "--layout", "bshd,bhsd", *SMALL)
+        report("openblas.c is right", fault or (None if [r["status"] for r in rows] == ["ok"] * 4 else str(rows)))
+        done, rows, fault = rows_of(folder, *flags, "--seq-len", 67, "--causal", *SMALL)
+        report("openblas.c declines", fault or (None if [r["status"] for r in rows] == ["declined"] else str(rows)))
+    nobody = dict(os.environ, PYTHON="false", CC="false", OUT=os.path.join(folder, "peers.md"))
+    done = subprocess.run([os.path.join(HERE, "peers.sh")], env=nobody, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = "skipped: PyTorch" in done.stdout and "skipped: OpenBLAS" in done.stdout
+    good = said and done.returncode == 0 and not os.path.exists(nobody["OUT"])
+    report("make peers without a peer", None if good else done.stdout)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        if build(folder):
+            for test in (test_tables, test_turns, test_wrong, test_refusals, test_peers):
+                test(folder)
+    print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
+    return COUNT["failed"] > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

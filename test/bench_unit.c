@@ -1,0 +1,341 @@
+/* bench_unit.c - the parts of attn_bench that judge, called one by one: it is compiled with attn_bench.c in it.
+ *   - every output, in every type and pass, corrupted in several ways by a backend of the test's own, is `wrong`; left alone it
+ *     is `ok`, on smooth, peaked, masked and grouped cases too;
+ *   - the rank test, the intervals.
+ * The last line is `N passed, N failed, N skipped`. */
+#define main attn_bench_main
+#include "attn_bench.c"
+#undef main
+
+attn_status attn_hip_register(void) { return ATTN_ERR_NO_GPU_COMPILER; }
+attn_status attn_hip_last_times(double *kernel, double *total, size_t *bytes)
+{
+    (void)kernel, (void)total, (void)bytes;
+    return ATTN_ERR_NO_GPU_COMPILER;
+}
+
+static int passed, bad;
+
+static bool expect(bool right, const char *format, ...)
+{
+    va_list args;
+    if (right) {
+        passed++;
+        return true;
+    }
+    bad++;
+    fputs("failed: ", stdout);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    fputc('\n', stdout);
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------ a backend that errs
+ * It computes by flash, then spoils one output. */
+enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS };
+static const char *const fault_names[] = { "left alone", "zeroed", "negated", "times -5", "with one element doubled",
+                                           "with one row zeroed", "with two heads swapped", "2% off", "with a NaN" };
+enum { SPOIL_O, SPOIL_LSE, SPOIL_DQ, SPOIL_DK, SPOIL_DV, OUTPUTS };
+static const char *const output_names[] = { "o", "lse", "dq", "dk", "dv" };
+static int fault, spoiled;
+
+static double *read_all(const attn_out *t, int64_t n)
+{
+    double *x = malloc((size_t)n * sizeof *x);
+    widen(x, &(attn_out){ .data = t->data, .dtype = t->dtype }, 0, 0, 0, 1, n);
+    return x;
+}
+
+static void write_all(const attn_out *t, const double *x, int64_t n)
+{
+    int64_t shape[4] = { 1, 1, 1, n };
+    attn_convert(shape, (attn_in){ .data = x, .dtype = ATTN_F64 }, (attn_out){ .data = t->data, .dtype = t->dtype }, NULL);
+}
+
+/* heads are [tokens][heads][width], or for lse [heads][tokens] with width 1 */
+static void spoil(const attn_out *t, int64_t batch, int64_t tokens, int64_t heads, int64_t width, bool lse)
+{
+    int64_t n = batch * tokens * heads * width, largest = 0, row = tokens / 2 * (lse ? 1 : heads);
+    int64_t step = lse ? 1 : heads * width, head = lse ? tokens : width;
+    double *x = read_all(t, n);
+    for (int64_t i = 0; i < n; i++) {
+        largest = fabs(x[i]) > fabs(x[largest]) ? i : largest;
+        if (fault != ONE_ELEMENT && fault != ONE_ROW && fault != SWAPPED && fault != NOT_A_NUMBER)
+            x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : 1;
+    }
+    for (int64_t c = 0; c < width && fault == ONE_ROW; c++)
+        x[row * width + c] = 0;
+    for (int64_t i = 0; i < tokens && fault == SWAPPED; i++)
+        for (int64_t c = 0; c < width; c++) {
+            double *a = &x[i * step + c], *b = a + head, kept = *a;
+            *a = *b, *b = kept;
+        }
+    if (fault == ONE_ELEMENT || fault == NOT_A_NUMBER)
+        x[largest] *= fault == ONE_ELEMENT ? 2 : NAN;
+    write_all(t, x, n);
+    free(x);
+}
+
+static attn_status erring_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan)
+{
+    const attn_backend *flash = attn_backend_find("flash");
+    (void)user;
+    return flash->plan(flash->user, d, g, plan);
+}
+
+static attn_status erring_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
+{
+    const attn_backend *flash = attn_backend_find("flash");
+    attn_status s = flash->run(flash->user, d, g, plan);
+    const attn_out *out[] = { &d->o, NULL, g ? &g->dq : NULL, g ? &g->dk : NULL, g ? &g->dv : NULL };
+    attn_out lse = { .data = d->lse };
+    const int64_t tokens[] = { d->q_len, d->q_len, d->q_len, d->kv_len, d->kv_len };
+    const int64_t heads[] = { d->heads, d->heads, d->heads, d->kv_heads, d->kv_heads };
+    const int64_t widths[] = { d->v_dim, 1, d->head_dim, d->head_dim, d->v_dim };
+    (void)user;
+    out[SPOIL_LSE] = d->lse ? &lse : NULL;
+    if ((spoiled >= SPOIL_DQ) == (g != NULL) && out[spoiled])
+        spoil(out[spoiled], d->batch, tokens[spoiled], heads[spoiled], widths[spoiled], spoiled == SPOIL_LSE);
+    return s;
+}
+
+/* The row that the first, verified call of a case gives. */
+static row verified(const char *line, const char *backend, bool whole)
+{
+    static bench b;
+    grid g = parse_line(line);
+    bench_case c = { .suite = find_suite("shape") };
+    problem p;
+    char text[128];
+    for (int a = 0; a < AXES; a++)
+        c.v[a] = g.value[a][0];
+    row r = new_row(&c, backend);
+    b.level = F;
+    b.opt.verify = whole;
+    if (resolve_case(&c, text) || !problem_make(&c, NULL, &p)) {
+        remark(&r, "failed", "no case: %s", line);
+        return r;
+    }
+    p.d.backend = backend;
+    job j = { .b = &b, .c = &c, .p = &p, .r = &r, .pass = c.v[PASS] };
+    if (plan_problem(&j))
+        first_call(&j);
+    problem_free(&p);
+    return r;
+}
+
+static void test_faults(const char *line, bool backward)
+{
+    for (spoiled = 0; spoiled < (backward ? OUTPUTS : SPOIL_DQ); spoiled++)
+        for (fault = 0; fault < FAULTS; fault++) {
+            row r = verified(line, "erring", true);
+            expect(!strcmp(r.status, fault ? "wrong" : "ok"), "%s: %s %s: %s %s", line, output_names[spoiled],
+                   fault_names[fault], r.status, r.note);
+        }
+    spoiled = SPOIL_O, fault = NOTHING;
+}
+
+static void test_verification(void)
+{
+    static const char *const dtypes[] = { "f32", "f16", "bf16" }, *const passes[] = { "fwd", "bwd", "fwd+bwd" };
+    static const char *const shapes[] = { "batch-size=2 seq-len=20 kv-len=24 num-heads=4 num-kv-heads=2 head-dim=16",
+                                          "seq-len=17 num-heads=2 head-dim=8 causal=1 v-dim=12" };
+    char line[256];
+    for (int t = 0; t < 3; t++)
+        for (int p = 0; p < 3; p++)
+            for (int s = 0; s < COUNT(shapes); s++) {
+                snprintf(line, sizeof line, " %s dtype=%s pass=%s", shapes[s], dtypes[t], passes[p]);
+                test_faults(line, p > 0);
+            }
+}
+
+/* The same where the reference would take too long, and only some of the rows are checked. */
+static void test_sampled(void)
+{
+    static const char *const line = " batch-size=2 seq-len=90 kv-len=70 num-heads=4 num-kv-heads=2 head-dim=8 dtype=f16 pass=fwd+bwd";
+    static const int faults[] = { NOTHING, ZERO, NEGATED, TIMES_5, SWAPPED, TWO_PERCENT };
+    double usual = reference_flops;
+    reference_flops = 1;
+    for (spoiled = 0; spoiled < OUTPUTS; spoiled++)
+        for (int f = 0; f < COUNT(faults); f++) {
+            fault = faults[f];
+            row r = verified(line, "erring", false);
+            expect(!strcmp(r.status, fault ? "wrong" : "ok"), "sampled: %s %s: %s %s", output_names[spoiled], fault_names[fault],
+                   r.status, r.note);
+            expect(r.rows_verified >= SAMPLED_ROWS && r.rows_verified < 4 * 2 * 90 + 2 * 2 * 70, "%d rows", (int)r.rows_verified);
+        }
+    reference_flops = usual;
+    spoiled = SPOIL_O, fault = NOTHING;
+}
+
+/* What is right is `ok`: by every backend, on data of every kind. */
+static void test_right(void)
+{
+    static const char *const lines[] = { " seq-len=65 num-heads=2 head-dim=40 data=smooth",
+                                         " seq-len=65 num-heads=2 head-dim=40 data=peaked causal=1",
+                                         " seq-len=65 num-heads=2 head-dim=40 data=steep",
+                                         " seq-len=65 num-heads=2 head-dim=40 data=tenth mask=random",
+                                         " seq-len=65 num-heads=2 head-dim=40 data=tenfold window-left=9 window-right=0",
+                                         " seq-len=65 kv-len=30 num-heads=4 num-kv-heads=1 head-dim=40 causal=1",
+                                         " seq-len=1 kv-len=200 num-heads=2 head-dim=128",
+                                         " seq-len=70 num-heads=2 head-dim=24 layout=bhsd mask=blocks" };
+    static const char *const dtypes[] = { "f32", "f16", "bf16" }, *const backends[] = { "standard", "flash", "erring" };
+    char line[256];
+    for (int i = 0; i < COUNT(lines); i++)
+        for (int t = 0; t < 3; t++)
+            for (int k = 0; k < 3; k++) {
+                snprintf(line, sizeof line, "%s dtype=%s pass=fwd+bwd", lines[i], dtypes[t]);
+                row r = verified(line, backends[k], true);
+                expect(row_ok(&r), "%s by %s: %s %s", line, backends[k], r.status, r.note);
+            }
+}
+
+/* A row that sees no key has the lse -infinity: neither a NaN nor a number will do. */
+static void test_empty_rows(void)
+{
+    static const char *const line = " seq-len=50 kv-len=20 num-heads=2 head-dim=16 causal=1";
+    verdict v = { 0 };
+    fault = NOTHING;
+    row r = verified(line, "erring", true);
+    expect(row_ok(&r), "%s: %s", line, r.note);
+    spoiled = SPOIL_LSE, fault = ZERO;          /* 0 * -infinity is a NaN */
+    r = verified(line, "erring", true);
+    expect(!strcmp(r.status, "wrong"), "NaN for -infinity in lse is %s", r.status);
+    fault = NOTHING;
+    compare_lse(&v, NAN, -INFINITY, 1);
+    expect(!(v.worst <= 1), "lse NaN for -infinity passes");
+    v.worst = 0, compare_lse(&v, INFINITY, -INFINITY, 1);
+    expect(!(v.worst <= 1), "lse infinity for -infinity passes");
+    v.worst = 0, compare_lse(&v, -FLT_MAX, -INFINITY, 1);
+    expect(!(v.worst <= 1), "lse -FLT_MAX for -infinity passes");
+    v.worst = 0, compare_lse(&v, -INFINITY, 0, 1);
+    expect(!(v.worst <= 1), "lse -infinity for 0 passes");
+    v.worst = 0, compare_lse(&v, -INFINITY, -INFINITY, 1);
+    expect(v.worst <= 1, "lse -infinity for itself does not pass");
+}
+
+/* ------------------------------------------------------------------------------------------ published figures
+ * Each stands in the row of the case and backend that it is of, in the whole suite. */
+static void test_published(void)
+{
+    static const struct { const char *suite; int64_t batch, seq, heads, dim; const char *backend, *pass; double ms; } figures[] = {
+#define CPU(s, ms) { "rocmforge", 1, s, 1, s, "flash", "fwd", ms }
+        CPU(32, 0.033463), CPU(64, 0.264199), CPU(128, 2.588), CPU(256, 22.293), CPU(512, 348.592),
+#define GUIDE(b, s, h, d, standard, flash) \
+        { "flash_v2", b, s, h, d, "standard", "fwd", standard }, { "flash_v2", b, s, h, d, "flash", "fwd", flash }
+        GUIDE(1, 32, 4, 16, 0.15, 0.08), GUIDE(1, 64, 8, 32, 0.42, 0.18), GUIDE(2, 128, 8, 32, 1.25, 0.45),
+        GUIDE(4, 256, 16, 64, 8.32, 2.85), GUIDE(8, 512, 16, 64, 32.15, 9.87), GUIDE(16, 512, 32, 64, 128.42, 35.21),
+        GUIDE(32, 1024, 32, 128, 512.35, 125.67), GUIDE(64, 1024, 64, 128, 2048.92, 458.23),
+        GUIDE(1, 1024, 25, 64, 3.081, 1.665),
+#define BACKWARD(b, s, h, d, ms) { "flash_v2", b, s, h, d, "flash", "bwd", ms }
+        BACKWARD(1, 32, 4, 16, 0.12), BACKWARD(1, 64, 8, 32, 0.28), BACKWARD(2, 128, 8, 32, 0.72),
+        BACKWARD(4, 256, 16, 64, 4.58), BACKWARD(8, 512, 16, 64, 15.92),
+        { "adaattn", 2, 128, 8, 64, "standard", "fwd", 45.374 }, { "adaattn", 2, 128, 8, 64, "standard", "fwd+bwd", 51.294 },
+#undef CPU
+#undef GUIDE
+#undef BACKWARD
+    };
+    static bench b;
+    b.level = F;
+    for (int i = 0; i < COUNT(lines); i++)
+        if (lines[i].when & F)
+            expand(&b, find_suite(lines[i].suite), lines[i].axes, NULL);
+    for (int i = 0; i < COUNT(figures); i++) {
+        bool found = false;
+        for (int64_t k = 0; k < b.case_count; k++) {
+            row r = new_row(&b.cases[k], figures[i].backend);
+            find_published(&r);
+            found |= !strcmp(r.suite, figures[i].suite) && r.batch == figures[i].batch && r.q_len == figures[i].seq
+                  && r.heads == figures[i].heads && r.head_dim == figures[i].dim && !strcmp(r.pass, figures[i].pass)
+                  && r.theirs == figures[i].ms;
+        }
+        expect(found, "published, %s B%d S%d H%d D%d %s %s: %g ms stands in no row", figures[i].suite, (int)figures[i].batch,
+               (int)figures[i].seq, (int)figures[i].heads, (int)figures[i].dim, figures[i].backend, figures[i].pass,
+               figures[i].ms);
+    }
+    free(b.cases);
+}
+
+/* ------------------------------------------------------------------------------------------ statistics */
+static list numbers(const char *text)
+{
+    list of = { NULL, 0 };
+    char copy[256];
+    snprintf(copy, sizeof copy, "%s", text);
+    expect(parse_list(copy, &of), "%s is no list", text);
+    return of;
+}
+
+/* The p-values are those of scipy.stats.mannwhitneyu, two-sided. */
+static void test_rank_test(void)
+{
+    static const struct { const char *x, *y; double p; } cases[] = {
+        { "1 2 3", "4 5 6", 0.1 },
+        { "4 5 6", "1 2 3", 0.1 },
+        { "1 3 5 7 9", "2 4 6 8 10 12", 0.42857142857142855 },
+        { "1.1 1.2 1.3 1.4 1.5 1.6 1.7 1.8", "1.15 1.25 1.9 2.0 2.1 2.2 2.3 2.4 2.5 2.6", 0.01554001554001554 },
+        { "1 1 2 2 3", "2 3 3 4 4 5", 0.031633423039876964 },
+        { "1 2 3 4 5 6 7 8 9 10", "3.5 5.5 8.5 10.5 11 12 13 14 15 16 17", 0.004345547523260457 },
+        { "5 5 5 5 5 5 5 5 5 5", "5 5 5 5 5 5 5 5 5 5", 1 },
+        { "1 2 2 3 3 3 4 4 5 6", "2 3 4 4 5 5 6 7 8 9 9 9", 0.015120496146339993 },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        list x = numbers(cases[i].x), y = numbers(cases[i].y);
+        double p = rank_test(x, y);
+        expect(fabs(p - cases[i].p) <= 1e-12, "p of %s and %s: %.17g, not %.17g", cases[i].x, cases[i].y, p, cases[i].p);
+        free(x.x), free(y.x);
+    }
+    double x[100], y[100];
+    for (int i = 0; i < 100; i++)
+        x[i] = 1 + i * 7919 % 101 / 1000.0, y[i] = 1.02 * x[i];
+    double p = rank_test((list){ x, 100 }, (list){ y, 100 });
+    expect(fabs(p / 6.3202029112125444e-06 - 1) < 1e-9, "p of 100 and 100: %.17g", p);
+}
+
+/* The interval holds the true ratio about as often as it says, is as wide as it must be, and the same in every run. */
+static void test_bootstrap(void)
+{
+    enum { RUNS = 200, CALLS = 30 };
+    int held = 0;
+    double x[CALLS], y[CALLS], width = 0;
+    for (int r = 0; r < RUNS; r++) {
+        comparison c = { 0 }, again = { 0 };
+        for (int i = 0; i < CALLS; i++)
+            x[i] = 10 + (double)normal(51, (uint64_t)(r * CALLS + i)), y[i] = 11 + (double)normal(52, (uint64_t)(r * CALLS + i));
+        bootstrap(&c, (list){ x, CALLS }, (list){ y, CALLS });
+        bootstrap(&again, (list){ x, CALLS }, (list){ y, CALLS });
+        expect(c.low <= c.ratio && c.ratio <= c.high && c.low == again.low && c.high == again.high, "interval [%g, %g]", c.low, c.high);
+        held += c.low <= 1.1 && 1.1 <= c.high;
+        width += (c.high - c.low) / RUNS;
+    }
+    expect(held >= RUNS * 90 / 100, "95%% intervals hold the ratio in %d of %d runs", held, RUNS);
+    /* the median of 30 normal calls of 10% spreads by 1.25 * 0.1 / sqrt(30) */
+    expect(width > 0.08 && width < 0.18, "width %g", width);
+}
+
+static void test_median_interval(void)
+{
+    static const struct { int64_t n, outside; } cases[] = { { 1, 0 }, { 5, 0 }, { 6, 0 }, { 9, 1 }, { 10, 1 }, { 20, 5 },
+                                                            { 50, 17 }, { 100, 39 }, { 1000, 468 }, { 1001, 469 } };
+    for (int i = 0; i < COUNT(cases); i++)
+        expect(outside_median(cases[i].n) == cases[i].outside, "%d of %d outside", (int)outside_median(cases[i].n), (int)cases[i].n);
+}
+
+int main(void)
+{
+    static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL };
+    attn_register(&erring);
+    test_verification();
+    test_sampled();
+    test_right();
+    test_empty_rows();
+    test_published();
+    test_rank_test();
+    test_bootstrap();
+    test_median_interval();
+    attn_shutdown();
+    printf("%d passed, %d failed, 0 skipped\n", passed, bad);
+    return bad > 0;
+}
