@@ -303,6 +303,8 @@ static int unload(const char *path)                      /* 0, or the step that 
         if (!two_at_once(parallel)) return 2;
         if (dlclose(lib)) return 3;
         if (dlopen(path, RTLD_NOW | RTLD_NOLOAD)) return 4;
+        /* the kernel counts a thread for a moment after it was joined */
+        for (int ms = 0; ms < 10000 && threads_alive() != 1; ms++) usleep(1000);
         if (threads_alive() != 1) return 5;
         usleep(20000);
     }
