@@ -936,24 +936,29 @@ def test_interrupt():
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        test_schema()
-        test_suites()
-        test_counting()
-        test_lengths()
-        test_gpu(folder)
-        test_numbers()
-        test_shape()
-        test_table()
-        test_stream()
-        test_choice(folder)
-        test_studies()
-        test_workspace()
-        test_bad_flags(folder)
-        test_npy(folder)
-        test_reports(folder)
-        test_gate(folder)
-        test_baseline(folder)
-        test_interrupt()
+        for test, *arguments in (
+            (test_schema,),
+            (test_suites,),
+            (test_counting,),
+            (test_lengths,),
+            (test_gpu, folder),
+            (test_numbers,),
+            (test_shape,),
+            (test_table,),
+            (test_stream,),
+            (test_choice, folder),
+            (test_studies,),
+            (test_workspace,),
+            (test_bad_flags, folder),
+            (test_npy, folder),
+            (test_reports, folder),
+            (test_gate, folder),
+            (test_baseline, folder),
+            (test_interrupt,),
+        ):
+            start = time.monotonic()
+            test(*arguments)
+            print("%s: %.1f s" % (test.__name__, time.monotonic() - start))
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
 

@@ -1,12 +1,14 @@
 /* fuzz.c - libFuzzer: the bytes choose a description and its data, then break it: sizes, strides, flags, pointers, the contents of
- * every length and table. Built with the address and undefined sanitizers. A failure, beyond a crash or a leak, is: an output
+ * every length and table, and the gradients' own. Built with the address and undefined sanitizers. A failure, beyond a crash or a leak, is: an output
  * touched by a refused call, an input written, a description that attn_query refuses and attn_forward takes, a difference from the
  * reference. Without libFuzzer (-DFUZZ_MAIN) the program runs the files named. */
 #include "proof.h"
 #include <stddef.h>
 
+typedef struct field { size_t at, size; } field;
+typedef struct pointer { const char *name; size_t at; } pointer;
 #define FIELD(name) {offsetof(attn_desc, name), sizeof((attn_desc *)0)->name}
-static const struct { size_t at, size; } fields[] = {
+static const field fields[] = {
     FIELD(batch), FIELD(q_len), FIELD(kv_len), FIELD(heads), FIELD(kv_heads), FIELD(head_dim), FIELD(v_dim), FIELD(offset),
     FIELD(window_left), FIELD(window_right), FIELD(philox_offset), FIELD(q.stride[0]), FIELD(q.stride[1]), FIELD(q.stride[2]),
     FIELD(k.stride[0]), FIELD(k.stride[1]), FIELD(k.stride[2]), FIELD(v.stride[0]), FIELD(v.stride[1]), FIELD(v.stride[2]),
@@ -20,7 +22,7 @@ static const struct { size_t at, size; } fields[] = {
     FIELD(scale), FIELD(softcap), FIELD(dropout),
 };
 #define POINTER(name) {#name, offsetof(attn_desc, name)}
-static const struct { const char *name; size_t at; } pointers[] = {
+static const pointer pointers[] = {
     POINTER(q.data), POINTER(k.data), POINTER(v.data), POINTER(o.data), POINTER(lse), POINTER(bias.data),
     POINTER(mask.data), POINTER(alibi), POINTER(sink), POINTER(k.scale), POINTER(v.scale), POINTER(q.scale),
     POINTER(seq.cu_q), POINTER(seq.cu_k), POINTER(seq.used_q), POINTER(seq.used_k), POINTER(seq.start_k),
@@ -28,11 +30,32 @@ static const struct { const char *name; size_t at; } pointers[] = {
     POINTER(append.k_cache), POINTER(append.v_cache), POINTER(append.k_scale), POINTER(append.cu),
     POINTER(append.rotary_cos), POINTER(append.rotary_sin),
 };
-enum { N_FIELDS = sizeof fields / sizeof *fields, N_POINTERS = sizeof pointers / sizeof *pointers };
+#define GRAD_FIELD(name) {offsetof(attn_grad, name), sizeof((attn_grad *)0)->name}
+static const field grad_fields[] = {
+    GRAD_FIELD(dout.stride[0]), GRAD_FIELD(dout.stride[1]), GRAD_FIELD(dout.stride[2]), GRAD_FIELD(dq.stride[0]), GRAD_FIELD(dq.stride[1]),
+    GRAD_FIELD(dq.stride[2]), GRAD_FIELD(dk.stride[0]), GRAD_FIELD(dk.stride[1]), GRAD_FIELD(dk.stride[2]), GRAD_FIELD(dv.stride[0]),
+    GRAD_FIELD(dv.stride[1]), GRAD_FIELD(dv.stride[2]), GRAD_FIELD(dout.dtype), GRAD_FIELD(dq.dtype), GRAD_FIELD(dk.dtype),
+    GRAD_FIELD(dv.dtype), GRAD_FIELD(dout.layout), GRAD_FIELD(dq.layout), GRAD_FIELD(dk.layout), GRAD_FIELD(dv.layout),
+};
+#define GRAD_POINTER(name) {#name, offsetof(attn_grad, name)}
+static const pointer grad_pointers[] = {
+    GRAD_POINTER(dout.data), GRAD_POINTER(dlse), GRAD_POINTER(dq.data), GRAD_POINTER(dk.data), GRAD_POINTER(dv.data),
+    GRAD_POINTER(dbias), GRAD_POINTER(dsink),
+};
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+enum { N_FIELDS = COUNT(fields), N_POINTERS = COUNT(pointers), N_GRAD_FIELDS = COUNT(grad_fields), N_GRAD_POINTERS = COUNT(grad_pointers) };
+static const int64_t numbers[] = {0, 1, -1, 2, 3, 7, 64, 1000, INT32_MAX, (int64_t)INT32_MAX + 1, INT64_MAX, INT64_MIN, INT64_MAX / 2, INT64_MIN + 1};
+
+/* A whole number of the description becomes a neighbour, another bit, or one of the list. */
+static void break_number(void *p, size_t size, proof_rng *r) {
+    int64_t x = 0;
+    memcpy(&x, p, size);
+    x = proof_chance(r, 50) ? (int64_t)((uint64_t)x + (uint64_t)proof_int(r, -3, 3)) : proof_chance(r, 30) ? x ^ (int64_t)1 << proof_int(r, 0, 12) : numbers[proof_int(r, 0, 13)];
+    memcpy(p, &x, size);
+}
 
 /* Breaks one thing. Floats come from a short list: an overflow of f32 where f64 has none would be no fault. */
 static void break_one(attn_desc *d, const proof_case *c, proof_rng *r) {
-    static const int64_t numbers[] = {0, 1, -1, 2, 3, 7, 64, 1000, INT32_MAX, (int64_t)INT32_MAX + 1, INT64_MAX, INT64_MIN, INT64_MAX / 2, INT64_MIN + 1};
     static const uint32_t floats[] = {0, 0x3f800000, 0xbf800000, 0x3f000000, 0x7fc00000, 0x7f800000, 0xff800000, 0x80000000, 0x3f7fffff, 0x42480000};
     const int what = (int)proof_int(r, 0, 3);
     if (what == 0) {                                     /* the content of a length or a table */
@@ -51,11 +74,21 @@ static void break_one(attn_desc *d, const proof_case *c, proof_rng *r) {
         const int64_t i = proof_int(r, 0, N_FIELDS - 1);
         char *p = (char *)d + fields[i].at;
         if (i >= N_FIELDS - 3) { memcpy(p, &floats[proof_int(r, 0, 9)], 4); return; }
-        int64_t x = 0;
-        memcpy(&x, p, fields[i].size);
-        x = proof_chance(r, 50) ? (int64_t)((uint64_t)x + (uint64_t)proof_int(r, -3, 3)) : proof_chance(r, 30) ? x ^ (int64_t)1 << proof_int(r, 0, 12) : numbers[proof_int(r, 0, 13)];
-        memcpy(p, &x, fields[i].size);
+        break_number(p, fields[i].size, r);
     }
+}
+/* Breaks one thing of the gradients: a pointer becomes none, another gradient's or one of the description's. */
+static void break_grad(proof_case *c, proof_rng *r) {
+    if (proof_chance(r, 60)) {
+        const field *f = &grad_fields[proof_int(r, 0, N_GRAD_FIELDS - 1)];
+        break_number((char *)&c->g + f->at, f->size, r);
+        return;
+    }
+    char *p = (char *)&c->g + grad_pointers[proof_int(r, 0, N_GRAD_POINTERS - 1)].at;
+    const int to = (int)proof_int(r, 0, 2);
+    if (to == 0) memset(p, 0, sizeof(void *));
+    else if (to == 1) memcpy(p, (char *)&c->g + grad_pointers[proof_int(r, 0, N_GRAD_POINTERS - 1)].at, sizeof(void *));
+    else memcpy(p, (char *)&c->d + pointers[proof_int(r, 0, N_POINTERS - 1)].at, sizeof(void *));
 }
 /* Do the bytes [p - below, p + above) lie in one buffer? A null pointer is the library's to refuse. */
 static int inside(const proof_case *c, const void *p, int64_t below, int64_t above) {
@@ -109,6 +142,18 @@ static int contained(const proof_case *c) {
            inside(c, a->rotary_cos, 0, a->rotary_rows * a->rotary_dim * 2) && inside(c, a->rotary_sin, 0, a->rotary_rows * a->rotary_dim * 2) &&
            (!a->k_cache || a->k_cache == d->k.data) && (!a->v_cache || a->v_cache == d->v.data);
 }
+/* The same of the gradients, of a description that is contained. */
+static int grad_contained(const proof_case *c) {
+    const attn_desc *d = &c->d;
+    const attn_grad *g = &c->g;
+    for (int i = 0; i < PROOF_G_DBIAS; i++) {
+        const attn_out out = proof_grad_out(c, i);
+        if (!view_inside(c, out.data, proof_grad_view(c, i), out.dtype)) return 0;
+    }
+    return view_inside(c, g->dout.data, proof_rows_view(d, g->dout.stride, g->dout.layout, proof_v_dim(d)), g->dout.dtype) &&
+           view_inside(c, g->dbias, proof_grad_view(c, PROOF_G_DBIAS), ATTN_F32) && inside(c, g->dsink, 0, d->heads * 4) &&
+           inside(c, g->dlse, 0, proof_lse_count(d) * 4);
+}
 static void fault(const proof_case *c, const char *what) {
     const attn_desc *d = &c->d;
     fprintf(stderr, "fuzz: %s: %s\n  batch %lld q_len %lld kv_len %lld heads %lld/%lld dim %lld/%lld dtype %d %d %d -> %d flags %u append %lld\n",
@@ -132,7 +177,10 @@ static void fault(const proof_case *c, const char *what) {
  * holds them: the answers are not compared then. */
 static int wild(const proof_case *c) {
     const attn_desc *d = &c->d;
+    const attn_grad *g = &c->g;
     const struct { const void *p; int32_t dtype; } read[] = {
+        {g->dout.data, g->dout.dtype}, {g->dlse, ATTN_F32}, {g->dq.data, g->dq.dtype}, {g->dk.data, g->dk.dtype}, {g->dv.data, g->dv.dtype},
+        {g->dbias, ATTN_F32}, {g->dsink, ATTN_F32}, {d->o.data, d->o.dtype}, {d->lse, ATTN_F32},
         {d->q.data, d->q.dtype}, {d->k.data, d->k.dtype}, {d->v.data, d->v.dtype}, {d->bias.data, d->bias.dtype},
         {d->append.k.data, d->append.k.dtype}, {d->append.v.data, d->append.v.dtype}, {d->k.scale, ATTN_F32}, {d->v.scale, ATTN_F32},
         {d->alibi, ATTN_F32}, {d->sink, ATTN_F32}, {d->append.rotary_cos, ATTN_F32}, {d->append.rotary_sin, ATTN_F32},
@@ -140,6 +188,7 @@ static int wild(const proof_case *c) {
     for (size_t t = 0; t < sizeof read / sizeof *read; t++)
         for (int i = 0; read[t].p && i < c->buffers; i++) {
             const char *p = (const char *)read[t].p, *m = c->buffer[i].mem;
+            if (read[t].dtype < 0 || read[t].dtype > ATTN_BOOL) return 1;
             const int64_t size = (int64_t)proof_size(read[t].dtype);
             if (p < m || p >= m + c->buffer[i].bytes) continue;
             m += (p - m) % size;
@@ -157,19 +206,59 @@ static const char *compared(const proof_case *c, const proof_answer *a, int brok
 static int all_untouched(const proof_case *c) {
     return proof_untouched(c, PROOF_IN) && proof_untouched(c, PROOF_OUT) && proof_untouched(c, PROOF_CACHE);
 }
-/* A buffer that exchanged pointers made the home of o or lse alone is an output now. */
-static void new_outputs(proof_case *c) {
+static int points_into(const proof_buffer *b, const void *from, size_t at) {
+    const char *p;
+    memcpy(&p, (const char *)from + at, sizeof p);
+    return p >= b->mem && p < b->mem + b->bytes;
+}
+/* A buffer that exchanged pointers made the home of outputs alone is an output now: of o and lse, or of gradients. */
+static void new_outputs(proof_case *c, int backward) {
     for (int i = 0; i < c->buffers; i++) {
         proof_buffer *b = &c->buffer[i];
         int out = 0, in = 0;
         for (int k = 0; k < N_POINTERS; k++) {
-            const char *p;
-            memcpy(&p, (const char *)&c->d + pointers[k].at, sizeof p);
-            if (p < b->mem || p >= b->mem + b->bytes) continue;
-            if (!strcmp(pointers[k].name, "o.data") || !strcmp(pointers[k].name, "lse")) out = 1; else in = 1;
+            if (!points_into(b, &c->d, pointers[k].at)) continue;
+            if (!backward && (!strcmp(pointers[k].name, "o.data") || !strcmp(pointers[k].name, "lse"))) out = 1; else in = 1;
+        }
+        for (int k = 0; backward && k < N_GRAD_POINTERS; k++) {
+            if (!points_into(b, &c->g, grad_pointers[k].at)) continue;
+            if (strcmp(grad_pointers[k].name, "dout.data") && strcmp(grad_pointers[k].name, "dlse")) out = 1; else in = 1;
         }
         if (out && !in) b->kind = PROOF_OUT;
     }
+}
+/* The backward call that belongs to a valid forward one: its gradients are broken as well, and compared where they are not. */
+static void gradients(proof_case *c, proof_rng *r, int broken) {
+    proof_answer a;
+    attn_plan plan;
+    const int64_t breaks = proof_int(r, 0, 2);
+    memset(&a, 0, sizeof a);
+    const attn_status s = proof_forward(c);
+    proof_reset(c);                                         /* what it appended */
+    if (s) return;
+    for (int i = 0; i < breaks && r->left > 1; i++, broken++) break_grad(c, r);
+    new_outputs(c, 1);
+    c->d.backend = NULL;
+    const int safe = grad_contained(c);
+    if (proof_query(c, 1, &plan)) {
+        if (!all_untouched(c)) fault(c, "attn_query wrote");
+        if (proof_call(c, 1) == ATTN_OK) fault(c, "attn_backward takes what attn_query refuses");
+        if (!all_untouched(c)) fault(c, "a refused call wrote");
+    } else if (safe) {
+        const int whole = c->g.dq.data && c->g.dk.data && c->g.dv.data && c->g.dout.data;
+        const char *unknown = broken && (!whole || wild(c)) ? "not compared" : proof_solve_grad(c, &a);
+        if (!broken && unknown) fault(c, unknown);
+        for (int i = 0; attn_backend_at(i); i++) {
+            c->d.backend = attn_backend_at(i)->name;
+            if (proof_query(c, 1, &plan)) continue;
+            proof_reset(c);
+            const attn_status t = proof_call(c, 1);             /* refused: attn_query takes pointers that are NULL */
+            const char *wrong = t ? broken ? all_untouched(c) ? NULL : "a refused call wrote" : c->message
+                              : !unknown ? proof_check_grad(c, &a) : proof_untouched(c, PROOF_IN) ? NULL : "an input was written";
+            if (wrong) fault(c, wrong);
+        }
+    }
+    proof_answer_free(&a);
 }
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -184,7 +273,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (; r.left > 2 && broken < breaks; broken++) break_one(&c.d, &c, &r);
     c.d.message = whole.message, c.d.message_size = whole.message_size;     /* ours to give */
     c.d.workspace = NULL;
-    if (broken) new_outputs(&c);
+    if (broken) new_outputs(&c, 0);
     const int safe = contained(&c);
     if (!tables_inside(&c))                 /* not the library's to find out: the call goes without them */
         memset(&c.d.seq, 0, sizeof c.d.seq), c.d.append.cu = NULL;
@@ -210,9 +299,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             /* proof_solve brought its own o and lse: those of a broken description may be refused */
             const char *wrong = !t ? compared(&c, &a, broken) : !broken ? attn_status_text(t) : all_untouched(&c) ? NULL : "a refused call wrote";
             if (wrong) fault(&c, wrong);
-            if (c.backward && !broken && !proof_query(&c, 1, &plan) && proof_call(&c, 1)) fault(&c, "attn_backward refuses what attn_query takes");
         }
         proof_answer_free(&a);
+        proof_reset(&c);
+        if (!s && c.backward) gradients(&c, &r, broken);
     }
     proof_free(&c);
     return 0;

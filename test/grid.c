@@ -141,14 +141,7 @@ static void check_choice(const run_opts *o, proof_case *c, int64_t index, int ba
 static int selected(const run_opts *o, int i) { return !o->backend || !strcmp(o->backend, attn_backend_at(i)->name); }
 
 static void run_backward(const run_opts *o, proof_case *c, proof_answer *a, int64_t index) {
-    c->d.backend = "reference";
-    attn_status s = proof_call(c, 0);                 /* o and lse in the caller's types, then inputs */
-    for (int i = 0; i < c->buffers; i++) {
-        const char *m = c->buffer[i].mem, *end = m + c->buffer[i].bytes;
-        if (((const char *)c->d.o.data >= m && (const char *)c->d.o.data < end) ||
-            ((const char *)c->d.lse >= m && (const char *)c->d.lse < end)) c->buffer[i].kind = PROOF_IN;
-        if (c->buffer[i].kind == PROOF_IN) memcpy(c->buffer[i].pristine, m, c->buffer[i].bytes);
-    }
+    attn_status s = proof_forward(c);
     const char *wrong = s ? attn_status_text(s) : proof_solve_grad(c, a);
     if (wrong) { fail(o, index, "reference", 1, wrong); return; }
     check_choice(o, c, index, 1);

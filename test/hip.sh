@@ -3,7 +3,7 @@
 # test/hip.sh build                   builds the simulator and the programs of the four chips
 # test/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in four orders of waves and workgroups
 # test/hip.sh examples                the examples that a GPU compiler builds
-# test/hip.sh compile [full]          other chips, compilers and NVIDIA: compiled, not run; -O1, or full -O3
+# test/hip.sh compile [full]          other chips, languages, compilers and NVIDIA: what their front ends say, or full: compiled with -O3; not run
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export HIPSIM_THREADS=${HIPSIM_THREADS:-1}      # the steps of test/run.sh are what runs side by side
@@ -77,26 +77,28 @@ run_chip() { # chip, full or nothing
 compiled() { # label, command...: a build that is not run
     local label=$1
     shift
-    if "$@" >build/hip/compile.log 2>&1; then passed=$((passed + 1)); echo "  $label: compiled, not run"
+    if "$@" >build/hip/compile.log 2>&1; then passed=$((passed + 1)); echo "  $label: $how, not run"
     else failed=$((failed + 1)); echo "FAIL $label: does not compile"; tail -n 20 build/hip/compile.log; fi
 }
 absent() { skipped=$((skipped + 1)); echo "  skipped: $1"; }
-compile_only() { # full or nothing
-    local chip nvcc level=-O1 chips="gfx906 gfx1151" nvidia=sm_80
-    if [ "${1:-}" = full ]; then level=-O3 chips="gfx906 gfx908 gfx1030 gfx1151" nvidia="sm_80 sm_90"; fi
+compile_only() { # full or nothing: a unit of all kernels takes two minutes of -O3, its front end a few seconds
+    local chip nvcc how=parsed level="-Werror -fsyntax-only" nvidia=sm_80 hipcc=test/hipsim/hipcc out=
+    if [ "${1:-}" = full ]; then how=compiled level=-O3 nvidia="sm_80 sm_90" out="-o build/hip/other.o"; fi
     mkdir -p build/hip
-    for chip in $chips; do
-        compiled "$chip, clang 19" test/hipsim/hipcc -x hip $level --offload-arch=$chip -I. -c attn_hip.c -o build/hip/other.o
+    for chip in gfx906 gfx908 gfx1030 gfx1151; do
+        compiled "$chip, clang 19" $hipcc -x hip $level --offload-arch=$chip -I. -c attn_hip.c $out
     done
+    compiled "gfx942, C++20" $hipcc -x hip $level -std=c++20 --offload-arch=gfx942 -I. -c attn_hip.c $out
+    compiled "gfx1100, -O0" $hipcc -x hip ${level/-O3/} -O0 --offload-arch=gfx1100 -I. -c attn_hip.c $out
     if command -v hipcc >/dev/null; then
         compiled "gfx90a, $(hipcc --version 2>/dev/null | sed -n 's/^HIP version: */hipcc /p')" \
-            hipcc -x hip $level --offload-arch=gfx90a -I. -c attn_hip.c -o build/hip/other.o
+            hipcc -x hip $level --offload-arch=gfx90a -I. -c attn_hip.c $out
     else absent "no hipcc on the path (Debian's package hipcc is one)"; fi
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     for chip in $nvidia; do
         if [ -n "$nvcc" ]; then
-            compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" \
-                $nvcc -x cu $level -std=c++17 -arch=$chip -I. -c attn_hip.c -o build/hip/other.o
+            how=compiled compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" \
+                $nvcc -x cu -O1 -std=c++17 -arch=$chip -I. -c attn_hip.c -o build/hip/other.o
         else absent "no nvcc on the path, $chip"; fi
     done
     rm -f build/hip/other.o

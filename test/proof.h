@@ -1118,6 +1118,18 @@ PROOF void proof_naive(const proof_case *c, proof_answer *a) {
         }
     free(k), free(v), free(q), free(o), free(dout);
 }
+/* The reference's forward call; what it leaves in o and lse is an input from then on. */
+PROOF attn_status proof_forward(proof_case *c) {
+    c->d.backend = "reference";
+    const attn_status s = proof_call(c, 0);
+    const char *const o = (const char *)c->d.o.data, *const lse = (const char *)c->d.lse;
+    for (int i = 0; i < c->buffers; i++) {
+        proof_buffer *b = &c->buffer[i];
+        if ((o >= b->mem && o < b->mem + b->bytes) || (lse >= b->mem && lse < b->mem + b->bytes)) b->kind = PROOF_IN;
+        if (b->kind == PROOF_IN) memcpy(b->pristine, b->mem, b->bytes);
+    }
+    return s;
+}
 PROOF attn_out proof_grad_out(const proof_case *c, int which) {
     attn_out bias = {c->g.dbias, {c->d.bias.stride[0], c->d.bias.stride[1], c->d.bias.stride[2]}, ATTN_F32, 0};
     attn_out sink = {c->g.dsink, {1, 1, 1}, ATTN_F32, 0};
