@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""test/bench_test.py [attn_bench] - what attn_bench promises, with the standard library only:
-documents against the schema of test/schema, exit codes, one line for each bad input, reports,
-baselines, interruption."""
+"""test/bench_test.py [attn_bench [timed|untimed]] - what attn_bench promises, with the standard
+library only: documents against the schema of test/schema, exit codes, one line for each bad input,
+reports, interruption; and, timed, comparisons of measurements, which want the machine for themselves."""
 
 import csv
 import io
@@ -936,7 +936,8 @@ def test_interrupt():
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for test, *arguments in (
+        timed = ((test_gate, folder), (test_baseline, folder))
+        untimed = (
             (test_schema,),
             (test_suites,),
             (test_counting,),
@@ -952,10 +953,10 @@ def main():
             (test_bad_flags, folder),
             (test_npy, folder),
             (test_reports, folder),
-            (test_gate, folder),
-            (test_baseline, folder),
             (test_interrupt,),
-        ):
+        )
+        chosen = {"timed": timed, "untimed": untimed}
+        for test, *arguments in chosen[sys.argv[2]] if len(sys.argv) > 2 else timed + untimed:
             start = time.monotonic()
             test(*arguments)
             print("%s: %.1f s" % (test.__name__, time.monotonic() - start))

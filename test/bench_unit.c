@@ -216,6 +216,65 @@ static void test_empty_rows(void)
     expect(v.worst <= 1, "lse -infinity for itself does not pass");
 }
 
+/* ------------------------------------------------------------------------------------------ modules
+ * What the projections write is what the attention reads: of a step with a cache the keys and values that are appended, and of the
+ * cache nothing but their places. */
+static void test_projected(const char *name, const module *w, int part, const attn_in *t)
+{
+    double *x = read_all(&(attn_out){ .data = (void *)(uintptr_t)t->data, .dtype = t->dtype }, w->tokens * w->width[part]), worst = 0;
+    for (int64_t i = 0; i < w->tokens; i++)
+        for (int64_t k = 0; k < w->width[part]; k++) {
+            exact_sum want = { 0, 0 };
+            sum_terms(&want, w->embed, w->x + i * w->embed, 1, w->w[part] + k * w->embed, 1);
+            worst = fmax(worst, fabs(x[i * w->width[part] + k] - want.sum) / (want.size + 1));
+        }
+    expect(worst < 1e-3, "%s is not what the projection gave: off by %g", name, worst);
+    free(x);
+}
+
+static int64_t changed_tokens(const attn_in *t, const char *before, int64_t tokens, int64_t bytes)
+{
+    int64_t changed = 0;
+    for (int64_t i = 0; i < tokens; i++)
+        changed += memcmp((const char *)t->data + i * bytes, before + i * bytes, (size_t)bytes) != 0;
+    return changed;
+}
+
+static void test_module(const char *line, bool appends)
+{
+    grid g = parse_line(line);
+    bench_case c = { .suite = find_suite("shape") };
+    module w = { 0 };
+    problem p;
+    char text[128];
+    attn_status s = ATTN_OK;
+    for (int a = 0; a < AXES; a++)
+        c.v[a] = g.value[a][0];
+    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line))
+        return;
+    make_module(&w, &p, &c);
+    const attn_in *t[] = { &p.d.q, appends ? &p.d.append.k : &p.d.k, appends ? &p.d.append.v : &p.d.v };
+    const int64_t token = c.v[KV_HEADS] * c.v[DIM] * (c.v[DTYPE] ? 2 : 4), tokens = c.v[BATCH] * c.v[KV];
+    char *before = malloc((size_t)(2 * tokens * token));
+    memcpy(before, p.d.k.data, (size_t)(tokens * token));
+    memcpy(before + tokens * token, p.d.v.data, (size_t)(tokens * token));
+    module_forward(&w, &p, &s);
+    expect(!s, "%s: %s", line, attn_status_text(s));
+    test_projected("q", &w, OF_Q, t[OF_Q]);
+    test_projected("k", &w, OF_K, t[OF_K]);
+    test_projected("v", &w, OF_V, t[OF_V]);
+    if (appends) {
+        int64_t k = changed_tokens(&p.d.k, before, tokens, token), v = changed_tokens(&p.d.v, before + tokens * token, tokens, token);
+        expect(k == w.tokens && v == w.tokens, "%s: %d keys and %d values of the cache have changed", line, (int)k, (int)v);
+    }
+    expect(check_products(&w, FWD), "%s: the products of the module", line);
+    for (int64_t e = 0; e < w.tokens * w.embed; e++)
+        w.y[e] += 1;
+    expect(!check_products(&w, FWD), "%s: a wrong output of the module passes", line);
+    free(before);
+    problem_free(&p);
+}
+
 /* ------------------------------------------------------------------------------------------ published figures
  * Each stands in the row of the case and backend that it is of, in the whole suite. */
 static void test_published(void)
@@ -331,6 +390,10 @@ int main(void)
     test_sampled();
     test_right();
     test_empty_rows();
+    test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1", false);
+    test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 dtype=f16", false);
+    test_module(" seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1", true);
+    test_module(" batch-size=2 seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1 dtype=f16", true);
     test_published();
     test_rank_test();
     test_bootstrap();

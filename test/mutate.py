@@ -9,7 +9,7 @@ A fault is a block of lines, blocks apart by an empty line:
     + text in its place
 
 How it runs is one of RUNS below. A fault whose old text does not occur exactly once fails: the list follows the header. Only the
-implementation is compiled again, at -O1; the tests are those of build/proof, and of build/plain for "units". A mutant counts as caught when a test fails, crashes
+implementation is compiled again, at -O1; the tests are those of build/proof, and of build/plain for "units" and "extremes". A mutant counts as caught when a test fails, crashes
 or exceeds its time. A build that fails catches nothing: it is a fault of the list."""
 import concurrent.futures
 import os
@@ -25,6 +25,7 @@ BUILD = ROOT / "build"
 
 KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["types"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
+EXTREMES = [["extremes"], ["edges"]]
 UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"]]
 PORTABLE = ["-DATTN_NO_AVX512", "-DATTN_NO_AVX2"]
 # the ISA that is not run need not be compiled
@@ -36,6 +37,7 @@ RUNS = {
     "portable": (["cc", "-O1", *PORTABLE], "proof/plain", {"ATTN_ISA": "portable"}, KILL),
     "threads": (["cc", "-O1", OTHER], "proof/plain", {}, THREADS),
     "units": (["cc", "-O1", *PORTABLE], "plain", {}, UNITS),
+    "extremes": (["cc", "-O1", *PORTABLE], "plain", {}, EXTREMES),
     "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", OTHER], "proof/tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
 }
 WRAPPED = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "mmap"]
