@@ -232,12 +232,13 @@ __device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
   #endif
 }
 #endif
-/* The value of lane n of 8. */
-__device__ static inline float hip_of_eight(float x, int n) {
+/* The value of lane n of 8, of which this thread is number t in its workgroup: of hip_thread, or the lane numbers of
+   all n are held in registers across loops. */
+__device__ static inline float hip_of_eight(float x, int32_t t, int n) {
 #if defined(__CUDACC__) && !defined(__HIP__)
-    return __shfl_sync(0xffffffffu, x, (int)(threadIdx.x & 24u) + n);
+    return __shfl_sync(0xffffffffu, x, (t & 24) + n);
 #else
-    return __shfl(x, (int)(threadIdx.x & 56u) + n);
+    return __shfl(x, (t & 56) + n);
 #endif
 }
 /* The value of the next lane among 8, lane 7 that of lane 0. */
@@ -2419,12 +2420,12 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         const int32_t t = hip_thread(), lane = t % 8,
                       i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * BM + t / 8 * QUERIES;
         _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
-            const float held = hip_of_eight(kept(CARRIED), a);
+            const float held = hip_of_eight(kept(CARRIED), t, a);
             const bool mine = i0 + a < seq.q_used && limit[a] != neg_inf, reads = mine && held != neg_inf;
             float sum = row_sum[a];
             _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) sum += hip_wave_xor(sum, mask);
             const float alpha = reads ? hip_exp2((held - base(a)) * unit) : 0.0f;
-            if (BACK) row_sum[a] = sum + hip_of_eight(kept(TOTAL) + kept(TOTAL_REST), a) * alpha;
+            if (BACK) row_sum[a] = sum + hip_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * alpha;
             if (!BACK && mine && lane == a) {
                 float total = kept(TOTAL) * alpha, rest = kept(TOTAL_REST) * alpha;
                 hip_add_to(total, rest, sum);
