@@ -133,33 +133,29 @@ help:
 	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
 
 # ---------------------------------------------------------------------------------------------- unit tests
-# The implementation is compiled once for each way of building, test/impl.c; every test program links that object. CI runs
-# plain and asan, `make test-full` the others too.
+# The implementation is compiled once for each way of building; every test program links that object, and the proofs' programs
+# (test/proof.mk) do as well where they are built that way too.
 UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
 UNIT_H    = attn.h test/unit.h
 BUILD_plain = $(CC) -O2 -std=c99
-BUILD_asan  = $(CLANG) -O1 -g -std=c99 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+BUILD_asan  = $(CLANG) -O1 -std=c99 $(SANITIZERS)
+BUILD_asanavx2 = $(BUILD_asan)
 BUILD_clang = $(CLANG) -O2 -std=c99
 BUILD_size  = $(CC) -Os -std=c11
 # hosts that lie about floating point, or do not optimize: the implementation alone is built so
 BUILD_ofast = $(BUILD_plain)
-IMPL_ofast  = $(CC) -Ofast -march=native -std=c99
 BUILD_O0    = $(BUILD_plain)
-IMPL_O0     = $(CC) -O0 -std=c99
-VARIANTS  = plain asan clang size ofast O0
+VARIANTS  = plain asan asanavx2 clang size ofast O0
 
 define VARIANT_RULES
-build/$(1)/impl.o: test/impl.c attn.h
-	@mkdir -p build/$(1)
-	$$(or $$(IMPL_$(1)),$$(BUILD_$(1))) $$(TESTWARN) -I. -pthread -c test/impl.c -o $$@
 build/$(1)/%.o: test/%.c $$(UNIT_H)
 	@mkdir -p build/$(1)
 	$$(BUILD_$(1)) $$(TESTWARN) -I. -c $$< -o $$@
 build/$(1)/hip.o: attn_hip.c attn.h
 	@mkdir -p build/$(1)
 	$$(BUILD_$(1)) $$(TESTWARN) -I. -c attn_hip.c -o $$@
-$$(foreach u,$$(UNITS),build/$(1)/$$(u)): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o build/$(1)/hip.o
+$$(foreach u,$$(UNITS),build/$(1)/$$(u)): build/$(1)/%: build/$(1)/%.o build/proof/$(1)/impl.o build/$(1)/hip.o
 	$$(BUILD_$(1)) -pthread $$^ -o $$@ -lcmocka -lm
 .PHONY: $(1)-units
 $(1)-units: $$(foreach u,$$(UNITS),build/$(1)/$$(u))

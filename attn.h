@@ -98,6 +98,7 @@
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
      ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING
                            leave that part out
+     ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
    before both. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
    processors that the calling thread may run on: read once, by the first call. How many wake
@@ -641,7 +642,7 @@ extern attn_status   attn_hip_last_times(
   #pragma clang fp contract(off)
 #else
   #pragma GCC push_options
-  #ifndef __OPTIMIZE__                  /* a host of -O0 would be 27 times slower; clang has no such pragma */
+  #if !defined(__OPTIMIZE__) && !defined(ATTN_NO_OPTIMIZE)  /* at -O0 27 times slower; clang has no such pragma */
     #pragma GCC optimize("O2")
   #endif
   #pragma GCC optimize("no-fast-math", "no-finite-math-only", "fp-contract=off")

@@ -50,9 +50,6 @@ hipsim:
 build/hip/%.o: test/%.c $(HIP_H)
 	@mkdir -p $(@D)
 	$(HIP_CC) -c $< -o $@
-build/hip/impl.o: test/proof_impl.c test/impl.c attn.h
-	@mkdir -p $(@D)
-	$(CC) -O2 -std=c99 -I. -pthread -c $< -o $@
 
 define HIP_RULES
 build/hip/$(1)/attn_hip.o: attn_hip.c attn.h | hipsim
@@ -61,7 +58,7 @@ build/hip/$(1)/attn_hip.o: attn_hip.c attn.h | hipsim
 build/hip/$(1)/hip_fault.o: test/hip_fault.c | hipsim
 	@mkdir -p $$(@D)
 	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(1) -c $$< -o $$@
-$$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/hip/impl.o build/hip/$(1)/hip_fault.o build/hip/$(1)/attn_hip.o
+$$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/proof/plain/impl.o build/hip/$(1)/hip_fault.o build/hip/$(1)/attn_hip.o
 	$$(HIP_LINK) $$^ -o $$@ -lcmocka -lm
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c))))

@@ -95,10 +95,12 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
             hipcc -x hip $level --offload-arch=gfx90a -I. -c attn_hip.c $out
     else absent "no hipcc on the path (Debian's package hipcc is one)"; fi
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+    local optimized="-O0 -Xcicc -O0 --ptx"               # minutes where it optimizes
+    [ $how = parsed ] || optimized="-O3 -c"
     for chip in $nvidia; do
         if [ -n "$nvcc" ]; then
-            how=compiled compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" \
-                $nvcc -x cu -O1 -std=c++17 -arch=$chip -I. -c attn_hip.c -o build/hip/other.o
+            how=compiled compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') ${optimized%% *}" \
+                $nvcc -x cu $optimized -std=c++17 -arch=$chip -I. attn_hip.c -o build/hip/other.o
         else absent "no nvcc on the path, $chip"; fi
     done
     rm -f build/hip/other.o

@@ -105,7 +105,7 @@ def call(arguments, log, seconds, environment=None):
 
 def link_line(chip, program, directory):
     """The command by which make links that program, with the mutant's object and the program in the directory."""
-    shown = subprocess.run(["make", "-n", "-W", "build/hip/impl.o", f"build/hip/{chip}/{program}"], cwd=ROOT, capture_output=True, text=True).stdout
+    shown = subprocess.run(["make", "-n", "-W", "build/proof/plain/impl.o", f"build/hip/{chip}/{program}"], cwd=ROOT, capture_output=True, text=True).stdout
     line = [part for part in shown.splitlines() if f"-o build/hip/{chip}/{program}" in part][-1]
     line = line.replace(f"build/hip/{chip}/attn_hip.o", f"{directory}/attn_hip.o")
     return line.replace(f"-o build/hip/{chip}/{program}", f"-o {directory}/{program}").split()
@@ -186,7 +186,7 @@ def main():
         return 0
     programs = sorted({test[0] for test in KILL})
     subprocess.run(["make", "-s", f"-j{jobs}", "hipsim", *[f"build/hip/{p}.o" for p in programs],
-                    *[f"build/hip/{c}/hip_fault.o" for c in CHIPS], "build/hip/impl.o", "build/hip/hip_wrap.o"],
+                    *[f"build/hip/{c}/hip_fault.o" for c in CHIPS], "build/proof/plain/impl.o", "build/hip/hip_wrap.o"],
                    cwd=ROOT, check=True)
     links = {(chip, program): link_line(chip, program, "@DIRECTORY@") for chip in CHIPS for program in programs}
     # the unchanged source passes: otherwise every mutant would seem caught

@@ -334,7 +334,7 @@ class Hip:
         self.objects, self.lock = {}, threading.Lock()
         programs = sorted({test[0] for test in hip_mutate.KILL})
         run(["make", "-s", "hipsim", *[f"build/hip/{p}.o" for p in programs], *[f"build/hip/{c}/hip_fault.o" for c in hip_mutate.CHIPS],
-             "build/hip/impl.o", "build/hip/hip_wrap.o"], check=True)
+             "build/proof/plain/impl.o", "build/hip/hip_wrap.o"], check=True)
         self.links = {(c, p): hip_mutate.link_line(c, p, "@DIRECTORY@") for c in hip_mutate.CHIPS for p in programs}
 
     map_reach, keep = Bench.map_reach, Bench.keep

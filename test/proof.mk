@@ -6,26 +6,30 @@ PROOF_H   = attn.h test/proof.h test/proof_unit.h
 WRAPPED   = malloc calloc realloc aligned_alloc posix_memalign mmap
 comma    := ,
 
-# One line for each way of building. TSan sees the pthread pool only: OpenMP and fork give it false alarms. What is about
-# threads and about validation has the ISA of the machine alone: AVX2 is a third of what there is to compile.
+# One line for each way of building. TSan sees the pthread pool only: OpenMP and fork give it false alarms. The sanitizers take
+# minutes where all ISAs are compiled: what is about threads leaves out AVX2, what is about validation has portable code alone, and
+# AVX2 is looked at by test/guard.c, and by `make test-full` with the variant asanavx2.
+SANITIZERS       = -gline-tables-only -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 PROOF_plain      = $(CC) -O2
 PROOF_clang      = $(CLANG) -O2
-PROOF_asan       = $(CLANG) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-PROOF_tsan       = $(CLANG) -O1 -g -fsanitize=thread -DATTN_NO_AVX2
-PROOF_fuzz       = $(CLANG) -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DATTN_NO_AVX2
+PROOF_asan       = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX2
+PROOF_asanavx2   = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX512
+PROOF_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX2
+PROOF_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_AVX2 -DATTN_NO_AVX512
 PROOF_omp        = $(CC) -O2 -fopenmp -DATTN_NO_AVX2
 PROOF_ofast      = $(CC) -Ofast -march=native
 PROOF_fastmath   = $(CC) -O2 -ffast-math
 PROOF_O0         = $(CC) -O0
 PROOF_lto        = $(CC) -O2 -flto=auto
 PROOF_clangofast = $(CLANG) -Ofast -march=native
+PROOF_size       = $(CC) -Os
 PROOF_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
-PROOF_VARIANTS   = plain clang asan tsan fuzz omp ofast fastmath O0 lto clangofast m32
+PROOF_VARIANTS   = plain clang size asan asanavx2 tsan fuzz omp ofast fastmath O0 lto clangofast m32
 
 define PROOF_RULES
 build/proof/$(1)/impl.o: test/proof_impl.c test/impl.c attn.h
 	@mkdir -p $$(@D)
-	$$(PROOF_$(1)) -std=c99 -I. -pthread -c test/proof_impl.c -o $$@
+	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c test/proof_impl.c -o $$@
 build/proof/$(1)/%.o: test/%.c $$(PROOF_H)
 	@mkdir -p $$(@D)
 	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c $$< -o $$@
@@ -49,6 +53,10 @@ PROOF_PROGRAMS = $(PROOFS:%=build/proof/plain/%) $(foreach p,identity types beyo
                  build/proof/tsan/threads build/proof/omp/threads build/proof/omp/process build/proof/omp/grid build/proof/ofast/beyond build/proof/ofast/grid build/proof/ofast/types \
                  build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid build/proof/m32/grid build/proof/m32/sizes build/proof/asan/sizes \
                  $(foreach v,clang ofast fastmath O0 lto clangofast,build/proof/$(v)/hostile) build/proof/fuzz/fuzz
+
+FULL_PROGRAMS  = $(foreach p,grid types beyond,build/proof/asanavx2/$(p)) $(foreach u,edges extremes,build/asanavx2/$(u))
+.PHONY: proofs-full
+proofs-full: $(FULL_PROGRAMS)
 
 .PHONY: test-proof proofs grid fuzz fuzz-corpus mutate coverage mutate-random
 proofs: $(PROOF_PROGRAMS)
