@@ -1783,15 +1783,17 @@ static verdict check(const problem *p, int64_t pass, double seconds)
 }
 
 /* =============================================================================== >>measure ==== */
+enum { DEFAULT_PROCESSES = 5, MOST_PROCESSES = 64 };
 typedef struct options {
     grid user;                                   /* axes given by flags; count 0: not given */
     const char *suites, *backends, *modules, *device, *format, *output_dir, *save_baseline,
         *baseline;
     const char *input, *mask, *expect, *output, *plugins, *filter, *saved, *footprint;
     double min_time;
+    int64_t processes;                           /* whose samples are compared; 0: not given */
     int64_t window[2];
     bool quick, verify, plot, backward, causal, projections, window_set, help, version, list, tune,
-        ablate, positional, cold, wide;
+        ablate, positional, cold, wide, repeated;
 } options;
 
 enum { MOST_BACKENDS = 8, MOST_PARTS = 2 * MOST_BACKENDS };
@@ -1818,6 +1820,8 @@ struct bench {
     bench_case *cases;
     row *rows;
     int64_t case_count, row_count, row_total;
+    row *repeats;                                /* the same rows, measured by other processes */
+    int64_t repeat_count;
     char backends[MOST_BACKENDS][32];            /* named by --backend; none: each suite's own */
     int backend_count;
     char plugins[MOST_BACKENDS][32];             /* backends of --plugin */
@@ -5068,7 +5072,11 @@ static int write_reports(const bench *b, const char *dir)
 
 /* ============================================================================== >>baseline ==== */
 /* A saved run is the CSV of its rows, samples and all, after one line that says what it is, the ISA
- * and the processor. */
+ * and the processor. What one process measures hangs on where its memory and threads happen to lie,
+ * so that two runs of the same program may differ by more than a slower program does: a run is
+ * saved and compared by several processes, each of which gives a row of its own.
+ * That processes are drawn anew, then samples of each: Kalibera and Jones, "Rigorous benchmarking
+ * in reasonable time", 2013. */
 enum { BASELINE_VERSION = 2 };
 static const char BASELINE_MARK[] = "# attn_bench baseline";
 
@@ -5089,6 +5097,8 @@ static int save_baseline(bench *b, const char *path)
     begin_csv(f, b);
     for (int64_t i = 0; i < b->row_count; i++)
         write_csv_row(f, b, &b->rows[i]);
+    for (int64_t i = 0; i < b->repeat_count; i++)
+        write_csv_row(f, b, &b->repeats[i]);
     return commit(f, path, temporary);
 }
 
@@ -5213,36 +5223,92 @@ static void free_baseline(baseline *b)
     b->rows = NULL, b->count = 0;
 }
 
-/* Reads a saved run; 0, or EXIT_BAD after one line. */
-static int load_baseline(const char *flag, const char *path, baseline *to)
+/* All of a file, zero terminated; NULL: out of memory, or errno. */
+static char *read_text(FILE *f)
 {
-    FILE *f = fopen(path, "rb");
     char *text = NULL;
     size_t size = 0, got = 0;
-    memset(to, 0, sizeof *to);
-    to->path = path;
-    if (!f)
-        return refuse("--%s %s: %s", flag, path, strerror(errno));
     do {
         size += got;
         char *larger = realloc(text, size + 65537);
         if (!larger) {
             free(text);
-            fclose(f);
-            return refuse("--%s %s: does not fit in memory", flag, path);
+            return NULL;
         }
         text = larger;
     } while ((got = fread(text + size, 1, 65536, f)) > 0);
-    const char *why = ferror(f) ? strerror(errno) : NULL;
-    fclose(f);
     text[size] = 0;
-    if (!why)
-        why = parse_baseline(text, to);
+    return text;
+}
+
+/* Reads a saved run; 0, or EXIT_BAD after one line. */
+static int load_baseline(const char *flag, const char *path, baseline *to)
+{
+    FILE *f = fopen(path, "rb");
+    memset(to, 0, sizeof *to);
+    to->path = path;
+    if (!f)
+        return refuse("--%s %s: %s", flag, path, strerror(errno));
+    char *text = read_text(f);
+    const char *why = ferror(f) ? strerror(errno) : !text ? "does not fit in memory"
+                                                          : parse_baseline(text, to);
+    fclose(f);
     free(text);
     if (!why)
         return 0;
     free_baseline(to);
     return refuse("--%s %s: %s", flag, path, why);
+}
+
+/* ---- processes */
+/* One process more measures the same cases; its rows join b->repeats. */
+static bool repeat_run(bench *b)
+{
+    const struct field *columns[2 * COUNT(fields)];
+    const char **argv = calloc((size_t)b->argc + 2, sizeof *argv);
+    FILE *out = tmpfile();
+    baseline got = { 0 };
+    char *text = NULL;
+    if (argv && out) {
+        argv[0] = "/proc/self/exe";
+        for (int i = 1; i < b->argc; i++)
+            argv[i] = b->argv[i];
+        argv[b->argc] = "--repeated";
+        run_program(argv, -1, fileno(out));      /* what it found wrong, its rows say */
+        rewind(out);
+        text = read_text(out);
+    }
+    char *at = text;
+    int n = text ? take_headings(&at, columns) : 0;
+    bool good = n && !take_rows(at, columns, n, &got);
+    for (int64_t i = 0; good && i < got.count; i++) {
+        b->repeats = grow(b->repeats, b->repeat_count, sizeof *b->repeats);
+        b->repeats[b->repeat_count++] = got.rows[i];
+    }
+    if (good)
+        free(got.rows);                          /* their samples are those of b->repeats */
+    else
+        free_baseline(&got);
+    if (out)
+        fclose(out);
+    free(text), free(argv);
+    return good;
+}
+
+/* Whatever is saved or compared is measured by several processes. False after one line. */
+static bool repeat_runs(bench *b)
+{
+    const options *o = &b->opt;
+    int64_t processes = !o->save_baseline && !o->baseline ? 1
+                        : o->processes                    ? o->processes
+                                                          : DEFAULT_PROCESSES;
+    for (int64_t i = 1; i < processes && !interrupted; i++)
+        if (!repeat_run(b) && !interrupted) {
+            refuse("process %lld of %lld did not measure what this one did", (long long)i + 1,
+                   (long long)processes);
+            return false;
+        }
+    return true;
 }
 
 /* ---- statistics */
@@ -5315,65 +5381,114 @@ static double least_p(int64_t n, int64_t m)
     return 2 / ways;
 }
 
-/* The median of n draws from sorted samples, with replacement; `times` has room for n counts. */
-static double median_of_draws(list sorted, uint64_t stream, int64_t *times)
+/* What some processes have measured of one row: all samples sorted, and process by process where in
+ * `all` each of its samples stands. */
+typedef struct samples {
+    list all;
+    int64_t *at, begin[MOST_PROCESSES + 1];
+    int processes;
+    double medians[MOST_PROCESSES];
+} samples;
+
+static void *get(int64_t count, size_t size)
 {
-    int64_t n = sorted.n, seen = 0, at = 0, low;
-    memset(times, 0, (size_t)n * sizeof *times);
-    for (int64_t i = 0; i < n; i++)
-        times[draw(stream, (uint64_t)i) % (uint64_t)n]++;
+    void *p = calloc((size_t)count + 1, size);
+    if (!p) {
+        refuse("out of memory");
+        exit(EXIT_BAD);
+    }
+    return p;
+}
+
+typedef struct placed { double x; int64_t from; } placed;
+
+static int by_place(const void *a, const void *b)
+{
+    const placed *x = a, *y = b;
+    return x->x != y->x ? (x->x > y->x) - (x->x < y->x) : (x->from > y->from) - (x->from < y->from);
+}
+
+/* n lists, one of each process, times a factor. */
+static samples gather(const list *lists, int n, double factor)
+{
+    samples s = { .processes = n };
+    for (int p = 0; p < n; p++)
+        s.begin[p + 1] = s.begin[p] + lists[p].n;
+    s.all.n = s.begin[n];
+    s.all.x = get(s.all.n, sizeof *s.all.x), s.at = get(s.all.n, sizeof *s.at);
+    placed *order = get(s.all.n, sizeof *order);
+    for (int p = 0; p < n; p++) {
+        for (int64_t i = 0; i < lists[p].n; i++)
+            order[s.begin[p] + i] = (placed){ factor * lists[p].x[i], s.begin[p] + i };
+        qsort(order + s.begin[p], (size_t)lists[p].n, sizeof *order, by_place);
+        for (int64_t i = 0; i < lists[p].n; i++)
+            s.all.x[i] = order[s.begin[p] + i].x;
+        s.medians[p] = quantile(s.all.x, lists[p].n, 0.5);
+    }
+    qsort(order, (size_t)s.all.n, sizeof *order, by_place);
+    for (int64_t i = 0; i < s.all.n; i++)
+        s.all.x[i] = order[i].x, s.at[order[i].from] = i;
+    free(order);
+    return s;
+}
+
+static void free_samples(samples *s) { free(s->all.x), free(s->at); }
+
+/* The median of processes drawn with replacement, and of each as many of its samples; `times` has
+ * room for a count of each sample. */
+static double median_of_draws(const samples *s, uint64_t stream, int64_t *times)
+{
+    int64_t n = 0, seen = 0, at = 0, low;
+    uint64_t drawn = 0;
+    memset(times, 0, (size_t)s->all.n * sizeof *times);
+    for (int k = 0; k < s->processes; k++) {
+        int p = s->processes > 1 ? (int)(draw(stream, drawn++) % (uint64_t)s->processes) : 0;
+        int64_t own = s->begin[p + 1] - s->begin[p];
+        for (int64_t i = 0; i < own; i++)
+            times[s->at[s->begin[p] + (int64_t)(draw(stream, drawn++) % (uint64_t)own)]]++;
+        n += own;
+    }
     for (; seen + times[at] <= (n - 1) / 2; at++)
         seen += times[at];
     for (low = at; seen + times[at] <= n / 2; at++)
         seen += times[at];
-    return (sorted.x[low] + sorted.x[at]) / 2;
+    return (s->all.x[low] + s->all.x[at]) / 2;
 }
 
-static list sorted_copy(list of)
-{
-    list copy = { malloc((size_t)of.n * sizeof *copy.x + 1), of.n };
-    if (!copy.x) {
-        refuse("out of memory");
-        exit(EXIT_BAD);
-    }
-    memcpy(copy.x, of.x, (size_t)of.n * sizeof *copy.x);
-    qsort(copy.x, (size_t)copy.n, sizeof *copy.x, by_size);
-    return copy;
-}
-
-/* The ratio of the medians and the interval that holds it in 95 of 100 runs: of the medians of
- * samples drawn anew from the samples. The draws are the same in every run. */
-static void bootstrap(comparison *c, list old, list now)
+/* The ratio of the medians and the interval that holds it in 95 of 100 runs. The draws are the same
+ * in every run. */
+static void bootstrap(comparison *c, const samples *old, const samples *now)
 {
     enum { DRAWS = 2000, FEWEST_DRAWS = 400, MOST_WORK = 4000000 };
     double ratios[DRAWS];
-    int64_t draws = MOST_WORK / (old.n + now.n), longest = old.n > now.n ? old.n : now.n;
-    list x = sorted_copy(old), y = sorted_copy(now);
-    int64_t *times = malloc((size_t)longest * sizeof *times);
+    int64_t both = old->all.n + now->all.n, draws = MOST_WORK / both;
+    int64_t *times = get(both, sizeof *times);
     draws = draws > DRAWS ? DRAWS : draws < FEWEST_DRAWS ? FEWEST_DRAWS : draws;
-    for (int64_t i = 0; times && i < draws; i++)
-        ratios[i] = median_of_draws(y, mix((uint64_t)(2 * i)), times)
-                  / median_of_draws(x, mix((uint64_t)(2 * i + 1)), times);
-    c->old_ms = quantile(x.x, x.n, 0.5), c->now_ms = quantile(y.x, y.n, 0.5);
+    for (int64_t i = 0; i < draws; i++)
+        ratios[i] = median_of_draws(now, mix((uint64_t)(2 * i)), times)
+                  / median_of_draws(old, mix((uint64_t)(2 * i + 1)), times);
+    c->old_ms = quantile(old->all.x, old->all.n, 0.5);
+    c->now_ms = quantile(now->all.x, now->all.n, 0.5);
     c->ratio = c->now_ms / c->old_ms;
     qsort(ratios, (size_t)draws, sizeof *ratios, by_size);
     c->low = quantile(ratios, draws, 0.025), c->high = quantile(ratios, draws, 0.975);
-    free(times), free(x.x), free(y.x);
+    free(times);
 }
 
-/* Slower or faster: by a rank test, and by so much that no drift between two runs explains it. */
+/* Slower or faster: by a rank test, and by so much that no drift between two runs explains it. The
+ * samples of a process are no independent ones: with enough processes their medians are ranked. */
 static const double SIGNIFICANT = 0.01, NOTICEABLE = 1.05;
+enum { ENOUGH_PROCESSES = 5 };
 
-static comparison compare_samples(const row *now, const row *old, list samples, double clock)
+static comparison compare_samples(const samples *old, const samples *now)
 {
-    comparison c = { .now = now, .old = old, .verdict = "same" };
-    list then = sorted_copy(old->samples_ms);
-    for (int64_t i = 0; i < then.n; i++)
-        then.x[i] *= clock;
-    bootstrap(&c, then, samples);
-    c.p = rank_test(then, samples);
-    free(then.x);
-    if (least_p(old->samples_ms.n, samples.n) > SIGNIFICANT)
+    comparison c = { .verdict = "same" };
+    bool many = old->processes >= ENOUGH_PROCESSES && now->processes >= ENOUGH_PROCESSES;
+    list x = many ? (list){ (double *)(uintptr_t)old->medians, old->processes } : old->all;
+    list y = many ? (list){ (double *)(uintptr_t)now->medians, now->processes } : now->all;
+    bootstrap(&c, old, now);
+    c.p = rank_test(x, y);
+    if (least_p(x.n, y.n) > SIGNIFICANT)
         c.verdict = "too few";
     else if (c.p < SIGNIFICANT && c.low > NOTICEABLE)
         c.verdict = "slower";
@@ -5382,90 +5497,64 @@ static comparison compare_samples(const row *now, const row *old, list samples, 
     return c;
 }
 
-/* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside
- * the two: taken out of the comparison. */
-static double slower_clock(const row *now, const row *old)
-{
-    double x = now->gflops / now->peak_fraction, y = old->gflops / old->peak_fraction;
-    return isfinite(y / x) && y > x ? y / x : 1;
-}
-
 /* ---- the comparison */
 static bool is_compared(const row *r) { return row_ok(r) && r->samples_ms.n > 0; }
 
-static const row *find_saved(const baseline *old, const row *r)
+static bool is_same_row(const row *x, const row *y)
 {
-    for (int64_t i = 0; i < old->count; i++) {
-        const row *o = &old->rows[i];
-        if (!strcmp(o->suite, r->suite) && !strcmp(o->name, r->name)
-            && !strcmp(o->backend, r->backend) && !strcmp(o->dtype, r->dtype)
-            && !strcmp(o->kv_dtype, r->kv_dtype) && !strcmp(o->pass, r->pass)
-            && o->threads == r->threads && is_compared(o))
-            return o;
-    }
-    return NULL;
+    return !strcmp(x->suite, y->suite) && !strcmp(x->name, y->name)
+        && !strcmp(x->backend, y->backend) && !strcmp(x->dtype, y->dtype)
+        && !strcmp(x->kv_dtype, y->kv_dtype) && !strcmp(x->pass, y->pass)
+        && x->threads == y->threads;
 }
 
-/* Another row of the same case, measured now; its samples are the caller's. */
-static list measure_again(bench *b, const row *of)
-{
-    bench again = *b;
-    list samples = { NULL, 0 };
-    problem p;
-    bool made = false;
-    again.writer = NULL;
-    again.rows = NULL;
-    again.row_count = 0;
-    run_row(&again, of->c, of->backend, &p, &made);
-    if (again.row_count == 1 && row_ok(again.rows)) {
-        samples = again.rows->samples_ms;
-        again.rows->samples_ms = (list){ NULL, 0 };
-    }
-    if (made)
-        problem_free(&p);
-    free_rows(again.rows, again.row_count);
-    return samples;
-}
+/* The rows of one case and backend that some processes have measured. */
+typedef struct measured {
+    const row *first;
+    list lists[MOST_PROCESSES];
+    double peaks[MOST_PROCESSES];                /* GFLOP/s, sampled beside the calls */
+    int n;
+} measured;
 
-/* A row that looks slower, or has too few samples to tell, is measured again, up to three times and
- * after all others: it is slower only if every time agrees, and all samples together. */
-static comparison compare_again(bench *b, const row *now, const row *old, comparison c)
+static void find_measured(measured *m, const row *rows, int64_t count, const row *of)
 {
-    enum { TIMES = 3 };
-    list all = sorted_copy(now->samples_ms);
-    double clock = slower_clock(now, old);
-    for (int i = 0; i < TIMES && b->writer && !interrupted && strcmp(c.verdict, "same")
-                    && strcmp(c.verdict, "faster"); i++) {
-        list more = measure_again(b, now);
-        comparison alone = more.n ? compare_samples(now, old, more, clock) : c;
-        all.x = realloc(all.x, (size_t)(all.n + more.n + 1) * sizeof *all.x);
-        if (!all.x) {
-            refuse("out of memory");
-            exit(EXIT_BAD);
+    for (int64_t i = 0; i < count && m->n < MOST_PROCESSES; i++)
+        if (is_compared(&rows[i]) && is_same_row(&rows[i], of)) {
+            m->first = m->n ? m->first : &rows[i];
+            m->peaks[m->n] = rows[i].gflops / rows[i].peak_fraction;
+            m->lists[m->n++] = rows[i].samples_ms;
         }
-        if (more.n)
-            memcpy(all.x + all.n, more.x, (size_t)more.n * sizeof *more.x);
-        all.n += more.n;
-        c = compare_samples(now, old, all, clock);
-        if (strcmp(alone.verdict, "slower") && strcmp(alone.verdict, "too few")
-            && !strcmp(c.verdict, "slower"))
-            c.verdict = "same";
-        free(more.x);
-    }
-    free(all.x);
-    return c;
 }
 
-/* Compares rows with those saved; how many are slower. */
-static int64_t compare_rows(bench *b, const row *rows, int64_t count, const baseline *old)
+/* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside
+ * the two: taken out of the comparison. */
+static double slower_clock(measured *now, measured *old)
+{
+    qsort(now->peaks, (size_t)now->n, sizeof *now->peaks, by_size);
+    qsort(old->peaks, (size_t)old->n, sizeof *old->peaks, by_size);
+    double x = quantile(now->peaks, now->n, 0.5), y = quantile(old->peaks, old->n, 0.5);
+    return isfinite(y / x) && y > x ? y / x : 1;
+}
+
+/* Compares rows, and more of them, with those saved; how many are slower. */
+static int64_t compare_rows(bench *b, const row *rows, int64_t count, const row *more,
+                            int64_t more_count, const baseline *old)
 {
     int64_t slow = 0;
     for (int64_t i = 0; i < count && !interrupted; i++) {
-        const row *now = &rows[i], *saved = is_compared(now) ? find_saved(old, now) : NULL;
-        if (!saved)
+        measured now = { .n = 0 }, then = { .n = 0 };
+        if (!is_compared(&rows[i]))
             continue;
-        comparison c = compare_samples(now, saved, now->samples_ms, slower_clock(now, saved));
-        c = compare_again(b, now, saved, c);
+        find_measured(&now, rows, count, &rows[i]);
+        find_measured(&now, more, more_count, &rows[i]);
+        find_measured(&then, old->rows, old->count, &rows[i]);
+        if (now.first != &rows[i] || !then.n)    /* compared already, or never saved */
+            continue;
+        samples x = gather(then.lists, then.n, slower_clock(&now, &then));
+        samples y = gather(now.lists, now.n, 1);
+        comparison c = compare_samples(&x, &y);
+        c.now = now.first, c.old = then.first;
+        free_samples(&x), free_samples(&y);
         b->comparisons = grow(b->comparisons, b->comparison_count, sizeof *b->comparisons);
         b->comparisons[b->comparison_count++] = c;
         slow += !strcmp(c.verdict, "slower");
@@ -5476,7 +5565,7 @@ static int64_t compare_rows(bench *b, const row *rows, int64_t count, const base
 /* Whether something is slower; EXIT_BAD after one line where nothing could be compared. */
 static int judge_baseline(bench *b, const row *rows, int64_t count, const baseline *old)
 {
-    int64_t slow = compare_rows(b, rows, count, old);
+    int64_t slow = compare_rows(b, rows, count, b->repeats, b->repeat_count, old);
     if (!b->comparison_count && !interrupted)
         return refuse("--baseline %s: 0 rows compared, none of its rows is one of this run's",
                       old->path);
@@ -5514,7 +5603,7 @@ static int compare_saved(bench *b)
 
 /* ================================================================================= >>flags ==== */
 enum { LONGEST_TEXT = 3000 };                    /* of a flag: a path and a name after it fit 4096 */
-typedef enum flag_kind { TO_TEXT, TO_BOOL, TO_SECONDS, TO_WINDOW } flag_kind;
+typedef enum flag_kind { TO_TEXT, TO_BOOL, TO_SECONDS, TO_WINDOW, TO_PROCESSES } flag_kind;
 static const struct {
     const char *name;
     flag_kind kind;
@@ -5567,6 +5656,8 @@ static const struct {
       "when slower" },
     { "saved", TO_TEXT, offsetof(options, saved), "FILE",
       "with --baseline: compare that saved run, measure nothing" },
+    { "processes", TO_PROCESSES, offsetof(options, processes), "N",
+      "that measure what is saved or compared, one after the other; default 5" },
     { "input", TO_TEXT, offsetof(options, input), "Q,K,V",
       ".npy files: [B,S,H,D], [S,H,D], with "
       "--num-heads [B,S,H*D]" },
@@ -5576,6 +5667,7 @@ static const struct {
     { "expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal" },
     { "output", TO_TEXT, offsetof(options, output), "O", ".npy file to write" },
     { "footprint", TO_TEXT, offsetof(options, footprint), "CALL", NULL }, /* see from_child */
+    { "repeated", TO_BOOL, offsetof(options, repeated), "", NULL },       /* see repeat_run */
 };
 
 static void print_help(void)
@@ -5637,6 +5729,11 @@ static int set_flag(options *o, int f, const char *value)
         if (end == value || *end || !(x > 0 && x <= 3600))
             return refuse("--%s %s: must be seconds in (0, 3600]", flags[f].name, value);
         *(double *)at = x;
+    } else if (flags[f].kind == TO_PROCESSES) {
+        long long n = strtoll(value, &end, 10);
+        if (end == value || *end || n < 1 || n > MOST_PROCESSES)
+            return refuse("--%s %s: must be in [1, %d]", flags[f].name, value, MOST_PROCESSES);
+        *(int64_t *)at = n;
     } else {
         long long side[2];
         int used = 0;
@@ -6324,6 +6421,10 @@ int main(int argc, char **argv)
     int code = parse_flags(argc, argv, &b.opt);
     if (code)
         return code;
+    if (b.opt.repeated) {                        /* rows on stdout for another process, no more */
+        b.opt.format = "csv", b.opt.plot = false;
+        b.opt.baseline = b.opt.save_baseline = b.opt.output_dir = b.opt.output = NULL;
+    }
     if (b.opt.help || b.opt.version) {
         if (b.opt.help)
             print_help();
@@ -6353,7 +6454,7 @@ int main(int argc, char **argv)
         sigaction(SIGHUP, &action, NULL);
         signal(SIGPIPE, SIG_IGN);                /* a reader that went away is an error of stdout */
         run_cases(&b);
-        code = deliver(&b, &old);
+        code = repeat_runs(&b) ? deliver(&b, &old) : EXIT_BAD;
     }
     if (!code && (fflush(stdout) || ferror(stdout)))
         code = refuse("stdout: %s", strerror(errno));
@@ -6361,6 +6462,7 @@ int main(int argc, char **argv)
     free_baseline(&old);
     free(b.comparisons);
     free_rows(b.rows, b.row_count);
+    free_rows(b.repeats, b.repeat_count);
     free(b.cases);
     attn_shutdown();
     return code;

@@ -1,7 +1,7 @@
 /* bench_unit.c - the parts of attn_bench that judge, called one by one: it is compiled with attn_bench.c in it.
  *   - every output, in every type and pass, corrupted in several ways by a backend of the test's own, is `wrong`; left alone it
  *     is `ok`, on smooth, peaked, masked and grouped cases too;
- *   - the rank test, the intervals.
+ *   - the rank test, the intervals, the processes of a comparison.
  * The last line is `N passed, N failed, N skipped`. */
 #define main attn_bench_main
 #include "attn_bench.c"
@@ -363,8 +363,10 @@ static void test_bootstrap(void)
         comparison c = { 0 }, again = { 0 };
         for (int i = 0; i < CALLS; i++)
             x[i] = 10 + (double)normal(51, (uint64_t)(r * CALLS + i)), y[i] = 11 + (double)normal(52, (uint64_t)(r * CALLS + i));
-        bootstrap(&c, (list){ x, CALLS }, (list){ y, CALLS });
-        bootstrap(&again, (list){ x, CALLS }, (list){ y, CALLS });
+        samples old = gather(&(list){ x, CALLS }, 1, 1), now = gather(&(list){ y, CALLS }, 1, 1);
+        bootstrap(&c, &old, &now);
+        bootstrap(&again, &old, &now);
+        free_samples(&old), free_samples(&now);
         expect(c.low <= c.ratio && c.ratio <= c.high && c.low == again.low && c.high == again.high, "interval [%g, %g]", c.low, c.high);
         held += c.low <= 1.1 && 1.1 <= c.high;
         width += (c.high - c.low) / RUNS;
@@ -372,6 +374,42 @@ static void test_bootstrap(void)
     expect(held >= RUNS * 90 / 100, "95%% intervals hold the ratio in %d of %d runs", held, RUNS);
     /* the median of 30 normal calls of 10% spreads by 1.25 * 0.1 / sqrt(30) */
     expect(width > 0.08 && width < 0.18, "width %g", width);
+}
+
+/* What several processes have measured: samples in order, each where its process put it; and a spread between processes is no
+ * slowdown, however many calls each of them makes. */
+static void test_processes(void)
+{
+    double a[] = { 3, 1, 2 }, b[] = { 9, 7 };
+    list two[] = { { a, 3 }, { b, 2 } };
+    samples s = gather(two, 2, 2);
+    static const double sorted[] = { 2, 4, 6, 14, 18 };
+    bool right = s.processes == 2 && s.all.n == 5 && s.begin[1] == 3 && s.begin[2] == 5 && s.medians[0] == 4 && s.medians[1] == 16;
+    for (int i = 0; i < 5; i++)
+        right = right && s.all.x[i] == sorted[i] && (s.at[i] < 3) == (i < 3);
+    expect(right, "samples of two processes");
+    free_samples(&s);
+    enum { PROCESSES = 5, CALLS = 40, RUNS = 60 };
+    double x[2][PROCESSES][CALLS];
+    list lists[2][PROCESSES];
+    static const struct { double modes, slower; const char *verdict; } cases[] = { { 0.5, 1, "same" }, { 0, 1.15, "slower" }, { 0, 1 / 1.15, "faster" }, { 0, 1, "same" } };
+    for (int k = 0; k < COUNT(cases); k++)
+        for (int r = 0, wrong = 0; r < RUNS; r++) {
+            for (int side = 0; side < 2; side++)
+                for (int p = 0; p < PROCESSES; p++) {
+                    uint64_t of = (uint64_t)((r * 2 + side) * PROCESSES + p);
+                    double mode = draw(61, of) % 2 ? 1 + cases[k].modes : 1;       /* the process is in one of two */
+                    for (uint64_t i = 0; i < CALLS; i++)
+                        x[side][p][i] = mode * (side ? cases[k].slower : 1) * (1 + 0.01 * fabs((double)normal(62, of * CALLS + i)));
+                    lists[side][p] = (list){ x[side][p], CALLS };
+                }
+            samples old = gather(lists[0], PROCESSES, 1), now = gather(lists[1], PROCESSES, 1);
+            comparison c = compare_samples(&old, &now);
+            wrong += strcmp(c.verdict, cases[k].verdict) != 0;
+            if (r == RUNS - 1)
+                expect(wrong <= (cases[k].modes > 0), "%d of %d runs of case %d are not %s", wrong, RUNS, k, cases[k].verdict);
+            free_samples(&old), free_samples(&now);
+        }
 }
 
 static void test_median_interval(void)
@@ -397,6 +435,7 @@ int main(void)
     test_published();
     test_rank_test();
     test_bootstrap();
+    test_processes();
     test_median_interval();
     attn_shutdown();
     printf("%d passed, %d failed, 0 skipped\n", passed, bad);
