@@ -176,138 +176,6 @@ enum {
     ATTN_ACCUMULATE = 512
 };
 
-/* Statuses: X(name, number, sentence). One per validation rule; a number never changes and is
- * never reused. */
-#define ATTN_STATUS_LIST(X) \
-    X(OK,                     0, "success") \
-    X(ERR_HEADS,              1, "heads must be a multiple of kv_heads") \
-    X(ERR_NULL_DESC,          2, "the description is NULL") \
-    X(ERR_NULL_Q,             3, "q.data is NULL and q is not empty") \
-    X(ERR_NULL_K,             4, "k.data is NULL and k is not empty") \
-    X(ERR_NULL_V,             5, "v.data is NULL and v is not empty") \
-    X(ERR_NULL_O,             6, "o.data is NULL and o is not empty") \
-    X(ERR_NEGATIVE_SIZE,      7, "batch, q_len, kv_len, heads, kv_heads, head_dim and v_dim must not be negative") \
-    X(ERR_HEADS_ZERO,         8, "heads must be at least 1") \
-    X(ERR_HEAD_DIM,           9, "head_dim must be at least 1") \
-    X(ERR_OVERFLOW,          10, "the extent of a tensor overflows 63 bits of bytes") \
-    X(ERR_STRIDE_MIXED,      11, "some strides of a tensor are 0 and others are not: write ATTN_BROADCAST for a stride of 0") \
-    X(ERR_STRIDE_NEGATIVE,   12, "an output, the bias of a dbias, or a cache appended to has a negative stride") \
-    X(ERR_STRIDE_ALIAS,      13, "the strides of an output make two of its rows overlap") \
-    X(ERR_LAYOUT,            14, "layout must be ATTN_BSHD or ATTN_BHSD") \
-    X(ERR_DTYPE,             15, "unknown dtype") \
-    X(ERR_DTYPE_Q,           16, "q must be f32, f16, bf16 or f64") \
-    X(ERR_DTYPE_KV,          17, "k and v must be f32, f16, bf16, f64, int8 or fp8") \
-    X(ERR_DTYPE_O,           18, "o must be f32, f16, bf16 or f64") \
-    X(ERR_DTYPE_BIAS,        19, "bias must be f32, f16, bf16 or f64") \
-    X(ERR_DTYPE_MASK,        20, "mask must be ATTN_BOOL") \
-    X(ERR_QUANT_SCALE,       21, "an int8 or fp8 tensor needs its scale array") \
-    X(ERR_SCALE_UNUSED,      22, "a scale array is given for a tensor that is neither int8 nor fp8 k or v") \
-    X(ERR_OVERLAP,           23, "an output overlaps an input or another output") \
-    X(ERR_SCALE,             24, "scale must be finite") \
-    X(ERR_SCALE_FLAG,        25, "scale is given without ATTN_SCALE") \
-    X(ERR_SOFTCAP,           26, "softcap must be finite and not negative") \
-    X(ERR_DROPOUT,           27, "dropout must lie in [0, 1)") \
-    X(ERR_OFFSET_FLAG,       28, "offset is given without ATTN_OFFSET") \
-    X(ERR_OFFSET_BOTH,       29, "ATTN_TOP_LEFT and ATTN_OFFSET are both set") \
-    X(ERR_WINDOW_FLAG,       30, "window_left or window_right is given without its flag") \
-    X(ERR_WINDOW_NEGATIVE,   31, "a window side must not be negative") \
-    X(ERR_FLAGS,             32, "an unknown flag is set") \
-    X(ERR_PHILOX_RANGE,      33, "dropout needs philox_offset, q_len, kv_len and batch * heads below 2^32") \
-    X(ERR_THREADS,           34, "threads must not be negative") \
-    X(ERR_BACKEND_UNKNOWN,   35, "no backend of that name is registered") \
-    X(ERR_DECLINED,          36, "the backend named does not take this call: attn_query says why") \
-    X(ERR_NOT_YET,           37, "this feature is not built yet") \
-    X(ERR_WORKSPACE_SMALL,   38, "the workspace is smaller than attn_query says") \
-    X(ERR_WORKSPACE_ALIGN,   39, "the workspace is not aligned to 64 bytes") \
-    X(ERR_MEMORY,            40, "out of memory") \
-    X(ERR_POOL,              41, "a pool needs a run function and at least 1 thread") \
-    X(ERR_ALLOC,             42, "an allocator needs both get and put") \
-    X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks") \
-    X(ERR_DEVICE,            44, "tensors are device memory and no registered backend takes them") \
-    X(ERR_DEVICE_INDEX,      45, "device must not be negative") \
-    X(ERR_SEQ_HOST,          46, "ATTN_SEQ_HOST is for device tensors only") \
-    X(ERR_MESSAGE,           47, "message_size is given without message") \
-    X(ERR_WORKSPACE_NULL,    48, "workspace_size is given without workspace") \
-    X(ERR_TOO_LARGE,         49, "the score matrix does not fit in this machine's memory") \
-    X(ERR_ALIGN,             50, "a tensor or array does not begin at a multiple of the size of its elements") \
-    X(ERR_ADDRESS,           51, "a tensor, an array or the workspace passes the end of the address space") \
-    X(ERR_WORKSPACE_OVERLAP, 52, "the workspace overlaps a tensor or an array of the call") \
-    X(ERR_SIZE,              53, "the workspace needs more bytes than this build can address") \
-    X(ERR_CU_FIRST,          60, "the first entry of cu_q or cu_k must be 0") \
-    X(ERR_CU_FALLS,          61, "cu_q or cu_k falls") \
-    X(ERR_CU_LAST,           62, "the last entry of cu_q or cu_k must be total_q or total_k") \
-    X(ERR_CU_LONG,           63, "a packed sequence is longer than q_len or kv_len") \
-    X(ERR_TOTAL_FLAG,        64, "total_q or total_k is given without cu_q or cu_k") \
-    X(ERR_TOTAL_NEGATIVE,    65, "total_q and total_k must not be negative") \
-    X(ERR_USED_Q,            66, "used_q must lie in [0, length of the sequence]") \
-    X(ERR_USED_K,            67, "used_k must lie in [0, capacity of the sequence]") \
-    X(ERR_START_K,           68, "start_k must lie in [0, used_k]") \
-    X(ERR_SLOT,              69, "slot must lie in [0, slots)") \
-    X(ERR_SLOTS_FLAG,        70, "slots is given without slot, or slot without slots") \
-    X(ERR_SLOT_CU,           71, "slot cannot be combined with cu_k or with pages") \
-    X(ERR_SLOT_TWICE,        72, "two batch entries append to one cache slot") \
-    X(ERR_PAGE_SIZE,         73, "a block table needs page_size, pages and max_pages of at least 1") \
-    X(ERR_PAGE_FLAG,         74, "page_size, pages or max_pages is given without block_table") \
-    X(ERR_PAGE_USED,         75, "a block table needs used_k") \
-    X(ERR_PAGE_CU,           76, "block_table cannot be combined with cu_k") \
-    X(ERR_PAGE_CAPACITY,     77, "kv_len exceeds max_pages * page_size") \
-    X(ERR_PAGE_RANGE,        78, "an entry of the block table lies outside [0, pages)") \
-    X(ERR_PAGE_TWICE,        79, "two batch entries append to one page") \
-    X(ERR_APPEND_USED,       90, "append needs used_k") \
-    X(ERR_APPEND_CU,         91, "append cannot be combined with cu_k") \
-    X(ERR_APPEND_CACHE,      92, "append.k_cache and append.v_cache must equal k.data and v.data") \
-    X(ERR_APPEND_NULL,       93, "append.len is given without append.k.data and append.v.data, or one of them without the other") \
-    X(ERR_APPEND_DTYPE,      94, "append.k and append.v must be f32, f16, bf16 or f64") \
-    X(ERR_APPEND_LEN,        95, "append.len must not be negative, and used_k + appended tokens must fit the capacity") \
-    X(ERR_APPEND_SCALE,      96, "append.k_scale and append.v_scale must equal k.scale and v.scale of a quantised cache") \
-    X(ERR_APPEND_CU_NEW,     97, "append.cu must begin with 0, never fall, end with append.total, no step above append.len") \
-    X(ERR_ROTARY_NULL,       98, "rotary embedding needs rotary_cos, rotary_sin, rotary_dim and rotary_rows together") \
-    X(ERR_ROTARY_DIM,        99, "rotary_dim must be even and lie in [2, head_dim]") \
-    X(ERR_ROTARY_ROWS,      100, "a position lies beyond rotary_rows") \
-    X(ERR_ROTARY_APPEND,    101, "rotary embedding is applied on append only") \
-    X(ERR_ROTARY_FLAG,      102, "ATTN_ROTARY_INTERLEAVED is set without rotary tables") \
-    X(ERR_NULL_GRAD,        110, "the gradient description is NULL") \
-    X(ERR_NULL_DOUT,        111, "dout.data is NULL and dout is not empty") \
-    X(ERR_NULL_LSE,         112, "backward needs the lse of the forward call") \
-    X(ERR_NULL_DQKV,        113, "dq.data, dk.data or dv.data is NULL and not empty") \
-    X(ERR_DTYPE_GRAD,       114, "dout, dq, dk and dv must be f32, f16, bf16 or f64") \
-    X(ERR_DBIAS,            115, "dbias is given without a bias") \
-    X(ERR_DSINK,            116, "dsink is given without a sink") \
-    X(ERR_BACKWARD_CACHE,   117, "backward of cache slots or append is not defined") \
-    X(ERR_BACKWARD_PAGED,   118, "backward of a paged cache is not defined") \
-    X(ERR_BACKWARD_QUANT,   119, "backward of a quantised cache is not defined") \
-    X(ERR_ACCUMULATE,       120, "ATTN_ACCUMULATE is for backward only") \
-    X(ERR_DBIAS_DTYPE,      121, "dbias is f32 in the strides of the bias: the bias strides must not alias unless ATTN_BROADCAST") \
-    X(ERR_REGISTER_NULL,    130, "a backend needs a name, plan and run") \
-    X(ERR_REGISTER_ABI,     131, "the backend was compiled against another version of attn.h") \
-    X(ERR_REGISTER_NAME,    132, "a backend of that name is registered already, or the name is empty, 'auto' or longer than 31 characters") \
-    X(ERR_REGISTER_FULL,    133, "no more backends can be registered") \
-    X(ERR_MERGE_PARTS,      140, "parts must not be negative, and with parts the part arrays must not be NULL") \
-    X(ERR_MERGE_LSE,        141, "a part has no lse") \
-    X(ERR_MERGE_O,          142, "a part's o is NULL, of a dtype other than f32, f16, bf16, f64, strided or aligned wrongly") \
-    X(ERR_CONVERT_SHAPE,    143, "shape is NULL or has a negative size") \
-    X(ERR_CONVERT_DTYPE,    144, "conversion is between f32, f16, bf16 and f64") \
-    X(ERR_CONVERT_NULL,     145, "the source or destination of a conversion is NULL and not empty") \
-    X(ERR_TIME_NULL,        146, "timing needs a function and a result") \
-    X(ERR_TIME_OPTS,        147, "timing needs iterations or min_seconds, none of them negative") \
-    X(ERR_QUERY_NULL,       148, "attn_query needs a plan to fill") \
-    X(ERR_PARALLEL,         149, "attn_parallel needs a task and a count that is not negative") \
-    X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
-    X(ERR_NO_DEVICE,        161, "no GPU is present") \
-    X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
-    X(ERR_GPU_MEMORY,       163, "out of device memory") \
-    X(ERR_GPU_POINTER,      164, "a pointer is not device memory of the device named") \
-    X(ERR_GPU_WORKSPACE,    165, "the workspace is not device memory") \
-    X(ERR_GPU_STICKY,       166, "the GPU reports an error of an earlier call") \
-    X(ERR_GPU,              167, "the GPU runtime reports an error: see the message buffer")
-
-typedef enum attn_status {
-#define ATTN__X(name, number, text) ATTN_##name = number,
-    ATTN_STATUS_LIST(ATTN__X)
-#undef ATTN__X
-    ATTN__STATUS_MAX = 0x7fffffff
-} attn_status;
-
 /* A tensor that is read. The last dimension is dense; the others have strides in elements. Like
  * every array, it begins at a multiple of the size of its elements. */
 typedef struct attn_in {
@@ -447,6 +315,138 @@ typedef struct attn_plan {
     char why[1024];
     uint64_t own[32];                           /* what plan leaves for run: the backend's own */
 } attn_plan;
+
+/* Statuses: X(name, number, sentence). One per validation rule; a number never changes and is
+ * never reused. */
+#define ATTN_STATUS_LIST(X) \
+    X(OK,                     0, "success") \
+    X(ERR_HEADS,              1, "heads must be a multiple of kv_heads") \
+    X(ERR_NULL_DESC,          2, "the description is NULL") \
+    X(ERR_NULL_Q,             3, "q.data is NULL and q is not empty") \
+    X(ERR_NULL_K,             4, "k.data is NULL and k is not empty") \
+    X(ERR_NULL_V,             5, "v.data is NULL and v is not empty") \
+    X(ERR_NULL_O,             6, "o.data is NULL and o is not empty") \
+    X(ERR_NEGATIVE_SIZE,      7, "batch, q_len, kv_len, heads, kv_heads, head_dim and v_dim must not be negative") \
+    X(ERR_HEADS_ZERO,         8, "heads must be at least 1") \
+    X(ERR_HEAD_DIM,           9, "head_dim must be at least 1") \
+    X(ERR_OVERFLOW,          10, "the extent of a tensor overflows 63 bits of bytes") \
+    X(ERR_STRIDE_MIXED,      11, "some strides of a tensor are 0 and others are not: write ATTN_BROADCAST for a stride of 0") \
+    X(ERR_STRIDE_NEGATIVE,   12, "an output, the bias of a dbias, or a cache appended to has a negative stride") \
+    X(ERR_STRIDE_ALIAS,      13, "the strides of an output make two of its rows overlap") \
+    X(ERR_LAYOUT,            14, "layout must be ATTN_BSHD or ATTN_BHSD") \
+    X(ERR_DTYPE,             15, "unknown dtype") \
+    X(ERR_DTYPE_Q,           16, "q must be f32, f16, bf16 or f64") \
+    X(ERR_DTYPE_KV,          17, "k and v must be f32, f16, bf16, f64, int8 or fp8") \
+    X(ERR_DTYPE_O,           18, "o must be f32, f16, bf16 or f64") \
+    X(ERR_DTYPE_BIAS,        19, "bias must be f32, f16, bf16 or f64") \
+    X(ERR_DTYPE_MASK,        20, "mask must be ATTN_BOOL") \
+    X(ERR_QUANT_SCALE,       21, "an int8 or fp8 tensor needs its scale array") \
+    X(ERR_SCALE_UNUSED,      22, "a scale array is given for a tensor that is neither int8 nor fp8 k or v") \
+    X(ERR_OVERLAP,           23, "an output overlaps an input or another output") \
+    X(ERR_SCALE,             24, "scale must be finite") \
+    X(ERR_SCALE_FLAG,        25, "scale is given without ATTN_SCALE") \
+    X(ERR_SOFTCAP,           26, "softcap must be finite and not negative") \
+    X(ERR_DROPOUT,           27, "dropout must lie in [0, 1)") \
+    X(ERR_OFFSET_FLAG,       28, "offset is given without ATTN_OFFSET") \
+    X(ERR_OFFSET_BOTH,       29, "ATTN_TOP_LEFT and ATTN_OFFSET are both set") \
+    X(ERR_WINDOW_FLAG,       30, "window_left or window_right is given without its flag") \
+    X(ERR_WINDOW_NEGATIVE,   31, "a window side must not be negative") \
+    X(ERR_FLAGS,             32, "an unknown flag is set") \
+    X(ERR_PHILOX_RANGE,      33, "dropout needs philox_offset, q_len, kv_len and batch * heads below 2^32") \
+    X(ERR_THREADS,           34, "threads must not be negative") \
+    X(ERR_BACKEND_UNKNOWN,   35, "no backend of that name is registered") \
+    X(ERR_DECLINED,          36, "the backend named does not take this call: attn_query says why") \
+    X(ERR_NOT_YET,           37, "this feature is not built yet") \
+    X(ERR_WORKSPACE_SMALL,   38, "the workspace is smaller than attn_query says") \
+    X(ERR_WORKSPACE_ALIGN,   39, "the workspace is not aligned to 64 bytes") \
+    X(ERR_MEMORY,            40, "out of memory") \
+    X(ERR_POOL,              41, "a pool needs a run function and at least 1 thread") \
+    X(ERR_ALLOC,             42, "an allocator needs both get and put") \
+    X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks") \
+    X(ERR_DEVICE,            44, "tensors are device memory and no registered backend takes them") \
+    X(ERR_DEVICE_INDEX,      45, "device must not be negative") \
+    X(ERR_SEQ_HOST,          46, "ATTN_SEQ_HOST is for device tensors only") \
+    X(ERR_MESSAGE,           47, "message_size is given without message") \
+    X(ERR_WORKSPACE_NULL,    48, "workspace_size is given without workspace") \
+    X(ERR_TOO_LARGE,         49, "the score matrix does not fit in this machine's memory") \
+    X(ERR_ALIGN,             50, "a tensor or array does not begin at a multiple of the size of its elements") \
+    X(ERR_ADDRESS,           51, "a tensor, an array or the workspace passes the end of the address space") \
+    X(ERR_WORKSPACE_OVERLAP, 52, "the workspace overlaps a tensor or an array of the call") \
+    X(ERR_SIZE,              53, "the workspace needs more bytes than this build can address") \
+    X(ERR_CU_FIRST,          60, "the first entry of cu_q or cu_k must be 0") \
+    X(ERR_CU_FALLS,          61, "cu_q or cu_k falls") \
+    X(ERR_CU_LAST,           62, "the last entry of cu_q or cu_k must be total_q or total_k") \
+    X(ERR_CU_LONG,           63, "a packed sequence is longer than q_len or kv_len") \
+    X(ERR_TOTAL_FLAG,        64, "total_q or total_k is given without cu_q or cu_k") \
+    X(ERR_TOTAL_NEGATIVE,    65, "total_q and total_k must not be negative") \
+    X(ERR_USED_Q,            66, "used_q must lie in [0, length of the sequence]") \
+    X(ERR_USED_K,            67, "used_k must lie in [0, capacity of the sequence]") \
+    X(ERR_START_K,           68, "start_k must lie in [0, used_k]") \
+    X(ERR_SLOT,              69, "slot must lie in [0, slots)") \
+    X(ERR_SLOTS_FLAG,        70, "slots is given without slot, or slot without slots") \
+    X(ERR_SLOT_CU,           71, "slot cannot be combined with cu_k or with pages") \
+    X(ERR_SLOT_TWICE,        72, "two batch entries append to one cache slot") \
+    X(ERR_PAGE_SIZE,         73, "a block table needs page_size, pages and max_pages of at least 1") \
+    X(ERR_PAGE_FLAG,         74, "page_size, pages or max_pages is given without block_table") \
+    X(ERR_PAGE_USED,         75, "a block table needs used_k") \
+    X(ERR_PAGE_CU,           76, "block_table cannot be combined with cu_k") \
+    X(ERR_PAGE_CAPACITY,     77, "kv_len exceeds max_pages * page_size") \
+    X(ERR_PAGE_RANGE,        78, "an entry of the block table lies outside [0, pages)") \
+    X(ERR_PAGE_TWICE,        79, "two batch entries append to one page") \
+    X(ERR_APPEND_USED,       90, "append needs used_k") \
+    X(ERR_APPEND_CU,         91, "append cannot be combined with cu_k") \
+    X(ERR_APPEND_CACHE,      92, "append.k_cache and append.v_cache must equal k.data and v.data") \
+    X(ERR_APPEND_NULL,       93, "append.len is given without append.k.data and append.v.data, or one of them without the other") \
+    X(ERR_APPEND_DTYPE,      94, "append.k and append.v must be f32, f16, bf16 or f64") \
+    X(ERR_APPEND_LEN,        95, "append.len must not be negative, and used_k + appended tokens must fit the capacity") \
+    X(ERR_APPEND_SCALE,      96, "append.k_scale and append.v_scale must equal k.scale and v.scale of a quantised cache") \
+    X(ERR_APPEND_CU_NEW,     97, "append.cu must begin with 0, never fall, end with append.total, no step above append.len") \
+    X(ERR_ROTARY_NULL,       98, "rotary embedding needs rotary_cos, rotary_sin, rotary_dim and rotary_rows together") \
+    X(ERR_ROTARY_DIM,        99, "rotary_dim must be even and lie in [2, head_dim]") \
+    X(ERR_ROTARY_ROWS,      100, "a position lies beyond rotary_rows") \
+    X(ERR_ROTARY_APPEND,    101, "rotary embedding is applied on append only") \
+    X(ERR_ROTARY_FLAG,      102, "ATTN_ROTARY_INTERLEAVED is set without rotary tables") \
+    X(ERR_NULL_GRAD,        110, "the gradient description is NULL") \
+    X(ERR_NULL_DOUT,        111, "dout.data is NULL and dout is not empty") \
+    X(ERR_NULL_LSE,         112, "backward needs the lse of the forward call") \
+    X(ERR_NULL_DQKV,        113, "dq.data, dk.data or dv.data is NULL and not empty") \
+    X(ERR_DTYPE_GRAD,       114, "dout, dq, dk and dv must be f32, f16, bf16 or f64") \
+    X(ERR_DBIAS,            115, "dbias is given without a bias") \
+    X(ERR_DSINK,            116, "dsink is given without a sink") \
+    X(ERR_BACKWARD_CACHE,   117, "backward of cache slots or append is not defined") \
+    X(ERR_BACKWARD_PAGED,   118, "backward of a paged cache is not defined") \
+    X(ERR_BACKWARD_QUANT,   119, "backward of a quantised cache is not defined") \
+    X(ERR_ACCUMULATE,       120, "ATTN_ACCUMULATE is for backward only") \
+    X(ERR_DBIAS_DTYPE,      121, "dbias is f32 in the strides of the bias: the bias strides must not alias unless ATTN_BROADCAST") \
+    X(ERR_REGISTER_NULL,    130, "a backend needs a name, plan and run") \
+    X(ERR_REGISTER_ABI,     131, "the backend was compiled against another version of attn.h") \
+    X(ERR_REGISTER_NAME,    132, "a backend of that name is registered already, or the name is empty, 'auto' or longer than 31 characters") \
+    X(ERR_REGISTER_FULL,    133, "no more backends can be registered") \
+    X(ERR_MERGE_PARTS,      140, "parts must not be negative, and with parts the part arrays must not be NULL") \
+    X(ERR_MERGE_LSE,        141, "a part has no lse") \
+    X(ERR_MERGE_O,          142, "a part's o is NULL, of a dtype other than f32, f16, bf16, f64, strided or aligned wrongly") \
+    X(ERR_CONVERT_SHAPE,    143, "shape is NULL or has a negative size") \
+    X(ERR_CONVERT_DTYPE,    144, "conversion is between f32, f16, bf16 and f64") \
+    X(ERR_CONVERT_NULL,     145, "the source or destination of a conversion is NULL and not empty") \
+    X(ERR_TIME_NULL,        146, "timing needs a function and a result") \
+    X(ERR_TIME_OPTS,        147, "timing needs iterations or min_seconds, none of them negative") \
+    X(ERR_QUERY_NULL,       148, "attn_query needs a plan to fill") \
+    X(ERR_PARALLEL,         149, "attn_parallel needs a task and a count that is not negative") \
+    X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
+    X(ERR_NO_DEVICE,        161, "no GPU is present") \
+    X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
+    X(ERR_GPU_MEMORY,       163, "out of device memory") \
+    X(ERR_GPU_POINTER,      164, "a pointer is not device memory of the device named") \
+    X(ERR_GPU_WORKSPACE,    165, "the workspace is not device memory") \
+    X(ERR_GPU_STICKY,       166, "the GPU reports an error of an earlier call") \
+    X(ERR_GPU,              167, "the GPU runtime reports an error: see the message buffer")
+
+typedef enum attn_status {
+#define ATTN__X(name, number, text) ATTN_##name = number,
+    ATTN_STATUS_LIST(ATTN__X)
+#undef ATTN__X
+    ATTN__STATUS_MAX = 0x7fffffff
+} attn_status;
 
 /* A backend. To add one, fill this in and call attn_register; examples/backend.c is one in a file.
  * Order of calls: plan, then, when it returned ATTN_OK and the call is a real one, run with that
@@ -3693,43 +3693,6 @@ static attn_status attn__converter(const attn_desc *where, const attn_backend **
     ATTN__RULE(*found, ERR_DEVICE);
     return ATTN_OK;
 }
-ATTN_API attn_status attn_convert(
-    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
-    attn__convert_job j;
-    attn_desc all;
-    int64_t bytes = 1;
-    if (!where) { memset(&all, 0, sizeof all); where = &all; }
-    ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
-        ERR_CONVERT_SHAPE);
-    const attn_backend *device = NULL;
-    if (where->flags & ATTN_DEVICE) {
-        ATTN__TRY(attn__converter(where, &device));
-        ATTN__RULE(where->device >= 0, ERR_DEVICE_INDEX);
-    }
-    ATTN__RULE(where->threads >= 0, ERR_THREADS);
-    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
-    ATTN__RULE(attn__machine()->isa, ERR_ISA);
-    ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    for (int a = 0; a < 4; a++)
-        ATTN__RULE(!__builtin_mul_overflow(bytes, shape[a], &bytes), ERR_OVERFLOW);
-    if (bytes == 0) return ATTN_OK;
-    ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
-    attn__span from, to;
-    attn__span_of(&from, src.data, src.stride, shape, shape[3], src.dtype);
-    attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
-    ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
-    ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
-    if (device) return device->convert(device->user, shape, &src, &dst, where);
-    j.src = src; j.dst = dst;
-    memcpy(j.shape, shape, sizeof j.shape);
-    j.merged = src.stride[2] == shape[3] && dst.stride[2] == shape[3];
-    j.rows = shape[0] * shape[1] * (j.merged ? 1 : shape[2]);
-    int32_t threads = bytes < 65536 ? 1 : attn__threads_for(where);
-    j.per_task = attn__max(1, attn__ceil_div(j.rows, (int64_t)threads * 4));
-    attn__parallel(where, threads, attn__convert_task, &j, attn__ceil_div(j.rows, j.per_task));
-    return ATTN_OK;
-}
 
 /* What the CPU kernels do not take, for flash and standard alike. */
 static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why) {
@@ -4526,6 +4489,44 @@ ATTN_API attn_status attn_merge(
             }
     attn__fp_leave(fp);
     return attn__tell(in, ATTN_OK, "");
+}
+
+ATTN_API attn_status attn_convert(
+    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
+    attn__convert_job j;
+    attn_desc all;
+    int64_t bytes = 1;
+    if (!where) { memset(&all, 0, sizeof all); where = &all; }
+    ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
+        ERR_CONVERT_SHAPE);
+    const attn_backend *device = NULL;
+    if (where->flags & ATTN_DEVICE) {
+        ATTN__TRY(attn__converter(where, &device));
+        ATTN__RULE(where->device >= 0, ERR_DEVICE_INDEX);
+    }
+    ATTN__RULE(where->threads >= 0, ERR_THREADS);
+    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
+    ATTN__RULE(attn__machine()->isa, ERR_ISA);
+    ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    for (int a = 0; a < 4; a++)
+        ATTN__RULE(!__builtin_mul_overflow(bytes, shape[a], &bytes), ERR_OVERFLOW);
+    if (bytes == 0) return ATTN_OK;
+    ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
+    attn__span from, to;
+    attn__span_of(&from, src.data, src.stride, shape, shape[3], src.dtype);
+    attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
+    ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
+    ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
+    if (device) return device->convert(device->user, shape, &src, &dst, where);
+    j.src = src; j.dst = dst;
+    memcpy(j.shape, shape, sizeof j.shape);
+    j.merged = src.stride[2] == shape[3] && dst.stride[2] == shape[3];
+    j.rows = shape[0] * shape[1] * (j.merged ? 1 : shape[2]);
+    int32_t threads = bytes < 65536 ? 1 : attn__threads_for(where);
+    j.per_task = attn__max(1, attn__ceil_div(j.rows, (int64_t)threads * 4));
+    attn__parallel(where, threads, attn__convert_task, &j, attn__ceil_div(j.rows, j.per_task));
+    return ATTN_OK;
 }
 
 /* ============================================================================== >>timing ==== */
