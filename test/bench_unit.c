@@ -133,6 +133,9 @@ static void test_faults(const char *line, bool backward)
             row r = verified(line, "erring", true);
             expect(!strcmp(r.status, fault ? "wrong" : "ok"), "%s: %s %s: %s %s", line, output_names[spoiled],
                    fault_names[fault], r.status, r.note);
+            /* a wrong lse makes wrong gradients too */
+            bool named = !fault || spoiled == SPOIL_LSE || (strstr(r.note, output_names[spoiled]) && (fault == NOT_A_NUMBER || r.max_abs_err > 0));
+            expect(named, "%s: %s %s is noted as: %s", line, output_names[spoiled], fault_names[fault], r.note);
         }
     spoiled = SPOIL_O, fault = NOTHING;
 }
@@ -190,6 +193,35 @@ static void test_right(void)
                 row r = verified(line, backends[k], true);
                 expect(row_ok(&r), "%s by %s: %s %s", line, backends[k], r.status, r.note);
             }
+}
+
+/* The same by sampled rows, which are slices of the problem: of every tensor that a case may have. */
+static void test_right_sampled(void)
+{
+    static const char *const lines[] = { " seq-len=90 num-heads=4 num-kv-heads=2 head-dim=8 mask=random batch-size=3",
+                                         " seq-len=90 num-heads=4 num-kv-heads=2 head-dim=8 mask=blocks batch-size=2",
+                                         " seq-len=90 kv-len=120 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 layout=bhsd batch-size=2",
+                                         " seq-len=3 kv-len=120 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 kv-dtype=int8 batch-size=3",
+                                         " seq-len=3 kv-len=120 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 kv-dtype=fp8 batch-size=3",
+                                         " seq-len=1 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 append=1 batch-size=3",
+                                         " seq-len=1 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 append=1 kv-dtype=int8 batch-size=3",
+                                         " seq-len=2 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 page-size=8 batch-size=3",
+                                         " seq-len=2 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 page-size=8 kv-dtype=int8 batch-size=3" };
+    double usual = reference_flops;
+    for (int i = 0; i < COUNT(lines); i++)
+        for (int whole = 0; whole < 2; whole++) {
+            reference_flops = whole ? usual : 1;
+            fault = NOTHING;
+            row r = verified(lines[i], "erring", whole);
+            expect(row_ok(&r) && r.rows_verified > 0, "%s by %s rows: %s %s", lines[i], whole ? "all" : "sampled", r.status, r.note);
+            expect(r.max_abs_err >= 0 && r.max_abs_err < 0.02, "%s: the largest error is %g", lines[i], r.max_abs_err);
+            spoiled = SPOIL_O, fault = TWO_PERCENT;
+            r = verified(lines[i], "erring", whole);
+            expect(!strcmp(r.status, "wrong"), "%s by %s rows, 2%% off: %s", lines[i], whole ? "all" : "sampled", r.status);
+            expect(r.max_abs_err > 1e-3 && r.max_abs_err < 0.2, "%s, 2%% off: the largest error is %g", lines[i], r.max_abs_err);
+            fault = NOTHING;
+        }
+    reference_flops = usual;
 }
 
 /* A row that sees no key has the lse -infinity: neither a NaN nor a number will do. */
@@ -427,6 +459,7 @@ int main(void)
     test_verification();
     test_sampled();
     test_right();
+    test_right_sampled();
     test_empty_rows();
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1", false);
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 dtype=f16", false);
