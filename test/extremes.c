@@ -168,6 +168,17 @@ static void test_two_biases(void **state)
         }
         problem_free(&p);
     }
+    /* every key is hundreds away: the score that is highest lies beyond f32, and lse at its end */
+    problem p = make(&c, 1);
+    const float slope = 1e35f;
+    set_bias(&p, 2, -FLT_MAX);
+    p.d.alibi = &slope, p.d.flags |= ATTN_OFFSET, p.d.offset = 1000;
+    for (int64_t i = 0; i < COUNT(fast); i++) {
+        forward(&p, fast[i]);
+        assert_true(p.d.lse[2] == -FLT_MAX);
+        for (int64_t e = 0; e < p.d.q_len * p.dv; e++) assert_true(isfinite(((float *)p.d.o.data)[e]));
+    }
+    problem_free(&p);
 }
 
 /* large scores from q and k alone */
@@ -383,10 +394,10 @@ static void test_growing_scores(void **state)
     (void)state;
     for (int64_t b = 0; b < COUNT(fast); b++) {
         /* more than one span, which the standard backend has after 4096 keys */
-        const problem_case c = { "", 1, 260, b ? 5000 : 16500, 1, 0, 8, 0, .flags = 0 };
+        const problem_case c = { "", 1, 260, b ? 5000 : 20000, 1, 0, 8, 0, .flags = 0 };
         problem p = problem_make(&c, 9);
         float *k = (float *)(uintptr_t)p.d.k.data;
-        for (int64_t j = 0; j < c.sk * c.d; j++) k[j] *= (float)(j / c.d) / 3000;
+        for (int64_t j = 0; j < c.sk * c.d; j++) k[j] *= 12 * (float)(j / c.d) / (float)c.sk;
         forward(&p, fast[b]);
         assert_as_reference(&p, 0);
         problem_free(&p);
