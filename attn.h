@@ -19,7 +19,7 @@
    CONTENTS - search for the anchor
      >>manual      what it is, what it does not do, semantics, macros, how to add a dtype / an ISA
                    / a backend
-     >>api         declarations: statuses, description, backends, timing
+     >>api         declarations: description, statuses, backends, timing
      >>platform    compilers, rounding mode, memory, exp and log in f64
      >>status      status texts
      >>describe    defaults, validation: one rule a line
@@ -29,13 +29,14 @@
      >>sequence    one sequence of a batch: lengths, addresses, visible range
      >>append      rotary embedding, quantisation, writing new keys to a cache
      >>ops_portable >>ops_avx2 >>ops_avx512   about a dozen named vector operations each
+     >>jobs        what the kernels work on: tiles, splits, scores as they are held; their table
      >>dispatch    which ISA, threads, cache sizes, environment
-     >>layout      layout and dtype conversion
+     >>layout      layout and dtype conversion, how its work is shared out
      >>backward    what the two backwards share
      >>standard    attention with the whole score matrix in memory
      >>flash       tiled online softmax: tile sizes, planning, scheduling
      >>backends    registry, automatic choice
-     >>public      the calls of >>api, the merge
+     >>public      the calls of >>api, the merge, the conversion
      >>timing      timing harness, measured peak and bandwidth
      >>kernel      the one template body, compiled once per ISA
 */
@@ -3329,6 +3330,9 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
 #endif
 ATTN__PLAIN_BEGIN
 
+/* ================================================================================ >>jobs ====
+   What planning fills in and the kernels read, whatever the ISA; then the kernels themselves, once
+   for each ISA. */
 /* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than
  * those of >>flash and >>backward, and optimizations turned off. All 0 otherwise. Not for use
  * while calls run. */

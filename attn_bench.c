@@ -5303,12 +5303,17 @@ static int64_t processes_of(const options *o)
 /* So many processes more, one after the other. False after one line. */
 static bool repeat_runs(bench *b, int64_t processes)
 {
-    for (int64_t i = 0; i < processes && !interrupted; i++)
-        if (!repeat_run(b) && !interrupted) {
-            refuse("a process more did not measure what this one did");
-            return false;
-        }
-    return true;
+    bool good = true;
+    for (int64_t i = 0; i < processes && good && !interrupted; i++) {
+        if (isatty(STDERR_FILENO))
+            fprintf(stderr, "\r[%lld of %lld processes more]\033[K", (long long)i + 1,
+                    (long long)processes);
+        good = repeat_run(b) || interrupted;
+    }
+    clear_progress();
+    if (!good)
+        refuse("a process more did not measure what this one did");
+    return good;
 }
 
 /* ---- statistics */
@@ -5887,6 +5892,8 @@ static int settle_flags(options *o)
         return refuse("--suite: not with a shape of four numbers");
     if (o->saved && !o->baseline)
         return refuse("--saved: needs --baseline");
+    if (o->processes && (o->saved || (!o->baseline && !o->save_baseline)))
+        return refuse("--processes: only where a run is measured for --save-baseline or --baseline");
     if (o->plot && !o->output_dir)
         return refuse("--plot: needs --output-dir");
     if (o->user.count[EMBED] && o->user.count[DIM])

@@ -909,6 +909,8 @@ def test_gate(folder):
         open(path(name + ".csv"), "w").write(content)
         refused("baseline " + name, folder, "1", "8", "1", "8", "--baseline", name + ".csv")
     refused("--saved alone", folder, "--saved", "run.csv")
+    refused("--processes alone", folder, "1", "8", "1", "8", "--processes", "2")
+    refused("--processes of saved runs", folder, "--baseline", "run.csv", "--saved", "run.csv", "--processes", "2")
 
 
 def test_baseline(folder):

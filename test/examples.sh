@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test/examples.sh - builds each example as its own comment says and runs it; an example exits non-zero when its result is wrong.
+# test/examples.sh - builds each example as its own comment says, but for less of the optimizer, and runs it; an example exits non-zero when its result is wrong.
 # test/examples.sh hip - those that a GPU compiler builds, with the simulator's; attn_hip.c is there already (test/hip.mk).
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -18,7 +18,7 @@ for file in examples/*.c examples/*.cpp; do
     if [ "$gpu" = hip ]; then
         command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|attn_hip.c|-x none build/hip/gfx942/attn_hip.o|; s|-o [a-z]*|-o $exe|")
     else
-        # half a minute of the optimizer for each: what an example shows is not how fast it is
+        # not how fast it is: that takes half a minute of compiling for each
         command=$(echo "$command" | sed "s|-O2|-O1 -DATTN_NO_AVX512 -DATTN_NO_AVX2|; s|-o [a-z]*|-o $exe $warn|")
     fi
     if [ -n "$command" ] && $command && "$exe" </dev/null; then

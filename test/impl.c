@@ -1,5 +1,5 @@
-/* impl.c - the implementation of attn.h as one object, with what the unit tests need from its inside: an allocator that
- * counts and fails, and the sums of the tolerance rule. */
+/* impl.c - the implementation of attn.h as one object, with what the tests need from its inside: an allocator that counts and
+ * fails, the sums of the tolerance rule, the library's own Philox. */
 #include <stddef.h>
 
 void *unit_malloc(size_t size);
@@ -37,3 +37,6 @@ attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse)
     b.lse = lse;
     return attn__reference_bounds(d, &b);
 }
+
+void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
+void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]) { attn__philox(ctr, key, out); }

@@ -76,7 +76,7 @@ def build(directory, run):
     def call(arguments):
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
         return done.stderr if done.returncode else None
-    wrong = call([*compiler, "-std=c99", "-w", f"-I{directory}", f"-I{ROOT}", "-pthread", "-c", "test/proof_impl.c", "-o", f"{directory}/impl.o"])
+    wrong = call([*compiler, "-std=c99", "-w", f"-I{directory}", f"-I{ROOT}", "-pthread", "-c", "test/impl.c", "-o", f"{directory}/impl.o"])
     for name in sorted({test[0] for test in tests}):
         wrap = [f"-Wl,--wrap={f}" for f in WRAPPED] if name == "alloc" else []
         wrong = wrong or call([*compiler, "-pthread", f"{BUILD}/{objects}/{name}.o", *(f"{BUILD}/{objects}/{o}.o" for o in beside), f"{directory}/impl.o", "-o", f"{directory}/{name}", *wrap, "-lcmocka", "-lm"])

@@ -143,7 +143,7 @@ class Header:
 
     def compile(self, directory, build):
         pic = ["-fPIC"] if self.shared(build) else []
-        wrong = failure([*BUILDS[build], *pic, "-std=c99", "-w", f"-I{directory}", "-I.", "-pthread", "-c", "test/proof_impl.c",
+        wrong = failure([*BUILDS[build], *pic, "-std=c99", "-w", f"-I{directory}", "-I.", "-pthread", "-c", "test/impl.c",
                          "-o", f"{directory}/{build}.o"])
         if wrong or not pic:
             return wrong
@@ -179,7 +179,7 @@ class Header:
 
     def same_when_optimized(self, directory):
         for flag in ("-DATTN_NO_AVX2", "-DATTN_NO_AVX512"):
-            compiler = ["cc", "-O2", flag, "-std=c99", "-w", "-I.", "-pthread", "-c", "test/proof_impl.c"]
+            compiler = ["cc", "-O2", flag, "-std=c99", "-w", "-I.", "-pthread", "-c", "test/impl.c"]
             clean, own = f"{self.clean}/optimized{flag}.o", f"{directory}/optimized{flag}.o"
             with self.lock:
                 if not os.path.exists(clean):
@@ -202,7 +202,7 @@ class Header:
         for stage in self.stages:
             build = stage[0].build
             if build == "tsan" and not self.within(mutant, ">>threads") or \
-                    build == "isa" and built["portable"] and not self.within(mutant, ">>ops", ">>kernel"):
+                    build == "isa" and built["portable"] and not self.within(mutant, ">>ops", ">>jobs", ">>kernel"):
                 continue
             if build not in built:
                 built[build] = self.changed(directory, build)[1]
@@ -234,7 +234,7 @@ class Header:
         for name, flags in REACH.items():
             folder = OUT / name
             folder.mkdir(exist_ok=True)
-            run([*flags, "--coverage", "-std=c99", "-w", "-I.", "-pthread", "-c", "test/proof_impl.c", "-o", f"{folder}/{name}.o"], check=True)
+            run([*flags, "--coverage", "-std=c99", "-w", "-I.", "-pthread", "-c", "test/impl.c", "-o", f"{folder}/{name}.o"], check=True)
         tests = {key(t): t for stage in self.stages for t in stage if t.build not in SANITIZED}
         self.reach = dict(zip(tests, pool.map(self.reach_of, tests.values())))
 

@@ -1,13 +1,12 @@
 /* process.c - the library as a guest of its process: signals, cancelled threads, processors that it may use, threads woken only for
  * work that is worth it, unloading and exit. What is read once is looked at in a process of its own. Built plain and with OpenMP. */
 #define _GNU_SOURCE
-#include "proof_unit.h"
+#include "proof_threads.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static attn_desc threads_of(int n)
 {
@@ -15,24 +14,6 @@ static attn_desc threads_of(int n)
     memset(&d, 0, sizeof d);
     d.threads = n;
     return d;
-}
-
-/* Two tasks that wait for each other: only two threads finish them. False after a minute. */
-static int arrived, missed;
-static void meet(void *arg, int64_t i)
-{
-    (void)arg, (void)i;
-    __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
-    for (int ms = 0; __atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 2; ms++) {
-        if (ms == 60000) { __atomic_store_n(&missed, 1, __ATOMIC_SEQ_CST); return; }
-        usleep(1000);
-    }
-}
-static int two_at_once(attn_status (*parallel)(const attn_desc *, void (*)(void *, int64_t), void *, int64_t))
-{
-    const attn_desc d = threads_of(2);
-    arrived = missed = 0;
-    return parallel(&d, meet, NULL, 2) == ATTN_OK && !missed;
 }
 
 /* ------------------------------------------------------------------------------------------ signals */
@@ -282,17 +263,6 @@ static void allowed_processors(void **state)
 }
 
 /* ------------------------------------------------------------------------------------------ unloading, exit */
-static int threads_alive(void)
-{
-    int n = 0;
-    char line[200];
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f)) if (!strncmp(line, "Threads:", 8)) n = atoi(line + 8);
-    if (f) fclose(f);
-    return n;
-}
-typedef attn_status parallel_call(const attn_desc *, void (*)(void *, int64_t), void *, int64_t);
-
 static int unload(const char *path)                      /* 0, or the step that went wrong */
 {
     for (int round = 0; round < 3; round++) {

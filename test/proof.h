@@ -24,10 +24,10 @@
 #endif
 #define PROOF_U 0x1p-24                                  /* u of the rule */
 
-/* from impl.c and proof_impl.c: the sums of the rule, the library's own Philox, its allocator that counts and fails */
+/* from impl.c: the sums of the rule, the library's own Philox, its allocator that counts and fails */
 extern int64_t unit_alive, unit_made, unit_fail_at;
 attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse);
-void proof_impl_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
+void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 
 /* ------------------------------------------------------------------------------------------ random numbers */
 typedef struct proof_rng {

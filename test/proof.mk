@@ -2,7 +2,7 @@
 # The steps of CI are in test/proof.steps; `make test-proof` runs them alone.
 
 PROOFS    = identity types beyond grid threads alloc hostile process sizes
-PROOF_H   = attn.h test/proof.h test/proof_unit.h
+PROOF_H   = attn.h test/proof.h test/proof_unit.h test/proof_threads.h
 WRAPPED   = malloc calloc realloc aligned_alloc posix_memalign mmap
 comma    := ,
 
@@ -27,9 +27,9 @@ PROOF_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
 PROOF_VARIANTS   = plain clang size asan asanavx2 tsan fuzz omp ofast fastmath O0 lto clangofast m32
 
 define PROOF_RULES
-build/proof/$(1)/impl.o: test/proof_impl.c test/impl.c attn.h
+build/proof/$(1)/impl.o: test/impl.c attn.h
 	@mkdir -p $$(@D)
-	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c test/proof_impl.c -o $$@
+	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c test/impl.c -o $$@
 build/proof/$(1)/%.o: test/%.c $$(PROOF_H)
 	@mkdir -p $$(@D)
 	$$(PROOF_$(1)) -std=c99 $$(TESTWARN) -I. -pthread -c $$< -o $$@
@@ -61,7 +61,7 @@ proofs-full: $(FULL_PROGRAMS)
 .PHONY: test-proof proofs grid fuzz fuzz-corpus mutate coverage mutate-random
 proofs: $(PROOF_PROGRAMS)
 
-## test-proof    the proofs of CI alone: grid, identities, threads, memory, hostile builds, fuzzer, a dozen mutants
+## test-proof    the proofs of CI alone: grid, identities, threads, memory, hostile builds, fuzzer, mutants
 test-proof:
 	@test/run.sh test/proof.steps
 

@@ -2,12 +2,10 @@
  * at once, from an OpenMP region, after a fork, after attn_shutdown. Built plain, with OpenMP, and with the thread sanitizer
  * (there without fork and OpenMP, which give false alarms). */
 #define _GNU_SOURCE
-#include "proof_unit.h"
-#include <dirent.h>
+#include "proof_threads.h"
 #include <fenv.h>
 #include <pthread.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #if defined(__SANITIZE_THREAD__)
 #define TSAN 1
 #elif defined(__has_feature)
@@ -120,33 +118,9 @@ static void every_index_once(void **state) {
             for (int64_t i = 0; i < 1000; i++) assert_int_equal(visits[i], i < count);
         }
 }
-/* Two tasks that wait for each other: only two threads finish them. False after a minute. */
-static int arrived, missed;
-static void meet(void *arg, int64_t i) {
-    (void)arg, (void)i;
-    __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
-    for (int ms = 0; __atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 2; ms++) {
-        if (ms == 60000) { __atomic_store_n(&missed, 1, __ATOMIC_SEQ_CST); return; }
-        usleep(1000);
-    }
-}
-static int two_at_once(void) {
-    attn_desc where;
-    memset(&where, 0, sizeof where);
-    where.threads = 2;
-    arrived = missed = 0;
-    return attn_parallel(&where, meet, NULL, 2) == ATTN_OK && !missed;
-}
 
 /* ----------------------------------------------------------------------------------------- who takes part */
-static int threads_alive(void) {                         /* of this process */
-    int n = 0;
-    DIR *all = opendir("/proc/self/task");
-    for (struct dirent *e; all && (e = readdir(all));) n += e->d_name[0] != '.';
-    if (all) closedir(all);
-    return n;
-}
-/* Their number with none of ours among them. The kernel lists a thread for a moment after it was joined: until the fewest seen so
+/* The threads of this process, none of the library among them. The kernel lists a thread for a moment after it was joined: until the fewest seen so
    far are left, for ten seconds at most. */
 static int fewest = 1 << 30;
 static int threads_settled(void) {
@@ -352,7 +326,7 @@ static void fork_after_use(void **state) {
         if (!child) {
             alarm(20);                                   /* a child that waits for threads it does not have */
             for (int i = 0; i < CALLS; i++) calls_one(&all, i);
-            int alone = !two_at_once();
+            int alone = !two_at_once(attn_parallel);
             if (round == 1) attn_shutdown();
             _exit(all.failures != 0 || alone);
         }
@@ -372,7 +346,7 @@ static void shutdown_and_again(void **state) {
     attn_shutdown(), attn_shutdown();
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < CALLS; i++) calls_one(&all, i);
-        assert_true(two_at_once());
+        assert_true(two_at_once(attn_parallel));
         attn_shutdown();
     }
     assert_int_equal(all.failures, 0);
