@@ -17,10 +17,10 @@ HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
 # What `make setup` installs: compilers for every header check, cmocka for the unit tests, clang's runtime for the
 # sanitizers and the fuzzer, qemu for the machine without AVX, the rest for scripts of the tests.
 PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev libcmocka-dev make binutils \
-            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake
+            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check measured results targets compare peers install clean help
+.PHONY: all bench setup test test-full unit readme-check measured results targets compare peers format format-check install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -115,6 +115,14 @@ build/compare/compare: test/compare.c attn.h
 ## peers         PyTorch and OpenBLAS beside the library, as plugins of attn_bench; optional: PYTHON needs torch (PyPI)
 peers: attn_bench
 	@test/peers.sh ./attn_bench
+
+## format        lay out the library, the benchmark and the examples as .clang-format says
+format:
+	@test/format.sh apply
+
+## format-check  name the lines that `make format` would change
+format-check:
+	@test/format.sh
 
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
 install:

@@ -1,5 +1,5 @@
-/* attn.h - attention for C and C++: one header, no dependencies.          version 1.0.0, MIT
- * licence (end of file)
+/* attn.h - attention for C and C++: one header, no dependencies.
+   version 1.0.0, MIT licence (end of file)
 
    In ONE source file:            and then, anywhere:
      #define ATTN_IMPLEMENTATION    #include "attn.h"
@@ -76,12 +76,13 @@
    per token and kv head.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
-   Range of flash and standard, which compute in f32: scale times the product of q and k has to stay
-   below FLT_MAX; a bias, a sink or an ALiBi term may be as large as f32 can say, and their sum with
-   a score larger, without making a row empty or infinite. An lse beyond f32 is written as FLT_MAX or
-   -FLT_MAX. |v| times the row's sum of exp(score - row_max), at most its number of keys, has to stay
-   below FLT_MAX too: beyond that o is infinite where the exact mean is not (the reference's is
-   finite). Sums over keys are cut into sums from zero, so that no error grows with the length.
+   Range of flash and standard, which compute in f32: scale times the product of q and k has to
+   stay below FLT_MAX; a bias, a sink or an ALiBi term may be as large as f32 can say, and their
+   sum with a score larger, without making a row empty or infinite. An lse beyond f32 is written
+   as FLT_MAX or -FLT_MAX. |v| times the row's sum of exp(score - row_max), at most its number of
+   keys, has to stay below FLT_MAX too: beyond that o is infinite where the exact mean is not (the
+   reference's is finite). Sums over keys are cut into sums from zero, so that no error grows with
+   the length.
 
  3. PROMISES
    The bits of a result depend on neither the number of threads, nor the host's rounding mode or
@@ -127,20 +128,20 @@
 #include <stdint.h>
 
 #if defined(ATTN_STATIC)
-  #if defined(__GNUC__)
-    #define ATTN_API static __attribute__((unused))
-  #else
-    #define ATTN_API static
-  #endif
+#if defined(__GNUC__)
+#define ATTN_API static __attribute__((unused))
+#else
+#define ATTN_API static
+#endif
 #elif !defined(ATTN_API)
-  #define ATTN_API extern
+#define ATTN_API extern
 #endif
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define ATTN_VERSION   10000            /* major * 10000 + minor * 100 + patch */
-#define ATTN_BROADCAST INT64_MIN  /* a stride: one element for every index (a plain 0 is "dense") */
+#define ATTN_VERSION 10000       /* major * 10000 + minor * 100 + patch */
+#define ATTN_BROADCAST INT64_MIN /* a stride: one element for every index (a plain 0 is "dense") */
 
 /* dtypes. INT8 and FP8_E4M3 are for k and v caches only, BOOL (one byte, non-zero = may attend)
  * for masks only. */
@@ -154,27 +155,22 @@ enum {
     ATTN_BOOL = 6
 };
 
-/* layout of a tensor whose strides are all 0: [batch, tokens, heads, dim] or [batch, heads,
- * tokens, dim] */
+/* layout of a tensor whose strides are all 0: [batch, tokens, heads, dim] or [batch,
+ * heads, tokens, dim] */
 enum { ATTN_BSHD = 0, ATTN_BHSD = 1 };
 
 /* flags of attn_desc */
 enum {
-    ATTN_CAUSAL = 1,                    /* key j is visible to query i iff j <= i + offset */
-    ATTN_WINDOW_LEFT = 2,               /* and iff j >= i + offset - window_left */
-    ATTN_WINDOW_RIGHT = 4,              /* and iff j <= i + offset + window_right */
-    /* offset = 0; default: kv_len - q_len of the sequence (bottom-right) */
-    ATTN_TOP_LEFT = 8,
-    ATTN_OFFSET = 16,                   /* offset = attn_desc.offset */
-    /* scale = attn_desc.scale; default (float)(1 / sqrt((double)head_dim)) */
-    ATTN_SCALE = 32,
-    /* rotary pairs (0,1),(2,3),..; default pairs (0,n/2),(1,n/2+1),.. */
-    ATTN_ROTARY_INTERLEAVED = 64,
-    ATTN_DEVICE = 128,                  /* tensors are device memory: GPU backends only */
-    /* with ATTN_DEVICE: the arrays of attn_seq are host memory */
-    ATTN_SEQ_HOST = 256,
-    /* backward: add to dq, dk, dv, dbias, dsink instead of overwriting */
-    ATTN_ACCUMULATE = 512
+    ATTN_CAUSAL = 1,       /* key j is visible to query i iff j <= i + offset */
+    ATTN_WINDOW_LEFT = 2,  /* and iff j >= i + offset - window_left */
+    ATTN_WINDOW_RIGHT = 4, /* and iff j <= i + offset + window_right */
+    ATTN_TOP_LEFT = 8,     /* offset = 0; default: kv_len - q_len of the sequence (bottom-right) */
+    ATTN_OFFSET = 16,      /* offset = attn_desc.offset */
+    ATTN_SCALE = 32, /* scale = attn_desc.scale; default (float)(1 / sqrt((double)head_dim)) */
+    ATTN_ROTARY_INTERLEAVED = 64, /* rotary pairs (0,1),(2,3),..; default (0,n/2),(1,n/2+1),.. */
+    ATTN_DEVICE = 128,            /* tensors are device memory: GPU backends only */
+    ATTN_SEQ_HOST = 256,          /* with ATTN_DEVICE: the arrays of attn_seq are host memory */
+    ATTN_ACCUMULATE = 512 /* backward: add to dq, dk, dv, dbias, dsink instead of overwriting */
 };
 
 /* A tensor that is read. The last dimension is dense; the others have strides in elements. Like
@@ -199,26 +195,24 @@ typedef struct attn_out {
 } attn_out;
 
 /* Lengths and addresses per sequence: int32, all optional. Host memory; with ATTN_DEVICE device
- * memory unless ATTN_SEQ_HOST.
- * Host arrays are validated and may change after the call returns; device arrays are clamped.
+ * memory unless ATTN_SEQ_HOST. Host arrays are validated and may change after the call returns;
+ * device arrays are clamped.
  *   packed   cu_q: q and o are [total_q, heads, dim], sequence b is tokens cu_q[b] .. cu_q[b+1]-1,
- *            lse is [heads, total_q];
- *            q_len is then an upper bound of the lengths. cu_k, total_k, kv_len alike. Batch
- *            strides are not used.
+ *            lse is [heads, total_q]; q_len is then an upper bound of the lengths. cu_k, total_k,
+ *            kv_len alike. Batch strides are not used.
  *   padded   used_q[b], used_k[b]: end of the valid tokens in sequence b's buffer (its packed
- *            range with cu);
- *            start_k[b]: its first valid key. Key j of a sequence is buffer token start_k + j.
+ *            range with cu); start_k[b]: its first valid key. Key j of a sequence is buffer token
+ *            start_k + j.
  *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b].
  *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page
- *            block_table[b * max_pages + t / page_size],
- *            place t % page_size; kv_len is the capacity, at most max_pages * page_size; used_k is
- *            needed. */
+ *            block_table[b * max_pages + t / page_size], place t % page_size; kv_len is the
+ *            capacity, at most max_pages * page_size; used_k is needed. */
 typedef struct attn_seq {
-    const int32_t *cu_q, *cu_k;                 /* [batch + 1] */
-    const int32_t *used_q, *used_k, *start_k;   /* [batch] */
-    const int32_t *slot;                        /* [batch] */
-    const int32_t *block_table;                 /* [batch][max_pages] */
-    int64_t total_q, total_k;                   /* tokens of the packed buffers */
+    const int32_t *cu_q, *cu_k;               /* [batch + 1] */
+    const int32_t *used_q, *used_k, *start_k; /* [batch] */
+    const int32_t *slot;                      /* [batch] */
+    const int32_t *block_table;               /* [batch][max_pages] */
+    int64_t total_q, total_k;                 /* tokens of the packed buffers */
     int64_t slots, page_size, pages, max_pages;
 } attn_seq;
 
@@ -238,8 +232,8 @@ typedef struct attn_append {
     int64_t len;
     /* optional [batch + 1]: a different number of new tokens for each sequence */
     const int32_t *cu;
-    int64_t total;                              /* tokens of append.k with cu */
-    const float *rotary_cos, *rotary_sin;       /* dense [rotary_rows, rotary_dim / 2] */
+    int64_t total;                        /* tokens of append.k with cu */
+    const float *rotary_cos, *rotary_sin; /* dense [rotary_rows, rotary_dim / 2] */
     int64_t rotary_dim, rotary_rows;
 } attn_append;
 
@@ -270,35 +264,35 @@ typedef struct attn_alloc {
  * A row that sees no key: o = 0, lse = -infinity (with a sink: the sink). */
 typedef struct attn_desc {
     int64_t batch, q_len, kv_len, heads;
-    int64_t kv_heads;                           /* 0: heads */
+    int64_t kv_heads; /* 0: heads */
     int64_t head_dim;
-    int64_t v_dim;                              /* 0: head_dim */
-    attn_in q, k, v, bias, mask;                /* bias, mask: optional */
+    int64_t v_dim;               /* 0: head_dim */
+    attn_in q, k, v, bias, mask; /* bias, mask: optional */
     attn_out o;
-    float *lse;                                 /* forward: optional output; backward: input */
-    const float *alibi, *sink;                  /* optional, [heads] */
+    float *lse;                /* forward: optional output; backward: input */
+    const float *alibi, *sink; /* optional, [heads] */
     uint32_t flags;
-    float scale;                                /* read with ATTN_SCALE */
-    float softcap, dropout;                     /* 0: off */
-    int64_t offset, window_left, window_right;  /* each read with its flag */
-    uint64_t seed, philox_offset;               /* dropout: Philox4x32-10, see the manual */
+    float scale;                               /* read with ATTN_SCALE */
+    float softcap, dropout;                    /* 0: off */
+    int64_t offset, window_left, window_right; /* each read with its flag */
+    uint64_t seed, philox_offset;              /* dropout: Philox4x32-10, see the manual */
     attn_seq seq;
     attn_append append;
-    const char *backend;                        /* NULL or "auto": automatic choice */
-    void *stream;                               /* GPU: the stream to run on, asynchronously */
-    int32_t device, threads;                    /* GPU index; CPU threads, 0: all */
-    const attn_pool *pool;                      /* NULL: the library's own threads */
-    const attn_alloc *alloc;                    /* NULL: malloc and free */
+    const char *backend;     /* NULL or "auto": automatic choice */
+    void *stream;            /* GPU: the stream to run on, asynchronously */
+    int32_t device, threads; /* GPU index; CPU threads, 0: all */
+    const attn_pool *pool;   /* NULL: the library's own threads */
+    const attn_alloc *alloc; /* NULL: malloc and free */
     /* 64-byte aligned; NULL: through alloc, for the time of the call */
     void *workspace;
     size_t workspace_size;
-    char *message;                              /* optional: on failure a text, zero terminated */
+    char *message; /* optional: on failure a text, zero terminated */
     size_t message_size;
 } attn_desc;
 
-/* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse (optional).
- * dbias (optional, f32) has the strides and the broadcast shape of the bias; dsink (optional)
- * [heads]. */
+/* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse
+ * (optional). dbias (optional, f32) has the strides and the broadcast shape of the bias;
+ * dsink (optional) [heads]. */
 typedef struct attn_grad {
     attn_in dout;
     const float *dlse;
@@ -309,16 +303,17 @@ typedef struct attn_grad {
 /* What a call would do. The strings live as long as the library. */
 typedef struct attn_plan {
     const char *backend, *kernel, *isa;
-    size_t workspace_size;                      /* bytes */
-    int32_t threads;                            /* at most that many work on it */
-    int32_t splits;                             /* key splits that run side by side */
+    size_t workspace_size; /* bytes */
+    int32_t threads;       /* at most that many work on it */
+    int32_t splits;        /* key splits that run side by side */
     /* a line for each backend that declines: "name: reason\n" */
     char why[1024];
-    uint64_t own[32];                           /* what plan leaves for run: the backend's own */
+    uint64_t own[32]; /* what plan leaves for run: the backend's own */
 } attn_plan;
 
-/* Statuses: X(name, number, sentence). One per validation rule; a number never changes and is
- * never reused. */
+/* clang-format off */
+/* Statuses: X(name, number, sentence). One per validation rule; a number never changes and
+ * is never reused. */
 #define ATTN_STATUS_LIST(X) \
     X(OK,                     0, "success") \
     X(ERR_HEADS,              1, "heads must be a multiple of kv_heads") \
@@ -448,6 +443,7 @@ typedef enum attn_status {
 #undef ATTN__X
     ATTN__STATUS_MAX = 0x7fffffff
 } attn_status;
+/* clang-format on */
 
 /* A backend. To add one, fill this in and call attn_register; examples/backend.c is one in a file.
  * Order of calls: plan, then, when it returned ATTN_OK and the call is a real one, run with that
@@ -465,7 +461,7 @@ typedef enum attn_status {
  * every stride are set, ATTN_BROADCAST is 0, offset 0 under ATTN_TOP_LEFT, ATTN_SCALE set). */
 typedef struct attn_backend {
     const char *name;
-    uint64_t abi;                               /* ATTN_ABI */
+    uint64_t abi; /* ATTN_ABI */
     attn_status (*plan)(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
     attn_status (*run)(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
     void *user;
@@ -476,23 +472,23 @@ typedef struct attn_backend {
 #define ATTN_ABI \
     ((uint64_t)sizeof(attn_plan) / 8 << 48 | (uint64_t)ATTN_VERSION << 32 | \
         (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4 | \
-        sizeof(attn_backend) / sizeof(void *)))
+                   sizeof(attn_backend) / sizeof(void *)))
 
 typedef struct attn_timing_opts {
     /* untimed calls; the very first call of all is reported as `first` */
     int64_t warmup;
-    int64_t iterations;                         /* timed calls at least; 0: as min_seconds asks */
-    double min_seconds;                         /* go on until this much time was measured */
-    double flops, bytes, tokens;                /* of one call, for the rates */
+    int64_t iterations;          /* timed calls at least; 0: as min_seconds asks */
+    double min_seconds;          /* go on until this much time was measured */
+    double flops, bytes, tokens; /* of one call, for the rates */
 } attn_timing_opts;
-typedef struct attn_timing {                    /* seconds */
+typedef struct attn_timing { /* seconds */
     int64_t n;
     double first, mean, stddev, min, max, p50, p95, p99;
-    double ops_per_s, tokens_per_s, gflops, gbytes_per_s;   /* by the median */
+    double ops_per_s, tokens_per_s, gflops, gbytes_per_s; /* by the median */
 } attn_timing;
 
-/* o, and lse if not NULL, from q, k, v. Refused calls return a status and leave the outputs
- * untouched. */
+/* o, and lse if not NULL, from q, k, v. Refused calls return a status and leave
+ * the outputs untouched. */
 ATTN_API attn_status attn_forward(const attn_desc *d);
 /* The gradients of a forward call: reads d->o and d->lse as that call left them. */
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
@@ -512,40 +508,40 @@ ATTN_API attn_status attn_merge(
 ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
 
-ATTN_API attn_status attn_register(const attn_backend *b);          /* copies *b */
+ATTN_API attn_status attn_register(const attn_backend *b); /* copies *b */
 /* in order of registration; NULL past the last */
 ATTN_API const attn_backend *attn_backend_at(int32_t i);
-ATTN_API const attn_backend *attn_backend_find(const char *name);   /* NULL: unknown */
+ATTN_API const attn_backend *attn_backend_find(const char *name); /* NULL: unknown */
 /* NULL or "auto": automatic again */
 ATTN_API attn_status attn_set_default(const char *name);
-/* for (i = 0; i < n; i++) task(arg, i); on the threads that the description asks for. For
- * backends. */
+/* for (i = 0; i < n; i++) task(arg, i); on the threads that the description asks
+ * for. For backends. */
 ATTN_API attn_status attn_parallel(
     const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n);
 
-ATTN_API const char *attn_status_text(attn_status s);               /* never NULL */
-ATTN_API const char *attn_status_name(attn_status s);               /* "ATTN_ERR_HEADS" */
+ATTN_API const char *attn_status_text(attn_status s); /* never NULL */
+ATTN_API const char *attn_status_name(attn_status s); /* "ATTN_ERR_HEADS" */
 /* "avx512", "avx2", "portable"; "none" if ATTN_ISA asks in vain */
 ATTN_API const char *attn_isa(void);
 /* threads that 0 stands for: OpenMP's, or the processors that the first call might run on */
-ATTN_API int32_t     attn_threads(void);
+ATTN_API int32_t attn_threads(void);
 /* joins and frees the lazily started threads, and what backends keep; usable again after */
-ATTN_API void        attn_shutdown(void);
+ATTN_API void attn_shutdown(void);
 #ifndef ATTN_NO_TIMING
 ATTN_API attn_status attn_time(
     void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t);
-ATTN_API double      attn_seconds(void);                            /* monotonic clock */
+ATTN_API double attn_seconds(void); /* monotonic clock */
 /* measured now: f32 FMA; bf16: or its native dot, the larger */
-ATTN_API double      attn_peak_gflops(int32_t dtype, int32_t threads);
+ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads);
 /* measured now: reading a buffer of so many bytes */
-ATTN_API double      attn_bandwidth_gbytes(size_t bytes, int32_t threads);
+ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads);
 #endif
 /* Defined by attn_hip.c only. */
-extern attn_status   attn_hip_register(void);
+extern attn_status attn_hip_register(void);
 /* This thread's last call of "hip", in seconds; any pointer may be NULL. kernel: between events
  * around the kernels; total: the call with its copies; device_bytes: GPU memory that it took.
  * Device tensors: waits for the call, and measures from its first use in the thread on. */
-extern attn_status   attn_hip_last_times(
+extern attn_status attn_hip_last_times(
     double *kernel_seconds, double *total_seconds, size_t *device_bytes);
 
 #ifdef __cplusplus
@@ -560,54 +556,57 @@ extern attn_status   attn_hip_last_times(
     !defined(__HIP_DEVICE_COMPILE__)
 #define ATTN__IMPLEMENTED
 #if !defined(__GNUC__)
-  #error "attn.h needs gcc or clang"
+#error "attn.h needs gcc or clang"
 #endif
 #ifndef ATTN_HEADER
-  #define ATTN_HEADER "attn.h"    /* how this file includes itself: __FILE__ does not work there */
+#define ATTN_HEADER "attn.h" /* how this file includes itself: __FILE__ does not work there */
 #endif
 
 /* ============================================================================ >>platform ==== */
-#include <stdio.h>                      /* snprintf only */
+#include <stdio.h> /* snprintf only */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 #ifndef ATTN_NO_THREADS
-  #include <pthread.h>
-  #include <signal.h>
-  #ifdef _OPENMP
-    #include <omp.h>
-  #endif
+#include <pthread.h>
+#include <signal.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #endif
 #if defined(__x86_64__) && !(defined(ATTN_NO_AVX2) && defined(ATTN_NO_AVX512))
-  #define ATTN__X86 1
+#define ATTN__X86 1
 #else
-  #define ATTN__X86 0
+#define ATTN__X86 0
 #endif
 #if ATTN__X86
-  #include <cpuid.h>
-  #include <immintrin.h>
+#include <cpuid.h>
+#include <immintrin.h>
 #endif
 #if ATTN__X86 && !defined(ATTN_NO_AVX2)
-  #define ATTN__AVX2 1
+#define ATTN__AVX2 1
 #else
-  #define ATTN__AVX2 0
+#define ATTN__AVX2 0
 #endif
 #if ATTN__X86 && !defined(ATTN_NO_AVX512)
-  #define ATTN__AVX512 1
+#define ATTN__AVX512 1
 #else
-  #define ATTN__AVX512 0
+#define ATTN__AVX512 0
 #endif
 #ifndef ATTN_MALLOC
-  #define ATTN_MALLOC(size) malloc(size)
-  #define ATTN_FREE(p) free(p)
+#define ATTN_MALLOC(size) malloc(size)
+#define ATTN_FREE(p) free(p)
 #endif
 #ifdef CLOCK_MONOTONIC
-  typedef struct timespec attn__timespec;
-#else                                   /* strict ISO C hides it */
-  #define CLOCK_MONOTONIC 1
-  typedef struct attn__timespec { time_t tv_sec; long tv_nsec; } attn__timespec;
-  extern int clock_gettime(int clock, attn__timespec *t);
+typedef struct timespec attn__timespec;
+#else /* strict ISO C hides it */
+#define CLOCK_MONOTONIC 1
+typedef struct attn__timespec {
+    time_t tv_sec;
+    long tv_nsec;
+} attn__timespec;
+extern int clock_gettime(int clock, attn__timespec *t);
 #endif
 
 /* What a strict standard, or the lack of _GNU_SOURCE, hides, under names of our own. */
@@ -615,51 +614,54 @@ extern attn_status   attn_hip_last_times(
 #define ATTN__SYMBOL(prefix, name) ATTN__SYMBOL_(prefix, name)
 #define ATTN__LIBC(name) __asm__(ATTN__SYMBOL(__USER_LABEL_PREFIX__, name))
 #ifndef ATTN_NO_THREADS
-  #ifdef __cplusplus
-  extern "C" {
-  #endif
-  #ifdef __linux__
-  extern int attn__libc_affinity(int pid, size_t bytes, void *mask) ATTN__LIBC(sched_getaffinity);
-  #endif
-  extern int attn__libc_sigfillset(void *set) ATTN__LIBC(sigfillset);
-  extern int attn__libc_sigdelset(void *set, int signal) ATTN__LIBC(sigdelset);
-  extern int attn__libc_sigmask(int how, const void *set, void *old) ATTN__LIBC(pthread_sigmask);
-  #ifdef __cplusplus
-  }
-  #endif
-  #if defined(SIG_SETMASK)
-    #define ATTN__SIG_SETMASK SIG_SETMASK
-  #elif defined(__linux__) && !defined(__mips__)
-    #define ATTN__SIG_SETMASK 2
-  #else
-    #define ATTN__SIG_SETMASK 3
-  #endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __linux__
+extern int attn__libc_affinity(int pid, size_t bytes, void *mask) ATTN__LIBC(sched_getaffinity);
+#endif
+extern int attn__libc_sigfillset(void *set) ATTN__LIBC(sigfillset);
+extern int attn__libc_sigdelset(void *set, int signal) ATTN__LIBC(sigdelset);
+extern int attn__libc_sigmask(int how, const void *set, void *old) ATTN__LIBC(pthread_sigmask);
+#ifdef __cplusplus
+}
+#endif
+#if defined(SIG_SETMASK)
+#define ATTN__SIG_SETMASK SIG_SETMASK
+#elif defined(__linux__) && !defined(__mips__)
+#define ATTN__SIG_SETMASK 2
+#else
+#define ATTN__SIG_SETMASK 3
+#endif
 #endif
 
 /* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out
  * of everything below. Explicit fused multiply-adds are operations of their own. */
 #if defined(__clang__)
-  #pragma float_control(precise, on, push)
-  #pragma clang fp contract(off)
+#pragma float_control(precise, on, push)
+#pragma clang fp contract(off)
 #else
-  #pragma GCC push_options
-  #if !defined(__OPTIMIZE__) && !defined(ATTN_NO_OPTIMIZE)  /* at -O0 27 times slower; clang has no such pragma */
-    #pragma GCC optimize("O2")
-  #endif
-  #pragma GCC optimize("no-fast-math", "no-finite-math-only", "fp-contract=off")
-  #pragma GCC diagnostic push           /* gcc 12's own avx512fintrin.h has undefined operands */
-  #pragma GCC diagnostic ignored "-Wuninitialized"
-  #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC push_options
+/* at -O0 27 times slower; clang has no such pragma */
+#if !defined(__OPTIMIZE__) && !defined(ATTN_NO_OPTIMIZE)
+#pragma GCC optimize("O2")
+#endif
+#pragma GCC optimize("no-fast-math", "no-finite-math-only", "fp-contract=off")
+#pragma GCC diagnostic push /* gcc 12's own avx512fintrin.h has undefined operands */
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
 /* Under -ffp-contract=fast clang fuses whatever the pragma says: outside the regions of an ISA
  * it gets nothing to fuse with. */
 #if defined(__clang__) && defined(__x86_64__)
-  #define ATTN__PLAIN_BEGIN _Pragma("clang attribute push(__attribute__((target(\"no-fma,no-fma4,no-avx512f\"))), apply_to = function)")
-  #define ATTN__PLAIN_END _Pragma("clang attribute pop")
+#define ATTN__PLAIN_BEGIN \
+    _Pragma( \
+        "clang attribute push(__attribute__((target(\"no-fma,no-fma4,no-avx512f\"))), apply_to = function)")
+#define ATTN__PLAIN_END _Pragma("clang attribute pop")
 #else
-  #define ATTN__PLAIN_BEGIN
-  #define ATTN__PLAIN_END
+#define ATTN__PLAIN_BEGIN
+#define ATTN__PLAIN_END
 #endif
 ATTN__PLAIN_BEGIN
 
@@ -676,29 +678,49 @@ ATTN__INLINE int64_t attn__clamp(int64_t x, int64_t lo, int64_t hi) {
 ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
 
-/* A product whose rounding matters: not to be contracted into a following sum by clang's
- * -ffp-contract=fast. */
+/* A product whose rounding matters: not to be contracted into a following sum
+ * by clang's -ffp-contract=fast. */
 #if defined(__clang__) && defined(__x86_64__)
-  #define ATTN__ROUNDED(x) __asm__("" : "+x"(x))
+#define ATTN__ROUNDED(x) __asm__("" : "+x"(x))
 #else
-  #define ATTN__ROUNDED(x) (void)(x)
+#define ATTN__ROUNDED(x) (void)(x)
 #endif
 /* The x87 unit keeps more digits than a float has, and a float in a register with them, whatever
  * the language says. Rounded once more to 24 bits, a sum, product or quotient of two floats is what
  * one rounding gives: 64 >= 2 * 24 + 2. */
 #if defined(__i386__) && !defined(__SSE2_MATH__)
-  #define ATTN__F32(x) __asm__("" : "+m"(x))
+#define ATTN__F32(x) __asm__("" : "+m"(x))
 #else
-  #define ATTN__F32(x) (void)(x)
+#define ATTN__F32(x) (void)(x)
 #endif
-ATTN__INLINE float attn__product(float a, float b) { float p = a * b; ATTN__ROUNDED(p); return p; }
+ATTN__INLINE float attn__product(float a, float b) {
+    float p = a * b;
+    ATTN__ROUNDED(p);
+    return p;
+}
 
-/* NaN and infinity on integer bits: under -ffast-math a floating-point test may be folded to
- * false. */
-ATTN__INLINE uint32_t attn__bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-ATTN__INLINE float attn__float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
-ATTN__INLINE uint64_t attn__bits64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
-ATTN__INLINE double attn__double(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
+/* NaN and infinity on integer bits: under -ffast-math a floating-point test may be
+ * folded to false. */
+ATTN__INLINE uint32_t attn__bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+ATTN__INLINE float attn__float(uint32_t u) {
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+ATTN__INLINE uint64_t attn__bits64(double x) {
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return u;
+}
+ATTN__INLINE double attn__double(uint64_t u) {
+    double x;
+    memcpy(&x, &u, 8);
+    return x;
+}
 ATTN__INLINE int attn__is_nan(double x) {
     return (attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u;
 }
@@ -709,7 +731,8 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 ATTN__INLINE float attn__nearest_f32(double x) {
     const double most = 3.4028234663852886e38;
     uint64_t size = attn__bits64(x) & INT64_MAX;
-    if (size < 0x7ff0000000000000u && attn__double(size) > most) return (float)(x < 0 ? -most : most);
+    if (size < 0x7ff0000000000000u && attn__double(size) > most)
+        return (float)(x < 0 ? -most : most);
     return (float)x;
 }
 
@@ -723,12 +746,12 @@ ATTN__NOINLINE double attn__ldexp(double x, int64_t e) {
 }
 
 ATTN__NOINLINE double attn__exp(double x) {
-    if ((attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u) return x;              /* NaN */
+    if ((attn__bits64(x) & INT64_MAX) > 0x7ff0000000000000u) return x; /* NaN */
     if (x > 709.8) return attn__double(0x7ff0000000000000u);
     if (x < -745.2) return 0;
     int64_t n = (int64_t)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
-    double r = (x - (double)n * 6.93147180369123816490e-01) -
-               (double)n * 1.90821492927058770002e-10;
+    double r =
+        (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;
     double p = 1;
     /* Taylor, |r| <= 0.35 */
     for (int k = 14; k >= 1; k--) p = 1 + p * r / k;
@@ -742,10 +765,16 @@ ATTN__NOINLINE double attn__log(double x) {
         return u == 0x7ff0000000000000u ? x : attn__double(0x7ff8000000000000u);
     int64_t e = 0;
     /* subnormal: 2^54 */
-    if (u < 0x0010000000000000u) { u = attn__bits64(x * 18014398509481984.0); e = -54; }
+    if (u < 0x0010000000000000u) {
+        u = attn__bits64(x * 18014398509481984.0);
+        e = -54;
+    }
     e += (int64_t)(u >> 52) - 1023;
     double m = attn__double((u & 0x000fffffffffffffu) | 0x3ff0000000000000u);
-    if (m > 1.4142135623730951) { m *= 0.5; e++; }
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        e++;
+    }
     double z = (m - 1) / (m + 1), zz = z * z, p = 0;
     /* log m = 2 atanh z; divided beforehand: every row of o has a logarithm in its lse */
     static const double inverse[11] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13,
@@ -825,7 +854,10 @@ static void *attn__get(const attn_alloc *a, size_t size) {
 }
 static void attn__put(const attn_alloc *a, void *p, size_t size) {
     if (!p) return;
-    if (a) { a->put(a->user, p, size ? size : ATTN__ALIGN); return; }
+    if (a) {
+        a->put(a->user, p, size ? size : ATTN__ALIGN);
+        return;
+    }
     void *raw;
     memcpy(&raw, (char *)p - sizeof(void *), sizeof raw);
     ATTN_FREE(raw);
@@ -834,7 +866,8 @@ static void attn__put(const attn_alloc *a, void *p, size_t size) {
 /* ============================================================================== >>status ==== */
 ATTN_API const char *attn_status_text(attn_status s) {
     switch (s) {
-#define ATTN__X(name, number, text) case ATTN_##name: return text;
+#define ATTN__X(name, number, text) \
+    case ATTN_##name: return text;
         ATTN_STATUS_LIST(ATTN__X)
 #undef ATTN__X
         default: return "unknown status";
@@ -842,7 +875,8 @@ ATTN_API const char *attn_status_text(attn_status s) {
 }
 ATTN_API const char *attn_status_name(attn_status s) {
     switch (s) {
-#define ATTN__X(name, number, text) case ATTN_##name: return "ATTN_" #name;
+#define ATTN__X(name, number, text) \
+    case ATTN_##name: return "ATTN_" #name;
         ATTN_STATUS_LIST(ATTN__X)
 #undef ATTN__X
         default: return "unknown status";
@@ -851,9 +885,15 @@ ATTN_API const char *attn_status_name(attn_status s) {
 
 /* ============================================================================ >>describe ====
    Resolving a description: every default filled in, once, here; then one validation rule a line. */
-#define ATTN__RULE(condition, status) do { if (!(condition)) return ATTN_##status; } while (0)
+#define ATTN__RULE(condition, status) \
+    do { \
+        if (!(condition)) return ATTN_##status; \
+    } while (0)
 #define ATTN__TRY(expression) \
-    do { attn_status attn__s = (expression); if (attn__s) return attn__s; } while (0)
+    do { \
+        attn_status attn__s = (expression); \
+        if (attn__s) return attn__s; \
+    } while (0)
 
 ATTN__INLINE size_t attn__dtype_size(int32_t t) {
     return t == ATTN_F64 ? 8 : t == ATTN_F32 ? 4 : t == ATTN_F16 || t == ATTN_BF16 ? 2 : 1;
@@ -887,8 +927,8 @@ static attn_status attn__plan_bytes(attn_plan *plan, int64_t bytes) {
     return ATTN_ERR_SIZE;
 }
 
-/* extent[3] in the order of the strides; order[] lists the axes from the outermost of the dense
- * layout. */
+/* extent[3] in the order of the strides; order[] lists the axes from the outermost of
+ * the dense layout. */
 static attn_status attn__strides(
     int64_t *stride, const int64_t *extent, const int *order, int64_t dim) {
     int64_t span = dim;
@@ -900,14 +940,14 @@ static attn_status attn__strides(
             if (__builtin_mul_overflow(span, attn__max(extent[order[a]], 1), &span))
                 return ATTN_ERR_OVERFLOW;
         }
-        if (span <= INT64_MAX / 16) return ATTN_OK;     /* as below */
+        if (span <= INT64_MAX / 16) return ATTN_OK; /* as below */
     }
     span = dim;
     for (int a = 0; a < 3; a++) {
         int64_t reach;
         if (!dense && some && extent[a] > 1 && stride[a] == 0) return ATTN_ERR_STRIDE_MIXED;
         if (stride[a] == ATTN_BROADCAST) stride[a] = 0;
-        if (extent[a] < 2) {            /* never stepped along: a value that no product overflows */
+        if (extent[a] < 2) { /* never stepped along: a value that no product overflows */
             if (stride[a] > INT64_MAX / 16 || stride[a] < -(INT64_MAX / 16)) stride[a] = 0;
             continue;
         }
@@ -935,7 +975,10 @@ static attn_status attn__no_alias(
     int done[3] = {0, 0, 0};
     if (!dim || !extent[0] || !extent[1] || !extent[2]) return ATTN_OK;
     for (int a = 0; a < 3; a++) {
-        if (extent[a] < 2 || (broadcast_ok && stride[a] == 0)) { done[a] = 1; continue; }
+        if (extent[a] < 2 || (broadcast_ok && stride[a] == 0)) {
+            done[a] = 1;
+            continue;
+        }
         ATTN__RULE(stride[a] >= 0, ERR_STRIDE_NEGATIVE);
     }
     for (;;) {
@@ -1031,8 +1074,8 @@ ATTN__INLINE int64_t attn__appended(const attn_desc *d, int64_t b) {
 #define ATTN__SET_WORDS 8192
 enum { ATTN__ADDED, ATTN__TWICE, ATTN__FULL };
 typedef struct attn__set {
-    int64_t first, last, beyond;        /* beyond: the least number met that is at least last */
-    uint32_t words, held;               /* words: a power of two for the hash table */
+    int64_t first, last, beyond; /* beyond: the least number met that is at least last */
+    uint32_t words, held;        /* words: a power of two for the hash table */
     int bitmap;
     uint32_t word[ATTN__SET_WORDS];
 } attn__set;
@@ -1203,8 +1246,9 @@ static attn_status attn__resolve_seq(attn_desc *d) {
     ATTN__RULE(s->page_size >= 1 && s->pages >= 1 && s->max_pages >= 1, ERR_PAGE_SIZE);
     ATTN__RULE(!s->cu_k, ERR_PAGE_CU);
     ATTN__RULE(s->used_k, ERR_PAGE_USED);
-    ATTN__RULE(!__builtin_mul_overflow(d->batch, s->max_pages, &capacity) &&
-                   capacity <= INT64_MAX / 8, ERR_OVERFLOW);
+    ATTN__RULE(
+        !__builtin_mul_overflow(d->batch, s->max_pages, &capacity) && capacity <= INT64_MAX / 8,
+        ERR_OVERFLOW);
     ATTN__RULE(!__builtin_mul_overflow(s->max_pages, s->page_size, &capacity), ERR_OVERFLOW);
     ATTN__RULE(d->kv_len <= capacity, ERR_PAGE_CAPACITY);
     return ATTN_OK;
@@ -1254,7 +1298,7 @@ static attn_status attn__resolve(
                    !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
         ERR_OVERFLOW);
 
-    int64_t dims;                           /* room for every sum that plans memory */
+    int64_t dims; /* room for every sum that plans memory */
     ATTN__RULE(
         !__builtin_add_overflow(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
     ATTN__RULE(!__builtin_mul_overflow(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
@@ -1288,7 +1332,8 @@ static attn_status attn__resolve(
     ATTN__RULE(attn__arrays_aligned(d, gin), ERR_ALIGN);
     ATTN__TRY(attn__resolve_seq(d));
     ATTN__RULE(!__builtin_mul_overflow(attn__rows_total(d), d->heads, &n) &&
-                   !__builtin_mul_overflow(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
+                   !__builtin_mul_overflow(n, (dims + 64) * 40, &n),
+        ERR_OVERFLOW);
     attn__extent_q(d, e);
     ATTN__TRY(attn__resolve_in(&d->q, e, d->head_dim, ATTN_ERR_DTYPE_Q));
     ATTN__TRY(attn__resolve_out(&d->o, e, d->v_dim, ATTN_ERR_DTYPE_O));
@@ -1321,8 +1366,8 @@ static attn_status attn__resolve(
 /* The bytes that a tensor or an array occupies, for the overlap rule: rows of `row` bytes, the
  * first at `first`. */
 typedef struct attn__span {
-    uintptr_t first, last;              /* last < first: it passes the end of the address space */
-    const int64_t *stride, *extent;     /* in elements of `size` bytes; an array: NULL */
+    uintptr_t first, last;          /* last < first: it passes the end of the address space */
+    const int64_t *stride, *extent; /* in elements of `size` bytes; an array: NULL */
     int64_t row, size;
 } attn__span;
 
@@ -1347,7 +1392,8 @@ static void attn__span_of(attn__span *s, const void *data, const int64_t *stride
     if (!data || extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || dim == 0) return;
     for (int a = 0; a < 3; a++) {
         int64_t reach = stride[a] * (extent[a] - 1);
-        if (reach < 0) low += reach; else high += reach;
+        if (reach < 0) low += reach;
+        else high += reach;
     }
     attn__span_reach(s, data, low, high);
 }
@@ -1360,7 +1406,9 @@ static void attn__span_flat(attn__span *s, const void *data, int64_t bytes) {
 }
 
 /* An axis of a tensor: `low` to `high` steps of so many bytes. */
-typedef struct attn__axis { int64_t step, low, high; } attn__axis;
+typedef struct attn__axis {
+    int64_t step, low, high;
+} attn__axis;
 
 /* The axes of a tensor, the smallest step first, and the bytes of its rows. Steps backwards from
  * `data` are steps forwards from `first`. Rows that touch are one longer row: an axis less. */
@@ -1388,7 +1436,7 @@ static int attn__span_axes(const attn__span *s, attn__axis *axis, int64_t *row) 
  * clears what the smaller ones reach. Yes when more than *visits would have to be looked at. */
 static int attn__steps_reach(
     const attn__axis *axis, int axes, int64_t from, int64_t to, int *visits) {
-    int64_t low = 0, high = 0;          /* what the smaller steps add at least and at most */
+    int64_t low = 0, high = 0; /* what the smaller steps add at least and at most */
     if (axes == 0) return from <= 0 && 0 <= to;
     if (--*visits < 0) return 1;
     for (int a = 1; a < axes; a++) {
@@ -1396,14 +1444,13 @@ static int attn__steps_reach(
         high += axis[a].step * axis[a].high;
     }
     int64_t step = axis->step, n = (from - high) / step, last = (to - low) / step;
-    if (n * step < from - high) n++;                    /* rounded up, and down */
+    if (n * step < from - high) n++; /* rounded up, and down */
     if (last * step > to - low) last--;
     n = attn__max(n, axis->low);
     last = attn__min(last, axis->high);
     if (axes == 1) return n <= last;
     for (; n <= last; n++)
-        if (attn__steps_reach(axis + 1, axes - 1, from - n * step, to - n * step, visits))
-            return 1;
+        if (attn__steps_reach(axis + 1, axes - 1, from - n * step, to - n * step, visits)) return 1;
     return 0;
 }
 /* Whether no byte belongs to both. Exact: a row of `a` that begins A bytes after a->first and one
@@ -1416,12 +1463,12 @@ static int attn__steps_reach(
 ATTN__NOINLINE int attn__apart(const attn__span *a, const attn__span *b) {
     attn__axis of[2][3], axis[6];
     int64_t row[2], apart = (int64_t)((uint64_t)b->first - (uint64_t)a->first);
-    int axes = 0, visits = 512, left[2] = {attn__span_axes(a, of[0], &row[0]),
-        attn__span_axes(b, of[1], &row[1])};
+    int axes = 0, visits = 512,
+        left[2] = {attn__span_axes(a, of[0], &row[0]), attn__span_axes(b, of[1], &row[1])};
     if (((uint64_t)(a->last - a->first) | (uint64_t)(b->last - b->first)) >> 61) return 0;
-    while (left[0] || left[1]) {        /* both merged, the largest step first */
-        int64_t step[2] = {left[0] ? of[0][left[0] - 1].step : 0,
-            left[1] ? of[1][left[1] - 1].step : 0};
+    while (left[0] || left[1]) { /* both merged, the largest step first */
+        int64_t step[2] = {
+            left[0] ? of[0][left[0] - 1].step : 0, left[1] ? of[1][left[1] - 1].step : 0};
         attn__axis next = {attn__max(step[0], step[1]), 0, 0};
         if (step[0] == next.step) next.high = of[0][--left[0]].high;
         if (step[1] == next.step) next.low = -of[1][--left[1]].high;
@@ -1436,7 +1483,7 @@ ATTN__INLINE int attn__disjoint(const attn__span *a, const attn__span *b) {
 
 /* What a call reads and what it writes, as spans. */
 typedef struct attn__spans {
-    int64_t q[3], k[3], bias[3], added[3];      /* extents */
+    int64_t q[3], k[3], bias[3], added[3]; /* extents */
     attn__span in[24], out[8];
     int ins, outs;
 } attn__spans;
@@ -1509,8 +1556,10 @@ static attn_status attn__check_workspace(const attn_desc *d, const attn__spans *
 static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     attn__spans t;
     t.ins = t.outs = 0;
-    attn__extent_q(d, t.q); attn__extent_k(d, t.k);
-    attn__extent_bias(d, t.bias); attn__extent_new(d, t.added);
+    attn__extent_q(d, t.q);
+    attn__extent_k(d, t.k);
+    attn__extent_bias(d, t.bias);
+    attn__extent_new(d, t.added);
     int some_q = t.q[0] && t.q[1], some_k = t.k[0] && t.k[1] && d->kv_len;
     ATTN__RULE(d->q.data || !some_q, ERR_NULL_Q);
     ATTN__RULE(d->k.data || !some_k, ERR_NULL_K);
@@ -1537,8 +1586,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
         attn__spans_grad(d, g, &t);
     } else {
         attn__span_of(&t.out[t.outs++], d->o.data, d->o.stride, t.q, d->v_dim, d->o.dtype);
-        if (d->lse)
-            attn__span_flat(&t.out[t.outs++], d->lse, attn__rows_total(d) * d->heads * 4);
+        if (d->lse) attn__span_flat(&t.out[t.outs++], d->lse, attn__rows_total(d) * d->heads * 4);
     }
     ATTN__TRY(attn__check_spans(&t));
     return d->workspace ? attn__check_workspace(d, &t) : ATTN_OK;
@@ -1549,8 +1597,8 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
    backend but the resolved description: its own conversions, visibility, addresses, rotary
    embedding and quantisation. One thread. */
 
-/* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and one
- * NaN, 0x7f. */
+/* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and
+ * one NaN, 0x7f. */
 static double attn__ref_decode(uint32_t u, int ebits, int mbits) {
     int64_t bias = (1 << (ebits - 1)) - 1, e = (u >> mbits) & ((1u << ebits) - 1),
             m = u & ((1u << mbits) - 1);
@@ -1576,15 +1624,18 @@ static uint32_t attn__ref_encode(double x, int ebits, int mbits) {
     double scaled = attn__ldexp(a, mbits - e);
     int64_t r = (int64_t)scaled;
     double rest = scaled - (double)r;
-    if (rest > 0.5 || (rest == 0.5 && r % 2)) r++;                   /* to nearest, ties to even */
+    if (rest > 0.5 || (rest == 0.5 && r % 2)) r++; /* to nearest, ties to even */
     return sign | (uint32_t)attn__min(((e + bias - 1) << mbits) + r, top);
 }
 
 static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
-    float f; uint16_t h; uint8_t c; double x;
+    float f;
+    uint16_t h;
+    uint8_t c;
+    double x;
     switch (dtype) {
-        case ATTN_F64:  memcpy(&x, (const double *)data + at, 8); return x;
-        case ATTN_F32:  memcpy(&f, (const float *)data + at, 4); return (double)f;
+        case ATTN_F64: memcpy(&x, (const double *)data + at, 8); return x;
+        case ATTN_F32: memcpy(&f, (const float *)data + at, 4); return (double)f;
         case ATTN_F16:
             memcpy(&h, (const uint16_t *)data + at, 2);
             return attn__ref_decode(h, 5, 10);
@@ -1613,8 +1664,8 @@ static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
     }
 }
 
-/* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
- * 2011. */
+/* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
+ * 3", SC 2011. */
 static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
              k1 = key[1];
@@ -1627,19 +1678,24 @@ static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint3
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
 }
 
 /* The sums of the error bounds, for tests (any may be NULL), shaped like a dense o and like lse:
  *   e_j = |scale| sum_d |q k| + |s| + |bias| + |alibi| + 4
  *   o: sum_j p e_j |v| + (sum_j p e_j) sum_j p |v|     pv: sum_j p |v|     lse: sum_j p e_j */
-typedef struct attn__bounds { double *o, *pv, *lse; } attn__bounds;
+typedef struct attn__bounds {
+    double *o, *pv, *lse;
+} attn__bounds;
 
 typedef struct attn__ref {
     const attn_desc *d;
     const attn_grad *g;
     const attn__bounds *bounds;
-    int64_t b;                              /* the sequence at hand, set by attn__ref_sequence: */
+    int64_t b; /* the sequence at hand, set by attn__ref_sequence: */
     /* its first token in q and o, the rows of its buffer, the valid ones */
     int64_t q_first, q_rows, q_used;
     /* its first valid key in its buffer, its number of keys */
@@ -1647,14 +1703,14 @@ typedef struct attn__ref {
     int64_t offset;
     /* [kv_len] scores, later probabilities; dout . v, later ds */
     double *s, *dp;
-    double *factor;                         /* [kv_len] dropout: 0 or 1 / (1 - rate) */
-    double *e;                              /* [kv_len] error terms */
-    double *row;                            /* [head_dim + v_dim] query and dout at hand */
-    double *sum;                            /* [head_dim + 3 v_dim] row sums */
-    int64_t head;                           /* the kv head in k and v, set by attn__ref_head */
+    double *factor; /* [kv_len] dropout: 0 or 1 / (1 - rate) */
+    double *e;      /* [kv_len] error terms */
+    double *row;    /* [head_dim + v_dim] query and dout at hand */
+    double *sum;    /* [head_dim + 3 v_dim] row sums */
+    int64_t head;   /* the kv head in k and v, set by attn__ref_head */
     /* [kv_len][head_dim], [kv_len][v_dim]: its keys and values in f64 */
     double *k, *v;
-    unsigned char *seen;                    /* [kv_len] */
+    unsigned char *seen; /* [kv_len] */
 } attn__ref;
 
 static void attn__ref_sequence(attn__ref *r, int64_t b) {
@@ -1675,8 +1731,8 @@ static void attn__ref_sequence(attn__ref *r, int64_t b) {
                                          : r->k_len - r->q_used;
 }
 
-/* Element offsets of row i of q (o, dq ..) and of key j of k (v, dk ..), for query head h or kv
- * head h. */
+/* Element offsets of row i of q (o, dq ..) and of key j of k (v, dk ..), for query head h or
+ * kv head h. */
 static int64_t attn__ref_q_at(const attn__ref *r, const int64_t *stride, int64_t i, int64_t h) {
     if (r->d->seq.cu_q) return (r->q_first + i) * stride[1] + h * stride[2];
     return r->b * stride[0] + i * stride[1] + h * stride[2];
@@ -1767,8 +1823,8 @@ static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scale
         if (!attn__finite(x)) finite = 0;
         if (a > amax) amax = a;
     }
-    scale = !finite ? attn__float(0x7fc00000u)
-                    : amax / (cache.dtype == ATTN_INT8 ? 127.0f : 448.0f);
+    scale =
+        !finite ? attn__float(0x7fc00000u) : amax / (cache.dtype == ATTN_INT8 ? 127.0f : 448.0f);
     if (finite && scale < attn__float(0x00800000u)) scale = 0;
     scales[attn__ref_k_at(r, cache.scale_stride, j, h)] = scale;
     for (int64_t c = 0; c < dim; c++) {
@@ -1804,8 +1860,8 @@ static void attn__ref_append(attn__ref *r) {
         }
 }
 
-/* The keys and values of one kv head of the sequence as f64: value = scale * code for a
- * quantised cache. */
+/* The keys and values of one kv head of the sequence as f64: value = scale * code for
+ * a quantised cache. */
 static void attn__ref_load(
     const attn__ref *r, const attn_in *t, int64_t h, int64_t dim, double *rows) {
     for (int64_t j = 0; j < r->k_len; j++) {
@@ -1859,16 +1915,15 @@ static void attn__ref_scores(attn__ref *r, int64_t h, int64_t i, const double *q
 static void attn__ref_dropout(attn__ref *r, int64_t h, int64_t i) {
     const attn_desc *d = r->d;
     uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)}, word[4];
-    double threshold = (double)(int64_t)((double)d->dropout * 4294967296.0);          /* floor */
+    double threshold = (double)(int64_t)((double)d->dropout * 4294967296.0); /* floor */
     for (int64_t j = 0; j < r->k_len; j++) {
         uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)(r->b * d->heads + h),
             (uint32_t)d->philox_offset};
         r->factor[j] = 1;
         if (!(d->dropout > 0)) continue;
         attn__philox(counter, key, word);
-        r->factor[j] = (double)word[j % 4] >= threshold
-                           ? (double)(float)(1 / (1 - (double)d->dropout))
-                           : 0;
+        r->factor[j] =
+            (double)word[j % 4] >= threshold ? (double)(float)(1 / (1 - (double)d->dropout)) : 0;
     }
 }
 
@@ -1891,7 +1946,8 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
     /* 3. lse = max + log(sum of exp(s - max)), sink included */
     if (!attn__is_neg_inf(max)) {
         if (d->sink) sum += attn__exp((double)d->sink[h] - max);
-        for (int64_t j = 0; j < r->k_len; j++) if (r->seen[j]) sum += attn__exp(r->s[j] - max);
+        for (int64_t j = 0; j < r->k_len; j++)
+            if (r->seen[j]) sum += attn__exp(r->s[j] - max);
     }
     lse = attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum);
     if (d->lse) d->lse[attn__ref_lse_at(r, i, h)] = attn__nearest_f32(lse);
@@ -1946,14 +2002,17 @@ static double attn__ref_backward_row(attn__ref *r, int64_t h, int64_t i, double 
     }
     delta -= dlse;
 
-    /* 2. p = exp(s - lse); ds = p (dropout(dout . v) - delta); through the softcap: ds (1 -
-     * tanh^2) */
+    /* 2. p = exp(s - lse); ds = p (dropout(dout . v) - delta); through the softcap: ds
+     * (1 - tanh^2) */
     attn__ref_query(r, h, i, q);
     attn__ref_scores(r, h, i, q);
     attn__ref_dropout(r, h, i);
     for (int64_t j = 0; j < r->k_len; j++) {
         raw[j] = r->dp[j] = 0;
-        if (!r->seen[j]) { r->s[j] = 0; continue; }
+        if (!r->seen[j]) {
+            r->s[j] = 0;
+            continue;
+        }
         double cap = 1, dot = 0, p = attn__ref_probability(r->s[j], lse);
         const double *k = r->k + j * d->head_dim, *v = r->v + j * d->v_dim;
         for (int64_t c = 0; c < d->v_dim; c++) dot += dout[c] * v[c];
@@ -1988,6 +2047,7 @@ static double *attn__ref_carve(attn__ref *r, void *scratch) {
     const attn_desc *d = r->d;
     int64_t keys = d->kv_len, dims = d->head_dim + d->v_dim;
     double *p = (double *)scratch, *raw;
+    /* clang-format off */
     r->s = p; p += keys;
     r->dp = p; p += keys;
     r->factor = p; p += keys;
@@ -1997,6 +2057,7 @@ static double *attn__ref_carve(attn__ref *r, void *scratch) {
     r->sum = p; p += 3 * dims;
     r->k = p; p += keys * d->head_dim;
     r->v = p; p += keys * d->v_dim;
+    /* clang-format on */
     r->seen = (unsigned char *)(p + (r->g ? keys * dims : 0));
     return raw;
 }
@@ -2005,8 +2066,8 @@ static void attn__ref_dbias(attn__ref *r, double *raw) {
     const attn_desc *d = r->d;
     const int64_t *st = d->bias.stride;
     double *sum = raw + d->kv_len;
-    /* each distinct row of the bias in turn; its gradient is the sum over all (b, h, i) that
-     * read it */
+    /* each distinct row of the bias in turn; its gradient is the sum over all (b, h, i)
+     * that read it */
     for (int64_t b0 = 0; b0 < (st[0] ? d->batch : attn__min(d->batch, 1)); b0++)
         for (int64_t h0 = 0; h0 < (st[1] ? d->heads : 1); h0++)
             for (int64_t i0 = 0; i0 < (st[2] ? d->q_len : attn__min(d->q_len, 1)); i0++) {
@@ -2015,7 +2076,7 @@ static void attn__ref_dbias(attn__ref *r, double *raw) {
                     attn__ref_sequence(r, b);
                     for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++)
                         for (int64_t i = i0; i < (st[2] ? attn__min(i0 + 1, r->q_rows) : r->q_rows);
-                             i++) {
+                            i++) {
                             attn__ref_backward_row(r, h, i, raw);
                             for (int64_t j = 0; j < r->k_len; j++) sum[r->k_first + j] += r->dp[j];
                         }
@@ -2049,8 +2110,8 @@ static void attn__ref_backward(attn__ref *r, void *scratch) {
                         for (int64_t c = 0; c < d->head_dim; c++)
                             dk[j * d->head_dim + c] += raw[j] * r->row[c];
                         for (int64_t c = 0; c < d->v_dim; c++)
-                            dv[j * d->v_dim + c] += r->s[j] * r->factor[j] *
-                                                    r->row[d->head_dim + c];
+                            dv[j * d->v_dim + c] +=
+                                r->s[j] * r->factor[j] * r->row[d->head_dim + c];
                     }
                     for (int64_t c = 0; c < d->head_dim; c++)
                         attn__ref_store(d, g->dq.data, g->dq.dtype,
@@ -2115,9 +2176,12 @@ static attn_status attn__ref_run(
     attn__ref r;
     (void)plan;
     memset(&r, 0, sizeof r);
-    r.d = d; r.g = g; r.bounds = (const attn__bounds *)user;
+    r.d = d;
+    r.g = g;
+    r.bounds = (const attn__bounds *)user;
     uint64_t fp = attn__fp_enter(0);
-    if (g) attn__ref_backward(&r, d->workspace); else attn__ref_forward(&r, d->workspace);
+    if (g) attn__ref_backward(&r, d->workspace);
+    else attn__ref_forward(&r, d->workspace);
     attn__fp_leave(fp);
     return ATTN_OK;
 }
@@ -2142,13 +2206,16 @@ static ATTN__UNUSED attn_status attn__reference_bounds(
    call, and a second call while the threads are busy, run on their caller. Each task sets the
    rounding mode itself. */
 typedef void (*attn__task)(void *arg, int64_t i);
-static __thread int attn__inside;           /* this thread runs a task */
+static __thread int attn__inside; /* this thread runs a task */
 
 static void attn__serial(attn__task task, void *arg, int64_t n) {
     for (int64_t i = 0; i < n; i++) task(arg, i);
 }
 /* A task wrapped so that calls from within it stay on their thread. */
-typedef struct attn__wrapped { attn__task task; void *arg; } attn__wrapped;
+typedef struct attn__wrapped {
+    attn__task task;
+    void *arg;
+} attn__wrapped;
 static ATTN__UNUSED void attn__run_inside(void *arg, int64_t i) {
     const attn__wrapped *w = (const attn__wrapped *)arg;
     int outer = attn__inside;
@@ -2165,7 +2232,7 @@ static int32_t attn__cpu_count(void) {
 #elif defined(_OPENMP)
     n = omp_get_max_threads();
 #elif defined(__linux__)
-    uint64_t mask[1024];                /* the kernel refuses less than it has processors for */
+    uint64_t mask[1024]; /* the kernel refuses less than it has processors for */
     for (size_t bytes = 128; n == 0 && bytes <= sizeof mask; bytes *= 2) {
         memset(mask, 0, sizeof mask);
         if (attn__libc_affinity(0, bytes, mask) < 0) continue;
@@ -2195,9 +2262,12 @@ static void attn__cancel_as(int old) {
 #if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
 #if defined(__ELF__)
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
-int omp_in_parallel(void) __attribute__((weak));    /* NULL unless the host uses OpenMP */
+int omp_in_parallel(void) __attribute__((weak)); /* NULL unless the host uses OpenMP */
+#ifdef __cplusplus
+}
+#endif
 #endif
 
 static struct {
@@ -2231,8 +2301,7 @@ static void *attn__worker(void *index) {
             /* a moment of spinning saves the wake-up when calls follow one another */
             pthread_mutex_unlock(&attn__pool.lock);
             for (int k = 0;
-                 k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen;
-                 k++) {
+                k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen; k++) {
 #if defined(__x86_64__) || defined(__i386__)
                 __builtin_ia32_pause();
 #endif
@@ -2255,7 +2324,7 @@ static void *attn__worker(void *index) {
     pthread_mutex_unlock(&attn__pool.lock);
     return NULL;
 }
-static void attn__after_fork(void) {    /* in the child no thread of the pool is left */
+static void attn__after_fork(void) { /* in the child no thread of the pool is left */
     pthread_mutex_init(&attn__pool.owner, NULL);
     pthread_mutex_init(&attn__pool.lock, NULL);
     pthread_cond_init(&attn__pool.wake, NULL);
@@ -2268,6 +2337,7 @@ static void attn__after_fork(void) {    /* in the child no thread of the pool is
 /* Threads up to `most`, as far as the system gives them. Signals of the host are none of their
  * business: all are blocked but those that an instruction of their own raises. */
 static void attn__pool_start(int32_t most) {
+    /* clang-format off */
     static const int own[] = {SIGILL, SIGFPE, SIGSEGV,
 #ifdef SIGBUS
         SIGBUS,
@@ -2279,7 +2349,8 @@ static void attn__pool_start(int32_t most) {
         SIGSYS,
 #endif
     };
-    uint64_t blocked[16], before[16];   /* no system has more than 1024 signals */
+    /* clang-format on */
+    uint64_t blocked[16], before[16]; /* no system has more than 1024 signals */
     if (attn__pool.started >= most || attn__pool.started == 1024) return;
     if (!attn__pool.fork_handler)
         attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
@@ -2339,7 +2410,7 @@ static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
 
 ATTN_API void attn_shutdown(void) {
 #if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
-    if (attn__inside) return;               /* a task cannot end the threads that it runs on */
+    if (attn__inside) return; /* a task cannot end the threads that it runs on */
     const int cancel = attn__cancel_never();
     pthread_mutex_lock(&attn__pool.owner);
     attn__pool_stop();
@@ -2362,11 +2433,11 @@ static int32_t attn__threads_for(const attn_desc *d) {
     int32_t most = d->pool ? d->pool->threads : attn_threads();
     if (attn__inside) return 1;
     if (d->pool) return d->threads ? (int32_t)attn__min(d->threads, most) : most;
-  #ifdef _OPENMP
+#ifdef _OPENMP
     if (omp_in_parallel()) return 1;
-  #elif defined(__ELF__)
+#elif defined(__ELF__)
     if (omp_in_parallel && omp_in_parallel()) return 1;
-  #endif
+#endif
     return d->threads ? (int32_t)attn__min(d->threads, 1024) : most;
 #endif
 }
@@ -2378,11 +2449,14 @@ static void attn__parallel(
         attn__serial(attn__run_inside, &work, n);
         return;
     }
-    if (d->pool) { d->pool->run(d->pool->user, attn__run_inside, &work, n); return; }
+    if (d->pool) {
+        d->pool->run(d->pool->user, attn__run_inside, &work, n);
+        return;
+    }
 #if defined(ATTN_NO_THREADS)
     attn__serial(attn__run_inside, &work, n);
 #elif defined(_OPENMP)
-    #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t i = 0; i < n; i++) attn__run_inside(&work, i);
 #else
     attn__pool_run(&work, n, threads);
@@ -2553,7 +2627,10 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
     for (int64_t p = 0; p < half; p++) {
         float *x = row + p * step, c = cosine[p], s = sine[p];
         float x1c = x[0] * c, x2s = x[apart] * s, x2c = x[apart] * c, x1s = x[0] * s;
-        ATTN__F32(x1c); ATTN__F32(x2s); ATTN__F32(x2c); ATTN__F32(x1s);
+        ATTN__F32(x1c);
+        ATTN__F32(x2s);
+        ATTN__F32(x2c);
+        ATTN__F32(x1s);
         x[0] = x1c - x2s;
         x[apart] = x2c + x1s;
     }
@@ -2598,7 +2675,7 @@ static void attn__append_row(
             ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0;
             continue;
         }
-        const float magic = 12582912.0f;                /* rint: |x| < 2^22 */
+        const float magic = 12582912.0f; /* rint: |x| < 2^22 */
         float n = x + magic;
         ATTN__F32(n);
         n -= magic;
@@ -2647,8 +2724,8 @@ static int64_t attn__append_bytes(const attn_desc *d) {
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
     if (!attn__has_append(d)) return;
     attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
-    double tokens = d->append.cu ? (double)d->append.total
-                                 : (double)d->append.len * (double)d->batch,
+    double tokens =
+               d->append.cu ? (double)d->append.total : (double)d->append.len * (double)d->batch,
            elements = tokens * (double)(d->head_dim + d->v_dim) * (double)d->kv_heads;
     attn__parallel(
         d, elements < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
@@ -2691,42 +2768,42 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
 #define ATTN__EXP2_C4 0.00901702766f
 #define ATTN__EXP2_C5 0.00186713104f
 
-/* Under -ffast-math clang's code generator takes max(a, b) for max(b, a), and a < b for
- * !(a >= b), whatever the pragmas say, and so drops a NaN: the instructions are written out then. */
+/* Under -ffast-math clang's code generator takes max(a, b) for max(b, a), and a < b for !(a >= b),
+ * whatever the pragmas say, and so drops a NaN: the instructions are written out then. */
 #if defined(__clang__) && \
     (defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__))
-  #define ATTN__NO_NANS 1
+#define ATTN__NO_NANS 1
 #else
-  #define ATTN__NO_NANS 0
+#define ATTN__NO_NANS 0
 #endif
 
 #if defined(__clang__)
-  #define ATTN__UNROLL _Pragma("clang loop unroll(full)")
+#define ATTN__UNROLL _Pragma("clang loop unroll(full)")
 #else
-  #define ATTN__UNROLL _Pragma("GCC unroll 16")
+#define ATTN__UNROLL _Pragma("GCC unroll 16")
 #endif
 
 /* ---- portable: whatever vectors of 4 floats the compiler has, or single floats ---- */
 #if defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || defined(__wasm_simd128__)
-  #define ATTN__W__portable 4
-  typedef float attn__v__portable __attribute__((vector_size(16)));
+#define ATTN__W__portable 4
+typedef float attn__v__portable __attribute__((vector_size(16)));
 #else
-  #define ATTN__W__portable 1
-  typedef float attn__v__portable;
+#define ATTN__W__portable 1
+typedef float attn__v__portable;
 #endif
 #define ATTN__NV__portable 2
-  typedef union attn__lanes__portable {
-      attn__v__portable v;
-      float x[ATTN__W__portable];
-      uint32_t u[ATTN__W__portable];
-  } attn__lanes__portable;
+typedef union attn__lanes__portable {
+    attn__v__portable v;
+    float x[ATTN__W__portable];
+    uint32_t u[ATTN__W__portable];
+} attn__lanes__portable;
 #define ATTN__EACH for (int64_t l = 0; l < ATTN__W__portable; l++)
 
-  ATTN__INLINE attn__v__portable attn__load__portable(const float *p) {
-      attn__v__portable v;
-      memcpy(&v, p, sizeof v);
-      return v;
-  }
+ATTN__INLINE attn__v__portable attn__load__portable(const float *p) {
+    attn__v__portable v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
 ATTN__INLINE void attn__store__portable(float *p, attn__v__portable v) { memcpy(p, &v, sizeof v); }
 ATTN__INLINE attn__v__portable attn__load_n__portable(const float *p, int64_t n) {
     attn__lanes__portable r;
@@ -2734,7 +2811,8 @@ ATTN__INLINE attn__v__portable attn__load_n__portable(const float *p, int64_t n)
     return r.v;
 }
 ATTN__INLINE void attn__store_n__portable(float *p, attn__v__portable v, int64_t n) {
-    attn__lanes__portable r; r.v = v;
+    attn__lanes__portable r;
+    r.v = v;
     ATTN__EACH if (l < n) p[l] = r.x[l];
 }
 ATTN__INLINE attn__v__portable attn__load16__portable(const void *p, int64_t n, int32_t dtype) {
@@ -2746,7 +2824,8 @@ ATTN__INLINE attn__v__portable attn__load8__portable(const void *p, int64_t n, i
     return attn__load16__portable(p, n, dtype);
 }
 ATTN__INLINE void attn__store16__portable(void *p, attn__v__portable v, int64_t n, int32_t dtype) {
-    attn__lanes__portable r; r.v = v;
+    attn__lanes__portable r;
+    r.v = v;
     ATTN__EACH if (l < n) attn__put_f32(p, dtype, l, r.x[l]);
 }
 ATTN__INLINE attn__v__portable attn__set1__portable(float x) {
@@ -2759,7 +2838,9 @@ ATTN__INLINE attn__v__portable attn__fma__portable(
     return a * b + c;
 }
 ATTN__INLINE attn__v__portable attn__max__portable(attn__v__portable a, attn__v__portable b) {
-    attn__lanes__portable x, y; x.v = a; y.v = b;
+    attn__lanes__portable x, y;
+    x.v = a;
+    y.v = b;
     ATTN__EACH {
         const int nan = ATTN__NO_NANS && (y.u[l] & 0x7fffffff) > 0x7f800000u;
         x.u[l] = !nan && x.x[l] > y.x[l] ? x.u[l] : y.u[l];
@@ -2788,19 +2869,25 @@ ATTN__INLINE attn__v__portable attn__exp2__portable(attn__v__portable x) {
 }
 ATTN__INLINE attn__v__portable attn__clip__portable(
     attn__v__portable v, int32_t from, int32_t lo, int32_t hi) {
-    attn__lanes__portable r; r.v = v;
+    attn__lanes__portable r;
+    r.v = v;
     ATTN__EACH if (from + l < lo || from + l >= hi) r.u[l] = 0xff800000u;
     return r.v;
 }
 ATTN__INLINE attn__v__portable attn__hide__portable(
     attn__v__portable v, const unsigned char *p, int64_t n) {
-    attn__lanes__portable r; r.v = v;
+    attn__lanes__portable r;
+    r.v = v;
     ATTN__EACH if (l >= n || p[l] == 0) r.u[l] = 0xff800000u;
     return r.v;
 }
 ATTN__INLINE attn__v__portable attn__pick__portable(
     attn__v__portable a, attn__v__portable b, attn__v__portable x, attn__v__portable y) {
-    attn__lanes__portable s, t, r, q; s.v = a; t.v = b; r.v = x; q.v = y;
+    attn__lanes__portable s, t, r, q;
+    s.v = a;
+    t.v = b;
+    r.v = x;
+    q.v = y;
     ATTN__EACH {
         const int nan = ATTN__NO_NANS && (s.u[l] & 0x7fffffff) > 0x7f800000u;
         r.u[l] = !nan && s.x[l] < t.x[l] ? r.u[l] : q.u[l];
@@ -2821,18 +2908,21 @@ ATTN__INLINE void attn__random__portable(
 }
 ATTN__INLINE attn__v__portable attn__keep__portable(
     attn__v__portable v, attn__v__portable x, const uint32_t *words, uint32_t least) {
-    attn__lanes__portable r; r.v = v * x;
+    attn__lanes__portable r;
+    r.v = v * x;
     ATTN__EACH if (words[l] < least) r.u[l] = 0;
     return r.v;
 }
 ATTN__INLINE float attn__reduce_max__portable(attn__v__portable v) {
-    attn__lanes__portable r; r.v = v;
+    attn__lanes__portable r;
+    r.v = v;
     float m = r.x[0];
     ATTN__EACH m = r.x[l] > m ? r.x[l] : m;
     return m;
 }
 ATTN__INLINE float attn__reduce_add__portable(attn__v__portable v) {
-    attn__lanes__portable r; r.v = v;
+    attn__lanes__portable r;
+    r.v = v;
     for (int step = ATTN__W__portable / 2; step; step /= 2)
         for (int l = 0; l < step; l++) r.x[l] += r.x[l + step];
     return r.x[0];
@@ -2856,11 +2946,11 @@ ATTN__INLINE void attn__transpose__portable(attn__v__portable *r) {
 #undef ATTN__EACH
 
 #if defined(__clang__)
-  #if __has_builtin(__builtin_elementwise_fma)
-    #define ATTN__CLANG_FMA(old, a, b, c) __builtin_elementwise_fma(a, b, c)
-  #else
-    #define ATTN__CLANG_FMA(old, a, b, c) old
-  #endif
+#if __has_builtin(__builtin_elementwise_fma)
+#define ATTN__CLANG_FMA(old, a, b, c) __builtin_elementwise_fma(a, b, c)
+#else
+#define ATTN__CLANG_FMA(old, a, b, c) old
+#endif
 #endif
 
 ATTN__PLAIN_END
@@ -2869,15 +2959,15 @@ ATTN__PLAIN_END
 #define ATTN__W__avx2 8
 #define ATTN__NV__avx2 2
 #if defined(__clang__)
-  #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
-  #pragma GCC push_options
-  #pragma GCC target("avx2,fma,f16c")
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
 #endif
 typedef float attn__v__avx2 __attribute__((vector_size(32)));
 static const int32_t attn__window__avx2[16] = {
     -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
-ATTN__INLINE __m256i attn__first__avx2(int64_t n) {      /* the first n lanes set, n in any range */
+ATTN__INLINE __m256i attn__first__avx2(int64_t n) { /* the first n lanes set, n in any range */
     int64_t k = n < 0 ? 0 : n > 8 ? 8 : n;
     return _mm256_loadu_si256((const __m256i *)(const void *)(attn__window__avx2 + 8 - k));
 }
@@ -2930,13 +3020,16 @@ ATTN__INLINE void attn__store16__avx2(void *p, attn__v__avx2 v, int64_t n, int32
         r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x88);
         h = _mm256_castsi256_si128(r);
     }
-    if (n >= 8) { _mm_storeu_si128((__m128i *)p, h); return; }
+    if (n >= 8) {
+        _mm_storeu_si128((__m128i *)p, h);
+        return;
+    }
     _mm_storeu_si128((__m128i *)(void *)part, h);
     for (int64_t l = 0; l < n; l++) ((uint16_t *)p)[l] = part[l];
 }
 ATTN__INLINE attn__v__avx2 attn__set1__avx2(float x) { return (attn__v__avx2)_mm256_set1_ps(x); }
 ATTN__INLINE attn__v__avx2 attn__fma__avx2(attn__v__avx2 a, attn__v__avx2 b, attn__v__avx2 c) {
-#if defined(__clang__)      /* not the intrinsic: its header carries the host's fast-math flags */
+#if defined(__clang__) /* not the intrinsic: its header carries the host's fast-math flags */
     return (attn__v__avx2)ATTN__CLANG_FMA(
         __builtin_ia32_vfmaddps256((__m256)a, (__m256)b, (__m256)c), a, b, c);
 #else
@@ -2957,8 +3050,8 @@ ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
     __m256 c = _mm256_set1_ps(128.0f), low = (__m256)attn__max__avx2(attn__set1__avx2(-127.0f), x);
     __asm__("vminps %1, %0, %0" : "+x"(c) : "x"(low));
 #else
-    __m256 c = _mm256_min_ps(
-        _mm256_set1_ps(128.0f), _mm256_max_ps(_mm256_set1_ps(-127.0f), (__m256)x));
+    __m256 c =
+        _mm256_min_ps(_mm256_set1_ps(128.0f), _mm256_max_ps(_mm256_set1_ps(-127.0f), (__m256)x));
 #endif
     __m256 n = _mm256_floor_ps(c);
     attn__v__avx2 r = (attn__v__avx2)c - (attn__v__avx2)n, p = attn__set1__avx2(ATTN__EXP2_C5);
@@ -2967,8 +3060,8 @@ ATTN__INLINE attn__v__avx2 attn__exp2__avx2(attn__v__avx2 x) {
     p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C2));
     p = attn__fma__avx2(p, r, attn__set1__avx2(ATTN__EXP2_C1));
     p = attn__fma__avx2(p, r, attn__set1__avx2(1.0f));
-    __m256i e = _mm256_slli_epi32(
-        _mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23);
+    __m256i e =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23);
     p = p * (attn__v__avx2)e;
     ATTN__ROUNDED(p);
     return p;
@@ -2999,13 +3092,13 @@ ATTN__INLINE attn__v__avx2 attn__pick__avx2(
     return (attn__v__avx2)_mm256_blendv_ps((__m256)y, (__m256)x, less);
 }
 ATTN__INLINE void attn__leave__avx2(void) { _mm256_zeroupper(); }
-ATTN__INLINE attn__v__avx2 attn__recip__avx2(attn__v__avx2 v) {      /* 12 bits and a Newton step */
+ATTN__INLINE attn__v__avx2 attn__recip__avx2(attn__v__avx2 v) { /* 12 bits and a Newton step */
     attn__v__avx2 r = (attn__v__avx2)_mm256_rcp_ps((__m256)v), one = attn__set1__avx2(1);
     return attn__fma__avx2(attn__fma__avx2(attn__set1__avx2(0) - v, r, one), r, r);
 }
-/* Philox on 4 counters, each value in the low half of a 64-bit lane: lanes hold counters 0, 2,
- * 1, 3, so that two interleavings leave the words in order. What lies in the high halves is
- * never read. */
+/* Philox on 4 counters, each value in the low half of a 64-bit lane: lanes hold counters 0,
+ * 2, 1, 3, so that two interleavings leave the words in order. What lies in the high halves
+ * is never read. */
 ATTN__INLINE void attn__random__avx2(
     uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
     const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
@@ -3078,9 +3171,9 @@ ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
     }
 }
 #if defined(__clang__)
-  #pragma clang attribute pop
+#pragma clang attribute pop
 #else
-  #pragma GCC pop_options
+#pragma GCC pop_options
 #endif
 #endif
 
@@ -3089,14 +3182,15 @@ ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
 #define ATTN__W__avx512 16
 #define ATTN__NV__avx512 4
 #if defined(__clang__)
-  #pragma clang attribute push(__attribute__((target( \
-        "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+    apply_to = function)
 #else
-  #pragma GCC push_options
-  #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
 #endif
 typedef float attn__v__avx512 __attribute__((vector_size(64)));
-ATTN__INLINE __mmask16 attn__first__avx512(int64_t n) {     /* the first n lanes, n in any range */
+ATTN__INLINE __mmask16 attn__first__avx512(int64_t n) { /* the first n lanes, n in any range */
     return (__mmask16)(n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1);
 }
 ATTN__INLINE attn__v__avx512 attn__load__avx512(const float *p) {
@@ -3181,7 +3275,7 @@ ATTN__INLINE attn__v__avx512 attn__exp2__avx512(attn__v__avx512 x) {
 ATTN__INLINE attn__v__avx512 attn__clip__avx512(
     attn__v__avx512 v, int32_t from, int32_t lo, int32_t hi) {
     __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __mmask16 keep = _mm512_cmplt_epu32_mask(                   /* below lo: beyond 2^31 */
+    __mmask16 keep = _mm512_cmplt_epu32_mask(/* below lo: beyond 2^31 */
         _mm512_add_epi32(_mm512_set1_epi32(from - lo), lane), _mm512_set1_epi32(hi - lo));
     return (attn__v__avx512)_mm512_mask_mov_epi32(
         _mm512_set1_epi32((int)0xff800000u), keep, (__m512i)v);
@@ -3221,7 +3315,7 @@ ATTN__INLINE void attn__philox__avx512(
                   x2 = _mm512_set1_epi64((int64_t)(a ^ keys[2])),
                   x3 = _mm512_set1_epi64((int64_t)(b >> 32 ^ keys[3]));
     __m512i c0[4], c1[4], c2[4], c3[4];
-    ATTN__UNROLL for (int n = 0; n < sets; n++) {               /* rounds 1 and 2 */
+    ATTN__UNROLL for (int n = 0; n < sets; n++) { /* rounds 1 and 2 */
         const uint64_t first = at[0] + 8 * (uint64_t)n;
         __m512i p0 = _mm512_add_epi64(_mm512_set1_epi64((int64_t)(M0 * first)), order);
         c1[n] = _mm512_mul_epu32(m1, _mm512_xor_si512(_mm512_srli_epi64(p0, 32), x1));
@@ -3242,16 +3336,15 @@ ATTN__INLINE void attn__philox__avx512(
             c3[n] = p0;
         }
     }
-    /* The last round: a product's halves, exchanged, are a pair of words but for the xor of the
-     * first. */
+    /* The last round: a product's halves, exchanged, are a pair of words but for the xor
+     * of the first. */
     const __m512i key0 = _mm512_set1_epi64((int64_t)keys[18]),
                   key1 = _mm512_set1_epi64((int64_t)keys[19]);
     ATTN__UNROLL for (int n = 0; n < sets; n++) {
         __m512i p0 = _mm512_mul_epu32(m0, c0[n]), p1 = _mm512_mul_epu32(m1, c2[n]);
         p1 = _mm512_mask_ternarylogic_epi32(
             _mm512_shuffle_epi32(p1, _MM_PERM_CDAB), 0x5555, c1[n], key0, 0x96);
-        p0 = _mm512_mask_ternarylogic_epi32(
-            _mm512_rol_epi64(p0, 32), 0x5555, c3[n], key1, 0x96);
+        p0 = _mm512_mask_ternarylogic_epi32(_mm512_rol_epi64(p0, 32), 0x5555, c3[n], key1, 0x96);
         _mm512_storeu_si512(out + 32 * n, _mm512_unpacklo_epi64(p1, p0));
         _mm512_storeu_si512(out + 32 * n + 16, _mm512_unpackhi_epi64(p1, p0));
     }
@@ -3263,8 +3356,8 @@ ATTN__INLINE void attn__random__avx512(
 }
 ATTN__INLINE attn__v__avx512 attn__keep__avx512(
     attn__v__avx512 v, attn__v__avx512 x, const uint32_t *words, uint32_t least) {
-    __mmask16 keep = _mm512_cmpge_epu32_mask(
-        _mm512_loadu_si512(words), _mm512_set1_epi32((int)least));
+    __mmask16 keep =
+        _mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32((int)least));
     return (attn__v__avx512)_mm512_maskz_mul_ps(keep, (__m512)v, (__m512)x);
 }
 ATTN__INLINE float attn__reduce_max__avx512(attn__v__avx512 v) {
@@ -3323,9 +3416,9 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
     }
 }
 #if defined(__clang__)
-  #pragma clang attribute pop
+#pragma clang attribute pop
 #else
-  #pragma GCC pop_options
+#pragma GCC pop_options
 #endif
 #endif
 ATTN__PLAIN_BEGIN
@@ -3339,16 +3432,19 @@ ATTN__PLAIN_BEGIN
 static struct attn__tuning {
     /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
     int64_t BM, BN;
-    int64_t BK;                 /* backward: keys and rows a block, a multiple of 64 up to 256 */
-    int v_in_place;             /* V is read where it lies where that is possible */
-    int no_splits;              /* keys are not split across threads */
-    int no_flush;               /* denormal p are computed as such */
+    int64_t BK;     /* backward: keys and rows a block, a multiple of 64 up to 256 */
+    int v_in_place; /* V is read where it lies where that is possible */
+    int no_splits;  /* keys are not split across threads */
+    int no_flush;   /* denormal p are computed as such */
 } attn__tuning;
 
 /* Scores as the kernels hold them: `natural` times one is the score of the manual, `exp2` times one
  * its power of 2. Beside softcap, bias, mask or ALiBi they are held divided by 4, so that no sum of
  * finite terms leaves f32; else they are the products of q and k as they come. */
-typedef struct attn__unit { float exp2; double natural; } attn__unit;
+typedef struct attn__unit {
+    float exp2;
+    double natural;
+} attn__unit;
 #define ATTN__HELD 0.25f
 
 /* Keys, of which products with V are summed from zero, and blocks, of which sums are: what is added
@@ -3361,24 +3457,25 @@ typedef struct attn__unit { float exp2; double natural; } attn__unit;
  * so that a GQA group shares one reading of K and V. */
 typedef struct attn__flash {
     const attn_desc *d;
-    int32_t threads, planned;           /* that work on it; that have scratch */
-    int64_t group;                      /* heads / kv_heads */
-    int64_t BM, BN;                     /* rows a unit, keys a block */
+    int32_t threads, planned; /* that work on it; that have scratch */
+    int64_t group;            /* heads / kv_heads */
+    int64_t BM, BN;           /* rows a unit, keys a block */
     /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
     int64_t tiles, splits, part;
     /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
     int64_t v_pad, q_pad, ld;
-    int64_t span;                       /* keys summed in f32, then in f64; 0: no sequence is longer */
-    int64_t scratch, bytes;             /* of a thread; of all threads with the partials */
+    /* keys summed in f32, then in f64; 0: no sequence is longer */
+    int64_t span;
+    int64_t scratch, bytes; /* of a thread; of all threads with the partials */
     attn__unit unit;
     /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
     int extras;
     /* rows are widened or gathered; otherwise used where they lie */
     int pack_q;
-    int pack_v;                         /* 2: it must be; 1: its rows are far apart, perhaps */
-    int direct;                         /* P V of one block may go to o as it is */
-    char *workspace;                    /* threads * scratch, then the partials of key splits */
-    float *partial;                     /* [units][part][v_pad + 2] */
+    int pack_v;      /* 2: it must be; 1: its rows are far apart, perhaps */
+    int direct;      /* P V of one block may go to o as it is */
+    char *workspace; /* threads * scratch, then the partials of key splits */
+    float *partial;  /* [units][part][v_pad + 2] */
     int64_t next __attribute__((aligned(8))), units;
 } attn__flash;
 typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
@@ -3391,11 +3488,11 @@ static int64_t attn__split_keys(const attn__seq *s, int64_t group) {
         return attn__max(s->k_len, 1);
     return ATTN__SPLIT_KEYS * attn__ceil_div(s->k_len, 16 * ATTN__SPLIT_KEYS);
 }
-typedef struct attn__rows {             /* one unit */
+typedef struct attn__rows { /* one unit */
     const attn__flash *f;
     attn__seq s;
     int64_t kv_head, row0, rows;
-    int64_t k0, k1;                     /* its keys */
+    int64_t k0, k1; /* its keys */
 } attn__rows;
 
 /* Backward: a split is the key blocks split, split + splits, .. of one (sequence, kv head), which
@@ -3418,24 +3515,24 @@ typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
     int32_t threads, planned;
-    int64_t group, splits;              /* the most splits of a sequence */
-    int64_t rows, most;                 /* of all heads; of a (sequence, kv head) at most */
+    int64_t group, splits; /* the most splits of a sequence */
+    int64_t rows, most;    /* of all heads; of a (sequence, kv head) at most */
     int64_t BQ, BK, ld, v_pad, q_pad;
-    int64_t v_ld, q_ld;                 /* from row to row: v_pad, q_pad and perhaps a line more */
+    int64_t v_ld, q_ld; /* from row to row: v_pad, q_pad and perhaps a line more */
     int extras, phase, standard;
     /* a unit is all splits of a (sequence, kv head): its rows are held in the thread's own memory,
      * which caches keep from head to head. Otherwise a unit is one split, and the rows of all
      * heads are held. */
     int alone;
-    int64_t held, first;                /* rows held, the first of them */
-    int64_t block_bytes, held_bytes, scratch;   /* blocks of a thread; rows held; all of a thread */
+    int64_t held, first;                      /* rows held, the first of them */
+    int64_t block_bytes, held_bytes, scratch; /* blocks of a thread; rows held; all of a thread */
     char *workspace;
     /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
     float *L, *delta, *bad;
     /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
     float *q, *dout, *dq;
-    float *P, *dS;                      /* standard: [rows][ld] */
-    attn__counter *counter;             /* the next unit that no thread has begun, of units */
+    float *P, *dS;          /* standard: [rows][ld] */
+    attn__counter *counter; /* the next unit that no thread has begun, of units */
     int64_t units;
 } attn__bwd;
 /* Key splits of a sequence: a function of its own length and heads. */
@@ -3464,9 +3561,9 @@ static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_
 /* The standard backend: all scores in memory, three passes over them. */
 typedef struct attn__std {
     const attn_desc *d;
-    int pass;                           /* 0: S = Q K^T and masks, 1: softmax, 2: O = P V */
+    int pass; /* 0: S = Q K^T and masks, 1: softmax, 2: O = P V */
     int32_t threads, planned;
-    int64_t BM, BN, ld, v_pad, q_pad, span, scratch, tiles;     /* span: as attn__flash's */
+    int64_t BM, BN, ld, v_pad, q_pad, span, scratch, tiles; /* span: as attn__flash's */
     char *workspace;
     /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
     float *scores, *stats;
@@ -3476,7 +3573,7 @@ typedef struct attn__std {
 typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
     int64_t lead, float *C, int64_t ldc, float *x);
 typedef struct attn__kernels {
-    const char *name;                   /* of the ISA */
+    const char *name; /* of the ISA */
     int64_t W, NV;
     void (*flash_rows)(const attn__rows *u, char *scratch, float *partial);
     void (*flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch);
@@ -3494,13 +3591,13 @@ typedef struct attn__kernels {
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
 #ifndef ATTN_NO_TIMING
-    float (*fma_chain)(int64_t n);      /* n times 2 * W * 12 flops in 12 chains */
+    float (*fma_chain)(int64_t n); /* n times 2 * W * 12 flops in 12 chains */
     float (*read)(const float *p, int64_t n);
 #endif
 } attn__kernels;
 
-/* The score tile of a group of rows: up to 6 rows, BN keys, padded so that rows do not share
- * cache sets. */
+/* The score tile of a group of rows: up to 6 rows, BN keys, padded so that rows do not
+ * share cache sets. */
 #define ATTN__MR 6
 #define ATTN__SCORE_PAD 16
 #define ATTN__LOG2E 1.44269504088896341
@@ -3514,8 +3611,9 @@ static attn__unit attn__score_unit(const attn_desc *d, int extras) {
 }
 /* A power of 2 beyond 2^16, infinite or NaN: its rounding alone would be seen in exp2. */
 ATTN__INLINE int attn__far(float power) { return (attn__bits(power) & 0x7fffffff) >= 0x47800000u; }
-/* Sums relative to a maximum `from` are 2^(this) times those relative to `to`, from <= to. A maximum
- * is a score as held; sums are relative to its power of 2 in f32, or to itself where that is far. */
+/* Sums relative to a maximum `from` are 2^(this) times those relative to `to`, from <= to. A
+ * maximum is a score as held; sums are relative to its power of 2 in f32, or to itself where
+ * that is far. */
 ATTN__INLINE float attn__rescale(float from, float to, float exp2) {
     float power = attn__product(to, exp2);
     if (attn__bits(to) == 0xff800000u) return ATTN__NEG_INF;
@@ -3533,36 +3631,37 @@ static double attn__row_top(float max, attn__unit unit) {
 ATTN__PLAIN_END
 #if ATTN__AVX2
 #if defined(__clang__)
-    #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-  #else
-    #pragma GCC push_options
-    #pragma GCC target("avx2,fma,f16c")
-  #endif
-  #define ATTN__KERNEL avx2
-  #include ATTN_HEADER
-  #undef ATTN__KERNEL
-  #if defined(__clang__)
-    #pragma clang attribute pop
-  #else
-    #pragma GCC pop_options
-  #endif
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+#define ATTN__KERNEL avx2
+#include ATTN_HEADER
+#undef ATTN__KERNEL
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
 #endif
 #if ATTN__AVX512
 #if defined(__clang__)
-    #pragma clang attribute push(__attribute__((target( \
-        "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
-  #else
-    #pragma GCC push_options
-    #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
-  #endif
-  #define ATTN__KERNEL avx512
-  #include ATTN_HEADER
-  #undef ATTN__KERNEL
-  #if defined(__clang__)
-    #pragma clang attribute pop
-  #else
-    #pragma GCC pop_options
-  #endif
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
+#endif
+#define ATTN__KERNEL avx512
+#include ATTN_HEADER
+#undef ATTN__KERNEL
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
 #endif
 ATTN__PLAIN_BEGIN
 
@@ -3570,11 +3669,11 @@ ATTN__PLAIN_BEGIN
    Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA,
    ATTN_BACKEND a backend. */
 typedef struct attn__machine_info {
-    const attn__kernels *isa;           /* NULL: ATTN_ISA asks for what is not there */
+    const attn__kernels *isa; /* NULL: ATTN_ISA asks for what is not there */
     int32_t threads;
-    int64_t l2;                         /* bytes */
+    int64_t l2; /* bytes */
     char backend_name[32];
-    const char *backend;                /* ATTN_BACKEND or NULL */
+    const char *backend; /* ATTN_BACKEND or NULL */
 } attn__machine_info;
 
 #if ATTN__X86
@@ -3622,14 +3721,15 @@ static void attn__detect(attn__machine_info *m) {
 #endif
     best[n++] = &attn__table__portable;
     if (!isa || !*isa) m->isa = best[0];
-    for (int i = 0; i < n && isa; i++) if (!strcmp(best[i]->name, isa)) m->isa = best[i];
+    for (int i = 0; i < n && isa; i++)
+        if (!strcmp(best[i]->name, isa)) m->isa = best[i];
     if (!backend || !*backend) return;
     snprintf(m->backend_name, sizeof m->backend_name, "%s",
         strlen(backend) < 32 ? backend : "(too long)");
     m->backend = m->backend_name;
 }
 static attn__machine_info attn__found;
-static int attn__found_state;           /* 0: unknown, 1: being found, 2: known */
+static int attn__found_state; /* 0: unknown, 1: being found, 2: known */
 ATTN__NOINLINE void attn__find(void) {
     int expected = 0;
     if (__atomic_compare_exchange_n(
@@ -3646,7 +3746,8 @@ ATTN__INLINE const attn__machine_info *attn__machine(void) {
 
 /* ============================================================================== >>layout ==== */
 typedef struct attn__convert_job {
-    attn_in src; attn_out dst;
+    attn_in src;
+    attn_out dst;
     int64_t shape[4], rows, per_task;
     /* both sides dense over head and dim: one long row per token */
     int merged;
@@ -3661,9 +3762,15 @@ static void attn__convert_task(void *arg, int64_t task) {
     uint64_t fp = attn__fp_enter(0);
     int64_t h = first % heads, t = first / heads % j->shape[1], b = first / heads / j->shape[1];
     for (int64_t r = first, n; r < last; r += n, h += n) {
-        if (h == heads) { h = 0; t++; }
-        if (t == j->shape[1]) { t = 0; b++; }
-        n = attn__min(heads - h, last - r);         /* rows of one token */
+        if (h == heads) {
+            h = 0;
+            t++;
+        }
+        if (t == j->shape[1]) {
+            t = 0;
+            b++;
+        }
+        n = attn__min(heads - h, last - r); /* rows of one token */
         int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
                 to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
         if (j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
@@ -3737,7 +3844,7 @@ static int64_t attn__keys_seen(const attn_desc *d, const attn__seq *s) {
  * takes 20 us to come: by the lengths that its sequences have, not by the room that they are in. */
 static int attn__worth_waking(const attn_desc *d, double times) {
     const double each = 2 * times * (double)d->heads * (double)(d->head_dim + d->v_dim);
-    double pairs = 0;                   /* of a row and a key that it may see, in one head */
+    double pairs = 0; /* of a row and a key that it may see, in one head */
     if ((double)attn__rows_total(d) * (double)d->kv_len * each < 2e6) return 0;
     for (int64_t b = 0; b < d->batch && pairs * each < 2e6; b++) {
         attn__seq s = attn__sequence(d, b);
@@ -3756,8 +3863,8 @@ static int32_t attn__useful_threads(const attn_desc *d, double times) {
     if (!attn__worth_waking(d, times)) return 1;
     return (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
 }
-/* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes: what they
- * take. */
+/* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes:
+ * what they take. */
 static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t matrices, int64_t ld,
     int64_t fixed, int64_t *bytes, attn_plan *plan) {
     int64_t rows = attn__rows_total(d) * d->heads,
@@ -3803,7 +3910,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
     f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
     f->block_bytes = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
-                        2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
+                             2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
     f->block_bytes = attn__round_up(f->block_bytes, ATTN__ALIGN);
     int64_t pairs = d->batch * d->kv_heads, row = ((f->splits + 1) * f->q_ld + f->v_ld) * 4,
             own = attn__round_up(row * f->most, ATTN__ALIGN),
@@ -3820,8 +3927,8 @@ static attn_status attn__bwd_plan(
     int64_t scores = 0;
     attn__bwd_shape(d, g, standard, &f);
     int64_t each = attn__round_up(3 * f.rows * 4, ATTN__ALIGN),
-            fixed = attn__sat_add(attn__sat_add(f.planned * f.scratch, each),
-                f.alone ? 0 : f.held_bytes);
+            fixed = attn__sat_add(
+                attn__sat_add(f.planned * f.scratch, each), f.alone ? 0 : f.held_bytes);
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
     plan->kernel = standard   ? "standard_backward"
                    : f.extras ? "flash_backward_masked"
@@ -3840,14 +3947,14 @@ static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
         int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
         for (int64_t i = 0; i < s.q_used; i++) {
             float lse = d->lse[attn__lse_at(d, &s, i, h)];
-            if (attn__bits(lse) == 0xff800000u) continue;   /* saw nothing, not even the sink */
+            if (attn__bits(lse) == 0xff800000u) continue; /* saw nothing, not even the sink */
             double x = (double)d->sink[h] - (double)lse;
             sum -= attn__exp(x > 0 ? 0 : x) * (double)f->delta[row + i * f->group];
         }
     }
     f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
 }
-#define ATTN__BWD_ROWS_UNIT 256         /* rows a unit of the phases of rows and of dq */
+#define ATTN__BWD_ROWS_UNIT 256 /* rows a unit of the phases of rows and of dq */
 static int64_t attn__bwd_units(const attn__bwd *f) {
     const attn_desc *d = f->d;
     int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
@@ -3862,9 +3969,8 @@ static int64_t attn__bwd_units(const attn__bwd *f) {
             return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
                                      (d->bias.stride[1] ? d->heads : 1) * bias_blocks
                                : 0;
-        case ATTN__BWD_SINK:   return f->g->dsink ? d->heads : 0;
-        default:
-            return f->alone ? 0 : pairs * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
+        case ATTN__BWD_SINK: return f->g->dsink ? d->heads : 0;
+        default:             return f->alone ? 0 : pairs * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
     }
 }
 /* Where the rows held lie. */
@@ -3889,7 +3995,10 @@ static void attn__bwd_alone(
 static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     const attn_desc *d = f->d;
     const attn__kernels *k = attn__machine()->isa;
-    if (f->phase == ATTN__BWD_SINK) { attn__bwd_sink(f, u); return; }
+    if (f->phase == ATTN__BWD_SINK) {
+        attn__bwd_sink(f, u);
+        return;
+    }
     if (f->phase == ATTN__BWD_BIAS) {
         int64_t blocks = attn__ceil_div(d->kv_len, f->BK - 16),
                 heads = d->bias.stride[1] ? d->heads : 1;
@@ -3899,7 +4008,10 @@ static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
     }
     int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
     attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
-    if (f->alone) { attn__bwd_alone(f, &s, kv_head, scratch); return; }
+    if (f->alone) {
+        attn__bwd_alone(f, &s, kv_head, scratch);
+        return;
+    }
     int64_t row0 = part * ATTN__BWD_ROWS_UNIT,
             rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
     if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head, row0, rows);
@@ -3971,8 +4083,8 @@ static attn_status attn__standard_plan(
     if (g) return attn__bwd_plan(d, g, 1, plan);
     attn__standard_shape(d, &t);
     int64_t stats = 8 * d->batch * d->heads * d->q_len,
-            fixed = attn__sat_add(
-                attn__sat_add(t.planned * t.scratch, attn__append_bytes(d)), stats);
+            fixed =
+                attn__sat_add(attn__sat_add(t.planned * t.scratch, attn__append_bytes(d)), stats);
     ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
     plan->kernel = "standard_forward";
     plan->isa = attn__machine()->isa->name;
@@ -4036,15 +4148,15 @@ static void attn__splits_beside(attn__flash *f, int64_t rows, int64_t pairs) {
     const int64_t keys = f->d->kv_len, row = (f->v_pad + 2) * 4,
                   splits = attn__min(16, attn__ceil_div(keys, ATTN__SPLIT_KEYS)),
                   longest = ATTN__SPLIT_KEYS * attn__ceil_div(keys, 16 * ATTN__SPLIT_KEYS);
-    attn__flash beside = *f;            /* without a span, and with one where splits need it */
+    attn__flash beside = *f; /* without a span, and with one where splits need it */
     int64_t side = (int64_t)f->planned * (9 << 16) / (pairs * 16 * row), one = 0;
     /* beyond 96 rows there is more than one tile, of up to 96 rows each */
     side = side > 96 + 144 ? attn__min(side - 144, ATTN__SPLIT_ROWS) : attn__min(side, 96);
     for (beside.span = 0;; beside.span = f->span) {
         const int64_t few = attn__min(rows, side);
         one = attn__flash_scratch(&beside, few, 0);
-        f->bytes = attn__max(f->bytes,
-            f->planned * one + (few + (few > 96 ? 144 : 0)) * pairs * splits * row);
+        f->bytes = attn__max(
+            f->bytes, f->planned * one + (few + (few > 96 ? 144 : 0)) * pairs * splits * row);
         if (beside.span == f->span || attn__max(longest, 2 * ATTN__SPLIT_KEYS) <= f->span) break;
         side = attn__min(side, 96);
     }
@@ -4063,22 +4175,22 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->threads = attn__useful_threads(d, 1);
     f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
     const attn__machine_info *m = attn__machine();
-    const int64_t lanes = m->isa->W;    /* a power of two: no division in the way of a small call */
+    const int64_t lanes = m->isa->W; /* a power of two: no division in the way of a small call */
     f->v_pad = (d->v_dim + lanes - 1) & -lanes;
     f->q_pad = (d->head_dim + lanes - 1) & -lanes;
     f->extras = attn__needs_extras(d);
     f->unit = attn__score_unit(d, f->extras);
     f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
                 d->seq.cu_q;
-    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table ? 2
-                : d->q_len * f->group > 16 && !attn__tuning.v_in_place;
+    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table
+                    ? 2
+                    : d->q_len * f->group > 16 && !attn__tuning.v_in_place;
 
     f->direct = d->o.dtype == ATTN_F32 && d->v_dim == f->v_pad && (f->group == 1 || d->q_len == 1);
 
-    /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and
-     * O, for the packing is shared by all rows of a unit. Fewer rows where that leaves less than
-     * two units a thread, one where heads divide among the threads, four where units differ in
-     * work. */
+    /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
+     * for the packing is shared by all rows of a unit. Fewer rows where that leaves less than two
+     * units a thread, one where heads divide among the threads, four where units differ in work. */
     int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
     f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
     while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 8 * 3) f->BN /= 2;
@@ -4091,7 +4203,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     int64_t rows = d->q_len * f->group, most = rows, cap = 96, whole = 96;
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     if (rows > 96) {
-        const int64_t each =            /* units a thread */
+        const int64_t each = /* units a thread */
             d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
             : f->threads % pairs                                            ? 2
                                                                             : 1;
@@ -4099,26 +4211,24 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
         whole = attn__max(96, attn__min(2112, room / row));
         cap = f->span ? room / (row + attn__span_bytes(f->v_pad)) / 48 * 48 : room / row;
         most = cap = attn__max(96, attn__min(2112, cap));
-        if (f->threads > 1)
-            most = attn__min(most, attn__ceil_div(rows * pairs, each * f->threads));
+        if (f->threads > 1) most = attn__min(most, attn__ceil_div(rows * pairs, each * f->threads));
         most = attn__max(96, most);
-        most = attn__ceil_div(rows, attn__ceil_div(rows, most));         /* tiles of equal size */
+        most = attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
     }
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
     f->BM = attn__round_up(attn__max(1, most), 48);
     f->tiles = rows <= f->BM ? rows > 0 : attn__ceil_div(rows, f->BM);
-    /* The workspace is planned for the largest unit and all threads that the description asks
-     * for: so it is the same wherever the call is made from, and never shrinks as a length
-     * grows. */
+    /* The workspace is planned for the largest unit and all threads that the description asks for:
+     * so it is the same wherever the call is made from, and never shrinks as a length grows. */
     const int split = d->kv_len >= 2 * ATTN__SPLIT_KEYS;
     const int64_t second =
         split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0;
     f->scratch = attn__flash_scratch(f, attn__max(f->BM, attn__min(rows, cap)), second);
-    if (f->span) {                      /* no less than for a length without a span */
+    if (f->span) { /* no less than for a length without a span */
         attn__flash shorter = *f;
         shorter.span = 0;
-        f->scratch = attn__max(
-            f->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
+        f->scratch =
+            attn__max(f->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
     }
     f->planned = attn__planned_threads(d);
     f->bytes = f->planned * f->scratch;
@@ -4147,8 +4257,14 @@ static attn_status attn__flash_plan(
  * -1: all of them, or the merge. */
 static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn__rows *r) {
     int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1, b = 0;
-    if (u >= heads) { tile -= u / heads; u %= heads; }
-    if (u >= f->d->kv_heads) { b = u / f->d->kv_heads; u %= f->d->kv_heads; }
+    if (u >= heads) {
+        tile -= u / heads;
+        u %= heads;
+    }
+    if (u >= f->d->kv_heads) {
+        b = u / f->d->kv_heads;
+        u %= f->d->kv_heads;
+    }
     r->f = f;
     r->s = attn__sequence(f->d, b);
     r->kv_head = u;
@@ -4218,10 +4334,13 @@ static attn_status attn__flash_run(
 }
 
 /* ============================================================================ >>backends ==== */
-typedef struct attn__entry { attn_backend b; char name[32]; } attn__entry;
+typedef struct attn__entry {
+    attn_backend b;
+    char name[32];
+} attn__entry;
 static attn__entry attn__registered[16];
 static int32_t attn__registered_count;
-static const char *attn__default_name;      /* points into the registry or a built-in */
+static const char *attn__default_name; /* points into the registry or a built-in */
 
 static const attn_backend attn__builtin[] = {
     {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL},
@@ -4233,7 +4352,10 @@ static const attn_backend attn__builtin[] = {
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
 
 /* Automatic choice: the first that takes the call. Never by length, never by a timing. */
-static const struct { uint32_t device; const char *name; } attn__auto_table[] = {
+static const struct {
+    uint32_t device;
+    const char *name;
+} attn__auto_table[] = {
     {ATTN_DEVICE, "hip"},
     {0, "flash"},
     {0, "standard"},
@@ -4316,7 +4438,10 @@ static attn_status attn__choose(
         const attn_backend *b = attn_backend_find(attn__auto_table[i].name);
         if (!b) continue;
         attn_status s = attn__try_plan(b, d, g, plan);
-        if (s == ATTN_OK) { *chosen = b; return s; }
+        if (s == ATTN_OK) {
+            *chosen = b;
+            return s;
+        }
         last = s;
     }
     return last;
@@ -4419,8 +4544,8 @@ ATTN_API attn_status attn_parallel(
     return ATTN_OK;
 }
 
-/* The merge, in f64: per row, weights exp(lse_p - lse). Reads and writes through the reference's
- * conversions. */
+/* The merge, in f64: per row, weights exp(lse_p - lse). Reads and writes through
+ * the reference's conversions. */
 ATTN_API attn_status attn_merge(
     const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
     attn_desc d;
@@ -4488,8 +4613,8 @@ ATTN_API attn_status attn_merge(
                             x[c]);
                 }
                 if (d.lse)
-                    d.lse[at] = attn__nearest_f32(
-                        attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum));
+                    d.lse[at] =
+                        attn__nearest_f32(attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum));
             }
     attn__fp_leave(fp);
     return attn__tell(in, ATTN_OK, "");
@@ -4500,7 +4625,10 @@ ATTN_API attn_status attn_convert(
     attn__convert_job j;
     attn_desc all;
     int64_t bytes = 1;
-    if (!where) { memset(&all, 0, sizeof all); where = &all; }
+    if (!where) {
+        memset(&all, 0, sizeof all);
+        where = &all;
+    }
     ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
         ERR_CONVERT_SHAPE);
     const attn_backend *device = NULL;
@@ -4523,7 +4651,8 @@ ATTN_API attn_status attn_convert(
     ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
     ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
     if (device) return device->convert(device->user, shape, &src, &dst, where);
-    j.src = src; j.dst = dst;
+    j.src = src;
+    j.dst = dst;
     memcpy(j.shape, shape, sizeof j.shape);
     j.merged = src.stride[2] == shape[3] && dst.stride[2] == shape[3];
     j.rows = shape[0] * shape[1] * (j.merged ? 1 : shape[2]);
@@ -4543,7 +4672,8 @@ ATTN_API double attn_seconds(void) {
 
 static int attn__compare_doubles(const void *a, const void *b) {
     double x, y;
-    memcpy(&x, a, 8); memcpy(&y, b, 8);
+    memcpy(&x, a, 8);
+    memcpy(&y, b, 8);
     return x < y ? -1 : x > y;
 }
 ATTN_API attn_status attn_time(
@@ -4561,9 +4691,15 @@ ATTN_API attn_status attn_time(
     for (int64_t i = 1; i < opts->warmup; i++) fn(user);
     while ((int64_t)n < opts->iterations || total < opts->min_seconds) {
         if (n == room) {
-            if (room > SIZE_MAX / 4 / sizeof *s) { ATTN_FREE(s); return ATTN_ERR_MEMORY; }
+            if (room > SIZE_MAX / 4 / sizeof *s) {
+                ATTN_FREE(s);
+                return ATTN_ERR_MEMORY;
+            }
             double *more = (double *)ATTN_MALLOC(2 * room * sizeof *s);
-            if (!more) { ATTN_FREE(s); return ATTN_ERR_MEMORY; }
+            if (!more) {
+                ATTN_FREE(s);
+                return ATTN_ERR_MEMORY;
+            }
             memcpy(more, s, room * sizeof *s);
             ATTN_FREE(s);
             s = more;
@@ -4584,7 +4720,7 @@ ATTN_API attn_status attn_time(
     t->max = s[n - 1];
     const double share[3] = {0.50, 0.95, 0.99};
     double *to[3] = {&t->p50, &t->p95, &t->p99};
-    for (int p = 0; p < 3; p++) {                       /* linear between the two nearest ranks */
+    for (int p = 0; p < 3; p++) { /* linear between the two nearest ranks */
         double at = share[p] * (double)(n - 1);
         size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
         *to[p] = s[low] + (at - (double)low) * (s[high] - s[low]);
@@ -4601,13 +4737,13 @@ ATTN_API attn_status attn_time(
 #if ATTN__AVX512
 ATTN__PLAIN_END
 #if defined(__clang__)
-  #pragma clang attribute push(__attribute__((target("avx512f,avx512bf16"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bf16"))), apply_to = function)
 #else
-  #pragma GCC push_options
-  #pragma GCC target("avx512f,avx512bf16")
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bf16")
 #endif
-/* n times 12 vdpbf16ps of 64 flops. In assembly: the type of its operands differs between
- * compilers. */
+/* n times 12 vdpbf16ps of 64 flops. In assembly: the type of its operands
+ * differs between compilers. */
 ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
     __m512 acc[12];
     __m512i a = _mm512_set1_epi32(0x3f803f80);
@@ -4621,9 +4757,9 @@ ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
     return _mm512_cvtss_f32(acc[0]);
 }
 #if defined(__clang__)
-  #pragma clang attribute pop
+#pragma clang attribute pop
 #else
-  #pragma GCC pop_options
+#pragma GCC pop_options
 #endif
 ATTN__PLAIN_BEGIN
 static int attn__has_dot(void) {
@@ -4642,7 +4778,10 @@ typedef struct attn__probe {
 static void attn__probe_fma(void *arg, int64_t i) {
     attn__probe *p = (attn__probe *)arg;
 #if ATTN__AVX512
-    if (p->dot) { p->sink[i % 1024] = attn__dot_chain__avx512(p->n); return; }
+    if (p->dot) {
+        p->sink[i % 1024] = attn__dot_chain__avx512(p->n);
+        return;
+    }
 #endif
     p->sink[i % 1024] = attn__machine()->isa->fma_chain(p->n);
 }
@@ -4660,7 +4799,12 @@ static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads)
         double start = attn_seconds();
         attn__parallel(&where, threads, task, p, threads);
         double took = attn_seconds() - start;
-        if (took < 2e-3 && run < 10) { p->n *= 2; run--; best = 1e30; continue; }
+        if (took < 2e-3 && run < 10) {
+            p->n *= 2;
+            run--;
+            best = 1e30;
+            continue;
+        }
         if (took < best) best = took;
     }
     return best;
@@ -4706,10 +4850,10 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 
 ATTN__PLAIN_END
 #if defined(__clang__)
-  #pragma float_control(pop)
+#pragma float_control(pop)
 #else
-  #pragma GCC pop_options
-  #pragma GCC diagnostic pop
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
 #endif
 
 #endif /* ATTN_IMPLEMENTATION */
@@ -4719,19 +4863,19 @@ ATTN__PLAIN_END
    attn__x__<isa>. */
 #ifdef ATTN__KERNEL
 #ifndef ATTN__
-  #define ATTN__PASTE_(a, b) a##__##b
-  #define ATTN__PASTE(a, b) ATTN__PASTE_(a, b)
-  #define ATTN__(name) ATTN__PASTE(attn__##name, ATTN__KERNEL)
-  #define ATTN__V ATTN__PASTE(attn__v, ATTN__KERNEL)
-  #define ATTN__W ATTN__PASTE(ATTN__W, ATTN__KERNEL)
-  #define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
-  #define ATTN__STRING_(a) #a
-  #define ATTN__STRING(a) ATTN__STRING_(a)
-  #define ATTN__AHEAD 4
-  #define ATTN__CHAINS 12
-  #define ATTN__PANEL 256               /* columns that sum_seen takes at a time */
-  /* products begin at a multiple of it: dropout's words come in fours */
-  #define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
+#define ATTN__PASTE_(a, b) a##__##b
+#define ATTN__PASTE(a, b) ATTN__PASTE_(a, b)
+#define ATTN__(name) ATTN__PASTE(attn__##name, ATTN__KERNEL)
+#define ATTN__V ATTN__PASTE(attn__v, ATTN__KERNEL)
+#define ATTN__W ATTN__PASTE(ATTN__W, ATTN__KERNEL)
+#define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
+#define ATTN__STRING_(a) #a
+#define ATTN__STRING(a) ATTN__STRING_(a)
+#define ATTN__AHEAD 4
+#define ATTN__CHAINS 12
+#define ATTN__PANEL 256 /* columns that sum_seen takes at a time */
+/* products begin at a multiple of it: dropout's words come in fours */
+#define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
 #endif
 
 /* ---- n floats of a tensor of any type, and back ---- */
@@ -4765,8 +4909,8 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
  *   PV  C = x[row] * C + A B, x NULL: C = A B
  *   PN  C = x[row] * (A B), never -0
  *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
- * A B of PV and PN is the sum of sums from zero: of the first `lead` products, then of SUM_KEYS each.
- * Nine parameters: those of any matrix product, and the place of the sums. */
+ * A B of PV and PN is the sum of sums from zero: of the first `lead` products, then of SUM_KEYS
+ * each. Nine parameters: those of any matrix product, and the place of the sums. */
 #ifndef ATTN__MM
 enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
@@ -4775,14 +4919,14 @@ enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
         int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) { \
         ATTN__(mm)(ATTN__##kind, MR, NV, A, lda, B, ldb, K, lead, C, ldc, x); \
     }
+/* clang-format off */
 #define ATTN__MM_COLUMN(kind, NV) \
     ATTN__MM_DEFINE(kind, 1, NV) ATTN__MM_DEFINE(kind, 2, NV) ATTN__MM_DEFINE(kind, 3, NV) \
     ATTN__MM_DEFINE(kind, 4, NV) ATTN__MM_DEFINE(kind, 5, NV) ATTN__MM_DEFINE(kind, 6, NV)
 #define ATTN__MM_ROW(kind, NV) \
-    { \
-        ATTN__MM(kind, 1, NV), ATTN__MM(kind, 2, NV), ATTN__MM(kind, 3, NV), \
-            ATTN__MM(kind, 4, NV), ATTN__MM(kind, 5, NV), ATTN__MM(kind, 6, NV) \
-    }
+    {ATTN__MM(kind, 1, NV), ATTN__MM(kind, 2, NV), ATTN__MM(kind, 3, NV), \
+     ATTN__MM(kind, 4, NV), ATTN__MM(kind, 5, NV), ATTN__MM(kind, 6, NV)}
+/* clang-format on */
 #endif
 ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
@@ -4791,32 +4935,30 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     ATTN__V plus = zero;
     if (kind == ATTN__PN) ATTN__ROUNDED(plus);
     ATTN__V acc[ATTN__MR][ATTN__NV];
-    float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room;    /* the sums before */
-    __asm__("" : "+r"(part));           /* in memory: gcc would spill around both loops */
+    float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room; /* the sums before */
+    __asm__("" : "+r"(part)); /* in memory: gcc would spill around both loops */
     int64_t k = 0, stop = sums ? attn__min(lead, K) : K;
     for (int later = 0;; later = 1) {
-        ATTN__UNROLL for (int r = 0; r < MR; r++)
-            ATTN__UNROLL for (int v = 0; v < NV; v++) acc[r][v] = zero;
-        do {                            /* K > 0 */
+        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL for (int v = 0; v < NV; v++)
+            acc[r][v] = zero;
+        do { /* K > 0 */
             ATTN__V b[ATTN__NV];
-            ATTN__UNROLL for (int v = 0; v < NV; v++)
-                b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
+            ATTN__UNROLL for (int v = 0; v < NV; v++) b[v] =
+                ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
             ATTN__UNROLL for (int r = 0; r < MR; r++) {
                 ATTN__V a = ATTN__(set1)(kind == ATTN__TN ? A[k * lda + r] : A[r * lda + k]);
-                ATTN__UNROLL for (int v = 0; v < NV; v++)
-                    acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
+                ATTN__UNROLL for (int v = 0; v < NV; v++) acc[r][v] =
+                    ATTN__(fma)(a, b[v], acc[r][v]);
             }
             B += kind == ATTN__QK ? ATTN__W : ldb;
         } while (++k < stop);
         if (!sums) break;
         if (later)
-            ATTN__UNROLL for (int r = 0; r < MR; r++)
-                ATTN__UNROLL for (int v = 0; v < NV; v++)
-                    acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
+            ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL for (int v = 0; v < NV; v++)
+                acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
         if (stop == K) break;
-        ATTN__UNROLL for (int r = 0; r < MR; r++)
-            ATTN__UNROLL for (int v = 0; v < NV; v++)
-                ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
+        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL for (int v = 0; v < NV; v++)
+            ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
         stop = attn__min(stop + ATTN__SUM_KEYS, K);
     }
     ATTN__UNROLL for (int r = 0; r < MR; r++) {
@@ -4835,24 +4977,26 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
         }
     }
 }
+/* clang-format off */
 ATTN__MM_COLUMN(QK, 1) ATTN__MM_COLUMN(PV, 1) ATTN__MM_COLUMN(TN, 1) ATTN__MM_COLUMN(PN, 1)
 ATTN__MM_COLUMN(QK, 2) ATTN__MM_COLUMN(PV, 2) ATTN__MM_COLUMN(TN, 2) ATTN__MM_COLUMN(PN, 2)
 #if ATTN__NV > 2
 ATTN__MM_COLUMN(QK, 3) ATTN__MM_COLUMN(PV, 3) ATTN__MM_COLUMN(TN, 3) ATTN__MM_COLUMN(PN, 3)
 ATTN__MM_COLUMN(QK, 4) ATTN__MM_COLUMN(PV, 4) ATTN__MM_COLUMN(TN, 4) ATTN__MM_COLUMN(PN, 4)
 #endif
-/* kind, vectors - 1, rows - 1 */
-static const attn__mm ATTN__(mm_table)[4][ATTN__NV][ATTN__MR] = {
+    /* clang-format on */
+    /* kind, vectors - 1, rows - 1 */
+    static const attn__mm ATTN__(mm_table)[4][ATTN__NV][ATTN__MR] = {
 #if ATTN__NV > 2
-    {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2), ATTN__MM_ROW(QK, 3), ATTN__MM_ROW(QK, 4)},
-    {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2), ATTN__MM_ROW(PV, 3), ATTN__MM_ROW(PV, 4)},
-    {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2), ATTN__MM_ROW(TN, 3), ATTN__MM_ROW(TN, 4)},
-    {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2), ATTN__MM_ROW(PN, 3), ATTN__MM_ROW(PN, 4)},
+        {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2), ATTN__MM_ROW(QK, 3), ATTN__MM_ROW(QK, 4)},
+        {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2), ATTN__MM_ROW(PV, 3), ATTN__MM_ROW(PV, 4)},
+        {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2), ATTN__MM_ROW(TN, 3), ATTN__MM_ROW(TN, 4)},
+        {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2), ATTN__MM_ROW(PN, 3), ATTN__MM_ROW(PN, 4)},
 #else
-    {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2)},
-    {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2)},
-    {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2)},
-    {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2)},
+        {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2)},
+        {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2)},
+        {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2)},
+        {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2)},
 #endif
 };
 /* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
@@ -4869,8 +5013,8 @@ ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int
         ATTN__(mm_table)[kind][nv - 1][rows - 1](A, lda, B + c, ldb, K, lead, C + c, ldc, x);
     }
 }
-/* sum[columns] = the sum of A[n * step] times row n of B over those n < count that are seen: the same
- * bits as a tile leaves where the others of A are 0. columns: 256 at most */
+/* sum[columns] = the sum of A[n * step] times row n of B over those n < count that are seen: the
+ * same bits as a tile leaves where the others of A are 0. columns: 256 at most */
 static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const float *A, int64_t step,
     const float *B, int64_t ldb, float *sum, int64_t columns) {
     for (int64_t c = 0; c < columns; c += ATTN__W) {
@@ -4897,8 +5041,8 @@ ATTN__INLINE void ATTN__(fetch)(
 }
 /* dst[0 .. dim rounded up to W) = scale * row, zeros behind, unless dst is NULL; a lane that is
  * not finite makes one of bad[4] NaN: four sums, or their latency would be the limit. */
-ATTN__INLINE void ATTN__(widen1)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t n,
-    float scale, ATTN__V *bad) {
+ATTN__INLINE void ATTN__(widen1)(
+    float *dst, const void *src, int32_t dtype, int64_t at, int64_t n, float scale, ATTN__V *bad) {
     ATTN__V v = ATTN__(load_any)(src, dtype, at, n);
     if (scale != 1) v = v * ATTN__(set1)(scale);
     *bad = *bad + v * ATTN__(set1)(0);
@@ -4945,13 +5089,13 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
                     r[l] = ATTN__(load)((const float *)t->data + at[l] + c);
                 ATTN__(transpose)(r);
                 ATTN__UNROLL
-                for (int l = 0; l < ATTN__W; l++)
-                    ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
+                for (int l = 0; l < ATTN__W; l++) ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
                 continue;
             }
             for (int64_t l = 0; l < ATTN__W; l++)
                 r[l] = l < n ? ATTN__(load_any)(t->data, t->dtype, at[l] + c, m) : ATTN__(set1)(0);
-            if (t->scale) for (int64_t l = 0; l < n; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
+            if (t->scale)
+                for (int64_t l = 0; l < n; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
             ATTN__(transpose)(r);
             for (int64_t l = 0; l < m; l++) ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
         }
@@ -5001,7 +5145,7 @@ static void ATTN__(pack_q)(
  * (1.5e-8; 3e-7 in f32), beyond which it is 1 - 6e-8. */
 ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
     const ATTN__V zero = ATTN__(set1)(0), least = ATTN__(set1)(-8.7f);
-    ATTN__V a = ATTN__(max)(least, zero - ATTN__(max)(least, x)), u = a * a;   /* - clamp(x) */
+    ATTN__V a = ATTN__(max)(least, zero - ATTN__(max)(least, x)), u = a * a; /* - clamp(x) */
     ATTN__V p = ATTN__(set1)(-1.38977052e-08f), q = ATTN__(set1)(7.99655822e-07f);
     p = ATTN__(fma)(p, u, ATTN__(set1)(-2.0993888e-05f));
     q = ATTN__(fma)(q, u, ATTN__(set1)(0.000332365365f));
@@ -5015,13 +5159,13 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
 }
 static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* The n (a multiple of W below 2^31) products S[0 ..] of one row with keys j0 .. become scores, held
- * as attn__unit says, hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
+/* The n (a multiple of W below 2^31) products S[0 ..] of one row with keys j0 .. become scores,
+ * held as attn__unit says, hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
 ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
     float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
     float scale = d->scale;
-    if (scale < 1e-30f && scale > -1e-30f) {    /* divided by 4 it might be subnormal: 0 */
+    if (scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
         for (int64_t c = 0; c < n && !attn__capped(d); c += ATTN__W)
             ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(scale));
         scale = 1;
@@ -5046,9 +5190,10 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, in
             if (d->alibi) {
                 ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) -
                             ATTN__(load)(ATTN__(iota));
-                x = ATTN__(fma)(ATTN__(set1)(-ATTN__HELD * d->alibi[h]), ATTN__(max)(a, zero - a), x);
+                x = ATTN__(fma)(
+                    ATTN__(set1)(-ATTN__HELD * d->alibi[h]), ATTN__(max)(a, zero - a), x);
             }
-            if (d->bias.data)           /* hidden, whatever the product is */
+            if (d->bias.data) /* hidden, whatever the product is */
                 x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
             if (d->mask.data)
                 x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
@@ -5118,12 +5263,12 @@ ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float sca
 }
 
 /* Dropout on n (a multiple of W) probabilities of keys j0 .. (a multiple of 4). */
-ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
-    float *P, int64_t j0, int64_t n) {
+ATTN__NOINLINE void ATTN__(drop_row)(
+    const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *P, int64_t j0, int64_t n) {
     const uint32_t least = (uint32_t)((double)d->dropout * 4294967296.0);
     const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
-    uint32_t words[128], at[4] = {(uint32_t)(j0 / 4), (uint32_t)i,
-                             (uint32_t)(s->b * d->heads + h), (uint32_t)d->philox_offset};
+    uint32_t words[128], at[4] = {(uint32_t)(j0 / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h),
+                             (uint32_t)d->philox_offset};
     uint64_t keys[20];
     ATTN__UNROLL for (uint32_t r = 0; r < 10; r++) {
         keys[2 * r] = (uint32_t)d->seed + r * 0x9E3779B9u;
@@ -5158,8 +5303,7 @@ ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, 
         for (int64_t j = lo, end; j < hi; j = end) {
             end = attn__min(hi, j + ATTN__SUM_KEYS - (j - kb) % ATTN__SUM_KEYS);
             for (int64_t l = j; l < end; l++) seen[l - j] = !ATTN__(masked)(d, s, h, i, l);
-            ATTN__(sum_seen)(
-                seen, end - j, P + (j - kb), 1, V + (j - kb) * ldv + c0, ldv, sum, n);
+            ATTN__(sum_seen)(seen, end - j, P + (j - kb), 1, V + (j - kb) * ldv + c0, ldv, sum, n);
             for (int64_t c = 0; c < n; c += ATTN__W)
                 ATTN__(store)(total + c, ATTN__(load)(total + c) + ATTN__(load)(sum + c));
         }
@@ -5170,10 +5314,10 @@ ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, 
 }
 
 /* ---- flash forward ---- */
-typedef struct ATTN__(tile) {           /* one thread's scratch */
+typedef struct ATTN__(tile) { /* one thread's scratch */
     /* [BN / W][head_dim][W], [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
     float *K, *V, *S, *Q, *O;
-    float *max, *sum;                   /* [BM]: row_max as scores are held, row_sum */
+    float *max, *sum; /* [BM]: row_max as scores are held, row_sum */
     /* O [BM][v_pad], sums and maxima [BM] of the key spans before; none without a span */
     double *long_O, *long_sum;
     float *long_max;
@@ -5185,12 +5329,14 @@ static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
     t.long_sum = t.long_O + rows * f->v_pad;
     t.long_max = (float *)(t.long_sum + rows);
     float *p = t.long_max + rows;
+    /* clang-format off */
     t.S = p; p += ATTN__MR * f->ld;
     t.O = p; p += f->BM * f->v_pad;
     t.max = p; p += f->BM;
     t.sum = p; p += f->BM;
     t.K = p; p += f->BN * f->d->head_dim;
     t.V = p; p += f->pack_v ? f->BN * f->v_pad : 0;
+    /* clang-format on */
     t.Q = p;
     return t;
 }
@@ -5198,8 +5344,7 @@ ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) {
     return u->f->group == 1 ? u->row0 + r : (u->row0 + r) / u->f->group;
 }
 ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) {
-    return u->f->group == 1 ? u->kv_head
-                            : u->kv_head * u->f->group + (u->row0 + r) % u->f->group;
+    return u->f->group == 1 ? u->kv_head : u->kv_head * u->f->group + (u->row0 + r) % u->f->group;
 }
 
 /* a * b + c of numbers, by the operation: what a compiler contracts depends on its flags */
@@ -5225,7 +5370,7 @@ ATTN__INLINE void ATTN__(narrow_as)(
     void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
     const ATTN__V f = ATTN__(set1)(factor);
     ATTN__V zero = ATTN__(set1)(0);
-    ATTN__ROUNDED(zero);                /* not to be left out as without effect */
+    ATTN__ROUNDED(zero); /* not to be left out as without effect */
     int64_t c = 0;
     for (; c + ATTN__W <= dim; c += ATTN__W)
         ATTN__(store_any)(
@@ -5240,12 +5385,12 @@ ATTN__INLINE void ATTN__(narrow)(
     else ATTN__(narrow_as)(data, dtype, at, src, dim, factor);
 }
 /* Row r saw no key, or none whose score is not -infinity. */
-ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) *t, int64_t r) {
+ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) * t, int64_t r) {
     return attn__bits(t->sum[r]) << 1 == 0;
 }
-/* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; an empty row
- * is 0. */
-ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t, int64_t r) {
+/* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; an empty
+ * row is 0. */
+ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) * t, int64_t r) {
     const attn_desc *d = u->f->d;
     int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
     float sum = t->sum[r], scale = 1;
@@ -5270,11 +5415,11 @@ ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t
     return empty ? 0 : scale / sum;
 }
 /* o and lse of the finished rows [r0, r1) */
-static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
+static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) * t, int64_t r0, int64_t r1) {
     const attn_desc *d = u->f->d;
     for (int64_t r = r0; r < r1; r++) {
-        int64_t at = attn__q_at(
-            &u->s, d->o.stride, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        int64_t at =
+            attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
         float *o = t->O + r * u->f->v_pad, factor = ATTN__(finish_row)(u, t, r);
         if (ATTN__(row_empty)(t, r)) memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
         ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
@@ -5283,7 +5428,7 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r
 
 /* (max, sum, O) of each row joined by those of a later key split, in that order. */
 static void ATTN__(join)(
-    const attn__rows *u, ATTN__(tile) *t, const float *O, const float *max, const float *sum) {
+    const attn__rows *u, ATTN__(tile) * t, const float *O, const float *max, const float *sum) {
     int64_t width = u->f->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
         float top = max[r] > t->max[r] ? max[r] : t->max[r],
@@ -5310,25 +5455,31 @@ typedef struct ATTN__(block) {
 /* Keys [lo[r], hi[r]) of the block that each row of a group sees. */
 typedef struct ATTN__(ranges) {
     int64_t lo[ATTN__MR], hi[ATTN__MR];
-    int64_t first, last;                /* that some row sees */
-    int64_t inner_lo, inner_hi;         /* that every row sees */
+    int64_t first, last;        /* that some row sees */
+    int64_t inner_lo, inner_hi; /* that every row sees */
 } ATTN__(ranges);
 ATTN__INLINE void ATTN__(group_ranges)(
-    const attn__rows *u, int64_t r0, int64_t rows, const ATTN__(block) *b, ATTN__(ranges) *g) {
+    const attn__rows *u, int64_t r0, int64_t rows, const ATTN__(block) * b, ATTN__(ranges) * g) {
     int whole = b->whole || attn__all_see(u->f->d, &u->s, ATTN__(row_query)(u, r0),
                                 ATTN__(row_query)(u, r0 + rows - 1), b->kb, b->ke);
     g->first = whole ? b->kb : b->ke;
     g->last = whole ? b->ke : b->kb;
     g->inner_lo = b->kb;
     g->inner_hi = b->ke;
-    for (int64_t r = 0; r < rows; r++) { g->lo[r] = b->kb; g->hi[r] = b->ke; }
+    for (int64_t r = 0; r < rows; r++) {
+        g->lo[r] = b->kb;
+        g->hi[r] = b->ke;
+    }
     for (int64_t r = 0; r < rows && !whole; r++) {
         int64_t lo, hi;
         attn__range(u->f->d, &u->s, ATTN__(row_query)(u, r0 + r), &lo, &hi);
         lo = attn__max(lo, b->kb);
         hi = attn__min(hi, b->ke);
         if (hi <= lo) lo = hi = b->kb;
-        else { g->first = attn__min(g->first, lo); g->last = attn__max(g->last, hi); }
+        else {
+            g->first = attn__min(g->first, lo);
+            g->last = attn__max(g->last, hi);
+        }
         g->inner_lo = attn__max(g->inner_lo, g->lo[r] = lo);
         g->inner_hi = attn__min(g->inner_hi, g->hi[r] = hi);
     }
@@ -5336,8 +5487,8 @@ ATTN__INLINE void ATTN__(group_ranges)(
 
 /* Up to 6 rows against a block: scores, softmax, P V into O. With `finish`, after which nothing
  * joins them, o and lse. */
-static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0, int64_t rows,
-    const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
+static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r0, int64_t rows,
+    const float *Q, int64_t ldq, const ATTN__(block) * b, int finish) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
     const ATTN__V zero = ATTN__(set1)(0);
@@ -5361,23 +5512,18 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = start, n; c < end; c += n) {
         n = ATTN__(tile_vectors)(end - c) * ATTN__W;
-        int whole =
-            !f->extras && !b->lone && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
-        if (b->lone)
-            ATTN__(mm_table)[ATTN__PV][0][rows - 1](Q, ldq, t->K, 1, d->head_dim, d->head_dim,
-                t->S + c, f->ld, NULL);
-        else
-            ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
-                t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
-                t->S + c, f->ld, whole ? mx : NULL);
+        int whole = !f->extras && !b->lone && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
+        if (b->lone) ATTN__(mm_table)
+        [ATTN__PV][0][rows - 1](Q, ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, f->ld, NULL);
+        else ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
+            t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
+            t->S + c, f->ld, whole ? mx : NULL);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
-            ATTN__(clip_row)(
-                t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
+            ATTN__(clip_row)(t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
     }
     for (int64_t r = 0; r < rows && f->extras; r++)
         ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * f->ld + start, kb + start, end - start, g.lo[r], g.hi[r],
-            mx + r * ATTN__W);
+            t->S + r * f->ld + start, kb + start, end - start, g.lo[r], g.hi[r], mx + r * ATTN__W);
 
     /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the
      * row sums; base = k max */
@@ -5416,7 +5562,8 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
     for (int64_t r = 0; r < rows; r += ATTN__W)
         ATTN__(store_n)(t->sum + r0 + r,
             ATTN__(fma)(ATTN__(load_n)(t->sum + r0 + r, rows - r), ATTN__(load)(alpha + r),
-                ATTN__(load_n)(sum + r, rows - r)), rows - r);
+                ATTN__(load_n)(sum + r, rows - r)),
+            rows - r);
     for (int64_t r = 0; r < rows && d->dropout > 0; r++)
         ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
             t->S + r * f->ld + start, kb + start, end - start);
@@ -5431,9 +5578,8 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
         ATTN__(mm_columns)(ATTN__PN, rows, t->S + (g.first - kb), f->ld,
             b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, o, ldo, f->v_pad,
             alpha);
-        for (int64_t r = 0; r < rows; r++)      /* 0 times an infinity of V is NaN */
-            if (ATTN__(row_empty)(t, r0 + r))
-                memset(o + r * ldo, 0, (size_t)f->v_pad * sizeof *o);
+        for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
+            if (ATTN__(row_empty)(t, r0 + r)) memset(o + r * ldo, 0, (size_t)f->v_pad * sizeof *o);
         return;
     }
     if (!b->careful ||
@@ -5443,21 +5589,22 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t r0
             b->empty && !b->careful ? NULL : alpha);
     } else {
         for (int64_t r = 0; r < rows; r++)
-            ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r),
-                ATTN__(row_query)(u, r0 + r), t->S + r * f->ld, kb, g.lo[r], g.hi[r], b->V,
-                b->ldv, O + r * f->v_pad, f->v_pad, alpha[r]);
+            ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
+                t->S + r * f->ld, kb, g.lo[r], g.hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad,
+                alpha[r]);
     }
     if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
 }
 
 /* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
-static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) *t, int first) {
+static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) * t, int first) {
     const int64_t width = u->f->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
         double *to = t->long_O + r * width;
         const float *O = t->O + r * width;
-        float alpha = first ? ATTN__NEG_INF
-                            : attn__rescale(t->long_max[r], t->max[r], u->f->unit.exp2), unused = 0;
+        float alpha =
+                  first ? ATTN__NEG_INF : attn__rescale(t->long_max[r], t->max[r], u->f->unit.exp2),
+              unused = 0;
         ATTN__(exp2_pair)(&alpha, &unused);
         for (int64_t c = 0; c < width; c++) {
             double old = first ? 0 : to[c] * (double)alpha;
@@ -5472,27 +5619,25 @@ static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) *t, int first) {
     }
 }
 /* All spans are folded: O and sums as if there had been one. */
-static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) *t) {
+static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) * t) {
     for (int64_t n = 0; n < u->rows * u->f->v_pad; n++) t->O[n] = (float)t->long_O[n];
     for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
 }
 
-/* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do
- * not go up) inside. `finish`: there is no other split, so a group is written out while it is in
- * L1. */
-static void ATTN__(flash_split)(
-    const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq, int64_t k0, int64_t k1,
-    int finish) {
+/* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do not
+ * go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
+static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const float *Q, int64_t ldq,
+    int64_t k0, int64_t k1, int finish) {
     const attn__flash *f = u->f;
     const attn_desc *d = f->d;
     int64_t first, last, h = u->kv_head, span = 0;
-    int empty = 1, folds = 0;           /* nothing in O yet; spans folded */
+    int empty = 1, folds = 0; /* nothing in O yet; spans folded */
     for (int64_t r = 0; r < u->rows; r++) {
         t->max[r] = ATTN__NEG_INF;
         t->sum[r] = 0;
     }
-    attn__rows_see(d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first,
-        &last);
+    attn__rows_see(
+        d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
     first = attn__max(first, k0);
     last = attn__min(last, k1);
     for (int64_t kb = k0; kb < last; kb += f->BN) {
@@ -5504,8 +5649,8 @@ static void ATTN__(flash_split)(
             span = (kb - k0) / f->span;
         }
         empty = 0;
-        b.whole = attn__all_see(d, &u->s, ATTN__(row_query)(u, 0),
-            ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
+        b.whole = attn__all_see(
+            d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
         if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
         b.lone = b.ke - b.pack0 == 1;
         if (b.lone) ATTN__(pack_lone_k)(t->K, d, &u->s, h, b.pack0);
@@ -5521,8 +5666,7 @@ static void ATTN__(flash_split)(
         }
         for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
             n = attn__ceil_div(u->rows - r, left);
-            ATTN__(flash_group)(
-                u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
+            ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
         }
     }
     if (folds) {
@@ -5561,7 +5705,7 @@ static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partia
         return;
     }
     if (!more) return;
-    attn__rows used = *u;               /* at most SPLIT_ROWS see a key */
+    attn__rows used = *u; /* at most SPLIT_ROWS see a key */
     ATTN__(tile) second = t;
     used.rows = attn__max(0, attn__min(u->rows, u->s.q_used * f->group - u->row0));
     second.O = t.Q + (f->pack_q ? f->BM * f->q_pad : 0);
@@ -5587,21 +5731,22 @@ static void ATTN__(flash_merge)(
 }
 
 /* ---- flash backward ----
- * With P = exp(S - lse), D = dout . o - dlse:  dV = P^T dO,  dP = dO V^T,  dS = P (dP - D),  dQ =
- * scale dS K,  dK = scale dS^T Q.
- * Five products over blocks of BK keys (outside) and BQ rows (inside), all in the register tiles
- * above. */
+ *   P = exp(S - lse)       D = dout . o - dlse
+ *   dV = P^T dO             dP = dO V^T                dS = P (dP - D)
+ *   dQ = scale dS K         dK = scale dS^T Q
+ * Five products over blocks of BK keys (outside) and BQ rows (inside), in the tiles above. */
 typedef struct ATTN__(bwd_tile) {
-    float *KT, *VT, *K;                 /* [BK / W][dim][W] twice; rows [BK][q_ld] */
-    const float *Q, *dO;                /* rows of attn__bwd.q and dout: the row block at hand */
+    float *KT, *VT, *K;  /* [BK / W][dim][W] twice; rows [BK][q_ld] */
+    const float *Q, *dO; /* rows of attn__bwd.q and dout: the row block at hand */
     /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
     float *P, *dS, *extra;
     int64_t ld;
-    float *dK, *dV;                     /* [BK][q_ld], [BK][v_ld] */
+    float *dK, *dV; /* [BK][q_ld], [BK][v_ld] */
 } ATTN__(bwd_tile);
 static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     ATTN__(bwd_tile) t;
     float *p = (float *)(void *)scratch;
+    /* clang-format off */
     t.KT = p; p += f->BK * f->q_ld;
     t.VT = p; p += f->BK * f->v_ld;
     t.K = p; p += f->BK * f->q_ld;
@@ -5611,6 +5756,7 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
     t.dS = p; p += f->BQ * t.ld;
     t.extra = p; p += 2 * f->BK;
     t.dK = p; p += f->BK * f->q_ld;
+    /* clang-format on */
     t.dV = p;
     return t;
 }
@@ -5634,8 +5780,8 @@ static void ATTN__(backward_rows)(
         ATTN__V bad[4];
         for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
         float *dout = f->dout + (row - f->first) * f->v_ld;
-        ATTN__(widen)(f->q + (row - f->first) * f->q_ld, d->q.data, d->q.dtype, q_at,
-            d->head_dim, 1, bad);
+        ATTN__(widen)(
+            f->q + (row - f->first) * f->q_ld, d->q.data, d->q.dtype, q_at, d->head_dim, 1, bad);
         ATTN__(widen)(dout, f->g->dout.data, f->g->dout.dtype, dout_at, d->v_dim, 1, bad);
         f->bad[row] = (float)ATTN__(any_bad)(bad);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
@@ -5649,8 +5795,8 @@ static void ATTN__(backward_rows)(
 }
 
 /* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and softcap
- * slopes, or NULL. `hidden`: some keys may be, and their p and dS are 0 whatever lse, delta, dP and
- * G are. */
+ * slopes, or NULL. `hidden`: some keys may be, and their p and dS are 0 whatever lse, delta, dP
+ * and G are. */
 ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, float L, float delta,
     const float *F, const float *G, int hidden) {
     const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta),
@@ -5658,7 +5804,11 @@ ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, floa
     for (int64_t c = 0; c < n; c += ATTN__W) {
         ATTN__V s = ATTN__(load)(S + c), p = ATTN__(exp2)(ATTN__(fma)(s, scale, minus)),
                 dp = ATTN__(load)(dP + c), f = p;
-        if (F) { f = p * ATTN__(load)(F + c); dp = dp * ATTN__(load)(F + c); ATTN__ROUNDED(dp); }
+        if (F) {
+            f = p * ATTN__(load)(F + c);
+            dp = dp * ATTN__(load)(F + c);
+            ATTN__ROUNDED(dp);
+        }
         ATTN__(store)(S + c, hidden ? ATTN__(pick)(s, lowest, zero, f) : f);
         dp = p * (dp - less);
         if (G) dp = dp * ATTN__(load)(G + c);
@@ -5668,15 +5818,14 @@ ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, floa
 /* A row of which the lse is huge, so that its own rounding is worth many powers of 2: S becomes the
  * power of 2 of p, at most 0 as that of any probability is; hidden keys stay -infinity. */
 ATTN__NOINLINE void ATTN__(far_powers)(float *S, int64_t n, attn__unit unit, float lse) {
-    const int nothing = attn__bits(lse) == 0xff800000u;         /* saw no key: all p are 0 */
+    const int nothing = attn__bits(lse) == 0xff800000u; /* saw no key: all p are 0 */
     const ATTN__V zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f),
                   hidden = ATTN__(set1)(ATTN__NEG_INF),
                   minus = ATTN__(set1)(-(float)(unit.natural * (double)ATTN__HELD)),
                   held = ATTN__(set1)(lse * ATTN__HELD),
                   power = ATTN__(set1)((float)ATTN__LOG2E / ATTN__HELD);
     for (int64_t c = 0; c < n; c += ATTN__W) {
-        ATTN__V s = ATTN__(load)(S + c),
-                x = ATTN__(max)(zero, ATTN__(fma)(s, minus, held)) * power;
+        ATTN__V s = ATTN__(load)(S + c), x = ATTN__(max)(zero, ATTN__(fma)(s, minus, held)) * power;
         x = ATTN__(max)(lowest, zero - x);
         ATTN__(store)(S + c, nothing ? hidden : ATTN__(pick)(s, lowest, hidden, x));
     }
@@ -5687,9 +5836,10 @@ static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64
     return j >= lo && j < hi && !ATTN__(masked)(d, s, h, i, j);
 }
 
-/* A row of which the lse is NaN spoils every key that it sees, one with a score of -infinity too. */
-ATTN__NOINLINE void ATTN__(nan_powers)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
-    float *S, int64_t j0, int64_t n) {
+/* A row of which the lse is NaN spoils every key that it sees, one with a score
+ * of -infinity too. */
+ATTN__NOINLINE void ATTN__(nan_powers)(
+    const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *S, int64_t j0, int64_t n) {
     for (int64_t c = 0; c < n; c++)
         S[c] = ATTN__(sees)(d, s, h, i, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
 }
@@ -5704,7 +5854,7 @@ ATTN__INLINE void ATTN__(far_lse)(const attn_desc *d, const attn__seq *s, int64_
 /* Groups of up to 6 rows of a row block, and the keys that each sees. */
 #ifndef ATTN__GROUPS
 #define ATTN__GROUPS 64
-#define ATTN__TILE_MAX 256              /* rows, and keys, of a backward block */
+#define ATTN__TILE_MAX 256 /* rows, and keys, of a backward block */
 #endif
 typedef struct ATTN__(groups) {
     int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS];
@@ -5712,7 +5862,7 @@ typedef struct ATTN__(groups) {
 } ATTN__(groups);
 
 /* Points the tile at a row block; whether any element of its q or dout is not finite. */
-static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN__(bwd_tile) *t) {
+static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN__(bwd_tile) * t) {
     float sum = 0;
     t->Q = f->q + (row - f->first) * f->q_ld;
     t->dO = f->dout + (row - f->first) * f->v_ld;
@@ -5722,7 +5872,7 @@ static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN_
 
 /* The columns of a tile that the products of a group fill. */
 ATTN__INLINE void ATTN__(bwd_columns)(
-    const ATTN__(groups) *gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
+    const ATTN__(groups) * gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
     *start = *end = 0;
     if (gr->last[g] <= gr->first[g]) return;
     *start = (gr->first[g] - kb) / ATTN__STEP * ATTN__STEP;
@@ -5730,16 +5880,15 @@ ATTN__INLINE void ATTN__(bwd_columns)(
 }
 /* C = A B for the keys of columns [c0, c1) and the groups that see some of them. */
 static void ATTN__(bwd_products)(const float *A, int64_t lda, const float *B, int64_t dim,
-    int64_t c0, int64_t c1, int64_t kb, const ATTN__(groups) *gr, float *C, int64_t ldc) {
+    int64_t c0, int64_t c1, int64_t kb, const ATTN__(groups) * gr, float *C, int64_t ldc) {
     for (int64_t g = 0, start, end; g < gr->n; g++) {
         int64_t r = gr->row[g];
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
         start = attn__max(start, c0);
         end = attn__min(end, c1);
-        if (start < end)
-            ATTN__(mm_table)[ATTN__QK][(end - start) / ATTN__W - 1][gr->row[g + 1] - r - 1](
-                A + r * lda, lda, B + start * dim, ATTN__W * dim, dim, 0, C + r * ldc + start, ldc,
-                NULL);
+        if (start < end) ATTN__(mm_table)
+        [ATTN__QK][(end - start) / ATTN__W - 1][gr->row[g + 1] - r - 1](A + r * lda, lda,
+            B + start * dim, ATTN__W * dim, dim, 0, C + r * ldc + start, ldc, NULL);
     }
 }
 
@@ -5747,7 +5896,7 @@ static void ATTN__(bwd_products)(const float *A, int64_t lda, const float *B, in
  * the elementwise part. For dbias dS is left as the gradient of the score, without the slope of
  * the softcap. Returns whether any row sees any key. */
 static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0,
-    int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, ATTN__(groups) *gr, int for_bias,
+    int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t, ATTN__(groups) * gr, int for_bias,
     int *bad) {
     const attn_desc *d = f->d;
     int64_t base = attn__bwd_row(f, s, kv_head) + row0, any = 0,
@@ -5764,7 +5913,10 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
             attn__range(d, s, (row0 + r + l) / f->group, &lo, &hi);
             lo = attn__max(lo, kb);
             hi = attn__min(hi, ke);
-            if (hi > lo) { first = attn__min(first, lo); last = attn__max(last, hi); }
+            if (hi > lo) {
+                first = attn__min(first, lo);
+                last = attn__max(last, hi);
+            }
         }
         gr->row[gr->n] = r;
         gr->row[gr->n + 1] = r + n;
@@ -5791,7 +5943,10 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                     h = kv_head * f->group + row % f->group, low, high;
             float k = unit.exp2, L = f->L[base + r0 + l], delta = f->delta[base + r0 + l];
             const int far = attn__far(L);
-            if (far) { k = 1; L = 0; }
+            if (far) {
+                k = 1;
+                L = 0;
+            }
             if (plain) {
                 if (far) ATTN__(far_lse)(d, s, h, i, S, kb, width, unit);
                 ATTN__(grad_row)(S, dP, width, k, L, delta, NULL, NULL, 0);
@@ -5811,8 +5966,8 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
             attn__range(d, s, i, &low, &high);
             if (cap)
                 for (int64_t c = start; c < end; c += ATTN__W) {
-                    ATTN__V x = ATTN__(tanh)(
-                        ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
+                    ATTN__V x =
+                        ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
                     ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
                 }
             if (f->extras)
@@ -5828,8 +5983,8 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                 F = t->extra + start;
             }
             if (far) ATTN__(far_lse)(d, s, h, i, S + start, kb + start, end - start, unit);
-            /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may have
-             * a score of -infinity beside a NaN */
+            /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may
+             * have a score of -infinity beside a NaN */
             if (!F && !cap)
                 ATTN__(grad_row)(
                     S + start, dP + start, end - start, k, L, delta, NULL, NULL, !*bad);
@@ -5852,10 +6007,10 @@ static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const flo
             ATTN__(store)(C + c0 + c, ATTN__(load)(C + c0 + c) + ATTN__(load)(sum + c));
     }
 }
-/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only over
- * pairs of which the row sees the key. */
+/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only
+ * over pairs of which the row sees the key. */
 ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
-    int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) *t, int keys, float *dQ) {
+    int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t, int keys, float *dQ) {
     unsigned char seen[ATTN__TILE_MAX];
     for (int64_t j = kb; j < ke && keys; j++) {
         int64_t c = j - kb;
@@ -5869,8 +6024,8 @@ ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, 
     }
     for (int64_t r = 0; r < rows && dQ; r++) {
         for (int64_t j = kb; j < ke; j++)
-            seen[j - kb] = (unsigned char)ATTN__(sees)(f->d, s,
-                kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j);
+            seen[j - kb] = (unsigned char)ATTN__(sees)(
+                f->d, s, kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j);
         ATTN__(add_seen)(
             seen, ke - kb, t->dS + r * t->ld, 1, t->K, f->q_ld, dQ + r * f->q_ld, f->q_pad);
     }
@@ -5878,8 +6033,8 @@ ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, 
 
 /* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys; gr NULL: all rows see them.
  * Columns outside: those of dO, then those of Q stay in L1 for all keys. */
-static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
-    const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys) {
+static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
+    const ATTN__(groups) * gr, int64_t n, int64_t kb, int64_t keys) {
     const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
     float *C[] = {t->dV, t->dK};
     int64_t columns[] = {f->v_pad, f->q_pad}, ld[] = {f->v_ld, f->q_ld}, key[ATTN__GROUPS + 1],
@@ -5890,7 +6045,7 @@ static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
         from[k] = 0;
         to[k] = n;
         if (!gr || gr->whole) continue;
-        from[k] = n;                    /* the rows that see some of these keys */
+        from[k] = n; /* the rows that see some of these keys */
         to[k] = 0;
         for (int64_t g = 0; g < gr->n; g++)
             if (gr->first[g] < kb + key[k + 1] && gr->last[g] > kb + key[k]) {
@@ -5902,29 +6057,29 @@ static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
         for (int64_t c = 0, nv; c < columns[p]; c += nv * ATTN__W) {
             nv = ATTN__(tile_vectors)(columns[p] - c);
             for (int64_t k = 0; k < count; k++)
-                if (to[k] > from[k])
-                    ATTN__(mm_table)[ATTN__TN][nv - 1][key[k + 1] - key[k] - 1](
-                        A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
-                        to[k] - from[k], 0, C[p] + key[k] * ld[p] + c, ld[p], NULL);
+                if (to[k] > from[k]) ATTN__(mm_table)
+            [ATTN__TN][nv - 1][key[k + 1] - key[k] - 1](A[p] + from[k] * t->ld + key[k], t->ld,
+                B[p] + from[k] * ld[p] + c, ld[p], to[k] - from[k], 0, C[p] + key[k] * ld[p] + c,
+                ld[p], NULL);
         }
 }
 /* dQ += dS K of a tile of n rows and some keys, likewise. */
-static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) *t,
-    const ATTN__(groups) *gr, int64_t n, int64_t kb, int64_t keys, float *dQ) {
+static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
+    const ATTN__(groups) * gr, int64_t n, int64_t kb, int64_t keys, float *dQ) {
     float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
     for (int64_t c = 0, nv; c < f->q_pad; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(f->q_pad - c);
         for (int64_t r = 0, m, left = attn__ceil_div(n, ATTN__MR), g = 0; left > 0;
-             left--, r += m, g++) {
+            left--, r += m, g++) {
             int64_t first = gr ? gr->first[g] - kb : 0, last = gr ? gr->last[g] - kb : keys;
             m = attn__ceil_div(n - r, left);
             if (last <= first) continue;
-            for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++)   /* for the next tile */
+            for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
                     __builtin_prefetch(dQ + l * f->q_ld + x, 0, 3);
-            ATTN__(mm_table)[ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld,
-                t->K + first * f->q_ld + c, f->q_ld, last - first, last - first,
-                dQ + r * f->q_ld + c, f->q_ld, one);
+            ATTN__(mm_table)
+            [ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld, t->K + first * f->q_ld + c,
+                f->q_ld, last - first, last - first, dQ + r * f->q_ld + c, f->q_ld, one);
         }
     }
 }
@@ -5937,26 +6092,27 @@ static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t a
         ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
         return;
     }
-    if (row && out->dtype == ATTN_F64) {        /* f32 would round what many calls have added */
+    if (row && out->dtype == ATTN_F64) { /* f32 would round what many calls have added */
         double *sum = (double *)out->data + at;
         for (int64_t c = 0; c < dim; c++) sum[c] += (double)(row[c] + 0.0f) * (double)scale;
         return;
     }
-    ATTN__V zero = ATTN__(set1)(0);             /* -0 of the row becomes +0, as in narrow */
+    ATTN__V zero = ATTN__(set1)(0); /* -0 of the row becomes +0, as in narrow */
     ATTN__ROUNDED(zero);
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         if (row)
             ATTN__(store_any)(out->data, out->dtype, at + c,
                 ATTN__(fma)(ATTN__(load)(row + c) + zero, ATTN__(set1)(scale),
-                    ATTN__(load_any)(out->data, out->dtype, at + c, dim - c)), dim - c);
+                    ATTN__(load_any)(out->data, out->dtype, at + c, dim - c)),
+                dim - c);
         else if (!(f->d->flags & ATTN_ACCUMULATE))
             ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
     }
 }
-/* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element is not
- * finite. */
+/* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element
+ * is not finite. */
 static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb,
-    int64_t ke, ATTN__(bwd_tile) *t) {
+    int64_t ke, ATTN__(bwd_tile) * t) {
     const attn_desc *d = f->d;
     ATTN__(pack_k)(t->KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
     ATTN__(pack_k)(t->VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
@@ -5967,7 +6123,7 @@ static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_
     return bad;
 }
 static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
-    int64_t kb, int64_t ke, const ATTN__(bwd_tile) *t) {
+    int64_t kb, int64_t ke, const ATTN__(bwd_tile) * t) {
     const attn_desc *d = f->d;
     for (int64_t j = kb; j < ke; j++) {
         ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head),
@@ -6027,8 +6183,8 @@ static void ATTN__(backward_dq)(
         float *sum = f->dq + (attn__bwd_row(f, s, kv_head) - f->first + r) * f->q_ld;
         for (int64_t p = 1; p < splits; p++)
             for (int64_t c = 0; c < f->q_pad; c += ATTN__W)
-                ATTN__(store)(sum + c,
-                    ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->held * f->q_ld + c));
+                ATTN__(store)(
+                    sum + c, ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->held * f->q_ld + c));
         ATTN__(bwd_store)(f, &f->g->dq,
             attn__q_at(s, f->g->dq.stride, r / f->group, kv_head * f->group + r % f->group), sum,
             d->head_dim, d->scale);
@@ -6048,13 +6204,13 @@ static void ATTN__(backward_bias)(
     int64_t width = attn__min(f->BK - 16, d->kv_len - column);
     int bad_keys = 0;
     for (int64_t i = 0;
-         i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
+        i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
         for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
     for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
         attn__seq s = attn__sequence(d, b);
         int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
                 first = attn__max(0, column - start);
-        int64_t kb = first / 4 * 4;             /* dropout's words come in fours */
+        int64_t kb = first / 4 * 4; /* dropout's words come in fours */
         int64_t ke = attn__min(column + width - start, s.k_len);
         if (ke <= first) continue;
         for (int64_t h = h0, packed = -1; h < (st[1] ? h0 + 1 : d->heads); h++) {
@@ -6090,8 +6246,7 @@ static void ATTN__(backward_bias)(
 }
 
 #ifndef ATTN_NO_STANDARD
-/* ---- standard: one pass over rows [row0, row0 + rows) of one head, in the whole score matrix
- * ---- */
+/* ---- standard: one pass over rows [row0, row0 + rows) of one head ---- */
 static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
     int64_t rows, float *S, char *scratch) {
     const attn_desc *d = t->d;
@@ -6105,9 +6260,9 @@ static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int6
             n = attn__ceil_div(rows - r, left);
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(mm_table)[ATTN__QK][nv - 1][n - 1](Q + r * t->q_pad, t->q_pad,
-                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
-                    S + r * t->ld + j, t->ld, NULL);
+                ATTN__(mm_table)
+                [ATTN__QK][nv - 1][n - 1](Q + r * t->q_pad, t->q_pad, K + (j - kb) * d->head_dim,
+                    ATTN__W * d->head_dim, d->head_dim, 0, S + r * t->ld + j, t->ld, NULL);
             }
         }
     }
@@ -6144,13 +6299,23 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
     const attn_desc *d = t->d;
     int64_t kv_head = h / (d->heads / d->kv_heads), lo, hi;
     float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
-    attn__flash f;                          /* for finish: one head, rows of its own */
+    attn__flash f; /* for finish: one head, rows of its own */
     attn__rows u;
     ATTN__(tile) tile;
     memset(&f, 0, sizeof f);
     memset(&tile, 0, sizeof tile);
-    f.d = d; f.group = 1; f.BM = t->BM; f.v_pad = t->v_pad; f.unit = attn__score_unit(d, 1);
-    u.f = &f; u.s = *s; u.kv_head = h; u.row0 = row0; u.rows = rows; u.k0 = 0; u.k1 = s->k_len;
+    f.d = d;
+    f.group = 1;
+    f.BM = t->BM;
+    f.v_pad = t->v_pad;
+    f.unit = attn__score_unit(d, 1);
+    u.f = &f;
+    u.s = *s;
+    u.kv_head = h;
+    u.row0 = row0;
+    u.rows = rows;
+    u.k0 = 0;
+    u.k1 = s->k_len;
     tile.long_O = (double *)(void *)scratch;
     tile.long_sum = tile.long_O + (t->span ? t->BM * t->v_pad : 0);
     tile.long_max = (float *)(tile.long_sum + (t->span ? t->BM : 0));
@@ -6176,7 +6341,7 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
                 attn__min(hi, ke), tile.V, t->v_pad, tile.O + r * t->v_pad, t->v_pad, 1);
         }
         for (int64_t r = 0, n, left = careful ? 0 : attn__ceil_div(rows, ATTN__MR); left > 0;
-             left--, r += n) {
+            left--, r += n) {
             n = attn__ceil_div(rows - r, left);
             ATTN__(mm_columns)(ATTN__PV, n, S + r * t->ld + kb, t->ld, tile.V, t->v_pad, ke - kb,
                 ATTN__SUM_KEYS, tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
@@ -6220,8 +6385,8 @@ static void ATTN__(standard_backward)(
             ke = attn__min(kb + f->BK, s->k_len);
             t.ld = f->ld;
             t.dS = f->dS + (row + row0) * f->ld + kb;
-            int bad = ATTN__(pack_v)(
-                t.K, f->q_ld, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke);
+            int bad =
+                ATTN__(pack_v)(t.K, f->q_ld, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke);
             bad |= ATTN__(pack_v)(NULL, 0, f->d, s, &f->d->v, kv_head, f->d->v_dim, kb, ke);
             if (bad || ATTN__(bwd_rows)(f, row + row0, n, &t)) {
                 ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
@@ -6295,7 +6460,7 @@ static float ATTN__(fma_chain)(int64_t n) {
     ATTN__UNROLL for (int v = 1; v < ATTN__CHAINS; v++) acc[0] = acc[0] + acc[v];
     return ATTN__(reduce_add)(acc[0]);
 }
-static float ATTN__(read)(const float *p, int64_t n) {         /* n a multiple of 8 W */
+static float ATTN__(read)(const float *p, int64_t n) { /* n a multiple of 8 W */
     ATTN__V acc[8];
     ATTN__UNROLL for (int v = 0; v < 8; v++) acc[v] = ATTN__(set1)(0);
     for (int64_t c = 0; c < n; c += 8 * ATTN__W) {
@@ -6308,16 +6473,26 @@ static float ATTN__(read)(const float *p, int64_t n) {         /* n a multiple o
 #endif
 
 static const attn__kernels ATTN__(table) = {
-    ATTN__STRING(ATTN__KERNEL), ATTN__W, ATTN__NV, ATTN__(flash_rows), ATTN__(flash_merge),
-    ATTN__(backward_rows), ATTN__(backward_split), ATTN__(backward_dq), ATTN__(backward_bias),
+    ATTN__STRING(ATTN__KERNEL),
+    ATTN__W,
+    ATTN__NV,
+    ATTN__(flash_rows),
+    ATTN__(flash_merge),
+    ATTN__(backward_rows),
+    ATTN__(backward_split),
+    ATTN__(backward_dq),
+    ATTN__(backward_bias),
 #ifndef ATTN_NO_STANDARD
-    ATTN__(standard_rows), ATTN__(standard_backward),
+    ATTN__(standard_rows),
+    ATTN__(standard_backward),
 #else
-    NULL, NULL,
+    NULL,
+    NULL,
 #endif
     ATTN__(convert_rows),
 #ifndef ATTN_NO_TIMING
-    ATTN__(fma_chain), ATTN__(read),
+    ATTN__(fma_chain),
+    ATTN__(read),
 #endif
 };
 #endif /* ATTN__KERNEL */

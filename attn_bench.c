@@ -25,10 +25,10 @@
          return add(&mine);                         plan and run as attn.h describes them
      }
 
-   `add` is the attn_register of this program, so that a plugin links nothing of it. It may be called
-   more than once, and what it returns is returned; a status refuses the plugin. A plugin compiled
-   against another attn.h is refused by its ATTN_ABI. For attn_parallel or attn_convert a plugin
-   compiles a copy of its own: ATTN_STATIC with ATTN_IMPLEMENTATION.
+   `add` is the attn_register of this program, so that a plugin links nothing of it. It may be
+   called more than once, and what it returns is returned; a status refuses the plugin. A plugin
+   compiled against another attn.h is refused by its ATTN_ABI. For attn_parallel or attn_convert
+   a plugin compiles a copy of its own: ATTN_STATIC with ATTN_IMPLEMENTATION.
 
    Exit code: 0, 1 a wrong result, a regression or a verdict not reached, 2 bad input,
    130 interrupted (the document is whole).
@@ -78,16 +78,14 @@ enum { EXIT_WRONG = 1, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int number)
-{
+static void on_signal(int number) {
     if (interrupted)
         _exit(EXIT_INTERRUPTED); /* a second Ctrl-C does not wait for the call in progress */
     interrupted = number;
 }
 
 /* Every refusal is one line, and nothing else has been written. */
-static int refuse(const char *format, ...)
-{
+static int refuse(const char *format, ...) {
     va_list args;
     va_start(args, format);
     fputs("attn_bench: ", stderr);
@@ -97,9 +95,8 @@ static int refuse(const char *format, ...)
     return EXIT_BAD;
 }
 
-static void *grow(void *array, int64_t count, size_t size)
-{
-    if (count & (count - 1))                 /* room is doubled whenever a power of two is full */
+static void *grow(void *array, int64_t count, size_t size) {
+    if (count & (count - 1)) /* room is doubled whenever a power of two is full */
         return array;
     void *p = realloc(array, (size_t)(count ? 2 * count : 1) * size);
     if (!p) {
@@ -111,24 +108,20 @@ static void *grow(void *array, int64_t count, size_t size)
 
 /* Runs a program, never through a shell: arguments are what they are. `in` and `out`: its standard
  * input and output, -1: none. Returns whether it was found and ended well. */
-static bool run_program(const char *const argv[], int in, int out)
-{
+static bool run_program(const char *const argv[], int in, int out) {
     int status, nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
         dup2(in < 0 ? nowhere : in, STDIN_FILENO);
         dup2(out < 0 ? nowhere : out, STDOUT_FILENO);
-        if (out < 0)
-            dup2(nowhere, STDERR_FILENO);
+        if (out < 0) dup2(nowhere, STDERR_FILENO);
         execvp(argv[0], (char *const *)(uintptr_t)argv);
         _exit(127);
     }
-    if (nowhere >= 0)
-        close(nowhere);
+    if (nowhere >= 0) close(nowhere);
     while (child > 0 && waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return false;
+        if (errno != EINTR) return false;
     return child > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
@@ -139,14 +132,14 @@ static bool run_program(const char *const argv[], int in, int out)
 enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis */
 #define AXIS_LIST(X) \
     X(MEASURE, "measure", \
-      "time|determinism|thread-count|batching|finite|gradient|loss|memory|generate|module", 0, 9, \
-      0, false, "what is measured") \
+        "time|determinism|thread-count|batching|finite|gradient|loss|memory|generate|module", 0, \
+        9, 0, false, "what is measured") \
     X(SEQ, "seq-len", NULL, 1, 1 << 24, 512, true, "queries of a sequence") \
     X(KV, "kv-len", NULL, 0, 1 << 24, 0, true, "keys of a sequence (0: --seq-len)") \
     X(DIM, "head-dim", "seq", FILL, 1 << 16, 64, true, "width of a query and of a key") \
     X(V_DIM, "v-dim", NULL, 0, 1 << 16, 0, true, "width of a value (0: --head-dim)") \
     X(EMBED, "embed-dim", NULL, 0, 1 << 20, 0, true, \
-      "model width: head-dim = embed-dim / num-heads") \
+        "model width: head-dim = embed-dim / num-heads") \
     X(HEADS, "num-heads", NULL, 1, 1 << 16, 8, true, "query heads") \
     X(KV_HEADS, "num-kv-heads", NULL, 0, 1 << 16, 0, true, "key and value heads (0: --num-heads)") \
     X(BATCH, "batch-size", NULL, 1, 1 << 20, 1, true, "sequences") \
@@ -155,10 +148,10 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
     X(RIGHT, "window-right", NULL, -1, 1 << 24, -1, false, "keys to the right, -1 unlimited") \
     X(MASK, "mask", "none|random|blocks|file", 0, 3, 0, false, "boolean mask") \
     X(DATA, "data", "random|smooth|peaked|tenth|tenfold|steep|file", 0, 6, 0, false, \
-      "values of the tensors") \
+        "values of the tensors") \
     X(DTYPE, "dtype", "f32|f16|bf16", 0, 2, 0, true, "type of q, k, v and o") \
     X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8", FILL, 5, FILL, true, \
-      "type of k and v (default: --dtype)") \
+        "type of k and v (default: --dtype)") \
     X(LAYOUT, "layout", "bshd|bhsd", 0, 1, 0, true, "order of the dimensions") \
     X(PAGE, "page-size", NULL, 0, 1 << 20, 0, true, "tokens of a cache page (0: contiguous)") \
     X(APPEND, "append", NULL, 0, 1, 0, false, "the new tokens are appended by the call") \
@@ -174,7 +167,7 @@ typedef enum axis {
 #define X(id, name, words, least, most, normal, flag, help) id,
     AXIS_LIST(X)
 #undef X
-    AXES
+        AXES
 } axis;
 
 static const struct {
@@ -184,23 +177,35 @@ static const struct {
     const char *help;
 } axes[AXES] = {
 #define X(id, name, words, least, most, normal, flag, help) \
-    { name, words, least, most, normal, flag, help },
+    {name, words, least, most, normal, flag, help},
     AXIS_LIST(X)
 #undef X
 };
 enum {
-    TIME, DETERMINISM, THREAD_COUNT, BATCHING, FINITE, GRADIENT, LOSS, MEMORY, GENERATE, MODULE
+    TIME,
+    DETERMINISM,
+    THREAD_COUNT,
+    BATCHING,
+    FINITE,
+    GRADIENT,
+    LOSS,
+    MEMORY,
+    GENERATE,
+    MODULE
 };
 enum { RANDOM, SMOOTH, PEAKED, TENTH, TENFOLD, STEEP, FROM_FILE };
 enum { NO_MASK, RANDOM_MASK, BLOCK_MASK, FILE_MASK };
 enum { FWD, BWD, FWD_BWD };
 
 enum { MOST_VALUES = 16 };
-typedef struct grid { int count[AXES]; int64_t value[AXES][MOST_VALUES]; } grid;
+typedef struct grid {
+    int count[AXES];
+    int64_t value[AXES][MOST_VALUES];
+} grid;
 
 typedef struct bench_case {
     const struct suite *suite;
-    const struct variant *variant;               /* of --tune and --ablate; NULL: attn.h as it is */
+    const struct variant *variant; /* of --tune and --ablate; NULL: attn.h as it is */
     int64_t v[AXES];
     char name[128];
 } bench_case;
@@ -214,19 +219,16 @@ typedef struct variant {
 } variant;
 
 /* The word of a value, or NULL for a number. */
-static const char *axis_word(axis a, int64_t value, char buffer[32])
-{
+static const char *axis_word(axis a, int64_t value, char buffer[32]) {
     const char *s = axes[a].words;
     for (int64_t i = a == DIM ? FILL : 0; s && i < value; i++)
         s = strchr(s, '|') ? strchr(s, '|') + 1 : NULL;
-    if (!s || !*s || *s == '|' || value < 0)
-        return NULL;
+    if (!s || !*s || *s == '|' || value < 0) return NULL;
     snprintf(buffer, 32, "%.*s", (int)strcspn(s, "|"), s);
     return buffer;
 }
 
-static bool parse_integer(const char *s, int64_t *value)
-{
+static bool parse_integer(const char *s, int64_t *value) {
     char *end;
     errno = 0;
     long long n = strtoll(s, &end, 10);
@@ -235,15 +237,13 @@ static bool parse_integer(const char *s, int64_t *value)
 }
 
 /* One value of an axis; with its limits in `limits` where it is not one. */
-static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
-{
+static bool parse_value(axis a, const char *s, int64_t *value, char limits[128]) {
     char word[32];
     bool named = axes[a].words != NULL;
     if (a == DIM) {
         named = !strcmp(s, "seq");
         *value = FILL;
-        if (named)
-            return true;
+        if (named) return true;
     } else if (named) {
         for (int64_t i = 0; i <= axes[a].most; i++)
             if (axis_word(a, i, word) && !strcmp(word, s)) {
@@ -254,16 +254,14 @@ static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
         return false;
     }
     int64_t least = a == DIM ? 1 : axes[a].least;
-    if (parse_integer(s, value) && *value >= least && *value <= axes[a].most)
-        return true;
+    if (parse_integer(s, value) && *value >= least && *value <= axes[a].most) return true;
     snprintf(limits, 128, "must be an integer in [%lld, %lld]", (long long)least,
-             (long long)axes[a].most);
+        (long long)axes[a].most);
     return false;
 }
 
 /* "128,256,512" as the values of one axis. */
-static bool parse_values(axis a, const char *list, grid *g, char limits[128])
-{
+static bool parse_values(axis a, const char *list, grid *g, char limits[128]) {
     char item[64];
     g->count[a] = 0;
     for (const char *s = list;; s += strcspn(s, ",") + 1) {
@@ -272,24 +270,19 @@ static bool parse_values(axis a, const char *list, grid *g, char limits[128])
             snprintf(limits, 128, "takes at most %d values", MOST_VALUES);
             return false;
         }
-        if (!parse_value(a, item, &g->value[a][g->count[a]++], limits))
-            return false;
-        if (!s[strcspn(s, ",")])
-            return true;
+        if (!parse_value(a, item, &g->value[a][g->count[a]++], limits)) return false;
+        if (!s[strcspn(s, ",")]) return true;
     }
 }
 
-static int find_axis(const char *name)
-{
+static int find_axis(const char *name) {
     int a = 0;
-    while (a < AXES && strcmp(axes[a].name, name))
-        a++;
+    while (a < AXES && strcmp(axes[a].name, name)) a++;
     return a;
 }
 
 /* A line of a suite: "seq-len=128,256 head-dim=64 ..."; the axes not named have their default. */
-static grid parse_line(const char *line)
-{
+static grid parse_line(const char *line) {
     grid g;
     char name[32], list[128], limits[128];
     int used;
@@ -308,13 +301,12 @@ static grid parse_line(const char *line)
 }
 
 /* Fills what follows from other axes. Returns NULL, or what contradicts what. */
-static const char *resolve_case(bench_case *c, char text[128])
-{
+static const char *resolve_case(bench_case *c, char text[128]) {
     int64_t *v = c->v;
     if (v[EMBED]) {
         if (v[EMBED] % v[HEADS]) {
             snprintf(text, 128, "--embed-dim %lld: must be a multiple of --num-heads %lld",
-                     (long long)v[EMBED], (long long)v[HEADS]);
+                (long long)v[EMBED], (long long)v[HEADS]);
             return text;
         }
         v[DIM] = v[EMBED] / v[HEADS];
@@ -327,68 +319,54 @@ static const char *resolve_case(bench_case *c, char text[128])
     v[THREADS] = v[THREADS] ? v[THREADS] : attn_threads();
     if (v[HEADS] % v[KV_HEADS]) {
         snprintf(text, 128, "--num-kv-heads %lld: must divide --num-heads %lld",
-                 (long long)v[KV_HEADS], (long long)v[HEADS]);
+            (long long)v[KV_HEADS], (long long)v[HEADS]);
         return text;
     }
     if (v[PASS] != FWD && (v[PAGE] || v[KV_DTYPE] >= ATTN_INT8)) {
         snprintf(text, 128, "--backward: not defined for %s",
-                 v[PAGE] ? "--page-size" : "a quantised --kv-dtype");
+            v[PAGE] ? "--page-size" : "a quantised --kv-dtype");
         return text;
     }
     if (v[LAYOUT] && v[PAGE]) {
-        snprintf(text, 128,
-                 "--page-size: not with --layout bhsd, a page is [page_size, heads, dim]");
+        snprintf(
+            text, 128, "--page-size: not with --layout bhsd, a page is [page_size, heads, dim]");
         return text;
     }
     return NULL;
 }
 
 /* The name tells the cases of a suite apart; dtype, pass and threads have columns of their own. */
-static void name_case(bench_case *c)
-{
+static void name_case(bench_case *c) {
     const int64_t *v = c->v;
     char word[32], *p = c->name, *end = c->name + sizeof c->name;
 #define ADD(...) (p += snprintf(p, (size_t)(end - p), __VA_ARGS__), p = p < end ? p : end - 1)
-    if (v[MEASURE] != TIME)
-        ADD("%s ", axis_word(MEASURE, v[MEASURE], word));
+    if (v[MEASURE] != TIME) ADD("%s ", axis_word(MEASURE, v[MEASURE], word));
     ADD("B%lld S%lld", (long long)v[BATCH], (long long)v[SEQ]);
-    if (v[KV] != v[SEQ])
-        ADD(":%lld", (long long)v[KV]);
+    if (v[KV] != v[SEQ]) ADD(":%lld", (long long)v[KV]);
     ADD(" H%lld", (long long)v[HEADS]);
-    if (v[KV_HEADS] != v[HEADS])
-        ADD("/%lld", (long long)v[KV_HEADS]);
+    if (v[KV_HEADS] != v[HEADS]) ADD("/%lld", (long long)v[KV_HEADS]);
     ADD(" D%lld", (long long)v[DIM]);
-    if (v[V_DIM] != v[DIM])
-        ADD("/%lld", (long long)v[V_DIM]);
-    if (v[CAUSAL])
-        ADD(" causal");
+    if (v[V_DIM] != v[DIM]) ADD("/%lld", (long long)v[V_DIM]);
+    if (v[CAUSAL]) ADD(" causal");
     if (v[LEFT] >= 0 || v[RIGHT] >= 0)
         ADD(" window %lld,%lld", (long long)v[LEFT], (long long)v[RIGHT]);
-    if (v[MASK])
-        ADD(" mask %s", axis_word(MASK, v[MASK], word));
-    if (v[LAYOUT])
-        ADD(" bhsd");
-    if (v[PAGE])
-        ADD(" page %lld", (long long)v[PAGE]);
-    if (v[APPEND])
-        ADD(" append");
-    if (v[PROJECT])
-        ADD(" projections");
-    if (v[DATA] != RANDOM)
-        ADD(" %s", axis_word(DATA, v[DATA], word));
-    if (v[COLD])
-        ADD(" cold");
-    if (c->variant)
-        ADD(" %s", c->variant->name);
+    if (v[MASK]) ADD(" mask %s", axis_word(MASK, v[MASK], word));
+    if (v[LAYOUT]) ADD(" bhsd");
+    if (v[PAGE]) ADD(" page %lld", (long long)v[PAGE]);
+    if (v[APPEND]) ADD(" append");
+    if (v[PROJECT]) ADD(" projections");
+    if (v[DATA] != RANDOM) ADD(" %s", axis_word(DATA, v[DATA], word));
+    if (v[COLD]) ADD(" cold");
+    if (c->variant) ADD(" %s", c->variant->name);
 #undef ADD
 }
 
 /* ================================================================================ >>suites ==== */
 typedef struct suite {
-    const char *name, *help, *backends;          /* backends: the selection without --backend */
-    const char *columns; /* of the markdown format; csv and json have every key */
-    const char *brief;   /* of the table, in 100 characters; NULL: BRIEF */
-    const char *absent; /* rows of theirs that are not built here, said so in the table */
+    const char *name, *help, *backends; /* backends: the selection without --backend */
+    const char *columns;                /* of the markdown format; csv and json have every key */
+    const char *brief;                  /* of the table, in 100 characters; NULL: BRIEF */
+    const char *absent;      /* rows of theirs that are not built here, said so in the table */
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
 } suite;
 
@@ -397,216 +375,280 @@ typedef struct suite {
 #define VARIED \
     "case,dtype,pass,threads,iterations,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes," \
     "speedup_vs_default,max_abs_err,rows_verified,status"
-#define VARIED_BRIEF \
-    "case,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_default,status"
+#define VARIED_BRIEF "case,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_default,status"
 static const suite suites[] = {
-    { "rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token",
-      "standard,reference,flash",
-      "case,backend,pass,iterations,p50_ms,min_ms,max_ms,p95_ms,p99_ms,total_ms,overhead_ms,"
-      "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
-      "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
-      NULL, NULL, NULL },
-    { "openpi", "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
-      "verdict", "standard,flash",
-      "case,backend,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,"
-      "workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
-      "memory_factor,device_bytes,max_abs_err,status",
-      "case,backend,iterations,p50_ms,peak_fraction,workspace_bytes,speedup_vs_standard,"
-      "memory_factor,status", NULL, "B*H*S^2*(2*D + 3)" },
-    { "flash_v2", "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
-      "scaling", "standard,flash",
-      "case,backend,pass,threads,iterations,p50_ms,total_ms,gflops,gbytes_per_s,"
-      "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,speedup_vs_standard,"
-      "memory_reduction,memory_factor,device_bytes,max_abs_err,theirs,ratio,status", NULL, NULL,
-      "2*B*S^2*H*D" },
-    { "adaattn", "AdaAttn: dense forward, backward, total; with and without the projections",
-      "standard,flash",
-      "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,workspace_bytes,"
-      "memory_factor,speedup_vs_standard,max_abs_err,theirs,their_tokens_per_s,ratio,status", NULL,
-      "adaptive-precision,adaptive-rank",
-      "B*H*S^2*(4*D + 5)" },
-    { "decode", "one-token steps against a KV cache; time to first token", "standard,flash",
-      "case,backend,dtype,kv_dtype,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,"
-      "bandwidth_fraction,speedup_vs_standard,max_abs_err,status",
-      "case,backend,iterations,p50_ms,gbytes_per_s,bandwidth_fraction,speedup_vs_standard,status",
-      NULL, NULL },
-    { "memory", "peak bytes, theoretical against actual, exponents over S, crossover",
-      "standard,flash",
-      "case,backend,iterations,p50_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
-      "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
-      "memory_factor,device_bytes,status",
-      "case,backend,iterations,p50_ms,workspace_bytes,peak_rss_bytes,speedup_vs_standard,"
-      "memory_factor,status", NULL, NULL },
-    { "scaling", "strong and weak scaling over threads, scaling over the batch, every length from "
-      "1 on", "standard,flash",
-      "case,backend,dtype,pass,threads,iterations,p50_ms,p95_ms,p99_ms,tokens_per_s,gflops,"
-      "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
-      "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,speedup_vs_standard,status",
-      NULL, NULL },
-    { "correctness", "a verdict per property of every backend", "standard,reference,flash",
-      "case,backend,dtype,pass,rows_verified,max_abs_err,status",
-      "case,backend,pass,rows_verified,max_abs_err,status", NULL, NULL },
-    { "shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
-      "case,backend,dtype,pass,iterations,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,"
-      "gflops,peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status",
-      "case,backend,pass,iterations,p50_ms,total_ms,gflops,peak_fraction,speedup_vs_standard,"
-      "status", NULL, NULL },
-    { "tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED,
-      VARIED_BRIEF, NULL, NULL },
-    { "ablate", "--ablate: each optimization turned off in turn, against everything on", "flash",
-      VARIED, VARIED_BRIEF, NULL, NULL },
+    {"rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token",
+        "standard,reference,flash",
+        "case,backend,pass,iterations,p50_ms,min_ms,max_ms,p95_ms,p99_ms,total_ms,overhead_ms,"
+        "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
+        "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
+        NULL, NULL, NULL},
+    {"openpi",
+        "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
+        "verdict",
+        "standard,flash",
+        "case,backend,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,"
+        "workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
+        "memory_factor,device_bytes,max_abs_err,status",
+        "case,backend,iterations,p50_ms,peak_fraction,workspace_bytes,speedup_vs_standard,"
+        "memory_factor,status",
+        NULL, "B*H*S^2*(2*D + 3)"},
+    {"flash_v2",
+        "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
+        "scaling",
+        "standard,flash",
+        "case,backend,pass,threads,iterations,p50_ms,total_ms,gflops,gbytes_per_s,"
+        "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,speedup_vs_standard,"
+        "memory_reduction,memory_factor,device_bytes,max_abs_err,theirs,ratio,status",
+        NULL, NULL, "2*B*S^2*H*D"},
+    {"adaattn", "AdaAttn: dense forward, backward, total; with and without the projections",
+        "standard,flash",
+        "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,workspace_bytes,"
+        "memory_factor,speedup_vs_standard,max_abs_err,theirs,their_tokens_per_s,ratio,status",
+        NULL, "adaptive-precision,adaptive-rank", "B*H*S^2*(4*D + 5)"},
+    {"decode", "one-token steps against a KV cache; time to first token", "standard,flash",
+        "case,backend,dtype,kv_dtype,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,"
+        "bandwidth_fraction,speedup_vs_standard,max_abs_err,status",
+        "case,backend,iterations,p50_ms,gbytes_per_s,bandwidth_fraction,speedup_vs_standard,status",
+        NULL, NULL},
+    {"memory", "peak bytes, theoretical against actual, exponents over S, crossover",
+        "standard,flash",
+        "case,backend,iterations,p50_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
+        "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
+        "memory_factor,device_bytes,status",
+        "case,backend,iterations,p50_ms,workspace_bytes,peak_rss_bytes,speedup_vs_standard,"
+        "memory_factor,status",
+        NULL, NULL},
+    {"scaling",
+        "strong and weak scaling over threads, scaling over the batch, every length from "
+        "1 on",
+        "standard,flash",
+        "case,backend,dtype,pass,threads,iterations,p50_ms,p95_ms,p99_ms,tokens_per_s,gflops,"
+        "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
+        "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,speedup_vs_standard,status",
+        NULL, NULL},
+    {"correctness", "a verdict per property of every backend", "standard,reference,flash",
+        "case,backend,dtype,pass,rows_verified,max_abs_err,status",
+        "case,backend,pass,rows_verified,max_abs_err,status", NULL, NULL},
+    {"shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
+        "case,backend,dtype,pass,iterations,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,"
+        "gflops,peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status",
+        "case,backend,pass,iterations,p50_ms,total_ms,gflops,peak_fraction,speedup_vs_standard,"
+        "status",
+        NULL, NULL},
+    {"tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED,
+        VARIED_BRIEF, NULL, NULL},
+    {"ablate", "--ablate: each optimization turned off in turn, against everything on", "flash",
+        VARIED, VARIED_BRIEF, NULL, NULL},
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
 enum { D = 1, Q = 2, F = 4 };
-#define SHORT " warmup=10 iterations=100"        /* a call of microseconds needs more of them */
-static const struct { const char *suite; int when; const char *module, *axes; } lines[] = {
-    { "rocmforge", D|Q|F, NULL, "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth "
-      "warmup=10 iterations=100" },
-    { "rocmforge", D, NULL, "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 "
-      "iterations=100" },
-    { "rocmforge", D, NULL, "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 "
-      "iterations=100" },
-    { "rocmforge", F, NULL, "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 "
-      "causal=0,1 batch-size=1,4 warmup=10 iterations=100" },
-    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 "
-      "iterations=100" },
-    { "rocmforge", F, NULL, "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 "
-      "iterations=100" },
-    { "rocmforge", D, NULL, "measure=generate seq-len=1 kv-len=128,512 head-dim=64 num-heads=1 "
-      "causal=1 warmup=10 iterations=100" },
-    { "rocmforge", F, NULL, "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 "
-      "num-heads=1 causal=1 warmup=10 iterations=100" },
+#define SHORT " warmup=10 iterations=100" /* a call of microseconds needs more of them */
+static const struct {
+    const char *suite;
+    int when;
+    const char *module, *axes;
+} lines[] = {
+    {"rocmforge", D | Q | F, NULL,
+        "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth "
+        "warmup=10 iterations=100"},
+    {"rocmforge", D, NULL,
+        "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 "
+        "iterations=100"},
+    {"rocmforge", D, NULL,
+        "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 "
+        "iterations=100"},
+    {"rocmforge", F, NULL,
+        "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 "
+        "causal=0,1 batch-size=1,4 warmup=10 iterations=100"},
+    {"rocmforge", F, NULL,
+        "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 "
+        "iterations=100"},
+    {"rocmforge", F, NULL,
+        "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 "
+        "iterations=100"},
+    {"rocmforge", D, NULL,
+        "measure=generate seq-len=1 kv-len=128,512 head-dim=64 num-heads=1 "
+        "causal=1 warmup=10 iterations=100"},
+    {"rocmforge", F, NULL,
+        "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 "
+        "num-heads=1 causal=1 warmup=10 iterations=100"},
 
-    { "openpi", Q, NULL, "seq-len=512,1024 batch-size=1,4 num-heads=32 num-kv-heads=32,8 "
-      "head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10" },
-    { "openpi", F, NULL, "seq-len=512,1024,2048,4096,8192 batch-size=1,4,8,16 num-heads=32 "
-      "num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10" },
-    { "openpi", Q|F, NULL, "measure=memory seq-len=512,1024,2048 num-heads=32 num-kv-heads=32,8 "
-      "head-dim=256 causal=1 dtype=f16" },
-    { "openpi", F, NULL, "measure=memory seq-len=4096,8192 num-heads=32 num-kv-heads=32,8 "
-      "head-dim=256 causal=1 dtype=f16" },
-    { "openpi", Q|F, NULL, "measure=determinism,finite,loss seq-len=256 num-heads=8 "
-      "num-kv-heads=8,2 head-dim=256 causal=1 dtype=f16 data=tenth,random,tenfold" },
-    { "openpi", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 "
-      "causal=1 pass=fwd+bwd" },
-    { "openpi", Q|F, "gemma", "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
-      "mask=blocks dtype=f16 warmup=3 iterations=10" },
-    { "openpi", Q|F, "gemma_fast", "measure=generate seq-len=1 kv-len=512,1024 num-heads=8 "
-      "num-kv-heads=1 head-dim=256 causal=1 append=1 dtype=f16 warmup=3 iterations=10" },
+    {"openpi", Q, NULL,
+        "seq-len=512,1024 batch-size=1,4 num-heads=32 num-kv-heads=32,8 "
+        "head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10"},
+    {"openpi", F, NULL,
+        "seq-len=512,1024,2048,4096,8192 batch-size=1,4,8,16 num-heads=32 "
+        "num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10"},
+    {"openpi", Q | F, NULL,
+        "measure=memory seq-len=512,1024,2048 num-heads=32 num-kv-heads=32,8 "
+        "head-dim=256 causal=1 dtype=f16"},
+    {"openpi", F, NULL,
+        "measure=memory seq-len=4096,8192 num-heads=32 num-kv-heads=32,8 "
+        "head-dim=256 causal=1 dtype=f16"},
+    {"openpi", Q | F, NULL,
+        "measure=determinism,finite,loss seq-len=256 num-heads=8 "
+        "num-kv-heads=8,2 head-dim=256 causal=1 dtype=f16 data=tenth,random,tenfold"},
+    {"openpi", Q | F, NULL,
+        "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 "
+        "causal=1 pass=fwd+bwd"},
+    {"openpi", Q | F, "gemma",
+        "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
+        "mask=blocks dtype=f16 warmup=3 iterations=10"},
+    {"openpi", Q | F, "gemma_fast",
+        "measure=generate seq-len=1 kv-len=512,1024 num-heads=8 "
+        "num-kv-heads=1 head-dim=256 causal=1 append=1 dtype=f16 warmup=3 iterations=10"},
 
-    { "flash_v2", Q|F, NULL, "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd" },
-    { "flash_v2", Q|F, NULL, "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd" },
-    { "flash_v2", Q|F, NULL, "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 "
-      "pass=fwd,bwd,fwd+bwd" },
-    { "flash_v2", Q|F, NULL, "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 "
-      "pass=fwd,bwd,fwd+bwd" },
-    { "flash_v2", Q|F, NULL, "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 "
-      "pass=fwd,bwd,fwd+bwd iterations=5" },
-    { "flash_v2", F, NULL, "batch-size=16 seq-len=512 num-heads=32 head-dim=64 dtype=f16 "
-      "pass=fwd,bwd,fwd+bwd warmup=1 iterations=5" },
-    { "flash_v2", F, NULL, "batch-size=32 seq-len=1024 num-heads=32 head-dim=128 dtype=f16 "
-      "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3" },
-    { "flash_v2", F, NULL, "batch-size=64 seq-len=1024 num-heads=64 head-dim=128 dtype=f16 "
-      "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3" },
-    { "flash_v2", Q|F, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10" },
-    { "flash_v2", Q|F, NULL, "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 "
-      "head-dim=64 dtype=f16" },
-    { "flash_v2", Q|F, NULL, "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 "
-      "head-dim=32 dtype=f16" },
-    { "flash_v2", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 "
-      "dtype=f16" },
-    { "flash_v2", Q|F, NULL, "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 "
-      "dtype=f16" },
-    { "flash_v2", Q|F, NULL, "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 "
-      "dtype=f16" },
-    { "flash_v2", Q|F, NULL, "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 "
-      "dtype=f16" },
-    { "flash_v2", Q|F, NULL, "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 "
-      "dtype=f16" },
-    { "flash_v2", Q|F, NULL, "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 "
-      "dtype=f16" },
+    {"flash_v2", Q | F, NULL, "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", Q | F, NULL, "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", Q | F, NULL,
+        "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 "
+        "pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", Q | F, NULL,
+        "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 "
+        "pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", Q | F, NULL,
+        "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 "
+        "pass=fwd,bwd,fwd+bwd iterations=5"},
+    {"flash_v2", F, NULL,
+        "batch-size=16 seq-len=512 num-heads=32 head-dim=64 dtype=f16 "
+        "pass=fwd,bwd,fwd+bwd warmup=1 iterations=5"},
+    {"flash_v2", F, NULL,
+        "batch-size=32 seq-len=1024 num-heads=32 head-dim=128 dtype=f16 "
+        "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3"},
+    {"flash_v2", F, NULL,
+        "batch-size=64 seq-len=1024 num-heads=64 head-dim=128 dtype=f16 "
+        "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3"},
+    {"flash_v2", Q | F, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10"},
+    {"flash_v2", Q | F, NULL,
+        "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 "
+        "head-dim=64 dtype=f16"},
+    {"flash_v2", Q | F, NULL,
+        "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 "
+        "head-dim=32 dtype=f16"},
+    {"flash_v2", Q | F, NULL,
+        "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 "
+        "dtype=f16"},
+    {"flash_v2", Q | F, NULL,
+        "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 "
+        "dtype=f16"},
+    {"flash_v2", Q | F, NULL,
+        "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 "
+        "dtype=f16"},
+    {"flash_v2", Q | F, NULL,
+        "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 "
+        "dtype=f16"},
+    {"flash_v2", Q | F, NULL,
+        "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 "
+        "dtype=f16"},
+    {"flash_v2", Q | F, NULL,
+        "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 "
+        "dtype=f16"},
 
-    { "adaattn", Q|F, NULL, "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
-      "pass=fwd,bwd,fwd+bwd warmup=10 iterations=20" },
-    { "adaattn", Q|F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
-      "project=1 pass=fwd,bwd,fwd+bwd warmup=3 iterations=20" },
-    { "adaattn", F, NULL, "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,bwd,fwd+bwd "
-      "warmup=10 iterations=100" },
-    { "adaattn", F, NULL, "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 "
-      "project=1 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100" },
-    { "adaattn", Q|F, NULL, "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128" },
+    {"adaattn", Q | F, NULL,
+        "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
+        "pass=fwd,bwd,fwd+bwd warmup=10 iterations=20"},
+    {"adaattn", Q | F, NULL,
+        "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
+        "project=1 pass=fwd,bwd,fwd+bwd warmup=3 iterations=20"},
+    {"adaattn", F, NULL,
+        "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,bwd,fwd+bwd "
+        "warmup=10 iterations=100"},
+    {"adaattn", F, NULL,
+        "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 "
+        "project=1 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100"},
+    {"adaattn", Q | F, NULL, "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128"},
 
-    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16" },
-    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=f16 page-size=0,16" },
-    { "decode", Q|F, NULL, "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=bf16 page-size=0,16" },
-    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16" },
-    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=f16 page-size=0,16" },
-    { "decode", F, NULL, "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
-      "head-dim=128 causal=1 dtype=bf16 page-size=0,16" },
+    {"decode", Q | F, NULL,
+        "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
+        "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16"},
+    {"decode", Q | F, NULL,
+        "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
+        "head-dim=128 causal=1 dtype=f16 page-size=0,16"},
+    {"decode", Q | F, NULL,
+        "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
+        "head-dim=128 causal=1 dtype=bf16 page-size=0,16"},
+    {"decode", F, NULL,
+        "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
+        "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16"},
+    {"decode", F, NULL,
+        "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
+        "head-dim=128 causal=1 dtype=f16 page-size=0,16"},
+    {"decode", F, NULL,
+        "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
+        "head-dim=128 causal=1 dtype=bf16 page-size=0,16"},
 
-    { "memory", Q|F, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd" },
-    { "memory", F, NULL, "measure=memory seq-len=4096,8192 pass=fwd" },
-    { "memory", Q|F, NULL, "seq-len=16,32,64,128,256,512,1024,2048 iterations=10" },
-    { "memory", F, NULL, "seq-len=4096,8192 iterations=5" },
+    {"memory", Q | F, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd"},
+    {"memory", F, NULL, "measure=memory seq-len=4096,8192 pass=fwd"},
+    {"memory", Q | F, NULL, "seq-len=16,32,64,128,256,512,1024,2048 iterations=10"},
+    {"memory", F, NULL, "seq-len=4096,8192 iterations=5"},
 
-    { "scaling", Q|F, NULL, "threads=1,2,3,4,6,8,12,16,24,32,48,64,96,128 seq-len=1024" },
-    { "scaling", Q|F, NULL, "threads=1 batch-size=1 seq-len=512" },
-    { "scaling", Q|F, NULL, "threads=2 batch-size=2 seq-len=512" },
-    { "scaling", Q|F, NULL, "threads=4 batch-size=4 seq-len=512" },
-    { "scaling", Q|F, NULL, "threads=8 batch-size=8 seq-len=512" },
-    { "scaling", Q|F, NULL, "threads=16 batch-size=16 seq-len=512" },
-    { "scaling", Q|F, NULL, "threads=32 batch-size=32 seq-len=512" },
-    { "scaling", Q|F, NULL, "threads=64 batch-size=64 seq-len=512" },
-    { "scaling", Q|F, NULL, "batch-size=1,2,4,8,16 seq-len=256" },
-    { "scaling", Q, NULL, "seq-len=1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32" SHORT },
-    { "scaling", Q, NULL, "seq-len=40,48,56,64" SHORT },
-    { "scaling", F, NULL, "seq-len=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16" SHORT },
-    { "scaling", F, NULL, "seq-len=17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32" SHORT },
-    { "scaling", F, NULL, "seq-len=33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48" SHORT },
-    { "scaling", F, NULL, "seq-len=49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64" SHORT },
-    { "scaling", Q|F, NULL, "seq-len=80,96,112,128,160,192,224,256,320,384,448,512" SHORT },
-    { "scaling", Q|F, NULL, "seq-len=640,768,1024,1536,2048" },
+    {"scaling", Q | F, NULL, "threads=1,2,3,4,6,8,12,16,24,32,48,64,96,128 seq-len=1024"},
+    {"scaling", Q | F, NULL, "threads=1 batch-size=1 seq-len=512"},
+    {"scaling", Q | F, NULL, "threads=2 batch-size=2 seq-len=512"},
+    {"scaling", Q | F, NULL, "threads=4 batch-size=4 seq-len=512"},
+    {"scaling", Q | F, NULL, "threads=8 batch-size=8 seq-len=512"},
+    {"scaling", Q | F, NULL, "threads=16 batch-size=16 seq-len=512"},
+    {"scaling", Q | F, NULL, "threads=32 batch-size=32 seq-len=512"},
+    {"scaling", Q | F, NULL, "threads=64 batch-size=64 seq-len=512"},
+    {"scaling", Q | F, NULL, "batch-size=1,2,4,8,16 seq-len=256"},
+    {"scaling", Q, NULL, "seq-len=1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32" SHORT},
+    {"scaling", Q, NULL, "seq-len=40,48,56,64" SHORT},
+    {"scaling", F, NULL, "seq-len=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16" SHORT},
+    {"scaling", F, NULL, "seq-len=17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32" SHORT},
+    {"scaling", F, NULL, "seq-len=33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48" SHORT},
+    {"scaling", F, NULL, "seq-len=49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64" SHORT},
+    {"scaling", Q | F, NULL, "seq-len=80,96,112,128,160,192,224,256,320,384,448,512" SHORT},
+    {"scaling", Q | F, NULL, "seq-len=640,768,1024,1536,2048"},
 
-    { "correctness", Q|F, NULL, "measure=determinism,thread-count,batching batch-size=2 "
-      "seq-len=193 num-kv-heads=2 causal=0,1 dtype=f32,f16,bf16" },
-    { "correctness", Q|F, NULL, "measure=determinism,thread-count seq-len=129 num-heads=4 "
-      "head-dim=32 pass=bwd" },
-    { "correctness", Q|F, NULL, "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold "
-      "dtype=f32,f16,bf16" },
-    { "correctness", Q|F, NULL, "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd "
-      "data=tenth,random,tenfold" },
-    { "correctness", Q|F, NULL, "measure=loss seq-len=256 num-heads=4 causal=0,1 "
-      "dtype=f32,f16,bf16" },
-    { "correctness", Q|F, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked" },
-    { "correctness", Q|F, NULL, "measure=loss seq-len=200 num-heads=4 mask=random" },
-    { "correctness", Q|F, NULL, "measure=loss seq-len=200 num-heads=4 window-left=31 "
-      "window-right=0" },
-    { "correctness", Q|F, NULL, "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 "
-      "head-dim=16 causal=0,1 pass=fwd+bwd" },
-    { "correctness", F, NULL, "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 "
-      "head-dim=40,128 causal=1" },
+    {"correctness", Q | F, NULL,
+        "measure=determinism,thread-count,batching batch-size=2 "
+        "seq-len=193 num-kv-heads=2 causal=0,1 dtype=f32,f16,bf16"},
+    {"correctness", Q | F, NULL,
+        "measure=determinism,thread-count seq-len=129 num-heads=4 "
+        "head-dim=32 pass=bwd"},
+    {"correctness", Q | F, NULL,
+        "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold "
+        "dtype=f32,f16,bf16"},
+    {"correctness", Q | F, NULL,
+        "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd "
+        "data=tenth,random,tenfold"},
+    {"correctness", Q | F, NULL,
+        "measure=loss seq-len=256 num-heads=4 causal=0,1 "
+        "dtype=f32,f16,bf16"},
+    {"correctness", Q | F, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked"},
+    {"correctness", Q | F, NULL, "measure=loss seq-len=200 num-heads=4 mask=random"},
+    {"correctness", Q | F, NULL,
+        "measure=loss seq-len=200 num-heads=4 window-left=31 "
+        "window-right=0"},
+    {"correctness", Q | F, NULL,
+        "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 "
+        "head-dim=16 causal=0,1 pass=fwd+bwd"},
+    {"correctness", F, NULL,
+        "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 "
+        "head-dim=40,128 causal=1"},
 };
 
 /* The cases of --tune and --ablate. Each is run as it is, then with the variants of its group. */
-static const struct { const char *suite; int when; const char *group, *axes; } studies[] = {
-    { "tune", D, "tiles", "seq-len=1024 head-dim=64,128 num-heads=2 iterations=10" },
-    { "tune", Q, "tiles", "seq-len=1024 head-dim=64 num-heads=2 iterations=10" },
-    { "tune", D, "blocks", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10" },
-    { "tune", Q, "blocks", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10" },
-    { "ablate", D, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20" },
-    { "ablate", Q, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20" },
-    { "ablate", D|Q, "splits", "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100" },
-    { "ablate", D|Q, "flush", "seq-len=512 head-dim=64 num-heads=4 data=steep iterations=20" },
-    { "ablate", D, "backward", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10" },
-    { "ablate", Q, "backward", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10" },
+static const struct {
+    const char *suite;
+    int when;
+    const char *group, *axes;
+} studies[] = {
+    {"tune", D, "tiles", "seq-len=1024 head-dim=64,128 num-heads=2 iterations=10"},
+    {"tune", Q, "tiles", "seq-len=1024 head-dim=64 num-heads=2 iterations=10"},
+    {"tune", D, "blocks", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
+    {"tune", Q, "blocks", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
+    {"ablate", D, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20"},
+    {"ablate", Q, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20"},
+    {"ablate", D | Q, "splits", "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100"},
+    {"ablate", D | Q, "flush", "seq-len=512 head-dim=64 num-heads=4 data=steep iterations=20"},
+    {"ablate", D, "backward", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
+    {"ablate", Q, "backward", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
 };
 
+/* clang-format off */
 static const variant variants[] = {
 #define TILE(when, bm, bn) { "tiles", "BM " #bm " BN " #bn, when, { .BM = bm, .BN = bn } }
 #define TILES(when, bm) \
@@ -627,6 +669,7 @@ static const variant variants[] = {
 #undef TILES
 #undef BLOCK
 };
+/* clang-format on */
 
 /* What the five systems published: ms and, where they say it, tokens per second; beside ours where
  * case and backend match. `derived`: the sum of two that were published. Their AdaAttn "backward"
@@ -634,29 +677,38 @@ static const variant variants[] = {
 static const struct published {
     const char *suite;
     int64_t batch, seq, heads, dim, project;
-    const char *backend;                         /* NULL: any on the CPU */
+    const char *backend; /* NULL: any on the CPU */
     int pass;
     double ms, tokens_per_s;
     bool derived;
 } published[] = {
-#define CPU(s, ms, tokens) { "rocmforge", 1, s, 1, s, 0, NULL, FWD, ms, tokens, false }
-    CPU(32, 0.033463, 956280), CPU(64, 0.264199, 242242), CPU(128, 2.588, 49452),
-    CPU(256, 22.293, 11484), CPU(512, 348.592, 1469),
+#define CPU(s, ms, tokens) {"rocmforge", 1, s, 1, s, 0, NULL, FWD, ms, tokens, false}
+    CPU(32, 0.033463, 956280),
+    CPU(64, 0.264199, 242242),
+    CPU(128, 2.588, 49452),
+    CPU(256, 22.293, 11484),
+    CPU(512, 348.592, 1469),
 #undef CPU
 #define MS(b, s, h, d, backend, pass, ms, derived) \
-    { "flash_v2", b, s, h, d, 0, backend, pass, ms, NAN, derived }
+    {"flash_v2", b, s, h, d, 0, backend, pass, ms, NAN, derived}
 #define L20(b, s, h, d, standard, flash) \
     MS(b, s, h, d, "standard", FWD, standard, false), MS(b, s, h, d, "flash", FWD, flash, false), \
-    MS(b, s, h, d, "hip", FWD, flash, true)
+        MS(b, s, h, d, "hip", FWD, flash, true)
 #define L20_BACKWARD(b, s, h, d, forward, backward) \
     MS(b, s, h, d, "flash", BWD, backward, false), \
-    MS(b, s, h, d, "flash", FWD_BWD, (forward) + (backward), true)
-    L20(1, 32, 4, 16, 0.15, 0.08), L20(1, 64, 8, 32, 0.42, 0.18),
-    L20(2, 128, 8, 32, 1.25, 0.45), L20(4, 256, 16, 64, 8.32, 2.85),
-    L20(8, 512, 16, 64, 32.15, 9.87), L20(16, 512, 32, 64, 128.42, 35.21),
-    L20(32, 1024, 32, 128, 512.35, 125.67), L20(64, 1024, 64, 128, 2048.92, 458.23),
-    L20_BACKWARD(1, 32, 4, 16, 0.08, 0.12), L20_BACKWARD(1, 64, 8, 32, 0.18, 0.28),
-    L20_BACKWARD(2, 128, 8, 32, 0.45, 0.72), L20_BACKWARD(4, 256, 16, 64, 2.85, 4.58),
+        MS(b, s, h, d, "flash", FWD_BWD, (forward) + (backward), true)
+    L20(1, 32, 4, 16, 0.15, 0.08),
+    L20(1, 64, 8, 32, 0.42, 0.18),
+    L20(2, 128, 8, 32, 1.25, 0.45),
+    L20(4, 256, 16, 64, 8.32, 2.85),
+    L20(8, 512, 16, 64, 32.15, 9.87),
+    L20(16, 512, 32, 64, 128.42, 35.21),
+    L20(32, 1024, 32, 128, 512.35, 125.67),
+    L20(64, 1024, 64, 128, 2048.92, 458.23),
+    L20_BACKWARD(1, 32, 4, 16, 0.08, 0.12),
+    L20_BACKWARD(1, 64, 8, 32, 0.18, 0.28),
+    L20_BACKWARD(2, 128, 8, 32, 0.45, 0.72),
+    L20_BACKWARD(4, 256, 16, 64, 2.85, 4.58),
     L20_BACKWARD(8, 512, 16, 64, 9.87, 15.92),
     /* PyTorch's CPU flash, on a Sapphire Rapids socket */
     MS(1, 1024, 25, 64, "standard", FWD, 3.081, false),
@@ -665,21 +717,30 @@ static const struct published {
 #undef L20_BACKWARD
 #undef MS
 #define DENSE(backend, pass, ms, tokens, derived) \
-    { "adaattn", 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived }
-    DENSE("standard", FWD, 45.374, 5642, false), DENSE("flash", FWD, 45.374, 5642, true),
-    DENSE("standard", FWD_BWD, 51.294, NAN, false), DENSE("flash", FWD_BWD, 51.294, NAN, true),
+    {"adaattn", 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived}
+    DENSE("standard", FWD, 45.374, 5642, false),
+    DENSE("flash", FWD, 45.374, 5642, true),
+    DENSE("standard", FWD_BWD, 51.294, NAN, false),
+    DENSE("flash", FWD_BWD, 51.294, NAN, true),
 #undef DENSE
 };
 
 /* The flash_v2 guide's memory table, in MB. */
-static const struct { int64_t seq; double standard, flash; } published_memory[] = {
-    { 64, 0.5, 0.2 },  { 128, 2, 0.7 },     { 256, 8, 2.5 },
-    { 512, 32, 9.1 },  { 1024, 128, 30.5 }, { 2048, 512, 102.4 },
+static const struct {
+    int64_t seq;
+    double standard, flash;
+} published_memory[] = {
+    {64, 0.5, 0.2},
+    {128, 2, 0.7},
+    {256, 8, 2.5},
+    {512, 32, 9.1},
+    {1024, 128, 30.5},
+    {2048, 512, 102.4},
 };
 
 /* =================================================================================== >>row ==== */
-/* X(kind, member, key, heading). Empty text, NO_INT and NaN are null: the key has no meaning for
- * the case. */
+/* X(kind, member, key, heading). Empty text, NO_INT and NaN are null: the key has no meaning
+ * for the case. */
 #define NO_INT INT64_MIN
 #define ROW_LIST(X) \
     X(TEXT, suite, "suite", "suite") \
@@ -746,11 +807,14 @@ static const struct { int64_t seq; double standard, flash; } published_memory[] 
     X(TEXT, note, "note", "note") \
     X(LIST, samples_ms, "samples_ms", "samples ms")
 
-typedef struct list { double *x; int64_t n; } list;
+typedef struct list {
+    double *x;
+    int64_t n;
+} list;
 
 typedef struct row {
 #define MEMBER_TEXT(member) char member[192];
-#define MEMBER_INT(member)  int64_t member;
+#define MEMBER_INT(member) int64_t member;
 #define MEMBER_BOOL(member) int64_t member;
 #define MEMBER_REAL(member) double member;
 #define MEMBER_LIST(member) list member;
@@ -762,42 +826,40 @@ typedef struct row {
 } row;
 
 typedef enum kind { TEXT, INT, BOOL, REAL, LIST } kind;
-static const struct field { kind kind; size_t offset; const char *key, *heading; } fields[] = {
-#define X(kind, member, key, heading) { kind, offsetof(row, member), key, heading },
+static const struct field {
+    kind kind;
+    size_t offset;
+    const char *key, *heading;
+} fields[] = {
+#define X(kind, member, key, heading) {kind, offsetof(row, member), key, heading},
     ROW_LIST(X)
 #undef X
 };
 
-static const char *row_text(const row *r, const struct field *f)
-{
+static const char *row_text(const row *r, const struct field *f) {
     return (const char *)r + f->offset;
 }
 
-static int64_t row_int(const row *r, const struct field *f)
-{
+static int64_t row_int(const row *r, const struct field *f) {
     return *(const int64_t *)((const char *)r + f->offset);
 }
 
-static double row_real(const row *r, const struct field *f)
-{
+static double row_real(const row *r, const struct field *f) {
     return *(const double *)((const char *)r + f->offset);
 }
 
-static list row_list(const row *r, const struct field *f)
-{
+static list row_list(const row *r, const struct field *f) {
     return *(const list *)((const char *)r + f->offset);
 }
 
-static bool row_null(const row *r, const struct field *f)
-{
+static bool row_null(const row *r, const struct field *f) {
     return f->kind == TEXT   ? !*row_text(r, f)
            : f->kind == LIST ? !row_list(r, f).n
            : f->kind == REAL ? !isfinite(row_real(r, f))
                              : row_int(r, f) == NO_INT;
 }
 
-static const struct field *find_field(const char *key, size_t length)
-{
+static const struct field *find_field(const char *key, size_t length) {
     for (int i = 0; i < COUNT(fields); i++)
         if (strlen(fields[i].key) == length && !strncmp(fields[i].key, key, length))
             return &fields[i];
@@ -805,12 +867,10 @@ static const struct field *find_field(const char *key, size_t length)
 }
 
 /* Sets the status, and adds a sentence to the note. */
-static void remark(row *r, const char *status, const char *format, ...)
-{
+static void remark(row *r, const char *status, const char *format, ...) {
     size_t used = strlen(r->note);
     va_list args;
-    if (status)
-        snprintf(r->status, sizeof r->status, "%s", status);
+    if (status) snprintf(r->status, sizeof r->status, "%s", status);
     if (used && used + 3 < sizeof r->note)
         used += (size_t)snprintf(r->note + used, sizeof r->note - used, "; ");
     va_start(args, format);
@@ -821,25 +881,21 @@ static void remark(row *r, const char *status, const char *format, ...)
 static bool row_ok(const row *r) { return !strcmp(r->status, "ok"); }
 static bool is_gpu(const row *r) { return !strcmp(r->backend, "hip"); }
 
-static row null_row(void)
-{
+static row null_row(void) {
     row r;
     memset(&r, 0, sizeof r);
     for (int i = 0; i < COUNT(fields); i++)
-        if (fields[i].kind == REAL)
-            *(double *)((char *)&r + fields[i].offset) = NAN;
+        if (fields[i].kind == REAL) *(double *)((char *)&r + fields[i].offset) = NAN;
         else if (fields[i].kind == INT || fields[i].kind == BOOL)
             *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
     return r;
 }
 
-static bool is_timing(int64_t measure)
-{
+static bool is_timing(int64_t measure) {
     return measure == TIME || measure == GENERATE || measure == MODULE;
 }
 
-static row new_row(const bench_case *c, const char *backend)
-{
+static row new_row(const bench_case *c, const char *backend) {
     row r = null_row();
     char word[32];
     const int64_t *v = c->v;
@@ -863,29 +919,32 @@ static row new_row(const bench_case *c, const char *backend)
 
 /* =================================================================================== >>npy ==== */
 typedef struct npy {
-    char *data;                                  /* owned */
+    char *data; /* owned */
     int dims;
     int64_t shape[4], count;
     int32_t dtype;
 } npy;
 
-static const struct { const char *descr; int32_t dtype; } npy_types[] = {
-    { "<f4", ATTN_F32 }, { "<f2", ATTN_F16 }, { "<f8", ATTN_F64 }, { "|b1", ATTN_BOOL },
-    { "|u1", ATTN_BOOL },
+static const struct {
+    const char *descr;
+    int32_t dtype;
+} npy_types[] = {
+    {"<f4", ATTN_F32},
+    {"<f2", ATTN_F16},
+    {"<f8", ATTN_F64},
+    {"|b1", ATTN_BOOL},
+    {"|u1", ATTN_BOOL},
 };
 
-static int64_t dtype_size(int32_t dtype)
-{
+static int64_t dtype_size(int32_t dtype) {
     return dtype == ATTN_F64                         ? 8
            : dtype == ATTN_F32                       ? 4
            : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
                                                      : 1;
 }
 
-static int read_failed(FILE *f, npy *a, char *header, const char *path, const char *why)
-{
-    if (f)
-        fclose(f);
+static int read_failed(FILE *f, npy *a, char *header, const char *path, const char *why) {
+    if (f) fclose(f);
     free(header);
     free(a->data);
     a->data = NULL;
@@ -893,20 +952,17 @@ static int read_failed(FILE *f, npy *a, char *header, const char *path, const ch
 }
 
 /* The value after 'key': in a .npy header, or NULL. */
-static const char *npy_value(const char *header, const char *key)
-{
+static const char *npy_value(const char *header, const char *key) {
     const char *s = strstr(header, key);
     s = s ? strchr(s, ':') : NULL;
     return s ? s + 1 + strspn(s + 1, " ") : NULL;
 }
 
 /* Type and shape from the header's text. Returns NULL or what is wrong. */
-static const char *parse_npy_header(const char *header, npy *a)
-{
+static const char *parse_npy_header(const char *header, npy *a) {
     const char *descr = npy_value(header, "'descr'"), *order = npy_value(header, "'fortran_order'");
     const char *s = npy_value(header, "'shape'");
-    if (!descr || !order || !s || *s != '(')
-        return "not a .npy header";
+    if (!descr || !order || !s || *s != '(') return "not a .npy header";
     if (strncmp(order, "False", 5))
         return "is in Fortran order: save it with numpy.ascontiguousarray";
     a->dtype = -1;
@@ -928,17 +984,15 @@ static const char *parse_npy_header(const char *header, npy *a)
     return NULL;
 }
 
-/* Reads a whole file; exactly the bytes that its header announces. Returns 0, or EXIT_BAD after one
- * line. */
-static int read_npy(const char *path, npy *a)
-{
-    unsigned char start[12] = { 0 };
+/* Reads a whole file; exactly the bytes that its header announces. Returns 0, or EXIT_BAD
+ * after one line. */
+static int read_npy(const char *path, npy *a) {
+    unsigned char start[12] = {0};
     FILE *f = fopen(path, "rb");
     memset(a, 0, sizeof *a);
-    if (!f)
-        return read_failed(f, a, NULL, path, strerror(errno));
-    if (fread(start, 1, 10, f) != 10 || memcmp(start, "\x93NUMPY", 6) || start[6] < 1
-        || start[6] > 3)
+    if (!f) return read_failed(f, a, NULL, path, strerror(errno));
+    if (fread(start, 1, 10, f) != 10 || memcmp(start, "\x93NUMPY", 6) || start[6] < 1 ||
+        start[6] > 3)
         return read_failed(f, a, NULL, path, "not a .npy file");
     size_t length = (size_t)(start[8] | start[9] << 8);
     if (start[6] > 1) {
@@ -949,12 +1003,10 @@ static int read_npy(const char *path, npy *a)
     if (!header || fread(header, 1, length, f) != length)
         return read_failed(f, a, header, path, "truncated in its header");
     const char *why = parse_npy_header(header, a);
-    if (why)
-        return read_failed(f, a, header, path, why);
+    if (why) return read_failed(f, a, header, path, why);
     size_t bytes = (size_t)(a->count * dtype_size(a->dtype));
     a->data = malloc(bytes + 1);
-    if (!a->data)
-        return read_failed(f, a, header, path, "does not fit in memory");
+    if (!a->data) return read_failed(f, a, header, path, "does not fit in memory");
     if (fread(a->data, 1, bytes, f) != bytes)
         return read_failed(f, a, header, path, "truncated: fewer bytes than its shape announces");
     if (fgetc(f) != EOF)
@@ -966,49 +1018,42 @@ static int read_npy(const char *path, npy *a)
 
 /* A whole file under its name or none: written beside it, then renamed. The name beside it does not
  * grow with that of the file, which may be as long as the system allows. */
-static FILE *create(const char *path, char temporary[4096])
-{
+static FILE *create(const char *path, char temporary[4096]) {
     static int count;
     const char *slash = strrchr(path, '/');
     struct stat there;
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) {
         refuse("%s: there is something other than a file", path);
-        return NULL;                             /* a rename would replace a device */
+        return NULL; /* a rename would replace a device */
     }
     snprintf(temporary, 4096, "%.*s.attn_bench.%ld.%d.part", slash ? (int)(slash + 1 - path) : 0,
-             path, (long)getpid(), count++);
+        path, (long)getpid(), count++);
     FILE *f = fopen(temporary, "w+b");
-    if (!f)
-        refuse("%s: %s", path, strerror(errno));
+    if (!f) refuse("%s: %s", path, strerror(errno));
     return f;
 }
 
-static int commit(FILE *f, const char *path, const char *temporary)
-{
+static int commit(FILE *f, const char *path, const char *temporary) {
     bool written = !ferror(f) && !fflush(f) && !fsync(fileno(f));
     int error = errno;
-    if (fclose(f) && written)
-        written = false, error = errno;
-    if (written && !rename(temporary, path))
-        return 0;
+    if (fclose(f) && written) written = false, error = errno;
+    if (written && !rename(temporary, path)) return 0;
     error = written ? errno : error;
     unlink(temporary);
     return refuse("%s: %s", path, strerror(error));
 }
 
-static int write_npy(const char *path, const npy *a)
-{
+static int write_npy(const char *path, const npy *a) {
     char temporary[4096], shape[128] = "", header[192];
     FILE *f = create(path, temporary);
-    if (!f)
-        return EXIT_BAD;
+    if (!f) return EXIT_BAD;
     for (int i = 0; i < a->dims; i++)
-        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%lld, ",
-                 (long long)a->shape[i]);
+        snprintf(
+            shape + strlen(shape), sizeof shape - strlen(shape), "%lld, ", (long long)a->shape[i]);
     int n =
         snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
-                 a->dtype == ATTN_F32 ? "<f4" : "<f2", shape);
-    int length = (10 + n + 1 + 63) / 64 * 64 - 10;          /* data at a multiple of 64 bytes */
+            a->dtype == ATTN_F32 ? "<f4" : "<f2", shape);
+    int length = (10 + n + 1 + 63) / 64 * 64 - 10; /* data at a multiple of 64 bytes */
     fwrite("\x93NUMPY\x01\x00", 1, 8, f);
     fputc(length & 255, f);
     fputc(length >> 8, f);
@@ -1018,22 +1063,24 @@ static int write_npy(const char *path, const npy *a)
 }
 
 /* =============================================================================== >>problem ==== */
-typedef struct files { npy q, k, v, mask, expect; bool has_mask, has_expect; } files;
+typedef struct files {
+    npy q, k, v, mask, expect;
+    bool has_mask, has_expect;
+} files;
 
 /* The tensors of a case and their description; dtype of o is that of q. */
 typedef struct problem {
     attn_desc d;
     attn_grad g;
-    float *lse;                                  /* owned; d.lse where a call has it */
+    float *lse; /* owned; d.lse where a call has it */
     void *owned[48];
     int owned_count;
-    bool failed;                                 /* an allocation failed */
+    bool failed;                /* an allocation failed */
     double pairs, flops, bytes; /* visible pairs over batch and heads; of one call */
     char message[256];
 } problem;
 
-static void *own(problem *p, int64_t bytes)
-{
+static void *own(problem *p, int64_t bytes) {
     void *memory = NULL;
     if (posix_memalign(&memory, 64, (size_t)bytes + 64)) {
         p->failed = true;
@@ -1042,30 +1089,27 @@ static void *own(problem *p, int64_t bytes)
     return p->owned[p->owned_count++] = memory;
 }
 
-static void problem_free(problem *p)
-{
-    while (p->owned_count)
-        free(p->owned[--p->owned_count]);
+static void problem_free(problem *p) {
+    while (p->owned_count) free(p->owned[--p->owned_count]);
 }
 
-static uint64_t mix(uint64_t x)                  /* the finalizer of splitmix64 */
+static uint64_t mix(uint64_t x) /* the finalizer of splitmix64 */
 {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
 
-static uint64_t draw(uint64_t stream, uint64_t i)
-{
+static uint64_t draw(uint64_t stream, uint64_t i) {
     return mix(stream + (i + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 static float normal(uint64_t stream, uint64_t i) /* about N(0,1): the sum of four 16-bit draws */
 {
     uint64_t h = draw(stream, i);
-    return ((float)(h & 0xffff) + (float)(h >> 16 & 0xffff) + (float)(h >> 32 & 0xffff)
-            + (float)(h >> 48) - 131070.0f)
-           / 37837.2f;
+    return ((float)(h & 0xffff) + (float)(h >> 16 & 0xffff) + (float)(h >> 32 & 0xffff) +
+               (float)(h >> 48) - 131070.0f) /
+           37837.2f;
 }
 
 typedef struct filling {
@@ -1077,11 +1121,10 @@ typedef struct filling {
 } filling;
 enum { FILL_CHUNK = 4096, TO_Q = 0, TO_K, TO_V, TO_DOUT };
 
-static float element(const filling *f, int64_t i)
-{
-    static const float gain[] = { 1, 1, 8, 0.1f, 10, 64 };
+static float element(const filling *f, int64_t i) {
+    static const float gain[] = {1, 1, 8, 0.1f, 10, 64};
     double x = 0.01 * (double)i;
-    if (f->data == SMOOTH && f->which != TO_DOUT)            /* ROCmForge's data */
+    if (f->data == SMOOTH && f->which != TO_DOUT) /* ROCmForge's data */
         return 0.1f * (float)(f->which == TO_Q ? sin(x) : f->which == TO_K ? cos(x) : tan(x));
     /* large queries alone make the softmax peaked */
     bool peaked = f->data == PEAKED || f->data == STEEP;
@@ -1089,8 +1132,7 @@ static float element(const filling *f, int64_t i)
     return normal(f->stream, (uint64_t)i) * (scaled ? gain[f->data] : 1);
 }
 
-static void fill_chunk(void *arg, int64_t chunk)
-{
+static void fill_chunk(void *arg, int64_t chunk) {
     const filling *f = arg;
     float x[FILL_CHUNK];
     int64_t first = chunk * FILL_CHUNK,
@@ -1104,43 +1146,38 @@ static void fill_chunk(void *arg, int64_t chunk)
         }
         return;
     }
-    for (int64_t i = 0; i < n; i++)
-        x[i] = element(f, first + i);
-    int64_t shape[4] = { 1, 1, 1, n };
-    attn_in src = { .data = x };
-    attn_out dst = { .data = to, .dtype = f->dtype };
-    attn_desc here = { .threads = 1 };
+    for (int64_t i = 0; i < n; i++) x[i] = element(f, first + i);
+    int64_t shape[4] = {1, 1, 1, n};
+    attn_in src = {.data = x};
+    attn_out dst = {.data = to, .dtype = f->dtype};
+    attn_desc here = {.threads = 1};
     attn_convert(shape, src, dst, &here);
 }
 
 /* A tensor of `count` elements, filled; NULL when memory is short. */
-static void *tensor(problem *p, const bench_case *c, int64_t count, int32_t dtype, int which,
-                    int salt)
-{
-    filling f = { own(p, count * dtype_size(dtype)), count, dtype, which, (int)c->v[DATA],
-                  mix((uint64_t)c->v[SEED]) + (uint64_t)salt * UINT64_C(0x632be59bd9b4e019) };
-    if (f.to)
-        attn_parallel(&(attn_desc){ 0 }, fill_chunk, &f, (count + FILL_CHUNK - 1) / FILL_CHUNK);
+static void *tensor(
+    problem *p, const bench_case *c, int64_t count, int32_t dtype, int which, int salt) {
+    filling f = {own(p, count * dtype_size(dtype)), count, dtype, which, (int)c->v[DATA],
+        mix((uint64_t)c->v[SEED]) + (uint64_t)salt * UINT64_C(0x632be59bd9b4e019)};
+    if (f.to) attn_parallel(&(attn_desc){0}, fill_chunk, &f, (count + FILL_CHUNK - 1) / FILL_CHUNK);
     return f.to;
 }
 
-static void dense(int64_t stride[3], int64_t layout, int64_t tokens, int64_t heads, int64_t dim)
-{
+static void dense(int64_t stride[3], int64_t layout, int64_t tokens, int64_t heads, int64_t dim) {
     stride[0] = tokens * heads * dim;
     stride[1] = layout == ATTN_BHSD ? dim : heads * dim;
     stride[2] = layout == ATTN_BHSD ? tokens * dim : dim;
 }
 
 /* Shape, strides, flags: everything but memory. */
-static void describe(const bench_case *c, attn_desc *d)
-{
+static void describe(const bench_case *c, attn_desc *d) {
     const int64_t *v = c->v;
     memset(d, 0, sizeof *d);
     d->batch = v[BATCH], d->q_len = v[SEQ], d->kv_len = v[KV], d->heads = v[HEADS],
     d->kv_heads = v[KV_HEADS];
     d->head_dim = v[DIM], d->v_dim = v[V_DIM], d->threads = (int32_t)v[THREADS];
-    d->flags = (v[CAUSAL] ? ATTN_CAUSAL : 0u) | (v[LEFT] >= 0 ? ATTN_WINDOW_LEFT : 0u)
-             | (v[RIGHT] >= 0 ? ATTN_WINDOW_RIGHT : 0u);
+    d->flags = (v[CAUSAL] ? ATTN_CAUSAL : 0u) | (v[LEFT] >= 0 ? ATTN_WINDOW_LEFT : 0u) |
+               (v[RIGHT] >= 0 ? ATTN_WINDOW_RIGHT : 0u);
     d->window_left = v[LEFT] >= 0 ? v[LEFT] : 0;
     d->window_right = v[RIGHT] >= 0 ? v[RIGHT] : 0;
     d->q.dtype = d->o.dtype = (int32_t)v[DTYPE];
@@ -1157,22 +1194,18 @@ static void describe(const bench_case *c, attn_desc *d)
     }
 }
 
-/* Keys that a query at position `at` among the keys sees by causal and window rules:
- * [*first, *last]. */
-static void visible(const attn_desc *d, int64_t at, int64_t *first, int64_t *last)
-{
+/* Keys that a query at position `at` among the keys sees by causal and window
+ * rules: [*first, *last]. */
+static void visible(const attn_desc *d, int64_t at, int64_t *first, int64_t *last) {
     *first = d->flags & ATTN_WINDOW_LEFT && at - d->window_left > 0 ? at - d->window_left : 0;
     *last = d->kv_len - 1;
-    if (d->flags & ATTN_CAUSAL && at < *last)
-        *last = at;
-    if (d->flags & ATTN_WINDOW_RIGHT && at + d->window_right < *last)
-        *last = at + d->window_right;
+    if (d->flags & ATTN_CAUSAL && at < *last) *last = at;
+    if (d->flags & ATTN_WINDOW_RIGHT && at + d->window_right < *last) *last = at + d->window_right;
 }
 
 static int64_t stride_of(int64_t stride) { return stride == ATTN_BROADCAST ? 0 : stride; }
 
-static double count_pairs(const attn_desc *d)
-{
+static double count_pairs(const attn_desc *d) {
     const unsigned char *mask = d->mask.data;
     const int64_t *s = d->mask.stride;
     int64_t batches = mask && s[0] != ATTN_BROADCAST ? d->batch : 1,
@@ -1184,8 +1217,9 @@ static double count_pairs(const attn_desc *d)
                 int64_t first, last, n = 0;
                 visible(d, i + d->kv_len - d->q_len, &first, &last);
                 for (int64_t j = first; mask && j <= last; j++)
-                    n += mask[b * stride_of(s[0]) + h * stride_of(s[1]) + i * stride_of(s[2]) + j]
-                         != 0;
+                    n +=
+                        mask[b * stride_of(s[0]) + h * stride_of(s[1]) + i * stride_of(s[2]) + j] !=
+                        0;
                 pairs += (double)(mask ? n : last >= first ? last - first + 1 : 0);
             }
     return pairs * (double)(d->batch / batches) * (double)(d->heads / heads);
@@ -1194,23 +1228,25 @@ static double count_pairs(const attn_desc *d)
 /* random: half of the keys, and always the first; blocks: the tokens of three experts in one
  * attention, each block seeing itself and the blocks before it, as gemma does with image and
  * prompt, state, and actions. */
-static void make_mask(problem *p, const bench_case *c)
-{
+static void make_mask(problem *p, const bench_case *c) {
     int64_t q = c->v[SEQ], kv = c->v[KV];
     unsigned char *mask = own(p, q * kv);
     for (int64_t i = 0; mask && i < q; i++)
         for (int64_t j = 0; j < kv; j++) {
             int64_t blocks_i = (i >= q * 3 / 4) + (i >= q * 7 / 8), end = blocks_i == 0 ? kv * 3 / 4
-                             : blocks_i == 1 ? kv * 7 / 8 : kv;
-            mask[i * kv + j] = c->v[MASK] == BLOCK_MASK ? j < end || j == 0
-                             : j == 0 || (draw((uint64_t)c->v[SEED], (uint64_t)(i * kv + j)) & 1);
+                                                                          : blocks_i == 1
+                                                                              ? kv * 7 / 8
+                                                                              : kv;
+            mask[i * kv + j] =
+                c->v[MASK] == BLOCK_MASK
+                    ? j < end || j == 0
+                    : j == 0 || (draw((uint64_t)c->v[SEED], (uint64_t)(i * kv + j)) & 1);
         }
     p->d.mask.data = mask;
 }
 
 /* The cache's scales, its pages in shuffled order, and the tokens that the call appends. */
-static void make_cache(problem *p, const bench_case *c)
-{
+static void make_cache(problem *p, const bench_case *c) {
     const int64_t *v = c->v;
     attn_desc *d = &p->d;
     int64_t pages_each = v[PAGE] ? (v[KV] + v[PAGE] - 1) / v[PAGE] : 0,
@@ -1233,7 +1269,7 @@ static void make_cache(problem *p, const bench_case *c)
     }
     if (v[PAGE]) {
         int32_t *table = own(p, pages * 4);
-        for (int64_t i = 0; table && i < pages; i++) {       /* Fisher-Yates, inside out */
+        for (int64_t i = 0; table && i < pages; i++) { /* Fisher-Yates, inside out */
             int64_t j = (int64_t)(draw((uint64_t)v[SEED], (uint64_t)i) % (uint64_t)(i + 1));
             table[i] = table[j];
             table[j] = (int32_t)i;
@@ -1256,11 +1292,10 @@ static void make_cache(problem *p, const bench_case *c)
     }
 }
 
-static void make_gradients(problem *p, const bench_case *c)
-{
+static void make_gradients(problem *p, const bench_case *c) {
     const attn_desc *d = &p->d;
-    const attn_in *like[] = { &d->q, &d->k, &d->v };
-    attn_out *out[] = { &p->g.dq, &p->g.dk, &p->g.dv };
+    const attn_in *like[] = {&d->q, &d->k, &d->v};
+    attn_out *out[] = {&p->g.dq, &p->g.dk, &p->g.dv};
     for (int i = 0; i < 3; i++) {
         out[i]->data = own(p, d->batch * like[i]->stride[0] * dtype_size(like[i]->dtype));
         out[i]->dtype = like[i]->dtype;
@@ -1271,33 +1306,27 @@ static void make_gradients(problem *p, const bench_case *c)
     p->g.dout.data = tensor(p, c, d->batch * d->o.stride[0], d->o.dtype, TO_DOUT, 4);
 }
 
-static double available_memory(void)
-{
+static double available_memory(void) {
     double kib = 0;
     char line[256];
     FILE *f = fopen("/proc/meminfo", "r");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
+        if (sscanf(line, "MemAvailable: %lf", &kib) == 1) break;
+    if (f) fclose(f);
     return kib ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-static const char *human_bytes(double bytes, char text[32])
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+static const char *human_bytes(double bytes, char text[32]) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int u = 0;
-    for (; bytes >= 1024 && u < COUNT(units) - 1; u++)
-        bytes /= 1024;
+    for (; bytes >= 1024 && u < COUNT(units) - 1; u++) bytes /= 1024;
     snprintf(text, 32, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
     return text;
 }
 
-/* Bytes of the tensors of a case: what one call reads and writes once, doubled by the gradients of
- * a backward. */
-static double tensor_bytes(const bench_case *c)
-{
+/* Bytes of the tensors of a case: what one call reads and writes once, doubled by the gradients
+ * of a backward. */
+static double tensor_bytes(const bench_case *c) {
     const int64_t *v = c->v;
     double size = (double)dtype_size((int32_t)v[DTYPE]),
            kv_size = (double)dtype_size((int32_t)v[KV_DTYPE]);
@@ -1309,41 +1338,35 @@ static double tensor_bytes(const bench_case *c)
     return (v[PASS] == FWD ? 1 : 2) * (q + kv) + mask + scales;
 }
 
-static double score_bytes(const bench_case *c)
-{
+static double score_bytes(const bench_case *c) {
     return 4.0 * (double)c->v[BATCH] * (double)c->v[HEADS] * (double)c->v[SEQ] * (double)c->v[KV];
 }
 
 /* Reads the dense tensors from files instead of filling them. */
-static void take_files(problem *p, const files *in)
-{
+static void take_files(problem *p, const files *in) {
     attn_desc *d = &p->d;
     d->q.data = in->q.data, d->k.data = in->k.data, d->v.data = in->v.data;
-    if (!in->has_mask)
-        return;
+    if (!in->has_mask) return;
     const npy *m = &in->mask;
     int64_t step = 1;
     for (int i = m->dims - 2, axis = 2; i >= 0;
-         i--, axis--) { /* missing dimensions and those of 1 broadcast */
+        i--, axis--) { /* missing dimensions and those of 1 broadcast */
         step *= m->shape[i + 1];
         d->mask.stride[axis] = m->shape[i] == 1 ? ATTN_BROADCAST : step;
     }
-    for (int axis = 0; axis < 3 - (m->dims - 1); axis++)
-        d->mask.stride[axis] = ATTN_BROADCAST;
+    for (int axis = 0; axis < 3 - (m->dims - 1); axis++) d->mask.stride[axis] = ATTN_BROADCAST;
     d->mask.data = m->data;
 }
 
-static void give_message(problem *p, bool wanted)
-{
+static void give_message(problem *p, bool wanted) {
     p->d.message = wanted ? p->message : NULL;
     p->d.message_size = wanted ? sizeof p->message : 0;
 }
 
 /* Memory, data and counts of a case; false when memory is short. */
-static bool problem_make(const bench_case *c, const files *in, problem *p)
-{
+static bool problem_make(const bench_case *c, const files *in, problem *p) {
     const int64_t *v = c->v;
-    static const double work[] = { 1, 2.5, 3.5 };
+    static const double work[] = {1, 2.5, 3.5};
     memset(p, 0, sizeof *p);
     describe(c, &p->d);
     attn_desc *d = &p->d;
@@ -1354,14 +1377,12 @@ static bool problem_make(const bench_case *c, const files *in, problem *p)
         d->q.data = tensor(p, c, v[BATCH] * d->q.stride[0], d->q.dtype, TO_Q, 1);
         d->k.data = tensor(p, c, blocks * d->k.stride[0], d->k.dtype, TO_K, 2);
         d->v.data = tensor(p, c, blocks * d->v.stride[0], d->v.dtype, TO_V, 3);
-        if (v[MASK])
-            make_mask(p, c);
+        if (v[MASK]) make_mask(p, c);
         make_cache(p, c);
     }
     d->o.data = own(p, v[BATCH] * d->o.stride[0] * dtype_size(d->o.dtype));
     d->lse = p->lse = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
-    if (v[PASS] != FWD)
-        make_gradients(p, c);
+    if (v[PASS] != FWD) make_gradients(p, c);
     give_message(p, true);
     if (p->failed) {
         problem_free(p);
@@ -1373,13 +1394,10 @@ static bool problem_make(const bench_case *c, const files *in, problem *p)
     return true;
 }
 
-static attn_status run_pass(const problem *p, int64_t pass)
-{
+static attn_status run_pass(const problem *p, int64_t pass) {
     attn_status s = ATTN_OK;
-    if (pass != BWD)
-        s = attn_forward(&p->d);
-    if (!s && pass != FWD)
-        s = attn_backward(&p->d, &p->g);
+    if (pass != BWD) s = attn_forward(&p->d);
+    if (!s && pass != FWD) s = attn_backward(&p->d, &p->g);
     return s;
 }
 
@@ -1388,40 +1406,36 @@ static attn_status run_pass(const problem *p, int64_t pass)
  * entry, head) with some of its queries, described as a view of the same tensors: where the whole
  * would take too long, single seeded rows are enough. */
 typedef struct verdict {
-    double max_error, worst;                     /* worst: error / allowed */
+    double max_error, worst; /* worst: error / allowed */
     int64_t rows;
     attn_status status;
-    const char *checking, *worst_in;             /* the output that is compared; that of `worst` */
+    const char *checking, *worst_in; /* the output that is compared; that of `worst` */
 } verdict;
 
 /* Sampled rows come in runs: their keys are widened to f64 once, and a run at an edge lies on both
  * sides of it. */
 enum { SAMPLED_ROWS = 256, RUN_ROWS = 4 };
-static double reference_flops = 5e8;             /* per second; measured by the first full check */
+static double reference_flops = 5e8; /* per second; measured by the first full check */
 
-static const void *advance(const void *data, int64_t elements, int32_t dtype)
-{
+static const void *advance(const void *data, int64_t elements, int32_t dtype) {
     return data ? (const char *)data + elements * dtype_size(dtype) : NULL;
 }
 
 /* The row of a token and a head in a batch entry. */
-static const void *row_in(const attn_in *t, int64_t b, int64_t token, int64_t head)
-{
-    return advance(t->data, b * t->stride[0] + token * t->stride[1] + head * t->stride[2],
-                   t->dtype);
+static const void *row_in(const attn_in *t, int64_t b, int64_t token, int64_t head) {
+    return advance(
+        t->data, b * t->stride[0] + token * t->stride[1] + head * t->stride[2], t->dtype);
 }
 
-static void *row_out(const attn_out *t, int64_t b, int64_t token, int64_t head)
-{
-    return (char *)t->data
-           + (b * t->stride[0] + token * t->stride[1] + head * t->stride[2]) * dtype_size(t->dtype);
+static void *row_out(const attn_out *t, int64_t b, int64_t token, int64_t head) {
+    return (char *)t->data +
+           (b * t->stride[0] + token * t->stride[1] + head * t->stride[2]) * dtype_size(t->dtype);
 }
 
-/* Queries i .. i+n-1 of head h, keys j .. j+m-1, in batch entry b, of all heads that share h's keys
- * when `group`. */
+/* Queries i .. i+n-1 of head h, keys j .. j+m-1, in batch entry b, of all heads that share h's
+ * keys when `group`. */
 static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int64_t n, int64_t j,
-                       int64_t m, bool group)
-{
+    int64_t m, bool group) {
     attn_desc s = *d;
     int64_t share = d->heads / d->kv_heads, kv_head = h / share, at_b = d->seq.block_table ? 0 : b;
     const int64_t *mask = d->mask.stride;
@@ -1436,12 +1450,10 @@ static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int6
         s.k.scale += at, s.v.scale += at;
     }
     if (d->mask.data)
-        s.mask.data = (const char *)d->mask.data + b * stride_of(mask[0]) + h * stride_of(mask[1])
-                      + i * stride_of(mask[2]) + j;
-    if (d->seq.used_k)
-        s.seq.used_k += b;
-    if (d->seq.block_table)
-        s.seq.block_table += b * d->seq.max_pages;
+        s.mask.data = (const char *)d->mask.data + b * stride_of(mask[0]) + h * stride_of(mask[1]) +
+                      i * stride_of(mask[2]) + j;
+    if (d->seq.used_k) s.seq.used_k += b;
+    if (d->seq.block_table) s.seq.block_table += b * d->seq.max_pages;
     if (d->append.len) {
         s.append.k.data = row_in(&d->append.k, b, 0, kv_head);
         s.append.v.data = row_in(&d->append.v, b, 0, kv_head);
@@ -1450,18 +1462,16 @@ static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int6
         s.append.k_scale = (float *)(uintptr_t)s.k.scale,
         s.append.v_scale = (float *)(uintptr_t)s.v.scale;
     }
-    if (!d->seq.block_table && m != d->kv_len)
-        s.kv_len = m;
+    if (!d->seq.block_table && m != d->kv_len) s.kv_len = m;
     s.flags = (d->flags & ~(uint32_t)ATTN_TOP_LEFT) | ATTN_OFFSET;
     s.offset = i + d->kv_len - d->q_len - j;
     s.backend = "reference";
-    s.workspace = NULL;                          /* the row's is sized for the row's backend */
+    s.workspace = NULL; /* the row's is sized for the row's backend */
     s.workspace_size = 0;
     return s;
 }
 
-static void compare(verdict *v, double got, double expected, double allowed)
-{
+static void compare(verdict *v, double got, double expected, double allowed) {
     double error = fabs(got - expected);
     if (!isfinite(expected) || !isfinite(got))
         error = got == expected || (!isfinite(expected) && !isfinite(got)) ? 0 : INFINITY;
@@ -1472,8 +1482,7 @@ static void compare(verdict *v, double got, double expected, double allowed)
 
 /* The lse of a row: where the row sees no key it is -infinity and nothing else. The largest error
  * of a row is that of o: lse only has to be right. */
-static void compare_lse(verdict *v, double got, double expected, double allowed)
-{
+static void compare_lse(verdict *v, double got, double expected, double allowed) {
     double largest = v->max_error;
     bool empty = isinf(expected) && expected < 0;
     v->checking = "lse";
@@ -1482,20 +1491,18 @@ static void compare_lse(verdict *v, double got, double expected, double allowed)
 }
 
 /* n rows of a head's output or gradient, as f64. */
-static void widen(double *to, const attn_out *from, int64_t b, int64_t h, int64_t i, int64_t n,
-                  int64_t dim)
-{
-    int64_t shape[4] = { 1, n, 1, dim };
-    attn_in src = { .data = row_out(from, b, i, h),
-                    .stride = { from->stride[0], from->stride[1], from->stride[2] },
-                    .dtype = from->dtype };
-    attn_out dst = { .data = to, .dtype = ATTN_F64 };
-    attn_desc here = { .threads = 1 };
+static void widen(
+    double *to, const attn_out *from, int64_t b, int64_t h, int64_t i, int64_t n, int64_t dim) {
+    int64_t shape[4] = {1, n, 1, dim};
+    attn_in src = {.data = row_out(from, b, i, h),
+        .stride = {from->stride[0], from->stride[1], from->stride[2]},
+        .dtype = from->dtype};
+    attn_out dst = {.data = to, .dtype = ATTN_F64};
+    attn_desc here = {.threads = 1};
     attn_convert(shape, src, dst, &here);
 }
 
-static double unit_of(int32_t dtype)
-{
+static double unit_of(int32_t dtype) {
     return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-24;
 }
 
@@ -1503,42 +1510,39 @@ static double unit_of(int32_t dtype)
 static double tiny_of(int32_t dtype) { return dtype == ATTN_F16 ? 0x1p-25 : 0; }
 
 /* The unit of P: attn.h computes in f32 whatever the types, others may round P to 16 bits. */
-static double weight_unit(const attn_desc *d)
-{
-    static const char *const in_f32[] = { "reference", "standard", "flash" };
+static double weight_unit(const attn_desc *d) {
+    static const char *const in_f32[] = {"reference", "standard", "flash"};
     for (int i = 0; i < COUNT(in_f32); i++)
-        if (!strcmp(d->backend, in_f32[i]))
-            return 0;
+        if (!strcmp(d->backend, in_f32[i])) return 0;
     return d->q.dtype == ATTN_F32 ? 0 : unit_of(d->q.dtype);
 }
 
 /* One slice of o and lse by the rule of the contract: 8u times the reference's own sums of |p e v|,
  * the rounding of o, and of P where it may be rounded to 16 bits. */
-static void check_slice(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n, double *room,
-                        verdict *v)
-{
+static void check_slice(
+    const problem *p, int64_t b, int64_t h, int64_t i, int64_t n, double *room, verdict *v) {
     const attn_desc *d = &p->d;
     int64_t size = n * d->v_dim;
     double *o = room, *bound = o + size, *pv = bound + size, *got = pv + size,
            *lse_bound = got + size;
     float *lse = (float *)(lse_bound + n);
     attn_desc s = slice(d, b, h, i, n, 0, d->kv_len, false);
-    attn__bounds bounds = { bound, pv, lse_bound };
+    attn__bounds bounds = {bound, pv, lse_bound};
     double u_o = unit_of(d->o.dtype), u_p = weight_unit(d);
     memset(&s.o, 0, sizeof s.o);
     s.o.data = o, s.o.dtype = ATTN_F64, s.lse = lse;
     v->status = attn__reference_bounds(&s, &bounds);
-    if (v->status)
-        return;
+    if (v->status) return;
     widen(got, &d->o, b, h, i, n, d->v_dim);
     v->checking = "o";
     for (int64_t e = 0; e < size; e++)
-        compare(v, got[e], o[e], 8 * 0x1p-24 * bound[e] + u_o * fabs(o[e]) + 2 * u_p * pv[e]
-                                 + tiny_of(d->o.dtype) + 0x1p-100);
+        compare(v, got[e], o[e],
+            8 * 0x1p-24 * bound[e] + u_o * fabs(o[e]) + 2 * u_p * pv[e] + tiny_of(d->o.dtype) +
+                0x1p-100);
     for (int64_t e = 0; e < n; e++)
         compare_lse(v, d->lse[(b * d->heads + h) * d->q_len + i + e], lse[e],
-                    8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e])
-                        + 0x1p-24 * fabs((double)lse[e]) + 0x1p-100);
+            8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e]) + 0x1p-24 * fabs((double)lse[e]) +
+                0x1p-100);
     v->rows += n;
 }
 
@@ -1546,21 +1550,18 @@ static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Where the sampled run k of `run` rows begins: the first and the last rows of all, then those
  * around the edges of likely tiles, then any. */
-static int64_t sampled_run(int64_t k, uint64_t seed, int64_t run, int64_t rows, int64_t *group,
-                           int64_t groups)
-{
-    static const int64_t edges[] = { 6, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024 };
+static int64_t sampled_run(
+    int64_t k, uint64_t seed, int64_t run, int64_t rows, int64_t *group, int64_t groups) {
+    static const int64_t edges[] = {6, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
     uint64_t stream = 2 * (uint64_t)k;
     *group = k == 0 ? 0 : k == 1 ? groups - 1 : (int64_t)(draw(seed, stream) % (uint64_t)groups);
-    if (k < 2)
-        return k ? rows - run : 0;
+    if (k < 2) return k ? rows - run : 0;
     if (k - 2 < COUNT(edges) && edges[k - 2] < rows)
         return min64(edges[k - 2] - run / 2, rows - run);
     return (int64_t)(draw(seed, stream + 1) % (uint64_t)(rows - run + 1));
 }
 
-static void check_forward(const problem *p, bool whole, verdict *v)
-{
+static void check_forward(const problem *p, bool whole, verdict *v) {
     const attn_desc *d = &p->d;
     int64_t groups = d->batch * d->heads, n = whole ? d->q_len : min64(RUN_ROWS, d->q_len),
             slices = whole ? groups : (SAMPLED_ROWS + n - 1) / n;
@@ -1578,7 +1579,7 @@ static void check_forward(const problem *p, bool whole, verdict *v)
  * what its exponent may lose, as e_j weights the terms of o. */
 typedef struct gradient {
     int64_t rows, heads, width;
-    bool whole;                                  /* the slice has all that is summed */
+    bool whole; /* the slice has all that is summed */
     double *exact, *terms, *weighted;
     float *naive;
 } gradient;
@@ -1587,53 +1588,50 @@ typedef struct gradient {
  * of the keys: dq is whole in the first kind of slice, dk and dv in the second. */
 typedef struct gradient_slice {
     const problem *p;
-    int64_t b, h, i, j;                          /* where it begins */
-    attn_desc d;                                 /* its view of the tensors */
+    int64_t b, h, i, j; /* where it begins */
+    attn_desc d;        /* its view of the tensors */
     attn_grad g;
-    gradient of[3];                              /* dq, dk, dv */
-    float *q, *k, *v, *o, *dout, *lse;           /* its rows in f32 */
-    double *doubles;                             /* owned, as are the floats: */
+    gradient of[3];                    /* dq, dk, dv */
+    float *q, *k, *v, *o, *dout, *lse; /* its rows in f32 */
+    double *doubles;                   /* owned, as are the floats: */
     float *floats;
 } gradient_slice;
 
 static int64_t gradient_size(const gradient *t) { return t->rows * t->heads * t->width; }
 
-static float *widen_rows(float **room, const attn_in *from, int64_t rows, int64_t heads,
-                         int64_t width)
-{
-    int64_t shape[4] = { 1, rows, heads, width };
-    attn_out to = { .data = *room, .dtype = ATTN_F32 };
-    attn_desc here = { .threads = 1 };
+static float *widen_rows(
+    float **room, const attn_in *from, int64_t rows, int64_t heads, int64_t width) {
+    int64_t shape[4] = {1, rows, heads, width};
+    attn_out to = {.data = *room, .dtype = ATTN_F32};
+    attn_desc here = {.threads = 1};
     attn_convert(shape, *from, to, &here);
     *room += rows * heads * width;
     return to.data;
 }
 
 /* Memory of a slice and its rows in f32; false when memory is short. */
-static bool make_gradient_slice(gradient_slice *s)
-{
+static bool make_gradient_slice(gradient_slice *s) {
     const attn_desc *all = &s->p->d;
     attn_desc *d = &s->d;
-    attn_out *out[] = { &s->g.dq, &s->g.dk, &s->g.dv };
-    const attn_in o = { .data = d->o.data, .dtype = d->o.dtype,
-                        .stride = { d->o.stride[0], d->o.stride[1], d->o.stride[2] } };
+    attn_out *out[] = {&s->g.dq, &s->g.dk, &s->g.dv};
+    const attn_in o = {.data = d->o.data,
+        .dtype = d->o.dtype,
+        .stride = {d->o.stride[0], d->o.stride[1], d->o.stride[2]}};
     int64_t n = d->q_len, m = d->kv_len, share = d->heads, sum = 0;
-    s->of[0] = (gradient){ n, share, d->head_dim, m == all->kv_len, NULL, NULL, NULL, NULL };
-    s->of[1] = (gradient){ m, 1, d->head_dim, n == all->q_len, NULL, NULL, NULL, NULL };
-    s->of[2] = (gradient){ m, 1, d->v_dim, n == all->q_len, NULL, NULL, NULL, NULL };
-    for (int t = 0; t < 3; t++)
-        sum += gradient_size(&s->of[t]);
+    s->of[0] = (gradient){n, share, d->head_dim, m == all->kv_len, NULL, NULL, NULL, NULL};
+    s->of[1] = (gradient){m, 1, d->head_dim, n == all->q_len, NULL, NULL, NULL, NULL};
+    s->of[2] = (gradient){m, 1, d->v_dim, n == all->q_len, NULL, NULL, NULL, NULL};
+    for (int t = 0; t < 3; t++) sum += gradient_size(&s->of[t]);
     double *at = s->doubles = calloc((size_t)(3 * sum), sizeof *at);
     float *room = s->floats =
         calloc((size_t)(2 * sum + n * share * (2 * d->v_dim + 1)), sizeof *room);
-    if (!at || !room)
-        return false;
+    if (!at || !room) return false;
     for (int t = 0; t < 3; t++) {
         int64_t size = gradient_size(&s->of[t]);
         s->of[t].exact = at, s->of[t].terms = at + size, s->of[t].weighted = at + 2 * size;
         s->of[t].naive = room;
         at += 3 * size, room += size;
-        *out[t] = (attn_out){ .data = s->of[t].exact, .dtype = ATTN_F64 };
+        *out[t] = (attn_out){.data = s->of[t].exact, .dtype = ATTN_F64};
     }
     s->q = widen_rows(&room, &d->q, n, share, d->head_dim);
     s->k = widen_rows(&room, &d->k, m, 1, d->head_dim);
@@ -1643,22 +1641,19 @@ static bool make_gradient_slice(gradient_slice *s)
     d->lse = s->lse = room;
     for (int64_t k = 0; k < share; k++)
         memcpy(s->lse + k * n, all->lse + (s->b * all->heads + s->h + k) * all->q_len + s->i,
-               (size_t)n * sizeof *s->lse);
+            (size_t)n * sizeof *s->lse);
     return true;
 }
 
-static float dot(const float *x, const float *y, int64_t n, double *terms)
-{
+static float dot(const float *x, const float *y, int64_t n, double *terms) {
     float sum = 0;
     *terms = 0;
-    for (int64_t e = 0; e < n; e++)
-        sum += x[e] * y[e], *terms += fabs((double)x[e] * (double)y[e]);
+    for (int64_t e = 0; e < n; e++) sum += x[e] * y[e], *terms += fabs((double)x[e] * (double)y[e]);
     return sum;
 }
 
 /* Row `row` of a gradient += factor * x; `weight`: what the factor may lose, in units of f32. */
-static void add_terms(gradient *to, int64_t row, float factor, double weight, const float *x)
-{
+static void add_terms(gradient *to, int64_t row, float factor, double weight, const float *x) {
     for (int64_t e = row * to->width; e < (row + 1) * to->width; e++, x++) {
         to->naive[e] += factor * *x;
         to->terms[e] += fabs((double)factor * (double)*x);
@@ -1668,24 +1663,20 @@ static void add_terms(gradient *to, int64_t row, float factor, double weight, co
 
 /* What query i of the slice's head k adds to the gradients, in two passes over its keys as in any
  * textbook, from the o and lse given. */
-static void naive_row(gradient_slice *s, int64_t k, int64_t i)
-{
+static void naive_row(gradient_slice *s, int64_t k, int64_t i) {
     const attn_desc *d = &s->d;
     int64_t at = i * d->heads + k, first, last;
     const float *q = s->q + at * d->head_dim, *dout = s->dout + at * d->v_dim;
     const unsigned char *mask = d->mask.data;
     float lse = s->lse[k * d->q_len + i], scale = (float)(1 / sqrt((double)d->head_dim));
     double delta_terms, s_terms, dp_terms;
-    if (!isfinite(lse))
-        return;
-    if (mask)
-        mask += k * stride_of(d->mask.stride[1]) + i * stride_of(d->mask.stride[2]);
+    if (!isfinite(lse)) return;
+    if (mask) mask += k * stride_of(d->mask.stride[1]) + i * stride_of(d->mask.stride[2]);
     float delta = dot(dout, s->o + at * d->v_dim, d->v_dim, &delta_terms);
     visible(d, i + d->offset, &first, &last);
     for (int64_t j = first; j <= last; j++) {
         const float *key = s->k + j * d->head_dim;
-        if (mask && !mask[j])
-            continue;
+        if (mask && !mask[j]) continue;
         float score = scale * dot(q, key, d->head_dim, &s_terms), p = expf(score - lse);
         float dp = dot(dout, s->v + j * d->v_dim, d->v_dim, &dp_terms);
         float ds = p * (dp - delta) * scale;
@@ -1699,11 +1690,10 @@ static void naive_row(gradient_slice *s, int64_t k, int64_t i)
 
 /* One gradient of a slice, element by element: at most 4 times what the naive loops lose at worst,
  * by the weights of the terms, and the roundings of the result. */
-static void compare_gradient(const gradient_slice *s, int t, double *got, verdict *v)
-{
-    static const char *const names[] = { "dq", "dk", "dv" };
+static void compare_gradient(const gradient_slice *s, int t, double *got, verdict *v) {
+    static const char *const names[] = {"dq", "dk", "dv"};
     const gradient *x = &s->of[t];
-    const attn_out *theirs[] = { &s->p->g.dq, &s->p->g.dk, &s->p->g.dv };
+    const attn_out *theirs[] = {&s->p->g.dq, &s->p->g.dk, &s->p->g.dv};
     int32_t dtype = theirs[t]->dtype;
     int64_t share = s->p->d.heads / s->p->d.kv_heads;
     double worst = 0x1p-24, u_p = weight_unit(&s->p->d);
@@ -1714,41 +1704,37 @@ static void compare_gradient(const gradient_slice *s, int t, double *got, verdic
             worst = error / x->weighted[e];
     }
     for (int64_t k = 0; k < x->heads; k++) {
-        widen(got, theirs[t], s->b, t ? s->h / share : s->h + k, t ? s->j : s->i, x->rows,
-              x->width);
+        widen(
+            got, theirs[t], s->b, t ? s->h / share : s->h + k, t ? s->j : s->i, x->rows, x->width);
         for (int64_t e = 0; e < x->rows * x->width; e++) {
             int64_t at = (e / x->width * x->heads + k) * x->width + e % x->width;
             compare(v, got[e], x->exact[at],
-                    4 * worst * x->weighted[at] + 2 * u_p * x->terms[at]
-                        + (unit_of(dtype) + 0x1p-24) * fabs(x->exact[at]) + tiny_of(dtype)
-                        + 0x1p-100);
+                4 * worst * x->weighted[at] + 2 * u_p * x->terms[at] +
+                    (unit_of(dtype) + 0x1p-24) * fabs(x->exact[at]) + tiny_of(dtype) + 0x1p-100);
         }
         v->rows += x->rows;
     }
 }
 
-static void check_gradient_slice(gradient_slice *s, verdict *v)
-{
+static void check_gradient_slice(gradient_slice *s, verdict *v) {
     const attn_desc *all = &s->p->d;
     s->d.o.data = row_out(&all->o, s->b, s->i, s->h);
     s->g = s->p->g;
     s->g.dout.data = row_in(&s->p->g.dout, s->b, s->i, s->h);
-    double *got = malloc((size_t)(s->d.q_len * all->head_dim
-                                  + s->d.kv_len * (all->head_dim + all->v_dim)) * sizeof *got);
+    double *got =
+        malloc((size_t)(s->d.q_len * all->head_dim + s->d.kv_len * (all->head_dim + all->v_dim)) *
+               sizeof *got);
     v->status = got && make_gradient_slice(s) ? attn_backward(&s->d, &s->g) : ATTN_ERR_MEMORY;
     for (int64_t i = 0; i < s->d.q_len && !v->status; i++)
-        for (int64_t k = 0; k < s->d.heads; k++)
-            naive_row(s, k, i);
+        for (int64_t k = 0; k < s->d.heads; k++) naive_row(s, k, i);
     for (int t = 0; t < 3 && !v->status; t++)
-        if (s->of[t].whole)
-            compare_gradient(s, t, got, v);
+        if (s->of[t].whole) compare_gradient(s, t, got, v);
     free(got);
     free(s->doubles);
     free(s->floats);
 }
 
-static void check_backward(const problem *p, bool whole, verdict *v)
-{
+static void check_backward(const problem *p, bool whole, verdict *v) {
     const attn_desc *d = &p->d;
     int64_t share = d->heads / d->kv_heads, groups = d->batch * d->kv_heads,
             queries = min64(RUN_ROWS, d->q_len), keys = min64(RUN_ROWS, d->kv_len);
@@ -1756,75 +1742,70 @@ static void check_backward(const problem *p, bool whole, verdict *v)
         whole ? groups : 2 * ((SAMPLED_ROWS / 2 + min64(queries, keys) - 1) / min64(queries, keys));
     for (int64_t k = 0; k < slices && !v->status && !interrupted; k++) {
         int64_t group = k, i = 0, n = d->q_len, j = 0, m = d->kv_len;
-        if (!whole && k % 2)
-            n = queries, i = sampled_run(k / 2, 8, n, d->q_len, &group, groups);
-        else if (!whole)
-            m = keys, j = sampled_run(k / 2, 9, m, d->kv_len, &group, groups);
-        gradient_slice s = { .p = p, .b = group / d->kv_heads, .h = group % d->kv_heads * share,
-                             .i = i, .j = j };
+        if (!whole && k % 2) n = queries, i = sampled_run(k / 2, 8, n, d->q_len, &group, groups);
+        else if (!whole) m = keys, j = sampled_run(k / 2, 9, m, d->kv_len, &group, groups);
+        gradient_slice s = {
+            .p = p, .b = group / d->kv_heads, .h = group % d->kv_heads * share, .i = i, .j = j};
         s.d = slice(d, s.b, s.h, i, n, j, m, true);
         check_gradient_slice(&s, v);
     }
 }
 
 /* Verifies what run_pass left in o, lse and the gradients, in about `seconds`, or whole. */
-static verdict check(const problem *p, int64_t pass, double seconds)
-{
-    verdict v = { .status = ATTN_OK };
+static verdict check(const problem *p, int64_t pass, double seconds) {
+    verdict v = {.status = ATTN_OK};
     bool whole = p->flops / reference_flops <= seconds;
     double start = attn_seconds();
     check_forward(p, whole, &v);
-    if (pass != FWD && !v.status)
-        check_backward(p, whole, &v);
+    if (pass != FWD && !v.status) check_backward(p, whole, &v);
     double took = attn_seconds() - start;
-    if (whole && took > 0.01)
-        reference_flops = p->flops / took;
+    if (whole && took > 0.01) reference_flops = p->flops / took;
     return v;
 }
 
 /* =============================================================================== >>measure ==== */
 enum { DEFAULT_PROCESSES = 5, MOST_PROCESSES = 64 };
 typedef struct options {
-    grid user;                                   /* axes given by flags; count 0: not given */
+    grid user; /* axes given by flags; count 0: not given */
     const char *suites, *backends, *modules, *device, *format, *output_dir, *save_baseline,
         *baseline;
     const char *input, *mask, *expect, *output, *plugins, *filter, *saved, *footprint;
     double min_time;
-    int64_t processes;                           /* whose samples are compared; 0: not given */
+    int64_t processes; /* whose samples are compared; 0: not given */
     int64_t window[2];
     bool quick, verify, plot, backward, causal, projections, window_set, help, version, list, tune,
         ablate, positional, cold, wide, repeated;
 } options;
 
 enum { MOST_BACKENDS = 8, MOST_PARTS = 2 * MOST_BACKENDS };
-/* A row beside the saved one: medians, their ratio with its interval, the chance that calls of equal
- * speed differ so. */
+/* A row beside the saved one: medians, their ratio with its interval, the chance that calls of
+ * equal speed differ so. */
 typedef struct comparison {
     const row *now, *old;
     double now_ms, old_ms, ratio, low, high, p;
-    const char *verdict;                         /* slower, faster, same, too few */
+    const char *verdict; /* slower, faster, same, too few */
 } comparison;
 
 typedef struct bench bench;
 typedef struct writer {
     const char *name;
     void (*begin)(FILE *, const bench *);
-    void (*row)(FILE *, bench *, const row *);   /* as soon as it is done */
+    void (*row)(FILE *, bench *, const row *); /* as soon as it is done */
     void (*end)(FILE *, const bench *);
 } writer;
 
 struct bench {
     options opt;
     files *files;
-    int level;                                   /* D, Q or F */
+    int level; /* D, Q or F */
     bench_case *cases;
     row *rows;
     int64_t case_count, row_count, row_total;
-    row *repeats;                                /* the same rows, measured by other processes */
+    row *repeats; /* the same rows, measured by other processes */
     int64_t repeat_count;
-    char backends[MOST_BACKENDS][32];            /* named by --backend; none: each suite's own */
+    char backends[MOST_BACKENDS][32]; /* named by --backend; none: each suite's own */
     int backend_count;
-    char plugins[MOST_BACKENDS][32];             /* backends of --plugin */
+    char plugins[MOST_BACKENDS][32]; /* backends of --plugin */
     int plugin_count;
     struct {
         char name[32];
@@ -1833,13 +1814,13 @@ struct bench {
     double fma_peak, dot_peak, bandwidth;
     char no_gpu[256]; /* why the backend "hip" takes no call here; "": it does */
     char date[32];
-    bool joined;                                 /* files of three dimensions are [B, S, H * D] */
-    int file_code;                               /* of writing --output */
-    const writer *writer;                 /* of rows to stdout as they are done, or NULL */
-    const suite *heading;                        /* the suite whose rows the table is at */
-    const bench_case *labelled;                  /* the case whose long name was written last */
-    int broken;                                  /* errno of a stdout that takes no more */
-    comparison *comparisons;                     /* with --baseline */
+    bool joined;                /* files of three dimensions are [B, S, H * D] */
+    int file_code;              /* of writing --output */
+    const writer *writer;       /* of rows to stdout as they are done, or NULL */
+    const suite *heading;       /* the suite whose rows the table is at */
+    const bench_case *labelled; /* the case whose long name was written last */
+    int broken;                 /* errno of a stdout that takes no more */
+    comparison *comparisons;    /* with --baseline */
     int64_t comparison_count;
     int argc;
     char **argv;
@@ -1847,8 +1828,8 @@ struct bench {
 
 /* ---- samples */
 typedef struct timing_plan {
-    int64_t warmup, iterations;                  /* untimed calls; timed calls at least */
-    double min_seconds;                          /* go on until so much time was measured */
+    int64_t warmup, iterations; /* untimed calls; timed calls at least */
+    double min_seconds;         /* go on until so much time was measured */
 } timing_plan;
 
 enum { KERNEL_TIMES = 128 };
@@ -1859,14 +1840,15 @@ typedef struct job {
     row *r;
     attn_status status;
     int64_t pass;
-    bool reference, gpu, wakes;                  /* wakes: the plan asks for more threads than one */
+    /* wakes: the plan asks for more threads than one */
+    bool reference, gpu, wakes;
     void *module;
-    double kernel[KERNEL_TIMES];                 /* of the last calls on the GPU, in seconds */
+    double kernel[KERNEL_TIMES]; /* of the last calls on the GPU, in seconds */
     int64_t kernel_count;
-    void (*call)(void *);                        /* what is timed; NULL: nothing */
+    void (*call)(void *); /* what is timed; NULL: nothing */
     timing_plan plan;
-    double tokens, peak, bandwidth;              /* of a call; sampled before the first */
-    list seconds;                                /* of the calls so far */
+    double tokens, peak, bandwidth; /* of a call; sampled before the first */
+    list seconds;                   /* of the calls so far */
 } job;
 
 /* The timed calls of a row take so long at most, three calls excepted, where --iterations does not
@@ -1876,11 +1858,9 @@ static const double QUICK_ROW_SECONDS = 1, WHOLE_ROW_SECONDS = 60, QUICK_SKIP_SE
                     REFERENCE_CALL_SECONDS = 5;
 enum { REFERENCE_CALLS = 3, FEWEST_CALLS = 3 };
 
-static double *rate_of(bench *b, const char *backend)
-{
+static double *rate_of(bench *b, const char *backend) {
     int i = 0;
-    while (i < MOST_BACKENDS - 1 && *b->rates[i].name && strcmp(b->rates[i].name, backend))
-        i++;
+    while (i < MOST_BACKENDS - 1 && *b->rates[i].name && strcmp(b->rates[i].name, backend)) i++;
     if (strcmp(b->rates[i].name, backend)) {
         snprintf(b->rates[i].name, sizeof b->rates[i].name, "%s", backend);
         b->rates[i].flops_per_s = !strcmp(backend, "reference")  ? 5e8
@@ -1890,9 +1870,8 @@ static double *rate_of(bench *b, const char *backend)
     return &b->rates[i].flops_per_s;
 }
 
-static int64_t calls_of(const bench *b, const bench_case *c, const char *backend,
-                        double seconds_each)
-{
+static int64_t calls_of(
+    const bench *b, const bench_case *c, const char *backend, double seconds_each) {
     int64_t n = c->v[ITERATIONS];
     double most = (b->level == F ? WHOLE_ROW_SECONDS : QUICK_ROW_SECONDS) / seconds_each;
     if (!b->opt.user.count[ITERATIONS] && (double)n > most)
@@ -1901,74 +1880,60 @@ static int64_t calls_of(const bench *b, const bench_case *c, const char *backend
 }
 
 /* The GPU's own clock, without copies, and the device memory of the call that just ended. */
-static void note_kernel(job *j)
-{
+static void note_kernel(job *j) {
     double kernel = 0;
     size_t bytes = 0;
-    if (!j->gpu || j->status || attn_hip_last_times(&kernel, NULL, &bytes))
-        return;
+    if (!j->gpu || j->status || attn_hip_last_times(&kernel, NULL, &bytes)) return;
     j->kernel[j->kernel_count++ % KERNEL_TIMES] = kernel;
     j->r->device_bytes = (int64_t)bytes;
 }
 
-static int by_size(const void *a, const void *b)
-{
+static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* The median over the last n calls. */
-static double kernel_median(job *j, int64_t n)
-{
+static double kernel_median(job *j, int64_t n) {
     double last[KERNEL_TIMES];
     n = min64(min64(n, j->kernel_count), KERNEL_TIMES);
-    for (int64_t i = 0; i < n; i++)
-        last[i] = j->kernel[(j->kernel_count - 1 - i) % KERNEL_TIMES];
+    for (int64_t i = 0; i < n; i++) last[i] = j->kernel[(j->kernel_count - 1 - i) % KERNEL_TIMES];
     qsort(last, (size_t)n, sizeof *last, by_size);
     return n ? (last[(n - 1) / 2] + last[n / 2]) / 2 : NAN;
 }
 
-static void timed_call(void *user)
-{
+static void timed_call(void *user) {
     job *j = user;
-    if (!interrupted && !j->status)
-        j->status = run_pass(j->p, j->pass);
+    if (!interrupted && !j->status) j->status = run_pass(j->p, j->pass);
     note_kernel(j);
 }
 
-/* The workspace that the call asks for, in the description; NULL d.workspace lets the library
- * allocate it. */
-static attn_status plan_call(problem *p, int64_t pass, attn_plan *plan)
-{
+/* The workspace that the call asks for, in the description; NULL d.workspace lets the
+ * library allocate it. */
+static attn_status plan_call(problem *p, int64_t pass, attn_plan *plan) {
     attn_plan backward;
     attn_status s = attn_query(&p->d, pass == BWD ? &p->g : NULL, plan);
-    if (s || pass != FWD_BWD)
-        return s;
+    if (s || pass != FWD_BWD) return s;
     s = attn_query(&p->d, &p->g, &backward);
     if (!s && backward.workspace_size > plan->workspace_size)
         plan->workspace_size = backward.workspace_size;
-    if (s)
-        memcpy(plan, &backward, sizeof backward);
+    if (s) memcpy(plan, &backward, sizeof backward);
     return s;
 }
 
-static bool give_workspace(problem *p, size_t size)
-{
-    if (!size)
-        return true;
+static bool give_workspace(problem *p, size_t size) {
+    if (!size) return true;
     p->d.workspace = own(p, (int64_t)size);
     p->d.workspace_size = p->d.workspace ? size : 0;
     return p->d.workspace != NULL;
 }
 
-static void take_workspace(problem *p)
-{
+static void take_workspace(problem *p) {
     int i = p->owned_count;
     while (p->d.workspace && p->owned[--i] != p->d.workspace) {}
     if (p->d.workspace) {
         free(p->d.workspace);
-        memmove(&p->owned[i], &p->owned[i + 1],
-                (size_t)(--p->owned_count - i) * sizeof *p->owned);
+        memmove(&p->owned[i], &p->owned[i + 1], (size_t)(--p->owned_count - i) * sizeof *p->owned);
     }
     p->d.workspace = NULL;
     p->d.workspace_size = 0;
@@ -1976,53 +1941,46 @@ static void take_workspace(problem *p)
 
 static void poison(problem *p) /* all ones is a NaN in every type: what is not written is noticed */
 {
-    attn_out *out[] = { &p->d.o, &p->g.dq, &p->g.dk, &p->g.dv };
+    attn_out *out[] = {&p->d.o, &p->g.dq, &p->g.dk, &p->g.dv};
     for (int i = 0; i < 4; i++)
         if (out[i]->data)
             memset(out[i]->data, 0xff,
-                   (size_t)(p->d.batch * out[i]->stride[0] * dtype_size(out[i]->dtype)));
+                (size_t)(p->d.batch * out[i]->stride[0] * dtype_size(out[i]->dtype)));
     memset(p->lse, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
 }
 
-static void failed(row *r, const problem *p, attn_status s)
-{
+static void failed(row *r, const problem *p, attn_status s) {
     remark(r, "failed", "%s", *p->message ? p->message : attn_status_text(s));
 }
 
 /* The call as it is timed. A gradient alone needs the forward's o and lse first. */
-static void plain_call(job *j)
-{
+static void plain_call(job *j) {
     poison(j->p);
-    if (j->pass == BWD)
-        j->status = attn_forward(&j->p->d);
+    if (j->pass == BWD) j->status = attn_forward(&j->p->d);
     double start = attn_seconds();
     timed_call(j);
     j->r->first_run_ms = 1e3 * (attn_seconds() - start);
 }
 
-/* A timed forward call has no lse, as a caller who only infers has none. It is verified by a call that
- * has: o must have the same bits, or is verified apart. */
-static verdict check_forward_calls(job *j, double seconds)
-{
+/* A timed forward call has no lse, as a caller who only infers has none. It is verified by a call
+ * that has: o must have the same bits, or is verified apart. */
+static verdict check_forward_calls(job *j, double seconds) {
     problem *p = j->p;
     size_t bytes = (size_t)(p->d.batch * p->d.o.stride[0] * dtype_size(p->d.o.dtype));
-    verdict v = { .status = ATTN_ERR_MEMORY };
+    verdict v = {.status = ATTN_ERR_MEMORY};
     char *plain = malloc(bytes + 1);
-    if (!plain)
-        return v;
+    if (!plain) return v;
     memcpy(plain, p->d.o.data, bytes);
     p->d.lse = p->lse;
     poison(p);
     v.status = run_pass(p, FWD);
-    if (!v.status)
-        v = check(p, FWD, seconds);
+    if (!v.status) v = check(p, FWD, seconds);
     if (!v.status && memcmp(plain, p->d.o.data, bytes)) {
         memcpy(p->d.o.data, plain, bytes);
         verdict other = check(p, FWD, seconds);
         v.status = other.status;
         v.max_error = fmax(v.max_error, other.max_error);
-        if (!(other.worst <= v.worst))
-            v.worst = other.worst, v.worst_in = other.worst_in;
+        if (!(other.worst <= v.worst)) v.worst = other.worst, v.worst_in = other.worst_in;
     }
     p->d.lse = NULL;
     free(plain);
@@ -2030,24 +1988,20 @@ static verdict check_forward_calls(job *j, double seconds)
 }
 
 /* The first call, verified. */
-static bool first_call(job *j)
-{
+static bool first_call(job *j) {
     bench *b = j->b;
     row *r = j->r;
     problem *p = j->p;
     double seconds = b->opt.verify ? 1e18 : b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
-    if (!j->gpu && !give_workspace(p, (size_t)r->workspace_bytes))
-        j->status = ATTN_ERR_MEMORY;
+    if (!j->gpu && !give_workspace(p, (size_t)r->workspace_bytes)) j->status = ATTN_ERR_MEMORY;
     bool without_lse = j->pass == FWD && is_timing(j->c->v[MEASURE]);
     p->d.lse = without_lse ? NULL : p->lse;
-    if (!j->status)
-        plain_call(j);
+    if (!j->status) plain_call(j);
     if (j->status) {
         failed(r, p, j->status);
         return false;
     }
-    if (j->reference)
-        return true;
+    if (j->reference) return true;
     verdict v = without_lse ? check_forward_calls(j, seconds) : check(p, j->pass, seconds);
     if (v.status) {
         remark(r, "failed", "the reference cannot check it: %s", attn_status_text(v.status));
@@ -2057,17 +2011,19 @@ static bool first_call(job *j)
     r->rows_verified = v.rows;
     if (!(v.worst <= 1))
         remark(r, "wrong", "%s: %.3g times the error that is allowed; largest error of all %.3g",
-               v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
+            v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
     return true;
 }
 
 /* ---- cold caches */
 enum { FLUSH_TASKS = 64, SMALLEST_FLUSH = 64 << 20 };
-static struct { volatile unsigned char *x; int64_t size; } flush_buffer;
+static struct {
+    volatile unsigned char *x;
+    int64_t size;
+} flush_buffer;
 
 /* Twice the last cache. */
-static int64_t flush_size(void)
-{
+static int64_t flush_size(void) {
     int64_t size = SMALLEST_FLUSH;
 #ifdef _SC_LEVEL3_CACHE_SIZE
     int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -2076,19 +2032,16 @@ static int64_t flush_size(void)
     return size < 1 << 30 ? size : 1 << 30;
 }
 
-static void flush_part(void *user, int64_t i)
-{
+static void flush_part(void *user, int64_t i) {
     int64_t each = flush_buffer.size / FLUSH_TASKS;
     (void)user;
-    for (int64_t at = i * each; at < (i + 1) * each; at += 64)
-        flush_buffer.x[at]++;
+    for (int64_t at = i * each; at < (i + 1) * each; at += 64) flush_buffer.x[at]++;
 }
 
 /* Walks through more memory than the caches hold, on the threads of the case: no tensor is left in
  * any. False when memory is short. */
-static bool flush_caches(const bench_case *c)
-{
-    attn_desc where = { .threads = (int32_t)c->v[THREADS] };
+static bool flush_caches(const bench_case *c) {
+    attn_desc where = {.threads = (int32_t)c->v[THREADS]};
     if (!flush_buffer.x) {
         flush_buffer.size = flush_size();
         flush_buffer.x = calloc((size_t)flush_buffer.size, 1);
@@ -2097,28 +2050,23 @@ static bool flush_caches(const bench_case *c)
 }
 
 /* Seconds of each timed call, in their order; false when memory is short or a call failed. */
-static bool sample_calls(job *j, void (*call)(void *), const timing_plan *plan, list *seconds)
-{
+static bool sample_calls(job *j, void (*call)(void *), const timing_plan *plan, list *seconds) {
     double total = 0;
     int64_t before = seconds->n;
-    for (int64_t i = 0; i < plan->warmup; i++)
-        call(j);
+    for (int64_t i = 0; i < plan->warmup; i++) call(j);
     while (seconds->n - before < plan->iterations || total < plan->min_seconds) {
         seconds->x = grow(seconds->x, seconds->n, sizeof *seconds->x);
-        if (j->c->v[COLD] && !flush_caches(j->c))
-            j->status = ATTN_ERR_MEMORY;
+        if (j->c->v[COLD] && !flush_caches(j->c)) j->status = ATTN_ERR_MEMORY;
         double start = attn_seconds();
         call(j);
         total += seconds->x[seconds->n++] = attn_seconds() - start;
-        if (j->status || interrupted)
-            break;
+        if (j->status || interrupted) break;
     }
     return !j->status && !interrupted;
 }
 
 /* A quantile of sorted numbers: linear between the two nearest ranks. */
-static double quantile(const double *sorted, int64_t n, double share)
-{
+static double quantile(const double *sorted, int64_t n, double share) {
     double at = share * (double)(n - 1);
     int64_t low = (int64_t)at, high = low + 1 < n ? low + 1 : low;
     return n ? sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]) : NAN;
@@ -2127,30 +2075,25 @@ static double quantile(const double *sorted, int64_t n, double share)
 /* How many of n sorted samples lie outside of an interval that holds the median in 95 of 100 runs,
  * on either side: the most for which n coins fall heads no more often in 2.5 of 100 throws. Where
  * there is no such number, all samples are inside. */
-static int64_t outside_median(int64_t n)
-{
-    if (n > 1000)
-        return (int64_t)((double)n / 2 - 0.98 * sqrt((double)n));
+static int64_t outside_median(int64_t n) {
+    if (n > 1000) return (int64_t)((double)n / 2 - 0.98 * sqrt((double)n));
     double chance = ldexp(1, (int)-n), sum = chance; /* of k heads; of at most k */
     int64_t k = 0;
     for (; sum <= 0.025; k++) {
         chance *= (double)(n - k) / (double)(k + 1);
         sum += chance;
     }
-    return k ? k - 1 : 0;                        /* k heads are no longer so rare */
+    return k ? k - 1 : 0; /* k heads are no longer so rare */
 }
 
 /* What the samples of a row say, and its rates: by their median, like all rates and ratios. */
-static void summarize(row *r, list seconds, const problem *p, double tokens)
-{
+static void summarize(row *r, list seconds, const problem *p, double tokens) {
     int64_t n = seconds.n, outside = outside_median(n);
     double *sorted = malloc((size_t)n * sizeof *sorted), sum = 0, square = 0;
-    if (!sorted || !n)
-        return free(sorted);
+    if (!sorted || !n) return free(sorted);
     memcpy(sorted, seconds.x, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, by_size);
-    for (int64_t i = 0; i < n; i++)
-        sum += sorted[i];
+    for (int64_t i = 0; i < n; i++) sum += sorted[i];
     for (int64_t i = 0; i < n; i++)
         square += (sorted[i] - sum / (double)n) * (sorted[i] - sum / (double)n);
     double median = quantile(sorted, n, 0.5), per = median > 0 ? 1 / median : NAN;
@@ -2167,26 +2110,23 @@ static void summarize(row *r, list seconds, const problem *p, double tokens)
     free(sorted);
 }
 
-static void note_outliers(row *r)
-{
+static void note_outliers(row *r) {
     if (r->max_ms > 3 * r->p50_ms && r->max_ms - r->p50_ms > 0.05)
-        remark(r, NULL, "outlier: the slowest call took %.1f times the median",
-               r->max_ms / r->p50_ms);
+        remark(
+            r, NULL, "outlier: the slowest call took %.1f times the median", r->max_ms / r->p50_ms);
     if (r->first_run_ms > 3 * r->p50_ms && r->first_run_ms - r->p50_ms > 0.2)
         remark(r, NULL, "slow first run: %.1f times the median", r->first_run_ms / r->p50_ms);
 }
 
-static double workspace_of(const row *r)
-{
+static double workspace_of(const row *r) {
     return r->workspace_bytes > 0 ? (double)r->workspace_bytes : 0;
 }
 
 /* What bounds a call: the larger of the times that its arithmetic takes at the peak and that its
- * traffic takes at the bandwidth; or neither, where more than half of it is what an empty call takes
- * too. Traffic is each tensor once and the workspace, which is written and read: the scores of
- * standard are there. Arithmetic is the products and about 20 operations for a weight. */
-static const char *bound_of(const row *r, double pairs, double peak, double bandwidth)
-{
+ * traffic takes at the bandwidth; or neither, where more than half of it is what an empty call
+ * takes too. Traffic is each tensor once and the workspace, which is written and read: the scores
+ * of standard are there. Arithmetic is the products and about 20 operations for a weight. */
+static const char *bound_of(const row *r, double pairs, double peak, double bandwidth) {
     enum { WEIGHT_FLOPS = 20 };
     double arithmetic = (r->flops + WEIGHT_FLOPS * pairs) / peak,
            traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth;
@@ -2197,86 +2137,77 @@ static const char *bound_of(const row *r, double pairs, double peak, double band
 
 /* Where the row stands under the measured roofline. Peak and bandwidth are sampled before and
  * after; the larger counts. */
-static void place_under_roofline(row *r, double peak, double bandwidth)
-{
+static void place_under_roofline(row *r, double peak, double bandwidth) {
     r->peak_fraction = r->gflops / peak;
     r->bandwidth_fraction = r->gbytes_per_s / bandwidth;
     if (getenv("ATTN_ISA"))
         remark(r, NULL, "ATTN_ISA=%s: the peak is that of this ISA, %.1f GFLOP/s",
-               getenv("ATTN_ISA"), peak);
+            getenv("ATTN_ISA"), peak);
     if (r->peak_fraction > 1) {
         remark(r, NULL, "no share of the peak: %.2f of the peak sampled, the machine was disturbed",
-               r->peak_fraction);
+            r->peak_fraction);
         r->peak_fraction = NAN;
     }
 }
 
 /* Reading so many bytes, but not above what no cache holds. */
-static double bandwidth_of(const bench_case *c, double bytes)
-{
+static double bandwidth_of(const bench_case *c, double bytes) {
     double most = 1 << 30;
-    if (c->v[COLD])                              /* that of memory: no cache has any of it */
+    if (c->v[COLD]) /* that of memory: no cache has any of it */
         bytes = fmax(bytes, (double)flush_size());
-    return attn_bandwidth_gbytes((size_t)(bytes < most ? bytes : most) + 64,
-                                 (int32_t)c->v[THREADS]);
+    return attn_bandwidth_gbytes(
+        (size_t)(bytes < most ? bytes : most) + 64, (int32_t)c->v[THREADS]);
 }
 
 static double bandwidth_now(const job *j) { return bandwidth_of(j->c, j->p->bytes); }
 
 static void no_work(void *arg, int64_t i) { (void)arg, (void)i; }
 
-static void wake_threads(void *user)
-{
+static void wake_threads(void *user) {
     const job *j = user;
     attn_parallel(&j->p->d, no_work, NULL, j->c->v[THREADS]);
 }
 
 /* What a call takes that has next to nothing to compute: one query, key and head of the same case,
  * on the same backend; and the waking of the threads, where the case's own call wakes them. */
-static double measure_overhead(const job *j)
-{
+static double measure_overhead(const job *j) {
     enum { CALLS = 15 };
-    attn_timing_opts opts = { .warmup = 3, .iterations = CALLS };
+    attn_timing_opts opts = {.warmup = 3, .iterations = CALLS};
     bench_case one = *j->c;
-    attn_timing call = { 0 }, wake = { 0 };
+    attn_timing call = {0}, wake = {0};
     job tiny = *j;
     row scratch = *j->r;
     problem p;
     one.v[BATCH] = one.v[SEQ] = one.v[KV] = one.v[HEADS] = one.v[KV_HEADS] = 1;
     one.v[MASK] = NO_MASK, one.v[PAGE] = one.v[APPEND] = 0;
-    if (!problem_make(&one, NULL, &p))
-        return NAN;
+    if (!problem_make(&one, NULL, &p)) return NAN;
     p.d.backend = j->p->d.backend;
     tiny.p = &p, tiny.c = &one, tiny.r = &scratch, tiny.kernel_count = 0;
     attn_plan plan;
-    bool good = !plan_call(&p, j->pass, &plan)
-             && (j->gpu || give_workspace(&p, plan.workspace_size))
-             && (j->pass != BWD || !attn_forward(&p.d)) && !attn_time(timed_call, &tiny, &opts, &call)
-             && !tiny.status;
-    if (good && j->wakes)
-        good = !attn_time(wake_threads, (void *)(uintptr_t)j, &opts, &wake);
+    bool good = !plan_call(&p, j->pass, &plan) &&
+                (j->gpu || give_workspace(&p, plan.workspace_size)) &&
+                (j->pass != BWD || !attn_forward(&p.d)) &&
+                !attn_time(timed_call, &tiny, &opts, &call) && !tiny.status;
+    if (good && j->wakes) good = !attn_time(wake_threads, (void *)(uintptr_t)j, &opts, &wake);
     problem_free(&p);
     return good ? call.p50 + wake.p50 : NAN;
 }
 
-static double peak_now(const bench_case *c)
-{
+static double peak_now(const bench_case *c) {
     return attn_peak_gflops((int32_t)c->v[DTYPE], (int32_t)c->v[THREADS]);
 }
 
-static bool is_published(const struct published *p, const row *r)
-{
+static bool is_published(const struct published *p, const row *r) {
     const int64_t *v = r->c->v;
-    bool same_shape = p->batch == v[BATCH] && p->seq == v[SEQ] && p->heads == v[HEADS]
-                   && p->dim == v[DIM] && p->pass == v[PASS] && p->project == v[PROJECT];
+    bool same_shape = p->batch == v[BATCH] && p->seq == v[SEQ] && p->heads == v[HEADS] &&
+                      p->dim == v[DIM] && p->pass == v[PASS] && p->project == v[PROJECT];
     bool same_backend = p->backend ? !strcmp(p->backend, r->backend) : !is_gpu(r);
-    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK]
-              && (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge");
+    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] &&
+                 (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge");
     return !strcmp(p->suite, r->suite) && same_shape && same_backend && plain;
 }
 
-static void find_published(row *r)
-{
+static void find_published(row *r) {
     for (int i = 0; i < COUNT(published); i++)
         if (is_published(&published[i], r)) {
             r->theirs = published[i].ms;
@@ -2286,20 +2217,17 @@ static void find_published(row *r)
 }
 
 /* The samples of a row, in ms; the row owns them from here on. */
-static void keep_samples(row *r, list seconds)
-{
-    for (int64_t i = 0; i < seconds.n; i++)
-        seconds.x[i] *= 1e3;
+static void keep_samples(row *r, list seconds) {
+    for (int64_t i = 0; i < seconds.n; i++) seconds.x[i] *= 1e3;
     r->samples_ms = seconds;
 }
 
 /* The median without a workspace given. */
-static void time_total(job *j, void (*call)(void *), int64_t calls)
-{
+static void time_total(job *j, void (*call)(void *), int64_t calls) {
     row whole = null_row();
-    list seconds = { NULL, 0 };
+    list seconds = {NULL, 0};
     bool slow = j->r->p50_ms > 100;
-    timing_plan plan = { !slow, slow ? 1 : calls / 4 > FEWEST_CALLS ? calls / 4 : FEWEST_CALLS, 0 };
+    timing_plan plan = {!slow, slow ? 1 : calls / 4 > FEWEST_CALLS ? calls / 4 : FEWEST_CALLS, 0};
     take_workspace(j->p);
     if (sample_calls(j, call, &plan, &seconds)) {
         summarize(&whole, seconds, j->p, 0);
@@ -2309,16 +2237,15 @@ static void time_total(job *j, void (*call)(void *), int64_t calls)
 }
 
 /* What is to be timed, and how often; the machine sampled before. The call was verified. */
-static void start_timing(job *j, void (*call)(void *), double tokens)
-{
+static void start_timing(job *j, void (*call)(void *), double tokens) {
     row *r = j->r;
     const int64_t *v = j->c->v;
     int64_t n = calls_of(j->b, j->c, r->backend, r->first_run_ms * 1e-3 + 1e-7);
     bool counted = j->b->opt.user.count[ITERATIONS] || !(j->b->opt.min_time > 0);
     j->peak = j->gpu ? NAN : peak_now(j->c);
     j->bandwidth = j->gpu ? NAN : bandwidth_now(j);
-    j->plan = (timing_plan){ j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP], counted ? n : 1,
-                             j->reference ? 0 : j->b->opt.min_time };
+    j->plan = (timing_plan){j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP], counted ? n : 1,
+        j->reference ? 0 : j->b->opt.min_time};
     j->call = call;
     j->tokens = tokens;
     r->flops = j->p->flops, r->bytes = j->p->bytes;
@@ -2329,29 +2256,25 @@ static void start_timing(job *j, void (*call)(void *), double tokens)
  * case have theirs: a machine that changes meanwhile changes for all of them. */
 enum { TURNS = 8 };
 
-static void time_turn(job *j, int turn, int turns)
-{
+static void time_turn(job *j, int turn, int turns) {
     int64_t n = j->plan.iterations;
-    bool is_long = j->r->first_run_ms > 50;          /* the others' turns do not cool it down */
-    timing_plan share = { turn ? j->plan.warmup > 0 && !is_long : j->plan.warmup,
-                          n * (turn + 1) / turns - n * turn / turns,
-                          j->plan.min_seconds / turns };
+    bool is_long = j->r->first_run_ms > 50; /* the others' turns do not cool it down */
+    timing_plan share = {turn ? j->plan.warmup > 0 && !is_long : j->plan.warmup,
+        n * (turn + 1) / turns - n * turn / turns, j->plan.min_seconds / turns};
     if (!j->call || j->status || interrupted || !(share.iterations || share.min_seconds > 0))
         return;
-    give_message(j->p, false);                   /* nobody reads about a call that is right */
+    give_message(j->p, false); /* nobody reads about a call that is right */
     sample_calls(j, j->call, &share, &j->seconds);
     give_message(j->p, true);
 }
 
-/* The row of the calls timed: with a workspace given (kernel) and without (total). On the GPU, kernel
- * is its own clock and total the call with its copies. */
-static void finish_timing(job *j)
-{
+/* The row of the calls timed: with a workspace given (kernel) and without (total). On the GPU,
+ * kernel is its own clock and total the call with its copies. */
+static void finish_timing(job *j) {
     row *r = j->r;
     void (*call)(void *) = j->call;
-    if (!call)
-        return;
-    j->call = NULL;                              /* it is finished once */
+    if (!call) return;
+    j->call = NULL; /* it is finished once */
     if (j->status || interrupted) {
         free(j->seconds.x);
         failed(r, j->p, j->status);
@@ -2372,24 +2295,21 @@ static void finish_timing(job *j)
         j->peak = fmax(j->peak, peak_now(j->c));
     j->bandwidth = fmax(j->bandwidth, bandwidth_now(j));
     place_under_roofline(r, j->peak, j->bandwidth);
-    bool spills = 2 * workspace_of(r) > r->bytes;    /* into a slower cache, or memory */
+    bool spills = 2 * workspace_of(r) > r->bytes; /* into a slower cache, or memory */
     double slower = spills ? bandwidth_of(j->c, r->bytes + workspace_of(r)) : j->bandwidth;
-    snprintf(r->bound, sizeof r->bound, "%s",
-             bound_of(r, j->p->pairs, j->peak * 1e9, slower * 1e9));
-    if (!j->reference)
-        time_total(j, call, j->plan.iterations);
+    snprintf(
+        r->bound, sizeof r->bound, "%s", bound_of(r, j->p->pairs, j->peak * 1e9, slower * 1e9));
+    if (!j->reference) time_total(j, call, j->plan.iterations);
 }
 
-static void time_calls(job *j, void (*call)(void *), double tokens)
-{
+static void time_calls(job *j, void (*call)(void *), double tokens) {
     start_timing(j, call, tokens);
     time_turn(j, 0, 1);
     finish_timing(j);
 }
 
 /* Verifies the call; it is timed in turns, or nothing is, which the row then says. */
-static void start_time(job *j)
-{
+static void start_time(job *j) {
     double one_call = j->p->flops / *rate_of(j->b, "reference");
     if (j->reference && one_call > REFERENCE_CALL_SECONDS && !j->b->opt.verify && !j->b->files)
         remark(j->r, "skipped", "the f64 reference would take about %.0f s a call", one_call);
@@ -2397,8 +2317,7 @@ static void start_time(job *j)
         start_timing(j, timed_call, (double)j->p->d.batch * (double)j->p->d.q_len);
 }
 
-static void measure_time(job *j)
-{
+static void measure_time(job *j) {
     start_time(j);
     time_turn(j, 0, 1);
     finish_timing(j);
@@ -2406,10 +2325,9 @@ static void measure_time(job *j)
 }
 
 /* What a call left behind: o, lse and gradients in one buffer, to be compared bit by bit. */
-static char *snapshot(const problem *p, size_t *size)
-{
+static char *snapshot(const problem *p, size_t *size) {
     const attn_desc *d = &p->d;
-    const attn_out *out[] = { &d->o, &p->g.dq, &p->g.dk, &p->g.dv };
+    const attn_out *out[] = {&d->o, &p->g.dq, &p->g.dk, &p->g.dv};
     size_t bytes[4], lse = (size_t)(d->batch * d->heads * d->q_len * 4);
     *size = lse;
     for (int i = 0; i < 4; i++)
@@ -2417,48 +2335,39 @@ static char *snapshot(const problem *p, size_t *size)
             out[i]->data ? (size_t)(d->batch * out[i]->stride[0] * dtype_size(out[i]->dtype)) : 0;
     char *copy = malloc(*size + 1), *to = copy;
     for (int i = 0; copy && i < 4; to += bytes[i++])
-        if (bytes[i])
-            memcpy(to, out[i]->data, bytes[i]);
-    if (copy)
-        memcpy(to, d->lse, lse);
+        if (bytes[i]) memcpy(to, out[i]->data, bytes[i]);
+    if (copy) memcpy(to, d->lse, lse);
     return copy;
 }
 
 /* Runs the case again under other circumstances and wants the same bits. */
-static void same_bits(job *j, char *expected, size_t size, const char *circumstance)
-{
+static void same_bits(job *j, char *expected, size_t size, const char *circumstance) {
     size_t again;
     poison(j->p);
     attn_status s = run_pass(j->p, j->pass == BWD ? FWD_BWD : j->pass);
     char *copy = s ? NULL : snapshot(j->p, &again);
-    if (s)
-        failed(j->r, j->p, s);
+    if (s) failed(j->r, j->p, s);
     else if (!copy || again != size || memcmp(copy, expected, size))
         remark(j->r, "wrong", "other bits %s", circumstance);
     free(copy);
 }
 
-static char *first_bits(job *j, size_t *size)
-{
+static char *first_bits(job *j, size_t *size) {
     poison(j->p);
     j->status = run_pass(j->p, j->pass == BWD ? FWD_BWD : j->pass);
-    if (j->status)
-        failed(j->r, j->p, j->status);
+    if (j->status) failed(j->r, j->p, j->status);
     return j->status ? NULL : snapshot(j->p, size);
 }
 
-static void measure_determinism(job *j)
-{
+static void measure_determinism(job *j) {
     size_t size;
     char *bits = first_bits(j, &size);
-    for (int i = 0; bits && i < 3; i++)
-        same_bits(j, bits, size, "on another run");
+    for (int i = 0; bits && i < 3; i++) same_bits(j, bits, size, "on another run");
     free(bits);
 }
 
-static void measure_thread_count(job *j)
-{
-    static const int32_t counts[] = { 1, 2, 3, 5, 8 };
+static void measure_thread_count(job *j) {
+    static const int32_t counts[] = {1, 2, 3, 5, 8};
     char circumstance[32];
     size_t size;
     char *bits = first_bits(j, &size);
@@ -2471,8 +2380,7 @@ static void measure_thread_count(job *j)
 }
 
 /* Each sequence alone must have the bits that it has in the batch. */
-static void measure_batching(job *j)
-{
+static void measure_batching(job *j) {
     attn_desc *d = &j->p->d, whole = *d;
     size_t size, row_bytes = (size_t)(d->o.stride[0] * dtype_size(d->o.dtype)),
                  lse = (size_t)(d->heads * d->q_len);
@@ -2485,56 +2393,46 @@ static void measure_batching(job *j)
         d->v.data = advance(whole.v.data, b * whole.v.stride[0], whole.v.dtype);
         poison(j->p);
         attn_status s = attn_forward(d);
-        if (s)
-            failed(j->r, j->p, s);
-        else if (memcmp(d->o.data, bits + (size_t)b * row_bytes, row_bytes)
-                 || memcmp(d->lse, bits + (size_t)whole.batch * row_bytes + (size_t)b * lse * 4,
-                           lse * 4))
+        if (s) failed(j->r, j->p, s);
+        else if (memcmp(d->o.data, bits + (size_t)b * row_bytes, row_bytes) ||
+                 memcmp(
+                     d->lse, bits + (size_t)whole.batch * row_bytes + (size_t)b * lse * 4, lse * 4))
             remark(j->r, "wrong", "sequence %d alone has other bits than in the batch", (int)b);
     }
     *d = whole;
     free(bits);
 }
 
-static int64_t count_non_finite(const attn_out *t, int64_t elements)
-{
-    int64_t bad = 0, shape[4] = { 1, 1, 1, elements };
+static int64_t count_non_finite(const attn_out *t, int64_t elements) {
+    int64_t bad = 0, shape[4] = {1, 1, 1, elements};
     double *x = malloc((size_t)(elements + 1) * sizeof *x);
-    attn_in src = { .data = t->data, .dtype = t->dtype };
-    attn_out dst = { .data = x, .dtype = ATTN_F64 };
-    if (!x || attn_convert(shape, src, dst, NULL))
-        bad = elements;
-    for (int64_t i = 0; x && i < elements && bad < elements; i++)
-        bad += !isfinite(x[i]);
+    attn_in src = {.data = t->data, .dtype = t->dtype};
+    attn_out dst = {.data = x, .dtype = ATTN_F64};
+    if (!x || attn_convert(shape, src, dst, NULL)) bad = elements;
+    for (int64_t i = 0; x && i < elements && bad < elements; i++) bad += !isfinite(x[i]);
     free(x);
     return bad;
 }
 
-static void measure_finite(job *j)
-{
+static void measure_finite(job *j) {
     const attn_desc *d = &j->p->d;
-    const attn_out lse = { .data = d->lse, .stride = { d->heads * d->q_len } };
-    const attn_out *out[] = { &d->o, &j->p->g.dq, &j->p->g.dk, &j->p->g.dv, &lse };
+    const attn_out lse = {.data = d->lse, .stride = {d->heads * d->q_len}};
+    const attn_out *out[] = {&d->o, &j->p->g.dq, &j->p->g.dk, &j->p->g.dv, &lse};
     int64_t bad = 0;
-    if (!first_call(j))
-        return;
+    if (!first_call(j)) return;
     for (int i = 0; i < COUNT(out); i++)
-        if (out[i]->data)
-            bad += count_non_finite(out[i], d->batch * out[i]->stride[0]);
-    if (bad)
-        remark(j->r, "wrong", "%lld elements are NaN or infinite", (long long)bad);
+        if (out[i]->data) bad += count_non_finite(out[i], d->batch * out[i]->stride[0]);
+    if (bad) remark(j->r, "wrong", "%lld elements are NaN or infinite", (long long)bad);
 }
 
 /* What the case's types lose against the f64 reference, and that it is what the rule allows. 16-bit
- * types are compared with f32 too: the same numbers before they were rounded, by the same backend.
- * */
-static void measure_loss(job *j)
-{
+ * types are compared with f32 too: the same numbers before they were rounded, by the same
+ * backend. */
+static void measure_loss(job *j) {
     bench_case wide = *j->c;
     problem p;
     wide.v[DTYPE] = wide.v[KV_DTYPE] = ATTN_F32;
-    if (!first_call(j) || j->c->v[DTYPE] == ATTN_F32 || !problem_make(&wide, NULL, &p))
-        return;
+    if (!first_call(j) || j->c->v[DTYPE] == ATTN_F32 || !problem_make(&wide, NULL, &p)) return;
     const attn_desc *d = &j->p->d;
     int64_t n = d->batch * d->o.stride[0];
     double *narrow = malloc((size_t)n * 8), largest = 0, sum = 0;
@@ -2543,7 +2441,7 @@ static void measure_loss(job *j)
     if (s) {
         remark(j->r, NULL, "not compared with f32: %s", attn_status_text(s));
     } else {
-        attn_out all = { .data = d->o.data, .dtype = d->o.dtype };
+        attn_out all = {.data = d->o.data, .dtype = d->o.dtype};
         const float *o = p.d.o.data;
         widen(narrow, &all, 0, 0, 0, 1, n);
         for (int64_t i = 0; i < n; i++) {
@@ -2551,41 +2449,38 @@ static void measure_loss(job *j)
             largest = loss > largest ? loss : largest, sum += loss;
         }
         remark(j->r, NULL, "against f32 it loses up to %.2g, %.2g on average", largest,
-               sum / (double)n);
+            sum / (double)n);
     }
     free(narrow);
     problem_free(&p);
 }
 
-/* <dout, o> as a function of one element of q, k or v, by central differences through the f64
- * reference. */
-static double loss_at(const attn_desc *d, const double *dout, double *o, double *element_, double x)
-{
+/* <dout, o> as a function of one element of q, k or v, by central differences through
+ * the f64 reference. */
+static double loss_at(
+    const attn_desc *d, const double *dout, double *o, double *element_, double x) {
     double sum = 0, before = *element_;
     *element_ = x;
     attn_status s = attn_forward(d);
     *element_ = before;
-    for (int64_t i = 0; i < d->batch * d->q_len * d->heads * d->v_dim; i++)
-        sum += dout[i] * o[i];
+    for (int64_t i = 0; i < d->batch * d->q_len * d->heads * d->v_dim; i++) sum += dout[i] * o[i];
     return s ? NAN : sum;
 }
 
-static void measure_gradient(job *j)
-{
+static void measure_gradient(job *j) {
     enum { PROBES = 24 };
     problem *p = j->p;
     attn_desc f = p->d;
-    attn_in *in[] = { &f.q, &f.k, &f.v };
-    const attn_out *gradient[] = { &p->g.dq, &p->g.dk, &p->g.dv };
-    if (!first_call(j))
-        return;
+    attn_in *in[] = {&f.q, &f.k, &f.v};
+    const attn_out *gradient[] = {&p->g.dq, &p->g.dk, &p->g.dv};
+    if (!first_call(j)) return;
     int64_t n = p->d.batch * p->d.o.stride[0];
     double *o = malloc((size_t)n * 8), *dout = malloc((size_t)n * 8), *x[3], worst = 0;
-    attn_out wide_dout = { .data = (void *)(uintptr_t)p->g.dout.data, .dtype = p->g.dout.dtype };
+    attn_out wide_dout = {.data = (void *)(uintptr_t)p->g.dout.data, .dtype = p->g.dout.dtype};
     widen(dout, &wide_dout, 0, 0, 0, 1, n);
     for (int t = 0; t < 3; t++) {
         int64_t size = p->d.batch * in[t]->stride[0];
-        attn_out from = { .data = (void *)(uintptr_t)in[t]->data, .dtype = in[t]->dtype };
+        attn_out from = {.data = (void *)(uintptr_t)in[t]->data, .dtype = in[t]->dtype};
         x[t] = malloc((size_t)size * 8);
         widen(x[t], &from, 0, 0, 0, 1, size);
         in[t]->data = x[t], in[t]->dtype = ATTN_F64;
@@ -2596,11 +2491,11 @@ static void measure_gradient(job *j)
         int t = (int)(k % 3);
         int64_t at = (int64_t)(draw(11, (uint64_t)k) % (uint64_t)(p->d.batch * in[t]->stride[0]));
         double h = 1e-5, here = x[t][at], got;
-        double expected =
-            (loss_at(&f, dout, o, &x[t][at], here + h) - loss_at(&f, dout, o, &x[t][at], here - h))
-            / (2 * h);
-        attn_out one = { .data = (char *)gradient[t]->data + at * dtype_size(gradient[t]->dtype),
-                         .dtype = gradient[t]->dtype };
+        double expected = (loss_at(&f, dout, o, &x[t][at], here + h) -
+                              loss_at(&f, dout, o, &x[t][at], here - h)) /
+                          (2 * h);
+        attn_out one = {.data = (char *)gradient[t]->data + at * dtype_size(gradient[t]->dtype),
+            .dtype = gradient[t]->dtype};
         widen(&got, &one, 0, 0, 0, 1, 1);
         double error = fabs(got - expected) / (1 + fabs(expected));
         worst = error <= worst ? worst : error;
@@ -2610,58 +2505,51 @@ static void measure_gradient(job *j)
     /* the differences know nothing of the rounding of o, which the gradients follow */
     if (!(worst <= 2e-6 + 4 * unit_of(p->d.q.dtype)))
         remark(j->r, "wrong", "gradient differs from finite differences by %.3g", worst);
-    for (int t = 0; t < 3; t++)
-        free(x[t]);
+    for (int t = 0; t < 3; t++) free(x[t]);
     free(o);
     free(dout);
 }
 
 /* Memory of one call in a process of its own, through the allocator hook and by its peak resident
  * set. The process is this program, started anew: a fork alone has the heap of its parent. */
-typedef struct footprint { attn_status status; int64_t now, peak, rss; } footprint;
+typedef struct footprint {
+    attn_status status;
+    int64_t now, peak, rss;
+} footprint;
 
-static void *counted_get(void *user, size_t size, size_t align)
-{
+static void *counted_get(void *user, size_t size, size_t align) {
     footprint *f = user;
     void *p = NULL;
-    if (posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size))
-        return NULL;
+    if (posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size)) return NULL;
     f->now += (int64_t)size;
     f->peak = f->now > f->peak ? f->now : f->peak;
     return p;
 }
 
-static void counted_put(void *user, void *p, size_t size)
-{
+static void counted_put(void *user, void *p, size_t size) {
     ((footprint *)user)->now -= p ? (int64_t)size : 0;
     free(p);
 }
 
 /* The high-water mark of this program alone: that of getrusage has what the process was before it
  * was replaced by exec. */
-static int64_t peak_resident_bytes(void)
-{
+static int64_t peak_resident_bytes(void) {
     long long kib = 0;
     char line[256];
     struct rusage usage;
     FILE *f = fopen("/proc/self/status", "r");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %lld", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    if (!kib && !getrusage(RUSAGE_SELF, &usage))
-        kib = usage.ru_maxrss;
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1) break;
+    if (f) fclose(f);
+    if (!kib && !getrusage(RUSAGE_SELF, &usage)) kib = usage.ru_maxrss;
     return (int64_t)kib * 1024;
 }
 
-static footprint footprint_of(const bench_case *c, const char *backend)
-{
-    footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
-    attn_alloc counted = { counted_get, counted_put, &f };
+static footprint footprint_of(const bench_case *c, const char *backend) {
+    footprint f = {ATTN_ERR_MEMORY, 0, 0, 0};
+    attn_alloc counted = {counted_get, counted_put, &f};
     problem p;
-    if (!problem_make(c, NULL, &p))
-        return f;
+    if (!problem_make(c, NULL, &p)) return f;
     p.d.backend = backend;
     p.d.alloc = &counted;
     f.status = run_pass(&p, c->v[PASS] == BWD ? FWD_BWD : c->v[PASS]);
@@ -2671,18 +2559,16 @@ static footprint footprint_of(const bench_case *c, const char *backend)
 }
 
 /* What the child is started with: the backend, then the values of all axes. */
-static void write_call(const job *j, char text[1024])
-{
+static void write_call(const job *j, char text[1024]) {
     int n = snprintf(text, 1024, "%s", j->r->backend);
     for (int a = 0; a < AXES; a++)
         n += snprintf(text + n, 1024 - (size_t)n, ",%lld", (long long)j->c->v[a]);
 }
 
 /* The child: its case from the command line, one line with its memory on stdout. */
-static int print_footprint(const char *call)
-{
+static int print_footprint(const char *call) {
     char backend[32];
-    bench_case c = { .suite = &suites[0] };
+    bench_case c = {.suite = &suites[0]};
     const char *s = strchr(call, ',');
     snprintf(backend, sizeof backend, "%.*s", (int)strcspn(call, ","), call);
     for (int a = 0; a < AXES; a++, s = strchr(s + 1, ',')) {
@@ -2697,22 +2583,20 @@ static int print_footprint(const char *call)
 }
 
 /* The same from a child process; false, said in the row, when that did not answer. */
-static bool from_child(const job *j, footprint *f)
-{
+static bool from_child(const job *j, footprint *f) {
     char call[1024];
-    const char *argv[] = { "/proc/self/exe", "--footprint", call, "--plugin", j->b->opt.plugins,
-                           NULL };
+    const char *argv[] = {
+        "/proc/self/exe", "--footprint", call, "--plugin", j->b->opt.plugins, NULL};
     int status, ends[2];
     long long peak, rss;
     char answer[128] = "";
     write_call(j, call);
-    if (!j->b->opt.plugins)
-        argv[3] = NULL;
+    if (!j->b->opt.plugins) argv[3] = NULL;
     if (pipe(ends)) {
         remark(j->r, "failed", "no pipe to a process: %s", strerror(errno));
         return false;
     }
-    bool ended = run_program(argv, -1, ends[1]);     /* one short line waits in the pipe */
+    bool ended = run_program(argv, -1, ends[1]); /* one short line waits in the pipe */
     close(ends[1]);
     ssize_t length = ended ? read(ends[0], answer, sizeof answer - 1) : 0;
     close(ends[0]);
@@ -2724,14 +2608,12 @@ static bool from_child(const job *j, footprint *f)
     return true;
 }
 
-static void measure_memory(job *j)
-{
-    footprint f = { ATTN_ERR_MEMORY, 0, 0, 0 };
+static void measure_memory(job *j) {
+    footprint f = {ATTN_ERR_MEMORY, 0, 0, 0};
     row *r = j->r;
-    if (j->gpu)                                  /* a GPU's context does not survive a fork */
+    if (j->gpu) /* a GPU's context does not survive a fork */
         f = footprint_of(j->c, r->backend);
-    else if (!from_child(j, &f))
-        return;
+    else if (!from_child(j, &f)) return;
     if (f.status) {
         remark(r, "failed", "%s", attn_status_text(f.status));
         return;
@@ -2742,90 +2624,78 @@ static void measure_memory(job *j)
     for (int i = 0; i < COUNT(published_memory); i++)
         if (!strcmp(r->suite, "flash_v2") && published_memory[i].seq == j->c->v[SEQ])
             remark(r, NULL, "theirs: %.1f MB",
-                   strcmp(r->backend, "flash") ? published_memory[i].standard
-                                               : published_memory[i].flash);
+                strcmp(r->backend, "flash") ? published_memory[i].standard
+                                            : published_memory[i].flash);
     r->matrix_share = (double)f.peak / score_bytes(j->c);
     r->bytes = tensor_bytes(j->c);
 }
 
 enum { PREFILLS = 5 };
 
-static double median(double *x, int64_t n)
-{
+static double median(double *x, int64_t n) {
     qsort(x, (size_t)n, sizeof *x, by_size);
     return n ? (x[(n - 1) / 2] + x[n / 2]) / 2 : NAN;
 }
 
-static double deviation(const double *x, int64_t n)
-{
+static double deviation(const double *x, int64_t n) {
     double mean = 0, sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        mean += x[i] / (double)n;
-    for (int64_t i = 0; i < n; i++)
-        sum += (x[i] - mean) * (x[i] - mean);
+    for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) sum += (x[i] - mean) * (x[i] - mean);
     return n > 1 ? sqrt(sum / (double)(n - 1)) : NAN;
 }
 
 /* The prefill of the whole context, up to PREFILLS times within a second: how often, 0 when it does
  * not run, said in the row. */
-static int64_t time_prefills(job *j, const bench_case *prefill, double seconds[PREFILLS])
-{
+static int64_t time_prefills(job *j, const bench_case *prefill, double seconds[PREFILLS]) {
     problem p;
     attn_plan plan;
     int64_t n = 0;
-    if (!problem_make(prefill, NULL, &p))
-        return 0;
+    if (!problem_make(prefill, NULL, &p)) return 0;
     p.d.backend = j->p->d.backend;
     attn_status s = plan_call(&p, FWD, &plan);
-    if (!s && (double)plan.workspace_size > 0.9 * available_memory())
-        s = ATTN_ERR_MEMORY;
+    if (!s && (double)plan.workspace_size > 0.9 * available_memory()) s = ATTN_ERR_MEMORY;
     for (double start = attn_seconds(); !s && n < PREFILLS && !interrupted; n++) {
         double from = attn_seconds();
-        if (n && from - start > 1)
-            break;
+        if (n && from - start > 1) break;
         s = attn_forward(&p.d);
         seconds[n] = attn_seconds() - from;
     }
-    if (s)
-        remark(j->r, NULL, "no prefill: %s", attn_status_text(s));
+    if (s) remark(j->r, NULL, "no prefill: %s", attn_status_text(s));
     problem_free(&p);
     return s ? 0 : n;
 }
 
-/* Time to first token: the prefill of the whole context and one step. Then the steps, one token
- * each. */
-static void measure_generate(job *j)
-{
+/* Time to first token: the prefill of the whole context and one step. Then the steps,
+ * one token each. */
+static void measure_generate(job *j) {
     bench_case prefill = *j->c;
     double seconds[PREFILLS];
     int64_t n = 0;
     prefill.v[SEQ] = prefill.v[KV];
-    double flops = (double)prefill.v[KV] * (double)prefill.v[KV]
-                   * (double)(prefill.v[DIM] + prefill.v[V_DIM])
-                   * (double)(prefill.v[HEADS] * prefill.v[BATCH]),
+    double flops = (double)prefill.v[KV] * (double)prefill.v[KV] *
+                   (double)(prefill.v[DIM] + prefill.v[V_DIM]) *
+                   (double)(prefill.v[HEADS] * prefill.v[BATCH]),
            estimate = flops / *rate_of(j->b, j->r->backend);
     if (j->reference && estimate > REFERENCE_CALL_SECONDS)
         remark(j->r, NULL, "no prefill: the reference would take about %.0f s", estimate);
-    else
-        n = time_prefills(j, &prefill, seconds);
+    else n = time_prefills(j, &prefill, seconds);
     measure_time(j);
     j->r->ttft_stddev_ms = hypot(1e3 * deviation(seconds, n), j->r->stddev_ms);
     j->r->ttft_ms = 1e3 * median(seconds, n) + j->r->p50_ms;
 }
 
-/* An attention module, AdaAttn's or gemma's: x [tokens, embed] through three projections, attention,
- * and the output projection; the backward also gives the gradients of x and of the four weights.
- * The products are f32; between them and an attention in 16 bits stands a conversion. */
+/* An attention module, AdaAttn's or gemma's: x [tokens, embed] through three projections,
+ * attention, and the output projection; the backward also gives the gradients of x and of the four
+ * weights. The products are f32; between them and an attention in 16 bits stands a conversion. */
 typedef void (*blas_sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha,
-                           const float *a, int lda, const float *b, int ldb, float beta, float *c,
-                           int ldc);
+    const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 enum { OF_Q, OF_K, OF_V, OF_O, PROJECTIONS };
 typedef struct module {
     int64_t tokens, embed;
-    int64_t width[PROJECTIONS];                  /* of a token's q, k, v and o */
+    int64_t width[PROJECTIONS]; /* of a token's q, k, v and o */
     int32_t threads;
     float *x, *w[PROJECTIONS], *y, *dy, *dx, *dw[PROJECTIONS];
-    attn_out part[PROJECTIONS], grad[PROJECTIONS];   /* what the attention reads and writes */
+    attn_out part[PROJECTIONS], grad[PROJECTIONS];     /* what the attention reads and writes */
     float *wide[PROJECTIONS], *wide_grad[PROJECTIONS]; /* the same in f32: itself, or a copy */
     blas_sgemm sgemm; /* OpenBLAS, or NULL: the plain blocked product below */
 } module;
@@ -2841,8 +2711,7 @@ enum { ROWS = 4, LANES = 16, VECTORS = 4, COLS = LANES * VECTORS };
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 
 /* Columns col .. col+COLS-1 of op(b), k after k, padded with 0; read along its dense side. */
-static void pack_columns(const product *p, int64_t col, float *packed)
-{
+static void pack_columns(const product *p, int64_t col, float *packed) {
     int64_t cols = p->n - col < COLS ? p->n - col : COLS, outer = p->b_col == 1 ? p->k : cols;
     memset(packed, 0, (size_t)(p->k * COLS) * sizeof *packed);
     for (int64_t x = 0; x < outer; x++)
@@ -2855,19 +2724,17 @@ static void pack_columns(const product *p, int64_t col, float *packed)
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #endif
-static void product_rows(const product *p, int64_t i, int64_t col, const float *packed)
-{
+static void
+product_rows(const product *p, int64_t i, int64_t col, const float *packed) {
     int64_t cols = p->n - col < COLS ? p->n - col : COLS;
     int64_t step = p->a_col, depth = p->k;
     const float *a[ROWS]; /* rows past the end repeat the last, and are not stored */
-    lanes sum[ROWS][VECTORS] = { { { 0 } } };
-    for (int64_t r = 0; r < ROWS; r++)
-        a[r] = p->a + (i + r < p->m ? i + r : p->m - 1) * p->a_row;
+    lanes sum[ROWS][VECTORS] = {{{0}}};
+    for (int64_t r = 0; r < ROWS; r++) a[r] = p->a + (i + r < p->m ? i + r : p->m - 1) * p->a_row;
     for (int64_t k = 0; k < depth; k++) {
         const lanes *b = (const lanes *)(const void *)(packed + k * COLS);
         for (int r = 0; r < ROWS; r++)
-            for (int j = 0; j < VECTORS; j++)
-                sum[r][j] += a[r][k * step] * b[j];
+            for (int j = 0; j < VECTORS; j++) sum[r][j] += a[r][k * step] * b[j];
     }
     for (int64_t r = 0; r < ROWS && i + r < p->m; r++)
         for (int64_t j = 0; j < cols; j++)
@@ -2877,71 +2744,66 @@ static void product_rows(const product *p, int64_t i, int64_t col, const float *
 
 /* Rows block * COLS .. of the product, by OpenBLAS on this thread alone or by the plain loops: the
  * threads are ours. */
-static void product_task(void *arg, int64_t block)
-{
+static void product_task(void *arg, int64_t block) {
     const product *p = arg;
     int64_t row = block * COLS, rows = p->m - row < COLS ? p->m - row : COLS;
     if (p->sgemm) {
         bool ta = p->a_row == 1, tb = p->b_row == 1;
         p->sgemm(101, ta ? 112 : 111, tb ? 112 : 111, (int)rows, (int)p->n, (int)p->k, 1,
-                 p->a + row * p->a_row, (int)(ta ? p->a_col : p->a_row), p->b,
-                 (int)(tb ? p->b_col : p->b_row), p->add, p->c + row * p->n, (int)p->n);
+            p->a + row * p->a_row, (int)(ta ? p->a_col : p->a_row), p->b,
+            (int)(tb ? p->b_col : p->b_row), p->add, p->c + row * p->n, (int)p->n);
         return;
     }
     void *packed = NULL;
     if (posix_memalign(&packed, 64, (size_t)(p->k * COLS) * sizeof(float)))
-        return;                                  /* noticed by check_products */
+        return; /* noticed by check_products */
     for (int64_t col = 0; col < p->n; col += COLS) {
         pack_columns(p, col, packed);
-        for (int64_t i = row; i < row + rows; i += ROWS)
-            product_rows(p, i, col, packed);
+        for (int64_t i = row; i < row + rows; i += ROWS) product_rows(p, i, col, packed);
     }
     free(packed);
 }
 
 /* c[m,n] = (or +=) op(a)[m,k] op(b)[k,n]; everything dense, a transpose swaps the strides. */
 static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
-                     const float *a, const float *b, float *c, bool add)
-{
-    product p = { a, b, c, m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1, add, w->sgemm };
-    attn_desc where = { .threads = w->threads };
+    const float *a, const float *b, float *c, bool add) {
+    product p = {a, b, c, m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1, add, w->sgemm};
+    attn_desc where = {.threads = w->threads};
     attn_parallel(&where, product_task, &p, (m + COLS - 1) / COLS);
 }
 
 /* n terms of a sum, `x_step` and `y_step` apart, and their sizes. */
-typedef struct exact_sum { double sum, size; } exact_sum;
+typedef struct exact_sum {
+    double sum, size;
+} exact_sum;
 
-static void sum_terms(exact_sum *to, int64_t n, const float *x, int64_t x_step, const float *y,
-                      int64_t y_step)
-{
+static void sum_terms(
+    exact_sum *to, int64_t n, const float *x, int64_t x_step, const float *y, int64_t y_step) {
     for (int64_t e = 0; e < n; e++) {
         double term = (double)x[e * x_step] * (double)y[e * y_step];
         to->sum += term, to->size += fabs(term);
     }
 }
 
-static bool is_sum(const exact_sum *exact, int64_t terms, float got)
-{
+static bool is_sum(const exact_sum *exact, int64_t terms, float got) {
     return fabs(exact->sum - (double)got) <= (double)terms * 0x1p-24 * exact->size + 0x1p-100;
 }
 
 /* Some elements of what the products gave, against f64 sums: the four projections, and of the
  * backward dx, the four dw and dout. */
-static bool check_products(const module *w, int64_t pass)
-{
+static bool check_products(const module *w, int64_t pass) {
     int64_t embed = w->embed, wo = w->width[OF_O];
     bool right = true;
     for (uint64_t s = 0; s < 64 && right; s++) {
         int64_t i = (int64_t)(draw(31, s) % (uint64_t)w->tokens),
                 j = (int64_t)(draw(32, s) % (uint64_t)embed), terms = 0;
-        exact_sum y = { 0, 0 }, dx = { 0, 0 }, dw = { 0, 0 }, dout = { 0, 0 };
+        exact_sum y = {0, 0}, dx = {0, 0}, dw = {0, 0}, dout = {0, 0};
         for (int t = OF_Q; t <= OF_V; t++) {
             int64_t width = w->width[t], k = (int64_t)(draw(33, s) % (uint64_t)width);
-            exact_sum part = { 0, 0 }, dpart = { 0, 0 };
+            exact_sum part = {0, 0}, dpart = {0, 0};
             sum_terms(&part, embed, w->x + i * embed, 1, w->w[t] + k * embed, 1);
             right = right && is_sum(&part, embed, w->wide[t][i * width + k]);
-            if (pass == FWD)
-                continue;
+            if (pass == FWD) continue;
             sum_terms(&dpart, w->tokens, w->wide_grad[t] + k, width, w->x + j, embed);
             right = right && is_sum(&dpart, w->tokens, w->dw[t][k * embed + j]);
             sum_terms(&dx, width, w->wide_grad[t] + i * width, 1, w->w[t] + j, embed);
@@ -2950,107 +2812,94 @@ static bool check_products(const module *w, int64_t pass)
         int64_t k = (int64_t)(draw(34, s) % (uint64_t)wo);
         sum_terms(&y, wo, w->wide[OF_O] + i * wo, 1, w->w[OF_O] + j * wo, 1);
         right = right && is_sum(&y, wo, w->y[i * embed + j]);
-        if (pass == FWD)
-            continue;
+        if (pass == FWD) continue;
         sum_terms(&dw, w->tokens, w->dy + j, embed, w->wide[OF_O] + k, wo);
         sum_terms(&dout, embed, w->dy + i * embed, 1, w->w[OF_O] + k, wo);
-        right = right && is_sum(&dw, w->tokens, w->dw[OF_O][j * wo + k])
-             && is_sum(&dout, embed, w->wide_grad[OF_O][i * wo + k])
-             && is_sum(&dx, terms, w->dx[i * embed + j]);
+        right = right && is_sum(&dw, w->tokens, w->dw[OF_O][j * wo + k]) &&
+                is_sum(&dout, embed, w->wide_grad[OF_O][i * wo + k]) &&
+                is_sum(&dx, terms, w->dx[i * embed + j]);
     }
     return right;
 }
 
 /* Between a part of the attention and its f32 copy; nothing where they are one. */
-static void convert_part(const module *w, const attn_out *part, float *wide, int64_t width,
-                         bool widens)
-{
-    int64_t shape[4] = { 1, w->tokens, 1, width };
-    attn_desc where = { .threads = w->threads };
-    attn_in narrow_in = { .data = part->data, .dtype = part->dtype };
-    attn_out narrow_out = { .data = part->data, .dtype = part->dtype };
+static void convert_part(
+    const module *w, const attn_out *part, float *wide, int64_t width, bool widens) {
+    int64_t shape[4] = {1, w->tokens, 1, width};
+    attn_desc where = {.threads = w->threads};
+    attn_in narrow_in = {.data = part->data, .dtype = part->dtype};
+    attn_out narrow_out = {.data = part->data, .dtype = part->dtype};
     if (part->data != wide && widens)
-        attn_convert(shape, narrow_in, (attn_out){ .data = wide }, &where);
-    else if (part->data != wide)
-        attn_convert(shape, (attn_in){ .data = wide }, narrow_out, &where);
+        attn_convert(shape, narrow_in, (attn_out){.data = wide}, &where);
+    else if (part->data != wide) attn_convert(shape, (attn_in){.data = wide}, narrow_out, &where);
 }
 
-static void module_forward(const module *w, const problem *p, attn_status *s)
-{
+static void module_forward(const module *w, const problem *p, attn_status *s) {
     for (int i = OF_Q; i <= OF_V; i++) {
-        multiply(w, false, true, w->tokens, w->width[i], w->embed, w->x, w->w[i], w->wide[i],
-                 false);
+        multiply(
+            w, false, true, w->tokens, w->width[i], w->embed, w->x, w->w[i], w->wide[i], false);
         convert_part(w, &w->part[i], w->wide[i], w->width[i], false);
     }
     *s = attn_forward(&p->d);
     convert_part(w, &w->part[OF_O], w->wide[OF_O], w->width[OF_O], true);
     multiply(w, false, true, w->tokens, w->embed, w->width[OF_O], w->wide[OF_O], w->w[OF_O], w->y,
-             false);
+        false);
 }
 
-static void module_backward(const module *w, const problem *p, attn_status *s)
-{
+static void module_backward(const module *w, const problem *p, attn_status *s) {
     multiply(w, false, false, w->tokens, w->width[OF_O], w->embed, w->dy, w->w[OF_O],
-             w->wide_grad[OF_O], false);
-    multiply(w, true, false, w->embed, w->width[OF_O], w->tokens, w->dy, w->wide[OF_O],
-             w->dw[OF_O], false);
+        w->wide_grad[OF_O], false);
+    multiply(w, true, false, w->embed, w->width[OF_O], w->tokens, w->dy, w->wide[OF_O], w->dw[OF_O],
+        false);
     convert_part(w, &w->grad[OF_O], w->wide_grad[OF_O], w->width[OF_O], false);
     *s = attn_backward(&p->d, &p->g);
     for (int i = OF_Q; i <= OF_V; i++) {
         convert_part(w, &w->grad[i], w->wide_grad[i], w->width[i], true);
-        multiply(w, false, false, w->tokens, w->embed, w->width[i], w->wide_grad[i], w->w[i],
-                 w->dx, i > 0);
+        multiply(w, false, false, w->tokens, w->embed, w->width[i], w->wide_grad[i], w->w[i], w->dx,
+            i > 0);
         multiply(w, true, false, w->width[i], w->embed, w->tokens, w->wide_grad[i], w->x, w->dw[i],
-                 false);
+            false);
     }
 }
 
-static void module_call(void *user)
-{
+static void module_call(void *user) {
     job *j = user;
-    if (!interrupted && !j->status && j->pass != BWD)
-        module_forward(j->module, j->p, &j->status);
-    if (!interrupted && !j->status && j->pass != FWD)
-        module_backward(j->module, j->p, &j->status);
+    if (!interrupted && !j->status && j->pass != BWD) module_forward(j->module, j->p, &j->status);
+    if (!interrupted && !j->status && j->pass != FWD) module_backward(j->module, j->p, &j->status);
 }
 
 /* OpenBLAS falls back to SSE3 on processors younger than itself: it is told the family of ours,
  * unless the user did. */
-static blas_sgemm find_openblas(char name[64])
-{
+static blas_sgemm find_openblas(char name[64]) {
     if (strcmp(attn_isa(), "portable"))
         setenv("OPENBLAS_CORETYPE", strcmp(attn_isa(), "avx512") ? "HASWELL" : "SKYLAKEX", 0);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-    void *symbol[3] = { NULL, NULL, NULL };
-    const char *const names[] = { "cblas_sgemm", "openblas_set_num_threads",
-                                  "openblas_get_corename" };
+    void *symbol[3] = {NULL, NULL, NULL};
+    const char *const names[] = {
+        "cblas_sgemm", "openblas_set_num_threads", "openblas_get_corename"};
     blas_sgemm sgemm = NULL;
     void (*set_threads)(int) = NULL;
     char *(*core)(void) = NULL;
     snprintf(name, 64, "blocked product");
-    for (int i = 0; library && i < 3; i++)
-        symbol[i] = dlsym(library, names[i]);
-    if (!symbol[0] || !symbol[1] || !symbol[2])
-        return NULL;
+    for (int i = 0; library && i < 3; i++) symbol[i] = dlsym(library, names[i]);
+    if (!symbol[0] || !symbol[1] || !symbol[2]) return NULL;
     /* C has no cast from an object pointer to a function pointer */
     memcpy(&sgemm, &symbol[0], sizeof sgemm);
     memcpy(&set_threads, &symbol[1], sizeof set_threads);
     memcpy(&core, &symbol[2], sizeof core);
-    set_threads(1);                              /* the threads of the description call it */
+    set_threads(1); /* the threads of the description call it */
     snprintf(name, 64, "OpenBLAS %.40s", core());
     return sgemm;
 }
 
 /* An input of the call as something that the projections write. */
-static attn_out written(const attn_in *t)
-{
-    attn_out out = { .data = (void *)(uintptr_t)t->data, .dtype = t->dtype };
+static attn_out written(const attn_in *t) {
+    attn_out out = {.data = (void *)(uintptr_t)t->data, .dtype = t->dtype};
     return out;
 }
 
 /* The module's tensors, beside those of the problem; its memory is the problem's. */
-static void make_module(module *w, problem *p, const bench_case *c)
-{
+static void make_module(module *w, problem *p, const bench_case *c) {
     const int64_t *v = c->v;
     bool appends = v[APPEND];
     w->tokens = v[BATCH] * v[SEQ], w->embed = v[HEADS] * v[DIM], w->threads = (int32_t)v[THREADS];
@@ -3076,17 +2925,17 @@ static void make_module(module *w, problem *p, const bench_case *c)
     }
 }
 
-static void measure_module(job *j)
-{
+static void measure_module(job *j) {
     const int64_t *v = j->c->v;
     char blas[64];
-    module w = { .sgemm = find_openblas(blas) };
+    module w = {.sgemm = find_openblas(blas)};
     row *r = j->r;
     problem *p = j->p;
     int mark = p->owned_count;
     if (v[KV_DTYPE] > ATTN_BF16 || v[LAYOUT] || v[PAGE] || (v[KV] != v[SEQ] && !v[APPEND])) {
-        remark(r, "declined", "the module with projections is self-attention, [B,S,H,D], its cache "
-                              "neither paged nor quantised");
+        remark(r, "declined",
+            "the module with projections is self-attention, [B,S,H,D], its cache "
+            "neither paged nor quantised");
         return;
     }
     make_module(&w, p, j->c);
@@ -3098,8 +2947,7 @@ static void measure_module(job *j)
     snprintf(r->kernel + used, sizeof r->kernel - used, " + %s", blas);
     j->module = &w;
     module_forward(&w, p, &j->status);
-    if (!j->status && j->pass != FWD)
-        module_backward(&w, p, &j->status);
+    if (!j->status && j->pass != FWD) module_backward(&w, p, &j->status);
     if (!j->status && !check_products(&w, j->pass))
         remark(r, "wrong", "a product of the module is wrong");
     double attention = p->flops, times = v[PASS] == FWD ? 1 : v[PASS] == BWD ? 2 : 3;
@@ -3111,23 +2959,29 @@ static void measure_module(job *j)
     p->flops = attention;
     find_published(r);
     take_workspace(p);
-    while (p->owned_count > mark)
-        free(p->owned[--p->owned_count]);
+    while (p->owned_count > mark) free(p->owned[--p->owned_count]);
 }
 
 /* In the order of the words of the axis "measure". */
 static void (*const measures[])(job *) = {
-    measure_time,     measure_determinism, measure_thread_count, measure_batching, measure_finite,
-    measure_gradient, measure_loss,        measure_memory,       measure_generate, measure_module,
+    measure_time,
+    measure_determinism,
+    measure_thread_count,
+    measure_batching,
+    measure_finite,
+    measure_gradient,
+    measure_loss,
+    measure_memory,
+    measure_generate,
+    measure_module,
 };
 
 /* =================================================================================== >>run ==== */
 /* Why a backend does not take a call: its line of plan->why, or the status. */
-static void explain(const attn_plan *plan, const char *backend, attn_status s, char text[256])
-{
+static void explain(const attn_plan *plan, const char *backend, attn_status s, char text[256]) {
     size_t length = strlen(backend);
     for (const char *line = plan->why; line && *line;
-         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         if (!strncmp(line, backend, length) && line[length] == ':') {
             line += length + 1 + strspn(line + length + 1, " ");
             snprintf(text, 256, "%.*s", (int)strcspn(line, "\n"), line);
@@ -3136,10 +2990,9 @@ static void explain(const attn_plan *plan, const char *backend, attn_status s, c
     snprintf(text, 256, "%s", attn_status_text(s));
 }
 
-/* Whether the backend takes the case and it fits in memory; fills what the plan says. Touches no
- * tensor. */
-static bool plan_row(const bench_case *c, const char *backend, row *r)
-{
+/* Whether the backend takes the case and it fits in memory; fills what the plan says.
+ * Touches no tensor. */
+static bool plan_row(const bench_case *c, const char *backend, row *r) {
     problem p;
     attn_plan plan;
     char text[256], need[32], have[32];
@@ -3149,8 +3002,7 @@ static bool plan_row(const bench_case *c, const char *backend, row *r)
     describe(c, &p.d);
     p.d.backend = backend;
     p.d.lse = c->v[PASS] == FWD ? NULL : (float *)(void *)&p;
-    if (c->v[MASK])
-        p.d.mask.data = &some;
+    if (c->v[MASK]) p.d.mask.data = &some;
     p.g.dout.dtype = p.g.dq.dtype = p.d.q.dtype;
     p.g.dk.dtype = p.g.dv.dtype = p.d.k.dtype;
     double scores = score_bytes(c), bytes = tensor_bytes(c);
@@ -3166,8 +3018,8 @@ static bool plan_row(const bench_case *c, const char *backend, row *r)
     bytes += matrix ? scores : (double)plan.workspace_size;
     if (s || bytes > 0.9 * available_memory()) {
         remark(r, "refused", "%s of %s do not fit: %s of memory are available",
-               human_bytes(matrix ? scores : bytes, need),
-               matrix ? "scores" : "tensors and workspace", human_bytes(available_memory(), have));
+            human_bytes(matrix ? scores : bytes, need), matrix ? "scores" : "tensors and workspace",
+            human_bytes(available_memory(), have));
         return false;
     }
     r->theoretical_bytes = matrix ? (int64_t)scores : 8 * c->v[BATCH] * c->v[HEADS] * c->v[SEQ];
@@ -3175,8 +3027,7 @@ static bool plan_row(const bench_case *c, const char *backend, row *r)
 }
 
 /* The plan of the real call. */
-static bool plan_problem(job *j)
-{
+static bool plan_problem(job *j) {
     attn_plan plan;
     char text[256];
     memset(&plan, 0, sizeof plan);
@@ -3190,8 +3041,7 @@ static bool plan_problem(job *j)
     snprintf(j->r->isa, sizeof j->r->isa, "%s", plan.isa ? plan.isa : "");
     j->r->workspace_bytes = (int64_t)plan.workspace_size;
     j->wakes = plan.threads > 1;
-    if (strcmp(j->r->backend, "auto"))
-        return true;
+    if (strcmp(j->r->backend, "auto")) return true;
     snprintf(j->r->backend, sizeof j->r->backend, "%s", plan.backend);
     return true;
 }
@@ -3199,41 +3049,33 @@ static bool plan_problem(job *j)
 static double visible_share(const bench_case *c) { return c->v[CAUSAL] && c->v[SEQ] > 1 ? 0.5 : 1; }
 
 /* Seconds that a row will take, by the rates learned so far. */
-static double estimate(bench *b, const bench_case *c, const char *backend)
-{
-    static const double work[] = { 1, 2.5, 3.5 };
+static double estimate(bench *b, const bench_case *c, const char *backend) {
+    static const double work[] = {1, 2.5, 3.5};
     const int64_t *v = c->v;
-    double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS]
-                   * (double)v[SEQ] * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
+    double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS] *
+                   (double)v[SEQ] * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
     double each = flops / *rate_of(b, backend) + 1e-5, verify = flops / reference_flops;
     double most = b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
     double prefill = v[MEASURE] == GENERATE ? each * (double)v[KV] / 2 : 0;
-    if (v[MEASURE] == MEMORY)
-        return each + 0.1;
-    if (!strcmp(backend, "reference") && each > REFERENCE_CALL_SECONDS)
-        return 0;
-    return (verify < most ? verify : most) + prefill
-           + each * (double)(calls_of(b, c, backend, each) * 5 / 4 + v[WARMUP] + 1) + 0.1;
+    if (v[MEASURE] == MEMORY) return each + 0.1;
+    if (!strcmp(backend, "reference") && each > REFERENCE_CALL_SECONDS) return 0;
+    return (verify < most ? verify : most) + prefill +
+           each * (double)(calls_of(b, c, backend, each) * 5 / 4 + v[WARMUP] + 1) + 0.1;
 }
 
-static const char *backend_at(const bench *b, const suite *s, int i, char name[32])
-{
+static const char *backend_at(const bench *b, const suite *s, int i, char name[32]) {
     const char *p = s->backends;
-    if (b->backend_count)
-        return i < b->backend_count ? b->backends[i] : NULL;
-    for (; p && i > 0; i--)
-        p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
+    if (b->backend_count) return i < b->backend_count ? b->backends[i] : NULL;
+    for (; p && i > 0; i--) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
     if (p) {
         snprintf(name, 32, "%.*s", (int)strcspn(p, ","), p);
         return name;
     }
-    if (!*b->no_gpu && i-- == 0)
-        return "hip";                            /* CPU against GPU, where there is one */
+    if (!*b->no_gpu && i-- == 0) return "hip"; /* CPU against GPU, where there is one */
     return i < b->plugin_count ? b->plugins[i] : NULL;
 }
 
-static double remaining(bench *b, int64_t from_case, int from_backend)
-{
+static double remaining(bench *b, int64_t from_case, int from_backend) {
     double seconds = 0;
     char name[32];
     const char *backend;
@@ -3243,44 +3085,38 @@ static double remaining(bench *b, int64_t from_case, int from_backend)
     return seconds;
 }
 
-static void progress(bench *b, int64_t at, int k, const char *backend)
-{
+static void progress(bench *b, int64_t at, int k, const char *backend) {
     static int terminal = -1;
     char bar[21] = "....................";
-    if (terminal < 0)
-        terminal = isatty(STDERR_FILENO);
-    if (!terminal)
-        return;
+    if (terminal < 0) terminal = isatty(STDERR_FILENO);
+    if (!terminal) return;
     for (int64_t i = 0; i < 20 && b->row_total && i * b->row_total < b->row_count * 20; i++)
         bar[i] = '#';
     fprintf(stderr, "\r[%s] %lld/%lld  %s %s %s  about %.0f s left\033[K", bar,
-            (long long)b->row_count, (long long)b->row_total, b->cases[at].suite->name,
-            b->cases[at].name, backend, remaining(b, at, k));
+        (long long)b->row_count, (long long)b->row_total, b->cases[at].suite->name,
+        b->cases[at].name, backend, remaining(b, at, k));
     fflush(stderr);
 }
 
-static void clear_progress(void)
-{
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
+static void clear_progress(void) {
+    if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
 /* A long row is announced before it starts; a quick selection leaves it out and says so. */
-static bool announce(bench *b, const bench_case *c, row *r)
-{
+static bool announce(bench *b, const bench_case *c, row *r) {
     double seconds = estimate(b, c, r->backend);
-    if (b->level != F && *c->suite->name && !b->opt.user.count[SEQ]
-        && seconds > QUICK_SKIP_SECONDS) {
+    if (b->level != F && *c->suite->name && !b->opt.user.count[SEQ] &&
+        seconds > QUICK_SKIP_SECONDS) {
         remark(r, "skipped", "would take about %.0f s: left out of a quick selection", seconds);
         return false;
     }
     if (seconds > ANNOUNCE_SECONDS) {
         clear_progress();
         fprintf(stderr,
-                "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so "
-                "far, --quick "
-                "leaves it out\n",
-                r->suite, r->name, r->backend, seconds);
+            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so "
+            "far, --quick "
+            "leaves it out\n",
+            r->suite, r->name, r->backend, seconds);
     }
     return true;
 }
@@ -3288,8 +3124,7 @@ static bool announce(bench *b, const bench_case *c, row *r)
 static void derive_row(const bench *b, row *r);
 
 /* A row is written when it is done, into a pipe too: what comes after it cannot lose it. */
-static void add_row(bench *b, const row *finished)
-{
+static void add_row(bench *b, const row *finished) {
     b->rows = grow(b->rows, b->row_count, sizeof *b->rows);
     row *r = &b->rows[b->row_count++];
     *r = *finished;
@@ -3297,17 +3132,14 @@ static void add_row(bench *b, const row *finished)
     clear_progress();
     if (!row_ok(r) && strcmp(r->status, "skipped"))
         fprintf(stderr, "attn_bench: %s %s %s: %s: %s\n", r->suite, r->name, r->backend, r->status,
-                r->note);
-    if (!b->writer)
-        return;
+            r->note);
+    if (!b->writer) return;
     b->writer->row(stdout, b, r);
-    if (fflush(stdout) && !b->broken)
-        b->broken = errno;
+    if (fflush(stdout) && !b->broken) b->broken = errno;
 }
 
 /* The output as the files are shaped. */
-static npy output_file(const bench *b, const problem *p)
-{
+static npy output_file(const bench *b, const problem *p) {
     npy o = b->files->q;
     const int64_t *v = b->cases[0].v;
     o.shape[o.dims - 1] = b->joined ? v[HEADS] * v[V_DIM] : v[V_DIM];
@@ -3317,38 +3149,33 @@ static npy output_file(const bench *b, const problem *p)
 }
 
 /* --expect and --output, after the case has run: the largest difference, and the file. */
-static int finish_files(bench *b, const problem *p, row *r)
-{
+static int finish_files(bench *b, const problem *p, row *r) {
     npy o = output_file(b, p);
     double worst = 0, largest = 0;
     if (b->files->has_expect) {
         const npy *e = &b->files->expect;
-        verdict v = { .status = ATTN_OK };
+        verdict v = {.status = ATTN_OK};
         double *x = malloc((size_t)o.count * 8 + 8), *y = malloc((size_t)o.count * 8 + 8);
-        attn_out got = { .data = o.data, .dtype = o.dtype },
-                 expected = { .data = e->data, .dtype = e->dtype };
+        attn_out got = {.data = o.data, .dtype = o.dtype},
+                 expected = {.data = e->data, .dtype = e->dtype};
         if (x && y) {
             widen(x, &got, 0, 0, 0, 1, o.count);
             widen(y, &expected, 0, 0, 0, 1, o.count);
             for (int64_t i = 0; i < o.count; i++)
                 compare(&v, x[i], y[i],
-                        2e-6 + 4 * unit_of(o.dtype) * (1 + fabs(y[i])) * (o.dtype != ATTN_F32)
-                            + 2 * 0x1p-24 * fabs(y[i]));
+                    2e-6 + 4 * unit_of(o.dtype) * (1 + fabs(y[i])) * (o.dtype != ATTN_F32) +
+                        2 * 0x1p-24 * fabs(y[i]));
         }
         free(x), free(y);
         worst = v.worst, largest = v.max_error;
-        if (!(worst <= 1))
-            remark(r, "wrong", "differs from --expect by up to %.3g", largest);
-        else
-            remark(r, NULL, "equals --expect within %.3g", largest);
+        if (!(worst <= 1)) remark(r, "wrong", "differs from --expect by up to %.3g", largest);
+        else remark(r, NULL, "equals --expect within %.3g", largest);
     }
     return b->opt.output && row_ok(r) ? write_npy(b->opt.output, &o) : 0;
 }
 
-static void free_rows(row *rows, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        free(rows[i].samples_ms.x);
+static void free_rows(row *rows, int64_t count) {
+    for (int64_t i = 0; i < count; i++) free(rows[i].samples_ms.x);
     free(rows);
 }
 
@@ -3359,61 +3186,50 @@ typedef struct part {
     row r;
     job j;
     attn_desc d;
-    bool made;                                   /* it has a problem to compute */
+    bool made; /* it has a problem to compute */
 } part;
 
 /* Everything but what is timed in turns. */
-static void start_part(bench *b, const bench_case *c, const char *backend, problem *p, bool *made,
-                       part *x)
-{
+static void start_part(
+    bench *b, const bench_case *c, const char *backend, problem *p, bool *made, part *x) {
     memset(x, 0, sizeof *x);
     x->r = new_row(c, backend);
     row *r = &x->r;
-    x->j = (job){ .b = b, .c = c, .p = p, .r = r, .pass = c->v[PASS] };
+    x->j = (job){.b = b, .c = c, .p = p, .r = r, .pass = c->v[PASS]};
     x->j.reference = !strcmp(backend, "reference"), x->j.gpu = is_gpu(r);
-    if (c->variant)
-        attn__tuning = c->variant->tuning;
-    if (is_gpu(r) && *b->no_gpu)
-        remark(r, "declined", "%s", b->no_gpu);
+    if (c->variant) attn__tuning = c->variant->tuning;
+    if (is_gpu(r) && *b->no_gpu) remark(r, "declined", "%s", b->no_gpu);
     else if (is_gpu(r) && c->v[COLD])
         remark(r, "declined", "--cold flushes the CPU's caches, not the GPU's");
     else if (plan_row(c, backend, r) && announce(b, c, r)) {
         if (!*made && c->v[MEASURE] != MEMORY) {
             *made = problem_make(c, b->files, p);
-            if (!*made)
-                remark(r, "refused", "out of memory");
+            if (!*made) remark(r, "refused", "out of memory");
         }
         x->made = *made;
-        if (c->v[MEASURE] == MEMORY)
-            measure_memory(&x->j);
+        if (c->v[MEASURE] == MEMORY) measure_memory(&x->j);
     }
-    if (!x->made)
-        return;
+    if (!x->made) return;
     p->d.backend = r->backend;
-    if (plan_problem(&x->j))
-        (c->v[MEASURE] == TIME ? start_time : measures[c->v[MEASURE]])(&x->j);
+    if (plan_problem(&x->j)) (c->v[MEASURE] == TIME ? start_time : measures[c->v[MEASURE]])(&x->j);
     p->d.threads = (int32_t)c->v[THREADS];
     x->d = p->d;
 }
 
-static void leave_problem(problem *p)
-{
+static void leave_problem(problem *p) {
     p->d.lse = p->lse;
-    p->d.workspace = NULL;                       /* the problem's memory still, given again */
+    p->d.workspace = NULL; /* the problem's memory still, given again */
     p->d.workspace_size = 0;
 }
 
-static void turn_of(part *x, int turn, int turns)
-{
-    if (!x->made)
-        return;
+static void turn_of(part *x, int turn, int turns) {
+    if (!x->made) return;
     x->j.p->d = x->d;
     time_turn(&x->j, turn, turns);
     leave_problem(x->j.p);
 }
 
-static void finish_part(bench *b, part *x)
-{
+static void finish_part(bench *b, part *x) {
     if (x->made) {
         problem *p = x->j.p;
         p->d = x->d;
@@ -3424,18 +3240,15 @@ static void finish_part(bench *b, part *x)
         p->d.lse = p->lse;
         take_workspace(p);
         x->r.bytes = p->bytes;
-        if (!interrupted && b->files)
-            b->file_code = finish_files(b, p, &x->r);
+        if (!interrupted && b->files) b->file_code = finish_files(b, p, &x->r);
     }
     memset(&attn__tuning, 0, sizeof attn__tuning);
-    if (interrupted)                             /* a row cut short by Ctrl-C is not a row */
+    if (interrupted) /* a row cut short by Ctrl-C is not a row */
         free(x->r.samples_ms.x);
-    else
-        add_row(b, &x->r);
+    else add_row(b, &x->r);
 }
 
-static void run_row(bench *b, const bench_case *c, const char *backend, problem *p, bool *made)
-{
+static void run_row(bench *b, const bench_case *c, const char *backend, problem *p, bool *made) {
     part x;
     start_part(b, c, backend, p, made, &x);
     turn_of(&x, 0, 1);
@@ -3444,8 +3257,7 @@ static void run_row(bench *b, const bench_case *c, const char *backend, problem 
 
 /* All backends of a case, whose timed calls alternate. Files and variants of attn.h itself go one
  * after the other, as do all other measures: a row is then written as soon as it is done. */
-static void run_parts(bench *b, int64_t at, problem *p, bool *made)
-{
+static void run_parts(bench *b, int64_t at, problem *p, bool *made) {
     static part parts[MOST_PARTS];
     const bench_case *c = &b->cases[at];
     char name[32];
@@ -3459,28 +3271,23 @@ static void run_parts(bench *b, int64_t at, problem *p, bool *made)
             continue;
         }
         start_part(b, c, backend, p, made, &parts[count]);
-        if (parts[count].made)
-            leave_problem(p);
+        if (parts[count].made) leave_problem(p);
         count++;
     }
     for (int turn = 0; turn < TURNS; turn++)
-        for (int k = 0; k < count && may_go_on(b); k++)
-            turn_of(&parts[k], turn, TURNS);
-    for (int k = 0; k < count; k++)
-        finish_part(b, &parts[k]);
+        for (int k = 0; k < count && may_go_on(b); k++) turn_of(&parts[k], turn, TURNS);
+    for (int k = 0; k < count; k++) finish_part(b, &parts[k]);
 }
 
-static void run_case(bench *b, int64_t at)
-{
+static void run_case(bench *b, int64_t at) {
     const bench_case *c = &b->cases[at];
     problem p;
     bool made = false;
     char name[32];
     run_parts(b, at, &p, &made);
-    if (made)
-        problem_free(&p);
+    if (made) problem_free(&p);
     for (const char *s = c->suite->absent; s && *s && c->v[MEASURE] != MEMORY && may_go_on(b);
-         s += strcspn(s, ",") + (strchr(s, ',') != NULL)) {
+        s += strcspn(s, ",") + (strchr(s, ',') != NULL)) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
         row r = new_row(c, name);
         remark(&r, "skipped", "not built");
@@ -3495,56 +3302,49 @@ static bool is_correctness(const row *r) { return !is_performance(r) && !is_memo
 
 /* Whether two rows are of one series: everything equal but the axes given, and what only says how
  * long to measure. */
-static bool same_series(const row *a, const row *b, axis varied, axis also)
-{
+static bool same_series(const row *a, const row *b, axis varied, axis also) {
     for (int i = 0; i < AXES; i++)
-        if (i != (int)varied && i != (int)also && i != WARMUP && i != ITERATIONS && i != EMBED
-            && a->c->v[i] != b->c->v[i])
+        if (i != (int)varied && i != (int)also && i != WARMUP && i != ITERATIONS && i != EMBED &&
+            a->c->v[i] != b->c->v[i])
             return false;
-    return a->c->suite == b->c->suite && a->c->variant == b->c->variant
-           && !strcmp(a->backend, b->backend);
+    return a->c->suite == b->c->suite && a->c->variant == b->c->variant &&
+           !strcmp(a->backend, b->backend);
 }
 
 /* Whether two rows are one case, with different variants or not. */
-static bool same_but_variant(const row *a, const row *b)
-{
-    return a->c->suite == b->c->suite && !strcmp(a->backend, b->backend)
-           && !memcmp(a->c->v, b->c->v, WARMUP * sizeof *a->c->v);
+static bool same_but_variant(const row *a, const row *b) {
+    return a->c->suite == b->c->suite && !strcmp(a->backend, b->backend) &&
+           !memcmp(a->c->v, b->c->v, WARMUP * sizeof *a->c->v);
 }
 
 /* The row of r's case with attn.h as it is, or NULL. */
-static const row *unvaried(const bench *b, const row *r)
-{
+static const row *unvaried(const bench *b, const row *r) {
     for (int64_t i = 0; i < b->row_count && r->c->variant; i++)
-        if (same_but_variant(r, &b->rows[i]) && row_ok(&b->rows[i])
-            && !strcmp(b->rows[i].c->variant->group, r->suite))
+        if (same_but_variant(r, &b->rows[i]) && row_ok(&b->rows[i]) &&
+            !strcmp(b->rows[i].c->variant->group, r->suite))
             return &b->rows[i];
     return NULL;
 }
 
 /* One line on stderr: the fastest tiles of each case. */
-static void print_fastest(const bench *b)
-{
+static void print_fastest(const bench *b) {
     const char *before = "attn_bench: fastest: ";
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
         bool best = row_ok(r);
         for (int64_t k = 0; k < b->row_count && best; k++)
-            best = !same_but_variant(r, &b->rows[k]) || !row_ok(&b->rows[k])
-                   || b->rows[k].p50_ms > r->p50_ms || (b->rows[k].p50_ms == r->p50_ms && k >= i);
-        if (!best)
-            continue;
+            best = !same_but_variant(r, &b->rows[k]) || !row_ok(&b->rows[k]) ||
+                   b->rows[k].p50_ms > r->p50_ms || (b->rows[k].p50_ms == r->p50_ms && k >= i);
+        if (!best) continue;
         fprintf(stderr, "%s%s %s %s, %.4g ms", before, r->name, r->dtype, r->pass, r->p50_ms);
         if (isfinite(r->speedup_vs_default))
             fprintf(stderr, ", %.2fx the default", r->speedup_vs_default);
         before = "; ";
     }
-    if (*before == ';')
-        fputc('\n', stderr);
+    if (*before == ';') fputc('\n', stderr);
 }
 
-static int64_t length_of(const row *r)
-{
+static int64_t length_of(const row *r) {
     return r->c->v[MEASURE] == GENERATE ? r->kv_len : r->q_len;
 }
 
@@ -3552,24 +3352,25 @@ static double total_bytes(const row *r) { return r->bytes + workspace_of(r); }
 static double megabytes(double bytes) { return bytes / 1e6; }
 
 /* What a call adds to its inputs: output, lse and workspace. */
-static double added_bytes(const row *r)
-{
+static double added_bytes(const row *r) {
     double rows = (double)r->batch * (double)r->q_len * (double)r->heads;
-    return workspace_of(r)
-           + rows * (4 + (double)r->v_dim * (double)dtype_size((int32_t)r->c->v[DTYPE]));
+    return workspace_of(r) +
+           rows * (4 + (double)r->v_dim * (double)dtype_size((int32_t)r->c->v[DTYPE]));
 }
 
 /* A power law through the rows of a series over the length: log y over log x, from a 16th of the
  * longest on, for what a call costs before it has work to do is no part of it. */
-typedef struct power_law { double exponent; int64_t from, to, points; } power_law;
+typedef struct power_law {
+    double exponent;
+    int64_t from, to, points;
+} power_law;
 
-static power_law fit_power_law(const bench *b, const row *r, double (*y)(const row *))
-{
-    power_law law = { NAN, 0, 0, 0 };
+static power_law fit_power_law(const bench *b, const row *r, double (*y)(const row *)) {
+    power_law law = {NAN, 0, 0, 0};
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
     for (int64_t i = 0; i < b->row_count; i++)
-        if (row_ok(&b->rows[i]) && same_series(r, &b->rows[i], SEQ, KV)
-            && length_of(&b->rows[i]) > law.to)
+        if (row_ok(&b->rows[i]) && same_series(r, &b->rows[i], SEQ, KV) &&
+            length_of(&b->rows[i]) > law.to)
             law.to = length_of(&b->rows[i]);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i];
@@ -3580,15 +3381,13 @@ static power_law fit_power_law(const bench *b, const row *r, double (*y)(const r
         law.from = law.points++ && law.from < length_of(o) ? law.from : length_of(o);
     }
     double spread = n * sxx - sx * sx;
-    if (n >= 2 && spread > 1e-9)
-        law.exponent = (n * sxy - sx * sy) / spread;
+    if (n >= 2 && spread > 1e-9) law.exponent = (n * sxy - sx * sy) / spread;
     return law;
 }
 
 static double median_of(const row *r) { return r->p50_ms; }
 
-static const row *twin(const bench *b, const row *r, const char *backend)
-{
+static const row *twin(const bench *b, const row *r, const char *backend) {
     for (int64_t i = 0; i < b->row_count; i++)
         if (b->rows[i].c == r->c && !strcmp(b->rows[i].backend, backend) && row_ok(&b->rows[i]))
             return &b->rows[i];
@@ -3597,33 +3396,29 @@ static const row *twin(const bench *b, const row *r, const char *backend)
 
 /* Scaling against the first row of the series: threads with fixed work, threads with the batch, or
  * the batch alone. */
-static void note_scaling(const bench *b, row *r, axis varied, axis also, const char *unit)
-{
+static void note_scaling(const bench *b, row *r, axis varied, axis also, const char *unit) {
     const row *base = NULL;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i];
-        if (row_ok(o) && same_series(r, o, varied, also)
-            && (!base || o->c->v[varied] < base->c->v[varied]))
+        if (row_ok(o) && same_series(r, o, varied, also) &&
+            (!base || o->c->v[varied] < base->c->v[varied]))
             base = o;
     }
-    if (!base || base == r || base->c->v[varied] == r->c->v[varied]
-        || (varied != also && base->c->v[also] == r->c->v[also]))
+    if (!base || base == r || base->c->v[varied] == r->c->v[varied] ||
+        (varied != also && base->c->v[also] == r->c->v[also]))
         return;
     double times = r->tokens_per_s / base->tokens_per_s,
            ideal = (double)r->c->v[varied] / (double)base->c->v[varied];
     r->efficiency = times / ideal;
     remark(r, NULL, "%.2fx the throughput of %lld %s, efficiency %.0f%%", times,
-           (long long)base->c->v[varied], unit, 100 * times / ideal);
+        (long long)base->c->v[varied], unit, 100 * times / ideal);
 }
 
 /* What follows from a row and those before it. */
-static void derive_row(const bench *b, row *r)
-{
+static void derive_row(const bench *b, row *r) {
     const row *standard = twin(b, r, "standard"), *plain = unvaried(b, r);
-    if (!row_ok(r) || is_correctness(r))
-        return;
-    if (plain)
-        r->speedup_vs_default = plain->p50_ms / r->p50_ms;
+    if (!row_ok(r) || is_correctness(r)) return;
+    if (plain) r->speedup_vs_default = plain->p50_ms / r->p50_ms;
     if (standard) { /* medians: an outlier makes no winner */
         r->speedup_vs_standard = standard->p50_ms / r->p50_ms;
         r->memory_reduction = 1 - total_bytes(r) / total_bytes(standard);
@@ -3631,8 +3426,8 @@ static void derive_row(const bench *b, row *r)
     }
     r->time_exponent = fit_power_law(b, r, median_of).exponent;
     r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
-    if (r->c->v[MEASURE] == TIME
-        && (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
+    if (r->c->v[MEASURE] == TIME &&
+        (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
         note_scaling(b, r, THREADS, THREADS, "thread(s)");
         note_scaling(b, r, BATCH, BATCH, "sequence(s)");
         note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
@@ -3640,19 +3435,16 @@ static void derive_row(const bench *b, row *r)
 }
 
 /* When all rows are there, the exponents of each are those of its whole series. */
-static void derive_exponents(bench *b)
-{
+static void derive_exponents(bench *b) {
     for (int64_t i = 0; i < b->row_count; i++) {
         row *r = &b->rows[i];
-        if (!row_ok(r) || is_correctness(r))
-            continue;
+        if (!row_ok(r) || is_correctness(r)) continue;
         r->time_exponent = fit_power_law(b, r, median_of).exponent;
         r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
     }
 }
 
-static bool any_wrong(const bench *b)
-{
+static bool any_wrong(const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++)
         if (!strcmp(b->rows[i].status, "wrong") || !strcmp(b->rows[i].status, "failed"))
             return true;
@@ -3660,27 +3452,23 @@ static bool any_wrong(const bench *b)
 }
 
 /* The spread of a run that one outlier does not widen. */
-static double spread_of(const row *r)
-{
+static double spread_of(const row *r) {
     double lower = 2 * (r->p50_ms - r->min_ms);
     return r->stddev_ms < lower ? r->stddev_ms : lower;
 }
 
 /* By more than the spread of the two. Medians: an outlier makes no winner. */
-static bool clearly_faster(const row *a, const row *b)
-{
+static bool clearly_faster(const row *a, const row *b) {
     return b->p50_ms - a->p50_ms > hypot(spread_of(a), spread_of(b));
 }
 
 /* The cases in which standard clearly beats flash: there should be none. */
-static bool is_crossover(const bench *b, const row *r)
-{
-    return !strcmp(r->backend, "flash") && isfinite(r->speedup_vs_standard)
-           && clearly_faster(twin(b, r, "standard"), r);
+static bool is_crossover(const bench *b, const row *r) {
+    return !strcmp(r->backend, "flash") && isfinite(r->speedup_vs_standard) &&
+           clearly_faster(twin(b, r, "standard"), r);
 }
 
-static int64_t count_crossovers(const bench *b, int64_t *compared)
-{
+static int64_t count_crossovers(const bench *b, int64_t *compared) {
     int64_t lost = 0;
     *compared = 0;
     for (int64_t i = 0; i < b->row_count; i++) {
@@ -3691,77 +3479,73 @@ static int64_t count_crossovers(const bench *b, int64_t *compared)
     return lost;
 }
 
-static void print_crossover(FILE *f, const bench *b)
-{
+static void print_crossover(FILE *f, const bench *b) {
     int64_t compared, lost = count_crossovers(b, &compared);
     for (int64_t i = 0; i < b->row_count && lost; i++) {
         const row *r = &b->rows[i];
         if (is_crossover(b, r))
-            fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite,
-                    r->name, r->dtype, r->pass, 1 / r->speedup_vs_standard);
+            fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite, r->name,
+                r->dtype, r->pass, 1 / r->speedup_vs_standard);
     }
     if (compared && !lost)
-        fprintf(f, "- crossover of flash over standard: none, flash wins or ties in all of %lld "
-                   "cases\n", (long long)compared);
+        fprintf(f,
+            "- crossover of flash over standard: none, flash wins or ties in all of %lld "
+            "cases\n",
+            (long long)compared);
 }
 
-static void print_exponents(FILE *f, const bench *b)
-{
+static void print_exponents(FILE *f, const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        bool first = strcmp(r->suite, "rocmforge")
-                     && (isfinite(r->time_exponent) || isfinite(r->memory_exponent));
+        bool first = strcmp(r->suite, "rocmforge") &&
+                     (isfinite(r->time_exponent) || isfinite(r->memory_exponent));
         for (int64_t k = 0; k < i && first; k++)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
-        if (!first)
-            continue;
+        if (!first) continue;
         power_law time = fit_power_law(b, r, median_of), memory = fit_power_law(b, r, added_bytes);
         fprintf(f, "- %s, %s, %s as far as S %lld (%s, kv %s, %s, %d threads):", r->suite,
-                r->backend, r->name, (long long)time.to, r->dtype, r->kv_dtype, r->pass,
-                (int)r->threads);
+            r->backend, r->name, (long long)time.to, r->dtype, r->kv_dtype, r->pass,
+            (int)r->threads);
         if (isfinite(time.exponent))
             fprintf(f, " time ~ S^%.2f from S %lld on", time.exponent, (long long)time.from);
         if (isfinite(memory.exponent))
-            fprintf(f, " memory ~ S^%.2f from S %lld on", memory.exponent,
-                    (long long)memory.from);
+            fprintf(f, " memory ~ S^%.2f from S %lld on", memory.exponent, (long long)memory.from);
         fputc('\n', f);
     }
 }
 
-/* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum, relative
- * to dense. */
-static void print_adaattn(FILE *f, const bench *b)
-{
+/* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum,
+ * relative to dense. */
+static void print_adaattn(FILE *f, const bench *b) {
     fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone "
           "is pass "
           "bwd. Relative to dense "
           "(standard), > 1 is faster or smaller here; AdaAttn prints the inverse.\n",
-          f);
+        f);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"),
                   *dense_both = NULL;
-        if (strcmp(r->suite, "adaattn") || r->c->v[PASS] != FWD || !row_ok(r)
-            || !isfinite(r->mean_ms))
+        if (strcmp(r->suite, "adaattn") || r->c->v[PASS] != FWD || !row_ok(r) ||
+            !isfinite(r->mean_ms))
             continue;
         for (int64_t k = 0; k < b->row_count; k++)
-            if (b->rows[k].c->v[PASS] == FWD_BWD && row_ok(&b->rows[k])
-                && !strcmp(b->rows[k].name, r->name)) {
+            if (b->rows[k].c->v[PASS] == FWD_BWD && row_ok(&b->rows[k]) &&
+                !strcmp(b->rows[k].name, r->name)) {
                 both = strcmp(b->rows[k].backend, r->backend) ? both : &b->rows[k];
                 dense_both = strcmp(b->rows[k].backend, "standard") ? dense_both : &b->rows[k];
             }
-        fprintf(f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms,
-                r->stddev_ms);
+        fprintf(
+            f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms, r->stddev_ms);
         if (both)
             fprintf(f, ", backward %.3f+-%.3f ms, total %.3f+-%.3f ms", both->mean_ms,
-                    both->stddev_ms, r->mean_ms + both->mean_ms,
-                    hypot(r->stddev_ms, both->stddev_ms));
+                both->stddev_ms, r->mean_ms + both->mean_ms, hypot(r->stddev_ms, both->stddev_ms));
         fprintf(f, ", %.0f tok/s, memory %.4g MB", r->tokens_per_s, megabytes(total_bytes(r)));
         if (dense)
             fprintf(f, "; relative to dense: forward %.2f, memory %.2f",
-                    dense->mean_ms / r->mean_ms, total_bytes(dense) / total_bytes(r));
+                dense->mean_ms / r->mean_ms, total_bytes(dense) / total_bytes(r));
         if (both && dense_both && dense)
             fprintf(f, ", backward %.2f, total %.2f", dense_both->mean_ms / both->mean_ms,
-                    (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
+                (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
         fputc('\n', f);
     }
     fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 "
@@ -3769,121 +3553,118 @@ static void print_adaattn(FILE *f, const bench *b)
           "96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive precision 1.49, "
           "1.76, 1.64, "
           "adaptive rank 1.01, 1.02, 1.01\n",
-          f);
+        f);
 }
 
 /* The first row that a published figure stands beside, or NULL. */
-static const row *beside(const bench *b, const struct published *p)
-{
+static const row *beside(const bench *b, const struct published *p) {
     for (int64_t i = 0; i < b->row_count; i++)
-        if (row_ok(&b->rows[i]) && is_performance(&b->rows[i]) && is_published(p, &b->rows[i])
-            && (p->backend || !strcmp(b->rows[i].backend, "flash")))
+        if (row_ok(&b->rows[i]) && is_performance(&b->rows[i]) && is_published(p, &b->rows[i]) &&
+            (p->backend || !strcmp(b->rows[i].backend, "flash")))
             return &b->rows[i];
     return NULL;
 }
 
-static const char *human_ms(double ms, char text[32])
-{
+static const char *human_ms(double ms, char text[32]) {
     bool known = isfinite(ms), small = known && ms < 0.1;
     snprintf(text, 32, known ? small ? "%.6g us" : "%.6g ms" : "-", small ? 1e3 * ms : ms);
     return text;
 }
 
 /* Every time that a system published, measured here or not. */
-static void print_published(FILE *f, const bench *b, const char *suite)
-{
-    static const char *const passes[] = { "fwd", "bwd", "fwd+bwd" };
+static void print_published(FILE *f, const bench *b, const char *suite) {
+    static const char *const passes[] = {"fwd", "bwd", "fwd+bwd"};
     char theirs[32], ours[32], tokens[32], factor[32];
-    fprintf(f, "\n| %s published | backend | pass | theirs | tok/s | ours | theirs/ours |\n"
-               "|---|---|---|---|---|---|---|\n", suite);
+    fprintf(f,
+        "\n| %s published | backend | pass | theirs | tok/s | ours | theirs/ours |\n"
+        "|---|---|---|---|---|---|---|\n",
+        suite);
     for (int i = 0; i < COUNT(published); i++) {
         const struct published *p = &published[i];
-        if (strcmp(p->suite, suite) || p->derived)
-            continue;
+        if (strcmp(p->suite, suite) || p->derived) continue;
         const row *r = beside(b, p);
         snprintf(tokens, sizeof tokens, isfinite(p->tokens_per_s) ? "%.0f" : "-", p->tokens_per_s);
         snprintf(factor, sizeof factor, r ? "%.3g" : "-", r ? p->ms / r->p50_ms : 0);
         fprintf(f, "| B%lld S%lld H%lld D%lld | %s | %s | %s | %s | %s | %s |\n",
-                (long long)p->batch, (long long)p->seq, (long long)p->heads, (long long)p->dim,
-                p->backend ? p->backend : "their CPU", passes[p->pass], human_ms(p->ms, theirs),
-                tokens, r ? human_ms(r->p50_ms, ours) : "not run", factor);
+            (long long)p->batch, (long long)p->seq, (long long)p->heads, (long long)p->dim,
+            p->backend ? p->backend : "their CPU", passes[p->pass], human_ms(p->ms, theirs), tokens,
+            r ? human_ms(r->p50_ms, ours) : "not run", factor);
     }
     fputc('\n', f);
 }
 
-/* The guide's memory table, in MB: theirs, ours as tensors and workspace, and how many times less. */
-static void print_guide_memory(FILE *f, const bench *b)
-{
+/* The guide's memory table, in MB: theirs, ours as tensors and workspace, and how
+ * many times less. */
+static void print_guide_memory(FILE *f, const bench *b) {
     fputs("\n| flash_v2 memory, MB | standard, theirs | ours | flash, theirs | ours | standard / "
-          "flash, theirs | ours |\n|---|---|---|---|---|---|---|\n", f);
+          "flash, theirs | ours |\n|---|---|---|---|---|---|---|\n",
+        f);
     for (int i = 0; i < COUNT(published_memory); i++) {
         const row *r = NULL, *standard = NULL;
         double theirs = published_memory[i].standard / published_memory[i].flash;
         for (int64_t k = 0; k < b->row_count && !standard; k++)
-            if (!strcmp(b->rows[k].suite, "flash_v2") && is_memory(&b->rows[k])
-                && !strcmp(b->rows[k].backend, "flash") && row_ok(&b->rows[k])
-                && b->rows[k].q_len == published_memory[i].seq)
+            if (!strcmp(b->rows[k].suite, "flash_v2") && is_memory(&b->rows[k]) &&
+                !strcmp(b->rows[k].backend, "flash") && row_ok(&b->rows[k]) &&
+                b->rows[k].q_len == published_memory[i].seq)
                 r = &b->rows[k], standard = twin(b, r, "standard");
         fprintf(f, "| S %lld | %.4g |", (long long)published_memory[i].seq,
-                published_memory[i].standard);
+            published_memory[i].standard);
         if (standard)
             fprintf(f, " %.4g | %.4g | %.4g | %.3gx | %.3gx |\n", megabytes(total_bytes(standard)),
-                    published_memory[i].flash, megabytes(total_bytes(r)), theirs, r->memory_factor);
+                published_memory[i].flash, megabytes(total_bytes(r)), theirs, r->memory_factor);
         else
-            fprintf(f, " not run | %.4g | not run | %.3gx | not run |\n",
-                    published_memory[i].flash, theirs);
+            fprintf(f, " not run | %.4g | not run | %.3gx | not run |\n", published_memory[i].flash,
+                theirs);
     }
     fputc('\n', f);
 }
 
 /* The row of r's case in another pass. */
-static const row *in_pass(const bench *b, const row *r, int pass)
-{
+static const row *in_pass(const bench *b, const row *r, int pass) {
     for (int64_t i = 0; i < b->row_count; i++)
-        if (row_ok(&b->rows[i]) && b->rows[i].c->v[PASS] == pass
-            && same_series(r, &b->rows[i], PASS, PASS))
+        if (row_ok(&b->rows[i]) && b->rows[i].c->v[PASS] == pass &&
+            same_series(r, &b->rows[i], PASS, PASS))
             return &b->rows[i];
     return NULL;
 }
 
 /* Forward, backward and both of each case, and the backward as a multiple of the forward; theirs
  * where they published both. */
-static void print_directions(FILE *f, const bench *b, const char *suite)
-{
+static void print_directions(FILE *f, const bench *b, const char *suite) {
     bool head = false;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both, *backward;
-        if (strcmp(r->suite, suite) || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD
-            || !row_ok(r) || !(backward = in_pass(b, r, BWD)) || !(both = in_pass(b, r, FWD_BWD)))
+        if (strcmp(r->suite, suite) || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD ||
+            !row_ok(r) || !(backward = in_pass(b, r, BWD)) || !(both = in_pass(b, r, FWD_BWD)))
             continue;
         if (!head)
-            fprintf(f, "\n| %s | backend | forward ms | backward ms | both ms | backward/forward | "
-                       "theirs | both, vs std |\n|---|---|---|---|---|---|---|---|\n", suite);
+            fprintf(f,
+                "\n| %s | backend | forward ms | backward ms | both ms | backward/forward | "
+                "theirs | both, vs std |\n|---|---|---|---|---|---|---|---|\n",
+                suite);
         head = true;
         fprintf(f, "| %s | %s | %.4g | %.4g | %.4g | %.2f |", r->name, r->backend, r->p50_ms,
-                backward->p50_ms, both->p50_ms, backward->p50_ms / r->p50_ms);
+            backward->p50_ms, both->p50_ms, backward->p50_ms / r->p50_ms);
         fprintf(f, isfinite(backward->theirs) ? " %.2f |" : " - |", backward->theirs / r->theirs);
         fprintf(f, isfinite(both->speedup_vs_standard) ? " %.2f |\n" : " - |\n",
-                both->speedup_vs_standard);
+            both->speedup_vs_standard);
     }
-    if (head)
-        fputc('\n', f);
+    if (head) fputc('\n', f);
 }
 
 /* Throughput of flash with n times the work of one sequence, on all threads or, `weak`, on n, over
  * that of one sequence. NaN: not run. */
-static double scaled(const bench *b, int64_t n, bool weak)
-{
+static double scaled(const bench *b, int64_t n, bool weak) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *one = &b->rows[i];
-        if (strcmp(one->suite, "flash_v2") || strcmp(one->backend, "flash") || !row_ok(one)
-            || one->c->v[MEASURE] != TIME || one->c->v[PASS] != FWD || one->batch != 1
-            || (weak && one->threads != 1))
+        if (strcmp(one->suite, "flash_v2") || strcmp(one->backend, "flash") || !row_ok(one) ||
+            one->c->v[MEASURE] != TIME || one->c->v[PASS] != FWD || one->batch != 1 ||
+            (weak && one->threads != 1))
             continue;
         for (int64_t k = 0; k < b->row_count; k++) {
             const row *r = &b->rows[k];
-            if (row_ok(r) && r->batch == n && same_series(one, r, BATCH, weak ? THREADS : BATCH)
-                && (weak ? r->threads == n : r->threads == one->threads) && (n > 1 || r == one))
+            if (row_ok(r) && r->batch == n && same_series(one, r, BATCH, weak ? THREADS : BATCH) &&
+                (weak ? r->threads == n : r->threads == one->threads) && (n > 1 || r == one))
                 return r->tokens_per_s / one->tokens_per_s;
         }
     }
@@ -3891,30 +3672,40 @@ static double scaled(const bench *b, int64_t n, bool weak)
 }
 
 /* Weak scaling: each thread has the work of one sequence. */
-static void print_guide_scaling(FILE *f, const bench *b)
-{
-    static const struct { int64_t n; double batch, weak; } theirs[] = {
-        { 1, 1, 1 }, { 2, 1.85, 1.92 }, { 4, 3.42, 3.68 }, { 8, 6.12, 6.88 }, { 16, 10.24, NAN },
+static void print_guide_scaling(FILE *f, const bench *b) {
+    static const struct {
+        int64_t n;
+        double batch, weak;
+    } theirs[] = {
+        {1, 1, 1},
+        {2, 1.85, 1.92},
+        {4, 3.42, 3.68},
+        {8, 6.12, 6.88},
+        {16, 10.24, NAN},
     };
     fputs("\n| flash_v2 scaling: n | batch n, theirs | ours | n threads, a sequence each, theirs | "
-          "ours | ours, per thread |\n|---|---|---|---|---|---|\n", f);
+          "ours | ours, per thread |\n|---|---|---|---|---|---|\n",
+        f);
     for (int i = 0; i < COUNT(theirs); i++) {
-        double x[] = { theirs[i].batch, scaled(b, theirs[i].n, false), theirs[i].weak,
-                       scaled(b, theirs[i].n, true), 0 };
+        double x[] = {theirs[i].batch, scaled(b, theirs[i].n, false), theirs[i].weak,
+            scaled(b, theirs[i].n, true), 0};
         x[4] = x[3] / (double)theirs[i].n;
         fprintf(f, "| %lld |", (long long)theirs[i].n);
-        for (int k = 0; k < COUNT(x); k++)
-            fprintf(f, isfinite(x[k]) ? " %.4g |" : " - |", x[k]);
+        for (int k = 0; k < COUNT(x); k++) fprintf(f, isfinite(x[k]) ? " %.4g |" : " - |", x[k]);
         fputc('\n', f);
     }
     fputc('\n', f);
 }
 
 /* What the guide published besides times, beside what was measured here. */
-static void print_guide(FILE *f, const bench *b)
-{
-    static const struct { const char *pass; double gbytes; } theirs[] = {
-        { "forward", 612 }, { "backward", 545 }, { "both", 578 },
+static void print_guide(FILE *f, const bench *b) {
+    static const struct {
+        const char *pass;
+        double gbytes;
+    } theirs[] = {
+        {"forward", 612},
+        {"backward", 545},
+        {"both", 578},
     };
     const double their_peak = 864;
     print_published(f, b, "flash_v2");
@@ -3925,33 +3716,30 @@ static void print_guide(FILE *f, const bench *b)
         const row *best = NULL;
         for (int64_t i = 0; i < b->row_count; i++) {
             const row *r = &b->rows[i];
-            if (!strcmp(r->suite, "flash_v2") && r->c->v[PASS] == pass && row_ok(r)
-                && isfinite(r->gbytes_per_s) && (!best || r->gbytes_per_s > best->gbytes_per_s))
+            if (!strcmp(r->suite, "flash_v2") && r->c->v[PASS] == pass && row_ok(r) &&
+                isfinite(r->gbytes_per_s) && (!best || r->gbytes_per_s > best->gbytes_per_s))
                 best = r;
         }
         fprintf(f, "- flash_v2 bandwidth, %s: theirs %.0f of %.0f GB/s (%.1f%%); ours, the most: ",
-                theirs[pass].pass, theirs[pass].gbytes, their_peak,
-                100 * theirs[pass].gbytes / their_peak);
+            theirs[pass].pass, theirs[pass].gbytes, their_peak,
+            100 * theirs[pass].gbytes / their_peak);
         if (best)
             fprintf(f, "%.4g GB/s (%.1f%% of a read loop), %s %s\n", best->gbytes_per_s,
-                    100 * best->bandwidth_fraction, best->name, best->backend);
-        else
-            fputs("not run\n", f);
+                100 * best->bandwidth_fraction, best->name, best->backend);
+        else fputs("not run\n", f);
     }
 }
 
 /* How much of a call's memory the scores are: openpi's reason for flash. */
-static void print_score_share(FILE *f, const bench *b)
-{
+static void print_score_share(FILE *f, const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *flash = twin(b, r, "flash");
-        if (strcmp(r->suite, "openpi") || !is_memory(r) || strcmp(r->backend, "standard")
-            || !row_ok(r))
+        if (strcmp(r->suite, "openpi") || !is_memory(r) || strcmp(r->backend, "standard") ||
+            !row_ok(r))
             continue;
         fprintf(f, "- openpi, %s: the score matrix is %.1f%% of the memory of standard", r->name,
-                100 * fmin(score_bytes(r->c), workspace_of(r)) / total_bytes(r));
-        if (flash)
-            fprintf(f, ", which is %.3g times that of flash", flash->memory_factor);
+            100 * fmin(score_bytes(r->c), workspace_of(r)) / total_bytes(r));
+        if (flash) fprintf(f, ", which is %.3g times that of flash", flash->memory_factor);
         fputc('\n', f);
     }
 }
@@ -3959,117 +3747,104 @@ static void print_score_share(FILE *f, const bench *b)
 /* The block sizes that the flash_v2 guide recommends, by its own formula (f32 scores and a f16 tile
  * of V): which exceed the sequence they are meant for, and which fit the shared memory of a block
  * on a given chip. */
-static void print_shared_memory(FILE *f)
-{
+static void print_shared_memory(FILE *f) {
     static const struct {
         int seq, dim, block;
-    } guide[] = { { 32, 16, 64 }, { 64, 32, 128 }, { 128, 64, 256 }, { 256, 128, 512 } };
+    } guide[] = {{32, 16, 64}, {64, 32, 128}, {128, 64, 256}, {256, 128, 512}};
     static const struct {
         const char *chip;
         int kib;
-    } chips[] = { { "NVIDIA L20 (99 KiB)", 99 },
-                  { "H100, H200 (227 KiB)", 227 },
-                  { "AMD gfx9, gfx10, gfx11 (64 KiB)", 64 },
-                  { "AMD gfx950 (160 KiB)", 160 } };
+    } chips[] = {{"NVIDIA L20 (99 KiB)", 99}, {"H100, H200 (227 KiB)", 227},
+        {"AMD gfx9, gfx10, gfx11 (64 KiB)", 64}, {"AMD gfx950 (160 KiB)", 160}};
     for (int i = 0; i < COUNT(guide); i++) {
         int block = guide[i].block, bytes = block * block * 4 + block * guide[i].dim * 2,
             clipped = guide[i].seq;
         fprintf(f,
-                "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as "
-                "published (the "
-                "block exceeds the "
-                "sequence); fits",
-                block, guide[i].seq, guide[i].dim, (bytes + 1023) / 1024);
+            "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as "
+            "published (the "
+            "block exceeds the "
+            "sequence); fits",
+            block, guide[i].seq, guide[i].dim, (bytes + 1023) / 1024);
         bool any = false;
         for (int c = 0; c < COUNT(chips); c++)
             if (bytes <= chips[c].kib * 1024)
                 fprintf(f, "%s %s", any ? "," : "", chips[c].chip), any = true;
         fprintf(f, "%s; a block of %d needs %d KiB\n", any ? "" : " no chip listed", clipped,
-                (clipped * clipped * 4 + clipped * guide[i].dim * 2 + 1023) / 1024);
+            (clipped * clipped * 4 + clipped * guide[i].dim * 2 + 1023) / 1024);
     }
 }
 
 /* A share that openpi aims at; its lower end is what counts. */
-static void print_target(FILE *f, const char *what, const row *at, double percent, double least,
-                         double most)
-{
+static void print_target(
+    FILE *f, const char *what, const row *at, double percent, double least, double most) {
     if (at)
         fprintf(f, "  - %.1f%% %s at S %lld (target %.0f to %.0f%%): %s\n", percent, what,
-                (long long)at->q_len, least, most, percent >= least ? "reached" : "NOT reached");
-    else
-        fprintf(f, "  - %s (target %.0f to %.0f%%): not run\n", what, least, most);
+            (long long)at->q_len, least, most, percent >= least ? "reached" : "NOT reached");
+    else fprintf(f, "  - %s (target %.0f to %.0f%%): not run\n", what, least, most);
 }
 
 /* openpi's targets at the longest sequence measured, of what was measured. */
 typedef struct openpi_verdict {
-    const row *slowest, *largest;                /* the rows judged for time and for memory */
+    const row *slowest, *largest; /* the rows judged for time and for memory */
     double less_time, less_memory, standard_exponent;
     int64_t right, wrong;
     bool correct, reached;
 } openpi_verdict;
 
-static void judge_openpi_row(openpi_verdict *x, const row *r)
-{
+static void judge_openpi_row(openpi_verdict *x, const row *r) {
     bool flash = !strcmp(r->backend, "flash") && row_ok(r);
     x->right += row_ok(r) && (isfinite(r->max_abs_err) || r->c->v[MEASURE] != TIME);
-    x->wrong += !strcmp(r->status, "wrong") || !strcmp(r->status, "failed")
-             || !strcmp(r->status, "declined");
-    if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && isfinite(r->speedup_vs_standard)
-        && (!x->slowest || r->q_len > x->slowest->q_len))
+    x->wrong += !strcmp(r->status, "wrong") || !strcmp(r->status, "failed") ||
+                !strcmp(r->status, "declined");
+    if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && isfinite(r->speedup_vs_standard) &&
+        (!x->slowest || r->q_len > x->slowest->q_len))
         x->slowest = r;
-    if (flash && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_reduction)
-        && (!x->largest || r->q_len > x->largest->q_len))
+    if (flash && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_reduction) &&
+        (!x->largest || r->q_len > x->largest->q_len))
         x->largest = r;
-    if (!strcmp(r->backend, "standard") && r->c->v[MEASURE] == MEMORY
-        && isfinite(r->memory_exponent))
+    if (!strcmp(r->backend, "standard") && r->c->v[MEASURE] == MEMORY &&
+        isfinite(r->memory_exponent))
         x->standard_exponent = r->memory_exponent;
 }
 
-static openpi_verdict judge_openpi(const bench *b)
-{
-    openpi_verdict x = { NULL, NULL, NAN, NAN, NAN, 0, 0, false, false };
+static openpi_verdict judge_openpi(const bench *b) {
+    openpi_verdict x = {NULL, NULL, NAN, NAN, NAN, 0, 0, false, false};
     for (int64_t i = 0; i < b->row_count; i++)
         if (!strcmp(b->rows[i].suite, "openpi") && !is_gpu(&b->rows[i]))
             judge_openpi_row(&x, &b->rows[i]);
-    if (x.slowest)
-        x.less_time = 100 * (1 - 1 / x.slowest->speedup_vs_standard);
-    if (x.largest)
-        x.less_memory = 100 * x.largest->memory_reduction;
+    if (x.slowest) x.less_time = 100 * (1 - 1 / x.slowest->speedup_vs_standard);
+    if (x.largest) x.less_memory = 100 * x.largest->memory_reduction;
     x.correct = x.right && !x.wrong;
-    x.reached = x.correct && !(x.less_time < 15) && !(x.less_memory < 50)
-             && !(fabs(x.standard_exponent - 2) >= 0.35);
+    x.reached = x.correct && !(x.less_time < 15) && !(x.less_memory < 50) &&
+                !(fabs(x.standard_exponent - 2) >= 0.35);
     return x;
 }
 
-static void print_openpi_verdict(FILE *f, const bench *b)
-{
+static void print_openpi_verdict(FILE *f, const bench *b) {
     openpi_verdict x = judge_openpi(b);
-    fprintf(f, "- openpi verdict, of what was measured: %s\n",
-            x.reached ? "reached" : "NOT reached");
+    fprintf(
+        f, "- openpi verdict, of what was measured: %s\n", x.reached ? "reached" : "NOT reached");
     print_target(f, "less time than standard", x.slowest, x.less_time, 15, 25);
     print_target(f, "less memory than standard", x.largest, x.less_memory, 50, 80);
     if (!isfinite(x.standard_exponent))
         fputs("  - memory of standard (expected about S^2.0): not run\n", f);
     else
         fprintf(f, "  - memory of standard ~ S^%.2f (expected about 2.0): %s\n",
-                x.standard_exponent,
-                fabs(x.standard_exponent - 2) < 0.35 ? "as expected" : "NOT as expected");
+            x.standard_exponent,
+            fabs(x.standard_exponent - 2) < 0.35 ? "as expected" : "NOT as expected");
     fprintf(f, "  - %lld rows right, %lld wrong, failed or declined: %s\n", (long long)x.right,
-            (long long)x.wrong, x.correct ? "correct" : "NOT correct");
+        (long long)x.wrong, x.correct ? "correct" : "NOT correct");
 }
 
-static bool has_suite(const bench *b, const char *name)
-{
+static bool has_suite(const bench *b, const char *name) {
     for (int64_t i = 0; i < b->row_count; i++)
-        if (!strcmp(b->rows[i].suite, name))
-            return true;
+        if (!strcmp(b->rows[i].suite, name)) return true;
     return false;
 }
 
 /* The fastest backend of r's case; of those that are not clearly apart the one that stands last:
  * flash, not standard. */
-static const row *fastest(const bench *b, const row *r)
-{
+static const row *fastest(const bench *b, const row *r) {
     const row *best = NULL;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i];
@@ -4079,61 +3854,56 @@ static const row *fastest(const bench *b, const row *r)
     return best;
 }
 
-/* Advice from what was measured: the fastest backend for each length, dim and batch, and what
- * bounds it. */
-static void print_advice(FILE *f, const bench *b)
-{
+/* Advice from what was measured: the fastest backend for each length, dim and batch, and
+ * what bounds it. */
+static void print_advice(FILE *f, const bench *b) {
     static const char *const advice[][2] = {
-        { "overhead", "too little work for a call: larger batches, or more heads, in one call" },
-        { "compute", "near the peak of the machine: a 16-bit type where its dot product is faster, "
-                     "or more threads" },
-        { "bandwidth",
-          "near the speed of memory: a 16-bit or quantised cache, more queries for each key "
-          "read (GQA, batching)" },
+        {"overhead", "too little work for a call: larger batches, or more heads, in one call"},
+        {"compute", "near the peak of the machine: a 16-bit type where its dot product is faster, "
+                    "or more threads"},
+        {"bandwidth",
+            "near the speed of memory: a 16-bit or quantised cache, more queries for each key "
+            "read (GQA, batching)"},
     };
     bool head = false;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        if (fastest(b, r) != r || !*r->bound)
-            continue;
+        if (fastest(b, r) != r || !*r->bound) continue;
         if (!head)
             fputs("\n| S | D | batch | dtype | pass | take | ms | bound by | what to try "
                   "|\n|---|---|---|---|---|---|---|---|---|\n",
-                  f);
+                f);
         head = true;
         for (int k = 0; k < COUNT(advice); k++)
             if (!strcmp(advice[k][0], r->bound))
                 fprintf(f,
-                        "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, "
-                        "%.0f%% of "
-                        "bandwidth | %s |\n",
-                        (long long)length_of(r), (long long)r->head_dim, (long long)r->batch,
-                        r->dtype, r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound,
-                        100 * r->peak_fraction, 100 * r->bandwidth_fraction, advice[k][1]);
+                    "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, "
+                    "%.0f%% of "
+                    "bandwidth | %s |\n",
+                    (long long)length_of(r), (long long)r->head_dim, (long long)r->batch, r->dtype,
+                    r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound, 100 * r->peak_fraction,
+                    100 * r->bandwidth_fraction, advice[k][1]);
     }
 }
 
-static void print_their_flops(FILE *f, const bench *b)
-{
+static void print_their_flops(FILE *f, const bench *b) {
     for (int s = 0; s < COUNT(suites); s++)
         if (suites[s].their_flops && has_suite(b, suites[s].name))
             fprintf(f,
-                    "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible "
-                    "pair, head and element of "
-                    "a key and a value, the backward 2.5 times that\n",
-                    suites[s].name, suites[s].their_flops);
+                "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible "
+                "pair, head and element of "
+                "a key and a value, the backward 2.5 times that\n",
+                suites[s].name, suites[s].their_flops);
 }
 
 /* The shortest length from which on every length measured of r's series is faster on the GPU, by
  * the time that `of` gives; 0: none. */
-static int64_t pays_from(const bench *b, const row *r, double (*of)(const row *))
-{
+static int64_t pays_from(const bench *b, const row *r, double (*of)(const row *)) {
     int64_t from = 0, slower = 0;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i],
                   *cpu = row_ok(o) && same_series(r, o, SEQ, KV) ? twin(b, o, "flash") : NULL;
-        if (cpu && of(o) >= cpu->p50_ms)
-            slower = length_of(o) > slower ? length_of(o) : slower;
+        if (cpu && of(o) >= cpu->p50_ms) slower = length_of(o) > slower ? length_of(o) : slower;
     }
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *o = &b->rows[i];
@@ -4143,57 +3913,47 @@ static int64_t pays_from(const bench *b, const row *r, double (*of)(const row *)
     return from;
 }
 
-static void print_length(FILE *f, const char *what, int64_t length)
-{
-    if (length)
-        fprintf(f, "%s from S = %lld on", what, (long long)length);
-    else
-        fprintf(f, "%s at no length measured", what);
+static void print_length(FILE *f, const char *what, int64_t length) {
+    if (length) fprintf(f, "%s from S = %lld on", what, (long long)length);
+    else fprintf(f, "%s at no length measured", what);
 }
 
 static double kernel_of(const row *r) { return r->kernel_ms; }
 static double total_of(const row *r) { return r->total_ms; }
 
 /* The table CPU against GPU, and from which length on the GPU pays; or why there is none. */
-static void print_gpu(FILE *f, const bench *b)
-{
+static void print_gpu(FILE *f, const bench *b) {
     bool asked = has_suite(b, "rocmforge"), head = false;
     char text[32];
-    for (int i = 0; i < b->backend_count; i++)
-        asked |= !strcmp(b->backends[i], "hip");
+    for (int i = 0; i < b->backend_count; i++) asked |= !strcmp(b->backends[i], "hip");
     if (*b->no_gpu) {
-        if (asked)
-            fprintf(f, "- CPU against GPU: no GPU here: %s\n", b->no_gpu);
+        if (asked) fprintf(f, "- CPU against GPU: no GPU here: %s\n", b->no_gpu);
         return;
     }
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *cpu = twin(b, r, "flash");
-        if (!is_gpu(r) || !row_ok(r) || !is_performance(r) || !cpu)
-            continue;
+        if (!is_gpu(r) || !row_ok(r) || !is_performance(r) || !cpu) continue;
         if (!head)
             fputs("\n| CPU against GPU | dtype | pass | flash ms | hip kernel ms | hip total ms | "
                   "kernel, > 1 is faster | total "
                   "| GFLOP/s of the kernel | device memory "
                   "|\n|---|---|---|---|---|---|---|---|---|---|\n",
-                  f);
+                f);
         head = true;
         fprintf(f, "| %s %s | %s | %s | %.4g | %.4g | %.4g | %.3g | %.3g | %.4g | %s |\n", r->suite,
-                r->name, r->dtype, r->pass, cpu->p50_ms, r->kernel_ms, r->total_ms,
-                cpu->p50_ms / r->kernel_ms, cpu->p50_ms / r->total_ms,
-                r->flops / r->kernel_ms / 1e6,
-                r->device_bytes == NO_INT ? "-" : human_bytes((double)r->device_bytes, text));
+            r->name, r->dtype, r->pass, cpu->p50_ms, r->kernel_ms, r->total_ms,
+            cpu->p50_ms / r->kernel_ms, cpu->p50_ms / r->total_ms, r->flops / r->kernel_ms / 1e6,
+            r->device_bytes == NO_INT ? "-" : human_bytes((double)r->device_bytes, text));
     }
-    if (head)
-        fputc('\n', f);
+    if (head) fputc('\n', f);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
         bool first = is_gpu(r) && row_ok(r) && is_performance(r) && twin(b, r, "flash");
         for (int64_t k = 0; k < i && first; k++)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
-        if (!first)
-            continue;
+        if (!first) continue;
         fprintf(f, "- the GPU against flash on the CPU, %s, as %s (%s, %s): ", r->suite, r->name,
-                r->dtype, r->pass);
+            r->dtype, r->pass);
         print_length(f, "with the copies of host tensors it pays", pays_from(b, r, total_of));
         print_length(f, ", its kernel alone", pays_from(b, r, kernel_of));
         fputc('\n', f);
@@ -4201,14 +3961,12 @@ static void print_gpu(FILE *f, const bench *b)
 }
 
 /* What follows from the rows together. */
-static void print_findings(FILE *f, const bench *b)
-{
+static void print_findings(FILE *f, const bench *b) {
     print_gpu(f, b);
     print_their_flops(f, b);
     print_exponents(f, b);
     print_crossover(f, b);
-    if (has_suite(b, "rocmforge"))
-        print_published(f, b, "rocmforge");
+    if (has_suite(b, "rocmforge")) print_published(f, b, "rocmforge");
     if (has_suite(b, "adaattn")) {
         print_published(f, b, "adaattn");
         print_adaattn(f, b);
@@ -4218,60 +3976,47 @@ static void print_findings(FILE *f, const bench *b)
         print_shared_memory(f);
     }
     print_score_share(f, b);
-    if (has_suite(b, "openpi"))
-        print_openpi_verdict(f, b);
+    if (has_suite(b, "openpi")) print_openpi_verdict(f, b);
 }
 
 /* =============================================================================== >>writers ==== */
 enum { LINE_WIDTH = 100 };
 
-static void format_real(double x, char *text, size_t size)
-{
+static void format_real(double x, char *text, size_t size) {
     double a = fabs(x);
     snprintf(text, size,
-             a != 0 && (a < 1e-3 || a >= 1e7) ? "%.2e"
-             : a >= 1000                      ? "%.0f"
-             : a >= 100                       ? "%.1f"
-             : a >= 10                        ? "%.2f"
-                                              : "%.3f",
-             x);
+        a != 0 && (a < 1e-3 || a >= 1e7) ? "%.2e"
+        : a >= 1000                      ? "%.0f"
+        : a >= 100                       ? "%.1f"
+        : a >= 10                        ? "%.2f"
+                                         : "%.3f",
+        x);
 }
 
 /* Microseconds where milliseconds have no digits, seconds where they have too many. */
-static void format_time(double ms, char *text, size_t size)
-{
+static void format_time(double ms, char *text, size_t size) {
     double x = ms < 0.1 ? 1e3 * ms : ms < 1e4 ? ms : 1e-3 * ms;
     format_real(x, text, size);
     size_t used = strlen(text);
     snprintf(text + used, size - used, ms < 0.1 ? " us" : ms < 1e4 ? " ms" : " s");
 }
 
-static bool is_time(const struct field *f)
-{
+static bool is_time(const struct field *f) {
     size_t n = strlen(f->key);
     return f->kind == REAL && n > 3 && !strcmp(f->key + n - 3, "_ms");
 }
 
 /* A value as people read it; a median with half of its interval. */
-static const char *cell(const row *r, const struct field *f, char text[256])
-{
+static const char *cell(const row *r, const struct field *f, char text[256]) {
     char spread[32];
-    if (row_null(r, f))
-        return "-";
-    if (f->kind == TEXT)
-        return row_text(r, f);
-    if (f->kind == LIST)
-        snprintf(text, 64, "%lld", (long long)row_list(r, f).n);
-    else if (f->offset == offsetof(row, theirs))
-        snprintf(text, 64, "%.4g", r->theirs);
-    else if (is_time(f))
-        format_time(row_real(r, f), text, 64);
-    else if (f->kind == REAL)
-        format_real(row_real(r, f), text, 64);
-    else if (strstr(f->key, "_bytes"))
-        human_bytes((double)row_int(r, f), text);
-    else
-        snprintf(text, 64, "%lld", (long long)row_int(r, f));
+    if (row_null(r, f)) return "-";
+    if (f->kind == TEXT) return row_text(r, f);
+    if (f->kind == LIST) snprintf(text, 64, "%lld", (long long)row_list(r, f).n);
+    else if (f->offset == offsetof(row, theirs)) snprintf(text, 64, "%.4g", r->theirs);
+    else if (is_time(f)) format_time(row_real(r, f), text, 64);
+    else if (f->kind == REAL) format_real(row_real(r, f), text, 64);
+    else if (strstr(f->key, "_bytes")) human_bytes((double)row_int(r, f), text);
+    else snprintf(text, 64, "%lld", (long long)row_int(r, f));
     if (f->offset == offsetof(row, ttft_ms) && isfinite(r->ttft_stddev_ms)) {
         format_time(r->ttft_stddev_ms, spread, sizeof spread);
         snprintf(text + strlen(text), 64, " +-%s", spread);
@@ -4284,30 +4029,25 @@ static const char *cell(const row *r, const struct field *f, char text[256])
 }
 
 /* ---- markdown: all rows at the end, the columns that not all of them lack */
-static int used_columns(const bench *b, const suite *s, const struct field *columns[])
-{
+static int used_columns(const bench *b, const suite *s, const struct field *columns[]) {
     int n = 0;
     for (const char *p = s->columns; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
         const struct field *f = find_field(p, strcspn(p, ","));
         bool used = false;
         for (int64_t i = 0; f && i < b->row_count && !used; i++)
             used = b->rows[i].c->suite == s && !row_null(&b->rows[i], f);
-        if (used)
-            columns[n++] = f;
+        if (used) columns[n++] = f;
     }
     return n;
 }
 
-static void write_grid(FILE *out, const bench *b, const suite *s)
-{
+static void write_grid(FILE *out, const bench *b, const suite *s) {
     const struct field *columns[COUNT(fields)];
     char text[256];
     int n = used_columns(b, s, columns);
-    for (int c = 0; c < n; c++)
-        fprintf(out, "| %s ", columns[c]->heading);
+    for (int c = 0; c < n; c++) fprintf(out, "| %s ", columns[c]->heading);
     fputs("|\n", out);
-    for (int c = 0; c < n; c++)
-        fputs("| --- ", out);
+    for (int c = 0; c < n; c++) fputs("| --- ", out);
     fputs("|\n", out);
     for (int64_t i = 0; i < b->row_count; i++) {
         for (int c = 0; c < n && b->rows[i].c->suite == s; c++)
@@ -4317,51 +4057,49 @@ static void write_grid(FILE *out, const bench *b, const suite *s)
     const char *before = "\n";
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        if (r->c->suite != s || !*r->note)
-            continue;
+        if (r->c->suite != s || !*r->note) continue;
         fprintf(out, "%s- %s, %s, %s: %s\n", before, r->name, r->backend, r->pass, r->note);
         before = "";
     }
 }
 
 /* ---- the table: a row when it is done, so widths do not wait for the others */
-typedef struct column { const struct field *field; int width; } column;
+typedef struct column {
+    const struct field *field;
+    int width;
+} column;
 
-static bool has_published(const suite *s)
-{
+static bool has_published(const suite *s) {
     for (int i = 0; i < COUNT(published); i++)
-        if (!strcmp(published[i].suite, s->name))
-            return true;
+        if (!strcmp(published[i].suite, s->name)) return true;
     return false;
 }
 
 /* Whether rows of the suite can have the column: what needs another row or a published figure. */
-static bool can_fill(const bench *b, const suite *s, const struct field *f)
-{
+static bool can_fill(const bench *b, const suite *s, const struct field *f) {
     char name[32];
     const char *backend;
     bool standard = false;
     for (int k = 0; (backend = backend_at(b, s, k, name)); k++)
         standard |= !strcmp(backend, "standard");
-    if (f->offset == offsetof(row, ratio))
-        return has_published(s);
-    return standard || (f->offset != offsetof(row, speedup_vs_standard)
-                        && f->offset != offsetof(row, memory_reduction)
-                        && f->offset != offsetof(row, memory_factor));
+    if (f->offset == offsetof(row, ratio)) return has_published(s);
+    return standard || (f->offset != offsetof(row, speedup_vs_standard) &&
+                           f->offset != offsetof(row, memory_reduction) &&
+                           f->offset != offsetof(row, memory_factor));
 }
 
-static int text_width(const bench *b, const suite *s, const struct field *f)
-{
-    int widest = f->offset == offsetof(row, status) ? 8 : f->offset == offsetof(row, kernel) ? 24 : 0;
+static int text_width(const bench *b, const suite *s, const struct field *f) {
+    int widest = f->offset == offsetof(row, status)   ? 8
+                 : f->offset == offsetof(row, kernel) ? 24
+                                                      : 0;
     char name[32];
     const char *backend;
     for (const char *p = f->offset == offsetof(row, backend) ? s->absent : NULL; p;
-         p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
         widest = (int)strcspn(p, ",") > widest ? (int)strcspn(p, ",") : widest;
-    if (f->offset == offsetof(row, bound) || f->offset == offsetof(row, isa))
-        widest = 9;
+    if (f->offset == offsetof(row, bound) || f->offset == offsetof(row, isa)) widest = 9;
     for (int k = 0; f->offset == offsetof(row, backend) && (backend = backend_at(b, s, k, name));
-         k++)
+        k++)
         widest = (int)strlen(backend) > widest ? (int)strlen(backend) : widest;
     for (int64_t i = 0; i < b->case_count; i++) {
         row r = new_row(&b->cases[i], "");
@@ -4372,21 +4110,16 @@ static int text_width(const bench *b, const suite *s, const struct field *f)
 }
 
 /* The name of a case and what the table has no column for. */
-static void case_label(const bench *b, const row *r, char text[256])
-{
+static void case_label(const bench *b, const row *r, char text[256]) {
     snprintf(text, 256, "%s", r->name);
-    if (b->opt.wide)
-        return;
-    if (r->c->v[DTYPE] != ATTN_F32)
-        snprintf(text + strlen(text), 32, " %.8s", r->dtype);
-    if (strcmp(r->kv_dtype, r->dtype))
-        snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
+    if (b->opt.wide) return;
+    if (r->c->v[DTYPE] != ATTN_F32) snprintf(text + strlen(text), 32, " %.8s", r->dtype);
+    if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
     if (r->threads != attn_threads())
         snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
 }
 
-static int label_width(const bench *b, const suite *s, int most)
-{
+static int label_width(const bench *b, const suite *s, int most) {
     int widest = 4;
     char text[256];
     for (int64_t i = 0; i < b->case_count; i++) {
@@ -4399,22 +4132,19 @@ static int label_width(const bench *b, const suite *s, int most)
 }
 
 /* The columns of a suite with the widths that its values have at most. */
-static int table_columns(const bench *b, const suite *s, column columns[])
-{
+static int table_columns(const bench *b, const suite *s, column columns[]) {
     const char *list = s->brief ? s->brief : BRIEF;
     int n = 0, used = 0;
-    for (int i = 0; b->opt.wide && i < COUNT(fields); i++)
-        columns[n++].field = &fields[i];
+    for (int i = 0; b->opt.wide && i < COUNT(fields); i++) columns[n++].field = &fields[i];
     for (const char *p = list; !b->opt.wide && *p;
-         p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
+        p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
         const struct field *f = find_field(p, strcspn(p, ","));
-        if (can_fill(b, s, f))
-            columns[n++].field = f;
+        if (can_fill(b, s, f)) columns[n++].field = f;
     }
     for (int c = 0; c < n; c++) {
         const struct field *f = columns[c].field;
         int heading = (int)strlen(f->heading);
-        int width = f->kind == TEXT                         ? text_width(b, s, f)
+        int width = f->kind == TEXT                          ? text_width(b, s, f)
                     : f->offset == offsetof(row, p50_ms)     ? 15
                     : is_time(f) || strstr(f->key, "_bytes") ? 8
                     : f->kind == REAL                        ? 5
@@ -4422,14 +4152,12 @@ static int table_columns(const bench *b, const suite *s, column columns[])
         columns[c].width = width > heading ? width : heading;
         used += c ? 1 + columns[c].width : 0;
     }
-    if (!b->opt.wide)
-        columns[0].width = label_width(b, s, LINE_WIDTH - used);
+    if (!b->opt.wide) columns[0].width = label_width(b, s, LINE_WIDTH - used);
     return n;
 }
 
 /* Words of a text in lines that fit: the first begins at `first`, the others at `others`. */
-static void write_wrapped(FILE *out, const char *text, int first, int others)
-{
+static void write_wrapped(FILE *out, const char *text, int first, int others) {
     int at = fprintf(out, "%*s", first, ""), begun = first;
     for (int n; (n = (int)strcspn(text, " \n")) > 0; text += n + strspn(text + n, " \n")) {
         if (at > begun && at + 1 + n > LINE_WIDTH)
@@ -4440,22 +4168,18 @@ static void write_wrapped(FILE *out, const char *text, int first, int others)
 }
 
 /* Text to the left, numbers to the right; nothing after the last. */
-static void write_cell(FILE *out, const column columns[], int c, int n, const char *text)
-{
+static void write_cell(FILE *out, const column columns[], int c, int n, const char *text) {
     bool left = columns[c].field->kind == TEXT;
     int width = left && c == n - 1 ? 0 : columns[c].width;
     fprintf(out, "%s%*s%s", c ? " " : "", left ? -width : width, text, c == n - 1 ? "\n" : "");
 }
 
-static void write_headings(FILE *out, const bench *b, const column columns[], int n)
-{
+static void write_headings(FILE *out, const bench *b, const column columns[], int n) {
     fprintf(out, "\n%s - %s\n", b->heading->name, b->heading->help);
-    for (int c = 0; c < n; c++)
-        write_cell(out, columns, c, n, columns[c].field->heading);
+    for (int c = 0; c < n; c++) write_cell(out, columns, c, n, columns[c].field->heading);
 }
 
-static void write_table_row(FILE *out, bench *b, const row *r)
-{
+static void write_table_row(FILE *out, bench *b, const row *r) {
     column columns[COUNT(fields)];
     char text[256], label[256], note[640];
     int n = table_columns(b, r->c->suite, columns);
@@ -4466,7 +4190,7 @@ static void write_table_row(FILE *out, bench *b, const row *r)
     case_label(b, r, label);
     int place = find_field("case", 4) == columns[0].field ? 0 : 1;
     if (!b->opt.wide && (int)strlen(label) > columns[0].width) {
-        if (b->labelled != r->c)                 /* a long name has a line of its own */
+        if (b->labelled != r->c) /* a long name has a line of its own */
             fprintf(out, "%s\n", label);
         b->labelled = r->c;
         *label = 0;
@@ -4479,8 +4203,7 @@ static void write_table_row(FILE *out, bench *b, const row *r)
     }
 }
 
-static const char *cpu_name(char text[192])
-{
+static const char *cpu_name(char text[192]) {
     char line[256], name[128] = "unknown CPU", family[16] = "?", model[16] = "?";
     FILE *f = fopen("/proc/cpuinfo", "r");
     while (f && fgets(line, sizeof line, f) && line[0] != '\n') {
@@ -4488,55 +4211,50 @@ static const char *cpu_name(char text[192])
         sscanf(line, "cpu family : %15[^\n]", family);
         sscanf(line, "model : %15[^\n]", model);
     }
-    if (f)
-        fclose(f);
+    if (f) fclose(f);
     snprintf(text, 192, "%s (family %s model %s)", name, family, model);
     return text;
 }
 
 /* Old, new and delta of each row compared. */
-static void print_comparisons(FILE *out, const bench *b)
-{
+static void print_comparisons(FILE *out, const bench *b) {
     char old[64], now[64];
-    if (!b->comparison_count)
-        return;
+    if (!b->comparison_count) return;
     fputs("\ncompared with the baseline: medians, their change with its 95% interval, p of a rank "
-          "test\nverdict   old p50    new p50   change  from     to        p\n", out);
+          "test\nverdict   old p50    new p50   change  from     to        p\n",
+        out);
     for (int64_t i = 0; i < b->comparison_count; i++) {
         const comparison *c = &b->comparisons[i];
         format_time(c->old_ms, old, sizeof old), format_time(c->now_ms, now, sizeof now);
         fprintf(out, "%-7s %9s  %9s %+6.1f%% %+6.1f%% %+6.1f%% %8.2g %s %s, %s %s, %lld thr\n",
-                c->verdict, old, now, 100 * (c->ratio - 1), 100 * (c->low - 1),
-                100 * (c->high - 1), c->p, c->now->name, c->now->backend, c->now->dtype,
-                c->now->pass, (long long)c->now->threads);
+            c->verdict, old, now, 100 * (c->ratio - 1), 100 * (c->low - 1), 100 * (c->high - 1),
+            c->p, c->now->name, c->now->backend, c->now->dtype, c->now->pass,
+            (long long)c->now->threads);
     }
     fputc('\n', out);
 }
 
-static void write_machine(const bench *b, char text[512])
-{
+static void write_machine(const bench *b, char text[512]) {
     char cpu[192];
     snprintf(text, 512,
-             "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, "
-             "%s", cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
+        "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, "
+        "%s",
+        cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
 }
 
-static void begin_table(FILE *out, const bench *b)
-{
+static void begin_table(FILE *out, const bench *b) {
     char text[512];
     write_machine(b, text);
     write_wrapped(out, text, 0, 0);
 }
 
-static void end_table(FILE *out, const bench *b)
-{
+static void end_table(FILE *out, const bench *b) {
     fputs(interrupted ? "\ninterrupted: the rows that were finished\n\n" : "\n", out);
     print_comparisons(out, b);
     print_findings(out, b);
 }
 
-static void write_markdown(FILE *out, const bench *b)
-{
+static void write_markdown(FILE *out, const bench *b) {
     char text[512];
     write_machine(b, text);
     fprintf(out, "# %s\n", text);
@@ -4548,79 +4266,57 @@ static void write_markdown(FILE *out, const bench *b)
     end_table(out, b);
 }
 
-static void write_list(FILE *out, list of, const char *between)
-{
-    for (int64_t i = 0; i < of.n; i++)
-        fprintf(out, "%s%.6g", i ? between : "", of.x[i]);
+static void write_list(FILE *out, list of, const char *between) {
+    for (int64_t i = 0; i < of.n; i++) fprintf(out, "%s%.6g", i ? between : "", of.x[i]);
 }
 
-static void begin_csv(FILE *out, const bench *b)
-{
+static void begin_csv(FILE *out, const bench *b) {
     (void)b;
-    for (int f = 0; f < COUNT(fields); f++)
-        fprintf(out, "%s%s", f ? "," : "", fields[f].key);
+    for (int f = 0; f < COUNT(fields); f++) fprintf(out, "%s%s", f ? "," : "", fields[f].key);
     fputc('\n', out);
 }
 
-static void csv_text(FILE *out, const char *s)
-{
+static void csv_text(FILE *out, const char *s) {
     if (!strpbrk(s, ",\"\n")) {
         fputs(s, out);
         return;
     }
     fputc('"', out);
-    for (; *s; s++)
-        fprintf(out, *s == '"' ? "\"\"" : "%c", *s);
+    for (; *s; s++) fprintf(out, *s == '"' ? "\"\"" : "%c", *s);
     fputc('"', out);
 }
 
-static void write_csv_row(FILE *out, bench *b, const row *r)
-{
+static void write_csv_row(FILE *out, bench *b, const row *r) {
     (void)b;
     for (int k = 0; k < COUNT(fields); k++) {
         const struct field *f = &fields[k];
         fputs(k ? "," : "", out);
-        if (row_null(r, f))
-            continue;
-        if (f->kind == REAL)
-            fprintf(out, "%.9g", row_real(r, f));
-        else if (f->kind == LIST)
-            write_list(out, row_list(r, f), " ");
-        else if (f->kind != TEXT)
-            fprintf(out, "%lld", (long long)row_int(r, f));
-        else
-            csv_text(out, row_text(r, f));
+        if (row_null(r, f)) continue;
+        if (f->kind == REAL) fprintf(out, "%.9g", row_real(r, f));
+        else if (f->kind == LIST) write_list(out, row_list(r, f), " ");
+        else if (f->kind != TEXT) fprintf(out, "%lld", (long long)row_int(r, f));
+        else csv_text(out, row_text(r, f));
     }
     fputc('\n', out);
 }
 
-static void json_string(FILE *out, const char *s)
-{
+static void json_string(FILE *out, const char *s) {
     fputc('"', out);
     for (; *s; s++)
-        if (*s == '"' || *s == '\\')
-            fprintf(out, "\\%c", *s);
-        else if ((unsigned char)*s < 32)
-            fprintf(out, "\\u%04x", *s);
-        else
-            fputc(*s, out);
+        if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
+        else if ((unsigned char)*s < 32) fprintf(out, "\\u%04x", *s);
+        else fputc(*s, out);
     fputc('"', out);
 }
 
-static void json_field(FILE *out, const row *r, const struct field *f)
-{
-    if (row_null(r, f))
-        fputs("null", out);
-    else if (f->kind == TEXT)
-        json_string(out, row_text(r, f));
-    else if (f->kind == REAL)
-        fprintf(out, "%.9g", row_real(r, f));
+static void json_field(FILE *out, const row *r, const struct field *f) {
+    if (row_null(r, f)) fputs("null", out);
+    else if (f->kind == TEXT) json_string(out, row_text(r, f));
+    else if (f->kind == REAL) fprintf(out, "%.9g", row_real(r, f));
     else if (f->kind == LIST)
         fputc('[', out), write_list(out, row_list(r, f), ", "), fputc(']', out);
-    else if (f->kind == BOOL)
-        fputs(row_int(r, f) ? "true" : "false", out);
-    else
-        fprintf(out, "%lld", (long long)row_int(r, f));
+    else if (f->kind == BOOL) fputs(row_int(r, f) ? "true" : "false", out);
+    else fprintf(out, "%lld", (long long)row_int(r, f));
 }
 
 #if defined(__clang__)
@@ -4630,49 +4326,39 @@ static void json_field(FILE *out, const row *r, const struct field *f)
 #endif
 enum { DOCUMENT_VERSION = 2 };
 
-static void json_number(FILE *out, const char *key, double x)
-{
+static void json_number(FILE *out, const char *key, double x) {
     fprintf(out, isfinite(x) ? ", \"%s\": %.6g" : ", \"%s\": null", key, x);
 }
 
 /* The commit checked out where the program lies; "" elsewhere. */
-static const char *source_commit(char text[64])
-{
+static const char *source_commit(char text[64]) {
     char path[4096], head[256] = "", *name = head;
     ssize_t n = readlink("/proc/self/exe", path, 3000);
     *text = 0;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
+    while (n > 0 && path[n - 1] != '/') n--;
     for (int step = 0; n > 0 && step < 2;
-         step++) { /* .git/HEAD names a commit, or the file that does */
+        step++) { /* .git/HEAD names a commit, or the file that does */
         snprintf(path + n, sizeof path - (size_t)n, ".git/%.250s", step ? name : "HEAD");
         FILE *f = fopen(path, "r");
-        if (!f || !fgets(head, sizeof head, f))
-            *head = 0;
-        if (f)
-            fclose(f);
+        if (!f || !fgets(head, sizeof head, f)) *head = 0;
+        if (f) fclose(f);
         head[strcspn(head, "\n")] = 0;
-        if (strncmp(head, "ref: ", 5))
-            break;
+        if (strncmp(head, "ref: ", 5)) break;
         name = head + 5;
     }
-    if (strspn(head, "0123456789abcdef") == strlen(head))
-        snprintf(text, 64, "%.12s", head);
+    if (strspn(head, "0123456789abcdef") == strlen(head)) snprintf(text, 64, "%.12s", head);
     return text;
 }
 
-static void begin_json(FILE *out, const bench *b)
-{
+static void begin_json(FILE *out, const bench *b) {
     char cpu[192], commit[64];
     fprintf(out, "{\"version\": %d,\n \"context\": {\"cpu\": ", DOCUMENT_VERSION);
     json_string(out, cpu_name(cpu));
     fprintf(out, ", \"isa\": \"%s\", \"threads\": %d, \"compiler\": ", attn_isa(), attn_threads());
     json_string(out, COMPILER);
     fputs(", \"commit\": ", out);
-    if (*source_commit(commit))
-        json_string(out, commit);
-    else
-        fputs("null", out);
+    if (*source_commit(commit)) json_string(out, commit);
+    else fputs("null", out);
     fprintf(out, ", \"date\": \"%s\"", b->date);
     json_number(out, "fma_peak_gflops", b->fma_peak);
     json_number(out, "dot_peak_gflops", b->dot_peak);
@@ -4686,8 +4372,7 @@ static void begin_json(FILE *out, const bench *b)
 }
 
 /* A row is one line, and ends when it is written. */
-static void write_json_line(FILE *out, const row *r, bool first)
-{
+static void write_json_line(FILE *out, const row *r, bool first) {
     for (int f = 0; f < COUNT(fields); f++) {
         fputs(f ? ", " : first ? "   {" : "  ,{", out);
         fprintf(out, "\"%s\": ", fields[f].key);
@@ -4696,13 +4381,11 @@ static void write_json_line(FILE *out, const row *r, bool first)
     fputs("}\n", out);
 }
 
-static void write_json_row(FILE *out, bench *b, const row *r)
-{
+static void write_json_row(FILE *out, bench *b, const row *r) {
     write_json_line(out, r, r == b->rows);
 }
 
-static void json_comparisons(FILE *out, const bench *b)
-{
+static void json_comparisons(FILE *out, const bench *b) {
     fputs(" ],\n \"comparison\": [", out);
     for (int64_t i = 0; i < b->comparison_count; i++) {
         const comparison *c = &b->comparisons[i];
@@ -4710,8 +4393,9 @@ static void json_comparisons(FILE *out, const bench *b)
         json_string(out, c->now->suite);
         fputs(", \"case\": ", out), json_string(out, c->now->name);
         fputs(", \"backend\": ", out), json_string(out, c->now->backend);
-        fprintf(out, ", \"dtype\": \"%s\", \"kv_dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %lld",
-                c->now->dtype, c->now->kv_dtype, c->now->pass, (long long)c->now->threads);
+        fprintf(out,
+            ", \"dtype\": \"%s\", \"kv_dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %lld",
+            c->now->dtype, c->now->kv_dtype, c->now->pass, (long long)c->now->threads);
         json_number(out, "old_ms", c->old_ms);
         json_number(out, "new_ms", c->now_ms);
         json_number(out, "delta", c->ratio - 1);
@@ -4724,32 +4408,28 @@ static void json_comparisons(FILE *out, const bench *b)
 }
 
 /* What the rows together say. */
-static void end_json(FILE *out, const bench *b)
-{
+static void end_json(FILE *out, const bench *b) {
     int64_t compared, lost = count_crossovers(b, &compared);
     json_comparisons(out, b);
-    fprintf(out, " \"crossover\": {\"cases\": %lld, \"standard_faster\": [",
-            (long long)compared);
+    fprintf(out, " \"crossover\": {\"cases\": %lld, \"standard_faster\": [", (long long)compared);
     for (int64_t i = 0, n = 0; i < b->row_count && n < lost; i++) {
         const row *r = &b->rows[i];
-        if (!is_crossover(b, r))
-            continue;
+        if (!is_crossover(b, r)) continue;
         fputs(n++ ? ", " : "", out);
         fputs("{\"suite\": ", out), json_string(out, r->suite);
         fputs(", \"case\": ", out), json_string(out, r->name);
         fprintf(out, ", \"dtype\": \"%s\", \"pass\": \"%s\", \"factor\": %.4g}", r->dtype, r->pass,
-                1 / r->speedup_vs_standard);
+            1 / r->speedup_vs_standard);
     }
-    const char *verdict = !has_suite(b, "openpi")    ? "null"
+    const char *verdict = !has_suite(b, "openpi")   ? "null"
                           : judge_openpi(b).reached ? "\"reached\""
-                                                     : "\"not reached\"";
+                                                    : "\"not reached\"";
     fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdict,
-            interrupted ? "true" : "false");
+        interrupted ? "true" : "false");
 }
 
 /* One document of the rows that `wanted` takes. */
-static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *))
-{
+static void write_document(FILE *out, const bench *b, bool (*wanted)(const row *)) {
     bool first = true;
     begin_json(out, b);
     for (int64_t i = 0; i < b->row_count; i++)
@@ -4764,15 +4444,14 @@ static void write_nothing(FILE *out, const bench *b) { (void)out, (void)b; }
 static void write_no_row(FILE *out, bench *b, const row *r) { (void)out, (void)b, (void)r; }
 
 static const writer writers[] = {
-    { "table", begin_table, write_table_row, end_table },
-    { "csv", begin_csv, write_csv_row, write_nothing },
-    { "json", begin_json, write_json_row, end_json },
-    { "markdown", write_nothing, write_no_row, write_markdown },
+    {"table", begin_table, write_table_row, end_table},
+    {"csv", begin_csv, write_csv_row, write_nothing},
+    {"json", begin_json, write_json_row, end_json},
+    {"markdown", write_nothing, write_no_row, write_markdown},
 };
 
 /* =============================================================================== >>reports ==== */
-static void write_summary(FILE *out, const bench *b)
-{
+static void write_summary(FILE *out, const bench *b) {
     write_markdown(out, b);
     fputs("\n## Advice\n", out);
     print_advice(out, b);
@@ -4782,27 +4461,30 @@ static void write_performance(FILE *out, const bench *b) { write_document(out, b
 static void write_memory(FILE *out, const bench *b) { write_document(out, b, is_memory); }
 static void write_correctness(FILE *out, const bench *b) { write_document(out, b, is_correctness); }
 
-static const struct { const char *name; void (*write)(FILE *, const bench *); } reports[] = {
-    { "performance_results.json", write_performance }, { "memory_results.json", write_memory },
-    { "correctness_results.json", write_correctness }, { "summary_report.md", write_summary },
+static const struct {
+    const char *name;
+    void (*write)(FILE *, const bench *);
+} reports[] = {
+    {"performance_results.json", write_performance},
+    {"memory_results.json", write_memory},
+    {"correctness_results.json", write_correctness},
+    {"summary_report.md", write_summary},
 };
 
 /* What a row may take in the result files. */
 enum { ROW_BYTES = 4096, SAMPLE_BYTES = 10, DOCUMENT_BYTES = 65536 };
 
 /* Before anything is measured: the file can be written, and there is room for what may be in it. */
-static int check_writable(const bench *b, const char *path)
-{
+static int check_writable(const bench *b, const char *path) {
     static const char zeros[ROW_BYTES];
     char temporary[4096];
     FILE *f = path ? create(path, temporary) : NULL;
-    if (!f)
-        return path ? EXIT_BAD : 0;
+    if (!f) return path ? EXIT_BAD : 0;
     int64_t blocks = DOCUMENT_BYTES / ROW_BYTES + b->row_total;
     for (int64_t i = 0; i < b->case_count; i++)
-        blocks += b->cases[i].v[ITERATIONS] * SAMPLE_BYTES / ROW_BYTES * b->row_total / b->case_count;
-    for (int64_t i = 0; i < blocks && !ferror(f); i++)
-        fwrite(zeros, 1, sizeof zeros, f);
+        blocks +=
+            b->cases[i].v[ITERATIONS] * SAMPLE_BYTES / ROW_BYTES * b->row_total / b->case_count;
+    for (int64_t i = 0; i < blocks && !ferror(f); i++) fwrite(zeros, 1, sizeof zeros, f);
     bool room = !ferror(f) && !fflush(f);
     int error = errno;
     room = !fclose(f) && room;
@@ -4821,40 +4503,38 @@ static const struct plot {
     const char *file, *title, *x_label, *y_label, *scale;
     double (*x)(const row *), (*y)(const row *);
 } plots[] = {
-    { "time.svg", "Time of one call", "tokens S", "ms: median, from the fastest call to the 95th "
-      "percentile", "xy", x_length, plot_ms },
-    { "gflops.svg", "Rate", "tokens S", "GFLOP/s", "x", x_length, plot_gflops },
-    { "memory.svg", "Tensors and workspace", "tokens S", "MiB", "xy", x_length, plot_memory },
-    { "peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", "x", x_length,
-      plot_fraction },
-    { "roofline.svg", "Rate over traffic", "MiB that a call must move", "GFLOP/s", "xy", x_bytes,
-      plot_gflops },
+    {"time.svg", "Time of one call", "tokens S",
+        "ms: median, from the fastest call to the 95th "
+        "percentile",
+        "xy", x_length, plot_ms},
+    {"gflops.svg", "Rate", "tokens S", "GFLOP/s", "x", x_length, plot_gflops},
+    {"memory.svg", "Tensors and workspace", "tokens S", "MiB", "xy", x_length, plot_memory},
+    {"peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", "x", x_length,
+        plot_fraction},
+    {"roofline.svg", "Rate over traffic", "MiB that a call must move", "GFLOP/s", "xy", x_bytes,
+        plot_gflops},
 };
 enum { MOST_CURVES = 12 };
 
-/* Whether a row has a point in a plot. Memory is drawn from the rows that measured it, where there
- * are any. */
-static bool is_point(const bench *b, const row *r, const struct plot *p)
-{
+/* Whether a row has a point in a plot. Memory is drawn from the rows that measured it, where
+ * there are any. */
+static bool is_point(const bench *b, const row *r, const struct plot *p) {
     bool other = p->y == plot_memory && !is_memory(r);
     for (int64_t k = 0; other && k < b->row_count; k++)
-        if (is_memory(&b->rows[k]))
-            return false;
+        if (is_memory(&b->rows[k])) return false;
     return row_ok(r) && !is_correctness(r) && p->y(r) > 0;
 }
 
 /* Reports, then plots. */
 enum { MOST_FILES = COUNT(reports) + COUNT(plots) };
 
-static void report_path(char path[4096], const char *dir, int i)
-{
+static void report_path(char path[4096], const char *dir, int i) {
     snprintf(path, 4096, "%.3000s/%s", dir,
-             i < COUNT(reports) ? reports[i].name : plots[i - COUNT(reports)].file);
+        i < COUNT(reports) ? reports[i].name : plots[i - COUNT(reports)].file);
 }
 
 /* Removes the directories of a path from its end up to the one of `first` characters. */
-static void remove_directories(const char *dir, size_t first)
-{
+static void remove_directories(const char *dir, size_t first) {
     char path[4096];
     snprintf(path, sizeof path, "%s", dir);
     for (size_t i = strlen(dir); first && i >= first; i--)
@@ -4865,81 +4545,67 @@ static void remove_directories(const char *dir, size_t first)
 }
 
 /* Makes a directory and those above it, or none; `made`: the length of the first that was made. */
-static int make_directories(const char *dir, size_t *made)
-{
+static int make_directories(const char *dir, size_t *made) {
     char path[4096];
     size_t length = strlen(dir);
     int error = 0;
     snprintf(path, sizeof path, "%s", dir);
     for (size_t i = 1; i <= length && !error; i++) {
-        if (dir[i] && dir[i] != '/')
-            continue;
+        if (dir[i] && dir[i] != '/') continue;
         path[i] = 0;
-        if (!mkdir(path, 0777))
-            *made = *made ? *made : i;
-        else if (errno != EEXIST)
-            error = errno;
+        if (!mkdir(path, 0777)) *made = *made ? *made : i;
+        else if (errno != EEXIST) error = errno;
         path[i] = dir[i];
     }
-    if (!error)
-        return 0;
+    if (!error) return 0;
     remove_directories(dir, *made);
     return refuse("--output-dir %s: %s", dir, strerror(error));
 }
 
 /* Before anything is measured: the directory is there and its files can be written. */
-static int prepare_directory(const bench *b, const char *dir)
-{
+static int prepare_directory(const bench *b, const char *dir) {
     char path[4096];
     size_t made = 0;
     int bad = make_directories(dir, &made);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
         report_path(path, dir, i);
         bad = check_writable(b, path);
     }
-    if (bad)
-        remove_directories(dir, made);
+    if (bad) remove_directories(dir, made);
     return bad;
 }
 
 /* Whether row i begins a curve: first of its series, and the series has at least two lengths. */
-static bool begins_curve(const bench *b, int64_t i, const struct plot *p)
-{
+static bool begins_curve(const bench *b, int64_t i, const struct plot *p) {
     int64_t points = 0;
     for (int64_t k = 0; k < b->row_count && is_point(b, &b->rows[i], p); k++)
         if (is_point(b, &b->rows[k], p) && same_series(&b->rows[i], &b->rows[k], SEQ, KV)) {
-            if (k < i)
-                return false;
+            if (k < i) return false;
             points++;
         }
     return points > 1;
 }
 
 /* A curve is named by what tells its series from the others: its case without the length. */
-static void curve_title(const row *r, char text[1024])
-{
+static void curve_title(const row *r, char text[1024]) {
     const char *s = strstr(r->name, " S"), *rest = s ? strchr(s + 1, ' ') : NULL;
     int batch = s ? (int)(s - r->name) : 0;
     snprintf(text, 1024, "%s: %.*s%s %s %s, %d thread%s", r->backend, batch, r->name,
-             rest ? rest : "", r->dtype, r->pass, (int)r->threads, r->threads > 1 ? "s" : "");
+        rest ? rest : "", r->dtype, r->pass, (int)r->threads, r->threads > 1 ? "s" : "");
 }
 
 /* The points of the series that row `first` begins, by their place on the x axis. */
-static void plot_points(FILE *g, const bench *b, int64_t first, const struct plot *p)
-{
-    double (*point)[4] = malloc((size_t)b->row_count * sizeof *point);
+static void plot_points(FILE *g, const bench *b, int64_t first, const struct plot *p) {
+    double(*point)[4] = malloc((size_t)b->row_count * sizeof *point);
     int64_t n = 0;
     for (int64_t k = first; point && k < b->row_count; k++) {
         const row *r = &b->rows[k];
-        if (!is_point(b, r, p) || !same_series(&b->rows[first], r, SEQ, KV))
-            continue;
+        if (!is_point(b, r, p) || !same_series(&b->rows[first], r, SEQ, KV)) continue;
         point[n][0] = p->x(r), point[n][1] = p->y(r), point[n][2] = r->min_ms,
         point[n++][3] = r->p95_ms;
     }
-    if (point)
-        qsort(point, (size_t)n, sizeof *point, by_size);
+    if (point) qsort(point, (size_t)n, sizeof *point, by_size);
     for (int64_t k = 0; k < n; k++)
         fprintf(g, "%g %g %g %g\n", point[k][0], point[k][1], point[k][2], point[k][3]);
     free(point);
@@ -4947,34 +4613,30 @@ static void plot_points(FILE *g, const bench *b, int64_t first, const struct plo
 
 /* Text between single quotes of a gnuplot script: a quote is doubled, what its enhanced text would
  * read as markup is escaped. */
-static void plot_text(FILE *g, const char *text)
-{
+static void plot_text(FILE *g, const char *text) {
     for (const char *c = text; *c; c++)
         fprintf(g, *c == '\'' ? "''" : strchr("_^{}@&~\\", *c) ? "\\%c" : "%c", *c);
 }
 
 /* Backends of one series share a colour and a shape: flash solid and filled, the others dashed. */
-static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out)
-{
+static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out) {
     char title[MOST_CURVES][1024];
     int shapes = 0, shape[MOST_CURVES];
     for (int64_t i = 0; i < b->row_count; i++) {
-        if (!begins_curve(b, i, p))
-            continue;
+        if (!begins_curve(b, i, p)) continue;
         if (*drawn == MOST_CURVES) {
             ++*left_out;
             continue;
         }
         int n = (*drawn)++, like = 0;
         curve_title(&b->rows[i], title[n]);
-        while (strcmp(strchr(title[like], ':'), strchr(title[n], ':')))
-            like++;
+        while (strcmp(strchr(title[like], ':'), strchr(title[n], ':'))) like++;
         shape[n] = like < n ? shape[like] : shapes++;
         bool flash = !strcmp(b->rows[i].backend, "flash");
         fprintf(g, "$c%d << EOD\n", n);
         plot_points(g, b, i, p);
-        fprintf(g, "EOD\nd%d = %d\nk%d = %d\np%d = %d\nt%d = '", n, flash ? 1 : 2, n,
-                shape[n] + 1, n, 4 + 2 * (shape[n] % 5) + flash, n);
+        fprintf(g, "EOD\nd%d = %d\nk%d = %d\np%d = %d\nt%d = '", n, flash ? 1 : 2, n, shape[n] + 1,
+            n, 4 + 2 * (shape[n] % 5) + flash, n);
         plot_text(g, title[n]);
         fputs("'\n", g);
     }
@@ -4982,91 +4644,77 @@ static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *draw
 
 /* The script of a plot, which writes to its standard output: no name of a file is in it. Text
  * stands in single quotes, in which gnuplot runs nothing. */
-static void plot_script(FILE *g, const bench *b, const struct plot *p)
-{
+static void plot_script(FILE *g, const bench *b, const struct plot *p) {
     char cpu[192];
     int drawn = 0, left_out = 0;
     fputs("set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\n"
           "set key below maxrows 6 samplen 3\nset linetype 5 linecolor rgb '#806000'\n"
           "set grid\nset logscale x 2\n",
-          g);
+        g);
     fprintf(g, "%sset xlabel '%s' offset 0,0.6\nset ylabel '%s'\nset yrange [%s:*]\n",
-            strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
-            strchr(p->scale, 'y') ? "*" : "0");
+        strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
+        strchr(p->scale, 'y') ? "*" : "0");
     plot_curves(g, b, p, &drawn, &left_out);
     fprintf(g, "set title '%s%s'.\"\\n\".'", p->title, left_out ? " (first curves)" : "");
     plot_text(g, cpu_name(cpu));
     fprintf(g, ", %s, %d threads, %.10s", attn_isa(), attn_threads(), b->date);
-    if (left_out)
-        fprintf(g, "; %d more curves are in the result files", left_out);
+    if (left_out) fprintf(g, "; %d more curves are in the result files", left_out);
     fputs("'\n", g);
     for (int i = 0; i < drawn; i++)
         fprintf(g, "%s $c%d using 1:2%s with %s lc k%d pt p%d dt d%d title t%d", i ? "," : "plot",
-                i, p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints",
-                i, i, i, i);
+            i, p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints", i, i,
+            i, i);
     fputc('\n', g);
 }
 
-static bool draw_plot(FILE *out, const char *path, const bench *b, const struct plot *p)
-{
-    static const char *const gnuplot[] = { "gnuplot", "-", NULL };
+static bool draw_plot(FILE *out, const char *path, const bench *b, const struct plot *p) {
+    static const char *const gnuplot[] = {"gnuplot", "-", NULL};
     char temporary[4096];
     FILE *script = create(path, temporary);
-    if (!script)
-        return false;
+    if (!script) return false;
     unlink(temporary);
     plot_script(script, b, p);
-    bool good = !fflush(script) && !ferror(script) && !fseek(script, 0, SEEK_SET)
-             && run_program(gnuplot, fileno(script), fileno(out));
+    bool good = !fflush(script) && !ferror(script) && !fseek(script, 0, SEEK_SET) &&
+                run_program(gnuplot, fileno(script), fileno(out));
     fclose(script);
     return good && !fseek(out, 0, SEEK_END) && ftell(out) > 0;
 }
 
 /* Whether anything has two points to draw a curve through. */
-static bool has_curve(const bench *b, const struct plot *p)
-{
+static bool has_curve(const bench *b, const struct plot *p) {
     for (int64_t i = 0; i < b->row_count; i++)
-        if (begins_curve(b, i, p))
-            return true;
+        if (begins_curve(b, i, p)) return true;
     return false;
 }
 
 /* Report i or the plot after them, whole under a temporary name; 0 or EXIT_BAD after one line. */
-static int write_report(const bench *b, int i, const char *path, char temporary[4096])
-{
+static int write_report(const bench *b, int i, const char *path, char temporary[4096]) {
     const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
     FILE *f = create(path, temporary);
-    if (!f)
-        return *temporary = 0, EXIT_BAD;
+    if (!f) return *temporary = 0, EXIT_BAD;
     bool drawn = plot && draw_plot(f, path, b, plot);
-    if (!plot)
-        reports[i].write(f, b);
+    if (!plot) reports[i].write(f, b);
     bool whole = !ferror(f) && !fflush(f) && !fsync(fileno(f));
     int error = errno;
     whole = !fclose(f) && whole;
-    if (plot && !drawn)
-        return refuse("%s: gnuplot could not draw it", path);
+    if (plot && !drawn) return refuse("%s: gnuplot could not draw it", path);
     return whole ? 0 : refuse("%s: %s", path, strerror(error));
 }
 
 /* All reports and plots, or none of them. */
-static int write_reports(const bench *b, const char *dir)
-{
+static int write_reports(const bench *b, const char *dir) {
     static char path[MOST_FILES][4096], temporary[MOST_FILES][4096];
     int bad = 0, n = 0;
     for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
         const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
-        if (plot && !has_curve(b, plot))
-            continue;
+        if (plot && !has_curve(b, plot)) continue;
         report_path(path[n], dir, i);
         bad = write_report(b, i, path[n], temporary[n]);
         n++;
     }
     for (int i = 0; i < n && !bad; i++)
-        if (rename(temporary[i], path[i]))
-            bad = refuse("%s: %s", path[i], strerror(errno));
-    for (int i = 0; i < n && bad; i++)
-        unlink(temporary[i]);
+        if (rename(temporary[i], path[i])) bad = refuse("%s: %s", path[i], strerror(errno));
+    for (int i = 0; i < n && bad; i++) unlink(temporary[i]);
     return bad;
 }
 
@@ -5087,51 +4735,41 @@ typedef struct baseline {
     int64_t count;
 } baseline;
 
-static int save_baseline(bench *b, const char *path)
-{
+static int save_baseline(bench *b, const char *path) {
     char temporary[4096], cpu[192];
     FILE *f = create(path, temporary);
-    if (!f)
-        return EXIT_BAD;
+    if (!f) return EXIT_BAD;
     fprintf(f, "%s %d, %s, %s\n", BASELINE_MARK, BASELINE_VERSION, attn_isa(), cpu_name(cpu));
     begin_csv(f, b);
-    for (int64_t i = 0; i < b->row_count; i++)
-        write_csv_row(f, b, &b->rows[i]);
-    for (int64_t i = 0; i < b->repeat_count; i++)
-        write_csv_row(f, b, &b->repeats[i]);
+    for (int64_t i = 0; i < b->row_count; i++) write_csv_row(f, b, &b->rows[i]);
+    for (int64_t i = 0; i < b->repeat_count; i++) write_csv_row(f, b, &b->repeats[i]);
     return commit(f, path, temporary);
 }
 
 /* ---- reading */
 /* The next cell of a line, in place; `end`: what stood after it, a comma or a line's end, 0 at the
  * end of the file. NULL: a quote is not closed, or followed by something else. */
-static char *next_cell(char **at, char *end)
-{
+static char *next_cell(char **at, char *end) {
     char *cell = *at, *to = cell;
     bool quoted = *cell == '"';
     char *from = cell + quoted;
     for (; *from && (quoted || (*from != ',' && *from != '\n')); from++) {
-        if (quoted && *from == '"' && *++from != '"')
-            break;
+        if (quoted && *from == '"' && *++from != '"') break;
         *to++ = *from;
     }
-    if (quoted && from[-1] != '"')
-        return NULL;
+    if (quoted && from[-1] != '"') return NULL;
     *end = *from;
-    if (*end && *end != ',' && *end != '\n')
-        return NULL;
+    if (*end && *end != ',' && *end != '\n') return NULL;
     *at = from + (*from != 0);
     *to = 0;
     return cell;
 }
 
-static bool parse_list(char *text, list *to)
-{
+static bool parse_list(char *text, list *to) {
     char *end;
     for (char *at = text; *at; at = end + (*end == ' ')) {
         double x = strtod(at, &end);
-        if (end == at || (*end && *end != ' ') || !isfinite(x) || x < 0)
-            return false;
+        if (end == at || (*end && *end != ' ') || !isfinite(x) || x < 0) return false;
         to->x = grow(to->x, to->n, sizeof *to->x);
         to->x[to->n++] = x;
     }
@@ -5139,55 +4777,42 @@ static bool parse_list(char *text, list *to)
 }
 
 /* Puts a cell into the row; false when it is not of the field's kind. An empty cell is null. */
-static bool take_cell(row *r, const struct field *f, char *text)
-{
+static bool take_cell(row *r, const struct field *f, char *text) {
     char *at = (char *)r + f->offset, *end = text;
-    if (!*text)
-        return true;
-    if (f->kind == LIST)
-        return parse_list(text, (list *)(void *)at);
-    if (f->kind == TEXT)
-        snprintf(at, sizeof r->name, "%s", text);
-    else if (f->kind == REAL)
-        *(double *)(void *)at = strtod(text, &end);
-    else
-        *(int64_t *)(void *)at = strtoll(text, &end, 10);
+    if (!*text) return true;
+    if (f->kind == LIST) return parse_list(text, (list *)(void *)at);
+    if (f->kind == TEXT) snprintf(at, sizeof r->name, "%s", text);
+    else if (f->kind == REAL) *(double *)(void *)at = strtod(text, &end);
+    else *(int64_t *)(void *)at = strtoll(text, &end, 10);
     return f->kind == TEXT || (end != text && !*end);
 }
 
 /* The line of headings: a field for each column, NULL for one that this program does not know.
  * Returns how many; 0: they are no headings, or what tells rows apart is missing. */
-static int take_headings(char **at, const struct field *columns[])
-{
-    static const char *const needed[] = { "suite", "case", "backend", "dtype", "kv_dtype", "pass",
-                                          "threads", "status", "samples_ms" };
+static int take_headings(char **at, const struct field *columns[]) {
+    static const char *const needed[] = {
+        "suite", "case", "backend", "dtype", "kv_dtype", "pass", "threads", "status", "samples_ms"};
     int n = 0, found = 0;
     for (char end = ','; end == ','; n++) {
         char *cell = next_cell(at, &end);
-        if (!cell || n == 2 * COUNT(fields) || (!end && cell))
-            return 0;
+        if (!cell || n == 2 * COUNT(fields) || (!end && cell)) return 0;
         columns[n] = find_field(cell, strlen(cell));
-        for (int i = 0; i < COUNT(needed); i++)
-            found += !strcmp(cell, needed[i]);
+        for (int i = 0; i < COUNT(needed); i++) found += !strcmp(cell, needed[i]);
     }
     return found == COUNT(needed) ? n : 0;
 }
 
-static const char *take_rows(char *at, const struct field *columns[], int n, baseline *to)
-{
+static const char *take_rows(char *at, const struct field *columns[], int n, baseline *to) {
     while (*at) {
         row r = null_row();
         const char *why = NULL;
         char end = ',';
         for (int c = 0; c < n && !why; c++) {
             char *cell = end == ',' ? next_cell(&at, &end) : NULL;
-            if (!cell || (!end && c < n))
-                why = "truncated, or a line has too few cells";
-            else if (columns[c] && !take_cell(&r, columns[c], cell))
-                why = "a cell is not a number";
+            if (!cell || (!end && c < n)) why = "truncated, or a line has too few cells";
+            else if (columns[c] && !take_cell(&r, columns[c], cell)) why = "a cell is not a number";
         }
-        if (!why && end != '\n')
-            why = "a line has too many cells";
+        if (!why && end != '\n') why = "a line has too many cells";
         if (why) {
             free(r.samples_ms.x);
             return why;
@@ -5199,33 +4824,28 @@ static const char *take_rows(char *at, const struct field *columns[], int n, bas
 }
 
 /* The text of a baseline; NULL or what is wrong with it. */
-static const char *parse_baseline(char *text, baseline *to)
-{
+static const char *parse_baseline(char *text, baseline *to) {
     const struct field *columns[2 * COUNT(fields)];
     size_t mark = sizeof BASELINE_MARK - 1;
     long long version = 0;
     int used = 0;
-    if (strncmp(text, BASELINE_MARK, mark))
-        return "is not a run saved by --save-baseline";
-    if (sscanf(text + mark, " %lld, %31[^,], %191[^\n]%n", &version, to->isa, to->cpu, &used) < 1
-        || version != BASELINE_VERSION)
+    if (strncmp(text, BASELINE_MARK, mark)) return "is not a run saved by --save-baseline";
+    if (sscanf(text + mark, " %lld, %31[^,], %191[^\n]%n", &version, to->isa, to->cpu, &used) < 1 ||
+        version != BASELINE_VERSION)
         return "is of another version of attn_bench";
     char *at = text + mark + used;
-    if (!used || *at++ != '\n')
-        return "truncated";
+    if (!used || *at++ != '\n') return "truncated";
     int n = take_headings(&at, columns);
     return n ? take_rows(at, columns, n, to) : "has other columns than a saved run";
 }
 
-static void free_baseline(baseline *b)
-{
+static void free_baseline(baseline *b) {
     free_rows(b->rows, b->count);
     b->rows = NULL, b->count = 0;
 }
 
 /* All of a file, zero terminated; NULL: out of memory, or errno. */
-static char *read_text(FILE *f)
-{
+static char *read_text(FILE *f) {
     char *text = NULL;
     size_t size = 0, got = 0;
     do {
@@ -5242,39 +4862,35 @@ static char *read_text(FILE *f)
 }
 
 /* Reads a saved run; 0, or EXIT_BAD after one line. */
-static int load_baseline(const char *flag, const char *path, baseline *to)
-{
+static int load_baseline(const char *flag, const char *path, baseline *to) {
     FILE *f = fopen(path, "rb");
     memset(to, 0, sizeof *to);
     to->path = path;
-    if (!f)
-        return refuse("--%s %s: %s", flag, path, strerror(errno));
+    if (!f) return refuse("--%s %s: %s", flag, path, strerror(errno));
     char *text = read_text(f);
-    const char *why = ferror(f) ? strerror(errno) : !text ? "does not fit in memory"
-                                                          : parse_baseline(text, to);
+    const char *why = ferror(f) ? strerror(errno)
+                      : !text   ? "does not fit in memory"
+                                : parse_baseline(text, to);
     fclose(f);
     free(text);
-    if (!why)
-        return 0;
+    if (!why) return 0;
     free_baseline(to);
     return refuse("--%s %s: %s", flag, path, why);
 }
 
 /* ---- processes */
 /* One process more measures the same cases; its rows join b->repeats. */
-static bool repeat_run(bench *b)
-{
+static bool repeat_run(bench *b) {
     const struct field *columns[2 * COUNT(fields)];
     const char **argv = calloc((size_t)b->argc + 2, sizeof *argv);
     FILE *out = tmpfile();
-    baseline got = { 0 };
+    baseline got = {0};
     char *text = NULL;
     if (argv && out) {
         argv[0] = "/proc/self/exe";
-        for (int i = 1; i < b->argc; i++)
-            argv[i] = b->argv[i];
+        for (int i = 1; i < b->argc; i++) argv[i] = b->argv[i];
         argv[b->argc] = "--repeated";
-        run_program(argv, -1, fileno(out));      /* what it found wrong, its rows say */
+        run_program(argv, -1, fileno(out)); /* what it found wrong, its rows say */
         rewind(out);
         text = read_text(out);
     }
@@ -5285,88 +4901,74 @@ static bool repeat_run(bench *b)
         b->repeats = grow(b->repeats, b->repeat_count, sizeof *b->repeats);
         b->repeats[b->repeat_count++] = got.rows[i];
     }
-    if (good)
-        free(got.rows);                          /* their samples are those of b->repeats */
-    else
-        free_baseline(&got);
-    if (out)
-        fclose(out);
+    if (good) free(got.rows); /* their samples are those of b->repeats */
+    else free_baseline(&got);
+    if (out) fclose(out);
     free(text), free(argv);
     return good;
 }
 
-static int64_t processes_of(const options *o)
-{
+static int64_t processes_of(const options *o) {
     return !o->save_baseline && !o->baseline ? 1 : o->processes ? o->processes : DEFAULT_PROCESSES;
 }
 
 /* So many processes more, one after the other. False after one line. */
-static bool repeat_runs(bench *b, int64_t processes)
-{
+static bool repeat_runs(bench *b, int64_t processes) {
     bool good = true;
     for (int64_t i = 0; i < processes && good && !interrupted; i++) {
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\r[%lld of %lld processes more]\033[K", (long long)i + 1,
-                    (long long)processes);
+                (long long)processes);
         good = repeat_run(b) || interrupted;
     }
     clear_progress();
-    if (!good)
-        refuse("a process more did not measure what this one did");
+    if (!good) refuse("a process more did not measure what this one did");
     return good;
 }
 
 /* ---- statistics */
-typedef struct ranked { double x; bool second; } ranked;
+typedef struct ranked {
+    double x;
+    bool second;
+} ranked;
 
-static int by_rank(const void *a, const void *b)
-{
+static int by_rank(const void *a, const void *b) {
     double x = ((const ranked *)a)->x, y = ((const ranked *)b)->x;
     return (x > y) - (x < y);
 }
 
-/* The chance of a U of at most u when any order of n and m samples is as likely: the coefficients
- * of the Gaussian binomial, (1 - q^(m+1)) .. (1 - q^(m+n)) / ((1 - q) .. (1 - q^n)), over their
- * sum. */
-static double exact_tail(int64_t n, int64_t m, int64_t u)
-{
+/* The chance of a U of at most u when any order of n and m samples is as likely: the
+ * coefficients of the Gaussian binomial, (1 - q^(m+1)) .. (1 - q^(m+n)) / ((1 - q) .. (1 - q^n)),
+ * over their sum. */
+static double exact_tail(int64_t n, int64_t m, int64_t u) {
     double *ways = calloc((size_t)u + 1, sizeof *ways), tail = 0, all = 1;
-    if (!ways)
-        return NAN;
+    if (!ways) return NAN;
     ways[0] = 1;
     for (int64_t i = 1; i <= n; i++) {
-        for (int64_t k = u; k >= m + i; k--)
-            ways[k] -= ways[k - m - i];
-        for (int64_t k = i; k <= u; k++)
-            ways[k] += ways[k - i];
+        for (int64_t k = u; k >= m + i; k--) ways[k] -= ways[k - m - i];
+        for (int64_t k = i; k <= u; k++) ways[k] += ways[k - i];
         all *= (double)(m + i) / (double)i;
     }
-    for (int64_t k = 0; k <= u; k++)
-        tail += ways[k];
+    for (int64_t k = 0; k <= u; k++) tail += ways[k];
     free(ways);
     return tail / all;
 }
 
 /* Mann and Whitney's test: the two-sided chance that samples of equal speed are ranked so unevenly.
  * Exact for few samples without ties; else by the normal law, corrected for ties and continuity. */
-static double rank_test(list x, list y)
-{
+static double rank_test(list x, list y) {
     int64_t n = x.n, m = y.n, all = n + m;
     enum { FEW = 8 };
     double rank_sum = 0, ties = 0;
     ranked *r = malloc((size_t)all * sizeof *r + 1);
-    if (!r || !n || !m)
-        return free(r), NAN;
-    for (int64_t i = 0; i < all; i++)
-        r[i] = (ranked){ i < n ? x.x[i] : y.x[i - n], i >= n };
+    if (!r || !n || !m) return free(r), NAN;
+    for (int64_t i = 0; i < all; i++) r[i] = (ranked){i < n ? x.x[i] : y.x[i - n], i >= n};
     qsort(r, (size_t)all, sizeof *r, by_rank);
     for (int64_t i = 0, k; i < all; i = k) {
-        for (k = i + 1; k < all && r[k].x == r[i].x; k++)
-            ;
+        for (k = i + 1; k < all && r[k].x == r[i].x; k++);
         double same = (double)(k - i);
         ties += same * same * same - same;
-        for (int64_t e = i; e < k; e++)
-            rank_sum += r[e].second ? 0 : 1 + (double)(i + k - 1) / 2;
+        for (int64_t e = i; e < k; e++) rank_sum += r[e].second ? 0 : 1 + (double)(i + k - 1) / 2;
     }
     free(r);
     double pairs = (double)n * (double)m, u = rank_sum - (double)n * (double)(n + 1) / 2;
@@ -5378,8 +4980,7 @@ static double rank_test(list x, list y)
 }
 
 /* The least p that so many samples can have. */
-static double least_p(int64_t n, int64_t m)
-{
+static double least_p(int64_t n, int64_t m) {
     double ways = 1;
     for (int64_t i = 1; i <= (n < m ? n : m) && ways < 1e9; i++)
         ways *= (double)((n > m ? n : m) + i) / (double)i;
@@ -5395,8 +4996,7 @@ typedef struct samples {
     double medians[MOST_PROCESSES];
 } samples;
 
-static void *get(int64_t count, size_t size)
-{
+static void *get(int64_t count, size_t size) {
     void *p = calloc((size_t)count + 1, size);
     if (!p) {
         refuse("out of memory");
@@ -5405,34 +5005,32 @@ static void *get(int64_t count, size_t size)
     return p;
 }
 
-typedef struct placed { double x; int64_t from; } placed;
+typedef struct placed {
+    double x;
+    int64_t from;
+} placed;
 
-static int by_place(const void *a, const void *b)
-{
+static int by_place(const void *a, const void *b) {
     const placed *x = a, *y = b;
     return x->x != y->x ? (x->x > y->x) - (x->x < y->x) : (x->from > y->from) - (x->from < y->from);
 }
 
 /* n lists, one of each process, times a factor. */
-static samples gather(const list *lists, int n, double factor)
-{
-    samples s = { .processes = n };
-    for (int p = 0; p < n; p++)
-        s.begin[p + 1] = s.begin[p] + lists[p].n;
+static samples gather(const list *lists, int n, double factor) {
+    samples s = {.processes = n};
+    for (int p = 0; p < n; p++) s.begin[p + 1] = s.begin[p] + lists[p].n;
     s.all.n = s.begin[n];
     s.all.x = get(s.all.n, sizeof *s.all.x), s.at = get(s.all.n, sizeof *s.at);
     placed *order = get(s.all.n, sizeof *order);
     for (int p = 0; p < n; p++) {
         for (int64_t i = 0; i < lists[p].n; i++)
-            order[s.begin[p] + i] = (placed){ factor * lists[p].x[i], s.begin[p] + i };
+            order[s.begin[p] + i] = (placed){factor * lists[p].x[i], s.begin[p] + i};
         qsort(order + s.begin[p], (size_t)lists[p].n, sizeof *order, by_place);
-        for (int64_t i = 0; i < lists[p].n; i++)
-            s.all.x[i] = order[s.begin[p] + i].x;
+        for (int64_t i = 0; i < lists[p].n; i++) s.all.x[i] = order[s.begin[p] + i].x;
         s.medians[p] = quantile(s.all.x, lists[p].n, 0.5);
     }
     qsort(order, (size_t)s.all.n, sizeof *order, by_place);
-    for (int64_t i = 0; i < s.all.n; i++)
-        s.all.x[i] = order[i].x, s.at[order[i].from] = i;
+    for (int64_t i = 0; i < s.all.n; i++) s.all.x[i] = order[i].x, s.at[order[i].from] = i;
     free(order);
     return s;
 }
@@ -5441,8 +5039,7 @@ static void free_samples(samples *s) { free(s->all.x), free(s->at); }
 
 /* The median of processes drawn with replacement, and of each as many of its samples; `times` has
  * room for a count of each sample. */
-static double median_of_draws(const samples *s, uint64_t stream, int64_t *times)
-{
+static double median_of_draws(const samples *s, uint64_t stream, int64_t *times) {
     int64_t n = 0, seen = 0, at = 0, low;
     uint64_t drawn = 0;
     memset(times, 0, (size_t)s->all.n * sizeof *times);
@@ -5453,25 +5050,22 @@ static double median_of_draws(const samples *s, uint64_t stream, int64_t *times)
             times[s->at[s->begin[p] + (int64_t)(draw(stream, drawn++) % (uint64_t)own)]]++;
         n += own;
     }
-    for (; seen + times[at] <= (n - 1) / 2; at++)
-        seen += times[at];
-    for (low = at; seen + times[at] <= n / 2; at++)
-        seen += times[at];
+    for (; seen + times[at] <= (n - 1) / 2; at++) seen += times[at];
+    for (low = at; seen + times[at] <= n / 2; at++) seen += times[at];
     return (s->all.x[low] + s->all.x[at]) / 2;
 }
 
 /* The ratio of the medians and the interval that holds it in 95 of 100 runs. The draws are the same
  * in every run. */
-static void bootstrap(comparison *c, const samples *old, const samples *now)
-{
+static void bootstrap(comparison *c, const samples *old, const samples *now) {
     enum { DRAWS = 2000, FEWEST_DRAWS = 400, MOST_WORK = 4000000 };
     double ratios[DRAWS];
     int64_t both = old->all.n + now->all.n, draws = MOST_WORK / both;
     int64_t *times = get(both, sizeof *times);
     draws = draws > DRAWS ? DRAWS : draws < FEWEST_DRAWS ? FEWEST_DRAWS : draws;
     for (int64_t i = 0; i < draws; i++)
-        ratios[i] = median_of_draws(now, mix((uint64_t)(2 * i)), times)
-                  / median_of_draws(old, mix((uint64_t)(2 * i + 1)), times);
+        ratios[i] = median_of_draws(now, mix((uint64_t)(2 * i)), times) /
+                    median_of_draws(old, mix((uint64_t)(2 * i + 1)), times);
     c->old_ms = quantile(old->all.x, old->all.n, 0.5);
     c->now_ms = quantile(now->all.x, now->all.n, 0.5);
     c->ratio = c->now_ms / c->old_ms;
@@ -5485,44 +5079,38 @@ static void bootstrap(comparison *c, const samples *old, const samples *now)
 static const double SIGNIFICANT = 0.01, NOTICEABLE = 1.05;
 enum { ENOUGH_PROCESSES = 5 };
 
-static comparison compare_samples(const samples *old, const samples *now)
-{
-    comparison c = { .verdict = "same" };
+static comparison compare_samples(const samples *old, const samples *now) {
+    comparison c = {.verdict = "same"};
     bool many = old->processes >= ENOUGH_PROCESSES && now->processes >= ENOUGH_PROCESSES;
-    list x = many ? (list){ (double *)(uintptr_t)old->medians, old->processes } : old->all;
-    list y = many ? (list){ (double *)(uintptr_t)now->medians, now->processes } : now->all;
+    list x = many ? (list){(double *)(uintptr_t)old->medians, old->processes} : old->all;
+    list y = many ? (list){(double *)(uintptr_t)now->medians, now->processes} : now->all;
     bootstrap(&c, old, now);
     c.p = rank_test(x, y);
-    if (least_p(x.n, y.n) > SIGNIFICANT)
-        c.verdict = "too few";
-    else if (c.p < SIGNIFICANT && c.low > NOTICEABLE)
-        c.verdict = "slower";
-    else if (c.p < SIGNIFICANT && c.high < 1 / NOTICEABLE)
-        c.verdict = "faster";
+    if (least_p(x.n, y.n) > SIGNIFICANT) c.verdict = "too few";
+    else if (c.p < SIGNIFICANT && c.low > NOTICEABLE) c.verdict = "slower";
+    else if (c.p < SIGNIFICANT && c.high < 1 / NOTICEABLE) c.verdict = "faster";
     return c;
 }
 
 /* ---- the comparison */
 static bool is_compared(const row *r) { return row_ok(r) && r->samples_ms.n > 0; }
 
-static bool is_same_row(const row *x, const row *y)
-{
-    return !strcmp(x->suite, y->suite) && !strcmp(x->name, y->name)
-        && !strcmp(x->backend, y->backend) && !strcmp(x->dtype, y->dtype)
-        && !strcmp(x->kv_dtype, y->kv_dtype) && !strcmp(x->pass, y->pass)
-        && x->threads == y->threads;
+static bool is_same_row(const row *x, const row *y) {
+    return !strcmp(x->suite, y->suite) && !strcmp(x->name, y->name) &&
+           !strcmp(x->backend, y->backend) && !strcmp(x->dtype, y->dtype) &&
+           !strcmp(x->kv_dtype, y->kv_dtype) && !strcmp(x->pass, y->pass) &&
+           x->threads == y->threads;
 }
 
 /* The rows of one case and backend that some processes have measured. */
 typedef struct measured {
     const row *first;
     list lists[MOST_PROCESSES];
-    double peaks[MOST_PROCESSES];                /* GFLOP/s, sampled beside the calls */
+    double peaks[MOST_PROCESSES]; /* GFLOP/s, sampled beside the calls */
     int n;
 } measured;
 
-static void find_measured(measured *m, const row *rows, int64_t count, const row *of)
-{
+static void find_measured(measured *m, const row *rows, int64_t count, const row *of) {
     for (int64_t i = 0; i < count && m->n < MOST_PROCESSES; i++)
         if (is_compared(&rows[i]) && is_same_row(&rows[i], of)) {
             m->first = m->n ? m->first : &rows[i];
@@ -5533,8 +5121,7 @@ static void find_measured(measured *m, const row *rows, int64_t count, const row
 
 /* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside
  * the two: taken out of the comparison. */
-static double slower_clock(measured *now, measured *old)
-{
+static double slower_clock(measured *now, measured *old) {
     qsort(now->peaks, (size_t)now->n, sizeof *now->peaks, by_size);
     qsort(old->peaks, (size_t)old->n, sizeof *old->peaks, by_size);
     double x = quantile(now->peaks, now->n, 0.5), y = quantile(old->peaks, old->n, 0.5);
@@ -5543,17 +5130,15 @@ static double slower_clock(measured *now, measured *old)
 
 /* Compares rows, and more of them, with those saved; how many are slower. */
 static int64_t compare_rows(bench *b, const row *rows, int64_t count, const row *more,
-                            int64_t more_count, const baseline *old)
-{
+    int64_t more_count, const baseline *old) {
     int64_t slow = 0;
     for (int64_t i = 0; i < count && !interrupted; i++) {
-        measured now = { .n = 0 }, then = { .n = 0 };
-        if (!is_compared(&rows[i]))
-            continue;
+        measured now = {.n = 0}, then = {.n = 0};
+        if (!is_compared(&rows[i])) continue;
         find_measured(&now, rows, count, &rows[i]);
         find_measured(&now, more, more_count, &rows[i]);
         find_measured(&then, old->rows, old->count, &rows[i]);
-        if (now.first != &rows[i] || !then.n)    /* compared already, or never saved */
+        if (now.first != &rows[i] || !then.n) /* compared already, or never saved */
             continue;
         samples x = gather(then.lists, then.n, slower_clock(&now, &then));
         samples y = gather(now.lists, now.n, 1);
@@ -5567,10 +5152,9 @@ static int64_t compare_rows(bench *b, const row *rows, int64_t count, const row 
     return slow;
 }
 
-/* Among many rows one looks slower by chance: what does is measured again, by processes that are all
- * new, and is slower only where these say so too. How many are; or -1 after one line. */
-static int64_t confirm_slower(bench *b, const baseline *old)
-{
+/* Among many rows one looks slower by chance: what does is measured again, by processes that are
+ * all new, and is slower only where these say so too. How many are; or -1 after one line. */
+static int64_t confirm_slower(bench *b, const baseline *old) {
     bench again = *b;
     int64_t slow = 0;
     again.repeats = NULL, again.repeat_count = 0;
@@ -5580,8 +5164,8 @@ static int64_t confirm_slower(bench *b, const baseline *old)
     for (int64_t i = 0; good && i < b->comparison_count; i++) {
         comparison *c = &b->comparisons[i];
         for (int64_t k = 0; k < again.comparison_count && !strcmp(c->verdict, "slower"); k++)
-            if (is_same_row(again.comparisons[k].now, c->now)
-                && strcmp(again.comparisons[k].verdict, "slower"))
+            if (is_same_row(again.comparisons[k].now, c->now) &&
+                strcmp(again.comparisons[k].verdict, "slower"))
                 c->verdict = "same";
         slow += !strcmp(c->verdict, "slower");
     }
@@ -5591,42 +5175,35 @@ static int64_t confirm_slower(bench *b, const baseline *old)
 }
 
 /* Whether something is slower; EXIT_BAD after one line where nothing could be compared. */
-static int judge_baseline(bench *b, const row *rows, int64_t count, const baseline *old)
-{
+static int judge_baseline(bench *b, const row *rows, int64_t count, const baseline *old) {
     int64_t slow = compare_rows(b, rows, count, b->repeats, b->repeat_count, old);
     if (!b->comparison_count && !interrupted)
-        return refuse("--baseline %s: 0 rows compared, none of its rows is one of this run's",
-                      old->path);
-    if (slow && b->writer && !interrupted)       /* this is a run, no saved one */
+        return refuse(
+            "--baseline %s: 0 rows compared, none of its rows is one of this run's", old->path);
+    if (slow && b->writer && !interrupted) /* this is a run, no saved one */
         slow = confirm_slower(b, old);
-    if (slow < 0)
-        return EXIT_BAD;
+    if (slow < 0) return EXIT_BAD;
     fprintf(stderr, "attn_bench: baseline: %lld rows compared, %lld slower\n",
-            (long long)b->comparison_count, (long long)slow);
+        (long long)b->comparison_count, (long long)slow);
     return slow ? EXIT_WRONG : 0;
 }
 
 /* Another processor is not a regression: it is said before anything is measured. */
-static int check_machine(const baseline *old, const char *isa, const char *cpu)
-{
-    if (!strcmp(old->cpu, cpu) && !strcmp(old->isa, isa))
-        return 0;
+static int check_machine(const baseline *old, const char *isa, const char *cpu) {
+    if (!strcmp(old->cpu, cpu) && !strcmp(old->isa, isa)) return 0;
     return refuse("--baseline %s: mismatch: it was saved on %s, %s; this is %s, %s: nothing is "
-                  "compared", old->path, old->cpu, old->isa, cpu, isa);
+                  "compared",
+        old->path, old->cpu, old->isa, cpu, isa);
 }
 
 /* --baseline OLD --saved NEW: two saved runs, nothing is measured. */
-static int compare_saved(bench *b)
-{
+static int compare_saved(bench *b) {
     baseline old, now;
     int code = load_baseline("baseline", b->opt.baseline, &old);
-    if (code)
-        return code;
+    if (code) return code;
     code = load_baseline("saved", b->opt.saved, &now);
-    if (!code)
-        code = check_machine(&old, now.isa, now.cpu);
-    if (!code)
-        code = judge_baseline(b, now.rows, now.count, &old);
+    if (!code) code = check_machine(&old, now.isa, now.cpu);
+    if (!code) code = judge_baseline(b, now.rows, now.count, &old);
     print_comparisons(stdout, b);
     free_baseline(&old);
     free_baseline(&now);
@@ -5634,7 +5211,8 @@ static int compare_saved(bench *b)
 }
 
 /* ================================================================================= >>flags ==== */
-enum { LONGEST_TEXT = 3000 };                    /* of a flag: a path and a name after it fit 4096 */
+/* of a flag: a path and a name after it fit 4096 */
+enum { LONGEST_TEXT = 3000 };
 typedef enum flag_kind { TO_TEXT, TO_BOOL, TO_SECONDS, TO_WINDOW, TO_PROCESSES } flag_kind;
 static const struct {
     const char *name;
@@ -5642,68 +5220,66 @@ static const struct {
     size_t offset;
     const char *argument, *help;
 } flags[] = {
-    { "help", TO_BOOL, offsetof(options, help), "", "this text" },
-    { "version", TO_BOOL, offsetof(options, version), "", "the version of attn.h" },
-    { "list", TO_BOOL, offsetof(options, list), "",
-      "suites, backends and the cases that would "
-      "run" },
-    { "suite", TO_TEXT, offsetof(options, suites), "NAME,..", "suites to run" },
-    { "quick", TO_BOOL, offsetof(options, quick), "", "the short selection of each suite" },
-    { "modules", TO_TEXT, offsetof(options, modules), "gemma,gemma_fast", "modules of openpi" },
-    { "backend", TO_TEXT, offsetof(options, backends), "NAME,..", "auto or registered backends" },
-    { "plugin", TO_TEXT, offsetof(options, plugins), "LIB.so,..",
-      "backends of shared objects join "
-      "every table: see the head of attn_bench.c" },
-    { "device", TO_TEXT, offsetof(options, device), "cpu|hip", "cuda is an alias of hip" },
-    { "causal", TO_BOOL, offsetof(options, causal), "", "causal mask" },
-    { "window", TO_WINDOW, offsetof(options, window), "L,R",
-      "keys to the left and right, -1 "
-      "unlimited" },
-    { "backward", TO_BOOL, offsetof(options, backward), "",
-      "also the gradient, and both together" },
-    { "projections", TO_BOOL, offsetof(options, projections), "",
-      "the whole module: Q, K, V and O "
-      "projections" },
-    { "min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS",
-      "measure each row for so long at least" },
-    { "tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing" },
-    { "ablate", TO_BOOL, offsetof(options, ablate), "",
-      "time with each optimization turned off in "
-      "turn" },
-    { "filter", TO_TEXT, offsetof(options, filter), "TEXT", "the cases whose name contains it" },
-    { "cold", TO_BOOL, offsetof(options, cold), "", "caches flushed before each timed call" },
-    { "wide", TO_BOOL, offsetof(options, wide), "", "the table with every column" },
-    { "verify", TO_BOOL, offsetof(options, verify), "",
-      "verify every row of every output, however "
-      "long it takes" },
-    { "format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown",
-      "of the document on stdout" },
-    { "output-dir", TO_TEXT, offsetof(options, output_dir), "DIR",
-      "three result files and "
-      "summary_report.md" },
-    { "plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot" },
-    { "save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run" },
-    { "baseline", TO_TEXT, offsetof(options, baseline), "FILE",
-      "compare with a saved run: exit 1 "
-      "when slower" },
-    { "saved", TO_TEXT, offsetof(options, saved), "FILE",
-      "with --baseline: compare that saved run, measure nothing" },
-    { "processes", TO_PROCESSES, offsetof(options, processes), "N",
-      "that measure what is saved or compared, one after the other; default 5" },
-    { "input", TO_TEXT, offsetof(options, input), "Q,K,V",
-      ".npy files: [B,S,H,D], [S,H,D], with "
-      "--num-heads [B,S,H*D]" },
-    { "mask", TO_TEXT, offsetof(options, mask), "M",
-      ".npy file, bool, broadcast to [B, H, Sq, "
-      "Skv]" },
-    { "expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal" },
-    { "output", TO_TEXT, offsetof(options, output), "O", ".npy file to write" },
-    { "footprint", TO_TEXT, offsetof(options, footprint), "CALL", NULL }, /* see from_child */
-    { "repeated", TO_BOOL, offsetof(options, repeated), "", NULL },       /* see repeat_run */
+    {"help", TO_BOOL, offsetof(options, help), "", "this text"},
+    {"version", TO_BOOL, offsetof(options, version), "", "the version of attn.h"},
+    {"list", TO_BOOL, offsetof(options, list), "",
+        "suites, backends and the cases that would "
+        "run"},
+    {"suite", TO_TEXT, offsetof(options, suites), "NAME,..", "suites to run"},
+    {"quick", TO_BOOL, offsetof(options, quick), "", "the short selection of each suite"},
+    {"modules", TO_TEXT, offsetof(options, modules), "gemma,gemma_fast", "modules of openpi"},
+    {"backend", TO_TEXT, offsetof(options, backends), "NAME,..", "auto or registered backends"},
+    {"plugin", TO_TEXT, offsetof(options, plugins), "LIB.so,..",
+        "backends of shared objects join "
+        "every table: see the head of attn_bench.c"},
+    {"device", TO_TEXT, offsetof(options, device), "cpu|hip", "cuda is an alias of hip"},
+    {"causal", TO_BOOL, offsetof(options, causal), "", "causal mask"},
+    {"window", TO_WINDOW, offsetof(options, window), "L,R",
+        "keys to the left and right, -1 "
+        "unlimited"},
+    {"backward", TO_BOOL, offsetof(options, backward), "", "also the gradient, and both together"},
+    {"projections", TO_BOOL, offsetof(options, projections), "",
+        "the whole module: Q, K, V and O "
+        "projections"},
+    {"min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS",
+        "measure each row for so long at least"},
+    {"tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing"},
+    {"ablate", TO_BOOL, offsetof(options, ablate), "",
+        "time with each optimization turned off in "
+        "turn"},
+    {"filter", TO_TEXT, offsetof(options, filter), "TEXT", "the cases whose name contains it"},
+    {"cold", TO_BOOL, offsetof(options, cold), "", "caches flushed before each timed call"},
+    {"wide", TO_BOOL, offsetof(options, wide), "", "the table with every column"},
+    {"verify", TO_BOOL, offsetof(options, verify), "",
+        "verify every row of every output, however "
+        "long it takes"},
+    {"format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown",
+        "of the document on stdout"},
+    {"output-dir", TO_TEXT, offsetof(options, output_dir), "DIR",
+        "three result files and "
+        "summary_report.md"},
+    {"plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot"},
+    {"save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run"},
+    {"baseline", TO_TEXT, offsetof(options, baseline), "FILE",
+        "compare with a saved run: exit 1 "
+        "when slower"},
+    {"saved", TO_TEXT, offsetof(options, saved), "FILE",
+        "with --baseline: compare that saved run, measure nothing"},
+    {"processes", TO_PROCESSES, offsetof(options, processes), "N",
+        "that measure what is saved or compared, one after the other; default 5"},
+    {"input", TO_TEXT, offsetof(options, input), "Q,K,V",
+        ".npy files: [B,S,H,D], [S,H,D], with "
+        "--num-heads [B,S,H*D]"},
+    {"mask", TO_TEXT, offsetof(options, mask), "M",
+        ".npy file, bool, broadcast to [B, H, Sq, "
+        "Skv]"},
+    {"expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal"},
+    {"output", TO_TEXT, offsetof(options, output), "O", ".npy file to write"},
+    {"footprint", TO_TEXT, offsetof(options, footprint), "CALL", NULL}, /* see from_child */
+    {"repeated", TO_BOOL, offsetof(options, repeated), "", NULL},       /* see repeat_run */
 };
 
-static void print_help(void)
-{
+static void print_help(void) {
     printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark "
            "systems\n\n"
            "  attn_bench [flags]              without --suite: the default selection, or the case "
@@ -5715,25 +5291,22 @@ static void print_help(void)
     for (int a = 0; a < AXES; a++)
         if (axes[a].flag)
             printf("  --%-14s %-26s %s\n", axes[a].name,
-                   axes[a].words && a != DIM ? axes[a].words : "N,..", axes[a].help);
+                axes[a].words && a != DIM ? axes[a].words : "N,..", axes[a].help);
     printf("\nsuites:\n");
-    for (int s = 0; s < COUNT(suites); s++)
-        printf("  %-12s %s\n", suites[s].name, suites[s].help);
+    for (int s = 0; s < COUNT(suites); s++) printf("  %-12s %s\n", suites[s].name, suites[s].help);
 }
 
-static bool is_module(const char *name, size_t length)
-{
+static bool is_module(const char *name, size_t length) {
     for (int i = 0; i < COUNT(lines); i++)
-        if (lines[i].module && strlen(lines[i].module) == length
-            && !strncmp(lines[i].module, name, length))
+        if (lines[i].module && strlen(lines[i].module) == length &&
+            !strncmp(lines[i].module, name, length))
             return true;
     return false;
 }
 
 /* "--modules gemma gemma_fast", as openpi writes it: the names that follow are joined. Returns how
  * many there are. */
-static int join_modules(options *o, int argc, char **argv)
-{
+static int join_modules(options *o, int argc, char **argv) {
     static char joined[LONGEST_TEXT + 1];
     int n = 0;
     snprintf(joined, sizeof joined, "%s", o->modules);
@@ -5744,15 +5317,13 @@ static int join_modules(options *o, int argc, char **argv)
     return n;
 }
 
-static int set_flag(options *o, int f, const char *value)
-{
+static int set_flag(options *o, int f, const char *value) {
     void *at = (char *)o + flags[f].offset;
     char *end = NULL;
     if (flags[f].kind == TO_BOOL) {
         *(bool *)at = true;
     } else if (flags[f].kind == TO_TEXT) {
-        if (!*value)
-            return refuse("--%s: needs %s", flags[f].name, flags[f].argument);
+        if (!*value) return refuse("--%s: needs %s", flags[f].name, flags[f].argument);
         if (strlen(value) > LONGEST_TEXT)
             return refuse("--%s: longer than %d bytes", flags[f].name, LONGEST_TEXT);
         *(const char **)at = value;
@@ -5769,8 +5340,8 @@ static int set_flag(options *o, int f, const char *value)
     } else {
         long long side[2];
         int used = 0;
-        if (sscanf(value, "%lld,%lld%n", &side[0], &side[1], &used) != 2 || value[used]
-            || side[0] < -1 || side[1] < -1 || side[0] > 1 << 24 || side[1] > 1 << 24)
+        if (sscanf(value, "%lld,%lld%n", &side[0], &side[1], &used) != 2 || value[used] ||
+            side[0] < -1 || side[1] < -1 || side[0] > 1 << 24 || side[1] > 1 << 24)
             return refuse("--window %s: must be L,R, each in [-1, 16777216]", value);
         o->window[0] = side[0], o->window[1] = side[1];
         o->window_set = true;
@@ -5779,8 +5350,7 @@ static int set_flag(options *o, int f, const char *value)
 }
 
 /* One flag with or without "=": returns how many arguments it took, 0 after a refusal. */
-static int take_flag(options *o, int argc, char **argv)
-{
+static int take_flag(options *o, int argc, char **argv) {
     char name[64], limits[128];
     const char *equals = strchr(argv[0], '='), *value = equals     ? equals + 1
                                                         : argc > 1 ? argv[1]
@@ -5789,37 +5359,30 @@ static int take_flag(options *o, int argc, char **argv)
     for (int f = 0; f < COUNT(flags); f++)
         if (!strcmp(flags[f].name, name)) {
             bool lone = flags[f].kind == TO_BOOL;
-            if (lone && equals)
-                return refuse("--%s: takes no value", name), 0;
-            if (!lone && !value)
-                return refuse("--%s: needs %s", name, flags[f].argument), 0;
-            if (set_flag(o, f, value))
-                return 0;
+            if (lone && equals) return refuse("--%s: takes no value", name), 0;
+            if (!lone && !value) return refuse("--%s: needs %s", name, flags[f].argument), 0;
+            if (set_flag(o, f, value)) return 0;
             int taken = lone || equals ? 1 : 2;
             if (flags[f].offset == offsetof(options, modules))
                 taken += join_modules(o, argc - taken, argv + taken);
             return taken;
         }
     int a = find_axis(name);
-    if (a == AXES || !axes[a].flag)
-        return refuse("--%s: unknown flag; --help lists them", name), 0;
-    if (!value)
-        return refuse("--%s: needs a value", name), 0;
+    if (a == AXES || !axes[a].flag) return refuse("--%s: unknown flag; --help lists them", name), 0;
+    if (!value) return refuse("--%s: needs a value", name), 0;
     if (!parse_values((axis)a, value, &o->user, limits))
         return refuse("--%s %s: %s", name, value, limits), 0;
     return equals ? 1 : 2;
 }
 
-static void put_axis(grid *g, axis a, int64_t value)
-{
+static void put_axis(grid *g, axis a, int64_t value) {
     g->count[a] = 1;
     g->value[a][0] = value;
 }
 
 /* Four numbers alone are a shape. Returns 0 or EXIT_BAD. */
-static int take_shape(options *o, int count, char **numbers)
-{
-    static const axis order[] = { BATCH, SEQ, HEADS, DIM };
+static int take_shape(options *o, int count, char **numbers) {
+    static const axis order[] = {BATCH, SEQ, HEADS, DIM};
     char limits[128];
     if (count && count != 4)
         return refuse("%d arguments without a flag: a shape is four numbers, B S H D", count);
@@ -5833,21 +5396,19 @@ static int take_shape(options *o, int count, char **numbers)
 }
 
 /* --tune and --ablate vary flash on cases of their own; the shape flags replace their axes. */
-static int settle_study(options *o)
-{
+static int settle_study(options *o) {
     const char *name = o->tune ? "tune" : "ablate";
-    const char *not_with = o->ablate && o->tune             ? "--ablate"
-                           : o->suites                      ? "--suite"
-                           : o->input                       ? "--input"
-                           : o->projections                 ? "--projections"
-                           : o->plugins                     ? "--plugin"
+    const char *not_with = o->ablate && o->tune                    ? "--ablate"
+                           : o->suites                             ? "--suite"
+                           : o->input                              ? "--input"
+                           : o->projections                        ? "--projections"
+                           : o->plugins                            ? "--plugin"
                            : o->device && strcmp(o->device, "cpu") ? "--device"
-                                                            : NULL;
-    if (!o->tune && !o->ablate)
-        return 0;
+                                                                   : NULL;
+    if (!o->tune && !o->ablate) return 0;
     if (not_with)
-        return refuse("%s: not with --%s, which varies flash on the CPU in cases of its own",
-                      not_with, name);
+        return refuse(
+            "%s: not with --%s, which varies flash on the CPU in cases of its own", not_with, name);
     if (o->backends && strcmp(o->backends, "flash"))
         return refuse("--backend %s: must be flash with --%s", o->backends, name);
     o->backends = "flash";
@@ -5855,47 +5416,37 @@ static int settle_study(options *o)
 }
 
 /* Flags that stand for several axes, and what contradicts what. */
-static int settle_flags(options *o)
-{
-    static const axis by_files[] = { BATCH, SEQ,   KV,    KV_HEADS, DIM,
-                                     V_DIM, EMBED, DTYPE, KV_DTYPE, PAGE };
+static int settle_flags(options *o) {
+    static const axis by_files[] = {
+        BATCH, SEQ, KV, KV_HEADS, DIM, V_DIM, EMBED, DTYPE, KV_DTYPE, PAGE};
     const char *needs_input = o->mask ? "mask" : o->expect ? "expect" : o->output ? "output" : NULL;
-    if (o->causal)
-        put_axis(&o->user, CAUSAL, 1);
-    if (o->cold)
-        put_axis(&o->user, COLD, 1);
+    if (o->causal) put_axis(&o->user, CAUSAL, 1);
+    if (o->cold) put_axis(&o->user, COLD, 1);
     if (o->window_set)
         put_axis(&o->user, LEFT, o->window[0]), put_axis(&o->user, RIGHT, o->window[1]);
-    if (o->projections)
-        put_axis(&o->user, PROJECT, 1), put_axis(&o->user, MEASURE, MODULE);
-    if (settle_study(o))
-        return EXIT_BAD;
-    if (o->backward && !o->tune && !o->ablate) {     /* these have lines for the backward */
+    if (o->projections) put_axis(&o->user, PROJECT, 1), put_axis(&o->user, MEASURE, MODULE);
+    if (settle_study(o)) return EXIT_BAD;
+    if (o->backward && !o->tune && !o->ablate) { /* these have lines for the backward */
         o->user.count[PASS] = 3;
-        for (int i = 0; i < 3; i++)
-            o->user.value[PASS][i] = i;
+        for (int i = 0; i < 3; i++) o->user.value[PASS][i] = i;
     }
-    if (!o->input && needs_input)
-        return refuse("--%s: only with --input", needs_input);
+    if (!o->input && needs_input) return refuse("--%s: only with --input", needs_input);
     if (o->input && (o->suites || o->positional))
         return refuse("--input: not with %s, the files are the case",
-                      o->suites ? "--suite" : "a shape of four numbers");
+            o->suites ? "--suite" : "a shape of four numbers");
     for (int i = 0; o->input && i < COUNT(by_files); i++)
         if (o->user.count[by_files[i]])
             return refuse("--%s: not with --input, the files say it", axes[by_files[i]].name);
     for (int a = 0; o->input && a < AXES; a++)
-        if (o->user.count[a] > 1)
-            return refuse("--%s: takes one value with --input", axes[a].name);
+        if (o->user.count[a] > 1) return refuse("--%s: takes one value with --input", axes[a].name);
     if (o->input && (o->projections || o->backward))
         return refuse("--%s: not with --input", o->projections ? "projections" : "backward");
-    if (o->suites && o->positional)
-        return refuse("--suite: not with a shape of four numbers");
-    if (o->saved && !o->baseline)
-        return refuse("--saved: needs --baseline");
+    if (o->suites && o->positional) return refuse("--suite: not with a shape of four numbers");
+    if (o->saved && !o->baseline) return refuse("--saved: needs --baseline");
     if (o->processes && (o->saved || (!o->baseline && !o->save_baseline)))
-        return refuse("--processes: only where a run is measured for --save-baseline or --baseline");
-    if (o->plot && !o->output_dir)
-        return refuse("--plot: needs --output-dir");
+        return refuse(
+            "--processes: only where a run is measured for --save-baseline or --baseline");
+    if (o->plot && !o->output_dir) return refuse("--plot: needs --output-dir");
     if (o->user.count[EMBED] && o->user.count[DIM])
         return refuse("--embed-dim: not with --head-dim, it follows from --num-heads");
     if (o->modules && (!o->suites || !strstr(o->suites, "openpi")))
@@ -5903,14 +5454,13 @@ static int settle_flags(options *o)
     for (const char *m = o->modules; m; m = strchr(m, ',') ? strchr(m, ',') + 1 : NULL)
         if (!is_module(m, strcspn(m, ",")))
             return refuse("--modules %s: must be of gemma, gemma_fast", o->modules);
-    if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip")
-        && strcmp(o->device, "cuda"))
+    if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip") &&
+        strcmp(o->device, "cuda"))
         return refuse("--device %s: must be cpu or hip (cuda is an alias of hip)", o->device);
     return 0;
 }
 
-static int parse_flags(int argc, char **argv, options *o)
-{
+static int parse_flags(int argc, char **argv, options *o) {
     char *numbers[8];
     int count = 0;
     memset(o, 0, sizeof *o);
@@ -5921,8 +5471,7 @@ static int parse_flags(int argc, char **argv, options *o)
             o->help = true;
         } else if (!strncmp(argv[i], "--", 2)) {
             taken = take_flag(o, argc - i, argv + i);
-            if (!taken)
-                return EXIT_BAD;
+            if (!taken) return EXIT_BAD;
         } else if (argv[i][0] == '-' && !isdigit((unsigned char)argv[i][1])) {
             return refuse("%s: unknown flag; --help lists them", argv[i]);
         } else if (count < COUNT(numbers)) {
@@ -5935,19 +5484,23 @@ static int parse_flags(int argc, char **argv, options *o)
 
 /* =============================================================================== >>plugins ==== */
 /* The plugin that is registering: what it added, and the last that was refused. */
-static struct { bench *b; int added; attn_status status; char refused[32]; } plugin_loading;
+static struct {
+    bench *b;
+    int added;
+    attn_status status;
+    char refused[32];
+} plugin_loading;
 
 /* A name goes into lists, tables and documents: letters, digits and _ . - + only. */
-static attn_status add_from_plugin(const attn_backend *backend)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+";
+static attn_status add_from_plugin(const attn_backend *backend) {
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+";
     bench *b = plugin_loading.b;
     const char *name = backend && backend->abi == ATTN_ABI ? backend->name : NULL;
     attn_status s = name && (name[strspn(name, letters)] || !strcmp(name, "hip"))
                         ? ATTN_ERR_REGISTER_NAME
                         : attn_register(backend);
-    if (!s && b->plugin_count == MOST_BACKENDS)
-        s = ATTN_ERR_REGISTER_FULL;
+    if (!s && b->plugin_count == MOST_BACKENDS) s = ATTN_ERR_REGISTER_FULL;
     if (s) {
         plugin_loading.status = s;
         snprintf(plugin_loading.refused, sizeof plugin_loading.refused, "%s", name ? name : "");
@@ -5959,33 +5512,30 @@ static attn_status add_from_plugin(const attn_backend *backend)
 }
 
 /* One shared object: its backends registered; 0 or EXIT_BAD after one line. */
-static int load_plugin(bench *b, const char *file)
-{
+static int load_plugin(bench *b, const char *file) {
     char path[4096];
     attn_status (*start)(attn_status (*add)(const attn_backend *)) = NULL;
     snprintf(path, sizeof path, "%s%s", strchr(file, '/') ? "" : "./", file);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return refuse("--plugin %s: %s", file, dlerror());
+    if (!library) return refuse("--plugin %s: %s", file, dlerror());
     void *symbol = dlsym(library, "attn_plugin_register");
-    if (!symbol)
-        return refuse("--plugin %s: has no attn_plugin_register", file);
-    memcpy(&start, &symbol, sizeof start);       /* C has no cast from object to function pointer */
+    if (!symbol) return refuse("--plugin %s: has no attn_plugin_register", file);
+    memcpy(&start, &symbol, sizeof start); /* C has no cast from object to function pointer */
     memset(&plugin_loading, 0, sizeof plugin_loading);
     plugin_loading.b = b;
     attn_status s = start(add_from_plugin);
     s = plugin_loading.status ? plugin_loading.status : s;
     if (s)
         return refuse("--plugin %s: %s%s%s", file, plugin_loading.refused,
-                      *plugin_loading.refused ? ": " : "", attn_status_text(s));
+            *plugin_loading.refused ? ": " : "", attn_status_text(s));
     return plugin_loading.added ? 0 : refuse("--plugin %s: registers no backend", file);
 }
 
-static int load_plugins(bench *b)
-{
+static int load_plugins(bench *b) {
     char file[LONGEST_TEXT + 1];
     int bad = 0;
-    for (const char *s = b->opt.plugins; s && !bad; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+    for (const char *s = b->opt.plugins; s && !bad;
+        s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         snprintf(file, sizeof file, "%.*s", (int)strcspn(s, ","), s);
         bad = load_plugin(b, file);
     }
@@ -5994,56 +5544,48 @@ static int load_plugins(bench *b)
 
 /* ---- from flags to backends and cases */
 /* Whether there is a GPU that takes calls: the answer to a small one. */
-static void find_gpu(bench *b)
-{
+static void find_gpu(bench *b) {
     problem p;
     attn_plan plan;
     grid g = parse_line("seq-len=64 num-heads=1");
-    bench_case c = { .suite = &suites[0] };
+    bench_case c = {.suite = &suites[0]};
     attn_status s = attn_hip_register();
     if (s) {
         snprintf(b->no_gpu, sizeof b->no_gpu, "%s", attn_status_text(s));
         return;
     }
-    for (int a = 0; a < AXES; a++)
-        c.v[a] = g.value[a][0];
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
     char text[128];
     resolve_case(&c, text);
     memset(&plan, 0, sizeof plan);
-    if (!problem_make(&c, NULL, &p))
-        return;
+    if (!problem_make(&c, NULL, &p)) return;
     p.d.backend = "hip";
     s = plan_call(&p, FWD, &plan);
-    if (s)
-        explain(&plan, "hip", s, b->no_gpu);
+    if (s) explain(&plan, "hip", s, b->no_gpu);
     problem_free(&p);
 }
 
-static bool listed(const char *list, const char *name)
-{
+static bool listed(const char *list, const char *name) {
     size_t n = strlen(name);
     for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
-        if (strcspn(s, ",") == n && !strncmp(s, name, n))
-            return true;
+        if (strcspn(s, ",") == n && !strncmp(s, name, n)) return true;
     return false;
 }
 
-static int choose_backends(bench *b)
-{
+static int choose_backends(bench *b) {
     const options *o = &b->opt;
     bool gpu = o->device && strcmp(o->device, "cpu");
     char have[256] = "auto";
-    if (gpu && *b->no_gpu)
-        return refuse("--device %s: %s", o->device, b->no_gpu);
+    if (gpu && *b->no_gpu) return refuse("--device %s: %s", o->device, b->no_gpu);
     if (gpu && o->backends && !listed(o->backends, "hip"))
-        return refuse("--device %s: not with --backend %s, which has no hip", o->device,
-                      o->backends);
+        return refuse(
+            "--device %s: not with --backend %s, which has no hip", o->device, o->backends);
     for (int i = 0; attn_backend_at(i); i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), ", %s", attn_backend_at(i)->name);
     for (const char *s = o->backends ? o->backends
                          : gpu       ? "hip"
                                      : NULL;
-         s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         char *name = b->backends[b->backend_count];
         if (b->backend_count == MOST_BACKENDS)
             return refuse("--backend: takes at most %d names", MOST_BACKENDS);
@@ -6066,124 +5608,104 @@ static int choose_backends(bench *b)
     return 0;
 }
 
-static int add_case(bench *b, bench_case *c)
-{
+static int add_case(bench *b, bench_case *c) {
     char text[128];
     const char *why = resolve_case(c, text);
-    if (why)
-        return refuse("%s", why);
+    if (why) return refuse("%s", why);
     for (int64_t i = 0; i < b->case_count;
-         i++) /* two lines may cross, and --threads 2,0 be the same */
-        if (b->cases[i].suite == c->suite && b->cases[i].variant == c->variant
-            && !memcmp(b->cases[i].v, c->v, WARMUP * sizeof *c->v))
+        i++) /* two lines may cross, and --threads 2,0 be the same */
+        if (b->cases[i].suite == c->suite && b->cases[i].variant == c->variant &&
+            !memcmp(b->cases[i].v, c->v, WARMUP * sizeof *c->v))
             return 0;
     name_case(c);
-    if (b->opt.filter && !strstr(c->name, b->opt.filter))
-        return 0;
+    if (b->opt.filter && !strstr(c->name, b->opt.filter)) return 0;
     b->cases = grow(b->cases, b->case_count, sizeof *b->cases);
     b->cases[b->case_count++] = *c;
     return 0;
 }
 
-/* A case as it is or, in a study, with attn.h as it is and with each variant of the study's group.
- * */
-static int add_variants(bench *b, const bench_case *c, const char *group)
-{
+/* A case as it is or, in a study, with attn.h as it is and then each variant of its group. */
+static int add_variants(bench *b, const bench_case *c, const char *group) {
     bench_case varied = *c;
-    if (!group)
-        return add_case(b, &varied);
+    if (!group) return add_case(b, &varied);
     for (int i = 0; i < COUNT(variants); i++) {
         const variant *x = &variants[i];
         varied.variant = x;
-        if ((!strcmp(x->group, group) || !strcmp(x->group, c->suite->name)) && x->when & b->level
-            && add_case(b, &varied))
+        if ((!strcmp(x->group, group) || !strcmp(x->group, c->suite->name)) && x->when & b->level &&
+            add_case(b, &varied))
             return EXIT_BAD;
     }
     return 0;
 }
 
 /* The product of a line's axes, those that the user gave replaced. `group`: of a study, or NULL. */
-static int expand(bench *b, const suite *s, const char *line, const char *group)
-{
+static int expand(bench *b, const suite *s, const char *line, const char *group) {
     grid g = parse_line(line);
-    int at[AXES] = { 0 }, a;
+    int at[AXES] = {0}, a;
     bool steps = g.value[MEASURE][0] == GENERATE; /* its queries are the steps, one token each */
     for (a = 0; a < AXES; a++)
         if (b->opt.user.count[a]) {
             int to = a == SEQ && steps ? KV : a;
             g.count[to] = b->opt.user.count[a];
             memcpy(g.value[to], b->opt.user.value[a], sizeof g.value[to]);
-            if (a == DIM)
-                put_axis(&g, EMBED, 0);
+            if (a == DIM) put_axis(&g, EMBED, 0);
         }
     do {
-        bench_case c = { .suite = s };
-        for (a = 0; a < AXES; a++)
-            c.v[a] = g.value[a][at[a]];
+        bench_case c = {.suite = s};
+        for (a = 0; a < AXES; a++) c.v[a] = g.value[a][at[a]];
         bool too_many = c.v[THREADS] > attn_threads() && !b->opt.user.count[THREADS];
-        if (!too_many && add_variants(b, &c, group))
-            return EXIT_BAD;
-        for (a = AXES - 1; a >= 0 && ++at[a] == g.count[a]; a--)
-            at[a] = 0;
+        if (!too_many && add_variants(b, &c, group)) return EXIT_BAD;
+        for (a = AXES - 1; a >= 0 && ++at[a] == g.count[a]; a--) at[a] = 0;
     } while (a >= 0);
     return 0;
 }
 
-static const suite *find_suite(const char *name)
-{
+static const suite *find_suite(const char *name) {
     for (int s = 0; s < COUNT(suites); s++)
-        if (!strcmp(suites[s].name, name))
-            return &suites[s];
+        if (!strcmp(suites[s].name, name)) return &suites[s];
     return NULL;
 }
 
-static bool shape_given(const options *o)
-{
-    static const axis shape[] = { BATCH,  SEQ,  KV,    HEADS,    KV_HEADS, DIM,  V_DIM, EMBED,
-                                  CAUSAL, LEFT, DTYPE, KV_DTYPE, LAYOUT,   PAGE, PASS,  PROJECT };
+static bool shape_given(const options *o) {
+    static const axis shape[] = {BATCH, SEQ, KV, HEADS, KV_HEADS, DIM, V_DIM, EMBED, CAUSAL, LEFT,
+        DTYPE, KV_DTYPE, LAYOUT, PAGE, PASS, PROJECT};
     for (int i = 0; i < COUNT(shape); i++)
-        if (o->user.count[shape[i]])
-            return true;
+        if (o->user.count[shape[i]]) return true;
     return false;
 }
 
-/* The default cases are of both passes; shape flags make forward cases, and backward ones too with
- * --backward. */
-static int choose_study(bench *b)
-{
+/* The default cases are of both passes; shape flags make forward cases, and backward ones
+ * too with --backward. */
+static int choose_study(bench *b) {
     const options *o = &b->opt;
     const char *name = o->tune ? "tune" : "ablate";
     bool backward = o->backward || !shape_given(o);
     b->level = o->quick ? Q : D;
     for (int i = 0; i < COUNT(studies); i++)
-        if (!strcmp(studies[i].suite, name) && studies[i].when & b->level
-            && (backward || !strstr(studies[i].axes, "pass=bwd"))
-            && expand(b, find_suite(name), studies[i].axes, studies[i].group))
+        if (!strcmp(studies[i].suite, name) && studies[i].when & b->level &&
+            (backward || !strstr(studies[i].axes, "pass=bwd")) &&
+            expand(b, find_suite(name), studies[i].axes, studies[i].group))
             return EXIT_BAD;
     return 0;
 }
 
-static bool has_lines(const char *name)
-{
+static bool has_lines(const char *name) {
     for (int i = 0; i < COUNT(lines); i++)
-        if (!strcmp(lines[i].suite, name))
-            return true;
+        if (!strcmp(lines[i].suite, name)) return true;
     return false;
 }
 
-static int choose_cases(bench *b)
-{
+static int choose_cases(bench *b) {
     const options *o = &b->opt;
     char name[64];
-    if (o->tune || o->ablate)
-        return choose_study(b);
+    if (o->tune || o->ablate) return choose_study(b);
     if (!o->suites && shape_given(o)) {
         b->level = o->quick ? Q : F;
         return expand(b, find_suite("shape"), "", NULL);
     }
     b->level = o->quick ? Q : o->suites ? F : D;
     for (const char *s = o->suites ? o->suites : "rocmforge"; s;
-         s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
         if (!has_lines(name))
             return refuse(
@@ -6191,9 +5713,9 @@ static int choose_cases(bench *b)
                 "scaling, correctness",
                 name);
         for (int i = 0; i < COUNT(lines); i++)
-            if (!strcmp(lines[i].suite, name) && lines[i].when & b->level
-                && (!o->modules || (lines[i].module && listed(o->modules, lines[i].module)))
-                && expand(b, find_suite(name), lines[i].axes, NULL))
+            if (!strcmp(lines[i].suite, name) && lines[i].when & b->level &&
+                (!o->modules || (lines[i].module && listed(o->modules, lines[i].module))) &&
+                expand(b, find_suite(name), lines[i].axes, NULL))
                 return EXIT_BAD;
     }
     return 0;
@@ -6202,20 +5724,17 @@ static int choose_cases(bench *b)
 /* ---- from files to a case */
 /* The logical [B, S, H, D] of a file. Three dimensions are one sequence, [S, H, D]; with
  * --num-heads they are [B, S, H * D]: `heads` of them. Returns whether the shape can be read so. */
-static bool logical_shape(const npy *a, int64_t heads, int64_t layout, int64_t shape[4])
-{
+static bool logical_shape(const npy *a, int64_t heads, int64_t layout, int64_t shape[4]) {
     const int64_t *s = a->dims == 4 ? a->shape + 1 : a->shape;
     int64_t batch = a->dims == 4 ? a->shape[0] : 1, tokens = s[layout ? 1 : 0],
             own_heads = s[layout ? 0 : 1];
     int64_t dim = s[2];
-    if (a->dims == 3 && heads)
-        batch = s[0], tokens = s[1], own_heads = heads, dim = s[2] / heads;
+    if (a->dims == 3 && heads) batch = s[0], tokens = s[1], own_heads = heads, dim = s[2] / heads;
     shape[0] = batch, shape[1] = tokens, shape[2] = own_heads, shape[3] = dim;
     return batch * tokens * own_heads * dim == a->count && a->count > 0;
 }
 
-static int check_shape(const char *name, const npy *a, const npy *q)
-{
+static int check_shape(const char *name, const npy *a, const npy *q) {
     if (a->dims < 3)
         return refuse("--input: %s has %d dimensions, must have 3 or 4", name, a->dims);
     if (a->dtype != ATTN_F32 && a->dtype != ATTN_F16)
@@ -6225,27 +5744,25 @@ static int check_shape(const char *name, const npy *a, const npy *q)
     return 0;
 }
 
-static int shape_from_files(bench *b, bench_case *c)
-{
+static int shape_from_files(bench *b, bench_case *c) {
     const npy *q = &b->files->q, *k = &b->files->k, *v = &b->files->v;
     int64_t *x = c->v, heads = b->opt.user.count[HEADS] ? b->opt.user.value[HEADS][0] : 0;
     int64_t qs[4], ks[4], vs[4], joined = q->dims == 3 ? heads : 0;
-    if (check_shape("q", q, q) || check_shape("k", k, q) || check_shape("v", v, q))
-        return EXIT_BAD;
+    if (check_shape("q", q, q) || check_shape("k", k, q) || check_shape("v", v, q)) return EXIT_BAD;
     if (joined && x[LAYOUT])
         return refuse("--layout bhsd: not with --num-heads and files of 3 dimensions");
     if (!logical_shape(q, joined, x[LAYOUT], qs))
         return refuse("--input: q is empty, or its width is not a multiple of --num-heads");
-    if (!logical_shape(k, joined ? k->shape[2] / qs[3] : 0, x[LAYOUT], ks)
-        || !logical_shape(v, joined ? ks[2] : 0, x[LAYOUT], vs) || qs[3] != ks[3] || qs[0] != ks[0]
-        || memcmp(ks, vs, 3 * sizeof *ks))
+    if (!logical_shape(k, joined ? k->shape[2] / qs[3] : 0, x[LAYOUT], ks) ||
+        !logical_shape(v, joined ? ks[2] : 0, x[LAYOUT], vs) || qs[3] != ks[3] || qs[0] != ks[0] ||
+        memcmp(ks, vs, 3 * sizeof *ks))
         return refuse("--input: the shapes of q, k and v do not match, or one is empty");
     if (heads && heads != qs[2])
-        return refuse("--num-heads %lld: the files have %lld heads", (long long)heads,
-                      (long long)qs[2]);
+        return refuse(
+            "--num-heads %lld: the files have %lld heads", (long long)heads, (long long)qs[2]);
     if (qs[2] % ks[2])
         return refuse("--input: %lld heads of q are not a multiple of the %lld heads of k",
-                      (long long)qs[2], (long long)ks[2]);
+            (long long)qs[2], (long long)ks[2]);
     x[BATCH] = qs[0], x[SEQ] = qs[1], x[HEADS] = qs[2], x[DIM] = qs[3];
     x[KV] = ks[1], x[KV_HEADS] = ks[2], x[V_DIM] = vs[3];
     x[DTYPE] = x[KV_DTYPE] = q->dtype;
@@ -6254,10 +5771,9 @@ static int shape_from_files(bench *b, bench_case *c)
     return 0;
 }
 
-static int check_mask_and_expect(bench *b, bench_case *c)
-{
+static int check_mask_and_expect(bench *b, bench_case *c) {
     const npy *m = &b->files->mask, *e = &b->files->expect, *q = &b->files->q;
-    int64_t *x = c->v, full[] = { x[BATCH], x[HEADS], x[SEQ], x[KV] };
+    int64_t *x = c->v, full[] = {x[BATCH], x[HEADS], x[SEQ], x[KV]};
     int64_t last = b->joined ? x[HEADS] * x[V_DIM] : x[V_DIM];
     if (b->files->has_mask) {
         if (m->dtype != ATTN_BOOL || m->dims < 2)
@@ -6265,136 +5781,114 @@ static int check_mask_and_expect(bench *b, bench_case *c)
         for (int i = 0; i < m->dims; i++)
             if (m->shape[i] != full[4 - m->dims + i] && (m->shape[i] != 1 || i == m->dims - 1))
                 return refuse("--mask: does not broadcast to [%lld, %lld, %lld, %lld]",
-                              (long long)full[0], (long long)full[1], (long long)full[2],
-                              (long long)full[3]);
+                    (long long)full[0], (long long)full[1], (long long)full[2], (long long)full[3]);
         x[MASK] = FILE_MASK;
     }
-    if (b->files->has_expect
-        && (e->dtype == ATTN_BOOL || e->dims != q->dims || e->shape[q->dims - 1] != last
-            || memcmp(e->shape, q->shape, (size_t)(q->dims - 1) * sizeof *e->shape)))
+    if (b->files->has_expect &&
+        (e->dtype == ATTN_BOOL || e->dims != q->dims || e->shape[q->dims - 1] != last ||
+            memcmp(e->shape, q->shape, (size_t)(q->dims - 1) * sizeof *e->shape)))
         return refuse("--expect: is not shaped as the output");
     return 0;
 }
 
-static int load_files(bench *b)
-{
+static int load_files(bench *b) {
     static files in;
     const options *o = &b->opt;
-    npy *to[] = { &in.q, &in.k, &in.v };
+    npy *to[] = {&in.q, &in.k, &in.v};
     char path[4096];
     const char *s = o->input;
     b->files = &in;
     for (int i = 0; i < 3; i++, s += strcspn(s, ",") + (s[strcspn(s, ",")] != 0)) {
         snprintf(path, sizeof path, "%.*s", (int)strcspn(s, ","), s);
-        if (!*path)
-            return refuse("--input %s: must be three files, Q,K,V", o->input);
-        if (read_npy(path, to[i]))
-            return EXIT_BAD;
+        if (!*path) return refuse("--input %s: must be three files, Q,K,V", o->input);
+        if (read_npy(path, to[i])) return EXIT_BAD;
     }
-    if (*s)
-        return refuse("--input %s: must be three files, Q,K,V", o->input);
+    if (*s) return refuse("--input %s: must be three files, Q,K,V", o->input);
     in.has_mask = o->mask != NULL;
     in.has_expect = o->expect != NULL;
     if ((o->mask && read_npy(o->mask, &in.mask)) || (o->expect && read_npy(o->expect, &in.expect)))
         return EXIT_BAD;
     grid g = parse_line("");
-    bench_case c = { .suite = find_suite("shape") };
+    bench_case c = {.suite = find_suite("shape")};
     for (int a = 0; a < AXES; a++)
         c.v[a] = b->opt.user.count[a] ? b->opt.user.value[a][0] : g.value[a][0];
     b->level = F;
-    if (shape_from_files(b, &c) || check_mask_and_expect(b, &c))
-        return EXIT_BAD;
+    if (shape_from_files(b, &c) || check_mask_and_expect(b, &c)) return EXIT_BAD;
     return add_case(b, &c);
 }
 
-static void free_files(bench *b)
-{
+static void free_files(bench *b) {
     if (b->files)
         free(b->files->q.data), free(b->files->k.data), free(b->files->v.data),
             free(b->files->mask.data), free(b->files->expect.data);
 }
 
 /* ================================================================================== >>main ==== */
-static int print_list(const bench *b)
-{
+static int print_list(const bench *b) {
     char name[32];
     const char *backend;
-    for (int i = 0; attn_backend_at(i); i++)
-        printf("backend %s\n", attn_backend_at(i)->name);
-    if (*b->no_gpu)
-        printf("backend hip: %s\n", b->no_gpu);
+    for (int i = 0; attn_backend_at(i); i++) printf("backend %s\n", attn_backend_at(i)->name);
+    if (*b->no_gpu) printf("backend hip: %s\n", b->no_gpu);
     for (int s = 0; s < COUNT(suites); s++)
         printf("suite %s: %s\n", suites[s].name, suites[s].help);
     for (int64_t i = 0; i < b->case_count; i++) {
         const bench_case *c = &b->cases[i];
         row r = new_row(c, "");
         printf("case %s: %s, %s, kv %s, %s, %d threads:", c->suite->name, c->name, r.dtype,
-               r.kv_dtype, r.pass, (int)c->v[THREADS]);
-        for (int k = 0; (backend = backend_at(b, c->suite, k, name)); k++)
-            printf(" %s", backend);
+            r.kv_dtype, r.pass, (int)c->v[THREADS]);
+        for (int k = 0; (backend = backend_at(b, c->suite, k, name)); k++) printf(" %s", backend);
         printf("\n");
     }
     return 0;
 }
 
 /* One shape that no backend chosen can hold is bad input, before anything runs. */
-static int refuse_what_cannot_fit(bench *b)
-{
+static int refuse_what_cannot_fit(bench *b) {
     char name[32];
     const char *backend, *why = NULL;
     static row r;
     for (int64_t i = 0; i < b->case_count; i++)
         for (int k = 0; (backend = backend_at(b, b->cases[i].suite, k, name)); k++) {
             r = new_row(&b->cases[i], backend);
-            if (plan_row(&b->cases[i], backend, &r) || strcmp(r.status, "refused"))
-                return 0;
+            if (plan_row(&b->cases[i], backend, &r) || strcmp(r.status, "refused")) return 0;
             why = r.note;
         }
     return why ? refuse("%s %s: %s", r.name, r.backend, why) : 0;
 }
 
-static void count_rows(bench *b)
-{
+static void count_rows(bench *b) {
     char name[32];
     for (int64_t i = 0; i < b->case_count; i++)
-        for (int k = 0; backend_at(b, b->cases[i].suite, k, name); k++)
-            b->row_total++;
+        for (int k = 0; backend_at(b, b->cases[i].suite, k, name); k++) b->row_total++;
 }
 
-static void run_cases(bench *b)
-{
+static void run_cases(bench *b) {
     b->fma_peak = attn_peak_gflops(ATTN_F32, 0);
     b->dot_peak = attn_peak_gflops(ATTN_BF16, 0);
     b->bandwidth = attn_bandwidth_gbytes((size_t)64 << 20, 0);
     b->writer->begin(stdout, b);
-    if (fflush(stdout))
-        b->broken = errno;
-    for (int64_t i = 0; i < b->case_count && may_go_on(b); i++)
-        run_case(b, i);
+    if (fflush(stdout)) b->broken = errno;
+    for (int64_t i = 0; i < b->case_count && may_go_on(b); i++) run_case(b, i);
     clear_progress();
     derive_exponents(b);
-    if (b->opt.tune)
-        print_fastest(b);
+    if (b->opt.tune) print_fastest(b);
 }
 
 /* Whether nothing was measured, nor found wrong: every backend declined every case. */
-static bool nothing_ran(const bench *b)
-{
+static bool nothing_ran(const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++)
-        if (row_ok(&b->rows[i]) || !strcmp(b->rows[i].status, "wrong")
-            || !strcmp(b->rows[i].status, "failed"))
+        if (row_ok(&b->rows[i]) || !strcmp(b->rows[i].status, "wrong") ||
+            !strcmp(b->rows[i].status, "failed"))
             return false;
     return !interrupted;
 }
 
 /* Writes everything asked for; the exit code. */
-static int deliver(bench *b, const baseline *old)
-{
+static int deliver(bench *b, const baseline *old) {
     int bad = 0;
     int compared = old->count ? judge_baseline(b, b->rows, b->row_count, old) : 0;
     b->writer->end(stdout, b);
-    if (old->count && !strcmp(b->writer->name, "csv"))
-        print_comparisons(stderr, b);
+    if (old->count && !strcmp(b->writer->name, "csv")) print_comparisons(stderr, b);
     if (fflush(stdout) || ferror(stdout) || b->broken)
         bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));
     if (b->opt.output_dir) {
@@ -6403,75 +5897,63 @@ static int deliver(bench *b, const baseline *old)
     }
     if (b->opt.save_baseline && interrupted)
         fputs("attn_bench: interrupted: no baseline is saved\n", stderr);
-    else if (b->opt.save_baseline && !bad)
-        bad = save_baseline(b, b->opt.save_baseline);
+    else if (b->opt.save_baseline && !bad) bad = save_baseline(b, b->opt.save_baseline);
     bad = bad ? bad : b->file_code;
     bad = bad || compared != EXIT_BAD ? bad : compared;
     if (!bad && nothing_ran(b))
         bad = refuse("nothing was measured: no backend takes any of these cases");
     bool reached = !has_suite(b, "openpi") || judge_openpi(b).reached;
-    return bad                                      ? bad
-           : interrupted                            ? EXIT_INTERRUPTED
+    return bad                                    ? bad
+           : interrupted                          ? EXIT_INTERRUPTED
            : compared || any_wrong(b) || !reached ? EXIT_WRONG
-                                                    : 0;
+                                                  : 0;
 }
 
-static int prepare(bench *b, baseline *old)
-{
-    static const char *const gnuplot[] = { "gnuplot", "--version", NULL };
+static int prepare(bench *b, baseline *old) {
+    static const char *const gnuplot[] = {"gnuplot", "--version", NULL};
     const options *o = &b->opt;
     for (int i = 0; i < COUNT(writers); i++)
-        if (!strcmp(writers[i].name, o->format))
-            b->writer = &writers[i];
+        if (!strcmp(writers[i].name, o->format)) b->writer = &writers[i];
     if (!b->writer)
         return refuse("--format %s: must be one of table, csv, json, markdown", o->format);
-    if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b)))
-        return EXIT_BAD;
+    if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b))) return EXIT_BAD;
     if (!b->case_count)
         return o->filter ? refuse("--filter %s: no case has it in its name", o->filter)
                          : refuse("no case is chosen");
-    if (o->list)
-        return 0;
+    if (o->list) return 0;
     char cpu[192];
-    if ((o->baseline && (load_baseline("baseline", o->baseline, old)
-                         || check_machine(old, attn_isa(), cpu_name(cpu))))
-        || (!o->suites && refuse_what_cannot_fit(b)))
+    if ((o->baseline && (load_baseline("baseline", o->baseline, old) ||
+                            check_machine(old, attn_isa(), cpu_name(cpu)))) ||
+        (!o->suites && refuse_what_cannot_fit(b)))
         return EXIT_BAD;
-    if (o->plot && !run_program(gnuplot, -1, -1))
-        return refuse("--plot: gnuplot is not installed");
+    if (o->plot && !run_program(gnuplot, -1, -1)) return refuse("--plot: gnuplot is not installed");
     count_rows(b);
-    if (check_writable(b, o->output) || check_writable(b, o->save_baseline))
-        return EXIT_BAD;
+    if (check_writable(b, o->output) || check_writable(b, o->save_baseline)) return EXIT_BAD;
     return o->output_dir ? prepare_directory(b, o->output_dir) : 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static bench b;
-    baseline old = { 0 };
+    baseline old = {0};
     b.argc = argc, b.argv = argv;
-    struct sigaction action = { .sa_handler = on_signal };
+    struct sigaction action = {.sa_handler = on_signal};
     time_t now = time(NULL);
     int code = parse_flags(argc, argv, &b.opt);
-    if (code)
-        return code;
-    if (b.opt.repeated) {                        /* rows on stdout for another process, no more */
+    if (code) return code;
+    if (b.opt.repeated) { /* rows on stdout for another process, no more */
         b.opt.format = "csv", b.opt.plot = false;
         b.opt.baseline = b.opt.save_baseline = b.opt.output_dir = b.opt.output = NULL;
     }
     if (b.opt.help || b.opt.version) {
-        if (b.opt.help)
-            print_help();
+        if (b.opt.help) print_help();
         else
             printf("attn_bench %d.%d.%d\n", ATTN_VERSION / 10000, ATTN_VERSION / 100 % 100,
-                   ATTN_VERSION % 100);
+                ATTN_VERSION % 100);
         return fflush(stdout) || ferror(stdout) ? refuse("stdout: %s", strerror(errno)) : 0;
     }
     code = load_plugins(&b);
-    if (!code && b.opt.footprint)
-        code = print_footprint(b.opt.footprint);
-    if (code || b.opt.footprint)
-        return code;
+    if (!code && b.opt.footprint) code = print_footprint(b.opt.footprint);
+    if (code || b.opt.footprint) return code;
     if (b.opt.saved) {
         code = compare_saved(&b);
         free(b.comparisons);
@@ -6480,18 +5962,16 @@ int main(int argc, char **argv)
     find_gpu(&b);
     strftime(b.date, sizeof b.date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
     code = prepare(&b, &old);
-    if (!code && b.opt.list)
-        code = print_list(&b);
+    if (!code && b.opt.list) code = print_list(&b);
     else if (!code) {
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         sigaction(SIGHUP, &action, NULL);
-        signal(SIGPIPE, SIG_IGN);                /* a reader that went away is an error of stdout */
+        signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error of stdout */
         run_cases(&b);
         code = repeat_runs(&b, processes_of(&b.opt) - 1) ? deliver(&b, &old) : EXIT_BAD;
     }
-    if (!code && (fflush(stdout) || ferror(stdout)))
-        code = refuse("stdout: %s", strerror(errno));
+    if (!code && (fflush(stdout) || ferror(stdout))) code = refuse("stdout: %s", strerror(errno));
     free_files(&b);
     free_baseline(&old);
     free(b.comparisons);

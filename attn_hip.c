@@ -23,9 +23,10 @@
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
- * CHIPS  matrix unit: gfx90a, gfx942, gfx950, gfx9-4-generic (MFMA); gfx1100..1103, gfx1150..1152, gfx1200, gfx1201 (WMMA);
- *   sm_80 and later (mma.sync). f32 is FMA but for MFMA. Every other chip: f32 by FMA, f16 and bf16
- *   by the scalar kernel, which also serves dims above 256.
+ * CHIPS  matrix unit: gfx90a, gfx942, gfx950, gfx9-4-generic (MFMA); gfx1100..1103,
+ *   gfx1150..1152, gfx1200, gfx1201 (WMMA); sm_80 and later (mma.sync). f32 is FMA but for MFMA.
+ *   Every other chip: f32 by FMA, f16 and bf16 by the scalar kernel, which also serves dims
+ *   above 256.
  * TAKES  q, k, v of one type f32, f16 or bf16; o and bias of any float type; any strides, heads,
  *   head_dim, v_dim; every mask, packed and padded sequences, cache slots; lse. P is rounded to the
  *   type of v where that has 16 bits.
@@ -47,74 +48,76 @@ attn_status attn_hip_last_times(
     return ATTN_ERR_NO_GPU_COMPILER;
 }
 #else
-#if defined(__CUDACC__) && !defined(__HIP__)        /* nvcc: HIP's names for CUDA's calls */
-  #include <cuda_runtime.h>
-  #include <cuda_fp16.h>
-  #include <cuda_bf16.h>
-  #define HIP_ON_CUDA 1
-  #define hipError_t cudaError_t
-  #define hipSuccess cudaSuccess
-  #define hipErrorOutOfMemory cudaErrorMemoryAllocation
-  #define hipErrorInvalidValue cudaErrorInvalidValue
-  #define hipErrorNoDevice cudaErrorNoDevice
-  #define hipErrorInvalidDevice cudaErrorInvalidDevice
-  #define hipErrorInvalidDeviceFunction cudaErrorInvalidDeviceFunction
-  #define hipErrorNoBinaryForGpu cudaErrorNoKernelImageForDevice
-  #define hipErrorInvalidImage cudaErrorInvalidKernelImage
-  #define hipErrorInvalidKernelFile cudaErrorInvalidPtx
-  #define hipErrorNotSupported cudaErrorNotSupported
-  #define hipErrorIllegalAddress cudaErrorIllegalAddress
-  #define hipErrorLaunchFailure cudaErrorLaunchFailure
-  #define hipErrorAssert cudaErrorAssert
-  #define hipErrorECCNotCorrectable cudaErrorECCUncorrectable
-  #define hipErrorLaunchTimeOut cudaErrorLaunchTimeout
-  #define hipGetErrorString cudaGetErrorString
-  #define hipGetLastError cudaGetLastError
-  #define hipPeekAtLastError cudaPeekAtLastError
-  #define hipGetDeviceCount cudaGetDeviceCount
-  #define hipGetDevice cudaGetDevice
-  #define hipSetDevice cudaSetDevice
-  #define hipDeviceProp_t cudaDeviceProp
-  #define hipGetDeviceProperties cudaGetDeviceProperties
-  #define hipFuncAttributes cudaFuncAttributes
-  #define hipFuncGetAttributes cudaFuncGetAttributes
-  #define hipPointerAttribute_t cudaPointerAttributes
-  #define hipPointerGetAttributes cudaPointerGetAttributes
-  #define hipMemoryTypeDevice cudaMemoryTypeDevice
-  #define hipMemoryTypeManaged cudaMemoryTypeManaged
-  #define hipMalloc cudaMalloc
-  #define hipFree cudaFree
-  #define hipMallocAsync cudaMallocAsync
-  #define hipFreeAsync cudaFreeAsync
-  #define hipHostMalloc cudaHostAlloc
-  #define hipHostFree cudaFreeHost
-  #define hipMemcpyAsync cudaMemcpyAsync
-  #define hipMemcpyHostToDevice cudaMemcpyHostToDevice
-  #define hipMemcpyDeviceToHost cudaMemcpyDeviceToHost
-  #define hipStream_t cudaStream_t
-  #define hipStreamCreateWithFlags cudaStreamCreateWithFlags
-  #define hipStreamNonBlocking cudaStreamNonBlocking
-  #define hipStreamSynchronize cudaStreamSynchronize
-  #define hipStreamDestroy cudaStreamDestroy
-  #define hipEvent_t cudaEvent_t
-  #define hipEventCreate cudaEventCreate
-  #define hipEventRecord cudaEventRecord
-  #define hipEventSynchronize cudaEventSynchronize
-  #define hipEventElapsedTime cudaEventElapsedTime
-  #define hipEventDestroy cudaEventDestroy
-  #define hipLaunchKernel cudaLaunchKernel
+#if defined(__CUDACC__) && !defined(__HIP__) /* nvcc: HIP's names for CUDA's calls */
+#include <cuda_runtime.h>
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#define HIP_ON_CUDA 1
+#define hipError_t cudaError_t
+#define hipSuccess cudaSuccess
+#define hipErrorOutOfMemory cudaErrorMemoryAllocation
+#define hipErrorInvalidValue cudaErrorInvalidValue
+#define hipErrorNoDevice cudaErrorNoDevice
+#define hipErrorInvalidDevice cudaErrorInvalidDevice
+#define hipErrorInvalidDeviceFunction cudaErrorInvalidDeviceFunction
+#define hipErrorNoBinaryForGpu cudaErrorNoKernelImageForDevice
+#define hipErrorInvalidImage cudaErrorInvalidKernelImage
+#define hipErrorInvalidKernelFile cudaErrorInvalidPtx
+#define hipErrorNotSupported cudaErrorNotSupported
+#define hipErrorIllegalAddress cudaErrorIllegalAddress
+#define hipErrorLaunchFailure cudaErrorLaunchFailure
+#define hipErrorAssert cudaErrorAssert
+#define hipErrorECCNotCorrectable cudaErrorECCUncorrectable
+#define hipErrorLaunchTimeOut cudaErrorLaunchTimeout
+#define hipGetErrorString cudaGetErrorString
+#define hipGetLastError cudaGetLastError
+#define hipPeekAtLastError cudaPeekAtLastError
+#define hipGetDeviceCount cudaGetDeviceCount
+#define hipGetDevice cudaGetDevice
+#define hipSetDevice cudaSetDevice
+#define hipDeviceProp_t cudaDeviceProp
+#define hipGetDeviceProperties cudaGetDeviceProperties
+#define hipFuncAttributes cudaFuncAttributes
+#define hipFuncGetAttributes cudaFuncGetAttributes
+#define hipPointerAttribute_t cudaPointerAttributes
+#define hipPointerGetAttributes cudaPointerGetAttributes
+#define hipMemoryTypeDevice cudaMemoryTypeDevice
+#define hipMemoryTypeManaged cudaMemoryTypeManaged
+#define hipMalloc cudaMalloc
+#define hipFree cudaFree
+#define hipMallocAsync cudaMallocAsync
+#define hipFreeAsync cudaFreeAsync
+#define hipHostMalloc cudaHostAlloc
+#define hipHostFree cudaFreeHost
+#define hipMemcpyAsync cudaMemcpyAsync
+#define hipMemcpyHostToDevice cudaMemcpyHostToDevice
+#define hipMemcpyDeviceToHost cudaMemcpyDeviceToHost
+#define hipStream_t cudaStream_t
+#define hipStreamCreateWithFlags cudaStreamCreateWithFlags
+#define hipStreamNonBlocking cudaStreamNonBlocking
+#define hipStreamSynchronize cudaStreamSynchronize
+#define hipStreamDestroy cudaStreamDestroy
+#define hipEvent_t cudaEvent_t
+#define hipEventCreate cudaEventCreate
+#define hipEventRecord cudaEventRecord
+#define hipEventSynchronize cudaEventSynchronize
+#define hipEventElapsedTime cudaEventElapsedTime
+#define hipEventDestroy cudaEventDestroy
+#define hipLaunchKernel cudaLaunchKernel
 #else
-  #include <hip/hip_runtime.h>
-  #define HIP_ON_CUDA 0
+#include <hip/hip_runtime.h>
+#define HIP_ON_CUDA 0
 #endif
-#if defined(__clang__)                  /* no chip uses every helper, nor every kernel a body */
-  #pragma clang diagnostic ignored "-Wunused-function"
-  #pragma clang diagnostic ignored "-Wunneeded-internal-declaration"
-  #pragma clang diagnostic ignored "-Wunused-parameter"
-  #pragma clang diagnostic ignored "-Wdeprecated-pragma"       /* of __AMDGCN_WAVEFRONT_SIZE */
+#if defined(__clang__) /* no chip uses every helper, nor every kernel a body */
+#pragma clang diagnostic ignored "-Wunused-function"
+#pragma clang diagnostic ignored "-Wunneeded-internal-declaration"
+#pragma clang diagnostic ignored "-Wunused-parameter"
+#pragma clang diagnostic ignored "-Wdeprecated-pragma" /* of __AMDGCN_WAVEFRONT_SIZE */
 #elif HIP_ON_CUDA
-  #pragma nv_diag_suppress 177
+#pragma nv_diag_suppress 177
 #endif
+#define HIP_UNROLL _Pragma("unroll")
+#define HIP_NO_UNROLL _Pragma("unroll 1")
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -123,56 +126,59 @@ attn_status attn_hip_last_times(
 #include <time.h>
 #include <unistd.h>
 /* ================================================================================ >>arch ====
-   The only place with a chip #if. UNIT_* names a matrix unit; a kernel is a template over it, and its body is
-   compiled for the chips that have the unit alone. */
+   The only place with a chip #if. UNIT_* names a matrix unit; a kernel is a template over it, and
+   its body is compiled for the chips that have the unit alone. */
 enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM80 = 4 };
 #if defined(__GFX9__)
-  #define HIP_WAVE 64                   /* lanes of a wave */
-#elif defined(__AMDGCN_WAVEFRONT_SIZE)  /* -mwavefrontsize64; not defined by every clang */
-  #define HIP_WAVE __AMDGCN_WAVEFRONT_SIZE
+#define HIP_WAVE 64                    /* lanes of a wave */
+#elif defined(__AMDGCN_WAVEFRONT_SIZE) /* -mwavefrontsize64; not defined by every clang */
+#define HIP_WAVE __AMDGCN_WAVEFRONT_SIZE
 #else
-  #define HIP_WAVE 32
+#define HIP_WAVE 32
 #endif
 #if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
-  #define HIP_MFMA 1
+#define HIP_MFMA 1
 #else
-  #define HIP_MFMA 0
+#define HIP_MFMA 0
 #endif
-#if defined(HIP_UNIT)                   /* the tests emulate one */
+#if defined(HIP_UNIT) /* the tests emulate one */
 #elif HIP_MFMA
-  #define HIP_UNIT UNIT_MFMA
+#define HIP_UNIT UNIT_MFMA
 #elif defined(__GFX11__) && HIP_WAVE == 32
-  #define HIP_UNIT UNIT_WMMA11
+#define HIP_UNIT UNIT_WMMA11
 #elif defined(__GFX12__) && HIP_WAVE == 32
-  #define HIP_UNIT UNIT_WMMA12
+#define HIP_UNIT UNIT_WMMA12
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  #define HIP_UNIT UNIT_SM80
+#define HIP_UNIT UNIT_SM80
 #else
-  #define HIP_UNIT UNIT_SCALAR
+#define HIP_UNIT UNIT_SCALAR
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 && !defined(ATTN_HIP_OLD_CHIPS)
-  #warning "attn_hip.c: f16 and bf16 are slow on this chip; -arch=sm_80 or later was meant? (ATTN_HIP_OLD_CHIPS: no)"
+#warning \
+    "attn_hip.c: f16 and bf16 are slow on this chip; -arch=sm_80 or later was meant? (ATTN_HIP_OLD_CHIPS: no)"
 #endif
 #if defined(__gfx90a__)
-  #define HIP_F16_FLUSHES 1             /* the matrix unit takes subnormal f16 for 0 */
+#define HIP_F16_FLUSHES 1 /* the matrix unit takes subnormal f16 for 0 */
 #else
-  #define HIP_F16_FLUSHES 0
+#define HIP_F16_FLUSHES 0
 #endif
 
-/* clang 15 and 16 have neither the ballots by the width of a wave nor gfx12, for which they make no code. */
+/* clang 15 and 16 have neither the ballots by the width of a wave nor gfx12, for which they
+ * make no code. */
 #if defined(__clang_major__) && __clang_major__ < 18
-  #define HIP_BALLOT_64(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
-  #define HIP_BALLOT_32(x) (uint32_t)__builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
-  #define HIP_WMMA12_F16(a, b, c) ((void)(a), (void)(b), (c))
-  #define HIP_WMMA12_BF16(a, b, c) ((void)(a), (void)(b), (c))
+#define HIP_BALLOT_64(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+#define HIP_BALLOT_32(x) (uint32_t)__builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+#define HIP_WMMA12_F16(a, b, c) ((void)(a), (void)(b), (c))
+#define HIP_WMMA12_BF16(a, b, c) ((void)(a), (void)(b), (c))
 #else
-  #define HIP_BALLOT_64(x) __builtin_amdgcn_ballot_w64(x)
-  #define HIP_BALLOT_32(x) __builtin_amdgcn_ballot_w32(x)
-  #define HIP_WMMA12_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c)
-  #define HIP_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
+#define HIP_BALLOT_64(x) __builtin_amdgcn_ballot_w64(x)
+#define HIP_BALLOT_32(x) __builtin_amdgcn_ballot_w32(x)
+#define HIP_WMMA12_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c)
+#define HIP_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
 #endif
 
-/* Instructions with a name of their own on each side. Within one unit in the last place, subnormal results may be 0. */
+/* Instructions with a name of their own on each side. Within one unit in the last place, subnormal
+ * results may be 0. */
 __device__ static inline float hip_exp2(float x) {
 #if defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_exp2f)
     return __builtin_amdgcn_exp2f(x);
@@ -202,7 +208,8 @@ __device__ static inline float hip_f16_value(uint16_t x) {
 #endif
 }
 
-/* The compiler knows nothing of x any more: it can neither widen nor hoist what is computed from it. */
+/* The compiler knows nothing of x any more: it can neither widen nor hoist what is
+ * computed from it. */
 __device__ static inline void hip_opaque(int32_t &x) {
 #if defined(__HIP_DEVICE_COMPILE__)
     asm volatile("" : "+v"(x));
@@ -218,22 +225,23 @@ __device__ static inline void hip_fence(void) {
     __builtin_amdgcn_sched_barrier(0);
 #endif
 }
-/* f32 matrix product of a wave: 32x32x2, lane l holds A[l % 32][l / 32] and B[l / 32][l % 32]; register r of the sum
-   is row 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32. */
+/* f32 matrix product of a wave: 32x32x2, lane l holds A[l % 32][l / 32] and B[l / 32][l % 32];
+   register r of the sum is row 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32. */
 #if defined(__HIP__)
 typedef float hip_acc16 __attribute__((ext_vector_type(16)));
 typedef float hip_pair __attribute__((ext_vector_type(2)));
 __device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
-  #if HIP_MFMA
+#if HIP_MFMA
     return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
-  #else
-    (void)a; (void)b;
+#else
+    (void)a;
+    (void)b;
     return c;
-  #endif
+#endif
 }
 #endif
-/* The value of lane n of 8, of which this thread is number t in its workgroup: of hip_thread, or the lane numbers of
-   all n are held in registers across loops. */
+/* The value of lane n of 8, of which this thread is number t in its workgroup: of hip_thread, or
+   the lane numbers of all n are held in registers across loops. */
 __device__ static inline float hip_of_eight(float x, int32_t t, int n) {
 #if defined(__CUDACC__) && !defined(__HIP__)
     return __shfl_sync(0xffffffffu, x, (t & 24) + n);
@@ -243,10 +251,11 @@ __device__ static inline float hip_of_eight(float x, int32_t t, int n) {
 }
 /* The value of the next lane among 8, lane 7 that of lane 0. */
 __device__ static inline float hip_rotate8(float x) {
-#if defined(__HIP_DEVICE_COMPILE__) && (defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__))
+#if defined(__HIP_DEVICE_COMPILE__) && \
+    (defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__))
     /* selectors of 3 bits: lane n reads lane (n + 1) % 8 */
-    return __int_as_float(__builtin_amdgcn_mov_dpp8(__float_as_int(x),
-        1 | 2 << 3 | 3 << 6 | 4 << 9 | 5 << 12 | 6 << 15 | 7 << 18 | 0 << 21));
+    return __int_as_float(__builtin_amdgcn_mov_dpp8(
+        __float_as_int(x), 1 | 2 << 3 | 3 << 6 | 4 << 9 | 5 << 12 | 6 << 15 | 7 << 18 | 0 << 21));
 #elif defined(__CUDACC__) && !defined(__HIP__)
     return __shfl_sync(0xffffffffu, x, (int)((threadIdx.x & 24u) | ((threadIdx.x + 1) & 7u)));
 #else
@@ -254,24 +263,27 @@ __device__ static inline float hip_rotate8(float x) {
 #endif
 }
 /* ============================================================================ >>fragment ====
-   One interface over the matrix units. A tile is TILE keys (or output dims) by TILE queries, and every product is
-   S^T = K Q^T or O^T = V^T P^T: the left operand comes from LDS, the right one is Q or P in registers.
+   One interface over the matrix units. A tile is TILE keys (or output dims) by TILE queries, and
+   every product is S^T = K Q^T or O^T = V^T P^T: the left operand comes from LDS, the right one is
+   Q or P in registers.
 
      lane l of a wave:   half = l / TILE (0 or 1), its query (column of every tile) = l % TILE
-     operand, 16 k:      row l % TILE of the right operand, k = 8 half .. 8 half + 7: 16 bytes a lane
-                         (gfx11 wants all 16 k in both halves: 32 bytes a lane)
-     left operand:       the same, but row left_row(l) of the tile. This permutation is chosen so that
-     accumulator:        registers 8c .. 8c + 7 are rows 16c + 8 half .. + 7 of the tile, column l % TILE
+     operand, 16 k:      row l % TILE of the right operand, k = 8 half .. 8 half + 7: 16 bytes a
+                         lane (gfx11 wants all 16 k in both halves: 32 bytes a lane)
+     left operand:       the same, but row left_row(l) of the tile: a permutation, chosen so that
+     accumulator:        registers 8c .. 8c + 7 are rows 16c + 8 half .. + 7 of the tile,
+                         column l % TILE
 
                          rows of a tile        registers of half 0   of half 1
                          16c      .. 16c + 7   8c .. 8c + 7
                          16c + 8  .. 16c + 15                        8c .. 8c + 7
 
-   So eight scores in a row of a lane are eight keys in a row, they feed the second product from where they are, one mask
-   formula serves every unit, and every access to LDS, q and o is 16 bytes. Which k of the hardware an element meets does
-   not matter as long as both operands agree.
+   So eight scores in a row of a lane are eight keys in a row, they feed the second product from
+   where they are, one mask formula serves every unit, and every access to LDS, q and o is 16 bytes.
+   Which k of the hardware an element meets does not matter as long as both operands agree.
 
-   m and l of a lane belong to QUERIES queries: 1 here, 2 on a unit that computes S = Q K^T (mma.sync). */
+   m and l of a lane belong to QUERIES queries: 1 here, 2 on a unit that computes
+   S = Q K^T (mma.sync). */
 #if !defined(__CUDACC__) || defined(__HIP__)
 typedef uint32_t hip_u32x2 __attribute__((ext_vector_type(2)));
 typedef uint32_t hip_u32x4 __attribute__((ext_vector_type(4)));
@@ -290,27 +302,35 @@ typedef _Float16 hip_f16x16 __attribute__((ext_vector_type(16)));
 __device__ static inline uint32_t hip_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     return __builtin_amdgcn_perm(a, b, selector);
 }
-/* Two P, rounded towards zero: bf16 has no conversion on these chips, and one byte permutation does it. The kernel
-   takes the mean error out again (hip_p_bias). */
+/* Two P, rounded towards zero: bf16 has no conversion on these chips, and one byte permutation does
+   it. The kernel takes the mean error out again (hip_p_bias). */
 template <int DTYPE> __device__ static inline uint32_t hip_truncate2(float low, float high) {
     if constexpr (DTYPE == ATTN_F16)
         return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(low, high));
-    else
-        return hip_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
+    else return hip_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
 }
 /* Keeps a value in its registers, and what precedes it before what follows. */
 template <class T> __device__ static inline void hip_pin(T &x) {
-  #if defined(__HIP_DEVICE_COMPILE__)
+#if defined(__HIP_DEVICE_COMPILE__)
     asm volatile("" : "+v"(x));
-  #endif
+#endif
 }
 
 template <int UNIT> struct hip_unit;
 
-/* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r / 4) + 4 (l / 32) + r % 4.
-   An operand of 16 k is two of the instruction's; bits 2 and 3 of a left row swap. */
+/* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r /
+   4) + 4 (l / 32) + r % 4. An operand of 16 k is two of the instruction's; bits 2 and 3 of a
+   left row swap. */
 template <> struct hip_unit<UNIT_MFMA> {
-    enum { TILE = 32, WAVE = 64, QUERIES = 1, SCORES_START_AT_MAX = 0, LATE_V = 0, RING = 2, STEPWISE = 0 };
+    enum {
+        TILE = 32,
+        WAVE = 64,
+        QUERIES = 1,
+        SCORES_START_AT_MAX = 0,
+        LATE_V = 0,
+        RING = 2,
+        STEPWISE = 0
+    };
     typedef hip_f32x16 acc;
     typedef hip_u32x4 operand;
     __device__ static int left_row(int lane) {
@@ -318,7 +338,9 @@ template <> struct hip_unit<UNIT_MFMA> {
     }
     /* The 16-byte chunk of a 16-k step in which a lane's elements begin. */
     __device__ static int chunk(int lane) { return lane / TILE; }
-    __device__ static operand load(const char *low, const char *) { return *(const hip_u32x4 *)low; }
+    __device__ static operand load(const char *low, const char *) {
+        return *(const hip_u32x4 *)low;
+    }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         /* names of their own: clang 19's bit cast of a.hi reads a.lo */
         const hip_u32x2 a0 = a.lo, a1 = a.hi, b0 = b.lo, b1 = b.hi;
@@ -338,7 +360,8 @@ template <> struct hip_unit<UNIT_MFMA> {
     __device__ static float other_half(float x) { return __shfl_xor(x, 32, 64); }
     __device__ static bool any(bool x) { return HIP_BALLOT_64(x) != 0; }
     __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
-    /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where it takes both. */
+    /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where
+     * it takes both. */
     __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
     __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
@@ -402,7 +425,9 @@ template <> struct hip_unit<UNIT_WMMA12> : hip_wmma {
     typedef hip_u32x4 operand;
     __device__ static int left_row(int lane) { return lane & 15; }
     __device__ static int chunk(int lane) { return lane / TILE; }
-    __device__ static operand load(const char *low, const char *) { return *(const hip_u32x4 *)low; }
+    __device__ static operand load(const char *low, const char *) {
+        return *(const hip_u32x4 *)low;
+    }
     __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         if constexpr (DTYPE == ATTN_F16)
@@ -416,40 +441,58 @@ template <> struct hip_unit<UNIT_WMMA12> : hip_wmma {
 };
 #endif
 /* ============================================================================== >>params ====
-   What a kernel is told, filled in by >>host from the resolved description, and what one sequence of the batch
-   makes of it. Device arrays of lengths are clamped here, never trusted. */
-struct hip_tensor { const char *data; int64_t stride[3]; };      /* elements: {batch, token, head}; bias, mask {batch, head, query} */
+   What a kernel is told, filled in by >>host from the resolved description, and what one sequence
+   of the batch makes of it. Device arrays of lengths are clamped here, never trusted. */
+/* elements: {batch, token, head}; bias, mask {batch, head, query} */
+struct hip_tensor {
+    const char *data;
+    int64_t stride[3];
+};
 
-/* What a kernel must be able to do beside visible ranges; a plain one has none of them. MASK_SCALE: a scale outside
-   (2^-100, 2^100). */
-enum { MASK_SOFTCAP = 1, MASK_BIAS = 2, MASK_BOOL = 4, MASK_ALIBI = 8, MASK_DROPOUT = 16, MASK_SCALE = 32 };
+/* What a kernel must be able to do beside visible ranges; a plain one has none of them. MASK_SCALE:
+   a scale outside (2^-100, 2^100). */
+enum {
+    MASK_SOFTCAP = 1,
+    MASK_BIAS = 2,
+    MASK_BOOL = 4,
+    MASK_ALIBI = 8,
+    MASK_DROPOUT = 16,
+    MASK_SCALE = 32
+};
 
 struct hip_params {
     hip_tensor q, k, v, o, bias, mask;
     float *lse;
     const float *alibi, *sink;
-    const int32_t *cu_q, *cu_k, *used_q, *used_k, *start_k, *slot;      /* NULL: not given */
+    const int32_t *cu_q, *cu_k, *used_q, *used_k, *start_k, *slot; /* NULL: not given */
     int64_t total_q, total_k, slots;
-    int32_t batch, heads, kv_heads, group;              /* group = heads / kv_heads */
-    int32_t q_len, kv_len, head_dim, v_dim;             /* q_len, kv_len: capacity, or the bound of packed sequences */
-    int32_t o_dtype, bias_dtype;                        /* ATTN_F32 .. ATTN_F64 */
-    int32_t masks;                                      /* MASK_ bits in use */
-    int32_t q_tiles;                                    /* query tiles of a (batch, head): grid.x */
-    uint32_t flags;                                     /* ATTN_CAUSAL, ATTN_WINDOW_*, ATTN_TOP_LEFT, ATTN_OFFSET */
-    float scale, scale_log2;                            /* scale; scale * log2(e) */
+    int32_t batch, heads, kv_heads, group; /* group = heads / kv_heads */
+    /* q_len, kv_len: capacity, or the bound of packed sequences */
+    int32_t q_len, kv_len, head_dim, v_dim;
+    int32_t o_dtype, bias_dtype; /* ATTN_F32 .. ATTN_F64 */
+    int32_t masks;               /* MASK_ bits in use */
+    int32_t q_tiles;             /* query tiles of a (batch, head): grid.x */
+    /* ATTN_CAUSAL, ATTN_WINDOW_*, ATTN_TOP_LEFT, ATTN_OFFSET */
+    uint32_t flags;
+    float scale, scale_log2; /* scale; scale * log2(e) */
     float softcap;
     int64_t offset, window_left, window_right;
-    uint32_t dropout_below;                             /* dropped where the Philox word is below it */
-    float dropout_scale;                                /* 1 / (1 - rate) */
-    uint32_t seed[2], philox_offset, bh_first;          /* bh_first: of this launch's (batch 0, head 0) in the call */
+    /* dropped where the Philox word is below it */
+    uint32_t dropout_below;
+    float dropout_scale; /* 1 / (1 - rate) */
+    /* bh_first: of this launch's (batch 0, head 0) in the call */
+    uint32_t seed[2], philox_offset, bh_first;
 };
 
-/* One sequence: row i of head h is q.data + q_base + i * q.stride[1] + h * q.stride[2] (elements), key j alike. */
+/* One sequence: row i of head h is q.data + q_base + i * q.stride[1] + h * q.stride[2] (elements),
+ * key j alike. */
 struct hip_seq {
     int64_t q_base, k_base, v_base, o_base;
-    int64_t lse_base, lse_head;                         /* lse[lse_base + h * lse_head + i] */
-    int64_t column;                                     /* buffer column of key 0 in a row of bias or mask */
-    int32_t b, q_rows, q_used, k_len;                   /* rows to be written; rows that see keys; keys */
+    int64_t lse_base, lse_head; /* lse[lse_base + h * lse_head + i] */
+    /* buffer column of key 0 in a row of bias or mask */
+    int64_t column;
+    /* rows to be written; rows that see keys; keys */
+    int32_t b, q_rows, q_used, k_len;
     int64_t offset;
 };
 
@@ -490,10 +533,15 @@ __device__ static inline hip_seq hip_sequence(const hip_params &p, int32_t b) {
     return s;
 }
 
-/* Row i sees keys [lo, hi). Before the clamp to the keys that there are, causal masks and windows are two shifts of the
-   diagonal, said here and nowhere else: row i sees keys [lo + i, hi + i). Sums saturate. */
-struct hip_range { int32_t lo, hi; };
-struct hip_shifts { int64_t lo, hi; };
+/* Row i sees keys [lo, hi). Before the clamp to the keys that there are, causal masks and windows
+   are two shifts of the diagonal, said here and nowhere else: row i sees keys [lo + i, hi +
+   i). Sums saturate. */
+struct hip_range {
+    int32_t lo, hi;
+};
+struct hip_shifts {
+    int64_t lo, hi;
+};
 __device__ static inline int64_t hip_sat_add(int64_t a, int64_t b) {
     int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
     return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
@@ -530,13 +578,14 @@ __device__ static inline bool hip_aligned16(const hip_params &p) {
 }
 
 /* ================================================================================ >>mask ====
-   One score of a general kernel: softcap, bias, ALiBi, boolean mask, and the dropout words. The order is the
-   contract's: cap, add, hide. Ranges (causal, windows, lengths) are hip_visible's; j always lies in the row's range
-   here, since the bias and mask columns beyond it need not exist. */
+   One score of a general kernel: softcap, bias, ALiBi, boolean mask, and the dropout words. The
+   order is the contract's: cap, add, hide. Ranges (causal, windows, lengths) are hip_visible's; j
+   always lies in the row's range here, since the bias and mask columns beyond it need not exist. */
 #define HIP_FLT_MAX 3.40282347e38f
 #define HIP_LOG2E 1.44269504f
 #define HIP_LN2 0.693147181f
-__device__ static inline bool hip_is_finite(float x) {      /* on the bits: no -ffast-math folds it */
+/* on the bits: no -ffast-math folds it */
+__device__ static inline bool hip_is_finite(float x) {
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
 
@@ -577,7 +626,9 @@ __device__ static inline float hip_tanh(float x) {
 }
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): the words of keys 4 * (j / 4) .. + 3. */
-struct hip_words { uint32_t w[4]; };
+struct hip_words {
+    uint32_t w[4];
+};
 __device__ static inline hip_words hip_philox(
     const hip_params &p, uint32_t bh, uint32_t i, uint32_t j) {
     uint32_t c0 = j / 4, c1 = i, c2 = p.bh_first + bh, c3 = p.philox_offset, k0 = p.seed[0],
@@ -598,8 +649,9 @@ __device__ static inline hip_words hip_philox(
 
 /* What the masks need to know of row i of head h: made once a row. */
 struct hip_row {
-    int64_t bias, mask;                                 /* elements: key 0 of the row in bias and mask */
-    double place;                                       /* i + offset: exact below 2^53 */
+    /* elements: key 0 of the row in bias and mask */
+    int64_t bias, mask;
+    double place; /* i + offset: exact below 2^53 */
     float slope;
 };
 __device__ static inline hip_row hip_row_of(
@@ -627,10 +679,11 @@ __device__ static inline bool hip_hidden(const hip_params &p, const hip_row &r, 
     return (p.masks & MASK_BIAS) && __float_as_uint(hip_bias_at(p, r, j)) == 0xff800000u;
 }
 
-/* From scale * dot(q_i, k_j) to the score: softcap, bias, ALiBi, boolean mask (not dropout). -infinity where the key
-   is hidden, whatever the product was; NaN and +infinity of a bias stay. What is finite stays finite, so that a row of
-   -FLT_MAX biases is no empty row; for that the scores of general kernels are natural ones, and only their distance from
-   the maximum goes to log 2. */
+/* From scale * dot(q_i, k_j) to the score: softcap, bias, ALiBi, boolean mask (not dropout).
+   -infinity where the key is hidden, whatever the product was; NaN and +infinity of a bias stay.
+   What is finite stays finite, so that a row of -FLT_MAX biases is no empty row; for that the
+   scores of general kernels are natural ones, and only their distance from the maximum goes
+   to log 2. */
 __device__ static inline float hip_modify(
     const hip_params &p, const hip_row &r, int32_t j, float score) {
     const float neg_inf = __uint_as_float(0xff800000u);
@@ -649,10 +702,13 @@ __device__ static inline float hip_modify(
     return score;
 }
 
-/* The end of a row: what its sums are to be multiplied by, and its lse. row_max: what the weights were measured by, as
-   a natural score; row_sum: of those weights, 0 where no key was seen. Against a sink far above the scores, whose
-   distance is wanted to the last bit, diff + rest is that distance. */
-struct hip_end { float factor, lse; };
+/* The end of a row: what its sums are to be multiplied by, and its lse. row_max: what the weights
+   were measured by, as a natural score; row_sum: of those weights, 0 where no key was seen.
+   Against a sink far above the scores, whose distance is wanted to the last bit, diff + rest
+   is that distance. */
+struct hip_end {
+    float factor, lse;
+};
 __device__ static inline float hip_exp_of(float x, float rest) {
     const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f, y = x * log2e;
     const float tail = fmaf(x, log2e, -y) + fmaf(x, log2e_rest, rest * log2e);
@@ -671,7 +727,8 @@ __device__ static inline hip_end hip_finish(
     const float diff = row_max - sink, back = diff - row_max;
     float rest = (row_max - (diff - back)) - (sink + back);
     if (!(fabsf(diff) < 1e30f)) rest = 0.0f;
-    const bool above = diff < 0.0f;         /* the sink is the maximum; one of +infinity or NaN makes NaN */
+    /* the sink is the maximum; one of +infinity or NaN makes NaN */
+    const bool above = diff < 0.0f;
     const float old = above ? hip_exp_of(diff, rest) : 1.0f;
     const float sum = row_sum * old + (above ? hip_exp2(sink - sink) : hip_exp_of(-diff, -rest));
     e.factor = old / sum;
@@ -680,13 +737,15 @@ __device__ static inline hip_end hip_finish(
     return e;
 }
 
-/* Long sums. A sum of N terms taken in turn may be off by N / 2 units of its last place, and is where the terms are
-   alike. So now and then the upper bits of each sum of a row of o go to memory, to where that element of o will be,
-   which is nobody else's; what stays is small beside them, and so is its last place. When the maximum by which the
-   sums are measured has changed, what lies there is multiplied by alpha as it is read. mask: of the bits that go; 0 for
-   lanes that carry nothing, which do the arithmetic all the same: a branch around the accumulators costs copies. */
+/* Long sums. A sum of N terms taken in turn may be off by N / 2 units of its last place, and is
+   where the terms are alike. So now and then the upper bits of each sum of a row of o go to memory,
+   to where that element of o will be, which is nobody else's; what stays is small beside them,
+   and so is its last place. When the maximum by which the sums are measured has changed, what lies
+   there is multiplied by alpha as it is read. mask: of the bits that go; 0 for lanes that carry
+   nothing, which do the arithmetic all the same: a branch around the accumulators costs copies. */
 #ifndef HIP_CARRY_KEYS
-  #define HIP_CARRY_KEYS 4096           /* of 16 bits, between two carries: P itself is good for 2^-9 or 2^-12 */
+/* of 16 bits, between two carries: P itself is good for 2^-9 or 2^-12 */
+#define HIP_CARRY_KEYS 4096
 #endif
 __device__ static inline float hip_carry(float stored, float alpha, uint32_t mask, float &sum) {
     const float old = stored * alpha;
@@ -707,14 +766,15 @@ __device__ static inline void hip_add_any(float &sum, float &rest, float x) {
     sum = next;
 }
 
-/* A kernel's arguments, read anew: what is needed early and late does not stay in scalar registers between. Without
-   optimization nothing stays anywhere, and clang has no scalar register for the constraint. */
+/* A kernel's arguments, read anew: what is needed early and late does not stay in scalar
+   registers between. Without optimization nothing stays anywhere, and clang has no scalar register
+   for the constraint. */
 #if defined(__HIP__)
 __device__ static __forceinline__ const hip_params &hip_again() {
     auto *at = __builtin_amdgcn_kernarg_segment_ptr();
-  #if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
+#if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
     asm volatile("" : "+s"(at));
-  #endif
+#endif
     return *(const hip_params *)at;
 }
 __device__ static inline const hip_params &hip_reload(const hip_params &) { return hip_again(); }
@@ -732,13 +792,13 @@ __device__ static inline float hip_wave_xor(float x, int mask) {
 }
 #else
 __device__ static inline uint64_t hip_wave_ballot(bool x) {
-  #if !defined(__HIP_DEVICE_COMPILE__)
+#if !defined(__HIP_DEVICE_COMPILE__)
     return x;
-  #elif HIP_WAVE == 64
+#elif HIP_WAVE == 64
     return HIP_BALLOT_64(x);
-  #else
+#else
     return HIP_BALLOT_32(x);
-  #endif
+#endif
 }
 /* lane: the same in the whole wave */
 __device__ static inline float hip_wave_read(float x, int lane) {
@@ -754,7 +814,7 @@ __device__ static inline uint64_t hip_wave_read_bits(uint64_t x, int lane) {
                 high = hip_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
     return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
 }
-__device__ static inline float hip_wave_max(float x) {          /* a NaN does not count */
+__device__ static inline float hip_wave_max(float x) { /* a NaN does not count */
     for (int mask = HIP_WAVE / 2; mask; mask /= 2) x = fmaxf(x, hip_wave_xor(x, mask));
     return x;
 }
@@ -763,20 +823,21 @@ __device__ static inline float hip_wave_sum(float x) {
     return x;
 }
 
-/* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put 0 for such values
-   in every tile that some row sees in part, and remember that they did; then, with o stored, the workgroup comes here
-   and makes o[i][d] a NaN for each of its rows [row0, row0 + rows) that sees a key with a non-finite v[j][d]: the rows
-   that do not see it keep the bits of a run with a 0 there. alive: of LDS, one word a row, 0 for rows whose o is 0
-   because their scores are all -infinity. A wave has a row in each lane, and walks over the keys that they see; which
-   dims of a key are bad is a ballot. It ends when each row has met all dims. DTYPE: of v. All threads call it, after
-   a __syncthreads(). */
-template <int DTYPE>
-__device__ static inline bool hip_bad_value(const char *v, int64_t at) {
+/* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put
+   0 for such values in every tile that some row sees in part, and remember that they did; then,
+   with o stored, the workgroup comes here and makes o[i][d] a NaN for each of its rows [row0, row0
+   + rows) that sees a key with a non-finite v[j][d]: the rows that do not see it keep the bits
+   of a run with a 0 there. alive: of LDS, one word a row, 0 for rows whose o is 0 because their
+   scores are all -infinity. A wave has a row in each lane, and walks over the keys that they see;
+   which dims of a key are bad is a ballot. It ends when each row has met all dims. DTYPE: of v. All
+   threads call it, after a __syncthreads(). */
+template <int DTYPE> __device__ static inline bool hip_bad_value(const char *v, int64_t at) {
     if (DTYPE == ATTN_F32) return !hip_is_finite(((const float *)v)[at]);
     uint32_t exponent = DTYPE == ATTN_F16 ? 0x7c00u : 0x7f80u;
     return (((const uint16_t *)v)[at] & exponent) == exponent;
 }
-/* Of dims d0 + lane, the bits of those that row `row` sees a bad value in. keys: [lo, hi) of the whole wave */
+/* Of dims d0 + lane, the bits of those that row `row` sees a bad value in. keys: [lo, hi) of
+ * the whole wave */
 template <int DTYPE>
 __device__ static inline uint64_t hip_bad_dims(const hip_params &p, const hip_seq &s, int32_t h,
     int32_t d0, hip_range keys, hip_range see, const hip_row &row) {
@@ -788,34 +849,30 @@ __device__ static inline uint64_t hip_bad_dims(const hip_params &p, const hip_se
     uint64_t met = 0;
     for (int32_t j = keys.lo; j < keys.hi; j += AT_ONCE) {
         uint64_t bad[AT_ONCE], any = 0;
-        #pragma unroll
-        for (int n = 0; n < AT_ONCE; n++) {
+        HIP_UNROLL for (int n = 0; n < AT_ONCE; n++) {
             const int32_t key = j < keys.hi - n ? j + n : j;
-            bad[n] = hip_wave_ballot(
-                hip_bad_value<DTYPE>(p.v.data, first + key * p.v.stride[1]));
+            bad[n] = hip_wave_ballot(hip_bad_value<DTYPE>(p.v.data, first + key * p.v.stride[1]));
             any |= bad[n];
         }
         if (!(any & wanted)) continue;
         /* some row sees them, and has not met all of them */
         if (!hip_wave_ballot((any & wanted & ~met) && see.lo < j + AT_ONCE && j < see.hi)) continue;
-        #pragma unroll 1
-        for (int n = 0; n < AT_ONCE; n++)
-            if ((bad[n] & wanted & ~met) && j + n >= see.lo && j + n < see.hi &&
-                !hip_hidden(hip_reload(p), row, j + n))
-                met |= bad[n] & wanted;
+        HIP_NO_UNROLL for (int n = 0; n < AT_ONCE;
+            n++) if ((bad[n] & wanted & ~met) && j + n >= see.lo && j + n < see.hi &&
+                     !hip_hidden(hip_reload(p), row, j + n)) met |= bad[n] & wanted;
         if (!hip_wave_ballot(met != wanted && see.hi > j + AT_ONCE)) break;
     }
     return met;
 }
 template <int DTYPE>
-__device__ static inline void hip_poison(const hip_params &arguments, int32_t h, int32_t row0,
-    int32_t rows, const uint32_t *alive) {
+__device__ static inline void hip_poison(
+    const hip_params &arguments, int32_t h, int32_t row0, int32_t rows, const uint32_t *alive) {
     const float nan = __uint_as_float(0x7fc00000u);
     const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE,
                   q_used = hip_sequence(hip_reload(arguments), (int32_t)blockIdx.z).q_used;
     const int32_t end = row0 + rows < q_used ? row0 + rows : q_used;
     for (int32_t r0 = (int32_t)threadIdx.x / HIP_WAVE * HIP_WAVE; row0 + r0 < end;
-         r0 += (int32_t)blockDim.x) {
+        r0 += (int32_t)blockDim.x) {
         const int32_t i0 = row0 + r0, last = (i0 + HIP_WAVE < end ? i0 + HIP_WAVE : end) - 1;
         const int32_t i = i0 + lane < last ? i0 + lane : last;
         /* the arguments anew for each step: scalar registers */
@@ -826,15 +883,16 @@ __device__ static inline void hip_poison(const hip_params &arguments, int32_t h,
         const hip_row row = hip_row_of(p, s, h, i);
         for (int32_t d0 = 0; d0 < hip_reload(arguments).v_dim; d0 += HIP_WAVE) {
             const hip_params &of_values = hip_reload(arguments);
-            const uint64_t bad = hip_bad_dims<DTYPE>(of_values,
-                hip_sequence(of_values, (int32_t)blockIdx.z), h, d0, keys, see, row);
+            const uint64_t bad = hip_bad_dims<DTYPE>(
+                of_values, hip_sequence(of_values, (int32_t)blockIdx.z), h, d0, keys, see, row);
             const hip_params &of_o = hip_reload(arguments);
-            const int64_t o_base = hip_sequence(of_o, (int32_t)blockIdx.z).o_base +
-                                   h * of_o.o.stride[2] + d0 + lane;
+            const int64_t o_base =
+                hip_sequence(of_o, (int32_t)blockIdx.z).o_base + h * of_o.o.stride[2] + d0 + lane;
             for (int32_t n = 0; i0 + n <= last; n++) {
                 const uint64_t dims = hip_wave_read_bits(bad, n);
                 if (dims >> lane & 1)
-                    hip_put((char *)of_o.o.data, of_o.o_dtype, o_base + (i0 + n) * of_o.o.stride[1], nan);
+                    hip_put((char *)of_o.o.data, of_o.o_dtype, o_base + (i0 + n) * of_o.o.stride[1],
+                        nan);
             }
         }
     }
@@ -845,8 +903,8 @@ __device__ static inline void hip_poison(const hip_params &arguments, int32_t h,
    a value is touched only by a row that sees its key. */
 /* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole
    multiples of 16 bytes, at such addresses; the sums are the same. */
-template <int DTYPE, bool WIDE> __device__ static inline float hip_scalar_score(
-    const hip_params &p, int64_t q_at, int64_t k_at) {
+template <int DTYPE, bool WIDE>
+__device__ static inline float hip_scalar_score(const hip_params &p, int64_t q_at, int64_t k_at) {
     constexpr int SIZE = DTYPE == ATTN_F32 ? 4 : 2, PIECE = 16 / SIZE;
     float sum[4] = {0, 0, 0, 0};
     int32_t c = 0;
@@ -870,11 +928,11 @@ template <int DTYPE, bool WIDE> __device__ static inline float hip_scalar_score(
     return p.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims than
-   its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar registers,
-   are read anew by each step. */
-template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scalar_row(
-    const hip_params &arguments, int32_t h, int32_t i) {
+/* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims
+   than its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar
+   registers, are read anew by each step. */
+template <int DTYPE, int DIMS, bool WIDE>
+__device__ static inline void hip_scalar_row(const hip_params &arguments, int32_t h, int32_t i) {
     const hip_params &p = hip_reload(arguments);
     const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
     const float neg_inf = __uint_as_float(0xff800000u);
@@ -895,8 +953,9 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             const bool seen = j < keys.hi && !hip_hidden(of_scores, row, j);
             float score = neg_inf;
             if (seen)
-                score = hip_modify(of_scores, row, j, hip_scalar_score<DTYPE, WIDE>(
-                    of_scores, q_at, k_base + j * of_scores.k.stride[1]));
+                score = hip_modify(of_scores, row, j,
+                    hip_scalar_score<DTYPE, WIDE>(
+                        of_scores, q_at, k_base + j * of_scores.k.stride[1]));
             uint64_t seen_keys = hip_wave_ballot(seen);
 
             /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each
@@ -911,9 +970,8 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             hip_add_to(row_sum, sum_rest, weight);
             if (p.masks & MASK_DROPOUT) {
                 const hip_params &again = hip_reload(p);
-                const hip_words r =
-                    hip_philox(again, blockIdx.z * (uint32_t)again.heads + (uint32_t)h,
-                        (uint32_t)i, (uint32_t)j);
+                const hip_words r = hip_philox(again,
+                    blockIdx.z * (uint32_t)again.heads + (uint32_t)h, (uint32_t)i, (uint32_t)j);
                 const uint32_t word = j & 2 ? (j & 1 ? r.w[3] : r.w[2]) : (j & 1 ? r.w[1] : r.w[0]);
                 weight = word < again.dropout_below ? 0.0f : weight * again.dropout_scale;
             }
@@ -950,65 +1008,84 @@ template <int DTYPE, int DIMS, bool WIDE> __device__ static inline void hip_scal
             const float x = e.factor == 0.0f ? 0.0f : (acc[n] + rest[n]) * e.factor;
             if (c < end.v_dim) hip_put((char *)end.o.data, end.o_dtype, o_at + c, x);
         }
-        if (end.lse && c0 == 0 && lane == 0)
-            end.lse[seq.lse_base + h * seq.lse_head + i] = e.lse;
+        if (end.lse && c0 == 0 && lane == 0) end.lse[seq.lse_base + h * seq.lse_head + i] = e.lse;
     }
 }
 
 /* grid {q_tiles, heads, batch}, any number of waves */
 enum { HIP_SCALAR_ROWS = 8 };
-template <int DTYPE, bool WIDE> __global__ void __launch_bounds__(256)
-    hip_scalar_forward(hip_params p) {
+template <int DTYPE, bool WIDE>
+__global__ void __launch_bounds__(256) hip_scalar_forward(hip_params p) {
     const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
     const int32_t first = (int32_t)blockIdx.x * HIP_SCALAR_ROWS;
     const int32_t end = first + HIP_SCALAR_ROWS < s.q_rows ? first + HIP_SCALAR_ROWS : s.q_rows;
     for (int32_t i = first + (int32_t)threadIdx.x / HIP_WAVE; i < end;
-         i += (int32_t)blockDim.x / HIP_WAVE)
+        i += (int32_t)blockDim.x / HIP_WAVE)
         hip_scalar_row<DTYPE, 8, WIDE>(p, (int32_t)blockIdx.y, i);
 }
 #define HIP_ROW_SCALAR(name, DTYPE, align) \
     {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, HIP_SCALAR_ROWS, 256, 0, align, \
-        (const void *)hip_scalar_forward<DTYPE, align == 16>},
+        (const void *)hip_scalar_forward<DTYPE, (align == 16)>},
+/* clang-format off */
 #define HIP_ROWS_SCALAR \
     HIP_ROW_SCALAR("scalar_f32", ATTN_F32, 16) HIP_ROW_SCALAR("scalar_f32_any", ATTN_F32, 1) \
     HIP_ROW_SCALAR("scalar_f16", ATTN_F16, 16) HIP_ROW_SCALAR("scalar_f16_any", ATTN_F16, 1) \
     HIP_ROW_SCALAR("scalar_bf16", ATTN_BF16, 16) HIP_ROW_SCALAR("scalar_bf16_any", ATTN_BF16, 1)
+/* clang-format on */
 /* =========================================================================== >>kernel 16 ====
-   Flash attention forward for f16 and bf16. A workgroup computes BM = WAVES * TILE query rows of one head, a wave TILE of
-   them; K and V pass through LDS in tiles of BN keys:
+   Flash attention forward for f16 and bf16. A workgroup computes BM = WAVES * TILE query rows of
+   one head, a wave TILE of them; K and V pass through LDS in tiles of BN keys:
 
      s = mma(k, q)                 scores, transposed: a lane has BN / 2 keys of one query
      p = exp2(s * scale - m)       m moves only when a maximum outgrows it by 2^8
      o = o * alpha + mma(v, p)     o transposed as well: a lane has D / 2 dims of its query
 
-   Tile t + 1 travels from memory to registers while tile t is computed, then to the other half of LDS: one barrier a
-   tile. Tiles hidden from the whole workgroup are not visited; `middle` tiles, whole for every row and followed by
-   another such, take the loop without masks, clamps and checks; the others are `edge` tiles. Kernels that mask or load
-   element by element know edge tiles alone. */
+   Tile t + 1 travels from memory to registers while tile t is computed, then to the other half
+   of LDS: one barrier a tile. Tiles hidden from the whole workgroup are not visited; `middle`
+   tiles, whole for every row and followed by another such, take the loop without masks, clamps
+   and checks; the others are `edge` tiles. Kernels that mask or load element by element know
+   edge tiles alone. */
 #if !defined(__CUDACC__) || defined(__HIP__)
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct hip_shape16 {
-    enum { UNIT = UNIT_, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BN = BN_, MASKS = MASKS_, ALIGN = ALIGN_ };
+    enum {
+        UNIT = UNIT_,
+        DTYPE = DTYPE_,
+        D = D_,
+        WAVES = WAVES_,
+        BN = BN_,
+        MASKS = MASKS_,
+        ALIGN = ALIGN_
+    };
     typedef hip_unit<UNIT_> U;
     enum {
-        TILE = (int)U::TILE, THREADS = WAVES_ * (int)U::WAVE, BM = WAVES_ * TILE,
-        STEPS = D / 16,                 /* products of 16 k for a tile of scores */
-        KEY_TILES = BN_ / TILE, DIM_TILES = D_ / TILE, KEY_STEPS = BN / 16,
-        CHUNKS = D / 8,                 /* of 16 bytes in a row of K */
+        TILE = (int)U::TILE,
+        THREADS = WAVES_ * (int)U::WAVE,
+        BM = WAVES_ * TILE,
+        STEPS = D / 16, /* products of 16 k for a tile of scores */
+        KEY_TILES = BN_ / TILE,
+        DIM_TILES = D_ / TILE,
+        KEY_STEPS = BN / 16,
+        CHUNKS = D / 8, /* of 16 bytes in a row of K */
         K_PER_THREAD = BN_ * CHUNKS / THREADS,
-        V_DIMS = BN / 4 * D / THREADS,  /* dims of V a thread transposes, of 4 keys */
-        CARRY = HIP_CARRY_KEYS / BN_,   /* tiles between two carries of the sums */
+        V_DIMS = BN / 4 * D / THREADS, /* dims of V a thread transposes, of 4 keys */
+        CARRY = HIP_CARRY_KEYS / BN_,  /* tiles between two carries of the sums */
         LIFT = HIP_F16_FLUSHES && UNIT_ == (int)UNIT_MFMA && DTYPE_ == (int)ATTN_F16,
-        LATE_V = (U::LATE_V && D >= 128) || D >= 256,   /* K is stored and V fetched between the products: fewer registers */
-        K_ROW = D < 64 ? 128 : 2 * D,   /* bytes in LDS */
-        K_ROWS_APART = THREADS / CHUNKS, V_WORDS = V_DIMS / 2,
-        K_BYTES = BN_ * K_ROW, V_BYTES = 2 * BN * D, STAGE = K_BYTES + V_BYTES, LDS = 2 * STAGE
+        /* K is stored and V fetched between the products: fewer registers */
+        LATE_V = (U::LATE_V && D >= 128) || D >= 256,
+        K_ROW = D < 64 ? 128 : 2 * D, /* bytes in LDS */
+        K_ROWS_APART = THREADS / CHUNKS,
+        V_WORDS = V_DIMS / 2,
+        K_BYTES = BN_ * K_ROW,
+        V_BYTES = 2 * BN * D,
+        STAGE = K_BYTES + V_BYTES,
+        LDS = 2 * STAGE
     };
     __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
 };
 
-/* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant steps constant:
-   at(a ^ c) = at(a) ^ at(c) up to whole lines.
+/* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant
+   steps constant: at(a ^ c) = at(a) ^ at(c) up to whole lines.
    K:   row of a key, 16-byte chunks moved by the key's low bits. */
 __device__ static constexpr uint32_t hip_k_swizzle(uint32_t key) {
     return ((key ^ (key >> 1 & 4)) & 7) << 4;
@@ -1025,12 +1102,14 @@ template <class S> __device__ static inline uint32_t hip_v_at(uint32_t d, uint32
     return S::K_BYTES + S::v_line(d) + ((key >> 3 << 4) ^ hip_v_swizzle<S>(d)) + (key & 4) * 2;
 }
 
-/* P is cut off towards zero, which makes it too small by a factor that for many keys is F = 1 + 2^-bits / (2 ln 2) on
-   average. So m is log2(F) below the maximum and the end multiplies with F / l: the largest key's p is F, cut to 1, and
-   exact; the mean error of the others is gone. f16 also raises P by 2^7, away from the subnormals, which MI200 flushes. */
+/* P is cut off towards zero, which makes it too small by a factor that for many keys is F = 1 +
+   2^-bits / (2 ln 2) on average. So m is log2(F) below the maximum and the end multiplies with F /
+   l: the largest key's p is F, cut to 1, and exact; the mean error of the others is gone. f16 also
+   raises P by 2^7, away from the subnormals, which MI200 flushes. */
 template <int DTYPE> struct hip_p_bias {
     static constexpr float F = DTYPE == ATTN_F16 ? 1.00035220f : 1.00281763f;
-    static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;    /* of F, and of 2^7 */
+    /* of F, and of 2^7 */
+    static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;
 };
 
 /* Two f16 products; 2^10 and 1, twice. */
@@ -1061,10 +1140,14 @@ template <int N> __device__ static inline void hip_words_copy(uint32_t (&to)[N],
     if constexpr (N == 1) to[0] = *(const uint32_t *)from;
     else if constexpr (N == 2) {
         const hip_u32x2 x = *(const hip_u32x2 *)from;
-        to[0] = x[0]; to[1] = x[1];
+        to[0] = x[0];
+        to[1] = x[1];
     } else {
         const hip_u32x4 x = *(const hip_u32x4 *)from;
-        to[0] = x[0]; to[1] = x[1]; to[2] = x[2]; to[3] = x[3];
+        to[0] = x[0];
+        to[1] = x[1];
+        to[2] = x[2];
+        to[3] = x[3];
     }
 }
 
@@ -1075,9 +1158,8 @@ __device__ static inline hip_u32x4 hip_row_chunk(
     if (aligned) {
         if (d < dim) x = *(const hip_u32x4 *)(row + 2 * d);
     } else {
-        #pragma unroll
-        for (int e = 0; e < 8; e++) {
-            const bool inside = d + e < dim;    /* a select: branches here cost registers */
+        HIP_UNROLL for (int e = 0; e < 8; e++) {
+            const bool inside = d + e < dim; /* a select: branches here cost registers */
             const uint32_t value = *(const uint16_t *)(row + 2 * (inside ? d + e : dim - 1));
             x[e / 2] |= (inside ? value : 0) << e % 2 * 16;
         }
@@ -1085,38 +1167,44 @@ __device__ static inline hip_u32x4 hip_row_chunk(
     return x;
 }
 
-
 template <class S> struct hip_flash16 {
     typedef typename S::U U;
     typedef typename U::operand operand;
     typedef typename U::acc acc;
     enum {
-        D = S::D, BN = S::BN, TILE = S::TILE, ACC = sizeof(acc) / 4, GENERAL = S::MASKS != 0,
+        D = S::D,
+        BN = S::BN,
+        TILE = S::TILE,
+        ACC = sizeof(acc) / 4,
+        GENERAL = S::MASKS != 0,
         FROM_MAX = U::SCORES_START_AT_MAX && !GENERAL
     };
 
     char *lds;
-    int32_t head, wave_row;             /* the wave's first row */
+    int32_t head, wave_row; /* the wave's first row */
     int32_t k_len, head_dim, v_width;
-    bool aligned;                       /* k, v: 16-byte chunks; else element by element */
-    hip_range see;                      /* keys of row i */
-    hip_range wave_sees, wave_whole;    /* keys that a row, and that every row of the wave sees */
+    bool aligned;                    /* k, v: 16-byte chunks; else element by element */
+    hip_range see;                   /* keys of row i */
+    hip_range wave_sees, wave_whole; /* keys that a row, and that every row of the wave sees */
     hip_row row;
-    float scale, unscale;               /* from units of s, natural ones in general kernels, to log 2, and back */
+    /* from units of s, natural ones in general kernels, to log 2, and back */
+    float scale, unscale;
 
     operand q[S::STEPS];
     acc s[S::KEY_TILES], o[S::DIM_TILES];
-    float m, base, row_sum, sum_rest;   /* in units of s; base: m, or 0 as long as m is -infinity */
-    float carried;                      /* the m of what was carried; -infinity: nothing was */
-    float all_max, all_sum, all_rest;   /* with dropout: of the keys dropped and kept, m is of the kept */
-    uint32_t bad;                       /* not 0: some V was made finite */
-    /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that is too large for that
-       goes as it is; k or v that are (64 and above) make the workgroup pass once more, and then both go as they are. */
-    uint32_t lift, overflow;            /* 2^10 or 1, twice, in f16; not 0: k or v were too large */
-    float unlift;                       /* for the scores */
+    float m, base, row_sum, sum_rest; /* in units of s; base: m, or 0 as long as m is -infinity */
+    float carried;                    /* the m of what was carried; -infinity: nothing was */
+    /* with dropout: of the keys dropped and kept, m is of the kept */
+    float all_max, all_sum, all_rest;
+    uint32_t bad; /* not 0: some V was made finite */
+    /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that
+       is too large for that goes as it is; k or v that are (64 and above) make the workgroup pass
+       once more, and then both go as they are. */
+    uint32_t lift, overflow; /* 2^10 or 1, twice, in f16; not 0: k or v were too large */
+    float unlift;            /* for the scores */
 
-    const char *k_data, *v_data;        /* key 0 of the head */
-    int64_t k_stride, v_stride;         /* bytes */
+    const char *k_data, *v_data; /* key 0 of the head */
+    int64_t k_stride, v_stride;  /* bytes */
     uint32_t k_from, v_from, k_to, v_to, k_read, v_read;
     hip_u32x4 k_next[S::K_PER_THREAD];
     uint32_t v_next[4][S::V_WORDS];
@@ -1142,9 +1230,12 @@ template <class S> struct hip_flash16 {
         return (hip_u32x4 *)(lds + ((stage + k_to) ^ hip_k_swizzle(r * S::K_ROWS_APART)) +
                              r * S::K_ROWS_APART * S::K_ROW);
     }
-    /* What this thread brings in: a chunk of rows k_row, k_row + K_ROWS_APART .. of K; V_DIMS dims of 4 keys of V, 8 groups
-       of dims times 2 of keys side by side: writes of 8 bytes that meet no bank twice. */
-    struct place { uint32_t k_row, k_chunk, v_key, v_dim; };
+    /* What this thread brings in: a chunk of rows k_row, k_row + K_ROWS_APART .. of K; V_DIMS dims
+       of 4 keys of V, 8 groups of dims times 2 of keys side by side: writes of 8 bytes that meet
+       no bank twice. */
+    struct place {
+        uint32_t k_row, k_chunk, v_key, v_dim;
+    };
     __device__ __forceinline__ place my_place() const {
         const uint32_t groups = (uint32_t)D / (uint32_t)S::V_DIMS / 8;
         const uint32_t t = thread();
@@ -1152,8 +1243,9 @@ template <class S> struct hip_flash16 {
             (t / 16 % groups * 8 + t % 8) * S::V_DIMS};
         return a;
     }
-    /* Beyond head_dim a thread repeats its row's last chunk, in the same wave, so K's padding in LDS keeps the 0 that it
-       gets here. V's padding makes rows of O^T that nobody stores: any value will do. */
+    /* Beyond head_dim a thread repeats its row's last chunk, in the same wave, so K's padding in
+       LDS keeps the 0 that it gets here. V's padding makes rows of O^T that nobody stores: any
+       value will do. */
     __device__ __forceinline__ place my_place_inside() const {
         place a = my_place();
         const uint32_t last = (uint32_t)(head_dim + 7) / 8 - 1;
@@ -1190,20 +1282,18 @@ template <class S> struct hip_flash16 {
         const char *k = k_data + (first + (k_stride < 0 ? BN - 1 : 0)) * k_stride;
         if constexpr (S::ALIGN >= 16 && !EDGE) {
             if (D >= 256) k_from = from_k();
-            hip_pin(k_from);    /* 32 bits beside a scalar base: widened outside the loop it would be a 64-bit sum */
-            #pragma unroll
-            for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
-                k_next[r] = *(
-                    const hip_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
+            /* 32 bits beside a scalar base: widened outside the loop it would be a 64-bit sum */
+            hip_pin(k_from);
+            HIP_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) k_next[r] =
+                *(const hip_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
         } else {
             const place my = my_place_inside();
             const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
-            #pragma unroll
-            for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
+            HIP_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
                 const uint32_t j = my.k_row + r * S::K_ROWS_APART, clamped = j < last ? j : last;
                 if (S::ALIGN >= 16)
-                    k_next[r] = *(
-                        const hip_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
+                    k_next[r] =
+                        *(const hip_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
                 else
                     k_next[r] = hip_row_chunk(k_data + (first + clamped) * k_stride,
                         (int32_t)my.k_chunk * 8, head_dim, aligned);
@@ -1216,14 +1306,12 @@ template <class S> struct hip_flash16 {
         if constexpr (S::ALIGN >= 16 && !EDGE) {
             if (D >= 256) v_from = from_v();
             hip_pin(v_from);
-            #pragma unroll
-            for (int r = 0; r < 4; r++)
+            HIP_UNROLL for (int r = 0; r < 4; r++)
                 hip_words_copy<S::V_WORDS>(v_next[r], v + r * v_stride + v_from);
         } else {
             const place my = my_place_inside();
             const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
-            #pragma unroll
-            for (uint32_t r = 0; r < 4; r++) {
+            HIP_UNROLL for (uint32_t r = 0; r < 4; r++) {
                 const uint32_t j = my.v_key + r, clamped = j < last ? j : last;
                 if (S::ALIGN >= 16) {
                     hip_words_copy<S::V_WORDS>(
@@ -1231,16 +1319,14 @@ template <class S> struct hip_flash16 {
                     continue;
                 }
                 const char *from = v_data + (first + clamped) * v_stride;
-                #pragma unroll
-                for (int n = 0; n < S::V_WORDS; n++) v_next[r][n] = 0;
+                HIP_UNROLL for (int n = 0; n < S::V_WORDS; n++) v_next[r][n] = 0;
                 if (aligned) {
                     hip_words_copy<S::V_WORDS>(v_next[r], from + 2 * my.v_dim);
                 } else {
-                    #pragma unroll
-                    for (int e = 0; e < S::V_DIMS; e++) {
+                    HIP_UNROLL for (int e = 0; e < S::V_DIMS; e++) {
                         const int32_t d = (int32_t)my.v_dim + e;
-                        const uint32_t value = ((
-                            const uint16_t *)from)[d < v_width ? d : v_width - 1];
+                        const uint32_t value =
+                            ((const uint16_t *)from)[d < v_width ? d : v_width - 1];
                         v_next[r][e / 2] |= value << e % 2 * 16;
                     }
                 }
@@ -1254,25 +1340,20 @@ template <class S> struct hip_flash16 {
         return y;
     }
     __device__ __forceinline__ void store_k(uint32_t stage) {
-        #pragma unroll
-        for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
+        HIP_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
             hip_u32x4 x = k_next[r];
-            #pragma unroll
-            for (int n = 0; n < 4; n++) x[n] = lifted(x[n]);
+            HIP_UNROLL for (int n = 0; n < 4; n++) x[n] = lifted(x[n]);
             *k_place(stage, r) = x;
         }
     }
     template <bool EDGE> __device__ __forceinline__ void store_v(uint32_t stage) {
-        #pragma unroll
-        for (int n = 0; n < S::V_WORDS; n++) {
+        HIP_UNROLL for (int n = 0; n < S::V_WORDS; n++) {
             uint32_t x[4];
-            #pragma unroll
-            for (int r = 0; r < 4; r++) {
+            HIP_UNROLL for (int r = 0; r < 4; r++) {
                 x[r] = lifted(v_next[r][n]);
                 if (EDGE) x[r] = hip_make_finite<S::DTYPE>(x[r], bad);
             }
-            #pragma unroll
-            for (uint32_t e = 0; e < 2; e++) {
+            HIP_UNROLL for (uint32_t e = 0; e < 2; e++) {
                 const uint32_t d = 2 * n + e, pick = e ? 0x07060302u : 0x05040100u;
                 const hip_u32x2 keys = {hip_bytes(x[1], x[0], pick), hip_bytes(x[3], x[2], pick)};
                 *(hip_u32x2 *)(lds + ((stage + v_to) ^ hip_v_swizzle<S>(d)) + S::v_line(d)) = keys;
@@ -1303,19 +1384,13 @@ template <class S> struct hip_flash16 {
     }
     __device__ __forceinline__ void lift_q() {
         uint32_t large = 0;
-        #pragma unroll
-        for (int n = 0; n < S::STEPS; n++)
-            #pragma unroll
-            for (int c = 0; c < (int)sizeof(operand) / 4; c++)
-                large |= ((hip_multiply2_f16(q[n][c], HIP_LIFT) & 0x7c007c00u) + 0x04000400u) &
-                         0x80008000u;
+        HIP_UNROLL for (int n = 0; n < S::STEPS; n++)
+            HIP_UNROLL for (int c = 0; c < (int)sizeof(operand) / 4; c++) large |=
+            ((hip_multiply2_f16(q[n][c], HIP_LIFT) & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
         const bool whole_row = U::other_half(large ? 1.0f : 0.0f) == 0 && !large;
         const uint32_t by = whole_row ? HIP_LIFT : HIP_NO_LIFT;
-        #pragma unroll
-        for (int n = 0; n < S::STEPS; n++)
-            #pragma unroll
-            for (int c = 0; c < (int)sizeof(operand) / 4; c++)
-                q[n][c] = hip_multiply2_f16(q[n][c], by);
+        HIP_UNROLL for (int n = 0; n < S::STEPS; n++) HIP_UNROLL for (int c = 0;
+            c < (int)sizeof(operand) / 4; c++) q[n][c] = hip_multiply2_f16(q[n][c], by);
         unlift = (whole_row ? 0x1p-10f : 1.0f) * (lift == HIP_LIFT ? 0x1p-10f : 1.0f);
         if (!GENERAL) {
             scale = hip_again().scale_log2 * unlift;
@@ -1324,40 +1399,36 @@ template <class S> struct hip_flash16 {
     }
     __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
         const int32_t i = my_row(), row_i = i < seq.q_used ? i : seq.q_used - 1;
-        const char *from = p.q.data +
-                           2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
-#pragma unroll
-        for (int n = 0; n < S::STEPS; n++) {
+        const char *from =
+            p.q.data + 2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
+        HIP_UNROLL for (int n = 0; n < S::STEPS; n++) {
             hip_u32x4 x[2];
-            #pragma unroll
-            for (int c = 0; c < (int)sizeof(operand) / 16; c++)
-                x[c] = hip_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
+            HIP_UNROLL for (int c = 0; c < (int)sizeof(operand) / 16; c++) x[c] =
+                hip_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
             q[n] = U::whole(x[0], x[1]);
         }
         if constexpr (S::LIFT) lift_q();
     }
 
-    /* ---- a tile ---- */
+/* ---- a tile ---- */
 
-    /* Score e of key step c: key 16c + 8 half + e of the tile. */
-    #define HIP_SCORE(c, e) s[(c) * 8 / ACC][(c) * 8 % ACC + (e)]
+/* Score e of key step c: key 16c + 8 half + e of the tile. */
+#define HIP_SCORE(c, e) s[(c) * 8 / ACC][(c) * 8 % ACC + (e)]
 
     /* Nothing moves across: where registers are short or latency is the compiler's to guess. */
     __device__ __forceinline__ void step_done() const {
         if (U::STEPWISE || D >= 256) U::fence();
     }
-    /* The left operands go through a ring: RING of them are under way while one is multiplied, and no more, since each
-       holds 4 to 8 registers and the compiler would fetch them all. */
+    /* The left operands go through a ring: RING of them are under way while one is multiplied, and
+       no more, since each holds 4 to 8 registers and the compiler would fetch them all. */
     __device__ __forceinline__ void products_qk(uint32_t stage) {
         operand ring[U::RING];
-        #pragma unroll
-        for (int n = 0; n < U::RING; n++) ring[n] = k_operand(stage, n / S::STEPS, n % S::STEPS);
+        HIP_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
+            k_operand(stage, n / S::STEPS, n % S::STEPS);
         step_done();
-        #pragma unroll
-        for (int tile = 0; tile < S::KEY_TILES; tile++) {
+        HIP_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) {
             s[tile] = FROM_MAX ? acc(-base) : acc(0.0f);
-            #pragma unroll
-            for (int step = 0; step < S::STEPS; step++) {
+            HIP_UNROLL for (int step = 0; step < S::STEPS; step++) {
                 const int n = tile * S::STEPS + step, next = n + U::RING;
                 s[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], q[step], s[tile]);
                 if (next < S::KEY_TILES * S::STEPS)
@@ -1366,103 +1437,88 @@ template <class S> struct hip_flash16 {
             }
         }
     }
-    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight scores at a time in the first registers, which
-       then go round: the code is there once. */
+    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight scores at a time in the first
+       registers, which then go round: the code is there once. */
     __device__ __forceinline__ void modify(int32_t key0) {
         const hip_params &p = hip_again();
         const float neg_inf = __uint_as_float(0xff800000u);
         const hip_row own = row;
         const int32_t last = see.hi > see.lo ? see.hi - 1 : see.lo;
-        #pragma unroll 1
-        for (int c = 0; c < S::KEY_STEPS; c++, key0 += 16) {
+        HIP_NO_UNROLL for (int c = 0; c < S::KEY_STEPS; c++, key0 += 16) {
             float x[8];
-            #pragma unroll
-            for (int e = 0; e < 8; e++) {
+            HIP_UNROLL for (int e = 0; e < 8; e++) {
                 const int32_t j = key0 + e, inside = j < see.lo ? see.lo : j > last ? last : j;
                 x[e] = hip_modify(
                     p, own, inside, HIP_SCORE(0, e) * (S::LIFT ? p.scale * unlift : p.scale));
                 if (j < see.lo || j >= see.hi) x[e] = neg_inf;
             }
             if (p.masks & MASK_DROPOUT) drop(p, key0, x);
-            #pragma unroll
-            for (int n = 0; n + 1 < S::KEY_STEPS; n++)
-                #pragma unroll
-                for (int e = 0; e < 8; e++) HIP_SCORE(n, e) = HIP_SCORE(n + 1, e);
-            #pragma unroll
-            for (int e = 0; e < 8; e++) HIP_SCORE(S::KEY_STEPS - 1, e) = x[e];
+            HIP_UNROLL for (int n = 0; n + 1 < S::KEY_STEPS; n++)
+                HIP_UNROLL for (int e = 0; e < 8; e++) HIP_SCORE(n, e) = HIP_SCORE(n + 1, e);
+            HIP_UNROLL for (int e = 0; e < 8; e++) HIP_SCORE(S::KEY_STEPS - 1, e) = x[e];
         }
     }
-    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is kept may be small beside
-       what is dropped, and f16 has no room for that. */
+    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is
+       kept may be small beside what is dropped, and f16 has no room for that. */
     __device__ __forceinline__ void drop(const hip_params &p, int32_t key0, float (&x)[8]) {
         const float neg_inf = __uint_as_float(0xff800000u);
         float top = all_max;
-        #pragma unroll
-        for (int e = 0; e < 8; e++) top = fmaxf(top, x[e]);
+        HIP_UNROLL for (int e = 0; e < 8; e++) top = fmaxf(top, x[e]);
         const float at = top == neg_inf ? 0.0f : top;
         const float old = hip_exp2((all_max - at) * HIP_LOG2E);
         float sum = 0.0f;
-        #pragma unroll
-        for (int e = 0; e < 8; e++) sum += hip_exp2((x[e] - at) * HIP_LOG2E);
+        HIP_UNROLL for (int e = 0; e < 8; e++) sum += hip_exp2((x[e] - at) * HIP_LOG2E);
         all_sum *= old;
         all_rest *= old;
         all_max = top;
         hip_add_to(all_sum, all_rest, sum);
-        #pragma unroll
-        for (int n = 0; n < 2; n++) {
+        HIP_UNROLL for (int n = 0; n < 2; n++) {
             const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head),
                 (uint32_t)my_row(), (uint32_t)(key0 + 4 * n));
-            #pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (words.w[e] < p.dropout_below) x[4 * n + e] = neg_inf;
+            HIP_UNROLL for (int e = 0; e < 4; e++) if (words.w[e] < p.dropout_below) x[4 * n + e] =
+                neg_inf;
         }
     }
-    /* Keys at and beyond see.hi, or before see.lo, of a tile that a row of the wave sees in part. */
+    /* Keys at and beyond see.hi, or before see.lo, of a tile that a row of the wave
+     * sees in part. */
     template <bool LEFT> __device__ __forceinline__ void hide(int32_t key0) {
         const int32_t end = see.hi - key0, begin = see.lo - key0;
-        #pragma unroll
-        for (int c = 0; c < S::KEY_STEPS; c++)
-            #pragma unroll
-            for (int e = 0; e < 8; e++) {
-                const bool hidden = LEFT ? 16 * c + e < begin : 16 * c + e >= end;
-                HIP_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : HIP_SCORE(c, e);
-            }
+        HIP_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) HIP_UNROLL for (int e = 0; e < 8; e++) {
+            const bool hidden = LEFT ? 16 * c + e < begin : 16 * c + e >= end;
+            HIP_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : HIP_SCORE(c, e);
+        }
     }
-    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so for itself alone, so
-       that its bits do not depend on its neighbours. */
+    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
+       for itself alone, so that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
         const float neg_inf = __uint_as_float(0xff800000u),
                     bias = hip_p_bias<S::DTYPE>::LOG2 * unscale;
         float top = neg_inf;
-        #pragma unroll
-        for (int c = 0; c < S::KEY_STEPS; c++)
-            #pragma unroll
-            for (int e = 0; e < 8; e++) top = fmaxf(top, HIP_SCORE(c, e));
-        /* A general row may be as far from 0 as f32 reaches: there m is the maximum itself, and the factor of P joins
-           in weights(). Elsewhere top and the bias count from base. */
+        HIP_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) HIP_UNROLL for (int e = 0; e < 8; e++)
+            top = fmaxf(top, HIP_SCORE(c, e));
+        /* A general row may be as far from 0 as f32 reaches: there m is the maximum itself, and the
+           factor of P joins in weights(). Elsewhere top and the bias count from base. */
         if (!FROM_MAX && !GENERAL) top -= base;
         const float limit = m == neg_inf ? neg_inf : (GENERAL ? 0.0f : bias) + 8.0f * unscale;
         if (U::any((GENERAL ? top - base : top) > limit)) {
             top = fmaxf(top, U::other_half(top));
             const bool grows = (GENERAL ? top - base : top) > limit;
-            const float up = grows ? top - bias : 0.0f,
-                        next = !GENERAL ? base + up : grows ? top : base;
+            const float up = grows ? top - bias : 0.0f, next = !GENERAL ? base + up
+                                                               : grows  ? top
+                                                                        : base;
             const float alpha = !grows         ? 1.0f
                                 : m == neg_inf ? 0.0f
                                 : GENERAL      ? hip_exp2((base - next) * scale)
                                                : hip_exp2(-up * scale);
             if (FROM_MAX) {
-                #pragma unroll
-                for (int tile = 0; tile < S::KEY_TILES; tile++) s[tile] -= up;
+                HIP_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) s[tile] -= up;
             }
             if (grows) m = base = next;
             row_sum *= alpha;
             sum_rest *= alpha;
-            #pragma unroll
-            for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] *= alpha;
+            HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] *= alpha;
         }
-        #pragma unroll
-        for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
+        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
     }
     /* p of key step c in place of the scores; returns their right operand. */
     __device__ __forceinline__ operand weights(int c, hip_f32x2 &sum) {
@@ -1470,8 +1526,7 @@ template <class S> struct hip_flash16 {
                                 : FROM_MAX ? 0.0f
                                            : -base * scale;
         hip_f32x2 w[4];
-        #pragma unroll
-        for (int e = 0; e < 4; e++) {
+        HIP_UNROLL for (int e = 0; e < 4; e++) {
             const hip_f32x2 x = {HIP_SCORE(c, 2 * e), HIP_SCORE(c, 2 * e + 1)};
             const hip_f32x2 y = GENERAL    ? (x - base) * scale + shift
                                 : FROM_MAX ? x * scale
@@ -1481,8 +1536,7 @@ template <class S> struct hip_flash16 {
             sum = c + e ? sum + w[e] : w[e];
         }
         hip_u32x4 own;
-        #pragma unroll
-        for (int e = 0; e < 4; e++) own[e] = hip_truncate2<S::DTYPE>(w[e].x, w[e].y);
+        HIP_UNROLL for (int e = 0; e < 4; e++) own[e] = hip_truncate2<S::DTYPE>(w[e].x, w[e].y);
         return U::exchange(own);
     }
     template <bool EDGE> __device__ __forceinline__ void scores(int32_t t, uint32_t stage) {
@@ -1498,14 +1552,11 @@ template <class S> struct hip_flash16 {
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         hip_f32x2 sum;
         operand ring[U::RING];
-        #pragma unroll
-        for (int n = 0; n < U::RING; n++)
-            ring[n] = v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
-#pragma unroll
-        for (int step = 0; step < S::KEY_STEPS; step++) {
+        HIP_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
+            v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
+        HIP_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             const operand w = weights(step, sum);
-            #pragma unroll
-            for (int tile = 0; tile < S::DIM_TILES; tile++) {
+            HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
                 const int n = step * S::DIM_TILES + tile, next = n + U::RING;
                 o[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], w, o[tile]);
                 if (next < S::KEY_STEPS * S::DIM_TILES)
@@ -1514,8 +1565,7 @@ template <class S> struct hip_flash16 {
             }
         }
         hip_add_to(row_sum, sum_rest, sum.x + sum.y);
-        #pragma unroll
-        for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
+        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
     }
     template <bool EDGE> __device__ __forceinline__ void fetch_k_of(int32_t next) {
         if (!EDGE || (next + 1) * BN <= k_len) fetch_k<false>(next);
@@ -1525,7 +1575,8 @@ template <class S> struct hip_flash16 {
         if (!EDGE || (next + 1) * BN <= k_len) fetch_v<false>(next);
         else fetch_v<true>(next);
     }
-    /* Tile t from this stage, tile `next` to the other one. `active`: this wave sees keys of tile t. */
+    /* Tile t from this stage, tile `next` to the other one. `active`: this wave sees keys
+     * of tile t. */
     template <bool EDGE>
     __device__ __forceinline__ void tile(int32_t t, int32_t next, uint32_t stage, bool active) {
         const uint32_t other = S::STAGE - stage;
@@ -1555,9 +1606,8 @@ template <class S> struct hip_flash16 {
         if (S::ALIGN >= 16) {
             if (d < v_width) *(hip_u32x4 *)(row + 2 * d) = x;
         } else {
-            #pragma unroll
-            for (int e = 0; e < 8; e++)
-                if (d + e < v_width) ((uint16_t *)row)[d + e] = (uint16_t)(x[e / 2] >> e % 2 * 16);
+            HIP_UNROLL for (int e = 0; e < 8; e++) if (d + e < v_width)((uint16_t *)row)[d + e] =
+                (uint16_t)(x[e / 2] >> e % 2 * 16);
         }
     }
     __device__ __forceinline__ char *o_row(const hip_params &p, const hip_seq &seq) const {
@@ -1575,22 +1625,19 @@ template <class S> struct hip_flash16 {
         const float alpha = reads ? hip_exp2((carried - m) * scale) : 0.0f;
         const uint32_t mask = mine ? 0xffff0000u : 0u;
         char *row_o = o_row(p, seq);
-        #pragma unroll
-        for (int tile = 0; tile < S::DIM_TILES; tile++) {
-            #pragma unroll
-            for (int c = 0; c < ACC / 8; c++) {
+        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
+            HIP_UNROLL for (int c = 0; c < ACC / 8; c++) {
                 const int32_t d = tile * TILE + 16 * c + 8 * (lane() / TILE);
                 hip_u32x4 x = {0, 0, 0, 0};
                 if (reads) x = upper_read(row_o, d);
-                #pragma unroll
-                for (int e = 0; e < 8; e++) {
+                HIP_UNROLL for (int e = 0; e < 8; e++) {
                     const uint32_t there = e % 2 ? x[e / 2] & 0xffff0000u : x[e / 2] << 16;
                     float sum = o[tile][8 * c + e];
                     if (BACK) {
                         sum += __uint_as_float(there) * alpha;
-                    } else {            /* beyond v_width it is lost, and nobody stores it */
-                        const uint32_t upper = __float_as_uint(hip_carry(
-                            __uint_as_float(there), alpha, mask, sum));
+                    } else { /* beyond v_width it is lost, and nobody stores it */
+                        const uint32_t upper =
+                            __float_as_uint(hip_carry(__uint_as_float(there), alpha, mask, sum));
                         x[e / 2] = e % 2 ? (x[e / 2] & 0xffffu) | upper
                                          : (x[e / 2] & 0xffff0000u) | upper >> 16;
                     }
@@ -1598,7 +1645,7 @@ template <class S> struct hip_flash16 {
                 }
                 if (!BACK && mine) upper_write(row_o, d, x);
             }
-            hip_pin(o[tile]);           /* one after the other: registers */
+            hip_pin(o[tile]); /* one after the other: registers */
         }
         if (mine) carried = m;
     }
@@ -1611,8 +1658,7 @@ template <class S> struct hip_flash16 {
             if (d >= p.v_dim) return;
             if (p.o_dtype == ATTN_F32) {
                 hip_u32x4 a, b;
-                #pragma unroll
-                for (int e = 0; e < 4; e++) {
+                HIP_UNROLL for (int e = 0; e < 4; e++) {
                     a[e] = __float_as_uint(x[e]);
                     b[e] = __float_as_uint(x[4 + e]);
                 }
@@ -1620,17 +1666,15 @@ template <class S> struct hip_flash16 {
                 *(hip_u32x4 *)(to + 4 * d + 16) = b;
             } else {
                 hip_u32x4 a;
-                #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    a[e] = p.o_dtype == ATTN_F16
-                               ? hip_f16_bits(x[2 * e]) | (uint32_t)hip_f16_bits(x[2 * e + 1]) << 16
-                               : hip_bf16_bits(x[2 * e]) | (uint32_t)hip_bf16_bits(x[2 * e + 1]) << 16;
+                HIP_UNROLL for (int e = 0; e < 4; e++) a[e] =
+                    p.o_dtype == ATTN_F16
+                        ? hip_f16_bits(x[2 * e]) | (uint32_t)hip_f16_bits(x[2 * e + 1]) << 16
+                        : hip_bf16_bits(x[2 * e]) | (uint32_t)hip_bf16_bits(x[2 * e + 1]) << 16;
                 *(hip_u32x4 *)(to + 2 * d) = a;
             }
         } else {
-            #pragma unroll
-            for (int e = 0; e < 8; e++)
-                if (d + e < p.v_dim) hip_put(to, p.o_dtype, d + e, x[e]);
+            HIP_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
+                hip_put(to, p.o_dtype, d + e, x[e]);
         }
     }
     /* o and lse of the lane's row; returns whether it is an empty one. */
@@ -1668,15 +1712,13 @@ template <class S> struct hip_flash16 {
         factor *= e.factor;
         const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
         char *to = o_row(p, seq);
-#pragma unroll
-        for (int tile = 0; tile < S::DIM_TILES; tile++)
-            #pragma unroll
-            for (int c = 0; c < ACC / 8; c++) {
-                float x[8];
-                #pragma unroll
-                for (int n = 0; n < 8; n++) x[n] = empty ? 0.0f : o[tile][8 * c + n] * factor;
-                store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
-            }
+        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+            HIP_UNROLL for (int c = 0; c < ACC / 8; c++) {
+            float x[8];
+            HIP_UNROLL for (int n = 0; n < 8; n++) x[n] =
+                empty ? 0.0f : o[tile][8 * c + n] * factor;
+            store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
+        }
         return empty;
     }
 
@@ -1705,11 +1747,14 @@ template <class S> struct hip_flash16 {
         U::fence();
         load_q(p, seq);
         U::fence();
-        /* not hip_visible's {0, 0} for a row that sees nothing: hide() looks at one end at a time */
+        /* not hip_visible's {0, 0} for a row that sees nothing: hide() looks at one end
+         * at a time */
         see = GENERAL ? hip_visible(p, seq, i) : hip_ends(p, seq, i);
     }
     /* Tiles [t, end) for the workgroup, [whole, whole_end) of them whole for all of its rows. */
-    struct tiles { int32_t t, end, whole, whole_end; };
+    struct tiles {
+        int32_t t, end, whole, whole_end;
+    };
     __device__ __forceinline__ tiles find_tiles(int32_t row0) {
         const hip_params &p = hip_again();
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
@@ -1719,7 +1764,7 @@ template <class S> struct hip_flash16 {
         wave_sees = wave_whole = {0, 0};
         if (row0 >= rows_end) return n;
         const hip_range first = hip_ends(p, seq, row0);
-        U::fence();     /* one after the other: scalar registers */
+        U::fence(); /* one after the other: scalar registers */
         const hip_range last = hip_ends(p, seq, rows_end - 1);
         U::fence();
         n = {first.lo / BN, (last.hi + BN - 1) / BN, (last.lo + BN - 1) / BN, first.hi / BN};
@@ -1735,13 +1780,13 @@ template <class S> struct hip_flash16 {
     __device__ __forceinline__ void begin_sums(uint32_t by) {
         lift = by;
         unlift = 1.0f;
-        scale = GENERAL ? HIP_LOG2E : hip_again().scale_log2;     /* without MASK_SCALE in (2^-100, 2^100) */
+        /* without MASK_SCALE in (2^-100, 2^100) */
+        scale = GENERAL ? HIP_LOG2E : hip_again().scale_log2;
         unscale = GENERAL ? HIP_LN2 : 1.0f / scale;
         all_max = m = carried = __uint_as_float(0xff800000u);
         base = row_sum = sum_rest = all_sum = all_rest = 0;
         bad = overflow = 0;
-        #pragma unroll
-        for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
+        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
     }
     /* All tiles, into m, row_sum and o. */
     __device__ __forceinline__ void pass(int32_t row0, uint32_t by) {
@@ -1762,7 +1807,8 @@ template <class S> struct hip_flash16 {
         const int32_t middle_end = n.whole_end == n.end ? n.end : n.whole_end - 1;
         uint32_t stage = 0;
         while (t < n.end) {
-            const int32_t left = S::CARRY - t % S::CARRY, stop = n.end - t < left ? n.end : t + left;
+            const int32_t left = S::CARRY - t % S::CARRY,
+                          stop = n.end - t < left ? n.end : t + left;
             if (left == S::CARRY && t > n.t) carry<false>();
             if constexpr (!GENERAL && S::ALIGN >= 16) {
                 const int32_t middle_stop = middle_end < stop ? middle_end : stop;
@@ -1799,7 +1845,7 @@ template <class S> struct hip_flash16 {
         head = (int32_t)blockIdx.y;
         wave_row = row0 + wave * TILE;
         pass(row0, S::LIFT ? HIP_LIFT : HIP_NO_LIFT);
-        if constexpr (S::LIFT)      /* not a loop: around all this it takes scalar registers */
+        if constexpr (S::LIFT) /* not a loop: around all this it takes scalar registers */
             if (too_large(wave)) pass(row0, HIP_NO_LIFT);
         carry<true>();
         const bool empty = finish();
@@ -1815,48 +1861,55 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_for
     }
 }
 
-/* Rows of the table: affects speed, never results. Per shape: plain and aligned; plain, for any alignment and
-   stride, with the same bits; and everything that hip_modify does, for any alignment. */
-#define HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) hip_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
+/* Rows of the table: affects speed, never results. Per shape: plain and aligned; plain,
+   for any alignment and stride, with the same bits; and everything that hip_modify does,
+   for any alignment. */
+#define HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
+    hip_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
 #define HIP_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
     {name, UNIT, DTYPE, D, D, MASKS, HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::BM, \
-     HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::THREADS, 0, ALIGN, \
-     (const void *)hip_flash16_forward<HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
+        HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::THREADS, 0, ALIGN, \
+        (const void *)hip_flash16_forward<HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
 #define HIP_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, MASK_WAVES, BN) \
     HIP_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
     HIP_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, MASK_WAVES, BN, 0, 2) \
     HIP_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
 /*                                             D  waves  keys a tile */
 #define HIP_ROWS_16_MFMA(name, DTYPE, WAVES256) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     32,  4, 4, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,     64,  8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    128,  8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE,    256,  WAVES256, 4, 32)
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 32, 4, 4, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 64, 8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 128, 8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 256, WAVES256, 4, 32)
 #define HIP_ROWS_16_WMMA11(name, DTYPE) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   32,  8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,   64, 16, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  128,  8, 8, 32) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE,  256,  8, 8, 32)
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 32, 8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 64, 16, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 128, 8, 8, 32) \
+    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 256, 8, 8, 32)
 #define HIP_ROWS_16_WMMA12(name, DTYPE) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   32,  8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,   64, 16, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  128, 16, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE,  256,  8, 8, 32)
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 32, 8, 8, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 64, 16, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 128, 16, 16, 64) \
+    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 256, 8, 8, 32)
+/* clang-format off */
 #define HIP_ROWS_16 \
     HIP_ROWS_16_MFMA("bf16", ATTN_BF16, 8) HIP_ROWS_16_MFMA("f16", ATTN_F16, 4) \
     HIP_ROWS_16_WMMA11("bf16", ATTN_BF16) HIP_ROWS_16_WMMA11("f16", ATTN_F16) \
     HIP_ROWS_16_WMMA12("bf16", ATTN_BF16) HIP_ROWS_16_WMMA12("f16", ATTN_F16)
+/* clang-format on */
 #endif /* a unit there is a fragment for */
 /* ============================================================================== >>kernel32 ====
-   f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain multiply-adds. In both a
-   workgroup owns BM query rows of one head and walks over tiles of keys, from the first that any of its rows sees to
-   the last: [lo, hi) of hip_reach; tiles in [whole_lo, whole_hi) are seen by all rows and take no mask.
-   Scores are in units of log 2: q is multiplied by scale * log2 e when it is loaded; those of general kernels are
-   natural ones, from hip_modify, and `unit` below is what takes them there. The maximum of a row is followed lazily: only where a tile exceeds it by 8 are the sums
-   rescaled, so that the weights stay below 2^8 and the one branch of the loop is seldom taken. That is decided for
-   each row by itself: its bits depend on no other row. */
+   f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain
+   multiply-adds. In both a workgroup owns BM query rows of one head and walks over tiles of keys,
+   from the first that any of its rows sees to the last: [lo, hi) of hip_reach; tiles in [whole_lo,
+   whole_hi) are seen by all rows and take no mask. Scores are in units of log 2: q is multiplied
+   by scale * log2 e when it is loaded; those of general kernels are natural ones, from hip_modify,
+   and `unit` below is what takes them there. The maximum of a row is followed lazily: only where
+   a tile exceeds it by 8 are the sums rescaled, so that the weights stay below 2^8 and the one
+   branch of the loop is seldom taken. That is decided for each row by itself: its bits depend on
+   no other row. */
 
-/* Rows [i0, i1) of a sequence. Row i0 + r sees keys [lo + r, hi + r), both clamped to [0, k_len]. */
+/* Rows [i0, i1) of a sequence. Row i0 + r sees keys [lo + r, hi + r), both clamped
+ * to [0, k_len]. */
 struct hip_reach {
     int32_t lo_shift, hi_shift;
     int32_t lo, hi, whole_lo, whole_hi;
@@ -1876,7 +1929,7 @@ __device__ static inline hip_reach hip_reach_of(
     hip_reach e;
     e.lo_shift = hip_clamp(hip_sat_add(x.lo, i0), -rows, s.k_len);
     e.hi_shift = hip_clamp(hip_sat_add(x.hi, i0), -rows, s.k_len);
-    const int32_t last = min(rows, s.q_used - i0) - 1;  /* below 0: no row sees anything */
+    const int32_t last = min(rows, s.q_used - i0) - 1; /* below 0: no row sees anything */
     const hip_range first_row = hip_reach_row(e, s, i0, 0),
                     last_row = hip_reach_row(e, s, i0, last);
     e.lo = first_row.lo;
@@ -1886,8 +1939,9 @@ __device__ static inline hip_reach hip_reach_of(
     return e;
 }
 
-/* Elements c .. c + 3 of a row of dim elements, 0 beyond it; no address outside the row. ALIGN 16: dim is a multiple
-   of 4 and the row begins at a multiple of 16 bytes. `fill` takes what `fetch` brought, so that it can be in flight. */
+/* Elements c .. c + 3 of a row of dim elements, 0 beyond it; no address outside the row. ALIGN 16:
+   dim is a multiple of 4 and the row begins at a multiple of 16 bytes. `fill` takes what `fetch`
+   brought, so that it can be in flight. */
 template <int ALIGN>
 __device__ static inline float4 hip_fetch4(const float *row, int32_t c, int32_t dim) {
     if (ALIGN == 16) return *(const float4 *)(row + min(c, dim - 4));
@@ -1905,8 +1959,9 @@ template <int ALIGN> __device__ static inline float4 hip_fill4(float4 x, int32_t
     x.w = c + (ALIGN == 16 ? 0 : 3) < dim ? x.w : 0.0f;
     return x;
 }
-/* The same for values: 0 where they are not finite, which `bad` remembers: in a vector register, made here and now,
-   since the compiler would rather keep the lane masks of every comparison until the end. */
+/* The same for values: 0 where they are not finite, which `bad` remembers: in a vector register,
+   made here and now, since the compiler would rather keep the lane masks of every comparison
+   until the end. */
 template <int ALIGN>
 __device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, int32_t &bad) {
     const bool fx = hip_is_finite(x.x), fy = hip_is_finite(x.y), fz = hip_is_finite(x.z),
@@ -1920,9 +1975,11 @@ __device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, int3
     return hip_fill4<ALIGN>(x, c, dim);
 }
 
-/* Four of a row's sums, for o[at .. at + 3], as many as v_dim has from d on, to memory or (BACK) from there. mine: the
-   row carries; reads: it has carried before. o of 32 bits and more has room for 16 of a sum's bits, others for 8, more than they show. */
-enum { HIP_CARRY_F32 = 128 };           /* keys between two carries: what is allowed is some 64 units */
+/* Four of a row's sums, for o[at .. at + 3], as many as v_dim has from d on, to memory or (BACK)
+   from there. mine: the row carries; reads: it has carried before. o of 32 bits and more has room
+   for 16 of a sum's bits, others for 8, more than they show. */
+/* keys between two carries: what is allowed is some 64 units */
+enum { HIP_CARRY_F32 = 128 };
 template <int ALIGN, bool BACK>
 __device__ static __forceinline__ void hip_carry4(
     const hip_params &p, int64_t at, int32_t d, bool mine, bool reads, float alpha, float (&x)[4]) {
@@ -1934,16 +1991,17 @@ __device__ static __forceinline__ void hip_carry4(
     float y[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (whole && reads && d < p.v_dim) {
         const float4 z = *(const float4 *)there;
-        y[0] = z.x; y[1] = z.y; y[2] = z.z; y[3] = z.w;
+        y[0] = z.x;
+        y[1] = z.y;
+        y[2] = z.z;
+        y[3] = z.w;
     } else if (!whole && reads) {
-        #pragma unroll
-        for (int n = 0; n < 4; n++)
-            if (d + n < p.v_dim)
-                y[n] = wide ? *(const float *)(there + n * size)
-                            : __uint_as_float((uint32_t)*(const uint16_t *)(there + n * size) << 16);
+        HIP_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) y[n] =
+            wide ? *(const float *)(there + n * size)
+                 : __uint_as_float((uint32_t)*(const uint16_t *)(there + n * size) << 16);
     }
-    #pragma unroll
-    for (int n = 0; n < 4; n++) {           /* beyond v_dim it is lost, and nobody stores it */
+    /* beyond v_dim it is lost, and nobody stores it */
+    HIP_UNROLL for (int n = 0; n < 4; n++) {
         if (BACK) x[n] += y[n] * alpha;
         else y[n] = hip_carry(y[n], alpha, mask, x[n]);
     }
@@ -1952,12 +2010,10 @@ __device__ static __forceinline__ void hip_carry4(
         if (d < p.v_dim) *(float4 *)there = make_float4(y[0], y[1], y[2], y[3]);
         return;
     }
-    #pragma unroll
-    for (int n = 0; n < 4; n++)
-        if (d + n < p.v_dim) {
-            if (wide) *(float *)(there + n * size) = y[n];
-            else *(uint16_t *)(there + n * size) = (uint16_t)(__float_as_uint(y[n]) >> 16);
-        }
+    HIP_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) {
+        if (wide) *(float *)(there + n * size) = y[n];
+        else *(uint16_t *)(there + n * size) = (uint16_t)(__float_as_uint(y[n]) >> 16);
+    }
 }
 
 /* o[at .. at + 3], as many as v_dim has from d on. */
@@ -1973,8 +2029,8 @@ __device__ static inline void hip_store4(
         if (d + n < p.v_dim) hip_put((char *)p.o.data, p.o_dtype, at + d + n, x[n]);
 }
 
-/* Did any thread of the workgroup see a value that is not finite? words: of LDS, one a wave; nobody reads that part of
-   LDS any more. */
+/* Did any thread of the workgroup see a value that is not finite? words: of LDS, one a wave; nobody
+   reads that part of LDS any more. */
 __device__ static inline bool hip_any_of_group(bool x, uint32_t *words) {
     const bool any = hip_wave_ballot(x) != 0;
     if (threadIdx.x % HIP_WAVE == 0) words[threadIdx.x / HIP_WAVE] = any;
@@ -1984,7 +2040,8 @@ __device__ static inline bool hip_any_of_group(bool x, uint32_t *words) {
     return all != 0;
 }
 
-/* The thread's index, for addresses and masks that are to be made where they are used and not kept in registers. */
+/* The thread's index, for addresses and masks that are to be made where they are used and not
+ * kept in registers. */
 __device__ static inline int32_t hip_thread(void) {
     int32_t t = (int32_t)threadIdx.x;
     hip_opaque(t);
@@ -1993,70 +2050,86 @@ __device__ static inline int32_t hip_thread(void) {
 #if defined(__HIP__)
 /* ---- MFMA: S^T = K Q^T, O^T = V^T P^T, a wave 32 queries, a tile 32 keys ----
    Lane (half, l) = (lane / 32, lane % 32) holds query l of the wave in both products:
-     q[c]     q[l][8c + 4 half .. + 3], the B operand of four steps, whose A operand is one 16-byte read of row l of K
-     s[r]     the score of key 8 (r / 4) + 4 half + r % 4: exactly what step r of the second product takes as B, with
-              that row of V as A: nothing moves between the products
-     o[t][r]  with y = 8 (r / 4) + 4 half + r % 4 dim hip_mfma_dim(t, y): lane l reads V at the dims of y = l for
-              all t with one or two reads
-   K rows lie in LDS with their 16-byte pieces permuted, piece ^ (key & 7), so that 8 lanes reading the same piece of 8
-   rows meet all banks once. V is read along its rows and needs none. Two stages: the next tile is on its way to
-   registers during the products and stored after them. */
+     q[c]     q[l][8c + 4 half .. + 3], the B operand of four steps, whose A operand is one 16-byte
+              read of row l of K
+     s[r]     the score of key 8 (r / 4) + 4 half + r % 4: exactly what step r of the second
+              product takes as B, with that row of V as A: nothing moves between the products
+     o[t][r]  with y = 8 (r / 4) + 4 half + r % 4 dim hip_mfma_dim(t, y): lane l reads V at the
+              dims of y = l for all t with one or two reads
+   K rows lie in LDS with their 16-byte pieces permuted, piece ^ (key & 7), so that 8 lanes reading
+   the same piece of 8 rows meet all banks once. V is read along its rows and needs none. Two
+   stages: the next tile is on its way to registers during the products and stored after them. */
 template <int D> __device__ static constexpr int hip_mfma_dim(int t, int y) {
     return D >= 128 ? t / 4 * 128 + 4 * y + t % 4 : D / 32 * y + t;
 }
 
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma32 {
-    enum { WAVE_COUNT = WAVES, THREADS = 64 * WAVES, BM = 32 * WAVES, BN = 32, PIECES = D / 4, STEP = THREADS / PIECES,
-        LOADS = BN / STEP, TILES = D / 32, TILE = BN * PIECES, LDS = STAGES * 2 * TILE * 16 };
+    enum {
+        WAVE_COUNT = WAVES,
+        THREADS = 64 * WAVES,
+        BM = 32 * WAVES,
+        BN = 32,
+        PIECES = D / 4,
+        STEP = THREADS / PIECES,
+        LOADS = BN / STEP,
+        TILES = D / 32,
+        TILE = BN * PIECES,
+        LDS = STAGES * 2 * TILE * 16
+    };
     static constexpr float unit = GENERAL ? HIP_LOG2E : 1.0f, natural = GENERAL ? 1.0f : HIP_LN2;
 
     float4 q[D / 8], next_k[LOADS], next_v[LOADS];
     hip_acc16 o[TILES], s;
-    float base, limit, row_sum, sum_rest;   /* the maximum, or 0 while there is none; from where it is raised */
-    float carried;                          /* the maximum of what was carried; -infinity: nothing was */
+    /* the maximum, or 0 while there is none; from where it is raised */
+    float base, limit, row_sum, sum_rest;
+    /* the maximum of what was carried; -infinity: nothing was */
+    float carried;
     hip_range see;
     int32_t bad;
 
-    /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one. The 32-bit row and stride, which
-       the compiler is kept from widening, make an address a single multiply-add. */
+    /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one.
+       The 32-bit row and stride, which the compiler is kept from widening, make an address
+       a single multiply-add. */
     template <bool KEY>
-    __device__ __forceinline__ void fetch(const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
+    __device__ __forceinline__ void fetch(
+        const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
         const hip_tensor &tensor = KEY ? p.k : p.v;
         const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4,
                       row0 = t / PIECES;
         const int32_t left = s.k_len - 1 - j;
         const int64_t far = 4 * tensor.stride[1];
-        int32_t step = (int32_t)far;            /* ALIGN 16: below 2^31 */
+        int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
         hip_opaque(step);
         x += j * tensor.stride[1];
-        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
             hip_opaque(row);
-            const float *at = (const float *)((const char *)x +
-                                              (ALIGN == 16 ? (int64_t)row * step : row * far));
+            const float *at =
+                (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
             (KEY ? next_k : next_v)[n] = hip_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
         }
     }
     template <bool KEY> __device__ __forceinline__ void store(const hip_params &p, float4 *lds) {
         const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, piece = t % PIECES,
                       row0 = t / PIECES;
-        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY)
-                lds[row * PIECES + (piece ^ (row & 7))] = hip_fill4<ALIGN>(
-                    next_k[n], 4 * piece, p.head_dim);
+                lds[row * PIECES + (piece ^ (row & 7))] =
+                    hip_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
             else
-                lds[TILE + row * PIECES + piece] = hip_tame4<ALIGN>(
-                    next_v[n], 4 * piece, p.v_dim, bad);
+                lds[TILE + row * PIECES + piece] =
+                    hip_tame4<ALIGN>(next_v[n], 4 * piece, p.v_dim, bad);
         }
     }
 
-    /* s = K q. Byte addresses, the piece being exclusive-or: of eight pieces one base and immediate offsets make all */
+    /* s = K q. Byte addresses, the piece being exclusive-or: of eight pieces one base and immediate
+     * offsets make all */
     __device__ __forceinline__ void scores(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
-        _Pragma("unroll") for (int r = 0; r < 16; r++) s[r] = 0.0f;
-        _Pragma("unroll") for (int c = 0; c < D / 8; c++) {
+        HIP_UNROLL for (int r = 0; r < 16; r++) s[r] = 0.0f;
+        HIP_UNROLL for (int c = 0; c < D / 8; c++) {
             const float4 k = (lds + (at ^ (2 * c & 7)))[2 * c & ~7];
             s = hip_mfma_f32(k.x, q[c].x, s);
             s = hip_mfma_f32(k.y, q[c].y, s);
@@ -2067,19 +2140,21 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
 
     __device__ __forceinline__ void turn(void) {
         const float x[4] = {s[0], s[1], s[2], s[3]};
-        _Pragma("unroll") for (int r = 0; r < 12; r++) s[r] = s[r + 4];
-        _Pragma("unroll") for (int n = 0; n < 4; n++) s[12 + n] = x[n];
+        HIP_UNROLL for (int r = 0; r < 12; r++) s[r] = s[r + 4];
+        HIP_UNROLL for (int n = 0; n < 4; n++) s[12 + n] = x[n];
     }
-    template <bool MASKED> __device__ __forceinline__ void weights(
+    template <bool MASKED>
+    __device__ __forceinline__ void weights(
         const hip_params &p, const hip_row &row, uint32_t bh, int32_t i, int32_t j, int32_t last) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t half = (int32_t)threadIdx.x % 64 / 32;
         /* 1. the mask */
         if (GENERAL) {
-            /* four keys at a time in a loop, by turning the scores round: what the masks need is needed once */
-            _Pragma("unroll 1") for (int g = 0; g < 4; g++) {
+            /* four keys at a time in a loop, by turning the scores round: what the masks need
+             * is needed once */
+            HIP_NO_UNROLL for (int g = 0; g < 4; g++) {
                 const hip_params &again = hip_reload(p);
-                _Pragma("unroll") for (int n = 0; n < 4; n++) {
+                HIP_UNROLL for (int n = 0; n < 4; n++) {
                     const int32_t key = j + 8 * g + 4 * half + n;
                     const float x = hip_modify(again, row, min(key, last), again.scale * s[n]);
                     s[n] = key >= see.lo && key < see.hi ? x : neg_inf;
@@ -2090,13 +2165,13 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
             /* lo <= key < hi by one comparison: fewer lane masks at once */
             const uint32_t from = (uint32_t)(j + 4 * half - see.lo),
                            keys = (uint32_t)max(see.hi - see.lo, 0);
-            _Pragma("unroll") for (int r = 0; r < 16; r++)
-                s[r] = from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
+            HIP_UNROLL for (int r = 0; r < 16; r++) s[r] =
+                from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
         }
 
         /* 2. the maximum; both halves of a query decide alike */
         float top = fmaxf(s[0], s[1]);
-        _Pragma("unroll") for (int r = 2; r < 16; r += 2) top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
+        HIP_UNROLL for (int r = 2; r < 16; r += 2) top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
         if (hip_wave_ballot(top > limit)) {
             top = fmaxf(top, hip_wave_xor(top, 32));
             if (top > limit) {
@@ -2105,13 +2180,14 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
                 limit = top + 8.0f * natural;
                 row_sum *= old;
                 sum_rest *= old;
-                _Pragma("unroll") for (int t = 0; t < TILES; t++) o[t] *= old;
+                HIP_UNROLL for (int t = 0; t < TILES; t++) o[t] *= old;
             }
         }
 
-        /* 3. p = exp(s - max), in pairs for the packed instructions; dropout takes some once they are summed */
+        /* 3. p = exp(s - max), in pairs for the packed instructions; dropout takes some once
+         * they are summed */
         hip_pair sum = {0.0f, 0.0f};
-        _Pragma("unroll") for (int r = 0; r < 16; r += 2) {
+        HIP_UNROLL for (int r = 0; r < 16; r += 2) {
             hip_pair x = {s[r], s[r + 1]};
             x = (x - base) * unit;
             x[0] = hip_exp2(x[0]);
@@ -2122,11 +2198,11 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         }
         hip_add_to(row_sum, sum_rest, sum[0] + sum[1]);
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
-            _Pragma("unroll 1") for (int g = 0; g < 4; g++) {
-                const hip_words w = hip_philox(
-                    p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
-                _Pragma("unroll") for (int n = 0; n < 4; n++)
-                    s[n] = w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
+            HIP_NO_UNROLL for (int g = 0; g < 4; g++) {
+                const hip_words w =
+                    hip_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
+                HIP_UNROLL for (int n = 0; n < 4; n++) s[n] =
+                    w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
                 turn();
             }
         }
@@ -2136,20 +2212,21 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
     __device__ __forceinline__ void values(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const float *value = (const float *)(lds + TILE) + 4 * half * D;
-        _Pragma("unroll") for (int r = 0; r < 16; r++) {
+        HIP_UNROLL for (int r = 0; r < 16; r++) {
             const float *v = value + (r / 4 * 8 + r % 4) * D;
             float x[TILES];
             if (D == 32) x[0] = v[l];
             else if (D == 64) *(float2 *)x = *(const float2 *)(v + 2 * l);
             else
-                _Pragma("unroll") for (int t = 0; t < TILES; t += 4)
-                    *(float4 *)(x + t) = *(const float4 *)(v + 32 * t + 4 * l);
-            _Pragma("unroll") for (int t = 0; t < TILES; t++) o[t] = hip_mfma_f32(x[t], s[r], o[t]);
+                HIP_UNROLL for (int t = 0; t < TILES; t += 4) * (float4 *)(x + t) =
+                    *(const float4 *)(v + 32 * t + 4 * l);
+            HIP_UNROLL for (int t = 0; t < TILES; t++) o[t] = hip_mfma_f32(x[t], s[r], o[t]);
         }
     }
 };
 
-/* Dims of group g, n of TILES: four in the order of memory, element m of which is o[tile][register]. */
+/* Dims of group g, n of TILES: four in the order of memory, element m of
+ * which is o[tile][register]. */
 template <int D> __device__ static constexpr int hip_mfma32_tile_of(int n, int m) {
     return D >= 128 ? n / 4 * 4 + m : (4 * n + m) % (D / 32);
 }
@@ -2173,24 +2250,23 @@ __device__ static __forceinline__ void hip_mfma32_carry(
     const bool mine = i < s.q_used && w.limit != neg_inf, reads = mine && w.carried != neg_inf;
     const float alpha = reads ? hip_exp2((w.carried - w.base) * kernel::unit) : 0.0f;
     const int64_t at = s.o_base + i * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
-    _Pragma("unroll") for (int g = 0; g < 4; g++)
-        _Pragma("unroll") for (int n = 0; n < kernel::TILES; n++) {
-            float x[4];
-            _Pragma("unroll") for (int m = 0; m < 4; m++)
-                x[m] = w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)];
-            hip_carry4<ALIGN, BACK>(
-                p, at, hip_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
-            _Pragma("unroll") for (int m = 0; m < 4; m++) {
-                w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)] = x[m];
-                hip_pin(w.o[hip_mfma32_tile_of<D>(n, m)]);
-            }
-            hip_fence();                /* one after the other: registers */
+    HIP_UNROLL for (int g = 0; g < 4; g++) HIP_UNROLL for (int n = 0; n < kernel::TILES; n++) {
+        float x[4];
+        HIP_UNROLL for (int m = 0; m < 4; m++) x[m] =
+            w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)];
+        hip_carry4<ALIGN, BACK>(p, at, hip_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
+        HIP_UNROLL for (int m = 0; m < 4; m++) {
+            w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)] = x[m];
+            hip_pin(w.o[hip_mfma32_tile_of<D>(n, m)]);
         }
+        hip_fence(); /* one after the other: registers */
+    }
     if (mine) w.carried = w.base;
 }
 
-/* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside the tile in use, one
-   barrier a tile. With one stage the next K takes the place of this one after the scores, V after the second product. */
+/* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside the
+   tile in use, one barrier a tile. With one stage the next K takes the place of this one after the
+   scores, V after the second product. */
 template <bool MASKED, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
 __device__ static __forceinline__ void hip_mfma32_tile(const hip_params &p, const hip_seq &s,
     const hip_row &row, uint32_t bh, int32_t i, int32_t j, bool active, const float *k,
@@ -2233,19 +2309,20 @@ __device__ static __forceinline__ void hip_mfma32_end(
     float row_sum = w.row_sum + w.sum_rest;
     row_sum += hip_wave_xor(row_sum, 32);
     if (i >= s.q_used) row_sum = 0.0f;
-    const hip_end e = hip_finish(
-        p, h, w.limit == neg_inf ? neg_inf : w.base * kernel::natural, row_sum);
+    const hip_end e =
+        hip_finish(p, h, w.limit == neg_inf ? neg_inf : w.base * kernel::natural, row_sum);
     if (i < s.q_rows) {
         if (p.lse && half == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
         const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-        _Pragma("unroll") for (int g = 0; g < 4; g++) {
+        HIP_UNROLL for (int g = 0; g < 4; g++) {
             /* this lane's dims of group g, four at a time in the order of memory */
-            _Pragma("unroll") for (int n = 0; n < kernel::TILES; n++) {
+            HIP_UNROLL for (int n = 0; n < kernel::TILES; n++) {
                 float x[4];
-                _Pragma("unroll") for (int m = 0; m < 4; m++)
-                    x[m] = e.factor == 0.0f ? 0.0f
-                                            : w.o[hip_mfma32_tile_of<D>(n, m)]
-                                                 [hip_mfma32_register_of<D>(g, n, m)] * e.factor;
+                HIP_UNROLL for (int m = 0; m < 4; m++) x[m] =
+                    e.factor == 0.0f
+                        ? 0.0f
+                        : w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)] *
+                              e.factor;
                 hip_store4<ALIGN>(p, at, hip_mfma32_dim_of<D>(g, n, half), x);
             }
         }
@@ -2280,8 +2357,8 @@ __device__ static __forceinline__ void hip_mfma32_run(const hip_params &p) {
     w.row_sum = w.sum_rest = 0.0f;
     w.bad = 0;
     w.see = hip_reach_row(reach, s, i0, r);
-    _Pragma("unroll") for (int t = 0; t < kernel::TILES; t++)
-        _Pragma("unroll") for (int n = 0; n < 16; n++) w.o[t][n] = 0.0f;
+    HIP_UNROLL for (int t = 0; t < kernel::TILES; t++) HIP_UNROLL for (int n = 0; n < 16; n++)
+        w.o[t][n] = 0.0f;
     const uint32_t bh = (uint32_t)(s.b * p.heads + h);
     hip_row row;
     if (GENERAL) row = hip_row_of(p, s, h, min(i, s.q_used - 1));
@@ -2290,7 +2367,7 @@ __device__ static __forceinline__ void hip_mfma32_run(const hip_params &p) {
         const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2] +
                          min(i, s.q_used - 1) * p.q.stride[1];
         const float scale = GENERAL ? 1.0f : p.scale_log2;
-        _Pragma("unroll") for (int c = 0; c < D / 8; c++) {
+        HIP_UNROLL for (int c = 0; c < D / 8; c++) {
             float4 x = hip_fill4<ALIGN>(
                 hip_fetch4<ALIGN>(q, 8 * c + 4 * half, p.head_dim), 8 * c + 4 * half, p.head_dim);
             w.q[c] = make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
@@ -2337,36 +2414,47 @@ __global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) hip_mfma32_forward(hip_
     if constexpr (HIP_UNIT == UNIT_MFMA) hip_mfma32_run<D, WAVES, STAGES, ALIGN, GENERAL>(p);
 }
 #define HIP_ROW_MFMA32(name, D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL) \
-    {name, UNIT_MFMA, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, STAGES * 2 * 32 * D * 4, ALIGN, \
+    {name, UNIT_MFMA, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, \
+        STAGES * 2 * 32 * D * 4, ALIGN, \
         (const void *)hip_mfma32_forward<D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL>},
 #define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY) \
     HIP_ROW_MFMA32("mfma32_d" #D, D, WAVES, STAGES, OCCUPANCY, 16, false) \
     HIP_ROW_MFMA32("mfma32_d" #D "_a4", D, WAVES, STAGES, WAVES / 4, 4, false) \
     HIP_ROW_MFMA32("mfma32_d" #D "_masks", D, WAVES, STAGES, WAVES / 4, 4, true)
 #else
-  #define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY)
+#define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY)
 #endif
 
-/* ---- FMA: chips without f32 matrix products ----
-   8 lanes share QUERIES rows of q; each of them has KEYS of the 8 KEYS keys of a tile, and D / 8 dims of o:
+/* ---- FMA: chips without f32 matrix products ---- 8 lanes share QUERIES rows of q; each of them
+   has KEYS of the 8 KEYS keys of a tile, and D / 8 dims of o:
      s[a][b]     row QUERIES (thread / 8) + a, key KEYS (lane % 8) + b of the tile
      o[a][m]     dims 4 (lane % 8) + 32 m .. + 3 of that row
-   The scores take q and K from LDS, four dims at a time. For the second product the weights go round the 8 lanes: in
-   turn n a lane has those of lane (lane + n) % 8, and reads the rows of V that belong to them, so that the loop is
-   short and each weight moves by one DPP8 instruction for D / 8 multiply-adds. The 16-byte pieces of K rows are
-   permuted, piece ^ (key / KEYS % 8): then the 8 lanes meet all banks once, as they do in V by their dims.
-   One buffer for K, then V; the next of them is on its way in registers meanwhile. */
+   The scores take q and K from LDS, four dims at a time. For the second product the weights go
+   round the 8 lanes: in turn n a lane has those of lane (lane + n) % 8, and reads the rows of V
+   that belong to them, so that the loop is short and each weight moves by one DPP8 instruction for
+   D / 8 multiply-adds. The 16-byte pieces of K rows are permuted, piece ^ (key / KEYS % 8): then
+   the 8 lanes meet all banks once, as they do in V by their dims. One buffer for K, then V; the
+   next of them is on its way in registers meanwhile. */
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma32 {
-    enum { THREADS = 128, BM = THREADS / 8 * QUERIES, BN = 8 * KEYS, PIECES = D / 4, STEP = THREADS / PIECES,
-        LOADS = BN / STEP, DIMS = D / 32, LDS = (BM + BN) * PIECES * 16 };
+    enum {
+        THREADS = 128,
+        BM = THREADS / 8 * QUERIES,
+        BN = 8 * KEYS,
+        PIECES = D / 4,
+        STEP = THREADS / PIECES,
+        LOADS = BN / STEP,
+        DIMS = D / 32,
+        LDS = (BM + BN) * PIECES * 16
+    };
     static constexpr float unit = GENERAL ? HIP_LOG2E : 1.0f, natural = GENERAL ? 1.0f : HIP_LN2,
                            rise = 8.0f * natural;
 
     float4 o[QUERIES][DIMS], next[LOADS];
     float s[QUERIES][KEYS];
-    float limit[QUERIES], row_sum[QUERIES]; /* from where the maximum is raised: `rise` above it, or -infinity */
-    /* Lane a of 8 has of row a: the maximum of what was carried, or -infinity; the row's sum until then. Where registers
-       are short they lie in LDS, each thread's own. */
+    /* from where the maximum is raised: `rise` above it, or -infinity */
+    float limit[QUERIES], row_sum[QUERIES];
+    /* Lane a of 8 has of row a: the maximum of what was carried, or -infinity; the row's sum until
+       then. Where registers are short they lie in LDS, each thread's own. */
     enum { CARRIED, TOTAL, TOTAL_REST, KEPT, KEPT_IN_LDS = D == 64 && QUERIES == 8 };
     float kept_here[KEPT_IN_LDS ? 1 : KEPT];
     __device__ __forceinline__ float kept(int n) const {
@@ -2391,24 +2479,24 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         const hip_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
         const int32_t t = hip_thread(), c = t % PIECES * 4, row0 = t / PIECES;
         const int64_t far = 4 * tensor.stride[1];
-        int32_t step = (int32_t)far;            /* ALIGN 16: below 2^31 */
+        int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
         hip_opaque(step);
         x += j * tensor.stride[1];
-        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
             hip_opaque(row);
-            const float *at = (const float *)((const char *)x +
-                                              (ALIGN == 16 ? (int64_t)row * step : row * far));
+            const float *at =
+                (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
             next[n] = hip_fetch4<ALIGN>(at, c, dim);
         }
     }
     template <bool KEY> __device__ __forceinline__ void store(float4 *buffer, int32_t dim) {
         const int32_t t = hip_thread(), piece = t % PIECES, row0 = t / PIECES;
-        _Pragma("unroll") for (int n = 0; n < LOADS; n++) {
+        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY)
-                buffer[row * PIECES + (piece ^ (row / KEYS & 7))] = hip_fill4<ALIGN>(
-                    next[n], 4 * piece, dim);
+                buffer[row * PIECES + (piece ^ (row / KEYS & 7))] =
+                    hip_fill4<ALIGN>(next[n], 4 * piece, dim);
             else buffer[row * PIECES + piece] = hip_tame4<ALIGN>(next[n], 4 * piece, dim, bad);
         }
     }
@@ -2419,11 +2507,12 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
         const int32_t t = hip_thread(), lane = t % 8,
                       i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * BM + t / 8 * QUERIES;
-        _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+        HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
             const float held = hip_of_eight(kept(CARRIED), t, a);
-            const bool mine = i0 + a < seq.q_used && limit[a] != neg_inf, reads = mine && held != neg_inf;
+            const bool mine = i0 + a < seq.q_used && limit[a] != neg_inf,
+                       reads = mine && held != neg_inf;
             float sum = row_sum[a];
-            _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2) sum += hip_wave_xor(sum, mask);
+            HIP_UNROLL for (int mask = 1; mask < 8; mask *= 2) sum += hip_wave_xor(sum, mask);
             const float alpha = reads ? hip_exp2((held - base(a)) * unit) : 0.0f;
             if (BACK) row_sum[a] = sum + hip_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * alpha;
             if (!BACK && mine && lane == a) {
@@ -2434,13 +2523,13 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
                 keep(CARRIED, base(a));
             }
             if (!BACK && mine) row_sum[a] = 0.0f;
-            const int64_t at = seq.o_base + (i0 + a) * p.o.stride[1] +
-                               (int32_t)blockIdx.y * p.o.stride[2];
-            _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
+            const int64_t at =
+                seq.o_base + (i0 + a) * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
+            HIP_UNROLL for (int m = 0; m < DIMS; m++) {
                 float x[4] = {o[a][m].x, o[a][m].y, o[a][m].z, o[a][m].w};
                 hip_carry4<ALIGN, BACK>(p, at, 4 * lane + 32 * m, mine, reads, alpha, x);
                 o[a][m] = make_float4(x[0], x[1], x[2], x[3]);
-                hip_fence();            /* one after the other: registers */
+                hip_fence(); /* one after the other: registers */
             }
         }
     }
@@ -2450,33 +2539,34 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         const int32_t t = hip_thread(), lane = t % 8;
         const float4 *query = queries + t / 8 * QUERIES * PIECES;
         const float4 *key = buffer + lane * KEYS * PIECES;
-        _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
-            _Pragma("unroll") for (int b = 0; b < KEYS; b++) s[a][b] = 0.0f;
-        _Pragma("unroll 1") for (int c = 0; c < PIECES; c++) {
+        HIP_UNROLL for (int a = 0; a < QUERIES; a++) HIP_UNROLL for (int b = 0; b < KEYS; b++)
+            s[a][b] = 0.0f;
+        HIP_NO_UNROLL for (int c = 0; c < PIECES; c++) {
             float4 q[QUERIES];
-            _Pragma("unroll") for (int a = 0; a < QUERIES; a++) q[a] = query[a * PIECES + c];
+            HIP_UNROLL for (int a = 0; a < QUERIES; a++) q[a] = query[a * PIECES + c];
             const float4 *at = key + (c ^ lane);
-            /* two keys at a time, in an order whose neighbours can issue as a pair: four registers in four banks */
+            /* two keys at a time, in an order whose neighbours can issue as a pair: four registers
+             * in four banks */
             float4 k0 = at[0], k1 = at[PIECES];
-            _Pragma("unroll") for (int b = 0; b < KEYS; b += 2) {
+            HIP_UNROLL for (int b = 0; b < KEYS; b += 2) {
                 const float4 x = k0, y = k1;
                 if (b + 2 < KEYS) {
                     k0 = at[(b + 2) * PIECES];
                     k1 = at[(b + 3) * PIECES];
                 }
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].x, x.x, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].y, y.y, s[a][b + 1]);
                 }
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].y, x.y, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].x, y.x, s[a][b + 1]);
                 }
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].z, x.z, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].w, y.w, s[a][b + 1]);
                 }
-                _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].w, x.w, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].z, y.z, s[a][b + 1]);
                 }
@@ -2487,61 +2577,62 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
 
     /* The next row of scores becomes row 0, for loops over rows that registers cannot index. */
     __device__ __forceinline__ void turn(void) {
-        _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
+        HIP_UNROLL for (int b = 0; b < KEYS; b++) {
             const float x = s[0][b];
-            _Pragma("unroll") for (int a = 0; a + 1 < QUERIES; a++) s[a][b] = s[a + 1][b];
+            HIP_UNROLL for (int a = 0; a + 1 < QUERIES; a++) s[a][b] = s[a + 1][b];
             s[QUERIES - 1][b] = x;
         }
     }
     template <bool MASKED>
-    __device__ __forceinline__ void weights(const hip_params &p, const hip_seq &seq, const hip_reach &reach,
-        int32_t h, int32_t i0, int32_t j) {
+    __device__ __forceinline__ void weights(const hip_params &p, const hip_seq &seq,
+        const hip_reach &reach, int32_t h, int32_t i0, int32_t j) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t t = hip_thread(), lane = t % 8, r0 = t / 8 * QUERIES;
         const int32_t j0 = j + lane * KEYS;
         /* 1. the mask */
         if (GENERAL) {
-            _Pragma("unroll 1") for (int a = 0; a < QUERIES; a++) {
+            HIP_NO_UNROLL for (int a = 0; a < QUERIES; a++) {
                 const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
                 const hip_params &again = hip_reload(p);
                 const hip_row row = hip_row_of(again, seq, h, min(i0 + r0 + a, seq.q_used - 1));
-                _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
-                    const float x = hip_modify(
-                        again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
+                HIP_UNROLL for (int b = 0; b < KEYS; b++) {
+                    const float x =
+                        hip_modify(again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
                     s[0][b] = j0 + b >= see.lo && j0 + b < see.hi ? x : neg_inf;
                 }
                 turn();
             }
         } else if (MASKED) {
-            _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+            HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
                 const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
                 const uint32_t from = (uint32_t)(j0 - see.lo),
                                keys = (uint32_t)max(see.hi - see.lo, 0);
-                _Pragma("unroll") for (int b = 0; b < KEYS; b++)
-                    s[a][b] = from + (uint32_t)b < keys ? s[a][b] : neg_inf;
+                HIP_UNROLL for (int b = 0; b < KEYS; b++) s[a][b] =
+                    from + (uint32_t)b < keys ? s[a][b] : neg_inf;
             }
         }
 
         /* 2. the maximum; the 8 lanes of a row decide alike */
         float top[QUERIES];
         bool raise = false;
-        _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+        HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
             top[a] = fmaxf(s[a][0], s[a][1]);
-            _Pragma("unroll") for (int b = 2; b < KEYS; b += 2)
-                top[a] = fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
+            HIP_UNROLL for (int b = 2; b < KEYS; b += 2) top[a] =
+                fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
             raise |= top[a] > limit[a];
         }
         if (hip_wave_ballot(raise)) {
-            _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
-                _Pragma("unroll") for (int mask = 1; mask < 8; mask *= 2)
-                    top[a] = fmaxf(top[a], hip_wave_xor(top[a], mask));
+            HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+                HIP_UNROLL for (int mask = 1; mask < 8; mask *= 2) top[a] =
+                    fmaxf(top[a], hip_wave_xor(top[a], mask));
                 const bool up = top[a] > limit[a];
-                const float old = !up                   ? 1.0f
-                                  : limit[a] == neg_inf ? 0.0f
-                                                        : hip_exp2((limit[a] - (top[a] + rise)) * unit);
+                const float old = !up ? 1.0f
+                                  : limit[a] == neg_inf
+                                      ? 0.0f
+                                      : hip_exp2((limit[a] - (top[a] + rise)) * unit);
                 limit[a] = up ? top[a] + rise : limit[a];
                 row_sum[a] *= old;
-                _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
+                HIP_UNROLL for (int m = 0; m < DIMS; m++) {
                     o[a][m].x *= old;
                     o[a][m].y *= old;
                     o[a][m].z *= old;
@@ -2551,22 +2642,21 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         }
 
         /* 3. p = exp(s - max); dropout takes some once they are summed */
-        _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+        HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
             const float max = base(a);
-            _Pragma("unroll") for (int b = 0; b < KEYS; b++) {
+            HIP_UNROLL for (int b = 0; b < KEYS; b++) {
                 s[a][b] = hip_exp2((s[a][b] - max) * unit);
                 row_sum[a] += s[a][b];
             }
         }
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
             const uint32_t bh = (uint32_t)(seq.b * p.heads + h);
-            _Pragma("unroll 1") for (int a = 0; a < QUERIES; a++) {
-                _Pragma("unroll") for (int b = 0; b < KEYS; b += 4) {
-                    const hip_words w = hip_philox(
-                        p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
-                    _Pragma("unroll") for (int n = 0; n < 4; n++)
-                        s[0][b + n] = w.w[n] < p.dropout_below ? 0.0f
-                                                               : s[0][b + n] * p.dropout_scale;
+            HIP_NO_UNROLL for (int a = 0; a < QUERIES; a++) {
+                HIP_UNROLL for (int b = 0; b < KEYS; b += 4) {
+                    const hip_words w =
+                        hip_philox(p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
+                    HIP_UNROLL for (int n = 0; n < 4; n++) s[0][b + n] =
+                        w.w[n] < p.dropout_below ? 0.0f : s[0][b + n] * p.dropout_scale;
                 }
                 turn();
             }
@@ -2576,24 +2666,23 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
     /* o += p V */
     __device__ __forceinline__ void values(const float4 *buffer) {
         const int32_t lane = hip_thread() % 8;
-        _Pragma("unroll 1") for (int n = 0; n < 8; n++) {
+        HIP_NO_UNROLL for (int n = 0; n < 8; n++) {
             const float4 *value = buffer + (lane + n & 7) * KEYS * PIECES + lane;
             float4 v, ahead = value[0];
-            _Pragma("unroll") for (int b = 0; b < KEYS; b++)
-                _Pragma("unroll") for (int m = 0; m < DIMS; m++) {
-                    v = ahead;
-                    if (m + 1 < DIMS) ahead = value[b * PIECES + 8 * (m + 1)];
-                    else if (b + 1 < KEYS) ahead = value[(b + 1) * PIECES];
-                    _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
-                        o[a][m].x = fmaf(s[a][b], v.x, o[a][m].x);
-                        o[a][m].y = fmaf(s[a][b], v.y, o[a][m].y);
-                        o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
-                        o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
-                    }
-                    if (b % 2 && m + 1 == DIMS) hip_fence();
+            HIP_UNROLL for (int b = 0; b < KEYS; b++) HIP_UNROLL for (int m = 0; m < DIMS; m++) {
+                v = ahead;
+                if (m + 1 < DIMS) ahead = value[b * PIECES + 8 * (m + 1)];
+                else if (b + 1 < KEYS) ahead = value[(b + 1) * PIECES];
+                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+                    o[a][m].x = fmaf(s[a][b], v.x, o[a][m].x);
+                    o[a][m].y = fmaf(s[a][b], v.y, o[a][m].y);
+                    o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
+                    o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
                 }
-            _Pragma("unroll") for (int a = 0; a < QUERIES; a++)
-                _Pragma("unroll") for (int b = 0; b < KEYS; b++) s[a][b] = hip_rotate8(s[a][b]);
+                if (b % 2 && m + 1 == DIMS) hip_fence();
+            }
+            HIP_UNROLL for (int a = 0; a < QUERIES; a++) HIP_UNROLL for (int b = 0; b < KEYS; b++)
+                s[a][b] = hip_rotate8(s[a][b]);
         }
     }
 };
@@ -2627,7 +2716,7 @@ __device__ static __forceinline__ void hip_fma32_end(
     const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
     uint32_t alive = 0;
-    _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+    HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
         const int32_t i = i0 + r0 + a;
         float row_sum = w.row_sum[a];
         if (i >= s.q_used) row_sum = 0.0f;
@@ -2637,11 +2726,10 @@ __device__ static __forceinline__ void hip_fma32_end(
         if (i >= s.q_rows) continue;
         if (p.lse && lane == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
         const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-        _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++) {
+        HIP_UNROLL for (int m = 0; m < kernel::DIMS; m++) {
             const float x[4] = {w.o[a][m].x, w.o[a][m].y, w.o[a][m].z, w.o[a][m].w};
             float y[4];
-            _Pragma("unroll") for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f
-                                                                                  : x[n] * e.factor;
+            HIP_UNROLL for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
             hip_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
         }
     }
@@ -2672,11 +2760,11 @@ __device__ static __forceinline__ void hip_fma32_run(const hip_params &at_first)
     w.keep(w.CARRIED, __uint_as_float(0xff800000u));
     w.keep(w.TOTAL, 0.0f);
     w.keep(w.TOTAL_REST, 0.0f);
-    _Pragma("unroll") for (int a = 0; a < QUERIES; a++) {
+    HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
         w.row_sum[a] = 0.0f;
         w.limit[a] = __uint_as_float(0xff800000u);
-        _Pragma("unroll") for (int m = 0; m < kernel::DIMS; m++)
-            w.o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        HIP_UNROLL for (int m = 0; m < kernel::DIMS; m++) w.o[a][m] =
+            make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     if (reach.lo < reach.hi) {
         int32_t j = reach.lo / kernel::BN * kernel::BN;
@@ -2693,8 +2781,8 @@ __device__ static __forceinline__ void hip_fma32_run(const hip_params &at_first)
             const float *row = q + min(i0 + r, s.q_used - 1) * p.q.stride[1];
             float4 x = hip_fill4<ALIGN>(
                 hip_fetch4<ALIGN>(row, 4 * piece, p.head_dim), 4 * piece, p.head_dim);
-            hip_lds[r * kernel::PIECES + piece] = make_float4(
-                x.x * scale, x.y * scale, x.z * scale, x.w * scale);
+            hip_lds[r * kernel::PIECES + piece] =
+                make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
         }
         w.template store<true>(hip_lds + kernel::BM * kernel::PIECES, p.head_dim);
         __syncthreads();
@@ -2728,30 +2816,36 @@ __global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
     HIP_ROW_FMA32("fma32_d" #D "_a4", D, QUERIES, KEYS, 4, false) \
     HIP_ROW_FMA32("fma32_d" #D "_masks", D, MASKS_QUERIES, KEYS, 4, true)
 
-/* The matrix rows come first and take all that the others take: those are for chips without the unit. */
+/* The matrix rows come first and take all that the others take: those are for chips
+ * without the unit. */
+/* clang-format off */
 #define HIP_ROWS_32 \
     HIP_ROWS_MFMA32(32, 4, 2, 3) \
     HIP_ROWS_MFMA32(64, 8, 2, 2) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
         HIP_ROWS_FMA32(32, 8, 8, 4) HIP_ROWS_FMA32(64, 8, 8, 4) HIP_ROWS_FMA32(128, 4, 8, 4) \
             HIP_ROWS_FMA32(256, 2, 4, 2)
+/* clang-format on */
 /* ======================================================================= >>kernel16 mma.sync ====
-   f16 and bf16 flash attention forward for NVIDIA, sm_80 and later. A warp owns 16 BLOCKS query rows, a workgroup
-   BM = WAVES times as many of one head; K and V come by cp.async, two stages of BN keys:
+   f16 and bf16 flash attention forward for NVIDIA, sm_80 and later. A warp owns 16 BLOCKS query
+   rows, a workgroup BM = WAVES times as many of one head; K and V come by cp.async, two stages
+   of BN keys:
 
      s = q k^T        mma.sync m16n8k16: A = q, B = K by ldmatrix
      p = exp2(s * scale - m)
      o = o * alpha + p v         A = p where it is, B = V by ldmatrix.trans
 
-   Lane l, accumulator of 16 rows by 8 keys (dims for o), element e: row l / 4 + 8 (e / 2), key 2 (l % 4) + e % 2. So a
-   lane has QUERIES = 2 BLOCKS rows (query y: block y / 2, upper half if y is odd), four lanes share a row, and two
-   accumulators side by side are the A operand of the second product, once rounded to 16 bits:
+   Lane l, accumulator of 16 rows by 8 keys (dims for o), element e: row l / 4 + 8 (e / 2), key 2
+   (l % 4) + e % 2. So a lane has QUERIES = 2 BLOCKS rows (query y: block y / 2, upper half if y is
+   odd), four lanes share a row, and two accumulators side by side are the A operand of the second
+   product, once rounded to 16 bits:
 
      A  a[0] row l / 4, k 2 (l % 4) + {0, 1}   a[1] row + 8   a[2] k + 8   a[3] row + 8, k + 8
      B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8 */
 #if HIP_ON_CUDA || defined(HIP_EMULATED)
-#if !defined(HIP_EMULATED)              /* the tests have the same five in plain HIP */
+#if !defined(HIP_EMULATED) /* the tests have the same five in plain HIP */
 /* c += a b */
-template <int DTYPE> __device__ static __forceinline__ void hip_mma(
+template <int DTYPE>
+__device__ static __forceinline__ void hip_mma(
     float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if constexpr (DTYPE == ATTN_F16)
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -2762,34 +2856,42 @@ template <int DTYPE> __device__ static __forceinline__ void hip_mma(
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/* Four matrices of 8 rows of 16 bytes; lane l has the address of row l % 8 of matrix l / 8, and gets of each matrix
-   elements 2 (l % 4) + {0, 1} of row l / 4; transposed: element l / 4 of rows 2 (l % 4) + {0, 1}. */
+/* Four matrices of 8 rows of 16 bytes; lane l has the address of row l % 8 of matrix l / 8, and
+   gets of each matrix elements 2 (l % 4) + {0, 1} of row l / 4; transposed: element l / 4 of rows 2
+   (l % 4) + {0, 1}. */
 template <bool TRANSPOSED>
 __device__ static __forceinline__ void hip_ldmatrix(uint32_t (&x)[4], const char *row) {
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
     if constexpr (TRANSPOSED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at) : "memory");
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+            : "r"(at)
+            : "memory");
     else
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at) : "memory");
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+            : "r"(at)
+            : "memory");
 }
-/* Copies of 16 bytes from memory to LDS that go on beside the arithmetic: there after wait(), for the thread that began
-   them. take: or 16 bytes of 0, and nothing is read. */
+/* Copies of 16 bytes from memory to LDS that go on beside the arithmetic: there after wait(), for
+   the thread that began them. take: or 16 bytes of 0, and nothing is read. */
 struct hip_copies {
     __device__ __forceinline__ void copy(char *to, const char *from, bool take) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                          (uint32_t)__cvta_generic_to_shared(to)),
-                     "l"(__cvta_generic_to_global(from)), "r"(take ? 16 : 0)
-                     : "memory");
+            "l"(__cvta_generic_to_global(from)), "r"(take ? 16 : 0)
+            : "memory");
     }
-    __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+    __device__ __forceinline__ void commit() {
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
     __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 };
 /* Two values side by side, rounded to nearest even. */
 template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float low, float high) {
     uint32_t x;
-    if constexpr (DTYPE == ATTN_F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    if constexpr (DTYPE == ATTN_F16)
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
     else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
     return x;
 }
@@ -2798,8 +2900,18 @@ template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float l
 template <int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_, int OCCUPANCY_,
     int MASKS_, int ALIGN_>
 struct hip_shape_mma {
-    enum { UNIT = UNIT_SM80, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BLOCKS = BLOCKS_, BN = BN_, Q_IN_LDS = Q_IN_LDS_,
-        OCCUPANCY = OCCUPANCY_, MASKS = MASKS_, ALIGN = ALIGN_ };
+    enum {
+        UNIT = UNIT_SM80,
+        DTYPE = DTYPE_,
+        D = D_,
+        WAVES = WAVES_,
+        BLOCKS = BLOCKS_,
+        BN = BN_,
+        Q_IN_LDS = Q_IN_LDS_,
+        OCCUPANCY = OCCUPANCY_,
+        MASKS = MASKS_,
+        ALIGN = ALIGN_
+    };
     enum {
         THREADS = 32 * WAVES,
         ROWS = 16 * BLOCKS,
@@ -2822,29 +2934,39 @@ struct hip_shape_mma {
 };
 
 template <class S> struct hip_flash_mma {
-    enum { D = S::D, BN = S::BN, BLOCKS = S::BLOCKS, QUERIES = S::QUERIES, GENERAL = S::MASKS != 0 };
+    enum {
+        D = S::D,
+        BN = S::BN,
+        BLOCKS = S::BLOCKS,
+        QUERIES = S::QUERIES,
+        GENERAL = S::MASKS != 0
+    };
 
     char *lds;
     hip_copies copies;
-    bool aligned;                       /* q, k, v: chunks of 16 bytes; else element by element */
+    bool aligned; /* q, k, v: chunks of 16 bytes; else element by element */
     hip_reach reach;
-    float scale;                        /* from units of s, natural ones in general kernels, to log 2 */
+    /* from units of s, natural ones in general kernels, to log 2 */
+    float scale;
 
     uint32_t q[S::Q_IN_LDS ? 1 : BLOCKS][S::Q_IN_LDS ? 1 : S::STEPS][4];
     float s[BLOCKS][S::KEY_TILES][4], o[BLOCKS][S::DIM_TILES][4];
-    float m[QUERIES], row_sum[QUERIES], sum_rest[QUERIES];      /* m: what P is measured by, in units of s; -infinity: no key yet */
-    float carried[QUERIES];             /* the m of what was carried; -infinity: nothing was */
-    float all_max[QUERIES], all_sum[QUERIES], all_rest[QUERIES];        /* with dropout: of the keys dropped and kept, m is of the kept */
-    uint32_t bad;                       /* not 0: some V was not finite */
+    /* m: what P is measured by, in units of s; -infinity: no key yet */
+    float m[QUERIES], row_sum[QUERIES], sum_rest[QUERIES];
+    float carried[QUERIES]; /* the m of what was carried; -infinity: nothing was */
+    /* with dropout: of the keys dropped and kept, m is of the kept */
+    float all_max[QUERIES], all_sum[QUERIES], all_rest[QUERIES];
+    uint32_t bad; /* not 0: some V was not finite */
 
-    const char *k_data, *v_data;        /* key 0 of the head */
+    const char *k_data, *v_data; /* key 0 of the head */
 
     /* f16 raises P by 2^7, away from the subnormals, which leaves it 2^8 to grow. */
     static constexpr float RAISE = S::DTYPE == ATTN_F16 ? 7.0f : 0.0f;
 
     __device__ __forceinline__ explicit hip_flash_mma(char *shared) : lds(shared) {}
 
-    /* What is made of the thread's index is made anew wherever it is wanted: registers are dearer. */
+    /* What is made of the thread's index is made anew wherever it is wanted:
+     * registers are dearer. */
     __device__ static __forceinline__ int32_t head() { return (int32_t)blockIdx.y; }
     /* Of the workgroup. Late rows see most keys under a causal mask: they begin first. */
     __device__ static __forceinline__ int32_t row0() {
@@ -2859,8 +2981,9 @@ template <class S> struct hip_flash_mma {
         const int32_t x = hip_thread();
         return x / 32 * S::ROWS + y / 2 * 16 + y % 2 * 8 + x % 32 / 4;
     }
-    /* Where in a tile this thread's first chunk goes, and where this lane's rows of the first operands are: keys as B of
-       the first product; rows of q as A, and keys as B of the second one. */
+    /* Where in a tile this thread's first chunk goes, and where this lane's rows of the
+       first operands are: keys as B of the first product; rows of q as A, and keys as B of
+       the second one. */
     __device__ static __forceinline__ uint32_t to() {
         const uint32_t x = (uint32_t)hip_thread();
         return place(x / S::CHUNKS, x % S::CHUNKS);
@@ -2876,17 +2999,19 @@ template <class S> struct hip_flash_mma {
 
     /* ---- from memory to LDS ---- */
 
-    /* XORs spread the eight rows that an ldmatrix reads, and the chunks of a row, over the banks. Constant steps of 16
-       rows or of a chunk's upper bits are plain offsets. */
+    /* XORs spread the eight rows that an ldmatrix reads, and the chunks of a row, over the banks.
+       Constant steps of 16 rows or of a chunk's upper bits are plain offsets. */
     __device__ static __forceinline__ uint32_t place(uint32_t r, uint32_t chunk) {
         return r * S::PITCH + ((chunk ^ (D == 32 ? r >> 1 & 3 : r & 7)) << 4);
     }
-    /* The place of a thread's chunk n; its first one is in a row whose number has not the bits of APART. */
+    /* The place of a thread's chunk n; its first one is in a row whose number has not the
+     * bits of APART. */
     __device__ static __forceinline__ uint32_t further(uint32_t first, int n) {
         return (first ^ (uint32_t)(n * S::APART & (D == 32 ? 0 : 7)) << 4) +
                n * S::APART * S::PITCH;
     }
-    /* Eight elements, chunk by chunk or, from rows that lie anywhere, one by one; 0 beyond dim and where !take. */
+    /* Eight elements, chunk by chunk or, from rows that lie anywhere, one by one; 0 beyond dim
+     * and where !take. */
     __device__ __forceinline__ void bring(
         char *to_lds, const char *from, int32_t d, int32_t dim, bool take) {
         if (S::ALIGN >= 16 || aligned) {
@@ -2894,10 +3019,8 @@ template <class S> struct hip_flash_mma {
             copies.copy(to_lds, from, take);
         } else {
             uint32_t x[4] = {0, 0, 0, 0};
-            #pragma unroll
-            for (int e = 0; e < 8; e++)
-                if (take && d + e < dim)
-                    x[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+            HIP_UNROLL for (int e = 0; e < 8; e++) if (take && d + e < dim) x[e / 2] |=
+                (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
             *(uint4 *)to_lds = make_uint4(x[0], x[1], x[2], x[3]);
         }
     }
@@ -2907,12 +3030,10 @@ template <class S> struct hip_flash_mma {
         const int32_t x = hip_thread(), j0 = t * BN + x / S::CHUNKS, d = x % S::CHUNKS * 8;
         char *to_lds = lds + (t & 1) * S::STAGE;
         const uint32_t first = to();
-        #pragma unroll
-        for (int key = 1; key >= 0; key--) {
+        HIP_UNROLL for (int key = 1; key >= 0; key--) {
             const int64_t stride = 2 * (key ? p.k.stride[1] : p.v.stride[1]);
             const char *base = (key ? k_data : v_data) + 2 * d, *from = base + j0 * stride;
-            #pragma unroll
-            for (int n = 0; n < S::LOADS; n++) {
+            HIP_UNROLL for (int n = 0; n < S::LOADS; n++) {
                 const int32_t j = j0 + n * S::APART;
                 if (EDGE) from = base + min(j, seq.k_len - 1) * stride;
                 else if (n) from += S::APART * stride;
@@ -2928,13 +3049,11 @@ template <class S> struct hip_flash_mma {
         const uint32_t one = S::DTYPE == ATTN_F16 ? 0x04000400u : 0x00800080u;
         char *values = lds + stage + S::V_AT;
         const uint32_t first = to();
-        #pragma unroll
-        for (int n = 0; n < S::LOADS; n++) {
+        HIP_UNROLL for (int n = 0; n < S::LOADS; n++) {
             uint4 *at = (uint4 *)(values + further(first, n));
             const uint4 v = *at;
             uint32_t x[4] = {v.x, v.y, v.z, v.w}, met = 0;
-            #pragma unroll
-            for (int w = 0; w < 4; w++) {
+            HIP_UNROLL for (int w = 0; w < 4; w++) {
                 /* an exponent of ones carries into the sign's place */
                 const uint32_t carry = ((x[w] & exponent) + one) & 0x80008000u;
                 x[w] &= ~((carry >> 15) * 0xffffu);
@@ -2949,19 +3068,15 @@ template <class S> struct hip_flash_mma {
         if (S::Q_IN_LDS) {
             const int32_t x = hip_thread(), r0 = x / S::CHUNKS, d = x % S::CHUNKS * 8;
             const uint32_t first = to();
-            #pragma unroll
-            for (int n = 0; n < S::BM / S::APART; n++)
-                bring(lds + S::Q_AT + further(first, n),
-                    base +
-                        2 * (min(row0() + r0 + n * S::APART, seq.q_used - 1) * p.q.stride[1] + d),
-                    d, p.head_dim, true);
+            HIP_UNROLL for (int n = 0; n < S::BM / S::APART; n++) bring(
+                lds + S::Q_AT + further(first, n),
+                base + 2 * (min(row0() + r0 + n * S::APART, seq.q_used - 1) * p.q.stride[1] + d), d,
+                p.head_dim, true);
         } else {
-            #pragma unroll
-            for (int n = 0; n < 4 * BLOCKS; n++) {
+            HIP_UNROLL for (int n = 0; n < 4 * BLOCKS; n++) {
                 const int32_t i = min(row0() + row_of(n / 4 * 2 + n % 2), seq.q_used - 1);
                 const char *from = base + 2 * i * p.q.stride[1];
-                #pragma unroll
-                for (int step = 0; step < S::STEPS; step++) {
+                HIP_UNROLL for (int step = 0; step < S::STEPS; step++) {
                     const int32_t d = 16 * step + n / 2 % 2 * 8 + quad_lane() * 2;
                     uint32_t x = 0;
                     if (S::ALIGN >= 16 || aligned) {
@@ -2969,7 +3084,7 @@ template <class S> struct hip_flash_mma {
                     } else {
                         if (d < p.head_dim) x = *(const uint16_t *)(from + 2 * d);
                         if (d + 1 < p.head_dim)
-                            x |= (uint32_t) * (const uint16_t *)(from + 2 * d + 2) << 16;
+                            x |= (uint32_t)*(const uint16_t *)(from + 2 * d + 2) << 16;
                     }
                     q[S::Q_IN_LDS ? 0 : n / 4][S::Q_IN_LDS ? 0 : step][n % 4] = x;
                 }
@@ -2984,75 +3099,60 @@ template <class S> struct hip_flash_mma {
         return lds + base + (read ^ (uint32_t)(step & 3) << 5) + (step >> 2) * 128;
     }
     __device__ __forceinline__ void products_qk(uint32_t stage) {
-        #pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-            #pragma unroll
-            for (int n = 0; n < S::KEY_TILES; n++)
-                #pragma unroll
-                for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
+        HIP_UNROLL for (int b = 0; b < BLOCKS; b++) HIP_UNROLL for (int n = 0; n < S::KEY_TILES;
+            n++) HIP_UNROLL for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
         const uint32_t keys = k_read(), q_read = S::Q_IN_LDS ? v_read() : 0;
         const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::PITCH : 0;
-        #pragma unroll
-        for (int step = 0; step < S::STEPS; step++) {
+        HIP_UNROLL for (int step = 0; step < S::STEPS; step++) {
             uint32_t a[BLOCKS][4];
-            #pragma unroll
-            for (int b = 0; b < BLOCKS; b++)
-                if (S::Q_IN_LDS) {
-                    hip_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
-                }
-            #pragma unroll
-            for (int n = 0; n < S::KEY_TILES; n += 2) {
+            HIP_UNROLL for (int b = 0; b < BLOCKS; b++) if (S::Q_IN_LDS) {
+                hip_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
+            }
+            else {
+                HIP_UNROLL for (int e = 0; e < 4; e++) a[b][e] =
+                    q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
+            }
+            HIP_UNROLL for (int n = 0; n < S::KEY_TILES; n += 2) {
                 uint32_t k[4];
                 hip_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
-                #pragma unroll
-                for (int b = 0; b < BLOCKS; b++) {
+                HIP_UNROLL for (int b = 0; b < BLOCKS; b++) {
                     hip_mma<S::DTYPE>(s[b][n], a[b], k[0], k[1]);
                     hip_mma<S::DTYPE>(s[b][n + 1], a[b], k[2], k[3]);
                 }
             }
         }
     }
-    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight keys at a time in the first registers, which then
-       go round: the code is there once. */
+    /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight keys at a time in the first
+       registers, which then go round: the code is there once. */
     __device__ __forceinline__ void modify(const hip_params &p, const hip_seq &seq, int32_t key0) {
         const float neg_inf = __uint_as_float(0xff800000u);
         hip_row row[QUERIES];
         hip_range sees[QUERIES];
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             row[y] = hip_row_of(p, seq, head(), min(row0() + row_of(y), seq.q_used - 1));
             sees[y] = hip_reach_row(reach, seq, row0(), row_of(y));
         }
-        #pragma unroll 1
-        for (int n = 0; n < S::KEY_TILES; n++, key0 += 8) {
-            #pragma unroll
-            for (int y = 0; y < QUERIES; y++) {
+        HIP_NO_UNROLL for (int n = 0; n < S::KEY_TILES; n++, key0 += 8) {
+            HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
                 const hip_range see = sees[y];
                 float x[2];
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
+                HIP_UNROLL for (int e = 0; e < 2; e++) {
                     const int32_t j = key0 + e;
                     x[e] = hip_modify(
                         p, row[y], min(j, seq.k_len - 1), s[y / 2][0][y % 2 * 2 + e] * p.scale);
                     if (j < see.lo || j >= see.hi) x[e] = neg_inf;
                 }
                 if (p.masks & MASK_DROPOUT) drop(p, y, row0() + row_of(y), key0, x);
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    #pragma unroll
-                    for (int next = 0; next + 1 < S::KEY_TILES; next++)
+                HIP_UNROLL for (int e = 0; e < 2; e++) {
+                    HIP_UNROLL for (int next = 0; next + 1 < S::KEY_TILES; next++)
                         s[y / 2][next][y % 2 * 2 + e] = s[y / 2][next + 1][y % 2 * 2 + e];
                     s[y / 2][S::KEY_TILES - 1][y % 2 * 2 + e] = x[e];
                 }
             }
         }
     }
-    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is kept may be small beside
-       what is dropped, and f16 has no room for that. */
+    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is
+       kept may be small beside what is dropped, and f16 has no room for that. */
     __device__ __forceinline__ void drop(
         const hip_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
         const float neg_inf = __uint_as_float(0xff800000u);
@@ -3070,39 +3170,33 @@ template <class S> struct hip_flash_mma {
     }
     /* Keys that a row does not see. key0: of the lane's first score */
     __device__ __forceinline__ void hide(const hip_seq &seq, int32_t key0) {
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             const hip_range see = hip_reach_row(reach, seq, row0(), row_of(y));
             const int32_t lo = see.lo - key0, hi = see.hi - key0;
-            #pragma unroll
-            for (int n = 0; n < S::KEY_TILES; n++)
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    float &x = s[y / 2][n][y % 2 * 2 + e];
-                    x = 8 * n + e < lo || 8 * n + e >= hi ? __uint_as_float(0xff800000u) : x;
-                }
+            HIP_UNROLL for (int n = 0; n < S::KEY_TILES; n++)
+                HIP_UNROLL for (int e = 0; e < 2; e++) {
+                float &x = s[y / 2][n][y % 2 * 2 + e];
+                x = 8 * n + e < lo || 8 * n + e >= hi ? __uint_as_float(0xff800000u) : x;
+            }
         }
     }
     __device__ __forceinline__ float base_of(int y) const {
         return m[y] == __uint_as_float(0xff800000u) ? 0.0f : m[y];
     }
-    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so for itself alone, so
-       that its bits do not depend on its neighbours. */
+    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
+       for itself alone, so that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
         const float neg_inf = __uint_as_float(0xff800000u);
         float top[QUERIES];
         bool grows = false;
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             top[y] = neg_inf;
-            #pragma unroll
-            for (int n = 0; n < S::KEY_TILES; n++)
-                top[y] = fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
+            HIP_UNROLL for (int n = 0; n < S::KEY_TILES; n++) top[y] =
+                fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
             grows |= (top[y] - m[y]) * scale > RAISE + 8.0f;
         }
         if (!hip_wave_ballot(grows)) return;
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             top[y] = fmaxf(top[y], hip_wave_xor(top[y], 1));
             top[y] = fmaxf(top[y], hip_wave_xor(top[y], 2));
             if (!((top[y] - m[y]) * scale > RAISE + 8.0f)) continue;
@@ -3111,8 +3205,7 @@ template <class S> struct hip_flash_mma {
             m[y] = next;
             row_sum[y] *= alpha;
             sum_rest[y] *= alpha;
-            #pragma unroll
-            for (int n = 0; n < S::DIM_TILES; n++) {
+            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n++) {
                 o[y / 2][n][y % 2 * 2] *= alpha;
                 o[y / 2][n][y % 2 * 2 + 1] *= alpha;
             }
@@ -3121,74 +3214,68 @@ template <class S> struct hip_flash_mma {
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         const uint32_t values = v_read();
         float sum[QUERIES], shift[QUERIES];
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             sum[y] = 0.0f;
             shift[y] = GENERAL ? -base_of(y) : -base_of(y) * scale;
         }
-        #pragma unroll
-        for (int step = 0; step < S::KEY_STEPS; step++) {
+        HIP_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             uint32_t a[BLOCKS][4];
-            #pragma unroll
-            for (int b = 0; b < BLOCKS; b++)
-                #pragma unroll
-                for (int n = 0; n < 4; n++) {
-                    const int y = 2 * b + n % 2;
-                    const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
-                    /* a general row may be as far from 0 as f32 reaches */
-                    const float low = hip_exp2(GENERAL ? (x[0] + shift[y]) * scale
-                                                       : fmaf(x[0], scale, shift[y])),
-                                high = hip_exp2(GENERAL ? (x[1] + shift[y]) * scale
-                                                        : fmaf(x[1], scale, shift[y]));
-                    sum[y] += low + high;
-                    a[b][n] = hip_pack<S::DTYPE>(low, high);
-                }
-            #pragma unroll
-            for (int n = 0; n < S::DIM_TILES; n += 2) {
+            HIP_UNROLL for (int b = 0; b < BLOCKS; b++) HIP_UNROLL for (int n = 0; n < 4; n++) {
+                const int y = 2 * b + n % 2;
+                const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
+                /* a general row may be as far from 0 as f32 reaches */
+                const float low = hip_exp2(
+                                GENERAL ? (x[0] + shift[y]) * scale : fmaf(x[0], scale, shift[y])),
+                            high = hip_exp2(
+                                GENERAL ? (x[1] + shift[y]) * scale : fmaf(x[1], scale, shift[y]));
+                sum[y] += low + high;
+                a[b][n] = hip_pack<S::DTYPE>(low, high);
+            }
+            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n += 2) {
                 uint32_t v[4];
                 hip_ldmatrix<true>(
                     v, step_of(stage + S::V_AT + step * 16 * S::PITCH, values, n / 2));
-#pragma unroll
-                for (int b = 0; b < BLOCKS; b++) {
+                HIP_UNROLL for (int b = 0; b < BLOCKS; b++) {
                     hip_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
                     hip_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
                 }
             }
         }
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) hip_add_to(row_sum[y], sum_rest[y], sum[y]);
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) hip_add_to(row_sum[y], sum_rest[y], sum[y]);
     }
-    /* The upper halves of this lane's sums to memory, as bf16 at the front of the row of o, whatever its type; or, at the
-       end, what is there back into the sums. */
-    template <bool BACK> __device__ __forceinline__ void carry(const hip_params &p, const hip_seq &seq) {
+    /* The upper halves of this lane's sums to memory, as bf16 at the front of the row of o,
+       whatever its type; or, at the end, what is there back into the sums. */
+    template <bool BACK>
+    __device__ __forceinline__ void carry(const hip_params &p, const hip_seq &seq) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
             const bool first = carried[y] == neg_inf;
             if (i >= seq.q_used || m[y] == neg_inf || (BACK && first)) continue;
             const float alpha = first ? 0.0f : hip_exp2((carried[y] - m[y]) * scale);
-            uint16_t *there = (uint16_t *)(p.o.data + (seq.o_base + i * p.o.stride[1] +
-                                                          head() * p.o.stride[2]) * bytes);
-            #pragma unroll
-            for (int n = 0; n < S::DIM_TILES; n++)
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    const int32_t d = 8 * n + 2 * quad_lane() + e;
-                    float &sum = o[y / 2][n][y % 2 * 2 + e];
-                    if (d >= p.v_dim) continue;
-                    const float x = first ? 0.0f : __uint_as_float((uint32_t)there[d] << 16);
-                    if (BACK) sum += x * alpha;
-                    else there[d] = (uint16_t)(__float_as_uint(hip_carry(x, alpha, 0xffff0000u, sum)) >> 16);
-                }
+            uint16_t *there =
+                (uint16_t *)(p.o.data +
+                             (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes);
+            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n++)
+                HIP_UNROLL for (int e = 0; e < 2; e++) {
+                const int32_t d = 8 * n + 2 * quad_lane() + e;
+                float &sum = o[y / 2][n][y % 2 * 2 + e];
+                if (d >= p.v_dim) continue;
+                const float x = first ? 0.0f : __uint_as_float((uint32_t)there[d] << 16);
+                if (BACK) sum += x * alpha;
+                else
+                    there[d] =
+                        (uint16_t)(__float_as_uint(hip_carry(x, alpha, 0xffff0000u, sum)) >> 16);
+            }
             carried[y] = m[y];
         }
     }
-    /* Tile t, which is on its way to this stage, the next one to the other. EDGE: some row may see it in part, or the
-       next one may end beyond the last key. One barrier: everything that a thread brought is there before it, and
-       everyone is done with the other stage. */
-    template <bool EDGE> __device__ __forceinline__ void tile(
+    /* Tile t, which is on its way to this stage, the next one to the other. EDGE: some row may
+       see it in part, or the next one may end beyond the last key. One barrier: everything that a
+       thread brought is there before it, and everyone is done with the other stage. */
+    template <bool EDGE>
+    __device__ __forceinline__ void tile(
         const hip_params &p, const hip_seq &seq, int32_t t, int32_t end) {
         const uint32_t stage = (uint32_t)(t & 1) * S::STAGE;
         copies.wait();
@@ -3224,28 +3311,27 @@ template <class S> struct hip_flash_mma {
                 *(float4 *)(to + 4 * d) = make_float4(x[0], x[1], x[2], x[3]);
                 *(float4 *)(to + 4 * d + 16) = make_float4(x[4], x[5], x[6], x[7]);
             } else if (p.o_dtype == ATTN_F16) {
-                *(uint4 *)(to + 2 * d) = make_uint4(hip_pack<ATTN_F16>(x[0], x[1]), hip_pack<ATTN_F16>(x[2], x[3]),
-                    hip_pack<ATTN_F16>(x[4], x[5]), hip_pack<ATTN_F16>(x[6], x[7]));
+                *(uint4 *)(to + 2 * d) =
+                    make_uint4(hip_pack<ATTN_F16>(x[0], x[1]), hip_pack<ATTN_F16>(x[2], x[3]),
+                        hip_pack<ATTN_F16>(x[4], x[5]), hip_pack<ATTN_F16>(x[6], x[7]));
             } else {
-                *(uint4 *)(to + 2 * d) = make_uint4(hip_pack<ATTN_BF16>(x[0], x[1]), hip_pack<ATTN_BF16>(x[2], x[3]),
-                    hip_pack<ATTN_BF16>(x[4], x[5]), hip_pack<ATTN_BF16>(x[6], x[7]));
+                *(uint4 *)(to + 2 * d) =
+                    make_uint4(hip_pack<ATTN_BF16>(x[0], x[1]), hip_pack<ATTN_BF16>(x[2], x[3]),
+                        hip_pack<ATTN_BF16>(x[4], x[5]), hip_pack<ATTN_BF16>(x[6], x[7]));
             }
         } else {
-            #pragma unroll
-            for (int e = 0; e < 8; e++)
-                if (d + e < p.v_dim) hip_put(to, p.o_dtype, d + e, x[e]);
+            HIP_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
+                hip_put(to, p.o_dtype, d + e, x[e]);
         }
     }
-    /* x[n]: this lane's two of eight dims of group n. Then lane q of four has all eight of group q, in x[0] .. x[3]. */
+    /* x[n]: this lane's two of eight dims of group n. Then lane q of four has all eight of group q,
+     * in x[0] .. x[3]. */
     __device__ __forceinline__ void turn(float (&x)[4][2]) const {
-        #pragma unroll
-        for (int distance = 1; distance < 4; distance *= 2) {
+        HIP_UNROLL for (int distance = 1; distance < 4; distance *= 2) {
             const bool upper = hip_thread() & distance;
-            #pragma unroll
-            for (int n = 0; n < 4; n++) {
+            HIP_UNROLL for (int n = 0; n < 4; n++) {
                 if (n & distance) continue;
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
+                HIP_UNROLL for (int e = 0; e < 2; e++) {
                     const float got = hip_wave_xor(upper ? x[n][e] : x[n + distance][e], distance);
                     x[n][e] = upper ? got : x[n][e];
                     x[n + distance][e] = upper ? x[n + distance][e] : got;
@@ -3257,11 +3343,13 @@ template <class S> struct hip_flash_mma {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
         uint32_t alive = 0;
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
             float sum = row_sum[y] + sum_rest[y],
-                  top = m[y] == neg_inf ? neg_inf : GENERAL ? m[y] : m[y] * p.scale, kept = 1.0f;
+                  top = m[y] == neg_inf ? neg_inf
+                        : GENERAL       ? m[y]
+                                        : m[y] * p.scale,
+                  kept = 1.0f;
             sum += hip_wave_xor(sum, 1);
             sum += hip_wave_xor(sum, 2);
             if (GENERAL && (p.masks & MASK_DROPOUT)) {
@@ -3282,26 +3370,20 @@ template <class S> struct hip_flash_mma {
                 p.lse[seq.lse_base + head() * seq.lse_head + i] = e.lse;
             char *to_o = (char *)p.o.data +
                          (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes;
-#pragma unroll
-            for (int g = 0; g < S::DIM_TILES; g += 4) {
+            HIP_UNROLL for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
-                #pragma unroll
-                for (int n = 0; n < 8; n++)
-                    x[n / 2][n % 2] = e.factor == 0.0f
-                                          ? 0.0f
-                                          : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
+                HIP_UNROLL for (int n = 0; n < 8; n++) x[n / 2][n % 2] =
+                    e.factor == 0.0f ? 0.0f : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
                 turn(x);
-                #pragma unroll
-                for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
+                HIP_UNROLL for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
                 if (i < seq.q_rows) store8(p, to_o, (g + quad_lane()) * 8, z);
             }
         }
-        __syncthreads();                /* LDS is free */
+        __syncthreads(); /* LDS is free */
         if (hip_any_of_group(bad != 0, (uint32_t *)lds)) {
             uint32_t *words = (uint32_t *)lds + S::WAVES;
-            #pragma unroll
-            for (int y = 0; y < QUERIES; y++)
-                if (quad_lane() == 0) words[row_of(y)] = alive >> y & 1;
+            HIP_UNROLL for (int y = 0; y < QUERIES; y++) if (quad_lane() == 0) words[row_of(y)] =
+                alive >> y & 1;
             __syncthreads();
             hip_poison<S::DTYPE>(p, head(), row0(), S::BM, words);
         }
@@ -3311,15 +3393,13 @@ template <class S> struct hip_flash_mma {
         const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
         if (row0() >= seq.q_rows) return;
         aligned = S::ALIGN >= 16 || hip_aligned16(p);
-        scale = GENERAL ? HIP_LOG2E : p.scale_log2;     /* without MASK_SCALE in (2^-100, 2^100) */
+        scale = GENERAL ? HIP_LOG2E : p.scale_log2; /* without MASK_SCALE in (2^-100, 2^100) */
         bad = 0;
-        #pragma unroll
-        for (int y = 0; y < QUERIES; y++) {
+        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
             m[y] = all_max[y] = carried[y] = __uint_as_float(0xff800000u);
             row_sum[y] = sum_rest[y] = all_sum[y] = all_rest[y] = 0.0f;
-            #pragma unroll
-            for (int n = 0; n < S::DIM_TILES; n++)
-                o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
+            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n++) o[y / 2][n][y % 2 * 2] =
+                o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
         }
 
         reach = hip_reach_of(p, seq, row0(), S::BM);
@@ -3354,9 +3434,10 @@ template <class S> struct hip_flash_mma {
 };
 
 #if HIP_ON_CUDA
-  #define HIP_PARAMS const __grid_constant__ hip_params       /* its address may be taken without a copy of it */
+/* its address may be taken without a copy of it */
+#define HIP_PARAMS const __grid_constant__ hip_params
 #else
-  #define HIP_PARAMS hip_params
+#define HIP_PARAMS hip_params
 #endif
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forward(HIP_PARAMS p) {
@@ -3373,58 +3454,57 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forwar
         hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, \
         hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, ALIGN, \
         (const void *)hip_flash_mma_forward<hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
-/*                           D     warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
+/* D, then warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
 #define HIP_ROWS_MMA(name, DTYPE) \
-    HIP_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16,           4, 2, 64, 1, 3) \
-    HIP_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2,        4, 2, 64, 1, 3) \
-    HIP_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2,     4, 1, 64, 0, 3) \
-    HIP_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16,           4, 2, 64, 0, 2) \
-    HIP_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2,        4, 2, 64, 0, 2) \
-    HIP_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2,     8, 1, 64, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d128", DTYPE, 128, 0, 16,         4, 2, 32, 1, 2) \
-    HIP_ROW_MMA("flash_" name "_d128_any", DTYPE, 128, 0, 2,      4, 2, 32, 1, 2) \
-    HIP_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2,   8, 1, 32, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16,         8, 1, 32, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2,      8, 1, 32, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2,   4, 1, 16, 1, 2)
-#define HIP_ROWS_NV \
-    HIP_ROWS_MMA("bf16", ATTN_BF16) HIP_ROWS_MMA("f16", ATTN_F16)
+    HIP_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16, 4, 2, 64, 1, 3) \
+    HIP_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2, 4, 2, 64, 1, 3) \
+    HIP_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2, 4, 1, 64, 0, 3) \
+    HIP_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16, 4, 2, 64, 0, 2) \
+    HIP_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2, 4, 2, 64, 0, 2) \
+    HIP_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d128", DTYPE, 128, 0, 16, 4, 2, 32, 1, 2) \
+    HIP_ROW_MMA("flash_" name "_d128_any", DTYPE, 128, 0, 2, 4, 2, 32, 1, 2) \
+    HIP_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2, 8, 1, 32, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2, 8, 1, 32, 0, 1) \
+    HIP_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
+#define HIP_ROWS_NV HIP_ROWS_MMA("bf16", ATTN_BF16) HIP_ROWS_MMA("f16", ATTN_F16)
 #else
-  #define HIP_ROWS_NV
+#define HIP_ROWS_NV
 #endif
 
 /* =============================================================================== >>table ====
    One row per instantiation: the table is the dispatcher. The first row that fits wins, so that
    within a type they stand from the special to the general. */
 #ifndef HIP_ROWS_16
-  #define HIP_ROWS_16
+#define HIP_ROWS_16
 #endif
 #ifndef HIP_ROWS_32
-  #define HIP_ROWS_32
+#define HIP_ROWS_32
 #endif
 struct hip_kernel {
     const char *name;
-    int32_t unit, dtype;                /* UNIT_SCALAR: every chip. dtype of q, k, v */
-    int32_t head_dim, v_dim;            /* at most */
-    int32_t masks;                      /* MASK_ bits that it can do */
-    int32_t bm, threads, lds_bytes;     /* query rows a workgroup, its threads, dynamic LDS */
+    int32_t unit, dtype;            /* UNIT_SCALAR: every chip. dtype of q, k, v */
+    int32_t head_dim, v_dim;        /* at most */
+    int32_t masks;                  /* MASK_ bits that it can do */
+    int32_t bm, threads, lds_bytes; /* query rows a workgroup, its threads, dynamic LDS */
     int32_t align; /* bytes: what every pointer, stride and row of q, k, v and o is a multiple of */
     const void *function;
 };
 static const hip_kernel hip_kernels[] = {HIP_ROWS_16 HIP_ROWS_NV HIP_ROWS_32 HIP_ROWS_SCALAR};
 
 static int32_t hip_masks_of(const attn_desc *d) {
-    const float small = 7.8886091e-31f, large = 1.2676506e30f;         /* 2^-100, 2^100 */
+    const float small = 7.8886091e-31f, large = 1.2676506e30f; /* 2^-100, 2^100 */
     return (d->softcap > 0 && d->softcap < large ? MASK_SOFTCAP : 0) |
-        (d->bias.data ? MASK_BIAS : 0) | (d->mask.data ? MASK_BOOL : 0) |
-        (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
-        (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
+           (d->bias.data ? MASK_BIAS : 0) | (d->mask.data ? MASK_BOOL : 0) |
+           (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
+           (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
 }
 static int64_t hip_size_of(int32_t dtype) {
-    return dtype == ATTN_F64                      ? 8
-        : dtype == ATTN_F32                       ? 4
-        : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
-                                                  : 1;
+    return dtype == ATTN_F64                         ? 8
+           : dtype == ATTN_F32                       ? 4
+           : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
+                                                     : 1;
 }
 /* The largest power of two up to 16 that divides the address and every stride that is stepped
  * along, in bytes. */
@@ -3462,7 +3542,8 @@ static int32_t hip_common_align(const attn_desc *d) {
             of_o < size ? (int32_t)size : of_o,
             hip_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
             hip_align_of(d->v.data, d->v.stride, ek, d->v.dtype)};
-        for (int n = 0; n < 4; n++) if (of[n] < align) align = of[n];
+        for (int n = 0; n < 4; n++)
+            if (of[n] < align) align = of[n];
         if (ek[1] > 1 && (llabs(d->k.stride[1]) >= far || llabs(d->v.stride[1]) >= far))
             return (int32_t)size;
     } else if (d->kv_heads * (d->head_dim + d->v_dim) >= far / 4) return (int32_t)size;
@@ -3491,12 +3572,12 @@ struct hip_convert_params {
     const char *src;
     char *dst;
     int64_t src_stride[3], dst_stride[3], tokens, heads, dim, rows; /* in elements; dim: one row */
-    int32_t src_dtype, dst_dtype;       /* equal: elements of `unit` bytes are copied */
+    int32_t src_dtype, dst_dtype; /* equal: elements of `unit` bytes are copied */
     int32_t unit, rows_per_block;
 };
 
-/* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it were the
- * first. */
+/* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it
+ * were the first. */
 __device__ static inline float hip_round_to_odd(double x) {
     float f = (float)x;
     uint32_t u = __float_as_uint(f);
@@ -3528,7 +3609,7 @@ __global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_par
     const int64_t row_step = 256 / p.dim, step = 256 % p.dim;
     while (r < first + rows) {
         int64_t token, b;
-        if (p.rows <= UINT32_MAX) {     /* a division in 64 bits is a hundred instructions */
+        if (p.rows <= UINT32_MAX) { /* a division in 64 bits is a hundred instructions */
             token = (uint32_t)r / (uint32_t)p.heads;
             b = (uint32_t)token / (uint32_t)p.tokens;
         } else {
@@ -3540,14 +3621,19 @@ __global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_par
             b * p.src_stride[0] + t * p.src_stride[1] + h * p.src_stride[2] + c);
         r += row_step;
         c += step;
-        if (c >= p.dim) { c -= p.dim; r++; }
+        if (c >= p.dim) {
+            c -= p.dim;
+            r++;
+        }
     }
 }
 
-/* Sequence lengths from host memory travel in the arguments of a launch: they may change as soon as
- * it returns. */
+/* Sequence lengths from host memory travel in the arguments of a launch: they may change as soon
+ * as it returns. */
 enum { HIP_WORDS = 480 };
-struct hip_word_block { int32_t n, word[HIP_WORDS]; };
+struct hip_word_block {
+    int32_t n, word[HIP_WORDS];
+};
 __global__ static void __launch_bounds__(64) hip_store_words(int32_t *to, hip_word_block from) {
     for (int32_t i = (int32_t)threadIdx.x; i < from.n; i += 64) to[i] = from.word[i];
 }
@@ -3568,12 +3654,12 @@ __global__ static void __launch_bounds__(64) hip_probe(int32_t *out) {
    Devices, errors, staging. No call here prints; each leaves a status and, in plan->why, a
    phrase. */
 #ifndef HIP_CHUNK_BYTES
-  #define HIP_CHUNK_BYTES (2 << 20)     /* pieces of host tensors are at least so large */
+#define HIP_CHUNK_BYTES (2 << 20) /* pieces of host tensors are at least so large */
 #endif
 #ifndef HIP_BATCH_MAX
-  #define HIP_BATCH_MAX 65535           /* sequences in a launch: grid.z */
+#define HIP_BATCH_MAX 65535 /* sequences in a launch: grid.z */
 #endif
-enum { HIP_HEADS_MAX = 65535 };         /* grid.y */
+enum { HIP_HEADS_MAX = 65535 }; /* grid.y */
 
 static attn_status hip_say(attn_plan *plan, attn_status s, const char *format, ...) {
     va_list args;
@@ -3587,8 +3673,8 @@ static bool hip_is_sticky(hipError_t e) {
     return e == hipErrorIllegalAddress || e == hipErrorLaunchFailure || e == hipErrorAssert ||
            e == hipErrorECCNotCorrectable || e == hipErrorLaunchTimeOut;
 }
-/* What runtimes say of a chip that there is no code for: ROCm, by its version, three of the first four; CUDA also that
-   its driver is too old for the PTX. */
+/* What runtimes say of a chip that there is no code for: ROCm, by its version, three of the first
+   four; CUDA also that its driver is too old for the PTX. */
 static bool hip_is_no_code(hipError_t e) {
 #if HIP_ON_CUDA
     if (e == cudaErrorUnsupportedPtxVersion) return true;
@@ -3597,10 +3683,10 @@ static bool hip_is_no_code(hipError_t e) {
            e == hipErrorInvalidKernelFile || e == hipErrorInvalidImage;
 }
 static attn_status hip_failed(attn_plan *plan, hipError_t e, const char *call) {
-    const attn_status s = e == hipErrorOutOfMemory            ? ATTN_ERR_GPU_MEMORY
-        : e == hipErrorNoDevice || e == hipErrorInvalidDevice ? ATTN_ERR_NO_DEVICE
-        : hip_is_no_code(e)                                   ? ATTN_ERR_GPU_ARCH
-                                                              : ATTN_ERR_GPU;
+    const attn_status s = e == hipErrorOutOfMemory ? ATTN_ERR_GPU_MEMORY
+                          : e == hipErrorNoDevice || e == hipErrorInvalidDevice ? ATTN_ERR_NO_DEVICE
+                          : hip_is_no_code(e)                                   ? ATTN_ERR_GPU_ARCH
+                                                                                : ATTN_ERR_GPU;
     (void)hipGetLastError(); /* it was reported: the caller's next check shall not meet it */
     return hip_say(plan, s, "%s: %s", call, hipGetErrorString(e));
 }
@@ -3619,12 +3705,12 @@ static double hip_now(void) {
 /* ---- devices: looked at once each ---- */
 struct hip_device {
     int32_t known, unit;
-    char isa[32];                       /* lives as long as the library: attn_plan.isa */
+    char isa[32]; /* lives as long as the library: attn_plan.isa */
 };
 enum { HIP_DEVICES = 64 };
 static hip_device hip_devices_found[HIP_DEVICES];
 static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t hip_process;               /* that first used the GPU */
+static pid_t hip_process; /* that first used the GPU */
 
 static attn_status hip_forked(attn_plan *plan) {
     const pid_t now = getpid();
@@ -3661,7 +3747,9 @@ static attn_status hip_look(int32_t index, attn_plan *plan, hip_device *found) {
     return ATTN_OK;
 }
 /* Makes the device named the thread's. Then, whatever came of it, hip_leave. */
-struct hip_visit { int32_t before, changed; };
+struct hip_visit {
+    int32_t before, changed;
+};
 static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, hip_visit *v) {
     int count = 0, before = 0;
     v->changed = 0;
@@ -3671,7 +3759,7 @@ static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, 
     if (hip_is_sticky(earlier)) return hip_say(plan, ATTN_ERR_GPU_STICKY, "%s", text);
     hipError_t e = hipGetDeviceCount(&count);
     if (e == hipSuccess && count == 0) e = hipErrorNoDevice;
-    if (e != hipSuccess) {              /* whatever else it says: no driver, a driver too old */
+    if (e != hipSuccess) { /* whatever else it says: no driver, a driver too old */
         const attn_status failed = hip_failed(plan, e, "hipGetDeviceCount");
         return failed == ATTN_ERR_GPU_MEMORY ? failed : ATTN_ERR_NO_DEVICE;
     }
@@ -3686,10 +3774,12 @@ static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, 
     pthread_mutex_unlock(&hip_lock);
     return s;
 }
-static void hip_leave(const hip_visit *v) { if (v->changed) (void)hipSetDevice(v->before); }
+static void hip_leave(const hip_visit *v) {
+    if (v->changed) (void)hipSetDevice(v->before);
+}
 
-/* *yes: p is memory of the device (managed memory is); or, with any_device, memory that the host
- * cannot reach. */
+/* *yes: p is memory of the device (managed memory is); or, with any_device, memory that the
+ * host cannot reach. */
 static attn_status hip_is_device_memory(
     const void *p, int32_t device, bool any_device, bool *yes, attn_plan *plan) {
     hipPointerAttribute_t a;
@@ -3697,7 +3787,7 @@ static attn_status hip_is_device_memory(
     *yes = false;
     hipError_t e = hipPointerGetAttributes(&a, p);
     if (e == hipErrorInvalidValue) {
-        (void)hipGetLastError();        /* ordinary host memory */
+        (void)hipGetLastError(); /* ordinary host memory */
         return ATTN_OK;
     }
     if (e != hipSuccess) return hip_failed(plan, e, "hipPointerGetAttributes");
@@ -3710,7 +3800,10 @@ static attn_status hip_is_device_memory(
     return ATTN_OK;
 }
 
-struct hip_pointer { const char *name; const void *p; };
+struct hip_pointer {
+    const char *name;
+    const void *p;
+};
 /* The pointers of a call, but those of empty tensors and, with `host_seq`, of sequence arrays. */
 static int hip_pointers(const attn_desc *d, bool host_seq, hip_pointer *list) {
     int64_t eq[3], ek[3];
@@ -3727,12 +3820,13 @@ static int hip_pointers(const attn_desc *d, bool host_seq, hip_pointer *list) {
         {"seq.used_k", host_seq ? NULL : d->seq.used_k},
         {"seq.start_k", host_seq ? NULL : d->seq.start_k},
         {"seq.slot", host_seq ? NULL : d->seq.slot}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (all[i].p) list[n++] = all[i];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].p) list[n++] = all[i];
     return n;
 }
 
 /* ---- launch ---- */
-#define HIP_SMALLEST 1.17549435e-38f    /* 2^-126 */
+#define HIP_SMALLEST 1.17549435e-38f /* 2^-126 */
 static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     hip_params p;
     memset(&p, 0, sizeof p);
@@ -3744,7 +3838,8 @@ static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     }
     p.o.data = (const char *)d->o.data;
     memcpy(p.o.stride, d->o.stride, sizeof p.o.stride);
-    /* no step is taken along an axis of one, whatever its stride says: kernels may add tiles of it */
+    /* no step is taken along an axis of one, whatever its stride says: kernels may add
+     * tiles of it */
     int64_t eq[3], ek[3];
     hip_extent_q(d, eq);
     hip_extent_k(d, ek);
@@ -3779,7 +3874,8 @@ static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     p.flags = d->flags;
     p.scale = d->scale;
     p.scale_log2 = (float)((double)d->scale * 1.4426950408889634);
-    p.softcap = d->softcap > 0 && d->softcap < HIP_SMALLEST ? HIP_SMALLEST : d->softcap;   /* its inverse is finite */
+    /* its inverse is finite */
+    p.softcap = d->softcap > 0 && d->softcap < HIP_SMALLEST ? HIP_SMALLEST : d->softcap;
     p.offset = d->offset;
     p.window_left = d->window_left;
     p.window_right = d->window_right;
@@ -3836,20 +3932,20 @@ static attn_status hip_launch(const attn_desc *d, const hip_kernel *kernel, int6
     return ATTN_OK;
 }
 
-/* ---- buffers, streams and events that are kept from call to call; one call at a time has a
- * context ---- */
-struct hip_slot {                       /* a piece of a host call under way */
+/* ---- buffers, streams and events that are kept from call to call; one call at a time has
+ * a context ---- */
+struct hip_slot { /* a piece of a host call under way */
     char *pinned, *device;
     size_t pinned_size, device_size;
     hipStream_t stream;
-    hipEvent_t start, stop;             /* around its kernel */
+    hipEvent_t start, stop; /* around its kernel */
     int32_t busy;
 };
 struct hip_context {
     hip_context *next;
     int32_t device;
     hip_slot slot[2];
-    char *out;                          /* pinned: results, until all of the work has succeeded */
+    char *out; /* pinned: results, until all of the work has succeeded */
     size_t out_size;
 };
 static hip_context *hip_idle;
@@ -3897,20 +3993,33 @@ static attn_status hip_context_get(int32_t device, hip_context **found, attn_pla
         c->device = device;
     }
     attn_status s = hip_context_fill(c, plan);
-    if (s) { hip_context_put(c); return s; }
+    if (s) {
+        hip_context_put(c);
+        return s;
+    }
     *found = c;
     return ATTN_OK;
 }
 static attn_status hip_reserve_pinned(char **p, size_t *have, size_t want, attn_plan *plan) {
     if (*have >= want) return ATTN_OK;
-    if (*p) { char *old = *p; *p = NULL; *have = 0; HIP_TRY(hipHostFree, (old)); }
+    if (*p) {
+        char *old = *p;
+        *p = NULL;
+        *have = 0;
+        HIP_TRY(hipHostFree, (old));
+    }
     HIP_TRY(hipHostMalloc, ((void **)p, want, 0));
     *have = want;
     return ATTN_OK;
 }
 static attn_status hip_reserve_device(char **p, size_t *have, size_t want, attn_plan *plan) {
     if (*have >= want) return ATTN_OK;
-    if (*p) { char *old = *p; *p = NULL; *have = 0; HIP_TRY(hipFree, (old)); }
+    if (*p) {
+        char *old = *p;
+        *p = NULL;
+        *have = 0;
+        HIP_TRY(hipFree, (old));
+    }
     HIP_TRY(hipMalloc, ((void **)p, want));
     *have = want;
     return ATTN_OK;
@@ -3974,13 +4083,17 @@ attn_status attn_hip_last_times(
 }
 
 /* ---- device tensors: in place, on the caller's stream ---- */
-struct hip_array { const int32_t **p; int64_t n; };
+struct hip_array {
+    const int32_t **p;
+    int64_t n;
+};
 static int hip_arrays(attn_desc *d, hip_array *list) {
     const hip_array all[] = {{&d->seq.cu_q, d->batch + 1}, {&d->seq.cu_k, d->batch + 1},
         {&d->seq.used_q, d->batch}, {&d->seq.used_k, d->batch}, {&d->seq.start_k, d->batch},
         {&d->seq.slot, d->batch}};
     int n = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (*all[i].p) list[n++] = all[i];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (*all[i].p) list[n++] = all[i];
     return n;
 }
 static size_t hip_workspace(const attn_desc *d) {
@@ -4009,7 +4122,10 @@ static attn_status hip_store_arrays(
             at += block.n;
             block.n = 0;
         }
-    for (int a = 0; a < arrays; a++) { *list[a].p = to; to += list[a].n; }
+    for (int a = 0; a < arrays; a++) {
+        *list[a].p = to;
+        to += list[a].n;
+    }
     return ATTN_OK;
 }
 static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel, attn_plan *plan) {
@@ -4040,7 +4156,10 @@ static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel,
     if (need && !d.workspace) {
         hipError_t e = hipMallocAsync(&own, need, stream);
         stream_ordered = e == hipSuccess;
-        if (e == hipErrorNotSupported) { (void)hipGetLastError(); e = hipMalloc(&own, need); }
+        if (e == hipErrorNotSupported) {
+            (void)hipGetLastError();
+            e = hipMalloc(&own, need);
+        }
         if (e != hipSuccess) return hip_failed(plan, e, "hipMallocAsync");
         d.workspace = own;
     }
@@ -4052,7 +4171,10 @@ static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel,
     if (!s && e) s = hip_failed(plan, e, "hipEventRecord");
     hip_last.pending = !s && timed;
     if (own && stream_ordered) (void)hipFreeAsync(own, stream);
-    else if (own) { (void)hipStreamSynchronize(stream); (void)hipFree(own); }
+    else if (own) {
+        (void)hipStreamSynchronize(stream);
+        (void)hipFree(own);
+    }
     return s;
 }
 
@@ -4062,12 +4184,16 @@ static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel,
    touched, where given. */
 struct hip_box {
     char *user, *staged;
-    int64_t extent[3], user_step[3], staged_step[3], row;       /* steps and row in bytes */
+    int64_t extent[3], user_step[3], staged_step[3], row; /* steps and row in bytes */
     const int32_t *lo, *hi, *slot;
     int64_t tokens_per_task, tasks;
 };
 enum { HIP_BOXES = 8 };
-struct hip_copy { hip_box box[HIP_BOXES]; int32_t boxes, scatter; int64_t bytes; };
+struct hip_copy {
+    hip_box box[HIP_BOXES];
+    int32_t boxes, scatter;
+    int64_t bytes;
+};
 
 static void hip_copy_task(void *arg, int64_t task) {
     const hip_copy *c = (const hip_copy *)arg;
@@ -4081,7 +4207,7 @@ static void hip_copy_task(void *arg, int64_t task) {
     for (; t < end; t++)
         for (int64_t h = 0; h < x->extent[2]; h++) {
             char *user = x->user + (x->slot ? x->slot[b] : b) * x->user_step[0] +
-                t * x->user_step[1] + h * x->user_step[2];
+                         t * x->user_step[1] + h * x->user_step[2];
             char *staged =
                 x->staged + b * x->staged_step[0] + t * x->staged_step[1] + h * x->staged_step[2];
             if (c->scatter) memcpy(user, staged, (size_t)x->row);
@@ -4091,11 +4217,12 @@ static void hip_copy_task(void *arg, int64_t task) {
 static void hip_copy_run(const attn_desc *d, hip_copy *c) {
     int64_t tasks = 0;
     for (int n = 0; n < c->boxes; n++) tasks += c->box[n].tasks;
-    if (c->bytes < 256 << 10) for (int64_t n = 0; n < tasks; n++) hip_copy_task(c, n);
+    if (c->bytes < 256 << 10)
+        for (int64_t n = 0; n < tasks; n++) hip_copy_task(c, n);
     else (void)attn_parallel(d, hip_copy_task, c, tasks);
 }
-/* Rows of `row` bytes, each at a multiple of `ld` in the buffer. Heads that lie side by side become
- * one row. */
+/* Rows of `row` bytes, each at a multiple of `ld` in the buffer. Heads that lie side by side
+ * become one row. */
 static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *extent,
     const int64_t *stride, int64_t size, int64_t row, int64_t ld, const int32_t *slot,
     const int32_t *lo, const int32_t *hi) {
@@ -4127,7 +4254,7 @@ static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *e
 /* Sequences [b0, b0 + nb) and kv heads [g0, g0 + ng), all of them where nb > 1; what lies where in
    the block that goes to the device. */
 struct hip_chunk {
-    int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens;         /* packed: first token and tokens */
+    int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens; /* packed: first token and tokens */
     size_t q, k, v, bias, mask, alibi, sink, seq, in_bytes, lse,
         out_bytes; /* o at in_bytes, lse behind it */
 };
@@ -4142,7 +4269,9 @@ static int64_t hip_axes(const int64_t *extent, const int64_t *stride) { /* rows 
     for (int a = 0; a < 3; a++) n *= stride[a] == 0 && extent[a] > 0 ? 1 : extent[a];
     return n;
 }
-struct hip_extents { int64_t q[3], k[3], bias[3]; };
+struct hip_extents {
+    int64_t q[3], k[3], bias[3];
+};
 static hip_extents hip_chunk_extents(const attn_desc *d, const hip_chunk *c) {
     const int64_t heads = c->ng * (d->heads / d->kv_heads);
     const hip_extents e = {{d->seq.cu_q ? 1 : c->nb, c->q_tokens, heads},
@@ -4184,7 +4313,10 @@ static void hip_chunk_layout(const attn_desc *d, hip_chunk *c) {
 static bool hip_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, hip_chunk *c) {
     if (c->nb == 0) c->b0 = c->g0 = 0;
     else if (c->g0 + c->ng < d->kv_heads) c->g0 += c->ng;
-    else { c->g0 = 0; c->b0 += c->nb; }
+    else {
+        c->g0 = 0;
+        c->b0 += c->nb;
+    }
     if (c->b0 >= d->batch) return false;
     c->nb = d->batch - c->b0 < nb ? d->batch - c->b0 : nb;
     c->ng = d->kv_heads - c->g0 < ng ? d->kv_heads - c->g0 : ng;
@@ -4223,13 +4355,13 @@ static void hip_stage_in(
         const int64_t b =
             (n ? d->seq.cu_k != NULL : d->seq.cu_q != NULL) || (n && slot) ? 0 : c->b0;
         const int64_t first = b * t[n]->stride[0] + (n ? c->k0 : c->q0) * t[n]->stride[1] +
-            (n ? c->g0 : h0) * t[n]->stride[2];
+                              (n ? c->g0 : h0) * t[n]->stride[2];
         const bool whole = (t[n]->stride[0] == 0 && !(n && slot)) || t[n]->stride[1] == 0;
         hip_copy_add(&copy, (char *)(uintptr_t)t[n]->data + first * size, pinned + place[n], extent,
             t[n]->stride, size, row, n == 2 ? ldv : ld, n ? slot : NULL, whole || !n ? NULL : lo,
-            whole   ? NULL
-                : n ? hi
-                    : rows);
+            whole ? NULL
+            : n   ? hi
+                  : rows);
         hip_staged_strides(t[n]->stride, extent, (n == 2 ? ldv : ld) / size, n && slot);
         t[n]->data = device + place[n];
     }
@@ -4326,12 +4458,14 @@ static attn_status hip_run_chunks(const attn_desc *d, const hip_kernel *kernel, 
         s->busy = 1;
         st = hip_launch(
             &on_device, kernel, c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), s->stream, plan);
-        if (st) { s->busy = 0; return st; }
+        if (st) {
+            s->busy = 0;
+            return st;
+        }
         HIP_TRY(hipEventRecord, (s->stop, s->stream));
         if (c.out_bytes)
-            HIP_TRY(hipMemcpyAsync,
-                (x->out + out_at, s->device + c.in_bytes, c.out_bytes, hipMemcpyDeviceToHost,
-                    s->stream));
+            HIP_TRY(hipMemcpyAsync, (x->out + out_at, s->device + c.in_bytes, c.out_bytes,
+                                        hipMemcpyDeviceToHost, s->stream));
         out_at += c.out_bytes;
     }
     for (n = 0; n < 2; n++) {
@@ -4357,8 +4491,7 @@ static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, at
     }
     if (d->batch == 0) return ATTN_OK;
 
-    /* 1. the cut: about eight chunks, for the copies to run beside the kernels; none of them small
-     */
+    /* 1. the cut: about eight chunks, none of them small: copies run beside the kernels */
     memset(&c, 0, sizeof c);
     while (hip_chunk_next(d, 1, d->kv_heads, &c)) total += c.in_bytes + c.out_bytes;
     const size_t want = total / 8 > HIP_CHUNK_BYTES ? total / 8 : HIP_CHUNK_BYTES,
@@ -4384,7 +4517,8 @@ static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, at
         hip_last.bytes += block;
     }
     if (!st) st = hip_run_chunks(d, kernel, nb, ng, x, plan);
-    if (st) for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
+    if (st)
+        for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
     else {
         size_t at = 0;
         for (memset(&c, 0, sizeof c); hip_chunk_next(d, nb, ng, &c); at += c.out_bytes)
@@ -4396,7 +4530,7 @@ static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, at
 
 /* ============================================================================ >>register ==== */
 static attn_status hip_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    const int64_t most = INT32_MAX - 65535;     /* tiles end beyond the last row and key */
+    const int64_t most = INT32_MAX - 65535; /* tiles end beyond the last row and key */
     if (g) return hip_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
     if (d->append.k.data) return hip_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
     if (d->seq.block_table)

@@ -1,10 +1,10 @@
-/* device.c - attention on a GPU: tensors in device memory, on a stream of the caller, asynchronously.
+/* device.c - attention on a GPU: tensors in device memory, on the caller's stream, asynchronously.
  *
  *   cc -O2 -I. examples/device.c attn_hip.c -o device -pthread -lm && ./device
  *   hipcc -x hip -O3 -I. examples/device.c attn_hip.c -o device -pthread && ./device
  *
- * The first line is for a machine without a GPU compiler: it builds, and says so. The second is for ROCm; add
- * --offload-arch=gfx942 for a chip that is not in the machine. */
+ * The first line is for a machine without a GPU compiler: it builds, and says so. The second is for
+ * ROCm; add --offload-arch=gfx942 for a chip that is not in the machine. */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <math.h>
@@ -13,8 +13,7 @@
 #include <string.h>
 
 #ifndef __HIP__
-int main(void)
-{
+int main(void) {
     printf("no GPU: %s\n", attn_status_text(attn_hip_register()));
     return 0;
 }
@@ -23,29 +22,28 @@ int main(void)
 
 enum { BATCH = 2, TOKENS = 200, HEADS = 4, DIM = 64, N = BATCH * TOKENS * HEADS * DIM };
 
-static void must(hipError_t e)
-{
+static void must(hipError_t e) {
     if (e == hipSuccess) return;
     fprintf(stderr, "%s\n", hipGetErrorString(e));
     exit(1);
 }
-static void *on_device(size_t bytes)
-{
+static void *on_device(size_t bytes) {
     void *p = NULL;
     must(hipMalloc(&p, bytes));
     return p;
 }
 
-int main(void)
-{
+int main(void) {
     static float host[3][N], want[N], got[N];
-    static const int32_t lengths[BATCH] = { TOKENS, 77 };       /* the second sequence is shorter than its buffer */
-    static const int64_t shape[4] = { BATCH, TOKENS, HEADS, DIM };
+    /* the second sequence is shorter than its buffer */
+    static const int32_t lengths[BATCH] = {TOKENS, 77};
+    static const int64_t shape[4] = {BATCH, TOKENS, HEADS, DIM};
     char message[200] = "";
     attn_plan plan;
     hipStream_t stream;
 
-    /* 1. once: the backend "hip" is there from now on. attn_query says what it would do, or why it would not. */
+    /* 1. once: the backend "hip" is there from now on. attn_query says what it would do, or why
+     * it would not. */
     attn_status s = attn_hip_register();
     attn_desc d;
     memset(&d, 0, sizeof d);
@@ -55,7 +53,8 @@ int main(void)
     d.message = message, d.message_size = sizeof message;
 
     attn_desc gpu = d;
-    gpu.flags |= ATTN_DEVICE | ATTN_SEQ_HOST;                   /* tensors in device memory, lengths in host memory */
+    /* tensors in device memory, lengths in host memory */
+    gpu.flags |= ATTN_DEVICE | ATTN_SEQ_HOST;
     gpu.q.dtype = gpu.k.dtype = gpu.v.dtype = ATTN_F16;
     if (s == ATTN_OK) s = attn_query(&gpu, NULL, &plan);
     if (s != ATTN_OK) {
@@ -64,14 +63,16 @@ int main(void)
     }
     printf("%s on %s, workspace %zu bytes\n", plan.kernel, plan.isa, plan.workspace_size);
 
-    /* 2. tensors: f32 to the GPU, there to f16; o stays f32. The workspace makes calls free of allocations. */
+    /* 2. tensors: f32 to the GPU, there to f16; o stays f32. The workspace makes calls
+     * free of allocations. */
     must(hipStreamCreate(&stream));
-    attn_in *half[3] = { &gpu.q, &gpu.k, &gpu.v };
+    attn_in *half[3] = {&gpu.q, &gpu.k, &gpu.v};
     gpu.stream = stream;
     void *f32 = on_device(sizeof host[0]);
     uint32_t x = 1;
     for (int t = 0; t < 3; t++) {
-        for (int i = 0; i < N; i++) x = x * 1664525u + 1013904223u, host[t][i] = (float)(int32_t)x / 1073741824.0f;
+        for (int i = 0; i < N; i++)
+            x = x * 1664525u + 1013904223u, host[t][i] = (float)(int32_t)x / 1073741824.0f;
         must(hipMemcpyAsync(f32, host[t], sizeof host[t], hipMemcpyHostToDevice, stream));
         void *f16 = on_device(N * 2);
         attn_in from;
@@ -92,7 +93,7 @@ int main(void)
 
     /* 4. the CPU on the same numbers, rounded to f16 */
     static uint16_t rounded[3][N];
-    attn_in *in[3] = { &d.q, &d.k, &d.v };
+    attn_in *in[3] = {&d.q, &d.k, &d.v};
     for (int t = 0; t < 3 && s == ATTN_OK; t++) {
         must(hipMemcpy(rounded[t], half[t]->data, sizeof rounded[t], hipMemcpyDeviceToHost));
         in[t]->data = rounded[t], in[t]->dtype = ATTN_F16;
@@ -113,6 +114,6 @@ int main(void)
     if (gpu.workspace) must(hipFree(gpu.workspace));
     must(hipStreamDestroy(stream));
     attn_shutdown();
-    return !(most < 2e-3f);                                     /* p is rounded to f16 */
+    return !(most < 2e-3f); /* p is rounded to f16 */
 }
 #endif

@@ -6,11 +6,11 @@
 #include <stdio.h>
 
 enum { TOKENS = 1024, HEADS = 8, DIM = 64 };
-static float q[TOKENS][HEADS][DIM], k[TOKENS][HEADS][DIM], v[TOKENS][HEADS][DIM], o[TOKENS][HEADS][DIM];
+static float q[TOKENS][HEADS][DIM], k[TOKENS][HEADS][DIM], v[TOKENS][HEADS][DIM],
+    o[TOKENS][HEADS][DIM];
 
-int main(void)
-{
-    attn_desc d = { 0 };                        /* zero means default */
+int main(void) {
+    attn_desc d = {0}; /* zero means default */
     attn_status s;
     int t, h, c;
     for (t = 0; t < TOKENS; t++)
@@ -35,6 +35,7 @@ int main(void)
         return 1;
     }
     /* every value of token t is t: the first token sees itself, the last an average of all */
-    printf("first %.3f, last %.3f, on %s\n", (double)o[0][0][0], (double)o[TOKENS - 1][0][0], attn_isa());
+    printf("first %.3f, last %.3f, on %s\n", (double)o[0][0][0], (double)o[TOKENS - 1][0][0],
+        attn_isa());
     return !(o[0][0][0] == 0 && o[TOKENS - 1][0][0] > 0 && o[TOKENS - 1][0][0] < TOKENS - 1);
 }

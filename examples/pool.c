@@ -1,5 +1,5 @@
-/* pool.c - attention on threads of your own: attn.h starts none. What it asks of a pool is one function, equivalent to
- * for (i = 0; i < n; i++) task(arg, i); in any order, on any threads.
+/* pool.c - attention on threads of your own: attn.h starts none. What it asks of a pool is one
+ * function, equivalent to for (i = 0; i < n; i++) task(arg, i); in any order, on any threads.
  *
  *   cc -O2 -I. examples/pool.c -o pool -pthread -lm && ./pool */
 #define ATTN_IMPLEMENTATION
@@ -17,12 +17,13 @@ typedef struct pool {
     pthread_t thread[WORKERS];
     void (*task)(void *arg, int64_t i);
     void *arg;
-    int64_t next, n, left;                      /* tasks not yet taken begin at next; left are not finished */
+    /* tasks not yet taken begin at next; left are not finished */
+    int64_t next, n, left;
     int stop;
-    int64_t ran;                                /* tasks that a worker ran, to show that it did */
+    int64_t ran; /* tasks that a worker ran, to show that it did */
 } pool;
 
-static int one_task(pool *p)                    /* with the lock held; 0: there was none */
+static int one_task(pool *p) /* with the lock held; 0: there was none */
 {
     int64_t i = p->next;
     if (i >= p->n) return 0;
@@ -34,8 +35,7 @@ static int one_task(pool *p)                    /* with the lock held; 0: there 
     return 1;
 }
 
-static void *worker(void *user)
-{
+static void *worker(void *user) {
     pool *p = user;
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
@@ -46,14 +46,13 @@ static void *worker(void *user)
     return NULL;
 }
 
-static void pool_run(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n)
-{
+static void pool_run(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
     pool *p = user;
     pthread_mutex_lock(&p->lock);
     p->task = task, p->arg = arg;
     p->next = 0, p->n = p->left = n;
     pthread_cond_broadcast(&p->work);
-    while (one_task(p)) { }                     /* the caller works too */
+    while (one_task(p)) {} /* the caller works too */
     while (p->left) pthread_cond_wait(&p->done, &p->lock);
     p->n = p->next = 0;
     pthread_mutex_unlock(&p->lock);
@@ -62,11 +61,11 @@ static void pool_run(void *user, void (*task)(void *arg, int64_t i), void *arg, 
 enum { N = 256 * 8 * 64 };
 static float q[N], k[N], v[N], alone[N], pooled[N];
 
-int main(void)
-{
-    static pool p = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, { 0 }, NULL, NULL, 0, 0, 0, 0, 0 };
-    attn_pool threads = { pool_run, &p, WORKERS + 1 };
-    attn_desc d = { 0 };
+int main(void) {
+    static pool p = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER,
+        {0}, NULL, NULL, 0, 0, 0, 0, 0};
+    attn_pool threads = {pool_run, &p, WORKERS + 1};
+    attn_desc d = {0};
     attn_status s;
     int i;
     for (i = 0; i < N; i++) {
@@ -97,6 +96,6 @@ int main(void)
     for (i = 0; i < WORKERS; i++) pthread_join(p.thread[i], NULL);
     if (s) return fprintf(stderr, "%s\n", attn_status_text(s)), 1;
     printf("workers ran %d tasks; the result is %s that of one thread\n", (int)p.ran,
-           memcmp(alone, pooled, sizeof alone) ? "NOT" : "bit for bit");
+        memcmp(alone, pooled, sizeof alone) ? "NOT" : "bit for bit");
     return memcmp(alone, pooled, sizeof alone) != 0;
 }

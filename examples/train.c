@@ -1,4 +1,5 @@
-/* train.c - training through attention: forward, backward, a step against the gradient; first the gradients are checked.
+/* train.c - training through attention: forward, backward, a step against the gradient; first the
+ * gradients are checked.
  *
  *   cc -O2 -I. examples/train.c -o train -pthread -lm && ./train
  *
@@ -12,14 +13,13 @@
 enum { TOKENS = 12, HEADS = 2, DIM = 8, N = TOKENS * HEADS * DIM, STEPS = 200 };
 static float param[3][N], grad[3][N], o[N], dout[N], target[N], lse[HEADS * TOKENS];
 
-static void must(attn_status s)
-{
+static void must(attn_status s) {
     if (s == ATTN_OK) return;
     fprintf(stderr, "%s\n", attn_status_text(s));
     exit(1);
 }
 
-static double loss(const attn_desc *d)          /* mean square; leaves its gradient in dout */
+static double loss(const attn_desc *d) /* mean square; leaves its gradient in dout */
 {
     double sum = 0;
     int i;
@@ -32,10 +32,9 @@ static double loss(const attn_desc *d)          /* mean square; leaves its gradi
     return sum / N;
 }
 
-int main(void)
-{
-    attn_desc d = { 0 };
-    attn_grad g = { 0 };
+int main(void) {
+    attn_desc d = {0};
+    attn_grad g = {0};
     double first, last, worst = 0;
     int i, t, step;
     for (i = 0; i < N; i++) {
@@ -49,7 +48,7 @@ int main(void)
     d.flags = ATTN_CAUSAL;
     d.q.data = param[0], d.k.data = param[1], d.v.data = param[2];
     d.o.data = o;
-    d.lse = lse;                                /* the backward pass needs it */
+    d.lse = lse; /* the backward pass needs it */
     g.dout.data = dout;
     g.dq.data = grad[0], g.dk.data = grad[1], g.dv.data = grad[2];
 

@@ -59,9 +59,20 @@ def read_list(text):
     return faults
 
 
+GAP = r"(?:\s|\\\n)"
+
+
+def tokens(text):
+    return re.findall(r"\w+|[^\w\s]", text.replace("\\\n", " "))
+
+
 def pattern(text):
     """The text, wherever its lines are broken."""
-    return re.compile(r"\s+".join(re.escape(word) for word in text.split()))
+    found = tokens(text)
+    parts = [re.escape(found[0])]
+    for before, token in zip(found, found[1:]):
+        parts.append(GAP + ("+" if re.match(r"\w", before[-1]) and re.match(r"\w", token) else "*") + re.escape(token))
+    return re.compile("".join(parts))
 
 
 def beside_of(run):
