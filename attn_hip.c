@@ -52,7 +52,7 @@ attn_status attn_hip_last_times(
 #include <cuda_runtime.h>
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
-#define HIP_ON_CUDA 1
+#define GPU_ON_CUDA 1
 #define hipError_t cudaError_t
 #define hipSuccess cudaSuccess
 #define hipErrorOutOfMemory cudaErrorMemoryAllocation
@@ -106,18 +106,18 @@ attn_status attn_hip_last_times(
 #define hipLaunchKernel cudaLaunchKernel
 #else
 #include <hip/hip_runtime.h>
-#define HIP_ON_CUDA 0
+#define GPU_ON_CUDA 0
 #endif
 #if defined(__clang__) /* no chip uses every helper, nor every kernel a body */
 #pragma clang diagnostic ignored "-Wunused-function"
 #pragma clang diagnostic ignored "-Wunneeded-internal-declaration"
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #pragma clang diagnostic ignored "-Wdeprecated-pragma" /* of __AMDGCN_WAVEFRONT_SIZE */
-#elif HIP_ON_CUDA
+#elif GPU_ON_CUDA
 #pragma nv_diag_suppress 177
 #endif
-#define HIP_UNROLL _Pragma("unroll")
-#define HIP_NO_UNROLL _Pragma("unroll 1")
+#define GPU_UNROLL _Pragma("unroll")
+#define GPU_NO_UNROLL _Pragma("unroll 1")
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -130,77 +130,77 @@ attn_status attn_hip_last_times(
    its body is compiled for the chips that have the unit alone. */
 enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM80 = 4 };
 #if defined(__GFX9__)
-#define HIP_WAVE 64                    /* lanes of a wave */
+#define GPU_WAVE 64                    /* lanes of a wave */
 #elif defined(__AMDGCN_WAVEFRONT_SIZE) /* -mwavefrontsize64; not defined by every clang */
-#define HIP_WAVE __AMDGCN_WAVEFRONT_SIZE
+#define GPU_WAVE __AMDGCN_WAVEFRONT_SIZE
 #else
-#define HIP_WAVE 32
+#define GPU_WAVE 32
 #endif
 #if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
-#define HIP_MFMA 1
+#define GPU_MFMA 1
 #else
-#define HIP_MFMA 0
+#define GPU_MFMA 0
 #endif
-#if defined(HIP_UNIT) /* the tests emulate one */
-#elif HIP_MFMA
-#define HIP_UNIT UNIT_MFMA
-#elif defined(__GFX11__) && HIP_WAVE == 32
-#define HIP_UNIT UNIT_WMMA11
-#elif defined(__GFX12__) && HIP_WAVE == 32
-#define HIP_UNIT UNIT_WMMA12
+#if defined(GPU_UNIT) /* the tests emulate one */
+#elif GPU_MFMA
+#define GPU_UNIT UNIT_MFMA
+#elif defined(__GFX11__) && GPU_WAVE == 32
+#define GPU_UNIT UNIT_WMMA11
+#elif defined(__GFX12__) && GPU_WAVE == 32
+#define GPU_UNIT UNIT_WMMA12
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define HIP_UNIT UNIT_SM80
+#define GPU_UNIT UNIT_SM80
 #else
-#define HIP_UNIT UNIT_SCALAR
+#define GPU_UNIT UNIT_SCALAR
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 && !defined(ATTN_HIP_OLD_CHIPS)
 #warning \
     "attn_hip.c: f16 and bf16 are slow on this chip; -arch=sm_80 or later was meant? (ATTN_HIP_OLD_CHIPS: no)"
 #endif
 #if defined(__gfx90a__)
-#define HIP_F16_FLUSHES 1 /* the matrix unit takes subnormal f16 for 0 */
+#define GPU_F16_FLUSHES 1 /* the matrix unit takes subnormal f16 for 0 */
 #else
-#define HIP_F16_FLUSHES 0
+#define GPU_F16_FLUSHES 0
 #endif
 
 /* clang 15 and 16 have neither the ballots by the width of a wave nor gfx12, for which they
  * make no code. */
 #if defined(__clang_major__) && __clang_major__ < 18
-#define HIP_BALLOT_64(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
-#define HIP_BALLOT_32(x) (uint32_t)__builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
-#define HIP_WMMA12_F16(a, b, c) ((void)(a), (void)(b), (c))
-#define HIP_WMMA12_BF16(a, b, c) ((void)(a), (void)(b), (c))
+#define GPU_BALLOT_64(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+#define GPU_BALLOT_32(x) (uint32_t)__builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+#define GPU_WMMA12_F16(a, b, c) ((void)(a), (void)(b), (c))
+#define GPU_WMMA12_BF16(a, b, c) ((void)(a), (void)(b), (c))
 #else
-#define HIP_BALLOT_64(x) __builtin_amdgcn_ballot_w64(x)
-#define HIP_BALLOT_32(x) __builtin_amdgcn_ballot_w32(x)
-#define HIP_WMMA12_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c)
-#define HIP_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
+#define GPU_BALLOT_64(x) __builtin_amdgcn_ballot_w64(x)
+#define GPU_BALLOT_32(x) __builtin_amdgcn_ballot_w32(x)
+#define GPU_WMMA12_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c)
+#define GPU_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
 #endif
 
 /* Instructions with a name of their own on each side. Within one unit in the last place, subnormal
  * results may be 0. */
-__device__ static inline float hip_exp2(float x) {
+__device__ static inline float gpu_exp2(float x) {
 #if defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_exp2f)
     return __builtin_amdgcn_exp2f(x);
 #else
     return exp2f(x);
 #endif
 }
-__device__ static inline float hip_rcp(float x) {
+__device__ static inline float gpu_rcp(float x) {
 #if defined(__HIP_DEVICE_COMPILE__)
     return __builtin_amdgcn_rcpf(x);
 #else
     return 1.0f / x;
 #endif
 }
-__device__ static inline uint16_t hip_f16_bits(float x) {
+__device__ static inline uint16_t gpu_f16_bits(float x) {
 #if defined(__CUDACC__) && !defined(__HIP__)
     return __half_as_ushort(__float2half_rn(x));
 #else
     return __builtin_bit_cast(uint16_t, (_Float16)x);
 #endif
 }
-__device__ static inline float hip_f16_value(uint16_t x) {
+__device__ static inline float gpu_f16_value(uint16_t x) {
 #if defined(__CUDACC__) && !defined(__HIP__)
     return __half2float(__ushort_as_half(x));
 #else
@@ -210,7 +210,7 @@ __device__ static inline float hip_f16_value(uint16_t x) {
 
 /* The compiler knows nothing of x any more: it can neither widen nor hoist what is
  * computed from it. */
-__device__ static inline void hip_opaque(int32_t &x) {
+__device__ static inline void gpu_opaque(int32_t &x) {
 #if defined(__HIP_DEVICE_COMPILE__)
     asm volatile("" : "+v"(x));
 #elif defined(__CUDA_ARCH__)
@@ -220,7 +220,7 @@ __device__ static inline void hip_opaque(int32_t &x) {
 #endif
 }
 /* No instruction moves across. */
-__device__ static inline void hip_fence(void) {
+__device__ static inline void gpu_fence(void) {
 #if defined(__HIP_DEVICE_COMPILE__)
     __builtin_amdgcn_sched_barrier(0);
 #endif
@@ -228,10 +228,10 @@ __device__ static inline void hip_fence(void) {
 /* f32 matrix product of a wave: 32x32x2, lane l holds A[l % 32][l / 32] and B[l / 32][l % 32];
    register r of the sum is row 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32. */
 #if defined(__HIP__)
-typedef float hip_acc16 __attribute__((ext_vector_type(16)));
-typedef float hip_pair __attribute__((ext_vector_type(2)));
-__device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
-#if HIP_MFMA
+typedef float gpu_acc16 __attribute__((ext_vector_type(16)));
+typedef float gpu_pair __attribute__((ext_vector_type(2)));
+__device__ static inline gpu_acc16 gpu_mfma_f32(float a, float b, gpu_acc16 c) {
+#if GPU_MFMA
     return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
 #else
     (void)a;
@@ -240,9 +240,9 @@ __device__ static inline hip_acc16 hip_mfma_f32(float a, float b, hip_acc16 c) {
 #endif
 }
 #endif
-/* The value of lane n of 8, of which this thread is number t in its workgroup: of hip_thread, or
+/* The value of lane n of 8, of which this thread is number t in its workgroup: of gpu_thread, or
    the lane numbers of all n are held in registers across loops. */
-__device__ static inline float hip_of_eight(float x, int32_t t, int n) {
+__device__ static inline float gpu_of_eight(float x, int32_t t, int n) {
 #if defined(__CUDACC__) && !defined(__HIP__)
     return __shfl_sync(0xffffffffu, x, (t & 24) + n);
 #else
@@ -250,7 +250,7 @@ __device__ static inline float hip_of_eight(float x, int32_t t, int n) {
 #endif
 }
 /* The value of the next lane among 8, lane 7 that of lane 0. */
-__device__ static inline float hip_rotate8(float x) {
+__device__ static inline float gpu_rotate8(float x) {
 #if defined(__HIP_DEVICE_COMPILE__) && \
     (defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__))
     /* selectors of 3 bits: lane n reads lane (n + 1) % 8 */
@@ -285,43 +285,43 @@ __device__ static inline float hip_rotate8(float x) {
    m and l of a lane belong to QUERIES queries: 1 here, 2 on a unit that computes
    S = Q K^T (mma.sync). */
 #if !defined(__CUDACC__) || defined(__HIP__)
-typedef uint32_t hip_u32x2 __attribute__((ext_vector_type(2)));
-typedef uint32_t hip_u32x4 __attribute__((ext_vector_type(4)));
-typedef uint32_t hip_u32x8 __attribute__((ext_vector_type(8)));
-typedef float hip_f32x2 __attribute__((ext_vector_type(2)));
-typedef float hip_f32x8 __attribute__((ext_vector_type(8)));
-typedef float hip_f32x16 __attribute__((ext_vector_type(16)));
-typedef short hip_i16x4 __attribute__((ext_vector_type(4)));
-typedef short hip_i16x8 __attribute__((ext_vector_type(8)));
-typedef short hip_i16x16 __attribute__((ext_vector_type(16)));
-typedef _Float16 hip_f16x4 __attribute__((ext_vector_type(4)));
-typedef _Float16 hip_f16x8 __attribute__((ext_vector_type(8)));
-typedef _Float16 hip_f16x16 __attribute__((ext_vector_type(16)));
+typedef uint32_t gpu_u32x2 __attribute__((ext_vector_type(2)));
+typedef uint32_t gpu_u32x4 __attribute__((ext_vector_type(4)));
+typedef uint32_t gpu_u32x8 __attribute__((ext_vector_type(8)));
+typedef float gpu_f32x2 __attribute__((ext_vector_type(2)));
+typedef float gpu_f32x8 __attribute__((ext_vector_type(8)));
+typedef float gpu_f32x16 __attribute__((ext_vector_type(16)));
+typedef short gpu_i16x4 __attribute__((ext_vector_type(4)));
+typedef short gpu_i16x8 __attribute__((ext_vector_type(8)));
+typedef short gpu_i16x16 __attribute__((ext_vector_type(16)));
+typedef _Float16 gpu_f16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 gpu_f16x8 __attribute__((ext_vector_type(8)));
+typedef _Float16 gpu_f16x16 __attribute__((ext_vector_type(16)));
 
 /* Bytes of a and b by selector; 0..3 are those of b, 4..7 those of a. */
-__device__ static inline uint32_t hip_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+__device__ static inline uint32_t gpu_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     return __builtin_amdgcn_perm(a, b, selector);
 }
 /* Two P, rounded towards zero: bf16 has no conversion on these chips, and one byte permutation does
-   it. The kernel takes the mean error out again (hip_p_bias). */
-template <int DTYPE> __device__ static inline uint32_t hip_truncate2(float low, float high) {
+   it. The kernel takes the mean error out again (gpu_p_bias). */
+template <int DTYPE> __device__ static inline uint32_t gpu_truncate2(float low, float high) {
     if constexpr (DTYPE == ATTN_F16)
         return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(low, high));
-    else return hip_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
+    else return gpu_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
 }
 /* Keeps a value in its registers, and what precedes it before what follows. */
-template <class T> __device__ static inline void hip_pin(T &x) {
+template <class T> __device__ static inline void gpu_pin(T &x) {
 #if defined(__HIP_DEVICE_COMPILE__)
     asm volatile("" : "+v"(x));
 #endif
 }
 
-template <int UNIT> struct hip_unit;
+template <int UNIT> struct gpu_unit;
 
 /* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r /
    4) + 4 (l / 32) + r % 4. An operand of 16 k is two of the instruction's; bits 2 and 3 of a
    left row swap. */
-template <> struct hip_unit<UNIT_MFMA> {
+template <> struct gpu_unit<UNIT_MFMA> {
     enum {
         TILE = 32,
         WAVE = 64,
@@ -331,69 +331,69 @@ template <> struct hip_unit<UNIT_MFMA> {
         RING = 2,
         STEPWISE = 0
     };
-    typedef hip_f32x16 acc;
-    typedef hip_u32x4 operand;
+    typedef gpu_f32x16 acc;
+    typedef gpu_u32x4 operand;
     __device__ static int left_row(int lane) {
         return (lane & 19) | (lane & 4) << 1 | (lane & 8) >> 1;
     }
     /* The 16-byte chunk of a 16-k step in which a lane's elements begin. */
     __device__ static int chunk(int lane) { return lane / TILE; }
     __device__ static operand load(const char *low, const char *) {
-        return *(const hip_u32x4 *)low;
+        return *(const gpu_u32x4 *)low;
     }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         /* names of their own: clang 19's bit cast of a.hi reads a.lo */
-        const hip_u32x2 a0 = a.lo, a1 = a.hi, b0 = b.lo, b1 = b.hi;
+        const gpu_u32x2 a0 = a.lo, a1 = a.hi, b0 = b.lo, b1 = b.hi;
         return half<DTYPE>(a1, b1, half<DTYPE>(a0, b0, c));
     }
-    template <int DTYPE> __device__ static acc half(hip_u32x2 a, hip_u32x2 b, acc c) {
+    template <int DTYPE> __device__ static acc half(gpu_u32x2 a, gpu_u32x2 b, acc c) {
         if constexpr (DTYPE == ATTN_F16)
             return __builtin_amdgcn_mfma_f32_32x32x8f16(
-                __builtin_bit_cast(hip_f16x4, a), __builtin_bit_cast(hip_f16x4, b), c, 0, 0, 0);
+                __builtin_bit_cast(gpu_f16x4, a), __builtin_bit_cast(gpu_f16x4, b), c, 0, 0, 0);
         else
             return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(
-                __builtin_bit_cast(hip_i16x4, a), __builtin_bit_cast(hip_i16x4, b), c, 0, 0, 0);
+                __builtin_bit_cast(gpu_i16x4, a), __builtin_bit_cast(gpu_i16x4, b), c, 0, 0, 0);
     }
     /* The right operand of which this lane has the k of its half. */
-    __device__ static operand exchange(hip_u32x4 own) { return own; }
+    __device__ static operand exchange(gpu_u32x4 own) { return own; }
     /* The value of the lane with the other half of this lane's query. */
     __device__ static float other_half(float x) { return __shfl_xor(x, 32, 64); }
-    __device__ static bool any(bool x) { return HIP_BALLOT_64(x) != 0; }
+    __device__ static bool any(bool x) { return GPU_BALLOT_64(x) != 0; }
     __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
     /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where
      * it takes both. */
-    __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
+    __device__ static operand whole(gpu_u32x4 low, gpu_u32x4) { return low; }
     __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 
 /* What both WMMA 16x16x16 units share. */
-struct hip_wmma {
+struct gpu_wmma {
     enum { TILE = 16, WAVE = 32, QUERIES = 1, SCORES_START_AT_MAX = 1 };
-    typedef hip_f32x8 acc;
+    typedef gpu_f32x8 acc;
     __device__ static uint32_t swap_halves(uint32_t x) {
         return __builtin_amdgcn_permlanex16(x, x, 0x76543210u, 0xfedcba98u, false, false);
     }
     __device__ static float other_half(float x) {
         return __uint_as_float(swap_halves(__float_as_uint(x)));
     }
-    __device__ static bool any(bool x) { return HIP_BALLOT_32(x) != 0; }
+    __device__ static bool any(bool x) { return GPU_BALLOT_32(x) != 0; }
     __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
     __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
-template <> struct hip_unit<UNIT_WMMA11> : hip_wmma {
+template <> struct gpu_unit<UNIT_WMMA11> : gpu_wmma {
     enum { LATE_V = 1, RING = 2, STEPWISE = 1 };
-    typedef hip_u32x8 operand;
+    typedef gpu_u32x8 operand;
     __device__ static int left_row(int lane) { return (lane & 1) << 3 | (lane & 14) >> 1; }
     __device__ static int chunk(int) { return 0; }
     __device__ static operand load(const char *low, const char *high) {
         operand a;
-        a.lo = *(const hip_u32x4 *)low;
-        a.hi = *(const hip_u32x4 *)high;
+        a.lo = *(const gpu_u32x4 *)low;
+        a.hi = *(const gpu_u32x4 *)high;
         return a;
     }
-    __device__ static operand whole(hip_u32x4 low, hip_u32x4 high) {
+    __device__ static operand whole(gpu_u32x4 low, gpu_u32x4 high) {
         operand a;
         a.lo = low;
         a.hi = high;
@@ -402,12 +402,12 @@ template <> struct hip_unit<UNIT_WMMA11> : hip_wmma {
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         if constexpr (DTYPE == ATTN_F16)
             return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(
-                __builtin_bit_cast(hip_f16x16, a), __builtin_bit_cast(hip_f16x16, b), c);
+                __builtin_bit_cast(gpu_f16x16, a), __builtin_bit_cast(gpu_f16x16, b), c);
         else
             return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(
-                __builtin_bit_cast(hip_i16x16, a), __builtin_bit_cast(hip_i16x16, b), c);
+                __builtin_bit_cast(gpu_i16x16, a), __builtin_bit_cast(gpu_i16x16, b), c);
     }
-    __device__ static operand exchange(hip_u32x4 own) {
+    __device__ static operand exchange(gpu_u32x4 own) {
         const bool upper = threadIdx.x & 16;
         operand b;
         for (int n = 0; n < 4; n++) {
@@ -420,31 +420,31 @@ template <> struct hip_unit<UNIT_WMMA11> : hip_wmma {
 };
 
 /* gfx12, wave32. A: row l % 16, k = 8 (e / 4) + 4 (l / 16) + e % 4; D: row 8 (l / 16) + r. */
-template <> struct hip_unit<UNIT_WMMA12> : hip_wmma {
+template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma {
     enum { LATE_V = 0, RING = 4, STEPWISE = 1 };
-    typedef hip_u32x4 operand;
+    typedef gpu_u32x4 operand;
     __device__ static int left_row(int lane) { return lane & 15; }
     __device__ static int chunk(int lane) { return lane / TILE; }
     __device__ static operand load(const char *low, const char *) {
-        return *(const hip_u32x4 *)low;
+        return *(const gpu_u32x4 *)low;
     }
-    __device__ static operand whole(hip_u32x4 low, hip_u32x4) { return low; }
+    __device__ static operand whole(gpu_u32x4 low, gpu_u32x4) { return low; }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         if constexpr (DTYPE == ATTN_F16)
-            return HIP_WMMA12_F16(
-                __builtin_bit_cast(hip_f16x8, a), __builtin_bit_cast(hip_f16x8, b), c);
+            return GPU_WMMA12_F16(
+                __builtin_bit_cast(gpu_f16x8, a), __builtin_bit_cast(gpu_f16x8, b), c);
         else
-            return HIP_WMMA12_BF16(
-                __builtin_bit_cast(hip_i16x8, a), __builtin_bit_cast(hip_i16x8, b), c);
+            return GPU_WMMA12_BF16(
+                __builtin_bit_cast(gpu_i16x8, a), __builtin_bit_cast(gpu_i16x8, b), c);
     }
-    __device__ static operand exchange(hip_u32x4 own) { return own; }
+    __device__ static operand exchange(gpu_u32x4 own) { return own; }
 };
 #endif
 /* ============================================================================== >>params ====
    What a kernel is told, filled in by >>host from the resolved description, and what one sequence
    of the batch makes of it. Device arrays of lengths are clamped here, never trusted. */
 /* elements: {batch, token, head}; bias, mask {batch, head, query} */
-struct hip_tensor {
+struct gpu_tensor {
     const char *data;
     int64_t stride[3];
 };
@@ -460,8 +460,8 @@ enum {
     MASK_SCALE = 32
 };
 
-struct hip_params {
-    hip_tensor q, k, v, o, bias, mask;
+struct gpu_params {
+    gpu_tensor q, k, v, o, bias, mask;
     float *lse;
     const float *alibi, *sink;
     const int32_t *cu_q, *cu_k, *used_q, *used_k, *start_k, *slot; /* NULL: not given */
@@ -486,7 +486,7 @@ struct hip_params {
 
 /* One sequence: row i of head h is q.data + q_base + i * q.stride[1] + h * q.stride[2] (elements),
  * key j alike. */
-struct hip_seq {
+struct gpu_seq {
     int64_t q_base, k_base, v_base, o_base;
     int64_t lse_base, lse_head; /* lse[lse_base + h * lse_head + i] */
     /* buffer column of key 0 in a row of bias or mask */
@@ -496,29 +496,29 @@ struct hip_seq {
     int64_t offset;
 };
 
-__device__ static inline int32_t hip_clamp(int64_t x, int64_t lo, int64_t hi) {
+__device__ static inline int32_t gpu_clamp(int64_t x, int64_t lo, int64_t hi) {
     return (int32_t)(x < lo ? lo : x > hi ? hi : x);
 }
 
-__device__ static inline hip_seq hip_sequence(const hip_params &p, int32_t b) {
-    hip_seq s;
+__device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t b) {
+    gpu_seq s;
     int64_t q_first = 0, q_rows = p.q_len, k_first = 0, capacity = p.kv_len;
     if (p.cu_q) {
-        q_first = hip_clamp(p.cu_q[b], 0, p.total_q);
-        q_rows = hip_clamp(hip_clamp(p.cu_q[b + 1], q_first, p.total_q) - q_first, 0, p.q_len);
+        q_first = gpu_clamp(p.cu_q[b], 0, p.total_q);
+        q_rows = gpu_clamp(gpu_clamp(p.cu_q[b + 1], q_first, p.total_q) - q_first, 0, p.q_len);
     }
     if (p.cu_k) {
-        k_first = hip_clamp(p.cu_k[b], 0, p.total_k);
-        capacity = hip_clamp(hip_clamp(p.cu_k[b + 1], k_first, p.total_k) - k_first, 0, p.kv_len);
+        k_first = gpu_clamp(p.cu_k[b], 0, p.total_k);
+        capacity = gpu_clamp(gpu_clamp(p.cu_k[b + 1], k_first, p.total_k) - k_first, 0, p.kv_len);
     }
-    int64_t used = p.used_k ? hip_clamp(p.used_k[b], 0, capacity) : capacity;
-    int64_t start = p.start_k ? hip_clamp(p.start_k[b], 0, used) : 0;
+    int64_t used = p.used_k ? gpu_clamp(p.used_k[b], 0, capacity) : capacity;
+    int64_t start = p.start_k ? gpu_clamp(p.start_k[b], 0, used) : 0;
     int64_t q_batch = p.cu_q ? 0 : b, k_batch = p.cu_k   ? 0
-                                                : p.slot ? hip_clamp(p.slot[b], 0, p.slots - 1)
+                                                : p.slot ? gpu_clamp(p.slot[b], 0, p.slots - 1)
                                                          : b;
     s.b = b;
     s.q_rows = (int32_t)q_rows;
-    s.q_used = p.used_q ? hip_clamp(p.used_q[b], 0, q_rows) : (int32_t)q_rows;
+    s.q_used = p.used_q ? gpu_clamp(p.used_q[b], 0, q_rows) : (int32_t)q_rows;
     s.k_len = (int32_t)(used - start);
     s.column = start;
     s.q_base = q_batch * p.q.stride[0] + q_first * p.q.stride[1];
@@ -536,41 +536,41 @@ __device__ static inline hip_seq hip_sequence(const hip_params &p, int32_t b) {
 /* Row i sees keys [lo, hi). Before the clamp to the keys that there are, causal masks and windows
    are two shifts of the diagonal, said here and nowhere else: row i sees keys [lo + i, hi +
    i). Sums saturate. */
-struct hip_range {
+struct gpu_range {
     int32_t lo, hi;
 };
-struct hip_shifts {
+struct gpu_shifts {
     int64_t lo, hi;
 };
-__device__ static inline int64_t hip_sat_add(int64_t a, int64_t b) {
+__device__ static inline int64_t gpu_sat_add(int64_t a, int64_t b) {
     int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
     return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
 }
-__device__ static inline hip_shifts hip_shifts_of(const hip_params &p, const hip_seq &s) {
-    hip_shifts x = {INT64_MIN, INT64_MAX};
-    if (p.flags & ATTN_WINDOW_LEFT) x.lo = hip_sat_add(s.offset, -p.window_left);
-    if (p.flags & ATTN_WINDOW_RIGHT) x.hi = hip_sat_add(hip_sat_add(s.offset, p.window_right), 1);
+__device__ static inline gpu_shifts gpu_shifts_of(const gpu_params &p, const gpu_seq &s) {
+    gpu_shifts x = {INT64_MIN, INT64_MAX};
+    if (p.flags & ATTN_WINDOW_LEFT) x.lo = gpu_sat_add(s.offset, -p.window_left);
+    if (p.flags & ATTN_WINDOW_RIGHT) x.hi = gpu_sat_add(gpu_sat_add(s.offset, p.window_right), 1);
     if (p.flags & ATTN_CAUSAL) {
-        const int64_t diagonal = hip_sat_add(s.offset, 1);
+        const int64_t diagonal = gpu_sat_add(s.offset, 1);
         if (diagonal < x.hi) x.hi = diagonal;
     }
     return x;
 }
 /* Both ends never fall as i grows, and lie in [0, k_len]; hi may lie below lo. */
-__device__ static inline hip_range hip_ends(const hip_params &p, const hip_seq &s, int32_t i) {
-    const hip_shifts x = hip_shifts_of(p, s);
-    const hip_range r = {
-        hip_clamp(hip_sat_add(x.lo, i), 0, s.k_len), hip_clamp(hip_sat_add(x.hi, i), 0, s.k_len)};
+__device__ static inline gpu_range gpu_ends(const gpu_params &p, const gpu_seq &s, int32_t i) {
+    const gpu_shifts x = gpu_shifts_of(p, s);
+    const gpu_range r = {
+        gpu_clamp(gpu_sat_add(x.lo, i), 0, s.k_len), gpu_clamp(gpu_sat_add(x.hi, i), 0, s.k_len)};
     return r;
 }
 /* Both 0: none. */
-__device__ static inline hip_range hip_visible(const hip_params &p, const hip_seq &s, int32_t i) {
-    const hip_range r = hip_ends(p, s, i), none = {0, 0};
+__device__ static inline gpu_range gpu_visible(const gpu_params &p, const gpu_seq &s, int32_t i) {
+    const gpu_range r = gpu_ends(p, s, i), none = {0, 0};
     return i < s.q_used && r.lo < r.hi ? r : none;
 }
 
 /* May 16-bit q, k and v be read 16 bytes at a time? */
-__device__ static inline bool hip_aligned16(const hip_params &p) {
+__device__ static inline bool gpu_aligned16(const gpu_params &p) {
     int64_t bits = p.head_dim | p.v_dim;
     for (int n = 0; n < 3; n++) bits |= p.q.stride[n] | p.k.stride[n] | p.v.stride[n];
     return bits % 8 == 0 &&
@@ -579,45 +579,45 @@ __device__ static inline bool hip_aligned16(const hip_params &p) {
 
 /* ================================================================================ >>mask ====
    One score of a general kernel: softcap, bias, ALiBi, boolean mask, and the dropout words. The
-   order is the contract's: cap, add, hide. Ranges (causal, windows, lengths) are hip_visible's; j
+   order is the contract's: cap, add, hide. Ranges (causal, windows, lengths) are gpu_visible's; j
    always lies in the row's range here, since the bias and mask columns beyond it need not exist. */
-#define HIP_FLT_MAX 3.40282347e38f
-#define HIP_LOG2E 1.44269504f
-#define HIP_LN2 0.693147181f
+#define GPU_FLT_MAX 3.40282347e38f
+#define GPU_LOG2E 1.44269504f
+#define GPU_LN2 0.693147181f
 /* on the bits: no -ffast-math folds it */
-__device__ static inline bool hip_is_finite(float x) {
+__device__ static inline bool gpu_is_finite(float x) {
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
 
 /* One element of dtype ATTN_F32, F16, BF16 or F64, and back, rounded to nearest even. */
-__device__ static inline float hip_get(const char *data, int32_t dtype, int64_t at) {
+__device__ static inline float gpu_get(const char *data, int32_t dtype, int64_t at) {
     switch (dtype) {
         case ATTN_F32:  return ((const float *)data)[at];
-        case ATTN_F16:  return hip_f16_value(((const uint16_t *)data)[at]);
+        case ATTN_F16:  return gpu_f16_value(((const uint16_t *)data)[at]);
         case ATTN_BF16: return __uint_as_float((uint32_t)((const uint16_t *)data)[at] << 16);
         default:        return (float)((const double *)data)[at];
     }
 }
-__device__ static inline uint16_t hip_bf16_bits(float x) {
+__device__ static inline uint16_t gpu_bf16_bits(float x) {
     uint32_t u = __float_as_uint(x);
     /* a NaN stays one: rounding could carry it into infinity */
     if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
-__device__ static inline void hip_put(char *data, int32_t dtype, int64_t at, float x) {
+__device__ static inline void gpu_put(char *data, int32_t dtype, int64_t at, float x) {
     switch (dtype) {
         case ATTN_F32:  ((float *)data)[at] = x; break;
-        case ATTN_F16:  ((uint16_t *)data)[at] = hip_f16_bits(x); break;
-        case ATTN_BF16: ((uint16_t *)data)[at] = hip_bf16_bits(x); break;
+        case ATTN_F16:  ((uint16_t *)data)[at] = gpu_f16_bits(x); break;
+        case ATTN_BF16: ((uint16_t *)data)[at] = gpu_bf16_bits(x); break;
         default:        ((double *)data)[at] = (double)x; break;
     }
 }
 
 /* tanh, relative error below 4u: near 0 an odd polynomial (1 - 2 / .. would cancel), elsewhere
    1 - 2 / (exp(2|x|) + 1). */
-__device__ static inline float hip_tanh(float x) {
+__device__ static inline float gpu_tanh(float x) {
     float a = fabsf(x), u = x * x, p = 0.0162556777f;
-    float far = fmaf(-2.0f, hip_rcp(hip_exp2(a * 2.88539008f) + 1.0f), 1.0f);
+    float far = fmaf(-2.0f, gpu_rcp(gpu_exp2(a * 2.88539008f) + 1.0f), 1.0f);
     p = fmaf(p, u, -0.0525789803f);
     p = fmaf(p, u, 0.133193342f);
     p = fmaf(p, u, -0.333328897f);
@@ -626,11 +626,11 @@ __device__ static inline float hip_tanh(float x) {
 }
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): the words of keys 4 * (j / 4) .. + 3. */
-struct hip_words {
+struct gpu_words {
     uint32_t w[4];
 };
-__device__ static inline hip_words hip_philox(
-    const hip_params &p, uint32_t bh, uint32_t i, uint32_t j) {
+__device__ static inline gpu_words gpu_philox(
+    const gpu_params &p, uint32_t bh, uint32_t i, uint32_t j) {
     uint32_t c0 = j / 4, c1 = i, c2 = p.bh_first + bh, c3 = p.philox_offset, k0 = p.seed[0],
              k1 = p.seed[1];
     for (int round = 0; round < 10; round++) {
@@ -643,20 +643,20 @@ __device__ static inline hip_words hip_philox(
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    hip_words r = {{c0, c1, c2, c3}};
+    gpu_words r = {{c0, c1, c2, c3}};
     return r;
 }
 
 /* What the masks need to know of row i of head h: made once a row. */
-struct hip_row {
+struct gpu_row {
     /* elements: key 0 of the row in bias and mask */
     int64_t bias, mask;
     double place; /* i + offset: exact below 2^53 */
     float slope;
 };
-__device__ static inline hip_row hip_row_of(
-    const hip_params &p, const hip_seq &s, int32_t h, int32_t i) {
-    hip_row r;
+__device__ static inline gpu_row gpu_row_of(
+    const gpu_params &p, const gpu_seq &s, int32_t h, int32_t i) {
+    gpu_row r;
     r.bias = s.b * p.bias.stride[0] + h * p.bias.stride[1] + i * p.bias.stride[2] + s.column;
     r.mask = s.b * p.mask.stride[0] + h * p.mask.stride[1] + i * p.mask.stride[2] + s.column;
     r.place = (double)i + (double)s.offset;
@@ -665,18 +665,18 @@ __device__ static inline hip_row hip_row_of(
 }
 
 /* A finite f64 bias beyond f32 stays finite: -1e300 is small, only -infinity hides. */
-__device__ static inline float hip_bias_at(const hip_params &p, const hip_row &r, int32_t j) {
-    if (p.bias_dtype != ATTN_F64) return hip_get(p.bias.data, p.bias_dtype, r.bias + j);
+__device__ static inline float gpu_bias_at(const gpu_params &p, const gpu_row &r, int32_t j) {
+    if (p.bias_dtype != ATTN_F64) return gpu_get(p.bias.data, p.bias_dtype, r.bias + j);
     double x = ((const double *)p.bias.data)[r.bias + j];
     if (fabs(x) <= 1.7976931348623157e308)
-        x = fmin(fmax(x, -(double)HIP_FLT_MAX), (double)HIP_FLT_MAX);
+        x = fmin(fmax(x, -(double)GPU_FLT_MAX), (double)GPU_FLT_MAX);
     return (float)x;
 }
 
 /* Hidden by mask or bias? */
-__device__ static inline bool hip_hidden(const hip_params &p, const hip_row &r, int32_t j) {
+__device__ static inline bool gpu_hidden(const gpu_params &p, const gpu_row &r, int32_t j) {
     if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0) return true;
-    return (p.masks & MASK_BIAS) && __float_as_uint(hip_bias_at(p, r, j)) == 0xff800000u;
+    return (p.masks & MASK_BIAS) && __float_as_uint(gpu_bias_at(p, r, j)) == 0xff800000u;
 }
 
 /* From scale * dot(q_i, k_j) to the score: softcap, bias, ALiBi, boolean mask (not dropout).
@@ -684,19 +684,19 @@ __device__ static inline bool hip_hidden(const hip_params &p, const hip_row &r, 
    What is finite stays finite, so that a row of -FLT_MAX biases is no empty row; for that the
    scores of general kernels are natural ones, and only their distance from the maximum goes
    to log 2. */
-__device__ static inline float hip_modify(
-    const hip_params &p, const hip_row &r, int32_t j, float score) {
+__device__ static inline float gpu_modify(
+    const gpu_params &p, const gpu_row &r, int32_t j, float score) {
     const float neg_inf = __uint_as_float(0xff800000u);
     float bias = 0.0f;
-    if (p.masks & MASK_SOFTCAP) score = p.softcap * hip_tanh(score * (1.0f / p.softcap));
-    const bool finite = hip_is_finite(score);
+    if (p.masks & MASK_SOFTCAP) score = p.softcap * gpu_tanh(score * (1.0f / p.softcap));
+    const bool finite = gpu_is_finite(score);
     if (p.masks & MASK_BIAS) {
-        bias = hip_bias_at(p, r, j);
+        bias = gpu_bias_at(p, r, j);
         score += bias;
     }
     if (p.masks & MASK_ALIBI) score = fmaf(-r.slope, (float)fabs(r.place - (double)j), score);
-    if (finite && hip_is_finite(bias) && hip_is_finite(r.slope))
-        score = fminf(fmaxf(score, -HIP_FLT_MAX), HIP_FLT_MAX);
+    if (finite && gpu_is_finite(bias) && gpu_is_finite(r.slope))
+        score = fminf(fmaxf(score, -GPU_FLT_MAX), GPU_FLT_MAX);
     if ((p.masks & MASK_BIAS) && __float_as_uint(bias) == 0xff800000u) score = neg_inf;
     if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0) score = neg_inf;
     return score;
@@ -706,18 +706,18 @@ __device__ static inline float hip_modify(
    were measured by, as a natural score; row_sum: of those weights, 0 where no key was seen.
    Against a sink far above the scores, whose distance is wanted to the last bit, diff + rest
    is that distance. */
-struct hip_end {
+struct gpu_end {
     float factor, lse;
 };
-__device__ static inline float hip_exp_of(float x, float rest) {
+__device__ static inline float gpu_exp_of(float x, float rest) {
     const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f, y = x * log2e;
     const float tail = fmaf(x, log2e, -y) + fmaf(x, log2e_rest, rest * log2e);
-    return hip_exp2(y) * (fabsf(y) < 1e30f ? fmaf(tail, HIP_LN2, 1.0f) : 1.0f);
+    return gpu_exp2(y) * (fabsf(y) < 1e30f ? fmaf(tail, GPU_LN2, 1.0f) : 1.0f);
 }
-__device__ static inline hip_end hip_finish(
-    const hip_params &p, int32_t h, float row_max, float row_sum) {
+__device__ static inline gpu_end gpu_finish(
+    const gpu_params &p, int32_t h, float row_max, float row_sum) {
     const float sink = p.sink ? p.sink[h] : __uint_as_float(0xff800000u);
-    hip_end e = {0.0f, sink};
+    gpu_end e = {0.0f, sink};
     if (row_sum == 0.0f) return e;
     if (!p.sink || __float_as_uint(sink) == 0xff800000u) {
         e.factor = 1.0f / row_sum;
@@ -729,8 +729,8 @@ __device__ static inline hip_end hip_finish(
     if (!(fabsf(diff) < 1e30f)) rest = 0.0f;
     /* the sink is the maximum; one of +infinity or NaN makes NaN */
     const bool above = diff < 0.0f;
-    const float old = above ? hip_exp_of(diff, rest) : 1.0f;
-    const float sum = row_sum * old + (above ? hip_exp2(sink - sink) : hip_exp_of(-diff, -rest));
+    const float old = above ? gpu_exp_of(diff, rest) : 1.0f;
+    const float sum = row_sum * old + (above ? gpu_exp2(sink - sink) : gpu_exp_of(-diff, -rest));
     e.factor = old / sum;
     /* log1p: beside the sink the keys may be too small to show in a sum with 1 */
     e.lse = above ? sink + log1pf(row_sum * old) : row_max + logf(sum);
@@ -743,24 +743,24 @@ __device__ static inline hip_end hip_finish(
    and so is its last place. When the maximum by which the sums are measured has changed, what lies
    there is multiplied by alpha as it is read. mask: of the bits that go; 0 for lanes that carry
    nothing, which do the arithmetic all the same: a branch around the accumulators costs copies. */
-#ifndef HIP_CARRY_KEYS
+#ifndef GPU_CARRY_KEYS
 /* of 16 bits, between two carries: P itself is good for 2^-9 or 2^-12 */
-#define HIP_CARRY_KEYS 4096
+#define GPU_CARRY_KEYS 4096
 #endif
-__device__ static inline float hip_carry(float stored, float alpha, uint32_t mask, float &sum) {
+__device__ static inline float gpu_carry(float stored, float alpha, uint32_t mask, float &sum) {
     const float old = stored * alpha;
     const float upper = __uint_as_float(__float_as_uint(old + sum) & mask);
     sum = (old - upper) + sum;
     return upper;
 }
 /* sum + rest += x, for terms that are not below 0. */
-__device__ static inline void hip_add_to(float &sum, float &rest, float x) {
+__device__ static inline void gpu_add_to(float &sum, float &rest, float x) {
     const float next = sum + x;
     rest += x - (next - sum);
     sum = next;
 }
 /* Terms of any sign and size. */
-__device__ static inline void hip_add_any(float &sum, float &rest, float x) {
+__device__ static inline void gpu_add_any(float &sum, float &rest, float x) {
     const float next = sum + x, part = next - sum;
     rest += (sum - (next - part)) + (x - part);
     sum = next;
@@ -770,56 +770,56 @@ __device__ static inline void hip_add_any(float &sum, float &rest, float x) {
    registers between. Without optimization nothing stays anywhere, and clang has no scalar register
    for the constraint. */
 #if defined(__HIP__)
-__device__ static __forceinline__ const hip_params &hip_again() {
+__device__ static __forceinline__ const gpu_params &gpu_again() {
     auto *at = __builtin_amdgcn_kernarg_segment_ptr();
 #if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
     asm volatile("" : "+s"(at));
 #endif
-    return *(const hip_params *)at;
+    return *(const gpu_params *)at;
 }
-__device__ static inline const hip_params &hip_reload(const hip_params &) { return hip_again(); }
+__device__ static inline const gpu_params &gpu_reload(const gpu_params &) { return gpu_again(); }
 #else
-__device__ static inline const hip_params &hip_reload(const hip_params &p) { return p; }
+__device__ static inline const gpu_params &gpu_reload(const gpu_params &p) { return p; }
 #endif
 
 #if defined(__CUDACC__) && !defined(__HIP__)
-__device__ static inline uint64_t hip_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
-__device__ static inline float hip_wave_read(float x, int lane) {
+__device__ static inline uint64_t gpu_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ static inline float gpu_wave_read(float x, int lane) {
     return __shfl_sync(0xffffffffu, x, lane);
 }
-__device__ static inline float hip_wave_xor(float x, int mask) {
+__device__ static inline float gpu_wave_xor(float x, int mask) {
     return __shfl_xor_sync(0xffffffffu, x, mask);
 }
 #else
-__device__ static inline uint64_t hip_wave_ballot(bool x) {
+__device__ static inline uint64_t gpu_wave_ballot(bool x) {
 #if !defined(__HIP_DEVICE_COMPILE__)
     return x;
-#elif HIP_WAVE == 64
-    return HIP_BALLOT_64(x);
+#elif GPU_WAVE == 64
+    return GPU_BALLOT_64(x);
 #else
-    return HIP_BALLOT_32(x);
+    return GPU_BALLOT_32(x);
 #endif
 }
 /* lane: the same in the whole wave */
-__device__ static inline float hip_wave_read(float x, int lane) {
+__device__ static inline float gpu_wave_read(float x, int lane) {
     return __int_as_float(__builtin_amdgcn_readlane(__float_as_int(x), lane));
 }
-__device__ static inline float hip_wave_xor(float x, int mask) {
-    return __shfl_xor(x, mask, HIP_WAVE);
+__device__ static inline float gpu_wave_xor(float x, int mask) {
+    return __shfl_xor(x, mask, GPU_WAVE);
 }
 #endif
 /* lane: the same in the whole wave */
-__device__ static inline uint64_t hip_wave_read_bits(uint64_t x, int lane) {
-    const float low = hip_wave_read(__uint_as_float((uint32_t)x), lane),
-                high = hip_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
+__device__ static inline uint64_t gpu_wave_read_bits(uint64_t x, int lane) {
+    const float low = gpu_wave_read(__uint_as_float((uint32_t)x), lane),
+                high = gpu_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
     return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
 }
-__device__ static inline float hip_wave_max(float x) { /* a NaN does not count */
-    for (int mask = HIP_WAVE / 2; mask; mask /= 2) x = fmaxf(x, hip_wave_xor(x, mask));
+__device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
     return x;
 }
-__device__ static inline float hip_wave_sum(float x) {
-    for (int mask = HIP_WAVE / 2; mask; mask /= 2) x += hip_wave_xor(x, mask);
+__device__ static inline float gpu_wave_sum(float x) {
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x += gpu_wave_xor(x, mask);
     return x;
 }
 
@@ -831,67 +831,67 @@ __device__ static inline float hip_wave_sum(float x) {
    scores are all -infinity. A wave has a row in each lane, and walks over the keys that they see;
    which dims of a key are bad is a ballot. It ends when each row has met all dims. DTYPE: of v. All
    threads call it, after a __syncthreads(). */
-template <int DTYPE> __device__ static inline bool hip_bad_value(const char *v, int64_t at) {
-    if (DTYPE == ATTN_F32) return !hip_is_finite(((const float *)v)[at]);
+template <int DTYPE> __device__ static inline bool gpu_bad_value(const char *v, int64_t at) {
+    if (DTYPE == ATTN_F32) return !gpu_is_finite(((const float *)v)[at]);
     uint32_t exponent = DTYPE == ATTN_F16 ? 0x7c00u : 0x7f80u;
     return (((const uint16_t *)v)[at] & exponent) == exponent;
 }
 /* Of dims d0 + lane, the bits of those that row `row` sees a bad value in. keys: [lo, hi) of
  * the whole wave */
 template <int DTYPE>
-__device__ static inline uint64_t hip_bad_dims(const hip_params &p, const hip_seq &s, int32_t h,
-    int32_t d0, hip_range keys, hip_range see, const hip_row &row) {
+__device__ static inline uint64_t gpu_bad_dims(const gpu_params &p, const gpu_seq &s, int32_t h,
+    int32_t d0, gpu_range keys, gpu_range see, const gpu_row &row) {
     enum { AT_ONCE = 2 };
-    const int32_t left = p.v_dim - d0, lane = (int32_t)threadIdx.x % HIP_WAVE;
+    const int32_t left = p.v_dim - d0, lane = (int32_t)threadIdx.x % GPU_WAVE;
     const uint64_t all = left < 64 ? ((uint64_t)1 << left) - 1 : ~(uint64_t)0;
-    const uint64_t wanted = HIP_WAVE == 32 ? all & 0xffffffffu : all;
+    const uint64_t wanted = GPU_WAVE == 32 ? all & 0xffffffffu : all;
     const int64_t first = s.v_base + h / p.group * p.v.stride[2] + d0 + (lane < left ? lane : 0);
     uint64_t met = 0;
     for (int32_t j = keys.lo; j < keys.hi; j += AT_ONCE) {
         uint64_t bad[AT_ONCE], any = 0;
-        HIP_UNROLL for (int n = 0; n < AT_ONCE; n++) {
+        GPU_UNROLL for (int n = 0; n < AT_ONCE; n++) {
             const int32_t key = j < keys.hi - n ? j + n : j;
-            bad[n] = hip_wave_ballot(hip_bad_value<DTYPE>(p.v.data, first + key * p.v.stride[1]));
+            bad[n] = gpu_wave_ballot(gpu_bad_value<DTYPE>(p.v.data, first + key * p.v.stride[1]));
             any |= bad[n];
         }
         if (!(any & wanted)) continue;
         /* some row sees them, and has not met all of them */
-        if (!hip_wave_ballot((any & wanted & ~met) && see.lo < j + AT_ONCE && j < see.hi)) continue;
-        HIP_NO_UNROLL for (int n = 0; n < AT_ONCE;
+        if (!gpu_wave_ballot((any & wanted & ~met) && see.lo < j + AT_ONCE && j < see.hi)) continue;
+        GPU_NO_UNROLL for (int n = 0; n < AT_ONCE;
             n++) if ((bad[n] & wanted & ~met) && j + n >= see.lo && j + n < see.hi &&
-                     !hip_hidden(hip_reload(p), row, j + n)) met |= bad[n] & wanted;
-        if (!hip_wave_ballot(met != wanted && see.hi > j + AT_ONCE)) break;
+                     !gpu_hidden(gpu_reload(p), row, j + n)) met |= bad[n] & wanted;
+        if (!gpu_wave_ballot(met != wanted && see.hi > j + AT_ONCE)) break;
     }
     return met;
 }
 template <int DTYPE>
-__device__ static inline void hip_poison(
-    const hip_params &arguments, int32_t h, int32_t row0, int32_t rows, const uint32_t *alive) {
+__device__ static inline void gpu_poison(
+    const gpu_params &arguments, int32_t h, int32_t row0, int32_t rows, const uint32_t *alive) {
     const float nan = __uint_as_float(0x7fc00000u);
-    const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE,
-                  q_used = hip_sequence(hip_reload(arguments), (int32_t)blockIdx.z).q_used;
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE,
+                  q_used = gpu_sequence(gpu_reload(arguments), (int32_t)blockIdx.z).q_used;
     const int32_t end = row0 + rows < q_used ? row0 + rows : q_used;
-    for (int32_t r0 = (int32_t)threadIdx.x / HIP_WAVE * HIP_WAVE; row0 + r0 < end;
+    for (int32_t r0 = (int32_t)threadIdx.x / GPU_WAVE * GPU_WAVE; row0 + r0 < end;
         r0 += (int32_t)blockDim.x) {
-        const int32_t i0 = row0 + r0, last = (i0 + HIP_WAVE < end ? i0 + HIP_WAVE : end) - 1;
+        const int32_t i0 = row0 + r0, last = (i0 + GPU_WAVE < end ? i0 + GPU_WAVE : end) - 1;
         const int32_t i = i0 + lane < last ? i0 + lane : last;
         /* the arguments anew for each step: scalar registers */
-        const hip_params &p = hip_reload(arguments);
-        const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
-        const hip_range keys = {hip_ends(p, s, i0).lo, hip_ends(p, s, last).hi}, none = {0, 0};
-        const hip_range see = i0 + lane <= last && alive[i - row0] ? hip_visible(p, s, i) : none;
-        const hip_row row = hip_row_of(p, s, h, i);
-        for (int32_t d0 = 0; d0 < hip_reload(arguments).v_dim; d0 += HIP_WAVE) {
-            const hip_params &of_values = hip_reload(arguments);
-            const uint64_t bad = hip_bad_dims<DTYPE>(
-                of_values, hip_sequence(of_values, (int32_t)blockIdx.z), h, d0, keys, see, row);
-            const hip_params &of_o = hip_reload(arguments);
+        const gpu_params &p = gpu_reload(arguments);
+        const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+        const gpu_range keys = {gpu_ends(p, s, i0).lo, gpu_ends(p, s, last).hi}, none = {0, 0};
+        const gpu_range see = i0 + lane <= last && alive[i - row0] ? gpu_visible(p, s, i) : none;
+        const gpu_row row = gpu_row_of(p, s, h, i);
+        for (int32_t d0 = 0; d0 < gpu_reload(arguments).v_dim; d0 += GPU_WAVE) {
+            const gpu_params &of_values = gpu_reload(arguments);
+            const uint64_t bad = gpu_bad_dims<DTYPE>(
+                of_values, gpu_sequence(of_values, (int32_t)blockIdx.z), h, d0, keys, see, row);
+            const gpu_params &of_o = gpu_reload(arguments);
             const int64_t o_base =
-                hip_sequence(of_o, (int32_t)blockIdx.z).o_base + h * of_o.o.stride[2] + d0 + lane;
+                gpu_sequence(of_o, (int32_t)blockIdx.z).o_base + h * of_o.o.stride[2] + d0 + lane;
             for (int32_t n = 0; i0 + n <= last; n++) {
-                const uint64_t dims = hip_wave_read_bits(bad, n);
+                const uint64_t dims = gpu_wave_read_bits(bad, n);
                 if (dims >> lane & 1)
-                    hip_put((char *)of_o.o.data, of_o.o_dtype, o_base + (i0 + n) * of_o.o.stride[1],
+                    gpu_put((char *)of_o.o.data, of_o.o_dtype, o_base + (i0 + n) * of_o.o.stride[1],
                         nan);
             }
         }
@@ -904,7 +904,7 @@ __device__ static inline void hip_poison(
 /* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole
    multiples of 16 bytes, at such addresses; the sums are the same. */
 template <int DTYPE, bool WIDE>
-__device__ static inline float hip_scalar_score(const hip_params &p, int64_t q_at, int64_t k_at) {
+__device__ static inline float gpu_scalar_score(const gpu_params &p, int64_t q_at, int64_t k_at) {
     constexpr int SIZE = DTYPE == ATTN_F32 ? 4 : 2, PIECE = 16 / SIZE;
     float sum[4] = {0, 0, 0, 0};
     int32_t c = 0;
@@ -913,17 +913,17 @@ __device__ static inline float hip_scalar_score(const hip_params &p, int64_t q_a
             const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE),
                         k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
             for (int n = 0; n < PIECE; n++)
-                sum[n % 4] = fmaf(hip_get((const char *)&q, DTYPE, n),
-                    hip_get((const char *)&k, DTYPE, n), sum[n % 4]);
+                sum[n % 4] = fmaf(gpu_get((const char *)&q, DTYPE, n),
+                    gpu_get((const char *)&k, DTYPE, n), sum[n % 4]);
         }
     } else {
         for (; c + 4 <= p.head_dim; c += 4)
             for (int n = 0; n < 4; n++)
-                sum[n] = fmaf(hip_get(p.q.data, DTYPE, q_at + c + n),
-                    hip_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
+                sum[n] = fmaf(gpu_get(p.q.data, DTYPE, q_at + c + n),
+                    gpu_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
         for (; c < p.head_dim; c++)
             sum[0] = fmaf(
-                hip_get(p.q.data, DTYPE, q_at + c), hip_get(p.k.data, DTYPE, k_at + c), sum[0]);
+                gpu_get(p.q.data, DTYPE, q_at + c), gpu_get(p.k.data, DTYPE, k_at + c), sum[0]);
     }
     return p.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
@@ -932,45 +932,45 @@ __device__ static inline float hip_scalar_score(const hip_params &p, int64_t q_a
    than its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar
    registers, are read anew by each step. */
 template <int DTYPE, int DIMS, bool WIDE>
-__device__ static inline void hip_scalar_row(const hip_params &arguments, int32_t h, int32_t i) {
-    const hip_params &p = hip_reload(arguments);
-    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+__device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_t h, int32_t i) {
+    const gpu_params &p = gpu_reload(arguments);
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
     const float neg_inf = __uint_as_float(0xff800000u);
-    const int32_t lane = (int32_t)threadIdx.x % HIP_WAVE, kv_head = h / p.group;
-    const hip_range keys = hip_visible(p, s, i);
-    const hip_row row = hip_row_of(p, s, h, i);
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE, kv_head = h / p.group;
+    const gpu_range keys = gpu_visible(p, s, i);
+    const gpu_row row = gpu_row_of(p, s, h, i);
     const int64_t q_at = s.q_base + i * p.q.stride[1] + h * p.q.stride[2];
     const int64_t k_base = s.k_base + kv_head * p.k.stride[2],
                   v_base = s.v_base + kv_head * p.v.stride[2];
 
-    for (int32_t c0 = 0; c0 < p.v_dim; c0 += HIP_WAVE * DIMS) {
+    for (int32_t c0 = 0; c0 < p.v_dim; c0 += GPU_WAVE * DIMS) {
         float row_max = neg_inf, row_sum = 0, sum_rest = 0, acc[DIMS], rest[DIMS];
         for (int n = 0; n < DIMS; n++) acc[n] = rest[n] = 0;
-        for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += HIP_WAVE) {
+        for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += GPU_WAVE) {
             /* 1. a score per lane */
             const int32_t j = j0 + lane;
-            const hip_params &of_scores = hip_reload(p);
-            const bool seen = j < keys.hi && !hip_hidden(of_scores, row, j);
+            const gpu_params &of_scores = gpu_reload(p);
+            const bool seen = j < keys.hi && !gpu_hidden(of_scores, row, j);
             float score = neg_inf;
             if (seen)
-                score = hip_modify(of_scores, row, j,
-                    hip_scalar_score<DTYPE, WIDE>(
+                score = gpu_modify(of_scores, row, j,
+                    gpu_scalar_score<DTYPE, WIDE>(
                         of_scores, q_at, k_base + j * of_scores.k.stride[1]));
-            uint64_t seen_keys = hip_wave_ballot(seen);
+            uint64_t seen_keys = gpu_wave_ballot(seen);
 
             /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each
              * weight is 0 */
-            const float new_max = fmaxf(row_max, hip_wave_max(score)),
+            const float new_max = fmaxf(row_max, gpu_wave_max(score)),
                         base = new_max == neg_inf ? 0.0f : new_max;
-            float weight = hip_exp2((score - base) * HIP_LOG2E);
-            const float old = hip_exp2((row_max - base) * HIP_LOG2E);
+            float weight = gpu_exp2((score - base) * GPU_LOG2E);
+            const float old = gpu_exp2((row_max - base) * GPU_LOG2E);
             row_max = new_max;
             row_sum *= old;
             sum_rest *= old;
-            hip_add_to(row_sum, sum_rest, weight);
+            gpu_add_to(row_sum, sum_rest, weight);
             if (p.masks & MASK_DROPOUT) {
-                const hip_params &again = hip_reload(p);
-                const hip_words r = hip_philox(again,
+                const gpu_params &again = gpu_reload(p);
+                const gpu_words r = gpu_philox(again,
                     blockIdx.z * (uint32_t)again.heads + (uint32_t)h, (uint32_t)i, (uint32_t)j);
                 const uint32_t word = j & 2 ? (j & 1 ? r.w[3] : r.w[2]) : (j & 1 ? r.w[1] : r.w[0]);
                 weight = word < again.dropout_below ? 0.0f : weight * again.dropout_scale;
@@ -978,59 +978,59 @@ __device__ static inline void hip_scalar_row(const hip_params &arguments, int32_
 
             /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a
              * NaN by contract */
-            const hip_params &of_values = hip_reload(p);
+            const gpu_params &of_values = gpu_reload(p);
             float part[DIMS];
             for (int n = 0; n < DIMS; n++) part[n] = 0;
             for (; seen_keys; seen_keys &= seen_keys - 1) {
                 const int from = __ffsll((unsigned long long)seen_keys) - 1;
-                const float w = hip_wave_read(weight, from);
+                const float w = gpu_wave_read(weight, from);
                 const int64_t v_at = v_base + (j0 + from) * of_values.v.stride[1];
                 for (int n = 0; n < DIMS; n++) {
-                    const int32_t c = c0 + n * HIP_WAVE + lane;
+                    const int32_t c = c0 + n * GPU_WAVE + lane;
                     if (c < of_values.v_dim)
-                        part[n] = fmaf(w, hip_get(of_values.v.data, DTYPE, v_at + c), part[n]);
+                        part[n] = fmaf(w, gpu_get(of_values.v.data, DTYPE, v_at + c), part[n]);
                 }
             }
             for (int n = 0; n < DIMS; n++) {
                 acc[n] *= old;
                 rest[n] *= old;
-                hip_add_any(acc[n], rest[n], part[n]);
+                gpu_add_any(acc[n], rest[n], part[n]);
             }
         }
 
         /* 4. a sum of 0: nothing but scores of -infinity, or no key */
-        const hip_params &end = hip_reload(p);
-        const hip_seq seq = hip_sequence(end, (int32_t)blockIdx.z);
-        const hip_end e = hip_finish(end, h, row_max, hip_wave_sum(row_sum + sum_rest));
+        const gpu_params &end = gpu_reload(p);
+        const gpu_seq seq = gpu_sequence(end, (int32_t)blockIdx.z);
+        const gpu_end e = gpu_finish(end, h, row_max, gpu_wave_sum(row_sum + sum_rest));
         const int64_t o_at = seq.o_base + i * end.o.stride[1] + h * end.o.stride[2];
         for (int n = 0; n < DIMS; n++) {
-            const int32_t c = c0 + n * HIP_WAVE + lane;
+            const int32_t c = c0 + n * GPU_WAVE + lane;
             const float x = e.factor == 0.0f ? 0.0f : (acc[n] + rest[n]) * e.factor;
-            if (c < end.v_dim) hip_put((char *)end.o.data, end.o_dtype, o_at + c, x);
+            if (c < end.v_dim) gpu_put((char *)end.o.data, end.o_dtype, o_at + c, x);
         }
         if (end.lse && c0 == 0 && lane == 0) end.lse[seq.lse_base + h * seq.lse_head + i] = e.lse;
     }
 }
 
 /* grid {q_tiles, heads, batch}, any number of waves */
-enum { HIP_SCALAR_ROWS = 8 };
+enum { GPU_SCALAR_ROWS = 8 };
 template <int DTYPE, bool WIDE>
-__global__ void __launch_bounds__(256) hip_scalar_forward(hip_params p) {
-    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
-    const int32_t first = (int32_t)blockIdx.x * HIP_SCALAR_ROWS;
-    const int32_t end = first + HIP_SCALAR_ROWS < s.q_rows ? first + HIP_SCALAR_ROWS : s.q_rows;
-    for (int32_t i = first + (int32_t)threadIdx.x / HIP_WAVE; i < end;
-        i += (int32_t)blockDim.x / HIP_WAVE)
-        hip_scalar_row<DTYPE, 8, WIDE>(p, (int32_t)blockIdx.y, i);
+__global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+    const int32_t first = (int32_t)blockIdx.x * GPU_SCALAR_ROWS;
+    const int32_t end = first + GPU_SCALAR_ROWS < s.q_rows ? first + GPU_SCALAR_ROWS : s.q_rows;
+    for (int32_t i = first + (int32_t)threadIdx.x / GPU_WAVE; i < end;
+        i += (int32_t)blockDim.x / GPU_WAVE)
+        gpu_scalar_row<DTYPE, 8, WIDE>(p, (int32_t)blockIdx.y, i);
 }
-#define HIP_ROW_SCALAR(name, DTYPE, align) \
-    {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, HIP_SCALAR_ROWS, 256, 0, align, \
-        (const void *)hip_scalar_forward<DTYPE, (align == 16)>},
+#define GPU_ROW_SCALAR(name, DTYPE, align) \
+    {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, GPU_SCALAR_ROWS, 256, 0, align, \
+        (const void *)gpu_scalar_forward<DTYPE, (align == 16)>},
 /* clang-format off */
-#define HIP_ROWS_SCALAR \
-    HIP_ROW_SCALAR("scalar_f32", ATTN_F32, 16) HIP_ROW_SCALAR("scalar_f32_any", ATTN_F32, 1) \
-    HIP_ROW_SCALAR("scalar_f16", ATTN_F16, 16) HIP_ROW_SCALAR("scalar_f16_any", ATTN_F16, 1) \
-    HIP_ROW_SCALAR("scalar_bf16", ATTN_BF16, 16) HIP_ROW_SCALAR("scalar_bf16_any", ATTN_BF16, 1)
+#define GPU_ROWS_SCALAR \
+    GPU_ROW_SCALAR("scalar_f32", ATTN_F32, 16) GPU_ROW_SCALAR("scalar_f32_any", ATTN_F32, 1) \
+    GPU_ROW_SCALAR("scalar_f16", ATTN_F16, 16) GPU_ROW_SCALAR("scalar_f16_any", ATTN_F16, 1) \
+    GPU_ROW_SCALAR("scalar_bf16", ATTN_BF16, 16) GPU_ROW_SCALAR("scalar_bf16_any", ATTN_BF16, 1)
 /* clang-format on */
 /* =========================================================================== >>kernel 16 ====
    Flash attention forward for f16 and bf16. A workgroup computes BM = WAVES * TILE query rows of
@@ -1047,7 +1047,7 @@ __global__ void __launch_bounds__(256) hip_scalar_forward(hip_params p) {
    edge tiles alone. */
 #if !defined(__CUDACC__) || defined(__HIP__)
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
-struct hip_shape16 {
+struct gpu_shape16 {
     enum {
         UNIT = UNIT_,
         DTYPE = DTYPE_,
@@ -1057,7 +1057,7 @@ struct hip_shape16 {
         MASKS = MASKS_,
         ALIGN = ALIGN_
     };
-    typedef hip_unit<UNIT_> U;
+    typedef gpu_unit<UNIT_> U;
     enum {
         TILE = (int)U::TILE,
         THREADS = WAVES_ * (int)U::WAVE,
@@ -1069,8 +1069,8 @@ struct hip_shape16 {
         CHUNKS = D / 8, /* of 16 bytes in a row of K */
         K_PER_THREAD = BN_ * CHUNKS / THREADS,
         V_DIMS = BN / 4 * D / THREADS, /* dims of V a thread transposes, of 4 keys */
-        CARRY = HIP_CARRY_KEYS / BN_,  /* tiles between two carries of the sums */
-        LIFT = HIP_F16_FLUSHES && UNIT_ == (int)UNIT_MFMA && DTYPE_ == (int)ATTN_F16,
+        CARRY = GPU_CARRY_KEYS / BN_,  /* tiles between two carries of the sums */
+        LIFT = GPU_F16_FLUSHES && UNIT_ == (int)UNIT_MFMA && DTYPE_ == (int)ATTN_F16,
         /* K is stored and V fetched between the products: fewer registers */
         LATE_V = (U::LATE_V && D >= 128) || D >= 256,
         K_ROW = D < 64 ? 128 : 2 * D, /* bytes in LDS */
@@ -1087,41 +1087,41 @@ struct hip_shape16 {
 /* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant
    steps constant: at(a ^ c) = at(a) ^ at(c) up to whole lines.
    K:   row of a key, 16-byte chunks moved by the key's low bits. */
-__device__ static constexpr uint32_t hip_k_swizzle(uint32_t key) {
+__device__ static constexpr uint32_t gpu_k_swizzle(uint32_t key) {
     return ((key ^ (key >> 1 & 4)) & 7) << 4;
 }
-template <class S> __device__ static inline uint32_t hip_k_at(uint32_t key, uint32_t chunk) {
-    return key * S::K_ROW + (chunk << 4 ^ hip_k_swizzle(key));
+template <class S> __device__ static inline uint32_t gpu_k_at(uint32_t key, uint32_t chunk) {
+    return key * S::K_ROW + (chunk << 4 ^ gpu_k_swizzle(key));
 }
 /* V^T: row of a dim. 64 keys fill a line of 128 bytes, of 32 keys two rows share one. */
-template <class S> __device__ static constexpr uint32_t hip_v_swizzle(uint32_t d) {
+template <class S> __device__ static constexpr uint32_t gpu_v_swizzle(uint32_t d) {
     if (S::BN == 64) return ((d & 7) ^ (d >> 3 & 1) * 7 ^ (d >> 4 & 3)) << 4;
     return ((d & 1) * 4 ^ (d >> 1 & 1) ^ (d >> 1 & 2) ^ (d >> 3 & 1) * 6 ^ (d >> 4 & 3)) << 4;
 }
-template <class S> __device__ static inline uint32_t hip_v_at(uint32_t d, uint32_t key) {
-    return S::K_BYTES + S::v_line(d) + ((key >> 3 << 4) ^ hip_v_swizzle<S>(d)) + (key & 4) * 2;
+template <class S> __device__ static inline uint32_t gpu_v_at(uint32_t d, uint32_t key) {
+    return S::K_BYTES + S::v_line(d) + ((key >> 3 << 4) ^ gpu_v_swizzle<S>(d)) + (key & 4) * 2;
 }
 
 /* P is cut off towards zero, which makes it too small by a factor that for many keys is F = 1 +
    2^-bits / (2 ln 2) on average. So m is log2(F) below the maximum and the end multiplies with F /
    l: the largest key's p is F, cut to 1, and exact; the mean error of the others is gone. f16 also
    raises P by 2^7, away from the subnormals, which MI200 flushes. */
-template <int DTYPE> struct hip_p_bias {
+template <int DTYPE> struct gpu_p_bias {
     static constexpr float F = DTYPE == ATTN_F16 ? 1.00035220f : 1.00281763f;
     /* of F, and of 2^7 */
     static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;
 };
 
 /* Two f16 products; 2^10 and 1, twice. */
-enum : uint32_t { HIP_LIFT = 0x64006400u, HIP_NO_LIFT = 0x3c003c00u };
-__device__ static inline uint32_t hip_multiply2_f16(uint32_t a, uint32_t b) {
+enum : uint32_t { GPU_LIFT = 0x64006400u, GPU_NO_LIFT = 0x3c003c00u };
+__device__ static inline uint32_t gpu_multiply2_f16(uint32_t a, uint32_t b) {
     typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
     const f16x2 product = __builtin_bit_cast(f16x2, a) * __builtin_bit_cast(f16x2, b);
     return __builtin_bit_cast(uint32_t, product);
 }
 
 /* Non-finite halves become the largest finite value; bad collects what changed. */
-template <int DTYPE> __device__ static inline uint32_t hip_make_finite(uint32_t x, uint32_t &bad) {
+template <int DTYPE> __device__ static inline uint32_t gpu_make_finite(uint32_t x, uint32_t &bad) {
     const short top = DTYPE == ATTN_F16 ? 0x7bff : 0x7f7f;
     typedef short i16x2 __attribute__((ext_vector_type(2)));
     typedef unsigned short u16x2 __attribute__((ext_vector_type(2)));
@@ -1136,14 +1136,14 @@ template <int DTYPE> __device__ static inline uint32_t hip_make_finite(uint32_t 
 }
 
 /* N words from memory, by one load. */
-template <int N> __device__ static inline void hip_words_copy(uint32_t (&to)[N], const char *from) {
+template <int N> __device__ static inline void gpu_words_copy(uint32_t (&to)[N], const char *from) {
     if constexpr (N == 1) to[0] = *(const uint32_t *)from;
     else if constexpr (N == 2) {
-        const hip_u32x2 x = *(const hip_u32x2 *)from;
+        const gpu_u32x2 x = *(const gpu_u32x2 *)from;
         to[0] = x[0];
         to[1] = x[1];
     } else {
-        const hip_u32x4 x = *(const hip_u32x4 *)from;
+        const gpu_u32x4 x = *(const gpu_u32x4 *)from;
         to[0] = x[0];
         to[1] = x[1];
         to[2] = x[2];
@@ -1152,13 +1152,13 @@ template <int N> __device__ static inline void hip_words_copy(uint32_t (&to)[N],
 }
 
 /* Eight elements from d on of a row of dim elements that begins at `row`; 0 beyond its end. */
-__device__ static inline hip_u32x4 hip_row_chunk(
+__device__ static inline gpu_u32x4 gpu_row_chunk(
     const char *row, int32_t d, int32_t dim, bool aligned) {
-    hip_u32x4 x = {0, 0, 0, 0};
+    gpu_u32x4 x = {0, 0, 0, 0};
     if (aligned) {
-        if (d < dim) x = *(const hip_u32x4 *)(row + 2 * d);
+        if (d < dim) x = *(const gpu_u32x4 *)(row + 2 * d);
     } else {
-        HIP_UNROLL for (int e = 0; e < 8; e++) {
+        GPU_UNROLL for (int e = 0; e < 8; e++) {
             const bool inside = d + e < dim; /* a select: branches here cost registers */
             const uint32_t value = *(const uint16_t *)(row + 2 * (inside ? d + e : dim - 1));
             x[e / 2] |= (inside ? value : 0) << e % 2 * 16;
@@ -1167,7 +1167,7 @@ __device__ static inline hip_u32x4 hip_row_chunk(
     return x;
 }
 
-template <class S> struct hip_flash16 {
+template <class S> struct gpu_flash16 {
     typedef typename S::U U;
     typedef typename U::operand operand;
     typedef typename U::acc acc;
@@ -1184,9 +1184,9 @@ template <class S> struct hip_flash16 {
     int32_t head, wave_row; /* the wave's first row */
     int32_t k_len, head_dim, v_width;
     bool aligned;                    /* k, v: 16-byte chunks; else element by element */
-    hip_range see;                   /* keys of row i */
-    hip_range wave_sees, wave_whole; /* keys that a row, and that every row of the wave sees */
-    hip_row row;
+    gpu_range see;                   /* keys of row i */
+    gpu_range wave_sees, wave_whole; /* keys that a row, and that every row of the wave sees */
+    gpu_row row;
     /* from units of s, natural ones in general kernels, to log 2, and back */
     float scale, unscale;
 
@@ -1206,15 +1206,15 @@ template <class S> struct hip_flash16 {
     const char *k_data, *v_data; /* key 0 of the head */
     int64_t k_stride, v_stride;  /* bytes */
     uint32_t k_from, v_from, k_to, v_to, k_read, v_read;
-    hip_u32x4 k_next[S::K_PER_THREAD];
+    gpu_u32x4 k_next[S::K_PER_THREAD];
     uint32_t v_next[4][S::V_WORDS];
 
-    __device__ __forceinline__ explicit hip_flash16(char *shared) : lds(shared) {}
+    __device__ __forceinline__ explicit gpu_flash16(char *shared) : lds(shared) {}
 
     /* From the thread's index anew at each use: cheaper than registers through the loop. */
     __device__ __forceinline__ static uint32_t thread() {
         uint32_t t = threadIdx.x;
-        hip_pin(t);
+        gpu_pin(t);
         return t;
     }
     __device__ __forceinline__ static int32_t lane() { return (int32_t)(thread() % U::WAVE); }
@@ -1226,8 +1226,8 @@ template <class S> struct hip_flash16 {
     __device__ __forceinline__ uint32_t key_offset(uint32_t r, int64_t stride) const {
         return stride < 0 ? (uint32_t)(BN - 1 - r) * (uint32_t)-stride : r * (uint32_t)stride;
     }
-    __device__ __forceinline__ hip_u32x4 *k_place(uint32_t stage, uint32_t r) const {
-        return (hip_u32x4 *)(lds + ((stage + k_to) ^ hip_k_swizzle(r * S::K_ROWS_APART)) +
+    __device__ __forceinline__ gpu_u32x4 *k_place(uint32_t stage, uint32_t r) const {
+        return (gpu_u32x4 *)(lds + ((stage + k_to) ^ gpu_k_swizzle(r * S::K_ROWS_APART)) +
                              r * S::K_ROWS_APART * S::K_ROW);
     }
     /* What this thread brings in: a chunk of rows k_row, k_row + K_ROWS_APART .. of K; V_DIMS dims
@@ -1255,13 +1255,13 @@ template <class S> struct hip_flash16 {
     }
     __device__ __forceinline__ void place_threads() {
         const place own = my_place(), inside = my_place_inside();
-        k_to = hip_k_at<S>(own.k_row, own.k_chunk);
-        v_to = hip_v_at<S>(own.v_dim, own.v_key);
+        k_to = gpu_k_at<S>(own.k_row, own.k_chunk);
+        v_to = gpu_v_at<S>(own.v_dim, own.v_key);
         if (own.k_chunk != inside.k_chunk) {
-            const hip_u32x4 zero = {0, 0, 0, 0};
+            const gpu_u32x4 zero = {0, 0, 0, 0};
             for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
                 for (uint32_t stage = 0; stage < 2; stage++) *k_place(stage * S::STAGE, r) = zero;
-            k_to = hip_k_at<S>(inside.k_row, inside.k_chunk);
+            k_to = gpu_k_at<S>(inside.k_row, inside.k_chunk);
         }
         k_from = from_k();
         v_from = from_v();
@@ -1283,19 +1283,19 @@ template <class S> struct hip_flash16 {
         if constexpr (S::ALIGN >= 16 && !EDGE) {
             if (D >= 256) k_from = from_k();
             /* 32 bits beside a scalar base: widened outside the loop it would be a 64-bit sum */
-            hip_pin(k_from);
-            HIP_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) k_next[r] =
-                *(const hip_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
+            gpu_pin(k_from);
+            GPU_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) k_next[r] =
+                *(const gpu_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
         } else {
             const place my = my_place_inside();
             const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
-            HIP_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
+            GPU_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
                 const uint32_t j = my.k_row + r * S::K_ROWS_APART, clamped = j < last ? j : last;
                 if (S::ALIGN >= 16)
                     k_next[r] =
-                        *(const hip_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
+                        *(const gpu_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
                 else
-                    k_next[r] = hip_row_chunk(k_data + (first + clamped) * k_stride,
+                    k_next[r] = gpu_row_chunk(k_data + (first + clamped) * k_stride,
                         (int32_t)my.k_chunk * 8, head_dim, aligned);
             }
         }
@@ -1305,25 +1305,25 @@ template <class S> struct hip_flash16 {
         const char *v = v_data + (first + (v_stride < 0 ? BN - 1 : 0)) * v_stride;
         if constexpr (S::ALIGN >= 16 && !EDGE) {
             if (D >= 256) v_from = from_v();
-            hip_pin(v_from);
-            HIP_UNROLL for (int r = 0; r < 4; r++)
-                hip_words_copy<S::V_WORDS>(v_next[r], v + r * v_stride + v_from);
+            gpu_pin(v_from);
+            GPU_UNROLL for (int r = 0; r < 4; r++)
+                gpu_words_copy<S::V_WORDS>(v_next[r], v + r * v_stride + v_from);
         } else {
             const place my = my_place_inside();
             const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
-            HIP_UNROLL for (uint32_t r = 0; r < 4; r++) {
+            GPU_UNROLL for (uint32_t r = 0; r < 4; r++) {
                 const uint32_t j = my.v_key + r, clamped = j < last ? j : last;
                 if (S::ALIGN >= 16) {
-                    hip_words_copy<S::V_WORDS>(
+                    gpu_words_copy<S::V_WORDS>(
                         v_next[r], v + (key_offset(clamped, v_stride) + my.v_dim * 2));
                     continue;
                 }
                 const char *from = v_data + (first + clamped) * v_stride;
-                HIP_UNROLL for (int n = 0; n < S::V_WORDS; n++) v_next[r][n] = 0;
+                GPU_UNROLL for (int n = 0; n < S::V_WORDS; n++) v_next[r][n] = 0;
                 if (aligned) {
-                    hip_words_copy<S::V_WORDS>(v_next[r], from + 2 * my.v_dim);
+                    gpu_words_copy<S::V_WORDS>(v_next[r], from + 2 * my.v_dim);
                 } else {
-                    HIP_UNROLL for (int e = 0; e < S::V_DIMS; e++) {
+                    GPU_UNROLL for (int e = 0; e < S::V_DIMS; e++) {
                         const int32_t d = (int32_t)my.v_dim + e;
                         const uint32_t value =
                             ((const uint16_t *)from)[d < v_width ? d : v_width - 1];
@@ -1335,28 +1335,28 @@ template <class S> struct hip_flash16 {
     }
     __device__ __forceinline__ uint32_t lifted(uint32_t x) {
         if constexpr (!S::LIFT) return x;
-        const uint32_t y = hip_multiply2_f16(x, lift);
+        const uint32_t y = gpu_multiply2_f16(x, lift);
         overflow |= ((y & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
         return y;
     }
     __device__ __forceinline__ void store_k(uint32_t stage) {
-        HIP_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
-            hip_u32x4 x = k_next[r];
-            HIP_UNROLL for (int n = 0; n < 4; n++) x[n] = lifted(x[n]);
+        GPU_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
+            gpu_u32x4 x = k_next[r];
+            GPU_UNROLL for (int n = 0; n < 4; n++) x[n] = lifted(x[n]);
             *k_place(stage, r) = x;
         }
     }
     template <bool EDGE> __device__ __forceinline__ void store_v(uint32_t stage) {
-        HIP_UNROLL for (int n = 0; n < S::V_WORDS; n++) {
+        GPU_UNROLL for (int n = 0; n < S::V_WORDS; n++) {
             uint32_t x[4];
-            HIP_UNROLL for (int r = 0; r < 4; r++) {
+            GPU_UNROLL for (int r = 0; r < 4; r++) {
                 x[r] = lifted(v_next[r][n]);
-                if (EDGE) x[r] = hip_make_finite<S::DTYPE>(x[r], bad);
+                if (EDGE) x[r] = gpu_make_finite<S::DTYPE>(x[r], bad);
             }
-            HIP_UNROLL for (uint32_t e = 0; e < 2; e++) {
+            GPU_UNROLL for (uint32_t e = 0; e < 2; e++) {
                 const uint32_t d = 2 * n + e, pick = e ? 0x07060302u : 0x05040100u;
-                const hip_u32x2 keys = {hip_bytes(x[1], x[0], pick), hip_bytes(x[3], x[2], pick)};
-                *(hip_u32x2 *)(lds + ((stage + v_to) ^ hip_v_swizzle<S>(d)) + S::v_line(d)) = keys;
+                const gpu_u32x2 keys = {gpu_bytes(x[1], x[0], pick), gpu_bytes(x[3], x[2], pick)};
+                *(gpu_u32x2 *)(lds + ((stage + v_to) ^ gpu_v_swizzle<S>(d)) + S::v_line(d)) = keys;
             }
         }
     }
@@ -1365,8 +1365,8 @@ template <class S> struct hip_flash16 {
 
     __device__ __forceinline__ void place_lanes() {
         const uint32_t left = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::chunk(lane());
-        k_read = hip_k_at<S>(left, chunk);
-        v_read = hip_v_at<S>(left, chunk * 8);
+        k_read = gpu_k_at<S>(left, chunk);
+        v_read = gpu_v_at<S>(left, chunk * 8);
     }
     /* Keys TILE tile .. of K, dims 16 step .. */
     __device__ __forceinline__ operand k_operand(
@@ -1378,33 +1378,33 @@ template <class S> struct hip_flash16 {
     /* Dims TILE tile .. of V^T, keys 16 step .. */
     __device__ __forceinline__ operand v_operand(
         uint32_t stage, uint32_t tile, uint32_t step) const {
-        const uint32_t low = step << 5 ^ hip_v_swizzle<S>(tile * TILE);
+        const uint32_t low = step << 5 ^ gpu_v_swizzle<S>(tile * TILE);
         const char *from = lds + S::v_line(tile * TILE);
         return U::load(from + ((stage + v_read) ^ low), from + ((stage + v_read) ^ low ^ 16));
     }
     __device__ __forceinline__ void lift_q() {
         uint32_t large = 0;
-        HIP_UNROLL for (int n = 0; n < S::STEPS; n++)
-            HIP_UNROLL for (int c = 0; c < (int)sizeof(operand) / 4; c++) large |=
-            ((hip_multiply2_f16(q[n][c], HIP_LIFT) & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+        GPU_UNROLL for (int n = 0; n < S::STEPS; n++)
+            GPU_UNROLL for (int c = 0; c < (int)sizeof(operand) / 4; c++) large |=
+            ((gpu_multiply2_f16(q[n][c], GPU_LIFT) & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
         const bool whole_row = U::other_half(large ? 1.0f : 0.0f) == 0 && !large;
-        const uint32_t by = whole_row ? HIP_LIFT : HIP_NO_LIFT;
-        HIP_UNROLL for (int n = 0; n < S::STEPS; n++) HIP_UNROLL for (int c = 0;
-            c < (int)sizeof(operand) / 4; c++) q[n][c] = hip_multiply2_f16(q[n][c], by);
-        unlift = (whole_row ? 0x1p-10f : 1.0f) * (lift == HIP_LIFT ? 0x1p-10f : 1.0f);
+        const uint32_t by = whole_row ? GPU_LIFT : GPU_NO_LIFT;
+        GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL for (int c = 0;
+            c < (int)sizeof(operand) / 4; c++) q[n][c] = gpu_multiply2_f16(q[n][c], by);
+        unlift = (whole_row ? 0x1p-10f : 1.0f) * (lift == GPU_LIFT ? 0x1p-10f : 1.0f);
         if (!GENERAL) {
-            scale = hip_again().scale_log2 * unlift;
+            scale = gpu_again().scale_log2 * unlift;
             unscale = 1.0f / scale;
         }
     }
-    __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
+    __device__ __forceinline__ void load_q(const gpu_params &p, const gpu_seq &seq) {
         const int32_t i = my_row(), row_i = i < seq.q_used ? i : seq.q_used - 1;
         const char *from =
             p.q.data + 2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
-        HIP_UNROLL for (int n = 0; n < S::STEPS; n++) {
-            hip_u32x4 x[2];
-            HIP_UNROLL for (int c = 0; c < (int)sizeof(operand) / 16; c++) x[c] =
-                hip_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
+        GPU_UNROLL for (int n = 0; n < S::STEPS; n++) {
+            gpu_u32x4 x[2];
+            GPU_UNROLL for (int c = 0; c < (int)sizeof(operand) / 16; c++) x[c] =
+                gpu_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
             q[n] = U::whole(x[0], x[1]);
         }
         if constexpr (S::LIFT) lift_q();
@@ -1413,7 +1413,7 @@ template <class S> struct hip_flash16 {
 /* ---- a tile ---- */
 
 /* Score e of key step c: key 16c + 8 half + e of the tile. */
-#define HIP_SCORE(c, e) s[(c) * 8 / ACC][(c) * 8 % ACC + (e)]
+#define GPU_SCORE(c, e) s[(c) * 8 / ACC][(c) * 8 % ACC + (e)]
 
     /* Nothing moves across: where registers are short or latency is the compiler's to guess. */
     __device__ __forceinline__ void step_done() const {
@@ -1423,12 +1423,12 @@ template <class S> struct hip_flash16 {
        no more, since each holds 4 to 8 registers and the compiler would fetch them all. */
     __device__ __forceinline__ void products_qk(uint32_t stage) {
         operand ring[U::RING];
-        HIP_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
+        GPU_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
             k_operand(stage, n / S::STEPS, n % S::STEPS);
         step_done();
-        HIP_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) {
+        GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) {
             s[tile] = FROM_MAX ? acc(-base) : acc(0.0f);
-            HIP_UNROLL for (int step = 0; step < S::STEPS; step++) {
+            GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
                 const int n = tile * S::STEPS + step, next = n + U::RING;
                 s[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], q[step], s[tile]);
                 if (next < S::KEY_TILES * S::STEPS)
@@ -1440,42 +1440,42 @@ template <class S> struct hip_flash16 {
     /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight scores at a time in the first
        registers, which then go round: the code is there once. */
     __device__ __forceinline__ void modify(int32_t key0) {
-        const hip_params &p = hip_again();
+        const gpu_params &p = gpu_again();
         const float neg_inf = __uint_as_float(0xff800000u);
-        const hip_row own = row;
+        const gpu_row own = row;
         const int32_t last = see.hi > see.lo ? see.hi - 1 : see.lo;
-        HIP_NO_UNROLL for (int c = 0; c < S::KEY_STEPS; c++, key0 += 16) {
+        GPU_NO_UNROLL for (int c = 0; c < S::KEY_STEPS; c++, key0 += 16) {
             float x[8];
-            HIP_UNROLL for (int e = 0; e < 8; e++) {
+            GPU_UNROLL for (int e = 0; e < 8; e++) {
                 const int32_t j = key0 + e, inside = j < see.lo ? see.lo : j > last ? last : j;
-                x[e] = hip_modify(
-                    p, own, inside, HIP_SCORE(0, e) * (S::LIFT ? p.scale * unlift : p.scale));
+                x[e] = gpu_modify(
+                    p, own, inside, GPU_SCORE(0, e) * (S::LIFT ? p.scale * unlift : p.scale));
                 if (j < see.lo || j >= see.hi) x[e] = neg_inf;
             }
             if (p.masks & MASK_DROPOUT) drop(p, key0, x);
-            HIP_UNROLL for (int n = 0; n + 1 < S::KEY_STEPS; n++)
-                HIP_UNROLL for (int e = 0; e < 8; e++) HIP_SCORE(n, e) = HIP_SCORE(n + 1, e);
-            HIP_UNROLL for (int e = 0; e < 8; e++) HIP_SCORE(S::KEY_STEPS - 1, e) = x[e];
+            GPU_UNROLL for (int n = 0; n + 1 < S::KEY_STEPS; n++)
+                GPU_UNROLL for (int e = 0; e < 8; e++) GPU_SCORE(n, e) = GPU_SCORE(n + 1, e);
+            GPU_UNROLL for (int e = 0; e < 8; e++) GPU_SCORE(S::KEY_STEPS - 1, e) = x[e];
         }
     }
     /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is
        kept may be small beside what is dropped, and f16 has no room for that. */
-    __device__ __forceinline__ void drop(const hip_params &p, int32_t key0, float (&x)[8]) {
+    __device__ __forceinline__ void drop(const gpu_params &p, int32_t key0, float (&x)[8]) {
         const float neg_inf = __uint_as_float(0xff800000u);
         float top = all_max;
-        HIP_UNROLL for (int e = 0; e < 8; e++) top = fmaxf(top, x[e]);
+        GPU_UNROLL for (int e = 0; e < 8; e++) top = fmaxf(top, x[e]);
         const float at = top == neg_inf ? 0.0f : top;
-        const float old = hip_exp2((all_max - at) * HIP_LOG2E);
+        const float old = gpu_exp2((all_max - at) * GPU_LOG2E);
         float sum = 0.0f;
-        HIP_UNROLL for (int e = 0; e < 8; e++) sum += hip_exp2((x[e] - at) * HIP_LOG2E);
+        GPU_UNROLL for (int e = 0; e < 8; e++) sum += gpu_exp2((x[e] - at) * GPU_LOG2E);
         all_sum *= old;
         all_rest *= old;
         all_max = top;
-        hip_add_to(all_sum, all_rest, sum);
-        HIP_UNROLL for (int n = 0; n < 2; n++) {
-            const hip_words words = hip_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head),
+        gpu_add_to(all_sum, all_rest, sum);
+        GPU_UNROLL for (int n = 0; n < 2; n++) {
+            const gpu_words words = gpu_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head),
                 (uint32_t)my_row(), (uint32_t)(key0 + 4 * n));
-            HIP_UNROLL for (int e = 0; e < 4; e++) if (words.w[e] < p.dropout_below) x[4 * n + e] =
+            GPU_UNROLL for (int e = 0; e < 4; e++) if (words.w[e] < p.dropout_below) x[4 * n + e] =
                 neg_inf;
         }
     }
@@ -1483,19 +1483,19 @@ template <class S> struct hip_flash16 {
      * sees in part. */
     template <bool LEFT> __device__ __forceinline__ void hide(int32_t key0) {
         const int32_t end = see.hi - key0, begin = see.lo - key0;
-        HIP_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) HIP_UNROLL for (int e = 0; e < 8; e++) {
+        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL for (int e = 0; e < 8; e++) {
             const bool hidden = LEFT ? 16 * c + e < begin : 16 * c + e >= end;
-            HIP_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : HIP_SCORE(c, e);
+            GPU_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : GPU_SCORE(c, e);
         }
     }
     /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
        for itself alone, so that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
         const float neg_inf = __uint_as_float(0xff800000u),
-                    bias = hip_p_bias<S::DTYPE>::LOG2 * unscale;
+                    bias = gpu_p_bias<S::DTYPE>::LOG2 * unscale;
         float top = neg_inf;
-        HIP_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) HIP_UNROLL for (int e = 0; e < 8; e++)
-            top = fmaxf(top, HIP_SCORE(c, e));
+        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL for (int e = 0; e < 8; e++)
+            top = fmaxf(top, GPU_SCORE(c, e));
         /* A general row may be as far from 0 as f32 reaches: there m is the maximum itself, and the
            factor of P joins in weights(). Elsewhere top and the bias count from base. */
         if (!FROM_MAX && !GENERAL) top -= base;
@@ -1508,35 +1508,35 @@ template <class S> struct hip_flash16 {
                                                                         : base;
             const float alpha = !grows         ? 1.0f
                                 : m == neg_inf ? 0.0f
-                                : GENERAL      ? hip_exp2((base - next) * scale)
-                                               : hip_exp2(-up * scale);
+                                : GENERAL      ? gpu_exp2((base - next) * scale)
+                                               : gpu_exp2(-up * scale);
             if (FROM_MAX) {
-                HIP_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) s[tile] -= up;
+                GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) s[tile] -= up;
             }
             if (grows) m = base = next;
             row_sum *= alpha;
             sum_rest *= alpha;
-            HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] *= alpha;
+            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] *= alpha;
         }
-        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) gpu_pin(o[tile]);
     }
     /* p of key step c in place of the scores; returns their right operand. */
-    __device__ __forceinline__ operand weights(int c, hip_f32x2 &sum) {
-        const hip_f32x2 shift = GENERAL    ? hip_p_bias<S::DTYPE>::LOG2
+    __device__ __forceinline__ operand weights(int c, gpu_f32x2 &sum) {
+        const gpu_f32x2 shift = GENERAL    ? gpu_p_bias<S::DTYPE>::LOG2
                                 : FROM_MAX ? 0.0f
                                            : -base * scale;
-        hip_f32x2 w[4];
-        HIP_UNROLL for (int e = 0; e < 4; e++) {
-            const hip_f32x2 x = {HIP_SCORE(c, 2 * e), HIP_SCORE(c, 2 * e + 1)};
-            const hip_f32x2 y = GENERAL    ? (x - base) * scale + shift
+        gpu_f32x2 w[4];
+        GPU_UNROLL for (int e = 0; e < 4; e++) {
+            const gpu_f32x2 x = {GPU_SCORE(c, 2 * e), GPU_SCORE(c, 2 * e + 1)};
+            const gpu_f32x2 y = GENERAL    ? (x - base) * scale + shift
                                 : FROM_MAX ? x * scale
                                            : x * scale + shift;
-            w[e].x = hip_exp2(y.x);
-            w[e].y = hip_exp2(y.y);
+            w[e].x = gpu_exp2(y.x);
+            w[e].y = gpu_exp2(y.y);
             sum = c + e ? sum + w[e] : w[e];
         }
-        hip_u32x4 own;
-        HIP_UNROLL for (int e = 0; e < 4; e++) own[e] = hip_truncate2<S::DTYPE>(w[e].x, w[e].y);
+        gpu_u32x4 own;
+        GPU_UNROLL for (int e = 0; e < 4; e++) own[e] = gpu_truncate2<S::DTYPE>(w[e].x, w[e].y);
         return U::exchange(own);
     }
     template <bool EDGE> __device__ __forceinline__ void scores(int32_t t, uint32_t stage) {
@@ -1550,13 +1550,13 @@ template <class S> struct hip_flash16 {
         }
     }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
-        hip_f32x2 sum;
+        gpu_f32x2 sum;
         operand ring[U::RING];
-        HIP_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
+        GPU_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
             v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
-        HIP_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
+        GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             const operand w = weights(step, sum);
-            HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
+            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
                 const int n = step * S::DIM_TILES + tile, next = n + U::RING;
                 o[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], w, o[tile]);
                 if (next < S::KEY_STEPS * S::DIM_TILES)
@@ -1564,8 +1564,8 @@ template <class S> struct hip_flash16 {
                 step_done();
             }
         }
-        hip_add_to(row_sum, sum_rest, sum.x + sum.y);
-        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) hip_pin(o[tile]);
+        gpu_add_to(row_sum, sum_rest, sum.x + sum.y);
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) gpu_pin(o[tile]);
     }
     template <bool EDGE> __device__ __forceinline__ void fetch_k_of(int32_t next) {
         if (!EDGE || (next + 1) * BN <= k_len) fetch_k<false>(next);
@@ -1599,45 +1599,45 @@ template <class S> struct hip_flash16 {
     /* ---- long sums ---- */
 
     /* The upper halves of eight sums, as bf16 at the front of the row of o, whatever its type. */
-    __device__ __forceinline__ hip_u32x4 upper_read(const char *row, int32_t d) const {
-        return hip_row_chunk(row, d, v_width, S::ALIGN >= 16);
+    __device__ __forceinline__ gpu_u32x4 upper_read(const char *row, int32_t d) const {
+        return gpu_row_chunk(row, d, v_width, S::ALIGN >= 16);
     }
-    __device__ __forceinline__ void upper_write(char *row, int32_t d, hip_u32x4 x) const {
+    __device__ __forceinline__ void upper_write(char *row, int32_t d, gpu_u32x4 x) const {
         if (S::ALIGN >= 16) {
-            if (d < v_width) *(hip_u32x4 *)(row + 2 * d) = x;
+            if (d < v_width) *(gpu_u32x4 *)(row + 2 * d) = x;
         } else {
-            HIP_UNROLL for (int e = 0; e < 8; e++) if (d + e < v_width)((uint16_t *)row)[d + e] =
+            GPU_UNROLL for (int e = 0; e < 8; e++) if (d + e < v_width)((uint16_t *)row)[d + e] =
                 (uint16_t)(x[e / 2] >> e % 2 * 16);
         }
     }
-    __device__ __forceinline__ char *o_row(const hip_params &p, const hip_seq &seq) const {
+    __device__ __forceinline__ char *o_row(const gpu_params &p, const gpu_seq &seq) const {
         const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
         return (char *)p.o.data +
                (seq.o_base + my_row() * p.o.stride[1] + head * p.o.stride[2]) * bytes;
     }
     /* To memory; or, at the end, what is there back into the sums. */
     template <bool BACK> __device__ __forceinline__ void carry() {
-        const hip_params &p = hip_again();
-        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const gpu_params &p = gpu_again();
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const float neg_inf = __uint_as_float(0xff800000u);
         const bool first = carried == neg_inf, mine = my_row() < seq.q_used && m != neg_inf,
                    reads = mine && !first;
-        const float alpha = reads ? hip_exp2((carried - m) * scale) : 0.0f;
+        const float alpha = reads ? gpu_exp2((carried - m) * scale) : 0.0f;
         const uint32_t mask = mine ? 0xffff0000u : 0u;
         char *row_o = o_row(p, seq);
-        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
-            HIP_UNROLL for (int c = 0; c < ACC / 8; c++) {
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
+            GPU_UNROLL for (int c = 0; c < ACC / 8; c++) {
                 const int32_t d = tile * TILE + 16 * c + 8 * (lane() / TILE);
-                hip_u32x4 x = {0, 0, 0, 0};
+                gpu_u32x4 x = {0, 0, 0, 0};
                 if (reads) x = upper_read(row_o, d);
-                HIP_UNROLL for (int e = 0; e < 8; e++) {
+                GPU_UNROLL for (int e = 0; e < 8; e++) {
                     const uint32_t there = e % 2 ? x[e / 2] & 0xffff0000u : x[e / 2] << 16;
                     float sum = o[tile][8 * c + e];
                     if (BACK) {
                         sum += __uint_as_float(there) * alpha;
                     } else { /* beyond v_width it is lost, and nobody stores it */
                         const uint32_t upper =
-                            __float_as_uint(hip_carry(__uint_as_float(there), alpha, mask, sum));
+                            __float_as_uint(gpu_carry(__uint_as_float(there), alpha, mask, sum));
                         x[e / 2] = e % 2 ? (x[e / 2] & 0xffffu) | upper
                                          : (x[e / 2] & 0xffff0000u) | upper >> 16;
                     }
@@ -1645,7 +1645,7 @@ template <class S> struct hip_flash16 {
                 }
                 if (!BACK && mine) upper_write(row_o, d, x);
             }
-            hip_pin(o[tile]); /* one after the other: registers */
+            gpu_pin(o[tile]); /* one after the other: registers */
         }
         if (mine) carried = m;
     }
@@ -1653,69 +1653,69 @@ template <class S> struct hip_flash16 {
     /* ---- the end ---- */
 
     __device__ __forceinline__ void store_o(
-        const hip_params &p, bool whole, char *to, int32_t d, const float (&x)[8]) const {
+        const gpu_params &p, bool whole, char *to, int32_t d, const float (&x)[8]) const {
         if (whole) {
             if (d >= p.v_dim) return;
             if (p.o_dtype == ATTN_F32) {
-                hip_u32x4 a, b;
-                HIP_UNROLL for (int e = 0; e < 4; e++) {
+                gpu_u32x4 a, b;
+                GPU_UNROLL for (int e = 0; e < 4; e++) {
                     a[e] = __float_as_uint(x[e]);
                     b[e] = __float_as_uint(x[4 + e]);
                 }
-                *(hip_u32x4 *)(to + 4 * d) = a;
-                *(hip_u32x4 *)(to + 4 * d + 16) = b;
+                *(gpu_u32x4 *)(to + 4 * d) = a;
+                *(gpu_u32x4 *)(to + 4 * d + 16) = b;
             } else {
-                hip_u32x4 a;
-                HIP_UNROLL for (int e = 0; e < 4; e++) a[e] =
+                gpu_u32x4 a;
+                GPU_UNROLL for (int e = 0; e < 4; e++) a[e] =
                     p.o_dtype == ATTN_F16
-                        ? hip_f16_bits(x[2 * e]) | (uint32_t)hip_f16_bits(x[2 * e + 1]) << 16
-                        : hip_bf16_bits(x[2 * e]) | (uint32_t)hip_bf16_bits(x[2 * e + 1]) << 16;
-                *(hip_u32x4 *)(to + 2 * d) = a;
+                        ? gpu_f16_bits(x[2 * e]) | (uint32_t)gpu_f16_bits(x[2 * e + 1]) << 16
+                        : gpu_bf16_bits(x[2 * e]) | (uint32_t)gpu_bf16_bits(x[2 * e + 1]) << 16;
+                *(gpu_u32x4 *)(to + 2 * d) = a;
             }
         } else {
-            HIP_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
-                hip_put(to, p.o_dtype, d + e, x[e]);
+            GPU_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
+                gpu_put(to, p.o_dtype, d + e, x[e]);
         }
     }
     /* o and lse of the lane's row; returns whether it is an empty one. */
     __device__ __forceinline__ bool finish() {
-        const hip_params &p = hip_again();
-        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const gpu_params &p = gpu_again();
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t i = my_row();
         const bool dropout = GENERAL && (p.masks & MASK_DROPOUT);
         /* in weights that are 1 at m */
-        float sum = row_sum + sum_rest, factor = hip_p_bias<S::DTYPE>::F;
+        float sum = row_sum + sum_rest, factor = gpu_p_bias<S::DTYPE>::F;
         sum += U::other_half(sum);
         float top = m == neg_inf ? neg_inf : GENERAL ? base : base * unlift * p.scale;
         if (GENERAL) {
-            const float one = hip_exp2(-hip_p_bias<S::DTYPE>::LOG2);
+            const float one = gpu_exp2(-gpu_p_bias<S::DTYPE>::LOG2);
             sum *= one;
             factor *= one;
         }
-        if (S::LIFT && lift == HIP_LIFT) factor *= 0x1p-10f;
+        if (S::LIFT && lift == GPU_LIFT) factor *= 0x1p-10f;
         if (dropout) {
             const float sum0 = all_sum + all_rest, sum1 = U::other_half(sum0),
                         max1 = U::other_half(all_max), both = fmaxf(all_max, max1);
             const float at = both == neg_inf ? 0.0f : both;
-            sum = sum0 * hip_exp2((all_max - at) * HIP_LOG2E) +
-                  sum1 * hip_exp2((max1 - at) * HIP_LOG2E);
-            factor *= p.dropout_scale * hip_exp2((top - at) * HIP_LOG2E);
+            sum = sum0 * gpu_exp2((all_max - at) * GPU_LOG2E) +
+                  sum1 * gpu_exp2((max1 - at) * GPU_LOG2E);
+            factor *= p.dropout_scale * gpu_exp2((top - at) * GPU_LOG2E);
             top = both;
         }
         /* each visible key's p is 0 only where its score is -infinity */
         if (i >= seq.q_used) sum = 0.0f;
         const bool empty = sum == 0.0f;
-        const hip_end e = hip_finish(p, head, top, sum);
+        const gpu_end e = gpu_finish(p, head, top, sum);
         if (i >= seq.q_rows) return false;
         if (p.lse && lane() < TILE) p.lse[seq.lse_base + head * seq.lse_head + i] = e.lse;
         factor *= e.factor;
         const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
         char *to = o_row(p, seq);
-        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
-            HIP_UNROLL for (int c = 0; c < ACC / 8; c++) {
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+            GPU_UNROLL for (int c = 0; c < ACC / 8; c++) {
             float x[8];
-            HIP_UNROLL for (int n = 0; n < 8; n++) x[n] =
+            GPU_UNROLL for (int n = 0; n < 8; n++) x[n] =
                 empty ? 0.0f : o[tile][8 * c + n] * factor;
             store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
         }
@@ -1724,16 +1724,16 @@ template <class S> struct hip_flash16 {
 
     /* Which of the workgroup's rows are not empty: in LDS, behind what any_wave uses. */
     __device__ __forceinline__ void poison(int32_t row0, bool empty) {
-        const hip_params &p = hip_again();
+        const gpu_params &p = gpu_again();
         uint32_t *alive = (uint32_t *)lds + S::WAVES;
         if (lane() < TILE) alive[my_row() - row0] = !empty;
         __syncthreads();
-        hip_poison<S::DTYPE>(p, head, row0, S::BM, alive);
+        gpu_poison<S::DTYPE>(p, head, row0, S::BM, alive);
     }
     /* Everything about the lane's row and the head's tensors. */
     __device__ __forceinline__ void begin_row() {
-        const hip_params &p = hip_again();
-        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const gpu_params &p = gpu_again();
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t i = my_row(), kv_head = head / p.group;
         k_stride = 2 * p.k.stride[1];
         v_stride = 2 * p.v.stride[1];
@@ -1742,36 +1742,36 @@ template <class S> struct hip_flash16 {
         k_len = seq.k_len;
         head_dim = p.head_dim;
         v_width = p.v_dim;
-        aligned = S::ALIGN >= 16 || hip_aligned16(p);
-        if (GENERAL) row = hip_row_of(p, seq, head, i < seq.q_used ? i : seq.q_used - 1);
+        aligned = S::ALIGN >= 16 || gpu_aligned16(p);
+        if (GENERAL) row = gpu_row_of(p, seq, head, i < seq.q_used ? i : seq.q_used - 1);
         U::fence();
         load_q(p, seq);
         U::fence();
-        /* not hip_visible's {0, 0} for a row that sees nothing: hide() looks at one end
+        /* not gpu_visible's {0, 0} for a row that sees nothing: hide() looks at one end
          * at a time */
-        see = GENERAL ? hip_visible(p, seq, i) : hip_ends(p, seq, i);
+        see = GENERAL ? gpu_visible(p, seq, i) : gpu_ends(p, seq, i);
     }
     /* Tiles [t, end) for the workgroup, [whole, whole_end) of them whole for all of its rows. */
     struct tiles {
         int32_t t, end, whole, whole_end;
     };
     __device__ __forceinline__ tiles find_tiles(int32_t row0) {
-        const hip_params &p = hip_again();
-        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+        const gpu_params &p = gpu_again();
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t rows_end = row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used;
         const int32_t wave_end = wave_row + TILE < rows_end ? wave_row + TILE : rows_end;
         tiles n = {0, 0, 0, 0};
         wave_sees = wave_whole = {0, 0};
         if (row0 >= rows_end) return n;
-        const hip_range first = hip_ends(p, seq, row0);
+        const gpu_range first = gpu_ends(p, seq, row0);
         U::fence(); /* one after the other: scalar registers */
-        const hip_range last = hip_ends(p, seq, rows_end - 1);
+        const gpu_range last = gpu_ends(p, seq, rows_end - 1);
         U::fence();
         n = {first.lo / BN, (last.hi + BN - 1) / BN, (last.lo + BN - 1) / BN, first.hi / BN};
         if (wave_row < wave_end) {
-            const hip_range low = hip_ends(p, seq, wave_row);
+            const gpu_range low = gpu_ends(p, seq, wave_row);
             U::fence();
-            const hip_range high = hip_ends(p, seq, wave_end - 1);
+            const gpu_range high = gpu_ends(p, seq, wave_end - 1);
             wave_sees = {low.lo, high.hi};
             wave_whole = {high.lo, low.hi};
         }
@@ -1781,12 +1781,12 @@ template <class S> struct hip_flash16 {
         lift = by;
         unlift = 1.0f;
         /* without MASK_SCALE in (2^-100, 2^100) */
-        scale = GENERAL ? HIP_LOG2E : hip_again().scale_log2;
-        unscale = GENERAL ? HIP_LN2 : 1.0f / scale;
+        scale = GENERAL ? GPU_LOG2E : gpu_again().scale_log2;
+        unscale = GENERAL ? GPU_LN2 : 1.0f / scale;
         all_max = m = carried = __uint_as_float(0xff800000u);
         base = row_sum = sum_rest = all_sum = all_rest = 0;
         bad = overflow = 0;
-        HIP_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
     }
     /* All tiles, into m, row_sum and o. */
     __device__ __forceinline__ void pass(int32_t row0, uint32_t by) {
@@ -1841,68 +1841,68 @@ template <class S> struct hip_flash16 {
         const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
         /* late rows see most keys under a causal mask: they begin first */
         const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
-        if (row0 >= hip_sequence(hip_again(), (int32_t)blockIdx.z).q_rows) return;
+        if (row0 >= gpu_sequence(gpu_again(), (int32_t)blockIdx.z).q_rows) return;
         head = (int32_t)blockIdx.y;
         wave_row = row0 + wave * TILE;
-        pass(row0, S::LIFT ? HIP_LIFT : HIP_NO_LIFT);
+        pass(row0, S::LIFT ? GPU_LIFT : GPU_NO_LIFT);
         if constexpr (S::LIFT) /* not a loop: around all this it takes scalar registers */
-            if (too_large(wave)) pass(row0, HIP_NO_LIFT);
+            if (too_large(wave)) pass(row0, GPU_NO_LIFT);
         carry<true>();
         const bool empty = finish();
         if (any_wave(bad, wave)) poison(row0, empty);
     }
 };
 
-template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_forward(hip_params p) {
-    if constexpr ((int)S::UNIT == HIP_UNIT) {
+template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_forward(gpu_params p) {
+    if constexpr ((int)S::UNIT == GPU_UNIT) {
         __shared__ __attribute__((aligned(128))) char lds[S::LDS];
-        hip_flash16<S> f(lds);
+        gpu_flash16<S> f(lds);
         f.run();
     }
 }
 
 /* Rows of the table: affects speed, never results. Per shape: plain and aligned; plain,
-   for any alignment and stride, with the same bits; and everything that hip_modify does,
+   for any alignment and stride, with the same bits; and everything that gpu_modify does,
    for any alignment. */
-#define HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
-    hip_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
-#define HIP_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
-    {name, UNIT, DTYPE, D, D, MASKS, HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::BM, \
-        HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::THREADS, 0, ALIGN, \
-        (const void *)hip_flash16_forward<HIP_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
-#define HIP_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, MASK_WAVES, BN) \
-    HIP_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
-    HIP_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, MASK_WAVES, BN, 0, 2) \
-    HIP_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
+#define GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
+    gpu_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
+#define GPU_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
+    {name, UNIT, DTYPE, D, D, MASKS, GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::BM, \
+        GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::THREADS, 0, ALIGN, \
+        (const void *)gpu_flash16_forward<GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
+#define GPU_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, MASK_WAVES, BN) \
+    GPU_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
+    GPU_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, MASK_WAVES, BN, 0, 2) \
+    GPU_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
 /*                                             D  waves  keys a tile */
-#define HIP_ROWS_16_MFMA(name, DTYPE, WAVES256) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 32, 4, 4, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 64, 8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 128, 8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_MFMA, DTYPE, 256, WAVES256, 4, 32)
-#define HIP_ROWS_16_WMMA11(name, DTYPE) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 32, 8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 64, 16, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 128, 8, 8, 32) \
-    HIP_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 256, 8, 8, 32)
-#define HIP_ROWS_16_WMMA12(name, DTYPE) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 32, 8, 8, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 64, 16, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 128, 16, 16, 64) \
-    HIP_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 256, 8, 8, 32)
+#define GPU_ROWS_16_MFMA(name, DTYPE, WAVES256) \
+    GPU_ROWS_16_D(name, UNIT_MFMA, DTYPE, 32, 4, 4, 64) \
+    GPU_ROWS_16_D(name, UNIT_MFMA, DTYPE, 64, 8, 8, 64) \
+    GPU_ROWS_16_D(name, UNIT_MFMA, DTYPE, 128, 8, 8, 64) \
+    GPU_ROWS_16_D(name, UNIT_MFMA, DTYPE, 256, WAVES256, 4, 32)
+#define GPU_ROWS_16_WMMA11(name, DTYPE) \
+    GPU_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 32, 8, 8, 64) \
+    GPU_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 64, 16, 16, 64) \
+    GPU_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 128, 8, 8, 32) \
+    GPU_ROWS_16_D(name, UNIT_WMMA11, DTYPE, 256, 8, 8, 32)
+#define GPU_ROWS_16_WMMA12(name, DTYPE) \
+    GPU_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 32, 8, 8, 64) \
+    GPU_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 64, 16, 16, 64) \
+    GPU_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 128, 16, 16, 64) \
+    GPU_ROWS_16_D(name, UNIT_WMMA12, DTYPE, 256, 8, 8, 32)
 /* clang-format off */
-#define HIP_ROWS_16 \
-    HIP_ROWS_16_MFMA("bf16", ATTN_BF16, 8) HIP_ROWS_16_MFMA("f16", ATTN_F16, 4) \
-    HIP_ROWS_16_WMMA11("bf16", ATTN_BF16) HIP_ROWS_16_WMMA11("f16", ATTN_F16) \
-    HIP_ROWS_16_WMMA12("bf16", ATTN_BF16) HIP_ROWS_16_WMMA12("f16", ATTN_F16)
+#define GPU_ROWS_16 \
+    GPU_ROWS_16_MFMA("bf16", ATTN_BF16, 8) GPU_ROWS_16_MFMA("f16", ATTN_F16, 4) \
+    GPU_ROWS_16_WMMA11("bf16", ATTN_BF16) GPU_ROWS_16_WMMA11("f16", ATTN_F16) \
+    GPU_ROWS_16_WMMA12("bf16", ATTN_BF16) GPU_ROWS_16_WMMA12("f16", ATTN_F16)
 /* clang-format on */
 #endif /* a unit there is a fragment for */
 /* ============================================================================== >>kernel32 ====
    f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain
    multiply-adds. In both a workgroup owns BM query rows of one head and walks over tiles of keys,
-   from the first that any of its rows sees to the last: [lo, hi) of hip_reach; tiles in [whole_lo,
+   from the first that any of its rows sees to the last: [lo, hi) of gpu_reach; tiles in [whole_lo,
    whole_hi) are seen by all rows and take no mask. Scores are in units of log 2: q is multiplied
-   by scale * log2 e when it is loaded; those of general kernels are natural ones, from hip_modify,
+   by scale * log2 e when it is loaded; those of general kernels are natural ones, from gpu_modify,
    and `unit` below is what takes them there. The maximum of a row is followed lazily: only where
    a tile exceeds it by 8 are the sums rescaled, so that the weights stay below 2^8 and the one
    branch of the loop is seldom taken. That is decided for each row by itself: its bits depend on
@@ -1910,28 +1910,28 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) hip_flash16_for
 
 /* Rows [i0, i1) of a sequence. Row i0 + r sees keys [lo + r, hi + r), both clamped
  * to [0, k_len]. */
-struct hip_reach {
+struct gpu_reach {
     int32_t lo_shift, hi_shift;
     int32_t lo, hi, whole_lo, whole_hi;
 };
-__device__ static inline hip_range hip_reach_row(
-    const hip_reach &e, const hip_seq &s, int32_t i0, int32_t r) {
+__device__ static inline gpu_range gpu_reach_row(
+    const gpu_reach &e, const gpu_seq &s, int32_t i0, int32_t r) {
     /* a shift is at most k_len: no sum passes 2^31 */
-    hip_range k;
+    gpu_range k;
     k.lo = e.lo_shift > s.k_len - r ? s.k_len : max(e.lo_shift + r, 0);
     k.hi = e.hi_shift > s.k_len - r ? s.k_len : max(e.hi_shift + r, 0);
     if (i0 + r >= s.q_used) k.hi = 0;
     return k;
 }
-__device__ static inline hip_reach hip_reach_of(
-    const hip_params &p, const hip_seq &s, int32_t i0, int32_t rows) {
-    const hip_shifts x = hip_shifts_of(p, s);
-    hip_reach e;
-    e.lo_shift = hip_clamp(hip_sat_add(x.lo, i0), -rows, s.k_len);
-    e.hi_shift = hip_clamp(hip_sat_add(x.hi, i0), -rows, s.k_len);
+__device__ static inline gpu_reach gpu_reach_of(
+    const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
+    const gpu_shifts x = gpu_shifts_of(p, s);
+    gpu_reach e;
+    e.lo_shift = gpu_clamp(gpu_sat_add(x.lo, i0), -rows, s.k_len);
+    e.hi_shift = gpu_clamp(gpu_sat_add(x.hi, i0), -rows, s.k_len);
     const int32_t last = min(rows, s.q_used - i0) - 1; /* below 0: no row sees anything */
-    const hip_range first_row = hip_reach_row(e, s, i0, 0),
-                    last_row = hip_reach_row(e, s, i0, last);
+    const gpu_range first_row = gpu_reach_row(e, s, i0, 0),
+                    last_row = gpu_reach_row(e, s, i0, last);
     e.lo = first_row.lo;
     e.hi = last < 0 ? 0 : last_row.hi;
     e.whole_lo = last_row.lo;
@@ -1943,7 +1943,7 @@ __device__ static inline hip_reach hip_reach_of(
    dim is a multiple of 4 and the row begins at a multiple of 16 bytes. `fill` takes what `fetch`
    brought, so that it can be in flight. */
 template <int ALIGN>
-__device__ static inline float4 hip_fetch4(const float *row, int32_t c, int32_t dim) {
+__device__ static inline float4 gpu_fetch4(const float *row, int32_t c, int32_t dim) {
     if (ALIGN == 16) return *(const float4 *)(row + min(c, dim - 4));
     float4 x;
     x.x = row[min(c, dim - 1)];
@@ -1952,7 +1952,7 @@ __device__ static inline float4 hip_fetch4(const float *row, int32_t c, int32_t 
     x.w = row[min(c + 3, dim - 1)];
     return x;
 }
-template <int ALIGN> __device__ static inline float4 hip_fill4(float4 x, int32_t c, int32_t dim) {
+template <int ALIGN> __device__ static inline float4 gpu_fill4(float4 x, int32_t c, int32_t dim) {
     x.x = c < dim ? x.x : 0.0f;
     x.y = c + (ALIGN == 16 ? 0 : 1) < dim ? x.y : 0.0f;
     x.z = c + (ALIGN == 16 ? 0 : 2) < dim ? x.z : 0.0f;
@@ -1963,26 +1963,26 @@ template <int ALIGN> __device__ static inline float4 hip_fill4(float4 x, int32_t
    made here and now, since the compiler would rather keep the lane masks of every comparison
    until the end. */
 template <int ALIGN>
-__device__ static inline float4 hip_tame4(float4 x, int32_t c, int32_t dim, int32_t &bad) {
-    const bool fx = hip_is_finite(x.x), fy = hip_is_finite(x.y), fz = hip_is_finite(x.z),
-               fw = hip_is_finite(x.w);
+__device__ static inline float4 gpu_tame4(float4 x, int32_t c, int32_t dim, int32_t &bad) {
+    const bool fx = gpu_is_finite(x.x), fy = gpu_is_finite(x.y), fz = gpu_is_finite(x.z),
+               fw = gpu_is_finite(x.w);
     bad = fx && fy && fz && fw ? bad : 1;
-    hip_opaque(bad);
+    gpu_opaque(bad);
     x.x = fx ? x.x : 0.0f;
     x.y = fy ? x.y : 0.0f;
     x.z = fz ? x.z : 0.0f;
     x.w = fw ? x.w : 0.0f;
-    return hip_fill4<ALIGN>(x, c, dim);
+    return gpu_fill4<ALIGN>(x, c, dim);
 }
 
 /* Four of a row's sums, for o[at .. at + 3], as many as v_dim has from d on, to memory or (BACK)
    from there. mine: the row carries; reads: it has carried before. o of 32 bits and more has room
    for 16 of a sum's bits, others for 8, more than they show. */
 /* keys between two carries: what is allowed is some 64 units */
-enum { HIP_CARRY_F32 = 128 };
+enum { GPU_CARRY_F32 = 128 };
 template <int ALIGN, bool BACK>
-__device__ static __forceinline__ void hip_carry4(
-    const hip_params &p, int64_t at, int32_t d, bool mine, bool reads, float alpha, float (&x)[4]) {
+__device__ static __forceinline__ void gpu_carry4(
+    const gpu_params &p, int64_t at, int32_t d, bool mine, bool reads, float alpha, float (&x)[4]) {
     const bool wide = p.o_dtype == ATTN_F32 || p.o_dtype == ATTN_F64;
     const bool whole = ALIGN == 16 && p.o_dtype == ATTN_F32;
     const uint32_t mask = !mine ? 0u : wide ? 0xffffff00u : 0xffff0000u;
@@ -1996,21 +1996,21 @@ __device__ static __forceinline__ void hip_carry4(
         y[2] = z.z;
         y[3] = z.w;
     } else if (!whole && reads) {
-        HIP_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) y[n] =
+        GPU_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) y[n] =
             wide ? *(const float *)(there + n * size)
                  : __uint_as_float((uint32_t)*(const uint16_t *)(there + n * size) << 16);
     }
     /* beyond v_dim it is lost, and nobody stores it */
-    HIP_UNROLL for (int n = 0; n < 4; n++) {
+    GPU_UNROLL for (int n = 0; n < 4; n++) {
         if (BACK) x[n] += y[n] * alpha;
-        else y[n] = hip_carry(y[n], alpha, mask, x[n]);
+        else y[n] = gpu_carry(y[n], alpha, mask, x[n]);
     }
     if (BACK || !mine) return;
     if (whole) {
         if (d < p.v_dim) *(float4 *)there = make_float4(y[0], y[1], y[2], y[3]);
         return;
     }
-    HIP_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) {
+    GPU_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) {
         if (wide) *(float *)(there + n * size) = y[n];
         else *(uint16_t *)(there + n * size) = (uint16_t)(__float_as_uint(y[n]) >> 16);
     }
@@ -2018,33 +2018,33 @@ __device__ static __forceinline__ void hip_carry4(
 
 /* o[at .. at + 3], as many as v_dim has from d on. */
 template <int ALIGN>
-__device__ static inline void hip_store4(
-    const hip_params &p, int64_t at, int32_t d, const float x[4]) {
+__device__ static inline void gpu_store4(
+    const gpu_params &p, int64_t at, int32_t d, const float x[4]) {
     if (ALIGN == 16 && p.o_dtype == ATTN_F32) {
         if (d < p.v_dim)
             *(float4 *)((float *)p.o.data + at + d) = make_float4(x[0], x[1], x[2], x[3]);
         return;
     }
     for (int n = 0; n < 4; n++)
-        if (d + n < p.v_dim) hip_put((char *)p.o.data, p.o_dtype, at + d + n, x[n]);
+        if (d + n < p.v_dim) gpu_put((char *)p.o.data, p.o_dtype, at + d + n, x[n]);
 }
 
 /* Did any thread of the workgroup see a value that is not finite? words: of LDS, one a wave; nobody
    reads that part of LDS any more. */
-__device__ static inline bool hip_any_of_group(bool x, uint32_t *words) {
-    const bool any = hip_wave_ballot(x) != 0;
-    if (threadIdx.x % HIP_WAVE == 0) words[threadIdx.x / HIP_WAVE] = any;
+__device__ static inline bool gpu_any_of_group(bool x, uint32_t *words) {
+    const bool any = gpu_wave_ballot(x) != 0;
+    if (threadIdx.x % GPU_WAVE == 0) words[threadIdx.x / GPU_WAVE] = any;
     __syncthreads();
     uint32_t all = 0;
-    for (uint32_t w = 0; w < blockDim.x / HIP_WAVE; w++) all |= words[w];
+    for (uint32_t w = 0; w < blockDim.x / GPU_WAVE; w++) all |= words[w];
     return all != 0;
 }
 
 /* The thread's index, for addresses and masks that are to be made where they are used and not
  * kept in registers. */
-__device__ static inline int32_t hip_thread(void) {
+__device__ static inline int32_t gpu_thread(void) {
     int32_t t = (int32_t)threadIdx.x;
-    hip_opaque(t);
+    gpu_opaque(t);
     return t;
 }
 #if defined(__HIP__)
@@ -2054,16 +2054,16 @@ __device__ static inline int32_t hip_thread(void) {
               read of row l of K
      s[r]     the score of key 8 (r / 4) + 4 half + r % 4: exactly what step r of the second
               product takes as B, with that row of V as A: nothing moves between the products
-     o[t][r]  with y = 8 (r / 4) + 4 half + r % 4 dim hip_mfma_dim(t, y): lane l reads V at the
+     o[t][r]  with y = 8 (r / 4) + 4 half + r % 4 dim gpu_mfma_dim(t, y): lane l reads V at the
               dims of y = l for all t with one or two reads
    K rows lie in LDS with their 16-byte pieces permuted, piece ^ (key & 7), so that 8 lanes reading
    the same piece of 8 rows meet all banks once. V is read along its rows and needs none. Two
    stages: the next tile is on its way to registers during the products and stored after them. */
-template <int D> __device__ static constexpr int hip_mfma_dim(int t, int y) {
+template <int D> __device__ static constexpr int gpu_mfma_dim(int t, int y) {
     return D >= 128 ? t / 4 * 128 + 4 * y + t % 4 : D / 32 * y + t;
 }
 
-template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma32 {
+template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma32 {
     enum {
         WAVE_COUNT = WAVES,
         THREADS = 64 * WAVES,
@@ -2076,15 +2076,15 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
         TILE = BN * PIECES,
         LDS = STAGES * 2 * TILE * 16
     };
-    static constexpr float unit = GENERAL ? HIP_LOG2E : 1.0f, natural = GENERAL ? 1.0f : HIP_LN2;
+    static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2;
 
     float4 q[D / 8], next_k[LOADS], next_v[LOADS];
-    hip_acc16 o[TILES], s;
+    gpu_acc16 o[TILES], s;
     /* the maximum, or 0 while there is none; from where it is raised */
     float base, limit, row_sum, sum_rest;
     /* the maximum of what was carried; -infinity: nothing was */
     float carried;
-    hip_range see;
+    gpu_range see;
     int32_t bad;
 
     /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one.
@@ -2092,34 +2092,34 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
        a single multiply-add. */
     template <bool KEY>
     __device__ __forceinline__ void fetch(
-        const hip_params &p, const hip_seq &s, const float *x, int32_t j) {
-        const hip_tensor &tensor = KEY ? p.k : p.v;
-        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4,
+        const gpu_params &p, const gpu_seq &s, const float *x, int32_t j) {
+        const gpu_tensor &tensor = KEY ? p.k : p.v;
+        const int32_t t = ALIGN == 4 ? gpu_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4,
                       row0 = t / PIECES;
         const int32_t left = s.k_len - 1 - j;
         const int64_t far = 4 * tensor.stride[1];
         int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
-        hip_opaque(step);
+        gpu_opaque(step);
         x += j * tensor.stride[1];
-        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
+        GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
-            hip_opaque(row);
+            gpu_opaque(row);
             const float *at =
                 (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
-            (KEY ? next_k : next_v)[n] = hip_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
+            (KEY ? next_k : next_v)[n] = gpu_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
         }
     }
-    template <bool KEY> __device__ __forceinline__ void store(const hip_params &p, float4 *lds) {
-        const int32_t t = ALIGN == 4 ? hip_thread() : (int32_t)threadIdx.x, piece = t % PIECES,
+    template <bool KEY> __device__ __forceinline__ void store(const gpu_params &p, float4 *lds) {
+        const int32_t t = ALIGN == 4 ? gpu_thread() : (int32_t)threadIdx.x, piece = t % PIECES,
                       row0 = t / PIECES;
-        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
+        GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY)
                 lds[row * PIECES + (piece ^ (row & 7))] =
-                    hip_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
+                    gpu_fill4<ALIGN>(next_k[n], 4 * piece, p.head_dim);
             else
                 lds[TILE + row * PIECES + piece] =
-                    hip_tame4<ALIGN>(next_v[n], 4 * piece, p.v_dim, bad);
+                    gpu_tame4<ALIGN>(next_v[n], 4 * piece, p.v_dim, bad);
         }
     }
 
@@ -2128,35 +2128,35 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
     __device__ __forceinline__ void scores(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
-        HIP_UNROLL for (int r = 0; r < 16; r++) s[r] = 0.0f;
-        HIP_UNROLL for (int c = 0; c < D / 8; c++) {
+        GPU_UNROLL for (int r = 0; r < 16; r++) s[r] = 0.0f;
+        GPU_UNROLL for (int c = 0; c < D / 8; c++) {
             const float4 k = (lds + (at ^ (2 * c & 7)))[2 * c & ~7];
-            s = hip_mfma_f32(k.x, q[c].x, s);
-            s = hip_mfma_f32(k.y, q[c].y, s);
-            s = hip_mfma_f32(k.z, q[c].z, s);
-            s = hip_mfma_f32(k.w, q[c].w, s);
+            s = gpu_mfma_f32(k.x, q[c].x, s);
+            s = gpu_mfma_f32(k.y, q[c].y, s);
+            s = gpu_mfma_f32(k.z, q[c].z, s);
+            s = gpu_mfma_f32(k.w, q[c].w, s);
         }
     }
 
     __device__ __forceinline__ void turn(void) {
         const float x[4] = {s[0], s[1], s[2], s[3]};
-        HIP_UNROLL for (int r = 0; r < 12; r++) s[r] = s[r + 4];
-        HIP_UNROLL for (int n = 0; n < 4; n++) s[12 + n] = x[n];
+        GPU_UNROLL for (int r = 0; r < 12; r++) s[r] = s[r + 4];
+        GPU_UNROLL for (int n = 0; n < 4; n++) s[12 + n] = x[n];
     }
     template <bool MASKED>
     __device__ __forceinline__ void weights(
-        const hip_params &p, const hip_row &row, uint32_t bh, int32_t i, int32_t j, int32_t last) {
+        const gpu_params &p, const gpu_row &row, uint32_t bh, int32_t i, int32_t j, int32_t last) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t half = (int32_t)threadIdx.x % 64 / 32;
         /* 1. the mask */
         if (GENERAL) {
             /* four keys at a time in a loop, by turning the scores round: what the masks need
              * is needed once */
-            HIP_NO_UNROLL for (int g = 0; g < 4; g++) {
-                const hip_params &again = hip_reload(p);
-                HIP_UNROLL for (int n = 0; n < 4; n++) {
+            GPU_NO_UNROLL for (int g = 0; g < 4; g++) {
+                const gpu_params &again = gpu_reload(p);
+                GPU_UNROLL for (int n = 0; n < 4; n++) {
                     const int32_t key = j + 8 * g + 4 * half + n;
-                    const float x = hip_modify(again, row, min(key, last), again.scale * s[n]);
+                    const float x = gpu_modify(again, row, min(key, last), again.scale * s[n]);
                     s[n] = key >= see.lo && key < see.hi ? x : neg_inf;
                 }
                 turn();
@@ -2165,43 +2165,43 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
             /* lo <= key < hi by one comparison: fewer lane masks at once */
             const uint32_t from = (uint32_t)(j + 4 * half - see.lo),
                            keys = (uint32_t)max(see.hi - see.lo, 0);
-            HIP_UNROLL for (int r = 0; r < 16; r++) s[r] =
+            GPU_UNROLL for (int r = 0; r < 16; r++) s[r] =
                 from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
         }
 
         /* 2. the maximum; both halves of a query decide alike */
         float top = fmaxf(s[0], s[1]);
-        HIP_UNROLL for (int r = 2; r < 16; r += 2) top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
-        if (hip_wave_ballot(top > limit)) {
-            top = fmaxf(top, hip_wave_xor(top, 32));
+        GPU_UNROLL for (int r = 2; r < 16; r += 2) top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
+        if (gpu_wave_ballot(top > limit)) {
+            top = fmaxf(top, gpu_wave_xor(top, 32));
             if (top > limit) {
-                const float old = limit == neg_inf ? 0.0f : hip_exp2((base - top) * unit);
+                const float old = limit == neg_inf ? 0.0f : gpu_exp2((base - top) * unit);
                 base = top;
                 limit = top + 8.0f * natural;
                 row_sum *= old;
                 sum_rest *= old;
-                HIP_UNROLL for (int t = 0; t < TILES; t++) o[t] *= old;
+                GPU_UNROLL for (int t = 0; t < TILES; t++) o[t] *= old;
             }
         }
 
         /* 3. p = exp(s - max), in pairs for the packed instructions; dropout takes some once
          * they are summed */
-        hip_pair sum = {0.0f, 0.0f};
-        HIP_UNROLL for (int r = 0; r < 16; r += 2) {
-            hip_pair x = {s[r], s[r + 1]};
+        gpu_pair sum = {0.0f, 0.0f};
+        GPU_UNROLL for (int r = 0; r < 16; r += 2) {
+            gpu_pair x = {s[r], s[r + 1]};
             x = (x - base) * unit;
-            x[0] = hip_exp2(x[0]);
-            x[1] = hip_exp2(x[1]);
+            x[0] = gpu_exp2(x[0]);
+            x[1] = gpu_exp2(x[1]);
             sum += x;
             s[r] = x[0];
             s[r + 1] = x[1];
         }
-        hip_add_to(row_sum, sum_rest, sum[0] + sum[1]);
+        gpu_add_to(row_sum, sum_rest, sum[0] + sum[1]);
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
-            HIP_NO_UNROLL for (int g = 0; g < 4; g++) {
-                const hip_words w =
-                    hip_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
-                HIP_UNROLL for (int n = 0; n < 4; n++) s[n] =
+            GPU_NO_UNROLL for (int g = 0; g < 4; g++) {
+                const gpu_words w =
+                    gpu_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
+                GPU_UNROLL for (int n = 0; n < 4; n++) s[n] =
                     w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
                 turn();
             }
@@ -2212,54 +2212,54 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct hip_mfma
     __device__ __forceinline__ void values(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const float *value = (const float *)(lds + TILE) + 4 * half * D;
-        HIP_UNROLL for (int r = 0; r < 16; r++) {
+        GPU_UNROLL for (int r = 0; r < 16; r++) {
             const float *v = value + (r / 4 * 8 + r % 4) * D;
             float x[TILES];
             if (D == 32) x[0] = v[l];
             else if (D == 64) *(float2 *)x = *(const float2 *)(v + 2 * l);
             else
-                HIP_UNROLL for (int t = 0; t < TILES; t += 4) * (float4 *)(x + t) =
+                GPU_UNROLL for (int t = 0; t < TILES; t += 4) * (float4 *)(x + t) =
                     *(const float4 *)(v + 32 * t + 4 * l);
-            HIP_UNROLL for (int t = 0; t < TILES; t++) o[t] = hip_mfma_f32(x[t], s[r], o[t]);
+            GPU_UNROLL for (int t = 0; t < TILES; t++) o[t] = gpu_mfma_f32(x[t], s[r], o[t]);
         }
     }
 };
 
 /* Dims of group g, n of TILES: four in the order of memory, element m of
  * which is o[tile][register]. */
-template <int D> __device__ static constexpr int hip_mfma32_tile_of(int n, int m) {
+template <int D> __device__ static constexpr int gpu_mfma32_tile_of(int n, int m) {
     return D >= 128 ? n / 4 * 4 + m : (4 * n + m) % (D / 32);
 }
-template <int D> __device__ static constexpr int hip_mfma32_register_of(int g, int n, int m) {
+template <int D> __device__ static constexpr int gpu_mfma32_register_of(int g, int n, int m) {
     return 4 * g + (D >= 128 ? n % 4 : (4 * n + m) / (D / 32));
 }
 /* The first of them, for that half of a wave. */
-template <int D> __device__ static inline int32_t hip_mfma32_dim_of(int g, int n, int32_t half) {
-    return hip_mfma_dim<D>(
-        hip_mfma32_tile_of<D>(n, 0), 4 * g + 4 * half + hip_mfma32_register_of<D>(g, n, 0));
+template <int D> __device__ static inline int32_t gpu_mfma32_dim_of(int g, int n, int32_t half) {
+    return gpu_mfma_dim<D>(
+        gpu_mfma32_tile_of<D>(n, 0), 4 * g + 4 * half + gpu_mfma32_register_of<D>(g, n, 0));
 }
 template <bool BACK, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void hip_mfma32_carry(
-    const hip_params &p, hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
-    typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
+__device__ static __forceinline__ void gpu_mfma32_carry(
+    const gpu_params &p, gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
+    typedef gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
     const float neg_inf = __uint_as_float(0xff800000u);
-    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
-    const int32_t half = hip_thread() % 64 / 32,
-                  i = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM + hip_thread() / 64 * 32 +
-                      hip_thread() % 32;
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+    const int32_t half = gpu_thread() % 64 / 32,
+                  i = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM + gpu_thread() / 64 * 32 +
+                      gpu_thread() % 32;
     const bool mine = i < s.q_used && w.limit != neg_inf, reads = mine && w.carried != neg_inf;
-    const float alpha = reads ? hip_exp2((w.carried - w.base) * kernel::unit) : 0.0f;
+    const float alpha = reads ? gpu_exp2((w.carried - w.base) * kernel::unit) : 0.0f;
     const int64_t at = s.o_base + i * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
-    HIP_UNROLL for (int g = 0; g < 4; g++) HIP_UNROLL for (int n = 0; n < kernel::TILES; n++) {
+    GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL for (int n = 0; n < kernel::TILES; n++) {
         float x[4];
-        HIP_UNROLL for (int m = 0; m < 4; m++) x[m] =
-            w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)];
-        hip_carry4<ALIGN, BACK>(p, at, hip_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
-        HIP_UNROLL for (int m = 0; m < 4; m++) {
-            w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)] = x[m];
-            hip_pin(w.o[hip_mfma32_tile_of<D>(n, m)]);
+        GPU_UNROLL for (int m = 0; m < 4; m++) x[m] =
+            w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)];
+        gpu_carry4<ALIGN, BACK>(p, at, gpu_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
+        GPU_UNROLL for (int m = 0; m < 4; m++) {
+            w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] = x[m];
+            gpu_pin(w.o[gpu_mfma32_tile_of<D>(n, m)]);
         }
-        hip_fence(); /* one after the other: registers */
+        gpu_fence(); /* one after the other: registers */
     }
     if (mine) w.carried = w.base;
 }
@@ -2268,10 +2268,10 @@ __device__ static __forceinline__ void hip_mfma32_carry(
    tile in use, one barrier a tile. With one stage the next K takes the place of this one after the
    scores, V after the second product. */
 template <bool MASKED, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void hip_mfma32_tile(const hip_params &p, const hip_seq &s,
-    const hip_row &row, uint32_t bh, int32_t i, int32_t j, bool active, const float *k,
-    const float *v, hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w, float4 *&lds) {
-    extern __shared__ float4 hip_lds[];
+__device__ static __forceinline__ void gpu_mfma32_tile(const gpu_params &p, const gpu_seq &s,
+    const gpu_row &row, uint32_t bh, int32_t i, int32_t j, bool active, const float *k,
+    const float *v, gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w, float4 *&lds) {
+    extern __shared__ float4 gpu_lds[];
     w.template fetch<true>(p, s, k, j + 32);
     if (STAGES == 2) w.template fetch<false>(p, s, v, j + 32);
     if (active) w.scores(lds);
@@ -2288,7 +2288,7 @@ __device__ static __forceinline__ void hip_mfma32_tile(const hip_params &p, cons
         __syncthreads();
         w.template store<false>(p, lds);
     } else {
-        lds = hip_lds + (2 * w.TILE - (lds - hip_lds));
+        lds = gpu_lds + (2 * w.TILE - (lds - gpu_lds));
         w.template store<true>(p, lds);
         w.template store<false>(p, lds);
         __syncthreads();
@@ -2297,55 +2297,55 @@ __device__ static __forceinline__ void hip_mfma32_tile(const hip_params &p, cons
 
 /* Both halves of a row hold a part of its sum, and o of half its dims. */
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void hip_mfma32_end(
-    const hip_params &p, const hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
-    typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 hip_lds[];
+__device__ static __forceinline__ void gpu_mfma32_end(
+    const gpu_params &p, const gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
+    typedef gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 gpu_lds[];
     const float neg_inf = __uint_as_float(0xff800000u);
-    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
     const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32,
                   i = i0 + (int32_t)threadIdx.x / 64 * 32 + lane % 32;
     float row_sum = w.row_sum + w.sum_rest;
-    row_sum += hip_wave_xor(row_sum, 32);
+    row_sum += gpu_wave_xor(row_sum, 32);
     if (i >= s.q_used) row_sum = 0.0f;
-    const hip_end e =
-        hip_finish(p, h, w.limit == neg_inf ? neg_inf : w.base * kernel::natural, row_sum);
+    const gpu_end e =
+        gpu_finish(p, h, w.limit == neg_inf ? neg_inf : w.base * kernel::natural, row_sum);
     if (i < s.q_rows) {
         if (p.lse && half == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
         const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-        HIP_UNROLL for (int g = 0; g < 4; g++) {
+        GPU_UNROLL for (int g = 0; g < 4; g++) {
             /* this lane's dims of group g, four at a time in the order of memory */
-            HIP_UNROLL for (int n = 0; n < kernel::TILES; n++) {
+            GPU_UNROLL for (int n = 0; n < kernel::TILES; n++) {
                 float x[4];
-                HIP_UNROLL for (int m = 0; m < 4; m++) x[m] =
+                GPU_UNROLL for (int m = 0; m < 4; m++) x[m] =
                     e.factor == 0.0f
                         ? 0.0f
-                        : w.o[hip_mfma32_tile_of<D>(n, m)][hip_mfma32_register_of<D>(g, n, m)] *
+                        : w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] *
                               e.factor;
-                hip_store4<ALIGN>(p, at, hip_mfma32_dim_of<D>(g, n, half), x);
+                gpu_store4<ALIGN>(p, at, gpu_mfma32_dim_of<D>(g, n, half), x);
             }
         }
     }
-    if (hip_any_of_group(w.bad != 0, (uint32_t *)hip_lds)) {
-        uint32_t *alive = (uint32_t *)hip_lds + kernel::WAVE_COUNT;
+    if (gpu_any_of_group(w.bad != 0, (uint32_t *)gpu_lds)) {
+        uint32_t *alive = (uint32_t *)gpu_lds + kernel::WAVE_COUNT;
         if (half == 0) alive[i - i0] = row_sum != 0.0f;
         __syncthreads();
-        hip_poison<ATTN_F32>(p, h, i0, kernel::BM, alive);
+        gpu_poison<ATTN_F32>(p, h, i0, kernel::BM, alive);
     }
 }
 
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void hip_mfma32_run(const hip_params &p) {
-    typedef hip_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 hip_lds[];
+__device__ static __forceinline__ void gpu_mfma32_run(const gpu_params &p) {
+    typedef gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 gpu_lds[];
     const float neg_inf = __uint_as_float(0xff800000u);
-    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
     const int32_t h = (int32_t)blockIdx.y;
     /* causal: the long tiles first */
     const int32_t i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     if (i0 >= s.q_rows) return;
-    const hip_reach reach = hip_reach_of(p, s, i0, kernel::BM);
+    const gpu_reach reach = gpu_reach_of(p, s, i0, kernel::BM);
     const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
     const int32_t wave = __builtin_amdgcn_readfirstlane((int32_t)threadIdx.x / 64);
     const int32_t r = 32 * wave + l, i = i0 + r;
@@ -2356,20 +2356,20 @@ __device__ static __forceinline__ void hip_mfma32_run(const hip_params &p) {
     w.carried = neg_inf;
     w.row_sum = w.sum_rest = 0.0f;
     w.bad = 0;
-    w.see = hip_reach_row(reach, s, i0, r);
-    HIP_UNROLL for (int t = 0; t < kernel::TILES; t++) HIP_UNROLL for (int n = 0; n < 16; n++)
+    w.see = gpu_reach_row(reach, s, i0, r);
+    GPU_UNROLL for (int t = 0; t < kernel::TILES; t++) GPU_UNROLL for (int n = 0; n < 16; n++)
         w.o[t][n] = 0.0f;
     const uint32_t bh = (uint32_t)(s.b * p.heads + h);
-    hip_row row;
-    if (GENERAL) row = hip_row_of(p, s, h, min(i, s.q_used - 1));
+    gpu_row row;
+    if (GENERAL) row = gpu_row_of(p, s, h, min(i, s.q_used - 1));
 
     if (reach.lo < reach.hi) {
         const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2] +
                          min(i, s.q_used - 1) * p.q.stride[1];
         const float scale = GENERAL ? 1.0f : p.scale_log2;
-        HIP_UNROLL for (int c = 0; c < D / 8; c++) {
-            float4 x = hip_fill4<ALIGN>(
-                hip_fetch4<ALIGN>(q, 8 * c + 4 * half, p.head_dim), 8 * c + 4 * half, p.head_dim);
+        GPU_UNROLL for (int c = 0; c < D / 8; c++) {
+            float4 x = gpu_fill4<ALIGN>(
+                gpu_fetch4<ALIGN>(q, 8 * c + 4 * half, p.head_dim), 8 * c + 4 * half, p.head_dim);
             w.q[c] = make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
         }
 
@@ -2383,46 +2383,46 @@ __device__ static __forceinline__ void hip_mfma32_run(const hip_params &p) {
         int32_t whole = (reach.whole_lo + 31) & -32, whole_end = reach.whole_hi & -32;
         if (GENERAL || whole >= whole_end) whole = whole_end = end;
         /* what this wave sees, for it to sit out the rest */
-        const hip_reach mine = hip_reach_of(p, s, i0 + 32 * wave, 32);
+        const gpu_reach mine = gpu_reach_of(p, s, i0 + 32 * wave, 32);
 
         w.template fetch<true>(p, s, k, j);
         w.template fetch<false>(p, s, v, j);
-        w.template store<true>(p, hip_lds);
-        w.template store<false>(p, hip_lds);
+        w.template store<true>(p, gpu_lds);
+        w.template store<false>(p, gpu_lds);
         __syncthreads();
-        float4 *lds = hip_lds;
+        float4 *lds = gpu_lds;
         const int32_t start = j;
         while (j < end) {
-            const int32_t left = HIP_CARRY_F32 - j % HIP_CARRY_F32,
+            const int32_t left = GPU_CARRY_F32 - j % GPU_CARRY_F32,
                           stop = end - j < left ? end : j + left;
-            if (left == HIP_CARRY_F32 && j > start) hip_mfma32_carry<false>(hip_reload(p), w);
+            if (left == GPU_CARRY_F32 && j > start) gpu_mfma32_carry<false>(gpu_reload(p), w);
             for (; j < whole && j < stop; j += 32)
-                hip_mfma32_tile<true>(
+                gpu_mfma32_tile<true>(
                     p, s, row, bh, i, j, j + 32 > mine.lo && j < mine.hi, k, v, w, lds);
             for (; j < whole_end && j < stop; j += 32)
-                hip_mfma32_tile<false>(p, s, row, bh, i, j, true, k, v, w, lds);
+                gpu_mfma32_tile<false>(p, s, row, bh, i, j, true, k, v, w, lds);
             if (j >= whole_end) whole = whole_end = end;
         }
     }
 
-    hip_mfma32_carry<true>(hip_reload(p), w);
-    hip_mfma32_end(hip_reload(p), w);
+    gpu_mfma32_carry<true>(gpu_reload(p), w);
+    gpu_mfma32_end(gpu_reload(p), w);
 }
 
 template <int D, int WAVES, int STAGES, int OCCUPANCY, int ALIGN, bool GENERAL>
-__global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) hip_mfma32_forward(hip_params p) {
-    if constexpr (HIP_UNIT == UNIT_MFMA) hip_mfma32_run<D, WAVES, STAGES, ALIGN, GENERAL>(p);
+__global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) gpu_mfma32_forward(gpu_params p) {
+    if constexpr (GPU_UNIT == UNIT_MFMA) gpu_mfma32_run<D, WAVES, STAGES, ALIGN, GENERAL>(p);
 }
-#define HIP_ROW_MFMA32(name, D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL) \
+#define GPU_ROW_MFMA32(name, D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL) \
     {name, UNIT_MFMA, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, \
         STAGES * 2 * 32 * D * 4, ALIGN, \
-        (const void *)hip_mfma32_forward<D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL>},
-#define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY) \
-    HIP_ROW_MFMA32("mfma32_d" #D, D, WAVES, STAGES, OCCUPANCY, 16, false) \
-    HIP_ROW_MFMA32("mfma32_d" #D "_a4", D, WAVES, STAGES, WAVES / 4, 4, false) \
-    HIP_ROW_MFMA32("mfma32_d" #D "_masks", D, WAVES, STAGES, WAVES / 4, 4, true)
+        (const void *)gpu_mfma32_forward<D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL>},
+#define GPU_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY) \
+    GPU_ROW_MFMA32("mfma32_d" #D, D, WAVES, STAGES, OCCUPANCY, 16, false) \
+    GPU_ROW_MFMA32("mfma32_d" #D "_a4", D, WAVES, STAGES, WAVES / 4, 4, false) \
+    GPU_ROW_MFMA32("mfma32_d" #D "_masks", D, WAVES, STAGES, WAVES / 4, 4, true)
 #else
-#define HIP_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY)
+#define GPU_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY)
 #endif
 
 /* ---- FMA: chips without f32 matrix products ---- 8 lanes share QUERIES rows of q; each of them
@@ -2435,7 +2435,7 @@ __global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) hip_mfma32_forward(hip_
    D / 8 multiply-adds. The 16-byte pieces of K rows are permuted, piece ^ (key / KEYS % 8): then
    the 8 lanes meet all banks once, as they do in V by their dims. One buffer for K, then V; the
    next of them is on its way in registers meanwhile. */
-template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma32 {
+template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma32 {
     enum {
         THREADS = 128,
         BM = THREADS / 8 * QUERIES,
@@ -2446,7 +2446,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         DIMS = D / 32,
         LDS = (BM + BN) * PIECES * 16
     };
-    static constexpr float unit = GENERAL ? HIP_LOG2E : 1.0f, natural = GENERAL ? 1.0f : HIP_LN2,
+    static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2,
                            rise = 8.0f * natural;
 
     float4 o[QUERIES][DIMS], next[LOADS];
@@ -2458,15 +2458,15 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
     enum { CARRIED, TOTAL, TOTAL_REST, KEPT, KEPT_IN_LDS = D == 64 && QUERIES == 8 };
     float kept_here[KEPT_IN_LDS ? 1 : KEPT];
     __device__ __forceinline__ float kept(int n) const {
-        extern __shared__ float4 hip_lds[];
+        extern __shared__ float4 gpu_lds[];
         if constexpr (KEPT_IN_LDS)
-            return ((const float *)(hip_lds + (BM + BN) * PIECES))[n * THREADS + hip_thread()];
+            return ((const float *)(gpu_lds + (BM + BN) * PIECES))[n * THREADS + gpu_thread()];
         else return kept_here[n];
     }
     __device__ __forceinline__ void keep(int n, float x) {
-        extern __shared__ float4 hip_lds[];
+        extern __shared__ float4 gpu_lds[];
         if constexpr (KEPT_IN_LDS)
-            ((float *)(hip_lds + (BM + BN) * PIECES))[n * THREADS + hip_thread()] = x;
+            ((float *)(gpu_lds + (BM + BN) * PIECES))[n * THREADS + gpu_thread()] = x;
         else kept_here[n] = x;
     }
     int32_t bad;
@@ -2476,48 +2476,48 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         return limit[a] == __uint_as_float(0xff800000u) ? 0.0f : limit[a] - rise;
     }
     __device__ __forceinline__ void fetch(
-        const hip_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
-        const int32_t t = hip_thread(), c = t % PIECES * 4, row0 = t / PIECES;
+        const gpu_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
+        const int32_t t = gpu_thread(), c = t % PIECES * 4, row0 = t / PIECES;
         const int64_t far = 4 * tensor.stride[1];
         int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
-        hip_opaque(step);
+        gpu_opaque(step);
         x += j * tensor.stride[1];
-        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
+        GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
-            hip_opaque(row);
+            gpu_opaque(row);
             const float *at =
                 (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
-            next[n] = hip_fetch4<ALIGN>(at, c, dim);
+            next[n] = gpu_fetch4<ALIGN>(at, c, dim);
         }
     }
     template <bool KEY> __device__ __forceinline__ void store(float4 *buffer, int32_t dim) {
-        const int32_t t = hip_thread(), piece = t % PIECES, row0 = t / PIECES;
-        HIP_UNROLL for (int n = 0; n < LOADS; n++) {
+        const int32_t t = gpu_thread(), piece = t % PIECES, row0 = t / PIECES;
+        GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY)
                 buffer[row * PIECES + (piece ^ (row / KEYS & 7))] =
-                    hip_fill4<ALIGN>(next[n], 4 * piece, dim);
-            else buffer[row * PIECES + piece] = hip_tame4<ALIGN>(next[n], 4 * piece, dim, bad);
+                    gpu_fill4<ALIGN>(next[n], 4 * piece, dim);
+            else buffer[row * PIECES + piece] = gpu_tame4<ALIGN>(next[n], 4 * piece, dim, bad);
         }
     }
 
     /* The sums to memory and to lane a of a row's; or, at the end, from there. */
-    template <bool BACK> __device__ __forceinline__ void carry(const hip_params &p) {
+    template <bool BACK> __device__ __forceinline__ void carry(const gpu_params &p) {
         const float neg_inf = __uint_as_float(0xff800000u);
-        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
-        const int32_t t = hip_thread(), lane = t % 8,
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t t = gpu_thread(), lane = t % 8,
                       i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * BM + t / 8 * QUERIES;
-        HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
-            const float held = hip_of_eight(kept(CARRIED), t, a);
+        GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
+            const float held = gpu_of_eight(kept(CARRIED), t, a);
             const bool mine = i0 + a < seq.q_used && limit[a] != neg_inf,
                        reads = mine && held != neg_inf;
             float sum = row_sum[a];
-            HIP_UNROLL for (int mask = 1; mask < 8; mask *= 2) sum += hip_wave_xor(sum, mask);
-            const float alpha = reads ? hip_exp2((held - base(a)) * unit) : 0.0f;
-            if (BACK) row_sum[a] = sum + hip_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * alpha;
+            GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2) sum += gpu_wave_xor(sum, mask);
+            const float alpha = reads ? gpu_exp2((held - base(a)) * unit) : 0.0f;
+            if (BACK) row_sum[a] = sum + gpu_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * alpha;
             if (!BACK && mine && lane == a) {
                 float total = kept(TOTAL) * alpha, rest = kept(TOTAL_REST) * alpha;
-                hip_add_to(total, rest, sum);
+                gpu_add_to(total, rest, sum);
                 keep(TOTAL, total);
                 keep(TOTAL_REST, rest);
                 keep(CARRIED, base(a));
@@ -2525,89 +2525,89 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
             if (!BACK && mine) row_sum[a] = 0.0f;
             const int64_t at =
                 seq.o_base + (i0 + a) * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
-            HIP_UNROLL for (int m = 0; m < DIMS; m++) {
+            GPU_UNROLL for (int m = 0; m < DIMS; m++) {
                 float x[4] = {o[a][m].x, o[a][m].y, o[a][m].z, o[a][m].w};
-                hip_carry4<ALIGN, BACK>(p, at, 4 * lane + 32 * m, mine, reads, alpha, x);
+                gpu_carry4<ALIGN, BACK>(p, at, 4 * lane + 32 * m, mine, reads, alpha, x);
                 o[a][m] = make_float4(x[0], x[1], x[2], x[3]);
-                hip_fence(); /* one after the other: registers */
+                gpu_fence(); /* one after the other: registers */
             }
         }
     }
 
     /* s = q K */
     __device__ __forceinline__ void scores(const float4 *queries, const float4 *buffer) {
-        const int32_t t = hip_thread(), lane = t % 8;
+        const int32_t t = gpu_thread(), lane = t % 8;
         const float4 *query = queries + t / 8 * QUERIES * PIECES;
         const float4 *key = buffer + lane * KEYS * PIECES;
-        HIP_UNROLL for (int a = 0; a < QUERIES; a++) HIP_UNROLL for (int b = 0; b < KEYS; b++)
+        GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL for (int b = 0; b < KEYS; b++)
             s[a][b] = 0.0f;
-        HIP_NO_UNROLL for (int c = 0; c < PIECES; c++) {
+        GPU_NO_UNROLL for (int c = 0; c < PIECES; c++) {
             float4 q[QUERIES];
-            HIP_UNROLL for (int a = 0; a < QUERIES; a++) q[a] = query[a * PIECES + c];
+            GPU_UNROLL for (int a = 0; a < QUERIES; a++) q[a] = query[a * PIECES + c];
             const float4 *at = key + (c ^ lane);
             /* two keys at a time, in an order whose neighbours can issue as a pair: four registers
              * in four banks */
             float4 k0 = at[0], k1 = at[PIECES];
-            HIP_UNROLL for (int b = 0; b < KEYS; b += 2) {
+            GPU_UNROLL for (int b = 0; b < KEYS; b += 2) {
                 const float4 x = k0, y = k1;
                 if (b + 2 < KEYS) {
                     k0 = at[(b + 2) * PIECES];
                     k1 = at[(b + 3) * PIECES];
                 }
-                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+                GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].x, x.x, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].y, y.y, s[a][b + 1]);
                 }
-                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+                GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].y, x.y, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].x, y.x, s[a][b + 1]);
                 }
-                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+                GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].z, x.z, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].w, y.w, s[a][b + 1]);
                 }
-                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+                GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
                     s[a][b] = fmaf(q[a].w, x.w, s[a][b]);
                     s[a][b + 1] = fmaf(q[a].z, y.z, s[a][b + 1]);
                 }
-                hip_fence();
+                gpu_fence();
             }
         }
     }
 
     /* The next row of scores becomes row 0, for loops over rows that registers cannot index. */
     __device__ __forceinline__ void turn(void) {
-        HIP_UNROLL for (int b = 0; b < KEYS; b++) {
+        GPU_UNROLL for (int b = 0; b < KEYS; b++) {
             const float x = s[0][b];
-            HIP_UNROLL for (int a = 0; a + 1 < QUERIES; a++) s[a][b] = s[a + 1][b];
+            GPU_UNROLL for (int a = 0; a + 1 < QUERIES; a++) s[a][b] = s[a + 1][b];
             s[QUERIES - 1][b] = x;
         }
     }
     template <bool MASKED>
-    __device__ __forceinline__ void weights(const hip_params &p, const hip_seq &seq,
-        const hip_reach &reach, int32_t h, int32_t i0, int32_t j) {
+    __device__ __forceinline__ void weights(const gpu_params &p, const gpu_seq &seq,
+        const gpu_reach &reach, int32_t h, int32_t i0, int32_t j) {
         const float neg_inf = __uint_as_float(0xff800000u);
-        const int32_t t = hip_thread(), lane = t % 8, r0 = t / 8 * QUERIES;
+        const int32_t t = gpu_thread(), lane = t % 8, r0 = t / 8 * QUERIES;
         const int32_t j0 = j + lane * KEYS;
         /* 1. the mask */
         if (GENERAL) {
-            HIP_NO_UNROLL for (int a = 0; a < QUERIES; a++) {
-                const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
-                const hip_params &again = hip_reload(p);
-                const hip_row row = hip_row_of(again, seq, h, min(i0 + r0 + a, seq.q_used - 1));
-                HIP_UNROLL for (int b = 0; b < KEYS; b++) {
+            GPU_NO_UNROLL for (int a = 0; a < QUERIES; a++) {
+                const gpu_range see = gpu_reach_row(reach, seq, i0, r0 + a);
+                const gpu_params &again = gpu_reload(p);
+                const gpu_row row = gpu_row_of(again, seq, h, min(i0 + r0 + a, seq.q_used - 1));
+                GPU_UNROLL for (int b = 0; b < KEYS; b++) {
                     const float x =
-                        hip_modify(again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
+                        gpu_modify(again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
                     s[0][b] = j0 + b >= see.lo && j0 + b < see.hi ? x : neg_inf;
                 }
                 turn();
             }
         } else if (MASKED) {
-            HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
-                const hip_range see = hip_reach_row(reach, seq, i0, r0 + a);
+            GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
+                const gpu_range see = gpu_reach_row(reach, seq, i0, r0 + a);
                 const uint32_t from = (uint32_t)(j0 - see.lo),
                                keys = (uint32_t)max(see.hi - see.lo, 0);
-                HIP_UNROLL for (int b = 0; b < KEYS; b++) s[a][b] =
+                GPU_UNROLL for (int b = 0; b < KEYS; b++) s[a][b] =
                     from + (uint32_t)b < keys ? s[a][b] : neg_inf;
             }
         }
@@ -2615,24 +2615,24 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         /* 2. the maximum; the 8 lanes of a row decide alike */
         float top[QUERIES];
         bool raise = false;
-        HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+        GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
             top[a] = fmaxf(s[a][0], s[a][1]);
-            HIP_UNROLL for (int b = 2; b < KEYS; b += 2) top[a] =
+            GPU_UNROLL for (int b = 2; b < KEYS; b += 2) top[a] =
                 fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
             raise |= top[a] > limit[a];
         }
-        if (hip_wave_ballot(raise)) {
-            HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
-                HIP_UNROLL for (int mask = 1; mask < 8; mask *= 2) top[a] =
-                    fmaxf(top[a], hip_wave_xor(top[a], mask));
+        if (gpu_wave_ballot(raise)) {
+            GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
+                GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2) top[a] =
+                    fmaxf(top[a], gpu_wave_xor(top[a], mask));
                 const bool up = top[a] > limit[a];
                 const float old = !up ? 1.0f
                                   : limit[a] == neg_inf
                                       ? 0.0f
-                                      : hip_exp2((limit[a] - (top[a] + rise)) * unit);
+                                      : gpu_exp2((limit[a] - (top[a] + rise)) * unit);
                 limit[a] = up ? top[a] + rise : limit[a];
                 row_sum[a] *= old;
-                HIP_UNROLL for (int m = 0; m < DIMS; m++) {
+                GPU_UNROLL for (int m = 0; m < DIMS; m++) {
                     o[a][m].x *= old;
                     o[a][m].y *= old;
                     o[a][m].z *= old;
@@ -2642,20 +2642,20 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
         }
 
         /* 3. p = exp(s - max); dropout takes some once they are summed */
-        HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+        GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
             const float max = base(a);
-            HIP_UNROLL for (int b = 0; b < KEYS; b++) {
-                s[a][b] = hip_exp2((s[a][b] - max) * unit);
+            GPU_UNROLL for (int b = 0; b < KEYS; b++) {
+                s[a][b] = gpu_exp2((s[a][b] - max) * unit);
                 row_sum[a] += s[a][b];
             }
         }
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
             const uint32_t bh = (uint32_t)(seq.b * p.heads + h);
-            HIP_NO_UNROLL for (int a = 0; a < QUERIES; a++) {
-                HIP_UNROLL for (int b = 0; b < KEYS; b += 4) {
-                    const hip_words w =
-                        hip_philox(p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
-                    HIP_UNROLL for (int n = 0; n < 4; n++) s[0][b + n] =
+            GPU_NO_UNROLL for (int a = 0; a < QUERIES; a++) {
+                GPU_UNROLL for (int b = 0; b < KEYS; b += 4) {
+                    const gpu_words w =
+                        gpu_philox(p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
+                    GPU_UNROLL for (int n = 0; n < 4; n++) s[0][b + n] =
                         w.w[n] < p.dropout_below ? 0.0f : s[0][b + n] * p.dropout_scale;
                 }
                 turn();
@@ -2665,36 +2665,36 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct hip_fma3
 
     /* o += p V */
     __device__ __forceinline__ void values(const float4 *buffer) {
-        const int32_t lane = hip_thread() % 8;
-        HIP_NO_UNROLL for (int n = 0; n < 8; n++) {
+        const int32_t lane = gpu_thread() % 8;
+        GPU_NO_UNROLL for (int n = 0; n < 8; n++) {
             const float4 *value = buffer + (lane + n & 7) * KEYS * PIECES + lane;
             float4 v, ahead = value[0];
-            HIP_UNROLL for (int b = 0; b < KEYS; b++) HIP_UNROLL for (int m = 0; m < DIMS; m++) {
+            GPU_UNROLL for (int b = 0; b < KEYS; b++) GPU_UNROLL for (int m = 0; m < DIMS; m++) {
                 v = ahead;
                 if (m + 1 < DIMS) ahead = value[b * PIECES + 8 * (m + 1)];
                 else if (b + 1 < KEYS) ahead = value[(b + 1) * PIECES];
-                HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+                GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
                     o[a][m].x = fmaf(s[a][b], v.x, o[a][m].x);
                     o[a][m].y = fmaf(s[a][b], v.y, o[a][m].y);
                     o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
                     o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
                 }
-                if (b % 2 && m + 1 == DIMS) hip_fence();
+                if (b % 2 && m + 1 == DIMS) gpu_fence();
             }
-            HIP_UNROLL for (int a = 0; a < QUERIES; a++) HIP_UNROLL for (int b = 0; b < KEYS; b++)
-                s[a][b] = hip_rotate8(s[a][b]);
+            GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL for (int b = 0; b < KEYS; b++)
+                s[a][b] = gpu_rotate8(s[a][b]);
         }
     }
 };
 
 template <bool MASKED, int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void hip_fma32_tile(const hip_params &p, const hip_seq &s,
-    const hip_reach &reach, int32_t h, int32_t i0, int32_t j, const float *k, const float *v,
-    hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
-    extern __shared__ float4 hip_lds[];
-    float4 *buffer = hip_lds + w.BM * w.PIECES;
+__device__ static __forceinline__ void gpu_fma32_tile(const gpu_params &p, const gpu_seq &s,
+    const gpu_reach &reach, int32_t h, int32_t i0, int32_t j, const float *k, const float *v,
+    gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
+    extern __shared__ float4 gpu_lds[];
+    float4 *buffer = gpu_lds + w.BM * w.PIECES;
     w.fetch(p.v, v, j, s.k_len - 1 - j, p.v_dim);
-    w.scores(hip_lds, buffer);
+    w.scores(gpu_lds, buffer);
     __syncthreads();
     w.template store<false>(buffer, p.v_dim);
     w.fetch(p.k, k, j + w.BN, s.k_len - 1 - j - w.BN, p.head_dim);
@@ -2707,51 +2707,51 @@ __device__ static __forceinline__ void hip_fma32_tile(const hip_params &p, const
 }
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void hip_fma32_end(
-    const hip_params &p, const hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
-    typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 hip_lds[];
+__device__ static __forceinline__ void gpu_fma32_end(
+    const gpu_params &p, const gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
+    typedef gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 gpu_lds[];
     const float neg_inf = __uint_as_float(0xff800000u);
-    const hip_seq s = hip_sequence(p, (int32_t)blockIdx.z);
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
     const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
     uint32_t alive = 0;
-    HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+    GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
         const int32_t i = i0 + r0 + a;
         float row_sum = w.row_sum[a];
         if (i >= s.q_used) row_sum = 0.0f;
         if (row_sum != 0.0f) alive |= 1u << a;
-        const hip_end e = hip_finish(
+        const gpu_end e = gpu_finish(
             p, h, w.limit[a] == neg_inf ? neg_inf : w.base(a) * kernel::natural, row_sum);
         if (i >= s.q_rows) continue;
         if (p.lse && lane == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
         const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-        HIP_UNROLL for (int m = 0; m < kernel::DIMS; m++) {
+        GPU_UNROLL for (int m = 0; m < kernel::DIMS; m++) {
             const float x[4] = {w.o[a][m].x, w.o[a][m].y, w.o[a][m].z, w.o[a][m].w};
             float y[4];
-            HIP_UNROLL for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
-            hip_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
+            GPU_UNROLL for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
+            gpu_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
         }
     }
-    if (hip_any_of_group(w.bad != 0, (uint32_t *)hip_lds)) {
-        uint32_t *words = (uint32_t *)hip_lds + kernel::THREADS / 32;
+    if (gpu_any_of_group(w.bad != 0, (uint32_t *)gpu_lds)) {
+        uint32_t *words = (uint32_t *)gpu_lds + kernel::THREADS / 32;
         if (lane == 0)
             for (int a = 0; a < QUERIES; a++) words[r0 + a] = alive >> a & 1u;
         __syncthreads();
-        hip_poison<ATTN_F32>(p, h, i0, kernel::BM, words);
+        gpu_poison<ATTN_F32>(p, h, i0, kernel::BM, words);
     }
 }
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void hip_fma32_run(const hip_params &at_first) {
-    typedef hip_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 hip_lds[];
-    const hip_seq s = hip_sequence(at_first, (int32_t)blockIdx.z);
+__device__ static __forceinline__ void gpu_fma32_run(const gpu_params &at_first) {
+    typedef gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
+    extern __shared__ float4 gpu_lds[];
+    const gpu_seq s = gpu_sequence(at_first, (int32_t)blockIdx.z);
     const int32_t h = (int32_t)blockIdx.y,
                   i0 = (at_first.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
     if (i0 >= s.q_rows) return;
-    const hip_reach reach = hip_reach_of(at_first, s, i0, kernel::BM);
-    const hip_params &p = hip_reload(at_first);
+    const gpu_reach reach = gpu_reach_of(at_first, s, i0, kernel::BM);
+    const gpu_params &p = gpu_reload(at_first);
     const float *k = (const float *)p.k.data + s.k_base + h / p.group * p.k.stride[2];
     const float *v = (const float *)p.v.data + s.v_base + h / p.group * p.v.stride[2];
 
@@ -2760,10 +2760,10 @@ __device__ static __forceinline__ void hip_fma32_run(const hip_params &at_first)
     w.keep(w.CARRIED, __uint_as_float(0xff800000u));
     w.keep(w.TOTAL, 0.0f);
     w.keep(w.TOTAL_REST, 0.0f);
-    HIP_UNROLL for (int a = 0; a < QUERIES; a++) {
+    GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
         w.row_sum[a] = 0.0f;
         w.limit[a] = __uint_as_float(0xff800000u);
-        HIP_UNROLL for (int m = 0; m < kernel::DIMS; m++) w.o[a][m] =
+        GPU_UNROLL for (int m = 0; m < kernel::DIMS; m++) w.o[a][m] =
             make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     if (reach.lo < reach.hi) {
@@ -2779,51 +2779,51 @@ __device__ static __forceinline__ void hip_fma32_run(const hip_params &at_first)
         w.fetch(p.k, k, j, s.k_len - 1 - j, p.head_dim);
         for (int32_t r = (int32_t)threadIdx.x / kernel::PIECES; r < kernel::BM; r += kernel::STEP) {
             const float *row = q + min(i0 + r, s.q_used - 1) * p.q.stride[1];
-            float4 x = hip_fill4<ALIGN>(
-                hip_fetch4<ALIGN>(row, 4 * piece, p.head_dim), 4 * piece, p.head_dim);
-            hip_lds[r * kernel::PIECES + piece] =
+            float4 x = gpu_fill4<ALIGN>(
+                gpu_fetch4<ALIGN>(row, 4 * piece, p.head_dim), 4 * piece, p.head_dim);
+            gpu_lds[r * kernel::PIECES + piece] =
                 make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
         }
-        w.template store<true>(hip_lds + kernel::BM * kernel::PIECES, p.head_dim);
+        w.template store<true>(gpu_lds + kernel::BM * kernel::PIECES, p.head_dim);
         __syncthreads();
         /* masked, whole, masked */
         const int32_t start = j;
         while (j < end) {
-            const int32_t left = HIP_CARRY_F32 - j % HIP_CARRY_F32,
+            const int32_t left = GPU_CARRY_F32 - j % GPU_CARRY_F32,
                           stop = end - j < left ? end : j + left;
-            if (left == HIP_CARRY_F32 && j > start) w.template carry<false>(hip_reload(p));
+            if (left == GPU_CARRY_F32 && j > start) w.template carry<false>(gpu_reload(p));
             for (; j < whole && j < stop; j += kernel::BN)
-                hip_fma32_tile<true>(p, s, reach, h, i0, j, k, v, w);
+                gpu_fma32_tile<true>(p, s, reach, h, i0, j, k, v, w);
             for (; j < whole_end && j < stop; j += kernel::BN)
-                hip_fma32_tile<false>(p, s, reach, h, i0, j, k, v, w);
+                gpu_fma32_tile<false>(p, s, reach, h, i0, j, k, v, w);
             if (j >= whole_end) whole = whole_end = end;
         }
     }
-    w.template carry<true>(hip_reload(p));
-    hip_fma32_end(hip_reload(p), w);
+    w.template carry<true>(gpu_reload(p));
+    gpu_fma32_end(gpu_reload(p), w);
 }
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
-    if constexpr (HIP_UNIT != UNIT_MFMA) hip_fma32_run<D, QUERIES, KEYS, ALIGN, GENERAL>(p);
+__global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
+    if constexpr (GPU_UNIT != UNIT_MFMA) gpu_fma32_run<D, QUERIES, KEYS, ALIGN, GENERAL>(p);
 }
-#define HIP_ROW_FMA32(name, D, QUERIES, KEYS, ALIGN, GENERAL) \
+#define GPU_ROW_FMA32(name, D, QUERIES, KEYS, ALIGN, GENERAL) \
     {name, UNIT_SCALAR, ATTN_F32, D, D, GENERAL ? ~0 : 0, 16 * QUERIES, 128, \
         (16 * QUERIES + 8 * KEYS) * D * 4 + (D == 64 && QUERIES == 8 ? 3 * 128 * 4 : 0), ALIGN, \
-        (const void *)hip_fma32_forward<D, QUERIES, KEYS, ALIGN, GENERAL>},
-#define HIP_ROWS_FMA32(D, QUERIES, KEYS, MASKS_QUERIES) \
-    HIP_ROW_FMA32("fma32_d" #D, D, QUERIES, KEYS, 16, false) \
-    HIP_ROW_FMA32("fma32_d" #D "_a4", D, QUERIES, KEYS, 4, false) \
-    HIP_ROW_FMA32("fma32_d" #D "_masks", D, MASKS_QUERIES, KEYS, 4, true)
+        (const void *)gpu_fma32_forward<D, QUERIES, KEYS, ALIGN, GENERAL>},
+#define GPU_ROWS_FMA32(D, QUERIES, KEYS, MASKS_QUERIES) \
+    GPU_ROW_FMA32("fma32_d" #D, D, QUERIES, KEYS, 16, false) \
+    GPU_ROW_FMA32("fma32_d" #D "_a4", D, QUERIES, KEYS, 4, false) \
+    GPU_ROW_FMA32("fma32_d" #D "_masks", D, MASKS_QUERIES, KEYS, 4, true)
 
 /* The matrix rows come first and take all that the others take: those are for chips
  * without the unit. */
 /* clang-format off */
-#define HIP_ROWS_32 \
-    HIP_ROWS_MFMA32(32, 4, 2, 3) \
-    HIP_ROWS_MFMA32(64, 8, 2, 2) HIP_ROWS_MFMA32(128, 8, 2, 2) HIP_ROWS_MFMA32(256, 4, 1, 1) \
-        HIP_ROWS_FMA32(32, 8, 8, 4) HIP_ROWS_FMA32(64, 8, 8, 4) HIP_ROWS_FMA32(128, 4, 8, 4) \
-            HIP_ROWS_FMA32(256, 2, 4, 2)
+#define GPU_ROWS_32 \
+    GPU_ROWS_MFMA32(32, 4, 2, 3) \
+    GPU_ROWS_MFMA32(64, 8, 2, 2) GPU_ROWS_MFMA32(128, 8, 2, 2) GPU_ROWS_MFMA32(256, 4, 1, 1) \
+        GPU_ROWS_FMA32(32, 8, 8, 4) GPU_ROWS_FMA32(64, 8, 8, 4) GPU_ROWS_FMA32(128, 4, 8, 4) \
+            GPU_ROWS_FMA32(256, 2, 4, 2)
 /* clang-format on */
 /* ======================================================================= >>kernel16 mma.sync ====
    f16 and bf16 flash attention forward for NVIDIA, sm_80 and later. A warp owns 16 BLOCKS query
@@ -2841,11 +2841,11 @@ __global__ void __launch_bounds__(128) hip_fma32_forward(hip_params p) {
 
      A  a[0] row l / 4, k 2 (l % 4) + {0, 1}   a[1] row + 8   a[2] k + 8   a[3] row + 8, k + 8
      B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8 */
-#if HIP_ON_CUDA || defined(HIP_EMULATED)
-#if !defined(HIP_EMULATED) /* the tests have the same five in plain HIP */
+#if GPU_ON_CUDA || defined(GPU_EMULATED)
+#if !defined(GPU_EMULATED) /* the tests have the same five in plain HIP */
 /* c += a b */
 template <int DTYPE>
-__device__ static __forceinline__ void hip_mma(
+__device__ static __forceinline__ void gpu_mma(
     float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if constexpr (DTYPE == ATTN_F16)
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -2860,7 +2860,7 @@ __device__ static __forceinline__ void hip_mma(
    gets of each matrix elements 2 (l % 4) + {0, 1} of row l / 4; transposed: element l / 4 of rows 2
    (l % 4) + {0, 1}. */
 template <bool TRANSPOSED>
-__device__ static __forceinline__ void hip_ldmatrix(uint32_t (&x)[4], const char *row) {
+__device__ static __forceinline__ void gpu_ldmatrix(uint32_t (&x)[4], const char *row) {
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
     if constexpr (TRANSPOSED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -2875,7 +2875,7 @@ __device__ static __forceinline__ void hip_ldmatrix(uint32_t (&x)[4], const char
 }
 /* Copies of 16 bytes from memory to LDS that go on beside the arithmetic: there after wait(), for
    the thread that began them. take: or 16 bytes of 0, and nothing is read. */
-struct hip_copies {
+struct gpu_copies {
     __device__ __forceinline__ void copy(char *to, const char *from, bool take) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                          (uint32_t)__cvta_generic_to_shared(to)),
@@ -2888,7 +2888,7 @@ struct hip_copies {
     __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 };
 /* Two values side by side, rounded to nearest even. */
-template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float low, float high) {
+template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float low, float high) {
     uint32_t x;
     if constexpr (DTYPE == ATTN_F16)
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
@@ -2899,7 +2899,7 @@ template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float l
 
 template <int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_, int OCCUPANCY_,
     int MASKS_, int ALIGN_>
-struct hip_shape_mma {
+struct gpu_shape_mma {
     enum {
         UNIT = UNIT_SM80,
         DTYPE = DTYPE_,
@@ -2933,7 +2933,7 @@ struct hip_shape_mma {
     static_assert(APART % 4 == 0 && LDS >= 4 * (WAVES + BM), "");
 };
 
-template <class S> struct hip_flash_mma {
+template <class S> struct gpu_flash_mma {
     enum {
         D = S::D,
         BN = S::BN,
@@ -2943,9 +2943,9 @@ template <class S> struct hip_flash_mma {
     };
 
     char *lds;
-    hip_copies copies;
+    gpu_copies copies;
     bool aligned; /* q, k, v: chunks of 16 bytes; else element by element */
-    hip_reach reach;
+    gpu_reach reach;
     /* from units of s, natural ones in general kernels, to log 2 */
     float scale;
 
@@ -2963,7 +2963,7 @@ template <class S> struct hip_flash_mma {
     /* f16 raises P by 2^7, away from the subnormals, which leaves it 2^8 to grow. */
     static constexpr float RAISE = S::DTYPE == ATTN_F16 ? 7.0f : 0.0f;
 
-    __device__ __forceinline__ explicit hip_flash_mma(char *shared) : lds(shared) {}
+    __device__ __forceinline__ explicit gpu_flash_mma(char *shared) : lds(shared) {}
 
     /* What is made of the thread's index is made anew wherever it is wanted:
      * registers are dearer. */
@@ -2971,29 +2971,29 @@ template <class S> struct hip_flash_mma {
     /* Of the workgroup. Late rows see most keys under a causal mask: they begin first. */
     __device__ static __forceinline__ int32_t row0() {
         int32_t x = (int32_t)blockIdx.x;
-        hip_opaque(x);
+        gpu_opaque(x);
         return ((int32_t)gridDim.x - 1 - x) * S::BM;
     }
-    __device__ static __forceinline__ int32_t quad_lane() { return hip_thread() % 4; }
-    __device__ static __forceinline__ int32_t warp_row() { return hip_thread() / 32 * S::ROWS; }
+    __device__ static __forceinline__ int32_t quad_lane() { return gpu_thread() % 4; }
+    __device__ static __forceinline__ int32_t warp_row() { return gpu_thread() / 32 * S::ROWS; }
     /* A lane's row y, counted from the workgroup's first. */
     __device__ static __forceinline__ int32_t row_of(int y) {
-        const int32_t x = hip_thread();
+        const int32_t x = gpu_thread();
         return x / 32 * S::ROWS + y / 2 * 16 + y % 2 * 8 + x % 32 / 4;
     }
     /* Where in a tile this thread's first chunk goes, and where this lane's rows of the
        first operands are: keys as B of the first product; rows of q as A, and keys as B of
        the second one. */
     __device__ static __forceinline__ uint32_t to() {
-        const uint32_t x = (uint32_t)hip_thread();
+        const uint32_t x = (uint32_t)gpu_thread();
         return place(x / S::CHUNKS, x % S::CHUNKS);
     }
     __device__ static __forceinline__ uint32_t k_read() {
-        const uint32_t x = (uint32_t)hip_thread();
+        const uint32_t x = (uint32_t)gpu_thread();
         return place(x / 16 % 2 * 8 + x % 8, x / 8 % 2);
     }
     __device__ static __forceinline__ uint32_t v_read() {
-        const uint32_t x = (uint32_t)hip_thread();
+        const uint32_t x = (uint32_t)gpu_thread();
         return place(x / 8 % 2 * 8 + x % 8, x / 16 % 2);
     }
 
@@ -3019,21 +3019,21 @@ template <class S> struct hip_flash_mma {
             copies.copy(to_lds, from, take);
         } else {
             uint32_t x[4] = {0, 0, 0, 0};
-            HIP_UNROLL for (int e = 0; e < 8; e++) if (take && d + e < dim) x[e / 2] |=
+            GPU_UNROLL for (int e = 0; e < 8; e++) if (take && d + e < dim) x[e / 2] |=
                 (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
             *(uint4 *)to_lds = make_uint4(x[0], x[1], x[2], x[3]);
         }
     }
     /* Tile t of K and V. EDGE: it may end beyond the last key. */
     template <bool EDGE>
-    __device__ __forceinline__ void fetch(const hip_params &p, const hip_seq &seq, int32_t t) {
-        const int32_t x = hip_thread(), j0 = t * BN + x / S::CHUNKS, d = x % S::CHUNKS * 8;
+    __device__ __forceinline__ void fetch(const gpu_params &p, const gpu_seq &seq, int32_t t) {
+        const int32_t x = gpu_thread(), j0 = t * BN + x / S::CHUNKS, d = x % S::CHUNKS * 8;
         char *to_lds = lds + (t & 1) * S::STAGE;
         const uint32_t first = to();
-        HIP_UNROLL for (int key = 1; key >= 0; key--) {
+        GPU_UNROLL for (int key = 1; key >= 0; key--) {
             const int64_t stride = 2 * (key ? p.k.stride[1] : p.v.stride[1]);
             const char *base = (key ? k_data : v_data) + 2 * d, *from = base + j0 * stride;
-            HIP_UNROLL for (int n = 0; n < S::LOADS; n++) {
+            GPU_UNROLL for (int n = 0; n < S::LOADS; n++) {
                 const int32_t j = j0 + n * S::APART;
                 if (EDGE) from = base + min(j, seq.k_len - 1) * stride;
                 else if (n) from += S::APART * stride;
@@ -3049,11 +3049,11 @@ template <class S> struct hip_flash_mma {
         const uint32_t one = S::DTYPE == ATTN_F16 ? 0x04000400u : 0x00800080u;
         char *values = lds + stage + S::V_AT;
         const uint32_t first = to();
-        HIP_UNROLL for (int n = 0; n < S::LOADS; n++) {
+        GPU_UNROLL for (int n = 0; n < S::LOADS; n++) {
             uint4 *at = (uint4 *)(values + further(first, n));
             const uint4 v = *at;
             uint32_t x[4] = {v.x, v.y, v.z, v.w}, met = 0;
-            HIP_UNROLL for (int w = 0; w < 4; w++) {
+            GPU_UNROLL for (int w = 0; w < 4; w++) {
                 /* an exponent of ones carries into the sign's place */
                 const uint32_t carry = ((x[w] & exponent) + one) & 0x80008000u;
                 x[w] &= ~((carry >> 15) * 0xffffu);
@@ -3063,20 +3063,20 @@ template <class S> struct hip_flash_mma {
             bad |= met;
         }
     }
-    __device__ __forceinline__ void load_q(const hip_params &p, const hip_seq &seq) {
+    __device__ __forceinline__ void load_q(const gpu_params &p, const gpu_seq &seq) {
         const char *base = p.q.data + 2 * (seq.q_base + head() * p.q.stride[2]);
         if (S::Q_IN_LDS) {
-            const int32_t x = hip_thread(), r0 = x / S::CHUNKS, d = x % S::CHUNKS * 8;
+            const int32_t x = gpu_thread(), r0 = x / S::CHUNKS, d = x % S::CHUNKS * 8;
             const uint32_t first = to();
-            HIP_UNROLL for (int n = 0; n < S::BM / S::APART; n++) bring(
+            GPU_UNROLL for (int n = 0; n < S::BM / S::APART; n++) bring(
                 lds + S::Q_AT + further(first, n),
                 base + 2 * (min(row0() + r0 + n * S::APART, seq.q_used - 1) * p.q.stride[1] + d), d,
                 p.head_dim, true);
         } else {
-            HIP_UNROLL for (int n = 0; n < 4 * BLOCKS; n++) {
+            GPU_UNROLL for (int n = 0; n < 4 * BLOCKS; n++) {
                 const int32_t i = min(row0() + row_of(n / 4 * 2 + n % 2), seq.q_used - 1);
                 const char *from = base + 2 * i * p.q.stride[1];
-                HIP_UNROLL for (int step = 0; step < S::STEPS; step++) {
+                GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
                     const int32_t d = 16 * step + n / 2 % 2 * 8 + quad_lane() * 2;
                     uint32_t x = 0;
                     if (S::ALIGN >= 16 || aligned) {
@@ -3099,52 +3099,52 @@ template <class S> struct hip_flash_mma {
         return lds + base + (read ^ (uint32_t)(step & 3) << 5) + (step >> 2) * 128;
     }
     __device__ __forceinline__ void products_qk(uint32_t stage) {
-        HIP_UNROLL for (int b = 0; b < BLOCKS; b++) HIP_UNROLL for (int n = 0; n < S::KEY_TILES;
-            n++) HIP_UNROLL for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
+        GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL for (int n = 0; n < S::KEY_TILES;
+            n++) GPU_UNROLL for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
         const uint32_t keys = k_read(), q_read = S::Q_IN_LDS ? v_read() : 0;
         const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::PITCH : 0;
-        HIP_UNROLL for (int step = 0; step < S::STEPS; step++) {
+        GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
             uint32_t a[BLOCKS][4];
-            HIP_UNROLL for (int b = 0; b < BLOCKS; b++) if (S::Q_IN_LDS) {
-                hip_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
+            GPU_UNROLL for (int b = 0; b < BLOCKS; b++) if (S::Q_IN_LDS) {
+                gpu_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
             }
             else {
-                HIP_UNROLL for (int e = 0; e < 4; e++) a[b][e] =
+                GPU_UNROLL for (int e = 0; e < 4; e++) a[b][e] =
                     q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
             }
-            HIP_UNROLL for (int n = 0; n < S::KEY_TILES; n += 2) {
+            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n += 2) {
                 uint32_t k[4];
-                hip_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
-                HIP_UNROLL for (int b = 0; b < BLOCKS; b++) {
-                    hip_mma<S::DTYPE>(s[b][n], a[b], k[0], k[1]);
-                    hip_mma<S::DTYPE>(s[b][n + 1], a[b], k[2], k[3]);
+                gpu_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
+                GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
+                    gpu_mma<S::DTYPE>(s[b][n], a[b], k[0], k[1]);
+                    gpu_mma<S::DTYPE>(s[b][n + 1], a[b], k[2], k[3]);
                 }
             }
         }
     }
     /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight keys at a time in the first
        registers, which then go round: the code is there once. */
-    __device__ __forceinline__ void modify(const hip_params &p, const hip_seq &seq, int32_t key0) {
+    __device__ __forceinline__ void modify(const gpu_params &p, const gpu_seq &seq, int32_t key0) {
         const float neg_inf = __uint_as_float(0xff800000u);
-        hip_row row[QUERIES];
-        hip_range sees[QUERIES];
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
-            row[y] = hip_row_of(p, seq, head(), min(row0() + row_of(y), seq.q_used - 1));
-            sees[y] = hip_reach_row(reach, seq, row0(), row_of(y));
+        gpu_row row[QUERIES];
+        gpu_range sees[QUERIES];
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
+            row[y] = gpu_row_of(p, seq, head(), min(row0() + row_of(y), seq.q_used - 1));
+            sees[y] = gpu_reach_row(reach, seq, row0(), row_of(y));
         }
-        HIP_NO_UNROLL for (int n = 0; n < S::KEY_TILES; n++, key0 += 8) {
-            HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
-                const hip_range see = sees[y];
+        GPU_NO_UNROLL for (int n = 0; n < S::KEY_TILES; n++, key0 += 8) {
+            GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
+                const gpu_range see = sees[y];
                 float x[2];
-                HIP_UNROLL for (int e = 0; e < 2; e++) {
+                GPU_UNROLL for (int e = 0; e < 2; e++) {
                     const int32_t j = key0 + e;
-                    x[e] = hip_modify(
+                    x[e] = gpu_modify(
                         p, row[y], min(j, seq.k_len - 1), s[y / 2][0][y % 2 * 2 + e] * p.scale);
                     if (j < see.lo || j >= see.hi) x[e] = neg_inf;
                 }
                 if (p.masks & MASK_DROPOUT) drop(p, y, row0() + row_of(y), key0, x);
-                HIP_UNROLL for (int e = 0; e < 2; e++) {
-                    HIP_UNROLL for (int next = 0; next + 1 < S::KEY_TILES; next++)
+                GPU_UNROLL for (int e = 0; e < 2; e++) {
+                    GPU_UNROLL for (int next = 0; next + 1 < S::KEY_TILES; next++)
                         s[y / 2][next][y % 2 * 2 + e] = s[y / 2][next + 1][y % 2 * 2 + e];
                     s[y / 2][S::KEY_TILES - 1][y % 2 * 2 + e] = x[e];
                 }
@@ -3154,27 +3154,27 @@ template <class S> struct hip_flash_mma {
     /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is
        kept may be small beside what is dropped, and f16 has no room for that. */
     __device__ __forceinline__ void drop(
-        const hip_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
+        const gpu_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const float top = fmaxf(all_max[y], fmaxf(x[0], x[1])), at = top == neg_inf ? 0.0f : top;
-        const float old = hip_exp2((all_max[y] - at) * HIP_LOG2E);
+        const float old = gpu_exp2((all_max[y] - at) * GPU_LOG2E);
         all_sum[y] *= old;
         all_rest[y] *= old;
-        hip_add_to(all_sum[y], all_rest[y],
-            hip_exp2((x[0] - at) * HIP_LOG2E) + hip_exp2((x[1] - at) * HIP_LOG2E));
+        gpu_add_to(all_sum[y], all_rest[y],
+            gpu_exp2((x[0] - at) * GPU_LOG2E) + gpu_exp2((x[1] - at) * GPU_LOG2E));
         all_max[y] = top;
-        const hip_words words = hip_philox(
+        const gpu_words words = gpu_philox(
             p, (uint32_t)((int32_t)blockIdx.z * p.heads + head()), (uint32_t)i, (uint32_t)j);
         if ((j & 2 ? words.w[2] : words.w[0]) < p.dropout_below) x[0] = neg_inf;
         if ((j & 2 ? words.w[3] : words.w[1]) < p.dropout_below) x[1] = neg_inf;
     }
     /* Keys that a row does not see. key0: of the lane's first score */
-    __device__ __forceinline__ void hide(const hip_seq &seq, int32_t key0) {
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
-            const hip_range see = hip_reach_row(reach, seq, row0(), row_of(y));
+    __device__ __forceinline__ void hide(const gpu_seq &seq, int32_t key0) {
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
+            const gpu_range see = gpu_reach_row(reach, seq, row0(), row_of(y));
             const int32_t lo = see.lo - key0, hi = see.hi - key0;
-            HIP_UNROLL for (int n = 0; n < S::KEY_TILES; n++)
-                HIP_UNROLL for (int e = 0; e < 2; e++) {
+            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++)
+                GPU_UNROLL for (int e = 0; e < 2; e++) {
                 float &x = s[y / 2][n][y % 2 * 2 + e];
                 x = 8 * n + e < lo || 8 * n + e >= hi ? __uint_as_float(0xff800000u) : x;
             }
@@ -3189,23 +3189,23 @@ template <class S> struct hip_flash_mma {
         const float neg_inf = __uint_as_float(0xff800000u);
         float top[QUERIES];
         bool grows = false;
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             top[y] = neg_inf;
-            HIP_UNROLL for (int n = 0; n < S::KEY_TILES; n++) top[y] =
+            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++) top[y] =
                 fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
             grows |= (top[y] - m[y]) * scale > RAISE + 8.0f;
         }
-        if (!hip_wave_ballot(grows)) return;
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
-            top[y] = fmaxf(top[y], hip_wave_xor(top[y], 1));
-            top[y] = fmaxf(top[y], hip_wave_xor(top[y], 2));
+        if (!gpu_wave_ballot(grows)) return;
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
+            top[y] = fmaxf(top[y], gpu_wave_xor(top[y], 1));
+            top[y] = fmaxf(top[y], gpu_wave_xor(top[y], 2));
             if (!((top[y] - m[y]) * scale > RAISE + 8.0f)) continue;
             const float next = RAISE == 0.0f ? top[y] : top[y] - RAISE / scale,
-                        alpha = hip_exp2((m[y] - next) * scale);
+                        alpha = gpu_exp2((m[y] - next) * scale);
             m[y] = next;
             row_sum[y] *= alpha;
             sum_rest[y] *= alpha;
-            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n++) {
+            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) {
                 o[y / 2][n][y % 2 * 2] *= alpha;
                 o[y / 2][n][y % 2 * 2 + 1] *= alpha;
             }
@@ -3214,51 +3214,51 @@ template <class S> struct hip_flash_mma {
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         const uint32_t values = v_read();
         float sum[QUERIES], shift[QUERIES];
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             sum[y] = 0.0f;
             shift[y] = GENERAL ? -base_of(y) : -base_of(y) * scale;
         }
-        HIP_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
+        GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             uint32_t a[BLOCKS][4];
-            HIP_UNROLL for (int b = 0; b < BLOCKS; b++) HIP_UNROLL for (int n = 0; n < 4; n++) {
+            GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL for (int n = 0; n < 4; n++) {
                 const int y = 2 * b + n % 2;
                 const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
                 /* a general row may be as far from 0 as f32 reaches */
-                const float low = hip_exp2(
+                const float low = gpu_exp2(
                                 GENERAL ? (x[0] + shift[y]) * scale : fmaf(x[0], scale, shift[y])),
-                            high = hip_exp2(
+                            high = gpu_exp2(
                                 GENERAL ? (x[1] + shift[y]) * scale : fmaf(x[1], scale, shift[y]));
                 sum[y] += low + high;
-                a[b][n] = hip_pack<S::DTYPE>(low, high);
+                a[b][n] = gpu_pack<S::DTYPE>(low, high);
             }
-            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n += 2) {
+            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n += 2) {
                 uint32_t v[4];
-                hip_ldmatrix<true>(
+                gpu_ldmatrix<true>(
                     v, step_of(stage + S::V_AT + step * 16 * S::PITCH, values, n / 2));
-                HIP_UNROLL for (int b = 0; b < BLOCKS; b++) {
-                    hip_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
-                    hip_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
+                GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
+                    gpu_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
+                    gpu_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
                 }
             }
         }
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) hip_add_to(row_sum[y], sum_rest[y], sum[y]);
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) gpu_add_to(row_sum[y], sum_rest[y], sum[y]);
     }
     /* The upper halves of this lane's sums to memory, as bf16 at the front of the row of o,
        whatever its type; or, at the end, what is there back into the sums. */
     template <bool BACK>
-    __device__ __forceinline__ void carry(const hip_params &p, const hip_seq &seq) {
+    __device__ __forceinline__ void carry(const gpu_params &p, const gpu_seq &seq) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
             const bool first = carried[y] == neg_inf;
             if (i >= seq.q_used || m[y] == neg_inf || (BACK && first)) continue;
-            const float alpha = first ? 0.0f : hip_exp2((carried[y] - m[y]) * scale);
+            const float alpha = first ? 0.0f : gpu_exp2((carried[y] - m[y]) * scale);
             uint16_t *there =
                 (uint16_t *)(p.o.data +
                              (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes);
-            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n++)
-                HIP_UNROLL for (int e = 0; e < 2; e++) {
+            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++)
+                GPU_UNROLL for (int e = 0; e < 2; e++) {
                 const int32_t d = 8 * n + 2 * quad_lane() + e;
                 float &sum = o[y / 2][n][y % 2 * 2 + e];
                 if (d >= p.v_dim) continue;
@@ -3266,7 +3266,7 @@ template <class S> struct hip_flash_mma {
                 if (BACK) sum += x * alpha;
                 else
                     there[d] =
-                        (uint16_t)(__float_as_uint(hip_carry(x, alpha, 0xffff0000u, sum)) >> 16);
+                        (uint16_t)(__float_as_uint(gpu_carry(x, alpha, 0xffff0000u, sum)) >> 16);
             }
             carried[y] = m[y];
         }
@@ -3276,7 +3276,7 @@ template <class S> struct hip_flash_mma {
        thread brought is there before it, and everyone is done with the other stage. */
     template <bool EDGE>
     __device__ __forceinline__ void tile(
-        const hip_params &p, const hip_seq &seq, int32_t t, int32_t end) {
+        const gpu_params &p, const gpu_seq &seq, int32_t t, int32_t end) {
         const uint32_t stage = (uint32_t)(t & 1) * S::STAGE;
         copies.wait();
         if (EDGE) tame(stage);
@@ -3287,8 +3287,8 @@ template <class S> struct hip_flash_mma {
             const int32_t first_row = warp_row(),
                           last_row = min(first_row + (int32_t)S::ROWS, seq.q_used - row0()) - 1;
             if (last_row < first_row) return;
-            const hip_range first = hip_reach_row(reach, seq, row0(), first_row);
-            const hip_range last = hip_reach_row(reach, seq, row0(), last_row);
+            const gpu_range first = gpu_reach_row(reach, seq, row0(), first_row);
+            const gpu_range last = gpu_reach_row(reach, seq, row0(), last_row);
             if (t * BN >= last.hi || (t + 1) * BN <= first.lo) return;
             masked = (t + 1) * BN > first.hi || t * BN < last.lo;
         }
@@ -3304,7 +3304,7 @@ template <class S> struct hip_flash_mma {
 
     /* o[d .. d + 7], as many as v_dim has. */
     __device__ static __forceinline__ void store8(
-        const hip_params &p, char *to, int32_t d, const float (&x)[8]) {
+        const gpu_params &p, char *to, int32_t d, const float (&x)[8]) {
         if (S::ALIGN >= 16 && p.o_dtype != ATTN_F64) {
             if (d >= p.v_dim) return;
             if (p.o_dtype == ATTN_F32) {
@@ -3312,97 +3312,97 @@ template <class S> struct hip_flash_mma {
                 *(float4 *)(to + 4 * d + 16) = make_float4(x[4], x[5], x[6], x[7]);
             } else if (p.o_dtype == ATTN_F16) {
                 *(uint4 *)(to + 2 * d) =
-                    make_uint4(hip_pack<ATTN_F16>(x[0], x[1]), hip_pack<ATTN_F16>(x[2], x[3]),
-                        hip_pack<ATTN_F16>(x[4], x[5]), hip_pack<ATTN_F16>(x[6], x[7]));
+                    make_uint4(gpu_pack<ATTN_F16>(x[0], x[1]), gpu_pack<ATTN_F16>(x[2], x[3]),
+                        gpu_pack<ATTN_F16>(x[4], x[5]), gpu_pack<ATTN_F16>(x[6], x[7]));
             } else {
                 *(uint4 *)(to + 2 * d) =
-                    make_uint4(hip_pack<ATTN_BF16>(x[0], x[1]), hip_pack<ATTN_BF16>(x[2], x[3]),
-                        hip_pack<ATTN_BF16>(x[4], x[5]), hip_pack<ATTN_BF16>(x[6], x[7]));
+                    make_uint4(gpu_pack<ATTN_BF16>(x[0], x[1]), gpu_pack<ATTN_BF16>(x[2], x[3]),
+                        gpu_pack<ATTN_BF16>(x[4], x[5]), gpu_pack<ATTN_BF16>(x[6], x[7]));
             }
         } else {
-            HIP_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
-                hip_put(to, p.o_dtype, d + e, x[e]);
+            GPU_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
+                gpu_put(to, p.o_dtype, d + e, x[e]);
         }
     }
     /* x[n]: this lane's two of eight dims of group n. Then lane q of four has all eight of group q,
      * in x[0] .. x[3]. */
     __device__ __forceinline__ void turn(float (&x)[4][2]) const {
-        HIP_UNROLL for (int distance = 1; distance < 4; distance *= 2) {
-            const bool upper = hip_thread() & distance;
-            HIP_UNROLL for (int n = 0; n < 4; n++) {
+        GPU_UNROLL for (int distance = 1; distance < 4; distance *= 2) {
+            const bool upper = gpu_thread() & distance;
+            GPU_UNROLL for (int n = 0; n < 4; n++) {
                 if (n & distance) continue;
-                HIP_UNROLL for (int e = 0; e < 2; e++) {
-                    const float got = hip_wave_xor(upper ? x[n][e] : x[n + distance][e], distance);
+                GPU_UNROLL for (int e = 0; e < 2; e++) {
+                    const float got = gpu_wave_xor(upper ? x[n][e] : x[n + distance][e], distance);
                     x[n][e] = upper ? got : x[n][e];
                     x[n + distance][e] = upper ? x[n + distance][e] : got;
                 }
             }
         }
     }
-    __device__ __forceinline__ void finish(const hip_params &p, const hip_seq &seq) {
+    __device__ __forceinline__ void finish(const gpu_params &p, const gpu_seq &seq) {
         const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
         uint32_t alive = 0;
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
             float sum = row_sum[y] + sum_rest[y],
                   top = m[y] == neg_inf ? neg_inf
                         : GENERAL       ? m[y]
                                         : m[y] * p.scale,
                   kept = 1.0f;
-            sum += hip_wave_xor(sum, 1);
-            sum += hip_wave_xor(sum, 2);
+            sum += gpu_wave_xor(sum, 1);
+            sum += gpu_wave_xor(sum, 2);
             if (GENERAL && (p.masks & MASK_DROPOUT)) {
-                float both = fmaxf(all_max[y], hip_wave_xor(all_max[y], 1));
-                both = fmaxf(both, hip_wave_xor(both, 2));
+                float both = fmaxf(all_max[y], gpu_wave_xor(all_max[y], 1));
+                both = fmaxf(both, gpu_wave_xor(both, 2));
                 const float at = both == neg_inf ? 0.0f : both;
-                sum = (all_sum[y] + all_rest[y]) * hip_exp2((all_max[y] - at) * HIP_LOG2E);
-                sum += hip_wave_xor(sum, 1);
-                sum += hip_wave_xor(sum, 2);
-                kept = p.dropout_scale * hip_exp2((top - at) * HIP_LOG2E);
+                sum = (all_sum[y] + all_rest[y]) * gpu_exp2((all_max[y] - at) * GPU_LOG2E);
+                sum += gpu_wave_xor(sum, 1);
+                sum += gpu_wave_xor(sum, 2);
+                kept = p.dropout_scale * gpu_exp2((top - at) * GPU_LOG2E);
                 top = both;
             }
             if (i >= seq.q_used) sum = 0.0f;
             if (sum != 0.0f) alive |= 1u << y;
-            const hip_end e = hip_finish(p, head(), top, sum);
+            const gpu_end e = gpu_finish(p, head(), top, sum);
             const float factor = e.factor * kept;
             if (p.lse && quad_lane() == 0 && i < seq.q_rows)
                 p.lse[seq.lse_base + head() * seq.lse_head + i] = e.lse;
             char *to_o = (char *)p.o.data +
                          (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes;
-            HIP_UNROLL for (int g = 0; g < S::DIM_TILES; g += 4) {
+            GPU_UNROLL for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
-                HIP_UNROLL for (int n = 0; n < 8; n++) x[n / 2][n % 2] =
+                GPU_UNROLL for (int n = 0; n < 8; n++) x[n / 2][n % 2] =
                     e.factor == 0.0f ? 0.0f : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
                 turn(x);
-                HIP_UNROLL for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
+                GPU_UNROLL for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
                 if (i < seq.q_rows) store8(p, to_o, (g + quad_lane()) * 8, z);
             }
         }
         __syncthreads(); /* LDS is free */
-        if (hip_any_of_group(bad != 0, (uint32_t *)lds)) {
+        if (gpu_any_of_group(bad != 0, (uint32_t *)lds)) {
             uint32_t *words = (uint32_t *)lds + S::WAVES;
-            HIP_UNROLL for (int y = 0; y < QUERIES; y++) if (quad_lane() == 0) words[row_of(y)] =
+            GPU_UNROLL for (int y = 0; y < QUERIES; y++) if (quad_lane() == 0) words[row_of(y)] =
                 alive >> y & 1;
             __syncthreads();
-            hip_poison<S::DTYPE>(p, head(), row0(), S::BM, words);
+            gpu_poison<S::DTYPE>(p, head(), row0(), S::BM, words);
         }
     }
 
-    __device__ __forceinline__ void run(const hip_params &p) {
-        const hip_seq seq = hip_sequence(p, (int32_t)blockIdx.z);
+    __device__ __forceinline__ void run(const gpu_params &p) {
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         if (row0() >= seq.q_rows) return;
-        aligned = S::ALIGN >= 16 || hip_aligned16(p);
-        scale = GENERAL ? HIP_LOG2E : p.scale_log2; /* without MASK_SCALE in (2^-100, 2^100) */
+        aligned = S::ALIGN >= 16 || gpu_aligned16(p);
+        scale = GENERAL ? GPU_LOG2E : p.scale_log2; /* without MASK_SCALE in (2^-100, 2^100) */
         bad = 0;
-        HIP_UNROLL for (int y = 0; y < QUERIES; y++) {
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             m[y] = all_max[y] = carried[y] = __uint_as_float(0xff800000u);
             row_sum[y] = sum_rest[y] = all_sum[y] = all_rest[y] = 0.0f;
-            HIP_UNROLL for (int n = 0; n < S::DIM_TILES; n++) o[y / 2][n][y % 2 * 2] =
+            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) o[y / 2][n][y % 2 * 2] =
                 o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
         }
 
-        reach = hip_reach_of(p, seq, row0(), S::BM);
+        reach = gpu_reach_of(p, seq, row0(), S::BM);
         int32_t t = reach.lo / BN;
         const int32_t end = (reach.hi + BN - 1) / BN;
         if (reach.lo < reach.hi) {
@@ -3415,7 +3415,7 @@ template <class S> struct hip_flash_mma {
             const int32_t whole = (reach.whole_lo + BN - 1) / BN,
                           whole_end = GENERAL ? 0 : reach.whole_hi / BN;
             const int32_t middle_end = whole_end == end ? end : whole_end - 1;
-            const int32_t start = t, period = HIP_CARRY_KEYS / BN;
+            const int32_t start = t, period = GPU_CARRY_KEYS / BN;
             while (t < end) {
                 const int32_t left = period - t % period, stop = end - t < left ? end : t + left;
                 if (left == period && t > start) carry<false>(p, seq);
@@ -3424,65 +3424,65 @@ template <class S> struct hip_flash_mma {
             }
         }
         /* made anew, so that the loop need not keep it */
-        const hip_params &again = hip_reload(p);
+        const gpu_params &again = gpu_reload(p);
         int32_t b = (int32_t)blockIdx.z;
-        hip_opaque(b);
-        const hip_seq last = hip_sequence(again, b);
+        gpu_opaque(b);
+        const gpu_seq last = gpu_sequence(again, b);
         carry<true>(again, last);
         finish(again, last);
     }
 };
 
-#if HIP_ON_CUDA
+#if GPU_ON_CUDA
 /* its address may be taken without a copy of it */
-#define HIP_PARAMS const __grid_constant__ hip_params
+#define GPU_PARAMS const __grid_constant__ gpu_params
 #else
-#define HIP_PARAMS hip_params
+#define GPU_PARAMS gpu_params
 #endif
 template <class S>
-__global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) hip_flash_mma_forward(HIP_PARAMS p) {
-    if constexpr ((int)S::UNIT == HIP_UNIT) {
-        extern __shared__ float4 hip_lds[];
-        hip_flash_mma<S> f((char *)hip_lds);
+__global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forward(GPU_PARAMS p) {
+    if constexpr ((int)S::UNIT == GPU_UNIT) {
+        extern __shared__ float4 gpu_lds[];
+        gpu_flash_mma<S> f((char *)gpu_lds);
         f.run(p);
     }
 }
 
 /* Rows of the table, as those of kernel 16: aligned, of any alignment, and with every mask. */
-#define HIP_ROW_MMA(name, DTYPE, D, MASKS, ALIGN, ...) \
-    {name, UNIT_SM80, DTYPE, D, D, MASKS, hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::BM, \
-        hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, \
-        hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, ALIGN, \
-        (const void *)hip_flash_mma_forward<hip_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
+#define GPU_ROW_MMA(name, DTYPE, D, MASKS, ALIGN, ...) \
+    {name, UNIT_SM80, DTYPE, D, D, MASKS, gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::BM, \
+        gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, \
+        gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, ALIGN, \
+        (const void *)gpu_flash_mma_forward<gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
 /* D, then warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
-#define HIP_ROWS_MMA(name, DTYPE) \
-    HIP_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16, 4, 2, 64, 1, 3) \
-    HIP_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2, 4, 2, 64, 1, 3) \
-    HIP_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2, 4, 1, 64, 0, 3) \
-    HIP_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16, 4, 2, 64, 0, 2) \
-    HIP_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2, 4, 2, 64, 0, 2) \
-    HIP_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d128", DTYPE, 128, 0, 16, 4, 2, 32, 1, 2) \
-    HIP_ROW_MMA("flash_" name "_d128_any", DTYPE, 128, 0, 2, 4, 2, 32, 1, 2) \
-    HIP_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2, 8, 1, 32, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2, 8, 1, 32, 0, 1) \
-    HIP_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
-#define HIP_ROWS_NV HIP_ROWS_MMA("bf16", ATTN_BF16) HIP_ROWS_MMA("f16", ATTN_F16)
+#define GPU_ROWS_MMA(name, DTYPE) \
+    GPU_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16, 4, 2, 64, 1, 3) \
+    GPU_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2, 4, 2, 64, 1, 3) \
+    GPU_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2, 4, 1, 64, 0, 3) \
+    GPU_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16, 4, 2, 64, 0, 2) \
+    GPU_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2, 4, 2, 64, 0, 2) \
+    GPU_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
+    GPU_ROW_MMA("flash_" name "_d128", DTYPE, 128, 0, 16, 4, 2, 32, 1, 2) \
+    GPU_ROW_MMA("flash_" name "_d128_any", DTYPE, 128, 0, 2, 4, 2, 32, 1, 2) \
+    GPU_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2, 8, 1, 32, 0, 1) \
+    GPU_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
+    GPU_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2, 8, 1, 32, 0, 1) \
+    GPU_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
+#define GPU_ROWS_NV GPU_ROWS_MMA("bf16", ATTN_BF16) GPU_ROWS_MMA("f16", ATTN_F16)
 #else
-#define HIP_ROWS_NV
+#define GPU_ROWS_NV
 #endif
 
 /* =============================================================================== >>table ====
    One row per instantiation: the table is the dispatcher. The first row that fits wins, so that
    within a type they stand from the special to the general. */
-#ifndef HIP_ROWS_16
-#define HIP_ROWS_16
+#ifndef GPU_ROWS_16
+#define GPU_ROWS_16
 #endif
-#ifndef HIP_ROWS_32
-#define HIP_ROWS_32
+#ifndef GPU_ROWS_32
+#define GPU_ROWS_32
 #endif
-struct hip_kernel {
+struct gpu_kernel {
     const char *name;
     int32_t unit, dtype;            /* UNIT_SCALAR: every chip. dtype of q, k, v */
     int32_t head_dim, v_dim;        /* at most */
@@ -3491,16 +3491,16 @@ struct hip_kernel {
     int32_t align; /* bytes: what every pointer, stride and row of q, k, v and o is a multiple of */
     const void *function;
 };
-static const hip_kernel hip_kernels[] = {HIP_ROWS_16 HIP_ROWS_NV HIP_ROWS_32 HIP_ROWS_SCALAR};
+static const gpu_kernel gpu_kernels[] = {GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR};
 
-static int32_t hip_masks_of(const attn_desc *d) {
+static int32_t gpu_masks_of(const attn_desc *d) {
     const float small = 7.8886091e-31f, large = 1.2676506e30f; /* 2^-100, 2^100 */
     return (d->softcap > 0 && d->softcap < large ? MASK_SOFTCAP : 0) |
            (d->bias.data ? MASK_BIAS : 0) | (d->mask.data ? MASK_BOOL : 0) |
            (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
            (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
 }
-static int64_t hip_size_of(int32_t dtype) {
+static int64_t gpu_size_of(int32_t dtype) {
     return dtype == ATTN_F64                         ? 8
            : dtype == ATTN_F32                       ? 4
            : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
@@ -3508,19 +3508,19 @@ static int64_t hip_size_of(int32_t dtype) {
 }
 /* The largest power of two up to 16 that divides the address and every stride that is stepped
  * along, in bytes. */
-static int32_t hip_align_of(
+static int32_t gpu_align_of(
     const void *data, const int64_t *stride, const int64_t *extent, int32_t dtype) {
     uint64_t bits = 16 | (uint64_t)(uintptr_t)data;
     for (int a = 0; a < 3; a++)
-        if (extent[a] > 1) bits |= (uint64_t)(stride[a] * hip_size_of(dtype));
+        if (extent[a] > 1) bits |= (uint64_t)(stride[a] * gpu_size_of(dtype));
     return (int32_t)(bits & (~bits + 1));
 }
-static void hip_extent_q(const attn_desc *d, int64_t *e) {
+static void gpu_extent_q(const attn_desc *d, int64_t *e) {
     e[0] = d->seq.cu_q ? 1 : d->batch;
     e[1] = d->seq.cu_q ? d->seq.total_q : d->q_len;
     e[2] = d->heads;
 }
-static void hip_extent_k(const attn_desc *d, int64_t *e) {
+static void gpu_extent_k(const attn_desc *d, int64_t *e) {
     e[0] = d->seq.cu_k ? 1 : d->seq.slot ? d->seq.slots : d->batch;
     e[1] = d->seq.cu_k ? d->seq.total_k : d->kv_len;
     e[2] = d->kv_heads;
@@ -3529,19 +3529,19 @@ static void hip_extent_k(const attn_desc *d, int64_t *e) {
 /* The alignment that a kernel may count on, the pad between rows being anything. Kernels with wide
    loads also step through a tile of k and v by 32 bits. Staged tensors are aligned but for the
    length of their rows. */
-static int32_t hip_common_align(const attn_desc *d) {
-    const int64_t size = hip_size_of(d->q.dtype), far = (int64_t)1 << 24;
+static int32_t gpu_common_align(const attn_desc *d) {
+    const int64_t size = gpu_size_of(d->q.dtype), far = (int64_t)1 << 24;
     int64_t eq[3], ek[3];
     int32_t align = 16;
-    hip_extent_q(d, eq);
-    hip_extent_k(d, ek);
+    gpu_extent_q(d, eq);
+    gpu_extent_k(d, ek);
     if (d->flags & ATTN_DEVICE) {
         /* element by element every row writes o as it lies */
-        const int32_t of_o = hip_align_of(d->o.data, d->o.stride, eq, d->o.dtype);
-        const int32_t of[4] = {hip_align_of(d->q.data, d->q.stride, eq, d->q.dtype),
+        const int32_t of_o = gpu_align_of(d->o.data, d->o.stride, eq, d->o.dtype);
+        const int32_t of[4] = {gpu_align_of(d->q.data, d->q.stride, eq, d->q.dtype),
             of_o < size ? (int32_t)size : of_o,
-            hip_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
-            hip_align_of(d->v.data, d->v.stride, ek, d->v.dtype)};
+            gpu_align_of(d->k.data, d->k.stride, ek, d->k.dtype),
+            gpu_align_of(d->v.data, d->v.stride, ek, d->v.dtype)};
         for (int n = 0; n < 4; n++)
             if (of[n] < align) align = of[n];
         if (ek[1] > 1 && (llabs(d->k.stride[1]) >= far || llabs(d->v.stride[1]) >= far))
@@ -3553,12 +3553,12 @@ static int32_t hip_common_align(const attn_desc *d) {
 
 /* The one function that picks a kernel: plan and run ask it with the same description. Without a
    single key no kernel but the scalar one is sure not to read any. Never NULL. */
-static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
-    const int32_t align = hip_common_align(d), masks = hip_masks_of(d);
+static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t unit) {
+    const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d);
     int64_t ek[3];
-    hip_extent_k(d, ek);
+    gpu_extent_k(d, ek);
     const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
-    const hip_kernel *row = hip_kernels;
+    const gpu_kernel *row = gpu_kernels;
     for (;; row++)
         if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || row->unit == unit) &&
             (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
@@ -3568,7 +3568,7 @@ static const hip_kernel *hip_pick(const attn_desc *d, int32_t unit) {
 /* ============================================================================= >>convert ====
    Layout and dtype conversion: dst = src, rounded once, to nearest even. Bitwise what attn_convert
    does on the CPU. */
-struct hip_convert_params {
+struct gpu_convert_params {
     const char *src;
     char *dst;
     int64_t src_stride[3], dst_stride[3], tokens, heads, dim, rows; /* in elements; dim: one row */
@@ -3578,14 +3578,14 @@ struct hip_convert_params {
 
 /* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it
  * were the first. */
-__device__ static inline float hip_round_to_odd(double x) {
+__device__ static inline float gpu_round_to_odd(double x) {
     float f = (float)x;
     uint32_t u = __float_as_uint(f);
     if ((double)f == x || x != x || (u & 1)) return f;
     return __uint_as_float(fabs((double)f) < fabs(x) ? u + 1 : u - 1);
 }
-__device__ static inline void hip_convert_one(
-    const hip_convert_params &p, int64_t to, int64_t from) {
+__device__ static inline void gpu_convert_one(
+    const gpu_convert_params &p, int64_t to, int64_t from) {
     if (p.src_dtype == p.dst_dtype) {
         switch (p.unit) {
             case 2:  ((uint16_t *)p.dst)[to] = ((const uint16_t *)p.src)[from]; break;
@@ -3599,10 +3599,10 @@ __device__ static inline void hip_convert_one(
         else if (x != x)
             ((uint16_t *)p.dst)[to] = (uint16_t)((uint64_t)__double_as_longlong(x) >> 48 & 0x8000) |
                                       (p.dst_dtype == ATTN_F16 ? 0x7e00 : 0x7fc0);
-        else hip_put(p.dst, p.dst_dtype, to, hip_round_to_odd(x));
-    } else hip_put(p.dst, p.dst_dtype, to, hip_get(p.src, p.src_dtype, from));
+        else gpu_put(p.dst, p.dst_dtype, to, gpu_round_to_odd(x));
+    } else gpu_put(p.dst, p.dst_dtype, to, gpu_get(p.src, p.src_dtype, from));
 }
-__global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_params p) {
+__global__ static void __launch_bounds__(256) gpu_convert_kernel(gpu_convert_params p) {
     const int64_t first = (int64_t)blockIdx.x * p.rows_per_block;
     const int64_t left = p.rows - first, rows = left < p.rows_per_block ? left : p.rows_per_block;
     int64_t r = first + threadIdx.x / p.dim, c = threadIdx.x % p.dim;
@@ -3617,7 +3617,7 @@ __global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_par
             b = token / p.tokens;
         }
         const int64_t h = r - token * p.heads, t = token - b * p.tokens;
-        hip_convert_one(p, b * p.dst_stride[0] + t * p.dst_stride[1] + h * p.dst_stride[2] + c,
+        gpu_convert_one(p, b * p.dst_stride[0] + t * p.dst_stride[1] + h * p.dst_stride[2] + c,
             b * p.src_stride[0] + t * p.src_stride[1] + h * p.src_stride[2] + c);
         r += row_step;
         c += step;
@@ -3630,20 +3630,20 @@ __global__ static void __launch_bounds__(256) hip_convert_kernel(hip_convert_par
 
 /* Sequence lengths from host memory travel in the arguments of a launch: they may change as soon
  * as it returns. */
-enum { HIP_WORDS = 480 };
-struct hip_word_block {
-    int32_t n, word[HIP_WORDS];
+enum { GPU_WORDS = 480 };
+struct gpu_word_block {
+    int32_t n, word[GPU_WORDS];
 };
-__global__ static void __launch_bounds__(64) hip_store_words(int32_t *to, hip_word_block from) {
+__global__ static void __launch_bounds__(64) gpu_store_words(int32_t *to, gpu_word_block from) {
     for (int32_t i = (int32_t)threadIdx.x; i < from.n; i += 64) to[i] = from.word[i];
 }
 
 /* What the loader chose for this chip: its matrix unit is told by the LDS that this kernel
    declares. So the host has no list of chips, and finds out whether there is code for the chip,
    without a launch. */
-enum { HIP_PROBE_BYTES = 512 };
-__global__ static void __launch_bounds__(64) hip_probe(int32_t *out) {
-    __shared__ volatile int32_t unit[HIP_PROBE_BYTES / 4 * (HIP_UNIT + 1)];
+enum { GPU_PROBE_BYTES = 512 };
+__global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
+    __shared__ volatile int32_t unit[GPU_PROBE_BYTES / 4 * (GPU_UNIT + 1)];
     for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) {
         unit[i] = out[i];
         out[i] = unit[i];
@@ -3653,15 +3653,15 @@ __global__ static void __launch_bounds__(64) hip_probe(int32_t *out) {
 /* ================================================================================ >>host ====
    Devices, errors, staging. No call here prints; each leaves a status and, in plan->why, a
    phrase. */
-#ifndef HIP_CHUNK_BYTES
-#define HIP_CHUNK_BYTES (2 << 20) /* pieces of host tensors are at least so large */
+#ifndef GPU_CHUNK_BYTES
+#define GPU_CHUNK_BYTES (2 << 20) /* pieces of host tensors are at least so large */
 #endif
-#ifndef HIP_BATCH_MAX
-#define HIP_BATCH_MAX 65535 /* sequences in a launch: grid.z */
+#ifndef GPU_BATCH_MAX
+#define GPU_BATCH_MAX 65535 /* sequences in a launch: grid.z */
 #endif
-enum { HIP_HEADS_MAX = 65535 }; /* grid.y */
+enum { GPU_HEADS_MAX = 65535 }; /* grid.y */
 
-static attn_status hip_say(attn_plan *plan, attn_status s, const char *format, ...) {
+static attn_status gpu_say(attn_plan *plan, attn_status s, const char *format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(plan->why, sizeof plan->why, format, args);
@@ -3669,118 +3669,118 @@ static attn_status hip_say(attn_plan *plan, attn_status s, const char *format, .
     return s;
 }
 /* Errors that the runtime reports again and again, until the process ends. */
-static bool hip_is_sticky(hipError_t e) {
+static bool gpu_is_sticky(hipError_t e) {
     return e == hipErrorIllegalAddress || e == hipErrorLaunchFailure || e == hipErrorAssert ||
            e == hipErrorECCNotCorrectable || e == hipErrorLaunchTimeOut;
 }
 /* What runtimes say of a chip that there is no code for: ROCm, by its version, three of the first
    four; CUDA also that its driver is too old for the PTX. */
-static bool hip_is_no_code(hipError_t e) {
-#if HIP_ON_CUDA
+static bool gpu_is_no_code(hipError_t e) {
+#if GPU_ON_CUDA
     if (e == cudaErrorUnsupportedPtxVersion) return true;
 #endif
     return e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ||
            e == hipErrorInvalidKernelFile || e == hipErrorInvalidImage;
 }
-static attn_status hip_failed(attn_plan *plan, hipError_t e, const char *call) {
+static attn_status gpu_failed(attn_plan *plan, hipError_t e, const char *call) {
     const attn_status s = e == hipErrorOutOfMemory ? ATTN_ERR_GPU_MEMORY
                           : e == hipErrorNoDevice || e == hipErrorInvalidDevice ? ATTN_ERR_NO_DEVICE
-                          : hip_is_no_code(e)                                   ? ATTN_ERR_GPU_ARCH
+                          : gpu_is_no_code(e)                                   ? ATTN_ERR_GPU_ARCH
                                                                                 : ATTN_ERR_GPU;
     (void)hipGetLastError(); /* it was reported: the caller's next check shall not meet it */
-    return hip_say(plan, s, "%s: %s", call, hipGetErrorString(e));
+    return gpu_say(plan, s, "%s: %s", call, hipGetErrorString(e));
 }
-#define HIP_TRY(call, args) \
+#define GPU_TRY(call, args) \
     do { \
-        hipError_t hip_e = call args; \
-        if (hip_e != hipSuccess) return hip_failed(plan, hip_e, #call); \
+        hipError_t gpu_e = call args; \
+        if (gpu_e != hipSuccess) return gpu_failed(plan, gpu_e, #call); \
     } while (0)
 
-static double hip_now(void) {
+static double gpu_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- devices: looked at once each ---- */
-struct hip_device {
+struct gpu_device {
     int32_t known, unit;
     char isa[32]; /* lives as long as the library: attn_plan.isa */
 };
-enum { HIP_DEVICES = 64 };
-static hip_device hip_devices_found[HIP_DEVICES];
-static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t hip_process; /* that first used the GPU */
+enum { GPU_DEVICES = 64 };
+static gpu_device gpu_devices_found[GPU_DEVICES];
+static pthread_mutex_t gpu_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t gpu_process; /* that first used the GPU */
 
-static attn_status hip_forked(attn_plan *plan) {
+static attn_status gpu_forked(attn_plan *plan) {
     const pid_t now = getpid();
     pid_t none = 0;
     if (__atomic_compare_exchange_n(
-            &hip_process, &none, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+            &gpu_process, &none, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
         none == now)
         return ATTN_OK;
-    return hip_say(plan, ATTN_ERR_GPU, "the process was forked off one that had used the GPU");
+    return gpu_say(plan, ATTN_ERR_GPU, "the process was forked off one that had used the GPU");
 }
 /* index: the thread's device */
-static attn_status hip_look(int32_t index, attn_plan *plan, hip_device *found) {
+static attn_status gpu_look(int32_t index, attn_plan *plan, gpu_device *found) {
     hipDeviceProp_t prop;
     hipFuncAttributes probe;
     hipError_t e;
-    *found = hip_devices_found[index];
+    *found = gpu_devices_found[index];
     if (found->known) return ATTN_OK;
-    HIP_TRY(hipGetDeviceProperties, (&prop, index));
-#if HIP_ON_CUDA
+    GPU_TRY(hipGetDeviceProperties, (&prop, index));
+#if GPU_ON_CUDA
     snprintf(found->isa, sizeof found->isa, "sm_%d%d", prop.major, prop.minor);
 #else
     snprintf(found->isa, sizeof found->isa, "%.*s", (int)strcspn(prop.gcnArchName, ":"),
         prop.gcnArchName);
 #endif
-    e = hipFuncGetAttributes(&probe, (const void *)hip_probe);
-    if (hip_is_no_code(e) || (!e && probe.sharedSizeBytes < HIP_PROBE_BYTES)) {
+    e = hipFuncGetAttributes(&probe, (const void *)gpu_probe);
+    if (gpu_is_no_code(e) || (!e && probe.sharedSizeBytes < GPU_PROBE_BYTES)) {
         (void)hipGetLastError();
-        return hip_say(plan, ATTN_ERR_GPU_ARCH, "device %d is a %s", (int)index, found->isa);
+        return gpu_say(plan, ATTN_ERR_GPU_ARCH, "device %d is a %s", (int)index, found->isa);
     }
-    if (e != hipSuccess) return hip_failed(plan, e, "hipFuncGetAttributes");
-    found->unit = (int32_t)(probe.sharedSizeBytes / HIP_PROBE_BYTES) - 1;
+    if (e != hipSuccess) return gpu_failed(plan, e, "hipFuncGetAttributes");
+    found->unit = (int32_t)(probe.sharedSizeBytes / GPU_PROBE_BYTES) - 1;
     found->known = 1;
-    hip_devices_found[index] = *found;
+    gpu_devices_found[index] = *found;
     return ATTN_OK;
 }
-/* Makes the device named the thread's. Then, whatever came of it, hip_leave. */
-struct hip_visit {
+/* Makes the device named the thread's. Then, whatever came of it, gpu_leave. */
+struct gpu_visit {
     int32_t before, changed;
 };
-static attn_status hip_enter(int32_t index, attn_plan *plan, hip_device *found, hip_visit *v) {
+static attn_status gpu_enter(int32_t index, attn_plan *plan, gpu_device *found, gpu_visit *v) {
     int count = 0, before = 0;
     v->changed = 0;
-    if (hip_forked(plan)) return ATTN_ERR_GPU;
+    if (gpu_forked(plan)) return ATTN_ERR_GPU;
     const hipError_t earlier = hipPeekAtLastError();
     const char *text = hipGetErrorString(earlier);
-    if (hip_is_sticky(earlier)) return hip_say(plan, ATTN_ERR_GPU_STICKY, "%s", text);
+    if (gpu_is_sticky(earlier)) return gpu_say(plan, ATTN_ERR_GPU_STICKY, "%s", text);
     hipError_t e = hipGetDeviceCount(&count);
     if (e == hipSuccess && count == 0) e = hipErrorNoDevice;
     if (e != hipSuccess) { /* whatever else it says: no driver, a driver too old */
-        const attn_status failed = hip_failed(plan, e, "hipGetDeviceCount");
+        const attn_status failed = gpu_failed(plan, e, "hipGetDeviceCount");
         return failed == ATTN_ERR_GPU_MEMORY ? failed : ATTN_ERR_NO_DEVICE;
     }
-    if (index >= count || index >= HIP_DEVICES)
-        return hip_say(plan, ATTN_ERR_NO_DEVICE, "device %d of %d", (int)index, count);
-    HIP_TRY(hipGetDevice, (&before));
+    if (index >= count || index >= GPU_DEVICES)
+        return gpu_say(plan, ATTN_ERR_NO_DEVICE, "device %d of %d", (int)index, count);
+    GPU_TRY(hipGetDevice, (&before));
     v->before = before;
-    if (before != index) HIP_TRY(hipSetDevice, (index));
+    if (before != index) GPU_TRY(hipSetDevice, (index));
     v->changed = before != index;
-    pthread_mutex_lock(&hip_lock);
-    attn_status s = hip_look(index, plan, found);
-    pthread_mutex_unlock(&hip_lock);
+    pthread_mutex_lock(&gpu_lock);
+    attn_status s = gpu_look(index, plan, found);
+    pthread_mutex_unlock(&gpu_lock);
     return s;
 }
-static void hip_leave(const hip_visit *v) {
+static void gpu_leave(const gpu_visit *v) {
     if (v->changed) (void)hipSetDevice(v->before);
 }
 
 /* *yes: p is memory of the device (managed memory is); or, with any_device, memory that the
  * host cannot reach. */
-static attn_status hip_is_device_memory(
+static attn_status gpu_is_device_memory(
     const void *p, int32_t device, bool any_device, bool *yes, attn_plan *plan) {
     hipPointerAttribute_t a;
     memset(&a, 0, sizeof a);
@@ -3790,8 +3790,8 @@ static attn_status hip_is_device_memory(
         (void)hipGetLastError(); /* ordinary host memory */
         return ATTN_OK;
     }
-    if (e != hipSuccess) return hip_failed(plan, e, "hipPointerGetAttributes");
-#if HIP_ON_CUDA || HIP_VERSION_MAJOR >= 6
+    if (e != hipSuccess) return gpu_failed(plan, e, "hipPointerGetAttributes");
+#if GPU_ON_CUDA || HIP_VERSION_MAJOR >= 6
     const bool managed = a.type == hipMemoryTypeManaged, on_device = a.type == hipMemoryTypeDevice;
 #else
     const bool managed = a.isManaged, on_device = a.memoryType == hipMemoryTypeDevice;
@@ -3800,18 +3800,18 @@ static attn_status hip_is_device_memory(
     return ATTN_OK;
 }
 
-struct hip_pointer {
+struct gpu_pointer {
     const char *name;
     const void *p;
 };
 /* The pointers of a call, but those of empty tensors and, with `host_seq`, of sequence arrays. */
-static int hip_pointers(const attn_desc *d, bool host_seq, hip_pointer *list) {
+static int gpu_pointers(const attn_desc *d, bool host_seq, gpu_pointer *list) {
     int64_t eq[3], ek[3];
     int n = 0;
-    hip_extent_q(d, eq);
-    hip_extent_k(d, ek);
+    gpu_extent_q(d, eq);
+    gpu_extent_k(d, ek);
     const bool q = eq[0] && eq[1], k = ek[0] && ek[1];
-    const hip_pointer all[] = {{"q", q ? d->q.data : NULL}, {"k", k ? d->k.data : NULL},
+    const gpu_pointer all[] = {{"q", q ? d->q.data : NULL}, {"k", k ? d->k.data : NULL},
         {"v", k ? d->v.data : NULL}, {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL},
         {"bias", q && d->kv_len ? d->bias.data : NULL},
         {"mask", q && d->kv_len ? d->mask.data : NULL}, {"alibi", d->alibi}, {"sink", d->sink},
@@ -3826,12 +3826,12 @@ static int hip_pointers(const attn_desc *d, bool host_seq, hip_pointer *list) {
 }
 
 /* ---- launch ---- */
-#define HIP_SMALLEST 1.17549435e-38f /* 2^-126 */
-static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
-    hip_params p;
+#define GPU_SMALLEST 1.17549435e-38f /* 2^-126 */
+static gpu_params gpu_params_of(const attn_desc *d, const gpu_kernel *kernel) {
+    gpu_params p;
     memset(&p, 0, sizeof p);
     const attn_in *in[5] = {&d->q, &d->k, &d->v, &d->bias, &d->mask};
-    hip_tensor *to[5] = {&p.q, &p.k, &p.v, &p.bias, &p.mask};
+    gpu_tensor *to[5] = {&p.q, &p.k, &p.v, &p.bias, &p.mask};
     for (int n = 0; n < 5; n++) {
         to[n]->data = (const char *)in[n]->data;
         memcpy(to[n]->stride, in[n]->stride, sizeof to[n]->stride);
@@ -3841,8 +3841,8 @@ static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     /* no step is taken along an axis of one, whatever its stride says: kernels may add
      * tiles of it */
     int64_t eq[3], ek[3];
-    hip_extent_q(d, eq);
-    hip_extent_k(d, ek);
+    gpu_extent_q(d, eq);
+    gpu_extent_k(d, ek);
     for (int a = 0; a < 3; a++) {
         if (eq[a] <= 1) p.q.stride[a] = p.o.stride[a] = 0;
         if (ek[a] <= 1) p.k.stride[a] = p.v.stride[a] = 0;
@@ -3869,13 +3869,13 @@ static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     p.v_dim = (int32_t)d->v_dim;
     p.o_dtype = d->o.dtype;
     p.bias_dtype = d->bias.dtype;
-    p.masks = hip_masks_of(d);
+    p.masks = gpu_masks_of(d);
     p.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
     p.flags = d->flags;
     p.scale = d->scale;
     p.scale_log2 = (float)((double)d->scale * 1.4426950408889634);
     /* its inverse is finite */
-    p.softcap = d->softcap > 0 && d->softcap < HIP_SMALLEST ? HIP_SMALLEST : d->softcap;
+    p.softcap = d->softcap > 0 && d->softcap < GPU_SMALLEST ? GPU_SMALLEST : d->softcap;
     p.offset = d->offset;
     p.window_left = d->window_left;
     p.window_right = d->window_right;
@@ -3887,45 +3887,45 @@ static hip_params hip_params_of(const attn_desc *d, const hip_kernel *kernel) {
     return p;
 }
 /* The same call from sequence b0 on. */
-static void hip_skip(hip_params *p, const attn_desc *d, int64_t b0) {
+static void gpu_skip(gpu_params *p, const attn_desc *d, int64_t b0) {
     if (p->cu_q) p->cu_q += b0;
     else {
-        p->q.data += b0 * p->q.stride[0] * hip_size_of(d->q.dtype);
-        p->o.data += b0 * p->o.stride[0] * hip_size_of(d->o.dtype);
+        p->q.data += b0 * p->q.stride[0] * gpu_size_of(d->q.dtype);
+        p->o.data += b0 * p->o.stride[0] * gpu_size_of(d->o.dtype);
         if (p->lse) p->lse += b0 * d->heads * d->q_len;
     }
     if (p->cu_k) p->cu_k += b0;
     else if (p->slot) p->slot += b0;
     else {
-        p->k.data += b0 * p->k.stride[0] * hip_size_of(d->k.dtype);
-        p->v.data += b0 * p->v.stride[0] * hip_size_of(d->v.dtype);
+        p->k.data += b0 * p->k.stride[0] * gpu_size_of(d->k.dtype);
+        p->v.data += b0 * p->v.stride[0] * gpu_size_of(d->v.dtype);
     }
     if (p->used_q) p->used_q += b0;
     if (p->used_k) p->used_k += b0;
     if (p->start_k) p->start_k += b0;
-    if (p->bias.data) p->bias.data += b0 * p->bias.stride[0] * hip_size_of(d->bias.dtype);
+    if (p->bias.data) p->bias.data += b0 * p->bias.stride[0] * gpu_size_of(d->bias.dtype);
     if (p->mask.data) p->mask.data += b0 * p->mask.stride[0];
     p->bh_first += (uint32_t)(b0 * d->heads);
 }
-/* d with every pointer in device memory. bh_first: see hip_params. */
-static attn_status hip_launch(const attn_desc *d, const hip_kernel *kernel, int64_t bh_first,
+/* d with every pointer in device memory. bh_first: see gpu_params. */
+static attn_status gpu_launch(const attn_desc *d, const gpu_kernel *kernel, int64_t bh_first,
     hipStream_t stream, attn_plan *plan) {
     if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
-#if HIP_ON_CUDA
+#if GPU_ON_CUDA
     if (kernel->lds_bytes > 48 << 10) {
         hipError_t e = cudaFuncSetAttribute(
             kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->lds_bytes);
-        if (e != hipSuccess) return hip_failed(plan, e, "cudaFuncSetAttribute");
+        if (e != hipSuccess) return gpu_failed(plan, e, "cudaFuncSetAttribute");
     }
 #endif
-    for (int64_t b0 = 0; b0 < d->batch; b0 += HIP_BATCH_MAX) {
-        hip_params p = hip_params_of(d, kernel);
-        const int64_t left = d->batch - b0, n = left < HIP_BATCH_MAX ? left : HIP_BATCH_MAX;
+    for (int64_t b0 = 0; b0 < d->batch; b0 += GPU_BATCH_MAX) {
+        gpu_params p = gpu_params_of(d, kernel);
+        const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
         p.bh_first = (uint32_t)bh_first;
-        hip_skip(&p, d, b0);
+        gpu_skip(&p, d, b0);
         p.batch = (int32_t)n;
         void *args[] = {&p};
-        HIP_TRY(hipLaunchKernel,
+        GPU_TRY(hipLaunchKernel,
             (kernel->function, dim3((uint32_t)p.q_tiles, (uint32_t)d->heads, (uint32_t)n),
                 dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
     }
@@ -3934,25 +3934,25 @@ static attn_status hip_launch(const attn_desc *d, const hip_kernel *kernel, int6
 
 /* ---- buffers, streams and events that are kept from call to call; one call at a time has
  * a context ---- */
-struct hip_slot { /* a piece of a host call under way */
+struct gpu_slot { /* a piece of a host call under way */
     char *pinned, *device;
     size_t pinned_size, device_size;
     hipStream_t stream;
     hipEvent_t start, stop; /* around its kernel */
     int32_t busy;
 };
-struct hip_context {
-    hip_context *next;
+struct gpu_context {
+    gpu_context *next;
     int32_t device;
-    hip_slot slot[2];
+    gpu_slot slot[2];
     char *out; /* pinned: results, until all of the work has succeeded */
     size_t out_size;
 };
-static hip_context *hip_idle;
+static gpu_context *gpu_idle;
 
-static void hip_context_destroy(hip_context *c) {
+static void gpu_context_destroy(gpu_context *c) {
     for (int n = 0; n < 2; n++) {
-        hip_slot *s = &c->slot[n];
+        gpu_slot *s = &c->slot[n];
         if (s->pinned) (void)hipHostFree(s->pinned);
         if (s->device) (void)hipFree(s->device);
         if (s->start) (void)hipEventDestroy(s->start);
@@ -3963,106 +3963,106 @@ static void hip_context_destroy(hip_context *c) {
     (void)hipGetLastError();
     free(c);
 }
-static void hip_context_put(hip_context *c) {
-    pthread_mutex_lock(&hip_lock);
-    c->next = hip_idle;
-    hip_idle = c;
-    pthread_mutex_unlock(&hip_lock);
+static void gpu_context_put(gpu_context *c) {
+    pthread_mutex_lock(&gpu_lock);
+    c->next = gpu_idle;
+    gpu_idle = c;
+    pthread_mutex_unlock(&gpu_lock);
 }
 /* On failure the context is in the pool again, with what it got. */
-static attn_status hip_context_fill(hip_context *c, attn_plan *plan) {
+static attn_status gpu_context_fill(gpu_context *c, attn_plan *plan) {
     for (int n = 0; n < 2; n++) {
-        hip_slot *s = &c->slot[n];
+        gpu_slot *s = &c->slot[n];
         s->busy = 0;
-        if (!s->stream) HIP_TRY(hipStreamCreateWithFlags, (&s->stream, hipStreamNonBlocking));
-        if (!s->start) HIP_TRY(hipEventCreate, (&s->start));
-        if (!s->stop) HIP_TRY(hipEventCreate, (&s->stop));
+        if (!s->stream) GPU_TRY(hipStreamCreateWithFlags, (&s->stream, hipStreamNonBlocking));
+        if (!s->start) GPU_TRY(hipEventCreate, (&s->start));
+        if (!s->stop) GPU_TRY(hipEventCreate, (&s->stop));
     }
     return ATTN_OK;
 }
-static attn_status hip_context_get(int32_t device, hip_context **found, attn_plan *plan) {
-    pthread_mutex_lock(&hip_lock);
-    hip_context **at = &hip_idle, *c;
+static attn_status gpu_context_get(int32_t device, gpu_context **found, attn_plan *plan) {
+    pthread_mutex_lock(&gpu_lock);
+    gpu_context **at = &gpu_idle, *c;
     while (*at && (*at)->device != device) at = &(*at)->next;
     c = *at;
     if (c) *at = c->next;
-    pthread_mutex_unlock(&hip_lock);
+    pthread_mutex_unlock(&gpu_lock);
     if (!c) {
-        c = (hip_context *)calloc(1, sizeof *c);
+        c = (gpu_context *)calloc(1, sizeof *c);
         if (!c) return ATTN_ERR_MEMORY;
         c->device = device;
     }
-    attn_status s = hip_context_fill(c, plan);
+    attn_status s = gpu_context_fill(c, plan);
     if (s) {
-        hip_context_put(c);
+        gpu_context_put(c);
         return s;
     }
     *found = c;
     return ATTN_OK;
 }
-static attn_status hip_reserve_pinned(char **p, size_t *have, size_t want, attn_plan *plan) {
+static attn_status gpu_reserve_pinned(char **p, size_t *have, size_t want, attn_plan *plan) {
     if (*have >= want) return ATTN_OK;
     if (*p) {
         char *old = *p;
         *p = NULL;
         *have = 0;
-        HIP_TRY(hipHostFree, (old));
+        GPU_TRY(hipHostFree, (old));
     }
-    HIP_TRY(hipHostMalloc, ((void **)p, want, 0));
+    GPU_TRY(hipHostMalloc, ((void **)p, want, 0));
     *have = want;
     return ATTN_OK;
 }
-static attn_status hip_reserve_device(char **p, size_t *have, size_t want, attn_plan *plan) {
+static attn_status gpu_reserve_device(char **p, size_t *have, size_t want, attn_plan *plan) {
     if (*have >= want) return ATTN_OK;
     if (*p) {
         char *old = *p;
         *p = NULL;
         *have = 0;
-        HIP_TRY(hipFree, (old));
+        GPU_TRY(hipFree, (old));
     }
-    HIP_TRY(hipMalloc, ((void **)p, want));
+    GPU_TRY(hipMalloc, ((void **)p, want));
     *have = want;
     return ATTN_OK;
 }
 
 /* ---- times of a thread's last call ---- */
-struct hip_times {
+struct gpu_times {
     double kernel, total, start;
     size_t bytes;
     int32_t wanted, pending; /* wanted: device calls too; pending: `events` were recorded */
-    hip_context *events;
+    gpu_context *events;
 };
-static __thread hip_times hip_last;
-static pthread_key_t hip_last_key;
-static pthread_once_t hip_last_once = PTHREAD_ONCE_INIT;
-static void hip_last_end(void *events) {
-    hip_context_put((hip_context *)events);
+static __thread gpu_times gpu_last;
+static pthread_key_t gpu_last_key;
+static pthread_once_t gpu_last_once = PTHREAD_ONCE_INIT;
+static void gpu_last_end(void *events) {
+    gpu_context_put((gpu_context *)events);
 } /* a thread ends */
-static void hip_last_begin(void) { (void)pthread_key_create(&hip_last_key, hip_last_end); }
-static void hip_last_release(void) {
-    if (!hip_last.events) return;
-    (void)pthread_setspecific(hip_last_key, NULL);
-    hip_context_put(hip_last.events);
-    hip_last.events = NULL;
-    hip_last.pending = 0;
+static void gpu_last_begin(void) { (void)pthread_key_create(&gpu_last_key, gpu_last_end); }
+static void gpu_last_release(void) {
+    if (!gpu_last.events) return;
+    (void)pthread_setspecific(gpu_last_key, NULL);
+    gpu_context_put(gpu_last.events);
+    gpu_last.events = NULL;
+    gpu_last.pending = 0;
 }
 /* The slot whose events go around a device call's kernels, or NULL. */
-static hip_slot *hip_last_slot(int32_t device, attn_plan *plan, attn_status *s) {
-    if (!hip_last.wanted) return NULL;
-    if (hip_last.events && hip_last.events->device != device) hip_last_release();
-    if (!hip_last.events) {
-        (void)pthread_once(&hip_last_once, hip_last_begin);
-        if ((*s = hip_context_get(device, &hip_last.events, plan)) != ATTN_OK) {
-            hip_last.events = NULL;
+static gpu_slot *gpu_last_slot(int32_t device, attn_plan *plan, attn_status *s) {
+    if (!gpu_last.wanted) return NULL;
+    if (gpu_last.events && gpu_last.events->device != device) gpu_last_release();
+    if (!gpu_last.events) {
+        (void)pthread_once(&gpu_last_once, gpu_last_begin);
+        if ((*s = gpu_context_get(device, &gpu_last.events, plan)) != ATTN_OK) {
+            gpu_last.events = NULL;
             return NULL;
         }
-        (void)pthread_setspecific(hip_last_key, hip_last.events);
+        (void)pthread_setspecific(gpu_last_key, gpu_last.events);
     }
-    return hip_last.events->slot;
+    return gpu_last.events->slot;
 }
 attn_status attn_hip_last_times(
     double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
-    hip_times *t = &hip_last;
+    gpu_times *t = &gpu_last;
     float ms = 0;
     attn_status s = ATTN_OK;
     t->wanted = 1;
@@ -4074,7 +4074,7 @@ attn_status attn_hip_last_times(
             s = ATTN_ERR_GPU;
         }
         t->kernel = 1e-3 * (double)ms;
-        t->total = hip_now() - t->start;
+        t->total = gpu_now() - t->start;
     }
     if (kernel_seconds) *kernel_seconds = t->kernel;
     if (total_seconds) *total_seconds = t->total;
@@ -4083,12 +4083,12 @@ attn_status attn_hip_last_times(
 }
 
 /* ---- device tensors: in place, on the caller's stream ---- */
-struct hip_array {
+struct gpu_array {
     const int32_t **p;
     int64_t n;
 };
-static int hip_arrays(attn_desc *d, hip_array *list) {
-    const hip_array all[] = {{&d->seq.cu_q, d->batch + 1}, {&d->seq.cu_k, d->batch + 1},
+static int gpu_arrays(attn_desc *d, gpu_array *list) {
+    const gpu_array all[] = {{&d->seq.cu_q, d->batch + 1}, {&d->seq.cu_k, d->batch + 1},
         {&d->seq.used_q, d->batch}, {&d->seq.used_k, d->batch}, {&d->seq.start_k, d->batch},
         {&d->seq.slot, d->batch}};
     int n = 0;
@@ -4096,29 +4096,29 @@ static int hip_arrays(attn_desc *d, hip_array *list) {
         if (*all[i].p) list[n++] = all[i];
     return n;
 }
-static size_t hip_workspace(const attn_desc *d) {
+static size_t gpu_workspace(const attn_desc *d) {
     attn_desc copy = *d;
-    hip_array list[6];
+    gpu_array list[6];
     size_t bytes = 0;
     if ((d->flags & (ATTN_DEVICE | ATTN_SEQ_HOST)) != (ATTN_DEVICE | ATTN_SEQ_HOST)) return 0;
-    for (int n = hip_arrays(&copy, list); n-- > 0;) bytes += (size_t)list[n].n * 4;
+    for (int n = gpu_arrays(&copy, list); n-- > 0;) bytes += (size_t)list[n].n * 4;
     return (bytes + 63) / 64 * 64;
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
-static attn_status hip_store_arrays(
+static attn_status gpu_store_arrays(
     attn_desc *d, int32_t *to, hipStream_t stream, attn_plan *plan) {
-    hip_array list[6];
-    hip_word_block block;
-    const int arrays = hip_arrays(d, list);
+    gpu_array list[6];
+    gpu_word_block block;
+    const int arrays = gpu_arrays(d, list);
     int32_t *at = to;
     block.n = 0;
     for (int a = 0; a < arrays; a++)
         for (int64_t i = 0; i < list[a].n; i++) {
             block.word[block.n++] = (*list[a].p)[i];
-            if (block.n < HIP_WORDS && (a < arrays - 1 || i < list[a].n - 1)) continue;
+            if (block.n < GPU_WORDS && (a < arrays - 1 || i < list[a].n - 1)) continue;
             void *args[] = {&at, &block};
-            HIP_TRY(hipLaunchKernel,
-                ((const void *)hip_store_words, dim3(1), dim3(64), args, 0, stream));
+            GPU_TRY(hipLaunchKernel,
+                ((const void *)gpu_store_words, dim3(1), dim3(64), args, 0, stream));
             at += block.n;
             block.n = 0;
         }
@@ -4128,31 +4128,31 @@ static attn_status hip_store_arrays(
     }
     return ATTN_OK;
 }
-static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel, attn_plan *plan) {
+static attn_status gpu_run_device(const attn_desc *in, const gpu_kernel *kernel, attn_plan *plan) {
     attn_desc d = *in;
-    hip_pointer list[16];
+    gpu_pointer list[16];
     hipStream_t stream = (hipStream_t)d.stream;
     const bool host_seq = d.flags & ATTN_SEQ_HOST;
-    const size_t need = hip_workspace(&d);
+    const size_t need = gpu_workspace(&d);
     void *own = NULL;
     int stream_ordered = 0;
     attn_status s = ATTN_OK;
     bool good = true;
-    for (int n = hip_pointers(&d, host_seq, list), i = 0; i < n; i++) {
-        if ((s = hip_is_device_memory(list[i].p, d.device, false, &good, plan)) != ATTN_OK)
+    for (int n = gpu_pointers(&d, host_seq, list), i = 0; i < n; i++) {
+        if ((s = gpu_is_device_memory(list[i].p, d.device, false, &good, plan)) != ATTN_OK)
             return s;
         if (!good)
-            return hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d",
+            return gpu_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d",
                 list[i].name, (int)d.device);
     }
     if (d.workspace &&
-        (s = hip_is_device_memory(d.workspace, d.device, false, &good, plan)) != ATTN_OK)
+        (s = gpu_is_device_memory(d.workspace, d.device, false, &good, plan)) != ATTN_OK)
         return s;
     if (!good) return ATTN_ERR_GPU_WORKSPACE;
 
-    hip_slot *timed = hip_last_slot(d.device, plan, &s);
+    gpu_slot *timed = gpu_last_slot(d.device, plan, &s);
     if (s) return s;
-    hip_last.bytes = need;
+    gpu_last.bytes = need;
     if (need && !d.workspace) {
         hipError_t e = hipMallocAsync(&own, need, stream);
         stream_ordered = e == hipSuccess;
@@ -4160,16 +4160,16 @@ static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel,
             (void)hipGetLastError();
             e = hipMalloc(&own, need);
         }
-        if (e != hipSuccess) return hip_failed(plan, e, "hipMallocAsync");
+        if (e != hipSuccess) return gpu_failed(plan, e, "hipMallocAsync");
         d.workspace = own;
     }
-    if (need) s = hip_store_arrays(&d, (int32_t *)d.workspace, stream, plan);
+    if (need) s = gpu_store_arrays(&d, (int32_t *)d.workspace, stream, plan);
     hipError_t e = hipSuccess;
     if (!s && timed) e = hipEventRecord(timed->start, stream);
-    if (!s && !e) s = hip_launch(&d, kernel, 0, stream, plan);
+    if (!s && !e) s = gpu_launch(&d, kernel, 0, stream, plan);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
-    if (!s && e) s = hip_failed(plan, e, "hipEventRecord");
-    hip_last.pending = !s && timed;
+    if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
+    gpu_last.pending = !s && timed;
     if (own && stream_ordered) (void)hipFreeAsync(own, stream);
     else if (own) {
         (void)hipStreamSynchronize(stream);
@@ -4182,22 +4182,22 @@ static attn_status hip_run_device(const attn_desc *in, const hip_kernel *kernel,
 /* A box of a strided host tensor and its place in a staging buffer. {batch, token, head}; an axis
    of stride 0 has extent 1 and is stored once. Of batch entry b only tokens [lo[b], hi[b]) are
    touched, where given. */
-struct hip_box {
+struct gpu_box {
     char *user, *staged;
     int64_t extent[3], user_step[3], staged_step[3], row; /* steps and row in bytes */
     const int32_t *lo, *hi, *slot;
     int64_t tokens_per_task, tasks;
 };
-enum { HIP_BOXES = 8 };
-struct hip_copy {
-    hip_box box[HIP_BOXES];
+enum { GPU_BOXES = 8 };
+struct gpu_copy {
+    gpu_box box[GPU_BOXES];
     int32_t boxes, scatter;
     int64_t bytes;
 };
 
-static void hip_copy_task(void *arg, int64_t task) {
-    const hip_copy *c = (const hip_copy *)arg;
-    const hip_box *x = c->box;
+static void gpu_copy_task(void *arg, int64_t task) {
+    const gpu_copy *c = (const gpu_copy *)arg;
+    const gpu_box *x = c->box;
     for (; task >= x->tasks; x++) task -= x->tasks;
     const int64_t per_batch = x->tasks / (x->extent[0] ? x->extent[0] : 1), b = task / per_batch;
     int64_t t = task % per_batch * x->tokens_per_task, end = t + x->tokens_per_task;
@@ -4214,19 +4214,19 @@ static void hip_copy_task(void *arg, int64_t task) {
             else memcpy(staged, user, (size_t)x->row);
         }
 }
-static void hip_copy_run(const attn_desc *d, hip_copy *c) {
+static void gpu_copy_run(const attn_desc *d, gpu_copy *c) {
     int64_t tasks = 0;
     for (int n = 0; n < c->boxes; n++) tasks += c->box[n].tasks;
     if (c->bytes < 256 << 10)
-        for (int64_t n = 0; n < tasks; n++) hip_copy_task(c, n);
-    else (void)attn_parallel(d, hip_copy_task, c, tasks);
+        for (int64_t n = 0; n < tasks; n++) gpu_copy_task(c, n);
+    else (void)attn_parallel(d, gpu_copy_task, c, tasks);
 }
 /* Rows of `row` bytes, each at a multiple of `ld` in the buffer. Heads that lie side by side
  * become one row. */
-static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *extent,
+static void gpu_copy_add(gpu_copy *c, void *user, void *staged, const int64_t *extent,
     const int64_t *stride, int64_t size, int64_t row, int64_t ld, const int32_t *slot,
     const int32_t *lo, const int32_t *hi) {
-    hip_box *x = &c->box[c->boxes];
+    gpu_box *x = &c->box[c->boxes];
     memset(x, 0, sizeof *x);
     if (!extent[0] || !extent[1] || !extent[2] || !row) return;
     int64_t step = ld;
@@ -4253,64 +4253,64 @@ static void hip_copy_add(hip_copy *c, void *user, void *staged, const int64_t *e
 
 /* Sequences [b0, b0 + nb) and kv heads [g0, g0 + ng), all of them where nb > 1; what lies where in
    the block that goes to the device. */
-struct hip_chunk {
+struct gpu_chunk {
     int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens; /* packed: first token and tokens */
     size_t q, k, v, bias, mask, alibi, sink, seq, in_bytes, lse,
         out_bytes; /* o at in_bytes, lse behind it */
 };
-static size_t hip_grow(size_t *at, int64_t bytes) {
+static size_t gpu_grow(size_t *at, int64_t bytes) {
     const size_t here = *at;
     *at = (here + (size_t)bytes + 255) / 256 * 256;
     return here;
 }
-static int64_t hip_pad(int64_t bytes) { return (bytes + 15) / 16 * 16; }
-static int64_t hip_axes(const int64_t *extent, const int64_t *stride) { /* rows that are stored */
+static int64_t gpu_pad(int64_t bytes) { return (bytes + 15) / 16 * 16; }
+static int64_t gpu_axes(const int64_t *extent, const int64_t *stride) { /* rows that are stored */
     int64_t n = 1;
     for (int a = 0; a < 3; a++) n *= stride[a] == 0 && extent[a] > 0 ? 1 : extent[a];
     return n;
 }
-struct hip_extents {
+struct gpu_extents {
     int64_t q[3], k[3], bias[3];
 };
-static hip_extents hip_chunk_extents(const attn_desc *d, const hip_chunk *c) {
+static gpu_extents gpu_chunk_extents(const attn_desc *d, const gpu_chunk *c) {
     const int64_t heads = c->ng * (d->heads / d->kv_heads);
-    const hip_extents e = {{d->seq.cu_q ? 1 : c->nb, c->q_tokens, heads},
+    const gpu_extents e = {{d->seq.cu_q ? 1 : c->nb, c->q_tokens, heads},
         {d->seq.cu_k ? 1 : c->nb, c->k_tokens, c->ng}, {c->nb, heads, d->q_len}};
     return e;
 }
 /* K and V of slots are stored once per sequence. */
-static int64_t hip_k_rows(const attn_desc *d, const int64_t *extent, const int64_t *stride) {
+static int64_t gpu_k_rows(const attn_desc *d, const int64_t *extent, const int64_t *stride) {
     const int64_t per_sequence[3] = {d->seq.slot ? 1 : stride[0], stride[1], stride[2]};
-    return hip_axes(extent, per_sequence);
+    return gpu_axes(extent, per_sequence);
 }
-static void hip_chunk_layout(const attn_desc *d, hip_chunk *c) {
+static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     const int32_t *cu_q = d->seq.cu_q, *cu_k = d->seq.cu_k;
     size_t at = 0;
     c->q0 = cu_q ? cu_q[c->b0] : 0;
     c->q_tokens = cu_q ? cu_q[c->b0 + c->nb] - c->q0 : d->q_len;
     c->k0 = cu_k ? cu_k[c->b0] : 0;
     c->k_tokens = cu_k ? cu_k[c->b0 + c->nb] - c->k0 : d->kv_len;
-    const hip_extents e = hip_chunk_extents(d, c);
-    const int64_t size = hip_size_of(d->q.dtype), heads = e.q[2];
-    c->q = hip_grow(&at, hip_axes(e.q, d->q.stride) * hip_pad(d->head_dim * size));
-    c->k = hip_grow(&at, hip_k_rows(d, e.k, d->k.stride) * hip_pad(d->head_dim * size));
-    c->v = hip_grow(&at, hip_k_rows(d, e.k, d->v.stride) * hip_pad(d->v_dim * size));
-    c->bias = hip_grow(&at,
-        d->bias.data ? hip_axes(e.bias, d->bias.stride) * d->kv_len * hip_size_of(d->bias.dtype)
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t size = gpu_size_of(d->q.dtype), heads = e.q[2];
+    c->q = gpu_grow(&at, gpu_axes(e.q, d->q.stride) * gpu_pad(d->head_dim * size));
+    c->k = gpu_grow(&at, gpu_k_rows(d, e.k, d->k.stride) * gpu_pad(d->head_dim * size));
+    c->v = gpu_grow(&at, gpu_k_rows(d, e.k, d->v.stride) * gpu_pad(d->v_dim * size));
+    c->bias = gpu_grow(&at,
+        d->bias.data ? gpu_axes(e.bias, d->bias.stride) * d->kv_len * gpu_size_of(d->bias.dtype)
                      : 0);
-    c->mask = hip_grow(&at, d->mask.data ? hip_axes(e.bias, d->mask.stride) * d->kv_len : 0);
-    c->alibi = hip_grow(&at, d->alibi ? heads * 4 : 0);
-    c->sink = hip_grow(&at, d->sink ? heads * 4 : 0);
-    c->seq = hip_grow(&at, (c->nb + 1) * 4 * 5);
+    c->mask = gpu_grow(&at, d->mask.data ? gpu_axes(e.bias, d->mask.stride) * d->kv_len : 0);
+    c->alibi = gpu_grow(&at, d->alibi ? heads * 4 : 0);
+    c->sink = gpu_grow(&at, d->sink ? heads * 4 : 0);
+    c->seq = gpu_grow(&at, (c->nb + 1) * 4 * 5);
     c->in_bytes = at;
     at = 0;
-    (void)hip_grow(&at, e.q[0] * e.q[1] * heads * hip_pad(d->v_dim * hip_size_of(d->o.dtype)));
+    (void)gpu_grow(&at, e.q[0] * e.q[1] * heads * gpu_pad(d->v_dim * gpu_size_of(d->o.dtype)));
     c->lse = at;
-    (void)hip_grow(&at, d->lse ? e.q[0] * e.q[1] * heads * 4 : 0);
+    (void)gpu_grow(&at, d->lse ? e.q[0] * e.q[1] * heads * 4 : 0);
     c->out_bytes = at;
 }
 /* The chunks in order: *c from {0} on; false after the last. */
-static bool hip_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, hip_chunk *c) {
+static bool gpu_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, gpu_chunk *c) {
     if (c->nb == 0) c->b0 = c->g0 = 0;
     else if (c->g0 + c->ng < d->kv_heads) c->g0 += c->ng;
     else {
@@ -4320,11 +4320,11 @@ static bool hip_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, hip_chunk
     if (c->b0 >= d->batch) return false;
     c->nb = d->batch - c->b0 < nb ? d->batch - c->b0 : nb;
     c->ng = d->kv_heads - c->g0 < ng ? d->kv_heads - c->g0 : ng;
-    hip_chunk_layout(d, c);
+    gpu_chunk_layout(d, c);
     return true;
 }
-/* Strides of what hip_copy_add stores. */
-static void hip_staged_strides(int64_t *stride, const int64_t *extent, int64_t ld, bool slots) {
+/* Strides of what gpu_copy_add stores. */
+static void gpu_staged_strides(int64_t *stride, const int64_t *extent, int64_t ld, bool slots) {
     for (int a = 2; a >= 0; a--) {
         if (stride[a] == 0 && !(a == 0 && slots)) continue;
         stride[a] = ld;
@@ -4332,18 +4332,18 @@ static void hip_staged_strides(int64_t *stride, const int64_t *extent, int64_t l
     }
 }
 /* Fills the pinned block and describes the chunk, with addresses in the device's block. */
-static void hip_stage_in(
-    const attn_desc *d, const hip_chunk *c, char *pinned, char *device, attn_desc *out) {
-    const hip_extents e = hip_chunk_extents(d, c);
-    const int64_t size = hip_size_of(d->q.dtype), group = d->heads / d->kv_heads,
+static void gpu_stage_in(
+    const attn_desc *d, const gpu_chunk *c, char *pinned, char *device, attn_desc *out) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t size = gpu_size_of(d->q.dtype), group = d->heads / d->kv_heads,
                   h0 = c->g0 * group;
-    const int64_t ld = hip_pad(d->head_dim * size), ldv = hip_pad(d->v_dim * size),
-                  ldo = hip_pad(d->v_dim * hip_size_of(d->o.dtype));
+    const int64_t ld = gpu_pad(d->head_dim * size), ldv = gpu_pad(d->v_dim * size),
+                  ldo = gpu_pad(d->v_dim * gpu_size_of(d->o.dtype));
     const int32_t *slot = d->seq.slot ? d->seq.slot + c->b0 : NULL;
     const int32_t *lo = d->seq.start_k && !d->seq.cu_k ? d->seq.start_k + c->b0 : NULL;
     const int32_t *hi = d->seq.used_k && !d->seq.cu_k ? d->seq.used_k + c->b0 : NULL;
     const int32_t *rows = d->seq.used_q && !d->seq.cu_q ? d->seq.used_q + c->b0 : NULL;
-    hip_copy copy;
+    gpu_copy copy;
     memset(&copy, 0, sizeof copy);
     *out = *d;
 
@@ -4357,32 +4357,32 @@ static void hip_stage_in(
         const int64_t first = b * t[n]->stride[0] + (n ? c->k0 : c->q0) * t[n]->stride[1] +
                               (n ? c->g0 : h0) * t[n]->stride[2];
         const bool whole = (t[n]->stride[0] == 0 && !(n && slot)) || t[n]->stride[1] == 0;
-        hip_copy_add(&copy, (char *)(uintptr_t)t[n]->data + first * size, pinned + place[n], extent,
+        gpu_copy_add(&copy, (char *)(uintptr_t)t[n]->data + first * size, pinned + place[n], extent,
             t[n]->stride, size, row, n == 2 ? ldv : ld, n ? slot : NULL, whole || !n ? NULL : lo,
             whole ? NULL
             : n   ? hi
                   : rows);
-        hip_staged_strides(t[n]->stride, extent, (n == 2 ? ldv : ld) / size, n && slot);
+        gpu_staged_strides(t[n]->stride, extent, (n == 2 ? ldv : ld) / size, n && slot);
         t[n]->data = device + place[n];
     }
     out->o.data = device + c->in_bytes;
     for (int a = 0; a < 3; a++) out->o.stride[a] = 1;
-    hip_staged_strides(out->o.stride, e.q, ldo / hip_size_of(d->o.dtype), false);
+    gpu_staged_strides(out->o.stride, e.q, ldo / gpu_size_of(d->o.dtype), false);
     out->lse = d->lse ? (float *)(device + c->in_bytes + c->lse) : NULL;
 
     /* 2. bias and mask: rows of kv_len */
     attn_in *m[2] = {&out->bias, &out->mask};
     for (int n = 0; n < 2; n++) {
         if (!m[n]->data) continue;
-        const int64_t one = hip_size_of(m[n]->dtype);
-        hip_copy_add(&copy,
+        const int64_t one = gpu_size_of(m[n]->dtype);
+        gpu_copy_add(&copy,
             (char *)(uintptr_t)m[n]->data + (c->b0 * m[n]->stride[0] + h0 * m[n]->stride[1]) * one,
             pinned + (n ? c->mask : c->bias), e.bias, m[n]->stride, one, d->kv_len * one,
             d->kv_len * one, NULL, NULL, NULL);
-        hip_staged_strides(m[n]->stride, e.bias, d->kv_len, false);
+        gpu_staged_strides(m[n]->stride, e.bias, d->kv_len, false);
         m[n]->data = device + (n ? c->mask : c->bias);
     }
-    hip_copy_run(d, &copy);
+    gpu_copy_run(d, &copy);
 
     /* 3. what is small */
     if (d->alibi) memcpy(pinned + c->alibi, d->alibi + h0, (size_t)e.q[2] * 4);
@@ -4391,9 +4391,9 @@ static void hip_stage_in(
     out->sink = d->sink ? (const float *)(device + c->sink) : NULL;
     out->seq.slot = NULL;
     out->seq.slots = 0;
-    hip_array list[6];
+    gpu_array list[6];
     int32_t *to = (int32_t *)(pinned + c->seq), *on_device = (int32_t *)(device + c->seq);
-    for (int n = hip_arrays(out, list), a = 0; a < n; a++) {
+    for (int n = gpu_arrays(out, list), a = 0; a < n; a++) {
         const int32_t *from = *list[a].p + c->b0;
         const bool cu = list[a].p == &out->seq.cu_q || list[a].p == &out->seq.cu_k;
         for (int64_t b = 0; b < c->nb + cu; b++) to[b] = from[b] - (cu ? from[0] : 0);
@@ -4408,100 +4408,100 @@ static void hip_stage_in(
     out->heads = e.q[2];
 }
 /* The chunk's o and lse to the caller's tensors. */
-static void hip_stage_out(const attn_desc *d, const hip_chunk *c, char *pinned) {
-    const hip_extents e = hip_chunk_extents(d, c);
-    const int64_t size = hip_size_of(d->o.dtype), h0 = c->g0 * (d->heads / d->kv_heads),
+static void gpu_stage_out(const attn_desc *d, const gpu_chunk *c, char *pinned) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t size = gpu_size_of(d->o.dtype), h0 = c->g0 * (d->heads / d->kv_heads),
                   row = d->v_dim * size;
     const int64_t b = d->seq.cu_q ? 0 : c->b0;
     /* a stride is never 0 where the extent is above 1 */
     const int64_t stride[3] = {e.q[0] > 1 ? d->o.stride[0] : 1, e.q[1] > 1 ? d->o.stride[1] : 1,
         e.q[2] > 1 ? d->o.stride[2] : 1};
-    hip_copy copy;
+    gpu_copy copy;
     memset(&copy, 0, sizeof copy);
     copy.scatter = 1;
-    hip_copy_add(&copy,
+    gpu_copy_add(&copy,
         (char *)d->o.data +
             (b * d->o.stride[0] + c->q0 * d->o.stride[1] + h0 * d->o.stride[2]) * size,
-        pinned, e.q, stride, size, row, hip_pad(row), NULL, NULL, NULL);
+        pinned, e.q, stride, size, row, gpu_pad(row), NULL, NULL, NULL);
     if (d->lse) {
         const int64_t tokens = d->seq.cu_q ? d->seq.total_q : d->q_len;
         const int64_t extent[3] = {e.q[0], e.q[2], 1}, step[3] = {d->heads * tokens, tokens, 1};
-        hip_copy_add(&copy, d->lse + b * step[0] + h0 * step[1] + c->q0, pinned + c->lse, extent,
+        gpu_copy_add(&copy, d->lse + b * step[0] + h0 * step[1] + c->q0, pinned + c->lse, extent,
             step, 4, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL);
     }
-    hip_copy_run(d, &copy);
+    gpu_copy_run(d, &copy);
 }
 /* The slot's kernel is done: its time counts, its pinned block is free. */
-static attn_status hip_slot_wait(hip_slot *s, attn_plan *plan) {
+static attn_status gpu_slot_wait(gpu_slot *s, attn_plan *plan) {
     float ms = 0;
     if (!s->busy) return ATTN_OK;
     s->busy = 0;
-    HIP_TRY(hipEventSynchronize, (s->stop));
-    HIP_TRY(hipEventElapsedTime, (&ms, s->start, s->stop));
-    hip_last.kernel += 1e-3 * (double)ms;
+    GPU_TRY(hipEventSynchronize, (s->stop));
+    GPU_TRY(hipEventElapsedTime, (&ms, s->start, s->stop));
+    gpu_last.kernel += 1e-3 * (double)ms;
     return ATTN_OK;
 }
-static attn_status hip_run_chunks(const attn_desc *d, const hip_kernel *kernel, int64_t nb,
-    int64_t ng, hip_context *x, attn_plan *plan) {
+static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, int64_t nb,
+    int64_t ng, gpu_context *x, attn_plan *plan) {
     attn_status st;
     size_t out_at = 0;
     int n = 0;
-    hip_chunk c;
-    for (memset(&c, 0, sizeof c); hip_chunk_next(d, nb, ng, &c); n ^= 1) {
-        hip_slot *s = &x->slot[n];
+    gpu_chunk c;
+    for (memset(&c, 0, sizeof c); gpu_chunk_next(d, nb, ng, &c); n ^= 1) {
+        gpu_slot *s = &x->slot[n];
         attn_desc on_device;
-        if ((st = hip_slot_wait(s, plan)) != ATTN_OK) return st;
-        hip_stage_in(d, &c, s->pinned, s->device, &on_device);
-        HIP_TRY(
+        if ((st = gpu_slot_wait(s, plan)) != ATTN_OK) return st;
+        gpu_stage_in(d, &c, s->pinned, s->device, &on_device);
+        GPU_TRY(
             hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
-        HIP_TRY(hipEventRecord, (s->start, s->stream));
+        GPU_TRY(hipEventRecord, (s->start, s->stream));
         s->busy = 1;
-        st = hip_launch(
+        st = gpu_launch(
             &on_device, kernel, c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), s->stream, plan);
         if (st) {
             s->busy = 0;
             return st;
         }
-        HIP_TRY(hipEventRecord, (s->stop, s->stream));
+        GPU_TRY(hipEventRecord, (s->stop, s->stream));
         if (c.out_bytes)
-            HIP_TRY(hipMemcpyAsync, (x->out + out_at, s->device + c.in_bytes, c.out_bytes,
+            GPU_TRY(hipMemcpyAsync, (x->out + out_at, s->device + c.in_bytes, c.out_bytes,
                                         hipMemcpyDeviceToHost, s->stream));
         out_at += c.out_bytes;
     }
     for (n = 0; n < 2; n++) {
-        if ((st = hip_slot_wait(&x->slot[n], plan)) != ATTN_OK) return st;
-        HIP_TRY(hipStreamSynchronize, (x->slot[n].stream));
+        if ((st = gpu_slot_wait(&x->slot[n], plan)) != ATTN_OK) return st;
+        GPU_TRY(hipStreamSynchronize, (x->slot[n].stream));
     }
     return ATTN_OK;
 }
-static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, attn_plan *plan) {
-    hip_pointer list[16];
-    hip_context *x;
-    hip_chunk c;
+static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
+    gpu_pointer list[16];
+    gpu_context *x;
+    gpu_chunk c;
     attn_status st;
     size_t in = 0, out = 0, block = 0, total = 0;
     int64_t nb, ng, chunks = 0;
-    for (int n = hip_pointers(d, false, list), i = 0; i < n; i++) {
+    for (int n = gpu_pointers(d, false, list), i = 0; i < n; i++) {
         bool bad = false;
-        if ((st = hip_is_device_memory(list[i].p, d->device, true, &bad, plan)) != ATTN_OK)
+        if ((st = gpu_is_device_memory(list[i].p, d->device, true, &bad, plan)) != ATTN_OK)
             return st;
         if (bad)
-            return hip_say(plan, ATTN_ERR_GPU_POINTER,
+            return gpu_say(plan, ATTN_ERR_GPU_POINTER,
                 "%s is device memory, and ATTN_DEVICE is not set", list[i].name);
     }
     if (d->batch == 0) return ATTN_OK;
 
     /* 1. the cut: about eight chunks, none of them small: copies run beside the kernels */
     memset(&c, 0, sizeof c);
-    while (hip_chunk_next(d, 1, d->kv_heads, &c)) total += c.in_bytes + c.out_bytes;
-    const size_t want = total / 8 > HIP_CHUNK_BYTES ? total / 8 : HIP_CHUNK_BYTES,
+    while (gpu_chunk_next(d, 1, d->kv_heads, &c)) total += c.in_bytes + c.out_bytes;
+    const size_t want = total / 8 > GPU_CHUNK_BYTES ? total / 8 : GPU_CHUNK_BYTES,
                  each = total / (size_t)d->batch + 1;
     nb = want / each < 1 ? 1 : (int64_t)(want / each);
     ng = nb > 1 || want >= each ? d->kv_heads
                                 : (int64_t)((double)want / (double)each * (double)d->kv_heads);
     if (ng < 1) ng = 1;
     memset(&c, 0, sizeof c);
-    while (hip_chunk_next(d, nb, ng, &c)) {
+    while (gpu_chunk_next(d, nb, ng, &c)) {
         if (c.in_bytes > in) in = c.in_bytes;
         if (c.in_bytes + c.out_bytes > block) block = c.in_bytes + c.out_bytes;
         out += c.out_bytes;
@@ -4509,109 +4509,109 @@ static attn_status hip_run_host(const attn_desc *d, const hip_kernel *kernel, at
     }
 
     /* 2. buffers, the work, and results only when all of it went well */
-    if ((st = hip_context_get(d->device, &x, plan)) != ATTN_OK) return st;
-    st = hip_reserve_pinned(&x->out, &x->out_size, out, plan);
+    if ((st = gpu_context_get(d->device, &x, plan)) != ATTN_OK) return st;
+    st = gpu_reserve_pinned(&x->out, &x->out_size, out, plan);
     for (int n = 0; n < 2 && n < chunks && !st; n++) {
-        st = hip_reserve_pinned(&x->slot[n].pinned, &x->slot[n].pinned_size, in, plan);
-        if (!st) st = hip_reserve_device(&x->slot[n].device, &x->slot[n].device_size, block, plan);
-        hip_last.bytes += block;
+        st = gpu_reserve_pinned(&x->slot[n].pinned, &x->slot[n].pinned_size, in, plan);
+        if (!st) st = gpu_reserve_device(&x->slot[n].device, &x->slot[n].device_size, block, plan);
+        gpu_last.bytes += block;
     }
-    if (!st) st = hip_run_chunks(d, kernel, nb, ng, x, plan);
+    if (!st) st = gpu_run_chunks(d, kernel, nb, ng, x, plan);
     if (st)
         for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
     else {
         size_t at = 0;
-        for (memset(&c, 0, sizeof c); hip_chunk_next(d, nb, ng, &c); at += c.out_bytes)
-            hip_stage_out(d, &c, x->out + at);
+        for (memset(&c, 0, sizeof c); gpu_chunk_next(d, nb, ng, &c); at += c.out_bytes)
+            gpu_stage_out(d, &c, x->out + at);
     }
-    hip_context_put(x);
+    gpu_context_put(x);
     return st;
 }
 
 /* ============================================================================ >>register ==== */
-static attn_status hip_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     const int64_t most = INT32_MAX - 65535; /* tiles end beyond the last row and key */
-    if (g) return hip_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
-    if (d->append.k.data) return hip_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
+    if (g) return gpu_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
+    if (d->append.k.data) return gpu_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
     if (d->seq.block_table)
-        return hip_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
+        return gpu_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
     if (d->k.scale || d->v.scale)
-        return hip_say(plan, ATTN_ERR_NOT_YET, "int8 and fp8 caches are not built yet");
+        return gpu_say(plan, ATTN_ERR_NOT_YET, "int8 and fp8 caches are not built yet");
     if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64)
-        return hip_say(plan, ATTN_ERR_DECLINED, "f64: reference only");
+        return gpu_say(plan, ATTN_ERR_DECLINED, "f64: reference only");
     if (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype)
-        return hip_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
-    if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > HIP_HEADS_MAX ||
+        return gpu_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
+    if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > GPU_HEADS_MAX ||
         d->seq.total_q > most || d->seq.total_k > most)
-        return hip_say(plan, ATTN_ERR_DECLINED, "more than 2^31 tokens or sequences, or %d heads",
-            HIP_HEADS_MAX);
+        return gpu_say(plan, ATTN_ERR_DECLINED, "more than 2^31 tokens or sequences, or %d heads",
+            GPU_HEADS_MAX);
     return ATTN_OK;
 }
-static attn_status hip_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    hip_device device;
-    hip_visit visit;
+static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    gpu_device device;
+    gpu_visit visit;
     (void)user;
-    attn_status s = hip_enter(d->device, plan, &device, &visit);
-    hip_leave(&visit);
+    attn_status s = gpu_enter(d->device, plan, &device, &visit);
+    gpu_leave(&visit);
     if (s) {
-        if (!plan->why[0]) hip_say(plan, s, "%s", attn_status_text(s));
+        if (!plan->why[0]) gpu_say(plan, s, "%s", attn_status_text(s));
         return s;
     }
-    if ((s = hip_takes(d, g, plan)) != ATTN_OK) return s;
-    plan->kernel = hip_pick(d, device.unit)->name;
-    plan->isa = hip_devices_found[d->device].isa;
-    plan->workspace_size = hip_workspace(d);
+    if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
+    plan->kernel = gpu_pick(d, device.unit)->name;
+    plan->isa = gpu_devices_found[d->device].isa;
+    plan->workspace_size = gpu_workspace(d);
     plan->threads = plan->splits = 1;
     return ATTN_OK;
 }
-static attn_status hip_run(
+static attn_status gpu_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *planned) {
     attn_plan *plan =
         (attn_plan *)(uintptr_t)planned; /* attn.h takes the reason of a failure from its `why` */
-    hip_device device;
-    hip_visit visit;
+    gpu_device device;
+    gpu_visit visit;
     (void)user, (void)g;
-    hip_last.pending = 0;
-    hip_last.start = hip_now();
-    hip_last.kernel = hip_last.total = 0;
-    hip_last.bytes = 0;
-    attn_status s = hip_enter(d->device, plan, &device, &visit);
+    gpu_last.pending = 0;
+    gpu_last.start = gpu_now();
+    gpu_last.kernel = gpu_last.total = 0;
+    gpu_last.bytes = 0;
+    attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
-        const hip_kernel *kernel = hip_pick(d, device.unit);
-        s = d->flags & ATTN_DEVICE ? hip_run_device(d, kernel, plan)
-                                   : hip_run_host(d, kernel, plan);
+        const gpu_kernel *kernel = gpu_pick(d, device.unit);
+        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, kernel, plan)
+                                   : gpu_run_host(d, kernel, plan);
     }
-    hip_leave(&visit);
-    hip_last.total = hip_now() - hip_last.start;
+    gpu_leave(&visit);
+    gpu_last.total = gpu_now() - gpu_last.start;
     return s;
 }
-static attn_status hip_convert_run(
-    const hip_convert_params *p, const attn_desc *where, attn_plan *plan) {
-    hip_device device;
-    hip_visit visit;
+static attn_status gpu_convert_run(
+    const gpu_convert_params *p, const attn_desc *where, attn_plan *plan) {
+    gpu_device device;
+    gpu_visit visit;
     bool good = true;
-    const hip_pointer list[2] = {{"the source", p->src}, {"the destination", p->dst}};
-    attn_status s = hip_enter(where->device, plan, &device, &visit);
+    const gpu_pointer list[2] = {{"the source", p->src}, {"the destination", p->dst}};
+    attn_status s = gpu_enter(where->device, plan, &device, &visit);
     for (int n = 0; n < 2 && !s; n++) {
-        s = hip_is_device_memory(list[n].p, where->device, false, &good, plan);
+        s = gpu_is_device_memory(list[n].p, where->device, false, &good, plan);
         if (!s && !good)
-            s = hip_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", list[n].name,
+            s = gpu_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", list[n].name,
                 (int)where->device);
     }
     if (!s) {
         void *args[] = {(void *)(uintptr_t)p};
         const int64_t blocks = (p->rows + p->rows_per_block - 1) / p->rows_per_block;
-        const hipError_t e = hipLaunchKernel((const void *)hip_convert_kernel,
+        const hipError_t e = hipLaunchKernel((const void *)gpu_convert_kernel,
             dim3((uint32_t)blocks), dim3(256), args, 0, (hipStream_t)where->stream);
-        if (e != hipSuccess) s = hip_failed(plan, e, "hipLaunchKernel");
+        if (e != hipSuccess) s = gpu_failed(plan, e, "hipLaunchKernel");
     }
-    hip_leave(&visit);
+    gpu_leave(&visit);
     return s;
 }
-static attn_status hip_convert(void *user, const int64_t shape[4], const attn_in *src,
+static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in *src,
     const attn_out *dst, const attn_desc *where) {
-    const int64_t from = hip_size_of(src->dtype), to = hip_size_of(dst->dtype);
-    hip_convert_params p;
+    const int64_t from = gpu_size_of(src->dtype), to = gpu_size_of(dst->dtype);
+    gpu_convert_params p;
     attn_plan plan;
     (void)user;
     memset(&p, 0, sizeof p);
@@ -4633,8 +4633,8 @@ static attn_status hip_convert(void *user, const int64_t shape[4], const attn_in
     /* the same type: the largest unit that everything is a multiple of */
     if (from == to && src->dtype == dst->dtype) {
         const int64_t extent[3] = {shape[0], p.tokens, p.heads};
-        const int32_t a = hip_align_of(p.src, p.src_stride, extent, src->dtype),
-                      b = hip_align_of(p.dst, p.dst_stride, extent, dst->dtype);
+        const int32_t a = gpu_align_of(p.src, p.src_stride, extent, src->dtype),
+                      b = gpu_align_of(p.dst, p.dst_stride, extent, dst->dtype);
         int64_t unit = a < b ? a : b;
         while (p.dim * from % unit) unit /= 2;
         if (unit > from) {
@@ -4650,26 +4650,26 @@ static attn_status hip_convert(void *user, const int64_t shape[4], const attn_in
     const int64_t many = (p.rows >> 30) + 1, few = 4096 / p.dim + 1;
     p.rows_per_block = (int32_t)(many > few ? many : few);
     plan.why[0] = 0;
-    attn_status s = hip_convert_run(&p, where, &plan);
+    attn_status s = gpu_convert_run(&p, where, &plan);
     if (where->message && where->message_size)
         snprintf(where->message, where->message_size, "%s%s%s", s ? attn_status_text(s) : "",
             s && plan.why[0] ? ": " : "", s ? plan.why : "");
     return s;
 }
 /* What no call holds goes; the calling thread's events too. */
-static void hip_shutdown(void *user) {
+static void gpu_shutdown(void *user) {
     (void)user;
-    hip_last_release();
-    pthread_mutex_lock(&hip_lock);
-    hip_context *c = hip_process == getpid() ? hip_idle : NULL;
-    hip_idle = NULL;
-    pthread_mutex_unlock(&hip_lock);
+    gpu_last_release();
+    pthread_mutex_lock(&gpu_lock);
+    gpu_context *c = gpu_process == getpid() ? gpu_idle : NULL;
+    gpu_idle = NULL;
+    pthread_mutex_unlock(&gpu_lock);
     int before = 0;
     const bool known = c && hipGetDevice(&before) == hipSuccess;
     while (c) {
-        hip_context *next = c->next;
+        gpu_context *next = c->next;
         (void)hipSetDevice(c->device);
-        hip_context_destroy(c);
+        gpu_context_destroy(c);
         c = next;
     }
     if (known) (void)hipSetDevice(before);
@@ -4679,14 +4679,14 @@ static void hip_shutdown(void *user) {
 attn_status attn_hip_register(void) {
     const attn_backend *there = attn_backend_find("hip");
     attn_backend b;
-    if (there && there->plan == hip_plan) return ATTN_OK;
+    if (there && there->plan == gpu_plan) return ATTN_OK;
     memset(&b, 0, sizeof b);
     b.name = "hip";
     b.abi = ATTN_ABI;
-    b.plan = hip_plan;
-    b.run = hip_run;
-    b.convert = hip_convert;
-    b.shutdown = hip_shutdown;
+    b.plan = gpu_plan;
+    b.run = gpu_run;
+    b.convert = gpu_convert;
+    b.shutdown = gpu_shutdown;
     return attn_register(&b);
 }
 #endif /* a GPU compiler */

@@ -10,8 +10,8 @@
 #if defined(__HIP__)
 #include <hip/hip_runtime.h>
 #include "attn.h"
-#define HIP_EMULATED 1
-#define HIP_UNIT UNIT_SM80
+#define GPU_EMULATED 1
+#define GPU_UNIT UNIT_SM80
 
 __device__ static __forceinline__ uint32_t hip_emulate_lane(void) { return threadIdx.x % 32; }
 /* Word x of lane `from`. */
@@ -49,7 +49,7 @@ template <int DTYPE> __device__ static __attribute__((noinline)) float4 hip_emul
         }
     return make_float4(c[0], c[1], c[2], c[3]);
 }
-template <int DTYPE> __device__ static __forceinline__ void hip_mma(
+template <int DTYPE> __device__ static __forceinline__ void gpu_mma(
     float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     const float4 sum = hip_emulate_mma<DTYPE>(make_float4(c[0], c[1], c[2], c[3]), make_uint4(a[0], a[1], a[2], a[3]), b0, b1);
     c[0] = sum.x;
@@ -59,7 +59,7 @@ template <int DTYPE> __device__ static __forceinline__ void hip_mma(
 }
 
 /* Lane l gives the address of row l % 8 of matrix l / 8. */
-template <bool TRANSPOSED> __device__ static __forceinline__ void hip_ldmatrix(uint32_t (&x)[4], const char *row) {
+template <bool TRANSPOSED> __device__ static __forceinline__ void gpu_ldmatrix(uint32_t (&x)[4], const char *row) {
     typedef const __attribute__((address_space(3))) char *lds_pointer;
     const uint32_t lane = hip_emulate_lane(), own = (uint32_t)(uintptr_t)(lds_pointer)row;
     #pragma unroll
@@ -76,7 +76,7 @@ template <bool TRANSPOSED> __device__ static __forceinline__ void hip_ldmatrix(u
 }
 
 /* All that is under way arrives at wait(): the kernels know no other group. */
-struct hip_copies {
+struct gpu_copies {
 #if !defined(HIP_EMULATE_EARLY)
     enum { MOST = 96 };
     int32_t count = 0;
@@ -106,7 +106,7 @@ struct hip_copies {
 };
 
 /* To nearest even. */
-template <int DTYPE> __device__ static __forceinline__ uint32_t hip_pack(float low, float high) {
+template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float low, float high) {
     const float x[2] = {low, high};
     uint32_t y[2];
     for (int n = 0; n < 2; n++)

@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).absolute().parent.parent
 OUT = ROOT / "build" / "hip" / "mutate"
 CHIPS = ["gfx942", "gfx1100", "gfx90a", "gfx1201"]
 # A barrier, whatever it is wrapped in; one that votes as well leaves the vote of its own wave behind.
-BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|hip_barrier\w*|hip_sync\w*)\s*\(\s*\)\s*;"
+BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|gpu_barrier\w*|gpu_sync\w*)\s*\(\s*\)\s*;"
                      r"|\b(?P<vote>__syncthreads_(?:or|and|count))\s*(?=\()")
 KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop", "--scalar"],
         ["hip_unit"],
@@ -55,7 +55,7 @@ def rows_without(text, bits, dtype):
 def kind(source, position):
     """The rows that a fault at that position is compiled with, and the chips that run the code there."""
     fragment, params = source.find(">>fragment ="), source.find(">>params =")
-    kernel16, kernel32, fma, table = (source.find(text) for text in ("hip_shape16", ">>kernel32 =", "---- FMA", ">>table ="))
+    kernel16, kernel32, fma, table = (source.find(text) for text in ("gpu_shape16", ">>kernel32 =", "---- FMA", ">>table ="))
     if 0 <= source.find(">>kernel16 mma.sync =") <= position < table:
         return NVIDIA, ["gfx1100"]
     if fragment <= position < params or kernel16 <= position < kernel32:

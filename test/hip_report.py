@@ -88,7 +88,7 @@ def kernels_of(chip):
         if not symbol:
             continue
         name = sh("c++filt", symbol[1]).stdout.strip()
-        name = re.sub(r"^void |\(hip_params\)$|\(.*\)$", "", name)
+        name = re.sub(r"^void |\(gpu_params\)$|\(.*\)$", "", name)
         found.append({"name": name, "vgprs": field("vgpr_count"), "agprs": field("agpr_count"), "sgprs": field("sgpr_count"),
                       "lds": field("group_segment_fixed_size"), "scratch": field("private_segment_fixed_size"),
                       "spills": f"{field('vgpr_spill_count')} + {field('sgpr_spill_count')}", "threads": field("max_flat_workgroup_size")})
