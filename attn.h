@@ -16,29 +16,38 @@
    Build: cc -O2 your.c -pthread   (gcc or clang; no flags choose the instruction set, it is chosen
    at run time)
 
-   CONTENTS - search for the anchor
+   CONTENTS - search for the anchor. A call runs downwards through the file: >>public resolves and
+   checks the description, >>backends chooses, >>flash plans and shares out, >>kernel computes.
      >>manual      what it is, what it does not do, semantics, macros, how to add a dtype / an ISA
                    / a backend
      >>api         declarations: description, statuses, backends, timing
-     >>platform    compilers, rounding mode, memory, exp and log in f64
+     >>platform    compilers, regions of an ISA, rounding mode, memory, exp and log in f64
      >>status      status texts
+     >>dtype       sizes; f16, bf16, fp8 <-> f32 and f64, scalar
      >>describe    defaults, validation: one rule a line
-     >>reference   f64 loops to be checked by eye: what every other backend is compared with
-     >>threads     pool, parallel loops
-     >>dtype       f16, bf16, fp8 <-> f32, scalar
      >>sequence    one sequence of a batch: lengths, addresses, visible range
-     >>append      rotary embedding, quantisation, writing new keys to a cache
-     >>ops_portable >>ops_avx2 >>ops_avx512   about a dozen named vector operations each
-     >>jobs        what the kernels work on: tiles, splits, scores as they are held; their table
-     >>dispatch    which ISA, threads, cache sizes, environment
-     >>layout      layout and dtype conversion, how its work is shared out
-     >>backward    what the two backwards share
-     >>standard    attention with the whole score matrix in memory
-     >>flash       tiled online softmax: tile sizes, planning, scheduling
+     >>threads     pool, parallel loops
+     >>dispatch    which ISA runs, cache sizes, environment
+     >>public      the calls of >>api
      >>backends    registry, automatic choice
-     >>public      the calls of >>api, the merge, the conversion
+     >>plan        what the plans below share: how scores are held, which calls they decline
+     >>flash       tiled online softmax: tile sizes, planning, scheduling
+     >>gradients   the backward of flash and standard: planning, phases, scheduling
+     >>standard    attention with the whole score matrix in memory
+     >>append      rotary embedding, quantisation, writing new keys to a cache
+     >>layout      layout and dtype conversion
+     >>merge       parts of a row joined
+     >>reference   f64 loops to be checked by eye: what every other backend is compared with
      >>timing      timing harness, measured peak and bandwidth
+     >>ops_portable >>ops_avx2 >>ops_avx512   about a dozen named vector operations each
+     >>isas        the ISAs of this build, the best first
      >>kernel      the one template body, compiled once per ISA
+       >>tile      the register tile: products of matrices
+       >>pack      keys, values and queries as the tile reads them
+       >>score     softcap, bias, ALiBi, masks, exp, dropout
+       >>forward   flash, forward
+       >>backward  flash, backward
+       >>matrix    standard, forward and backward
 */
 /* ============================================================================== >>manual ====
  1. WHAT IT IS
@@ -115,8 +124,8 @@
                >>dtype (every kernel takes it from there at once; a vector form goes into
                load_any and store_any in >>kernel), and a case in the reference's own
                attn__ref_read and attn__ref_write
-   an ISA      the operations of >>ops under its name, a region that includes this file with
-               ATTN__KERNEL, and a line in attn__detect
+   an ISA      a room >>ops_<isa>: the operations under its name within ATTN__REGION(isa), then the
+               inclusion of this file with ATTN__KERNEL; a row in >>isas
    a backend   fill in attn_backend, call attn_register: examples/backend.c. A GPU: one block in
                attn_hip.c
    a status    a line at the end of its group in ATTN_STATUS_LIST, and its rule in >>describe */
@@ -652,13 +661,25 @@ extern int attn__libc_sigmask(int how, const void *set, void *old) ATTN__LIBC(pt
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
+/* The functions between begin and end are compiled for the instruction set that ATTN__TARGET_<isa>
+ * names, whatever the compiler was told. */
+#define ATTN__PRAGMA(x) _Pragma(#x)
+#if defined(__clang__)
+#define ATTN__REGION_(target_of) \
+    ATTN__PRAGMA(clang attribute push(__attribute__((target(target_of))), apply_to = function))
+#define ATTN__REGION_END _Pragma("clang attribute pop")
+#else
+#define ATTN__REGION_(target_of) _Pragma("GCC push_options") ATTN__PRAGMA(GCC target(target_of))
+#define ATTN__REGION_END _Pragma("GCC pop_options")
+#endif
+#define ATTN__REGION(isa) ATTN__REGION_(ATTN__TARGET_##isa)
+
 /* Under -ffp-contract=fast clang fuses whatever the pragma says: outside the regions of an ISA
  * it gets nothing to fuse with. */
 #if defined(__clang__) && defined(__x86_64__)
-#define ATTN__PLAIN_BEGIN \
-    _Pragma( \
-        "clang attribute push(__attribute__((target(\"no-fma,no-fma4,no-avx512f\"))), apply_to = function)")
-#define ATTN__PLAIN_END _Pragma("clang attribute pop")
+#define ATTN__TARGET_plain "no-fma,no-fma4,no-avx512f"
+#define ATTN__PLAIN_BEGIN ATTN__REGION(plain)
+#define ATTN__PLAIN_END ATTN__REGION_END
 #else
 #define ATTN__PLAIN_BEGIN
 #define ATTN__PLAIN_END
@@ -669,6 +690,11 @@ ATTN__PLAIN_BEGIN
 #define ATTN__NOINLINE static __attribute__((noinline, unused))
 #define ATTN__UNUSED __attribute__((unused))
 #define ATTN__ALIGN 64
+#if defined(__clang__)
+#define ATTN__UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define ATTN__UNROLL _Pragma("GCC unroll 16")
+#endif
 
 ATTN__INLINE int64_t attn__min(int64_t a, int64_t b) { return a < b ? a : b; }
 ATTN__INLINE int64_t attn__max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -677,6 +703,16 @@ ATTN__INLINE int64_t attn__clamp(int64_t x, int64_t lo, int64_t hi) {
 }
 ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
+ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
+    int64_t r;
+    return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
+}
+
+/* Sizes in bytes, none negative: INT64_MAX where a sum or a product passes it. */
+ATTN__INLINE int64_t attn__size_mul(int64_t a, int64_t b) {
+    int64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+}
 
 /* A product whose rounding matters: not to be contracted into a following sum
  * by clang's -ffp-contract=fast. */
@@ -883,18 +919,9 @@ ATTN_API const char *attn_status_name(attn_status s) {
     }
 }
 
-/* ============================================================================ >>describe ====
-   Resolving a description: every default filled in, once, here; then one validation rule a line. */
-#define ATTN__RULE(condition, status) \
-    do { \
-        if (!(condition)) return ATTN_##status; \
-    } while (0)
-#define ATTN__TRY(expression) \
-    do { \
-        attn_status attn__s = (expression); \
-        if (attn__s) return attn__s; \
-    } while (0)
-
+/* =============================================================================== >>dtype ====
+   Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN
+   stays a (quiet) NaN. */
 ATTN__INLINE size_t attn__dtype_size(int32_t t) {
     return t == ATTN_F64 ? 8 : t == ATTN_F32 ? 4 : t == ATTN_F16 || t == ATTN_BF16 ? 2 : 1;
 }
@@ -906,26 +933,101 @@ ATTN__INLINE int attn__is_quant(int32_t t) { return t == ATTN_INT8 || t == ATTN_
 ATTN__INLINE int attn__aligned(const void *data, int32_t dtype) {
     return ((uintptr_t)data & ((uintptr_t)attn__dtype_size(dtype) - 1) & (sizeof(void *) - 1)) == 0;
 }
-ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
-    int64_t r;
-    return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
+
+/* m / 2^s, ties to even; 1 <= s <= 31 */
+ATTN__INLINE uint32_t attn__round_shift(uint32_t m, uint32_t s) {
+    return (m + ((1u << (s - 1)) - 1) + ((m >> s) & 1)) >> s;
+}
+ATTN__INLINE float attn__f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, a = h & 0x7fff;
+    if (a > 0x7c00) return attn__float(sign | 0x7fc00000u | a << 13);
+    if (a == 0x7c00) return attn__float(sign | 0x7f800000u);
+    if (a >= 0x400) return attn__float(sign | ((a << 13) + 0x38000000u));
+    /* subnormal: a * 2^-24 */
+    return attn__float(sign | attn__bits((float)a * attn__float(0x33800000u)));
+}
+ATTN__INLINE uint16_t attn__f32_to_f16(float x) {
+    uint32_t u = attn__bits(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff, h;
+    if (a > 0x7f800000) h = 0x7e00 | (a >> 13 & 0x3ff);
+    else if (a >= 0x47800000) h = 0x7c00;
+    else if (a >= 0x38800000) h = attn__round_shift(a - 0x38000000u, 13);
+    else if (a < 0x33000000) h = 0;
+    else h = attn__round_shift((a & 0x7fffff) | 0x800000, 126 - (a >> 23));
+    return (uint16_t)(sign | h);
+}
+ATTN__INLINE float attn__bf16_to_f32(uint16_t h) { return attn__float((uint32_t)h << 16); }
+ATTN__INLINE uint16_t attn__f32_to_bf16(float x) {
+    uint32_t u = attn__bits(x);
+    if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+ATTN__INLINE float attn__fp8_to_f32(uint8_t c) {
+    uint32_t sign = (uint32_t)(c & 0x80) << 24, a = c & 0x7f;
+    if (a == 0x7f) return attn__float(sign | 0x7fc00000u);
+    if (a >= 8) return attn__float(sign | ((a << 20) + 0x3c000000u));
+    /* subnormal: a * 2^-9 */
+    return attn__float(sign | attn__bits((float)a * attn__float(0x3b000000u)));
+}
+/* saturates at 448 */
+ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {
+    uint32_t u = attn__bits(x), sign = u >> 24 & 0x80, a = u & 0x7fffffff, c;
+    if (a > 0x7f800000) c = 0x7f;
+    else if (a >= 0x43e00000) c = 0x7e;
+    else if (a >= 0x3c800000) c = attn__round_shift(a - 0x3c000000u, 20);
+    else if (a < 0x3a800000) c = 0;
+    else c = attn__round_shift((a & 0x7fffff) | 0x800000, 141 - (a >> 23));
+    return (uint8_t)(sign | (c > 0x7e && c != 0x7f ? 0x7e : c));
+}
+/* Element `at` of a tensor of any type as f32, and back. */
+ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
+    switch (dtype) {
+        case ATTN_F32:  return ((const float *)data)[at];
+        case ATTN_F16:  return attn__f16_to_f32(((const uint16_t *)data)[at]);
+        case ATTN_BF16: return attn__bf16_to_f32(((const uint16_t *)data)[at]);
+        case ATTN_F64:  return attn__nearest_f32(((const double *)data)[at]);
+        case ATTN_INT8: return (float)((const int8_t *)data)[at];
+        default:        return attn__fp8_to_f32(((const uint8_t *)data)[at]);
+    }
+}
+ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
+    switch (dtype) {
+        case ATTN_F32:  ((float *)data)[at] = x; break;
+        case ATTN_F16:  ((uint16_t *)data)[at] = attn__f32_to_f16(x); break;
+        case ATTN_BF16: ((uint16_t *)data)[at] = attn__f32_to_bf16(x); break;
+        default:        ((double *)data)[at] = (double)x; break;
+    }
+}
+/* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had been
+ * rounded once. */
+ATTN__INLINE float attn__f64_to_odd(double x) {
+    float f = (float)x;
+    ATTN__F32(f);
+    uint64_t size = attn__bits64(x) & INT64_MAX, rounded = attn__bits64((double)f) & INT64_MAX;
+    uint32_t u = attn__bits(f);
+    if (size > 0x7ff0000000000000u || rounded == size || (u & 1)) return f;
+    return attn__float(rounded < size ? u + 1 : u - 1);
+}
+/* The same in f64, each number rounded once. */
+ATTN__INLINE double attn__get_f64(const void *data, int32_t dtype, int64_t at) {
+    if (dtype == ATTN_F64) return ((const double *)data)[at];
+    return (double)attn__get_f32(data, dtype, at);
+}
+ATTN__INLINE void attn__put_f64(void *data, int32_t dtype, int64_t at, double x) {
+    if (dtype == ATTN_F64) ((double *)data)[at] = x;
+    else attn__put_f32(data, dtype, at, dtype == ATTN_F32 ? (float)x : attn__f64_to_odd(x));
 }
 
-/* Sizes in bytes, none negative: INT64_MAX where a sum or a product passes it. */
-ATTN__INLINE int64_t attn__size_mul(int64_t a, int64_t b) {
-    int64_t r;
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
-}
-/* The workspace of a plan, refused where size_t cannot hold what attn__get makes of it. */
-static attn_status attn__plan_bytes(attn_plan *plan, int64_t bytes) {
-    if ((uint64_t)bytes <= SIZE_MAX - 4 * ATTN__ALIGN && bytes < INT64_MAX) {
-        plan->workspace_size = (size_t)bytes;
-        return ATTN_OK;
-    }
-    snprintf(plan->why, sizeof plan->why, "the workspace needs %.2f GiB, too many for size_t",
-        (double)bytes / 1073741824.0);
-    return ATTN_ERR_SIZE;
-}
+/* ============================================================================ >>describe ====
+   Resolving a description: every default filled in, once, here; then one validation rule a line. */
+#define ATTN__RULE(condition, status) \
+    do { \
+        if (!(condition)) return ATTN_##status; \
+    } while (0)
+#define ATTN__TRY(expression) \
+    do { \
+        attn_status attn__s = (expression); \
+        if (attn__s) return attn__s; \
+    } while (0)
 
 /* extent[3] in the order of the strides; order[] lists the axes from the outermost of
  * the dense layout. */
@@ -1592,6 +1694,1719 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     return d->workspace ? attn__check_workspace(d, &t) : ATTN_OK;
 }
 
+/* ============================================================================ >>sequence ====
+   One sequence of a batch, for the fast backends: addresses of its rows and keys, and the keys
+   that a row may see. */
+typedef struct attn__seq {
+    int64_t b;
+    /* row i is token q_first + i of batch q_batch; q_used rows are valid */
+    int64_t q_batch, q_first, q_rows, q_used;
+    /* key j is buffer token k_first + j; k_old of k_len were there before the append */
+    int64_t k_batch, k_first, k_len, k_old;
+    int64_t offset;
+    const int32_t *pages;
+} attn__seq;
+
+ATTN__INLINE attn__seq attn__sequence(const attn_desc *d, int64_t b) {
+    const attn_seq *q = &d->seq;
+    attn__seq s;
+    int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len,
+            base = q->cu_k ? q->cu_k[b] : 0;
+    int64_t start = q->start_k ? q->start_k[b] : 0, used = q->used_k ? q->used_k[b] : capacity;
+    s.b = b;
+    s.q_batch = q->cu_q ? 0 : b;
+    s.q_first = q->cu_q ? q->cu_q[b] : 0;
+    s.q_rows = q->cu_q ? (int64_t)q->cu_q[b + 1] - q->cu_q[b] : d->q_len;
+    s.q_used = q->used_q ? q->used_q[b] : s.q_rows;
+    s.k_batch = q->cu_k ? 0 : q->slot ? q->slot[b] : b;
+    s.k_first = base + start;
+    s.k_old = used - start;
+    s.k_len = s.k_old + attn__appended(d, b);
+    s.offset = d->flags & ATTN_TOP_LEFT ? 0
+               : d->flags & ATTN_OFFSET ? d->offset
+                                        : s.k_len - s.q_used;
+    s.pages = q->block_table ? q->block_table + b * q->max_pages : NULL;
+    return s;
+}
+ATTN__INLINE int64_t attn__q_at(const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
+    return s->q_batch * stride[0] + (s->q_first + i) * stride[1] + h * stride[2];
+}
+ATTN__INLINE int64_t attn__k_at(
+    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t j, int64_t h) {
+    int64_t t = s->k_first + j;
+    if (s->pages)
+        return s->pages[t / d->seq.page_size] * stride[0] + t % d->seq.page_size * stride[1] +
+               h * stride[2];
+    return s->k_batch * stride[0] + t * stride[1] + h * stride[2];
+}
+/* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
+ATTN__INLINE int64_t attn__bias_at(
+    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
+    return s->b * stride[0] + h * stride[1] + i * stride[2] +
+           (d->seq.start_k ? d->seq.start_k[s->b] : 0);
+}
+ATTN__INLINE int64_t attn__lse_at(const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
+    return d->seq.cu_q ? h * d->seq.total_q + s->q_first + i : (s->b * d->heads + h) * d->q_len + i;
+}
+/* The rows [i, last] see no key outside [lo, hi), hi <= lo: none at all. For one row that is what
+ * it sees; for more it is the union, for neither end ever falls from one row to the next. */
+ATTN__INLINE void attn__rows_see(
+    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t *lo, int64_t *hi) {
+    int64_t from = attn__sat_add(i, s->offset);
+    last = attn__min(last, s->q_used - 1);
+    *lo = 0;
+    *hi = i <= last ? s->k_len : 0;
+    if (d->flags & ATTN_WINDOW_LEFT) *lo = attn__max(0, attn__sat_add(from, -d->window_left));
+    if (d->flags & (ATTN_CAUSAL | ATTN_WINDOW_RIGHT)) {
+        int64_t to = attn__sat_add(last, s->offset),
+                right = d->flags & ATTN_CAUSAL ? 0 : d->window_right;
+        *hi = attn__min(*hi, attn__sat_add(attn__sat_add(to, right), 1));
+    }
+    if (*hi <= *lo) *hi = *lo = 0;
+}
+/* Row i sees keys [lo, hi) at most; hi <= lo: none. */
+ATTN__INLINE void attn__range(
+    const attn_desc *d, const attn__seq *s, int64_t i, int64_t *lo, int64_t *hi) {
+    attn__rows_see(d, s, i, i, lo, hi);
+}
+/* Whether each of the rows [i, last] sees all of [k0, k1), k0 < k1. */
+ATTN__INLINE int attn__all_see(
+    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t k0, int64_t k1) {
+    int64_t lo, hi;
+    attn__range(d, s, i, &lo, &hi);
+    if (lo > k0 || hi < k1) return 0;
+    attn__range(d, s, last, &lo, &hi);
+    return lo <= k0 && hi >= k1;
+}
+
+/* ============================================================================= >>threads ====
+   attn__parallel(n): equivalent to for (i = 0; i < n; i++) task(arg, i). Three ways: the
+   caller's pool, OpenMP, or the library's own pthreads, started at the first use. A nested
+   call, and a second call while the threads are busy, run on their caller. Each task sets the
+   rounding mode itself. */
+typedef void (*attn__task)(void *arg, int64_t i);
+static __thread int attn__inside; /* this thread runs a task */
+
+static void attn__serial(attn__task task, void *arg, int64_t n) {
+    for (int64_t i = 0; i < n; i++) task(arg, i);
+}
+/* A task wrapped so that calls from within it stay on their thread. */
+typedef struct attn__wrapped {
+    attn__task task;
+    void *arg;
+} attn__wrapped;
+static ATTN__UNUSED void attn__run_inside(void *arg, int64_t i) {
+    const attn__wrapped *w = (const attn__wrapped *)arg;
+    int outer = attn__inside;
+    attn__inside = 1;
+    w->task(w->arg, i);
+    attn__inside = outer;
+}
+
+/* The processors that this thread may run on; with OpenMP the threads that its runtime takes. */
+static int32_t attn__cpu_count(void) {
+    long n = 0;
+#if defined(ATTN_NO_THREADS)
+    n = 1;
+#elif defined(_OPENMP)
+    n = omp_get_max_threads();
+#elif defined(__linux__)
+    uint64_t mask[1024]; /* the kernel refuses less than it has processors for */
+    for (size_t bytes = 128; n == 0 && bytes <= sizeof mask; bytes *= 2) {
+        memset(mask, 0, sizeof mask);
+        if (attn__libc_affinity(0, bytes, mask) < 0) continue;
+        for (size_t i = 0; i < bytes / 8; i++) n += __builtin_popcountll(mask[i]);
+    }
+#endif
+    if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 1024 ? 1024 : (int32_t)n;
+}
+
+/* A thread that is cancelled in the middle of a call would leave the pool locked for ever, and the
+ * workspace behind: it is cancelled after the call. Returns the state before. */
+static int attn__cancel_never(void) {
+    int old = 0;
+#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+#endif
+    return old;
+}
+static void attn__cancel_as(int old) {
+#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
+    pthread_setcancelstate(old, &old);
+#endif
+    (void)old;
+}
+
+#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+#if defined(__ELF__)
+#ifdef __cplusplus
+extern "C" {
+#endif
+int omp_in_parallel(void) __attribute__((weak)); /* NULL unless the host uses OpenMP */
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+static struct {
+    /* owner: held by the call that uses the threads; lock: guards what follows */
+    pthread_mutex_t owner, lock;
+    pthread_cond_t wake, idle;
+    pthread_t id[1024];
+    int32_t started, active, want;
+    int stop, fork_handler;
+    /* one per parallel loop; also read without the lock while spinning */
+    uint32_t generation;
+    /* NULL once the loop is done: a late thread finds nothing */
+    attn__wrapped *work;
+    int64_t n, next __attribute__((aligned(8)));
+} attn__pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
+    PTHREAD_COND_INITIALIZER, {0}, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
+
+static void attn__drain(attn__wrapped *work, int64_t n) {
+    for (;;) {
+        int64_t i = __atomic_fetch_add(&attn__pool.next, 1, __ATOMIC_RELAXED);
+        if (i >= n) return;
+        attn__run_inside(work, i);
+    }
+}
+static void *attn__worker(void *index) {
+    int32_t me = (int32_t)(intptr_t)index;
+    pthread_mutex_lock(&attn__pool.lock);
+    uint32_t seen = 0;
+    for (;;) {
+        if (attn__pool.generation == seen && !attn__pool.stop) {
+            /* a moment of spinning saves the wake-up when calls follow one another */
+            pthread_mutex_unlock(&attn__pool.lock);
+            for (int k = 0;
+                k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen; k++) {
+#if defined(__x86_64__) || defined(__i386__)
+                __builtin_ia32_pause();
+#endif
+            }
+            pthread_mutex_lock(&attn__pool.lock);
+        }
+        while (attn__pool.generation == seen && !attn__pool.stop)
+            pthread_cond_wait(&attn__pool.wake, &attn__pool.lock);
+        if (attn__pool.stop) break;
+        seen = attn__pool.generation;
+        if (!attn__pool.work || me >= attn__pool.want) continue;
+        attn__wrapped *work = attn__pool.work;
+        int64_t n = attn__pool.n;
+        attn__pool.active++;
+        pthread_mutex_unlock(&attn__pool.lock);
+        attn__drain(work, n);
+        pthread_mutex_lock(&attn__pool.lock);
+        if (--attn__pool.active == 0) pthread_cond_signal(&attn__pool.idle);
+    }
+    pthread_mutex_unlock(&attn__pool.lock);
+    return NULL;
+}
+static void attn__after_fork(void) { /* in the child no thread of the pool is left */
+    pthread_mutex_init(&attn__pool.owner, NULL);
+    pthread_mutex_init(&attn__pool.lock, NULL);
+    pthread_cond_init(&attn__pool.wake, NULL);
+    pthread_cond_init(&attn__pool.idle, NULL);
+    attn__pool.started = attn__pool.active = 0;
+    attn__pool.stop = 0;
+    attn__pool.work = NULL;
+    attn__inside = 0;
+}
+/* Threads up to `most`, as far as the system gives them. Signals of the host are none of their
+ * business: all are blocked but those that an instruction of their own raises. */
+static void attn__pool_start(int32_t most) {
+    /* clang-format off */
+    static const int own[] = {SIGILL, SIGFPE, SIGSEGV,
+#ifdef SIGBUS
+        SIGBUS,
+#endif
+#ifdef SIGTRAP
+        SIGTRAP,
+#endif
+#ifdef SIGSYS
+        SIGSYS,
+#endif
+    };
+    /* clang-format on */
+    uint64_t blocked[16], before[16]; /* no system has more than 1024 signals */
+    if (attn__pool.started >= most || attn__pool.started == 1024) return;
+    if (!attn__pool.fork_handler)
+        attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
+    attn__libc_sigfillset(blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) attn__libc_sigdelset(blocked, own[i]);
+    attn__libc_sigmask(ATTN__SIG_SETMASK, blocked, before);
+    while (attn__pool.started < most && attn__pool.started < 1024) {
+        if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__worker,
+                (void *)(intptr_t)attn__pool.started))
+            break;
+        attn__pool.started++;
+    }
+    attn__libc_sigmask(ATTN__SIG_SETMASK, before, NULL);
+}
+/* Joins them; the caller owns the pool. */
+static void attn__pool_stop(void) {
+    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool.stop = 1;
+    pthread_cond_broadcast(&attn__pool.wake);
+    pthread_mutex_unlock(&attn__pool.lock);
+    for (int32_t i = 0; i < attn__pool.started; i++) pthread_join(attn__pool.id[i], NULL);
+    attn__pool.started = 0;
+    attn__pool.stop = 0;
+}
+/* A shared object that is unloaded takes the code of its threads away: they end before. Nothing is
+ * waited for that may never come: a call that still runs, as one of another thread may at exit,
+ * keeps them, and so does the end of the process within a task. */
+__attribute__((destructor)) static void attn__unload(void) {
+    if (attn__inside || pthread_mutex_trylock(&attn__pool.owner)) return;
+    attn__pool_stop();
+    pthread_mutex_unlock(&attn__pool.owner);
+}
+static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
+    if (pthread_mutex_trylock(&attn__pool.owner)) {
+        attn__serial(attn__run_inside, work, n);
+        return;
+    }
+    const int cancel = attn__cancel_never();
+    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool_start(threads - 1);
+    attn__pool.work = work;
+    attn__pool.n = n;
+    attn__pool.want = threads - 1;
+    __atomic_store_n(&attn__pool.next, 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&attn__pool.generation, 1, __ATOMIC_RELAXED);
+    pthread_cond_broadcast(&attn__pool.wake);
+    pthread_mutex_unlock(&attn__pool.lock);
+    attn__drain(work, n);
+    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool.work = NULL;
+    while (attn__pool.active) pthread_cond_wait(&attn__pool.idle, &attn__pool.lock);
+    pthread_mutex_unlock(&attn__pool.lock);
+    pthread_mutex_unlock(&attn__pool.owner);
+    attn__cancel_as(cancel);
+}
+#endif
+
+ATTN_API void attn_shutdown(void) {
+#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+    if (attn__inside) return; /* a task cannot end the threads that it runs on */
+    const int cancel = attn__cancel_never();
+    pthread_mutex_lock(&attn__pool.owner);
+    attn__pool_stop();
+    pthread_mutex_unlock(&attn__pool.owner);
+    attn__cancel_as(cancel);
+#endif
+    const attn_backend *b;
+    for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++)
+        if (b->shutdown) b->shutdown(b->user);
+}
+
+/* The threads that a call may use: asked for, or those of the pool, or all; 1 inside a task or
+ * an OpenMP region. */
+static int32_t attn__threads_for(const attn_desc *d) {
+#ifdef ATTN_NO_THREADS
+    return d->pool && !attn__inside
+               ? (d->threads ? (int32_t)attn__min(d->threads, d->pool->threads) : d->pool->threads)
+               : 1;
+#else
+    int32_t most = d->pool ? d->pool->threads : attn_threads();
+    if (attn__inside) return 1;
+    if (d->pool) return d->threads ? (int32_t)attn__min(d->threads, most) : most;
+#ifdef _OPENMP
+    if (omp_in_parallel()) return 1;
+#elif defined(__ELF__)
+    if (omp_in_parallel && omp_in_parallel()) return 1;
+#endif
+    return d->threads ? (int32_t)attn__min(d->threads, 1024) : most;
+#endif
+}
+
+static void attn__parallel(
+    const attn_desc *d, int32_t threads, attn__task task, void *arg, int64_t n) {
+    attn__wrapped work = {task, arg};
+    if (n <= 1 || threads <= 1 || attn__inside) {
+        attn__serial(attn__run_inside, &work, n);
+        return;
+    }
+    if (d->pool) {
+        d->pool->run(d->pool->user, attn__run_inside, &work, n);
+        return;
+    }
+#if defined(ATTN_NO_THREADS)
+    attn__serial(attn__run_inside, &work, n);
+#elif defined(_OPENMP)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t i = 0; i < n; i++) attn__run_inside(&work, i);
+#else
+    attn__pool_run(&work, n, threads);
+#endif
+}
+
+/* ============================================================================ >>dispatch ====
+   Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA,
+   ATTN_BACKEND a backend. */
+/* The kernels of an ISA: the functions of >>kernel, compiled in its region. */
+struct attn__rows;
+struct attn__bwd;
+struct attn__std;
+typedef struct attn__kernels {
+    const char *name; /* of the ISA */
+    int64_t W, MR, NV;
+    void (*flash_rows)(const struct attn__rows *u, char *scratch, float *partial);
+    void (*flash_merge)(
+        const struct attn__rows *u, int64_t parts, const float *partial, char *scratch);
+    void (*backward_rows)(
+        const struct attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
+    void (*backward_split)(const struct attn__bwd *f, const attn__seq *s, int64_t kv_head,
+        int64_t split, char *scratch);
+    void (*backward_dq)(
+        const struct attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
+    void (*backward_bias)(
+        const struct attn__bwd *f, int64_t b, int64_t h, int64_t kb, char *scratch);
+    void (*standard_rows)(const struct attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
+        int64_t rows, char *scratch);
+    void (*standard_backward)(const struct attn__bwd *f, const attn__seq *s, int64_t kv_head,
+        int64_t block, char *scratch);
+    void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
+        int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
+#ifndef ATTN_NO_TIMING
+    float (*fma_chain)(int64_t n); /* n times 2 * W * 12 flops in 12 chains */
+    float (*read)(const float *p, int64_t n);
+#endif
+} attn__kernels;
+
+typedef struct attn__machine_info {
+    const attn__kernels *isa; /* NULL: ATTN_ISA asks for what is not there */
+    int32_t threads;
+    int64_t l2; /* bytes */
+    char backend_name[32];
+    const char *backend; /* ATTN_BACKEND or NULL */
+} attn__machine_info;
+
+/* What an ISA may need of the processor, and row i of the table in >>isas; NULL past the last. */
+enum { ATTN__CPU_AVX2 = 1, ATTN__CPU_AVX512 = 2 };
+static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs);
+
+#if ATTN__X86
+static uint64_t attn__xgetbv(void) {
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+/* AVX2 with FMA and F16C; AVX-512 F, DQ, BW, VL beside them. Both need the operating system to save
+ * the registers. */
+static uint32_t attn__cpu_has(int64_t *l2) {
+    uint32_t a, b, c, d, c1, b7;
+    if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
+    /* deterministic cache parameters: Intel, AMD */
+    for (uint32_t leaf = 4; leaf; leaf = leaf == 4 ? 0x8000001du : 0)
+        for (uint32_t i = 0; i < 8 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31); i++)
+            if ((a >> 5 & 7) == 2)
+                *l2 = (int64_t)((b >> 22) + 1) * ((b >> 12 & 0x3ff) + 1) * ((b & 0xfff) + 1) *
+                      ((int64_t)c + 1);
+    /* OSXSAVE, AVX, FMA, F16C */
+    const uint32_t need = 1u << 27 | 1u << 28 | 1u << 12 | 1u << 29;
+    if ((c1 & need) != need || (attn__xgetbv() & 6) != 6) return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b7, &c, &d) || !(b7 >> 5 & 1)) return 0;
+    const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    const int all = (b7 & avx512) == avx512 && (attn__xgetbv() & 0xe6) == 0xe6;
+    return ATTN__CPU_AVX2 | (all ? ATTN__CPU_AVX512 : 0);
+}
+#else
+static uint32_t attn__cpu_has(int64_t *l2) {
+    (void)l2;
+    return 0;
+}
+#endif
+
+static void attn__detect(attn__machine_info *m) {
+    const char *isa = getenv("ATTN_ISA"), *backend = getenv("ATTN_BACKEND");
+    memset(m, 0, sizeof *m);
+    m->l2 = 1 << 20;
+    m->threads = attn__cpu_count();
+    const uint32_t has = attn__cpu_has(&m->l2);
+    const attn__kernels *k;
+    uint32_t needs;
+    for (size_t i = 0; !m->isa && (k = attn__isa_at(i, &needs)) != NULL; i++)
+        if ((needs & ~has) == 0 && (!isa || !*isa || !strcmp(k->name, isa))) m->isa = k;
+    if (!backend || !*backend) return;
+    snprintf(m->backend_name, sizeof m->backend_name, "%s",
+        strlen(backend) < 32 ? backend : "(too long)");
+    m->backend = m->backend_name;
+}
+static attn__machine_info attn__found;
+static int attn__found_state; /* 0: unknown, 1: being found, 2: known */
+ATTN__NOINLINE void attn__find(void) {
+    int expected = 0;
+    if (__atomic_compare_exchange_n(
+            &attn__found_state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+        attn__detect(&attn__found);
+        __atomic_store_n(&attn__found_state, 2, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) {}
+}
+ATTN__INLINE const attn__machine_info *attn__machine(void) {
+    if (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) attn__find();
+    return &attn__found;
+}
+
+/* ============================================================================== >>public ==== */
+/* Further down: >>backends, >>layout, >>merge. */
+static attn_status attn__try_plan(
+    const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan);
+static attn_status attn__choose(
+    const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen);
+static attn_status attn__converter(const attn_desc *where, const attn_backend **found);
+static void attn__convert(const int64_t shape[4], const attn_in *src, const attn_out *dst,
+    int64_t elements, const attn_desc *where);
+static void attn__merge(
+    const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
+
+static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why) {
+    if (d && d->message && d->message_size)
+        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "",
+            s && *why ? ": " : "", s ? why : "");
+    return s;
+}
+
+/* In a workspace of its own. */
+static attn_status attn__run_allocated(
+    const attn_backend *b, attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    const int cancel = attn__cancel_never();
+    attn_status s = ATTN_ERR_MEMORY;
+    d->workspace = attn__get(d->alloc, plan->workspace_size);
+    if (d->workspace) s = b->run(b->user, d, g, plan);
+    attn__put(d->alloc, d->workspace, plan->workspace_size);
+    attn__cancel_as(cancel);
+    return s;
+}
+static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+    attn_desc d;
+    attn_grad g;
+    const attn_backend *b;
+    ATTN__TRY(attn__resolve(in, gin, &d, &g));
+    const attn_grad *gp = gin ? &g : NULL;
+    ATTN__TRY(attn__choose(&d, gp, plan, &b));
+    ATTN__TRY(attn__check_data(&d, gp));
+    if (d.workspace) {
+        ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
+    } else if (plan->workspace_size && !(d.flags & ATTN_DEVICE)) {
+        return attn__run_allocated(b, &d, gp, plan);
+    }
+    return b->run(b->user, &d, gp, plan);
+}
+
+/* Rounding mode, FTZ and DAZ of the host do not reach the library: not even its constants. */
+static attn_status attn__call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+    uint64_t fp = attn__fp_enter(0);
+    attn_status s = attn__checked_call(in, gin, plan);
+    attn__fp_leave(fp);
+    return s;
+}
+
+ATTN_API attn_status attn_forward(const attn_desc *d) {
+    attn_plan plan;
+    plan.why[0] = 0;
+    return attn__tell(d, attn__call(d, NULL, &plan), plan.why);
+}
+ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g) {
+    attn_plan plan;
+    plan.why[0] = 0;
+    return attn__tell(d,
+        g   ? attn__call(d, g, &plan)
+        : d ? ATTN_ERR_NULL_GRAD
+            : ATTN_ERR_NULL_DESC,
+        plan.why);
+}
+
+ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+    attn_desc d;
+    attn_grad g;
+    attn_plan other;
+    const attn_backend *chosen, *b;
+    ATTN__RULE(plan, ERR_QUERY_NULL);
+    memset(plan, 0, sizeof *plan);
+    plan->backend = plan->kernel = plan->isa = "";
+    attn_status s = attn__resolve(in, gin, &d, &g);
+    if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
+    if (s) return attn__tell(in, s, "");
+    const attn_grad *gp = gin ? &g : NULL;
+    s = attn__choose(&d, gp, plan, &chosen);
+    attn__tell(in, s, plan->why);
+    plan->why[0] = 0;
+    size_t used = 0;
+    for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++) {
+        if (attn__try_plan(b, &d, gp, &other) == ATTN_OK) continue;
+        int n = snprintf(plan->why + used, sizeof plan->why - used, "%s: %s\n", b->name, other.why);
+        used = n < 0 ? used : (size_t)attn__min((int64_t)used + n, (int64_t)sizeof plan->why - 1);
+    }
+    return s;
+}
+
+ATTN_API int32_t attn_threads(void) { return attn__machine()->threads; }
+ATTN_API const char *attn_isa(void) {
+    return attn__machine()->isa ? attn__machine()->isa->name : "none";
+}
+
+ATTN_API attn_status attn_parallel(
+    const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
+    ATTN__RULE(where, ERR_NULL_DESC);
+    ATTN__RULE(task && n >= 0, ERR_PARALLEL);
+    ATTN__RULE(where->threads >= 0, ERR_THREADS);
+    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
+    attn__parallel(where, attn__threads_for(where), task, arg, n);
+    return ATTN_OK;
+}
+
+/* Whether part p overlaps no output and has what a part needs; e: its extent. */
+static attn_status attn__check_part(const attn_desc *d, const int64_t *e, const attn__span *out,
+    const attn_in *o, const float *lse) {
+    const int64_t rows = e[0] * e[1] * d->heads;
+    attn_in t = *o;
+    attn__span part[2];
+    if (attn__resolve_in(&t, e, d->v_dim, ATTN_ERR_MERGE_O) || (!t.data && rows))
+        return ATTN_ERR_MERGE_O;
+    ATTN__RULE(lse || !rows, ERR_MERGE_LSE);
+    ATTN__RULE((uintptr_t)lse % 4 == 0, ERR_ALIGN);
+    attn__span_of(&part[0], t.data, t.stride, e, d->v_dim, t.dtype);
+    attn__span_flat(&part[1], lse, rows * 4);
+    for (int i = 0; i < 2; i++) ATTN__RULE(part[i].first <= part[i].last, ERR_ADDRESS);
+    for (int i = 0; i < 4; i++) ATTN__RULE(attn__disjoint(&out[i / 2], &part[i % 2]), ERR_OVERLAP);
+    return ATTN_OK;
+}
+static attn_status attn__check_merge(
+    const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse) {
+    int64_t e[3];
+    attn__span out[2], sink;
+    if (d->flags & ATTN_DEVICE) return ATTN_ERR_DEVICE;
+    attn__extent_q(d, e);
+    const int64_t rows = e[0] * e[1] * d->heads;
+    ATTN__RULE(parts >= 0 && (parts == 0 || (o && lse)), ERR_MERGE_PARTS);
+    ATTN__RULE(d->o.data || !rows, ERR_NULL_O);
+    attn__span_of(&out[0], d->o.data, d->o.stride, e, d->v_dim, d->o.dtype);
+    attn__span_flat(&out[1], d->lse, rows * 4);
+    attn__span_flat(&sink, d->sink, d->heads * 4);
+    for (int i = 0; i < 2; i++) ATTN__RULE(out[i].first <= out[i].last, ERR_ADDRESS);
+    ATTN__RULE(sink.first <= sink.last, ERR_ADDRESS);
+    ATTN__RULE(attn__disjoint(&out[0], &out[1]), ERR_OVERLAP);
+    for (int i = 0; i < 2; i++) ATTN__RULE(attn__disjoint(&out[i], &sink), ERR_OVERLAP);
+    for (int64_t p = 0; p < parts; p++) ATTN__TRY(attn__check_part(d, e, out, &o[p], lse[p]));
+    return ATTN_OK;
+}
+ATTN_API attn_status attn_merge(
+    const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
+    attn_desc d;
+    attn_status s = attn__resolve(in, NULL, &d, NULL);
+    if (!s) s = attn__check_merge(&d, parts, o, lse);
+    if (!s) attn__merge(&d, parts, o, lse);
+    return attn__tell(in, s, "");
+}
+
+ATTN_API attn_status attn_convert(
+    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
+    attn_desc all;
+    int64_t elements = 1;
+    if (!where) {
+        memset(&all, 0, sizeof all);
+        where = &all;
+    }
+    ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
+        ERR_CONVERT_SHAPE);
+    const attn_backend *device = NULL;
+    if (where->flags & ATTN_DEVICE) {
+        ATTN__TRY(attn__converter(where, &device));
+        ATTN__RULE(where->device >= 0, ERR_DEVICE_INDEX);
+    }
+    ATTN__RULE(where->threads >= 0, ERR_THREADS);
+    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
+    ATTN__RULE(attn__machine()->isa, ERR_ISA);
+    ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    for (int a = 0; a < 4; a++)
+        ATTN__RULE(!__builtin_mul_overflow(elements, shape[a], &elements), ERR_OVERFLOW);
+    if (elements == 0) return ATTN_OK;
+    ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
+    attn__span from, to;
+    attn__span_of(&from, src.data, src.stride, shape, shape[3], src.dtype);
+    attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
+    ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
+    ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
+    if (device) return device->convert(device->user, shape, &src, &dst, where);
+    attn__convert(shape, &src, &dst, elements, where);
+    return ATTN_OK;
+}
+
+/* ============================================================================ >>backends ==== */
+/* The built-in ones, each in a room of its own: >>flash, >>standard, >>reference. */
+static attn_status attn__flash_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
+static attn_status attn__flash_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
+#ifndef ATTN_NO_STANDARD
+static attn_status attn__standard_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
+static attn_status attn__standard_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
+#endif
+static attn_status attn__ref_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
+static attn_status attn__ref_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
+
+typedef struct attn__entry {
+    attn_backend b;
+    char name[32];
+} attn__entry;
+static attn__entry attn__registered[16];
+static int32_t attn__registered_count;
+static const char *attn__default_name; /* points into the registry or a built-in */
+
+static const attn_backend attn__builtin[] = {
+    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL},
+#ifndef ATTN_NO_STANDARD
+    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL},
+#endif
+    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL},
+};
+#define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
+
+/* Automatic choice: the first that takes the call. Never by length, never by a timing. */
+static const struct {
+    uint32_t device;
+    const char *name;
+} attn__auto_table[] = {
+    {ATTN_DEVICE, "hip"},
+    {0, "flash"},
+    {0, "standard"},
+    {0, "reference"},
+};
+
+ATTN_API const attn_backend *attn_backend_at(int32_t i) {
+    if (i < 0) return NULL;
+    if (i < ATTN__BUILTINS) return &attn__builtin[i];
+    i -= ATTN__BUILTINS;
+    return i < __atomic_load_n(&attn__registered_count, __ATOMIC_ACQUIRE) ? &attn__registered[i].b
+                                                                          : NULL;
+}
+ATTN_API const attn_backend *attn_backend_find(const char *name) {
+    const attn_backend *b;
+    for (int32_t i = 0; name && (b = attn_backend_at(i)) != NULL; i++)
+        if (b->name == name || !strcmp(b->name, name)) return b;
+    return NULL;
+}
+ATTN_API attn_status attn_register(const attn_backend *b) {
+    static int lock;
+    attn_status s = ATTN_OK;
+    ATTN__RULE(b && b->name && b->plan && b->run, ERR_REGISTER_NULL);
+    ATTN__RULE(b->abi == ATTN_ABI, ERR_REGISTER_ABI);
+    ATTN__RULE(
+        *b->name && strlen(b->name) < sizeof attn__registered[0].name && strcmp(b->name, "auto"),
+        ERR_REGISTER_NAME);
+    while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE)) {}
+    int32_t n = attn__registered_count;
+    if (attn_backend_find(b->name)) s = ATTN_ERR_REGISTER_NAME;
+    else if (n == (int32_t)(sizeof attn__registered / sizeof *attn__registered))
+        s = ATTN_ERR_REGISTER_FULL;
+    else {
+        attn__entry *e = &attn__registered[n];
+        e->b = *b;
+        memcpy(e->name, b->name, strlen(b->name) + 1);
+        e->b.name = e->name;
+        __atomic_store_n(&attn__registered_count, n + 1, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+    return s;
+}
+ATTN_API attn_status attn_set_default(const char *name) {
+    const attn_backend *b = NULL;
+    if (name && strcmp(name, "auto")) {
+        b = attn_backend_find(name);
+        ATTN__RULE(b, ERR_BACKEND_UNKNOWN);
+    }
+    __atomic_store_n(&attn__default_name, b ? b->name : NULL, __ATOMIC_RELEASE);
+    return ATTN_OK;
+}
+
+static attn_status attn__try_plan(
+    const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    plan->backend = b->name;
+    plan->kernel = plan->isa = "";
+    plan->workspace_size = 0;
+    plan->threads = plan->splits = 1;
+    plan->why[0] = 0;
+    return b->plan(b->user, d, g, plan);
+}
+
+/* The one function that chooses: for running, for the workspace and for attn_query. The name in
+ * the description goes before the environment's, that before attn_set_default's, that before the
+ * table. A backend that was named and declines is an error. */
+static attn_status attn__choose(
+    const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
+    const char *name = d->backend && strcmp(d->backend, "auto") ? d->backend : NULL;
+    if (!name && !d->backend) name = attn__machine()->backend;
+    if (!name && !d->backend) name = __atomic_load_n(&attn__default_name, __ATOMIC_ACQUIRE);
+    *chosen = NULL;
+    ATTN__RULE(attn__machine()->isa, ERR_ISA);
+    if (name && strcmp(name, "auto")) {
+        ATTN__RULE((*chosen = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
+        return attn__try_plan(*chosen, d, g, plan);
+    }
+    attn_status last = d->flags & ATTN_DEVICE ? ATTN_ERR_DEVICE : ATTN_ERR_DECLINED;
+    for (size_t i = 0; i < sizeof attn__auto_table / sizeof *attn__auto_table; i++) {
+        if (attn__auto_table[i].device != (d->flags & ATTN_DEVICE)) continue;
+        const attn_backend *b = attn_backend_find(attn__auto_table[i].name);
+        if (!b) continue;
+        attn_status s = attn__try_plan(b, d, g, plan);
+        if (s == ATTN_OK) {
+            *chosen = b;
+            return s;
+        }
+        last = s;
+    }
+    return last;
+}
+
+/* ================================================================================= >>plan ====
+   What the plans of flash, standard and backward share: how scores are held, which calls they
+   decline, how many threads are worth waking. */
+/* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than
+ * those of >>flash and >>backward, and optimizations turned off. All 0 otherwise. Not for use
+ * while calls run. */
+static struct attn__tuning {
+    /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
+    int64_t BM, BN;
+    int64_t BK;     /* backward: keys and rows a block, a multiple of 64 up to 256 */
+    int v_in_place; /* V is read where it lies where that is possible */
+    int no_splits;  /* keys are not split across threads */
+    int no_flush;   /* denormal p are computed as such */
+} attn__tuning;
+
+/* Scores as the kernels hold them: `natural` times one is the score of the manual, `exp2` times one
+ * its power of 2. Beside softcap, bias, mask or ALiBi they are held divided by 4, so that no sum of
+ * finite terms leaves f32; else they are the products of q and k as they come. */
+typedef struct attn__unit {
+    float exp2;
+    double natural;
+} attn__unit;
+#define ATTN__HELD 0.25f
+#define ATTN__LOG2E 1.44269504088896341
+
+static attn__unit attn__score_unit(const attn_desc *d, int extras) {
+    attn__unit unit = {4 * (float)ATTN__LOG2E, 4};
+    if (extras) return unit;
+    unit.exp2 = (float)((double)d->scale * ATTN__LOG2E);
+    unit.natural = (double)d->scale;
+    return unit;
+}
+/* A power of 2 beyond 2^16, infinite or NaN: its rounding alone would be seen in exp2. */
+ATTN__INLINE int attn__far(float power) { return (attn__bits(power) & 0x7fffffff) >= 0x47800000u; }
+/* Sums relative to a maximum `from` are 2^(this) times those relative to `to`, from <= to. A
+ * maximum is a score as held; sums are relative to its power of 2 in f32, or to itself where
+ * that is far. */
+ATTN__INLINE float attn__rescale(float from, float to, float exp2) {
+    float power = attn__product(to, exp2);
+    if (attn__bits(to) == 0xff800000u) return ATTN__NEG_INF;
+    return attn__far(power) ? (from - to) * exp2 : attn__product(from, exp2) - power;
+}
+/* The score that sums are relative to. */
+static double attn__row_top(float max, attn__unit unit) {
+    float power = attn__product(max, unit.exp2);
+    return attn__far(power) ? (double)max * unit.natural : (double)power / ATTN__LOG2E;
+}
+/* A softcap of 2^100 and more changes no score that f32 can tell from the rest. As bits: below
+ * 2^-126 it would count as 0, and so as none, while denormals are flushed. */
+ATTN__INLINE int attn__capped(const attn_desc *d) {
+    return attn__bits(d->softcap) << 1 != 0 && attn__bits(d->softcap) < 0x71800000u;
+}
+/* scale / softcap, finite: times a score of 0 it must stay 0. */
+ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
+    const uint32_t bits = attn__bits(d->softcap);
+    double cap = bits < 0x00800000u ? (double)bits * 1.4012984643248171e-45 : (double)d->softcap,
+           r = (double)d->scale / cap, most = 3.4028234663852886e38;
+    return (float)(r > most ? most : r < -most ? -most : r);
+}
+
+/* Keys, of which products with V are summed from zero, and blocks, of which sums are: what is added
+ * to one long f32 sum gets lost in its last place. Longer sequences are summed in f64. */
+#define ATTN__SUM_KEYS 128
+#define ATTN__SUM_BLOCKS 16
+/* Bytes of a row, in f64, where a span of keys is folded. */
+static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
+/* Floats behind a row of the score tile, so that rows do not share cache sets. */
+#define ATTN__SCORE_PAD 16
+
+/* What the CPU kernels do not take, for flash and standard alike. */
+static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why) {
+    snprintf(plan->why, sizeof plan->why, "%s", why);
+    return s;
+}
+/* They compute in f32, and widen each tensor from its own type. f64 numbers would be rounded to it;
+ * what is written, and o whoever reads it, may be f64. */
+static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    if (d->flags & ATTN_DEVICE)
+        return attn__decline(plan, ATTN_ERR_DEVICE, "tensors are device memory");
+    const char *wide = d->q.dtype == ATTN_F64           ? "q"
+                       : d->k.dtype == ATTN_F64         ? "k"
+                       : d->v.dtype == ATTN_F64         ? "v"
+                       : g && g->dout.dtype == ATTN_F64 ? "dout"
+                                                        : NULL;
+    if (!wide) return ATTN_OK;
+    snprintf(
+        plan->why, sizeof plan->why, "%s is f64, and only the reference computes in f64", wide);
+    return ATTN_ERR_DECLINED;
+}
+/* Whether scores need more than the product. A scale whose product with log2 e could leave the
+ * normal numbers counts too. */
+static int attn__needs_extras(const attn_desc *d) {
+    return attn__capped(d) || d->bias.data || d->mask.data || d->alibi ||
+           !(d->scale > 7.8886091e-31f && d->scale < 1.2676506e30f);
+}
+/* The keys that a row of the sequence sees at most. */
+static int64_t attn__keys_seen(const attn_desc *d, const attn__seq *s) {
+    int64_t lo, hi;
+    attn__rows_see(d, s, 0, s->q_used - 1, &lo, &hi);
+    if (!(d->flags & ATTN_WINDOW_LEFT) || !(d->flags & (ATTN_CAUSAL | ATTN_WINDOW_RIGHT)))
+        return hi - lo;
+    int64_t right = d->flags & ATTN_CAUSAL ? 0 : d->window_right;
+    return attn__min(hi - lo, attn__sat_add(attn__sat_add(d->window_left, right), 1));
+}
+/* Whether a call of `times` the FLOPs of a forward call is worth waking threads for, of which each
+ * takes 20 us to come: by the lengths that its sequences have, not by the room that they are in. */
+static int attn__worth_waking(const attn_desc *d, double times) {
+    const double each = 2 * times * (double)d->heads * (double)(d->head_dim + d->v_dim);
+    double pairs = 0; /* of a row and a key that it may see, in one head */
+    if ((double)attn__rows_total(d) * (double)d->kv_len * each < 2e6) return 0;
+    for (int64_t b = 0; b < d->batch && pairs * each < 2e6; b++) {
+        attn__seq s = attn__sequence(d, b);
+        pairs += (double)s.q_used * (double)attn__keys_seen(d, &s);
+    }
+    return pairs * each >= 2e6;
+}
+/* The threads that memory is planned for: those that the description asks for, wherever and
+ * whatever the call. */
+static int32_t attn__planned_threads(const attn_desc *d) {
+    int32_t most = d->pool ? d->pool->threads : attn_threads();
+    if (d->threads && (!d->pool || d->threads < most)) most = d->threads;
+    return (int32_t)attn__min(most, 1024);
+}
+static int32_t attn__useful_threads(const attn_desc *d, double times) {
+    if (!attn__worth_waking(d, times)) return 1;
+    return (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
+}
+/* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes:
+ * what they take. */
+static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t matrices, int64_t ld,
+    int64_t fixed, int64_t *bytes, attn_plan *plan) {
+    int64_t rows = attn__rows_total(d) * d->heads,
+            memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    if (d->seq.cu_q) rows = d->batch * d->heads * d->q_len;
+    if (!__builtin_mul_overflow(rows, 4 * matrices * ld, bytes) &&
+        *bytes <= memory / 10 * 9 - fixed)
+        return ATTN_OK;
+    snprintf(plan->why, sizeof plan->why, "the scores need %.2f GiB, the machine has %.2f GiB",
+        (double)matrices * (double)rows * (double)d->kv_len * 4 / 1073741824.0,
+        (double)memory / 1073741824.0);
+    return ATTN_ERR_TOO_LARGE;
+}
+/* The workspace of a plan, refused where size_t cannot hold what attn__get makes of it. */
+static attn_status attn__plan_bytes(attn_plan *plan, int64_t bytes) {
+    if ((uint64_t)bytes <= SIZE_MAX - 4 * ATTN__ALIGN && bytes < INT64_MAX) {
+        plan->workspace_size = (size_t)bytes;
+        return ATTN_OK;
+    }
+    snprintf(plan->why, sizeof plan->why, "the workspace needs %.2f GiB, too many for size_t",
+        (double)bytes / 1073741824.0);
+    return ATTN_ERR_SIZE;
+}
+typedef struct attn__counter {
+    int64_t next __attribute__((aligned(8)));
+} attn__counter;
+
+/* =============================================================================== >>flash ====
+   Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer
+   calculation for softmax", 2018; Dao et al., "FlashAttention", 2022. A unit of work is a tile
+   of rows of one (sequence, kv head), against all its keys or one key split. Every row's
+   arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
+   dealt to units and units to threads changes no bit. */
+/* Further down: >>append, >>backward. */
+static int64_t attn__append_bytes(const attn_desc *d);
+static void attn__append(const attn_desc *d, int32_t threads, void *workspace);
+static attn_status attn__bwd_plan(
+    const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan);
+static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard);
+
+/* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
+ * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
+ * so that a GQA group shares one reading of K and V. */
+typedef struct attn__flash {
+    const attn_desc *d;
+    int32_t threads, planned; /* that work on it; that have scratch */
+    int64_t group;            /* heads / kv_heads */
+    int64_t BM, BN;           /* rows a unit, keys a block */
+    /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
+    int64_t tiles, splits, part;
+    /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
+    int64_t v_pad, q_pad, ld;
+    /* keys summed in f32, then in f64; 0: no sequence is longer */
+    int64_t span;
+    int64_t scratch, bytes; /* of a thread; of all threads with the partials */
+    attn__unit unit;
+    /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
+    int extras;
+    /* rows are widened or gathered; otherwise used where they lie */
+    int pack_q;
+    int pack_v;      /* 2: it must be; 1: its rows are far apart, perhaps */
+    int direct;      /* P V of one block may go to o as it is */
+    char *workspace; /* threads * scratch, then the partials of key splits */
+    float *partial;  /* [units][part][v_pad + 2] */
+    int64_t next __attribute__((aligned(8))), units;
+} attn__flash;
+typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
+/* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys
+ * are cut into 16 splits at most. */
+#define ATTN__SPLIT_ROWS 256
+#define ATTN__SPLIT_KEYS 1024
+static int64_t attn__split_keys(const attn__seq *s, int64_t group) {
+    if (s->q_used * group > ATTN__SPLIT_ROWS || s->k_len < 2 * ATTN__SPLIT_KEYS)
+        return attn__max(s->k_len, 1);
+    return ATTN__SPLIT_KEYS * attn__ceil_div(s->k_len, 16 * ATTN__SPLIT_KEYS);
+}
+typedef struct attn__rows { /* one unit */
+    const attn__flash *f;
+    attn__seq s;
+    int64_t kv_head, row0, rows;
+    int64_t k0, k1; /* its keys */
+} attn__rows;
+
+/* Bytes a thread for a tile of so many rows, with those of `second` rows of a later key split. */
+static int64_t attn__flash_scratch(const attn__flash *f, int64_t rows, int64_t second) {
+    int64_t BM = attn__round_up(attn__max(1, rows), 48);
+    return attn__round_up(4 * (attn__machine()->isa->MR * f->ld + (BM + second) * (f->v_pad + 2) +
+                                  f->BN * (f->d->head_dim + (f->pack_v ? f->v_pad : 0)) +
+                                  (f->pack_q ? BM * f->q_pad : 0)) +
+                              (f->span ? BM * attn__span_bytes(f->v_pad) : 0),
+        ATTN__ALIGN);
+}
+/* Key splits side by side only where rows alone give too few units, and only of as many rows as
+ * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
+static void attn__splits_beside(attn__flash *f, int64_t rows, int64_t pairs) {
+    const int64_t keys = f->d->kv_len, row = (f->v_pad + 2) * 4,
+                  splits = attn__min(16, attn__ceil_div(keys, ATTN__SPLIT_KEYS)),
+                  longest = ATTN__SPLIT_KEYS * attn__ceil_div(keys, 16 * ATTN__SPLIT_KEYS);
+    attn__flash beside = *f; /* without a span, and with one where splits need it */
+    int64_t side = (int64_t)f->planned * (9 << 16) / (pairs * 16 * row), one = 0;
+    /* beyond 96 rows there is more than one tile, of up to 96 rows each */
+    side = side > 96 + 144 ? attn__min(side - 144, ATTN__SPLIT_ROWS) : attn__min(side, 96);
+    for (beside.span = 0;; beside.span = f->span) {
+        const int64_t few = attn__min(rows, side);
+        one = attn__flash_scratch(&beside, few, 0);
+        f->bytes = attn__max(
+            f->bytes, f->planned * one + (few + (few > 96 ? 144 : 0)) * pairs * splits * row);
+        if (beside.span == f->span || attn__max(longest, 2 * ATTN__SPLIT_KEYS) <= f->span) break;
+        side = attn__min(side, 96);
+    }
+    if (f->threads == 1 || pairs * f->tiles >= 4 * f->threads || rows > side ||
+        attn__tuning.no_splits)
+        return;
+    f->splits = splits;
+    f->scratch = one;
+    f->span = beside.span;
+}
+static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
+    f->d = d;
+    f->workspace = NULL;
+    f->partial = NULL;
+    f->next = 0;
+    f->threads = attn__useful_threads(d, 1);
+    f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
+    const attn__machine_info *m = attn__machine();
+    const int64_t lanes = m->isa->W; /* a power of two: no division in the way of a small call */
+    f->v_pad = (d->v_dim + lanes - 1) & -lanes;
+    f->q_pad = (d->head_dim + lanes - 1) & -lanes;
+    f->extras = attn__needs_extras(d);
+    f->unit = attn__score_unit(d, f->extras);
+    f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
+                d->seq.cu_q;
+    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table
+                    ? 2
+                    : d->q_len * f->group > 16 && !attn__tuning.v_in_place;
+
+    f->direct = d->o.dtype == ATTN_F32 && d->v_dim == f->v_pad && (f->group == 1 || d->q_len == 1);
+
+    /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
+     * for the packing is shared by all rows of a unit. Fewer rows where that leaves less than two
+     * units a thread, one where heads divide among the threads, four where units differ in work. */
+    int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
+    f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
+    while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 8 * 3) f->BN /= 2;
+    int64_t room = l2 / 16 * 15 - f->BN * key -
+                   4 * (m->isa->MR * (f->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (f->v_pad + 2));
+    f->span = d->kv_len > ATTN__SUM_BLOCKS * f->BN ? ATTN__SUM_BLOCKS * f->BN : 0;
+    /* the same one block */
+    f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
+    f->ld = f->BN + ATTN__SCORE_PAD;
+    int64_t rows = d->q_len * f->group, most = rows, cap = 96, whole = 96;
+    const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
+    if (rows > 96) {
+        const int64_t each = /* units a thread */
+            d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
+            : f->threads % pairs                                            ? 2
+                                                                            : 1;
+        const int64_t row = 4 * (f->v_pad + (f->pack_q ? f->q_pad : 0));
+        whole = attn__max(96, attn__min(2112, room / row));
+        cap = f->span ? room / (row + attn__span_bytes(f->v_pad)) / 48 * 48 : room / row;
+        most = cap = attn__max(96, attn__min(2112, cap));
+        if (f->threads > 1) most = attn__min(most, attn__ceil_div(rows * pairs, each * f->threads));
+        most = attn__max(96, most);
+        most = attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
+    }
+    if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
+    f->BM = attn__round_up(attn__max(1, most), 48);
+    f->tiles = rows <= f->BM ? rows > 0 : attn__ceil_div(rows, f->BM);
+    /* The workspace is planned for the largest unit and all threads that the description asks for:
+     * so it is the same wherever the call is made from, and never shrinks as a length grows. */
+    const int split = d->kv_len >= 2 * ATTN__SPLIT_KEYS;
+    const int64_t second =
+        split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0;
+    f->scratch = attn__flash_scratch(f, attn__max(f->BM, attn__min(rows, cap)), second);
+    if (f->span) { /* no less than for a length without a span */
+        attn__flash shorter = *f;
+        shorter.span = 0;
+        f->scratch =
+            attn__max(f->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
+    }
+    f->planned = attn__planned_threads(d);
+    f->bytes = f->planned * f->scratch;
+
+    f->splits = 1;
+    f->part = f->tiles > 1 ? f->BM : rows;
+    if (split && f->planned > 1 && pairs < 4 * f->planned) attn__splits_beside(f, rows, pairs);
+    f->units = d->batch * d->kv_heads * f->tiles * f->splits;
+}
+static attn_status attn__flash_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    attn__flash f;
+    (void)user;
+    ATTN__TRY(attn__cpu_declines(d, g, plan));
+    if (g) return attn__bwd_plan(d, g, 0, plan);
+    attn__flash_shape(d, &f);
+    plan->kernel = f.extras ? "flash_forward_masked" : "flash_forward";
+    plan->isa = attn__machine()->isa->name;
+    plan->threads = f.threads;
+    plan->splits = (int32_t)f.splits;
+    memcpy(plan->own, &f, sizeof f);
+    return attn__plan_bytes(plan, attn__sat_add(f.bytes, attn__append_bytes(d)));
+}
+
+/* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split`
+ * -1: all of them, or the merge. */
+static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn__rows *r) {
+    int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1, b = 0;
+    if (u >= heads) {
+        tile -= u / heads;
+        u %= heads;
+    }
+    if (u >= f->d->kv_heads) {
+        b = u / f->d->kv_heads;
+        u %= f->d->kv_heads;
+    }
+    r->f = f;
+    r->s = attn__sequence(f->d, b);
+    r->kv_head = u;
+    r->row0 = tile * f->BM;
+    r->rows = attn__min(f->BM, r->s.q_rows * f->group - r->row0);
+    r->k0 = 0;
+    r->k1 = r->s.k_len;
+    if (split < 0) return r->rows > 0;
+    int64_t step = attn__split_keys(&r->s, f->group);
+    r->k0 = split * step;
+    r->k1 = attn__min(r->k0 + step, r->k1);
+    return r->rows > 0 && (split == 0 || r->k0 < r->k1);
+}
+static void attn__flash_worker(void *arg, int64_t index) {
+    attn__flash *f = (attn__flash *)arg;
+    attn__rows r;
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
+    for (;;) {
+        int64_t u = f->threads == 1 ? f->next++ /* 4 ns less */
+                                    : __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        if (u >= f->units) break;
+        int64_t unit = f->splits > 1 ? u / f->splits : u;
+        int64_t split = f->splits > 1 ? u % f->splits : -1;
+        if (!attn__flash_unit(f, unit, split, &r)) continue;
+        attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch,
+            f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
+    }
+    attn__fp_leave(fp);
+}
+static void attn__flash_merge_worker(void *arg, int64_t index) {
+    attn__flash *f = (attn__flash *)arg;
+    attn__rows r;
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
+        if (u >= f->units / f->splits) break;
+        if (!attn__flash_unit(f, u, -1, &r)) continue;
+        int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
+        attn__machine()->isa->flash_merge(&r, parts,
+            f->partial + u * f->splits * f->part * (f->v_pad + 2),
+            f->workspace + index * f->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static attn_status attn__flash_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    attn__flash f;
+    (void)user;
+    if (g) return attn__bwd_run(d, g, 0);
+    memcpy(&f, plan->own, sizeof f);
+    f.d = d;
+    /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
+     * larger one needs the few pages of a copy. Memory was planned without their address. */
+    if (f.pack_v == 1 && d->v.stride[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 &&
+        d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 && d->v_dim % 16 == 0 &&
+        f.BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
+        f.pack_v = 0;
+    f.workspace = (char *)d->workspace;
+    f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
+    attn__append(d, f.threads, f.workspace + f.bytes);
+    attn__parallel(d, f.threads, attn__flash_worker, &f, f.threads);
+    if (f.splits > 1) {
+        f.next = 0;
+        attn__parallel(d, f.threads, attn__flash_merge_worker, &f, f.threads);
+    }
+    return ATTN_OK;
+}
+
+/* =========================================================================== >>gradients ====
+   Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias,
+   dsink; the first three in one where heads are enough for the threads. Standard: rows, all P
+   and dS, dK and dV, dQ, and the rest alike. */
+/* Backward: a split is the key blocks split, split + splits, .. of one (sequence, kv head), which
+ * balances causal work. Each split adds to a dq of its own; these partials are summed in order
+ * at the end. */
+enum {
+    ATTN__BWD_ROWS,
+    ATTN__BWD_SPLITS,
+    ATTN__STD_SCORES,
+    ATTN__STD_KEYS,
+    ATTN__STD_DQ,
+    ATTN__BWD_DQ,
+    ATTN__BWD_BIAS,
+    ATTN__BWD_SINK
+};
+typedef struct attn__bwd {
+    const attn_desc *d;
+    const attn_grad *g;
+    int32_t threads, planned;
+    int64_t group, splits; /* the most splits of a sequence */
+    int64_t rows, most;    /* of all heads; of a (sequence, kv head) at most */
+    int64_t BQ, BK, ld, v_pad, q_pad;
+    int64_t v_ld, q_ld; /* from row to row: v_pad, q_pad and perhaps a line more */
+    int extras, phase, standard;
+    /* a unit is all splits of a (sequence, kv head): its rows are held in the thread's own memory,
+     * which caches keep from head to head. Otherwise a unit is one split, and the rows of all
+     * heads are held. */
+    int alone;
+    int64_t held, first;                      /* rows held, the first of them */
+    int64_t block_bytes, held_bytes, scratch; /* blocks of a thread; rows held; all of a thread */
+    char *workspace;
+    /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
+    float *L, *delta, *bad;
+    /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
+    float *q, *dout, *dq;
+    float *P, *dS;          /* standard: [rows][ld] */
+    attn__counter *counter; /* the next unit that no thread has begun, of units */
+    int64_t units;
+} attn__bwd;
+/* Key splits of a sequence: a function of its own length and heads. */
+static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
+    if (standard) return 1;
+    return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
+}
+/* The first of the rows of (sequence, kv head) in L, delta, bad; row r is r beyond. In q, dout and
+ * dq it is f->first less. */
+static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
+    return (s->q_batch * f->d->q_len + s->q_first) * f->d->heads + kv_head * f->group * s->q_rows;
+}
+
+static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *f) {
+    memset(f, 0, sizeof *f);
+    f->d = d;
+    f->g = g;
+    f->standard = standard;
+    f->threads = attn__useful_threads(d, 2.5);
+    f->planned = attn__planned_threads(d);
+    f->group = d->heads / d->kv_heads;
+    f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
+    f->rows = attn__rows_total(d) * d->heads;
+    f->most = attn__min(d->q_len, attn__rows_total(d)) * f->group;
+    f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
+    f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
+    f->extras = attn__needs_extras(d);
+    /* eight lines apart, the columns of a tile would share half of the L1 cache's sets */
+    f->v_ld = f->v_pad + (f->v_pad % 128 == 0 ? 16 : 0);
+    f->q_ld = f->q_pad + (f->q_pad % 128 == 0 ? 16 : 0);
+    /* blocks of 128 take 0.8 MiB at dims of 256, 0.5 MiB at 128 */
+    f->BQ = f->BK = f->q_pad + f->v_pad <= (attn__machine()->l2 < 2 << 20 ? 320 : 512) ? 128 : 64;
+    if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
+    f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
+    f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
+    f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
+    f->block_bytes = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
+                             2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
+    f->block_bytes = attn__round_up(f->block_bytes, ATTN__ALIGN);
+    int64_t pairs = d->batch * d->kv_heads, row = ((f->splits + 1) * f->q_ld + f->v_ld) * 4,
+            own = attn__round_up(row * f->most, ATTN__ALIGN),
+            all = attn__round_up(row * f->rows, ATTN__ALIGN);
+    f->alone = !standard && !g->dbias && attn__size_mul(f->planned, own) <= all &&
+               (pairs % f->planned == 0 || pairs >= 4 * f->planned);
+    f->held = f->alone ? f->most : f->rows;
+    f->held_bytes = f->alone ? own : all;
+    f->scratch = f->block_bytes + (f->alone ? own : 0);
+}
+static attn_status attn__bwd_plan(
+    const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
+    attn__bwd f;
+    int64_t scores = 0;
+    attn__bwd_shape(d, g, standard, &f);
+    int64_t each = attn__round_up(3 * f.rows * 4, ATTN__ALIGN),
+            fixed = attn__sat_add(
+                attn__sat_add(f.planned * f.scratch, each), f.alone ? 0 : f.held_bytes);
+    if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
+    plan->kernel = standard   ? "standard_backward"
+                   : f.extras ? "flash_backward_masked"
+                              : "flash_backward";
+    plan->isa = attn__machine()->isa->name;
+    plan->threads = f.threads;
+    plan->splits = (int32_t)f.splits;
+    return attn__plan_bytes(plan, attn__sat_add(fixed, scores));
+}
+/* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
+static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
+    const attn_desc *d = f->d;
+    double sum = 0;
+    for (int64_t b = 0; b < d->batch; b++) {
+        attn__seq s = attn__sequence(d, b);
+        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
+        for (int64_t i = 0; i < s.q_used; i++) {
+            float lse = d->lse[attn__lse_at(d, &s, i, h)];
+            if (attn__bits(lse) == 0xff800000u) continue; /* saw nothing, not even the sink */
+            double x = (double)d->sink[h] - (double)lse;
+            sum -= attn__exp(x > 0 ? 0 : x) * (double)f->delta[row + i * f->group];
+        }
+    }
+    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
+}
+#define ATTN__BWD_ROWS_UNIT 256 /* rows a unit of the phases of rows and of dq */
+static int64_t attn__bwd_units(const attn__bwd *f) {
+    const attn_desc *d = f->d;
+    int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
+            bias_blocks = attn__ceil_div(d->kv_len, f->BK - 16);
+    switch (f->phase) {
+        case ATTN__BWD_SPLITS: return f->standard ? 0 : f->alone ? pairs : pairs * f->splits;
+        case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
+        case ATTN__STD_KEYS:   return f->standard ? pairs * attn__max(key_blocks, 1) : 0;
+        case ATTN__STD_DQ:
+            return f->standard ? pairs * attn__ceil_div(d->q_len * f->group, f->BQ) : 0;
+        case ATTN__BWD_BIAS:
+            return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
+                                     (d->bias.stride[1] ? d->heads : 1) * bias_blocks
+                               : 0;
+        case ATTN__BWD_SINK: return f->g->dsink ? d->heads : 0;
+        default:             return f->alone ? 0 : pairs * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
+    }
+}
+/* Where the rows held lie. */
+static void attn__bwd_lay(attn__bwd *f, char *at) {
+    f->q = (float *)(void *)at;
+    f->dout = f->q + f->held * f->q_ld;
+    f->dq = f->dout + f->held * f->v_ld;
+}
+/* Rows, splits and dq of a (sequence, kv head). */
+static void attn__bwd_alone(
+    const attn__bwd *f, const attn__seq *s, int64_t kv_head, char *scratch) {
+    const attn__kernels *k = attn__machine()->isa;
+    int64_t splits = attn__bwd_splits(s->k_len, f->d->kv_heads, 0);
+    attn__bwd own = *f;
+    attn__bwd_lay(&own, scratch + f->block_bytes);
+    own.first = attn__bwd_row(f, s, kv_head);
+    k->backward_rows(&own, s, kv_head, 0, s->q_rows * f->group);
+    for (int64_t part = 0; part < splits; part++)
+        k->backward_split(&own, s, kv_head, part, scratch);
+    k->backward_dq(&own, s, kv_head, 0, s->q_rows * f->group);
+}
+static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
+    const attn_desc *d = f->d;
+    const attn__kernels *k = attn__machine()->isa;
+    if (f->phase == ATTN__BWD_SINK) {
+        attn__bwd_sink(f, u);
+        return;
+    }
+    if (f->phase == ATTN__BWD_BIAS) {
+        int64_t blocks = attn__ceil_div(d->kv_len, f->BK - 16),
+                heads = d->bias.stride[1] ? d->heads : 1;
+        k->backward_bias(
+            f, u / blocks / heads, u / blocks % heads, u % blocks * (f->BK - 16), scratch);
+        return;
+    }
+    int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
+    attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
+    if (f->alone) {
+        attn__bwd_alone(f, &s, kv_head, scratch);
+        return;
+    }
+    int64_t row0 = part * ATTN__BWD_ROWS_UNIT,
+            rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
+    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head, row0, rows);
+    else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head, row0, rows);
+    else if (f->phase != ATTN__BWD_SPLITS) k->standard_backward(f, &s, kv_head, part, scratch);
+    else if (part < attn__bwd_splits(s.k_len, d->kv_heads, f->standard))
+        k->backward_split(f, &s, kv_head, part, scratch);
+}
+static void attn__bwd_worker(void *arg, int64_t index) {
+    attn__bwd *f = (attn__bwd *)arg;
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&f->counter->next, 1, __ATOMIC_RELAXED);
+        if (u >= f->units) break;
+        attn__bwd_unit(f, u, f->workspace + index * f->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard) {
+    attn__bwd f;
+    attn__counter counter;
+    attn__bwd_shape(d, g, standard, &f);
+    f.workspace = (char *)d->workspace;
+    f.counter = &counter;
+    f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
+    f.delta = f.L + f.rows;
+    f.bad = f.delta + f.rows;
+    if (!f.alone) attn__bwd_lay(&f, (char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
+    if (standard) {
+        f.P = f.dq + f.rows * f.q_ld;
+        f.dS = f.P + f.rows * f.ld;
+    }
+    for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
+        counter.next = 0;
+        f.units = attn__bwd_units(&f);
+        if (f.units) attn__parallel(d, f.threads, attn__bwd_worker, &f, f.threads);
+    }
+    return ATTN_OK;
+}
+
+/* ============================================================================ >>standard ====
+   Attention as people write it without flash: the whole score matrix in memory, three passes
+   over it, with the same register tiles as flash. The honest baseline of the tables. */
+/* The standard backend: all scores in memory, three passes over them. */
+typedef struct attn__std {
+    const attn_desc *d;
+    int pass; /* 0: S = Q K^T and masks, 1: softmax, 2: O = P V */
+    int32_t threads, planned;
+    int64_t BM, BN, ld, v_pad, q_pad, span, scratch, tiles; /* span: as attn__flash's */
+    char *workspace;
+    /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
+    float *scores, *stats;
+    int64_t next __attribute__((aligned(8))), units;
+} attn__std;
+#ifndef ATTN_NO_STANDARD
+static void attn__standard_shape(const attn_desc *d, attn__std *t) {
+    memset(t, 0, sizeof *t);
+    t->d = d;
+    t->BM = 48;
+    t->BN = 256;
+    t->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
+    t->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
+    t->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
+    t->tiles = attn__ceil_div(d->q_len, t->BM);
+    t->threads = attn__useful_threads(d, 1);
+    t->planned = attn__planned_threads(d);
+    t->units = d->batch * d->heads * t->tiles;
+    t->span = d->kv_len > ATTN__SUM_BLOCKS * t->BN ? ATTN__SUM_BLOCKS * t->BN : 0;
+    t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim,
+                         t->BM * (t->v_pad + 2) + t->BN * t->v_pad) +
+                 (t->span ? t->BM * attn__span_bytes(t->v_pad) : 0) + ATTN__ALIGN;
+    t->scratch = attn__round_up(t->scratch, ATTN__ALIGN);
+}
+static attn_status attn__standard_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    attn__std t;
+    int64_t bytes;
+    (void)user;
+    ATTN__TRY(attn__cpu_declines(d, g, plan));
+    if (g) return attn__bwd_plan(d, g, 1, plan);
+    attn__standard_shape(d, &t);
+    int64_t stats = 8 * d->batch * d->heads * d->q_len,
+            fixed =
+                attn__sat_add(attn__sat_add(t.planned * t.scratch, attn__append_bytes(d)), stats);
+    ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
+    plan->kernel = "standard_forward";
+    plan->isa = attn__machine()->isa->name;
+    plan->threads = t.threads;
+    return attn__plan_bytes(plan, attn__sat_add(bytes, fixed));
+}
+static void attn__standard_worker(void *arg, int64_t index) {
+    attn__std *t = (attn__std *)arg;
+    const attn_desc *d = t->d;
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
+    for (;;) {
+        int64_t u = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED);
+        if (u >= t->units) break;
+        int64_t tile = u % t->tiles, h = u / t->tiles % d->heads, row0 = tile * t->BM;
+        attn__seq s = attn__sequence(d, u / t->tiles / d->heads);
+        if (row0 < s.q_rows)
+            attn__machine()->isa->standard_rows(t, &s, h, row0, attn__min(t->BM, s.q_rows - row0),
+                t->workspace + index * t->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static attn_status attn__standard_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    attn__std t;
+    (void)user;
+    if (g) return attn__bwd_run(d, g, 1);
+    attn__standard_shape(d, &t);
+    t.threads = plan->threads;
+    t.workspace = (char *)d->workspace;
+    char *p = t.workspace + t.planned * t.scratch;
+    attn__append(d, t.threads, p);
+    p += attn__append_bytes(d);
+    t.scores = (float *)(void *)p;
+    t.stats = t.scores + d->batch * d->heads * d->q_len * t.ld;
+    for (t.pass = 0; t.pass < 3; t.pass++) {
+        t.next = 0;
+        attn__parallel(d, t.threads, attn__standard_worker, &t, t.threads);
+    }
+    return ATTN_OK;
+}
+#endif
+
+/* ============================================================================== >>append ====
+   New keys and values into the cache, before anything reads it. Every product and sum of the
+   rotation is rounded to f32, and the quantisation is spelled out, so that a cache is bitwise
+   the same whichever backend wrote it. */
+ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t position) {
+    const attn_append *a = &d->append;
+    int64_t half = a->rotary_dim / 2, apart = d->flags & ATTN_ROTARY_INTERLEAVED ? 1 : half,
+            step = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 : 1;
+    const float *cosine = a->rotary_cos + position * half, *sine = a->rotary_sin + position * half;
+    for (int64_t p = 0; p < half; p++) {
+        float *x = row + p * step, c = cosine[p], s = sine[p];
+        float x1c = x[0] * c, x2s = x[apart] * s, x2c = x[apart] * c, x1s = x[0] * s;
+        ATTN__F32(x1c);
+        ATTN__F32(x2s);
+        ATTN__F32(x2c);
+        ATTN__F32(x1s);
+        x[0] = x1c - x2s;
+        x[apart] = x2c + x1s;
+    }
+}
+/* A new element as f32; `once`: 16 bits follow, and are to be rounded to once. */
+static float attn__append_get(const attn_in *from, int64_t at, int once) {
+    if (from->dtype != ATTN_F64) return attn__get_f32(from->data, from->dtype, at);
+    const double x = ((const double *)from->data)[at];
+    return once ? attn__f64_to_odd(x) : (float)x;
+}
+static void attn__append_row(
+    const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
+    if (attn__is_float(dtype)) {
+        for (int64_t c = 0; c < dim; c++) {
+            int nan = (attn__bits(row[c]) & 0x7fffffff) > 0x7f800000;
+            attn__put_f32(cache, dtype, at + c, nan ? attn__float(0x7fc00000u) : row[c]);
+        }
+        return;
+    }
+    /* as bits: ordered like magnitudes, NaN and infinity on top */
+    uint32_t amax = 0;
+    for (int64_t c = 0; c < dim; c++) {
+        uint32_t u = attn__bits(row[c]) & 0x7fffffff;
+        if (u > amax) amax = u;
+    }
+    int finite = amax < 0x7f800000u;
+    float s = finite ? attn__float(amax) / (dtype == ATTN_INT8 ? 127.0f : 448.0f)
+                     : attn__float(0x7fc00000u);
+    ATTN__F32(s);
+    if (finite && attn__bits(s) < 0x00800000u) s = 0;
+    *scale = s;
+    for (int64_t c = 0; c < dim; c++) {
+        float x = finite && s > 0 ? row[c] / s : 0;
+        ATTN__F32(x);
+        if (dtype == ATTN_FP8_E4M3) {
+            ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0;
+            continue;
+        }
+        const float magic = 12582912.0f; /* rint: |x| < 2^22 */
+        float n = x + magic;
+        ATTN__F32(n);
+        n -= magic;
+        ((int8_t *)cache)[at + c] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+    }
+}
+/* task: sequence i / kv_heads, kv head i % kv_heads. */
+typedef struct attn__append_job {
+    const attn_desc *d;
+    float *rows;
+    int64_t width;
+} attn__append_job;
+static void attn__append_task(void *arg, int64_t i) {
+    const attn__append_job *job = (const attn__append_job *)arg;
+    const attn_desc *d = job->d;
+    const attn_append *a = &d->append;
+    attn__seq s = attn__sequence(d, i / d->kv_heads);
+    int64_t h = i % d->kv_heads;
+    float *row = job->rows + i * job->width;
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t n = 0; n < s.k_len - s.k_old; n++) {
+        int64_t batch = a->cu ? 0 : s.b, token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
+        for (int v = 0; v < 2; v++) {
+            const attn_in *from = v ? &a->v : &a->k, *cache = v ? &d->v : &d->k;
+            int64_t dim = v ? d->v_dim : d->head_dim,
+                    at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
+            int64_t rotated = v || !attn__has_rotary(d) ? 0 : a->rotary_dim;
+            int halves = cache->dtype == ATTN_F16 || cache->dtype == ATTN_BF16;
+            for (int64_t c = 0; c < dim; c++)
+                row[c] = attn__append_get(from, at + c, halves && c >= rotated);
+            if (rotated) attn__rotate(d, row, j);
+            float *scales = v ? a->v_scale : a->k_scale;
+            attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache,
+                attn__k_at(d, &s, cache->stride, j, h),
+                scales ? scales + attn__k_at(d, &s, cache->scale_stride, j, h) : NULL);
+        }
+    }
+    attn__fp_leave(fp);
+}
+/* workspace: one row for each task */
+static int64_t attn__append_bytes(const attn_desc *d) {
+    if (!attn__has_append(d)) return 0;
+    return attn__round_up(
+        d->batch * d->kv_heads * attn__max(d->head_dim, d->v_dim) * 4, ATTN__ALIGN);
+}
+static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
+    if (!attn__has_append(d)) return;
+    attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
+    double tokens =
+               d->append.cu ? (double)d->append.total : (double)d->append.len * (double)d->batch,
+           elements = tokens * (double)(d->head_dim + d->v_dim) * (double)d->kv_heads;
+    attn__parallel(
+        d, elements < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
+}
+
+/* ============================================================================== >>layout ==== */
+typedef struct attn__convert_job {
+    attn_in src;
+    attn_out dst;
+    int64_t shape[4], rows, per_task;
+    /* both sides dense over head and dim: one long row per token */
+    int merged;
+} attn__convert_job;
+
+static void attn__convert_task(void *arg, int64_t task) {
+    const attn__convert_job *j = (const attn__convert_job *)arg;
+    int64_t heads = j->merged ? 1 : j->shape[2],
+            dim = j->merged ? j->shape[2] * j->shape[3] : j->shape[3];
+    int64_t first = task * j->per_task, last = attn__min(first + j->per_task, j->rows);
+    size_t size = attn__dtype_size(j->src.dtype);
+    uint64_t fp = attn__fp_enter(0);
+    int64_t h = first % heads, t = first / heads % j->shape[1], b = first / heads / j->shape[1];
+    for (int64_t r = first, n; r < last; r += n, h += n) {
+        if (h == heads) {
+            h = 0;
+            t++;
+        }
+        if (t == j->shape[1]) {
+            t = 0;
+            b++;
+        }
+        n = attn__min(heads - h, last - r); /* rows of one token */
+        int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
+                to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
+        if (j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
+            attn__machine()->isa->convert_rows(
+                &j->dst, to, j->dst.stride[2], &j->src, from, j->src.stride[2], n, dim);
+            continue;
+        }
+        for (int64_t l = 0; l < n; l++) {
+            int64_t in = from + l * j->src.stride[2], out = to + l * j->dst.stride[2];
+            if (j->src.dtype == j->dst.dtype)
+                memcpy((char *)j->dst.data + out * (int64_t)size,
+                    (const char *)j->src.data + in * (int64_t)size, (size_t)dim * size);
+            else
+                for (int64_t c = 0; c < dim; c++)
+                    attn__put_f64(
+                        j->dst.data, j->dst.dtype, out + c, ((const double *)j->src.data)[in + c]);
+        }
+    }
+    attn__fp_leave(fp);
+}
+/* The backend that converts device tensors: the one named, else the first that can. */
+static attn_status attn__converter(const attn_desc *where, const attn_backend **found) {
+    const attn_backend *b;
+    if (where->backend && strcmp(where->backend, "auto")) {
+        ATTN__RULE((b = attn_backend_find(where->backend)) != NULL, ERR_BACKEND_UNKNOWN);
+        *found = b->convert ? b : NULL;
+    } else {
+        for (int32_t i = 0; !*found && (b = attn_backend_at(i)) != NULL; i++)
+            if (b->convert) *found = b;
+    }
+    ATTN__RULE(*found, ERR_DEVICE);
+    return ATTN_OK;
+}
+static void attn__convert(const int64_t shape[4], const attn_in *src, const attn_out *dst,
+    int64_t elements, const attn_desc *where) {
+    attn__convert_job job;
+    job.src = *src;
+    job.dst = *dst;
+    memcpy(job.shape, shape, sizeof job.shape);
+    job.merged = src->stride[2] == shape[3] && dst->stride[2] == shape[3];
+    job.rows = shape[0] * shape[1] * (job.merged ? 1 : shape[2]);
+    int32_t threads = elements < 65536 ? 1 : attn__threads_for(where);
+    job.per_task = attn__max(1, attn__ceil_div(job.rows, (int64_t)threads * 4));
+    attn__parallel(
+        where, threads, attn__convert_task, &job, attn__ceil_div(job.rows, job.per_task));
+}
+
+/* ================================================================================ >>merge ====
+   Parts of a row, each over keys of its own, become the row over all of them, in f64: weights
+   exp(lse_p - lse). The sink is one part more, without a value. */
+static void attn__merge_row(const attn_desc *d, const int64_t *extent, int64_t parts,
+    const attn_in *o, const float *const *lse, int64_t b, int64_t h, int64_t i) {
+    const double neg_inf = -attn__double(0x7ff0000000000000u);
+    const int64_t at = (b * d->heads + h) * extent[1] + i,
+                  to = b * d->o.stride[0] + i * d->o.stride[1] + h * d->o.stride[2];
+    double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0;
+    for (int64_t p = 0; p < parts; p++)
+        if ((double)lse[p][at] > max || attn__is_nan((double)lse[p][at])) max = (double)lse[p][at];
+    const int empty = attn__is_neg_inf(max);
+    if (!empty && d->sink) sum += attn__exp((double)d->sink[h] - max);
+    for (int64_t p = 0; p < parts && !empty; p++) sum += attn__exp((double)lse[p][at] - max);
+    for (int64_t c0 = 0; c0 < d->v_dim; c0 += 64) {
+        const int64_t width = attn__min(64, d->v_dim - c0);
+        double x[64] = {0};
+        for (int64_t p = 0; p < parts && !empty; p++) {
+            if (attn__is_neg_inf((double)lse[p][at])) continue; /* an empty part: o is not read */
+            attn_in t = o[p];
+            attn__resolve_in(&t, extent, d->v_dim, ATTN_ERR_MERGE_O);
+            const double weight = attn__exp((double)lse[p][at] - max) / sum;
+            const int64_t from = b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c0;
+            for (int64_t c = 0; c < width; c++)
+                x[c] += weight * attn__get_f64(t.data, t.dtype, from + c);
+        }
+        for (int64_t c = 0; c < width; c++) attn__put_f64(d->o.data, d->o.dtype, to + c0 + c, x[c]);
+    }
+    if (d->lse) d->lse[at] = attn__nearest_f32(empty ? neg_inf : max + attn__log(sum));
+}
+static void attn__merge(
+    const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse) {
+    int64_t e[3];
+    attn__extent_q(d, e);
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t b = 0; b < e[0]; b++)
+        for (int64_t h = 0; h < d->heads; h++)
+            for (int64_t i = 0; i < e[1]; i++) attn__merge_row(d, e, parts, o, lse, b, h, i);
+    attn__fp_leave(fp);
+}
+
 /* =========================================================================== >>reference ====
    Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another
    backend but the resolved description: its own conversions, visibility, addresses, rotary
@@ -1666,7 +3481,7 @@ static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
 
 /* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
  * 3", SC 2011. */
-static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+static void attn__ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
              k1 = key[1];
     for (int round = 0; round < 10; round++) {
@@ -1921,7 +3736,7 @@ static void attn__ref_dropout(attn__ref *r, int64_t h, int64_t i) {
             (uint32_t)d->philox_offset};
         r->factor[j] = 1;
         if (!(d->dropout > 0)) continue;
-        attn__philox(counter, key, word);
+        attn__ref_philox(counter, key, word);
         r->factor[j] =
             (double)word[j % 4] >= threshold ? (double)(float)(1 / (1 - (double)d->dropout)) : 0;
     }
@@ -2200,573 +4015,249 @@ static ATTN__UNUSED attn_status attn__reference_bounds(
     return s;
 }
 
-/* ============================================================================= >>threads ====
-   attn__parallel(n): equivalent to for (i = 0; i < n; i++) task(arg, i). Three ways: the
-   caller's pool, OpenMP, or the library's own pthreads, started at the first use. A nested
-   call, and a second call while the threads are busy, run on their caller. Each task sets the
-   rounding mode itself. */
-typedef void (*attn__task)(void *arg, int64_t i);
-static __thread int attn__inside; /* this thread runs a task */
-
-static void attn__serial(attn__task task, void *arg, int64_t n) {
-    for (int64_t i = 0; i < n; i++) task(arg, i);
-}
-/* A task wrapped so that calls from within it stay on their thread. */
-typedef struct attn__wrapped {
-    attn__task task;
-    void *arg;
-} attn__wrapped;
-static ATTN__UNUSED void attn__run_inside(void *arg, int64_t i) {
-    const attn__wrapped *w = (const attn__wrapped *)arg;
-    int outer = attn__inside;
-    attn__inside = 1;
-    w->task(w->arg, i);
-    attn__inside = outer;
+/* ============================================================================== >>timing ==== */
+#ifndef ATTN_NO_TIMING
+ATTN_API double attn_seconds(void) {
+    attn__timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The processors that this thread may run on; with OpenMP the threads that its runtime takes. */
-static int32_t attn__cpu_count(void) {
-    long n = 0;
-#if defined(ATTN_NO_THREADS)
-    n = 1;
-#elif defined(_OPENMP)
-    n = omp_get_max_threads();
-#elif defined(__linux__)
-    uint64_t mask[1024]; /* the kernel refuses less than it has processors for */
-    for (size_t bytes = 128; n == 0 && bytes <= sizeof mask; bytes *= 2) {
-        memset(mask, 0, sizeof mask);
-        if (attn__libc_affinity(0, bytes, mask) < 0) continue;
-        for (size_t i = 0; i < bytes / 8; i++) n += __builtin_popcountll(mask[i]);
-    }
-#endif
-    if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > 1024 ? 1024 : (int32_t)n;
+static int attn__compare_doubles(const void *a, const void *b) {
+    double x, y;
+    memcpy(&x, a, 8);
+    memcpy(&y, b, 8);
+    return x < y ? -1 : x > y;
 }
-
-/* A thread that is cancelled in the middle of a call would leave the pool locked for ever, and the
- * workspace behind: it is cancelled after the call. Returns the state before. */
-static int attn__cancel_never(void) {
-    int old = 0;
-#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
-#endif
-    return old;
-}
-static void attn__cancel_as(int old) {
-#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
-    pthread_setcancelstate(old, &old);
-#endif
-    (void)old;
-}
-
-#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
-#if defined(__ELF__)
-#ifdef __cplusplus
-extern "C" {
-#endif
-int omp_in_parallel(void) __attribute__((weak)); /* NULL unless the host uses OpenMP */
-#ifdef __cplusplus
-}
-#endif
-#endif
-
-static struct {
-    /* owner: held by the call that uses the threads; lock: guards what follows */
-    pthread_mutex_t owner, lock;
-    pthread_cond_t wake, idle;
-    pthread_t id[1024];
-    int32_t started, active, want;
-    int stop, fork_handler;
-    /* one per parallel loop; also read without the lock while spinning */
-    uint32_t generation;
-    /* NULL once the loop is done: a late thread finds nothing */
-    attn__wrapped *work;
-    int64_t n, next __attribute__((aligned(8)));
-} attn__pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
-    PTHREAD_COND_INITIALIZER, {0}, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
-
-static void attn__drain(attn__wrapped *work, int64_t n) {
-    for (;;) {
-        int64_t i = __atomic_fetch_add(&attn__pool.next, 1, __ATOMIC_RELAXED);
-        if (i >= n) return;
-        attn__run_inside(work, i);
-    }
-}
-static void *attn__worker(void *index) {
-    int32_t me = (int32_t)(intptr_t)index;
-    pthread_mutex_lock(&attn__pool.lock);
-    uint32_t seen = 0;
-    for (;;) {
-        if (attn__pool.generation == seen && !attn__pool.stop) {
-            /* a moment of spinning saves the wake-up when calls follow one another */
-            pthread_mutex_unlock(&attn__pool.lock);
-            for (int k = 0;
-                k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen; k++) {
-#if defined(__x86_64__) || defined(__i386__)
-                __builtin_ia32_pause();
-#endif
+ATTN_API attn_status attn_time(
+    void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t) {
+    ATTN__RULE(fn && t && opts, ERR_TIME_NULL);
+    ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 &&
+                   (opts->iterations > 0 || opts->min_seconds > 0),
+        ERR_TIME_OPTS);
+    size_t room = (size_t)attn__max(attn__min(opts->iterations, 1 << 16), 64), n = 0;
+    double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn_seconds();
+    ATTN__RULE(s, ERR_MEMORY);
+    memset(t, 0, sizeof *t);
+    fn(user);
+    t->first = attn_seconds() - start;
+    for (int64_t i = 1; i < opts->warmup; i++) fn(user);
+    while ((int64_t)n < opts->iterations || total < opts->min_seconds) {
+        if (n == room) {
+            if (room > SIZE_MAX / 4 / sizeof *s) {
+                ATTN_FREE(s);
+                return ATTN_ERR_MEMORY;
             }
-            pthread_mutex_lock(&attn__pool.lock);
+            double *more = (double *)ATTN_MALLOC(2 * room * sizeof *s);
+            if (!more) {
+                ATTN_FREE(s);
+                return ATTN_ERR_MEMORY;
+            }
+            memcpy(more, s, room * sizeof *s);
+            ATTN_FREE(s);
+            s = more;
+            room *= 2;
         }
-        while (attn__pool.generation == seen && !attn__pool.stop)
-            pthread_cond_wait(&attn__pool.wake, &attn__pool.lock);
-        if (attn__pool.stop) break;
-        seen = attn__pool.generation;
-        if (!attn__pool.work || me >= attn__pool.want) continue;
-        attn__wrapped *work = attn__pool.work;
-        int64_t n = attn__pool.n;
-        attn__pool.active++;
-        pthread_mutex_unlock(&attn__pool.lock);
-        attn__drain(work, n);
-        pthread_mutex_lock(&attn__pool.lock);
-        if (--attn__pool.active == 0) pthread_cond_signal(&attn__pool.idle);
+        start = attn_seconds();
+        fn(user);
+        s[n] = attn_seconds() - start;
+        total += s[n++];
     }
-    pthread_mutex_unlock(&attn__pool.lock);
-    return NULL;
-}
-static void attn__after_fork(void) { /* in the child no thread of the pool is left */
-    pthread_mutex_init(&attn__pool.owner, NULL);
-    pthread_mutex_init(&attn__pool.lock, NULL);
-    pthread_cond_init(&attn__pool.wake, NULL);
-    pthread_cond_init(&attn__pool.idle, NULL);
-    attn__pool.started = attn__pool.active = 0;
-    attn__pool.stop = 0;
-    attn__pool.work = NULL;
-    attn__inside = 0;
-}
-/* Threads up to `most`, as far as the system gives them. Signals of the host are none of their
- * business: all are blocked but those that an instruction of their own raises. */
-static void attn__pool_start(int32_t most) {
-    /* clang-format off */
-    static const int own[] = {SIGILL, SIGFPE, SIGSEGV,
-#ifdef SIGBUS
-        SIGBUS,
-#endif
-#ifdef SIGTRAP
-        SIGTRAP,
-#endif
-#ifdef SIGSYS
-        SIGSYS,
-#endif
-    };
-    /* clang-format on */
-    uint64_t blocked[16], before[16]; /* no system has more than 1024 signals */
-    if (attn__pool.started >= most || attn__pool.started == 1024) return;
-    if (!attn__pool.fork_handler)
-        attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
-    attn__libc_sigfillset(blocked);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) attn__libc_sigdelset(blocked, own[i]);
-    attn__libc_sigmask(ATTN__SIG_SETMASK, blocked, before);
-    while (attn__pool.started < most && attn__pool.started < 1024) {
-        if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__worker,
-                (void *)(intptr_t)attn__pool.started))
-            break;
-        attn__pool.started++;
+    qsort(s, n, sizeof *s, attn__compare_doubles);
+    double square = 0, mean = total / (double)n;
+    for (size_t i = 0; i < n; i++) square += (s[i] - mean) * (s[i] - mean);
+    t->n = (int64_t)n;
+    t->mean = mean;
+    t->stddev = n > 1 ? attn__sqrt(square / (double)(n - 1)) : 0;
+    t->min = s[0];
+    t->max = s[n - 1];
+    const double share[3] = {0.50, 0.95, 0.99};
+    double *to[3] = {&t->p50, &t->p95, &t->p99};
+    for (int p = 0; p < 3; p++) { /* linear between the two nearest ranks */
+        double at = share[p] * (double)(n - 1);
+        size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
+        *to[p] = s[low] + (at - (double)low) * (s[high] - s[low]);
     }
-    attn__libc_sigmask(ATTN__SIG_SETMASK, before, NULL);
+    ATTN_FREE(s);
+    double per = t->p50 > 0 ? 1 / t->p50 : 0;
+    t->ops_per_s = per;
+    t->tokens_per_s = opts->tokens * per;
+    t->gflops = opts->flops * per * 1e-9;
+    t->gbytes_per_s = opts->bytes * per * 1e-9;
+    return ATTN_OK;
 }
-/* Joins them; the caller owns the pool. */
-static void attn__pool_stop(void) {
-    pthread_mutex_lock(&attn__pool.lock);
-    attn__pool.stop = 1;
-    pthread_cond_broadcast(&attn__pool.wake);
-    pthread_mutex_unlock(&attn__pool.lock);
-    for (int32_t i = 0; i < attn__pool.started; i++) pthread_join(attn__pool.id[i], NULL);
-    attn__pool.started = 0;
-    attn__pool.stop = 0;
+
+#if ATTN__AVX512
+#define ATTN__TARGET_dot "avx512f,avx512bf16"
+ATTN__PLAIN_END
+ATTN__REGION(dot)
+/* n times 12 vdpbf16ps of 64 flops. In assembly: the type of its operands
+ * differs between compilers. */
+ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
+    __m512 acc[12];
+    __m512i a = _mm512_set1_epi32(0x3f803f80);
+    ATTN__UNROLL for (int v = 0; v < 12; v++) acc[v] = _mm512_set1_ps(0);
+    for (int64_t k = 0; k < n; k++) {
+        ATTN__UNROLL
+        for (int v = 0; v < 12; v++)
+            __asm__ volatile("vdpbf16ps %1, %1, %0" : "+v"(acc[v]) : "v"(a));
+    }
+    ATTN__UNROLL for (int v = 1; v < 12; v++) acc[0] = _mm512_max_ps(acc[0], acc[v]);
+    return _mm512_cvtss_f32(acc[0]);
 }
-/* A shared object that is unloaded takes the code of its threads away: they end before. Nothing is
- * waited for that may never come: a call that still runs, as one of another thread may at exit,
- * keeps them, and so does the end of the process within a task. */
-__attribute__((destructor)) static void attn__unload(void) {
-    if (attn__inside || pthread_mutex_trylock(&attn__pool.owner)) return;
-    attn__pool_stop();
-    pthread_mutex_unlock(&attn__pool.owner);
+ATTN__REGION_END
+ATTN__PLAIN_BEGIN
+static int attn__has_dot(void) {
+    uint32_t a, b, c, d;
+    return !strcmp(attn__machine()->isa->name, "avx512") &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
-static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
-    if (pthread_mutex_trylock(&attn__pool.owner)) {
-        attn__serial(attn__run_inside, work, n);
+#endif
+
+typedef struct attn__probe {
+    int64_t n, floats;
+    float *data;
+    int dot;
+    float sink[1024];
+} attn__probe;
+static void attn__probe_fma(void *arg, int64_t i) {
+    attn__probe *p = (attn__probe *)arg;
+#if ATTN__AVX512
+    if (p->dot) {
+        p->sink[i % 1024] = attn__dot_chain__avx512(p->n);
         return;
     }
-    const int cancel = attn__cancel_never();
-    pthread_mutex_lock(&attn__pool.lock);
-    attn__pool_start(threads - 1);
-    attn__pool.work = work;
-    attn__pool.n = n;
-    attn__pool.want = threads - 1;
-    __atomic_store_n(&attn__pool.next, 0, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&attn__pool.generation, 1, __ATOMIC_RELAXED);
-    pthread_cond_broadcast(&attn__pool.wake);
-    pthread_mutex_unlock(&attn__pool.lock);
-    attn__drain(work, n);
-    pthread_mutex_lock(&attn__pool.lock);
-    attn__pool.work = NULL;
-    while (attn__pool.active) pthread_cond_wait(&attn__pool.idle, &attn__pool.lock);
-    pthread_mutex_unlock(&attn__pool.lock);
-    pthread_mutex_unlock(&attn__pool.owner);
-    attn__cancel_as(cancel);
-}
 #endif
-
-ATTN_API void attn_shutdown(void) {
-#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
-    if (attn__inside) return; /* a task cannot end the threads that it runs on */
-    const int cancel = attn__cancel_never();
-    pthread_mutex_lock(&attn__pool.owner);
-    attn__pool_stop();
-    pthread_mutex_unlock(&attn__pool.owner);
-    attn__cancel_as(cancel);
-#endif
-    const attn_backend *b;
-    for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++)
-        if (b->shutdown) b->shutdown(b->user);
+    p->sink[i % 1024] = attn__machine()->isa->fma_chain(p->n);
 }
-
-/* The threads that a call may use: asked for, or those of the pool, or all; 1 inside a task or
- * an OpenMP region. */
-static int32_t attn__threads_for(const attn_desc *d) {
-#ifdef ATTN_NO_THREADS
-    return d->pool && !attn__inside
-               ? (d->threads ? (int32_t)attn__min(d->threads, d->pool->threads) : d->pool->threads)
-               : 1;
-#else
-    int32_t most = d->pool ? d->pool->threads : attn_threads();
-    if (attn__inside) return 1;
-    if (d->pool) return d->threads ? (int32_t)attn__min(d->threads, most) : most;
-#ifdef _OPENMP
-    if (omp_in_parallel()) return 1;
-#elif defined(__ELF__)
-    if (omp_in_parallel && omp_in_parallel()) return 1;
-#endif
-    return d->threads ? (int32_t)attn__min(d->threads, 1024) : most;
-#endif
+static void attn__probe_read(void *arg, int64_t i) {
+    attn__probe *p = (attn__probe *)arg;
+    for (int64_t r = 0; r < p->n; r++)
+        p->sink[i % 1024] = attn__machine()->isa->read(p->data + i * p->floats, p->floats);
 }
-
-static void attn__parallel(
-    const attn_desc *d, int32_t threads, attn__task task, void *arg, int64_t n) {
-    attn__wrapped work = {task, arg};
-    if (n <= 1 || threads <= 1 || attn__inside) {
-        attn__serial(attn__run_inside, &work, n);
-        return;
-    }
-    if (d->pool) {
-        d->pool->run(d->pool->user, attn__run_inside, &work, n);
-        return;
-    }
-#if defined(ATTN_NO_THREADS)
-    attn__serial(attn__run_inside, &work, n);
-#elif defined(_OPENMP)
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t i = 0; i < n; i++) attn__run_inside(&work, i);
-#else
-    attn__pool_run(&work, n, threads);
-#endif
-}
-
-/* =============================================================================== >>dtype ====
-   Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN
-   stays a (quiet) NaN. */
-/* m / 2^s, ties to even; 1 <= s <= 31 */
-ATTN__INLINE uint32_t attn__round_shift(uint32_t m, uint32_t s) {
-    return (m + ((1u << (s - 1)) - 1) + ((m >> s) & 1)) >> s;
-}
-ATTN__INLINE float attn__f16_to_f32(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, a = h & 0x7fff;
-    if (a > 0x7c00) return attn__float(sign | 0x7fc00000u | a << 13);
-    if (a == 0x7c00) return attn__float(sign | 0x7f800000u);
-    if (a >= 0x400) return attn__float(sign | ((a << 13) + 0x38000000u));
-    /* subnormal: a * 2^-24 */
-    return attn__float(sign | attn__bits((float)a * attn__float(0x33800000u)));
-}
-ATTN__INLINE uint16_t attn__f32_to_f16(float x) {
-    uint32_t u = attn__bits(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff, h;
-    if (a > 0x7f800000) h = 0x7e00 | (a >> 13 & 0x3ff);
-    else if (a >= 0x47800000) h = 0x7c00;
-    else if (a >= 0x38800000) h = attn__round_shift(a - 0x38000000u, 13);
-    else if (a < 0x33000000) h = 0;
-    else h = attn__round_shift((a & 0x7fffff) | 0x800000, 126 - (a >> 23));
-    return (uint16_t)(sign | h);
-}
-ATTN__INLINE float attn__bf16_to_f32(uint16_t h) { return attn__float((uint32_t)h << 16); }
-ATTN__INLINE uint16_t attn__f32_to_bf16(float x) {
-    uint32_t u = attn__bits(x);
-    if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-ATTN__INLINE float attn__fp8_to_f32(uint8_t c) {
-    uint32_t sign = (uint32_t)(c & 0x80) << 24, a = c & 0x7f;
-    if (a == 0x7f) return attn__float(sign | 0x7fc00000u);
-    if (a >= 8) return attn__float(sign | ((a << 20) + 0x3c000000u));
-    /* subnormal: a * 2^-9 */
-    return attn__float(sign | attn__bits((float)a * attn__float(0x3b000000u)));
-}
-/* saturates at 448 */
-ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {
-    uint32_t u = attn__bits(x), sign = u >> 24 & 0x80, a = u & 0x7fffffff, c;
-    if (a > 0x7f800000) c = 0x7f;
-    else if (a >= 0x43e00000) c = 0x7e;
-    else if (a >= 0x3c800000) c = attn__round_shift(a - 0x3c000000u, 20);
-    else if (a < 0x3a800000) c = 0;
-    else c = attn__round_shift((a & 0x7fffff) | 0x800000, 141 - (a >> 23));
-    return (uint8_t)(sign | (c > 0x7e && c != 0x7f ? 0x7e : c));
-}
-/* Element `at` of a tensor of any type as f32, and back. */
-ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
-    switch (dtype) {
-        case ATTN_F32:  return ((const float *)data)[at];
-        case ATTN_F16:  return attn__f16_to_f32(((const uint16_t *)data)[at]);
-        case ATTN_BF16: return attn__bf16_to_f32(((const uint16_t *)data)[at]);
-        case ATTN_F64:  return attn__nearest_f32(((const double *)data)[at]);
-        case ATTN_INT8: return (float)((const int8_t *)data)[at];
-        default:        return attn__fp8_to_f32(((const uint8_t *)data)[at]);
-    }
-}
-ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
-    switch (dtype) {
-        case ATTN_F32:  ((float *)data)[at] = x; break;
-        case ATTN_F16:  ((uint16_t *)data)[at] = attn__f32_to_f16(x); break;
-        case ATTN_BF16: ((uint16_t *)data)[at] = attn__f32_to_bf16(x); break;
-        default:        ((double *)data)[at] = (double)x; break;
-    }
-}
-
-/* ============================================================================ >>sequence ====
-   One sequence of a batch, for the fast backends: addresses of its rows and keys, and the keys
-   that a row may see. */
-typedef struct attn__seq {
-    int64_t b;
-    /* row i is token q_first + i of batch q_batch; q_used rows are valid */
-    int64_t q_batch, q_first, q_rows, q_used;
-    /* key j is buffer token k_first + j; k_old of k_len were there before the append */
-    int64_t k_batch, k_first, k_len, k_old;
-    int64_t offset;
-    const int32_t *pages;
-} attn__seq;
-
-ATTN__INLINE attn__seq attn__sequence(const attn_desc *d, int64_t b) {
-    const attn_seq *q = &d->seq;
-    attn__seq s;
-    int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len,
-            base = q->cu_k ? q->cu_k[b] : 0;
-    int64_t start = q->start_k ? q->start_k[b] : 0, used = q->used_k ? q->used_k[b] : capacity;
-    s.b = b;
-    s.q_batch = q->cu_q ? 0 : b;
-    s.q_first = q->cu_q ? q->cu_q[b] : 0;
-    s.q_rows = q->cu_q ? (int64_t)q->cu_q[b + 1] - q->cu_q[b] : d->q_len;
-    s.q_used = q->used_q ? q->used_q[b] : s.q_rows;
-    s.k_batch = q->cu_k ? 0 : q->slot ? q->slot[b] : b;
-    s.k_first = base + start;
-    s.k_old = used - start;
-    s.k_len = s.k_old + attn__appended(d, b);
-    s.offset = d->flags & ATTN_TOP_LEFT ? 0
-               : d->flags & ATTN_OFFSET ? d->offset
-                                        : s.k_len - s.q_used;
-    s.pages = q->block_table ? q->block_table + b * q->max_pages : NULL;
-    return s;
-}
-ATTN__INLINE int64_t attn__q_at(const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
-    return s->q_batch * stride[0] + (s->q_first + i) * stride[1] + h * stride[2];
-}
-ATTN__INLINE int64_t attn__k_at(
-    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t j, int64_t h) {
-    int64_t t = s->k_first + j;
-    if (s->pages)
-        return s->pages[t / d->seq.page_size] * stride[0] + t % d->seq.page_size * stride[1] +
-               h * stride[2];
-    return s->k_batch * stride[0] + t * stride[1] + h * stride[2];
-}
-/* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
-ATTN__INLINE int64_t attn__bias_at(
-    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
-    return s->b * stride[0] + h * stride[1] + i * stride[2] +
-           (d->seq.start_k ? d->seq.start_k[s->b] : 0);
-}
-ATTN__INLINE int64_t attn__lse_at(const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
-    return d->seq.cu_q ? h * d->seq.total_q + s->q_first + i : (s->b * d->heads + h) * d->q_len + i;
-}
-/* The rows [i, last] see no key outside [lo, hi), hi <= lo: none at all. For one row that is what
- * it sees; for more it is the union, for neither end ever falls from one row to the next. */
-ATTN__INLINE void attn__rows_see(
-    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t *lo, int64_t *hi) {
-    int64_t from = attn__sat_add(i, s->offset);
-    last = attn__min(last, s->q_used - 1);
-    *lo = 0;
-    *hi = i <= last ? s->k_len : 0;
-    if (d->flags & ATTN_WINDOW_LEFT) *lo = attn__max(0, attn__sat_add(from, -d->window_left));
-    if (d->flags & (ATTN_CAUSAL | ATTN_WINDOW_RIGHT)) {
-        int64_t to = attn__sat_add(last, s->offset),
-                right = d->flags & ATTN_CAUSAL ? 0 : d->window_right;
-        *hi = attn__min(*hi, attn__sat_add(attn__sat_add(to, right), 1));
-    }
-    if (*hi <= *lo) *hi = *lo = 0;
-}
-/* Row i sees keys [lo, hi) at most; hi <= lo: none. */
-ATTN__INLINE void attn__range(
-    const attn_desc *d, const attn__seq *s, int64_t i, int64_t *lo, int64_t *hi) {
-    attn__rows_see(d, s, i, i, lo, hi);
-}
-/* Whether each of the rows [i, last] sees all of [k0, k1), k0 < k1. */
-ATTN__INLINE int attn__all_see(
-    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t k0, int64_t k1) {
-    int64_t lo, hi;
-    attn__range(d, s, i, &lo, &hi);
-    if (lo > k0 || hi < k1) return 0;
-    attn__range(d, s, last, &lo, &hi);
-    return lo <= k0 && hi >= k1;
-}
-
-/* ============================================================================== >>append ====
-   New keys and values into the cache, before anything reads it. Every product and sum of the
-   rotation is rounded to f32, and the quantisation is spelled out, so that a cache is bitwise
-   the same whichever backend wrote it. */
-ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t position) {
-    const attn_append *a = &d->append;
-    int64_t half = a->rotary_dim / 2, apart = d->flags & ATTN_ROTARY_INTERLEAVED ? 1 : half,
-            step = d->flags & ATTN_ROTARY_INTERLEAVED ? 2 : 1;
-    const float *cosine = a->rotary_cos + position * half, *sine = a->rotary_sin + position * half;
-    for (int64_t p = 0; p < half; p++) {
-        float *x = row + p * step, c = cosine[p], s = sine[p];
-        float x1c = x[0] * c, x2s = x[apart] * s, x2c = x[apart] * c, x1s = x[0] * s;
-        ATTN__F32(x1c);
-        ATTN__F32(x2s);
-        ATTN__F32(x2c);
-        ATTN__F32(x1s);
-        x[0] = x1c - x2s;
-        x[apart] = x2c + x1s;
-    }
-}
-/* A new element as f32. Where 16 bits follow (`once`), f64 goes towards the odd neighbour: the
- * second rounding is then as if it were the first. */
-static float attn__append_get(const attn_in *from, int64_t at, int once) {
-    if (from->dtype != ATTN_F64) return attn__get_f32(from->data, from->dtype, at);
-    double x = ((const double *)from->data)[at];
-    float f = (float)x;
-    ATTN__F32(f);
-    uint64_t size = attn__bits64(x) & INT64_MAX, rounded = attn__bits64((double)f) & INT64_MAX;
-    uint32_t u = attn__bits(f);
-    if (!once || size > 0x7ff0000000000000u || rounded == size || (u & 1)) return f;
-    return attn__float(rounded < size ? u + 1 : u - 1);
-}
-static void attn__append_row(
-    const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
-    if (attn__is_float(dtype)) {
-        for (int64_t c = 0; c < dim; c++) {
-            int nan = (attn__bits(row[c]) & 0x7fffffff) > 0x7f800000;
-            attn__put_f32(cache, dtype, at + c, nan ? attn__float(0x7fc00000u) : row[c]);
-        }
-        return;
-    }
-    /* as bits: ordered like magnitudes, NaN and infinity on top */
-    uint32_t amax = 0;
-    for (int64_t c = 0; c < dim; c++) {
-        uint32_t u = attn__bits(row[c]) & 0x7fffffff;
-        if (u > amax) amax = u;
-    }
-    int finite = amax < 0x7f800000u;
-    float s = finite ? attn__float(amax) / (dtype == ATTN_INT8 ? 127.0f : 448.0f)
-                     : attn__float(0x7fc00000u);
-    ATTN__F32(s);
-    if (finite && attn__bits(s) < 0x00800000u) s = 0;
-    *scale = s;
-    for (int64_t c = 0; c < dim; c++) {
-        float x = finite && s > 0 ? row[c] / s : 0;
-        ATTN__F32(x);
-        if (dtype == ATTN_FP8_E4M3) {
-            ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0;
+/* The shortest of some runs of a probe of at least 2 ms each. */
+static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads) {
+    attn_desc where;
+    memset(&where, 0, sizeof where);
+    double best = 1e30;
+    for (int run = 0; run < 12; run++) {
+        double start = attn_seconds();
+        attn__parallel(&where, threads, task, p, threads);
+        double took = attn_seconds() - start;
+        if (took < 2e-3 && run < 10) {
+            p->n *= 2;
+            run--;
+            best = 1e30;
             continue;
         }
-        const float magic = 12582912.0f; /* rint: |x| < 2^22 */
-        float n = x + magic;
-        ATTN__F32(n);
-        n -= magic;
-        ((int8_t *)cache)[at + c] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+        if (took < best) best = took;
     }
+    return best;
 }
-/* task: sequence i / kv_heads, kv head i % kv_heads. */
-typedef struct attn__append_job {
-    const attn_desc *d;
-    float *rows;
-    int64_t width;
-} attn__append_job;
-static void attn__append_task(void *arg, int64_t i) {
-    const attn__append_job *job = (const attn__append_job *)arg;
-    const attn_desc *d = job->d;
-    const attn_append *a = &d->append;
-    attn__seq s = attn__sequence(d, i / d->kv_heads);
-    int64_t h = i % d->kv_heads;
-    float *row = job->rows + i * job->width;
-    uint64_t fp = attn__fp_enter(0);
-    for (int64_t n = 0; n < s.k_len - s.k_old; n++) {
-        int64_t batch = a->cu ? 0 : s.b, token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
-        for (int v = 0; v < 2; v++) {
-            const attn_in *from = v ? &a->v : &a->k, *cache = v ? &d->v : &d->k;
-            int64_t dim = v ? d->v_dim : d->head_dim,
-                    at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
-            int64_t rotated = v || !attn__has_rotary(d) ? 0 : a->rotary_dim;
-            int halves = cache->dtype == ATTN_F16 || cache->dtype == ATTN_BF16;
-            for (int64_t c = 0; c < dim; c++)
-                row[c] = attn__append_get(from, at + c, halves && c >= rotated);
-            if (rotated) attn__rotate(d, row, j);
-            float *scales = v ? a->v_scale : a->k_scale;
-            attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache,
-                attn__k_at(d, &s, cache->stride, j, h),
-                scales ? scales + attn__k_at(d, &s, cache->scale_stride, j, h) : NULL);
-        }
+ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
+    attn__probe p;
+    if (!attn__machine()->isa) return 0;
+    if (threads <= 0) threads = attn_threads();
+    memset(&p, 0, sizeof p);
+    p.n = 1 << 14;
+    double seconds = attn__probe_time(&p, attn__probe_fma, threads),
+           peak = 2.0 * 12 * (double)attn__machine()->isa->W * (double)p.n * threads / seconds;
+#if ATTN__AVX512
+    if (dtype == ATTN_BF16 && attn__has_dot()) {
+        p.dot = 1;
+        p.n = 1 << 14;
+        seconds = attn__probe_time(&p, attn__probe_fma, threads);
+        double dot = 64.0 * 12 * (double)p.n * threads / seconds;
+        if (dot > peak) peak = dot;
     }
-    attn__fp_leave(fp);
+#else
+    (void)dtype;
+#endif
+    return peak * 1e-9;
 }
-/* workspace: one row for each task */
-static int64_t attn__append_bytes(const attn_desc *d) {
-    if (!attn__has_append(d)) return 0;
-    return attn__round_up(
-        d->batch * d->kv_heads * attn__max(d->head_dim, d->v_dim) * 4, ATTN__ALIGN);
+ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
+    attn__probe p;
+    if (!attn__machine()->isa) return 0;
+    if (threads <= 0) threads = attn_threads();
+    memset(&p, 0, sizeof p);
+    p.floats = attn__max(1, (int64_t)(bytes / 4) / threads / 128) * 128;
+    if ((uint64_t)p.floats * (uint64_t)threads > SIZE_MAX / 8) return 0;
+    size_t size = (size_t)(p.floats * threads) * 4;
+    p.data = (float *)attn__get(NULL, size);
+    if (!p.data) return 0;
+    memset(p.data, 0, size);
+    p.n = 1;
+    double seconds = attn__probe_time(&p, attn__probe_read, threads);
+    attn__put(NULL, p.data, size);
+    return (double)size * (double)p.n / seconds * 1e-9;
 }
-static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
-    if (!attn__has_append(d)) return;
-    attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
-    double tokens =
-               d->append.cu ? (double)d->append.total : (double)d->append.len * (double)d->batch,
-           elements = tokens * (double)(d->head_dim + d->v_dim) * (double)d->kv_heads;
-    attn__parallel(
-        d, elements < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
-}
+#endif
 
-/* =========================================================== >>ops_portable and the ISAs ====
-   About a dozen named operations on a vector of W floats each; the kernels below are written in
-   nothing else. To add an ISA: write these for it between a pair of target pragmas, include this
-   file with ATTN__KERNEL set to its name, and add a row to >>dispatch.
-   NV: columns of the register tile in vectors, so that 6 * NV accumulators, NV operands and a
-   broadcast fit the registers.
+/* ========================================================================= >>ops_portable ====
+   Eleven named operations on a vector of W floats each; the kernels below are written in nothing
+   else. An ISA says W (up to 16), the tile of its kernels, MR rows (up to 8) by NV vectors (up to
+   6), such that MR * NV accumulators, NV operands and a broadcast fit its registers, and defines
 
      load(p) store(p, v)          unaligned
-     load_n(p, n) store_n(p, v, n)   the first n lanes, others 0
-     load16(p, n, dtype)          f16, bf16 -> f32, n lanes
-     load8(p, n, dtype)           int8, fp8 -> f32, n lanes
-     store16(p, v, n, dtype)      to nearest even
      set1(x) fma(a, b, c) max(a, b)   a NaN in b of max is kept
+     pick(a, b, x, y)             a < b ? x : y
      exp2(x)                      error 1.8e-7, exp2(0) = 1, exp2(-infinity) = 0; results below
                                   2^-126 are 0
+     recip(v)                     1 / v, error 2e-7, v in [1, 2^64]
      clip(v, from, lo, hi)        lane l of column from + l: kept inside [lo, hi), lo <= hi, else
                                   -infinity
      hide(v, p, n)                lanes whose mask byte p[l] is 0, or l >= n: -infinity
-     pick(a, b, x, y)             a < b ? x : y
-     recip(v)                     1 / v, error 2e-7, v in [1, 2^64]
-     leave()                      before plain code is called: dirty upper halves cost it 600 cycles
-     random(out, n, at, keys)     n of the words of dropout, and up to 128: for Philox counters
-                                  {at[0], at[0] + 1, ..}, at[1], at[2], at[3], with the two keys
-                                  of each round
      keep(v, x, words, least)     v * x; lanes whose word is below `least`: 0
-     reduce_max(v) reduce_add(v)  in a fixed order
-     max6(p, out) add6(p, out)    the same of six vectors at p, into out[0..5] of 16
-     transpose(r)                 r[0..W-1] as a W x W matrix
+
+   These have a form in terms of those in >>generic; an ISA that has better says so in ATTN__OWN:
+
+     LANES     load_n(p, n) store_n(p, v, n)   the first n lanes, others 0
+     NARROW    load16(p, n, dtype)    f16, bf16 -> f32, n lanes
+               load8(p, n, dtype)     int8, fp8 -> f32, n lanes
+               store16(p, v, n, dtype)   to nearest even
+     RANDOM    random(out, n, at, keys)   n of the words of dropout, and up to 128: for Philox
+                                      counters {at[0], at[0] + 1, ..}, at[1], at[2], at[3], with the
+                                      two keys of each round
+     REDUCE    reduce_max(v) reduce_add(v)   in a fixed order
+               max_rows(p, out) add_rows(p, out)   the same of MR vectors at p, into out[0 .. MR)
+                                      of 16
+     TRANSPOSE transpose(r)           r[0..W-1] as a W x W matrix
+     LEAVE     leave()                before plain code is called: dirty upper halves cost it 600
+                                      cycles
 
    exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
    (8.3e-8, Remez) with exp2(0) exact. */
+#define ATTN__OWN_LANES 1
+#define ATTN__OWN_NARROW 2
+#define ATTN__OWN_RANDOM 4
+#define ATTN__OWN_REDUCE 8
+#define ATTN__OWN_TRANSPOSE 16
+#define ATTN__OWN_LEAVE 32
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
 #define ATTN__EXP2_C4 0.00901702766f
 #define ATTN__EXP2_C5 0.00186713104f
+
+/* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
+ * 3", SC 2011. */
+static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
+             k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
 
 /* Under -ffast-math clang's code generator takes max(a, b) for max(b, a), and a < b for !(a >= b),
  * whatever the pragmas say, and so drops a NaN: the instructions are written out then. */
@@ -2777,12 +4268,6 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
 #define ATTN__NO_NANS 0
 #endif
 
-#if defined(__clang__)
-#define ATTN__UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define ATTN__UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* ---- portable: whatever vectors of 4 floats the compiler has, or single floats ---- */
 #if defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || defined(__wasm_simd128__)
 #define ATTN__W__portable 4
@@ -2791,7 +4276,9 @@ typedef float attn__v__portable __attribute__((vector_size(16)));
 #define ATTN__W__portable 1
 typedef float attn__v__portable;
 #endif
+#define ATTN__MR__portable 6
 #define ATTN__NV__portable 2
+#define ATTN__OWN__portable 0
 typedef union attn__lanes__portable {
     attn__v__portable v;
     float x[ATTN__W__portable];
@@ -2805,29 +4292,6 @@ ATTN__INLINE attn__v__portable attn__load__portable(const float *p) {
     return v;
 }
 ATTN__INLINE void attn__store__portable(float *p, attn__v__portable v) { memcpy(p, &v, sizeof v); }
-ATTN__INLINE attn__v__portable attn__load_n__portable(const float *p, int64_t n) {
-    attn__lanes__portable r;
-    ATTN__EACH r.x[l] = l < n ? p[l] : 0;
-    return r.v;
-}
-ATTN__INLINE void attn__store_n__portable(float *p, attn__v__portable v, int64_t n) {
-    attn__lanes__portable r;
-    r.v = v;
-    ATTN__EACH if (l < n) p[l] = r.x[l];
-}
-ATTN__INLINE attn__v__portable attn__load16__portable(const void *p, int64_t n, int32_t dtype) {
-    attn__lanes__portable r;
-    ATTN__EACH r.x[l] = l < n ? attn__get_f32(p, dtype, l) : 0;
-    return r.v;
-}
-ATTN__INLINE attn__v__portable attn__load8__portable(const void *p, int64_t n, int32_t dtype) {
-    return attn__load16__portable(p, n, dtype);
-}
-ATTN__INLINE void attn__store16__portable(void *p, attn__v__portable v, int64_t n, int32_t dtype) {
-    attn__lanes__portable r;
-    r.v = v;
-    ATTN__EACH if (l < n) attn__put_f32(p, dtype, l, r.x[l]);
-}
 ATTN__INLINE attn__v__portable attn__set1__portable(float x) {
     attn__lanes__portable r;
     ATTN__EACH r.x[l] = x;
@@ -2894,17 +4358,8 @@ ATTN__INLINE attn__v__portable attn__pick__portable(
     }
     return r.v;
 }
-ATTN__INLINE void attn__leave__portable(void) {}
 ATTN__INLINE attn__v__portable attn__recip__portable(attn__v__portable v) {
     return attn__set1__portable(1) / v;
-}
-ATTN__INLINE void attn__random__portable(
-    uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
-    const uint32_t key[2] = {(uint32_t)keys[0], (uint32_t)keys[1]};
-    for (uint32_t n = 0; 4 * n < count; n++) {
-        uint32_t counter[4] = {at[0] + n, at[1], at[2], at[3]};
-        attn__philox(counter, key, out + 4 * n);
-    }
 }
 ATTN__INLINE attn__v__portable attn__keep__portable(
     attn__v__portable v, attn__v__portable x, const uint32_t *words, uint32_t least) {
@@ -2912,36 +4367,6 @@ ATTN__INLINE attn__v__portable attn__keep__portable(
     r.v = v * x;
     ATTN__EACH if (words[l] < least) r.u[l] = 0;
     return r.v;
-}
-ATTN__INLINE float attn__reduce_max__portable(attn__v__portable v) {
-    attn__lanes__portable r;
-    r.v = v;
-    float m = r.x[0];
-    ATTN__EACH m = r.x[l] > m ? r.x[l] : m;
-    return m;
-}
-ATTN__INLINE float attn__reduce_add__portable(attn__v__portable v) {
-    attn__lanes__portable r;
-    r.v = v;
-    for (int step = ATTN__W__portable / 2; step; step /= 2)
-        for (int l = 0; l < step; l++) r.x[l] += r.x[l + step];
-    return r.x[0];
-}
-ATTN__INLINE void attn__max6__portable(const float *p, float *out) {
-    for (int r = 0; r < 6; r++)
-        out[r] = attn__reduce_max__portable(attn__load__portable(p + r * ATTN__W__portable));
-}
-ATTN__INLINE void attn__add6__portable(const float *p, float *out) {
-    for (int r = 0; r < 6; r++)
-        out[r] = attn__reduce_add__portable(attn__load__portable(p + r * ATTN__W__portable));
-}
-ATTN__INLINE void attn__transpose__portable(attn__v__portable *r) {
-    attn__lanes__portable t[ATTN__W__portable], s;
-    for (int i = 0; i < ATTN__W__portable; i++) t[i].v = r[i];
-    for (int i = 0; i < ATTN__W__portable; i++) {
-        ATTN__EACH s.x[l] = t[l].x[i];
-        r[i] = s.v;
-    }
 }
 #undef ATTN__EACH
 
@@ -2952,18 +4377,22 @@ ATTN__INLINE void attn__transpose__portable(attn__v__portable *r) {
 #define ATTN__CLANG_FMA(old, a, b, c) old
 #endif
 #endif
-
+#define ATTN__KERNEL portable
+#include ATTN_HEADER
+#undef ATTN__KERNEL
 ATTN__PLAIN_END
-/* ---- >>ops_avx2: AVX2, FMA, F16C ---- */
+
+/* ============================================================================= >>ops_avx2 ====
+   AVX2, FMA, F16C. */
 #if ATTN__AVX2
 #define ATTN__W__avx2 8
+#define ATTN__MR__avx2 6
 #define ATTN__NV__avx2 2
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
-#endif
+#define ATTN__OWN__avx2 \
+    (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE)
+#define ATTN__TARGET_avx2 "avx2,fma,f16c"
+ATTN__REGION(avx2)
 typedef float attn__v__avx2 __attribute__((vector_size(32)));
 static const int32_t attn__window__avx2[16] = {
     -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -3151,8 +4580,12 @@ ATTN__INLINE float attn__reduce_add__avx2(attn__v__avx2 v) {
     e = op(_mm256_shuffle_ps(a[2], a[2], 0x44), _mm256_shuffle_ps(a[2], a[2], 0xee)); \
     c = op(_mm256_shuffle_ps(c, e, 0x88), _mm256_shuffle_ps(c, e, 0xdd)); \
     _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(c, order))
-ATTN__INLINE void attn__max6__avx2(const float *p, float *out) { ATTN__FOLD_AVX2(_mm256_max_ps); }
-ATTN__INLINE void attn__add6__avx2(const float *p, float *out) { ATTN__FOLD_AVX2(_mm256_add_ps); }
+ATTN__INLINE void attn__max_rows__avx2(const float *p, float *out) {
+    ATTN__FOLD_AVX2(_mm256_max_ps);
+}
+ATTN__INLINE void attn__add_rows__avx2(const float *p, float *out) {
+    ATTN__FOLD_AVX2(_mm256_add_ps);
+}
 ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
     __m256 a[8], b[8];
     ATTN__UNROLL for (int i = 0; i < 4; i++) {
@@ -3170,25 +4603,28 @@ ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
         r[4 + i] = (attn__v__avx2)_mm256_permute2f128_ps(b[i], b[4 + i], 0x31);
     }
 }
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#define ATTN__KERNEL avx2
+#include ATTN_HEADER
+#undef ATTN__KERNEL
+ATTN__REGION_END
 #endif
 
-/* ---- >>ops_avx512: AVX-512 F, BW, DQ, VL ---- */
+/* =========================================================================== >>ops_avx512 ====
+   AVX-512 F, BW, DQ, VL. */
 #if ATTN__AVX512
 #define ATTN__W__avx512 16
+#define ATTN__MR__avx512 6
 #define ATTN__NV__avx512 4
+#define ATTN__OWN__avx512 \
+    (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE)
 #if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
-    apply_to = function)
+#define ATTN__TARGET_avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
 #else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
+#define ATTN__TARGET_avx512 \
+    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512"
 #endif
+ATTN__REGION(avx512)
 typedef float attn__v__avx512 __attribute__((vector_size(64)));
 ATTN__INLINE __mmask16 attn__first__avx512(int64_t n) { /* the first n lanes, n in any range */
     return (__mmask16)(n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1);
@@ -3386,10 +4822,10 @@ ATTN__INLINE float attn__reduce_add__avx512(attn__v__avx512 v) {
     c = op(_mm512_shuffle_ps(c, e, 0x44), _mm512_shuffle_ps(c, e, 0xee)); \
     c = op(_mm512_shuffle_ps(c, c, 0x88), _mm512_shuffle_ps(c, c, 0xdd)); \
     _mm512_storeu_ps(out, _mm512_permutexvar_ps(order, c))
-ATTN__INLINE void attn__max6__avx512(const float *p, float *out) {
+ATTN__INLINE void attn__max_rows__avx512(const float *p, float *out) {
     ATTN__FOLD_AVX512(_mm512_max_ps);
 }
-ATTN__INLINE void attn__add6__avx512(const float *p, float *out) {
+ATTN__INLINE void attn__add_rows__avx512(const float *p, float *out) {
     ATTN__FOLD_AVX512(_mm512_add_ps);
 }
 ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
@@ -3415,1440 +4851,34 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
         r[8 + i] = (attn__v__avx512)_mm512_shuffle_f32x4(a[i], a[8 + i], 0xdd);
     }
 }
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-ATTN__PLAIN_BEGIN
-
-/* ================================================================================ >>jobs ====
-   What planning fills in and the kernels read, whatever the ISA; then the kernels themselves, once
-   for each ISA. */
-/* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than
- * those of >>flash and >>backward, and optimizations turned off. All 0 otherwise. Not for use
- * while calls run. */
-static struct attn__tuning {
-    /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
-    int64_t BM, BN;
-    int64_t BK;     /* backward: keys and rows a block, a multiple of 64 up to 256 */
-    int v_in_place; /* V is read where it lies where that is possible */
-    int no_splits;  /* keys are not split across threads */
-    int no_flush;   /* denormal p are computed as such */
-} attn__tuning;
-
-/* Scores as the kernels hold them: `natural` times one is the score of the manual, `exp2` times one
- * its power of 2. Beside softcap, bias, mask or ALiBi they are held divided by 4, so that no sum of
- * finite terms leaves f32; else they are the products of q and k as they come. */
-typedef struct attn__unit {
-    float exp2;
-    double natural;
-} attn__unit;
-#define ATTN__HELD 0.25f
-
-/* Keys, of which products with V are summed from zero, and blocks, of which sums are: what is added
- * to one long f32 sum gets lost in its last place. Longer sequences are summed in f64. */
-#define ATTN__SUM_KEYS 128
-#define ATTN__SUM_BLOCKS 16
-
-/* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
- * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
- * so that a GQA group shares one reading of K and V. */
-typedef struct attn__flash {
-    const attn_desc *d;
-    int32_t threads, planned; /* that work on it; that have scratch */
-    int64_t group;            /* heads / kv_heads */
-    int64_t BM, BN;           /* rows a unit, keys a block */
-    /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
-    int64_t tiles, splits, part;
-    /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
-    int64_t v_pad, q_pad, ld;
-    /* keys summed in f32, then in f64; 0: no sequence is longer */
-    int64_t span;
-    int64_t scratch, bytes; /* of a thread; of all threads with the partials */
-    attn__unit unit;
-    /* scores need more than the product: softcap, bias, mask, ALiBi, scale <= 0 */
-    int extras;
-    /* rows are widened or gathered; otherwise used where they lie */
-    int pack_q;
-    int pack_v;      /* 2: it must be; 1: its rows are far apart, perhaps */
-    int direct;      /* P V of one block may go to o as it is */
-    char *workspace; /* threads * scratch, then the partials of key splits */
-    float *partial;  /* [units][part][v_pad + 2] */
-    int64_t next __attribute__((aligned(8))), units;
-} attn__flash;
-typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
-/* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys
- * are cut into 16 splits at most. */
-#define ATTN__SPLIT_ROWS 256
-#define ATTN__SPLIT_KEYS 1024
-static int64_t attn__split_keys(const attn__seq *s, int64_t group) {
-    if (s->q_used * group > ATTN__SPLIT_ROWS || s->k_len < 2 * ATTN__SPLIT_KEYS)
-        return attn__max(s->k_len, 1);
-    return ATTN__SPLIT_KEYS * attn__ceil_div(s->k_len, 16 * ATTN__SPLIT_KEYS);
-}
-typedef struct attn__rows { /* one unit */
-    const attn__flash *f;
-    attn__seq s;
-    int64_t kv_head, row0, rows;
-    int64_t k0, k1; /* its keys */
-} attn__rows;
-
-/* Backward: a split is the key blocks split, split + splits, .. of one (sequence, kv head), which
- * balances causal work. Each split adds to a dq of its own; these partials are summed in order
- * at the end. */
-enum {
-    ATTN__BWD_ROWS,
-    ATTN__BWD_SPLITS,
-    ATTN__STD_SCORES,
-    ATTN__STD_KEYS,
-    ATTN__STD_DQ,
-    ATTN__BWD_DQ,
-    ATTN__BWD_BIAS,
-    ATTN__BWD_SINK
-};
-typedef struct attn__counter {
-    int64_t next __attribute__((aligned(8)));
-} attn__counter;
-typedef struct attn__bwd {
-    const attn_desc *d;
-    const attn_grad *g;
-    int32_t threads, planned;
-    int64_t group, splits; /* the most splits of a sequence */
-    int64_t rows, most;    /* of all heads; of a (sequence, kv head) at most */
-    int64_t BQ, BK, ld, v_pad, q_pad;
-    int64_t v_ld, q_ld; /* from row to row: v_pad, q_pad and perhaps a line more */
-    int extras, phase, standard;
-    /* a unit is all splits of a (sequence, kv head): its rows are held in the thread's own memory,
-     * which caches keep from head to head. Otherwise a unit is one split, and the rows of all
-     * heads are held. */
-    int alone;
-    int64_t held, first;                      /* rows held, the first of them */
-    int64_t block_bytes, held_bytes, scratch; /* blocks of a thread; rows held; all of a thread */
-    char *workspace;
-    /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
-    float *L, *delta, *bad;
-    /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
-    float *q, *dout, *dq;
-    float *P, *dS;          /* standard: [rows][ld] */
-    attn__counter *counter; /* the next unit that no thread has begun, of units */
-    int64_t units;
-} attn__bwd;
-/* Key splits of a sequence: a function of its own length and heads. */
-static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
-    if (standard) return 1;
-    return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
-}
-/* A softcap of 2^100 and more changes no score that f32 can tell from the rest. As bits: below
- * 2^-126 it would count as 0, and so as none, while denormals are flushed. */
-ATTN__INLINE int attn__capped(const attn_desc *d) {
-    return attn__bits(d->softcap) << 1 != 0 && attn__bits(d->softcap) < 0x71800000u;
-}
-/* scale / softcap, finite: times a score of 0 it must stay 0. */
-ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
-    const uint32_t bits = attn__bits(d->softcap);
-    double cap = bits < 0x00800000u ? (double)bits * 1.4012984643248171e-45 : (double)d->softcap,
-           r = (double)d->scale / cap, most = 3.4028234663852886e38;
-    return (float)(r > most ? most : r < -most ? -most : r);
-}
-/* The first of the rows of (sequence, kv head) in L, delta, bad; row r is r beyond. In q, dout and
- * dq it is f->first less. */
-static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
-    return (s->q_batch * f->d->q_len + s->q_first) * f->d->heads + kv_head * f->group * s->q_rows;
-}
-
-/* The standard backend: all scores in memory, three passes over them. */
-typedef struct attn__std {
-    const attn_desc *d;
-    int pass; /* 0: S = Q K^T and masks, 1: softmax, 2: O = P V */
-    int32_t threads, planned;
-    int64_t BM, BN, ld, v_pad, q_pad, span, scratch, tiles; /* span: as attn__flash's */
-    char *workspace;
-    /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
-    float *scores, *stats;
-    int64_t next __attribute__((aligned(8))), units;
-} attn__std;
-
-typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
-    int64_t lead, float *C, int64_t ldc, float *x);
-typedef struct attn__kernels {
-    const char *name; /* of the ISA */
-    int64_t W, NV;
-    void (*flash_rows)(const attn__rows *u, char *scratch, float *partial);
-    void (*flash_merge)(const attn__rows *u, int64_t parts, const float *partial, char *scratch);
-    void (*backward_rows)(
-        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
-    void (*backward_split)(
-        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch);
-    void (*backward_dq)(
-        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
-    void (*backward_bias)(const attn__bwd *f, int64_t b, int64_t h, int64_t kb, char *scratch);
-    void (*standard_rows)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
-        int64_t rows, char *scratch);
-    void (*standard_backward)(
-        const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch);
-    void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
-        int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
-#ifndef ATTN_NO_TIMING
-    float (*fma_chain)(int64_t n); /* n times 2 * W * 12 flops in 12 chains */
-    float (*read)(const float *p, int64_t n);
-#endif
-} attn__kernels;
-
-/* The score tile of a group of rows: up to 6 rows, BN keys, padded so that rows do not
- * share cache sets. */
-#define ATTN__MR 6
-#define ATTN__SCORE_PAD 16
-#define ATTN__LOG2E 1.44269504088896341
-
-static attn__unit attn__score_unit(const attn_desc *d, int extras) {
-    attn__unit unit = {4 * (float)ATTN__LOG2E, 4};
-    if (extras) return unit;
-    unit.exp2 = (float)((double)d->scale * ATTN__LOG2E);
-    unit.natural = (double)d->scale;
-    return unit;
-}
-/* A power of 2 beyond 2^16, infinite or NaN: its rounding alone would be seen in exp2. */
-ATTN__INLINE int attn__far(float power) { return (attn__bits(power) & 0x7fffffff) >= 0x47800000u; }
-/* Sums relative to a maximum `from` are 2^(this) times those relative to `to`, from <= to. A
- * maximum is a score as held; sums are relative to its power of 2 in f32, or to itself where
- * that is far. */
-ATTN__INLINE float attn__rescale(float from, float to, float exp2) {
-    float power = attn__product(to, exp2);
-    if (attn__bits(to) == 0xff800000u) return ATTN__NEG_INF;
-    return attn__far(power) ? (from - to) * exp2 : attn__product(from, exp2) - power;
-}
-/* The score that sums are relative to. */
-static double attn__row_top(float max, attn__unit unit) {
-    float power = attn__product(max, unit.exp2);
-    return attn__far(power) ? (double)max * unit.natural : (double)power / ATTN__LOG2E;
-}
-
-#define ATTN__KERNEL portable
-#include ATTN_HEADER
-#undef ATTN__KERNEL
-ATTN__PLAIN_END
-#if ATTN__AVX2
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
-#endif
-#define ATTN__KERNEL avx2
-#include ATTN_HEADER
-#undef ATTN__KERNEL
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-#if ATTN__AVX512
-#if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
-    apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
-#endif
 #define ATTN__KERNEL avx512
 #include ATTN_HEADER
 #undef ATTN__KERNEL
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
+ATTN__REGION_END
 #endif
-#endif
+
+/* ================================================================================= >>isas ====
+   Every ISA of this build, the best first, and what it needs of the processor. */
 ATTN__PLAIN_BEGIN
-
-/* ============================================================================ >>dispatch ====
-   Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA,
-   ATTN_BACKEND a backend. */
-typedef struct attn__machine_info {
-    const attn__kernels *isa; /* NULL: ATTN_ISA asks for what is not there */
-    int32_t threads;
-    int64_t l2; /* bytes */
-    char backend_name[32];
-    const char *backend; /* ATTN_BACKEND or NULL */
-} attn__machine_info;
-
-#if ATTN__X86
-static uint64_t attn__xgetbv(void) {
-    uint32_t lo, hi;
-    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-    return (uint64_t)hi << 32 | lo;
-}
-/* 0: none, 2: AVX2 + FMA + F16C, 3: AVX-512 F, DQ, BW, VL too; both need the operating system to
- * save the registers. */
-static int attn__x86_level(int64_t *l2) {
-    uint32_t a, b, c, d, c1, b7;
-    if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
-    /* deterministic cache parameters: Intel, AMD */
-    for (uint32_t leaf = 4; leaf; leaf = leaf == 4 ? 0x8000001du : 0)
-        for (uint32_t i = 0; i < 8 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31); i++)
-            if ((a >> 5 & 7) == 2)
-                *l2 = (int64_t)((b >> 22) + 1) * ((b >> 12 & 0x3ff) + 1) * ((b & 0xfff) + 1) *
-                      ((int64_t)c + 1);
-    /* OSXSAVE, AVX, FMA, F16C */
-    const uint32_t need = 1u << 27 | 1u << 28 | 1u << 12 | 1u << 29;
-    if ((c1 & need) != need || (attn__xgetbv() & 6) != 6) return 0;
-    if (!__get_cpuid_count(7, 0, &a, &b7, &c, &d) || !(b7 >> 5 & 1)) return 0;
-    const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
-    return (b7 & avx512) == avx512 && (attn__xgetbv() & 0xe6) == 0xe6 ? 3 : 2;
-}
-#endif
-
-static void attn__detect(attn__machine_info *m) {
-    const attn__kernels *best[3] = {NULL, NULL, NULL};
-    int n = 0, level = 0;
-    const char *isa = getenv("ATTN_ISA"), *backend = getenv("ATTN_BACKEND");
-    memset(m, 0, sizeof *m);
-    m->l2 = 1 << 20;
-    m->threads = attn__cpu_count();
-#if ATTN__X86
-    level = attn__x86_level(&m->l2);
-#endif
-    (void)level;
+static const struct {
+    const attn__kernels *kernels;
+    uint32_t needs;
+} attn__isas[] = {
 #if ATTN__AVX512
-    if (level >= 3) best[n++] = &attn__table__avx512;
+    {&attn__table__avx512, ATTN__CPU_AVX512},
 #endif
 #if ATTN__AVX2
-    if (level >= 2) best[n++] = &attn__table__avx2;
+    {&attn__table__avx2, ATTN__CPU_AVX2},
 #endif
-    best[n++] = &attn__table__portable;
-    if (!isa || !*isa) m->isa = best[0];
-    for (int i = 0; i < n && isa; i++)
-        if (!strcmp(best[i]->name, isa)) m->isa = best[i];
-    if (!backend || !*backend) return;
-    snprintf(m->backend_name, sizeof m->backend_name, "%s",
-        strlen(backend) < 32 ? backend : "(too long)");
-    m->backend = m->backend_name;
-}
-static attn__machine_info attn__found;
-static int attn__found_state; /* 0: unknown, 1: being found, 2: known */
-ATTN__NOINLINE void attn__find(void) {
-    int expected = 0;
-    if (__atomic_compare_exchange_n(
-            &attn__found_state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-        attn__detect(&attn__found);
-        __atomic_store_n(&attn__found_state, 2, __ATOMIC_RELEASE);
-    }
-    while (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) {}
-}
-ATTN__INLINE const attn__machine_info *attn__machine(void) {
-    if (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) attn__find();
-    return &attn__found;
-}
-
-/* ============================================================================== >>layout ==== */
-typedef struct attn__convert_job {
-    attn_in src;
-    attn_out dst;
-    int64_t shape[4], rows, per_task;
-    /* both sides dense over head and dim: one long row per token */
-    int merged;
-} attn__convert_job;
-
-static void attn__convert_task(void *arg, int64_t task) {
-    const attn__convert_job *j = (const attn__convert_job *)arg;
-    int64_t heads = j->merged ? 1 : j->shape[2],
-            dim = j->merged ? j->shape[2] * j->shape[3] : j->shape[3];
-    int64_t first = task * j->per_task, last = attn__min(first + j->per_task, j->rows);
-    size_t size = attn__dtype_size(j->src.dtype);
-    uint64_t fp = attn__fp_enter(0);
-    int64_t h = first % heads, t = first / heads % j->shape[1], b = first / heads / j->shape[1];
-    for (int64_t r = first, n; r < last; r += n, h += n) {
-        if (h == heads) {
-            h = 0;
-            t++;
-        }
-        if (t == j->shape[1]) {
-            t = 0;
-            b++;
-        }
-        n = attn__min(heads - h, last - r); /* rows of one token */
-        int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
-                to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
-        if (j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
-            attn__machine()->isa->convert_rows(
-                &j->dst, to, j->dst.stride[2], &j->src, from, j->src.stride[2], n, dim);
-            continue;
-        }
-        for (int64_t l = 0; l < n; l++) {
-            int64_t in = from + l * j->src.stride[2], out = to + l * j->dst.stride[2];
-            if (j->src.dtype == j->dst.dtype)
-                memcpy((char *)j->dst.data + out * (int64_t)size,
-                    (const char *)j->src.data + in * (int64_t)size, (size_t)dim * size);
-            else
-                for (int64_t c = 0; c < dim; c++)
-                    attn__ref_write(
-                        j->dst.data, j->dst.dtype, out + c, ((const double *)j->src.data)[in + c]);
-        }
-    }
-    attn__fp_leave(fp);
-}
-/* The backend that converts device tensors: the one named, else the first that can. */
-static attn_status attn__converter(const attn_desc *where, const attn_backend **found) {
-    const attn_backend *b;
-    if (where->backend && strcmp(where->backend, "auto")) {
-        ATTN__RULE((b = attn_backend_find(where->backend)) != NULL, ERR_BACKEND_UNKNOWN);
-        *found = b->convert ? b : NULL;
-    } else {
-        for (int32_t i = 0; !*found && (b = attn_backend_at(i)) != NULL; i++)
-            if (b->convert) *found = b;
-    }
-    ATTN__RULE(*found, ERR_DEVICE);
-    return ATTN_OK;
-}
-
-/* What the CPU kernels do not take, for flash and standard alike. */
-static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why) {
-    snprintf(plan->why, sizeof plan->why, "%s", why);
-    return s;
-}
-/* They compute in f32, and widen each tensor from its own type. f64 numbers would be rounded to it;
- * what is written, and o whoever reads it, may be f64. */
-static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    if (d->flags & ATTN_DEVICE)
-        return attn__decline(plan, ATTN_ERR_DEVICE, "tensors are device memory");
-    const char *wide = d->q.dtype == ATTN_F64           ? "q"
-                       : d->k.dtype == ATTN_F64         ? "k"
-                       : d->v.dtype == ATTN_F64         ? "v"
-                       : g && g->dout.dtype == ATTN_F64 ? "dout"
-                                                        : NULL;
-    if (!wide) return ATTN_OK;
-    snprintf(
-        plan->why, sizeof plan->why, "%s is f64, and only the reference computes in f64", wide);
-    return ATTN_ERR_DECLINED;
-}
-/* Whether scores need more than the product. A scale whose product with log2 e could leave the
- * normal numbers counts too. */
-static int attn__needs_extras(const attn_desc *d) {
-    return attn__capped(d) || d->bias.data || d->mask.data || d->alibi ||
-           !(d->scale > 7.8886091e-31f && d->scale < 1.2676506e30f);
-}
-/* The keys that a row of the sequence sees at most. */
-static int64_t attn__keys_seen(const attn_desc *d, const attn__seq *s) {
-    int64_t lo, hi;
-    attn__rows_see(d, s, 0, s->q_used - 1, &lo, &hi);
-    if (!(d->flags & ATTN_WINDOW_LEFT) || !(d->flags & (ATTN_CAUSAL | ATTN_WINDOW_RIGHT)))
-        return hi - lo;
-    int64_t right = d->flags & ATTN_CAUSAL ? 0 : d->window_right;
-    return attn__min(hi - lo, attn__sat_add(attn__sat_add(d->window_left, right), 1));
-}
-/* Whether a call of `times` the FLOPs of a forward call is worth waking threads for, of which each
- * takes 20 us to come: by the lengths that its sequences have, not by the room that they are in. */
-static int attn__worth_waking(const attn_desc *d, double times) {
-    const double each = 2 * times * (double)d->heads * (double)(d->head_dim + d->v_dim);
-    double pairs = 0; /* of a row and a key that it may see, in one head */
-    if ((double)attn__rows_total(d) * (double)d->kv_len * each < 2e6) return 0;
-    for (int64_t b = 0; b < d->batch && pairs * each < 2e6; b++) {
-        attn__seq s = attn__sequence(d, b);
-        pairs += (double)s.q_used * (double)attn__keys_seen(d, &s);
-    }
-    return pairs * each >= 2e6;
-}
-/* The threads that memory is planned for: those that the description asks for, wherever and
- * whatever the call. */
-static int32_t attn__planned_threads(const attn_desc *d) {
-    int32_t most = d->pool ? d->pool->threads : attn_threads();
-    if (d->threads && (!d->pool || d->threads < most)) most = d->threads;
-    return (int32_t)attn__min(most, 1024);
-}
-static int32_t attn__useful_threads(const attn_desc *d, double times) {
-    if (!attn__worth_waking(d, times)) return 1;
-    return (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
-}
-/* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes:
- * what they take. */
-static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t matrices, int64_t ld,
-    int64_t fixed, int64_t *bytes, attn_plan *plan) {
-    int64_t rows = attn__rows_total(d) * d->heads,
-            memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    if (d->seq.cu_q) rows = d->batch * d->heads * d->q_len;
-    if (!__builtin_mul_overflow(rows, 4 * matrices * ld, bytes) &&
-        *bytes <= memory / 10 * 9 - fixed)
-        return ATTN_OK;
-    snprintf(plan->why, sizeof plan->why, "the scores need %.2f GiB, the machine has %.2f GiB",
-        (double)matrices * (double)rows * (double)d->kv_len * 4 / 1073741824.0,
-        (double)memory / 1073741824.0);
-    return ATTN_ERR_TOO_LARGE;
-}
-
-/* Bytes of a row, in f64, where a span of keys is folded. */
-static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
-
-/* ============================================================================ >>backward ====
-   Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias,
-   dsink; the first three in one where heads are enough for the threads. Standard: rows, all P
-   and dS, dK and dV, dQ, and the rest alike. */
-static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *f) {
-    memset(f, 0, sizeof *f);
-    f->d = d;
-    f->g = g;
-    f->standard = standard;
-    f->threads = attn__useful_threads(d, 2.5);
-    f->planned = attn__planned_threads(d);
-    f->group = d->heads / d->kv_heads;
-    f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
-    f->rows = attn__rows_total(d) * d->heads;
-    f->most = attn__min(d->q_len, attn__rows_total(d)) * f->group;
-    f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
-    f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
-    f->extras = attn__needs_extras(d);
-    /* eight lines apart, the columns of a tile would share half of the L1 cache's sets */
-    f->v_ld = f->v_pad + (f->v_pad % 128 == 0 ? 16 : 0);
-    f->q_ld = f->q_pad + (f->q_pad % 128 == 0 ? 16 : 0);
-    /* blocks of 128 take 0.8 MiB at dims of 256, 0.5 MiB at 128 */
-    f->BQ = f->BK = f->q_pad + f->v_pad <= (attn__machine()->l2 < 2 << 20 ? 320 : 512) ? 128 : 64;
-    if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
-    f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
-    f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
-    f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
-    f->block_bytes = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
-                             2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
-    f->block_bytes = attn__round_up(f->block_bytes, ATTN__ALIGN);
-    int64_t pairs = d->batch * d->kv_heads, row = ((f->splits + 1) * f->q_ld + f->v_ld) * 4,
-            own = attn__round_up(row * f->most, ATTN__ALIGN),
-            all = attn__round_up(row * f->rows, ATTN__ALIGN);
-    f->alone = !standard && !g->dbias && attn__size_mul(f->planned, own) <= all &&
-               (pairs % f->planned == 0 || pairs >= 4 * f->planned);
-    f->held = f->alone ? f->most : f->rows;
-    f->held_bytes = f->alone ? own : all;
-    f->scratch = f->block_bytes + (f->alone ? own : 0);
-}
-static attn_status attn__bwd_plan(
-    const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
-    attn__bwd f;
-    int64_t scores = 0;
-    attn__bwd_shape(d, g, standard, &f);
-    int64_t each = attn__round_up(3 * f.rows * 4, ATTN__ALIGN),
-            fixed = attn__sat_add(
-                attn__sat_add(f.planned * f.scratch, each), f.alone ? 0 : f.held_bytes);
-    if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
-    plan->kernel = standard   ? "standard_backward"
-                   : f.extras ? "flash_backward_masked"
-                              : "flash_backward";
-    plan->isa = attn__machine()->isa->name;
-    plan->threads = f.threads;
-    plan->splits = (int32_t)f.splits;
-    return attn__plan_bytes(plan, attn__sat_add(fixed, scores));
-}
-/* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
-static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
-    const attn_desc *d = f->d;
-    double sum = 0;
-    for (int64_t b = 0; b < d->batch; b++) {
-        attn__seq s = attn__sequence(d, b);
-        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
-        for (int64_t i = 0; i < s.q_used; i++) {
-            float lse = d->lse[attn__lse_at(d, &s, i, h)];
-            if (attn__bits(lse) == 0xff800000u) continue; /* saw nothing, not even the sink */
-            double x = (double)d->sink[h] - (double)lse;
-            sum -= attn__exp(x > 0 ? 0 : x) * (double)f->delta[row + i * f->group];
-        }
-    }
-    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
-}
-#define ATTN__BWD_ROWS_UNIT 256 /* rows a unit of the phases of rows and of dq */
-static int64_t attn__bwd_units(const attn__bwd *f) {
-    const attn_desc *d = f->d;
-    int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
-            bias_blocks = attn__ceil_div(d->kv_len, f->BK - 16);
-    switch (f->phase) {
-        case ATTN__BWD_SPLITS: return f->standard ? 0 : f->alone ? pairs : pairs * f->splits;
-        case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
-        case ATTN__STD_KEYS:   return f->standard ? pairs * attn__max(key_blocks, 1) : 0;
-        case ATTN__STD_DQ:
-            return f->standard ? pairs * attn__ceil_div(d->q_len * f->group, f->BQ) : 0;
-        case ATTN__BWD_BIAS:
-            return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
-                                     (d->bias.stride[1] ? d->heads : 1) * bias_blocks
-                               : 0;
-        case ATTN__BWD_SINK: return f->g->dsink ? d->heads : 0;
-        default:             return f->alone ? 0 : pairs * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
-    }
-}
-/* Where the rows held lie. */
-static void attn__bwd_lay(attn__bwd *f, char *at) {
-    f->q = (float *)(void *)at;
-    f->dout = f->q + f->held * f->q_ld;
-    f->dq = f->dout + f->held * f->v_ld;
-}
-/* Rows, splits and dq of a (sequence, kv head). */
-static void attn__bwd_alone(
-    const attn__bwd *f, const attn__seq *s, int64_t kv_head, char *scratch) {
-    const attn__kernels *k = attn__machine()->isa;
-    int64_t splits = attn__bwd_splits(s->k_len, f->d->kv_heads, 0);
-    attn__bwd own = *f;
-    attn__bwd_lay(&own, scratch + f->block_bytes);
-    own.first = attn__bwd_row(f, s, kv_head);
-    k->backward_rows(&own, s, kv_head, 0, s->q_rows * f->group);
-    for (int64_t part = 0; part < splits; part++)
-        k->backward_split(&own, s, kv_head, part, scratch);
-    k->backward_dq(&own, s, kv_head, 0, s->q_rows * f->group);
-}
-static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
-    const attn_desc *d = f->d;
-    const attn__kernels *k = attn__machine()->isa;
-    if (f->phase == ATTN__BWD_SINK) {
-        attn__bwd_sink(f, u);
-        return;
-    }
-    if (f->phase == ATTN__BWD_BIAS) {
-        int64_t blocks = attn__ceil_div(d->kv_len, f->BK - 16),
-                heads = d->bias.stride[1] ? d->heads : 1;
-        k->backward_bias(
-            f, u / blocks / heads, u / blocks % heads, u % blocks * (f->BK - 16), scratch);
-        return;
-    }
-    int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
-    attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
-    if (f->alone) {
-        attn__bwd_alone(f, &s, kv_head, scratch);
-        return;
-    }
-    int64_t row0 = part * ATTN__BWD_ROWS_UNIT,
-            rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
-    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head, row0, rows);
-    else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head, row0, rows);
-    else if (f->phase != ATTN__BWD_SPLITS) k->standard_backward(f, &s, kv_head, part, scratch);
-    else if (part < attn__bwd_splits(s.k_len, d->kv_heads, f->standard))
-        k->backward_split(f, &s, kv_head, part, scratch);
-}
-static void attn__bwd_worker(void *arg, int64_t index) {
-    attn__bwd *f = (attn__bwd *)arg;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = __atomic_fetch_add(&f->counter->next, 1, __ATOMIC_RELAXED);
-        if (u >= f->units) break;
-        attn__bwd_unit(f, u, f->workspace + index * f->scratch);
-    }
-    attn__fp_leave(fp);
-}
-static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard) {
-    attn__bwd f;
-    attn__counter counter;
-    attn__bwd_shape(d, g, standard, &f);
-    f.workspace = (char *)d->workspace;
-    f.counter = &counter;
-    f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
-    f.delta = f.L + f.rows;
-    f.bad = f.delta + f.rows;
-    if (!f.alone) attn__bwd_lay(&f, (char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
-    if (standard) {
-        f.P = f.dq + f.rows * f.q_ld;
-        f.dS = f.P + f.rows * f.ld;
-    }
-    for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
-        counter.next = 0;
-        f.units = attn__bwd_units(&f);
-        if (f.units) attn__parallel(d, f.threads, attn__bwd_worker, &f, f.threads);
-    }
-    return ATTN_OK;
-}
-
-/* ============================================================================ >>standard ====
-   Attention as people write it without flash: the whole score matrix in memory, three passes
-   over it, with the same register tiles as flash. The honest baseline of the tables. */
-#ifndef ATTN_NO_STANDARD
-static void attn__standard_shape(const attn_desc *d, attn__std *t) {
-    memset(t, 0, sizeof *t);
-    t->d = d;
-    t->BM = 48;
-    t->BN = 256;
-    t->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
-    t->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
-    t->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
-    t->tiles = attn__ceil_div(d->q_len, t->BM);
-    t->threads = attn__useful_threads(d, 1);
-    t->planned = attn__planned_threads(d);
-    t->units = d->batch * d->heads * t->tiles;
-    t->span = d->kv_len > ATTN__SUM_BLOCKS * t->BN ? ATTN__SUM_BLOCKS * t->BN : 0;
-    t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim,
-                         t->BM * (t->v_pad + 2) + t->BN * t->v_pad) +
-                 (t->span ? t->BM * attn__span_bytes(t->v_pad) : 0) + ATTN__ALIGN;
-    t->scratch = attn__round_up(t->scratch, ATTN__ALIGN);
-}
-static attn_status attn__standard_plan(
-    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    attn__std t;
-    int64_t bytes;
-    (void)user;
-    ATTN__TRY(attn__cpu_declines(d, g, plan));
-    if (g) return attn__bwd_plan(d, g, 1, plan);
-    attn__standard_shape(d, &t);
-    int64_t stats = 8 * d->batch * d->heads * d->q_len,
-            fixed =
-                attn__sat_add(attn__sat_add(t.planned * t.scratch, attn__append_bytes(d)), stats);
-    ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
-    plan->kernel = "standard_forward";
-    plan->isa = attn__machine()->isa->name;
-    plan->threads = t.threads;
-    return attn__plan_bytes(plan, attn__sat_add(bytes, fixed));
-}
-static void attn__standard_worker(void *arg, int64_t index) {
-    attn__std *t = (attn__std *)arg;
-    const attn_desc *d = t->d;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED);
-        if (u >= t->units) break;
-        int64_t tile = u % t->tiles, h = u / t->tiles % d->heads, row0 = tile * t->BM;
-        attn__seq s = attn__sequence(d, u / t->tiles / d->heads);
-        if (row0 < s.q_rows)
-            attn__machine()->isa->standard_rows(t, &s, h, row0, attn__min(t->BM, s.q_rows - row0),
-                t->workspace + index * t->scratch);
-    }
-    attn__fp_leave(fp);
-}
-static attn_status attn__standard_run(
-    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
-    attn__std t;
-    (void)user;
-    if (g) return attn__bwd_run(d, g, 1);
-    attn__standard_shape(d, &t);
-    t.threads = plan->threads;
-    t.workspace = (char *)d->workspace;
-    char *p = t.workspace + t.planned * t.scratch;
-    attn__append(d, t.threads, p);
-    p += attn__append_bytes(d);
-    t.scores = (float *)(void *)p;
-    t.stats = t.scores + d->batch * d->heads * d->q_len * t.ld;
-    for (t.pass = 0; t.pass < 3; t.pass++) {
-        t.next = 0;
-        attn__parallel(d, t.threads, attn__standard_worker, &t, t.threads);
-    }
-    return ATTN_OK;
-}
-#endif
-
-/* =============================================================================== >>flash ====
-   Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer
-   calculation for softmax", 2018; Dao et al., "FlashAttention", 2022. A unit of work is a tile
-   of rows of one (sequence, kv head), against all its keys or one key split. Every row's
-   arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
-   dealt to units and units to threads changes no bit. */
-/* Bytes a thread for a tile of so many rows, with those of `second` rows of a later key split. */
-static int64_t attn__flash_scratch(const attn__flash *f, int64_t rows, int64_t second) {
-    int64_t BM = attn__round_up(attn__max(1, rows), 48);
-    return attn__round_up(4 * (ATTN__MR * f->ld + (BM + second) * (f->v_pad + 2) +
-                                  f->BN * (f->d->head_dim + (f->pack_v ? f->v_pad : 0)) +
-                                  (f->pack_q ? BM * f->q_pad : 0)) +
-                              (f->span ? BM * attn__span_bytes(f->v_pad) : 0),
-        ATTN__ALIGN);
-}
-/* Key splits side by side only where rows alone give too few units, and only of as many rows as
- * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
-static void attn__splits_beside(attn__flash *f, int64_t rows, int64_t pairs) {
-    const int64_t keys = f->d->kv_len, row = (f->v_pad + 2) * 4,
-                  splits = attn__min(16, attn__ceil_div(keys, ATTN__SPLIT_KEYS)),
-                  longest = ATTN__SPLIT_KEYS * attn__ceil_div(keys, 16 * ATTN__SPLIT_KEYS);
-    attn__flash beside = *f; /* without a span, and with one where splits need it */
-    int64_t side = (int64_t)f->planned * (9 << 16) / (pairs * 16 * row), one = 0;
-    /* beyond 96 rows there is more than one tile, of up to 96 rows each */
-    side = side > 96 + 144 ? attn__min(side - 144, ATTN__SPLIT_ROWS) : attn__min(side, 96);
-    for (beside.span = 0;; beside.span = f->span) {
-        const int64_t few = attn__min(rows, side);
-        one = attn__flash_scratch(&beside, few, 0);
-        f->bytes = attn__max(
-            f->bytes, f->planned * one + (few + (few > 96 ? 144 : 0)) * pairs * splits * row);
-        if (beside.span == f->span || attn__max(longest, 2 * ATTN__SPLIT_KEYS) <= f->span) break;
-        side = attn__min(side, 96);
-    }
-    if (f->threads == 1 || pairs * f->tiles >= 4 * f->threads || rows > side ||
-        attn__tuning.no_splits)
-        return;
-    f->splits = splits;
-    f->scratch = one;
-    f->span = beside.span;
-}
-static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
-    f->d = d;
-    f->workspace = NULL;
-    f->partial = NULL;
-    f->next = 0;
-    f->threads = attn__useful_threads(d, 1);
-    f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
-    const attn__machine_info *m = attn__machine();
-    const int64_t lanes = m->isa->W; /* a power of two: no division in the way of a small call */
-    f->v_pad = (d->v_dim + lanes - 1) & -lanes;
-    f->q_pad = (d->head_dim + lanes - 1) & -lanes;
-    f->extras = attn__needs_extras(d);
-    f->unit = attn__score_unit(d, f->extras);
-    f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
-                d->seq.cu_q;
-    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table
-                    ? 2
-                    : d->q_len * f->group > 16 && !attn__tuning.v_in_place;
-
-    f->direct = d->o.dtype == ATTN_F32 && d->v_dim == f->v_pad && (f->group == 1 || d->q_len == 1);
-
-    /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
-     * for the packing is shared by all rows of a unit. Fewer rows where that leaves less than two
-     * units a thread, one where heads divide among the threads, four where units differ in work. */
-    int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
-    f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
-    while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 8 * 3) f->BN /= 2;
-    int64_t room = l2 / 16 * 15 - f->BN * key -
-                   4 * (ATTN__MR * (f->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (f->v_pad + 2));
-    f->span = d->kv_len > ATTN__SUM_BLOCKS * f->BN ? ATTN__SUM_BLOCKS * f->BN : 0;
-    /* the same one block */
-    f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
-    f->ld = f->BN + ATTN__SCORE_PAD;
-    int64_t rows = d->q_len * f->group, most = rows, cap = 96, whole = 96;
-    const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
-    if (rows > 96) {
-        const int64_t each = /* units a thread */
-            d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
-            : f->threads % pairs                                            ? 2
-                                                                            : 1;
-        const int64_t row = 4 * (f->v_pad + (f->pack_q ? f->q_pad : 0));
-        whole = attn__max(96, attn__min(2112, room / row));
-        cap = f->span ? room / (row + attn__span_bytes(f->v_pad)) / 48 * 48 : room / row;
-        most = cap = attn__max(96, attn__min(2112, cap));
-        if (f->threads > 1) most = attn__min(most, attn__ceil_div(rows * pairs, each * f->threads));
-        most = attn__max(96, most);
-        most = attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
-    }
-    if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
-    f->BM = attn__round_up(attn__max(1, most), 48);
-    f->tiles = rows <= f->BM ? rows > 0 : attn__ceil_div(rows, f->BM);
-    /* The workspace is planned for the largest unit and all threads that the description asks for:
-     * so it is the same wherever the call is made from, and never shrinks as a length grows. */
-    const int split = d->kv_len >= 2 * ATTN__SPLIT_KEYS;
-    const int64_t second =
-        split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0;
-    f->scratch = attn__flash_scratch(f, attn__max(f->BM, attn__min(rows, cap)), second);
-    if (f->span) { /* no less than for a length without a span */
-        attn__flash shorter = *f;
-        shorter.span = 0;
-        f->scratch =
-            attn__max(f->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
-    }
-    f->planned = attn__planned_threads(d);
-    f->bytes = f->planned * f->scratch;
-
-    f->splits = 1;
-    f->part = f->tiles > 1 ? f->BM : rows;
-    if (split && f->planned > 1 && pairs < 4 * f->planned) attn__splits_beside(f, rows, pairs);
-    f->units = d->batch * d->kv_heads * f->tiles * f->splits;
-}
-static attn_status attn__flash_plan(
-    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    attn__flash f;
-    (void)user;
-    ATTN__TRY(attn__cpu_declines(d, g, plan));
-    if (g) return attn__bwd_plan(d, g, 0, plan);
-    attn__flash_shape(d, &f);
-    plan->kernel = f.extras ? "flash_forward_masked" : "flash_forward";
-    plan->isa = attn__machine()->isa->name;
-    plan->threads = f.threads;
-    plan->splits = (int32_t)f.splits;
-    memcpy(plan->own, &f, sizeof f);
-    return attn__plan_bytes(plan, attn__sat_add(f.bytes, attn__append_bytes(d)));
-}
-
-/* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split`
- * -1: all of them, or the merge. */
-static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn__rows *r) {
-    int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1, b = 0;
-    if (u >= heads) {
-        tile -= u / heads;
-        u %= heads;
-    }
-    if (u >= f->d->kv_heads) {
-        b = u / f->d->kv_heads;
-        u %= f->d->kv_heads;
-    }
-    r->f = f;
-    r->s = attn__sequence(f->d, b);
-    r->kv_head = u;
-    r->row0 = tile * f->BM;
-    r->rows = attn__min(f->BM, r->s.q_rows * f->group - r->row0);
-    r->k0 = 0;
-    r->k1 = r->s.k_len;
-    if (split < 0) return r->rows > 0;
-    int64_t step = attn__split_keys(&r->s, f->group);
-    r->k0 = split * step;
-    r->k1 = attn__min(r->k0 + step, r->k1);
-    return r->rows > 0 && (split == 0 || r->k0 < r->k1);
-}
-static void attn__flash_worker(void *arg, int64_t index) {
-    attn__flash *f = (attn__flash *)arg;
-    attn__rows r;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = f->threads == 1 ? f->next++ /* 4 ns less */
-                                    : __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
-        if (u >= f->units) break;
-        int64_t unit = f->splits > 1 ? u / f->splits : u;
-        int64_t split = f->splits > 1 ? u % f->splits : -1;
-        if (!attn__flash_unit(f, unit, split, &r)) continue;
-        attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch,
-            f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
-    }
-    attn__fp_leave(fp);
-}
-static void attn__flash_merge_worker(void *arg, int64_t index) {
-    attn__flash *f = (attn__flash *)arg;
-    attn__rows r;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
-        if (u >= f->units / f->splits) break;
-        if (!attn__flash_unit(f, u, -1, &r)) continue;
-        int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
-        attn__machine()->isa->flash_merge(&r, parts,
-            f->partial + u * f->splits * f->part * (f->v_pad + 2),
-            f->workspace + index * f->scratch);
-    }
-    attn__fp_leave(fp);
-}
-static attn_status attn__flash_run(
-    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
-    attn__flash f;
-    (void)user;
-    if (g) return attn__bwd_run(d, g, 0);
-    memcpy(&f, plan->own, sizeof f);
-    f.d = d;
-    /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
-     * larger one needs the few pages of a copy. Memory was planned without their address. */
-    if (f.pack_v == 1 && d->v.stride[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 &&
-        d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 && d->v_dim % 16 == 0 &&
-        f.BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
-        f.pack_v = 0;
-    f.workspace = (char *)d->workspace;
-    f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
-    attn__append(d, f.threads, f.workspace + f.bytes);
-    attn__parallel(d, f.threads, attn__flash_worker, &f, f.threads);
-    if (f.splits > 1) {
-        f.next = 0;
-        attn__parallel(d, f.threads, attn__flash_merge_worker, &f, f.threads);
-    }
-    return ATTN_OK;
-}
-
-/* ============================================================================ >>backends ==== */
-typedef struct attn__entry {
-    attn_backend b;
-    char name[32];
-} attn__entry;
-static attn__entry attn__registered[16];
-static int32_t attn__registered_count;
-static const char *attn__default_name; /* points into the registry or a built-in */
-
-static const attn_backend attn__builtin[] = {
-    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL},
-#ifndef ATTN_NO_STANDARD
-    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL},
-#endif
-    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL},
+    {&attn__table__portable, 0},
 };
-#define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
-
-/* Automatic choice: the first that takes the call. Never by length, never by a timing. */
-static const struct {
-    uint32_t device;
-    const char *name;
-} attn__auto_table[] = {
-    {ATTN_DEVICE, "hip"},
-    {0, "flash"},
-    {0, "standard"},
-    {0, "reference"},
-};
-
-ATTN_API const attn_backend *attn_backend_at(int32_t i) {
-    if (i < 0) return NULL;
-    if (i < ATTN__BUILTINS) return &attn__builtin[i];
-    i -= ATTN__BUILTINS;
-    return i < __atomic_load_n(&attn__registered_count, __ATOMIC_ACQUIRE) ? &attn__registered[i].b
-                                                                          : NULL;
+static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs) {
+    if (i >= sizeof attn__isas / sizeof *attn__isas) return NULL;
+    *needs = attn__isas[i].needs;
+    return attn__isas[i].kernels;
 }
-ATTN_API const attn_backend *attn_backend_find(const char *name) {
-    const attn_backend *b;
-    for (int32_t i = 0; name && (b = attn_backend_at(i)) != NULL; i++)
-        if (b->name == name || !strcmp(b->name, name)) return b;
-    return NULL;
-}
-ATTN_API attn_status attn_register(const attn_backend *b) {
-    static int lock;
-    attn_status s = ATTN_OK;
-    ATTN__RULE(b && b->name && b->plan && b->run, ERR_REGISTER_NULL);
-    ATTN__RULE(b->abi == ATTN_ABI, ERR_REGISTER_ABI);
-    ATTN__RULE(
-        *b->name && strlen(b->name) < sizeof attn__registered[0].name && strcmp(b->name, "auto"),
-        ERR_REGISTER_NAME);
-    while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE)) {}
-    int32_t n = attn__registered_count;
-    if (attn_backend_find(b->name)) s = ATTN_ERR_REGISTER_NAME;
-    else if (n == (int32_t)(sizeof attn__registered / sizeof *attn__registered))
-        s = ATTN_ERR_REGISTER_FULL;
-    else {
-        attn__entry *e = &attn__registered[n];
-        e->b = *b;
-        memcpy(e->name, b->name, strlen(b->name) + 1);
-        e->b.name = e->name;
-        __atomic_store_n(&attn__registered_count, n + 1, __ATOMIC_RELEASE);
-    }
-    __atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
-    return s;
-}
-ATTN_API attn_status attn_set_default(const char *name) {
-    const attn_backend *b = NULL;
-    if (name && strcmp(name, "auto")) {
-        b = attn_backend_find(name);
-        ATTN__RULE(b, ERR_BACKEND_UNKNOWN);
-    }
-    __atomic_store_n(&attn__default_name, b ? b->name : NULL, __ATOMIC_RELEASE);
-    return ATTN_OK;
-}
-
-static attn_status attn__try_plan(
-    const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    plan->backend = b->name;
-    plan->kernel = plan->isa = "";
-    plan->workspace_size = 0;
-    plan->threads = plan->splits = 1;
-    plan->why[0] = 0;
-    return b->plan(b->user, d, g, plan);
-}
-
-/* The one function that chooses: for running, for the workspace and for attn_query. The name in
- * the description goes before the environment's, that before attn_set_default's, that before the
- * table. A backend that was named and declines is an error. */
-static attn_status attn__choose(
-    const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
-    const char *name = d->backend && strcmp(d->backend, "auto") ? d->backend : NULL;
-    if (!name && !d->backend) name = attn__machine()->backend;
-    if (!name && !d->backend) name = __atomic_load_n(&attn__default_name, __ATOMIC_ACQUIRE);
-    *chosen = NULL;
-    ATTN__RULE(attn__machine()->isa, ERR_ISA);
-    if (name && strcmp(name, "auto")) {
-        ATTN__RULE((*chosen = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
-        return attn__try_plan(*chosen, d, g, plan);
-    }
-    attn_status last = d->flags & ATTN_DEVICE ? ATTN_ERR_DEVICE : ATTN_ERR_DECLINED;
-    for (size_t i = 0; i < sizeof attn__auto_table / sizeof *attn__auto_table; i++) {
-        if (attn__auto_table[i].device != (d->flags & ATTN_DEVICE)) continue;
-        const attn_backend *b = attn_backend_find(attn__auto_table[i].name);
-        if (!b) continue;
-        attn_status s = attn__try_plan(b, d, g, plan);
-        if (s == ATTN_OK) {
-            *chosen = b;
-            return s;
-        }
-        last = s;
-    }
-    return last;
-}
-
-/* ============================================================================== >>public ==== */
-static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why) {
-    if (d && d->message && d->message_size)
-        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "",
-            s && *why ? ": " : "", s ? why : "");
-    return s;
-}
-
-/* In a workspace of its own. */
-static attn_status attn__run_allocated(
-    const attn_backend *b, attn_desc *d, const attn_grad *g, const attn_plan *plan) {
-    const int cancel = attn__cancel_never();
-    attn_status s = ATTN_ERR_MEMORY;
-    d->workspace = attn__get(d->alloc, plan->workspace_size);
-    if (d->workspace) s = b->run(b->user, d, g, plan);
-    attn__put(d->alloc, d->workspace, plan->workspace_size);
-    attn__cancel_as(cancel);
-    return s;
-}
-static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
-    attn_desc d;
-    attn_grad g;
-    const attn_backend *b;
-    ATTN__TRY(attn__resolve(in, gin, &d, &g));
-    const attn_grad *gp = gin ? &g : NULL;
-    ATTN__TRY(attn__choose(&d, gp, plan, &b));
-    ATTN__TRY(attn__check_data(&d, gp));
-    if (d.workspace) {
-        ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
-    } else if (plan->workspace_size && !(d.flags & ATTN_DEVICE)) {
-        return attn__run_allocated(b, &d, gp, plan);
-    }
-    return b->run(b->user, &d, gp, plan);
-}
-
-/* Rounding mode, FTZ and DAZ of the host do not reach the library: not even its constants. */
-static attn_status attn__call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
-    uint64_t fp = attn__fp_enter(0);
-    attn_status s = attn__checked_call(in, gin, plan);
-    attn__fp_leave(fp);
-    return s;
-}
-
-ATTN_API attn_status attn_forward(const attn_desc *d) {
-    attn_plan plan;
-    plan.why[0] = 0;
-    return attn__tell(d, attn__call(d, NULL, &plan), plan.why);
-}
-ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g) {
-    attn_plan plan;
-    plan.why[0] = 0;
-    return attn__tell(d,
-        g   ? attn__call(d, g, &plan)
-        : d ? ATTN_ERR_NULL_GRAD
-            : ATTN_ERR_NULL_DESC,
-        plan.why);
-}
-
-ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
-    attn_desc d;
-    attn_grad g;
-    attn_plan other;
-    const attn_backend *chosen, *b;
-    ATTN__RULE(plan, ERR_QUERY_NULL);
-    memset(plan, 0, sizeof *plan);
-    plan->backend = plan->kernel = plan->isa = "";
-    attn_status s = attn__resolve(in, gin, &d, &g);
-    if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
-    if (s) return attn__tell(in, s, "");
-    const attn_grad *gp = gin ? &g : NULL;
-    s = attn__choose(&d, gp, plan, &chosen);
-    attn__tell(in, s, plan->why);
-    plan->why[0] = 0;
-    size_t used = 0;
-    for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++) {
-        if (attn__try_plan(b, &d, gp, &other) == ATTN_OK) continue;
-        int n = snprintf(plan->why + used, sizeof plan->why - used, "%s: %s\n", b->name, other.why);
-        used = n < 0 ? used : (size_t)attn__min((int64_t)used + n, (int64_t)sizeof plan->why - 1);
-    }
-    return s;
-}
-
-ATTN_API int32_t attn_threads(void) { return attn__machine()->threads; }
-ATTN_API const char *attn_isa(void) {
-    return attn__machine()->isa ? attn__machine()->isa->name : "none";
-}
-
-ATTN_API attn_status attn_parallel(
-    const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
-    ATTN__RULE(where, ERR_NULL_DESC);
-    ATTN__RULE(task && n >= 0, ERR_PARALLEL);
-    ATTN__RULE(where->threads >= 0, ERR_THREADS);
-    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
-    attn__parallel(where, attn__threads_for(where), task, arg, n);
-    return ATTN_OK;
-}
-
-/* The merge, in f64: per row, weights exp(lse_p - lse). Reads and writes through
- * the reference's conversions. */
-ATTN_API attn_status attn_merge(
-    const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
-    attn_desc d;
-    int64_t e[3], n = in ? in->seq.total_q : 0;
-    ATTN__TRY(attn__tell(in, attn__resolve(in, NULL, &d, NULL), ""));
-    if (d.flags & ATTN_DEVICE) return attn__tell(in, ATTN_ERR_DEVICE, "");
-    attn__extent_q(&d, e);
-    n = e[0] * e[1] * d.heads;
-    if (parts < 0 || (parts > 0 && (!o || !lse))) return attn__tell(in, ATTN_ERR_MERGE_PARTS, "");
-    if (!d.o.data && n) return attn__tell(in, ATTN_ERR_NULL_O, "");
-    attn__span out[2], part[2], sink;
-    attn__span_of(&out[0], d.o.data, d.o.stride, e, d.v_dim, d.o.dtype);
-    attn__span_flat(&out[1], d.lse, n * 4);
-    attn__span_flat(&sink, d.sink, d.heads * 4);
-    for (int i = 0; i < 2; i++)
-        if (out[i].first > out[i].last || sink.first > sink.last)
-            return attn__tell(in, ATTN_ERR_ADDRESS, "");
-    if (!attn__disjoint(&out[0], &out[1]) || !attn__disjoint(&out[0], &sink) ||
-        !attn__disjoint(&out[1], &sink))
-        return attn__tell(in, ATTN_ERR_OVERLAP, "");
-    for (int64_t p = 0; p < parts; p++) {
-        attn_in t = o[p];
-        if (attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O) || (!t.data && n))
-            return attn__tell(in, ATTN_ERR_MERGE_O, "");
-        if (!lse[p] && n) return attn__tell(in, ATTN_ERR_MERGE_LSE, "");
-        if ((uintptr_t)lse[p] % 4) return attn__tell(in, ATTN_ERR_ALIGN, "");
-        attn__span_of(&part[0], t.data, t.stride, e, d.v_dim, t.dtype);
-        attn__span_flat(&part[1], lse[p], n * 4);
-        if (part[0].first > part[0].last || part[1].first > part[1].last)
-            return attn__tell(in, ATTN_ERR_ADDRESS, "");
-        for (int i = 0; i < 4; i++)
-            if (!attn__disjoint(&out[i / 2], &part[i % 2]))
-                return attn__tell(in, ATTN_ERR_OVERLAP, "");
-    }
-    uint64_t fp = attn__fp_enter(0);
-    const double neg_inf = -attn__double(0x7ff0000000000000u);
-    for (int64_t b = 0; b < e[0]; b++)
-        for (int64_t h = 0; h < d.heads; h++)
-            for (int64_t i = 0; i < e[1]; i++) {
-                int64_t at = (b * d.heads + h) * e[1] + i;
-                double max = d.sink ? (double)d.sink[h] : neg_inf, sum = 0;
-                for (int64_t p = 0; p < parts; p++)
-                    if ((double)lse[p][at] > max || attn__is_nan((double)lse[p][at]))
-                        max = (double)lse[p][at];
-                if (!attn__is_neg_inf(max)) {
-                    if (d.sink) sum += attn__exp((double)d.sink[h] - max);
-                    for (int64_t p = 0; p < parts; p++) sum += attn__exp((double)lse[p][at] - max);
-                }
-                for (int64_t c0 = 0; c0 < d.v_dim; c0 += 64) {
-                    int64_t width = attn__min(64, d.v_dim - c0);
-                    double x[64] = {0};
-                    for (int64_t p = 0; p < parts && !attn__is_neg_inf(max); p++) {
-                        attn_in t = o[p];
-                        /* an empty part: its o is not read */
-                        if (attn__is_neg_inf((double)lse[p][at])) continue;
-                        attn__resolve_in(&t, e, d.v_dim, ATTN_ERR_MERGE_O);
-                        double weight = attn__exp((double)lse[p][at] - max) / sum;
-                        int64_t from = b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c0;
-                        for (int64_t c = 0; c < width; c++)
-                            x[c] += weight * attn__ref_read(t.data, t.dtype, from + c);
-                    }
-                    for (int64_t c = 0; c < width; c++)
-                        attn__ref_write(d.o.data, d.o.dtype,
-                            b * d.o.stride[0] + i * d.o.stride[1] + h * d.o.stride[2] + c0 + c,
-                            x[c]);
-                }
-                if (d.lse)
-                    d.lse[at] =
-                        attn__nearest_f32(attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum));
-            }
-    attn__fp_leave(fp);
-    return attn__tell(in, ATTN_OK, "");
-}
-
-ATTN_API attn_status attn_convert(
-    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
-    attn__convert_job j;
-    attn_desc all;
-    int64_t bytes = 1;
-    if (!where) {
-        memset(&all, 0, sizeof all);
-        where = &all;
-    }
-    ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
-        ERR_CONVERT_SHAPE);
-    const attn_backend *device = NULL;
-    if (where->flags & ATTN_DEVICE) {
-        ATTN__TRY(attn__converter(where, &device));
-        ATTN__RULE(where->device >= 0, ERR_DEVICE_INDEX);
-    }
-    ATTN__RULE(where->threads >= 0, ERR_THREADS);
-    ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
-    ATTN__RULE(attn__machine()->isa, ERR_ISA);
-    ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    for (int a = 0; a < 4; a++)
-        ATTN__RULE(!__builtin_mul_overflow(bytes, shape[a], &bytes), ERR_OVERFLOW);
-    if (bytes == 0) return ATTN_OK;
-    ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
-    attn__span from, to;
-    attn__span_of(&from, src.data, src.stride, shape, shape[3], src.dtype);
-    attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
-    ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
-    ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
-    if (device) return device->convert(device->user, shape, &src, &dst, where);
-    j.src = src;
-    j.dst = dst;
-    memcpy(j.shape, shape, sizeof j.shape);
-    j.merged = src.stride[2] == shape[3] && dst.stride[2] == shape[3];
-    j.rows = shape[0] * shape[1] * (j.merged ? 1 : shape[2]);
-    int32_t threads = bytes < 65536 ? 1 : attn__threads_for(where);
-    j.per_task = attn__max(1, attn__ceil_div(j.rows, (int64_t)threads * 4));
-    attn__parallel(where, threads, attn__convert_task, &j, attn__ceil_div(j.rows, j.per_task));
-    return ATTN_OK;
-}
-
-/* ============================================================================== >>timing ==== */
-#ifndef ATTN_NO_TIMING
-ATTN_API double attn_seconds(void) {
-    attn__timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int attn__compare_doubles(const void *a, const void *b) {
-    double x, y;
-    memcpy(&x, a, 8);
-    memcpy(&y, b, 8);
-    return x < y ? -1 : x > y;
-}
-ATTN_API attn_status attn_time(
-    void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t) {
-    ATTN__RULE(fn && t && opts, ERR_TIME_NULL);
-    ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 &&
-                   (opts->iterations > 0 || opts->min_seconds > 0),
-        ERR_TIME_OPTS);
-    size_t room = (size_t)attn__max(attn__min(opts->iterations, 1 << 16), 64), n = 0;
-    double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn_seconds();
-    ATTN__RULE(s, ERR_MEMORY);
-    memset(t, 0, sizeof *t);
-    fn(user);
-    t->first = attn_seconds() - start;
-    for (int64_t i = 1; i < opts->warmup; i++) fn(user);
-    while ((int64_t)n < opts->iterations || total < opts->min_seconds) {
-        if (n == room) {
-            if (room > SIZE_MAX / 4 / sizeof *s) {
-                ATTN_FREE(s);
-                return ATTN_ERR_MEMORY;
-            }
-            double *more = (double *)ATTN_MALLOC(2 * room * sizeof *s);
-            if (!more) {
-                ATTN_FREE(s);
-                return ATTN_ERR_MEMORY;
-            }
-            memcpy(more, s, room * sizeof *s);
-            ATTN_FREE(s);
-            s = more;
-            room *= 2;
-        }
-        start = attn_seconds();
-        fn(user);
-        s[n] = attn_seconds() - start;
-        total += s[n++];
-    }
-    qsort(s, n, sizeof *s, attn__compare_doubles);
-    double square = 0, mean = total / (double)n;
-    for (size_t i = 0; i < n; i++) square += (s[i] - mean) * (s[i] - mean);
-    t->n = (int64_t)n;
-    t->mean = mean;
-    t->stddev = n > 1 ? attn__sqrt(square / (double)(n - 1)) : 0;
-    t->min = s[0];
-    t->max = s[n - 1];
-    const double share[3] = {0.50, 0.95, 0.99};
-    double *to[3] = {&t->p50, &t->p95, &t->p99};
-    for (int p = 0; p < 3; p++) { /* linear between the two nearest ranks */
-        double at = share[p] * (double)(n - 1);
-        size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
-        *to[p] = s[low] + (at - (double)low) * (s[high] - s[low]);
-    }
-    ATTN_FREE(s);
-    double per = t->p50 > 0 ? 1 / t->p50 : 0;
-    t->ops_per_s = per;
-    t->tokens_per_s = opts->tokens * per;
-    t->gflops = opts->flops * per * 1e-9;
-    t->gbytes_per_s = opts->bytes * per * 1e-9;
-    return ATTN_OK;
-}
-
-#if ATTN__AVX512
 ATTN__PLAIN_END
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bf16"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bf16")
-#endif
-/* n times 12 vdpbf16ps of 64 flops. In assembly: the type of its operands
- * differs between compilers. */
-ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
-    __m512 acc[12];
-    __m512i a = _mm512_set1_epi32(0x3f803f80);
-    ATTN__UNROLL for (int v = 0; v < 12; v++) acc[v] = _mm512_set1_ps(0);
-    for (int64_t k = 0; k < n; k++) {
-        ATTN__UNROLL
-        for (int v = 0; v < 12; v++)
-            __asm__ volatile("vdpbf16ps %1, %1, %0" : "+v"(acc[v]) : "v"(a));
-    }
-    ATTN__UNROLL for (int v = 1; v < 12; v++) acc[0] = _mm512_max_ps(acc[0], acc[v]);
-    return _mm512_cvtss_f32(acc[0]);
-}
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-ATTN__PLAIN_BEGIN
-static int attn__has_dot(void) {
-    uint32_t a, b, c, d;
-    return !strcmp(attn__machine()->isa->name, "avx512") &&
-           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
-}
-#endif
 
-typedef struct attn__probe {
-    int64_t n, floats;
-    float *data;
-    int dot;
-    float sink[1024];
-} attn__probe;
-static void attn__probe_fma(void *arg, int64_t i) {
-    attn__probe *p = (attn__probe *)arg;
-#if ATTN__AVX512
-    if (p->dot) {
-        p->sink[i % 1024] = attn__dot_chain__avx512(p->n);
-        return;
-    }
-#endif
-    p->sink[i % 1024] = attn__machine()->isa->fma_chain(p->n);
-}
-static void attn__probe_read(void *arg, int64_t i) {
-    attn__probe *p = (attn__probe *)arg;
-    for (int64_t r = 0; r < p->n; r++)
-        p->sink[i % 1024] = attn__machine()->isa->read(p->data + i * p->floats, p->floats);
-}
-/* The shortest of some runs of a probe of at least 2 ms each. */
-static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads) {
-    attn_desc where;
-    memset(&where, 0, sizeof where);
-    double best = 1e30;
-    for (int run = 0; run < 12; run++) {
-        double start = attn_seconds();
-        attn__parallel(&where, threads, task, p, threads);
-        double took = attn_seconds() - start;
-        if (took < 2e-3 && run < 10) {
-            p->n *= 2;
-            run--;
-            best = 1e30;
-            continue;
-        }
-        if (took < best) best = took;
-    }
-    return best;
-}
-ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
-    attn__probe p;
-    if (!attn__machine()->isa) return 0;
-    if (threads <= 0) threads = attn_threads();
-    memset(&p, 0, sizeof p);
-    p.n = 1 << 14;
-    double seconds = attn__probe_time(&p, attn__probe_fma, threads),
-           peak = 2.0 * 12 * (double)attn__machine()->isa->W * (double)p.n * threads / seconds;
-#if ATTN__AVX512
-    if (dtype == ATTN_BF16 && attn__has_dot()) {
-        p.dot = 1;
-        p.n = 1 << 14;
-        seconds = attn__probe_time(&p, attn__probe_fma, threads);
-        double dot = 64.0 * 12 * (double)p.n * threads / seconds;
-        if (dot > peak) peak = dot;
-    }
-#else
-    (void)dtype;
-#endif
-    return peak * 1e-9;
-}
-ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
-    attn__probe p;
-    if (!attn__machine()->isa) return 0;
-    if (threads <= 0) threads = attn_threads();
-    memset(&p, 0, sizeof p);
-    p.floats = attn__max(1, (int64_t)(bytes / 4) / threads / 128) * 128;
-    if ((uint64_t)p.floats * (uint64_t)threads > SIZE_MAX / 8) return 0;
-    size_t size = (size_t)(p.floats * threads) * 4;
-    p.data = (float *)attn__get(NULL, size);
-    if (!p.data) return 0;
-    memset(p.data, 0, size);
-    p.n = 1;
-    double seconds = attn__probe_time(&p, attn__probe_read, threads);
-    attn__put(NULL, p.data, size);
-    return (double)size * (double)p.n / seconds * 1e-9;
-}
-#endif
-
-ATTN__PLAIN_END
 #if defined(__clang__)
 #pragma float_control(pop)
 #else
@@ -4868,7 +4898,9 @@ ATTN__PLAIN_END
 #define ATTN__(name) ATTN__PASTE(attn__##name, ATTN__KERNEL)
 #define ATTN__V ATTN__PASTE(attn__v, ATTN__KERNEL)
 #define ATTN__W ATTN__PASTE(ATTN__W, ATTN__KERNEL)
+#define ATTN__MR ATTN__PASTE(ATTN__MR, ATTN__KERNEL)
 #define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
+#define ATTN__OWN ATTN__PASTE(ATTN__OWN, ATTN__KERNEL)
 #define ATTN__STRING_(a) #a
 #define ATTN__STRING(a) ATTN__STRING_(a)
 #define ATTN__AHEAD 4
@@ -4876,6 +4908,80 @@ ATTN__PLAIN_END
 #define ATTN__PANEL 256 /* columns that sum_seen takes at a time */
 /* products begin at a multiple of it: dropout's words come in fours */
 #define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
+#endif
+
+/* ---- >>generic: the operations that an ISA may leave out ---- */
+#if !(ATTN__OWN & ATTN__OWN_LANES)
+ATTN__INLINE ATTN__V ATTN__(load_n)(const float *p, int64_t n) {
+    float x[ATTN__W];
+    for (int64_t l = 0; l < ATTN__W; l++) x[l] = l < n ? p[l] : 0;
+    return ATTN__(load)(x);
+}
+ATTN__INLINE void ATTN__(store_n)(float *p, ATTN__V v, int64_t n) {
+    float x[ATTN__W];
+    ATTN__(store)(x, v);
+    for (int64_t l = 0; l < ATTN__W && l < n; l++) p[l] = x[l];
+}
+#endif
+#if !(ATTN__OWN & ATTN__OWN_NARROW)
+ATTN__INLINE ATTN__V ATTN__(load16)(const void *p, int64_t n, int32_t dtype) {
+    float x[ATTN__W];
+    for (int64_t l = 0; l < ATTN__W; l++) x[l] = l < n ? attn__get_f32(p, dtype, l) : 0;
+    return ATTN__(load)(x);
+}
+ATTN__INLINE ATTN__V ATTN__(load8)(const void *p, int64_t n, int32_t dtype) {
+    return ATTN__(load16)(p, n, dtype);
+}
+ATTN__INLINE void ATTN__(store16)(void *p, ATTN__V v, int64_t n, int32_t dtype) {
+    float x[ATTN__W];
+    ATTN__(store)(x, v);
+    for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(p, dtype, l, x[l]);
+}
+#endif
+#if !(ATTN__OWN & ATTN__OWN_RANDOM)
+ATTN__INLINE void ATTN__(random)(
+    uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
+    const uint32_t key[2] = {(uint32_t)keys[0], (uint32_t)keys[1]};
+    for (uint32_t n = 0; 4 * n < count; n++) {
+        uint32_t counter[4] = {at[0] + n, at[1], at[2], at[3]};
+        attn__philox(counter, key, out + 4 * n);
+    }
+}
+#endif
+#if !(ATTN__OWN & ATTN__OWN_REDUCE)
+ATTN__INLINE float ATTN__(reduce_max)(ATTN__V v) {
+    float x[ATTN__W], most;
+    ATTN__(store)(x, v);
+    most = x[0];
+    for (int l = 1; l < ATTN__W; l++) most = x[l] > most ? x[l] : most;
+    return most;
+}
+ATTN__INLINE float ATTN__(reduce_add)(ATTN__V v) {
+    float x[ATTN__W];
+    ATTN__(store)(x, v);
+    for (int step = ATTN__W / 2; step; step /= 2)
+        for (int l = 0; l < step; l++) x[l] += x[l + step];
+    return x[0];
+}
+ATTN__INLINE void ATTN__(max_rows)(const float *p, float *out) {
+    for (int r = 0; r < ATTN__MR; r++) out[r] = ATTN__(reduce_max)(ATTN__(load)(p + r * ATTN__W));
+}
+ATTN__INLINE void ATTN__(add_rows)(const float *p, float *out) {
+    for (int r = 0; r < ATTN__MR; r++) out[r] = ATTN__(reduce_add)(ATTN__(load)(p + r * ATTN__W));
+}
+#endif
+#if !(ATTN__OWN & ATTN__OWN_TRANSPOSE)
+ATTN__INLINE void ATTN__(transpose)(ATTN__V *r) {
+    float x[ATTN__W][ATTN__W], column[ATTN__W];
+    for (int i = 0; i < ATTN__W; i++) ATTN__(store)(x[i], r[i]);
+    for (int i = 0; i < ATTN__W; i++) {
+        for (int l = 0; l < ATTN__W; l++) column[l] = x[l][i];
+        r[i] = ATTN__(load)(column);
+    }
+}
+#endif
+#if !(ATTN__OWN & ATTN__OWN_LEAVE)
+ATTN__INLINE void ATTN__(leave)(void) {}
 #endif
 
 /* ---- n floats of a tensor of any type, and back ---- */
@@ -4904,29 +5010,45 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
     }
 }
 
-/* ---- the register tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
- *   QK  C = A B, B packed keys; x[6][W] = max(x, row maxima of C), or x is NULL
+/* ---- >>tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
+ *   QK  C = A B, B packed keys; x[MR][W] = max(x, row maxima of C), or x is NULL
  *   PV  C = x[row] * C + A B, x NULL: C = A B
  *   PN  C = x[row] * (A B), never -0
  *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
  * A B of PV and PN is the sum of sums from zero: of the first `lead` products, then of SUM_KEYS
  * each. Nine parameters: those of any matrix product, and the place of the sums. */
 #ifndef ATTN__MM
+typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
+    int64_t lead, float *C, int64_t ldc, float *x);
 enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
-#define ATTN__MM_DEFINE(kind, MR, NV) \
+#define ATTN__MM_DEFINE(kind, NV, MR) \
     ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
         int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) { \
         ATTN__(mm)(ATTN__##kind, MR, NV, A, lda, B, ldb, K, lead, C, ldc, x); \
     }
-/* clang-format off */
-#define ATTN__MM_COLUMN(kind, NV) \
-    ATTN__MM_DEFINE(kind, 1, NV) ATTN__MM_DEFINE(kind, 2, NV) ATTN__MM_DEFINE(kind, 3, NV) \
-    ATTN__MM_DEFINE(kind, 4, NV) ATTN__MM_DEFINE(kind, 5, NV) ATTN__MM_DEFINE(kind, 6, NV)
-#define ATTN__MM_ROW(kind, NV) \
-    {ATTN__MM(kind, 1, NV), ATTN__MM(kind, 2, NV), ATTN__MM(kind, 3, NV), \
-     ATTN__MM(kind, 4, NV), ATTN__MM(kind, 5, NV), ATTN__MM(kind, 6, NV)}
-/* clang-format on */
+/* X for every kind, every number of vectors up to NV, every number of rows up to MR */
+#define ATTN__JOIN_(a, b) a##b
+#define ATTN__JOIN(a, b) ATTN__JOIN_(a, b)
+#define ATTN__EACH_KIND(X) X(QK) X(PV) X(TN) X(PN)
+#define ATTN__EACH_NV(X, kind) ATTN__JOIN(ATTN__UP_TO_NV_, ATTN__NV)(X, kind)
+#define ATTN__UP_TO_NV_1(X, kind) X(kind, 1)
+#define ATTN__UP_TO_NV_2(X, kind) ATTN__UP_TO_NV_1(X, kind) X(kind, 2)
+#define ATTN__UP_TO_NV_3(X, kind) ATTN__UP_TO_NV_2(X, kind) X(kind, 3)
+#define ATTN__UP_TO_NV_4(X, kind) ATTN__UP_TO_NV_3(X, kind) X(kind, 4)
+#define ATTN__UP_TO_NV_5(X, kind) ATTN__UP_TO_NV_4(X, kind) X(kind, 5)
+#define ATTN__UP_TO_NV_6(X, kind) ATTN__UP_TO_NV_5(X, kind) X(kind, 6)
+#define ATTN__EACH_MR(X, kind, NV) ATTN__JOIN(ATTN__UP_TO_MR_, ATTN__MR)(X, kind, NV)
+#define ATTN__UP_TO_MR_4(X, kind, NV) X(kind, NV, 1) X(kind, NV, 2) X(kind, NV, 3) X(kind, NV, 4)
+#define ATTN__UP_TO_MR_5(X, kind, NV) ATTN__UP_TO_MR_4(X, kind, NV) X(kind, NV, 5)
+#define ATTN__UP_TO_MR_6(X, kind, NV) ATTN__UP_TO_MR_5(X, kind, NV) X(kind, NV, 6)
+#define ATTN__UP_TO_MR_7(X, kind, NV) ATTN__UP_TO_MR_6(X, kind, NV) X(kind, NV, 7)
+#define ATTN__UP_TO_MR_8(X, kind, NV) ATTN__UP_TO_MR_7(X, kind, NV) X(kind, NV, 8)
+#define ATTN__MM_KIND(kind) ATTN__EACH_NV(ATTN__MM_COLUMN, kind)
+#define ATTN__MM_COLUMN(kind, NV) ATTN__EACH_MR(ATTN__MM_DEFINE, kind, NV)
+#define ATTN__MM_KIND_ROW(kind) {ATTN__EACH_NV(ATTN__MM_COLUMN_ROW, kind)},
+#define ATTN__MM_COLUMN_ROW(kind, NV) {ATTN__EACH_MR(ATTN__MM_ENTRY, kind, NV)},
+#define ATTN__MM_ENTRY(kind, NV, MR) ATTN__MM(kind, MR, NV),
 #endif
 ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
@@ -4978,39 +5100,28 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     }
 }
 /* clang-format off */
-ATTN__MM_COLUMN(QK, 1) ATTN__MM_COLUMN(PV, 1) ATTN__MM_COLUMN(TN, 1) ATTN__MM_COLUMN(PN, 1)
-ATTN__MM_COLUMN(QK, 2) ATTN__MM_COLUMN(PV, 2) ATTN__MM_COLUMN(TN, 2) ATTN__MM_COLUMN(PN, 2)
-#if ATTN__NV > 2
-ATTN__MM_COLUMN(QK, 3) ATTN__MM_COLUMN(PV, 3) ATTN__MM_COLUMN(TN, 3) ATTN__MM_COLUMN(PN, 3)
-ATTN__MM_COLUMN(QK, 4) ATTN__MM_COLUMN(PV, 4) ATTN__MM_COLUMN(TN, 4) ATTN__MM_COLUMN(PN, 4)
-#endif
-    /* clang-format on */
-    /* kind, vectors - 1, rows - 1 */
-    static const attn__mm ATTN__(mm_table)[4][ATTN__NV][ATTN__MR] = {
-#if ATTN__NV > 2
-        {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2), ATTN__MM_ROW(QK, 3), ATTN__MM_ROW(QK, 4)},
-        {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2), ATTN__MM_ROW(PV, 3), ATTN__MM_ROW(PV, 4)},
-        {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2), ATTN__MM_ROW(TN, 3), ATTN__MM_ROW(TN, 4)},
-        {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2), ATTN__MM_ROW(PN, 3), ATTN__MM_ROW(PN, 4)},
-#else
-        {ATTN__MM_ROW(QK, 1), ATTN__MM_ROW(QK, 2)},
-        {ATTN__MM_ROW(PV, 1), ATTN__MM_ROW(PV, 2)},
-        {ATTN__MM_ROW(TN, 1), ATTN__MM_ROW(TN, 2)},
-        {ATTN__MM_ROW(PN, 1), ATTN__MM_ROW(PN, 2)},
-#endif
+ATTN__EACH_KIND(ATTN__MM_KIND)
+/* kind, vectors - 1, rows - 1 */
+static const attn__mm ATTN__(mm_table)[4][ATTN__NV][ATTN__MR] = {
+    ATTN__EACH_KIND(ATTN__MM_KIND_ROW)
 };
+/* clang-format on */
+/* The tile of so many vectors and rows. */
+ATTN__INLINE attn__mm ATTN__(mm_of)(int kind, int64_t vectors, int64_t rows) {
+    return ATTN__(mm_table)[kind][vectors - 1][rows - 1];
+}
 /* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
 ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
     int64_t vectors = columns / ATTN__W;
     return attn__ceil_div(vectors, attn__ceil_div(vectors, ATTN__NV));
 }
-/* C[rows <= 6][columns], PV or PN */
+/* C[rows <= MR][columns], PV or PN */
 ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
     const float *B, int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, int64_t columns,
     float *x) {
     for (int64_t c = 0, nv; c < columns; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(columns - c);
-        ATTN__(mm_table)[kind][nv - 1][rows - 1](A, lda, B + c, ldb, K, lead, C + c, ldc, x);
+        ATTN__(mm_of)(kind, nv, rows)(A, lda, B + c, ldb, K, lead, C + c, ldc, x);
     }
 }
 /* sum[columns] = the sum of A[n * step] times row n of B over those n < count that are seen: the
@@ -5026,7 +5137,7 @@ static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const flo
     }
 }
 
-/* ---- packing ---- */
+/* ---- >>pack ---- */
 /* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
  * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
 ATTN__INLINE void ATTN__(fetch_row)(const void *data, int32_t dtype, int64_t at, int64_t dim) {
@@ -5140,7 +5251,7 @@ static void ATTN__(pack_q)(
     if (attn__has_rotary(d) && i < s->q_used) attn__rotate(d, dst, s->k_old + i);
 }
 
-/* ---- scores ---- */
+/* ---- >>score ---- */
 /* tanh x = x P(x^2) / Q(x^2), both of degree 4, fitted for the least relative error on [0, 8.7]
  * (1.5e-8; 3e-7 in f32), beyond which it is 1 - 6e-8. */
 ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
@@ -5313,7 +5424,7 @@ ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, 
     }
 }
 
-/* ---- flash forward ---- */
+/* ---- >>forward: flash ---- */
 typedef struct ATTN__(tile) { /* one thread's scratch */
     /* [BN / W][head_dim][W], [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
     float *K, *V, *S, *Q, *O;
@@ -5485,7 +5596,7 @@ ATTN__INLINE void ATTN__(group_ranges)(
     }
 }
 
-/* Up to 6 rows against a block: scores, softmax, P V into O. With `finish`, after which nothing
+/* Up to MR rows against a block: scores, softmax, P V into O. With `finish`, after which nothing
  * joins them, o and lse. */
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r0, int64_t rows,
     const float *Q, int64_t ldq, const ATTN__(block) * b, int finish) {
@@ -5513,11 +5624,13 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r
     for (int64_t c = start, n; c < end; c += n) {
         n = ATTN__(tile_vectors)(end - c) * ATTN__W;
         int whole = !f->extras && !b->lone && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
-        if (b->lone) ATTN__(mm_table)
-        [ATTN__PV][0][rows - 1](Q, ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, f->ld, NULL);
-        else ATTN__(mm_table)[ATTN__QK][n / ATTN__W - 1][rows - 1](Q, ldq,
-            t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
-            t->S + c, f->ld, whole ? mx : NULL);
+        if (b->lone)
+            ATTN__(mm_of)(ATTN__PV, 1, rows)(
+                Q, ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, f->ld, NULL);
+        else
+            ATTN__(mm_of)(ATTN__QK, n / ATTN__W, rows)(Q, ldq,
+                t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
+                t->S + c, f->ld, whole ? mx : NULL);
         for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
             ATTN__(clip_row)(t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
     }
@@ -5529,7 +5642,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r
      * row sums; base = k max */
     const ATTN__V power = ATTN__(set1)(f->unit.exp2);
     for (int64_t r = 0; r < 16; r += ATTN__W) ATTN__(store)(top + r, zero);
-    ATTN__(max6)(mx, top);
+    ATTN__(max_rows)(mx, top);
     for (int64_t r = 0; r < rows; r += ATTN__W) {
         /* a NaN leaves the maximum as it was */
         ATTN__V old = ATTN__(load_n)(t->max + r0 + r, rows - r),
@@ -5558,7 +5671,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r
         }
         ATTN__(store)(mx + r * ATTN__W, ATTN__(exp_row)(S, start, end, k, from));
     }
-    ATTN__(add6)(mx, sum);
+    ATTN__(add_rows)(mx, sum);
     for (int64_t r = 0; r < rows; r += ATTN__W)
         ATTN__(store_n)(t->sum + r0 + r,
             ATTN__(fma)(ATTN__(load_n)(t->sum + r0 + r, rows - r), ATTN__(load)(alpha + r),
@@ -5624,8 +5737,8 @@ static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) * t) {
     for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
 }
 
-/* One key split [k0, k1) of a unit: blocks of keys outside, groups of 6 rows (5, .. where 6 do not
- * go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
+/* One key split [k0, k1) of a unit: blocks of keys outside, groups of MR rows (fewer where MR do
+ * not go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
 static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const float *Q, int64_t ldq,
     int64_t k0, int64_t k1, int finish) {
     const attn__flash *f = u->f;
@@ -5730,7 +5843,7 @@ static void ATTN__(flash_merge)(
     ATTN__(finish)(u, &t, 0, u->rows);
 }
 
-/* ---- flash backward ----
+/* ---- >>backward: flash ----
  *   P = exp(S - lse)       D = dout . o - dlse
  *   dV = P^T dO             dP = dO V^T                dS = P (dP - D)
  *   dQ = scale dS K         dK = scale dS^T Q
@@ -5851,7 +5964,7 @@ ATTN__INLINE void ATTN__(far_lse)(const attn_desc *d, const attn__seq *s, int64_
     else ATTN__(far_powers)(S, n, unit, lse);
 }
 
-/* Groups of up to 6 rows of a row block, and the keys that each sees. */
+/* Groups of up to MR rows of a row block, and the keys that each sees. */
 #ifndef ATTN__GROUPS
 #define ATTN__GROUPS 64
 #define ATTN__TILE_MAX 256 /* rows, and keys, of a backward block */
@@ -5886,9 +5999,9 @@ static void ATTN__(bwd_products)(const float *A, int64_t lda, const float *B, in
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
         start = attn__max(start, c0);
         end = attn__min(end, c1);
-        if (start < end) ATTN__(mm_table)
-        [ATTN__QK][(end - start) / ATTN__W - 1][gr->row[g + 1] - r - 1](A + r * lda, lda,
-            B + start * dim, ATTN__W * dim, dim, 0, C + r * ldc + start, ldc, NULL);
+        if (start < end)
+            ATTN__(mm_of)(ATTN__QK, (end - start) / ATTN__W, gr->row[g + 1] - r)(A + r * lda, lda,
+                B + start * dim, ATTN__W * dim, dim, 0, C + r * ldc + start, ldc, NULL);
     }
 }
 
@@ -6057,16 +6170,17 @@ static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
         for (int64_t c = 0, nv; c < columns[p]; c += nv * ATTN__W) {
             nv = ATTN__(tile_vectors)(columns[p] - c);
             for (int64_t k = 0; k < count; k++)
-                if (to[k] > from[k]) ATTN__(mm_table)
-            [ATTN__TN][nv - 1][key[k + 1] - key[k] - 1](A[p] + from[k] * t->ld + key[k], t->ld,
-                B[p] + from[k] * ld[p] + c, ld[p], to[k] - from[k], 0, C[p] + key[k] * ld[p] + c,
-                ld[p], NULL);
+                if (to[k] > from[k])
+                    ATTN__(mm_of)(ATTN__TN, nv, key[k + 1] - key[k])(
+                        A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
+                        to[k] - from[k], 0, C[p] + key[k] * ld[p] + c, ld[p], NULL);
         }
 }
 /* dQ += dS K of a tile of n rows and some keys, likewise. */
 static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
     const ATTN__(groups) * gr, int64_t n, int64_t kb, int64_t keys, float *dQ) {
-    float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
+    float one[ATTN__MR];
+    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     for (int64_t c = 0, nv; c < f->q_pad; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(f->q_pad - c);
         for (int64_t r = 0, m, left = attn__ceil_div(n, ATTN__MR), g = 0; left > 0;
@@ -6077,9 +6191,9 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
             for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
                     __builtin_prefetch(dQ + l * f->q_ld + x, 0, 3);
-            ATTN__(mm_table)
-            [ATTN__PV][nv - 1][m - 1](t->dS + r * t->ld + first, t->ld, t->K + first * f->q_ld + c,
-                f->q_ld, last - first, last - first, dQ + r * f->q_ld + c, f->q_ld, one);
+            ATTN__(mm_of)(ATTN__PV, nv, m)(t->dS + r * t->ld + first, t->ld,
+                t->K + first * f->q_ld + c, f->q_ld, last - first, last - first,
+                dQ + r * f->q_ld + c, f->q_ld, one);
         }
     }
 }
@@ -6246,7 +6360,7 @@ static void ATTN__(backward_bias)(
 }
 
 #ifndef ATTN_NO_STANDARD
-/* ---- standard: one pass over rows [row0, row0 + rows) of one head ---- */
+/* ---- >>matrix: standard, one pass over rows [row0, row0 + rows) of one head ---- */
 static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
     int64_t rows, float *S, char *scratch) {
     const attn_desc *d = t->d;
@@ -6260,9 +6374,9 @@ static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int6
             n = attn__ceil_div(rows - r, left);
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(mm_table)
-                [ATTN__QK][nv - 1][n - 1](Q + r * t->q_pad, t->q_pad, K + (j - kb) * d->head_dim,
-                    ATTN__W * d->head_dim, d->head_dim, 0, S + r * t->ld + j, t->ld, NULL);
+                ATTN__(mm_of)(ATTN__QK, nv, n)(Q + r * t->q_pad, t->q_pad,
+                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
+                    S + r * t->ld + j, t->ld, NULL);
             }
         }
     }
@@ -6298,7 +6412,8 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
     int64_t rows, const float *S, const float *stats, char *scratch) {
     const attn_desc *d = t->d;
     int64_t kv_head = h / (d->heads / d->kv_heads), lo, hi;
-    float one[ATTN__MR] = {1, 1, 1, 1, 1, 1};
+    float one[ATTN__MR];
+    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     attn__flash f; /* for finish: one head, rows of its own */
     attn__rows u;
     ATTN__(tile) tile;
@@ -6475,6 +6590,7 @@ static float ATTN__(read)(const float *p, int64_t n) { /* n a multiple of 8 W */
 static const attn__kernels ATTN__(table) = {
     ATTN__STRING(ATTN__KERNEL),
     ATTN__W,
+    ATTN__MR,
     ATTN__NV,
     ATTN__(flash_rows),
     ATTN__(flash_merge),

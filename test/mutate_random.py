@@ -202,7 +202,7 @@ class Header:
         for stage in self.stages:
             build = stage[0].build
             if build == "tsan" and not self.within(mutant, ">>threads") or \
-                    build == "isa" and built["portable"] and not self.within(mutant, ">>ops", ">>jobs", ">>kernel"):
+                    build == "isa" and built["portable"] and not self.within(mutant, ">>ops", ">>kernel"):
                 continue
             if build not in built:
                 built[build] = self.changed(directory, build)[1]
