@@ -1049,8 +1049,8 @@ static attn_status attn__strides(
         int64_t reach;
         if (!dense && some && extent[a] > 1 && stride[a] == 0) return ATTN_ERR_STRIDE_MIXED;
         if (stride[a] == ATTN_BROADCAST) stride[a] = 0;
-        if (extent[a] < 2) { /* never stepped along: a value that no product overflows */
-            if (stride[a] > INT64_MAX / 16 || stride[a] < -(INT64_MAX / 16)) stride[a] = 0;
+        if (extent[a] < 2) { /* never stepped along: a value that no address overflows */
+            stride[a] = dim;
             continue;
         }
         int64_t size = stride[a] < 0 ? -stride[a] : stride[a];
@@ -4096,13 +4096,14 @@ ATTN__REGION(dot)
 ATTN__NOINLINE float attn__dot_chain__avx512(int64_t n) {
     __m512 acc[12];
     __m512i a = _mm512_set1_epi32(0x3f803f80);
-    ATTN__UNROLL for (int v = 0; v < 12; v++) acc[v] = _mm512_set1_ps(0);
+    ATTN__UNROLL for (int v = 0; v < 12; v++)
+        acc[v] = _mm512_set1_ps(0);
     for (int64_t k = 0; k < n; k++) {
-        ATTN__UNROLL
-        for (int v = 0; v < 12; v++)
+        ATTN__UNROLL for (int v = 0; v < 12; v++)
             __asm__ volatile("vdpbf16ps %1, %1, %0" : "+v"(acc[v]) : "v"(a));
     }
-    ATTN__UNROLL for (int v = 1; v < 12; v++) acc[0] = _mm512_max_ps(acc[0], acc[v]);
+    ATTN__UNROLL for (int v = 1; v < 12; v++)
+        acc[0] = _mm512_max_ps(acc[0], acc[v]);
     return _mm512_cvtss_f32(acc[0]);
 }
 ATTN__REGION_END
@@ -5061,26 +5062,27 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     __asm__("" : "+r"(part)); /* in memory: gcc would spill around both loops */
     int64_t k = 0, stop = sums ? attn__min(lead, K) : K;
     for (int later = 0;; later = 1) {
-        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL for (int v = 0; v < NV; v++)
-            acc[r][v] = zero;
+        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL
+            for (int v = 0; v < NV; v++) acc[r][v] = zero;
         do { /* K > 0 */
             ATTN__V b[ATTN__NV];
-            ATTN__UNROLL for (int v = 0; v < NV; v++) b[v] =
-                ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
+            ATTN__UNROLL for (int v = 0; v < NV; v++)
+                b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
             ATTN__UNROLL for (int r = 0; r < MR; r++) {
                 ATTN__V a = ATTN__(set1)(kind == ATTN__TN ? A[k * lda + r] : A[r * lda + k]);
-                ATTN__UNROLL for (int v = 0; v < NV; v++) acc[r][v] =
-                    ATTN__(fma)(a, b[v], acc[r][v]);
+                ATTN__UNROLL for (int v = 0; v < NV; v++)
+                    acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
             }
             B += kind == ATTN__QK ? ATTN__W : ldb;
         } while (++k < stop);
         if (!sums) break;
-        if (later)
-            ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL for (int v = 0; v < NV; v++)
-                acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
+        if (later) ATTN__UNROLL
+            for (int r = 0; r < MR; r++) ATTN__UNROLL
+                for (int v = 0; v < NV; v++)
+                    acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
         if (stop == K) break;
-        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL for (int v = 0; v < NV; v++)
-            ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
+        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL
+            for (int v = 0; v < NV; v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
         stop = attn__min(stop + ATTN__SUM_KEYS, K);
     }
     ATTN__UNROLL for (int r = 0; r < MR; r++) {
@@ -5094,7 +5096,8 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
         }
         if (kind == ATTN__QK && x) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
-            ATTN__UNROLL for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
+            ATTN__UNROLL for (int v = 0; v < NV; v++)
+                m = ATTN__(max)(m, acc[r][v]);
             ATTN__(store)(x + r * ATTN__W, m);
         }
     }
@@ -5162,11 +5165,13 @@ ATTN__INLINE void ATTN__(widen1)(
 ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim,
     float scale, ATTN__V *bad) {
     int64_t c = 0;
-    for (; c + 4 * ATTN__W <= dim; c += 4 * ATTN__W)
-        ATTN__UNROLL for (int v = 0; v < 4; v++) ATTN__(widen1)(dst ? dst + c + v * ATTN__W : NULL,
-            src, dtype, at + c + v * ATTN__W, ATTN__W, scale, bad + v);
-    ATTN__UNROLL for (int v = 0; v < 3; v++, c += ATTN__W) if (c < dim)
-        ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + v);
+    for (; c + 4 * ATTN__W <= dim; c += 4 * ATTN__W) ATTN__UNROLL
+        for (int v = 0; v < 4; v++)
+            ATTN__(widen1)(dst ? dst + c + v * ATTN__W : NULL, src, dtype, at + c + v * ATTN__W,
+                ATTN__W, scale, bad + v);
+    ATTN__UNROLL for (int v = 0; v < 3; v++, c += ATTN__W)
+        if (c < dim)
+            ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + v);
     if (c < dim) ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + 3);
 }
 ATTN__INLINE int ATTN__(any_bad)(const ATTN__V *bad) {
@@ -5195,12 +5200,11 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
         for (int64_t c = 0; c < dim; c += ATTN__W) {
             int64_t m = attn__min(ATTN__W, dim - c);
             if (n == ATTN__W && m == ATTN__W && t->dtype == ATTN_F32) {
-                ATTN__UNROLL
-                for (int l = 0; l < ATTN__W; l++)
+                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
                     r[l] = ATTN__(load)((const float *)t->data + at[l] + c);
                 ATTN__(transpose)(r);
-                ATTN__UNROLL
-                for (int l = 0; l < ATTN__W; l++) ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
+                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+                    ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
                 continue;
             }
             for (int64_t l = 0; l < ATTN__W; l++)
@@ -5217,7 +5221,8 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
 static void ATTN__(pack_lone_k)(
     float *dst, const attn_desc *d, const attn__seq *s, int64_t h, int64_t j) {
     ATTN__V bad[4];
-    ATTN__UNROLL for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
+    ATTN__UNROLL for (int l = 0; l < 4; l++)
+        bad[l] = ATTN__(set1)(0);
     ATTN__(widen)(dst, d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j, h), d->head_dim,
         ATTN__(kv_scale)(d, s, &d->k, j, h), bad);
     ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
@@ -5343,7 +5348,8 @@ ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float sca
     const ATTN__V k = ATTN__(set1)(scale), minus = ATTN__(set1)(-base);
     ATTN__V sum[4];
     int64_t c = c0 / (4 * ATTN__W) * (4 * ATTN__W);
-    ATTN__UNROLL for (int v = 0; v < 4; v++) sum[v] = ATTN__(set1)(0);
+    ATTN__UNROLL for (int v = 0; v < 4; v++)
+        sum[v] = ATTN__(set1)(0);
     if (c < c0) {
         ATTN__UNROLL for (int v = 1; v < 4; v++) {
             if (c + v * ATTN__W < c0 || c + v * ATTN__W >= c1) continue;
@@ -5355,11 +5361,9 @@ ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float sca
     }
     for (; c + 4 * ATTN__W <= c1; c += 4 * ATTN__W) {
         ATTN__V p[4];
-        ATTN__UNROLL
-        for (int v = 0; v < 4; v++)
+        ATTN__UNROLL for (int v = 0; v < 4; v++)
             p[v] = ATTN__(exp2)(ATTN__(fma)(ATTN__(load)(S + c + v * ATTN__W), k, minus));
-        ATTN__UNROLL
-        for (int v = 0; v < 4; v++) {
+        ATTN__UNROLL for (int v = 0; v < 4; v++) {
             ATTN__(store)(S + c + v * ATTN__W, p[v]);
             sum[v] = sum[v] + p[v];
         }
@@ -6567,22 +6571,26 @@ static float ATTN__(fma_chain)(int64_t n) {
     const ATTN__V a = ATTN__(set1)(0.999f), b = ATTN__(set1)(0.001f);
     ATTN__V acc[ATTN__CHAINS];
     /* from 2 on: 1 stays 1, and a compiler that knows leaves that chain out */
-    ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(set1)((float)(v + 2));
+    ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++)
+        acc[v] = ATTN__(set1)((float)(v + 2));
     for (int64_t k = 0; k < n; k++) {
-        ATTN__UNROLL
-        for (int v = 0; v < ATTN__CHAINS; v++) acc[v] = ATTN__(fma)(acc[v], a, b);
+        ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++)
+            acc[v] = ATTN__(fma)(acc[v], a, b);
     }
-    ATTN__UNROLL for (int v = 1; v < ATTN__CHAINS; v++) acc[0] = acc[0] + acc[v];
+    ATTN__UNROLL for (int v = 1; v < ATTN__CHAINS; v++)
+        acc[0] = acc[0] + acc[v];
     return ATTN__(reduce_add)(acc[0]);
 }
 static float ATTN__(read)(const float *p, int64_t n) { /* n a multiple of 8 W */
     ATTN__V acc[8];
-    ATTN__UNROLL for (int v = 0; v < 8; v++) acc[v] = ATTN__(set1)(0);
+    ATTN__UNROLL for (int v = 0; v < 8; v++)
+        acc[v] = ATTN__(set1)(0);
     for (int64_t c = 0; c < n; c += 8 * ATTN__W) {
-        ATTN__UNROLL
-        for (int v = 0; v < 8; v++) acc[v] = acc[v] + ATTN__(load)(p + c + v * ATTN__W);
+        ATTN__UNROLL for (int v = 0; v < 8; v++)
+            acc[v] = acc[v] + ATTN__(load)(p + c + v * ATTN__W);
     }
-    ATTN__UNROLL for (int v = 1; v < 8; v++) acc[0] = acc[0] + acc[v];
+    ATTN__UNROLL for (int v = 1; v < 8; v++)
+        acc[0] = acc[0] + acc[v];
     return ATTN__(reduce_add)(acc[0]);
 }
 #endif

@@ -857,9 +857,10 @@ __device__ static inline uint64_t gpu_bad_dims(const gpu_params &p, const gpu_se
         if (!(any & wanted)) continue;
         /* some row sees them, and has not met all of them */
         if (!gpu_wave_ballot((any & wanted & ~met) && see.lo < j + AT_ONCE && j < see.hi)) continue;
-        GPU_NO_UNROLL for (int n = 0; n < AT_ONCE;
-            n++) if ((bad[n] & wanted & ~met) && j + n >= see.lo && j + n < see.hi &&
-                     !gpu_hidden(gpu_reload(p), row, j + n)) met |= bad[n] & wanted;
+        GPU_NO_UNROLL for (int n = 0; n < AT_ONCE; n++)
+            if ((bad[n] & wanted & ~met) && j + n >= see.lo && j + n < see.hi &&
+                !gpu_hidden(gpu_reload(p), row, j + n))
+                met |= bad[n] & wanted;
         if (!gpu_wave_ballot(met != wanted && see.hi > j + AT_ONCE)) break;
     }
     return met;
@@ -1284,8 +1285,9 @@ template <class S> struct gpu_flash16 {
             if (D >= 256) k_from = from_k();
             /* 32 bits beside a scalar base: widened outside the loop it would be a 64-bit sum */
             gpu_pin(k_from);
-            GPU_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) k_next[r] =
-                *(const gpu_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
+            GPU_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
+                k_next[r] =
+                    *(const gpu_u32x4 *)(k + (int64_t)(r * S::K_ROWS_APART) * k_stride + k_from);
         } else {
             const place my = my_place_inside();
             const uint32_t last = (uint32_t)(k_len - 1 - (int32_t)first);
@@ -1319,7 +1321,8 @@ template <class S> struct gpu_flash16 {
                     continue;
                 }
                 const char *from = v_data + (first + clamped) * v_stride;
-                GPU_UNROLL for (int n = 0; n < S::V_WORDS; n++) v_next[r][n] = 0;
+                GPU_UNROLL for (int n = 0; n < S::V_WORDS; n++)
+                    v_next[r][n] = 0;
                 if (aligned) {
                     gpu_words_copy<S::V_WORDS>(v_next[r], from + 2 * my.v_dim);
                 } else {
@@ -1342,7 +1345,8 @@ template <class S> struct gpu_flash16 {
     __device__ __forceinline__ void store_k(uint32_t stage) {
         GPU_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++) {
             gpu_u32x4 x = k_next[r];
-            GPU_UNROLL for (int n = 0; n < 4; n++) x[n] = lifted(x[n]);
+            GPU_UNROLL for (int n = 0; n < 4; n++)
+                x[n] = lifted(x[n]);
             *k_place(stage, r) = x;
         }
     }
@@ -1384,13 +1388,15 @@ template <class S> struct gpu_flash16 {
     }
     __device__ __forceinline__ void lift_q() {
         uint32_t large = 0;
-        GPU_UNROLL for (int n = 0; n < S::STEPS; n++)
-            GPU_UNROLL for (int c = 0; c < (int)sizeof(operand) / 4; c++) large |=
-            ((gpu_multiply2_f16(q[n][c], GPU_LIFT) & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+        GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
+            for (int c = 0; c < (int)sizeof(operand) / 4; c++)
+                large |= ((gpu_multiply2_f16(q[n][c], GPU_LIFT) & 0x7c007c00u) + 0x04000400u) &
+                         0x80008000u;
         const bool whole_row = U::other_half(large ? 1.0f : 0.0f) == 0 && !large;
         const uint32_t by = whole_row ? GPU_LIFT : GPU_NO_LIFT;
-        GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL for (int c = 0;
-            c < (int)sizeof(operand) / 4; c++) q[n][c] = gpu_multiply2_f16(q[n][c], by);
+        GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
+            for (int c = 0; c < (int)sizeof(operand) / 4; c++)
+                q[n][c] = gpu_multiply2_f16(q[n][c], by);
         unlift = (whole_row ? 0x1p-10f : 1.0f) * (lift == GPU_LIFT ? 0x1p-10f : 1.0f);
         if (!GENERAL) {
             scale = gpu_again().scale_log2 * unlift;
@@ -1403,8 +1409,8 @@ template <class S> struct gpu_flash16 {
             p.q.data + 2 * (seq.q_base + row_i * p.q.stride[1] + head * p.q.stride[2]);
         GPU_UNROLL for (int n = 0; n < S::STEPS; n++) {
             gpu_u32x4 x[2];
-            GPU_UNROLL for (int c = 0; c < (int)sizeof(operand) / 16; c++) x[c] =
-                gpu_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
+            GPU_UNROLL for (int c = 0; c < (int)sizeof(operand) / 16; c++)
+                x[c] = gpu_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + c), head_dim, aligned);
             q[n] = U::whole(x[0], x[1]);
         }
         if constexpr (S::LIFT) lift_q();
@@ -1423,8 +1429,8 @@ template <class S> struct gpu_flash16 {
        no more, since each holds 4 to 8 registers and the compiler would fetch them all. */
     __device__ __forceinline__ void products_qk(uint32_t stage) {
         operand ring[U::RING];
-        GPU_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
-            k_operand(stage, n / S::STEPS, n % S::STEPS);
+        GPU_UNROLL for (int n = 0; n < U::RING; n++)
+            ring[n] = k_operand(stage, n / S::STEPS, n % S::STEPS);
         step_done();
         GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) {
             s[tile] = FROM_MAX ? acc(-base) : acc(0.0f);
@@ -1453,9 +1459,10 @@ template <class S> struct gpu_flash16 {
                 if (j < see.lo || j >= see.hi) x[e] = neg_inf;
             }
             if (p.masks & MASK_DROPOUT) drop(p, key0, x);
-            GPU_UNROLL for (int n = 0; n + 1 < S::KEY_STEPS; n++)
-                GPU_UNROLL for (int e = 0; e < 8; e++) GPU_SCORE(n, e) = GPU_SCORE(n + 1, e);
-            GPU_UNROLL for (int e = 0; e < 8; e++) GPU_SCORE(S::KEY_STEPS - 1, e) = x[e];
+            GPU_UNROLL for (int n = 0; n + 1 < S::KEY_STEPS; n++) GPU_UNROLL
+                for (int e = 0; e < 8; e++) GPU_SCORE(n, e) = GPU_SCORE(n + 1, e);
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                GPU_SCORE(S::KEY_STEPS - 1, e) = x[e];
         }
     }
     /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is
@@ -1463,11 +1470,13 @@ template <class S> struct gpu_flash16 {
     __device__ __forceinline__ void drop(const gpu_params &p, int32_t key0, float (&x)[8]) {
         const float neg_inf = __uint_as_float(0xff800000u);
         float top = all_max;
-        GPU_UNROLL for (int e = 0; e < 8; e++) top = fmaxf(top, x[e]);
+        GPU_UNROLL for (int e = 0; e < 8; e++)
+            top = fmaxf(top, x[e]);
         const float at = top == neg_inf ? 0.0f : top;
         const float old = gpu_exp2((all_max - at) * GPU_LOG2E);
         float sum = 0.0f;
-        GPU_UNROLL for (int e = 0; e < 8; e++) sum += gpu_exp2((x[e] - at) * GPU_LOG2E);
+        GPU_UNROLL for (int e = 0; e < 8; e++)
+            sum += gpu_exp2((x[e] - at) * GPU_LOG2E);
         all_sum *= old;
         all_rest *= old;
         all_max = top;
@@ -1475,18 +1484,19 @@ template <class S> struct gpu_flash16 {
         GPU_UNROLL for (int n = 0; n < 2; n++) {
             const gpu_words words = gpu_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head),
                 (uint32_t)my_row(), (uint32_t)(key0 + 4 * n));
-            GPU_UNROLL for (int e = 0; e < 4; e++) if (words.w[e] < p.dropout_below) x[4 * n + e] =
-                neg_inf;
+            GPU_UNROLL for (int e = 0; e < 4; e++)
+                if (words.w[e] < p.dropout_below) x[4 * n + e] = neg_inf;
         }
     }
     /* Keys at and beyond see.hi, or before see.lo, of a tile that a row of the wave
      * sees in part. */
     template <bool LEFT> __device__ __forceinline__ void hide(int32_t key0) {
         const int32_t end = see.hi - key0, begin = see.lo - key0;
-        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL for (int e = 0; e < 8; e++) {
-            const bool hidden = LEFT ? 16 * c + e < begin : 16 * c + e >= end;
-            GPU_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : GPU_SCORE(c, e);
-        }
+        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL
+            for (int e = 0; e < 8; e++) {
+                const bool hidden = LEFT ? 16 * c + e < begin : 16 * c + e >= end;
+                GPU_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : GPU_SCORE(c, e);
+            }
     }
     /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
        for itself alone, so that its bits do not depend on its neighbours. */
@@ -1494,8 +1504,8 @@ template <class S> struct gpu_flash16 {
         const float neg_inf = __uint_as_float(0xff800000u),
                     bias = gpu_p_bias<S::DTYPE>::LOG2 * unscale;
         float top = neg_inf;
-        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL for (int e = 0; e < 8; e++)
-            top = fmaxf(top, GPU_SCORE(c, e));
+        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL
+            for (int e = 0; e < 8; e++) top = fmaxf(top, GPU_SCORE(c, e));
         /* A general row may be as far from 0 as f32 reaches: there m is the maximum itself, and the
            factor of P joins in weights(). Elsewhere top and the bias count from base. */
         if (!FROM_MAX && !GENERAL) top -= base;
@@ -1511,14 +1521,17 @@ template <class S> struct gpu_flash16 {
                                 : GENERAL      ? gpu_exp2((base - next) * scale)
                                                : gpu_exp2(-up * scale);
             if (FROM_MAX) {
-                GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) s[tile] -= up;
+                GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++)
+                    s[tile] -= up;
             }
             if (grows) m = base = next;
             row_sum *= alpha;
             sum_rest *= alpha;
-            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] *= alpha;
+            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+                o[tile] *= alpha;
         }
-        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) gpu_pin(o[tile]);
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+            gpu_pin(o[tile]);
     }
     /* p of key step c in place of the scores; returns their right operand. */
     __device__ __forceinline__ operand weights(int c, gpu_f32x2 &sum) {
@@ -1536,7 +1549,8 @@ template <class S> struct gpu_flash16 {
             sum = c + e ? sum + w[e] : w[e];
         }
         gpu_u32x4 own;
-        GPU_UNROLL for (int e = 0; e < 4; e++) own[e] = gpu_truncate2<S::DTYPE>(w[e].x, w[e].y);
+        GPU_UNROLL for (int e = 0; e < 4; e++)
+            own[e] = gpu_truncate2<S::DTYPE>(w[e].x, w[e].y);
         return U::exchange(own);
     }
     template <bool EDGE> __device__ __forceinline__ void scores(int32_t t, uint32_t stage) {
@@ -1552,8 +1566,8 @@ template <class S> struct gpu_flash16 {
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         gpu_f32x2 sum;
         operand ring[U::RING];
-        GPU_UNROLL for (int n = 0; n < U::RING; n++) ring[n] =
-            v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
+        GPU_UNROLL for (int n = 0; n < U::RING; n++)
+            ring[n] = v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
         GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             const operand w = weights(step, sum);
             GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
@@ -1565,7 +1579,8 @@ template <class S> struct gpu_flash16 {
             }
         }
         gpu_add_to(row_sum, sum_rest, sum.x + sum.y);
-        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) gpu_pin(o[tile]);
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+            gpu_pin(o[tile]);
     }
     template <bool EDGE> __device__ __forceinline__ void fetch_k_of(int32_t next) {
         if (!EDGE || (next + 1) * BN <= k_len) fetch_k<false>(next);
@@ -1606,8 +1621,8 @@ template <class S> struct gpu_flash16 {
         if (S::ALIGN >= 16) {
             if (d < v_width) *(gpu_u32x4 *)(row + 2 * d) = x;
         } else {
-            GPU_UNROLL for (int e = 0; e < 8; e++) if (d + e < v_width)((uint16_t *)row)[d + e] =
-                (uint16_t)(x[e / 2] >> e % 2 * 16);
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                if (d + e < v_width) ((uint16_t *)row)[d + e] = (uint16_t)(x[e / 2] >> e % 2 * 16);
         }
     }
     __device__ __forceinline__ char *o_row(const gpu_params &p, const gpu_seq &seq) const {
@@ -1666,15 +1681,16 @@ template <class S> struct gpu_flash16 {
                 *(gpu_u32x4 *)(to + 4 * d + 16) = b;
             } else {
                 gpu_u32x4 a;
-                GPU_UNROLL for (int e = 0; e < 4; e++) a[e] =
-                    p.o_dtype == ATTN_F16
-                        ? gpu_f16_bits(x[2 * e]) | (uint32_t)gpu_f16_bits(x[2 * e + 1]) << 16
-                        : gpu_bf16_bits(x[2 * e]) | (uint32_t)gpu_bf16_bits(x[2 * e + 1]) << 16;
+                GPU_UNROLL for (int e = 0; e < 4; e++)
+                    a[e] = p.o_dtype == ATTN_F16
+                               ? gpu_f16_bits(x[2 * e]) | (uint32_t)gpu_f16_bits(x[2 * e + 1]) << 16
+                               : gpu_bf16_bits(x[2 * e]) | (uint32_t)gpu_bf16_bits(x[2 * e + 1])
+                                                               << 16;
                 *(gpu_u32x4 *)(to + 2 * d) = a;
             }
         } else {
-            GPU_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
-                gpu_put(to, p.o_dtype, d + e, x[e]);
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                if (d + e < p.v_dim) gpu_put(to, p.o_dtype, d + e, x[e]);
         }
     }
     /* o and lse of the lane's row; returns whether it is an empty one. */
@@ -1712,13 +1728,13 @@ template <class S> struct gpu_flash16 {
         factor *= e.factor;
         const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
         char *to = o_row(p, seq);
-        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
-            GPU_UNROLL for (int c = 0; c < ACC / 8; c++) {
-            float x[8];
-            GPU_UNROLL for (int n = 0; n < 8; n++) x[n] =
-                empty ? 0.0f : o[tile][8 * c + n] * factor;
-            store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
-        }
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) GPU_UNROLL
+            for (int c = 0; c < ACC / 8; c++) {
+                float x[8];
+                GPU_UNROLL for (int n = 0; n < 8; n++)
+                    x[n] = empty ? 0.0f : o[tile][8 * c + n] * factor;
+                store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
+            }
         return empty;
     }
 
@@ -1786,7 +1802,8 @@ template <class S> struct gpu_flash16 {
         all_max = m = carried = __uint_as_float(0xff800000u);
         base = row_sum = sum_rest = all_sum = all_rest = 0;
         bad = overflow = 0;
-        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) o[tile] = acc(0.0f);
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+            o[tile] = acc(0.0f);
     }
     /* All tiles, into m, row_sum and o. */
     __device__ __forceinline__ void pass(int32_t row0, uint32_t by) {
@@ -1996,9 +2013,11 @@ __device__ static __forceinline__ void gpu_carry4(
         y[2] = z.z;
         y[3] = z.w;
     } else if (!whole && reads) {
-        GPU_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) y[n] =
-            wide ? *(const float *)(there + n * size)
-                 : __uint_as_float((uint32_t)*(const uint16_t *)(there + n * size) << 16);
+        GPU_UNROLL for (int n = 0; n < 4; n++)
+            if (d + n < p.v_dim)
+                y[n] = wide
+                           ? *(const float *)(there + n * size)
+                           : __uint_as_float((uint32_t)*(const uint16_t *)(there + n * size) << 16);
     }
     /* beyond v_dim it is lost, and nobody stores it */
     GPU_UNROLL for (int n = 0; n < 4; n++) {
@@ -2010,10 +2029,11 @@ __device__ static __forceinline__ void gpu_carry4(
         if (d < p.v_dim) *(float4 *)there = make_float4(y[0], y[1], y[2], y[3]);
         return;
     }
-    GPU_UNROLL for (int n = 0; n < 4; n++) if (d + n < p.v_dim) {
-        if (wide) *(float *)(there + n * size) = y[n];
-        else *(uint16_t *)(there + n * size) = (uint16_t)(__float_as_uint(y[n]) >> 16);
-    }
+    GPU_UNROLL for (int n = 0; n < 4; n++)
+        if (d + n < p.v_dim) {
+            if (wide) *(float *)(there + n * size) = y[n];
+            else *(uint16_t *)(there + n * size) = (uint16_t)(__float_as_uint(y[n]) >> 16);
+        }
 }
 
 /* o[at .. at + 3], as many as v_dim has from d on. */
@@ -2128,7 +2148,8 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
     __device__ __forceinline__ void scores(const float4 *lds) {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
-        GPU_UNROLL for (int r = 0; r < 16; r++) s[r] = 0.0f;
+        GPU_UNROLL for (int r = 0; r < 16; r++)
+            s[r] = 0.0f;
         GPU_UNROLL for (int c = 0; c < D / 8; c++) {
             const float4 k = (lds + (at ^ (2 * c & 7)))[2 * c & ~7];
             s = gpu_mfma_f32(k.x, q[c].x, s);
@@ -2140,8 +2161,10 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
 
     __device__ __forceinline__ void turn(void) {
         const float x[4] = {s[0], s[1], s[2], s[3]};
-        GPU_UNROLL for (int r = 0; r < 12; r++) s[r] = s[r + 4];
-        GPU_UNROLL for (int n = 0; n < 4; n++) s[12 + n] = x[n];
+        GPU_UNROLL for (int r = 0; r < 12; r++)
+            s[r] = s[r + 4];
+        GPU_UNROLL for (int n = 0; n < 4; n++)
+            s[12 + n] = x[n];
     }
     template <bool MASKED>
     __device__ __forceinline__ void weights(
@@ -2165,13 +2188,14 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
             /* lo <= key < hi by one comparison: fewer lane masks at once */
             const uint32_t from = (uint32_t)(j + 4 * half - see.lo),
                            keys = (uint32_t)max(see.hi - see.lo, 0);
-            GPU_UNROLL for (int r = 0; r < 16; r++) s[r] =
-                from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
+            GPU_UNROLL for (int r = 0; r < 16; r++)
+                s[r] = from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
         }
 
         /* 2. the maximum; both halves of a query decide alike */
         float top = fmaxf(s[0], s[1]);
-        GPU_UNROLL for (int r = 2; r < 16; r += 2) top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
+        GPU_UNROLL for (int r = 2; r < 16; r += 2)
+            top = fmaxf(fmaxf(top, s[r]), s[r + 1]);
         if (gpu_wave_ballot(top > limit)) {
             top = fmaxf(top, gpu_wave_xor(top, 32));
             if (top > limit) {
@@ -2180,7 +2204,8 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
                 limit = top + 8.0f * natural;
                 row_sum *= old;
                 sum_rest *= old;
-                GPU_UNROLL for (int t = 0; t < TILES; t++) o[t] *= old;
+                GPU_UNROLL for (int t = 0; t < TILES; t++)
+                    o[t] *= old;
             }
         }
 
@@ -2201,8 +2226,8 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
             GPU_NO_UNROLL for (int g = 0; g < 4; g++) {
                 const gpu_words w =
                     gpu_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
-                GPU_UNROLL for (int n = 0; n < 4; n++) s[n] =
-                    w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
+                GPU_UNROLL for (int n = 0; n < 4; n++)
+                    s[n] = w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
                 turn();
             }
         }
@@ -2217,10 +2242,11 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
             float x[TILES];
             if (D == 32) x[0] = v[l];
             else if (D == 64) *(float2 *)x = *(const float2 *)(v + 2 * l);
-            else
-                GPU_UNROLL for (int t = 0; t < TILES; t += 4) * (float4 *)(x + t) =
-                    *(const float4 *)(v + 32 * t + 4 * l);
-            GPU_UNROLL for (int t = 0; t < TILES; t++) o[t] = gpu_mfma_f32(x[t], s[r], o[t]);
+            else GPU_UNROLL
+                for (int t = 0; t < TILES; t += 4)
+                    *(float4 *)(x + t) = *(const float4 *)(v + 32 * t + 4 * l);
+            GPU_UNROLL for (int t = 0; t < TILES; t++)
+                o[t] = gpu_mfma_f32(x[t], s[r], o[t]);
         }
     }
 };
@@ -2250,17 +2276,18 @@ __device__ static __forceinline__ void gpu_mfma32_carry(
     const bool mine = i < s.q_used && w.limit != neg_inf, reads = mine && w.carried != neg_inf;
     const float alpha = reads ? gpu_exp2((w.carried - w.base) * kernel::unit) : 0.0f;
     const int64_t at = s.o_base + i * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
-    GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL for (int n = 0; n < kernel::TILES; n++) {
-        float x[4];
-        GPU_UNROLL for (int m = 0; m < 4; m++) x[m] =
-            w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)];
-        gpu_carry4<ALIGN, BACK>(p, at, gpu_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
-        GPU_UNROLL for (int m = 0; m < 4; m++) {
-            w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] = x[m];
-            gpu_pin(w.o[gpu_mfma32_tile_of<D>(n, m)]);
+    GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
+        for (int n = 0; n < kernel::TILES; n++) {
+            float x[4];
+            GPU_UNROLL for (int m = 0; m < 4; m++)
+                x[m] = w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)];
+            gpu_carry4<ALIGN, BACK>(p, at, gpu_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
+            GPU_UNROLL for (int m = 0; m < 4; m++) {
+                w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] = x[m];
+                gpu_pin(w.o[gpu_mfma32_tile_of<D>(n, m)]);
+            }
+            gpu_fence(); /* one after the other: registers */
         }
-        gpu_fence(); /* one after the other: registers */
-    }
     if (mine) w.carried = w.base;
 }
 
@@ -2318,11 +2345,12 @@ __device__ static __forceinline__ void gpu_mfma32_end(
             /* this lane's dims of group g, four at a time in the order of memory */
             GPU_UNROLL for (int n = 0; n < kernel::TILES; n++) {
                 float x[4];
-                GPU_UNROLL for (int m = 0; m < 4; m++) x[m] =
-                    e.factor == 0.0f
-                        ? 0.0f
-                        : w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] *
-                              e.factor;
+                GPU_UNROLL for (int m = 0; m < 4; m++)
+                    x[m] =
+                        e.factor == 0.0f
+                            ? 0.0f
+                            : w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] *
+                                  e.factor;
                 gpu_store4<ALIGN>(p, at, gpu_mfma32_dim_of<D>(g, n, half), x);
             }
         }
@@ -2357,8 +2385,8 @@ __device__ static __forceinline__ void gpu_mfma32_run(const gpu_params &p) {
     w.row_sum = w.sum_rest = 0.0f;
     w.bad = 0;
     w.see = gpu_reach_row(reach, s, i0, r);
-    GPU_UNROLL for (int t = 0; t < kernel::TILES; t++) GPU_UNROLL for (int n = 0; n < 16; n++)
-        w.o[t][n] = 0.0f;
+    GPU_UNROLL for (int t = 0; t < kernel::TILES; t++) GPU_UNROLL
+        for (int n = 0; n < 16; n++) w.o[t][n] = 0.0f;
     const uint32_t bh = (uint32_t)(s.b * p.heads + h);
     gpu_row row;
     if (GENERAL) row = gpu_row_of(p, s, h, min(i, s.q_used - 1));
@@ -2512,7 +2540,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
             const bool mine = i0 + a < seq.q_used && limit[a] != neg_inf,
                        reads = mine && held != neg_inf;
             float sum = row_sum[a];
-            GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2) sum += gpu_wave_xor(sum, mask);
+            GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2)
+                sum += gpu_wave_xor(sum, mask);
             const float alpha = reads ? gpu_exp2((held - base(a)) * unit) : 0.0f;
             if (BACK) row_sum[a] = sum + gpu_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * alpha;
             if (!BACK && mine && lane == a) {
@@ -2539,11 +2568,12 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         const int32_t t = gpu_thread(), lane = t % 8;
         const float4 *query = queries + t / 8 * QUERIES * PIECES;
         const float4 *key = buffer + lane * KEYS * PIECES;
-        GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL for (int b = 0; b < KEYS; b++)
-            s[a][b] = 0.0f;
+        GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL
+            for (int b = 0; b < KEYS; b++) s[a][b] = 0.0f;
         GPU_NO_UNROLL for (int c = 0; c < PIECES; c++) {
             float4 q[QUERIES];
-            GPU_UNROLL for (int a = 0; a < QUERIES; a++) q[a] = query[a * PIECES + c];
+            GPU_UNROLL for (int a = 0; a < QUERIES; a++)
+                q[a] = query[a * PIECES + c];
             const float4 *at = key + (c ^ lane);
             /* two keys at a time, in an order whose neighbours can issue as a pair: four registers
              * in four banks */
@@ -2579,7 +2609,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
     __device__ __forceinline__ void turn(void) {
         GPU_UNROLL for (int b = 0; b < KEYS; b++) {
             const float x = s[0][b];
-            GPU_UNROLL for (int a = 0; a + 1 < QUERIES; a++) s[a][b] = s[a + 1][b];
+            GPU_UNROLL for (int a = 0; a + 1 < QUERIES; a++)
+                s[a][b] = s[a + 1][b];
             s[QUERIES - 1][b] = x;
         }
     }
@@ -2607,8 +2638,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                 const gpu_range see = gpu_reach_row(reach, seq, i0, r0 + a);
                 const uint32_t from = (uint32_t)(j0 - see.lo),
                                keys = (uint32_t)max(see.hi - see.lo, 0);
-                GPU_UNROLL for (int b = 0; b < KEYS; b++) s[a][b] =
-                    from + (uint32_t)b < keys ? s[a][b] : neg_inf;
+                GPU_UNROLL for (int b = 0; b < KEYS; b++)
+                    s[a][b] = from + (uint32_t)b < keys ? s[a][b] : neg_inf;
             }
         }
 
@@ -2617,14 +2648,14 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         bool raise = false;
         GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
             top[a] = fmaxf(s[a][0], s[a][1]);
-            GPU_UNROLL for (int b = 2; b < KEYS; b += 2) top[a] =
-                fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
+            GPU_UNROLL for (int b = 2; b < KEYS; b += 2)
+                top[a] = fmaxf(fmaxf(top[a], s[a][b]), s[a][b + 1]);
             raise |= top[a] > limit[a];
         }
         if (gpu_wave_ballot(raise)) {
             GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-                GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2) top[a] =
-                    fmaxf(top[a], gpu_wave_xor(top[a], mask));
+                GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2)
+                    top[a] = fmaxf(top[a], gpu_wave_xor(top[a], mask));
                 const bool up = top[a] > limit[a];
                 const float old = !up ? 1.0f
                                   : limit[a] == neg_inf
@@ -2655,8 +2686,9 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                 GPU_UNROLL for (int b = 0; b < KEYS; b += 4) {
                     const gpu_words w =
                         gpu_philox(p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
-                    GPU_UNROLL for (int n = 0; n < 4; n++) s[0][b + n] =
-                        w.w[n] < p.dropout_below ? 0.0f : s[0][b + n] * p.dropout_scale;
+                    GPU_UNROLL for (int n = 0; n < 4; n++)
+                        s[0][b + n] =
+                            w.w[n] < p.dropout_below ? 0.0f : s[0][b + n] * p.dropout_scale;
                 }
                 turn();
             }
@@ -2669,20 +2701,21 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         GPU_NO_UNROLL for (int n = 0; n < 8; n++) {
             const float4 *value = buffer + (lane + n & 7) * KEYS * PIECES + lane;
             float4 v, ahead = value[0];
-            GPU_UNROLL for (int b = 0; b < KEYS; b++) GPU_UNROLL for (int m = 0; m < DIMS; m++) {
-                v = ahead;
-                if (m + 1 < DIMS) ahead = value[b * PIECES + 8 * (m + 1)];
-                else if (b + 1 < KEYS) ahead = value[(b + 1) * PIECES];
-                GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-                    o[a][m].x = fmaf(s[a][b], v.x, o[a][m].x);
-                    o[a][m].y = fmaf(s[a][b], v.y, o[a][m].y);
-                    o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
-                    o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
+            GPU_UNROLL for (int b = 0; b < KEYS; b++) GPU_UNROLL
+                for (int m = 0; m < DIMS; m++) {
+                    v = ahead;
+                    if (m + 1 < DIMS) ahead = value[b * PIECES + 8 * (m + 1)];
+                    else if (b + 1 < KEYS) ahead = value[(b + 1) * PIECES];
+                    GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
+                        o[a][m].x = fmaf(s[a][b], v.x, o[a][m].x);
+                        o[a][m].y = fmaf(s[a][b], v.y, o[a][m].y);
+                        o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
+                        o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
+                    }
+                    if (b % 2 && m + 1 == DIMS) gpu_fence();
                 }
-                if (b % 2 && m + 1 == DIMS) gpu_fence();
-            }
-            GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL for (int b = 0; b < KEYS; b++)
-                s[a][b] = gpu_rotate8(s[a][b]);
+            GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL
+                for (int b = 0; b < KEYS; b++) s[a][b] = gpu_rotate8(s[a][b]);
         }
     }
 };
@@ -2729,7 +2762,8 @@ __device__ static __forceinline__ void gpu_fma32_end(
         GPU_UNROLL for (int m = 0; m < kernel::DIMS; m++) {
             const float x[4] = {w.o[a][m].x, w.o[a][m].y, w.o[a][m].z, w.o[a][m].w};
             float y[4];
-            GPU_UNROLL for (int n = 0; n < 4; n++) y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
+            GPU_UNROLL for (int n = 0; n < 4; n++)
+                y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
             gpu_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
         }
     }
@@ -2763,8 +2797,8 @@ __device__ static __forceinline__ void gpu_fma32_run(const gpu_params &at_first)
     GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
         w.row_sum[a] = 0.0f;
         w.limit[a] = __uint_as_float(0xff800000u);
-        GPU_UNROLL for (int m = 0; m < kernel::DIMS; m++) w.o[a][m] =
-            make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        GPU_UNROLL for (int m = 0; m < kernel::DIMS; m++)
+            w.o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     if (reach.lo < reach.hi) {
         int32_t j = reach.lo / kernel::BN * kernel::BN;
@@ -3019,8 +3053,9 @@ template <class S> struct gpu_flash_mma {
             copies.copy(to_lds, from, take);
         } else {
             uint32_t x[4] = {0, 0, 0, 0};
-            GPU_UNROLL for (int e = 0; e < 8; e++) if (take && d + e < dim) x[e / 2] |=
-                (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                if (take && d + e < dim)
+                    x[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
             *(uint4 *)to_lds = make_uint4(x[0], x[1], x[2], x[3]);
         }
     }
@@ -3068,10 +3103,11 @@ template <class S> struct gpu_flash_mma {
         if (S::Q_IN_LDS) {
             const int32_t x = gpu_thread(), r0 = x / S::CHUNKS, d = x % S::CHUNKS * 8;
             const uint32_t first = to();
-            GPU_UNROLL for (int n = 0; n < S::BM / S::APART; n++) bring(
-                lds + S::Q_AT + further(first, n),
-                base + 2 * (min(row0() + r0 + n * S::APART, seq.q_used - 1) * p.q.stride[1] + d), d,
-                p.head_dim, true);
+            GPU_UNROLL for (int n = 0; n < S::BM / S::APART; n++)
+                bring(lds + S::Q_AT + further(first, n),
+                    base +
+                        2 * (min(row0() + r0 + n * S::APART, seq.q_used - 1) * p.q.stride[1] + d),
+                    d, p.head_dim, true);
         } else {
             GPU_UNROLL for (int n = 0; n < 4 * BLOCKS; n++) {
                 const int32_t i = min(row0() + row_of(n / 4 * 2 + n % 2), seq.q_used - 1);
@@ -3099,19 +3135,20 @@ template <class S> struct gpu_flash_mma {
         return lds + base + (read ^ (uint32_t)(step & 3) << 5) + (step >> 2) * 128;
     }
     __device__ __forceinline__ void products_qk(uint32_t stage) {
-        GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL for (int n = 0; n < S::KEY_TILES;
-            n++) GPU_UNROLL for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
+        GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
+            for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
+                for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
         const uint32_t keys = k_read(), q_read = S::Q_IN_LDS ? v_read() : 0;
         const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::PITCH : 0;
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
             uint32_t a[BLOCKS][4];
-            GPU_UNROLL for (int b = 0; b < BLOCKS; b++) if (S::Q_IN_LDS) {
-                gpu_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
-            }
-            else {
-                GPU_UNROLL for (int e = 0; e < 4; e++) a[b][e] =
-                    q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
-            }
+            GPU_UNROLL for (int b = 0; b < BLOCKS; b++)
+                if (S::Q_IN_LDS) {
+                    gpu_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
+                } else {
+                    GPU_UNROLL for (int e = 0; e < 4; e++)
+                        a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
+                }
             GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n += 2) {
                 uint32_t k[4];
                 gpu_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
@@ -3173,11 +3210,11 @@ template <class S> struct gpu_flash_mma {
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             const gpu_range see = gpu_reach_row(reach, seq, row0(), row_of(y));
             const int32_t lo = see.lo - key0, hi = see.hi - key0;
-            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++)
-                GPU_UNROLL for (int e = 0; e < 2; e++) {
-                float &x = s[y / 2][n][y % 2 * 2 + e];
-                x = 8 * n + e < lo || 8 * n + e >= hi ? __uint_as_float(0xff800000u) : x;
-            }
+            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
+                for (int e = 0; e < 2; e++) {
+                    float &x = s[y / 2][n][y % 2 * 2 + e];
+                    x = 8 * n + e < lo || 8 * n + e >= hi ? __uint_as_float(0xff800000u) : x;
+                }
         }
     }
     __device__ __forceinline__ float base_of(int y) const {
@@ -3191,8 +3228,8 @@ template <class S> struct gpu_flash_mma {
         bool grows = false;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             top[y] = neg_inf;
-            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++) top[y] =
-                fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
+            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++)
+                top[y] = fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
             grows |= (top[y] - m[y]) * scale > RAISE + 8.0f;
         }
         if (!gpu_wave_ballot(grows)) return;
@@ -3220,17 +3257,18 @@ template <class S> struct gpu_flash_mma {
         }
         GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             uint32_t a[BLOCKS][4];
-            GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL for (int n = 0; n < 4; n++) {
-                const int y = 2 * b + n % 2;
-                const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
-                /* a general row may be as far from 0 as f32 reaches */
-                const float low = gpu_exp2(
-                                GENERAL ? (x[0] + shift[y]) * scale : fmaf(x[0], scale, shift[y])),
-                            high = gpu_exp2(
-                                GENERAL ? (x[1] + shift[y]) * scale : fmaf(x[1], scale, shift[y]));
-                sum[y] += low + high;
-                a[b][n] = gpu_pack<S::DTYPE>(low, high);
-            }
+            GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
+                for (int n = 0; n < 4; n++) {
+                    const int y = 2 * b + n % 2;
+                    const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
+                    /* a general row may be as far from 0 as f32 reaches */
+                    const float low = gpu_exp2(GENERAL ? (x[0] + shift[y]) * scale
+                                                       : fmaf(x[0], scale, shift[y])),
+                                high = gpu_exp2(GENERAL ? (x[1] + shift[y]) * scale
+                                                        : fmaf(x[1], scale, shift[y]));
+                    sum[y] += low + high;
+                    a[b][n] = gpu_pack<S::DTYPE>(low, high);
+                }
             GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n += 2) {
                 uint32_t v[4];
                 gpu_ldmatrix<true>(
@@ -3241,7 +3279,8 @@ template <class S> struct gpu_flash_mma {
                 }
             }
         }
-        GPU_UNROLL for (int y = 0; y < QUERIES; y++) gpu_add_to(row_sum[y], sum_rest[y], sum[y]);
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++)
+            gpu_add_to(row_sum[y], sum_rest[y], sum[y]);
     }
     /* The upper halves of this lane's sums to memory, as bf16 at the front of the row of o,
        whatever its type; or, at the end, what is there back into the sums. */
@@ -3257,17 +3296,18 @@ template <class S> struct gpu_flash_mma {
             uint16_t *there =
                 (uint16_t *)(p.o.data +
                              (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes);
-            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++)
-                GPU_UNROLL for (int e = 0; e < 2; e++) {
-                const int32_t d = 8 * n + 2 * quad_lane() + e;
-                float &sum = o[y / 2][n][y % 2 * 2 + e];
-                if (d >= p.v_dim) continue;
-                const float x = first ? 0.0f : __uint_as_float((uint32_t)there[d] << 16);
-                if (BACK) sum += x * alpha;
-                else
-                    there[d] =
-                        (uint16_t)(__float_as_uint(gpu_carry(x, alpha, 0xffff0000u, sum)) >> 16);
-            }
+            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) GPU_UNROLL
+                for (int e = 0; e < 2; e++) {
+                    const int32_t d = 8 * n + 2 * quad_lane() + e;
+                    float &sum = o[y / 2][n][y % 2 * 2 + e];
+                    if (d >= p.v_dim) continue;
+                    const float x = first ? 0.0f : __uint_as_float((uint32_t)there[d] << 16);
+                    if (BACK) sum += x * alpha;
+                    else
+                        there[d] =
+                            (uint16_t)(__float_as_uint(gpu_carry(x, alpha, 0xffff0000u, sum)) >>
+                                       16);
+                }
             carried[y] = m[y];
         }
     }
@@ -3320,8 +3360,8 @@ template <class S> struct gpu_flash_mma {
                         gpu_pack<ATTN_BF16>(x[4], x[5]), gpu_pack<ATTN_BF16>(x[6], x[7]));
             }
         } else {
-            GPU_UNROLL for (int e = 0; e < 8; e++) if (d + e < p.v_dim)
-                gpu_put(to, p.o_dtype, d + e, x[e]);
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                if (d + e < p.v_dim) gpu_put(to, p.o_dtype, d + e, x[e]);
         }
     }
     /* x[n]: this lane's two of eight dims of group n. Then lane q of four has all eight of group q,
@@ -3372,18 +3412,20 @@ template <class S> struct gpu_flash_mma {
                          (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes;
             GPU_UNROLL for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
-                GPU_UNROLL for (int n = 0; n < 8; n++) x[n / 2][n % 2] =
-                    e.factor == 0.0f ? 0.0f : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
+                GPU_UNROLL for (int n = 0; n < 8; n++)
+                    x[n / 2][n % 2] =
+                        e.factor == 0.0f ? 0.0f : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
                 turn(x);
-                GPU_UNROLL for (int n = 0; n < 8; n++) z[n] = x[n / 2][n % 2];
+                GPU_UNROLL for (int n = 0; n < 8; n++)
+                    z[n] = x[n / 2][n % 2];
                 if (i < seq.q_rows) store8(p, to_o, (g + quad_lane()) * 8, z);
             }
         }
         __syncthreads(); /* LDS is free */
         if (gpu_any_of_group(bad != 0, (uint32_t *)lds)) {
             uint32_t *words = (uint32_t *)lds + S::WAVES;
-            GPU_UNROLL for (int y = 0; y < QUERIES; y++) if (quad_lane() == 0) words[row_of(y)] =
-                alive >> y & 1;
+            GPU_UNROLL for (int y = 0; y < QUERIES; y++)
+                if (quad_lane() == 0) words[row_of(y)] = alive >> y & 1;
             __syncthreads();
             gpu_poison<S::DTYPE>(p, head(), row0(), S::BM, words);
         }
@@ -3398,8 +3440,8 @@ template <class S> struct gpu_flash_mma {
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             m[y] = all_max[y] = carried[y] = __uint_as_float(0xff800000u);
             row_sum[y] = sum_rest[y] = all_sum[y] = all_rest[y] = 0.0f;
-            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) o[y / 2][n][y % 2 * 2] =
-                o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
+            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++)
+                o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
         }
 
         reach = gpu_reach_of(p, seq, row0(), S::BM);
