@@ -120,10 +120,9 @@
    none).
 
  5. TO ADD
-   a dtype     its number in the enum, one load and one store: attn__get_f32 / attn__put_f32 in
-               >>dtype (every kernel takes it from there at once; a vector form goes into
-               load_any and store_any in >>kernel), and a case in the reference's own
-               attn__ref_read and attn__ref_write
+   a dtype     a row in ATTN_DTYPE_LIST, one load and one store in >>dtype (every kernel takes it
+               from there at once; a vector form goes into load_any and store_any in >>kernel), and
+               a case in the reference's own attn__ref_read and attn__ref_write
    an ISA      a room >>ops_<isa>: the operations under its name within ATTN__REGION(isa), then the
                inclusion of this file with ATTN__KERNEL; a row in >>isas
    a backend   fill in attn_backend, call attn_register: examples/backend.c. A GPU: one block in
@@ -152,17 +151,25 @@ extern "C" {
 #define ATTN_VERSION 10000       /* major * 10000 + minor * 100 + patch */
 #define ATTN_BROADCAST INT64_MIN /* a stride: one element for every index (a plain 0 is "dense") */
 
-/* dtypes. INT8 and FP8_E4M3 are for k and v caches only, BOOL (one byte, non-zero = may attend)
- * for masks only. */
+/* dtypes: X(name, number, text, bytes of a block, elements of a block, kind, largest code). FLOAT: any
+ * tensor. CODES, times a scale: k and v caches only. MASK, one byte, non-zero = may attend: masks
+ * only. */
+#define ATTN_DTYPE_LIST(X) \
+    X(F32, 0, "f32", 4, 1, FLOAT, 0) \
+    X(F16, 1, "f16", 2, 1, FLOAT, 0) \
+    X(BF16, 2, "bf16", 2, 1, FLOAT, 0) \
+    X(F64, 3, "f64", 8, 1, FLOAT, 0) \
+    X(INT8, 4, "int8", 1, 1, CODES, 127) \
+    X(FP8_E4M3, 5, "fp8", 1, 1, CODES, 448) \
+    X(BOOL, 6, "bool", 1, 1, MASK, 0)
+/* clang-format off */
 enum {
-    ATTN_F32 = 0,
-    ATTN_F16 = 1,
-    ATTN_BF16 = 2,
-    ATTN_F64 = 3,
-    ATTN_INT8 = 4,
-    ATTN_FP8_E4M3 = 5,
-    ATTN_BOOL = 6
+#define ATTN__X(name, number, text, bytes, elements, kind, most) ATTN_##name = number,
+    ATTN_DTYPE_LIST(ATTN__X)
+#undef ATTN__X
+    ATTN__DTYPES
 };
+/* clang-format on */
 
 /* layout of a tensor whose strides are all 0: [batch, tokens, heads, dim] or [batch,
  * heads, tokens, dim] */
@@ -922,13 +929,26 @@ ATTN_API const char *attn_status_name(attn_status s) {
 /* =============================================================================== >>dtype ====
    Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN
    stays a (quiet) NaN. */
+enum { ATTN__FLOAT, ATTN__CODES, ATTN__MASK };
+static const struct {
+    const char *text;
+    int32_t number, bytes, elements, kind; /* bytes and elements of a block */
+    float most;                            /* the largest code */
+} attn__dtypes[ATTN__DTYPES] = {
+#define ATTN__X(name, number, text, bytes, elements, kind, most) \
+    {text, number, bytes, elements, ATTN__##kind, most},
+    ATTN_DTYPE_LIST(ATTN__X)
+#undef ATTN__X
+};
+/* Of a dtype that attn__dtype_known knows: validated before anything else is asked of it. */
+ATTN__INLINE int attn__dtype_known(int32_t t) {
+    return t >= 0 && t < ATTN__DTYPES && attn__dtypes[t].number == t;
+}
 ATTN__INLINE size_t attn__dtype_size(int32_t t) {
-    return t == ATTN_F64 ? 8 : t == ATTN_F32 ? 4 : t == ATTN_F16 || t == ATTN_BF16 ? 2 : 1;
+    return (size_t)attn__dtypes[t].bytes / (size_t)attn__dtypes[t].elements;
 }
-ATTN__INLINE int attn__is_float(int32_t t) {
-    return t == ATTN_F32 || t == ATTN_F16 || t == ATTN_BF16 || t == ATTN_F64;
-}
-ATTN__INLINE int attn__is_quant(int32_t t) { return t == ATTN_INT8 || t == ATTN_FP8_E4M3; }
+ATTN__INLINE int attn__is_float(int32_t t) { return attn__dtypes[t].kind == ATTN__FLOAT; }
+ATTN__INLINE int attn__is_quant(int32_t t) { return attn__dtypes[t].kind == ATTN__CODES; }
 /* f64 may begin at a multiple of 4 where pointers have 4 bytes. */
 ATTN__INLINE int attn__aligned(const void *data, int32_t dtype) {
     return ((uintptr_t)data & ((uintptr_t)attn__dtype_size(dtype) - 1) & (sizeof(void *) - 1)) == 0;
@@ -978,25 +998,65 @@ ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {
     else c = attn__round_shift((a & 0x7fffff) | 0x800000, 141 - (a >> 23));
     return (uint8_t)(sign | (c > 0x7e && c != 0x7f ? 0x7e : c));
 }
-/* Element `at` of a tensor of any type as f32, and back. */
+/* One load and one store of each dtype: element `at` as f32, and back. Codes come without their
+ * scale. */
+ATTN__INLINE float attn__get_F32(const void *p, int64_t at) { return ((const float *)p)[at]; }
+ATTN__INLINE void attn__put_F32(void *p, int64_t at, float x) { ((float *)p)[at] = x; }
+ATTN__INLINE float attn__get_F16(const void *p, int64_t at) {
+    return attn__f16_to_f32(((const uint16_t *)p)[at]);
+}
+ATTN__INLINE void attn__put_F16(void *p, int64_t at, float x) {
+    ((uint16_t *)p)[at] = attn__f32_to_f16(x);
+}
+ATTN__INLINE float attn__get_BF16(const void *p, int64_t at) {
+    return attn__bf16_to_f32(((const uint16_t *)p)[at]);
+}
+ATTN__INLINE void attn__put_BF16(void *p, int64_t at, float x) {
+    ((uint16_t *)p)[at] = attn__f32_to_bf16(x);
+}
+ATTN__INLINE float attn__get_F64(const void *p, int64_t at) {
+    return attn__nearest_f32(((const double *)p)[at]);
+}
+ATTN__INLINE void attn__put_F64(void *p, int64_t at, float x) { ((double *)p)[at] = (double)x; }
+ATTN__INLINE float attn__get_INT8(const void *p, int64_t at) {
+    return (float)((const int8_t *)p)[at];
+}
+ATTN__INLINE void attn__put_INT8(void *p, int64_t at, float x) { /* |x| < 2^22 */
+    const float magic = 12582912.0f;
+    float n = x + magic;
+    ATTN__F32(n);
+    n -= magic;
+    ((int8_t *)p)[at] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+}
+ATTN__INLINE float attn__get_FP8_E4M3(const void *p, int64_t at) {
+    return attn__fp8_to_f32(((const uint8_t *)p)[at]);
+}
+ATTN__INLINE void attn__put_FP8_E4M3(void *p, int64_t at, float x) {
+    ((uint8_t *)p)[at] = attn__f32_to_fp8(x);
+}
+ATTN__INLINE float attn__get_BOOL(const void *p, int64_t at) {
+    return ((const uint8_t *)p)[at] != 0;
+}
+ATTN__INLINE void attn__put_BOOL(void *p, int64_t at, float x) { ((uint8_t *)p)[at] = x != 0; }
+/* clang-format off */
 ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
     switch (dtype) {
-        case ATTN_F32:  return ((const float *)data)[at];
-        case ATTN_F16:  return attn__f16_to_f32(((const uint16_t *)data)[at]);
-        case ATTN_BF16: return attn__bf16_to_f32(((const uint16_t *)data)[at]);
-        case ATTN_F64:  return attn__nearest_f32(((const double *)data)[at]);
-        case ATTN_INT8: return (float)((const int8_t *)data)[at];
-        default:        return attn__fp8_to_f32(((const uint8_t *)data)[at]);
+#define ATTN__X(name, number, text, bytes, elements, kind, most) \
+        case number: return attn__get_##name(data, at);
+        ATTN_DTYPE_LIST(ATTN__X)
+#undef ATTN__X
     }
+    return attn__float(0x7fc00000u);
 }
 ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
     switch (dtype) {
-        case ATTN_F32:  ((float *)data)[at] = x; break;
-        case ATTN_F16:  ((uint16_t *)data)[at] = attn__f32_to_f16(x); break;
-        case ATTN_BF16: ((uint16_t *)data)[at] = attn__f32_to_bf16(x); break;
-        default:        ((double *)data)[at] = (double)x; break;
+#define ATTN__X(name, number, text, bytes, elements, kind, most) \
+        case number: attn__put_##name(data, at, x); return;
+        ATTN_DTYPE_LIST(ATTN__X)
+#undef ATTN__X
     }
 }
+/* clang-format on */
 /* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had been
  * rounded once. */
 ATTN__INLINE float attn__f64_to_odd(double x) {
@@ -1125,8 +1185,8 @@ ATTN__INLINE int attn__has_append(const attn_desc *d) { return d->append.k.data 
 
 static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t dim) {
     static const int order[3] = {0, 1, 2};
-    ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
-    ATTN__RULE(t->dtype != ATTN_BOOL, ERR_DTYPE_KV);
+    ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
+    ATTN__RULE(attn__is_float(t->dtype) || attn__is_quant(t->dtype), ERR_DTYPE_KV);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
     if (!attn__is_quant(t->dtype)) {
@@ -1138,7 +1198,7 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
 }
 static attn_status attn__resolve_in(
     attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
-    ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
+    ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
@@ -1146,7 +1206,7 @@ static attn_status attn__resolve_in(
 }
 static attn_status attn__resolve_out(
     attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
-    ATTN__RULE(t->dtype >= ATTN_F32 && t->dtype <= ATTN_BOOL, ERR_DTYPE);
+    ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     const int dense = t->stride[0] == 0 && t->stride[1] == 0 && t->stride[2] == 0;
@@ -1444,7 +1504,7 @@ static attn_status attn__resolve(
     ATTN__TRY(attn__resolve_kv(&d->v, e, d->v_dim));
     attn__extent_bias(d, e);
     if (d->bias.data) {
-        ATTN__RULE(d->bias.dtype >= ATTN_F32 && d->bias.dtype <= ATTN_BOOL, ERR_DTYPE);
+        ATTN__RULE(attn__dtype_known(d->bias.dtype), ERR_DTYPE);
         ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
         ATTN__RULE(attn__aligned(d->bias.data, d->bias.dtype), ERR_ALIGN);
         ATTN__RULE(d->bias.layout == ATTN_BSHD, ERR_LAYOUT);
@@ -1452,7 +1512,7 @@ static attn_status attn__resolve(
         ATTN__TRY(attn__strides(d->bias.stride, e, attn__order_bshd, d->kv_len));
     }
     if (d->mask.data) {
-        ATTN__RULE(d->mask.dtype >= ATTN_F32 && d->mask.dtype <= ATTN_BOOL, ERR_DTYPE);
+        ATTN__RULE(attn__dtype_known(d->mask.dtype), ERR_DTYPE);
         ATTN__RULE(d->mask.dtype == ATTN_BOOL, ERR_DTYPE_MASK);
         ATTN__RULE(d->mask.layout == ATTN_BSHD, ERR_LAYOUT);
         ATTN__RULE(!d->mask.scale, ERR_SCALE_UNUSED);
@@ -3224,23 +3284,14 @@ static void attn__append_row(
         if (u > amax) amax = u;
     }
     int finite = amax < 0x7f800000u;
-    float s = finite ? attn__float(amax) / (dtype == ATTN_INT8 ? 127.0f : 448.0f)
-                     : attn__float(0x7fc00000u);
+    float s = finite ? attn__float(amax) / attn__dtypes[dtype].most : attn__float(0x7fc00000u);
     ATTN__F32(s);
     if (finite && attn__bits(s) < 0x00800000u) s = 0;
     *scale = s;
     for (int64_t c = 0; c < dim; c++) {
         float x = finite && s > 0 ? row[c] / s : 0;
         ATTN__F32(x);
-        if (dtype == ATTN_FP8_E4M3) {
-            ((uint8_t *)cache)[at + c] = finite && s > 0 ? attn__f32_to_fp8(x) : 0;
-            continue;
-        }
-        const float magic = 12582912.0f; /* rint: |x| < 2^22 */
-        float n = x + magic;
-        ATTN__F32(n);
-        n -= magic;
-        ((int8_t *)cache)[at + c] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+        attn__put_f32(cache, dtype, at + c, x);
     }
 }
 /* task: sequence i / kv_heads, kv head i % kv_heads. */
@@ -3458,8 +3509,11 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
             memcpy(&h, (const uint16_t *)data + at, 2);
             return attn__ref_decode(h, 8, 7);
         case ATTN_INT8: return (double)((const int8_t *)data)[at];
-        default:        memcpy(&c, (const uint8_t *)data + at, 1); return attn__ref_decode(c, 4, 3);
+        case ATTN_FP8_E4M3:
+            memcpy(&c, (const uint8_t *)data + at, 1);
+            return attn__ref_decode(c, 4, 3);
     }
+    return attn__double(0x7ff8000000000000u);
 }
 
 static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
@@ -3472,7 +3526,7 @@ static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
             h = (uint16_t)attn__ref_encode(x, 5, 10);
             memcpy((uint16_t *)data + at, &h, 2);
             break;
-        default:
+        case ATTN_BF16:
             h = (uint16_t)attn__ref_encode(x, 8, 7);
             memcpy((uint16_t *)data + at, &h, 2);
             break;
