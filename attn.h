@@ -1109,8 +1109,8 @@ static attn_status attn__strides(
         int64_t reach;
         if (!dense && some && extent[a] > 1 && stride[a] == 0) return ATTN_ERR_STRIDE_MIXED;
         if (stride[a] == ATTN_BROADCAST) stride[a] = 0;
-        if (extent[a] < 2) { /* never stepped along: a value that no address overflows */
-            stride[a] = dim;
+        if (extent[a] < 2) { /* never stepped along: a value that takes no pointer out of range */
+            if (stride[a] < 0 || stride[a] > INT32_MAX / 16) stride[a] = dim;
             continue;
         }
         int64_t size = stride[a] < 0 ? -stride[a] : stride[a];
