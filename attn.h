@@ -2678,9 +2678,31 @@ static attn_status attn__plan_bytes(attn_plan *plan, int64_t bytes) {
         (double)bytes / 1073741824.0);
     return ATTN_ERR_SIZE;
 }
-typedef struct attn__counter {
+/* The units of a job, each to the thread that takes it first; `scratch` bytes of the workspace for
+ * each thread. */
+typedef struct attn__share {
+    void (*unit)(const void *job, int64_t u, char *scratch);
+    const void *job;
+    char *workspace;
+    int64_t scratch, units;
+    int32_t threads;
     int64_t next __attribute__((aligned(8)));
-} attn__counter;
+} attn__share;
+static void attn__share_task(void *arg, int64_t thread) {
+    attn__share *s = (attn__share *)arg;
+    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
+    for (;;) {
+        int64_t u = s->threads == 1 ? s->next++ /* 4 ns less */
+                                    : __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED);
+        if (u >= s->units) break;
+        s->unit(s->job, u, s->workspace + thread * s->scratch);
+    }
+    attn__fp_leave(fp);
+}
+static void attn__share_run(const attn_desc *d, attn__share *s) {
+    s->next = 0;
+    if (s->units > 0) attn__parallel(d, s->threads, attn__share_task, s, s->threads);
+}
 
 /* =============================================================================== >>flash ====
    Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer
@@ -2693,7 +2715,7 @@ static int64_t attn__append_bytes(const attn_desc *d);
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace);
 static attn_status attn__bwd_plan(
     const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan);
-static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard);
+static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, const attn_plan *plan);
 
 /* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
  * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
@@ -2719,7 +2741,7 @@ typedef struct attn__flash {
     int direct;      /* P V of one block may go to o as it is */
     char *workspace; /* threads * scratch, then the partials of key splits */
     float *partial;  /* [units][part][v_pad + 2] */
-    int64_t next __attribute__((aligned(8))), units;
+    int64_t units;
 } attn__flash;
 typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 /* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys
@@ -2776,7 +2798,6 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
     f->d = d;
     f->workspace = NULL;
     f->partial = NULL;
-    f->next = 0;
     f->threads = attn__useful_threads(d, 1);
     f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
     const attn__machine_info *m = attn__machine();
@@ -2883,42 +2904,28 @@ static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn
     r->k1 = attn__min(r->k0 + step, r->k1);
     return r->rows > 0 && (split == 0 || r->k0 < r->k1);
 }
-static void attn__flash_worker(void *arg, int64_t index) {
-    attn__flash *f = (attn__flash *)arg;
+static void attn__flash_rows_unit(const void *job, int64_t u, char *scratch) {
+    const attn__flash *f = (const attn__flash *)job;
     attn__rows r;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = f->threads == 1 ? f->next++ /* 4 ns less */
-                                    : __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
-        if (u >= f->units) break;
-        int64_t unit = f->splits > 1 ? u / f->splits : u;
-        int64_t split = f->splits > 1 ? u % f->splits : -1;
-        if (!attn__flash_unit(f, unit, split, &r)) continue;
-        attn__machine()->isa->flash_rows(&r, f->workspace + index * f->scratch,
-            f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
-    }
-    attn__fp_leave(fp);
+    int64_t unit = f->splits > 1 ? u / f->splits : u;
+    int64_t split = f->splits > 1 ? u % f->splits : -1;
+    if (!attn__flash_unit(f, unit, split, &r)) return;
+    attn__machine()->isa->flash_rows(
+        &r, scratch, f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
 }
-static void attn__flash_merge_worker(void *arg, int64_t index) {
-    attn__flash *f = (attn__flash *)arg;
+static void attn__flash_merge_unit(const void *job, int64_t u, char *scratch) {
+    const attn__flash *f = (const attn__flash *)job;
     attn__rows r;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED);
-        if (u >= f->units / f->splits) break;
-        if (!attn__flash_unit(f, u, -1, &r)) continue;
-        int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
-        attn__machine()->isa->flash_merge(&r, parts,
-            f->partial + u * f->splits * f->part * (f->v_pad + 2),
-            f->workspace + index * f->scratch);
-    }
-    attn__fp_leave(fp);
+    if (!attn__flash_unit(f, u, -1, &r)) return;
+    int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
+    attn__machine()->isa->flash_merge(
+        &r, parts, f->partial + u * f->splits * f->part * (f->v_pad + 2), scratch);
 }
 static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash f;
     (void)user;
-    if (g) return attn__bwd_run(d, g, 0);
+    if (g) return attn__bwd_run(d, g, plan);
     memcpy(&f, plan->own, sizeof f);
     f.d = d;
     /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
@@ -2930,10 +2937,12 @@ static attn_status attn__flash_run(
     f.workspace = (char *)d->workspace;
     f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
     attn__append(d, f.threads, f.workspace + f.bytes);
-    attn__parallel(d, f.threads, attn__flash_worker, &f, f.threads);
+    attn__share share = {attn__flash_rows_unit, &f, f.workspace, f.scratch, f.units, f.threads, 0};
+    attn__share_run(d, &share);
     if (f.splits > 1) {
-        f.next = 0;
-        attn__parallel(d, f.threads, attn__flash_merge_worker, &f, f.threads);
+        share.unit = attn__flash_merge_unit;
+        share.units = f.units / f.splits;
+        attn__share_run(d, &share);
     }
     return ATTN_OK;
 }
@@ -2945,16 +2954,7 @@ static attn_status attn__flash_run(
 /* Backward: a split is the key blocks split, split + splits, .. of one (sequence, kv head), which
  * balances causal work. Each split adds to a dq of its own; these partials are summed in order
  * at the end. */
-enum {
-    ATTN__BWD_ROWS,
-    ATTN__BWD_SPLITS,
-    ATTN__STD_SCORES,
-    ATTN__STD_KEYS,
-    ATTN__STD_DQ,
-    ATTN__BWD_DQ,
-    ATTN__BWD_BIAS,
-    ATTN__BWD_SINK
-};
+enum { ATTN__STD_SCORES, ATTN__STD_KEYS, ATTN__STD_QUERIES };
 typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
@@ -2963,7 +2963,8 @@ typedef struct attn__bwd {
     int64_t rows, most;    /* of all heads; of a (sequence, kv head) at most */
     int64_t BQ, BK, ld, v_pad, q_pad;
     int64_t v_ld, q_ld; /* from row to row: v_pad, q_pad and perhaps a line more */
-    int extras, phase, standard;
+    int extras, standard;
+    int phase; /* of the standard backward */
     /* a unit is all splits of a (sequence, kv head): its rows are held in the thread's own memory,
      * which caches keep from head to head. Otherwise a unit is one split, and the rows of all
      * heads are held. */
@@ -2975,10 +2976,9 @@ typedef struct attn__bwd {
     float *L, *delta, *bad;
     /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
     float *q, *dout, *dq;
-    float *P, *dS;          /* standard: [rows][ld] */
-    attn__counter *counter; /* the next unit that no thread has begun, of units */
-    int64_t units;
+    float *P, *dS; /* standard: [rows][ld] */
 } attn__bwd;
+typedef char attn__bwd_fits[sizeof(attn__bwd) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 /* Key splits of a sequence: a function of its own length and heads. */
 static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
     if (standard) return 1;
@@ -3040,42 +3040,38 @@ static attn_status attn__bwd_plan(
     plan->isa = attn__machine()->isa->name;
     plan->threads = f.threads;
     plan->splits = (int32_t)f.splits;
+    memcpy(plan->own, &f, sizeof f);
     return attn__plan_bytes(plan, attn__sat_add(fixed, scores));
 }
-/* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
-static void attn__bwd_sink(const attn__bwd *f, int64_t h) {
-    const attn_desc *d = f->d;
-    double sum = 0;
-    for (int64_t b = 0; b < d->batch; b++) {
-        attn__seq s = attn__sequence(d, b);
-        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
-        for (int64_t i = 0; i < s.q_used; i++) {
-            float lse = d->lse[attn__lse_at(d, &s, i, h)];
-            if (attn__bits(lse) == 0xff800000u) continue; /* saw nothing, not even the sink */
-            double x = (double)d->sink[h] - (double)lse;
-            sum -= attn__exp(x > 0 ? 0 : x) * (double)f->delta[row + i * f->group];
-        }
-    }
-    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
-}
+/* The phases. Units of the first ones are parts of a (sequence, kv head): which, that its number
+ * says, all first parts before all second ones. */
 #define ATTN__BWD_ROWS_UNIT 256 /* rows a unit of the phases of rows and of dq */
-static int64_t attn__bwd_units(const attn__bwd *f) {
-    const attn_desc *d = f->d;
-    int64_t pairs = d->batch * d->kv_heads, key_blocks = attn__ceil_div(d->kv_len, f->BK),
-            bias_blocks = attn__ceil_div(d->kv_len, f->BK - 16);
-    switch (f->phase) {
-        case ATTN__BWD_SPLITS: return f->standard ? 0 : f->alone ? pairs : pairs * f->splits;
-        case ATTN__STD_SCORES: return f->standard ? pairs * key_blocks : 0;
-        case ATTN__STD_KEYS:   return f->standard ? pairs * attn__max(key_blocks, 1) : 0;
-        case ATTN__STD_DQ:
-            return f->standard ? pairs * attn__ceil_div(d->q_len * f->group, f->BQ) : 0;
-        case ATTN__BWD_BIAS:
-            return f->g->dbias ? (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
-                                     (d->bias.stride[1] ? d->heads : 1) * bias_blocks
-                               : 0;
-        case ATTN__BWD_SINK: return f->g->dsink ? d->heads : 0;
-        default:             return f->alone ? 0 : pairs * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
-    }
+static int64_t attn__bwd_pairs(const attn__bwd *f) { return f->d->batch * f->d->kv_heads; }
+static int64_t attn__bwd_part(const attn__bwd *f, int64_t u, attn__seq *s, int64_t *kv_head) {
+    const int64_t pairs = attn__bwd_pairs(f);
+    *kv_head = u % pairs % f->d->kv_heads;
+    *s = attn__sequence(f->d, u % pairs / f->d->kv_heads);
+    return u / pairs;
+}
+/* Rows, and at the end dq: from row 256 * part on. */
+static int64_t attn__bwd_rows_units(const attn__bwd *f) {
+    return f->alone ? 0 : attn__bwd_pairs(f) * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
+}
+static void attn__bwd_rows_unit(const void *job, int64_t u, char *scratch) {
+    const attn__bwd *f = (const attn__bwd *)job;
+    attn__seq s;
+    int64_t kv_head, row0 = attn__bwd_part(f, u, &s, &kv_head) * ATTN__BWD_ROWS_UNIT,
+                     rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
+    (void)scratch;
+    attn__machine()->isa->backward_rows(f, &s, kv_head, row0, rows);
+}
+static void attn__bwd_dq_unit(const void *job, int64_t u, char *scratch) {
+    const attn__bwd *f = (const attn__bwd *)job;
+    attn__seq s;
+    int64_t kv_head, row0 = attn__bwd_part(f, u, &s, &kv_head) * ATTN__BWD_ROWS_UNIT,
+                     rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
+    (void)scratch;
+    attn__machine()->isa->backward_dq(f, &s, kv_head, row0, rows);
 }
 /* Where the rows held lie. */
 static void attn__bwd_lay(attn__bwd *f, char *at) {
@@ -3096,62 +3092,103 @@ static void attn__bwd_alone(
         k->backward_split(&own, s, kv_head, part, scratch);
     k->backward_dq(&own, s, kv_head, 0, s->q_rows * f->group);
 }
-static void attn__bwd_unit(const attn__bwd *f, int64_t u, char *scratch) {
+/* Flash: key splits, or all that a (sequence, kv head) asks for. */
+static int64_t attn__bwd_splits_units(const attn__bwd *f) {
+    return f->standard ? 0 : attn__bwd_pairs(f) * (f->alone ? 1 : f->splits);
+}
+static void attn__bwd_splits_unit(const void *job, int64_t u, char *scratch) {
+    const attn__bwd *f = (const attn__bwd *)job;
+    attn__seq s;
+    int64_t kv_head, split = attn__bwd_part(f, u, &s, &kv_head);
+    if (f->alone) attn__bwd_alone(f, &s, kv_head, scratch);
+    else if (split < attn__bwd_splits(s.k_len, f->d->kv_heads, 0))
+        attn__machine()->isa->backward_split(f, &s, kv_head, split, scratch);
+}
+/* Standard: P and dS of all pairs, then dK and dV of key blocks, then dQ of row blocks. */
+static int64_t attn__std_scores_units(const attn__bwd *f) {
+    return f->standard ? attn__bwd_pairs(f) * attn__ceil_div(f->d->kv_len, f->BK) : 0;
+}
+static int64_t attn__std_keys_units(const attn__bwd *f) {
+    return f->standard ? attn__bwd_pairs(f) * attn__max(attn__ceil_div(f->d->kv_len, f->BK), 1) : 0;
+}
+static int64_t attn__std_queries_units(const attn__bwd *f) {
+    const int64_t rows = f->d->q_len * f->group;
+    return f->standard ? attn__bwd_pairs(f) * attn__ceil_div(rows, f->BQ) : 0;
+}
+static void attn__std_unit(const void *job, int64_t u, char *scratch) {
+    const attn__bwd *f = (const attn__bwd *)job;
+    attn__seq s;
+    int64_t kv_head, block = attn__bwd_part(f, u, &s, &kv_head);
+    attn__machine()->isa->standard_backward(f, &s, kv_head, block, scratch);
+}
+/* dbias: blocks of keys of each distinct (batch entry, head) of the bias. */
+static int64_t attn__bwd_bias_blocks(const attn__bwd *f) {
+    return attn__ceil_div(f->d->kv_len, f->BK - 16);
+}
+static int64_t attn__bwd_bias_units(const attn__bwd *f) {
     const attn_desc *d = f->d;
-    const attn__kernels *k = attn__machine()->isa;
-    if (f->phase == ATTN__BWD_SINK) {
-        attn__bwd_sink(f, u);
-        return;
-    }
-    if (f->phase == ATTN__BWD_BIAS) {
-        int64_t blocks = attn__ceil_div(d->kv_len, f->BK - 16),
-                heads = d->bias.stride[1] ? d->heads : 1;
-        k->backward_bias(
-            f, u / blocks / heads, u / blocks % heads, u % blocks * (f->BK - 16), scratch);
-        return;
-    }
-    int64_t pairs = d->batch * d->kv_heads, kv_head = u % pairs % d->kv_heads, part = u / pairs;
-    attn__seq s = attn__sequence(d, u % pairs / d->kv_heads);
-    if (f->alone) {
-        attn__bwd_alone(f, &s, kv_head, scratch);
-        return;
-    }
-    int64_t row0 = part * ATTN__BWD_ROWS_UNIT,
-            rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
-    if (f->phase == ATTN__BWD_ROWS) k->backward_rows(f, &s, kv_head, row0, rows);
-    else if (f->phase == ATTN__BWD_DQ) k->backward_dq(f, &s, kv_head, row0, rows);
-    else if (f->phase != ATTN__BWD_SPLITS) k->standard_backward(f, &s, kv_head, part, scratch);
-    else if (part < attn__bwd_splits(s.k_len, d->kv_heads, f->standard))
-        k->backward_split(f, &s, kv_head, part, scratch);
+    if (!f->g->dbias) return 0;
+    return (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
+           (d->bias.stride[1] ? d->heads : 1) * attn__bwd_bias_blocks(f);
 }
-static void attn__bwd_worker(void *arg, int64_t index) {
-    attn__bwd *f = (attn__bwd *)arg;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = __atomic_fetch_add(&f->counter->next, 1, __ATOMIC_RELAXED);
-        if (u >= f->units) break;
-        attn__bwd_unit(f, u, f->workspace + index * f->scratch);
-    }
-    attn__fp_leave(fp);
+static void attn__bwd_bias_unit(const void *job, int64_t u, char *scratch) {
+    const attn__bwd *f = (const attn__bwd *)job;
+    int64_t blocks = attn__bwd_bias_blocks(f), heads = f->d->bias.stride[1] ? f->d->heads : 1;
+    attn__machine()->isa->backward_bias(
+        f, u / blocks / heads, u / blocks % heads, u % blocks * (f->BK - 16), scratch);
 }
-static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, int standard) {
+/* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
+static int64_t attn__bwd_sink_units(const attn__bwd *f) { return f->g->dsink ? f->d->heads : 0; }
+static void attn__bwd_sink_unit(const void *job, int64_t h, char *scratch) {
+    const attn__bwd *f = (const attn__bwd *)job;
+    (void)scratch;
+    const attn_desc *d = f->d;
+    double sum = 0;
+    for (int64_t b = 0; b < d->batch; b++) {
+        attn__seq s = attn__sequence(d, b);
+        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
+        for (int64_t i = 0; i < s.q_used; i++) {
+            float lse = d->lse[attn__lse_at(d, &s, i, h)];
+            if (attn__bits(lse) == 0xff800000u) continue; /* saw nothing, not even the sink */
+            double x = (double)d->sink[h] - (double)lse;
+            sum -= attn__exp(x > 0 ? 0 : x) * (double)f->delta[row + i * f->group];
+        }
+    }
+    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
+}
+static const struct {
+    int64_t (*units)(const attn__bwd *f);
+    void (*unit)(const void *job, int64_t u, char *scratch);
+    int phase;
+} attn__bwd_phases[] = {
+    {attn__bwd_rows_units, attn__bwd_rows_unit, 0},
+    {attn__bwd_splits_units, attn__bwd_splits_unit, 0},
+    {attn__std_scores_units, attn__std_unit, ATTN__STD_SCORES},
+    {attn__std_keys_units, attn__std_unit, ATTN__STD_KEYS},
+    {attn__std_queries_units, attn__std_unit, ATTN__STD_QUERIES},
+    {attn__bwd_rows_units, attn__bwd_dq_unit, 0},
+    {attn__bwd_bias_units, attn__bwd_bias_unit, 0},
+    {attn__bwd_sink_units, attn__bwd_sink_unit, 0},
+};
+static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__bwd f;
-    attn__counter counter;
-    attn__bwd_shape(d, g, standard, &f);
+    memcpy(&f, plan->own, sizeof f);
+    f.d = d;
+    f.g = g;
     f.workspace = (char *)d->workspace;
-    f.counter = &counter;
     f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
     f.delta = f.L + f.rows;
     f.bad = f.delta + f.rows;
     if (!f.alone) attn__bwd_lay(&f, (char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
-    if (standard) {
+    if (f.standard) {
         f.P = f.dq + f.rows * f.q_ld;
         f.dS = f.P + f.rows * f.ld;
     }
-    for (f.phase = ATTN__BWD_ROWS; f.phase <= ATTN__BWD_SINK; f.phase++) {
-        counter.next = 0;
-        f.units = attn__bwd_units(&f);
-        if (f.units) attn__parallel(d, f.threads, attn__bwd_worker, &f, f.threads);
+    for (size_t n = 0; n < sizeof attn__bwd_phases / sizeof *attn__bwd_phases; n++) {
+        f.phase = attn__bwd_phases[n].phase;
+        attn__share share = {attn__bwd_phases[n].unit, &f, f.workspace, f.scratch,
+            attn__bwd_phases[n].units(&f), f.threads, 0};
+        attn__share_run(d, &share);
     }
     return ATTN_OK;
 }
@@ -3168,8 +3205,9 @@ typedef struct attn__std {
     char *workspace;
     /* [batch][heads][q_len][ld]; [batch][heads][q_len][2]: max, sum */
     float *scores, *stats;
-    int64_t next __attribute__((aligned(8))), units;
+    int64_t units;
 } attn__std;
+typedef char attn__std_fits[sizeof(attn__std) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 #ifndef ATTN_NO_STANDARD
 static void attn__standard_shape(const attn_desc *d, attn__std *t) {
     memset(t, 0, sizeof *t);
@@ -3201,33 +3239,27 @@ static attn_status attn__standard_plan(
             fixed =
                 attn__sat_add(attn__sat_add(t.planned * t.scratch, attn__append_bytes(d)), stats);
     ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
+    memcpy(plan->own, &t, sizeof t);
     plan->kernel = "standard_forward";
     plan->isa = attn__machine()->isa->name;
     plan->threads = t.threads;
     return attn__plan_bytes(plan, attn__sat_add(bytes, fixed));
 }
-static void attn__standard_worker(void *arg, int64_t index) {
-    attn__std *t = (attn__std *)arg;
-    const attn_desc *d = t->d;
-    uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
-    for (;;) {
-        int64_t u = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED);
-        if (u >= t->units) break;
-        int64_t tile = u % t->tiles, h = u / t->tiles % d->heads, row0 = tile * t->BM;
-        attn__seq s = attn__sequence(d, u / t->tiles / d->heads);
-        if (row0 < s.q_rows)
-            attn__machine()->isa->standard_rows(t, &s, h, row0, attn__min(t->BM, s.q_rows - row0),
-                t->workspace + index * t->scratch);
-    }
-    attn__fp_leave(fp);
+static void attn__standard_unit(const void *job, int64_t u, char *scratch) {
+    const attn__std *t = (const attn__std *)job;
+    int64_t tile = u % t->tiles, h = u / t->tiles % t->d->heads, row0 = tile * t->BM;
+    attn__seq s = attn__sequence(t->d, u / t->tiles / t->d->heads);
+    if (row0 < s.q_rows)
+        attn__machine()->isa->standard_rows(
+            t, &s, h, row0, attn__min(t->BM, s.q_rows - row0), scratch);
 }
 static attn_status attn__standard_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__std t;
     (void)user;
-    if (g) return attn__bwd_run(d, g, 1);
-    attn__standard_shape(d, &t);
-    t.threads = plan->threads;
+    if (g) return attn__bwd_run(d, g, plan);
+    memcpy(&t, plan->own, sizeof t);
+    t.d = d;
     t.workspace = (char *)d->workspace;
     char *p = t.workspace + t.planned * t.scratch;
     attn__append(d, t.threads, p);
@@ -3235,8 +3267,9 @@ static attn_status attn__standard_run(
     t.scores = (float *)(void *)p;
     t.stats = t.scores + d->batch * d->heads * d->q_len * t.ld;
     for (t.pass = 0; t.pass < 3; t.pass++) {
-        t.next = 0;
-        attn__parallel(d, t.threads, attn__standard_worker, &t, t.threads);
+        attn__share share = {
+            attn__standard_unit, &t, t.workspace, t.scratch, t.units, t.threads, 0};
+        attn__share_run(d, &share);
     }
     return ATTN_OK;
 }
@@ -4961,6 +4994,10 @@ ATTN__PLAIN_END
 #define ATTN__AHEAD 4
 #define ATTN__CHAINS 12
 #define ATTN__PANEL 256 /* columns that sum_seen takes at a time */
+/* for (r = 0; r < rows; r += n): n is MR, or less, as equal as may be, where MR does not go up */
+#define ATTN__EACH_GROUP(r, n, rows) \
+    for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); \
+        left > 0 && (n = attn__ceil_div((rows) - r, left)) > 0; left--, r += n)
 /* products begin at a multiple of it: dropout's words come in fours */
 #define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
 #endif
@@ -5835,8 +5872,7 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const flo
             if (!b.whole || d->mask.data || d->bias.data)
                 b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
         }
-        for (int64_t r = 0, n, left = attn__ceil_div(u->rows, ATTN__MR); left > 0; left--, r += n) {
-            n = attn__ceil_div(u->rows - r, left);
+        ATTN__EACH_GROUP(r, n, u->rows) {
             ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
         }
     }
@@ -6076,8 +6112,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
     int cap = attn__capped(d) && !for_bias;
     gr->n = 0;
     gr->whole = attn__all_see(d, s, row0 / f->group, (row0 + rows - 1) / f->group, kb, ke);
-    for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
-        n = attn__ceil_div(rows - r, left);
+    ATTN__EACH_GROUP(r, n, rows) {
         int64_t first = gr->whole ? kb : ke, last = gr->whole ? ke : kb;
         for (int64_t l = 0; l < n && !gr->whole; l++) {
             int64_t lo, hi;
@@ -6241,10 +6276,10 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     for (int64_t c = 0, nv; c < f->q_pad; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(f->q_pad - c);
-        for (int64_t r = 0, m, left = attn__ceil_div(n, ATTN__MR), g = 0; left > 0;
-            left--, r += m, g++) {
+        int64_t g = -1;
+        ATTN__EACH_GROUP(r, m, n) {
+            g++;
             int64_t first = gr ? gr->first[g] - kb : 0, last = gr ? gr->last[g] - kb : keys;
-            m = attn__ceil_div(n - r, left);
             if (last <= first) continue;
             for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
@@ -6428,8 +6463,7 @@ static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int6
     for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
         int64_t ke = attn__min(kb + t->BN, s->k_len);
         ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-        for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); left > 0; left--, r += n) {
-            n = attn__ceil_div(rows - r, left);
+        ATTN__EACH_GROUP(r, n, rows) {
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
                 ATTN__(mm_of)(ATTN__QK, nv, n)(Q + r * t->q_pad, t->q_pad,
@@ -6513,9 +6547,8 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
             ATTN__(careful_row)(d, s, h, row0 + r, S + r * t->ld + kb, kb, attn__max(lo, kb),
                 attn__min(hi, ke), tile.V, t->v_pad, tile.O + r * t->v_pad, t->v_pad, 1);
         }
-        for (int64_t r = 0, n, left = careful ? 0 : attn__ceil_div(rows, ATTN__MR); left > 0;
-            left--, r += n) {
-            n = attn__ceil_div(rows - r, left);
+        if (careful) continue;
+        ATTN__EACH_GROUP(r, n, rows) {
             ATTN__(mm_columns)(ATTN__PV, n, S + r * t->ld + kb, t->ld, tile.V, t->v_pad, ke - kb,
                 ATTN__SUM_KEYS, tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
         }
@@ -6549,7 +6582,7 @@ static void ATTN__(standard_backward)(
     ATTN__(groups) gr;
     int64_t rows = s->q_rows * f->group, row = attn__bwd_row(f, s, kv_head), kb = block * f->BK,
             ke = attn__min(kb + f->BK, s->k_len), row0 = block * f->BQ;
-    if (f->phase == ATTN__STD_DQ) {
+    if (f->phase == ATTN__STD_QUERIES) {
         int64_t n = attn__min(f->BQ, rows - row0);
         float *dQ = f->dq + (row + row0) * f->q_ld;
         if (n <= 0) return;
