@@ -1237,7 +1237,7 @@ ATTN__INLINE int64_t attn__appended(const attn_desc *d, int64_t b) {
 enum { ATTN__ADDED, ATTN__TWICE, ATTN__FULL };
 typedef struct attn__set {
     int64_t first, last, beyond; /* beyond: the least number met that is at least last */
-    uint32_t words, held;        /* words: a power of two for the hash table */
+    uint32_t words, count;       /* words: a power of two for the hash table */
     int bitmap;
     uint32_t word[ATTN__SET_WORDS];
 } attn__set;
@@ -1246,7 +1246,7 @@ static void attn__set_empty(attn__set *s, int64_t first, int64_t last, int64_t n
     s->first = first;
     s->last = last;
     s->beyond = INT64_MAX;
-    s->held = 0;
+    s->count = 0;
     for (s->words = 32; s->words < ATTN__SET_WORDS && s->words < 2 * numbers; s->words *= 2) {}
     s->bitmap = last - first <= 32 * (int64_t)s->words;
     memset(s->word, 0, s->words * sizeof *s->word);
@@ -1262,7 +1262,7 @@ static int attn__set_add(attn__set *s, int64_t number) {
     }
     for (; s->word[at]; at = (at + 1) & (s->words - 1))
         if (s->word[at] == x + 1) return ATTN__TWICE;
-    if (2 * s->held++ >= s->words) return ATTN__FULL;
+    if (2 * s->count++ >= s->words) return ATTN__FULL;
     s->word[at] = x + 1;
     return ATTN__ADDED;
 }
@@ -1757,7 +1757,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
 /* ============================================================================ >>sequence ====
    One sequence of a batch, for the fast backends: addresses of its rows and keys, and the keys
    that a row may see. */
-typedef struct attn__seq {
+typedef struct attn__sequence_view {
     int64_t b;
     /* row i is token q_first + i of batch q_batch; q_used rows are valid */
     int64_t q_batch, q_first, q_rows, q_used;
@@ -1765,11 +1765,11 @@ typedef struct attn__seq {
     int64_t k_batch, k_first, k_len, k_old;
     int64_t offset;
     const int32_t *pages;
-} attn__seq;
+} attn__sequence_view;
 
-ATTN__INLINE attn__seq attn__sequence(const attn_desc *d, int64_t b) {
+ATTN__INLINE attn__sequence_view attn__sequence(const attn_desc *d, int64_t b) {
     const attn_seq *q = &d->seq;
-    attn__seq s;
+    attn__sequence_view s;
     int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len,
             base = q->cu_k ? q->cu_k[b] : 0;
     int64_t start = q->start_k ? q->start_k[b] : 0, used = q->used_k ? q->used_k[b] : capacity;
@@ -1788,11 +1788,12 @@ ATTN__INLINE attn__seq attn__sequence(const attn_desc *d, int64_t b) {
     s.pages = q->block_table ? q->block_table + b * q->max_pages : NULL;
     return s;
 }
-ATTN__INLINE int64_t attn__q_at(const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
+ATTN__INLINE int64_t attn__q_at(
+    const attn__sequence_view *s, const int64_t *stride, int64_t i, int64_t h) {
     return s->q_batch * stride[0] + (s->q_first + i) * stride[1] + h * stride[2];
 }
 ATTN__INLINE int64_t attn__k_at(
-    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t j, int64_t h) {
+    const attn_desc *d, const attn__sequence_view *s, const int64_t *stride, int64_t j, int64_t h) {
     int64_t t = s->k_first + j;
     if (s->pages)
         return s->pages[t / d->seq.page_size] * stride[0] + t % d->seq.page_size * stride[1] +
@@ -1801,17 +1802,18 @@ ATTN__INLINE int64_t attn__k_at(
 }
 /* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
 ATTN__INLINE int64_t attn__bias_at(
-    const attn_desc *d, const attn__seq *s, const int64_t *stride, int64_t i, int64_t h) {
+    const attn_desc *d, const attn__sequence_view *s, const int64_t *stride, int64_t i, int64_t h) {
     return s->b * stride[0] + h * stride[1] + i * stride[2] +
            (d->seq.start_k ? d->seq.start_k[s->b] : 0);
 }
-ATTN__INLINE int64_t attn__lse_at(const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
+ATTN__INLINE int64_t attn__lse_at(
+    const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t h) {
     return d->seq.cu_q ? h * d->seq.total_q + s->q_first + i : (s->b * d->heads + h) * d->q_len + i;
 }
 /* The rows [i, last] see no key outside [lo, hi), hi <= lo: none at all. For one row that is what
  * it sees; for more it is the union, for neither end ever falls from one row to the next. */
-ATTN__INLINE void attn__rows_see(
-    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t *lo, int64_t *hi) {
+ATTN__INLINE void attn__rows_see(const attn_desc *d, const attn__sequence_view *s, int64_t i,
+    int64_t last, int64_t *lo, int64_t *hi) {
     int64_t from = attn__sat_add(i, s->offset);
     last = attn__min(last, s->q_used - 1);
     *lo = 0;
@@ -1826,12 +1828,12 @@ ATTN__INLINE void attn__rows_see(
 }
 /* Row i sees keys [lo, hi) at most; hi <= lo: none. */
 ATTN__INLINE void attn__range(
-    const attn_desc *d, const attn__seq *s, int64_t i, int64_t *lo, int64_t *hi) {
+    const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t *lo, int64_t *hi) {
     attn__rows_see(d, s, i, i, lo, hi);
 }
 /* Whether each of the rows [i, last] sees all of [k0, k1), k0 < k1. */
-ATTN__INLINE int attn__all_see(
-    const attn_desc *d, const attn__seq *s, int64_t i, int64_t last, int64_t k0, int64_t k1) {
+ATTN__INLINE int attn__all_see(const attn_desc *d, const attn__sequence_view *s, int64_t i,
+    int64_t last, int64_t k0, int64_t k1) {
     int64_t lo, hi;
     attn__range(d, s, i, &lo, &hi);
     if (lo > k0 || hi < k1) return 0;
@@ -2115,18 +2117,18 @@ typedef struct attn__kernels {
     void (*flash_rows)(const struct attn__rows *u, char *scratch, float *partial);
     void (*flash_merge)(
         const struct attn__rows *u, int64_t parts, const float *partial, char *scratch);
-    void (*backward_rows)(
-        const struct attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
-    void (*backward_split)(const struct attn__bwd *f, const attn__seq *s, int64_t kv_head,
-        int64_t split, char *scratch);
-    void (*backward_dq)(
-        const struct attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows);
+    void (*backward_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
+        int64_t kv_head, int64_t row0, int64_t rows);
+    void (*backward_split)(const struct attn__bwd *job, const attn__sequence_view *s,
+        int64_t kv_head, int64_t split, char *scratch);
+    void (*backward_dq)(const struct attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
+        int64_t row0, int64_t rows);
     void (*backward_bias)(
-        const struct attn__bwd *f, int64_t b, int64_t h, int64_t kb, char *scratch);
-    void (*standard_rows)(const struct attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
-        int64_t rows, char *scratch);
-    void (*standard_backward)(const struct attn__bwd *f, const attn__seq *s, int64_t kv_head,
-        int64_t block, char *scratch);
+        const struct attn__bwd *job, int64_t b, int64_t h, int64_t kb, char *scratch);
+    void (*standard_rows)(const struct attn__std *job, const attn__sequence_view *s, int64_t h,
+        int64_t row0, int64_t rows, char *scratch);
+    void (*standard_backward)(const struct attn__bwd *job, const attn__sequence_view *s,
+        int64_t kv_head, int64_t block, char *scratch);
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
 #ifndef ATTN_NO_TIMING
@@ -2179,7 +2181,7 @@ static uint32_t attn__cpu_has(int64_t *l2) {
 }
 #endif
 
-static void attn__detect(attn__machine_info *m) {
+static void attn__machine_read(attn__machine_info *m) {
     const char *isa = getenv("ATTN_ISA"), *backend = getenv("ATTN_BACKEND");
     memset(m, 0, sizeof *m);
     m->l2 = 1 << 20;
@@ -2194,20 +2196,20 @@ static void attn__detect(attn__machine_info *m) {
         strlen(backend) < 32 ? backend : "(too long)");
     m->backend = m->backend_name;
 }
-static attn__machine_info attn__found;
-static int attn__found_state; /* 0: unknown, 1: being found, 2: known */
-ATTN__NOINLINE void attn__find(void) {
+static attn__machine_info attn__machine_known;
+static int attn__machine_state; /* 0: unknown, 1: being found, 2: known */
+ATTN__NOINLINE void attn__machine_once(void) {
     int expected = 0;
     if (__atomic_compare_exchange_n(
-            &attn__found_state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-        attn__detect(&attn__found);
-        __atomic_store_n(&attn__found_state, 2, __ATOMIC_RELEASE);
+            &attn__machine_state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+        attn__machine_read(&attn__machine_known);
+        __atomic_store_n(&attn__machine_state, 2, __ATOMIC_RELEASE);
     }
-    while (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) {}
+    while (__atomic_load_n(&attn__machine_state, __ATOMIC_ACQUIRE) != 2) {}
 }
 ATTN__INLINE const attn__machine_info *attn__machine(void) {
-    if (__atomic_load_n(&attn__found_state, __ATOMIC_ACQUIRE) != 2) attn__find();
-    return &attn__found;
+    if (__atomic_load_n(&attn__machine_state, __ATOMIC_ACQUIRE) != 2) attn__machine_once();
+    return &attn__machine_known;
 }
 
 /* ============================================================================== >>public ==== */
@@ -2622,7 +2624,7 @@ static int attn__needs_extras(const attn_desc *d) {
            !(d->scale > 7.8886091e-31f && d->scale < 1.2676506e30f);
 }
 /* The keys that a row of the sequence sees at most. */
-static int64_t attn__keys_seen(const attn_desc *d, const attn__seq *s) {
+static int64_t attn__keys_seen(const attn_desc *d, const attn__sequence_view *s) {
     int64_t lo, hi;
     attn__rows_see(d, s, 0, s->q_used - 1, &lo, &hi);
     if (!(d->flags & ATTN_WINDOW_LEFT) || !(d->flags & (ATTN_CAUSAL | ATTN_WINDOW_RIGHT)))
@@ -2637,7 +2639,7 @@ static int attn__worth_waking(const attn_desc *d, double times) {
     double pairs = 0; /* of a row and a key that it may see, in one head */
     if ((double)attn__rows_total(d) * (double)d->kv_len * each < 2e6) return 0;
     for (int64_t b = 0; b < d->batch && pairs * each < 2e6; b++) {
-        attn__seq s = attn__sequence(d, b);
+        attn__sequence_view s = attn__sequence(d, b);
         pairs += (double)s.q_used * (double)attn__keys_seen(d, &s);
     }
     return pairs * each >= 2e6;
@@ -2717,6 +2719,8 @@ static attn_status attn__bwd_plan(
     const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan);
 static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, const attn_plan *plan);
 
+/* V is used where it lies; it is copied unless its address is a good one; it has to be copied. */
+enum { ATTN__V_IN_PLACE, ATTN__V_IF_FAR, ATTN__V_COPIED };
 /* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
  * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
  * so that a GQA group shares one reading of K and V. */
@@ -2726,7 +2730,7 @@ typedef struct attn__flash {
     int64_t group;            /* heads / kv_heads */
     int64_t BM, BN;           /* rows a unit, keys a block */
     /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
-    int64_t tiles, splits, part;
+    int64_t tiles, splits, rows_partial;
     /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
     int64_t v_pad, q_pad, ld;
     /* keys summed in f32, then in f64; 0: no sequence is longer */
@@ -2737,10 +2741,10 @@ typedef struct attn__flash {
     int extras;
     /* rows are widened or gathered; otherwise used where they lie */
     int pack_q;
-    int pack_v;      /* 2: it must be; 1: its rows are far apart, perhaps */
-    int direct;      /* P V of one block may go to o as it is */
-    char *workspace; /* threads * scratch, then the partials of key splits */
-    float *partial;  /* [units][part][v_pad + 2] */
+    int copy_v;        /* ATTN__V_.. */
+    int straight_to_o; /* P V of one block may go to o as it is */
+    char *workspace;   /* threads * scratch, then the partials of key splits */
+    float *partial;    /* [units][part][v_pad + 2] */
     int64_t units;
 } attn__flash;
 typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
@@ -2748,200 +2752,208 @@ typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own
  * are cut into 16 splits at most. */
 #define ATTN__SPLIT_ROWS 256
 #define ATTN__SPLIT_KEYS 1024
-static int64_t attn__split_keys(const attn__seq *s, int64_t group) {
+static int64_t attn__split_keys(const attn__sequence_view *s, int64_t group) {
     if (s->q_used * group > ATTN__SPLIT_ROWS || s->k_len < 2 * ATTN__SPLIT_KEYS)
         return attn__max(s->k_len, 1);
     return ATTN__SPLIT_KEYS * attn__ceil_div(s->k_len, 16 * ATTN__SPLIT_KEYS);
 }
 typedef struct attn__rows { /* one unit */
-    const attn__flash *f;
-    attn__seq s;
+    const attn__flash *job;
+    attn__sequence_view s;
     int64_t kv_head, row0, rows;
     int64_t k0, k1; /* its keys */
 } attn__rows;
 
 /* Bytes a thread for a tile of so many rows, with those of `second` rows of a later key split. */
-static int64_t attn__flash_scratch(const attn__flash *f, int64_t rows, int64_t second) {
+static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t second) {
     int64_t BM = attn__round_up(attn__max(1, rows), 48);
-    return attn__round_up(4 * (attn__machine()->isa->MR * f->ld + (BM + second) * (f->v_pad + 2) +
-                                  f->BN * (f->d->head_dim + (f->pack_v ? f->v_pad : 0)) +
-                                  (f->pack_q ? BM * f->q_pad : 0)) +
-                              (f->span ? BM * attn__span_bytes(f->v_pad) : 0),
+    return attn__round_up(
+        4 * (attn__machine()->isa->MR * job->ld + (BM + second) * (job->v_pad + 2) +
+                job->BN * (job->d->head_dim + (job->copy_v != ATTN__V_IN_PLACE ? job->v_pad : 0)) +
+                (job->pack_q ? BM * job->q_pad : 0)) +
+            (job->span ? BM * attn__span_bytes(job->v_pad) : 0),
         ATTN__ALIGN);
 }
 /* Key splits side by side only where rows alone give too few units, and only of as many rows as
  * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
-static void attn__splits_beside(attn__flash *f, int64_t rows, int64_t pairs) {
-    const int64_t keys = f->d->kv_len, row = (f->v_pad + 2) * 4,
+static void attn__splits_beside(attn__flash *job, int64_t rows, int64_t pairs) {
+    const int64_t keys = job->d->kv_len, row = (job->v_pad + 2) * 4,
                   splits = attn__min(16, attn__ceil_div(keys, ATTN__SPLIT_KEYS)),
                   longest = ATTN__SPLIT_KEYS * attn__ceil_div(keys, 16 * ATTN__SPLIT_KEYS);
-    attn__flash beside = *f; /* without a span, and with one where splits need it */
-    int64_t side = (int64_t)f->planned * (9 << 16) / (pairs * 16 * row), one = 0;
+    attn__flash beside = *job; /* without a span, and with one where splits need it */
+    int64_t side = (int64_t)job->planned * (9 << 16) / (pairs * 16 * row), one = 0;
     /* beyond 96 rows there is more than one tile, of up to 96 rows each */
     side = side > 96 + 144 ? attn__min(side - 144, ATTN__SPLIT_ROWS) : attn__min(side, 96);
-    for (beside.span = 0;; beside.span = f->span) {
+    for (beside.span = 0;; beside.span = job->span) {
         const int64_t few = attn__min(rows, side);
         one = attn__flash_scratch(&beside, few, 0);
-        f->bytes = attn__max(
-            f->bytes, f->planned * one + (few + (few > 96 ? 144 : 0)) * pairs * splits * row);
-        if (beside.span == f->span || attn__max(longest, 2 * ATTN__SPLIT_KEYS) <= f->span) break;
+        job->bytes = attn__max(
+            job->bytes, job->planned * one + (few + (few > 96 ? 144 : 0)) * pairs * splits * row);
+        if (beside.span == job->span || attn__max(longest, 2 * ATTN__SPLIT_KEYS) <= job->span)
+            break;
         side = attn__min(side, 96);
     }
-    if (f->threads == 1 || pairs * f->tiles >= 4 * f->threads || rows > side ||
+    if (job->threads == 1 || pairs * job->tiles >= 4 * job->threads || rows > side ||
         attn__tuning.no_splits)
         return;
-    f->splits = splits;
-    f->scratch = one;
-    f->span = beside.span;
+    job->splits = splits;
+    job->scratch = one;
+    job->span = beside.span;
 }
-static void attn__flash_shape(const attn_desc *d, attn__flash *f) {
-    f->d = d;
-    f->workspace = NULL;
-    f->partial = NULL;
-    f->threads = attn__useful_threads(d, 1);
-    f->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
+static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
+    job->d = d;
+    job->workspace = NULL;
+    job->partial = NULL;
+    job->threads = attn__useful_threads(d, 1);
+    job->group = d->kv_heads == d->heads ? 1 : d->heads / d->kv_heads;
     const attn__machine_info *m = attn__machine();
     const int64_t lanes = m->isa->W; /* a power of two: no division in the way of a small call */
-    f->v_pad = (d->v_dim + lanes - 1) & -lanes;
-    f->q_pad = (d->head_dim + lanes - 1) & -lanes;
-    f->extras = attn__needs_extras(d);
-    f->unit = attn__score_unit(d, f->extras);
-    f->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) || (f->group > 1 && d->q_len > 1) ||
-                d->seq.cu_q;
-    f->pack_v = d->v.dtype != ATTN_F32 || d->v_dim != f->v_pad || d->seq.block_table
-                    ? 2
-                    : d->q_len * f->group > 16 && !attn__tuning.v_in_place;
+    job->v_pad = (d->v_dim + lanes - 1) & -lanes;
+    job->q_pad = (d->head_dim + lanes - 1) & -lanes;
+    job->extras = attn__needs_extras(d);
+    job->unit = attn__score_unit(d, job->extras);
+    job->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) ||
+                  (job->group > 1 && d->q_len > 1) || d->seq.cu_q;
+    job->copy_v = d->v.dtype != ATTN_F32 || d->v_dim != job->v_pad || d->seq.block_table
+                      ? ATTN__V_COPIED
+                  : d->q_len * job->group > 16 && !attn__tuning.v_in_place ? ATTN__V_IF_FAR
+                                                                           : ATTN__V_IN_PLACE;
 
-    f->direct = d->o.dtype == ATTN_F32 && d->v_dim == f->v_pad && (f->group == 1 || d->q_len == 1);
+    job->straight_to_o =
+        d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
 
     /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
      * for the packing is shared by all rows of a unit. Fewer rows where that leaves less than two
      * units a thread, one where heads divide among the threads, four where units differ in work. */
-    int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + f->v_pad);
-    f->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
-    while (!attn__tuning.BN && f->BN > 64 && f->BN * key > l2 / 8 * 3) f->BN /= 2;
-    int64_t room = l2 / 16 * 15 - f->BN * key -
-                   4 * (m->isa->MR * (f->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (f->v_pad + 2));
-    f->span = d->kv_len > ATTN__SUM_BLOCKS * f->BN ? ATTN__SUM_BLOCKS * f->BN : 0;
+    int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + job->v_pad);
+    job->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
+    while (!attn__tuning.BN && job->BN > 64 && job->BN * key > l2 / 8 * 3) job->BN /= 2;
+    int64_t room =
+        l2 / 16 * 15 - job->BN * key -
+        4 * (m->isa->MR * (job->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (job->v_pad + 2));
+    job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
     /* the same one block */
-    f->BN = attn__min(f->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
-    f->ld = f->BN + ATTN__SCORE_PAD;
-    int64_t rows = d->q_len * f->group, most = rows, cap = 96, whole = 96;
+    job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
+    job->ld = job->BN + ATTN__SCORE_PAD;
+    int64_t rows = d->q_len * job->group, most = rows, cap = 96, whole = 96;
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     if (rows > 96) {
         const int64_t each = /* units a thread */
             d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
-            : f->threads % pairs                                            ? 2
+            : job->threads % pairs                                          ? 2
                                                                             : 1;
-        const int64_t row = 4 * (f->v_pad + (f->pack_q ? f->q_pad : 0));
+        const int64_t row = 4 * (job->v_pad + (job->pack_q ? job->q_pad : 0));
         whole = attn__max(96, attn__min(2112, room / row));
-        cap = f->span ? room / (row + attn__span_bytes(f->v_pad)) / 48 * 48 : room / row;
+        cap = job->span ? room / (row + attn__span_bytes(job->v_pad)) / 48 * 48 : room / row;
         most = cap = attn__max(96, attn__min(2112, cap));
-        if (f->threads > 1) most = attn__min(most, attn__ceil_div(rows * pairs, each * f->threads));
+        if (job->threads > 1)
+            most = attn__min(most, attn__ceil_div(rows * pairs, each * job->threads));
         most = attn__max(96, most);
         most = attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
     }
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
-    f->BM = attn__round_up(attn__max(1, most), 48);
-    f->tiles = rows <= f->BM ? rows > 0 : attn__ceil_div(rows, f->BM);
+    job->BM = attn__round_up(attn__max(1, most), 48);
+    job->tiles = rows <= job->BM ? rows > 0 : attn__ceil_div(rows, job->BM);
     /* The workspace is planned for the largest unit and all threads that the description asks for:
      * so it is the same wherever the call is made from, and never shrinks as a length grows. */
     const int split = d->kv_len >= 2 * ATTN__SPLIT_KEYS;
     const int64_t second =
         split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0;
-    f->scratch = attn__flash_scratch(f, attn__max(f->BM, attn__min(rows, cap)), second);
-    if (f->span) { /* no less than for a length without a span */
-        attn__flash shorter = *f;
+    job->scratch = attn__flash_scratch(job, attn__max(job->BM, attn__min(rows, cap)), second);
+    if (job->span) { /* no less than for a length without a span */
+        attn__flash shorter = *job;
         shorter.span = 0;
-        f->scratch =
-            attn__max(f->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
+        job->scratch =
+            attn__max(job->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
     }
-    f->planned = attn__planned_threads(d);
-    f->bytes = f->planned * f->scratch;
+    job->planned = attn__planned_threads(d);
+    job->bytes = job->planned * job->scratch;
 
-    f->splits = 1;
-    f->part = f->tiles > 1 ? f->BM : rows;
-    if (split && f->planned > 1 && pairs < 4 * f->planned) attn__splits_beside(f, rows, pairs);
-    f->units = d->batch * d->kv_heads * f->tiles * f->splits;
+    job->splits = 1;
+    job->rows_partial = job->tiles > 1 ? job->BM : rows;
+    if (split && job->planned > 1 && pairs < 4 * job->planned)
+        attn__splits_beside(job, rows, pairs);
+    job->units = d->batch * d->kv_heads * job->tiles * job->splits;
 }
 static attn_status attn__flash_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    attn__flash f;
+    attn__flash job;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, g, plan));
     if (g) return attn__bwd_plan(d, g, 0, plan);
-    attn__flash_shape(d, &f);
-    plan->kernel = f.extras ? "flash_forward_masked" : "flash_forward";
+    attn__flash_shape(d, &job);
+    plan->kernel = job.extras ? "flash_forward_masked" : "flash_forward";
     plan->isa = attn__machine()->isa->name;
-    plan->threads = f.threads;
-    plan->splits = (int32_t)f.splits;
-    memcpy(plan->own, &f, sizeof f);
-    return attn__plan_bytes(plan, attn__sat_add(f.bytes, attn__append_bytes(d)));
+    plan->threads = job.threads;
+    plan->splits = (int32_t)job.splits;
+    memcpy(plan->own, &job, sizeof job);
+    return attn__plan_bytes(plan, attn__sat_add(job.bytes, attn__append_bytes(d)));
 }
 
 /* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split`
  * -1: all of them, or the merge. */
-static int attn__flash_unit(const attn__flash *f, int64_t u, int64_t split, attn__rows *r) {
-    int64_t heads = f->d->batch * f->d->kv_heads, tile = f->tiles - 1, b = 0;
+static int attn__flash_unit(const attn__flash *job, int64_t u, int64_t split, attn__rows *r) {
+    int64_t heads = job->d->batch * job->d->kv_heads, tile = job->tiles - 1, b = 0;
     if (u >= heads) {
         tile -= u / heads;
         u %= heads;
     }
-    if (u >= f->d->kv_heads) {
-        b = u / f->d->kv_heads;
-        u %= f->d->kv_heads;
+    if (u >= job->d->kv_heads) {
+        b = u / job->d->kv_heads;
+        u %= job->d->kv_heads;
     }
-    r->f = f;
-    r->s = attn__sequence(f->d, b);
+    r->job = job;
+    r->s = attn__sequence(job->d, b);
     r->kv_head = u;
-    r->row0 = tile * f->BM;
-    r->rows = attn__min(f->BM, r->s.q_rows * f->group - r->row0);
+    r->row0 = tile * job->BM;
+    r->rows = attn__min(job->BM, r->s.q_rows * job->group - r->row0);
     r->k0 = 0;
     r->k1 = r->s.k_len;
     if (split < 0) return r->rows > 0;
-    int64_t step = attn__split_keys(&r->s, f->group);
+    int64_t step = attn__split_keys(&r->s, job->group);
     r->k0 = split * step;
     r->k1 = attn__min(r->k0 + step, r->k1);
     return r->rows > 0 && (split == 0 || r->k0 < r->k1);
 }
-static void attn__flash_rows_unit(const void *job, int64_t u, char *scratch) {
-    const attn__flash *f = (const attn__flash *)job;
+static void attn__flash_rows_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__flash *job = (const attn__flash *)arg;
     attn__rows r;
-    int64_t unit = f->splits > 1 ? u / f->splits : u;
-    int64_t split = f->splits > 1 ? u % f->splits : -1;
-    if (!attn__flash_unit(f, unit, split, &r)) return;
-    attn__machine()->isa->flash_rows(
-        &r, scratch, f->splits > 1 ? f->partial + u * f->part * (f->v_pad + 2) : NULL);
+    int64_t unit = job->splits > 1 ? u / job->splits : u;
+    int64_t split = job->splits > 1 ? u % job->splits : -1;
+    if (!attn__flash_unit(job, unit, split, &r)) return;
+    attn__machine()->isa->flash_rows(&r, scratch,
+        job->splits > 1 ? job->partial + u * job->rows_partial * (job->v_pad + 2) : NULL);
 }
-static void attn__flash_merge_unit(const void *job, int64_t u, char *scratch) {
-    const attn__flash *f = (const attn__flash *)job;
+static void attn__flash_merge_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__flash *job = (const attn__flash *)arg;
     attn__rows r;
-    if (!attn__flash_unit(f, u, -1, &r)) return;
-    int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, f->group)));
+    if (!attn__flash_unit(job, u, -1, &r)) return;
+    int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, job->group)));
     attn__machine()->isa->flash_merge(
-        &r, parts, f->partial + u * f->splits * f->part * (f->v_pad + 2), scratch);
+        &r, parts, job->partial + u * job->splits * job->rows_partial * (job->v_pad + 2), scratch);
 }
 static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
-    attn__flash f;
+    attn__flash job;
     (void)user;
     if (g) return attn__bwd_run(d, g, plan);
-    memcpy(&f, plan->own, sizeof f);
-    f.d = d;
+    memcpy(&job, plan->own, sizeof job);
+    job.d = d;
     /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
      * larger one needs the few pages of a copy. Memory was planned without their address. */
-    if (f.pack_v == 1 && d->v.stride[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 &&
-        d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 && d->v_dim % 16 == 0 &&
-        f.BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
-        f.pack_v = 0;
-    f.workspace = (char *)d->workspace;
-    f.partial = (float *)(void *)(f.workspace + f.planned * f.scratch);
-    attn__append(d, f.threads, f.workspace + f.bytes);
-    attn__share share = {attn__flash_rows_unit, &f, f.workspace, f.scratch, f.units, f.threads, 0};
+    if (job.copy_v == ATTN__V_IF_FAR && d->v.stride[1] == d->v_dim &&
+        (uintptr_t)d->v.data % 64 == 0 && d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 &&
+        d->v_dim % 16 == 0 && job.BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
+        job.copy_v = ATTN__V_IN_PLACE;
+    job.workspace = (char *)d->workspace;
+    job.partial = (float *)(void *)(job.workspace + job.planned * job.scratch);
+    attn__append(d, job.threads, job.workspace + job.bytes);
+    attn__share share = {
+        attn__flash_rows_unit, &job, job.workspace, job.scratch, job.units, job.threads, 0};
     attn__share_run(d, &share);
-    if (f.splits > 1) {
+    if (job.splits > 1) {
         share.unit = attn__flash_merge_unit;
-        share.units = f.units / f.splits;
+        share.units = job.units / job.splits;
         attn__share_run(d, &share);
     }
     return ATTN_OK;
@@ -2968,13 +2980,13 @@ typedef struct attn__bwd {
     /* a unit is all splits of a (sequence, kv head): its rows are held in the thread's own memory,
      * which caches keep from head to head. Otherwise a unit is one split, and the rows of all
      * heads are held. */
-    int alone;
-    int64_t held, first;                      /* rows held, the first of them */
+    int whole_heads;
+    int64_t rows_held, first;                 /* rows held, the first of them */
     int64_t block_bytes, held_bytes, scratch; /* blocks of a thread; rows held; all of a thread */
     char *workspace;
     /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
     float *L, *delta, *bad;
-    /* f32 copies [held][q_ld], [held][v_ld]; partials [splits][held][q_ld] */
+    /* f32 copies [rows_held][q_ld], [rows_held][v_ld]; partials [splits][rows_held][q_ld] */
     float *q, *dout, *dq;
     float *P, *dS; /* standard: [rows][ld] */
 } attn__bwd;
@@ -2985,179 +2997,187 @@ static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
     return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
 }
 /* The first of the rows of (sequence, kv head) in L, delta, bad; row r is r beyond. In q, dout and
- * dq it is f->first less. */
-static int64_t attn__bwd_row(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
-    return (s->q_batch * f->d->q_len + s->q_first) * f->d->heads + kv_head * f->group * s->q_rows;
+ * dq it is job->first less. */
+static int64_t attn__bwd_row(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
+    return (s->q_batch * job->d->q_len + s->q_first) * job->d->heads +
+           kv_head * job->group * s->q_rows;
 }
 
-static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *f) {
-    memset(f, 0, sizeof *f);
-    f->d = d;
-    f->g = g;
-    f->standard = standard;
-    f->threads = attn__useful_threads(d, 2.5);
-    f->planned = attn__planned_threads(d);
-    f->group = d->heads / d->kv_heads;
-    f->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
-    f->rows = attn__rows_total(d) * d->heads;
-    f->most = attn__min(d->q_len, attn__rows_total(d)) * f->group;
-    f->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
-    f->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
-    f->extras = attn__needs_extras(d);
+static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *job) {
+    memset(job, 0, sizeof *job);
+    job->d = d;
+    job->g = g;
+    job->standard = standard;
+    job->threads = attn__useful_threads(d, 2.5);
+    job->planned = attn__planned_threads(d);
+    job->group = d->heads / d->kv_heads;
+    job->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
+    job->rows = attn__rows_total(d) * d->heads;
+    job->most = attn__min(d->q_len, attn__rows_total(d)) * job->group;
+    job->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
+    job->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
+    job->extras = attn__needs_extras(d);
     /* eight lines apart, the columns of a tile would share half of the L1 cache's sets */
-    f->v_ld = f->v_pad + (f->v_pad % 128 == 0 ? 16 : 0);
-    f->q_ld = f->q_pad + (f->q_pad % 128 == 0 ? 16 : 0);
+    job->v_ld = job->v_pad + (job->v_pad % 128 == 0 ? 16 : 0);
+    job->q_ld = job->q_pad + (job->q_pad % 128 == 0 ? 16 : 0);
     /* blocks of 128 take 0.8 MiB at dims of 256, 0.5 MiB at 128 */
-    f->BQ = f->BK = f->q_pad + f->v_pad <= (attn__machine()->l2 < 2 << 20 ? 320 : 512) ? 128 : 64;
-    if (attn__tuning.BK) f->BQ = f->BK = attn__tuning.BK;
-    f->BK = attn__min(f->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
-    f->BQ = attn__min(f->BQ, attn__round_up(attn__max(d->q_len * f->group, 1), 16));
-    f->ld = attn__round_up(d->kv_len, f->BK) + ATTN__SCORE_PAD;
-    f->block_bytes = 4 * (3 * f->BK * f->q_ld + 2 * f->BK * f->v_ld + 2 * f->BK +
-                             2 * f->BQ * (f->BK + ATTN__SCORE_PAD));
-    f->block_bytes = attn__round_up(f->block_bytes, ATTN__ALIGN);
-    int64_t pairs = d->batch * d->kv_heads, row = ((f->splits + 1) * f->q_ld + f->v_ld) * 4,
-            own = attn__round_up(row * f->most, ATTN__ALIGN),
-            all = attn__round_up(row * f->rows, ATTN__ALIGN);
-    f->alone = !standard && !g->dbias && attn__size_mul(f->planned, own) <= all &&
-               (pairs % f->planned == 0 || pairs >= 4 * f->planned);
-    f->held = f->alone ? f->most : f->rows;
-    f->held_bytes = f->alone ? own : all;
-    f->scratch = f->block_bytes + (f->alone ? own : 0);
+    job->BQ = job->BK =
+        job->q_pad + job->v_pad <= (attn__machine()->l2 < 2 << 20 ? 320 : 512) ? 128 : 64;
+    if (attn__tuning.BK) job->BQ = job->BK = attn__tuning.BK;
+    job->BK = attn__min(job->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
+    job->BQ = attn__min(job->BQ, attn__round_up(attn__max(d->q_len * job->group, 1), 16));
+    job->ld = attn__round_up(d->kv_len, job->BK) + ATTN__SCORE_PAD;
+    job->block_bytes = 4 * (3 * job->BK * job->q_ld + 2 * job->BK * job->v_ld + 2 * job->BK +
+                               2 * job->BQ * (job->BK + ATTN__SCORE_PAD));
+    job->block_bytes = attn__round_up(job->block_bytes, ATTN__ALIGN);
+    int64_t pairs = d->batch * d->kv_heads, row = ((job->splits + 1) * job->q_ld + job->v_ld) * 4,
+            own = attn__round_up(row * job->most, ATTN__ALIGN),
+            all = attn__round_up(row * job->rows, ATTN__ALIGN);
+    job->whole_heads = !standard && !g->dbias && attn__size_mul(job->planned, own) <= all &&
+                       (pairs % job->planned == 0 || pairs >= 4 * job->planned);
+    job->rows_held = job->whole_heads ? job->most : job->rows;
+    job->held_bytes = job->whole_heads ? own : all;
+    job->scratch = job->block_bytes + (job->whole_heads ? own : 0);
 }
 static attn_status attn__bwd_plan(
     const attn_desc *d, const attn_grad *g, int standard, attn_plan *plan) {
-    attn__bwd f;
+    attn__bwd job;
     int64_t scores = 0;
-    attn__bwd_shape(d, g, standard, &f);
-    int64_t each = attn__round_up(3 * f.rows * 4, ATTN__ALIGN),
-            fixed = attn__sat_add(
-                attn__sat_add(f.planned * f.scratch, each), f.alone ? 0 : f.held_bytes);
-    if (standard) ATTN__TRY(attn__scores_fit(d, 2, f.ld, fixed, &scores, plan));
-    plan->kernel = standard   ? "standard_backward"
-                   : f.extras ? "flash_backward_masked"
-                              : "flash_backward";
+    attn__bwd_shape(d, g, standard, &job);
+    int64_t each = attn__round_up(3 * job.rows * 4, ATTN__ALIGN),
+            fixed = attn__sat_add(attn__sat_add(job.planned * job.scratch, each),
+                job.whole_heads ? 0 : job.held_bytes);
+    if (standard) ATTN__TRY(attn__scores_fit(d, 2, job.ld, fixed, &scores, plan));
+    plan->kernel = standard     ? "standard_backward"
+                   : job.extras ? "flash_backward_masked"
+                                : "flash_backward";
     plan->isa = attn__machine()->isa->name;
-    plan->threads = f.threads;
-    plan->splits = (int32_t)f.splits;
-    memcpy(plan->own, &f, sizeof f);
+    plan->threads = job.threads;
+    plan->splits = (int32_t)job.splits;
+    memcpy(plan->own, &job, sizeof job);
     return attn__plan_bytes(plan, attn__sat_add(fixed, scores));
 }
 /* The phases. Units of the first ones are parts of a (sequence, kv head): which, that its number
  * says, all first parts before all second ones. */
 #define ATTN__BWD_ROWS_UNIT 256 /* rows a unit of the phases of rows and of dq */
-static int64_t attn__bwd_pairs(const attn__bwd *f) { return f->d->batch * f->d->kv_heads; }
-static int64_t attn__bwd_part(const attn__bwd *f, int64_t u, attn__seq *s, int64_t *kv_head) {
-    const int64_t pairs = attn__bwd_pairs(f);
-    *kv_head = u % pairs % f->d->kv_heads;
-    *s = attn__sequence(f->d, u % pairs / f->d->kv_heads);
+static int64_t attn__bwd_pairs(const attn__bwd *job) { return job->d->batch * job->d->kv_heads; }
+static int64_t attn__bwd_part(
+    const attn__bwd *job, int64_t u, attn__sequence_view *s, int64_t *kv_head) {
+    const int64_t pairs = attn__bwd_pairs(job);
+    *kv_head = u % pairs % job->d->kv_heads;
+    *s = attn__sequence(job->d, u % pairs / job->d->kv_heads);
     return u / pairs;
 }
 /* Rows, and at the end dq: from row 256 * part on. */
-static int64_t attn__bwd_rows_units(const attn__bwd *f) {
-    return f->alone ? 0 : attn__bwd_pairs(f) * attn__ceil_div(f->most, ATTN__BWD_ROWS_UNIT);
+static int64_t attn__bwd_rows_units(const attn__bwd *job) {
+    return job->whole_heads ? 0
+                            : attn__bwd_pairs(job) * attn__ceil_div(job->most, ATTN__BWD_ROWS_UNIT);
 }
-static void attn__bwd_rows_unit(const void *job, int64_t u, char *scratch) {
-    const attn__bwd *f = (const attn__bwd *)job;
-    attn__seq s;
-    int64_t kv_head, row0 = attn__bwd_part(f, u, &s, &kv_head) * ATTN__BWD_ROWS_UNIT,
-                     rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
+static void attn__bwd_rows_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__bwd *job = (const attn__bwd *)arg;
+    attn__sequence_view s;
+    int64_t kv_head, row0 = attn__bwd_part(job, u, &s, &kv_head) * ATTN__BWD_ROWS_UNIT,
+                     rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * job->group - row0);
     (void)scratch;
-    attn__machine()->isa->backward_rows(f, &s, kv_head, row0, rows);
+    attn__machine()->isa->backward_rows(job, &s, kv_head, row0, rows);
 }
-static void attn__bwd_dq_unit(const void *job, int64_t u, char *scratch) {
-    const attn__bwd *f = (const attn__bwd *)job;
-    attn__seq s;
-    int64_t kv_head, row0 = attn__bwd_part(f, u, &s, &kv_head) * ATTN__BWD_ROWS_UNIT,
-                     rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * f->group - row0);
+static void attn__bwd_dq_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__bwd *job = (const attn__bwd *)arg;
+    attn__sequence_view s;
+    int64_t kv_head, row0 = attn__bwd_part(job, u, &s, &kv_head) * ATTN__BWD_ROWS_UNIT,
+                     rows = attn__min(ATTN__BWD_ROWS_UNIT, s.q_rows * job->group - row0);
     (void)scratch;
-    attn__machine()->isa->backward_dq(f, &s, kv_head, row0, rows);
+    attn__machine()->isa->backward_dq(job, &s, kv_head, row0, rows);
 }
 /* Where the rows held lie. */
-static void attn__bwd_lay(attn__bwd *f, char *at) {
-    f->q = (float *)(void *)at;
-    f->dout = f->q + f->held * f->q_ld;
-    f->dq = f->dout + f->held * f->v_ld;
+static void attn__bwd_lay(attn__bwd *job, char *at) {
+    job->q = (float *)(void *)at;
+    job->dout = job->q + job->rows_held * job->q_ld;
+    job->dq = job->dout + job->rows_held * job->v_ld;
 }
 /* Rows, splits and dq of a (sequence, kv head). */
-static void attn__bwd_alone(
-    const attn__bwd *f, const attn__seq *s, int64_t kv_head, char *scratch) {
+static void attn__bwd_whole_head(
+    const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head, char *scratch) {
     const attn__kernels *k = attn__machine()->isa;
-    int64_t splits = attn__bwd_splits(s->k_len, f->d->kv_heads, 0);
-    attn__bwd own = *f;
-    attn__bwd_lay(&own, scratch + f->block_bytes);
-    own.first = attn__bwd_row(f, s, kv_head);
-    k->backward_rows(&own, s, kv_head, 0, s->q_rows * f->group);
+    int64_t splits = attn__bwd_splits(s->k_len, job->d->kv_heads, 0);
+    attn__bwd own = *job;
+    attn__bwd_lay(&own, scratch + job->block_bytes);
+    own.first = attn__bwd_row(job, s, kv_head);
+    k->backward_rows(&own, s, kv_head, 0, s->q_rows * job->group);
     for (int64_t part = 0; part < splits; part++)
         k->backward_split(&own, s, kv_head, part, scratch);
-    k->backward_dq(&own, s, kv_head, 0, s->q_rows * f->group);
+    k->backward_dq(&own, s, kv_head, 0, s->q_rows * job->group);
 }
 /* Flash: key splits, or all that a (sequence, kv head) asks for. */
-static int64_t attn__bwd_splits_units(const attn__bwd *f) {
-    return f->standard ? 0 : attn__bwd_pairs(f) * (f->alone ? 1 : f->splits);
+static int64_t attn__bwd_splits_units(const attn__bwd *job) {
+    return job->standard ? 0 : attn__bwd_pairs(job) * (job->whole_heads ? 1 : job->splits);
 }
-static void attn__bwd_splits_unit(const void *job, int64_t u, char *scratch) {
-    const attn__bwd *f = (const attn__bwd *)job;
-    attn__seq s;
-    int64_t kv_head, split = attn__bwd_part(f, u, &s, &kv_head);
-    if (f->alone) attn__bwd_alone(f, &s, kv_head, scratch);
-    else if (split < attn__bwd_splits(s.k_len, f->d->kv_heads, 0))
-        attn__machine()->isa->backward_split(f, &s, kv_head, split, scratch);
+static void attn__bwd_splits_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__bwd *job = (const attn__bwd *)arg;
+    attn__sequence_view s;
+    int64_t kv_head, split = attn__bwd_part(job, u, &s, &kv_head);
+    if (job->whole_heads) attn__bwd_whole_head(job, &s, kv_head, scratch);
+    else if (split < attn__bwd_splits(s.k_len, job->d->kv_heads, 0))
+        attn__machine()->isa->backward_split(job, &s, kv_head, split, scratch);
 }
 /* Standard: P and dS of all pairs, then dK and dV of key blocks, then dQ of row blocks. */
-static int64_t attn__std_scores_units(const attn__bwd *f) {
-    return f->standard ? attn__bwd_pairs(f) * attn__ceil_div(f->d->kv_len, f->BK) : 0;
+static int64_t attn__std_scores_units(const attn__bwd *job) {
+    return job->standard ? attn__bwd_pairs(job) * attn__ceil_div(job->d->kv_len, job->BK) : 0;
 }
-static int64_t attn__std_keys_units(const attn__bwd *f) {
-    return f->standard ? attn__bwd_pairs(f) * attn__max(attn__ceil_div(f->d->kv_len, f->BK), 1) : 0;
+static int64_t attn__std_keys_units(const attn__bwd *job) {
+    return job->standard
+               ? attn__bwd_pairs(job) * attn__max(attn__ceil_div(job->d->kv_len, job->BK), 1)
+               : 0;
 }
-static int64_t attn__std_queries_units(const attn__bwd *f) {
-    const int64_t rows = f->d->q_len * f->group;
-    return f->standard ? attn__bwd_pairs(f) * attn__ceil_div(rows, f->BQ) : 0;
+static int64_t attn__std_queries_units(const attn__bwd *job) {
+    const int64_t rows = job->d->q_len * job->group;
+    return job->standard ? attn__bwd_pairs(job) * attn__ceil_div(rows, job->BQ) : 0;
 }
-static void attn__std_unit(const void *job, int64_t u, char *scratch) {
-    const attn__bwd *f = (const attn__bwd *)job;
-    attn__seq s;
-    int64_t kv_head, block = attn__bwd_part(f, u, &s, &kv_head);
-    attn__machine()->isa->standard_backward(f, &s, kv_head, block, scratch);
+static void attn__std_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__bwd *job = (const attn__bwd *)arg;
+    attn__sequence_view s;
+    int64_t kv_head, block = attn__bwd_part(job, u, &s, &kv_head);
+    attn__machine()->isa->standard_backward(job, &s, kv_head, block, scratch);
 }
 /* dbias: blocks of keys of each distinct (batch entry, head) of the bias. */
-static int64_t attn__bwd_bias_blocks(const attn__bwd *f) {
-    return attn__ceil_div(f->d->kv_len, f->BK - 16);
+static int64_t attn__bwd_bias_blocks(const attn__bwd *job) {
+    return attn__ceil_div(job->d->kv_len, job->BK - 16);
 }
-static int64_t attn__bwd_bias_units(const attn__bwd *f) {
-    const attn_desc *d = f->d;
-    if (!f->g->dbias) return 0;
+static int64_t attn__bwd_bias_units(const attn__bwd *job) {
+    const attn_desc *d = job->d;
+    if (!job->g->dbias) return 0;
     return (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
-           (d->bias.stride[1] ? d->heads : 1) * attn__bwd_bias_blocks(f);
+           (d->bias.stride[1] ? d->heads : 1) * attn__bwd_bias_blocks(job);
 }
-static void attn__bwd_bias_unit(const void *job, int64_t u, char *scratch) {
-    const attn__bwd *f = (const attn__bwd *)job;
-    int64_t blocks = attn__bwd_bias_blocks(f), heads = f->d->bias.stride[1] ? f->d->heads : 1;
+static void attn__bwd_bias_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__bwd *job = (const attn__bwd *)arg;
+    int64_t blocks = attn__bwd_bias_blocks(job), heads = job->d->bias.stride[1] ? job->d->heads : 1;
     attn__machine()->isa->backward_bias(
-        f, u / blocks / heads, u / blocks % heads, u % blocks * (f->BK - 16), scratch);
+        job, u / blocks / heads, u / blocks % heads, u % blocks * (job->BK - 16), scratch);
 }
 /* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
-static int64_t attn__bwd_sink_units(const attn__bwd *f) { return f->g->dsink ? f->d->heads : 0; }
-static void attn__bwd_sink_unit(const void *job, int64_t h, char *scratch) {
-    const attn__bwd *f = (const attn__bwd *)job;
+static int64_t attn__bwd_sink_units(const attn__bwd *job) {
+    return job->g->dsink ? job->d->heads : 0;
+}
+static void attn__bwd_sink_unit(const void *arg, int64_t h, char *scratch) {
+    const attn__bwd *job = (const attn__bwd *)arg;
     (void)scratch;
-    const attn_desc *d = f->d;
+    const attn_desc *d = job->d;
     double sum = 0;
     for (int64_t b = 0; b < d->batch; b++) {
-        attn__seq s = attn__sequence(d, b);
-        int64_t row = attn__bwd_row(f, &s, h / f->group) + h % f->group;
+        attn__sequence_view s = attn__sequence(d, b);
+        int64_t row = attn__bwd_row(job, &s, h / job->group) + h % job->group;
         for (int64_t i = 0; i < s.q_used; i++) {
             float lse = d->lse[attn__lse_at(d, &s, i, h)];
             if (attn__bits(lse) == 0xff800000u) continue; /* saw nothing, not even the sink */
             double x = (double)d->sink[h] - (double)lse;
-            sum -= attn__exp(x > 0 ? 0 : x) * (double)f->delta[row + i * f->group];
+            sum -= attn__exp(x > 0 ? 0 : x) * (double)job->delta[row + i * job->group];
         }
     }
-    f->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)f->g->dsink[h] + sum : sum);
+    job->g->dsink[h] = (float)(d->flags & ATTN_ACCUMULATE ? (double)job->g->dsink[h] + sum : sum);
 }
 static const struct {
-    int64_t (*units)(const attn__bwd *f);
+    int64_t (*units)(const attn__bwd *job);
     void (*unit)(const void *job, int64_t u, char *scratch);
     int phase;
 } attn__bwd_phases[] = {
@@ -3171,23 +3191,24 @@ static const struct {
     {attn__bwd_sink_units, attn__bwd_sink_unit, 0},
 };
 static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
-    attn__bwd f;
-    memcpy(&f, plan->own, sizeof f);
-    f.d = d;
-    f.g = g;
-    f.workspace = (char *)d->workspace;
-    f.L = (float *)(void *)(f.workspace + f.planned * f.scratch);
-    f.delta = f.L + f.rows;
-    f.bad = f.delta + f.rows;
-    if (!f.alone) attn__bwd_lay(&f, (char *)f.L + attn__round_up(3 * f.rows * 4, ATTN__ALIGN));
-    if (f.standard) {
-        f.P = f.dq + f.rows * f.q_ld;
-        f.dS = f.P + f.rows * f.ld;
+    attn__bwd job;
+    memcpy(&job, plan->own, sizeof job);
+    job.d = d;
+    job.g = g;
+    job.workspace = (char *)d->workspace;
+    job.L = (float *)(void *)(job.workspace + job.planned * job.scratch);
+    job.delta = job.L + job.rows;
+    job.bad = job.delta + job.rows;
+    if (!job.whole_heads)
+        attn__bwd_lay(&job, (char *)job.L + attn__round_up(3 * job.rows * 4, ATTN__ALIGN));
+    if (job.standard) {
+        job.P = job.dq + job.rows * job.q_ld;
+        job.dS = job.P + job.rows * job.ld;
     }
     for (size_t n = 0; n < sizeof attn__bwd_phases / sizeof *attn__bwd_phases; n++) {
-        f.phase = attn__bwd_phases[n].phase;
-        attn__share share = {attn__bwd_phases[n].unit, &f, f.workspace, f.scratch,
-            attn__bwd_phases[n].units(&f), f.threads, 0};
+        job.phase = attn__bwd_phases[n].phase;
+        attn__share share = {attn__bwd_phases[n].unit, &job, job.workspace, job.scratch,
+            attn__bwd_phases[n].units(&job), job.threads, 0};
         attn__share_run(d, &share);
     }
     return ATTN_OK;
@@ -3209,66 +3230,66 @@ typedef struct attn__std {
 } attn__std;
 typedef char attn__std_fits[sizeof(attn__std) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 #ifndef ATTN_NO_STANDARD
-static void attn__standard_shape(const attn_desc *d, attn__std *t) {
-    memset(t, 0, sizeof *t);
-    t->d = d;
-    t->BM = 48;
-    t->BN = 256;
-    t->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
-    t->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
-    t->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
-    t->tiles = attn__ceil_div(d->q_len, t->BM);
-    t->threads = attn__useful_threads(d, 1);
-    t->planned = attn__planned_threads(d);
-    t->units = d->batch * d->heads * t->tiles;
-    t->span = d->kv_len > ATTN__SUM_BLOCKS * t->BN ? ATTN__SUM_BLOCKS * t->BN : 0;
-    t->scratch = 4 * attn__max(t->BM * t->q_pad + t->BN * d->head_dim,
-                         t->BM * (t->v_pad + 2) + t->BN * t->v_pad) +
-                 (t->span ? t->BM * attn__span_bytes(t->v_pad) : 0) + ATTN__ALIGN;
-    t->scratch = attn__round_up(t->scratch, ATTN__ALIGN);
+static void attn__standard_shape(const attn_desc *d, attn__std *job) {
+    memset(job, 0, sizeof *job);
+    job->d = d;
+    job->BM = 48;
+    job->BN = 256;
+    job->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
+    job->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
+    job->ld = attn__round_up(attn__max(d->kv_len, 1), 16) + ATTN__SCORE_PAD;
+    job->tiles = attn__ceil_div(d->q_len, job->BM);
+    job->threads = attn__useful_threads(d, 1);
+    job->planned = attn__planned_threads(d);
+    job->units = d->batch * d->heads * job->tiles;
+    job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
+    job->scratch = 4 * attn__max(job->BM * job->q_pad + job->BN * d->head_dim,
+                           job->BM * (job->v_pad + 2) + job->BN * job->v_pad) +
+                   (job->span ? job->BM * attn__span_bytes(job->v_pad) : 0) + ATTN__ALIGN;
+    job->scratch = attn__round_up(job->scratch, ATTN__ALIGN);
 }
 static attn_status attn__standard_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
-    attn__std t;
+    attn__std job;
     int64_t bytes;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, g, plan));
     if (g) return attn__bwd_plan(d, g, 1, plan);
-    attn__standard_shape(d, &t);
+    attn__standard_shape(d, &job);
     int64_t stats = 8 * d->batch * d->heads * d->q_len,
-            fixed =
-                attn__sat_add(attn__sat_add(t.planned * t.scratch, attn__append_bytes(d)), stats);
-    ATTN__TRY(attn__scores_fit(d, 1, t.ld, fixed, &bytes, plan));
-    memcpy(plan->own, &t, sizeof t);
+            fixed = attn__sat_add(
+                attn__sat_add(job.planned * job.scratch, attn__append_bytes(d)), stats);
+    ATTN__TRY(attn__scores_fit(d, 1, job.ld, fixed, &bytes, plan));
+    memcpy(plan->own, &job, sizeof job);
     plan->kernel = "standard_forward";
     plan->isa = attn__machine()->isa->name;
-    plan->threads = t.threads;
+    plan->threads = job.threads;
     return attn__plan_bytes(plan, attn__sat_add(bytes, fixed));
 }
-static void attn__standard_unit(const void *job, int64_t u, char *scratch) {
-    const attn__std *t = (const attn__std *)job;
-    int64_t tile = u % t->tiles, h = u / t->tiles % t->d->heads, row0 = tile * t->BM;
-    attn__seq s = attn__sequence(t->d, u / t->tiles / t->d->heads);
+static void attn__standard_unit(const void *arg, int64_t u, char *scratch) {
+    const attn__std *job = (const attn__std *)arg;
+    int64_t tile = u % job->tiles, h = u / job->tiles % job->d->heads, row0 = tile * job->BM;
+    attn__sequence_view s = attn__sequence(job->d, u / job->tiles / job->d->heads);
     if (row0 < s.q_rows)
         attn__machine()->isa->standard_rows(
-            t, &s, h, row0, attn__min(t->BM, s.q_rows - row0), scratch);
+            job, &s, h, row0, attn__min(job->BM, s.q_rows - row0), scratch);
 }
 static attn_status attn__standard_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
-    attn__std t;
+    attn__std job;
     (void)user;
     if (g) return attn__bwd_run(d, g, plan);
-    memcpy(&t, plan->own, sizeof t);
-    t.d = d;
-    t.workspace = (char *)d->workspace;
-    char *p = t.workspace + t.planned * t.scratch;
-    attn__append(d, t.threads, p);
+    memcpy(&job, plan->own, sizeof job);
+    job.d = d;
+    job.workspace = (char *)d->workspace;
+    char *p = job.workspace + job.planned * job.scratch;
+    attn__append(d, job.threads, p);
     p += attn__append_bytes(d);
-    t.scores = (float *)(void *)p;
-    t.stats = t.scores + d->batch * d->heads * d->q_len * t.ld;
-    for (t.pass = 0; t.pass < 3; t.pass++) {
+    job.scores = (float *)(void *)p;
+    job.stats = job.scores + d->batch * d->heads * d->q_len * job.ld;
+    for (job.pass = 0; job.pass < 3; job.pass++) {
         attn__share share = {
-            attn__standard_unit, &t, t.workspace, t.scratch, t.units, t.threads, 0};
+            attn__standard_unit, &job, job.workspace, job.scratch, job.units, job.threads, 0};
         attn__share_run(d, &share);
     }
     return ATTN_OK;
@@ -3337,7 +3358,7 @@ static void attn__append_task(void *arg, int64_t i) {
     const attn__append_job *job = (const attn__append_job *)arg;
     const attn_desc *d = job->d;
     const attn_append *a = &d->append;
-    attn__seq s = attn__sequence(d, i / d->kv_heads);
+    attn__sequence_view s = attn__sequence(d, i / d->kv_heads);
     int64_t h = i % d->kv_heads;
     float *row = job->rows + i * job->width;
     uint64_t fp = attn__fp_enter(0);
@@ -5105,14 +5126,14 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 /* ---- >>tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
  *   QK  C = A B, B packed keys; x[MR][W] = max(x, row maxima of C), or x is NULL
  *   PV  C = x[row] * C + A B, x NULL: C = A B
- *   PN  C = x[row] * (A B), never -0
- *   TN  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
- * A B of PV and PN is the sum of sums from zero: of the first `lead` products, then of SUM_KEYS
+ *   PV_LAST  C = x[row] * (A B), never -0
+ *   ATB  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
+ * A B of PV and PV_LAST is the sum of sums from zero: of the first `lead` products, then of SUM_KEYS
  * each. Nine parameters: those of any matrix product, and the place of the sums. */
 #ifndef ATTN__MM
 typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
     int64_t lead, float *C, int64_t ldc, float *x);
-enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
+enum { ATTN__QK, ATTN__PV, ATTN__ATB, ATTN__PV_LAST };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_DEFINE(kind, NV, MR) \
     ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
@@ -5122,7 +5143,7 @@ enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
 /* X for every kind, every number of vectors up to NV, every number of rows up to MR */
 #define ATTN__JOIN_(a, b) a##b
 #define ATTN__JOIN(a, b) ATTN__JOIN_(a, b)
-#define ATTN__EACH_KIND(X) X(QK) X(PV) X(TN) X(PN)
+#define ATTN__EACH_KIND(X) X(QK) X(PV) X(ATB) X(PV_LAST)
 #define ATTN__EACH_NV(X, kind) ATTN__JOIN(ATTN__UP_TO_NV_, ATTN__NV)(X, kind)
 #define ATTN__UP_TO_NV_1(X, kind) X(kind, 1)
 #define ATTN__UP_TO_NV_2(X, kind) ATTN__UP_TO_NV_1(X, kind) X(kind, 2)
@@ -5145,9 +5166,9 @@ enum { ATTN__QK, ATTN__PV, ATTN__TN, ATTN__PN };
 ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
-    const int sums = kind == ATTN__PV || kind == ATTN__PN;
+    const int sums = kind == ATTN__PV || kind == ATTN__PV_LAST;
     ATTN__V plus = zero;
-    if (kind == ATTN__PN) ATTN__ROUNDED(plus);
+    if (kind == ATTN__PV_LAST) ATTN__ROUNDED(plus);
     ATTN__V acc[ATTN__MR][ATTN__NV];
     float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room; /* the sums before */
     __asm__("" : "+r"(part)); /* in memory: gcc would spill around both loops */
@@ -5160,7 +5181,7 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
             ATTN__UNROLL for (int v = 0; v < NV; v++)
                 b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
             ATTN__UNROLL for (int r = 0; r < MR; r++) {
-                ATTN__V a = ATTN__(set1)(kind == ATTN__TN ? A[k * lda + r] : A[r * lda + k]);
+                ATTN__V a = ATTN__(set1)(kind == ATTN__ATB ? A[k * lda + r] : A[r * lda + k]);
                 ATTN__UNROLL for (int v = 0; v < NV; v++)
                     acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
             }
@@ -5181,8 +5202,8 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
             float *c = C + r * ldc + v * ATTN__W;
             ATTN__V y = acc[r][v];
             if (kind == ATTN__PV && x) y = ATTN__(fma)(ATTN__(set1)(x[r]), ATTN__(load)(c), y);
-            if (kind == ATTN__PN) y = ATTN__(fma)(ATTN__(set1)(x[r]), y, plus);
-            if (kind == ATTN__TN) y = ATTN__(load)(c) + y;
+            if (kind == ATTN__PV_LAST) y = ATTN__(fma)(ATTN__(set1)(x[r]), y, plus);
+            if (kind == ATTN__ATB) y = ATTN__(load)(c) + y;
             ATTN__(store)(c, y);
         }
         if (kind == ATTN__QK && x) {
@@ -5209,7 +5230,7 @@ ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
     int64_t vectors = columns / ATTN__W;
     return attn__ceil_div(vectors, attn__ceil_div(vectors, ATTN__NV));
 }
-/* C[rows <= MR][columns], PV or PN */
+/* C[rows <= MR][columns], PV or PV_LAST */
 ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
     const float *B, int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, int64_t columns,
     float *x) {
@@ -5269,12 +5290,12 @@ ATTN__INLINE int ATTN__(any_bad)(const ATTN__V *bad) {
     return !attn__finite(ATTN__(reduce_add)((bad[0] + bad[1]) + (bad[2] + bad[3])));
 }
 ATTN__INLINE float ATTN__(kv_scale)(
-    const attn_desc *d, const attn__seq *s, const attn_in *t, int64_t j, int64_t h) {
+    const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
 }
 /* Keys [j0, j1) W by W, [dim][W] each; zeros beyond j1. Also packs V^T for backward. */
-static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, const attn_in *t,
-    int64_t h, int64_t dim, int64_t j0, int64_t j1) {
+static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_view *s,
+    const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V r[ATTN__W];
     int64_t at[ATTN__W];
     float scale[ATTN__W];
@@ -5309,8 +5330,8 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__seq *s, c
 }
 /* A block of one key is not transposed: against rows one element apart, the lanes behind the
  * first see what is never used. */
-static void ATTN__(pack_lone_k)(
-    float *dst, const attn_desc *d, const attn__seq *s, int64_t h, int64_t j) {
+static void ATTN__(pack_single_k)(
+    float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j) {
     ATTN__V bad[4];
     ATTN__UNROLL for (int l = 0; l < 4; l++)
         bad[l] = ATTN__(set1)(0);
@@ -5320,7 +5341,7 @@ static void ATTN__(pack_lone_k)(
 }
 /* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad)
  * unless it is NULL. */
-static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__seq *s,
+static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V bad[4];
     for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
@@ -5339,7 +5360,7 @@ static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const att
 }
 /* Row i of q, rotated where the description says so. */
 static void ATTN__(pack_q)(
-    float *dst, const attn_desc *d, const attn__seq *s, int64_t i, int64_t h) {
+    float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t h) {
     ATTN__V unused[4];
     for (int l = 0; l < 4; l++) unused[l] = ATTN__(set1)(0);
     ATTN__(widen)(
@@ -5368,8 +5389,8 @@ static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
 
 /* The n (a multiple of W below 2^31) products S[0 ..] of one row with keys j0 .. become scores,
  * held as attn__unit says, hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
-ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
-    float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
+ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
+    int64_t i, float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
     const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
     float scale = d->scale;
     if (scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
@@ -5469,8 +5490,8 @@ ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float sca
 }
 
 /* Dropout on n (a multiple of W) probabilities of keys j0 .. (a multiple of 4). */
-ATTN__NOINLINE void ATTN__(drop_row)(
-    const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *P, int64_t j0, int64_t n) {
+ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
+    int64_t i, float *P, int64_t j0, int64_t n) {
     const uint32_t least = (uint32_t)((double)d->dropout * 4294967296.0);
     const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
     uint32_t words[128], at[4] = {(uint32_t)(j0 / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h),
@@ -5489,7 +5510,8 @@ ATTN__NOINLINE void ATTN__(drop_row)(
     }
 }
 /* Whether the mask or the bias hides key j from row i. */
-static int ATTN__(masked)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, int64_t j) {
+static int ATTN__(masked)(
+    const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t i, int64_t j) {
     if (d->mask.data &&
         ((const unsigned char *)d->mask.data)[attn__bias_at(d, s, d->mask.stride, i, h) + j] == 0)
         return 1;
@@ -5498,7 +5520,7 @@ static int ATTN__(masked)(const attn_desc *d, const attn__seq *s, int64_t h, int
 }
 /* O[columns] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
  * NaN is NaN. P and V begin at key kb. */
-ATTN__NOINLINE void ATTN__(careful_row)(const attn_desc *d, const attn__seq *s, int64_t h,
+ATTN__NOINLINE void ATTN__(seen_row)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
     int64_t i, const float *P, int64_t kb, int64_t lo, int64_t hi, const float *V, int64_t ldv,
     float *O, int64_t columns, float alpha) {
     unsigned char seen[ATTN__SUM_KEYS];
@@ -5528,29 +5550,30 @@ typedef struct ATTN__(tile) { /* one thread's scratch */
     double *long_O, *long_sum;
     float *long_max;
 } ATTN__(tile);
-static ATTN__(tile) ATTN__(carve)(const attn__flash *f, char *scratch) {
+static ATTN__(tile) ATTN__(carve)(const attn__flash *job, char *scratch) {
     ATTN__(tile) t;
-    const int64_t rows = f->span ? f->BM : 0;
+    const int64_t rows = job->span ? job->BM : 0;
     t.long_O = (double *)(void *)scratch;
-    t.long_sum = t.long_O + rows * f->v_pad;
+    t.long_sum = t.long_O + rows * job->v_pad;
     t.long_max = (float *)(t.long_sum + rows);
     float *p = t.long_max + rows;
     /* clang-format off */
-    t.S = p; p += ATTN__MR * f->ld;
-    t.O = p; p += f->BM * f->v_pad;
-    t.max = p; p += f->BM;
-    t.sum = p; p += f->BM;
-    t.K = p; p += f->BN * f->d->head_dim;
-    t.V = p; p += f->pack_v ? f->BN * f->v_pad : 0;
+    t.S = p; p += ATTN__MR * job->ld;
+    t.O = p; p += job->BM * job->v_pad;
+    t.max = p; p += job->BM;
+    t.sum = p; p += job->BM;
+    t.K = p; p += job->BN * job->d->head_dim;
+    t.V = p; p += job->copy_v != ATTN__V_IN_PLACE ? job->BN * job->v_pad : 0;
     /* clang-format on */
     t.Q = p;
     return t;
 }
 ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) {
-    return u->f->group == 1 ? u->row0 + r : (u->row0 + r) / u->f->group;
+    return u->job->group == 1 ? u->row0 + r : (u->row0 + r) / u->job->group;
 }
 ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) {
-    return u->f->group == 1 ? u->kv_head : u->kv_head * u->f->group + (u->row0 + r) % u->f->group;
+    return u->job->group == 1 ? u->kv_head
+                              : u->kv_head * u->job->group + (u->row0 + r) % u->job->group;
 }
 
 /* a * b + c of numbers, by the operation: what a compiler contracts depends on its flags */
@@ -5597,11 +5620,11 @@ ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) * t, int64_t r) {
 /* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; an empty
  * row is 0. */
 ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) * t, int64_t r) {
-    const attn_desc *d = u->f->d;
+    const attn_desc *d = u->job->d;
     int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
     float sum = t->sum[r], scale = 1;
     int empty = ATTN__(row_empty)(t, r);
-    double top = d->sink || d->lse ? attn__row_top(t->max[r], u->f->unit) : 0;
+    double top = d->sink || d->lse ? attn__row_top(t->max[r], u->job->unit) : 0;
     if (d->sink) {
         double sink = (double)d->sink[h], highest = sink > top ? sink : top;
         if (!attn__is_neg_inf(highest)) {
@@ -5622,12 +5645,12 @@ ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) * 
 }
 /* o and lse of the finished rows [r0, r1) */
 static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) * t, int64_t r0, int64_t r1) {
-    const attn_desc *d = u->f->d;
+    const attn_desc *d = u->job->d;
     for (int64_t r = r0; r < r1; r++) {
         int64_t at =
             attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
-        float *o = t->O + r * u->f->v_pad, factor = ATTN__(finish_row)(u, t, r);
-        if (ATTN__(row_empty)(t, r)) memset(o, 0, (size_t)u->f->v_pad * sizeof *o);
+        float *o = t->O + r * u->job->v_pad, factor = ATTN__(finish_row)(u, t, r);
+        if (ATTN__(row_empty)(t, r)) memset(o, 0, (size_t)u->job->v_pad * sizeof *o);
         ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
     }
 }
@@ -5635,11 +5658,11 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) * t, int64_t 
 /* (max, sum, O) of each row joined by those of a later key split, in that order. */
 static void ATTN__(join)(
     const attn__rows *u, ATTN__(tile) * t, const float *O, const float *max, const float *sum) {
-    int64_t width = u->f->v_pad;
+    int64_t width = u->job->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
         float top = max[r] > t->max[r] ? max[r] : t->max[r],
-              a = attn__rescale(t->max[r], top, u->f->unit.exp2),
-              b = attn__rescale(max[r], top, u->f->unit.exp2);
+              a = attn__rescale(t->max[r], top, u->job->unit.exp2),
+              b = attn__rescale(max[r], top, u->job->unit.exp2);
         ATTN__(exp2_pair)(&a, &b);
         for (int64_t c = r * width; c < (r + 1) * width; c += ATTN__W)
             ATTN__(store)(t->O + c, ATTN__(fma)(ATTN__(load)(O + c), ATTN__(set1)(b),
@@ -5654,8 +5677,8 @@ typedef struct ATTN__(block) {
     int64_t kb, ke, pack0, ldv;
     const float *V;
     /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
-     * one key is packed, by pack_lone_k */
-    int careful, whole, empty, lone;
+     * one key is packed, by pack_single_k */
+    int not_finite, whole, empty, single;
 } ATTN__(block);
 
 /* Keys [lo[r], hi[r]) of the block that each row of a group sees. */
@@ -5666,7 +5689,7 @@ typedef struct ATTN__(ranges) {
 } ATTN__(ranges);
 ATTN__INLINE void ATTN__(group_ranges)(
     const attn__rows *u, int64_t r0, int64_t rows, const ATTN__(block) * b, ATTN__(ranges) * g) {
-    int whole = b->whole || attn__all_see(u->f->d, &u->s, ATTN__(row_query)(u, r0),
+    int whole = b->whole || attn__all_see(u->job->d, &u->s, ATTN__(row_query)(u, r0),
                                 ATTN__(row_query)(u, r0 + rows - 1), b->kb, b->ke);
     g->first = whole ? b->kb : b->ke;
     g->last = whole ? b->ke : b->kb;
@@ -5678,7 +5701,7 @@ ATTN__INLINE void ATTN__(group_ranges)(
     }
     for (int64_t r = 0; r < rows && !whole; r++) {
         int64_t lo, hi;
-        attn__range(u->f->d, &u->s, ATTN__(row_query)(u, r0 + r), &lo, &hi);
+        attn__range(u->job->d, &u->s, ATTN__(row_query)(u, r0 + r), &lo, &hi);
         lo = attn__max(lo, b->kb);
         hi = attn__min(hi, b->ke);
         if (hi <= lo) lo = hi = b->kb;
@@ -5695,17 +5718,17 @@ ATTN__INLINE void ATTN__(group_ranges)(
  * joins them, o and lse. */
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r0, int64_t rows,
     const float *Q, int64_t ldq, const ATTN__(block) * b, int finish) {
-    const attn__flash *f = u->f;
-    const attn_desc *d = f->d;
+    const attn__flash *job = u->job;
+    const attn_desc *d = job->d;
     const ATTN__V zero = ATTN__(set1)(0);
     ATTN__(ranges) g;
     float alpha[16], base[16], top[16], sum[16];
     float mx[ATTN__MR * ATTN__W];
     int64_t kb = b->kb;
     ATTN__(group_ranges)(u, r0, rows, b, &g);
-    float *O = t->O + r0 * f->v_pad;
-    if (b->empty && (b->careful || g.last <= g.first))
-        memset(O, 0, (size_t)(rows * f->v_pad) * sizeof *O);
+    float *O = t->O + r0 * job->v_pad;
+    if (b->empty && (b->not_finite || g.last <= g.first))
+        memset(O, 0, (size_t)(rows * job->v_pad) * sizeof *O);
     if (g.last <= g.first) {
         if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
         return;
@@ -5718,24 +5741,25 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r
         ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = start, n; c < end; c += n) {
         n = ATTN__(tile_vectors)(end - c) * ATTN__W;
-        int whole = !f->extras && !b->lone && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
-        if (b->lone)
+        int whole = !job->extras && !b->single && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
+        if (b->single)
             ATTN__(mm_of)(ATTN__PV, 1, rows)(
-                Q, ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, f->ld, NULL);
+                Q, ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, job->ld, NULL);
         else
             ATTN__(mm_of)(ATTN__QK, n / ATTN__W, rows)(Q, ldq,
                 t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
-                t->S + c, f->ld, whole ? mx : NULL);
-        for (int64_t r = 0; r < rows && !whole && !f->extras; r++)
-            ATTN__(clip_row)(t->S + r * f->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
+                t->S + c, job->ld, whole ? mx : NULL);
+        for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
+            ATTN__(clip_row)(t->S + r * job->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
     }
-    for (int64_t r = 0; r < rows && f->extras; r++)
+    for (int64_t r = 0; r < rows && job->extras; r++)
         ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * f->ld + start, kb + start, end - start, g.lo[r], g.hi[r], mx + r * ATTN__W);
+            t->S + r * job->ld + start, kb + start, end - start, g.lo[r], g.hi[r],
+            mx + r * ATTN__W);
 
     /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the
      * row sums; base = k max */
-    const ATTN__V power = ATTN__(set1)(f->unit.exp2);
+    const ATTN__V power = ATTN__(set1)(job->unit.exp2);
     for (int64_t r = 0; r < 16; r += ATTN__W) ATTN__(store)(top + r, zero);
     ATTN__(max_rows)(mx, top);
     for (int64_t r = 0; r < rows; r += ATTN__W) {
@@ -5754,7 +5778,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r
         /* the next group's row into L2: among the exponentials memory is idle */
         for (int64_t c = 0; r0 + rows + r < u->rows && c < d->head_dim; c += 16)
             __builtin_prefetch(Q + (rows + r) * ldq + c, 0, 2);
-        float *S = t->S + r * f->ld, k = f->unit.exp2, from = base[r];
+        float *S = t->S + r * job->ld, k = job->unit.exp2, from = base[r];
         if (attn__far(from)) {
             const float max = t->max[r0 + r];
             float unused = 0;
@@ -5774,44 +5798,45 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r
             rows - r);
     for (int64_t r = 0; r < rows && d->dropout > 0; r++)
         ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * f->ld + start, kb + start, end - start);
+            t->S + r * job->ld + start, kb + start, end - start);
 
     /* 3. O = alpha O + P V over the keys that some row sees */
     const int64_t lead = ATTN__SUM_KEYS - (g.first - kb) % ATTN__SUM_KEYS;
-    if (finish && f->direct && b->empty && !b->careful) {
-        int64_t ldo = d->o.stride[f->group == 1 ? 1 : 2];
+    if (finish && job->straight_to_o && b->empty && !b->not_finite) {
+        int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
         float *o = (float *)d->o.data + attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r0),
                                             ATTN__(row_head)(u, r0));
         for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(u, t, r0 + r);
-        ATTN__(mm_columns)(ATTN__PN, rows, t->S + (g.first - kb), f->ld,
-            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, o, ldo, f->v_pad,
+        ATTN__(mm_columns)(ATTN__PV_LAST, rows, t->S + (g.first - kb), job->ld,
+            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, o, ldo, job->v_pad,
             alpha);
         for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
-            if (ATTN__(row_empty)(t, r0 + r)) memset(o + r * ldo, 0, (size_t)f->v_pad * sizeof *o);
+            if (ATTN__(row_empty)(t, r0 + r))
+                memset(o + r * ldo, 0, (size_t)job->v_pad * sizeof *o);
         return;
     }
-    if (!b->careful ||
+    if (!b->not_finite ||
         (!d->mask.data && !d->bias.data && g.inner_lo == g.first && g.inner_hi == g.last)) {
-        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (g.first - kb), f->ld,
-            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, O, f->v_pad, f->v_pad,
-            b->empty && !b->careful ? NULL : alpha);
+        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (g.first - kb), job->ld,
+            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, O, job->v_pad,
+            job->v_pad, b->empty && !b->not_finite ? NULL : alpha);
     } else {
         for (int64_t r = 0; r < rows; r++)
-            ATTN__(careful_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-                t->S + r * f->ld, kb, g.lo[r], g.hi[r], b->V, b->ldv, O + r * f->v_pad, f->v_pad,
-                alpha[r]);
+            ATTN__(seen_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
+                t->S + r * job->ld, kb, g.lo[r], g.hi[r], b->V, b->ldv, O + r * job->v_pad,
+                job->v_pad, alpha[r]);
     }
     if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
 }
 
 /* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
 static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) * t, int first) {
-    const int64_t width = u->f->v_pad;
+    const int64_t width = u->job->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
         double *to = t->long_O + r * width;
         const float *O = t->O + r * width;
-        float alpha =
-                  first ? ATTN__NEG_INF : attn__rescale(t->long_max[r], t->max[r], u->f->unit.exp2),
+        float alpha = first ? ATTN__NEG_INF
+                            : attn__rescale(t->long_max[r], t->max[r], u->job->unit.exp2),
               unused = 0;
         ATTN__(exp2_pair)(&alpha, &unused);
         for (int64_t c = 0; c < width; c++) {
@@ -5828,7 +5853,7 @@ static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) * t, int first) {
 }
 /* All spans are folded: O and sums as if there had been one. */
 static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) * t) {
-    for (int64_t n = 0; n < u->rows * u->f->v_pad; n++) t->O[n] = (float)t->long_O[n];
+    for (int64_t n = 0; n < u->rows * u->job->v_pad; n++) t->O[n] = (float)t->long_O[n];
     for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
 }
 
@@ -5836,8 +5861,8 @@ static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) * t) {
  * not go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
 static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const float *Q, int64_t ldq,
     int64_t k0, int64_t k1, int finish) {
-    const attn__flash *f = u->f;
-    const attn_desc *d = f->d;
+    const attn__flash *job = u->job;
+    const attn_desc *d = job->d;
     int64_t first, last, h = u->kv_head, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
     for (int64_t r = 0; r < u->rows; r++) {
@@ -5848,29 +5873,29 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const flo
         d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
     first = attn__max(first, k0);
     last = attn__min(last, k1);
-    for (int64_t kb = k0; kb < last; kb += f->BN) {
-        ATTN__(block) b = {kb, attn__min(kb + f->BN, last), kb, f->v_pad, t->V, 0, 0, empty, 0};
+    for (int64_t kb = k0; kb < last; kb += job->BN) {
+        ATTN__(block) b = {kb, attn__min(kb + job->BN, last), kb, job->v_pad, t->V, 0, 0, empty, 0};
         if (b.ke <= first) continue;
-        if (f->span && (kb - k0) / f->span != span) {
+        if (job->span && (kb - k0) / job->span != span) {
             if (!empty) ATTN__(fold)(u, t, folds++ == 0);
             empty = b.empty = 1;
-            span = (kb - k0) / f->span;
+            span = (kb - k0) / job->span;
         }
         empty = 0;
         b.whole = attn__all_see(
             d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
         if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
-        b.lone = b.ke - b.pack0 == 1;
-        if (b.lone) ATTN__(pack_lone_k)(t->K, d, &u->s, h, b.pack0);
+        b.single = b.ke - b.pack0 == 1;
+        if (b.single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b.pack0);
         else ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
-        if (f->pack_v) {
-            b.careful = ATTN__(pack_v)(t->V + (b.pack0 - kb) * f->v_pad, f->v_pad, d, &u->s, &d->v,
-                h, d->v_dim, b.pack0, b.ke);
+        if (job->copy_v != ATTN__V_IN_PLACE) {
+            b.not_finite = ATTN__(pack_v)(t->V + (b.pack0 - kb) * job->v_pad, job->v_pad, d, &u->s,
+                &d->v, h, d->v_dim, b.pack0, b.ke);
         } else {
             b.ldv = d->v.stride[1];
             b.V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, kb, h);
             if (!b.whole || d->mask.data || d->bias.data)
-                b.careful = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
+                b.not_finite = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
         }
         ATTN__EACH_GROUP(r, n, u->rows) {
             ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
@@ -5881,7 +5906,7 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const flo
         ATTN__(unfold)(u, t);
         if (finish) ATTN__(finish)(u, t, 0, u->rows);
     }
-    if (empty) memset(t->O, 0, (size_t)(u->rows * f->v_pad) * sizeof *t->O);
+    if (empty) memset(t->O, 0, (size_t)(u->rows * job->v_pad) * sizeof *t->O);
     if (empty && finish) ATTN__(finish)(u, t, 0, u->rows);
 }
 
@@ -5889,34 +5914,35 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const flo
  * the result of its one split is left there for flash_merge, so that the bits are the same
  * whether splits run side by side or one after the other. */
 static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partial) {
-    const attn__flash *f = u->f;
-    const attn_desc *d = f->d;
-    ATTN__(tile) t = ATTN__(carve)(f, scratch);
-    int64_t ldq = f->q_pad, k = u->k0, step = attn__split_keys(&u->s, f->group);
+    const attn__flash *job = u->job;
+    const attn_desc *d = job->d;
+    ATTN__(tile) t = ATTN__(carve)(job, scratch);
+    int64_t ldq = job->q_pad, k = u->k0, step = attn__split_keys(&u->s, job->group);
     const float *Q = t.Q;
-    if (f->pack_q) {
+    if (job->pack_q) {
         for (int64_t r = 0; r < u->rows; r++)
             ATTN__(pack_q)(
                 t.Q + r * ldq, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
     } else {
         Q = (const float *)d->q.data +
             attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0), ATTN__(row_head)(u, 0));
-        ldq = f->group == 1 ? d->q.stride[1] : d->q.stride[2];
+        ldq = job->group == 1 ? d->q.stride[1] : d->q.stride[2];
     }
     int more = k + step < u->k1;
     ATTN__(flash_split)(u, &t, Q, ldq, k, attn__min(k + step, u->k1), !partial && !more);
     if (partial) {
-        memcpy(partial, t.O, (size_t)(u->rows * f->v_pad) * sizeof *partial);
-        memcpy(partial + f->part * f->v_pad, t.max, (size_t)u->rows * sizeof *partial);
-        memcpy(partial + f->part * (f->v_pad + 1), t.sum, (size_t)u->rows * sizeof *partial);
+        memcpy(partial, t.O, (size_t)(u->rows * job->v_pad) * sizeof *partial);
+        memcpy(partial + job->rows_partial * job->v_pad, t.max, (size_t)u->rows * sizeof *partial);
+        memcpy(partial + job->rows_partial * (job->v_pad + 1), t.sum,
+            (size_t)u->rows * sizeof *partial);
         return;
     }
     if (!more) return;
     attn__rows used = *u; /* at most SPLIT_ROWS see a key */
     ATTN__(tile) second = t;
-    used.rows = attn__max(0, attn__min(u->rows, u->s.q_used * f->group - u->row0));
-    second.O = t.Q + (f->pack_q ? f->BM * f->q_pad : 0);
-    second.max = second.O + used.rows * f->v_pad;
+    used.rows = attn__max(0, attn__min(u->rows, u->s.q_used * job->group - u->row0));
+    second.O = t.Q + (job->pack_q ? job->BM * job->q_pad : 0);
+    second.max = second.O + used.rows * job->v_pad;
     second.sum = second.max + used.rows;
     for (k += step; k < u->k1 && used.rows > 0; k += step) {
         ATTN__(flash_split)(&used, &second, Q, ldq, k, attn__min(k + step, u->k1), 0);
@@ -5926,10 +5952,11 @@ static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partia
 }
 static void ATTN__(flash_merge)(
     const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
-    const attn__flash *f = u->f;
-    ATTN__(tile) t = ATTN__(carve)(f, scratch);
-    int64_t max_at = f->part * f->v_pad, sum_at = max_at + f->part, size = sum_at + f->part;
-    memcpy(t.O, partial, (size_t)(u->rows * f->v_pad) * sizeof *partial);
+    const attn__flash *job = u->job;
+    ATTN__(tile) t = ATTN__(carve)(job, scratch);
+    int64_t max_at = job->rows_partial * job->v_pad, sum_at = max_at + job->rows_partial,
+            size = sum_at + job->rows_partial;
+    memcpy(t.O, partial, (size_t)(u->rows * job->v_pad) * sizeof *partial);
     memcpy(t.max, partial + max_at, (size_t)u->rows * sizeof *partial);
     memcpy(t.sum, partial + sum_at, (size_t)u->rows * sizeof *partial);
     for (partial += size; parts > 1; parts--, partial += size)
@@ -5950,19 +5977,19 @@ typedef struct ATTN__(bwd_tile) {
     int64_t ld;
     float *dK, *dV; /* [BK][q_ld], [BK][v_ld] */
 } ATTN__(bwd_tile);
-static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
+static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *job, char *scratch) {
     ATTN__(bwd_tile) t;
     float *p = (float *)(void *)scratch;
     /* clang-format off */
-    t.KT = p; p += f->BK * f->q_ld;
-    t.VT = p; p += f->BK * f->v_ld;
-    t.K = p; p += f->BK * f->q_ld;
+    t.KT = p; p += job->BK * job->q_ld;
+    t.VT = p; p += job->BK * job->v_ld;
+    t.K = p; p += job->BK * job->q_ld;
     t.Q = t.dO = NULL;
-    t.ld = f->BK + ATTN__SCORE_PAD;
-    t.P = p; p += f->BQ * t.ld;
-    t.dS = p; p += f->BQ * t.ld;
-    t.extra = p; p += 2 * f->BK;
-    t.dK = p; p += f->BK * f->q_ld;
+    t.ld = job->BK + ATTN__SCORE_PAD;
+    t.P = p; p += job->BQ * t.ld;
+    t.dS = p; p += job->BQ * t.ld;
+    t.extra = p; p += 2 * job->BK;
+    t.dK = p; p += job->BK * job->q_ld;
     /* clang-format on */
     t.dV = p;
     return t;
@@ -5970,34 +5997,35 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *f, char *scratch) {
 
 /* L, delta and f32 copies of some rows of one (sequence, kv head). A row that saw nothing has L =
  * +infinity: all its p are 0. */
-static void ATTN__(backward_rows)(
-    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows) {
-    const attn_desc *d = f->d;
+static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t row0, int64_t rows) {
+    const attn_desc *d = job->d;
     for (int64_t r = row0; r < row0 + rows; r++) {
-        int64_t row = attn__bwd_row(f, s, kv_head) + r;
-        int64_t i = r / f->group, h = kv_head * f->group + r % f->group,
+        int64_t row = attn__bwd_row(job, s, kv_head) + r;
+        int64_t i = r / job->group, h = kv_head * job->group + r % job->group,
                 at = attn__lse_at(d, s, i, h);
         int64_t o_at = attn__q_at(s, d->o.stride, i, h),
-                dout_at = attn__q_at(s, f->g->dout.stride, i, h);
+                dout_at = attn__q_at(s, job->g->dout.stride, i, h);
         int64_t q_at = attn__q_at(s, d->q.stride, i, h);
         ATTN__V sum = ATTN__(set1)(0);
         ATTN__(fetch)(d->q.data, d->q.dtype, q_at, d->q.stride[1], d->head_dim);
         ATTN__(fetch)(d->o.data, d->o.dtype, o_at, d->o.stride[1], d->v_dim);
-        ATTN__(fetch)(f->g->dout.data, f->g->dout.dtype, dout_at, f->g->dout.stride[1], d->v_dim);
+        ATTN__(fetch)(
+            job->g->dout.data, job->g->dout.dtype, dout_at, job->g->dout.stride[1], d->v_dim);
         ATTN__V bad[4];
         for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
-        float *dout = f->dout + (row - f->first) * f->v_ld;
-        ATTN__(widen)(
-            f->q + (row - f->first) * f->q_ld, d->q.data, d->q.dtype, q_at, d->head_dim, 1, bad);
-        ATTN__(widen)(dout, f->g->dout.data, f->g->dout.dtype, dout_at, d->v_dim, 1, bad);
-        f->bad[row] = (float)ATTN__(any_bad)(bad);
+        float *dout = job->dout + (row - job->first) * job->v_ld;
+        ATTN__(widen)(job->q + (row - job->first) * job->q_ld, d->q.data, d->q.dtype, q_at,
+            d->head_dim, 1, bad);
+        ATTN__(widen)(dout, job->g->dout.data, job->g->dout.dtype, dout_at, d->v_dim, 1, bad);
+        job->bad[row] = (float)ATTN__(any_bad)(bad);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
             sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
                 ATTN__(load)(dout + c), sum);
-        f->delta[row] = ATTN__(reduce_add)(sum) - (f->g->dlse ? f->g->dlse[at] : 0);
-        f->L[row] = attn__bits(d->lse[at]) == 0xff800000u
-                        ? -ATTN__NEG_INF
-                        : (float)((double)d->lse[at] * ATTN__LOG2E);
+        job->delta[row] = ATTN__(reduce_add)(sum) - (job->g->dlse ? job->g->dlse[at] : 0);
+        job->L[row] = attn__bits(d->lse[at]) == 0xff800000u
+                          ? -ATTN__NEG_INF
+                          : (float)((double)d->lse[at] * ATTN__LOG2E);
     }
 }
 
@@ -6037,7 +6065,8 @@ ATTN__NOINLINE void ATTN__(far_powers)(float *S, int64_t n, attn__unit unit, flo
         ATTN__(store)(S + c, nothing ? hidden : ATTN__(pick)(s, lowest, hidden, x));
     }
 }
-static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, int64_t j) {
+static int ATTN__(sees)(
+    const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t i, int64_t j) {
     int64_t lo, hi;
     attn__range(d, s, i, &lo, &hi);
     return j >= lo && j < hi && !ATTN__(masked)(d, s, h, i, j);
@@ -6045,14 +6074,14 @@ static int ATTN__(sees)(const attn_desc *d, const attn__seq *s, int64_t h, int64
 
 /* A row of which the lse is NaN spoils every key that it sees, one with a score
  * of -infinity too. */
-ATTN__NOINLINE void ATTN__(nan_powers)(
-    const attn_desc *d, const attn__seq *s, int64_t h, int64_t i, float *S, int64_t j0, int64_t n) {
+ATTN__NOINLINE void ATTN__(nan_powers)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
+    int64_t i, float *S, int64_t j0, int64_t n) {
     for (int64_t c = 0; c < n; c++)
         S[c] = ATTN__(sees)(d, s, h, i, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
 }
 /* Row i of a tile, keys j0 ..: scores become powers of 2 of p where L is far. */
-ATTN__INLINE void ATTN__(far_lse)(const attn_desc *d, const attn__seq *s, int64_t h, int64_t i,
-    float *S, int64_t j0, int64_t n, attn__unit unit) {
+ATTN__INLINE void ATTN__(far_lse)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
+    int64_t i, float *S, int64_t j0, int64_t n, attn__unit unit) {
     const float lse = d->lse[attn__lse_at(d, s, i, h)];
     if (attn__is_nan((double)lse)) ATTN__(nan_powers)(d, s, h, i, S, j0, n);
     else ATTN__(far_powers)(S, n, unit, lse);
@@ -6069,11 +6098,11 @@ typedef struct ATTN__(groups) {
 } ATTN__(groups);
 
 /* Points the tile at a row block; whether any element of its q or dout is not finite. */
-static int ATTN__(bwd_rows)(const attn__bwd *f, int64_t row, int64_t rows, ATTN__(bwd_tile) * t) {
+static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, int64_t rows, ATTN__(bwd_tile) * t) {
     float sum = 0;
-    t->Q = f->q + (row - f->first) * f->q_ld;
-    t->dO = f->dout + (row - f->first) * f->v_ld;
-    for (int64_t r = 0; r < rows; r++) sum += f->bad[row + r];
+    t->Q = job->q + (row - job->first) * job->q_ld;
+    t->dO = job->dout + (row - job->first) * job->v_ld;
+    for (int64_t r = 0; r < rows; r++) sum += job->bad[row + r];
     return sum != 0;
 }
 
@@ -6102,21 +6131,21 @@ static void ATTN__(bwd_products)(const float *A, int64_t lda, const float *B, in
 /* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and
  * the elementwise part. For dbias dS is left as the gradient of the score, without the slope of
  * the softcap. Returns whether any row sees any key. */
-static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0,
-    int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t, ATTN__(groups) * gr, int for_bias,
-    int *bad) {
-    const attn_desc *d = f->d;
-    int64_t base = attn__bwd_row(f, s, kv_head) + row0, any = 0,
+static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
+    int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t, ATTN__(groups) * gr,
+    int for_bias, int *bad) {
+    const attn_desc *d = job->d;
+    int64_t base = attn__bwd_row(job, s, kv_head) + row0, any = 0,
             width = attn__round_up(ke - kb, ATTN__W);
-    const attn__unit unit = attn__score_unit(d, f->extras);
+    const attn__unit unit = attn__score_unit(d, job->extras);
     int cap = attn__capped(d) && !for_bias;
     gr->n = 0;
-    gr->whole = attn__all_see(d, s, row0 / f->group, (row0 + rows - 1) / f->group, kb, ke);
+    gr->whole = attn__all_see(d, s, row0 / job->group, (row0 + rows - 1) / job->group, kb, ke);
     ATTN__EACH_GROUP(r, n, rows) {
         int64_t first = gr->whole ? kb : ke, last = gr->whole ? ke : kb;
         for (int64_t l = 0; l < n && !gr->whole; l++) {
             int64_t lo, hi;
-            attn__range(d, s, (row0 + r + l) / f->group, &lo, &hi);
+            attn__range(d, s, (row0 + r + l) / job->group, &lo, &hi);
             lo = attn__max(lo, kb);
             hi = attn__min(hi, ke);
             if (hi > lo) {
@@ -6132,22 +6161,22 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
         gr->n++;
     }
     if (!any) return 0;
-    *bad |= ATTN__(bwd_rows)(f, base, rows, t);
+    *bad |= ATTN__(bwd_rows)(job, base, rows, t);
     /* S = Q K^T, dP = dO V^T: the keys of a tile stay in L1 for all rows */
     for (int64_t c = 0, n; c < width; c += n) {
         n = ATTN__(tile_vectors)(width - c) * ATTN__W;
-        ATTN__(bwd_products)(t->Q, f->q_ld, t->KT, d->head_dim, c, c + n, kb, gr, t->P, t->ld);
-        ATTN__(bwd_products)(t->dO, f->v_ld, t->VT, d->v_dim, c, c + n, kb, gr, t->dS, t->ld);
+        ATTN__(bwd_products)(t->Q, job->q_ld, t->KT, d->head_dim, c, c + n, kb, gr, t->P, t->ld);
+        ATTN__(bwd_products)(t->dO, job->v_ld, t->VT, d->v_dim, c, c + n, kb, gr, t->dS, t->ld);
     }
-    int plain = gr->whole && !f->extras && !(d->dropout > 0);
+    int plain = gr->whole && !job->extras && !(d->dropout > 0);
     for (int64_t g = 0; g < gr->n; g++) {
         int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start, end;
         float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
         ATTN__(bwd_columns)(gr, g, kb, &start, &end);
         for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
-            int64_t row = row0 + r0 + l, i = row / f->group,
-                    h = kv_head * f->group + row % f->group, low, high;
-            float k = unit.exp2, L = f->L[base + r0 + l], delta = f->delta[base + r0 + l];
+            int64_t row = row0 + r0 + l, i = row / job->group,
+                    h = kv_head * job->group + row % job->group, low, high;
+            float k = unit.exp2, L = job->L[base + r0 + l], delta = job->delta[base + r0 + l];
             const int far = attn__far(L);
             if (far) {
                 k = 1;
@@ -6159,7 +6188,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                 continue;
             }
             const float *F = NULL;
-            float *G = t->extra + f->BK;
+            float *G = t->extra + job->BK;
             for (int64_t c = 0; c < start; c += ATTN__W) {
                 ATTN__(store)(S + c, ATTN__(set1)(0));
                 ATTN__(store)(dP + c, ATTN__(set1)(0));
@@ -6176,7 +6205,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *f, const attn__seq *s, int64_t kv
                         ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
                     ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
                 }
-            if (f->extras)
+            if (job->extras)
                 ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start,
                     attn__max(low, kb), attn__min(high, ke), NULL);
             else if (kb + start < low || kb + end > high)
@@ -6215,36 +6244,38 @@ static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const flo
 }
 /* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only
  * over pairs of which the row sees the key. */
-ATTN__NOINLINE void ATTN__(bwd_careful)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
-    int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t, int keys, float *dQ) {
+ATTN__NOINLINE void ATTN__(bwd_seen)(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t,
+    int keys, float *dQ) {
     unsigned char seen[ATTN__TILE_MAX];
     for (int64_t j = kb; j < ke && keys; j++) {
         int64_t c = j - kb;
         for (int64_t r = row0; r < row0 + rows; r++)
             seen[r - row0] = (unsigned char)ATTN__(sees)(
-                f->d, s, kv_head * f->group + r % f->group, r / f->group, j);
+                job->d, s, kv_head * job->group + r % job->group, r / job->group, j);
         ATTN__(add_seen)(
-            seen, rows, t->P + c, t->ld, t->dO, f->v_ld, t->dV + c * f->v_ld, f->v_pad);
+            seen, rows, t->P + c, t->ld, t->dO, job->v_ld, t->dV + c * job->v_ld, job->v_pad);
         ATTN__(add_seen)(
-            seen, rows, t->dS + c, t->ld, t->Q, f->q_ld, t->dK + c * f->q_ld, f->q_pad);
+            seen, rows, t->dS + c, t->ld, t->Q, job->q_ld, t->dK + c * job->q_ld, job->q_pad);
     }
     for (int64_t r = 0; r < rows && dQ; r++) {
         for (int64_t j = kb; j < ke; j++)
-            seen[j - kb] = (unsigned char)ATTN__(sees)(
-                f->d, s, kv_head * f->group + (row0 + r) % f->group, (row0 + r) / f->group, j);
+            seen[j - kb] = (unsigned char)ATTN__(sees)(job->d, s,
+                kv_head * job->group + (row0 + r) % job->group, (row0 + r) / job->group, j);
         ATTN__(add_seen)(
-            seen, ke - kb, t->dS + r * t->ld, 1, t->K, f->q_ld, dQ + r * f->q_ld, f->q_pad);
+            seen, ke - kb, t->dS + r * t->ld, 1, t->K, job->q_ld, dQ + r * job->q_ld, job->q_pad);
     }
 }
 
 /* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys; gr NULL: all rows see them.
  * Columns outside: those of dO, then those of Q stay in L1 for all keys. */
-static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
+static void ATTN__(bwd_keys)(const attn__bwd *job, const ATTN__(bwd_tile) * t,
     const ATTN__(groups) * gr, int64_t n, int64_t kb, int64_t keys) {
     const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
     float *C[] = {t->dV, t->dK};
-    int64_t columns[] = {f->v_pad, f->q_pad}, ld[] = {f->v_ld, f->q_ld}, key[ATTN__GROUPS + 1],
-            from[ATTN__GROUPS], to[ATTN__GROUPS], count = attn__ceil_div(keys, ATTN__MR);
+    int64_t columns[] = {job->v_pad, job->q_pad}, ld[] = {job->v_ld, job->q_ld},
+            key[ATTN__GROUPS + 1], from[ATTN__GROUPS], to[ATTN__GROUPS],
+            count = attn__ceil_div(keys, ATTN__MR);
     key[0] = 0;
     for (int64_t k = 0; k < count; k++) {
         key[k + 1] = key[k] + attn__ceil_div(keys - key[k], count - k);
@@ -6264,18 +6295,18 @@ static void ATTN__(bwd_keys)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
             nv = ATTN__(tile_vectors)(columns[p] - c);
             for (int64_t k = 0; k < count; k++)
                 if (to[k] > from[k])
-                    ATTN__(mm_of)(ATTN__TN, nv, key[k + 1] - key[k])(
+                    ATTN__(mm_of)(ATTN__ATB, nv, key[k + 1] - key[k])(
                         A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
                         to[k] - from[k], 0, C[p] + key[k] * ld[p] + c, ld[p], NULL);
         }
 }
 /* dQ += dS K of a tile of n rows and some keys, likewise. */
-static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
+static void ATTN__(bwd_queries)(const attn__bwd *job, const ATTN__(bwd_tile) * t,
     const ATTN__(groups) * gr, int64_t n, int64_t kb, int64_t keys, float *dQ) {
     float one[ATTN__MR];
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    for (int64_t c = 0, nv; c < f->q_pad; c += nv * ATTN__W) {
-        nv = ATTN__(tile_vectors)(f->q_pad - c);
+    for (int64_t c = 0, nv; c < job->q_pad; c += nv * ATTN__W) {
+        nv = ATTN__(tile_vectors)(job->q_pad - c);
         int64_t g = -1;
         ATTN__EACH_GROUP(r, m, n) {
             g++;
@@ -6283,19 +6314,19 @@ static void ATTN__(bwd_queries)(const attn__bwd *f, const ATTN__(bwd_tile) * t,
             if (last <= first) continue;
             for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
-                    __builtin_prefetch(dQ + l * f->q_ld + x, 0, 3);
+                    __builtin_prefetch(dQ + l * job->q_ld + x, 0, 3);
             ATTN__(mm_of)(ATTN__PV, nv, m)(t->dS + r * t->ld + first, t->ld,
-                t->K + first * f->q_ld + c, f->q_ld, last - first, last - first,
-                dQ + r * f->q_ld + c, f->q_ld, one);
+                t->K + first * job->q_ld + c, job->q_ld, last - first, last - first,
+                dQ + r * job->q_ld + c, job->q_ld, one);
         }
     }
 }
 
 /* out = scale * row, or 0, or added to what is there. */
-static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t at, const float *row,
-    int64_t dim, float scale) {
+static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t at,
+    const float *row, int64_t dim, float scale) {
     ATTN__(fetch)(out->data, out->dtype, at, out->stride[1], dim);
-    if (!(f->d->flags & ATTN_ACCUMULATE) && row) {
+    if (!(job->d->flags & ATTN_ACCUMULATE) && row) {
         ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
         return;
     }
@@ -6312,89 +6343,91 @@ static void ATTN__(bwd_store)(const attn__bwd *f, const attn_out *out, int64_t a
                 ATTN__(fma)(ATTN__(load)(row + c) + zero, ATTN__(set1)(scale),
                     ATTN__(load_any)(out->data, out->dtype, at + c, dim - c)),
                 dim - c);
-        else if (!(f->d->flags & ATTN_ACCUMULATE))
+        else if (!(job->d->flags & ATTN_ACCUMULATE))
             ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
     }
 }
 /* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element
  * is not finite. */
-static int ATTN__(bwd_block)(const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t kb,
-    int64_t ke, ATTN__(bwd_tile) * t) {
-    const attn_desc *d = f->d;
+static int ATTN__(bwd_block)(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
+    int64_t kb, int64_t ke, ATTN__(bwd_tile) * t) {
+    const attn_desc *d = job->d;
     ATTN__(pack_k)(t->KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
     ATTN__(pack_k)(t->VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
     /* for the check only */
-    int bad = ATTN__(pack_v)(t->dV, f->v_ld, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-    bad |= ATTN__(pack_v)(t->K, f->q_ld, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-    memset(t->dK, 0, (size_t)(f->BK * (f->q_ld + f->v_ld)) * sizeof(float));
+    int bad = ATTN__(pack_v)(t->dV, job->v_ld, d, s, &d->v, kv_head, d->v_dim, kb, ke);
+    bad |= ATTN__(pack_v)(t->K, job->q_ld, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+    memset(t->dK, 0, (size_t)(job->BK * (job->q_ld + job->v_ld)) * sizeof(float));
     return bad;
 }
-static void ATTN__(bwd_store_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head,
-    int64_t kb, int64_t ke, const ATTN__(bwd_tile) * t) {
-    const attn_desc *d = f->d;
+static void ATTN__(bwd_store_keys)(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t kb, int64_t ke, const ATTN__(bwd_tile) * t) {
+    const attn_desc *d = job->d;
     for (int64_t j = kb; j < ke; j++) {
-        ATTN__(bwd_store)(f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head),
-            t->dK + (j - kb) * f->q_ld, d->head_dim, d->scale);
-        ATTN__(bwd_store)(f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head),
-            t->dV + (j - kb) * f->v_ld, d->v_dim, 1);
+        ATTN__(bwd_store)(job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head),
+            t->dK + (j - kb) * job->q_ld, d->head_dim, d->scale);
+        ATTN__(bwd_store)(job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head),
+            t->dV + (j - kb) * job->v_ld, d->v_dim, 1);
     }
 }
 /* Tokens of the buffer that are no keys: gradient 0. */
-static void ATTN__(bwd_no_keys)(const attn__bwd *f, const attn__seq *s, int64_t kv_head) {
-    const attn_desc *d = f->d;
+static void ATTN__(bwd_no_keys)(
+    const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
+    const attn_desc *d = job->d;
     int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len,
             start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
     for (int64_t j = -start; j < capacity - start; j++) {
         if (j >= 0 && j < s->k_len) continue;
+        ATTN__(bwd_store)(job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head), NULL,
+            d->head_dim, 1);
         ATTN__(bwd_store)(
-            f, &f->g->dk, attn__k_at(d, s, f->g->dk.stride, j, kv_head), NULL, d->head_dim, 1);
-        ATTN__(bwd_store)(
-            f, &f->g->dv, attn__k_at(d, s, f->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
+            job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
     }
 }
 
-static void ATTN__(backward_split)(
-    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t split, char *scratch) {
-    const attn_desc *d = f->d;
-    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
+static void ATTN__(backward_split)(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t split, char *scratch) {
+    const attn_desc *d = job->d;
+    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
     ATTN__(groups) gr;
-    int64_t rows = s->q_rows * f->group,
-            splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
-    float *dQ = f->dq + (split * f->held + attn__bwd_row(f, s, kv_head) - f->first) * f->q_ld;
-    memset(dQ, 0, (size_t)(rows * f->q_ld) * sizeof *dQ);
-    if (split == 0) ATTN__(bwd_no_keys)(f, s, kv_head);
-    for (int64_t kb = split * f->BK; kb < s->k_len; kb += splits * f->BK) {
-        int64_t ke = attn__min(kb + f->BK, s->k_len);
-        int bad_keys = ATTN__(bwd_block)(f, s, kv_head, kb, ke, &t);
-        for (int64_t row0 = 0; row0 < rows; row0 += f->BQ) {
-            int64_t n = attn__min(f->BQ, rows - row0);
+    int64_t rows = s->q_rows * job->group,
+            splits = attn__bwd_splits(s->k_len, d->kv_heads, job->standard);
+    float *dQ = job->dq +
+                (split * job->rows_held + attn__bwd_row(job, s, kv_head) - job->first) * job->q_ld;
+    memset(dQ, 0, (size_t)(rows * job->q_ld) * sizeof *dQ);
+    if (split == 0) ATTN__(bwd_no_keys)(job, s, kv_head);
+    for (int64_t kb = split * job->BK; kb < s->k_len; kb += splits * job->BK) {
+        int64_t ke = attn__min(kb + job->BK, s->k_len);
+        int bad_keys = ATTN__(bwd_block)(job, s, kv_head, kb, ke, &t);
+        for (int64_t row0 = 0; row0 < rows; row0 += job->BQ) {
+            int64_t n = attn__min(job->BQ, rows - row0);
             int bad = bad_keys;
-            if (!ATTN__(bwd_scores)(f, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
+            if (!ATTN__(bwd_scores)(job, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
             if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
-                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 1, dQ + row0 * f->q_ld);
+                ATTN__(bwd_seen)(job, s, kv_head, row0, n, kb, ke, &t, 1, dQ + row0 * job->q_ld);
                 continue;
             }
-            ATTN__(bwd_keys)(f, &t, &gr, n, kb, ke - kb);
-            ATTN__(bwd_queries)(f, &t, &gr, n, kb, ke - kb, dQ + row0 * f->q_ld);
+            ATTN__(bwd_keys)(job, &t, &gr, n, kb, ke - kb);
+            ATTN__(bwd_queries)(job, &t, &gr, n, kb, ke - kb, dQ + row0 * job->q_ld);
         }
-        ATTN__(bwd_store_keys)(f, s, kv_head, kb, ke, &t);
+        ATTN__(bwd_store_keys)(job, s, kv_head, kb, ke, &t);
     }
 }
 
 /* dq = scale * the sum of the partials, in order. */
-static void ATTN__(backward_dq)(
-    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t row0, int64_t rows) {
-    const attn_desc *d = f->d;
-    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, f->standard);
+static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
+    int64_t row0, int64_t rows) {
+    const attn_desc *d = job->d;
+    int64_t splits = attn__bwd_splits(s->k_len, d->kv_heads, job->standard);
     for (int64_t r = row0; r < row0 + rows; r++) {
-        float *sum = f->dq + (attn__bwd_row(f, s, kv_head) - f->first + r) * f->q_ld;
+        float *sum = job->dq + (attn__bwd_row(job, s, kv_head) - job->first + r) * job->q_ld;
         for (int64_t p = 1; p < splits; p++)
-            for (int64_t c = 0; c < f->q_pad; c += ATTN__W)
-                ATTN__(store)(
-                    sum + c, ATTN__(load)(sum + c) + ATTN__(load)(sum + p * f->held * f->q_ld + c));
-        ATTN__(bwd_store)(f, &f->g->dq,
-            attn__q_at(s, f->g->dq.stride, r / f->group, kv_head * f->group + r % f->group), sum,
-            d->head_dim, d->scale);
+            for (int64_t c = 0; c < job->q_pad; c += ATTN__W)
+                ATTN__(store)(sum + c,
+                    ATTN__(load)(sum + c) + ATTN__(load)(sum + p * job->rows_held * job->q_ld + c));
+        ATTN__(bwd_store)(job, &job->g->dq,
+            attn__q_at(s, job->g->dq.stride, r / job->group, kv_head * job->group + r % job->group),
+            sum, d->head_dim, d->scale);
     }
 }
 
@@ -6402,26 +6435,26 @@ static void ATTN__(backward_dq)(
  * the bias: every (batch entry, head, row) that reads an element adds to it, in order.
  * Recomputes dS, since a broadcast bias is shared by units of the main pass. */
 static void ATTN__(backward_bias)(
-    const attn__bwd *f, int64_t b0, int64_t h0, int64_t column, char *scratch) {
-    const attn_desc *d = f->d;
+    const attn__bwd *job, int64_t b0, int64_t h0, int64_t column, char *scratch) {
+    const attn_desc *d = job->d;
     const int64_t *st = d->bias.stride;
-    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
+    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
     ATTN__(groups) gr;
-    float *out = f->g->dbias + b0 * st[0] + h0 * st[1] + column;
-    int64_t width = attn__min(f->BK - 16, d->kv_len - column);
+    float *out = job->g->dbias + b0 * st[0] + h0 * st[1] + column;
+    int64_t width = attn__min(job->BK - 16, d->kv_len - column);
     int bad_keys = 0;
     for (int64_t i = 0;
         i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
         for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
     for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
-        attn__seq s = attn__sequence(d, b);
+        attn__sequence_view s = attn__sequence(d, b);
         int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
                 first = attn__max(0, column - start);
         int64_t kb = first / 4 * 4; /* dropout's words come in fours */
         int64_t ke = attn__min(column + width - start, s.k_len);
         if (ke <= first) continue;
         for (int64_t h = h0, packed = -1; h < (st[1] ? h0 + 1 : d->heads); h++) {
-            int64_t kv_head = h / f->group, rows = s.q_rows * f->group;
+            int64_t kv_head = h / job->group, rows = s.q_rows * job->group;
             if (packed != kv_head) {
                 ATTN__(pack_k)(t.KT, d, &s, &d->k, kv_head, d->head_dim, kb, ke);
                 ATTN__(pack_k)(t.VT, d, &s, &d->v, kv_head, d->v_dim, kb, ke);
@@ -6429,14 +6462,14 @@ static void ATTN__(backward_bias)(
                 bad_keys |= ATTN__(pack_v)(NULL, 0, d, &s, &d->v, kv_head, d->v_dim, kb, ke);
                 packed = kv_head;
             }
-            for (int64_t row0 = 0; row0 < rows; row0 += f->BQ) {
-                int64_t n = attn__min(f->BQ, rows - row0);
+            for (int64_t row0 = 0; row0 < rows; row0 += job->BQ) {
+                int64_t n = attn__min(job->BQ, rows - row0);
                 int bad = bad_keys;
-                if (!ATTN__(bwd_scores)(f, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad))
+                if (!ATTN__(bwd_scores)(job, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad))
                     continue;
                 for (int64_t r = 0; r < n; r++) {
-                    if (kv_head * f->group + (row0 + r) % f->group != h) continue;
-                    int64_t i = (row0 + r) / f->group;
+                    if (kv_head * job->group + (row0 + r) % job->group != h) continue;
+                    int64_t i = (row0 + r) / job->group;
                     float *to = out + i * st[2] + (first + start - column);
                     float *ds = t.dS + r * t.ld + (first - kb);
                     for (int64_t c = 0; c < ke - first && bad; c++)
@@ -6454,31 +6487,31 @@ static void ATTN__(backward_bias)(
 
 #ifndef ATTN_NO_STANDARD
 /* ---- >>matrix: standard, one pass over rows [row0, row0 + rows) of one head ---- */
-static void ATTN__(standard_scores)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
-    int64_t rows, float *S, char *scratch) {
-    const attn_desc *d = t->d;
+static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_view *s, int64_t h,
+    int64_t row0, int64_t rows, float *S, char *scratch) {
+    const attn_desc *d = job->d;
     int64_t kv_head = h / (d->heads / d->kv_heads);
-    float *Q = (float *)(void *)scratch, *K = Q + t->BM * t->q_pad;
-    for (int64_t r = 0; r < rows; r++) ATTN__(pack_q)(Q + r * t->q_pad, d, s, row0 + r, h);
-    for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
-        int64_t ke = attn__min(kb + t->BN, s->k_len);
+    float *Q = (float *)(void *)scratch, *K = Q + job->BM * job->q_pad;
+    for (int64_t r = 0; r < rows; r++) ATTN__(pack_q)(Q + r * job->q_pad, d, s, row0 + r, h);
+    for (int64_t kb = 0; kb < s->k_len; kb += job->BN) {
+        int64_t ke = attn__min(kb + job->BN, s->k_len);
         ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
         ATTN__EACH_GROUP(r, n, rows) {
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(mm_of)(ATTN__QK, nv, n)(Q + r * t->q_pad, t->q_pad,
+                ATTN__(mm_of)(ATTN__QK, nv, n)(Q + r * job->q_pad, job->q_pad,
                     K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
-                    S + r * t->ld + j, t->ld, NULL);
+                    S + r * job->ld + j, job->ld, NULL);
             }
         }
     }
 }
-static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int64_t h,
+static void ATTN__(standard_softmax)(const attn__std *job, const attn__sequence_view *s, int64_t h,
     int64_t row0, int64_t rows, float *S, float *stats) {
-    const attn_desc *d = t->d;
+    const attn_desc *d = job->d;
     int64_t lo, hi, end = attn__round_up(s->k_len, ATTN__W);
     float max[ATTN__W];
-    for (int64_t r = 0; r < rows; r++, S += t->ld) {
+    for (int64_t r = 0; r < rows; r++, S += job->ld) {
         attn__range(d, s, row0 + r, &lo, &hi);
         ATTN__(store)(max, ATTN__(set1)(ATTN__NEG_INF));
         for (int64_t c = 0; c < end; c += 1 << 20)
@@ -6500,23 +6533,23 @@ static void ATTN__(standard_softmax)(const attn__std *t, const attn__seq *s, int
         if (d->dropout > 0) ATTN__(drop_row)(d, s, h, row0 + r, S, 0, end);
     }
 }
-static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int64_t h, int64_t row0,
-    int64_t rows, const float *S, const float *stats, char *scratch) {
-    const attn_desc *d = t->d;
+static void ATTN__(standard_output)(const attn__std *job, const attn__sequence_view *s, int64_t h,
+    int64_t row0, int64_t rows, const float *S, const float *stats, char *scratch) {
+    const attn_desc *d = job->d;
     int64_t kv_head = h / (d->heads / d->kv_heads), lo, hi;
     float one[ATTN__MR];
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    attn__flash f; /* for finish: one head, rows of its own */
+    attn__flash flash; /* for finish: one head, rows of its own */
     attn__rows u;
     ATTN__(tile) tile;
-    memset(&f, 0, sizeof f);
+    memset(&flash, 0, sizeof flash);
     memset(&tile, 0, sizeof tile);
-    f.d = d;
-    f.group = 1;
-    f.BM = t->BM;
-    f.v_pad = t->v_pad;
-    f.unit = attn__score_unit(d, 1);
-    u.f = &f;
+    flash.d = d;
+    flash.group = 1;
+    flash.BM = job->BM;
+    flash.v_pad = job->v_pad;
+    flash.unit = attn__score_unit(d, 1);
+    u.job = &flash;
     u.s = *s;
     u.kv_head = h;
     u.row0 = row0;
@@ -6524,106 +6557,107 @@ static void ATTN__(standard_output)(const attn__std *t, const attn__seq *s, int6
     u.k0 = 0;
     u.k1 = s->k_len;
     tile.long_O = (double *)(void *)scratch;
-    tile.long_sum = tile.long_O + (t->span ? t->BM * t->v_pad : 0);
-    tile.long_max = (float *)(tile.long_sum + (t->span ? t->BM : 0));
-    tile.O = tile.long_max + (t->span ? t->BM : 0);
-    tile.max = tile.O + t->BM * t->v_pad;
-    tile.sum = tile.max + t->BM;
-    tile.V = tile.sum + t->BM;
-    memset(tile.O, 0, (size_t)(rows * t->v_pad) * sizeof(float));
+    tile.long_sum = tile.long_O + (job->span ? job->BM * job->v_pad : 0);
+    tile.long_max = (float *)(tile.long_sum + (job->span ? job->BM : 0));
+    tile.O = tile.long_max + (job->span ? job->BM : 0);
+    tile.max = tile.O + job->BM * job->v_pad;
+    tile.sum = tile.max + job->BM;
+    tile.V = tile.sum + job->BM;
+    memset(tile.O, 0, (size_t)(rows * job->v_pad) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
         tile.max[r] = stats[2 * r];
         tile.sum[r] = 0;
     }
-    for (int64_t kb = 0; kb < s->k_len; kb += t->BN) {
-        int64_t ke = attn__min(kb + t->BN, s->k_len);
-        if (t->span && kb > 0 && kb % t->span == 0) {
-            ATTN__(fold)(&u, &tile, kb == t->span);
-            memset(tile.O, 0, (size_t)(rows * t->v_pad) * sizeof(float));
+    for (int64_t kb = 0; kb < s->k_len; kb += job->BN) {
+        int64_t ke = attn__min(kb + job->BN, s->k_len);
+        if (job->span && kb > 0 && kb % job->span == 0) {
+            ATTN__(fold)(&u, &tile, kb == job->span);
+            memset(tile.O, 0, (size_t)(rows * job->v_pad) * sizeof(float));
         }
-        int careful = ATTN__(pack_v)(tile.V, t->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-        for (int64_t r = 0; r < rows && careful; r++) {
+        int not_finite = ATTN__(pack_v)(tile.V, job->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
+        for (int64_t r = 0; r < rows && not_finite; r++) {
             attn__range(d, s, row0 + r, &lo, &hi);
-            ATTN__(careful_row)(d, s, h, row0 + r, S + r * t->ld + kb, kb, attn__max(lo, kb),
-                attn__min(hi, ke), tile.V, t->v_pad, tile.O + r * t->v_pad, t->v_pad, 1);
+            ATTN__(seen_row)(d, s, h, row0 + r, S + r * job->ld + kb, kb, attn__max(lo, kb),
+                attn__min(hi, ke), tile.V, job->v_pad, tile.O + r * job->v_pad, job->v_pad, 1);
         }
-        if (careful) continue;
+        if (not_finite) continue;
         ATTN__EACH_GROUP(r, n, rows) {
-            ATTN__(mm_columns)(ATTN__PV, n, S + r * t->ld + kb, t->ld, tile.V, t->v_pad, ke - kb,
-                ATTN__SUM_KEYS, tile.O + r * t->v_pad, t->v_pad, t->v_pad, one);
+            ATTN__(mm_columns)(ATTN__PV, n, S + r * job->ld + kb, job->ld, tile.V, job->v_pad,
+                ke - kb, ATTN__SUM_KEYS, tile.O + r * job->v_pad, job->v_pad, job->v_pad, one);
         }
     }
-    if (t->span && s->k_len > t->span) {
+    if (job->span && s->k_len > job->span) {
         ATTN__(fold)(&u, &tile, 0);
         ATTN__(unfold)(&u, &tile);
     }
     for (int64_t r = 0; r < rows; r++) tile.sum[r] = stats[2 * r + 1];
     ATTN__(finish)(&u, &tile, 0, u.rows);
 }
-static void ATTN__(standard_rows)(
-    const attn__std *t, const attn__seq *s, int64_t h, int64_t row0, int64_t rows, char *scratch) {
-    int64_t row = (s->b * t->d->heads + h) * t->d->q_len + row0;
-    if (t->pass == 0)
-        ATTN__(standard_scores)(t, s, h, row0, rows, t->scores + row * t->ld, scratch);
-    if (t->pass == 1)
-        ATTN__(standard_softmax)(t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row);
-    if (t->pass == 2)
+static void ATTN__(standard_rows)(const attn__std *job, const attn__sequence_view *s, int64_t h,
+    int64_t row0, int64_t rows, char *scratch) {
+    int64_t row = (s->b * job->d->heads + h) * job->d->q_len + row0;
+    if (job->pass == 0)
+        ATTN__(standard_scores)(job, s, h, row0, rows, job->scores + row * job->ld, scratch);
+    if (job->pass == 1)
+        ATTN__(standard_softmax)(
+            job, s, h, row0, rows, job->scores + row * job->ld, job->stats + 2 * row);
+    if (job->pass == 2)
         ATTN__(standard_output)(
-            t, s, h, row0, rows, t->scores + row * t->ld, t->stats + 2 * row, scratch);
+            job, s, h, row0, rows, job->scores + row * job->ld, job->stats + 2 * row, scratch);
 }
 #endif
 
 #ifndef ATTN_NO_STANDARD
 /* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks,
  * then dQ of row blocks ---- */
-static void ATTN__(standard_backward)(
-    const attn__bwd *f, const attn__seq *s, int64_t kv_head, int64_t block, char *scratch) {
-    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(f, scratch);
+static void ATTN__(standard_backward)(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t block, char *scratch) {
+    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
     ATTN__(groups) gr;
-    int64_t rows = s->q_rows * f->group, row = attn__bwd_row(f, s, kv_head), kb = block * f->BK,
-            ke = attn__min(kb + f->BK, s->k_len), row0 = block * f->BQ;
-    if (f->phase == ATTN__STD_QUERIES) {
-        int64_t n = attn__min(f->BQ, rows - row0);
-        float *dQ = f->dq + (row + row0) * f->q_ld;
+    int64_t rows = s->q_rows * job->group, row = attn__bwd_row(job, s, kv_head),
+            kb = block * job->BK, ke = attn__min(kb + job->BK, s->k_len), row0 = block * job->BQ;
+    if (job->phase == ATTN__STD_QUERIES) {
+        int64_t n = attn__min(job->BQ, rows - row0);
+        float *dQ = job->dq + (row + row0) * job->q_ld;
         if (n <= 0) return;
-        memset(dQ, 0, (size_t)(n * f->q_ld) * sizeof *dQ);
-        for (kb = 0; kb < s->k_len; kb += f->BK) {
-            ke = attn__min(kb + f->BK, s->k_len);
-            t.ld = f->ld;
-            t.dS = f->dS + (row + row0) * f->ld + kb;
-            int bad =
-                ATTN__(pack_v)(t.K, f->q_ld, f->d, s, &f->d->k, kv_head, f->d->head_dim, kb, ke);
-            bad |= ATTN__(pack_v)(NULL, 0, f->d, s, &f->d->v, kv_head, f->d->v_dim, kb, ke);
-            if (bad || ATTN__(bwd_rows)(f, row + row0, n, &t)) {
-                ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
+        memset(dQ, 0, (size_t)(n * job->q_ld) * sizeof *dQ);
+        for (kb = 0; kb < s->k_len; kb += job->BK) {
+            ke = attn__min(kb + job->BK, s->k_len);
+            t.ld = job->ld;
+            t.dS = job->dS + (row + row0) * job->ld + kb;
+            int bad = ATTN__(pack_v)(
+                t.K, job->q_ld, job->d, s, &job->d->k, kv_head, job->d->head_dim, kb, ke);
+            bad |= ATTN__(pack_v)(NULL, 0, job->d, s, &job->d->v, kv_head, job->d->v_dim, kb, ke);
+            if (bad || ATTN__(bwd_rows)(job, row + row0, n, &t)) {
+                ATTN__(bwd_seen)(job, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
                 continue;
             }
-            ATTN__(bwd_queries)(f, &t, NULL, n, kb, ke - kb, dQ);
+            ATTN__(bwd_queries)(job, &t, NULL, n, kb, ke - kb, dQ);
         }
         return;
     }
-    if (block == 0 && f->phase == ATTN__STD_KEYS) ATTN__(bwd_no_keys)(f, s, kv_head);
+    if (block == 0 && job->phase == ATTN__STD_KEYS) ATTN__(bwd_no_keys)(job, s, kv_head);
     if (kb >= s->k_len) return;
-    int bad_keys = ATTN__(bwd_block)(f, s, kv_head, kb, ke, &t);
-    for (row0 = 0; row0 < rows; row0 += f->BQ) {
-        int64_t n = attn__min(f->BQ, rows - row0);
+    int bad_keys = ATTN__(bwd_block)(job, s, kv_head, kb, ke, &t);
+    for (row0 = 0; row0 < rows; row0 += job->BQ) {
+        int64_t n = attn__min(job->BQ, rows - row0);
         int bad = bad_keys;
-        t.ld = f->ld;
-        t.P = f->P + (row + row0) * f->ld + kb;
-        t.dS = f->dS + (row + row0) * f->ld + kb;
-        if (f->phase == ATTN__STD_SCORES) {
-            if (ATTN__(bwd_scores)(f, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
+        t.ld = job->ld;
+        t.P = job->P + (row + row0) * job->ld + kb;
+        t.dS = job->dS + (row + row0) * job->ld + kb;
+        if (job->phase == ATTN__STD_SCORES) {
+            if (ATTN__(bwd_scores)(job, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
             for (int64_t r = 0; r < n; r++) {
-                memset(t.P + r * f->ld, 0, (size_t)(ke - kb) * sizeof(float));
-                memset(t.dS + r * f->ld, 0, (size_t)(ke - kb) * sizeof(float));
+                memset(t.P + r * job->ld, 0, (size_t)(ke - kb) * sizeof(float));
+                memset(t.dS + r * job->ld, 0, (size_t)(ke - kb) * sizeof(float));
             }
-        } else if (ATTN__(bwd_rows)(f, row + row0, n, &t) || bad_keys) {
-            ATTN__(bwd_careful)(f, s, kv_head, row0, n, kb, ke, &t, 1, NULL);
+        } else if (ATTN__(bwd_rows)(job, row + row0, n, &t) || bad_keys) {
+            ATTN__(bwd_seen)(job, s, kv_head, row0, n, kb, ke, &t, 1, NULL);
         } else {
-            ATTN__(bwd_keys)(f, &t, NULL, n, kb, ke - kb);
+            ATTN__(bwd_keys)(job, &t, NULL, n, kb, ke - kb);
         }
     }
-    if (f->phase == ATTN__STD_KEYS) ATTN__(bwd_store_keys)(f, s, kv_head, kb, ke, &t);
+    if (job->phase == ATTN__STD_KEYS) ATTN__(bwd_store_keys)(job, s, kv_head, kb, ke, &t);
 }
 #endif
 

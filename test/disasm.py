@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 TILES = [("avx512", 6, nv) for nv in (4, 3, 2)] + [("avx2", 6, 2)]
-KINDS = ("QK", "PV", "TN", "PN")
+KINDS = ("QK", "PV", "ATB", "PV_LAST")
 
 
 CHAINS = (("attn__fma_chain__avx512", "vfmadd"), ("attn__fma_chain__avx2", "vfmadd"), ("attn__dot_chain__avx512", "vdpbf16ps"))
