@@ -1435,18 +1435,8 @@ static attn_status attn__resolve_grad(const attn_desc *d, attn_grad *g) {
     return s == ATTN_ERR_STRIDE_ALIAS ? ATTN_ERR_DBIAS_DTYPE : s;
 }
 
-/* in -> out with every default filled in; gin and gout NULL: forward. Touches lengths and tables
- * in host memory, no tensor. */
-static attn_status attn__resolve(
-    const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout) {
-    const uint32_t known = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_TOP_LEFT |
-                           ATTN_OFFSET | ATTN_SCALE | ATTN_ROTARY_INTERLEAVED | ATTN_DEVICE |
-                           ATTN_SEQ_HOST | ATTN_ACCUMULATE;
-    int64_t e[3], n;
-    ATTN__RULE(in, ERR_NULL_DESC);
-    *out = *in;
-    attn_desc *d = out;
-    ATTN__RULE(!(d->flags & ~known), ERR_FLAGS);
+static attn_status attn__resolve_sizes(attn_desc *d) {
+    int64_t n, dims;
     ATTN__RULE(
         d->batch >= 0 && d->q_len >= 0 && d->kv_len >= 0 && d->heads >= 0 && d->kv_heads >= 0,
         ERR_NEGATIVE_SIZE);
@@ -1459,13 +1449,14 @@ static attn_status attn__resolve(
     ATTN__RULE(!__builtin_mul_overflow(attn__max(d->batch, 1), d->heads, &n) &&
                    !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
         ERR_OVERFLOW);
-
-    int64_t dims; /* room for every sum that plans memory */
+    /* room for every sum that plans memory */
     ATTN__RULE(
         !__builtin_add_overflow(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
     ATTN__RULE(!__builtin_mul_overflow(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
     ATTN__RULE(!__builtin_mul_overflow(d->kv_len, (dims + 64) * 40, &n), ERR_OVERFLOW);
-
+    return ATTN_OK;
+}
+static attn_status attn__resolve_scores(attn_desc *d) {
     ATTN__RULE((d->flags & ATTN_SCALE) || d->scale == 0, ERR_SCALE_FLAG);
     if (!(d->flags & ATTN_SCALE)) d->scale = (float)(1 / attn__sqrt((double)d->head_dim));
     d->flags |= ATTN_SCALE;
@@ -1477,7 +1468,10 @@ static attn_status attn__resolve(
     ATTN__RULE((d->flags & ATTN_WINDOW_LEFT) || d->window_left == 0, ERR_WINDOW_FLAG);
     ATTN__RULE((d->flags & ATTN_WINDOW_RIGHT) || d->window_right == 0, ERR_WINDOW_FLAG);
     ATTN__RULE(d->window_left >= 0 && d->window_right >= 0, ERR_WINDOW_NEGATIVE);
-    ATTN__RULE(gin || !(d->flags & ATTN_ACCUMULATE), ERR_ACCUMULATE);
+    return ATTN_OK;
+}
+static attn_status attn__resolve_call(const attn_desc *d, const attn_grad *g) {
+    ATTN__RULE(g || !(d->flags & ATTN_ACCUMULATE), ERR_ACCUMULATE);
     ATTN__RULE((d->flags & ATTN_DEVICE) || !(d->flags & ATTN_SEQ_HOST), ERR_SEQ_HOST);
     if (d->dropout > 0)
         ATTN__RULE(d->philox_offset <= UINT32_MAX && d->q_len <= UINT32_MAX &&
@@ -1490,12 +1484,11 @@ static attn_status attn__resolve(
     ATTN__RULE(d->message || !d->message_size, ERR_MESSAGE);
     ATTN__RULE(d->workspace || !d->workspace_size, ERR_WORKSPACE_NULL);
     ATTN__RULE((uintptr_t)d->workspace % ATTN__ALIGN == 0, ERR_WORKSPACE_ALIGN);
-
-    ATTN__RULE(attn__arrays_aligned(d, gin), ERR_ALIGN);
-    ATTN__TRY(attn__resolve_seq(d));
-    ATTN__RULE(!__builtin_mul_overflow(attn__rows_total(d), d->heads, &n) &&
-                   !__builtin_mul_overflow(n, (dims + 64) * 40, &n),
-        ERR_OVERFLOW);
+    ATTN__RULE(attn__arrays_aligned(d, g), ERR_ALIGN);
+    return ATTN_OK;
+}
+static attn_status attn__resolve_tensors(attn_desc *d) {
+    int64_t e[3];
     attn__extent_q(d, e);
     ATTN__TRY(attn__resolve_in(&d->q, e, d->head_dim, ATTN_ERR_DTYPE_Q));
     ATTN__TRY(attn__resolve_out(&d->o, e, d->v_dim, ATTN_ERR_DTYPE_O));
@@ -1518,6 +1511,29 @@ static attn_status attn__resolve(
         ATTN__RULE(!d->mask.scale, ERR_SCALE_UNUSED);
         ATTN__TRY(attn__strides(d->mask.stride, e, attn__order_bshd, d->kv_len));
     }
+    return ATTN_OK;
+}
+
+/* in -> out with every default filled in; gin and gout NULL: forward. Touches lengths and tables
+ * in host memory, no tensor. */
+static attn_status attn__resolve(
+    const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout) {
+    const uint32_t known = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_TOP_LEFT |
+                           ATTN_OFFSET | ATTN_SCALE | ATTN_ROTARY_INTERLEAVED | ATTN_DEVICE |
+                           ATTN_SEQ_HOST | ATTN_ACCUMULATE;
+    int64_t n;
+    attn_desc *d = out;
+    ATTN__RULE(in, ERR_NULL_DESC);
+    *d = *in;
+    ATTN__RULE(!(d->flags & ~known), ERR_FLAGS);
+    ATTN__TRY(attn__resolve_sizes(d));
+    ATTN__TRY(attn__resolve_scores(d));
+    ATTN__TRY(attn__resolve_call(d, gin));
+    ATTN__TRY(attn__resolve_seq(d));
+    ATTN__RULE(!__builtin_mul_overflow(attn__rows_total(d), d->heads, &n) &&
+                   !__builtin_mul_overflow(n, (d->head_dim + d->v_dim + 64) * 40, &n),
+        ERR_OVERFLOW);
+    ATTN__TRY(attn__resolve_tensors(d));
     ATTN__TRY(attn__resolve_append(d));
     if (!(d->flags & ATTN_DEVICE) || (d->flags & ATTN_SEQ_HOST)) ATTN__TRY(attn__check_lengths(d));
     if (!gin) return ATTN_OK;
@@ -5681,27 +5697,40 @@ typedef struct ATTN__(block) {
     int not_finite, whole, empty, single;
 } ATTN__(block);
 
-/* Keys [lo[r], hi[r]) of the block that each row of a group sees. */
-typedef struct ATTN__(ranges) {
-    int64_t lo[ATTN__MR], hi[ATTN__MR];
-    int64_t first, last;        /* that some row sees */
-    int64_t inner_lo, inner_hi; /* that every row sees */
-} ATTN__(ranges);
-ATTN__INLINE void ATTN__(group_ranges)(
-    const attn__rows *u, int64_t r0, int64_t rows, const ATTN__(block) * b, ATTN__(ranges) * g) {
-    int whole = b->whole || attn__all_see(u->job->d, &u->s, ATTN__(row_query)(u, r0),
-                                ATTN__(row_query)(u, r0 + rows - 1), b->kb, b->ke);
+/* Up to MR rows of a unit, from row0 on, against a block. */
+typedef struct ATTN__(group) {
+    const attn__rows *u;
+    ATTN__(tile) * t;
+    const ATTN__(block) * b;
+    const float *Q;
+    int64_t ldq, row0, rows;
+    int64_t lo[ATTN__MR], hi[ATTN__MR]; /* row r sees keys [lo[r], hi[r]) of the block */
+    int64_t first, last;                /* that some row sees */
+    int64_t inner_lo, inner_hi;         /* that every row sees */
+    int64_t start, end;                 /* columns of the scores that are computed */
+} ATTN__(group);
+ATTN__INLINE int64_t ATTN__(group_query)(const ATTN__(group) * g, int64_t r) {
+    return ATTN__(row_query)(g->u, g->row0 + r);
+}
+ATTN__INLINE int64_t ATTN__(group_head)(const ATTN__(group) * g, int64_t r) {
+    return ATTN__(row_head)(g->u, g->row0 + r);
+}
+ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) * g) {
+    const ATTN__(block) *b = g->b;
+    const attn_desc *d = g->u->job->d;
+    int whole = b->whole || attn__all_see(d, &g->u->s, ATTN__(group_query)(g, 0),
+                                ATTN__(group_query)(g, g->rows - 1), b->kb, b->ke);
     g->first = whole ? b->kb : b->ke;
     g->last = whole ? b->ke : b->kb;
     g->inner_lo = b->kb;
     g->inner_hi = b->ke;
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < g->rows; r++) {
         g->lo[r] = b->kb;
         g->hi[r] = b->ke;
     }
-    for (int64_t r = 0; r < rows && !whole; r++) {
+    for (int64_t r = 0; r < g->rows && !whole; r++) {
         int64_t lo, hi;
-        attn__range(u->job->d, &u->s, ATTN__(row_query)(u, r0 + r), &lo, &hi);
+        attn__range(d, &g->u->s, ATTN__(group_query)(g, r), &lo, &hi);
         lo = attn__max(lo, b->kb);
         hi = attn__min(hi, b->ke);
         if (hi <= lo) lo = hi = b->kb;
@@ -5712,121 +5741,145 @@ ATTN__INLINE void ATTN__(group_ranges)(
         g->inner_lo = attn__max(g->inner_lo, g->lo[r] = lo);
         g->inner_hi = attn__min(g->inner_hi, g->hi[r] = hi);
     }
+    g->start = (g->first - b->kb) / ATTN__STEP * ATTN__STEP;
+    g->end = attn__round_up(g->last - b->kb, ATTN__W);
 }
-
-/* Up to MR rows against a block: scores, softmax, P V into O. With `finish`, after which nothing
- * joins them, o and lse. */
-static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r0, int64_t rows,
-    const float *Q, int64_t ldq, const ATTN__(block) * b, int finish) {
-    const attn__flash *job = u->job;
+/* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile is wholly
+ * visible */
+ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) * g, float *max) {
+    const ATTN__(tile) *t = g->t;
+    const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
-    const ATTN__V zero = ATTN__(set1)(0);
-    ATTN__(ranges) g;
-    float alpha[16], base[16], top[16], sum[16];
-    float mx[ATTN__MR * ATTN__W];
-    int64_t kb = b->kb;
-    ATTN__(group_ranges)(u, r0, rows, b, &g);
-    float *O = t->O + r0 * job->v_pad;
-    if (b->empty && (b->not_finite || g.last <= g.first))
-        memset(O, 0, (size_t)(rows * job->v_pad) * sizeof *O);
-    if (g.last <= g.first) {
-        if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
-        return;
-    }
-
-    /* 1. S = Q K^T by tiles; row maxima in registers where a tile is wholly visible */
-    int64_t start = (g.first - kb) / ATTN__STEP * ATTN__STEP,
-            end = attn__round_up(g.last - kb, ATTN__W);
+    const int64_t kb = g->b->kb, rows = g->rows;
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
-        ATTN__(store)(mx + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
-    for (int64_t c = start, n; c < end; c += n) {
-        n = ATTN__(tile_vectors)(end - c) * ATTN__W;
-        int whole = !job->extras && !b->single && kb + c >= g.inner_lo && kb + c + n <= g.inner_hi;
-        if (b->single)
+        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    for (int64_t c = g->start, n; c < g->end; c += n) {
+        n = ATTN__(tile_vectors)(g->end - c) * ATTN__W;
+        int whole =
+            !job->extras && !g->b->single && kb + c >= g->inner_lo && kb + c + n <= g->inner_hi;
+        if (g->b->single)
             ATTN__(mm_of)(ATTN__PV, 1, rows)(
-                Q, ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, job->ld, NULL);
+                g->Q, g->ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, job->ld, NULL);
         else
-            ATTN__(mm_of)(ATTN__QK, n / ATTN__W, rows)(Q, ldq,
-                t->K + (kb + c - b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
-                t->S + c, job->ld, whole ? mx : NULL);
+            ATTN__(mm_of)(ATTN__QK, n / ATTN__W, rows)(g->Q, g->ldq,
+                t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
+                t->S + c, job->ld, whole ? max : NULL);
         for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
-            ATTN__(clip_row)(t->S + r * job->ld + c, kb + c, n, g.lo[r], g.hi[r], mx + r * ATTN__W);
+            ATTN__(clip_row)(
+                t->S + r * job->ld + c, kb + c, n, g->lo[r], g->hi[r], max + r * ATTN__W);
     }
     for (int64_t r = 0; r < rows && job->extras; r++)
-        ATTN__(score_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * job->ld + start, kb + start, end - start, g.lo[r], g.hi[r],
-            mx + r * ATTN__W);
-
-    /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the
-     * row sums; base = k max */
-    const ATTN__V power = ATTN__(set1)(job->unit.exp2);
+        ATTN__(score_row)(d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
+            t->S + r * job->ld + g->start, kb + g->start, g->end - g->start, g->lo[r], g->hi[r],
+            max + r * ATTN__W);
+}
+/* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the row
+ * sums; base = k max */
+ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) * g, float *max, float *alpha) {
+    const ATTN__(tile) *t = g->t;
+    const attn__flash *job = g->u->job;
+    const attn_desc *d = job->d;
+    const int64_t row0 = g->row0, rows = g->rows;
+    const ATTN__V zero = ATTN__(set1)(0), power = ATTN__(set1)(job->unit.exp2);
+    float base[16], top[16], sum[16];
     for (int64_t r = 0; r < 16; r += ATTN__W) ATTN__(store)(top + r, zero);
-    ATTN__(max_rows)(mx, top);
+    ATTN__(max_rows)(max, top);
     for (int64_t r = 0; r < rows; r += ATTN__W) {
         /* a NaN leaves the maximum as it was */
-        ATTN__V old = ATTN__(load_n)(t->max + r0 + r, rows - r),
+        ATTN__V old = ATTN__(load_n)(t->max + row0 + r, rows - r),
                 m = ATTN__(max)(ATTN__(load)(top + r), old), from = m * power, was = old * power;
         ATTN__ROUNDED(from);
         ATTN__ROUNDED(was);
         from = ATTN__(pick)(m, ATTN__(set1)(-3.4028234e38f), zero, from);
         ATTN__(store)(top + r, old);
-        ATTN__(store_n)(t->max + r0 + r, m, rows - r);
+        ATTN__(store_n)(t->max + row0 + r, m, rows - r);
         ATTN__(store)(base + r, from);
         ATTN__(store)(alpha + r, ATTN__(exp2)(was - from));
     }
     for (int64_t r = 0; r < rows; r++) {
         /* the next group's row into L2: among the exponentials memory is idle */
-        for (int64_t c = 0; r0 + rows + r < u->rows && c < d->head_dim; c += 16)
-            __builtin_prefetch(Q + (rows + r) * ldq + c, 0, 2);
+        for (int64_t c = 0; row0 + rows + r < g->u->rows && c < d->head_dim; c += 16)
+            __builtin_prefetch(g->Q + (rows + r) * g->ldq + c, 0, 2);
         float *S = t->S + r * job->ld, k = job->unit.exp2, from = base[r];
         if (attn__far(from)) {
-            const float max = t->max[r0 + r];
+            const float most = t->max[row0 + r];
             float unused = 0;
-            alpha[r] = attn__rescale(top[r], max, k);
+            alpha[r] = attn__rescale(top[r], most, k);
             ATTN__(exp2_pair)(&alpha[r], &unused);
-            ATTN__(far_row)(S, start, end, max, k);
+            ATTN__(far_row)(S, g->start, g->end, most, k);
             k = 1;
             from = 0;
         }
-        ATTN__(store)(mx + r * ATTN__W, ATTN__(exp_row)(S, start, end, k, from));
+        ATTN__(store)(max + r * ATTN__W, ATTN__(exp_row)(S, g->start, g->end, k, from));
     }
-    ATTN__(add_rows)(mx, sum);
+    ATTN__(add_rows)(max, sum);
     for (int64_t r = 0; r < rows; r += ATTN__W)
-        ATTN__(store_n)(t->sum + r0 + r,
-            ATTN__(fma)(ATTN__(load_n)(t->sum + r0 + r, rows - r), ATTN__(load)(alpha + r),
+        ATTN__(store_n)(t->sum + row0 + r,
+            ATTN__(fma)(ATTN__(load_n)(t->sum + row0 + r, rows - r), ATTN__(load)(alpha + r),
                 ATTN__(load_n)(sum + r, rows - r)),
             rows - r);
     for (int64_t r = 0; r < rows && d->dropout > 0; r++)
-        ATTN__(drop_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-            t->S + r * job->ld + start, kb + start, end - start);
-
-    /* 3. O = alpha O + P V over the keys that some row sees */
-    const int64_t lead = ATTN__SUM_KEYS - (g.first - kb) % ATTN__SUM_KEYS;
+        ATTN__(drop_row)(d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
+            t->S + r * job->ld + g->start, g->b->kb + g->start, g->end - g->start);
+}
+/* 3. O = alpha O + P V over the keys that some row sees; or at once o and lse of rows that nothing
+ * joins after this block. */
+ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) * g, float *alpha, int finish) {
+    const ATTN__(tile) *t = g->t;
+    const ATTN__(block) *b = g->b;
+    const attn__flash *job = g->u->job;
+    const attn_desc *d = job->d;
+    const int64_t kb = b->kb, rows = g->rows,
+                  lead = ATTN__SUM_KEYS - (g->first - kb) % ATTN__SUM_KEYS;
+    const float *P = t->S + (g->first - kb), *V = b->V + (g->first - kb) * b->ldv;
+    float *O = t->O + g->row0 * job->v_pad;
     if (finish && job->straight_to_o && b->empty && !b->not_finite) {
         int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
-        float *o = (float *)d->o.data + attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r0),
-                                            ATTN__(row_head)(u, r0));
-        for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(u, t, r0 + r);
-        ATTN__(mm_columns)(ATTN__PV_LAST, rows, t->S + (g.first - kb), job->ld,
-            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, o, ldo, job->v_pad,
-            alpha);
+        float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, ATTN__(group_query)(g, 0),
+                                            ATTN__(group_head)(g, 0));
+        for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(g->u, t, g->row0 + r);
+        ATTN__(mm_columns)(ATTN__PV_LAST, rows, P, job->ld, V, b->ldv, g->last - g->first, lead, o,
+            ldo, job->v_pad, alpha);
         for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
-            if (ATTN__(row_empty)(t, r0 + r))
+            if (ATTN__(row_empty)(t, g->row0 + r))
                 memset(o + r * ldo, 0, (size_t)job->v_pad * sizeof *o);
         return;
     }
-    if (!b->not_finite ||
-        (!d->mask.data && !d->bias.data && g.inner_lo == g.first && g.inner_hi == g.last)) {
-        ATTN__(mm_columns)(ATTN__PV, rows, t->S + (g.first - kb), job->ld,
-            b->V + (g.first - kb) * b->ldv, b->ldv, g.last - g.first, lead, O, job->v_pad,
-            job->v_pad, b->empty && !b->not_finite ? NULL : alpha);
+    const int all_see_all = g->inner_lo == g->first && g->inner_hi == g->last;
+    if (!b->not_finite || (!d->mask.data && !d->bias.data && all_see_all)) {
+        ATTN__(mm_columns)(ATTN__PV, rows, P, job->ld, V, b->ldv, g->last - g->first, lead, O,
+            job->v_pad, job->v_pad, b->empty && !b->not_finite ? NULL : alpha);
     } else {
         for (int64_t r = 0; r < rows; r++)
-            ATTN__(seen_row)(d, &u->s, ATTN__(row_head)(u, r0 + r), ATTN__(row_query)(u, r0 + r),
-                t->S + r * job->ld, kb, g.lo[r], g.hi[r], b->V, b->ldv, O + r * job->v_pad,
+            ATTN__(seen_row)(d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
+                t->S + r * job->ld, kb, g->lo[r], g->hi[r], b->V, b->ldv, O + r * job->v_pad,
                 job->v_pad, alpha[r]);
     }
-    if (finish) ATTN__(finish)(u, t, r0, r0 + rows);
+    if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
+}
+/* Scores, softmax, P V into O. With `finish`, after which nothing joins them, o and lse. */
+static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t row0, int64_t rows,
+    const float *Q, int64_t ldq, const ATTN__(block) * b, int finish) {
+    ATTN__(group) g;
+    float max[ATTN__MR * ATTN__W], alpha[16];
+    g.u = u;
+    g.t = t;
+    g.b = b;
+    g.Q = Q;
+    g.ldq = ldq;
+    g.row0 = row0;
+    g.rows = rows;
+    ATTN__(group_ranges)(&g);
+    const int none = g.last <= g.first;
+    if (b->empty && (b->not_finite || none))
+        memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
+    if (!none) {
+        ATTN__(group_scores)(&g, max);
+        ATTN__(group_softmax)(&g, max, alpha);
+        ATTN__(group_output)(&g, alpha, finish);
+    } else if (finish) {
+        ATTN__(finish)(u, t, row0, row0 + rows);
+    }
 }
 
 /* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
