@@ -6029,6 +6029,8 @@ typedef struct ATTN__(bwd_tile) {
     float *P, *dS, *extra;
     int64_t ld;
     float *dK, *dV; /* [BK][q_ld], [BK][v_ld] */
+    /* the pairs at hand: keys [kb, ke) and rows [row0, row0 + rows) of a kv head */
+    int64_t kv_head, kb, ke, row0, rows;
 } ATTN__(bwd_tile);
 static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *job, char *scratch) {
     ATTN__(bwd_tile) t;
@@ -6150,57 +6152,31 @@ typedef struct ATTN__(groups) {
     int whole;
 } ATTN__(groups);
 
-/* Points the tile at a row block; whether any element of its q or dout is not finite. */
-static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, int64_t rows, ATTN__(bwd_tile) * t) {
+/* Points the tile at its rows, which begin at `row`; whether any element of their q or dout is not
+ * finite. */
+static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, ATTN__(bwd_tile) * t) {
     float sum = 0;
     t->Q = job->q + (row - job->first) * job->q_ld;
     t->dO = job->dout + (row - job->first) * job->v_ld;
-    for (int64_t r = 0; r < rows; r++) sum += job->bad[row + r];
+    for (int64_t r = 0; r < t->rows; r++) sum += job->bad[row + r];
     return sum != 0;
 }
 
-/* The columns of a tile that the products of a group fill. */
-ATTN__INLINE void ATTN__(bwd_columns)(
-    const ATTN__(groups) * gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
-    *start = *end = 0;
-    if (gr->last[g] <= gr->first[g]) return;
-    *start = (gr->first[g] - kb) / ATTN__STEP * ATTN__STEP;
-    *end = attn__round_up(gr->last[g] - kb, ATTN__W);
-}
-/* C = A B for the keys of columns [c0, c1) and the groups that see some of them. */
-static void ATTN__(bwd_products)(const float *A, int64_t lda, const float *B, int64_t dim,
-    int64_t c0, int64_t c1, int64_t kb, const ATTN__(groups) * gr, float *C, int64_t ldc) {
-    for (int64_t g = 0, start, end; g < gr->n; g++) {
-        int64_t r = gr->row[g];
-        ATTN__(bwd_columns)(gr, g, kb, &start, &end);
-        start = attn__max(start, c0);
-        end = attn__min(end, c1);
-        if (start < end)
-            ATTN__(mm_of)(ATTN__QK, (end - start) / ATTN__W, gr->row[g + 1] - r)(A + r * lda, lda,
-                B + start * dim, ATTN__W * dim, dim, 0, C + r * ldc + start, ldc, NULL);
-    }
-}
-
-/* P and dS of rows [row0, row0 + rows) against the packed keys [kb, ke): products 1 and 2 and
- * the elementwise part. For dbias dS is left as the gradient of the score, without the slope of
- * the softcap. Returns whether any row sees any key. */
-static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
-    int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t, ATTN__(groups) * gr,
-    int for_bias, int *bad) {
+/* The groups of a tile; whether any row sees any key. */
+static int ATTN__(bwd_groups)(const attn__bwd *job, const attn__sequence_view *s,
+    const ATTN__(bwd_tile) * t, ATTN__(groups) * gr) {
     const attn_desc *d = job->d;
-    int64_t base = attn__bwd_row(job, s, kv_head) + row0, any = 0,
-            width = attn__round_up(ke - kb, ATTN__W);
-    const attn__unit unit = attn__score_unit(d, job->extras);
-    int cap = attn__capped(d) && !for_bias;
+    int any = 0;
     gr->n = 0;
-    gr->whole = attn__all_see(d, s, row0 / job->group, (row0 + rows - 1) / job->group, kb, ke);
-    ATTN__EACH_GROUP(r, n, rows) {
-        int64_t first = gr->whole ? kb : ke, last = gr->whole ? ke : kb;
+    gr->whole = attn__all_see(
+        d, s, t->row0 / job->group, (t->row0 + t->rows - 1) / job->group, t->kb, t->ke);
+    ATTN__EACH_GROUP(r, n, t->rows) {
+        int64_t first = gr->whole ? t->kb : t->ke, last = gr->whole ? t->ke : t->kb;
         for (int64_t l = 0; l < n && !gr->whole; l++) {
             int64_t lo, hi;
-            attn__range(d, s, (row0 + r + l) / job->group, &lo, &hi);
-            lo = attn__max(lo, kb);
-            hi = attn__min(hi, ke);
+            attn__range(d, s, (t->row0 + r + l) / job->group, &lo, &hi);
+            lo = attn__max(lo, t->kb);
+            hi = attn__min(hi, t->ke);
             if (hi > lo) {
                 first = attn__min(first, lo);
                 last = attn__max(last, hi);
@@ -6213,72 +6189,117 @@ static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s
         any |= last > first;
         gr->n++;
     }
-    if (!any) return 0;
-    *bad |= ATTN__(bwd_rows)(job, base, rows, t);
-    /* S = Q K^T, dP = dO V^T: the keys of a tile stay in L1 for all rows */
+    return any;
+}
+/* The columns of a tile that the products of a group fill. */
+ATTN__INLINE void ATTN__(bwd_columns)(
+    const ATTN__(groups) * gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
+    *start = *end = 0;
+    if (gr->last[g] <= gr->first[g]) return;
+    *start = (gr->first[g] - kb) / ATTN__STEP * ATTN__STEP;
+    *end = attn__round_up(gr->last[g] - kb, ATTN__W);
+}
+/* P = Q K^T, then dS = dO V^T, for the keys of columns [c0, c1) and the groups that see some of
+ * them. */
+static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) * t,
+    const ATTN__(groups) * gr, int64_t c0, int64_t c1) {
+    const float *A[] = {t->Q, t->dO}, *B[] = {t->KT, t->VT};
+    float *C[] = {t->P, t->dS};
+    const int64_t lda[] = {job->q_ld, job->v_ld}, dim[] = {job->d->head_dim, job->d->v_dim};
+    for (int p = 0; p < 2; p++)
+        for (int64_t g = 0, start, end; g < gr->n; g++) {
+            const int64_t r = gr->row[g];
+            ATTN__(bwd_columns)(gr, g, t->kb, &start, &end);
+            start = attn__max(start, c0);
+            end = attn__min(end, c1);
+            if (start >= end) continue;
+            ATTN__(mm_of)(ATTN__QK, (end - start) / ATTN__W, gr->row[g + 1] - r)(A[p] + r * lda[p],
+                lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p], 0,
+                C[p] + r * t->ld + start, t->ld, NULL);
+        }
+}
+/* Columns [start, end) of row i of head h, of the products S and dP of a tile, become P and dS.
+ * `cap`: dS goes through the slope of the softcap; `hide`: hidden pairs are 0 whatever the rest is;
+ * row: that of L and delta. Nine parameters: what a row is of, and where. */
+ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_view *s,
+    const ATTN__(bwd_tile) * t, int64_t row, int64_t r, int64_t start, int64_t end, int cap,
+    int hide) {
+    const attn_desc *d = job->d;
+    const attn__unit unit = attn__score_unit(d, job->extras);
+    const int64_t i = (t->row0 + r) / job->group,
+                  h = t->kv_head * job->group + (t->row0 + r) % job->group, n = end - start,
+                  key = t->kb + start;
+    float *S = t->P + r * t->ld + start, *dP = t->dS + r * t->ld + start, *F = NULL, *G = NULL;
+    const int far = attn__far(job->L[row]);
+    int64_t low, high;
+    attn__range(d, s, i, &low, &high);
+    if (cap) {
+        G = t->extra + job->BK + start;
+        for (int64_t c = 0; c < n; c += ATTN__W) {
+            ATTN__V x = ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
+            ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
+        }
+    }
+    low = attn__max(low, t->kb);
+    high = attn__min(high, t->ke);
+    if (job->extras) ATTN__(score_row)(d, s, h, i, S, key, n, low, high, NULL);
+    else if (key < low || t->kb + end > high) ATTN__(clip_row)(S, key, n, low, high, NULL);
+    if (d->dropout > 0) {
+        F = t->extra + start;
+        for (int64_t c = 0; c < n; c += ATTN__W) ATTN__(store)(F + c, ATTN__(set1)(1));
+        ATTN__(drop_row)(d, s, h, i, F, key, n);
+    }
+    if (far) ATTN__(far_lse)(d, s, h, i, S, key, n, unit);
+    const float k = far ? 1 : unit.exp2, L = far ? 0 : job->L[row];
+    if (!F && !G) ATTN__(grad_row)(S, dP, n, k, L, job->delta[row], NULL, NULL, hide);
+    else ATTN__(grad_row)(S, dP, n, k, L, job->delta[row], F, G, hide);
+}
+/* The same for all columns of a row that sees them all, without extras and dropout. */
+ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__sequence_view *s,
+    const ATTN__(bwd_tile) * t, int64_t row, int64_t r, int64_t width) {
+    const attn__unit unit = attn__score_unit(job->d, job->extras);
+    float *S = t->P + r * t->ld, *dP = t->dS + r * t->ld;
+    const int far = attn__far(job->L[row]);
+    if (far)
+        ATTN__(far_lse)(job->d, s, t->kv_head * job->group + (t->row0 + r) % job->group,
+            (t->row0 + r) / job->group, S, t->kb, width, unit);
+    ATTN__(grad_row)(
+        S, dP, width, far ? 1 : unit.exp2, far ? 0 : job->L[row], job->delta[row], NULL, NULL, 0);
+}
+
+/* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
+ * For dbias dS is left as the gradient of the score, without the slope of the softcap. Returns
+ * whether any row sees any key. */
+static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s,
+    ATTN__(bwd_tile) * t, ATTN__(groups) * gr, int for_bias, int *bad) {
+    const attn_desc *d = job->d;
+    const int64_t base = attn__bwd_row(job, s, t->kv_head) + t->row0,
+                  width = attn__round_up(t->ke - t->kb, ATTN__W);
+    if (!ATTN__(bwd_groups)(job, s, t, gr)) return 0;
+    *bad |= ATTN__(bwd_rows)(job, base, t);
+    /* the keys of a tile stay in L1 for all rows */
     for (int64_t c = 0, n; c < width; c += n) {
         n = ATTN__(tile_vectors)(width - c) * ATTN__W;
-        ATTN__(bwd_products)(t->Q, job->q_ld, t->KT, d->head_dim, c, c + n, kb, gr, t->P, t->ld);
-        ATTN__(bwd_products)(t->dO, job->v_ld, t->VT, d->v_dim, c, c + n, kb, gr, t->dS, t->ld);
+        ATTN__(bwd_products)(job, t, gr, c, c + n);
     }
-    int plain = gr->whole && !job->extras && !(d->dropout > 0);
-    for (int64_t g = 0; g < gr->n; g++) {
-        int64_t r0 = gr->row[g], n = gr->row[g + 1] - r0, start, end;
-        float *S = t->P + r0 * t->ld, *dP = t->dS + r0 * t->ld;
-        ATTN__(bwd_columns)(gr, g, kb, &start, &end);
-        for (int64_t l = 0; l < n; l++, S += t->ld, dP += t->ld) {
-            int64_t row = row0 + r0 + l, i = row / job->group,
-                    h = kv_head * job->group + row % job->group, low, high;
-            float k = unit.exp2, L = job->L[base + r0 + l], delta = job->delta[base + r0 + l];
-            const int far = attn__far(L);
-            if (far) {
-                k = 1;
-                L = 0;
-            }
+    const int plain = gr->whole && !job->extras && !(d->dropout > 0),
+              cap = attn__capped(d) && !for_bias;
+    for (int64_t g = 0, start, end; g < gr->n; g++) {
+        ATTN__(bwd_columns)(gr, g, t->kb, &start, &end);
+        for (int64_t r = gr->row[g]; r < gr->row[g + 1]; r++) {
             if (plain) {
-                if (far) ATTN__(far_lse)(d, s, h, i, S, kb, width, unit);
-                ATTN__(grad_row)(S, dP, width, k, L, delta, NULL, NULL, 0);
+                ATTN__(bwd_row_whole)(job, s, t, base + r, r, width);
                 continue;
             }
-            const float *F = NULL;
-            float *G = t->extra + job->BK;
-            for (int64_t c = 0; c < start; c += ATTN__W) {
-                ATTN__(store)(S + c, ATTN__(set1)(0));
-                ATTN__(store)(dP + c, ATTN__(set1)(0));
+            for (int64_t c = 0; c < width; c += ATTN__W) {
+                if (c == start && end > start) c = end;
+                if (c >= width) break;
+                ATTN__(store)(t->P + r * t->ld + c, ATTN__(set1)(0));
+                ATTN__(store)(t->dS + r * t->ld + c, ATTN__(set1)(0));
             }
-            for (int64_t c = end; c < width; c += ATTN__W) {
-                ATTN__(store)(S + c, ATTN__(set1)(0));
-                ATTN__(store)(dP + c, ATTN__(set1)(0));
-            }
-            if (end == start) continue;
-            attn__range(d, s, i, &low, &high);
-            if (cap)
-                for (int64_t c = start; c < end; c += ATTN__W) {
-                    ATTN__V x =
-                        ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
-                    ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
-                }
-            if (job->extras)
-                ATTN__(score_row)(d, s, h, i, S + start, kb + start, end - start,
-                    attn__max(low, kb), attn__min(high, ke), NULL);
-            else if (kb + start < low || kb + end > high)
-                ATTN__(clip_row)(S + start, kb + start, end - start, attn__max(low, kb),
-                    attn__min(high, ke), NULL);
-            if (d->dropout > 0) {
-                for (int64_t c = start; c < end; c += ATTN__W)
-                    ATTN__(store)(t->extra + c, ATTN__(set1)(1));
-                ATTN__(drop_row)(d, s, h, i, t->extra + start, kb + start, end - start);
-                F = t->extra + start;
-            }
-            if (far) ATTN__(far_lse)(d, s, h, i, S + start, kb + start, end - start, unit);
             /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may
              * have a score of -infinity beside a NaN */
-            if (!F && !cap)
-                ATTN__(grad_row)(
-                    S + start, dP + start, end - start, k, L, delta, NULL, NULL, !*bad);
-            else
-                ATTN__(grad_row)(S + start, dP + start, end - start, k, L, delta, F,
-                    cap ? G + start : NULL, !*bad);
+            if (end > start) ATTN__(bwd_row)(job, s, t, base + r, r, start, end, cap, !*bad);
         }
     }
     return 1;
@@ -6298,32 +6319,34 @@ static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const flo
 /* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only
  * over pairs of which the row sees the key. */
 ATTN__NOINLINE void ATTN__(bwd_seen)(const attn__bwd *job, const attn__sequence_view *s,
-    int64_t kv_head, int64_t row0, int64_t rows, int64_t kb, int64_t ke, ATTN__(bwd_tile) * t,
-    int keys, float *dQ) {
+    const ATTN__(bwd_tile) * t, int keys, float *dQ) {
     unsigned char seen[ATTN__TILE_MAX];
-    for (int64_t j = kb; j < ke && keys; j++) {
-        int64_t c = j - kb;
-        for (int64_t r = row0; r < row0 + rows; r++)
-            seen[r - row0] = (unsigned char)ATTN__(sees)(
-                job->d, s, kv_head * job->group + r % job->group, r / job->group, j);
+    const int64_t first = t->kv_head * job->group;
+    for (int64_t j = t->kb; j < t->ke && keys; j++) {
+        int64_t c = j - t->kb;
+        for (int64_t r = t->row0; r < t->row0 + t->rows; r++)
+            seen[r - t->row0] =
+                (unsigned char)ATTN__(sees)(job->d, s, first + r % job->group, r / job->group, j);
         ATTN__(add_seen)(
-            seen, rows, t->P + c, t->ld, t->dO, job->v_ld, t->dV + c * job->v_ld, job->v_pad);
+            seen, t->rows, t->P + c, t->ld, t->dO, job->v_ld, t->dV + c * job->v_ld, job->v_pad);
         ATTN__(add_seen)(
-            seen, rows, t->dS + c, t->ld, t->Q, job->q_ld, t->dK + c * job->q_ld, job->q_pad);
+            seen, t->rows, t->dS + c, t->ld, t->Q, job->q_ld, t->dK + c * job->q_ld, job->q_pad);
     }
-    for (int64_t r = 0; r < rows && dQ; r++) {
-        for (int64_t j = kb; j < ke; j++)
-            seen[j - kb] = (unsigned char)ATTN__(sees)(job->d, s,
-                kv_head * job->group + (row0 + r) % job->group, (row0 + r) / job->group, j);
-        ATTN__(add_seen)(
-            seen, ke - kb, t->dS + r * t->ld, 1, t->K, job->q_ld, dQ + r * job->q_ld, job->q_pad);
+    for (int64_t r = 0; r < t->rows && dQ; r++) {
+        const int64_t row = t->row0 + r;
+        for (int64_t j = t->kb; j < t->ke; j++)
+            seen[j - t->kb] = (unsigned char)ATTN__(sees)(
+                job->d, s, first + row % job->group, row / job->group, j);
+        ATTN__(add_seen)(seen, t->ke - t->kb, t->dS + r * t->ld, 1, t->K, job->q_ld,
+            dQ + r * job->q_ld, job->q_pad);
     }
 }
 
-/* dV += P^T dO and dK += dS^T Q of a tile of n rows and some keys; gr NULL: all rows see them.
+/* dV += P^T dO and dK += dS^T Q of a tile; gr NULL: all rows see them.
  * Columns outside: those of dO, then those of Q stay in L1 for all keys. */
-static void ATTN__(bwd_keys)(const attn__bwd *job, const ATTN__(bwd_tile) * t,
-    const ATTN__(groups) * gr, int64_t n, int64_t kb, int64_t keys) {
+static void ATTN__(bwd_keys)(
+    const attn__bwd *job, const ATTN__(bwd_tile) * t, const ATTN__(groups) * gr) {
+    const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
     const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
     float *C[] = {t->dV, t->dK};
     int64_t columns[] = {job->v_pad, job->q_pad}, ld[] = {job->v_ld, job->q_ld},
@@ -6353,9 +6376,10 @@ static void ATTN__(bwd_keys)(const attn__bwd *job, const ATTN__(bwd_tile) * t,
                         to[k] - from[k], 0, C[p] + key[k] * ld[p] + c, ld[p], NULL);
         }
 }
-/* dQ += dS K of a tile of n rows and some keys, likewise. */
-static void ATTN__(bwd_queries)(const attn__bwd *job, const ATTN__(bwd_tile) * t,
-    const ATTN__(groups) * gr, int64_t n, int64_t kb, int64_t keys, float *dQ) {
+/* dQ += dS K of a tile, likewise. */
+static void ATTN__(bwd_queries)(
+    const attn__bwd *job, const ATTN__(bwd_tile) * t, const ATTN__(groups) * gr, float *dQ) {
+    const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
     float one[ATTN__MR];
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     for (int64_t c = 0, nv; c < job->q_pad; c += nv * ATTN__W) {
@@ -6400,27 +6424,32 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
             ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
     }
 }
-/* The keys of a block: K^T, V^T and K; clears dK and dV; returns whether any element
- * is not finite. */
-static int ATTN__(bwd_block)(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
-    int64_t kb, int64_t ke, ATTN__(bwd_tile) * t) {
+/* The keys of a block: K^T, V^T and, unless NULL, rows of K and V; returns whether any element is
+ * not finite. bwd_block clears dK and dV too. */
+static int ATTN__(bwd_pack)(const attn__bwd *job, const attn__sequence_view *s,
+    const ATTN__(bwd_tile) * t, float *K, float *V) {
     const attn_desc *d = job->d;
-    ATTN__(pack_k)(t->KT, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-    ATTN__(pack_k)(t->VT, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-    /* for the check only */
-    int bad = ATTN__(pack_v)(t->dV, job->v_ld, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-    bad |= ATTN__(pack_v)(t->K, job->q_ld, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+    const int64_t h = t->kv_head, kb = t->kb, ke = t->ke;
+    ATTN__(pack_k)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
+    ATTN__(pack_k)(t->VT, d, s, &d->v, h, d->v_dim, kb, ke);
+    int bad = ATTN__(pack_v)(V, job->v_ld, d, s, &d->v, h, d->v_dim, kb, ke);
+    return bad | ATTN__(pack_v)(K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
+}
+static int ATTN__(bwd_block)(
+    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) * t) {
+    int bad = ATTN__(bwd_pack)(job, s, t, t->K, t->dV); /* V for the check only */
     memset(t->dK, 0, (size_t)(job->BK * (job->q_ld + job->v_ld)) * sizeof(float));
     return bad;
 }
-static void ATTN__(bwd_store_keys)(const attn__bwd *job, const attn__sequence_view *s,
-    int64_t kv_head, int64_t kb, int64_t ke, const ATTN__(bwd_tile) * t) {
+static void ATTN__(bwd_store_keys)(
+    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) * t) {
     const attn_desc *d = job->d;
-    for (int64_t j = kb; j < ke; j++) {
-        ATTN__(bwd_store)(job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head),
-            t->dK + (j - kb) * job->q_ld, d->head_dim, d->scale);
-        ATTN__(bwd_store)(job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head),
-            t->dV + (j - kb) * job->v_ld, d->v_dim, 1);
+    const attn_out *dk = &job->g->dk, *dv = &job->g->dv;
+    for (int64_t j = t->kb; j < t->ke; j++) {
+        ATTN__(bwd_store)(job, dk, attn__k_at(d, s, dk->stride, j, t->kv_head),
+            t->dK + (j - t->kb) * job->q_ld, d->head_dim, d->scale);
+        ATTN__(bwd_store)(job, dv, attn__k_at(d, s, dv->stride, j, t->kv_head),
+            t->dV + (j - t->kb) * job->v_ld, d->v_dim, 1);
     }
 }
 /* Tokens of the buffer that are no keys: gradient 0. */
@@ -6449,21 +6478,22 @@ static void ATTN__(backward_split)(const attn__bwd *job, const attn__sequence_vi
                 (split * job->rows_held + attn__bwd_row(job, s, kv_head) - job->first) * job->q_ld;
     memset(dQ, 0, (size_t)(rows * job->q_ld) * sizeof *dQ);
     if (split == 0) ATTN__(bwd_no_keys)(job, s, kv_head);
-    for (int64_t kb = split * job->BK; kb < s->k_len; kb += splits * job->BK) {
-        int64_t ke = attn__min(kb + job->BK, s->k_len);
-        int bad_keys = ATTN__(bwd_block)(job, s, kv_head, kb, ke, &t);
-        for (int64_t row0 = 0; row0 < rows; row0 += job->BQ) {
-            int64_t n = attn__min(job->BQ, rows - row0);
+    t.kv_head = kv_head;
+    for (t.kb = split * job->BK; t.kb < s->k_len; t.kb += splits * job->BK) {
+        t.ke = attn__min(t.kb + job->BK, s->k_len);
+        const int bad_keys = ATTN__(bwd_block)(job, s, &t);
+        for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
             int bad = bad_keys;
-            if (!ATTN__(bwd_scores)(job, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
+            t.rows = attn__min(job->BQ, rows - t.row0);
+            if (!ATTN__(bwd_scores)(job, s, &t, &gr, 0, &bad)) continue;
             if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
-                ATTN__(bwd_seen)(job, s, kv_head, row0, n, kb, ke, &t, 1, dQ + row0 * job->q_ld);
+                ATTN__(bwd_seen)(job, s, &t, 1, dQ + t.row0 * job->q_ld);
                 continue;
             }
-            ATTN__(bwd_keys)(job, &t, &gr, n, kb, ke - kb);
-            ATTN__(bwd_queries)(job, &t, &gr, n, kb, ke - kb, dQ + row0 * job->q_ld);
+            ATTN__(bwd_keys)(job, &t, &gr);
+            ATTN__(bwd_queries)(job, &t, &gr, dQ + t.row0 * job->q_ld);
         }
-        ATTN__(bwd_store_keys)(job, s, kv_head, kb, ke, &t);
+        ATTN__(bwd_store_keys)(job, s, &t);
     }
 }
 
@@ -6487,6 +6517,20 @@ static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view 
 /* dbias for keys of buffer columns kb .. kb + BK, for the distinct batch entry b and head h of
  * the bias: every (batch entry, head, row) that reads an element adds to it, in order.
  * Recomputes dS, since a broadcast bias is shared by units of the main pass. */
+static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s,
+    const ATTN__(bwd_tile) * t, int64_t h, int64_t first, float *out, int bad) {
+    const int64_t keys = t->ke - first;
+    for (int64_t r = 0; r < t->rows; r++) {
+        if (t->kv_head * job->group + (t->row0 + r) % job->group != h) continue;
+        const int64_t i = (t->row0 + r) / job->group;
+        float *to = out + i * job->d->bias.stride[2], *ds = t->dS + r * t->ld + (first - t->kb);
+        for (int64_t c = 0; c < keys && bad; c++)
+            if (!ATTN__(sees)(job->d, s, h, i, first + c)) ds[c] = 0;
+        for (int64_t c = 0; c < keys; c += ATTN__W)
+            ATTN__(store_any)(to, ATTN_F32, c,
+                ATTN__(load_any)(to, ATTN_F32, c, keys - c) + ATTN__(load)(ds + c), keys - c);
+    }
+}
 static void ATTN__(backward_bias)(
     const attn__bwd *job, int64_t b0, int64_t h0, int64_t column, char *scratch) {
     const attn_desc *d = job->d;
@@ -6494,45 +6538,29 @@ static void ATTN__(backward_bias)(
     ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
     ATTN__(groups) gr;
     float *out = job->g->dbias + b0 * st[0] + h0 * st[1] + column;
-    int64_t width = attn__min(job->BK - 16, d->kv_len - column);
-    int bad_keys = 0;
-    for (int64_t i = 0;
-        i < (st[2] ? d->q_len : attn__min(d->q_len, 1)) && !(d->flags & ATTN_ACCUMULATE); i++)
+    const int64_t width = attn__min(job->BK - 16, d->kv_len - column),
+                  distinct = st[2] ? d->q_len : attn__min(d->q_len, 1);
+    for (int64_t i = 0; i < distinct && !(d->flags & ATTN_ACCUMULATE); i++)
         for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
     for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
         attn__sequence_view s = attn__sequence(d, b);
-        int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
-                first = attn__max(0, column - start);
-        int64_t kb = first / 4 * 4; /* dropout's words come in fours */
-        int64_t ke = attn__min(column + width - start, s.k_len);
-        if (ke <= first) continue;
-        for (int64_t h = h0, packed = -1; h < (st[1] ? h0 + 1 : d->heads); h++) {
-            int64_t kv_head = h / job->group, rows = s.q_rows * job->group;
-            if (packed != kv_head) {
-                ATTN__(pack_k)(t.KT, d, &s, &d->k, kv_head, d->head_dim, kb, ke);
-                ATTN__(pack_k)(t.VT, d, &s, &d->v, kv_head, d->v_dim, kb, ke);
-                bad_keys = ATTN__(pack_v)(NULL, 0, d, &s, &d->k, kv_head, d->head_dim, kb, ke);
-                bad_keys |= ATTN__(pack_v)(NULL, 0, d, &s, &d->v, kv_head, d->v_dim, kb, ke);
-                packed = kv_head;
+        const int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
+                      first = attn__max(0, column - start), rows = s.q_rows * job->group;
+        int bad_keys = 0;
+        t.kv_head = -1;
+        t.kb = first / 4 * 4; /* dropout's words come in fours */
+        t.ke = attn__min(column + width - start, s.k_len);
+        if (t.ke <= first) continue;
+        for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++) {
+            if (t.kv_head != h / job->group) {
+                t.kv_head = h / job->group;
+                bad_keys = ATTN__(bwd_pack)(job, &s, &t, NULL, NULL);
             }
-            for (int64_t row0 = 0; row0 < rows; row0 += job->BQ) {
-                int64_t n = attn__min(job->BQ, rows - row0);
+            for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
                 int bad = bad_keys;
-                if (!ATTN__(bwd_scores)(job, &s, kv_head, row0, n, kb, ke, &t, &gr, 1, &bad))
-                    continue;
-                for (int64_t r = 0; r < n; r++) {
-                    if (kv_head * job->group + (row0 + r) % job->group != h) continue;
-                    int64_t i = (row0 + r) / job->group;
-                    float *to = out + i * st[2] + (first + start - column);
-                    float *ds = t.dS + r * t.ld + (first - kb);
-                    for (int64_t c = 0; c < ke - first && bad; c++)
-                        if (!ATTN__(sees)(d, &s, h, i, first + c)) ds[c] = 0;
-                    for (int64_t c = 0; c < ke - first; c += ATTN__W)
-                        ATTN__(store_any)(to, ATTN_F32, c,
-                            ATTN__(load_any)(to, ATTN_F32, c, ke - first - c) +
-                                ATTN__(load)(ds + c),
-                            ke - first - c);
-                }
+                t.rows = attn__min(job->BQ, rows - t.row0);
+                if (ATTN__(bwd_scores)(job, &s, &t, &gr, 1, &bad))
+                    ATTN__(bias_rows)(job, &s, &t, h, first, out + (first + start - column), bad);
             }
         }
     }
@@ -6663,54 +6691,58 @@ static void ATTN__(standard_rows)(const attn__std *job, const attn__sequence_vie
 #ifndef ATTN_NO_STANDARD
 /* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks,
  * then dQ of row blocks ---- */
+static void ATTN__(standard_queries)(
+    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) * t, int64_t row) {
+    const attn_desc *d = job->d;
+    float *dQ = job->dq + row * job->q_ld;
+    if (t->rows <= 0) return;
+    memset(dQ, 0, (size_t)(t->rows * job->q_ld) * sizeof *dQ);
+    for (t->kb = 0; t->kb < s->k_len; t->kb += job->BK) {
+        const int64_t h = t->kv_head, kb = t->kb, ke = attn__min(kb + job->BK, s->k_len);
+        t->ke = ke;
+        t->dS = job->dS + row * job->ld + kb;
+        int bad = ATTN__(pack_v)(t->K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
+        bad |= ATTN__(pack_v)(NULL, 0, d, s, &d->v, h, d->v_dim, kb, ke);
+        if (bad || ATTN__(bwd_rows)(job, row, t)) ATTN__(bwd_seen)(job, s, t, 0, dQ);
+        else ATTN__(bwd_queries)(job, t, NULL, dQ);
+    }
+}
 static void ATTN__(standard_backward)(const attn__bwd *job, const attn__sequence_view *s,
     int64_t kv_head, int64_t block, char *scratch) {
     ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
     ATTN__(groups) gr;
-    int64_t rows = s->q_rows * job->group, row = attn__bwd_row(job, s, kv_head),
-            kb = block * job->BK, ke = attn__min(kb + job->BK, s->k_len), row0 = block * job->BQ;
+    const int64_t rows = s->q_rows * job->group, row = attn__bwd_row(job, s, kv_head);
+    t.ld = job->ld;
+    t.kv_head = kv_head;
+    t.row0 = block * job->BQ;
+    t.rows = attn__min(job->BQ, rows - t.row0);
     if (job->phase == ATTN__STD_QUERIES) {
-        int64_t n = attn__min(job->BQ, rows - row0);
-        float *dQ = job->dq + (row + row0) * job->q_ld;
-        if (n <= 0) return;
-        memset(dQ, 0, (size_t)(n * job->q_ld) * sizeof *dQ);
-        for (kb = 0; kb < s->k_len; kb += job->BK) {
-            ke = attn__min(kb + job->BK, s->k_len);
-            t.ld = job->ld;
-            t.dS = job->dS + (row + row0) * job->ld + kb;
-            int bad = ATTN__(pack_v)(
-                t.K, job->q_ld, job->d, s, &job->d->k, kv_head, job->d->head_dim, kb, ke);
-            bad |= ATTN__(pack_v)(NULL, 0, job->d, s, &job->d->v, kv_head, job->d->v_dim, kb, ke);
-            if (bad || ATTN__(bwd_rows)(job, row + row0, n, &t)) {
-                ATTN__(bwd_seen)(job, s, kv_head, row0, n, kb, ke, &t, 0, dQ);
-                continue;
-            }
-            ATTN__(bwd_queries)(job, &t, NULL, n, kb, ke - kb, dQ);
-        }
+        ATTN__(standard_queries)(job, s, &t, row + t.row0);
         return;
     }
+    t.kb = block * job->BK;
+    t.ke = attn__min(t.kb + job->BK, s->k_len);
     if (block == 0 && job->phase == ATTN__STD_KEYS) ATTN__(bwd_no_keys)(job, s, kv_head);
-    if (kb >= s->k_len) return;
-    int bad_keys = ATTN__(bwd_block)(job, s, kv_head, kb, ke, &t);
-    for (row0 = 0; row0 < rows; row0 += job->BQ) {
-        int64_t n = attn__min(job->BQ, rows - row0);
+    if (t.kb >= s->k_len) return;
+    const int bad_keys = ATTN__(bwd_block)(job, s, &t);
+    for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
         int bad = bad_keys;
-        t.ld = job->ld;
-        t.P = job->P + (row + row0) * job->ld + kb;
-        t.dS = job->dS + (row + row0) * job->ld + kb;
+        t.rows = attn__min(job->BQ, rows - t.row0);
+        t.P = job->P + (row + t.row0) * job->ld + t.kb;
+        t.dS = job->dS + (row + t.row0) * job->ld + t.kb;
         if (job->phase == ATTN__STD_SCORES) {
-            if (ATTN__(bwd_scores)(job, s, kv_head, row0, n, kb, ke, &t, &gr, 0, &bad)) continue;
-            for (int64_t r = 0; r < n; r++) {
-                memset(t.P + r * job->ld, 0, (size_t)(ke - kb) * sizeof(float));
-                memset(t.dS + r * job->ld, 0, (size_t)(ke - kb) * sizeof(float));
+            if (ATTN__(bwd_scores)(job, s, &t, &gr, 0, &bad)) continue;
+            for (int64_t r = 0; r < t.rows; r++) {
+                memset(t.P + r * job->ld, 0, (size_t)(t.ke - t.kb) * sizeof(float));
+                memset(t.dS + r * job->ld, 0, (size_t)(t.ke - t.kb) * sizeof(float));
             }
-        } else if (ATTN__(bwd_rows)(job, row + row0, n, &t) || bad_keys) {
-            ATTN__(bwd_seen)(job, s, kv_head, row0, n, kb, ke, &t, 1, NULL);
+        } else if (ATTN__(bwd_rows)(job, row + t.row0, &t) || bad_keys) {
+            ATTN__(bwd_seen)(job, s, &t, 1, NULL);
         } else {
-            ATTN__(bwd_keys)(job, &t, NULL, n, kb, ke - kb);
+            ATTN__(bwd_keys)(job, &t, NULL);
         }
     }
-    if (job->phase == ATTN__STD_KEYS) ATTN__(bwd_store_keys)(job, s, kv_head, kb, ke, &t);
+    if (job->phase == ATTN__STD_KEYS) ATTN__(bwd_store_keys)(job, s, &t);
 }
 #endif
 
