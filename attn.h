@@ -1847,6 +1847,24 @@ ATTN__INLINE void attn__range(
     const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t *lo, int64_t *hi) {
     attn__rows_see(d, s, i, i, lo, hi);
 }
+/* Row i of head h, which sees keys [lo, hi) at most. */
+typedef struct attn__query {
+    const attn_desc *d;
+    const attn__sequence_view *s;
+    int64_t h, i, lo, hi;
+} attn__query;
+ATTN__INLINE attn__query attn__query_of(
+    const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t i) {
+    attn__query q = {d, s, h, i, 0, 0};
+    attn__range(d, s, i, &q.lo, &q.hi);
+    return q;
+}
+/* The same, of the keys [k0, k1). */
+ATTN__INLINE attn__query attn__query_within(attn__query q, int64_t k0, int64_t k1) {
+    q.lo = attn__max(q.lo, k0);
+    q.hi = attn__min(q.hi, k1);
+    return q;
+}
 /* Whether each of the rows [i, last] sees all of [k0, k1), k0 < k1. */
 ATTN__INLINE int attn__all_see(const attn_desc *d, const attn__sequence_view *s, int64_t i,
     int64_t last, int64_t k0, int64_t k1) {
@@ -5403,10 +5421,12 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
 }
 static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* The n (a multiple of W below 2^31) products S[0 ..] of one row with keys j0 .. become scores,
- * held as attn__unit says, hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
-ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
-    int64_t i, float *S, int64_t j0, int64_t n, int64_t lo, int64_t hi, float *max) {
+/* The n (a multiple of W below 2^31) products S[0 ..] of a row with keys j0 .. become scores, held
+ * as attn__unit says, hidden ones -infinity; max[W] joins their maxima unless it is NULL. */
+ATTN__NOINLINE void ATTN__(score_row)(
+    const attn__query *q, float *S, int64_t j0, int64_t n, float *max) {
+    const attn_desc *d = q->d;
+    const int64_t h = q->h, i = q->i, lo = q->lo, hi = q->hi;
     const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
     float scale = d->scale;
     if (scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
@@ -5415,8 +5435,8 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__sequence_v
         scale = 1;
     }
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
-    int64_t bias_at = d->bias.data ? attn__bias_at(d, s, d->bias.stride, i, h) : 0;
-    int64_t mask_at = d->mask.data ? attn__bias_at(d, s, d->mask.stride, i, h) : 0;
+    int64_t bias_at = d->bias.data ? attn__bias_at(d, q->s, d->bias.stride, i, h) : 0;
+    int64_t mask_at = d->mask.data ? attn__bias_at(d, q->s, d->mask.stride, i, h) : 0;
     const int32_t first = (int32_t)attn__clamp(lo - j0, 0, n),
                   last = (int32_t)attn__clamp(hi - j0, first, n);
     for (int64_t c = 0; c < n; c += ATTN__W) {
@@ -5432,7 +5452,7 @@ ATTN__NOINLINE void ATTN__(score_row)(const attn_desc *d, const attn__sequence_v
                     ATTN__(set1)(d->softcap * ATTN__HELD), b);
             else x = ATTN__(fma)(x, ATTN__(set1)(scale * ATTN__HELD), b);
             if (d->alibi) {
-                ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, s->offset), -j)) -
+                ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, q->s->offset), -j)) -
                             ATTN__(load)(ATTN__(iota));
                 x = ATTN__(fma)(
                     ATTN__(set1)(-ATTN__HELD * d->alibi[h]), ATTN__(max)(a, zero - a), x);
@@ -5506,12 +5526,12 @@ ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float sca
 }
 
 /* Dropout on n (a multiple of W) probabilities of keys j0 .. (a multiple of 4). */
-ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
-    int64_t i, float *P, int64_t j0, int64_t n) {
+ATTN__NOINLINE void ATTN__(drop_row)(const attn__query *q, float *P, int64_t j0, int64_t n) {
+    const attn_desc *d = q->d;
     const uint32_t least = (uint32_t)((double)d->dropout * 4294967296.0);
     const ATTN__V factor = ATTN__(set1)((float)(1 / (1 - (double)d->dropout)));
-    uint32_t words[128], at[4] = {(uint32_t)(j0 / 4), (uint32_t)i, (uint32_t)(s->b * d->heads + h),
-                             (uint32_t)d->philox_offset};
+    uint32_t words[128], at[4] = {(uint32_t)(j0 / 4), (uint32_t)q->i,
+                             (uint32_t)(q->s->b * d->heads + q->h), (uint32_t)d->philox_offset};
     uint64_t keys[20];
     ATTN__UNROLL for (uint32_t r = 0; r < 10; r++) {
         keys[2 * r] = (uint32_t)d->seed + r * 0x9E3779B9u;
@@ -5525,28 +5545,32 @@ ATTN__NOINLINE void ATTN__(drop_row)(const attn_desc *d, const attn__sequence_vi
                 P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l), factor, words + l, least));
     }
 }
-/* Whether the mask or the bias hides key j from row i. */
-static int ATTN__(masked)(
-    const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t i, int64_t j) {
-    if (d->mask.data &&
-        ((const unsigned char *)d->mask.data)[attn__bias_at(d, s, d->mask.stride, i, h) + j] == 0)
-        return 1;
-    return d->bias.data && attn__bits(attn__get_f32(d->bias.data, d->bias.dtype,
-                               attn__bias_at(d, s, d->bias.stride, i, h) + j)) == 0xff800000u;
+/* Whether the mask or the bias hides key j from the row; whether it sees the key. */
+static int ATTN__(masked)(const attn__query *q, int64_t j) {
+    const attn_desc *d = q->d;
+    if (d->mask.data) {
+        const unsigned char *mask = (const unsigned char *)d->mask.data;
+        if (mask[attn__bias_at(d, q->s, d->mask.stride, q->i, q->h) + j] == 0) return 1;
+    }
+    if (!d->bias.data) return 0;
+    const int64_t at = attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) + j;
+    return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
 }
-/* O[columns] = alpha O + P V for one row over the keys of [lo, hi) that it sees, and no other: 0 *
+static int ATTN__(sees)(const attn__query *q, int64_t j) {
+    return j >= q->lo && j < q->hi && !ATTN__(masked)(q, j);
+}
+/* O[columns] = alpha O + P V for one row over the keys that it sees, and no other: 0 *
  * NaN is NaN. P and V begin at key kb. */
-ATTN__NOINLINE void ATTN__(seen_row)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
-    int64_t i, const float *P, int64_t kb, int64_t lo, int64_t hi, const float *V, int64_t ldv,
-    float *O, int64_t columns, float alpha) {
+ATTN__NOINLINE void ATTN__(seen_row)(const attn__query *q, const float *P, int64_t kb,
+    const float *V, int64_t ldv, float *O, int64_t columns, float alpha) {
     unsigned char seen[ATTN__SUM_KEYS];
     float sum[ATTN__PANEL], total[ATTN__PANEL];
     for (int64_t c0 = 0, n; c0 < columns; c0 += n) {
         n = attn__min(ATTN__PANEL, columns - c0);
         memset(total, 0, sizeof total);
-        for (int64_t j = lo, end; j < hi; j = end) {
-            end = attn__min(hi, j + ATTN__SUM_KEYS - (j - kb) % ATTN__SUM_KEYS);
-            for (int64_t l = j; l < end; l++) seen[l - j] = !ATTN__(masked)(d, s, h, i, l);
+        for (int64_t j = q->lo, end; j < q->hi; j = end) {
+            end = attn__min(q->hi, j + ATTN__SUM_KEYS - (j - kb) % ATTN__SUM_KEYS);
+            for (int64_t l = j; l < end; l++) seen[l - j] = !ATTN__(masked)(q, l);
             ATTN__(sum_seen)(seen, end - j, P + (j - kb), 1, V + (j - kb) * ldv + c0, ldv, sum, n);
             for (int64_t c = 0; c < n; c += ATTN__W)
                 ATTN__(store)(total + c, ATTN__(load)(total + c) + ATTN__(load)(sum + c));
@@ -5715,6 +5739,11 @@ ATTN__INLINE int64_t ATTN__(group_query)(const ATTN__(group) * g, int64_t r) {
 ATTN__INLINE int64_t ATTN__(group_head)(const ATTN__(group) * g, int64_t r) {
     return ATTN__(row_head)(g->u, g->row0 + r);
 }
+ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) * g, int64_t r) {
+    attn__query q = {g->u->job->d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
+        g->lo[r], g->hi[r]};
+    return q;
+}
 ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) * g) {
     const ATTN__(block) *b = g->b;
     const attn_desc *d = g->u->job->d;
@@ -5768,10 +5797,11 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) * g, float *max) {
             ATTN__(clip_row)(
                 t->S + r * job->ld + c, kb + c, n, g->lo[r], g->hi[r], max + r * ATTN__W);
     }
-    for (int64_t r = 0; r < rows && job->extras; r++)
-        ATTN__(score_row)(d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
-            t->S + r * job->ld + g->start, kb + g->start, g->end - g->start, g->lo[r], g->hi[r],
-            max + r * ATTN__W);
+    for (int64_t r = 0; r < rows && job->extras; r++) {
+        const attn__query q = ATTN__(group_row)(g, r);
+        ATTN__(score_row)(
+            &q, t->S + r * job->ld + g->start, kb + g->start, g->end - g->start, max + r * ATTN__W);
+    }
 }
 /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the row
  * sums; base = k max */
@@ -5818,9 +5848,10 @@ ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) * g, float *max, flo
             ATTN__(fma)(ATTN__(load_n)(t->sum + row0 + r, rows - r), ATTN__(load)(alpha + r),
                 ATTN__(load_n)(sum + r, rows - r)),
             rows - r);
-    for (int64_t r = 0; r < rows && d->dropout > 0; r++)
-        ATTN__(drop_row)(d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
-            t->S + r * job->ld + g->start, g->b->kb + g->start, g->end - g->start);
+    for (int64_t r = 0; r < rows && d->dropout > 0; r++) {
+        const attn__query q = ATTN__(group_row)(g, r);
+        ATTN__(drop_row)(&q, t->S + r * job->ld + g->start, g->b->kb + g->start, g->end - g->start);
+    }
 }
 /* 3. O = alpha O + P V over the keys that some row sees; or at once o and lse of rows that nothing
  * joins after this block. */
@@ -5850,10 +5881,11 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) * g, float *alpha, in
         ATTN__(mm_columns)(ATTN__PV, rows, P, job->ld, V, b->ldv, g->last - g->first, lead, O,
             job->v_pad, job->v_pad, b->empty && !b->not_finite ? NULL : alpha);
     } else {
-        for (int64_t r = 0; r < rows; r++)
-            ATTN__(seen_row)(d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
-                t->S + r * job->ld, kb, g->lo[r], g->hi[r], b->V, b->ldv, O + r * job->v_pad,
-                job->v_pad, alpha[r]);
+        for (int64_t r = 0; r < rows; r++) {
+            const attn__query q = ATTN__(group_row)(g, r);
+            ATTN__(seen_row)(
+                &q, t->S + r * job->ld, kb, b->V, b->ldv, O + r * job->v_pad, job->v_pad, alpha[r]);
+        }
     }
     if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
 }
@@ -6120,25 +6152,17 @@ ATTN__NOINLINE void ATTN__(far_powers)(float *S, int64_t n, attn__unit unit, flo
         ATTN__(store)(S + c, nothing ? hidden : ATTN__(pick)(s, lowest, hidden, x));
     }
 }
-static int ATTN__(sees)(
-    const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t i, int64_t j) {
-    int64_t lo, hi;
-    attn__range(d, s, i, &lo, &hi);
-    return j >= lo && j < hi && !ATTN__(masked)(d, s, h, i, j);
-}
-
 /* A row of which the lse is NaN spoils every key that it sees, one with a score
  * of -infinity too. */
-ATTN__NOINLINE void ATTN__(nan_powers)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
-    int64_t i, float *S, int64_t j0, int64_t n) {
+ATTN__NOINLINE void ATTN__(nan_powers)(const attn__query *q, float *S, int64_t j0, int64_t n) {
     for (int64_t c = 0; c < n; c++)
-        S[c] = ATTN__(sees)(d, s, h, i, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
+        S[c] = ATTN__(sees)(q, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
 }
-/* Row i of a tile, keys j0 ..: scores become powers of 2 of p where L is far. */
-ATTN__INLINE void ATTN__(far_lse)(const attn_desc *d, const attn__sequence_view *s, int64_t h,
-    int64_t i, float *S, int64_t j0, int64_t n, attn__unit unit) {
-    const float lse = d->lse[attn__lse_at(d, s, i, h)];
-    if (attn__is_nan((double)lse)) ATTN__(nan_powers)(d, s, h, i, S, j0, n);
+/* A row of a tile, keys j0 ..: scores become powers of 2 of p where L is far. */
+ATTN__INLINE void ATTN__(far_lse)(
+    const attn__query *q, float *S, int64_t j0, int64_t n, attn__unit unit) {
+    const float lse = q->d->lse[attn__lse_at(q->d, q->s, q->i, q->h)];
+    if (attn__is_nan((double)lse)) ATTN__(nan_powers)(q, S, j0, n);
     else ATTN__(far_powers)(S, n, unit, lse);
 }
 
@@ -6218,53 +6242,59 @@ static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) * 
                 C[p] + r * t->ld + start, t->ld, NULL);
         }
 }
-/* Columns [start, end) of row i of head h, of the products S and dP of a tile, become P and dS.
- * `cap`: dS goes through the slope of the softcap; `hide`: hidden pairs are 0 whatever the rest is;
- * row: that of L and delta. Nine parameters: what a row is of, and where. */
+ATTN__INLINE attn__query ATTN__(bwd_query)(
+    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) * t, int64_t r) {
+    const int64_t row = t->row0 + r;
+    return attn__query_of(job->d, s, t->kv_head * job->group + row % job->group, row / job->group);
+}
+/* What the elementwise part of a tile is told beside its rows. */
+typedef struct ATTN__(bwd_how) {
+    int64_t row; /* of row 0 in L and delta */
+    int cap;     /* dS goes through the slope of the softcap */
+    int hide;    /* hidden pairs are 0, whatever the rest is */
+} ATTN__(bwd_how);
+/* Columns [start, end) of row r of the products S and dP of a tile become P and dS. */
 ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, int64_t row, int64_t r, int64_t start, int64_t end, int cap,
-    int hide) {
+    const ATTN__(bwd_tile) * t, const ATTN__(bwd_how) * how, int64_t r, int64_t start,
+    int64_t end) {
     const attn_desc *d = job->d;
     const attn__unit unit = attn__score_unit(d, job->extras);
-    const int64_t i = (t->row0 + r) / job->group,
-                  h = t->kv_head * job->group + (t->row0 + r) % job->group, n = end - start,
-                  key = t->kb + start;
+    const attn__query q = attn__query_within(ATTN__(bwd_query)(job, s, t, r), t->kb, t->ke);
+    const int64_t n = end - start, key = t->kb + start;
+    const int far = attn__far(job->L[how->row + r]);
     float *S = t->P + r * t->ld + start, *dP = t->dS + r * t->ld + start, *F = NULL, *G = NULL;
-    const int far = attn__far(job->L[row]);
-    int64_t low, high;
-    attn__range(d, s, i, &low, &high);
-    if (cap) {
+    if (how->cap) {
         G = t->extra + job->BK + start;
         for (int64_t c = 0; c < n; c += ATTN__W) {
             ATTN__V x = ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
             ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
         }
     }
-    low = attn__max(low, t->kb);
-    high = attn__min(high, t->ke);
-    if (job->extras) ATTN__(score_row)(d, s, h, i, S, key, n, low, high, NULL);
-    else if (key < low || t->kb + end > high) ATTN__(clip_row)(S, key, n, low, high, NULL);
+    if (job->extras) ATTN__(score_row)(&q, S, key, n, NULL);
+    else if (key < q.lo || t->kb + end > q.hi) ATTN__(clip_row)(S, key, n, q.lo, q.hi, NULL);
     if (d->dropout > 0) {
         F = t->extra + start;
         for (int64_t c = 0; c < n; c += ATTN__W) ATTN__(store)(F + c, ATTN__(set1)(1));
-        ATTN__(drop_row)(d, s, h, i, F, key, n);
+        ATTN__(drop_row)(&q, F, key, n);
     }
-    if (far) ATTN__(far_lse)(d, s, h, i, S, key, n, unit);
-    const float k = far ? 1 : unit.exp2, L = far ? 0 : job->L[row];
-    if (!F && !G) ATTN__(grad_row)(S, dP, n, k, L, job->delta[row], NULL, NULL, hide);
-    else ATTN__(grad_row)(S, dP, n, k, L, job->delta[row], F, G, hide);
+    if (far) ATTN__(far_lse)(&q, S, key, n, unit);
+    const float k = far ? 1 : unit.exp2, L = far ? 0 : job->L[how->row + r],
+                delta = job->delta[how->row + r];
+    if (!F && !G) ATTN__(grad_row)(S, dP, n, k, L, delta, NULL, NULL, how->hide);
+    else ATTN__(grad_row)(S, dP, n, k, L, delta, F, G, how->hide);
 }
 /* The same for all columns of a row that sees them all, without extras and dropout. */
 ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, int64_t row, int64_t r, int64_t width) {
+    const ATTN__(bwd_tile) * t, const ATTN__(bwd_how) * how, int64_t r, int64_t width) {
     const attn__unit unit = attn__score_unit(job->d, job->extras);
-    float *S = t->P + r * t->ld, *dP = t->dS + r * t->ld;
-    const int far = attn__far(job->L[row]);
-    if (far)
-        ATTN__(far_lse)(job->d, s, t->kv_head * job->group + (t->row0 + r) % job->group,
-            (t->row0 + r) / job->group, S, t->kb, width, unit);
+    float *S = t->P + r * t->ld, *dP = t->dS + r * t->ld, L = job->L[how->row + r];
+    const int far = attn__far(L);
+    if (far) {
+        const attn__query q = ATTN__(bwd_query)(job, s, t, r);
+        ATTN__(far_lse)(&q, S, t->kb, width, unit);
+    }
     ATTN__(grad_row)(
-        S, dP, width, far ? 1 : unit.exp2, far ? 0 : job->L[row], job->delta[row], NULL, NULL, 0);
+        S, dP, width, far ? 1 : unit.exp2, far ? 0 : L, job->delta[how->row + r], NULL, NULL, 0);
 }
 
 /* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
@@ -6282,13 +6312,15 @@ static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s
         n = ATTN__(tile_vectors)(width - c) * ATTN__W;
         ATTN__(bwd_products)(job, t, gr, c, c + n);
     }
-    const int plain = gr->whole && !job->extras && !(d->dropout > 0),
-              cap = attn__capped(d) && !for_bias;
+    const int plain = gr->whole && !job->extras && !(d->dropout > 0);
+    /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may have a
+     * score of -infinity beside a NaN */
+    const ATTN__(bwd_how) how = {base, attn__capped(d) && !for_bias, !*bad};
     for (int64_t g = 0, start, end; g < gr->n; g++) {
         ATTN__(bwd_columns)(gr, g, t->kb, &start, &end);
         for (int64_t r = gr->row[g]; r < gr->row[g + 1]; r++) {
             if (plain) {
-                ATTN__(bwd_row_whole)(job, s, t, base + r, r, width);
+                ATTN__(bwd_row_whole)(job, s, t, &how, r, width);
                 continue;
             }
             for (int64_t c = 0; c < width; c += ATTN__W) {
@@ -6297,9 +6329,7 @@ static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s
                 ATTN__(store)(t->P + r * t->ld + c, ATTN__(set1)(0));
                 ATTN__(store)(t->dS + r * t->ld + c, ATTN__(set1)(0));
             }
-            /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may
-             * have a score of -infinity beside a NaN */
-            if (end > start) ATTN__(bwd_row)(job, s, t, base + r, r, start, end, cap, !*bad);
+            if (end > start) ATTN__(bwd_row)(job, s, t, &how, r, start, end);
         }
     }
     return 1;
@@ -6321,22 +6351,21 @@ static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const flo
 ATTN__NOINLINE void ATTN__(bwd_seen)(const attn__bwd *job, const attn__sequence_view *s,
     const ATTN__(bwd_tile) * t, int keys, float *dQ) {
     unsigned char seen[ATTN__TILE_MAX];
-    const int64_t first = t->kv_head * job->group;
     for (int64_t j = t->kb; j < t->ke && keys; j++) {
         int64_t c = j - t->kb;
-        for (int64_t r = t->row0; r < t->row0 + t->rows; r++)
-            seen[r - t->row0] =
-                (unsigned char)ATTN__(sees)(job->d, s, first + r % job->group, r / job->group, j);
+        for (int64_t r = 0; r < t->rows; r++) {
+            const attn__query q = ATTN__(bwd_query)(job, s, t, r);
+            seen[r] = (unsigned char)ATTN__(sees)(&q, j);
+        }
         ATTN__(add_seen)(
             seen, t->rows, t->P + c, t->ld, t->dO, job->v_ld, t->dV + c * job->v_ld, job->v_pad);
         ATTN__(add_seen)(
             seen, t->rows, t->dS + c, t->ld, t->Q, job->q_ld, t->dK + c * job->q_ld, job->q_pad);
     }
     for (int64_t r = 0; r < t->rows && dQ; r++) {
-        const int64_t row = t->row0 + r;
+        const attn__query q = ATTN__(bwd_query)(job, s, t, r);
         for (int64_t j = t->kb; j < t->ke; j++)
-            seen[j - t->kb] = (unsigned char)ATTN__(sees)(
-                job->d, s, first + row % job->group, row / job->group, j);
+            seen[j - t->kb] = (unsigned char)ATTN__(sees)(&q, j);
         ATTN__(add_seen)(seen, t->ke - t->kb, t->dS + r * t->ld, 1, t->K, job->q_ld,
             dQ + r * job->q_ld, job->q_pad);
     }
@@ -6521,11 +6550,11 @@ static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s
     const ATTN__(bwd_tile) * t, int64_t h, int64_t first, float *out, int bad) {
     const int64_t keys = t->ke - first;
     for (int64_t r = 0; r < t->rows; r++) {
-        if (t->kv_head * job->group + (t->row0 + r) % job->group != h) continue;
-        const int64_t i = (t->row0 + r) / job->group;
-        float *to = out + i * job->d->bias.stride[2], *ds = t->dS + r * t->ld + (first - t->kb);
+        const attn__query q = ATTN__(bwd_query)(job, s, t, r);
+        if (q.h != h) continue;
+        float *to = out + q.i * job->d->bias.stride[2], *ds = t->dS + r * t->ld + (first - t->kb);
         for (int64_t c = 0; c < keys && bad; c++)
-            if (!ATTN__(sees)(job->d, s, h, i, first + c)) ds[c] = 0;
+            if (!ATTN__(sees)(&q, first + c)) ds[c] = 0;
         for (int64_t c = 0; c < keys; c += ATTN__W)
             ATTN__(store_any)(to, ATTN_F32, c,
                 ATTN__(load_any)(to, ATTN_F32, c, keys - c) + ATTN__(load)(ds + c), keys - c);
@@ -6590,14 +6619,13 @@ static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_v
 static void ATTN__(standard_softmax)(const attn__std *job, const attn__sequence_view *s, int64_t h,
     int64_t row0, int64_t rows, float *S, float *stats) {
     const attn_desc *d = job->d;
-    int64_t lo, hi, end = attn__round_up(s->k_len, ATTN__W);
+    int64_t end = attn__round_up(s->k_len, ATTN__W);
     float max[ATTN__W];
     for (int64_t r = 0; r < rows; r++, S += job->ld) {
-        attn__range(d, s, row0 + r, &lo, &hi);
+        const attn__query q = attn__query_of(d, s, h, row0 + r);
         ATTN__(store)(max, ATTN__(set1)(ATTN__NEG_INF));
         for (int64_t c = 0; c < end; c += 1 << 20)
-            ATTN__(score_row)(
-                d, s, h, row0 + r, S + c, c, attn__min(1 << 20, end - c), lo, hi, max);
+            ATTN__(score_row)(&q, S + c, c, attn__min(1 << 20, end - c), max);
         float top = ATTN__(reduce_max)(ATTN__(load)(max)), k = attn__score_unit(d, 1).exp2,
               base = attn__bits(top) == 0xff800000u ? 0 : attn__product(top, k);
         double sum = 0;
@@ -6611,13 +6639,13 @@ static void ATTN__(standard_softmax)(const attn__std *job, const attn__sequence_
                 ATTN__(exp_row)(S, c, attn__min(c + 1024, end), k, base));
         stats[2 * r] = top;
         stats[2 * r + 1] = (float)sum;
-        if (d->dropout > 0) ATTN__(drop_row)(d, s, h, row0 + r, S, 0, end);
+        if (d->dropout > 0) ATTN__(drop_row)(&q, S, 0, end);
     }
 }
 static void ATTN__(standard_output)(const attn__std *job, const attn__sequence_view *s, int64_t h,
     int64_t row0, int64_t rows, const float *S, const float *stats, char *scratch) {
     const attn_desc *d = job->d;
-    int64_t kv_head = h / (d->heads / d->kv_heads), lo, hi;
+    int64_t kv_head = h / (d->heads / d->kv_heads);
     float one[ATTN__MR];
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     attn__flash flash; /* for finish: one head, rows of its own */
@@ -6657,9 +6685,9 @@ static void ATTN__(standard_output)(const attn__std *job, const attn__sequence_v
         }
         int not_finite = ATTN__(pack_v)(tile.V, job->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
         for (int64_t r = 0; r < rows && not_finite; r++) {
-            attn__range(d, s, row0 + r, &lo, &hi);
-            ATTN__(seen_row)(d, s, h, row0 + r, S + r * job->ld + kb, kb, attn__max(lo, kb),
-                attn__min(hi, ke), tile.V, job->v_pad, tile.O + r * job->v_pad, job->v_pad, 1);
+            const attn__query q = attn__query_within(attn__query_of(d, s, h, row0 + r), kb, ke);
+            ATTN__(seen_row)(&q, S + r * job->ld + kb, kb, tile.V, job->v_pad,
+                tile.O + r * job->v_pad, job->v_pad, 1);
         }
         if (not_finite) continue;
         ATTN__EACH_GROUP(r, n, rows) {
