@@ -2834,6 +2834,25 @@ static void attn__splits_beside(attn__flash *job, int64_t rows, int64_t pairs) {
     job->scratch = one;
     job->span = beside.span;
 }
+/* Rows of a tile where there are more than 96: `room` bytes for them, *whole rows at most without a
+ * span of keys and *cap with it. Fewer where that leaves less than two units a thread, one where
+ * heads divide among the threads, four where units differ in work. */
+static int64_t attn__flash_tile_rows(
+    const attn__flash *job, int64_t rows, int64_t room, int64_t *cap, int64_t *whole) {
+    const attn_desc *d = job->d;
+    const int64_t pairs = attn__max(1, d->batch * d->kv_heads),
+                  row = 4 * (job->v_pad + (job->pack_q ? job->q_pad : 0)),
+                  each = /* units a thread */
+                  d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
+                  : job->threads % pairs                                          ? 2
+                                                                                  : 1;
+    *whole = attn__max(96, attn__min(2112, room / row));
+    *cap = job->span ? room / (row + attn__span_bytes(job->v_pad)) / 48 * 48 : room / row;
+    int64_t most = *cap = attn__max(96, attn__min(2112, *cap));
+    if (job->threads > 1) most = attn__min(most, attn__ceil_div(rows * pairs, each * job->threads));
+    most = attn__max(96, most);
+    return attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
+}
 static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->d = d;
     job->workspace = NULL;
@@ -2857,8 +2876,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
         d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
 
     /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
-     * for the packing is shared by all rows of a unit. Fewer rows where that leaves less than two
-     * units a thread, one where heads divide among the threads, four where units differ in work. */
+     * for the packing is shared by all rows of a unit */
     int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + job->v_pad);
     job->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
     while (!attn__tuning.BN && job->BN > 64 && job->BN * key > l2 / 8 * 3) job->BN /= 2;
@@ -2869,22 +2887,9 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     job->ld = job->BN + ATTN__SCORE_PAD;
-    int64_t rows = d->q_len * job->group, most = rows, cap = 96, whole = 96;
-    const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
-    if (rows > 96) {
-        const int64_t each = /* units a thread */
-            d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
-            : job->threads % pairs                                          ? 2
-                                                                            : 1;
-        const int64_t row = 4 * (job->v_pad + (job->pack_q ? job->q_pad : 0));
-        whole = attn__max(96, attn__min(2112, room / row));
-        cap = job->span ? room / (row + attn__span_bytes(job->v_pad)) / 48 * 48 : room / row;
-        most = cap = attn__max(96, attn__min(2112, cap));
-        if (job->threads > 1)
-            most = attn__min(most, attn__ceil_div(rows * pairs, each * job->threads));
-        most = attn__max(96, most);
-        most = attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
-    }
+    const int64_t rows = d->q_len * job->group, pairs = attn__max(1, d->batch * d->kv_heads);
+    int64_t cap = 96, whole = 96, most = rows;
+    if (rows > 96) most = attn__flash_tile_rows(job, rows, room, &cap, &whole);
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
     job->BM = attn__round_up(attn__max(1, most), 48);
     job->tiles = rows <= job->BM ? rows > 0 : attn__ceil_div(rows, job->BM);
@@ -4019,86 +4024,95 @@ static double *attn__ref_carve(attn__ref *r, void *scratch) {
     return raw;
 }
 
+/* One row of dbias: the sum over all (b, h, i) that read row (b0, h0, i0) of the bias. */
+static void attn__ref_dbias_row(attn__ref *r, double *raw, int64_t b0, int64_t h0, int64_t i0) {
+    const attn_desc *d = r->d;
+    const int64_t *st = d->bias.stride, at = b0 * st[0] + h0 * st[1] + i0 * st[2];
+    double *sum = raw + d->kv_len;
+    for (int64_t j = 0; j < d->kv_len; j++) sum[j] = 0;
+    for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
+        attn__ref_sequence(r, b);
+        for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++)
+            for (int64_t i = i0; i < r->q_rows && (!st[2] || i == i0); i++) {
+                attn__ref_backward_row(r, h, i, raw);
+                for (int64_t j = 0; j < r->k_len; j++) sum[r->k_first + j] += r->dp[j];
+            }
+    }
+    for (int64_t j = 0; j < d->kv_len; j++)
+        attn__ref_store(d, r->g->dbias, ATTN_F32, at + j, sum[j]);
+}
 static void attn__ref_dbias(attn__ref *r, double *raw) {
     const attn_desc *d = r->d;
     const int64_t *st = d->bias.stride;
-    double *sum = raw + d->kv_len;
-    /* each distinct row of the bias in turn; its gradient is the sum over all (b, h, i)
-     * that read it */
-    for (int64_t b0 = 0; b0 < (st[0] ? d->batch : attn__min(d->batch, 1)); b0++)
-        for (int64_t h0 = 0; h0 < (st[1] ? d->heads : 1); h0++)
-            for (int64_t i0 = 0; i0 < (st[2] ? d->q_len : attn__min(d->q_len, 1)); i0++) {
-                for (int64_t j = 0; j < d->kv_len; j++) sum[j] = 0;
-                for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
-                    attn__ref_sequence(r, b);
-                    for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++)
-                        for (int64_t i = i0; i < (st[2] ? attn__min(i0 + 1, r->q_rows) : r->q_rows);
-                            i++) {
-                            attn__ref_backward_row(r, h, i, raw);
-                            for (int64_t j = 0; j < r->k_len; j++) sum[r->k_first + j] += r->dp[j];
-                        }
-                }
-                for (int64_t j = 0; j < d->kv_len; j++)
-                    attn__ref_store(
-                        d, r->g->dbias, ATTN_F32, b0 * st[0] + h0 * st[1] + i0 * st[2] + j, sum[j]);
-            }
+    for (int64_t b = 0; b < (st[0] ? d->batch : attn__min(d->batch, 1)); b++)
+        for (int64_t h = 0; h < (st[1] ? d->heads : 1); h++)
+            for (int64_t i = 0; i < (st[2] ? d->q_len : attn__min(d->q_len, 1)); i++)
+                attn__ref_dbias_row(r, raw, b, h, i);
+}
+static void attn__ref_dsink(attn__ref *r, double *raw) {
+    const attn_desc *d = r->d;
+    for (int64_t h = 0; h < d->heads; h++) {
+        double sum = 0;
+        for (int64_t b = 0; b < d->batch; b++) {
+            attn__ref_sequence(r, b);
+            for (int64_t i = 0; i < r->q_rows; i++) sum += attn__ref_backward_row(r, h, i, raw);
+        }
+        attn__ref_store(d, r->g->dsink, ATTN_F32, h, sum);
+    }
 }
 
+/* dq_i = sum_j ds_ij k_j;  dk_j += ds_ij q_i;  dv_j += dropout(p_ij) dout_i */
+static void attn__ref_add_row(
+    attn__ref *r, const double *raw, int64_t h, int64_t i, double *dk, double *dv) {
+    const attn_desc *d = r->d;
+    const attn_out *out = &r->g->dq;
+    const double *q = r->row, *dout = r->row + d->head_dim;
+    double *dq = r->sum;
+    for (int64_t c = 0; c < d->head_dim; c++) dq[c] = 0;
+    for (int64_t j = 0; j < r->k_len; j++) {
+        if (!r->seen[j]) continue;
+        const double *k = r->k + j * d->head_dim;
+        for (int64_t c = 0; c < d->head_dim; c++) dq[c] += raw[j] * k[c];
+        for (int64_t c = 0; c < d->head_dim; c++) dk[j * d->head_dim + c] += raw[j] * q[c];
+        for (int64_t c = 0; c < d->v_dim; c++)
+            dv[j * d->v_dim + c] += r->s[j] * r->factor[j] * dout[c];
+    }
+    const int64_t at = attn__ref_q_at(r, out->stride, i, h);
+    for (int64_t c = 0; c < d->head_dim; c++)
+        attn__ref_store(d, out->data, out->dtype, at + c, dq[c]);
+}
+/* The gradient of every token of the buffer: 0 where no key is. */
+static void attn__ref_store_keys(
+    const attn__ref *r, const attn_out *out, int64_t kv_head, int64_t dim, const double *sum) {
+    const attn_seq *s = &r->d->seq;
+    const int64_t tokens = s->cu_k ? s->cu_k[r->b + 1] - s->cu_k[r->b] : r->d->kv_len;
+    for (int64_t t = 0; t < tokens; t++) {
+        const int64_t j = t - r->k_first, at = attn__ref_k_at(r, out->stride, j, kv_head);
+        const int live = j >= 0 && j < r->k_len;
+        for (int64_t c = 0; c < dim; c++)
+            attn__ref_store(r->d, out->data, out->dtype, at + c, live ? sum[j * dim + c] : 0);
+    }
+}
 static void attn__ref_backward(attn__ref *r, void *scratch) {
     const attn_desc *d = r->d;
     const attn_grad *g = r->g;
     double *raw = attn__ref_carve(r, scratch), *dk = r->v + d->kv_len * d->v_dim,
            *dv = dk + d->kv_len * d->head_dim;
-    int64_t group = d->heads / d->kv_heads;
+    const int64_t group = d->heads / d->kv_heads;
     for (int64_t b = 0; b < d->batch; b++) {
         attn__ref_sequence(r, b);
-        for (int64_t kvh = 0; kvh < d->kv_heads; kvh++) {
+        for (int64_t kv_head = 0; kv_head < d->kv_heads; kv_head++) {
             for (int64_t n = 0; n < d->kv_len * (d->head_dim + d->v_dim); n++) dk[n] = 0;
-            for (int64_t h = kvh * group; h < (kvh + 1) * group; h++)
+            for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++)
                 for (int64_t i = 0; i < r->q_rows; i++) {
                     attn__ref_backward_row(r, h, i, raw);
-                    /* dq_i = sum_j ds_ij k_j;  dk_j += ds_ij q_i;  dv_j += dropout(p_ij) dout_i */
-                    double *dq = r->sum;
-                    for (int64_t c = 0; c < d->head_dim; c++) dq[c] = 0;
-                    for (int64_t j = 0; j < r->k_len; j++) {
-                        if (!r->seen[j]) continue;
-                        for (int64_t c = 0; c < d->head_dim; c++)
-                            dq[c] += raw[j] * r->k[j * d->head_dim + c];
-                        for (int64_t c = 0; c < d->head_dim; c++)
-                            dk[j * d->head_dim + c] += raw[j] * r->row[c];
-                        for (int64_t c = 0; c < d->v_dim; c++)
-                            dv[j * d->v_dim + c] +=
-                                r->s[j] * r->factor[j] * r->row[d->head_dim + c];
-                    }
-                    for (int64_t c = 0; c < d->head_dim; c++)
-                        attn__ref_store(d, g->dq.data, g->dq.dtype,
-                            attn__ref_q_at(r, g->dq.stride, i, h) + c, dq[c]);
+                    attn__ref_add_row(r, raw, h, i, dk, dv);
                 }
-            /* every token of the buffer: 0 where no key is */
-            int64_t tokens = d->seq.cu_k ? d->seq.cu_k[b + 1] - d->seq.cu_k[b] : d->kv_len;
-            for (int64_t t = 0; t < tokens; t++) {
-                int64_t j = t - r->k_first;
-                int live = j >= 0 && j < r->k_len;
-                for (int64_t c = 0; c < d->head_dim; c++)
-                    attn__ref_store(d, g->dk.data, g->dk.dtype,
-                        attn__ref_k_at(r, g->dk.stride, j, kvh) + c,
-                        live ? dk[j * d->head_dim + c] : 0);
-                for (int64_t c = 0; c < d->v_dim; c++)
-                    attn__ref_store(d, g->dv.data, g->dv.dtype,
-                        attn__ref_k_at(r, g->dv.stride, j, kvh) + c,
-                        live ? dv[j * d->v_dim + c] : 0);
-            }
+            attn__ref_store_keys(r, &g->dk, kv_head, d->head_dim, dk);
+            attn__ref_store_keys(r, &g->dv, kv_head, d->v_dim, dv);
         }
     }
-    if (g->dsink)
-        for (int64_t h = 0; h < d->heads; h++) {
-            double sum = 0;
-            for (int64_t b = 0; b < d->batch; b++) {
-                attn__ref_sequence(r, b);
-                for (int64_t i = 0; i < r->q_rows; i++) sum += attn__ref_backward_row(r, h, i, raw);
-            }
-            attn__ref_store(d, g->dsink, ATTN_F32, h, sum);
-        }
+    if (g->dsink) attn__ref_dsink(r, raw);
     if (g->dbias) attn__ref_dbias(r, raw);
 }
 
