@@ -4433,8 +4433,10 @@ typedef float attn__v__portable __attribute__((vector_size(16)));
 #define ATTN__W__portable 1
 typedef float attn__v__portable;
 #endif
+#ifndef ATTN__MR__portable /* a test has a tile of another shape */
 #define ATTN__MR__portable 6
 #define ATTN__NV__portable 2
+#endif
 #define ATTN__OWN__portable 0
 typedef union attn__lanes__portable {
     attn__v__portable v;

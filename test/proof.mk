@@ -24,7 +24,8 @@ PROOF_lto        = $(CC) -O2 -flto=auto
 PROOF_clangofast = $(CLANG) -Ofast -march=native
 PROOF_size       = $(CC) -Os
 PROOF_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
-PROOF_VARIANTS   = plain clang size asan asanavx2 tsan fuzz omp ofast fastmath O0 lto clangofast m32
+PROOF_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__MR__portable=8 -DATTN__NV__portable=3
+PROOF_VARIANTS   = plain clang size asan asanavx2 tsan fuzz omp ofast fastmath O0 lto clangofast m32 tile
 
 define PROOF_RULES
 build/proof/$(1)/impl.o: test/impl.c attn.h
@@ -51,7 +52,7 @@ build/proof/fuzz/fuzz: build/proof/fuzz/fuzz.o build/proof/fuzz/impl.o
 # What the steps run. LTO and O0 are only hashed.
 PROOF_PROGRAMS = $(PROOFS:%=build/proof/plain/%) $(foreach p,identity types beyond grid alloc,build/proof/asan/$(p)) \
                  build/proof/tsan/threads build/proof/omp/threads build/proof/omp/process build/proof/omp/grid build/proof/ofast/beyond build/proof/ofast/grid build/proof/ofast/types \
-                 build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid build/proof/m32/grid build/proof/m32/sizes build/proof/asan/sizes \
+                 build/proof/clangofast/grid build/proof/fastmath/grid build/proof/O0/grid build/proof/lto/grid build/proof/m32/grid build/proof/tile/grid build/proof/m32/sizes build/proof/asan/sizes \
                  $(foreach v,clang ofast fastmath O0 lto clangofast,build/proof/$(v)/hostile) build/proof/fuzz/fuzz
 
 FULL_PROGRAMS  = $(foreach p,grid types beyond,build/proof/asanavx2/$(p)) $(foreach u,edges extremes,build/asanavx2/$(u))
