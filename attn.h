@@ -5670,12 +5670,12 @@ ATTN__INLINE void ATTN__(narrow)(
     else ATTN__(narrow_as)(data, dtype, at, src, dim, factor);
 }
 /* Row r saw no key, or none whose score is not -infinity. */
-ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) * t, int64_t r) {
+ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) *t, int64_t r) {
     return attn__bits(t->sum[r]) << 1 == 0;
 }
 /* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; an empty
  * row is 0. */
-ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) * t, int64_t r) {
+ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t, int64_t r) {
     const attn_desc *d = u->job->d;
     int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
     float sum = t->sum[r], scale = 1;
@@ -5700,7 +5700,7 @@ ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) * 
     return empty ? 0 : scale / sum;
 }
 /* o and lse of the finished rows [r0, r1) */
-static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) * t, int64_t r0, int64_t r1) {
+static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
     const attn_desc *d = u->job->d;
     for (int64_t r = r0; r < r1; r++) {
         int64_t at =
@@ -5713,7 +5713,7 @@ static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) * t, int64_t 
 
 /* (max, sum, O) of each row joined by those of a later key split, in that order. */
 static void ATTN__(join)(
-    const attn__rows *u, ATTN__(tile) * t, const float *O, const float *max, const float *sum) {
+    const attn__rows *u, ATTN__(tile) *t, const float *O, const float *max, const float *sum) {
     int64_t width = u->job->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
         float top = max[r] > t->max[r] ? max[r] : t->max[r],
@@ -5740,8 +5740,8 @@ typedef struct ATTN__(block) {
 /* Up to MR rows of a unit, from row0 on, against a block. */
 typedef struct ATTN__(group) {
     const attn__rows *u;
-    ATTN__(tile) * t;
-    const ATTN__(block) * b;
+    ATTN__(tile) *t;
+    const ATTN__(block) *b;
     const float *Q;
     int64_t ldq, row0, rows;
     int64_t lo[ATTN__MR], hi[ATTN__MR]; /* row r sees keys [lo[r], hi[r]) of the block */
@@ -5749,18 +5749,18 @@ typedef struct ATTN__(group) {
     int64_t inner_lo, inner_hi;         /* that every row sees */
     int64_t start, end;                 /* columns of the scores that are computed */
 } ATTN__(group);
-ATTN__INLINE int64_t ATTN__(group_query)(const ATTN__(group) * g, int64_t r) {
+ATTN__INLINE int64_t ATTN__(group_query)(const ATTN__(group) *g, int64_t r) {
     return ATTN__(row_query)(g->u, g->row0 + r);
 }
-ATTN__INLINE int64_t ATTN__(group_head)(const ATTN__(group) * g, int64_t r) {
+ATTN__INLINE int64_t ATTN__(group_head)(const ATTN__(group) *g, int64_t r) {
     return ATTN__(row_head)(g->u, g->row0 + r);
 }
-ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) * g, int64_t r) {
+ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) *g, int64_t r) {
     attn__query q = {g->u->job->d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
         g->lo[r], g->hi[r]};
     return q;
 }
-ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) * g) {
+ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     const ATTN__(block) *b = g->b;
     const attn_desc *d = g->u->job->d;
     int whole = b->whole || attn__all_see(d, &g->u->s, ATTN__(group_query)(g, 0),
@@ -5791,7 +5791,7 @@ ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) * g) {
 }
 /* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile is wholly
  * visible */
-ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) * g, float *max) {
+ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
     const ATTN__(tile) *t = g->t;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
@@ -5821,7 +5821,7 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) * g, float *max) {
 }
 /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the row
  * sums; base = k max */
-ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) * g, float *max, float *alpha) {
+ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, float *alpha) {
     const ATTN__(tile) *t = g->t;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
@@ -5871,7 +5871,7 @@ ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) * g, float *max, flo
 }
 /* 3. O = alpha O + P V over the keys that some row sees; or at once o and lse of rows that nothing
  * joins after this block. */
-ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) * g, float *alpha, int finish) {
+ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int finish) {
     const ATTN__(tile) *t = g->t;
     const ATTN__(block) *b = g->b;
     const attn__flash *job = g->u->job;
@@ -5906,8 +5906,8 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) * g, float *alpha, in
     if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
 }
 /* Scores, softmax, P V into O. With `finish`, after which nothing joins them, o and lse. */
-static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t row0, int64_t rows,
-    const float *Q, int64_t ldq, const ATTN__(block) * b, int finish) {
+static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t row0, int64_t rows,
+    const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
     ATTN__(group) g;
     float max[ATTN__MR * ATTN__W], alpha[16];
     g.u = u;
@@ -5931,7 +5931,7 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) * t, int64_t r
 }
 
 /* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
-static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) * t, int first) {
+static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) *t, int first) {
     const int64_t width = u->job->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
         double *to = t->long_O + r * width;
@@ -5953,14 +5953,14 @@ static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) * t, int first) {
     }
 }
 /* All spans are folded: O and sums as if there had been one. */
-static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) * t) {
+static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) *t) {
     for (int64_t n = 0; n < u->rows * u->job->v_pad; n++) t->O[n] = (float)t->long_O[n];
     for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
 }
 
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of MR rows (fewer where MR do
  * not go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
-static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) * t, const float *Q, int64_t ldq,
+static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq,
     int64_t k0, int64_t k1, int finish) {
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
@@ -6194,7 +6194,7 @@ typedef struct ATTN__(groups) {
 
 /* Points the tile at its rows, which begin at `row`; whether any element of their q or dout is not
  * finite. */
-static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, ATTN__(bwd_tile) * t) {
+static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, ATTN__(bwd_tile) *t) {
     float sum = 0;
     t->Q = job->q + (row - job->first) * job->q_ld;
     t->dO = job->dout + (row - job->first) * job->v_ld;
@@ -6204,7 +6204,7 @@ static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, ATTN__(bwd_tile) 
 
 /* The groups of a tile; whether any row sees any key. */
 static int ATTN__(bwd_groups)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, ATTN__(groups) * gr) {
+    const ATTN__(bwd_tile) *t, ATTN__(groups) *gr) {
     const attn_desc *d = job->d;
     int any = 0;
     gr->n = 0;
@@ -6233,7 +6233,7 @@ static int ATTN__(bwd_groups)(const attn__bwd *job, const attn__sequence_view *s
 }
 /* The columns of a tile that the products of a group fill. */
 ATTN__INLINE void ATTN__(bwd_columns)(
-    const ATTN__(groups) * gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
+    const ATTN__(groups) *gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
     *start = *end = 0;
     if (gr->last[g] <= gr->first[g]) return;
     *start = (gr->first[g] - kb) / ATTN__STEP * ATTN__STEP;
@@ -6241,8 +6241,8 @@ ATTN__INLINE void ATTN__(bwd_columns)(
 }
 /* P = Q K^T, then dS = dO V^T, for the keys of columns [c0, c1) and the groups that see some of
  * them. */
-static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) * t,
-    const ATTN__(groups) * gr, int64_t c0, int64_t c1) {
+static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t,
+    const ATTN__(groups) *gr, int64_t c0, int64_t c1) {
     const float *A[] = {t->Q, t->dO}, *B[] = {t->KT, t->VT};
     float *C[] = {t->P, t->dS};
     const int64_t lda[] = {job->q_ld, job->v_ld}, dim[] = {job->d->head_dim, job->d->v_dim};
@@ -6259,7 +6259,7 @@ static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) * 
         }
 }
 ATTN__INLINE attn__query ATTN__(bwd_query)(
-    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) * t, int64_t r) {
+    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) *t, int64_t r) {
     const int64_t row = t->row0 + r;
     return attn__query_of(job->d, s, t->kv_head * job->group + row % job->group, row / job->group);
 }
@@ -6271,8 +6271,7 @@ typedef struct ATTN__(bwd_how) {
 } ATTN__(bwd_how);
 /* Columns [start, end) of row r of the products S and dP of a tile become P and dS. */
 ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, const ATTN__(bwd_how) * how, int64_t r, int64_t start,
-    int64_t end) {
+    const ATTN__(bwd_tile) *t, const ATTN__(bwd_how) *how, int64_t r, int64_t start, int64_t end) {
     const attn_desc *d = job->d;
     const attn__unit unit = attn__score_unit(d, job->extras);
     const attn__query q = attn__query_within(ATTN__(bwd_query)(job, s, t, r), t->kb, t->ke);
@@ -6301,7 +6300,7 @@ ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_vie
 }
 /* The same for all columns of a row that sees them all, without extras and dropout. */
 ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, const ATTN__(bwd_how) * how, int64_t r, int64_t width) {
+    const ATTN__(bwd_tile) *t, const ATTN__(bwd_how) *how, int64_t r, int64_t width) {
     const attn__unit unit = attn__score_unit(job->d, job->extras);
     float *S = t->P + r * t->ld, *dP = t->dS + r * t->ld, L = job->L[how->row + r];
     const int far = attn__far(L);
@@ -6317,7 +6316,7 @@ ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__sequen
  * For dbias dS is left as the gradient of the score, without the slope of the softcap. Returns
  * whether any row sees any key. */
 static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s,
-    ATTN__(bwd_tile) * t, ATTN__(groups) * gr, int for_bias, int *bad) {
+    ATTN__(bwd_tile) *t, ATTN__(groups) *gr, int for_bias, int *bad) {
     const attn_desc *d = job->d;
     const int64_t base = attn__bwd_row(job, s, t->kv_head) + t->row0,
                   width = attn__round_up(t->ke - t->kb, ATTN__W);
@@ -6365,7 +6364,7 @@ static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const flo
 /* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only
  * over pairs of which the row sees the key. */
 ATTN__NOINLINE void ATTN__(bwd_seen)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, int keys, float *dQ) {
+    const ATTN__(bwd_tile) *t, int keys, float *dQ) {
     unsigned char seen[ATTN__TILE_MAX];
     for (int64_t j = t->kb; j < t->ke && keys; j++) {
         int64_t c = j - t->kb;
@@ -6390,7 +6389,7 @@ ATTN__NOINLINE void ATTN__(bwd_seen)(const attn__bwd *job, const attn__sequence_
 /* dV += P^T dO and dK += dS^T Q of a tile; gr NULL: all rows see them.
  * Columns outside: those of dO, then those of Q stay in L1 for all keys. */
 static void ATTN__(bwd_keys)(
-    const attn__bwd *job, const ATTN__(bwd_tile) * t, const ATTN__(groups) * gr) {
+    const attn__bwd *job, const ATTN__(bwd_tile) *t, const ATTN__(groups) *gr) {
     const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
     const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
     float *C[] = {t->dV, t->dK};
@@ -6423,7 +6422,7 @@ static void ATTN__(bwd_keys)(
 }
 /* dQ += dS K of a tile, likewise. */
 static void ATTN__(bwd_queries)(
-    const attn__bwd *job, const ATTN__(bwd_tile) * t, const ATTN__(groups) * gr, float *dQ) {
+    const attn__bwd *job, const ATTN__(bwd_tile) *t, const ATTN__(groups) *gr, float *dQ) {
     const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
     float one[ATTN__MR];
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
@@ -6472,7 +6471,7 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
 /* The keys of a block: K^T, V^T and, unless NULL, rows of K and V; returns whether any element is
  * not finite. bwd_block clears dK and dV too. */
 static int ATTN__(bwd_pack)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, float *K, float *V) {
+    const ATTN__(bwd_tile) *t, float *K, float *V) {
     const attn_desc *d = job->d;
     const int64_t h = t->kv_head, kb = t->kb, ke = t->ke;
     ATTN__(pack_k)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
@@ -6481,13 +6480,13 @@ static int ATTN__(bwd_pack)(const attn__bwd *job, const attn__sequence_view *s,
     return bad | ATTN__(pack_v)(K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
 }
 static int ATTN__(bwd_block)(
-    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) * t) {
+    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) *t) {
     int bad = ATTN__(bwd_pack)(job, s, t, t->K, t->dV); /* V for the check only */
     memset(t->dK, 0, (size_t)(job->BK * (job->q_ld + job->v_ld)) * sizeof(float));
     return bad;
 }
 static void ATTN__(bwd_store_keys)(
-    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) * t) {
+    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) *t) {
     const attn_desc *d = job->d;
     const attn_out *dk = &job->g->dk, *dv = &job->g->dv;
     for (int64_t j = t->kb; j < t->ke; j++) {
@@ -6563,7 +6562,7 @@ static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view 
  * the bias: every (batch entry, head, row) that reads an element adds to it, in order.
  * Recomputes dS, since a broadcast bias is shared by units of the main pass. */
 static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) * t, int64_t h, int64_t first, float *out, int bad) {
+    const ATTN__(bwd_tile) *t, int64_t h, int64_t first, float *out, int bad) {
     const int64_t keys = t->ke - first;
     for (int64_t r = 0; r < t->rows; r++) {
         const attn__query q = ATTN__(bwd_query)(job, s, t, r);
@@ -6736,7 +6735,7 @@ static void ATTN__(standard_rows)(const attn__std *job, const attn__sequence_vie
 /* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks,
  * then dQ of row blocks ---- */
 static void ATTN__(standard_queries)(
-    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) * t, int64_t row) {
+    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) *t, int64_t row) {
     const attn_desc *d = job->d;
     float *dQ = job->dq + row * job->q_ld;
     if (t->rows <= 0) return;
