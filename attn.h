@@ -2853,6 +2853,22 @@ static int64_t attn__flash_tile_rows(
     most = attn__max(96, most);
     return attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
 }
+/* The workspace is planned for the largest unit and all threads that the description asks for: so it
+ * is the same wherever the call is made from, and never shrinks as a length grows. */
+static void attn__flash_memory(attn__flash *job, int64_t rows, int64_t cap, int64_t whole) {
+    const int64_t second = job->d->kv_len >= 2 * ATTN__SPLIT_KEYS
+                               ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS)
+                               : 0;
+    job->scratch = attn__flash_scratch(job, attn__max(job->BM, attn__min(rows, cap)), second);
+    if (job->span) { /* no less than for a length without a span */
+        attn__flash shorter = *job;
+        shorter.span = 0;
+        job->scratch =
+            attn__max(job->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
+    }
+    job->planned = attn__planned_threads(job->d);
+    job->bytes = job->planned * job->scratch;
+}
 static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->d = d;
     job->workspace = NULL;
@@ -2893,24 +2909,10 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
     job->BM = attn__round_up(attn__max(1, most), 48);
     job->tiles = rows <= job->BM ? rows > 0 : attn__ceil_div(rows, job->BM);
-    /* The workspace is planned for the largest unit and all threads that the description asks for:
-     * so it is the same wherever the call is made from, and never shrinks as a length grows. */
-    const int split = d->kv_len >= 2 * ATTN__SPLIT_KEYS;
-    const int64_t second =
-        split ? attn__min(attn__round_up(attn__max(1, rows), 48), ATTN__SPLIT_ROWS) : 0;
-    job->scratch = attn__flash_scratch(job, attn__max(job->BM, attn__min(rows, cap)), second);
-    if (job->span) { /* no less than for a length without a span */
-        attn__flash shorter = *job;
-        shorter.span = 0;
-        job->scratch =
-            attn__max(job->scratch, attn__flash_scratch(&shorter, attn__min(rows, whole), second));
-    }
-    job->planned = attn__planned_threads(d);
-    job->bytes = job->planned * job->scratch;
-
+    attn__flash_memory(job, rows, cap, whole);
     job->splits = 1;
     job->rows_partial = job->tiles > 1 ? job->BM : rows;
-    if (split && job->planned > 1 && pairs < 4 * job->planned)
+    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS && job->planned > 1 && pairs < 4 * job->planned)
         attn__splits_beside(job, rows, pairs);
     job->units = d->batch * d->kv_heads * job->tiles * job->splits;
 }
@@ -5280,7 +5282,7 @@ ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
     int64_t vectors = columns / ATTN__W;
     return attn__ceil_div(vectors, attn__ceil_div(vectors, ATTN__NV));
 }
-/* C[rows <= MR][columns], PV or PV_LAST */
+/* C[rows <= MR][columns], PV or PV_LAST. Parameters: those of mm. */
 ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
     const float *B, int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, int64_t columns,
     float *x) {
@@ -5390,7 +5392,7 @@ static void ATTN__(pack_single_k)(
     ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
 }
 /* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad)
- * unless it is NULL. */
+ * unless it is NULL. Nine parameters: where to, and which rows of which tensor. */
 static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V bad[4];
@@ -6134,7 +6136,7 @@ static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_vie
 
 /* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and softcap
  * slopes, or NULL. `hidden`: some keys may be, and their p and dS are 0 whatever lse, delta, dP
- * and G are. */
+ * and G are. Nine parameters: every one a value of this row. */
 ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, float L, float delta,
     const float *F, const float *G, int hidden) {
     const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta),
@@ -6789,7 +6791,8 @@ static void ATTN__(standard_backward)(const attn__bwd *job, const attn__sequence
 }
 #endif
 
-/* ---- dtype conversion of rows of n elements: a loop for each pair of types ---- */
+/* ---- dtype conversion of rows of n elements: a loop for each pair of types, which are constants
+ * there; the other parameters are rows and their steps ---- */
 ATTN__INLINE void ATTN__(convert_as)(void *dst, int32_t to, int64_t dst_at, int64_t dst_step,
     const void *src, int32_t from, int64_t src_at, int64_t src_step, int64_t rows, int64_t n) {
     for (int64_t r = 0; r < rows; r++) {
