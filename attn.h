@@ -42,6 +42,7 @@
      >>ops_portable >>ops_avx2 >>ops_avx512   about a dozen named vector operations each
      >>isas        the ISAs of this build, the best first
      >>kernel      the one template body, compiled once per ISA
+       >>generic   operations that an ISA may leave out
        >>tile      the register tile: products of matrices
        >>pack      keys, values and queries as the tile reads them
        >>score     softcap, bias, ALiBi, masks, exp, dropout
@@ -123,8 +124,12 @@
    a dtype     a row in ATTN_DTYPE_LIST, one load and one store in >>dtype (every kernel takes it
                from there at once; a vector form goes into load_any and store_any in >>kernel), and
                a case in the reference's own attn__ref_read and attn__ref_write
-   an ISA      a room >>ops_<isa>: the operations under its name within ATTN__REGION(isa), then the
-               inclusion of this file with ATTN__KERNEL; a row in >>isas
+   an ISA      a room >>ops_<isa>, as >>ops_avx2: W, the register tile MR x NV, the type of a vector,
+               ATTN__TARGET_<isa> and the eleven operations that >>ops_portable lists, within
+               ATTN__REGION(<isa>); there too, with ATTN__KERNEL defined as <isa>, this file is
+               included. Operations that have a generic form and that it has better: their bits in
+               ATTN__OWN__<isa>. Then a row in >>isas, with what it needs of the processor, which
+               attn__cpu_has in >>dispatch finds out
    a backend   fill in attn_backend, call attn_register: examples/backend.c. A GPU: one block in
                attn_hip.c
    a status    a line at the end of its group in ATTN_STATUS_LIST, and its rule in >>describe */
