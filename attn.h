@@ -156,9 +156,9 @@ extern "C" {
 #define ATTN_VERSION 10000       /* major * 10000 + minor * 100 + patch */
 #define ATTN_BROADCAST INT64_MIN /* a stride: one element for every index (a plain 0 is "dense") */
 
-/* dtypes: X(name, number, text, bytes of a block, elements of a block, kind, largest code). FLOAT: any
- * tensor. CODES, times a scale: k and v caches only. MASK, one byte, non-zero = may attend: masks
- * only. */
+/* dtypes: X(name, number, text, bytes of a block, elements of a block, kind, largest code).
+ * FLOAT: any tensor. CODES, times a scale: k and v caches only. MASK, one byte, non-zero = may
+ * attend: masks only. */
 #define ATTN_DTYPE_LIST(X) \
     X(F32, 0, "f32", 4, 1, FLOAT, 0) \
     X(F16, 1, "f16", 2, 1, FLOAT, 0) \
@@ -1003,8 +1003,8 @@ ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {
     else c = attn__round_shift((a & 0x7fffff) | 0x800000, 141 - (a >> 23));
     return (uint8_t)(sign | (c > 0x7e && c != 0x7f ? 0x7e : c));
 }
-/* One load and one store of each dtype: element `at` as f32, and back. Codes come without their
- * scale. */
+/* One load and one store of each dtype: element `at` as f32, and back. Codes come
+ * without their scale. */
 ATTN__INLINE float attn__get_F32(const void *p, int64_t at) { return ((const float *)p)[at]; }
 ATTN__INLINE void attn__put_F32(void *p, int64_t at, float x) { ((float *)p)[at] = x; }
 ATTN__INLINE float attn__get_F16(const void *p, int64_t at) {
@@ -1062,8 +1062,8 @@ ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) 
     }
 }
 /* clang-format on */
-/* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had been
- * rounded once. */
+/* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had
+ * been rounded once. */
 ATTN__INLINE float attn__f64_to_odd(double x) {
     float f = (float)x;
     ATTN__F32(f);
@@ -2194,8 +2194,8 @@ static uint64_t attn__xgetbv(void) {
     __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return (uint64_t)hi << 32 | lo;
 }
-/* AVX2 with FMA and F16C; AVX-512 F, DQ, BW, VL beside them. Both need the operating system to save
- * the registers. */
+/* AVX2 with FMA and F16C; AVX-512 F, DQ, BW, VL beside them. Both need the operating system to
+ * save the registers. */
 static uint32_t attn__cpu_has(int64_t *l2) {
     uint32_t a, b, c, d, c1, b7;
     if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
@@ -2719,8 +2719,8 @@ static attn_status attn__plan_bytes(attn_plan *plan, int64_t bytes) {
         (double)bytes / 1073741824.0);
     return ATTN_ERR_SIZE;
 }
-/* The units of a job, each to the thread that takes it first; `scratch` bytes of the workspace for
- * each thread. */
+/* The units of a job, each to the thread that takes it first; `scratch` bytes of the workspace
+ * for each thread. */
 typedef struct attn__share {
     void (*unit)(const void *job, int64_t u, char *scratch);
     const void *job;
@@ -5055,8 +5055,8 @@ ATTN__PLAIN_END
 #endif /* ATTN_IMPLEMENTATION */
 
 /* ============================================================================== >>kernel ====
-   Compiled once per ISA, inside its target region, in the operations of >>ops. ATTN__(x) is
-   attn__x__<isa>. */
+   Compiled once per ISA, inside its target region, in the operations of >>ops: ATTN__(x) is a name
+   of its own for each, attn__x__<isa>. */
 #ifdef ATTN__KERNEL
 #ifndef ATTN__
 #define ATTN__PASTE_(a, b) a##__##b
@@ -5796,8 +5796,8 @@ ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     g->start = (g->first - b->kb) / ATTN__STEP * ATTN__STEP;
     g->end = attn__round_up(g->last - b->kb, ATTN__W);
 }
-/* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile is wholly
- * visible */
+/* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
+ * is wholly visible */
 ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
     const ATTN__(tile) *t = g->t;
     const attn__flash *job = g->u->job;
@@ -6199,8 +6199,8 @@ typedef struct ATTN__(groups) {
     int whole;
 } ATTN__(groups);
 
-/* Points the tile at its rows, which begin at `row`; whether any element of their q or dout is not
- * finite. */
+/* Points the tile at its rows, which begin at `row`; whether any element of their q or dout
+ * is not finite. */
 static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, ATTN__(bwd_tile) *t) {
     float sum = 0;
     t->Q = job->q + (row - job->first) * job->q_ld;
@@ -6246,8 +6246,8 @@ ATTN__INLINE void ATTN__(bwd_columns)(
     *start = (gr->first[g] - kb) / ATTN__STEP * ATTN__STEP;
     *end = attn__round_up(gr->last[g] - kb, ATTN__W);
 }
-/* P = Q K^T, then dS = dO V^T, for the keys of columns [c0, c1) and the groups that see some of
- * them. */
+/* P = Q K^T, then dS = dO V^T, for the keys of columns [c0, c1) and the groups that see
+ * some of them. */
 static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t,
     const ATTN__(groups) *gr, int64_t c0, int64_t c1) {
     const float *A[] = {t->Q, t->dO}, *B[] = {t->KT, t->VT};
