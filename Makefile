@@ -20,7 +20,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check measured results targets compare peers format format-check install clean help
+.PHONY: all bench setup test test-full unit readme-check measured results targets compare peers picture format format-check install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -115,6 +115,10 @@ build/compare/compare: test/compare.c attn.h
 ## peers         PyTorch and OpenBLAS beside the library, as plugins of attn_bench; optional: PYTHON needs torch (PyPI)
 peers: attn_bench
 	@test/peers.sh ./attn_bench
+
+## picture       draw the picture of README.md anew, test/results/peak.svg, from test/results/peers.md; needs gnuplot
+picture:
+	@test/picture.sh
 
 ## format        lay out the library, the benchmark and the examples as .clang-format says
 format:

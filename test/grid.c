@@ -78,8 +78,9 @@ static void print_table(FILE *out, int backward) {
 static void print_coverage(FILE *out, uint64_t seed) {
     fprintf(out, "# Accepted and declined, by backend and feature\n\n"
                  "Written by `make coverage`: %lld random descriptions (seed %llu, ISA %s), of which %lld valid. A cell counts the\n"
-                 "valid descriptions with that feature which the backend accepts; each accepted one was compared with the reference.\n",
-            (long long)made, (unsigned long long)seed, attn_isa(), (long long)(made - invalid));
+                 "valid descriptions with that feature which the backend accepts; each accepted one was compared with the reference:\n"
+                 "%lld comparisons passed, %lld failed.\n",
+            (long long)made, (unsigned long long)seed, attn_isa(), (long long)(made - invalid), (long long)passed, (long long)failed);
     print_table(out, 0);
     print_table(out, 1);
     for (int taken = 1; taken >= 0; taken--) {

@@ -1,23 +1,20 @@
 #!/usr/bin/env bash
-# test/measured.sh - `make measured`: runs the commands of README.md's measured table on this machine, which should be idle, and
-# writes what they print between the two marks there, columns that say the same in every row left out.
+# test/measured.sh - `make measured`: runs the command of README.md's measured table on this machine, which should be idle, and
+# writes what it prints between the two marks there, columns that say the same in every row left out.
 set -eu
 cd "$(dirname "$0")/.."
-commands=(
-    "./attn_bench --suite rocmforge --quick --backend standard,flash --threads 1 --format markdown"
-    "./attn_bench --seq-len 512,2048 --num-heads 8 --head-dim 64 --causal --backward --backend standard,flash --iterations 10 --format markdown"
-)
+command="./attn_bench --seq-len 512,2048 --num-heads 8 --head-dim 64 --causal --backward --backend standard,flash --iterations 10 --format markdown"
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-for command in "${commands[@]}"; do
-    table=$($command 2>/dev/null)
-    echo "$table" | sed -n 's/^# attn_bench: //p' >>"$out"
-    printf '\n```sh\n%s\n```\n\n' "$command" >>"$out"
+table=$($command 2>/dev/null)
+{
+    echo "$table" | sed -n 's/^# attn_bench: //p'
+    printf '\n```sh\n%s\n```\n\n' "$command"
     echo "$table" | grep '^|' | awk -F ' *[|] *' '
-        NR == 1 { for (i = 2; i < NF; i++) keep[i] = $i !~ /^(n|min|max|p95|p99|kernel ms|total ms|empty ms|ops\/s|tok\/s|of bandw\.|their tok\/s|rows|status|dtype)$/ }
-        { line = "|"; for (i = 2; i < NF; i++) if (keep[i]) line = line " " $i " |"; print line }' >>"$out"
-    echo >>"$out"
-done
+        NR == 1 { for (i = 2; i < NF; i++) keep[i] = $i !~ /^(n|min|max|p95|p99|kernel ms|total ms|tok\/s|rows|status|dtype)$/ }
+        { line = "|"; for (i = 2; i < NF; i++) if (keep[i]) line = line " " $i " |"; print line }'
+    echo
+} >"$out"
 awk -v file="$out" '
     /<!-- measured -->/ { print; print ""; while ((getline line < file) > 0) print line; skip = 1 }
     /<!-- end -->/ { skip = 0 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test/readme.sh - README.md tells the truth: in a copy of the tree, its listings are written to the files that their first lines
 # name and compiled without a warning, and every command runs, in order, in one shell. A command that runs the tests is run
-# as `make -n`.
+# as `make -n`. The files and headings that it links to are there, and the picture has the numbers of the table it is drawn from.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -53,5 +53,17 @@ while IFS= read -r command; do
     echo "\$ $run ($((SECONDS - started)) s)"
 done < commands
 cd "$root" || exit 1
+
+# links, but to other hosts: a heading's anchor is the heading in lower case, its blanks as hyphens
+for link in $(grep -o '](\(#\|[a-zA-Z]\)[^):]*)' README.md | tr -d '](' | tr -d ')' | sort -u); do
+    case $link in
+        '#'*) grep -i '^## ' README.md | sed 's/^## /#/' | tr 'A-Z ' 'a-z-' | grep -qxF -- "$link" ;;
+        *) [ -e "$link" ] ;;
+    esac
+    verdict $? "README.md links to $link"
+done
+texts() { grep -o '<text>[^<]*' "$1"; }
+drawn=$(texts $work/test/results/peak.svg) && diff <(echo "$drawn") <(texts test/results/peak.svg)
+verdict $? "test/results/peak.svg is not what make picture draws"
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed -eq 0 ] && [ $passed -gt 3 ]

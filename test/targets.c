@@ -196,7 +196,7 @@ enum { ROUNDS = 5, LINES = 128 };
 typedef struct row {
     char what[120];
     const char *part, *unit;
-    double shown[ROUNDS], asked[ROUNDS];
+    double measured[ROUNDS], target[ROUNDS];
     int at_least;
 } row;
 static row table[LINES];
@@ -209,15 +209,15 @@ static int wanted(const char *name)
     return !part || strcmp(part, name) == 0;
 }
 /* at_least: or at most */
-static void line(const char *what, double shown, double asked, int at_least, const char *unit)
+static void line(const char *what, double measured, double target, int at_least, const char *unit)
 {
     row *t = &table[lines++];
     snprintf(t->what, sizeof t->what, "%s", what);
     t->part = section;
     t->unit = unit;
     t->at_least = at_least;
-    t->shown[round_now] = shown;
-    t->asked[round_now] = asked;
+    t->measured[round_now] = measured;
+    t->target[round_now] = target;
 }
 static void print_table(void)
 {
@@ -225,11 +225,11 @@ static void print_table(void)
     for (int n = 0; n < lines; n++) {
         row *t = &table[n];
         if (n == 0 || strcmp(t->part, t[-1].part)) printf("| **%s** | | | |\n", t->part);
-        qsort(t->shown, (size_t)rounds, sizeof *t->shown, up);
-        qsort(t->asked, (size_t)rounds, sizeof *t->asked, up);
-        double shown = t->shown[rounds / 2], asked = t->asked[rounds / 2];
-        int met = t->at_least ? shown >= asked - 0.0005 : shown <= asked;
-        printf(t->unit[0] ? "| %s | %.4g%s | %.4g%s | %s |\n" : "| %s | %.3f%s | %.2f%s | %s |\n", t->what, shown, t->unit, asked,
+        qsort(t->measured, (size_t)rounds, sizeof *t->measured, up);
+        qsort(t->target, (size_t)rounds, sizeof *t->target, up);
+        double measured = t->measured[rounds / 2], target = t->target[rounds / 2];
+        int met = t->at_least ? measured >= target - 0.0005 : measured <= target;
+        printf(t->unit[0] ? "| %s | %.4g%s | %.4g%s | %s |\n" : "| %s | %.3f%s | %.2f%s | %s |\n", t->what, measured, t->unit, target,
             t->unit, met ? "met" : "**not met**");
         missed += !met;
     }
@@ -250,7 +250,7 @@ static void heads_first(call *c)
 
 static void forward(int avx2)
 {
-    static const struct { int64_t len, dim, v_dim; int causal; double asked; } rows[] = {
+    static const struct { int64_t len, dim, v_dim; int causal; double target; } rows[] = {
         { 1024, 64, 0, 0, 0.86 }, { 1024, 128, 0, 0, 0.89 }, { 2048, 64, 0, 1, 0.82 }, { 2048, 128, 0, 1, 0.85 },
         { 1024, 256, 0, 0, 0.88 }, { 1024, 192, 0, 0, 0.88 }, { 1024, 32, 0, 0, 0.75 }, { 1024, 72, 0, 0, 0.80 },
         { 1024, 80, 0, 0, 0.80 }, { 1024, 96, 0, 0, 0.80 }, { 1024, 112, 0, 0, 0.80 }, { 1024, 96, 64, 0, 0.80 },
@@ -270,13 +270,13 @@ static void forward(int avx2)
         if (bhsd) heads_first(&c);
         snprintf(what, sizeof what, "S %d, D %d%s%s%s", (int)rows[n / 2].len, (int)rows[n / 2].dim,
             !v_dim ? "" : v_dim == 64 ? ", v_dim 64" : ", v_dim 128", rows[n / 2].causal ? ", causal" : "", bhsd ? ", [B,H,S,D]" : "");
-        line(what, of_peak(c), rows[n / 2].asked, 1, "");
+        line(what, of_peak(c), rows[n / 2].target, 1, "");
     }
 }
 
 static void backward(void)
 {
-    static const struct { int64_t len, dim; int causal; double asked; } rows[] = {
+    static const struct { int64_t len, dim; int causal; double target; } rows[] = {
         { 1024, 64, 0, 0.86 }, { 1024, 128, 0, 0.88 }, { 2048, 64, 1, 0.77 }, { 2048, 128, 1, 0.80 },
     };
     for (size_t n = 0; n < 2 * (sizeof rows / sizeof *rows) && wanted("backward"); n++) {
@@ -284,7 +284,7 @@ static void backward(void)
         call c = square(rows[n / 2].len, rows[n / 2].dim, rows[n / 2].causal);
         c.backward = 1;
         if (n & 1) heads_first(&c);
-        line(text(what[rows[n / 2].causal * 2 + (n & 1)], rows[n / 2].len, rows[n / 2].dim), of_peak(c), rows[n / 2].asked, 1, "");
+        line(text(what[rows[n / 2].causal * 2 + (n & 1)], rows[n / 2].len, rows[n / 2].dim), of_peak(c), rows[n / 2].target, 1, "");
     }
 }
 
@@ -527,7 +527,7 @@ static void convert(void)
 /* Processor seconds that the compiler takes for the implementation: make's CC, or cc. Once: the first round. */
 static void compile(void)
 {
-    static const struct { const char *flag; double asked; } rows[] = { { "-O0", 20 }, { "-O1", 8 }, { "-O2", 20 } };
+    static const struct { const char *flag; double target; } rows[] = { { "-O0", 20 }, { "-O1", 8 }, { "-O2", 20 } };
     static double took[3];
     for (int n = 0; n < 3 && wanted("compile"); n++) {
         struct rusage before, after;
@@ -548,7 +548,7 @@ static void compile(void)
         if (!round_now)
             took[n] = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) + (double)(after.ru_stime.tv_sec - before.ru_stime.tv_sec) +
                       1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_stime.tv_usec);
-        line(text("the implementation, -O%d", rows[n].flag[2] - '0', 0), took[n], rows[n].asked, 0, " s");
+        line(text("the implementation, -O%d", rows[n].flag[2] - '0', 0), took[n], rows[n].target, 0, " s");
     }
 }
 
@@ -576,9 +576,9 @@ int main(int argc, char **argv)
         time_t now = time(NULL);
         char date[20];
         strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
-        printf("# Speeds of the CPU backend beside what was asked\n\nWritten by `make targets` on %s: %s, %d processors, %.0f GFLOP/s a "
+        printf("# Speeds of the CPU backend beside their targets\n\nWritten by `make targets` on %s: %s, %d processors, %.0f GFLOP/s a "
                "thread, median of %d rounds. How each line is measured: test/targets.c.\n\n"
-               "| one thread, 8 heads, f32 unless said | shown | asked | |\n|---|---|---|---|\n",
+               "| one thread, 8 heads, f32 unless said | measured | target | |\n|---|---|---|---|\n",
             date, attn_isa(), attn_threads(), attn_peak_gflops(ATTN_F32, 1), rounds);
     }
     for (; round_now < rounds; round_now++) {
