@@ -12,8 +12,9 @@
    A case is a vector of axes (batch, tokens, dtype, data, what to measure ...). A suite is a table
    of lines, each line a product of axis values written as the flags are; a flag given by the user
    replaces that axis of every line. A case and a backend make one row; there is one row type, and
-   every format and report is a writer over it. So a suite is a page of table and adds no code,
-   unless it measures something new: then it adds one function to the table of >>measure.
+   every format and report is a writer over it. So a suite is a page of table: its row says how
+   its rows are read, and names a function where it concludes something that no other suite does.
+   No code asks for the name of a suite.
 
    --plugin LIB.so adds backends of other people's. The shared object is compiled against attn.h,
    whose declarations it needs alone, and has one function with C linkage:
@@ -362,13 +363,26 @@ static void name_case(bench_case *c) {
 }
 
 /* ================================================================================ >>suites ==== */
-typedef struct suite {
+typedef struct bench bench;
+typedef struct suite suite;
+struct suite {
     const char *name, *help, *backends; /* backends: the selection without --backend */
     const char *columns;                /* of the markdown format; csv and json have every key */
     const char *brief;                  /* of the table, in 100 characters; NULL: BRIEF */
     const char *absent;      /* rows of theirs that are not built here, said so in the table */
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
-} suite;
+    bool scales;             /* its rows are compared over threads and batch */
+    bool no_exponents;       /* its lengths are not there for a power law */
+    bool wants_gpu;          /* it has a table CPU against GPU, and says why that is missing */
+    void (*conclude)(FILE *, const bench *, const suite *); /* after its rows; NULL: nothing */
+    bool (*reached)(const bench *, const suite *); /* its verdict, an exit code; NULL: none */
+};
+
+/* What some suites conclude: >>derive. */
+static void conclude_openpi(FILE *, const bench *, const suite *);
+static bool openpi_reached(const bench *, const suite *);
+static void conclude_guide(FILE *, const bench *, const suite *);
+static void conclude_adaattn(FILE *, const bench *, const suite *);
 
 #define BRIEF \
     "case,backend,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_standard,ratio,status"
@@ -376,70 +390,100 @@ typedef struct suite {
     "case,dtype,pass,threads,iterations,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes," \
     "speedup_vs_default,max_abs_err,rows_verified,status"
 #define VARIED_BRIEF "case,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_default,status"
+/* The first is run where none is named. */
 static const suite suites[] = {
-    {"rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token",
-        "standard,reference,flash",
-        "case,backend,pass,iterations,p50_ms,min_ms,max_ms,p95_ms,p99_ms,total_ms,overhead_ms,"
-        "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
-        "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
-        NULL, NULL, NULL},
-    {"openpi",
-        "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
-        "verdict",
-        "standard,flash",
-        "case,backend,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,"
-        "workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
-        "memory_factor,device_bytes,max_abs_err,status",
-        "case,backend,iterations,p50_ms,peak_fraction,workspace_bytes,speedup_vs_standard,"
-        "memory_factor,status",
-        NULL, "B*H*S^2*(2*D + 3)"},
-    {"flash_v2",
-        "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
-        "scaling",
-        "standard,flash",
-        "case,backend,pass,threads,iterations,p50_ms,total_ms,gflops,gbytes_per_s,"
-        "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,speedup_vs_standard,"
-        "memory_reduction,memory_factor,device_bytes,max_abs_err,theirs,ratio,status",
-        NULL, NULL, "2*B*S^2*H*D"},
-    {"adaattn", "AdaAttn: dense forward, backward, total; with and without the projections",
-        "standard,flash",
-        "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,workspace_bytes,"
-        "memory_factor,speedup_vs_standard,max_abs_err,theirs,their_tokens_per_s,ratio,status",
-        NULL, "adaptive-precision,adaptive-rank", "B*H*S^2*(4*D + 5)"},
-    {"decode", "one-token steps against a KV cache; time to first token", "standard,flash",
-        "case,backend,dtype,kv_dtype,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,"
-        "bandwidth_fraction,speedup_vs_standard,max_abs_err,status",
-        "case,backend,iterations,p50_ms,gbytes_per_s,bandwidth_fraction,speedup_vs_standard,status",
-        NULL, NULL},
-    {"memory", "peak bytes, theoretical against actual, exponents over S, crossover",
-        "standard,flash",
-        "case,backend,iterations,p50_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
-        "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
-        "memory_factor,device_bytes,status",
-        "case,backend,iterations,p50_ms,workspace_bytes,peak_rss_bytes,speedup_vs_standard,"
-        "memory_factor,status",
-        NULL, NULL},
-    {"scaling",
-        "strong and weak scaling over threads, scaling over the batch, every length from "
-        "1 on",
-        "standard,flash",
-        "case,backend,dtype,pass,threads,iterations,p50_ms,p95_ms,p99_ms,tokens_per_s,gflops,"
-        "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
-        "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,speedup_vs_standard,status",
-        NULL, NULL},
-    {"correctness", "a verdict per property of every backend", "standard,reference,flash",
-        "case,backend,dtype,pass,rows_verified,max_abs_err,status",
-        "case,backend,pass,rows_verified,max_abs_err,status", NULL, NULL},
-    {"shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
-        "case,backend,dtype,pass,iterations,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,"
-        "gflops,peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status",
-        "case,backend,pass,iterations,p50_ms,total_ms,gflops,peak_fraction,speedup_vs_standard,"
-        "status",
-        NULL, NULL},
-    {"tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED,
-        VARIED_BRIEF, NULL, NULL},
-    {"ablate", "--ablate: each optimization turned off in turn, against everything on", "flash",
-        VARIED, VARIED_BRIEF, NULL, NULL},
+    {.name = "rocmforge",
+        .help = "ROCmForge: one head, seq = dim, then a sweep; time to first token",
+        .backends = "standard,reference,flash",
+        .columns =
+            "case,backend,pass,iterations,p50_ms,min_ms,max_ms,p95_ms,p99_ms,total_ms,overhead_ms,"
+            "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
+            "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
+        .no_exponents = true,
+        .wants_gpu = true},
+    {.name = "openpi",
+        .help = "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
+                "verdict",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,"
+            "peak_rss_bytes,workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,"
+            "memory_reduction,memory_factor,device_bytes,max_abs_err,status",
+        .brief = "case,backend,iterations,p50_ms,peak_fraction,workspace_bytes,"
+                 "speedup_vs_standard,memory_factor,status",
+        .their_flops = "B*H*S^2*(2*D + 3)",
+        .conclude = conclude_openpi,
+        .reached = openpi_reached},
+    {.name = "flash_v2",
+        .help = "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
+                "scaling",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,pass,threads,iterations,p50_ms,total_ms,gflops,gbytes_per_s,"
+            "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,"
+            "speedup_vs_standard,memory_reduction,memory_factor,device_bytes,max_abs_err,theirs,"
+            "ratio,status",
+        .their_flops = "2*B*S^2*H*D",
+        .scales = true,
+        .conclude = conclude_guide},
+    {.name = "adaattn",
+        .help = "AdaAttn: dense forward, backward, total; with and without the projections",
+        .backends = "standard,flash",
+        .columns = "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,"
+                   "workspace_bytes,memory_factor,speedup_vs_standard,max_abs_err,theirs,"
+                   "their_tokens_per_s,ratio,status",
+        .absent = "adaptive-precision,adaptive-rank",
+        .their_flops = "B*H*S^2*(4*D + 5)",
+        .conclude = conclude_adaattn},
+    {.name = "decode",
+        .help = "one-token steps against a KV cache; time to first token",
+        .backends = "standard,flash",
+        .columns = "case,backend,dtype,kv_dtype,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,"
+                   "gbytes_per_s,bandwidth_fraction,speedup_vs_standard,max_abs_err,status",
+        .brief = "case,backend,iterations,p50_ms,gbytes_per_s,bandwidth_fraction,"
+                 "speedup_vs_standard,status"},
+    {.name = "memory",
+        .help = "peak bytes, theoretical against actual, exponents over S, crossover",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,iterations,p50_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
+            "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
+            "memory_factor,device_bytes,status",
+        .brief = "case,backend,iterations,p50_ms,workspace_bytes,peak_rss_bytes,"
+                 "speedup_vs_standard,memory_factor,status"},
+    {.name = "scaling",
+        .help = "strong and weak scaling over threads, scaling over the batch, every length from "
+                "1 on",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,dtype,pass,threads,iterations,p50_ms,p95_ms,p99_ms,tokens_per_s,gflops,"
+            "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
+        .brief = "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,"
+                 "speedup_vs_standard,status",
+        .scales = true},
+    {.name = "correctness",
+        .help = "a verdict per property of every backend",
+        .backends = "standard,reference,flash",
+        .columns = "case,backend,dtype,pass,rows_verified,max_abs_err,status",
+        .brief = "case,backend,pass,rows_verified,max_abs_err,status"},
+    {.name = "shape",
+        .help = "one case, from the shape flags, four numbers, or --input",
+        .backends = "standard,flash",
+        .columns = "case,backend,dtype,pass,iterations,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,"
+                   "tokens_per_s,gflops,peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,"
+                   "rows_verified,status",
+        .brief = "case,backend,pass,iterations,p50_ms,total_ms,gflops,peak_fraction,"
+                 "speedup_vs_standard,status"},
+    {.name = "tune",
+        .help = "--tune: a table of tile sizes, against those that attn.h takes",
+        .backends = "flash",
+        .columns = VARIED,
+        .brief = VARIED_BRIEF},
+    {.name = "ablate",
+        .help = "--ablate: each optimization turned off in turn, against everything on",
+        .backends = "flash",
+        .columns = VARIED,
+        .brief = VARIED_BRIEF},
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
@@ -676,13 +720,14 @@ static const variant variants[] = {
  * includes the forward. */
 static const struct published {
     const char *suite;
+    int data;
     int64_t batch, seq, heads, dim, project;
     const char *backend; /* NULL: any on the CPU */
     int pass;
     double ms, tokens_per_s;
     bool derived;
 } published[] = {
-#define CPU(s, ms, tokens) {"rocmforge", 1, s, 1, s, 0, NULL, FWD, ms, tokens, false}
+#define CPU(s, ms, tokens) {"rocmforge", SMOOTH, 1, s, 1, s, 0, NULL, FWD, ms, tokens, false}
     CPU(32, 0.033463, 956280),
     CPU(64, 0.264199, 242242),
     CPU(128, 2.588, 49452),
@@ -690,7 +735,7 @@ static const struct published {
     CPU(512, 348.592, 1469),
 #undef CPU
 #define MS(b, s, h, d, backend, pass, ms, derived) \
-    {"flash_v2", b, s, h, d, 0, backend, pass, ms, NAN, derived}
+    {"flash_v2", RANDOM, b, s, h, d, 0, backend, pass, ms, NAN, derived}
 #define L20(b, s, h, d, standard, flash) \
     MS(b, s, h, d, "standard", FWD, standard, false), MS(b, s, h, d, "flash", FWD, flash, false), \
         MS(b, s, h, d, "hip", FWD, flash, true)
@@ -717,7 +762,7 @@ static const struct published {
 #undef L20_BACKWARD
 #undef MS
 #define DENSE(backend, pass, ms, tokens, derived) \
-    {"adaattn", 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived}
+    {"adaattn", RANDOM, 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived}
     DENSE("standard", FWD, 45.374, 5642, false),
     DENSE("flash", FWD, 45.374, 5642, true),
     DENSE("standard", FWD_BWD, 51.294, NAN, false),
@@ -725,17 +770,18 @@ static const struct published {
 #undef DENSE
 };
 
-/* The flash_v2 guide's memory table, in MB. */
+/* Memory that was published, in MB. */
 static const struct {
+    const char *suite;
     int64_t seq;
     double standard, flash;
 } published_memory[] = {
-    {64, 0.5, 0.2},
-    {128, 2, 0.7},
-    {256, 8, 2.5},
-    {512, 32, 9.1},
-    {1024, 128, 30.5},
-    {2048, 512, 102.4},
+    {"flash_v2", 64, 0.5, 0.2},
+    {"flash_v2", 128, 2, 0.7},
+    {"flash_v2", 256, 8, 2.5},
+    {"flash_v2", 512, 32, 9.1},
+    {"flash_v2", 1024, 128, 30.5},
+    {"flash_v2", 2048, 512, 102.4},
 };
 
 /* =================================================================================== >>row ==== */
@@ -1786,7 +1832,6 @@ typedef struct comparison {
     const char *verdict; /* slower, faster, same, too few */
 } comparison;
 
-typedef struct bench bench;
 typedef struct writer {
     const char *name;
     void (*begin)(FILE *, const bench *);
@@ -2202,8 +2247,7 @@ static bool is_published(const struct published *p, const row *r) {
     bool same_shape = p->batch == v[BATCH] && p->seq == v[SEQ] && p->heads == v[HEADS] &&
                       p->dim == v[DIM] && p->pass == v[PASS] && p->project == v[PROJECT];
     bool same_backend = p->backend ? !strcmp(p->backend, r->backend) : !is_gpu(r);
-    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] &&
-                 (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge");
+    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] && v[DATA] == p->data;
     return !strcmp(p->suite, r->suite) && same_shape && same_backend && plain;
 }
 
@@ -2622,7 +2666,7 @@ static void measure_memory(job *j) {
     r->workspace_bytes = f.peak;
     r->peak_rss_bytes = j->gpu ? NO_INT : f.rss;
     for (int i = 0; i < COUNT(published_memory); i++)
-        if (!strcmp(r->suite, "flash_v2") && published_memory[i].seq == j->c->v[SEQ])
+        if (!strcmp(r->suite, published_memory[i].suite) && published_memory[i].seq == r->q_len)
             remark(r, NULL, "theirs: %.1f MB",
                 strcmp(r->backend, "flash") ? published_memory[i].standard
                                             : published_memory[i].flash);
@@ -3105,8 +3149,7 @@ static void clear_progress(void) {
 /* A long row is announced before it starts; a quick selection leaves it out and says so. */
 static bool announce(bench *b, const bench_case *c, row *r) {
     double seconds = estimate(b, c, r->backend);
-    if (b->level != F && *c->suite->name && !b->opt.user.count[SEQ] &&
-        seconds > QUICK_SKIP_SECONDS) {
+    if (b->level != F && !b->opt.user.count[SEQ] && seconds > QUICK_SKIP_SECONDS) {
         remark(r, "skipped", "would take about %.0f s: left out of a quick selection", seconds);
         return false;
     }
@@ -3426,8 +3469,7 @@ static void derive_row(const bench *b, row *r) {
     }
     r->time_exponent = fit_power_law(b, r, median_of).exponent;
     r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
-    if (r->c->v[MEASURE] == TIME &&
-        (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
+    if (r->c->v[MEASURE] == TIME && r->c->suite->scales) {
         note_scaling(b, r, THREADS, THREADS, "thread(s)");
         note_scaling(b, r, BATCH, BATCH, "sequence(s)");
         note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
@@ -3497,7 +3539,7 @@ static void print_crossover(FILE *f, const bench *b) {
 static void print_exponents(FILE *f, const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        bool first = strcmp(r->suite, "rocmforge") &&
+        bool first = !r->c->suite->no_exponents &&
                      (isfinite(r->time_exponent) || isfinite(r->memory_exponent));
         for (int64_t k = 0; k < i && first; k++)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
@@ -3516,17 +3558,15 @@ static void print_exponents(FILE *f, const bench *b) {
 
 /* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum,
  * relative to dense. */
-static void print_adaattn(FILE *f, const bench *b) {
+static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
     fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone "
-          "is pass "
-          "bwd. Relative to dense "
-          "(standard), > 1 is faster or smaller here; AdaAttn prints the inverse.\n",
+          "is pass bwd. Relative to dense (standard), > 1 is faster or smaller here; AdaAttn "
+          "prints the inverse.\n",
         f);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"),
                   *dense_both = NULL;
-        if (strcmp(r->suite, "adaattn") || r->c->v[PASS] != FWD || !row_ok(r) ||
-            !isfinite(r->mean_ms))
+        if (r->c->suite != s || r->c->v[PASS] != FWD || !row_ok(r) || !isfinite(r->mean_ms))
             continue;
         for (int64_t k = 0; k < b->row_count; k++)
             if (b->rows[k].c->v[PASS] == FWD_BWD && row_ok(&b->rows[k]) &&
@@ -3549,10 +3589,8 @@ static void print_adaattn(FILE *f, const bench *b) {
         fputc('\n', f);
     }
     fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 "
-          "ms, total "
-          "96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive precision 1.49, "
-          "1.76, 1.64, "
-          "adaptive rank 1.01, 1.02, 1.01\n",
+          "ms, total 96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive "
+          "precision 1.49, 1.76, 1.64, adaptive rank 1.01, 1.02, 1.01\n",
         f);
 }
 
@@ -3571,17 +3609,17 @@ static const char *human_ms(double ms, char text[32]) {
     return text;
 }
 
-/* Every time that a system published, measured here or not. */
-static void print_published(FILE *f, const bench *b, const char *suite) {
+/* Every time that the system of a suite published, measured here or not. */
+static void print_published(FILE *f, const bench *b, const suite *s) {
     static const char *const passes[] = {"fwd", "bwd", "fwd+bwd"};
     char theirs[32], ours[32], tokens[32], factor[32];
     fprintf(f,
-        "\n| %s published | backend | pass | theirs | tok/s | ours | theirs/ours |\n"
+        "\n| %s published | backend | pass | published | tok/s | ours | speedup |\n"
         "|---|---|---|---|---|---|---|\n",
-        suite);
+        s->name);
     for (int i = 0; i < COUNT(published); i++) {
         const struct published *p = &published[i];
-        if (strcmp(p->suite, suite) || p->derived) continue;
+        if (strcmp(p->suite, s->name) || p->derived) continue;
         const row *r = beside(b, p);
         snprintf(tokens, sizeof tokens, isfinite(p->tokens_per_s) ? "%.0f" : "-", p->tokens_per_s);
         snprintf(factor, sizeof factor, r ? "%.3g" : "-", r ? p->ms / r->p50_ms : 0);
@@ -3595,7 +3633,7 @@ static void print_published(FILE *f, const bench *b, const char *suite) {
 
 /* The guide's memory table, in MB: theirs, ours as tensors and workspace, and how
  * many times less. */
-static void print_guide_memory(FILE *f, const bench *b) {
+static void print_guide_memory(FILE *f, const bench *b, const suite *s) {
     fputs("\n| flash_v2 memory, MB | standard, theirs | ours | flash, theirs | ours | standard / "
           "flash, theirs | ours |\n|---|---|---|---|---|---|---|\n",
         f);
@@ -3603,7 +3641,7 @@ static void print_guide_memory(FILE *f, const bench *b) {
         const row *r = NULL, *standard = NULL;
         double theirs = published_memory[i].standard / published_memory[i].flash;
         for (int64_t k = 0; k < b->row_count && !standard; k++)
-            if (!strcmp(b->rows[k].suite, "flash_v2") && is_memory(&b->rows[k]) &&
+            if (b->rows[k].c->suite == s && is_memory(&b->rows[k]) &&
                 !strcmp(b->rows[k].backend, "flash") && row_ok(&b->rows[k]) &&
                 b->rows[k].q_len == published_memory[i].seq)
                 r = &b->rows[k], standard = twin(b, r, "standard");
@@ -3630,18 +3668,18 @@ static const row *in_pass(const bench *b, const row *r, int pass) {
 
 /* Forward, backward and both of each case, and the backward as a multiple of the forward; theirs
  * where they published both. */
-static void print_directions(FILE *f, const bench *b, const char *suite) {
+static void print_directions(FILE *f, const bench *b, const suite *s) {
     bool head = false;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both, *backward;
-        if (strcmp(r->suite, suite) || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD ||
-            !row_ok(r) || !(backward = in_pass(b, r, BWD)) || !(both = in_pass(b, r, FWD_BWD)))
+        if (r->c->suite != s || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD || !row_ok(r) ||
+            !(backward = in_pass(b, r, BWD)) || !(both = in_pass(b, r, FWD_BWD)))
             continue;
         if (!head)
             fprintf(f,
                 "\n| %s | backend | forward ms | backward ms | both ms | backward/forward | "
                 "theirs | both, vs std |\n|---|---|---|---|---|---|---|---|\n",
-                suite);
+                s->name);
         head = true;
         fprintf(f, "| %s | %s | %.4g | %.4g | %.4g | %.2f |", r->name, r->backend, r->p50_ms,
             backward->p50_ms, both->p50_ms, backward->p50_ms / r->p50_ms);
@@ -3654,10 +3692,10 @@ static void print_directions(FILE *f, const bench *b, const char *suite) {
 
 /* Throughput of flash with n times the work of one sequence, on all threads or, `weak`, on n, over
  * that of one sequence. NaN: not run. */
-static double scaled(const bench *b, int64_t n, bool weak) {
+static double scaled(const bench *b, const suite *s, int64_t n, bool weak) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *one = &b->rows[i];
-        if (strcmp(one->suite, "flash_v2") || strcmp(one->backend, "flash") || !row_ok(one) ||
+        if (one->c->suite != s || strcmp(one->backend, "flash") || !row_ok(one) ||
             one->c->v[MEASURE] != TIME || one->c->v[PASS] != FWD || one->batch != 1 ||
             (weak && one->threads != 1))
             continue;
@@ -3672,7 +3710,7 @@ static double scaled(const bench *b, int64_t n, bool weak) {
 }
 
 /* Weak scaling: each thread has the work of one sequence. */
-static void print_guide_scaling(FILE *f, const bench *b) {
+static void print_guide_scaling(FILE *f, const bench *b, const suite *s) {
     static const struct {
         int64_t n;
         double batch, weak;
@@ -3687,8 +3725,8 @@ static void print_guide_scaling(FILE *f, const bench *b) {
           "ours | ours, per thread |\n|---|---|---|---|---|---|\n",
         f);
     for (int i = 0; i < COUNT(theirs); i++) {
-        double x[] = {theirs[i].batch, scaled(b, theirs[i].n, false), theirs[i].weak,
-            scaled(b, theirs[i].n, true), 0};
+        double x[] = {theirs[i].batch, scaled(b, s, theirs[i].n, false), theirs[i].weak,
+            scaled(b, s, theirs[i].n, true), 0};
         x[4] = x[3] / (double)theirs[i].n;
         fprintf(f, "| %lld |", (long long)theirs[i].n);
         for (int k = 0; k < COUNT(x); k++) fprintf(f, isfinite(x[k]) ? " %.4g |" : " - |", x[k]);
@@ -3697,8 +3735,8 @@ static void print_guide_scaling(FILE *f, const bench *b) {
     fputc('\n', f);
 }
 
-/* What the guide published besides times, beside what was measured here. */
-static void print_guide(FILE *f, const bench *b) {
+/* The most GB/s of each pass, beside what the guide published. */
+static void print_guide_bandwidth(FILE *f, const bench *b, const suite *s) {
     static const struct {
         const char *pass;
         double gbytes;
@@ -3708,15 +3746,11 @@ static void print_guide(FILE *f, const bench *b) {
         {"both", 578},
     };
     const double their_peak = 864;
-    print_published(f, b, "flash_v2");
-    print_directions(f, b, "flash_v2");
-    print_guide_memory(f, b);
-    print_guide_scaling(f, b);
     for (int pass = FWD; pass <= FWD_BWD; pass++) {
         const row *best = NULL;
         for (int64_t i = 0; i < b->row_count; i++) {
             const row *r = &b->rows[i];
-            if (!strcmp(r->suite, "flash_v2") && r->c->v[PASS] == pass && row_ok(r) &&
+            if (r->c->suite == s && r->c->v[PASS] == pass && row_ok(r) &&
                 isfinite(r->gbytes_per_s) && (!best || r->gbytes_per_s > best->gbytes_per_s))
                 best = r;
         }
@@ -3731,11 +3765,10 @@ static void print_guide(FILE *f, const bench *b) {
 }
 
 /* How much of a call's memory the scores are: openpi's reason for flash. */
-static void print_score_share(FILE *f, const bench *b) {
+static void print_score_share(FILE *f, const bench *b, const suite *s) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *flash = twin(b, r, "flash");
-        if (strcmp(r->suite, "openpi") || !is_memory(r) || strcmp(r->backend, "standard") ||
-            !row_ok(r))
+        if (r->c->suite != s || !is_memory(r) || strcmp(r->backend, "standard") || !row_ok(r))
             continue;
         fprintf(f, "- openpi, %s: the score matrix is %.1f%% of the memory of standard", r->name,
             100 * fmin(score_bytes(r->c), workspace_of(r)) / total_bytes(r));
@@ -3774,6 +3807,15 @@ static void print_shared_memory(FILE *f) {
     }
 }
 
+/* What the guide published besides times, beside what was measured here. */
+static void conclude_guide(FILE *f, const bench *b, const suite *s) {
+    print_directions(f, b, s);
+    print_guide_memory(f, b, s);
+    print_guide_scaling(f, b, s);
+    print_guide_bandwidth(f, b, s);
+    print_shared_memory(f);
+}
+
 /* A share that openpi aims at; its lower end is what counts. */
 static void print_target(
     FILE *f, const char *what, const row *at, double percent, double least, double most) {
@@ -3807,11 +3849,10 @@ static void judge_openpi_row(openpi_verdict *x, const row *r) {
         x->standard_exponent = r->memory_exponent;
 }
 
-static openpi_verdict judge_openpi(const bench *b) {
+static openpi_verdict judge_openpi(const bench *b, const suite *s) {
     openpi_verdict x = {NULL, NULL, NAN, NAN, NAN, 0, 0, false, false};
     for (int64_t i = 0; i < b->row_count; i++)
-        if (!strcmp(b->rows[i].suite, "openpi") && !is_gpu(&b->rows[i]))
-            judge_openpi_row(&x, &b->rows[i]);
+        if (b->rows[i].c->suite == s && !is_gpu(&b->rows[i])) judge_openpi_row(&x, &b->rows[i]);
     if (x.slowest) x.less_time = 100 * (1 - 1 / x.slowest->speedup_vs_standard);
     if (x.largest) x.less_memory = 100 * x.largest->memory_reduction;
     x.correct = x.right && !x.wrong;
@@ -3820,8 +3861,11 @@ static openpi_verdict judge_openpi(const bench *b) {
     return x;
 }
 
-static void print_openpi_verdict(FILE *f, const bench *b) {
-    openpi_verdict x = judge_openpi(b);
+static bool openpi_reached(const bench *b, const suite *s) { return judge_openpi(b, s).reached; }
+
+static void conclude_openpi(FILE *f, const bench *b, const suite *s) {
+    openpi_verdict x = judge_openpi(b, s);
+    print_score_share(f, b, s);
     fprintf(
         f, "- openpi verdict, of what was measured: %s\n", x.reached ? "reached" : "NOT reached");
     print_target(f, "less time than standard", x.slowest, x.less_time, 15, 25);
@@ -3836,10 +3880,26 @@ static void print_openpi_verdict(FILE *f, const bench *b) {
         (long long)x.wrong, x.correct ? "correct" : "NOT correct");
 }
 
-static bool has_suite(const bench *b, const char *name) {
+static bool has_rows(const bench *b, const suite *s) {
     for (int64_t i = 0; i < b->row_count; i++)
-        if (!strcmp(b->rows[i].suite, name)) return true;
+        if (b->rows[i].c->suite == s) return true;
     return false;
+}
+
+static bool has_published(const suite *s) {
+    for (int i = 0; i < COUNT(published); i++)
+        if (!strcmp(published[i].suite, s->name)) return true;
+    return false;
+}
+
+/* What the suites that were run have reached, all of those that judge. */
+typedef enum judgement { NOT_JUDGED, REACHED, NOT_REACHED } judgement;
+static judgement judge_suites(const bench *b) {
+    judgement all = NOT_JUDGED;
+    for (int s = 0; s < COUNT(suites) && all != NOT_REACHED; s++)
+        if (suites[s].reached && has_rows(b, &suites[s]))
+            all = suites[s].reached(b, &suites[s]) ? REACHED : NOT_REACHED;
+    return all;
 }
 
 /* The fastest backend of r's case; of those that are not clearly apart the one that stands last:
@@ -3888,7 +3948,7 @@ static void print_advice(FILE *f, const bench *b) {
 
 static void print_their_flops(FILE *f, const bench *b) {
     for (int s = 0; s < COUNT(suites); s++)
-        if (suites[s].their_flops && has_suite(b, suites[s].name))
+        if (suites[s].their_flops && has_rows(b, &suites[s]))
             fprintf(f,
                 "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible "
                 "pair, head and element of "
@@ -3923,8 +3983,9 @@ static double total_of(const row *r) { return r->total_ms; }
 
 /* The table CPU against GPU, and from which length on the GPU pays; or why there is none. */
 static void print_gpu(FILE *f, const bench *b) {
-    bool asked = has_suite(b, "rocmforge"), head = false;
+    bool asked = false, head = false;
     char text[32];
+    for (int s = 0; s < COUNT(suites); s++) asked |= suites[s].wants_gpu && has_rows(b, &suites[s]);
     for (int i = 0; i < b->backend_count; i++) asked |= !strcmp(b->backends[i], "hip");
     if (*b->no_gpu) {
         if (asked) fprintf(f, "- CPU against GPU: no GPU here: %s\n", b->no_gpu);
@@ -3966,17 +4027,11 @@ static void print_findings(FILE *f, const bench *b) {
     print_their_flops(f, b);
     print_exponents(f, b);
     print_crossover(f, b);
-    if (has_suite(b, "rocmforge")) print_published(f, b, "rocmforge");
-    if (has_suite(b, "adaattn")) {
-        print_published(f, b, "adaattn");
-        print_adaattn(f, b);
+    for (int s = 0; s < COUNT(suites); s++) {
+        if (!has_rows(b, &suites[s])) continue;
+        if (has_published(&suites[s])) print_published(f, b, &suites[s]);
+        if (suites[s].conclude) suites[s].conclude(f, b, &suites[s]);
     }
-    if (has_suite(b, "flash_v2")) {
-        print_guide(f, b);
-        print_shared_memory(f);
-    }
-    print_score_share(f, b);
-    if (has_suite(b, "openpi")) print_openpi_verdict(f, b);
 }
 
 /* =============================================================================== >>writers ==== */
@@ -4068,12 +4123,6 @@ typedef struct column {
     const struct field *field;
     int width;
 } column;
-
-static bool has_published(const suite *s) {
-    for (int i = 0; i < COUNT(published); i++)
-        if (!strcmp(published[i].suite, s->name)) return true;
-    return false;
-}
 
 /* Whether rows of the suite can have the column: what needs another row or a published figure. */
 static bool can_fill(const bench *b, const suite *s, const struct field *f) {
@@ -4259,7 +4308,7 @@ static void write_markdown(FILE *out, const bench *b) {
     write_machine(b, text);
     fprintf(out, "# %s\n", text);
     for (int s = 0; s < COUNT(suites); s++)
-        if (has_suite(b, suites[s].name)) {
+        if (has_rows(b, &suites[s])) {
             fprintf(out, "\n## %s - %s\n\n", suites[s].name, suites[s].help);
             write_grid(out, b, &suites[s]);
         }
@@ -4421,10 +4470,8 @@ static void end_json(FILE *out, const bench *b) {
         fprintf(out, ", \"dtype\": \"%s\", \"pass\": \"%s\", \"factor\": %.4g}", r->dtype, r->pass,
             1 / r->speedup_vs_standard);
     }
-    const char *verdict = !has_suite(b, "openpi")   ? "null"
-                          : judge_openpi(b).reached ? "\"reached\""
-                                                    : "\"not reached\"";
-    fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdict,
+    static const char *const verdicts[] = {"null", "\"reached\"", "\"not reached\""};
+    fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdicts[judge_suites(b)],
         interrupted ? "true" : "false");
 }
 
@@ -5296,6 +5343,41 @@ static void print_help(void) {
     for (int s = 0; s < COUNT(suites); s++) printf("  %-12s %s\n", suites[s].name, suites[s].help);
 }
 
+/* Whether a list "a,b,c" has a name. */
+static bool listed(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+        if (strcspn(s, ",") == n && !strncmp(s, name, n)) return true;
+    return false;
+}
+
+/* Whether a suite has lines, or lines of a module. */
+static bool has_lines(const char *name, bool of_module) {
+    for (int i = 0; i < COUNT(lines); i++)
+        if (!strcmp(lines[i].suite, name) && (lines[i].module || !of_module)) return true;
+    return false;
+}
+
+/* The names of the suites that have lines, or lines of a module. */
+static const char *suites_with_lines(char names[256], bool of_module) {
+    *names = 0;
+    for (int s = 0; s < COUNT(suites); s++)
+        if (has_lines(suites[s].name, of_module))
+            snprintf(names + strlen(names), 256 - strlen(names), "%s%s", *names ? ", " : "",
+                suites[s].name);
+    return names;
+}
+
+/* The modules of all suites. */
+static const char *known_modules(char names[256]) {
+    *names = 0;
+    for (int i = 0; i < COUNT(lines); i++)
+        if (lines[i].module && !strstr(names, lines[i].module))
+            snprintf(names + strlen(names), 256 - strlen(names), "%s%s", *names ? ", " : "",
+                lines[i].module);
+    return names;
+}
+
 static bool is_module(const char *name, size_t length) {
     for (int i = 0; i < COUNT(lines); i++)
         if (lines[i].module && strlen(lines[i].module) == length &&
@@ -5395,9 +5477,14 @@ static int take_shape(options *o, int count, char **numbers) {
     return 0;
 }
 
+/* The suite that --tune or --ablate runs; NULL: neither is given. */
+static const char *study_of(const options *o) {
+    return o->tune ? "tune" : o->ablate ? "ablate" : NULL;
+}
+
 /* --tune and --ablate vary flash on cases of their own; the shape flags replace their axes. */
 static int settle_study(options *o) {
-    const char *name = o->tune ? "tune" : "ablate";
+    const char *name = study_of(o);
     const char *not_with = o->ablate && o->tune                    ? "--ablate"
                            : o->suites                             ? "--suite"
                            : o->input                              ? "--input"
@@ -5405,13 +5492,26 @@ static int settle_study(options *o) {
                            : o->plugins                            ? "--plugin"
                            : o->device && strcmp(o->device, "cpu") ? "--device"
                                                                    : NULL;
-    if (!o->tune && !o->ablate) return 0;
+    if (!name) return 0;
     if (not_with)
         return refuse(
             "%s: not with --%s, which varies flash on the CPU in cases of its own", not_with, name);
     if (o->backends && strcmp(o->backends, "flash"))
         return refuse("--backend %s: must be flash with --%s", o->backends, name);
     o->backends = "flash";
+    return 0;
+}
+
+static int settle_modules(const options *o) {
+    char names[256];
+    bool has_some = !o->modules;
+    for (int s = 0; s < COUNT(suites); s++)
+        has_some |=
+            o->suites && has_lines(suites[s].name, true) && listed(o->suites, suites[s].name);
+    if (!has_some) return refuse("--modules: only with --suite %s", suites_with_lines(names, true));
+    for (const char *m = o->modules; m; m = strchr(m, ',') ? strchr(m, ',') + 1 : NULL)
+        if (!is_module(m, strcspn(m, ",")))
+            return refuse("--modules %s: must be of %s", o->modules, known_modules(names));
     return 0;
 }
 
@@ -5426,7 +5526,7 @@ static int settle_flags(options *o) {
         put_axis(&o->user, LEFT, o->window[0]), put_axis(&o->user, RIGHT, o->window[1]);
     if (o->projections) put_axis(&o->user, PROJECT, 1), put_axis(&o->user, MEASURE, MODULE);
     if (settle_study(o)) return EXIT_BAD;
-    if (o->backward && !o->tune && !o->ablate) { /* these have lines for the backward */
+    if (o->backward && !study_of(o)) { /* these have lines for the backward */
         o->user.count[PASS] = 3;
         for (int i = 0; i < 3; i++) o->user.value[PASS][i] = i;
     }
@@ -5449,11 +5549,7 @@ static int settle_flags(options *o) {
     if (o->plot && !o->output_dir) return refuse("--plot: needs --output-dir");
     if (o->user.count[EMBED] && o->user.count[DIM])
         return refuse("--embed-dim: not with --head-dim, it follows from --num-heads");
-    if (o->modules && (!o->suites || !strstr(o->suites, "openpi")))
-        return refuse("--modules: only with --suite openpi");
-    for (const char *m = o->modules; m; m = strchr(m, ',') ? strchr(m, ',') + 1 : NULL)
-        if (!is_module(m, strcspn(m, ",")))
-            return refuse("--modules %s: must be of gemma, gemma_fast", o->modules);
+    if (settle_modules(o)) return EXIT_BAD;
     if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip") &&
         strcmp(o->device, "cuda"))
         return refuse("--device %s: must be cpu or hip (cuda is an alias of hip)", o->device);
@@ -5565,13 +5661,6 @@ static void find_gpu(bench *b) {
     problem_free(&p);
 }
 
-static bool listed(const char *list, const char *name) {
-    size_t n = strlen(name);
-    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
-        if (strcspn(s, ",") == n && !strncmp(s, name, n)) return true;
-    return false;
-}
-
 static int choose_backends(bench *b) {
     const options *o = &b->opt;
     bool gpu = o->device && strcmp(o->device, "cpu");
@@ -5678,7 +5767,7 @@ static bool shape_given(const options *o) {
  * too with --backward. */
 static int choose_study(bench *b) {
     const options *o = &b->opt;
-    const char *name = o->tune ? "tune" : "ablate";
+    const char *name = study_of(o);
     bool backward = o->backward || !shape_given(o);
     b->level = o->quick ? Q : D;
     for (int i = 0; i < COUNT(studies); i++)
@@ -5689,29 +5778,20 @@ static int choose_study(bench *b) {
     return 0;
 }
 
-static bool has_lines(const char *name) {
-    for (int i = 0; i < COUNT(lines); i++)
-        if (!strcmp(lines[i].suite, name)) return true;
-    return false;
-}
-
 static int choose_cases(bench *b) {
     const options *o = &b->opt;
-    char name[64];
-    if (o->tune || o->ablate) return choose_study(b);
+    char name[64], names[256];
+    if (study_of(o)) return choose_study(b);
     if (!o->suites && shape_given(o)) {
         b->level = o->quick ? Q : F;
         return expand(b, find_suite("shape"), "", NULL);
     }
     b->level = o->quick ? Q : o->suites ? F : D;
-    for (const char *s = o->suites ? o->suites : "rocmforge"; s;
+    for (const char *s = o->suites ? o->suites : suites[0].name; s;
         s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
-        if (!has_lines(name))
-            return refuse(
-                "--suite %s: must be of rocmforge, openpi, flash_v2, adaattn, decode, memory, "
-                "scaling, correctness",
-                name);
+        if (!has_lines(name, false))
+            return refuse("--suite %s: must be of %s", name, suites_with_lines(names, false));
         for (int i = 0; i < COUNT(lines); i++)
             if (!strcmp(lines[i].suite, name) && lines[i].when & b->level &&
                 (!o->modules || (lines[i].module && listed(o->modules, lines[i].module))) &&
@@ -5902,7 +5982,7 @@ static int deliver(bench *b, const baseline *old) {
     bad = bad || compared != EXIT_BAD ? bad : compared;
     if (!bad && nothing_ran(b))
         bad = refuse("nothing was measured: no backend takes any of these cases");
-    bool reached = !has_suite(b, "openpi") || judge_openpi(b).reached;
+    bool reached = judge_suites(b) != NOT_REACHED;
     return bad                                    ? bad
            : interrupted                          ? EXIT_INTERRUPTED
            : compared || any_wrong(b) || !reached ? EXIT_WRONG

@@ -378,11 +378,37 @@ def test_table():
         if suite in ("rocmforge", "flash_v2", "adaattn"):
             right = heads and heads[0] == brief + ["speedup", "status"]
             report("columns of " + suite, None if right else str(heads))
+    for flags in ("--tune --quick 1 64 2 32", "--ablate --quick 1 64 2 32", "1 64 2 32 --backward", "--projections 1 64 2 32"):
+        lines = run("--iterations", 1, *flags.split()).stdout.split("\n- ")[0].splitlines()
+        long = [line for line in lines if len(line) > 100]
+        report("table fits: " + flags, long[0] if long else None if lines else "no table")
     wide = run("1", "16", "1", "8", "--iterations", 2, "--wide").stdout
     head = next(line for line in wide.splitlines() if line.startswith("suite "))
     missing = [w for w in ("case", "kernel", "p99", "of bandw.", "max err", "note") if w not in head]
     report("--wide has every column", str(missing) if missing or len(head) < 400 else None)
     report("microseconds", None if re.search(r" \d[.\d]* us", wide) else wide)
+
+
+def test_suites_are_data():
+    """A suite is rows of tables: no code compares the name of one."""
+    listed = re.findall(r"^suite (\w+): ", run("--list").stdout, re.M)
+    source = re.sub(r"/\*.*?\*/", "", open(os.path.join(os.path.dirname(HERE), "attn_bench.c")).read(), flags=re.S)
+    named = re.findall(r'\b(?:str\w*cmp|strstr|listed|has_\w+)\([^;{]*?"(?:%s)"' % "|".join(listed), source)
+    report("no code asks for a suite by name", named or (None if len(listed) > 8 else str(listed)))
+    refusal = run("--suite", "nothing").stderr
+    chosen = ", ".join(SUITES)
+    report("--suite names those it takes", None if refusal.rstrip().endswith("must be of " + chosen) else refusal)
+    refusal = run("--suite", "openpi", "--modules", "gamma").stderr
+    report("--modules names those it takes", None if refusal.rstrip().endswith("must be of gemma, gemma_fast") else refusal)
+    refusal = run("--suite", "memory", "--modules", "gemma").stderr
+    report("--modules names its suite", None if refusal.rstrip().endswith("only with --suite openpi") else refusal)
+    small = ["--iterations", 1, "--warmup", 0, "--seq-len", 32, "--format", "json"]
+    for suites, judged in (("memory", False), ("memory,openpi", True)):
+        done = run("--suite", suites, "--quick", "--num-heads", 2, "--num-kv-heads", 2, "--batch-size", 1, *small)
+        verdict = json.loads(done.stdout)["verdict"]
+        code = {None: 0, "reached": 0, "not reached": 1}[verdict]
+        good = (verdict is not None) == judged and done.returncode == code
+        report("verdict of " + suites, None if good else "%s %d" % (verdict, done.returncode))
 
 
 def test_stream():
@@ -965,6 +991,7 @@ def main():
             (test_numbers,),
             (test_shape,),
             (test_table,),
+            (test_suites_are_data,),
             (test_stream,),
             (test_choice, folder),
             (test_studies,),
