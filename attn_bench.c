@@ -2741,79 +2741,77 @@ typedef struct module {
     float *x, *w[PROJECTIONS], *y, *dy, *dx, *dw[PROJECTIONS];
     attn_out part[PROJECTIONS], grad[PROJECTIONS];     /* what the attention reads and writes */
     float *wide[PROJECTIONS], *wide_grad[PROJECTIONS]; /* the same in f32: itself, or a copy */
-    blas_sgemm sgemm; /* OpenBLAS, or NULL: the plain blocked product below */
+    blas_sgemm sgemm;                                  /* of OpenBLAS */
 } module;
 
+/* c[m,n] = (or +=) a[m,k] b[k,n]; all are dense, a transposed one is stored as its transpose. */
 typedef struct product {
+    int64_t m, n, k;
     const float *a, *b;
     float *c;
-    int64_t m, n, k, a_row, a_col, b_row, b_col;
-    bool add;
-    blas_sgemm sgemm;
+    bool a_transposed, b_transposed, add;
 } product;
-enum { ROWS = 4, LANES = 16, VECTORS = 4, COLS = LANES * VECTORS };
-typedef float lanes __attribute__((vector_size(4 * LANES)));
 
-/* Columns col .. col+COLS-1 of op(b), k after k, padded with 0; read along its dense side. */
-static void pack_columns(const product *p, int64_t col, float *packed) {
-    int64_t cols = p->n - col < COLS ? p->n - col : COLS, outer = p->b_col == 1 ? p->k : cols;
-    memset(packed, 0, (size_t)(p->k * COLS) * sizeof *packed);
-    for (int64_t x = 0; x < outer; x++)
-        for (int64_t y = 0; y < (p->b_col == 1 ? cols : p->k); y++) {
-            int64_t k = p->b_col == 1 ? x : y, j = p->b_col == 1 ? y : x;
-            packed[k * COLS + j] = p->b[k * p->b_row + (col + j) * p->b_col];
-        }
+typedef struct product_job {
+    const product *p;
+    blas_sgemm sgemm;
+} product_job;
+enum { PRODUCT_ROWS = 64 }; /* of a task */
+
+/* Some rows of a product, by OpenBLAS on this thread alone: the threads are ours. */
+static void product_task(void *arg, int64_t task) {
+    enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
+    const product_job *j = arg;
+    const product *p = j->p;
+    int64_t row = task * PRODUCT_ROWS, rows = min64(PRODUCT_ROWS, p->m - row);
+    j->sgemm(ROW_MAJOR, p->a_transposed ? TRANSPOSED : PLAIN, p->b_transposed ? TRANSPOSED : PLAIN,
+        (int)rows, (int)p->n, (int)p->k, 1, p->a + row * (p->a_transposed ? 1 : p->k),
+        (int)(p->a_transposed ? p->m : p->k), p->b, (int)(p->b_transposed ? p->k : p->n), p->add,
+        p->c + row * p->n, (int)p->n);
 }
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
-#endif
-static void
-product_rows(const product *p, int64_t i, int64_t col, const float *packed) {
-    int64_t cols = p->n - col < COLS ? p->n - col : COLS;
-    int64_t step = p->a_col, depth = p->k;
-    const float *a[ROWS]; /* rows past the end repeat the last, and are not stored */
-    lanes sum[ROWS][VECTORS] = {{{0}}};
-    for (int64_t r = 0; r < ROWS; r++) a[r] = p->a + (i + r < p->m ? i + r : p->m - 1) * p->a_row;
-    for (int64_t k = 0; k < depth; k++) {
-        const lanes *b = (const lanes *)(const void *)(packed + k * COLS);
-        for (int r = 0; r < ROWS; r++)
-            for (int j = 0; j < VECTORS; j++) sum[r][j] += a[r][k * step] * b[j];
-    }
-    for (int64_t r = 0; r < ROWS && i + r < p->m; r++)
-        for (int64_t j = 0; j < cols; j++)
-            p->c[(i + r) * p->n + col + j] =
-                sum[r][j / LANES][j % LANES] + (p->add ? p->c[(i + r) * p->n + col + j] : 0);
-}
-
-/* Rows block * COLS .. of the product, by OpenBLAS on this thread alone or by the plain loops: the
- * threads are ours. */
-static void product_task(void *arg, int64_t block) {
-    const product *p = arg;
-    int64_t row = block * COLS, rows = p->m - row < COLS ? p->m - row : COLS;
-    if (p->sgemm) {
-        bool ta = p->a_row == 1, tb = p->b_row == 1;
-        p->sgemm(101, ta ? 112 : 111, tb ? 112 : 111, (int)rows, (int)p->n, (int)p->k, 1,
-            p->a + row * p->a_row, (int)(ta ? p->a_col : p->a_row), p->b,
-            (int)(tb ? p->b_col : p->b_row), p->add, p->c + row * p->n, (int)p->n);
-        return;
-    }
-    void *packed = NULL;
-    if (posix_memalign(&packed, 64, (size_t)(p->k * COLS) * sizeof(float)))
-        return; /* noticed by check_products */
-    for (int64_t col = 0; col < p->n; col += COLS) {
-        pack_columns(p, col, packed);
-        for (int64_t i = row; i < row + rows; i += ROWS) product_rows(p, i, col, packed);
-    }
-    free(packed);
-}
-
-/* c[m,n] = (or +=) op(a)[m,k] op(b)[k,n]; everything dense, a transpose swaps the strides. */
-static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
-    const float *a, const float *b, float *c, bool add) {
-    product p = {a, b, c, m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1, add, w->sgemm};
+static void multiply(const module *w, const product *p) {
+    product_job j = {p, w->sgemm};
     attn_desc where = {.threads = w->threads};
-    attn_parallel(&where, product_task, &p, (m + COLS - 1) / COLS);
+    attn_parallel(&where, product_task, &j, (p->m + PRODUCT_ROWS - 1) / PRODUCT_ROWS);
+}
+
+/* Width of what a projection reads; it gives `projection_outputs`. */
+static int64_t projection_inputs(const module *w, int part) {
+    return part == OF_O ? w->width[part] : w->embed;
+}
+
+static int64_t projection_outputs(const module *w, int part) {
+    return part == OF_O ? w->embed : w->width[part];
+}
+
+/* y[tokens,outputs] = x[tokens,inputs] w[outputs,inputs]^T */
+static void project(const module *w, int part, const float *x, float *y) {
+    product p = {.m = w->tokens,
+        .n = projection_outputs(w, part),
+        .k = projection_inputs(w, part),
+        .a = x,
+        .b = w->w[part],
+        .c = y,
+        .b_transposed = true};
+    multiply(w, &p);
+}
+
+/* From dy the gradients of x, which are added up where `add`, and of the weight. */
+static void project_back(
+    const module *w, int part, const float *x, const float *dy, float *dx, bool add) {
+    int64_t inputs = projection_inputs(w, part), outputs = projection_outputs(w, part);
+    product to_input = {
+        .m = w->tokens, .n = inputs, .k = outputs, .a = dy, .b = w->w[part], .c = dx, .add = add};
+    product to_weight = {.m = outputs,
+        .n = inputs,
+        .k = w->tokens,
+        .a = dy,
+        .b = x,
+        .c = w->dw[part],
+        .a_transposed = true};
+    multiply(w, &to_input);
+    multiply(w, &to_weight);
 }
 
 /* n terms of a sum, `x_step` and `y_step` apart, and their sizes. */
@@ -2880,29 +2878,21 @@ static void convert_part(
 
 static void module_forward(const module *w, const problem *p, attn_status *s) {
     for (int i = OF_Q; i <= OF_V; i++) {
-        multiply(
-            w, false, true, w->tokens, w->width[i], w->embed, w->x, w->w[i], w->wide[i], false);
+        project(w, i, w->x, w->wide[i]);
         convert_part(w, &w->part[i], w->wide[i], w->width[i], false);
     }
     *s = attn_forward(&p->d);
     convert_part(w, &w->part[OF_O], w->wide[OF_O], w->width[OF_O], true);
-    multiply(w, false, true, w->tokens, w->embed, w->width[OF_O], w->wide[OF_O], w->w[OF_O], w->y,
-        false);
+    project(w, OF_O, w->wide[OF_O], w->y);
 }
 
 static void module_backward(const module *w, const problem *p, attn_status *s) {
-    multiply(w, false, false, w->tokens, w->width[OF_O], w->embed, w->dy, w->w[OF_O],
-        w->wide_grad[OF_O], false);
-    multiply(w, true, false, w->embed, w->width[OF_O], w->tokens, w->dy, w->wide[OF_O], w->dw[OF_O],
-        false);
+    project_back(w, OF_O, w->wide[OF_O], w->dy, w->wide_grad[OF_O], false);
     convert_part(w, &w->grad[OF_O], w->wide_grad[OF_O], w->width[OF_O], false);
     *s = attn_backward(&p->d, &p->g);
     for (int i = OF_Q; i <= OF_V; i++) {
         convert_part(w, &w->grad[i], w->wide_grad[i], w->width[i], true);
-        multiply(w, false, false, w->tokens, w->embed, w->width[i], w->wide_grad[i], w->w[i], w->dx,
-            i > 0);
-        multiply(w, true, false, w->width[i], w->embed, w->tokens, w->wide_grad[i], w->x, w->dw[i],
-            false);
+        project_back(w, i, w->x, w->wide_grad[i], w->dx, i > OF_Q);
     }
 }
 
@@ -2912,9 +2902,9 @@ static void module_call(void *user) {
     if (!interrupted && !j->status && j->pass != FWD) module_backward(j->module, j->p, &j->status);
 }
 
-/* OpenBLAS falls back to SSE3 on processors younger than itself: it is told the family of ours,
- * unless the user did. */
-static blas_sgemm find_openblas(char name[64]) {
+/* The product of OpenBLAS and its name; NULL, and in `name` why, where there is none. It falls back
+ * to SSE3 on processors younger than itself: it is told the family of ours, unless the user did. */
+static blas_sgemm find_openblas(char name[192]) {
     if (strcmp(attn_isa(), "portable"))
         setenv("OPENBLAS_CORETYPE", strcmp(attn_isa(), "avx512") ? "HASWELL" : "SKYLAKEX", 0);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -2924,15 +2914,18 @@ static blas_sgemm find_openblas(char name[64]) {
     blas_sgemm sgemm = NULL;
     void (*set_threads)(int) = NULL;
     char *(*core)(void) = NULL;
-    snprintf(name, 64, "blocked product");
-    for (int i = 0; library && i < 3; i++) symbol[i] = dlsym(library, names[i]);
-    if (!symbol[0] || !symbol[1] || !symbol[2]) return NULL;
+    bool found = library != NULL;
+    for (int i = 0; i < 3 && found; i++) found = (symbol[i] = dlsym(library, names[i])) != NULL;
+    if (!found) {
+        snprintf(name, 192, "%s", dlerror());
+        return NULL;
+    }
     /* C has no cast from an object pointer to a function pointer */
     memcpy(&sgemm, &symbol[0], sizeof sgemm);
     memcpy(&set_threads, &symbol[1], sizeof set_threads);
     memcpy(&core, &symbol[2], sizeof core);
     set_threads(1); /* the threads of the description call it */
-    snprintf(name, 64, "OpenBLAS %.40s", core());
+    snprintf(name, 192, "OpenBLAS %.40s", core());
     return sgemm;
 }
 
@@ -2971,8 +2964,8 @@ static void make_module(module *w, problem *p, const bench_case *c) {
 
 static void measure_module(job *j) {
     const int64_t *v = j->c->v;
-    char blas[64];
-    module w = {.sgemm = find_openblas(blas)};
+    char blas[192];
+    module w = {.sgemm = NULL};
     row *r = j->r;
     problem *p = j->p;
     int mark = p->owned_count;
@@ -2980,6 +2973,11 @@ static void measure_module(job *j) {
         remark(r, "declined",
             "the module with projections is self-attention, [B,S,H,D], its cache "
             "neither paged nor quantised");
+        return;
+    }
+    w.sgemm = find_openblas(blas);
+    if (!w.sgemm) {
+        remark(r, "declined", "the projections need OpenBLAS: %s", blas);
         return;
     }
     make_module(&w, p, j->c);
@@ -5287,7 +5285,7 @@ static const struct {
     {"backward", TO_BOOL, offsetof(options, backward), "", "also the gradient, and both together"},
     {"projections", TO_BOOL, offsetof(options, projections), "",
         "the whole module: Q, K, V and O "
-        "projections"},
+        "projections; needs OpenBLAS"},
     {"min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS",
         "measure each row for so long at least"},
     {"tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing"},

@@ -14,7 +14,7 @@ attn_status attn_hip_last_times(double *kernel, double *total, size_t *bytes)
     return ATTN_ERR_NO_GPU_COMPILER;
 }
 
-static int passed, bad;
+static int passed, bad, skipped;
 
 static bool expect(bool right, const char *format, ...)
 {
@@ -276,10 +276,15 @@ static void test_module(const char *line, bool appends)
 {
     grid g = parse_line(line);
     bench_case c = { .suite = find_suite("shape") };
-    module w = { 0 };
+    char blas[192], text[128];
+    module w = { .sgemm = find_openblas(blas) };
     problem p;
-    char text[128];
     attn_status s = ATTN_OK;
+    if (!w.sgemm) {
+        skipped++;
+        printf("skipped: a module,%s: %s\n", line, blas);
+        return;
+    }
     for (int a = 0; a < AXES; a++)
         c.v[a] = g.value[a][0];
     if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line))
@@ -471,6 +476,6 @@ int main(void)
     test_processes();
     test_median_interval();
     attn_shutdown();
-    printf("%d passed, %d failed, 0 skipped\n", passed, bad);
+    printf("%d passed, %d failed, %d skipped\n", passed, bad, skipped);
     return bad > 0;
 }
