@@ -4506,15 +4506,20 @@ static void write_performance(FILE *out, const bench *b) { write_document(out, b
 static void write_memory(FILE *out, const bench *b) { write_document(out, b, is_memory); }
 static void write_correctness(FILE *out, const bench *b) { write_document(out, b, is_correctness); }
 
+static void write_points(FILE *, const bench *);
+
 static const struct {
     const char *name;
     void (*write)(FILE *, const bench *);
+    bool of_plots; /* with --plot alone */
 } reports[] = {
-    {"performance_results.json", write_performance},
-    {"memory_results.json", write_memory},
-    {"correctness_results.json", write_correctness},
-    {"summary_report.md", write_summary},
+    {"performance_results.json", write_performance, false},
+    {"memory_results.json", write_memory, false},
+    {"correctness_results.json", write_correctness, false},
+    {"summary_report.md", write_summary, false},
+    {"plots.csv", write_points, true},
 };
+enum { POINTS = COUNT(reports) - 1 }; /* the report that the plots are drawn from */
 
 /* What a row may take in the result files. */
 enum { ROW_BYTES = 4096, SAMPLE_BYTES = 10, DOCUMENT_BYTES = 65536 };
@@ -4545,19 +4550,18 @@ static double plot_fraction(const row *r) { return r->peak_fraction; }
 static double x_length(const row *r) { return (double)length_of(r); }
 static double x_bytes(const row *r) { return r->bytes / 1048576; }
 static const struct plot {
-    const char *file, *title, *x_label, *y_label, *scale;
+    const char *file, *title, *x_label, *y_label;
+    bool log_y, has_spread;
     double (*x)(const row *), (*y)(const row *);
 } plots[] = {
     {"time.svg", "Time of one call", "tokens S",
-        "ms: median, from the fastest call to the 95th "
-        "percentile",
-        "xy", x_length, plot_ms},
-    {"gflops.svg", "Rate", "tokens S", "GFLOP/s", "x", x_length, plot_gflops},
-    {"memory.svg", "Tensors and workspace", "tokens S", "MiB", "xy", x_length, plot_memory},
-    {"peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", "x", x_length,
-        plot_fraction},
-    {"roofline.svg", "Rate over traffic", "MiB that a call must move", "GFLOP/s", "xy", x_bytes,
-        plot_gflops},
+        "ms: median, from the fastest call to the 95th percentile", true, true, x_length, plot_ms},
+    {"gflops.svg", "Rate", "tokens S", "GFLOP/s", false, false, x_length, plot_gflops},
+    {"memory.svg", "Tensors and workspace", "tokens S", "MiB", true, false, x_length, plot_memory},
+    {"peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", false, false,
+        x_length, plot_fraction},
+    {"roofline.svg", "Rate over traffic", "MiB that a call must move", "GFLOP/s", true, false,
+        x_bytes, plot_gflops},
 };
 enum { MOST_CURVES = 12 };
 
@@ -4576,6 +4580,10 @@ enum { MOST_FILES = COUNT(reports) + COUNT(plots) };
 static void report_path(char path[4096], const char *dir, int i) {
     snprintf(path, 4096, "%.3000s/%s", dir,
         i < COUNT(reports) ? reports[i].name : plots[i - COUNT(reports)].file);
+}
+
+static bool is_wanted(const bench *b, int i) {
+    return b->opt.plot || (i < COUNT(reports) && !reports[i].of_plots);
 }
 
 /* Removes the directories of a path from its end up to the one of `first` characters. */
@@ -4613,9 +4621,9 @@ static int prepare_directory(const bench *b, const char *dir) {
     size_t made = 0;
     int bad = make_directories(dir, &made);
     if (bad) return bad;
-    for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
+    for (int i = 0; i < MOST_FILES && !bad; i++) {
         report_path(path, dir, i);
-        bad = check_writable(b, path);
+        if (is_wanted(b, i)) bad = check_writable(b, path);
     }
     if (bad) remove_directories(dir, made);
     return bad;
@@ -4632,96 +4640,144 @@ static bool begins_curve(const bench *b, int64_t i, const struct plot *p) {
     return points > 1;
 }
 
-/* A curve is named by what tells its series from the others: its case without the length. */
+/* A curve is named by what tells its series from the others: its case without the length. There is
+ * no comma in it, which gnuplot reads as the end of a cell, in quotes too. */
 static void curve_title(const row *r, char text[1024]) {
     const char *s = strstr(r->name, " S"), *rest = s ? strchr(s + 1, ' ') : NULL;
     int batch = s ? (int)(s - r->name) : 0;
-    snprintf(text, 1024, "%s: %.*s%s %s %s, %d thread%s", r->backend, batch, r->name,
+    snprintf(text, 1024, "%s: %.*s%s %s %s %d thread%s", r->backend, batch, r->name,
         rest ? rest : "", r->dtype, r->pass, (int)r->threads, r->threads > 1 ? "s" : "");
+    for (char *c = text; (c = strchr(c, ',')) != NULL;) *c = '/';
 }
 
+/* What tells a curve from the others of its plot. Backends of one series share a colour and a
+ * shape: flash solid and filled, the others dashed. */
+typedef struct curve {
+    char title[1024];
+    int shape;
+    bool filled;
+} curve;
+
 /* The points of the series that row `first` begins, by their place on the x axis. */
-static void plot_points(FILE *g, const bench *b, int64_t first, const struct plot *p) {
+static void write_curve(
+    FILE *out, const bench *b, const struct plot *p, int64_t first, int number, const curve *c) {
     double(*point)[4] = malloc((size_t)b->row_count * sizeof *point);
     int64_t n = 0;
     for (int64_t k = first; point && k < b->row_count; k++) {
         const row *r = &b->rows[k];
         if (!is_point(b, r, p) || !same_series(&b->rows[first], r, SEQ, KV)) continue;
-        point[n][0] = p->x(r), point[n][1] = p->y(r), point[n][2] = r->min_ms,
-        point[n++][3] = r->p95_ms;
+        point[n][0] = p->x(r), point[n][1] = p->y(r);
+        point[n][2] = p->has_spread ? r->min_ms : p->y(r);
+        point[n++][3] = p->has_spread ? r->p95_ms : p->y(r);
     }
     if (point) qsort(point, (size_t)n, sizeof *point, by_size);
-    for (int64_t k = 0; k < n; k++)
-        fprintf(g, "%g %g %g %g\n", point[k][0], point[k][1], point[k][2], point[k][3]);
+    for (int64_t k = 0; k < n; k++) {
+        fprintf(out, "%s,%d,", p->file, number);
+        csv_text(out, c->title);
+        fprintf(out, ",%d,%d,%g,%g,%g,%g\n", c->shape, c->filled, point[k][0], point[k][1],
+            point[k][2], point[k][3]);
+    }
     free(point);
 }
 
-/* Text between single quotes of a gnuplot script: a quote is doubled, what its enhanced text would
- * read as markup is escaped. */
-static void plot_text(FILE *g, const char *text) {
-    for (const char *c = text; *c; c++)
-        fprintf(g, *c == '\'' ? "''" : strchr("_^{}@&~\\", *c) ? "\\%c" : "%c", *c);
-}
-
-/* Backends of one series share a colour and a shape: flash solid and filled, the others dashed. */
-static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out) {
-    char title[MOST_CURVES][1024];
-    int shapes = 0, shape[MOST_CURVES];
-    for (int64_t i = 0; i < b->row_count; i++) {
+/* The curves of a plot, as many as it has room for. */
+static void write_curves(FILE *out, const bench *b, const struct plot *p) {
+    static curve curves[MOST_CURVES];
+    int count = 0, shapes = 0;
+    for (int64_t i = 0; i < b->row_count && count < MOST_CURVES; i++) {
         if (!begins_curve(b, i, p)) continue;
-        if (*drawn == MOST_CURVES) {
-            ++*left_out;
-            continue;
-        }
-        int n = (*drawn)++, like = 0;
-        curve_title(&b->rows[i], title[n]);
-        while (strcmp(strchr(title[like], ':'), strchr(title[n], ':'))) like++;
-        shape[n] = like < n ? shape[like] : shapes++;
-        bool flash = !strcmp(b->rows[i].backend, "flash");
-        fprintf(g, "$c%d << EOD\n", n);
-        plot_points(g, b, i, p);
-        fprintf(g, "EOD\nd%d = %d\nk%d = %d\np%d = %d\nt%d = '", n, flash ? 1 : 2, n, shape[n] + 1,
-            n, 4 + 2 * (shape[n] % 5) + flash, n);
-        plot_text(g, title[n]);
-        fputs("'\n", g);
+        curve *c = &curves[count];
+        int like = 0;
+        curve_title(&b->rows[i], c->title);
+        while (strcmp(strchr(curves[like].title, ':'), strchr(c->title, ':'))) like++;
+        c->shape = like < count ? curves[like].shape : shapes++;
+        c->filled = !strcmp(b->rows[i].backend, "flash");
+        write_curve(out, b, p, i, ++count, c);
     }
 }
 
-/* The script of a plot, which writes to its standard output: no name of a file is in it. Text
- * stands in single quotes, in which gnuplot runs nothing. */
-static void plot_script(FILE *g, const bench *b, const struct plot *p) {
-    char cpu[192];
-    int drawn = 0, left_out = 0;
-    fputs("set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\n"
-          "set key below maxrows 6 samplen 3\nset linetype 5 linecolor rgb '#806000'\n"
-          "set grid\nset logscale x 2\n",
-        g);
-    fprintf(g, "%sset xlabel '%s' offset 0,0.6\nset ylabel '%s'\nset yrange [%s:*]\n",
-        strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
-        strchr(p->scale, 'y') ? "*" : "0");
-    plot_curves(g, b, p, &drawn, &left_out);
-    fprintf(g, "set title '%s%s'.\"\\n\".'", p->title, left_out ? " (first curves)" : "");
-    plot_text(g, cpu_name(cpu));
-    fprintf(g, ", %s, %d threads, %.10s", attn_isa(), attn_threads(), b->date);
-    if (left_out) fprintf(g, "; %d more curves are in the result files", left_out);
-    fputs("'\n", g);
-    for (int i = 0; i < drawn; i++)
-        fprintf(g, "%s $c%d using 1:2%s with %s lc k%d pt p%d dt d%d title t%d", i ? "," : "plot",
-            i, p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints", i, i,
-            i, i);
-    fputc('\n', g);
+static void write_points(FILE *out, const bench *b) {
+    fputs("plot,curve,title,shape,filled,x,y,low,high\n", out);
+    for (int p = 0; p < COUNT(plots); p++) write_curves(out, b, &plots[p]);
 }
 
-static bool draw_plot(FILE *out, const char *path, const bench *b, const struct plot *p) {
+/* Draws any of the plots from plots.csv: `csv`, which rows: `name`; `title`, `subtitle`, `x_label`,
+ * `y_label`, `log_y`, `has_spread`. It writes to its standard output. */
+static const char plot_script[] =
+    "set terminal svg noenhanced size 1100,760 font 'sans,13' background rgb 'white'\n"
+    "set datafile separator comma\n"
+    "set key below maxrows 6 samplen 3\n"
+    "set linetype 5 linecolor rgb '#806000'\n"
+    "set grid\n"
+    "set title title.\"\\n\".subtitle\n"
+    "set xlabel x_label offset 0,0.6\n"
+    "set ylabel y_label\n"
+    "set logscale x 2\n"
+    "set yrange [0:*]\n"
+    "if (log_y) { set yrange [*:*]; set logscale y }\n"
+    "# what the curves are called and look like, a word for each\n"
+    "curves = 0; titles = ''; shapes = ''; fillings = ''\n"
+    "stats csv using (strcol(1) eq name && $2 > curves ? (curves = int($2), \\\n"
+    "    titles = titles.'\"'.strcol(3).'\" ', shapes = shapes.strcol(4).' ', \\\n"
+    "    fillings = fillings.strcol(5).' ', 0) : 0) nooutput\n"
+    "shape(c) = int(word(shapes, c))\n"
+    "filled(c) = int(word(fillings, c))\n"
+    "x(plot, number, c, at) = plot eq name && number == c ? at : NaN\n"
+    "if (has_spread) {\n"
+    "    plot for [c = 1:curves] csv using (x(strcol(1), $2, c, $6)):7:8:9 with yerrorlines \\\n"
+    "        lc shape(c) + 1 pt 4 + 2 * (shape(c) % 5) + filled(c) dt 2 - filled(c) \\\n"
+    "        title word(titles, c)\n"
+    "} else {\n"
+    "    plot for [c = 1:curves] csv using (x(strcol(1), $2, c, $6)):7 with linespoints \\\n"
+    "        lc shape(c) + 1 pt 4 + 2 * (shape(c) % 5) + filled(c) dt 2 - filled(c) \\\n"
+    "        title word(titles, c)\n"
+    "}\n";
+
+/* A text between single quotes, in which gnuplot runs nothing; a quote is doubled. */
+static void set_parameter(FILE *script, const char *name, const char *text) {
+    fprintf(script, "%s = '", name);
+    for (; *text; text++)
+        fprintf(script, *text == '\'' ? "''" : "%c", (unsigned char)*text < 32 ? ' ' : *text);
+    fputs("'\n", script);
+}
+
+static void set_parameters(FILE *script, const bench *b, const struct plot *p, int csv) {
+    char cpu[192], text[512];
+    int64_t left_out = -MOST_CURVES;
+    for (int64_t i = 0; i < b->row_count; i++) left_out += begins_curve(b, i, p);
+    snprintf(text, sizeof text, "/dev/fd/%d", csv);
+    set_parameter(script, "csv", text);
+    set_parameter(script, "name", p->file);
+    snprintf(text, sizeof text, "%s%s", p->title, left_out > 0 ? " (first curves)" : "");
+    set_parameter(script, "title", text);
+    int used = snprintf(text, sizeof text, "%s, %s, %d threads, %.10s", cpu_name(cpu), attn_isa(),
+        attn_threads(), b->date);
+    if (left_out > 0)
+        snprintf(text + used, sizeof text - (size_t)used,
+            "; %d more curves are in the result files", (int)left_out);
+    set_parameter(script, "subtitle", text);
+    set_parameter(script, "x_label", p->x_label);
+    set_parameter(script, "y_label", p->y_label);
+    fprintf(script, "log_y = %d\nhas_spread = %d\n", p->log_y, p->has_spread);
+}
+
+/* Draws from the points in the file of that name, which the script knows by its number alone: no
+ * name of a file is in it. */
+static bool draw_plot(
+    FILE *out, const char *path, const char *points, const bench *b, const struct plot *p) {
     static const char *const gnuplot[] = {"gnuplot", "-", NULL};
     char temporary[4096];
-    FILE *script = create(path, temporary);
-    if (!script) return false;
-    unlink(temporary);
-    plot_script(script, b, p);
-    bool good = !fflush(script) && !ferror(script) && !fseek(script, 0, SEEK_SET) &&
-                run_program(gnuplot, fileno(script), fileno(out));
-    fclose(script);
+    FILE *csv = fopen(points, "rb"), *script = csv ? create(path, temporary) : NULL;
+    bool good = script != NULL;
+    if (good) {
+        unlink(temporary);
+        set_parameters(script, b, p, fileno(csv));
+        fputs(plot_script, script);
+        good = !fflush(script) && !ferror(script) && !fseek(script, 0, SEEK_SET) &&
+               run_program(gnuplot, fileno(script), fileno(out));
+        fclose(script);
+    }
+    if (csv) fclose(csv);
     return good && !fseek(out, 0, SEEK_END) && ftell(out) > 0;
 }
 
@@ -4733,11 +4789,12 @@ static bool has_curve(const bench *b, const struct plot *p) {
 }
 
 /* Report i or the plot after them, whole under a temporary name; 0 or EXIT_BAD after one line. */
-static int write_report(const bench *b, int i, const char *path, char temporary[4096]) {
+static int write_report(
+    const bench *b, int i, const char *path, const char *points, char temporary[4096]) {
     const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
     FILE *f = create(path, temporary);
     if (!f) return *temporary = 0, EXIT_BAD;
-    bool drawn = plot && draw_plot(f, path, b, plot);
+    bool drawn = plot && draw_plot(f, path, points, b, plot);
     if (!plot) reports[i].write(f, b);
     bool whole = !ferror(f) && !fflush(f) && !fsync(fileno(f));
     int error = errno;
@@ -4749,17 +4806,20 @@ static int write_report(const bench *b, int i, const char *path, char temporary[
 /* All reports and plots, or none of them. */
 static int write_reports(const bench *b, const char *dir) {
     static char path[MOST_FILES][4096], temporary[MOST_FILES][4096];
-    int bad = 0, n = 0;
-    for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
-        const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
-        if (plot && !has_curve(b, plot)) continue;
-        report_path(path[n], dir, i);
-        bad = write_report(b, i, path[n], temporary[n]);
-        n++;
+    int bad = 0, count = 0;
+    memset(temporary, 0, sizeof temporary);
+    for (int i = 0; i < MOST_FILES && !bad; i++) {
+        if (!is_wanted(b, i) || (i >= COUNT(reports) && !has_curve(b, &plots[i - COUNT(reports)])))
+            continue;
+        report_path(path[i], dir, i);
+        bad = write_report(b, i, path[i], temporary[POINTS], temporary[i]);
+        count = i + 1;
     }
-    for (int i = 0; i < n && !bad; i++)
-        if (rename(temporary[i], path[i])) bad = refuse("%s: %s", path[i], strerror(errno));
-    for (int i = 0; i < n && bad; i++) unlink(temporary[i]);
+    for (int i = 0; i < count && !bad; i++)
+        if (*temporary[i] && rename(temporary[i], path[i]))
+            bad = refuse("%s: %s", path[i], strerror(errno));
+    for (int i = 0; i < count && bad; i++)
+        if (*temporary[i]) unlink(temporary[i]);
     return bad;
 }
 

@@ -354,6 +354,30 @@ static void test_published(void)
     free(b.cases);
 }
 
+/* ------------------------------------------------------------------------------------------ plots
+ * A text is one string of a gnuplot script, whatever is in it. */
+static void test_parameters(void)
+{
+    static const struct { const char *text, *line; } cases[] = {
+        { "plain", "x = 'plain'\n" },
+        { "it's", "x = 'it''s'\n" },
+        { "'; system 'touch PWNED'; y = '", "x = '''; system ''touch PWNED''; y = '''\n" },
+        { "a\nsystem 'b'\n", "x = 'a system ''b'' '\n" },
+        { "\"`ls`\" \\n $(ls) @m %s {^_&~}", "x = '\"`ls`\" \\n $(ls) @m %s {^_&~}'\n" },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        char got[256] = "";
+        FILE *f = tmpfile();
+        if (!expect(f != NULL, "no temporary file"))
+            return;
+        set_parameter(f, "x", cases[i].text);
+        rewind(f);
+        size_t n = fread(got, 1, sizeof got - 1, f);
+        fclose(f);
+        expect(n == strlen(cases[i].line) && !strcmp(got, cases[i].line), "the parameter %s is %s", cases[i].text, got);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ statistics */
 static list numbers(const char *text)
 {
@@ -471,6 +495,7 @@ int main(void)
     test_module(" seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1", true);
     test_module(" batch-size=2 seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1 dtype=f16", true);
     test_published();
+    test_parameters();
     test_rank_test();
     test_bootstrap();
     test_processes();
