@@ -4838,6 +4838,7 @@ typedef struct baseline {
     char isa[32], cpu[192];
     row *rows;
     int64_t count;
+    char wrong[128]; /* why it cannot be read, or "" */
 } baseline;
 
 static int save_baseline(bench *b, const char *path) {
@@ -4893,39 +4894,52 @@ static bool take_cell(row *r, const struct field *f, char *text) {
 }
 
 /* The line of headings: a field for each column, NULL for one that this program does not know.
- * Returns how many; 0: they are no headings, or what tells rows apart is missing. */
-static int take_headings(char **at, const struct field *columns[]) {
+ * Returns how many; 0, said in to->wrong: they are no headings, or what a comparison needs is
+ * missing. */
+static int take_headings(char **at, const struct field *columns[], baseline *to) {
     static const char *const needed[] = {
         "suite", "case", "backend", "dtype", "kv_dtype", "pass", "threads", "status", "samples_ms"};
-    int n = 0, found = 0;
+    bool found[COUNT(needed)] = {false};
+    int n = 0;
+    snprintf(to->wrong, sizeof to->wrong, "has no line of headings");
     for (char end = ','; end == ','; n++) {
         char *cell = next_cell(at, &end);
-        if (!cell || n == 2 * COUNT(fields) || (!end && cell)) return 0;
+        if (!cell || n == 2 * COUNT(fields) || !end) return 0;
         columns[n] = find_field(cell, strlen(cell));
-        for (int i = 0; i < COUNT(needed); i++) found += !strcmp(cell, needed[i]);
+        for (int i = 0; i < COUNT(needed); i++) found[i] |= !strcmp(cell, needed[i]);
     }
-    return found == COUNT(needed) ? n : 0;
+    *to->wrong = 0;
+    for (int i = 0; i < COUNT(needed); i++)
+        if (!found[i]) {
+            snprintf(to->wrong, sizeof to->wrong, "has no column %s", needed[i]);
+            return 0;
+        }
+    return n;
 }
 
-static const char *take_rows(char *at, const struct field *columns[], int n, baseline *to) {
+/* The lines after the headings; false, said in to->wrong, where one is not a row. */
+static bool take_rows(char *at, const struct field *columns[], int n, baseline *to) {
     while (*at) {
         row r = null_row();
         const char *why = NULL;
         char end = ',';
         for (int c = 0; c < n && !why; c++) {
             char *cell = end == ',' ? next_cell(&at, &end) : NULL;
-            if (!cell || (!end && c < n)) why = "truncated, or a line has too few cells";
-            else if (columns[c] && !take_cell(&r, columns[c], cell)) why = "a cell is not a number";
+            if (!cell || (!end && c < n)) why = "is truncated, or has too few cells";
+            else if (columns[c] && !take_cell(&r, columns[c], cell))
+                why = "has a wrong number";
         }
-        if (!why && end != '\n') why = "a line has too many cells";
+        if (!why && end != '\n') why = "has too many cells";
         if (why) {
             free(r.samples_ms.x);
-            return why;
+            snprintf(to->wrong, sizeof to->wrong, "row %lld %s", (long long)to->count + 1, why);
+            return false;
         }
         to->rows = grow(to->rows, to->count, sizeof *to->rows);
         to->rows[to->count++] = r;
     }
-    return to->count ? NULL : "has no rows";
+    if (!to->count) snprintf(to->wrong, sizeof to->wrong, "has no rows");
+    return to->count > 0;
 }
 
 /* The text of a baseline; NULL or what is wrong with it. */
@@ -4939,9 +4953,9 @@ static const char *parse_baseline(char *text, baseline *to) {
         version != BASELINE_VERSION)
         return "is of another version of attn_bench";
     char *at = text + mark + used;
-    if (!used || *at++ != '\n') return "truncated";
-    int n = take_headings(&at, columns);
-    return n ? take_rows(at, columns, n, to) : "has other columns than a saved run";
+    if (!used || *at++ != '\n') return "is truncated";
+    int n = take_headings(&at, columns, to);
+    return n && take_rows(at, columns, n, to) ? NULL : to->wrong;
 }
 
 static void free_baseline(baseline *b) {
@@ -5000,8 +5014,8 @@ static bool repeat_run(bench *b) {
         text = read_text(out);
     }
     char *at = text;
-    int n = text ? take_headings(&at, columns) : 0;
-    bool good = n && !take_rows(at, columns, n, &got);
+    int n = text ? take_headings(&at, columns, &got) : 0;
+    bool good = n && take_rows(at, columns, n, &got);
     for (int64_t i = 0; good && i < got.count; i++) {
         b->repeats = grow(b->repeats, b->repeat_count, sizeof *b->repeats);
         b->repeats[b->repeat_count++] = got.rows[i];

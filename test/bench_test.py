@@ -925,23 +925,33 @@ def test_gate(folder):
     none = done.returncode == 2 and "0 rows compared" in done.stderr
     report("a baseline of other cases", None if none else done.stdout + done.stderr)
     header = body.partition("\n")[0]
-    for name, content in (
-        ("cut", text[: len(text) // 2]),
-        ("last", text[:-1]),
-        ("empty", ""),
-        ("text", "hello"),
-        ("json", "[1, 2]"),
-        ("mark", mark + "\n"),
-        ("head", mark + "\n" + header + "\n"),
-        ("column", text.replace("samples_ms", "samples", 1)),
-        ("version", text.replace(" 2, ", " 99, ", 1)),
-        ("word", re.sub(r" \d[.\d]*\n", " many\n", text)),
-        ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text)),
-        ("quote", text.replace("flash", '"flash', 1)),
-        ("more", text[:-1] + ",1\n"),
+    other, word = "is not a run saved by --save-baseline", "has a wrong number"
+    for name, content, says in (
+        ("cut", text[: text.rindex("flash")], "row 2 is truncated"),
+        ("cut in its headings", text[: text.index("backend")], "has no line of headings"),
+        ("last", text[:-1], "row 2 is truncated"),
+        ("few", text.replace(",ok,", ",", 1), "row 1 "),
+        ("empty", "", other),
+        ("text", "hello", other),
+        ("list", "[1, 2]", other),
+        ("json", json.dumps({"version": 1, "rows": list(csv.DictReader(io.StringIO(body)))}), other),
+        ("rows alone", body, other),
+        ("mark", mark + "\n", "has no line of headings"),
+        ("head", mark + "\n" + header + "\n", "has no rows"),
+        ("column", text.replace("samples_ms", "samples", 1), "has no column samples_ms"),
+        ("key", text.replace("kv_dtype,", "kind,", 1), "has no column kv_dtype"),
+        ("version", text.replace(" 2, ", " 99, ", 1), "is of another version"),
+        ("word", re.sub(r" \d[.\d]*\n", " many\n", text), "row 1 " + word),
+        ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text), "row 1 " + word),
+        ("number", text.replace(",12,", ",dozen,", 1), "row 1 " + word),
+        ("quote", text.replace("flash", '"flash', 1), "row 1 is truncated"),
+        ("more", text[:-1] + ",1\n", "row 2 has too many cells"),
     ):
         open(path(name + ".csv"), "w").write(content)
-        refused("baseline " + name, folder, "1", "8", "1", "8", "--baseline", name + ".csv")
+        flags = ["1", "8", "1", "8", "--baseline", name + ".csv"]
+        refused("baseline " + name, folder, *flags)
+        said = run(*flags, cwd=folder).stderr
+        report("baseline, why: " + name, None if "--baseline %s.csv: %s" % (name, says) in said else said)
     refused("--saved alone", folder, "--saved", "run.csv")
     refused("--processes alone", folder, "1", "8", "1", "8", "--processes", "2")
     refused("--processes of saved runs", folder, "--baseline", "run.csv", "--saved", "run.csv", "--processes", "2")
