@@ -495,23 +495,18 @@ static const struct {
     const char *module, *axes;
 } lines[] = {
     {"rocmforge", D | Q | F, NULL,
-        "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth "
-        "warmup=10 iterations=100"},
+        "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth warmup=10 iterations=100"},
     {"rocmforge", D, NULL,
-        "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 "
-        "iterations=100"},
+        "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 iterations=100"},
     {"rocmforge", D, NULL,
-        "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 "
-        "iterations=100"},
+        "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 iterations=100"},
     {"rocmforge", F, NULL,
         "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 "
         "causal=0,1 batch-size=1,4 warmup=10 iterations=100"},
     {"rocmforge", F, NULL,
-        "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 "
-        "iterations=100"},
+        "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 iterations=100"},
     {"rocmforge", F, NULL,
-        "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 "
-        "iterations=100"},
+        "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 iterations=100"},
     {"rocmforge", D, NULL,
         "measure=generate seq-len=1 kv-len=128,512 head-dim=64 num-heads=1 "
         "causal=1 warmup=10 iterations=100"},
@@ -535,8 +530,7 @@ static const struct {
         "measure=determinism,finite,loss seq-len=256 num-heads=8 "
         "num-kv-heads=8,2 head-dim=256 causal=1 dtype=f16 data=tenth,random,tenfold"},
     {"openpi", Q | F, NULL,
-        "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 "
-        "causal=1 pass=fwd+bwd"},
+        "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 causal=1 pass=fwd+bwd"},
     {"openpi", Q | F, "gemma",
         "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
         "mask=blocks dtype=f16 warmup=3 iterations=10"},
@@ -547,11 +541,9 @@ static const struct {
     {"flash_v2", Q | F, NULL, "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd"},
     {"flash_v2", Q | F, NULL, "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
     {"flash_v2", Q | F, NULL,
-        "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 "
-        "pass=fwd,bwd,fwd+bwd"},
+        "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
     {"flash_v2", Q | F, NULL,
-        "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 "
-        "pass=fwd,bwd,fwd+bwd"},
+        "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd"},
     {"flash_v2", Q | F, NULL,
         "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd iterations=5"},
@@ -566,29 +558,21 @@ static const struct {
         "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3"},
     {"flash_v2", Q | F, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10"},
     {"flash_v2", Q | F, NULL,
-        "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 "
-        "head-dim=64 dtype=f16"},
+        "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 head-dim=64 dtype=f16"},
     {"flash_v2", Q | F, NULL,
-        "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 "
-        "head-dim=32 dtype=f16"},
+        "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16"},
     {"flash_v2", Q | F, NULL,
-        "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
+        "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
     {"flash_v2", Q | F, NULL,
-        "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
+        "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
     {"flash_v2", Q | F, NULL,
-        "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
+        "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
     {"flash_v2", Q | F, NULL,
-        "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
+        "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
     {"flash_v2", Q | F, NULL,
-        "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
+        "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
     {"flash_v2", Q | F, NULL,
-        "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 "
-        "dtype=f16"},
+        "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 dtype=f16"},
 
     {"adaattn", Q | F, NULL,
         "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
@@ -650,28 +634,22 @@ static const struct {
         "measure=determinism,thread-count,batching batch-size=2 "
         "seq-len=193 num-kv-heads=2 causal=0,1 dtype=f32,f16,bf16"},
     {"correctness", Q | F, NULL,
-        "measure=determinism,thread-count seq-len=129 num-heads=4 "
-        "head-dim=32 pass=bwd"},
+        "measure=determinism,thread-count seq-len=129 num-heads=4 head-dim=32 pass=bwd"},
     {"correctness", Q | F, NULL,
-        "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold "
-        "dtype=f32,f16,bf16"},
+        "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold dtype=f32,f16,bf16"},
     {"correctness", Q | F, NULL,
-        "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd "
-        "data=tenth,random,tenfold"},
+        "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd data=tenth,random,tenfold"},
     {"correctness", Q | F, NULL,
-        "measure=loss seq-len=256 num-heads=4 causal=0,1 "
-        "dtype=f32,f16,bf16"},
+        "measure=loss seq-len=256 num-heads=4 causal=0,1 dtype=f32,f16,bf16"},
     {"correctness", Q | F, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked"},
     {"correctness", Q | F, NULL, "measure=loss seq-len=200 num-heads=4 mask=random"},
     {"correctness", Q | F, NULL,
-        "measure=loss seq-len=200 num-heads=4 window-left=31 "
-        "window-right=0"},
+        "measure=loss seq-len=200 num-heads=4 window-left=31 window-right=0"},
     {"correctness", Q | F, NULL,
         "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 "
         "head-dim=16 causal=0,1 pass=fwd+bwd"},
     {"correctness", F, NULL,
-        "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 "
-        "head-dim=40,128 causal=1"},
+        "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 head-dim=40,128 causal=1"},
 };
 
 /* The cases of --tune and --ablate. Each is run as it is, then with the variants of its group. */
@@ -3154,9 +3132,8 @@ static bool announce(bench *b, const bench_case *c, row *r) {
     if (seconds > ANNOUNCE_SECONDS) {
         clear_progress();
         fprintf(stderr,
-            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so "
-            "far, --quick "
-            "leaves it out\n",
+            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far, "
+            "--quick leaves it out\n",
             r->suite, r->name, r->backend, seconds);
     }
     return true;
@@ -3529,8 +3506,7 @@ static void print_crossover(FILE *f, const bench *b) {
     }
     if (compared && !lost)
         fprintf(f,
-            "- crossover of flash over standard: none, flash wins or ties in all of %lld "
-            "cases\n",
+            "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
             (long long)compared);
 }
 
@@ -3791,10 +3767,8 @@ static void print_shared_memory(FILE *f) {
         int block = guide[i].block, bytes = block * block * 4 + block * guide[i].dim * 2,
             clipped = guide[i].seq;
         fprintf(f,
-            "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as "
-            "published (the "
-            "block exceeds the "
-            "sequence); fits",
+            "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as published "
+            "(the block exceeds the sequence); fits",
             block, guide[i].seq, guide[i].dim, (bytes + 1023) / 1024);
         bool any = false;
         for (int c = 0; c < COUNT(chips); c++)
@@ -3936,8 +3910,7 @@ static void print_advice(FILE *f, const bench *b) {
             if (!strcmp(advice[k][0], r->bound))
                 fprintf(f,
                     "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, "
-                    "%.0f%% of "
-                    "bandwidth | %s |\n",
+                    "%.0f%% of bandwidth | %s |\n",
                     (long long)length_of(r), (long long)r->head_dim, (long long)r->batch, r->dtype,
                     r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound, 100 * r->peak_fraction,
                     100 * r->bandwidth_fraction, advice[k][1]);
@@ -3948,9 +3921,8 @@ static void print_their_flops(FILE *f, const bench *b) {
     for (int s = 0; s < COUNT(suites); s++)
         if (suites[s].their_flops && has_rows(b, &suites[s]))
             fprintf(f,
-                "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible "
-                "pair, head and element of "
-                "a key and a value, the backward 2.5 times that\n",
+                "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible pair, "
+                "head and element of a key and a value, the backward 2.5 times that\n",
                 suites[s].name, suites[s].their_flops);
 }
 
@@ -3994,8 +3966,7 @@ static void print_gpu(FILE *f, const bench *b) {
         if (!is_gpu(r) || !row_ok(r) || !is_performance(r) || !cpu) continue;
         if (!head)
             fputs("\n| CPU against GPU | dtype | pass | flash ms | hip kernel ms | hip total ms | "
-                  "kernel, > 1 is faster | total "
-                  "| GFLOP/s of the kernel | device memory "
+                  "kernel, > 1 is faster | total | GFLOP/s of the kernel | device memory "
                   "|\n|---|---|---|---|---|---|---|---|---|---|\n",
                 f);
         head = true;
@@ -4284,8 +4255,7 @@ static void print_comparisons(FILE *out, const bench *b) {
 static void write_machine(const bench *b, char text[512]) {
     char cpu[192];
     snprintf(text, 512,
-        "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, "
-        "%s",
+        "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, %s",
         cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
 }
 
@@ -4926,8 +4896,7 @@ static bool take_rows(char *at, const struct field *columns[], int n, baseline *
         for (int c = 0; c < n && !why; c++) {
             char *cell = end == ',' ? next_cell(&at, &end) : NULL;
             if (!cell || (!end && c < n)) why = "is truncated, or has too few cells";
-            else if (columns[c] && !take_cell(&r, columns[c], cell))
-                why = "has a wrong number";
+            else if (columns[c] && !take_cell(&r, columns[c], cell)) why = "has a wrong number";
         }
         if (!why && end != '\n') why = "has too many cells";
         if (why) {
@@ -5341,57 +5310,46 @@ static const struct {
 } flags[] = {
     {"help", TO_BOOL, offsetof(options, help), "", "this text"},
     {"version", TO_BOOL, offsetof(options, version), "", "the version of attn.h"},
-    {"list", TO_BOOL, offsetof(options, list), "",
-        "suites, backends and the cases that would "
-        "run"},
+    {"list", TO_BOOL, offsetof(options, list), "", "suites, backends and the cases that would run"},
     {"suite", TO_TEXT, offsetof(options, suites), "NAME,..", "suites to run"},
     {"quick", TO_BOOL, offsetof(options, quick), "", "the short selection of each suite"},
     {"modules", TO_TEXT, offsetof(options, modules), "gemma,gemma_fast", "modules of openpi"},
     {"backend", TO_TEXT, offsetof(options, backends), "NAME,..", "auto or registered backends"},
     {"plugin", TO_TEXT, offsetof(options, plugins), "LIB.so,..",
-        "backends of shared objects join "
-        "every table: see the head of attn_bench.c"},
+        "backends of shared objects join every table: see the head of attn_bench.c"},
     {"device", TO_TEXT, offsetof(options, device), "cpu|hip", "cuda is an alias of hip"},
     {"causal", TO_BOOL, offsetof(options, causal), "", "causal mask"},
     {"window", TO_WINDOW, offsetof(options, window), "L,R",
-        "keys to the left and right, -1 "
-        "unlimited"},
+        "keys to the left and right, -1 unlimited"},
     {"backward", TO_BOOL, offsetof(options, backward), "", "also the gradient, and both together"},
     {"projections", TO_BOOL, offsetof(options, projections), "",
-        "the whole module: Q, K, V and O "
-        "projections; needs OpenBLAS"},
+        "the whole module: Q, K, V and O projections; needs OpenBLAS"},
     {"min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS",
         "measure each row for so long at least"},
     {"tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing"},
     {"ablate", TO_BOOL, offsetof(options, ablate), "",
-        "time with each optimization turned off in "
-        "turn"},
+        "time with each optimization turned off in turn"},
     {"filter", TO_TEXT, offsetof(options, filter), "TEXT", "the cases whose name contains it"},
     {"cold", TO_BOOL, offsetof(options, cold), "", "caches flushed before each timed call"},
     {"wide", TO_BOOL, offsetof(options, wide), "", "the table with every column"},
     {"verify", TO_BOOL, offsetof(options, verify), "",
-        "verify every row of every output, however "
-        "long it takes"},
+        "verify every row of every output, however long it takes"},
     {"format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown",
         "of the document on stdout"},
     {"output-dir", TO_TEXT, offsetof(options, output_dir), "DIR",
-        "three result files and "
-        "summary_report.md"},
+        "three result files and summary_report.md"},
     {"plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot"},
     {"save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run"},
     {"baseline", TO_TEXT, offsetof(options, baseline), "FILE",
-        "compare with a saved run: exit 1 "
-        "when slower"},
+        "compare with a saved run: exit 1 when slower"},
     {"saved", TO_TEXT, offsetof(options, saved), "FILE",
         "with --baseline: compare that saved run, measure nothing"},
     {"processes", TO_PROCESSES, offsetof(options, processes), "N",
         "that measure what is saved or compared, one after the other; default 5"},
     {"input", TO_TEXT, offsetof(options, input), "Q,K,V",
-        ".npy files: [B,S,H,D], [S,H,D], with "
-        "--num-heads [B,S,H*D]"},
+        ".npy files: [B,S,H,D], [S,H,D], with --num-heads [B,S,H*D]"},
     {"mask", TO_TEXT, offsetof(options, mask), "M",
-        ".npy file, bool, broadcast to [B, H, Sq, "
-        "Skv]"},
+        ".npy file, bool, broadcast to [B, H, Sq, Skv]"},
     {"expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal"},
     {"output", TO_TEXT, offsetof(options, output), "O", ".npy file to write"},
     {"footprint", TO_TEXT, offsetof(options, footprint), "CALL", NULL}, /* see from_child */
@@ -5402,8 +5360,7 @@ static void print_help(void) {
     printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark "
            "systems\n\n"
            "  attn_bench [flags]              without --suite: the default selection, or the case "
-           "of the "
-           "shape flags\n"
+           "of the shape flags\n"
            "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
     for (int i = 0; i < COUNT(flags) && flags[i].help; i++)
         printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
