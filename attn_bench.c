@@ -261,19 +261,36 @@ static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
     return false;
 }
 
+/* Copies the first item of "a,b,c"; returns the others, NULL after the last. */
+static const char *take_item(const char *list, char *item, size_t size) {
+    size_t length = strcspn(list, ",");
+    snprintf(item, size, "%.*s", (int)length, list);
+    return list[length] ? list + length + 1 : NULL;
+}
+
+/* Whether a list has an item. */
+static bool listed(const char *list, const char *name) {
+    char item[64];
+    while (list) {
+        list = take_item(list, item, sizeof item);
+        if (!strcmp(item, name)) return true;
+    }
+    return false;
+}
+
 /* "128,256,512" as the values of one axis. */
 static bool parse_values(axis a, const char *list, grid *g, char limits[128]) {
     char item[64];
     g->count[a] = 0;
-    for (const char *s = list;; s += strcspn(s, ",") + 1) {
-        snprintf(item, sizeof item, "%.*s", (int)strcspn(s, ","), s);
+    while (list) {
+        list = take_item(list, item, sizeof item);
         if (g->count[a] == MOST_VALUES) {
             snprintf(limits, 128, "takes at most %d values", MOST_VALUES);
             return false;
         }
         if (!parse_value(a, item, &g->value[a][g->count[a]++], limits)) return false;
-        if (!s[strcspn(s, ",")]) return true;
     }
+    return true;
 }
 
 static int find_axis(const char *name) {
@@ -487,168 +504,171 @@ static const suite suites[] = {
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
-enum { D = 1, Q = 2, F = 4 };
+enum { DEFAULT = 1, QUICK = 2, WHOLE = 4 };
 #define SHORT " warmup=10 iterations=100" /* a call of microseconds needs more of them */
 static const struct {
     const char *suite;
     int when;
     const char *module, *axes;
 } lines[] = {
-    {"rocmforge", D | Q | F, NULL,
+    {"rocmforge", DEFAULT | QUICK | WHOLE, NULL,
         "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth warmup=10 iterations=100"},
-    {"rocmforge", D, NULL,
+    {"rocmforge", DEFAULT, NULL,
         "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 iterations=100"},
-    {"rocmforge", D, NULL,
+    {"rocmforge", DEFAULT, NULL,
         "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 iterations=100"},
-    {"rocmforge", F, NULL,
+    {"rocmforge", WHOLE, NULL,
         "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 "
         "causal=0,1 batch-size=1,4 warmup=10 iterations=100"},
-    {"rocmforge", F, NULL,
+    {"rocmforge", WHOLE, NULL,
         "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 iterations=100"},
-    {"rocmforge", F, NULL,
+    {"rocmforge", WHOLE, NULL,
         "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 iterations=100"},
-    {"rocmforge", D, NULL,
+    {"rocmforge", DEFAULT, NULL,
         "measure=generate seq-len=1 kv-len=128,512 head-dim=64 num-heads=1 "
         "causal=1 warmup=10 iterations=100"},
-    {"rocmforge", F, NULL,
+    {"rocmforge", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 "
         "num-heads=1 causal=1 warmup=10 iterations=100"},
 
-    {"openpi", Q, NULL,
+    {"openpi", QUICK, NULL,
         "seq-len=512,1024 batch-size=1,4 num-heads=32 num-kv-heads=32,8 "
         "head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10"},
-    {"openpi", F, NULL,
+    {"openpi", WHOLE, NULL,
         "seq-len=512,1024,2048,4096,8192 batch-size=1,4,8,16 num-heads=32 "
         "num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10"},
-    {"openpi", Q | F, NULL,
+    {"openpi", QUICK | WHOLE, NULL,
         "measure=memory seq-len=512,1024,2048 num-heads=32 num-kv-heads=32,8 "
         "head-dim=256 causal=1 dtype=f16"},
-    {"openpi", F, NULL,
+    {"openpi", WHOLE, NULL,
         "measure=memory seq-len=4096,8192 num-heads=32 num-kv-heads=32,8 "
         "head-dim=256 causal=1 dtype=f16"},
-    {"openpi", Q | F, NULL,
+    {"openpi", QUICK | WHOLE, NULL,
         "measure=determinism,finite,loss seq-len=256 num-heads=8 "
         "num-kv-heads=8,2 head-dim=256 causal=1 dtype=f16 data=tenth,random,tenfold"},
-    {"openpi", Q | F, NULL,
+    {"openpi", QUICK | WHOLE, NULL,
         "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 causal=1 pass=fwd+bwd"},
-    {"openpi", Q | F, "gemma",
+    {"openpi", QUICK | WHOLE, "gemma",
         "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
         "mask=blocks dtype=f16 warmup=3 iterations=10"},
-    {"openpi", Q | F, "gemma_fast",
+    {"openpi", QUICK | WHOLE, "gemma_fast",
         "measure=generate seq-len=1 kv-len=512,1024 num-heads=8 "
         "num-kv-heads=1 head-dim=256 causal=1 append=1 dtype=f16 warmup=3 iterations=10"},
 
-    {"flash_v2", Q | F, NULL, "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL, "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", QUICK | WHOLE, NULL,
         "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd iterations=5"},
-    {"flash_v2", F, NULL,
+    {"flash_v2", WHOLE, NULL,
         "batch-size=16 seq-len=512 num-heads=32 head-dim=64 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd warmup=1 iterations=5"},
-    {"flash_v2", F, NULL,
+    {"flash_v2", WHOLE, NULL,
         "batch-size=32 seq-len=1024 num-heads=32 head-dim=128 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3"},
-    {"flash_v2", F, NULL,
+    {"flash_v2", WHOLE, NULL,
         "batch-size=64 seq-len=1024 num-heads=64 head-dim=128 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3"},
-    {"flash_v2", Q | F, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10"},
+    {"flash_v2", QUICK | WHOLE, NULL,
         "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 head-dim=64 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
         "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 dtype=f16"},
 
-    {"adaattn", Q | F, NULL,
+    {"adaattn", QUICK | WHOLE, NULL,
         "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
         "pass=fwd,bwd,fwd+bwd warmup=10 iterations=20"},
-    {"adaattn", Q | F, NULL,
+    {"adaattn", QUICK | WHOLE, NULL,
         "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
         "project=1 pass=fwd,bwd,fwd+bwd warmup=3 iterations=20"},
-    {"adaattn", F, NULL,
+    {"adaattn", WHOLE, NULL,
         "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,bwd,fwd+bwd "
         "warmup=10 iterations=100"},
-    {"adaattn", F, NULL,
+    {"adaattn", WHOLE, NULL,
         "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 "
         "project=1 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100"},
-    {"adaattn", Q | F, NULL, "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128"},
+    {"adaattn", QUICK | WHOLE, NULL,
+        "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128"},
 
-    {"decode", Q | F, NULL,
+    {"decode", QUICK | WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16"},
-    {"decode", Q | F, NULL,
+    {"decode", QUICK | WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f16 page-size=0,16"},
-    {"decode", Q | F, NULL,
+    {"decode", QUICK | WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=bf16 page-size=0,16"},
-    {"decode", F, NULL,
+    {"decode", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16"},
-    {"decode", F, NULL,
+    {"decode", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f16 page-size=0,16"},
-    {"decode", F, NULL,
+    {"decode", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=bf16 page-size=0,16"},
 
-    {"memory", Q | F, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd"},
-    {"memory", F, NULL, "measure=memory seq-len=4096,8192 pass=fwd"},
-    {"memory", Q | F, NULL, "seq-len=16,32,64,128,256,512,1024,2048 iterations=10"},
-    {"memory", F, NULL, "seq-len=4096,8192 iterations=5"},
+    {"memory", QUICK | WHOLE, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd"},
+    {"memory", WHOLE, NULL, "measure=memory seq-len=4096,8192 pass=fwd"},
+    {"memory", QUICK | WHOLE, NULL, "seq-len=16,32,64,128,256,512,1024,2048 iterations=10"},
+    {"memory", WHOLE, NULL, "seq-len=4096,8192 iterations=5"},
 
-    {"scaling", Q | F, NULL, "threads=1,2,3,4,6,8,12,16,24,32,48,64,96,128 seq-len=1024"},
-    {"scaling", Q | F, NULL, "threads=1 batch-size=1 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=2 batch-size=2 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=4 batch-size=4 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=8 batch-size=8 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=16 batch-size=16 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=32 batch-size=32 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=64 batch-size=64 seq-len=512"},
-    {"scaling", Q | F, NULL, "batch-size=1,2,4,8,16 seq-len=256"},
-    {"scaling", Q, NULL, "seq-len=1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32" SHORT},
-    {"scaling", Q, NULL, "seq-len=40,48,56,64" SHORT},
-    {"scaling", F, NULL, "seq-len=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16" SHORT},
-    {"scaling", F, NULL, "seq-len=17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32" SHORT},
-    {"scaling", F, NULL, "seq-len=33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48" SHORT},
-    {"scaling", F, NULL, "seq-len=49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64" SHORT},
-    {"scaling", Q | F, NULL, "seq-len=80,96,112,128,160,192,224,256,320,384,448,512" SHORT},
-    {"scaling", Q | F, NULL, "seq-len=640,768,1024,1536,2048"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=1,2,3,4,6,8,12,16,24,32,48,64,96,128 seq-len=1024"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=1 batch-size=1 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=2 batch-size=2 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=4 batch-size=4 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=8 batch-size=8 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=16 batch-size=16 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=32 batch-size=32 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=64 batch-size=64 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "batch-size=1,2,4,8,16 seq-len=256"},
+    {"scaling", QUICK, NULL, "seq-len=1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32" SHORT},
+    {"scaling", QUICK, NULL, "seq-len=40,48,56,64" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64" SHORT},
+    {"scaling", QUICK | WHOLE, NULL, "seq-len=80,96,112,128,160,192,224,256,320,384,448,512" SHORT},
+    {"scaling", QUICK | WHOLE, NULL, "seq-len=640,768,1024,1536,2048"},
 
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=determinism,thread-count,batching batch-size=2 "
         "seq-len=193 num-kv-heads=2 causal=0,1 dtype=f32,f16,bf16"},
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=determinism,thread-count seq-len=129 num-heads=4 head-dim=32 pass=bwd"},
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold dtype=f32,f16,bf16"},
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd data=tenth,random,tenfold"},
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=loss seq-len=256 num-heads=4 causal=0,1 dtype=f32,f16,bf16"},
-    {"correctness", Q | F, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked"},
-    {"correctness", Q | F, NULL, "measure=loss seq-len=200 num-heads=4 mask=random"},
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked"},
+    {"correctness", QUICK | WHOLE, NULL, "measure=loss seq-len=200 num-heads=4 mask=random"},
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=loss seq-len=200 num-heads=4 window-left=31 window-right=0"},
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 "
         "head-dim=16 causal=0,1 pass=fwd+bwd"},
-    {"correctness", F, NULL,
+    {"correctness", WHOLE, NULL,
         "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 head-dim=40,128 causal=1"},
 };
 
@@ -658,35 +678,39 @@ static const struct {
     int when;
     const char *group, *axes;
 } studies[] = {
-    {"tune", D, "tiles", "seq-len=1024 head-dim=64,128 num-heads=2 iterations=10"},
-    {"tune", Q, "tiles", "seq-len=1024 head-dim=64 num-heads=2 iterations=10"},
-    {"tune", D, "blocks", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
-    {"tune", Q, "blocks", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
-    {"ablate", D, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20"},
-    {"ablate", Q, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20"},
-    {"ablate", D | Q, "splits", "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100"},
-    {"ablate", D | Q, "flush", "seq-len=512 head-dim=64 num-heads=4 data=steep iterations=20"},
-    {"ablate", D, "backward", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
-    {"ablate", Q, "backward", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
+    {"tune", DEFAULT, "tiles", "seq-len=1024 head-dim=64,128 num-heads=2 iterations=10"},
+    {"tune", QUICK, "tiles", "seq-len=1024 head-dim=64 num-heads=2 iterations=10"},
+    {"tune", DEFAULT, "blocks", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
+    {"tune", QUICK, "blocks", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
+    {"ablate", DEFAULT, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20"},
+    {"ablate", QUICK, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20"},
+    {"ablate", DEFAULT | QUICK, "splits",
+        "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100"},
+    {"ablate", DEFAULT | QUICK, "flush",
+        "seq-len=512 head-dim=64 num-heads=4 data=steep iterations=20"},
+    {"ablate", DEFAULT, "backward",
+        "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
+    {"ablate", QUICK, "backward", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
 };
 
 /* clang-format off */
 static const variant variants[] = {
 #define TILE(when, bm, bn) { "tiles", "BM " #bm " BN " #bn, when, { .BM = bm, .BN = bn } }
 #define TILES(when, bm) \
-    TILE(D, bm, 128), TILE(when, bm, 256), TILE(when, bm, 512), TILE(D, bm, 1024)
+    TILE(DEFAULT, bm, 128), TILE(when, bm, 256), TILE(when, bm, 512), TILE(DEFAULT, bm, 1024)
 #define BLOCK(group, when, bk) { group, "BK " #bk, when, { .BK = bk } }
-    { "tune", "default tiles", D|Q, { 0 } },
-    TILES(D|Q, 96), TILES(D, 192), TILES(D|Q, 480), TILES(D, 1008),
-    BLOCK("blocks", D|Q, 64), BLOCK("blocks", D, 128), BLOCK("blocks", D|Q, 256),
-    { "ablate", "everything on", D|Q, { 0 } },
-    { "forward", "V in place", D|Q, { .v_in_place = 1 } },
-    { "forward", "BM 96", D|Q, { .BM = 96 } },
-    { "forward", "BN 64", D|Q, { .BN = 64 } },
-    { "forward", "BN 128", D|Q, { .BN = 128 } },
-    { "splits", "no key splits", D|Q, { .no_splits = 1 } },
-    { "flush", "no flush to zero", D|Q, { .no_flush = 1 } },
-    BLOCK("backward", D|Q, 64),
+    { "tune", "default tiles", DEFAULT|QUICK, { 0 } },
+    TILES(DEFAULT|QUICK, 96), TILES(DEFAULT, 192), TILES(DEFAULT|QUICK, 480), TILES(DEFAULT, 1008),
+    BLOCK("blocks", DEFAULT|QUICK, 64), BLOCK("blocks", DEFAULT, 128),
+    BLOCK("blocks", DEFAULT|QUICK, 256),
+    { "ablate", "everything on", DEFAULT|QUICK, { 0 } },
+    { "forward", "V in place", DEFAULT|QUICK, { .v_in_place = 1 } },
+    { "forward", "BM 96", DEFAULT|QUICK, { .BM = 96 } },
+    { "forward", "BN 64", DEFAULT|QUICK, { .BN = 64 } },
+    { "forward", "BN 128", DEFAULT|QUICK, { .BN = 128 } },
+    { "splits", "no key splits", DEFAULT|QUICK, { .no_splits = 1 } },
+    { "flush", "no flush to zero", DEFAULT|QUICK, { .no_flush = 1 } },
+    BLOCK("backward", DEFAULT|QUICK, 64),
 #undef TILE
 #undef TILES
 #undef BLOCK
@@ -883,10 +907,9 @@ static bool row_null(const row *r, const struct field *f) {
                              : row_int(r, f) == NO_INT;
 }
 
-static const struct field *find_field(const char *key, size_t length) {
+static const struct field *find_field(const char *key) {
     for (int i = 0; i < COUNT(fields); i++)
-        if (strlen(fields[i].key) == length && !strncmp(fields[i].key, key, length))
-            return &fields[i];
+        if (!strcmp(fields[i].key, key)) return &fields[i];
     return NULL;
 }
 
@@ -1820,7 +1843,7 @@ typedef struct writer {
 struct bench {
     options opt;
     files *files;
-    int level; /* D, Q or F */
+    int selection; /* DEFAULT, QUICK or WHOLE */
     bench_case *cases;
     row *rows;
     int64_t case_count, row_count, row_total;
@@ -1896,7 +1919,7 @@ static double *rate_of(bench *b, const char *backend) {
 static int64_t calls_of(
     const bench *b, const bench_case *c, const char *backend, double seconds_each) {
     int64_t n = c->v[ITERATIONS];
-    double most = (b->level == F ? WHOLE_ROW_SECONDS : QUICK_ROW_SECONDS) / seconds_each;
+    double most = (b->selection == WHOLE ? WHOLE_ROW_SECONDS : QUICK_ROW_SECONDS) / seconds_each;
     if (!b->opt.user.count[ITERATIONS] && (double)n > most)
         n = most > FEWEST_CALLS ? (int64_t)most : FEWEST_CALLS;
     return !strcmp(backend, "reference") && n > REFERENCE_CALLS ? REFERENCE_CALLS : n;
@@ -2015,7 +2038,9 @@ static bool first_call(job *j) {
     bench *b = j->b;
     row *r = j->r;
     problem *p = j->p;
-    double seconds = b->opt.verify ? 1e18 : b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
+    double seconds = b->opt.verify           ? 1e18
+                     : b->selection == WHOLE ? CHECK_SECONDS
+                                             : QUICK_CHECK_SECONDS;
     if (!j->gpu && !give_workspace(p, (size_t)r->workspace_bytes)) j->status = ATTN_ERR_MEMORY;
     bool without_lse = j->pass == FWD && is_timing(j->c->v[MEASURE]);
     p->d.lse = without_lse ? NULL : p->lse;
@@ -3075,7 +3100,7 @@ static double estimate(bench *b, const bench_case *c, const char *backend) {
     double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS] *
                    (double)v[SEQ] * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
     double each = flops / *rate_of(b, backend) + 1e-5, verify = flops / reference_flops;
-    double most = b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
+    double most = b->selection == WHOLE ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
     double prefill = v[MEASURE] == GENERATE ? each * (double)v[KV] / 2 : 0;
     if (v[MEASURE] == MEMORY) return each + 0.1;
     if (!strcmp(backend, "reference") && each > REFERENCE_CALL_SECONDS) return 0;
@@ -3084,12 +3109,10 @@ static double estimate(bench *b, const bench_case *c, const char *backend) {
 }
 
 static const char *backend_at(const bench *b, const suite *s, int i, char name[32]) {
-    const char *p = s->backends;
     if (b->backend_count) return i < b->backend_count ? b->backends[i] : NULL;
-    for (; p && i > 0; i--) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
-    if (p) {
-        snprintf(name, 32, "%.*s", (int)strcspn(p, ","), p);
-        return name;
+    for (const char *list = s->backends; list; i--) {
+        list = take_item(list, name, 32);
+        if (!i) return name;
     }
     if (!*b->no_gpu && i-- == 0) return "hip"; /* CPU against GPU, where there is one */
     return i < b->plugin_count ? b->plugins[i] : NULL;
@@ -3125,7 +3148,7 @@ static void clear_progress(void) {
 /* A long row is announced before it starts; a quick selection leaves it out and says so. */
 static bool announce(bench *b, const bench_case *c, row *r) {
     double seconds = estimate(b, c, r->backend);
-    if (b->level != F && !b->opt.user.count[SEQ] && seconds > QUICK_SKIP_SECONDS) {
+    if (b->selection != WHOLE && !b->opt.user.count[SEQ] && seconds > QUICK_SKIP_SECONDS) {
         remark(r, "skipped", "would take about %.0f s: left out of a quick selection", seconds);
         return false;
     }
@@ -3304,9 +3327,9 @@ static void run_case(bench *b, int64_t at) {
     char name[32];
     run_parts(b, at, &p, &made);
     if (made) problem_free(&p);
-    for (const char *s = c->suite->absent; s && *s && c->v[MEASURE] != MEMORY && may_go_on(b);
-        s += strcspn(s, ",") + (strchr(s, ',') != NULL)) {
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
+    const char *absent = c->v[MEASURE] == MEMORY ? NULL : c->suite->absent;
+    while (absent && may_go_on(b)) {
+        absent = take_item(absent, name, sizeof name);
         row r = new_row(c, name);
         remark(&r, "skipped", "not built");
         add_row(b, &r);
@@ -4054,9 +4077,11 @@ static const char *cell(const row *r, const struct field *f, char text[256]) {
 
 /* ---- markdown: all rows at the end, the columns that not all of them lack */
 static int used_columns(const bench *b, const suite *s, const struct field *columns[]) {
+    char key[64];
     int n = 0;
-    for (const char *p = s->columns; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
-        const struct field *f = find_field(p, strcspn(p, ","));
+    for (const char *list = s->columns; list;) {
+        list = take_item(list, key, sizeof key);
+        const struct field *f = find_field(key);
         bool used = false;
         for (int64_t i = 0; f && i < b->row_count && !used; i++)
             used = b->rows[i].c->suite == s && !row_null(&b->rows[i], f);
@@ -4112,9 +4137,11 @@ static int text_width(const bench *b, const suite *s, const struct field *f) {
                                                       : 0;
     char name[32];
     const char *backend;
-    for (const char *p = f->offset == offsetof(row, backend) ? s->absent : NULL; p;
-        p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        widest = (int)strcspn(p, ",") > widest ? (int)strcspn(p, ",") : widest;
+    const char *absent = f->offset == offsetof(row, backend) ? s->absent : NULL;
+    while (absent) {
+        absent = take_item(absent, name, sizeof name);
+        widest = (int)strlen(name) > widest ? (int)strlen(name) : widest;
+    }
     if (f->offset == offsetof(row, bound) || f->offset == offsetof(row, isa)) widest = 9;
     for (int k = 0; f->offset == offsetof(row, backend) && (backend = backend_at(b, s, k, name));
         k++)
@@ -4151,12 +4178,13 @@ static int label_width(const bench *b, const suite *s, int most) {
 
 /* The columns of a suite with the widths that its values have at most. */
 static int table_columns(const bench *b, const suite *s, column columns[]) {
-    const char *list = s->brief ? s->brief : BRIEF;
+    const char *list = b->opt.wide ? NULL : s->brief ? s->brief : BRIEF;
+    char key[64];
     int n = 0, used = 0;
     for (int i = 0; b->opt.wide && i < COUNT(fields); i++) columns[n++].field = &fields[i];
-    for (const char *p = list; !b->opt.wide && *p;
-        p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
-        const struct field *f = find_field(p, strcspn(p, ","));
+    while (list) {
+        list = take_item(list, key, sizeof key);
+        const struct field *f = find_field(key);
         if (can_fill(b, s, f)) columns[n++].field = f;
     }
     for (int c = 0; c < n; c++) {
@@ -4206,7 +4234,7 @@ static void write_table_row(FILE *out, bench *b, const row *r) {
         write_headings(out, b, columns, n);
     }
     case_label(b, r, label);
-    int place = find_field("case", 4) == columns[0].field ? 0 : 1;
+    int place = find_field("case") == columns[0].field ? 0 : 1;
     if (!b->opt.wide && (int)strlen(label) > columns[0].width) {
         if (b->labelled != r->c) /* a long name has a line of its own */
             fprintf(out, "%s\n", label);
@@ -4875,7 +4903,7 @@ static int take_headings(char **at, const struct field *columns[], baseline *to)
     for (char end = ','; end == ','; n++) {
         char *cell = next_cell(at, &end);
         if (!cell || n == 2 * COUNT(fields) || !end) return 0;
-        columns[n] = find_field(cell, strlen(cell));
+        columns[n] = find_field(cell);
         for (int i = 0; i < COUNT(needed); i++) found[i] |= !strcmp(cell, needed[i]);
     }
     *to->wrong = 0;
@@ -5372,14 +5400,6 @@ static void print_help(void) {
     for (int s = 0; s < COUNT(suites); s++) printf("  %-12s %s\n", suites[s].name, suites[s].help);
 }
 
-/* Whether a list "a,b,c" has a name. */
-static bool listed(const char *list, const char *name) {
-    size_t n = strlen(name);
-    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
-        if (strcspn(s, ",") == n && !strncmp(s, name, n)) return true;
-    return false;
-}
-
 /* Whether a suite has lines, or lines of a module. */
 static bool has_lines(const char *name, bool of_module) {
     for (int i = 0; i < COUNT(lines); i++)
@@ -5407,11 +5427,9 @@ static const char *known_modules(char names[256]) {
     return names;
 }
 
-static bool is_module(const char *name, size_t length) {
+static bool is_module(const char *name) {
     for (int i = 0; i < COUNT(lines); i++)
-        if (lines[i].module && strlen(lines[i].module) == length &&
-            !strncmp(lines[i].module, name, length))
-            return true;
+        if (lines[i].module && !strcmp(lines[i].module, name)) return true;
     return false;
 }
 
@@ -5421,7 +5439,7 @@ static int join_modules(options *o, int argc, char **argv) {
     static char joined[LONGEST_TEXT + 1];
     int n = 0;
     snprintf(joined, sizeof joined, "%s", o->modules);
-    for (; n < argc && is_module(argv[n], strlen(argv[n])); n++)
+    for (; n < argc && is_module(argv[n]); n++)
         if (strlen(joined) + strlen(argv[n]) + 2 < sizeof joined)
             strcat(strcat(joined, ","), argv[n]);
     o->modules = joined;
@@ -5532,15 +5550,17 @@ static int settle_study(options *o) {
 }
 
 static int settle_modules(const options *o) {
-    char names[256];
+    char name[64], names[256];
     bool has_some = !o->modules;
     for (int s = 0; s < COUNT(suites); s++)
         has_some |=
             o->suites && has_lines(suites[s].name, true) && listed(o->suites, suites[s].name);
     if (!has_some) return refuse("--modules: only with --suite %s", suites_with_lines(names, true));
-    for (const char *m = o->modules; m; m = strchr(m, ',') ? strchr(m, ',') + 1 : NULL)
-        if (!is_module(m, strcspn(m, ",")))
+    for (const char *list = o->modules; list;) {
+        list = take_item(list, name, sizeof name);
+        if (!is_module(name))
             return refuse("--modules %s: must be of %s", o->modules, known_modules(names));
+    }
     return 0;
 }
 
@@ -5659,9 +5679,8 @@ static int load_plugin(bench *b, const char *file) {
 static int load_plugins(bench *b) {
     char file[LONGEST_TEXT + 1];
     int bad = 0;
-    for (const char *s = b->opt.plugins; s && !bad;
-        s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
-        snprintf(file, sizeof file, "%.*s", (int)strcspn(s, ","), s);
+    for (const char *list = b->opt.plugins; list && !bad;) {
+        list = take_item(list, file, sizeof file);
         bad = load_plugin(b, file);
     }
     return bad;
@@ -5700,14 +5719,12 @@ static int choose_backends(bench *b) {
             "--device %s: not with --backend %s, which has no hip", o->device, o->backends);
     for (int i = 0; attn_backend_at(i); i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), ", %s", attn_backend_at(i)->name);
-    for (const char *s = o->backends ? o->backends
-                         : gpu       ? "hip"
-                                     : NULL;
-        s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+    const char *list = o->backends ? o->backends : gpu ? "hip" : NULL;
+    while (list) {
         char *name = b->backends[b->backend_count];
         if (b->backend_count == MOST_BACKENDS)
             return refuse("--backend: takes at most %d names", MOST_BACKENDS);
-        snprintf(name, sizeof b->backends[0], "%.*s", (int)strcspn(s, ","), s);
+        list = take_item(list, name, sizeof b->backends[0]);
         if (strcmp(name, "auto") && strcmp(name, "hip") && !attn_backend_find(name))
             return refuse("--backend %s: must be of %s", name, have);
         b->backend_count++;
@@ -5749,8 +5766,8 @@ static int add_variants(bench *b, const bench_case *c, const char *group) {
     for (int i = 0; i < COUNT(variants); i++) {
         const variant *x = &variants[i];
         varied.variant = x;
-        if ((!strcmp(x->group, group) || !strcmp(x->group, c->suite->name)) && x->when & b->level &&
-            add_case(b, &varied))
+        if ((!strcmp(x->group, group) || !strcmp(x->group, c->suite->name)) &&
+            x->when & b->selection && add_case(b, &varied))
             return EXIT_BAD;
     }
     return 0;
@@ -5798,9 +5815,9 @@ static int choose_study(bench *b) {
     const options *o = &b->opt;
     const char *name = study_of(o);
     bool backward = o->backward || !shape_given(o);
-    b->level = o->quick ? Q : D;
+    b->selection = o->quick ? QUICK : DEFAULT;
     for (int i = 0; i < COUNT(studies); i++)
-        if (!strcmp(studies[i].suite, name) && studies[i].when & b->level &&
+        if (!strcmp(studies[i].suite, name) && studies[i].when & b->selection &&
             (backward || !strstr(studies[i].axes, "pass=bwd")) &&
             expand(b, find_suite(name), studies[i].axes, studies[i].group))
             return EXIT_BAD;
@@ -5812,17 +5829,16 @@ static int choose_cases(bench *b) {
     char name[64], names[256];
     if (study_of(o)) return choose_study(b);
     if (!o->suites && shape_given(o)) {
-        b->level = o->quick ? Q : F;
+        b->selection = o->quick ? QUICK : WHOLE;
         return expand(b, find_suite("shape"), "", NULL);
     }
-    b->level = o->quick ? Q : o->suites ? F : D;
-    for (const char *s = o->suites ? o->suites : suites[0].name; s;
-        s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
+    b->selection = o->quick ? QUICK : o->suites ? WHOLE : DEFAULT;
+    for (const char *list = o->suites ? o->suites : suites[0].name; list;) {
+        list = take_item(list, name, sizeof name);
         if (!has_lines(name, false))
             return refuse("--suite %s: must be of %s", name, suites_with_lines(names, false));
         for (int i = 0; i < COUNT(lines); i++)
-            if (!strcmp(lines[i].suite, name) && lines[i].when & b->level &&
+            if (!strcmp(lines[i].suite, name) && lines[i].when & b->selection &&
                 (!o->modules || (lines[i].module && listed(o->modules, lines[i].module))) &&
                 expand(b, find_suite(name), lines[i].axes, NULL))
                 return EXIT_BAD;
@@ -5905,14 +5921,15 @@ static int load_files(bench *b) {
     const options *o = &b->opt;
     npy *to[] = {&in.q, &in.k, &in.v};
     char path[4096];
-    const char *s = o->input;
+    const char *list = o->input;
     b->files = &in;
-    for (int i = 0; i < 3; i++, s += strcspn(s, ",") + (s[strcspn(s, ",")] != 0)) {
-        snprintf(path, sizeof path, "%.*s", (int)strcspn(s, ","), s);
+    for (int i = 0; i < 3; i++) {
+        *path = 0;
+        if (list) list = take_item(list, path, sizeof path);
         if (!*path) return refuse("--input %s: must be three files, Q,K,V", o->input);
         if (read_npy(path, to[i])) return EXIT_BAD;
     }
-    if (*s) return refuse("--input %s: must be three files, Q,K,V", o->input);
+    if (list) return refuse("--input %s: must be three files, Q,K,V", o->input);
     in.has_mask = o->mask != NULL;
     in.has_expect = o->expect != NULL;
     if ((o->mask && read_npy(o->mask, &in.mask)) || (o->expect && read_npy(o->expect, &in.expect)))
@@ -5921,7 +5938,7 @@ static int load_files(bench *b) {
     bench_case c = {.suite = find_suite("shape")};
     for (int a = 0; a < AXES; a++)
         c.v[a] = b->opt.user.count[a] ? b->opt.user.value[a][0] : g.value[a][0];
-    b->level = F;
+    b->selection = WHOLE;
     if (shape_from_files(b, &c) || check_mask_and_expect(b, &c)) return EXIT_BAD;
     return add_case(b, &c);
 }

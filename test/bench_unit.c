@@ -112,7 +112,7 @@ static row verified(const char *line, const char *backend, bool whole)
     for (int a = 0; a < AXES; a++)
         c.v[a] = g.value[a][0];
     row r = new_row(&c, backend);
-    b.level = F;
+    b.selection = WHOLE;
     b.opt.verify = whole;
     if (resolve_case(&c, text) || !problem_make(&c, NULL, &p)) {
         remark(&r, "failed", "no case: %s", line);
@@ -334,9 +334,9 @@ static void test_published(void)
 #undef BACKWARD
     };
     static bench b;
-    b.level = F;
+    b.selection = WHOLE;
     for (int i = 0; i < COUNT(lines); i++)
-        if (lines[i].when & F)
+        if (lines[i].when & WHOLE)
             expand(&b, find_suite(lines[i].suite), lines[i].axes, NULL);
     for (int i = 0; i < COUNT(figures); i++) {
         bool found = false;
