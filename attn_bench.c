@@ -407,7 +407,8 @@ static void conclude_adaattn(FILE *, const bench *, const suite *);
     "case,dtype,pass,threads,iterations,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes," \
     "speedup_vs_default,max_abs_err,rows_verified,status"
 #define VARIED_BRIEF "case,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_default,status"
-/* The first is run where none is named. */
+/* A suite is a row here and some lines below; where its system published figures, a row for each of
+ * them. The first is run where none is named. */
 static const suite suites[] = {
     {.name = "rocmforge",
         .help = "ROCmForge: one head, seq = dim, then a sweep; time to first token",
@@ -3553,6 +3554,15 @@ static void print_exponents(FILE *f, const bench *b) {
     }
 }
 
+/* The row of r's case in another pass. */
+static const row *in_pass(const bench *b, const row *r, int pass) {
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (row_ok(&b->rows[i]) && b->rows[i].c->v[PASS] == pass &&
+            same_series(r, &b->rows[i], PASS, PASS))
+            return &b->rows[i];
+    return NULL;
+}
+
 /* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum,
  * relative to dense. */
 static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
@@ -3561,16 +3571,11 @@ static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
           "prints the inverse.\n",
         f);
     for (int64_t i = 0; i < b->row_count; i++) {
-        const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"),
-                  *dense_both = NULL;
+        const row *r = &b->rows[i], *dense = twin(b, r, "standard");
         if (r->c->suite != s || r->c->v[PASS] != FWD || !row_ok(r) || !isfinite(r->mean_ms))
             continue;
-        for (int64_t k = 0; k < b->row_count; k++)
-            if (b->rows[k].c->v[PASS] == FWD_BWD && row_ok(&b->rows[k]) &&
-                !strcmp(b->rows[k].name, r->name)) {
-                both = strcmp(b->rows[k].backend, r->backend) ? both : &b->rows[k];
-                dense_both = strcmp(b->rows[k].backend, "standard") ? dense_both : &b->rows[k];
-            }
+        const row *both = in_pass(b, r, FWD_BWD),
+                  *dense_both = dense ? in_pass(b, dense, FWD_BWD) : NULL;
         fprintf(
             f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms, r->stddev_ms);
         if (both)
@@ -3580,7 +3585,7 @@ static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
         if (dense)
             fprintf(f, "; relative to dense: forward %.2f, memory %.2f",
                 dense->mean_ms / r->mean_ms, total_bytes(dense) / total_bytes(r));
-        if (both && dense_both && dense)
+        if (both && dense_both)
             fprintf(f, ", backward %.2f, total %.2f", dense_both->mean_ms / both->mean_ms,
                 (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
         fputc('\n', f);
@@ -3652,15 +3657,6 @@ static void print_guide_memory(FILE *f, const bench *b, const suite *s) {
                 theirs);
     }
     fputc('\n', f);
-}
-
-/* The row of r's case in another pass. */
-static const row *in_pass(const bench *b, const row *r, int pass) {
-    for (int64_t i = 0; i < b->row_count; i++)
-        if (row_ok(&b->rows[i]) && b->rows[i].c->v[PASS] == pass &&
-            same_series(r, &b->rows[i], PASS, PASS))
-            return &b->rows[i];
-    return NULL;
 }
 
 /* Forward, backward and both of each case, and the backward as a multiple of the forward; theirs
@@ -5366,7 +5362,8 @@ static const struct {
         "of the document on stdout"},
     {"output-dir", TO_TEXT, offsetof(options, output_dir), "DIR",
         "three result files and summary_report.md"},
-    {"plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot"},
+    {"plot", TO_BOOL, offsetof(options, plot), "",
+        "with --output-dir: SVG plots by gnuplot, and their points"},
     {"save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run"},
     {"baseline", TO_TEXT, offsetof(options, baseline), "FILE",
         "compare with a saved run: exit 1 when slower"},
