@@ -1361,7 +1361,7 @@ static double available_memory(void) {
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "MemAvailable: %lf", &kib) == 1) break;
     if (f) fclose(f);
-    return kib ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return kib > 0 ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
 static const char *human_bytes(double bytes, char text[32]) {
@@ -1397,12 +1397,11 @@ static void take_files(problem *p, const files *in) {
     if (!in->has_mask) return;
     const npy *m = &in->mask;
     int64_t step = 1;
-    for (int i = m->dims - 2, axis = 2; i >= 0;
-        i--, axis--) { /* missing dimensions and those of 1 broadcast */
+    for (int to = 0; to < 4 - m->dims; to++) d->mask.stride[to] = ATTN_BROADCAST;
+    for (int i = m->dims - 2, to = 2; i >= 0; i--, to--) { /* dimensions of 1 broadcast too */
         step *= m->shape[i + 1];
-        d->mask.stride[axis] = m->shape[i] == 1 ? ATTN_BROADCAST : step;
+        d->mask.stride[to] = m->shape[i] == 1 ? ATTN_BROADCAST : step;
     }
-    for (int axis = 0; axis < 3 - (m->dims - 1); axis++) d->mask.stride[axis] = ATTN_BROADCAST;
     d->mask.data = m->data;
 }
 
@@ -1700,9 +1699,9 @@ static float dot(const float *x, const float *y, int64_t n, double *terms) {
     return sum;
 }
 
-/* Row `row` of a gradient += factor * x; `weight`: what the factor may lose, in units of f32. */
-static void add_terms(gradient *to, int64_t row, float factor, double weight, const float *x) {
-    for (int64_t e = row * to->width; e < (row + 1) * to->width; e++, x++) {
+/* Row i of a gradient += factor * x; `weight`: what the factor may lose, in units of f32. */
+static void add_terms(gradient *to, int64_t i, float factor, double weight, const float *x) {
+    for (int64_t e = i * to->width; e < (i + 1) * to->width; e++, x++) {
         to->naive[e] += factor * *x;
         to->terms[e] += fabs((double)factor * (double)*x);
         to->weighted[e] += weight * fabs((double)*x);
@@ -2139,7 +2138,10 @@ static int64_t outside_median(int64_t n) {
 static void summarize(row *r, list seconds, const problem *p, double tokens) {
     int64_t n = seconds.n, outside = outside_median(n);
     double *sorted = malloc((size_t)n * sizeof *sorted), sum = 0, square = 0;
-    if (!sorted || !n) return free(sorted);
+    if (!sorted || !n) {
+        free(sorted);
+        return;
+    }
     memcpy(sorted, seconds.x, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, by_size);
     for (int64_t i = 0; i < n; i++) sum += sorted[i];
@@ -2520,7 +2522,7 @@ static void measure_gradient(job *j) {
     problem *p = j->p;
     attn_desc f = p->d;
     attn_in *in[] = {&f.q, &f.k, &f.v};
-    const attn_out *gradient[] = {&p->g.dq, &p->g.dk, &p->g.dv};
+    const attn_out *out[] = {&p->g.dq, &p->g.dk, &p->g.dv};
     if (!first_call(j)) return;
     int64_t n = p->d.batch * p->d.o.stride[0];
     double *o = malloc((size_t)n * 8), *dout = malloc((size_t)n * 8), *x[3], worst = 0;
@@ -2542,8 +2544,8 @@ static void measure_gradient(job *j) {
         double expected = (loss_at(&f, dout, o, &x[t][at], here + h) -
                               loss_at(&f, dout, o, &x[t][at], here - h)) /
                           (2 * h);
-        attn_out one = {.data = (char *)gradient[t]->data + at * dtype_size(gradient[t]->dtype),
-            .dtype = gradient[t]->dtype};
+        attn_out one = {
+            .data = (char *)out[t]->data + at * dtype_size(out[t]->dtype), .dtype = out[t]->dtype};
         widen(&got, &one, 0, 0, 0, 1, 1);
         double error = fabs(got - expected) / (1 + fabs(expected));
         worst = error <= worst ? worst : error;
@@ -2767,11 +2769,11 @@ static void product_task(void *arg, int64_t task) {
     enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
     const product_job *j = arg;
     const product *p = j->p;
-    int64_t row = task * PRODUCT_ROWS, rows = min64(PRODUCT_ROWS, p->m - row);
+    int64_t first = task * PRODUCT_ROWS, rows = min64(PRODUCT_ROWS, p->m - first);
     j->sgemm(ROW_MAJOR, p->a_transposed ? TRANSPOSED : PLAIN, p->b_transposed ? TRANSPOSED : PLAIN,
-        (int)rows, (int)p->n, (int)p->k, 1, p->a + row * (p->a_transposed ? 1 : p->k),
+        (int)rows, (int)p->n, (int)p->k, 1, p->a + first * (p->a_transposed ? 1 : p->k),
         (int)(p->a_transposed ? p->m : p->k), p->b, (int)(p->b_transposed ? p->k : p->n), p->add,
-        p->c + row * p->n, (int)p->n);
+        p->c + first * p->n, (int)p->n);
 }
 
 static void multiply(const module *w, const product *p) {
@@ -3111,8 +3113,8 @@ static double estimate(bench *b, const bench_case *c, const char *backend) {
 
 static const char *backend_at(const bench *b, const suite *s, int i, char name[32]) {
     if (b->backend_count) return i < b->backend_count ? b->backends[i] : NULL;
-    for (const char *list = s->backends; list; i--) {
-        list = take_item(list, name, 32);
+    for (const char *rest = s->backends; rest; i--) {
+        rest = take_item(rest, name, 32);
         if (!i) return name;
     }
     if (!*b->no_gpu && i-- == 0) return "hip"; /* CPU against GPU, where there is one */
@@ -4075,8 +4077,8 @@ static const char *cell(const row *r, const struct field *f, char text[256]) {
 static int used_columns(const bench *b, const suite *s, const struct field *columns[]) {
     char key[64];
     int n = 0;
-    for (const char *list = s->columns; list;) {
-        list = take_item(list, key, sizeof key);
+    for (const char *rest = s->columns; rest;) {
+        rest = take_item(rest, key, sizeof key);
         const struct field *f = find_field(key);
         bool used = false;
         for (int64_t i = 0; f && i < b->row_count && !used; i++)
@@ -4174,12 +4176,12 @@ static int label_width(const bench *b, const suite *s, int most) {
 
 /* The columns of a suite with the widths that its values have at most. */
 static int table_columns(const bench *b, const suite *s, column columns[]) {
-    const char *list = b->opt.wide ? NULL : s->brief ? s->brief : BRIEF;
+    const char *rest = b->opt.wide ? NULL : s->brief ? s->brief : BRIEF;
     char key[64];
     int n = 0, used = 0;
     for (int i = 0; b->opt.wide && i < COUNT(fields); i++) columns[n++].field = &fields[i];
-    while (list) {
-        list = take_item(list, key, sizeof key);
+    while (rest) {
+        rest = take_item(rest, key, sizeof key);
         const struct field *f = find_field(key);
         if (can_fill(b, s, f)) columns[n++].field = f;
     }
@@ -4201,7 +4203,7 @@ static int table_columns(const bench *b, const suite *s, column columns[]) {
 /* Words of a text in lines that fit: the first begins at `first`, the others at `others`. */
 static void write_wrapped(FILE *out, const char *text, int first, int others) {
     int at = fprintf(out, "%*s", first, ""), begun = first;
-    for (int n; (n = (int)strcspn(text, " \n")) > 0; text += n + strspn(text + n, " \n")) {
+    for (int n; (n = (int)strcspn(text, " \n")) > 0; text += n, text += strspn(text, " \n")) {
         if (at > begun && at + 1 + n > LINE_WIDTH)
             at = begun = fprintf(out, "\n%*s", others, "") - 1;
         at += fprintf(out, "%s%.*s", at > begun ? " " : "", n, text);
@@ -5553,8 +5555,8 @@ static int settle_modules(const options *o) {
         has_some |=
             o->suites && has_lines(suites[s].name, true) && listed(o->suites, suites[s].name);
     if (!has_some) return refuse("--modules: only with --suite %s", suites_with_lines(names, true));
-    for (const char *list = o->modules; list;) {
-        list = take_item(list, name, sizeof name);
+    for (const char *rest = o->modules; rest;) {
+        rest = take_item(rest, name, sizeof name);
         if (!is_module(name))
             return refuse("--modules %s: must be of %s", o->modules, known_modules(names));
     }
@@ -5676,8 +5678,8 @@ static int load_plugin(bench *b, const char *file) {
 static int load_plugins(bench *b) {
     char file[LONGEST_TEXT + 1];
     int bad = 0;
-    for (const char *list = b->opt.plugins; list && !bad;) {
-        list = take_item(list, file, sizeof file);
+    for (const char *rest = b->opt.plugins; rest && !bad;) {
+        rest = take_item(rest, file, sizeof file);
         bad = load_plugin(b, file);
     }
     return bad;
@@ -5716,12 +5718,12 @@ static int choose_backends(bench *b) {
             "--device %s: not with --backend %s, which has no hip", o->device, o->backends);
     for (int i = 0; attn_backend_at(i); i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), ", %s", attn_backend_at(i)->name);
-    const char *list = o->backends ? o->backends : gpu ? "hip" : NULL;
-    while (list) {
+    const char *rest = o->backends ? o->backends : gpu ? "hip" : NULL;
+    while (rest) {
         char *name = b->backends[b->backend_count];
         if (b->backend_count == MOST_BACKENDS)
             return refuse("--backend: takes at most %d names", MOST_BACKENDS);
-        list = take_item(list, name, sizeof b->backends[0]);
+        rest = take_item(rest, name, sizeof b->backends[0]);
         if (strcmp(name, "auto") && strcmp(name, "hip") && !attn_backend_find(name))
             return refuse("--backend %s: must be of %s", name, have);
         b->backend_count++;
@@ -5830,8 +5832,8 @@ static int choose_cases(bench *b) {
         return expand(b, find_suite("shape"), "", NULL);
     }
     b->selection = o->quick ? QUICK : o->suites ? WHOLE : DEFAULT;
-    for (const char *list = o->suites ? o->suites : suites[0].name; list;) {
-        list = take_item(list, name, sizeof name);
+    for (const char *rest = o->suites ? o->suites : suites[0].name; rest;) {
+        rest = take_item(rest, name, sizeof name);
         if (!has_lines(name, false))
             return refuse("--suite %s: must be of %s", name, suites_with_lines(names, false));
         for (int i = 0; i < COUNT(lines); i++)
@@ -5918,15 +5920,15 @@ static int load_files(bench *b) {
     const options *o = &b->opt;
     npy *to[] = {&in.q, &in.k, &in.v};
     char path[4096];
-    const char *list = o->input;
+    const char *rest = o->input;
     b->files = &in;
     for (int i = 0; i < 3; i++) {
         *path = 0;
-        if (list) list = take_item(list, path, sizeof path);
+        if (rest) rest = take_item(rest, path, sizeof path);
         if (!*path) return refuse("--input %s: must be three files, Q,K,V", o->input);
         if (read_npy(path, to[i])) return EXIT_BAD;
     }
-    if (list) return refuse("--input %s: must be three files, Q,K,V", o->input);
+    if (rest) return refuse("--input %s: must be three files, Q,K,V", o->input);
     in.has_mask = o->mask != NULL;
     in.has_expect = o->expect != NULL;
     if ((o->mask && read_npy(o->mask, &in.mask)) || (o->expect && read_npy(o->expect, &in.expect)))
