@@ -391,8 +391,10 @@ struct suite {
     bool scales;             /* its rows are compared over threads and batch */
     bool no_exponents;       /* its lengths are not there for a power law */
     bool wants_gpu;          /* it has a table CPU against GPU, and says why that is missing */
-    void (*conclude)(FILE *, const bench *, const suite *); /* after its rows; NULL: nothing */
-    bool (*reached)(const bench *, const suite *); /* its verdict, an exit code; NULL: none */
+    /* What it concludes from its rows, printed after them; NULL: nothing of its own. */
+    void (*conclude)(FILE *, const bench *, const suite *);
+    /* Whether its verdict is reached: the exit code is 1 where not; NULL: it has none. */
+    bool (*reached)(const bench *, const suite *);
 };
 
 /* What some suites conclude: >>derive. */
