@@ -12,8 +12,9 @@
    A case is a vector of axes (batch, tokens, dtype, data, what to measure ...). A suite is a table
    of lines, each line a product of axis values written as the flags are; a flag given by the user
    replaces that axis of every line. A case and a backend make one row; there is one row type, and
-   every format and report is a writer over it. So a suite is a page of table and adds no code,
-   unless it measures something new: then it adds one function to the table of >>measure.
+   every format and report is a writer over it. So a suite is a page of table: its row says how
+   its rows are read, and names a function where it concludes something that no other suite does.
+   No code asks for the name of a suite.
 
    --plugin LIB.so adds backends of other people's. The shared object is compiled against attn.h,
    whose declarations it needs alone, and has one function with C linkage:
@@ -260,19 +261,36 @@ static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
     return false;
 }
 
+/* Copies the first item of "a,b,c"; returns the others, NULL after the last. */
+static const char *take_item(const char *list, char *item, size_t size) {
+    size_t length = strcspn(list, ",");
+    snprintf(item, size, "%.*s", (int)length, list);
+    return list[length] ? list + length + 1 : NULL;
+}
+
+/* Whether a list has an item. */
+static bool listed(const char *list, const char *name) {
+    char item[64];
+    while (list) {
+        list = take_item(list, item, sizeof item);
+        if (!strcmp(item, name)) return true;
+    }
+    return false;
+}
+
 /* "128,256,512" as the values of one axis. */
 static bool parse_values(axis a, const char *list, grid *g, char limits[128]) {
     char item[64];
     g->count[a] = 0;
-    for (const char *s = list;; s += strcspn(s, ",") + 1) {
-        snprintf(item, sizeof item, "%.*s", (int)strcspn(s, ","), s);
+    while (list) {
+        list = take_item(list, item, sizeof item);
         if (g->count[a] == MOST_VALUES) {
             snprintf(limits, 128, "takes at most %d values", MOST_VALUES);
             return false;
         }
         if (!parse_value(a, item, &g->value[a][g->count[a]++], limits)) return false;
-        if (!s[strcspn(s, ",")]) return true;
     }
+    return true;
 }
 
 static int find_axis(const char *name) {
@@ -362,13 +380,28 @@ static void name_case(bench_case *c) {
 }
 
 /* ================================================================================ >>suites ==== */
-typedef struct suite {
+typedef struct bench bench;
+typedef struct suite suite;
+struct suite {
     const char *name, *help, *backends; /* backends: the selection without --backend */
     const char *columns;                /* of the markdown format; csv and json have every key */
     const char *brief;                  /* of the table, in 100 characters; NULL: BRIEF */
     const char *absent;      /* rows of theirs that are not built here, said so in the table */
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
-} suite;
+    bool scales;             /* its rows are compared over threads and batch */
+    bool no_exponents;       /* its lengths are not there for a power law */
+    bool wants_gpu;          /* it has a table CPU against GPU, and says why that is missing */
+    /* What it concludes from its rows, printed after them; NULL: nothing of its own. */
+    void (*conclude)(FILE *, const bench *, const suite *);
+    /* Whether its verdict is reached: the exit code is 1 where not; NULL: it has none. */
+    bool (*reached)(const bench *, const suite *);
+};
+
+/* What some suites conclude: >>derive. */
+static void conclude_openpi(FILE *, const bench *, const suite *);
+static bool openpi_reached(const bench *, const suite *);
+static void conclude_guide(FILE *, const bench *, const suite *);
+static void conclude_adaattn(FILE *, const bench *, const suite *);
 
 #define BRIEF \
     "case,backend,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_standard,ratio,status"
@@ -376,258 +409,270 @@ typedef struct suite {
     "case,dtype,pass,threads,iterations,p50_ms,p95_ms,gflops,peak_fraction,workspace_bytes," \
     "speedup_vs_default,max_abs_err,rows_verified,status"
 #define VARIED_BRIEF "case,pass,iterations,p50_ms,gflops,peak_fraction,speedup_vs_default,status"
+/* A suite is a row here and some lines below; where its system published figures, a row for each of
+ * them. The first is run where none is named. */
 static const suite suites[] = {
-    {"rocmforge", "ROCmForge: one head, seq = dim, then a sweep; time to first token",
-        "standard,reference,flash",
-        "case,backend,pass,iterations,p50_ms,min_ms,max_ms,p95_ms,p99_ms,total_ms,overhead_ms,"
-        "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
-        "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
-        NULL, NULL, NULL},
-    {"openpi",
-        "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
-        "verdict",
-        "standard,flash",
-        "case,backend,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,peak_rss_bytes,"
-        "workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
-        "memory_factor,device_bytes,max_abs_err,status",
-        "case,backend,iterations,p50_ms,peak_fraction,workspace_bytes,speedup_vs_standard,"
-        "memory_factor,status",
-        NULL, "B*H*S^2*(2*D + 3)"},
-    {"flash_v2",
-        "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
-        "scaling",
-        "standard,flash",
-        "case,backend,pass,threads,iterations,p50_ms,total_ms,gflops,gbytes_per_s,"
-        "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,speedup_vs_standard,"
-        "memory_reduction,memory_factor,device_bytes,max_abs_err,theirs,ratio,status",
-        NULL, NULL, "2*B*S^2*H*D"},
-    {"adaattn", "AdaAttn: dense forward, backward, total; with and without the projections",
-        "standard,flash",
-        "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,workspace_bytes,"
-        "memory_factor,speedup_vs_standard,max_abs_err,theirs,their_tokens_per_s,ratio,status",
-        NULL, "adaptive-precision,adaptive-rank", "B*H*S^2*(4*D + 5)"},
-    {"decode", "one-token steps against a KV cache; time to first token", "standard,flash",
-        "case,backend,dtype,kv_dtype,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,gbytes_per_s,"
-        "bandwidth_fraction,speedup_vs_standard,max_abs_err,status",
-        "case,backend,iterations,p50_ms,gbytes_per_s,bandwidth_fraction,speedup_vs_standard,status",
-        NULL, NULL},
-    {"memory", "peak bytes, theoretical against actual, exponents over S, crossover",
-        "standard,flash",
-        "case,backend,iterations,p50_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
-        "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
-        "memory_factor,device_bytes,status",
-        "case,backend,iterations,p50_ms,workspace_bytes,peak_rss_bytes,speedup_vs_standard,"
-        "memory_factor,status",
-        NULL, NULL},
-    {"scaling",
-        "strong and weak scaling over threads, scaling over the batch, every length from "
-        "1 on",
-        "standard,flash",
-        "case,backend,dtype,pass,threads,iterations,p50_ms,p95_ms,p99_ms,tokens_per_s,gflops,"
-        "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
-        "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,speedup_vs_standard,status",
-        NULL, NULL},
-    {"correctness", "a verdict per property of every backend", "standard,reference,flash",
-        "case,backend,dtype,pass,rows_verified,max_abs_err,status",
-        "case,backend,pass,rows_verified,max_abs_err,status", NULL, NULL},
-    {"shape", "one case, from the shape flags, four numbers, or --input", "standard,flash",
-        "case,backend,dtype,pass,iterations,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,tokens_per_s,"
-        "gflops,peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,rows_verified,status",
-        "case,backend,pass,iterations,p50_ms,total_ms,gflops,peak_fraction,speedup_vs_standard,"
-        "status",
-        NULL, NULL},
-    {"tune", "--tune: a table of tile sizes, against those that attn.h takes", "flash", VARIED,
-        VARIED_BRIEF, NULL, NULL},
-    {"ablate", "--ablate: each optimization turned off in turn, against everything on", "flash",
-        VARIED, VARIED_BRIEF, NULL, NULL},
+    {.name = "rocmforge",
+        .help = "ROCmForge: one head, seq = dim, then a sweep; time to first token",
+        .backends = "standard,reference,flash",
+        .columns =
+            "case,backend,pass,iterations,p50_ms,min_ms,max_ms,p95_ms,p99_ms,total_ms,overhead_ms,"
+            "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
+            "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
+        .no_exponents = true,
+        .wants_gpu = true},
+    {.name = "openpi",
+        .help = "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
+                "verdict",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,peak_fraction,"
+            "peak_rss_bytes,workspace_bytes,time_exponent,memory_exponent,speedup_vs_standard,"
+            "memory_reduction,memory_factor,device_bytes,max_abs_err,status",
+        .brief = "case,backend,iterations,p50_ms,peak_fraction,workspace_bytes,"
+                 "speedup_vs_standard,memory_factor,status",
+        .their_flops = "B*H*S^2*(2*D + 3)",
+        .conclude = conclude_openpi,
+        .reached = openpi_reached},
+    {.name = "flash_v2",
+        .help = "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
+                "scaling",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,pass,threads,iterations,p50_ms,total_ms,gflops,gbytes_per_s,"
+            "bandwidth_fraction,workspace_bytes,theoretical_bytes,memory_exponent,"
+            "speedup_vs_standard,memory_reduction,memory_factor,device_bytes,max_abs_err,theirs,"
+            "ratio,status",
+        .their_flops = "2*B*S^2*H*D",
+        .scales = true,
+        .conclude = conclude_guide},
+    {.name = "adaattn",
+        .help = "AdaAttn: dense forward, backward, total; with and without the projections",
+        .backends = "standard,flash",
+        .columns = "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,"
+                   "workspace_bytes,memory_factor,speedup_vs_standard,max_abs_err,theirs,"
+                   "their_tokens_per_s,ratio,status",
+        .absent = "adaptive-precision,adaptive-rank",
+        .their_flops = "B*H*S^2*(4*D + 5)",
+        .conclude = conclude_adaattn},
+    {.name = "decode",
+        .help = "one-token steps against a KV cache; time to first token",
+        .backends = "standard,flash",
+        .columns = "case,backend,dtype,kv_dtype,iterations,p50_ms,p95_ms,ttft_ms,tokens_per_s,"
+                   "gbytes_per_s,bandwidth_fraction,speedup_vs_standard,max_abs_err,status",
+        .brief = "case,backend,iterations,p50_ms,gbytes_per_s,bandwidth_fraction,"
+                 "speedup_vs_standard,status"},
+    {.name = "memory",
+        .help = "peak bytes, theoretical against actual, exponents over S, crossover",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,iterations,p50_ms,workspace_bytes,theoretical_bytes,peak_rss_bytes,"
+            "matrix_share,time_exponent,memory_exponent,speedup_vs_standard,memory_reduction,"
+            "memory_factor,device_bytes,status",
+        .brief = "case,backend,iterations,p50_ms,workspace_bytes,peak_rss_bytes,"
+                 "speedup_vs_standard,memory_factor,status"},
+    {.name = "scaling",
+        .help = "strong and weak scaling over threads, scaling over the batch, every length from "
+                "1 on",
+        .backends = "standard,flash",
+        .columns =
+            "case,backend,dtype,pass,threads,iterations,p50_ms,p95_ms,p99_ms,tokens_per_s,gflops,"
+            "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
+        .brief = "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,"
+                 "speedup_vs_standard,status",
+        .scales = true},
+    {.name = "correctness",
+        .help = "a verdict per property of every backend",
+        .backends = "standard,reference,flash",
+        .columns = "case,backend,dtype,pass,rows_verified,max_abs_err,status",
+        .brief = "case,backend,pass,rows_verified,max_abs_err,status"},
+    {.name = "shape",
+        .help = "one case, from the shape flags, four numbers, or --input",
+        .backends = "standard,flash",
+        .columns = "case,backend,dtype,pass,iterations,p50_ms,p95_ms,p99_ms,kernel_ms,total_ms,"
+                   "tokens_per_s,gflops,peak_fraction,speedup_vs_standard,device_bytes,max_abs_err,"
+                   "rows_verified,status",
+        .brief = "case,backend,pass,iterations,p50_ms,total_ms,gflops,peak_fraction,"
+                 "speedup_vs_standard,status"},
+    {.name = "tune",
+        .help = "--tune: a table of tile sizes, against those that attn.h takes",
+        .backends = "flash",
+        .columns = VARIED,
+        .brief = VARIED_BRIEF},
+    {.name = "ablate",
+        .help = "--ablate: each optimization turned off in turn, against everything on",
+        .backends = "flash",
+        .columns = VARIED,
+        .brief = VARIED_BRIEF},
 };
 
 /* When a line is run: by the default selection, by --quick, or by the whole suite. */
-enum { D = 1, Q = 2, F = 4 };
+enum { DEFAULT = 1, QUICK = 2, WHOLE = 4 };
 #define SHORT " warmup=10 iterations=100" /* a call of microseconds needs more of them */
 static const struct {
     const char *suite;
     int when;
     const char *module, *axes;
 } lines[] = {
-    {"rocmforge", D | Q | F, NULL,
-        "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth "
-        "warmup=10 iterations=100"},
-    {"rocmforge", D, NULL,
-        "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 "
-        "iterations=100"},
-    {"rocmforge", D, NULL,
-        "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 "
-        "iterations=100"},
-    {"rocmforge", F, NULL,
+    {"rocmforge", DEFAULT | QUICK | WHOLE, NULL,
+        "seq-len=32,64,128,256,512 head-dim=seq num-heads=1 data=smooth warmup=10 iterations=100"},
+    {"rocmforge", DEFAULT, NULL,
+        "seq-len=256,1024 head-dim=64 num-heads=1 causal=0,1 warmup=10 iterations=100"},
+    {"rocmforge", DEFAULT, NULL,
+        "seq-len=256 head-dim=128 num-heads=1 batch-size=4 warmup=10 iterations=100"},
+    {"rocmforge", WHOLE, NULL,
         "seq-len=128,256,512,1024,2048 head-dim=32,64,128 num-heads=1 "
         "causal=0,1 batch-size=1,4 warmup=10 iterations=100"},
-    {"rocmforge", F, NULL,
-        "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 "
-        "iterations=100"},
-    {"rocmforge", F, NULL,
-        "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 "
-        "iterations=100"},
-    {"rocmforge", D, NULL,
+    {"rocmforge", WHOLE, NULL,
+        "seq-len=512 head-dim=64 num-heads=1 data=smooth,peaked warmup=10 iterations=100"},
+    {"rocmforge", WHOLE, NULL,
+        "seq-len=512 head-dim=64 num-heads=1 mask=random warmup=10 iterations=100"},
+    {"rocmforge", DEFAULT, NULL,
         "measure=generate seq-len=1 kv-len=128,512 head-dim=64 num-heads=1 "
         "causal=1 warmup=10 iterations=100"},
-    {"rocmforge", F, NULL,
+    {"rocmforge", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=128,512,2048 head-dim=64 "
         "num-heads=1 causal=1 warmup=10 iterations=100"},
 
-    {"openpi", Q, NULL,
+    {"openpi", QUICK, NULL,
         "seq-len=512,1024 batch-size=1,4 num-heads=32 num-kv-heads=32,8 "
         "head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10"},
-    {"openpi", F, NULL,
+    {"openpi", WHOLE, NULL,
         "seq-len=512,1024,2048,4096,8192 batch-size=1,4,8,16 num-heads=32 "
         "num-kv-heads=32,8 head-dim=256 causal=1 dtype=f16 warmup=3 iterations=10"},
-    {"openpi", Q | F, NULL,
+    {"openpi", QUICK | WHOLE, NULL,
         "measure=memory seq-len=512,1024,2048 num-heads=32 num-kv-heads=32,8 "
         "head-dim=256 causal=1 dtype=f16"},
-    {"openpi", F, NULL,
+    {"openpi", WHOLE, NULL,
         "measure=memory seq-len=4096,8192 num-heads=32 num-kv-heads=32,8 "
         "head-dim=256 causal=1 dtype=f16"},
-    {"openpi", Q | F, NULL,
+    {"openpi", QUICK | WHOLE, NULL,
         "measure=determinism,finite,loss seq-len=256 num-heads=8 "
         "num-kv-heads=8,2 head-dim=256 causal=1 dtype=f16 data=tenth,random,tenfold"},
-    {"openpi", Q | F, NULL,
-        "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 "
-        "causal=1 pass=fwd+bwd"},
-    {"openpi", Q | F, "gemma",
+    {"openpi", QUICK | WHOLE, NULL,
+        "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 head-dim=64 causal=1 pass=fwd+bwd"},
+    {"openpi", QUICK | WHOLE, "gemma",
         "seq-len=512,1024 num-heads=8 num-kv-heads=1 head-dim=256 "
         "mask=blocks dtype=f16 warmup=3 iterations=10"},
-    {"openpi", Q | F, "gemma_fast",
+    {"openpi", QUICK | WHOLE, "gemma_fast",
         "measure=generate seq-len=1 kv-len=512,1024 num-heads=8 "
         "num-kv-heads=1 head-dim=256 causal=1 append=1 dtype=f16 warmup=3 iterations=10"},
 
-    {"flash_v2", Q | F, NULL, "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL, "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL,
-        "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 "
-        "pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL,
-        "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 "
-        "pass=fwd,bwd,fwd+bwd"},
-    {"flash_v2", Q | F, NULL,
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "seq-len=32 num-heads=4 head-dim=16 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "seq-len=64 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "batch-size=4 seq-len=256 num-heads=16 head-dim=64 dtype=f16 pass=fwd,bwd,fwd+bwd"},
+    {"flash_v2", QUICK | WHOLE, NULL,
         "batch-size=8 seq-len=512 num-heads=16 head-dim=64 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd iterations=5"},
-    {"flash_v2", F, NULL,
+    {"flash_v2", WHOLE, NULL,
         "batch-size=16 seq-len=512 num-heads=32 head-dim=64 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd warmup=1 iterations=5"},
-    {"flash_v2", F, NULL,
+    {"flash_v2", WHOLE, NULL,
         "batch-size=32 seq-len=1024 num-heads=32 head-dim=128 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3"},
-    {"flash_v2", F, NULL,
+    {"flash_v2", WHOLE, NULL,
         "batch-size=64 seq-len=1024 num-heads=64 head-dim=128 dtype=f16 "
         "pass=fwd,bwd,fwd+bwd warmup=0 iterations=3"},
-    {"flash_v2", Q | F, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10"},
-    {"flash_v2", Q | F, NULL,
-        "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 "
-        "head-dim=64 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
-        "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 "
-        "head-dim=32 dtype=f16"},
-    {"flash_v2", Q | F, NULL,
-        "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
-    {"flash_v2", Q | F, NULL,
-        "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
-    {"flash_v2", Q | F, NULL,
-        "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
-    {"flash_v2", Q | F, NULL,
-        "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
-    {"flash_v2", Q | F, NULL,
-        "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 "
-        "dtype=f16"},
-    {"flash_v2", Q | F, NULL,
-        "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 "
-        "dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL, "seq-len=1024 num-heads=25 head-dim=64 iterations=10"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "measure=memory seq-len=64,128,256,512,1024,2048 num-heads=32 head-dim=64 dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "measure=determinism,loss batch-size=2 seq-len=128 num-heads=8 head-dim=32 dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "batch-size=1,2,4,8,16 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "threads=1 batch-size=1 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "threads=2 batch-size=2 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "threads=4 batch-size=4 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "threads=8 batch-size=8 seq-len=256 num-heads=8 head-dim=64 dtype=f16"},
+    {"flash_v2", QUICK | WHOLE, NULL,
+        "threads=1,2,4,8,16,32,64,128 seq-len=512 num-heads=8 head-dim=64 dtype=f16"},
 
-    {"adaattn", Q | F, NULL,
+    {"adaattn", QUICK | WHOLE, NULL,
         "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
         "pass=fwd,bwd,fwd+bwd warmup=10 iterations=20"},
-    {"adaattn", Q | F, NULL,
+    {"adaattn", QUICK | WHOLE, NULL,
         "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 "
         "project=1 pass=fwd,bwd,fwd+bwd warmup=3 iterations=20"},
-    {"adaattn", F, NULL,
+    {"adaattn", WHOLE, NULL,
         "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,bwd,fwd+bwd "
         "warmup=10 iterations=100"},
-    {"adaattn", F, NULL,
+    {"adaattn", WHOLE, NULL,
         "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 "
         "project=1 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100"},
-    {"adaattn", Q | F, NULL, "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128"},
+    {"adaattn", QUICK | WHOLE, NULL,
+        "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128"},
 
-    {"decode", Q | F, NULL,
+    {"decode", QUICK | WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16"},
-    {"decode", Q | F, NULL,
+    {"decode", QUICK | WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f16 page-size=0,16"},
-    {"decode", Q | F, NULL,
+    {"decode", QUICK | WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=bf16 page-size=0,16"},
-    {"decode", F, NULL,
+    {"decode", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f32 kv-dtype=f32,f16,int8,fp8 page-size=0,16"},
-    {"decode", F, NULL,
+    {"decode", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=f16 page-size=0,16"},
-    {"decode", F, NULL,
+    {"decode", WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=8192,32768 num-heads=32 num-kv-heads=8 "
         "head-dim=128 causal=1 dtype=bf16 page-size=0,16"},
 
-    {"memory", Q | F, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd"},
-    {"memory", F, NULL, "measure=memory seq-len=4096,8192 pass=fwd"},
-    {"memory", Q | F, NULL, "seq-len=16,32,64,128,256,512,1024,2048 iterations=10"},
-    {"memory", F, NULL, "seq-len=4096,8192 iterations=5"},
+    {"memory", QUICK | WHOLE, NULL, "measure=memory seq-len=256,512,1024,2048 pass=fwd"},
+    {"memory", WHOLE, NULL, "measure=memory seq-len=4096,8192 pass=fwd"},
+    {"memory", QUICK | WHOLE, NULL, "seq-len=16,32,64,128,256,512,1024,2048 iterations=10"},
+    {"memory", WHOLE, NULL, "seq-len=4096,8192 iterations=5"},
 
-    {"scaling", Q | F, NULL, "threads=1,2,3,4,6,8,12,16,24,32,48,64,96,128 seq-len=1024"},
-    {"scaling", Q | F, NULL, "threads=1 batch-size=1 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=2 batch-size=2 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=4 batch-size=4 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=8 batch-size=8 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=16 batch-size=16 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=32 batch-size=32 seq-len=512"},
-    {"scaling", Q | F, NULL, "threads=64 batch-size=64 seq-len=512"},
-    {"scaling", Q | F, NULL, "batch-size=1,2,4,8,16 seq-len=256"},
-    {"scaling", Q, NULL, "seq-len=1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32" SHORT},
-    {"scaling", Q, NULL, "seq-len=40,48,56,64" SHORT},
-    {"scaling", F, NULL, "seq-len=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16" SHORT},
-    {"scaling", F, NULL, "seq-len=17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32" SHORT},
-    {"scaling", F, NULL, "seq-len=33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48" SHORT},
-    {"scaling", F, NULL, "seq-len=49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64" SHORT},
-    {"scaling", Q | F, NULL, "seq-len=80,96,112,128,160,192,224,256,320,384,448,512" SHORT},
-    {"scaling", Q | F, NULL, "seq-len=640,768,1024,1536,2048"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=1,2,3,4,6,8,12,16,24,32,48,64,96,128 seq-len=1024"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=1 batch-size=1 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=2 batch-size=2 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=4 batch-size=4 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=8 batch-size=8 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=16 batch-size=16 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=32 batch-size=32 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "threads=64 batch-size=64 seq-len=512"},
+    {"scaling", QUICK | WHOLE, NULL, "batch-size=1,2,4,8,16 seq-len=256"},
+    {"scaling", QUICK, NULL, "seq-len=1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32" SHORT},
+    {"scaling", QUICK, NULL, "seq-len=40,48,56,64" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48" SHORT},
+    {"scaling", WHOLE, NULL, "seq-len=49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64" SHORT},
+    {"scaling", QUICK | WHOLE, NULL, "seq-len=80,96,112,128,160,192,224,256,320,384,448,512" SHORT},
+    {"scaling", QUICK | WHOLE, NULL, "seq-len=640,768,1024,1536,2048"},
 
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=determinism,thread-count,batching batch-size=2 "
         "seq-len=193 num-kv-heads=2 causal=0,1 dtype=f32,f16,bf16"},
-    {"correctness", Q | F, NULL,
-        "measure=determinism,thread-count seq-len=129 num-heads=4 "
-        "head-dim=32 pass=bwd"},
-    {"correctness", Q | F, NULL,
-        "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold "
-        "dtype=f32,f16,bf16"},
-    {"correctness", Q | F, NULL,
-        "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd "
-        "data=tenth,random,tenfold"},
-    {"correctness", Q | F, NULL,
-        "measure=loss seq-len=256 num-heads=4 causal=0,1 "
-        "dtype=f32,f16,bf16"},
-    {"correctness", Q | F, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked"},
-    {"correctness", Q | F, NULL, "measure=loss seq-len=200 num-heads=4 mask=random"},
-    {"correctness", Q | F, NULL,
-        "measure=loss seq-len=200 num-heads=4 window-left=31 "
-        "window-right=0"},
-    {"correctness", Q | F, NULL,
+    {"correctness", QUICK | WHOLE, NULL,
+        "measure=determinism,thread-count seq-len=129 num-heads=4 head-dim=32 pass=bwd"},
+    {"correctness", QUICK | WHOLE, NULL,
+        "measure=finite seq-len=128 num-heads=4 data=tenth,random,tenfold dtype=f32,f16,bf16"},
+    {"correctness", QUICK | WHOLE, NULL,
+        "measure=finite seq-len=64 num-heads=2 pass=fwd+bwd data=tenth,random,tenfold"},
+    {"correctness", QUICK | WHOLE, NULL,
+        "measure=loss seq-len=256 num-heads=4 causal=0,1 dtype=f32,f16,bf16"},
+    {"correctness", QUICK | WHOLE, NULL, "measure=loss seq-len=256 num-heads=4 data=smooth,peaked"},
+    {"correctness", QUICK | WHOLE, NULL, "measure=loss seq-len=200 num-heads=4 mask=random"},
+    {"correctness", QUICK | WHOLE, NULL,
+        "measure=loss seq-len=200 num-heads=4 window-left=31 window-right=0"},
+    {"correctness", QUICK | WHOLE, NULL,
         "measure=gradient seq-len=24 num-heads=4 num-kv-heads=2 "
         "head-dim=16 causal=0,1 pass=fwd+bwd"},
-    {"correctness", F, NULL,
-        "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 "
-        "head-dim=40,128 causal=1"},
+    {"correctness", WHOLE, NULL,
+        "measure=loss seq-len=1,7,64,511,1024 kv-len=1024 num-heads=2 head-dim=40,128 causal=1"},
 };
 
 /* The cases of --tune and --ablate. Each is run as it is, then with the variants of its group. */
@@ -636,35 +681,39 @@ static const struct {
     int when;
     const char *group, *axes;
 } studies[] = {
-    {"tune", D, "tiles", "seq-len=1024 head-dim=64,128 num-heads=2 iterations=10"},
-    {"tune", Q, "tiles", "seq-len=1024 head-dim=64 num-heads=2 iterations=10"},
-    {"tune", D, "blocks", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
-    {"tune", Q, "blocks", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
-    {"ablate", D, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20"},
-    {"ablate", Q, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20"},
-    {"ablate", D | Q, "splits", "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100"},
-    {"ablate", D | Q, "flush", "seq-len=512 head-dim=64 num-heads=4 data=steep iterations=20"},
-    {"ablate", D, "backward", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
-    {"ablate", Q, "backward", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
+    {"tune", DEFAULT, "tiles", "seq-len=1024 head-dim=64,128 num-heads=2 iterations=10"},
+    {"tune", QUICK, "tiles", "seq-len=1024 head-dim=64 num-heads=2 iterations=10"},
+    {"tune", DEFAULT, "blocks", "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
+    {"tune", QUICK, "blocks", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
+    {"ablate", DEFAULT, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20"},
+    {"ablate", QUICK, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20"},
+    {"ablate", DEFAULT | QUICK, "splits",
+        "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100"},
+    {"ablate", DEFAULT | QUICK, "flush",
+        "seq-len=512 head-dim=64 num-heads=4 data=steep iterations=20"},
+    {"ablate", DEFAULT, "backward",
+        "seq-len=1024 head-dim=64,128 num-heads=2 pass=bwd iterations=10"},
+    {"ablate", QUICK, "backward", "seq-len=1024 head-dim=64 num-heads=2 pass=bwd iterations=10"},
 };
 
 /* clang-format off */
 static const variant variants[] = {
 #define TILE(when, bm, bn) { "tiles", "BM " #bm " BN " #bn, when, { .BM = bm, .BN = bn } }
 #define TILES(when, bm) \
-    TILE(D, bm, 128), TILE(when, bm, 256), TILE(when, bm, 512), TILE(D, bm, 1024)
+    TILE(DEFAULT, bm, 128), TILE(when, bm, 256), TILE(when, bm, 512), TILE(DEFAULT, bm, 1024)
 #define BLOCK(group, when, bk) { group, "BK " #bk, when, { .BK = bk } }
-    { "tune", "default tiles", D|Q, { 0 } },
-    TILES(D|Q, 96), TILES(D, 192), TILES(D|Q, 480), TILES(D, 1008),
-    BLOCK("blocks", D|Q, 64), BLOCK("blocks", D, 128), BLOCK("blocks", D|Q, 256),
-    { "ablate", "everything on", D|Q, { 0 } },
-    { "forward", "V in place", D|Q, { .v_in_place = 1 } },
-    { "forward", "BM 96", D|Q, { .BM = 96 } },
-    { "forward", "BN 64", D|Q, { .BN = 64 } },
-    { "forward", "BN 128", D|Q, { .BN = 128 } },
-    { "splits", "no key splits", D|Q, { .no_splits = 1 } },
-    { "flush", "no flush to zero", D|Q, { .no_flush = 1 } },
-    BLOCK("backward", D|Q, 64),
+    { "tune", "default tiles", DEFAULT|QUICK, { 0 } },
+    TILES(DEFAULT|QUICK, 96), TILES(DEFAULT, 192), TILES(DEFAULT|QUICK, 480), TILES(DEFAULT, 1008),
+    BLOCK("blocks", DEFAULT|QUICK, 64), BLOCK("blocks", DEFAULT, 128),
+    BLOCK("blocks", DEFAULT|QUICK, 256),
+    { "ablate", "everything on", DEFAULT|QUICK, { 0 } },
+    { "forward", "V in place", DEFAULT|QUICK, { .v_in_place = 1 } },
+    { "forward", "BM 96", DEFAULT|QUICK, { .BM = 96 } },
+    { "forward", "BN 64", DEFAULT|QUICK, { .BN = 64 } },
+    { "forward", "BN 128", DEFAULT|QUICK, { .BN = 128 } },
+    { "splits", "no key splits", DEFAULT|QUICK, { .no_splits = 1 } },
+    { "flush", "no flush to zero", DEFAULT|QUICK, { .no_flush = 1 } },
+    BLOCK("backward", DEFAULT|QUICK, 64),
 #undef TILE
 #undef TILES
 #undef BLOCK
@@ -676,13 +725,14 @@ static const variant variants[] = {
  * includes the forward. */
 static const struct published {
     const char *suite;
+    int data;
     int64_t batch, seq, heads, dim, project;
     const char *backend; /* NULL: any on the CPU */
     int pass;
     double ms, tokens_per_s;
     bool derived;
 } published[] = {
-#define CPU(s, ms, tokens) {"rocmforge", 1, s, 1, s, 0, NULL, FWD, ms, tokens, false}
+#define CPU(s, ms, tokens) {"rocmforge", SMOOTH, 1, s, 1, s, 0, NULL, FWD, ms, tokens, false}
     CPU(32, 0.033463, 956280),
     CPU(64, 0.264199, 242242),
     CPU(128, 2.588, 49452),
@@ -690,7 +740,7 @@ static const struct published {
     CPU(512, 348.592, 1469),
 #undef CPU
 #define MS(b, s, h, d, backend, pass, ms, derived) \
-    {"flash_v2", b, s, h, d, 0, backend, pass, ms, NAN, derived}
+    {"flash_v2", RANDOM, b, s, h, d, 0, backend, pass, ms, NAN, derived}
 #define L20(b, s, h, d, standard, flash) \
     MS(b, s, h, d, "standard", FWD, standard, false), MS(b, s, h, d, "flash", FWD, flash, false), \
         MS(b, s, h, d, "hip", FWD, flash, true)
@@ -717,7 +767,7 @@ static const struct published {
 #undef L20_BACKWARD
 #undef MS
 #define DENSE(backend, pass, ms, tokens, derived) \
-    {"adaattn", 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived}
+    {"adaattn", RANDOM, 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived}
     DENSE("standard", FWD, 45.374, 5642, false),
     DENSE("flash", FWD, 45.374, 5642, true),
     DENSE("standard", FWD_BWD, 51.294, NAN, false),
@@ -725,17 +775,18 @@ static const struct published {
 #undef DENSE
 };
 
-/* The flash_v2 guide's memory table, in MB. */
+/* Memory that was published, in MB. */
 static const struct {
+    const char *suite;
     int64_t seq;
     double standard, flash;
 } published_memory[] = {
-    {64, 0.5, 0.2},
-    {128, 2, 0.7},
-    {256, 8, 2.5},
-    {512, 32, 9.1},
-    {1024, 128, 30.5},
-    {2048, 512, 102.4},
+    {"flash_v2", 64, 0.5, 0.2},
+    {"flash_v2", 128, 2, 0.7},
+    {"flash_v2", 256, 8, 2.5},
+    {"flash_v2", 512, 32, 9.1},
+    {"flash_v2", 1024, 128, 30.5},
+    {"flash_v2", 2048, 512, 102.4},
 };
 
 /* =================================================================================== >>row ==== */
@@ -859,10 +910,9 @@ static bool row_null(const row *r, const struct field *f) {
                              : row_int(r, f) == NO_INT;
 }
 
-static const struct field *find_field(const char *key, size_t length) {
+static const struct field *find_field(const char *key) {
     for (int i = 0; i < COUNT(fields); i++)
-        if (strlen(fields[i].key) == length && !strncmp(fields[i].key, key, length))
-            return &fields[i];
+        if (!strcmp(fields[i].key, key)) return &fields[i];
     return NULL;
 }
 
@@ -1313,7 +1363,7 @@ static double available_memory(void) {
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "MemAvailable: %lf", &kib) == 1) break;
     if (f) fclose(f);
-    return kib ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return kib > 0 ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
 static const char *human_bytes(double bytes, char text[32]) {
@@ -1349,12 +1399,11 @@ static void take_files(problem *p, const files *in) {
     if (!in->has_mask) return;
     const npy *m = &in->mask;
     int64_t step = 1;
-    for (int i = m->dims - 2, axis = 2; i >= 0;
-        i--, axis--) { /* missing dimensions and those of 1 broadcast */
+    for (int to = 0; to < 4 - m->dims; to++) d->mask.stride[to] = ATTN_BROADCAST;
+    for (int i = m->dims - 2, to = 2; i >= 0; i--, to--) { /* dimensions of 1 broadcast too */
         step *= m->shape[i + 1];
-        d->mask.stride[axis] = m->shape[i] == 1 ? ATTN_BROADCAST : step;
+        d->mask.stride[to] = m->shape[i] == 1 ? ATTN_BROADCAST : step;
     }
-    for (int axis = 0; axis < 3 - (m->dims - 1); axis++) d->mask.stride[axis] = ATTN_BROADCAST;
     d->mask.data = m->data;
 }
 
@@ -1652,9 +1701,9 @@ static float dot(const float *x, const float *y, int64_t n, double *terms) {
     return sum;
 }
 
-/* Row `row` of a gradient += factor * x; `weight`: what the factor may lose, in units of f32. */
-static void add_terms(gradient *to, int64_t row, float factor, double weight, const float *x) {
-    for (int64_t e = row * to->width; e < (row + 1) * to->width; e++, x++) {
+/* Row i of a gradient += factor * x; `weight`: what the factor may lose, in units of f32. */
+static void add_terms(gradient *to, int64_t i, float factor, double weight, const float *x) {
+    for (int64_t e = i * to->width; e < (i + 1) * to->width; e++, x++) {
         to->naive[e] += factor * *x;
         to->terms[e] += fabs((double)factor * (double)*x);
         to->weighted[e] += weight * fabs((double)*x);
@@ -1786,7 +1835,6 @@ typedef struct comparison {
     const char *verdict; /* slower, faster, same, too few */
 } comparison;
 
-typedef struct bench bench;
 typedef struct writer {
     const char *name;
     void (*begin)(FILE *, const bench *);
@@ -1797,7 +1845,7 @@ typedef struct writer {
 struct bench {
     options opt;
     files *files;
-    int level; /* D, Q or F */
+    int selection; /* DEFAULT, QUICK or WHOLE */
     bench_case *cases;
     row *rows;
     int64_t case_count, row_count, row_total;
@@ -1873,7 +1921,7 @@ static double *rate_of(bench *b, const char *backend) {
 static int64_t calls_of(
     const bench *b, const bench_case *c, const char *backend, double seconds_each) {
     int64_t n = c->v[ITERATIONS];
-    double most = (b->level == F ? WHOLE_ROW_SECONDS : QUICK_ROW_SECONDS) / seconds_each;
+    double most = (b->selection == WHOLE ? WHOLE_ROW_SECONDS : QUICK_ROW_SECONDS) / seconds_each;
     if (!b->opt.user.count[ITERATIONS] && (double)n > most)
         n = most > FEWEST_CALLS ? (int64_t)most : FEWEST_CALLS;
     return !strcmp(backend, "reference") && n > REFERENCE_CALLS ? REFERENCE_CALLS : n;
@@ -1992,7 +2040,9 @@ static bool first_call(job *j) {
     bench *b = j->b;
     row *r = j->r;
     problem *p = j->p;
-    double seconds = b->opt.verify ? 1e18 : b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
+    double seconds = b->opt.verify           ? 1e18
+                     : b->selection == WHOLE ? CHECK_SECONDS
+                                             : QUICK_CHECK_SECONDS;
     if (!j->gpu && !give_workspace(p, (size_t)r->workspace_bytes)) j->status = ATTN_ERR_MEMORY;
     bool without_lse = j->pass == FWD && is_timing(j->c->v[MEASURE]);
     p->d.lse = without_lse ? NULL : p->lse;
@@ -2090,7 +2140,10 @@ static int64_t outside_median(int64_t n) {
 static void summarize(row *r, list seconds, const problem *p, double tokens) {
     int64_t n = seconds.n, outside = outside_median(n);
     double *sorted = malloc((size_t)n * sizeof *sorted), sum = 0, square = 0;
-    if (!sorted || !n) return free(sorted);
+    if (!sorted || !n) {
+        free(sorted);
+        return;
+    }
     memcpy(sorted, seconds.x, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, by_size);
     for (int64_t i = 0; i < n; i++) sum += sorted[i];
@@ -2202,8 +2255,7 @@ static bool is_published(const struct published *p, const row *r) {
     bool same_shape = p->batch == v[BATCH] && p->seq == v[SEQ] && p->heads == v[HEADS] &&
                       p->dim == v[DIM] && p->pass == v[PASS] && p->project == v[PROJECT];
     bool same_backend = p->backend ? !strcmp(p->backend, r->backend) : !is_gpu(r);
-    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] &&
-                 (v[DATA] == SMOOTH) == !strcmp(r->suite, "rocmforge");
+    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] && v[DATA] == p->data;
     return !strcmp(p->suite, r->suite) && same_shape && same_backend && plain;
 }
 
@@ -2472,7 +2524,7 @@ static void measure_gradient(job *j) {
     problem *p = j->p;
     attn_desc f = p->d;
     attn_in *in[] = {&f.q, &f.k, &f.v};
-    const attn_out *gradient[] = {&p->g.dq, &p->g.dk, &p->g.dv};
+    const attn_out *out[] = {&p->g.dq, &p->g.dk, &p->g.dv};
     if (!first_call(j)) return;
     int64_t n = p->d.batch * p->d.o.stride[0];
     double *o = malloc((size_t)n * 8), *dout = malloc((size_t)n * 8), *x[3], worst = 0;
@@ -2494,8 +2546,8 @@ static void measure_gradient(job *j) {
         double expected = (loss_at(&f, dout, o, &x[t][at], here + h) -
                               loss_at(&f, dout, o, &x[t][at], here - h)) /
                           (2 * h);
-        attn_out one = {.data = (char *)gradient[t]->data + at * dtype_size(gradient[t]->dtype),
-            .dtype = gradient[t]->dtype};
+        attn_out one = {
+            .data = (char *)out[t]->data + at * dtype_size(out[t]->dtype), .dtype = out[t]->dtype};
         widen(&got, &one, 0, 0, 0, 1, 1);
         double error = fabs(got - expected) / (1 + fabs(expected));
         worst = error <= worst ? worst : error;
@@ -2622,7 +2674,7 @@ static void measure_memory(job *j) {
     r->workspace_bytes = f.peak;
     r->peak_rss_bytes = j->gpu ? NO_INT : f.rss;
     for (int i = 0; i < COUNT(published_memory); i++)
-        if (!strcmp(r->suite, "flash_v2") && published_memory[i].seq == j->c->v[SEQ])
+        if (!strcmp(r->suite, published_memory[i].suite) && published_memory[i].seq == r->q_len)
             remark(r, NULL, "theirs: %.1f MB",
                 strcmp(r->backend, "flash") ? published_memory[i].standard
                                             : published_memory[i].flash);
@@ -2697,79 +2749,77 @@ typedef struct module {
     float *x, *w[PROJECTIONS], *y, *dy, *dx, *dw[PROJECTIONS];
     attn_out part[PROJECTIONS], grad[PROJECTIONS];     /* what the attention reads and writes */
     float *wide[PROJECTIONS], *wide_grad[PROJECTIONS]; /* the same in f32: itself, or a copy */
-    blas_sgemm sgemm; /* OpenBLAS, or NULL: the plain blocked product below */
+    blas_sgemm sgemm;                                  /* of OpenBLAS */
 } module;
 
+/* c[m,n] = (or +=) a[m,k] b[k,n]; all are dense, a transposed one is stored as its transpose. */
 typedef struct product {
+    int64_t m, n, k;
     const float *a, *b;
     float *c;
-    int64_t m, n, k, a_row, a_col, b_row, b_col;
-    bool add;
-    blas_sgemm sgemm;
+    bool a_transposed, b_transposed, add;
 } product;
-enum { ROWS = 4, LANES = 16, VECTORS = 4, COLS = LANES * VECTORS };
-typedef float lanes __attribute__((vector_size(4 * LANES)));
 
-/* Columns col .. col+COLS-1 of op(b), k after k, padded with 0; read along its dense side. */
-static void pack_columns(const product *p, int64_t col, float *packed) {
-    int64_t cols = p->n - col < COLS ? p->n - col : COLS, outer = p->b_col == 1 ? p->k : cols;
-    memset(packed, 0, (size_t)(p->k * COLS) * sizeof *packed);
-    for (int64_t x = 0; x < outer; x++)
-        for (int64_t y = 0; y < (p->b_col == 1 ? cols : p->k); y++) {
-            int64_t k = p->b_col == 1 ? x : y, j = p->b_col == 1 ? y : x;
-            packed[k * COLS + j] = p->b[k * p->b_row + (col + j) * p->b_col];
-        }
+typedef struct product_job {
+    const product *p;
+    blas_sgemm sgemm;
+} product_job;
+enum { PRODUCT_ROWS = 64 }; /* of a task */
+
+/* Some rows of a product, by OpenBLAS on this thread alone: the threads are ours. */
+static void product_task(void *arg, int64_t task) {
+    enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
+    const product_job *j = arg;
+    const product *p = j->p;
+    int64_t first = task * PRODUCT_ROWS, rows = min64(PRODUCT_ROWS, p->m - first);
+    j->sgemm(ROW_MAJOR, p->a_transposed ? TRANSPOSED : PLAIN, p->b_transposed ? TRANSPOSED : PLAIN,
+        (int)rows, (int)p->n, (int)p->k, 1, p->a + first * (p->a_transposed ? 1 : p->k),
+        (int)(p->a_transposed ? p->m : p->k), p->b, (int)(p->b_transposed ? p->k : p->n), p->add,
+        p->c + first * p->n, (int)p->n);
 }
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
-#endif
-static void
-product_rows(const product *p, int64_t i, int64_t col, const float *packed) {
-    int64_t cols = p->n - col < COLS ? p->n - col : COLS;
-    int64_t step = p->a_col, depth = p->k;
-    const float *a[ROWS]; /* rows past the end repeat the last, and are not stored */
-    lanes sum[ROWS][VECTORS] = {{{0}}};
-    for (int64_t r = 0; r < ROWS; r++) a[r] = p->a + (i + r < p->m ? i + r : p->m - 1) * p->a_row;
-    for (int64_t k = 0; k < depth; k++) {
-        const lanes *b = (const lanes *)(const void *)(packed + k * COLS);
-        for (int r = 0; r < ROWS; r++)
-            for (int j = 0; j < VECTORS; j++) sum[r][j] += a[r][k * step] * b[j];
-    }
-    for (int64_t r = 0; r < ROWS && i + r < p->m; r++)
-        for (int64_t j = 0; j < cols; j++)
-            p->c[(i + r) * p->n + col + j] =
-                sum[r][j / LANES][j % LANES] + (p->add ? p->c[(i + r) * p->n + col + j] : 0);
-}
-
-/* Rows block * COLS .. of the product, by OpenBLAS on this thread alone or by the plain loops: the
- * threads are ours. */
-static void product_task(void *arg, int64_t block) {
-    const product *p = arg;
-    int64_t row = block * COLS, rows = p->m - row < COLS ? p->m - row : COLS;
-    if (p->sgemm) {
-        bool ta = p->a_row == 1, tb = p->b_row == 1;
-        p->sgemm(101, ta ? 112 : 111, tb ? 112 : 111, (int)rows, (int)p->n, (int)p->k, 1,
-            p->a + row * p->a_row, (int)(ta ? p->a_col : p->a_row), p->b,
-            (int)(tb ? p->b_col : p->b_row), p->add, p->c + row * p->n, (int)p->n);
-        return;
-    }
-    void *packed = NULL;
-    if (posix_memalign(&packed, 64, (size_t)(p->k * COLS) * sizeof(float)))
-        return; /* noticed by check_products */
-    for (int64_t col = 0; col < p->n; col += COLS) {
-        pack_columns(p, col, packed);
-        for (int64_t i = row; i < row + rows; i += ROWS) product_rows(p, i, col, packed);
-    }
-    free(packed);
-}
-
-/* c[m,n] = (or +=) op(a)[m,k] op(b)[k,n]; everything dense, a transpose swaps the strides. */
-static void multiply(const module *w, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
-    const float *a, const float *b, float *c, bool add) {
-    product p = {a, b, c, m, n, k, ta ? 1 : k, ta ? m : 1, tb ? 1 : n, tb ? k : 1, add, w->sgemm};
+static void multiply(const module *w, const product *p) {
+    product_job j = {p, w->sgemm};
     attn_desc where = {.threads = w->threads};
-    attn_parallel(&where, product_task, &p, (m + COLS - 1) / COLS);
+    attn_parallel(&where, product_task, &j, (p->m + PRODUCT_ROWS - 1) / PRODUCT_ROWS);
+}
+
+/* Width of what a projection reads; it gives `projection_outputs`. */
+static int64_t projection_inputs(const module *w, int part) {
+    return part == OF_O ? w->width[part] : w->embed;
+}
+
+static int64_t projection_outputs(const module *w, int part) {
+    return part == OF_O ? w->embed : w->width[part];
+}
+
+/* y[tokens,outputs] = x[tokens,inputs] w[outputs,inputs]^T */
+static void project(const module *w, int part, const float *x, float *y) {
+    product p = {.m = w->tokens,
+        .n = projection_outputs(w, part),
+        .k = projection_inputs(w, part),
+        .a = x,
+        .b = w->w[part],
+        .c = y,
+        .b_transposed = true};
+    multiply(w, &p);
+}
+
+/* From dy the gradients of x, which are added up where `add`, and of the weight. */
+static void project_back(
+    const module *w, int part, const float *x, const float *dy, float *dx, bool add) {
+    int64_t inputs = projection_inputs(w, part), outputs = projection_outputs(w, part);
+    product to_input = {
+        .m = w->tokens, .n = inputs, .k = outputs, .a = dy, .b = w->w[part], .c = dx, .add = add};
+    product to_weight = {.m = outputs,
+        .n = inputs,
+        .k = w->tokens,
+        .a = dy,
+        .b = x,
+        .c = w->dw[part],
+        .a_transposed = true};
+    multiply(w, &to_input);
+    multiply(w, &to_weight);
 }
 
 /* n terms of a sum, `x_step` and `y_step` apart, and their sizes. */
@@ -2836,29 +2886,21 @@ static void convert_part(
 
 static void module_forward(const module *w, const problem *p, attn_status *s) {
     for (int i = OF_Q; i <= OF_V; i++) {
-        multiply(
-            w, false, true, w->tokens, w->width[i], w->embed, w->x, w->w[i], w->wide[i], false);
+        project(w, i, w->x, w->wide[i]);
         convert_part(w, &w->part[i], w->wide[i], w->width[i], false);
     }
     *s = attn_forward(&p->d);
     convert_part(w, &w->part[OF_O], w->wide[OF_O], w->width[OF_O], true);
-    multiply(w, false, true, w->tokens, w->embed, w->width[OF_O], w->wide[OF_O], w->w[OF_O], w->y,
-        false);
+    project(w, OF_O, w->wide[OF_O], w->y);
 }
 
 static void module_backward(const module *w, const problem *p, attn_status *s) {
-    multiply(w, false, false, w->tokens, w->width[OF_O], w->embed, w->dy, w->w[OF_O],
-        w->wide_grad[OF_O], false);
-    multiply(w, true, false, w->embed, w->width[OF_O], w->tokens, w->dy, w->wide[OF_O], w->dw[OF_O],
-        false);
+    project_back(w, OF_O, w->wide[OF_O], w->dy, w->wide_grad[OF_O], false);
     convert_part(w, &w->grad[OF_O], w->wide_grad[OF_O], w->width[OF_O], false);
     *s = attn_backward(&p->d, &p->g);
     for (int i = OF_Q; i <= OF_V; i++) {
         convert_part(w, &w->grad[i], w->wide_grad[i], w->width[i], true);
-        multiply(w, false, false, w->tokens, w->embed, w->width[i], w->wide_grad[i], w->w[i], w->dx,
-            i > 0);
-        multiply(w, true, false, w->width[i], w->embed, w->tokens, w->wide_grad[i], w->x, w->dw[i],
-            false);
+        project_back(w, i, w->x, w->wide_grad[i], w->dx, i > OF_Q);
     }
 }
 
@@ -2868,9 +2910,9 @@ static void module_call(void *user) {
     if (!interrupted && !j->status && j->pass != FWD) module_backward(j->module, j->p, &j->status);
 }
 
-/* OpenBLAS falls back to SSE3 on processors younger than itself: it is told the family of ours,
- * unless the user did. */
-static blas_sgemm find_openblas(char name[64]) {
+/* The product of OpenBLAS and its name; NULL, and in `name` why, where there is none. It falls back
+ * to SSE3 on processors younger than itself: it is told the family of ours, unless the user did. */
+static blas_sgemm find_openblas(char name[192]) {
     if (strcmp(attn_isa(), "portable"))
         setenv("OPENBLAS_CORETYPE", strcmp(attn_isa(), "avx512") ? "HASWELL" : "SKYLAKEX", 0);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -2880,15 +2922,18 @@ static blas_sgemm find_openblas(char name[64]) {
     blas_sgemm sgemm = NULL;
     void (*set_threads)(int) = NULL;
     char *(*core)(void) = NULL;
-    snprintf(name, 64, "blocked product");
-    for (int i = 0; library && i < 3; i++) symbol[i] = dlsym(library, names[i]);
-    if (!symbol[0] || !symbol[1] || !symbol[2]) return NULL;
+    bool found = library != NULL;
+    for (int i = 0; i < 3 && found; i++) found = (symbol[i] = dlsym(library, names[i])) != NULL;
+    if (!found) {
+        snprintf(name, 192, "%s", dlerror());
+        return NULL;
+    }
     /* C has no cast from an object pointer to a function pointer */
     memcpy(&sgemm, &symbol[0], sizeof sgemm);
     memcpy(&set_threads, &symbol[1], sizeof set_threads);
     memcpy(&core, &symbol[2], sizeof core);
     set_threads(1); /* the threads of the description call it */
-    snprintf(name, 64, "OpenBLAS %.40s", core());
+    snprintf(name, 192, "OpenBLAS %.40s", core());
     return sgemm;
 }
 
@@ -2927,8 +2972,8 @@ static void make_module(module *w, problem *p, const bench_case *c) {
 
 static void measure_module(job *j) {
     const int64_t *v = j->c->v;
-    char blas[64];
-    module w = {.sgemm = find_openblas(blas)};
+    char blas[192];
+    module w = {.sgemm = NULL};
     row *r = j->r;
     problem *p = j->p;
     int mark = p->owned_count;
@@ -2936,6 +2981,11 @@ static void measure_module(job *j) {
         remark(r, "declined",
             "the module with projections is self-attention, [B,S,H,D], its cache "
             "neither paged nor quantised");
+        return;
+    }
+    w.sgemm = find_openblas(blas);
+    if (!w.sgemm) {
+        remark(r, "declined", "the projections need OpenBLAS: %s", blas);
         return;
     }
     make_module(&w, p, j->c);
@@ -3055,7 +3105,7 @@ static double estimate(bench *b, const bench_case *c, const char *backend) {
     double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS] *
                    (double)v[SEQ] * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
     double each = flops / *rate_of(b, backend) + 1e-5, verify = flops / reference_flops;
-    double most = b->level == F ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
+    double most = b->selection == WHOLE ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
     double prefill = v[MEASURE] == GENERATE ? each * (double)v[KV] / 2 : 0;
     if (v[MEASURE] == MEMORY) return each + 0.1;
     if (!strcmp(backend, "reference") && each > REFERENCE_CALL_SECONDS) return 0;
@@ -3064,12 +3114,10 @@ static double estimate(bench *b, const bench_case *c, const char *backend) {
 }
 
 static const char *backend_at(const bench *b, const suite *s, int i, char name[32]) {
-    const char *p = s->backends;
     if (b->backend_count) return i < b->backend_count ? b->backends[i] : NULL;
-    for (; p && i > 0; i--) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
-    if (p) {
-        snprintf(name, 32, "%.*s", (int)strcspn(p, ","), p);
-        return name;
+    for (const char *rest = s->backends; rest; i--) {
+        rest = take_item(rest, name, 32);
+        if (!i) return name;
     }
     if (!*b->no_gpu && i-- == 0) return "hip"; /* CPU against GPU, where there is one */
     return i < b->plugin_count ? b->plugins[i] : NULL;
@@ -3105,17 +3153,15 @@ static void clear_progress(void) {
 /* A long row is announced before it starts; a quick selection leaves it out and says so. */
 static bool announce(bench *b, const bench_case *c, row *r) {
     double seconds = estimate(b, c, r->backend);
-    if (b->level != F && *c->suite->name && !b->opt.user.count[SEQ] &&
-        seconds > QUICK_SKIP_SECONDS) {
+    if (b->selection != WHOLE && !b->opt.user.count[SEQ] && seconds > QUICK_SKIP_SECONDS) {
         remark(r, "skipped", "would take about %.0f s: left out of a quick selection", seconds);
         return false;
     }
     if (seconds > ANNOUNCE_SECONDS) {
         clear_progress();
         fprintf(stderr,
-            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so "
-            "far, --quick "
-            "leaves it out\n",
+            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far, "
+            "--quick leaves it out\n",
             r->suite, r->name, r->backend, seconds);
     }
     return true;
@@ -3286,9 +3332,9 @@ static void run_case(bench *b, int64_t at) {
     char name[32];
     run_parts(b, at, &p, &made);
     if (made) problem_free(&p);
-    for (const char *s = c->suite->absent; s && *s && c->v[MEASURE] != MEMORY && may_go_on(b);
-        s += strcspn(s, ",") + (strchr(s, ',') != NULL)) {
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
+    const char *absent = c->v[MEASURE] == MEMORY ? NULL : c->suite->absent;
+    while (absent && may_go_on(b)) {
+        absent = take_item(absent, name, sizeof name);
         row r = new_row(c, name);
         remark(&r, "skipped", "not built");
         add_row(b, &r);
@@ -3426,8 +3472,7 @@ static void derive_row(const bench *b, row *r) {
     }
     r->time_exponent = fit_power_law(b, r, median_of).exponent;
     r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
-    if (r->c->v[MEASURE] == TIME &&
-        (!strcmp(r->suite, "scaling") || !strcmp(r->suite, "flash_v2"))) {
+    if (r->c->v[MEASURE] == TIME && r->c->suite->scales) {
         note_scaling(b, r, THREADS, THREADS, "thread(s)");
         note_scaling(b, r, BATCH, BATCH, "sequence(s)");
         note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
@@ -3489,15 +3534,14 @@ static void print_crossover(FILE *f, const bench *b) {
     }
     if (compared && !lost)
         fprintf(f,
-            "- crossover of flash over standard: none, flash wins or ties in all of %lld "
-            "cases\n",
+            "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
             (long long)compared);
 }
 
 static void print_exponents(FILE *f, const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
-        bool first = strcmp(r->suite, "rocmforge") &&
+        bool first = !r->c->suite->no_exponents &&
                      (isfinite(r->time_exponent) || isfinite(r->memory_exponent));
         for (int64_t k = 0; k < i && first; k++)
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
@@ -3514,26 +3558,28 @@ static void print_exponents(FILE *f, const bench *b) {
     }
 }
 
+/* The row of r's case in another pass. */
+static const row *in_pass(const bench *b, const row *r, int pass) {
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (row_ok(&b->rows[i]) && b->rows[i].c->v[PASS] == pass &&
+            same_series(r, &b->rows[i], PASS, PASS))
+            return &b->rows[i];
+    return NULL;
+}
+
 /* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum,
  * relative to dense. */
-static void print_adaattn(FILE *f, const bench *b) {
+static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
     fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone "
-          "is pass "
-          "bwd. Relative to dense "
-          "(standard), > 1 is faster or smaller here; AdaAttn prints the inverse.\n",
+          "is pass bwd. Relative to dense (standard), > 1 is faster or smaller here; AdaAttn "
+          "prints the inverse.\n",
         f);
     for (int64_t i = 0; i < b->row_count; i++) {
-        const row *r = &b->rows[i], *both = NULL, *dense = twin(b, r, "standard"),
-                  *dense_both = NULL;
-        if (strcmp(r->suite, "adaattn") || r->c->v[PASS] != FWD || !row_ok(r) ||
-            !isfinite(r->mean_ms))
+        const row *r = &b->rows[i], *dense = twin(b, r, "standard");
+        if (r->c->suite != s || r->c->v[PASS] != FWD || !row_ok(r) || !isfinite(r->mean_ms))
             continue;
-        for (int64_t k = 0; k < b->row_count; k++)
-            if (b->rows[k].c->v[PASS] == FWD_BWD && row_ok(&b->rows[k]) &&
-                !strcmp(b->rows[k].name, r->name)) {
-                both = strcmp(b->rows[k].backend, r->backend) ? both : &b->rows[k];
-                dense_both = strcmp(b->rows[k].backend, "standard") ? dense_both : &b->rows[k];
-            }
+        const row *both = in_pass(b, r, FWD_BWD),
+                  *dense_both = dense ? in_pass(b, dense, FWD_BWD) : NULL;
         fprintf(
             f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms, r->stddev_ms);
         if (both)
@@ -3543,16 +3589,14 @@ static void print_adaattn(FILE *f, const bench *b) {
         if (dense)
             fprintf(f, "; relative to dense: forward %.2f, memory %.2f",
                 dense->mean_ms / r->mean_ms, total_bytes(dense) / total_bytes(r));
-        if (both && dense_both && dense)
+        if (both && dense_both)
             fprintf(f, ", backward %.2f, total %.2f", dense_both->mean_ms / both->mean_ms,
                 (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
         fputc('\n', f);
     }
     fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 "
-          "ms, total "
-          "96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive precision 1.49, "
-          "1.76, 1.64, "
-          "adaptive rank 1.01, 1.02, 1.01\n",
+          "ms, total 96.668 ms, 5642 tok/s; relative to dense, > 1 is slower there: adaptive "
+          "precision 1.49, 1.76, 1.64, adaptive rank 1.01, 1.02, 1.01\n",
         f);
 }
 
@@ -3571,17 +3615,17 @@ static const char *human_ms(double ms, char text[32]) {
     return text;
 }
 
-/* Every time that a system published, measured here or not. */
-static void print_published(FILE *f, const bench *b, const char *suite) {
+/* Every time that the system of a suite published, measured here or not. */
+static void print_published(FILE *f, const bench *b, const suite *s) {
     static const char *const passes[] = {"fwd", "bwd", "fwd+bwd"};
     char theirs[32], ours[32], tokens[32], factor[32];
     fprintf(f,
-        "\n| %s published | backend | pass | theirs | tok/s | ours | theirs/ours |\n"
+        "\n| %s published | backend | pass | published | tok/s | ours | speedup |\n"
         "|---|---|---|---|---|---|---|\n",
-        suite);
+        s->name);
     for (int i = 0; i < COUNT(published); i++) {
         const struct published *p = &published[i];
-        if (strcmp(p->suite, suite) || p->derived) continue;
+        if (strcmp(p->suite, s->name) || p->derived) continue;
         const row *r = beside(b, p);
         snprintf(tokens, sizeof tokens, isfinite(p->tokens_per_s) ? "%.0f" : "-", p->tokens_per_s);
         snprintf(factor, sizeof factor, r ? "%.3g" : "-", r ? p->ms / r->p50_ms : 0);
@@ -3595,7 +3639,7 @@ static void print_published(FILE *f, const bench *b, const char *suite) {
 
 /* The guide's memory table, in MB: theirs, ours as tensors and workspace, and how
  * many times less. */
-static void print_guide_memory(FILE *f, const bench *b) {
+static void print_guide_memory(FILE *f, const bench *b, const suite *s) {
     fputs("\n| flash_v2 memory, MB | standard, theirs | ours | flash, theirs | ours | standard / "
           "flash, theirs | ours |\n|---|---|---|---|---|---|---|\n",
         f);
@@ -3603,7 +3647,7 @@ static void print_guide_memory(FILE *f, const bench *b) {
         const row *r = NULL, *standard = NULL;
         double theirs = published_memory[i].standard / published_memory[i].flash;
         for (int64_t k = 0; k < b->row_count && !standard; k++)
-            if (!strcmp(b->rows[k].suite, "flash_v2") && is_memory(&b->rows[k]) &&
+            if (b->rows[k].c->suite == s && is_memory(&b->rows[k]) &&
                 !strcmp(b->rows[k].backend, "flash") && row_ok(&b->rows[k]) &&
                 b->rows[k].q_len == published_memory[i].seq)
                 r = &b->rows[k], standard = twin(b, r, "standard");
@@ -3619,29 +3663,20 @@ static void print_guide_memory(FILE *f, const bench *b) {
     fputc('\n', f);
 }
 
-/* The row of r's case in another pass. */
-static const row *in_pass(const bench *b, const row *r, int pass) {
-    for (int64_t i = 0; i < b->row_count; i++)
-        if (row_ok(&b->rows[i]) && b->rows[i].c->v[PASS] == pass &&
-            same_series(r, &b->rows[i], PASS, PASS))
-            return &b->rows[i];
-    return NULL;
-}
-
 /* Forward, backward and both of each case, and the backward as a multiple of the forward; theirs
  * where they published both. */
-static void print_directions(FILE *f, const bench *b, const char *suite) {
+static void print_directions(FILE *f, const bench *b, const suite *s) {
     bool head = false;
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both, *backward;
-        if (strcmp(r->suite, suite) || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD ||
-            !row_ok(r) || !(backward = in_pass(b, r, BWD)) || !(both = in_pass(b, r, FWD_BWD)))
+        if (r->c->suite != s || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD || !row_ok(r) ||
+            !(backward = in_pass(b, r, BWD)) || !(both = in_pass(b, r, FWD_BWD)))
             continue;
         if (!head)
             fprintf(f,
                 "\n| %s | backend | forward ms | backward ms | both ms | backward/forward | "
                 "theirs | both, vs std |\n|---|---|---|---|---|---|---|---|\n",
-                suite);
+                s->name);
         head = true;
         fprintf(f, "| %s | %s | %.4g | %.4g | %.4g | %.2f |", r->name, r->backend, r->p50_ms,
             backward->p50_ms, both->p50_ms, backward->p50_ms / r->p50_ms);
@@ -3654,10 +3689,10 @@ static void print_directions(FILE *f, const bench *b, const char *suite) {
 
 /* Throughput of flash with n times the work of one sequence, on all threads or, `weak`, on n, over
  * that of one sequence. NaN: not run. */
-static double scaled(const bench *b, int64_t n, bool weak) {
+static double scaled(const bench *b, const suite *s, int64_t n, bool weak) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *one = &b->rows[i];
-        if (strcmp(one->suite, "flash_v2") || strcmp(one->backend, "flash") || !row_ok(one) ||
+        if (one->c->suite != s || strcmp(one->backend, "flash") || !row_ok(one) ||
             one->c->v[MEASURE] != TIME || one->c->v[PASS] != FWD || one->batch != 1 ||
             (weak && one->threads != 1))
             continue;
@@ -3672,7 +3707,7 @@ static double scaled(const bench *b, int64_t n, bool weak) {
 }
 
 /* Weak scaling: each thread has the work of one sequence. */
-static void print_guide_scaling(FILE *f, const bench *b) {
+static void print_guide_scaling(FILE *f, const bench *b, const suite *s) {
     static const struct {
         int64_t n;
         double batch, weak;
@@ -3687,8 +3722,8 @@ static void print_guide_scaling(FILE *f, const bench *b) {
           "ours | ours, per thread |\n|---|---|---|---|---|---|\n",
         f);
     for (int i = 0; i < COUNT(theirs); i++) {
-        double x[] = {theirs[i].batch, scaled(b, theirs[i].n, false), theirs[i].weak,
-            scaled(b, theirs[i].n, true), 0};
+        double x[] = {theirs[i].batch, scaled(b, s, theirs[i].n, false), theirs[i].weak,
+            scaled(b, s, theirs[i].n, true), 0};
         x[4] = x[3] / (double)theirs[i].n;
         fprintf(f, "| %lld |", (long long)theirs[i].n);
         for (int k = 0; k < COUNT(x); k++) fprintf(f, isfinite(x[k]) ? " %.4g |" : " - |", x[k]);
@@ -3697,8 +3732,8 @@ static void print_guide_scaling(FILE *f, const bench *b) {
     fputc('\n', f);
 }
 
-/* What the guide published besides times, beside what was measured here. */
-static void print_guide(FILE *f, const bench *b) {
+/* The most GB/s of each pass, beside what the guide published. */
+static void print_guide_bandwidth(FILE *f, const bench *b, const suite *s) {
     static const struct {
         const char *pass;
         double gbytes;
@@ -3708,15 +3743,11 @@ static void print_guide(FILE *f, const bench *b) {
         {"both", 578},
     };
     const double their_peak = 864;
-    print_published(f, b, "flash_v2");
-    print_directions(f, b, "flash_v2");
-    print_guide_memory(f, b);
-    print_guide_scaling(f, b);
     for (int pass = FWD; pass <= FWD_BWD; pass++) {
         const row *best = NULL;
         for (int64_t i = 0; i < b->row_count; i++) {
             const row *r = &b->rows[i];
-            if (!strcmp(r->suite, "flash_v2") && r->c->v[PASS] == pass && row_ok(r) &&
+            if (r->c->suite == s && r->c->v[PASS] == pass && row_ok(r) &&
                 isfinite(r->gbytes_per_s) && (!best || r->gbytes_per_s > best->gbytes_per_s))
                 best = r;
         }
@@ -3731,11 +3762,10 @@ static void print_guide(FILE *f, const bench *b) {
 }
 
 /* How much of a call's memory the scores are: openpi's reason for flash. */
-static void print_score_share(FILE *f, const bench *b) {
+static void print_score_share(FILE *f, const bench *b, const suite *s) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *flash = twin(b, r, "flash");
-        if (strcmp(r->suite, "openpi") || !is_memory(r) || strcmp(r->backend, "standard") ||
-            !row_ok(r))
+        if (r->c->suite != s || !is_memory(r) || strcmp(r->backend, "standard") || !row_ok(r))
             continue;
         fprintf(f, "- openpi, %s: the score matrix is %.1f%% of the memory of standard", r->name,
             100 * fmin(score_bytes(r->c), workspace_of(r)) / total_bytes(r));
@@ -3760,10 +3790,8 @@ static void print_shared_memory(FILE *f) {
         int block = guide[i].block, bytes = block * block * 4 + block * guide[i].dim * 2,
             clipped = guide[i].seq;
         fprintf(f,
-            "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as "
-            "published (the "
-            "block exceeds the "
-            "sequence); fits",
+            "- guide's block %d for S %d, D %d: %d KiB of shared memory; infeasible as published "
+            "(the block exceeds the sequence); fits",
             block, guide[i].seq, guide[i].dim, (bytes + 1023) / 1024);
         bool any = false;
         for (int c = 0; c < COUNT(chips); c++)
@@ -3772,6 +3800,15 @@ static void print_shared_memory(FILE *f) {
         fprintf(f, "%s; a block of %d needs %d KiB\n", any ? "" : " no chip listed", clipped,
             (clipped * clipped * 4 + clipped * guide[i].dim * 2 + 1023) / 1024);
     }
+}
+
+/* What the guide published besides times, beside what was measured here. */
+static void conclude_guide(FILE *f, const bench *b, const suite *s) {
+    print_directions(f, b, s);
+    print_guide_memory(f, b, s);
+    print_guide_scaling(f, b, s);
+    print_guide_bandwidth(f, b, s);
+    print_shared_memory(f);
 }
 
 /* A share that openpi aims at; its lower end is what counts. */
@@ -3807,11 +3844,10 @@ static void judge_openpi_row(openpi_verdict *x, const row *r) {
         x->standard_exponent = r->memory_exponent;
 }
 
-static openpi_verdict judge_openpi(const bench *b) {
+static openpi_verdict judge_openpi(const bench *b, const suite *s) {
     openpi_verdict x = {NULL, NULL, NAN, NAN, NAN, 0, 0, false, false};
     for (int64_t i = 0; i < b->row_count; i++)
-        if (!strcmp(b->rows[i].suite, "openpi") && !is_gpu(&b->rows[i]))
-            judge_openpi_row(&x, &b->rows[i]);
+        if (b->rows[i].c->suite == s && !is_gpu(&b->rows[i])) judge_openpi_row(&x, &b->rows[i]);
     if (x.slowest) x.less_time = 100 * (1 - 1 / x.slowest->speedup_vs_standard);
     if (x.largest) x.less_memory = 100 * x.largest->memory_reduction;
     x.correct = x.right && !x.wrong;
@@ -3820,8 +3856,11 @@ static openpi_verdict judge_openpi(const bench *b) {
     return x;
 }
 
-static void print_openpi_verdict(FILE *f, const bench *b) {
-    openpi_verdict x = judge_openpi(b);
+static bool openpi_reached(const bench *b, const suite *s) { return judge_openpi(b, s).reached; }
+
+static void conclude_openpi(FILE *f, const bench *b, const suite *s) {
+    openpi_verdict x = judge_openpi(b, s);
+    print_score_share(f, b, s);
     fprintf(
         f, "- openpi verdict, of what was measured: %s\n", x.reached ? "reached" : "NOT reached");
     print_target(f, "less time than standard", x.slowest, x.less_time, 15, 25);
@@ -3836,10 +3875,26 @@ static void print_openpi_verdict(FILE *f, const bench *b) {
         (long long)x.wrong, x.correct ? "correct" : "NOT correct");
 }
 
-static bool has_suite(const bench *b, const char *name) {
+static bool has_rows(const bench *b, const suite *s) {
     for (int64_t i = 0; i < b->row_count; i++)
-        if (!strcmp(b->rows[i].suite, name)) return true;
+        if (b->rows[i].c->suite == s) return true;
     return false;
+}
+
+static bool has_published(const suite *s) {
+    for (int i = 0; i < COUNT(published); i++)
+        if (!strcmp(published[i].suite, s->name)) return true;
+    return false;
+}
+
+/* What the suites that were run have reached, all of those that judge. */
+typedef enum judgement { NOT_JUDGED, REACHED, NOT_REACHED } judgement;
+static judgement judge_suites(const bench *b) {
+    judgement all = NOT_JUDGED;
+    for (int s = 0; s < COUNT(suites) && all != NOT_REACHED; s++)
+        if (suites[s].reached && has_rows(b, &suites[s]))
+            all = suites[s].reached(b, &suites[s]) ? REACHED : NOT_REACHED;
+    return all;
 }
 
 /* The fastest backend of r's case; of those that are not clearly apart the one that stands last:
@@ -3878,8 +3933,7 @@ static void print_advice(FILE *f, const bench *b) {
             if (!strcmp(advice[k][0], r->bound))
                 fprintf(f,
                     "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, "
-                    "%.0f%% of "
-                    "bandwidth | %s |\n",
+                    "%.0f%% of bandwidth | %s |\n",
                     (long long)length_of(r), (long long)r->head_dim, (long long)r->batch, r->dtype,
                     r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound, 100 * r->peak_fraction,
                     100 * r->bandwidth_fraction, advice[k][1]);
@@ -3888,11 +3942,10 @@ static void print_advice(FILE *f, const bench *b) {
 
 static void print_their_flops(FILE *f, const bench *b) {
     for (int s = 0; s < COUNT(suites); s++)
-        if (suites[s].their_flops && has_suite(b, suites[s].name))
+        if (suites[s].their_flops && has_rows(b, &suites[s]))
             fprintf(f,
-                "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible "
-                "pair, head and element of "
-                "a key and a value, the backward 2.5 times that\n",
+                "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible pair, "
+                "head and element of a key and a value, the backward 2.5 times that\n",
                 suites[s].name, suites[s].their_flops);
 }
 
@@ -3923,8 +3976,9 @@ static double total_of(const row *r) { return r->total_ms; }
 
 /* The table CPU against GPU, and from which length on the GPU pays; or why there is none. */
 static void print_gpu(FILE *f, const bench *b) {
-    bool asked = has_suite(b, "rocmforge"), head = false;
+    bool asked = false, head = false;
     char text[32];
+    for (int s = 0; s < COUNT(suites); s++) asked |= suites[s].wants_gpu && has_rows(b, &suites[s]);
     for (int i = 0; i < b->backend_count; i++) asked |= !strcmp(b->backends[i], "hip");
     if (*b->no_gpu) {
         if (asked) fprintf(f, "- CPU against GPU: no GPU here: %s\n", b->no_gpu);
@@ -3935,8 +3989,7 @@ static void print_gpu(FILE *f, const bench *b) {
         if (!is_gpu(r) || !row_ok(r) || !is_performance(r) || !cpu) continue;
         if (!head)
             fputs("\n| CPU against GPU | dtype | pass | flash ms | hip kernel ms | hip total ms | "
-                  "kernel, > 1 is faster | total "
-                  "| GFLOP/s of the kernel | device memory "
+                  "kernel, > 1 is faster | total | GFLOP/s of the kernel | device memory "
                   "|\n|---|---|---|---|---|---|---|---|---|---|\n",
                 f);
         head = true;
@@ -3966,17 +4019,11 @@ static void print_findings(FILE *f, const bench *b) {
     print_their_flops(f, b);
     print_exponents(f, b);
     print_crossover(f, b);
-    if (has_suite(b, "rocmforge")) print_published(f, b, "rocmforge");
-    if (has_suite(b, "adaattn")) {
-        print_published(f, b, "adaattn");
-        print_adaattn(f, b);
+    for (int s = 0; s < COUNT(suites); s++) {
+        if (!has_rows(b, &suites[s])) continue;
+        if (has_published(&suites[s])) print_published(f, b, &suites[s]);
+        if (suites[s].conclude) suites[s].conclude(f, b, &suites[s]);
     }
-    if (has_suite(b, "flash_v2")) {
-        print_guide(f, b);
-        print_shared_memory(f);
-    }
-    print_score_share(f, b);
-    if (has_suite(b, "openpi")) print_openpi_verdict(f, b);
 }
 
 /* =============================================================================== >>writers ==== */
@@ -4030,9 +4077,11 @@ static const char *cell(const row *r, const struct field *f, char text[256]) {
 
 /* ---- markdown: all rows at the end, the columns that not all of them lack */
 static int used_columns(const bench *b, const suite *s, const struct field *columns[]) {
+    char key[64];
     int n = 0;
-    for (const char *p = s->columns; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
-        const struct field *f = find_field(p, strcspn(p, ","));
+    for (const char *rest = s->columns; rest;) {
+        rest = take_item(rest, key, sizeof key);
+        const struct field *f = find_field(key);
         bool used = false;
         for (int64_t i = 0; f && i < b->row_count && !used; i++)
             used = b->rows[i].c->suite == s && !row_null(&b->rows[i], f);
@@ -4069,12 +4118,6 @@ typedef struct column {
     int width;
 } column;
 
-static bool has_published(const suite *s) {
-    for (int i = 0; i < COUNT(published); i++)
-        if (!strcmp(published[i].suite, s->name)) return true;
-    return false;
-}
-
 /* Whether rows of the suite can have the column: what needs another row or a published figure. */
 static bool can_fill(const bench *b, const suite *s, const struct field *f) {
     char name[32];
@@ -4094,9 +4137,11 @@ static int text_width(const bench *b, const suite *s, const struct field *f) {
                                                       : 0;
     char name[32];
     const char *backend;
-    for (const char *p = f->offset == offsetof(row, backend) ? s->absent : NULL; p;
-        p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        widest = (int)strcspn(p, ",") > widest ? (int)strcspn(p, ",") : widest;
+    const char *absent = f->offset == offsetof(row, backend) ? s->absent : NULL;
+    while (absent) {
+        absent = take_item(absent, name, sizeof name);
+        widest = (int)strlen(name) > widest ? (int)strlen(name) : widest;
+    }
     if (f->offset == offsetof(row, bound) || f->offset == offsetof(row, isa)) widest = 9;
     for (int k = 0; f->offset == offsetof(row, backend) && (backend = backend_at(b, s, k, name));
         k++)
@@ -4133,12 +4178,13 @@ static int label_width(const bench *b, const suite *s, int most) {
 
 /* The columns of a suite with the widths that its values have at most. */
 static int table_columns(const bench *b, const suite *s, column columns[]) {
-    const char *list = s->brief ? s->brief : BRIEF;
+    const char *rest = b->opt.wide ? NULL : s->brief ? s->brief : BRIEF;
+    char key[64];
     int n = 0, used = 0;
     for (int i = 0; b->opt.wide && i < COUNT(fields); i++) columns[n++].field = &fields[i];
-    for (const char *p = list; !b->opt.wide && *p;
-        p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0)) {
-        const struct field *f = find_field(p, strcspn(p, ","));
+    while (rest) {
+        rest = take_item(rest, key, sizeof key);
+        const struct field *f = find_field(key);
         if (can_fill(b, s, f)) columns[n++].field = f;
     }
     for (int c = 0; c < n; c++) {
@@ -4159,7 +4205,7 @@ static int table_columns(const bench *b, const suite *s, column columns[]) {
 /* Words of a text in lines that fit: the first begins at `first`, the others at `others`. */
 static void write_wrapped(FILE *out, const char *text, int first, int others) {
     int at = fprintf(out, "%*s", first, ""), begun = first;
-    for (int n; (n = (int)strcspn(text, " \n")) > 0; text += n + strspn(text + n, " \n")) {
+    for (int n; (n = (int)strcspn(text, " \n")) > 0; text += n, text += strspn(text, " \n")) {
         if (at > begun && at + 1 + n > LINE_WIDTH)
             at = begun = fprintf(out, "\n%*s", others, "") - 1;
         at += fprintf(out, "%s%.*s", at > begun ? " " : "", n, text);
@@ -4188,7 +4234,7 @@ static void write_table_row(FILE *out, bench *b, const row *r) {
         write_headings(out, b, columns, n);
     }
     case_label(b, r, label);
-    int place = find_field("case", 4) == columns[0].field ? 0 : 1;
+    int place = find_field("case") == columns[0].field ? 0 : 1;
     if (!b->opt.wide && (int)strlen(label) > columns[0].width) {
         if (b->labelled != r->c) /* a long name has a line of its own */
             fprintf(out, "%s\n", label);
@@ -4237,8 +4283,7 @@ static void print_comparisons(FILE *out, const bench *b) {
 static void write_machine(const bench *b, char text[512]) {
     char cpu[192];
     snprintf(text, 512,
-        "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, "
-        "%s",
+        "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, %s",
         cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
 }
 
@@ -4259,7 +4304,7 @@ static void write_markdown(FILE *out, const bench *b) {
     write_machine(b, text);
     fprintf(out, "# %s\n", text);
     for (int s = 0; s < COUNT(suites); s++)
-        if (has_suite(b, suites[s].name)) {
+        if (has_rows(b, &suites[s])) {
             fprintf(out, "\n## %s - %s\n\n", suites[s].name, suites[s].help);
             write_grid(out, b, &suites[s]);
         }
@@ -4421,10 +4466,8 @@ static void end_json(FILE *out, const bench *b) {
         fprintf(out, ", \"dtype\": \"%s\", \"pass\": \"%s\", \"factor\": %.4g}", r->dtype, r->pass,
             1 / r->speedup_vs_standard);
     }
-    const char *verdict = !has_suite(b, "openpi")   ? "null"
-                          : judge_openpi(b).reached ? "\"reached\""
-                                                    : "\"not reached\"";
-    fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdict,
+    static const char *const verdicts[] = {"null", "\"reached\"", "\"not reached\""};
+    fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdicts[judge_suites(b)],
         interrupted ? "true" : "false");
 }
 
@@ -4461,15 +4504,20 @@ static void write_performance(FILE *out, const bench *b) { write_document(out, b
 static void write_memory(FILE *out, const bench *b) { write_document(out, b, is_memory); }
 static void write_correctness(FILE *out, const bench *b) { write_document(out, b, is_correctness); }
 
+static void write_points(FILE *, const bench *);
+
 static const struct {
     const char *name;
     void (*write)(FILE *, const bench *);
+    bool of_plots; /* with --plot alone */
 } reports[] = {
-    {"performance_results.json", write_performance},
-    {"memory_results.json", write_memory},
-    {"correctness_results.json", write_correctness},
-    {"summary_report.md", write_summary},
+    {"performance_results.json", write_performance, false},
+    {"memory_results.json", write_memory, false},
+    {"correctness_results.json", write_correctness, false},
+    {"summary_report.md", write_summary, false},
+    {"plots.csv", write_points, true},
 };
+enum { POINTS = COUNT(reports) - 1 }; /* the report that the plots are drawn from */
 
 /* What a row may take in the result files. */
 enum { ROW_BYTES = 4096, SAMPLE_BYTES = 10, DOCUMENT_BYTES = 65536 };
@@ -4500,19 +4548,18 @@ static double plot_fraction(const row *r) { return r->peak_fraction; }
 static double x_length(const row *r) { return (double)length_of(r); }
 static double x_bytes(const row *r) { return r->bytes / 1048576; }
 static const struct plot {
-    const char *file, *title, *x_label, *y_label, *scale;
+    const char *file, *title, *x_label, *y_label;
+    bool log_y, has_spread;
     double (*x)(const row *), (*y)(const row *);
 } plots[] = {
     {"time.svg", "Time of one call", "tokens S",
-        "ms: median, from the fastest call to the 95th "
-        "percentile",
-        "xy", x_length, plot_ms},
-    {"gflops.svg", "Rate", "tokens S", "GFLOP/s", "x", x_length, plot_gflops},
-    {"memory.svg", "Tensors and workspace", "tokens S", "MiB", "xy", x_length, plot_memory},
-    {"peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", "x", x_length,
-        plot_fraction},
-    {"roofline.svg", "Rate over traffic", "MiB that a call must move", "GFLOP/s", "xy", x_bytes,
-        plot_gflops},
+        "ms: median, from the fastest call to the 95th percentile", true, true, x_length, plot_ms},
+    {"gflops.svg", "Rate", "tokens S", "GFLOP/s", false, false, x_length, plot_gflops},
+    {"memory.svg", "Tensors and workspace", "tokens S", "MiB", true, false, x_length, plot_memory},
+    {"peak.svg", "Share of the measured peak", "tokens S", "fraction of the peak", false, false,
+        x_length, plot_fraction},
+    {"roofline.svg", "Rate over traffic", "MiB that a call must move", "GFLOP/s", true, false,
+        x_bytes, plot_gflops},
 };
 enum { MOST_CURVES = 12 };
 
@@ -4531,6 +4578,10 @@ enum { MOST_FILES = COUNT(reports) + COUNT(plots) };
 static void report_path(char path[4096], const char *dir, int i) {
     snprintf(path, 4096, "%.3000s/%s", dir,
         i < COUNT(reports) ? reports[i].name : plots[i - COUNT(reports)].file);
+}
+
+static bool is_wanted(const bench *b, int i) {
+    return b->opt.plot || (i < COUNT(reports) && !reports[i].of_plots);
 }
 
 /* Removes the directories of a path from its end up to the one of `first` characters. */
@@ -4568,9 +4619,9 @@ static int prepare_directory(const bench *b, const char *dir) {
     size_t made = 0;
     int bad = make_directories(dir, &made);
     if (bad) return bad;
-    for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
+    for (int i = 0; i < MOST_FILES && !bad; i++) {
         report_path(path, dir, i);
-        bad = check_writable(b, path);
+        if (is_wanted(b, i)) bad = check_writable(b, path);
     }
     if (bad) remove_directories(dir, made);
     return bad;
@@ -4587,96 +4638,144 @@ static bool begins_curve(const bench *b, int64_t i, const struct plot *p) {
     return points > 1;
 }
 
-/* A curve is named by what tells its series from the others: its case without the length. */
+/* A curve is named by what tells its series from the others: its case without the length. There is
+ * no comma in it, which gnuplot reads as the end of a cell, in quotes too. */
 static void curve_title(const row *r, char text[1024]) {
     const char *s = strstr(r->name, " S"), *rest = s ? strchr(s + 1, ' ') : NULL;
     int batch = s ? (int)(s - r->name) : 0;
-    snprintf(text, 1024, "%s: %.*s%s %s %s, %d thread%s", r->backend, batch, r->name,
+    snprintf(text, 1024, "%s: %.*s%s %s %s %d thread%s", r->backend, batch, r->name,
         rest ? rest : "", r->dtype, r->pass, (int)r->threads, r->threads > 1 ? "s" : "");
+    for (char *c = text; (c = strchr(c, ',')) != NULL;) *c = '/';
 }
 
+/* What tells a curve from the others of its plot. Backends of one series share a colour and a
+ * shape: flash solid and filled, the others dashed. */
+typedef struct curve {
+    char title[1024];
+    int shape;
+    bool filled;
+} curve;
+
 /* The points of the series that row `first` begins, by their place on the x axis. */
-static void plot_points(FILE *g, const bench *b, int64_t first, const struct plot *p) {
+static void write_curve(
+    FILE *out, const bench *b, const struct plot *p, int64_t first, int number, const curve *c) {
     double(*point)[4] = malloc((size_t)b->row_count * sizeof *point);
     int64_t n = 0;
     for (int64_t k = first; point && k < b->row_count; k++) {
         const row *r = &b->rows[k];
         if (!is_point(b, r, p) || !same_series(&b->rows[first], r, SEQ, KV)) continue;
-        point[n][0] = p->x(r), point[n][1] = p->y(r), point[n][2] = r->min_ms,
-        point[n++][3] = r->p95_ms;
+        point[n][0] = p->x(r), point[n][1] = p->y(r);
+        point[n][2] = p->has_spread ? r->min_ms : p->y(r);
+        point[n++][3] = p->has_spread ? r->p95_ms : p->y(r);
     }
     if (point) qsort(point, (size_t)n, sizeof *point, by_size);
-    for (int64_t k = 0; k < n; k++)
-        fprintf(g, "%g %g %g %g\n", point[k][0], point[k][1], point[k][2], point[k][3]);
+    for (int64_t k = 0; k < n; k++) {
+        fprintf(out, "%s,%d,", p->file, number);
+        csv_text(out, c->title);
+        fprintf(out, ",%d,%d,%g,%g,%g,%g\n", c->shape, c->filled, point[k][0], point[k][1],
+            point[k][2], point[k][3]);
+    }
     free(point);
 }
 
-/* Text between single quotes of a gnuplot script: a quote is doubled, what its enhanced text would
- * read as markup is escaped. */
-static void plot_text(FILE *g, const char *text) {
-    for (const char *c = text; *c; c++)
-        fprintf(g, *c == '\'' ? "''" : strchr("_^{}@&~\\", *c) ? "\\%c" : "%c", *c);
-}
-
-/* Backends of one series share a colour and a shape: flash solid and filled, the others dashed. */
-static void plot_curves(FILE *g, const bench *b, const struct plot *p, int *drawn, int *left_out) {
-    char title[MOST_CURVES][1024];
-    int shapes = 0, shape[MOST_CURVES];
-    for (int64_t i = 0; i < b->row_count; i++) {
+/* The curves of a plot, as many as it has room for. */
+static void write_curves(FILE *out, const bench *b, const struct plot *p) {
+    static curve curves[MOST_CURVES];
+    int count = 0, shapes = 0;
+    for (int64_t i = 0; i < b->row_count && count < MOST_CURVES; i++) {
         if (!begins_curve(b, i, p)) continue;
-        if (*drawn == MOST_CURVES) {
-            ++*left_out;
-            continue;
-        }
-        int n = (*drawn)++, like = 0;
-        curve_title(&b->rows[i], title[n]);
-        while (strcmp(strchr(title[like], ':'), strchr(title[n], ':'))) like++;
-        shape[n] = like < n ? shape[like] : shapes++;
-        bool flash = !strcmp(b->rows[i].backend, "flash");
-        fprintf(g, "$c%d << EOD\n", n);
-        plot_points(g, b, i, p);
-        fprintf(g, "EOD\nd%d = %d\nk%d = %d\np%d = %d\nt%d = '", n, flash ? 1 : 2, n, shape[n] + 1,
-            n, 4 + 2 * (shape[n] % 5) + flash, n);
-        plot_text(g, title[n]);
-        fputs("'\n", g);
+        curve *c = &curves[count];
+        int like = 0;
+        curve_title(&b->rows[i], c->title);
+        while (strcmp(strchr(curves[like].title, ':'), strchr(c->title, ':'))) like++;
+        c->shape = like < count ? curves[like].shape : shapes++;
+        c->filled = !strcmp(b->rows[i].backend, "flash");
+        write_curve(out, b, p, i, ++count, c);
     }
 }
 
-/* The script of a plot, which writes to its standard output: no name of a file is in it. Text
- * stands in single quotes, in which gnuplot runs nothing. */
-static void plot_script(FILE *g, const bench *b, const struct plot *p) {
-    char cpu[192];
-    int drawn = 0, left_out = 0;
-    fputs("set terminal svg size 1100,760 font 'sans,13' background rgb 'white'\n"
-          "set key below maxrows 6 samplen 3\nset linetype 5 linecolor rgb '#806000'\n"
-          "set grid\nset logscale x 2\n",
-        g);
-    fprintf(g, "%sset xlabel '%s' offset 0,0.6\nset ylabel '%s'\nset yrange [%s:*]\n",
-        strchr(p->scale, 'y') ? "set logscale y\n" : "", p->x_label, p->y_label,
-        strchr(p->scale, 'y') ? "*" : "0");
-    plot_curves(g, b, p, &drawn, &left_out);
-    fprintf(g, "set title '%s%s'.\"\\n\".'", p->title, left_out ? " (first curves)" : "");
-    plot_text(g, cpu_name(cpu));
-    fprintf(g, ", %s, %d threads, %.10s", attn_isa(), attn_threads(), b->date);
-    if (left_out) fprintf(g, "; %d more curves are in the result files", left_out);
-    fputs("'\n", g);
-    for (int i = 0; i < drawn; i++)
-        fprintf(g, "%s $c%d using 1:2%s with %s lc k%d pt p%d dt d%d title t%d", i ? "," : "plot",
-            i, p->y == plot_ms ? ":3:4" : "", p->y == plot_ms ? "yerrorlines" : "linespoints", i, i,
-            i, i);
-    fputc('\n', g);
+static void write_points(FILE *out, const bench *b) {
+    fputs("plot,curve,title,shape,filled,x,y,low,high\n", out);
+    for (int p = 0; p < COUNT(plots); p++) write_curves(out, b, &plots[p]);
 }
 
-static bool draw_plot(FILE *out, const char *path, const bench *b, const struct plot *p) {
+/* Draws any of the plots from plots.csv: `csv`, which rows: `name`; `title`, `subtitle`, `x_label`,
+ * `y_label`, `log_y`, `has_spread`. It writes to its standard output. */
+static const char plot_script[] =
+    "set terminal svg noenhanced size 1100,760 font 'sans,13' background rgb 'white'\n"
+    "set datafile separator comma\n"
+    "set key below maxrows 6 samplen 3\n"
+    "set linetype 5 linecolor rgb '#806000'\n"
+    "set grid\n"
+    "set title title.\"\\n\".subtitle\n"
+    "set xlabel x_label offset 0,0.6\n"
+    "set ylabel y_label\n"
+    "set logscale x 2\n"
+    "set yrange [0:*]\n"
+    "if (log_y) { set yrange [*:*]; set logscale y }\n"
+    "# what the curves are called and look like, a word for each\n"
+    "curves = 0; titles = ''; shapes = ''; fillings = ''\n"
+    "stats csv using (strcol(1) eq name && $2 > curves ? (curves = int($2), \\\n"
+    "    titles = titles.'\"'.strcol(3).'\" ', shapes = shapes.strcol(4).' ', \\\n"
+    "    fillings = fillings.strcol(5).' ', 0) : 0) nooutput\n"
+    "shape(c) = int(word(shapes, c))\n"
+    "filled(c) = int(word(fillings, c))\n"
+    "x(plot, number, c, at) = plot eq name && number == c ? at : NaN\n"
+    "if (has_spread) {\n"
+    "    plot for [c = 1:curves] csv using (x(strcol(1), $2, c, $6)):7:8:9 with yerrorlines \\\n"
+    "        lc shape(c) + 1 pt 4 + 2 * (shape(c) % 5) + filled(c) dt 2 - filled(c) \\\n"
+    "        title word(titles, c)\n"
+    "} else {\n"
+    "    plot for [c = 1:curves] csv using (x(strcol(1), $2, c, $6)):7 with linespoints \\\n"
+    "        lc shape(c) + 1 pt 4 + 2 * (shape(c) % 5) + filled(c) dt 2 - filled(c) \\\n"
+    "        title word(titles, c)\n"
+    "}\n";
+
+/* A text between single quotes, in which gnuplot runs nothing; a quote is doubled. */
+static void set_parameter(FILE *script, const char *name, const char *text) {
+    fprintf(script, "%s = '", name);
+    for (; *text; text++)
+        fprintf(script, *text == '\'' ? "''" : "%c", (unsigned char)*text < 32 ? ' ' : *text);
+    fputs("'\n", script);
+}
+
+static void set_parameters(FILE *script, const bench *b, const struct plot *p, int csv) {
+    char cpu[192], text[512];
+    int64_t left_out = -MOST_CURVES;
+    for (int64_t i = 0; i < b->row_count; i++) left_out += begins_curve(b, i, p);
+    snprintf(text, sizeof text, "/dev/fd/%d", csv);
+    set_parameter(script, "csv", text);
+    set_parameter(script, "name", p->file);
+    snprintf(text, sizeof text, "%s%s", p->title, left_out > 0 ? " (first curves)" : "");
+    set_parameter(script, "title", text);
+    int used = snprintf(text, sizeof text, "%s, %s, %d threads, %.10s", cpu_name(cpu), attn_isa(),
+        attn_threads(), b->date);
+    if (left_out > 0)
+        snprintf(text + used, sizeof text - (size_t)used,
+            "; %d more curves are in the result files", (int)left_out);
+    set_parameter(script, "subtitle", text);
+    set_parameter(script, "x_label", p->x_label);
+    set_parameter(script, "y_label", p->y_label);
+    fprintf(script, "log_y = %d\nhas_spread = %d\n", p->log_y, p->has_spread);
+}
+
+/* Draws from the points in the file of that name, which the script knows by its number alone: no
+ * name of a file is in it. */
+static bool draw_plot(
+    FILE *out, const char *path, const char *points, const bench *b, const struct plot *p) {
     static const char *const gnuplot[] = {"gnuplot", "-", NULL};
     char temporary[4096];
-    FILE *script = create(path, temporary);
-    if (!script) return false;
-    unlink(temporary);
-    plot_script(script, b, p);
-    bool good = !fflush(script) && !ferror(script) && !fseek(script, 0, SEEK_SET) &&
-                run_program(gnuplot, fileno(script), fileno(out));
-    fclose(script);
+    FILE *csv = fopen(points, "rb"), *script = csv ? create(path, temporary) : NULL;
+    bool good = script != NULL;
+    if (good) {
+        unlink(temporary);
+        set_parameters(script, b, p, fileno(csv));
+        fputs(plot_script, script);
+        good = !fflush(script) && !ferror(script) && !fseek(script, 0, SEEK_SET) &&
+               run_program(gnuplot, fileno(script), fileno(out));
+        fclose(script);
+    }
+    if (csv) fclose(csv);
     return good && !fseek(out, 0, SEEK_END) && ftell(out) > 0;
 }
 
@@ -4688,11 +4787,12 @@ static bool has_curve(const bench *b, const struct plot *p) {
 }
 
 /* Report i or the plot after them, whole under a temporary name; 0 or EXIT_BAD after one line. */
-static int write_report(const bench *b, int i, const char *path, char temporary[4096]) {
+static int write_report(
+    const bench *b, int i, const char *path, const char *points, char temporary[4096]) {
     const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
     FILE *f = create(path, temporary);
     if (!f) return *temporary = 0, EXIT_BAD;
-    bool drawn = plot && draw_plot(f, path, b, plot);
+    bool drawn = plot && draw_plot(f, path, points, b, plot);
     if (!plot) reports[i].write(f, b);
     bool whole = !ferror(f) && !fflush(f) && !fsync(fileno(f));
     int error = errno;
@@ -4704,17 +4804,20 @@ static int write_report(const bench *b, int i, const char *path, char temporary[
 /* All reports and plots, or none of them. */
 static int write_reports(const bench *b, const char *dir) {
     static char path[MOST_FILES][4096], temporary[MOST_FILES][4096];
-    int bad = 0, n = 0;
-    for (int i = 0; i < (b->opt.plot ? MOST_FILES : COUNT(reports)) && !bad; i++) {
-        const struct plot *plot = i < COUNT(reports) ? NULL : &plots[i - COUNT(reports)];
-        if (plot && !has_curve(b, plot)) continue;
-        report_path(path[n], dir, i);
-        bad = write_report(b, i, path[n], temporary[n]);
-        n++;
+    int bad = 0, count = 0;
+    memset(temporary, 0, sizeof temporary);
+    for (int i = 0; i < MOST_FILES && !bad; i++) {
+        if (!is_wanted(b, i) || (i >= COUNT(reports) && !has_curve(b, &plots[i - COUNT(reports)])))
+            continue;
+        report_path(path[i], dir, i);
+        bad = write_report(b, i, path[i], temporary[POINTS], temporary[i]);
+        count = i + 1;
     }
-    for (int i = 0; i < n && !bad; i++)
-        if (rename(temporary[i], path[i])) bad = refuse("%s: %s", path[i], strerror(errno));
-    for (int i = 0; i < n && bad; i++) unlink(temporary[i]);
+    for (int i = 0; i < count && !bad; i++)
+        if (*temporary[i] && rename(temporary[i], path[i]))
+            bad = refuse("%s: %s", path[i], strerror(errno));
+    for (int i = 0; i < count && bad; i++)
+        if (*temporary[i]) unlink(temporary[i]);
     return bad;
 }
 
@@ -4733,6 +4836,7 @@ typedef struct baseline {
     char isa[32], cpu[192];
     row *rows;
     int64_t count;
+    char wrong[128]; /* why it cannot be read, or "" */
 } baseline;
 
 static int save_baseline(bench *b, const char *path) {
@@ -4788,39 +4892,51 @@ static bool take_cell(row *r, const struct field *f, char *text) {
 }
 
 /* The line of headings: a field for each column, NULL for one that this program does not know.
- * Returns how many; 0: they are no headings, or what tells rows apart is missing. */
-static int take_headings(char **at, const struct field *columns[]) {
+ * Returns how many; 0, said in to->wrong: they are no headings, or what a comparison needs is
+ * missing. */
+static int take_headings(char **at, const struct field *columns[], baseline *to) {
     static const char *const needed[] = {
         "suite", "case", "backend", "dtype", "kv_dtype", "pass", "threads", "status", "samples_ms"};
-    int n = 0, found = 0;
+    bool found[COUNT(needed)] = {false};
+    int n = 0;
+    snprintf(to->wrong, sizeof to->wrong, "has no line of headings");
     for (char end = ','; end == ','; n++) {
         char *cell = next_cell(at, &end);
-        if (!cell || n == 2 * COUNT(fields) || (!end && cell)) return 0;
-        columns[n] = find_field(cell, strlen(cell));
-        for (int i = 0; i < COUNT(needed); i++) found += !strcmp(cell, needed[i]);
+        if (!cell || n == 2 * COUNT(fields) || !end) return 0;
+        columns[n] = find_field(cell);
+        for (int i = 0; i < COUNT(needed); i++) found[i] |= !strcmp(cell, needed[i]);
     }
-    return found == COUNT(needed) ? n : 0;
+    *to->wrong = 0;
+    for (int i = 0; i < COUNT(needed); i++)
+        if (!found[i]) {
+            snprintf(to->wrong, sizeof to->wrong, "has no column %s", needed[i]);
+            return 0;
+        }
+    return n;
 }
 
-static const char *take_rows(char *at, const struct field *columns[], int n, baseline *to) {
+/* The lines after the headings; false, said in to->wrong, where one is not a row. */
+static bool take_rows(char *at, const struct field *columns[], int n, baseline *to) {
     while (*at) {
         row r = null_row();
         const char *why = NULL;
         char end = ',';
         for (int c = 0; c < n && !why; c++) {
             char *cell = end == ',' ? next_cell(&at, &end) : NULL;
-            if (!cell || (!end && c < n)) why = "truncated, or a line has too few cells";
-            else if (columns[c] && !take_cell(&r, columns[c], cell)) why = "a cell is not a number";
+            if (!cell || (!end && c < n)) why = "is truncated, or has too few cells";
+            else if (columns[c] && !take_cell(&r, columns[c], cell)) why = "has a wrong number";
         }
-        if (!why && end != '\n') why = "a line has too many cells";
+        if (!why && end != '\n') why = "has too many cells";
         if (why) {
             free(r.samples_ms.x);
-            return why;
+            snprintf(to->wrong, sizeof to->wrong, "row %lld %s", (long long)to->count + 1, why);
+            return false;
         }
         to->rows = grow(to->rows, to->count, sizeof *to->rows);
         to->rows[to->count++] = r;
     }
-    return to->count ? NULL : "has no rows";
+    if (!to->count) snprintf(to->wrong, sizeof to->wrong, "has no rows");
+    return to->count > 0;
 }
 
 /* The text of a baseline; NULL or what is wrong with it. */
@@ -4834,9 +4950,9 @@ static const char *parse_baseline(char *text, baseline *to) {
         version != BASELINE_VERSION)
         return "is of another version of attn_bench";
     char *at = text + mark + used;
-    if (!used || *at++ != '\n') return "truncated";
-    int n = take_headings(&at, columns);
-    return n ? take_rows(at, columns, n, to) : "has other columns than a saved run";
+    if (!used || *at++ != '\n') return "is truncated";
+    int n = take_headings(&at, columns, to);
+    return n && take_rows(at, columns, n, to) ? NULL : to->wrong;
 }
 
 static void free_baseline(baseline *b) {
@@ -4895,8 +5011,8 @@ static bool repeat_run(bench *b) {
         text = read_text(out);
     }
     char *at = text;
-    int n = text ? take_headings(&at, columns) : 0;
-    bool good = n && !take_rows(at, columns, n, &got);
+    int n = text ? take_headings(&at, columns, &got) : 0;
+    bool good = n && take_rows(at, columns, n, &got);
     for (int64_t i = 0; good && i < got.count; i++) {
         b->repeats = grow(b->repeats, b->repeat_count, sizeof *b->repeats);
         b->repeats[b->repeat_count++] = got.rows[i];
@@ -5222,57 +5338,47 @@ static const struct {
 } flags[] = {
     {"help", TO_BOOL, offsetof(options, help), "", "this text"},
     {"version", TO_BOOL, offsetof(options, version), "", "the version of attn.h"},
-    {"list", TO_BOOL, offsetof(options, list), "",
-        "suites, backends and the cases that would "
-        "run"},
+    {"list", TO_BOOL, offsetof(options, list), "", "suites, backends and the cases that would run"},
     {"suite", TO_TEXT, offsetof(options, suites), "NAME,..", "suites to run"},
     {"quick", TO_BOOL, offsetof(options, quick), "", "the short selection of each suite"},
     {"modules", TO_TEXT, offsetof(options, modules), "gemma,gemma_fast", "modules of openpi"},
     {"backend", TO_TEXT, offsetof(options, backends), "NAME,..", "auto or registered backends"},
     {"plugin", TO_TEXT, offsetof(options, plugins), "LIB.so,..",
-        "backends of shared objects join "
-        "every table: see the head of attn_bench.c"},
+        "backends of shared objects join every table: see the head of attn_bench.c"},
     {"device", TO_TEXT, offsetof(options, device), "cpu|hip", "cuda is an alias of hip"},
     {"causal", TO_BOOL, offsetof(options, causal), "", "causal mask"},
     {"window", TO_WINDOW, offsetof(options, window), "L,R",
-        "keys to the left and right, -1 "
-        "unlimited"},
+        "keys to the left and right, -1 unlimited"},
     {"backward", TO_BOOL, offsetof(options, backward), "", "also the gradient, and both together"},
     {"projections", TO_BOOL, offsetof(options, projections), "",
-        "the whole module: Q, K, V and O "
-        "projections"},
+        "the whole module: Q, K, V and O projections; needs OpenBLAS"},
     {"min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS",
         "measure each row for so long at least"},
     {"tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing"},
     {"ablate", TO_BOOL, offsetof(options, ablate), "",
-        "time with each optimization turned off in "
-        "turn"},
+        "time with each optimization turned off in turn"},
     {"filter", TO_TEXT, offsetof(options, filter), "TEXT", "the cases whose name contains it"},
     {"cold", TO_BOOL, offsetof(options, cold), "", "caches flushed before each timed call"},
     {"wide", TO_BOOL, offsetof(options, wide), "", "the table with every column"},
     {"verify", TO_BOOL, offsetof(options, verify), "",
-        "verify every row of every output, however "
-        "long it takes"},
+        "verify every row of every output, however long it takes"},
     {"format", TO_TEXT, offsetof(options, format), "table|csv|json|markdown",
         "of the document on stdout"},
     {"output-dir", TO_TEXT, offsetof(options, output_dir), "DIR",
-        "three result files and "
-        "summary_report.md"},
-    {"plot", TO_BOOL, offsetof(options, plot), "", "with --output-dir: SVG plots by gnuplot"},
+        "three result files and summary_report.md"},
+    {"plot", TO_BOOL, offsetof(options, plot), "",
+        "with --output-dir: SVG plots by gnuplot, and their points"},
     {"save-baseline", TO_TEXT, offsetof(options, save_baseline), "FILE", "save this run"},
     {"baseline", TO_TEXT, offsetof(options, baseline), "FILE",
-        "compare with a saved run: exit 1 "
-        "when slower"},
+        "compare with a saved run: exit 1 when slower"},
     {"saved", TO_TEXT, offsetof(options, saved), "FILE",
         "with --baseline: compare that saved run, measure nothing"},
     {"processes", TO_PROCESSES, offsetof(options, processes), "N",
         "that measure what is saved or compared, one after the other; default 5"},
     {"input", TO_TEXT, offsetof(options, input), "Q,K,V",
-        ".npy files: [B,S,H,D], [S,H,D], with "
-        "--num-heads [B,S,H*D]"},
+        ".npy files: [B,S,H,D], [S,H,D], with --num-heads [B,S,H*D]"},
     {"mask", TO_TEXT, offsetof(options, mask), "M",
-        ".npy file, bool, broadcast to [B, H, Sq, "
-        "Skv]"},
+        ".npy file, bool, broadcast to [B, H, Sq, Skv]"},
     {"expect", TO_TEXT, offsetof(options, expect), "O", ".npy file that the output must equal"},
     {"output", TO_TEXT, offsetof(options, output), "O", ".npy file to write"},
     {"footprint", TO_TEXT, offsetof(options, footprint), "CALL", NULL}, /* see from_child */
@@ -5283,8 +5389,7 @@ static void print_help(void) {
     printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark "
            "systems\n\n"
            "  attn_bench [flags]              without --suite: the default selection, or the case "
-           "of the "
-           "shape flags\n"
+           "of the shape flags\n"
            "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
     for (int i = 0; i < COUNT(flags) && flags[i].help; i++)
         printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
@@ -5296,11 +5401,36 @@ static void print_help(void) {
     for (int s = 0; s < COUNT(suites); s++) printf("  %-12s %s\n", suites[s].name, suites[s].help);
 }
 
-static bool is_module(const char *name, size_t length) {
+/* Whether a suite has lines, or lines of a module. */
+static bool has_lines(const char *name, bool of_module) {
     for (int i = 0; i < COUNT(lines); i++)
-        if (lines[i].module && strlen(lines[i].module) == length &&
-            !strncmp(lines[i].module, name, length))
-            return true;
+        if (!strcmp(lines[i].suite, name) && (lines[i].module || !of_module)) return true;
+    return false;
+}
+
+/* The names of the suites that have lines, or lines of a module. */
+static const char *suites_with_lines(char names[256], bool of_module) {
+    *names = 0;
+    for (int s = 0; s < COUNT(suites); s++)
+        if (has_lines(suites[s].name, of_module))
+            snprintf(names + strlen(names), 256 - strlen(names), "%s%s", *names ? ", " : "",
+                suites[s].name);
+    return names;
+}
+
+/* The modules of all suites. */
+static const char *known_modules(char names[256]) {
+    *names = 0;
+    for (int i = 0; i < COUNT(lines); i++)
+        if (lines[i].module && !strstr(names, lines[i].module))
+            snprintf(names + strlen(names), 256 - strlen(names), "%s%s", *names ? ", " : "",
+                lines[i].module);
+    return names;
+}
+
+static bool is_module(const char *name) {
+    for (int i = 0; i < COUNT(lines); i++)
+        if (lines[i].module && !strcmp(lines[i].module, name)) return true;
     return false;
 }
 
@@ -5310,7 +5440,7 @@ static int join_modules(options *o, int argc, char **argv) {
     static char joined[LONGEST_TEXT + 1];
     int n = 0;
     snprintf(joined, sizeof joined, "%s", o->modules);
-    for (; n < argc && is_module(argv[n], strlen(argv[n])); n++)
+    for (; n < argc && is_module(argv[n]); n++)
         if (strlen(joined) + strlen(argv[n]) + 2 < sizeof joined)
             strcat(strcat(joined, ","), argv[n]);
     o->modules = joined;
@@ -5395,9 +5525,14 @@ static int take_shape(options *o, int count, char **numbers) {
     return 0;
 }
 
+/* The suite that --tune or --ablate runs; NULL: neither is given. */
+static const char *study_of(const options *o) {
+    return o->tune ? "tune" : o->ablate ? "ablate" : NULL;
+}
+
 /* --tune and --ablate vary flash on cases of their own; the shape flags replace their axes. */
 static int settle_study(options *o) {
-    const char *name = o->tune ? "tune" : "ablate";
+    const char *name = study_of(o);
     const char *not_with = o->ablate && o->tune                    ? "--ablate"
                            : o->suites                             ? "--suite"
                            : o->input                              ? "--input"
@@ -5405,13 +5540,28 @@ static int settle_study(options *o) {
                            : o->plugins                            ? "--plugin"
                            : o->device && strcmp(o->device, "cpu") ? "--device"
                                                                    : NULL;
-    if (!o->tune && !o->ablate) return 0;
+    if (!name) return 0;
     if (not_with)
         return refuse(
             "%s: not with --%s, which varies flash on the CPU in cases of its own", not_with, name);
     if (o->backends && strcmp(o->backends, "flash"))
         return refuse("--backend %s: must be flash with --%s", o->backends, name);
     o->backends = "flash";
+    return 0;
+}
+
+static int settle_modules(const options *o) {
+    char name[64], names[256];
+    bool has_some = !o->modules;
+    for (int s = 0; s < COUNT(suites); s++)
+        has_some |=
+            o->suites && has_lines(suites[s].name, true) && listed(o->suites, suites[s].name);
+    if (!has_some) return refuse("--modules: only with --suite %s", suites_with_lines(names, true));
+    for (const char *rest = o->modules; rest;) {
+        rest = take_item(rest, name, sizeof name);
+        if (!is_module(name))
+            return refuse("--modules %s: must be of %s", o->modules, known_modules(names));
+    }
     return 0;
 }
 
@@ -5426,7 +5576,7 @@ static int settle_flags(options *o) {
         put_axis(&o->user, LEFT, o->window[0]), put_axis(&o->user, RIGHT, o->window[1]);
     if (o->projections) put_axis(&o->user, PROJECT, 1), put_axis(&o->user, MEASURE, MODULE);
     if (settle_study(o)) return EXIT_BAD;
-    if (o->backward && !o->tune && !o->ablate) { /* these have lines for the backward */
+    if (o->backward && !study_of(o)) { /* these have lines for the backward */
         o->user.count[PASS] = 3;
         for (int i = 0; i < 3; i++) o->user.value[PASS][i] = i;
     }
@@ -5449,11 +5599,7 @@ static int settle_flags(options *o) {
     if (o->plot && !o->output_dir) return refuse("--plot: needs --output-dir");
     if (o->user.count[EMBED] && o->user.count[DIM])
         return refuse("--embed-dim: not with --head-dim, it follows from --num-heads");
-    if (o->modules && (!o->suites || !strstr(o->suites, "openpi")))
-        return refuse("--modules: only with --suite openpi");
-    for (const char *m = o->modules; m; m = strchr(m, ',') ? strchr(m, ',') + 1 : NULL)
-        if (!is_module(m, strcspn(m, ",")))
-            return refuse("--modules %s: must be of gemma, gemma_fast", o->modules);
+    if (settle_modules(o)) return EXIT_BAD;
     if (o->device && strcmp(o->device, "cpu") && strcmp(o->device, "hip") &&
         strcmp(o->device, "cuda"))
         return refuse("--device %s: must be cpu or hip (cuda is an alias of hip)", o->device);
@@ -5534,9 +5680,8 @@ static int load_plugin(bench *b, const char *file) {
 static int load_plugins(bench *b) {
     char file[LONGEST_TEXT + 1];
     int bad = 0;
-    for (const char *s = b->opt.plugins; s && !bad;
-        s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
-        snprintf(file, sizeof file, "%.*s", (int)strcspn(s, ","), s);
+    for (const char *rest = b->opt.plugins; rest && !bad;) {
+        rest = take_item(rest, file, sizeof file);
         bad = load_plugin(b, file);
     }
     return bad;
@@ -5565,13 +5710,6 @@ static void find_gpu(bench *b) {
     problem_free(&p);
 }
 
-static bool listed(const char *list, const char *name) {
-    size_t n = strlen(name);
-    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
-        if (strcspn(s, ",") == n && !strncmp(s, name, n)) return true;
-    return false;
-}
-
 static int choose_backends(bench *b) {
     const options *o = &b->opt;
     bool gpu = o->device && strcmp(o->device, "cpu");
@@ -5582,14 +5720,12 @@ static int choose_backends(bench *b) {
             "--device %s: not with --backend %s, which has no hip", o->device, o->backends);
     for (int i = 0; attn_backend_at(i); i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), ", %s", attn_backend_at(i)->name);
-    for (const char *s = o->backends ? o->backends
-                         : gpu       ? "hip"
-                                     : NULL;
-        s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+    const char *rest = o->backends ? o->backends : gpu ? "hip" : NULL;
+    while (rest) {
         char *name = b->backends[b->backend_count];
         if (b->backend_count == MOST_BACKENDS)
             return refuse("--backend: takes at most %d names", MOST_BACKENDS);
-        snprintf(name, sizeof b->backends[0], "%.*s", (int)strcspn(s, ","), s);
+        rest = take_item(rest, name, sizeof b->backends[0]);
         if (strcmp(name, "auto") && strcmp(name, "hip") && !attn_backend_find(name))
             return refuse("--backend %s: must be of %s", name, have);
         b->backend_count++;
@@ -5631,8 +5767,8 @@ static int add_variants(bench *b, const bench_case *c, const char *group) {
     for (int i = 0; i < COUNT(variants); i++) {
         const variant *x = &variants[i];
         varied.variant = x;
-        if ((!strcmp(x->group, group) || !strcmp(x->group, c->suite->name)) && x->when & b->level &&
-            add_case(b, &varied))
+        if ((!strcmp(x->group, group) || !strcmp(x->group, c->suite->name)) &&
+            x->when & b->selection && add_case(b, &varied))
             return EXIT_BAD;
     }
     return 0;
@@ -5678,42 +5814,32 @@ static bool shape_given(const options *o) {
  * too with --backward. */
 static int choose_study(bench *b) {
     const options *o = &b->opt;
-    const char *name = o->tune ? "tune" : "ablate";
+    const char *name = study_of(o);
     bool backward = o->backward || !shape_given(o);
-    b->level = o->quick ? Q : D;
+    b->selection = o->quick ? QUICK : DEFAULT;
     for (int i = 0; i < COUNT(studies); i++)
-        if (!strcmp(studies[i].suite, name) && studies[i].when & b->level &&
+        if (!strcmp(studies[i].suite, name) && studies[i].when & b->selection &&
             (backward || !strstr(studies[i].axes, "pass=bwd")) &&
             expand(b, find_suite(name), studies[i].axes, studies[i].group))
             return EXIT_BAD;
     return 0;
 }
 
-static bool has_lines(const char *name) {
-    for (int i = 0; i < COUNT(lines); i++)
-        if (!strcmp(lines[i].suite, name)) return true;
-    return false;
-}
-
 static int choose_cases(bench *b) {
     const options *o = &b->opt;
-    char name[64];
-    if (o->tune || o->ablate) return choose_study(b);
+    char name[64], names[256];
+    if (study_of(o)) return choose_study(b);
     if (!o->suites && shape_given(o)) {
-        b->level = o->quick ? Q : F;
+        b->selection = o->quick ? QUICK : WHOLE;
         return expand(b, find_suite("shape"), "", NULL);
     }
-    b->level = o->quick ? Q : o->suites ? F : D;
-    for (const char *s = o->suites ? o->suites : "rocmforge"; s;
-        s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(s, ","), s);
-        if (!has_lines(name))
-            return refuse(
-                "--suite %s: must be of rocmforge, openpi, flash_v2, adaattn, decode, memory, "
-                "scaling, correctness",
-                name);
+    b->selection = o->quick ? QUICK : o->suites ? WHOLE : DEFAULT;
+    for (const char *rest = o->suites ? o->suites : suites[0].name; rest;) {
+        rest = take_item(rest, name, sizeof name);
+        if (!has_lines(name, false))
+            return refuse("--suite %s: must be of %s", name, suites_with_lines(names, false));
         for (int i = 0; i < COUNT(lines); i++)
-            if (!strcmp(lines[i].suite, name) && lines[i].when & b->level &&
+            if (!strcmp(lines[i].suite, name) && lines[i].when & b->selection &&
                 (!o->modules || (lines[i].module && listed(o->modules, lines[i].module))) &&
                 expand(b, find_suite(name), lines[i].axes, NULL))
                 return EXIT_BAD;
@@ -5796,14 +5922,15 @@ static int load_files(bench *b) {
     const options *o = &b->opt;
     npy *to[] = {&in.q, &in.k, &in.v};
     char path[4096];
-    const char *s = o->input;
+    const char *rest = o->input;
     b->files = &in;
-    for (int i = 0; i < 3; i++, s += strcspn(s, ",") + (s[strcspn(s, ",")] != 0)) {
-        snprintf(path, sizeof path, "%.*s", (int)strcspn(s, ","), s);
+    for (int i = 0; i < 3; i++) {
+        *path = 0;
+        if (rest) rest = take_item(rest, path, sizeof path);
         if (!*path) return refuse("--input %s: must be three files, Q,K,V", o->input);
         if (read_npy(path, to[i])) return EXIT_BAD;
     }
-    if (*s) return refuse("--input %s: must be three files, Q,K,V", o->input);
+    if (rest) return refuse("--input %s: must be three files, Q,K,V", o->input);
     in.has_mask = o->mask != NULL;
     in.has_expect = o->expect != NULL;
     if ((o->mask && read_npy(o->mask, &in.mask)) || (o->expect && read_npy(o->expect, &in.expect)))
@@ -5812,7 +5939,7 @@ static int load_files(bench *b) {
     bench_case c = {.suite = find_suite("shape")};
     for (int a = 0; a < AXES; a++)
         c.v[a] = b->opt.user.count[a] ? b->opt.user.value[a][0] : g.value[a][0];
-    b->level = F;
+    b->selection = WHOLE;
     if (shape_from_files(b, &c) || check_mask_and_expect(b, &c)) return EXIT_BAD;
     return add_case(b, &c);
 }
@@ -5902,7 +6029,7 @@ static int deliver(bench *b, const baseline *old) {
     bad = bad || compared != EXIT_BAD ? bad : compared;
     if (!bad && nothing_ran(b))
         bad = refuse("nothing was measured: no backend takes any of these cases");
-    bool reached = !has_suite(b, "openpi") || judge_openpi(b).reached;
+    bool reached = judge_suites(b) != NOT_REACHED;
     return bad                                    ? bad
            : interrupted                          ? EXIT_INTERRUPTED
            : compared || any_wrong(b) || !reached ? EXIT_WRONG

@@ -205,6 +205,11 @@ def test_counting():
         )
 
 
+def lacks_openblas(rows):
+    """Whether all rows are declined because their products are OpenBLAS's."""
+    return rows and all(r["status"] == "declined" and "need OpenBLAS" in r["note"] for r in rows)
+
+
 def test_lengths():
     """Every length from 1 on, flash beside standard; a module's FLOPs are the same for both."""
     listed = run("--suite", "scaling", "--list").stdout
@@ -222,6 +227,9 @@ def test_lengths():
     )
     done = run("--projections", "--seq-len", 32, "--iterations", 2, "--format", "json")
     rows = json.loads(done.stdout)["rows"]
+    if lacks_openblas(rows):
+        report("FLOPs of a module", rows[0]["note"], "skipped")
+        return
     work = [r["gflops"] * r["p50_ms"] for r in rows]
     report(
         "FLOPs of a module",
@@ -378,11 +386,37 @@ def test_table():
         if suite in ("rocmforge", "flash_v2", "adaattn"):
             right = heads and heads[0] == brief + ["speedup", "status"]
             report("columns of " + suite, None if right else str(heads))
+    for flags in ("--tune --quick 1 64 2 32", "--ablate --quick 1 64 2 32", "1 64 2 32 --backward", "--projections 1 64 2 32"):
+        lines = run("--iterations", 1, *flags.split()).stdout.split("\n- ")[0].splitlines()
+        long = [line for line in lines if len(line) > 100]
+        report("table fits: " + flags, long[0] if long else None if lines else "no table")
     wide = run("1", "16", "1", "8", "--iterations", 2, "--wide").stdout
     head = next(line for line in wide.splitlines() if line.startswith("suite "))
     missing = [w for w in ("case", "kernel", "p99", "of bandw.", "max err", "note") if w not in head]
     report("--wide has every column", str(missing) if missing or len(head) < 400 else None)
     report("microseconds", None if re.search(r" \d[.\d]* us", wide) else wide)
+
+
+def test_suites_are_data():
+    """A suite is rows of tables: no code compares the name of one."""
+    listed = re.findall(r"^suite (\w+): ", run("--list").stdout, re.M)
+    source = re.sub(r"/\*.*?\*/", "", open(os.path.join(os.path.dirname(HERE), "attn_bench.c")).read(), flags=re.S)
+    named = re.findall(r'\b(?:str\w*cmp|strstr|listed|has_\w+)\([^;{]*?"(?:%s)"' % "|".join(listed), source)
+    report("no code asks for a suite by name", named or (None if len(listed) > 8 else str(listed)))
+    refusal = run("--suite", "nothing").stderr
+    chosen = ", ".join(SUITES)
+    report("--suite names those it takes", None if refusal.rstrip().endswith("must be of " + chosen) else refusal)
+    refusal = run("--suite", "openpi", "--modules", "gamma").stderr
+    report("--modules names those it takes", None if refusal.rstrip().endswith("must be of gemma, gemma_fast") else refusal)
+    refusal = run("--suite", "memory", "--modules", "gemma").stderr
+    report("--modules names its suite", None if refusal.rstrip().endswith("only with --suite openpi") else refusal)
+    small = ["--iterations", 1, "--warmup", 0, "--seq-len", 32, "--format", "json"]
+    for suites, judged in (("memory", False), ("memory,openpi", True)):
+        done = run("--suite", suites, "--quick", "--num-heads", 2, "--num-kv-heads", 2, "--batch-size", 1, *small)
+        verdict = json.loads(done.stdout)["verdict"]
+        code = {None: 0, "reached": 0, "not reached": 1}[verdict]
+        good = (verdict is not None) == judged and done.returncode == code
+        report("verdict of " + suites, None if good else "%s %d" % (verdict, done.returncode))
 
 
 def test_stream():
@@ -891,23 +925,33 @@ def test_gate(folder):
     none = done.returncode == 2 and "0 rows compared" in done.stderr
     report("a baseline of other cases", None if none else done.stdout + done.stderr)
     header = body.partition("\n")[0]
-    for name, content in (
-        ("cut", text[: len(text) // 2]),
-        ("last", text[:-1]),
-        ("empty", ""),
-        ("text", "hello"),
-        ("json", "[1, 2]"),
-        ("mark", mark + "\n"),
-        ("head", mark + "\n" + header + "\n"),
-        ("column", text.replace("samples_ms", "samples", 1)),
-        ("version", text.replace(" 2, ", " 99, ", 1)),
-        ("word", re.sub(r" \d[.\d]*\n", " many\n", text)),
-        ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text)),
-        ("quote", text.replace("flash", '"flash', 1)),
-        ("more", text[:-1] + ",1\n"),
+    other, word = "is not a run saved by --save-baseline", "has a wrong number"
+    for name, content, says in (
+        ("cut", text[: text.rindex("flash")], "row 2 is truncated"),
+        ("cut in its headings", text[: text.index("backend")], "has no line of headings"),
+        ("last", text[:-1], "row 2 is truncated"),
+        ("few", text.replace(",ok,", ",", 1), "row 1 "),
+        ("empty", "", other),
+        ("text", "hello", other),
+        ("list", "[1, 2]", other),
+        ("json", json.dumps({"version": 1, "rows": list(csv.DictReader(io.StringIO(body)))}), other),
+        ("rows alone", body, other),
+        ("mark", mark + "\n", "has no line of headings"),
+        ("head", mark + "\n" + header + "\n", "has no rows"),
+        ("column", text.replace("samples_ms", "samples", 1), "has no column samples_ms"),
+        ("key", text.replace("kv_dtype,", "kind,", 1), "has no column kv_dtype"),
+        ("version", text.replace(" 2, ", " 99, ", 1), "is of another version"),
+        ("word", re.sub(r" \d[.\d]*\n", " many\n", text), "row 1 " + word),
+        ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text), "row 1 " + word),
+        ("number", text.replace(",12,", ",dozen,", 1), "row 1 " + word),
+        ("quote", text.replace("flash", '"flash', 1), "row 1 is truncated"),
+        ("more", text[:-1] + ",1\n", "row 2 has too many cells"),
     ):
         open(path(name + ".csv"), "w").write(content)
-        refused("baseline " + name, folder, "1", "8", "1", "8", "--baseline", name + ".csv")
+        flags = ["1", "8", "1", "8", "--baseline", name + ".csv"]
+        refused("baseline " + name, folder, *flags)
+        said = run(*flags, cwd=folder).stderr
+        report("baseline, why: " + name, None if "--baseline %s.csv: %s" % (name, says) in said else said)
     refused("--saved alone", folder, "--saved", "run.csv")
     refused("--processes alone", folder, "1", "8", "1", "8", "--processes", "2")
     refused("--processes of saved runs", folder, "--baseline", "run.csv", "--saved", "run.csv", "--processes", "2")
@@ -965,6 +1009,7 @@ def main():
             (test_numbers,),
             (test_shape,),
             (test_table,),
+            (test_suites_are_data,),
             (test_stream,),
             (test_choice, folder),
             (test_studies,),

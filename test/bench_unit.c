@@ -14,7 +14,7 @@ attn_status attn_hip_last_times(double *kernel, double *total, size_t *bytes)
     return ATTN_ERR_NO_GPU_COMPILER;
 }
 
-static int passed, bad;
+static int passed, bad, skipped;
 
 static bool expect(bool right, const char *format, ...)
 {
@@ -112,7 +112,7 @@ static row verified(const char *line, const char *backend, bool whole)
     for (int a = 0; a < AXES; a++)
         c.v[a] = g.value[a][0];
     row r = new_row(&c, backend);
-    b.level = F;
+    b.selection = WHOLE;
     b.opt.verify = whole;
     if (resolve_case(&c, text) || !problem_make(&c, NULL, &p)) {
         remark(&r, "failed", "no case: %s", line);
@@ -276,10 +276,15 @@ static void test_module(const char *line, bool appends)
 {
     grid g = parse_line(line);
     bench_case c = { .suite = find_suite("shape") };
-    module w = { 0 };
+    char blas[192], text[128];
+    module w = { .sgemm = find_openblas(blas) };
     problem p;
-    char text[128];
     attn_status s = ATTN_OK;
+    if (!w.sgemm) {
+        skipped++;
+        printf("skipped: a module,%s: %s\n", line, blas);
+        return;
+    }
     for (int a = 0; a < AXES; a++)
         c.v[a] = g.value[a][0];
     if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line))
@@ -329,9 +334,9 @@ static void test_published(void)
 #undef BACKWARD
     };
     static bench b;
-    b.level = F;
+    b.selection = WHOLE;
     for (int i = 0; i < COUNT(lines); i++)
-        if (lines[i].when & F)
+        if (lines[i].when & WHOLE)
             expand(&b, find_suite(lines[i].suite), lines[i].axes, NULL);
     for (int i = 0; i < COUNT(figures); i++) {
         bool found = false;
@@ -347,6 +352,30 @@ static void test_published(void)
                figures[i].ms);
     }
     free(b.cases);
+}
+
+/* ------------------------------------------------------------------------------------------ plots
+ * A text is one string of a gnuplot script, whatever is in it. */
+static void test_parameters(void)
+{
+    static const struct { const char *text, *line; } cases[] = {
+        { "plain", "x = 'plain'\n" },
+        { "it's", "x = 'it''s'\n" },
+        { "'; system 'touch PWNED'; y = '", "x = '''; system ''touch PWNED''; y = '''\n" },
+        { "a\nsystem 'b'\n", "x = 'a system ''b'' '\n" },
+        { "\"`ls`\" \\n $(ls) @m %s {^_&~}", "x = '\"`ls`\" \\n $(ls) @m %s {^_&~}'\n" },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        char got[256] = "";
+        FILE *f = tmpfile();
+        if (!expect(f != NULL, "no temporary file"))
+            return;
+        set_parameter(f, "x", cases[i].text);
+        rewind(f);
+        size_t n = fread(got, 1, sizeof got - 1, f);
+        fclose(f);
+        expect(n == strlen(cases[i].line) && !strcmp(got, cases[i].line), "the parameter %s is %s", cases[i].text, got);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------ statistics */
@@ -466,11 +495,12 @@ int main(void)
     test_module(" seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1", true);
     test_module(" batch-size=2 seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1 dtype=f16", true);
     test_published();
+    test_parameters();
     test_rank_test();
     test_bootstrap();
     test_processes();
     test_median_interval();
     attn_shutdown();
-    printf("%d passed, %d failed, 0 skipped\n", passed, bad);
+    printf("%d passed, %d failed, %d skipped\n", passed, bad, skipped);
     return bad > 0;
 }

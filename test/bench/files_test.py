@@ -2,6 +2,8 @@
 """test/bench/files_test.py [attn_bench] - the files that attn_bench writes and the programs that it starts: odd names
 reach no shell, a disk that is full and a folder that cannot be written are found before anything is measured."""
 
+import csv
+import json
 import os
 import re
 import resource
@@ -17,6 +19,7 @@ from bench_test import BENCH, COUNT, HERE, checked, refused, report, run  # noqa
 CASE = ["--seq-len", "16,32", "--iterations", 1, "--backend", "flash"]
 FILES = ["performance_results.json", "memory_results.json", "correctness_results.json", "summary_report.md"]
 PLOTS = ["time.svg", "gflops.svg", "memory.svg", "peak.svg", "roofline.svg"]
+POINTS = "plots.csv"
 ODD_NAMES = [
     "x'; touch PWNED; '",
     '"; touch PWNED; "',
@@ -36,7 +39,7 @@ ODD_NAMES = [
 
 def whole(folder, plots):
     """What is wrong with the result files of a folder."""
-    expected = sorted(FILES + (PLOTS if plots else []))
+    expected = sorted(FILES + (PLOTS + [POINTS] if plots else []))
     if sorted(os.listdir(folder)) != expected:
         return "it holds %s" % sorted(os.listdir(folder))
     for name in expected:
@@ -84,6 +87,12 @@ def test_programs(folder):
         None if done.returncode == 0 and started == "1\n--version\n" + "1\n-\n" * 5 else done.stderr + started,
     )
     script = open(os.path.join(folder, "out'put", "time.svg")).read()
+    scripts = [open(os.path.join(folder, "out'put", name)).read() for name in PLOTS]
+    parts = [text.partition("set terminal ") for text in scripts]
+    one = all(part[1] and part[2] == parts[0][2] for part in parts)
+    report("one script for all plots", None if one else str(scripts))
+    plain = [line for part in parts for line in part[0].splitlines() if not re.fullmatch(r"\w+ = ('([^']|'')*'|[01])", line)]
+    report("parameters are numbers and quoted texts", plain or None)
     report("no name in the script", script if "out" in re.sub("output", "", script) and "put'" in script else None)
     with open(fake, "w") as f:
         f.write('#!/bin/sh\n[ "$1" = --version ]\n')
@@ -93,6 +102,42 @@ def test_programs(folder):
         "a gnuplot that fails leaves nothing",
         None if done.returncode == 2 and "gnuplot could not draw" in done.stderr and not left else done.stderr + str(left),
     )
+
+
+def test_points(folder):
+    """plots.csv has the points of the rows, a line for each, and what gnuplot draws is what it says."""
+    if not shutil.which("gnuplot"):
+        report("plots.csv", "gnuplot is not installed", "skipped")
+        return
+    flags = "--seq-len 64,16,32 --iterations 3 --backend standard,flash --window 5,0 --causal --plot --output-dir out"
+    done = run(*flags.split(), cwd=folder)
+    if done.returncode:
+        report("plots.csv", done.stderr)
+        return
+    out = os.path.join(folder, "out")
+    rows = json.load(open(os.path.join(out, FILES[0])))["rows"]
+    points = list(csv.DictReader(open(os.path.join(out, POINTS), newline="")))
+    wanted = {"time.svg": "p50_ms", "gflops.svg": "gflops", "peak.svg": "peak_fraction"}
+    for name, key in wanted.items():
+        close = lambda a, b: abs(float(a) - b) <= 1e-5 * b
+        mine = [p for p in points if p["plot"] == name]
+        order = [(p["curve"], p["title"].partition(":")[0], int(p["x"])) for p in mine]
+        fault = None
+        if order != [(c, b, n) for c, b in (("1", "standard"), ("2", "flash")) for n in (16, 32, 64)]:
+            fault = str(mine)
+        for p in mine if not fault else []:
+            row = next(r for r in rows if r["q_len"] == int(p["x"]) and p["title"].startswith(r["backend"] + ":"))
+            spread = (row["min_ms"], row["p95_ms"]) if name == "time.svg" else (row[key], row[key])
+            if not (close(p["y"], row[key]) and close(p["low"], spread[0]) and close(p["high"], spread[1])):
+                fault = "%s is not %s" % (p, row)
+        report("points of " + name, fault)
+    titles = {p["title"] for p in points}
+    for name in PLOTS:
+        texts = re.findall(r"<text>(?:<tspan[^>]*>)?([^<]*)", open(os.path.join(out, name)).read())
+        report("both curves are in " + name, None if len(titles) == 2 and titles <= {t.strip() for t in texts} else str(texts))
+    alone = run(*"--seq-len 16,32 --iterations 1 --output-dir plain".split(), cwd=folder)
+    left = sorted(os.listdir(os.path.join(folder, "plain")))
+    report("no points without --plot", None if alone.returncode == 0 and left == sorted(FILES) else str(left))
 
 
 def test_refusals(folder):
@@ -179,7 +224,7 @@ def test_full_disks(folder):
 
 
 def main():
-    for test in (test_odd_names, test_programs, test_refusals, test_unwritable, test_full_disks):
+    for test in (test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_full_disks):
         with tempfile.TemporaryDirectory() as folder:
             test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from bench_test import COUNT, HERE, checked, refused, report, run  # noqa: E402
+from bench_test import COUNT, HERE, checked, lacks_openblas, refused, report, run  # noqa: E402
 
 ROOT = os.path.dirname(HERE)
 KINDS = {
@@ -163,10 +163,33 @@ def test_peers(folder):
     report("make peers without a peer", None if good else done.stdout)
 
 
+def test_no_openblas(folder):
+    """The projections are OpenBLAS's: without it their rows say so and are declined, as others are; the rest is measured."""
+    nowhere, useless = os.path.join(folder, "nowhere"), os.path.join(folder, "useless")
+    os.mkdir(nowhere), os.mkdir(useless)
+    open(os.path.join(nowhere, "libopenblas.so.0"), "w").close()  # found before the system's, and no shared object
+    command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", "libopenblas.so.0"]
+    subprocess.run(command, cwd=useless, check=True)
+    for name, path, says in (("missing", nowhere, "libopenblas.so.0: "), ("without a product", useless, "undefined symbol: cblas_sgemm")):
+        environment = dict(os.environ, LD_LIBRARY_PATH=path)
+        done = run("--suite", "adaattn", "--quick", "--seq-len", 16, "--batch-size", 1, *SMALL, env=environment)
+        document, fault = checked(done.stdout)
+        rows = (document or {"rows": []})["rows"]
+        module = [r for r in rows if r["case"].startswith("module ") and not r["backend"].startswith("adaptive")]
+        others = [r for r in rows if r["case"].startswith("B") and not r["backend"].startswith("adaptive")]
+        good = lacks_openblas(module) and all(says in r["note"] for r in module) and others
+        good = good and all(r["status"] == "ok" for r in others) and done.returncode == 0
+        report("OpenBLAS is " + name, fault or (None if good else str([(r["case"], r["status"], r["note"]) for r in rows])))
+        done = run("--projections", "--seq-len", 16, *SMALL[:4], env=environment)
+        text = " ".join(done.stdout.split())  # notes are broken into lines
+        good = done.returncode == 2 and "nothing was measured" in done.stderr and says in text
+        report("nothing but modules, OpenBLAS is " + name, None if good else done.stdout + done.stderr)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         if build(folder):
-            for test in (test_tables, test_turns, test_wrong, test_refusals, test_peers):
+            for test in (test_tables, test_turns, test_wrong, test_refusals, test_peers, test_no_openblas):
                 test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
