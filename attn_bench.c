@@ -34,6 +34,161 @@
    Exit code: 0, 1 a wrong result, a regression or a verdict not reached, 2 bad input,
    130 interrupted (the document is whole).
 
+   SUITES  Each runs whole as `--suite NAME`: everything that its system published. With --quick it
+   runs a short selection, in a minute or less on two cores (openpi: in up to three). In a whole run
+   the timed calls of a row take at most a minute, unless three calls need longer or --iterations
+   asks for more. What takes longer than a minute is announced before it starts; a case that does
+   not fit in memory is refused, with its name and size, and the rest runs. Several suites run
+   together: --suite memory,scaling. A flag beside a suite replaces that value in all of its cases:
+   `--suite adaattn --seq-len 128 --batch-size 2` is AdaAttn's printed example. What a whole run
+   needs is said for two cores.
+
+     rocmforge    one head, tokens = dim, ROCmForge's sin/cos/tan data; then lengths, dims, causal,
+                  batch; random, peaked and masked data, because theirs makes attention uniform;
+                  time to first token; CPU against GPU. Minutes.
+                  Read `speedup` (theirs took 33.463 us to 348.592 ms) and their tokens/s;
+                  `empty ms` is a call that has nothing to compute; `ttft ms` has its spread.
+     openpi       f16, causal, head_dim 256, heads 32/32 and 32/8: time, memory, correctness; the
+                  share of the memory that is the score matrix. --modules adds gemma (tokens of
+                  three experts under a block mask) and gemma_fast (a cache with appended tokens),
+                  --projections their whole modules. An hour; 20 GiB, or standard is refused at
+                  S 8192.
+                  Read the verdict at the end. It is reached when, over what was measured,
+                  flash takes 15% less time and 50% less memory than standard, standard's memory
+                  grows as S^2, and every result is right. The exit code is 1 when it is not.
+     flash_v2     the guide's eight shapes: forward, backward, both; memory over S; batch, weak and
+                  strong scaling; which of its block sizes fit which chip. Half an hour; 24 GiB for
+                  standard at 64x1024x64x128.
+                  Read `p50` (the workspace is given) and `total ms` (it is not). Below the rows
+                  stands every figure of theirs beside ours: times, backward over forward, memory
+                  as a factor, GB/s, scaling. Theirs were measured on a GPU, an L20.
+     adaattn      dense attention, forward, backward, total, alone and with the four projections,
+                  which need OpenBLAS: without it their rows are `declined`. A minute.
+                  Its "backward" includes the forward: compare our `fwd+bwd`. Its adaptive variants
+                  are not built, and the rows say so.
+     decode       one-token steps against a KV cache in f32, f16, bf16, int8 and fp8, contiguous
+                  and paged. Ten minutes; 2 GiB.
+                  Read `of bandw.` first: a step is limited by how fast the cache is read. `p50` is
+                  the time of a token, `ttft ms` prefill and first token.
+     memory       workspace counted through the allocator hook, peak RSS of a process for each
+                  case, exponents, crossover. A minute; 3 GiB.
+                  Read `of SxS`, the workspace as a share of the score matrix. Standard's memory
+                  grows as S^2, that of flash no faster than S.
+     scaling      fixed work over threads, work that grows with the threads, growing batch; flash
+                  against standard at every length from 1 on. A minute.
+                  Read throughput and efficiency in the notes, `vs std` at each length, and the
+                  line "crossover".
+     correctness  the same bits on every run, for every number of threads, alone and in a batch;
+                  finite at scales 0.1, 1, 10; errors of each type, f16 and bf16 against f32;
+                  gradients against finite differences. A minute.
+                  Read `status`; how far a 16-bit type is from f32 is in the notes.
+
+   A ROW is verified against the f64 reference, then timed, and printed when it is done; its largest
+   error stands in it. The timed calls of a case's backends alternate, so that a machine that
+   changes meanwhile changes for all of them. An outlier or a slow first call is named below.
+   The table has the columns that decide, in 100 characters; --wide has all of them, csv and
+   json too, and the samples. A forward call is timed without lse, and verified with it.
+     p50          median of the `n` timed calls, with half of its 95% interval. Every rate and
+                  ratio is one of medians.
+     GFLOP/s      2 x visible pairs x heads x (head_dim + v_dim), the backward 2.5 times that.
+                  openpi, flash_v2 and adaattn count otherwise: `their_flops` in csv and json.
+     of peak      of the FMA peak measured before and after the row on the same threads. Empty for
+                  a GPU, whose peak is not measured.
+     bound        `overhead` where more than half of the call is what an empty call takes; else the
+                  longer of: the arithmetic at the peak, and the call's own memory traffic, its
+                  workspace included, at the bandwidth measured.
+     speedup      over the published figure; `vs std` over standard. Above 1.5 is clearly faster,
+                  below 1 slower; a ratio near 1 is within the noise of most machines.
+     t ~ S^       exponents, fitted over the lengths from a 16th of the longest on. Where that
+                  begins stands in the notes.
+     status       ok; wrong: outside of the error bound, and the exit code is 1; declined: the
+                  backend does not take the case, and the note has its reason; refused: does not
+                  fit in memory, with the size; skipped: would take too long, with the time: the
+                  f64 reference, or a long case under --quick.
+   --filter TEXT runs the cases with TEXT in their names. --cold flushes the caches before each
+   call, as a whole model does between two of its attention layers.
+
+   A GPU (build: the manual of attn_hip.c) adds rows of the backend hip to every suite, and below
+   them a table CPU against GPU with the length from which on the GPU pays. `total ms` is a call
+   with host tensors, its copies included; `kernel ms` is the GPU's own clock; `device` is the
+   memory that the call took there. Without a GPU one line says why there is none, and so does each
+   row that --backend hip,flash asks for.
+
+   --tune times flash with a table of tile sizes, named in the `case` column: BM rows of a unit and
+   BN keys of a block in the forward, BK in the backward. It changes nothing. `vs default` is the
+   speedup over the tiles that attn.h takes by itself, and one line on stderr names the fastest of
+   each case; differences smaller than the interval beside `p50` are noise. Without shape flags:
+   f32, 1024 tokens, head_dim 64 and 128, forward and backward. Your own shape:
+     ./attn_bench --tune 1 4096 8 64 --dtype bf16 --backward
+
+   --ablate runs each case with every optimization on, then with one of them turned off: V is read
+   in place instead of packed; a small query tile (BM 96); small key blocks (BN 64, 128); keys not
+   split across threads (16 queries, 16384 keys, one head); denormals not flushed to zero (queries
+   times 64, so that many weights are denormal); the backward's small block (BK 64). `vs default`
+   below 1: the case is slower without the optimization, so it pays on this machine; above 1: the
+   case is faster without it. Shape flags replace those of every case. --tune and --ablate take less
+   than a minute each on two cores, with --quick about ten seconds; their rows are verified too.
+
+   FILES  .npy, float32 or float16, C order. --input [B,S,H,D], one sequence [S,H,D], or [B,S,H*D]
+   with --num-heads:
+     ./attn_bench --input q.npy,k.npy,v.npy --mask m.npy --causal --backend flash --output o.npy
+     ./attn_bench --input q.npy,k.npy,v.npy --expect o.npy       exit code 1 when it differs
+
+   PLUGINS  A plugin's rows are verified and timed like all others, and a wrong one is reported so.
+   An example in plain loops:
+     cc -O2 -I. -shared -fPIC -DKIND=RIGHT test/bench/plugin.c -o build/loops.so -lm
+     ./attn_bench --plugin build/loops.so --seq-len 64,128 --backward
+
+   REPORTS  --output-dir leaves performance_results.json, memory_results.json,
+   correctness_results.json and summary_report.md, all of them or none. --plot adds SVG plots and
+   plots.csv, the points that they are drawn from; it needs gnuplot.
+     ./attn_bench --seq-len 128,256,512 --iterations 20 --output-dir build/report
+
+   BASELINES
+     ./attn_bench --seq-len 256 --backend flash --save-baseline build/baseline.csv
+     ./attn_bench --seq-len 256 --backend flash --baseline build/baseline.csv
+   The first saves the samples of every row, as CSV; the second compares each row with the saved
+   one: old and new median, their change with a 95% interval, and p. Both measure in five processes,
+   one after the other (--processes N), because two processes of one program may differ by more
+   than a slower program does. The interval is a bootstrap over processes and their calls; p is the
+   chance that equal programs rank the medians of so many processes so unevenly (Mann and Whitney);
+   with fewer than five processes it ranks calls. A row is slower when p is below 0.01 and the
+   interval lies above 5%; the run then measures once more, in new processes, and only a row that
+   is slower again makes the exit code 1. What a slower clock explains is taken out. --baseline OLD
+   --saved NEW compares two saved runs and measures nothing. Another processor, or no row in common,
+   is an error (exit code 2). Ctrl-C and SIGHUP end with the rows that are finished, as one whole
+   document.
+
+   TROUBLE
+     the same case varies by 10% and more   other load, or a drifting clock: `of peak` moves less
+                  than the times do; raise --iterations, or take --min-time 1
+     slow first run                         page faults, and threads that start: normal in the
+                  first rows
+     `of peak` is empty, "no share of the peak"   the clock rose between the samples of the peak, so
+                  that the share was above 1: measure again
+     a length at which standard is faster   the line "crossover" counts what is more than the spread
+                  of both: measure again on an idle machine
+     nothing is compared                    the baseline is of another processor or ISA: save one on
+                  this machine
+     too few                                so few calls cannot tell a change from noise: raise
+                  --iterations in both runs
+     would take about N s                   the reference is plain f64 loops; --verify runs it
+                  however long it takes
+     128 GiB of scores do not fit           standard stores all scores; flash does not
+     hip or flash is declined               the note, or attn_query, gives the reason
+
+   PROFILING  Make the call to look into the only one, and long enough. On the CPU kernels end in
+   __avx512, __avx2 or __portable.
+     run='./attn_bench 1 4096 8 64 --backend flash --threads 1 --min-time 5'
+     perf stat -e cycles,instructions,cache-misses,dTLB-load-misses $run    how far from the peak
+     perf record -g $run && perf report --no-children                       which kernel takes time
+     perf annotate attn__mm_QK_6x4__avx512                                  which instruction waits
+     run='./attn_bench 1 4096 8 64 --device hip --dtype f16 --iterations 20'
+     rocprofv3 --kernel-trace --memory-copy-trace --stats -- $run           AMD: kernels and copies
+     rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU SQ_LDS_BANK_CONFLICT -- $run    AMD: counters
+     nsys profile --stats=true $run                                         NVIDIA: kernels, copies
+     ncu --set full --launch-skip 5 --launch-count 1 $run                   NVIDIA: one launch
+
    CONTENTS
      >>axes      what a case is made of; parsing of axis values
      >>suites    the suites, as tables of lines; the figures that the five systems published

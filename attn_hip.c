@@ -35,8 +35,46 @@
  *   ATTN_SEQ_HOST; without a workspace they are allocated in stream order. Host tensors: buffers
  *   that are kept for the next call until attn_shutdown(); results are written when all of the work
  *   has succeeded.
- * THREADS  calls from several threads run side by side. A process forked off one that used the GPU
- *   is refused. */
+ * THREADS  calls from several threads run side by side. A process forked off one that used the
+ *   GPU is refused.
+ *
+ * ATTN_BENCH  make HIPCC=hipcc HIPFLAGS="-O3 --offload-arch=gfx1100"     with the GPU in it
+ *   ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64
+ * EXAMPLE     hipcc -x hip -O3 -I. examples/device.c attn_hip.c -o device -pthread && ./device
+ *
+ * CHOICE  device tensors: the automatic choice takes "hip"; lengths that ATTN_SEQ_HOST leaves in
+ *   host memory may change once the call returns. Host tensors go to the GPU only where asked:
+ *   d.backend = "hip", or attn_set_default("hip"); they are copied through pinned buffers in
+ *   pieces that overlap with the kernels. attn_convert with ATTN_DEVICE converts layout and dtype
+ *   on the GPU, to the same bits as the CPU.
+ *
+ * STATUS  A refused or failed call leaves host results untouched.
+ *   160 ERR_NO_GPU_COMPILER  from attn_hip_register: a plain C compiler made this file
+ *   161 ERR_NO_DEVICE        no GPU, or no such `device`: attn_query says which
+ *   162 ERR_GPU_ARCH         the program has no code for the chip found: add its --offload-arch
+ *   163 ERR_GPU_MEMORY       no device memory left, or no pinned memory
+ *   164 ERR_GPU_POINTER      with ATTN_DEVICE a pointer that is not memory of that device; without
+ *                            it, one that is. The message names it
+ *   165 ERR_GPU_WORKSPACE    the workspace of a device call is not device memory
+ *   166 ERR_GPU_STICKY       a kernel of an earlier call, anybody's, has failed, and the runtime
+ *                            now refuses all work
+ *   167 ERR_GPU              any other error of the runtime, with its text in `message`
+ *    37 ERR_NOT_YET          backward, pages, append, quantised caches
+ *    44                      from a CPU backend: it does not take ATTN_DEVICE. A device pointer
+ *                            without that flag is not noticed by a CPU backend, which then reads it
+ *                            as host memory: always set the flag for device tensors
+ *
+ * PROVED  without a GPU: none was at hand. The simulator of test/hipsim executes the machine code
+ *   that the compiler made for a chip, and checks every memory access, race and barrier. It counts
+ *   instructions and the cycles of each unit (test/results/hip_report.md) but has no latencies,
+ *   caches or clock: it shows that results are right, not how long a call takes.
+ *     gfx90a, gfx942, gfx1100, gfx1201          run in the simulator: make test-hip
+ *     gfx1151, gfx906, gfx908, gfx1030, others  compiled, not run: test/hip.sh compile full
+ *     gfx1101..1103, gfx1150, gfx1152, gfx1200  the code of their families' chips above; not
+ *                                               compiled by the tests
+ *     NVIDIA sm_80 and later                    compiled, not run
+ *   Compilers: clang 19 with the headers of HIP 5.2 (test/hipsim/hipcc), nvcc 13.0. To try it:
+ *     make HIPCC=test/hipsim/hipcc && ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64 */
 #include "attn.h"
 #if !defined(__HIPCC__) && !defined(__HIP__) && !defined(__CUDACC__)
 attn_status attn_hip_register(void) { return ATTN_ERR_NO_GPU_COMPILER; }
