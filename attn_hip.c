@@ -126,9 +126,18 @@ attn_status attn_hip_last_times(
 #include <time.h>
 #include <unistd.h>
 /* ================================================================================ >>arch ====
-   The only place with a chip #if. UNIT_* names a matrix unit; a kernel is a template over it, and
-   its body is compiled for the chips that have the unit alone. */
-enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM80 = 4 };
+   The only place with a chip #if. GPU_UNITS is what a chip has; a kernel is a template, its body is
+   compiled for the chips that have its unit alone, and its row of the table names that unit. A chip
+   is one block here; a unit that a newer chip adds is one more bit, beside those that it keeps. */
+enum {
+    UNIT_SCALAR = 0, /* every chip */
+    UNIT_MFMA = 1,   /* f16 and bf16 */
+    UNIT_WMMA11 = 2,
+    UNIT_WMMA12 = 4,
+    UNIT_SM80 = 8,
+    UNIT_MFMA_F32 = 16, /* f32 */
+    F16_FLUSHES = 32    /* the matrix unit takes subnormal f16 for 0 */
+};
 #if defined(__GFX9__)
 #define GPU_WAVE 64                    /* lanes of a wave */
 #elif defined(__AMDGCN_WAVEFRONT_SIZE) /* -mwavefrontsize64; not defined by every clang */
@@ -136,43 +145,37 @@ enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM
 #else
 #define GPU_WAVE 32
 #endif
-#if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
-#define GPU_MFMA 1
-#else
-#define GPU_MFMA 0
-#endif
-#if defined(GPU_UNIT) /* the tests emulate one */
-#elif GPU_MFMA
-#define GPU_UNIT UNIT_MFMA
+#if defined(GPU_UNITS) /* the tests emulate one */
+#elif defined(__gfx90a__)
+#define GPU_UNITS (UNIT_MFMA | UNIT_MFMA_F32 | F16_FLUSHES)
+#elif defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
+#define GPU_UNITS (UNIT_MFMA | UNIT_MFMA_F32)
 #elif defined(__GFX11__) && GPU_WAVE == 32
-#define GPU_UNIT UNIT_WMMA11
+#define GPU_UNITS UNIT_WMMA11
 #elif defined(__GFX12__) && GPU_WAVE == 32
-#define GPU_UNIT UNIT_WMMA12
+#define GPU_UNITS UNIT_WMMA12
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define GPU_UNIT UNIT_SM80
+#define GPU_UNITS UNIT_SM80
 #else
-#define GPU_UNIT UNIT_SCALAR
+#define GPU_UNITS UNIT_SCALAR
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 && !defined(ATTN_HIP_OLD_CHIPS)
 #warning \
     "attn_hip.c: f16 and bf16 are slow on this chip; -arch=sm_80 or later was meant? (ATTN_HIP_OLD_CHIPS: no)"
 #endif
-#if defined(__gfx90a__)
-#define GPU_F16_FLUSHES 1 /* the matrix unit takes subnormal f16 for 0 */
-#else
-#define GPU_F16_FLUSHES 0
-#endif
 
 /* clang 15 and 16 have neither the ballots by the width of a wave nor gfx12, for which they
  * make no code. */
 #if defined(__clang_major__) && __clang_major__ < 18
-#define GPU_BALLOT_64(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
-#define GPU_BALLOT_32(x) (uint32_t)__builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+#define GPU_BALLOT(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
 #define GPU_WMMA12_F16(a, b, c) ((void)(a), (void)(b), (c))
 #define GPU_WMMA12_BF16(a, b, c) ((void)(a), (void)(b), (c))
 #else
-#define GPU_BALLOT_64(x) __builtin_amdgcn_ballot_w64(x)
-#define GPU_BALLOT_32(x) __builtin_amdgcn_ballot_w32(x)
+#if GPU_WAVE == 64
+#define GPU_BALLOT(x) __builtin_amdgcn_ballot_w64(x)
+#else
+#define GPU_BALLOT(x) __builtin_amdgcn_ballot_w32(x)
+#endif
 #define GPU_WMMA12_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c)
 #define GPU_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
 #endif
@@ -194,23 +197,23 @@ __device__ static inline float gpu_rcp(float x) {
 #endif
 }
 __device__ static inline uint16_t gpu_f16_bits(float x) {
-#if defined(__CUDACC__) && !defined(__HIP__)
+#if GPU_ON_CUDA
     return __half_as_ushort(__float2half_rn(x));
 #else
     return __builtin_bit_cast(uint16_t, (_Float16)x);
 #endif
 }
 __device__ static inline float gpu_f16_value(uint16_t x) {
-#if defined(__CUDACC__) && !defined(__HIP__)
+#if GPU_ON_CUDA
     return __half2float(__ushort_as_half(x));
 #else
     return (float)__builtin_bit_cast(_Float16, x);
 #endif
 }
 
-/* The compiler knows nothing of x any more: it can neither widen nor hoist what is
- * computed from it. */
-__device__ static inline void gpu_opaque(int32_t &x) {
+/* The compiler knows nothing of x any more: it can neither widen nor hoist what is computed from
+   it; x is in registers, and what precedes it before what follows. */
+template <class T> __device__ static inline void gpu_pin(T &x) {
 #if defined(__HIP_DEVICE_COMPILE__)
     asm volatile("" : "+v"(x));
 #elif defined(__CUDA_ARCH__)
@@ -219,31 +222,59 @@ __device__ static inline void gpu_opaque(int32_t &x) {
     (void)x;
 #endif
 }
+/* The thread's index, for addresses and masks that are to be made where they are used and not
+ * kept in registers. */
+__device__ static inline int32_t gpu_thread(void) {
+    int32_t t = (int32_t)threadIdx.x;
+    gpu_pin(t);
+    return t;
+}
 /* No instruction moves across. */
 __device__ static inline void gpu_fence(void) {
 #if defined(__HIP_DEVICE_COMPILE__)
     __builtin_amdgcn_sched_barrier(0);
 #endif
 }
-/* f32 matrix product of a wave: 32x32x2, lane l holds A[l % 32][l / 32] and B[l / 32][l % 32];
-   register r of the sum is row 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32. */
-#if defined(__HIP__)
-typedef float gpu_acc16 __attribute__((ext_vector_type(16)));
-typedef float gpu_pair __attribute__((ext_vector_type(2)));
-__device__ static inline gpu_acc16 gpu_mfma_f32(float a, float b, gpu_acc16 c) {
-#if GPU_MFMA
-    return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
+
+/* Of a wave. lane: the same in all of it */
+#if GPU_ON_CUDA
+__device__ static inline uint64_t gpu_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ static inline float gpu_wave_read(float x, int lane) {
+    return __shfl_sync(0xffffffffu, x, lane);
+}
+__device__ static inline float gpu_wave_xor(float x, int mask) {
+    return __shfl_xor_sync(0xffffffffu, x, mask);
+}
 #else
-    (void)a;
-    (void)b;
-    return c;
-#endif
+__device__ static inline uint64_t gpu_wave_ballot(bool x) { return GPU_BALLOT(x); }
+__device__ static inline float gpu_wave_read(float x, int lane) {
+    return __int_as_float(__builtin_amdgcn_readlane(__float_as_int(x), lane));
+}
+__device__ static inline float gpu_wave_xor(float x, int mask) {
+    return __shfl_xor(x, mask, GPU_WAVE);
+}
+/* x is the same in the whole wave: into a scalar register. */
+__device__ static inline int32_t gpu_uniform(int32_t x) {
+    return __builtin_amdgcn_readfirstlane(x);
 }
 #endif
+__device__ static inline uint64_t gpu_wave_read_bits(uint64_t x, int lane) {
+    const float low = gpu_wave_read(__uint_as_float((uint32_t)x), lane),
+                high = gpu_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
+    return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
+}
+__device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
+    return x;
+}
+__device__ static inline float gpu_wave_sum(float x) {
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x += gpu_wave_xor(x, mask);
+    return x;
+}
 /* The value of lane n of 8, of which this thread is number t in its workgroup: of gpu_thread, or
    the lane numbers of all n are held in registers across loops. */
 __device__ static inline float gpu_of_eight(float x, int32_t t, int n) {
-#if defined(__CUDACC__) && !defined(__HIP__)
+#if GPU_ON_CUDA
     return __shfl_sync(0xffffffffu, x, (t & 24) + n);
 #else
     return __shfl(x, (t & 56) + n);
@@ -256,7 +287,7 @@ __device__ static inline float gpu_rotate8(float x) {
     /* selectors of 3 bits: lane n reads lane (n + 1) % 8 */
     return __int_as_float(__builtin_amdgcn_mov_dpp8(
         __float_as_int(x), 1 | 2 << 3 | 3 << 6 | 4 << 9 | 5 << 12 | 6 << 15 | 7 << 18 | 0 << 21));
-#elif defined(__CUDACC__) && !defined(__HIP__)
+#elif GPU_ON_CUDA
     return __shfl_sync(0xffffffffu, x, (int)((threadIdx.x & 24u) | ((threadIdx.x + 1) & 7u)));
 #else
     return __shfl(x, (int)((threadIdx.x & 56u) | ((threadIdx.x + 1) & 7u)));
@@ -284,7 +315,7 @@ __device__ static inline float gpu_rotate8(float x) {
 
    m and l of a lane belong to QUERIES queries: 1 here, 2 on a unit that computes
    S = Q K^T (mma.sync). */
-#if !defined(__CUDACC__) || defined(__HIP__)
+#if !GPU_ON_CUDA
 typedef uint32_t gpu_u32x2 __attribute__((ext_vector_type(2)));
 typedef uint32_t gpu_u32x4 __attribute__((ext_vector_type(4)));
 typedef uint32_t gpu_u32x8 __attribute__((ext_vector_type(8)));
@@ -308,12 +339,6 @@ template <int DTYPE> __device__ static inline uint32_t gpu_truncate2(float low, 
     if constexpr (DTYPE == ATTN_F16)
         return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(low, high));
     else return gpu_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
-}
-/* Keeps a value in its registers, and what precedes it before what follows. */
-template <class T> __device__ static inline void gpu_pin(T &x) {
-#if defined(__HIP_DEVICE_COMPILE__)
-    asm volatile("" : "+v"(x));
-#endif
 }
 
 template <int UNIT> struct gpu_unit;
@@ -357,13 +382,10 @@ template <> struct gpu_unit<UNIT_MFMA> {
     /* The right operand of which this lane has the k of its half. */
     __device__ static operand exchange(gpu_u32x4 own) { return own; }
     /* The value of the lane with the other half of this lane's query. */
-    __device__ static float other_half(float x) { return __shfl_xor(x, 32, 64); }
-    __device__ static bool any(bool x) { return GPU_BALLOT_64(x) != 0; }
-    __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
+    __device__ static float other_half(float x) { return gpu_wave_xor(x, 32); }
     /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where
      * it takes both. */
     __device__ static operand whole(gpu_u32x4 low, gpu_u32x4) { return low; }
-    __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 
 /* What both WMMA 16x16x16 units share. */
@@ -376,9 +398,6 @@ struct gpu_wmma {
     __device__ static float other_half(float x) {
         return __uint_as_float(swap_halves(__float_as_uint(x)));
     }
-    __device__ static bool any(bool x) { return GPU_BALLOT_32(x) != 0; }
-    __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
-    __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
@@ -439,6 +458,11 @@ template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma {
     }
     __device__ static operand exchange(gpu_u32x4 own) { return own; }
 };
+
+/* f32, MFMA 32x32x2: lane l holds A[l % 32][l / 32] and B[l / 32][l % 32]; D as of 32x32x8. */
+__device__ static inline gpu_f32x16 gpu_mfma_f32(float a, float b, gpu_f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
+}
 #endif
 /* ============================================================================== >>params ====
    What a kernel is told, filled in by >>host from the resolved description, and what one sequence
@@ -769,7 +793,7 @@ __device__ static inline void gpu_add_any(float &sum, float &rest, float x) {
 /* A kernel's arguments, read anew: what is needed early and late does not stay in scalar
    registers between. Without optimization nothing stays anywhere, and clang has no scalar register
    for the constraint. */
-#if defined(__HIP__)
+#if !GPU_ON_CUDA
 __device__ static __forceinline__ const gpu_params &gpu_again() {
     auto *at = __builtin_amdgcn_kernarg_segment_ptr();
 #if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
@@ -781,47 +805,6 @@ __device__ static inline const gpu_params &gpu_reload(const gpu_params &) { retu
 #else
 __device__ static inline const gpu_params &gpu_reload(const gpu_params &p) { return p; }
 #endif
-
-#if defined(__CUDACC__) && !defined(__HIP__)
-__device__ static inline uint64_t gpu_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
-__device__ static inline float gpu_wave_read(float x, int lane) {
-    return __shfl_sync(0xffffffffu, x, lane);
-}
-__device__ static inline float gpu_wave_xor(float x, int mask) {
-    return __shfl_xor_sync(0xffffffffu, x, mask);
-}
-#else
-__device__ static inline uint64_t gpu_wave_ballot(bool x) {
-#if !defined(__HIP_DEVICE_COMPILE__)
-    return x;
-#elif GPU_WAVE == 64
-    return GPU_BALLOT_64(x);
-#else
-    return GPU_BALLOT_32(x);
-#endif
-}
-/* lane: the same in the whole wave */
-__device__ static inline float gpu_wave_read(float x, int lane) {
-    return __int_as_float(__builtin_amdgcn_readlane(__float_as_int(x), lane));
-}
-__device__ static inline float gpu_wave_xor(float x, int mask) {
-    return __shfl_xor(x, mask, GPU_WAVE);
-}
-#endif
-/* lane: the same in the whole wave */
-__device__ static inline uint64_t gpu_wave_read_bits(uint64_t x, int lane) {
-    const float low = gpu_wave_read(__uint_as_float((uint32_t)x), lane),
-                high = gpu_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
-    return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
-}
-__device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
-    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
-    return x;
-}
-__device__ static inline float gpu_wave_sum(float x) {
-    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x += gpu_wave_xor(x, mask);
-    return x;
-}
 
 /* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put
    0 for such values in every tile that some row sees in part, and remember that they did; then,
@@ -1045,7 +1028,7 @@ __global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
    tiles, whole for every row and followed by another such, take the loop without masks, clamps
    and checks; the others are `edge` tiles. Kernels that mask or load element by element know
    edge tiles alone. */
-#if !defined(__CUDACC__) || defined(__HIP__)
+#if !GPU_ON_CUDA
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct gpu_shape16 {
     enum {
@@ -1070,7 +1053,7 @@ struct gpu_shape16 {
         K_PER_THREAD = BN_ * CHUNKS / THREADS,
         V_DIMS = BN / 4 * D / THREADS, /* dims of V a thread transposes, of 4 keys */
         CARRY = GPU_CARRY_KEYS / BN_,  /* tiles between two carries of the sums */
-        LIFT = GPU_F16_FLUSHES && UNIT_ == (int)UNIT_MFMA && DTYPE_ == (int)ATTN_F16,
+        LIFT = (GPU_UNITS & F16_FLUSHES) && DTYPE_ == (int)ATTN_F16,
         /* K is stored and V fetched between the products: fewer registers */
         LATE_V = (U::LATE_V && D >= 128) || D >= 256,
         K_ROW = D < 64 ? 128 : 2 * D, /* bytes in LDS */
@@ -1417,7 +1400,7 @@ template <class S> struct gpu_flash16 {
 
     /* Nothing moves across: where registers are short or latency is the compiler's to guess. */
     __device__ __forceinline__ void step_done() const {
-        if (U::STEPWISE || D >= 256) U::fence();
+        if (U::STEPWISE || D >= 256) gpu_fence();
     }
     /* The left operands go through a ring: RING of them are under way while one is multiplied, and
        no more, since each holds 4 to 8 registers and the compiler would fetch them all. */
@@ -1500,7 +1483,7 @@ template <class S> struct gpu_flash16 {
            factor of P joins in weights(). Elsewhere top and the bias count from base. */
         if (!FROM_MAX && !GENERAL) top -= base;
         const float limit = m == neg_inf ? neg_inf : (GENERAL ? 0.0f : bias) + 8.0f * unscale;
-        if (U::any((GENERAL ? top - base : top) > limit)) {
+        if (gpu_wave_ballot((GENERAL ? top - base : top) > limit)) {
             top = fmaxf(top, U::other_half(top));
             const bool grows = (GENERAL ? top - base : top) > limit;
             const float up = grows ? top - bias : 0.0f, next = !GENERAL ? base + up
@@ -1744,9 +1727,9 @@ template <class S> struct gpu_flash16 {
         v_width = p.v_dim;
         aligned = S::ALIGN >= 16 || gpu_aligned16(p);
         if (GENERAL) row = gpu_row_of(p, seq, head, i < seq.q_used ? i : seq.q_used - 1);
-        U::fence();
+        gpu_fence();
         load_q(p, seq);
-        U::fence();
+        gpu_fence();
         /* not gpu_visible's {0, 0} for a row that sees nothing: hide() looks at one end
          * at a time */
         see = GENERAL ? gpu_visible(p, seq, i) : gpu_ends(p, seq, i);
@@ -1764,13 +1747,13 @@ template <class S> struct gpu_flash16 {
         wave_sees = wave_whole = {0, 0};
         if (row0 >= rows_end) return n;
         const gpu_range first = gpu_ends(p, seq, row0);
-        U::fence(); /* one after the other: scalar registers */
+        gpu_fence(); /* one after the other: scalar registers */
         const gpu_range last = gpu_ends(p, seq, rows_end - 1);
-        U::fence();
+        gpu_fence();
         n = {first.lo / BN, (last.hi + BN - 1) / BN, (last.lo + BN - 1) / BN, first.hi / BN};
         if (wave_row < wave_end) {
             const gpu_range low = gpu_ends(p, seq, wave_row);
-            U::fence();
+            gpu_fence();
             const gpu_range high = gpu_ends(p, seq, wave_end - 1);
             wave_sees = {low.lo, high.hi};
             wave_whole = {high.lo, low.hi};
@@ -1826,7 +1809,7 @@ template <class S> struct gpu_flash16 {
     /* Does one wave say so? LDS is free, before and after. */
     __device__ __forceinline__ bool any_wave(bool x, int32_t wave) {
         uint32_t *said = (uint32_t *)lds, all = 0;
-        const bool any = U::any(x);
+        const bool any = gpu_wave_ballot(x) != 0;
         if (lane() == 0) said[wave] = any;
         __syncthreads();
         for (int w = 0; w < S::WAVES; w++) all |= said[w];
@@ -1838,7 +1821,7 @@ template <class S> struct gpu_flash16 {
         return large;
     }
     __device__ __forceinline__ void run() {
-        const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / U::WAVE);
         /* late rows see most keys under a causal mask: they begin first */
         const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
         if (row0 >= gpu_sequence(gpu_again(), (int32_t)blockIdx.z).q_rows) return;
@@ -1854,7 +1837,7 @@ template <class S> struct gpu_flash16 {
 };
 
 template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_forward(gpu_params p) {
-    if constexpr ((int)S::UNIT == GPU_UNIT) {
+    if constexpr (GPU_UNITS & (int)S::UNIT) {
         __shared__ __attribute__((aligned(128))) char lds[S::LDS];
         gpu_flash16<S> f(lds);
         f.run();
@@ -1967,7 +1950,7 @@ __device__ static inline float4 gpu_tame4(float4 x, int32_t c, int32_t dim, int3
     const bool fx = gpu_is_finite(x.x), fy = gpu_is_finite(x.y), fz = gpu_is_finite(x.z),
                fw = gpu_is_finite(x.w);
     bad = fx && fy && fz && fw ? bad : 1;
-    gpu_opaque(bad);
+    gpu_pin(bad);
     x.x = fx ? x.x : 0.0f;
     x.y = fy ? x.y : 0.0f;
     x.z = fz ? x.z : 0.0f;
@@ -2040,14 +2023,7 @@ __device__ static inline bool gpu_any_of_group(bool x, uint32_t *words) {
     return all != 0;
 }
 
-/* The thread's index, for addresses and masks that are to be made where they are used and not
- * kept in registers. */
-__device__ static inline int32_t gpu_thread(void) {
-    int32_t t = (int32_t)threadIdx.x;
-    gpu_opaque(t);
-    return t;
-}
-#if defined(__HIP__)
+#if !GPU_ON_CUDA
 /* ---- MFMA: S^T = K Q^T, O^T = V^T P^T, a wave 32 queries, a tile 32 keys ----
    Lane (half, l) = (lane / 32, lane % 32) holds query l of the wave in both products:
      q[c]     q[l][8c + 4 half .. + 3], the B operand of four steps, whose A operand is one 16-byte
@@ -2079,7 +2055,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
     static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2;
 
     float4 q[D / 8], next_k[LOADS], next_v[LOADS];
-    gpu_acc16 o[TILES], s;
+    gpu_f32x16 o[TILES], s;
     /* the maximum, or 0 while there is none; from where it is raised */
     float base, limit, row_sum, sum_rest;
     /* the maximum of what was carried; -infinity: nothing was */
@@ -2099,11 +2075,11 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         const int32_t left = s.k_len - 1 - j;
         const int64_t far = 4 * tensor.stride[1];
         int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
-        gpu_opaque(step);
+        gpu_pin(step);
         x += j * tensor.stride[1];
         GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
-            gpu_opaque(row);
+            gpu_pin(row);
             const float *at =
                 (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
             (KEY ? next_k : next_v)[n] = gpu_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
@@ -2186,9 +2162,9 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
 
         /* 3. p = exp(s - max), in pairs for the packed instructions; dropout takes some once
          * they are summed */
-        gpu_pair sum = {0.0f, 0.0f};
+        gpu_f32x2 sum = {0.0f, 0.0f};
         GPU_UNROLL for (int r = 0; r < 16; r += 2) {
-            gpu_pair x = {s[r], s[r + 1]};
+            gpu_f32x2 x = {s[r], s[r + 1]};
             x = (x - base) * unit;
             x[0] = gpu_exp2(x[0]);
             x[1] = gpu_exp2(x[1]);
@@ -2347,7 +2323,7 @@ __device__ static __forceinline__ void gpu_mfma32_run(const gpu_params &p) {
     if (i0 >= s.q_rows) return;
     const gpu_reach reach = gpu_reach_of(p, s, i0, kernel::BM);
     const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
-    const int32_t wave = __builtin_amdgcn_readfirstlane((int32_t)threadIdx.x / 64);
+    const int32_t wave = gpu_uniform((int32_t)threadIdx.x / 64);
     const int32_t r = 32 * wave + l, i = i0 + r;
 
     kernel w;
@@ -2411,10 +2387,10 @@ __device__ static __forceinline__ void gpu_mfma32_run(const gpu_params &p) {
 
 template <int D, int WAVES, int STAGES, int OCCUPANCY, int ALIGN, bool GENERAL>
 __global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) gpu_mfma32_forward(gpu_params p) {
-    if constexpr (GPU_UNIT == UNIT_MFMA) gpu_mfma32_run<D, WAVES, STAGES, ALIGN, GENERAL>(p);
+    if constexpr (GPU_UNITS & UNIT_MFMA_F32) gpu_mfma32_run<D, WAVES, STAGES, ALIGN, GENERAL>(p);
 }
 #define GPU_ROW_MFMA32(name, D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL) \
-    {name, UNIT_MFMA, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, \
+    {name, UNIT_MFMA_F32, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, \
         STAGES * 2 * 32 * D * 4, ALIGN, \
         (const void *)gpu_mfma32_forward<D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL>},
 #define GPU_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY) \
@@ -2480,11 +2456,11 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         const int32_t t = gpu_thread(), c = t % PIECES * 4, row0 = t / PIECES;
         const int64_t far = 4 * tensor.stride[1];
         int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
-        gpu_opaque(step);
+        gpu_pin(step);
         x += j * tensor.stride[1];
         GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             int32_t row = min(row0 + n * STEP, left);
-            gpu_opaque(row);
+            gpu_pin(row);
             const float *at =
                 (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
             next[n] = gpu_fetch4<ALIGN>(at, c, dim);
@@ -2805,7 +2781,7 @@ __device__ static __forceinline__ void gpu_fma32_run(const gpu_params &at_first)
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
 __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
-    if constexpr (GPU_UNIT != UNIT_MFMA) gpu_fma32_run<D, QUERIES, KEYS, ALIGN, GENERAL>(p);
+    if constexpr (!(GPU_UNITS & UNIT_MFMA_F32)) gpu_fma32_run<D, QUERIES, KEYS, ALIGN, GENERAL>(p);
 }
 #define GPU_ROW_FMA32(name, D, QUERIES, KEYS, ALIGN, GENERAL) \
     {name, UNIT_SCALAR, ATTN_F32, D, D, GENERAL ? ~0 : 0, 16 * QUERIES, 128, \
@@ -2971,7 +2947,7 @@ template <class S> struct gpu_flash_mma {
     /* Of the workgroup. Late rows see most keys under a causal mask: they begin first. */
     __device__ static __forceinline__ int32_t row0() {
         int32_t x = (int32_t)blockIdx.x;
-        gpu_opaque(x);
+        gpu_pin(x);
         return ((int32_t)gridDim.x - 1 - x) * S::BM;
     }
     __device__ static __forceinline__ int32_t quad_lane() { return gpu_thread() % 4; }
@@ -3426,7 +3402,7 @@ template <class S> struct gpu_flash_mma {
         /* made anew, so that the loop need not keep it */
         const gpu_params &again = gpu_reload(p);
         int32_t b = (int32_t)blockIdx.z;
-        gpu_opaque(b);
+        gpu_pin(b);
         const gpu_seq last = gpu_sequence(again, b);
         carry<true>(again, last);
         finish(again, last);
@@ -3441,7 +3417,7 @@ template <class S> struct gpu_flash_mma {
 #endif
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forward(GPU_PARAMS p) {
-    if constexpr ((int)S::UNIT == GPU_UNIT) {
+    if constexpr (GPU_UNITS & (int)S::UNIT) {
         extern __shared__ float4 gpu_lds[];
         gpu_flash_mma<S> f((char *)gpu_lds);
         f.run(p);
@@ -3484,7 +3460,7 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
 #endif
 struct gpu_kernel {
     const char *name;
-    int32_t unit, dtype;            /* UNIT_SCALAR: every chip. dtype of q, k, v */
+    int32_t units, dtype;           /* what it needs; dtype of q, k, v */
     int32_t head_dim, v_dim;        /* at most */
     int32_t masks;                  /* MASK_ bits that it can do */
     int32_t bm, threads, lds_bytes; /* query rows a workgroup, its threads, dynamic LDS */
@@ -3553,14 +3529,14 @@ static int32_t gpu_common_align(const attn_desc *d) {
 
 /* The one function that picks a kernel: plan and run ask it with the same description. Without a
    single key no kernel but the scalar one is sure not to read any. Never NULL. */
-static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t unit) {
+static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
     const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d);
     int64_t ek[3];
     gpu_extent_k(d, ek);
     const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
     const gpu_kernel *row = gpu_kernels;
     for (;; row++)
-        if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || row->unit == unit) &&
+        if (row->dtype == d->q.dtype && !(row->units & ~units) &&
             (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
             d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
             return row;
@@ -3638,15 +3614,15 @@ __global__ static void __launch_bounds__(64) gpu_store_words(int32_t *to, gpu_wo
     for (int32_t i = (int32_t)threadIdx.x; i < from.n; i += 64) to[i] = from.word[i];
 }
 
-/* What the loader chose for this chip: its matrix unit is told by the LDS that this kernel
+/* What the loader chose for this chip: its units are told by the LDS that this kernel
    declares. So the host has no list of chips, and finds out whether there is code for the chip,
    without a launch. */
 enum { GPU_PROBE_BYTES = 512 };
 __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
-    __shared__ volatile int32_t unit[GPU_PROBE_BYTES / 4 * (GPU_UNIT + 1)];
-    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) {
-        unit[i] = out[i];
-        out[i] = unit[i];
+    __shared__ volatile int32_t units[GPU_PROBE_BYTES / 4 * (GPU_UNITS + 1)];
+    for (uint32_t i = threadIdx.x; i < sizeof units / 4; i += 64) {
+        units[i] = out[i];
+        out[i] = units[i];
     }
 }
 
@@ -3704,7 +3680,7 @@ static double gpu_now(void) {
 
 /* ---- devices: looked at once each ---- */
 struct gpu_device {
-    int32_t known, unit;
+    int32_t known, units;
     char isa[32]; /* lives as long as the library: attn_plan.isa */
 };
 enum { GPU_DEVICES = 64 };
@@ -3741,7 +3717,7 @@ static attn_status gpu_look(int32_t index, attn_plan *plan, gpu_device *found) {
         return gpu_say(plan, ATTN_ERR_GPU_ARCH, "device %d is a %s", (int)index, found->isa);
     }
     if (e != hipSuccess) return gpu_failed(plan, e, "hipFuncGetAttributes");
-    found->unit = (int32_t)(probe.sharedSizeBytes / GPU_PROBE_BYTES) - 1;
+    found->units = (int32_t)(probe.sharedSizeBytes / GPU_PROBE_BYTES) - 1;
     found->known = 1;
     gpu_devices_found[index] = *found;
     return ATTN_OK;
@@ -4558,7 +4534,7 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
         return s;
     }
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
-    plan->kernel = gpu_pick(d, device.unit)->name;
+    plan->kernel = gpu_pick(d, device.units)->name;
     plan->isa = gpu_devices_found[d->device].isa;
     plan->workspace_size = gpu_workspace(d);
     plan->threads = plan->splits = 1;
@@ -4577,7 +4553,7 @@ static attn_status gpu_run(
     gpu_last.bytes = 0;
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
-        const gpu_kernel *kernel = gpu_pick(d, device.unit);
+        const gpu_kernel *kernel = gpu_pick(d, device.units);
         s = d->flags & ATTN_DEVICE ? gpu_run_device(d, kernel, plan)
                                    : gpu_run_host(d, kernel, plan);
     }

@@ -11,7 +11,7 @@
 #include <hip/hip_runtime.h>
 #include "attn.h"
 #define GPU_EMULATED 1
-#define GPU_UNIT UNIT_SM80
+#define GPU_UNITS UNIT_SM80
 
 __device__ static __forceinline__ uint32_t hip_emulate_lane(void) { return threadIdx.x % 32; }
 /* Word x of lane `from`. */
