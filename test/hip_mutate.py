@@ -55,7 +55,7 @@ def rows_without(text, bits, dtype):
 def kind(source, position):
     """The rows that a fault at that position is compiled with, and the chips that run the code there."""
     fragment, params = source.find(">>fragment ="), source.find(">>params =")
-    kernel16, kernel32, fma, table = (source.find(text) for text in ("gpu_shape16", ">>kernel32 =", "---- FMA", ">>table ="))
+    kernel16, kernel32, fma, table = (source.find(text) for text in (">>kernel16 =", ">>kernel32 =", "---- FMA", ">>table ="))
     if 0 <= source.find(">>kernel16 mma.sync =") <= position < table:
         return NVIDIA, ["gfx1100"]
     if fragment <= position < params or kernel16 <= position < kernel32:
