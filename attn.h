@@ -937,11 +937,11 @@ ATTN_API const char *attn_status_name(attn_status s) {
 enum { ATTN__FLOAT, ATTN__CODES, ATTN__MASK };
 static const struct {
     const char *text;
-    int32_t number, bytes, elements, kind; /* bytes and elements of a block */
-    float most;                            /* the largest code */
+    int32_t number, size, kind; /* size: bytes of an element, all of which are blocks of one */
+    float most;                 /* the largest code */
 } attn__dtypes[ATTN__DTYPES] = {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
-    {text, number, bytes, elements, ATTN__##kind, most},
+    {text, number, (bytes) / (elements), ATTN__##kind, most},
     ATTN_DTYPE_LIST(ATTN__X)
 #undef ATTN__X
 };
@@ -949,9 +949,7 @@ static const struct {
 ATTN__INLINE int attn__dtype_known(int32_t t) {
     return t >= 0 && t < ATTN__DTYPES && attn__dtypes[t].number == t;
 }
-ATTN__INLINE size_t attn__dtype_size(int32_t t) {
-    return (size_t)attn__dtypes[t].bytes / (size_t)attn__dtypes[t].elements;
-}
+ATTN__INLINE size_t attn__dtype_size(int32_t t) { return (size_t)attn__dtypes[t].size; }
 ATTN__INLINE int attn__is_float(int32_t t) { return attn__dtypes[t].kind == ATTN__FLOAT; }
 ATTN__INLINE int attn__is_quant(int32_t t) { return attn__dtypes[t].kind == ATTN__CODES; }
 /* f64 may begin at a multiple of 4 where pointers have 4 bytes. */
@@ -5155,6 +5153,14 @@ ATTN__INLINE void ATTN__(leave)(void) {}
 #endif
 
 /* ---- n floats of a tensor of any type, and back ---- */
+ATTN__NOINLINE void ATTN__(load_other)(
+    float *part, const void *data, int32_t dtype, int64_t at, int64_t n) {
+    for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
+}
+ATTN__NOINLINE void ATTN__(store_other)(
+    void *data, int32_t dtype, int64_t at, const float *part, int64_t n) {
+    for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(data, dtype, at + l, part[l]);
+}
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
     float part[ATTN__W];
     if (dtype == ATTN_F32)
@@ -5164,7 +5170,7 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
         return ATTN__(load16)((const uint16_t *)data + at, n, dtype);
     if (dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3)
         return ATTN__(load8)((const uint8_t *)data + at, n, dtype);
-    for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
+    ATTN__(load_other)(part, data, dtype, at, n);
     return ATTN__(load)(part);
 }
 ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
@@ -5176,7 +5182,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
         ATTN__(store16)((uint16_t *)data + at, v, n, dtype);
     } else {
         ATTN__(store)(part, v);
-        for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(data, dtype, at + l, part[l]);
+        ATTN__(store_other)(data, dtype, at, part, n);
     }
 }
 

@@ -10,10 +10,10 @@
  *   attn_forward(&d);
  *
  * CONTENTS - search for the anchor
- *   >>arch      the only place with a chip #if: which matrix unit a chip has
+ *   >>arch      the only place with a chip #if: the units of a chip, its waves and instructions
  *   >>fragment  operands and accumulators of each matrix unit under the same names
  *   >>params    what a kernel is told; sequences, visible ranges
- *   >>mask      one score of a general kernel; dropout; values that are not finite
+ *   >>mask      one score of a general kernel; dropout; the end of a row; values not finite
  *   >>scalar    the kernel of every chip and every size
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>kernel32  f32: matrix unit or FMA
@@ -74,7 +74,8 @@
  *                                               compiled by the tests
  *     NVIDIA sm_80 and later                    compiled, not run
  *   Compilers: clang 19 with the headers of HIP 5.2 (test/hipsim/hipcc), nvcc 13.0. To try it:
- *     make HIPCC=test/hipsim/hipcc && ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64 */
+ *     make HIPCC=test/hipsim/hipcc
+ *     ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64 */
 #include "attn.h"
 #if !defined(__HIPCC__) && !defined(__HIP__) && !defined(__CUDACC__)
 attn_status attn_hip_register(void) { return ATTN_ERR_NO_GPU_COMPILER; }
@@ -164,9 +165,18 @@ attn_status attn_hip_last_times(
 #include <time.h>
 #include <unistd.h>
 /* ================================================================================ >>arch ====
-   The only place with a chip #if. UNIT_* names a matrix unit; a kernel is a template over it, and
-   its body is compiled for the chips that have the unit alone. */
-enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM80 = 4 };
+   The only place with a chip #if. GPU_UNITS is what a chip has; a kernel is a template, its body is
+   compiled for the chips that have its unit alone, and its row of the table names that unit. A chip
+   is one block here; a unit that a newer chip adds is one more bit, beside those that it keeps. */
+enum {
+    UNIT_SCALAR = 0, /* every chip */
+    UNIT_MFMA = 1,   /* f16 and bf16 */
+    UNIT_WMMA11 = 2,
+    UNIT_WMMA12 = 4,
+    UNIT_SM80 = 8,
+    UNIT_MFMA_F32 = 16, /* f32 */
+    F16_FLUSHES = 32    /* the matrix unit takes subnormal f16 for 0 */
+};
 #if defined(__GFX9__)
 #define GPU_WAVE 64                    /* lanes of a wave */
 #elif defined(__AMDGCN_WAVEFRONT_SIZE) /* -mwavefrontsize64; not defined by every clang */
@@ -174,43 +184,36 @@ enum { UNIT_SCALAR = 0, UNIT_MFMA = 1, UNIT_WMMA11 = 2, UNIT_WMMA12 = 3, UNIT_SM
 #else
 #define GPU_WAVE 32
 #endif
-#if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
-#define GPU_MFMA 1
-#else
-#define GPU_MFMA 0
-#endif
-#if defined(GPU_UNIT) /* the tests emulate one */
-#elif GPU_MFMA
-#define GPU_UNIT UNIT_MFMA
+#if defined(GPU_UNITS) /* the tests emulate one */
+#elif defined(__gfx90a__)
+#define GPU_UNITS (UNIT_MFMA | UNIT_MFMA_F32 | F16_FLUSHES)
+#elif defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
+#define GPU_UNITS (UNIT_MFMA | UNIT_MFMA_F32)
 #elif defined(__GFX11__) && GPU_WAVE == 32
-#define GPU_UNIT UNIT_WMMA11
+#define GPU_UNITS UNIT_WMMA11
 #elif defined(__GFX12__) && GPU_WAVE == 32
-#define GPU_UNIT UNIT_WMMA12
+#define GPU_UNITS UNIT_WMMA12
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define GPU_UNIT UNIT_SM80
+#define GPU_UNITS UNIT_SM80
 #else
-#define GPU_UNIT UNIT_SCALAR
+#define GPU_UNITS UNIT_SCALAR
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 && !defined(ATTN_HIP_OLD_CHIPS)
-#warning \
-    "attn_hip.c: f16 and bf16 are slow on this chip; -arch=sm_80 or later was meant? (ATTN_HIP_OLD_CHIPS: no)"
-#endif
-#if defined(__gfx90a__)
-#define GPU_F16_FLUSHES 1 /* the matrix unit takes subnormal f16 for 0 */
-#else
-#define GPU_F16_FLUSHES 0
+#warning "attn_hip.c: f16, bf16 are slow on this chip: -arch=sm_80? (or define ATTN_HIP_OLD_CHIPS)"
 #endif
 
 /* clang 15 and 16 have neither the ballots by the width of a wave nor gfx12, for which they
  * make no code. */
 #if defined(__clang_major__) && __clang_major__ < 18
-#define GPU_BALLOT_64(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
-#define GPU_BALLOT_32(x) (uint32_t)__builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
+#define GPU_BALLOT(x) __builtin_amdgcn_uicmp((unsigned)(x), 0u, 33)
 #define GPU_WMMA12_F16(a, b, c) ((void)(a), (void)(b), (c))
 #define GPU_WMMA12_BF16(a, b, c) ((void)(a), (void)(b), (c))
 #else
-#define GPU_BALLOT_64(x) __builtin_amdgcn_ballot_w64(x)
-#define GPU_BALLOT_32(x) __builtin_amdgcn_ballot_w32(x)
+#if GPU_WAVE == 64
+#define GPU_BALLOT(x) __builtin_amdgcn_ballot_w64(x)
+#else
+#define GPU_BALLOT(x) __builtin_amdgcn_ballot_w32(x)
+#endif
 #define GPU_WMMA12_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c)
 #define GPU_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
 #endif
@@ -232,23 +235,43 @@ __device__ static inline float gpu_rcp(float x) {
 #endif
 }
 __device__ static inline uint16_t gpu_f16_bits(float x) {
-#if defined(__CUDACC__) && !defined(__HIP__)
+#if GPU_ON_CUDA
     return __half_as_ushort(__float2half_rn(x));
 #else
     return __builtin_bit_cast(uint16_t, (_Float16)x);
 #endif
 }
 __device__ static inline float gpu_f16_value(uint16_t x) {
-#if defined(__CUDACC__) && !defined(__HIP__)
+#if GPU_ON_CUDA
     return __half2float(__ushort_as_half(x));
 #else
     return (float)__builtin_bit_cast(_Float16, x);
 #endif
 }
 
-/* The compiler knows nothing of x any more: it can neither widen nor hoist what is
- * computed from it. */
-__device__ static inline void gpu_opaque(int32_t &x) {
+__device__ static inline uint16_t gpu_bf16_bits(float x) {
+    uint32_t u = __float_as_uint(x);
+    /* a NaN stays one: rounding could carry it into infinity */
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+/* Two values side by side, rounded to nearest even. */
+template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t x;
+    if constexpr (DTYPE == ATTN_F16)
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    return x;
+#else
+    return DTYPE == ATTN_F16 ? gpu_f16_bits(low) | (uint32_t)gpu_f16_bits(high) << 16
+                             : gpu_bf16_bits(low) | (uint32_t)gpu_bf16_bits(high) << 16;
+#endif
+}
+
+/* The compiler knows nothing of x any more: it can neither widen nor hoist what is computed from
+   it; x is in registers, and what precedes it before what follows. */
+template <class T> __device__ static inline void gpu_pin(T &x) {
 #if defined(__HIP_DEVICE_COMPILE__)
     asm volatile("" : "+v"(x));
 #elif defined(__CUDA_ARCH__)
@@ -257,31 +280,74 @@ __device__ static inline void gpu_opaque(int32_t &x) {
     (void)x;
 #endif
 }
+/* The thread's index, for addresses and masks that are to be made where they are used and not
+ * kept in registers. */
+__device__ static inline int32_t gpu_thread(void) {
+    int32_t t = (int32_t)threadIdx.x;
+    gpu_pin(t);
+    return t;
+}
 /* No instruction moves across. */
 __device__ static inline void gpu_fence(void) {
 #if defined(__HIP_DEVICE_COMPILE__)
     __builtin_amdgcn_sched_barrier(0);
 #endif
 }
-/* f32 matrix product of a wave: 32x32x2, lane l holds A[l % 32][l / 32] and B[l / 32][l % 32];
-   register r of the sum is row 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32. */
-#if defined(__HIP__)
-typedef float gpu_acc16 __attribute__((ext_vector_type(16)));
-typedef float gpu_pair __attribute__((ext_vector_type(2)));
-__device__ static inline gpu_acc16 gpu_mfma_f32(float a, float b, gpu_acc16 c) {
-#if GPU_MFMA
-    return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
+
+/* A kernel's arguments, read anew: what is needed early and late does not stay in scalar
+   registers between. Without optimization nothing stays anywhere, and clang has no scalar register
+   for the constraint. */
+template <class P> __device__ static __forceinline__ const P &gpu_reload(const P &p) {
+#if GPU_ON_CUDA
+    return p;
 #else
-    (void)a;
-    (void)b;
-    return c;
+    auto *at = __builtin_amdgcn_kernarg_segment_ptr();
+#if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
+    asm volatile("" : "+s"(at));
+#endif
+    return *(const P *)at;
 #endif
 }
+
+/* Of a wave. lane: the same in all of it */
+#if GPU_ON_CUDA
+__device__ static inline uint64_t gpu_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ static inline float gpu_wave_read(float x, int lane) {
+    return __shfl_sync(0xffffffffu, x, lane);
+}
+__device__ static inline float gpu_wave_xor(float x, int mask) {
+    return __shfl_xor_sync(0xffffffffu, x, mask);
+}
+#else
+__device__ static inline uint64_t gpu_wave_ballot(bool x) { return GPU_BALLOT(x); }
+__device__ static inline float gpu_wave_read(float x, int lane) {
+    return __int_as_float(__builtin_amdgcn_readlane(__float_as_int(x), lane));
+}
+__device__ static inline float gpu_wave_xor(float x, int mask) {
+    return __shfl_xor(x, mask, GPU_WAVE);
+}
+/* x is the same in the whole wave: into a scalar register. */
+__device__ static inline int32_t gpu_uniform(int32_t x) {
+    return __builtin_amdgcn_readfirstlane(x);
+}
 #endif
+__device__ static inline uint64_t gpu_wave_read_bits(uint64_t x, int lane) {
+    const float low = gpu_wave_read(__uint_as_float((uint32_t)x), lane),
+                high = gpu_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
+    return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
+}
+__device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
+    return x;
+}
+__device__ static inline float gpu_wave_sum(float x) {
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x += gpu_wave_xor(x, mask);
+    return x;
+}
 /* The value of lane n of 8, of which this thread is number t in its workgroup: of gpu_thread, or
    the lane numbers of all n are held in registers across loops. */
 __device__ static inline float gpu_of_eight(float x, int32_t t, int n) {
-#if defined(__CUDACC__) && !defined(__HIP__)
+#if GPU_ON_CUDA
     return __shfl_sync(0xffffffffu, x, (t & 24) + n);
 #else
     return __shfl(x, (t & 56) + n);
@@ -294,7 +360,7 @@ __device__ static inline float gpu_rotate8(float x) {
     /* selectors of 3 bits: lane n reads lane (n + 1) % 8 */
     return __int_as_float(__builtin_amdgcn_mov_dpp8(
         __float_as_int(x), 1 | 2 << 3 | 3 << 6 | 4 << 9 | 5 << 12 | 6 << 15 | 7 << 18 | 0 << 21));
-#elif defined(__CUDACC__) && !defined(__HIP__)
+#elif GPU_ON_CUDA
     return __shfl_sync(0xffffffffu, x, (int)((threadIdx.x & 24u) | ((threadIdx.x + 1) & 7u)));
 #else
     return __shfl(x, (int)((threadIdx.x & 56u) | ((threadIdx.x + 1) & 7u)));
@@ -322,7 +388,7 @@ __device__ static inline float gpu_rotate8(float x) {
 
    m and l of a lane belong to QUERIES queries: 1 here, 2 on a unit that computes
    S = Q K^T (mma.sync). */
-#if !defined(__CUDACC__) || defined(__HIP__)
+#if !GPU_ON_CUDA
 typedef uint32_t gpu_u32x2 __attribute__((ext_vector_type(2)));
 typedef uint32_t gpu_u32x4 __attribute__((ext_vector_type(4)));
 typedef uint32_t gpu_u32x8 __attribute__((ext_vector_type(8)));
@@ -347,19 +413,22 @@ template <int DTYPE> __device__ static inline uint32_t gpu_truncate2(float low, 
         return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(low, high));
     else return gpu_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
 }
-/* Keeps a value in its registers, and what precedes it before what follows. */
-template <class T> __device__ static inline void gpu_pin(T &x) {
-#if defined(__HIP_DEVICE_COMPILE__)
-    asm volatile("" : "+v"(x));
-#endif
-}
 
 template <int UNIT> struct gpu_unit;
 
+/* A unit whose lanes hold the 8 k of their half. chunk(lane), of each unit: the 16-byte chunk of a
+   16-k step in which a lane's elements begin. */
+struct gpu_half_operand {
+    typedef gpu_u32x4 operand;
+    /* The operand of the chunk at chunk(lane), and of the one after it where it takes both. */
+    __device__ static operand whole(gpu_u32x4 low, gpu_u32x4) { return low; }
+    /* The right operand of which this lane has the k of its half. */
+    __device__ static operand exchange(gpu_u32x4 own) { return own; }
+};
 /* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r /
    4) + 4 (l / 32) + r % 4. An operand of 16 k is two of the instruction's; bits 2 and 3 of a
    left row swap. */
-template <> struct gpu_unit<UNIT_MFMA> {
+template <> struct gpu_unit<UNIT_MFMA> : gpu_half_operand {
     enum {
         TILE = 32,
         WAVE = 64,
@@ -370,15 +439,10 @@ template <> struct gpu_unit<UNIT_MFMA> {
         STEPWISE = 0
     };
     typedef gpu_f32x16 acc;
-    typedef gpu_u32x4 operand;
     __device__ static int left_row(int lane) {
         return (lane & 19) | (lane & 4) << 1 | (lane & 8) >> 1;
     }
-    /* The 16-byte chunk of a 16-k step in which a lane's elements begin. */
     __device__ static int chunk(int lane) { return lane / TILE; }
-    __device__ static operand load(const char *low, const char *) {
-        return *(const gpu_u32x4 *)low;
-    }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         /* names of their own: clang 19's bit cast of a.hi reads a.lo */
         const gpu_u32x2 a0 = a.lo, a1 = a.hi, b0 = b.lo, b1 = b.hi;
@@ -392,16 +456,8 @@ template <> struct gpu_unit<UNIT_MFMA> {
             return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(
                 __builtin_bit_cast(gpu_i16x4, a), __builtin_bit_cast(gpu_i16x4, b), c, 0, 0, 0);
     }
-    /* The right operand of which this lane has the k of its half. */
-    __device__ static operand exchange(gpu_u32x4 own) { return own; }
     /* The value of the lane with the other half of this lane's query. */
-    __device__ static float other_half(float x) { return __shfl_xor(x, 32, 64); }
-    __device__ static bool any(bool x) { return GPU_BALLOT_64(x) != 0; }
-    __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
-    /* A right operand from memory: the chunk of 8 k at chunk(lane), and the one after it where
-     * it takes both. */
-    __device__ static operand whole(gpu_u32x4 low, gpu_u32x4) { return low; }
-    __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
+    __device__ static float other_half(float x) { return gpu_wave_xor(x, 32); }
 };
 
 /* What both WMMA 16x16x16 units share. */
@@ -414,9 +470,6 @@ struct gpu_wmma {
     __device__ static float other_half(float x) {
         return __uint_as_float(swap_halves(__float_as_uint(x)));
     }
-    __device__ static bool any(bool x) { return GPU_BALLOT_32(x) != 0; }
-    __device__ static int32_t uniform(int32_t x) { return __builtin_amdgcn_readfirstlane(x); }
-    __device__ static void fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
@@ -425,12 +478,6 @@ template <> struct gpu_unit<UNIT_WMMA11> : gpu_wmma {
     typedef gpu_u32x8 operand;
     __device__ static int left_row(int lane) { return (lane & 1) << 3 | (lane & 14) >> 1; }
     __device__ static int chunk(int) { return 0; }
-    __device__ static operand load(const char *low, const char *high) {
-        operand a;
-        a.lo = *(const gpu_u32x4 *)low;
-        a.hi = *(const gpu_u32x4 *)high;
-        return a;
-    }
     __device__ static operand whole(gpu_u32x4 low, gpu_u32x4 high) {
         operand a;
         a.lo = low;
@@ -458,15 +505,10 @@ template <> struct gpu_unit<UNIT_WMMA11> : gpu_wmma {
 };
 
 /* gfx12, wave32. A: row l % 16, k = 8 (e / 4) + 4 (l / 16) + e % 4; D: row 8 (l / 16) + r. */
-template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma {
+template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma, gpu_half_operand {
     enum { LATE_V = 0, RING = 4, STEPWISE = 1 };
-    typedef gpu_u32x4 operand;
     __device__ static int left_row(int lane) { return lane & 15; }
     __device__ static int chunk(int lane) { return lane / TILE; }
-    __device__ static operand load(const char *low, const char *) {
-        return *(const gpu_u32x4 *)low;
-    }
-    __device__ static operand whole(gpu_u32x4 low, gpu_u32x4) { return low; }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         if constexpr (DTYPE == ATTN_F16)
             return GPU_WMMA12_F16(
@@ -475,8 +517,12 @@ template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma {
             return GPU_WMMA12_BF16(
                 __builtin_bit_cast(gpu_i16x8, a), __builtin_bit_cast(gpu_i16x8, b), c);
     }
-    __device__ static operand exchange(gpu_u32x4 own) { return own; }
 };
+
+/* f32, MFMA 32x32x2: lane l holds A[l % 32][l / 32] and B[l / 32][l % 32]; D as of 32x32x8. */
+__device__ static inline gpu_f32x16 gpu_mfma_f32(float a, float b, gpu_f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
+}
 #endif
 /* ============================================================================== >>params ====
    What a kernel is told, filled in by >>host from the resolved description, and what one sequence
@@ -571,40 +617,54 @@ __device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t b) {
     return s;
 }
 
-/* Row i sees keys [lo, hi). Before the clamp to the keys that there are, causal masks and windows
-   are two shifts of the diagonal, said here and nowhere else: row i sees keys [lo + i, hi +
-   i). Sums saturate. */
+/* What rows [i0, i0 + rows) of a sequence see, said here and nowhere else. Causal masks and windows
+   are two shifts of the diagonal: row i0 + r sees keys [lo_shift + r, hi_shift + r), both clamped
+   to [0, k_len]. [lo, hi): keys that some row sees; [whole_lo, whole_hi): that all rows see. */
 struct gpu_range {
-    int32_t lo, hi;
+    int32_t lo, hi; /* none unless lo < hi */
 };
-struct gpu_shifts {
-    int64_t lo, hi;
+struct gpu_reach {
+    int32_t lo_shift, hi_shift;
+    int32_t lo, hi, whole_lo, whole_hi;
 };
 __device__ static inline int64_t gpu_sat_add(int64_t a, int64_t b) {
     int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
     return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
 }
-__device__ static inline gpu_shifts gpu_shifts_of(const gpu_params &p, const gpu_seq &s) {
-    gpu_shifts x = {INT64_MIN, INT64_MAX};
-    if (p.flags & ATTN_WINDOW_LEFT) x.lo = gpu_sat_add(s.offset, -p.window_left);
-    if (p.flags & ATTN_WINDOW_RIGHT) x.hi = gpu_sat_add(gpu_sat_add(s.offset, p.window_right), 1);
+/* Row i0 + r. Neither end falls as r grows. */
+__device__ static inline gpu_range gpu_reach_row(
+    const gpu_reach &e, const gpu_seq &s, int32_t i0, int32_t r) {
+    /* a shift is at most k_len: no sum passes 2^31 */
+    gpu_range k;
+    k.lo = e.lo_shift > s.k_len - r ? s.k_len : max(e.lo_shift + r, 0);
+    k.hi = e.hi_shift > s.k_len - r ? s.k_len : max(e.hi_shift + r, 0);
+    if (i0 + r >= s.q_used) k.hi = 0;
+    return k;
+}
+__device__ static inline gpu_reach gpu_reach_of(
+    const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
+    int64_t lo = INT64_MIN, hi = INT64_MAX;
+    if (p.flags & ATTN_WINDOW_LEFT) lo = gpu_sat_add(s.offset, -p.window_left);
+    if (p.flags & ATTN_WINDOW_RIGHT) hi = gpu_sat_add(gpu_sat_add(s.offset, p.window_right), 1);
     if (p.flags & ATTN_CAUSAL) {
         const int64_t diagonal = gpu_sat_add(s.offset, 1);
-        if (diagonal < x.hi) x.hi = diagonal;
+        if (diagonal < hi) hi = diagonal;
     }
-    return x;
+    gpu_reach e;
+    e.lo_shift = gpu_clamp(gpu_sat_add(lo, i0), -rows, s.k_len);
+    e.hi_shift = gpu_clamp(gpu_sat_add(hi, i0), -rows, s.k_len);
+    const int32_t last = max(min(rows, s.q_used - i0), 1) - 1; /* of those in use, or none sees */
+    const gpu_range first_row = gpu_reach_row(e, s, i0, 0),
+                    last_row = gpu_reach_row(e, s, i0, last);
+    e.lo = first_row.lo;
+    e.hi = last_row.hi;
+    e.whole_lo = last_row.lo;
+    e.whole_hi = first_row.hi;
+    return e;
 }
-/* Both ends never fall as i grows, and lie in [0, k_len]; hi may lie below lo. */
-__device__ static inline gpu_range gpu_ends(const gpu_params &p, const gpu_seq &s, int32_t i) {
-    const gpu_shifts x = gpu_shifts_of(p, s);
-    const gpu_range r = {
-        gpu_clamp(gpu_sat_add(x.lo, i), 0, s.k_len), gpu_clamp(gpu_sat_add(x.hi, i), 0, s.k_len)};
-    return r;
-}
-/* Both 0: none. */
+/* Row i alone. */
 __device__ static inline gpu_range gpu_visible(const gpu_params &p, const gpu_seq &s, int32_t i) {
-    const gpu_range r = gpu_ends(p, s, i), none = {0, 0};
-    return i < s.q_used && r.lo < r.hi ? r : none;
+    return gpu_reach_row(gpu_reach_of(p, s, i, 1), s, i, 0);
 }
 
 /* May 16-bit q, k and v be read 16 bytes at a time? */
@@ -617,11 +677,12 @@ __device__ static inline bool gpu_aligned16(const gpu_params &p) {
 
 /* ================================================================================ >>mask ====
    One score of a general kernel: softcap, bias, ALiBi, boolean mask, and the dropout words. The
-   order is the contract's: cap, add, hide. Ranges (causal, windows, lengths) are gpu_visible's; j
-   always lies in the row's range here, since the bias and mask columns beyond it need not exist. */
+   order is the contract's: cap, add, hide. Ranges (causal, windows, lengths) are gpu_reach's; j is
+   always a key of the sequence here, since bias and mask columns beyond need not exist. */
 #define GPU_FLT_MAX 3.40282347e38f
 #define GPU_LOG2E 1.44269504f
 #define GPU_LN2 0.693147181f
+#define GPU_NEG_INF __uint_as_float(0xff800000u)
 /* on the bits: no -ffast-math folds it */
 __device__ static inline bool gpu_is_finite(float x) {
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
@@ -635,12 +696,6 @@ __device__ static inline float gpu_get(const char *data, int32_t dtype, int64_t 
         case ATTN_BF16: return __uint_as_float((uint32_t)((const uint16_t *)data)[at] << 16);
         default:        return (float)((const double *)data)[at];
     }
-}
-__device__ static inline uint16_t gpu_bf16_bits(float x) {
-    uint32_t u = __float_as_uint(x);
-    /* a NaN stays one: rounding could carry it into infinity */
-    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 __device__ static inline void gpu_put(char *data, int32_t dtype, int64_t at, float x) {
     switch (dtype) {
@@ -663,12 +718,20 @@ __device__ static inline float gpu_tanh(float x) {
     return copysignf(a < 0.5625f ? p : far, x);
 }
 
-/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): the words of keys 4 * (j / 4) .. + 3. */
+/* sum + rest += x, for terms that are not below 0. */
+__device__ static inline void gpu_add_to(float &sum, float &rest, float x) {
+    const float next = sum + x;
+    rest += x - (next - sum);
+    sum = next;
+}
+
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): the words of keys 4 * (j / 4) .. + 3 of row
+   i of the workgroup's head. */
 struct gpu_words {
     uint32_t w[4];
 };
-__device__ static inline gpu_words gpu_philox(
-    const gpu_params &p, uint32_t bh, uint32_t i, uint32_t j) {
+__device__ static inline gpu_words gpu_philox(const gpu_params &p, uint32_t i, uint32_t j) {
+    const uint32_t bh = blockIdx.z * (uint32_t)p.heads + blockIdx.y;
     uint32_t c0 = j / 4, c1 = i, c2 = p.bh_first + bh, c3 = p.philox_offset, k0 = p.seed[0],
              k1 = p.seed[1];
     for (int round = 0; round < 10; round++) {
@@ -724,7 +787,6 @@ __device__ static inline bool gpu_hidden(const gpu_params &p, const gpu_row &r, 
    to log 2. */
 __device__ static inline float gpu_modify(
     const gpu_params &p, const gpu_row &r, int32_t j, float score) {
-    const float neg_inf = __uint_as_float(0xff800000u);
     float bias = 0.0f;
     if (p.masks & MASK_SOFTCAP) score = p.softcap * gpu_tanh(score * (1.0f / p.softcap));
     const bool finite = gpu_is_finite(score);
@@ -735,10 +797,66 @@ __device__ static inline float gpu_modify(
     if (p.masks & MASK_ALIBI) score = fmaf(-r.slope, (float)fabs(r.place - (double)j), score);
     if (finite && gpu_is_finite(bias) && gpu_is_finite(r.slope))
         score = fminf(fmaxf(score, -GPU_FLT_MAX), GPU_FLT_MAX);
-    if ((p.masks & MASK_BIAS) && __float_as_uint(bias) == 0xff800000u) score = neg_inf;
-    if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0) score = neg_inf;
+    if ((p.masks & MASK_BIAS) && __float_as_uint(bias) == 0xff800000u) score = GPU_NEG_INF;
+    if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0)
+        score = GPU_NEG_INF;
     return score;
 }
+/* The same of any key from 0 on, -infinity if the row does not see it. last: of the sequence. */
+__device__ static inline float gpu_modify_in(
+    const gpu_params &p, const gpu_row &r, gpu_range see, int32_t last, int32_t j, float score) {
+    const float x = gpu_modify(p, r, min(j, last), score);
+    return j >= see.lo && j < see.hi ? x : GPU_NEG_INF;
+}
+
+/* The scores of keys key0 + n, n not below 0; -infinity for those that the row does not see. One
+   comparison: fewer lane masks at once. */
+struct gpu_seen {
+    uint32_t from, keys;
+    __device__ __forceinline__ gpu_seen(gpu_range see, int32_t key0)
+        : from((uint32_t)(key0 - see.lo)), keys((uint32_t)max(see.hi - see.lo, 0)) {}
+    __device__ __forceinline__ float operator()(int n, float score) const {
+        return from + (uint32_t)n < keys ? score : GPU_NEG_INF;
+    }
+};
+
+/* Dropout: key j's word of its four; what is left of a weight that the row's sum has. */
+__device__ static inline uint32_t gpu_word_of(gpu_words r, int32_t j) {
+    return j & 2 ? (j & 1 ? r.w[3] : r.w[2]) : (j & 1 ? r.w[1] : r.w[0]);
+}
+__device__ static inline float gpu_kept(const gpu_params &p, uint32_t word, float weight) {
+    return word < p.dropout_below ? 0.0f : weight * p.dropout_scale;
+}
+/* Where P has 16 bits: dropped keys count in the row's sum, which is kept here, but not in the
+   maximum that P is measured by: what is kept may be small beside what is dropped, and f16 has no
+   room for that. */
+struct gpu_all_keys {
+    float max, sum, rest;
+    __device__ __forceinline__ void begin() {
+        max = GPU_NEG_INF;
+        sum = rest = 0.0f;
+    }
+    /* The scores of keys j .. j + N - 1 of row i; those dropped become -infinity. */
+    template <int N>
+    __device__ __forceinline__ void drop(const gpu_params &p, int32_t i, int32_t j, float (&x)[N]) {
+        float top = max, more = 0.0f;
+        GPU_UNROLL for (int e = 0; e < N; e++)
+            top = fmaxf(top, x[e]);
+        const float at = top == GPU_NEG_INF ? 0.0f : top, old = gpu_exp2((max - at) * GPU_LOG2E);
+        GPU_UNROLL for (int e = 0; e < N; e++)
+            more += gpu_exp2((x[e] - at) * GPU_LOG2E);
+        sum *= old;
+        rest *= old;
+        max = top;
+        gpu_add_to(sum, rest, more);
+        gpu_words words;
+        GPU_UNROLL for (int e = 0; e < N; e++) {
+            if (e % 4 == 0) words = gpu_philox(p, (uint32_t)i, (uint32_t)(j + e));
+            if ((N < 4 ? gpu_word_of(words, j + e) : words.w[e % 4]) < p.dropout_below)
+                x[e] = GPU_NEG_INF;
+        }
+    }
+};
 
 /* The end of a row: what its sums are to be multiplied by, and its lse. row_max: what the weights
    were measured by, as a natural score; row_sum: of those weights, 0 where no key was seen.
@@ -746,16 +864,17 @@ __device__ static inline float gpu_modify(
    is that distance. */
 struct gpu_end {
     float factor, lse;
+    bool alive; /* it has seen a key whose score is not -infinity */
 };
 __device__ static inline float gpu_exp_of(float x, float rest) {
     const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f, y = x * log2e;
     const float tail = fmaf(x, log2e, -y) + fmaf(x, log2e_rest, rest * log2e);
     return gpu_exp2(y) * (fabsf(y) < 1e30f ? fmaf(tail, GPU_LN2, 1.0f) : 1.0f);
 }
-__device__ static inline gpu_end gpu_finish(
+__device__ static inline gpu_end gpu_end_of(
     const gpu_params &p, int32_t h, float row_max, float row_sum) {
-    const float sink = p.sink ? p.sink[h] : __uint_as_float(0xff800000u);
-    gpu_end e = {0.0f, sink};
+    const float sink = p.sink ? p.sink[h] : GPU_NEG_INF;
+    gpu_end e = {0.0f, sink, row_sum != 0.0f};
     if (row_sum == 0.0f) return e;
     if (!p.sink || __float_as_uint(sink) == 0xff800000u) {
         e.factor = 1.0f / row_sum;
@@ -774,6 +893,18 @@ __device__ static inline gpu_end gpu_finish(
     e.lse = above ? sink + log1pf(row_sum * old) : row_max + logf(sum);
     return e;
 }
+/* The same of row i, 0 beyond the rows in use; the thread that speaks for it stores its lse. */
+__device__ static inline gpu_end gpu_finish(const gpu_params &p, const gpu_seq &s, int32_t h,
+    int32_t i, bool speaks, float row_max, float row_sum) {
+    const gpu_end e = gpu_end_of(p, h, row_max, i < s.q_used ? row_sum : 0.0f);
+    if (p.lse && speaks && i < s.q_rows) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
+    return e;
+}
+__device__ static inline char *gpu_o_row(
+    const gpu_params &p, const gpu_seq &s, int32_t h, int32_t i) {
+    const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
+    return (char *)p.o.data + (s.o_base + i * p.o.stride[1] + h * p.o.stride[2]) * bytes;
+}
 
 /* Long sums. A sum of N terms taken in turn may be off by N / 2 units of its last place, and is
    where the terms are alike. So now and then the upper bits of each sum of a row of o go to memory,
@@ -791,74 +922,11 @@ __device__ static inline float gpu_carry(float stored, float alpha, uint32_t mas
     sum = (old - upper) + sum;
     return upper;
 }
-/* sum + rest += x, for terms that are not below 0. */
-__device__ static inline void gpu_add_to(float &sum, float &rest, float x) {
-    const float next = sum + x;
-    rest += x - (next - sum);
-    sum = next;
-}
 /* Terms of any sign and size. */
 __device__ static inline void gpu_add_any(float &sum, float &rest, float x) {
     const float next = sum + x, part = next - sum;
     rest += (sum - (next - part)) + (x - part);
     sum = next;
-}
-
-/* A kernel's arguments, read anew: what is needed early and late does not stay in scalar
-   registers between. Without optimization nothing stays anywhere, and clang has no scalar register
-   for the constraint. */
-#if defined(__HIP__)
-__device__ static __forceinline__ const gpu_params &gpu_again() {
-    auto *at = __builtin_amdgcn_kernarg_segment_ptr();
-#if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
-    asm volatile("" : "+s"(at));
-#endif
-    return *(const gpu_params *)at;
-}
-__device__ static inline const gpu_params &gpu_reload(const gpu_params &) { return gpu_again(); }
-#else
-__device__ static inline const gpu_params &gpu_reload(const gpu_params &p) { return p; }
-#endif
-
-#if defined(__CUDACC__) && !defined(__HIP__)
-__device__ static inline uint64_t gpu_wave_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
-__device__ static inline float gpu_wave_read(float x, int lane) {
-    return __shfl_sync(0xffffffffu, x, lane);
-}
-__device__ static inline float gpu_wave_xor(float x, int mask) {
-    return __shfl_xor_sync(0xffffffffu, x, mask);
-}
-#else
-__device__ static inline uint64_t gpu_wave_ballot(bool x) {
-#if !defined(__HIP_DEVICE_COMPILE__)
-    return x;
-#elif GPU_WAVE == 64
-    return GPU_BALLOT_64(x);
-#else
-    return GPU_BALLOT_32(x);
-#endif
-}
-/* lane: the same in the whole wave */
-__device__ static inline float gpu_wave_read(float x, int lane) {
-    return __int_as_float(__builtin_amdgcn_readlane(__float_as_int(x), lane));
-}
-__device__ static inline float gpu_wave_xor(float x, int mask) {
-    return __shfl_xor(x, mask, GPU_WAVE);
-}
-#endif
-/* lane: the same in the whole wave */
-__device__ static inline uint64_t gpu_wave_read_bits(uint64_t x, int lane) {
-    const float low = gpu_wave_read(__uint_as_float((uint32_t)x), lane),
-                high = gpu_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
-    return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
-}
-__device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
-    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
-    return x;
-}
-__device__ static inline float gpu_wave_sum(float x) {
-    for (int mask = GPU_WAVE / 2; mask; mask /= 2) x += gpu_wave_xor(x, mask);
-    return x;
 }
 
 /* A matrix product turns the 0 of a hidden key into NaN where V is not finite. So the kernels put
@@ -904,7 +972,7 @@ __device__ static inline uint64_t gpu_bad_dims(const gpu_params &p, const gpu_se
     return met;
 }
 template <int DTYPE>
-__device__ static inline void gpu_poison(
+__device__ static inline void gpu_poison_rows(
     const gpu_params &arguments, int32_t h, int32_t row0, int32_t rows, const uint32_t *alive) {
     const float nan = __uint_as_float(0x7fc00000u);
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE,
@@ -917,8 +985,10 @@ __device__ static inline void gpu_poison(
         /* the arguments anew for each step: scalar registers */
         const gpu_params &p = gpu_reload(arguments);
         const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-        const gpu_range keys = {gpu_ends(p, s, i0).lo, gpu_ends(p, s, last).hi}, none = {0, 0};
-        const gpu_range see = i0 + lane <= last && alive[i - row0] ? gpu_visible(p, s, i) : none;
+        const gpu_reach reach = gpu_reach_of(p, s, i0, last + 1 - i0);
+        const gpu_range keys = {reach.lo, reach.hi}, none = {0, 0};
+        const gpu_range see =
+            i0 + lane <= last && alive[i - row0] ? gpu_reach_row(reach, s, i0, lane) : none;
         const gpu_row row = gpu_row_of(p, s, h, i);
         for (int32_t d0 = 0; d0 < gpu_reload(arguments).v_dim; d0 += GPU_WAVE) {
             const gpu_params &of_values = gpu_reload(arguments);
@@ -935,6 +1005,30 @@ __device__ static inline void gpu_poison(
             }
         }
     }
+}
+/* Does any of the workgroup's waves say so? words: of LDS, one a wave; nobody reads that part of
+   LDS any more. */
+template <int WAVES> __device__ static inline bool gpu_any_wave(bool x, uint32_t *words) {
+    const int32_t t = gpu_thread();
+    const bool any = gpu_wave_ballot(x) != 0;
+    if (t % GPU_WAVE == 0) words[t / GPU_WAVE] = any;
+    __syncthreads();
+    uint32_t all = 0;
+    for (int w = 0; w < WAVES; w++) all |= words[w];
+    return all != 0;
+}
+/* The last that a workgroup does. bad: the thread met a value that is not finite; it has rows row +
+   n * STEP, n < ROWS, of the workgroup's BM, bit n of alive for each, and is one that speaks
+   for them. words: of LDS, which is free, WAVES + BM. */
+template <int DTYPE, int WAVES, int BM, int ROWS, int STEP>
+__device__ static inline void gpu_poison(const gpu_params &p, int32_t h, int32_t row0, bool bad,
+    uint32_t *words, bool speaks, int32_t row, uint32_t alive) {
+    if (!gpu_any_wave<WAVES>(bad, words)) return;
+    words += WAVES;
+    if (speaks)
+        for (int n = 0; n < ROWS; n++) words[row + n * STEP] = alive >> n & 1u;
+    __syncthreads();
+    gpu_poison_rows<DTYPE>(p, h, row0, BM, words);
 }
 /* ============================================================================== >>scalar ====
    The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row:
@@ -974,7 +1068,6 @@ template <int DTYPE, int DIMS, bool WIDE>
 __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_t h, int32_t i) {
     const gpu_params &p = gpu_reload(arguments);
     const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-    const float neg_inf = __uint_as_float(0xff800000u);
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE, kv_head = h / p.group;
     const gpu_range keys = gpu_visible(p, s, i);
     const gpu_row row = gpu_row_of(p, s, h, i);
@@ -983,14 +1076,14 @@ __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_
                   v_base = s.v_base + kv_head * p.v.stride[2];
 
     for (int32_t c0 = 0; c0 < p.v_dim; c0 += GPU_WAVE * DIMS) {
-        float row_max = neg_inf, row_sum = 0, sum_rest = 0, acc[DIMS], rest[DIMS];
+        float row_max = GPU_NEG_INF, row_sum = 0, sum_rest = 0, acc[DIMS], rest[DIMS];
         for (int n = 0; n < DIMS; n++) acc[n] = rest[n] = 0;
         for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += GPU_WAVE) {
             /* 1. a score per lane */
             const int32_t j = j0 + lane;
             const gpu_params &of_scores = gpu_reload(p);
             const bool seen = j < keys.hi && !gpu_hidden(of_scores, row, j);
-            float score = neg_inf;
+            float score = GPU_NEG_INF;
             if (seen)
                 score = gpu_modify(of_scores, row, j,
                     gpu_scalar_score<DTYPE, WIDE>(
@@ -1000,7 +1093,7 @@ __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_
             /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each
              * weight is 0 */
             const float new_max = fmaxf(row_max, gpu_wave_max(score)),
-                        base = new_max == neg_inf ? 0.0f : new_max;
+                        base = new_max == GPU_NEG_INF ? 0.0f : new_max;
             float weight = gpu_exp2((score - base) * GPU_LOG2E);
             const float old = gpu_exp2((row_max - base) * GPU_LOG2E);
             row_max = new_max;
@@ -1009,10 +1102,8 @@ __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_
             gpu_add_to(row_sum, sum_rest, weight);
             if (p.masks & MASK_DROPOUT) {
                 const gpu_params &again = gpu_reload(p);
-                const gpu_words r = gpu_philox(again,
-                    blockIdx.z * (uint32_t)again.heads + (uint32_t)h, (uint32_t)i, (uint32_t)j);
-                const uint32_t word = j & 2 ? (j & 1 ? r.w[3] : r.w[2]) : (j & 1 ? r.w[1] : r.w[0]);
-                weight = word < again.dropout_below ? 0.0f : weight * again.dropout_scale;
+                const gpu_words r = gpu_philox(again, (uint32_t)i, (uint32_t)j);
+                weight = gpu_kept(again, gpu_word_of(r, j), weight);
             }
 
             /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a
@@ -1040,14 +1131,14 @@ __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_
         /* 4. a sum of 0: nothing but scores of -infinity, or no key */
         const gpu_params &end = gpu_reload(p);
         const gpu_seq seq = gpu_sequence(end, (int32_t)blockIdx.z);
-        const gpu_end e = gpu_finish(end, h, row_max, gpu_wave_sum(row_sum + sum_rest));
-        const int64_t o_at = seq.o_base + i * end.o.stride[1] + h * end.o.stride[2];
+        const gpu_end e = gpu_finish(
+            end, seq, h, i, c0 == 0 && lane == 0, row_max, gpu_wave_sum(row_sum + sum_rest));
+        char *o = gpu_o_row(end, seq, h, i);
         for (int n = 0; n < DIMS; n++) {
             const int32_t c = c0 + n * GPU_WAVE + lane;
             const float x = e.factor == 0.0f ? 0.0f : (acc[n] + rest[n]) * e.factor;
-            if (c < end.v_dim) gpu_put((char *)end.o.data, end.o_dtype, o_at + c, x);
+            if (c < end.v_dim) gpu_put(o, end.o_dtype, c, x);
         }
-        if (end.lse && c0 == 0 && lane == 0) end.lse[seq.lse_base + h * seq.lse_head + i] = e.lse;
     }
 }
 
@@ -1071,7 +1162,7 @@ __global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
     GPU_ROW_SCALAR("scalar_f16", ATTN_F16, 16) GPU_ROW_SCALAR("scalar_f16_any", ATTN_F16, 1) \
     GPU_ROW_SCALAR("scalar_bf16", ATTN_BF16, 16) GPU_ROW_SCALAR("scalar_bf16_any", ATTN_BF16, 1)
 /* clang-format on */
-/* =========================================================================== >>kernel 16 ====
+/* ============================================================================ >>kernel16 ====
    Flash attention forward for f16 and bf16. A workgroup computes BM = WAVES * TILE query rows of
    one head, a wave TILE of them; K and V pass through LDS in tiles of BN keys:
 
@@ -1084,7 +1175,36 @@ __global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
    tiles, whole for every row and followed by another such, take the loop without masks, clamps
    and checks; the others are `edge` tiles. Kernels that mask or load element by element know
    edge tiles alone. */
-#if !defined(__CUDACC__) || defined(__HIP__)
+
+/* Of two halves side by side: the sign's place of those whose exponent is all ones, into which that
+   carries. */
+template <int DTYPE> __device__ static inline uint32_t gpu_not_finite2(uint32_t x) {
+    const uint32_t exponent = DTYPE == ATTN_F16 ? 0x7c007c00u : 0x7f807f80u;
+    const uint32_t one = DTYPE == ATTN_F16 ? 0x04000400u : 0x00800080u;
+    return ((x & exponent) + one) & 0x80008000u;
+}
+/* Elements d .. d + 7 of a row of o, as many as v_dim has. */
+template <int DTYPE> __device__ static __forceinline__ uint4 gpu_pack8(const float (&x)[8]) {
+    return make_uint4(gpu_pack<DTYPE>(x[0], x[1]), gpu_pack<DTYPE>(x[2], x[3]),
+        gpu_pack<DTYPE>(x[4], x[5]), gpu_pack<DTYPE>(x[6], x[7]));
+}
+template <int ALIGN>
+__device__ static __forceinline__ void gpu_store8(
+    const gpu_params &p, char *row, int32_t d, const float (&x)[8]) {
+    if (ALIGN >= 16 && p.o_dtype != ATTN_F64) {
+        if (d >= p.v_dim) return;
+        if (p.o_dtype == ATTN_F32) {
+            *(float4 *)(row + 4 * d) = make_float4(x[0], x[1], x[2], x[3]);
+            *(float4 *)(row + 4 * d + 16) = make_float4(x[4], x[5], x[6], x[7]);
+        } else
+            *(uint4 *)(row + 2 * d) =
+                p.o_dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(x) : gpu_pack8<ATTN_BF16>(x);
+    } else {
+        GPU_UNROLL for (int e = 0; e < 8; e++)
+            if (d + e < p.v_dim) gpu_put(row, p.o_dtype, d + e, x[e]);
+    }
+}
+#if !GPU_ON_CUDA
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct gpu_shape16 {
     enum {
@@ -1109,7 +1229,7 @@ struct gpu_shape16 {
         K_PER_THREAD = BN_ * CHUNKS / THREADS,
         V_DIMS = BN / 4 * D / THREADS, /* dims of V a thread transposes, of 4 keys */
         CARRY = GPU_CARRY_KEYS / BN_,  /* tiles between two carries of the sums */
-        LIFT = GPU_F16_FLUSHES && UNIT_ == (int)UNIT_MFMA && DTYPE_ == (int)ATTN_F16,
+        LIFT = (GPU_UNITS & F16_FLUSHES) && DTYPE_ == (int)ATTN_F16,
         /* K is stored and V fetched between the products: fewer registers */
         LATE_V = (U::LATE_V && D >= 128) || D >= 256,
         K_ROW = D < 64 ? 128 : 2 * D, /* bytes in LDS */
@@ -1215,11 +1335,13 @@ template <class S> struct gpu_flash16 {
         BN = S::BN,
         TILE = S::TILE,
         ACC = sizeof(acc) / 4,
+        SCORES = S::KEY_TILES * ACC,
         GENERAL = S::MASKS != 0,
         FROM_MAX = U::SCORES_START_AT_MAX && !GENERAL
     };
 
     char *lds;
+    const gpu_params &arguments;
     int32_t head, wave_row; /* the wave's first row */
     int32_t k_len, head_dim, v_width;
     bool aligned;                    /* k, v: 16-byte chunks; else element by element */
@@ -1233,9 +1355,8 @@ template <class S> struct gpu_flash16 {
     acc s[S::KEY_TILES], o[S::DIM_TILES];
     float m, base, row_sum, sum_rest; /* in units of s; base: m, or 0 as long as m is -infinity */
     float carried;                    /* the m of what was carried; -infinity: nothing was */
-    /* with dropout: of the keys dropped and kept, m is of the kept */
-    float all_max, all_sum, all_rest;
-    uint32_t bad; /* not 0: some V was made finite */
+    gpu_all_keys all;                 /* with dropout */
+    uint32_t bad;                     /* not 0: some V was made finite */
     /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that
        is too large for that goes as it is; k or v that are (64 and above) make the workgroup pass
        once more, and then both go as they are. */
@@ -1248,7 +1369,8 @@ template <class S> struct gpu_flash16 {
     gpu_u32x4 k_next[S::K_PER_THREAD];
     uint32_t v_next[4][S::V_WORDS];
 
-    __device__ __forceinline__ explicit gpu_flash16(char *shared) : lds(shared) {}
+    __device__ __forceinline__ gpu_flash16(char *shared, const gpu_params &p)
+        : lds(shared), arguments(p) {}
 
     /* From the thread's index anew at each use: cheaper than registers through the loop. */
     __device__ __forceinline__ static uint32_t thread() {
@@ -1377,7 +1499,7 @@ template <class S> struct gpu_flash16 {
     __device__ __forceinline__ uint32_t lifted(uint32_t x) {
         if constexpr (!S::LIFT) return x;
         const uint32_t y = gpu_multiply2_f16(x, lift);
-        overflow |= ((y & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+        overflow |= gpu_not_finite2<ATTN_F16>(y);
         return y;
     }
     __device__ __forceinline__ void store_k(uint32_t stage) {
@@ -1410,26 +1532,26 @@ template <class S> struct gpu_flash16 {
         k_read = gpu_k_at<S>(left, chunk);
         v_read = gpu_v_at<S>(left, chunk * 8);
     }
+    __device__ __forceinline__ static operand operand_at(const char *from, uint32_t at) {
+        return U::whole(*(const gpu_u32x4 *)(from + at), *(const gpu_u32x4 *)(from + (at ^ 16)));
+    }
     /* Keys TILE tile .. of K, dims 16 step .. */
     __device__ __forceinline__ operand k_operand(
         uint32_t stage, uint32_t tile, uint32_t step) const {
         const uint32_t low = (step & 3) << 5;
-        const char *from = lds + tile * TILE * S::K_ROW + (step >> 2) * 128;
-        return U::load(from + ((stage + k_read) ^ low), from + ((stage + k_read) ^ low ^ 16));
+        return operand_at(lds + tile * TILE * S::K_ROW + (step >> 2) * 128, (stage + k_read) ^ low);
     }
     /* Dims TILE tile .. of V^T, keys 16 step .. */
     __device__ __forceinline__ operand v_operand(
         uint32_t stage, uint32_t tile, uint32_t step) const {
         const uint32_t low = step << 5 ^ gpu_v_swizzle<S>(tile * TILE);
-        const char *from = lds + S::v_line(tile * TILE);
-        return U::load(from + ((stage + v_read) ^ low), from + ((stage + v_read) ^ low ^ 16));
+        return operand_at(lds + S::v_line(tile * TILE), (stage + v_read) ^ low);
     }
     __device__ __forceinline__ void lift_q() {
         uint32_t large = 0;
         GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
             for (int c = 0; c < (int)sizeof(operand) / 4; c++)
-                large |= ((gpu_multiply2_f16(q[n][c], GPU_LIFT) & 0x7c007c00u) + 0x04000400u) &
-                         0x80008000u;
+                large |= gpu_not_finite2<ATTN_F16>(gpu_multiply2_f16(q[n][c], GPU_LIFT));
         const bool whole_row = U::other_half(large ? 1.0f : 0.0f) == 0 && !large;
         const uint32_t by = whole_row ? GPU_LIFT : GPU_NO_LIFT;
         GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
@@ -1437,7 +1559,7 @@ template <class S> struct gpu_flash16 {
                 q[n][c] = gpu_multiply2_f16(q[n][c], by);
         unlift = (whole_row ? 0x1p-10f : 1.0f) * (lift == GPU_LIFT ? 0x1p-10f : 1.0f);
         if (!GENERAL) {
-            scale = gpu_again().scale_log2 * unlift;
+            scale = gpu_reload(arguments).scale_log2 * unlift;
             unscale = 1.0f / scale;
         }
     }
@@ -1456,12 +1578,13 @@ template <class S> struct gpu_flash16 {
 
 /* ---- a tile ---- */
 
-/* Score e of key step c: key 16c + 8 half + e of the tile. */
-#define GPU_SCORE(c, e) s[(c) * 8 / ACC][(c) * 8 % ACC + (e)]
+/* Score n of SCORES; its key, from the lane's first on. */
+#define GPU_SCORE(n) s[(n) / ACC][(n) % ACC]
+    __device__ __forceinline__ static constexpr int key_of(int n) { return n / 8 * 16 + n % 8; }
 
     /* Nothing moves across: where registers are short or latency is the compiler's to guess. */
     __device__ __forceinline__ void step_done() const {
-        if (U::STEPWISE || D >= 256) U::fence();
+        if (U::STEPWISE || D >= 256) gpu_fence();
     }
     /* The left operands go through a ring: RING of them are under way while one is multiplied, and
        no more, since each holds 4 to 8 registers and the compiler would fetch them all. */
@@ -1484,80 +1607,49 @@ template <class S> struct gpu_flash16 {
     /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight scores at a time in the first
        registers, which then go round: the code is there once. */
     __device__ __forceinline__ void modify(int32_t key0) {
-        const gpu_params &p = gpu_again();
-        const float neg_inf = __uint_as_float(0xff800000u);
+        const gpu_params &p = gpu_reload(arguments);
         const gpu_row own = row;
-        const int32_t last = see.hi > see.lo ? see.hi - 1 : see.lo;
         GPU_NO_UNROLL for (int c = 0; c < S::KEY_STEPS; c++, key0 += 16) {
             float x[8];
-            GPU_UNROLL for (int e = 0; e < 8; e++) {
-                const int32_t j = key0 + e, inside = j < see.lo ? see.lo : j > last ? last : j;
-                x[e] = gpu_modify(
-                    p, own, inside, GPU_SCORE(0, e) * (S::LIFT ? p.scale * unlift : p.scale));
-                if (j < see.lo || j >= see.hi) x[e] = neg_inf;
-            }
-            if (p.masks & MASK_DROPOUT) drop(p, key0, x);
-            GPU_UNROLL for (int n = 0; n + 1 < S::KEY_STEPS; n++) GPU_UNROLL
-                for (int e = 0; e < 8; e++) GPU_SCORE(n, e) = GPU_SCORE(n + 1, e);
             GPU_UNROLL for (int e = 0; e < 8; e++)
-                GPU_SCORE(S::KEY_STEPS - 1, e) = x[e];
-        }
-    }
-    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is
-       kept may be small beside what is dropped, and f16 has no room for that. */
-    __device__ __forceinline__ void drop(const gpu_params &p, int32_t key0, float (&x)[8]) {
-        const float neg_inf = __uint_as_float(0xff800000u);
-        float top = all_max;
-        GPU_UNROLL for (int e = 0; e < 8; e++)
-            top = fmaxf(top, x[e]);
-        const float at = top == neg_inf ? 0.0f : top;
-        const float old = gpu_exp2((all_max - at) * GPU_LOG2E);
-        float sum = 0.0f;
-        GPU_UNROLL for (int e = 0; e < 8; e++)
-            sum += gpu_exp2((x[e] - at) * GPU_LOG2E);
-        all_sum *= old;
-        all_rest *= old;
-        all_max = top;
-        gpu_add_to(all_sum, all_rest, sum);
-        GPU_UNROLL for (int n = 0; n < 2; n++) {
-            const gpu_words words = gpu_philox(p, (uint32_t)((int32_t)blockIdx.z * p.heads + head),
-                (uint32_t)my_row(), (uint32_t)(key0 + 4 * n));
-            GPU_UNROLL for (int e = 0; e < 4; e++)
-                if (words.w[e] < p.dropout_below) x[4 * n + e] = neg_inf;
+                x[e] = gpu_modify_in(p, own, see, k_len - 1, key0 + e,
+                    GPU_SCORE(e) * (S::LIFT ? p.scale * unlift : p.scale));
+            if (p.masks & MASK_DROPOUT) all.drop(p, my_row(), key0, x);
+            GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                GPU_SCORE(n) = n + 8 < SCORES ? GPU_SCORE((n + 8) % SCORES) : x[n % 8];
         }
     }
     /* Keys at and beyond see.hi, or before see.lo, of a tile that a row of the wave
      * sees in part. */
     template <bool LEFT> __device__ __forceinline__ void hide(int32_t key0) {
         const int32_t end = see.hi - key0, begin = see.lo - key0;
-        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL
-            for (int e = 0; e < 8; e++) {
-                const bool hidden = LEFT ? 16 * c + e < begin : 16 * c + e >= end;
-                GPU_SCORE(c, e) = hidden ? __uint_as_float(0xff800000u) : GPU_SCORE(c, e);
-            }
+        GPU_UNROLL for (int n = 0; n < SCORES; n++) {
+            const bool hidden = LEFT ? key_of(n) < begin : key_of(n) >= end;
+            GPU_SCORE(n) = hidden ? GPU_NEG_INF : GPU_SCORE(n);
+        }
     }
     /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
        for itself alone, so that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
-        const float neg_inf = __uint_as_float(0xff800000u),
-                    bias = gpu_p_bias<S::DTYPE>::LOG2 * unscale;
-        float top = neg_inf;
-        GPU_UNROLL for (int c = 0; c < S::KEY_STEPS; c++) GPU_UNROLL
-            for (int e = 0; e < 8; e++) top = fmaxf(top, GPU_SCORE(c, e));
+        const float bias = gpu_p_bias<S::DTYPE>::LOG2 * unscale;
+        float top = GPU_NEG_INF;
+        GPU_UNROLL for (int n = 0; n < SCORES; n++)
+            top = fmaxf(top, GPU_SCORE(n));
         /* A general row may be as far from 0 as f32 reaches: there m is the maximum itself, and the
            factor of P joins in weights(). Elsewhere top and the bias count from base. */
         if (!FROM_MAX && !GENERAL) top -= base;
-        const float limit = m == neg_inf ? neg_inf : (GENERAL ? 0.0f : bias) + 8.0f * unscale;
-        if (U::any((GENERAL ? top - base : top) > limit)) {
+        const float limit =
+            m == GPU_NEG_INF ? GPU_NEG_INF : (GENERAL ? 0.0f : bias) + 8.0f * unscale;
+        if (gpu_wave_ballot((GENERAL ? top - base : top) > limit)) {
             top = fmaxf(top, U::other_half(top));
             const bool grows = (GENERAL ? top - base : top) > limit;
             const float up = grows ? top - bias : 0.0f, next = !GENERAL ? base + up
                                                                : grows  ? top
                                                                         : base;
-            const float alpha = !grows         ? 1.0f
-                                : m == neg_inf ? 0.0f
-                                : GENERAL      ? gpu_exp2((base - next) * scale)
-                                               : gpu_exp2(-up * scale);
+            const float alpha = !grows             ? 1.0f
+                                : m == GPU_NEG_INF ? 0.0f
+                                : GENERAL          ? gpu_exp2((base - next) * scale)
+                                                   : gpu_exp2(-up * scale);
             if (FROM_MAX) {
                 GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++)
                     s[tile] -= up;
@@ -1578,7 +1670,7 @@ template <class S> struct gpu_flash16 {
                                            : -base * scale;
         gpu_f32x2 w[4];
         GPU_UNROLL for (int e = 0; e < 4; e++) {
-            const gpu_f32x2 x = {GPU_SCORE(c, 2 * e), GPU_SCORE(c, 2 * e + 1)};
+            const gpu_f32x2 x = {GPU_SCORE(8 * c + 2 * e), GPU_SCORE(8 * c + 2 * e + 1)};
             const gpu_f32x2 y = GENERAL    ? (x - base) * scale + shift
                                 : FROM_MAX ? x * scale
                                            : x * scale + shift;
@@ -1663,21 +1755,15 @@ template <class S> struct gpu_flash16 {
                 if (d + e < v_width) ((uint16_t *)row)[d + e] = (uint16_t)(x[e / 2] >> e % 2 * 16);
         }
     }
-    __device__ __forceinline__ char *o_row(const gpu_params &p, const gpu_seq &seq) const {
-        const int32_t bytes = p.o_dtype == ATTN_F32 ? 4 : p.o_dtype == ATTN_F64 ? 8 : 2;
-        return (char *)p.o.data +
-               (seq.o_base + my_row() * p.o.stride[1] + head * p.o.stride[2]) * bytes;
-    }
     /* To memory; or, at the end, what is there back into the sums. */
     template <bool BACK> __device__ __forceinline__ void carry() {
-        const gpu_params &p = gpu_again();
+        const gpu_params &p = gpu_reload(arguments);
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
-        const float neg_inf = __uint_as_float(0xff800000u);
-        const bool first = carried == neg_inf, mine = my_row() < seq.q_used && m != neg_inf,
+        const bool first = carried == GPU_NEG_INF, mine = my_row() < seq.q_used && m != GPU_NEG_INF,
                    reads = mine && !first;
         const float alpha = reads ? gpu_exp2((carried - m) * scale) : 0.0f;
         const uint32_t mask = mine ? 0xffff0000u : 0u;
-        char *row_o = o_row(p, seq);
+        char *row_o = gpu_o_row(p, seq, head, my_row());
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
             GPU_UNROLL for (int c = 0; c < ACC / 8; c++) {
                 const int32_t d = tile * TILE + 16 * c + 8 * (lane() / TILE);
@@ -1705,43 +1791,16 @@ template <class S> struct gpu_flash16 {
 
     /* ---- the end ---- */
 
-    __device__ __forceinline__ void store_o(
-        const gpu_params &p, bool whole, char *to, int32_t d, const float (&x)[8]) const {
-        if (whole) {
-            if (d >= p.v_dim) return;
-            if (p.o_dtype == ATTN_F32) {
-                gpu_u32x4 a, b;
-                GPU_UNROLL for (int e = 0; e < 4; e++) {
-                    a[e] = __float_as_uint(x[e]);
-                    b[e] = __float_as_uint(x[4 + e]);
-                }
-                *(gpu_u32x4 *)(to + 4 * d) = a;
-                *(gpu_u32x4 *)(to + 4 * d + 16) = b;
-            } else {
-                gpu_u32x4 a;
-                GPU_UNROLL for (int e = 0; e < 4; e++)
-                    a[e] = p.o_dtype == ATTN_F16
-                               ? gpu_f16_bits(x[2 * e]) | (uint32_t)gpu_f16_bits(x[2 * e + 1]) << 16
-                               : gpu_bf16_bits(x[2 * e]) | (uint32_t)gpu_bf16_bits(x[2 * e + 1])
-                                                               << 16;
-                *(gpu_u32x4 *)(to + 2 * d) = a;
-            }
-        } else {
-            GPU_UNROLL for (int e = 0; e < 8; e++)
-                if (d + e < p.v_dim) gpu_put(to, p.o_dtype, d + e, x[e]);
-        }
-    }
-    /* o and lse of the lane's row; returns whether it is an empty one. */
+    /* o and lse of the lane's row; returns whether it is alive. */
     __device__ __forceinline__ bool finish() {
-        const gpu_params &p = gpu_again();
+        const gpu_params &p = gpu_reload(arguments);
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
-        const float neg_inf = __uint_as_float(0xff800000u);
         const int32_t i = my_row();
         const bool dropout = GENERAL && (p.masks & MASK_DROPOUT);
         /* in weights that are 1 at m */
         float sum = row_sum + sum_rest, factor = gpu_p_bias<S::DTYPE>::F;
         sum += U::other_half(sum);
-        float top = m == neg_inf ? neg_inf : GENERAL ? base : base * unlift * p.scale;
+        float top = m == GPU_NEG_INF ? GPU_NEG_INF : GENERAL ? base : base * unlift * p.scale;
         if (GENERAL) {
             const float one = gpu_exp2(-gpu_p_bias<S::DTYPE>::LOG2);
             sum *= one;
@@ -1749,44 +1808,32 @@ template <class S> struct gpu_flash16 {
         }
         if (S::LIFT && lift == GPU_LIFT) factor *= 0x1p-10f;
         if (dropout) {
-            const float sum0 = all_sum + all_rest, sum1 = U::other_half(sum0),
-                        max1 = U::other_half(all_max), both = fmaxf(all_max, max1);
-            const float at = both == neg_inf ? 0.0f : both;
-            sum = sum0 * gpu_exp2((all_max - at) * GPU_LOG2E) +
+            const float sum0 = all.sum + all.rest, sum1 = U::other_half(sum0),
+                        max1 = U::other_half(all.max), both = fmaxf(all.max, max1);
+            const float at = both == GPU_NEG_INF ? 0.0f : both;
+            sum = sum0 * gpu_exp2((all.max - at) * GPU_LOG2E) +
                   sum1 * gpu_exp2((max1 - at) * GPU_LOG2E);
             factor *= p.dropout_scale * gpu_exp2((top - at) * GPU_LOG2E);
             top = both;
         }
         /* each visible key's p is 0 only where its score is -infinity */
-        if (i >= seq.q_used) sum = 0.0f;
-        const bool empty = sum == 0.0f;
-        const gpu_end e = gpu_finish(p, head, top, sum);
+        const gpu_end e = gpu_finish(p, seq, head, i, lane() < TILE, top, sum);
         if (i >= seq.q_rows) return false;
-        if (p.lse && lane() < TILE) p.lse[seq.lse_base + head * seq.lse_head + i] = e.lse;
         factor *= e.factor;
-        const bool whole = S::ALIGN >= 16 && p.o_dtype != ATTN_F64;
-        char *to = o_row(p, seq);
+        char *to = gpu_o_row(p, seq, head, i);
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) GPU_UNROLL
             for (int c = 0; c < ACC / 8; c++) {
                 float x[8];
                 GPU_UNROLL for (int n = 0; n < 8; n++)
-                    x[n] = empty ? 0.0f : o[tile][8 * c + n] * factor;
-                store_o(p, whole, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
+                    x[n] = e.alive ? o[tile][8 * c + n] * factor : 0.0f;
+                gpu_store8<S::ALIGN>(p, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
             }
-        return empty;
+        return e.alive;
     }
 
-    /* Which of the workgroup's rows are not empty: in LDS, behind what any_wave uses. */
-    __device__ __forceinline__ void poison(int32_t row0, bool empty) {
-        const gpu_params &p = gpu_again();
-        uint32_t *alive = (uint32_t *)lds + S::WAVES;
-        if (lane() < TILE) alive[my_row() - row0] = !empty;
-        __syncthreads();
-        gpu_poison<S::DTYPE>(p, head, row0, S::BM, alive);
-    }
     /* Everything about the lane's row and the head's tensors. */
     __device__ __forceinline__ void begin_row() {
-        const gpu_params &p = gpu_again();
+        const gpu_params &p = gpu_reload(arguments);
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t i = my_row(), kv_head = head / p.group;
         k_stride = 2 * p.k.stride[1];
@@ -1798,47 +1845,38 @@ template <class S> struct gpu_flash16 {
         v_width = p.v_dim;
         aligned = S::ALIGN >= 16 || gpu_aligned16(p);
         if (GENERAL) row = gpu_row_of(p, seq, head, i < seq.q_used ? i : seq.q_used - 1);
-        U::fence();
+        gpu_fence();
         load_q(p, seq);
-        U::fence();
-        /* not gpu_visible's {0, 0} for a row that sees nothing: hide() looks at one end
-         * at a time */
-        see = GENERAL ? gpu_visible(p, seq, i) : gpu_ends(p, seq, i);
+        gpu_fence();
+        see = gpu_visible(p, seq, i);
     }
     /* Tiles [t, end) for the workgroup, [whole, whole_end) of them whole for all of its rows. */
     struct tiles {
         int32_t t, end, whole, whole_end;
     };
     __device__ __forceinline__ tiles find_tiles(int32_t row0) {
-        const gpu_params &p = gpu_again();
+        const gpu_params &p = gpu_reload(arguments);
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
-        const int32_t rows_end = row0 + S::BM < seq.q_used ? row0 + S::BM : seq.q_used;
-        const int32_t wave_end = wave_row + TILE < rows_end ? wave_row + TILE : rows_end;
-        tiles n = {0, 0, 0, 0};
         wave_sees = wave_whole = {0, 0};
-        if (row0 >= rows_end) return n;
-        const gpu_range first = gpu_ends(p, seq, row0);
-        U::fence(); /* one after the other: scalar registers */
-        const gpu_range last = gpu_ends(p, seq, rows_end - 1);
-        U::fence();
-        n = {first.lo / BN, (last.hi + BN - 1) / BN, (last.lo + BN - 1) / BN, first.hi / BN};
-        if (wave_row < wave_end) {
-            const gpu_range low = gpu_ends(p, seq, wave_row);
-            U::fence();
-            const gpu_range high = gpu_ends(p, seq, wave_end - 1);
-            wave_sees = {low.lo, high.hi};
-            wave_whole = {high.lo, low.hi};
-        }
+        if (row0 >= seq.q_used) return tiles{0, 0, 0, 0}; /* without it 6 scalar registers more */
+        const gpu_reach all = gpu_reach_of(p, seq, row0, S::BM);
+        gpu_fence(); /* one after the other: scalar registers */
+        const gpu_reach own = gpu_reach_of(p, seq, wave_row, TILE);
+        wave_sees = {own.lo, own.hi};
+        wave_whole = {own.whole_lo, own.whole_hi};
+        const tiles n = {
+            all.lo / BN, (all.hi + BN - 1) / BN, (all.whole_lo + BN - 1) / BN, all.whole_hi / BN};
         return n;
     }
     __device__ __forceinline__ void begin_sums(uint32_t by) {
         lift = by;
         unlift = 1.0f;
         /* without MASK_SCALE in (2^-100, 2^100) */
-        scale = GENERAL ? GPU_LOG2E : gpu_again().scale_log2;
+        scale = GENERAL ? GPU_LOG2E : gpu_reload(arguments).scale_log2;
         unscale = GENERAL ? GPU_LN2 : 1.0f / scale;
-        all_max = m = carried = __uint_as_float(0xff800000u);
-        base = row_sum = sum_rest = all_sum = all_rest = 0;
+        m = carried = GPU_NEG_INF;
+        base = row_sum = sum_rest = 0;
+        all.begin();
         bad = overflow = 0;
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
             o[tile] = acc(0.0f);
@@ -1878,40 +1916,30 @@ template <class S> struct gpu_flash16 {
             }
         }
     }
-    /* Does one wave say so? LDS is free, before and after. */
-    __device__ __forceinline__ bool any_wave(bool x, int32_t wave) {
-        uint32_t *said = (uint32_t *)lds, all = 0;
-        const bool any = U::any(x);
-        if (lane() == 0) said[wave] = any;
-        __syncthreads();
-        for (int w = 0; w < S::WAVES; w++) all |= said[w];
-        return all;
-    }
-    __device__ __forceinline__ bool too_large(int32_t wave) {
-        const bool large = any_wave(overflow, wave);
-        __syncthreads();
-        return large;
-    }
     __device__ __forceinline__ void run() {
-        const int32_t wave = U::uniform((int32_t)threadIdx.x / U::WAVE);
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / U::WAVE);
         /* late rows see most keys under a causal mask: they begin first */
         const int32_t row0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * S::BM;
-        if (row0 >= gpu_sequence(gpu_again(), (int32_t)blockIdx.z).q_rows) return;
+        if (row0 >= gpu_sequence(gpu_reload(arguments), (int32_t)blockIdx.z).q_rows) return;
         head = (int32_t)blockIdx.y;
         wave_row = row0 + wave * TILE;
         pass(row0, S::LIFT ? GPU_LIFT : GPU_NO_LIFT);
-        if constexpr (S::LIFT) /* not a loop: around all this it takes scalar registers */
-            if (too_large(wave)) pass(row0, GPU_NO_LIFT);
+        if constexpr (S::LIFT) { /* not a loop: around all this it takes scalar registers */
+            const bool large = gpu_any_wave<S::WAVES>(overflow != 0, (uint32_t *)lds);
+            __syncthreads();
+            if (large) pass(row0, GPU_NO_LIFT);
+        }
         carry<true>();
-        const bool empty = finish();
-        if (any_wave(bad, wave)) poison(row0, empty);
+        const bool alive = finish();
+        gpu_poison<S::DTYPE, S::WAVES, S::BM, 1, 0>(arguments, head, row0, bad != 0,
+            (uint32_t *)lds, lane() < TILE, my_row() - row0, alive);
     }
 };
 
 template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_forward(gpu_params p) {
-    if constexpr ((int)S::UNIT == GPU_UNIT) {
+    if constexpr (GPU_UNITS & (int)S::UNIT) {
         __shared__ __attribute__((aligned(128))) char lds[S::LDS];
-        gpu_flash16<S> f(lds);
+        gpu_flash16<S> f(lds, p);
         f.run();
     }
 }
@@ -1963,36 +1991,7 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_for
    branch of the loop is seldom taken. That is decided for each row by itself: its bits depend on
    no other row. */
 
-/* Rows [i0, i1) of a sequence. Row i0 + r sees keys [lo + r, hi + r), both clamped
- * to [0, k_len]. */
-struct gpu_reach {
-    int32_t lo_shift, hi_shift;
-    int32_t lo, hi, whole_lo, whole_hi;
-};
-__device__ static inline gpu_range gpu_reach_row(
-    const gpu_reach &e, const gpu_seq &s, int32_t i0, int32_t r) {
-    /* a shift is at most k_len: no sum passes 2^31 */
-    gpu_range k;
-    k.lo = e.lo_shift > s.k_len - r ? s.k_len : max(e.lo_shift + r, 0);
-    k.hi = e.hi_shift > s.k_len - r ? s.k_len : max(e.hi_shift + r, 0);
-    if (i0 + r >= s.q_used) k.hi = 0;
-    return k;
-}
-__device__ static inline gpu_reach gpu_reach_of(
-    const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
-    const gpu_shifts x = gpu_shifts_of(p, s);
-    gpu_reach e;
-    e.lo_shift = gpu_clamp(gpu_sat_add(x.lo, i0), -rows, s.k_len);
-    e.hi_shift = gpu_clamp(gpu_sat_add(x.hi, i0), -rows, s.k_len);
-    const int32_t last = min(rows, s.q_used - i0) - 1; /* below 0: no row sees anything */
-    const gpu_range first_row = gpu_reach_row(e, s, i0, 0),
-                    last_row = gpu_reach_row(e, s, i0, last);
-    e.lo = first_row.lo;
-    e.hi = last < 0 ? 0 : last_row.hi;
-    e.whole_lo = last_row.lo;
-    e.whole_hi = first_row.hi;
-    return e;
-}
+extern __shared__ float4 gpu_lds[]; /* what the table's row asks for */
 
 /* Elements c .. c + 3 of a row of dim elements, 0 beyond it; no address outside the row. ALIGN 16:
    dim is a multiple of 4 and the row begins at a multiple of 16 bytes. `fill` takes what `fetch`
@@ -2014,15 +2013,39 @@ template <int ALIGN> __device__ static inline float4 gpu_fill4(float4 x, int32_t
     x.w = c + (ALIGN == 16 ? 0 : 3) < dim ? x.w : 0.0f;
     return x;
 }
-/* The same for values: 0 where they are not finite, which `bad` remembers: in a vector register,
-   made here and now, since the compiler would rather keep the lane masks of every comparison
-   until the end. */
+/* The same of a row of q, times the scale. */
+template <int ALIGN>
+__device__ static inline float4 gpu_load_q4(const float *row, int32_t c, int32_t dim, float scale) {
+    const float4 x = gpu_fill4<ALIGN>(gpu_fetch4<ALIGN>(row, c, dim), c, dim);
+    return make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
+}
+/* Thread t's pieces of rows j + t / PIECES + n * STEP of k or v, on their way; rows beyond the last
+   key repeat it. The 32-bit row and stride, which the compiler is kept from widening, make an
+   address a single multiply-add. */
+template <int PIECES, int STEP, int ALIGN, int LOADS>
+__device__ static __forceinline__ void gpu_fetch_rows(float4 (&next)[LOADS], const float *x,
+    int64_t stride, int32_t t, int32_t j, int32_t k_len, int32_t dim) {
+    const int64_t far = 4 * stride;
+    int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
+    gpu_pin(step);
+    x += j * stride;
+    GPU_UNROLL for (int n = 0; n < LOADS; n++) {
+        int32_t row = min(t / PIECES + n * STEP, k_len - 1 - j);
+        gpu_pin(row);
+        const float *at =
+            (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
+        next[n] = gpu_fetch4<ALIGN>(at, t % PIECES * 4, dim);
+    }
+}
+/* What gpu_fill4 does, for values: 0 where they are not finite, which `bad` remembers: in a vector
+   register, made here and now, since the compiler would rather keep the lane masks of every
+   comparison until the end. */
 template <int ALIGN>
 __device__ static inline float4 gpu_tame4(float4 x, int32_t c, int32_t dim, int32_t &bad) {
     const bool fx = gpu_is_finite(x.x), fy = gpu_is_finite(x.y), fz = gpu_is_finite(x.z),
                fw = gpu_is_finite(x.w);
     bad = fx && fy && fz && fw ? bad : 1;
-    gpu_opaque(bad);
+    gpu_pin(bad);
     x.x = fx ? x.x : 0.0f;
     x.y = fy ? x.y : 0.0f;
     x.z = fz ? x.z : 0.0f;
@@ -2030,19 +2053,19 @@ __device__ static inline float4 gpu_tame4(float4 x, int32_t c, int32_t dim, int3
     return gpu_fill4<ALIGN>(x, c, dim);
 }
 
-/* Four of a row's sums, for o[at .. at + 3], as many as v_dim has from d on, to memory or (BACK)
+/* Four of a row's sums, for elements d .. d + 3 of o, as many as v_dim has, to memory or (BACK)
    from there. mine: the row carries; reads: it has carried before. o of 32 bits and more has room
    for 16 of a sum's bits, others for 8, more than they show. */
 /* keys between two carries: what is allowed is some 64 units */
 enum { GPU_CARRY_F32 = 128 };
 template <int ALIGN, bool BACK>
 __device__ static __forceinline__ void gpu_carry4(
-    const gpu_params &p, int64_t at, int32_t d, bool mine, bool reads, float alpha, float (&x)[4]) {
+    const gpu_params &p, char *row, int32_t d, bool mine, bool reads, float alpha, float (&x)[4]) {
     const bool wide = p.o_dtype == ATTN_F32 || p.o_dtype == ATTN_F64;
     const bool whole = ALIGN == 16 && p.o_dtype == ATTN_F32;
     const uint32_t mask = !mine ? 0u : wide ? 0xffffff00u : 0xffff0000u;
     const int32_t size = p.o_dtype == ATTN_F64 ? 8 : wide ? 4 : 2;
-    char *there = (char *)p.o.data + (at + d) * size;
+    char *there = row + d * size;
     float y[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (whole && reads && d < p.v_dim) {
         const float4 z = *(const float4 *)there;
@@ -2074,38 +2097,36 @@ __device__ static __forceinline__ void gpu_carry4(
         }
 }
 
-/* o[at .. at + 3], as many as v_dim has from d on. */
+/* Elements d .. d + 3 of a row of o, as many as v_dim has. */
 template <int ALIGN>
 __device__ static inline void gpu_store4(
-    const gpu_params &p, int64_t at, int32_t d, const float x[4]) {
+    const gpu_params &p, char *row, int32_t d, const float x[4]) {
     if (ALIGN == 16 && p.o_dtype == ATTN_F32) {
-        if (d < p.v_dim)
-            *(float4 *)((float *)p.o.data + at + d) = make_float4(x[0], x[1], x[2], x[3]);
+        if (d < p.v_dim) *(float4 *)(row + 4 * d) = make_float4(x[0], x[1], x[2], x[3]);
         return;
     }
     for (int n = 0; n < 4; n++)
-        if (d + n < p.v_dim) gpu_put((char *)p.o.data, p.o_dtype, at + d + n, x[n]);
+        if (d + n < p.v_dim) gpu_put(row, p.o_dtype, d + n, x[n]);
 }
 
-/* Did any thread of the workgroup see a value that is not finite? words: of LDS, one a wave; nobody
-   reads that part of LDS any more. */
-__device__ static inline bool gpu_any_of_group(bool x, uint32_t *words) {
-    const bool any = gpu_wave_ballot(x) != 0;
-    if (threadIdx.x % GPU_WAVE == 0) words[threadIdx.x / GPU_WAVE] = any;
-    __syncthreads();
-    uint32_t all = 0;
-    for (uint32_t w = 0; w < blockDim.x / GPU_WAVE; w++) all |= words[w];
-    return all != 0;
+/* All tiles that some row of the workgroup sees, from multiples of BN keys on: masked ones, whole
+   ones, masked ones. Now and then the sums are carried. */
+template <class K> __device__ static __forceinline__ void gpu_walk32(K &w, const gpu_params &p) {
+    enum { BN = K::BN };
+    const int32_t start = w.reach.lo & -BN, end = w.reach.hi;
+    int32_t whole = (w.reach.whole_lo + BN - 1) & -BN, whole_end = w.reach.whole_hi & -BN;
+    if (K::MASKS || whole >= whole_end) whole = whole_end = end;
+    for (int32_t j = start; j < end;) {
+        const int32_t left = GPU_CARRY_F32 - j % GPU_CARRY_F32,
+                      stop = end - j < left ? end : j + left;
+        if (left == GPU_CARRY_F32 && j > start) w.template carry<false>(gpu_reload(p));
+        for (; j < whole && j < stop; j += BN) w.template tile<true>(p, j);
+        for (; j < whole_end && j < stop; j += BN) w.template tile<false>(p, j);
+        if (j >= whole_end) whole = whole_end = end;
+    }
 }
 
-/* The thread's index, for addresses and masks that are to be made where they are used and not
- * kept in registers. */
-__device__ static inline int32_t gpu_thread(void) {
-    int32_t t = (int32_t)threadIdx.x;
-    gpu_opaque(t);
-    return t;
-}
-#if defined(__HIP__)
+#if !GPU_ON_CUDA
 /* ---- MFMA: S^T = K Q^T, O^T = V^T P^T, a wave 32 queries, a tile 32 keys ----
    Lane (half, l) = (lane / 32, lane % 32) holds query l of the wave in both products:
      q[c]     q[l][8c + 4 half .. + 3], the B operand of four steps, whose A operand is one 16-byte
@@ -2123,7 +2144,6 @@ template <int D> __device__ static constexpr int gpu_mfma_dim(int t, int y) {
 
 template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma32 {
     enum {
-        WAVE_COUNT = WAVES,
         THREADS = 64 * WAVES,
         BM = 32 * WAVES,
         BN = 32,
@@ -2132,12 +2152,18 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         LOADS = BN / STEP,
         TILES = D / 32,
         TILE = BN * PIECES,
-        LDS = STAGES * 2 * TILE * 16
+        MASKS = GENERAL
     };
     static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2;
 
+    gpu_seq seq;
+    gpu_reach reach, own; /* of the workgroup; of this wave, for it to sit out the rest */
+    gpu_row row;
+    int32_t i; /* the lane's row */
+    const float *k, *v;
+    float4 *lds; /* the stage in use */
     float4 q[D / 8], next_k[LOADS], next_v[LOADS];
-    gpu_acc16 o[TILES], s;
+    gpu_f32x16 o[TILES], s;
     /* the maximum, or 0 while there is none; from where it is raised */
     float base, limit, row_sum, sum_rest;
     /* the maximum of what was carried; -infinity: nothing was */
@@ -2145,31 +2171,22 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
     gpu_range see;
     int32_t bad;
 
-    /* Rows j .. j + 31 of k or v, on their way; rows past the end repeat the last one.
-       The 32-bit row and stride, which the compiler is kept from widening, make an address
-       a single multiply-add. */
-    template <bool KEY>
-    __device__ __forceinline__ void fetch(
-        const gpu_params &p, const gpu_seq &s, const float *x, int32_t j) {
-        const gpu_tensor &tensor = KEY ? p.k : p.v;
-        const int32_t t = ALIGN == 4 ? gpu_thread() : (int32_t)threadIdx.x, c = t % PIECES * 4,
-                      row0 = t / PIECES;
-        const int32_t left = s.k_len - 1 - j;
-        const int64_t far = 4 * tensor.stride[1];
-        int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
-        gpu_opaque(step);
-        x += j * tensor.stride[1];
-        GPU_UNROLL for (int n = 0; n < LOADS; n++) {
-            int32_t row = min(row0 + n * STEP, left);
-            gpu_opaque(row);
-            const float *at =
-                (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
-            (KEY ? next_k : next_v)[n] = gpu_fetch4<ALIGN>(at, c, KEY ? p.head_dim : p.v_dim);
-        }
+    __device__ __forceinline__ static int32_t row0(const gpu_params &p) {
+        return (p.q_tiles - 1 - (int32_t)blockIdx.x) * BM; /* causal: the long tiles first */
     }
-    template <bool KEY> __device__ __forceinline__ void store(const gpu_params &p, float4 *lds) {
-        const int32_t t = ALIGN == 4 ? gpu_thread() : (int32_t)threadIdx.x, piece = t % PIECES,
-                      row0 = t / PIECES;
+    __device__ __forceinline__ static int32_t own_thread() {
+        return ALIGN == 4 ? gpu_thread() : (int32_t)threadIdx.x;
+    }
+    /* The key of score r, from the lane's first on. */
+    __device__ __forceinline__ static constexpr int key_of(int r) { return r / 4 * 8 + r % 4; }
+
+    /* Rows j .. j + 31 of k or v, on their way. */
+    template <bool KEY> __device__ __forceinline__ void fetch(const gpu_params &p, int32_t j) {
+        gpu_fetch_rows<PIECES, STEP, ALIGN>(KEY ? next_k : next_v, KEY ? k : v,
+            (KEY ? p.k : p.v).stride[1], own_thread(), j, seq.k_len, KEY ? p.head_dim : p.v_dim);
+    }
+    template <bool KEY> __device__ __forceinline__ void store(const gpu_params &p) {
+        const int32_t t = own_thread(), piece = t % PIECES, row0 = t / PIECES;
         GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY)
@@ -2183,7 +2200,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
 
     /* s = K q. Byte addresses, the piece being exclusive-or: of eight pieces one base and immediate
      * offsets make all */
-    __device__ __forceinline__ void scores(const float4 *lds) {
+    __device__ __forceinline__ void scores() {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
         GPU_UNROLL for (int r = 0; r < 16; r++)
@@ -2204,10 +2221,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         GPU_UNROLL for (int n = 0; n < 4; n++)
             s[12 + n] = x[n];
     }
-    template <bool MASKED>
-    __device__ __forceinline__ void weights(
-        const gpu_params &p, const gpu_row &row, uint32_t bh, int32_t i, int32_t j, int32_t last) {
-        const float neg_inf = __uint_as_float(0xff800000u);
+    template <bool MASKED> __device__ __forceinline__ void weights(const gpu_params &p, int32_t j) {
         const int32_t half = (int32_t)threadIdx.x % 64 / 32;
         /* 1. the mask */
         if (GENERAL) {
@@ -2217,17 +2231,14 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
                 const gpu_params &again = gpu_reload(p);
                 GPU_UNROLL for (int n = 0; n < 4; n++) {
                     const int32_t key = j + 8 * g + 4 * half + n;
-                    const float x = gpu_modify(again, row, min(key, last), again.scale * s[n]);
-                    s[n] = key >= see.lo && key < see.hi ? x : neg_inf;
+                    s[n] = gpu_modify_in(again, row, see, seq.k_len - 1, key, again.scale * s[n]);
                 }
                 turn();
             }
         } else if (MASKED) {
-            /* lo <= key < hi by one comparison: fewer lane masks at once */
-            const uint32_t from = (uint32_t)(j + 4 * half - see.lo),
-                           keys = (uint32_t)max(see.hi - see.lo, 0);
+            const gpu_seen seen(see, j + 4 * half);
             GPU_UNROLL for (int r = 0; r < 16; r++)
-                s[r] = from + (uint32_t)(r / 4 * 8 + r % 4) < keys ? s[r] : neg_inf;
+                s[r] = seen(key_of(r), s[r]);
         }
 
         /* 2. the maximum; both halves of a query decide alike */
@@ -2237,7 +2248,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         if (gpu_wave_ballot(top > limit)) {
             top = fmaxf(top, gpu_wave_xor(top, 32));
             if (top > limit) {
-                const float old = limit == neg_inf ? 0.0f : gpu_exp2((base - top) * unit);
+                const float old = limit == GPU_NEG_INF ? 0.0f : gpu_exp2((base - top) * unit);
                 base = top;
                 limit = top + 8.0f * natural;
                 row_sum *= old;
@@ -2249,9 +2260,9 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
 
         /* 3. p = exp(s - max), in pairs for the packed instructions; dropout takes some once
          * they are summed */
-        gpu_pair sum = {0.0f, 0.0f};
+        gpu_f32x2 sum = {0.0f, 0.0f};
         GPU_UNROLL for (int r = 0; r < 16; r += 2) {
-            gpu_pair x = {s[r], s[r + 1]};
+            gpu_f32x2 x = {s[r], s[r + 1]};
             x = (x - base) * unit;
             x[0] = gpu_exp2(x[0]);
             x[1] = gpu_exp2(x[1]);
@@ -2262,21 +2273,20 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         gpu_add_to(row_sum, sum_rest, sum[0] + sum[1]);
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
             GPU_NO_UNROLL for (int g = 0; g < 4; g++) {
-                const gpu_words w =
-                    gpu_philox(p, bh, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
+                const gpu_words w = gpu_philox(p, (uint32_t)i, (uint32_t)(j + 8 * g + 4 * half));
                 GPU_UNROLL for (int n = 0; n < 4; n++)
-                    s[n] = w.w[n] < p.dropout_below ? 0.0f : s[n] * p.dropout_scale;
+                    s[n] = gpu_kept(p, w.w[n], s[n]);
                 turn();
             }
         }
     }
 
     /* o += V p */
-    __device__ __forceinline__ void values(const float4 *lds) {
+    __device__ __forceinline__ void values() {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const float *value = (const float *)(lds + TILE) + 4 * half * D;
         GPU_UNROLL for (int r = 0; r < 16; r++) {
-            const float *v = value + (r / 4 * 8 + r % 4) * D;
+            const float *v = value + key_of(r) * D;
             float x[TILES];
             if (D == 32) x[0] = v[l];
             else if (D == 64) *(float2 *)x = *(const float2 *)(v + 2 * l);
@@ -2287,200 +2297,143 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
                 o[t] = gpu_mfma_f32(x[t], s[r], o[t]);
         }
     }
-};
 
-/* Dims of group g, n of TILES: four in the order of memory, element m of
- * which is o[tile][register]. */
-template <int D> __device__ static constexpr int gpu_mfma32_tile_of(int n, int m) {
-    return D >= 128 ? n / 4 * 4 + m : (4 * n + m) % (D / 32);
-}
-template <int D> __device__ static constexpr int gpu_mfma32_register_of(int g, int n, int m) {
-    return 4 * g + (D >= 128 ? n % 4 : (4 * n + m) / (D / 32));
-}
-/* The first of them, for that half of a wave. */
-template <int D> __device__ static inline int32_t gpu_mfma32_dim_of(int g, int n, int32_t half) {
-    return gpu_mfma_dim<D>(
-        gpu_mfma32_tile_of<D>(n, 0), 4 * g + 4 * half + gpu_mfma32_register_of<D>(g, n, 0));
-}
-template <bool BACK, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void gpu_mfma32_carry(
-    const gpu_params &p, gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
-    typedef gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
-    const float neg_inf = __uint_as_float(0xff800000u);
-    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-    const int32_t half = gpu_thread() % 64 / 32,
-                  i = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM + gpu_thread() / 64 * 32 +
-                      gpu_thread() % 32;
-    const bool mine = i < s.q_used && w.limit != neg_inf, reads = mine && w.carried != neg_inf;
-    const float alpha = reads ? gpu_exp2((w.carried - w.base) * kernel::unit) : 0.0f;
-    const int64_t at = s.o_base + i * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
-    GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
-        for (int n = 0; n < kernel::TILES; n++) {
-            float x[4];
-            GPU_UNROLL for (int m = 0; m < 4; m++)
-                x[m] = w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)];
-            gpu_carry4<ALIGN, BACK>(p, at, gpu_mfma32_dim_of<D>(g, n, half), mine, reads, alpha, x);
-            GPU_UNROLL for (int m = 0; m < 4; m++) {
-                w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] = x[m];
-                gpu_pin(w.o[gpu_mfma32_tile_of<D>(n, m)]);
-            }
-            gpu_fence(); /* one after the other: registers */
-        }
-    if (mine) w.carried = w.base;
-}
+    /* ---- the sums ---- */
 
-/* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside the
-   tile in use, one barrier a tile. With one stage the next K takes the place of this one after the
-   scores, V after the second product. */
-template <bool MASKED, int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void gpu_mfma32_tile(const gpu_params &p, const gpu_seq &s,
-    const gpu_row &row, uint32_t bh, int32_t i, int32_t j, bool active, const float *k,
-    const float *v, gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w, float4 *&lds) {
-    extern __shared__ float4 gpu_lds[];
-    w.template fetch<true>(p, s, k, j + 32);
-    if (STAGES == 2) w.template fetch<false>(p, s, v, j + 32);
-    if (active) w.scores(lds);
-    if (STAGES == 1) {
-        __syncthreads();
-        w.template store<true>(p, lds);
-        w.template fetch<false>(p, s, v, j + 32);
+    /* Four dims in the order of memory: group g of 4, n of TILES; element m is in tile_of,
+       register_of; the first is dim_of. */
+    __device__ __forceinline__ static constexpr int tile_of(int n, int m) {
+        return D >= 128 ? n / 4 * 4 + m : (4 * n + m) % TILES;
     }
-    if (active) {
-        w.template weights<MASKED>(p, row, bh, i, j, s.k_len - 1);
-        w.values(lds);
+    __device__ __forceinline__ static constexpr int register_of(int g, int n, int m) {
+        return 4 * g + (D >= 128 ? n % 4 : (4 * n + m) / TILES);
     }
-    if (STAGES == 1) {
-        __syncthreads();
-        w.template store<false>(p, lds);
-    } else {
-        lds = gpu_lds + (2 * w.TILE - (lds - gpu_lds));
-        w.template store<true>(p, lds);
-        w.template store<false>(p, lds);
-        __syncthreads();
+    __device__ __forceinline__ static int32_t dim_of(int g, int n, int32_t half) {
+        return gpu_mfma_dim<D>(tile_of(n, 0), 4 * g + 4 * half + register_of(g, n, 0));
     }
-}
-
-/* Both halves of a row hold a part of its sum, and o of half its dims. */
-template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void gpu_mfma32_end(
-    const gpu_params &p, const gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> &w) {
-    typedef gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 gpu_lds[];
-    const float neg_inf = __uint_as_float(0xff800000u);
-    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-    const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
-    const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32,
-                  i = i0 + (int32_t)threadIdx.x / 64 * 32 + lane % 32;
-    float row_sum = w.row_sum + w.sum_rest;
-    row_sum += gpu_wave_xor(row_sum, 32);
-    if (i >= s.q_used) row_sum = 0.0f;
-    const gpu_end e =
-        gpu_finish(p, h, w.limit == neg_inf ? neg_inf : w.base * kernel::natural, row_sum);
-    if (i < s.q_rows) {
-        if (p.lse && half == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
-        const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-        GPU_UNROLL for (int g = 0; g < 4; g++) {
-            /* this lane's dims of group g, four at a time in the order of memory */
-            GPU_UNROLL for (int n = 0; n < kernel::TILES; n++) {
+    template <bool BACK> __device__ __forceinline__ void carry(const gpu_params &p) {
+        const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t half = gpu_thread() % 64 / 32,
+                      i = row0(p) + gpu_thread() / 64 * 32 + gpu_thread() % 32;
+        const bool mine = i < s.q_used && limit != GPU_NEG_INF,
+                   reads = mine && carried != GPU_NEG_INF;
+        const float alpha = reads ? gpu_exp2((carried - base) * unit) : 0.0f;
+        char *to = gpu_o_row(p, s, (int32_t)blockIdx.y, i);
+        GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
+            for (int n = 0; n < TILES; n++) {
                 float x[4];
                 GPU_UNROLL for (int m = 0; m < 4; m++)
-                    x[m] =
-                        e.factor == 0.0f
-                            ? 0.0f
-                            : w.o[gpu_mfma32_tile_of<D>(n, m)][gpu_mfma32_register_of<D>(g, n, m)] *
-                                  e.factor;
-                gpu_store4<ALIGN>(p, at, gpu_mfma32_dim_of<D>(g, n, half), x);
+                    x[m] = o[tile_of(n, m)][register_of(g, n, m)];
+                gpu_carry4<ALIGN, BACK>(p, to, dim_of(g, n, half), mine, reads, alpha, x);
+                GPU_UNROLL for (int m = 0; m < 4; m++) {
+                    o[tile_of(n, m)][register_of(g, n, m)] = x[m];
+                    gpu_pin(o[tile_of(n, m)]);
+                }
+                gpu_fence(); /* one after the other: registers */
             }
-        }
+        if (mine) carried = base;
     }
-    if (gpu_any_of_group(w.bad != 0, (uint32_t *)gpu_lds)) {
-        uint32_t *alive = (uint32_t *)gpu_lds + kernel::WAVE_COUNT;
-        if (half == 0) alive[i - i0] = row_sum != 0.0f;
-        __syncthreads();
-        gpu_poison<ATTN_F32>(p, h, i0, kernel::BM, alive);
-    }
-}
-
-template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void gpu_mfma32_run(const gpu_params &p) {
-    typedef gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 gpu_lds[];
-    const float neg_inf = __uint_as_float(0xff800000u);
-    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-    const int32_t h = (int32_t)blockIdx.y;
-    /* causal: the long tiles first */
-    const int32_t i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
-    if (i0 >= s.q_rows) return;
-    const gpu_reach reach = gpu_reach_of(p, s, i0, kernel::BM);
-    const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
-    const int32_t wave = __builtin_amdgcn_readfirstlane((int32_t)threadIdx.x / 64);
-    const int32_t r = 32 * wave + l, i = i0 + r;
-
-    kernel w;
-    w.base = 0.0f;
-    w.limit = neg_inf;
-    w.carried = neg_inf;
-    w.row_sum = w.sum_rest = 0.0f;
-    w.bad = 0;
-    w.see = gpu_reach_row(reach, s, i0, r);
-    GPU_UNROLL for (int t = 0; t < kernel::TILES; t++) GPU_UNROLL
-        for (int n = 0; n < 16; n++) w.o[t][n] = 0.0f;
-    const uint32_t bh = (uint32_t)(s.b * p.heads + h);
-    gpu_row row;
-    if (GENERAL) row = gpu_row_of(p, s, h, min(i, s.q_used - 1));
-
-    if (reach.lo < reach.hi) {
-        const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2] +
-                         min(i, s.q_used - 1) * p.q.stride[1];
-        const float scale = GENERAL ? 1.0f : p.scale_log2;
-        GPU_UNROLL for (int c = 0; c < D / 8; c++) {
-            float4 x = gpu_fill4<ALIGN>(
-                gpu_fetch4<ALIGN>(q, 8 * c + 4 * half, p.head_dim), 8 * c + 4 * half, p.head_dim);
-            w.q[c] = make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
+    /* Both halves of a row hold a part of its sum, and o of half its dims. */
+    __device__ __forceinline__ void finish(const gpu_params &p) {
+        const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t h = (int32_t)blockIdx.y, lane = (int32_t)threadIdx.x % 64, half = lane / 32,
+                      r = (int32_t)threadIdx.x / 64 * 32 + lane % 32, i = row0(p) + r;
+        float sum = row_sum + sum_rest;
+        sum += gpu_wave_xor(sum, 32);
+        const gpu_end e = gpu_finish(
+            p, s, h, i, half == 0, limit == GPU_NEG_INF ? GPU_NEG_INF : base * natural, sum);
+        if (i < s.q_rows) {
+            char *to = gpu_o_row(p, s, h, i);
+            GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
+                for (int n = 0; n < TILES; n++) {
+                    float x[4];
+                    GPU_UNROLL for (int m = 0; m < 4; m++)
+                        x[m] = e.factor == 0.0f ? 0.0f
+                                                : o[tile_of(n, m)][register_of(g, n, m)] * e.factor;
+                    gpu_store4<ALIGN>(p, to, dim_of(g, n, half), x);
+                }
         }
-
-        const int32_t kv_head = h / p.group;
-        const float *k = (const float *)p.k.data + s.k_base + kv_head * p.k.stride[2];
-        const float *v = (const float *)p.v.data + s.v_base + kv_head * p.v.stride[2];
-
-        /* tiles begin at multiples of 32 keys: masked, whole, masked */
-        int32_t j = reach.lo & -32;
-        const int32_t end = reach.hi;
-        int32_t whole = (reach.whole_lo + 31) & -32, whole_end = reach.whole_hi & -32;
-        if (GENERAL || whole >= whole_end) whole = whole_end = end;
-        /* what this wave sees, for it to sit out the rest */
-        const gpu_reach mine = gpu_reach_of(p, s, i0 + 32 * wave, 32);
-
-        w.template fetch<true>(p, s, k, j);
-        w.template fetch<false>(p, s, v, j);
-        w.template store<true>(p, gpu_lds);
-        w.template store<false>(p, gpu_lds);
-        __syncthreads();
-        float4 *lds = gpu_lds;
-        const int32_t start = j;
-        while (j < end) {
-            const int32_t left = GPU_CARRY_F32 - j % GPU_CARRY_F32,
-                          stop = end - j < left ? end : j + left;
-            if (left == GPU_CARRY_F32 && j > start) gpu_mfma32_carry<false>(gpu_reload(p), w);
-            for (; j < whole && j < stop; j += 32)
-                gpu_mfma32_tile<true>(
-                    p, s, row, bh, i, j, j + 32 > mine.lo && j < mine.hi, k, v, w, lds);
-            for (; j < whole_end && j < stop; j += 32)
-                gpu_mfma32_tile<false>(p, s, row, bh, i, j, true, k, v, w, lds);
-            if (j >= whole_end) whole = whole_end = end;
-        }
+        gpu_poison<ATTN_F32, WAVES, BM, 1, 0>(
+            p, h, row0(p), bad != 0, (uint32_t *)gpu_lds, half == 0, r, e.alive);
     }
 
-    gpu_mfma32_carry<true>(gpu_reload(p), w);
-    gpu_mfma32_end(gpu_reload(p), w);
-}
+    /* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside
+       the tile in use, one barrier a tile. With one stage the next K takes the place of this one
+       after the scores, V after the second product. */
+    template <bool MASKED> __device__ __forceinline__ void tile(const gpu_params &p, int32_t j) {
+        const bool active = !MASKED || (j + BN > own.lo && j < own.hi);
+        fetch<true>(p, j + BN);
+        if (STAGES == 2) fetch<false>(p, j + BN);
+        if (active) scores();
+        if (STAGES == 1) {
+            __syncthreads();
+            store<true>(p);
+            fetch<false>(p, j + BN);
+        }
+        if (active) {
+            weights<MASKED>(p, j);
+            values();
+        }
+        if (STAGES == 1) {
+            __syncthreads();
+            store<false>(p);
+        } else {
+            lds = gpu_lds + (2 * TILE - (lds - gpu_lds));
+            store<true>(p);
+            store<false>(p);
+            __syncthreads();
+        }
+    }
+    __device__ __forceinline__ void run(const gpu_params &p) {
+        seq = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t i0 = row0(p), h = (int32_t)blockIdx.y;
+        if (i0 >= seq.q_rows) return;
+        reach = gpu_reach_of(p, seq, i0, BM);
+        const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32;
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / 64), r = 32 * wave + lane % 32;
+        i = i0 + r;
+        limit = carried = GPU_NEG_INF;
+        base = row_sum = sum_rest = 0.0f;
+        bad = 0;
+        see = gpu_reach_row(reach, seq, i0, r);
+        GPU_UNROLL for (int t = 0; t < TILES; t++) GPU_UNROLL
+            for (int n = 0; n < 16; n++) o[t][n] = 0.0f;
+        const int32_t row_i = min(i, seq.q_used - 1);
+        if (GENERAL) row = gpu_row_of(p, seq, h, row_i);
+
+        if (reach.lo < reach.hi) {
+            const float *from =
+                (const float *)p.q.data + seq.q_base + h * p.q.stride[2] + row_i * p.q.stride[1];
+            GPU_UNROLL for (int c = 0; c < D / 8; c++)
+                q[c] = gpu_load_q4<ALIGN>(
+                    from, 8 * c + 4 * half, p.head_dim, GENERAL ? 1.0f : p.scale_log2);
+            const int32_t kv_head = h / p.group;
+            k = (const float *)p.k.data + seq.k_base + kv_head * p.k.stride[2];
+            v = (const float *)p.v.data + seq.v_base + kv_head * p.v.stride[2];
+            own = gpu_reach_of(p, seq, i0 + 32 * wave, 32);
+
+            lds = gpu_lds;
+            fetch<true>(p, reach.lo & -BN);
+            fetch<false>(p, reach.lo & -BN);
+            store<true>(p);
+            store<false>(p);
+            __syncthreads();
+            gpu_walk32(*this, p);
+        }
+        carry<true>(gpu_reload(p));
+        finish(gpu_reload(p));
+    }
+};
 
 template <int D, int WAVES, int STAGES, int OCCUPANCY, int ALIGN, bool GENERAL>
 __global__ void __launch_bounds__(64 * WAVES, OCCUPANCY) gpu_mfma32_forward(gpu_params p) {
-    if constexpr (GPU_UNIT == UNIT_MFMA) gpu_mfma32_run<D, WAVES, STAGES, ALIGN, GENERAL>(p);
+    if constexpr (GPU_UNITS & UNIT_MFMA_F32) {
+        gpu_mfma32<D, WAVES, STAGES, ALIGN, GENERAL> w;
+        w.run(p);
+    }
 }
 #define GPU_ROW_MFMA32(name, D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL) \
-    {name, UNIT_MFMA, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, \
+    {name, UNIT_MFMA_F32, ATTN_F32, D, D, GENERAL ? ~0 : 0, 32 * WAVES, 64 * WAVES, \
         STAGES * 2 * 32 * D * 4, ALIGN, \
         (const void *)gpu_mfma32_forward<D, WAVES, STAGES, OCCUPANCY, ALIGN, GENERAL>},
 #define GPU_ROWS_MFMA32(D, WAVES, STAGES, OCCUPANCY) \
@@ -2510,11 +2463,15 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         STEP = THREADS / PIECES,
         LOADS = BN / STEP,
         DIMS = D / 32,
-        LDS = (BM + BN) * PIECES * 16
+        MASKS = GENERAL
     };
     static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2,
                            rise = 8.0f * natural;
 
+    gpu_seq seq;
+    gpu_reach reach;
+    int32_t first_row; /* of the workgroup */
+    const float *k, *v;
     float4 o[QUERIES][DIMS], next[LOADS];
     float s[QUERIES][KEYS];
     /* from where the maximum is raised: `rise` above it, or -infinity */
@@ -2524,59 +2481,50 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
     enum { CARRIED, TOTAL, TOTAL_REST, KEPT, KEPT_IN_LDS = D == 64 && QUERIES == 8 };
     float kept_here[KEPT_IN_LDS ? 1 : KEPT];
     __device__ __forceinline__ float kept(int n) const {
-        extern __shared__ float4 gpu_lds[];
         if constexpr (KEPT_IN_LDS)
             return ((const float *)(gpu_lds + (BM + BN) * PIECES))[n * THREADS + gpu_thread()];
         else return kept_here[n];
     }
     __device__ __forceinline__ void keep(int n, float x) {
-        extern __shared__ float4 gpu_lds[];
         if constexpr (KEPT_IN_LDS)
             ((float *)(gpu_lds + (BM + BN) * PIECES))[n * THREADS + gpu_thread()] = x;
         else kept_here[n] = x;
     }
     int32_t bad;
 
+    __device__ __forceinline__ static int32_t row0(const gpu_params &p) {
+        return (p.q_tiles - 1 - (int32_t)blockIdx.x) * BM;
+    }
+    __device__ __forceinline__ static float4 *buffer() { return gpu_lds + BM * PIECES; }
+
     /* The maximum, or 0 while there is none. */
     __device__ __forceinline__ float base(int a) const {
-        return limit[a] == __uint_as_float(0xff800000u) ? 0.0f : limit[a] - rise;
+        return limit[a] == GPU_NEG_INF ? 0.0f : limit[a] - rise;
     }
-    __device__ __forceinline__ void fetch(
-        const gpu_tensor &tensor, const float *x, int32_t j, int32_t left, int32_t dim) {
-        const int32_t t = gpu_thread(), c = t % PIECES * 4, row0 = t / PIECES;
-        const int64_t far = 4 * tensor.stride[1];
-        int32_t step = (int32_t)far; /* ALIGN 16: below 2^31 */
-        gpu_opaque(step);
-        x += j * tensor.stride[1];
-        GPU_UNROLL for (int n = 0; n < LOADS; n++) {
-            int32_t row = min(row0 + n * STEP, left);
-            gpu_opaque(row);
-            const float *at =
-                (const float *)((const char *)x + (ALIGN == 16 ? (int64_t)row * step : row * far));
-            next[n] = gpu_fetch4<ALIGN>(at, c, dim);
-        }
+    template <bool KEY> __device__ __forceinline__ void fetch(const gpu_params &p, int32_t j) {
+        gpu_fetch_rows<PIECES, STEP, ALIGN>(next, KEY ? k : v, (KEY ? p.k : p.v).stride[1],
+            gpu_thread(), j, seq.k_len, KEY ? p.head_dim : p.v_dim);
     }
-    template <bool KEY> __device__ __forceinline__ void store(float4 *buffer, int32_t dim) {
+    template <bool KEY> __device__ __forceinline__ void store(const gpu_params &p) {
         const int32_t t = gpu_thread(), piece = t % PIECES, row0 = t / PIECES;
         GPU_UNROLL for (int n = 0; n < LOADS; n++) {
             const int32_t row = row0 + n * STEP;
             if (KEY)
-                buffer[row * PIECES + (piece ^ (row / KEYS & 7))] =
-                    gpu_fill4<ALIGN>(next[n], 4 * piece, dim);
-            else buffer[row * PIECES + piece] = gpu_tame4<ALIGN>(next[n], 4 * piece, dim, bad);
+                buffer()[row * PIECES + (piece ^ (row / KEYS & 7))] =
+                    gpu_fill4<ALIGN>(next[n], 4 * piece, p.head_dim);
+            else
+                buffer()[row * PIECES + piece] = gpu_tame4<ALIGN>(next[n], 4 * piece, p.v_dim, bad);
         }
     }
 
     /* The sums to memory and to lane a of a row's; or, at the end, from there. */
     template <bool BACK> __device__ __forceinline__ void carry(const gpu_params &p) {
-        const float neg_inf = __uint_as_float(0xff800000u);
-        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
-        const int32_t t = gpu_thread(), lane = t % 8,
-                      i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * BM + t / 8 * QUERIES;
+        const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t t = gpu_thread(), lane = t % 8, i0 = row0(p) + t / 8 * QUERIES;
         GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
             const float held = gpu_of_eight(kept(CARRIED), t, a);
-            const bool mine = i0 + a < seq.q_used && limit[a] != neg_inf,
-                       reads = mine && held != neg_inf;
+            const bool mine = i0 + a < s.q_used && limit[a] != GPU_NEG_INF,
+                       reads = mine && held != GPU_NEG_INF;
             float sum = row_sum[a];
             GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2)
                 sum += gpu_wave_xor(sum, mask);
@@ -2590,11 +2538,10 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                 keep(CARRIED, base(a));
             }
             if (!BACK && mine) row_sum[a] = 0.0f;
-            const int64_t at =
-                seq.o_base + (i0 + a) * p.o.stride[1] + (int32_t)blockIdx.y * p.o.stride[2];
+            char *row = gpu_o_row(p, s, (int32_t)blockIdx.y, i0 + a);
             GPU_UNROLL for (int m = 0; m < DIMS; m++) {
                 float x[4] = {o[a][m].x, o[a][m].y, o[a][m].z, o[a][m].w};
-                gpu_carry4<ALIGN, BACK>(p, at, 4 * lane + 32 * m, mine, reads, alpha, x);
+                gpu_carry4<ALIGN, BACK>(p, row, 4 * lane + 32 * m, mine, reads, alpha, x);
                 o[a][m] = make_float4(x[0], x[1], x[2], x[3]);
                 gpu_fence(); /* one after the other: registers */
             }
@@ -2602,10 +2549,10 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
     }
 
     /* s = q K */
-    __device__ __forceinline__ void scores(const float4 *queries, const float4 *buffer) {
+    __device__ __forceinline__ void scores() {
         const int32_t t = gpu_thread(), lane = t % 8;
-        const float4 *query = queries + t / 8 * QUERIES * PIECES;
-        const float4 *key = buffer + lane * KEYS * PIECES;
+        const float4 *query = gpu_lds + t / 8 * QUERIES * PIECES;
+        const float4 *key = buffer() + lane * KEYS * PIECES;
         GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL
             for (int b = 0; b < KEYS; b++) s[a][b] = 0.0f;
         GPU_NO_UNROLL for (int c = 0; c < PIECES; c++) {
@@ -2652,10 +2599,8 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
             s[QUERIES - 1][b] = x;
         }
     }
-    template <bool MASKED>
-    __device__ __forceinline__ void weights(const gpu_params &p, const gpu_seq &seq,
-        const gpu_reach &reach, int32_t h, int32_t i0, int32_t j) {
-        const float neg_inf = __uint_as_float(0xff800000u);
+    template <bool MASKED> __device__ __forceinline__ void weights(const gpu_params &p, int32_t j) {
+        const int32_t h = (int32_t)blockIdx.y, i0 = first_row;
         const int32_t t = gpu_thread(), lane = t % 8, r0 = t / 8 * QUERIES;
         const int32_t j0 = j + lane * KEYS;
         /* 1. the mask */
@@ -2664,20 +2609,16 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                 const gpu_range see = gpu_reach_row(reach, seq, i0, r0 + a);
                 const gpu_params &again = gpu_reload(p);
                 const gpu_row row = gpu_row_of(again, seq, h, min(i0 + r0 + a, seq.q_used - 1));
-                GPU_UNROLL for (int b = 0; b < KEYS; b++) {
-                    const float x =
-                        gpu_modify(again, row, min(j0 + b, seq.k_len - 1), again.scale * s[0][b]);
-                    s[0][b] = j0 + b >= see.lo && j0 + b < see.hi ? x : neg_inf;
-                }
+                GPU_UNROLL for (int b = 0; b < KEYS; b++)
+                    s[0][b] = gpu_modify_in(
+                        again, row, see, seq.k_len - 1, j0 + b, again.scale * s[0][b]);
                 turn();
             }
         } else if (MASKED) {
             GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-                const gpu_range see = gpu_reach_row(reach, seq, i0, r0 + a);
-                const uint32_t from = (uint32_t)(j0 - see.lo),
-                               keys = (uint32_t)max(see.hi - see.lo, 0);
+                const gpu_seen seen(gpu_reach_row(reach, seq, i0, r0 + a), j0);
                 GPU_UNROLL for (int b = 0; b < KEYS; b++)
-                    s[a][b] = from + (uint32_t)b < keys ? s[a][b] : neg_inf;
+                    s[a][b] = seen(b, s[a][b]);
             }
         }
 
@@ -2696,7 +2637,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                     top[a] = fmaxf(top[a], gpu_wave_xor(top[a], mask));
                 const bool up = top[a] > limit[a];
                 const float old = !up ? 1.0f
-                                  : limit[a] == neg_inf
+                                  : limit[a] == GPU_NEG_INF
                                       ? 0.0f
                                       : gpu_exp2((limit[a] - (top[a] + rise)) * unit);
                 limit[a] = up ? top[a] + rise : limit[a];
@@ -2719,14 +2660,11 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
             }
         }
         if (GENERAL && (p.masks & MASK_DROPOUT)) {
-            const uint32_t bh = (uint32_t)(seq.b * p.heads + h);
             GPU_NO_UNROLL for (int a = 0; a < QUERIES; a++) {
                 GPU_UNROLL for (int b = 0; b < KEYS; b += 4) {
-                    const gpu_words w =
-                        gpu_philox(p, bh, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
+                    const gpu_words w = gpu_philox(p, (uint32_t)(i0 + r0 + a), (uint32_t)(j0 + b));
                     GPU_UNROLL for (int n = 0; n < 4; n++)
-                        s[0][b + n] =
-                            w.w[n] < p.dropout_below ? 0.0f : s[0][b + n] * p.dropout_scale;
+                        s[0][b + n] = gpu_kept(p, w.w[n], s[0][b + n]);
                 }
                 turn();
             }
@@ -2734,10 +2672,10 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
     }
 
     /* o += p V */
-    __device__ __forceinline__ void values(const float4 *buffer) {
+    __device__ __forceinline__ void values() {
         const int32_t lane = gpu_thread() % 8;
         GPU_NO_UNROLL for (int n = 0; n < 8; n++) {
-            const float4 *value = buffer + (lane + n & 7) * KEYS * PIECES + lane;
+            const float4 *value = buffer() + (lane + n & 7) * KEYS * PIECES + lane;
             float4 v, ahead = value[0];
             GPU_UNROLL for (int b = 0; b < KEYS; b++) GPU_UNROLL
                 for (int m = 0; m < DIMS; m++) {
@@ -2756,128 +2694,85 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                 for (int b = 0; b < KEYS; b++) s[a][b] = gpu_rotate8(s[a][b]);
         }
     }
+
+    __device__ __forceinline__ void finish(const gpu_params &p) const {
+        const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t h = (int32_t)blockIdx.y, i0 = row0(p);
+        const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
+        uint32_t alive = 0;
+        GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
+            const int32_t i = i0 + r0 + a;
+            const gpu_end e = gpu_finish(p, s, h, i, lane == 0,
+                limit[a] == GPU_NEG_INF ? GPU_NEG_INF : base(a) * natural, row_sum[a]);
+            alive |= (uint32_t)e.alive << a;
+            if (i >= s.q_rows) continue;
+            char *row = gpu_o_row(p, s, h, i);
+            GPU_UNROLL for (int m = 0; m < DIMS; m++) {
+                float x[4] = {o[a][m].x, o[a][m].y, o[a][m].z, o[a][m].w};
+                GPU_UNROLL for (int n = 0; n < 4; n++)
+                    x[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
+                gpu_store4<ALIGN>(p, row, 4 * lane + 32 * m, x);
+            }
+        }
+        gpu_poison<ATTN_F32, THREADS / GPU_WAVE, BM, QUERIES, 1>(
+            p, h, i0, bad != 0, (uint32_t *)gpu_lds, lane == 0, r0, alive);
+    }
+    template <bool MASKED> __device__ __forceinline__ void tile(const gpu_params &p, int32_t j) {
+        fetch<false>(p, j);
+        scores();
+        __syncthreads();
+        store<false>(p);
+        fetch<true>(p, j + BN);
+        weights<MASKED>(p, j);
+        __syncthreads();
+        values();
+        __syncthreads();
+        store<true>(p);
+        __syncthreads();
+    }
+    __device__ __forceinline__ void run(const gpu_params &at_first) {
+        seq = gpu_sequence(at_first, (int32_t)blockIdx.z);
+        first_row = row0(at_first);
+        if (first_row >= seq.q_rows) return;
+        reach = gpu_reach_of(at_first, seq, first_row, BM);
+        const gpu_params &p = gpu_reload(at_first);
+        const int32_t h = (int32_t)blockIdx.y;
+        k = (const float *)p.k.data + seq.k_base + h / p.group * p.k.stride[2];
+        v = (const float *)p.v.data + seq.v_base + h / p.group * p.v.stride[2];
+        bad = 0;
+        keep(CARRIED, GPU_NEG_INF);
+        keep(TOTAL, 0.0f);
+        keep(TOTAL_REST, 0.0f);
+        GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
+            row_sum[a] = 0.0f;
+            limit[a] = GPU_NEG_INF;
+            GPU_UNROLL for (int m = 0; m < DIMS; m++)
+                o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+        if (reach.lo < reach.hi) {
+            const float *q = (const float *)p.q.data + seq.q_base + h * p.q.stride[2];
+            const float scale = GENERAL ? 1.0f : p.scale_log2;
+            const int32_t piece = (int32_t)threadIdx.x % PIECES;
+            fetch<true>(p, reach.lo & -BN);
+            for (int32_t r = (int32_t)threadIdx.x / PIECES; r < BM; r += STEP)
+                gpu_lds[r * PIECES + piece] =
+                    gpu_load_q4<ALIGN>(q + min(first_row + r, seq.q_used - 1) * p.q.stride[1],
+                        4 * piece, p.head_dim, scale);
+            store<true>(p);
+            __syncthreads();
+            gpu_walk32(*this, p);
+        }
+        carry<true>(gpu_reload(p));
+        finish(gpu_reload(p));
+    }
 };
-
-template <bool MASKED, int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void gpu_fma32_tile(const gpu_params &p, const gpu_seq &s,
-    const gpu_reach &reach, int32_t h, int32_t i0, int32_t j, const float *k, const float *v,
-    gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
-    extern __shared__ float4 gpu_lds[];
-    float4 *buffer = gpu_lds + w.BM * w.PIECES;
-    w.fetch(p.v, v, j, s.k_len - 1 - j, p.v_dim);
-    w.scores(gpu_lds, buffer);
-    __syncthreads();
-    w.template store<false>(buffer, p.v_dim);
-    w.fetch(p.k, k, j + w.BN, s.k_len - 1 - j - w.BN, p.head_dim);
-    w.template weights<MASKED>(p, s, reach, h, i0, j);
-    __syncthreads();
-    w.values(buffer);
-    __syncthreads();
-    w.template store<true>(buffer, p.head_dim);
-    __syncthreads();
-}
-
-template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void gpu_fma32_end(
-    const gpu_params &p, const gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> &w) {
-    typedef gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 gpu_lds[];
-    const float neg_inf = __uint_as_float(0xff800000u);
-    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-    const int32_t h = (int32_t)blockIdx.y, i0 = (p.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
-    const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
-    uint32_t alive = 0;
-    GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-        const int32_t i = i0 + r0 + a;
-        float row_sum = w.row_sum[a];
-        if (i >= s.q_used) row_sum = 0.0f;
-        if (row_sum != 0.0f) alive |= 1u << a;
-        const gpu_end e = gpu_finish(
-            p, h, w.limit[a] == neg_inf ? neg_inf : w.base(a) * kernel::natural, row_sum);
-        if (i >= s.q_rows) continue;
-        if (p.lse && lane == 0) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
-        const int64_t at = s.o_base + i * p.o.stride[1] + h * p.o.stride[2];
-        GPU_UNROLL for (int m = 0; m < kernel::DIMS; m++) {
-            const float x[4] = {w.o[a][m].x, w.o[a][m].y, w.o[a][m].z, w.o[a][m].w};
-            float y[4];
-            GPU_UNROLL for (int n = 0; n < 4; n++)
-                y[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
-            gpu_store4<ALIGN>(p, at, 4 * lane + 32 * m, y);
-        }
-    }
-    if (gpu_any_of_group(w.bad != 0, (uint32_t *)gpu_lds)) {
-        uint32_t *words = (uint32_t *)gpu_lds + kernel::THREADS / 32;
-        if (lane == 0)
-            for (int a = 0; a < QUERIES; a++) words[r0 + a] = alive >> a & 1u;
-        __syncthreads();
-        gpu_poison<ATTN_F32>(p, h, i0, kernel::BM, words);
-    }
-}
-
-template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
-__device__ static __forceinline__ void gpu_fma32_run(const gpu_params &at_first) {
-    typedef gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> kernel;
-    extern __shared__ float4 gpu_lds[];
-    const gpu_seq s = gpu_sequence(at_first, (int32_t)blockIdx.z);
-    const int32_t h = (int32_t)blockIdx.y,
-                  i0 = (at_first.q_tiles - 1 - (int32_t)blockIdx.x) * kernel::BM;
-    if (i0 >= s.q_rows) return;
-    const gpu_reach reach = gpu_reach_of(at_first, s, i0, kernel::BM);
-    const gpu_params &p = gpu_reload(at_first);
-    const float *k = (const float *)p.k.data + s.k_base + h / p.group * p.k.stride[2];
-    const float *v = (const float *)p.v.data + s.v_base + h / p.group * p.v.stride[2];
-
-    kernel w;
-    w.bad = 0;
-    w.keep(w.CARRIED, __uint_as_float(0xff800000u));
-    w.keep(w.TOTAL, 0.0f);
-    w.keep(w.TOTAL_REST, 0.0f);
-    GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-        w.row_sum[a] = 0.0f;
-        w.limit[a] = __uint_as_float(0xff800000u);
-        GPU_UNROLL for (int m = 0; m < kernel::DIMS; m++)
-            w.o[a][m] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    }
-    if (reach.lo < reach.hi) {
-        int32_t j = reach.lo / kernel::BN * kernel::BN;
-        const int32_t end = reach.hi;
-        int32_t whole = (reach.whole_lo + kernel::BN - 1) / kernel::BN * kernel::BN;
-        int32_t whole_end = reach.whole_hi / kernel::BN * kernel::BN;
-        if (GENERAL || whole >= whole_end) whole = whole_end = end;
-
-        const float *q = (const float *)p.q.data + s.q_base + h * p.q.stride[2];
-        const float scale = GENERAL ? 1.0f : p.scale_log2;
-        const int32_t piece = (int32_t)threadIdx.x % kernel::PIECES;
-        w.fetch(p.k, k, j, s.k_len - 1 - j, p.head_dim);
-        for (int32_t r = (int32_t)threadIdx.x / kernel::PIECES; r < kernel::BM; r += kernel::STEP) {
-            const float *row = q + min(i0 + r, s.q_used - 1) * p.q.stride[1];
-            float4 x = gpu_fill4<ALIGN>(
-                gpu_fetch4<ALIGN>(row, 4 * piece, p.head_dim), 4 * piece, p.head_dim);
-            gpu_lds[r * kernel::PIECES + piece] =
-                make_float4(x.x * scale, x.y * scale, x.z * scale, x.w * scale);
-        }
-        w.template store<true>(gpu_lds + kernel::BM * kernel::PIECES, p.head_dim);
-        __syncthreads();
-        /* masked, whole, masked */
-        const int32_t start = j;
-        while (j < end) {
-            const int32_t left = GPU_CARRY_F32 - j % GPU_CARRY_F32,
-                          stop = end - j < left ? end : j + left;
-            if (left == GPU_CARRY_F32 && j > start) w.template carry<false>(gpu_reload(p));
-            for (; j < whole && j < stop; j += kernel::BN)
-                gpu_fma32_tile<true>(p, s, reach, h, i0, j, k, v, w);
-            for (; j < whole_end && j < stop; j += kernel::BN)
-                gpu_fma32_tile<false>(p, s, reach, h, i0, j, k, v, w);
-            if (j >= whole_end) whole = whole_end = end;
-        }
-    }
-    w.template carry<true>(gpu_reload(p));
-    gpu_fma32_end(gpu_reload(p), w);
-}
 
 template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL>
 __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
-    if constexpr (GPU_UNIT != UNIT_MFMA) gpu_fma32_run<D, QUERIES, KEYS, ALIGN, GENERAL>(p);
+    if constexpr (!(GPU_UNITS & UNIT_MFMA_F32)) {
+        gpu_fma32<D, QUERIES, KEYS, ALIGN, GENERAL> w;
+        w.run(p);
+    }
 }
 #define GPU_ROW_FMA32(name, D, QUERIES, KEYS, ALIGN, GENERAL) \
     {name, UNIT_SCALAR, ATTN_F32, D, D, GENERAL ? ~0 : 0, 16 * QUERIES, 128, \
@@ -2914,17 +2809,19 @@ __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
      A  a[0] row l / 4, k 2 (l % 4) + {0, 1}   a[1] row + 8   a[2] k + 8   a[3] row + 8, k + 8
      B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8 */
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
-#if !defined(GPU_EMULATED) /* the tests have the same five in plain HIP */
+#if !defined(GPU_EMULATED) /* the tests have the same in plain HIP */
 /* c += a b */
 template <int DTYPE>
 __device__ static __forceinline__ void gpu_mma(
     float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if constexpr (DTYPE == ATTN_F16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -2959,14 +2856,6 @@ struct gpu_copies {
     }
     __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 };
-/* Two values side by side, rounded to nearest even. */
-template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float low, float high) {
-    uint32_t x;
-    if constexpr (DTYPE == ATTN_F16)
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
-    else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
-    return x;
-}
 #endif
 
 template <int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_, int OCCUPANCY_,
@@ -3011,6 +2900,8 @@ template <class S> struct gpu_flash_mma {
         BN = S::BN,
         BLOCKS = S::BLOCKS,
         QUERIES = S::QUERIES,
+        SCORES = 2 * S::KEY_TILES,
+        DIMS = 2 * S::DIM_TILES, /* of a row, in a lane */
         GENERAL = S::MASKS != 0
     };
 
@@ -3025,10 +2916,9 @@ template <class S> struct gpu_flash_mma {
     float s[BLOCKS][S::KEY_TILES][4], o[BLOCKS][S::DIM_TILES][4];
     /* m: what P is measured by, in units of s; -infinity: no key yet */
     float m[QUERIES], row_sum[QUERIES], sum_rest[QUERIES];
-    float carried[QUERIES]; /* the m of what was carried; -infinity: nothing was */
-    /* with dropout: of the keys dropped and kept, m is of the kept */
-    float all_max[QUERIES], all_sum[QUERIES], all_rest[QUERIES];
-    uint32_t bad; /* not 0: some V was not finite */
+    float carried[QUERIES];    /* the m of what was carried; -infinity: nothing was */
+    gpu_all_keys all[QUERIES]; /* with dropout */
+    uint32_t bad;              /* not 0: some V was not finite */
 
     const char *k_data, *v_data; /* key 0 of the head */
 
@@ -3043,7 +2933,7 @@ template <class S> struct gpu_flash_mma {
     /* Of the workgroup. Late rows see most keys under a causal mask: they begin first. */
     __device__ static __forceinline__ int32_t row0() {
         int32_t x = (int32_t)blockIdx.x;
-        gpu_opaque(x);
+        gpu_pin(x);
         return ((int32_t)gridDim.x - 1 - x) * S::BM;
     }
     __device__ static __forceinline__ int32_t quad_lane() { return gpu_thread() % 4; }
@@ -3051,7 +2941,7 @@ template <class S> struct gpu_flash_mma {
     /* A lane's row y, counted from the workgroup's first. */
     __device__ static __forceinline__ int32_t row_of(int y) {
         const int32_t x = gpu_thread();
-        return x / 32 * S::ROWS + y / 2 * 16 + y % 2 * 8 + x % 32 / 4;
+        return x / 32 * S::ROWS + 8 * y + x % 32 / 4;
     }
     /* Where in a tile this thread's first chunk goes, and where this lane's rows of the
        first operands are: keys as B of the first product; rows of q as A, and keys as B of
@@ -3118,8 +3008,6 @@ template <class S> struct gpu_flash_mma {
     }
     /* What this thread brought of V: 0 where it is not finite. */
     __device__ __forceinline__ void tame(uint32_t stage) {
-        const uint32_t exponent = S::DTYPE == ATTN_F16 ? 0x7c007c00u : 0x7f807f80u;
-        const uint32_t one = S::DTYPE == ATTN_F16 ? 0x04000400u : 0x00800080u;
         char *values = lds + stage + S::V_AT;
         const uint32_t first = to();
         GPU_UNROLL for (int n = 0; n < S::LOADS; n++) {
@@ -3127,10 +3015,9 @@ template <class S> struct gpu_flash_mma {
             const uint4 v = *at;
             uint32_t x[4] = {v.x, v.y, v.z, v.w}, met = 0;
             GPU_UNROLL for (int w = 0; w < 4; w++) {
-                /* an exponent of ones carries into the sign's place */
-                const uint32_t carry = ((x[w] & exponent) + one) & 0x80008000u;
-                x[w] &= ~((carry >> 15) * 0xffffu);
-                met |= carry;
+                const uint32_t these = gpu_not_finite2<S::DTYPE>(x[w]);
+                x[w] &= ~((these >> 15) * 0xffffu);
+                met |= these;
             }
             if (met) *at = make_uint4(x[0], x[1], x[2], x[3]);
             bad |= met;
@@ -3168,6 +3055,15 @@ template <class S> struct gpu_flash_mma {
 
     /* ---- a tile ---- */
 
+    /* Of row y score n of SCORES and sum n of DIMS; its key or dim, from the lane's first on. */
+    __device__ __forceinline__ float &score(int y, int n) {
+        return s[y / 2][n / 2][y % 2 * 2 + n % 2];
+    }
+    __device__ __forceinline__ float &sum_of(int y, int n) {
+        return o[y / 2][n / 2][y % 2 * 2 + n % 2];
+    }
+    __device__ __forceinline__ static constexpr int key_of(int n) { return n / 2 * 8 + n % 2; }
+
     /* The rows of a lane begin at `read`; 16 elements further is a step. */
     __device__ __forceinline__ const char *step_of(uint32_t base, uint32_t read, int step) const {
         return lds + base + (read ^ (uint32_t)(step & 3) << 5) + (step >> 2) * 128;
@@ -3200,7 +3096,6 @@ template <class S> struct gpu_flash_mma {
     /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight keys at a time in the first
        registers, which then go round: the code is there once. */
     __device__ __forceinline__ void modify(const gpu_params &p, const gpu_seq &seq, int32_t key0) {
-        const float neg_inf = __uint_as_float(0xff800000u);
         gpu_row row[QUERIES];
         gpu_range sees[QUERIES];
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
@@ -3209,65 +3104,36 @@ template <class S> struct gpu_flash_mma {
         }
         GPU_NO_UNROLL for (int n = 0; n < S::KEY_TILES; n++, key0 += 8) {
             GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
-                const gpu_range see = sees[y];
                 float x[2];
-                GPU_UNROLL for (int e = 0; e < 2; e++) {
-                    const int32_t j = key0 + e;
-                    x[e] = gpu_modify(
-                        p, row[y], min(j, seq.k_len - 1), s[y / 2][0][y % 2 * 2 + e] * p.scale);
-                    if (j < see.lo || j >= see.hi) x[e] = neg_inf;
-                }
-                if (p.masks & MASK_DROPOUT) drop(p, y, row0() + row_of(y), key0, x);
-                GPU_UNROLL for (int e = 0; e < 2; e++) {
-                    GPU_UNROLL for (int next = 0; next + 1 < S::KEY_TILES; next++)
-                        s[y / 2][next][y % 2 * 2 + e] = s[y / 2][next + 1][y % 2 * 2 + e];
-                    s[y / 2][S::KEY_TILES - 1][y % 2 * 2 + e] = x[e];
-                }
+                GPU_UNROLL for (int e = 0; e < 2; e++)
+                    x[e] = gpu_modify_in(
+                        p, row[y], sees[y], seq.k_len - 1, key0 + e, score(y, e) * p.scale);
+                if (p.masks & MASK_DROPOUT) all[y].drop(p, row0() + row_of(y), key0, x);
+                GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                    score(y, n) = n + 2 < SCORES ? score(y, (n + 2) % SCORES) : x[n % 2];
             }
         }
-    }
-    /* Dropped keys count in the row's sum, but not in the maximum that P is measured by: what is
-       kept may be small beside what is dropped, and f16 has no room for that. */
-    __device__ __forceinline__ void drop(
-        const gpu_params &p, int y, int32_t i, int32_t j, float (&x)[2]) {
-        const float neg_inf = __uint_as_float(0xff800000u);
-        const float top = fmaxf(all_max[y], fmaxf(x[0], x[1])), at = top == neg_inf ? 0.0f : top;
-        const float old = gpu_exp2((all_max[y] - at) * GPU_LOG2E);
-        all_sum[y] *= old;
-        all_rest[y] *= old;
-        gpu_add_to(all_sum[y], all_rest[y],
-            gpu_exp2((x[0] - at) * GPU_LOG2E) + gpu_exp2((x[1] - at) * GPU_LOG2E));
-        all_max[y] = top;
-        const gpu_words words = gpu_philox(
-            p, (uint32_t)((int32_t)blockIdx.z * p.heads + head()), (uint32_t)i, (uint32_t)j);
-        if ((j & 2 ? words.w[2] : words.w[0]) < p.dropout_below) x[0] = neg_inf;
-        if ((j & 2 ? words.w[3] : words.w[1]) < p.dropout_below) x[1] = neg_inf;
     }
     /* Keys that a row does not see. key0: of the lane's first score */
     __device__ __forceinline__ void hide(const gpu_seq &seq, int32_t key0) {
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
-            const gpu_range see = gpu_reach_row(reach, seq, row0(), row_of(y));
-            const int32_t lo = see.lo - key0, hi = see.hi - key0;
-            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
-                for (int e = 0; e < 2; e++) {
-                    float &x = s[y / 2][n][y % 2 * 2 + e];
-                    x = 8 * n + e < lo || 8 * n + e >= hi ? __uint_as_float(0xff800000u) : x;
-                }
+            const gpu_seen seen(gpu_reach_row(reach, seq, row0(), row_of(y)), key0);
+            GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                score(y, n) = seen(key_of(n), score(y, n));
         }
     }
     __device__ __forceinline__ float base_of(int y) const {
-        return m[y] == __uint_as_float(0xff800000u) ? 0.0f : m[y];
+        return m[y] == GPU_NEG_INF ? 0.0f : m[y];
     }
     /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
        for itself alone, so that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
-        const float neg_inf = __uint_as_float(0xff800000u);
         float top[QUERIES];
         bool grows = false;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
-            top[y] = neg_inf;
-            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++)
-                top[y] = fmaxf(top[y], fmaxf(s[y / 2][n][y % 2 * 2], s[y / 2][n][y % 2 * 2 + 1]));
+            top[y] = GPU_NEG_INF;
+            GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                top[y] = fmaxf(top[y], score(y, n));
             grows |= (top[y] - m[y]) * scale > RAISE + 8.0f;
         }
         if (!gpu_wave_ballot(grows)) return;
@@ -3280,10 +3146,8 @@ template <class S> struct gpu_flash_mma {
             m[y] = next;
             row_sum[y] *= alpha;
             sum_rest[y] *= alpha;
-            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) {
-                o[y / 2][n][y % 2 * 2] *= alpha;
-                o[y / 2][n][y % 2 * 2 + 1] *= alpha;
-            }
+            GPU_UNROLL for (int n = 0; n < DIMS; n++)
+                sum_of(y, n) *= alpha;
         }
     }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
@@ -3324,28 +3188,22 @@ template <class S> struct gpu_flash_mma {
        whatever its type; or, at the end, what is there back into the sums. */
     template <bool BACK>
     __device__ __forceinline__ void carry(const gpu_params &p, const gpu_seq &seq) {
-        const float neg_inf = __uint_as_float(0xff800000u);
-        const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
-            const bool first = carried[y] == neg_inf;
-            if (i >= seq.q_used || m[y] == neg_inf || (BACK && first)) continue;
+            const bool first = carried[y] == GPU_NEG_INF;
+            if (i >= seq.q_used || m[y] == GPU_NEG_INF || (BACK && first)) continue;
             const float alpha = first ? 0.0f : gpu_exp2((carried[y] - m[y]) * scale);
-            uint16_t *there =
-                (uint16_t *)(p.o.data +
-                             (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes);
-            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) GPU_UNROLL
-                for (int e = 0; e < 2; e++) {
-                    const int32_t d = 8 * n + 2 * quad_lane() + e;
-                    float &sum = o[y / 2][n][y % 2 * 2 + e];
-                    if (d >= p.v_dim) continue;
-                    const float x = first ? 0.0f : __uint_as_float((uint32_t)there[d] << 16);
-                    if (BACK) sum += x * alpha;
-                    else
-                        there[d] =
-                            (uint16_t)(__float_as_uint(gpu_carry(x, alpha, 0xffff0000u, sum)) >>
-                                       16);
-                }
+            uint16_t *there = (uint16_t *)gpu_o_row(p, seq, head(), i);
+            GPU_UNROLL for (int n = 0; n < DIMS; n++) {
+                const int32_t d = key_of(n) + 2 * quad_lane();
+                float &sum = sum_of(y, n);
+                if (d >= p.v_dim) continue;
+                const float x = first ? 0.0f : __uint_as_float((uint32_t)there[d] << 16);
+                if (BACK) sum += x * alpha;
+                else
+                    there[d] =
+                        (uint16_t)(__float_as_uint(gpu_carry(x, alpha, 0xffff0000u, sum)) >> 16);
+            }
             carried[y] = m[y];
         }
     }
@@ -3380,28 +3238,6 @@ template <class S> struct gpu_flash_mma {
 
     /* ---- the end ---- */
 
-    /* o[d .. d + 7], as many as v_dim has. */
-    __device__ static __forceinline__ void store8(
-        const gpu_params &p, char *to, int32_t d, const float (&x)[8]) {
-        if (S::ALIGN >= 16 && p.o_dtype != ATTN_F64) {
-            if (d >= p.v_dim) return;
-            if (p.o_dtype == ATTN_F32) {
-                *(float4 *)(to + 4 * d) = make_float4(x[0], x[1], x[2], x[3]);
-                *(float4 *)(to + 4 * d + 16) = make_float4(x[4], x[5], x[6], x[7]);
-            } else if (p.o_dtype == ATTN_F16) {
-                *(uint4 *)(to + 2 * d) =
-                    make_uint4(gpu_pack<ATTN_F16>(x[0], x[1]), gpu_pack<ATTN_F16>(x[2], x[3]),
-                        gpu_pack<ATTN_F16>(x[4], x[5]), gpu_pack<ATTN_F16>(x[6], x[7]));
-            } else {
-                *(uint4 *)(to + 2 * d) =
-                    make_uint4(gpu_pack<ATTN_BF16>(x[0], x[1]), gpu_pack<ATTN_BF16>(x[2], x[3]),
-                        gpu_pack<ATTN_BF16>(x[4], x[5]), gpu_pack<ATTN_BF16>(x[6], x[7]));
-            }
-        } else {
-            GPU_UNROLL for (int e = 0; e < 8; e++)
-                if (d + e < p.v_dim) gpu_put(to, p.o_dtype, d + e, x[e]);
-        }
-    }
     /* x[n]: this lane's two of eight dims of group n. Then lane q of four has all eight of group q,
      * in x[0] .. x[3]. */
     __device__ __forceinline__ void turn(float (&x)[4][2]) const {
@@ -3418,55 +3254,43 @@ template <class S> struct gpu_flash_mma {
         }
     }
     __device__ __forceinline__ void finish(const gpu_params &p, const gpu_seq &seq) {
-        const float neg_inf = __uint_as_float(0xff800000u);
-        const int32_t bytes = p.o_dtype == ATTN_F64 ? 8 : p.o_dtype == ATTN_F32 ? 4 : 2;
         uint32_t alive = 0;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
             float sum = row_sum[y] + sum_rest[y],
-                  top = m[y] == neg_inf ? neg_inf
-                        : GENERAL       ? m[y]
-                                        : m[y] * p.scale,
+                  top = m[y] == GPU_NEG_INF ? GPU_NEG_INF
+                        : GENERAL           ? m[y]
+                                            : m[y] * p.scale,
                   kept = 1.0f;
             sum += gpu_wave_xor(sum, 1);
             sum += gpu_wave_xor(sum, 2);
             if (GENERAL && (p.masks & MASK_DROPOUT)) {
-                float both = fmaxf(all_max[y], gpu_wave_xor(all_max[y], 1));
+                float both = fmaxf(all[y].max, gpu_wave_xor(all[y].max, 1));
                 both = fmaxf(both, gpu_wave_xor(both, 2));
-                const float at = both == neg_inf ? 0.0f : both;
-                sum = (all_sum[y] + all_rest[y]) * gpu_exp2((all_max[y] - at) * GPU_LOG2E);
+                const float at = both == GPU_NEG_INF ? 0.0f : both;
+                sum = (all[y].sum + all[y].rest) * gpu_exp2((all[y].max - at) * GPU_LOG2E);
                 sum += gpu_wave_xor(sum, 1);
                 sum += gpu_wave_xor(sum, 2);
                 kept = p.dropout_scale * gpu_exp2((top - at) * GPU_LOG2E);
                 top = both;
             }
-            if (i >= seq.q_used) sum = 0.0f;
-            if (sum != 0.0f) alive |= 1u << y;
-            const gpu_end e = gpu_finish(p, head(), top, sum);
+            const gpu_end e = gpu_finish(p, seq, head(), i, quad_lane() == 0, top, sum);
             const float factor = e.factor * kept;
-            if (p.lse && quad_lane() == 0 && i < seq.q_rows)
-                p.lse[seq.lse_base + head() * seq.lse_head + i] = e.lse;
-            char *to_o = (char *)p.o.data +
-                         (seq.o_base + i * p.o.stride[1] + head() * p.o.stride[2]) * bytes;
+            alive |= (uint32_t)e.alive << y;
+            char *row = gpu_o_row(p, seq, head(), i);
             GPU_UNROLL for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
                 GPU_UNROLL for (int n = 0; n < 8; n++)
-                    x[n / 2][n % 2] =
-                        e.factor == 0.0f ? 0.0f : o[y / 2][g + n / 2][y % 2 * 2 + n % 2] * factor;
+                    x[n / 2][n % 2] = e.factor == 0.0f ? 0.0f : sum_of(y, 2 * g + n) * factor;
                 turn(x);
                 GPU_UNROLL for (int n = 0; n < 8; n++)
                     z[n] = x[n / 2][n % 2];
-                if (i < seq.q_rows) store8(p, to_o, (g + quad_lane()) * 8, z);
+                if (i < seq.q_rows) gpu_store8<S::ALIGN>(p, row, (g + quad_lane()) * 8, z);
             }
         }
         __syncthreads(); /* LDS is free */
-        if (gpu_any_of_group(bad != 0, (uint32_t *)lds)) {
-            uint32_t *words = (uint32_t *)lds + S::WAVES;
-            GPU_UNROLL for (int y = 0; y < QUERIES; y++)
-                if (quad_lane() == 0) words[row_of(y)] = alive >> y & 1;
-            __syncthreads();
-            gpu_poison<S::DTYPE>(p, head(), row0(), S::BM, words);
-        }
+        gpu_poison<S::DTYPE, S::WAVES, S::BM, QUERIES, 8>(
+            p, head(), row0(), bad != 0, (uint32_t *)lds, quad_lane() == 0, row_of(0), alive);
     }
 
     __device__ __forceinline__ void run(const gpu_params &p) {
@@ -3476,10 +3300,11 @@ template <class S> struct gpu_flash_mma {
         scale = GENERAL ? GPU_LOG2E : p.scale_log2; /* without MASK_SCALE in (2^-100, 2^100) */
         bad = 0;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
-            m[y] = all_max[y] = carried[y] = __uint_as_float(0xff800000u);
-            row_sum[y] = sum_rest[y] = all_sum[y] = all_rest[y] = 0.0f;
-            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++)
-                o[y / 2][n][y % 2 * 2] = o[y / 2][n][y % 2 * 2 + 1] = 0.0f;
+            m[y] = carried[y] = GPU_NEG_INF;
+            row_sum[y] = sum_rest[y] = 0.0f;
+            all[y].begin();
+            GPU_UNROLL for (int n = 0; n < DIMS; n++)
+                sum_of(y, n) = 0.0f;
         }
 
         reach = gpu_reach_of(p, seq, row0(), S::BM);
@@ -3506,7 +3331,7 @@ template <class S> struct gpu_flash_mma {
         /* made anew, so that the loop need not keep it */
         const gpu_params &again = gpu_reload(p);
         int32_t b = (int32_t)blockIdx.z;
-        gpu_opaque(b);
+        gpu_pin(b);
         const gpu_seq last = gpu_sequence(again, b);
         carry<true>(again, last);
         finish(again, last);
@@ -3521,8 +3346,7 @@ template <class S> struct gpu_flash_mma {
 #endif
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forward(GPU_PARAMS p) {
-    if constexpr ((int)S::UNIT == GPU_UNIT) {
-        extern __shared__ float4 gpu_lds[];
+    if constexpr (GPU_UNITS & (int)S::UNIT) {
         gpu_flash_mma<S> f((char *)gpu_lds);
         f.run(p);
     }
@@ -3564,7 +3388,7 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
 #endif
 struct gpu_kernel {
     const char *name;
-    int32_t unit, dtype;            /* UNIT_SCALAR: every chip. dtype of q, k, v */
+    int32_t units, dtype;           /* what it needs; dtype of q, k, v */
     int32_t head_dim, v_dim;        /* at most */
     int32_t masks;                  /* MASK_ bits that it can do */
     int32_t bm, threads, lds_bytes; /* query rows a workgroup, its threads, dynamic LDS */
@@ -3633,14 +3457,14 @@ static int32_t gpu_common_align(const attn_desc *d) {
 
 /* The one function that picks a kernel: plan and run ask it with the same description. Without a
    single key no kernel but the scalar one is sure not to read any. Never NULL. */
-static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t unit) {
+static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
     const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d);
     int64_t ek[3];
     gpu_extent_k(d, ek);
     const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
     const gpu_kernel *row = gpu_kernels;
     for (;; row++)
-        if (row->dtype == d->q.dtype && (row->unit == UNIT_SCALAR || row->unit == unit) &&
+        if (row->dtype == d->q.dtype && !(row->units & ~units) &&
             (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
             d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
             return row;
@@ -3718,15 +3542,15 @@ __global__ static void __launch_bounds__(64) gpu_store_words(int32_t *to, gpu_wo
     for (int32_t i = (int32_t)threadIdx.x; i < from.n; i += 64) to[i] = from.word[i];
 }
 
-/* What the loader chose for this chip: its matrix unit is told by the LDS that this kernel
+/* What the loader chose for this chip: its units are told by the LDS that this kernel
    declares. So the host has no list of chips, and finds out whether there is code for the chip,
    without a launch. */
 enum { GPU_PROBE_BYTES = 512 };
 __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
-    __shared__ volatile int32_t unit[GPU_PROBE_BYTES / 4 * (GPU_UNIT + 1)];
-    for (uint32_t i = threadIdx.x; i < sizeof unit / 4; i += 64) {
-        unit[i] = out[i];
-        out[i] = unit[i];
+    __shared__ volatile int32_t units[GPU_PROBE_BYTES / 4 * (GPU_UNITS + 1)];
+    for (uint32_t i = threadIdx.x; i < sizeof units / 4; i += 64) {
+        units[i] = out[i];
+        out[i] = units[i];
     }
 }
 
@@ -3784,7 +3608,7 @@ static double gpu_now(void) {
 
 /* ---- devices: looked at once each ---- */
 struct gpu_device {
-    int32_t known, unit;
+    int32_t known, units;
     char isa[32]; /* lives as long as the library: attn_plan.isa */
 };
 enum { GPU_DEVICES = 64 };
@@ -3821,7 +3645,7 @@ static attn_status gpu_look(int32_t index, attn_plan *plan, gpu_device *found) {
         return gpu_say(plan, ATTN_ERR_GPU_ARCH, "device %d is a %s", (int)index, found->isa);
     }
     if (e != hipSuccess) return gpu_failed(plan, e, "hipFuncGetAttributes");
-    found->unit = (int32_t)(probe.sharedSizeBytes / GPU_PROBE_BYTES) - 1;
+    found->units = (int32_t)(probe.sharedSizeBytes / GPU_PROBE_BYTES) - 1;
     found->known = 1;
     gpu_devices_found[index] = *found;
     return ATTN_OK;
@@ -4080,27 +3904,18 @@ static attn_status gpu_context_get(int32_t device, gpu_context **found, attn_pla
     *found = c;
     return ATTN_OK;
 }
-static attn_status gpu_reserve_pinned(char **p, size_t *have, size_t want, attn_plan *plan) {
+/* A buffer of at least `want` bytes, pinned or of the device. */
+static attn_status gpu_reserve(char **p, size_t *have, size_t want, bool pinned, attn_plan *plan) {
     if (*have >= want) return ATTN_OK;
     if (*p) {
         char *old = *p;
         *p = NULL;
         *have = 0;
-        GPU_TRY(hipHostFree, (old));
+        if (pinned) GPU_TRY(hipHostFree, (old));
+        else GPU_TRY(hipFree, (old));
     }
-    GPU_TRY(hipHostMalloc, ((void **)p, want, 0));
-    *have = want;
-    return ATTN_OK;
-}
-static attn_status gpu_reserve_device(char **p, size_t *have, size_t want, attn_plan *plan) {
-    if (*have >= want) return ATTN_OK;
-    if (*p) {
-        char *old = *p;
-        *p = NULL;
-        *have = 0;
-        GPU_TRY(hipFree, (old));
-    }
-    GPU_TRY(hipMalloc, ((void **)p, want));
+    if (pinned) GPU_TRY(hipHostMalloc, ((void **)p, want, 0));
+    else GPU_TRY(hipMalloc, ((void **)p, want));
     *have = want;
     return ATTN_OK;
 }
@@ -4590,10 +4405,10 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
 
     /* 2. buffers, the work, and results only when all of it went well */
     if ((st = gpu_context_get(d->device, &x, plan)) != ATTN_OK) return st;
-    st = gpu_reserve_pinned(&x->out, &x->out_size, out, plan);
+    st = gpu_reserve(&x->out, &x->out_size, out, true, plan);
     for (int n = 0; n < 2 && n < chunks && !st; n++) {
-        st = gpu_reserve_pinned(&x->slot[n].pinned, &x->slot[n].pinned_size, in, plan);
-        if (!st) st = gpu_reserve_device(&x->slot[n].device, &x->slot[n].device_size, block, plan);
+        st = gpu_reserve(&x->slot[n].pinned, &x->slot[n].pinned_size, in, true, plan);
+        if (!st) st = gpu_reserve(&x->slot[n].device, &x->slot[n].device_size, block, false, plan);
         gpu_last.bytes += block;
     }
     if (!st) st = gpu_run_chunks(d, kernel, nb, ng, x, plan);
@@ -4638,7 +4453,7 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
         return s;
     }
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
-    plan->kernel = gpu_pick(d, device.unit)->name;
+    plan->kernel = gpu_pick(d, device.units)->name;
     plan->isa = gpu_devices_found[d->device].isa;
     plan->workspace_size = gpu_workspace(d);
     plan->threads = plan->splits = 1;
@@ -4657,7 +4472,7 @@ static attn_status gpu_run(
     gpu_last.bytes = 0;
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
-        const gpu_kernel *kernel = gpu_pick(d, device.unit);
+        const gpu_kernel *kernel = gpu_pick(d, device.units);
         s = d->flags & ATTN_DEVICE ? gpu_run_device(d, kernel, plan)
                                    : gpu_run_host(d, kernel, plan);
     }

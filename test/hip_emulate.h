@@ -11,7 +11,7 @@
 #include <hip/hip_runtime.h>
 #include "attn.h"
 #define GPU_EMULATED 1
-#define GPU_UNIT UNIT_SM80
+#define GPU_UNITS UNIT_SM80
 
 __device__ static __forceinline__ uint32_t hip_emulate_lane(void) { return threadIdx.x % 32; }
 /* Word x of lane `from`. */
@@ -104,19 +104,5 @@ struct gpu_copies {
 #endif
     }
 };
-
-/* To nearest even. */
-template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float low, float high) {
-    const float x[2] = {low, high};
-    uint32_t y[2];
-    for (int n = 0; n < 2; n++)
-        if constexpr (DTYPE == ATTN_F16) {
-            y[n] = __builtin_bit_cast(uint16_t, (_Float16)x[n]);
-        } else {
-            const uint32_t u = __float_as_uint(x[n]);
-            y[n] = (u & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-        }
-    return y[0] | y[1] << 16;
-}
 #endif
 #endif

@@ -36,7 +36,7 @@ KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop"
         ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
 SECONDS = 300
 NVIDIA, EMULATE = 80, "test/hip_emulate.h"     # the kernels of mma.sync, that header in its place
-DEFINES = {chip: ["-DHIP_CHUNK_BYTES=4096", "-DHIP_BATCH_MAX=2", "-DHIP_CARRY_KEYS=128"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
+DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
 
@@ -48,14 +48,14 @@ def without_comments(source):
 
 def rows_without(text, bits, dtype):
     """The table without its rows of that kind, and without those of one 16-bit type: their kernels are not instantiated."""
-    text = re.sub(rf"^(#define HIP_ROWS_{bits})\b(?:.*\\\n)*.*$", r"\1", text, flags=re.M)
-    return re.sub(rf'HIP_ROWS_16_\w+\("{dtype}", ATTN_{dtype.upper()}\)', "", text)
+    text = re.sub(rf"^(#define GPU_ROWS_{bits})\b(?:.*\\\n)*.*$", r"\1", text, flags=re.M)
+    return re.sub(rf'GPU_ROWS_16_\w+\("{dtype}", ATTN_{dtype.upper()}[^)]*\)', "", text)
 
 
 def kind(source, position):
     """The rows that a fault at that position is compiled with, and the chips that run the code there."""
     fragment, params = source.find(">>fragment ="), source.find(">>params =")
-    kernel16, kernel32, fma, table = (source.find(text) for text in ("gpu_shape16", ">>kernel32 =", "---- FMA", ">>table ="))
+    kernel16, kernel32, fma, table = (source.find(text) for text in (">>kernel16 =", ">>kernel32 =", "---- FMA", ">>table ="))
     if 0 <= source.find(">>kernel16 mma.sync =") <= position < table:
         return NVIDIA, ["gfx1100"]
     if fragment <= position < params or kernel16 <= position < kernel32:
