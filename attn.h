@@ -5356,10 +5356,20 @@ ATTN__INLINE float ATTN__(kv_scale)(
     const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
 }
+/* packed[l] = column c + l, l < m, of the n rows at[..] of t, scaled; zeros behind them. */
+ATTN__NOINLINE void ATTN__(pack_square)(float *packed, const attn_in *t, const int64_t *at,
+    const float *scale, int64_t c, int64_t n, int64_t m) {
+    ATTN__V r[ATTN__W];
+    for (int64_t l = 0; l < ATTN__W; l++)
+        r[l] = l < n ? ATTN__(load_any)(t->data, t->dtype, at[l] + c, m) : ATTN__(set1)(0);
+    if (t->scale)
+        for (int64_t l = 0; l < n; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
+    ATTN__(transpose)(r);
+    for (int64_t l = 0; l < m; l++) ATTN__(store)(packed + l * ATTN__W, r[l]);
+}
 /* Keys [j0, j1) W by W, [dim][W] each; zeros beyond j1. Also packs V^T for backward. */
 static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
-    ATTN__V r[ATTN__W];
     int64_t at[ATTN__W];
     float scale[ATTN__W];
     for (int64_t j = j0; j < j1; j += ATTN__W) {
@@ -5373,21 +5383,17 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_
         for (int64_t l = ATTN__W; t->dtype != ATTN_F32 && l < attn__min(2 * ATTN__W, j1 - j); l++)
             ATTN__(fetch_row)(t->data, t->dtype, attn__k_at(d, s, t->stride, j + l, h), dim);
         for (int64_t c = 0; c < dim; c += ATTN__W) {
+            ATTN__V r[ATTN__W];
             int64_t m = attn__min(ATTN__W, dim - c);
-            if (n == ATTN__W && m == ATTN__W && t->dtype == ATTN_F32) {
-                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
-                    r[l] = ATTN__(load)((const float *)t->data + at[l] + c);
-                ATTN__(transpose)(r);
-                ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
-                    ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
+            if (n < ATTN__W || m < ATTN__W || t->dtype != ATTN_F32) {
+                ATTN__(pack_square)(packed + c * ATTN__W, t, at, scale, c, n, m);
                 continue;
             }
-            for (int64_t l = 0; l < ATTN__W; l++)
-                r[l] = l < n ? ATTN__(load_any)(t->data, t->dtype, at[l] + c, m) : ATTN__(set1)(0);
-            if (t->scale)
-                for (int64_t l = 0; l < n; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
+            ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+                r[l] = ATTN__(load)((const float *)t->data + at[l] + c);
             ATTN__(transpose)(r);
-            for (int64_t l = 0; l < m; l++) ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
+            ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+                ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
         }
     }
 }
@@ -5782,7 +5788,7 @@ ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     g->last = whole ? b->ke : b->kb;
     g->inner_lo = b->kb;
     g->inner_hi = b->ke;
-    for (int64_t r = 0; r < g->rows; r++) {
+    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++) {
         g->lo[r] = b->kb;
         g->hi[r] = b->ke;
     }
