@@ -843,6 +843,23 @@ static void long_sums(void) {
         proof_free(&c);
     }
 }
+/* Every type of o beside every type of q, k and v, where all rows are aligned and where none is. */
+static void output_types(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32}, out[] = {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64};
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        char what[64];
+        shape(&c, 1, 40, 33, 2, 1, n < 12 ? 64 : 33, 0, dtype[n % 3]);
+        c.d.o.dtype = out[n / 3 % 4];
+        proof_draw draw = plain_draw();
+        proof_bind_all(&c, &draw);
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, o %d, dim %d", dtype[n % 3], out[n / 3 % 4], (int)c.d.head_dim);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
 /* Scores that climb from the first key to the last, or fall: what was summed before is measured by another maximum later. */
 static void climbing_scores(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
@@ -1012,7 +1029,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined), TEST(backward_declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(many_lengths), TEST(large_and_even), TEST(climbing_scores), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(many_lengths), TEST(large_and_even), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
