@@ -2569,7 +2569,7 @@ static attn_status attn__choose(
    What the plans of flash, standard and backward share: how scores are held, which calls they
    decline, how many threads are worth waking. */
 /* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than
- * those of >>flash and >>backward, and optimizations turned off. All 0 otherwise. Not for use
+ * those of >>flash and >>gradients, and optimizations turned off. All 0 otherwise. Not for use
  * while calls run. */
 static struct attn__tuning {
     /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
@@ -2749,7 +2749,7 @@ static void attn__share_run(const attn_desc *d, attn__share *s) {
    of rows of one (sequence, kv head), against all its keys or one key split. Every row's
    arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
    dealt to units and units to threads changes no bit. */
-/* Further down: >>append, >>backward. */
+/* Further down: >>append, >>gradients. */
 static int64_t attn__append_bytes(const attn_desc *d);
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace);
 static attn_status attn__bwd_plan(
@@ -2758,9 +2758,9 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, const a
 
 /* V is used where it lies; it is copied unless its address is a good one; it has to be copied. */
 enum { ATTN__V_IN_PLACE, ATTN__V_IF_FAR, ATTN__V_COPIED };
-/* What the kernels work on, whatever the ISA. A unit of the flash forward is a range of rows of
- * one (sequence, kv head): row r is query r / group of query head kv_head * group + r % group,
- * so that a GQA group shares one reading of K and V. */
+/* What the kernels of the flash forward work on. A unit is a range of rows of one (sequence, kv
+ * head): row r is query r / group of query head kv_head * group + r % group, so that a GQA group
+ * shares one reading of K and V. */
 typedef struct attn__flash {
     const attn_desc *d;
     int32_t threads, planned; /* that work on it; that have scratch */
@@ -3007,16 +3007,13 @@ static attn_status attn__flash_run(
    Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias,
    dsink; the first three in one where heads are enough for the threads. Standard: rows, all P
    and dS, dK and dV, dQ, and the rest alike. */
-/* Backward: a split is the key blocks split, split + splits, .. of one (sequence, kv head), which
- * balances causal work. Each split adds to a dq of its own; these partials are summed in order
- * at the end. */
 enum { ATTN__STD_SCORES, ATTN__STD_KEYS, ATTN__STD_QUERIES };
 typedef struct attn__bwd {
     const attn_desc *d;
     const attn_grad *g;
     int32_t threads, planned;
-    int64_t group, splits; /* the most splits of a sequence */
-    int64_t rows, most;    /* of all heads; of a (sequence, kv head) at most */
+    int64_t group, splits;   /* the most splits of a sequence */
+    int64_t rows, rows_most; /* of all heads; of a (sequence, kv head) at most */
     int64_t BQ, BK, ld, v_pad, q_pad;
     int64_t v_ld, q_ld; /* from row to row: v_pad, q_pad and perhaps a line more */
     int extras, standard;
@@ -3035,7 +3032,9 @@ typedef struct attn__bwd {
     float *P, *dS; /* standard: [rows][ld] */
 } attn__bwd;
 typedef char attn__bwd_fits[sizeof(attn__bwd) <= sizeof((attn_plan *)0)->own ? 1 : -1];
-/* Key splits of a sequence: a function of its own length and heads. */
+/* Key splits of a sequence: a function of its own length and heads. Split n is the key blocks n,
+ * n + splits, .. of one (sequence, kv head), which balances causal work. Each split adds to a dq of
+ * its own; these partials are summed in order at the end. */
 static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
     if (standard) return 1;
     return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
@@ -3057,7 +3056,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     job->group = d->heads / d->kv_heads;
     job->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
     job->rows = attn__rows_total(d) * d->heads;
-    job->most = attn__min(d->q_len, attn__rows_total(d)) * job->group;
+    job->rows_most = attn__min(d->q_len, attn__rows_total(d)) * job->group;
     job->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
     job->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     job->extras = attn__needs_extras(d);
@@ -3075,11 +3074,11 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
                                2 * job->BQ * (job->BK + ATTN__SCORE_PAD));
     job->block_bytes = attn__round_up(job->block_bytes, ATTN__ALIGN);
     int64_t pairs = d->batch * d->kv_heads, row = ((job->splits + 1) * job->q_ld + job->v_ld) * 4,
-            own = attn__round_up(row * job->most, ATTN__ALIGN),
+            own = attn__round_up(row * job->rows_most, ATTN__ALIGN),
             all = attn__round_up(row * job->rows, ATTN__ALIGN);
     job->whole_heads = !standard && !g->dbias && attn__size_mul(job->planned, own) <= all &&
                        (pairs % job->planned == 0 || pairs >= 4 * job->planned);
-    job->rows_held = job->whole_heads ? job->most : job->rows;
+    job->rows_held = job->whole_heads ? job->rows_most : job->rows;
     job->held_bytes = job->whole_heads ? own : all;
     job->scratch = job->block_bytes + (job->whole_heads ? own : 0);
 }
@@ -3101,8 +3100,8 @@ static attn_status attn__bwd_plan(
     memcpy(plan->own, &job, sizeof job);
     return attn__plan_bytes(plan, attn__sat_add(fixed, scores));
 }
-/* The phases. Units of the first ones are parts of a (sequence, kv head): which, that its number
- * says, all first parts before all second ones. */
+/* The phases. A unit of all but the last two is a part of a (sequence, kv head): first the first
+ * parts of all, then the second ones. */
 #define ATTN__BWD_ROWS_UNIT 256 /* rows a unit of the phases of rows and of dq */
 static int64_t attn__bwd_pairs(const attn__bwd *job) { return job->d->batch * job->d->kv_heads; }
 static int64_t attn__bwd_part(
@@ -3114,8 +3113,9 @@ static int64_t attn__bwd_part(
 }
 /* Rows, and at the end dq: from row 256 * part on. */
 static int64_t attn__bwd_rows_units(const attn__bwd *job) {
-    return job->whole_heads ? 0
-                            : attn__bwd_pairs(job) * attn__ceil_div(job->most, ATTN__BWD_ROWS_UNIT);
+    return job->whole_heads
+               ? 0
+               : attn__bwd_pairs(job) * attn__ceil_div(job->rows_most, ATTN__BWD_ROWS_UNIT);
 }
 static void attn__bwd_rows_unit(const void *arg, int64_t u, char *scratch) {
     const attn__bwd *job = (const attn__bwd *)arg;

@@ -2632,9 +2632,9 @@ static void measure_finite(job *j) {
     if (bad) remark(j->r, "wrong", "%lld elements are NaN or infinite", (long long)bad);
 }
 
-/* What the case's types lose against the f64 reference, and that it is what the rule allows. 16-bit
- * types are compared with f32 too: the same numbers before they were rounded, by the same
- * backend. */
+/* What the case's types lose against the f64 reference, and that it is what the rule allows.
+ * 16-bit types are compared with f32 too: the same numbers before they were rounded, by
+ * the same backend. */
 static void measure_loss(job *j) {
     bench_case wide = *j->c;
     problem p;
@@ -5046,9 +5046,9 @@ static bool take_cell(row *r, const struct field *f, char *text) {
     return f->kind == TEXT || (end != text && !*end);
 }
 
-/* The line of headings: a field for each column, NULL for one that this program does not know.
- * Returns how many; 0, said in to->wrong: they are no headings, or what a comparison needs is
- * missing. */
+/* The line of headings: a field for each column, NULL for one that this program does not
+ * know. Returns how many; 0, said in to->wrong: they are no headings, or what a comparison
+ * needs is missing. */
 static int take_headings(char **at, const struct field *columns[], baseline *to) {
     static const char *const needed[] = {
         "suite", "case", "backend", "dtype", "kv_dtype", "pass", "threads", "status", "samples_ms"};

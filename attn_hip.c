@@ -1176,8 +1176,8 @@ __global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
    and checks; the others are `edge` tiles. Kernels that mask or load element by element know
    edge tiles alone. */
 
-/* Of two halves side by side: the sign's place of those whose exponent is all ones, into which that
-   carries. */
+/* Of two halves side by side: the sign's place of those whose exponent is all ones, into
+   which that carries. */
 template <int DTYPE> __device__ static inline uint32_t gpu_not_finite2(uint32_t x) {
     const uint32_t exponent = DTYPE == ATTN_F16 ? 0x7c007c00u : 0x7f807f80u;
     const uint32_t one = DTYPE == ATTN_F16 ? 0x04000400u : 0x00800080u;
@@ -3555,8 +3555,8 @@ __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
 }
 
 /* ================================================================================ >>host ====
-   Devices, errors, staging. No call here prints; each leaves a status and, in plan->why, a
-   phrase. */
+   Devices, errors, staging. No call here prints: each leaves a status,
+   and a phrase in plan->why. */
 #ifndef GPU_CHUNK_BYTES
 #define GPU_CHUNK_BYTES (2 << 20) /* pieces of host tensors are at least so large */
 #endif
