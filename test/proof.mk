@@ -59,7 +59,7 @@ FULL_PROGRAMS  = $(foreach p,grid types beyond,build/proof/asanavx2/$(p)) $(fore
 .PHONY: proofs-full
 proofs-full: $(FULL_PROGRAMS)
 
-.PHONY: test-proof proofs grid fuzz fuzz-corpus mutate coverage mutate-random
+.PHONY: test-proof proofs grid fuzz mutate coverage mutate-random
 proofs: $(PROOF_PROGRAMS)
 
 ## test-proof    the proofs of CI alone: grid, identities, threads, memory, hostile builds, fuzzer, mutants
@@ -77,19 +77,8 @@ coverage: build/proof/plain/grid
 
 ## fuzz          libFuzzer with sanitizers for SECONDS_OF_FUZZ (3600); a find is left in build/
 fuzz: build/proof/fuzz/fuzz
-	@mkdir -p build/corpus
-	$< -max_total_time=$(or $(SECONDS_OF_FUZZ),3600) -timeout=20 -max_len=600 -len_control=0 -artifact_prefix=build/ build/corpus test/corpus
-
-# first inputs: descriptions at random, most of them broken
-test/corpus:
-	@mkdir -p $@
-	for i in $$(seq 1 120); do head -c $$((80 + i * 3)) /dev/urandom > $@/seed$$i; done
-
-# keeps in test/corpus what adds coverage, out of a long run
-fuzz-corpus: build/proof/fuzz/fuzz
-	@mkdir -p build/merged
-	$< -merge=1 -max_len=600 build/merged test/corpus build/corpus
-	rm -rf test/corpus && mv build/merged test/corpus
+	@test/fuzz.sh inputs
+	$< -max_total_time=$(or $(SECONDS_OF_FUZZ),3600) -timeout=20 -max_len=600 -len_control=0 -artifact_prefix=build/ build/corpus build/inputs test/corpus
 
 ## mutate        every fault of test/mutants.txt, one at a time; each must be caught
 mutate:
