@@ -1070,14 +1070,24 @@ ATTN__INLINE float attn__f64_to_odd(double x) {
     if (size > 0x7ff0000000000000u || rounded == size || (u & 1)) return f;
     return attn__float(rounded < size ? u + 1 : u - 1);
 }
-/* The same in f64, each number rounded once. */
+/* The same in f64, each number rounded once. A NaN of 16 bits is the default one, read (positive)
+ * and written (of x's sign). */
 ATTN__INLINE double attn__get_f64(const void *data, int32_t dtype, int64_t at) {
     if (dtype == ATTN_F64) return ((const double *)data)[at];
-    return (double)attn__get_f32(data, dtype, at);
+    const double x = (double)attn__get_f32(data, dtype, at);
+    return dtype != ATTN_F32 && attn__is_nan(x) ? attn__double(0x7ff8000000000000u) : x;
 }
 ATTN__INLINE void attn__put_f64(void *data, int32_t dtype, int64_t at, double x) {
-    if (dtype == ATTN_F64) ((double *)data)[at] = x;
-    else attn__put_f32(data, dtype, at, dtype == ATTN_F32 ? (float)x : attn__f64_to_odd(x));
+    float f = (float)x;
+    if (dtype == ATTN_F64) {
+        ((double *)data)[at] = x;
+        return;
+    }
+    if (dtype != ATTN_F32)
+        f = attn__is_nan(x)
+                ? attn__float((uint32_t)(attn__bits64(x) >> 32 & 0x80000000u) | 0x7fc00000u)
+                : attn__f64_to_odd(x);
+    attn__put_f32(data, dtype, at, f);
 }
 
 /* ============================================================================ >>describe ====

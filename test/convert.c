@@ -39,6 +39,18 @@ static void all_values(int type)
     free(back);
     free(values);
 }
+/* A NaN of f64, with any payload, becomes the default one of 16 bits, of the same sign: as on a GPU. */
+static void test_wide_nan(void **state)
+{
+    static const uint64_t nan[] = { 0x7ff8000000000000u, 0xfff8000000000000u, 0x7ff0000000000001u, 0x7ffabcdef0000000u, 0xfff4000000000000u };
+    static const uint16_t want[2][5] = { { 0x7e00, 0xfe00, 0x7e00, 0x7e00, 0xfe00 }, { 0x7fc0, 0xffc0, 0x7fc0, 0x7fc0, 0xffc0 } };
+    uint16_t got[5];
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        convert(nan, ATTN_F64, got, types[t + 1], 5);
+        assert_memory_equal(got, want[t], sizeof got);
+    }
+}
 static void test_all_f16(void **state) { (void)state; all_values(ATTN_F16); }
 static void test_all_bf16(void **state) { (void)state; all_values(ATTN_BF16); }
 
@@ -218,7 +230,7 @@ static void test_threads_and_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_source_strides),
         cmocka_unit_test(test_threads_and_empty),
     };
