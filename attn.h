@@ -28,8 +28,8 @@
      >>sequence    one sequence of a batch: lengths, addresses, visible range
      >>threads     pool, parallel loops
      >>dispatch    which ISA runs, cache sizes, environment
-     >>public      the calls of >>api
-     >>backends    registry, automatic choice
+     >>public      forward, backward, query, merge, convert: the calls that compute
+     >>backends    registry, automatic choice, which tries plans
      >>plan        what the plans below share: how scores are held, which calls they decline
      >>flash       tiled online softmax: tile sizes, planning, scheduling
      >>gradients   the backward of flash and standard: planning, phases, scheduling
