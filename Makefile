@@ -19,8 +19,11 @@ HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
 PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev libcmocka-dev make binutils \
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19
 
+# What CI runs, room by room; NAME.full beside each, where there is one, takes longer.
+STEPS     = $(filter-out %.full,$(wildcard test/steps/*))
+
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full unit readme-check measured results targets compare peers picture format format-check install clean help
+.PHONY: all bench setup test test-full readme-check measured results targets compare peers picture format format-check install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -52,7 +55,7 @@ attn_bench: build/attn_bench.o build/attn_hip.o
 	$(LINK) build/attn_bench.o build/attn_hip.o -o $@ -lm -ldl
 
 # The parts of attn_bench that judge, called one by one; portable code alone, which compiles quickly.
-build/bench_unit: test/bench_unit.c attn_bench.c attn.h
+build/bench_unit: test/bench/bench_unit.c attn_bench.c attn.h
 	@mkdir -p build
 	$(CC) -O1 -std=c99 $(WARN) -Werror -DATTN_NO_AVX2 -DATTN_NO_AVX512 -I. -pthread $< -o $@ -lm -ldl
 
@@ -70,34 +73,30 @@ setup:
 
 ## test          every test that belongs to CI, at most 20 minutes on two cores; VERBOSE=1 shows their output
 test:
-	@test/run.sh $(wildcard test/*.steps)
+	@test/run.sh $(STEPS)
 
 ## test-full     the same, then the tests that take longer
 test-full:
-	@test/run.sh $(wildcard test/*.steps) $(wildcard test/*.full-steps)
-
-## unit          the unit tests alone, plain and with sanitizers, header checks, examples
-unit:
-	@test/run.sh test/unit.steps
+	@test/run.sh $(STEPS) $(wildcard test/steps/*.full)
 
 ## readme-check  run every command of README.md and compile every listing of it
 readme-check:
-	@test/readme.sh
+	@test/build/readme.sh
 
 ## measured      measure the table of README.md anew, on an idle machine
 measured: attn_bench
-	@test/measured.sh
+	@test/bench/measured.sh
 
 ## results       measure the reports and plots of test/results anew, on an idle machine; some minutes, needs gnuplot
 results: attn_bench
-	@test/bench_results.sh
+	@test/bench/bench_results.sh
 
 ## targets       measure every speed that the CPU backend sets itself, into test/results/targets.md, on an idle machine
 targets: build/targets
 	@mkdir -p test/results
 	@{ build/targets && ATTN_ISA=avx2 build/targets; } | tee build/targets.md
 	@mv build/targets.md test/results/targets.md
-build/targets: test/targets.c attn.h
+build/targets: test/bench/targets.c attn.h
 	@mkdir -p build
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. -pthread $< -o $@
 
@@ -108,25 +107,25 @@ compare: build/compare/compare
 	    $(CC) -O2 -std=c99 -fPIC -shared -x c -DATTN_IMPLEMENTATION -pthread $$v/attn.h -o build/compare/$$([ $$v = . ] && echo new || echo old).so || exit 1; \
 	done
 	@build/compare/compare build/compare/old.so build/compare/new.so
-build/compare/compare: test/compare.c attn.h
+build/compare/compare: test/bench/compare.c attn.h
 	@mkdir -p build/compare
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. $< -o $@ -ldl
 
 ## peers         PyTorch and OpenBLAS beside the library, as plugins of attn_bench; optional: PYTHON needs torch (PyPI)
 peers: attn_bench
-	@test/peers.sh ./attn_bench
+	@test/bench/peers.sh ./attn_bench
 
 ## picture       draw the picture of README.md anew, test/results/peak.svg, from test/results/peers.md; needs gnuplot
 picture:
-	@test/picture.sh
+	@test/bench/picture.sh
 
 ## format        lay out the library, the benchmark and the examples as .clang-format says
 format:
-	@test/format.sh apply
+	@test/build/format.sh apply
 
 ## format-check  name the lines that `make format` would change
 format-check:
-	@test/format.sh
+	@test/build/format.sh
 
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
 install:
@@ -144,38 +143,4 @@ clean:
 help:
 	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
 
-# ---------------------------------------------------------------------------------------------- unit tests
-# The implementation is compiled once for each way of building; every test program links that object, and the proofs' programs
-# (test/proof.mk) do as well where they are built that way too.
-UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes
-TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
-UNIT_H    = attn.h test/unit.h
-BUILD_plain = $(CC) -O2 -std=c99
-BUILD_asan  = $(CLANG) -O1 -std=c99 $(SANITIZERS)
-BUILD_asanavx2 = $(BUILD_asan)
-BUILD_clang = $(CLANG) -O2 -std=c99
-BUILD_size  = $(CC) -Os -std=c11
-# hosts that lie about floating point, or do not optimize: the implementation alone is built so
-BUILD_ofast = $(BUILD_plain)
-BUILD_O0    = $(BUILD_plain)
-VARIANTS  = plain asan asanavx2 clang size ofast O0
-
-define VARIANT_RULES
-build/$(1)/%.o: test/%.c $$(UNIT_H)
-	@mkdir -p build/$(1)
-	$$(BUILD_$(1)) $$(TESTWARN) -I. -c $$< -o $$@
-build/$(1)/hip.o: attn_hip.c attn.h
-	@mkdir -p build/$(1)
-	$$(BUILD_$(1)) $$(TESTWARN) -I. -c attn_hip.c -o $$@
-$$(foreach u,$$(UNITS),build/$(1)/$$(u)): build/$(1)/%: build/$(1)/%.o build/proof/$(1)/impl.o build/$(1)/hip.o
-	$$(BUILD_$(1)) -pthread $$^ -o $$@ -lcmocka -lm
-.PHONY: $(1)-units
-$(1)-units: $$(foreach u,$$(UNITS),build/$(1)/$$(u))
-endef
-$(foreach v,$(VARIANTS),$(eval $(call VARIANT_RULES,$(v))))
-.PHONY: units
-units: plain-units asan-units ofast-units O0-units
-.SECONDARY:
-
--include test/proof.mk
--include test/hip.mk
+include test/tests.mk test/gpu/hip.mk

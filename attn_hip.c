@@ -69,7 +69,7 @@
  *   instructions and the cycles of each unit (test/results/hip_report.md) but has no latencies,
  *   caches or clock: it shows that results are right, not how long a call takes.
  *     gfx90a, gfx942, gfx1100, gfx1201          run in the simulator: make test-hip
- *     gfx1151, gfx906, gfx908, gfx1030, others  compiled, not run: test/hip.sh compile full
+ *     gfx1151, gfx906, gfx908, gfx1030, others  compiled, not run: test/gpu/hip.sh compile full
  *     gfx1101..1103, gfx1150, gfx1152, gfx1200  the code of their families' chips above; not
  *                                               compiled by the tests
  *     NVIDIA sm_80 and later                    compiled, not run

@@ -3,8 +3,9 @@
 #
 # A step is a line `name | command`, run by bash in the repository root. A line `name ! command` waits for
 # everything before it and runs alone; it may use both processors. `name - command` does the same for a step that only
-# builds and counts no tests. Empty lines and lines that begin with # are skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it is a
-# cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
+# builds and counts no tests. A line `+ command` stands for the steps that the command prints. Empty lines and lines that
+# begin with # are skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it
+# is a cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
 # For each step a line `== name: 12.3 s` is printed, and its output when it failed or VERBOSE is set. What failed is named again at
 # the end with the lines of its output that say why.
 # The last line of all is `N passed, N failed, N skipped`; the exit status is 1 when anything failed.
@@ -69,6 +70,15 @@ drain() { # until at most $1 steps are still running
     done
 }
 
+steps() { # the lines of the files
+    local name rest printed
+    while read -r name rest; do
+        if [ "$name" != + ]; then echo "$name $rest"
+        elif printed=$(bash -c "$rest") && [ -n "$printed" ]; then echo "$printed"
+        else echo "steps ! echo no steps from: $rest; false"; fi
+    done < <(cat "$@")
+}
+
 while read -r name how command; do
     case $name in ''|'#'*) continue ;; esac
     if [ "$how" = '|' ]; then drain 1; else drain 0; fi
@@ -76,7 +86,7 @@ while read -r name how command; do
     run "$name" "$command" &
     running+=("$name")
     [ "$how" = '|' ] || drain 0
-done < <(cat "$@")
+done < <(steps "$@")
 drain 0
 for n in ${red[@]+"${red[@]}"}; do              # once more at the end, where one looks first
     echo "== failed: $n"

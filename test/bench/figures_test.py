@@ -2,12 +2,10 @@
 """test/bench/figures_test.py [attn_bench] - the figures of the rows and those beside them: the peak memory of a call is that
 of the call alone, what bounds it follows from its own work, and every figure that another system published is printed."""
 
-import os
 import re
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from bench_test import COUNT, checked, lacks_openblas, report, run  # noqa: E402
+from bench_test import COUNT, checked, lacks_openblas, report, run
 
 SMALL = ["--quick", "--iterations", 1, "--warmup", 0, "--format", "json"]
 

@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from bench_test import BENCH, COUNT, HERE, checked, refused, report, run  # noqa: E402
+from bench_test import BENCH, COUNT, ROOT, checked, refused, report, run
 
 CASE = ["--seq-len", "16,32", "--iterations", 1, "--backend", "flash"]
 FILES = ["performance_results.json", "memory_results.json", "correctness_results.json", "summary_report.md"]
@@ -72,7 +71,7 @@ def test_odd_names(folder):
 
 def test_programs(folder):
     """No shell, and gnuplot gets no name to misread: a gnuplot of our own writes down what it was started with."""
-    source = open(os.path.join(os.path.dirname(HERE), "attn_bench.c")).read()
+    source = open(os.path.join(ROOT, "attn_bench.c")).read()
     shells = re.findall(r"\b(?:system|popen|execlp?|execvpe|wordexp)\s*\(", source)
     report("no shell in attn_bench.c", shells or None)
     log, fake = os.path.join(folder, "arguments"), os.path.join(folder, "gnuplot")

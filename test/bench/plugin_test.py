@@ -2,16 +2,13 @@
 """test/bench/plugin_test.py [attn_bench] - --plugin: the backend of a shared object joins the tables, is verified like the
 others, and what is not a plugin is refused. test/bench/plugin.c is compiled once for each thing that can be wrong."""
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from bench_test import COUNT, HERE, checked, lacks_openblas, refused, report, run  # noqa: E402
+from bench_test import COUNT, HERE, ROOT, checked, lacks_openblas, refused, report, run
 
-ROOT = os.path.dirname(HERE)
 KINDS = {
     "right": ["-DKIND=RIGHT"],
     "wrong_o": ["-DKIND=WRONG_O"],
@@ -34,7 +31,7 @@ SHAPE = ["--seq-len", 33, "--num-heads", 2, "--head-dim", 16]
 def build(folder):
     """True when every plugin compiles."""
     command = [os.environ.get("CC", "cc"), "-O1", "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", ROOT, "-shared", "-fPIC"]
-    source = os.path.join(HERE, "bench", "plugin.c")
+    source = os.path.join(HERE, "plugin.c")
     for name, flags in KINDS.items():
         flags = flags + (["-Wno-unused-function"] if name == "no_symbol" else [])
         out = os.path.join(folder, name + ".so")
@@ -144,7 +141,7 @@ def test_refusals(folder):
 
 def test_peers(folder):
     """OpenBLAS as a plugin, where it is installed; without any peer `make peers` says what is missing, and is no failure."""
-    source, out = os.path.join(HERE, "bench", "openblas.c"), os.path.join(folder, "openblas.so")
+    source, out = os.path.join(HERE, "openblas.c"), os.path.join(folder, "openblas.so")
     command = [os.environ.get("CC", "cc"), "-O2", "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", ROOT, "-shared", "-fPIC"]
     done = subprocess.run(command + [source, "-o", out, "-lopenblas", "-lm"], stderr=subprocess.PIPE, text=True)
     if done.returncode:

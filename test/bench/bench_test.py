@@ -1,0 +1,1033 @@
+#!/usr/bin/env python3
+"""test/bench/bench_test.py [attn_bench [timed|untimed]] - what attn_bench promises, with the standard
+library only: documents against the schema of test/bench/schema, exit codes, one line for each bad input,
+reports, interruption; and, timed, comparisons of measurements, which want the machine for themselves."""
+
+import csv
+import io
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BENCH = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "attn_bench")
+SCHEMA = json.load(open(os.path.join(HERE, "schema", "attn_bench.json")))
+COUNT = {"passed": 0, "failed": 0, "skipped": 0}
+
+
+def report(name, fault, kind=None):
+    kind = kind or ("failed" if fault else "passed")
+    COUNT[kind] += 1
+    if kind != "passed":
+        print("%s: %s: %s" % (kind, name, fault))
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [BENCH] + [str(a) for a in arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options
+    )
+
+
+# ------------------------------------------------------------------------------------------- schema
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+
+
+def is_type(value, name):
+    if name in ("integer", "number"):
+        return isinstance(value, int if name == "integer" else (int, float)) and not isinstance(
+            value, bool
+        )
+    return isinstance(value, TYPES[name])
+
+
+def violations(value, schema, where="document"):
+    """The keywords of JSON Schema that the schema uses."""
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and not any(is_type(value, t) for t in types):
+        return ["%s: is not of type %s: %r" % (where, types, value)]
+    if "enum" in schema and value not in schema["enum"]:
+        return ["%s: %r is not of %s" % (where, value, schema["enum"])]
+    found = []
+    if is_type(value, "number"):
+        if value < schema.get("minimum", value) or value > schema.get("maximum", value):
+            found.append("%s: %r is out of range" % (where, value))
+    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        found.append("%s: %r does not match %s" % (where, value, schema["pattern"]))
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        found += [
+            "%s: %s is missing" % (where, k) for k in schema.get("required", []) if k not in value
+        ]
+        if schema.get("additionalProperties") is False:
+            found += ["%s: %s is unknown" % (where, k) for k in value if k not in properties]
+        for k in value:
+            if k in properties:
+                found += violations(value[k], properties[k], where + "." + k)
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            found += violations(item, schema.get("items", {}), "%s[%d]" % (where, i))
+    return found
+
+
+def checked(text):
+    """A document: (None, why) or (the document, None)."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        return None, "is not JSON: %s" % error
+    wrong = violations(document, SCHEMA)
+    return (document, None) if not wrong else (None, "; ".join(wrong[:3]))
+
+
+def test_schema():
+    """The validator must be able to fail."""
+    good = run("1", "16", "1", "8", "--iterations", 2, "--format", "json")
+    document, fault = checked(good.stdout)
+    report("schema accepts a document", fault)
+    for name, spoil in (
+        ("missing key", lambda d: d["rows"][0].pop("gflops")),
+        ("unknown key", lambda d: d["rows"][0].update(extra=1)),
+        ("wrong type", lambda d: d["rows"][0].update(batch="1")),
+        ("out of range", lambda d: d["rows"][0].update(mean_ms=-1)),
+        ("unknown status", lambda d: d["rows"][0].update(status="fine")),
+    ):
+        copy = json.loads(good.stdout)
+        spoil(copy)
+        report("schema refuses: " + name, None if violations(copy, SCHEMA) else "it accepted it")
+
+
+# ------------------------------------------------------------------------------------------- suites
+SMALL = ["--quick", "--iterations", 3, "--warmup", 1, "--format", "json"]
+SUITES = {
+    "rocmforge": ["--seq-len", "32,64"],
+    "openpi": ["--seq-len", "32,64", "--num-heads", 4, "--num-kv-heads", 2, "--batch-size", 1],
+    "flash_v2": ["--seq-len", "32,64", "--batch-size", "1,2"],
+    "adaattn": ["--seq-len", 32, "--batch-size", 2],
+    "decode": ["--kv-len", "48,96"],
+    "memory": ["--seq-len", "64,128"],
+    "scaling": ["--seq-len", 64],
+    "correctness": ["--seq-len", 33, "--num-heads", 4],
+}
+
+
+def test_suites():
+    for suite, flags in SUITES.items():
+        done = run("--suite", suite, *SMALL, *flags)
+        document, fault = checked(done.stdout)
+        if not fault and done.returncode not in ((0, 1) if suite == "openpi" else (0,)):
+            fault = "exit code %d: %s" % (done.returncode, done.stderr.strip()[-300:])
+        rows = document["rows"] if document else []
+        if not fault and not any(r["status"] == "ok" for r in rows):
+            fault = "no row is ok"
+        if not fault:
+            bad = [r for r in rows if r["status"] in ("wrong", "failed")]
+            fault = (
+                "%s %s: %s" % (bad[0]["case"], bad[0]["backend"], bad[0]["note"]) if bad else None
+            )
+        if not fault:
+            silent = [r for r in rows if r["status"] != "ok" and not r["note"]]
+            fault = "%s says nothing about its status" % silent[0]["case"] if silent else None
+        if not fault:
+            blind = [
+                r
+                for r in rows
+                if r["status"] == "ok"
+                and r["mean_ms"] is not None
+                and (
+                    r["stddev_ms"] is None
+                    or (r["backend"] != "reference" and r["max_abs_err"] is None)
+                )
+            ]
+            fault = (
+                "%s: a mean without spread or verification" % blind[0]["case"] if blind else None
+            )
+        report("suite " + suite, fault)
+
+
+def test_counting():
+    """How the three systems that count otherwise do so; the loss of 16-bit types against f32."""
+    for suite, flags in (
+        ("openpi", ["--modules", "gemma_fast"]),
+        ("flash_v2", []),
+        ("adaattn", []),
+        ("rocmforge", []),
+    ):
+        done = run(
+            "--suite",
+            suite,
+            *SMALL,
+            "--seq-len",
+            32,
+            "--num-heads",
+            4,
+            "--num-kv-heads",
+            2,
+            "--batch-size",
+            1,
+            "--iterations",
+            1,
+            "--warmup",
+            0,
+            *(flags if suite != "adaattn" else ["--num-kv-heads", 4])
+        )
+        rows = json.loads(done.stdout)["rows"]
+        counts = {r["their_flops"] for r in rows if r["mean_ms"] is not None}
+        wanted = {
+            "openpi": "B*H*S^2*(2*D + 3)",
+            "flash_v2": "2*B*S^2*H*D",
+            "adaattn": "B*H*S^2*(4*D + 5)",
+        }.get(suite)
+        report("their FLOPs, " + suite, None if counts == {wanted} else str(counts))
+        if suite == "openpi":
+            report(
+                "a module alone has a verdict", None if done.returncode == 0 else done.stdout[-300:]
+            )
+        losses = [r["note"] for r in rows if r["case"].startswith("loss") and r["dtype"] != "f32"]
+        report(
+            "f16 against f32, " + suite,
+            None if all("against f32 it loses up to" in (n or "") for n in losses) else str(losses),
+        )
+
+
+def lacks_openblas(rows):
+    """Whether all rows are declined because their products are OpenBLAS's."""
+    return rows and all(r["status"] == "declined" and "need OpenBLAS" in r["note"] for r in rows)
+
+
+def test_lengths():
+    """Every length from 1 on, flash beside standard; a module's FLOPs are the same for both."""
+    listed = run("--suite", "scaling", "--list").stdout
+    lengths = [
+        int(n)
+        for n in re.findall(
+            r"^case scaling: B1 S(\d+) H8 D64, f32, kv f32, fwd, \d+ thr.*: standard flash$",
+            listed,
+            re.M,
+        )
+    ]
+    report(
+        "scaling has every length",
+        None if set(range(1, 65)) <= set(lengths) and max(lengths) == 2048 else str(lengths),
+    )
+    done = run("--projections", "--seq-len", 32, "--iterations", 2, "--format", "json")
+    rows = json.loads(done.stdout)["rows"]
+    if lacks_openblas(rows):
+        report("FLOPs of a module", rows[0]["note"], "skipped")
+        return
+    work = [r["gflops"] * r["p50_ms"] for r in rows]
+    report(
+        "FLOPs of a module",
+        None if len(work) == 2 and abs(work[0] / work[1] - 1) < 1e-6 else str(work),
+    )
+
+
+def test_gpu(folder):
+    """Without a GPU, a row says why; alone it is bad input. With one, its times are there."""
+    done = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2, "--format", "json")
+    rows = {r["backend"]: r for r in json.loads(done.stdout)["rows"]}
+    hip = rows["hip"]
+    if hip["status"] == "declined":
+        report(
+            "hip says why not",
+            (
+                None
+                if hip["note"] and rows["flash"]["status"] == "ok" and done.returncode == 0
+                else str(hip)
+            ),
+        )
+        table = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2).stdout
+        report(
+            "no table CPU against GPU", None if "CPU against GPU: no GPU here: " in table else table
+        )
+        refused("hip alone", folder, "--backend", "hip", "--seq-len", 64)
+        refused("--device hip", folder, "--device", "hip", "--seq-len", 64)
+        return
+    good = (
+        hip["status"] == "ok"
+        and 0 < hip["kernel_ms"] <= hip["total_ms"] * 1.5
+        and hip["device_bytes"] > 0
+    )
+    report(
+        "kernel and total time of hip", None if good and hip["peak_fraction"] is None else str(hip)
+    )
+    table = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2).stdout
+    report(
+        "table CPU against GPU",
+        None if "| CPU against GPU |" in table and "it pays" in table else table,
+    )
+
+
+def samples_fault(r):
+    """A row's figures are those of its samples; the interval is one of these."""
+    x = sorted(r["samples_ms"])
+    n = len(x)
+    close = lambda a, b: abs(a - b) <= 2e-5 * b + 1e-9
+    wanted = {
+        "iterations": n,
+        "mean_ms": statistics.fmean(x),
+        "p50_ms": statistics.median(x),
+        "min_ms": x[0],
+        "max_ms": x[-1],
+        "tokens_per_s": 1e3 * r["batch"] * r["q_len"] / statistics.median(x),
+        "ops_per_s": 1e3 / statistics.median(x),
+    }
+    for key, share in (("p95_ms", 0.95), ("p99_ms", 0.99)):
+        at = share * (n - 1)
+        low = int(at)
+        wanted[key] = x[low] + (at - low) * (x[min(low + 1, n - 1)] - x[low])
+    outside = 0
+    while sum(math.comb(n, k) for k in range(outside + 1)) <= 0.025 * 2**n:
+        outside += 1
+    outside = max(outside - 1, 0)
+    if n > 1:
+        wanted["p50_low_ms"], wanted["p50_high_ms"] = x[outside], x[n - 1 - outside]
+    wrong = [k for k in wanted if r[k] is None or not close(r[k], wanted[k])]
+    return "%s: not that of the samples: %s" % (r["case"], wrong) if wrong else None
+
+
+def test_numbers():
+    """FLOPs, ratio and percentiles follow their definitions."""
+    document, fault = checked(
+        run(
+            "--suite",
+            "rocmforge",
+            "--quick",
+            "--seq-len",
+            64,
+            "--iterations",
+            5,
+            "--format",
+            "json",
+        ).stdout
+    )
+    report("rocmforge document", fault)
+    for r in document["rows"] if document else []:
+        flops = (
+            2.0 * r["q_len"] * r["kv_len"] * r["heads"] * (r["head_dim"] + r["v_dim"]) * r["batch"]
+        )
+        right = (
+            abs(r["gflops"] * r["p50_ms"] * 1e6 / flops - 1) < 1e-6
+            and abs(r["ratio"] * r["p50_ms"] / 0.264199 - 1) < 1e-6
+            and samples_fault(r) is None
+            and (r["backend"] != "reference" or r["iterations"] <= 3)
+        )
+        report("figures of " + r["backend"], None if right else str(r))
+    causal, fault = checked(
+        run(
+            "--seq-len", 33, "--causal", "--iterations", 2, "--backend", "flash", "--format", "json"
+        ).stdout
+    )
+    r = causal["rows"][0] if causal else None
+    report(
+        "causal FLOPs count visible pairs",
+        (
+            None
+            if r and abs(r["gflops"] * r["p50_ms"] * 1e6 / (2 * 33 * 34 / 2 * 8 * 128) - 1) < 1e-6
+            else fault or str(r)
+        ),
+    )
+
+
+def test_shape():
+    done = run("1", "64", "8", "32")
+    report(
+        "four numbers",
+        (
+            None
+            if done.returncode == 0 and "total ms" in done.stdout and " of peak " in done.stdout
+            else "%d: %s" % (done.returncode, done.stdout + done.stderr)
+        ),
+    )
+    texts = {
+        f: run("1", "32", "2", "16", "--iterations", 2, "--format", f)
+        for f in ("table", "csv", "json", "markdown")
+    }
+    report("formats exit 0", None if all(t.returncode == 0 for t in texts.values()) else str(texts))
+    rows = list(csv.DictReader(io.StringIO(texts["csv"].stdout)))
+    document = json.loads(texts["json"].stdout)
+    same = [
+        list(r) == list(j) and r["case"] == j["case"] and r["backend"] == j["backend"]
+        for r, j in zip(rows, document["rows"])
+    ]
+    report("csv has the rows and keys of json", None if same and all(same) else str(rows))
+    report("nothing on stderr of a pipe", texts["json"].stderr or None)
+    lists = [run("--suite", "correctness", "--list").stdout for _ in range(2)]
+    report(
+        "the same cases in the same order",
+        None if lists[0] == lists[1] and lists[0].count("\ncase ") > 40 else lists[0],
+    )
+
+
+def test_table():
+    """The default table fits 100 columns and has the columns a reader decides by; --wide has all."""
+    brief = "case backend pass n p50 GFLOP/s of peak vs std".split()
+    for suite, flags in SUITES.items():
+        done = run("--suite", suite, "--quick", "--iterations", 1, "--filter", "S", *flags, "--backend", "flash,standard")
+        lines = done.stdout.split("\n- ")[0].splitlines()
+        long = [line for line in lines if len(line) > 100]
+        report("table of %s fits" % suite, long[0] if long else None)
+        heads = [line.split() for line in lines if line.startswith("case ")]
+        if suite in ("rocmforge", "flash_v2", "adaattn"):
+            right = heads and heads[0] == brief + ["speedup", "status"]
+            report("columns of " + suite, None if right else str(heads))
+    for flags in ("--tune --quick 1 64 2 32", "--ablate --quick 1 64 2 32", "1 64 2 32 --backward", "--projections 1 64 2 32"):
+        lines = run("--iterations", 1, *flags.split()).stdout.split("\n- ")[0].splitlines()
+        long = [line for line in lines if len(line) > 100]
+        report("table fits: " + flags, long[0] if long else None if lines else "no table")
+    wide = run("1", "16", "1", "8", "--iterations", 2, "--wide").stdout
+    head = next(line for line in wide.splitlines() if line.startswith("suite "))
+    missing = [w for w in ("case", "kernel", "p99", "of bandw.", "max err", "note") if w not in head]
+    report("--wide has every column", str(missing) if missing or len(head) < 400 else None)
+    report("microseconds", None if re.search(r" \d[.\d]* us", wide) else wide)
+
+
+def test_suites_are_data():
+    """A suite is rows of tables: no code compares the name of one."""
+    listed = re.findall(r"^suite (\w+): ", run("--list").stdout, re.M)
+    source = re.sub(r"/\*.*?\*/", "", open(os.path.join(ROOT, "attn_bench.c")).read(), flags=re.S)
+    named = re.findall(r'\b(?:str\w*cmp|strstr|listed|has_\w+)\([^;{]*?"(?:%s)"' % "|".join(listed), source)
+    report("no code asks for a suite by name", named or (None if len(listed) > 8 else str(listed)))
+    refusal = run("--suite", "nothing").stderr
+    chosen = ", ".join(SUITES)
+    report("--suite names those it takes", None if refusal.rstrip().endswith("must be of " + chosen) else refusal)
+    refusal = run("--suite", "openpi", "--modules", "gamma").stderr
+    report("--modules names those it takes", None if refusal.rstrip().endswith("must be of gemma, gemma_fast") else refusal)
+    refusal = run("--suite", "memory", "--modules", "gemma").stderr
+    report("--modules names its suite", None if refusal.rstrip().endswith("only with --suite openpi") else refusal)
+    small = ["--iterations", 1, "--warmup", 0, "--seq-len", 32, "--format", "json"]
+    for suites, judged in (("memory", False), ("memory,openpi", True)):
+        done = run("--suite", suites, "--quick", "--num-heads", 2, "--num-kv-heads", 2, "--batch-size", 1, *small)
+        verdict = json.loads(done.stdout)["verdict"]
+        code = {None: 0, "reached": 0, "not reached": 1}[verdict]
+        good = (verdict is not None) == judged and done.returncode == code
+        report("verdict of " + suites, None if good else "%s %d" % (verdict, done.returncode))
+
+
+def test_stream():
+    """Rows come when they are done, into a pipe too, in a document that is whole whatever ends it."""
+    flags = ["--suite", "rocmforge", "--seq-len", "16,24,32,40,1024", "--head-dim", 64]
+    for form, sign in (("table", " fwd "), ("csv", ",fwd,"), ("json", '"pass": "fwd"')):
+        child = subprocess.Popen(
+            [BENCH] + [str(a) for a in flags] + ["--format", form],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        lines = []
+        while not lines or sign not in lines[-1]:
+            lines.append(child.stdout.readline())
+            if not lines[-1]:
+                break
+        alive = child.poll() is None
+        child.send_signal(signal.SIGHUP)
+        lines.append(child.stdout.read())
+        child.wait()
+        whole = child.returncode == 130 and alive
+        if form == "json":
+            document, fault = checked("".join(lines))
+            whole = whole and not fault and document["interrupted"] and len(document["rows"]) > 0
+        report("a row at once, and SIGHUP: " + form, None if whole else "".join(lines)[-300:])
+
+
+def test_choice(folder):
+    """--filter, --modules as openpi writes them, -h; a run in which nothing ran is bad input."""
+    done = run("--suite", "scaling", "--list", "--filter", "S2048")
+    cases = [line for line in done.stdout.splitlines() if line.startswith("case ")]
+    report("--filter", None if cases and all(" S2048 " in c for c in cases) else done.stdout)
+    refused("--filter without a case", folder, "--filter", "nonsense")
+    lists = [
+        run("--suite", "openpi", "--list", "--modules", *names).stdout
+        for names in (["gemma", "gemma_fast"], ["gemma,gemma_fast"], ["gemma"])
+    ]
+    report("--modules gemma gemma_fast", None if lists[0] == lists[1] != lists[2] else lists[0])
+    refused("an unknown module", folder, "--suite", "openpi", "--modules", "gemma,gamma")
+    done = run("-h")
+    report("-h", None if done.returncode == 0 and done.stdout == run("--help").stdout else done.stderr)
+    done = run(*"--projections --page-size 8 --seq-len 16 --iterations 1".split())
+    good = done.returncode == 2 and "nothing was measured" in done.stderr
+    report("everything declined", None if good else done.stdout + done.stderr)
+    done = run(*"1 16 2 8 --iterations 7 --cold --format json".split())
+    document, fault = checked(done.stdout)
+    command = document and document["context"]["command"][1:] == "1 16 2 8 --iterations 7 --cold --format json".split()
+    rows = document["rows"] if document else []
+    report("the command line", fault or (None if command else done.stdout))
+    cold = rows and all(len(r["samples_ms"]) == 7 and r["case"].endswith(" cold") for r in rows)
+    report("--cold", None if cold else done.stdout)
+    done = run("--backend", "flash,standard", *"1 16 2 8 --iterations 2 --format json".split())
+    vs = [r["speedup_vs_standard"] for r in json.loads(done.stdout)["rows"]]
+    report("speedup in any order of backends", None if all(vs) else str(vs))
+
+
+# ------------------------------------------------------------------------------ --tune and --ablate
+STUDIES = {
+    "tune": (
+        "default tiles",
+        {
+            "fwd": [
+                "BM %d BN %d" % (bm, bn)
+                for bm in (96, 192, 480, 1008)
+                for bn in (128, 256, 512, 1024)
+            ],
+            "bwd": ["BK 64", "BK 128", "BK 256"],
+        },
+    ),
+    "ablate": (
+        "everything on",
+        {
+            "fwd": ["V in place", "BM 96", "BN 64", "BN 128", "no key splits", "no flush to zero"],
+            "bwd": ["BK 64"],
+        },
+    ),
+}
+
+
+def study_faults(name, rows, quick):
+    plain, variants = STUDIES[name]
+    base = [r for r in rows if r["case"].endswith(plain)]
+    for r in rows:
+        own = [
+            b
+            for b in base
+            if r["case"].startswith(b["case"][: -len(plain)]) and b["pass"] == r["pass"]
+        ]
+        if (
+            r["suite"] != name
+            or r["status"] != "ok"
+            or r["max_abs_err"] is None
+            or not r["rows_verified"]
+        ):
+            return "not a verified row: %s" % r
+        if not own or not any(
+            abs(r["speedup_vs_default"] * r["p50_ms"] / b["p50_ms"] - 1) < 1e-6 for b in own
+        ):
+            return "%s: its speedup is not over %s" % (r["case"], plain)
+        if r not in base and not any(r["case"].endswith(" " + v) for v in variants[r["pass"]]):
+            return "%s is of no table" % r["case"]
+    missing = [
+        v
+        for p in variants
+        for v in variants[p]
+        if not any(r["pass"] == p and r["case"].endswith(" " + v) for r in rows)
+    ]
+    return "missing: %s" % missing if missing and not quick else None
+
+
+def test_studies():
+    small = ["1", "128", "2", "32", "--iterations", 3, "--format", "json"]
+    plain = json.loads(run(*small, "--backward", "--backend", "flash").stdout)["rows"]
+    for name in STUDIES:
+        for flags in ([], ["--quick"]):
+            done = run("--" + name, *small, "--backward", *flags)
+            document, fault = checked(done.stdout)
+            rows = document["rows"] if document else []
+            fault = (
+                fault
+                or study_faults(name, rows, bool(flags))
+                or (done.stderr if done.returncode else None)
+            )
+            report(" ".join(["--" + name] + flags), fault)
+            lines = done.stderr.splitlines()
+            if name == "tune":
+                fastest = [
+                    min((r for r in rows if r["pass"] == p), key=lambda r: r["p50_ms"])["case"]
+                    for p in ("fwd", "bwd")
+                ]
+                named = (
+                    len(lines) == 1
+                    and lines[0].startswith("attn_bench: fastest: ")
+                    and all(c in lines[0] for c in fastest)
+                )
+                report("--tune names the fastest in one line", None if named else done.stderr)
+            else:
+                report("--ablate leaves stderr alone", done.stderr or None)
+            for (
+                r
+            ) in rows:  # the backward's come after the forward's variants: nothing of these is left
+                if r["case"] == "B1 S128 H2 D32 " + STUDIES[name][0]:
+                    size = [p["workspace_bytes"] for p in plain if p["pass"] == r["pass"]]
+                    report(
+                        "%s of %s is a plain call" % (r["pass"], name),
+                        None if size == [r["workspace_bytes"]] else str((size, r)),
+                    )
+    forward = json.loads(run("--tune", "--quick", *small).stdout)["rows"]
+    report(
+        "--tune of a shape is forward",
+        None if forward and all(r["pass"] == "fwd" for r in forward) else str(forward),
+    )
+    lists = {name: run("--" + name, "--list").stdout for name in STUDIES}
+    for name, count in (("tune", 42), ("ablate", 18)):
+        cases = [line for line in lists[name].splitlines() if line.startswith("case %s: " % name)]
+        report(
+            "--%s --list" % name, None if len(cases) == count == len(set(cases)) else lists[name]
+        )
+
+
+def test_workspace():
+    """The row's workspace is for the row's backend; the reference that checks it has its own."""
+    shape = "1 512 1 64 --backward --threads 1 --iterations 1 --format json".split()
+    for flags in ([], ["--tune", "--quick"]):
+        done = run(*flags, *shape)
+        rows = json.loads(done.stdout)["rows"]
+        checked_rows = [r for r in rows if r["status"] == "ok" and r["rows_verified"]]
+        good = done.returncode == 0 and rows and len(checked_rows) == len(rows)
+        name = " ".join(flags + shape[:7])
+        report(name, None if good else done.stderr[-300:])
+
+
+# ------------------------------------------------------------------------------- .npy and bad input
+def write_npy(path, shape, descr="<f4", fortran=False, cut=0, extra=b""):
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (
+        descr,
+        fortran,
+        "".join("%d, " % n for n in shape),
+    )
+    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
+    size = 1
+    for n in shape:
+        size *= n
+    kind = {"<f4": "f", "<f2": "e", "<f8": "d", "|b1": "?", "<i4": "i", ">f4": "f"}[descr]
+    data = struct.pack(
+        "<%d%s" % (size, kind),
+        *[(i * 37 % 11 - 5) / 4 if kind in "fed" else i % 2 for i in range(size)]
+    )
+    with open(path, "wb") as f:
+        f.write(
+            b"\x93NUMPY\x01\x00"
+            + struct.pack("<H", len(text))
+            + text.encode()
+            + data[: len(data) - cut]
+            + extra
+        )
+
+
+def refused(name, folder, *arguments):
+    before = sorted(os.listdir(folder))
+    done = run(*arguments, cwd=folder)
+    lines = done.stderr.strip().split("\n")
+    fault = None
+    if done.returncode != 2:
+        fault = "exit code %d, not 2: %s" % (done.returncode, (done.stdout + done.stderr)[-200:])
+    elif len(lines) != 1 or not lines[0].startswith("attn_bench: ") or done.stdout:
+        fault = "not one line: %r %r" % (done.stderr, done.stdout)
+    elif sorted(os.listdir(folder)) != before:
+        fault = "it left a file behind"
+    report("refused: " + name, fault)
+
+
+def test_bad_flags(folder):
+    for line in (
+        "--bogus",
+        "-x",
+        "--iterations 0",
+        "--iterations 1.5",
+        "--iterations",
+        "--warmup -1",
+        "--seq-len 0",
+        "--seq-len 1,2,x",
+        "--seq-len 99999999999999999999",
+        "--head-dim 0",
+        "--num-kv-heads 3",
+        "--batch-size -1",
+        "--threads -1",
+        "--threads 5000",
+        "--embed-dim 100 --num-heads 3",
+        "--embed-dim 64 --head-dim 8",
+        "--window 1",
+        "--window -2,0",
+        "--window 1,2,3",
+        "--min-time 0",
+        "--min-time nan",
+        "--min-time 1e9",
+        "--dtype f64",
+        "--dtype",
+        "--kv-dtype f65",
+        "--layout bsdh",
+        "--format xml",
+        "--backend nobody",
+        "--backend flash,nobody",
+        "--device tpu",
+        "--suite nothing",
+        "--suite shape",
+        "--suite rocmforge,nothing",
+        "--modules gemma",
+        "--plot",
+        "--quick=1",
+        "--seed -1",
+        "--page-size -1",
+        "--page-size 16 --layout bhsd",
+        "--page-size 16 --backward",
+        "--kv-dtype int8 --backward",
+        "1 2 3",
+        "1 2 3 x",
+        "1 2 3 4 5",
+        "1 64 8 32 --seq-len 3",
+        "1 64 8 32 --suite memory",
+        "--mask m.npy",
+        "--output o.npy",
+        "--expect o.npy",
+        "--suite memory --input q.npy,k.npy,v.npy",
+        "--output-dir /proc/nothing --suite memory",
+        "--save-baseline /nowhere/b.json 1 8 1 8",
+        "--baseline nowhere.json 1 8 1 8",
+        "--format= 1 8 1 8",
+        "16 8192 32 256 --backend standard --dtype f16",
+        "1048576 1048576 1024 64",
+        "--tune --ablate",
+        "--tune --suite memory",
+        "--ablate --suite tune",
+        "--suite ablate",
+        "--tune --backend standard",
+        "--ablate --backend flash,standard",
+        "--ablate --device hip",
+        "--tune --projections",
+        "--tune --input q.npy,k.npy,v.npy",
+        "--ablate=1",
+        "--tune --kv-dtype int8 --backward",
+        "--tune 1 2 3",
+    ):
+        refused(line, folder, *line.split())
+
+
+def test_npy(folder):
+    path = lambda n: os.path.join(folder, n)
+    q, kv = (2, 5, 4, 8), (2, 7, 2, 8)
+    write_npy(path("q.npy"), q), write_npy(path("k.npy"), kv), write_npy(
+        path("v.npy"), (2, 7, 2, 6)
+    )
+    write_npy(path("half.npy"), kv, "<f2"), write_npy(path("double.npy"), kv, "<f8"), write_npy(
+        path("int.npy"), kv, "<i4"
+    )
+    write_npy(path("big.npy"), kv, ">f4"), write_npy(path("cut.npy"), kv, cut=4), write_npy(
+        path("long.npy"), kv, extra=b"x"
+    )
+    write_npy(path("fortran.npy"), kv, fortran=True), write_npy(
+        path("short.npy"), (2, 6, 2, 8)
+    ), write_npy(path("three.npy"), (7, 2, 8))
+    write_npy(path("heads.npy"), (2, 7, 3, 8)), write_npy(
+        path("empty.npy"), (2, 0, 2, 8)
+    ), write_npy(path("two.npy"), (2, 7))
+    write_npy(path("mask.npy"), (5, 7), "|b1"), write_npy(
+        path("narrow.npy"), (5, 6), "|b1"
+    ), write_npy(path("float.npy"), (5, 7))
+    open(path("text.npy"), "w").write("hello")
+    open(path("head.npy"), "wb").write(open(path("k.npy"), "rb").read()[:40])
+    for k in (
+        "half",
+        "double",
+        "int",
+        "big",
+        "cut",
+        "long",
+        "fortran",
+        "short",
+        "three",
+        "heads",
+        "empty",
+        "two",
+        "text",
+        "head",
+        "nowhere",
+    ):
+        refused("k is " + k, folder, "--input", "q.npy,%s.npy,v.npy" % k, "--output", "o.npy")
+    for flags in (
+        "--input q.npy,k.npy",
+        "--input q.npy,k.npy,v.npy,v.npy",
+        "--input q.npy,k.npy,v.npy --seq-len 5",
+        "--input q.npy,k.npy,v.npy --num-heads 3",
+        "--input q.npy,k.npy,v.npy --mask narrow.npy",
+        "--input q.npy,k.npy,v.npy --mask float.npy",
+        "--input q.npy,k.npy,v.npy --expect q.npy",
+        "--input q.npy,k.npy,v.npy --output /nowhere/o.npy",
+        "--input q.npy,k.npy,v.npy --output o.npy --backend flash,standard",
+        "--input q.npy,k.npy,v.npy --iterations 1,2",
+        "--input q.npy,k.npy,v.npy --backward",
+    ):
+        refused(flags, folder, *flags.split())
+    three = ["--input", "q.npy,k.npy,v.npy", "--iterations", 1, "--causal"]
+    done = run(*three, "--output", "o.npy", "--mask", "mask.npy", cwd=folder)
+    report(
+        "--output", None if done.returncode == 0 and os.path.exists(path("o.npy")) else done.stderr
+    )
+    for backend in ("reference", "standard", "flash", "auto"):
+        done = run(
+            *three, "--expect", "o.npy", "--mask", "mask.npy", "--backend", backend, cwd=folder
+        )
+        report(
+            "--expect equals, " + backend,
+            None if done.returncode == 0 else done.stdout + done.stderr,
+        )
+    done = run(*three, "--expect", "o.npy", cwd=folder)
+    report(
+        "--expect differs",
+        None if done.returncode == 1 and "differs from --expect" in done.stdout else done.stdout,
+    )
+
+
+# ----------------------------------------------------------------------- reports, baselines, Ctrl-C
+def test_reports(folder):
+    out = os.path.join(folder, "reports", "deep")
+    plot = ["--plot"] if shutil.which("gnuplot") else []
+    done = run(
+        "--suite",
+        "memory",
+        "--quick",
+        "--seq-len",
+        "32,64,128",
+        "--iterations",
+        3,
+        "--output-dir",
+        out,
+        *plot
+    )
+    report("--output-dir", None if done.returncode == 0 else done.stderr)
+    for name in ("performance", "memory", "correctness"):
+        file = os.path.join(out, name + "_results.json")
+        report(
+            name + "_results.json",
+            checked(open(file).read())[1] if os.path.exists(file) else "missing",
+        )
+    summary = os.path.join(out, "summary_report.md")
+    text = open(summary).read() if os.path.exists(summary) else ""
+    report(
+        "summary_report.md",
+        None if "| case |" in text and "what to try" in text else "incomplete: " + text,
+    )
+    report(
+        "no half-written file",
+        (
+            None
+            if not [n for n in os.listdir(out) if "part" in n or n.endswith(".gp")]
+            else str(os.listdir(out))
+        ),
+    )
+    for name in ("time", "gflops", "memory", "peak", "roofline"):
+        file = os.path.join(out, name + ".svg")
+        if not plot:
+            report(name + ".svg", "gnuplot is not installed", "skipped")
+            continue
+        text = open(file).read() if os.path.exists(file) else ""
+        report(
+            name + ".svg",
+            None if "</svg>" in text and "flash" in text and "standard" in text else "incomplete",
+        )
+    full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", "/dev/full")
+    report("a directory that is none", None if full.returncode == 2 else full.stderr)
+    with open("/dev/full", "w") as full_disk:
+        done = subprocess.run(
+            [BENCH, "1", "16", "1", "8", "--iterations", "1"],
+            stdout=full_disk,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    report(
+        "a full disk",
+        (
+            None
+            if done.returncode == 2 and "No space" in done.stderr
+            else "%d %s" % (done.returncode, done.stderr)
+        ),
+    )
+
+
+def saved_run(text, path, samples):
+    """A saved run with other samples: samples(row number, those saved)."""
+    mark, _, body = text.partition("\n")
+    rows = list(csv.DictReader(io.StringIO(body)))
+    for i, r in enumerate(rows):
+        old = [float(x) for x in r["samples_ms"].split()]
+        r["samples_ms"] = " ".join("%.9g" % x for x in samples(i, old))
+    with open(path, "w") as f:
+        f.write(mark + "\n")
+        writer = csv.DictWriter(f, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def noisy(seed, n=40):
+    """Calls as a machine gives them: a spread of 4%, a drift, one in twenty far out."""
+    r = random.Random(seed)
+    return [
+        r.lognormvariate(0, 0.04) * (1 + 0.02 * i / n) * (r.uniform(1.5, 4) if r.random() < 0.05 else 1)
+        for i in range(n)
+    ]
+
+
+def test_gate(folder):
+    """Saved runs against saved runs: nothing here depends on how fast the machine is just now."""
+    path = lambda n: os.path.join(folder, n)
+    shape = "--seq-len 16,32 --backend flash --iterations 12 --threads 1 --processes 1".split()
+    done = run(*shape, "--save-baseline", path("run.csv"))
+    text = open(path("run.csv")).read() if os.path.exists(path("run.csv")) else ""
+    report("--save-baseline", None if done.returncode == 0 and text else done.stderr)
+
+    def judged(name, old, new, code, verdict=None):
+        saved_run(text, path("old.csv"), old)
+        saved_run(text, path("new.csv"), new)
+        done = run("--baseline", path("old.csv"), "--saved", path("new.csv"))
+        lines = re.findall(r"^(\w+(?: few)?) .* flash, ", done.stdout, re.M)
+        fault = None
+        if done.returncode != code:
+            fault = "exit code %d, not %d: %s" % (done.returncode, code, done.stdout + done.stderr)
+        elif verdict and lines != verdict:
+            fault = "%s: %s" % (lines, done.stdout)
+        report("gate: " + name, fault)
+
+    for k in range(10):
+        old, new = (lambda i, s: noisy((k, i, "old").__repr__())), (lambda i, s: noisy((k, i, "new").__repr__()))
+        judged("a re-run, %d" % k, old, new, 0, ["same", "same"])
+        judged("1.15 times slower, %d" % k, old, lambda i, s: [1.15 * x for x in new(i, s)], 1, ["slower", "slower"])
+    flat = lambda i, s: [1 + 0.001 * (k * 7 % 10) for k in range(50)]
+    judged("itself", lambda i, s: s, lambda i, s: s, 0, ["same", "same"])
+    judged("49 of 50 calls 1.5 times slower", flat, lambda i, s: [1.0] + [1.5 * x for x in flat(i, s)[1:]], 1, ["slower", "slower"])
+    judged("one call 100 times slower", flat, lambda i, s: flat(i, s)[1:] + [100], 0, ["same", "same"])
+    judged("one row of two", flat, lambda i, s: [(1.2 if i else 1) * x for x in flat(i, s)], 1, ["same", "slower"])
+    judged("faster", flat, lambda i, s: [x / 1.2 for x in flat(i, s)], 0, ["faster", "faster"])
+    judged("1% slower", flat, lambda i, s: [1.01 * x for x in flat(i, s)], 0, ["same", "same"])
+    judged("three calls each", lambda i, s: [1, 1.01, 1.02], lambda i, s: [2, 2.01, 2.02], 0, ["too few"] * 2)
+    # five processes: two rows each, one after the other
+    done = run(*shape[:-2], "--save-baseline", path("five.csv"))
+    single, text = text, open(path("five.csv")).read() if done.returncode == 0 else text
+    rows = list(csv.DictReader(io.StringIO(text.partition("\n")[2])))
+    names = [r["case"] for r in rows]
+    whole = names == names[:2] * 5 and all(len(r["samples_ms"].split()) >= 12 for r in rows)
+    report("five processes are saved", None if whole else done.stderr + str(names))
+    draw = lambda k, which: lambda i, s: noisy((k, i, which).__repr__())
+    mode = lambda k, which, i: random.Random((k, which, i).__repr__()).choice((1, 1.4))
+    times = lambda factor, samples: lambda i, s: [factor(i) * x for x in samples(i, s)]
+    for k in range(10):
+        old, new = draw(k, "old"), draw(k, "new")
+        judged("five processes again, %d" % k, old, new, 0, ["same", "same"])
+        judged("five processes, 1.15 times slower, %d" % k, old, times(lambda i: 1.15, new), 1, ["slower", "slower"])
+        old, new = times(lambda i: mode(k, "old", i), old), times(lambda i: mode(k, "new", i), new)
+        judged("processes of two speeds, %d" % k, old, new, 0, ["same", "same"])
+    text = single
+    mark, _, body = text.partition("\n")
+    open(path("cpu.csv"), "w").write(mark.replace(", ", ", another ") + "\n" + body)
+    refused("a baseline of another processor", folder, *shape, "--baseline", "cpu.csv")
+    refused("saved runs of two processors", folder, "--baseline", "run.csv", "--saved", "cpu.csv")
+    done = run("1", "8", "1", "8", "--iterations", 2, "--baseline", path("run.csv"))
+    none = done.returncode == 2 and "0 rows compared" in done.stderr
+    report("a baseline of other cases", None if none else done.stdout + done.stderr)
+    header = body.partition("\n")[0]
+    other, word = "is not a run saved by --save-baseline", "has a wrong number"
+    for name, content, says in (
+        ("cut", text[: text.rindex("flash")], "row 2 is truncated"),
+        ("cut in its headings", text[: text.index("backend")], "has no line of headings"),
+        ("last", text[:-1], "row 2 is truncated"),
+        ("few", text.replace(",ok,", ",", 1), "row 1 "),
+        ("empty", "", other),
+        ("text", "hello", other),
+        ("list", "[1, 2]", other),
+        ("json", json.dumps({"version": 1, "rows": list(csv.DictReader(io.StringIO(body)))}), other),
+        ("rows alone", body, other),
+        ("mark", mark + "\n", "has no line of headings"),
+        ("head", mark + "\n" + header + "\n", "has no rows"),
+        ("column", text.replace("samples_ms", "samples", 1), "has no column samples_ms"),
+        ("key", text.replace("kv_dtype,", "kind,", 1), "has no column kv_dtype"),
+        ("version", text.replace(" 2, ", " 99, ", 1), "is of another version"),
+        ("word", re.sub(r" \d[.\d]*\n", " many\n", text), "row 1 " + word),
+        ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text), "row 1 " + word),
+        ("number", text.replace(",12,", ",dozen,", 1), "row 1 " + word),
+        ("quote", text.replace("flash", '"flash', 1), "row 1 is truncated"),
+        ("more", text[:-1] + ",1\n", "row 2 has too many cells"),
+    ):
+        open(path(name + ".csv"), "w").write(content)
+        flags = ["1", "8", "1", "8", "--baseline", name + ".csv"]
+        refused("baseline " + name, folder, *flags)
+        said = run(*flags, cwd=folder).stderr
+        report("baseline, why: " + name, None if "--baseline %s.csv: %s" % (name, says) in said else said)
+    refused("--saved alone", folder, "--saved", "run.csv")
+    refused("--processes alone", folder, "1", "8", "1", "8", "--processes", "2")
+    refused("--processes of saved runs", folder, "--baseline", "run.csv", "--saved", "run.csv", "--processes", "2")
+
+
+def test_baseline(folder):
+    """The same through a run: what is compared, not how fast it is."""
+    path = os.path.join(folder, "base.csv")
+    case = "--seq-len 64 --num-heads 2 --iterations 20 --threads 1 --format json --processes 3".split()
+    done = run(*case, "--save-baseline", path)
+    report("--save-baseline beside a document", done.stderr or checked(done.stdout)[1])
+    done = run(*case, "--baseline", path)
+    document, fault = checked(done.stdout)
+    rows = document["comparison"] if document else []
+    right = len(rows) == 2 and done.returncode in (0, 1) and "2 rows compared" in done.stderr
+    report("a run beside a saved one", fault or (None if right else done.stderr))
+    saved_run(open(path).read(), path, lambda i, old: [x / 1000 for x in old])
+    done = run(*case, "--baseline", path)
+    document, fault = checked(done.stdout)
+    slow = document and [c["verdict"] for c in document["comparison"]] == ["slower", "slower"]
+    report("a run 1000 times slower", fault or (None if slow and done.returncode == 1 else done.stderr))
+
+
+def test_interrupt():
+    child = subprocess.Popen(
+        [BENCH, "--suite", "rocmforge", "--format", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    time.sleep(2.5)
+    child.send_signal(signal.SIGINT)
+    text = child.communicate(timeout=60)[0]
+    document, fault = checked(text)
+    report(
+        "Ctrl-C leaves a whole document",
+        fault
+        or (
+            None
+            if child.returncode == 130 and document["interrupted"]
+            else "exit code %d" % child.returncode
+        ),
+    )
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        timed = ((test_gate, folder), (test_baseline, folder))
+        untimed = (
+            (test_schema,),
+            (test_suites,),
+            (test_counting,),
+            (test_lengths,),
+            (test_gpu, folder),
+            (test_numbers,),
+            (test_shape,),
+            (test_table,),
+            (test_suites_are_data,),
+            (test_stream,),
+            (test_choice, folder),
+            (test_studies,),
+            (test_workspace,),
+            (test_bad_flags, folder),
+            (test_npy, folder),
+            (test_reports, folder),
+            (test_interrupt,),
+        )
+        chosen = {"timed": timed, "untimed": untimed}
+        for test, *arguments in chosen[sys.argv[2]] if len(sys.argv) > 2 else timed + untimed:
+            start = time.monotonic()
+            test(*arguments)
+            print("%s: %.1f s" % (test.__name__, time.monotonic() - start))
+    print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
+    return COUNT["failed"] > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

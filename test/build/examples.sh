@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# test/build/examples.sh - builds each example as its own comment says, but for less of the optimizer, and runs it; an example exits non-zero when its result is wrong.
+# test/build/examples.sh hip - those that a GPU compiler builds, with the simulator's; attn_hip.c is there already (test/gpu/hip.mk).
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+dir=build/examples
+mkdir -p $dir
+passed=0 failed=0
+start='c[c+][+ ]' warn='-Wall -Wextra -Werror' gpu=${1:-}
+if [ "$gpu" = hip ]; then
+    make -s build/hip/gfx942/attn_hip.o || exit 1
+    start='hipcc '
+fi
+for file in examples/*.c examples/*.cpp; do
+    exe=$dir/$(basename "$file" | tr . -)$gpu
+    command=$(sed -n "s/^.*\\($start.*-I\\..*\\) && .*\$/\\1/p" "$file" | head -n 1)
+    [ -n "$gpu" ] && [ -z "$command" ] && continue
+    if [ "$gpu" = hip ]; then
+        command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|attn_hip.c|-x none build/hip/gfx942/attn_hip.o|; s|-o [a-z]*|-o $exe|")
+    else
+        # not how fast it is: that takes half a minute of compiling for each
+        command=$(echo "$command" | sed "s|-O2|-O1 -DATTN_NO_AVX512 -DATTN_NO_AVX2|; s|-o [a-z]*|-o $exe $warn|")
+    fi
+    if [ -n "$command" ] && $command && "$exe" </dev/null; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED  $file: $command"
+    fi
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ]

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# test/build/header.sh gcc|clang - every way in which attn.h must compile with one compiler: standards, warnings, sizes, 32 bits, two
+# translation units, macros that switch things off, and the names it leaves behind.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+export LC_ALL=C
+case ${1:-} in
+    gcc) cc=gcc cxx=g++ ;;
+    clang) cc=clang cxx=clang++ ;;
+    *) echo "usage: test/build/header.sh gcc|clang" >&2; exit 2 ;;
+esac
+dir=build/header/$cc
+mkdir -p "$dir"
+warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+passed=0 failed=0 skipped=0
+
+check() { # name, command: passes when the command exits 0
+    local t0 t1
+    t0=$(date +%s%N)
+    if (eval "$2") >"$dir/log" 2>&1 </dev/null; then
+        passed=$((passed + 1))
+        t1=$(date +%s%N)
+        echo "ok      $cc: $1 ($(((t1 - t0) / 1000000)) ms)"
+    else
+        failed=$((failed + 1))
+        echo "FAILED  $cc: $1"
+        echo "        $2"
+        head -n 30 "$dir/log"
+    fi
+}
+
+lang() { # standard: the compiler and its language flags
+    case $1 in
+        c++*) echo "$cxx -std=$1 -x c++" ;;
+        *) echo "$cc -std=$1" ;;
+    esac
+}
+
+# 1. Standards, without one warning: the declarations alone, and the implementation.
+echo '#include "attn.h"' > "$dir/declarations.c"
+printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > "$dir/implementation.c"
+printf '#define ATTN_STATIC\n#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > "$dir/static.c"
+for std in c99 c11 c17 c++11 c++17 c++20; do
+    for unit in declarations implementation static; do
+        case $unit:$std in static:c99|static:c++11|[!s]*) ;; *) continue ;; esac
+        check "$std $unit" "$(lang $std) $warn -I. -fsyntax-only -pthread $dir/$unit.c"
+    done
+done
+
+# 2. Built and run. No -lm: the header does not ask for it. What is about the language or the linker is not optimized, and what is
+# about the optimizer leaves out the other ISAs: most of what there is to compile.
+quick="-O0 -DATTN_NO_OPTIMIZE" narrow="-DATTN_NO_AVX2 -DATTN_NO_AVX512"
+run() { # name, compiler and flags
+    local exe
+    exe=$dir/smoke-$(echo "$1" | tr -c 'a-zA-Z0-9\n' '-')
+    check "$1 builds and runs" "$2 $warn -I. -pthread test/build/smoke.c -o $exe && $exe"
+}
+run "c99 -O0"                       "$cc -std=c99 -O0 $narrow"
+run "c17 -Os"                       "$cc -std=c17 -Os $narrow"
+run "c99 -O1 -flto"                 "$cc -std=c99 -O1 -flto $narrow"
+run "c++11 without exceptions"      "$cxx -std=c++11 -x c++ $quick -fno-exceptions -fno-rtti"
+run "c++20 -O2 without exceptions"  "$cxx -std=c++20 -x c++ -O2 -fno-exceptions -fno-rtti $narrow"
+run "c99 ATTN_STATIC"               "$cc -std=c99 $quick -DATTN_STATIC"
+if echo 'int main(void){return 0;}' | $cc -m32 -x c - -o "$dir/m32" 2>/dev/null && "$dir/m32"; then
+    run "c99 -m32 -O2"              "$cc -std=c99 -m32 -O2"
+    run "c++17 -m32"                "$cxx -std=c++17 -x c++ -m32 $quick"
+else
+    echo "skipped: $cc has no 32-bit libraries here"
+    skipped=$((skipped + 2))
+fi
+if echo 'int main(void){return 0;}' | $cc -fopenmp -x c - -o "$dir/omp" 2>/dev/null; then
+    run "c11 -fopenmp"              "$cc -std=c11 $quick -fopenmp"
+else
+    echo "skipped: $cc has no OpenMP here"
+    skipped=$((skipped + 1))
+fi
+mkdir -p "$dir/sub"
+sed 's/"attn.h"/"sub\/attn.h"/' test/build/smoke.c > "$dir/by-path.c"
+sed 's/"attn.h"/"sub\/other.h"/' test/build/smoke.c > "$dir/renamed.c"
+check "included by a path" \
+    "cp attn.h $dir/sub/attn.h && $cc -std=c99 $quick $dir/by-path.c -o $dir/by-path -pthread && $dir/by-path"
+check "renamed, with ATTN_HEADER" \
+    "mv $dir/sub/attn.h $dir/sub/other.h && $cc -std=c99 $quick '-DATTN_HEADER=\"other.h\"' $dir/renamed.c -o $dir/renamed -pthread &&
+     $dir/renamed"
+check "two translation units, one library" \
+    "$cc -std=c99 $quick -I. -c -DSMOKE_SECOND test/build/smoke.c -o $dir/a.o && $cc -std=c99 -I. -c test/build/second.c -o $dir/b.o &&
+     $cc -pthread $dir/a.o $dir/b.o -o $dir/two && $dir/two"
+check "two translation units, ATTN_STATIC in each" \
+    "$cc -std=c99 $quick -I. -c -DATTN_STATIC -DSMOKE_SECOND test/build/smoke.c -o $dir/a.o &&
+     $cc -std=c99 $quick -I. -c -DATTN_STATIC test/build/second.c -o $dir/b.o &&
+     $cc -pthread $dir/a.o $dir/b.o -o $dir/two-static && $dir/two-static"
+check "library in C, program in C++" \
+    "$cc -std=c99 $quick -I. -c $dir/implementation.c -o $dir/a.o && $cxx -std=c++17 -x c++ -DSMOKE_SECOND -DSMOKE_LINK -I. -c test/build/smoke.c \
+     -o $dir/b.o && $cxx -std=c++17 -x c++ -I. -c test/build/second.c -o $dir/c.o &&
+     $cxx -pthread $dir/a.o $dir/b.o $dir/c.o -o $dir/mixed && $dir/mixed"
+
+# 3. Names. Each check that something is absent is paired with one that the full build has it.
+full=$dir/full.o
+check "compiles with every ISA" "$cc -std=c99 $quick -I. -c $dir/implementation.c -o $full"
+check "every name that is defined for others begins with attn_" \
+    "nm -g --defined-only $full | awk '{ print \$3 }' > $dir/names; [ -s $dir/names ] && ! grep -vE '^attn_[a-z]' $dir/names"
+# cpuid.h's own are not inlined without an optimizer
+check "every function begins with attn_" \
+    "nm --defined-only $full | awk '\$2 == \"t\" || \$2 == \"T\" { print \$3 }' > $dir/names; [ -s $dir/names ] &&
+     ! grep -vE '^(attn_|__get_cpuid)' $dir/names"
+check "ATTN_STATIC defines nothing for others" \
+    "$cc -std=c99 $quick -I. -c -DATTN_STATIC $dir/implementation.c -o $dir/s.o && [ -z \"\$(nm -g --defined-only $dir/s.o)\" ]"
+
+without() { # macro, names that must go (an expression for nm's lines)
+    local object=$dir/$1.o
+    check "$1 leaves nothing of $2" \
+        "nm $full | grep -qE '$2' && $cc -std=c99 $quick $warn -I. -c -D$1 $dir/implementation.c -o $object && nm $object >$dir/names &&
+         [ -s $dir/names ] && ! grep -E '$2' $dir/names"
+    check "$1 builds and runs" "$cc -std=c99 -O0 -D$1 -DSMOKE_LINK -I. -c test/build/smoke.c -o $dir/b.o && $cc $object $dir/b.o $([ $1 = ATTN_NO_THREADS ] || echo -pthread) \
+        -o $dir/smoke-$1 && $dir/smoke-$1"
+}
+without ATTN_NO_THREADS  ' U pthread_'
+without ATTN_NO_AVX512   '__avx512'
+without ATTN_NO_AVX2     '__avx2'
+without ATTN_NO_STANDARD 'standard'
+without ATTN_NO_TIMING   ' (attn_time|attn_seconds|attn_peak_gflops|attn_bandwidth_gbytes)'
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,128 @@
+/* check.h - what every test shares: random numbers, the elements of every dtype, how exact is right, and the inside of the library
+ * that impl.c shows.
+ *
+ * Elements are made and read as bits and on integers, so that a host built with -Ofast makes the same data and sees the same faults.
+ * Written apart from attn.h, which they judge. */
+#ifndef CHECK_H
+#define CHECK_H
+#include "attn.h"
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#define SHARED static __attribute__((unused))
+#else
+#define SHARED static
+#endif
+
+/* ------------------------------------------------------------------------------------------------- from impl.c
+ * An allocator that counts, and fails at one; the sums of the rule below; the library's own Philox. */
+extern int64_t unit_alive, unit_made, unit_fail_at;
+attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse);
+void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
+
+/* --------------------------------------------------------------------------------------------- random numbers */
+SHARED uint64_t random_bits(uint64_t *state)            /* splitmix64 */
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+SHARED double random_unit(uint64_t *state) { return ((double)(random_bits(state) >> 11) + 0.5) * 0x1p-53; }
+SHARED double random_normal(uint64_t *state)            /* four uniforms of 14 bits: variance 1.01, at most 3.5, exact in f32 */
+{
+    uint64_t x = random_bits(state);
+    int64_t sum = (int64_t)(x & 16383) + (int64_t)(x >> 16 & 16383) + (int64_t)(x >> 32 & 16383) + (int64_t)(x >> 48 & 16383);
+    return (double)(sum - 32766) * 0x1.bcp-14;
+}
+
+/* ------------------------------------------------------------------------------------ elements of every dtype */
+SHARED int64_t dtype_size(int32_t dtype)
+{
+    static const int64_t size[] = { 4, 2, 2, 8, 1, 1, 1 };
+    return size[dtype];
+}
+SHARED uint32_t float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+SHARED uint64_t double_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
+SHARED float float_of(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+SHARED int is_finite(double x) { return (double_bits(x) >> 52 & 2047) != 2047; }
+SHARED int is_finitef(float x) { return (float_bits(x) >> 23 & 255) != 255; }
+
+/* x in 16 bits, `fraction` of them after the point, smallest exponent `emin`: rounded once, to nearest even; NaN is the default one */
+SHARED uint16_t encode16(double x, int fraction, int emin)
+{
+    const uint64_t u = double_bits(x), m = u & 0xfffffffffffffu;
+    const uint32_t sign = (uint32_t)(u >> 48) & 0x8000, infinity = 0x7fffu >> fraction << fraction;
+    const int biased = (int)(u >> 52 & 2047), e = biased - 1023 > emin ? biased - 1023 : emin;
+    const int shift = 52 - fraction + (e - (biased - 1023));            /* of the significand to the last place that is kept */
+    uint64_t all = m | (uint64_t)1 << 52, kept, rest, half;
+    if (biased == 2047) return (uint16_t)(sign | infinity | (m ? 1u << (fraction - 1) : 0));
+    if (shift > 54 || !biased) return (uint16_t)sign;
+    kept = all >> shift, rest = all & (((uint64_t)1 << shift) - 1), half = (uint64_t)1 << (shift - 1);
+    kept += rest > half || (rest == half && (kept & 1));
+    kept += (uint64_t)(e - emin) << fraction;                           /* a carry goes to the exponent, as it should */
+    return (uint16_t)(sign | (kept < infinity ? (uint32_t)kept : infinity));
+}
+SHARED float float_of_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
+    if (e == 31) return float_of(sign | 0x7f800000 | m << 13);
+    if (e) return float_of(sign | (e + 112) << 23 | m << 13);
+    return (sign ? -1.0f : 1.0f) * (float)m * 0x1p-24f;
+}
+SHARED float float_of_fp8(uint8_t c)                    /* OCP e4m3fn */
+{
+    uint32_t sign = (uint32_t)(c & 128) << 24, e = c >> 3 & 15, m = c & 7;
+    if ((c & 127) == 127) return float_of(0x7fc00000);
+    if (e) return float_of(sign | (e + 120) << 23 | m << 20);
+    return (sign ? -1.0f : 1.0f) * (float)m * 0x1p-9f;
+}
+SHARED double element_get(const void *data, int32_t dtype, int64_t i)
+{
+    const char *p = (const char *)data + i * dtype_size(dtype);
+    double x = 0;
+    float f = 0;
+    uint16_t h = 0;
+    switch (dtype) {
+    case ATTN_F64: memcpy(&x, p, 8); return x;
+    case ATTN_F32: memcpy(&f, p, 4); return (double)f;
+    case ATTN_F16: memcpy(&h, p, 2); return (double)float_of_f16(h);
+    case ATTN_BF16: memcpy(&h, p, 2); return (double)float_of((uint32_t)h << 16);
+    case ATTN_INT8: return (double)*(const int8_t *)p;
+    case ATTN_FP8_E4M3: return (double)float_of_fp8(*(const uint8_t *)p);
+    default: return *(const uint8_t *)p != 0;
+    }
+}
+/* int8 and fp8: x is the code itself */
+SHARED void element_put(void *data, int32_t dtype, int64_t i, double x)
+{
+    char *p = (char *)data + i * dtype_size(dtype);
+    float f = (float)x;
+    uint16_t h = dtype == ATTN_F16 ? encode16(x, 10, -14) : encode16(x, 7, -126);
+    switch (dtype) {
+    case ATTN_F64: memcpy(p, &x, 8); break;
+    case ATTN_F32: memcpy(p, &f, 4); break;
+    case ATTN_F16: case ATTN_BF16: memcpy(p, &h, 2); break;
+    case ATTN_BOOL: *(uint8_t *)p = x != 0; break;
+    default: *(uint8_t *)p = (uint8_t)(int)x;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ how exact is right
+ * What an output may differ from the reference by (`want`, f64), from the sums that unit_bounds leaves. p_unit: unit of P where a
+ * kernel rounds it to 16 bits, else 0; max_v: the largest finite |v|. */
+#define CHECK_U 0x1p-24                                 /* u of the rule */
+SHARED double dtype_unit(int32_t dtype)                 /* unit roundoff of a store */
+{
+    return dtype == ATTN_F64 ? 0x1p-53 : dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-24;
+}
+SHARED double dtype_tiny(int32_t dtype) { return dtype == ATTN_F16 ? 0x1p-25 : 0; }     /* half of its smallest number */
+SHARED double absolute(double x) { return x < 0 ? -x : x; }
+SHARED double allowed_o(int32_t dtype, double want, double o_sum, double pv_sum, double p_unit, double max_v)
+{
+    return 8 * CHECK_U * o_sum + 2 * p_unit * pv_sum + dtype_unit(dtype) * absolute(want) + dtype_tiny(dtype) + 0x1p-120 * (1 + max_v);
+}
+SHARED double allowed_lse(double want, double lse_sum) { return 8 * CHECK_U * (absolute(want) + lse_sum); }
+#endif

@@ -1,0 +1,96 @@
+/* hip.h - what the GPU tests share: HIP's calls counted and made to fail (hip_wrap.c), and a proof_case placed in device memory.
+ *
+ * The programs are linked against the simulator in test/hipsim or against ROCm, the sources are the same. */
+#ifndef TEST_HIP_H
+#define TEST_HIP_H
+#include <hip/hip_runtime_api.h>
+#include "proof.h"
+
+/* From hip_wrap.c, which stands between every caller in the program and the HIP runtime. */
+extern int64_t hip_alive;                                /* blocks, streams and events alive */
+extern int64_t hip_calls;                                /* calls made so far */
+extern int64_t hip_allocations;                          /* of them, those that allocate memory */
+extern int64_t hip_fail_at;                              /* the number of the call that fails, 0: none */
+extern const char *hip_fail_function;                    /* every call of this function fails, "": of none */
+extern int hip_fail_error;                               /* with this hipError_t */
+extern int hip_devices;                                  /* devices to report, -1: the truth */
+
+SHARED void hip_must(hipError_t e, const char *what) {
+    if (e == hipSuccess) return;
+    fprintf(stderr, "%s: %s\n", what, hipGetErrorString(e));
+    abort();
+}
+/* A block of device memory that ends at the exact byte, with a copy of `from` in it. */
+SHARED void *hip_copy_in(const void *from, size_t bytes) {
+    void *p = NULL;
+    hip_must(hipMalloc(&p, bytes ? bytes : 1), "hipMalloc");
+    if (bytes) hip_must(hipMemcpy(p, from, bytes, hipMemcpyHostToDevice), "hipMemcpy");
+    return p;
+}
+
+/* A case in device memory: `d` is its description with every pointer moved. */
+enum { HIP_SEQ_HOST = 1, HIP_STREAM = 2, HIP_WORKSPACE = 4 };
+typedef struct hip_place {
+    attn_desc d;
+    void *block[40], *workspace;
+    hipStream_t stream;
+} hip_place;
+
+/* the same place in the device's copy of its buffer */
+SHARED void *hip_moved(const proof_case *c, const hip_place *p, const void *x) {
+    const char *at = (const char *)x;
+    if (!at) return NULL;
+    for (int i = 0; i < c->buffers; i++)
+        if (at == c->buffer[i].mem || (at > c->buffer[i].mem && at < c->buffer[i].mem + c->buffer[i].bytes))
+            return (char *)p->block[i] + (at - c->buffer[i].mem);
+    fprintf(stderr, "hip.h: a pointer of the description lies in no buffer of the case\n");
+    abort();
+}
+SHARED void hip_place_free(const proof_case *c, hip_place *p) {
+    for (int i = 0; i < c->buffers; i++) hip_must(hipFree(p->block[i]), "hipFree");
+    if (p->workspace) hip_must(hipFree(p->workspace), "hipFree");
+    if (p->stream) hip_must(hipStreamDestroy(p->stream), "hipStreamDestroy");
+    memset(p, 0, sizeof *p);
+}
+SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
+    attn_desc *d = &p->d;
+    memset(p, 0, sizeof *p);
+    for (int i = 0; i < c->buffers; i++) p->block[i] = hip_copy_in(c->buffer[i].mem, c->buffer[i].bytes);
+    *d = c->d;
+    d->backend = "hip";
+    d->flags |= ATTN_DEVICE;
+    attn_in *in[] = {&d->q, &d->k, &d->v, &d->bias, &d->mask};
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++) in[i]->data = hip_moved(c, p, in[i]->data);
+    d->o.data = hip_moved(c, p, d->o.data);
+    d->lse = (float *)hip_moved(c, p, d->lse);
+    d->alibi = (const float *)hip_moved(c, p, d->alibi);
+    d->sink = (const float *)hip_moved(c, p, d->sink);
+    if (how & HIP_SEQ_HOST) d->flags |= ATTN_SEQ_HOST;
+    else {
+        const int32_t **seq[] = {&d->seq.cu_q, &d->seq.cu_k, &d->seq.used_q, &d->seq.used_k, &d->seq.start_k, &d->seq.slot, &d->seq.block_table};
+        for (size_t i = 0; i < sizeof seq / sizeof *seq; i++) *seq[i] = (const int32_t *)hip_moved(c, p, *seq[i]);
+    }
+    if (how & HIP_STREAM) {
+        hip_must(hipStreamCreate(&p->stream), "hipStreamCreate");
+        d->stream = p->stream;
+    }
+    if (how & HIP_WORKSPACE) {
+        attn_plan plan;
+        if (attn_query(d, NULL, &plan) || !plan.workspace_size) return;
+        hip_must(hipMalloc(&p->workspace, plan.workspace_size), "hipMalloc");
+        d->workspace = p->workspace, d->workspace_size = plan.workspace_size;
+    }
+}
+/* Waits for the call and copies everything back over the case's buffers: proof_check finds an input that was written, too. */
+SHARED void hip_place_fetch(const proof_case *c, const hip_place *p) {
+    hip_must(hipStreamSynchronize(p->stream), "hipStreamSynchronize");
+    for (int i = 0; i < c->buffers; i++)
+        if (c->buffer[i].bytes) hip_must(hipMemcpy(c->buffer[i].mem, p->block[i], c->buffer[i].bytes, hipMemcpyDeviceToHost), "hipMemcpy");
+}
+
+/* What backend "hip" does not take, by feature; and the unit of P in the tolerance rule. */
+SHARED uint64_t hip_outside(void) {
+    return PROOF_F64 | PROOF_MIXED | PROOF_INT8 | PROOF_FP8 | PROOF_PAGED | PROOF_APPEND | PROOF_ROTARY;
+}
+SHARED double hip_p_unit(const attn_desc *d) { return d->q.dtype == ATTN_F16 ? 0x1p-11 : d->q.dtype == ATTN_BF16 ? 0x1p-8 : 0; }
+#endif

@@ -1,0 +1,65 @@
+# hip.mk - the GPU backend proved without a GPU: attn_hip.c built for four chips and run in the simulator of test/hipsim.
+# The steps of CI are in test/steps/gpu; `make test-hip` runs them alone.
+
+PACKAGES += clang-19 clang-tools-19 lld-19 llvm-19 llvm-19-dev libamdhip64-dev rocm-device-libs
+
+HIP_CHIPS   = gfx90a gfx942 gfx1100 gfx1201
+HIPSIM      = test/hipsim
+HIPSIM_CC   = $(HIPSIM)/hipcc
+HIP_H       = $(COMMON) test/gpu/hip.h
+HIP_PROGRAMS = hip_unit hip_grid hip_report
+HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
+# On two of the chips host tensors are cut into small pieces and batches into pairs: the kernels are the same, so every case there also
+# proves the host side's seams.
+HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128
+HIP_DEFINES_gfx90a  = $(HIP_PIECES)
+HIP_DEFINES_gfx1201 = $(HIP_PIECES)
+# Calls that test/gpu/hip_wrap.c counts and makes fail.
+HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCreate hipStreamCreateWithFlags hipEventCreate \
+              hipEventCreateWithFlags hipFree hipHostFree hipFreeAsync hipHostUnregister hipStreamDestroy hipEventDestroy hipMemcpy \
+              hipMemcpyAsync hipMemcpy2DAsync hipMemsetAsync hipLaunchKernel hipStreamSynchronize hipDeviceSynchronize \
+              hipStreamWaitEvent hipEventRecord hipEventSynchronize hipEventElapsedTime hipSetDevice hipGetDevice \
+              hipGetDeviceProperties hipDeviceGetAttribute hipPointerGetAttributes hipFuncSetAttribute hipFuncGetAttributes \
+              hipGetDeviceCount
+HIP_LINK    = $(HIPSIM_CC) -pthread $(foreach f,$(HIP_WRAPPED),-Wl,--wrap=$(f))
+
+.PHONY: hipsim hip-programs test-hip test-hip-full hip-mutate hip-report test-hipsim
+## test-hip      the GPU backend in the simulator, on four chips, as in CI
+test-hip:
+	@test/run.sh test/steps/gpu
+
+## test-hip-full the same with twenty times the cases, every fault of hip-mutate, every compiler found
+test-hip-full:
+	@test/run.sh test/steps/gpu test/steps/gpu.full
+
+## hip-mutate    every barrier of attn_hip.c removed and every fault of test/mutants/hip_mutants.txt: each must be caught
+hip-mutate:
+	@python3 test/mutants/hip_mutate.py
+
+## hip-report    write test/results/hip_report.md: registers, LDS, occupancy, cycles of every GPU kernel
+hip-report: hipsim
+	@python3 test/gpu/hip_report.py
+
+## test-hipsim   the simulator's own tests; recorded in test/gpu/hipsim.tested when they pass
+test-hipsim: hipsim
+	@test/gpu/hipsim.sh --record
+
+hipsim:
+	@$(MAKE) -s -C $(HIPSIM)
+
+build/hip/%.o: test/gpu/%.c $(HIP_H)
+	@mkdir -p $(@D)
+	$(HIP_CC) -c $< -o $@
+
+define HIP_RULES
+build/hip/$(1)/attn_hip.o: attn_hip.c attn.h | hipsim
+	@mkdir -p $$(@D)
+	$$(HIPSIM_CC) -x hip $(HIPFLAGS) $(HIP_DEFINES_$(1)) --offload-arch=$(1) -I. -c attn_hip.c -o $$@
+build/hip/$(1)/hip_fault.o: test/gpu/hip_fault.c | hipsim
+	@mkdir -p $$(@D)
+	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(1) -c $$< -o $$@
+$$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/plain/impl.o build/hip/$(1)/hip_fault.o build/hip/$(1)/attn_hip.o
+	$$(HIP_LINK) $$^ -o $$@ -lcmocka -lm
+endef
+$(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c))))
+hip-programs: $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%))

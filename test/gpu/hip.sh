@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# test/gpu/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
+# test/gpu/hip.sh build                   builds the simulator and the programs of the four chips
+# test/gpu/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in four orders of waves and workgroups
+# test/gpu/hip.sh examples                the examples that a GPU compiler builds
+# test/gpu/hip.sh compile [full]          other chips, languages, compilers and NVIDIA: what their front ends say, or full: compiled with -O3; not run
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+export HIPSIM_THREADS=${HIPSIM_THREADS:-1}      # the steps of test/run.sh are what runs side by side
+export HIPSIM_MAX_INST=${HIPSIM_MAX_INST:-50000000}     # of a wave: an endless loop ends within seconds
+passed=0 failed=0 skipped=0
+
+missing() {
+    local what
+    for what in clang-19 clang-offload-bundler-19 ld.lld-19 llvm-as-19; do
+        command -v $what >/dev/null || { echo "$what is not installed (make setup)"; return 0; }
+    done
+    for what in /usr/include/hip/hip_runtime.h /usr/include/llvm-c-19/llvm-c/Disassembler.h /usr/lib/x86_64-linux-gnu/amdgcn/bitcode/ockl.bc; do
+        [ -e $what ] || { echo "$what is not installed (make setup)"; return 0; }
+    done
+    return 1
+}
+skip_if_missing() {
+    local what
+    what=$(missing) || return 0
+    echo "skipped: the GPU tests, $what"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+}
+closing() { echo "$passed passed, $failed failed, $skipped skipped"; [ $failed = 0 ]; exit; }
+
+# label, program and its arguments: adds the program's totals, its log is shown where it failed
+add() {
+    local label=$1 rc p f s log=build/hip/$chip/log start=$SECONDS
+    shift
+    env "$@" >"$log" 2>&1
+    rc=$?
+    read -r p f s < <(awk '
+        /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { lines++; p += $1; f += $3; s += $5 }
+        /^\[       OK \]/ { ok++ }
+        /^\[  FAILED  \] [0-9]+ test\(s\), listed/ { bad += $4 }
+        END { if (lines) print p + 0, f + 0, s + 0; else print ok + 0, bad + 0, 0 }' "$log")
+    [ $rc = 0 ] || [ "$f" != 0 ] || f=1
+    [ $((p + f + s)) != 0 ] || f=1
+    if [ "$f" != 0 ]; then grep -v '^\[ RUN\|^\[       OK' "$log" | tail -n 60; else grep '^hip grid' "$log"; fi
+    echo "  $chip $label: $p passed, $f failed, $((SECONDS - start)) s"
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+hash_of() { sed -n 's/.*hash \([0-9a-f]*\)$/\1/p' "build/hip/$chip/log"; }
+
+run_chip() { # chip, full or nothing
+    local count=500 few=60 bits=22 seed first order proof
+    chip=$1
+    if [ "${2:-}" = full ]; then count=6000 few=600 bits=24; fi
+    proof="HIPSIM_ARCH=$chip HIPSIM_POISON=1"
+    case $chip in gfx90a) seed=100 ;; gfx942) seed=200 ;; gfx1100) seed=300 ;; *) seed=400 ;; esac
+    [ ! -x build/hip/$chip/hip_unit ] || add "fixed tests" $proof build/hip/$chip/hip_unit
+    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost $bits --seed $seed
+    # the same cases in another order of waves and workgroups: the same bits
+    add "forward, races" $proof HIPSIM_GLOBAL_RACES=1 build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
+    first=$(hash_of)
+    # copies and launches in streams that run late, in an order drawn by the seed: every wait of the host counts
+    [ ! -x build/hip/$chip/hip_unit ] || add "threads, deferred" $proof HIPSIM_DEFER=1 build/hip/$chip/hip_unit two_threads
+    for order in 1 2; do
+        add "deferred $order" $proof HIPSIM_DEFER=$order build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
+        if [ "$(hash_of)" = "$first" ]; then passed=$((passed + 1))
+        else failed=$((failed + 1)); echo "FAIL $chip: deferred work gives other bits"; fi
+    done
+    for order in reverse random:1 random:2; do
+        add "$order, races" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order \
+            build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
+        if [ "$(hash_of)" = "$first" ]; then passed=$((passed + 1))
+        else failed=$((failed + 1)); echo "FAIL $chip: order $order gives other bits than forward"; fi
+    done
+}
+
+compiled() { # label, command...: a build that is not run
+    local label=$1
+    shift
+    if "$@" >build/hip/compile.log 2>&1; then passed=$((passed + 1)); echo "  $label: $how, not run"
+    else failed=$((failed + 1)); echo "FAIL $label: does not compile"; tail -n 20 build/hip/compile.log; fi
+}
+absent() { skipped=$((skipped + 1)); echo "  skipped: $1"; }
+compile_only() { # full or nothing: a unit of all kernels takes two minutes of -O3, its front end a few seconds
+    local chip nvcc how=parsed level="-Werror -fsyntax-only" nvidia=sm_80 hipcc=test/hipsim/hipcc out=
+    if [ "${1:-}" = full ]; then how=compiled level=-O3 nvidia="sm_80 sm_90" out="-o build/hip/other.o"; fi
+    mkdir -p build/hip
+    for chip in gfx906 gfx908 gfx1030 gfx1151; do
+        compiled "$chip, clang 19" $hipcc -x hip $level --offload-arch=$chip -I. -c attn_hip.c $out
+    done
+    compiled "gfx942, C++20" $hipcc -x hip $level -std=c++20 --offload-arch=gfx942 -I. -c attn_hip.c $out
+    compiled "gfx1100, -O0" $hipcc -x hip ${level/-O3/} -O0 --offload-arch=gfx1100 -I. -c attn_hip.c $out
+    if command -v hipcc >/dev/null; then
+        compiled "gfx90a, $(hipcc --version 2>/dev/null | sed -n 's/^HIP version: */hipcc /p')" \
+            hipcc -x hip $level --offload-arch=gfx90a -I. -c attn_hip.c $out
+    else absent "no hipcc on the path (Debian's package hipcc is one)"; fi
+    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+    local optimized="-O0 -Xcicc -O0 --ptx"               # minutes where it optimizes
+    [ $how = parsed ] || optimized="-O3 -c"
+    for chip in $nvidia; do
+        if [ -n "$nvcc" ]; then
+            how=compiled compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') ${optimized%% *}" \
+                $nvcc -x cu $optimized -std=c++17 -arch=$chip -I. attn_hip.c -o build/hip/other.o
+        else absent "no nvcc on the path, $chip"; fi
+    done
+    rm -f build/hip/other.o
+}
+
+case ${1:-} in
+missing) missing; exit ;;
+build) skip_if_missing; make -s -j2 hip-programs ;;
+run) skip_if_missing; run_chip "$2" "${3:-}"; closing ;;
+examples) skip_if_missing; test/build/examples.sh hip ;;
+compile) skip_if_missing; compile_only "${2:-}"; closing ;;
+*) sed -n '2,6s/^# //p' "$0"; exit 2 ;;
+esac

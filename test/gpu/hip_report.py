@@ -1,0 +1,255 @@
+"""hip_report.py - writes test/results/hip_report.md: what the simulator counts in every GPU kernel, beside the targets.
+
+usage: hip_report.py [--chips gfx942,gfx1100] [--output FILE] [--quick]        --quick: S 256 in place of 2048, to try the script
+
+No clock is read: registers and spills come from the code objects, the rest from the simulator's report of one call each (B 1, one
+head, device pointers): waves per SIMD, cycles of every unit, LDS conflicts, bytes. matrix_busy_bound is an upper bound on the share of
+time in which the matrix unit can be busy (test/hipsim/README.md)."""
+import concurrent.futures
+import datetime
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).absolute().parent.parent.parent
+CHIPS = ["gfx942", "gfx90a", "gfx1100", "gfx1201"]
+CDNA = {"gfx942", "gfx90a"}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+LLVM = "/usr/lib/llvm-19/bin/"
+# the targets, by chip
+BUSY = {128: {"gfx942": 0.98, "gfx90a": 0.98, "gfx1100": 0.83, "gfx1201": 0.81},
+        64: {"gfx942": 0.90, "gfx90a": 0.98, "gfx1100": 0.78, "gfx1201": 0.72}}
+CAUSAL_DROP = 0.08
+WAVES = {"gfx942": 2, "gfx90a": 2, "gfx1100": 4, "gfx1201": 4}
+CONFLICTS, LDS_SHARE = 1.02, 0.6
+USEFUL = {False: 0.95, True: 0.90}
+F32_BUSY = {"gfx942": 0.85, "gfx90a": 0.97}
+F32_FMA = 0.95
+
+
+def sh(*arguments, **more):
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, **more)
+
+
+def run(job):
+    """One call in the simulator: what it counted, with the ratios of this report added; or None with the reason."""
+    chip, dtype, dim, seq, causal, extras, gap = job
+    with tempfile.TemporaryDirectory() as directory:
+        report = f"{directory}/report.json"
+        done = sh(f"build/hip/{chip}/hip_report", dtype, str(dim), str(dim), str(seq), str(seq), str(int(causal)), str(extras), str(gap),
+                  env={**os.environ, "HIPSIM_ARCH": chip, "HIPSIM_REPORT": report, "HIPSIM_THREADS": "1"}, timeout=3600)
+        if done.returncode:
+            return {"error": (done.stdout + done.stderr).strip()[:300]}
+        launches = [json.loads(line) for line in open(report)]
+    r = max(launches, key=lambda x: x["total"])
+    r["row"], r["launches"] = done.stdout.strip(), len(launches)
+    pairs = seq * (seq + 1) // 2 if causal else seq * seq
+    useful = pairs * 4 * dim
+    waves = r["grid"][0] * r["grid"][1] * r["grid"][2] * (-(-r["block"][0] * r["block"][1] * r["block"][2] // r["wave"]))
+    c = r["cycles_per_wave"]
+    issue = c["valu"] + (c["trans"] if chip in CDNA else c["matrix"] + c["trans"] / 4)
+    top = max(c["matrix"], issue, c["lds"], c["vmem"], c["trans"])
+    r["useful"] = useful / r["matrix_flops"] if r["matrix_flops"] else None
+    r["fma"] = useful / 2 / 32 / waves / top if top else 0
+    r["conflicts"] = r["lds_cycles"] / r["lds_ideal_cycles"] if r["lds_ideal_cycles"] else None
+    r["lds_share"] = c["lds"] / c["matrix"] if c["matrix"] else None
+    once = BYTES[dtype] * 4 * seq * dim + 4 * seq
+    tiles = r["grid"][0]
+    rows = -(-seq // tiles)
+    keys = sum(min(seq, (t + 1) * rows) for t in range(tiles)) if causal else tiles * seq
+    r["bytes"] = r["global_bytes"] / once
+    r["bytes_tile"] = r["global_bytes"] / (BYTES[dtype] * (2 * seq * dim + 2 * keys * dim) + 4 * seq)
+    return r
+
+
+def kernels_of(chip):
+    """Every kernel of the code object: name, registers, spills, LDS, from its metadata."""
+    with tempfile.TemporaryDirectory() as directory:
+        sh(LLVM + "llvm-objcopy", f"--dump-section=.hip_fatbin={directory}/fat", f"build/hip/{chip}/attn_hip.o", "/dev/null")
+        fat = pathlib.Path(f"{directory}/fat").read_bytes()
+        at = fat.index(b"__CLANG_OFFLOAD_BUNDLE__")
+        count, place = struct.unpack_from("<Q", fat, at + 24)[0], at + 32
+        for _ in range(count):
+            offset, size, length = struct.unpack_from("<QQQ", fat, place)
+            name = fat[place + 24:place + 24 + length].decode()
+            place += 24 + length
+            if chip in name:
+                pathlib.Path(f"{directory}/co").write_bytes(fat[at + offset:at + offset + size])
+        notes = sh(LLVM + "llvm-readelf", "--notes", f"{directory}/co").stdout
+    found = []
+    for part in re.split(r"\n  - (?=\.)", notes[notes.find("amdhsa.kernels"):])[1:]:
+        field = lambda name: int((re.search(rf"\.{name}:\s+(\d+)", part) or [0, 0])[1])
+        symbol = re.search(r"\n\s+\.name:\s+(\S+)", "\n" + part)
+        if not symbol:
+            continue
+        name = sh("c++filt", symbol[1]).stdout.strip()
+        name = re.sub(r"^void |\(gpu_params\)$|\(.*\)$", "", name)
+        found.append({"name": name, "vgprs": field("vgpr_count"), "agprs": field("agpr_count"), "sgprs": field("sgpr_count"),
+                      "lds": field("group_segment_fixed_size"), "scratch": field("private_segment_fixed_size"),
+                      "spills": f"{field('vgpr_spill_count')} + {field('sgpr_spill_count')}", "threads": field("max_flat_workgroup_size")})
+    return sorted(found, key=lambda k: k["name"])
+
+
+def number(x, digits=2):
+    return "-" if x is None else f"{x:.{digits}f}"
+
+
+def table(rows):
+    rows = [[str(x) for x in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" + ("\n|" + "---|" * len(row) if i == 0 else "") for i, row in enumerate(rows)) + "\n"
+
+
+def main():
+    arguments = sys.argv[1:]
+    value = lambda option, default: arguments[arguments.index(option) + 1] if option in arguments else default
+    chips = value("--chips", ",".join(CHIPS)).split(",")
+    output = pathlib.Path(value("--output", ROOT / "test" / "results" / "hip_report.md"))
+    quick = "--quick" in arguments
+    big, middle = (256, 256) if quick else (2048, 1024)
+    if sh("test/gpu/hip.sh", "missing").returncode == 0:
+        print("skipped: the GPU compiler is not installed (make setup)")
+        return 0
+    workers = len(os.sched_getaffinity(0))
+    subprocess.run(["make", "-s", f"-j{workers}", *[f"build/hip/{c}/hip_report" for c in chips]], cwd=ROOT, check=True)
+    jobs = []
+    for chip in chips:
+        for dtype in ("bf16", "f16", "f32"):
+            for causal in (False, True):
+                jobs += [(chip, dtype, dim, seq, causal, 0, 0) for dim in (64, 128) for seq in {big, middle}]
+                jobs.append((chip, dtype, 256, 512, causal, 0, 0))
+            for dim in (64, 128, 256, 320):                     # the other rows of the table: masks, odd strides, wide heads
+                jobs += [(chip, dtype, dim, 256, False, extras, gap) for extras in (0, 63) for gap in (0, 1)]
+    jobs = sorted(set(jobs), key=lambda j: (-j[3], j))
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        results = dict(zip(jobs, pool.map(run, jobs)))
+    metadata = {chip: kernels_of(chip) for chip in chips}
+
+    wrong = [f"{' '.join(map(str, job))}: {r['error']}" for job, r in results.items() if "error" in r]
+    get = lambda *job: results.get(job, {"error": "not run"})
+    failed, lines = [], []
+
+    def target(what, cells):
+        """cells: chip -> (shown, met or None where there is no target)"""
+        shown = []
+        for chip in chips:
+            text, met = cells.get(chip, ("-", None))
+            if met is False:
+                failed.append(f"{what}, {chip}: {text}")
+            shown.append(text + {True: " met", False: " **not met**", None: ""}[met])
+        lines.append([what, *shown])
+
+    def over(values):
+        return [v for v in values if v is not None] or [float("nan")]
+
+    for dim in (128, 64):
+        for dtype in ("bf16", "f16"):
+            cells, drops, falls = {}, {}, {}
+            for chip in chips:
+                full, causal = get(chip, dtype, dim, big, False, 0, 0), get(chip, dtype, dim, big, True, 0, 0)
+                if "error" in full or "error" in causal:
+                    cells[chip] = drops[chip] = falls[chip] = ("fails", False)
+                    continue
+                f, c, want = full["matrix_busy_bound"], causal["matrix_busy_bound"], BUSY[dim][chip]
+                cells[chip] = (f"{f:.3f} of {want}", f >= want - 0.0005)
+                drops[chip] = (f"{c:.3f} of {want - CAUSAL_DROP:.2f}", c >= want - CAUSAL_DROP - 0.0005)
+                falls[chip] = (f"{f - c:.3f}", f - c <= CAUSAL_DROP)
+            target(f"matrix_busy_bound, {dtype}, D {dim}, full", cells)
+            target(f"the same, causal, the target {CAUSAL_DROP} lower", drops)
+            target(f"causal, lower than the full figure by, at most {CAUSAL_DROP}", falls)
+    main_jobs = lambda chip, dtypes, seq: [get(chip, t, d, seq, c, 0, 0) for t in dtypes for d in (64, 128) for c in (False, True)]
+    cells = {c: min((r.get("waves_per_simd", 0) for r in main_jobs(c, ("bf16", "f16"), big))) for c in chips}
+    target("waves per SIMD, bf16 and f16, D 64 and 128", {c: (f"{n} of {WAVES[c]}", n >= WAVES[c]) for c, n in cells.items()})
+    cells = {c: max(over(r.get("conflicts") for r in main_jobs(c, ("bf16", "f16", "f32"), big))) for c in chips}
+    target(f"LDS cycles over conflict-free ones, at most {CONFLICTS}", {c: (f"{n:.3f}", n <= CONFLICTS) for c, n in cells.items()})
+    cells = {c: max(over(r.get("lds_share") for r in main_jobs(c, ("bf16", "f16", "f32"), big))) for c in chips}
+    target(f"LDS cycles over matrix cycles, at most {LDS_SHARE} on CDNA", {c: (f"{n:.2f}", n <= LDS_SHARE if c in CDNA else None) for c, n in cells.items()})
+    for causal in (False, True):
+        cells = {c: min(over(get(c, t, d, middle, causal, 0, 0).get("useful") for t in ("bf16", "f16") for d in (64, 128))) for c in chips}
+        target(f"useful over executed matrix FLOPs, S {middle}, {'causal' if causal else 'full'}, at least {USEFUL[causal]}",
+               {c: (f"{n:.3f}", n >= USEFUL[causal]) for c, n in cells.items()})
+    for causal in (False, True):
+        cells = {}
+        for c in chips:
+            rs = [get(c, "f32", d, big, causal, 0, 0) for d in (64, 128)]
+            if any("error" in r for r in rs):
+                cells[c] = ("fails", False)
+            elif c in CDNA:
+                n = min(r["matrix_busy_bound"] for r in rs)
+                cells[c] = (f"busy {n:.3f} of {F32_BUSY[c]}", n >= F32_BUSY[c] - 0.0005 if not causal else None)
+            else:
+                n = min(r["fma"] for r in rs)
+                cells[c] = (f"{n:.3f} of the FMA peak, of {F32_FMA}", n >= F32_FMA if not causal else None)
+        target(f"f32, D 64 and 128, {'causal' if causal else 'full'}", cells)
+    def spills(names, jobs_of, what, everywhere):
+        cells = {}
+        for c in chips:
+            rs = [r for job, r in results.items() if job[0] == c and "error" not in r and jobs_of(job, r)]
+            most = [max((r[name] for r in rs), default=-1) for name in names]
+            where = sorted({r["row"] for r in rs if any(r[name] for name in names)})
+            cells[c] = (", ".join(map(str, most)) + (f" ({' '.join(where)})" if where else ""), not any(most) if everywhere or c in CDNA else None)
+        target(what, cells)
+
+    narrow = lambda job, r: job[2] <= 128 or "scalar" in r["row"]
+    plain_256 = lambda job, r: job[2] == 256 and not job[5] and not job[6]
+    spills(("scratch", "vgpr_spills"), narrow, "scratch bytes, VGPR spills: the most of any kernel up to head_dim 128, and of the scalar ones for any", True)
+    spills(("sgpr_spills",), narrow, "SGPR spills (to lanes of a VGPR), the same", True)
+    spills(("scratch", "vgpr_spills"), plain_256, "scratch bytes, VGPR spills, plain kernels of D 256", False)
+
+    commit = sh("git", "log", "-1", "--format=%h", "--", "attn_hip.c").stdout.strip()
+    changed = "" if sh("git", "diff", "--quiet", "HEAD", "--", "attn_hip.c").returncode == 0 else ", changed since"
+    text = [f"# attn_hip.c in the simulator\n\nWritten by `make hip-report` on {datetime.date.today()}, attn_hip.c of commit {commit}{changed}.\n"
+            "No GPU was used: the kernels were compiled by clang 19 for each chip and their machine code run by test/hipsim, which counts\n"
+            "instructions and the cycles of every unit but knows no latency, cache or clock. One call each: batch 1, one head, q_len = kv_len = S,\n"
+            "device pointers, dense [tokens][dim]. busy: matrix_busy_bound, matrix cycles over those of the busiest unit.\n",
+            f"## Targets\n\nS {big} unless said otherwise.\n\n" + table([["what", *chips], *lines])]
+    if failed:
+        text.append("Not met:\n\n" + "".join(f"- {f}\n" for f in failed))
+    head = ["chip", "type", "D", "mask", "kernel", "VGPR", "AGPR", "SGPR", "LDS KiB", "scratch", "spills", "waves/SIMD", "occupancy", "limited by",
+            "LDS conflicts", "LDS / matrix", "bytes, once", "bytes, per tile", "busy", "FMA peak", "useful", "in the way"]
+
+    def row(job, r):
+        chip, dtype, dim, seq, causal, extras, gap = job
+        mask = ("causal" if causal else "full") + (", every mask" if extras else "") + (", odd strides" if gap else "")
+        if "error" in r:
+            return [chip, dtype, dim, mask, "fails: " + r["error"].replace("\n", " ")[:80], *[""] * (len(head) - 5)]
+        return [chip, dtype, dim, mask, r["row"], r["vgprs"], r["agprs"], r["sgprs"], number(r["lds"] / 1024, 1), r["scratch"],
+                f"{r['vgpr_spills']} + {r['sgpr_spills']}", r["waves_per_simd"], f"{r['occupancy']:.0%}", r["limit"], number(r["conflicts"], 3),
+                number(r["lds_share"]), number(r["bytes"]), number(r["bytes_tile"], 3), number(r["matrix_busy_bound"], 3) if r["matrix_flops"] else "-",
+                number(r["fma"], 3) if not r["matrix_flops"] else "-", number(r["useful"], 3), r["bound_by"]]
+
+    order = lambda job: (chips.index(job[0]), job[1], job[2], job[3], job[4], job[5], job[6])
+    plain = [job for job in sorted(results, key=order) if job[3] == big and not job[5] and not job[6]]
+    text.append(f"## Plain kernels, S {big}\n\nbytes, once: bytes asked of global memory over those of q, k, v, o and lse once; per tile: over q, o and lse once and\n"
+                "the k and v that each query tile sees once. useful: FLOPs of visible pairs over matrix FLOPs executed. FMA peak: the same FLOPs over\n"
+                "those of one FMA an issue cycle. In the way: the busiest unit.\n\n" + table([head, *[row(job, results[job]) for job in plain]]))
+    cycles = [["chip", "type", "D", "mask", "matrix", "vector", "transcendental", "LDS", "memory"]]
+    for job in plain:
+        r = results[job]
+        if "error" not in r:
+            c = r["cycles_per_wave"]
+            cycles.append([*job[:3], "causal" if job[4] else "full", *[f"{c[u]:.0f}" for u in ("matrix", "valu", "trans", "lds", "vmem")]])
+    text.append("Cycles of a SIMD per wave, by unit; units that SIMDs share count as many times:\n\n" + table(cycles))
+    rest = [job for job in sorted(results, key=order) if not (job[3] == big and not job[5] and not job[6]) and job[3] != middle]
+    text.append("## The other rows of the table\n\nS 256 (D 256 plain: 512): wide heads, every mask at once (softcap, bias, boolean, ALiBi, dropout, sink), odd strides.\n\n" +
+                table([head, *[row(job, results[job]) for job in rest]]))
+    text.append("## Every kernel compiled\n\nFrom the metadata of the code objects; VGPR counts both files on CDNA; spills: of VGPRs + of SGPRs.\n")
+    for chip in chips:
+        text.append(f"### {chip}\n\n" + table([["kernel", "threads", "VGPR", "AGPR", "SGPR", "static LDS", "scratch", "spills"],
+                    *[[f"`{k['name']}`", k["threads"], k["vgprs"], k["agprs"], k["sgprs"], k["lds"], k["scratch"], k["spills"]] for k in metadata[chip]]]))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("\n".join(text))
+    print(f"{output}: {sum(len(m) for m in metadata.values())} kernels, {len(lines) * len(chips)} targets and figures, {len(failed)} not met")
+    for f in failed:
+        print("not met:", f)
+    for w in wrong:
+        print("FAIL", w)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1069 @@
+/* hip_unit.c - the fixed tests of backend "hip": bad input, every failing call of HIP, leaks, threads, layouts, garbage in device arrays.
+ *
+ * Every test runs in a child process: a fresh HIP each time, and an error of the simulator ends one test only. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "hip.h"
+
+void hip_fault(void);                                    /* hip_fault.c */
+
+/* in a child: says what is wrong and ends it */
+#define CHECK(what, ...) do { if (!(what)) { \
+        fprintf(report, "  hip_unit.c:%d: %s: ", __LINE__, #what); fprintf(report, __VA_ARGS__); fprintf(report, "\n"); \
+        fflush(report); _exit(1); } } while (0)
+static FILE *report;                                     /* stdout as it was before a test made it silent */
+
+/* From here to spoken(): whatever is printed goes to a file. */
+static void silence(void) {
+    char name[] = "/tmp/hip_unit_XXXXXX";
+    int fd = mkstemp(name);
+    fflush(stdout), fflush(stderr);
+    if (fd < 0) _exit(2);
+    unlink(name);
+    dup2(fd, 1), dup2(fd, 2), close(fd);
+}
+static int64_t spoken(void) {                            /* bytes printed since */
+    struct stat s;
+    fflush(stdout), fflush(stderr);
+    return fstat(1, &s) ? -1 : (int64_t)s.st_size;
+}
+
+/* ---------------------------------------------------------------------------------------------------- problems */
+static proof_draw plain_draw(void) {
+    proof_draw draw;
+    memset(&draw, 0, sizeof draw);
+    draw.q_amplitude = 1, draw.lse = 1;
+    return draw;
+}
+static void shape(proof_case *c, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t dim, int64_t v_dim, int32_t dtype) {
+    attn_desc *d = &c->d;
+    memset(c, 0, sizeof *c);
+    c->data = 11;
+    d->batch = batch, d->q_len = q_len, d->kv_len = kv_len, d->heads = heads, d->kv_heads = kv_heads, d->head_dim = dim, d->v_dim = v_dim;
+    d->q.dtype = d->k.dtype = d->v.dtype = d->o.dtype = dtype;
+    d->backend = "hip", d->message = c->message, d->message_size = sizeof c->message;
+}
+static void bind(proof_case *c) {
+    proof_draw draw = plain_draw();
+    proof_bind_all(c, &draw);
+}
+/* everything at once: bias, mask, alibi, sink, softcap, dropout, padded lengths */
+static void loaded(proof_case *c, int32_t dtype) {
+    static const int32_t used_q[] = {19, 12}, used_k[] = {70, 41}, start_k[] = {0, 5};
+    shape(c, 2, 20, 70, 4, 2, 64, 0, dtype);
+    attn_desc *d = &c->d;
+    d->flags = ATTN_CAUSAL, d->softcap = 20, d->dropout = 0.25f, d->seed = 5;
+    d->mask.dtype = ATTN_BOOL;
+    c->features = PROOF_BIAS | PROOF_MASK;
+    const int32_t *from[] = {used_q, used_k, start_k};
+    const int32_t **to[] = {&d->seq.used_q, &d->seq.used_k, &d->seq.start_k};
+    for (int i = 0; i < 3; i++) {
+        int32_t *p = proof_ints(c, 2);
+        memcpy(p, from[i], 8);
+        *to[i] = p;
+    }
+    proof_draw draw = plain_draw();
+    draw.alibi = draw.sink = 1;
+    proof_bind_all(c, &draw);
+}
+static void registered(void) {
+    attn_status s = attn_hip_register();
+    CHECK(s == ATTN_OK, "attn_hip_register: %s", attn_status_text(s));
+}
+static int outputs_untouched(const proof_case *c) { return proof_untouched(c, PROOF_OUT) && proof_untouched(c, PROOF_IN); }
+static void refused(const proof_case *c, const attn_desc *d, attn_status want, const char *what) {
+    attn_status s = attn_forward(d);
+    CHECK(s == want, "%s: %s (%s), not %s", what, attn_status_name(s), d->message, attn_status_name(want));
+    CHECK(strstr(d->message, attn_status_text(want)), "%s: the message is '%s'", what, d->message);
+    CHECK(outputs_untouched(c), "%s: an output was written", what);
+}
+static void agrees(proof_case *c, const char *what) {
+    proof_answer a;
+    attn_status s = proof_solve(c, &a);
+    CHECK(!s, "%s: the reference: %s", what, attn_status_text(s));
+    c->d.backend = "hip";
+    s = proof_call(c, 0);
+    CHECK(!s, "%s: %s", what, c->message);
+    const char *wrong = proof_check(c, &a, hip_p_unit(&c->d));
+    CHECK(!wrong, "%s: %s", what, wrong);
+    proof_reset(c);
+    proof_answer_free(&a);
+}
+
+/* --------------------------------------------------------------------------------------------------- bad input */
+static void no_device(void) {
+    proof_case c;
+    attn_plan plan;
+    loaded(&c, ATTN_F16);
+    silence();
+    hip_devices = 0;
+    attn_status s = attn_hip_register();
+    CHECK(s == ATTN_OK || s == ATTN_ERR_NO_DEVICE, "%s", attn_status_text(s));
+    refused(&c, &c.d, ATTN_ERR_NO_DEVICE, "no GPU");
+    s = attn_query(&c.d, NULL, &plan);
+    CHECK(s == ATTN_ERR_NO_DEVICE, "attn_query: %s", attn_status_name(s));
+    CHECK(strstr(plan.why, "hip: "), "attn_query does not say why not: '%s'", plan.why);
+    c.d.backend = NULL, c.d.flags |= ATTN_DEVICE | ATTN_SEQ_HOST;
+    refused(&c, &c.d, ATTN_ERR_NO_DEVICE, "device tensors, automatic choice");
+    c.d.flags &= ~(uint32_t)(ATTN_DEVICE | ATTN_SEQ_HOST);
+    s = attn_forward(&c.d);
+    CHECK(!s, "host tensors without a GPU: %s", c.message);
+    CHECK(spoken() == 0, "something was printed");
+}
+static void other_chip(void) {
+    proof_case c;
+    loaded(&c, ATTN_BF16);
+    attn_status s = attn_hip_register();
+    CHECK(s == ATTN_OK || s == ATTN_ERR_GPU_ARCH, "%s", attn_status_text(s));
+    refused(&c, &c.d, ATTN_ERR_GPU_ARCH, "another chip");
+}
+static void pointers(void) {
+    proof_case c;
+    hip_place p;
+    loaded(&c, ATTN_F32);
+    registered();
+    hip_place_make(&c, &p, HIP_STREAM);
+    silence();
+    const void *host = c.d.q.data;                       /* host memory in place of each device pointer in turn */
+    const void **at[] = {(const void **)&p.d.q.data, (const void **)&p.d.k.data, (const void **)&p.d.v.data, (const void **)&p.d.bias.data,
+                         (const void **)&p.d.mask.data};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const void *old = *at[i];
+        *at[i] = host;
+        refused(&c, &p.d, ATTN_ERR_GPU_POINTER, "an input in host memory");
+        *at[i] = old;
+    }
+    attn_desc d = p.d;
+    d.o.data = c.d.o.data;
+    refused(&c, &d, ATTN_ERR_GPU_POINTER, "o in host memory");
+    d = p.d, d.lse = c.d.lse;
+    refused(&c, &d, ATTN_ERR_GPU_POINTER, "lse in host memory");
+    d = p.d, d.alibi = c.d.alibi;
+    refused(&c, &d, ATTN_ERR_GPU_POINTER, "alibi in host memory");
+    d = p.d, d.sink = c.d.sink;
+    refused(&c, &d, ATTN_ERR_GPU_POINTER, "sink in host memory");
+    d = p.d, d.seq.used_k = c.d.seq.used_k;
+    refused(&c, &d, ATTN_ERR_GPU_POINTER, "used_k in host memory without ATTN_SEQ_HOST");
+    static const char *const cpu[] = {"flash", "standard", "reference"};
+    for (int i = 0; i < 3; i++) {
+        d = p.d, d.backend = cpu[i];
+        refused(&c, &d, ATTN_ERR_DEVICE, cpu[i]);
+    }
+    d = p.d, d.device = 99;
+    attn_status s = attn_forward(&d);
+    CHECK(s && s != ATTN_ERR_DEVICE_INDEX, "device 99: %s", attn_status_name(s));
+    s = attn_forward(&p.d);
+    CHECK(!s, "after all of them: %s", p.d.message);
+    CHECK(spoken() == 0, "something was printed");
+    hip_place_free(&c, &p);
+}
+static void workspaces(void) {
+    proof_case c;
+    hip_place p;
+    static char host[1 << 20] __attribute__((aligned(64)));
+    loaded(&c, ATTN_F16);
+    registered();
+    hip_place_make(&c, &p, HIP_SEQ_HOST);
+    silence();
+    p.d.workspace = host, p.d.workspace_size = sizeof host;
+    refused(&c, &p.d, ATTN_ERR_GPU_WORKSPACE, "a workspace in host memory");
+    CHECK(spoken() == 0, "something was printed");
+    hip_place_free(&c, &p);
+}
+static void sticky(void) {
+    proof_case c;
+    hip_place p;
+    loaded(&c, ATTN_F16);
+    registered();
+    hip_place_make(&c, &p, 0);
+    attn_status s = attn_forward(&c.d);
+    CHECK(!s, "%s", c.message);
+    proof_reset(&c);
+    silence();
+    hip_fault();
+    refused(&c, &c.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, host pointers");
+    refused(&c, &p.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, device pointers");
+}
+/* what is still to come, and what belongs to other backends */
+static attn_status not_taken(uint64_t features) {
+    return features & (PROOF_PAGED | PROOF_APPEND | PROOF_INT8 | PROOF_FP8) ? ATTN_ERR_NOT_YET : ATTN_ERR_DECLINED;
+}
+static void declined(void) {
+    proof_case c;
+    proof_rng r = {3, NULL, 0};
+    attn_plan plan;
+    uint64_t seen = 0;
+    registered();
+    silence();
+    for (int n = 0; n < 3000 && seen != hip_outside(); n++) {
+        proof_make(&c, &r, 1 << 12);
+        const uint64_t out = c.features & hip_outside();
+        if (out) {
+            c.d.backend = "hip";
+            attn_status s = proof_query(&c, 0, &plan);
+            CHECK(s == not_taken(out) && strstr(plan.why, "hip: "), "%s, '%s'", attn_status_name(s), plan.why);
+            const char *why = strstr(plan.why, "hip: ") + 5;
+            CHECK(strcspn(why, "\n") > 3, "declines without a reason");
+            if (!(seen & out)) refused(&c, &c.d, not_taken(out), "what hip does not take");
+            seen |= out;
+        }
+        proof_free(&c);
+    }
+    CHECK(seen == hip_outside(), "not every feature came up: %llx", (unsigned long long)seen);
+    CHECK(spoken() == 0, "something was printed");
+}
+static void backward_declined(void) {
+    proof_case c;
+    attn_grad g;
+    attn_plan plan;
+    shape(&c, 1, 8, 8, 2, 2, 32, 0, ATTN_F32);
+    bind(&c);
+    registered();
+    memset(&g, 0, sizeof g);
+    attn_status s = attn_query(&c.d, &g, &plan);
+    CHECK(s == ATTN_ERR_NOT_YET && strstr(plan.why, "hip: "), "%s, '%s'", attn_status_name(s), plan.why);
+}
+
+/* -------------------------------------------------------------------------------- failing calls, leaks, choice */
+/* Every HIP call of a forward call fails in turn, with an error of memory and with another one. */
+static void every_call_fails(const proof_case *c, const attn_desc *d) {
+    for (int kind = 0; kind < 2; kind++) {
+        hip_fail_error = kind ? hipErrorUnknown : hipErrorOutOfMemory;
+        for (int64_t n = 1;; n++) {
+            const int64_t before = hip_calls;
+            hip_fail_at = before + n;
+            attn_status s = attn_forward(d);
+            const int reached = hip_calls >= hip_fail_at;
+            hip_fail_at = 0;
+            if (!reached) { CHECK(!s, "no call failed: %s", d->message); break; }
+            CHECK(n < 500, "no end of calls");
+            if (!s) {                                    /* its failure does not matter, such as that of a timing event */
+                if (!(d->flags & ATTN_DEVICE)) proof_reset((proof_case *)(uintptr_t)c);
+                continue;
+            }
+            CHECK(s >= ATTN_ERR_NO_DEVICE && s <= ATTN_ERR_GPU, "call %lld fails: %s", (long long)n, attn_status_name(s));
+            if (kind == 0) CHECK(s == ATTN_ERR_GPU_MEMORY, "call %lld out of memory: %s", (long long)n, attn_status_name(s));
+            if (s == ATTN_ERR_GPU)
+                CHECK(strstr(d->message, hipGetErrorString((hipError_t)hip_fail_error)), "the message lacks HIP's text: '%s'", d->message);
+            if (!(d->flags & ATTN_DEVICE)) CHECK(outputs_untouched(c), "call %lld fails, an output was written", (long long)n);
+            (void)hipGetLastError();
+        }
+        if (!(d->flags & ATTN_DEVICE)) proof_reset((proof_case *)(uintptr_t)c);
+    }
+}
+static void failing_calls(int device) {
+    proof_case c;
+    hip_place p;
+    int64_t alive = 0;
+    loaded(&c, device ? ATTN_BF16 : ATTN_F16);
+    c.d.o.stride[0] = 0;
+    registered();
+    hip_place_make(&c, &p, HIP_STREAM);
+    silence();
+    for (int round = 0; round < 2; round++) {
+        every_call_fails(&c, device ? &p.d : &c.d);
+        if (round) CHECK(hip_alive == alive, "%lld blocks, streams and events alive, then %lld", (long long)alive, (long long)hip_alive);
+        alive = hip_alive;
+    }
+    CHECK(spoken() == 0, "something was printed");
+    hip_place_free(&c, &p);
+    proof_reset(&c);
+    agrees(&c, "after the failures");
+}
+static void failing_calls_host(void) { failing_calls(0); }
+static void failing_calls_device(void) { failing_calls(1); }
+
+static void nothing_leaks(void) {
+    static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    registered();
+    for (int how = 0; how < 8; how++) {
+        proof_case c;
+        hip_place p;
+        loaded(&c, dtype[how % 3]);
+        hip_place_make(&c, &p, how & 3 ? how | HIP_WORKSPACE : how);
+        for (int i = 0; i < 2; i++) CHECK(!attn_forward(&c.d) && !attn_forward(&p.d), "%s", c.message);
+        const int64_t alive = hip_alive, made = hip_allocations;
+        for (int i = 0; i < 5; i++) CHECK(!attn_forward(&c.d) && !attn_forward(&p.d), "%s", c.message);
+        CHECK(hip_alive == alive, "%lld alive, then %lld", (long long)alive, (long long)hip_alive);
+        CHECK(hip_allocations == made, "%lld allocations by repeated calls", (long long)(hip_allocations - made));
+        hip_place_free(&c, &p);
+        proof_free(&c);
+    }
+    attn_shutdown();
+    CHECK(hip_alive == 0, "%lld blocks, streams and events alive after attn_shutdown", (long long)hip_alive);
+}
+static void workspace_is_enough(void) {                  /* device pointers and a workspace: not one allocation */
+    proof_case c;
+    hip_place p;
+    loaded(&c, ATTN_F16);
+    registered();
+    hip_place_make(&c, &p, HIP_WORKSPACE | HIP_STREAM);
+    const int64_t made = hip_allocations;
+    CHECK(!attn_forward(&p.d), "%s", c.message);
+    CHECK(hip_allocations == made, "%lld allocations", (long long)(hip_allocations - made));
+    if (p.d.workspace_size > 64) {
+        p.d.workspace_size -= 64;
+        refused(&c, &p.d, ATTN_ERR_WORKSPACE_SMALL, "a small workspace");
+    }
+    hip_place_free(&c, &p);
+}
+static void the_choice(void) {
+    proof_case c;
+    hip_place p;
+    attn_plan plan;
+    loaded(&c, ATTN_F16);
+    registered();
+    hip_place_make(&c, &p, 0);
+    c.d.backend = p.d.backend = NULL;
+    CHECK(!attn_query(&p.d, NULL, &plan) && !strcmp(plan.backend, "hip"), "device tensors go to %s", plan.backend);
+    CHECK(!attn_query(&c.d, NULL, &plan) && strcmp(plan.backend, "hip"), "host tensors go to hip unasked");
+    CHECK(!attn_set_default("hip"), "hip is no default");
+    CHECK(!attn_query(&c.d, NULL, &plan) && !strcmp(plan.backend, "hip"), "the default is %s", plan.backend);
+    CHECK(!attn_set_default(NULL), "automatic again");
+    CHECK(attn_hip_register() == ATTN_OK, "registering twice");
+    hip_place_free(&c, &p);
+}
+
+static void the_times(void) {
+    proof_case c;
+    double kernel = -1, total = -1;
+    size_t bytes = 0;
+    loaded(&c, ATTN_F16);
+    registered();
+    CHECK(!proof_call(&c, 0), "%s", c.message);
+    CHECK(!attn_hip_last_times(&kernel, &total, &bytes), "no times");
+    CHECK(kernel > 0 && total >= kernel && bytes > 0, "kernel %g s, total %g s, %zu bytes", kernel, total, bytes);
+    CHECK(!attn_hip_last_times(NULL, NULL, NULL), "NULL");
+}
+
+/* ---------------------------------------------------------------------------------------------------- threads */
+static char *outputs(const proof_case *c, char *to) {   /* all outputs, one after another */
+    size_t n = 0;
+    for (int i = 0; i < c->buffers; i++)
+        if (c->buffer[i].kind == PROOF_OUT) {
+            if (to) memcpy(to + n, c->buffer[i].mem, c->buffer[i].bytes);
+            n += c->buffer[i].bytes;
+        }
+    return to ? to : (char *)proof_zeros((int64_t)n, 1);
+}
+static size_t outputs_size(const proof_case *c) {
+    size_t n = 0;
+    for (int i = 0; i < c->buffers; i++) n += c->buffer[i].kind == PROOF_OUT ? c->buffer[i].bytes : 0;
+    return n;
+}
+typedef struct worker { proof_case c; hip_place p; char *want, *got; int device, wrong; } worker;
+static void *work(void *arg) {
+    worker *w = (worker *)arg;
+    for (int i = 0; i < 4 && !w->wrong; i++) {
+        proof_reset(&w->c);
+        w->wrong = attn_forward(w->device ? &w->p.d : &w->c.d);
+        if (w->device) hip_place_fetch(&w->c, &w->p);
+        if (memcmp(outputs(&w->c, w->got), w->want, outputs_size(&w->c))) w->wrong = -1;
+    }
+    return NULL;
+}
+static void two_threads(void) {
+    static worker w[4];
+    pthread_t t[4];
+    registered();
+    for (int i = 0; i < 4; i++) {                        /* two with host pointers, two on streams of their own */
+        loaded(&w[i].c, i % 2 ? ATTN_F16 : ATTN_F32);
+        w[i].c.d.seed = (uint64_t)i, w[i].device = i / 2;
+        CHECK(!proof_call(&w[i].c, 0), "%s", w[i].c.message);
+        w[i].want = outputs(&w[i].c, outputs(&w[i].c, NULL)), w[i].got = outputs(&w[i].c, NULL);
+        proof_reset(&w[i].c);
+        if (w[i].device) hip_place_make(&w[i].c, &w[i].p, HIP_STREAM | HIP_WORKSPACE);
+    }
+    for (int i = 0; i < 4; i++) CHECK(!pthread_create(&t[i], NULL, work, &w[i]), "pthread_create");
+    for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+    for (int i = 0; i < 4; i++) CHECK(!w[i].wrong, "thread %d: %s", i, w[i].wrong > 0 ? w[i].c.message : "other bits than alone");
+}
+
+/* ---------------------------------------------------------------------------------- layouts, conversion, lengths */
+/* Way n of laying out a tensor of n0 x n1 x n2 rows: 0 BSHD, 1 BHSD, 2..7 every order of the dimensions with odd gaps, 8..10 one
+ * stride negative, 11..13 one stride 0 (inputs only). */
+enum { LAYOUTS = 14, OUT_LAYOUTS = 8 };
+static void lay_out(int n, int64_t stride[3], int32_t *layout, int64_t n0, int64_t n1, int64_t n2, int64_t dim) {
+    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    const int64_t size[3] = {n0, n1, n2};
+    if (n < 2) { *layout = n ? ATTN_BHSD : ATTN_BSHD; return; }
+    const int *o = order[n < 8 ? n - 2 : 0];
+    int64_t step = dim + 3;
+    for (int i = 2; i >= 0; i--) stride[o[i]] = step, step = step * size[o[i]] + 1;
+    if (n >= 11) stride[n - 11] = ATTN_BROADCAST;
+    else if (n >= 8) stride[n - 8] = -stride[n - 8];
+}
+/* the CPU's flash and the GPU on the same tensors, both against the reference and against each other */
+static void cpu_and_gpu(proof_case *c, const char *what) {
+    proof_answer a;
+    const attn_desc *d = &c->d;
+    CHECK(!proof_solve(c, &a), "%s", what);
+    double *cpu = (double *)proof_zeros(proof_lse_count(d) * proof_v_dim(d), 8);
+    const proof_view w = proof_rows_view(d, d->o.stride, d->o.layout, proof_v_dim(d));
+    for (int gpu = 0; gpu < 2; gpu++) {
+        c->d.backend = gpu ? "hip" : "flash";
+        proof_reset(c);
+        attn_status s = proof_call(c, 0);
+        CHECK(!s, "%s: %s", what, c->message);
+        const char *wrong = proof_check(c, &a, gpu ? hip_p_unit(d) : 0);
+        CHECK(!wrong, "%s, %s: %s", what, c->d.backend, wrong);
+        for (int64_t r = 0; r < d->batch * d->q_len * d->heads; r++)
+            for (int64_t e = 0, at = proof_row(d, &w, r / d->heads / d->q_len, r / d->heads % d->q_len, r % d->heads); e < proof_v_dim(d); e++) {
+                const double x = element_get(d->o.data, d->o.dtype, at + e);
+                if (!gpu) cpu[r * proof_v_dim(d) + e] = x;
+                else CHECK(absolute(x - cpu[r * proof_v_dim(d) + e]) < (d->q.dtype == ATTN_F32 ? 1e-5 : d->q.dtype == ATTN_F16 ? 1e-2 : 8e-2),
+                           "%s: GPU %g, CPU %g", what, x, cpu[r * proof_v_dim(d) + e]);
+            }
+    }
+    free(cpu);
+    proof_reset(c);
+    proof_answer_free(&a);
+}
+static void every_layout(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { B = 2, Q = 37, K = 70, H = 4, KVH = 2, D = 40, DV = 24 };
+    int n = 0;
+    registered();
+    for (int tensor = 0; tensor < 5; tensor++)           /* q, k, v, o, then all four */
+        for (int l = 0; l < (tensor < 3 ? LAYOUTS : OUT_LAYOUTS); l++, n++) {
+            proof_case c;
+            char what[64];
+            shape(&c, B, Q, K, H, KVH, D, DV, dtype[n % 3]);
+            attn_desc *d = &c.d;
+            if (n & 1) d->flags = ATTN_CAUSAL;
+            if (tensor == 0 || tensor == 4) lay_out(l, d->q.stride, &d->q.layout, B, Q, H, D);
+            if (tensor == 1 || tensor == 4) lay_out(l, d->k.stride, &d->k.layout, B, K, KVH, D);
+            if (tensor == 2 || tensor == 4) lay_out(l, d->v.stride, &d->v.layout, B, K, KVH, DV);
+            if (tensor == 3 || tensor == 4) lay_out(l, d->o.stride, &d->o.layout, B, Q, H, DV);
+            snprintf(what, sizeof what, "%s, layout %d, dtype %d", (const char *[]){"q", "k", "v", "o", "all"}[tensor], l, d->q.dtype);
+            bind(&c);
+            cpu_and_gpu(&c, what);
+            proof_free(&c);
+        }
+    for (n = 0; n < 3; n++) {                            /* one buffer [batch][tokens][heads + 2 kv_heads][dim] */
+        proof_case c;
+        shape(&c, B, Q, Q, H, KVH, 64, 0, dtype[n]);
+        attn_in *in[] = {&c.d.q, &c.d.k, &c.d.v};
+        for (int i = 0; i < 3; i++) in[i]->stride[0] = Q * (H + 2 * KVH) * 64, in[i]->stride[1] = (H + 2 * KVH) * 64, in[i]->stride[2] = 64;
+        proof_draw draw = plain_draw();
+        draw.qkv = 1;
+        proof_bind_all(&c, &draw);
+        cpu_and_gpu(&c, "packed QKV");
+        proof_free(&c);
+    }
+}
+/* attn_convert on the GPU and on the CPU: the same bits, every type and layout; what a row does not cover is left alone. */
+static void conversion(void) {
+    static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64};
+    static const double odd[] = {0, -0.0, 65504, 65519.99, 65520, 1e30, -1e300, 0x1p-24, 0x1.8p-25, 0x1p-26, 0x1p-133, 0x1.0080p0, 0x1.0180p0, 0x1.00400001p0, 0x1.002p0,
+                                 /* beside the middle between two f16 or two bf16, by less than f32 tells */
+                                 0x1.00200004p0, -0x1.005ffffcp0, 0x1.01000004p0, -0x1.02fffffcp0};
+    uint64_t r = 9;
+    int n = 0;
+    registered();
+    for (int from = 0; from < 4; from++)
+        for (int to = 0; to < 4; to++)
+            for (int l = 0; l < LAYOUTS; l++, n++) {
+                const int64_t size[4] = {2, 5 + n % 3, 3, n % 2 ? 40 : 33};
+                attn_in src = {NULL, {0, 0, 0}, dtype[from], 0, NULL, {0, 0, 0}};
+                attn_out dst = {NULL, {0, 0, 0}, dtype[to], 0};
+                attn_desc where;
+                lay_out(l, src.stride, &src.layout, size[0], size[1], size[2], size[3]);
+                lay_out((l + n) % OUT_LAYOUTS, dst.stride, &dst.layout, size[0], size[1], size[2], size[3]);
+                const proof_view in = proof_dense(src.stride, src.layout, size[0], size[1], size[2], size[3]);
+                const proof_view out = proof_dense(dst.stride, dst.layout, size[0], size[1], size[2], size[3]);
+                int64_t below, above, low, high;
+                proof_extent(&in, &below, &above), proof_extent(&out, &low, &high);
+                const size_t in_bytes = (size_t)(below + above) * dtype_size(dtype[from]), out_bytes = (size_t)high * dtype_size(dtype[to]);
+                char *a = (char *)proof_zeros((int64_t)in_bytes, 1), *want = (char *)proof_zeros((int64_t)out_bytes, 1), *got = (char *)proof_zeros((int64_t)out_bytes, 1);
+                for (int64_t i = 0; i < below + above; i++) {
+                    const uint64_t x = random_bits(&r);
+                    element_put(a, dtype[from], i, x % 8 ? random_normal(&r) : odd[x / 8 % (sizeof odd / sizeof *odd)]);
+                }
+                proof_poison(want, out_bytes), proof_poison(got, out_bytes);
+                src.data = a + (size_t)below * dtype_size(dtype[from]), dst.data = want;
+                attn_status s = attn_convert(size, src, dst, NULL);
+                CHECK(!s, "on the CPU: %s", attn_status_text(s));
+                char *da = (char *)hip_copy_in(a, in_bytes), *db = (char *)hip_copy_in(got, out_bytes);
+                memset(&where, 0, sizeof where);
+                where.flags = ATTN_DEVICE;
+                src.data = da + (size_t)below * dtype_size(dtype[from]), dst.data = db;
+                s = attn_convert(size, src, dst, &where);
+                CHECK(!s, "on the GPU: %s", attn_status_text(s));
+                hip_must(hipDeviceSynchronize(), "hipDeviceSynchronize");
+                hip_must(hipMemcpy(got, db, out_bytes, hipMemcpyDeviceToHost), "hipMemcpy");
+                for (size_t i = 0; i < out_bytes; i++)
+                    CHECK(got[i] == want[i], "dtype %d to %d, layout %d: byte %zu is %02x, on the CPU %02x", dtype[from], dtype[to], l, i, (uint8_t)got[i], (uint8_t)want[i]);
+                src.data = a;
+                s = attn_convert(size, src, dst, &where);
+                CHECK(s == ATTN_ERR_GPU_POINTER, "a source in host memory: %s", attn_status_name(s));
+                hip_must(hipFree(da), "hipFree"), hip_must(hipFree(db), "hipFree");
+                free(a), free(want), free(got);
+            }
+}
+/* Device memory may hold any lengths: kernels clamp. The answer is that of the clamped lengths. */
+static void garbage_lengths(void) {
+    static const int32_t wild[] = {INT32_MIN, -1, 0, 7, 25, 26, 1000, INT32_MAX};
+    enum { B = 3, Q = 20, K = 25 };
+    uint64_t r = 5;
+    registered();
+    for (int n = 0; n < 40; n++) {
+        proof_case c;
+        hip_place p;
+        shape(&c, B, Q, K, 2, 1, n % 2 ? 64 : 33, 0, n % 4 < 2 ? ATTN_F16 : ATTN_F32);
+        attn_desc *d = &c.d;
+        if (n % 3 == 0) d->flags = ATTN_CAUSAL;
+        int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B), *slot = proof_ints(&c, B);
+        int32_t good_q[B], good_k[B], good_start[B], good_slot[B], bad[4][B];
+        for (int b = 0; b < B; b++) {
+            for (int i = 0; i < 4; i++) bad[i][b] = wild[random_bits(&r) % 8];
+            good_q[b] = bad[0][b] < 0 ? 0 : bad[0][b] > Q ? Q : bad[0][b];
+            good_k[b] = bad[1][b] < 0 ? 0 : bad[1][b] > K ? K : bad[1][b];
+            good_start[b] = bad[2][b] < 0 ? 0 : bad[2][b] > good_k[b] ? good_k[b] : bad[2][b];
+            good_slot[b] = bad[3][b] < 0 ? 0 : bad[3][b] > 3 ? 3 : bad[3][b];
+        }
+        memcpy(used_q, good_q, sizeof good_q), memcpy(used_k, good_k, sizeof good_k);
+        memcpy(start_k, good_start, sizeof good_start), memcpy(slot, good_slot, sizeof good_slot);
+        d->seq.used_q = used_q, d->seq.used_k = used_k, d->seq.start_k = start_k, d->seq.slot = slot, d->seq.slots = 4;
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL);
+        proof_reset(&c);
+        hip_place_make(&c, &p, 0);
+        const int32_t *at[4] = {p.d.seq.used_q, p.d.seq.used_k, p.d.seq.start_k, p.d.seq.slot};
+        for (int i = 0; i < 4; i++) hip_must(hipMemcpy((void *)(uintptr_t)at[i], bad[i], sizeof bad[i], hipMemcpyHostToDevice), "hipMemcpy");
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        outputs(&c, got);
+        for (size_t i = 0; i < outputs_size(&c); i++)
+            CHECK(got[i] == want[i], "case %d: byte %zu of %zu differs from that with the clamped lengths", n, i, outputs_size(&c));
+        hip_place_free(&c, &p);
+        free(want), free(got), proof_free(&c);
+    }
+    for (int n = 0; n < 40; n++) {                       /* packed: no access leaves the extents, which the simulator watches */
+        proof_case c;
+        hip_place p;
+        shape(&c, B, Q, K, 2, 2, 64, 0, n % 2 ? ATTN_BF16 : ATTN_F32);
+        int32_t *cu_q = proof_ints(&c, B + 1), *cu_k = proof_ints(&c, B + 1), bad[2][B + 1];
+        for (int b = 0; b <= B; b++) cu_q[b] = b * 15, cu_k[b] = b * 20, bad[0][b] = wild[random_bits(&r) % 8], bad[1][b] = wild[random_bits(&r) % 8];
+        c.d.seq.cu_q = cu_q, c.d.seq.total_q = B * 15, c.d.seq.cu_k = cu_k, c.d.seq.total_k = B * 20;
+        bind(&c);
+        hip_place_make(&c, &p, 0);
+        hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.cu_q, bad[0], sizeof bad[0], hipMemcpyHostToDevice), "hipMemcpy");
+        hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.cu_k, bad[1], sizeof bad[1], hipMemcpyHostToDevice), "hipMemcpy");
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_must(hipDeviceSynchronize(), "hipDeviceSynchronize");
+        hip_place_free(&c, &p);
+        proof_free(&c);
+    }
+}
+/* A sequence has the same bits alone and in a batch, packed, padded on either side or in a slot. */
+static void batch_invariant(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, len_q[] = {70, 1, 33, 128}, len_k[] = {130, 64, 33, 257};
+    enum { B = 4, Q = 128, K = 300, H = 2, D = 64 };
+    registered();
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
+        int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B);
+        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = n < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
+        c.d.flags = n % 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k, c.d.seq.start_k = start_k;
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int b = 0; b < B; b++) {
+            attn_desc d = c.d;
+            const size_t size = dtype_size(d.q.dtype);
+            char *o = (char *)proof_zeros(Q * H * D, size);
+            float *lse = (float *)proof_zeros(Q * H, 4);
+            memset(&d.seq, 0, sizeof d.seq);
+            d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
+            d.q.data = (const char *)d.q.data + (size_t)b * Q * H * D * size;
+            d.k.data = (const char *)d.k.data + ((size_t)b * K + (size_t)start_k[b]) * D * size;
+            d.v.data = (const char *)d.v.data + ((size_t)b * K + (size_t)start_k[b]) * D * size;
+            d.o.data = o, d.lse = lse;
+            CHECK(!attn_forward(&d), "%s", c.message);
+            CHECK(!memcmp(o, (const char *)c.d.o.data + (size_t)b * Q * H * D * size, (size_t)len_q[b] * H * D * size),
+                  "dtype %d, sequence %d: o alone and in the batch differ", d.q.dtype, b);
+            for (int h = 0; h < H; h++)
+                CHECK(!memcmp(lse + h * len_q[b], c.d.lse + (b * H + h) * Q, (size_t)len_q[b] * 4), "dtype %d, sequence %d: lse differs", d.q.dtype, b);
+            free(o), free(lse);
+        }
+        proof_free(&c);
+    }
+}
+/* Keys of -infinity: half of the rows have nothing but scores of -infinity and stay 0, whatever the values are; the others are NaN. */
+static void infinite_keys(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { Q = 160, K = 3, D = 64 };
+    registered();
+    for (int n = 0; n < 12; n++) {
+        proof_case c;
+        shape(&c, 1, Q, K, 1, 1, D, 0, dtype[n % 3]);
+        if (n & 1) c.d.o.dtype = ATTN_F32;
+        if (n / 3 & 1) c.features |= n % 3 ? PROOF_BIAS : PROOF_MASK, c.d.mask.dtype = n % 3 ? 0 : ATTN_BOOL;       /* a general kernel as well */
+        bind(&c);
+        for (int64_t i = 0; i < Q; i++) element_put((void *)(uintptr_t)c.d.q.data, c.d.q.dtype, i * D, i / 3 % 2 ? 1 : -1);
+        for (int64_t j = 0; j < K; j++) {
+            element_put((void *)(uintptr_t)c.d.k.data, c.d.k.dtype, j * D, (double)float_of(0xff800000));
+            for (int64_t e = 0; e < D; e++) element_put((void *)(uintptr_t)c.d.v.data, c.d.v.dtype, j * D + e, (double)float_of(n < 6 ? 0x7f800000 : 0x7fc00000));
+        }
+        proof_freeze(&c);
+        agrees(&c, dtype[n % 3] == ATTN_F32 ? "f32" : "16 bits");
+        proof_free(&c);
+    }
+}
+/* Scores as far from 0 as f32 reaches, by a bias of f32 or f64, by a sink, or both: q is 0, so that o has the bits of the same call with a
+ * bias of 0, and lse is the bias plus that call's. Half of the rows see the far bias in every key, the others in one key of seven. */
+static void fill_bias(proof_case *c, double far, int every) {
+    const attn_desc *d = &c->d;
+    for (int64_t i = 0; i < d->q_len; i++)
+        for (int64_t j = 0; j < d->kv_len; j++)
+            element_put((void *)(uintptr_t)d->bias.data, d->bias.dtype, i * d->kv_len + j, every || i % 2 == 0 || j % 7 == 3 ? far : 0);
+    proof_freeze(c);
+}
+static void far_scores_of(int32_t dtype, int64_t dim, int sinks, int f64_bias, uint32_t flags) {
+    static const double far[] = {-1e9, -1e30, -2.4e38, -3e38, -3.4028234663852886e38, -1e300, 1e9, 3e38, 3.4028234663852886e38, 1e300};
+    static const float sink[] = {3.40282347e38f, -3.40282347e38f, 3e38f, -3e38f, 2.3e38f, 2.4e38f, -2.4e38f, 1e9f, -1e9f, 80};
+    enum { Q = 6, K = 70 };
+    proof_case c;
+    char what[96];
+    shape(&c, 1, Q, K, sinks ? 10 : 1, 1, dim, 0, dtype);
+    attn_desc *d = &c.d;
+    d->flags = flags, d->o.dtype = ATTN_F32, d->bias.dtype = f64_bias ? ATTN_F64 : ATTN_F32;
+    d->bias.stride[0] = d->bias.stride[1] = ATTN_BROADCAST, d->bias.stride[2] = K;
+    c.features |= PROOF_BIAS;
+    proof_draw draw = plain_draw();
+    draw.q_amplitude = 0, draw.sink = sinks;
+    proof_bind_all(&c, &draw);
+    if (sinks) memcpy((void *)(uintptr_t)d->sink, sink, sizeof sink);
+    fill_bias(&c, 0, 1);
+    CHECK(!proof_call(&c, 0), "%s", c.message);
+    char *level = outputs(&c, outputs(&c, NULL));
+    proof_reset(&c);
+    for (size_t n = 0; n < sizeof far / sizeof *far; n += sinks ? 3 : 1) {
+        const double f = f64_bias ? far[n] : far[n] < -3.4e38 ? -3.4028234663852886e38 : far[n] > 3.4e38 ? 3.4028234663852886e38 : far[n];
+        snprintf(what, sizeof what, "dtype %d, dim %d, bias %g%s", dtype, (int)dim, f, sinks ? ", sinks" : "");
+        for (int every = 0; every < 2; every++) {
+            fill_bias(&c, f, every);
+            if (absolute(f) < 1e300) agrees(&c, what);  /* beyond f32 the reference keeps what no f32 lse can say */
+            if (!every || sinks) continue;
+            CHECK(!proof_call(&c, 0), "%s", c.message);
+            char *now = outputs(&c, outputs(&c, NULL));
+            CHECK(!memcmp(now, level, (size_t)(Q * dim) * 4), "%s: o has other bits than with a bias of 0", what);
+            for (int64_t i = 0; i < Q; i++) {
+                const double want = f < -3.4e38 ? -3.4028234663852886e38 : f > 3.4e38 ? 3.4028234663852886e38 : f;
+                CHECK(absolute((double)d->lse[i] - want) <= 8 * 0x1p-24 * absolute(want), "%s: lse %.9g", what, (double)d->lse[i]);
+            }
+            proof_reset(&c);
+            free(now);
+        }
+    }
+    free(level), proof_free(&c);
+}
+static void far_scores(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    registered();
+    for (int n = 0; n < 3; n++)
+        for (int sinks = 0; sinks < 2; sinks++) far_scores_of(dtype[n], n == 1 ? 64 : 32, sinks, n == 1 && !sinks, n == 2 ? ATTN_CAUSAL : 0);
+    far_scores_of(ATTN_F16, 260, 1, 0, 0);               /* the scalar kernel */
+    far_scores_of(ATTN_F32, 260, 0, 1, 0);
+}
+/* Sinks at every distance beside scores without any other mask, in rows that see keys and in rows that see none. */
+static void far_sinks(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const uint32_t bits[] = {0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f61b1e6, 0xff61b1e6, 0x42a00000, 0xc2a00000, 0x00000001};
+    enum { H = sizeof bits / sizeof *bits };
+    registered();
+    for (int n = 0; n < 8; n++) {
+        proof_case c;
+        shape(&c, 1, 20, 12, H, 1, n < 6 ? 64 : 260, 0, dtype[n % 3]);
+        c.d.flags = n % 2 ? ATTN_CAUSAL : 0;             /* causal: the first 8 rows see no key */
+        proof_draw draw = plain_draw();
+        draw.sink = 1;
+        proof_bind_all(&c, &draw);
+        memcpy((void *)(uintptr_t)c.d.sink, bits, sizeof bits);
+        proof_freeze(&c);
+        agrees(&c, n < 6 ? "sinks" : "sinks, scalar");
+        proof_free(&c);
+    }
+}
+/* A softcap so small that its inverse is not finite: every score is as good as 0. */
+static void tiny_softcap(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const uint32_t caps[] = {0x00000001, 0x00100000, 0x007fffff, 0x00800000};
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        shape(&c, 1, 20, 70, 1, 1, n < 12 ? 64 : 260, 0, dtype[n % 3]);
+        c.d.softcap = float_of(caps[n / 3 % 4]);
+        bind(&c);
+        for (int64_t e = 0; e < c.d.head_dim; e++) element_put((void *)(uintptr_t)c.d.q.data, dtype[n % 3], e, 0);     /* and 0 / softcap */
+        proof_freeze(&c);
+        agrees(&c, "softcap");
+        proof_free(&c);
+    }
+}
+/* What a call costs, in wave instructions of its largest kernel: the last line of the simulator's report. */
+static int64_t instructions(void) {
+    const char *path = getenv("HIPSIM_REPORT");
+    char line[8192];
+    int64_t most = 0;
+    FILE *f = path ? fopen(path, "r") : NULL;
+    CHECK(f, "no report %s", path ? path : "");
+    while (fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, "\"total\"");
+        const int64_t n = at ? atoll(strchr(at, ':') + 1) : 0;
+        if (n > most) most = n;
+    }
+    fclose(f), unlink(path);
+    return most;
+}
+/* Values that are not finite cost at most four times the clean call, wherever they lie and whoever sees them. */
+static void nan_costs(void) {
+    static const int32_t dtype[] = {ATTN_BF16, ATTN_F32, ATTN_F16};
+    enum { S = 512, D = 64, CLEAN = 0, ALL = 1, ONE = 2, HIDDEN = 3, HALF_SEEN = 4, WAYS = 5 };
+    registered();
+    for (int n = 0; n < 3; n++)
+        for (int masks = 0; masks < 2; masks++) {
+            int64_t cost[WAYS];
+            proof_case c;
+            shape(&c, 1, S, S, 1, 1, D, 0, dtype[n]);
+            c.d.flags = ATTN_CAUSAL;
+            if (masks) c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+            bind(&c);
+            if (masks)                                   /* the second half of the keys is hidden from all rows */
+                for (int64_t i = 0; i < S; i++) memset((char *)(uintptr_t)c.d.mask.data + i * S, 1, S / 2), memset((char *)(uintptr_t)c.d.mask.data + i * S + S / 2, 0, S / 2);
+            for (int way = CLEAN; way < WAYS; way++) {
+                for (int64_t j = 0; j < S; j++)
+                    for (int64_t e = 0; e < D; e++) {
+                        const int bad = way == ALL || (way == ONE && j == 200 && e == 5) || (way == HIDDEN && j >= S / 2) || (way == HALF_SEEN && j < S / 2 && e % 2);
+                        element_put((void *)(uintptr_t)c.d.v.data, dtype[n], j * D + e, bad ? (double)float_of(0x7fc00000) : 1);
+                    }
+                proof_freeze(&c);
+                CHECK(!proof_call(&c, 0), "%s", c.message);
+                cost[way] = instructions();
+                CHECK(cost[way] > 0 && cost[way] <= 4 * cost[CLEAN], "dtype %d, masks %d, way %d: %lld instructions, clean %lld", dtype[n], masks, way,
+                      (long long)cost[way], (long long)cost[CLEAN]);
+                proof_reset(&c);
+            }
+            proof_free(&c);
+        }
+}
+/* NaN whose bits are all ones, from every input, into every type of o: rounding must not carry them into a number. */
+static void full_nan(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { S = 200, D = 64 };
+    registered();
+    for (int n = 0; n < 54; n++) {
+        const int of = n % 3, type = n / 3 % 3, out = n / 9 % 3;
+        proof_case c;
+        shape(&c, 1, 8, S, 1, 1, D, 0, dtype[type]);
+        c.d.o.dtype = dtype[out];
+        if (n >= 27) c.d.softcap = 20;
+        bind(&c);
+        char *x = (char *)(uintptr_t)(of == 0 ? c.d.q.data : of == 1 ? c.d.k.data : c.d.v.data);
+        memset(x + (size_t)((of ? 100 : 5) * D + 7) * dtype_size(dtype[type]), type == 2 ? 0xff : 0x7f, dtype_size(dtype[type]));
+        memset(x + (size_t)((of ? 100 : 5) * D + 7) * dtype_size(dtype[type]), 0xff, dtype_size(dtype[type]) - 1);
+        proof_freeze(&c);
+        agrees(&c, "a NaN of all ones");
+        proof_free(&c);
+    }
+}
+/* Sequences of 2^30 keys and more, all of them one row in memory; each query sees a window of 101. Every key scores 0: o is v, lse log 101. */
+static void far_keys(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const int64_t keys[] = {((int64_t)1 << 30) + 77, ((int64_t)1 << 31) - 65536};
+    enum { Q = 40, D = 64 };
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        attn_plan plan;
+        attn_desc *d = &c.d;
+        shape(&c, 1, Q, 1, 1, 1, n % 12 < 6 ? D : 260, 0, dtype[n % 3]);
+        d->k.stride[0] = d->k.stride[1] = d->k.stride[2] = d->v.stride[0] = d->v.stride[1] = d->v.stride[2] = ATTN_BROADCAST;
+        d->flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d->window_left = 100;
+        proof_draw draw = plain_draw();
+        draw.q_amplitude = 0;
+        proof_bind_all(&c, &draw);                       /* of the one row */
+        d->kv_len = n < 12 ? keys[n / 3 % 2] : keys[1] + 1 + n;
+        if (n % 2) d->flags |= ATTN_OFFSET, d->offset = d->kv_len - Q - 60000;
+        if (n >= 12) {
+            CHECK(attn_query(d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "hip: "), "%lld keys: '%s'", (long long)d->kv_len, plan.why);
+            proof_free(&c);
+            continue;
+        }
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int64_t i = 0; i < Q; i++) {
+            CHECK(absolute((double)d->lse[i] - 4.61512051684126) < 1e-5, "dtype %d, %lld keys: lse[%d] %.9g", dtype[n % 3], (long long)d->kv_len, (int)i, (double)d->lse[i]);
+            for (int64_t e = 0; e < d->head_dim; e++) {
+                const double x = element_get(d->o.data, d->o.dtype, i * d->head_dim + e), v = element_get(d->v.data, d->v.dtype, e);
+                CHECK(absolute(x - v) <= (dtype[n % 3] == ATTN_F32 ? 1e-5 : 1e-2) * absolute(v), "dtype %d, %lld keys: o %g, v %g", dtype[n % 3], (long long)d->kv_len, x, v);
+            }
+        }
+        proof_free(&c);
+    }
+}
+/* Many keys that are all alike (one row in memory, and q is 0): o is v and lse the logarithm of their number, however long the sums. A plain
+ * kernel and, with slopes of 0, a general one; the dims of 260 go to the scalar kernel. */
+static void long_sums(void) {
+    static const struct { int32_t dtype, out; int64_t keys, dim; int general; } cases[] = {{ATTN_F32, ATTN_F32, 16384, 64, 0}, {ATTN_F32, ATTN_F32, 3000, 256, 1},
+        {ATTN_F32, ATTN_F64, 9001, 33, 1}, {ATTN_F32, ATTN_F32, 9001, 260, 0}, {ATTN_F16, ATTN_F32, 131072, 32, 0}, {ATTN_BF16, ATTN_F64, 9001, 64, 1}};
+    registered();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        proof_case c;
+        attn_desc *d = &c.d;
+        shape(&c, 1, 2, 1, 1, 1, cases[n].dim, 0, cases[n].dtype);
+        d->o.dtype = cases[n].out;
+        d->k.stride[0] = d->k.stride[1] = d->k.stride[2] = d->v.stride[0] = d->v.stride[1] = d->v.stride[2] = ATTN_BROADCAST;
+        proof_draw draw = plain_draw();
+        draw.q_amplitude = 0, draw.alibi = cases[n].general;
+        proof_bind_all(&c, &draw);
+        if (cases[n].general) *(float *)(uintptr_t)d->alibi = 0;
+        for (int64_t e = 0; e < d->head_dim; e++) element_put((void *)(uintptr_t)d->v.data, d->v.dtype, e, 0.7 - 0.01 * (double)(e % 64));
+        d->kv_len = cases[n].keys;
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int64_t i = 0; i < 2; i++) {
+            const double want = log((double)d->kv_len), u = d->o.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-24;
+            CHECK(absolute((double)d->lse[i] - want) <= 8 * 0x1p-24 * (want + 4), "dtype %d, %lld keys: lse %.9g, not %.9g", d->q.dtype, (long long)d->kv_len, (double)d->lse[i], want);
+            for (int64_t e = 0; e < d->head_dim; e++) {
+                const double x = element_get(d->o.data, d->o.dtype, i * d->head_dim + e), v = element_get(d->v.data, d->v.dtype, e);
+                CHECK(absolute(x - v) <= (64 * 0x1p-24 + u + 2 * hip_p_unit(d)) * absolute(v), "dtype %d, dim %d, %lld keys: o %.9g, v %.9g", d->q.dtype, (int)d->head_dim,
+                      (long long)d->kv_len, x, v);
+            }
+        }
+        proof_free(&c);
+    }
+}
+/* Every type of o beside every type of q, k and v, where all rows are aligned and where none is. */
+static void output_types(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32}, out[] = {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64};
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        char what[64];
+        shape(&c, 1, 40, 33, 2, 1, n < 12 ? 64 : 33, 0, dtype[n % 3]);
+        c.d.o.dtype = out[n / 3 % 4];
+        proof_draw draw = plain_draw();
+        proof_bind_all(&c, &draw);
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, o %d, dim %d", dtype[n % 3], out[n / 3 % 4], (int)c.d.head_dim);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
+/* Scores that climb from the first key to the last, or fall: what was summed before is measured by another maximum later. */
+static void climbing_scores(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    registered();
+    for (int n = 0; n < 12; n++) {
+        proof_case c;
+        shape(&c, 1, 3, dtype[n % 3] == ATTN_F32 ? 700 : 9000, 2, 1, n < 6 ? 64 : 40, n < 6 ? 0 : 24, dtype[n % 3]);
+        c.d.o.dtype = n % 2 ? ATTN_F32 : dtype[n % 3];
+        if (n >= 9) c.d.dropout = 0.3f, c.d.seed = 9;
+        proof_draw draw = plain_draw();
+        draw.alibi = 1;
+        proof_bind_all(&c, &draw);
+        float *slope = (float *)(uintptr_t)c.d.alibi;    /* a row's last key has the largest score, or its first one */
+        slope[0] = n % 3 == 2 ? 0.05f : 0.004f, slope[1] = -slope[0];
+        proof_freeze(&c);
+        agrees(&c, "climbing scores");
+        proof_free(&c);
+    }
+}
+/* More sequences than one launch carries lengths of, from host memory to a call on device tensors; and more heads than a grid has. */
+static void many_lengths(void) {
+    enum { B = 1100, D = 16 };
+    proof_case c;
+    hip_place p;
+    attn_plan plan;
+    uint64_t r = 3;
+    registered();
+    shape(&c, B, 1, 3, 1, 1, D, 0, ATTN_F32);
+    int32_t *used = proof_ints(&c, B), *start = proof_ints(&c, B);
+    for (int b = 0; b < B; b++) start[b] = (int32_t)(random_bits(&r) % 2), used[b] = start[b] + (int32_t)(random_bits(&r) % 3);
+    c.d.seq.used_k = used, c.d.seq.start_k = start;
+    bind(&c);
+    agrees(&c, "host pointers");
+    for (int how = 0; how < 2; how++) {
+        proof_answer a;
+        CHECK(!proof_solve(&c, &a), "the reference");
+        proof_reset(&c);
+        int32_t kept[B];
+        memcpy(kept, used, sizeof kept);
+        hip_place_make(&c, &p, HIP_SEQ_HOST | HIP_STREAM | (how ? HIP_WORKSPACE : 0));
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        memset(used, 0, sizeof *used * B);               /* they may change as soon as the call is back */
+        hip_place_fetch(&c, &p);
+        memcpy(used, kept, sizeof kept);
+        const char *wrong = proof_check(&c, &a, 0);
+        CHECK(!wrong, "%s", wrong);
+        proof_reset(&c);
+        hip_place_free(&c, &p);
+        proof_answer_free(&a);
+    }
+    proof_free(&c);
+    shape(&c, 1, 1, 3, 65536, 1, D, 0, ATTN_F32);
+    bind(&c);
+    CHECK(attn_query(&c.d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "65535"), "65536 heads: '%s'", plan.why);
+    proof_free(&c);
+}
+/* f16 beyond what MI200's second pass is for, values near the type's largest, and P whose rounding must not pull the mean. */
+static void large_and_even(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
+    registered();
+    for (int n = 0; n < 8; n++) {
+        proof_case c;
+        shape(&c, 1, 20, 150, 1, 1, 64, 0, dtype[n % 2]);
+        c.d.o.dtype = ATTN_F32;
+        if (n / 2 % 2) c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+        bind(&c);
+        const attn_in *x = n < 4 ? &c.d.v : &c.d.k;
+        for (int64_t e = 0; e < 150 * 64; e += n % 3 + 5) element_put((void *)(uintptr_t)x->data, x->dtype, e, n < 4 ? (e % 2 ? 6e4 : -3e4) : (e % 2 ? 70 : -900));
+        proof_freeze(&c);
+        c.max_v = 6e4;
+        agrees(&c, "large values");
+        proof_free(&c);
+    }
+    for (int n = 0; n < 4; n++) {                        /* v is 1: what is missing from o is what P has lost */
+        enum { Q = 64, K = 512, D = 32 };
+        double mean = 0;
+        proof_case c;
+        shape(&c, 1, Q, K, 1, 1, D, 0, dtype[n % 2]);
+        c.d.o.dtype = ATTN_F32;
+        if (n / 2) c.d.softcap = 50;
+        bind(&c);
+        for (int64_t e = 0; e < K * D; e++) element_put((void *)(uintptr_t)c.d.v.data, dtype[n % 2], e, 1);
+        proof_freeze(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int64_t i = 0; i < Q; i++) mean += (element_get(c.d.o.data, ATTN_F32, i * D) - 1) / Q;
+        CHECK(absolute(mean) < 0.03 * hip_p_unit(&c.d), "dtype %d: the mean error of o is %g", dtype[n % 2], mean);
+        proof_free(&c);
+    }
+}
+/* A stride along an axis of one is never stepped: any number may stand there. */
+static void odd_strides_of_one(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const int64_t odd[] = {-((int64_t)1 << 28), (int64_t)1 << 28, -((int64_t)1 << 40), ((int64_t)1 << 40) + 1, -7};
+    registered();
+    for (int n = 0; n < 15; n++) {
+        proof_case c;
+        hip_place p;
+        shape(&c, 1, 1, 1, 1, 1, 64, 0, dtype[n % 3]);
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL);
+        proof_reset(&c);
+        hip_place_make(&c, &p, 0);
+        for (int a = 0; a < 3; a++) {
+            p.d.q.stride[a] = p.d.k.stride[a] = p.d.v.stride[a] = odd[n / 3];
+            p.d.o.stride[a] = odd[n / 3] < 0 ? -odd[n / 3] : odd[n / 3];
+        }
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "dtype %d, stride %lld: other bits", dtype[n % 3], (long long)odd[n / 3]);
+        hip_place_free(&c, &p);
+        free(want), free(got), proof_free(&c);
+    }
+}
+/* A chip that there is no code for, as each version of ROCm and CUDA says it. */
+static void no_code(void) {
+    static const int code[] = {hipErrorNoBinaryForGpu, hipErrorInvalidDeviceFunction, hipErrorInvalidKernelFile, hipErrorInvalidImage};
+    proof_case c;
+    attn_plan plan;
+    loaded(&c, ATTN_F16);
+    registered();
+    for (size_t n = 0; n < sizeof code / sizeof *code; n++) {
+        hip_fail_error = code[n];
+        hip_fail_function = "hipFuncGetAttributes";
+        attn_status s = attn_query(&c.d, NULL, &plan);
+        CHECK(s == ATTN_ERR_GPU_ARCH && strstr(plan.why, getenv("HIPSIM_ARCH")), "error %d: %s, '%s'", code[n], attn_status_name(s), plan.why);
+        refused(&c, &c.d, ATTN_ERR_GPU_ARCH, "no code");
+        hip_fail_function = "";
+    }
+    CHECK(!proof_call(&c, 0), "%s", c.message);
+}
+/* A view whose offsets pass 2^31 elements, by its batches or by its tokens: only the rows that are read exist. */
+static void far_apart_by(int of_v, int tokens, int32_t dtype) {
+    enum { B = 2, Q = 20, D = 64 };
+    const int64_t K = tokens ? 2 : 40, step = ((int64_t)1 << 31) + 64;
+    const size_t size = dtype_size(dtype), piece = (size_t)(tokens ? 1 : K) * D * size;        /* what lies together */
+    proof_case c;
+    hip_place p;
+    shape(&c, tokens ? 1 : B, Q, K, 1, 1, D, 0, dtype);
+    bind(&c);
+    CHECK(!proof_call(&c, 0), "%s", c.message);
+    char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL), *far = NULL;
+    proof_reset(&c);
+    hip_place_make(&c, &p, 0);
+    attn_in *in = of_v ? &p.d.v : &p.d.k;
+    const char *from = (const char *)(of_v ? c.d.v.data : c.d.k.data);
+    hip_must(hipMalloc((void **)&far, (size_t)step * size + piece), "hipMalloc of 4 or 8 GiB");
+    for (size_t n = 0; n < 2; n++) hip_must(hipMemcpy(far + n * (size_t)step * size, from + n * piece, piece, hipMemcpyHostToDevice), "hipMemcpy");
+    in->data = far, in->stride[0] = step, in->stride[1] = tokens ? step : D, in->stride[2] = D;
+    CHECK(!attn_forward(&p.d), "%s", c.message);
+    hip_place_fetch(&c, &p);
+    CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "dtype %d, %s of %s: other bits than close together", dtype,
+          tokens ? "tokens" : "batches", of_v ? "v" : "k");
+    hip_must(hipFree(far), "hipFree");
+    hip_place_free(&c, &p);
+    free(want), free(got), proof_free(&c);
+}
+static void far_apart(void) {
+    registered();
+    for (int i = 0; i < 8; i++) far_apart_by(i & 1, i >> 1 & 1, i & 4 ? ATTN_F32 : ATTN_F16);
+}
+
+/* -------------------------------------------------------------------------------------------------------- main */
+static const struct { const char *name; void (*body)(void); const char *variable, *value; } tests[] = {
+#define TEST(f) {#f, f, NULL, NULL}
+#define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
+    TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined), TEST(backward_declined),
+    TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(workspace_is_enough), TEST(the_choice),
+    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(many_lengths), TEST(large_and_even), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(far_apart, "HIPSIM_POISON", "0"),
+};
+enum { TESTS = sizeof tests / sizeof *tests };
+
+static void in_child(void **state) {
+    const size_t i = (size_t)(uintptr_t)*state;
+    int status = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {                                        /* a new process: the runtime reads the environment when it is loaded */
+        char number[16], file[64];
+        const char *value = tests[i].value, *chip = getenv("HIPSIM_ARCH");
+        if (value && !strcmp(value, "another")) value = chip && !strcmp(chip, "gfx1100") ? "gfx942" : "gfx1100";
+        snprintf(file, sizeof file, "/tmp/hip_unit_%d.json", (int)getpid());
+        if (value && !strcmp(value, "a file")) value = file;
+        if (value) setenv(tests[i].variable, value, 1);
+        snprintf(number, sizeof number, "%zu", i);
+        execl("/proc/self/exe", "hip_unit", "--body", number, (char *)NULL);
+        _exit(127);
+    }
+    assert_true(waitpid(child, &status, 0) == child);
+    if (status) fail_msg("%s %d", WIFSIGNALED(status) ? "signal" : "exit status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+int main(int argc, char **argv) {
+    struct CMUnitTest list[TESTS];
+    memset(list, 0, sizeof list);
+    if (argc == 3 && !strcmp(argv[1], "--body")) {
+        const size_t i = (size_t)atoi(argv[2]);
+        report = fdopen(dup(1), "w");
+        if (i < TESTS) tests[i].body();
+        return i >= TESTS;
+    }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    for (size_t i = 0; i < TESTS; i++) list[i].name = tests[i].name, list[i].test_func = in_child, list[i].initial_state = (void *)(uintptr_t)i;
+    return _cmocka_run_group_tests("hip_unit", list, TESTS, NULL, NULL);
+}

@@ -1,0 +1,77 @@
+/* hip_wrap.c - stands between the program and the HIP runtime (linked with --wrap): counts what is alive and makes any call fail.
+ *
+ * The list of calls is test/gpu/hip.mk's as well: HIP_WRAPPED there and the macros here name the same functions. */
+#include <hip/hip_runtime_api.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t hip_alive, hip_calls, hip_allocations, hip_fail_at;
+int hip_fail_error = hipErrorOutOfMemory, hip_devices = -1;
+
+const char *hip_fail_function = "";
+
+static int fails(const char *function) {
+    return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function);
+}
+static hipError_t alive(hipError_t e, int change) {
+    if (e == hipSuccess) __atomic_add_fetch(&hip_alive, change, __ATOMIC_RELAXED);
+    return e;
+}
+
+/* PARAMETERS and ARGUMENTS are in parentheses. MAKE: one thing more is alive. DROP: one less; freeing NULL is not counted, and a
+ * freeing call never fails. CALL: neither. */
+#define MAKE(f, PARAMETERS, ARGUMENTS, allocates) \
+    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
+    hipError_t __wrap_##f PARAMETERS { \
+        __atomic_add_fetch(&hip_allocations, allocates, __ATOMIC_RELAXED); \
+        return fails(#f) ? (hipError_t)hip_fail_error : alive(__real_##f ARGUMENTS, 1); \
+    }
+#define DROP(f, PARAMETERS, ARGUMENTS, what) \
+    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
+    hipError_t __wrap_##f PARAMETERS { return alive(__real_##f ARGUMENTS, (what) ? -1 : 0); }
+#define CALL(f, PARAMETERS, ARGUMENTS) \
+    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
+    hipError_t __wrap_##f PARAMETERS { return fails(#f) ? (hipError_t)hip_fail_error : __real_##f ARGUMENTS; }
+
+MAKE(hipMalloc, (void **p, size_t n), (p, n), 1)
+MAKE(hipHostMalloc, (void **p, size_t n, unsigned flags), (p, n, flags), 1)
+MAKE(hipMallocAsync, (void **p, size_t n, hipStream_t s), (p, n, s), 1)
+MAKE(hipHostRegister, (void *p, size_t n, unsigned flags), (p, n, flags), 0)
+MAKE(hipStreamCreate, (hipStream_t *s), (s), 0)
+MAKE(hipStreamCreateWithFlags, (hipStream_t *s, unsigned flags), (s, flags), 0)
+MAKE(hipEventCreate, (hipEvent_t *e), (e), 0)
+MAKE(hipEventCreateWithFlags, (hipEvent_t *e, unsigned flags), (e, flags), 0)
+DROP(hipFree, (void *p), (p), p)
+DROP(hipHostFree, (void *p), (p), p)
+DROP(hipFreeAsync, (void *p, hipStream_t s), (p, s), p)
+DROP(hipHostUnregister, (void *p), (p), p)
+DROP(hipStreamDestroy, (hipStream_t s), (s), s)
+DROP(hipEventDestroy, (hipEvent_t e), (e), e)
+CALL(hipMemcpy, (void *d, const void *s, size_t n, hipMemcpyKind k), (d, s, n, k))
+CALL(hipMemcpyAsync, (void *d, const void *s, size_t n, hipMemcpyKind k, hipStream_t t), (d, s, n, k, t))
+CALL(hipMemcpy2DAsync, (void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, hipMemcpyKind k, hipStream_t t), (d, dp, s, sp, w, h, k, t))
+CALL(hipMemsetAsync, (void *p, int v, size_t n, hipStream_t t), (p, v, n, t))
+CALL(hipLaunchKernel, (const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t), (f, g, b, a, l, t))
+CALL(hipStreamSynchronize, (hipStream_t t), (t))
+CALL(hipDeviceSynchronize, (void), ())
+CALL(hipStreamWaitEvent, (hipStream_t t, hipEvent_t e, unsigned flags), (t, e, flags))
+CALL(hipEventRecord, (hipEvent_t e, hipStream_t t), (e, t))
+CALL(hipEventSynchronize, (hipEvent_t e), (e))
+CALL(hipEventElapsedTime, (float *ms, hipEvent_t a, hipEvent_t b), (ms, a, b))
+CALL(hipSetDevice, (int n), (n))
+CALL(hipGetDevice, (int *n), (n))
+CALL(hipGetDeviceProperties, (hipDeviceProp_t *p, int n), (p, n))
+CALL(hipDeviceGetAttribute, (int *v, hipDeviceAttribute_t a, int n), (v, a, n))
+CALL(hipPointerGetAttributes, (hipPointerAttribute_t *a, const void *p), (a, p))
+CALL(hipFuncSetAttribute, (const void *f, hipFuncAttribute a, int v), (f, a, v))
+CALL(hipFuncGetAttributes, (struct hipFuncAttributes *a, const void *f), (a, f))
+
+hipError_t __real_hipGetDeviceCount(int *n);
+hipError_t __wrap_hipGetDeviceCount(int *n);
+hipError_t __wrap_hipGetDeviceCount(int *n) {
+    if (fails("hipGetDeviceCount")) return (hipError_t)hip_fail_error;
+    if (hip_devices < 0) return __real_hipGetDeviceCount(n);
+    *n = hip_devices;
+    return hip_devices ? hipSuccess : hipErrorNoDevice;
+}

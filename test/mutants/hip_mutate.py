@@ -1,0 +1,209 @@
+"""hip_mutate.py - removes every barrier of attn_hip.c in turn, applies every fault of test/mutants/hip_mutants.txt, and asks that a test fails.
+
+usage: hip_mutate.py [--jobs N] [--list] [--every-chip] [--source FILE] [NAME ...]     NAME: only faults whose name contains it
+
+A fault is a block of lines as in test/mutants/mutants.txt:
+
+    name | chips to try, in order (any: all four)
+    - text that occurs once in attn_hip.c, however its lines are broken
+    + text in its place
+
+A fault in the kernels of 16-bit types is compiled for bf16 (for f16 where its name says so), any other fault for f32: a third of the
+time; what has no kernel then runs on the scalar one, which the tests allow here.
+
+The barriers are found in the source, there is no list of them. A mutant is compiled for one chip after the other and run in the simulator
+until a test notices; --every-chip goes on and says which chips do not. A mutant that no chip notices survives, and that is a failure;
+so is one that does not compile, and an old text that does not occur exactly once."""
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import mutate
+
+ROOT = pathlib.Path(__file__).absolute().parent.parent.parent
+OUT = ROOT / "build" / "hip" / "mutate"
+CHIPS = ["gfx942", "gfx1100", "gfx90a", "gfx1201"]
+# A barrier, whatever it is wrapped in; one that votes as well leaves the vote of its own wave behind.
+BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|gpu_barrier\w*|gpu_sync\w*)\s*\(\s*\)\s*;"
+                     r"|\b(?P<vote>__syncthreads_(?:or|and|count))\s*(?=\()")
+KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop", "--scalar"],
+        ["hip_unit"],
+        ["hip_grid", "--count", "60", "--cost", "20", "--seed", "502", "--stop", "--scalar", "--where", "host", "HIPSIM_DEFER=1"],
+        ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
+SECONDS = 300
+NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
+DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
+ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
+
+
+def without_comments(source):
+    """The same length, comments and strings blanked: what is found in it is code."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group(0))
+    return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", blank, source, flags=re.S)
+
+
+def rows_without(text, bits, dtype):
+    """The table without its rows of that kind, and without those of one 16-bit type: their kernels are not instantiated."""
+    text = re.sub(rf"^(#define GPU_ROWS_{bits})\b(?:.*\\\n)*.*$", r"\1", text, flags=re.M)
+    return re.sub(rf'GPU_ROWS_16_\w+\("{dtype}", ATTN_{dtype.upper()}[^)]*\)', "", text)
+
+
+def kind(source, position):
+    """The rows that a fault at that position is compiled with, and the chips that run the code there."""
+    fragment, params = source.find(">>fragment ="), source.find(">>params =")
+    kernel16, kernel32, fma, table = (source.find(text) for text in (">>kernel16 =", ">>kernel32 =", "---- FMA", ">>table ="))
+    if 0 <= source.find(">>kernel16 mma.sync =") <= position < table:
+        return NVIDIA, ["gfx1100"]
+    if fragment <= position < params or kernel16 <= position < kernel32:
+        return 16, CHIPS
+    return 32, ["gfx1100", "gfx1201"] if fma <= position < table else CHIPS
+
+
+def barriers(source):
+    found = []
+    for m in BARRIER.finditer(without_comments(source)):
+        line = source.count("\n", 0, m.start()) + 1
+        text = source[:m.start()] + (" " if m.group("vote") else ";") + source[m.end():]
+        rows, chips = kind(source, m.start())
+        if rows == NVIDIA and not (ROOT / EMULATE).exists():
+            print(f"skipped: barrier in line {line}, of mma.sync: {EMULATE} is not there")
+            continue
+        found.append((f"barrier in line {line}", chips, text, rows))
+    return found
+
+
+def faults(source):
+    found, broken = [], []
+    for block in (pathlib.Path(__file__).with_name("hip_mutants.txt")).read_text().split("\n\n"):
+        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
+        if not lines:
+            continue
+        name, chips = [part.strip() for part in lines[0].split("|")]
+        old = "\n".join(line[2:] for line in lines[1:] if line[0] == "-")
+        new = "\n".join(line[2:] for line in lines[1:] if line[0] == "+")
+        places = [*mutate.pattern(old).finditer(source)]
+        if len(places) != 1 or old == new:
+            broken.append((name, f"its old text occurs {len(places)} times"))
+        else:
+            at, end = places[0].span()
+            found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], kind(source, at)[0]))
+    return found, broken
+
+
+def call(arguments, log, seconds, environment=None):
+    with open(log, "w") as out:
+        try:
+            return subprocess.run(arguments, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, timeout=seconds,
+                                  env={**os.environ, **(environment or {})}).returncode
+        except subprocess.TimeoutExpired:
+            return "time"
+
+
+def link_line(chip, program, directory):
+    """The command by which make links that program, with the mutant's object and the program in the directory."""
+    shown = subprocess.run(["make", "-n", "-W", "build/plain/impl.o", f"build/hip/{chip}/{program}"], cwd=ROOT, capture_output=True, text=True).stdout
+    line = [part for part in shown.splitlines() if f"-o build/hip/{chip}/{program}" in part][-1]
+    line = line.replace(f"build/hip/{chip}/attn_hip.o", f"{directory}/attn_hip.o")
+    return line.replace(f"-o build/hip/{chip}/{program}", f"-o {directory}/{program}").split()
+
+
+def build_for(chip, text, rows, directory, links):
+    """What is wrong with the mutant, or None."""
+    directory.mkdir(parents=True, exist_ok=True)
+    text = rows_without(text, 32 if rows == 16 else 16, "bf16" if "f16" in directory.name else "f16")
+    (directory / "attn_hip.c").write_text(text)
+    emulate = ["-include", EMULATE] if rows == NVIDIA else []
+    log = directory / "log"
+    if call(["test/hipsim/hipcc", "-x", "hip", "-O1", *emulate, *DEFINES.get(chip, []), f"--offload-arch={chip}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
+             "-o", f"{directory}/attn_hip.o"], log, 1800):
+        return "does not compile: " + next((l for l in log.read_text().splitlines() if "error" in l), "")
+    for program in sorted({test[0] for test in KILL}):
+        line = [word.replace("@DIRECTORY@", str(directory)) for word in links[chip, program]]
+        if call(line, log, 600):
+            return "does not link: " + log.read_text()[:300]
+    return None
+
+
+def caught_on(chip, text, rows, directory, links):
+    """(test that notices or None, what is wrong with the mutant or None)"""
+    wrong, log = build_for(chip, text, rows, directory, links), directory / "log"
+    if wrong:
+        return None, wrong
+    for program, *arguments in KILL:
+        more = dict(a.split("=") for a in arguments if "=" in a)
+        status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], log, SECONDS,
+                      {**ENVIRONMENT, "HIPSIM_ARCH": chip, **more})
+        if status:
+            return f"{program} on {chip}" + (" (time)" if status == "time" else ""), None
+    return None, None
+
+
+def try_fault(fault, links, every_chip):
+    name, chips, text, rows = fault
+    start, found, silent = time.monotonic(), None, []
+    directory = OUT / re.sub(r"[^\w]+", "-", name)
+    for chip in chips:
+        by, wrong = caught_on(chip, text, rows, directory, links)
+        if wrong:
+            return name, wrong
+        if by is None:
+            silent.append(chip)
+        found = found or by
+        if found and not every_chip:
+            break
+    seconds = time.monotonic() - start
+    note = f"  (not noticed on {' '.join(silent)})" if silent and found else ""
+    print(f"{'caught by ' + found if found else 'SURVIVES':34} {seconds:5.0f} s  {name}{note}", flush=True)
+    subprocess.run(["rm", "-rf", str(directory)])
+    return name, None if found else "survives on " + " ".join(chips)
+
+
+def main():
+    arguments, jobs, source_path = sys.argv[1:], 2, ROOT / "attn_hip.c"
+    options = {"--jobs": None, "--source": None}
+    for option in options:
+        if option in arguments:
+            at = arguments.index(option)
+            options[option] = arguments[at + 1]
+            del arguments[at:at + 2]
+    jobs = int(options["--jobs"] or 2)
+    source = pathlib.Path(options["--source"] or source_path).read_text()
+    names = [a for a in arguments if not a.startswith("--")]
+    listed, broken = faults(source)
+    chosen = [f for f in barriers(source) + listed if not names or any(n in f[0] for n in names)]
+    if "--list" in arguments:
+        for name, chips, _, rows in chosen:
+            print(name, "|", " ".join(chips), "|", rows)
+        for name, why in broken:
+            print("FAIL", name, why)
+        return bool(broken)
+    if subprocess.run(["test/gpu/hip.sh", "missing"], cwd=ROOT, capture_output=True).returncode == 0:
+        print("skipped: the GPU compiler is not installed (make setup)\n0 passed, 0 failed, 1 skipped")
+        return 0
+    programs = sorted({test[0] for test in KILL})
+    subprocess.run(["make", "-s", f"-j{jobs}", "hipsim", *[f"build/hip/{p}.o" for p in programs],
+                    *[f"build/hip/{c}/hip_fault.o" for c in CHIPS], "build/plain/impl.o", "build/hip/hip_wrap.o"],
+                   cwd=ROOT, check=True)
+    links = {(chip, program): link_line(chip, program, "@DIRECTORY@") for chip in CHIPS for program in programs}
+    # the unchanged source passes: otherwise every mutant would seem caught
+    first = sorted({(f[1][0], f[3]) for f in chosen})
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for (chip, rows), (by, wrong) in zip(first, pool.map(lambda c: caught_on(c[0], source, c[1], OUT / f"unchanged-{c[0]}-{c[1]}", links), first)):
+            if by or wrong:
+                log = (OUT / f"unchanged-{chip}-{rows}" / "log").read_text()[-2000:]
+                print(f"the unchanged source fails: {wrong or by}\n{log}\n0 passed, 1 failed, 0 skipped")
+                return 1
+        results = list(pool.map(lambda f: try_fault(f, links, "--every-chip" in arguments), chosen))
+    bad = broken * (not names) + [(name, why) for name, why in results if why]
+    for name, why in bad:
+        print(f"FAIL {name}: {why}")
+    print(f"{len(results) - sum(1 for r in results if r[1])} passed, {len(bad)} failed, 0 skipped")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+# tests.mk - what is built and run of the unit tests and the proofs: ways of building x programs, written once. The lists below give
+# both the programs that make builds and the steps that test/run.sh runs (test/steps).
+#
+# A run is way/program, or way/program@isa where ATTN_ISA is set; its arguments are in ARGS_way/program@isa.
+
+UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes
+PROOFS    = identity types beyond grid threads alloc hostile process sizes
+COMMON    = attn.h $(wildcard test/common/*.h)
+TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
+STRICT    = -std=c99 $(TESTWARN) -I. -Itest/common -pthread
+
+# ---------------------------------------------------------------------------------------------- ways of building
+# A line for each. TSan sees the pthread pool only: OpenMP and fork give it false alarms. The sanitizers take minutes where all ISAs
+# are compiled: AVX2 is looked at by test/unit/guard.c, and by `make test-full` with the way asanavx2; the fuzzer, which is about
+# validation, has portable code alone. tile is one of 8 x 3: any other than the three ISAs' own.
+SANITIZERS    = -gline-tables-only -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+WAY_plain      = $(CC) -O2
+WAY_clang      = $(CLANG) -O2
+WAY_size       = $(CC) -Os
+WAY_O0         = $(CC) -O0
+WAY_ofast      = $(CC) -Ofast -march=native
+WAY_fastmath   = $(CC) -O2 -ffast-math
+WAY_clangofast = $(CLANG) -Ofast -march=native
+WAY_lto        = $(CC) -O2 -flto=auto
+WAY_omp        = $(CC) -O2 -fopenmp -DATTN_NO_AVX2
+WAY_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
+WAY_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__MR__portable=8 -DATTN__NV__portable=3
+WAY_asan       = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX2
+WAY_asanavx2   = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX512
+WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX2
+WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_AVX2 -DATTN_NO_AVX512
+WAYS           = plain clang size O0 ofast fastmath clangofast lto omp m32 tile asan asanavx2 tsan fuzz
+# The unit tests judge with ordinary floating point where the implementation is built by a host that lies about it.
+UNIT_WAY       = $(if $(filter ofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
+
+# ---------------------------------------------------------------------------------------------- what is run
+UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
+                 $(foreach u,backends edges extremes guard,plain/$(u)@avx2 plain/$(u)@portable) \
+                 $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
+                 $(foreach u,validate reference backends convert memory edges parallel,O0/$(u))
+UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/backends@portable
+
+PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
+                 $(foreach p,types beyond grid,plain/$(p)@avx2 plain/$(p)@portable ofast/$(p)) \
+                 $(foreach w,clangofast fastmath O0 lto omp m32 tile,$(w)/grid) \
+                 $(foreach p,grid grid@portable identity types beyond alloc sizes,asan/$(p)) \
+                 omp/threads omp/process tsan/threads m32/sizes
+PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes,asanavx2/$(p))
+# what test/proof/hostile.sh compares, and test/proof/fuzz.sh runs
+BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 lto clangofast,$(w)/hostile) fuzz/fuzz
+
+ARGS_plain/grid          = --count 2000
+ARGS_plain/grid@avx2     = --seed 2
+ARGS_plain/grid@portable = --seed 3
+ARGS_ofast/grid          = --seed 4
+ARGS_clangofast/grid     = --seed 5
+ARGS_fastmath/grid       = --seed 6
+ARGS_O0/grid             = --seed 7 --cost 20
+ARGS_lto/grid            = --seed 8 --cost 22
+ARGS_omp/grid            = --seed 9 --cost 22
+ARGS_m32/grid            = --seed 11 --cost 20
+ARGS_tile/grid           = --seed 14 --cost 19
+ARGS_asan/grid           = --seed 10 --cost 20
+ARGS_asan/grid@portable  = --seed 13 --cost 19
+ARGS_asanavx2/grid       = --seed 12 --count 1000
+ENV_tsan                 = TSAN_OPTIONS=halt_on_error=1
+
+# ---------------------------------------------------------------------------------------------- programs and steps of the runs
+program    = build/$(firstword $(subst @, ,$(1)))
+programs   = $(sort $(foreach r,$(1),$(call program,$(r))))
+comma     := ,
+# A step is named after its run: plain/edges@avx2 is edges-avx2, asan/edges is asan-edges.
+step       = $(subst @,-,$(subst /,-,$(1:plain/%=%))) | $(addprefix ATTN_ISA=,$(word 2,$(subst @, ,$(1)))) \
+             $(ENV_$(firstword $(subst /, ,$(1)))) $(call program,$(1)) $(ARGS_$(1))
+steps      = @:$(foreach r,$(1),$(info $(call step,$(r))))
+
+.PHONY: units units-full unit-steps unit-steps-full proofs proofs-full proof-steps proof-steps-full
+units:            $(call programs,$(UNIT_RUNS))
+units-full:       $(call programs,$(UNIT_RUNS_FULL))
+proofs:           $(call programs,$(PROOF_RUNS) $(BESIDE_RUNS))
+proofs-full:      $(call programs,$(PROOF_RUNS_FULL))
+unit-steps:       ; $(call steps,$(UNIT_RUNS))
+unit-steps-full:  ; $(call steps,$(UNIT_RUNS_FULL))
+proof-steps:      ; $(call steps,$(PROOF_RUNS))
+proof-steps-full: ; $(call steps,$(PROOF_RUNS_FULL))
+
+# The implementation is compiled once for each way of building; every program built that way links that object. alloc makes the
+# process's own allocators fail, too.
+WRAPPED = malloc calloc realloc aligned_alloc posix_memalign mmap
+define WAY_RULES
+build/$(1)/impl.o: test/common/impl.c attn.h
+	@mkdir -p $$(@D)
+	$$(WAY_$(1)) $$(STRICT) -c $$< -o $$@
+build/$(1)/hip.o: attn_hip.c attn.h
+	@mkdir -p $$(@D)
+	$$(WAY_$(1)) $$(STRICT) -c $$< -o $$@
+build/$(1)/%.o: test/unit/%.c test/unit/unit.h $$(COMMON)
+	@mkdir -p $$(@D)
+	$$(call UNIT_WAY,$(1)) $$(STRICT) -c $$< -o $$@
+build/$(1)/%.o: test/proof/%.c $$(wildcard test/proof/*.h) $$(COMMON)
+	@mkdir -p $$(@D)
+	$$(WAY_$(1)) $$(STRICT) -c $$< -o $$@
+$$(UNITS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o build/$(1)/hip.o
+	$$(call UNIT_WAY,$(1)) -pthread $$^ -o $$@ -lcmocka -lm
+$$(PROOFS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o
+	$$(WAY_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) \
+	    $$(if $$(filter %/grid %/hostile %/sizes,$$@),,-lcmocka) -lm
+endef
+$(foreach w,$(WAYS),$(eval $(call WAY_RULES,$(w))))
+.SECONDARY:
+
+build/fuzz/fuzz: build/fuzz/fuzz.o build/fuzz/impl.o
+	$(WAY_fuzz) -fsanitize=fuzzer -pthread $^ -o $@ -lm
+# what is loaded and unloaded: its threads count, not its kernels
+build/plain/process: | build/plain/attn.so
+build/plain/attn.so: attn.h
+	@mkdir -p $(@D)
+	$(CC) -O1 -fPIC -shared -std=c99 -DATTN_IMPLEMENTATION -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN_NO_STANDARD -DATTN_NO_TIMING \
+	    -pthread -x c attn.h -o $@
+
+# ---------------------------------------------------------------------------------------------- by hand
+.PHONY: unit test-proof grid coverage fuzz mutate mutate-random
+## unit          the unit tests alone, plain and with sanitizers, header checks, examples
+unit:
+	@test/run.sh test/steps/unit
+
+## test-proof    the proofs of CI alone: grid, identities, threads, memory, hostile builds, fuzzer, mutants
+test-proof:
+	@test/run.sh test/steps/proof
+
+## grid          random descriptions, COUNT=N SEED=S, every backend against the reference
+grid: build/plain/grid
+	$< --count $(or $(COUNT),10000) --seed $(or $(SEED),1)
+
+## coverage      write test/results/coverage.md: what each backend accepts and declines, by feature
+coverage: build/plain/grid
+	@mkdir -p test/results
+	$< --count 2000 --coverage test/results/coverage.md
+
+## fuzz          libFuzzer with sanitizers for SECONDS_OF_FUZZ (3600); a find is left in build/
+fuzz: build/fuzz/fuzz
+	@test/proof/fuzz.sh inputs
+	$< -max_total_time=$(or $(SECONDS_OF_FUZZ),3600) -timeout=20 -max_len=600 -len_control=0 -artifact_prefix=build/ build/corpus build/inputs test/proof/corpus
+
+## mutate        every fault of test/mutants/mutants.txt, one at a time; each must be caught
+mutate:
+	@python3 test/mutants/mutate.py
+
+## mutate-random N=300 SEED=1: that many random faults in the code; how many do the tests notice?
+mutate-random:
+	@python3 test/mutants/mutate_random.py $(or $(N),100) --seed $(or $(SEED),1) $(FILE:%=--file %)

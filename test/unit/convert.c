@@ -1,0 +1,238 @@
+/* convert.c - attn_convert: layouts and dtypes in every direction, bit for bit. */
+#include "unit.h"
+
+static const int types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64 };
+
+static void convert(const void *src, int src_type, void *dst, int dst_type, int64_t n)
+{
+    int64_t shape[4] = { 1, 1, 1, n };
+    attn_in in = { 0 };
+    attn_out out = { 0 };
+    in.data = src, in.dtype = src_type;
+    out.data = dst, out.dtype = dst_type;
+    assert_ok(attn_convert(shape, in, out, NULL));
+}
+
+/* All 2^16 values widen to exactly what they are, and narrow back to the same bits; a NaN stays a NaN of the same sign. */
+static void all_values(int type)
+{
+    enum { N = 65536 };
+    static const int wide[] = { ATTN_F32, ATTN_F64 };
+    uint16_t *bits = malloc(N * 2), *back = malloc(N * 2);
+    double *values = malloc(N * 8);
+    for (int i = 0; i < N; i++) bits[i] = (uint16_t)i;
+    for (int w = 0; w < 2; w++) {
+        convert(bits, type, values, wide[w], N);
+        for (int i = 0; i < N; i++) {
+            double want = element_get(bits, type, i), got = element_get(values, wide[w], i);
+            if (isnan(want) ? !isnan(got) : got != want || signbit(got) != signbit(want)) fail_msg("0x%04x: %.17g", i, got);
+        }
+        convert(values, wide[w], back, type, N);
+        for (int i = 0; i < N; i++) {
+            if (isnan(element_get(bits, type, i))) assert_true(isnan(element_get(back, type, i)) && !((bits[i] ^ back[i]) & 0x8000));
+            else if (back[i] != bits[i]) fail_msg("0x%04x comes back as 0x%04x", i, back[i]);
+        }
+    }
+    convert(bits, type, back, type, N);
+    assert_memory_equal(back, bits, N * 2);
+    free(bits);
+    free(back);
+    free(values);
+}
+/* A NaN of f64, with any payload, becomes the default one of 16 bits, of the same sign: as on a GPU. */
+static void test_wide_nan(void **state)
+{
+    static const uint64_t nan[] = { 0x7ff8000000000000u, 0xfff8000000000000u, 0x7ff0000000000001u, 0x7ffabcdef0000000u, 0xfff4000000000000u };
+    static const uint16_t want[2][5] = { { 0x7e00, 0xfe00, 0x7e00, 0x7e00, 0xfe00 }, { 0x7fc0, 0xffc0, 0x7fc0, 0x7fc0, 0xffc0 } };
+    uint16_t got[5];
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        convert(nan, ATTN_F64, got, types[t + 1], 5);
+        assert_memory_equal(got, want[t], sizeof got);
+    }
+}
+static void test_all_f16(void **state) { (void)state; all_values(ATTN_F16); }
+static void test_all_bf16(void **state) { (void)state; all_values(ATTN_BF16); }
+
+/* f32 and f64 round once to nearest even: random bits, and ties with their neighbours; against the conversion of unit.h. */
+static void test_rounding(void **state)
+{
+    enum { N = 300000 };
+    uint64_t r = 3;
+    float *f = malloc(N * 4);
+    double *d = malloc(N * 8);
+    uint16_t *got = malloc(N * 2);
+    (void)state;
+    for (int t = 1; t < 3; t++) {
+        for (int i = 0; i < N; i++) {
+            uint32_t u = (uint32_t)random_bits(&r);
+            if (i % 3 == 1) {                   /* half way between two values, or one place beside */
+                uint16_t h = (uint16_t)(random_bits(&r) & 0x7fff);
+                float mid = (float)((element_get(&h, types[t], 0) + element_get((h++, &h), types[t], 0)) / 2);
+                memcpy(&u, &mid, 4);
+                u = u + (uint32_t)(random_bits(&r) % 3) - 1;
+            }
+            if (i % 3 == 2) u = (uint32_t)(random_bits(&r) & 0x807fffffu) | (uint32_t)(100 + random_bits(&r) % 45) << 23;
+            memcpy(&f[i], &u, 4);
+            d[i] = ldexp(4 * random_unit(&r) - 2, (int)(random_bits(&r) % 60) - 40);
+            if (i % 2) d[i] = (double)f[i] * (1 + 0x1p-40 * (double)(int)(random_bits(&r) % 3 - 1));
+        }
+        convert(f, ATTN_F32, got, types[t], N);
+        for (int i = 0; i < N; i++) {
+            uint16_t want;
+            element_put(&want, types[t], 0, (double)f[i]);
+            if (isnan(f[i]) ? !isnan(element_get(got, types[t], i)) : got[i] != want)
+                fail_msg("f32 %a to dtype %d: 0x%04x, not 0x%04x", (double)f[i], types[t], got[i], want);
+        }
+        convert(d, ATTN_F64, got, types[t], N);
+        for (int i = 0; i < N; i++) {
+            uint16_t want;
+            element_put(&want, types[t], 0, d[i]);
+            if (isnan(d[i]) ? !isnan(element_get(got, types[t], i)) : got[i] != want)
+                fail_msg("f64 %a to dtype %d: 0x%04x, not 0x%04x", d[i], types[t], got[i], want);
+        }
+    }
+    convert(d, ATTN_F64, f, ATTN_F32, N);
+    for (int i = 0; i < N; i++) assert_true(isnan(d[i]) ? isnan(f[i]) : f[i] == (float)d[i]);
+    free(f);
+    free(d);
+    free(got);
+}
+
+/* ------------------------------------------------------------------------------------------ layouts
+ * The ways a tensor {B, S, H, D} can lie in memory; packed: the key of a QKV tensor [B, S, 3, H, D]. */
+enum { B = 2, S = 5, H = 3, D = 7 };
+enum { BSHD, BSHD_ZERO, BHSD, BHSD_ZERO, PACKED, GAPS, WAYS };
+
+static void lay(int way, int64_t stride[3], int32_t *layout, int64_t *first, int64_t *size)
+{
+    *layout = way == BHSD || way == BHSD_ZERO ? ATTN_BHSD : ATTN_BSHD;
+    *first = 0;
+    *size = B * S * H * D;
+    dense(stride, *layout, S, H, D);
+    if (way == PACKED) stride[0] = S * 3 * H * D, stride[1] = 3 * H * D, *first = H * D, *size = B * S * 3 * H * D;
+    if (way == GAPS) stride[2] = D + 3, stride[1] = H * (D + 3) + 1, stride[0] = S * stride[1] + 11, *size = B * stride[0];
+}
+
+static void test_layouts(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS * WAYS; way++)
+        for (int type = 0; type < COUNT(types) * COUNT(types); type++) {
+            int t0 = types[type % COUNT(types)], t1 = types[type / COUNT(types)];
+            int64_t shape[4] = { B, S, H, D }, first[2], size[2], stride[2][3], seen = 0;
+            attn_in in = { 0 };
+            attn_out out = { 0 };
+            char *src, *dst, *before;
+            uint64_t r = 9;
+            lay(way % WAYS, stride[0], &in.layout, &first[0], &size[0]);
+            lay(way / WAYS, stride[1], &out.layout, &first[1], &size[1]);
+            src = malloc((size_t)(size[0] * dtype_size(t0)));
+            dst = malloc((size_t)(size[1] * dtype_size(t1)));
+            before = malloc((size_t)(size[1] * dtype_size(t1)));
+            fill(src, t0, size[0], 1, &r);
+            memset(dst, 0x5a, (size_t)(size[1] * dtype_size(t1)));
+            memcpy(before, dst, (size_t)(size[1] * dtype_size(t1)));
+            in.data = src + first[0] * dtype_size(t0), in.dtype = t0;
+            out.data = dst + first[1] * dtype_size(t1), out.dtype = t1;
+            if (way % WAYS != BSHD_ZERO && way % WAYS != BHSD_ZERO) memcpy(in.stride, stride[0], sizeof in.stride);
+            if (way / WAYS != BSHD_ZERO && way / WAYS != BHSD_ZERO) memcpy(out.stride, stride[1], sizeof out.stride);
+            assert_ok(attn_convert(shape, in, out, NULL));
+            for (int64_t i = 0; i < B * S * H; i++)
+                for (int64_t c = 0; c < D; c++) {
+                    int64_t b = i / H / S, s = i / H % S, h = i % H;
+                    int64_t from = first[0] + at(stride[0], b, s, h) + c, to = first[1] + at(stride[1], b, s, h) + c;
+                    double once;
+                    element_put(&once, t1, 0, element_get(src, t0, from));
+                    if (element_get(dst, t1, to) != element_get(&once, t1, 0)) fail_msg("ways %d, dtypes %d to %d", way, t0, t1);
+                    memcpy(before + to * dtype_size(t1), dst + to * dtype_size(t1), (size_t)dtype_size(t1));
+                    seen++;
+                }
+            assert_int_equal(seen, B * S * H * D);
+            assert_memory_equal(dst, before, size[1] * dtype_size(t1));         /* and nothing else was written */
+            free(src);
+            free(dst);
+            free(before);
+        }
+}
+
+/* Q, K and V apart, packed into one tensor, and apart again. */
+static void test_packed_round_trip(void **state)
+{
+    float part[3][B * H * S * D], packed[B * S * 3 * H * D], back[3][B * H * S * D];
+    int64_t shape[4] = { B, S, H, D };
+    uint64_t r = 13;
+    (void)state;
+    fill(part, ATTN_F32, 3 * B * H * S * D, 1, &r);
+    for (int i = 0; i < 3; i++) {
+        attn_in in = { 0 };
+        attn_out out = { 0 };
+        in.data = part[i], in.layout = ATTN_BHSD;
+        out.data = packed + i * H * D;
+        out.stride[0] = S * 3 * H * D, out.stride[1] = 3 * H * D, out.stride[2] = D;
+        assert_ok(attn_convert(shape, in, out, NULL));
+    }
+    for (int i = 0; i < 3; i++) {
+        attn_in in = { 0 };
+        attn_out out = { 0 };
+        in.data = packed + i * H * D;
+        in.stride[0] = S * 3 * H * D, in.stride[1] = 3 * H * D, in.stride[2] = D;
+        out.data = back[i], out.layout = ATTN_BHSD;
+        assert_ok(attn_convert(shape, in, out, NULL));
+    }
+    assert_memory_equal(back, part, sizeof part);
+}
+
+/* Sources may be broadcast or walked backwards. */
+static void test_source_strides(void **state)
+{
+    float src[4] = { 1, 2, 3, 4 }, dst[8];
+    int64_t shape[4] = { 2, 2, 1, 2 };
+    attn_in in = { 0 };
+    attn_out out = { 0 };
+    (void)state;
+    in.data = src + 2, in.stride[0] = ATTN_BROADCAST, in.stride[1] = -2, in.stride[2] = 2;
+    out.data = dst;
+    assert_ok(attn_convert(shape, in, out, NULL));
+    for (int b = 0; b < 2; b++)
+        assert_true(dst[4 * b] == 3 && dst[4 * b + 1] == 4 && dst[4 * b + 2] == 1 && dst[4 * b + 3] == 2);
+}
+
+/* The same for any number of threads; an empty tensor needs no memory. */
+static void test_threads_and_empty(void **state)
+{
+    enum { N = 64 * 33 * 4 * 20 };
+    int64_t shape[4] = { 64, 33, 4, 20 }, none[4] = { 2, 0, 3, 4 };
+    float *src = malloc(N * 4);
+    uint16_t *one = malloc(N * 2), *many = malloc(N * 2);
+    attn_in in = { 0 };
+    attn_out out = { 0 };
+    attn_desc where = { 0 };
+    uint64_t r = 17;
+    (void)state;
+    fill(src, ATTN_F32, N, 1, &r);
+    in.data = src, out.dtype = ATTN_BF16, out.layout = ATTN_BHSD;
+    where.threads = 1, out.data = one;
+    assert_ok(attn_convert(shape, in, out, &where));
+    for (int threads = 2; threads < 9; threads++) {
+        where.threads = threads, out.data = many;
+        memset(many, 0, N * 2);
+        assert_ok(attn_convert(shape, in, out, &where));
+        assert_memory_equal(one, many, N * 2);
+    }
+    in.data = NULL, out.data = NULL;
+    assert_ok(attn_convert(none, in, out, NULL));
+    free(src);
+    free(one);
+    free(many);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
+        cmocka_unit_test(test_layouts), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_source_strides),
+        cmocka_unit_test(test_threads_and_empty),
+    };
+    return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
+}

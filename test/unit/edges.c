@@ -1,0 +1,365 @@
+/* edges.c - values at the edge of f32, of memory and of validity, on every backend. */
+#include "unit.h"
+#include <float.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { B = 2, Q = 5, K = 300, D = 8 };
+static float q[B * Q * D], k[B * K * D], v[B * K * D], o[B * Q * D], want[B * Q * D], lse[B * Q], dout[B * Q * D];
+static const char *const fast[] = { "flash", "standard" };
+
+static void normals(float *x, int64_t n, uint64_t seed)
+{
+    uint64_t r = seed;
+    for (int64_t i = 0; i < n; i++) x[i] = (float)random_normal(&r);
+}
+
+static attn_desc make(void)
+{
+    attn_desc d = { 0 };
+    normals(q, B * Q * D, 1), normals(k, B * K * D, 2), normals(v, B * K * D, 3), normals(dout, B * Q * D, 4);
+    d.batch = B, d.q_len = Q, d.kv_len = K, d.heads = 1, d.head_dim = D;
+    d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse;
+    return d;
+}
+
+static double apart(const float *a, const float *b, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double e = fabs((double)a[i] - (double)b[i]);
+        if (!(e <= most)) most = e;                 /* a NaN stays */
+    }
+    return most;
+}
+
+/* forward by the reference and by each other backend */
+static void compare(attn_desc d, double tolerance)
+{
+    static float want_lse[B * Q];
+    d.backend = "reference";
+    d.o.data = want;
+    assert_int_equal(attn_forward(&d), ATTN_OK);
+    memcpy(want_lse, lse, sizeof lse);
+    d.o.data = o;
+    for (int64_t i = 0; i < COUNT(fast); i++) {
+        d.backend = fast[i];
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        assert_true(apart(o, want, B * Q * D) <= tolerance);
+        for (int64_t r = 0; r < B * Q; r++) {
+            assert_true(lse[r] > -INFINITY);
+            assert_true(fabsf(lse[r] - want_lse[r]) <= 1e-6f * (1 + fabsf(want_lse[r])));
+        }
+    }
+}
+
+static void test_scale(void **state)
+{
+    static const float scales[] = { 1e-39f, 1e-30f, 1e-3f };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(scales); i++) {
+        attn_desc d = make();
+        d.flags = ATTN_SCALE | ATTN_CAUSAL;
+        d.scale = scales[i];
+        compare(d, 1e-5);
+    }
+    attn_desc d = make();
+    memset(q, 0, sizeof q);
+    d.flags = ATTN_SCALE;
+    d.scale = 3e38f;
+    compare(d, 1e-5);
+}
+
+static void test_softcap(void **state)
+{
+    static const float caps[] = { 1e-45f, 1e-40f, FLT_MIN / 2, FLT_MIN, 1e-30f, 1e-3f, 1, 1e30f, 3e37f, FLT_MAX };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(caps); i++) {
+        attn_desc d = make();
+        d.softcap = caps[i];
+        compare(d, 1e-5);
+    }
+}
+
+/* a whole row under a bias of -FLT_MAX still sees its keys */
+static void test_lowest_bias(void **state)
+{
+    static float bias[K];
+    (void)state;
+    for (int64_t j = 0; j < K; j++) bias[j] = -FLT_MAX;
+    attn_desc d = make();
+    d.bias.data = bias;
+    for (int a = 0; a < 3; a++) d.bias.stride[a] = ATTN_BROADCAST;
+    compare(d, 1e-5);
+}
+
+/* dbias with dropout, where the first key of a sequence stands at any place */
+static void test_dbias_dropout(void **state)
+{
+    static float bias[K], dbias[K], expected[K], dq[B * Q * D], dk[B * K * D], dv[B * K * D];
+    (void)state;
+    for (int32_t first = 0; first < 5; first++) {
+        attn_desc d = make();
+        attn_grad g = { 0 };
+        int32_t start[B] = { first, 7 };
+        normals(bias, K, 5);
+        d.seq.start_k = start;
+        d.bias.data = bias;
+        for (int a = 0; a < 3; a++) d.bias.stride[a] = ATTN_BROADCAST;
+        d.dropout = 0.5f, d.seed = 11;
+        d.backend = "reference";
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        g.dout.data = dout, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv, g.dbias = expected;
+        assert_int_equal(attn_backward(&d, &g), ATTN_OK);
+        g.dbias = dbias;
+        for (int64_t i = 0; i < COUNT(fast); i++) {
+            d.backend = fast[i];
+            assert_int_equal(attn_backward(&d, &g), ATTN_OK);
+            assert_true(apart(dbias, expected, K) < 1e-5);
+        }
+    }
+}
+
+/* an entry that reads a slot to which another one appends sees the appended key, whatever its place in the batch */
+static void test_shared_slot(void **state)
+{
+    static float nk[D], nv[D];
+    const int32_t used[B] = { 10, 9 }, slot[B] = { 0, 0 }, cu[B + 1] = { 0, 0, 1 };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(all); i++) {
+        attn_desc d = make();
+        normals(nk, D, 6), normals(nv, D, 7);
+        d.seq.used_k = used, d.seq.slot = slot, d.seq.slots = 1;
+        d.append.k.data = nk, d.append.v.data = nv, d.append.k_cache = k, d.append.v_cache = v;
+        d.append.len = 1, d.append.cu = cu, d.append.total = 1;
+        d.backend = all[i];
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        if (i == 0) memcpy(want, o, sizeof o);
+        assert_true(apart(o, want, B * Q * D) < 1e-5);
+    }
+}
+
+/* what an append writes has the same bits from every backend: values that two roundings would spoil, infinities, NaNs of any
+ * payload, rotated in whole, in part or not at all */
+static void test_append_bits(void **state)
+{
+    enum { T = 3, BYTES = T * D * 8 };
+    static const double hard[T][D] = {
+        { 1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11 - 0x1p-40, -1 - 0x1p-8 - 0x1p-40, 3 + 0x1p-7 - 0x1p-45, 0x1p-25 + 0x1p-60, 0x1p-24 + 0x1p-25 - 0x1p-55,
+          65520 - 0x1p-30, -0x1p-133 },
+        { 1e300, -1e300, 1e-300, INFINITY, 3.4e38, -3.4e38, 0x1.fffffefp127, -0.0 },
+        { 1, 2, 3, 4, 5, 6, 7, 8 },
+    };
+    static const int32_t used[1] = { 0 };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    float cosine[T * D / 2], sine[T * D / 2];
+    normals(cosine, T * D / 2, 8), normals(sine, T * D / 2, 9);
+    (void)state;
+    for (int fresh = ATTN_F32; fresh <= ATTN_F64; fresh++)
+        for (int cached = ATTN_F32; cached <= ATTN_FP8_E4M3; cached++)
+            for (int64_t rotary = 0; rotary <= D && cached != ATTN_F64; rotary += 4) {
+                unsigned char rows[BYTES], cache[2][BYTES], expected[2][BYTES];
+                float scale[2][T], scales[2][T];
+                const size_t size = fresh == ATTN_F64 ? 8 : fresh == ATTN_F32 ? 4 : 2;
+                memcpy(rows, hard, sizeof hard);
+                if (fresh != ATTN_F64) {
+                    const int64_t shape[4] = { 1, T, 1, D };
+                    assert_int_equal(attn_convert(shape, (attn_in){ .data = hard, .dtype = ATTN_F64 }, (attn_out){ .data = rows, .dtype = fresh }, NULL), ATTN_OK);
+                }
+                memset(rows + (2 * D + 1) * size, 255, size);               /* negative, all of its payload */
+                memset(rows + (2 * D + 6) * size, 127, size);
+                rows[(2 * D + 6) * size] = 1;
+                if (fresh == ATTN_BF16) rows[(2 * D + 6) * size] = 129;     /* 7f01 were a number */
+                for (int64_t i = 0; i < COUNT(all); i++) {
+                    attn_desc d = make();
+                    memset(cache, 0, sizeof cache), memset(scale, 0, sizeof scale);
+                    d.batch = 1, d.kv_len = T, d.q_len = 1, d.seq.used_k = used, d.backend = all[i];
+                    if (cached < ATTN_F64) d.q.dtype = cached;               /* its values do not matter here */
+                    d.k.data = d.append.k_cache = cache[0], d.v.data = d.append.v_cache = cache[1], d.k.dtype = d.v.dtype = cached;
+                    if (cached > ATTN_F64) d.k.scale = d.append.k_scale = scale[0], d.v.scale = d.append.v_scale = scale[1];
+                    d.append.k.data = d.append.v.data = rows, d.append.k.dtype = d.append.v.dtype = fresh, d.append.len = T;
+                    if (rotary) d.append.rotary_cos = cosine, d.append.rotary_sin = sine, d.append.rotary_dim = rotary, d.append.rotary_rows = T;
+                    assert_int_equal(attn_forward(&d), ATTN_OK);
+                    if (i == 0) memcpy(expected, cache, sizeof cache), memcpy(scales, scale, sizeof scale);
+                    if (memcmp(cache, expected, sizeof cache) || memcmp(scale, scales, sizeof scale))
+                        fail_msg("%s: dtype %d into a cache of dtype %d, rotary_dim %d: other bits than the reference's", all[i], fresh, cached, (int)rotary);
+                }
+            }
+}
+
+/* a sink of -infinity and a row without keys: no gradient, and no NaN */
+static void test_empty_sink(void **state)
+{
+    static float dq[B * Q * D], dk[1], dv[1], dsink[1];
+    static const float sink[1] = { -INFINITY };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(all); i++) {
+        attn_desc d = make();
+        attn_grad g = { 0 };
+        d.kv_len = 0, d.sink = sink, d.backend = all[i];
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        g.dout.data = dout, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv, g.dsink = dsink;
+        dsink[0] = 5;
+        assert_int_equal(attn_backward(&d, &g), ATTN_OK);
+        assert_true(dsink[0] == 0);
+    }
+}
+
+/* sizes that no memory holds are refused before any sum of theirs overflows */
+static void test_huge(void **state)
+{
+    attn_plan plan;
+    (void)state;
+    attn_desc d = make();
+    d.head_dim = (int64_t)1 << 58;
+    assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_OVERFLOW);
+    d = make();
+    d.kv_len = (int64_t)283796062672454640;
+    for (int a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = ATTN_BROADCAST;
+    assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_OVERFLOW);
+    d = make();
+    d.q_len = (int64_t)1 << 55;
+    assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_OVERFLOW);
+}
+
+static void nothing(void *user) { (void)user; }
+static void stop(void *user) { (void)user; _exit(7); }
+
+static void test_many_iterations(void **state)
+{
+    attn_timing t;
+    attn_timing_opts few = { 0 }, many = { 0 };
+    int status = 0;
+    (void)state;
+    few.iterations = 200000;
+    assert_int_equal(attn_time(nothing, NULL, &few, &t), ATTN_OK);
+    assert_int_equal(t.n, 200000);
+    many.iterations = (int64_t)1 << 61;             /* begins, with no memory for all of them */
+    pid_t child = fork();
+    if (!child) {
+        attn_time(stop, NULL, &many, &t);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+/* a table may hold anything for pages wholly before the first valid key */
+static void test_freed_pages(void **state)
+{
+    const int32_t table[B][4] = { { -1, 0, 1, 2 }, { -1, -1, 3, 4 } }, used[B] = { 16, 15 }, start[B] = { 4, 9 };
+    attn_desc d = make();
+    (void)state;
+    d.kv_len = 16;
+    d.seq.block_table = &table[0][0], d.seq.page_size = 4, d.seq.pages = 5, d.seq.max_pages = 4;
+    d.seq.used_k = used, d.seq.start_k = start;
+    compare(d, 1e-5);
+    const int32_t early[B] = { 3, 9 };
+    d.seq.start_k = early;
+    assert_int_equal(attn_forward(&d), ATTN_ERR_PAGE_RANGE);
+}
+
+/* the workspace never shrinks as a length grows, and is the same from inside a task */
+static void query(void *arg, int64_t i)
+{
+    attn_plan plan;
+    attn_desc d = make();
+    (void)i;
+    d.batch = 1, d.head_dim = 1, d.q_len = 1008, d.kv_len = 520, d.threads = 2, d.o.data = NULL;
+    assert_int_equal(attn_query(&d, NULL, &plan), ATTN_OK);
+    *(size_t *)arg = plan.workspace_size;
+}
+static void test_workspace(void **state)
+{
+    size_t outside, inside = 0;
+    attn_desc where = { 0 };
+    (void)state;
+    query(&outside, 0);
+    assert_int_equal(attn_parallel(&where, query, &inside, 1), ATTN_OK);
+    assert_int_equal(outside, inside);
+    for (int64_t length = 1, last = 0; length < 5000; length += 37) {
+        attn_plan plan;
+        attn_desc d = make();
+        d.batch = 1, d.q_len = 1008, d.kv_len = length, d.threads = 2;
+        assert_int_equal(attn_query(&d, NULL, &plan), ATTN_OK);
+        assert_true((int64_t)plan.workspace_size >= last);
+        last = (int64_t)plan.workspace_size;
+    }
+    /* nor as q_len grows; and up to head_dim 256 flash takes 2 MiB a thread at most, whatever the lengths, heads and threads */
+    static const int64_t dims[] = { 33, 64, 128, 256 }, kv_heads[] = { 1, 2, 8 }, q_lens[] = { 1, 16, 96, 97, 128, 257, 5000 };
+    for (int n = 0; n < 4 * 3 * 4 * 3; n++) {
+        size_t last = 0;
+        for (int i = 0; i < 7; i++) {
+            attn_plan plan;
+            attn_desc d = make();
+            d.batch = 1, d.heads = 8, d.kv_heads = kv_heads[n / 4 % 3], d.head_dim = dims[n % 4], d.backend = "flash";
+            d.q_len = q_lens[i], d.kv_len = (int64_t)1000 << 2 * (n / 12 % 4), d.threads = 1 << 2 * (n / 48);
+            assert_int_equal(attn_query(&d, NULL, &plan), ATTN_OK);
+            assert_true(plan.workspace_size >= last && plan.workspace_size <= (size_t)d.threads << 21);
+            last = plan.workspace_size;
+        }
+    }
+}
+
+/* Along an extent of 1 a stride is never taken, whatever it says. */
+static void test_unused_stride(void **state)
+{
+    static float dq[2 * D], dk[2 * D], dv[2 * D];
+    const int64_t far[] = { INT64_MAX / 16, -(INT64_MAX / 16), INT64_MAX };
+    (void)state;
+    for (int64_t i = 0; i < 6; i++) {
+        attn_desc d = make();
+        attn_grad g = { 0 };
+        attn_in *in[] = { &d.q, &d.k, &d.v, &g.dout };
+        attn_out *out[] = { &d.o, &g.dq, &g.dk, &g.dv };
+        d.batch = d.q_len = d.kv_len = 1;
+        d.heads = 2;
+        d.backend = fast[i % 2];
+        g.dout.data = dout, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv;
+        for (int n = 0; n < 4; n++)
+            for (int a = 0; a < 3; a++) {
+                in[n]->stride[a] = a == 1 ? far[i / 2] : D;
+                out[n]->stride[a] = a == 1 && far[i / 2] > 0 ? far[i / 2] : D;
+            }
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        assert_true(apart(o, v, 2 * D) <= 1e-5);                            /* a lone key has all the weight */
+        assert_int_equal(attn_backward(&d, &g), ATTN_OK);
+        assert_true(apart(dv, dout, 2 * D) <= 1e-5);
+    }
+}
+
+/* what is no tensor's business is refused */
+static void test_refused(void **state)
+{
+    static float bias[B * Q * K];
+    attn_desc d = make();
+    attn_pool pool = { NULL, NULL, 2 };
+    (void)state;
+    d.bias.data = bias, d.bias.scale = bias;
+    assert_int_equal(attn_forward(&d), ATTN_ERR_SCALE_UNUSED);
+    d.bias.scale = NULL, d.bias.layout = 77;
+    assert_int_equal(attn_forward(&d), ATTN_ERR_LAYOUT);
+    d = make();
+    d.sink = lse;
+    assert_int_equal(attn_merge(&d, 0, NULL, NULL), ATTN_ERR_OVERLAP);
+    d.sink = NULL, d.flags = ATTN_DEVICE;
+    assert_int_equal(attn_merge(&d, 0, NULL, NULL), ATTN_ERR_DEVICE);
+    d = make();
+    d.pool = &pool;
+    size_t unused;
+    assert_int_equal(attn_parallel(&d, query, &unused, 1), ATTN_ERR_POOL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_bits),
+        cmocka_unit_test(test_empty_sink),
+        cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
+        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
+}

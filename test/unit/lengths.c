@@ -1,0 +1,128 @@
+/* lengths.c - sequences of very different lengths in one batch: keys split at some and not at others, rows and keys beyond the used
+ * ones, first keys that are no multiple of anything; every backend against the reference. */
+#include "unit.h"
+
+enum { B = 8, H = 2, D = 4, MOST = 18000 };
+static const int32_t some_k[B] = { 0, 1, 1023, 2047, 2048, 2049, 5000, 17413 }, reversed_k[B] = { 16384, 4097, 3072, 2048, 40, 7, 1, 0 };
+static float numbers[3][B * MOST * D], bias[H * 40 * 700], dout[B * 400 * H * D];
+
+static void fill_all(void)
+{
+    uint64_t r = 31;
+    for (int t = 0; t < 3; t++)
+        for (int64_t i = 0; i < COUNT(numbers[0]); i++) numbers[t][i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < COUNT(bias); i++) bias[i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < COUNT(dout); i++) dout[i] = (float)random_normal(&r);
+}
+static attn_desc make(int64_t batch, int64_t q_len, int64_t kv_len)
+{
+    attn_desc d = { 0 };
+    d.batch = batch, d.heads = H, d.kv_heads = 1, d.head_dim = D, d.q_len = q_len, d.kv_len = kv_len;
+    d.q.data = numbers[0], d.k.data = numbers[1], d.v.data = numbers[2];
+    return d;
+}
+static void same(const float *got, const float *want, int64_t n, double allowed, const char *backend, const char *what)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (isinf(want[i]) && got[i] == want[i]) continue;
+        if (!(fabs((double)got[i] - (double)want[i]) <= allowed * (1 + fabs((double)want[i]))))
+            fail_msg("%s, %s %lld: %g, not %g", backend, what, (long long)i, (double)got[i], (double)want[i]);
+    }
+}
+
+/* A few rows of many keys: each sequence is cut, or not, by its own length, on one thread and side by side. The workspace is as
+ * large as asked for, and nothing behind it is touched. */
+static void forward(attn_desc d, const char *what)
+{
+    static const char *const names[] = { "flash", "standard" };
+    const int64_t rows = d.batch * d.q_len * H;
+    float *o = malloc((size_t)(rows * D * 4)), *want = malloc((size_t)(rows * D * 4)), *lse = malloc((size_t)rows * 4), *want_lse = malloc((size_t)rows * 4);
+    d.backend = "reference", d.o.data = want, d.lse = want_lse;
+    assert_ok(attn_forward(&d));
+    d.o.data = o, d.lse = lse;
+    for (int i = 0; i < 2; i++)
+        for (d.threads = 1; d.threads <= 4; d.threads += 3) {
+            attn_plan plan;
+            char *room = NULL;
+            d.backend = names[i], d.workspace = NULL, d.workspace_size = 0;
+            assert_ok(attn_query(&d, NULL, &plan));
+            assert_int_equal(posix_memalign((void **)(void *)&room, 64, plan.workspace_size + 8192), 0);
+            memset(room, 0xff, plan.workspace_size), memset(room + plan.workspace_size, 0x33, 8192);
+            if (plan.workspace_size) d.workspace = room, d.workspace_size = plan.workspace_size;
+            memset(o, 0xff, (size_t)(rows * D * 4)), memset(lse, 0xff, (size_t)rows * 4);
+            assert_ok(attn_forward(&d));
+            same(o, want, rows * D, 2e-6, d.backend, what), same(lse, want_lse, rows, 2e-6, d.backend, what);
+            for (int k = 0; k < 8192; k++) if (room[plan.workspace_size + (size_t)k] != 0x33) fail_msg("%s writes behind its workspace, %s", d.backend, what);
+            free(room);
+        }
+    free(o), free(want), free(lse), free(want_lse);
+}
+static void test_splits(void **state)
+{
+    static const int32_t rows[B] = { 3, 0, 1, 2, 3, 3, 2, 1 }, first[B] = { 0, 0, 5, 1, 2, 2000, 3, 1024 };
+    (void)state;
+    for (int causal = 0; causal < 2; causal++)
+        for (int ragged = 0; ragged < 4; ragged++) {
+            attn_desc d = make(B, 3, MOST);
+            d.flags = causal ? ATTN_CAUSAL : 0;
+            d.seq.used_k = ragged % 2 ? reversed_k : some_k;
+            if (ragged == 1) d.seq.used_q = rows;
+            if (ragged == 2) d.seq.start_k = first;
+            d.seq.used_k = ragged == 2 ? (const int32_t[B]){ 0, 1, 1028, 2048, 2052, 4049, 5003, 17413 } : d.seq.used_k;
+            forward(d, ragged == 0 ? "used_k" : ragged == 1 ? "used_q" : ragged == 2 ? "start_k" : "reversed");
+        }
+}
+/* Few rows of many: only those that are used may count as work of the later splits. */
+static void test_few_rows_used(void **state)
+{
+    static const int32_t used[3][2] = { { 100, 3 }, { 128, 0 }, { 1, 127 } };
+    static const int32_t keys[2] = { 2600, 2100 };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        attn_desc d = make(2, 400, 2600);
+        d.seq.used_q = used[i], d.seq.used_k = keys;
+        forward(d, "few rows used");
+    }
+}
+
+/* Gradients where the first key is no multiple of four, in more than one block of keys: dropout's words, bias columns, dbias. */
+static void test_first_key(void **state)
+{
+    static const char *const names[] = { "reference", "flash", "standard" };
+    static const int32_t starts[4][2] = { { 0, 0 }, { 1, 3 }, { 2, 601 }, { 255, 130 } }, used[2] = { 700, 650 };
+    static float o[2 * 40 * H * D], lse[2 * 40 * H], grads[3][4][2 * 700 * H * D];
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int dropped = 0; dropped < 2; dropped++) {
+            attn_desc d = make(2, 40, 700);
+            attn_grad g = { 0 };
+            d.seq.start_k = starts[i], d.seq.used_k = used, d.flags = i % 2 ? ATTN_CAUSAL : 0;
+            d.bias.data = bias, d.bias.stride[0] = ATTN_BROADCAST, d.bias.stride[1] = 40 * 700, d.bias.stride[2] = 700;
+            d.o.data = o, d.lse = lse, d.dropout = dropped ? 0.3f : 0, d.seed = 5;
+            d.softcap = i == 3 ? 3 : 0;
+            g.dout.data = dout;
+            d.backend = "reference";
+            assert_ok(attn_forward(&d));
+            for (int k = 0; k < 3; k++) {
+                float *t[4] = { grads[k][0], grads[k][1], grads[k][2], malloc(sizeof bias) };
+                d.backend = names[k];
+                g.dq.data = t[0], g.dk.data = t[1], g.dv.data = t[2], g.dbias = t[3];
+                assert_ok(attn_backward(&d, &g));
+                static float want[COUNT(bias)];
+                if (k == 0) memcpy(want, t[3], sizeof bias);
+                same(t[0], grads[0][0], 2 * 40 * H * D, 1e-5, names[k], "dq");
+                same(t[1], grads[0][1], 2 * 700 * D, 1e-5, names[k], "dk"), same(t[2], grads[0][2], 2 * 700 * D, 1e-5, names[k], "dv");
+                same(t[3], want, COUNT(bias), 1e-5, names[k], "dbias");
+                free(t[3]);
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_first_key),
+    };
+    fill_all();
+    return cmocka_run_group_tests_name("lengths", tests, NULL, NULL);
+}

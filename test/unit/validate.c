@@ -1,0 +1,778 @@
+/* validate.c - every status of the list is returned by a description of its own that breaks one rule, with outputs, inputs and
+ * memory untouched. A status without a case is a failure; the few that cannot be provoked here are skipped by name. */
+#include "unit.h"
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { B = 2, SQ = 3, SK = 5, H = 4, HK = 2, D = 8 };
+
+/* All tensors of a call in one piece of memory, so that one comparison shows that nothing was written. Elements are double so
+ * that a case may call a tensor f64. */
+typedef struct tensors {
+    double q[B * SQ * H * D], k[B * SK * HK * D], v[B * SK * HK * D], o[B * SQ * H * D];
+    double bias[B * H * SQ * SK], dout[B * SQ * H * D], dq[B * SQ * H * D], dk[B * SK * HK * D], dv[B * SK * HK * D];
+    float lse[B * H * SQ], dlse[B * H * SQ], dbias[B * H * SQ * SK], sink[H], dsink[H];
+    double new_k[B * 2 * HK * D], new_v[B * 2 * HK * D];
+    float scale[B * SK * HK], rotary[2 * 16 * D];
+    unsigned char mask[B * H * SQ * SK];
+    int32_t cu_q[B + 1], cu_k[B + 1], used_q[B], used_k[B], start[B], slot[B], table[B * 3], cu_new[B + 1];
+} tensors;
+
+typedef struct context {
+    attn_desc d;
+    attn_grad g;
+    tensors *t;
+    const attn_desc *desc;              /* what is passed: NULL in some cases */
+    const attn_grad *grad;
+    attn_plan plan, *to_plan;
+    attn_pool pool;
+    attn_alloc alloc;
+    int64_t parts, shape[4], count;
+    attn_in part_o[2], src;
+    const float *part_lse[2];
+    attn_out dst;
+    attn_backend backend;
+    attn_timing_opts opts;
+    char message[64];
+} context;
+
+typedef attn_status call(context *c);
+
+static attn_status FORWARD(context *c) { return attn_forward(c->desc); }
+static attn_status BACKWARD(context *c) { return attn_backward(c->desc, c->grad); }
+static attn_status QUERY(context *c) { return attn_query(c->desc, NULL, c->to_plan); }
+static attn_status MERGE(context *c) { return attn_merge(c->desc, c->parts, c->part_o, c->part_lse); }
+static attn_status CONVERT(context *c) { return attn_convert(c->parts ? c->shape : NULL, c->src, c->dst, NULL); }
+static attn_status REGISTER(context *c) { return attn_register(&c->backend); }
+static void nothing(void *user) { (void)user; }
+static void no_task(void *arg, int64_t i) { (void)arg, (void)i; }
+static attn_status TIME(context *c)
+{
+    attn_timing t;
+    return attn_time(c->parts ? nothing : NULL, NULL, &c->opts, &t);
+}
+static attn_status PARALLEL(context *c) { return attn_parallel(c->desc, c->parts ? no_task : NULL, NULL, c->count); }
+static attn_status HIP(context *c) { (void)c; return attn_hip_register(); }
+static attn_status FILL_REGISTRY(context *c)
+{
+    static char name[1000][8];
+    for (int i = 0; i < 1000; i++) {
+        attn_status s;
+        snprintf(name[i], sizeof name[i], "b%d", i);
+        c->backend.name = name[i];
+        s = attn_register(&c->backend);
+        if (s) return s;
+    }
+    return ATTN_OK;
+}
+static attn_status IN_CHILD(context *c)         /* the environment is read once: a process of its own */
+{
+    int status = 0;
+    pid_t child = fork();
+    (void)c;
+    if (child == 0) {
+        setenv("ATTN_ISA", "sse9", 1);
+        execl("/proc/self/exe", "validate", "--forward", (char *)NULL);
+        _exit(255);
+    }
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? (attn_status)WEXITSTATUS(status) : ATTN_OK;
+}
+
+static attn_status plan_any(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan)
+{
+    (void)user, (void)d, (void)g, (void)plan;
+    return ATTN_ERR_DECLINED;
+}
+static attn_status run_any(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
+{
+    (void)user, (void)d, (void)g, (void)plan;
+    return ATTN_OK;
+}
+static void *no_memory(void *user, size_t size, size_t align) { (void)user, (void)size, (void)align; return NULL; }
+static void put_nothing(void *user, void *p, size_t size) { (void)user, (void)p, (void)size; }
+
+/* ------------------------------------------------------------------------------------------ valid starting points */
+static void packed(context *c)
+{
+    static const int32_t cu_q[B + 1] = { 0, 3, 6 }, cu_k[B + 1] = { 0, 5, 10 };
+    memcpy(c->t->cu_q, cu_q, sizeof cu_q);
+    memcpy(c->t->cu_k, cu_k, sizeof cu_k);
+    c->d.seq.cu_q = c->t->cu_q;
+    c->d.seq.cu_k = c->t->cu_k;
+    c->d.seq.total_q = 6;
+    c->d.seq.total_k = 10;
+}
+
+static void used(context *c, int32_t n)
+{
+    for (int b = 0; b < B; b++) c->t->used_k[b] = n, c->t->used_q[b] = SQ, c->t->start[b] = 0;
+    c->d.seq.used_k = c->t->used_k;
+}
+
+static void paged(context *c)
+{
+    static const int32_t table[B * 3] = { 0, 1, 2, 3, 4, 2 };
+    memcpy(c->t->table, table, sizeof table);
+    c->d.seq.block_table = c->t->table;
+    c->d.seq.page_size = 2;
+    c->d.seq.pages = 5;
+    c->d.seq.max_pages = 3;
+    used(c, 4);
+}
+
+static void slots(context *c)
+{
+    c->t->slot[0] = 1, c->t->slot[1] = 0;
+    c->d.seq.slot = c->t->slot;
+    c->d.seq.slots = B;
+}
+
+static void append(context *c)
+{
+    used(c, 3);
+    c->d.append.k.data = c->t->new_k;
+    c->d.append.v.data = c->t->new_v;
+    c->d.append.k_cache = c->t->k;
+    c->d.append.v_cache = c->t->v;
+    c->d.append.len = 2;
+}
+
+static void rotary(context *c)
+{
+    append(c);
+    c->d.append.rotary_cos = c->t->rotary;
+    c->d.append.rotary_sin = c->t->rotary + 16 * D;
+    c->d.append.rotary_dim = D;
+    c->d.append.rotary_rows = 16;
+}
+
+static void cu_new(context *c, int32_t a, int32_t b)
+{
+    append(c);
+    c->t->cu_new[0] = 0, c->t->cu_new[1] = a, c->t->cu_new[2] = b;
+    c->d.append.cu = c->t->cu_new;
+    c->d.append.total = b;
+}
+
+static void quantised(context *c)
+{
+    c->d.k.dtype = c->d.v.dtype = ATTN_INT8;
+    c->d.k.scale = c->d.v.scale = c->t->scale;
+}
+
+static void cached(context *c) { quantised(c), rotary(c), c->d.append.k_scale = c->d.append.v_scale = c->t->scale; }
+static void bias(context *c) { c->d.bias.data = c->t->bias; }
+static void sink(context *c) { c->d.sink = c->t->sink; }
+static void strides(int64_t s[3], int64_t a, int64_t b, int64_t h) { s[0] = a, s[1] = b, s[2] = h; }
+
+static void workspace(context *c, size_t offset, size_t less)
+{
+    static char room[1 << 20] __attribute__((aligned(64)));
+    c->d.backend = "standard";
+    assert_ok(attn_query(&c->d, NULL, &c->plan));
+    assert_true(c->plan.workspace_size > 0 && c->plan.workspace_size < sizeof room - 64);
+    c->d.workspace = room + offset;
+    c->d.workspace_size = c->plan.workspace_size - less;
+}
+
+/* an address from which few bytes are left, and none of which is ours */
+#define LAST_PAGE ((void *)(UINTPTR_MAX - 63))
+
+static void no_data(context *c)
+{
+    c->d.q.data = c->d.k.data = c->d.v.data = c->d.o.data = NULL;
+    c->d.lse = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------ X(status, name, call, what breaks it) */
+#define CASES(X) \
+    X(ERR_HEADS, three_kv_heads_for_four, FORWARD, d->kv_heads = 3) \
+    X(ERR_HEADS, more_kv_heads, FORWARD, d->kv_heads = 8) \
+    X(ERR_NULL_DESC, forward, FORWARD, c->desc = NULL) \
+    X(ERR_NULL_DESC, backward, BACKWARD, c->desc = NULL) \
+    X(ERR_NULL_DESC, query, QUERY, c->desc = NULL) \
+    X(ERR_NULL_DESC, merge, MERGE, c->desc = NULL) \
+    X(ERR_NULL_Q, q, FORWARD, d->q.data = NULL) \
+    X(ERR_NULL_K, k, FORWARD, d->k.data = NULL) \
+    X(ERR_NULL_V, v, FORWARD, d->v.data = NULL) \
+    X(ERR_NULL_O, o, FORWARD, d->o.data = NULL) \
+    X(ERR_NULL_O, o_of_merge, MERGE, d->o.data = NULL) \
+    X(ERR_NEGATIVE_SIZE, batch, FORWARD, d->batch = -1) \
+    X(ERR_NEGATIVE_SIZE, q_len, FORWARD, d->q_len = -1) \
+    X(ERR_NEGATIVE_SIZE, kv_len, FORWARD, d->kv_len = INT64_MIN) \
+    X(ERR_NEGATIVE_SIZE, heads, FORWARD, d->heads = -4) \
+    X(ERR_NEGATIVE_SIZE, kv_heads, FORWARD, d->kv_heads = -2) \
+    X(ERR_NEGATIVE_SIZE, head_dim, FORWARD, d->head_dim = -8) \
+    X(ERR_NEGATIVE_SIZE, v_dim, FORWARD, d->v_dim = -8) \
+    X(ERR_HEADS_ZERO, heads, FORWARD, d->heads = 0) \
+    X(ERR_HEAD_DIM, head_dim, FORWARD, d->head_dim = 0) \
+    X(ERR_OVERFLOW, product_of_sizes, FORWARD, d->kv_len = INT64_MAX / 16) \
+    X(ERR_OVERFLOW, batch_and_length, FORWARD, d->batch = d->kv_len = (int64_t)1 << 40) \
+    X(ERR_OVERFLOW, stride, FORWARD, strides(d->q.stride, INT64_MAX / 2, D * H, D)) \
+    X(ERR_STRIDE_MIXED, token_stride_alone, FORWARD, d->q.stride[1] = H * D) \
+    X(ERR_STRIDE_MIXED, o_without_head_stride, FORWARD, strides(d->o.stride, SQ * H * D, H * D, 0)) \
+    X(ERR_STRIDE_MIXED, k_batch_stride_0, FORWARD, strides(d->k.stride, 0, HK * D, D)) \
+    X(ERR_STRIDE_NEGATIVE, o, FORWARD, strides(d->o.stride, SQ * H * D, -H * D, D)) \
+    X(ERR_STRIDE_ALIAS, o_broadcast, FORWARD, strides(d->o.stride, ATTN_BROADCAST, H * D, D)) \
+    X(ERR_STRIDE_NEGATIVE, dq, BACKWARD, strides(g->dq.stride, SQ * H * D, H * D, -D)) \
+    X(ERR_STRIDE_ALIAS, o_heads, FORWARD, strides(d->o.stride, SQ * H * D, H * D, D - 1)) \
+    X(ERR_STRIDE_ALIAS, o_tokens_on_heads, FORWARD, strides(d->o.stride, SQ * H * D, D, D)) \
+    X(ERR_STRIDE_ALIAS, dk_batches, BACKWARD, strides(g->dk.stride, HK * D, HK * D, D)) \
+    X(ERR_LAYOUT, q, FORWARD, d->q.layout = 2) \
+    X(ERR_LAYOUT, o, FORWARD, d->o.layout = -1) \
+    X(ERR_DTYPE, q, FORWARD, d->q.dtype = 7) \
+    X(ERR_DTYPE, o, FORWARD, d->o.dtype = -1) \
+    X(ERR_DTYPE_Q, int8, FORWARD, d->q.dtype = ATTN_INT8) \
+    X(ERR_DTYPE_KV, bool_k, FORWARD, d->k.dtype = ATTN_BOOL) \
+    X(ERR_DTYPE_KV, bool_v, FORWARD, d->v.dtype = ATTN_BOOL) \
+    X(ERR_DTYPE_O, fp8, FORWARD, d->o.dtype = ATTN_FP8_E4M3) \
+    X(ERR_DTYPE_BIAS, bool_bias, FORWARD, bias(c), d->bias.dtype = ATTN_BOOL) \
+    X(ERR_DTYPE_MASK, f32_mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = ATTN_F32) \
+    X(ERR_QUANT_SCALE, k, FORWARD, quantised(c), d->k.scale = NULL) \
+    X(ERR_QUANT_SCALE, v, FORWARD, quantised(c), d->v.scale = NULL) \
+    X(ERR_SCALE_UNUSED, q, FORWARD, d->q.scale = c->t->scale) \
+    X(ERR_SCALE_UNUSED, f32_k, FORWARD, d->k.scale = c->t->scale) \
+    X(ERR_OVERLAP, o_over_q, FORWARD, d->o.data = c->t->q) \
+    X(ERR_OVERLAP, o_over_end_of_v, FORWARD, d->o.data = (float *)c->t->v + B * SK * HK * D - 1) \
+    X(ERR_OVERLAP, lse_in_o, FORWARD, d->lse = (float *)c->t->o + 5) \
+    X(ERR_OVERLAP, lse_over_used_k, FORWARD, used(c, 2), d->lse = (float *)(void *)c->t->used_k) \
+    X(ERR_OVERLAP, o_over_cu_q, FORWARD, packed(c), d->o.data = c->t->cu_q) \
+    X(ERR_OVERLAP, dk_over_dv, BACKWARD, g->dk.data = g->dv.data) \
+    X(ERR_OVERLAP, dq_over_dout, BACKWARD, g->dq.data = c->t->dout) \
+    X(ERR_OVERLAP, dsink_over_lse, BACKWARD, sink(c), g->dsink = c->t->lse) \
+    X(ERR_STRIDE_ALIAS, appended_k_broadcast, FORWARD, append(c), strides(d->k.stride, SK * HK * D, HK * D, ATTN_BROADCAST)) \
+    X(ERR_STRIDE_ALIAS, appended_v_broadcast, FORWARD, append(c), strides(d->v.stride, SK * HK * D, HK * D, ATTN_BROADCAST)) \
+    X(ERR_STRIDE_ALIAS, appended_k_scale_broadcast, FORWARD, cached(c), strides(d->k.scale_stride, SK * HK, HK, ATTN_BROADCAST)) \
+    X(ERR_STRIDE_ALIAS, appended_v_scale_broadcast, FORWARD, cached(c), strides(d->v.scale_stride, SK * HK, HK, ATTN_BROADCAST)) \
+    X(ERR_SCALE, nan_scale, FORWARD, d->flags = ATTN_SCALE, d->scale = NAN) \
+    X(ERR_SCALE, infinite_scale, FORWARD, d->flags = ATTN_SCALE, d->scale = INFINITY) \
+    X(ERR_SCALE_FLAG, no_flag, FORWARD, d->scale = 0.5f) \
+    X(ERR_SOFTCAP, negative, FORWARD, d->softcap = -1) \
+    X(ERR_SOFTCAP, nan_softcap, FORWARD, d->softcap = NAN) \
+    X(ERR_SOFTCAP, infinite, FORWARD, d->softcap = INFINITY) \
+    X(ERR_DROPOUT, one, FORWARD, d->dropout = 1) \
+    X(ERR_DROPOUT, negative, FORWARD, d->dropout = -0.1f) \
+    X(ERR_DROPOUT, nan_dropout, FORWARD, d->dropout = NAN) \
+    X(ERR_OFFSET_FLAG, no_flag, FORWARD, d->offset = 1) \
+    X(ERR_OFFSET_BOTH, both, FORWARD, d->flags = ATTN_CAUSAL | ATTN_TOP_LEFT | ATTN_OFFSET) \
+    X(ERR_WINDOW_FLAG, left, FORWARD, d->window_left = 1) \
+    X(ERR_WINDOW_FLAG, right, FORWARD, d->flags = ATTN_WINDOW_LEFT, d->window_right = 1) \
+    X(ERR_WINDOW_NEGATIVE, left, FORWARD, d->flags = ATTN_WINDOW_LEFT, d->window_left = -1) \
+    X(ERR_WINDOW_NEGATIVE, right, FORWARD, d->flags = ATTN_WINDOW_RIGHT, d->window_right = -1) \
+    X(ERR_FLAGS, unknown, FORWARD, d->flags = 1u << 30) \
+    X(ERR_PHILOX_RANGE, philox_offset, FORWARD, d->dropout = 0.5f, d->philox_offset = (uint64_t)1 << 32) \
+    X(ERR_THREADS, minus_one, FORWARD, d->threads = -1) \
+    X(ERR_BACKEND_UNKNOWN, forward, FORWARD, d->backend = "nonesuch") \
+    X(ERR_BACKEND_UNKNOWN, query, QUERY, d->backend = "nonesuch") \
+    X(ERR_DECLINED, flash_of_f64, FORWARD, d->backend = "flash", d->q.dtype = d->k.dtype = d->v.dtype = ATTN_F64) \
+    X(ERR_WORKSPACE_SMALL, one_byte_less, FORWARD, workspace(c, 0, 1)) \
+    X(ERR_WORKSPACE_ALIGN, by_four, FORWARD, workspace(c, 4, 0)) \
+    X(ERR_ALIGN, q, FORWARD, d->q.data = (const char *)c->t->q + 2) \
+    X(ERR_ALIGN, f16_k, FORWARD, d->q.dtype = d->k.dtype = d->v.dtype = ATTN_F16, d->k.data = (const char *)c->t->k + 1) \
+    X(ERR_ALIGN, bias, FORWARD, d->bias.data = (const char *)c->t->bias + 1) \
+    X(ERR_ALIGN, o, FORWARD, d->o.data = (char *)c->t->o + 3) \
+    X(ERR_ALIGN, lse, FORWARD, d->lse = (float *)(void *)((char *)c->t->lse + 2)) \
+    X(ERR_ALIGN, used_k, FORWARD, d->seq.used_k = (const int32_t *)(const void *)((const char *)c->t->used_k + 1)) \
+    X(ERR_ALIGN, used_k_query, QUERY, d->seq.used_k = (const int32_t *)(const void *)((const char *)c->t->used_k + 1)) \
+    X(ERR_ALIGN, dq, BACKWARD, c->g.dq.data = (char *)c->t->dq + 2) \
+    X(ERR_ALIGN, dsink, BACKWARD, d->sink = c->t->sink, c->g.dsink = (float *)(void *)((char *)c->t->dsink + 1)) \
+    X(ERR_ADDRESS, q, FORWARD, d->q.data = LAST_PAGE) \
+    X(ERR_ADDRESS, o, FORWARD, d->o.data = LAST_PAGE) \
+    X(ERR_ADDRESS, lse, FORWARD, d->lse = LAST_PAGE) \
+    X(ERR_ADDRESS, below_0, FORWARD, d->k.data = (void *)4096, strides(d->k.stride, -8192, HK * D, D)) \
+    X(ERR_ADDRESS, dk, BACKWARD, g->dk.data = LAST_PAGE) \
+    X(ERR_ADDRESS, workspace, FORWARD, workspace(c, 0, 0), d->workspace_size = SIZE_MAX) \
+    X(ERR_ADDRESS, part_o, MERGE, c->part_o[1].data = LAST_PAGE) \
+    X(ERR_ADDRESS, part_lse, MERGE, c->part_lse[1] = LAST_PAGE) \
+    X(ERR_ADDRESS, merge_lse, MERGE, d->lse = LAST_PAGE) \
+    X(ERR_ADDRESS, source, CONVERT, c->src.data = LAST_PAGE) \
+    X(ERR_ADDRESS, destination, CONVERT, c->dst.data = LAST_PAGE) \
+    X(ERR_WORKSPACE_OVERLAP, first_bytes_of_o, FORWARD, workspace(c, 0, 0), d->o.data = c->d.workspace) \
+    X(ERR_WORKSPACE_OVERLAP, last_bytes_of_lse, FORWARD, workspace(c, 128, 0), \
+      d->lse = (float *)c->d.workspace - B * H * SQ + 1) \
+    X(ERR_WORKSPACE_OVERLAP, q, FORWARD, workspace(c, 0, 0), d->q.data = (char *)c->d.workspace + 128) \
+    X(ERR_WORKSPACE_OVERLAP, sink, FORWARD, workspace(c, 0, 0), \
+      d->sink = (float *)(void *)((char *)c->d.workspace + d->workspace_size - 4)) \
+    X(ERR_WORKSPACE_OVERLAP, k_cache, FORWARD, append(c), workspace(c, 0, 0), \
+      d->k.data = d->append.k_cache = (char *)c->d.workspace + 256) \
+    X(ERR_WORKSPACE_OVERLAP, new_v, FORWARD, append(c), workspace(c, 0, 0), d->append.v.data = c->d.workspace) \
+    X(ERR_WORKSPACE_OVERLAP, used_k, FORWARD, used(c, 3), workspace(c, 0, 0), \
+      d->seq.used_k = memcpy((char *)c->d.workspace + 64, c->t->used_k, sizeof c->t->used_k)) \
+    X(ERR_WORKSPACE_OVERLAP, dv, BACKWARD, workspace(c, 0, 0), d->workspace_size += 1 << 16, \
+      g->dv.data = (char *)c->d.workspace + d->workspace_size - 8) \
+    X(ERR_WORKSPACE_NULL, size_alone, FORWARD, d->workspace_size = 64) \
+    X(ERR_MEMORY, caller_has_none, FORWARD, d->backend = "standard", c->alloc.get = no_memory, c->alloc.put = put_nothing, \
+      d->alloc = &c->alloc) \
+    X(ERR_POOL, no_run, FORWARD, c->pool.threads = 2, d->pool = &c->pool) \
+    X(ERR_ALLOC, get_alone, FORWARD, c->alloc.get = no_memory, d->alloc = &c->alloc) \
+    X(ERR_ALLOC, put_alone, FORWARD, c->alloc.put = put_nothing, d->alloc = &c->alloc) \
+    X(ERR_ISA, unknown, IN_CHILD, ) \
+    X(ERR_DEVICE, no_gpu_backend, FORWARD, d->flags = ATTN_DEVICE) \
+    X(ERR_DEVICE_INDEX, minus_one, FORWARD, d->device = -1) \
+    X(ERR_SEQ_HOST, no_device, FORWARD, d->flags = ATTN_SEQ_HOST) \
+    X(ERR_MESSAGE, size_alone, FORWARD, d->message = NULL) \
+    X(ERR_TOO_LARGE, standard_of_a_million_tokens, QUERY, no_data(c), d->backend = "standard", \
+      d->q_len = d->kv_len = (int64_t)1 << 24) \
+    X(ERR_CU_FIRST, q, FORWARD, packed(c), c->t->cu_q[0] = 1) \
+    X(ERR_CU_FIRST, k, FORWARD, packed(c), c->t->cu_k[0] = -1) \
+    X(ERR_CU_FALLS, q, FORWARD, packed(c), c->t->cu_q[2] = 2, d->seq.total_q = 2) \
+    X(ERR_CU_FALLS, k, FORWARD, packed(c), c->t->cu_k[2] = 4, d->seq.total_k = 4) \
+    X(ERR_CU_LAST, q, FORWARD, packed(c), d->seq.total_q = 5) \
+    X(ERR_CU_LAST, k, FORWARD, packed(c), d->seq.total_k = 11) \
+    X(ERR_CU_LONG, q, FORWARD, packed(c), c->t->cu_q[1] = 4) \
+    X(ERR_CU_LONG, k, FORWARD, packed(c), d->kv_len = 4) \
+    X(ERR_TOTAL_FLAG, q, FORWARD, d->seq.total_q = 6) \
+    X(ERR_TOTAL_FLAG, k, FORWARD, d->seq.total_k = 10) \
+    X(ERR_TOTAL_NEGATIVE, q, FORWARD, packed(c), d->seq.total_q = -1) \
+    X(ERR_TOTAL_NEGATIVE, k, FORWARD, packed(c), d->seq.total_k = -1) \
+    X(ERR_USED_Q, beyond, FORWARD, used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[1] = SQ + 1) \
+    X(ERR_USED_Q, negative, FORWARD, used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[0] = -1) \
+    X(ERR_USED_K, beyond, FORWARD, used(c, SK + 1)) \
+    X(ERR_USED_K, negative, FORWARD, used(c, -1)) \
+    X(ERR_START_K, beyond_used_k, FORWARD, used(c, 2), d->seq.start_k = c->t->start, c->t->start[1] = 3) \
+    X(ERR_START_K, negative, FORWARD, used(c, 2), d->seq.start_k = c->t->start, c->t->start[0] = -1) \
+    X(ERR_SLOT, beyond, FORWARD, slots(c), c->t->slot[0] = B) \
+    X(ERR_SLOT, negative, FORWARD, slots(c), c->t->slot[1] = -1) \
+    X(ERR_SLOTS_FLAG, slots_alone, FORWARD, d->seq.slots = B) \
+    X(ERR_SLOTS_FLAG, slot_alone, FORWARD, slots(c), d->seq.slots = 0) \
+    X(ERR_SLOT_CU, cu_k, FORWARD, packed(c), slots(c)) \
+    X(ERR_SLOT_CU, pages, FORWARD, paged(c), slots(c)) \
+    X(ERR_SLOT_TWICE, append, FORWARD, append(c), slots(c), c->t->slot[0] = 0) \
+    X(ERR_PAGE_SIZE, zero, FORWARD, paged(c), d->seq.page_size = 0) \
+    X(ERR_PAGE_SIZE, no_pages, FORWARD, paged(c), d->seq.pages = 0) \
+    X(ERR_PAGE_FLAG, page_size_alone, FORWARD, d->seq.page_size = 2) \
+    X(ERR_PAGE_USED, without_used_k, FORWARD, paged(c), d->seq.used_k = NULL) \
+    X(ERR_PAGE_CU, cu_k, FORWARD, paged(c), packed(c)) \
+    X(ERR_PAGE_CAPACITY, kv_len_7_of_6, FORWARD, paged(c), d->kv_len = 7) \
+    X(ERR_PAGE_RANGE, beyond, FORWARD, paged(c), c->t->table[3] = 5) \
+    X(ERR_PAGE_RANGE, negative, FORWARD, paged(c), c->t->table[0] = -1) \
+    X(ERR_PAGE_TWICE, same_last_page, FORWARD, append(c), paged(c), used(c, 3), c->t->table[4] = 2, c->t->table[5] = 0) \
+    X(ERR_APPEND_USED, without_used_k, FORWARD, append(c), d->seq.used_k = NULL) \
+    X(ERR_APPEND_CU, cu_k, FORWARD, append(c), packed(c)) \
+    X(ERR_APPEND_CACHE, other_k, FORWARD, append(c), d->append.k_cache = c->t->new_k) \
+    X(ERR_APPEND_CACHE, no_v, FORWARD, append(c), d->append.v_cache = NULL) \
+    X(ERR_APPEND_NULL, len_alone, FORWARD, append(c), d->append.k.data = NULL) \
+    X(ERR_APPEND_NULL, k_without_v, FORWARD, append(c), d->append.v.data = NULL) \
+    X(ERR_APPEND_DTYPE, int8, FORWARD, append(c), d->append.k.dtype = ATTN_INT8) \
+    X(ERR_APPEND_LEN, no_room, FORWARD, append(c), used(c, 4)) \
+    X(ERR_APPEND_LEN, negative, FORWARD, append(c), d->append.len = -1) \
+    X(ERR_APPEND_SCALE, no_k_scale, FORWARD, append(c), quantised(c)) \
+    X(ERR_APPEND_CU_NEW, first, FORWARD, cu_new(c, 1, 2), c->t->cu_new[0] = 1) \
+    X(ERR_APPEND_CU_NEW, step_above_len, FORWARD, cu_new(c, 0, 3)) \
+    X(ERR_APPEND_CU_NEW, total, FORWARD, cu_new(c, 1, 2), d->append.total = 3) \
+    X(ERR_ROTARY_NULL, no_sin, FORWARD, rotary(c), d->append.rotary_sin = NULL) \
+    X(ERR_ROTARY_NULL, no_rows, FORWARD, rotary(c), d->append.rotary_rows = 0) \
+    X(ERR_ROTARY_DIM, odd, FORWARD, rotary(c), d->append.rotary_dim = 3) \
+    X(ERR_ROTARY_DIM, beyond_head_dim, FORWARD, rotary(c), d->append.rotary_dim = D + 2) \
+    X(ERR_ROTARY_ROWS, position_beyond, FORWARD, rotary(c), d->append.rotary_rows = 4) \
+    X(ERR_ROTARY_APPEND, no_append, FORWARD, rotary(c), d->append.len = 0, d->append.k.data = d->append.v.data = NULL, \
+      d->append.k_cache = d->append.v_cache = NULL) \
+    X(ERR_ROTARY_FLAG, no_tables, FORWARD, append(c), d->flags = ATTN_ROTARY_INTERLEAVED) \
+    X(ERR_NULL_GRAD, null, BACKWARD, c->grad = NULL) \
+    X(ERR_NULL_DOUT, dout, BACKWARD, g->dout.data = NULL) \
+    X(ERR_NULL_LSE, lse, BACKWARD, d->lse = NULL) \
+    X(ERR_NULL_DQKV, dq, BACKWARD, g->dq.data = NULL) \
+    X(ERR_NULL_DQKV, dv, BACKWARD, g->dv.data = NULL) \
+    X(ERR_DTYPE_GRAD, int8_dout, BACKWARD, g->dout.dtype = ATTN_INT8) \
+    X(ERR_DTYPE_GRAD, bool_dk, BACKWARD, g->dk.dtype = ATTN_BOOL) \
+    X(ERR_DBIAS, no_bias, BACKWARD, g->dbias = c->t->dbias) \
+    X(ERR_DSINK, no_sink, BACKWARD, g->dsink = c->t->dsink) \
+    X(ERR_BACKWARD_CACHE, slot, BACKWARD, slots(c)) \
+    X(ERR_BACKWARD_CACHE, append, BACKWARD, append(c)) \
+    X(ERR_BACKWARD_PAGED, paged, BACKWARD, paged(c)) \
+    X(ERR_BACKWARD_QUANT, int8, BACKWARD, quantised(c)) \
+    X(ERR_ACCUMULATE, forward, FORWARD, d->flags = ATTN_ACCUMULATE) \
+    X(ERR_DBIAS_DTYPE, heads_overlap, BACKWARD, bias(c), g->dbias = c->t->dbias, strides(d->bias.stride, H * SQ * SK, SK, SK)) \
+    X(ERR_REGISTER_NULL, no_plan, REGISTER, c->backend.plan = NULL) \
+    X(ERR_REGISTER_NULL, no_run, REGISTER, c->backend.run = NULL) \
+    X(ERR_REGISTER_NULL, no_name, REGISTER, c->backend.name = NULL) \
+    X(ERR_REGISTER_ABI, other_version, REGISTER, c->backend.abi = ATTN_ABI + ((uint64_t)1 << 32)) \
+    X(ERR_REGISTER_ABI, zero, REGISTER, c->backend.abi = 0) \
+    X(ERR_REGISTER_NAME, taken, REGISTER, c->backend.name = "reference") \
+    X(ERR_REGISTER_NAME, empty, REGISTER, c->backend.name = "") \
+    X(ERR_REGISTER_NAME, automatic, REGISTER, c->backend.name = "auto") \
+    X(ERR_REGISTER_NAME, long_name, REGISTER, c->backend.name = "abcdefghijklmnopqrstuvwxyz012345") \
+    X(ERR_REGISTER_FULL, many, FILL_REGISTRY, ) \
+    X(ERR_MERGE_PARTS, negative, MERGE, c->parts = -1) \
+    X(ERR_MERGE_LSE, no_lse, MERGE, c->part_lse[1] = NULL) \
+    X(ERR_ALIGN, part_lse, MERGE, c->part_lse[1] = (const float *)(const void *)((const char *)c->part_lse[1] + 1)) \
+    X(ERR_MERGE_O, no_o, MERGE, c->part_o[1].data = NULL) \
+    X(ERR_MERGE_O, int8, MERGE, c->part_o[0].dtype = ATTN_INT8) \
+    X(ERR_CONVERT_SHAPE, null, CONVERT, c->parts = 0) \
+    X(ERR_CONVERT_SHAPE, negative, CONVERT, c->shape[2] = -1) \
+    X(ERR_CONVERT_DTYPE, int8, CONVERT, c->src.dtype = ATTN_INT8) \
+    X(ERR_CONVERT_NULL, source, CONVERT, c->src.data = NULL) \
+    X(ERR_CONVERT_NULL, destination, CONVERT, c->dst.data = NULL) \
+    X(ERR_OVERLAP, convert_in_place, CONVERT, c->dst.data = c->t->q + 1) \
+    X(ERR_TIME_NULL, no_function, TIME, c->parts = 0) \
+    X(ERR_TIME_OPTS, no_iterations, TIME, c->opts.iterations = 0) \
+    X(ERR_TIME_OPTS, negative_warmup, TIME, c->opts.warmup = -1) \
+    X(ERR_QUERY_NULL, no_plan, QUERY, c->to_plan = NULL) \
+    X(ERR_NULL_DESC, parallel, PARALLEL, c->desc = NULL) \
+    X(ERR_PARALLEL, no_task, PARALLEL, c->parts = 0) \
+    X(ERR_PARALLEL, negative_count, PARALLEL, c->count = -1) \
+    X(ERR_NO_GPU_COMPILER, register, HIP, )
+
+/* Not to be provoked here, each with its reason. */
+static const struct { attn_status status; const char *reason; } not_here[] = {
+    { ATTN_ERR_NOT_YET, "reserved: nothing returns it once every feature is built" },
+    { ATTN_ERR_SIZE, "needs a build with 32-bit sizes: test/proof/sizes.c" },
+    { ATTN_ERR_NO_DEVICE, "needs a build with a GPU compiler" },
+    { ATTN_ERR_GPU_ARCH, "needs a build with a GPU compiler" },
+    { ATTN_ERR_GPU_MEMORY, "needs a GPU" },
+    { ATTN_ERR_GPU_POINTER, "needs a GPU" },
+    { ATTN_ERR_GPU_WORKSPACE, "needs a GPU" },
+    { ATTN_ERR_GPU_STICKY, "needs a GPU" },
+    { ATTN_ERR_GPU, "needs a GPU" },
+};
+
+#define X(status, name, how, ...) \
+    static void break_##status##_##name(context *c, attn_desc *d, attn_grad *g) { (void)c, (void)d, (void)g; __VA_ARGS__; }
+CASES(X)
+#undef X
+
+typedef struct row {
+    const char *name;
+    attn_status status;
+    call *how;
+    void (*spoil)(context *c, attn_desc *d, attn_grad *g);
+} row;
+static const row rows[] = {
+#define X(status, name, how, ...) { #status " " #name, ATTN_##status, how, break_##status##_##name },
+    CASES(X)
+#undef X
+};
+
+static const struct { attn_status status; const char *name; } statuses[] = {
+#define X(name, number, text) { ATTN_##name, "ATTN_" #name },
+    ATTN_STATUS_LIST(X)
+#undef X
+};
+
+/* a context of which every call is valid */
+static void make(context *c, tensors *t)
+{
+    uint64_t r = 7;
+    attn_desc *d = &c->d;
+    memset(c, 0, sizeof *c);
+    memset(t, 0, sizeof *t);
+    for (int64_t i = 0; i < COUNT(t->q); i++) ((float *)t->q)[i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < COUNT(t->k); i++) ((float *)t->k)[i] = ((float *)t->v)[i] = (float)random_normal(&r);
+    memset(t->o, 0x5a, sizeof t->o);
+    c->t = t;
+    d->batch = B, d->q_len = SQ, d->kv_len = SK, d->heads = H, d->kv_heads = HK, d->head_dim = D;
+    d->q.data = t->q, d->k.data = t->k, d->v.data = t->v, d->o.data = t->o, d->lse = t->lse;
+    d->message = c->message;
+    d->message_size = sizeof c->message;
+    c->g.dout.data = t->dout, c->g.dq.data = t->dq, c->g.dk.data = t->dk, c->g.dv.data = t->dv;
+    c->desc = d;
+    c->grad = &c->g;
+    c->to_plan = &c->plan;
+    c->parts = 2;
+    c->count = 1;
+    c->part_o[0].data = t->dout, c->part_o[1].data = t->dq;
+    c->part_lse[0] = c->part_lse[1] = t->dlse;
+    c->shape[0] = B, c->shape[1] = SQ, c->shape[2] = H, c->shape[3] = D;
+    c->src.data = t->q;
+    c->dst.data = t->o;
+    c->backend.name = "validate";
+    c->backend.abi = ATTN_ABI;
+    c->backend.plan = plan_any;
+    c->backend.run = run_any;
+    c->opts.iterations = 1;
+}
+
+static void test_row(void **state)
+{
+    const row *r = *state;
+    context c;
+    tensors *t = malloc(sizeof *t), *before = malloc(sizeof *t);
+    attn_status s;
+    int64_t alive;
+    make(&c, t);
+    r->spoil(&c, &c.d, &c.g);
+    memcpy(before, t, sizeof *t);
+    alive = unit_alive;
+    s = r->how(&c);
+    if (s != r->status) fail_msg("%s, not %s (%s)", attn_status_name(s), attn_status_name(r->status), c.message);
+    assert_memory_equal(t, before, sizeof *t);
+    assert_int_equal(unit_alive, alive);
+    if ((r->how == FORWARD || r->how == BACKWARD) && c.desc && c.d.message) assert_true(strlen(c.message) > 0);
+    free(t);
+    free(before);
+}
+
+/* The starting points themselves are valid: what a row reports comes from what it broke. */
+static void test_valid(void **state)
+{
+    static void (*const start[])(context *) = { NULL, packed, paged, slots, append, rotary, quantised, bias, sink };
+    tensors *t = malloc(sizeof *t);
+    context c;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(start); i++) {
+        attn_status s;
+        make(&c, t);
+        if (start[i]) start[i](&c);
+        s = FORWARD(&c);
+        if (s) fail_msg("start %d: %s (%s)", (int)i, attn_status_name(s), c.message);
+    }
+    make(&c, t);
+    assert_ok(BACKWARD(&c));
+    make(&c, t);
+    assert_ok(QUERY(&c));
+    make(&c, t);
+    assert_ok(MERGE(&c));
+    make(&c, t);
+    assert_ok(CONVERT(&c));
+    make(&c, t);
+    assert_ok(TIME(&c));
+    make(&c, t);
+    assert_ok(PARALLEL(&c));
+    free(t);
+}
+
+static void test_every_status_has_a_case(void **state)
+{
+    int missing = 0;
+    (void)state;
+    for (int64_t i = 1; i < COUNT(statuses); i++) {
+        int found = 0;
+        for (int64_t j = 0; j < COUNT(rows); j++) found |= rows[j].status == statuses[i].status;
+        for (int64_t j = 0; j < COUNT(not_here); j++) found |= not_here[j].status == statuses[i].status;
+        if (!found) print_message("no case for %s\n", statuses[i].name), missing++;
+    }
+    assert_int_equal(missing, 0);
+}
+
+static void test_skipped(void **state)
+{
+    const char *reason = *state;
+    print_message("skipped: %s\n", reason);
+    skip();
+}
+
+/* ------------------------------------------------------------------------------------------ appended to twice */
+typedef struct writers { int64_t batch, max_pages, page_size, pages; int32_t *table, *used, *cu; } writers;
+
+static writers writers_make(int64_t batch, int64_t max_pages, int64_t page_size, int64_t pages)
+{
+    writers w = { batch, max_pages, page_size, pages, NULL, NULL, NULL };
+    w.table = calloc((size_t)(batch * max_pages) + 1, 4);
+    w.used = calloc((size_t)batch + 1, 4), w.cu = calloc((size_t)batch + 2, 4);
+    return w;
+}
+static void writers_free(writers *w) { free(w->table), free(w->used), free(w->cu); }
+
+static attn_status writers_query(const writers *w, int slots)
+{
+    static float one;
+    attn_desc d = { 0 };
+    attn_plan plan;
+    d.batch = w->batch, d.q_len = 1, d.heads = 1, d.head_dim = 1, d.kv_len = w->max_pages * w->page_size, d.backend = "reference";
+    d.seq.used_k = w->used;
+    if (slots) d.seq.slot = w->table, d.seq.slots = w->pages;
+    else d.seq.block_table = w->table, d.seq.page_size = w->page_size, d.seq.pages = w->pages, d.seq.max_pages = w->max_pages;
+    d.append.k.data = d.append.v.data = &one, d.append.cu = w->cu, d.append.total = w->cu[w->batch];
+    d.append.len = w->max_pages * w->page_size;
+    return attn_query(&d, NULL, &plan);
+}
+/* one place of the table for each page that is written; returns how many */
+static int64_t writers_places(const writers *w, int slots, int64_t *place)
+{
+    int64_t n = 0;
+    for (int64_t b = 0; b < w->batch; b++) {
+        const int64_t from = w->used[b], to = from + w->cu[b + 1] - w->cu[b];
+        if (slots && to > from) place[n++] = b;
+        for (int64_t p = from / w->page_size; !slots && to > from && p * w->page_size < to; p++) place[n++] = b * w->max_pages + p;
+    }
+    return n;
+}
+/* Random batches, few and many writers, pages near each other and far apart: with distinct pages, then with two that are the same,
+ * then with a page shared by one that writes and one that does not. */
+static void test_append_twice(void **state)
+{
+    uint64_t r = 23;
+    int64_t refused = 0;
+    (void)state;
+    for (int n = 0; n < 400; n++) {
+        const int slots = n % 4 == 3;
+        const int64_t batch = 1 + (int64_t)(random_bits(&r) % (n % 8 ? 9 : 300)), most = slots ? 1 : 1 + (int64_t)(random_bits(&r) % (n % 16 ? 20 : 3000));
+        const int64_t pages = n % 3 ? batch * most + (int64_t)(random_bits(&r) % 9) : INT32_MAX - (int64_t)(random_bits(&r) % 1000);
+        writers w = writers_make(batch, most, 1 + (int64_t)(random_bits(&r) % 5), pages);
+        int64_t *place = calloc((size_t)(batch * most) + 1, 8), step = pages / (batch * most), count;
+        for (int64_t i = 0; i < batch * most; i++) w.table[i] = (int32_t)(i * step);
+        for (int64_t i = batch * most - 1; i > 0; i--) {
+            int64_t j = (int64_t)(random_bits(&r) % (uint64_t)(i + 1));
+            int32_t t = w.table[i];
+            w.table[i] = w.table[j], w.table[j] = t;
+        }
+        for (int64_t b = 0; b < batch; b++) {
+            const int64_t all = most * w.page_size, from = (int64_t)(random_bits(&r) % (uint64_t)(all + 1));
+            w.used[b] = (int32_t)from;
+            w.cu[b + 1] = w.cu[b] + (int32_t)(random_bits(&r) % 4 ? random_bits(&r) % (uint64_t)(all - from + 1) : 0);
+        }
+        assert_ok(writers_query(&w, slots));
+        count = writers_places(&w, slots, place);
+        for (int k = 0; k < 4 && count > 1; k++, refused++) {
+            const int64_t a = (int64_t)(random_bits(&r) % (uint64_t)count), b = (a + 1 + (int64_t)(random_bits(&r) % (uint64_t)(count - 1))) % count;
+            const int32_t old = w.table[place[a]];
+            w.table[place[a]] = w.table[place[b]];
+            assert_int_equal(writers_query(&w, slots), slots ? ATTN_ERR_SLOT_TWICE : ATTN_ERR_PAGE_TWICE);
+            w.table[place[a]] = old;
+        }
+        for (int64_t i = 0, at = 0; i < batch * most && count > 0; i++) {      /* all others read the first page that is written */
+            while (at < count && place[at] < i) at++;
+            if (at == count || place[at] != i) w.table[i] = w.table[place[0]];
+        }
+        assert_ok(writers_query(&w, slots));
+        free(place);
+        writers_free(&w);
+    }
+    assert_true(refused > 500);
+}
+/* A million pages, side by side and far apart: each with each would take an hour. */
+static void test_append_many(void **state)
+{
+    (void)state;
+    for (int far = 0; far < 2; far++)
+        for (int slots = 0; slots < 2; slots++) {
+            const int64_t n = far ? 1 << 17 : 1 << 20, batch = slots ? n : 8;
+            writers w = writers_make(batch, n / batch, 1, far ? INT32_MAX : n);
+            for (int64_t i = 0; i < n; i++) w.table[i] = (int32_t)(i * 40503 % n * (w.pages / n));
+            for (int64_t b = 0; b < batch; b++) w.cu[b + 1] = w.cu[b] + (int32_t)(n / batch);
+            assert_ok(writers_query(&w, slots));
+            w.table[n - 1] = w.table[0];
+            assert_int_equal(writers_query(&w, slots), slots ? ATTN_ERR_SLOT_TWICE : ATTN_ERR_PAGE_TWICE);
+            writers_free(&w);
+        }
+}
+
+/* numbers and names are distinct and never change sign; texts are sentences of their own; any other number has a text too */
+static void test_texts(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < COUNT(statuses); i++) {
+        const char *text = attn_status_text(statuses[i].status);
+        assert_non_null(text);
+        assert_true(strlen(text) > 5);
+        assert_string_equal(attn_status_name(statuses[i].status), statuses[i].name);
+        for (int64_t j = 0; j < i; j++) {
+            assert_int_not_equal(statuses[i].status, statuses[j].status);
+            assert_string_not_equal(text, attn_status_text(statuses[j].status));
+        }
+    }
+    assert_non_null(attn_status_text((attn_status)9999));
+    assert_non_null(attn_status_name((attn_status)-1));
+}
+
+/* a message never passes the end of its buffer */
+static void test_message_bounds(void **state)
+{
+    tensors *t = malloc(sizeof *t);
+    context c;
+    (void)state;
+    for (size_t size = 1; size < 40; size++) {
+        make(&c, t);
+        memset(c.message, 'x', sizeof c.message);
+        c.d.message_size = size;
+        c.d.kv_heads = 3;
+        assert_int_equal(attn_forward(&c.d), ATTN_ERR_HEADS);
+        assert_true(memchr(c.message, 0, size) != NULL);
+        assert_int_equal(c.message[size], 'x');
+    }
+    free(t);
+}
+
+/* ------------------------------------------------------------------------------------------ overlap, to the byte */
+static void masks(context *c) { c->d.mask.data = c->t->mask, c->d.mask.dtype = ATTN_BOOL; }
+static void starts(context *c) { used(c, 4), c->d.seq.start_k = c->t->start, c->d.seq.used_q = c->t->used_q; }
+static void alibis(context *c) { c->d.alibi = c->t->sink; }
+static void new_lengths(context *c) { cu_new(c, 2, 3); }
+static void dlse(context *c) { c->g.dlse = c->t->dlse; }
+static void dbias(context *c) { bias(c), c->g.dbias = c->t->dbias; }
+static void dsink(context *c) { sink(c), c->g.dsink = c->t->dsink; }
+#define IN(call, set, field, bytes) { call, set, #field, offsetof(context, field), bytes }
+enum { ROWS = B * H * SQ, NEW_K = B * 2 * HK * D };
+static const struct array { call *how; void (*set)(context *c); const char *name; size_t at; int64_t bytes; } inputs[] = {
+    IN(FORWARD, NULL, d.q.data, ROWS * D * 4), IN(FORWARD, NULL, d.k.data, B * SK * HK * D * 4), IN(FORWARD, NULL, d.v.data, B * SK * HK * D * 4),
+    IN(FORWARD, quantised, d.k.scale, B * SK * HK * 4), IN(FORWARD, quantised, d.v.scale, B * SK * HK * 4),
+    IN(FORWARD, bias, d.bias.data, ROWS * SK * 4), IN(FORWARD, masks, d.mask.data, ROWS * SK), IN(FORWARD, alibis, d.alibi, H * 4),
+    IN(FORWARD, sink, d.sink, H * 4), IN(FORWARD, packed, d.seq.cu_q, B * 4 + 4), IN(FORWARD, packed, d.seq.cu_k, B * 4 + 4),
+    IN(FORWARD, starts, d.seq.used_q, B * 4), IN(FORWARD, starts, d.seq.used_k, B * 4), IN(FORWARD, starts, d.seq.start_k, B * 4),
+    IN(FORWARD, slots, d.seq.slot, B * 4), IN(FORWARD, paged, d.seq.block_table, B * 3 * 4), IN(FORWARD, append, d.append.k.data, NEW_K * 4),
+    IN(FORWARD, append, d.append.v.data, NEW_K * 4), IN(FORWARD, rotary, d.append.rotary_cos, 16 * D * 2),
+    IN(FORWARD, rotary, d.append.rotary_sin, 16 * D * 2), IN(FORWARD, new_lengths, d.append.cu, B * 4 + 4),
+    IN(BACKWARD, NULL, d.q.data, ROWS * D * 4), IN(BACKWARD, NULL, d.k.data, B * SK * HK * D * 4), IN(BACKWARD, NULL, d.v.data, B * SK * HK * D * 4),
+    IN(BACKWARD, NULL, d.o.data, ROWS * D * 4), IN(BACKWARD, NULL, d.lse, ROWS * 4), IN(BACKWARD, NULL, g.dout.data, ROWS * D * 4),
+    IN(BACKWARD, dlse, g.dlse, ROWS * 4), IN(BACKWARD, bias, d.bias.data, ROWS * SK * 4), IN(BACKWARD, masks, d.mask.data, ROWS * SK),
+    IN(BACKWARD, alibis, d.alibi, H * 4), IN(BACKWARD, sink, d.sink, H * 4), IN(BACKWARD, packed, d.seq.cu_q, B * 4 + 4),
+    IN(BACKWARD, starts, d.seq.used_k, B * 4),
+}, outputs[] = {
+    IN(FORWARD, NULL, d.o.data, ROWS * D * 4), IN(FORWARD, NULL, d.lse, ROWS * 4), IN(FORWARD, cached, d.append.k_scale, B * SK * HK * 4),
+    IN(FORWARD, cached, d.append.v_scale, B * SK * HK * 4), IN(BACKWARD, NULL, g.dq.data, ROWS * D * 4),
+    IN(BACKWARD, NULL, g.dk.data, B * SK * HK * D * 4), IN(BACKWARD, NULL, g.dv.data, B * SK * HK * D * 4), IN(BACKWARD, dbias, g.dbias, ROWS * SK * 4),
+    IN(BACKWARD, dsink, g.dsink, H * 4),
+};
+static char *pointer_at(const context *c, size_t field)
+{
+    char *p;
+    memcpy(&p, (const char *)c + field, sizeof p);
+    return p;
+}
+/* Both in a room of their own, `other` behind or before `out`, touching it or with 4 bytes in common. */
+static void overlap(const struct array *out, const struct array *other, int behind, int common)
+{
+    static char room[1 << 14] __attribute__((aligned(64)));
+    static tensors t;
+    context c;
+    make(&c, &t);
+    if (out->set) out->set(&c);
+    if (other->set) other->set(&c);
+    char *o = room + sizeof room / 2, *p = behind ? o + out->bytes - common : o - other->bytes + common;
+    const char *from = pointer_at(&c, other->at);
+    if (other->bytes % 4) p -= (p - room) & 3;
+    memmove(p, from, (size_t)other->bytes);             /* lengths and tables stay valid */
+    memcpy((char *)&c + out->at, &o, sizeof o);
+    memcpy((char *)&c + other->at, &p, sizeof p);
+    if (strstr(out->name, "append.k_scale")) c.d.k.scale = (const float *)(const void *)o;
+    if (strstr(out->name, "append.v_scale")) c.d.v.scale = (const float *)(const void *)o;
+    const attn_status s = out->how(&c), want = common ? ATTN_ERR_OVERLAP : ATTN_OK;
+    if (s != want) fail_msg("%s with %s %s it, %d bytes in common: %s, not %s", out->name, other->name, behind ? "behind" : "before", common,
+                            attn_status_name(s), attn_status_name(want));
+}
+static void test_overlap(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < COUNT(outputs); i++) {
+        for (int64_t j = 0; j < COUNT(inputs) * 4; j++)
+            if (outputs[i].how == inputs[j / 4].how && outputs[i].set != cached) overlap(&outputs[i], &inputs[j / 4], j % 4 > 1, j % 2 * 4);
+        for (int64_t j = 0; j < COUNT(outputs) * 4; j++)
+            if (i != j / 4 && outputs[i].how == outputs[j / 4].how && outputs[i].set != cached && outputs[j / 4].set != cached)
+                overlap(&outputs[i], &outputs[j / 4], j % 4 > 1, j % 2 * 4);
+        for (int64_t j = 0; j < 4; j++)
+            if (outputs[i].set == cached) overlap(&outputs[i], &inputs[0], j > 1, j % 2 * 4), overlap(&outputs[i], &outputs[0], j > 1, j % 2 * 4);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    enum { OTHERS = 7 };
+    struct CMUnitTest others[OTHERS + COUNT(not_here)] = {
+        cmocka_unit_test(test_valid), cmocka_unit_test(test_every_status_has_a_case), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many),
+        cmocka_unit_test(test_overlap)
+    };
+    if (argc > 1 && !strcmp(argv[1], "--forward")) {
+        static tensors t;
+        static context c;
+        make(&c, &t);
+        return (int)attn_forward(&c.d);
+    }
+    for (int64_t i = 0; i < COUNT(not_here); i++) {
+        others[OTHERS + i].name = attn_status_name(not_here[i].status);
+        others[OTHERS + i].test_func = test_skipped;
+        others[OTHERS + i].initial_state = (void *)(uintptr_t)not_here[i].reason;
+    }
+    return cmocka_run_group_tests_name("validate", others, NULL, NULL) + RUN_ROWS(rows, test_row);
+}
