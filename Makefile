@@ -96,7 +96,7 @@ targets: build/targets
 	@mkdir -p test/results
 	@{ build/targets && ATTN_ISA=avx2 build/targets; } | tee build/targets.md
 	@mv build/targets.md test/results/targets.md
-build/targets: test/bench/targets.c attn.h
+build/targets: test/bench/targets.c test/common/random.h attn.h
 	@mkdir -p build
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. -pthread $< -o $@
 
@@ -107,7 +107,7 @@ compare: build/compare/compare
 	    $(CC) -O2 -std=c99 -fPIC -shared -x c -DATTN_IMPLEMENTATION -pthread $$v/attn.h -o build/compare/$$([ $$v = . ] && echo new || echo old).so || exit 1; \
 	done
 	@build/compare/compare build/compare/old.so build/compare/new.so
-build/compare/compare: test/bench/compare.c attn.h
+build/compare/compare: test/bench/compare.c test/common/random.h attn.h
 	@mkdir -p build/compare
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. $< -o $@ -ldl
 

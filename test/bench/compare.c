@@ -7,6 +7,7 @@
  * 0.3%. f32, batch 1, one thread unless the line says otherwise. */
 #define _GNU_SOURCE
 #include "attn.h"
+#include "../common/random.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -80,10 +81,10 @@ int main(int argc, char **argv)
     for (size_t c = first; c < (argc > 4 && first < count ? first + 1 : count); c++) {
         const size_t n = (size_t)cases[c].heads * (size_t)cases[c].len * (size_t)cases[c].dim;
         float *t[TENSORS], *lse = get((size_t)cases[c].heads * (size_t)cases[c].len * 4);
-        uint32_t x = 1;
+        uint64_t x = 1;
         for (int i = 0; i < TENSORS; i++) {
             t[i] = get(n * 4);
-            for (size_t k = 0; k < n; k++) t[i][k] = (float)((x = x * 1664525 + 1013904223) >> 8) / (1 << 23) - 1;
+            for (size_t k = 0; k < n; k++) t[i][k] = (float)(2 * random_unit(&x) - 1);
         }
         attn_desc d = { 0 };
         attn_grad g = { 0 };

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
+#include "../common/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -554,7 +555,7 @@ static void compile(void)
 
 int main(int argc, char **argv)
 {
-    uint32_t x = 1;
+    uint64_t x = 1;
     int avx2 = getenv("ATTN_ISA") != NULL && strcmp(getenv("ATTN_ISA"), "avx2") == 0;
     if (argc != 1 && (argc != 3 || strcmp(argv[1], "--part") != 0)) {
         fprintf(stderr, "usage: targets [--part forward|backward|types|layouts|masks|threads|fixed|convert|compile]\n");
@@ -563,10 +564,7 @@ int main(int argc, char **argv)
     if (argc == 3) part = argv[2];
     for (int n = 0; n < 9; n++) {
         tensor[n] = get(FLOATS * 4);
-        for (int64_t i = 0; i < FLOATS; i++) {
-            x = x * 1664525 + 1013904223;
-            tensor[n][i] = (float)(x >> 8) / (1 << 24) - 0.5f;
-        }
+        for (int64_t i = 0; i < FLOATS; i++) tensor[n][i] = (float)(random_unit(&x) - 0.5);
     }
     mask = get(1 << 20);
     memset(mask, 1, 1 << 20);

@@ -1,42 +1,21 @@
-/* check.h - what every test shares: random numbers, the elements of every dtype, how exact is right, and the inside of the library
- * that impl.c shows.
+/* check.h - what every test shares: random numbers (random.h), the elements of every dtype, how exact is right, and the inside of
+ * the library that impl.c shows.
  *
  * Elements are made and read as bits and on integers, so that a host built with -Ofast makes the same data and sees the same faults.
  * Written apart from attn.h, which they judge. */
 #ifndef CHECK_H
 #define CHECK_H
 #include "attn.h"
+#include "random.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-
-#if defined(__GNUC__)
-#define SHARED static __attribute__((unused))
-#else
-#define SHARED static
-#endif
 
 /* ------------------------------------------------------------------------------------------------- from impl.c
  * An allocator that counts, and fails at one; the sums of the rule below; the library's own Philox. */
 extern int64_t unit_alive, unit_made, unit_fail_at;
 attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse);
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
-
-/* --------------------------------------------------------------------------------------------- random numbers */
-SHARED uint64_t random_bits(uint64_t *state)            /* splitmix64 */
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-SHARED double random_unit(uint64_t *state) { return ((double)(random_bits(state) >> 11) + 0.5) * 0x1p-53; }
-SHARED double random_normal(uint64_t *state)            /* four uniforms of 14 bits: variance 1.01, at most 3.5, exact in f32 */
-{
-    uint64_t x = random_bits(state);
-    int64_t sum = (int64_t)(x & 16383) + (int64_t)(x >> 16 & 16383) + (int64_t)(x >> 32 & 16383) + (int64_t)(x >> 48 & 16383);
-    return (double)(sum - 32766) * 0x1.bcp-14;
-}
 
 /* ------------------------------------------------------------------------------------ elements of every dtype */
 SHARED int64_t dtype_size(int32_t dtype)
