@@ -148,13 +148,14 @@
      ./attn_bench --seq-len 256 --backend flash --save-baseline build/baseline.csv
      ./attn_bench --seq-len 256 --backend flash --baseline build/baseline.csv
    The first saves the samples of every row, as CSV; the second compares each row with the saved
-   one: old and new median, their change with a 95% interval, and p. Both measure in five processes,
-   one after the other (--processes N), because two processes of one program may differ by more
-   than a slower program does. The interval is a bootstrap over processes and their calls; p is the
-   chance that equal programs rank the medians of so many processes so unevenly (Mann and Whitney);
-   with fewer than five processes it ranks calls. A row is slower when p is below 0.01 and the
-   interval lies above 5%; the run then measures once more, in new processes, and only a row that
-   is slower again makes the exit code 1. What a slower clock explains is taken out. --baseline OLD
+   one: old, new, the change with a 95% interval, and p. Both measure in 25 processes, one after the
+   other (--processes N), because two processes of one program may differ by more than a slower
+   program does. Each has its median; old and new are the lowest tenth of those, for other load
+   only ever slows a process down. The interval is a bootstrap over processes; p is the share of the
+   ways to deal the processes to two runs that rank the fastest tenths of the two as far apart. With
+   fewer than five processes calls take their place. A row is slower when p is below 0.01 and the interval lies above 5%; the
+   run then measures once more, in new processes, and only a row that is slower again makes the
+   exit code 1. What a slower clock explains is taken out. --baseline OLD
    --saved NEW compares two saved runs and measures nothing. Another processor, or no row in common,
    is an error (exit code 2). Ctrl-C and SIGHUP end with the rows that are finished, as one whole
    document.
@@ -1968,7 +1969,7 @@ static verdict check(const problem *p, int64_t pass, double seconds) {
 }
 
 /* =============================================================================== >>measure ==== */
-enum { DEFAULT_PROCESSES = 5, MOST_PROCESSES = 64 };
+enum { DEFAULT_PROCESSES = 25, MOST_PROCESSES = 64 };
 typedef struct options {
     grid user; /* axes given by flags; count 0: not given */
     const char *suites, *backends, *modules, *device, *format, *output_dir, *save_baseline,
@@ -1982,8 +1983,8 @@ typedef struct options {
 } options;
 
 enum { MOST_BACKENDS = 8, MOST_PARTS = 2 * MOST_BACKENDS };
-/* A row beside the saved one: medians, their ratio with its interval, the chance that calls of
- * equal speed differ so. */
+/* A row beside the saved one: the fastest tenth of each, their ratio with its interval, the chance
+ * that equal programs differ so. */
 typedef struct comparison {
     const row *now, *old;
     double now_ms, old_ms, ratio, low, high, p;
@@ -2206,7 +2207,7 @@ static bool first_call(job *j) {
         failed(r, p, j->status);
         return false;
     }
-    if (j->reference) return true;
+    if (j->reference || b->opt.repeated) return true; /* verified by the process that repeats */
     verdict v = without_lse ? check_forward_calls(j, seconds) : check(p, j->pass, seconds);
     if (v.status) {
         remark(r, "failed", "the reference cannot check it: %s", attn_status_text(v.status));
@@ -2450,13 +2451,13 @@ static void start_timing(job *j, void (*call)(void *), double tokens) {
     int64_t n = calls_of(j->b, j->c, r->backend, r->first_run_ms * 1e-3 + 1e-7);
     bool counted = j->b->opt.user.count[ITERATIONS] || !(j->b->opt.min_time > 0);
     j->peak = j->gpu ? NAN : peak_now(j->c);
-    j->bandwidth = j->gpu ? NAN : bandwidth_now(j);
+    j->bandwidth = j->gpu || j->b->opt.repeated ? NAN : bandwidth_now(j);
     j->plan = (timing_plan){j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP], counted ? n : 1,
         j->reference ? 0 : j->b->opt.min_time};
     j->call = call;
     j->tokens = tokens;
     r->flops = j->p->flops, r->bytes = j->p->bytes;
-    r->overhead_ms = 1e3 * measure_overhead(j);
+    if (!j->b->opt.repeated) r->overhead_ms = 1e3 * measure_overhead(j);
 }
 
 /* The calls of a row are timed in so many turns, between which those of the other backends of the
@@ -2500,8 +2501,9 @@ static void finish_timing(job *j) {
     /* after the row, and again if it was disturbed */
     for (int i = 0; i < 3 && (!i || r->gflops > j->peak); i++)
         j->peak = fmax(j->peak, peak_now(j->c));
-    j->bandwidth = fmax(j->bandwidth, bandwidth_now(j));
+    if (!j->b->opt.repeated) j->bandwidth = fmax(j->bandwidth, bandwidth_now(j));
     place_under_roofline(r, j->peak, j->bandwidth);
+    if (j->b->opt.repeated) return; /* samples and the peak beside them are all that is asked for */
     bool spills = 2 * workspace_of(r) > r->bytes; /* into a slower cache, or memory */
     double slower = spills ? bandwidth_of(j->c, r->bytes + workspace_of(r)) : j->bandwidth;
     snprintf(
@@ -4421,8 +4423,9 @@ static const char *cpu_name(char text[192]) {
 static void print_comparisons(FILE *out, const bench *b) {
     char old[64], now[64];
     if (!b->comparison_count) return;
-    fputs("\ncompared with the baseline: medians, their change with its 95% interval, p of a rank "
-          "test\nverdict   old p50    new p50   change  from     to        p\n",
+    fputs(
+        "\ncompared with the baseline: the fastest tenth of each, the change with its 95% interval, "
+        "p of a rank test\nverdict       old        new   change  from     to        p\n",
         out);
     for (int64_t i = 0; i < b->comparison_count; i++) {
         const comparison *c = &b->comparisons[i];
@@ -4980,9 +4983,8 @@ static int write_reports(const bench *b, const char *dir) {
 /* A saved run is the CSV of its rows, samples and all, after one line that says what it is, the ISA
  * and the processor. What one process measures hangs on where its memory and threads happen to lie,
  * so that two runs of the same program may differ by more than a slower program does: a run is
- * saved and compared by several processes, each of which gives a row of its own.
- * That processes are drawn anew, then samples of each: Kalibera and Jones, "Rigorous benchmarking
- * in reasonable time", 2013. */
+ * saved and compared by several processes, each of which gives a row of its own (Kalibera and Jones,
+ * "Rigorous benchmarking in reasonable time", 2013). All but the first only take samples. */
 enum { BASELINE_VERSION = 2 };
 static const char BASELINE_MARK[] = "# attn_bench baseline";
 
@@ -5198,58 +5200,6 @@ static bool repeat_runs(bench *b, int64_t processes) {
 }
 
 /* ---- statistics */
-typedef struct ranked {
-    double x;
-    bool second;
-} ranked;
-
-static int by_rank(const void *a, const void *b) {
-    double x = ((const ranked *)a)->x, y = ((const ranked *)b)->x;
-    return (x > y) - (x < y);
-}
-
-/* The chance of a U of at most u when any order of n and m samples is as likely: the
- * coefficients of the Gaussian binomial, (1 - q^(m+1)) .. (1 - q^(m+n)) / ((1 - q) .. (1 - q^n)),
- * over their sum. */
-static double exact_tail(int64_t n, int64_t m, int64_t u) {
-    double *ways = calloc((size_t)u + 1, sizeof *ways), tail = 0, all = 1;
-    if (!ways) return NAN;
-    ways[0] = 1;
-    for (int64_t i = 1; i <= n; i++) {
-        for (int64_t k = u; k >= m + i; k--) ways[k] -= ways[k - m - i];
-        for (int64_t k = i; k <= u; k++) ways[k] += ways[k - i];
-        all *= (double)(m + i) / (double)i;
-    }
-    for (int64_t k = 0; k <= u; k++) tail += ways[k];
-    free(ways);
-    return tail / all;
-}
-
-/* Mann and Whitney's test: the two-sided chance that samples of equal speed are ranked so unevenly.
- * Exact for few samples without ties; else by the normal law, corrected for ties and continuity. */
-static double rank_test(list x, list y) {
-    int64_t n = x.n, m = y.n, all = n + m;
-    enum { FEW = 8 };
-    double rank_sum = 0, ties = 0;
-    ranked *r = malloc((size_t)all * sizeof *r + 1);
-    if (!r || !n || !m) return free(r), NAN;
-    for (int64_t i = 0; i < all; i++) r[i] = (ranked){i < n ? x.x[i] : y.x[i - n], i >= n};
-    qsort(r, (size_t)all, sizeof *r, by_rank);
-    for (int64_t i = 0, k; i < all; i = k) {
-        for (k = i + 1; k < all && r[k].x == r[i].x; k++);
-        double same = (double)(k - i);
-        ties += same * same * same - same;
-        for (int64_t e = i; e < k; e++) rank_sum += r[e].second ? 0 : 1 + (double)(i + k - 1) / 2;
-    }
-    free(r);
-    double pairs = (double)n * (double)m, u = rank_sum - (double)n * (double)(n + 1) / 2;
-    u = u < pairs - u ? u : pairs - u;
-    if (ties == 0 && (n <= FEW || m <= FEW))
-        return fmin(1, 2 * exact_tail(n < m ? n : m, n < m ? m : n, (int64_t)u));
-    double spread = pairs / 12 * ((double)(all + 1) - ties / ((double)all * (double)(all - 1)));
-    return spread > 0 ? fmin(1, erfc((pairs / 2 - u - 0.5) / sqrt(2 * spread))) : 1;
-}
-
 /* The least p that so many samples can have. */
 static double least_p(int64_t n, int64_t m) {
     double ways = 1;
@@ -5258,11 +5208,100 @@ static double least_p(int64_t n, int64_t m) {
     return 2 / ways;
 }
 
-/* What some processes have measured of one row: all samples sorted, and process by process where in
- * `all` each of its samples stands. */
+/* What else the machine does only ever slows a process down, often by a step that lasts for seconds:
+ * how many processes it hits is chance and says nothing of the program, and where it is half of them,
+ * a median is that of either state. A run's speed is that of the fastest tenth of its processes. */
+static const double FASTEST = 0.1;
+
+/* Numbers of two runs in order: the rank of each, ties sharing theirs, and whose it is. */
+typedef struct ranking {
+    double rank[2 * MOST_PROCESSES];
+    bool second[2 * MOST_PROCESSES];
+    int64_t n[2];
+} ranking;
+
+typedef struct labelled {
+    double x;
+    bool second;
+} labelled;
+
+static int by_number(const void *a, const void *b) {
+    double x = ((const labelled *)a)->x, y = ((const labelled *)b)->x;
+    return (x > y) - (x < y);
+}
+
+static void rank_both(ranking *k, list x, list y) {
+    labelled both[2 * MOST_PROCESSES];
+    int64_t all = x.n + y.n;
+    k->n[0] = x.n, k->n[1] = y.n;
+    for (int64_t i = 0; i < all; i++)
+        both[i] = (labelled){i < x.n ? x.x[i] : y.x[i - x.n], i >= x.n};
+    qsort(both, (size_t)all, sizeof *both, by_number);
+    for (int64_t i = 0, next; i < all; i = next) {
+        for (next = i + 1; next < all && both[next].x == both[i].x; next++);
+        for (int64_t e = i; e < next; e++)
+            k->rank[e] = (double)(i + next + 1) / 2, k->second[e] = both[e].second;
+    }
+}
+
+/* How far the fastest tenths of the two lie apart: the difference of their mean ranks. */
+static double apart(const ranking *k) {
+    int64_t fast[2], seen[2] = {0, 0};
+    double sum[2] = {0, 0};
+    for (int s = 0; s < 2; s++) fast[s] = (int64_t)ceil(FASTEST * (double)k->n[s]);
+    for (int64_t i = 0; seen[0] < fast[0] || seen[1] < fast[1]; i++) {
+        int side = k->second[i];
+        if (seen[side] < fast[side]) sum[side] += k->rank[i], seen[side]++;
+    }
+    return fabs(sum[1] / (double)fast[1] - sum[0] / (double)fast[0]);
+}
+
+/* The next way to deal the numbers to two runs, in lexical order. False after the last. */
+static bool deal_next(ranking *k) {
+    int64_t all = k->n[0] + k->n[1], at = all - 2, seconds = k->second[all - 1];
+    for (; at >= 0 && (k->second[at] || !k->second[at + 1]); at--) seconds += k->second[at];
+    if (at < 0) return false;
+    k->second[at] = true;
+    for (int64_t i = at + 1; i < all; i++) k->second[i] = i > all - seconds;
+    return true;
+}
+
+static void deal_at_random(ranking *k, uint64_t stream) {
+    int64_t left = k->n[1];
+    for (int64_t i = 0, all = k->n[0] + k->n[1]; i < all; i++) {
+        k->second[i] = (int64_t)(draw(stream, (uint64_t)i) % (uint64_t)(all - i)) < left;
+        left -= k->second[i];
+    }
+}
+
+/* A rank test: the share of the ways to deal the numbers to two runs that set the fastest tenths of
+ * the two as far apart. All ways are counted where they are few, else some drawn, the same in every
+ * run. */
+static double rank_test(list x, list y) {
+    enum { MOST_WAYS = 20000 };
+    ranking k, dealt;
+    double as_far = 0, ways = 0;
+    if (!x.n || !y.n) return NAN;
+    rank_both(&k, x, y);
+    double seen = apart(&k) - 1e-9;
+    dealt = k;
+    if (2 / least_p(x.n, y.n) > MOST_WAYS) {
+        for (; ways < MOST_WAYS; ways++) {
+            deal_at_random(&dealt, mix((uint64_t)ways));
+            as_far += apart(&dealt) >= seen;
+        }
+        return (1 + as_far) / (1 + ways);
+    }
+    for (int64_t i = 0; i < x.n + y.n; i++) dealt.second[i] = i >= x.n;
+    do as_far += apart(&dealt) >= seen, ways++;
+    while (deal_next(&dealt));
+    return as_far / ways;
+}
+
+/* What some processes have measured of one row: all samples sorted, and the medians of the processes,
+ * sorted. */
 typedef struct samples {
     list all;
-    int64_t *at, begin[MOST_PROCESSES + 1];
     int processes;
     double medians[MOST_PROCESSES];
 } samples;
@@ -5276,73 +5315,55 @@ static void *get(int64_t count, size_t size) {
     return p;
 }
 
-typedef struct placed {
-    double x;
-    int64_t from;
-} placed;
-
-static int by_place(const void *a, const void *b) {
-    const placed *x = a, *y = b;
-    return x->x != y->x ? (x->x > y->x) - (x->x < y->x) : (x->from > y->from) - (x->from < y->from);
-}
-
 /* n lists, one of each process, times a factor. */
 static samples gather(const list *lists, int n, double factor) {
     samples s = {.processes = n};
-    for (int p = 0; p < n; p++) s.begin[p + 1] = s.begin[p] + lists[p].n;
-    s.all.n = s.begin[n];
-    s.all.x = get(s.all.n, sizeof *s.all.x), s.at = get(s.all.n, sizeof *s.at);
-    placed *order = get(s.all.n, sizeof *order);
-    for (int p = 0; p < n; p++) {
-        for (int64_t i = 0; i < lists[p].n; i++)
-            order[s.begin[p] + i] = (placed){factor * lists[p].x[i], s.begin[p] + i};
-        qsort(order + s.begin[p], (size_t)lists[p].n, sizeof *order, by_place);
-        for (int64_t i = 0; i < lists[p].n; i++) s.all.x[i] = order[s.begin[p] + i].x;
-        s.medians[p] = quantile(s.all.x, lists[p].n, 0.5);
+    for (int p = 0; p < n; p++) s.all.n += lists[p].n;
+    s.all.x = get(s.all.n, sizeof *s.all.x);
+    double *own = s.all.x;
+    for (int p = 0; p < n; own += lists[p++].n) {
+        for (int64_t i = 0; i < lists[p].n; i++) own[i] = factor * lists[p].x[i];
+        qsort(own, (size_t)lists[p].n, sizeof *own, by_size);
+        s.medians[p] = quantile(own, lists[p].n, 0.5);
     }
-    qsort(order, (size_t)s.all.n, sizeof *order, by_place);
-    for (int64_t i = 0; i < s.all.n; i++) s.all.x[i] = order[i].x, s.at[order[i].from] = i;
-    free(order);
+    qsort(s.medians, (size_t)n, sizeof *s.medians, by_size);
+    qsort(s.all.x, (size_t)s.all.n, sizeof *s.all.x, by_size);
     return s;
 }
 
-static void free_samples(samples *s) { free(s->all.x), free(s->at); }
+static void free_samples(samples *s) { free(s->all.x); }
 
-/* The median of processes drawn with replacement, and of each as many of its samples; `times` has
- * room for a count of each sample. */
-static double median_of_draws(const samples *s, uint64_t stream, int64_t *times) {
-    int64_t n = 0, seen = 0, at = 0, low;
-    uint64_t drawn = 0;
-    memset(times, 0, (size_t)s->all.n * sizeof *times);
-    for (int k = 0; k < s->processes; k++) {
-        int p = s->processes > 1 ? (int)(draw(stream, drawn++) % (uint64_t)s->processes) : 0;
-        int64_t own = s->begin[p + 1] - s->begin[p];
-        for (int64_t i = 0; i < own; i++)
-            times[s->at[s->begin[p] + (int64_t)(draw(stream, drawn++) % (uint64_t)own)]]++;
-        n += own;
-    }
-    for (; seen + times[at] <= (n - 1) / 2; at++) seen += times[at];
-    for (low = at; seen + times[at] <= n / 2; at++) seen += times[at];
-    return (s->all.x[low] + s->all.x[at]) / 2;
+/* The same of as many draws with replacement from sorted numbers, at most MOST_PROCESSES. */
+static double quantile_of_draws(list sorted, uint64_t stream) {
+    double drawn[MOST_PROCESSES];
+    int times[MOST_PROCESSES] = {0}, n = 0;
+    for (int64_t i = 0; i < sorted.n; i++) times[draw(stream, (uint64_t)i) % (uint64_t)sorted.n]++;
+    for (int64_t i = 0; i < sorted.n; i++)
+        while (times[i]-- > 0) drawn[n++] = sorted.x[i];
+    return quantile(drawn, n, FASTEST);
 }
 
-/* The ratio of the medians and the interval that holds it in 95 of 100 runs. The draws are the same
- * in every run. */
-static void bootstrap(comparison *c, const samples *old, const samples *now) {
-    enum { DRAWS = 2000, FEWEST_DRAWS = 400, MOST_WORK = 4000000 };
+/* How many times as long y takes as x, and the interval that holds it in 95 of 100 runs, by a
+ * bootstrap that is the same in every run. */
+static void compare_lists(comparison *c, list x, list y) {
+    enum { DRAWS = 2000 };
     double ratios[DRAWS];
-    int64_t both = old->all.n + now->all.n, draws = MOST_WORK / both;
-    int64_t *times = get(both, sizeof *times);
-    draws = draws > DRAWS ? DRAWS : draws < FEWEST_DRAWS ? FEWEST_DRAWS : draws;
-    for (int64_t i = 0; i < draws; i++)
-        ratios[i] = median_of_draws(now, mix((uint64_t)(2 * i)), times) /
-                    median_of_draws(old, mix((uint64_t)(2 * i + 1)), times);
-    c->old_ms = quantile(old->all.x, old->all.n, 0.5);
-    c->now_ms = quantile(now->all.x, now->all.n, 0.5);
+    c->old_ms = quantile(x.x, x.n, FASTEST);
+    c->now_ms = quantile(y.x, y.n, FASTEST);
     c->ratio = c->now_ms / c->old_ms;
-    qsort(ratios, (size_t)draws, sizeof *ratios, by_size);
-    c->low = quantile(ratios, draws, 0.025), c->high = quantile(ratios, draws, 0.975);
-    free(times);
+    for (int i = 0; i < DRAWS; i++)
+        ratios[i] = quantile_of_draws(y, mix((uint64_t)(2 * i))) /
+                    quantile_of_draws(x, mix((uint64_t)(2 * i + 1)));
+    qsort(ratios, DRAWS, sizeof *ratios, by_size);
+    c->low = quantile(ratios, DRAWS, 0.025), c->high = quantile(ratios, DRAWS, 0.975);
+}
+
+/* So many of the samples at most, evenly spread over all of them. */
+static list thinned(list all, double room[MOST_PROCESSES]) {
+    list few = {room, all.n < MOST_PROCESSES ? all.n : MOST_PROCESSES};
+    for (int64_t i = 0; i < few.n; i++)
+        room[i] = quantile(all.x, all.n, few.n > 1 ? (double)i / (double)(few.n - 1) : 0.5);
+    return few;
 }
 
 /* Slower or faster: by a rank test, and by so much that no drift between two runs explains it. The
@@ -5352,10 +5373,12 @@ enum { ENOUGH_PROCESSES = 5 };
 
 static comparison compare_samples(const samples *old, const samples *now) {
     comparison c = {.verdict = "same"};
+    double room[2][MOST_PROCESSES];
     bool many = old->processes >= ENOUGH_PROCESSES && now->processes >= ENOUGH_PROCESSES;
     list x = many ? (list){(double *)(uintptr_t)old->medians, old->processes} : old->all;
     list y = many ? (list){(double *)(uintptr_t)now->medians, now->processes} : now->all;
-    bootstrap(&c, old, now);
+    x = thinned(x, room[0]), y = thinned(y, room[1]);
+    compare_lists(&c, x, y);
     c.p = rank_test(x, y);
     if (least_p(x.n, y.n) > SIGNIFICANT) c.verdict = "too few";
     else if (c.p < SIGNIFICANT && c.low > NOTICEABLE) c.verdict = "slower";
@@ -5529,7 +5552,7 @@ static const struct {
     {"saved", TO_TEXT, offsetof(options, saved), "FILE",
         "with --baseline: compare that saved run, measure nothing"},
     {"processes", TO_PROCESSES, offsetof(options, processes), "N",
-        "that measure what is saved or compared, one after the other; default 5"},
+        "that measure what is saved or compared, one after the other; default 25"},
     {"input", TO_TEXT, offsetof(options, input), "Q,K,V",
         ".npy files: [B,S,H,D], [S,H,D], with --num-heads [B,S,H*D]"},
     {"mask", TO_TEXT, offsetof(options, mask), "M",
@@ -6144,10 +6167,14 @@ static void count_rows(bench *b) {
         for (int k = 0; backend_at(b, b->cases[i].suite, k, name); k++) b->row_total++;
 }
 
-static void run_cases(bench *b) {
+static void measure_machine(bench *b) {
     b->fma_peak = attn_peak_gflops(ATTN_F32, 0);
     b->dot_peak = attn_peak_gflops(ATTN_BF16, 0);
     b->bandwidth = attn_bandwidth_gbytes((size_t)64 << 20, 0);
+}
+
+static void run_cases(bench *b) {
+    if (!b->opt.repeated) measure_machine(b);
     b->writer->begin(stdout, b);
     if (fflush(stdout)) b->broken = errno;
     for (int64_t i = 0; i < b->case_count && may_go_on(b); i++) run_case(b, i);

@@ -388,18 +388,19 @@ static list numbers(const char *text)
     return of;
 }
 
-/* The p-values are those of scipy.stats.mannwhitneyu, two-sided. */
+/* Counted by hand over all ways to deal the numbers to two runs. */
 static void test_rank_test(void)
 {
     static const struct { const char *x, *y; double p; } cases[] = {
         { "1 2 3", "4 5 6", 0.1 },
         { "4 5 6", "1 2 3", 0.1 },
-        { "1 3 5 7 9", "2 4 6 8 10 12", 0.42857142857142855 },
-        { "1.1 1.2 1.3 1.4 1.5 1.6 1.7 1.8", "1.15 1.25 1.9 2.0 2.1 2.2 2.3 2.4 2.5 2.6", 0.01554001554001554 },
-        { "1 1 2 2 3", "2 3 3 4 4 5", 0.031633423039876964 },
-        { "1 2 3 4 5 6 7 8 9 10", "3.5 5.5 8.5 10.5 11 12 13 14 15 16 17", 0.004345547523260457 },
-        { "5 5 5 5 5 5 5 5 5 5", "5 5 5 5 5 5 5 5 5 5", 1 },
-        { "1 2 2 3 3 3 4 4 5 6", "2 3 4 4 5 5 6 7 8 9 9 9", 0.015120496146339993 },
+        { "1 3 5 7 9", "2 4 6 8 10 12", 1 },
+        { "1 2 3 4 5", "6 7 8 9 10", 0.007936507936507936 },
+        { "1 2 3 4 9", "5 6 7 8 10", 0.047619047619047616 },
+        { "1 1 2 2 3", "2 3 3 4 4 5", 0.45454545454545453 },
+        { "5 5 5 5 5", "5 5 5 5 5 5", 1 },
+        { "1.1 1.2 1.3 1.4 1.5 1.6", "1.15 1.25 1.9 2.0 2.1 2.2 2.3 2.4", 1 },
+        { "1 1.01 1.02 1.3 1.31 1.32 1.33", "1.15 1.16 1.17 1.18 1.5 1.51 1.52", 0.19230769230769232 },
     };
     for (int i = 0; i < COUNT(cases); i++) {
         list x = numbers(cases[i].x), y = numbers(cases[i].y);
@@ -407,11 +408,16 @@ static void test_rank_test(void)
         expect(fabs(p - cases[i].p) <= 1e-12, "p of %s and %s: %.17g, not %.17g", cases[i].x, cases[i].y, p, cases[i].p);
         free(x.x), free(y.x);
     }
-    double x[100], y[100];
-    for (int i = 0; i < 100; i++)
-        x[i] = 1 + i * 7919 % 101 / 1000.0, y[i] = 1.02 * x[i];
-    double p = rank_test((list){ x, 100 }, (list){ y, 100 });
-    expect(fabs(p / 6.3202029112125444e-06 - 1) < 1e-9, "p of 100 and 100: %.17g", p);
+    /* where only some ways are drawn, equal runs look uneven at most as often as p says */
+    enum { N = 12, RUNS = 200 };
+    int below[3] = { 0, 0, 0 };
+    for (int run = 0; run < RUNS; run++) {
+        double x[N], y[N];
+        for (int i = 0; i < N; i++) x[i] = (double)normal(71, (uint64_t)(run * N + i)), y[i] = (double)normal(72, (uint64_t)(run * N + i));
+        double p = rank_test((list){ x, N }, (list){ y, N });
+        for (int i = 0; i < 3; i++) below[i] += p < 0.25 * (i + 1);
+    }
+    for (int i = 0; i < 3; i++) expect(below[i] < 50 * (i + 1) + 24 && below[i] > 25 * (i + 1), "%d of %d below %g", below[i], RUNS, 0.25 * (i + 1));
 }
 
 /* The interval holds the true ratio about as often as it says, is as wide as it must be, and the same in every run. */
@@ -421,20 +427,20 @@ static void test_bootstrap(void)
     int held = 0;
     double x[CALLS], y[CALLS], width = 0;
     for (int r = 0; r < RUNS; r++) {
-        comparison c = { 0 }, again = { 0 };
+        comparison c, again;
         for (int i = 0; i < CALLS; i++)
             x[i] = 10 + (double)normal(51, (uint64_t)(r * CALLS + i)), y[i] = 11 + (double)normal(52, (uint64_t)(r * CALLS + i));
         samples old = gather(&(list){ x, CALLS }, 1, 1), now = gather(&(list){ y, CALLS }, 1, 1);
-        bootstrap(&c, &old, &now);
-        bootstrap(&again, &old, &now);
+        c = compare_samples(&old, &now);
+        again = compare_samples(&old, &now);
         free_samples(&old), free_samples(&now);
         expect(c.low <= c.ratio && c.ratio <= c.high && c.low == again.low && c.high == again.high, "interval [%g, %g]", c.low, c.high);
         held += c.low <= 1.1 && 1.1 <= c.high;
         width += (c.high - c.low) / RUNS;
     }
     expect(held >= RUNS * 90 / 100, "95%% intervals hold the ratio in %d of %d runs", held, RUNS);
-    /* the median of 30 normal calls of 10% spreads by 1.25 * 0.1 / sqrt(30) */
-    expect(width > 0.08 && width < 0.18, "width %g", width);
+    /* the lowest tenth of 30 normal calls of 10% spreads by 1.7 * 0.1 / sqrt(30) */
+    expect(width > 0.12 && width < 0.24, "width %g", width);
 }
 
 /* What several processes have measured: samples in order, each where its process put it; and a spread between processes is no
@@ -445,30 +451,36 @@ static void test_processes(void)
     list two[] = { { a, 3 }, { b, 2 } };
     samples s = gather(two, 2, 2);
     static const double sorted[] = { 2, 4, 6, 14, 18 };
-    bool right = s.processes == 2 && s.all.n == 5 && s.begin[1] == 3 && s.begin[2] == 5 && s.medians[0] == 4 && s.medians[1] == 16;
+    bool right = s.processes == 2 && s.all.n == 5 && s.medians[0] == 4 && s.medians[1] == 16;
     for (int i = 0; i < 5; i++)
-        right = right && s.all.x[i] == sorted[i] && (s.at[i] < 3) == (i < 3);
+        right = right && s.all.x[i] == sorted[i];
     expect(right, "samples of two processes");
     free_samples(&s);
-    enum { PROCESSES = 5, CALLS = 40, RUNS = 60 };
-    double x[2][PROCESSES][CALLS];
-    list lists[2][PROCESSES];
-    static const struct { double modes, slower; const char *verdict; } cases[] = { { 0.5, 1, "same" }, { 0, 1.15, "slower" }, { 0, 1 / 1.15, "faster" }, { 0, 1, "same" } };
+    enum { MOST = 25, CALLS = 40, RUNS = 60 };
+    double x[2][MOST][CALLS];
+    list lists[2][MOST];
+    /* half of the processes are in a state that is slower by so much; so many of 60 runs may be judged otherwise */
+    static const struct { double state, slower; int processes; const char *verdict; int otherwise; } cases[] = {
+        { 0.5, 1, 5, "same", 1 },      { 0, 1.15, 5, "slower", 0 }, { 0, 1 / 1.15, 5, "faster", 0 }, { 0, 1, 5, "same", 0 },
+        { 0.16, 1, 25, "same", 0 },    { 0.5, 1, 25, "same", 0 },   { 0.16, 1.15, 25, "slower", 4 }, { 0.3, 1 / 1.15, 25, "faster", 4 },
+        { 0.04, 1.15, 25, "slower", 0 },
+    };
     for (int k = 0; k < COUNT(cases); k++)
         for (int r = 0, wrong = 0; r < RUNS; r++) {
+            const int processes = cases[k].processes;
             for (int side = 0; side < 2; side++)
-                for (int p = 0; p < PROCESSES; p++) {
-                    uint64_t of = (uint64_t)((r * 2 + side) * PROCESSES + p);
-                    double mode = draw(61, of) % 2 ? 1 + cases[k].modes : 1;       /* the process is in one of two */
+                for (int p = 0; p < processes; p++) {
+                    uint64_t of = (uint64_t)((r * 2 + side) * processes + p);
+                    double state = draw(61, of) % 2 ? 1 + cases[k].state : 1;
                     for (uint64_t i = 0; i < CALLS; i++)
-                        x[side][p][i] = mode * (side ? cases[k].slower : 1) * (1 + 0.01 * fabs((double)normal(62, of * CALLS + i)));
+                        x[side][p][i] = state * (side ? cases[k].slower : 1) * (1 + 0.01 * fabs((double)normal(62, of * CALLS + i)));
                     lists[side][p] = (list){ x[side][p], CALLS };
                 }
-            samples old = gather(lists[0], PROCESSES, 1), now = gather(lists[1], PROCESSES, 1);
+            samples old = gather(lists[0], processes, 1), now = gather(lists[1], processes, 1);
             comparison c = compare_samples(&old, &now);
             wrong += strcmp(c.verdict, cases[k].verdict) != 0;
             if (r == RUNS - 1)
-                expect(wrong <= (cases[k].modes > 0), "%d of %d runs of case %d are not %s", wrong, RUNS, k, cases[k].verdict);
+                expect(wrong <= cases[k].otherwise, "%d of %d runs of case %d are not %s", wrong, RUNS, k, cases[k].verdict);
             free_samples(&old), free_samples(&now);
         }
 }
