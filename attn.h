@@ -121,9 +121,10 @@
    none).
 
  5. TO ADD
-   a dtype     a row in ATTN_DTYPE_LIST, one load and one store in >>dtype (every kernel takes it
-               from there at once; a vector form goes into load_any and store_any in >>kernel), and
-               a case in the reference's own attn__ref_read and attn__ref_write
+   a dtype     a row in ATTN_DTYPE_LIST (sizes, validation and messages follow it), one load and one
+               store in >>dtype (every kernel takes it from there at once; a vector form goes into
+               load_any and store_any in >>kernel), and a case in the reference's own
+               attn__ref_read and attn__ref_write, of codes in attn__ref_most too
    an ISA      a room >>ops_<isa>, as >>ops_avx2: W, the register tile MR x NV, the type of a vector,
                ATTN__TARGET_<isa> and the eleven operations that >>ops_portable lists, within
                ATTN__REGION(<isa>); there too, with ATTN__KERNEL defined as <isa>, this file is
@@ -156,9 +157,12 @@ extern "C" {
 #define ATTN_VERSION 10000       /* major * 10000 + minor * 100 + patch */
 #define ATTN_BROADCAST INT64_MIN /* a stride: one element for every index (a plain 0 is "dense") */
 
-/* dtypes: X(name, number, text, bytes of a block, elements of a block, kind, largest code).
- * FLOAT: any tensor. CODES, times a scale: k and v caches only. MASK, one byte, non-zero = may
- * attend: masks only. */
+/* dtypes: X(name, number, text, bytes of a block, elements of a block, kind, largest code). Numbers
+ * count from 0; a block has a power of two of elements, of at most 8 bytes each.
+ *   FLOAT   any tensor
+ *   CODES   k and v caches only, times a scale of an array
+ *   BLOCKS  k and v caches only, their scale in memory beside them
+ *   MASK    masks only: one byte, non-zero = may attend */
 #define ATTN_DTYPE_LIST(X) \
     X(F32, 0, "f32", 4, 1, FLOAT, 0) \
     X(F16, 1, "f16", 2, 1, FLOAT, 0) \
@@ -174,6 +178,23 @@ enum {
 #undef ATTN__X
     ATTN__DTYPES
 };
+/* The texts of the dtypes that may be one thing or another, for sentences: " f32 f16 .." */
+#define ATTN__PICK_FLOAT(float_, codes, blocks, mask) float_
+#define ATTN__PICK_CODES(float_, codes, blocks, mask) codes
+#define ATTN__PICK_BLOCKS(float_, codes, blocks, mask) blocks
+#define ATTN__PICK_MASK(float_, codes, blocks, mask) mask
+#define ATTN__IF_FLOAT(name, number, text, bytes, elements, kind, most) \
+    ATTN__PICK_##kind(" " text, "", "", "")
+#define ATTN__IF_KV(name, number, text, bytes, elements, kind, most) \
+    ATTN__PICK_##kind(" " text, " " text, " " text, "")
+#define ATTN__IF_SCALED(name, number, text, bytes, elements, kind, most) \
+    ATTN__PICK_##kind("", " " text, "", "")
+#define ATTN__IF_MASK(name, number, text, bytes, elements, kind, most) \
+    ATTN__PICK_##kind("", "", "", " " text)
+#define ATTN__FLOATS ATTN_DTYPE_LIST(ATTN__IF_FLOAT)
+#define ATTN__KVS ATTN_DTYPE_LIST(ATTN__IF_KV)
+#define ATTN__SCALED ATTN_DTYPE_LIST(ATTN__IF_SCALED)
+#define ATTN__MASKS ATTN_DTYPE_LIST(ATTN__IF_MASK)
 /* clang-format on */
 
 /* layout of a tensor whose strides are all 0: [batch, tokens, heads, dim] or [batch,
@@ -352,13 +373,13 @@ typedef struct attn_plan {
     X(ERR_STRIDE_ALIAS,      13, "the strides of an output make two of its rows overlap") \
     X(ERR_LAYOUT,            14, "layout must be ATTN_BSHD or ATTN_BHSD") \
     X(ERR_DTYPE,             15, "unknown dtype") \
-    X(ERR_DTYPE_Q,           16, "q must be f32, f16, bf16 or f64") \
-    X(ERR_DTYPE_KV,          17, "k and v must be f32, f16, bf16, f64, int8 or fp8") \
-    X(ERR_DTYPE_O,           18, "o must be f32, f16, bf16 or f64") \
-    X(ERR_DTYPE_BIAS,        19, "bias must be f32, f16, bf16 or f64") \
-    X(ERR_DTYPE_MASK,        20, "mask must be ATTN_BOOL") \
-    X(ERR_QUANT_SCALE,       21, "an int8 or fp8 tensor needs its scale array") \
-    X(ERR_SCALE_UNUSED,      22, "a scale array is given for a tensor that is neither int8 nor fp8 k or v") \
+    X(ERR_DTYPE_Q,           16, "q must be one of" ATTN__FLOATS) \
+    X(ERR_DTYPE_KV,          17, "k and v must be one of" ATTN__KVS) \
+    X(ERR_DTYPE_O,           18, "o must be one of" ATTN__FLOATS) \
+    X(ERR_DTYPE_BIAS,        19, "bias must be one of" ATTN__FLOATS) \
+    X(ERR_DTYPE_MASK,        20, "mask must be" ATTN__MASKS) \
+    X(ERR_QUANT_SCALE,       21, "k and v need a scale array where they are one of" ATTN__SCALED) \
+    X(ERR_SCALE_UNUSED,      22, "a scale array is given for a tensor that is not k or v of one of" ATTN__SCALED) \
     X(ERR_OVERLAP,           23, "an output overlaps an input or another output") \
     X(ERR_SCALE,             24, "scale must be finite") \
     X(ERR_SCALE_FLAG,        25, "scale is given without ATTN_SCALE") \
@@ -414,7 +435,7 @@ typedef struct attn_plan {
     X(ERR_APPEND_CU,         91, "append cannot be combined with cu_k") \
     X(ERR_APPEND_CACHE,      92, "append.k_cache and append.v_cache must equal k.data and v.data") \
     X(ERR_APPEND_NULL,       93, "append.len is given without append.k.data and append.v.data, or one of them without the other") \
-    X(ERR_APPEND_DTYPE,      94, "append.k and append.v must be f32, f16, bf16 or f64") \
+    X(ERR_APPEND_DTYPE,      94, "append.k and append.v must be one of" ATTN__FLOATS) \
     X(ERR_APPEND_LEN,        95, "append.len must not be negative, and used_k + appended tokens must fit the capacity") \
     X(ERR_APPEND_SCALE,      96, "append.k_scale and append.v_scale must equal k.scale and v.scale of a quantised cache") \
     X(ERR_APPEND_CU_NEW,     97, "append.cu must begin with 0, never fall, end with append.total, no step above append.len") \
@@ -427,7 +448,7 @@ typedef struct attn_plan {
     X(ERR_NULL_DOUT,        111, "dout.data is NULL and dout is not empty") \
     X(ERR_NULL_LSE,         112, "backward needs the lse of the forward call") \
     X(ERR_NULL_DQKV,        113, "dq.data, dk.data or dv.data is NULL and not empty") \
-    X(ERR_DTYPE_GRAD,       114, "dout, dq, dk and dv must be f32, f16, bf16 or f64") \
+    X(ERR_DTYPE_GRAD,       114, "dout, dq, dk and dv must be one of" ATTN__FLOATS) \
     X(ERR_DBIAS,            115, "dbias is given without a bias") \
     X(ERR_DSINK,            116, "dsink is given without a sink") \
     X(ERR_BACKWARD_CACHE,   117, "backward of cache slots or append is not defined") \
@@ -441,9 +462,9 @@ typedef struct attn_plan {
     X(ERR_REGISTER_FULL,    133, "no more backends can be registered") \
     X(ERR_MERGE_PARTS,      140, "parts must not be negative, and with parts the part arrays must not be NULL") \
     X(ERR_MERGE_LSE,        141, "a part has no lse") \
-    X(ERR_MERGE_O,          142, "a part's o is NULL, of a dtype other than f32, f16, bf16, f64, strided or aligned wrongly") \
+    X(ERR_MERGE_O,          142, "a part's o is NULL, strided or aligned wrongly, or of none of the dtypes" ATTN__FLOATS) \
     X(ERR_CONVERT_SHAPE,    143, "shape is NULL or has a negative size") \
-    X(ERR_CONVERT_DTYPE,    144, "conversion is between f32, f16, bf16 and f64") \
+    X(ERR_CONVERT_DTYPE,    144, "conversion is between two of" ATTN__FLOATS) \
     X(ERR_CONVERT_NULL,     145, "the source or destination of a conversion is NULL and not empty") \
     X(ERR_TIME_NULL,        146, "timing needs a function and a result") \
     X(ERR_TIME_OPTS,        147, "timing needs iterations or min_seconds, none of them negative") \
@@ -934,14 +955,13 @@ ATTN_API const char *attn_status_name(attn_status s) {
 /* =============================================================================== >>dtype ====
    Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN
    stays a (quiet) NaN. */
-enum { ATTN__FLOAT, ATTN__CODES, ATTN__MASK };
+enum { ATTN__FLOAT, ATTN__CODES, ATTN__BLOCKS, ATTN__MASK };
 static const struct {
-    const char *text;
-    int32_t number, size, kind; /* size: bytes of an element, all of which are blocks of one */
-    float most;                 /* the largest code */
+    int32_t number, bytes, shift, kind; /* of a block: its bytes, and 1 << shift elements */
+    float most;                         /* the largest code */
 } attn__dtypes[ATTN__DTYPES] = {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
-    {text, number, (bytes) / (elements), ATTN__##kind, most},
+    {number, bytes, __builtin_ctz(elements), ATTN__##kind, most},
     ATTN_DTYPE_LIST(ATTN__X)
 #undef ATTN__X
 };
@@ -949,12 +969,21 @@ static const struct {
 ATTN__INLINE int attn__dtype_known(int32_t t) {
     return t >= 0 && t < ATTN__DTYPES && attn__dtypes[t].number == t;
 }
-ATTN__INLINE size_t attn__dtype_size(int32_t t) { return (size_t)attn__dtypes[t].size; }
+/* The bytes of n elements, and of the way to element n: of whole blocks, backwards too. */
+ATTN__INLINE int64_t attn__bytes(int32_t t, int64_t n) {
+    return (int64_t)((uint64_t)(n >> attn__dtypes[t].shift) * (uint64_t)attn__dtypes[t].bytes);
+}
 ATTN__INLINE int attn__is_float(int32_t t) { return attn__dtypes[t].kind == ATTN__FLOAT; }
-ATTN__INLINE int attn__is_quant(int32_t t) { return attn__dtypes[t].kind == ATTN__CODES; }
-/* f64 may begin at a multiple of 4 where pointers have 4 bytes. */
-ATTN__INLINE int attn__aligned(const void *data, int32_t dtype) {
-    return ((uintptr_t)data & ((uintptr_t)attn__dtype_size(dtype) - 1) & (sizeof(void *) - 1)) == 0;
+ATTN__INLINE int attn__is_mask(int32_t t) { return attn__dtypes[t].kind == ATTN__MASK; }
+/* Codes whose scales are an array. */
+ATTN__INLINE int attn__is_scaled(int32_t t) { return attn__dtypes[t].kind == ATTN__CODES; }
+/* A float of fewer bits than f32 has. */
+ATTN__INLINE int attn__is_narrow(int32_t t) { return attn__is_float(t) && attn__bytes(t, 1) < 4; }
+/* At a multiple of the largest power of two in the bytes of a block. f64 may begin at a multiple of
+ * 4 where pointers have 4 bytes. */
+ATTN__INLINE int attn__aligned(const void *data, int32_t t) {
+    const uintptr_t bytes = (uintptr_t)attn__dtypes[t].bytes, below = (bytes & (~bytes + 1)) - 1;
+    return ((uintptr_t)data & below & (sizeof(void *) - 1)) == 0;
 }
 
 /* m / 2^s, ties to even; 1 <= s <= 31 */
@@ -1199,10 +1228,10 @@ ATTN__INLINE int attn__has_append(const attn_desc *d) { return d->append.k.data 
 static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t dim) {
     static const int order[3] = {0, 1, 2};
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
-    ATTN__RULE(attn__is_float(t->dtype) || attn__is_quant(t->dtype), ERR_DTYPE_KV);
+    ATTN__RULE(!attn__is_mask(t->dtype), ERR_DTYPE_KV);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
-    if (!attn__is_quant(t->dtype)) {
+    if (!attn__is_scaled(t->dtype)) {
         ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
         return ATTN_OK;
     }
@@ -1390,8 +1419,8 @@ static attn_status attn__resolve_append(attn_desc *d) {
     attn__extent_k(d, e);
     ATTN__TRY(attn__no_alias(d->k.stride, e, d->head_dim, 0));
     ATTN__TRY(attn__no_alias(d->v.stride, e, d->v_dim, 0));
-    if (attn__is_quant(d->k.dtype)) ATTN__TRY(attn__no_alias(d->k.scale_stride, e, 1, 0));
-    if (attn__is_quant(d->v.dtype)) ATTN__TRY(attn__no_alias(d->v.scale_stride, e, 1, 0));
+    if (attn__is_scaled(d->k.dtype)) ATTN__TRY(attn__no_alias(d->k.scale_stride, e, 1, 0));
+    if (attn__is_scaled(d->v.dtype)) ATTN__TRY(attn__no_alias(d->v.scale_stride, e, 1, 0));
     return ATTN_OK;
 }
 
@@ -1433,7 +1462,7 @@ static attn_status attn__resolve_grad(const attn_desc *d, attn_grad *g) {
     int64_t e[3];
     ATTN__RULE(!d->seq.slot && !attn__has_append(d), ERR_BACKWARD_CACHE);
     ATTN__RULE(!d->seq.block_table, ERR_BACKWARD_PAGED);
-    ATTN__RULE(!attn__is_quant(d->k.dtype) && !attn__is_quant(d->v.dtype), ERR_BACKWARD_QUANT);
+    ATTN__RULE(attn__is_float(d->k.dtype) && attn__is_float(d->v.dtype), ERR_BACKWARD_QUANT);
     attn__extent_q(d, e);
     ATTN__TRY(attn__resolve_in(&g->dout, e, d->v_dim, ATTN_ERR_DTYPE_GRAD));
     ATTN__TRY(attn__resolve_out(&g->dq, e, d->head_dim, ATTN_ERR_DTYPE_GRAD));
@@ -1519,7 +1548,7 @@ static attn_status attn__resolve_tensors(attn_desc *d) {
     }
     if (d->mask.data) {
         ATTN__RULE(attn__dtype_known(d->mask.dtype), ERR_DTYPE);
-        ATTN__RULE(d->mask.dtype == ATTN_BOOL, ERR_DTYPE_MASK);
+        ATTN__RULE(attn__is_mask(d->mask.dtype), ERR_DTYPE_MASK);
         ATTN__RULE(d->mask.layout == ATTN_BSHD, ERR_LAYOUT);
         ATTN__RULE(!d->mask.scale, ERR_SCALE_UNUSED);
         ATTN__TRY(attn__strides(d->mask.stride, e, attn__order_bshd, d->kv_len));
@@ -1558,16 +1587,17 @@ static attn_status attn__resolve(
  * first at `first`. */
 typedef struct attn__span {
     uintptr_t first, last;          /* last < first: it passes the end of the address space */
-    const int64_t *stride, *extent; /* in elements of `size` bytes; an array: NULL */
-    int64_t row, size;
+    const int64_t *stride, *extent; /* in elements of `dtype`; an array: NULL */
+    int64_t row;
+    int32_t dtype;
 } attn__span;
 
-/* size * elements [low, high) from `data` on */
+/* bytes [low, high) from `data` on */
 static void attn__span_reach(attn__span *s, const void *data, int64_t low, int64_t high) {
     const uint64_t at = (uintptr_t)data;
-    s->first = (uintptr_t)(at - (uint64_t)(-low * s->size));
-    s->last = (uintptr_t)(at + (uint64_t)(high * s->size));
-    if ((uint64_t)(-low * s->size) > at || (uint64_t)(high * s->size) > UINTPTR_MAX - at) {
+    s->first = (uintptr_t)(at - (uint64_t)-low);
+    s->last = (uintptr_t)(at + (uint64_t)high);
+    if ((uint64_t)-low > at || (uint64_t)high > UINTPTR_MAX - at) {
         s->first = 1;
         s->last = 0;
     }
@@ -1575,8 +1605,8 @@ static void attn__span_reach(attn__span *s, const void *data, int64_t low, int64
 static void attn__span_of(attn__span *s, const void *data, const int64_t *stride,
     const int64_t *extent, int64_t dim, int32_t dtype) {
     int64_t low = 0, high = dim;
-    s->size = (int64_t)attn__dtype_size(dtype);
-    s->row = dim * s->size;
+    s->dtype = dtype;
+    s->row = attn__bytes(dtype, dim);
     s->stride = stride;
     s->extent = extent;
     s->first = s->last = (uintptr_t)data;
@@ -1586,10 +1616,10 @@ static void attn__span_of(attn__span *s, const void *data, const int64_t *stride
         if (reach < 0) low += reach;
         else high += reach;
     }
-    attn__span_reach(s, data, low, high);
+    attn__span_reach(s, data, attn__bytes(dtype, low), attn__bytes(dtype, high));
 }
 static void attn__span_flat(attn__span *s, const void *data, int64_t bytes) {
-    s->size = 1;
+    s->dtype = ATTN_BOOL; /* of one byte */
     s->row = bytes;
     s->stride = s->extent = NULL;
     s->first = s->last = (uintptr_t)data;
@@ -1606,7 +1636,7 @@ typedef struct attn__axis {
 static int attn__span_axes(const attn__span *s, attn__axis *axis, int64_t *row) {
     int axes = 0, kept = 0;
     for (int a = 0; a < 3 && s->stride; a++) {
-        int64_t step = (s->stride[a] < 0 ? -s->stride[a] : s->stride[a]) * s->size;
+        int64_t stride = s->stride[a], step = attn__bytes(s->dtype, stride < 0 ? -stride : stride);
         int at = axes;
         if (s->extent[a] < 2 || step == 0) continue;
         for (; at > 0 && axis[at - 1].step > step; at--) axis[at] = axis[at - 1];
@@ -3370,7 +3400,7 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
         x[apart] = x2c + x1s;
     }
 }
-/* A new element as f32; `once`: 16 bits follow, and are to be rounded to once. */
+/* A new element as f32; `once`: fewer bits follow, and are to be rounded to once. */
 static float attn__append_get(const attn_in *from, int64_t at, int once) {
     if (from->dtype != ATTN_F64) return attn__get_f32(from->data, from->dtype, at);
     const double x = ((const double *)from->data)[at];
@@ -3423,9 +3453,9 @@ static void attn__append_task(void *arg, int64_t i) {
             int64_t dim = v ? d->v_dim : d->head_dim,
                     at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
             int64_t rotated = v || !attn__has_rotary(d) ? 0 : a->rotary_dim;
-            int halves = cache->dtype == ATTN_F16 || cache->dtype == ATTN_BF16;
+            int narrow = attn__is_narrow(cache->dtype);
             for (int64_t c = 0; c < dim; c++)
-                row[c] = attn__append_get(from, at + c, halves && c >= rotated);
+                row[c] = attn__append_get(from, at + c, narrow && c >= rotated);
             if (rotated) attn__rotate(d, row, j);
             float *scales = v ? a->v_scale : a->k_scale;
             attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache,
@@ -3465,7 +3495,6 @@ static void attn__convert_task(void *arg, int64_t task) {
     int64_t heads = j->merged ? 1 : j->shape[2],
             dim = j->merged ? j->shape[2] * j->shape[3] : j->shape[3];
     int64_t first = task * j->per_task, last = attn__min(first + j->per_task, j->rows);
-    size_t size = attn__dtype_size(j->src.dtype);
     uint64_t fp = attn__fp_enter(0);
     int64_t h = first % heads, t = first / heads % j->shape[1], b = first / heads / j->shape[1];
     for (int64_t r = first, n; r < last; r += n, h += n) {
@@ -3488,8 +3517,9 @@ static void attn__convert_task(void *arg, int64_t task) {
         for (int64_t l = 0; l < n; l++) {
             int64_t in = from + l * j->src.stride[2], out = to + l * j->dst.stride[2];
             if (j->src.dtype == j->dst.dtype)
-                memcpy((char *)j->dst.data + out * (int64_t)size,
-                    (const char *)j->src.data + in * (int64_t)size, (size_t)dim * size);
+                memcpy((char *)j->dst.data + attn__bytes(j->dst.dtype, out),
+                    (const char *)j->src.data + attn__bytes(j->src.dtype, in),
+                    (size_t)attn__bytes(j->src.dtype, dim));
             else
                 for (int64_t c = 0; c < dim; c++)
                     attn__put_f64(
@@ -3602,6 +3632,21 @@ static uint32_t attn__ref_encode(double x, int ebits, int mbits) {
     return sign | (uint32_t)attn__min(((e + bias - 1) << mbits) + r, top);
 }
 
+/* To nearest, ties to even; |x| < 1000. */
+static int8_t attn__ref_int8(double x) {
+    double low = (double)(int64_t)(x + 1000) - 1000; /* floor */
+    int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0));
+    return (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+}
+/* The largest code. */
+static float attn__ref_most(int32_t dtype) {
+    switch (dtype) {
+        case ATTN_INT8:     return 127;
+        case ATTN_FP8_E4M3: return 448;
+    }
+    return attn__float(0x7fc00000u);
+}
+
 static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
     float f;
     uint16_t h;
@@ -3638,6 +3683,8 @@ static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
             h = (uint16_t)attn__ref_encode(x, 8, 7);
             memcpy((uint16_t *)data + at, &h, 2);
             break;
+        case ATTN_INT8:     ((int8_t *)data)[at] = attn__ref_int8(x); break;
+        case ATTN_FP8_E4M3: ((uint8_t *)data)[at] = (uint8_t)attn__ref_encode(x, 4, 3); break;
     }
 }
 
@@ -3800,22 +3847,12 @@ static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scale
         if (!attn__finite(x)) finite = 0;
         if (a > amax) amax = a;
     }
-    scale =
-        !finite ? attn__float(0x7fc00000u) : amax / (cache.dtype == ATTN_INT8 ? 127.0f : 448.0f);
+    scale = finite ? amax / attn__ref_most(cache.dtype) : attn__float(0x7fc00000u);
     if (finite && scale < attn__float(0x00800000u)) scale = 0;
     scales[attn__ref_k_at(r, cache.scale_stride, j, h)] = scale;
     for (int64_t c = 0; c < dim; c++) {
         volatile float ratio = finite && scale > 0 ? (float)row[c] / scale : 0;
-        uint8_t code;
-        if (cache.dtype == ATTN_INT8) {
-            /* floor, for |x| < 1000 */
-            double x = (double)ratio, low = (double)(int64_t)(x + 1000) - 1000;
-            int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0));
-            code = (uint8_t)(int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
-        } else {
-            code = (uint8_t)attn__ref_encode((double)ratio, 4, 3);
-        }
-        memcpy((uint8_t *)data + at + c, &code, 1);
+        attn__ref_write(data, cache.dtype, at + c, (double)ratio);
     }
 }
 static void attn__ref_append(attn__ref *r) {
@@ -5329,8 +5366,8 @@ static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const flo
 /* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
  * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
 ATTN__INLINE void ATTN__(fetch_row)(const void *data, int32_t dtype, int64_t at, int64_t dim) {
-    const uint64_t size = attn__dtype_size(dtype), row = (uint64_t)at * size;
-    for (uint64_t c = 0; c < (uint64_t)dim * size; c += 64)
+    const uint64_t row = (uint64_t)attn__bytes(dtype, at), end = (uint64_t)attn__bytes(dtype, dim);
+    for (uint64_t c = 0; c < end; c += 64)
         __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 0, 3);
 }
 /* The row a few rows on. Unsigned: a stride never taken may wrap. */

@@ -496,7 +496,7 @@ static const char *resolve_case(bench_case *c, char text[128]) {
             (long long)v[KV_HEADS], (long long)v[HEADS]);
         return text;
     }
-    if (v[PASS] != FWD && (v[PAGE] || v[KV_DTYPE] >= ATTN_INT8)) {
+    if (v[PASS] != FWD && (v[PAGE] || !attn__is_float((int32_t)v[KV_DTYPE]))) {
         snprintf(text, 128, "--backward: not defined for %s",
             v[PAGE] ? "--page-size" : "a quantised --kv-dtype");
         return text;
@@ -1142,13 +1142,6 @@ static const struct {
     {"|u1", ATTN_BOOL},
 };
 
-static int64_t dtype_size(int32_t dtype) {
-    return dtype == ATTN_F64                         ? 8
-           : dtype == ATTN_F32                       ? 4
-           : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
-                                                     : 1;
-}
-
 static int read_failed(FILE *f, npy *a, char *header, const char *path, const char *why) {
     if (f) fclose(f);
     free(header);
@@ -1210,7 +1203,7 @@ static int read_npy(const char *path, npy *a) {
         return read_failed(f, a, header, path, "truncated in its header");
     const char *why = parse_npy_header(header, a);
     if (why) return read_failed(f, a, header, path, why);
-    size_t bytes = (size_t)(a->count * dtype_size(a->dtype));
+    size_t bytes = (size_t)attn__bytes(a->dtype, a->count);
     a->data = malloc(bytes + 1);
     if (!a->data) return read_failed(f, a, header, path, "does not fit in memory");
     if (fread(a->data, 1, bytes, f) != bytes)
@@ -1264,7 +1257,7 @@ static int write_npy(const char *path, const npy *a) {
     fputc(length & 255, f);
     fputc(length >> 8, f);
     fprintf(f, "%-*s\n", length - 1, header);
-    fwrite(a->data, (size_t)dtype_size(a->dtype), (size_t)a->count, f);
+    fwrite(a->data, (size_t)attn__bytes(a->dtype, 1), (size_t)a->count, f);
     return commit(f, path, temporary);
 }
 
@@ -1343,8 +1336,8 @@ static void fill_chunk(void *arg, int64_t chunk) {
     float x[FILL_CHUNK];
     int64_t first = chunk * FILL_CHUNK,
             n = f->count - first < FILL_CHUNK ? f->count - first : FILL_CHUNK;
-    char *to = (char *)f->to + first * dtype_size(f->dtype);
-    if (f->dtype == ATTN_INT8 || f->dtype == ATTN_FP8_E4M3) {
+    char *to = (char *)f->to + attn__bytes(f->dtype, first);
+    if (attn__is_scaled(f->dtype)) {
         for (int64_t i = 0; i < n; i++) {
             uint64_t h = draw(f->stream, (uint64_t)(first + i));
             int fp8 = (int)((h & 0x87) | (h >> 8) % 9 << 3); /* magnitudes below 4: never NaN */
@@ -1363,7 +1356,7 @@ static void fill_chunk(void *arg, int64_t chunk) {
 /* A tensor of `count` elements, filled; NULL when memory is short. */
 static void *tensor(
     problem *p, const bench_case *c, int64_t count, int32_t dtype, int which, int salt) {
-    filling f = {own(p, count * dtype_size(dtype)), count, dtype, which, (int)c->v[DATA],
+    filling f = {own(p, attn__bytes(dtype, count)), count, dtype, which, (int)c->v[DATA],
         mix((uint64_t)c->v[SEED]) + (uint64_t)salt * UINT64_C(0x632be59bd9b4e019)};
     if (f.to) attn_parallel(&(attn_desc){0}, fill_chunk, &f, (count + FILL_CHUNK - 1) / FILL_CHUNK);
     return f.to;
@@ -1458,7 +1451,7 @@ static void make_cache(problem *p, const bench_case *c) {
     int64_t pages_each = v[PAGE] ? (v[KV] + v[PAGE] - 1) / v[PAGE] : 0,
             pages = pages_each * v[BATCH];
     int64_t rows = v[PAGE] ? pages * v[PAGE] : v[BATCH] * v[KV];
-    if (d->k.dtype >= ATTN_INT8) {
+    if (attn__is_scaled(d->k.dtype)) {
         float *k_scale = own(p, rows * v[KV_HEADS] * 4), *v_scale = own(p, rows * v[KV_HEADS] * 4);
         for (int64_t i = 0; k_scale && v_scale && i < rows * v[KV_HEADS]; i++)
             k_scale[i] = v_scale[i] =
@@ -1503,7 +1496,7 @@ static void make_gradients(problem *p, const bench_case *c) {
     const attn_in *like[] = {&d->q, &d->k, &d->v};
     attn_out *out[] = {&p->g.dq, &p->g.dk, &p->g.dv};
     for (int i = 0; i < 3; i++) {
-        out[i]->data = own(p, d->batch * like[i]->stride[0] * dtype_size(like[i]->dtype));
+        out[i]->data = own(p, attn__bytes(like[i]->dtype, d->batch * like[i]->stride[0]));
         out[i]->dtype = like[i]->dtype;
         memcpy(out[i]->stride, like[i]->stride, sizeof out[i]->stride);
     }
@@ -1534,13 +1527,13 @@ static const char *human_bytes(double bytes, char text[32]) {
  * of a backward. */
 static double tensor_bytes(const bench_case *c) {
     const int64_t *v = c->v;
-    double size = (double)dtype_size((int32_t)v[DTYPE]),
-           kv_size = (double)dtype_size((int32_t)v[KV_DTYPE]);
-    double dims = (double)(v[DIM] + v[V_DIM]),
-           q = (double)v[BATCH] * (double)v[SEQ] * (double)v[HEADS] * dims * size;
-    double kv = (double)v[BATCH] * (double)v[KV] * (double)v[KV_HEADS] * dims * kv_size;
+    const int32_t type = (int32_t)v[DTYPE], kv_type = (int32_t)v[KV_DTYPE];
+    double row = (double)(attn__bytes(type, v[DIM]) + attn__bytes(type, v[V_DIM])),
+           kv_row = (double)(attn__bytes(kv_type, v[DIM]) + attn__bytes(kv_type, v[V_DIM]));
+    double q = (double)v[BATCH] * (double)v[SEQ] * (double)v[HEADS] * row;
+    double kv = (double)v[BATCH] * (double)v[KV] * (double)v[KV_HEADS] * kv_row;
     double mask = v[MASK] ? (double)v[SEQ] * (double)v[KV] : 0;
-    double scales = v[KV_DTYPE] >= ATTN_INT8 ? 8 * (double)(v[BATCH] * v[KV] * v[KV_HEADS]) : 0;
+    double scales = attn__is_scaled(kv_type) ? 8 * (double)(v[BATCH] * v[KV] * v[KV_HEADS]) : 0;
     return (v[PASS] == FWD ? 1 : 2) * (q + kv) + mask + scales;
 }
 
@@ -1585,7 +1578,7 @@ static bool problem_make(const bench_case *c, const files *in, problem *p) {
         if (v[MASK]) make_mask(p, c);
         make_cache(p, c);
     }
-    d->o.data = own(p, v[BATCH] * d->o.stride[0] * dtype_size(d->o.dtype));
+    d->o.data = own(p, attn__bytes(d->o.dtype, v[BATCH] * d->o.stride[0]));
     d->lse = p->lse = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
     if (v[PASS] != FWD) make_gradients(p, c);
     give_message(p, true);
@@ -1623,7 +1616,7 @@ enum { SAMPLED_ROWS = 256, RUN_ROWS = 4 };
 static double reference_flops = 5e8; /* per second; measured by the first full check */
 
 static const void *advance(const void *data, int64_t elements, int32_t dtype) {
-    return data ? (const char *)data + elements * dtype_size(dtype) : NULL;
+    return data ? (const char *)data + attn__bytes(dtype, elements) : NULL;
 }
 
 /* The row of a token and a head in a batch entry. */
@@ -1634,7 +1627,7 @@ static const void *row_in(const attn_in *t, int64_t b, int64_t token, int64_t he
 
 static void *row_out(const attn_out *t, int64_t b, int64_t token, int64_t head) {
     return (char *)t->data +
-           (b * t->stride[0] + token * t->stride[1] + head * t->stride[2]) * dtype_size(t->dtype);
+           attn__bytes(t->dtype, b * t->stride[0] + token * t->stride[1] + head * t->stride[2]);
 }
 
 /* Queries i .. i+n-1 of head h, keys j .. j+m-1, in batch entry b, of all heads that share h's
@@ -2149,7 +2142,7 @@ static void poison(problem *p) /* all ones is a NaN in every type: what is not w
     for (int i = 0; i < 4; i++)
         if (out[i]->data)
             memset(out[i]->data, 0xff,
-                (size_t)(p->d.batch * out[i]->stride[0] * dtype_size(out[i]->dtype)));
+                (size_t)attn__bytes(out[i]->dtype, p->d.batch * out[i]->stride[0]));
     memset(p->lse, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
 }
 
@@ -2170,7 +2163,7 @@ static void plain_call(job *j) {
  * that has: o must have the same bits, or is verified apart. */
 static verdict check_forward_calls(job *j, double seconds) {
     problem *p = j->p;
-    size_t bytes = (size_t)(p->d.batch * p->d.o.stride[0] * dtype_size(p->d.o.dtype));
+    size_t bytes = (size_t)attn__bytes(p->d.o.dtype, p->d.batch * p->d.o.stride[0]);
     verdict v = {.status = ATTN_ERR_MEMORY};
     char *plain = malloc(bytes + 1);
     if (!plain) return v;
@@ -2541,7 +2534,7 @@ static char *snapshot(const problem *p, size_t *size) {
     *size = lse;
     for (int i = 0; i < 4; i++)
         *size += bytes[i] =
-            out[i]->data ? (size_t)(d->batch * out[i]->stride[0] * dtype_size(out[i]->dtype)) : 0;
+            out[i]->data ? (size_t)attn__bytes(out[i]->dtype, d->batch * out[i]->stride[0]) : 0;
     char *copy = malloc(*size + 1), *to = copy;
     for (int i = 0; copy && i < 4; to += bytes[i++])
         if (bytes[i]) memcpy(to, out[i]->data, bytes[i]);
@@ -2591,7 +2584,7 @@ static void measure_thread_count(job *j) {
 /* Each sequence alone must have the bits that it has in the batch. */
 static void measure_batching(job *j) {
     attn_desc *d = &j->p->d, whole = *d;
-    size_t size, row_bytes = (size_t)(d->o.stride[0] * dtype_size(d->o.dtype)),
+    size_t size, row_bytes = (size_t)attn__bytes(d->o.dtype, d->o.stride[0]),
                  lse = (size_t)(d->heads * d->q_len);
     char *bits = first_bits(j, &size);
     for (int64_t b = 0; bits && b < whole.batch; b++) {
@@ -2704,7 +2697,7 @@ static void measure_gradient(job *j) {
                               loss_at(&f, dout, o, &x[t][at], here - h)) /
                           (2 * h);
         attn_out one = {
-            .data = (char *)out[t]->data + at * dtype_size(out[t]->dtype), .dtype = out[t]->dtype};
+            .data = (char *)out[t]->data + attn__bytes(out[t]->dtype, at), .dtype = out[t]->dtype};
         widen(&got, &one, 0, 0, 0, 1, 1);
         double error = fabs(got - expected) / (1 + fabs(expected));
         worst = error <= worst ? worst : error;
@@ -3134,7 +3127,8 @@ static void measure_module(job *j) {
     row *r = j->r;
     problem *p = j->p;
     int mark = p->owned_count;
-    if (v[KV_DTYPE] > ATTN_BF16 || v[LAYOUT] || v[PAGE] || (v[KV] != v[SEQ] && !v[APPEND])) {
+    if (!attn__is_float((int32_t)v[KV_DTYPE]) || v[LAYOUT] || v[PAGE] ||
+        (v[KV] != v[SEQ] && !v[APPEND])) {
         remark(r, "declined",
             "the module with projections is self-attention, [B,S,H,D], its cache "
             "neither paged nor quantised");
@@ -3213,7 +3207,7 @@ static bool plan_row(const bench_case *c, const char *backend, row *r) {
     p.g.dout.dtype = p.g.dq.dtype = p.d.q.dtype;
     p.g.dk.dtype = p.g.dv.dtype = p.d.k.dtype;
     double scores = score_bytes(c), bytes = tensor_bytes(c);
-    attn_status s = c->v[PAGE] || c->v[APPEND] || c->v[KV_DTYPE] >= ATTN_INT8
+    attn_status s = c->v[PAGE] || c->v[APPEND] || !attn__is_float((int32_t)c->v[KV_DTYPE])
                         ? ATTN_OK
                         : plan_call(&p, c->v[PASS], &plan);
     bool matrix = !strcmp(backend, "standard");
@@ -3557,8 +3551,7 @@ static double megabytes(double bytes) { return bytes / 1e6; }
 /* What a call adds to its inputs: output, lse and workspace. */
 static double added_bytes(const row *r) {
     double rows = (double)r->batch * (double)r->q_len * (double)r->heads;
-    return workspace_of(r) +
-           rows * (4 + (double)r->v_dim * (double)dtype_size((int32_t)r->c->v[DTYPE]));
+    return workspace_of(r) + rows * (4 + (double)attn__bytes((int32_t)r->c->v[DTYPE], r->v_dim));
 }
 
 /* A power law through the rows of a series over the length: log y over log x, from a 16th of the

@@ -3404,11 +3404,20 @@ static int32_t gpu_masks_of(const attn_desc *d) {
            (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
            (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
 }
-static int64_t gpu_size_of(int32_t dtype) {
-    return dtype == ATTN_F64                         ? 8
-           : dtype == ATTN_F32                       ? 4
-           : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2
-                                                     : 1;
+/* Of a dtype that attn.h has let through. */
+static const struct {
+    const char *text;
+    int32_t bytes, shift; /* of a block: its bytes, and 1 << shift elements */
+    bool quantised;
+} gpu_dtypes[] = {
+#define GPU_X(name, number, text, bytes, elements, kind, most) \
+    {text, bytes, __builtin_ctz(elements), ATTN__PICK_##kind(false, true, true, false)},
+    ATTN_DTYPE_LIST(GPU_X)
+#undef GPU_X
+};
+/* The bytes of n elements, and of the way to element n: of whole blocks, backwards too. */
+static int64_t gpu_bytes(int32_t dtype, int64_t n) {
+    return (n >> gpu_dtypes[dtype].shift) * gpu_dtypes[dtype].bytes;
 }
 /* The largest power of two up to 16 that divides the address and every stride that is stepped
  * along, in bytes. */
@@ -3416,7 +3425,7 @@ static int32_t gpu_align_of(
     const void *data, const int64_t *stride, const int64_t *extent, int32_t dtype) {
     uint64_t bits = 16 | (uint64_t)(uintptr_t)data;
     for (int a = 0; a < 3; a++)
-        if (extent[a] > 1) bits |= (uint64_t)(stride[a] * gpu_size_of(dtype));
+        if (extent[a] > 1) bits |= (uint64_t)gpu_bytes(dtype, stride[a]);
     return (int32_t)(bits & (~bits + 1));
 }
 static void gpu_extent_q(const attn_desc *d, int64_t *e) {
@@ -3434,7 +3443,7 @@ static void gpu_extent_k(const attn_desc *d, int64_t *e) {
    loads also step through a tile of k and v by 32 bits. Staged tensors are aligned but for the
    length of their rows. */
 static int32_t gpu_common_align(const attn_desc *d) {
-    const int64_t size = gpu_size_of(d->q.dtype), far = (int64_t)1 << 24;
+    const int64_t size = gpu_bytes(d->q.dtype, 1), far = (int64_t)1 << 24;
     int64_t eq[3], ek[3];
     int32_t align = 16;
     gpu_extent_q(d, eq);
@@ -3455,6 +3464,12 @@ static int32_t gpu_common_align(const attn_desc *d) {
     return align;
 }
 
+/* Whether q, k and v may be of that type, all three. */
+static bool gpu_has_kernel(int32_t dtype) {
+    for (size_t n = 0; n < sizeof gpu_kernels / sizeof *gpu_kernels; n++)
+        if (gpu_kernels[n].dtype == dtype) return true;
+    return false;
+}
 /* The one function that picks a kernel: plan and run ask it with the same description. Without a
    single key no kernel but the scalar one is sure not to read any. Never NULL. */
 static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
@@ -3794,20 +3809,20 @@ static gpu_params gpu_params_of(const attn_desc *d, const gpu_kernel *kernel) {
 static void gpu_skip(gpu_params *p, const attn_desc *d, int64_t b0) {
     if (p->cu_q) p->cu_q += b0;
     else {
-        p->q.data += b0 * p->q.stride[0] * gpu_size_of(d->q.dtype);
-        p->o.data += b0 * p->o.stride[0] * gpu_size_of(d->o.dtype);
+        p->q.data += gpu_bytes(d->q.dtype, b0 * p->q.stride[0]);
+        p->o.data += gpu_bytes(d->o.dtype, b0 * p->o.stride[0]);
         if (p->lse) p->lse += b0 * d->heads * d->q_len;
     }
     if (p->cu_k) p->cu_k += b0;
     else if (p->slot) p->slot += b0;
     else {
-        p->k.data += b0 * p->k.stride[0] * gpu_size_of(d->k.dtype);
-        p->v.data += b0 * p->v.stride[0] * gpu_size_of(d->v.dtype);
+        p->k.data += gpu_bytes(d->k.dtype, b0 * p->k.stride[0]);
+        p->v.data += gpu_bytes(d->v.dtype, b0 * p->v.stride[0]);
     }
     if (p->used_q) p->used_q += b0;
     if (p->used_k) p->used_k += b0;
     if (p->start_k) p->start_k += b0;
-    if (p->bias.data) p->bias.data += b0 * p->bias.stride[0] * gpu_size_of(d->bias.dtype);
+    if (p->bias.data) p->bias.data += gpu_bytes(d->bias.dtype, b0 * p->bias.stride[0]);
     if (p->mask.data) p->mask.data += b0 * p->mask.stride[0];
     p->bh_first += (uint32_t)(b0 * d->heads);
 }
@@ -4116,26 +4131,31 @@ static void gpu_copy_run(const attn_desc *d, gpu_copy *c) {
         for (int64_t n = 0; n < tasks; n++) gpu_copy_task(c, n);
     else (void)attn_parallel(d, gpu_copy_task, c, tasks);
 }
-/* Rows of `row` bytes, each at a multiple of `ld` in the buffer. Heads that lie side by side
- * become one row. */
-static void gpu_copy_add(gpu_copy *c, void *user, void *staged, const int64_t *extent,
-    const int64_t *stride, int64_t size, int64_t row, int64_t ld, const int32_t *slot,
-    const int32_t *lo, const int32_t *hi) {
+/* Rows of a host tensor, for a box; each is to lie at a multiple of `ld` bytes in the buffer. */
+struct gpu_rows {
+    char *user, *staged;
+    const int64_t *extent, *stride; /* in elements of `dtype` */
+    int32_t dtype;
+    int64_t row, ld; /* in bytes */
+    const int32_t *slot, *lo, *hi;
+};
+/* Heads that lie side by side become one row. */
+static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
     gpu_box *x = &c->box[c->boxes];
     memset(x, 0, sizeof *x);
-    if (!extent[0] || !extent[1] || !extent[2] || !row) return;
-    int64_t step = ld;
+    if (!r.extent[0] || !r.extent[1] || !r.extent[2] || !r.row) return;
+    int64_t step = r.ld;
     for (int a = 2; a >= 0; a--) {
-        x->extent[a] = stride[a] == 0 && !(a == 0 && slot) ? 1 : extent[a];
-        x->user_step[a] = stride[a] * size;
+        x->extent[a] = r.stride[a] == 0 && !(a == 0 && r.slot) ? 1 : r.extent[a];
+        x->user_step[a] = gpu_bytes(r.dtype, r.stride[a]);
         x->staged_step[a] = step;
         step *= x->extent[a];
     }
-    x->user = (char *)user;
-    x->staged = (char *)staged;
-    x->row = row;
-    x->lo = lo, x->hi = hi, x->slot = slot;
-    if (x->extent[2] > 1 && row == ld && x->user_step[2] == row) {
+    x->user = r.user;
+    x->staged = r.staged;
+    x->row = r.row;
+    x->lo = r.lo, x->hi = r.hi, x->slot = r.slot;
+    if (x->extent[2] > 1 && r.row == r.ld && x->user_step[2] == r.row) {
         x->row *= x->extent[2];
         x->extent[2] = 1;
     }
@@ -4186,20 +4206,22 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     c->k0 = cu_k ? cu_k[c->b0] : 0;
     c->k_tokens = cu_k ? cu_k[c->b0 + c->nb] - c->k0 : d->kv_len;
     const gpu_extents e = gpu_chunk_extents(d, c);
-    const int64_t size = gpu_size_of(d->q.dtype), heads = e.q[2];
-    c->q = gpu_grow(&at, gpu_axes(e.q, d->q.stride) * gpu_pad(d->head_dim * size));
-    c->k = gpu_grow(&at, gpu_k_rows(d, e.k, d->k.stride) * gpu_pad(d->head_dim * size));
-    c->v = gpu_grow(&at, gpu_k_rows(d, e.k, d->v.stride) * gpu_pad(d->v_dim * size));
+    const int64_t q_row = gpu_pad(gpu_bytes(d->q.dtype, d->head_dim)),
+                  k_row = gpu_pad(gpu_bytes(d->k.dtype, d->head_dim)),
+                  v_row = gpu_pad(gpu_bytes(d->v.dtype, d->v_dim)),
+                  o_row = gpu_pad(gpu_bytes(d->o.dtype, d->v_dim)), heads = e.q[2];
+    c->q = gpu_grow(&at, gpu_axes(e.q, d->q.stride) * q_row);
+    c->k = gpu_grow(&at, gpu_k_rows(d, e.k, d->k.stride) * k_row);
+    c->v = gpu_grow(&at, gpu_k_rows(d, e.k, d->v.stride) * v_row);
     c->bias = gpu_grow(&at,
-        d->bias.data ? gpu_axes(e.bias, d->bias.stride) * d->kv_len * gpu_size_of(d->bias.dtype)
-                     : 0);
+        d->bias.data ? gpu_bytes(d->bias.dtype, gpu_axes(e.bias, d->bias.stride) * d->kv_len) : 0);
     c->mask = gpu_grow(&at, d->mask.data ? gpu_axes(e.bias, d->mask.stride) * d->kv_len : 0);
     c->alibi = gpu_grow(&at, d->alibi ? heads * 4 : 0);
     c->sink = gpu_grow(&at, d->sink ? heads * 4 : 0);
     c->seq = gpu_grow(&at, (c->nb + 1) * 4 * 5);
     c->in_bytes = at;
     at = 0;
-    (void)gpu_grow(&at, e.q[0] * e.q[1] * heads * gpu_pad(d->v_dim * gpu_size_of(d->o.dtype)));
+    (void)gpu_grow(&at, e.q[0] * e.q[1] * heads * o_row);
     c->lse = at;
     (void)gpu_grow(&at, d->lse ? e.q[0] * e.q[1] * heads * 4 : 0);
     c->out_bytes = at;
@@ -4226,62 +4248,67 @@ static void gpu_staged_strides(int64_t *stride, const int64_t *extent, int64_t l
         ld *= extent[a];
     }
 }
-/* Fills the pinned block and describes the chunk, with addresses in the device's block. */
-static void gpu_stage_in(
-    const attn_desc *d, const gpu_chunk *c, char *pinned, char *device, attn_desc *out) {
+/* q, k and v of the chunk; a shared row of a broadcast axis is whole, whatever the lengths. And the
+ * room for o. */
+static void gpu_stage_qkv(const attn_desc *d, const gpu_chunk *c, char *pinned, char *device,
+    gpu_copy *copy, attn_desc *out) {
     const gpu_extents e = gpu_chunk_extents(d, c);
-    const int64_t size = gpu_size_of(d->q.dtype), group = d->heads / d->kv_heads,
-                  h0 = c->g0 * group;
-    const int64_t ld = gpu_pad(d->head_dim * size), ldv = gpu_pad(d->v_dim * size),
-                  ldo = gpu_pad(d->v_dim * gpu_size_of(d->o.dtype));
+    const int64_t h0 = c->g0 * (d->heads / d->kv_heads),
+                  o_row = gpu_pad(gpu_bytes(d->o.dtype, d->v_dim));
     const int32_t *slot = d->seq.slot ? d->seq.slot + c->b0 : NULL;
     const int32_t *lo = d->seq.start_k && !d->seq.cu_k ? d->seq.start_k + c->b0 : NULL;
     const int32_t *hi = d->seq.used_k && !d->seq.cu_k ? d->seq.used_k + c->b0 : NULL;
     const int32_t *rows = d->seq.used_q && !d->seq.cu_q ? d->seq.used_q + c->b0 : NULL;
-    gpu_copy copy;
-    memset(&copy, 0, sizeof copy);
-    *out = *d;
-
-    /* 1. q, k, v; a shared row of a broadcast axis is whole, whatever the lengths */
-    attn_in *t[3] = {&out->q, &out->k, &out->v};
+    attn_in *all[3] = {&out->q, &out->k, &out->v};
     const size_t place[3] = {c->q, c->k, c->v};
     for (int n = 0; n < 3; n++) {
-        const int64_t *extent = n ? e.k : e.q, row = (n == 2 ? d->v_dim : d->head_dim) * size;
+        attn_in *t = all[n];
+        const int64_t *extent = n ? e.k : e.q;
+        const int64_t row = gpu_bytes(t->dtype, n == 2 ? d->v_dim : d->head_dim), ld = gpu_pad(row);
         const int64_t b =
             (n ? d->seq.cu_k != NULL : d->seq.cu_q != NULL) || (n && slot) ? 0 : c->b0;
-        const int64_t first = b * t[n]->stride[0] + (n ? c->k0 : c->q0) * t[n]->stride[1] +
-                              (n ? c->g0 : h0) * t[n]->stride[2];
-        const bool whole = (t[n]->stride[0] == 0 && !(n && slot)) || t[n]->stride[1] == 0;
-        gpu_copy_add(&copy, (char *)(uintptr_t)t[n]->data + first * size, pinned + place[n], extent,
-            t[n]->stride, size, row, n == 2 ? ldv : ld, n ? slot : NULL, whole || !n ? NULL : lo,
-            whole ? NULL
-            : n   ? hi
-                  : rows);
-        gpu_staged_strides(t[n]->stride, extent, (n == 2 ? ldv : ld) / size, n && slot);
-        t[n]->data = device + place[n];
+        const int64_t first =
+            b * t->stride[0] + (n ? c->k0 : c->q0) * t->stride[1] + (n ? c->g0 : h0) * t->stride[2];
+        const bool whole = (t->stride[0] == 0 && !(n && slot)) || t->stride[1] == 0;
+        gpu_copy_add(copy,
+            {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), pinned + place[n], extent,
+                t->stride, t->dtype, row, ld, n ? slot : NULL, whole || !n ? NULL : lo,
+                whole ? NULL
+                : n   ? hi
+                      : rows});
+        gpu_staged_strides(t->stride, extent, ld / gpu_bytes(t->dtype, 1), n && slot);
+        t->data = device + place[n];
     }
     out->o.data = device + c->in_bytes;
     for (int a = 0; a < 3; a++) out->o.stride[a] = 1;
-    gpu_staged_strides(out->o.stride, e.q, ldo / gpu_size_of(d->o.dtype), false);
+    gpu_staged_strides(out->o.stride, e.q, o_row / gpu_bytes(d->o.dtype, 1), false);
     out->lse = d->lse ? (float *)(device + c->in_bytes + c->lse) : NULL;
-
-    /* 2. bias and mask: rows of kv_len */
-    attn_in *m[2] = {&out->bias, &out->mask};
+}
+/* Bias and mask: rows of kv_len. */
+static void gpu_stage_masks(const attn_desc *d, const gpu_chunk *c, char *pinned, char *device,
+    gpu_copy *copy, attn_desc *out) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t h0 = c->g0 * (d->heads / d->kv_heads);
+    attn_in *all[2] = {&out->bias, &out->mask};
+    const size_t place[2] = {c->bias, c->mask};
     for (int n = 0; n < 2; n++) {
-        if (!m[n]->data) continue;
-        const int64_t one = gpu_size_of(m[n]->dtype);
-        gpu_copy_add(&copy,
-            (char *)(uintptr_t)m[n]->data + (c->b0 * m[n]->stride[0] + h0 * m[n]->stride[1]) * one,
-            pinned + (n ? c->mask : c->bias), e.bias, m[n]->stride, one, d->kv_len * one,
-            d->kv_len * one, NULL, NULL, NULL);
-        gpu_staged_strides(m[n]->stride, e.bias, d->kv_len, false);
-        m[n]->data = device + (n ? c->mask : c->bias);
+        attn_in *t = all[n];
+        if (!t->data) continue;
+        const int64_t first = c->b0 * t->stride[0] + h0 * t->stride[1],
+                      row = gpu_bytes(t->dtype, d->kv_len);
+        gpu_copy_add(
+            copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), pinned + place[n],
+                      e.bias, t->stride, t->dtype, row, row, NULL, NULL, NULL});
+        gpu_staged_strides(t->stride, e.bias, d->kv_len, false);
+        t->data = device + place[n];
     }
-    gpu_copy_run(d, &copy);
-
-    /* 3. what is small */
-    if (d->alibi) memcpy(pinned + c->alibi, d->alibi + h0, (size_t)e.q[2] * 4);
-    if (d->sink) memcpy(pinned + c->sink, d->sink + h0, (size_t)e.q[2] * 4);
+}
+/* What is small: alibi, sink, lengths. */
+static void gpu_stage_small(
+    const attn_desc *d, const gpu_chunk *c, char *pinned, char *device, attn_desc *out) {
+    const int64_t group = d->heads / d->kv_heads, h0 = c->g0 * group, heads = c->ng * group;
+    if (d->alibi) memcpy(pinned + c->alibi, d->alibi + h0, (size_t)heads * 4);
+    if (d->sink) memcpy(pinned + c->sink, d->sink + h0, (size_t)heads * 4);
     out->alibi = d->alibi ? (const float *)(device + c->alibi) : NULL;
     out->sink = d->sink ? (const float *)(device + c->sink) : NULL;
     out->seq.slot = NULL;
@@ -4300,29 +4327,38 @@ static void gpu_stage_in(
     out->seq.total_k = d->seq.cu_k ? c->k_tokens : 0;
     out->batch = c->nb;
     out->kv_heads = c->ng;
-    out->heads = e.q[2];
+    out->heads = heads;
+}
+/* Fills the pinned block and describes the chunk, with addresses in the device's block. */
+static void gpu_stage_in(
+    const attn_desc *d, const gpu_chunk *c, char *pinned, char *device, attn_desc *out) {
+    gpu_copy copy;
+    memset(&copy, 0, sizeof copy);
+    *out = *d;
+    gpu_stage_qkv(d, c, pinned, device, &copy, out);
+    gpu_stage_masks(d, c, pinned, device, &copy, out);
+    gpu_copy_run(d, &copy);
+    gpu_stage_small(d, c, pinned, device, out);
 }
 /* The chunk's o and lse to the caller's tensors. */
 static void gpu_stage_out(const attn_desc *d, const gpu_chunk *c, char *pinned) {
     const gpu_extents e = gpu_chunk_extents(d, c);
-    const int64_t size = gpu_size_of(d->o.dtype), h0 = c->g0 * (d->heads / d->kv_heads),
-                  row = d->v_dim * size;
+    const int64_t h0 = c->g0 * (d->heads / d->kv_heads), row = gpu_bytes(d->o.dtype, d->v_dim);
     const int64_t b = d->seq.cu_q ? 0 : c->b0;
+    const int64_t first = b * d->o.stride[0] + c->q0 * d->o.stride[1] + h0 * d->o.stride[2];
     /* a stride is never 0 where the extent is above 1 */
     const int64_t stride[3] = {e.q[0] > 1 ? d->o.stride[0] : 1, e.q[1] > 1 ? d->o.stride[1] : 1,
         e.q[2] > 1 ? d->o.stride[2] : 1};
     gpu_copy copy;
     memset(&copy, 0, sizeof copy);
     copy.scatter = 1;
-    gpu_copy_add(&copy,
-        (char *)d->o.data +
-            (b * d->o.stride[0] + c->q0 * d->o.stride[1] + h0 * d->o.stride[2]) * size,
-        pinned, e.q, stride, size, row, gpu_pad(row), NULL, NULL, NULL);
+    gpu_copy_add(&copy, {(char *)d->o.data + gpu_bytes(d->o.dtype, first), pinned, e.q, stride,
+                            d->o.dtype, row, gpu_pad(row), NULL, NULL, NULL});
     if (d->lse) {
         const int64_t tokens = d->seq.cu_q ? d->seq.total_q : d->q_len;
         const int64_t extent[3] = {e.q[0], e.q[2], 1}, step[3] = {d->heads * tokens, tokens, 1};
-        gpu_copy_add(&copy, d->lse + b * step[0] + h0 * step[1] + c->q0, pinned + c->lse, extent,
-            step, 4, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL);
+        gpu_copy_add(&copy, {(char *)(d->lse + b * step[0] + h0 * step[1] + c->q0), pinned + c->lse,
+                                extent, step, ATTN_F32, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL});
     }
     gpu_copy_run(d, &copy);
 }
@@ -4424,16 +4460,26 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
 }
 
 /* ============================================================================ >>register ==== */
+/* Whether gpu_get and gpu_put have the type: of o, of bias and of what is converted. */
+static bool gpu_stores(int32_t dtype) {
+    return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16 || dtype == ATTN_F64;
+}
 static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     const int64_t most = INT32_MAX - 65535; /* tiles end beyond the last row and key */
     if (g) return gpu_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
     if (d->append.k.data) return gpu_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
     if (d->seq.block_table)
         return gpu_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
-    if (d->k.scale || d->v.scale)
-        return gpu_say(plan, ATTN_ERR_NOT_YET, "int8 and fp8 caches are not built yet");
-    if (d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64)
-        return gpu_say(plan, ATTN_ERR_DECLINED, "f64: reference only");
+    const int32_t type[3] = {d->q.dtype, d->k.dtype, d->v.dtype};
+    for (int n = 0; n < 3; n++) {
+        const char *text = gpu_dtypes[type[n]].text;
+        if (gpu_dtypes[type[n]].quantised)
+            return gpu_say(plan, ATTN_ERR_NOT_YET, "%s caches are not built yet", text);
+        if (!gpu_has_kernel(type[n]))
+            return gpu_say(plan, ATTN_ERR_DECLINED, "%s: reference only", text);
+    }
+    if (!gpu_stores(d->o.dtype) || (d->bias.data && !gpu_stores(d->bias.dtype)))
+        return gpu_say(plan, ATTN_ERR_NOT_YET, "o or bias is of a type that is not built yet");
     if (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype)
         return gpu_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
     if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > GPU_HEADS_MAX ||
@@ -4505,7 +4551,7 @@ static attn_status gpu_convert_run(
 }
 static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in *src,
     const attn_out *dst, const attn_desc *where) {
-    const int64_t from = gpu_size_of(src->dtype), to = gpu_size_of(dst->dtype);
+    const int64_t from = gpu_bytes(src->dtype, 1);
     gpu_convert_params p;
     attn_plan plan;
     (void)user;
@@ -4526,7 +4572,7 @@ static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in
         p.heads = 1;
     }
     /* the same type: the largest unit that everything is a multiple of */
-    if (from == to && src->dtype == dst->dtype) {
+    if (src->dtype == dst->dtype) {
         const int64_t extent[3] = {shape[0], p.tokens, p.heads};
         const int32_t a = gpu_align_of(p.src, p.src_stride, extent, src->dtype),
                       b = gpu_align_of(p.dst, p.dst_stride, extent, dst->dtype);
@@ -4545,7 +4591,9 @@ static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in
     const int64_t many = (p.rows >> 30) + 1, few = 4096 / p.dim + 1;
     p.rows_per_block = (int32_t)(many > few ? many : few);
     plan.why[0] = 0;
-    attn_status s = gpu_convert_run(&p, where, &plan);
+    attn_status s = gpu_stores(src->dtype) && gpu_stores(dst->dtype)
+                        ? gpu_convert_run(&p, where, &plan)
+                        : ATTN_ERR_NOT_YET;
     if (where->message && where->message_size)
         snprintf(where->message, where->message_size, "%s%s%s", s ? attn_status_text(s) : "",
             s && plan.why[0] ? ": " : "", s ? plan.why : "");

@@ -666,6 +666,37 @@ static void test_texts(void **state)
     assert_non_null(attn_status_name((attn_status)-1));
 }
 
+/* a sentence about types names those that its rule lets through, and no other */
+static int names(attn_status status, const char *type)
+{
+    const char *text = attn_status_text(status), *at = text;
+    const size_t n = strlen(type);
+    while ((at = strstr(at, type)) != NULL && (at == text || at[-1] != ' ' || (at[n] && at[n] != ' '))) at++;
+    return at != NULL;
+}
+static void test_texts_of_types(void **state)
+{
+#define X(name, number, text, bytes, elements, kind, most) {number, text},
+    static const struct { int32_t number; const char *text; } types[] = {ATTN_DTYPE_LIST(X)};
+#undef X
+    static const attn_status refused[] = {ATTN_ERR_DTYPE_Q, ATTN_ERR_DTYPE_KV, ATTN_ERR_DTYPE_KV, ATTN_ERR_DTYPE_O, ATTN_ERR_DTYPE_BIAS, ATTN_ERR_DTYPE_MASK};
+    tensors *t = malloc(sizeof *t);
+    context c;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(types) * COUNT(refused); i++) {
+        const attn_status rule = refused[i % COUNT(refused)];
+        const char *type = types[i / COUNT(refused)].text;
+        make(&c, t);
+        c.d.bias.data = t->bias, c.d.mask.data = t->mask, c.d.mask.dtype = ATTN_BOOL;
+        int32_t *of[] = {&c.d.q.dtype, &c.d.k.dtype, &c.d.v.dtype, &c.d.o.dtype, &c.d.bias.dtype, &c.d.mask.dtype};
+        *of[i % COUNT(refused)] = types[i / COUNT(refused)].number;
+        const attn_status s = attn_query(&c.d, NULL, &c.plan);
+        if (names(rule, type) == (s == rule)) fail_msg("'%s', and %s gives %s", attn_status_text(rule), type, attn_status_name(s));
+        if (rule == ATTN_ERR_DTYPE_KV) assert_int_equal(names(ATTN_ERR_QUANT_SCALE, type), s == ATTN_ERR_QUANT_SCALE);
+    }
+    free(t);
+}
+
 /* a message never passes the end of its buffer */
 static void test_message_bounds(void **state)
 {
@@ -757,11 +788,11 @@ static void test_overlap(void **state)
 
 int main(int argc, char **argv)
 {
-    enum { OTHERS = 7 };
+    enum { OTHERS = 8 };
     struct CMUnitTest others[OTHERS + COUNT(not_here)] = {
         cmocka_unit_test(test_valid), cmocka_unit_test(test_every_status_has_a_case), cmocka_unit_test(test_texts),
         cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many),
-        cmocka_unit_test(test_overlap)
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_texts_of_types)
     };
     if (argc > 1 && !strcmp(argv[1], "--forward")) {
         static tensors t;
