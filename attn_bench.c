@@ -5271,7 +5271,7 @@ static void deal_at_random(ranking *k, uint64_t stream) {
  * the two as far apart. All ways are counted where they are few, else some drawn, the same in every
  * run. */
 static double rank_test(list x, list y) {
-    enum { MOST_WAYS = 20000 };
+    enum { MOST_WAYS = 4000 };
     ranking k, dealt;
     double as_far = 0, ways = 0;
     if (!x.n || !y.n) return NAN;
