@@ -23,7 +23,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
 STEPS     = $(filter-out %.full,$(wildcard test/steps/*))
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full readme-check measured results targets compare peers picture format format-check install clean help
+.PHONY: all bench setup test test-full readme-check measured results targets compare peers encoder picture format format-check install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -114,6 +114,10 @@ build/compare/compare: test/bench/compare.c test/common/random.h attn.h
 ## peers         PyTorch and OpenBLAS beside the library, as plugins of attn_bench; optional: PYTHON needs torch (PyPI)
 peers: attn_bench
 	@test/bench/peers.sh ./attn_bench
+
+## encoder       examples/encoder.c on real weights beside sentence-transformers (PyPI); optional, PYTHON needs that package
+encoder:
+	@test/build/encoder.sh
 
 ## picture       draw the picture of README.md anew, test/results/peak.svg, from test/results/peers.md; needs gnuplot
 picture:

@@ -5268,8 +5268,8 @@ static void deal_at_random(ranking *k, uint64_t stream) {
 }
 
 /* A rank test: the share of the ways to deal the numbers to two runs that set the fastest tenths of
- * the two as far apart. All ways are counted where they are few, else some drawn, the same in every
- * run. */
+ * the two as far apart. All ways are counted where they are few; else some are drawn, in every run
+ * the same ones. */
 static double rank_test(list x, list y) {
     enum { MOST_WAYS = 4000 };
     ranking k, dealt;
@@ -5291,8 +5291,8 @@ static double rank_test(list x, list y) {
     return as_far / ways;
 }
 
-/* What some processes have measured of one row: all samples sorted, and the medians of the processes,
- * sorted. */
+/* What some processes have measured of one row: all samples, and the medians of the processes, both
+ * of them sorted. */
 typedef struct samples {
     list all;
     int processes;
