@@ -23,7 +23,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
 STEPS     = $(filter-out %.full,$(wildcard test/steps/*))
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full readme-check measured results targets compare peers encoder picture format format-check install clean help
+.PHONY: all bench setup test test-full readme-check measured results targets compare peers encoder torch-ext picture format format-check install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -118,6 +118,10 @@ peers: attn_bench
 ## encoder       examples/encoder.c on real weights beside sentence-transformers (PyPI); optional, PYTHON needs that package
 encoder:
 	@test/build/encoder.sh
+
+## torch-ext     examples/torch_ext.cpp beside PyTorch's own operator; optional, PYTHON needs torch (PyPI)
+torch-ext:
+	@test/build/torch_ext.sh
 
 ## picture       draw the picture of README.md anew, test/results/peak.svg, from test/results/peers.md; needs gnuplot
 picture:

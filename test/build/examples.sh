@@ -15,6 +15,11 @@ for file in examples/*.c examples/*.cpp; do
     exe=$dir/$(basename "$file" | tr . -)$gpu
     command=$(sed -n "s/^.*\\($start.*-I\\..*\\) && .*\$/\\1/p" "$file" | head -n 1)
     [ -n "$gpu" ] && [ -z "$command" ] && continue
+    if [[ $command == *'$torch'* ]]; then
+        skipped=$((skipped + 1))
+        echo "skipped: $file needs PyTorch: make torch-ext"
+        continue
+    fi
     if [ "$gpu" = hip ]; then
         command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|attn_hip.c|-x none build/hip/gfx942/attn_hip.o|; s|-o [a-z]*|-o $exe|")
     else
