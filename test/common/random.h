@@ -1,6 +1,7 @@
 /* random.h - the one random generator of the tests: splitmix64, and what is drawn with it. */
 #ifndef RANDOM_H
 #define RANDOM_H
+#include <math.h>
 #include <stdint.h>
 
 #if defined(__GNUC__)
@@ -22,5 +23,11 @@ SHARED double random_normal(uint64_t *state)            /* four uniforms of 14 b
     uint64_t x = random_bits(state);
     int64_t sum = (int64_t)(x & 16383) + (int64_t)(x >> 16 & 16383) + (int64_t)(x >> 32 & 16383) + (int64_t)(x >> 48 & 16383);
     return (double)(sum - 32766) * 0x1.bcp-14;
+}
+/* The same with all digits that a number has, by Box and Muller: for programs built with ordinary floating point. */
+SHARED double random_gauss(uint64_t *state)
+{
+    double a = random_unit(state), b = random_unit(state);
+    return sqrt(-2 * log(a)) * cos(6.283185307179586 * b);
 }
 #endif

@@ -74,7 +74,7 @@ static void test_rounding(void **state)
             }
             if (i % 3 == 2) u = (uint32_t)(random_bits(&r) & 0x807fffffu) | (uint32_t)(100 + random_bits(&r) % 45) << 23;
             memcpy(&f[i], &u, 4);
-            d[i] = ldexp(4 * random_unit(&r) - 2, (int)(random_bits(&r) % 60) - 40);
+            d[i] = ldexp(random_gauss(&r), (int)(random_bits(&r) % 60) - 40);
             if (i % 2) d[i] = (double)f[i] * (1 + 0x1p-40 * (double)(int)(random_bits(&r) % 3 - 1));
         }
         convert(f, ATTN_F32, got, types[t], N);

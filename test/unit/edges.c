@@ -11,7 +11,7 @@ static const char *const fast[] = { "flash", "standard" };
 static void normals(float *x, int64_t n, uint64_t seed)
 {
     uint64_t r = seed;
-    for (int64_t i = 0; i < n; i++) x[i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)random_gauss(&r);
 }
 
 static attn_desc make(void)

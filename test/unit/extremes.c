@@ -292,7 +292,7 @@ static void test_zero_signs(void **state)
     uint64_t r = 5;
     (void)state;
     for (int64_t i = 0; i < S * D; i++) {
-        q[i] = (float)random_normal(&r), k[i] = (float)random_normal(&r);
+        q[i] = (float)random_gauss(&r), k[i] = (float)random_gauss(&r);
         v[i] = random_bits(&r) % 2 ? 1.5e-38f : -1.5e-38f;
         dout[i] = random_bits(&r) % 2 ? 1.5e-38f : -1.5e-38f;
     }

@@ -10,9 +10,9 @@ static void fill_all(void)
 {
     uint64_t r = 31;
     for (int t = 0; t < 3; t++)
-        for (int64_t i = 0; i < COUNT(numbers[0]); i++) numbers[t][i] = (float)random_normal(&r);
-    for (int64_t i = 0; i < COUNT(bias); i++) bias[i] = (float)random_normal(&r);
-    for (int64_t i = 0; i < COUNT(dout); i++) dout[i] = (float)random_normal(&r);
+        for (int64_t i = 0; i < COUNT(numbers[0]); i++) numbers[t][i] = (float)random_gauss(&r);
+    for (int64_t i = 0; i < COUNT(bias); i++) bias[i] = (float)random_gauss(&r);
+    for (int64_t i = 0; i < COUNT(dout); i++) dout[i] = (float)random_gauss(&r);
 }
 static attn_desc make(int64_t batch, int64_t q_len, int64_t kv_len)
 {

@@ -56,17 +56,17 @@ static void merge_make(merge *out, const merge_case *c, uint64_t seed)
     d->o.data = out->mem[MOST] = malloc((size_t)(out->size * 8));
     d->lse = malloc((size_t)rows * 4);
     memset(d->o.data, 0xee, (size_t)(out->size * 8));
-    for (int64_t h = 0; h < c->h; h++) out->sink[h] = (float)(2 * random_normal(&r));
+    for (int64_t h = 0; h < c->h; h++) out->sink[h] = (float)(2 * random_gauss(&r));
     if (c->sink) d->sink = out->sink;
     for (int64_t p = 0; p < c->parts; p++) {
         out->o[p].dtype = c->part < 0 ? types[p % 4] : c->part;
         out->o[p].data = out->mem[p] = malloc((size_t)(out->size * 8));
         out->lse[p] = out->own_lse[p] = malloc((size_t)rows * 4);
         if (p % 2) memcpy(out->o[p].stride, d->o.stride, sizeof d->o.stride);
-        for (int64_t i = 0; i < out->size; i++) element_put(out->mem[p], out->o[p].dtype, i, random_normal(&r));
+        for (int64_t i = 0; i < out->size; i++) element_put(out->mem[p], out->o[p].dtype, i, random_gauss(&r));
         for (int64_t i = 0; i < rows; i++) {
             const int empty = i % 11 == 10 || (i % 7 == 6 && p == 0);
-            out->own_lse[p][i] = empty ? -INFINITY : (float)(3 * random_normal(&r) + (i % 5 == 4 ? 200 : 0));
+            out->own_lse[p][i] = empty ? -INFINITY : (float)(3 * random_gauss(&r) + (i % 5 == 4 ? 200 : 0));
             if ((i % 13 == 12 && p == c->parts - 1) || (i % 17 == 16 && p == 0)) out->own_lse[p][i] = NAN;
             if (i % 19 == 18) out->own_lse[p][i] = p == i / 19 % c->parts ? NAN : -INFINITY;
         }
@@ -239,7 +239,7 @@ static void test_convert_mode(void **state)
 {
     uint64_t r = 8;
     (void)state;
-    for (int i = 0; i < VALUES; i++) values[i] = random_normal(&r) * pow(2, 40 * random_unit(&r) - 30);
+    for (int i = 0; i < VALUES; i++) values[i] = random_gauss(&r) * pow(2, 40 * random_unit(&r) - 30);
     for (from_type = ATTN_F32; from_type <= ATTN_F64; from_type++)
         for (to_type = ATTN_F32; to_type <= ATTN_F64; to_type++) {
             for (int i = 0; i < VALUES; i++) element_put(source, from_type, i, values[i]);
@@ -275,7 +275,7 @@ static void test_append_mode(void **state)
     static const int types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8, ATTN_FP8_E4M3 };
     uint64_t r = 9;
     (void)state;
-    for (int64_t i = 0; i < COUNT(new_k); i++) new_q[i] = (float)random_normal(&r), new_k[i] = (float)random_normal(&r), new_v[i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < COUNT(new_k); i++) new_q[i] = (float)random_gauss(&r), new_k[i] = (float)random_gauss(&r), new_v[i] = (float)random_gauss(&r);
     for (int64_t i = 0; i < COUNT(cosine); i++) cosine[i] = (float)cos((double)i), sine[i] = (float)sin((double)i);
     for (int64_t i = 0; i < 3; i++)
         for (int64_t t = 0; t < COUNT(types); t++) {
@@ -312,7 +312,7 @@ static void test_pool_mode(void **state)
     attn_pool pool = { upward, &runs, 3 };
     uint64_t r = 10;
     (void)state;
-    for (int64_t i = 0; i < N; i++) data[0][i] = (float)random_normal(&r), data[1][i] = (float)random_normal(&r), data[2][i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < N; i++) data[0][i] = (float)random_gauss(&r), data[1][i] = (float)random_gauss(&r), data[2][i] = (float)random_gauss(&r);
     for (int64_t i = 0; i < COUNT(tables); i++) tables[i] = (float)cos((double)i);
     for (int own = 0; own < 2; own++) {
         attn_desc d = { 0 };

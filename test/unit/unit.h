@@ -80,7 +80,7 @@ SHARED int64_t extent(const int64_t stride[3], int64_t b, int64_t s, int64_t h, 
 
 SHARED void fill(void *data, int dtype, int64_t n, double amplitude, uint64_t *r)
 {
-    for (int64_t i = 0; i < n; i++) element_put(data, dtype, i, amplitude * random_normal(r));
+    for (int64_t i = 0; i < n; i++) element_put(data, dtype, i, amplitude * random_gauss(r));
 }
 
 SHARED int64_t at(const int64_t stride[3], int64_t b, int64_t s, int64_t h)
@@ -104,7 +104,7 @@ SHARED void in_random(problem *p, attn_in *t, int dtype, int layout, int64_t b, 
     memset(data, 0xff, (size_t)(n * dtype_size(dtype)));
     for (int64_t i = 0; i < b * s * h; i++)
         for (int64_t c = 0; c < d; c++)
-            element_put(data, dtype, at(t->stride, i / h / s, i / h % s, i % h) + c, amplitude * random_normal(r));
+            element_put(data, dtype, at(t->stride, i / h / s, i / h % s, i % h) + c, amplitude * random_gauss(r));
     t->data = data;
     t->dtype = dtype;
     t->layout = layout;
@@ -187,7 +187,7 @@ SHARED problem problem_make(const problem_case *c, uint64_t seed)
     }
     if (c->sink) {
         float *sink = problem_get(&p, c->h, ATTN_F32);
-        for (int64_t i = 0; i < c->h; i++) sink[i] = (float)(rint(256 * random_normal(&r)) / 256);
+        for (int64_t i = 0; i < c->h; i++) sink[i] = (float)(rint(256 * random_gauss(&r)) / 256);
         p.d.sink = sink;
     }
     return p;

@@ -457,8 +457,8 @@ static void make(context *c, tensors *t)
     attn_desc *d = &c->d;
     memset(c, 0, sizeof *c);
     memset(t, 0, sizeof *t);
-    for (int64_t i = 0; i < COUNT(t->q); i++) ((float *)t->q)[i] = (float)random_normal(&r);
-    for (int64_t i = 0; i < COUNT(t->k); i++) ((float *)t->k)[i] = ((float *)t->v)[i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < COUNT(t->q); i++) ((float *)t->q)[i] = (float)random_gauss(&r);
+    for (int64_t i = 0; i < COUNT(t->k); i++) ((float *)t->k)[i] = ((float *)t->v)[i] = (float)random_gauss(&r);
     memset(t->o, 0x5a, sizeof t->o);
     c->t = t;
     d->batch = B, d->q_len = SQ, d->kv_len = SK, d->heads = H, d->kv_heads = HK, d->head_dim = D;
