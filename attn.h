@@ -5801,6 +5801,7 @@ typedef struct ATTN__(block) {
     /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
      * one key is packed, by pack_single_k */
     int not_finite, whole, empty, single;
+    int thin_k, thin_v; /* K, V are read where they lie */
 } ATTN__(block);
 
 /* Up to MR rows of a unit, from row0 on, against a block. */
@@ -5855,6 +5856,162 @@ ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     g->start = (g->first - b->kb) / ATTN__STEP * ATTN__STEP;
     g->end = attn__round_up(g->last - b->kb, ATTN__W);
 }
+/* ---- >>thin: few rows, as the queries of a GQA group in a decode step are ----
+   Packing a key for them costs more than its products. So keys and values are read where they lie,
+   once: W products at a time, of R rows with W / R keys, each a vector along the dims that a
+   transposition sums over its lanes; then panels of W / 4 vectors of V. */
+#define ATTN__THIN_ROWS 8
+#define ATTN__THIN_KEYS 64
+#define ATTN__THIN_AHEAD 16 /* keys or values, fetched before they are used */
+typedef struct ATTN__(thin) {
+    const attn_in *t; /* K or V: element 0 of n rows, and their scales or NULL */
+    const int64_t *at;
+    const float *scale;
+    int64_t n, dim;
+    const float *A; /* Q, or P, of `rows` rows */
+    int64_t lda, rows;
+    float *out; /* Q K^T, R x X; or O */
+    int64_t ldo;
+    const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
+} ATTN__(thin);
+/* acc[R][X] += A[R][c .. c + n) of X keys. */
+ATTN__INLINE void ATTN__(thin_step)(
+    const ATTN__(thin) *m, int R, int32_t dtype, int64_t c, int64_t n, ATTN__V *acc) {
+    const int X = ATTN__W > R ? ATTN__W / R : 1;
+    ATTN__V key[ATTN__W];
+    ATTN__UNROLL for (int x = 0; x < X; x++) {
+        key[x] = ATTN__(load_any)(m->t->data, dtype, m->at[x] + c, n);
+        if (m->scale) key[x] = key[x] * ATTN__(set1)(m->scale[x]);
+    }
+    ATTN__UNROLL for (int r = 0; r < R; r++) {
+        const float *row = m->A + (r < m->rows ? r : m->rows - 1) * m->lda + c;
+        const ATTN__V q = n == ATTN__W ? ATTN__(load)(row) : ATTN__(load_n)(row, n);
+        ATTN__UNROLL for (int x = 0; x < X; x++)
+            acc[r * X + x] = ATTN__(fma)(q, key[x], acc[r * X + x]);
+    }
+}
+ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype) {
+    const int X = ATTN__W > R ? ATTN__W / R : 1;
+    ATTN__V acc[ATTN__W > 4 ? ATTN__W : 4], sum[4];
+    int64_t c = 0;
+    ATTN__UNROLL for (int n = 0; n < R * X; n++)
+        acc[n] = ATTN__(set1)(0);
+    for (; c + ATTN__W <= m->dim; c += ATTN__W) ATTN__(thin_step)(m, R, dtype, c, ATTN__W, acc);
+    if (c < m->dim) ATTN__(thin_step)(m, R, dtype, c, m->dim - c, acc);
+    ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W) {
+        ATTN__V lane[ATTN__W];
+        ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+            lane[l] = acc[n + l];
+        ATTN__(transpose)(lane);
+        ATTN__UNROLL for (int l = 0; l < 4; l++)
+            sum[l] = l < ATTN__W ? lane[l % ATTN__W] : ATTN__(set1)(0);
+        ATTN__UNROLL for (int l = 4; l < ATTN__W; l++)
+            sum[l % 4] = sum[l % 4] + lane[l];
+        ATTN__(store)(m->out + n, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+    }
+}
+ATTN__INLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int R) {
+    if (m->t->dtype == ATTN_F32) ATTN__(thin_dots)(m, R, ATTN_F32);
+    else ATTN__(thin_dots)(m, R, m->t->dtype);
+}
+/* S[rows][c0 .. c1) = Q K^T, 0 for columns beyond the block's keys. */
+ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, int64_t c0, int64_t c1) {
+    const attn_desc *d = g->u->job->d;
+    const attn__sequence_view *s = &g->u->s;
+    const int64_t h = g->u->kv_head, ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
+    const int64_t R = rows > 1 ? 4 : 1, X = ATTN__W > R ? ATTN__W / R : 1;
+    int64_t at[ATTN__W];
+    float scale[ATTN__W], out[ATTN__W > 4 ? ATTN__W : 4];
+    ATTN__(thin) m = {
+        &d->k, at, d->k.scale ? scale : NULL, 0, d->head_dim, NULL, g->ldq, 0, out, 0, NULL};
+    for (int64_t c = c0; c < c1; c += X) {
+        m.n = attn__clamp(g->b->ke - kb - c, 0, X);
+        for (int64_t x = 0; x < X && m.n > 0; x++) {
+            const int64_t j = kb + c + attn__min(x, m.n - 1);
+            at[x] = attn__k_at(d, s, d->k.stride, j, h);
+            scale[x] = ATTN__(kv_scale)(d, s, &d->k, j, h);
+        }
+        for (int64_t x = 0, j = kb + c + ATTN__THIN_AHEAD; x < X && j + x < s->k_len; x++)
+            ATTN__(fetch_row)(
+                d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j + x, h), d->head_dim);
+        for (int64_t r0 = 0; r0 < rows; r0 += R) {
+            m.A = g->Q + r0 * g->ldq;
+            m.rows = attn__min(R, rows - r0);
+            if (m.n == 0) memset(out, 0, sizeof out);
+            else if (R == 1) ATTN__(thin_dots_of)(&m, 1);
+            else ATTN__(thin_dots_of)(&m, 4);
+            for (int64_t r = 0; r < m.rows; r++)
+                for (int64_t x = 0; x < X; x++)
+                    g->t->S[(r0 + r) * ld + c + x] = x < m.n ? out[r * X + x] : 0;
+        }
+    }
+}
+/* O[R][c .. c + vectors * W) = alpha O + P V. last: lanes of the last vector. */
+ATTN__INLINE void ATTN__(thin_panel)(
+    const ATTN__(thin) *m, int R, int vectors, int32_t dtype, int64_t c, int64_t last) {
+    ATTN__V acc[4][ATTN__W], value[ATTN__W];
+    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
+        for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
+    for (int64_t j = 0; j < m->n; j++) {
+        if (c == 0 && j + ATTN__THIN_AHEAD < m->n)
+            ATTN__(fetch_row)(m->t->data, dtype, m->at[j + ATTN__THIN_AHEAD], m->dim);
+        ATTN__UNROLL for (int l = 0; l < vectors; l++) {
+            value[l] = ATTN__(load_any)(
+                m->t->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
+            if (m->scale) value[l] = value[l] * ATTN__(set1)(m->scale[j]);
+        }
+        ATTN__UNROLL for (int r = 0; r < R; r++) {
+            const ATTN__V p = ATTN__(set1)(m->A[(r < m->rows ? r : m->rows - 1) * m->lda + j]);
+            ATTN__UNROLL for (int l = 0; l < vectors; l++)
+                acc[r][l] = ATTN__(fma)(p, value[l], acc[r][l]);
+        }
+    }
+    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
+        for (int l = 0; l < vectors; l++) {
+            float *o = m->out + r * m->ldo + c + l * ATTN__W;
+            if (r >= m->rows) continue;
+            if (m->alpha)
+                acc[r][l] = ATTN__(fma)(ATTN__(set1)(m->alpha[r]), ATTN__(load)(o), acc[r][l]);
+            ATTN__(store)(o, acc[r][l]);
+        }
+}
+ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R, int32_t dtype) {
+    enum { P = ATTN__W > 4 ? ATTN__W / 4 : 1 };
+    int64_t c = 0;
+    for (; c + P * ATTN__W <= m->dim; c += P * ATTN__W)
+        ATTN__(thin_panel)(m, R, P, dtype, c, ATTN__W);
+    for (; c < m->dim; c += ATTN__W)
+        ATTN__(thin_panel)(m, R, 1, dtype, c, attn__min(ATTN__W, m->dim - c));
+}
+/* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. */
+ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alpha) {
+    const attn__flash *job = g->u->job;
+    const attn_in *v = &job->d->v;
+    const int64_t kb = g->b->kb, rows = g->rows, R = rows > 1 ? 4 : 1, ld = job->ld;
+    int64_t at[ATTN__SUM_KEYS];
+    float scale[ATTN__SUM_KEYS], one[ATTN__MR];
+    ATTN__(thin) m = {
+        v, at, v->scale ? scale : NULL, 0, job->d->v_dim, NULL, ld, 0, NULL, job->v_pad, NULL};
+    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
+    for (int64_t j0 = g->first; j0 < g->last; j0 += m.n, alpha = one) {
+        m.n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
+        float *S = g->t->S + (j0 - kb);
+        for (int64_t j = 0; j < m.n; j++) {
+            at[j] = attn__k_at(job->d, &g->u->s, v->stride, j0 + j, g->u->kv_head);
+            scale[j] = ATTN__(kv_scale)(job->d, &g->u->s, v, j0 + j, g->u->kv_head);
+            if (j < ATTN__THIN_AHEAD) ATTN__(fetch_row)(v->data, v->dtype, at[j], m.dim);
+        }
+        for (int64_t r = 0; r < rows; r += R) {
+            m.A = S + r * ld;
+            m.rows = attn__min(R, rows - r);
+            m.out = g->t->O + (g->row0 + r) * m.ldo;
+            m.alpha = g->b->empty && j0 == g->first ? NULL : alpha + r;
+            if (R == 1) ATTN__(thin_columns)(&m, 1, v->dtype);
+            else ATTN__(thin_columns)(&m, 4, v->dtype);
+        }
+    }
+}
+/* ---- >>group: the steps of a group of rows against a block ---- */
 /* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
  * is wholly visible */
 ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
@@ -5864,11 +6021,13 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
     const int64_t kb = g->b->kb, rows = g->rows;
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
         ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    if (g->b->thin_k) ATTN__(thin_scores)(g, g->start, g->end);
     for (int64_t c = g->start, n; c < g->end; c += n) {
         n = ATTN__(tile_vectors)(g->end - c) * ATTN__W;
-        int whole =
-            !job->extras && !g->b->single && kb + c >= g->inner_lo && kb + c + n <= g->inner_hi;
-        if (g->b->single)
+        int whole = !job->extras && !g->b->single && !g->b->thin_k && kb + c >= g->inner_lo &&
+                    kb + c + n <= g->inner_hi;
+        if (g->b->thin_k) {
+        } else if (g->b->single)
             ATTN__(mm_of)(ATTN__PV, 1, rows)(
                 g->Q, g->ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, job->ld, NULL);
         else
@@ -5946,6 +6105,11 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
                   lead = ATTN__SUM_KEYS - (g->first - kb) % ATTN__SUM_KEYS;
     const float *P = t->S + (g->first - kb), *V = b->V + (g->first - kb) * b->ldv;
     float *O = t->O + g->row0 * job->v_pad;
+    if (b->thin_v) {
+        ATTN__(thin_output)(g, alpha);
+        if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
+        return;
+    }
     if (finish && job->straight_to_o && b->empty && !b->not_finite) {
         int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
         float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, ATTN__(group_query)(g, 0),
@@ -6032,6 +6196,7 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
     const attn_desc *d = job->d;
     int64_t first, last, h = u->kv_head, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
+    const int thin = u->s.q_used * job->group <= ATTN__THIN_ROWS && u->s.k_len >= ATTN__THIN_KEYS;
     for (int64_t r = 0; r < u->rows; r++) {
         t->max[r] = ATTN__NEG_INF;
         t->sum[r] = 0;
@@ -6041,7 +6206,8 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
     first = attn__max(first, k0);
     last = attn__min(last, k1);
     for (int64_t kb = k0; kb < last; kb += job->BN) {
-        ATTN__(block) b = {kb, attn__min(kb + job->BN, last), kb, job->v_pad, t->V, 0, 0, empty, 0};
+        ATTN__(block) b = {
+            kb, attn__min(kb + job->BN, last), kb, job->v_pad, t->V, 0, 0, empty, 0, thin, 0};
         if (b.ke <= first) continue;
         if (job->span && (kb - k0) / job->span != span) {
             if (!empty) ATTN__(fold)(u, t, folds++ == 0);
@@ -6052,10 +6218,14 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
         b.whole = attn__all_see(
             d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
         if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
-        b.single = b.ke - b.pack0 == 1;
-        if (b.single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b.pack0);
+        b.single = b.ke - b.pack0 == 1 && !thin;
+        b.thin_v = thin && !d->mask.data && !d->bias.data &&
+                   attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, b.ke);
+        if (thin) {
+        } else if (b.single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b.pack0);
         else ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
-        if (job->copy_v != ATTN__V_IN_PLACE) {
+        if (b.thin_v) {
+        } else if (job->copy_v != ATTN__V_IN_PLACE) {
             b.not_finite = ATTN__(pack_v)(t->V + (b.pack0 - kb) * job->v_pad, job->v_pad, d, &u->s,
                 &d->v, h, d->v_dim, b.pack0, b.ke);
         } else {
