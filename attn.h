@@ -46,7 +46,9 @@
        >>tile      the register tile: products of matrices
        >>pack      keys, values and queries as the tile reads them
        >>score     softcap, bias, ALiBi, masks, exp, dropout
-       >>forward   flash, forward
+       >>forward   flash, forward: what a row is, how it is finished and joined
+       >>thin      few rows, against keys and values where they lie
+       >>group     a group of rows against a block of keys, split by split
        >>backward  flash, backward
        >>matrix    standard, forward and backward
 */
