@@ -5118,7 +5118,8 @@ ATTN__PLAIN_END
 #define ATTN__STRING(a) ATTN__STRING_(a)
 #define ATTN__AHEAD 4
 #define ATTN__CHAINS 12
-#define ATTN__PANEL 256 /* columns that sum_seen takes at a time */
+#define ATTN__PANEL 256     /* columns that sum_seen takes at a time */
+#define ATTN__BIAS_KEYS 256 /* most of a block of dbias */
 /* for (r = 0; r < rows; r += n): n is MR, or less, as equal as may be, where MR does not go up */
 #define ATTN__EACH_GROUP(r, n, rows) \
     for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); \
@@ -6822,6 +6823,9 @@ static void ATTN__(backward_bias)(
     float *out = job->g->dbias + b0 * st[0] + h0 * st[1] + column;
     const int64_t width = attn__min(job->BK - 16, d->kv_len - column),
                   distinct = st[2] ? d->q_len : attn__min(d->q_len, 1);
+    const int shared = st[2] == 0; /* one row takes the sums of all: each block's from zero */
+    float part[ATTN__BIAS_KEYS];
+    double total[ATTN__BIAS_KEYS] = {0};
     for (int64_t i = 0; i < distinct && !(d->flags & ATTN_ACCUMULATE); i++)
         for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
     for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
@@ -6841,11 +6845,16 @@ static void ATTN__(backward_bias)(
             for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
                 int bad = bad_keys;
                 t.rows = attn__min(job->BQ, rows - t.row0);
-                if (ATTN__(bwd_scores)(job, &s, &t, &gr, 1, &bad))
-                    ATTN__(bias_rows)(job, &s, &t, h, first, out + (first + start - column), bad);
+                if (!ATTN__(bwd_scores)(job, &s, &t, &gr, 1, &bad)) continue;
+                const int64_t at = first + start - column;
+                if (shared) memset(part, 0, sizeof part);
+                ATTN__(bias_rows)(job, &s, &t, h, first, (shared ? part : out) + at, bad);
+                for (int64_t c = 0; c < width && shared; c++) total[c] += (double)part[c];
             }
         }
     }
+    for (int64_t c = 0; c < width && shared && distinct; c++)
+        out[c] = (float)((double)out[c] + total[c]);
 }
 
 #ifndef ATTN_NO_STANDARD

@@ -120,6 +120,33 @@ static void test_dbias_dropout(void **state)
     }
 }
 
+/* One row of bias for all heads and queries: its gradient is a long sum, added to a number that is large beside each term. */
+static void test_shared_dbias(void **state)
+{
+    enum { ROWS = 2000, HEADS = 2, KEYS = 9, N = ROWS * HEADS * 8 };
+    static float query[N], key[KEYS * HEADS * 8], value[KEYS * HEADS * 8], out[N], upper[N], sums[ROWS * HEADS], dq[N], dk[KEYS * HEADS * 8],
+        dv[KEYS * HEADS * 8], bias[KEYS];
+    float dbias[3][KEYS];
+    attn_desc d = { 0 };
+    attn_grad g = { 0 };
+    (void)state;
+    normals(query, N, 5), normals(key, COUNT(key), 6), normals(value, COUNT(value), 7), normals(upper, N, 8), normals(bias, KEYS, 9);
+    d.batch = 1, d.q_len = ROWS, d.kv_len = KEYS, d.heads = HEADS, d.head_dim = 8;
+    d.q.data = query, d.k.data = key, d.v.data = value, d.o.data = out, d.lse = sums;
+    d.bias.data = bias;
+    for (int a = 0; a < 3; a++) d.bias.stride[a] = ATTN_BROADCAST;
+    assert_ok(attn_forward(&d));
+    g.dout.data = upper, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv;
+    d.flags |= ATTN_ACCUMULATE;
+    for (int n = 0; n < 3; n++) {
+        for (int j = 0; j < KEYS; j++) dbias[n][j] = 4000;
+        g.dbias = dbias[n];
+        d.backend = n ? fast[n - 1] : "reference";
+        assert_ok(attn_backward(&d, &g));
+        assert_true(apart(dbias[n], dbias[0], KEYS) <= 4000 * 0x1p-23);
+    }
+}
+
 /* an entry that reads a slot to which another one appends sees the appended key, whatever its place in the batch */
 static void test_shared_slot(void **state)
 {
@@ -356,7 +383,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_bits),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_bits),
         cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_refused),
