@@ -1285,21 +1285,33 @@ __device__ static inline float gpu_probability(float score, float lse) {
     const float x = score - lse;
     return __float_as_uint(lse) == 0xff800000u ? 0.0f : gpu_exp2((x > 0 ? 0.0f : x) * GPU_LOG2E);
 }
+/* scale * dot(q_i, k_j), and dot(dout_i, v_j). */
+template <int DTYPE>
+__device__ static inline float gpu_pair_score(
+    const gpu_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
+    const gpu_params &p = gpu_reload(arguments);
+    return gpu_scalar_score<DTYPE, false>(p, s.q_base + i * p.q.stride[1] + h * p.q.stride[2],
+        s.k_base + h / p.group * p.k.stride[2] + j * p.k.stride[1]);
+}
+template <int DTYPE>
+__device__ static inline float gpu_pair_dp(
+    const gpu_grad_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
+    const gpu_grad_params &g = gpu_reload(arguments);
+    const gpu_params &p = g.call;
+    const int64_t x = gpu_row_at(p, s, g.dout, h, i),
+                  y = s.v_base + h / p.group * p.v.stride[2] + j * p.v.stride[1];
+    return g.dout_dtype == DTYPE
+               ? gpu_grad_dot<DTYPE>(g.dout.data, DTYPE, x, p.v.data, y, p.v_dim)
+               : gpu_grad_dot<DTYPE>(g.dout.data, g.dout_dtype, x, p.v.data, y, p.v_dim);
+}
 template <int DTYPE>
 __device__ static inline gpu_pair gpu_pair_of(const gpu_grad_params &arguments, const gpu_seq &s,
     const gpu_row &row, int32_t h, int32_t i, int32_t j) {
+    const float x = gpu_pair_score<DTYPE>(arguments.call, s, h, i, j),
+                dp = gpu_pair_dp<DTYPE>(arguments, s, h, i, j);
     const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_params &p = g.call;
-    const int32_t kv_head = h / p.group;
-    const int64_t v_at = s.v_base + kv_head * p.v.stride[2] + j * p.v.stride[1],
-                  dout_at = gpu_row_at(p, s, g.dout, h, i), l = gpu_lse_at(s, h, i);
-    const float x =
-        gpu_scalar_score<DTYPE, false>(p, s.q_base + i * p.q.stride[1] + h * p.q.stride[2],
-            s.k_base + kv_head * p.k.stride[2] + j * p.k.stride[1]);
-    float dp =
-        g.dout_dtype == DTYPE
-            ? gpu_grad_dot<DTYPE>(g.dout.data, DTYPE, dout_at, p.v.data, v_at, p.v_dim)
-            : gpu_grad_dot<DTYPE>(g.dout.data, g.dout_dtype, dout_at, p.v.data, v_at, p.v_dim);
+    const int64_t l = gpu_lse_at(s, h, i);
     const float weight = gpu_probability(gpu_modify(p, row, j, x), p.lse[l]);
     float factor = 1.0f, slope = p.scale;
     if (p.masks & MASK_DROPOUT) {
@@ -1423,24 +1435,26 @@ __device__ static inline void gpu_dkv_token(
 /* One element of dbias: the sum over what is broadcast to it, of batch b0, head h0, row i0. */
 template <int DTYPE>
 __device__ static inline void gpu_dbias_element(
-    const gpu_grad_params &g, int32_t b0, int32_t h0, int32_t i0, int32_t column) {
-    const gpu_params &p = g.call;
+    const gpu_grad_params &arguments, int32_t b0, int32_t h0, int32_t i0, int32_t column) {
+    const gpu_params &p = gpu_reload(arguments.call);
     const int64_t *step = p.bias.stride;
     float sum = 0, rest = 0;
     for (int32_t b = b0; b < (step[0] ? b0 + 1 : p.batch); b++) {
-        const gpu_seq s = gpu_sequence(p, b);
+        const gpu_seq s = gpu_sequence(gpu_reload(p), b);
         const int32_t j = (int32_t)(column - s.column);
         if (j < 0 || j >= s.k_len) continue;
-        const gpu_range rows = gpu_rows_of(p, s, j);
+        const gpu_range rows = gpu_rows_of(gpu_reload(p), s, j);
         const int32_t lo = step[2] ? max(i0, rows.lo) : rows.lo,
                       hi = step[2] ? min(i0 + 1, rows.hi) : rows.hi;
         for (int32_t h = h0; h < (step[1] ? h0 + 1 : p.heads); h++)
             for (int32_t i = lo; i < hi; i++) {
-                const gpu_row row = gpu_row_of(p, s, h, i);
-                if (gpu_hidden(p, row, j)) continue;
-                gpu_add_any(sum, rest, gpu_pair_of<DTYPE>(g, s, row, h, i, j).ds);
+                const gpu_params &again = gpu_reload(p);
+                const gpu_row row = gpu_row_of(again, s, h, i);
+                if (gpu_hidden(again, row, j)) continue;
+                gpu_add_any(sum, rest, gpu_pair_of<DTYPE>(arguments, s, row, h, i, j).ds);
             }
     }
+    const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_tensor dbias = {(const char *)g.dbias, {0, 0, 0}};
     gpu_put_grad(
         p, dbias, ATTN_F32, b0 * step[0] + h0 * step[1] + i0 * step[2] + column, sum, rest);

@@ -1026,14 +1026,18 @@ static void solved(proof_case *c) {
     CHECK(!s, "the reference: %s", attn_status_text(s));
     c->d.backend = "hip";
 }
-/* everything at once, and every gradient */
-static void loaded_backward(proof_case *c, int32_t dtype, int accumulate) {
-    loaded_begin(c, dtype);
+/* every gradient */
+static void all_gradients(proof_case *c, int32_t dtype, int accumulate) {
     proof_draw draw = grad_draw(c, dtype);
     draw.alibi = draw.sink = draw.dlse = draw.dbias = draw.dsink = 1;
     c->accumulate = accumulate;
     proof_bind_all(c, &draw);
     solved(c);
+}
+/* and everything at once */
+static void loaded_backward(proof_case *c, int32_t dtype, int accumulate) {
+    loaded_begin(c, dtype);
+    all_gradients(c, dtype, accumulate);
 }
 /* By host and by device pointers within the rule, and with the same bits. */
 static void agrees_backward(proof_case *c, const char *what) {
@@ -1201,6 +1205,7 @@ static void backward_spoiled(void) {
         proof_draw draw = grad_draw(&c, ATTN_F32);
         if (what) c.d.flags = ATTN_CAUSAL;
         else c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+        c.features |= PROOF_BIAS, draw.dbias = 1;
         proof_bind_all(&c, &draw);
         for (int i = 0; !what && i < Q; i++) ((uint8_t *)(uintptr_t)c.d.mask.data)[i * K + KEY] = 0;
         attn_in *spoiled = what == 0 ? &c.d.k : what == 1 ? &c.d.q : &c.g.dout;
@@ -1217,9 +1222,10 @@ static void backward_spoiled(void) {
             if (!what) element_put((void *)(uintptr_t)c.d.v.data, c.d.v.dtype, KEY * D + e, (double)float_of(0x7fc00000));
         }
         backward_bits(&c, got);
-        const float *x = (const float *)(const void *)got, *y = (const float *)(const void *)want;       /* dq, dk, dv */
-        for (int at = 0; at < 3 * Q * D; at++) {
-            const int token = at / D % Q, reached = what && (at < Q * D ? token == ROW : token <= ROW);
+        const float *x = (const float *)(const void *)got, *y = (const float *)(const void *)want;       /* dq, dk, dv, dbias */
+        for (int at = 0; at < 3 * Q * D + Q * K; at++) {
+            const int of_bias = at - 3 * Q * D, token = at / D % Q;
+            const int reached = what && (of_bias >= 0 ? of_bias / K == ROW && of_bias % K <= ROW : at < Q * D ? token == ROW : token <= ROW);
             CHECK(reached || float_bits(x[at]) == float_bits(y[at]), "case %d: element %d, %g instead of %g", n, at, (double)x[at], (double)y[at]);
         }
         if (what) CHECK(!is_finitef(x[ROW * D]) && !is_finitef(x[Q * D]), "case %d: what is seen does not show", n);
@@ -1248,9 +1254,33 @@ static void backward_far(void) {
         proof_free(&c);
     }
 }
+/* Any lse, whatever the scores say (q is 0, so they are 0): p is at most 1, and 0 under -infinity, which a row that saw nothing has. */
+static void backward_any_lse(void) {
+    static const struct { uint32_t lse; double p; } cases[] = {{0xc2c80000, 1}, {0xff800000, 0}, {0xff7fffff, 1}, {0x42c80000, 0}, {0x7f7fffff, 0}, {0x3f317218, 0.5}};
+    enum { K = 70, D = 24 };
+    registered();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        proof_case c;
+        shape(&c, 1, 1, K, 1, 1, D, 0, ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        draw.q_amplitude = 0, draw.sink = draw.dsink = draw.dlse = 1;
+        proof_bind_all(&c, &draw);
+        *(float *)(uintptr_t)c.d.sink = 0;
+        memset(c.d.o.data, 0, D * 4);
+        *c.d.lse = float_of(cases[n].lse);
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        for (int at = 0; at < K * D; at++) {
+            const double dv = element_get(c.g.dv.data, ATTN_F32, at), want = cases[n].p * element_get(c.g.dout.data, ATTN_F32, at % D);
+            CHECK(absolute(dv - want) <= 0x1p-20 * absolute(want) + 0x1p-120, "lse %g: dv %g, not %g", (double)*c.d.lse, dv, want);
+        }
+        const double dsink = (double)*c.g.dsink, want = cases[n].p * (double)*c.g.dlse;
+        CHECK(absolute(dsink - want) <= 0x1p-20 * absolute(want) + 0x1p-120, "lse %g: dsink %g, not %g", (double)*c.d.lse, dsink, want);
+        proof_free(&c);
+    }
+}
 /* Many terms that are all alike: 8 keys that S rows see, and a row that sees S keys; dv, dk and dq are S times a term. */
 static void backward_long_sums(void) {
-    enum { S = 20000, D = 4 };
+    enum { S = 8000, D = 4 };
     registered();
     for (int keys = 0; keys < 2; keys++) {
         proof_case c;
@@ -1280,8 +1310,8 @@ static void backward_long_sums(void) {
 }
 /* A sequence's dq, dk and dv have the same bits alone and padded on either side in a batch. */
 static void backward_invariant(void) {
-    static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, len_q[] = {70, 1, 33}, len_k[] = {130, 64, 33};
-    enum { B = 3, Q = 80, K = 150, H = 2, D = 40 };
+    static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, len_q[] = {40, 1, 33}, len_k[] = {70, 64, 33};
+    enum { B = 3, Q = 50, K = 90, H = 2, D = 24 };
     registered();
     for (int n = 0; n < 6; n++) {
         proof_case c;
@@ -1358,7 +1388,7 @@ static void backward_wide(void) {
     registered();
     for (int n = 0; n < 4; n++) {
         proof_case c;
-        shape(&c, 1, 9, 70, 2, 1, n % 2 ? 520 : 24, n % 2 ? 24 : 1030, n / 2 ? ATTN_F16 : ATTN_F32);
+        shape(&c, 1, 5, 20, 2, 1, n % 2 ? 520 : 24, n % 2 ? 24 : 1030, n / 2 ? ATTN_F16 : ATTN_F32);
         proof_draw draw = grad_draw(&c, n / 2 ? ATTN_F64 : ATTN_F32);
         c.accumulate = n / 2;
         proof_bind_all(&c, &draw);
@@ -1371,7 +1401,11 @@ static void failing_backward(int device) {
     proof_case c;
     hip_place p;
     int64_t alive = 0;
-    loaded_backward(&c, ATTN_F16, 1);
+    shape(&c, 2, 3, 5, 2, 1, 8, 0, ATTN_F16);
+    int32_t *used_k = proof_ints(&c, 2);
+    used_k[0] = 5, used_k[1] = 3;
+    c.d.seq.used_k = used_k, c.features = PROOF_BIAS;
+    all_gradients(&c, ATTN_F16, 1);
     registered();
     hip_place_make(&c, &p, HIP_STREAM | HIP_BACKWARD | HIP_SEQ_HOST);
     const attn_desc d = proof_desc(&c, 1);
@@ -1397,7 +1431,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(many_lengths), TEST(large_and_even), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward_far),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward_far), TEST(backward_any_lse),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
