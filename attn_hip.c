@@ -299,17 +299,15 @@ __device__ static inline void gpu_fence(void) {
 }
 
 /* A kernel's arguments, read anew: what is needed early and late does not stay in scalar
-   registers between. Without optimization nothing stays anywhere, and clang has no scalar register
-   for the constraint. */
+   registers between. Without optimization nothing stays anywhere, clang has no scalar register for
+   the constraint, and a function that is not part of the kernel does not know the arguments. */
 template <class P> __device__ static __forceinline__ const P &gpu_reload(const P &p) {
-#if GPU_ON_CUDA
-    return p;
-#else
+#if !GPU_ON_CUDA && defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
     auto *at = __builtin_amdgcn_kernarg_segment_ptr();
-#if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
     asm volatile("" : "+s"(at));
-#endif
     return *(const P *)at;
+#else
+    return p;
 #endif
 }
 
