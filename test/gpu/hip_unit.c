@@ -1112,6 +1112,9 @@ static void backward_workspaces(void) {
         const int64_t made = hip_allocations;
         CHECK(!attn_backward(&p.d, &p.g), "%s", c.message);
         CHECK(hip_allocations == made, "%lld allocations", (long long)(hip_allocations - made));
+        p.d.backend = NULL;
+        CHECK(!attn_query(&p.d, &p.g, &plan) && !strcmp(plan.backend, "hip"), "device tensors go to %s", plan.backend);
+        p.d.backend = "hip";
         p.d.workspace_size--;
         refused_backward(&c, &p.d, &p.g, ATTN_ERR_WORKSPACE_SMALL, "one byte short");
         void *on_device = p.d.workspace;
