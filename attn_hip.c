@@ -1,4 +1,4 @@
-/* attn_hip.c - the GPU backend "hip" of attn.h: forward flash attention on AMD and NVIDIA.
+/* attn_hip.c - the GPU backend "hip" of attn.h: attention and its gradients on AMD and NVIDIA.
  *
  *   AMD       hipcc -x hip -O3 --offload-arch=gfx942 -c attn_hip.c     one for each chip to run on
  *   NVIDIA    nvcc -x cu -O3 -arch=sm_80 -c attn_hip.c
@@ -7,7 +7,7 @@
  *   attn_hip_register();             // once; attn_query then says what "hip" would do, or why not
  *   d.flags |= ATTN_DEVICE;          // tensors in device memory: in place, on d.stream, no waiting
  *   d.backend = "hip";               // tensors in host memory: staged; done when the call returns
- *   attn_forward(&d);
+ *   attn_forward(&d);                // and attn_backward(&d, &g) alike
  *
  * CONTENTS - search for the anchor
  *   >>arch      the only place with a chip #if: the units of a chip, its waves and instructions
@@ -15,6 +15,7 @@
  *   >>params    what a kernel is told; sequences, visible ranges
  *   >>mask      one score of a general kernel; dropout; the end of a row; values not finite
  *   >>scalar    the kernel of every chip and every size
+ *   >>backward  the gradients, on every chip and for every size
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>kernel32  f32: matrix unit or FMA
  *   >>kernel16 mma.sync   the same on NVIDIA
@@ -29,12 +30,15 @@
  *   above 256.
  * TAKES  q, k, v of one type f32, f16 or bf16; o and bias of any float type; any strides, heads,
  *   head_dim, v_dim; every mask, packed and padded sequences, cache slots; lse. P is rounded to the
- *   type of v where that has 16 bits.
- * DOES NOT (attn_query says so): backward, pages, append, int8 and fp8 caches, f64, mixed types.
+ *   type of v where that has 16 bits. Backward: the same q, k and v; o, dout, dq, dk and dv of any
+ *   float type; dlse, dbias, dsink; P stays f32. No matrix unit is used for it yet: every chip runs
+ *   the scalar kernels, which are right but slow.
+ * DOES NOT (attn_query says so): pages, append, int8 and fp8 caches, q, k, v in f64, mixed types.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
- *   ATTN_SEQ_HOST; without a workspace they are allocated in stream order. Host tensors: buffers
- *   that are kept for the next call until attn_shutdown(); results are written when all of the work
- *   has succeeded.
+ *   ATTN_SEQ_HOST, and in a backward 4 for each row of each head; without a workspace they are
+ *   allocated in stream order. Host tensors: buffers that are kept for the next call until
+ *   attn_shutdown(), in a backward as large as all of its tensors; results are written when all of
+ *   the work has succeeded.
  * THREADS  calls from several threads run side by side. A process forked off one that used the
  *   GPU is refused.
  *
@@ -44,8 +48,8 @@
  *
  * CHOICE  device tensors: the automatic choice takes "hip"; lengths that ATTN_SEQ_HOST leaves in
  *   host memory may change once the call returns. Host tensors go to the GPU only where asked:
- *   d.backend = "hip", or attn_set_default("hip"); they are copied through pinned buffers in
- *   pieces that overlap with the kernels. attn_convert with ATTN_DEVICE converts layout and dtype
+ *   d.backend = "hip", or attn_set_default("hip"); they are copied through pinned buffers, forward
+ *   in pieces that overlap with the kernels. attn_convert with ATTN_DEVICE converts layout and dtype
  *   on the GPU, to the same bits as the CPU.
  *
  * STATUS  A refused or failed call leaves host results untouched.
@@ -59,7 +63,7 @@
  *   166 ERR_GPU_STICKY       a kernel of an earlier call, anybody's, has failed, and the runtime
  *                            now refuses all work
  *   167 ERR_GPU              any other error of the runtime, with its text in `message`
- *    37 ERR_NOT_YET          backward, pages, append, quantised caches
+ *    37 ERR_NOT_YET          pages, append, quantised caches
  *    44                      from a CPU backend: it does not take ATTN_DEVICE. A device pointer
  *                            without that flag is not noticed by a CPU backend, which then reads it
  *                            as host memory: always set the flag for device tensors
@@ -295,17 +299,15 @@ __device__ static inline void gpu_fence(void) {
 }
 
 /* A kernel's arguments, read anew: what is needed early and late does not stay in scalar
-   registers between. Without optimization nothing stays anywhere, and clang has no scalar register
-   for the constraint. */
+   registers between. Without optimization nothing stays anywhere, clang has no scalar register for
+   the constraint, and a function that is not part of the kernel does not know the arguments. */
 template <class P> __device__ static __forceinline__ const P &gpu_reload(const P &p) {
-#if GPU_ON_CUDA
-    return p;
-#else
+#if !GPU_ON_CUDA && defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
     auto *at = __builtin_amdgcn_kernarg_segment_ptr();
-#if defined(__HIP_DEVICE_COMPILE__) && defined(__OPTIMIZE__)
     asm volatile("" : "+s"(at));
-#endif
     return *(const P *)at;
+#else
+    return p;
 #endif
 }
 
@@ -318,6 +320,7 @@ __device__ static inline float gpu_wave_read(float x, int lane) {
 __device__ static inline float gpu_wave_xor(float x, int mask) {
     return __shfl_xor_sync(0xffffffffu, x, mask);
 }
+__device__ static inline int32_t gpu_uniform(int32_t x) { return x; }
 #else
 __device__ static inline uint64_t gpu_wave_ballot(bool x) { return GPU_BALLOT(x); }
 __device__ static inline float gpu_wave_read(float x, int lane) {
@@ -641,18 +644,26 @@ __device__ static inline gpu_range gpu_reach_row(
     if (i0 + r >= s.q_used) k.hi = 0;
     return k;
 }
-__device__ static inline gpu_reach gpu_reach_of(
-    const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
-    int64_t lo = INT64_MIN, hi = INT64_MAX;
-    if (p.flags & ATTN_WINDOW_LEFT) lo = gpu_sat_add(s.offset, -p.window_left);
-    if (p.flags & ATTN_WINDOW_RIGHT) hi = gpu_sat_add(gpu_sat_add(s.offset, p.window_right), 1);
+/* Row i sees keys [lo + i, hi + i), as far as there are any. */
+struct gpu_diagonals {
+    int64_t lo, hi;
+};
+__device__ static inline gpu_diagonals gpu_diagonals_of(const gpu_params &p, const gpu_seq &s) {
+    gpu_diagonals to = {INT64_MIN, INT64_MAX};
+    if (p.flags & ATTN_WINDOW_LEFT) to.lo = gpu_sat_add(s.offset, -p.window_left);
+    if (p.flags & ATTN_WINDOW_RIGHT) to.hi = gpu_sat_add(gpu_sat_add(s.offset, p.window_right), 1);
     if (p.flags & ATTN_CAUSAL) {
         const int64_t diagonal = gpu_sat_add(s.offset, 1);
-        if (diagonal < hi) hi = diagonal;
+        if (diagonal < to.hi) to.hi = diagonal;
     }
+    return to;
+}
+__device__ static inline gpu_reach gpu_reach_of(
+    const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
+    const gpu_diagonals to = gpu_diagonals_of(p, s);
     gpu_reach e;
-    e.lo_shift = gpu_clamp(gpu_sat_add(lo, i0), -rows, s.k_len);
-    e.hi_shift = gpu_clamp(gpu_sat_add(hi, i0), -rows, s.k_len);
+    e.lo_shift = gpu_clamp(gpu_sat_add(to.lo, i0), -rows, s.k_len);
+    e.hi_shift = gpu_clamp(gpu_sat_add(to.hi, i0), -rows, s.k_len);
     const int32_t last = max(min(rows, s.q_used - i0), 1) - 1; /* of those in use, or none sees */
     const gpu_range first_row = gpu_reach_row(e, s, i0, 0),
                     last_row = gpu_reach_row(e, s, i0, last);
@@ -665,6 +676,15 @@ __device__ static inline gpu_reach gpu_reach_of(
 /* Row i alone. */
 __device__ static inline gpu_range gpu_visible(const gpu_params &p, const gpu_seq &s, int32_t i) {
     return gpu_reach_row(gpu_reach_of(p, s, i, 1), s, i, 0);
+}
+
+/* The rows that see key j, masks and biases aside. */
+__device__ static inline gpu_range gpu_rows_of(const gpu_params &p, const gpu_seq &s, int32_t j) {
+    const gpu_diagonals to = gpu_diagonals_of(p, s);
+    const int64_t next = (int64_t)j + 1;
+    gpu_range rows = {gpu_clamp(gpu_sat_add(next, -to.hi), 0, s.q_used), s.q_used};
+    if (to.lo != INT64_MIN) rows.hi = gpu_clamp(gpu_sat_add(next, -to.lo), 0, s.q_used);
+    return rows;
 }
 
 /* May 16-bit q, k and v be read 16 bytes at a time? */
@@ -726,12 +746,12 @@ __device__ static inline void gpu_add_to(float &sum, float &rest, float x) {
 }
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): the words of keys 4 * (j / 4) .. + 3 of row
-   i of the workgroup's head. */
+   i. bh: b * heads + h, as this launch counts them. */
 struct gpu_words {
     uint32_t w[4];
 };
-__device__ static inline gpu_words gpu_philox(const gpu_params &p, uint32_t i, uint32_t j) {
-    const uint32_t bh = blockIdx.z * (uint32_t)p.heads + blockIdx.y;
+__device__ static inline gpu_words gpu_philox_of(
+    const gpu_params &p, uint32_t bh, uint32_t i, uint32_t j) {
     uint32_t c0 = j / 4, c1 = i, c2 = p.bh_first + bh, c3 = p.philox_offset, k0 = p.seed[0],
              k1 = p.seed[1];
     for (int round = 0; round < 10; round++) {
@@ -746,6 +766,10 @@ __device__ static inline gpu_words gpu_philox(const gpu_params &p, uint32_t i, u
     }
     gpu_words r = {{c0, c1, c2, c3}};
     return r;
+}
+/* Of the workgroup's head. */
+__device__ static inline gpu_words gpu_philox(const gpu_params &p, uint32_t i, uint32_t j) {
+    return gpu_philox_of(p, blockIdx.z * (uint32_t)p.heads + blockIdx.y, i, j);
 }
 
 /* What the masks need to know of row i of head h: made once a row. */
@@ -1161,6 +1185,358 @@ __global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
     GPU_ROW_SCALAR("scalar_f32", ATTN_F32, 16) GPU_ROW_SCALAR("scalar_f32_any", ATTN_F32, 1) \
     GPU_ROW_SCALAR("scalar_f16", ATTN_F16, 16) GPU_ROW_SCALAR("scalar_f16_any", ATTN_F16, 1) \
     GPU_ROW_SCALAR("scalar_bf16", ATTN_BF16, 16) GPU_ROW_SCALAR("scalar_bf16_any", ATTN_BF16, 1)
+/* clang-format on */
+/* ============================================================================ >>backward ====
+   The gradients, on every chip and for every size, from the lse and o of the forward call:
+
+       p = exp(s - lse)          dp = dropout * dout_i . v_j       D = dout_i . o_i - dlse_i
+       ds = p (dp - D)           dbias = ds                        dsink = - sum p_sink D
+       dv_j = sum dropout p dout_i    dk_j = sum ds slope q_i      dq_i = sum ds slope k_j
+
+   slope being the scale times that of the softcap. A wave computes a row of dq, or a key of dk and
+   dv over all heads of its group: its lanes take a key or a row each, then a dim each. For dbias a
+   lane owns an element and goes through what is broadcast to it. Each kernel makes the pairs that
+   it needs anew and owns what it writes, so that there are no atomics and every sum has one order.
+   Only a row that sees a key touches it, and only its own values. */
+struct gpu_grad_params {
+    gpu_params call; /* the first member: gpu_reload reads the arguments as either */
+    gpu_tensor dout, dq, dk, dv;
+    const float *dlse;
+    float *dbias, *dsink;
+    float *delta;                                     /* D of each row, where lse has it */
+    int32_t dout_dtype, dq_dtype, dk_dtype, dv_dtype; /* ATTN_F32 .. ATTN_F64 */
+};
+
+/* The tokens of k and v that are the sequence's, keys or not: as gpu_sequence has them. */
+struct gpu_tokens {
+    int64_t first, count;
+};
+__device__ static inline gpu_tokens gpu_tokens_of(const gpu_params &p, int32_t b) {
+    gpu_tokens k = {0, p.kv_len};
+    if (p.cu_k) {
+        k.first = gpu_clamp(p.cu_k[b], 0, p.total_k);
+        k.count = gpu_clamp(gpu_clamp(p.cu_k[b + 1], k.first, p.total_k) - k.first, 0, p.kv_len);
+    }
+    return k;
+}
+/* Row i of a tensor like q or o; token t of the sequence, in one like k or v: elements. */
+__device__ static inline int64_t gpu_row_at(
+    const gpu_params &p, const gpu_seq &s, const gpu_tensor &x, int32_t h, int32_t i) {
+    const int64_t batch = p.cu_q ? 0 : s.b, first = p.cu_q ? s.lse_base : 0;
+    return batch * x.stride[0] + (first + i) * x.stride[1] + h * x.stride[2];
+}
+__device__ static inline int64_t gpu_token_at(
+    const gpu_params &p, const gpu_seq &s, const gpu_tensor &x, int32_t kv_head, int64_t t) {
+    const int64_t batch = p.cu_k ? 0 : s.b;
+    return batch * x.stride[0] + (gpu_tokens_of(p, s.b).first + t) * x.stride[1] +
+           kv_head * x.stride[2];
+}
+__device__ static inline int64_t gpu_lse_at(const gpu_seq &s, int32_t h, int32_t i) {
+    return s.lse_base + h * s.lse_head + i;
+}
+/* The sum over a wave, in every lane its own rounding: lane 0 speaks. */
+__device__ static inline float gpu_wave_sum_any(float sum, float rest) {
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2) {
+        const float more = gpu_wave_xor(sum, mask), more_rest = gpu_wave_xor(rest, mask);
+        gpu_add_any(sum, rest, more);
+        rest += more_rest;
+    }
+    return sum + rest;
+}
+/* sum + rest goes to an element of a gradient, or is added to what is there. */
+__device__ static inline void gpu_put_grad(
+    const gpu_params &p, const gpu_tensor &x, int32_t dtype, int64_t at, float sum, float rest) {
+    char *data = (char *)x.data;
+    if (p.flags & ATTN_ACCUMULATE) {
+        if (dtype == ATTN_F64) {
+            ((double *)data)[at] += (double)sum + (double)rest;
+            return;
+        }
+        gpu_add_any(sum, rest, gpu_get(data, dtype, at));
+    }
+    gpu_put(data, dtype, at, sum + rest);
+}
+
+/* dot(x, y) of n elements, in four sums as a score is; y has DTYPE, x another type perhaps. */
+template <int DTYPE>
+__device__ static inline float gpu_grad_dot(
+    const char *x, int32_t dtype, int64_t x_at, const char *y, int64_t y_at, int32_t n) {
+    float sum[4] = {0, 0, 0, 0};
+    int32_t c = 0;
+    for (; c + 4 <= n; c += 4)
+        for (int e = 0; e < 4; e++)
+            sum[e] = fmaf(gpu_get(x, dtype, x_at + c + e), gpu_get(y, DTYPE, y_at + c + e), sum[e]);
+    for (; c < n; c++)
+        sum[0] = fmaf(gpu_get(x, dtype, x_at + c), gpu_get(y, DTYPE, y_at + c), sum[0]);
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* What a row and a key that it sees are to each other. */
+struct gpu_pair {
+    float weight; /* p after dropout: of dout_i in dv_j */
+    float ds;     /* the gradient of the score, and of the bias */
+    float dx;     /* the gradient of dot(q_i, k_j) */
+};
+/* exp(score - lse), at most 1: an lse that was rounded may lie far below a score as large. 0 in a
+   row that saw nothing. */
+__device__ static inline float gpu_probability(float score, float lse) {
+    const float x = score - lse;
+    return __float_as_uint(lse) == 0xff800000u ? 0.0f : gpu_exp2((x > 0 ? 0.0f : x) * GPU_LOG2E);
+}
+/* scale * dot(q_i, k_j), and dot(dout_i, v_j). */
+template <int DTYPE>
+__device__ static inline float gpu_pair_score(
+    const gpu_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
+    const gpu_params &p = gpu_reload(arguments);
+    return gpu_scalar_score<DTYPE, false>(p, s.q_base + i * p.q.stride[1] + h * p.q.stride[2],
+        s.k_base + h / p.group * p.k.stride[2] + j * p.k.stride[1]);
+}
+template <int DTYPE>
+__device__ static inline float gpu_pair_dp(
+    const gpu_grad_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
+    const gpu_grad_params &g = gpu_reload(arguments);
+    const gpu_params &p = g.call;
+    const int64_t x = gpu_row_at(p, s, g.dout, h, i),
+                  y = s.v_base + h / p.group * p.v.stride[2] + j * p.v.stride[1];
+    return g.dout_dtype == DTYPE
+               ? gpu_grad_dot<DTYPE>(g.dout.data, DTYPE, x, p.v.data, y, p.v_dim)
+               : gpu_grad_dot<DTYPE>(g.dout.data, g.dout_dtype, x, p.v.data, y, p.v_dim);
+}
+template <int DTYPE>
+__device__ static inline gpu_pair gpu_pair_of(const gpu_grad_params &arguments, const gpu_seq &s,
+    const gpu_row &row, int32_t h, int32_t i, int32_t j) {
+    const float x = gpu_pair_score<DTYPE>(arguments.call, s, h, i, j),
+                dp = gpu_pair_dp<DTYPE>(arguments, s, h, i, j);
+    const gpu_grad_params &g = gpu_reload(arguments);
+    const gpu_params &p = g.call;
+    const int64_t l = gpu_lse_at(s, h, i);
+    const float weight = gpu_probability(gpu_modify(p, row, j, x), p.lse[l]);
+    float factor = 1.0f, slope = p.scale;
+    if (p.masks & MASK_DROPOUT) {
+        const gpu_words r = gpu_philox_of(
+            p, (uint32_t)s.b * (uint32_t)p.heads + (uint32_t)h, (uint32_t)i, (uint32_t)j);
+        factor = gpu_kept(p, gpu_word_of(r, j), 1.0f);
+    }
+    if (p.masks & MASK_SOFTCAP) {
+        const float t = gpu_tanh(x * (1.0f / p.softcap));
+        slope *= (1.0f - t) * (1.0f + t);
+    }
+    gpu_pair pair;
+    pair.weight = weight * factor;
+    pair.ds = weight * (factor * dp - g.delta[l]);
+    pair.dx = pair.ds * slope;
+    return pair;
+}
+
+/* Dims c0 + n * GPU_WAVE + lane of a sum over keys or rows. */
+template <int DIMS> struct gpu_dims {
+    float sum[DIMS], rest[DIMS];
+    __device__ __forceinline__ void clear() {
+        for (int n = 0; n < DIMS; n++) sum[n] = rest[n] = 0;
+    }
+    /* Adds the rows at + l * step, each times the weight of lane l, for the lanes l of a set: a sum
+       from zero, for the sake of long ones. */
+    __device__ __forceinline__ void add(uint64_t lanes, float weight, const char *data,
+        int32_t dtype, int64_t at, int64_t step, int32_t dims) {
+        float part[DIMS];
+        for (int n = 0; n < DIMS; n++) part[n] = 0;
+        for (; lanes; lanes &= lanes - 1) {
+            const int from = __ffsll((unsigned long long)lanes) - 1;
+            const float w = gpu_wave_read(weight, from);
+            for (int n = 0; n < DIMS; n++) {
+                const int32_t c = n * GPU_WAVE + (int32_t)threadIdx.x % GPU_WAVE;
+                if (c < dims)
+                    part[n] = fmaf(w, gpu_get(data, dtype, at + from * step + c), part[n]);
+            }
+        }
+        for (int n = 0; n < DIMS; n++) gpu_add_any(sum[n], rest[n], part[n]);
+    }
+    __device__ __forceinline__ void put(
+        const gpu_params &p, const gpu_tensor &x, int32_t dtype, int64_t at, int32_t dims) const {
+        for (int n = 0; n < DIMS; n++) {
+            const int32_t c = n * GPU_WAVE + (int32_t)threadIdx.x % GPU_WAVE;
+            if (c < dims) gpu_put_grad(p, x, dtype, at + c, sum[n], rest[n]);
+        }
+    }
+};
+
+/* dq of row i of head h, by one wave: lanes take a key each. More dims than its lanes * DIMS take
+   another pass over the keys. */
+template <int DTYPE, int DIMS>
+__device__ static inline void gpu_dq_row(const gpu_grad_params &arguments, int32_t h, int32_t i) {
+    enum { PASS = GPU_WAVE * DIMS };
+    const gpu_grad_params &g = gpu_reload(arguments);
+    const gpu_params &p = g.call;
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
+    const gpu_range keys = gpu_visible(p, s, i);
+    const gpu_row row = gpu_row_of(p, s, h, i);
+    const int64_t k_base = s.k_base + h / p.group * p.k.stride[2];
+    for (int32_t c0 = 0; c0 < p.head_dim; c0 += PASS) {
+        gpu_dims<DIMS> dq;
+        dq.clear();
+        for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += GPU_WAVE) {
+            const int32_t j = j0 + lane;
+            const bool seen = j < keys.hi && !gpu_hidden(gpu_reload(p), row, j);
+            float dx = 0;
+            if (seen) dx = gpu_pair_of<DTYPE>(arguments, s, row, h, i, j).dx;
+            const gpu_params &of_keys = gpu_reload(p);
+            dq.add(gpu_wave_ballot(seen), dx, of_keys.k.data, DTYPE,
+                k_base + j0 * of_keys.k.stride[1] + c0, of_keys.k.stride[1], of_keys.head_dim - c0);
+        }
+        const gpu_grad_params &end = gpu_reload(arguments);
+        dq.put(end.call, end.dq, end.dq_dtype, gpu_row_at(end.call, s, end.dq, h, i) + c0,
+            end.call.head_dim - c0);
+    }
+}
+
+/* dk and dv of token t of the sequence's k and v, by one wave: lanes take a row each. 0 where the
+   token is no key. */
+template <int DTYPE, int DIMS>
+__device__ static inline void gpu_dkv_token(
+    const gpu_grad_params &arguments, int32_t kv_head, int64_t t) {
+    enum { PASS = GPU_WAVE * DIMS };
+    const gpu_grad_params &g = gpu_reload(arguments);
+    const gpu_params &p = g.call;
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE, j = (int32_t)(t - s.column);
+    const gpu_range none = {0, 0}, rows = j >= 0 && j < s.k_len ? gpu_rows_of(p, s, j) : none;
+    for (int32_t c0 = 0; c0 < max(p.head_dim, p.v_dim); c0 += PASS) {
+        gpu_dims<DIMS> dk, dv;
+        dk.clear();
+        dv.clear();
+        for (int32_t h = kv_head * p.group; h < (kv_head + 1) * p.group; h++)
+            for (int32_t i0 = rows.lo; i0 < rows.hi; i0 += GPU_WAVE) {
+                const int32_t i = i0 + lane;
+                const gpu_row row = gpu_row_of(gpu_reload(p), s, h, i);
+                const bool seen = i < rows.hi && !gpu_hidden(gpu_reload(p), row, j);
+                gpu_pair pair = {0, 0, 0};
+                if (seen) pair = gpu_pair_of<DTYPE>(arguments, s, row, h, i, j);
+                const gpu_grad_params &of_rows = gpu_reload(arguments);
+                const gpu_params &q = of_rows.call;
+                const uint64_t lanes = gpu_wave_ballot(seen);
+                dk.add(lanes, pair.dx, q.q.data, DTYPE,
+                    s.q_base + i0 * q.q.stride[1] + h * q.q.stride[2] + c0, q.q.stride[1],
+                    q.head_dim - c0);
+                dv.add(lanes, pair.weight, of_rows.dout.data, of_rows.dout_dtype,
+                    gpu_row_at(q, s, of_rows.dout, h, i0) + c0, of_rows.dout.stride[1],
+                    q.v_dim - c0);
+            }
+        const gpu_grad_params &end = gpu_reload(arguments);
+        dk.put(end.call, end.dk, end.dk_dtype, gpu_token_at(end.call, s, end.dk, kv_head, t) + c0,
+            end.call.head_dim - c0);
+        dv.put(end.call, end.dv, end.dv_dtype, gpu_token_at(end.call, s, end.dv, kv_head, t) + c0,
+            end.call.v_dim - c0);
+    }
+}
+
+/* One element of dbias: the sum over what is broadcast to it, of batch b0, head h0, row i0. */
+template <int DTYPE>
+__device__ static inline void gpu_dbias_element(
+    const gpu_grad_params &arguments, int32_t b0, int32_t h0, int32_t i0, int32_t column) {
+    const gpu_params &p = gpu_reload(arguments.call);
+    const int64_t *step = p.bias.stride;
+    float sum = 0, rest = 0;
+    for (int32_t b = b0; b < (step[0] ? b0 + 1 : p.batch); b++) {
+        const gpu_seq s = gpu_sequence(gpu_reload(p), b);
+        const int32_t j = (int32_t)(column - s.column);
+        if (j < 0 || j >= s.k_len) continue;
+        const gpu_range rows = gpu_rows_of(gpu_reload(p), s, j);
+        const int32_t lo = step[2] ? max(i0, rows.lo) : rows.lo,
+                      hi = step[2] ? min(i0 + 1, rows.hi) : rows.hi;
+        for (int32_t h = h0; h < (step[1] ? h0 + 1 : p.heads); h++)
+            for (int32_t i = lo; i < hi; i++) {
+                const gpu_params &again = gpu_reload(p);
+                const gpu_row row = gpu_row_of(again, s, h, i);
+                if (gpu_hidden(again, row, j)) continue;
+                gpu_add_any(sum, rest, gpu_pair_of<DTYPE>(arguments, s, row, h, i, j).ds);
+            }
+    }
+    const gpu_grad_params &g = gpu_reload(arguments);
+    const gpu_tensor dbias = {(const char *)g.dbias, {0, 0, 0}};
+    gpu_put_grad(
+        p, dbias, ATTN_F32, b0 * step[0] + h0 * step[1] + i0 * step[2] + column, sum, rest);
+}
+
+/* The kernels: a unit for each wave of the grid's x, and so on in steps. */
+__device__ static inline int64_t gpu_first_unit(void) {
+    return (int64_t)blockIdx.x * (blockDim.x / GPU_WAVE) +
+           gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
+}
+__device__ static inline int64_t gpu_units_step(void) {
+    return (int64_t)gridDim.x * (blockDim.x / GPU_WAVE);
+}
+/* grid {any, heads, batch}: rows. */
+__global__ static void __launch_bounds__(256) gpu_delta_kernel(gpu_grad_params g) {
+    const gpu_params &p = g.call;
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+    const int32_t h = (int32_t)blockIdx.y, lane = (int32_t)threadIdx.x % GPU_WAVE;
+    for (int64_t u = gpu_first_unit(); u < s.q_used; u += gpu_units_step()) {
+        const int32_t i = (int32_t)u;
+        const int64_t o_at = gpu_row_at(p, s, p.o, h, i), dout_at = gpu_row_at(p, s, g.dout, h, i),
+                      l = gpu_lse_at(s, h, i);
+        float sum = 0, rest = 0;
+        for (int32_t c = lane; c < p.v_dim; c += GPU_WAVE) {
+            const float x = gpu_get(g.dout.data, g.dout_dtype, dout_at + c),
+                        y = gpu_get(p.o.data, p.o_dtype, o_at + c);
+            gpu_add_any(sum, rest, x * y);
+            rest += fmaf(x, y, -(x * y));
+        }
+        if (g.dlse && lane == 0) gpu_add_any(sum, rest, -g.dlse[l]);
+        const float delta = gpu_wave_sum_any(sum, rest);
+        if (lane == 0) g.delta[l] = delta;
+    }
+}
+/* grid {any, heads, batch}: rows. */
+template <int DTYPE> __global__ void __launch_bounds__(256) gpu_dq_kernel(gpu_grad_params g) {
+    const int32_t rows = gpu_sequence(g.call, (int32_t)blockIdx.z).q_rows;
+    for (int64_t u = gpu_first_unit(); u < rows; u += gpu_units_step())
+        gpu_dq_row<DTYPE, 8>(g, (int32_t)blockIdx.y, (int32_t)u);
+}
+/* grid {any, kv_heads, batch}: tokens. */
+template <int DTYPE> __global__ void __launch_bounds__(256) gpu_dkv_kernel(gpu_grad_params g) {
+    const int64_t tokens = gpu_tokens_of(g.call, (int32_t)blockIdx.z).count;
+    for (int64_t u = gpu_first_unit(); u < tokens; u += gpu_units_step())
+        gpu_dkv_token<DTYPE, 8>(g, (int32_t)blockIdx.y, u);
+}
+/* grid {any, heads and sequences that dbias has}: GPU_WAVE columns of a row that it has. */
+template <int DTYPE> __global__ void __launch_bounds__(256) gpu_dbias_kernel(gpu_grad_params g) {
+    const int64_t rows = g.call.bias.stride[2] ? g.call.q_len : 1,
+                  pieces = ((int64_t)g.call.kv_len + GPU_WAVE - 1) / GPU_WAVE;
+    for (int64_t u = gpu_first_unit(); u < rows * pieces; u += gpu_units_step()) {
+        const int64_t column = u % pieces * GPU_WAVE + threadIdx.x % GPU_WAVE;
+        if (column < g.call.kv_len)
+            gpu_dbias_element<DTYPE>(g, (int32_t)blockIdx.z, (int32_t)blockIdx.y,
+                (int32_t)(u / pieces), (int32_t)column);
+    }
+}
+/* grid {heads}, one wave: lanes take a row each. */
+__global__ static void __launch_bounds__(64) gpu_dsink_kernel(gpu_grad_params g) {
+    const gpu_params &p = g.call;
+    const int32_t h = (int32_t)blockIdx.x, lane = (int32_t)threadIdx.x;
+    float sum = 0, rest = 0;
+    if (lane >= GPU_WAVE) return;
+    for (int32_t b = 0; b < p.batch; b++) {
+        const gpu_seq s = gpu_sequence(p, b);
+        for (int32_t i = lane; i < s.q_used; i += GPU_WAVE) {
+            const int64_t l = gpu_lse_at(s, h, i);
+            const float lse = p.lse[l];
+            if (__float_as_uint(lse) == 0xff800000u) continue; /* saw nothing, not even the sink */
+            gpu_add_any(sum, rest, -gpu_probability(p.sink[h], lse) * g.delta[l]);
+        }
+    }
+    const gpu_tensor dsink = {(const char *)g.dsink, {0, 0, 0}};
+    sum = gpu_wave_sum_any(sum, rest);
+    if (lane == 0) gpu_put_grad(p, dsink, ATTN_F32, h, sum, 0.0f);
+}
+#define GPU_ROW_BACKWARD(name, DTYPE) \
+    {name, DTYPE, (const void *)gpu_dq_kernel<DTYPE>, (const void *)gpu_dkv_kernel<DTYPE>, \
+        (const void *)gpu_dbias_kernel<DTYPE>},
+/* clang-format off */
+#define GPU_ROWS_BACKWARD \
+    GPU_ROW_BACKWARD("scalar_f32_backward", ATTN_F32) \
+    GPU_ROW_BACKWARD("scalar_f16_backward", ATTN_F16) \
+    GPU_ROW_BACKWARD("scalar_bf16_backward", ATTN_BF16)
 /* clang-format on */
 /* ============================================================================ >>kernel16 ====
    Flash attention forward for f16 and bf16. A workgroup computes BM = WAVES * TILE query rows of
@@ -3397,6 +3773,14 @@ struct gpu_kernel {
 };
 static const gpu_kernel gpu_kernels[] = {GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR};
 
+/* The kernels of a backward: of dq, of dk and dv, and of dbias. */
+struct gpu_grad_kernel {
+    const char *name;
+    int32_t dtype; /* of q, k, v */
+    const void *dq, *dkv, *dbias;
+};
+static const gpu_grad_kernel gpu_grad_kernels[] = {GPU_ROWS_BACKWARD};
+
 static int32_t gpu_masks_of(const attn_desc *d) {
     const float small = 7.8886091e-31f, large = 1.2676506e30f; /* 2^-100, 2^100 */
     return (d->softcap > 0 && d->softcap < large ? MASK_SOFTCAP : 0) |
@@ -3483,6 +3867,12 @@ static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
             (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
             d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
             return row;
+}
+/* The same of a backward. */
+static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d) {
+    const gpu_grad_kernel *row = gpu_grad_kernels;
+    while (row->dtype != d->q.dtype) row++;
+    return row;
 }
 /* ============================================================================= >>convert ====
    Layout and dtype conversion: dst = src, rounded once, to nearest even. Bitwise what attn_convert
@@ -3723,8 +4113,10 @@ struct gpu_pointer {
     const char *name;
     const void *p;
 };
+enum { GPU_POINTERS = 24 };
 /* The pointers of a call, but those of empty tensors and, with `host_seq`, of sequence arrays. */
-static int gpu_pointers(const attn_desc *d, bool host_seq, gpu_pointer *list) {
+static int gpu_pointers(const attn_desc *d, const attn_grad *g, bool host_seq, gpu_pointer *list) {
+    const attn_grad none = {}, *grad = g ? g : &none;
     int64_t eq[3], ek[3];
     int n = 0;
     gpu_extent_q(d, eq);
@@ -3734,7 +4126,11 @@ static int gpu_pointers(const attn_desc *d, bool host_seq, gpu_pointer *list) {
         {"v", k ? d->v.data : NULL}, {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL},
         {"bias", q && d->kv_len ? d->bias.data : NULL},
         {"mask", q && d->kv_len ? d->mask.data : NULL}, {"alibi", d->alibi}, {"sink", d->sink},
-        {"seq.cu_q", host_seq ? NULL : d->seq.cu_q}, {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
+        {"dout", q ? grad->dout.data : NULL}, {"dlse", q ? grad->dlse : NULL},
+        {"dq", q ? grad->dq.data : NULL}, {"dk", k ? grad->dk.data : NULL},
+        {"dv", k ? grad->dv.data : NULL}, {"dbias", q && d->kv_len ? grad->dbias : NULL},
+        {"dsink", grad->dsink}, {"seq.cu_q", host_seq ? NULL : d->seq.cu_q},
+        {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
         {"seq.used_q", host_seq ? NULL : d->seq.used_q},
         {"seq.used_k", host_seq ? NULL : d->seq.used_k},
         {"seq.start_k", host_seq ? NULL : d->seq.start_k},
@@ -3746,7 +4142,7 @@ static int gpu_pointers(const attn_desc *d, bool host_seq, gpu_pointer *list) {
 
 /* ---- launch ---- */
 #define GPU_SMALLEST 1.17549435e-38f /* 2^-126 */
-static gpu_params gpu_params_of(const attn_desc *d, const gpu_kernel *kernel) {
+static gpu_params gpu_params_of(const attn_desc *d) {
     gpu_params p;
     memset(&p, 0, sizeof p);
     const attn_in *in[5] = {&d->q, &d->k, &d->v, &d->bias, &d->mask};
@@ -3789,7 +4185,6 @@ static gpu_params gpu_params_of(const attn_desc *d, const gpu_kernel *kernel) {
     p.o_dtype = d->o.dtype;
     p.bias_dtype = d->bias.dtype;
     p.masks = gpu_masks_of(d);
-    p.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
     p.flags = d->flags;
     p.scale = d->scale;
     p.scale_log2 = (float)((double)d->scale * 1.4426950408889634);
@@ -3838,7 +4233,8 @@ static attn_status gpu_launch(const attn_desc *d, const gpu_kernel *kernel, int6
     }
 #endif
     for (int64_t b0 = 0; b0 < d->batch; b0 += GPU_BATCH_MAX) {
-        gpu_params p = gpu_params_of(d, kernel);
+        gpu_params p = gpu_params_of(d);
+        p.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
         const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
         p.bh_first = (uint32_t)bh_first;
         gpu_skip(&p, d, b0);
@@ -3848,6 +4244,107 @@ static attn_status gpu_launch(const attn_desc *d, const gpu_kernel *kernel, int6
             (kernel->function, dim3((uint32_t)p.q_tiles, (uint32_t)d->heads, (uint32_t)n),
                 dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
     }
+    return ATTN_OK;
+}
+
+/* ---- launch of a backward ---- */
+static gpu_grad_params gpu_grad_params_of(const attn_desc *d, const attn_grad *g, float *delta) {
+    gpu_grad_params p;
+    memset(&p, 0, sizeof p);
+    p.call = gpu_params_of(d);
+    const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
+    gpu_tensor *to[3] = {&p.dq, &p.dk, &p.dv};
+    for (int n = 0; n < 3; n++) {
+        to[n]->data = (const char *)out[n]->data;
+        memcpy(to[n]->stride, out[n]->stride, sizeof to[n]->stride);
+    }
+    p.dout.data = (const char *)g->dout.data;
+    memcpy(p.dout.stride, g->dout.stride, sizeof p.dout.stride);
+    p.dout_dtype = g->dout.dtype;
+    p.dq_dtype = g->dq.dtype;
+    p.dk_dtype = g->dk.dtype;
+    p.dv_dtype = g->dv.dtype;
+    p.dlse = g->dlse;
+    p.dbias = g->dbias;
+    p.dsink = g->dsink;
+    p.delta = delta;
+    return p;
+}
+static void gpu_skip_grad(gpu_grad_params *p, const attn_desc *d, const attn_grad *g, int64_t b0) {
+    gpu_skip(&p->call, d, b0);
+    if (!p->call.cu_q) {
+        const int64_t rows = b0 * d->heads * d->q_len;
+        p->dout.data += gpu_bytes(g->dout.dtype, b0 * p->dout.stride[0]);
+        p->dq.data += gpu_bytes(g->dq.dtype, b0 * p->dq.stride[0]);
+        if (p->dlse) p->dlse += rows;
+        p->delta += rows;
+    }
+    if (!p->call.cu_k) {
+        p->dk.data += gpu_bytes(g->dk.dtype, b0 * p->dk.stride[0]);
+        p->dv.data += gpu_bytes(g->dv.dtype, b0 * p->dv.stride[0]);
+    }
+    if (p->dbias) p->dbias += b0 * d->bias.stride[0];
+}
+/* d, g: every pointer in device memory. delta: room for a float a row. */
+struct gpu_grad_call {
+    const attn_desc *d;
+    const attn_grad *g;
+    float *delta;
+    hipStream_t stream;
+    attn_plan *plan;
+};
+/* A kernel of >>backward: `units` waves of each head and sequence, in workgroups of four waves of 64
+   lanes or eight of 32. None where there is nothing. */
+static attn_status gpu_launch_units(const gpu_grad_call *c, const void *kernel, gpu_grad_params *p,
+    int64_t units, int64_t heads, int64_t batch) {
+    const int64_t groups = (units + 3) / 4, most = 1 << 20;
+    attn_plan *plan = c->plan;
+    void *args[] = {p};
+    if (!units || !heads || !batch) return ATTN_OK;
+    GPU_TRY(hipLaunchKernel,
+        (kernel, dim3((uint32_t)(groups < most ? groups : most), (uint32_t)heads, (uint32_t)batch),
+            dim3(256), args, 0, c->stream));
+    return ATTN_OK;
+}
+/* D, dq, dk and dv of sequences [b0, b0 + n). */
+static attn_status gpu_launch_rows(const gpu_grad_call *c, int64_t b0, int64_t n) {
+    const attn_desc *d = c->d;
+    const gpu_grad_kernel *kernel = gpu_pick_grad(d);
+    gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
+    gpu_skip_grad(&p, d, c->g, b0);
+    p.call.batch = (int32_t)n;
+    attn_status s = gpu_launch_units(c, (const void *)gpu_delta_kernel, &p, d->q_len, d->heads, n);
+    if (!s) s = gpu_launch_units(c, kernel->dq, &p, d->q_len, d->heads, n);
+    if (!s) s = gpu_launch_units(c, kernel->dkv, &p, d->kv_len, d->kv_heads, n);
+    return s;
+}
+/* dbias of n of its batch entries, from b0 on; one that the whole batch shares is a sum over
+   all of it. */
+static attn_status gpu_launch_dbias(const gpu_grad_call *c, int64_t b0, int64_t n) {
+    const attn_desc *d = c->d;
+    const int64_t *step = d->bias.stride, rows = step[2] ? d->q_len : d->q_len > 0,
+                  pieces = (d->kv_len + 31) / 32;
+    gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
+    gpu_skip_grad(&p, d, c->g, b0);
+    return gpu_launch_units(
+        c, gpu_pick_grad(d)->dbias, &p, rows * pieces, step[1] ? d->heads : 1, n);
+}
+static attn_status gpu_launch_grad(const gpu_grad_call *c) {
+    const attn_desc *d = c->d;
+    const bool own_bias = c->g->dbias && d->bias.stride[0];
+    attn_status s = ATTN_OK;
+    for (int64_t b0 = 0; b0 < d->batch && !s; b0 += GPU_BATCH_MAX) {
+        const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
+        s = gpu_launch_rows(c, b0, n);
+        if (!s && own_bias) s = gpu_launch_dbias(c, b0, n);
+    }
+    if (!s && c->g->dbias && !own_bias) s = gpu_launch_dbias(c, 0, d->batch > 0);
+    if (s || !c->g->dsink) return s;
+    gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
+    attn_plan *plan = c->plan;
+    void *args[] = {&p};
+    GPU_TRY(hipLaunchKernel,
+        ((const void *)gpu_dsink_kernel, dim3((uint32_t)d->heads), dim3(64), args, 0, c->stream));
     return ATTN_OK;
 }
 
@@ -4006,13 +4503,23 @@ static int gpu_arrays(attn_desc *d, gpu_array *list) {
         if (*all[i].p) list[n++] = all[i];
     return n;
 }
-static size_t gpu_workspace(const attn_desc *d) {
+/* Bytes of a device call's workspace: sequence arrays from host memory, then what a backward keeps
+   of each row. */
+static size_t gpu_workspace_arrays(const attn_desc *d) {
     attn_desc copy = *d;
     gpu_array list[6];
     size_t bytes = 0;
     if ((d->flags & (ATTN_DEVICE | ATTN_SEQ_HOST)) != (ATTN_DEVICE | ATTN_SEQ_HOST)) return 0;
     for (int n = gpu_arrays(&copy, list); n-- > 0;) bytes += (size_t)list[n].n * 4;
     return (bytes + 63) / 64 * 64;
+}
+static size_t gpu_delta_bytes(const attn_desc *d) {
+    int64_t e[3];
+    gpu_extent_q(d, e);
+    return ((size_t)(e[0] * e[1] * e[2]) * 4 + 63) / 64 * 64;
+}
+static size_t gpu_workspace(const attn_desc *d, const attn_grad *g) {
+    return gpu_workspace_arrays(d) + (g && d->flags & ATTN_DEVICE ? gpu_delta_bytes(d) : 0);
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
 static attn_status gpu_store_arrays(
@@ -4038,17 +4545,18 @@ static attn_status gpu_store_arrays(
     }
     return ATTN_OK;
 }
-static attn_status gpu_run_device(const attn_desc *in, const gpu_kernel *kernel, attn_plan *plan) {
+static attn_status gpu_run_device(
+    const attn_desc *in, const attn_grad *g, const gpu_kernel *kernel, attn_plan *plan) {
     attn_desc d = *in;
-    gpu_pointer list[16];
+    gpu_pointer list[GPU_POINTERS];
     hipStream_t stream = (hipStream_t)d.stream;
     const bool host_seq = d.flags & ATTN_SEQ_HOST;
-    const size_t need = gpu_workspace(&d);
+    const size_t need = gpu_workspace(&d, g), arrays = gpu_workspace_arrays(&d);
     void *own = NULL;
     int stream_ordered = 0;
     attn_status s = ATTN_OK;
     bool good = true;
-    for (int n = gpu_pointers(&d, host_seq, list), i = 0; i < n; i++) {
+    for (int n = gpu_pointers(&d, g, host_seq, list), i = 0; i < n; i++) {
         if ((s = gpu_is_device_memory(list[i].p, d.device, false, &good, plan)) != ATTN_OK)
             return s;
         if (!good)
@@ -4073,10 +4581,12 @@ static attn_status gpu_run_device(const attn_desc *in, const gpu_kernel *kernel,
         if (e != hipSuccess) return gpu_failed(plan, e, "hipMallocAsync");
         d.workspace = own;
     }
-    if (need) s = gpu_store_arrays(&d, (int32_t *)d.workspace, stream, plan);
+    if (arrays) s = gpu_store_arrays(&d, (int32_t *)d.workspace, stream, plan);
     hipError_t e = hipSuccess;
     if (!s && timed) e = hipEventRecord(timed->start, stream);
-    if (!s && !e) s = gpu_launch(&d, kernel, 0, stream, plan);
+    const gpu_grad_call call = {
+        &d, g, (float *)(void *)((char *)d.workspace + arrays), stream, plan};
+    if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch(&d, kernel, 0, stream, plan);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
     gpu_last.pending = !s && timed;
@@ -4405,14 +4915,11 @@ static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, 
     }
     return ATTN_OK;
 }
-static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
-    gpu_pointer list[16];
-    gpu_context *x;
-    gpu_chunk c;
+/* No pointer of the call may be device memory. */
+static attn_status gpu_host_pointers(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    gpu_pointer list[GPU_POINTERS];
     attn_status st;
-    size_t in = 0, out = 0, block = 0, total = 0;
-    int64_t nb, ng, chunks = 0;
-    for (int n = gpu_pointers(d, false, list), i = 0; i < n; i++) {
+    for (int n = gpu_pointers(d, g, false, list), i = 0; i < n; i++) {
         bool bad = false;
         if ((st = gpu_is_device_memory(list[i].p, d->device, true, &bad, plan)) != ATTN_OK)
             return st;
@@ -4420,6 +4927,15 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
             return gpu_say(plan, ATTN_ERR_GPU_POINTER,
                 "%s is device memory, and ATTN_DEVICE is not set", list[i].name);
     }
+    return ATTN_OK;
+}
+static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
+    gpu_context *x;
+    gpu_chunk c;
+    attn_status st;
+    size_t in = 0, out = 0, block = 0, total = 0;
+    int64_t nb, ng, chunks = 0;
+    if ((st = gpu_host_pointers(d, NULL, plan)) != ATTN_OK) return st;
     if (d->batch == 0) return ATTN_OK;
 
     /* 1. the cut: about eight chunks, none of them small: copies run beside the kernels */
@@ -4459,6 +4975,144 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
     return st;
 }
 
+/* ---- a backward of host tensors: the whole call at once ---- */
+/* Where the tensors of a backward lie in the block that goes to the device, behind the chunk's own,
+   of which o and lse are inputs here; what comes back lies at `out`, and is counted from there. */
+struct gpu_grad_layout {
+    size_t o, lse, dout, dlse, out, delta, bytes;
+    size_t dq, dk, dv, dbias, dsink, out_bytes;
+};
+static gpu_grad_layout gpu_grad_layout_of(
+    const attn_desc *d, const attn_grad *g, const gpu_chunk *c) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t rows = e.q[0] * e.q[1] * e.q[2], keys = e.k[0] * e.k[1] * e.k[2];
+    gpu_grad_layout l;
+    size_t at = c->in_bytes + c->out_bytes;
+    l.o = c->in_bytes;
+    l.lse = c->in_bytes + c->lse;
+    l.dout =
+        gpu_grow(&at, gpu_axes(e.q, g->dout.stride) * gpu_pad(gpu_bytes(g->dout.dtype, d->v_dim)));
+    l.dlse = gpu_grow(&at, g->dlse ? rows * 4 : 0);
+    l.out = at;
+    at = 0;
+    l.dq = gpu_grow(&at, rows * gpu_pad(gpu_bytes(g->dq.dtype, d->head_dim)));
+    l.dk = gpu_grow(&at, keys * gpu_pad(gpu_bytes(g->dk.dtype, d->head_dim)));
+    l.dv = gpu_grow(&at, keys * gpu_pad(gpu_bytes(g->dv.dtype, d->v_dim)));
+    l.dbias = gpu_grow(&at, g->dbias ? gpu_axes(e.bias, d->bias.stride) * d->kv_len * 4 : 0);
+    l.dsink = gpu_grow(&at, g->dsink ? d->heads * 4 : 0);
+    l.out_bytes = at;
+    at += l.out;
+    l.delta = gpu_grow(&at, rows * 4);
+    l.bytes = at;
+    return l;
+}
+/* Between the caller's dq, dk, dv, dbias, dsink and their copies at `at`. */
+static void gpu_copy_grads(const attn_desc *d, const attn_grad *g, const gpu_extents *e,
+    const gpu_grad_layout *l, char *at, bool scatter) {
+    const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
+    const size_t place[3] = {l->dq, l->dk, l->dv};
+    gpu_copy copy;
+    memset(&copy, 0, sizeof copy);
+    copy.scatter = scatter;
+    for (int n = 0; n < 3; n++) {
+        const int64_t row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
+        gpu_copy_add(&copy, {(char *)out[n]->data, at + place[n], n ? e->k : e->q, out[n]->stride,
+                                out[n]->dtype, row, gpu_pad(row), NULL, NULL, NULL});
+    }
+    if (g->dbias)
+        gpu_copy_add(&copy, {(char *)g->dbias, at + l->dbias, e->bias, d->bias.stride, ATTN_F32,
+                                d->kv_len * 4, d->kv_len * 4, NULL, NULL, NULL});
+    gpu_copy_run(d, &copy);
+    if (!g->dsink) return;
+    if (scatter) memcpy(g->dsink, at + l->dsink, (size_t)d->heads * 4);
+    else memcpy(at + l->dsink, g->dsink, (size_t)d->heads * 4);
+}
+/* Fills the pinned block; *on_device and *grad are the call with addresses in the device's. */
+static void gpu_stage_grad(const attn_desc *d, const attn_grad *g, const gpu_chunk *c,
+    const gpu_grad_layout *l, const gpu_slot *s, attn_desc *on_device, attn_grad *grad) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const size_t rows = (size_t)(e.q[0] * e.q[1] * e.q[2]);
+    const int64_t o_row = gpu_bytes(d->o.dtype, d->v_dim),
+                  dout_row = gpu_bytes(g->dout.dtype, d->v_dim);
+    gpu_copy copy;
+    memset(&copy, 0, sizeof copy);
+    gpu_stage_in(d, c, s->pinned, s->device, on_device);
+    gpu_copy_add(&copy, {(char *)d->o.data, s->pinned + l->o, e.q, d->o.stride, d->o.dtype, o_row,
+                            gpu_pad(o_row), NULL, NULL, NULL});
+    gpu_copy_add(&copy, {(char *)(uintptr_t)g->dout.data, s->pinned + l->dout, e.q, g->dout.stride,
+                            g->dout.dtype, dout_row, gpu_pad(dout_row), NULL, NULL, NULL});
+    gpu_copy_run(d, &copy);
+    if (rows) memcpy(s->pinned + l->lse, d->lse, rows * 4);
+    if (rows && g->dlse) memcpy(s->pinned + l->dlse, g->dlse, rows * 4);
+    if (d->flags & ATTN_ACCUMULATE) gpu_copy_grads(d, g, &e, l, s->pinned + l->out, false);
+
+    *grad = *g;
+    grad->dout.data = s->device + l->dout;
+    gpu_staged_strides(
+        grad->dout.stride, e.q, gpu_pad(dout_row) / gpu_bytes(g->dout.dtype, 1), false);
+    attn_out *out[3] = {&grad->dq, &grad->dk, &grad->dv};
+    const size_t place[3] = {l->dq, l->dk, l->dv};
+    for (int n = 0; n < 3; n++) {
+        const int64_t row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
+        out[n]->data = s->device + l->out + place[n];
+        gpu_staged_strides(
+            out[n]->stride, n ? e.k : e.q, gpu_pad(row) / gpu_bytes(out[n]->dtype, 1), false);
+    }
+    if (g->dlse) grad->dlse = (const float *)(s->device + l->dlse);
+    if (g->dbias) grad->dbias = (float *)(s->device + l->out + l->dbias);
+    if (g->dsink) grad->dsink = (float *)(s->device + l->out + l->dsink);
+}
+/* Copies, kernels, and the results in x->out. */
+static attn_status gpu_run_staged_grad(const attn_desc *on_device, const attn_grad *grad,
+    const gpu_grad_layout *l, gpu_context *x, attn_plan *plan) {
+    gpu_slot *s = &x->slot[0];
+    const size_t in = l->out + (on_device->flags & ATTN_ACCUMULATE ? l->out_bytes : 0);
+    GPU_TRY(hipMemcpyAsync, (s->device, s->pinned, in, hipMemcpyHostToDevice, s->stream));
+    GPU_TRY(hipEventRecord, (s->start, s->stream));
+    const gpu_grad_call call = {
+        on_device, grad, (float *)(void *)(s->device + l->delta), s->stream, plan};
+    const attn_status st = gpu_launch_grad(&call);
+    if (st) return st;
+    GPU_TRY(hipEventRecord, (s->stop, s->stream));
+    s->busy = 1;
+    GPU_TRY(hipMemcpyAsync,
+        (x->out, s->device + l->out, l->out_bytes, hipMemcpyDeviceToHost, s->stream));
+    GPU_TRY(hipStreamSynchronize, (s->stream));
+    return gpu_slot_wait(s, plan);
+}
+static attn_status gpu_run_host_grad(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    gpu_context *x;
+    gpu_chunk c;
+    attn_desc on_device;
+    attn_grad grad;
+    attn_status st = gpu_host_pointers(d, g, plan);
+    if (st) return st;
+    memset(&c, 0, sizeof c);
+    c.nb = d->batch;
+    c.ng = d->kv_heads;
+    gpu_chunk_layout(d, &c);
+    const gpu_grad_layout l = gpu_grad_layout_of(d, g, &c);
+    const gpu_extents e = gpu_chunk_extents(d, &c);
+    if (l.out_bytes == 0) return ATTN_OK;
+
+    if ((st = gpu_context_get(d->device, &x, plan)) != ATTN_OK) return st;
+    gpu_slot *s = &x->slot[0];
+    st = gpu_reserve(&x->out, &x->out_size, l.out_bytes, true, plan);
+    if (!st)
+        st = gpu_reserve(&s->pinned, &s->pinned_size,
+            l.out + (d->flags & ATTN_ACCUMULATE ? l.out_bytes : 0), true, plan);
+    if (!st) st = gpu_reserve(&s->device, &s->device_size, l.bytes, false, plan);
+    gpu_last.bytes = l.bytes;
+    if (!st) {
+        gpu_stage_grad(d, g, &c, &l, s, &on_device, &grad);
+        st = gpu_run_staged_grad(&on_device, &grad, &l, x, plan);
+        if (st) (void)hipStreamSynchronize(s->stream);
+        else gpu_copy_grads(d, g, &e, &l, x->out, true);
+    }
+    gpu_context_put(x);
+    return st;
+}
+
 /* ============================================================================ >>register ==== */
 /* Whether gpu_get and gpu_put have the type: of o, of bias and of what is converted. */
 static bool gpu_stores(int32_t dtype) {
@@ -4466,7 +5120,6 @@ static bool gpu_stores(int32_t dtype) {
 }
 static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     const int64_t most = INT32_MAX - 65535; /* tiles end beyond the last row and key */
-    if (g) return gpu_say(plan, ATTN_ERR_NOT_YET, "backward is not built yet");
     if (d->append.k.data) return gpu_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
     if (d->seq.block_table)
         return gpu_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
@@ -4480,6 +5133,9 @@ static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *
     }
     if (!gpu_stores(d->o.dtype) || (d->bias.data && !gpu_stores(d->bias.dtype)))
         return gpu_say(plan, ATTN_ERR_NOT_YET, "o or bias is of a type that is not built yet");
+    if (g && !(gpu_stores(g->dout.dtype) && gpu_stores(g->dq.dtype) && gpu_stores(g->dk.dtype) &&
+                 gpu_stores(g->dv.dtype)))
+        return gpu_say(plan, ATTN_ERR_NOT_YET, "a gradient is of a type that is not built yet");
     if (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype)
         return gpu_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
     if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > GPU_HEADS_MAX ||
@@ -4499,9 +5155,9 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
         return s;
     }
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
-    plan->kernel = gpu_pick(d, device.units)->name;
+    plan->kernel = g ? gpu_pick_grad(d)->name : gpu_pick(d, device.units)->name;
     plan->isa = gpu_devices_found[d->device].isa;
-    plan->workspace_size = gpu_workspace(d);
+    plan->workspace_size = gpu_workspace(d, g);
     plan->threads = plan->splits = 1;
     return ATTN_OK;
 }
@@ -4511,7 +5167,7 @@ static attn_status gpu_run(
         (attn_plan *)(uintptr_t)planned; /* attn.h takes the reason of a failure from its `why` */
     gpu_device device;
     gpu_visit visit;
-    (void)user, (void)g;
+    (void)user;
     gpu_last.pending = 0;
     gpu_last.start = gpu_now();
     gpu_last.kernel = gpu_last.total = 0;
@@ -4519,7 +5175,8 @@ static attn_status gpu_run(
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
         const gpu_kernel *kernel = gpu_pick(d, device.units);
-        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, kernel, plan)
+        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, plan)
+            : g                    ? gpu_run_host_grad(d, g, plan)
                                    : gpu_run_host(d, kernel, plan);
     }
     gpu_leave(&visit);

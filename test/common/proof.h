@@ -979,7 +979,7 @@ SHARED void proof_naive(const proof_case *c, proof_answer *a) {
                 if (dsk->naive) {
                     float p = expf(d->sink[h] < lse ? d->sink[h] - lse : 0);
                     dsk->naive[h] = (float)dsk->naive[h] + p * (dl - delta);
-                    dsk->size[h] += p * (fabsf(d->sink[h]) + fabsf(lse) + 4) * (delta_size + fabsf(dl));
+                    dsk->size[h] += p * (fabs((double)d->sink[h]) + fabs((double)lse) + 4) * (delta_size + fabsf(dl));
                 }
                 for (int64_t j = 0; j < s.kv_len; j++) {
                     if (!proof_visible(d, &s, b, h, i, j)) continue;

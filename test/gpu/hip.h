@@ -28,10 +28,11 @@ SHARED void *hip_copy_in(const void *from, size_t bytes) {
     return p;
 }
 
-/* A case in device memory: `d` is its description with every pointer moved. */
-enum { HIP_SEQ_HOST = 1, HIP_STREAM = 2, HIP_WORKSPACE = 4 };
+/* A case in device memory: `d` and `g` are its description with every pointer moved. HIP_BACKWARD: flags and workspace are a backward's. */
+enum { HIP_SEQ_HOST = 1, HIP_STREAM = 2, HIP_WORKSPACE = 4, HIP_BACKWARD = 8 };
 typedef struct hip_place {
     attn_desc d;
+    attn_grad g;
     void *block[40], *workspace;
     hipStream_t stream;
 } hip_place;
@@ -56,7 +57,7 @@ SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
     attn_desc *d = &p->d;
     memset(p, 0, sizeof *p);
     for (int i = 0; i < c->buffers; i++) p->block[i] = hip_copy_in(c->buffer[i].mem, c->buffer[i].bytes);
-    *d = c->d;
+    *d = proof_desc(c, how & HIP_BACKWARD);
     d->backend = "hip";
     d->flags |= ATTN_DEVICE;
     attn_in *in[] = {&d->q, &d->k, &d->v, &d->bias, &d->mask};
@@ -65,6 +66,13 @@ SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
     d->lse = (float *)hip_moved(c, p, d->lse);
     d->alibi = (const float *)hip_moved(c, p, d->alibi);
     d->sink = (const float *)hip_moved(c, p, d->sink);
+    p->g = c->g;
+    p->g.dout.data = hip_moved(c, p, c->g.dout.data);
+    p->g.dlse = (const float *)hip_moved(c, p, c->g.dlse);
+    attn_out *out[] = {&p->g.dq, &p->g.dk, &p->g.dv};
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++) out[i]->data = hip_moved(c, p, out[i]->data);
+    p->g.dbias = (float *)hip_moved(c, p, c->g.dbias);
+    p->g.dsink = (float *)hip_moved(c, p, c->g.dsink);
     if (how & HIP_SEQ_HOST) d->flags |= ATTN_SEQ_HOST;
     else {
         const int32_t **seq[] = {&d->seq.cu_q, &d->seq.cu_k, &d->seq.used_q, &d->seq.used_k, &d->seq.start_k, &d->seq.slot, &d->seq.block_table};
@@ -76,7 +84,7 @@ SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
     }
     if (how & HIP_WORKSPACE) {
         attn_plan plan;
-        if (attn_query(d, NULL, &plan) || !plan.workspace_size) return;
+        if (attn_query(d, how & HIP_BACKWARD ? &p->g : NULL, &plan) || !plan.workspace_size) return;
         hip_must(hipMalloc(&p->workspace, plan.workspace_size), "hipMalloc");
         d->workspace = p->workspace, d->workspace_size = plan.workspace_size;
     }

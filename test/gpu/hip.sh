@@ -48,10 +48,14 @@ add() {
 }
 hash_of() { sed -n 's/.*hash \([0-9a-f]*\)$/\1/p' "build/hip/$chip/log"; }
 
+same_bits() { # what it means that the last hash is not $first
+    if [ "$(hash_of)" = "$first" ]; then passed=$((passed + 1))
+    else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
+}
 run_chip() { # chip, full or nothing
-    local count=500 few=60 bits=22 seed first order proof
+    local count=500 few=60 backward=130 bits=22 seed first order proof
     chip=$1
-    if [ "${2:-}" = full ]; then count=6000 few=600 bits=24; fi
+    if [ "${2:-}" = full ]; then count=6000 few=600 backward=2600 bits=24; fi
     proof="HIPSIM_ARCH=$chip HIPSIM_POISON=1"
     case $chip in gfx90a) seed=100 ;; gfx942) seed=200 ;; gfx1100) seed=300 ;; *) seed=400 ;; esac
     [ ! -x build/hip/$chip/hip_unit ] || add "fixed tests" $proof build/hip/$chip/hip_unit
@@ -63,15 +67,18 @@ run_chip() { # chip, full or nothing
     [ ! -x build/hip/$chip/hip_unit ] || add "threads, deferred" $proof HIPSIM_DEFER=1 build/hip/$chip/hip_unit two_threads
     for order in 1 2; do
         add "deferred $order" $proof HIPSIM_DEFER=$order build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
-        if [ "$(hash_of)" = "$first" ]; then passed=$((passed + 1))
-        else failed=$((failed + 1)); echo "FAIL $chip: deferred work gives other bits"; fi
+        same_bits "deferred work gives other bits"
     done
     for order in reverse random:1 random:2; do
         add "$order, races" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order \
             build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
-        if [ "$(hash_of)" = "$first" ]; then passed=$((passed + 1))
-        else failed=$((failed + 1)); echo "FAIL $chip: order $order gives other bits than forward"; fi
+        same_bits "order $order gives other bits than forward"
     done
+    # half of the descriptions have gradients
+    add "backward, races" $proof HIPSIM_GLOBAL_RACES=1 build/hip/$chip/hip_grid --backward --count $backward --cost $((bits - 2)) --seed $((seed + 2)) --hash
+    first=$(hash_of)
+    add "backward, random:1" $proof HIPSIM_ORDER=random:1 build/hip/$chip/hip_grid --backward --count $backward --cost $((bits - 2)) --seed $((seed + 2)) --hash
+    same_bits "order random:1 gives other bits backward"
 }
 
 compiled() { # label, command...: a build that is not run

@@ -1,7 +1,7 @@
 /* hip_grid.c - backend "hip" on random valid descriptions, against the reference, element by element by the rule.
  *
  *   hip_grid [--count N] [--seed S] [--case I] [--cost BITS] [--seconds T] [--where host|device|both|mixed] [--backend NAME]
- *            [--hash] [--stop] [--scalar] [--verbose]
+ *            [--hash] [--stop] [--scalar] [--backward] [--verbose]
  *
  * Case I of seed S is always the same description (proof_make), whatever runs before it; --cost bounds its size as in grid.c. It
  * goes in by host pointers, or by device pointers on a stream, or by both, which must agree bit for bit. What the backend does
@@ -9,8 +9,8 @@
  *
  * The cases run in a child process: an error of the simulator ends it, the parent names the case and goes on with the next. A
  * line `repeat:` is a command that runs that case alone. --hash prints a hash over all bits that came out: it must not depend on
- * HIPSIM_ORDER. --stop ends after the first failure. --scalar lets any
- * case run on the scalar kernel. */
+ * HIPSIM_ORDER. --stop ends after the first failure. --scalar lets any case run on the scalar kernel. --backward runs the
+ * gradients of the descriptions that have some, from the reference's o and lse, and passes over the others. */
 #define _GNU_SOURCE
 #include "hip.h"
 #include <signal.h>
@@ -25,7 +25,7 @@ typedef struct run_opts {
     uint64_t seed;
     int64_t count, only, cost;
     double seconds;
-    int where, verbose, hash, stop, scalar;
+    int where, verbose, hash, stop, scalar, backward;
     const char *backend, *self;
 } run_opts;
 
@@ -44,7 +44,7 @@ static void repeat(const run_opts *o, int64_t index, int where) {
     printf("  repeat:");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) && *getenv(names[i])) printf(" %s=%s", names[i], getenv(names[i]));
-    printf(" %s --seed %llu --case %lld --cost %lld --where %s --verbose\n", o->self, (unsigned long long)o->seed, (long long)index,
+    printf(" %s%s --seed %llu --case %lld --cost %lld --where %s --verbose\n", o->self, o->backward ? " --backward" : "", (unsigned long long)o->seed, (long long)index,
            (long long)o->cost, where_name[where]);
 }
 static void fail(const run_opts *o, int64_t index, int where, const char *what) {
@@ -67,7 +67,7 @@ static int takes(const run_opts *o, proof_case *c, int64_t index) {
     attn_plan plan;
     memset(&plan, 0, sizeof plan);
     c->d.backend = o->backend;
-    attn_status s = proof_query(c, 0, &plan);
+    attn_status s = proof_query(c, o->backward, &plan);
     const int hip = !strcmp(o->backend, "hip"), inside = !(c->features & hip_outside());
     if (s && s != ATTN_ERR_DECLINED && s != ATTN_ERR_NOT_YET) fail(o, index, WHERE_HOST, attn_status_text(s));
     if (s && !strstr(plan.why, o->backend)) fail(o, index, WHERE_HOST, "declines without a reason");
@@ -77,30 +77,32 @@ static int takes(const run_opts *o, proof_case *c, int64_t index) {
     return 1;
 }
 /* Notes the kernel; no silent fall to the scalar one where a matrix unit, or f32's own kernel, serves. */
-static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_desc *d) {
+static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_desc *d, const attn_grad *g) {
     attn_plan plan;
-    attn_status s = attn_query(d, NULL, &plan);
+    attn_status s = attn_query(d, o->backward ? g : NULL, &plan);
     if (s) return attn_status_text(s);
     if (o->verbose) printf("  %s, %s pointers: %s, %s, workspace %zu\n", plan.backend, where_name[shared->where], plan.kernel, plan.isa, plan.workspace_size);
     count_kernel(plan.kernel);
+    if (o->backward) return strstr(plan.kernel, "_backward") ? NULL : "no kernel of a backward";
     if (!o->scalar && d->head_dim <= 256 && proof_v_dim(d) <= 256 && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
         strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";
     return NULL;
 }
 static const char *by_host(const run_opts *o, proof_case *c, const proof_answer *a) {
-    const char *other = kernel_of(o, c, &c->d);
-    attn_status s = proof_call(c, 0);
+    const char *other = kernel_of(o, c, &c->d, &c->g);
+    attn_status s = proof_call(c, o->backward);
     if (other) return other;
     if (s) return c->message[0] ? c->message : attn_status_text(s);
-    return proof_check(c, a, hip_p_unit(&c->d));
+    return o->backward ? proof_check_grad(c, a) : proof_check(c, a, hip_p_unit(&c->d));
 }
 static const char *by_device(const run_opts *o, proof_case *c, const proof_answer *a, int how) {
     hip_place p;
-    hip_place_make(c, &p, how);
-    const char *other = kernel_of(o, c, &p.d);
-    attn_status s = attn_forward(&p.d);
+    hip_place_make(c, &p, how | (o->backward ? HIP_BACKWARD : 0));
+    const char *other = kernel_of(o, c, &p.d, &p.g), *wrong = NULL;
+    attn_status s = o->backward ? attn_backward(&p.d, &p.g) : attn_forward(&p.d);
     if (!s) hip_place_fetch(c, &p);
-    const char *wrong = s ? c->message[0] ? c->message : attn_status_text(s) : proof_check(c, a, hip_p_unit(&c->d));
+    if (s) wrong = c->message[0] ? c->message : attn_status_text(s);
+    else wrong = o->backward ? proof_check_grad(c, a) : proof_check(c, a, hip_p_unit(&c->d));
     hip_place_free(c, &p);
     return other ? other : wrong;
 }
@@ -163,6 +165,15 @@ static const char *same_finite_rows(const proof_case *c, const proof_answer *a, 
             }
     return NULL;
 }
+/* What the case's answer is; a backward's o and lse are the reference's from here on. */
+static attn_status solve(const run_opts *o, proof_case *c, proof_answer *a, int64_t index) {
+    if (!o->backward) return proof_solve(c, a);
+    memset(a, 0, sizeof *a);
+    attn_status s = proof_forward(c);
+    const char *wrong = s ? NULL : proof_solve_grad(c, a);
+    if (wrong) fail(o, index, WHERE_HOST, wrong);
+    return s;
+}
 static void run_case(const run_opts *o, int64_t index) {
     proof_rng r = {o->seed * 0x2545f4914f6cdd1du + (uint64_t)index, NULL, 0};
     proof_case c;
@@ -170,13 +181,13 @@ static void run_case(const run_opts *o, int64_t index) {
     random_bits(&r.state);
     proof_make(&c, &r, (int64_t)1 << (o->cost - (int64_t)(random_bits(&r.state) % 8)));
     /* more keys and values that are not finite than a backend without 0 * NaN in its matrix products would need */
-    if (!(c.features & (PROOF_NONFINITE | PROOF_APPEND)) && random_bits(&r.state) % 6 == 0) proof_spoil(&c), proof_freeze(&c);
+    if (!o->backward && !(c.features & (PROOF_NONFINITE | PROOF_APPEND)) && random_bits(&r.state) % 6 == 0) proof_spoil(&c), proof_freeze(&c);
     if (o->verbose) printf("case %lld: ", (long long)index), proof_describe(&c);
     int where = o->where == WHERE_MIXED ? (int)(WHERE_HOST + random_bits(&r.state) % 3) : o->where;
     const int how = (int)(random_bits(&r.state) % 8);
     shared->running = index, shared->where = where;
-    if (!takes(o, &c, index)) { proof_free(&c); return; }
-    attn_status s = proof_solve(&c, &a);
+    if ((o->backward && !c.backward) || !takes(o, &c, index)) { proof_free(&c); return; }
+    attn_status s = solve(o, &c, &a, index);
     if (s) {
         shared->invalid++;
         if (o->verbose) printf("  refused: %s %s\n", attn_status_name(s), c.message);
@@ -223,13 +234,14 @@ static void run_from(const run_opts *o, double end) {
 }
 
 int main(int argc, char **argv) {
-    run_opts o = {1, 300, -1, 20, 0, WHERE_MIXED, 0, 0, 0, 0, "hip", argv[0]};
+    run_opts o = {1, 300, -1, 20, 0, WHERE_MIXED, 0, 0, 0, 0, 0, "hip", argv[0]};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--verbose")) o.verbose = 1;
         else if (!strcmp(argv[i], "--hash")) o.hash = 1;
         else if (!strcmp(argv[i], "--stop")) o.stop = 1;
         else if (!strcmp(argv[i], "--scalar")) o.scalar = 1;
+        else if (!strcmp(argv[i], "--backward")) o.backward = 1;
         else if (!strcmp(argv[i], "--seed")) o.seed = strtoull(value, NULL, 0), i++;
         else if (!strcmp(argv[i], "--count")) o.count = atoll(value), i++;
         else if (!strcmp(argv[i], "--case")) o.only = atoll(value), i++;

@@ -57,7 +57,7 @@ static void bind(proof_case *c) {
     proof_bind_all(c, &draw);
 }
 /* everything at once: bias, mask, alibi, sink, softcap, dropout, padded lengths */
-static void loaded(proof_case *c, int32_t dtype) {
+static void loaded_begin(proof_case *c, int32_t dtype) {
     static const int32_t used_q[] = {19, 12}, used_k[] = {70, 41}, start_k[] = {0, 5};
     shape(c, 2, 20, 70, 4, 2, 64, 0, dtype);
     attn_desc *d = &c->d;
@@ -71,6 +71,9 @@ static void loaded(proof_case *c, int32_t dtype) {
         memcpy(p, from[i], 8);
         *to[i] = p;
     }
+}
+static void loaded(proof_case *c, int32_t dtype) {
+    loaded_begin(c, dtype);
     proof_draw draw = plain_draw();
     draw.alibi = draw.sink = 1;
     proof_bind_all(c, &draw);
@@ -221,27 +224,15 @@ static void declined(void) {
     CHECK(seen == hip_outside(), "not every feature came up: %llx", (unsigned long long)seen);
     CHECK(spoken() == 0, "something was printed");
 }
-static void backward_declined(void) {
-    proof_case c;
-    attn_grad g;
-    attn_plan plan;
-    shape(&c, 1, 8, 8, 2, 2, 32, 0, ATTN_F32);
-    bind(&c);
-    registered();
-    memset(&g, 0, sizeof g);
-    attn_status s = attn_query(&c.d, &g, &plan);
-    CHECK(s == ATTN_ERR_NOT_YET && strstr(plan.why, "hip: "), "%s, '%s'", attn_status_name(s), plan.why);
-}
-
 /* -------------------------------------------------------------------------------- failing calls, leaks, choice */
-/* Every HIP call of a forward call fails in turn, with an error of memory and with another one. */
-static void every_call_fails(const proof_case *c, const attn_desc *d) {
+/* Every HIP call of a call, backward with g, fails in turn, with an error of memory and with another one. */
+static void every_call_fails(const proof_case *c, const attn_desc *d, const attn_grad *g) {
     for (int kind = 0; kind < 2; kind++) {
         hip_fail_error = kind ? hipErrorUnknown : hipErrorOutOfMemory;
         for (int64_t n = 1;; n++) {
             const int64_t before = hip_calls;
             hip_fail_at = before + n;
-            attn_status s = attn_forward(d);
+            attn_status s = g ? attn_backward(d, g) : attn_forward(d);
             const int reached = hip_calls >= hip_fail_at;
             hip_fail_at = 0;
             if (!reached) { CHECK(!s, "no call failed: %s", d->message); break; }
@@ -270,7 +261,7 @@ static void failing_calls(int device) {
     hip_place_make(&c, &p, HIP_STREAM);
     silence();
     for (int round = 0; round < 2; round++) {
-        every_call_fails(&c, device ? &p.d : &c.d);
+        every_call_fails(&c, device ? &p.d : &c.d, NULL);
         if (round) CHECK(hip_alive == alive, "%lld blocks, streams and events alive, then %lld", (long long)alive, (long long)hip_alive);
         alive = hip_alive;
     }
@@ -1022,15 +1013,429 @@ static void far_apart(void) {
     for (int i = 0; i < 8; i++) far_apart_by(i & 1, i >> 1 & 1, i & 4 ? ATTN_F32 : ATTN_F16);
 }
 
+/* --------------------------------------------------------------------------------------------------- gradients */
+static proof_draw grad_draw(proof_case *c, int32_t dtype) {
+    proof_draw draw = plain_draw();
+    c->backward = 1;
+    c->g.dout.dtype = c->g.dq.dtype = c->g.dk.dtype = c->g.dv.dtype = dtype;
+    return draw;
+}
+/* o and lse by the reference: inputs from here on */
+static void solved(proof_case *c) {
+    const attn_status s = proof_forward(c);
+    CHECK(!s, "the reference: %s", attn_status_text(s));
+    c->d.backend = "hip";
+}
+/* every gradient */
+static void all_gradients(proof_case *c, int32_t dtype, int accumulate) {
+    proof_draw draw = grad_draw(c, dtype);
+    draw.alibi = draw.sink = draw.dlse = draw.dbias = draw.dsink = 1;
+    c->accumulate = accumulate;
+    proof_bind_all(c, &draw);
+    solved(c);
+}
+/* and everything at once */
+static void loaded_backward(proof_case *c, int32_t dtype, int accumulate) {
+    loaded_begin(c, dtype);
+    all_gradients(c, dtype, accumulate);
+}
+/* By host and by device pointers within the rule, and with the same bits. */
+static void agrees_backward(proof_case *c, const char *what) {
+    proof_answer a;
+    hip_place p;
+    memset(&a, 0, sizeof a);
+    const char *wrong = proof_solve_grad(c, &a);
+    CHECK(!wrong, "%s: the reference: %s", what, wrong);
+    c->d.backend = "hip";
+    attn_status s = proof_call(c, 1);
+    CHECK(!s, "%s: %s", what, c->message);
+    wrong = proof_check_grad(c, &a);
+    CHECK(!wrong, "%s: %s", what, wrong);
+    char *host = outputs(c, outputs(c, NULL)), *device = outputs(c, NULL);
+    proof_reset(c);
+    hip_place_make(c, &p, HIP_BACKWARD);
+    for (int run = 0; run < (c->accumulate ? 1 : 2); run++) {
+        CHECK(!attn_backward(&p.d, &p.g), "%s: %s", what, c->message);
+        hip_place_fetch(c, &p);
+        CHECK(!memcmp(outputs(c, device), host, outputs_size(c)), "%s: other bits on the device, run %d", what, run);
+    }
+    hip_place_free(c, &p);
+    proof_reset(c);
+    proof_answer_free(&a);
+    free(host), free(device);
+}
+static void refused_backward(const proof_case *c, const attn_desc *d, const attn_grad *g, attn_status want, const char *what) {
+    attn_status s = attn_backward(d, g);
+    CHECK(s == want, "%s: %s (%s), not %s", what, attn_status_name(s), d->message, attn_status_name(want));
+    CHECK(outputs_untouched(c), "%s: an output was written", what);
+}
+static void backward_pointers(void) {
+    proof_case c;
+    hip_place p;
+    loaded_backward(&c, ATTN_F32, 0);
+    registered();
+    hip_place_make(&c, &p, HIP_STREAM | HIP_BACKWARD);
+    silence();
+    for (int device = 0; device < 2; device++)           /* a gradient's pointer of the other kind, each in turn */
+        for (int n = 0; n < 7; n++) {
+            attn_grad g = device ? p.g : c.g;
+            const attn_grad *from = device ? &c.g : &p.g;
+            switch (n) {
+            case 0: g.dout.data = from->dout.data; break;
+            case 1: g.dlse = from->dlse; break;
+            case 2: g.dq.data = from->dq.data; break;
+            case 3: g.dk.data = from->dk.data; break;
+            case 4: g.dv.data = from->dv.data; break;
+            case 5: g.dbias = from->dbias; break;
+            default: g.dsink = from->dsink; break;
+            }
+            refused_backward(&c, device ? &p.d : &c.d, &g, ATTN_ERR_GPU_POINTER, "a pointer of the other kind");
+            static const char *const name[] = {"dout", "dlse", "dq", "dk", "dv", "dbias", "dsink"};
+            CHECK(strstr(c.message, name[n]), "the message does not name %s: '%s'", name[n], c.message);
+        }
+    CHECK(!attn_backward(&p.d, &p.g), "after all of them: %s", c.message);
+    CHECK(spoken() == 0, "something was printed");
+    hip_place_free(&c, &p);
+}
+static void backward_workspaces(void) {
+    static char host[1 << 20] __attribute__((aligned(64)));
+    proof_case c;
+    hip_place p;
+    attn_plan plan;
+    loaded_backward(&c, ATTN_BF16, 0);
+    registered();
+    CHECK(!proof_query(&c, 1, &plan) && !plan.workspace_size && !strcmp(plan.kernel, "scalar_bf16_backward"), "host pointers: %s, %zu bytes", plan.kernel, plan.workspace_size);
+    for (int how = 0; how < 2; how++) {
+        hip_place_make(&c, &p, HIP_BACKWARD | HIP_WORKSPACE | HIP_STREAM | (how ? HIP_SEQ_HOST : 0));
+        const size_t rows = (size_t)proof_lse_count(&c.d) * 4, seq = how ? 64 : 0;
+        CHECK(p.d.workspace_size == (rows + 63) / 64 * 64 + seq, "%zu bytes for %zu of rows", p.d.workspace_size, rows);
+        const int64_t made = hip_allocations;
+        CHECK(!attn_backward(&p.d, &p.g), "%s", c.message);
+        CHECK(hip_allocations == made, "%lld allocations", (long long)(hip_allocations - made));
+        p.d.backend = NULL;
+        CHECK(!attn_query(&p.d, &p.g, &plan) && !strcmp(plan.backend, "hip"), "device tensors go to %s", plan.backend);
+        p.d.backend = "hip";
+        p.d.workspace_size--;
+        refused_backward(&c, &p.d, &p.g, ATTN_ERR_WORKSPACE_SMALL, "one byte short");
+        void *on_device = p.d.workspace;
+        p.d.workspace = host, p.d.workspace_size = sizeof host;
+        refused_backward(&c, &p.d, &p.g, ATTN_ERR_GPU_WORKSPACE, "a workspace in host memory");
+        p.d.workspace = on_device;
+        hip_place_free(&c, &p);
+    }
+}
+static void backward_agrees(void) {
+    static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    registered();
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        char what[32];
+        loaded_backward(&c, dtype[n % 3], n / 3);
+        snprintf(what, sizeof what, "dtype %d%s", dtype[n % 3], n / 3 ? ", accumulated" : "");
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
+/* dbias in every shape that a bias can have, rows that are padding and keys on both sides of those in use included. */
+static void backward_bias_shapes(void) {
+    static const int32_t used_q[] = {9, 0, 11}, used_k[] = {70, 41, 0}, start_k[] = {3, 40, 0};
+    registered();
+    for (int n = 0; n < 16; n++) {
+        proof_case c;
+        char what[64];
+        shape(&c, 3, 11, 70, 4, 2, 24, 40, ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        attn_desc *d = &c.d;
+        int64_t step = 70 + 3;
+        for (int a = 2; a >= 0; a--) {
+            d->bias.stride[a] = n >> a & 1 ? ATTN_BROADCAST : step;
+            if (!(n >> a & 1)) step *= (const int64_t[]){3, 4, 11}[a];
+        }
+        c.features |= PROOF_BIAS;
+        d->flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d->window_left = 50;
+        const int32_t *from[] = {used_q, used_k, start_k};
+        const int32_t **to[] = {&d->seq.used_q, &d->seq.used_k, &d->seq.start_k};
+        for (int i = 0; i < 3; i++) {
+            int32_t *p = proof_ints(&c, 3);
+            memcpy(p, from[i], 12);
+            *to[i] = p;
+        }
+        c.accumulate = n / 8;
+        draw.dbias = 1, draw.hidden_percent = 10;
+        proof_bind_all(&c, &draw);
+        solved(&c);
+        snprintf(what, sizeof what, "broadcast axes %d, accumulate %d", n % 8, n / 8);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
+/* Calls that see nothing: gradients of 0, and a sink takes all of its row. */
+static void backward_of_nothing(void) {
+    static const struct { int64_t batch, q_len, kv_len; uint32_t flags; int64_t offset; int mask; } cases[] = {
+        {0, 5, 7, 0, 0, 0}, {2, 0, 7, 0, 0, 0}, {2, 5, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 0}, {2, 5, 70, ATTN_CAUSAL | ATTN_OFFSET, -70, 0}, {2, 5, 70, 0, 0, 1}};
+    registered();
+    for (size_t n = 0; n < 2 * sizeof cases / sizeof *cases; n++) {
+        proof_case c;
+        char what[32];
+        shape(&c, cases[n / 2].batch, cases[n / 2].q_len, cases[n / 2].kv_len, 4, 2, 24, 0, ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.d.flags = cases[n / 2].flags, c.d.offset = cases[n / 2].offset;
+        c.features |= PROOF_BIAS;
+        if (cases[n / 2].mask) c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+        draw.sink = draw.dsink = draw.dlse = (int)(n % 2), draw.dbias = 1;
+        c.accumulate = (int)(n % 2);
+        proof_bind_all(&c, &draw);
+        if (cases[n / 2].mask) memset((void *)(uintptr_t)c.d.mask.data, 0, 2 * 4 * 5 * 70), proof_freeze(&c);
+        solved(&c);
+        snprintf(what, sizeof what, "case %d", (int)n);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
+/* A value that is not finite reaches what sees it and nothing else: the same bits as with 0 in its place. */
+static void backward_bits(proof_case *c, char *to) {
+    proof_reset(c);
+    CHECK(!proof_call(c, 1), "%s", c->message);
+    outputs(c, to);
+}
+static void backward_spoiled(void) {
+    enum { Q = 70, K = 70, D = 24, KEY = 40, ROW = 30 };
+    registered();
+    for (int n = 0; n < 6; n++) {
+        const int what = n % 3;                          /* k and v of a key that a mask hides from all; one row's q, or dout, in a causal call */
+        proof_case c;
+        shape(&c, 1, Q, K, 1, 1, D, 0, n < 3 ? ATTN_F32 : ATTN_BF16);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        if (what) c.d.flags = ATTN_CAUSAL;
+        else c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+        c.features |= PROOF_BIAS, draw.dbias = 1;
+        proof_bind_all(&c, &draw);
+        for (int i = 0; !what && i < Q; i++) ((uint8_t *)(uintptr_t)c.d.mask.data)[i * K + KEY] = 0;
+        attn_in *spoiled = what == 0 ? &c.d.k : what == 1 ? &c.d.q : &c.g.dout;
+        for (int e = 0; e < D; e++) {
+            element_put((void *)(uintptr_t)spoiled->data, spoiled->dtype, (what ? ROW : KEY) * D + e, 0);
+            if (!what) element_put((void *)(uintptr_t)c.d.v.data, c.d.v.dtype, KEY * D + e, 0);
+        }
+        proof_freeze(&c);
+        solved(&c);
+        char *want = outputs(&c, NULL), *got = outputs(&c, NULL);
+        backward_bits(&c, want);
+        for (int e = 0; e < D; e++) {
+            element_put((void *)(uintptr_t)spoiled->data, spoiled->dtype, (what ? ROW : KEY) * D + e, (double)float_of(e % 2 ? 0x7f800000 : 0x7fc00000));
+            if (!what) element_put((void *)(uintptr_t)c.d.v.data, c.d.v.dtype, KEY * D + e, (double)float_of(0x7fc00000));
+        }
+        backward_bits(&c, got);
+        const float *x = (const float *)(const void *)got, *y = (const float *)(const void *)want;       /* dq, dk, dv, dbias */
+        for (int at = 0; at < 3 * Q * D + Q * K; at++) {
+            const int of_bias = at - 3 * Q * D, token = at / D % Q;
+            const int reached = what && (of_bias >= 0 ? of_bias / K == ROW && of_bias % K <= ROW : at < Q * D ? token == ROW : token <= ROW);
+            CHECK(reached || float_bits(x[at]) == float_bits(y[at]), "case %d: element %d, %g instead of %g", n, at, (double)x[at], (double)y[at]);
+        }
+        if (what) CHECK(!is_finitef(x[ROW * D]) && !is_finitef(x[Q * D]), "case %d: what is seen does not show", n);
+        free(want), free(got), proof_free(&c);
+    }
+}
+/* Biases and sinks at the ends of f32, all of them finite: q is 0, so that the scores are exact. */
+static void backward_far(void) {
+    static const double far[] = {-1e9, -3e38, -3.4028234663852886e38, 1e9, 3.4028234663852886e38};
+    static const float sink[] = {3.40282347e38f, -3.40282347e38f, 1e9f, -1e9f, 80};
+    registered();
+    for (int n = 0; n < 20; n++) {
+        proof_case c;
+        char what[64];
+        shape(&c, 1, 6, 70, n / 10 ? 5 : 1, 1, 24, 0, ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.d.bias.stride[0] = c.d.bias.stride[1] = ATTN_BROADCAST, c.d.bias.stride[2] = 70;
+        c.features |= PROOF_BIAS;
+        draw.q_amplitude = 0, draw.sink = draw.dsink = n / 10, draw.dbias = draw.dlse = 1;
+        proof_bind_all(&c, &draw);
+        if (n / 10) memcpy((void *)(uintptr_t)c.d.sink, sink, sizeof sink);
+        fill_bias(&c, far[n % 5], n / 5 % 2);
+        solved(&c);
+        snprintf(what, sizeof what, "bias %g, every row %d, sinks %d", far[n % 5], n / 5 % 2, n / 10);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
+/* Any lse, whatever the scores say (q is 0, so they are 0): p is at most 1, and 0 under -infinity, which a row that saw nothing has. */
+static void backward_any_lse(void) {
+    static const struct { uint32_t lse; double p; } cases[] = {{0xc2c80000, 1}, {0xff800000, 0}, {0xff7fffff, 1}, {0x42c80000, 0}, {0x7f7fffff, 0}, {0x3f317218, 0.5}};
+    enum { K = 70, D = 24 };
+    registered();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        proof_case c;
+        shape(&c, 1, 1, K, 1, 1, D, 0, ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        draw.q_amplitude = 0, draw.sink = draw.dsink = draw.dlse = 1;
+        proof_bind_all(&c, &draw);
+        *(float *)(uintptr_t)c.d.sink = 0;
+        memset(c.d.o.data, 0, D * 4);
+        *c.d.lse = float_of(cases[n].lse);
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        for (int at = 0; at < K * D; at++) {
+            const double dv = element_get(c.g.dv.data, ATTN_F32, at), want = cases[n].p * element_get(c.g.dout.data, ATTN_F32, at % D);
+            CHECK(absolute(dv - want) <= 0x1p-20 * absolute(want) + 0x1p-120, "lse %g: dv %g, not %g", (double)*c.d.lse, dv, want);
+        }
+        const double dsink = (double)*c.g.dsink, want = cases[n].p * (double)*c.g.dlse;
+        CHECK(absolute(dsink - want) <= 0x1p-20 * absolute(want) + 0x1p-120, "lse %g: dsink %g, not %g", (double)*c.d.lse, dsink, want);
+        proof_free(&c);
+    }
+}
+/* Many terms that are all alike: 8 keys that S rows see, and a row that sees S keys; dv, dk and dq are S times a term. */
+static void backward_long_sums(void) {
+    enum { S = 8000, D = 4 };
+    registered();
+    for (int keys = 0; keys < 2; keys++) {
+        proof_case c;
+        attn_desc *d = &c.d;
+        shape(&c, 1, keys ? 1 : S, keys ? S : 8, 1, 1, D, 0, ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        proof_bind_all(&c, &draw);
+        attn_in *in[] = {&d->q, &d->k, &d->v, &c.g.dout};
+        for (int n = 0; n < 4; n++) {
+            const int64_t rows = n == 0 || n == 3 ? d->q_len : d->kv_len;
+            for (int64_t e = 0; e < rows * D; e++) element_put((void *)(uintptr_t)in[n]->data, ATTN_F32, e, 0.7);
+        }
+        const double score = D * (double)0.7f * (double)0.7f / 2, p = 0.125, o = 0.3;
+        for (int64_t i = 0; i < d->q_len; i++) d->lse[i] = (float)(score - log(p));
+        for (int64_t e = 0; e < d->q_len * D; e++) element_put(d->o.data, ATTN_F32, e, o);
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        const double ds = p * (D * (double)0.7f * (double)0.7f - D * (double)0.7f * o), one[3] = {ds / 2 * (double)0.7f, ds / 2 * (double)0.7f, p * (double)0.7f};
+        const attn_out *out[] = {&c.g.dq, &c.g.dk, &c.g.dv};
+        for (int n = 0; n < 3; n++) {
+            const int by_row = n == 0;                    /* one row or key of each is the sum over all that it meets */
+            const double want = one[n] * (double)(by_row ? d->kv_len : d->q_len), got = element_get(out[n]->data, ATTN_F32, 1);
+            CHECK(absolute(got - want) < 100 * 0x1p-24 * absolute(want), "%s of %d equal terms is off by %.3g of itself", (const char *[]){"dq", "dk", "dv"}[n],
+                  (int)(by_row ? d->kv_len : d->q_len), absolute(got - want) / want);
+        }
+        proof_free(&c);
+    }
+}
+/* A sequence's dq, dk and dv have the same bits alone and padded on either side in a batch. */
+static void backward_invariant(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, len_q[] = {40, 1, 33}, len_k[] = {70, 64, 33};
+    enum { B = 3, Q = 50, K = 90, H = 2, D = 24 };
+    registered();
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
+        int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B);
+        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = n < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
+        c.d.flags = n % 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k, c.d.seq.start_k = start_k;
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        proof_bind_all(&c, &draw);
+        solved(&c);
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        for (int b = 0; b < B; b++) {
+            attn_desc d = c.d;
+            attn_grad g = c.g;
+            const size_t size = dtype_size(d.q.dtype), q_at = (size_t)b * Q * H * D, k_at = ((size_t)b * K + (size_t)start_k[b]) * D;
+            float *got[3], *lse = (float *)proof_zeros(Q * H, 4);
+            const float *want[3] = {(const float *)c.g.dq.data + q_at, (const float *)c.g.dk.data + k_at, (const float *)c.g.dv.data + k_at};
+            for (int i = 0; i < 3; i++) got[i] = (float *)proof_zeros(K * H * D, 4);
+            memset(&d.seq, 0, sizeof d.seq);
+            d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
+            d.q.data = (const char *)d.q.data + q_at * size, d.o.data = (char *)d.o.data + q_at * size;
+            d.k.data = (const char *)d.k.data + k_at * size, d.v.data = (const char *)d.v.data + k_at * size;
+            g.dout.data = (const float *)g.dout.data + q_at;
+            for (int h = 0; h < H; h++) memcpy(lse + h * len_q[b], c.d.lse + (b * H + h) * Q, (size_t)len_q[b] * 4);
+            d.lse = lse, g.dq.data = got[0], g.dk.data = got[1], g.dv.data = got[2];
+            CHECK(!attn_backward(&d, &g), "%s", c.message);
+            for (int i = 0; i < 3; i++) {
+                CHECK(!memcmp(got[i], want[i], (size_t)(i ? len_k[b] : len_q[b] * H) * D * 4), "dtype %d, sequence %d: d%c has other bits alone", d.q.dtype, b, "qkv"[i]);
+                free(got[i]);
+            }
+            free(lse);
+        }
+        proof_free(&c);
+    }
+}
+/* Device memory may hold any lengths here too: no access leaves the extents. */
+static void backward_garbage(void) {
+    static const int32_t wild[] = {INT32_MIN, -1, 0, 7, 25, 26, 1000, INT32_MAX};
+    enum { B = 3, Q = 20, K = 25 };
+    uint64_t r = 5;
+    registered();
+    for (int n = 0; n < 60; n++) {
+        proof_case c;
+        hip_place p;
+        shape(&c, B, Q, K, 2, 1, 24, 0, n % 2 ? ATTN_BF16 : ATTN_F32);
+        const int packed = n % 3 == 0, arrays = packed ? 2 : 3, length = packed ? B + 1 : B;
+        const int32_t **to[] = {packed ? &c.d.seq.cu_q : &c.d.seq.used_q, packed ? &c.d.seq.cu_k : &c.d.seq.used_k, &c.d.seq.start_k};
+        for (int i = 0; i < arrays; i++) {
+            int32_t *x = proof_ints(&c, length);
+            for (int b = 0; b < length; b++) x[b] = packed ? b * (i ? K : Q) : i == 2 ? 0 : i ? K : Q;
+            *to[i] = x;
+        }
+        if (packed) c.d.seq.total_q = B * Q, c.d.seq.total_k = B * K;
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.features |= PROOF_BIAS;
+        draw.dbias = draw.sink = draw.dsink = 1;
+        proof_bind_all(&c, &draw);
+        solved(&c);
+        hip_place_make(&c, &p, HIP_BACKWARD);
+        const int32_t *at[] = {packed ? p.d.seq.cu_q : p.d.seq.used_q, packed ? p.d.seq.cu_k : p.d.seq.used_k, p.d.seq.start_k};
+        for (int i = 0; i < arrays; i++) {
+            int32_t bad[B + 1];
+            for (int b = 0; b < length; b++) bad[b] = wild[random_bits(&r) % 8];
+            hip_must(hipMemcpy((void *)(uintptr_t)at[i], bad, (size_t)length * 4, hipMemcpyHostToDevice), "hipMemcpy");
+        }
+        CHECK(!attn_backward(&p.d, &p.g), "%s", c.message);
+        hip_must(hipDeviceSynchronize(), "hipDeviceSynchronize");
+        hip_place_free(&c, &p);
+        proof_free(&c);
+    }
+}
+/* More dims than a wave takes at once, and views that are far from dense. */
+static void backward_wide(void) {
+    registered();
+    for (int n = 0; n < 4; n++) {
+        proof_case c;
+        shape(&c, 1, 5, 20, 2, 1, n % 2 ? 520 : 24, n % 2 ? 24 : 1030, n / 2 ? ATTN_F16 : ATTN_F32);
+        proof_draw draw = grad_draw(&c, n / 2 ? ATTN_F64 : ATTN_F32);
+        c.accumulate = n / 2;
+        proof_bind_all(&c, &draw);
+        solved(&c);
+        agrees_backward(&c, n % 2 ? "head_dim 520" : "v_dim 1030");
+        proof_free(&c);
+    }
+}
+static void failing_backward(int device) {
+    proof_case c;
+    hip_place p;
+    int64_t alive = 0;
+    shape(&c, 2, 3, 5, 2, 1, 8, 0, ATTN_F16);
+    int32_t *used_k = proof_ints(&c, 2);
+    used_k[0] = 5, used_k[1] = 3;
+    c.d.seq.used_k = used_k, c.features = PROOF_BIAS;
+    all_gradients(&c, ATTN_F16, 1);
+    registered();
+    hip_place_make(&c, &p, HIP_STREAM | HIP_BACKWARD | HIP_SEQ_HOST);
+    const attn_desc d = proof_desc(&c, 1);
+    silence();
+    for (int round = 0; round < 2; round++) {
+        every_call_fails(&c, device ? &p.d : &d, device ? &p.g : &c.g);
+        if (round) CHECK(hip_alive == alive, "%lld blocks, streams and events alive, then %lld", (long long)alive, (long long)hip_alive);
+        alive = hip_alive;
+    }
+    CHECK(spoken() == 0, "something was printed");
+    hip_place_free(&c, &p);
+    agrees_backward(&c, "after the failures");
+}
+static void failing_backward_host(void) { failing_backward(0); }
+static void failing_backward_device(void) { failing_backward(1); }
+
 /* -------------------------------------------------------------------------------------------------------- main */
 static const struct { const char *name; void (*body)(void); const char *variable, *value; } tests[] = {
 #define TEST(f) {#f, f, NULL, NULL}
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
-    TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined), TEST(backward_declined),
+    TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(many_lengths), TEST(large_and_even), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward_far), TEST(backward_any_lse),
+    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 

@@ -31,6 +31,7 @@ CHIPS = ["gfx942", "gfx1100", "gfx90a", "gfx1201"]
 BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|gpu_barrier\w*|gpu_sync\w*)\s*\(\s*\)\s*;"
                      r"|\b(?P<vote>__syncthreads_(?:or|and|count))\s*(?=\()")
 KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop", "--scalar"],
+        ["hip_grid", "--backward", "--count", "130", "--cost", "18", "--seed", "503", "--stop"],
         ["hip_unit"],
         ["hip_grid", "--count", "60", "--cost", "20", "--seed", "502", "--stop", "--scalar", "--where", "host", "HIPSIM_DEFER=1"],
         ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
