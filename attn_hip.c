@@ -30,10 +30,11 @@
  *   above 256.
  * TAKES  q, k, v of one type f32, f16 or bf16; o and bias of any float type; any strides, heads,
  *   head_dim, v_dim; every mask, packed and padded sequences, cache slots; lse. P is rounded to the
- *   type of v where that has 16 bits. Backward: the same q, k and v; o, dout, dq, dk and dv of any
- *   float type; dlse, dbias, dsink; P stays f32. No matrix unit is used for it yet: every chip runs
- *   the scalar kernels, which are right but slow.
- * DOES NOT (attn_query says so): pages, append, int8 and fp8 caches, q, k, v in f64, mixed types.
+ *   type of v where that has 16 bits. Backward: the same q, k and v; o, dq, dk and dv of any float
+ *   type, dout but f64; dlse, dbias, dsink; P stays f32. No matrix unit is used for it yet: every
+ *   chip runs the scalar kernels, which are right but slow.
+ * DOES NOT (attn_query says so): pages, append, int8 and fp8 caches, f64 in q, k, v or dout,
+ *   mixed types.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, and in a backward 4 for each row of each head; without a workspace they are
  *   allocated in stream order. Host tensors: buffers that are kept for the next call until
@@ -5136,6 +5137,8 @@ static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *
     if (g && !(gpu_stores(g->dout.dtype) && gpu_stores(g->dq.dtype) && gpu_stores(g->dk.dtype) &&
                  gpu_stores(g->dv.dtype)))
         return gpu_say(plan, ATTN_ERR_NOT_YET, "a gradient is of a type that is not built yet");
+    if (g && g->dout.dtype == ATTN_F64)
+        return gpu_say(plan, ATTN_ERR_DECLINED, "dout in f64: reference only");
     if (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype)
         return gpu_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
     if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > GPU_HEADS_MAX ||

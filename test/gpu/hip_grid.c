@@ -68,7 +68,8 @@ static int takes(const run_opts *o, proof_case *c, int64_t index) {
     memset(&plan, 0, sizeof plan);
     c->d.backend = o->backend;
     attn_status s = proof_query(c, o->backward, &plan);
-    const int hip = !strcmp(o->backend, "hip"), inside = !(c->features & hip_outside());
+    const int hip = !strcmp(o->backend, "hip"),
+              inside = !(c->features & (hip_outside() | (o->backward ? PROOF_DOUT64 : 0)));
     if (s && s != ATTN_ERR_DECLINED && s != ATTN_ERR_NOT_YET) fail(o, index, WHERE_HOST, attn_status_text(s));
     if (s && !strstr(plan.why, o->backend)) fail(o, index, WHERE_HOST, "declines without a reason");
     if (hip && !s && !inside) fail(o, index, WHERE_HOST, "takes what it does not compute");
