@@ -1017,7 +1017,8 @@ static void far_apart(void) {
 static proof_draw grad_draw(proof_case *c, int32_t dtype) {
     proof_draw draw = plain_draw();
     c->backward = 1;
-    c->g.dout.dtype = c->g.dq.dtype = c->g.dk.dtype = c->g.dv.dtype = dtype;
+    c->g.dq.dtype = c->g.dk.dtype = c->g.dv.dtype = dtype;
+    c->g.dout.dtype = dtype == ATTN_F64 ? ATTN_F32 : dtype;      /* in f64 it is the reference's */
     return draw;
 }
 /* o and lse by the reference: inputs from here on */
