@@ -5917,8 +5917,8 @@ ATTN__INLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int R) {
     if (m->t->dtype == ATTN_F32) ATTN__(thin_dots)(m, R, ATTN_F32);
     else ATTN__(thin_dots)(m, R, m->t->dtype);
 }
-/* S[rows][c0 .. c1) = Q K^T, 0 for columns beyond the block's keys. */
-ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, int64_t c0, int64_t c1) {
+/* The scores of a group and their maxima, as group_scores leaves them. */
+ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
     const int64_t h = g->u->kv_head, ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
@@ -5927,7 +5927,7 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, int64_t c0, int6
     float scale[ATTN__W], out[ATTN__W > 4 ? ATTN__W : 4];
     ATTN__(thin) m = {
         &d->k, at, d->k.scale ? scale : NULL, 0, d->head_dim, NULL, g->ldq, 0, out, 0, NULL};
-    for (int64_t c = c0; c < c1; c += X) {
+    for (int64_t c = g->start; c < g->end; c += X) {
         m.n = attn__clamp(g->b->ke - kb - c, 0, X);
         for (int64_t x = 0; x < X && m.n > 0; x++) {
             const int64_t j = kb + c + attn__min(x, m.n - 1);
@@ -5947,6 +5947,14 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, int64_t c0, int6
                 for (int64_t x = 0; x < X; x++)
                     g->t->S[(r0 + r) * ld + c + x] = x < m.n ? out[r * X + x] : 0;
         }
+    }
+    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
+        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    for (int64_t r = 0; r < rows; r++) {
+        const attn__query q = ATTN__(group_row)(g, r);
+        float *S = g->t->S + r * ld + g->start, *top = max + r * ATTN__W;
+        if (g->u->job->extras) ATTN__(score_row)(&q, S, kb + g->start, g->end - g->start, top);
+        else ATTN__(clip_row)(S, kb + g->start, g->end - g->start, g->lo[r], g->hi[r], top);
     }
 }
 /* O[R][c .. c + vectors * W) = alpha O + P V. last: lanes of the last vector. */
@@ -5987,7 +5995,7 @@ ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R, int32_t dty
         ATTN__(thin_panel)(m, R, 1, dtype, c, attn__min(ATTN__W, m->dim - c));
 }
 /* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. */
-ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alpha) {
+ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alpha, int finish) {
     const attn__flash *job = g->u->job;
     const attn_in *v = &job->d->v;
     const int64_t kb = g->b->kb, rows = g->rows, R = rows > 1 ? 4 : 1, ld = job->ld;
@@ -6013,6 +6021,7 @@ ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alp
             else ATTN__(thin_columns)(&m, 4, v->dtype);
         }
     }
+    if (finish) ATTN__(finish)(g->u, g->t, g->row0, g->row0 + rows);
 }
 /* ---- >>group: the steps of a group of rows against a block ---- */
 /* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
@@ -6024,13 +6033,11 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
     const int64_t kb = g->b->kb, rows = g->rows;
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
         ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
-    if (g->b->thin_k) ATTN__(thin_scores)(g, g->start, g->end);
     for (int64_t c = g->start, n; c < g->end; c += n) {
         n = ATTN__(tile_vectors)(g->end - c) * ATTN__W;
-        int whole = !job->extras && !g->b->single && !g->b->thin_k && kb + c >= g->inner_lo &&
-                    kb + c + n <= g->inner_hi;
-        if (g->b->thin_k) {
-        } else if (g->b->single)
+        int whole =
+            !job->extras && !g->b->single && kb + c >= g->inner_lo && kb + c + n <= g->inner_hi;
+        if (g->b->single)
             ATTN__(mm_of)(ATTN__PV, 1, rows)(
                 g->Q, g->ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, job->ld, NULL);
         else
@@ -6108,11 +6115,6 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
                   lead = ATTN__SUM_KEYS - (g->first - kb) % ATTN__SUM_KEYS;
     const float *P = t->S + (g->first - kb), *V = b->V + (g->first - kb) * b->ldv;
     float *O = t->O + g->row0 * job->v_pad;
-    if (b->thin_v) {
-        ATTN__(thin_output)(g, alpha);
-        if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
-        return;
-    }
     if (finish && job->straight_to_o && b->empty && !b->not_finite) {
         int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
         float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, ATTN__(group_query)(g, 0),
@@ -6155,9 +6157,11 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t ro
     if (b->empty && (b->not_finite || none))
         memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
     if (!none) {
-        ATTN__(group_scores)(&g, max);
+        if (b->thin_k) ATTN__(thin_scores)(&g, max);
+        else ATTN__(group_scores)(&g, max);
         ATTN__(group_softmax)(&g, max, alpha);
-        ATTN__(group_output)(&g, alpha, finish);
+        if (b->thin_v) ATTN__(thin_output)(&g, alpha, finish);
+        else ATTN__(group_output)(&g, alpha, finish);
     } else if (finish) {
         ATTN__(finish)(u, t, row0, row0 + rows);
     }
