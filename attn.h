@@ -47,8 +47,9 @@
        >>pack      keys, values and queries as the tile reads them
        >>score     softcap, bias, ALiBi, masks, exp, dropout
        >>forward   flash, forward: what a row is, how it is finished and joined
-       >>thin      few rows, against keys and values where they lie
-       >>group     a group of rows against a block of keys, split by split
+       >>group     up to MR rows against a block of keys
+       >>thin      the same for few rows, keys and values where they lie
+       >>split     the groups and blocks of a unit, one key split after another
        >>backward  flash, backward
        >>matrix    standard, forward and backward
 */
@@ -5120,6 +5121,11 @@ ATTN__PLAIN_END
 #define ATTN__CHAINS 12
 #define ATTN__PANEL 256     /* columns that sum_seen takes at a time */
 #define ATTN__BIAS_KEYS 256 /* most of a block of dbias */
+/* A sequence of at most so many rows and at least so many keys is thin; how many keys or values are
+ * fetched before they are used. */
+#define ATTN__THIN_ROWS 8
+#define ATTN__THIN_KEYS 64
+#define ATTN__THIN_AHEAD 16
 /* for (r = 0; r < rows; r += n): n is MR, or less, as equal as may be, where MR does not go up */
 #define ATTN__EACH_GROUP(r, n, rows) \
     for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); \
@@ -5797,6 +5803,7 @@ static void ATTN__(join)(
     }
 }
 
+/* ---- >>group: up to MR rows against a block of keys ---- */
 /* The packed block of keys [kb, ke), of which pack0 .. are there. */
 typedef struct ATTN__(block) {
     int64_t kb, ke, pack0, ldv;
@@ -5859,171 +5866,6 @@ ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     g->start = (g->first - b->kb) / ATTN__STEP * ATTN__STEP;
     g->end = attn__round_up(g->last - b->kb, ATTN__W);
 }
-/* ---- >>thin: few rows, as the queries of a GQA group in a decode step are ----
-   Packing a key for them costs more than its products. So keys and values are read where they lie,
-   once: W products at a time, of R rows with W / R keys, each a vector along the dims that a
-   transposition sums over its lanes; then panels of W / 4 vectors of V. */
-#define ATTN__THIN_ROWS 8
-#define ATTN__THIN_KEYS 64
-#define ATTN__THIN_AHEAD 16 /* keys or values, fetched before they are used */
-typedef struct ATTN__(thin) {
-    const attn_in *t; /* K or V: element 0 of n rows, and their scales or NULL */
-    const int64_t *at;
-    const float *scale;
-    int64_t n, dim;
-    const float *A; /* Q, or P, of `rows` rows */
-    int64_t lda, rows;
-    float *out; /* Q K^T, R x X; or O */
-    int64_t ldo;
-    const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
-} ATTN__(thin);
-/* acc[R][X] += A[R][c .. c + n) of X keys. */
-ATTN__INLINE void ATTN__(thin_step)(
-    const ATTN__(thin) *m, int R, int32_t dtype, int64_t c, int64_t n, ATTN__V *acc) {
-    const int X = ATTN__W > R ? ATTN__W / R : 1;
-    ATTN__V key[ATTN__W];
-    ATTN__UNROLL for (int x = 0; x < X; x++) {
-        key[x] = ATTN__(load_any)(m->t->data, dtype, m->at[x] + c, n);
-        if (m->scale) key[x] = key[x] * ATTN__(set1)(m->scale[x]);
-    }
-    ATTN__UNROLL for (int r = 0; r < R; r++) {
-        const float *row = m->A + (r < m->rows ? r : m->rows - 1) * m->lda + c;
-        const ATTN__V q = n == ATTN__W ? ATTN__(load)(row) : ATTN__(load_n)(row, n);
-        ATTN__UNROLL for (int x = 0; x < X; x++)
-            acc[r * X + x] = ATTN__(fma)(q, key[x], acc[r * X + x]);
-    }
-}
-ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype) {
-    const int X = ATTN__W > R ? ATTN__W / R : 1;
-    ATTN__V acc[ATTN__W > 4 ? ATTN__W : 4], sum[4];
-    int64_t c = 0;
-    ATTN__UNROLL for (int n = 0; n < R * X; n++)
-        acc[n] = ATTN__(set1)(0);
-    for (; c + ATTN__W <= m->dim; c += ATTN__W) ATTN__(thin_step)(m, R, dtype, c, ATTN__W, acc);
-    if (c < m->dim) ATTN__(thin_step)(m, R, dtype, c, m->dim - c, acc);
-    ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W) {
-        ATTN__V lane[ATTN__W];
-        ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
-            lane[l] = acc[n + l];
-        ATTN__(transpose)(lane);
-        ATTN__UNROLL for (int l = 0; l < 4; l++)
-            sum[l] = l < ATTN__W ? lane[l % ATTN__W] : ATTN__(set1)(0);
-        ATTN__UNROLL for (int l = 4; l < ATTN__W; l++)
-            sum[l % 4] = sum[l % 4] + lane[l];
-        ATTN__(store)(m->out + n, (sum[0] + sum[1]) + (sum[2] + sum[3]));
-    }
-}
-ATTN__INLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int R) {
-    if (m->t->dtype == ATTN_F32) ATTN__(thin_dots)(m, R, ATTN_F32);
-    else ATTN__(thin_dots)(m, R, m->t->dtype);
-}
-/* The scores of a group and their maxima, as group_scores leaves them. */
-ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
-    const attn_desc *d = g->u->job->d;
-    const attn__sequence_view *s = &g->u->s;
-    const int64_t h = g->u->kv_head, ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
-    const int64_t R = rows > 1 ? 4 : 1, X = ATTN__W > R ? ATTN__W / R : 1;
-    int64_t at[ATTN__W];
-    float scale[ATTN__W], out[ATTN__W > 4 ? ATTN__W : 4];
-    ATTN__(thin) m = {
-        &d->k, at, d->k.scale ? scale : NULL, 0, d->head_dim, NULL, g->ldq, 0, out, 0, NULL};
-    for (int64_t c = g->start; c < g->end; c += X) {
-        m.n = attn__clamp(g->b->ke - kb - c, 0, X);
-        for (int64_t x = 0; x < X && m.n > 0; x++) {
-            const int64_t j = kb + c + attn__min(x, m.n - 1);
-            at[x] = attn__k_at(d, s, d->k.stride, j, h);
-            scale[x] = ATTN__(kv_scale)(d, s, &d->k, j, h);
-        }
-        for (int64_t x = 0, j = kb + c + ATTN__THIN_AHEAD; x < X && j + x < s->k_len; x++)
-            ATTN__(fetch_row)(
-                d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j + x, h), d->head_dim);
-        for (int64_t r0 = 0; r0 < rows; r0 += R) {
-            m.A = g->Q + r0 * g->ldq;
-            m.rows = attn__min(R, rows - r0);
-            if (m.n == 0) memset(out, 0, sizeof out);
-            else if (R == 1) ATTN__(thin_dots_of)(&m, 1);
-            else ATTN__(thin_dots_of)(&m, 4);
-            for (int64_t r = 0; r < m.rows; r++)
-                for (int64_t x = 0; x < X; x++)
-                    g->t->S[(r0 + r) * ld + c + x] = x < m.n ? out[r * X + x] : 0;
-        }
-    }
-    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
-        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
-    for (int64_t r = 0; r < rows; r++) {
-        const attn__query q = ATTN__(group_row)(g, r);
-        float *S = g->t->S + r * ld + g->start, *top = max + r * ATTN__W;
-        if (g->u->job->extras) ATTN__(score_row)(&q, S, kb + g->start, g->end - g->start, top);
-        else ATTN__(clip_row)(S, kb + g->start, g->end - g->start, g->lo[r], g->hi[r], top);
-    }
-}
-/* O[R][c .. c + vectors * W) = alpha O + P V. last: lanes of the last vector. */
-ATTN__INLINE void ATTN__(thin_panel)(
-    const ATTN__(thin) *m, int R, int vectors, int32_t dtype, int64_t c, int64_t last) {
-    ATTN__V acc[4][ATTN__W], value[ATTN__W];
-    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
-        for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
-    for (int64_t j = 0; j < m->n; j++) {
-        if (c == 0 && j + ATTN__THIN_AHEAD < m->n)
-            ATTN__(fetch_row)(m->t->data, dtype, m->at[j + ATTN__THIN_AHEAD], m->dim);
-        ATTN__UNROLL for (int l = 0; l < vectors; l++) {
-            value[l] = ATTN__(load_any)(
-                m->t->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
-            if (m->scale) value[l] = value[l] * ATTN__(set1)(m->scale[j]);
-        }
-        ATTN__UNROLL for (int r = 0; r < R; r++) {
-            const ATTN__V p = ATTN__(set1)(m->A[(r < m->rows ? r : m->rows - 1) * m->lda + j]);
-            ATTN__UNROLL for (int l = 0; l < vectors; l++)
-                acc[r][l] = ATTN__(fma)(p, value[l], acc[r][l]);
-        }
-    }
-    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
-        for (int l = 0; l < vectors; l++) {
-            float *o = m->out + r * m->ldo + c + l * ATTN__W;
-            if (r >= m->rows) continue;
-            if (m->alpha)
-                acc[r][l] = ATTN__(fma)(ATTN__(set1)(m->alpha[r]), ATTN__(load)(o), acc[r][l]);
-            ATTN__(store)(o, acc[r][l]);
-        }
-}
-ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R, int32_t dtype) {
-    enum { P = ATTN__W > 4 ? ATTN__W / 4 : 1 };
-    int64_t c = 0;
-    for (; c + P * ATTN__W <= m->dim; c += P * ATTN__W)
-        ATTN__(thin_panel)(m, R, P, dtype, c, ATTN__W);
-    for (; c < m->dim; c += ATTN__W)
-        ATTN__(thin_panel)(m, R, 1, dtype, c, attn__min(ATTN__W, m->dim - c));
-}
-/* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. */
-ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alpha, int finish) {
-    const attn__flash *job = g->u->job;
-    const attn_in *v = &job->d->v;
-    const int64_t kb = g->b->kb, rows = g->rows, R = rows > 1 ? 4 : 1, ld = job->ld;
-    int64_t at[ATTN__SUM_KEYS];
-    float scale[ATTN__SUM_KEYS], one[ATTN__MR];
-    ATTN__(thin) m = {
-        v, at, v->scale ? scale : NULL, 0, job->d->v_dim, NULL, ld, 0, NULL, job->v_pad, NULL};
-    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    for (int64_t j0 = g->first; j0 < g->last; j0 += m.n, alpha = one) {
-        m.n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
-        float *S = g->t->S + (j0 - kb);
-        for (int64_t j = 0; j < m.n; j++) {
-            at[j] = attn__k_at(job->d, &g->u->s, v->stride, j0 + j, g->u->kv_head);
-            scale[j] = ATTN__(kv_scale)(job->d, &g->u->s, v, j0 + j, g->u->kv_head);
-            if (j < ATTN__THIN_AHEAD) ATTN__(fetch_row)(v->data, v->dtype, at[j], m.dim);
-        }
-        for (int64_t r = 0; r < rows; r += R) {
-            m.A = S + r * ld;
-            m.rows = attn__min(R, rows - r);
-            m.out = g->t->O + (g->row0 + r) * m.ldo;
-            m.alpha = g->b->empty && j0 == g->first ? NULL : alpha + r;
-            if (R == 1) ATTN__(thin_columns)(&m, 1, v->dtype);
-            else ATTN__(thin_columns)(&m, 4, v->dtype);
-        }
-    }
-    if (finish) ATTN__(finish)(g->u, g->t, g->row0, g->row0 + rows);
-}
-/* ---- >>group: the steps of a group of rows against a block ---- */
 /* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
  * is wholly visible */
 ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
@@ -6140,6 +5982,168 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
     }
     if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
 }
+/* ---- >>thin: few rows, as the queries of a GQA group in a decode step are ----
+   Packing a key for them costs more than its products. So keys and values are read where they lie,
+   once: W products at a time, of R rows with W / R keys, each a vector along the dims that a
+   transposition sums over its lanes; then panels of W / 4 vectors of V. */
+typedef struct ATTN__(thin) {
+    const attn_in *t; /* K or V: element 0 of n rows, and their scales or NULL */
+    const int64_t *at;
+    const float *scale;
+    int64_t n, dim;
+    const float *A; /* Q, or P, of `rows` rows */
+    int64_t lda, rows;
+    float *out; /* Q K^T, R x X; or O */
+    int64_t ldo;
+    const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
+} ATTN__(thin);
+/* acc[R][X] += A[R][c .. c + n) of X keys. */
+ATTN__INLINE void ATTN__(thin_step)(
+    const ATTN__(thin) *m, int R, int32_t dtype, int64_t c, int64_t n, ATTN__V *acc) {
+    const int X = ATTN__W > R ? ATTN__W / R : 1;
+    ATTN__V key[ATTN__W];
+    ATTN__UNROLL for (int x = 0; x < X; x++) {
+        key[x] = ATTN__(load_any)(m->t->data, dtype, m->at[x] + c, n);
+        if (m->scale) key[x] = key[x] * ATTN__(set1)(m->scale[x]);
+    }
+    ATTN__UNROLL for (int r = 0; r < R; r++) {
+        const float *row = m->A + (r < m->rows ? r : m->rows - 1) * m->lda + c;
+        const ATTN__V q = n == ATTN__W ? ATTN__(load)(row) : ATTN__(load_n)(row, n);
+        ATTN__UNROLL for (int x = 0; x < X; x++)
+            acc[r * X + x] = ATTN__(fma)(q, key[x], acc[r * X + x]);
+    }
+}
+ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype) {
+    const int X = ATTN__W > R ? ATTN__W / R : 1;
+    ATTN__V acc[ATTN__W > 4 ? ATTN__W : 4], sum[4];
+    int64_t c = 0;
+    ATTN__UNROLL for (int n = 0; n < R * X; n++)
+        acc[n] = ATTN__(set1)(0);
+    for (; c + ATTN__W <= m->dim; c += ATTN__W) ATTN__(thin_step)(m, R, dtype, c, ATTN__W, acc);
+    if (c < m->dim) ATTN__(thin_step)(m, R, dtype, c, m->dim - c, acc);
+    ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W) {
+        ATTN__V lane[ATTN__W];
+        ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+            lane[l] = acc[n + l];
+        ATTN__(transpose)(lane);
+        ATTN__UNROLL for (int l = 0; l < 4; l++)
+            sum[l] = l < ATTN__W ? lane[l % ATTN__W] : ATTN__(set1)(0);
+        ATTN__UNROLL for (int l = 4; l < ATTN__W; l++)
+            sum[l % 4] = sum[l % 4] + lane[l];
+        ATTN__(store)(m->out + n, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+    }
+}
+ATTN__INLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int R) {
+    if (m->t->dtype == ATTN_F32) ATTN__(thin_dots)(m, R, ATTN_F32);
+    else ATTN__(thin_dots)(m, R, m->t->dtype);
+}
+/* The scores of a group and their maxima, as group_scores leaves them. */
+ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
+    const attn_desc *d = g->u->job->d;
+    const attn__sequence_view *s = &g->u->s;
+    const int64_t h = g->u->kv_head, ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
+    const int64_t R = rows > 1 ? 4 : 1, X = ATTN__W > R ? ATTN__W / R : 1;
+    int64_t at[ATTN__W];
+    float scale[ATTN__W], out[ATTN__W > 4 ? ATTN__W : 4];
+    ATTN__(thin) m = {
+        &d->k, at, d->k.scale ? scale : NULL, 0, d->head_dim, NULL, g->ldq, 0, out, 0, NULL};
+    for (int64_t c = g->start; c < g->end; c += X) {
+        m.n = attn__clamp(g->b->ke - kb - c, 0, X);
+        for (int64_t x = 0; x < X && m.n > 0; x++) {
+            const int64_t j = kb + c + attn__min(x, m.n - 1);
+            at[x] = attn__k_at(d, s, d->k.stride, j, h);
+            scale[x] = ATTN__(kv_scale)(d, s, &d->k, j, h);
+        }
+        for (int64_t x = 0, j = kb + c + ATTN__THIN_AHEAD; x < X && j + x < s->k_len; x++)
+            ATTN__(fetch_row)(
+                d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j + x, h), d->head_dim);
+        for (int64_t r0 = 0; r0 < rows; r0 += R) {
+            m.A = g->Q + r0 * g->ldq;
+            m.rows = attn__min(R, rows - r0);
+            if (m.n && R == 1) ATTN__(thin_dots_of)(&m, 1);
+            else if (m.n) ATTN__(thin_dots_of)(&m, 4);
+            for (int64_t r = 0; r < m.rows; r++)
+                for (int64_t x = 0; x < X; x++)
+                    g->t->S[(r0 + r) * ld + c + x] = x < m.n ? out[r * X + x] : 0;
+        }
+    }
+    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
+        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    for (int64_t r = 0; r < rows; r++) {
+        const attn__query q = ATTN__(group_row)(g, r);
+        float *S = g->t->S + r * ld + g->start, *top = max + r * ATTN__W;
+        if (g->u->job->extras) ATTN__(score_row)(&q, S, kb + g->start, g->end - g->start, top);
+        else ATTN__(clip_row)(S, kb + g->start, g->end - g->start, g->lo[r], g->hi[r], top);
+    }
+}
+/* O[R][c .. c + vectors * W) = alpha O + P V. last: lanes of the last vector. */
+ATTN__INLINE void ATTN__(thin_panel)(
+    const ATTN__(thin) *m, int R, int vectors, int32_t dtype, int64_t c, int64_t last) {
+    ATTN__V acc[4][ATTN__W], value[ATTN__W];
+    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
+        for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
+    for (int64_t j = 0; j < m->n; j++) {
+        if (c == 0 && j + ATTN__THIN_AHEAD < m->n)
+            ATTN__(fetch_row)(m->t->data, dtype, m->at[j + ATTN__THIN_AHEAD], m->dim);
+        ATTN__UNROLL for (int l = 0; l < vectors; l++) {
+            value[l] = ATTN__(load_any)(
+                m->t->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
+            if (m->scale) value[l] = value[l] * ATTN__(set1)(m->scale[j]);
+        }
+        ATTN__UNROLL for (int r = 0; r < R; r++) {
+            const ATTN__V p = ATTN__(set1)(m->A[(r < m->rows ? r : m->rows - 1) * m->lda + j]);
+            ATTN__UNROLL for (int l = 0; l < vectors; l++)
+                acc[r][l] = ATTN__(fma)(p, value[l], acc[r][l]);
+        }
+    }
+    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
+        for (int l = 0; l < vectors; l++) {
+            float *o = m->out + r * m->ldo + c + l * ATTN__W;
+            if (r >= m->rows) continue;
+            if (m->alpha)
+                acc[r][l] = ATTN__(fma)(ATTN__(set1)(m->alpha[r]), ATTN__(load)(o), acc[r][l]);
+            ATTN__(store)(o, acc[r][l]);
+        }
+}
+ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R, int32_t dtype) {
+    enum { P = ATTN__W > 4 ? ATTN__W / 4 : 1 };
+    int64_t c = 0;
+    for (; c + P * ATTN__W <= m->dim; c += P * ATTN__W)
+        ATTN__(thin_panel)(m, R, P, dtype, c, ATTN__W);
+    for (; c < m->dim; c += ATTN__W)
+        ATTN__(thin_panel)(m, R, 1, dtype, c, attn__min(ATTN__W, m->dim - c));
+}
+/* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. */
+ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alpha, int finish) {
+    const attn__flash *job = g->u->job;
+    const attn_in *v = &job->d->v;
+    const int64_t kb = g->b->kb, rows = g->rows, R = rows > 1 ? 4 : 1, ld = job->ld;
+    int64_t at[ATTN__SUM_KEYS];
+    float scale[ATTN__SUM_KEYS], one[ATTN__MR];
+    ATTN__(thin) m = {
+        v, at, v->scale ? scale : NULL, 0, job->d->v_dim, NULL, ld, 0, NULL, job->v_pad, NULL};
+    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
+    for (int64_t j0 = g->first; j0 < g->last; j0 += m.n, alpha = one) {
+        m.n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
+        float *S = g->t->S + (j0 - kb);
+        for (int64_t j = 0; j < m.n; j++) {
+            at[j] = attn__k_at(job->d, &g->u->s, v->stride, j0 + j, g->u->kv_head);
+            scale[j] = ATTN__(kv_scale)(job->d, &g->u->s, v, j0 + j, g->u->kv_head);
+            if (j < ATTN__THIN_AHEAD) ATTN__(fetch_row)(v->data, v->dtype, at[j], m.dim);
+        }
+        for (int64_t r = 0; r < rows; r += R) {
+            m.A = S + r * ld;
+            m.rows = attn__min(R, rows - r);
+            m.out = g->t->O + (g->row0 + r) * m.ldo;
+            m.alpha = g->b->empty && j0 == g->first ? NULL : alpha + r;
+            if (R == 1) ATTN__(thin_columns)(&m, 1, v->dtype);
+            else ATTN__(thin_columns)(&m, 4, v->dtype);
+        }
+    }
+    if (finish) ATTN__(finish)(g->u, g->t, g->row0, g->row0 + rows);
+}
+
+/* ---- >>split: the groups and blocks of a unit, one key split after another ---- */
 /* Scores, softmax, P V into O. With `finish`, after which nothing joins them, o and lse. */
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t row0, int64_t rows,
     const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
@@ -6195,13 +6199,31 @@ static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) *t) {
     for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
 }
 
+/* The keys and values of a block, packed, or where they lie. */
+static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN__(block) *b) {
+    const attn__flash *job = u->job;
+    const attn_desc *d = job->d;
+    const int64_t h = u->kv_head;
+    if (b->single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b->pack0);
+    else if (!b->thin_k) ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
+    if (b->thin_v) return;
+    if (job->copy_v != ATTN__V_IN_PLACE) {
+        b->not_finite = ATTN__(pack_v)(t->V + (b->pack0 - b->kb) * job->v_pad, job->v_pad, d, &u->s,
+            &d->v, h, d->v_dim, b->pack0, b->ke);
+        return;
+    }
+    b->ldv = d->v.stride[1];
+    b->V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, b->kb, h);
+    if (!b->whole || d->mask.data || d->bias.data)
+        b->not_finite = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b->pack0, b->ke);
+}
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of MR rows (fewer where MR do
  * not go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
 static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq,
     int64_t k0, int64_t k1, int finish) {
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
-    int64_t first, last, h = u->kv_head, span = 0;
+    int64_t first, last, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
     const int thin = u->s.q_used * job->group <= ATTN__THIN_ROWS && u->s.k_len >= ATTN__THIN_KEYS;
     for (int64_t r = 0; r < u->rows; r++) {
@@ -6228,19 +6250,7 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
         b.single = b.ke - b.pack0 == 1 && !thin;
         b.thin_v = thin && !d->mask.data && !d->bias.data &&
                    attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, b.ke);
-        if (thin) {
-        } else if (b.single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b.pack0);
-        else ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b.pack0, b.ke);
-        if (b.thin_v) {
-        } else if (job->copy_v != ATTN__V_IN_PLACE) {
-            b.not_finite = ATTN__(pack_v)(t->V + (b.pack0 - kb) * job->v_pad, job->v_pad, d, &u->s,
-                &d->v, h, d->v_dim, b.pack0, b.ke);
-        } else {
-            b.ldv = d->v.stride[1];
-            b.V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, kb, h);
-            if (!b.whole || d->mask.data || d->bias.data)
-                b.not_finite = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b.pack0, b.ke);
-        }
+        ATTN__(block_pack)(u, t, &b);
         ATTN__EACH_GROUP(r, n, u->rows) {
             ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
         }

@@ -150,12 +150,12 @@
    The first saves the samples of every row, as CSV; the second compares each row with the saved
    one: old, new, the change with a 95% interval, and p. Both measure in 25 processes, one after the
    other (--processes N), because two processes of one program may differ by more than a slower
-   program does. Each has its median; old and new are the lowest tenth of those, for other load
-   only ever slows a process down. The interval is a bootstrap over processes; p is the share of the
-   ways to deal the processes to two runs that rank the fastest tenths of the two as far apart. With
-   fewer than five processes calls take their place. A row is slower when p is below 0.01 and the interval lies above 5%; the
-   run then measures once more, in new processes, and only a row that is slower again makes the
-   exit code 1. What a slower clock explains is taken out. --baseline OLD
+   program does. Each has its median; old and new are the lowest tenths of those, for other load only
+   ever slows a process down. The interval is a bootstrap over processes; p is the share of the ways
+   to deal the processes to two runs that rank the fastest tenths of the two as far apart. With
+   fewer than five processes calls take their place. A row is slower when p is below 0.01 and the
+   interval lies above 5%; the run then measures once more, in new processes, and only a row that is
+   slower again makes the exit code 1. What a slower clock explains is taken out. --baseline OLD
    --saved NEW compares two saved runs and measures nothing. Another processor, or no row in common,
    is an error (exit code 2). Ctrl-C and SIGHUP end with the rows that are finished, as one whole
    document.

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <vector>
 
-int main()
-{
+int main() {
     const int64_t batch = 2, heads = 8, kv_heads = 2, tokens = 300, dim = 64;
-    std::vector<float> q(batch * heads * tokens * dim, 0.5f), k(batch * kv_heads * tokens * dim, 0.25f);
+    std::vector<float> q(batch * heads * tokens * dim, 0.5f),
+        k(batch * kv_heads * tokens * dim, 0.25f);
     std::vector<float> v(batch * kv_heads * tokens * dim, 1.0f), o(q.size());
 
     attn_desc d = {};
@@ -32,8 +32,9 @@ int main()
         std::fprintf(stderr, "%s\n", attn_status_text(s));
         return 1;
     }
-    std::printf("%s, kernel %s, %zu bytes of workspace\n", plan.backend, plan.kernel, plan.workspace_size);
+    std::printf(
+        "%s, kernel %s, %zu bytes of workspace\n", plan.backend, plan.kernel, plan.workspace_size);
     for (float x : o)
-        if (x < 0.99999f || x > 1.00001f) return 1;     // an average of ones
+        if (x < 0.99999f || x > 1.00001f) return 1; // an average of ones
     return 0;
 }

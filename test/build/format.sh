@@ -2,7 +2,7 @@
 # test/build/format.sh           the library, its benchmark and the examples as .clang-format says: names file and line of what differs
 # test/build/format.sh apply     makes them so
 cd "$(dirname "$0")/../.." || exit 1
-files=(attn.h attn_hip.c attn_bench.c examples/*.c)
+files=(attn.h attn_hip.c attn_bench.c examples/*.c examples/*.cpp)
 format=$(command -v clang-format-19) || {
     echo "skipped: clang-format-19 is not installed (make setup); other versions break lines elsewhere"
     echo "0 passed, 0 failed, 1 skipped"

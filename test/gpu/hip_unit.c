@@ -501,9 +501,10 @@ static void conversion(void) {
                 free(a), free(want), free(got);
             }
 }
+/* Lengths that no caller should leave in device memory. */
+static const int32_t wild[] = {INT32_MIN, -1, 0, 7, 25, 26, 1000, INT32_MAX};
 /* Device memory may hold any lengths: kernels clamp. The answer is that of the clamped lengths. */
 static void garbage_lengths(void) {
-    static const int32_t wild[] = {INT32_MIN, -1, 0, 7, 25, 26, 1000, INT32_MAX};
     enum { B = 3, Q = 20, K = 25 };
     uint64_t r = 5;
     registered();
@@ -1353,7 +1354,6 @@ static void backward_invariant(void) {
 }
 /* Device memory may hold any lengths here too: no access leaves the extents. */
 static void backward_garbage(void) {
-    static const int32_t wild[] = {INT32_MIN, -1, 0, 7, 25, 26, 1000, INT32_MAX};
     enum { B = 3, Q = 20, K = 25 };
     uint64_t r = 5;
     registered();

@@ -198,10 +198,10 @@ class Header:
                 break
         if not any(built.values()):
             return "same object", ""
-        for stage in self.stages:
+        for n, stage in enumerate(self.stages):
             build = stage[0].build
             # most of what passes the quick tests is not a fault at all: asked before the slow ones are run
-            if stage is STAGES[len(FAST)] and self.same_when_optimized(directory):
+            if n == len(FAST) and self.same_when_optimized(directory):
                 return "same object", "at -O2"
             if build == "tsan" and not self.within(mutant, ">>threads") or \
                     build == "isa" and built["portable"] and not self.within(mutant, ">>ops", ">>kernel"):
@@ -213,8 +213,6 @@ class Header:
                 if how:
                     isa = dict(test.environment).get("ATTN_ISA")
                     return "caught", f"by {test.program} ({isa or build}, {how})"
-        if self.stages is CI and self.same_when_optimized(directory):
-            return "same object", "at -O2"
         return "SURVIVED", "" if self.reached(mutant.line) else "no test reaches the line"
 
     def within(self, mutant, *sections):
