@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""test/bench/bench_test.py [attn_bench [timed|untimed]] - what attn_bench promises, with the standard
-library only: documents against the schema of test/bench/schema, exit codes, one line for each bad input,
-reports, interruption; and, timed, comparisons of measurements, which want the machine for themselves."""
+"""test/bench/bench_test.py [attn_bench [calls|suites|timed ...] [stop]] - what attn_bench promises, with the
+standard library only: calls, which are documents against the schema of test/bench/schema, exit codes, one line for
+each bad input, reports, interruption; every suite and its table; and, timed, comparisons of measurements, which want
+the machine for themselves. With `stop`, nothing runs after the first test that fails."""
 
 import csv
 import io
@@ -118,9 +119,9 @@ SMALL = ["--quick", "--iterations", 3, "--warmup", 1, "--format", "json"]
 SUITES = {
     "rocmforge": ["--seq-len", "32,64"],
     "openpi": ["--seq-len", "32,64", "--num-heads", 4, "--num-kv-heads", 2, "--batch-size", 1],
-    "flash_v2": ["--seq-len", "32,64", "--batch-size", "1,2"],
+    "flash_v2": ["--seq-len", 64, "--batch-size", 2],
     "adaattn": ["--seq-len", 32, "--batch-size", 2],
-    "decode": ["--kv-len", "48,96"],
+    "decode": ["--kv-len", 96],
     "memory": ["--seq-len", "64,128"],
     "scaling": ["--seq-len", 64],
     "correctness": ["--seq-len", 33, "--num-heads", 4],
@@ -1000,31 +1001,34 @@ def test_interrupt():
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        timed = ((test_gate, folder), (test_baseline, folder))
-        untimed = (
-            (test_schema,),
-            (test_suites,),
-            (test_counting,),
-            (test_lengths,),
-            (test_gpu, folder),
-            (test_numbers,),
-            (test_shape,),
-            (test_table,),
-            (test_suites_are_data,),
-            (test_stream,),
-            (test_choice, folder),
-            (test_studies,),
-            (test_workspace,),
-            (test_bad_flags, folder),
-            (test_npy, folder),
-            (test_reports, folder),
-            (test_interrupt,),
-        )
-        chosen = {"timed": timed, "untimed": untimed}
-        for test, *arguments in chosen[sys.argv[2]] if len(sys.argv) > 2 else timed + untimed:
+        groups = {
+            "timed": ((test_baseline, folder), (test_gate, folder)),
+            "calls": (
+                (test_schema,),
+                (test_bad_flags, folder),
+                (test_lengths,),
+                (test_gpu, folder),
+                (test_numbers,),
+                (test_reports, folder),
+                (test_stream,),
+                (test_npy, folder),
+                (test_interrupt,),
+                (test_shape,),
+                (test_workspace,),
+                (test_choice, folder),
+                (test_counting,),
+                (test_studies,),
+            ),
+            "suites": ((test_suites_are_data,), (test_suites,), (test_table,)),
+        }
+        words = sys.argv[2:]
+        chosen = [w for w in words if w in groups] or ["calls", "timed", "suites"]
+        for test, *arguments in (t for group in chosen for t in groups[group]):
             start = time.monotonic()
             test(*arguments)
             print("%s: %.1f s" % (test.__name__, time.monotonic() - start))
+            if "stop" in words and COUNT["failed"]:
+                break
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
 

@@ -302,7 +302,7 @@ class Bench:
 
     def tests(self, directory):
         scripts = () if self.fast else self.SCRIPTS
-        return [("bench_unit", [f"{directory}/bench_unit"])] + [(name, [sys.executable, f"test/bench/{name}", f"{directory}/attn_bench"]) for name in scripts]
+        return [("bench_unit", [f"{directory}/bench_unit"])] + [(name, [sys.executable, f"test/bench/{name}", f"{directory}/attn_bench", "stop"]) for name in scripts]
 
     def run(self, name, arguments):
         return limited(arguments, Test("bench", name, (), ()), self.seconds.get(name))
