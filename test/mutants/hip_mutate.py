@@ -131,16 +131,19 @@ def build_for(chip, text, rows, directory, links):
 
 def caught_on(chip, text, rows, directory, links):
     """(test that notices or None, what is wrong with the mutant or None)"""
-    wrong, log = build_for(chip, text, rows, directory, links), directory / "log"
-    if wrong:
-        return None, wrong
+    wrong = build_for(chip, text, rows, directory, links)
+    return (None, wrong) if wrong else (noticed_on(chip, directory), None)
+
+
+def noticed_on(chip, directory):
+    """The first test that notices what was built in the directory, or None."""
     for program, *arguments in KILL:
         more = dict(a.split("=") for a in arguments if "=" in a)
-        status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], log, SECONDS,
+        status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], directory / "log", SECONDS,
                       {**ENVIRONMENT, "HIPSIM_ARCH": chip, **more})
         if status:
-            return f"{program} on {chip}" + (" (time)" if status == "time" else ""), None
-    return None, None
+            return f"{program} on {chip}" + (" (time)" if status == "time" else "")
+    return None
 
 
 def try_fault(fault, links, every_chip):

@@ -355,10 +355,12 @@ class Hip:
         differs = False
         for chip in chips[:1] if self.fast else chips:
             clean, own = self.clean(chip, rows), directory / chip
-            found, wrong = hip_mutate.caught_on(chip, mutant.text, rows, own, self.links)
+            wrong = hip_mutate.build_for(chip, mutant.text, rows, own, self.links)
             if wrong:
                 return "does not compile", wrong
-            differs = differs or stripped(f"{own}/attn_hip.o") != clean
+            if stripped(f"{own}/attn_hip.o") == clean:
+                continue
+            differs, found = True, hip_mutate.noticed_on(chip, own)
             if found:
                 return "caught", f"by {found}"
         return ("SURVIVED" if differs else "same object"), ""
