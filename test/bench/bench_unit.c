@@ -493,10 +493,353 @@ static void test_median_interval(void)
         expect(outside_median(cases[i].n) == cases[i].outside, "%d of %d outside", (int)outside_median(cases[i].n), (int)cases[i].n);
 }
 
+/* ------------------------------------------------------------------------------------------ what samples say */
+static bool near(double got, double want) { return fabs(got - want) <= 1e-9 * fabs(want); }
+
+/* Twenty samples, 1 .. 20 ms out of order: every number of the row by hand. */
+static void test_summary(void)
+{
+    double x[20];
+    problem p = { 0 };
+    row r = null_row();
+    for (int i = 0; i < 20; i++) x[i] = 1e-3 * (1 + i * 7 % 20);
+    p.flops = 21e6, p.bytes = 42e6;
+    summarize(&r, (list){ x, 20 }, &p, 5);
+    expect(r.iterations == 20 && near(r.mean_ms, 10.5) && near(r.stddev_ms, sqrt(35)) && near(r.min_ms, 1) && near(r.max_ms, 20),
+           "%d samples, mean %g +- %g, %g to %g", (int)r.iterations, r.mean_ms, r.stddev_ms, r.min_ms, r.max_ms);
+    expect(near(r.p50_ms, 10.5) && near(r.kernel_ms, 10.5) && near(r.p95_ms, 19.05) && near(r.p99_ms, 19.81), "p50 %g, p95 %g, p99 %g",
+           r.p50_ms, r.p95_ms, r.p99_ms);
+    expect(near(r.p50_low_ms, 6) && near(r.p50_high_ms, 15), "the median's interval is %g to %g", r.p50_low_ms, r.p50_high_ms);
+    expect(near(r.ops_per_s, 1e3 / 10.5) && near(r.tokens_per_s, 5e3 / 10.5) && near(r.gflops, 2) && near(r.gbytes_per_s, 4),
+           "%g calls, %g tokens a second, %g GFLOP/s, %g GB/s", r.ops_per_s, r.tokens_per_s, r.gflops, r.gbytes_per_s);
+    r = null_row();
+    summarize(&r, (list){ x, 1 }, &p, 5);
+    expect(r.iterations == 1 && r.stddev_ms == 0 && near(r.p99_ms, 1) && isnan(r.p50_low_ms) && isnan(r.p50_high_ms), "one sample");
+    r = null_row();
+    summarize(&r, (list){ x, 0 }, &p, 5);
+    expect(r.iterations == NO_INT && isnan(r.p50_ms), "no sample");
+    x[0] = 0;
+    summarize(&r, (list){ x, 1 }, &p, 5);
+    expect(r.p50_ms == 0 && isnan(r.ops_per_s) && isnan(r.gflops), "a call of no time has the rate %g", r.ops_per_s);
+    double three[] = { 5, 1, 4 }, two[] = { 4, 1 };
+    expect(median(three, 3) == 4 && median(two, 2) == 2.5 && isnan(median(two, 0)), "medians");
+    expect(near(deviation(three, 3), sqrt(13.0 / 3)) && isnan(deviation(three, 1)), "deviation %g", deviation(three, 3));
+    keep_samples(&r, (list){ two, 2 });
+    expect(r.samples_ms.x == two && r.samples_ms.n == 2 && two[0] == 1000 && two[1] == 4000, "samples are kept as %g, %g ms", two[0], two[1]);
+}
+
+static void test_outliers(void)
+{
+    static const struct { double p50, max, first; const char *note; } cases[] = {
+        { 1, 3, 3, "" },      { 1, 3.1, 1, "outlier: the slowest call took 3.1 times the median" },
+        { 0.02, 0.069, 0.02, "" }, { 0.02, 0.071, 0.02, "outlier: the slowest call took 3.5 times the median" },
+        { 0.05, 0.1, 0.249, "" },  { 0.05, 0.1, 0.251, "slow first run: 5.0 times the median" },
+        { 1, 1, 3.2, "slow first run: 3.2 times the median" },
+        { 1, 4, 5, "outlier: the slowest call took 4.0 times the median; slow first run: 5.0 times the median" },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        row r = null_row();
+        r.p50_ms = cases[i].p50, r.max_ms = cases[i].max, r.first_run_ms = cases[i].first;
+        note_outliers(&r);
+        expect(!strcmp(r.note, cases[i].note), "median %g, slowest %g, first %g: '%s'", r.p50_ms, r.max_ms, r.first_run_ms, r.note);
+    }
+}
+
+/* 1e9 operations and bytes a second: 20 operations for a pair, the workspace twice. */
+static void test_bound(void)
+{
+    static const struct { double flops, pairs, bytes; int64_t workspace; double overhead_ms, p50_ms; const char *bound; } cases[] = {
+        { 1000, 0, 1000, 0, 0, 1, "compute" },   { 999, 0, 1000, 0, 0, 1, "bandwidth" }, { 800, 10, 1000, 0, 0, 1, "compute" },
+        { 800, 9, 1000, 0, 0, 1, "bandwidth" },  { 1000, 0, 600, 200, 0, 1, "compute" }, { 1000, 0, 600, 201, 0, 1, "bandwidth" },
+        { 1000, 0, 1002, -1, 0, 1, "bandwidth" }, { 1000, 0, 1001, NO_INT, 0, 1, "bandwidth" }, { 1000, 0, 1000, -1, 0, 1, "compute" },
+        { 1000, 0, 1, 0, 0.5, 1, "compute" },    { 1000, 0, 1, 0, 0.51, 1, "overhead" }, { 1000, 0, 1, 0, NAN, 1, "compute" },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        row r = null_row();
+        r.flops = cases[i].flops, r.bytes = cases[i].bytes, r.workspace_bytes = cases[i].workspace;
+        r.overhead_ms = cases[i].overhead_ms, r.p50_ms = cases[i].p50_ms;
+        const char *bound = bound_of(&r, cases[i].pairs, 1e9, 1e9);
+        expect(!strcmp(bound, cases[i].bound), "bound of case %d: %s, not %s", i, bound, cases[i].bound);
+        expect(workspace_of(&r) == (double)(cases[i].workspace > 0 ? cases[i].workspace : 0), "workspace of case %d", i);
+    }
+    row r = null_row();
+    r.flops = 1000, r.bytes = 1000, r.overhead_ms = 0, r.p50_ms = 1;
+    expect(!strcmp(bound_of(&r, 0, 2e9, 1e9), "bandwidth") && !strcmp(bound_of(&r, 0, 1e9, 2e9), "compute"), "peak and bandwidth");
+}
+
+static void test_roofline(void)
+{
+    char *isa = getenv("ATTN_ISA"), kept[32] = "";
+    snprintf(kept, sizeof kept, "%s", isa ? isa : "");
+    unsetenv("ATTN_ISA");
+    for (int i = 0; i < 3; i++) {
+        row r = null_row();
+        r.gflops = i == 1 ? 101 : 50, r.gbytes_per_s = 5;
+        if (i == 2) setenv("ATTN_ISA", "portable", 1);
+        place_under_roofline(&r, 100, 20);
+        expect(i == 1 ? isnan(r.peak_fraction) : r.peak_fraction == 0.5, "share %g of the peak", r.peak_fraction);
+        expect(r.bandwidth_fraction == 0.25, "share %g of the bandwidth", r.bandwidth_fraction);
+        const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01" : "ATTN_ISA=portable: the peak is that of this ISA, 100.0";
+        expect(i ? strstr(r.note, says) == r.note : !*r.note, "the roofline notes: '%s'", r.note);
+    }
+    if (*kept) setenv("ATTN_ISA", kept, 1);
+    else unsetenv("ATTN_ISA");
+}
+
+/* ------------------------------------------------------------------------------------------ which calls are timed */
+static int calls;
+static void counting_call(void *user)
+{
+    job *j = user;
+    calls++;
+    if (j->kernel_count && !--j->kernel_count) j->status = ATTN_ERR_MEMORY;      /* the call that fails */
+}
+static void waiting_call(void *user)
+{
+    struct timespec wait = { 0, 2000000 };
+    counting_call(user);
+    nanosleep(&wait, NULL);
+}
+
+static void test_sampling(void)
+{
+    bench_case c = { .suite = find_suite("shape") };
+    bench b = { .selection = QUICK };
+    row r = null_row();
+    problem p = { 0 };
+    job j = { .b = &b, .c = &c, .p = &p, .r = &r };
+    list s = { NULL, 0 };
+    calls = 0;
+    expect(sample_calls(&j, counting_call, &(timing_plan){ 3, 5, 0 }, &s) && s.n == 5 && calls == 8, "3 + 5 calls: %d, %d kept", calls, (int)s.n);
+    expect(sample_calls(&j, counting_call, &(timing_plan){ 0, 2, 0 }, &s) && s.n == 7 && calls == 10, "and 2 more: %d, %d kept", calls, (int)s.n);
+    bool real = true;
+    s.n = 0;
+    sample_calls(&j, waiting_call, &(timing_plan){ 0, 3, 0 }, &s);
+    for (int64_t i = 0; i < s.n; i++) real = real && s.x[i] >= 2e-3;
+    expect(real, "a call that waits 2 ms has taken less");
+    s.n = 0, calls = 0;
+    expect(sample_calls(&j, waiting_call, &(timing_plan){ 0, 1, 0.005 }, &s) && s.n > 1 && s.n <= 3, "5 ms of calls of 2 ms: %d", (int)s.n);
+    s.n = 0, calls = 0, j.kernel_count = 4;
+    expect(!sample_calls(&j, counting_call, &(timing_plan){ 0, 9, 0 }, &s) && calls == 4, "a failure ends it after %d calls", calls);
+    j.status = ATTN_OK, calls = 0, interrupted = 1;
+    expect(!sample_calls(&j, counting_call, &(timing_plan){ 0, 9, 0 }, &s) && calls == 1, "an interruption ends it after %d calls", calls);
+    interrupted = 0;
+    /* the turns of a row: its iterations, no more; warmed up in full at first, later by one call, or not at all where calls are long */
+    for (int is_long = 0; is_long < 2; is_long++)
+        for (int64_t n = 1; n < 40; n += 6) {
+            calls = 0, s.n = 0;
+            j.seconds = s, j.plan = (timing_plan){ 3, n, 0 }, j.call = counting_call, r.first_run_ms = is_long ? 51 : 50;
+            int turns = 0;
+            for (int turn = 0; turn < TURNS; turn++) {
+                int64_t before = j.seconds.n;
+                time_turn(&j, turn, TURNS);
+                turns += turn && j.seconds.n > before;
+                expect(j.seconds.n - before <= n / TURNS + 1, "turn %d of %d calls has %d", turn, (int)n, (int)(j.seconds.n - before));
+            }
+            int first = n >= TURNS ? 3 : 0, warm = first + (is_long ? 0 : turns);
+            expect(j.seconds.n == n && calls == n + warm, "%d calls in turns: %d timed, %d in all, not %d", (int)n, (int)j.seconds.n, calls,
+                   (int)(n + warm));
+            s = j.seconds;
+        }
+    free(s.x);
+    /* how many: at most a second's worth, three at least, as many as the user says, three of the reference */
+    static const struct { int64_t n, given; int selection; const char *backend; double each; int64_t want; } counts[] = {
+        { 50, 0, QUICK, "flash", 0.001, 50 }, { 50, 0, QUICK, "flash", 0.1, 10 },   { 50, 0, QUICK, "flash", 5, 3 },
+        { 50, 0, WHOLE, "flash", 5, 12 },     { 50, 1, QUICK, "flash", 5, 50 },     { 50, 0, QUICK, "reference", 0.001, 3 },
+        { 2, 1, QUICK, "reference", 0.001, 2 }, { 50, 0, QUICK, "flash", 0.3, 3 },  { 50, 0, DEFAULT, "standard", 0.2, 5 },
+    };
+    for (int i = 0; i < COUNT(counts); i++) {
+        b.selection = counts[i].selection, b.opt.user.count[ITERATIONS] = (int)counts[i].given, c.v[ITERATIONS] = counts[i].n;
+        int64_t n = calls_of(&b, &c, counts[i].backend, counts[i].each * (1 - 1e-12));
+        expect(n == counts[i].want, "case %d makes %d calls, not %d", i, (int)n, (int)counts[i].want);
+    }
+}
+
+static void test_rates(void)
+{
+    bench b = { .selection = QUICK };
+    expect(*rate_of(&b, "reference") == 5e8 && *rate_of(&b, "standard") == 1e10 && *rate_of(&b, "flash") == 5e10, "first rates");
+    *rate_of(&b, "standard") = 3;
+    expect(*rate_of(&b, "standard") == 3 && *rate_of(&b, "reference") == 5e8 && *rate_of(&b, "flash") == 5e10, "a rate that was learned");
+    for (int i = 0; i < 2 * MOST_BACKENDS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "other%d", i);
+        expect(*rate_of(&b, name) == 5e10, "rate of %s", name);
+    }
+    expect(*rate_of(&b, "standard") == 3 && *rate_of(&b, "reference") == 5e8, "the rates of others are kept");
+    /* the GPU's clock: the last n calls, of those that are kept */
+    job j = { .b = &b };
+    expect(isnan(kernel_median(&j, 5)), "no kernel was timed");
+    for (int i = 1; i <= 5; i++) j.kernel[j.kernel_count++] = i * i;
+    expect(kernel_median(&j, 9) == 9 && kernel_median(&j, 2) == 20.5 && kernel_median(&j, 1) == 25, "medians of kernels");
+    for (int i = 0; i < KERNEL_TIMES; i++) j.kernel[j.kernel_count++ % KERNEL_TIMES] = 7;
+    expect(kernel_median(&j, 1000) == 7, "kernels beyond the last %d", KERNEL_TIMES);
+}
+
+static void test_cold(void)
+{
+    bench_case c = { .suite = find_suite("shape") };
+    c.v[THREADS] = 1;
+    expect(flush_size() >= SMALLEST_FLUSH && flush_size() <= 1 << 30, "flushes %lld bytes", (long long)flush_size());
+    expect(flush_caches(&c), "caches are not flushed");
+    int64_t lines = flush_buffer.size / 64, touched = 0, each = flush_buffer.size / FLUSH_TASKS, whole = each / 64 * FLUSH_TASKS;
+    for (int64_t i = 0; i < lines; i++) touched += flush_buffer.x[64 * i] == 1;
+    expect(touched >= whole && touched <= lines, "%lld of %lld lines are walked through", (long long)touched, (long long)lines);
+}
+
+/* ------------------------------------------------------------------------------------------ properties
+ * A backend that is right, but for one thing. */
+enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, FICKLE };
+static int moody, runs;
+static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
+{
+    const attn_backend *flash = attn_backend_find("flash");
+    attn_status s = flash->run(flash->user, d, g, plan);
+    (void)user;
+    runs++;
+    float *last = (float *)d->o.data + d->batch * d->q_len * d->heads * d->v_dim - 1;
+    bool now = moody == NEVER_THE_SAME ? runs % 3 == 0 : moody == BY_THREADS ? d->threads == 8 : moody == BY_BATCH ? d->batch == 1 : moody == NOT_FINITE;
+    if (!g && now) *last = moody == NOT_FINITE ? INFINITY : *last * (1 + 0x1p-22f);
+    return s;
+}
+
+static row judged(const char *line, const char *backend, void (*measure)(job *))
+{
+    static bench b;
+    grid g = parse_line(line);
+    bench_case c = { .suite = find_suite("shape") };
+    problem p;
+    char text[128];
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+    row r = new_row(&c, backend);
+    b.selection = WHOLE;
+    if (resolve_case(&c, text) || !problem_make(&c, NULL, &p)) {
+        remark(&r, "failed", "no case: %s", line);
+        return r;
+    }
+    p.d.backend = backend;
+    job j = { .b = &b, .c = &c, .p = &p, .r = &r, .pass = c.v[PASS] };
+    if (plan_problem(&j)) measure(&j);
+    problem_free(&p);
+    return r;
+}
+
+static void test_properties(void)
+{
+    static const char *const line = " batch-size=3 seq-len=20 num-heads=2 head-dim=8", *const both = " batch-size=2 seq-len=9 num-heads=2 head-dim=8 pass=fwd+bwd";
+    static const struct { void (*measure)(job *); int mood; const char *says; } cases[] = {
+        { measure_determinism, STEADY, NULL }, { measure_determinism, NEVER_THE_SAME, "other bits on another run" },
+        { measure_thread_count, STEADY, NULL }, { measure_thread_count, BY_THREADS, "other bits with 8 threads" },
+        { measure_batching, STEADY, NULL },     { measure_batching, BY_BATCH, "sequence 2 alone has other bits" },
+        { measure_finite, STEADY, NULL },       { measure_finite, NOT_FINITE, "1 elements are NaN or infinite" },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        moody = cases[i].mood, runs = 0;
+        row r = judged(line, "fickle", cases[i].measure);
+        bool right = cases[i].says ? !strcmp(r.status, "wrong") && strstr(r.note, cases[i].says) != NULL : row_ok(&r);
+        expect(right, "property %d, mood %d: %s %s", i, moody, r.status, r.note);
+        /* one call, and three, five or each sequence's more */
+        int more = cases[i].measure == measure_thread_count ? 5 : 3;
+        if (!moody && cases[i].measure != measure_finite) expect(runs == 1 + more, "property %d makes %d calls", i, runs);
+    }
+    moody = STEADY;
+    static void (*const measures[])(job *) = { measure_determinism, measure_thread_count, measure_finite, measure_gradient, measure_loss };
+    for (int i = 0; i < COUNT(measures); i++) {
+        row r = judged(both, "flash", measures[i]);
+        expect(row_ok(&r), "property %d with gradients: %s %s", i, r.status, r.note);
+    }
+    /* gradients by differences: each of them is looked at */
+    for (spoiled = SPOIL_DQ; spoiled < OUTPUTS; spoiled++) {
+        fault = NOTHING;
+        row r = judged(both, "erring", measure_gradient);
+        expect(row_ok(&r) && r.rows_verified == 72 && r.max_abs_err > 0 && r.max_abs_err < 2e-6, "gradient: %s, error %g in %d", r.note,
+               r.max_abs_err, (int)r.rows_verified);
+        fault = TWO_PERCENT;
+        r = judged(both, "erring", measure_gradient);
+        expect(!row_ok(&r), "%s 2%% off by finite differences: %s, error %g", output_names[spoiled], r.status, r.max_abs_err);
+    }
+    spoiled = SPOIL_O, fault = NOTHING;
+    row f32 = judged(line, "flash", measure_loss), f16 = judged(" seq-len=40 num-heads=2 head-dim=8 dtype=bf16", "flash", measure_loss);
+    double most = 0, mean = 0;
+    expect(row_ok(&f32) && !*f32.note, "f32 loses against f32: %s", f32.note);
+    expect(sscanf(f16.note, "against f32 it loses up to %lf, %lf on average", &most, &mean) == 2 && most > mean && most > 1e-4 && most < 0.02 && mean > 1e-6,
+           "bf16: %s", f16.note);
+}
+
+/* ------------------------------------------------------------------------------------------ memory */
+static void test_memory(void)
+{
+    footprint f = { ATTN_OK, 0, 0, 0 };
+    void *a = counted_get(&f, 100, 1), *b = counted_get(&f, 50, 64);
+    expect(a && b && (uintptr_t)b % 64 == 0 && f.now == 150 && f.peak == 150, "two blocks: %d, %d", (int)f.now, (int)f.peak);
+    counted_put(&f, a, 100), counted_put(&f, NULL, 7);
+    a = counted_get(&f, 60, 64);
+    expect(f.now == 110 && f.peak == 150, "one given back: %d, %d", (int)f.now, (int)f.peak);
+    counted_put(&f, a, 60), counted_put(&f, b, 50);
+    expect(f.now == 0 && f.peak == 150, "all given back: %d, %d", (int)f.now, (int)f.peak);
+    int64_t before = peak_resident_bytes(), size = 300 << 20;
+    char *big = malloc((size_t)size);
+    for (int64_t i = 0; i < size; i += 4096) big[i] = 1;
+    int64_t after = peak_resident_bytes();
+    expect(before > 1 << 20 && (after - before > size / 2 || before > size) && after < before + 2 * size, "the peak went from %lld to %lld bytes",
+           (long long)before, (long long)after);
+    free(big);
+}
+
+/* ------------------------------------------------------------------------------------------ the comparison of runs */
+static void test_comparison_parts(void)
+{
+    static const struct { int64_t n, m; double p; } least[] = { { 1, 1, 1 }, { 3, 3, 0.1 }, { 5, 5, 2.0 / 252 }, { 2, 4, 2.0 / 15 }, { 4, 2, 2.0 / 15 } };
+    for (int i = 0; i < COUNT(least); i++)
+        expect(near(least_p(least[i].n, least[i].m), least[i].p), "the least p of %d and %d is %g", (int)least[i].n, (int)least[i].m,
+               least_p(least[i].n, least[i].m));
+    double old_peaks[] = { 90, 100, 110 }, new_peaks[] = { 85, 80, 75 };
+    measured was = { .n = 3 }, now = { .n = 3 };
+    memcpy(was.peaks, old_peaks, sizeof old_peaks), memcpy(now.peaks, new_peaks, sizeof new_peaks);
+    expect(near(slower_clock(&now, &was), 1.25), "a clock of 80 after 100: %g", slower_clock(&now, &was));
+    expect(slower_clock(&was, &now) == 1, "a faster clock counts: %g", slower_clock(&was, &now));
+    now.peaks[1] = NAN, now.n = 0;
+    expect(slower_clock(&now, &was) == 1, "no clock known");
+    double all[200], room[MOST_PROCESSES];
+    for (int i = 0; i < 200; i++) all[i] = i;
+    list few = thinned((list){ all, 200 }, room);
+    expect(few.n == MOST_PROCESSES && few.x[0] == 0 && few.x[few.n - 1] == 199 && near(few.x[21], 199.0 / 3), "thinned to %d", (int)few.n);
+    few = thinned((list){ all, 3 }, room);
+    expect(few.n == 3 && few.x[1] == 1 && few.x[2] == 2, "three stay three");
+    few = thinned((list){ all + 5, 1 }, room);
+    expect(few.n == 1 && few.x[0] == 5, "one stays one");
+    bench_case c = { .suite = find_suite("shape") };
+    row x = new_row(&c, "flash"), y = x;
+    x.samples_ms = (list){ all, 3 };
+    expect(is_compared(&x) && !is_compared(&y) && is_same_row(&x, &y), "a row and itself");
+    remark(&x, "failed", "x");
+    expect(!is_compared(&x), "a row that failed is compared");
+    static const size_t texts[] = { offsetof(row, suite), offsetof(row, name), offsetof(row, backend), offsetof(row, dtype), offsetof(row, kv_dtype), offsetof(row, pass) };
+    for (int i = 0; i < COUNT(texts); i++) {
+        row z = y;
+        snprintf((char *)&z + texts[i], 8, "?");
+        expect(!is_same_row(&z, &y), "rows that differ in text %d are the same", i);
+    }
+    row z = y;
+    z.threads = y.threads + 1;
+    expect(!is_same_row(&z, &y), "rows of other threads are the same");
+    options o = { 0 };
+    o.processes = 7;
+    expect(processes_of(&o) == 1, "processes without a baseline");
+    o.baseline = "x";
+    expect(processes_of(&o) == 7, "processes given");
+    o.processes = 0;
+    expect(processes_of(&o) == DEFAULT_PROCESSES, "processes by default");
+    o.baseline = NULL, o.save_baseline = "x";
+    expect(processes_of(&o) == DEFAULT_PROCESSES, "processes of a run that is saved");
+}
+
 int main(void)
 {
     static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL };
+    static const attn_backend fickle = { "fickle", ATTN_ABI, erring_plan, fickle_run, NULL, NULL, NULL };
     attn_register(&erring);
+    attn_register(&fickle);
     test_verification();
     test_sampled();
     test_right();
@@ -512,6 +855,16 @@ int main(void)
     test_bootstrap();
     test_processes();
     test_median_interval();
+    test_summary();
+    test_outliers();
+    test_bound();
+    test_roofline();
+    test_sampling();
+    test_rates();
+    test_cold();
+    test_properties();
+    test_memory();
+    test_comparison_parts();
     attn_shutdown();
     printf("%d passed, %d failed, %d skipped\n", passed, bad, skipped);
     return bad > 0;

@@ -47,9 +47,10 @@ for std in c99 c11 c17 c++11 c++17 c++20; do
     done
 done
 
-# 2. Built and run. No -lm: the header does not ask for it. What is about the language or the linker is not optimized, and what is
-# about the optimizer leaves out the other ISAs: most of what there is to compile.
+# 2. Built and run. No -lm: the header does not ask for it. What is about the language is not optimized; what is about the optimizer
+# or the linker leaves out the other ISAs, most of what there is to compile.
 quick="-O0 -DATTN_NO_OPTIMIZE" narrow="-DATTN_NO_AVX2 -DATTN_NO_AVX512"
+linked="$quick $narrow"
 run() { # name, compiler and flags
     local exe
     exe=$dir/smoke-$(echo "$1" | tr -c 'a-zA-Z0-9\n' '-')
@@ -78,19 +79,19 @@ mkdir -p "$dir/sub"
 sed 's/"attn.h"/"sub\/attn.h"/' test/build/smoke.c > "$dir/by-path.c"
 sed 's/"attn.h"/"sub\/other.h"/' test/build/smoke.c > "$dir/renamed.c"
 check "included by a path" \
-    "cp attn.h $dir/sub/attn.h && $cc -std=c99 $quick $dir/by-path.c -o $dir/by-path -pthread && $dir/by-path"
+    "cp attn.h $dir/sub/attn.h && $cc -std=c99 $linked $dir/by-path.c -o $dir/by-path -pthread && $dir/by-path"
 check "renamed, with ATTN_HEADER" \
-    "mv $dir/sub/attn.h $dir/sub/other.h && $cc -std=c99 $quick '-DATTN_HEADER=\"other.h\"' $dir/renamed.c -o $dir/renamed -pthread &&
+    "mv $dir/sub/attn.h $dir/sub/other.h && $cc -std=c99 $linked '-DATTN_HEADER=\"other.h\"' $dir/renamed.c -o $dir/renamed -pthread &&
      $dir/renamed"
 check "two translation units, one library" \
-    "$cc -std=c99 $quick -I. -c -DSMOKE_SECOND test/build/smoke.c -o $dir/a.o && $cc -std=c99 -I. -c test/build/second.c -o $dir/b.o &&
+    "$cc -std=c99 $linked -I. -c -DSMOKE_SECOND test/build/smoke.c -o $dir/a.o && $cc -std=c99 -I. -c test/build/second.c -o $dir/b.o &&
      $cc -pthread $dir/a.o $dir/b.o -o $dir/two && $dir/two"
 check "two translation units, ATTN_STATIC in each" \
-    "$cc -std=c99 $quick -I. -c -DATTN_STATIC -DSMOKE_SECOND test/build/smoke.c -o $dir/a.o &&
-     $cc -std=c99 $quick -I. -c -DATTN_STATIC test/build/second.c -o $dir/b.o &&
+    "$cc -std=c99 $linked -I. -c -DATTN_STATIC -DSMOKE_SECOND test/build/smoke.c -o $dir/a.o &&
+     $cc -std=c99 $linked -I. -c -DATTN_STATIC test/build/second.c -o $dir/b.o &&
      $cc -pthread $dir/a.o $dir/b.o -o $dir/two-static && $dir/two-static"
 check "library in C, program in C++" \
-    "$cc -std=c99 $quick -I. -c $dir/implementation.c -o $dir/a.o && $cxx -std=c++17 -x c++ -DSMOKE_SECOND -DSMOKE_LINK -I. -c test/build/smoke.c \
+    "$cc -std=c99 $linked -I. -c $dir/implementation.c -o $dir/a.o && $cxx -std=c++17 -x c++ -DSMOKE_SECOND -DSMOKE_LINK -I. -c test/build/smoke.c \
      -o $dir/b.o && $cxx -std=c++17 -x c++ -I. -c test/build/second.c -o $dir/c.o &&
      $cxx -pthread $dir/a.o $dir/b.o $dir/c.o -o $dir/mixed && $dir/mixed"
 
@@ -104,21 +105,21 @@ check "every function begins with attn_" \
     "nm --defined-only $full | awk '\$2 == \"t\" || \$2 == \"T\" { print \$3 }' > $dir/names; [ -s $dir/names ] &&
      ! grep -vE '^(attn_|__get_cpuid)' $dir/names"
 check "ATTN_STATIC defines nothing for others" \
-    "$cc -std=c99 $quick -I. -c -DATTN_STATIC $dir/implementation.c -o $dir/s.o && [ -z \"\$(nm -g --defined-only $dir/s.o)\" ]"
+    "$cc -std=c99 $linked -I. -c -DATTN_STATIC $dir/implementation.c -o $dir/s.o && [ -z \"\$(nm -g --defined-only $dir/s.o)\" ]"
 
-without() { # macro, names that must go (an expression for nm's lines)
+without() { # macro, names that must go (an expression for nm's lines), flags
     local object=$dir/$1.o
     check "$1 leaves nothing of $2" \
-        "nm $full | grep -qE '$2' && $cc -std=c99 $quick $warn -I. -c -D$1 $dir/implementation.c -o $object && nm $object >$dir/names &&
+        "nm $full | grep -qE '$2' && $cc -std=c99 $3 $warn -I. -c -D$1 $dir/implementation.c -o $object && nm $object >$dir/names &&
          [ -s $dir/names ] && ! grep -E '$2' $dir/names"
     check "$1 builds and runs" "$cc -std=c99 -O0 -D$1 -DSMOKE_LINK -I. -c test/build/smoke.c -o $dir/b.o && $cc $object $dir/b.o $([ $1 = ATTN_NO_THREADS ] || echo -pthread) \
         -o $dir/smoke-$1 && $dir/smoke-$1"
 }
-without ATTN_NO_THREADS  ' U pthread_'
-without ATTN_NO_AVX512   '__avx512'
-without ATTN_NO_AVX2     '__avx2'
-without ATTN_NO_STANDARD 'standard'
-without ATTN_NO_TIMING   ' (attn_time|attn_seconds|attn_peak_gflops|attn_bandwidth_gbytes)'
+without ATTN_NO_THREADS  ' U pthread_'   "$linked"
+without ATTN_NO_AVX512   '__avx512'      "$quick"
+without ATTN_NO_AVX2     '__avx2'        "$quick"
+without ATTN_NO_STANDARD 'standard'      "$quick"
+without ATTN_NO_TIMING   ' (attn_time|attn_seconds|attn_peak_gflops|attn_bandwidth_gbytes)' "$linked"
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -280,7 +280,7 @@ class Bench:
         wrong = self.build(self.clean, self.UNIT, "bench_unit") or (not fast and self.build(self.clean, self.PROGRAM, "attn_bench"))
         if wrong:
             sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
-        self.object = self.compiled(self.clean)
+        self.object, self.optimized = (self.compiled(self.clean, level) for level in ("-O0", "-O2"))
         for name, arguments in self.tests(self.clean):
             how, self.seconds[name] = timed(self.run, name, arguments)
             if how:
@@ -296,8 +296,10 @@ class Bench:
         source = [f"{directory}/attn_bench.c" if word == "attn_bench.c" else word for word in command]
         return failure([*source, "-std=c99", "-w", f"-I{directory}", "-I.", "-pthread", "-o", f"{directory}/{program}", "-lm", "-ldl"])
 
-    def compiled(self, directory):
-        wrong = failure(["clang", "-O0", *NO_ISA, "-std=c99", "-w", "-I.", "-pthread", "-c", f"{directory}/attn_bench.c", "-o", f"{directory}/bench.o"])
+    def compiled(self, directory, level="-O0"):
+        """Its object at that level, as a digest; None where it does not compile: a pointer of another type is an error."""
+        wrong = failure(["clang", level, *NO_ISA, "-std=c99", "-w", "-Werror=incompatible-pointer-types", "-I.", "-pthread", "-c",
+                         f"{directory}/attn_bench.c", "-o", f"{directory}/bench.o"])
         return None if wrong else stripped(f"{directory}/bench.o")
 
     def tests(self, directory):
@@ -315,6 +317,8 @@ class Bench:
         self.build(directory, self.UNIT, "bench_unit")
         for name, arguments in self.tests(directory):
             if name == self.SCRIPTS[0]:
+                if self.compiled(directory, "-O2") == self.optimized:
+                    return "same object", "at -O2"
                 self.build(directory, self.PROGRAM, "attn_bench")
             how = self.run(name, arguments)
             if how:
