@@ -259,8 +259,8 @@ class Header:
 
 # ------------------------------------------------------------------------------------------------ attn_bench.c
 class Bench:
-    """attn_bench.c: what measures, judges and compares. The parts that judge are called one by one by test/bench/bench_unit.c, which is all that
-    --fast runs; then the program is built and its own tests run it."""
+    """attn_bench.c: what measures, judges and compares. Its parts are called one by one by test/bench/bench_unit.c, which is all that --fast
+    runs; then the program is built and its own tests run it."""
     file = "attn_bench.c"
     share = 2
     SECTIONS = (">>check", ">>measure", ">>baseline")
@@ -272,7 +272,7 @@ class Bench:
         fast = self.fast = stages is not STAGES
         self.source, self.clean = (ROOT / self.file).read_text(), OUT / "bench"
         banners = [(m.start(), m.group(1)) for m in re.finditer(r"/\* =+ (>>\w+) =", self.source)] + [(len(self.source), "")]
-        self.regions = [(at, end) for (at, name), (end, _) in zip(banners, banners[1:]) if name in (self.SECTIONS[:1] if fast else self.SECTIONS)]
+        self.regions = [(at, end) for (at, name), (end, _) in zip(banners, banners[1:]) if name in self.SECTIONS]
         self.clean.mkdir(parents=True, exist_ok=True)
         run(["cc", "-O1", "-w", "-I.", "-c", "attn_hip.c", "-o", f"{OUT}/bench/attn_hip.o"], check=True)
         self.seconds = {}
