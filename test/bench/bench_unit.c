@@ -618,7 +618,10 @@ static void test_sampling(void)
     for (int64_t i = 0; i < s.n; i++) real = real && s.x[i] >= 2e-3;
     expect(real, "a call that waits 2 ms has taken less");
     s.n = 0, calls = 0;
-    expect(sample_calls(&j, waiting_call, &(timing_plan){ 0, 1, 0.005 }, &s) && s.n > 1 && s.n <= 3, "5 ms of calls of 2 ms: %d", (int)s.n);
+    bool ended = sample_calls(&j, waiting_call, &(timing_plan){ 0, 1, 0.005 }, &s);
+    double spent = 0;
+    for (int64_t i = 0; i < s.n; i++) spent += s.x[i];
+    expect(ended && spent >= 0.005 && (s.n == 1 || spent - s.x[s.n - 1] < 0.005), "5 ms of calls of 2 ms: %d calls, %g s", (int)s.n, spent);
     s.n = 0, calls = 0, j.kernel_count = 4;
     expect(!sample_calls(&j, counting_call, &(timing_plan){ 0, 9, 0 }, &s) && calls == 4, "a failure ends it after %d calls", calls);
     j.status = ATTN_OK, calls = 0, interrupted = 1;
@@ -758,12 +761,49 @@ static void test_properties(void)
         r = judged(both, "erring", measure_gradient);
         expect(!row_ok(&r), "%s 2%% off by finite differences: %s, error %g", output_names[spoiled], r.status, r.max_abs_err);
     }
+    /* relative to what is large: twice as much is at most 2 off */
+    spoiled = SPOIL_DV, fault = NEGATED;
+    row large = judged(" batch-size=2 seq-len=9 num-heads=2 head-dim=8 pass=fwd+bwd data=peaked", "erring", measure_gradient);
+    expect(large.max_abs_err > 0.1 && large.max_abs_err < 2, "gradients negated are %g off", large.max_abs_err);
     spoiled = SPOIL_O, fault = NOTHING;
     row f32 = judged(line, "flash", measure_loss), f16 = judged(" seq-len=40 num-heads=2 head-dim=8 dtype=bf16", "flash", measure_loss);
     double most = 0, mean = 0;
     expect(row_ok(&f32) && !*f32.note, "f32 loses against f32: %s", f32.note);
     expect(sscanf(f16.note, "against f32 it loses up to %lf, %lf on average", &most, &mean) == 2 && most > mean && most > 1e-4 && most < 0.02 && mean > 1e-6,
            "bf16: %s", f16.note);
+}
+
+/* Time to first token: the prefills and a step, within the time that all of it took. */
+static void test_generation(void)
+{
+    double start = attn_seconds();
+    row r = judged(" seq-len=1 kv-len=300 num-heads=4 num-kv-heads=2 head-dim=32 causal=1 iterations=9 warmup=0", "flash", measure_generate);
+    double all = 1e3 * (attn_seconds() - start);
+    expect(row_ok(&r) && r.ttft_ms > r.p50_ms && r.ttft_ms < all && r.ttft_stddev_ms > 0 && r.ttft_stddev_ms < all, "%s: first token %g +- %g ms of %g",
+           r.note, r.ttft_ms, r.ttft_stddev_ms, all);
+    expect(r.iterations == 9 && r.samples_ms.n == 9 && r.first_run_ms > 0 && r.first_run_ms < all && r.p50_ms < all, "%d steps", (int)r.iterations);
+    expect(r.peak_fraction > 0 && r.total_ms > 0 && r.total_ms < all && r.overhead_ms > 0 && r.overhead_ms < all && *r.bound, "step: total %g, empty %g, %s",
+           r.total_ms, r.overhead_ms, r.bound);
+    expect(near(r.tokens_per_s, 1e3 / r.p50_ms) && near(r.ops_per_s, 1e3 / r.p50_ms) && near(r.gflops, r.flops * 1e-6 / r.p50_ms), "rates of a step");
+    free(r.samples_ms.x);
+    bench_case c = { .suite = find_suite("shape") };
+    grid g = parse_line(" seq-len=20 kv-len=20 num-heads=2 head-dim=8 causal=1");
+    char text[128];
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+    double seconds[PREFILLS] = { 0 };
+    problem p;
+    row mine = new_row(&c, "flash");
+    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case")) return;
+    p.d.backend = "fickle";
+    job j = { .c = &c, .p = &p, .r = &mine };
+    runs = 0, moody = STEADY;
+    int64_t n = time_prefills(&j, &c, seconds);
+    bool real = true;
+    for (int64_t i = 0; i < n; i++) real = real && seconds[i] > 0 && seconds[i] < all;
+    expect(n == PREFILLS && runs == PREFILLS && real, "%d prefills by %d calls, the first of %g s", (int)n, runs, seconds[0]);
+    p.d.backend = "none";
+    expect(time_prefills(&j, &c, seconds) == 0 && strstr(mine.note, "no prefill: ") == mine.note, "a prefill that cannot run: %s", mine.note);
+    problem_free(&p);
 }
 
 /* ------------------------------------------------------------------------------------------ memory */
@@ -863,6 +903,7 @@ int main(void)
     test_rates();
     test_cold();
     test_properties();
+    test_generation();
     test_memory();
     test_comparison_parts();
     attn_shutdown();
