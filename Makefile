@@ -151,4 +151,4 @@ clean:
 help:
 	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
 
-include test/tests.mk test/gpu/hip.mk
+include test/tests.mk test/cross/cross.mk test/gpu/hip.mk
