@@ -8,7 +8,8 @@ export LC_ALL=C
 python=${PYTHON:-python3} cross=build/cross/usr
 passed=0 failed=0 skipped=0 rows=()
 mkdir -p build/cross
-units="validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes"
+# not extremes, which takes an emulator longer than five minutes
+units="validate reference backends convert merge registry parallel timing memory guard edges overlap lengths"
 
 skip() { skipped=$((skipped + 1)); echo "skipped: $*"; }
 count() { # a log: passed failed skipped, as test/run.sh counts
@@ -62,7 +63,7 @@ emulated() {
     for p in $programs; do
         case $p in
             grid) run "$way" grid "$emulator" -L "$lib" "build/$way/grid" --count "$grid" --cost 18 ;;
-            *) run "$way" "$p" "$emulator" -L "$lib" "build/$way/$p" ;;
+            *) UNIT_AGAIN="$emulator -L $lib build/$way/$p" run "$way" "$p" "$emulator" -L "$lib" "build/$way/$p" ;;
         esac
     done
     row "$what" "$cc" "run under $emulator" "$ran"
@@ -96,3 +97,64 @@ if [ "${1:-}" = sample ]; then
     [ "$failed" -eq 0 ]
     exit
 fi
+
+wasm() { # what, way, options
+    local what=$1 way=$2 flags=$3 isa=$4 ran= simd portable
+    if ! "$python" -c 'import ziglang, wasmtime' 2>/dev/null; then
+        skip "$what: $python has no ziglang or no wasmtime (PyPI)"
+        row "$what" "clang of ziglang" "not compiled here" ""
+        return
+    fi
+    if ! builds "$way" grid; then row "$what" "clang of ziglang" "does NOT compile" ""; return; fi
+    run "$way" grid env ATTN_ISA="$isa" "$python" test/cross/wasm.py "build/$way/grid" --count 300
+    # shellcheck disable=SC2086
+    if [ "$isa" = simd128 ] && "$python" -m ziglang cc -target wasm32-wasi -O2 $flags -std=c99 -I. test/cross/speed.c -o build/wasm/speed 2>build/cross/speed.log; then
+        simd=$(ATTN_ISA=simd128 "$python" test/cross/wasm.py build/wasm/speed)
+        portable=$(ATTN_ISA=portable "$python" test/cross/wasm.py build/wasm/speed)
+        ran="$ran; forward of d 64 beside each other in GFLOP/s: $simd, $portable"
+    fi
+    row "$what" "clang of ziglang" "run under wasmtime" "$ran"
+}
+machines() { # those asked for, or all
+    local which=" $* "
+    asked() { [ "$which" = "  " ] || [[ $which == *" $1 "* ]]; }
+    asked neongcc && emulated "aarch64, NEON" neongcc $cross/bin/aarch64-linux-gnu-gcc aarch64 aarch64-linux-gnu "grid hostile $units" 300
+    asked neongcc && loops build/neongcc/impl.o
+    asked neon && emulated "aarch64, NEON" neon clang aarch64 aarch64-linux-gnu "grid hostile" 300
+    asked neon && loops build/neon/impl.o
+    if asked hostile; then
+        make -s build/neonfast/hostile build/neonclangfast/hostile >build/cross/fast.log 2>&1
+        hostile "gcc -Ofast" neonfast neongcc
+        hostile "clang -Ofast" neonclangfast neon
+        for state in --flush "--round up" "--round down" "--round zero"; do
+            # shellcheck disable=SC2086
+            hostile "the caller's $state" neongcc neongcc $state
+        done
+    fi
+    asked armhf && emulated "armhf" armhf $cross/bin/arm-linux-gnueabihf-gcc arm arm-linux-gnueabihf "grid reference backends edges" 100
+    asked s390x && emulated "s390x, big endian" s390x $cross/bin/s390x-linux-gnu-gcc s390x s390x-linux-gnu "grid reference convert edges" 100
+    asked ppc64le && emulated "ppc64le" ppc64le $cross/bin/powerpc64le-linux-gnu-gcc ppc64le powerpc64le-linux-gnu "grid reference edges" 100
+    asked riscv64 && emulated "riscv64" riscv64 $cross/bin/riscv64-linux-gnu-gcc riscv64 riscv64-linux-gnu grid 100
+    asked wasm && wasm "wasm32-wasi, SIMD" wasm -msimd128 simd128
+    asked wasmplain && wasm "wasm32-wasi" wasmplain "" portable
+}
+machines "$@"
+{
+    echo "# Other machines"
+    echo
+    echo "By \`make test-cross\`; numbers are tests passed. Nothing here ran on the metal."
+    echo
+    echo "| machine | compiler | how far | what |"
+    echo "|---|---|---|---|"
+    printf '%s\n' "${rows[@]}"
+    if [ -e build/neongcc/impl.o ] && command -v llvm-mca-19 >/dev/null; then
+        echo
+        echo "NEON's inner loops by llvm-mca 19, gcc -O2: an ESTIMATE, nothing measured, of the fraction of the FMAs that the model of the"
+        echo "processor can begin (LLVM takes for apple-m1 the model of Cyclone, which begins three in a cycle; the M1 begins four)."
+        echo
+        python3 test/cross/mca.py build/neongcc/impl.o
+    fi
+} | tee build/cross/machines.md
+[ $# -gt 0 ] || cp build/cross/machines.md test/results/machines.md
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
