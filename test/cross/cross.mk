@@ -16,7 +16,6 @@ CROSS_WAYS        = neon neonclangfast neongcc neonfast armhf s390x ppc64le risc
 PYTHON           ?= python3
 $(foreach w,$(CROSS_WAYS),$(eval $(call WAY_RULES,$(w))))
 
-.PHONY: test-cross
 ## test-cross    every other machine that can be emulated here, into test/results/machines.md; wasm: PYTHON with ziglang, wasmtime (PyPI)
 test-cross:
 	@test/cross/setup.sh

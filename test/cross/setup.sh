@@ -33,7 +33,10 @@ for machine in "${missing[@]}"; do
     get "$root" "gcc-$version-$triple" "cpp-$version-$triple" "libgcc-$version-dev-$deb-cross" "libgcc-s1-$deb-cross" \
         "libc6-$deb-cross" "libc6-dev-$deb-cross" "linux-libc-dev-$deb-cross" "binutils-$triple" ||
         { echo "skipped: $triple: its packages cannot be had"; continue; }
-    ln -sf "$triple-gcc-$version" "$root/usr/bin/$triple-gcc"
+    rm -f "$root/usr/bin/$triple-gcc"
+    printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' "$root/usr/lib/$(gcc -dumpmachine)" "$root/usr/bin/$triple-gcc-$version" \
+        >"$root/usr/bin/$triple-gcc"
+    chmod +x "$root/usr/bin/$triple-gcc"
     if get "$root/cmocka" "libcmocka-dev:$deb" "libcmocka0:$deb"; then
         cp -P "$root"/cmocka/usr/lib/*/libcmocka.so* "$root/usr/$triple/lib/"
         cp "$root/cmocka/usr/include/cmocka.h" "$root/usr/$triple/include/"
