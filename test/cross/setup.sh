@@ -33,6 +33,8 @@ for machine in "${missing[@]}"; do
     get "$root" "gcc-$version-$triple" "cpp-$version-$triple" "libgcc-$version-dev-$deb-cross" "libgcc-s1-$deb-cross" \
         "libc6-$deb-cross" "libc6-dev-$deb-cross" "linux-libc-dev-$deb-cross" "binutils-$triple" ||
         { echo "skipped: $triple: its packages cannot be had"; continue; }
+    # scripts of ld and gcc itself, made for one place, are told of this one
+    grep -lI 'GNU ld script' "$root/usr/$triple"/lib*/*.so | xargs -r sed -i "s|\([ (]\)/usr/$triple/|\1$root/usr/$triple/|g"
     rm -f "$root/usr/bin/$triple-gcc"
     printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' "$root/usr/lib/$(gcc -dumpmachine)" "$root/usr/bin/$triple-gcc-$version" \
         >"$root/usr/bin/$triple-gcc"
