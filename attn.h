@@ -115,6 +115,8 @@
      ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_NEON, ATTN_NO_SIMD128,
      ATTN_NO_STANDARD, ATTN_NO_TIMING   leave that part out
      ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
+   -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
+   where they are refused. WebAssembly without shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
    before both. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
    processors that the calling thread may run on: read once, by the first call. How many wake
@@ -603,6 +605,9 @@ extern attn_status attn_hip_last_times(
 #define ATTN__IMPLEMENTED
 #if !defined(__GNUC__)
 #error "attn.h needs gcc or clang"
+#endif
+#if defined(__clang__) && defined(__FAST_MATH__) && (defined(__aarch64__) || defined(__wasm__))
+#error "attn.h: clang has no pragma against -ffast-math (-Ofast) there: compile this file without it"
 #endif
 #ifndef ATTN_HEADER
 #define ATTN_HEADER "attn.h" /* how this file includes itself: __FILE__ does not work there */

@@ -124,9 +124,8 @@ machines() { # those asked for, or all
     asked neon && emulated "aarch64, NEON" neon clang aarch64 aarch64-linux-gnu "grid hostile" 300
     asked neon && loops build/neon/impl.o
     if asked hostile; then
-        make -s build/neonfast/hostile build/neonclangfast/hostile >build/cross/fast.log 2>&1
+        make -s build/neonfast/hostile >build/cross/fast.log 2>&1
         hostile "gcc -Ofast" neonfast neongcc
-        hostile "clang -Ofast" neonclangfast neon
         for state in --flush "--round up" "--round down" "--round zero"; do
             # shellcheck disable=SC2086
             hostile "the caller's $state" neongcc neongcc $state
