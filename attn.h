@@ -607,7 +607,8 @@ extern attn_status attn_hip_last_times(
 #error "attn.h needs gcc or clang"
 #endif
 #if defined(__clang__) && defined(__FAST_MATH__) && (defined(__aarch64__) || defined(__wasm__))
-#error "attn.h: clang has no pragma against -ffast-math (-Ofast) there: compile this file without it"
+#error \
+    "attn.h: clang has no pragma against -ffast-math (-Ofast) there: compile this file without it"
 #endif
 #ifndef ATTN_HEADER
 #define ATTN_HEADER "attn.h" /* how this file includes itself: __FILE__ does not work there */
