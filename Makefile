@@ -15,15 +15,17 @@ VERSION   = $(shell sed -n 's/.*version \([0-9.]*\),.*/\1/p;q' attn.h)
 HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
 
 # What `make setup` installs: compilers for every header check, cmocka for the unit tests, clang's runtime for the
-# sanitizers and the fuzzer, qemu for the machine without AVX, the rest for scripts of the tests.
+# sanitizers and the fuzzer, qemu for the machine without AVX and for ARM, whose C library clang takes; the rest for scripts of the
+# tests.
 PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev libcmocka-dev make binutils \
-            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19
+            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19 \
+            libc6-dev-arm64-cross libgcc-12-dev-arm64-cross binutils-aarch64-linux-gnu
 
 # What CI runs, room by room; NAME.full beside each, where there is one, takes longer.
 STEPS     = $(filter-out %.full,$(wildcard test/steps/*))
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full readme-check measured results targets compare peers encoder torch-ext picture format format-check install clean help
+.PHONY: all bench setup test test-full test-cross readme-check measured results targets compare peers encoder torch-ext picture format format-check install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -151,4 +153,4 @@ clean:
 help:
 	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
 
-include test/tests.mk test/gpu/hip.mk
+include test/tests.mk test/cross/cross.mk test/gpu/hip.mk

@@ -39,7 +39,8 @@
      >>merge       parts of a row joined
      >>reference   f64 loops to be checked by eye: what every other backend is compared with
      >>timing      timing harness, measured peak and bandwidth
-     >>ops_portable >>ops_avx2 >>ops_avx512   about a dozen named vector operations each
+     >>ops_portable >>ops_avx2 >>ops_avx512 >>ops_neon >>ops_simd128
+                   about a dozen named vector operations each
      >>isas        the ISAs of this build, the best first
      >>kernel      the one template body, compiled once per ISA
        >>generic   operations that an ISA may leave out
@@ -57,8 +58,8 @@
  1. WHAT IT IS
    Scaled dot product attention, forward and backward, exact (no approximation), on the CPU, for
    C99 and C++11 on: three backends behind one description.
-     flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA or portable C chosen at
-                run time
+     flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA, NEON, WebAssembly's SIMD
+                or portable C chosen at run time
      standard   the whole score matrix in memory: the baseline that flash is measured against
      reference  plain f64 loops: what both are compared with, and what takes f64 data
    attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by
@@ -111,17 +112,19 @@
      ATTN_API              linkage of the public functions (default: extern)
      ATTN_HEADER           the name by which this file includes itself (default: "attn.h")
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
-     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING
-                           leave that part out
+     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_NEON, ATTN_NO_SIMD128,
+     ATTN_NO_STANDARD, ATTN_NO_TIMING   leave that part out
      ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
+   -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
+   where they are refused. WebAssembly without shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
    before both. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
    processors that the calling thread may run on: read once, by the first call. How many wake
    follows from the lengths of the sequences, not from the room that they lie in. The pool's
    threads leave the host's signals alone; a thread that is cancelled in a call is cancelled after
    it where the call holds the pool or memory; a shared object that is unloaded ends its threads.
-   Environment, read once: ATTN_ISA=avx512|avx2|portable, ATTN_BACKEND=name (for calls that name
-   none).
+   Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
+   that name none).
 
  5. TO ADD
    a dtype     a row in ATTN_DTYPE_LIST (sizes, validation and messages follow it), one load and one
@@ -566,7 +569,7 @@ ATTN_API attn_status attn_parallel(
 
 ATTN_API const char *attn_status_text(attn_status s); /* never NULL */
 ATTN_API const char *attn_status_name(attn_status s); /* "ATTN_ERR_HEADS" */
-/* "avx512", "avx2", "portable"; "none" if ATTN_ISA asks in vain */
+/* "avx512", "avx2", "neon", "simd128", "portable"; "none" if ATTN_ISA asks in vain */
 ATTN_API const char *attn_isa(void);
 /* threads that 0 stands for: OpenMP's, or the processors that the first call might run on */
 ATTN_API int32_t attn_threads(void);
@@ -603,6 +606,10 @@ extern attn_status attn_hip_last_times(
 #if !defined(__GNUC__)
 #error "attn.h needs gcc or clang"
 #endif
+#if defined(__clang__) && defined(__FAST_MATH__) && (defined(__aarch64__) || defined(__wasm__))
+#error \
+    "attn.h: clang has no pragma against -ffast-math (-Ofast) there: compile this file without it"
+#endif
 #ifndef ATTN_HEADER
 #define ATTN_HEADER "attn.h" /* how this file includes itself: __FILE__ does not work there */
 #endif
@@ -613,6 +620,9 @@ extern attn_status attn_hip_last_times(
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__wasm__) && !defined(_REENTRANT) && !defined(ATTN_NO_THREADS)
+#define ATTN_NO_THREADS
+#endif
 #ifndef ATTN_NO_THREADS
 #include <pthread.h>
 #include <signal.h>
@@ -628,6 +638,18 @@ extern attn_status attn_hip_last_times(
 #if ATTN__X86
 #include <cpuid.h>
 #include <immintrin.h>
+#endif
+#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__) && !defined(ATTN_NO_NEON)
+#define ATTN__NEON 1
+#include <arm_neon.h>
+#else
+#define ATTN__NEON 0
+#endif
+#if defined(__wasm_simd128__) && !defined(ATTN_NO_SIMD128)
+#define ATTN__SIMD128 1
+#include <wasm_simd128.h>
+#else
+#define ATTN__SIMD128 0
 #endif
 #if ATTN__X86 && !defined(ATTN_NO_AVX2)
 #define ATTN__AVX2 1
@@ -645,6 +667,9 @@ extern attn_status attn_hip_last_times(
 #endif
 #ifdef CLOCK_MONOTONIC
 typedef struct timespec attn__timespec;
+#ifdef __wasi__ /* strict ISO C hides the function alone */
+extern int clock_gettime(const struct __clockid *clock, attn__timespec *t);
+#endif
 #else /* strict ISO C hides it */
 #define CLOCK_MONOTONIC 1
 typedef struct attn__timespec {
@@ -683,7 +708,10 @@ extern int attn__libc_sigmask(int how, const void *set, void *old) ATTN__LIBC(pt
 /* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out
  * of everything below. Explicit fused multiply-adds are operations of their own. */
 #if defined(__clang__)
+#pragma clang diagnostic push /* a target without that pragma only warns */
+#pragma clang diagnostic ignored "-Wignored-pragmas"
 #pragma float_control(precise, on, push)
+#pragma clang diagnostic pop
 #pragma clang fp contract(off)
 #else
 #pragma GCC push_options
@@ -754,6 +782,8 @@ ATTN__INLINE int64_t attn__size_mul(int64_t a, int64_t b) {
  * by clang's -ffp-contract=fast. */
 #if defined(__clang__) && defined(__x86_64__)
 #define ATTN__ROUNDED(x) __asm__("" : "+x"(x))
+#elif defined(__clang__) && defined(__aarch64__)
+#define ATTN__ROUNDED(x) __asm__("" : "+w"(x))
 #else
 #define ATTN__ROUNDED(x) (void)(x)
 #endif
@@ -2212,7 +2242,7 @@ typedef struct attn__kernels {
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
 #ifndef ATTN_NO_TIMING
-    float (*fma_chain)(int64_t n); /* n times 2 * W * 12 flops in 12 chains */
+    float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
 #endif
 } attn__kernels;
@@ -2741,6 +2771,7 @@ static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t mat
     int64_t fixed, int64_t *bytes, attn_plan *plan) {
     int64_t rows = attn__rows_total(d) * d->heads,
             memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    if (memory <= 0) memory = (int64_t)(SIZE_MAX / 2); /* not known: what can be addressed */
     if (d->seq.cu_q) rows = d->batch * d->heads * d->q_len;
     if (!__builtin_mul_overflow(rows, 4 * matrices * ld, bytes) &&
         *bytes <= memory / 10 * 9 - fixed)
@@ -4372,8 +4403,9 @@ ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
     if (threads <= 0) threads = attn_threads();
     memset(&p, 0, sizeof p);
     p.n = 1 << 14;
+    const attn__kernels *isa = attn__machine()->isa;
     double seconds = attn__probe_time(&p, attn__probe_fma, threads),
-           peak = 2.0 * 12 * (double)attn__machine()->isa->W * (double)p.n * threads / seconds;
+           peak = 2.0 * (double)(isa->MR * isa->NV * isa->W) * (double)p.n * threads / seconds;
 #if ATTN__AVX512
     if (dtype == ATTN_BF16 && attn__has_dot()) {
         p.dot = 1;
@@ -4436,6 +4468,8 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
      TRANSPOSE transpose(r)           r[0..W-1] as a W x W matrix
      LEAVE     leave()                before plain code is called: dirty upper halves cost it 600
                                       cycles
+     BROADCAST lane(p) fma_lane(a, b, c)   fma of *p in every lane; what lane returns goes there alone
+               fma_step(x, a, b)      an FMA that waits for x
 
    exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
    (8.3e-8, Remez) with exp2(0) exact. */
@@ -4445,6 +4479,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 #define ATTN__OWN_REDUCE 8
 #define ATTN__OWN_TRANSPOSE 16
 #define ATTN__OWN_LEAVE 32
+#define ATTN__OWN_BROADCAST 64
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
@@ -5071,6 +5106,355 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
 ATTN__REGION_END
 #endif
 
+/* ============================================================================= >>ops_neon ====
+   NEON of 64-bit ARM, where it is always there. */
+#if ATTN__NEON
+#define ATTN__W__neon 4
+#define ATTN__MR__neon 6
+#define ATTN__NV__neon 4
+#define ATTN__OWN__neon \
+    (ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | ATTN__OWN_TRANSPOSE | \
+        ATTN__OWN_BROADCAST)
+typedef float32x4_t attn__v__neon;
+ATTN__INLINE attn__v__neon attn__load__neon(const float *p) { return vld1q_f32(p); }
+ATTN__INLINE void attn__store__neon(float *p, attn__v__neon v) { vst1q_f32(p, v); }
+ATTN__INLINE attn__v__neon attn__set1__neon(float x) { return vdupq_n_f32(x); }
+/* f16 by conversion, bf16 by shifts. */
+ATTN__INLINE attn__v__neon attn__load16__neon(const void *p, int64_t n, int32_t dtype) {
+    uint16_t part[4] = {0, 0, 0, 0};
+    memcpy(part, p, 2 * (size_t)attn__clamp(n, 0, 4));
+    uint16x4_t h = vld1_u16(part);
+    if (dtype == ATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(h));
+    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(h), 16));
+}
+/* fp8: as for AVX2. */
+ATTN__INLINE attn__v__neon attn__load8__neon(const void *p, int64_t n, int32_t dtype) {
+    uint8_t part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    memcpy(part, p, (size_t)attn__clamp(n, 0, 4));
+    if (dtype == ATTN_INT8)
+        return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(vld1_u8(part))))));
+    uint16x4_t b = vget_low_u16(vmovl_u8(vld1_u8(part))), size = vand_u16(b, vdup_n_u16(0x7f)),
+               nan = vceq_u16(size, vdup_n_u16(0x7f));
+    size = vbsl_u16(nan, vdup_n_u16(0x7e00), vshl_n_u16(size, 7));
+    size = vorr_u16(size, vshl_n_u16(vand_u16(b, vdup_n_u16(0x80)), 8));
+    return vcvt_f32_f16(vreinterpret_f16_u16(size)) * vdupq_n_f32(256);
+}
+ATTN__INLINE void attn__store16__neon(void *p, attn__v__neon v, int64_t n, int32_t dtype) {
+    uint16_t part[4];
+    if (dtype == ATTN_F16) vst1_u16(part, vreinterpret_u16_f16(vcvt_f16_f32(v)));
+    else {
+        uint32x4_t u = vreinterpretq_u32_f32(v), top = vshrq_n_u32(u, 16),
+                   odd = vandq_u32(top, vdupq_n_u32(1)),
+                   r = vshrq_n_u32(vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16),
+                   nan = vcgtq_u32(vandq_u32(u, vdupq_n_u32(0x7fffffff)), vdupq_n_u32(0x7f800000));
+        vst1_u16(part, vmovn_u32(vbslq_u32(nan, vorrq_u32(top, vdupq_n_u32(0x40)), r)));
+    }
+    memcpy(p, part, 2 * (size_t)attn__clamp(n, 0, 4));
+}
+ATTN__INLINE attn__v__neon attn__fma__neon(attn__v__neon a, attn__v__neon b, attn__v__neon c) {
+#if defined(__clang__) /* not the intrinsic: see AVX2 */
+    return ATTN__CLANG_FMA(vfmaq_f32(c, a, b), a, b, c);
+#else
+    return vfmaq_f32(c, a, b);
+#endif
+}
+/* A scalar load and a product by lane 0 of it: a load that broadcasts takes a place among the
+ * arithmetic, too. Written out, as the compilers turn the two into such a load. */
+ATTN__INLINE attn__v__neon attn__lane__neon(const float *p) {
+    attn__v__neon v;
+    __asm__("ldr %s0, %1" : "=w"(v) : "m"(*p));
+    return v;
+}
+ATTN__INLINE attn__v__neon attn__fma_lane__neon(attn__v__neon a, attn__v__neon b, attn__v__neon c) {
+    __asm__("fmla %0.4s, %1.4s, %2.s[0]" : "+w"(c) : "w"(b), "w"(a));
+    return c;
+}
+ATTN__INLINE attn__v__neon attn__fma_step__neon(attn__v__neon x, attn__v__neon a, attn__v__neon b) {
+    return attn__fma_lane__neon(a, b, x);
+}
+/* A NaN in either is kept; written out, as under -ffast-math (see ATTN__NO_NANS) nothing else is. */
+ATTN__INLINE attn__v__neon attn__max__neon(attn__v__neon a, attn__v__neon b) {
+    __asm__("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
+    return a;
+}
+ATTN__INLINE attn__v__neon attn__exp2__neon(attn__v__neon x) {
+    attn__v__neon c = attn__max__neon(vdupq_n_f32(-127.0f), x);
+    __asm__("fmin %0.4s, %0.4s, %1.4s" : "+w"(c) : "w"(vdupq_n_f32(128.0f)));
+    attn__v__neon n = vrndmq_f32(c), r = c - n, p = vdupq_n_f32(ATTN__EXP2_C5);
+    p = attn__fma__neon(p, r, vdupq_n_f32(ATTN__EXP2_C4));
+    p = attn__fma__neon(p, r, vdupq_n_f32(ATTN__EXP2_C3));
+    p = attn__fma__neon(p, r, vdupq_n_f32(ATTN__EXP2_C2));
+    p = attn__fma__neon(p, r, vdupq_n_f32(ATTN__EXP2_C1));
+    p = attn__fma__neon(p, r, vdupq_n_f32(1.0f));
+    p = p * vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23));
+    ATTN__ROUNDED(p);
+    return p;
+}
+ATTN__INLINE attn__v__neon attn__clip__neon(attn__v__neon v, int32_t from, int32_t lo, int32_t hi) {
+    static const int32_t lane[4] = {0, 1, 2, 3};
+    int32x4_t at = vaddq_s32(vdupq_n_s32(from - lo), vld1q_s32(lane));
+    uint32x4_t keep = vcltq_u32(vreinterpretq_u32_s32(at), vdupq_n_u32((uint32_t)(hi - lo)));
+    return vbslq_f32(keep, v, vdupq_n_f32(ATTN__NEG_INF));
+}
+ATTN__INLINE attn__v__neon attn__hide__neon(attn__v__neon v, const unsigned char *p, int64_t n) {
+    unsigned char part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    memcpy(part, p, (size_t)attn__clamp(n, 0, 4));
+    uint32x4_t seen = vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(part))));
+    return vbslq_f32(vceqq_u32(seen, vdupq_n_u32(0)), vdupq_n_f32(ATTN__NEG_INF), v);
+}
+ATTN__INLINE attn__v__neon attn__pick__neon(
+    attn__v__neon a, attn__v__neon b, attn__v__neon x, attn__v__neon y) {
+    uint32x4_t less;
+    __asm__("fcmgt %0.4s, %1.4s, %2.4s" : "=w"(less) : "w"(b), "w"(a));
+    return vbslq_f32(less, x, y);
+}
+ATTN__INLINE attn__v__neon attn__recip__neon(attn__v__neon v) { return vdupq_n_f32(1) / v; }
+/* Philox on 4 counters side by side. */
+ATTN__INLINE void attn__random__neon(
+    uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
+    static const uint32_t lane[4] = {0, 1, 2, 3};
+    const uint32x4_t m0 = vdupq_n_u32(0xD2511F53u), m1 = vdupq_n_u32(0xCD9E8D57u);
+    for (int64_t n = 0; 4 * n < count; n += 4, out += 16) {
+        uint32x4x4_t c;
+        c.val[0] = vaddq_u32(vdupq_n_u32(at[0] + (uint32_t)n), vld1q_u32(lane));
+        for (int i = 1; i < 4; i++) c.val[i] = vdupq_n_u32(at[i]);
+        for (const uint64_t *k = keys; k < keys + 20; k += 2) {
+            uint32x4_t low0 = vmulq_u32(c.val[0], m0), low1 = vmulq_u32(c.val[2], m1);
+#define ATTN__HIGH(a, b) \
+    vuzp2q_u32(vreinterpretq_u32_u64(vmull_u32(vget_low_u32(a), vget_low_u32(b))), \
+        vreinterpretq_u32_u64(vmull_high_u32(a, b)))
+            uint32x4_t high0 = ATTN__HIGH(c.val[0], m0), high1 = ATTN__HIGH(c.val[2], m1);
+#undef ATTN__HIGH
+            c.val[0] = veorq_u32(veorq_u32(high1, c.val[1]), vdupq_n_u32((uint32_t)k[0]));
+            c.val[2] = veorq_u32(veorq_u32(high0, c.val[3]), vdupq_n_u32((uint32_t)k[1]));
+            c.val[1] = low1;
+            c.val[3] = low0;
+        }
+        vst4q_u32(out, c);
+    }
+}
+ATTN__INLINE attn__v__neon attn__keep__neon(
+    attn__v__neon v, attn__v__neon x, const uint32_t *words, uint32_t least) {
+    return vreinterpretq_f32_u32(
+        vandq_u32(vreinterpretq_u32_f32(v * x), vcgeq_u32(vld1q_u32(words), vdupq_n_u32(least))));
+}
+/* Neighbours are joined, two vectors to one, until each lane is a row. */
+#define ATTN__FOLD_NEON(op) \
+    const attn__v__neon a = op(vld1q_f32(p), vld1q_f32(p + 4)), \
+                        b = op(vld1q_f32(p + 8), vld1q_f32(p + 12)), \
+                        c = op(vld1q_f32(p + 16), vld1q_f32(p + 20)); \
+    vst1q_f32(out, op(a, b)); \
+    vst1q_f32(out + 4, op(c, c))
+ATTN__INLINE void attn__max_rows__neon(const float *p, float *out) { ATTN__FOLD_NEON(vpmaxq_f32); }
+ATTN__INLINE void attn__add_rows__neon(const float *p, float *out) { ATTN__FOLD_NEON(vpaddq_f32); }
+ATTN__INLINE float attn__reduce_max__neon(attn__v__neon v) {
+    v = vpmaxq_f32(v, v);
+    return vgetq_lane_f32(vpmaxq_f32(v, v), 0);
+}
+ATTN__INLINE float attn__reduce_add__neon(attn__v__neon v) {
+    v = vpaddq_f32(v, v);
+    return vgetq_lane_f32(vpaddq_f32(v, v), 0);
+}
+ATTN__INLINE void attn__transpose__neon(attn__v__neon *r) {
+    const float32x4x2_t a = vtrnq_f32(r[0], r[1]), b = vtrnq_f32(r[2], r[3]);
+    ATTN__UNROLL for (int i = 0; i < 2; i++) {
+        r[i] = vcombine_f32(vget_low_f32(a.val[i]), vget_low_f32(b.val[i]));
+        r[2 + i] = vcombine_f32(vget_high_f32(a.val[i]), vget_high_f32(b.val[i]));
+    }
+}
+#define ATTN__KERNEL neon
+#include ATTN_HEADER
+#undef ATTN__KERNEL
+#endif
+
+/* ========================================================================== >>ops_simd128 ====
+   WebAssembly's vectors, which have no fused multiply-add: a product is rounded, as in portable. */
+#if ATTN__SIMD128
+#define ATTN__W__simd128 4
+#define ATTN__MR__simd128 6
+#define ATTN__NV__simd128 2
+#define ATTN__OWN__simd128 \
+    (ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | ATTN__OWN_TRANSPOSE)
+typedef float attn__v__simd128 __attribute__((vector_size(16)));
+ATTN__INLINE attn__v__simd128 attn__load__simd128(const float *p) {
+    return (attn__v__simd128)wasm_v128_load(p);
+}
+ATTN__INLINE void attn__store__simd128(float *p, attn__v__simd128 v) {
+    wasm_v128_store(p, (v128_t)v);
+}
+ATTN__INLINE attn__v__simd128 attn__set1__simd128(float x) {
+    return (attn__v__simd128)wasm_f32x4_splat(x);
+}
+/* f16: the bits in their places of an f32, times 2^112; an exponent of all ones stays one. */
+ATTN__INLINE attn__v__simd128 attn__f16__simd128(v128_t h) {
+    const v128_t size = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x7fff)), 13),
+                 top = wasm_i32x4_ge(size, wasm_i32x4_splat(0x0f800000)),
+                 sign = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x8000)), 16),
+                 x = wasm_f32x4_mul(size, wasm_f32x4_splat(attn__float(0x77800000)));
+    return (attn__v__simd128)wasm_v128_or(
+        wasm_v128_or(x, sign), wasm_v128_and(top, wasm_i32x4_splat(0x7f800000)));
+}
+ATTN__INLINE attn__v__simd128 attn__load16__simd128(const void *p, int64_t n, int32_t dtype) {
+    uint16_t part[4] = {0, 0, 0, 0};
+    memcpy(part, p, 2 * (size_t)attn__clamp(n, 0, 4));
+    const v128_t h = wasm_u32x4_load16x4(part);
+    if (dtype == ATTN_F16) return attn__f16__simd128(h);
+    return (attn__v__simd128)wasm_i32x4_shl(h, 16);
+}
+/* fp8: as for AVX2. */
+ATTN__INLINE attn__v__simd128 attn__load8__simd128(const void *p, int64_t n, int32_t dtype) {
+    uint8_t part[4] = {0, 0, 0, 0};
+    memcpy(part, p, (size_t)attn__clamp(n, 0, 4));
+    v128_t b = wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(part));
+    if (dtype == ATTN_INT8)
+        return (attn__v__simd128)wasm_f32x4_convert_i32x4(
+            wasm_i32x4_shr(wasm_i32x4_shl(wasm_u32x4_extend_low_u16x8(b), 24), 24));
+    b = wasm_u32x4_extend_low_u16x8(b);
+    v128_t size = wasm_v128_and(b, wasm_i32x4_splat(0x7f)),
+           nan = wasm_i32x4_eq(size, wasm_i32x4_splat(0x7f)),
+           sign = wasm_i32x4_shl(wasm_v128_and(b, wasm_i32x4_splat(0x80)), 8);
+    size = wasm_v128_bitselect(wasm_i32x4_splat(0x7e00), wasm_i32x4_shl(size, 7), nan);
+    return attn__f16__simd128(wasm_v128_or(size, sign)) * attn__set1__simd128(256);
+}
+/* To f16 one by one: what the scalar code rounds. */
+ATTN__INLINE void attn__store16__simd128(void *p, attn__v__simd128 v, int64_t n, int32_t dtype) {
+    float x[4];
+    uint16_t part[4];
+    if (dtype == ATTN_F16) {
+        wasm_v128_store(x, (v128_t)v);
+        for (int l = 0; l < 4; l++) part[l] = attn__f32_to_f16(x[l]);
+    } else {
+        v128_t u = (v128_t)v, top = wasm_u32x4_shr(u, 16),
+               odd = wasm_v128_and(top, wasm_i32x4_splat(1)),
+               r = wasm_u32x4_shr(
+                   wasm_i32x4_add(u, wasm_i32x4_add(odd, wasm_i32x4_splat(0x7fff))), 16),
+               nan = wasm_i32x4_gt(
+                   wasm_v128_and(u, wasm_i32x4_splat(0x7fffffff)), wasm_i32x4_splat(0x7f800000));
+        r = wasm_v128_bitselect(wasm_v128_or(top, wasm_i32x4_splat(0x40)), r, nan);
+        wasm_v128_store64_lane(part, wasm_u16x8_narrow_i32x4(r, r), 0);
+    }
+    memcpy(p, part, 2 * (size_t)attn__clamp(n, 0, 4));
+}
+ATTN__INLINE attn__v__simd128 attn__fma__simd128(
+    attn__v__simd128 a, attn__v__simd128 b, attn__v__simd128 c) {
+    return a * b + c;
+}
+/* pmax(x, y) is x < y ? y : x */
+ATTN__INLINE attn__v__simd128 attn__max__simd128(attn__v__simd128 a, attn__v__simd128 b) {
+    return (attn__v__simd128)wasm_f32x4_pmax((v128_t)b, (v128_t)a);
+}
+/* The exponent: n + 127 as the last bits of 2^23 + n + 127. */
+ATTN__INLINE attn__v__simd128 attn__exp2__simd128(attn__v__simd128 x) {
+    v128_t c = wasm_f32x4_min(
+               wasm_f32x4_splat(128.0f), wasm_f32x4_max(wasm_f32x4_splat(-127.0f), (v128_t)x)),
+           n = wasm_f32x4_floor(c);
+    attn__v__simd128 r = (attn__v__simd128)c - (attn__v__simd128)n,
+                     p = attn__set1__simd128(ATTN__EXP2_C5);
+    p = p * r + attn__set1__simd128(ATTN__EXP2_C4);
+    p = p * r + attn__set1__simd128(ATTN__EXP2_C3);
+    p = p * r + attn__set1__simd128(ATTN__EXP2_C2);
+    p = p * r + attn__set1__simd128(ATTN__EXP2_C1);
+    p = p * r + attn__set1__simd128(1.0f);
+    return p *
+           (attn__v__simd128)wasm_i32x4_shl(wasm_f32x4_add(n, wasm_f32x4_splat(8388608 + 127)), 23);
+}
+ATTN__INLINE attn__v__simd128 attn__clip__simd128(
+    attn__v__simd128 v, int32_t from, int32_t lo, int32_t hi) {
+    v128_t at = wasm_i32x4_add(wasm_i32x4_splat(from - lo), wasm_i32x4_const(0, 1, 2, 3));
+    return (attn__v__simd128)wasm_v128_bitselect(
+        (v128_t)v, wasm_f32x4_splat(ATTN__NEG_INF), wasm_u32x4_lt(at, wasm_i32x4_splat(hi - lo)));
+}
+ATTN__INLINE attn__v__simd128 attn__hide__simd128(
+    attn__v__simd128 v, const unsigned char *p, int64_t n) {
+    unsigned char part[4] = {0, 0, 0, 0};
+    memcpy(part, p, (size_t)attn__clamp(n, 0, 4));
+    v128_t seen =
+        wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(part)));
+    return (attn__v__simd128)wasm_v128_bitselect(
+        wasm_f32x4_splat(ATTN__NEG_INF), (v128_t)v, wasm_i32x4_eq(seen, wasm_i32x4_splat(0)));
+}
+ATTN__INLINE attn__v__simd128 attn__pick__simd128(
+    attn__v__simd128 a, attn__v__simd128 b, attn__v__simd128 x, attn__v__simd128 y) {
+    return (attn__v__simd128)wasm_v128_bitselect(
+        (v128_t)x, (v128_t)y, wasm_f32x4_lt((v128_t)a, (v128_t)b));
+}
+ATTN__INLINE attn__v__simd128 attn__recip__simd128(attn__v__simd128 v) {
+    return attn__set1__simd128(1) / v;
+}
+ATTN__INLINE void attn__transpose__simd128(attn__v__simd128 *r) {
+    v128_t a[4];
+    ATTN__UNROLL for (int i = 0; i < 2; i++) {
+        a[i] = wasm_i32x4_shuffle((v128_t)r[2 * i], (v128_t)r[2 * i + 1], 0, 4, 1, 5);
+        a[2 + i] = wasm_i32x4_shuffle((v128_t)r[2 * i], (v128_t)r[2 * i + 1], 2, 6, 3, 7);
+    }
+    ATTN__UNROLL for (int i = 0; i < 2; i++) {
+        r[2 * i] = (attn__v__simd128)wasm_i64x2_shuffle(a[2 * i], a[2 * i + 1], 0, 2);
+        r[2 * i + 1] = (attn__v__simd128)wasm_i64x2_shuffle(a[2 * i], a[2 * i + 1], 1, 3);
+    }
+}
+/* Philox on 4 counters side by side. */
+ATTN__INLINE void attn__random__simd128(
+    uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
+    const v128_t m0 = wasm_u32x4_splat(0xD2511F53u), m1 = wasm_u32x4_splat(0xCD9E8D57u);
+    for (int64_t n = 0; 4 * n < count; n += 4, out += 16) {
+        v128_t c0 =
+            wasm_i32x4_add(wasm_u32x4_splat(at[0] + (uint32_t)n), wasm_i32x4_const(0, 1, 2, 3));
+        v128_t c1 = wasm_u32x4_splat(at[1]), c2 = wasm_u32x4_splat(at[2]);
+        v128_t c3 = wasm_u32x4_splat(at[3]);
+        for (const uint64_t *k = keys; k < keys + 20; k += 2) {
+            v128_t a = wasm_u64x2_extmul_low_u32x4(c0, m0),
+                   b = wasm_u64x2_extmul_high_u32x4(c0, m0),
+                   e = wasm_u64x2_extmul_low_u32x4(c2, m1),
+                   f = wasm_u64x2_extmul_high_u32x4(c2, m1);
+            c0 = wasm_v128_xor(wasm_v128_xor(wasm_i32x4_shuffle(e, f, 1, 3, 5, 7), c1),
+                wasm_u32x4_splat((uint32_t)k[0]));
+            c2 = wasm_v128_xor(wasm_v128_xor(wasm_i32x4_shuffle(a, b, 1, 3, 5, 7), c3),
+                wasm_u32x4_splat((uint32_t)k[1]));
+            c1 = wasm_i32x4_shuffle(e, f, 0, 2, 4, 6);
+            c3 = wasm_i32x4_shuffle(a, b, 0, 2, 4, 6);
+        }
+        attn__v__simd128 r[4] = {
+            (attn__v__simd128)c0, (attn__v__simd128)c1, (attn__v__simd128)c2, (attn__v__simd128)c3};
+        attn__transpose__simd128(r);
+        ATTN__UNROLL for (int i = 0; i < 4; i++)
+            wasm_v128_store(out + 4 * i, (v128_t)r[i]);
+    }
+}
+ATTN__INLINE attn__v__simd128 attn__keep__simd128(
+    attn__v__simd128 v, attn__v__simd128 x, const uint32_t *words, uint32_t least) {
+    return (attn__v__simd128)wasm_v128_and(
+        (v128_t)(v * x), wasm_u32x4_ge(wasm_v128_load(words), wasm_u32x4_splat(least)));
+}
+/* Lanes 0 and 2, 1 and 3, then the two; of four rows side by side, and of two. */
+#define ATTN__FOLD_SIMD128(op) \
+    attn__v__simd128 r[4], t[4]; \
+    ATTN__UNROLL for (int i = 0; i < 4; i++) { \
+        r[i] = attn__load__simd128(p + 4 * i); \
+        t[i] = attn__load__simd128(p + 16 + 4 * (i % 2)); \
+    } \
+    attn__transpose__simd128(r); \
+    attn__transpose__simd128(t); \
+    attn__store__simd128(out, op(op(r[0], r[2]), op(r[1], r[3]))); \
+    attn__store__simd128(out + 4, op(op(t[0], t[2]), op(t[1], t[3])))
+#define ATTN__ADD_SIMD128(a, b) ((a) + (b))
+ATTN__INLINE void attn__max_rows__simd128(const float *p, float *out) {
+    ATTN__FOLD_SIMD128(attn__max__simd128);
+}
+ATTN__INLINE void attn__add_rows__simd128(const float *p, float *out) {
+    ATTN__FOLD_SIMD128(ATTN__ADD_SIMD128);
+}
+ATTN__INLINE float attn__reduce_max__simd128(attn__v__simd128 v) {
+    v = attn__max__simd128(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+    return attn__max__simd128(v, __builtin_shufflevector(v, v, 1, 0, 3, 2))[0];
+}
+ATTN__INLINE float attn__reduce_add__simd128(attn__v__simd128 v) {
+    return (v[0] + v[2]) + (v[1] + v[3]);
+}
+#define ATTN__KERNEL simd128
+#include ATTN_HEADER
+#undef ATTN__KERNEL
+#endif
+
 /* ================================================================================= >>isas ====
    Every ISA of this build, the best first, and what it needs of the processor. */
 ATTN__PLAIN_BEGIN
@@ -5084,6 +5468,12 @@ static const struct {
 #if ATTN__AVX2
     {&attn__table__avx2, ATTN__CPU_AVX2},
 #endif
+#if ATTN__NEON
+    {&attn__table__neon, 0},
+#endif
+#if ATTN__SIMD128
+    {&attn__table__simd128, 0},
+#endif
     {&attn__table__portable, 0},
 };
 static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs) {
@@ -5094,7 +5484,10 @@ static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs) {
 ATTN__PLAIN_END
 
 #if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wignored-pragmas"
 #pragma float_control(pop)
+#pragma clang diagnostic pop
 #else
 #pragma GCC pop_options
 #pragma GCC diagnostic pop
@@ -5118,7 +5511,6 @@ ATTN__PLAIN_END
 #define ATTN__STRING_(a) #a
 #define ATTN__STRING(a) ATTN__STRING_(a)
 #define ATTN__AHEAD 4
-#define ATTN__CHAINS 12
 #define ATTN__PANEL 256     /* columns that sum_seen takes at a time */
 #define ATTN__BIAS_KEYS 256 /* most of a block of dbias */
 /* A sequence of at most so many rows and at least so many keys is thin; how many keys or values are
@@ -5206,6 +5598,15 @@ ATTN__INLINE void ATTN__(transpose)(ATTN__V *r) {
 #endif
 #if !(ATTN__OWN & ATTN__OWN_LEAVE)
 ATTN__INLINE void ATTN__(leave)(void) {}
+#endif
+#if !(ATTN__OWN & ATTN__OWN_BROADCAST)
+ATTN__INLINE ATTN__V ATTN__(lane)(const float *p) { return ATTN__(set1)(*p); }
+ATTN__INLINE ATTN__V ATTN__(fma_lane)(ATTN__V a, ATTN__V b, ATTN__V c) {
+    return ATTN__(fma)(a, b, c);
+}
+ATTN__INLINE ATTN__V ATTN__(fma_step)(ATTN__V x, ATTN__V a, ATTN__V b) {
+    return ATTN__(fma)(x, a, b);
+}
 #endif
 
 /* ---- n floats of a tensor of any type, and back ---- */
@@ -5300,9 +5701,9 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
             ATTN__UNROLL for (int v = 0; v < NV; v++)
                 b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
             ATTN__UNROLL for (int r = 0; r < MR; r++) {
-                ATTN__V a = ATTN__(set1)(kind == ATTN__ATB ? A[k * lda + r] : A[r * lda + k]);
+                ATTN__V a = ATTN__(lane)(A + (kind == ATTN__ATB ? k * lda + r : r * lda + k));
                 ATTN__UNROLL for (int v = 0; v < NV; v++)
-                    acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
+                    acc[r][v] = ATTN__(fma_lane)(a, b[v], acc[r][v]);
             }
             B += kind == ATTN__QK ? ATTN__W : ldb;
         } while (++k < stop);
@@ -7078,19 +7479,21 @@ static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t ds
 
 #ifndef ATTN_NO_TIMING
 /* ---- for the measured peak and bandwidth ---- */
-static float ATTN__(fma_chain)(int64_t n) {
+static float ATTN__(fma_chain)(
+    int64_t n) { /* as many chains as a tile has: they hide the latency */
     const ATTN__V a = ATTN__(set1)(0.999f), b = ATTN__(set1)(0.001f);
-    ATTN__V acc[ATTN__CHAINS];
+    ATTN__V acc[ATTN__MR][ATTN__NV];
     /* from 2 on: 1 stays 1, and a compiler that knows leaves that chain out */
-    ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++)
-        acc[v] = ATTN__(set1)((float)(v + 2));
+    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL
+        for (int v = 0; v < ATTN__NV; v++) acc[r][v] = ATTN__(set1)((float)(r * ATTN__NV + v + 2));
     for (int64_t k = 0; k < n; k++) {
-        ATTN__UNROLL for (int v = 0; v < ATTN__CHAINS; v++)
-            acc[v] = ATTN__(fma)(acc[v], a, b);
+        ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL
+            for (int v = 0; v < ATTN__NV; v++) acc[r][v] = ATTN__(fma_step)(acc[r][v], a, b);
     }
-    ATTN__UNROLL for (int v = 1; v < ATTN__CHAINS; v++)
-        acc[0] = acc[0] + acc[v];
-    return ATTN__(reduce_add)(acc[0]);
+    ATTN__V sum = acc[0][0];
+    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL
+        for (int v = r == 0; v < ATTN__NV; v++) sum = sum + acc[r][v];
+    return ATTN__(reduce_add)(sum);
 }
 static float ATTN__(read)(const float *p, int64_t n) { /* n a multiple of 8 W */
     ATTN__V acc[8];

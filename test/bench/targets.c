@@ -143,10 +143,11 @@ static double median(samples *s)
 /* The FMA peak of this thread now, FLOP/s. */
 static double peak(double share)
 {
+    const attn__kernels *isa = attn__machine()->isa;
     int64_t n = share < 2e-3 ? 1 << 12 : 1 << 15;
     double t = seconds(CLOCK_THREAD_CPUTIME_ID);
-    attn__machine()->isa->fma_chain(n);
-    return 2.0 * 12 * (double)attn__machine()->isa->W * (double)n / (seconds(CLOCK_THREAD_CPUTIME_ID) - t);
+    isa->fma_chain(n);
+    return 2.0 * (double)(isa->MR * isa->NV * isa->W) * (double)n / (seconds(CLOCK_THREAD_CPUTIME_ID) - t);
 }
 static double timed(const call *c, int64_t times, clockid_t clock)
 {

@@ -2,7 +2,8 @@
 """The inner loops of the register tiles, in the disassembly of plain builds.
 
 For every tile of full height: one FMA for each accumulator and pass, at most one load for each vector of B and each broadcast
-of A, no stack access, no scalar multiply. Usage: disasm.py CC [CC ..]; ends with a line `N passed, N failed, N skipped`."""
+of A, no stack access, no other arithmetic. Usage: disasm.py CC [CC ..] on x86-64, or disasm.py OBJECT.o for what a compiler of
+another machine has made: of NEON, so far. Ends with a line `N passed, N failed, N skipped`."""
 import os
 import re
 import shutil
@@ -10,92 +11,123 @@ import subprocess
 import sys
 import tempfile
 
-TILES = [("avx512", 6, nv) for nv in (4, 3, 2)] + [("avx2", 6, 2)]
 KINDS = ("QK", "PV", "ATB", "PV_LAST")
 
 
-CHAINS = (("attn__fma_chain__avx512", "vfmadd"), ("attn__fma_chain__avx2", "vfmadd"), ("attn__dot_chain__avx512", "vdpbf16ps"))
+class Machine:
+    """What the instructions of a machine look like; tiles: ISA, rows, vectors; chains: function, mnemonic, how many."""
+
+    def __init__(self, tiles, chains, jump, fma, memory, stack, other):
+        self.tiles, self.chains = tiles, chains
+        self.jump, self.fma, self.memory, self.stack, self.other = map(re.compile, (jump, fma, memory, stack, other))
+
+    def checks(self):
+        return len(self.tiles) * len(KINDS) + len(self.chains)
 
 
-def inner_loop(lines, mnemonic="vfmadd"):
+X86 = Machine([("avx512", 6, nv) for nv in (4, 3, 2)] + [("avx2", 6, 2)],
+              (("attn__fma_chain__avx512", "vfmadd", 24), ("attn__fma_chain__avx2", "vfmadd", 12),
+               ("attn__dot_chain__avx512", "vdpbf16ps", 12)),
+              r"\bj\w+\s+([0-9a-f]+)\b", "vfmadd", r"^(?!.*(lea|nop)).*\([^)]*\)", "%rsp", "vmul|vadd")
+NEON = Machine([("neon", 6, nv) for nv in (4, 3, 2)], (("attn__fma_chain__neon", "fmla", 24),),
+               r"\b(?:b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+, #\d+,)\s+([0-9a-f]+)\b", "fmla", r"\[(x|sp)", r"\bsp\b", "fmul|fadd|dup|ld1r")
+
+
+def function(text, name):
+    m = re.search(rf"<{name}>:\n(.*?)(?:\n\n|\Z)", text, re.S)
+    return m.group(1).split("\n") if m else None
+
+
+def inner_loop(lines, machine, mnemonic):
     """The instructions of the innermost backward jump's body that holds the most FMAs."""
     lines = [l for l in lines if re.match(r"[0-9a-f]+:", l)]
     address = {int(l.split(":")[0], 16): n for n, l in enumerate(lines)}
     best = []
     for n, l in enumerate(lines):
-        m = re.search(r"\bj\w+\s+([0-9a-f]+)\b", l)
+        m = machine.jump.search(l)
         if not m or int(m.group(1), 16) not in address:
             continue
         first = address[int(m.group(1), 16)]
         body = lines[first:n + 1]
-        if first < n and sum(mnemonic in b for b in body) > 0 and (not best or len(body) < len(best)):
+        if first < n and sum(bool(re.search(mnemonic, b)) for b in body) > 0 and (not best or len(body) < len(best)):
             best = body
     return best
 
 
-def check(text, isa, mr, nv, kind):
+def check(text, machine, isa, mr, nv, kind):
     name = f"attn__mm_{kind}_{mr}x{nv}__{isa}"
-    m = re.search(rf"<{name}>:\n(.*?)(?:\n\n|\Z)", text, re.S)
-    if not m:
+    lines = function(text, name)
+    if not lines:
         return f"{name}: not found"
-    body = inner_loop(m.group(1).split("\n"))
+    body = inner_loop(lines, machine, machine.fma)
     if not body:
         return f"{name}: no loop with FMAs"
-    fma = sum("vfmadd" in b for b in body)
+    fma = sum(bool(machine.fma.search(b)) for b in body)
     if fma % (mr * nv):
         return f"{name}: {fma} FMAs, not a multiple of {mr * nv}"
     passes = fma // (mr * nv)
-    loads = sum(bool(re.search(r"\([^)]*\)", b)) and "lea" not in b and "nop" not in b for b in body)
+    loads = sum(bool(machine.memory.search(b)) for b in body)
     if loads > passes * (mr + nv):
         return f"{name}: {loads} loads for {fma} FMAs, {passes * (mr + nv)} by design"
-    if any("%rsp" in b for b in body):
+    if any(machine.stack.search(b) for b in body):
         return f"{name}: touches the stack"
-    if any("vmul" in b or "vadd" in b for b in body):
+    if any(machine.other.search(b) for b in body):
         return f"{name}: more arithmetic than FMAs"
     return None
 
 
-def check_chain(text, name, mnemonic):
-    """The chains of the measured peak: twelve operations each step, all in registers."""
-    m = re.search(rf"<{name}>:\n(.*?)(?:\n\n|\Z)", text, re.S)
-    body = inner_loop(m.group(1).split("\n"), mnemonic) if m else []
+def check_chain(text, machine, name, mnemonic, chains):
+    """The chains of the measured peak: so many operations each step, all in registers."""
+    lines = function(text, name)
+    if not lines:
+        return f"{name}: not found"
+    body = inner_loop(lines, machine, mnemonic)
     count = sum(mnemonic in b for b in body)
-    if not count or count % 12:
-        return f"{name}: {count} {mnemonic} a step, not a multiple of 12" if m else f"{name}: not found"
-    if any(re.search(r"\([^)]*\)", b) and "lea" not in b and "nop" not in b for b in body):
+    if not count or count % chains:
+        return f"{name}: {count} {mnemonic} a step, not a multiple of {chains}"
+    if any(machine.memory.search(b) for b in body):
         return f"{name}: touches memory"
     return None
+
+
+def disassembly(objdump, obj):
+    text = subprocess.run([objdump, "-d", "--no-show-raw-insn", obj], capture_output=True, text=True, check=True).stdout
+    return re.sub(r"^\s+([0-9a-f]+):", r"\1:", text, flags=re.M)
+
+
+def faults(text, machine):
+    found = [check(text, machine, isa, mr, nv, kind) for isa, mr, nv in machine.tiles for kind in KINDS]
+    return [f for f in found + [check_chain(text, machine, *chain) for chain in machine.chains] if f]
+
+
+def compiled(cc, here):
+    with tempfile.TemporaryDirectory() as tmp:
+        source, obj = os.path.join(tmp, "unit.c"), os.path.join(tmp, "unit.o")
+        with open(source, "w") as f:
+            f.write('#define ATTN_IMPLEMENTATION\n#include "attn.h"\n')
+        subprocess.run([cc, "-O2", "-std=c99", "-I", here, "-c", source, "-o", obj], check=True)
+        return disassembly("objdump", obj)
 
 
 def main():
     passed = failed = skipped = 0
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    for cc in sys.argv[1:] or ["gcc", "clang"]:
-        if not shutil.which(cc) or not shutil.which("objdump") or os.uname().machine != "x86_64":
-            print(f"skipped: {cc}: no such compiler, no objdump, or not x86-64")
-            skipped += len(TILES) * len(KINDS) + len(CHAINS)
+    arm = shutil.which("aarch64-linux-gnu-objdump") or shutil.which("llvm-objdump-19")
+    for what in sys.argv[1:] or ["gcc", "clang"]:
+        machine = NEON if what.endswith(".o") else X86
+        if machine is NEON and not arm:
+            print(f"skipped: {what}: no objdump of aarch64 (binutils-aarch64-linux-gnu)")
+            skipped += machine.checks()
             continue
-        with tempfile.TemporaryDirectory() as tmp:
-            source = os.path.join(tmp, "unit.c")
-            with open(source, "w") as f:
-                f.write('#define ATTN_IMPLEMENTATION\n#include "attn.h"\n')
-            obj = os.path.join(tmp, "unit.o")
-            subprocess.run([cc, "-O2", "-std=c99", "-I", here, "-c", source, "-o", obj], check=True)
-            text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", obj], capture_output=True, text=True, check=True).stdout
-        text = re.sub(r"^\s+([0-9a-f]+):", r"\1:", text, flags=re.M)
-        for isa, mr, nv in TILES:
-            for kind in KINDS:
-                fault = check(text, isa, mr, nv, kind)
-                passed += fault is None
-                failed += fault is not None
-                if fault:
-                    print(f"FAILED {cc}: {fault}")
-        for name, mnemonic in CHAINS:
-            fault = check_chain(text, name, mnemonic)
-            passed += fault is None
-            failed += fault is not None
-            if fault:
-                print(f"FAILED {cc}: {fault}")
+        if machine is X86 and not (shutil.which(what) and shutil.which("objdump") and os.uname().machine == "x86_64"):
+            print(f"skipped: {what}: no such compiler, no objdump, or not x86-64")
+            skipped += machine.checks()
+            continue
+        found = faults(disassembly(arm, what) if machine is NEON else compiled(what, here), machine)
+        for fault in found:
+            print(f"FAILED {what}: {fault}")
+        failed += len(found)
+        passed += machine.checks() - len(found)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 

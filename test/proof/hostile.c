@@ -11,9 +11,17 @@
 #include <xmmintrin.h>
 #define GET_STATE() _mm_getcsr()
 #define SET_STATE(x) _mm_setcsr(x)
+enum { FLUSH = 0x8040, CONTROL = 0xffc0 };
+#elif defined(__aarch64__)
+static unsigned get_fpcr(void) { uint64_t x; __asm__ volatile("mrs %0, fpcr" : "=r"(x)); return (unsigned)x; }
+static void set_fpcr(uint64_t x) { __asm__ volatile("msr fpcr, %0" : : "r"(x)); }
+#define GET_STATE() get_fpcr()
+#define SET_STATE(x) set_fpcr(x)
+enum { FLUSH = 1 << 24, CONTROL = 0x07f79f07 };
 #else
 #define GET_STATE() 0u
 #define SET_STATE(x) (void)(x)
+enum { FLUSH = 0, CONTROL = 0 };
 #endif
 
 static uint64_t hash_bytes(uint64_t h, const void *p, size_t n) {           /* FNV-1a */
@@ -31,11 +39,11 @@ static unsigned before, during;
 static void enter(void) {
     before = GET_STATE();
     fesetround(round_to);
-    if (flush) SET_STATE(GET_STATE() | 0x8040u);
-    during = GET_STATE() & 0xffc0u;                                         /* all but the sticky exception flags */
+    if (flush) SET_STATE(GET_STATE() | FLUSH);
+    during = GET_STATE() & CONTROL;                                        /* all but the sticky exception flags */
 }
 static void leave(void) {
-    broken += (GET_STATE() & 0xffc0u) != during || fegetround() != round_to;
+    broken += (GET_STATE() & CONTROL) != during || fegetround() != round_to;
     fesetround(FE_TONEAREST);
     SET_STATE(before);
 }

@@ -250,7 +250,7 @@ static void assert_child(const char *backend, const char *isa, const char *desc,
         if (isa) setenv("ATTN_ISA", isa, 1);
         if (desc) setenv("UNIT_DESC", desc, 1);
         if (set) setenv("UNIT_DEFAULT", set, 1);
-        execl("/proc/self/exe", "registry", "--child", (char *)NULL);
+        unit_again("registry", "--child");
         _exit(127);
     }
     close(fd[1]);

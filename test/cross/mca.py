@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""llvm-mca's estimate of the inner loops of NEON's tiles: mca.py OBJECT.o; a row of a table for each tile, nothing measured."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build"))
+import disasm  # noqa: E402
+
+# processor as LLVM calls it, FMAs of 128 bits that its model begins in a cycle: for apple-m1 LLVM 19 takes Cyclone's, which has 3
+CORES = (("neoverse-v2", 4), ("neoverse-n1", 2), ("apple-m1", 3))
+PASSES = 200
+
+
+def body(text, kind, nv):
+    lines = disasm.inner_loop(disasm.function(text, f"attn__mm_{kind}_6x{nv}__neon"), disasm.NEON, disasm.NEON.fma)
+    code = [re.sub(r"^[0-9a-f]+:\s+|\s+//.*|\s+<.*>", "", l) for l in lines]
+    return [re.sub(r"\b(b\.\w+)\s+[0-9a-f]+", r"\1 loop", c) for c in code]
+
+
+def cycles(mca, core, code):
+    run = subprocess.run([mca, "-mtriple=aarch64", f"-mcpu={core}", f"-iterations={PASSES}", "-"], input="loop:\n" + "\n".join(code) + "\n",
+                         capture_output=True, text=True, check=True)
+    return int(re.search(r"Total Cycles:\s+(\d+)", run.stdout).group(1)) / PASSES
+
+
+def main():
+    mca, objdump = shutil.which("llvm-mca-19"), shutil.which("aarch64-linux-gnu-objdump")
+    if not mca or not objdump:
+        print("skipped: no llvm-mca-19 (llvm-19), or no aarch64-linux-gnu-objdump")
+        return 0
+    text = disasm.disassembly(objdump, sys.argv[1])
+    print("| tile | instructions | FMAs | loads |" + "".join(f" {c} |" for c, _ in CORES))
+    print("|---|---|---|---|" + "---|" * len(CORES))
+    for kind, nv in (("QK", 4), ("PV", 4), ("ATB", 4), ("PV", 2)):
+        code = body(text, kind, nv)
+        fma, loads = (sum(bool(p.search(c)) for c in code) for p in (disasm.NEON.fma, disasm.NEON.memory))
+        row = [f"{kind} 6x{nv}", len(code), fma, loads] + [f"{fma / cycles(mca, c, code) / w:.2f}" for c, w in CORES]
+        print("| " + " | ".join(map(str, row)) + " |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
