@@ -196,10 +196,6 @@ static void sticky(void) {
     refused(&c, &c.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, host pointers");
     refused(&c, &p.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, device pointers");
 }
-/* what is still to come, and what belongs to other backends */
-static attn_status not_taken(uint64_t features) {
-    return features & (PROOF_PAGED | PROOF_APPEND | PROOF_INT8 | PROOF_FP8) ? ATTN_ERR_NOT_YET : ATTN_ERR_DECLINED;
-}
 static void declined(void) {
     proof_case c;
     proof_rng r = {3, NULL, 0};
@@ -207,21 +203,21 @@ static void declined(void) {
     uint64_t seen = 0;
     registered();
     silence();
-    for (int n = 0; n < 3000 && seen != hip_outside(); n++) {
+    for (int n = 0; n < 3000 && seen != hip_outside(0); n++) {
         proof_make(&c, &r, 1 << 12);
-        const uint64_t out = c.features & hip_outside();
+        const uint64_t out = c.features & hip_outside(0);
         if (out) {
             c.d.backend = "hip";
             attn_status s = proof_query(&c, 0, &plan);
-            CHECK(s == not_taken(out) && strstr(plan.why, "hip: "), "%s, '%s'", attn_status_name(s), plan.why);
+            CHECK(s == ATTN_ERR_DECLINED && strstr(plan.why, "hip: "), "%s, '%s'", attn_status_name(s), plan.why);
             const char *why = strstr(plan.why, "hip: ") + 5;
             CHECK(strcspn(why, "\n") > 3, "declines without a reason");
-            if (!(seen & out)) refused(&c, &c.d, not_taken(out), "what hip does not take");
+            if (!(seen & out)) refused(&c, &c.d, ATTN_ERR_DECLINED, "what hip does not take");
             seen |= out;
         }
         proof_free(&c);
     }
-    CHECK(seen == hip_outside(), "not every feature came up: %llx", (unsigned long long)seen);
+    CHECK(seen == hip_outside(0), "not every feature came up: %llx", (unsigned long long)seen);
     CHECK(spoken() == 0, "something was printed");
 }
 /* -------------------------------------------------------------------------------- failing calls, leaks, choice */
