@@ -15,12 +15,14 @@
  *   >>params    what a kernel is told; sequences, visible ranges
  *   >>mask      one score of a general kernel; dropout; the end of a row; values not finite
  *   >>scalar    the kernel of every chip and every size
+ *   >>cache     pages, codes, mixed types; append
  *   >>backward  the gradients, on every chip and for every size
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>kernel32  f32: matrix unit or FMA
  *   >>kernel16 mma.sync   the same on NVIDIA
  *   >>table     one row per instantiation: the dispatcher
  *   >>convert   layout and dtype conversion
+ *   >>merge     attn_merge
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
@@ -28,18 +30,24 @@
  *   gfx1150..1152, gfx1200, gfx1201 (WMMA); sm_80 and later (mma.sync). f32 is FMA but for MFMA.
  *   Every other chip: f32 by FMA, f16 and bf16 by the scalar kernel, which also serves dims
  *   above 256.
- * TAKES  q, k, v of one type f32, f16 or bf16; o and bias of any float type; any strides, heads,
- *   head_dim, v_dim; every mask, packed and padded sequences, cache slots; lse. P is rounded to the
- *   type of v where that has 16 bits. Backward: the same q, k and v; o, dq, dk and dv of any float
- *   type, dout but f64; dlse, dbias, dsink; P stays f32. No matrix unit is used for it yet: every
- *   chip runs the scalar kernels, which are right but slow.
- * DOES NOT (attn_query says so): pages, append, int8 and fp8 caches, f64 in q, k, v or dout,
- *   mixed types.
+ * TAKES  q of f32, f16 or bf16, k and v of those or int8 or fp8, each its own; o and bias of any
+ *   float type; any strides, heads, head_dim, v_dim; every mask, packed and padded sequences, cache
+ *   slots, pages; append, rotated and quantised to the bits of the CPU; lse. P is rounded to the
+ *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
+ *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P stays f32.
+ *   attn_merge and attn_convert of device tensors.
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward; pages in
+ *   device memory; q, k and v of different types, codes among them; 16-bit caches with rotary
+ *   embedding, whose q stays in f32. Pages in host memory are put in order while they are copied.
+ * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
+ *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
- *   ATTN_SEQ_HOST, and in a backward 4 for each row of each head; without a workspace they are
- *   allocated in stream order. Host tensors: buffers that are kept for the next call until
- *   attn_shutdown(), in a backward as large as all of its tensors; results are written when all of
- *   the work has succeeded.
+ *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, and in an append 4 for each sequence,
+ *   with rotary embedding q in f32; without a workspace they are allocated in stream order, and so
+ *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
+ *   call until attn_shutdown(), in a backward as large as all of its tensors; results are written
+ *   when all of the work has succeeded. What is appended is written before the rest of the call and
+ *   taken back if that fails.
  * THREADS  calls from several threads run side by side. A process forked off one that used the
  *   GPU is refused.
  *
@@ -64,7 +72,6 @@
  *   166 ERR_GPU_STICKY       a kernel of an earlier call, anybody's, has failed, and the runtime
  *                            now refuses all work
  *   167 ERR_GPU              any other error of the runtime, with its text in `message`
- *    37 ERR_NOT_YET          pages, append, quantised caches
  *    44                      from a CPU backend: it does not take ATTN_DEVICE. A device pointer
  *                            without that flag is not noticed by a CPU backend, which then reads it
  *                            as host memory: always set the flag for device tensors
@@ -738,6 +745,18 @@ __device__ static inline float gpu_round_to_odd(double x) {
     if ((double)f == x || x != x || (u & 1)) return f;
     return __uint_as_float(fabs((double)f) < fabs(x) ? u + 1 : u - 1);
 }
+/* The same in f64, rounded once. A NaN of 16 bits is the default one, of x's sign. */
+__device__ static inline double gpu_get64(const char *data, int32_t dtype, int64_t at) {
+    return dtype == ATTN_F64 ? ((const double *)data)[at] : (double)gpu_get(data, dtype, at);
+}
+__device__ static inline void gpu_put64(char *data, int32_t dtype, int64_t at, double x) {
+    if (dtype == ATTN_F64) ((double *)data)[at] = x;
+    else if (dtype == ATTN_F32) ((float *)data)[at] = (float)x;
+    else if (x != x)
+        ((uint16_t *)data)[at] = (uint16_t)((uint64_t)__double_as_longlong(x) >> 48 & 0x8000) |
+                                 (dtype == ATTN_F16 ? 0x7e00 : 0x7fc0);
+    else gpu_put(data, dtype, at, gpu_round_to_odd(x));
+}
 
 /* tanh, relative error below 4u: near 0 an odd polynomial (1 - 2 / .. would cancel), elsewhere
    1 - 2 / (exp(2|x|) + 1). */
@@ -1148,8 +1167,7 @@ __device__ static inline void gpu_scalar_row(
             float score = GPU_NEG_INF;
             typename SOURCE::own own = {};
             if (seen) {
-                score =
-                    gpu_modify(SOURCE::call(of_scores), row, j, source.score(of_scores, j));
+                score = gpu_modify(SOURCE::call(of_scores), row, j, source.score(of_scores, j));
                 own = source.own_of(of_scores, j);
             }
             uint64_t seen_keys = gpu_wave_ballot(seen);
@@ -1302,8 +1320,7 @@ __device__ static inline int64_t gpu_element(
     const gpu_place &at, const int64_t *stride, int32_t head) {
     return at.batch * stride[0] + at.token * stride[1] + head * stride[2];
 }
-__device__ static inline float gpu_scale_of(
-    const gpu_codes &x, const gpu_place &at, int32_t head) {
+__device__ static inline float gpu_scale_of(const gpu_codes &x, const gpu_place &at, int32_t head) {
     return x.scale ? x.scale[gpu_element(at, x.stride, head)] : 1.0f;
 }
 
@@ -1319,8 +1336,7 @@ template <int KV> struct gpu_cached {
     int64_t q_at;
     int32_t kv_head;
     __device__ static __forceinline__ const gpu_params &call(const params &p) { return p.call; }
-    __device__ __forceinline__ gpu_cached(
-        const params &p, const gpu_seq &seq, int32_t h, int32_t i)
+    __device__ __forceinline__ gpu_cached(const params &p, const gpu_seq &seq, int32_t h, int32_t i)
         : s(seq), q_at(seq.q_base + i * p.call.q.stride[1] + h * p.call.q.stride[2]),
           kv_head(h / p.call.group) {}
     /* Each code times its scale, as the contract has it: an infinite scale makes a NaN of a 0. */
@@ -1348,8 +1364,8 @@ template <int KV> struct gpu_cached {
     }
     __device__ __forceinline__ own values(
         const params &, const own &mine, int32_t, int from) const {
-        const own of_lane = {(int64_t)gpu_wave_read_bits((uint64_t)mine.at, from),
-            gpu_wave_read(mine.scale, from)};
+        const own of_lane = {
+            (int64_t)gpu_wave_read_bits((uint64_t)mine.at, from), gpu_wave_read(mine.scale, from)};
         return of_lane;
     }
     __device__ static __forceinline__ float value(const params &p, const own &of, int32_t c) {
@@ -1422,13 +1438,16 @@ struct gpu_new_row {
 __device__ static inline float gpu_new_value(
     const gpu_append_params &p, const gpu_new_row &x, int32_t c, bool once) {
     if (x.position < 0 || c >= p.rotary_dim)
-        return once && x.dtype == ATTN_F64
-                   ? gpu_round_to_odd(((const double *)x.data)[x.at + c])
-                   : gpu_get(x.data, x.dtype, x.at + c);
+        return once && x.dtype == ATTN_F64 ? gpu_round_to_odd(((const double *)x.data)[x.at + c])
+                                           : gpu_get(x.data, x.dtype, x.at + c);
     const int32_t half = p.rotary_dim / 2;
     const bool pairs = p.cache.call.flags & ATTN_ROTARY_INTERLEAVED;
-    const int32_t angle = pairs ? c / 2 : c < half ? c : c - half,
-                  other = pairs ? c ^ 1 : c < half ? c + half : c - half;
+    const int32_t angle = pairs      ? c / 2
+                          : c < half ? c
+                                     : c - half,
+                  other = pairs      ? c ^ 1
+                          : c < half ? c + half
+                                     : c - half;
     const int64_t at = gpu_clamp(x.position, 0, p.rotary_rows - 1) * (int64_t)half + angle;
     const float own = gpu_product(gpu_get(x.data, x.dtype, x.at + c), p.cosine[at]),
                 turn = gpu_product(gpu_get(x.data, x.dtype, x.at + other), p.sine[at]);
@@ -1459,8 +1478,7 @@ __device__ static inline void gpu_append_row(const gpu_append_params &p, const g
     for (int mask = GPU_WAVE / 2; mask; mask /= 2)
         amax = max(amax, __float_as_uint(gpu_wave_xor(__uint_as_float(amax), mask)));
     const bool finite = amax < 0x7f800000u;
-    float scale =
-        gpu_quotient(__uint_as_float(amax), codes.dtype == ATTN_INT8 ? 127.0f : 448.0f);
+    float scale = gpu_quotient(__uint_as_float(amax), codes.dtype == ATTN_INT8 ? 127.0f : 448.0f);
     if (__float_as_uint(scale) < 0x00800000u) scale = 0.0f;
     if (lane == 0) ((float *)codes.scale)[scale_at] = finite ? scale : __uint_as_float(0x7fc00000u);
     for (int32_t c = lane; c < x.dim; c += GPU_WAVE)
@@ -1468,8 +1486,8 @@ __device__ static inline void gpu_append_row(const gpu_append_params &p, const g
             finite && scale > 0.0f ? gpu_quotient(gpu_new_value(p, x, c, false), scale) : 0.0f);
 }
 /* New token n of a sequence, in one head of k and v. */
-__device__ static inline void gpu_append_token(const gpu_append_params &p, const gpu_seq &s,
-    const gpu_added &added, int32_t head, int32_t n) {
+__device__ static inline void gpu_append_token(
+    const gpu_append_params &p, const gpu_seq &s, const gpu_added &added, int32_t head, int32_t n) {
     const gpu_place from = {p.cu ? 0 : s.b, added.first + n};
     const gpu_place to = p.apart ? from : gpu_place_of(p.cache, s, s.k_len + n);
     const gpu_params &call = p.cache.call;
@@ -4191,8 +4209,9 @@ static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
     const gpu_kernel *row = gpu_kernels;
     for (;; row++)
         if (row->dtype == dtype && (row->caches || (d->q.dtype == dtype && !pages)) &&
-            !(row->units & ~units) && (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
-            d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
+            !(row->units & ~units) && (keys || row->head_dim == INT32_MAX) &&
+            d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) &&
+            align >= row->align)
             return row;
 }
 /* The same of a backward. */
@@ -4222,12 +4241,7 @@ __device__ static inline void gpu_convert_one(
             default: ((uint4 *)p.dst)[to] = ((const uint4 *)p.src)[from]; break;
         }
     } else if (p.src_dtype == ATTN_F64) {
-        const double x = ((const double *)p.src)[from];
-        if (p.dst_dtype == ATTN_F32) ((float *)p.dst)[to] = (float)x;
-        else if (x != x)
-            ((uint16_t *)p.dst)[to] = (uint16_t)((uint64_t)__double_as_longlong(x) >> 48 & 0x8000) |
-                                      (p.dst_dtype == ATTN_F16 ? 0x7e00 : 0x7fc0);
-        else gpu_put(p.dst, p.dst_dtype, to, gpu_round_to_odd(x));
+        gpu_put64(p.dst, p.dst_dtype, to, ((const double *)p.src)[from]);
     } else gpu_put(p.dst, p.dst_dtype, to, gpu_get(p.src, p.src_dtype, from));
 }
 __global__ static void __launch_bounds__(256) gpu_convert_kernel(gpu_convert_params p) {
@@ -4275,6 +4289,125 @@ __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
     for (uint32_t i = threadIdx.x; i < sizeof units / 4; i += 64) {
         units[i] = out[i];
         out[i] = units[i];
+    }
+}
+
+/* ================================================================================ >>merge ====
+   Parts of a row, each over keys of its own, become the row over all of them: attn_merge of the
+   CPU, operation by operation in f64, to the same bits. */
+enum { GPU_PARTS = 64 }; /* that travel in the arguments of a launch */
+struct gpu_part {
+    gpu_tensor o;
+    const float *lse;
+    int64_t dtype;
+};
+struct gpu_merge_params {
+    gpu_tensor o;
+    float *lse; /* of o and of every part: [batch][heads][tokens] */
+    const float *sink;
+    const gpu_part *more; /* more parts than those below: all of them */
+    int64_t rows, tokens;
+    int32_t heads, parts, v_dim, o_dtype;
+    gpu_part part[GPU_PARTS];
+};
+/* x * y rounded to f64, whatever is added to it. */
+__device__ static inline double gpu_product64(double x, double y) {
+#if GPU_ON_CUDA
+    return __dmul_rn(x, y);
+#else
+    double z = x * y;
+    gpu_pin(z);
+    return z;
+#endif
+}
+__device__ static inline double gpu_power_of_2(int64_t e) {
+    return __longlong_as_double((long long)((uint64_t)(e + 1023) << 52));
+}
+__device__ static inline double gpu_exp64(double x) {
+    if (x != x) return x;
+    if (x > 709.8) return __longlong_as_double(0x7ff0000000000000ll);
+    if (x < -745.2) return 0;
+    int64_t n = (int64_t)(gpu_product64(x, 1.4426950408889634) + (x < 0 ? -0.5 : 0.5));
+    const double r = (x - gpu_product64((double)n, 6.93147180369123816490e-01)) -
+                     gpu_product64((double)n, 1.90821492927058770002e-10);
+    double p = 1;
+    GPU_NO_UNROLL for (int k = 14; k >= 1; k--)
+        p = 1 + gpu_product64(p, r) / k;
+    for (; n > 1000; n -= 1000) p *= gpu_power_of_2(1000);
+    for (; n < -1000; n += 1000) p *= gpu_power_of_2(-1000);
+    return p * gpu_power_of_2(n);
+}
+/* Of a sum of exponentials: x is at least 1, or NaN or infinite. */
+__device__ static inline double gpu_log64(double x) {
+    const double inverse[11] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15,
+        1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23};
+    const uint64_t u = (uint64_t)__double_as_longlong(x);
+    if (!(x < __longlong_as_double(0x7ff0000000000000ll))) return x;
+    int64_t e = (int64_t)(u >> 52) - 1023;
+    double m = __longlong_as_double((long long)((u & 0xfffffffffffffull) | 0x3ff0000000000000ull));
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        e++;
+    }
+    const double z = (m - 1) / (m + 1), zz = gpu_product64(z, z);
+    double p = 0;
+    GPU_UNROLL for (int k = 10; k >= 0; k--)
+        p = gpu_product64(p + inverse[k], zz);
+    return gpu_product64((double)e, 6.93147180369123816490e-01) +
+           (2 * z +
+               (gpu_product64(2 * z, p) + gpu_product64((double)e, 1.90821492927058770002e-10)));
+}
+/* What the parts of a row are measured by: their largest lse, and the sum of exp(lse - max). */
+struct gpu_merge_sum {
+    double max, sum;
+    bool empty;
+};
+__device__ static inline gpu_merge_sum gpu_merge_sum_of(
+    const gpu_merge_params &p, const gpu_part *part, int32_t h, int64_t at) {
+    const double none = -__longlong_as_double(0x7ff0000000000000ll);
+    gpu_merge_sum m = {p.sink ? (double)p.sink[h] : none, 0, false};
+    for (int32_t n = 0; n < p.parts; n++) {
+        const double lse = (double)part[n].lse[at];
+        if (lse > m.max || lse != lse) m.max = lse;
+    }
+    m.empty = m.max == none;
+    if (m.empty) return m;
+    if (p.sink) m.sum += gpu_exp64((double)p.sink[h] - m.max);
+    for (int32_t n = 0; n < p.parts; n++) m.sum += gpu_exp64((double)part[n].lse[at] - m.max);
+    return m;
+}
+/* Row i of head h of batch entry b, by one wave. */
+__device__ static inline void gpu_merge_row(
+    const gpu_merge_params &p, int64_t b, int32_t h, int64_t i) {
+    const gpu_part *part = p.more ? p.more : p.part;
+    const double most = 3.4028234663852886e38;
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
+    const int64_t at = (b * p.heads + h) * p.tokens + i;
+    const gpu_merge_sum m = gpu_merge_sum_of(p, part, h, at);
+    for (int32_t c = lane; c < p.v_dim; c += GPU_WAVE) {
+        double x = 0;
+        for (int32_t n = 0; n < p.parts && !m.empty; n++) {
+            const float lse = part[n].lse[at];
+            if (__float_as_uint(lse) == 0xff800000u) continue; /* an empty part: o is not read */
+            const int64_t *step = part[n].o.stride;
+            x += gpu_product64(gpu_exp64((double)lse - m.max) / m.sum,
+                gpu_get64(part[n].o.data, (int32_t)part[n].dtype,
+                    b * step[0] + i * step[1] + h * step[2] + c));
+        }
+        gpu_put64((char *)p.o.data, p.o_dtype,
+            b * p.o.stride[0] + i * p.o.stride[1] + h * p.o.stride[2] + c, x);
+    }
+    if (!p.lse || lane) return;
+    double lse = m.empty ? m.max : m.max + gpu_log64(m.sum);
+    /* what is finite stays finite */
+    if (fabs(lse) < __longlong_as_double(0x7ff0000000000000ll)) lse = fmin(fmax(lse, -most), most);
+    p.lse[at] = (float)lse;
+}
+/* grid {any}: rows. */
+__global__ static void __launch_bounds__(256) gpu_merge_kernel(gpu_merge_params p) {
+    for (int64_t u = gpu_first_unit(); u < p.rows; u += gpu_units_step()) {
+        const int64_t of_head = u / p.tokens, b = of_head / p.heads;
+        gpu_merge_row(p, b, (int32_t)(of_head - b * p.heads), u - of_head * p.tokens);
     }
 }
 
@@ -4618,9 +4751,10 @@ static attn_status gpu_launch_units(
     attn_plan *plan = to->plan;
     void *args[] = {params};
     if (!w.units || !w.heads || !w.batch) return ATTN_OK;
-    GPU_TRY(hipLaunchKernel, (kernel, dim3((uint32_t)(groups < most ? groups : most),
-                                          (uint32_t)w.heads, (uint32_t)w.batch),
-                                 dim3(256), args, 0, to->stream));
+    GPU_TRY(hipLaunchKernel,
+        (kernel,
+            dim3((uint32_t)(groups < most ? groups : most), (uint32_t)w.heads, (uint32_t)w.batch),
+            dim3(256), args, 0, to->stream));
     return ATTN_OK;
 }
 
@@ -4911,6 +5045,27 @@ attn_status attn_hip_last_times(
 }
 
 /* ---- device tensors: in place, on the caller's stream ---- */
+/* Memory for what a stream does next. */
+struct gpu_block {
+    void *p;
+    bool in_order; /* of the stream */
+};
+static attn_status gpu_block_get(gpu_block *b, size_t bytes, hipStream_t stream, attn_plan *plan) {
+    hipError_t e = hipMallocAsync(&b->p, bytes, stream);
+    b->in_order = e == hipSuccess;
+    if (e == hipErrorNotSupported) {
+        (void)hipGetLastError();
+        e = hipMalloc(&b->p, bytes);
+    }
+    return e == hipSuccess ? ATTN_OK : gpu_failed(plan, e, "hipMallocAsync");
+}
+static void gpu_block_put(const gpu_block *b, hipStream_t stream) {
+    if (b->p && b->in_order) (void)hipFreeAsync(b->p, stream);
+    else if (b->p) {
+        (void)hipStreamSynchronize(stream);
+        (void)hipFree(b->p);
+    }
+}
 struct gpu_array {
     const int32_t **p;
     int64_t n;
@@ -4988,8 +5143,7 @@ static attn_status gpu_run_device(
     hipStream_t stream = (hipStream_t)d.stream;
     const bool host_seq = d.flags & ATTN_SEQ_HOST;
     const size_t need = gpu_workspace(&d, g), arrays = gpu_workspace_arrays(&d);
-    void *own = NULL;
-    int stream_ordered = 0;
+    gpu_block own = {NULL, false};
     attn_status s = ATTN_OK;
     bool good = true;
     for (int n = gpu_pointers(&d, g, host_seq, list), i = 0; i < n; i++) {
@@ -5008,14 +5162,8 @@ static attn_status gpu_run_device(
     if (s) return s;
     gpu_last.bytes = need;
     if (need && !d.workspace) {
-        hipError_t e = hipMallocAsync(&own, need, stream);
-        stream_ordered = e == hipSuccess;
-        if (e == hipErrorNotSupported) {
-            (void)hipGetLastError();
-            e = hipMalloc(&own, need);
-        }
-        if (e != hipSuccess) return gpu_failed(plan, e, "hipMallocAsync");
-        d.workspace = own;
+        if ((s = gpu_block_get(&own, need, stream, plan)) != ATTN_OK) return s;
+        d.workspace = own.p;
     }
     if (arrays) s = gpu_store_arrays(&d, (int32_t *)d.workspace, stream, plan);
     hipError_t e = hipSuccess;
@@ -5026,11 +5174,7 @@ static attn_status gpu_run_device(
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
     gpu_last.pending = !s && timed;
-    if (own && stream_ordered) (void)hipFreeAsync(own, stream);
-    else if (own) {
-        (void)hipStreamSynchronize(stream);
-        (void)hipFree(own);
-    }
+    gpu_block_put(&own, stream);
     return s;
 }
 
@@ -5067,8 +5211,8 @@ static void gpu_copy_task(void *arg, int64_t task) {
                                  : x->slot ? x->slot[b]
                                            : b,
                           token = x->pages ? t % x->page_size : t;
-            char *user = x->user + page * x->user_step[0] + token * x->user_step[1] +
-                         h * x->user_step[2];
+            char *user =
+                x->user + page * x->user_step[0] + token * x->user_step[1] + h * x->user_step[2];
             char *staged =
                 x->staged + b * x->staged_step[0] + t * x->staged_step[1] + h * x->staged_step[2];
             if (c->scatter) memcpy(user, staged, (size_t)x->row);
@@ -5220,14 +5364,14 @@ static void gpu_stage_keys(const attn_desc *d, const gpu_chunk *c, gpu_copy *cop
     const gpu_extents e = gpu_chunk_extents(d, c);
     const attn_seq *s = &d->seq;
     const int whole = gpu_whole_axes(s);
-    const int64_t first = (s->cu_k || whole ? 0 : c->b0) * t->stride[0] +
-                          c->k0 * t->stride[1] + c->g0 * t->stride[2];
+    const int64_t first =
+        (s->cu_k || whole ? 0 : c->b0) * t->stride[0] + c->k0 * t->stride[1] + c->g0 * t->stride[2];
     const bool all =
         s->cu_k || (t->stride[0] == 0 && whole < 1) || (t->stride[1] == 0 && whole < 2);
-    gpu_copy_add(copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), staged, e.k,
-                           t->stride, t->dtype, row, ld,
-                           all || !s->start_k ? NULL : s->start_k + c->b0,
-                           all || !s->used_k ? NULL : s->used_k + c->b0, s, c->b0});
+    gpu_copy_add(
+        copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), staged, e.k, t->stride,
+                  t->dtype, row, ld, all || !s->start_k ? NULL : s->start_k + c->b0,
+                  all || !s->used_k ? NULL : s->used_k + c->b0, s, c->b0});
     gpu_staged_strides(t->stride, e.k, ld / gpu_bytes(t->dtype, 1), s);
 }
 /* k and v of the chunk and their scales. */
@@ -5261,11 +5405,10 @@ static void gpu_stage_q(const attn_desc *d, const gpu_chunk *c, char *pinned, ch
     const int64_t row = gpu_bytes(t->dtype, d->head_dim), ld = gpu_pad(row),
                   first = (d->seq.cu_q ? 0 : c->b0) * t->stride[0] + c->q0 * t->stride[1] +
                           h0 * t->stride[2];
-    const bool all =
-        d->seq.cu_q || !d->seq.used_q || t->stride[0] == 0 || t->stride[1] == 0;
-    gpu_copy_add(copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), pinned + c->q,
-                           e.q, t->stride, t->dtype, row, ld, NULL,
-                           all ? NULL : d->seq.used_q + c->b0, NULL, 0});
+    const bool all = d->seq.cu_q || !d->seq.used_q || t->stride[0] == 0 || t->stride[1] == 0;
+    gpu_copy_add(
+        copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), pinned + c->q, e.q,
+                  t->stride, t->dtype, row, ld, NULL, all ? NULL : d->seq.used_q + c->b0, NULL, 0});
     gpu_staged_strides(t->stride, e.q, ld / gpu_bytes(t->dtype, 1), NULL);
     t->data = device + c->q;
     out->o.data = device + c->in_bytes;
@@ -5347,8 +5490,9 @@ static void gpu_stage_out(const attn_desc *d, const gpu_chunk *c, char *pinned) 
     if (d->lse) {
         const int64_t tokens = d->seq.cu_q ? d->seq.total_q : d->q_len;
         const int64_t extent[3] = {e.q[0], e.q[2], 1}, step[3] = {d->heads * tokens, tokens, 1};
-        gpu_copy_add(&copy, {(char *)(d->lse + b * step[0] + h0 * step[1] + c->q0), pinned + c->lse,
-                                extent, step, ATTN_F32, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL, 0});
+        gpu_copy_add(
+            &copy, {(char *)(d->lse + b * step[0] + h0 * step[1] + c->q0), pinned + c->lse, extent,
+                       step, ATTN_F32, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL, 0});
     }
     gpu_copy_run(d, &copy);
 }
@@ -5473,9 +5617,9 @@ static gpu_append_layout gpu_append_layout_of(const attn_desc *d) {
                   table = a->rotary_cos ? a->rotary_rows * a->rotary_dim * 2 : 0;
     l.k = gpu_grow(&at, gpu_axes(en, a->k.stride) * gpu_pad(gpu_bytes(a->k.dtype, d->head_dim)));
     l.v = gpu_grow(&at, gpu_axes(en, a->v.stride) * gpu_pad(gpu_bytes(a->v.dtype, d->v_dim)));
-    l.q = gpu_grow(&at, a->rotary_cos ? gpu_axes(eq, d->q.stride) *
-                                            gpu_pad(gpu_bytes(d->q.dtype, d->head_dim))
-                                      : 0);
+    l.q = gpu_grow(
+        &at, a->rotary_cos ? gpu_axes(eq, d->q.stride) * gpu_pad(gpu_bytes(d->q.dtype, d->head_dim))
+                           : 0);
     l.seq = gpu_grow(&at, (d->batch + 1) * 4 * GPU_ARRAYS);
     l.cosine = gpu_grow(&at, table);
     l.sine = gpu_grow(&at, table);
@@ -5489,8 +5633,8 @@ static gpu_append_layout gpu_append_layout_of(const attn_desc *d) {
     return l;
 }
 /* A tensor to the pinned block; *t is then that in the device's. */
-static void gpu_stage_whole(gpu_copy *copy, attn_in *t, const int64_t *extent, int64_t dim,
-    char *pinned, char *device) {
+static void gpu_stage_whole(
+    gpu_copy *copy, attn_in *t, const int64_t *extent, int64_t dim, char *pinned, char *device) {
     const int64_t row = gpu_bytes(t->dtype, dim), ld = gpu_pad(row);
     gpu_copy_add(copy, {(char *)(uintptr_t)t->data, pinned, extent, t->stride, t->dtype, row, ld,
                            NULL, NULL, NULL, 0});
@@ -5498,8 +5642,8 @@ static void gpu_stage_whole(gpu_copy *copy, attn_in *t, const int64_t *extent, i
     t->data = device;
 }
 /* The caches of the append's own call: dense, of the new rows alone. */
-static void gpu_stage_new(attn_in *cache, const int64_t *extent, int64_t dim, char *rows,
-    char *scales) {
+static void gpu_stage_new(
+    attn_in *cache, const int64_t *extent, int64_t dim, char *rows, char *scales) {
     cache->data = rows;
     for (int a = 0; a < 3; a++) cache->stride[a] = cache->scale_stride[a] = 1;
     gpu_staged_strides(cache->stride, extent, dim, NULL);
@@ -5550,8 +5694,8 @@ static gpu_append_params gpu_stage_append(
     return p;
 }
 /* There and back; x->out: what lies behind in_bytes. */
-static attn_status gpu_run_append(const attn_desc *d, const gpu_append_layout *l, gpu_context *x,
-    attn_plan *plan) {
+static attn_status gpu_run_append(
+    const attn_desc *d, const gpu_append_layout *l, gpu_context *x, attn_plan *plan) {
     gpu_slot *s = &x->slot[0];
     const gpu_queue to = {s->stream, plan};
     gpu_append_params p = gpu_stage_append(d, l, s);
@@ -5603,8 +5747,8 @@ static void gpu_exchange_all(const attn_desc *d, const gpu_append_layout *l, cha
     out -= l->in_bytes;
     gpu_exchange(d, &d->k, d->k.stride, gpu_bytes(d->k.dtype, d->head_dim), (char *)a->k_cache,
         out + l->new_k);
-    gpu_exchange(d, &d->v, d->v.stride, gpu_bytes(d->v.dtype, d->v_dim), (char *)a->v_cache,
-        out + l->new_v);
+    gpu_exchange(
+        d, &d->v, d->v.stride, gpu_bytes(d->v.dtype, d->v_dim), (char *)a->v_cache, out + l->new_v);
     if (a->k_scale)
         gpu_exchange(d, &scale, d->k.scale_stride, 4, (char *)a->k_scale, out + l->k_scale);
     if (a->v_scale)
@@ -5620,9 +5764,7 @@ static attn_status gpu_run_host_append(
     if ((st = gpu_context_get(d->device, &x, plan)) != ATTN_OK) return st;
     gpu_slot *s = &x->slot[0];
     st = gpu_reserve(&x->out, &x->out_size, l.bytes - l.in_bytes, true, plan);
-    if (!st)
-        st = gpu_reserve(
-            &s->pinned, &s->pinned_size, used + (size_t)d->batch * 4, true, plan);
+    if (!st) st = gpu_reserve(&s->pinned, &s->pinned_size, used + (size_t)d->batch * 4, true, plan);
     if (!st) st = gpu_reserve(&s->device, &s->device_size, l.bytes, false, plan);
     gpu_last.bytes += l.bytes;
     if (!st && (st = gpu_run_append(d, &l, x, plan)) != ATTN_OK)
@@ -5630,9 +5772,9 @@ static attn_status gpu_run_host_append(
     if (!st) {
         int32_t *after = (int32_t *)(void *)(s->pinned + used);
         for (int64_t b = 0; b < d->batch; b++)
-            after[b] = d->seq.used_k[b] +
-                       (int32_t)(d->append.cu ? d->append.cu[b + 1] - d->append.cu[b]
-                                              : d->append.len);
+            after[b] =
+                d->seq.used_k[b] +
+                (int32_t)(d->append.cu ? d->append.cu[b + 1] - d->append.cu[b] : d->append.len);
         const float *q = (const float *)(void *)(x->out + (l.rotated - l.in_bytes));
         const attn_desc left = gpu_after_append(d, after, q);
         gpu_exchange_all(d, &l, x->out);
@@ -5791,8 +5933,7 @@ static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *
     const int32_t type[3] = {d->q.dtype, d->k.dtype, d->v.dtype};
     for (int n = 0; n < 3; n++)
         if (!gpu_has_kernel(type[n]))
-            return gpu_say(
-                plan, ATTN_ERR_DECLINED, "%s: reference only", gpu_dtypes[type[n]].text);
+            return gpu_say(plan, ATTN_ERR_DECLINED, "%s: reference only", gpu_dtypes[type[n]].text);
     if (g && g->dout.dtype == ATTN_F64)
         return gpu_say(plan, ATTN_ERR_DECLINED, "dout in f64: reference only");
     if (g && (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype))
@@ -5843,6 +5984,12 @@ static attn_status gpu_run(
     gpu_leave(&visit);
     gpu_last.total = gpu_now() - gpu_last.start;
     return s;
+}
+/* The sentence of a call that attn.h hands on as it is. */
+static void gpu_tell(const attn_desc *d, attn_status s, const attn_plan *plan) {
+    if (d->message && d->message_size)
+        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "",
+            s && plan->why[0] ? ": " : "", s ? plan->why : "");
 }
 static attn_status gpu_convert_run(
     const gpu_convert_params *p, const attn_desc *where, attn_plan *plan) {
@@ -5910,9 +6057,107 @@ static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in
     p.rows_per_block = (int32_t)(many > few ? many : few);
     plan.why[0] = 0;
     attn_status s = gpu_convert_run(&p, where, &plan);
-    if (where->message && where->message_size)
-        snprintf(where->message, where->message_size, "%s%s%s", s ? attn_status_text(s) : "",
-            s && plan.why[0] ? ": " : "", s ? plan.why : "");
+    gpu_tell(where, s, &plan);
+    return s;
+}
+/* A part as the caller described it: all strides 0 are dense in its layout. */
+static gpu_part gpu_part_of(const attn_desc *d, const attn_in *o, const float *lse) {
+    gpu_part x = {
+        {(const char *)o->data, {o->stride[0], o->stride[1], o->stride[2]}}, lse, o->dtype};
+    int64_t e[3];
+    gpu_extent_q(d, e);
+    int64_t *to = x.o.stride;
+    const bool by_head = o->layout == ATTN_BHSD;
+    if (!to[0] && !to[1] && !to[2]) {
+        to[1] = by_head ? d->v_dim : e[2] * d->v_dim;
+        to[2] = by_head ? e[1] * d->v_dim : d->v_dim;
+        to[0] = e[1] * e[2] * d->v_dim;
+    }
+    for (int a = 0; a < 3; a++)
+        if (to[a] == ATTN_BROADCAST || e[a] <= 1) to[a] = 0;
+    return x;
+}
+static attn_status gpu_merge_pointers(
+    const attn_desc *d, const gpu_part *part, int64_t parts, attn_plan *plan) {
+    const gpu_pointer own[3] = {{"o", d->o.data}, {"lse", d->lse}, {"sink", d->sink}};
+    attn_status s = ATTN_OK;
+    for (int64_t n = 0; n < 3 + 2 * parts && !s; n++) {
+        const gpu_part *x = n < 3 ? NULL : &part[(n - 3) / 2];
+        const gpu_pointer of_part = {!x || n % 2 ? "o of a part" : "lse of a part",
+            !x || n % 2 ? (x ? x->o.data : NULL) : (const char *)x->lse};
+        const gpu_pointer at = x ? of_part : own[n];
+        bool good = true;
+        if (at.p) s = gpu_is_device_memory(at.p, d->device, false, &good, plan);
+        if (!s && !good)
+            s = gpu_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", at.name,
+                (int)d->device);
+    }
+    return s;
+}
+/* Many parts: their table goes to device memory, a launch for each piece. */
+static attn_status gpu_store_parts(
+    const gpu_queue *to, void *table, const gpu_part *part, int64_t parts) {
+    const int64_t words = parts * (int64_t)(sizeof *part / 4);
+    attn_plan *plan = to->plan;
+    for (int64_t n = 0; n < words; n += GPU_WORDS) {
+        gpu_word_block block;
+        int32_t *at = (int32_t *)table + n;
+        block.n = (int32_t)(words - n < GPU_WORDS ? words - n : GPU_WORDS);
+        memcpy(block.word, (const int32_t *)(const void *)part + n, (size_t)block.n * 4);
+        void *args[] = {&at, &block};
+        GPU_TRY(hipLaunchKernel,
+            ((const void *)gpu_store_words, dim3(1), dim3(64), args, 0, to->stream));
+    }
+    return ATTN_OK;
+}
+static attn_status gpu_merge_run(
+    const attn_desc *d, const gpu_part *part, int64_t parts, attn_plan *plan) {
+    const gpu_queue to = {(hipStream_t)d->stream, plan};
+    gpu_device device;
+    gpu_visit visit;
+    gpu_block table = {NULL, false};
+    gpu_merge_params p;
+    int64_t e[3];
+    gpu_extent_q(d, e);
+    memset(&p, 0, sizeof p);
+    p.o.data = (const char *)d->o.data;
+    memcpy(p.o.stride, d->o.stride, sizeof p.o.stride);
+    p.lse = d->lse;
+    p.sink = d->sink;
+    p.tokens = e[1];
+    p.rows = e[0] * e[1] * e[2];
+    p.heads = (int32_t)d->heads;
+    p.parts = (int32_t)parts;
+    p.v_dim = (int32_t)d->v_dim;
+    p.o_dtype = d->o.dtype;
+    if (p.rows == 0) return ATTN_OK;
+    attn_status s = gpu_enter(d->device, plan, &device, &visit);
+    if (!s) s = gpu_merge_pointers(d, part, parts, plan);
+    if (!s && parts > GPU_PARTS) {
+        s = gpu_block_get(&table, (size_t)parts * sizeof *part, to.stream, plan);
+        if (!s) s = gpu_store_parts(&to, table.p, part, parts);
+        p.more = (const gpu_part *)table.p;
+    } else if (!s && parts) memcpy(p.part, part, (size_t)parts * sizeof *part);
+    const gpu_work rows = {p.rows, 1, 1};
+    if (!s) s = gpu_launch_units(&to, (const void *)gpu_merge_kernel, &p, rows);
+    gpu_block_put(&table, to.stream);
+    gpu_leave(&visit);
+    return s;
+}
+static attn_status gpu_merge(
+    void *user, const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse) {
+    attn_plan plan;
+    (void)user;
+    plan.why[0] = 0;
+    gpu_part few[GPU_PARTS], *all = few;
+    attn_status s = ATTN_OK;
+    if (parts > INT32_MAX || d->heads > INT32_MAX) s = ATTN_ERR_DECLINED;
+    else if (parts > GPU_PARTS) all = (gpu_part *)malloc((size_t)parts * sizeof *all);
+    if (!all) s = ATTN_ERR_MEMORY;
+    for (int64_t n = 0; n < parts && !s; n++) all[n] = gpu_part_of(d, &o[n], lse[n]);
+    if (!s) s = gpu_merge_run(d, all, parts, &plan);
+    if (all != few) free(all);
+    gpu_tell(d, s, &plan);
     return s;
 }
 /* What no call holds goes; the calling thread's events too. */
@@ -5946,6 +6191,7 @@ attn_status attn_hip_register(void) {
     b.run = gpu_run;
     b.convert = gpu_convert;
     b.shutdown = gpu_shutdown;
+    b.merge = gpu_merge;
     return attn_register(&b);
 }
 #endif /* a GPU compiler */

@@ -495,7 +495,7 @@ static void test_median_interval(void)
 
 int main(void)
 {
-    static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL };
+    static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL };
     attn_register(&erring);
     test_verification();
     test_sampled();
