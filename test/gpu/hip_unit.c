@@ -1603,6 +1603,22 @@ static void garbage_pages(void) {
         free(want), free(got), proof_free(&c);
     }
 }
+/* A code or a scale that is NaN reaches the rows that see it, and no other. */
+static void spoiled_codes(void) {
+    registered();
+    for (int n = 0; n < 4; n++) {
+        const int32_t dtype = n % 2 ? ATTN_FP8_E4M3 : ATTN_INT8;
+        proof_case c;
+        shape(&c, 1, 9, 9, 2, 1, 20, 12, ATTN_F32);
+        c.d.k.dtype = c.d.v.dtype = dtype, c.d.flags = ATTN_CAUSAL;
+        bind(&c);
+        if (dtype == ATTN_FP8_E4M3) ((uint8_t *)(uintptr_t)(n < 2 ? c.d.k.data : c.d.v.data))[6 * (n < 2 ? 20 : 12) + 3] = n < 2 ? 0xff : 0x7f;
+        ((float *)(uintptr_t)(n < 2 ? c.d.v.scale : c.d.k.scale))[7] = float_of(0x7fc00000);
+        proof_freeze(&c);
+        agrees(&c, n % 2 ? "fp8" : "int8");
+        proof_free(&c);
+    }
+}
 /* Host memory in place of each device pointer of a cache and an append. */
 static void cache_pointers(void) {
     static const int32_t type[3] = {ATTN_INT8, ATTN_FP8_E4M3, ATTN_F16};
@@ -1777,7 +1793,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward_far), TEST(backward_any_lse),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
-    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
+    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
