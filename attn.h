@@ -515,8 +515,8 @@ typedef struct attn_backend {
     attn_status (*convert)(void *user, const int64_t shape[4], const attn_in *src,
         const attn_out *dst, const attn_desc *where);
     void (*shutdown)(void *user);
-    attn_status (*merge)(void *user, const attn_desc *d, int64_t parts, const attn_in *o,
-        const float *const *lse);
+    attn_status (*merge)(
+        void *user, const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 } attn_backend;
 #define ATTN_ABI \
     ((uint64_t)sizeof(attn_plan) / 8 << 48 | (uint64_t)ATTN_VERSION << 32 | \
@@ -2304,8 +2304,7 @@ static attn_status attn__try_plan(
 static attn_status attn__choose(
     const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen);
 enum { ATTN__CONVERTS, ATTN__MERGES };
-static attn_status attn__on_device(
-    const attn_desc *where, int what, const attn_backend **found);
+static attn_status attn__on_device(const attn_desc *where, int what, const attn_backend **found);
 static void attn__convert(const int64_t shape[4], const attn_in *src, const attn_out *dst,
     int64_t elements, const attn_desc *where);
 static void attn__merge(
@@ -3544,8 +3543,7 @@ static int attn__can(const attn_backend *b, int what) {
     return what == ATTN__MERGES ? b->merge != NULL : b->convert != NULL;
 }
 /* The backend that converts or merges device tensors: the one named, else the first that can. */
-static attn_status attn__on_device(
-    const attn_desc *where, int what, const attn_backend **found) {
+static attn_status attn__on_device(const attn_desc *where, int what, const attn_backend **found) {
     const attn_backend *b;
     if (where->backend && strcmp(where->backend, "auto")) {
         ATTN__RULE((b = attn_backend_find(where->backend)) != NULL, ERR_BACKEND_UNKNOWN);
