@@ -505,6 +505,8 @@ typedef enum attn_status {
  *             has none.
  *   shutdown  frees what run keeps for the next call; called by attn_shutdown. NULL: it keeps
  *             nothing.
+ *   merge     attn_merge for device tensors, everything checked; the parts are as the caller
+ *             described them, strides of 0 and all. NULL: the backend has none.
  * plan and run get the description resolved: valid, no default left (kv_heads, v_dim, scale and
  * every stride are set, ATTN_BROADCAST is 0, offset 0 under ATTN_TOP_LEFT, ATTN_SCALE set). */
 typedef struct attn_backend {
@@ -516,6 +518,8 @@ typedef struct attn_backend {
     attn_status (*convert)(void *user, const int64_t shape[4], const attn_in *src,
         const attn_out *dst, const attn_desc *where);
     void (*shutdown)(void *user);
+    attn_status (*merge)(
+        void *user, const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 } attn_backend;
 #define ATTN_ABI \
     ((uint64_t)sizeof(attn_plan) / 8 << 48 | (uint64_t)ATTN_VERSION << 32 | \
@@ -546,7 +550,8 @@ ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
- * an empty row. */
+ * an empty row. With ATTN_DEVICE every tensor is device memory, the arrays o and lse themselves
+ * are not; it runs on d's device and stream. */
 ATTN_API attn_status attn_merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 /* dst = src for a tensor of shape {batch, tokens, heads, dim}, any strides and layouts, f32,
@@ -2328,7 +2333,8 @@ static attn_status attn__try_plan(
     const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan);
 static attn_status attn__choose(
     const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen);
-static attn_status attn__converter(const attn_desc *where, const attn_backend **found);
+enum { ATTN__CONVERTS, ATTN__MERGES };
+static attn_status attn__on_device(const attn_desc *where, int what, const attn_backend **found);
 static void attn__convert(const int64_t shape[4], const attn_in *src, const attn_out *dst,
     int64_t elements, const attn_desc *where);
 static void attn__merge(
@@ -2450,7 +2456,6 @@ static attn_status attn__check_merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse) {
     int64_t e[3];
     attn__span out[2], sink;
-    if (d->flags & ATTN_DEVICE) return ATTN_ERR_DEVICE;
     attn__extent_q(d, e);
     const int64_t rows = e[0] * e[1] * d->heads;
     ATTN__RULE(parts >= 0 && (parts == 0 || (o && lse)), ERR_MERGE_PARTS);
@@ -2468,8 +2473,11 @@ static attn_status attn__check_merge(
 ATTN_API attn_status attn_merge(
     const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
     attn_desc d;
+    const attn_backend *device = NULL;
     attn_status s = attn__resolve(in, NULL, &d, NULL);
+    if (!s && (d.flags & ATTN_DEVICE)) s = attn__on_device(&d, ATTN__MERGES, &device);
     if (!s) s = attn__check_merge(&d, parts, o, lse);
+    if (!s && device) return device->merge(device->user, &d, parts, o, lse);
     if (!s) attn__merge(&d, parts, o, lse);
     return attn__tell(in, s, "");
 }
@@ -2486,7 +2494,7 @@ ATTN_API attn_status attn_convert(
         ERR_CONVERT_SHAPE);
     const attn_backend *device = NULL;
     if (where->flags & ATTN_DEVICE) {
-        ATTN__TRY(attn__converter(where, &device));
+        ATTN__TRY(attn__on_device(where, ATTN__CONVERTS, &device));
         ATTN__RULE(where->device >= 0, ERR_DEVICE_INDEX);
     }
     ATTN__RULE(where->threads >= 0, ERR_THREADS);
@@ -2534,11 +2542,11 @@ static int32_t attn__registered_count;
 static const char *attn__default_name; /* points into the registry or a built-in */
 
 static const attn_backend attn__builtin[] = {
-    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL},
+    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL, NULL},
 #ifndef ATTN_NO_STANDARD
-    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL},
+    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL, NULL},
 #endif
-    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL},
+    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL, NULL},
 };
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
 
@@ -3562,15 +3570,18 @@ static void attn__convert_task(void *arg, int64_t task) {
     }
     attn__fp_leave(fp);
 }
-/* The backend that converts device tensors: the one named, else the first that can. */
-static attn_status attn__converter(const attn_desc *where, const attn_backend **found) {
+static int attn__can(const attn_backend *b, int what) {
+    return what == ATTN__MERGES ? b->merge != NULL : b->convert != NULL;
+}
+/* The backend that converts or merges device tensors: the one named, else the first that can. */
+static attn_status attn__on_device(const attn_desc *where, int what, const attn_backend **found) {
     const attn_backend *b;
     if (where->backend && strcmp(where->backend, "auto")) {
         ATTN__RULE((b = attn_backend_find(where->backend)) != NULL, ERR_BACKEND_UNKNOWN);
-        *found = b->convert ? b : NULL;
+        *found = attn__can(b, what) ? b : NULL;
     } else {
         for (int32_t i = 0; !*found && (b = attn_backend_at(i)) != NULL; i++)
-            if (b->convert) *found = b;
+            if (attn__can(b, what)) *found = b;
     }
     ATTN__RULE(*found, ERR_DEVICE);
     return ATTN_OK;

@@ -22,7 +22,7 @@
      #include "attn.h"
      attn_status attn_plugin_register(attn_status (*add)(const attn_backend *))
      {
-         static const attn_backend mine = { "mine", ATTN_ABI, plan, run, NULL, NULL, NULL };
+         static const attn_backend mine = { "mine", ATTN_ABI, plan, run, NULL, NULL, NULL, NULL };
          return add(&mine);                         plan and run as attn.h describes them
      }
 

@@ -15,12 +15,14 @@
  *   >>params    what a kernel is told; sequences, visible ranges
  *   >>mask      one score of a general kernel; dropout; the end of a row; values not finite
  *   >>scalar    the kernel of every chip and every size
+ *   >>cache     pages, codes, mixed types; append
  *   >>backward  the gradients, on every chip and for every size
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>kernel32  f32: matrix unit or FMA
  *   >>kernel16 mma.sync   the same on NVIDIA
  *   >>table     one row per instantiation: the dispatcher
  *   >>convert   layout and dtype conversion
+ *   >>merge     attn_merge
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
@@ -28,18 +30,24 @@
  *   gfx1150..1152, gfx1200, gfx1201 (WMMA); sm_80 and later (mma.sync). f32 is FMA but for MFMA.
  *   Every other chip: f32 by FMA, f16 and bf16 by the scalar kernel, which also serves dims
  *   above 256.
- * TAKES  q, k, v of one type f32, f16 or bf16; o and bias of any float type; any strides, heads,
- *   head_dim, v_dim; every mask, packed and padded sequences, cache slots; lse. P is rounded to the
- *   type of v where that has 16 bits. Backward: the same q, k and v; o, dq, dk and dv of any float
- *   type, dout but f64; dlse, dbias, dsink; P stays f32. No matrix unit is used for it yet: every
- *   chip runs the scalar kernels, which are right but slow.
- * DOES NOT (attn_query says so): pages, append, int8 and fp8 caches, f64 in q, k, v or dout,
- *   mixed types.
+ * TAKES  q of f32, f16 or bf16, k and v of those or int8 or fp8, each its own; o and bias of any
+ *   float type; any strides, heads, head_dim, v_dim; every mask, packed and padded sequences, cache
+ *   slots, pages; append, rotated and quantised to the bits of the CPU; lse. P is rounded to the
+ *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
+ *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P stays f32.
+ *   attn_merge and attn_convert of device tensors.
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward; pages in
+ *   device memory; q, k and v of different types, codes among them; 16-bit caches with rotary
+ *   embedding, whose q stays in f32. Pages in host memory are put in order while they are copied.
+ * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
+ *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
- *   ATTN_SEQ_HOST, and in a backward 4 for each row of each head; without a workspace they are
- *   allocated in stream order. Host tensors: buffers that are kept for the next call until
- *   attn_shutdown(), in a backward as large as all of its tensors; results are written when all of
- *   the work has succeeded.
+ *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, and in an append 4 for each sequence,
+ *   with rotary embedding q in f32; without a workspace they are allocated in stream order, and so
+ *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
+ *   call until attn_shutdown(), in a backward as large as all of its tensors; results are written
+ *   when all of the work has succeeded. What is appended is written before the rest of the call and
+ *   taken back if that fails.
  * THREADS  calls from several threads run side by side. A process forked off one that used the
  *   GPU is refused.
  *
@@ -64,7 +72,6 @@
  *   166 ERR_GPU_STICKY       a kernel of an earlier call, anybody's, has failed, and the runtime
  *                            now refuses all work
  *   167 ERR_GPU              any other error of the runtime, with its text in `message`
- *    37 ERR_NOT_YET          pages, append, quantised caches
  *    44                      from a CPU backend: it does not take ATTN_DEVICE. A device pointer
  *                            without that flag is not noticed by a CPU backend, which then reads it
  *                            as host memory: always set the flag for device tensors
@@ -579,6 +586,7 @@ struct gpu_seq {
     int64_t lse_base, lse_head; /* lse[lse_base + h * lse_head + i] */
     /* buffer column of key 0 in a row of bias or mask */
     int64_t column;
+    int64_t k_batch, k_first; /* where pages do not say it: key j is token k_first + j */
     /* rows to be written; rows that see keys; keys */
     int32_t b, q_rows, q_used, k_len;
     int64_t offset;
@@ -609,6 +617,8 @@ __device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t b) {
     s.q_used = p.used_q ? gpu_clamp(p.used_q[b], 0, q_rows) : (int32_t)q_rows;
     s.k_len = (int32_t)(used - start);
     s.column = start;
+    s.k_batch = k_batch;
+    s.k_first = k_first + start;
     s.q_base = q_batch * p.q.stride[0] + q_first * p.q.stride[1];
     s.o_base = q_batch * p.o.stride[0] + q_first * p.o.stride[1];
     s.k_base = k_batch * p.k.stride[0] + (k_first + start) * p.k.stride[1];
@@ -725,6 +735,27 @@ __device__ static inline void gpu_put(char *data, int32_t dtype, int64_t at, flo
         case ATTN_BF16: ((uint16_t *)data)[at] = gpu_bf16_bits(x); break;
         default:        ((double *)data)[at] = (double)x; break;
     }
+}
+
+/* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it
+ * were the first. */
+__device__ static inline float gpu_round_to_odd(double x) {
+    float f = (float)x;
+    uint32_t u = __float_as_uint(f);
+    if ((double)f == x || x != x || (u & 1)) return f;
+    return __uint_as_float(fabs((double)f) < fabs(x) ? u + 1 : u - 1);
+}
+/* The same in f64, rounded once. A NaN of 16 bits is the default one, of x's sign. */
+__device__ static inline double gpu_get64(const char *data, int32_t dtype, int64_t at) {
+    return dtype == ATTN_F64 ? ((const double *)data)[at] : (double)gpu_get(data, dtype, at);
+}
+__device__ static inline void gpu_put64(char *data, int32_t dtype, int64_t at, double x) {
+    if (dtype == ATTN_F64) ((double *)data)[at] = x;
+    else if (dtype == ATTN_F32) ((float *)data)[at] = (float)x;
+    else if (x != x)
+        ((uint16_t *)data)[at] = (uint16_t)((uint64_t)__double_as_longlong(x) >> 48 & 0x8000) |
+                                 (dtype == ATTN_F16 ? 0x7e00 : 0x7fc0);
+    else gpu_put(data, dtype, at, gpu_round_to_odd(x));
 }
 
 /* tanh, relative error below 4u: near 0 an odd polynomial (1 - 2 / .. would cancel), elsewhere
@@ -1086,19 +1117,44 @@ __device__ static inline float gpu_scalar_score(const gpu_params &p, int64_t q_a
     return p.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
+/* Where a row of head h finds its query, its keys and their values, here: tensors of one type that
+   lie by their strides. What a lane knows of the values of its own key is `own`; `values` makes of
+   that of lane `from` what the whole wave reads them by. */
+template <int DTYPE, bool WIDE> struct gpu_dense {
+    typedef gpu_params params;
+    struct own {};
+    int64_t q_at, k_base, v_base;
+    __device__ static __forceinline__ const gpu_params &call(const params &p) { return p; }
+    __device__ __forceinline__ gpu_dense(const params &p, const gpu_seq &s, int32_t h, int32_t i)
+        : q_at(s.q_base + i * p.q.stride[1] + h * p.q.stride[2]),
+          k_base(s.k_base + h / p.group * p.k.stride[2]),
+          v_base(s.v_base + h / p.group * p.v.stride[2]) {}
+    __device__ __forceinline__ float score(const params &p, int32_t j) const {
+        return gpu_scalar_score<DTYPE, WIDE>(p, q_at, k_base + j * p.k.stride[1]);
+    }
+    __device__ __forceinline__ own own_of(const params &, int32_t) const { return own(); }
+    __device__ __forceinline__ int64_t values(
+        const params &p, const own &, int32_t j0, int from) const {
+        return v_base + (j0 + from) * p.v.stride[1];
+    }
+    __device__ static __forceinline__ float value(const params &p, int64_t at, int32_t c) {
+        return gpu_get(p.v.data, DTYPE, at + c);
+    }
+};
+
 /* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims
    than its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar
    registers, are read anew by each step. */
-template <int DTYPE, int DIMS, bool WIDE>
-__device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_t h, int32_t i) {
-    const gpu_params &p = gpu_reload(arguments);
+template <class SOURCE, int DIMS>
+__device__ static inline void gpu_scalar_row(
+    const typename SOURCE::params &arguments, int32_t h, int32_t i) {
+    const typename SOURCE::params &all = gpu_reload(arguments);
+    const gpu_params &p = SOURCE::call(all);
     const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE, kv_head = h / p.group;
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
     const gpu_range keys = gpu_visible(p, s, i);
     const gpu_row row = gpu_row_of(p, s, h, i);
-    const int64_t q_at = s.q_base + i * p.q.stride[1] + h * p.q.stride[2];
-    const int64_t k_base = s.k_base + kv_head * p.k.stride[2],
-                  v_base = s.v_base + kv_head * p.v.stride[2];
+    const SOURCE source(all, s, h, i);
 
     for (int32_t c0 = 0; c0 < p.v_dim; c0 += GPU_WAVE * DIMS) {
         float row_max = GPU_NEG_INF, row_sum = 0, sum_rest = 0, acc[DIMS], rest[DIMS];
@@ -1106,13 +1162,14 @@ __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_
         for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += GPU_WAVE) {
             /* 1. a score per lane */
             const int32_t j = j0 + lane;
-            const gpu_params &of_scores = gpu_reload(p);
-            const bool seen = j < keys.hi && !gpu_hidden(of_scores, row, j);
+            const typename SOURCE::params &of_scores = gpu_reload(all);
+            const bool seen = j < keys.hi && !gpu_hidden(SOURCE::call(of_scores), row, j);
             float score = GPU_NEG_INF;
-            if (seen)
-                score = gpu_modify(of_scores, row, j,
-                    gpu_scalar_score<DTYPE, WIDE>(
-                        of_scores, q_at, k_base + j * of_scores.k.stride[1]));
+            typename SOURCE::own own = {};
+            if (seen) {
+                score = gpu_modify(SOURCE::call(of_scores), row, j, source.score(of_scores, j));
+                own = source.own_of(of_scores, j);
+            }
             uint64_t seen_keys = gpu_wave_ballot(seen);
 
             /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each
@@ -1133,17 +1190,17 @@ __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_
 
             /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a
              * NaN by contract */
-            const gpu_params &of_values = gpu_reload(p);
+            const typename SOURCE::params &of_values = gpu_reload(all);
             float part[DIMS];
             for (int n = 0; n < DIMS; n++) part[n] = 0;
             for (; seen_keys; seen_keys &= seen_keys - 1) {
                 const int from = __ffsll((unsigned long long)seen_keys) - 1;
                 const float w = gpu_wave_read(weight, from);
-                const int64_t v_at = v_base + (j0 + from) * of_values.v.stride[1];
+                const auto values = source.values(of_values, own, j0, from);
                 for (int n = 0; n < DIMS; n++) {
                     const int32_t c = c0 + n * GPU_WAVE + lane;
-                    if (c < of_values.v_dim)
-                        part[n] = fmaf(w, gpu_get(of_values.v.data, DTYPE, v_at + c), part[n]);
+                    if (c < SOURCE::call(of_values).v_dim)
+                        part[n] = fmaf(w, source.value(of_values, values, c), part[n]);
                 }
             }
             for (int n = 0; n < DIMS; n++) {
@@ -1167,26 +1224,310 @@ __device__ static inline void gpu_scalar_row(const gpu_params &arguments, int32_
     }
 }
 
+/* The kernels: a unit for each wave of the grid's x, and so on in steps. */
+__device__ static inline int64_t gpu_first_unit(void) {
+    return (int64_t)blockIdx.x * (blockDim.x / GPU_WAVE) +
+           gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
+}
+__device__ static inline int64_t gpu_units_step(void) {
+    return (int64_t)gridDim.x * (blockDim.x / GPU_WAVE);
+}
+
 /* grid {q_tiles, heads, batch}, any number of waves */
 enum { GPU_SCALAR_ROWS = 8 };
-template <int DTYPE, bool WIDE>
-__global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
-    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
+template <class SOURCE>
+__global__ void __launch_bounds__(256) gpu_scalar_forward(typename SOURCE::params p) {
+    const gpu_seq s = gpu_sequence(SOURCE::call(p), (int32_t)blockIdx.z);
     const int32_t first = (int32_t)blockIdx.x * GPU_SCALAR_ROWS;
     const int32_t end = first + GPU_SCALAR_ROWS < s.q_rows ? first + GPU_SCALAR_ROWS : s.q_rows;
     for (int32_t i = first + (int32_t)threadIdx.x / GPU_WAVE; i < end;
         i += (int32_t)blockDim.x / GPU_WAVE)
-        gpu_scalar_row<DTYPE, 8, WIDE>(p, (int32_t)blockIdx.y, i);
+        gpu_scalar_row<SOURCE, 8>(p, (int32_t)blockIdx.y, i);
 }
 #define GPU_ROW_SCALAR(name, DTYPE, align) \
     {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, GPU_SCALAR_ROWS, 256, 0, align, \
-        (const void *)gpu_scalar_forward<DTYPE, (align == 16)>},
+        (const void *)gpu_scalar_forward<gpu_dense<DTYPE, (align == 16)>>},
 /* clang-format off */
 #define GPU_ROWS_SCALAR \
     GPU_ROW_SCALAR("scalar_f32", ATTN_F32, 16) GPU_ROW_SCALAR("scalar_f32_any", ATTN_F32, 1) \
     GPU_ROW_SCALAR("scalar_f16", ATTN_F16, 16) GPU_ROW_SCALAR("scalar_f16_any", ATTN_F16, 1) \
     GPU_ROW_SCALAR("scalar_bf16", ATTN_BF16, 16) GPU_ROW_SCALAR("scalar_bf16_any", ATTN_BF16, 1)
 /* clang-format on */
+/* =============================================================================== >>cache ====
+   Caches as text is generated from them: pages, int8 and fp8 codes, q, k and v of different types.
+   Forward only, by the scalar kernel, another source of keys beneath it. And what goes before the
+   call: new keys and values into the cache, rotated and quantised to the bits that the CPU makes. */
+enum { GPU_MIXED = -1 }; /* as a dtype: that of k is not that of v */
+struct gpu_codes {
+    const float *scale; /* NULL: the tensor has no codes */
+    int64_t stride[3];
+    int32_t dtype;
+};
+struct gpu_cache_params {
+    gpu_params call; /* the first member: other kernels are launched with the same arguments */
+    gpu_codes k, v;
+    const int32_t *table; /* [batch][max_pages]; NULL: no pages */
+    int64_t max_pages;
+    int32_t page_size, pages;
+    int32_t q_dtype;
+};
+
+/* e4m3 is a sign, 4 bits of exponent with a bias of 7, 3 of fraction: 448 at most, no infinity. */
+__device__ static inline float gpu_fp8_value(uint32_t code) {
+    const uint32_t sign = (code & 0x80u) << 24, a = code & 0x7fu;
+    const float small = (float)a * 0.001953125f; /* 2^-9 */
+    if (a == 0x7fu) return __uint_as_float(sign | 0x7fc00000u);
+    return __uint_as_float(sign | (a < 8 ? __float_as_uint(small) : (a << 20) + 0x3c000000u));
+}
+__device__ static inline uint8_t gpu_fp8_bits(float x) {
+    const uint32_t u = __float_as_uint(x), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
+    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu);
+    if (a < 0x3a800000u) return (uint8_t)sign;
+    /* m / 2^shift, to nearest even; below 2^-6 a subnormal */
+    const bool normal = a >= 0x3c800000u;
+    const uint32_t m = normal ? a - 0x3c000000u : (a & 0x7fffffu) | 0x800000u,
+                   shift = normal ? 20 : 141 - (a >> 23);
+    const uint32_t code = (m + ((1u << (shift - 1)) - 1) + (m >> shift & 1u)) >> shift;
+    return (uint8_t)(sign | (code > 0x7eu ? 0x7eu : code));
+}
+/* gpu_get and gpu_put with codes, which are without their scale. */
+__device__ static inline float gpu_get_any(const char *data, int32_t dtype, int64_t at) {
+    if (dtype == ATTN_INT8) return (float)((const int8_t *)data)[at];
+    if (dtype == ATTN_FP8_E4M3) return gpu_fp8_value(((const uint8_t *)data)[at]);
+    return gpu_get(data, dtype, at);
+}
+__device__ static inline void gpu_put_code(char *data, int32_t dtype, int64_t at, float x) {
+    if (dtype == ATTN_INT8) ((int8_t *)data)[at] = (int8_t)rintf(fminf(fmaxf(x, -127.0f), 127.0f));
+    else ((uint8_t *)data)[at] = gpu_fp8_bits(x);
+}
+
+/* Where key j of a sequence lies: page and place, or batch entry and token. Tables in device memory
+   are clamped, as lengths are. */
+struct gpu_place {
+    int64_t batch, token;
+};
+__device__ static inline gpu_place gpu_place_of(
+    const gpu_cache_params &p, const gpu_seq &s, int32_t j) {
+    gpu_place at = {s.k_batch, s.k_first + j};
+    if (!p.table) return at;
+    const uint32_t t = (uint32_t)at.token, page = t / (uint32_t)p.page_size;
+    at.batch = gpu_clamp(p.table[s.b * p.max_pages + page], 0, p.pages - 1);
+    at.token = t - page * (uint32_t)p.page_size;
+    return at;
+}
+__device__ static inline int64_t gpu_element(
+    const gpu_place &at, const int64_t *stride, int32_t head) {
+    return at.batch * stride[0] + at.token * stride[1] + head * stride[2];
+}
+__device__ static inline float gpu_scale_of(const gpu_codes &x, const gpu_place &at, int32_t head) {
+    return x.scale ? x.scale[gpu_element(at, x.stride, head)] : 1.0f;
+}
+
+/* The source of keys for the scalar kernel. KV: type of k and v, or GPU_MIXED. A lane knows where
+   the values of its own key are. */
+template <int KV> struct gpu_cached {
+    typedef gpu_cache_params params;
+    struct own {
+        int64_t at;
+        float scale;
+    };
+    gpu_seq s;
+    int64_t q_at;
+    int32_t kv_head;
+    __device__ static __forceinline__ const gpu_params &call(const params &p) { return p.call; }
+    __device__ __forceinline__ gpu_cached(const params &p, const gpu_seq &seq, int32_t h, int32_t i)
+        : s(seq), q_at(seq.q_base + i * p.call.q.stride[1] + h * p.call.q.stride[2]),
+          kv_head(h / p.call.group) {}
+    /* Each code times its scale, as the contract has it: an infinite scale makes a NaN of a 0. */
+    __device__ __forceinline__ float score(const params &p, int32_t j) const {
+        const gpu_place at = gpu_place_of(p, s, j);
+        const int32_t dtype = KV == GPU_MIXED ? p.k.dtype : KV;
+        const int64_t k_at = gpu_element(at, p.call.k.stride, kv_head);
+        const float scale = gpu_scale_of(p.k, at, kv_head);
+        float sum[4] = {0, 0, 0, 0};
+        int32_t c = 0;
+        for (; c + 4 <= p.call.head_dim; c += 4)
+            for (int n = 0; n < 4; n++)
+                sum[n] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c + n),
+                    scale * gpu_get_any(p.call.k.data, dtype, k_at + c + n), sum[n]);
+        for (; c < p.call.head_dim; c++)
+            sum[0] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c),
+                scale * gpu_get_any(p.call.k.data, dtype, k_at + c), sum[0]);
+        return p.call.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    }
+    __device__ __forceinline__ own own_of(const params &p, int32_t j) const {
+        const gpu_place at = gpu_place_of(p, s, j);
+        const own mine = {
+            gpu_element(at, p.call.v.stride, kv_head), gpu_scale_of(p.v, at, kv_head)};
+        return mine;
+    }
+    __device__ __forceinline__ own values(
+        const params &, const own &mine, int32_t, int from) const {
+        const own of_lane = {
+            (int64_t)gpu_wave_read_bits((uint64_t)mine.at, from), gpu_wave_read(mine.scale, from)};
+        return of_lane;
+    }
+    __device__ static __forceinline__ float value(const params &p, const own &of, int32_t c) {
+        const int32_t dtype = KV == GPU_MIXED ? p.v.dtype : KV;
+        return of.scale * gpu_get_any(p.call.v.data, dtype, of.at + c);
+    }
+};
+#define GPU_ROW_CACHE(name, KV) \
+    {name, UNIT_SCALAR, KV, INT32_MAX, INT32_MAX, ~0, GPU_SCALAR_ROWS, 256, 0, 1, \
+        (const void *)gpu_scalar_forward<gpu_cached<KV>>, true},
+/* clang-format off */
+#define GPU_ROWS_CACHE \
+    GPU_ROW_CACHE("scalar_f32_cache", ATTN_F32) GPU_ROW_CACHE("scalar_f16_cache", ATTN_F16) \
+    GPU_ROW_CACHE("scalar_bf16_cache", ATTN_BF16) GPU_ROW_CACHE("scalar_int8_cache", ATTN_INT8) \
+    GPU_ROW_CACHE("scalar_fp8_cache", ATTN_FP8_E4M3) GPU_ROW_CACHE("scalar_mixed_cache", GPU_MIXED)
+/* clang-format on */
+
+/* ---- append ---- */
+struct gpu_append_params {
+    gpu_cache_params cache; /* used_k is that before the call */
+    gpu_tensor k, v;        /* what is new, {batch, token, head} */
+    int32_t k_dtype, v_dtype;
+    const int32_t *cu; /* [batch + 1]; NULL: len tokens each */
+    int64_t len, total;
+    const float *cosine, *sine; /* [rotary_rows][rotary_dim / 2]; NULL: nothing is rotated */
+    int64_t rotary_rows;
+    int32_t rotary_dim;
+    bool apart; /* the new rows go to [batch][len] or, with cu, [total], not behind the old ones */
+    int32_t *used_after; /* [batch]: used_k of the call that follows; NULL: not wanted */
+    float *q;            /* [rows][heads][head_dim], rotated */
+};
+/* Of a sequence: token `first` of the new tensors becomes key s.k_len. */
+struct gpu_added {
+    int64_t first;
+    int32_t count;
+};
+__device__ static inline gpu_added gpu_added_of(const gpu_append_params &p, const gpu_seq &s) {
+    gpu_added a = {0, (int32_t)p.len};
+    if (p.cu) {
+        a.first = gpu_clamp(p.cu[s.b], 0, p.total);
+        a.count = gpu_clamp(gpu_clamp(p.cu[s.b + 1], a.first, p.total) - a.first, 0, p.len);
+    }
+    a.count = gpu_clamp(p.cache.call.kv_len - s.column - s.k_len, 0, a.count);
+    return a;
+}
+/* x * y rounded to f32, whatever is added to it. */
+__device__ static inline float gpu_product(float x, float y) {
+#if GPU_ON_CUDA
+    return __fmul_rn(x, y);
+#else
+    float z = x * y;
+    gpu_pin(z);
+    return z;
+#endif
+}
+__device__ static inline float gpu_quotient(float x, float y) {
+#if GPU_ON_CUDA
+    return __fdiv_rn(x, y);
+#else
+    return x / y;
+#endif
+}
+/* A row that is to be rotated, or not: then position is -1. */
+struct gpu_new_row {
+    const char *data;
+    int64_t at, position;
+    int32_t dtype, dim;
+};
+/* Its element c. once: it will be rounded to fewer bits than f32 has. */
+__device__ static inline float gpu_new_value(
+    const gpu_append_params &p, const gpu_new_row &x, int32_t c, bool once) {
+    if (x.position < 0 || c >= p.rotary_dim)
+        return once && x.dtype == ATTN_F64 ? gpu_round_to_odd(((const double *)x.data)[x.at + c])
+                                           : gpu_get(x.data, x.dtype, x.at + c);
+    const int32_t half = p.rotary_dim / 2;
+    const bool pairs = p.cache.call.flags & ATTN_ROTARY_INTERLEAVED;
+    const int32_t angle = pairs      ? c / 2
+                          : c < half ? c
+                                     : c - half,
+                  other = pairs      ? c ^ 1
+                          : c < half ? c + half
+                                     : c - half;
+    const int64_t at = gpu_clamp(x.position, 0, p.rotary_rows - 1) * (int64_t)half + angle;
+    const float own = gpu_product(gpu_get(x.data, x.dtype, x.at + c), p.cosine[at]),
+                turn = gpu_product(gpu_get(x.data, x.dtype, x.at + other), p.sine[at]);
+    return c < other ? own - turn : own + turn;
+}
+/* A NaN becomes the default one. */
+__device__ static inline void gpu_put_new(char *data, int32_t dtype, int64_t at, float x) {
+    if ((__float_as_uint(x) & 0x7fffffffu) <= 0x7f800000u) gpu_put(data, dtype, at, x);
+    else if (dtype == ATTN_F32) ((uint32_t *)data)[at] = 0x7fc00000u;
+    else ((uint16_t *)data)[at] = dtype == ATTN_F16 ? 0x7e00 : 0x7fc0;
+}
+/* A row of a cache, by one wave: rounded, or quantised with a scale at scale_at. Nothing is kept:
+   values are made anew for the codes. */
+__device__ static inline void gpu_append_row(const gpu_append_params &p, const gpu_new_row &x,
+    const gpu_tensor &cache, const gpu_codes &codes, int64_t at, int64_t scale_at) {
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
+    char *data = (char *)cache.data;
+    if (!codes.scale) {
+        const bool narrow = codes.dtype != ATTN_F32;
+        for (int32_t c = lane; c < x.dim; c += GPU_WAVE)
+            gpu_put_new(data, codes.dtype, at + c, gpu_new_value(p, x, c, narrow));
+        return;
+    }
+    /* as bits: ordered like magnitudes, NaN and infinity on top */
+    uint32_t amax = 0;
+    for (int32_t c = lane; c < x.dim; c += GPU_WAVE)
+        amax = max(amax, __float_as_uint(gpu_new_value(p, x, c, false)) & 0x7fffffffu);
+    for (int mask = GPU_WAVE / 2; mask; mask /= 2)
+        amax = max(amax, __float_as_uint(gpu_wave_xor(__uint_as_float(amax), mask)));
+    const bool finite = amax < 0x7f800000u;
+    float scale = gpu_quotient(__uint_as_float(amax), codes.dtype == ATTN_INT8 ? 127.0f : 448.0f);
+    if (__float_as_uint(scale) < 0x00800000u) scale = 0.0f;
+    if (lane == 0) ((float *)codes.scale)[scale_at] = finite ? scale : __uint_as_float(0x7fc00000u);
+    for (int32_t c = lane; c < x.dim; c += GPU_WAVE)
+        gpu_put_code(data, codes.dtype, at + c,
+            finite && scale > 0.0f ? gpu_quotient(gpu_new_value(p, x, c, false), scale) : 0.0f);
+}
+/* New token n of a sequence, in one head of k and v. */
+__device__ static inline void gpu_append_token(
+    const gpu_append_params &p, const gpu_seq &s, const gpu_added &added, int32_t head, int32_t n) {
+    const gpu_place from = {p.cu ? 0 : s.b, added.first + n};
+    const gpu_place to = p.apart ? from : gpu_place_of(p.cache, s, s.k_len + n);
+    const gpu_params &call = p.cache.call;
+    const gpu_new_row k = {p.k.data, gpu_element(from, p.k.stride, head),
+        p.cosine ? (int64_t)s.k_len + n : -1, p.k_dtype, call.head_dim};
+    const gpu_new_row v = {
+        p.v.data, gpu_element(from, p.v.stride, head), -1, p.v_dtype, call.v_dim};
+    gpu_append_row(p, k, call.k, p.cache.k, gpu_element(to, call.k.stride, head),
+        gpu_element(to, p.cache.k.stride, head));
+    gpu_append_row(p, v, call.v, p.cache.v, gpu_element(to, call.v.stride, head),
+        gpu_element(to, p.cache.v.stride, head));
+}
+/* grid {any, kv_heads, any}: new tokens, sequences. */
+__global__ static void __launch_bounds__(256) gpu_append_kernel(gpu_append_params p) {
+    for (int32_t b = (int32_t)blockIdx.z; b < p.cache.call.batch; b += (int32_t)gridDim.z) {
+        const gpu_seq s = gpu_sequence(p.cache.call, b);
+        const gpu_added added = gpu_added_of(p, s);
+        if (p.used_after && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
+            p.used_after[b] = (int32_t)s.column + s.k_len + added.count;
+        for (int64_t u = gpu_first_unit(); u < added.count; u += gpu_units_step())
+            gpu_append_token(p, s, added, (int32_t)blockIdx.y, (int32_t)u);
+    }
+}
+/* grid {any, heads, any}: rows of q, sequences. q goes on in f32. */
+__global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_params p) {
+    const gpu_params &call = p.cache.call;
+    const int32_t h = (int32_t)blockIdx.y, lane = (int32_t)threadIdx.x % GPU_WAVE;
+    for (int32_t b = (int32_t)blockIdx.z; b < call.batch; b += (int32_t)gridDim.z) {
+        const gpu_seq s = gpu_sequence(call, b);
+        const int64_t first = call.cu_q ? s.lse_base : (int64_t)b * call.q_len;
+        for (int64_t i = gpu_first_unit(); i < s.q_rows; i += gpu_units_step()) {
+            const gpu_new_row x = {call.q.data,
+                s.q_base + i * call.q.stride[1] + h * call.q.stride[2], s.k_len + i,
+                p.cache.q_dtype, call.head_dim};
+            float *to = p.q + ((first + i) * call.heads + h) * call.head_dim;
+            for (int32_t c = lane; c < call.head_dim; c += GPU_WAVE)
+                to[c] = gpu_new_value(p, x, c, false);
+        }
+    }
+}
 /* ============================================================================ >>backward ====
    The gradients, on every chip and for every size, from the lse and o of the forward call:
 
@@ -1457,15 +1798,6 @@ __device__ static inline void gpu_dbias_element(
     const gpu_tensor dbias = {(const char *)g.dbias, {0, 0, 0}};
     gpu_put_grad(
         p, dbias, ATTN_F32, b0 * step[0] + h0 * step[1] + i0 * step[2] + column, sum, rest);
-}
-
-/* The kernels: a unit for each wave of the grid's x, and so on in steps. */
-__device__ static inline int64_t gpu_first_unit(void) {
-    return (int64_t)blockIdx.x * (blockDim.x / GPU_WAVE) +
-           gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
-}
-__device__ static inline int64_t gpu_units_step(void) {
-    return (int64_t)gridDim.x * (blockDim.x / GPU_WAVE);
 }
 /* grid {any, heads, batch}: rows. */
 __global__ static void __launch_bounds__(256) gpu_delta_kernel(gpu_grad_params g) {
@@ -3765,14 +4097,16 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
 #endif
 struct gpu_kernel {
     const char *name;
-    int32_t units, dtype;           /* what it needs; dtype of q, k, v */
+    int32_t units, dtype;           /* what it needs; dtype of q, k, v, or of k and v */
     int32_t head_dim, v_dim;        /* at most */
     int32_t masks;                  /* MASK_ bits that it can do */
     int32_t bm, threads, lds_bytes; /* query rows a workgroup, its threads, dynamic LDS */
     int32_t align; /* bytes: what every pointer, stride and row of q, k, v and o is a multiple of */
     const void *function;
+    bool caches; /* takes pages, codes, and q, k and v of different types */
 };
-static const gpu_kernel gpu_kernels[] = {GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR};
+static const gpu_kernel gpu_kernels[] = {
+    GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR GPU_ROWS_CACHE};
 
 /* The kernels of a backward: of dq, of dk and dv, and of dbias. */
 struct gpu_grad_kernel {
@@ -3819,10 +4153,17 @@ static void gpu_extent_q(const attn_desc *d, int64_t *e) {
     e[2] = d->heads;
 }
 static void gpu_extent_k(const attn_desc *d, int64_t *e) {
-    e[0] = d->seq.cu_k ? 1 : d->seq.slot ? d->seq.slots : d->batch;
-    e[1] = d->seq.cu_k ? d->seq.total_k : d->kv_len;
+    const attn_seq *s = &d->seq;
+    e[0] = s->block_table ? s->pages : s->cu_k ? 1 : s->slot ? s->slots : d->batch;
+    e[1] = s->block_table ? s->page_size : s->cu_k ? s->total_k : d->kv_len;
     e[2] = d->kv_heads;
 }
+static void gpu_extent_new(const attn_desc *d, int64_t *e) {
+    e[0] = d->append.cu ? 1 : d->batch;
+    e[1] = d->append.cu ? d->append.total : d->append.len;
+    e[2] = d->kv_heads;
+}
+static bool gpu_has_append(const attn_desc *d) { return d->append.k.data != NULL; }
 
 /* The alignment that a kernel may count on, the pad between rows being anything. Kernels with wide
    loads also step through a tile of k and v by 32 bits. Staged tensors are aligned but for the
@@ -3849,24 +4190,28 @@ static int32_t gpu_common_align(const attn_desc *d) {
     return align;
 }
 
-/* Whether q, k and v may be of that type, all three. */
+/* Whether q, k and v may be of that type. */
 static bool gpu_has_kernel(int32_t dtype) {
     for (size_t n = 0; n < sizeof gpu_kernels / sizeof *gpu_kernels; n++)
         if (gpu_kernels[n].dtype == dtype) return true;
     return false;
 }
 /* The one function that picks a kernel: plan and run ask it with the same description. Without a
-   single key no kernel but the scalar one is sure not to read any. Never NULL. */
+   single key no kernel but the scalar one is sure not to read any. Pages of host memory are put in
+   order as they are staged. Never NULL. */
 static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
-    const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d);
+    const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d),
+                  dtype = d->k.dtype == d->v.dtype ? d->k.dtype : (int32_t)GPU_MIXED;
     int64_t ek[3];
     gpu_extent_k(d, ek);
-    const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
+    const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0,
+               pages = d->seq.block_table && (d->flags & ATTN_DEVICE);
     const gpu_kernel *row = gpu_kernels;
     for (;; row++)
-        if (row->dtype == d->q.dtype && !(row->units & ~units) &&
-            (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
-            d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
+        if (row->dtype == dtype && (row->caches || (d->q.dtype == dtype && !pages)) &&
+            !(row->units & ~units) && (keys || row->head_dim == INT32_MAX) &&
+            d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) &&
+            align >= row->align)
             return row;
 }
 /* The same of a backward. */
@@ -3886,14 +4231,6 @@ struct gpu_convert_params {
     int32_t unit, rows_per_block;
 };
 
-/* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it
- * were the first. */
-__device__ static inline float gpu_round_to_odd(double x) {
-    float f = (float)x;
-    uint32_t u = __float_as_uint(f);
-    if ((double)f == x || x != x || (u & 1)) return f;
-    return __uint_as_float(fabs((double)f) < fabs(x) ? u + 1 : u - 1);
-}
 __device__ static inline void gpu_convert_one(
     const gpu_convert_params &p, int64_t to, int64_t from) {
     if (p.src_dtype == p.dst_dtype) {
@@ -3904,12 +4241,7 @@ __device__ static inline void gpu_convert_one(
             default: ((uint4 *)p.dst)[to] = ((const uint4 *)p.src)[from]; break;
         }
     } else if (p.src_dtype == ATTN_F64) {
-        const double x = ((const double *)p.src)[from];
-        if (p.dst_dtype == ATTN_F32) ((float *)p.dst)[to] = (float)x;
-        else if (x != x)
-            ((uint16_t *)p.dst)[to] = (uint16_t)((uint64_t)__double_as_longlong(x) >> 48 & 0x8000) |
-                                      (p.dst_dtype == ATTN_F16 ? 0x7e00 : 0x7fc0);
-        else gpu_put(p.dst, p.dst_dtype, to, gpu_round_to_odd(x));
+        gpu_put64(p.dst, p.dst_dtype, to, ((const double *)p.src)[from]);
     } else gpu_put(p.dst, p.dst_dtype, to, gpu_get(p.src, p.src_dtype, from));
 }
 __global__ static void __launch_bounds__(256) gpu_convert_kernel(gpu_convert_params p) {
@@ -3957,6 +4289,125 @@ __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
     for (uint32_t i = threadIdx.x; i < sizeof units / 4; i += 64) {
         units[i] = out[i];
         out[i] = units[i];
+    }
+}
+
+/* ================================================================================ >>merge ====
+   Parts of a row, each over keys of its own, become the row over all of them: attn_merge of the
+   CPU, operation by operation in f64, to the same bits. */
+enum { GPU_PARTS = 64 }; /* that travel in the arguments of a launch */
+struct gpu_part {
+    gpu_tensor o;
+    const float *lse;
+    int64_t dtype;
+};
+struct gpu_merge_params {
+    gpu_tensor o;
+    float *lse; /* of o and of every part: [batch][heads][tokens] */
+    const float *sink;
+    const gpu_part *more; /* more parts than those below: all of them */
+    int64_t rows, tokens;
+    int32_t heads, parts, v_dim, o_dtype;
+    gpu_part part[GPU_PARTS];
+};
+/* x * y rounded to f64, whatever is added to it. */
+__device__ static inline double gpu_product64(double x, double y) {
+#if GPU_ON_CUDA
+    return __dmul_rn(x, y);
+#else
+    double z = x * y;
+    gpu_pin(z);
+    return z;
+#endif
+}
+__device__ static inline double gpu_power_of_2(int64_t e) {
+    return __longlong_as_double((long long)((uint64_t)(e + 1023) << 52));
+}
+__device__ static inline double gpu_exp64(double x) {
+    if (x != x) return x;
+    if (x > 709.8) return __longlong_as_double(0x7ff0000000000000ll);
+    if (x < -745.2) return 0;
+    int64_t n = (int64_t)(gpu_product64(x, 1.4426950408889634) + (x < 0 ? -0.5 : 0.5));
+    const double r = (x - gpu_product64((double)n, 6.93147180369123816490e-01)) -
+                     gpu_product64((double)n, 1.90821492927058770002e-10);
+    double p = 1;
+    GPU_NO_UNROLL for (int k = 14; k >= 1; k--)
+        p = 1 + gpu_product64(p, r) / k;
+    for (; n > 1000; n -= 1000) p *= gpu_power_of_2(1000);
+    for (; n < -1000; n += 1000) p *= gpu_power_of_2(-1000);
+    return p * gpu_power_of_2(n);
+}
+/* Of a sum of exponentials: x is at least 1, or NaN or infinite. */
+__device__ static inline double gpu_log64(double x) {
+    const double inverse[11] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15,
+        1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23};
+    const uint64_t u = (uint64_t)__double_as_longlong(x);
+    if (!(x < __longlong_as_double(0x7ff0000000000000ll))) return x;
+    int64_t e = (int64_t)(u >> 52) - 1023;
+    double m = __longlong_as_double((long long)((u & 0xfffffffffffffull) | 0x3ff0000000000000ull));
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        e++;
+    }
+    const double z = (m - 1) / (m + 1), zz = gpu_product64(z, z);
+    double p = 0;
+    GPU_UNROLL for (int k = 10; k >= 0; k--)
+        p = gpu_product64(p + inverse[k], zz);
+    return gpu_product64((double)e, 6.93147180369123816490e-01) +
+           (2 * z +
+               (gpu_product64(2 * z, p) + gpu_product64((double)e, 1.90821492927058770002e-10)));
+}
+/* What the parts of a row are measured by: their largest lse, and the sum of exp(lse - max). */
+struct gpu_merge_sum {
+    double max, sum;
+    bool empty;
+};
+__device__ static inline gpu_merge_sum gpu_merge_sum_of(
+    const gpu_merge_params &p, const gpu_part *part, int32_t h, int64_t at) {
+    const double none = -__longlong_as_double(0x7ff0000000000000ll);
+    gpu_merge_sum m = {p.sink ? (double)p.sink[h] : none, 0, false};
+    for (int32_t n = 0; n < p.parts; n++) {
+        const double lse = (double)part[n].lse[at];
+        if (lse > m.max || lse != lse) m.max = lse;
+    }
+    m.empty = m.max == none;
+    if (m.empty) return m;
+    if (p.sink) m.sum += gpu_exp64((double)p.sink[h] - m.max);
+    for (int32_t n = 0; n < p.parts; n++) m.sum += gpu_exp64((double)part[n].lse[at] - m.max);
+    return m;
+}
+/* Row i of head h of batch entry b, by one wave. */
+__device__ static inline void gpu_merge_row(
+    const gpu_merge_params &p, int64_t b, int32_t h, int64_t i) {
+    const gpu_part *part = p.more ? p.more : p.part;
+    const double most = 3.4028234663852886e38;
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
+    const int64_t at = (b * p.heads + h) * p.tokens + i;
+    const gpu_merge_sum m = gpu_merge_sum_of(p, part, h, at);
+    for (int32_t c = lane; c < p.v_dim; c += GPU_WAVE) {
+        double x = 0;
+        for (int32_t n = 0; n < p.parts && !m.empty; n++) {
+            const float lse = part[n].lse[at];
+            if (__float_as_uint(lse) == 0xff800000u) continue; /* an empty part: o is not read */
+            const int64_t *step = part[n].o.stride;
+            x += gpu_product64(gpu_exp64((double)lse - m.max) / m.sum,
+                gpu_get64(part[n].o.data, (int32_t)part[n].dtype,
+                    b * step[0] + i * step[1] + h * step[2] + c));
+        }
+        gpu_put64((char *)p.o.data, p.o_dtype,
+            b * p.o.stride[0] + i * p.o.stride[1] + h * p.o.stride[2] + c, x);
+    }
+    if (!p.lse || lane) return;
+    double lse = m.empty ? m.max : m.max + gpu_log64(m.sum);
+    /* what is finite stays finite */
+    if (fabs(lse) < __longlong_as_double(0x7ff0000000000000ll)) lse = fmin(fmax(lse, -most), most);
+    p.lse[at] = (float)lse;
+}
+/* grid {any}: rows. */
+__global__ static void __launch_bounds__(256) gpu_merge_kernel(gpu_merge_params p) {
+    for (int64_t u = gpu_first_unit(); u < p.rows; u += gpu_units_step()) {
+        const int64_t of_head = u / p.tokens, b = of_head / p.heads;
+        gpu_merge_row(p, b, (int32_t)(of_head - b * p.heads), u - of_head * p.tokens);
     }
 }
 
@@ -4114,15 +4565,17 @@ struct gpu_pointer {
     const char *name;
     const void *p;
 };
-enum { GPU_POINTERS = 24 };
+enum { GPU_POINTERS = 40 };
 /* The pointers of a call, but those of empty tensors and, with `host_seq`, of sequence arrays. */
 static int gpu_pointers(const attn_desc *d, const attn_grad *g, bool host_seq, gpu_pointer *list) {
     const attn_grad none = {}, *grad = g ? g : &none;
-    int64_t eq[3], ek[3];
+    const attn_append *a = &d->append;
+    int64_t eq[3], ek[3], en[3];
     int n = 0;
     gpu_extent_q(d, eq);
     gpu_extent_k(d, ek);
-    const bool q = eq[0] && eq[1], k = ek[0] && ek[1];
+    gpu_extent_new(d, en);
+    const bool q = eq[0] && eq[1], k = ek[0] && ek[1], added = en[0] && en[1];
     const gpu_pointer all[] = {{"q", q ? d->q.data : NULL}, {"k", k ? d->k.data : NULL},
         {"v", k ? d->v.data : NULL}, {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL},
         {"bias", q && d->kv_len ? d->bias.data : NULL},
@@ -4135,7 +4588,12 @@ static int gpu_pointers(const attn_desc *d, const attn_grad *g, bool host_seq, g
         {"seq.used_q", host_seq ? NULL : d->seq.used_q},
         {"seq.used_k", host_seq ? NULL : d->seq.used_k},
         {"seq.start_k", host_seq ? NULL : d->seq.start_k},
-        {"seq.slot", host_seq ? NULL : d->seq.slot}};
+        {"seq.slot", host_seq ? NULL : d->seq.slot},
+        {"seq.block_table", host_seq ? NULL : d->seq.block_table},
+        {"k.scale", k ? d->k.scale : NULL}, {"v.scale", k ? d->v.scale : NULL},
+        {"append.k", added ? a->k.data : NULL}, {"append.v", added ? a->v.data : NULL},
+        {"append.cu", host_seq ? NULL : a->cu}, {"append.rotary_cos", a->rotary_cos},
+        {"append.rotary_sin", a->rotary_sin}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].p) list[n++] = all[i];
     return n;
@@ -4201,6 +4659,28 @@ static gpu_params gpu_params_of(const attn_desc *d) {
     p.philox_offset = (uint32_t)d->philox_offset;
     return p;
 }
+static gpu_codes gpu_codes_of(const attn_in *x, const int64_t *extent) {
+    gpu_codes c = {x->scale, {0, 0, 0}, x->dtype};
+    for (int a = 0; a < 3; a++)
+        if (extent[a] > 1) c.stride[a] = x->scale_stride[a];
+    return c;
+}
+static gpu_cache_params gpu_cache_params_of(const attn_desc *d) {
+    const int64_t most = INT32_MAX; /* of pages and tokens, that a table can name */
+    gpu_cache_params p;
+    int64_t ek[3];
+    memset(&p, 0, sizeof p);
+    gpu_extent_k(d, ek);
+    p.call = gpu_params_of(d);
+    p.k = gpu_codes_of(&d->k, ek);
+    p.v = gpu_codes_of(&d->v, ek);
+    p.table = d->seq.block_table;
+    p.max_pages = d->seq.max_pages;
+    p.page_size = (int32_t)(d->seq.page_size < most ? d->seq.page_size : most);
+    p.pages = (int32_t)(d->seq.pages < most ? d->seq.pages : most);
+    p.q_dtype = d->q.dtype;
+    return p;
+}
 /* The same call from sequence b0 on. */
 static void gpu_skip(gpu_params *p, const attn_desc *d, int64_t b0) {
     if (p->cu_q) p->cu_q += b0;
@@ -4211,7 +4691,7 @@ static void gpu_skip(gpu_params *p, const attn_desc *d, int64_t b0) {
     }
     if (p->cu_k) p->cu_k += b0;
     else if (p->slot) p->slot += b0;
-    else {
+    else if (!d->seq.block_table) {
         p->k.data += gpu_bytes(d->k.dtype, b0 * p->k.stride[0]);
         p->v.data += gpu_bytes(d->v.dtype, b0 * p->v.stride[0]);
     }
@@ -4221,6 +4701,13 @@ static void gpu_skip(gpu_params *p, const attn_desc *d, int64_t b0) {
     if (p->bias.data) p->bias.data += gpu_bytes(d->bias.dtype, b0 * p->bias.stride[0]);
     if (p->mask.data) p->mask.data += b0 * p->mask.stride[0];
     p->bh_first += (uint32_t)(b0 * d->heads);
+}
+static void gpu_skip_cache(gpu_cache_params *p, const attn_desc *d, int64_t b0) {
+    gpu_skip(&p->call, d, b0);
+    if (p->table) p->table += b0 * p->max_pages;
+    if (p->table || p->call.cu_k || p->call.slot) return;
+    if (p->k.scale) p->k.scale += b0 * p->k.stride[0];
+    if (p->v.scale) p->v.scale += b0 * p->v.stride[0];
 }
 /* d with every pointer in device memory. bh_first: see gpu_params. */
 static attn_status gpu_launch(const attn_desc *d, const gpu_kernel *kernel, int64_t bh_first,
@@ -4234,18 +4721,98 @@ static attn_status gpu_launch(const attn_desc *d, const gpu_kernel *kernel, int6
     }
 #endif
     for (int64_t b0 = 0; b0 < d->batch; b0 += GPU_BATCH_MAX) {
-        gpu_params p = gpu_params_of(d);
-        p.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
+        gpu_cache_params p = gpu_cache_params_of(d);
+        p.call.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
         const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
-        p.bh_first = (uint32_t)bh_first;
-        gpu_skip(&p, d, b0);
-        p.batch = (int32_t)n;
-        void *args[] = {&p};
+        p.call.bh_first = (uint32_t)bh_first;
+        gpu_skip_cache(&p, d, b0);
+        p.call.batch = (int32_t)n;
+        void *args[] = {&p}; /* most kernels take p.call alone */
         GPU_TRY(hipLaunchKernel,
-            (kernel->function, dim3((uint32_t)p.q_tiles, (uint32_t)d->heads, (uint32_t)n),
+            (kernel->function, dim3((uint32_t)p.call.q_tiles, (uint32_t)d->heads, (uint32_t)n),
                 dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
     }
     return ATTN_OK;
+}
+
+/* Where a call's kernels go, and where what is wrong is said. */
+struct gpu_queue {
+    hipStream_t stream;
+    attn_plan *plan;
+};
+/* A kernel that takes its work by gpu_first_unit: `units` waves of each head and sequence, in
+   workgroups of four waves of 64 lanes or eight of 32. None where there is nothing. */
+struct gpu_work {
+    int64_t units, heads, batch;
+};
+static attn_status gpu_launch_units(
+    const gpu_queue *to, const void *kernel, void *params, gpu_work w) {
+    const int64_t groups = (w.units + 3) / 4, most = 1 << 20;
+    attn_plan *plan = to->plan;
+    void *args[] = {params};
+    if (!w.units || !w.heads || !w.batch) return ATTN_OK;
+    GPU_TRY(hipLaunchKernel,
+        (kernel,
+            dim3((uint32_t)(groups < most ? groups : most), (uint32_t)w.heads, (uint32_t)w.batch),
+            dim3(256), args, 0, to->stream));
+    return ATTN_OK;
+}
+
+/* ---- launch of append: new keys and values into the cache, q rotated ---- */
+static int64_t gpu_rows_total(const attn_desc *d) {
+    return d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len;
+}
+/* Room for used_k after the append, then for q. */
+static size_t gpu_append_used_bytes(const attn_desc *d) {
+    return gpu_has_append(d) ? ((size_t)d->batch * 4 + 63) / 64 * 64 : 0;
+}
+static size_t gpu_append_q_bytes(const attn_desc *d) {
+    const int64_t elements = gpu_rows_total(d) * d->heads * d->head_dim;
+    return d->append.rotary_cos ? ((size_t)elements * 4 + 63) / 64 * 64 : 0;
+}
+/* The call that is left: longer caches, and q in f32 where it was rotated. */
+static attn_desc gpu_after_append(const attn_desc *d, const int32_t *used, const float *q) {
+    attn_desc left = *d;
+    if (!gpu_has_append(d)) return left;
+    memset(&left.append, 0, sizeof left.append);
+    left.flags &= ~(uint32_t)ATTN_ROTARY_INTERLEAVED;
+    left.seq.used_k = used;
+    if (!d->append.rotary_cos) return left;
+    left.q.data = q;
+    left.q.dtype = ATTN_F32;
+    left.q.stride[2] = d->head_dim;
+    left.q.stride[1] = d->heads * d->head_dim;
+    left.q.stride[0] = d->q_len * left.q.stride[1];
+    return left;
+}
+static gpu_append_params gpu_append_params_of(const attn_desc *d) {
+    const attn_append *a = &d->append;
+    gpu_append_params p;
+    memset(&p, 0, sizeof p);
+    p.cache = gpu_cache_params_of(d);
+    p.k.data = (const char *)a->k.data;
+    p.v.data = (const char *)a->v.data;
+    memcpy(p.k.stride, a->k.stride, sizeof p.k.stride);
+    memcpy(p.v.stride, a->v.stride, sizeof p.v.stride);
+    p.k_dtype = a->k.dtype;
+    p.v_dtype = a->v.dtype;
+    p.cu = a->cu;
+    p.len = a->len;
+    p.total = a->total;
+    p.cosine = a->rotary_cos;
+    p.sine = a->rotary_sin;
+    p.rotary_rows = a->rotary_rows;
+    p.rotary_dim = (int32_t)a->rotary_dim;
+    return p;
+}
+static attn_status gpu_launch_append(
+    const gpu_queue *to, const attn_desc *d, gpu_append_params *p) {
+    const int64_t batch = d->batch < GPU_BATCH_MAX ? d->batch : GPU_BATCH_MAX;
+    const gpu_work rows = {d->q_len, d->heads, batch},
+                   tokens = {d->append.len > 0 ? d->append.len : 1, d->kv_heads, batch};
+    attn_status s = ATTN_OK;
+    if (p->cosine) s = gpu_launch_units(to, (const void *)gpu_rotate_kernel, p, rows);
+    return s ? s : gpu_launch_units(to, (const void *)gpu_append_kernel, p, tokens);
 }
 
 /* ---- launch of a backward ---- */
@@ -4291,22 +4858,8 @@ struct gpu_grad_call {
     const attn_desc *d;
     const attn_grad *g;
     float *delta;
-    hipStream_t stream;
-    attn_plan *plan;
+    gpu_queue to;
 };
-/* A kernel of >>backward: `units` waves of each head and sequence, in workgroups of four waves of 64
-   lanes or eight of 32. None where there is nothing. */
-static attn_status gpu_launch_units(const gpu_grad_call *c, const void *kernel, gpu_grad_params *p,
-    int64_t units, int64_t heads, int64_t batch) {
-    const int64_t groups = (units + 3) / 4, most = 1 << 20;
-    attn_plan *plan = c->plan;
-    void *args[] = {p};
-    if (!units || !heads || !batch) return ATTN_OK;
-    GPU_TRY(hipLaunchKernel,
-        (kernel, dim3((uint32_t)(groups < most ? groups : most), (uint32_t)heads, (uint32_t)batch),
-            dim3(256), args, 0, c->stream));
-    return ATTN_OK;
-}
 /* D, dq, dk and dv of sequences [b0, b0 + n). */
 static attn_status gpu_launch_rows(const gpu_grad_call *c, int64_t b0, int64_t n) {
     const attn_desc *d = c->d;
@@ -4314,9 +4867,10 @@ static attn_status gpu_launch_rows(const gpu_grad_call *c, int64_t b0, int64_t n
     gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
     gpu_skip_grad(&p, d, c->g, b0);
     p.call.batch = (int32_t)n;
-    attn_status s = gpu_launch_units(c, (const void *)gpu_delta_kernel, &p, d->q_len, d->heads, n);
-    if (!s) s = gpu_launch_units(c, kernel->dq, &p, d->q_len, d->heads, n);
-    if (!s) s = gpu_launch_units(c, kernel->dkv, &p, d->kv_len, d->kv_heads, n);
+    const gpu_work rows = {d->q_len, d->heads, n}, keys = {d->kv_len, d->kv_heads, n};
+    attn_status s = gpu_launch_units(&c->to, (const void *)gpu_delta_kernel, &p, rows);
+    if (!s) s = gpu_launch_units(&c->to, kernel->dq, &p, rows);
+    if (!s) s = gpu_launch_units(&c->to, kernel->dkv, &p, keys);
     return s;
 }
 /* dbias of n of its batch entries, from b0 on; one that the whole batch shares is a sum over
@@ -4327,8 +4881,8 @@ static attn_status gpu_launch_dbias(const gpu_grad_call *c, int64_t b0, int64_t 
                   pieces = (d->kv_len + 31) / 32;
     gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
     gpu_skip_grad(&p, d, c->g, b0);
-    return gpu_launch_units(
-        c, gpu_pick_grad(d)->dbias, &p, rows * pieces, step[1] ? d->heads : 1, n);
+    const gpu_work elements = {rows * pieces, step[1] ? d->heads : 1, n};
+    return gpu_launch_units(&c->to, gpu_pick_grad(d)->dbias, &p, elements);
 }
 static attn_status gpu_launch_grad(const gpu_grad_call *c) {
     const attn_desc *d = c->d;
@@ -4342,10 +4896,10 @@ static attn_status gpu_launch_grad(const gpu_grad_call *c) {
     if (!s && c->g->dbias && !own_bias) s = gpu_launch_dbias(c, 0, d->batch > 0);
     if (s || !c->g->dsink) return s;
     gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
-    attn_plan *plan = c->plan;
+    attn_plan *plan = c->to.plan;
     void *args[] = {&p};
-    GPU_TRY(hipLaunchKernel,
-        ((const void *)gpu_dsink_kernel, dim3((uint32_t)d->heads), dim3(64), args, 0, c->stream));
+    GPU_TRY(hipLaunchKernel, ((const void *)gpu_dsink_kernel, dim3((uint32_t)d->heads), dim3(64),
+                                 args, 0, c->to.stream));
     return ATTN_OK;
 }
 
@@ -4491,24 +5045,47 @@ attn_status attn_hip_last_times(
 }
 
 /* ---- device tensors: in place, on the caller's stream ---- */
+/* Memory for what a stream does next. */
+struct gpu_block {
+    void *p;
+    bool in_order; /* of the stream */
+};
+static attn_status gpu_block_get(gpu_block *b, size_t bytes, hipStream_t stream, attn_plan *plan) {
+    hipError_t e = hipMallocAsync(&b->p, bytes, stream);
+    b->in_order = e == hipSuccess;
+    if (e == hipErrorNotSupported) {
+        (void)hipGetLastError();
+        e = hipMalloc(&b->p, bytes);
+    }
+    return e == hipSuccess ? ATTN_OK : gpu_failed(plan, e, "hipMallocAsync");
+}
+static void gpu_block_put(const gpu_block *b, hipStream_t stream) {
+    if (b->p && b->in_order) (void)hipFreeAsync(b->p, stream);
+    else if (b->p) {
+        (void)hipStreamSynchronize(stream);
+        (void)hipFree(b->p);
+    }
+}
 struct gpu_array {
     const int32_t **p;
     int64_t n;
 };
+enum { GPU_ARRAYS = 8 };
 static int gpu_arrays(attn_desc *d, gpu_array *list) {
     const gpu_array all[] = {{&d->seq.cu_q, d->batch + 1}, {&d->seq.cu_k, d->batch + 1},
         {&d->seq.used_q, d->batch}, {&d->seq.used_k, d->batch}, {&d->seq.start_k, d->batch},
-        {&d->seq.slot, d->batch}};
+        {&d->seq.slot, d->batch}, {&d->seq.block_table, d->batch * d->seq.max_pages},
+        {&d->append.cu, d->batch + 1}};
     int n = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (*all[i].p) list[n++] = all[i];
     return n;
 }
 /* Bytes of a device call's workspace: sequence arrays from host memory, then what a backward keeps
-   of each row. */
+   of each row, or what an append leaves to the call. */
 static size_t gpu_workspace_arrays(const attn_desc *d) {
     attn_desc copy = *d;
-    gpu_array list[6];
+    gpu_array list[GPU_ARRAYS];
     size_t bytes = 0;
     if ((d->flags & (ATTN_DEVICE | ATTN_SEQ_HOST)) != (ATTN_DEVICE | ATTN_SEQ_HOST)) return 0;
     for (int n = gpu_arrays(&copy, list); n-- > 0;) bytes += (size_t)list[n].n * 4;
@@ -4520,12 +5097,14 @@ static size_t gpu_delta_bytes(const attn_desc *d) {
     return ((size_t)(e[0] * e[1] * e[2]) * 4 + 63) / 64 * 64;
 }
 static size_t gpu_workspace(const attn_desc *d, const attn_grad *g) {
-    return gpu_workspace_arrays(d) + (g && d->flags & ATTN_DEVICE ? gpu_delta_bytes(d) : 0);
+    if (!(d->flags & ATTN_DEVICE)) return 0;
+    return gpu_workspace_arrays(d) +
+           (g ? gpu_delta_bytes(d) : gpu_append_used_bytes(d) + gpu_append_q_bytes(d));
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
 static attn_status gpu_store_arrays(
     attn_desc *d, int32_t *to, hipStream_t stream, attn_plan *plan) {
-    gpu_array list[6];
+    gpu_array list[GPU_ARRAYS];
     gpu_word_block block;
     const int arrays = gpu_arrays(d, list);
     int32_t *at = to;
@@ -4546,6 +5125,17 @@ static attn_status gpu_store_arrays(
     }
     return ATTN_OK;
 }
+/* The kernels of a forward call. workspace: behind the arrays. */
+static attn_status gpu_launch_forward(
+    const gpu_queue *to, const attn_desc *d, const gpu_kernel *kernel, char *workspace) {
+    if (!gpu_has_append(d)) return gpu_launch(d, kernel, 0, to->stream, to->plan);
+    gpu_append_params p = gpu_append_params_of(d);
+    p.used_after = (int32_t *)(void *)workspace;
+    p.q = (float *)(void *)(workspace + gpu_append_used_bytes(d));
+    const attn_desc left = gpu_after_append(d, p.used_after, p.q);
+    const attn_status s = gpu_launch_append(to, d, &p);
+    return s ? s : gpu_launch(&left, kernel, 0, to->stream, to->plan);
+}
 static attn_status gpu_run_device(
     const attn_desc *in, const attn_grad *g, const gpu_kernel *kernel, attn_plan *plan) {
     attn_desc d = *in;
@@ -4553,8 +5143,7 @@ static attn_status gpu_run_device(
     hipStream_t stream = (hipStream_t)d.stream;
     const bool host_seq = d.flags & ATTN_SEQ_HOST;
     const size_t need = gpu_workspace(&d, g), arrays = gpu_workspace_arrays(&d);
-    void *own = NULL;
-    int stream_ordered = 0;
+    gpu_block own = {NULL, false};
     attn_status s = ATTN_OK;
     bool good = true;
     for (int n = gpu_pointers(&d, g, host_seq, list), i = 0; i < n; i++) {
@@ -4573,40 +5162,31 @@ static attn_status gpu_run_device(
     if (s) return s;
     gpu_last.bytes = need;
     if (need && !d.workspace) {
-        hipError_t e = hipMallocAsync(&own, need, stream);
-        stream_ordered = e == hipSuccess;
-        if (e == hipErrorNotSupported) {
-            (void)hipGetLastError();
-            e = hipMalloc(&own, need);
-        }
-        if (e != hipSuccess) return gpu_failed(plan, e, "hipMallocAsync");
-        d.workspace = own;
+        if ((s = gpu_block_get(&own, need, stream, plan)) != ATTN_OK) return s;
+        d.workspace = own.p;
     }
     if (arrays) s = gpu_store_arrays(&d, (int32_t *)d.workspace, stream, plan);
     hipError_t e = hipSuccess;
     if (!s && timed) e = hipEventRecord(timed->start, stream);
-    const gpu_grad_call call = {
-        &d, g, (float *)(void *)((char *)d.workspace + arrays), stream, plan};
-    if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch(&d, kernel, 0, stream, plan);
+    char *rest = (char *)d.workspace + arrays;
+    const gpu_grad_call call = {&d, g, (float *)(void *)rest, {stream, plan}};
+    if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(&call.to, &d, kernel, rest);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
     gpu_last.pending = !s && timed;
-    if (own && stream_ordered) (void)hipFreeAsync(own, stream);
-    else if (own) {
-        (void)hipStreamSynchronize(stream);
-        (void)hipFree(own);
-    }
+    gpu_block_put(&own, stream);
     return s;
 }
 
 /* ---- host tensors ---- */
 /* A box of a strided host tensor and its place in a staging buffer. {batch, token, head}; an axis
    of stride 0 has extent 1 and is stored once. Of batch entry b only tokens [lo[b], hi[b]) are
-   touched, where given. */
+   touched, where given. Slots and pages are put in order: those axes are whole. */
 struct gpu_box {
     char *user, *staged;
     int64_t extent[3], user_step[3], staged_step[3], row; /* steps and row in bytes */
-    const int32_t *lo, *hi, *slot;
+    const int32_t *lo, *hi, *slot, *pages;
+    int64_t page_size, max_pages;
     int64_t tokens_per_task, tasks;
 };
 enum { GPU_BOXES = 8 };
@@ -4627,8 +5207,12 @@ static void gpu_copy_task(void *arg, int64_t task) {
     if (x->hi && end > x->hi[b]) end = x->hi[b];
     for (; t < end; t++)
         for (int64_t h = 0; h < x->extent[2]; h++) {
-            char *user = x->user + (x->slot ? x->slot[b] : b) * x->user_step[0] +
-                         t * x->user_step[1] + h * x->user_step[2];
+            const int64_t page = x->pages  ? x->pages[b * x->max_pages + t / x->page_size]
+                                 : x->slot ? x->slot[b]
+                                           : b,
+                          token = x->pages ? t % x->page_size : t;
+            char *user =
+                x->user + page * x->user_step[0] + token * x->user_step[1] + h * x->user_step[2];
             char *staged =
                 x->staged + b * x->staged_step[0] + t * x->staged_step[1] + h * x->staged_step[2];
             if (c->scatter) memcpy(user, staged, (size_t)x->row);
@@ -4648,8 +5232,14 @@ struct gpu_rows {
     const int64_t *extent, *stride; /* in elements of `dtype` */
     int32_t dtype;
     int64_t row, ld; /* in bytes */
-    const int32_t *slot, *lo, *hi;
+    const int32_t *lo, *hi;
+    const attn_seq *cache; /* NULL: batch entries lie as they are counted */
+    int64_t b0;            /* of cache: the first entry */
 };
+/* The axes of k and v, batch first, that are whole as staged even where their stride is 0. */
+static int gpu_whole_axes(const attn_seq *cache) {
+    return !cache ? 0 : cache->block_table ? 2 : cache->slot ? 1 : 0;
+}
 /* Heads that lie side by side become one row. */
 static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
     gpu_box *x = &c->box[c->boxes];
@@ -4657,7 +5247,7 @@ static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
     if (!r.extent[0] || !r.extent[1] || !r.extent[2] || !r.row) return;
     int64_t step = r.ld;
     for (int a = 2; a >= 0; a--) {
-        x->extent[a] = r.stride[a] == 0 && !(a == 0 && r.slot) ? 1 : r.extent[a];
+        x->extent[a] = r.stride[a] == 0 && a >= gpu_whole_axes(r.cache) ? 1 : r.extent[a];
         x->user_step[a] = gpu_bytes(r.dtype, r.stride[a]);
         x->staged_step[a] = step;
         step *= x->extent[a];
@@ -4665,7 +5255,11 @@ static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
     x->user = r.user;
     x->staged = r.staged;
     x->row = r.row;
-    x->lo = r.lo, x->hi = r.hi, x->slot = r.slot;
+    x->lo = r.lo, x->hi = r.hi;
+    if (r.cache && r.cache->block_table) {
+        x->pages = r.cache->block_table + r.b0 * r.cache->max_pages;
+        x->page_size = r.cache->page_size, x->max_pages = r.cache->max_pages;
+    } else if (r.cache && r.cache->slot) x->slot = r.cache->slot + r.b0;
     if (x->extent[2] > 1 && r.row == r.ld && x->user_step[2] == r.row) {
         x->row *= x->extent[2];
         x->extent[2] = 1;
@@ -4681,7 +5275,7 @@ static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
    the block that goes to the device. */
 struct gpu_chunk {
     int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens; /* packed: first token and tokens */
-    size_t q, k, v, bias, mask, alibi, sink, seq, in_bytes, lse,
+    size_t q, k, v, k_scale, v_scale, bias, mask, alibi, sink, seq, in_bytes, lse,
         out_bytes; /* o at in_bytes, lse behind it */
 };
 static size_t gpu_grow(size_t *at, int64_t bytes) {
@@ -4704,9 +5298,10 @@ static gpu_extents gpu_chunk_extents(const attn_desc *d, const gpu_chunk *c) {
         {d->seq.cu_k ? 1 : c->nb, c->k_tokens, c->ng}, {c->nb, heads, d->q_len}};
     return e;
 }
-/* K and V of slots are stored once per sequence. */
+/* K and V of slots and pages are stored once per sequence. */
 static int64_t gpu_k_rows(const attn_desc *d, const int64_t *extent, const int64_t *stride) {
-    const int64_t per_sequence[3] = {d->seq.slot ? 1 : stride[0], stride[1], stride[2]};
+    int64_t per_sequence[3];
+    for (int a = 0; a < 3; a++) per_sequence[a] = a < gpu_whole_axes(&d->seq) ? 1 : stride[a];
     return gpu_axes(extent, per_sequence);
 }
 static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
@@ -4724,6 +5319,8 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     c->q = gpu_grow(&at, gpu_axes(e.q, d->q.stride) * q_row);
     c->k = gpu_grow(&at, gpu_k_rows(d, e.k, d->k.stride) * k_row);
     c->v = gpu_grow(&at, gpu_k_rows(d, e.k, d->v.stride) * v_row);
+    c->k_scale = gpu_grow(&at, d->k.scale ? gpu_k_rows(d, e.k, d->k.scale_stride) * 4 : 0);
+    c->v_scale = gpu_grow(&at, d->v.scale ? gpu_k_rows(d, e.k, d->v.scale_stride) * 4 : 0);
     c->bias = gpu_grow(&at,
         d->bias.data ? gpu_bytes(d->bias.dtype, gpu_axes(e.bias, d->bias.stride) * d->kv_len) : 0);
     c->mask = gpu_grow(&at, d->mask.data ? gpu_axes(e.bias, d->mask.stride) * d->kv_len : 0);
@@ -4752,47 +5349,71 @@ static bool gpu_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, gpu_chunk
     return true;
 }
 /* Strides of what gpu_copy_add stores. */
-static void gpu_staged_strides(int64_t *stride, const int64_t *extent, int64_t ld, bool slots) {
+static void gpu_staged_strides(
+    int64_t *stride, const int64_t *extent, int64_t ld, const attn_seq *cache) {
     for (int a = 2; a >= 0; a--) {
-        if (stride[a] == 0 && !(a == 0 && slots)) continue;
+        if (stride[a] == 0 && a >= gpu_whole_axes(cache)) continue;
         stride[a] = ld;
         ld *= extent[a];
     }
 }
-/* q, k and v of the chunk; a shared row of a broadcast axis is whole, whatever the lengths. And the
- * room for o. */
-static void gpu_stage_qkv(const attn_desc *d, const gpu_chunk *c, char *pinned, char *device,
+/* Rows of k or v, or their scales: a shared row of a broadcast axis is whole, whatever the
+   lengths. t: a tensor of the chunk's call; its rows are `row` bytes, `ld` in the block. */
+static void gpu_stage_keys(const attn_desc *d, const gpu_chunk *c, gpu_copy *copy, attn_in *t,
+    char *staged, int64_t row, int64_t ld) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const attn_seq *s = &d->seq;
+    const int whole = gpu_whole_axes(s);
+    const int64_t first =
+        (s->cu_k || whole ? 0 : c->b0) * t->stride[0] + c->k0 * t->stride[1] + c->g0 * t->stride[2];
+    const bool all =
+        s->cu_k || (t->stride[0] == 0 && whole < 1) || (t->stride[1] == 0 && whole < 2);
+    gpu_copy_add(
+        copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), staged, e.k, t->stride,
+                  t->dtype, row, ld, all || !s->start_k ? NULL : s->start_k + c->b0,
+                  all || !s->used_k ? NULL : s->used_k + c->b0, s, c->b0});
+    gpu_staged_strides(t->stride, e.k, ld / gpu_bytes(t->dtype, 1), s);
+}
+/* k and v of the chunk and their scales. */
+static void gpu_stage_kv(const attn_desc *d, const gpu_chunk *c, char *pinned, char *device,
+    gpu_copy *copy, attn_desc *out) {
+    attn_in *all[2] = {&out->k, &out->v};
+    const int64_t dim[2] = {d->head_dim, d->v_dim};
+    const size_t place[2] = {c->k, c->v}, scale_place[2] = {c->k_scale, c->v_scale};
+    for (int n = 0; n < 2; n++) {
+        attn_in *t = all[n];
+        const int64_t row = gpu_bytes(t->dtype, dim[n]);
+        gpu_stage_keys(d, c, copy, t, pinned + place[n], row, gpu_pad(row));
+        t->data = device + place[n];
+        if (!t->scale) continue;
+        attn_in scale;
+        memset(&scale, 0, sizeof scale);
+        scale.data = t->scale;
+        memcpy(scale.stride, t->scale_stride, sizeof scale.stride);
+        gpu_stage_keys(d, c, copy, &scale, pinned + scale_place[n], 4, 4);
+        memcpy(t->scale_stride, scale.stride, sizeof scale.stride);
+        t->scale = (const float *)(void *)(device + scale_place[n]);
+    }
+}
+/* q of the chunk, and the room for o. */
+static void gpu_stage_q(const attn_desc *d, const gpu_chunk *c, char *pinned, char *device,
     gpu_copy *copy, attn_desc *out) {
     const gpu_extents e = gpu_chunk_extents(d, c);
     const int64_t h0 = c->g0 * (d->heads / d->kv_heads),
                   o_row = gpu_pad(gpu_bytes(d->o.dtype, d->v_dim));
-    const int32_t *slot = d->seq.slot ? d->seq.slot + c->b0 : NULL;
-    const int32_t *lo = d->seq.start_k && !d->seq.cu_k ? d->seq.start_k + c->b0 : NULL;
-    const int32_t *hi = d->seq.used_k && !d->seq.cu_k ? d->seq.used_k + c->b0 : NULL;
-    const int32_t *rows = d->seq.used_q && !d->seq.cu_q ? d->seq.used_q + c->b0 : NULL;
-    attn_in *all[3] = {&out->q, &out->k, &out->v};
-    const size_t place[3] = {c->q, c->k, c->v};
-    for (int n = 0; n < 3; n++) {
-        attn_in *t = all[n];
-        const int64_t *extent = n ? e.k : e.q;
-        const int64_t row = gpu_bytes(t->dtype, n == 2 ? d->v_dim : d->head_dim), ld = gpu_pad(row);
-        const int64_t b =
-            (n ? d->seq.cu_k != NULL : d->seq.cu_q != NULL) || (n && slot) ? 0 : c->b0;
-        const int64_t first =
-            b * t->stride[0] + (n ? c->k0 : c->q0) * t->stride[1] + (n ? c->g0 : h0) * t->stride[2];
-        const bool whole = (t->stride[0] == 0 && !(n && slot)) || t->stride[1] == 0;
-        gpu_copy_add(copy,
-            {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), pinned + place[n], extent,
-                t->stride, t->dtype, row, ld, n ? slot : NULL, whole || !n ? NULL : lo,
-                whole ? NULL
-                : n   ? hi
-                      : rows});
-        gpu_staged_strides(t->stride, extent, ld / gpu_bytes(t->dtype, 1), n && slot);
-        t->data = device + place[n];
-    }
+    attn_in *t = &out->q;
+    const int64_t row = gpu_bytes(t->dtype, d->head_dim), ld = gpu_pad(row),
+                  first = (d->seq.cu_q ? 0 : c->b0) * t->stride[0] + c->q0 * t->stride[1] +
+                          h0 * t->stride[2];
+    const bool all = d->seq.cu_q || !d->seq.used_q || t->stride[0] == 0 || t->stride[1] == 0;
+    gpu_copy_add(
+        copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), pinned + c->q, e.q,
+                  t->stride, t->dtype, row, ld, NULL, all ? NULL : d->seq.used_q + c->b0, NULL, 0});
+    gpu_staged_strides(t->stride, e.q, ld / gpu_bytes(t->dtype, 1), NULL);
+    t->data = device + c->q;
     out->o.data = device + c->in_bytes;
     for (int a = 0; a < 3; a++) out->o.stride[a] = 1;
-    gpu_staged_strides(out->o.stride, e.q, o_row / gpu_bytes(d->o.dtype, 1), false);
+    gpu_staged_strides(out->o.stride, e.q, o_row / gpu_bytes(d->o.dtype, 1), NULL);
     out->lse = d->lse ? (float *)(device + c->in_bytes + c->lse) : NULL;
 }
 /* Bias and mask: rows of kv_len. */
@@ -4809,8 +5430,8 @@ static void gpu_stage_masks(const attn_desc *d, const gpu_chunk *c, char *pinned
                       row = gpu_bytes(t->dtype, d->kv_len);
         gpu_copy_add(
             copy, {(char *)(uintptr_t)t->data + gpu_bytes(t->dtype, first), pinned + place[n],
-                      e.bias, t->stride, t->dtype, row, row, NULL, NULL, NULL});
-        gpu_staged_strides(t->stride, e.bias, d->kv_len, false);
+                      e.bias, t->stride, t->dtype, row, row, NULL, NULL, NULL, 0});
+        gpu_staged_strides(t->stride, e.bias, d->kv_len, NULL);
         t->data = device + place[n];
     }
 }
@@ -4822,9 +5443,9 @@ static void gpu_stage_small(
     if (d->sink) memcpy(pinned + c->sink, d->sink + h0, (size_t)heads * 4);
     out->alibi = d->alibi ? (const float *)(device + c->alibi) : NULL;
     out->sink = d->sink ? (const float *)(device + c->sink) : NULL;
-    out->seq.slot = NULL;
-    out->seq.slots = 0;
-    gpu_array list[6];
+    out->seq.slot = out->seq.block_table = NULL;
+    out->seq.slots = out->seq.pages = out->seq.page_size = out->seq.max_pages = 0;
+    gpu_array list[GPU_ARRAYS];
     int32_t *to = (int32_t *)(pinned + c->seq), *on_device = (int32_t *)(device + c->seq);
     for (int n = gpu_arrays(out, list), a = 0; a < n; a++) {
         const int32_t *from = *list[a].p + c->b0;
@@ -4846,7 +5467,8 @@ static void gpu_stage_in(
     gpu_copy copy;
     memset(&copy, 0, sizeof copy);
     *out = *d;
-    gpu_stage_qkv(d, c, pinned, device, &copy, out);
+    gpu_stage_q(d, c, pinned, device, &copy, out);
+    gpu_stage_kv(d, c, pinned, device, &copy, out);
     gpu_stage_masks(d, c, pinned, device, &copy, out);
     gpu_copy_run(d, &copy);
     gpu_stage_small(d, c, pinned, device, out);
@@ -4864,12 +5486,13 @@ static void gpu_stage_out(const attn_desc *d, const gpu_chunk *c, char *pinned) 
     memset(&copy, 0, sizeof copy);
     copy.scatter = 1;
     gpu_copy_add(&copy, {(char *)d->o.data + gpu_bytes(d->o.dtype, first), pinned, e.q, stride,
-                            d->o.dtype, row, gpu_pad(row), NULL, NULL, NULL});
+                            d->o.dtype, row, gpu_pad(row), NULL, NULL, NULL, 0});
     if (d->lse) {
         const int64_t tokens = d->seq.cu_q ? d->seq.total_q : d->q_len;
         const int64_t extent[3] = {e.q[0], e.q[2], 1}, step[3] = {d->heads * tokens, tokens, 1};
-        gpu_copy_add(&copy, {(char *)(d->lse + b * step[0] + h0 * step[1] + c->q0), pinned + c->lse,
-                                extent, step, ATTN_F32, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL});
+        gpu_copy_add(
+            &copy, {(char *)(d->lse + b * step[0] + h0 * step[1] + c->q0), pinned + c->lse, extent,
+                       step, ATTN_F32, e.q[1] * 4, e.q[1] * 4, NULL, NULL, NULL, 0});
     }
     gpu_copy_run(d, &copy);
 }
@@ -4976,6 +5599,192 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
     return st;
 }
 
+/* ---- append to caches in host memory: a call of its own, before the attention ----
+   What is new goes to the device, rows come back as they belong into the caches, and change places
+   with what lies there; back again if the rest of the call fails. */
+struct gpu_append_layout {
+    size_t k, v, q, seq, cosine, sine, in_bytes;
+    size_t new_k, new_v, k_scale, v_scale, rotated, bytes; /* these come back */
+};
+static gpu_append_layout gpu_append_layout_of(const attn_desc *d) {
+    const attn_append *a = &d->append;
+    gpu_append_layout l;
+    int64_t en[3], eq[3];
+    size_t at = 0;
+    gpu_extent_new(d, en);
+    gpu_extent_q(d, eq);
+    const int64_t rows = en[0] * en[1] * en[2],
+                  table = a->rotary_cos ? a->rotary_rows * a->rotary_dim * 2 : 0;
+    l.k = gpu_grow(&at, gpu_axes(en, a->k.stride) * gpu_pad(gpu_bytes(a->k.dtype, d->head_dim)));
+    l.v = gpu_grow(&at, gpu_axes(en, a->v.stride) * gpu_pad(gpu_bytes(a->v.dtype, d->v_dim)));
+    l.q = gpu_grow(
+        &at, a->rotary_cos ? gpu_axes(eq, d->q.stride) * gpu_pad(gpu_bytes(d->q.dtype, d->head_dim))
+                           : 0);
+    l.seq = gpu_grow(&at, (d->batch + 1) * 4 * GPU_ARRAYS);
+    l.cosine = gpu_grow(&at, table);
+    l.sine = gpu_grow(&at, table);
+    l.in_bytes = at;
+    l.new_k = gpu_grow(&at, rows * gpu_bytes(d->k.dtype, d->head_dim));
+    l.new_v = gpu_grow(&at, rows * gpu_bytes(d->v.dtype, d->v_dim));
+    l.k_scale = gpu_grow(&at, d->k.scale ? rows * 4 : 0);
+    l.v_scale = gpu_grow(&at, d->v.scale ? rows * 4 : 0);
+    l.rotated = gpu_grow(&at, (int64_t)gpu_append_q_bytes(d));
+    l.bytes = at;
+    return l;
+}
+/* A tensor to the pinned block; *t is then that in the device's. */
+static void gpu_stage_whole(
+    gpu_copy *copy, attn_in *t, const int64_t *extent, int64_t dim, char *pinned, char *device) {
+    const int64_t row = gpu_bytes(t->dtype, dim), ld = gpu_pad(row);
+    gpu_copy_add(copy, {(char *)(uintptr_t)t->data, pinned, extent, t->stride, t->dtype, row, ld,
+                           NULL, NULL, NULL, 0});
+    gpu_staged_strides(t->stride, extent, ld / gpu_bytes(t->dtype, 1), NULL);
+    t->data = device;
+}
+/* The caches of the append's own call: dense, of the new rows alone. */
+static void gpu_stage_new(
+    attn_in *cache, const int64_t *extent, int64_t dim, char *rows, char *scales) {
+    cache->data = rows;
+    for (int a = 0; a < 3; a++) cache->stride[a] = cache->scale_stride[a] = 1;
+    gpu_staged_strides(cache->stride, extent, dim, NULL);
+    gpu_staged_strides(cache->scale_stride, extent, 1, NULL);
+    if (cache->scale) cache->scale = (const float *)(void *)scales;
+}
+/* Fills the pinned block of d's append; what the kernels are told, with addresses in the
+   device's. */
+static gpu_append_params gpu_stage_append(
+    const attn_desc *d, const gpu_append_layout *l, const gpu_slot *s) {
+    const size_t table = (size_t)(d->append.rotary_rows * d->append.rotary_dim * 2);
+    attn_desc own = *d;
+    attn_append *a = &own.append;
+    gpu_copy copy;
+    gpu_array list[GPU_ARRAYS];
+    int64_t en[3], eq[3];
+    gpu_extent_new(d, en);
+    gpu_extent_q(d, eq);
+    memset(&copy, 0, sizeof copy);
+    own.seq.slot = own.seq.block_table = NULL;
+    gpu_stage_whole(&copy, &a->k, en, d->head_dim, s->pinned + l->k, s->device + l->k);
+    gpu_stage_whole(&copy, &a->v, en, d->v_dim, s->pinned + l->v, s->device + l->v);
+    if (a->rotary_cos) {
+        gpu_stage_whole(&copy, &own.q, eq, d->head_dim, s->pinned + l->q, s->device + l->q);
+        memcpy(s->pinned + l->cosine, a->rotary_cos, table);
+        memcpy(s->pinned + l->sine, a->rotary_sin, table);
+        a->rotary_cos = (const float *)(void *)(s->device + l->cosine);
+        a->rotary_sin = (const float *)(void *)(s->device + l->sine);
+    }
+    gpu_copy_run(d, &copy);
+    size_t at = l->seq;
+    for (int n = gpu_arrays(&own, list), i = 0; i < n; i++) {
+        memcpy(s->pinned + at, *list[i].p, (size_t)list[i].n * 4);
+        *list[i].p = (const int32_t *)(void *)(s->device + at);
+        at += (size_t)list[i].n * 4;
+    }
+    gpu_stage_new(&own.k, en, d->head_dim, s->device + l->new_k, s->device + l->k_scale);
+    gpu_stage_new(&own.v, en, d->v_dim, s->device + l->new_v, s->device + l->v_scale);
+    gpu_append_params p = gpu_append_params_of(&own);
+    p.apart = true;
+    p.q = (float *)(void *)(s->device + l->rotated);
+    for (int i = 0; i < 3; i++) { /* those of a buffer with other extents than the cache */
+        p.cache.call.k.stride[i] = own.k.stride[i];
+        p.cache.call.v.stride[i] = own.v.stride[i];
+        p.cache.k.stride[i] = own.k.scale_stride[i];
+        p.cache.v.stride[i] = own.v.scale_stride[i];
+    }
+    return p;
+}
+/* There and back; x->out: what lies behind in_bytes. */
+static attn_status gpu_run_append(
+    const attn_desc *d, const gpu_append_layout *l, gpu_context *x, attn_plan *plan) {
+    gpu_slot *s = &x->slot[0];
+    const gpu_queue to = {s->stream, plan};
+    gpu_append_params p = gpu_stage_append(d, l, s);
+    GPU_TRY(hipMemcpyAsync, (s->device, s->pinned, l->in_bytes, hipMemcpyHostToDevice, s->stream));
+    GPU_TRY(hipEventRecord, (s->start, s->stream));
+    const attn_status st = gpu_launch_append(&to, d, &p);
+    if (st) return st;
+    GPU_TRY(hipEventRecord, (s->stop, s->stream));
+    s->busy = 1;
+    if (l->bytes > l->in_bytes)
+        GPU_TRY(hipMemcpyAsync, (x->out, s->device + l->in_bytes, l->bytes - l->in_bytes,
+                                    hipMemcpyDeviceToHost, s->stream));
+    GPU_TRY(hipStreamSynchronize, (s->stream));
+    return gpu_slot_wait(s, plan);
+}
+static void gpu_swap(char *a, char *b, int64_t bytes) {
+    for (int64_t n = 0; n < bytes; n++) {
+        const char old = a[n];
+        a[n] = b[n];
+        b[n] = old;
+    }
+}
+/* New rows change places with the bytes of the cache. rows: dense, {batch or 1, token, head}. */
+static void gpu_exchange(const attn_desc *d, const attn_in *cache, const int64_t *stride,
+    int64_t row, char *data, char *rows) {
+    const attn_seq *q = &d->seq;
+    const attn_append *a = &d->append;
+    for (int64_t b = 0; b < d->batch; b++) {
+        const int64_t first = a->cu ? a->cu[b] : b * a->len,
+                      n = a->cu ? a->cu[b + 1] - a->cu[b] : a->len;
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t t = q->used_k[b] + i;
+            const int64_t batch = q->block_table
+                                      ? q->block_table[b * q->max_pages + t / q->page_size]
+                                  : q->slot ? q->slot[b]
+                                            : b,
+                          token = q->block_table ? t % q->page_size : t;
+            for (int64_t h = 0; h < d->kv_heads; h++)
+                gpu_swap(data + (batch * stride[0] + token * stride[1] + h * stride[2]) *
+                                    gpu_bytes(cache->dtype, 1),
+                    rows + ((first + i) * d->kv_heads + h) * row, row);
+        }
+    }
+}
+static void gpu_exchange_all(const attn_desc *d, const gpu_append_layout *l, char *out) {
+    const attn_append *a = &d->append;
+    attn_in scale;
+    memset(&scale, 0, sizeof scale); /* f32 */
+    out -= l->in_bytes;
+    gpu_exchange(d, &d->k, d->k.stride, gpu_bytes(d->k.dtype, d->head_dim), (char *)a->k_cache,
+        out + l->new_k);
+    gpu_exchange(
+        d, &d->v, d->v.stride, gpu_bytes(d->v.dtype, d->v_dim), (char *)a->v_cache, out + l->new_v);
+    if (a->k_scale)
+        gpu_exchange(d, &scale, d->k.scale_stride, 4, (char *)a->k_scale, out + l->k_scale);
+    if (a->v_scale)
+        gpu_exchange(d, &scale, d->v.scale_stride, 4, (char *)a->v_scale, out + l->v_scale);
+}
+static attn_status gpu_run_host_append(
+    const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
+    const gpu_append_layout l = gpu_append_layout_of(d);
+    const size_t used = l.in_bytes; /* of the pinned block: used_k of the rest */
+    gpu_context *x;
+    attn_status st = gpu_host_pointers(d, NULL, plan);
+    if (st || d->batch == 0) return st;
+    if ((st = gpu_context_get(d->device, &x, plan)) != ATTN_OK) return st;
+    gpu_slot *s = &x->slot[0];
+    st = gpu_reserve(&x->out, &x->out_size, l.bytes - l.in_bytes, true, plan);
+    if (!st) st = gpu_reserve(&s->pinned, &s->pinned_size, used + (size_t)d->batch * 4, true, plan);
+    if (!st) st = gpu_reserve(&s->device, &s->device_size, l.bytes, false, plan);
+    gpu_last.bytes += l.bytes;
+    if (!st && (st = gpu_run_append(d, &l, x, plan)) != ATTN_OK)
+        (void)hipStreamSynchronize(s->stream);
+    if (!st) {
+        int32_t *after = (int32_t *)(void *)(s->pinned + used);
+        for (int64_t b = 0; b < d->batch; b++)
+            after[b] =
+                d->seq.used_k[b] +
+                (int32_t)(d->append.cu ? d->append.cu[b + 1] - d->append.cu[b] : d->append.len);
+        const float *q = (const float *)(void *)(x->out + (l.rotated - l.in_bytes));
+        const attn_desc left = gpu_after_append(d, after, q);
+        gpu_exchange_all(d, &l, x->out);
+        st = gpu_run_host(&left, kernel, plan);
+        if (st) gpu_exchange_all(d, &l, x->out);
+    }
+    gpu_context_put(x);
+    return st;
+}
+
 /* ---- a backward of host tensors: the whole call at once ---- */
 /* Where the tensors of a backward lie in the block that goes to the device, behind the chunk's own,
    of which o and lse are inputs here; what comes back lies at `out`, and is counted from there. */
@@ -5018,11 +5827,11 @@ static void gpu_copy_grads(const attn_desc *d, const attn_grad *g, const gpu_ext
     for (int n = 0; n < 3; n++) {
         const int64_t row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
         gpu_copy_add(&copy, {(char *)out[n]->data, at + place[n], n ? e->k : e->q, out[n]->stride,
-                                out[n]->dtype, row, gpu_pad(row), NULL, NULL, NULL});
+                                out[n]->dtype, row, gpu_pad(row), NULL, NULL, NULL, 0});
     }
     if (g->dbias)
         gpu_copy_add(&copy, {(char *)g->dbias, at + l->dbias, e->bias, d->bias.stride, ATTN_F32,
-                                d->kv_len * 4, d->kv_len * 4, NULL, NULL, NULL});
+                                d->kv_len * 4, d->kv_len * 4, NULL, NULL, NULL, 0});
     gpu_copy_run(d, &copy);
     if (!g->dsink) return;
     if (scatter) memcpy(g->dsink, at + l->dsink, (size_t)d->heads * 4);
@@ -5039,9 +5848,9 @@ static void gpu_stage_grad(const attn_desc *d, const attn_grad *g, const gpu_chu
     memset(&copy, 0, sizeof copy);
     gpu_stage_in(d, c, s->pinned, s->device, on_device);
     gpu_copy_add(&copy, {(char *)d->o.data, s->pinned + l->o, e.q, d->o.stride, d->o.dtype, o_row,
-                            gpu_pad(o_row), NULL, NULL, NULL});
+                            gpu_pad(o_row), NULL, NULL, NULL, 0});
     gpu_copy_add(&copy, {(char *)(uintptr_t)g->dout.data, s->pinned + l->dout, e.q, g->dout.stride,
-                            g->dout.dtype, dout_row, gpu_pad(dout_row), NULL, NULL, NULL});
+                            g->dout.dtype, dout_row, gpu_pad(dout_row), NULL, NULL, NULL, 0});
     gpu_copy_run(d, &copy);
     if (rows) memcpy(s->pinned + l->lse, d->lse, rows * 4);
     if (rows && g->dlse) memcpy(s->pinned + l->dlse, g->dlse, rows * 4);
@@ -5050,14 +5859,14 @@ static void gpu_stage_grad(const attn_desc *d, const attn_grad *g, const gpu_chu
     *grad = *g;
     grad->dout.data = s->device + l->dout;
     gpu_staged_strides(
-        grad->dout.stride, e.q, gpu_pad(dout_row) / gpu_bytes(g->dout.dtype, 1), false);
+        grad->dout.stride, e.q, gpu_pad(dout_row) / gpu_bytes(g->dout.dtype, 1), NULL);
     attn_out *out[3] = {&grad->dq, &grad->dk, &grad->dv};
     const size_t place[3] = {l->dq, l->dk, l->dv};
     for (int n = 0; n < 3; n++) {
         const int64_t row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
         out[n]->data = s->device + l->out + place[n];
         gpu_staged_strides(
-            out[n]->stride, n ? e.k : e.q, gpu_pad(row) / gpu_bytes(out[n]->dtype, 1), false);
+            out[n]->stride, n ? e.k : e.q, gpu_pad(row) / gpu_bytes(out[n]->dtype, 1), NULL);
     }
     if (g->dlse) grad->dlse = (const float *)(s->device + l->dlse);
     if (g->dbias) grad->dbias = (float *)(s->device + l->out + l->dbias);
@@ -5071,7 +5880,7 @@ static attn_status gpu_run_staged_grad(const attn_desc *on_device, const attn_gr
     GPU_TRY(hipMemcpyAsync, (s->device, s->pinned, in, hipMemcpyHostToDevice, s->stream));
     GPU_TRY(hipEventRecord, (s->start, s->stream));
     const gpu_grad_call call = {
-        on_device, grad, (float *)(void *)(s->device + l->delta), s->stream, plan};
+        on_device, grad, (float *)(void *)(s->device + l->delta), {s->stream, plan}};
     const attn_status st = gpu_launch_grad(&call);
     if (st) return st;
     GPU_TRY(hipEventRecord, (s->stop, s->stream));
@@ -5115,34 +5924,23 @@ static attn_status gpu_run_host_grad(const attn_desc *d, const attn_grad *g, att
 }
 
 /* ============================================================================ >>register ==== */
-/* Whether gpu_get and gpu_put have the type: of o, of bias and of what is converted. */
-static bool gpu_stores(int32_t dtype) {
-    return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16 || dtype == ATTN_F64;
+static const gpu_kernel *gpu_pick_forward(const attn_desc *d, int32_t units) {
+    const attn_desc left = gpu_after_append(d, NULL, NULL);
+    return gpu_pick(&left, units);
 }
 static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     const int64_t most = INT32_MAX - 65535; /* tiles end beyond the last row and key */
-    if (d->append.k.data) return gpu_say(plan, ATTN_ERR_NOT_YET, "append is not built yet");
-    if (d->seq.block_table)
-        return gpu_say(plan, ATTN_ERR_NOT_YET, "paged caches are not built yet");
     const int32_t type[3] = {d->q.dtype, d->k.dtype, d->v.dtype};
-    for (int n = 0; n < 3; n++) {
-        const char *text = gpu_dtypes[type[n]].text;
-        if (gpu_dtypes[type[n]].quantised)
-            return gpu_say(plan, ATTN_ERR_NOT_YET, "%s caches are not built yet", text);
+    for (int n = 0; n < 3; n++)
         if (!gpu_has_kernel(type[n]))
-            return gpu_say(plan, ATTN_ERR_DECLINED, "%s: reference only", text);
-    }
-    if (!gpu_stores(d->o.dtype) || (d->bias.data && !gpu_stores(d->bias.dtype)))
-        return gpu_say(plan, ATTN_ERR_NOT_YET, "o or bias is of a type that is not built yet");
-    if (g && !(gpu_stores(g->dout.dtype) && gpu_stores(g->dq.dtype) && gpu_stores(g->dk.dtype) &&
-                 gpu_stores(g->dv.dtype)))
-        return gpu_say(plan, ATTN_ERR_NOT_YET, "a gradient is of a type that is not built yet");
+            return gpu_say(plan, ATTN_ERR_DECLINED, "%s: reference only", gpu_dtypes[type[n]].text);
     if (g && g->dout.dtype == ATTN_F64)
         return gpu_say(plan, ATTN_ERR_DECLINED, "dout in f64: reference only");
-    if (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype)
-        return gpu_say(plan, ATTN_ERR_DECLINED, "q, k and v differ in type");
+    if (g && (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype))
+        return gpu_say(plan, ATTN_ERR_DECLINED, "q, k and v of a backward differ in type");
     if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > GPU_HEADS_MAX ||
-        d->seq.total_q > most || d->seq.total_k > most)
+        d->seq.total_q > most || d->seq.total_k > most || d->append.len > most ||
+        d->append.total > most)
         return gpu_say(plan, ATTN_ERR_DECLINED, "more than 2^31 tokens or sequences, or %d heads",
             GPU_HEADS_MAX);
     return ATTN_OK;
@@ -5158,7 +5956,7 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
         return s;
     }
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
-    plan->kernel = g ? gpu_pick_grad(d)->name : gpu_pick(d, device.units)->name;
+    plan->kernel = g ? gpu_pick_grad(d)->name : gpu_pick_forward(d, device.units)->name;
     plan->isa = gpu_devices_found[d->device].isa;
     plan->workspace_size = gpu_workspace(d, g);
     plan->threads = plan->splits = 1;
@@ -5177,14 +5975,21 @@ static attn_status gpu_run(
     gpu_last.bytes = 0;
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
-        const gpu_kernel *kernel = gpu_pick(d, device.units);
+        const gpu_kernel *kernel = gpu_pick_forward(d, device.units);
         s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, plan)
             : g                    ? gpu_run_host_grad(d, g, plan)
+            : gpu_has_append(d)    ? gpu_run_host_append(d, kernel, plan)
                                    : gpu_run_host(d, kernel, plan);
     }
     gpu_leave(&visit);
     gpu_last.total = gpu_now() - gpu_last.start;
     return s;
+}
+/* The sentence of a call that attn.h hands on as it is. */
+static void gpu_tell(const attn_desc *d, attn_status s, const attn_plan *plan) {
+    if (d->message && d->message_size)
+        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "",
+            s && plan->why[0] ? ": " : "", s ? plan->why : "");
 }
 static attn_status gpu_convert_run(
     const gpu_convert_params *p, const attn_desc *where, attn_plan *plan) {
@@ -5251,12 +6056,108 @@ static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in
     const int64_t many = (p.rows >> 30) + 1, few = 4096 / p.dim + 1;
     p.rows_per_block = (int32_t)(many > few ? many : few);
     plan.why[0] = 0;
-    attn_status s = gpu_stores(src->dtype) && gpu_stores(dst->dtype)
-                        ? gpu_convert_run(&p, where, &plan)
-                        : ATTN_ERR_NOT_YET;
-    if (where->message && where->message_size)
-        snprintf(where->message, where->message_size, "%s%s%s", s ? attn_status_text(s) : "",
-            s && plan.why[0] ? ": " : "", s ? plan.why : "");
+    attn_status s = gpu_convert_run(&p, where, &plan);
+    gpu_tell(where, s, &plan);
+    return s;
+}
+/* A part as the caller described it: all strides 0 are dense in its layout. */
+static gpu_part gpu_part_of(const attn_desc *d, const attn_in *o, const float *lse) {
+    gpu_part x = {
+        {(const char *)o->data, {o->stride[0], o->stride[1], o->stride[2]}}, lse, o->dtype};
+    int64_t e[3];
+    gpu_extent_q(d, e);
+    int64_t *to = x.o.stride;
+    const bool by_head = o->layout == ATTN_BHSD;
+    if (!to[0] && !to[1] && !to[2]) {
+        to[1] = by_head ? d->v_dim : e[2] * d->v_dim;
+        to[2] = by_head ? e[1] * d->v_dim : d->v_dim;
+        to[0] = e[1] * e[2] * d->v_dim;
+    }
+    for (int a = 0; a < 3; a++)
+        if (to[a] == ATTN_BROADCAST || e[a] <= 1) to[a] = 0;
+    return x;
+}
+static attn_status gpu_merge_pointers(
+    const attn_desc *d, const gpu_part *part, int64_t parts, attn_plan *plan) {
+    const gpu_pointer own[3] = {{"o", d->o.data}, {"lse", d->lse}, {"sink", d->sink}};
+    attn_status s = ATTN_OK;
+    for (int64_t n = 0; n < 3 + 2 * parts && !s; n++) {
+        const gpu_part *x = n < 3 ? NULL : &part[(n - 3) / 2];
+        const gpu_pointer of_part = {!x || n % 2 ? "o of a part" : "lse of a part",
+            !x || n % 2 ? (x ? x->o.data : NULL) : (const char *)x->lse};
+        const gpu_pointer at = x ? of_part : own[n];
+        bool good = true;
+        if (at.p) s = gpu_is_device_memory(at.p, d->device, false, &good, plan);
+        if (!s && !good)
+            s = gpu_say(plan, ATTN_ERR_GPU_POINTER, "%s is not memory of device %d", at.name,
+                (int)d->device);
+    }
+    return s;
+}
+/* Many parts: their table goes to device memory, a launch for each piece. */
+static attn_status gpu_store_parts(
+    const gpu_queue *to, void *table, const gpu_part *part, int64_t parts) {
+    const int64_t words = parts * (int64_t)(sizeof *part / 4);
+    attn_plan *plan = to->plan;
+    for (int64_t n = 0; n < words; n += GPU_WORDS) {
+        gpu_word_block block;
+        int32_t *at = (int32_t *)table + n;
+        block.n = (int32_t)(words - n < GPU_WORDS ? words - n : GPU_WORDS);
+        memcpy(block.word, (const int32_t *)(const void *)part + n, (size_t)block.n * 4);
+        void *args[] = {&at, &block};
+        GPU_TRY(hipLaunchKernel,
+            ((const void *)gpu_store_words, dim3(1), dim3(64), args, 0, to->stream));
+    }
+    return ATTN_OK;
+}
+static attn_status gpu_merge_run(
+    const attn_desc *d, const gpu_part *part, int64_t parts, attn_plan *plan) {
+    const gpu_queue to = {(hipStream_t)d->stream, plan};
+    gpu_device device;
+    gpu_visit visit;
+    gpu_block table = {NULL, false};
+    gpu_merge_params p;
+    int64_t e[3];
+    gpu_extent_q(d, e);
+    memset(&p, 0, sizeof p);
+    p.o.data = (const char *)d->o.data;
+    memcpy(p.o.stride, d->o.stride, sizeof p.o.stride);
+    p.lse = d->lse;
+    p.sink = d->sink;
+    p.tokens = e[1];
+    p.rows = e[0] * e[1] * e[2];
+    p.heads = (int32_t)d->heads;
+    p.parts = (int32_t)parts;
+    p.v_dim = (int32_t)d->v_dim;
+    p.o_dtype = d->o.dtype;
+    if (p.rows == 0) return ATTN_OK;
+    attn_status s = gpu_enter(d->device, plan, &device, &visit);
+    if (!s) s = gpu_merge_pointers(d, part, parts, plan);
+    if (!s && parts > GPU_PARTS) {
+        s = gpu_block_get(&table, (size_t)parts * sizeof *part, to.stream, plan);
+        if (!s) s = gpu_store_parts(&to, table.p, part, parts);
+        p.more = (const gpu_part *)table.p;
+    } else if (!s && parts) memcpy(p.part, part, (size_t)parts * sizeof *part);
+    const gpu_work rows = {p.rows, 1, 1};
+    if (!s) s = gpu_launch_units(&to, (const void *)gpu_merge_kernel, &p, rows);
+    gpu_block_put(&table, to.stream);
+    gpu_leave(&visit);
+    return s;
+}
+static attn_status gpu_merge(
+    void *user, const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse) {
+    attn_plan plan;
+    (void)user;
+    plan.why[0] = 0;
+    gpu_part few[GPU_PARTS], *all = few;
+    attn_status s = ATTN_OK;
+    if (parts > INT32_MAX || d->heads > INT32_MAX) s = ATTN_ERR_DECLINED;
+    else if (parts > GPU_PARTS) all = (gpu_part *)malloc((size_t)parts * sizeof *all);
+    if (!all) s = ATTN_ERR_MEMORY;
+    for (int64_t n = 0; n < parts && !s; n++) all[n] = gpu_part_of(d, &o[n], lse[n]);
+    if (!s) s = gpu_merge_run(d, all, parts, &plan);
+    if (all != few) free(all);
+    gpu_tell(d, s, &plan);
     return s;
 }
 /* What no call holds goes; the calling thread's events too. */
@@ -5290,6 +6191,7 @@ attn_status attn_hip_register(void) {
     b.run = gpu_run;
     b.convert = gpu_convert;
     b.shutdown = gpu_shutdown;
+    b.merge = gpu_merge;
     return attn_register(&b);
 }
 #endif /* a GPU compiler */

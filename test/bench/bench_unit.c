@@ -876,8 +876,8 @@ static void test_comparison_parts(void)
 
 int main(void)
 {
-    static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL };
-    static const attn_backend fickle = { "fickle", ATTN_ABI, erring_plan, fickle_run, NULL, NULL, NULL };
+    static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL };
+    static const attn_backend fickle = { "fickle", ATTN_ABI, erring_plan, fickle_run, NULL, NULL, NULL, NULL };
     attn_register(&erring);
     attn_register(&fickle);
     test_verification();

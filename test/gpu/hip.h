@@ -60,8 +60,13 @@ SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
     *d = proof_desc(c, how & HIP_BACKWARD);
     d->backend = "hip";
     d->flags |= ATTN_DEVICE;
-    attn_in *in[] = {&d->q, &d->k, &d->v, &d->bias, &d->mask};
+    attn_append *a = &d->append;
+    attn_in *in[] = {&d->q, &d->k, &d->v, &d->bias, &d->mask, &a->k, &a->v};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) in[i]->data = hip_moved(c, p, in[i]->data);
+    a->k_cache = hip_moved(c, p, a->k_cache), a->v_cache = hip_moved(c, p, a->v_cache);
+    const float **tables[] = {&d->k.scale, &d->v.scale, &a->rotary_cos, &a->rotary_sin};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) *tables[i] = (const float *)hip_moved(c, p, *tables[i]);
+    a->k_scale = (float *)hip_moved(c, p, a->k_scale), a->v_scale = (float *)hip_moved(c, p, a->v_scale);
     d->o.data = hip_moved(c, p, d->o.data);
     d->lse = (float *)hip_moved(c, p, d->lse);
     d->alibi = (const float *)hip_moved(c, p, d->alibi);
@@ -75,7 +80,7 @@ SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
     p->g.dsink = (float *)hip_moved(c, p, c->g.dsink);
     if (how & HIP_SEQ_HOST) d->flags |= ATTN_SEQ_HOST;
     else {
-        const int32_t **seq[] = {&d->seq.cu_q, &d->seq.cu_k, &d->seq.used_q, &d->seq.used_k, &d->seq.start_k, &d->seq.slot, &d->seq.block_table};
+        const int32_t **seq[] = {&d->seq.cu_q, &d->seq.cu_k, &d->seq.used_q, &d->seq.used_k, &d->seq.start_k, &d->seq.slot, &d->seq.block_table, &a->cu};
         for (size_t i = 0; i < sizeof seq / sizeof *seq; i++) *seq[i] = (const int32_t *)hip_moved(c, p, *seq[i]);
     }
     if (how & HIP_STREAM) {
@@ -96,9 +101,15 @@ SHARED void hip_place_fetch(const proof_case *c, const hip_place *p) {
         if (c->buffer[i].bytes) hip_must(hipMemcpy(c->buffer[i].mem, p->block[i], c->buffer[i].bytes, hipMemcpyDeviceToHost), "hipMemcpy");
 }
 
-/* What backend "hip" does not take, by feature; and the unit of P in the tolerance rule. */
-SHARED uint64_t hip_outside(void) {
-    return PROOF_F64 | PROOF_MIXED | PROOF_INT8 | PROOF_FP8 | PROOF_PAGED | PROOF_APPEND | PROOF_ROTARY;
+/* What backend "hip" does not take, by feature. */
+SHARED uint64_t hip_outside(int backward) { return PROOF_F64 | (backward ? PROOF_MIXED | PROOF_DOUT64 : 0); }
+/* The unit of P in the tolerance rule: a scalar kernel does not round it. Calls that need one of those where no matrix unit's would do: pages
+ * in device memory, q, k and v of different types, q rotated and so in f32 beside 16-bit keys. */
+SHARED int hip_scalar_cache(const attn_desc *d) {
+    const int32_t q = d->append.rotary_cos ? ATTN_F32 : d->q.dtype;
+    return q != d->k.dtype || q != d->v.dtype || (d->seq.block_table && (d->flags & ATTN_DEVICE));
 }
-SHARED double hip_p_unit(const attn_desc *d) { return d->q.dtype == ATTN_F16 ? 0x1p-11 : d->q.dtype == ATTN_BF16 ? 0x1p-8 : 0; }
+SHARED double hip_p_unit(const attn_desc *d) {
+    return hip_scalar_cache(d) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : d->q.dtype == ATTN_BF16 ? 0x1p-8 : 0;
+}
 #endif

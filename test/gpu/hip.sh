@@ -53,7 +53,7 @@ same_bits() { # what it means that the last hash is not $first
     else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
 }
 run_chip() { # chip, full or nothing
-    local count=500 few=60 backward=130 bits=22 seed first order proof
+    local count=450 few=60 backward=130 bits=22 seed first order proof
     chip=$1
     if [ "${2:-}" = full ]; then count=6000 few=600 backward=2600 bits=24; fi
     proof="HIPSIM_ARCH=$chip HIPSIM_POISON=1"

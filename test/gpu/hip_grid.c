@@ -69,8 +69,8 @@ static int takes(const run_opts *o, proof_case *c, int64_t index) {
     c->d.backend = o->backend;
     attn_status s = proof_query(c, o->backward, &plan);
     const int hip = !strcmp(o->backend, "hip"),
-              inside = !(c->features & (hip_outside() | (o->backward ? PROOF_DOUT64 : 0)));
-    if (s && s != ATTN_ERR_DECLINED && s != ATTN_ERR_NOT_YET) fail(o, index, WHERE_HOST, attn_status_text(s));
+              inside = !(c->features & hip_outside(o->backward));
+    if (s && s != ATTN_ERR_DECLINED) fail(o, index, WHERE_HOST, attn_status_text(s));
     if (s && !strstr(plan.why, o->backend)) fail(o, index, WHERE_HOST, "declines without a reason");
     if (hip && !s && !inside) fail(o, index, WHERE_HOST, "takes what it does not compute");
     if (hip && s && inside) fail(o, index, WHERE_HOST, strstr(plan.why, "hip") ? strstr(plan.why, "hip") : plan.why);
@@ -86,7 +86,8 @@ static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_
     count_kernel(plan.kernel);
     if (o->backward) return strstr(plan.kernel, "_backward") ? NULL : "no kernel of a backward";
     if (!o->scalar && d->head_dim <= 256 && proof_v_dim(d) <= 256 && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
-        strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";
+        !hip_scalar_cache(d) && strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";
+    if (hip_scalar_cache(d) != !!strstr(plan.kernel, "_cache")) return "a kernel of caches where there is none, or none where there is one";
     return NULL;
 }
 static const char *by_host(const run_opts *o, proof_case *c, const proof_answer *a) {
@@ -103,7 +104,7 @@ static const char *by_device(const run_opts *o, proof_case *c, const proof_answe
     attn_status s = o->backward ? attn_backward(&p.d, &p.g) : attn_forward(&p.d);
     if (!s) hip_place_fetch(c, &p);
     if (s) wrong = c->message[0] ? c->message : attn_status_text(s);
-    else wrong = o->backward ? proof_check_grad(c, a) : proof_check(c, a, hip_p_unit(&c->d));
+    else wrong = o->backward ? proof_check_grad(c, a) : proof_check(c, a, hip_p_unit(&p.d));
     hip_place_free(c, &p);
     return other ? other : wrong;
 }
@@ -254,7 +255,7 @@ int main(int argc, char **argv) {
             i++;
         } else { fprintf(stderr, "hip_grid: unknown argument %s\n", argv[i]); return 2; }
     }
-    proof_mixed_percent = 0;                            /* the GPU wants one type for q, k and v */
+    proof_mixed_percent = o.backward ? 0 : 15;          /* a backward wants one type for q, k and v */
     if (o.cost < 10 || o.cost > 40) { fprintf(stderr, "hip_grid: --cost is a number of bits from 10 to 40\n"); return 2; }
     setvbuf(stdout, NULL, _IOLBF, 0);
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -82,7 +82,9 @@ static void registered(void) {
     attn_status s = attn_hip_register();
     CHECK(s == ATTN_OK, "attn_hip_register: %s", attn_status_text(s));
 }
-static int outputs_untouched(const proof_case *c) { return proof_untouched(c, PROOF_OUT) && proof_untouched(c, PROOF_IN); }
+static int outputs_untouched(const proof_case *c) {
+    return proof_untouched(c, PROOF_OUT) && proof_untouched(c, PROOF_IN) && proof_untouched(c, PROOF_CACHE);
+}
 static void refused(const proof_case *c, const attn_desc *d, attn_status want, const char *what) {
     attn_status s = attn_forward(d);
     CHECK(s == want, "%s: %s (%s), not %s", what, attn_status_name(s), d->message, attn_status_name(want));
@@ -196,10 +198,6 @@ static void sticky(void) {
     refused(&c, &c.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, host pointers");
     refused(&c, &p.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, device pointers");
 }
-/* what is still to come, and what belongs to other backends */
-static attn_status not_taken(uint64_t features) {
-    return features & (PROOF_PAGED | PROOF_APPEND | PROOF_INT8 | PROOF_FP8) ? ATTN_ERR_NOT_YET : ATTN_ERR_DECLINED;
-}
 static void declined(void) {
     proof_case c;
     proof_rng r = {3, NULL, 0};
@@ -207,21 +205,21 @@ static void declined(void) {
     uint64_t seen = 0;
     registered();
     silence();
-    for (int n = 0; n < 3000 && seen != hip_outside(); n++) {
+    for (int n = 0; n < 3000 && seen != hip_outside(0); n++) {
         proof_make(&c, &r, 1 << 12);
-        const uint64_t out = c.features & hip_outside();
+        const uint64_t out = c.features & hip_outside(0);
         if (out) {
             c.d.backend = "hip";
             attn_status s = proof_query(&c, 0, &plan);
-            CHECK(s == not_taken(out) && strstr(plan.why, "hip: "), "%s, '%s'", attn_status_name(s), plan.why);
+            CHECK(s == ATTN_ERR_DECLINED && strstr(plan.why, "hip: "), "%s, '%s'", attn_status_name(s), plan.why);
             const char *why = strstr(plan.why, "hip: ") + 5;
             CHECK(strcspn(why, "\n") > 3, "declines without a reason");
-            if (!(seen & out)) refused(&c, &c.d, not_taken(out), "what hip does not take");
+            if (!(seen & out)) refused(&c, &c.d, ATTN_ERR_DECLINED, "what hip does not take");
             seen |= out;
         }
         proof_free(&c);
     }
-    CHECK(seen == hip_outside(), "not every feature came up: %llx", (unsigned long long)seen);
+    CHECK(seen == hip_outside(0), "not every feature came up: %llx", (unsigned long long)seen);
     CHECK(spoken() == 0, "something was printed");
 }
 /* -------------------------------------------------------------------------------- failing calls, leaks, choice */
@@ -1426,6 +1424,364 @@ static void failing_backward(int device) {
 static void failing_backward_host(void) { failing_backward(0); }
 static void failing_backward_device(void) { failing_backward(1); }
 
+/* ------------------------------------------------------------------------------------------------------ caches */
+enum { IN_ROWS, IN_SLOTS, IN_PAGES };
+static const int32_t *ints(proof_case *c, const int32_t *from, int64_t n) {
+    int32_t *p = proof_ints(c, n);
+    memcpy(p, from, (size_t)n * 4);
+    return p;
+}
+/* Rows that are hard to round and to quantise: zeros of both signs, a NaN, an infinity, an amax whose scale would be subnormal, ties of codes,
+ * numbers as large as there are, ties of e4m3 and its subnormals, doubles that lie beside a tie. */
+static void hard_row(void *data, int32_t dtype, int64_t at, int64_t dim, int kind) {
+    static const double large[] = {6e4, 3e38, 3e38, 1e300};
+    for (int64_t e = 0; e < dim; e++) {
+        const double n = (double)(e % 7) - 3, sign = e % 2 ? -1 : 1;
+        double x = 0;
+        switch (kind) {
+        case 1: x = sign * 0.0; break;
+        case 2: x = e == 3 ? (double)float_of(0xffc12345) : n; break;
+        case 3: x = e == dim - 1 ? (double)float_of(0xff800000) : n; break;
+        case 4: x = n * 0x1p-128; break;
+        case 5: x = e == 1 ? 127 : n + 0.5; break;
+        case 6: x = sign * large[dtype] * (double)(e + 1) / (double)dim; break;
+        case 7: x = e == 1 ? 448 : sign * 0x1p-10 * (double)(2 * e + 1) * (e % 3 ? 1 : 512); break;
+        default: x = (1 + 0x1p-11 * (double)(e + 1) + sign * 0x1p-40) * (e % 3 ? 1 : 0x1p-20); break;
+        }
+        element_put(data, dtype, at + e, x);
+    }
+}
+/* Three sequences that append: two of them three and four tokens behind padding, one nothing. rotary: 0, 1 half-split, 2 interleaved. */
+static void appending(proof_case *c, int where, const int32_t type[3], int rotary) {
+    static const int32_t used[] = {5, 3, 16}, start[] = {2, 0, 3}, cu[] = {0, 4, 4, 7}, slot[] = {3, 0, 4};
+    shape(c, 3, 4, 21, 4, 2, 20, 12, ATTN_F32);
+    attn_desc *d = &c->d;
+    proof_draw draw = plain_draw();
+    d->k.dtype = type[0], d->v.dtype = type[1], d->append.k.dtype = d->append.v.dtype = type[2];
+    if (type[0] == type[1] && type[0] < ATTN_F64) d->q.dtype = type[0];
+    d->seq.used_k = ints(c, used, 3), d->seq.start_k = ints(c, start, 3);
+    d->append.len = 4, d->append.cu = ints(c, cu, 4), d->append.total = 7;
+    if (where == IN_SLOTS) d->seq.slot = ints(c, slot, 3), d->seq.slots = 5;
+    if (where == IN_PAGES) {                             /* pages of 3 tokens, and some that are nobody's */
+        int32_t *table = proof_ints(c, 21);
+        for (int n = 0; n < 21; n++) table[n] = (n * 5 + 2) % 23;
+        d->seq.block_table = table, d->seq.page_size = 3, d->seq.max_pages = 7, d->seq.pages = 23;
+    }
+    if (rotary) draw.rotary = 1, d->append.rotary_dim = 12;
+    if (rotary == 2) d->flags = ATTN_ROTARY_INTERLEAVED;
+    proof_bind_all(c, &draw);
+}
+/* Each cache, as bytes, one after another. */
+static char *caches(const proof_case *c) {
+    size_t n = 0;
+    char *all;
+    for (int i = 0; i < c->buffers; i++) n += c->buffer[i].kind == PROOF_CACHE ? c->buffer[i].bytes : 0;
+    all = (char *)proof_zeros((int64_t)n, 1), n = 0;
+    for (int i = 0; i < c->buffers; i++)
+        if (c->buffer[i].kind == PROOF_CACHE) memcpy(all + n, c->buffer[i].mem, c->buffer[i].bytes), n += c->buffer[i].bytes;
+    return all;
+}
+static size_t caches_size(const proof_case *c) {
+    size_t n = 0;
+    for (int i = 0; i < c->buffers; i++) n += c->buffer[i].kind == PROOF_CACHE ? c->buffer[i].bytes : 0;
+    return n;
+}
+static void same_caches(const proof_case *c, const char *want, const char *what) {
+    char *got = caches(c);
+    for (size_t i = 0; i < caches_size(c); i++)
+        CHECK(got[i] == want[i], "%s: k %d, v %d, new %d: byte %zu of the caches is %02x, on the CPU %02x", what, c->d.k.dtype, c->d.v.dtype,
+              c->d.append.k.dtype, i, (uint8_t)got[i], (uint8_t)want[i]);
+    free(got);
+}
+/* The bytes that an append leaves in k, v and their scales, and the bytes beside them, are those of the CPU. */
+static void cache_bytes(void) {
+    static const int32_t cache[][2] = {{ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16}, {ATTN_INT8, ATTN_INT8},
+                                       {ATTN_FP8_E4M3, ATTN_FP8_E4M3}, {ATTN_FP8_E4M3, ATTN_BF16}, {ATTN_F16, ATTN_INT8}};
+    registered();
+    for (int n = 0; n < 7 * 4 * 3; n++) {
+        const int32_t type[3] = {cache[n % 7][0], cache[n % 7][1], n / 7 % 4};
+        proof_case c;
+        hip_place p;
+        appending(&c, n % 3, type, n / 28);
+        attn_in *news[2] = {&c.d.append.k, &c.d.append.v};
+        for (int i = 0; i < 14; i++)                     /* 7 tokens, 2 heads */
+            for (int v = 0; v < 2; v++)
+                if ((i + n) % 5) hard_row((void *)(uintptr_t)news[v]->data, type[2], i * (v ? 12 : 20), v ? 12 : 20, (i + 3 * v + n) % 8 + 1);
+        proof_freeze(&c);
+        c.d.backend = "flash";
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        char *want = caches(&c);
+        proof_reset(&c);
+        c.d.backend = "hip";
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        same_caches(&c, want, "host");
+        CHECK(proof_untouched(&c, PROOF_IN), "an input was written");
+        proof_reset(&c);
+        hip_place_make(&c, &p, n % 2 ? HIP_SEQ_HOST : HIP_WORKSPACE);
+        for (int again = 0; again < 2; again++) {        /* a repeated call is safe */
+            CHECK(!attn_forward(&p.d), "%s", c.message);
+            hip_place_fetch(&c, &p);
+            same_caches(&c, want, "device");
+        }
+        hip_place_free(&c, &p);
+        free(want), proof_free(&c);
+    }
+}
+/* What one sequence appends, another of the same slot or page sees in the same call. */
+static void shared_slots(void) {
+    static const int32_t used[] = {5, 7, 8}, cu[] = {0, 3, 3, 4}, slot[] = {1, 1, 0}, type[3] = {ATTN_F16, ATTN_F16, ATTN_F32};
+    registered();
+    for (int pages = 0; pages < 2; pages++) {
+        proof_case c;
+        hip_place p;
+        proof_answer a;
+        appending(&c, pages ? IN_PAGES : IN_SLOTS, type, 0);
+        memcpy((void *)(uintptr_t)c.d.seq.used_k, used, sizeof used), memcpy((void *)(uintptr_t)c.d.append.cu, cu, sizeof cu);
+        c.d.append.total = 4;
+        if (pages) memcpy((void *)(uintptr_t)(c.d.seq.block_table + 7), c.d.seq.block_table, 28);
+        else memcpy((void *)(uintptr_t)c.d.seq.slot, slot, sizeof slot);
+        attn_in *caches_of[2] = {&c.d.k, &c.d.v};
+        for (int v = 0; v < 2; v++)
+            for (int i = 0; i < 4200; i++) {             /* what lay unused has keys now */
+                const int64_t all = (pages ? 23 * 3 : 5 * 21) * 2 * (v ? 12 : 20);
+                if (i < all) element_put((void *)(uintptr_t)caches_of[v]->data, ATTN_F16, i, (double)(i % 13) * 0.125 - 0.75);
+            }
+        proof_freeze(&c);
+        agrees(&c, pages ? "shared pages" : "shared slots");
+        CHECK(!proof_solve(&c, &a), "%s", c.message);
+        c.d.backend = "hip";
+        hip_place_make(&c, &p, HIP_STREAM);
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        const char *wrong = proof_check(&c, &a, hip_p_unit(&p.d));
+        CHECK(!wrong, "device: %s", wrong);
+        hip_place_free(&c, &p), proof_answer_free(&a), proof_free(&c);
+    }
+}
+/* A page table in device memory may hold anything: the answer is that of the clamped one. Where something is appended, no access leaves the
+ * extents, which the simulator watches, and only caches are written. */
+static void garbage_pages(void) {
+    static const int32_t type[3] = {ATTN_INT8, ATTN_INT8, ATTN_F32};
+    enum { B = 3, PAGES = 23, TABLE = 21 };
+    uint64_t r = 6;
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        hip_place p;
+        int32_t bad[TABLE];
+        appending(&c, IN_PAGES, type, n % 3);
+        if (n % 2) memset(&c.d.append, 0, sizeof c.d.append), c.d.flags = 0;
+        int32_t *table = (int32_t *)(uintptr_t)c.d.seq.block_table;
+        for (int i = 0; i < TABLE; i++) {
+            bad[i] = random_bits(&r) % 2 ? wild[random_bits(&r) % 8] : table[i];
+            if (n % 2) table[i] = bad[i] < 0 ? 0 : bad[i] > PAGES - 1 ? PAGES - 1 : bad[i];
+        }
+        for (int64_t i = 0; i < PAGES * 3 * 2; i++) ((float *)(uintptr_t)c.d.k.scale)[i] = ((float *)(uintptr_t)c.d.v.scale)[i] = 0.01f;
+        proof_freeze(&c);
+        char *want = NULL, *got = outputs(&c, NULL);
+        if (n % 2) {
+            CHECK(!proof_call(&c, 0), "%s", c.message);
+            want = outputs(&c, outputs(&c, NULL));
+            proof_reset(&c);
+        }
+        hip_place_make(&c, &p, 0);
+        hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.block_table, bad, sizeof bad, hipMemcpyHostToDevice), "hipMemcpy");
+        if (n % 2 == 0) {
+            int32_t lengths[3][B + 1];
+            const int32_t *at[3] = {p.d.seq.used_k, p.d.seq.start_k, p.d.append.cu};
+            for (int i = 0; i < 3; i++)
+                for (int b = 0; b < B + (i == 2); b++) lengths[i][b] = wild[random_bits(&r) % 8];
+            for (int i = 0; i < 3; i++) hip_must(hipMemcpy((void *)(uintptr_t)at[i], lengths[i], (size_t)(B + (i == 2)) * 4, hipMemcpyHostToDevice), "hipMemcpy");
+        }
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_must(hipDeviceSynchronize(), "hipDeviceSynchronize");
+        if (n % 2) {
+            hip_place_fetch(&c, &p);
+            CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "run %d: other bits than with the clamped table", n);
+        }
+        hip_place_free(&c, &p);
+        free(want), free(got), proof_free(&c);
+    }
+}
+/* A code or a scale that is NaN reaches the rows that see it, and no other. */
+static void spoiled_codes(void) {
+    registered();
+    for (int n = 0; n < 4; n++) {
+        const int32_t dtype = n % 2 ? ATTN_FP8_E4M3 : ATTN_INT8;
+        proof_case c;
+        shape(&c, 1, 9, 9, 2, 1, 20, 12, ATTN_F32);
+        c.d.k.dtype = c.d.v.dtype = dtype, c.d.flags = ATTN_CAUSAL;
+        bind(&c);
+        if (dtype == ATTN_FP8_E4M3) ((uint8_t *)(uintptr_t)(n < 2 ? c.d.k.data : c.d.v.data))[6 * (n < 2 ? 20 : 12) + 3] = n < 2 ? 0xff : 0x7f;
+        ((float *)(uintptr_t)(n < 2 ? c.d.v.scale : c.d.k.scale))[7] = float_of(0x7fc00000);
+        proof_freeze(&c);
+        agrees(&c, n % 2 ? "fp8" : "int8");
+        proof_free(&c);
+    }
+}
+/* Host memory in place of each device pointer of a cache and an append. */
+static void cache_pointers(void) {
+    static const int32_t type[3] = {ATTN_INT8, ATTN_FP8_E4M3, ATTN_F16};
+    proof_case c;
+    hip_place p;
+    appending(&c, IN_PAGES, type, 1);
+    registered();
+    hip_place_make(&c, &p, 0);
+    static float host[4096];
+    attn_desc *d = &p.d;
+    const void **at[] = {(const void **)&d->append.k.data, (const void **)&d->append.v.data, (const void **)&d->append.rotary_cos,
+                         (const void **)&d->append.rotary_sin, (const void **)&d->append.cu, (const void **)&d->seq.block_table};
+    static const char *const name[] = {"append.k", "append.v", "append.rotary_cos", "append.rotary_sin", "append.cu", "seq.block_table"};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const void *old = *at[i];
+        *at[i] = host;
+        refused(&c, d, ATTN_ERR_GPU_POINTER, name[i]);
+        CHECK(strstr(c.message, name[i]), "the message does not name %s: '%s'", name[i], c.message);
+        *at[i] = old;
+    }
+    d->k.scale = d->append.k_scale = host;
+    refused(&c, d, ATTN_ERR_GPU_POINTER, "k.scale");
+    hip_place_free(&c, &p);
+}
+static void failing_append(int device) {
+    static const int32_t type[3] = {ATTN_INT8, ATTN_F16, ATTN_F32};
+    proof_case c;
+    hip_place p;
+    int64_t alive = 0;
+    appending(&c, IN_PAGES, type, 2);
+    registered();
+    hip_place_make(&c, &p, HIP_STREAM | HIP_SEQ_HOST);
+    silence();
+    for (int round = 0; round < 2; round++) {
+        every_call_fails(&c, device ? &p.d : &c.d, NULL);
+        if (round) CHECK(hip_alive == alive, "%lld blocks, streams and events alive, then %lld", (long long)alive, (long long)hip_alive);
+        alive = hip_alive;
+    }
+    CHECK(spoken() == 0, "something was printed");
+    hip_place_free(&c, &p);
+    agrees(&c, "after the failures");
+}
+static void failing_append_host(void) { failing_append(0); }
+static void failing_append_device(void) { failing_append(1); }
+
+/* ------------------------------------------------------------------------------------------------------- merge */
+enum { MERGE_MOST = 70, MERGE_B = 2, MERGE_Q = 5, MERGE_H = 3, MERGE_D = 70, MERGE_ROWS = MERGE_B * MERGE_H * MERGE_Q };
+typedef struct merging { /* parts in host memory, and the same in device memory */
+    attn_desc d, on_device;
+    attn_in o[MERGE_MOST], o_device[MERGE_MOST];
+    float *lse[MERGE_MOST], *lse_device[MERGE_MOST];
+    size_t o_bytes;
+} merging;
+static void merging_make(merging *m, int parts, int kind) {
+    static const float far[] = {0.5f, -3, 88, -1000, 3e38f, -3e38f};
+    uint64_t r = 77 + (uint64_t)kind;
+    memset(m, 0, sizeof *m);
+    attn_desc *d = &m->d;
+    d->batch = MERGE_B, d->q_len = MERGE_Q, d->kv_len = 9, d->heads = MERGE_H, d->kv_heads = 1, d->head_dim = 8, d->v_dim = MERGE_D;
+    d->o.dtype = kind % 4, d->o.layout = kind / 4 % 2;
+    if (kind % 3 == 2) d->o.stride[0] = 3000, d->o.stride[1] = 80, d->o.stride[2] = 500;
+    m->o_bytes = (kind % 3 == 2 ? 3000 * MERGE_B : MERGE_ROWS * MERGE_D) * dtype_size(d->o.dtype);
+    d->o.data = proof_zeros((int64_t)m->o_bytes, 1), d->lse = (float *)proof_zeros(MERGE_ROWS, 4);
+    memset(d->o.data, 0x5a, m->o_bytes);
+    float *sink = (float *)proof_zeros(MERGE_H, 4);
+    for (int h = 0; h < MERGE_H; h++) sink[h] = (float)h - 1.5f;
+    if (kind % 2) d->sink = sink;
+    m->on_device = *d, m->on_device.flags |= ATTN_DEVICE;
+    m->on_device.o.data = hip_copy_in(d->o.data, m->o_bytes), m->on_device.lse = (float *)hip_copy_in(d->lse, MERGE_ROWS * 4);
+    if (d->sink) m->on_device.sink = (const float *)hip_copy_in(sink, MERGE_H * 4);
+    for (int p = 0; p < parts; p++) {
+        attn_in *o = &m->o[p];
+        o->dtype = (p + kind) % 4, o->layout = p / 2 % 2;
+        if (p % 5 == 4) o->stride[0] = ATTN_BROADCAST, o->stride[1] = MERGE_D, o->stride[2] = MERGE_D * MERGE_Q;
+        void *values = proof_zeros(MERGE_ROWS * MERGE_D, dtype_size(o->dtype));
+        m->lse[p] = (float *)proof_zeros(MERGE_ROWS, 4);
+        for (int i = 0; i < MERGE_ROWS * MERGE_D; i++) element_put(values, o->dtype, i, (double)(int64_t)(random_bits(&r) % 2001) * 0.001 - 1);
+        for (int i = 0; i < MERGE_ROWS; i++) {
+            m->lse[p][i] = (float)(random_bits(&r) % 4000) * 0.01f - 20;
+            if (i % 7 == 3) m->lse[p][i] = far[random_bits(&r) % 6];
+            if (i == 4 || random_bits(&r) % 4 == 0) m->lse[p][i] = float_of(0xff800000);      /* an empty part; row 4 has no other */
+        }
+        for (int i = 0; i < MERGE_ROWS * MERGE_D && p == 2; i++) {     /* a part without keys: its o is not read */
+            element_put(values, o->dtype, i, (double)float_of(0x7fc00000));
+            m->lse[p][i / MERGE_D] = float_of(0xff800000);
+        }
+        if (p == 1) m->lse[p][11] = float_of(0x7fc00000), m->lse[p][12] = float_of(0x7f800000);
+        o->data = values;
+        m->o_device[p] = *o, m->o_device[p].data = hip_copy_in(values, MERGE_ROWS * MERGE_D * dtype_size(o->dtype));
+        m->lse_device[p] = (float *)hip_copy_in(m->lse[p], MERGE_ROWS * 4);
+    }
+}
+static void merging_free(merging *m) {
+    void *host[] = {m->d.o.data, m->d.lse, m->on_device.o.data, m->on_device.lse, (void *)(uintptr_t)m->on_device.sink};
+    free(host[0]), free(host[1]);
+    for (int i = 2; i < 5; i++)
+        if (host[i]) hip_must(hipFree(host[i]), "hipFree");
+    for (int p = 0; p < MERGE_MOST; p++) {
+        free((void *)(uintptr_t)m->o[p].data), free(m->lse[p]);
+        if (m->o_device[p].data) hip_must(hipFree((void *)(uintptr_t)m->o_device[p].data), "hipFree"), hip_must(hipFree(m->lse_device[p]), "hipFree");
+    }
+}
+static attn_status merge_there(merging *m, int parts) {
+    return attn_merge(&m->on_device, parts, m->o_device, (const float *const *)(const void *)m->lse_device);
+}
+/* The bits of the CPU, but for the sign of a NaN. */
+static void merge_bits(void) {
+    static const int parts[] = {0, 1, 2, 3, 64, 65, MERGE_MOST};
+    registered();
+    for (int n = 0; n < 14; n++) {
+        merging m;
+        merging_make(&m, parts[n % 7], n);
+        CHECK(!attn_merge(&m.d, parts[n % 7], m.o, (const float *const *)(const void *)m.lse), "on the CPU");
+        CHECK(!merge_there(&m, parts[n % 7]), "on the GPU");
+        hip_must(hipDeviceSynchronize(), "hipDeviceSynchronize");
+        char *got = (char *)proof_zeros((int64_t)m.o_bytes, 1);
+        float lse[MERGE_ROWS];
+        hip_must(hipMemcpy(got, m.on_device.o.data, m.o_bytes, hipMemcpyDeviceToHost), "hipMemcpy");
+        hip_must(hipMemcpy(lse, m.on_device.lse, sizeof lse, hipMemcpyDeviceToHost), "hipMemcpy");
+        const size_t size = dtype_size(m.d.o.dtype);
+        for (size_t i = 0; i < m.o_bytes / size; i++) {
+            const double x = element_get(got, m.d.o.dtype, (int64_t)i), y = element_get(m.d.o.data, m.d.o.dtype, (int64_t)i);
+            CHECK((x != x && y != y) || !memcmp(got + i * size, (char *)m.d.o.data + i * size, size), "run %d: o[%zu] = %.17g, on the CPU %.17g", n, i, x, y);
+        }
+        for (int i = 0; i < MERGE_ROWS; i++)
+            CHECK((lse[i] != lse[i] && m.d.lse[i] != m.d.lse[i]) || !memcmp(&lse[i], &m.d.lse[i], 4), "run %d: lse[%d] = %.9g, on the CPU %.9g", n, i,
+                  (double)lse[i], (double)m.d.lse[i]);
+        free(got), merging_free(&m);
+    }
+}
+static void merge_refused(void) {
+    merging m;
+    static char message[256];
+    registered();
+    merging_make(&m, MERGE_MOST, 1);
+    m.on_device.message = message, m.on_device.message_size = sizeof message;
+    const void *old = m.o_device[66].data;
+    m.o_device[66].data = m.o[66].data;
+    CHECK(merge_there(&m, MERGE_MOST) == ATTN_ERR_GPU_POINTER && strstr(message, "o of a part"), "a part in host memory: '%s'", message);
+    m.o_device[66].data = old;
+    float *lse = m.lse_device[2];
+    m.lse_device[2] = m.lse[2];
+    CHECK(merge_there(&m, MERGE_MOST) == ATTN_ERR_GPU_POINTER && strstr(message, "lse of a part"), "an lse in host memory: '%s'", message);
+    m.lse_device[2] = lse;
+    m.on_device.backend = "flash";
+    CHECK(merge_there(&m, 3) == ATTN_ERR_DEVICE, "on a CPU backend: '%s'", message);
+    m.on_device.backend = "hip";
+    const int64_t alive = hip_alive;
+    for (int64_t n = 1; n < 500; n++) {                  /* every HIP call fails in turn: many parts need memory */
+        hip_fail_error = hipErrorUnknown, hip_fail_at = hip_calls + n;
+        const attn_status s = merge_there(&m, MERGE_MOST);
+        const int reached = hip_calls >= hip_fail_at;
+        hip_fail_at = 0;
+        (void)hipGetLastError();
+        if (!reached) { CHECK(!s && n > 5, "%s", message); break; }
+        CHECK(!s || (s >= ATTN_ERR_NO_DEVICE && s <= ATTN_ERR_GPU), "call %lld fails: %s", (long long)n, attn_status_name(s));
+    }
+    hip_must(hipDeviceSynchronize(), "hipDeviceSynchronize");
+    CHECK(hip_alive <= alive + 1, "%lld blocks alive, then %lld", (long long)alive, (long long)hip_alive);      /* a failed free leaves one */
+    CHECK(!merge_there(&m, 2) && !message[0], "the last call leaves a message: '%s'", message);
+    merging_free(&m);
+}
+
 /* -------------------------------------------------------------------------------------------------------- main */
 static const struct { const char *name; void (*body)(void); const char *variable, *value; } tests[] = {
 #define TEST(f) {#f, f, NULL, NULL}
@@ -1437,6 +1793,8 @@ static const struct { const char *name; void (*body)(void); const char *variable
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward_far), TEST(backward_any_lse),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
+    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
+    TEST(merge_bits), TEST(merge_refused),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 

@@ -42,7 +42,7 @@ static third other;
 static const attn_backend *third_party(void)
 {
     static char name[] = "sevens";
-    attn_backend b = { name, ATTN_ABI, third_plan, third_run, &other, NULL, NULL };
+    attn_backend b = { name, ATTN_ABI, third_plan, third_run, &other, NULL, NULL, NULL };
     if (!attn_backend_find("sevens")) {
         assert_ok(attn_register(&b));
         memset(&b, 0, sizeof b);                /* it was copied */
@@ -121,10 +121,53 @@ static void test_default(void **state)
     problem_free(&p);
 }
 
+/* attn_merge of device tensors goes to the backend named, or to the first that merges; what is refused never reaches it. */
+static third merging;
+static attn_status third_merge(void *user, const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse)
+{
+    assert_ptr_equal(user, &merging);
+    assert_true(d->kv_heads == 2 && d->v_dim == 8 && d->o.stride[0] == 48);            /* resolved; the parts are not */
+    assert_true(parts == 1 && o[0].stride[0] == 0 && lse[0]);
+    merging.runs++;
+    return ATTN_ERR_GPU;
+}
+static void test_device_merge(void **state)
+{
+    static char name[] = "merging";
+    static float part[48], lse[6];
+    const attn_backend b = { name, ATTN_ABI, third_plan, third_run, &merging, NULL, NULL, third_merge };
+    problem p = problem_make(&plain, 1);
+    const float *lses[] = { lse };
+    attn_in o;
+    (void)state;
+    memset(&o, 0, sizeof o);
+    o.data = part;
+    p.d.flags |= ATTN_DEVICE;
+    assert_int_equal(attn_merge(&p.d, 1, &o, lses), ATTN_ERR_DEVICE);          /* none merges yet */
+    assert_ok(attn_register(&b));
+    assert_int_equal(attn_merge(&p.d, 1, &o, lses), ATTN_ERR_GPU);             /* what it returns is what the caller gets */
+    p.d.backend = "merging";
+    assert_int_equal(attn_merge(&p.d, 1, &o, lses), ATTN_ERR_GPU);
+    assert_int_equal(merging.runs, 2);
+    p.d.backend = "flash";
+    assert_int_equal(attn_merge(&p.d, 1, &o, lses), ATTN_ERR_DEVICE);
+    p.d.backend = "nonesuch";
+    assert_int_equal(attn_merge(&p.d, 1, &o, lses), ATTN_ERR_BACKEND_UNKNOWN);
+    p.d.backend = NULL;
+    o.data = NULL;
+    assert_int_equal(attn_merge(&p.d, 1, &o, lses), ATTN_ERR_MERGE_O);
+    o.data = p.d.o.data;
+    assert_int_equal(attn_merge(&p.d, 1, &o, lses), ATTN_ERR_OVERLAP);
+    o.data = part, p.d.flags &= ~(uint32_t)ATTN_DEVICE;
+    assert_ok(attn_merge(&p.d, 1, &o, lses));
+    assert_int_equal(merging.runs, 2);
+    problem_free(&p);
+}
+
 /* Another version of the header, or another size of its structs: refused, and not found afterwards. */
 static void test_stale(void **state)
 {
-    attn_backend b = { "stale", 0, third_plan, third_run, NULL, NULL, NULL };
+    attn_backend b = { "stale", 0, third_plan, third_run, NULL, NULL, NULL, NULL };
     static const uint64_t wrong[] = { 0, ATTN_ABI + 1, ATTN_ABI - 1, ATTN_ABI ^ (uint64_t)1 << 32, ~(uint64_t)0 };
     (void)state;
     for (int64_t i = 0; i < COUNT(wrong); i++) {
@@ -286,7 +329,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_in), cmocka_unit_test(test_automatic), cmocka_unit_test(test_third_party),
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
-        cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_device_merge),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
