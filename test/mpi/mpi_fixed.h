@@ -1,0 +1,1 @@
+static void fixed_tests(void) {}
