@@ -33,12 +33,12 @@ int MPI_Irecv(void *p, int n, MPI_Datatype t, int from, int tag, MPI_Comm comm, 
 int MPI_Waitall(int n, MPI_Request *r, MPI_Status *s) { stroll(); return PMPI_Waitall(n, r, s); }
 
 /* ------------------------------------------------------------------------------------------------------ the tokens of a rank */
-typedef struct tokens { int64_t n, *at; } tokens;         /* of the whole buffer, in the order in which the rank holds them */
+typedef struct token_list { int64_t n, *at; } token_list;         /* of the whole buffer, in the order in which the rank holds them */
 typedef struct part { char *mem; void *data; proof_view w; int32_t dtype; size_t bytes; } part;
 
-static tokens tokens_of(const int64_t *cut, int split, int r)
+static token_list tokens_of(const int64_t *cut, int split, int r)
 {
-    tokens t = { 0, NULL };
+    token_list t = { 0, NULL };
     const int64_t from[2] = { cut[r], split ? cut[2 * ranks - 1 - r] : 0 }, to[2] = { cut[r + 1], split ? cut[2 * ranks - r] : 0 };
     t.at = malloc(8 * (size_t)(to[0] - from[0] + to[1] - from[1] + 1));
     for (int i = 0; i < 2; i++) for (int64_t x = from[i]; x < to[i]; x++) t.at[t.n++] = x;
@@ -57,7 +57,7 @@ static part part_make(int64_t batch, int64_t own, int64_t heads, int64_t dim, in
     memset(p.mem, 0xff, p.bytes + 64);
     return p;
 }
-static void part_copy(part *p, void *data, const proof_view *w, const tokens *t, int in)
+static void part_copy(part *p, void *data, const proof_view *w, const token_list *t, int in)
 {
     const size_t size = (size_t)dtype_size(p->dtype);
     for (int64_t b = 0; b < w->n[0]; b++)
@@ -73,7 +73,7 @@ static void part_collect(part *p, void *data, const proof_view *w, const int64_t
 {
     if (rank) { PMPI_Send(p->mem, (int)p->bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD); return; }
     for (int r = 0; r < ranks; r++) {
-        tokens t = tokens_of(cut, split, r);
+        token_list t = tokens_of(cut, split, r);
         part of = *p;
         if (r) {
             of = part_make(w->n[0], t.n, w->n[2], w->dim, p->dtype, layout);
@@ -93,7 +93,7 @@ typedef struct mpi_case {
     attn_grad g;
     attn_mpi m;
     part p[PARTS];
-    tokens q, k;
+    token_list q, k;
     int64_t q_cut[64], k_cut[64];
     int layout;
     float *dsink;
@@ -110,7 +110,7 @@ static void cuts(uint64_t *r, int64_t all, int parts, int64_t *cut)
 static proof_view lse_view(int64_t batch, int64_t n, int64_t heads) { return (proof_view){ { batch, n, heads }, { heads * n, 1, n }, 1 }; }
 static void take(mpi_case *m, int which, const void *data, proof_view w, int32_t dtype, int keys, int in)
 {
-    const tokens *t = keys ? &m->k : &m->q;
+    const token_list *t = keys ? &m->k : &m->q;
     if (!data) return;
     m->p[which] = part_make(w.n[0], t->n, w.n[2], w.dim, dtype, m->layout);
     if (which == LSE || which == DLSE) m->p[which].w = lse_view(w.n[0], t->n, w.n[2]);
@@ -219,7 +219,7 @@ static void collect(mpi_case *m, int decode, int back)
         /* dense on every rank: of the layout 1 of part_make, in its order */
         if (rank) PMPI_Send(m->p[LSE].mem, (int)m->p[LSE].bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
         for (int r = 0; r < ranks && !rank; r++) {
-            tokens t = tokens_of(m->q_cut, split, r);
+            token_list t = tokens_of(m->q_cut, split, r);
             part p = part_make(lse.n[0], t.n, lse.n[2], 1, ATTN_F32, m->layout);
             p.w = lse_view(lse.n[0], t.n, lse.n[2]);
             if (r) PMPI_Recv(p.mem, (int)p.bytes, MPI_BYTE, r, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
