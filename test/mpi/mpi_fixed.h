@@ -137,7 +137,7 @@ static void no_memory(void)
         fixed f;
         int64_t at = 0;
         attn_status s = ATTN_ERR_MEMORY;
-        for (; s == ATTN_ERR_MEMORY && at < 60; at++) {
+        for (; s == ATTN_ERR_MEMORY && at < 60; at += ranks) {          /* every allocation of one rank alone */
             fixed_make(&f, TOKENS, HEADS, 1, ATTN_CAUSAL);
             if (n % 2) attn_mpi_forward(&f.d, &f.m, MPI_COMM_WORLD);
             f.d.alloc = &counting_memory, f.m.method = methods[n / 2];
