@@ -3750,16 +3750,20 @@ static void attn__mpi_ok(attn__mpi *job, int error) {
 static void attn__mpi_send(
     attn__mpi *job, attn__flight *f, const void *from, int64_t bytes, int to, int tag) {
     job->times.sent += bytes;
-    for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE)
+    for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
+        f->request[f->n] = MPI_REQUEST_NULL;
         attn__mpi_ok(
             job, MPI_Isend((const char *)from + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
                      MPI_BYTE, to, tag, job->comm, &f->request[f->n++]));
+    }
 }
 static void attn__mpi_receive(
     attn__mpi *job, attn__flight *f, void *to, int64_t bytes, int from, int tag) {
-    for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE)
+    for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
+        f->request[f->n] = MPI_REQUEST_NULL;
         attn__mpi_ok(job, MPI_Irecv((char *)to + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
                               MPI_BYTE, from, tag, job->comm, &f->request[f->n++]));
+    }
 }
 static void attn__mpi_wait(attn__mpi *job, attn__flight *f) {
     const double start = MPI_Wtime();
@@ -3777,6 +3781,13 @@ static void attn__mpi_progress(attn__mpi *job) {
             attn__mpi_ok(job, MPI_Testall(all[i]->n, all[i]->request, &done, MPI_STATUSES_IGNORE));
         if (done) all[i]->n = 0;
     }
+}
+
+/* Elements that are moved or added, by tasks: few are not worth waking a thread for. */
+static void attn__mpi_parallel(
+    attn__mpi *job, int64_t elements, attn__task task, void *arg, int64_t n) {
+    const int32_t threads = elements < 65536 ? 1 : attn__threads_for(&job->own);
+    attn__parallel(&job->own, threads, task, arg, n);
 }
 
 /* ---- who holds what */
@@ -4066,8 +4077,8 @@ static void attn__mpi_forward_run(
     d.lse = job->part_lse;
     attn__mpi_run(job, &d, NULL);
     if (!job->status)
-        attn__parallel(&job->own, attn__threads_for(&job->own), attn__mpi_join_task, &join,
-            join.at.batches * d.heads);
+        attn__mpi_parallel(job, join.at.batches * join.at.tokens * d.heads * d.v_dim,
+            attn__mpi_join_task, &join, join.at.batches * d.heads);
 }
 /* A row that has seen no key yet; `sink`: one part more, without a value. */
 static void attn__mpi_start(attn__mpi *job, int sink) {
@@ -4099,8 +4110,8 @@ static void attn__mpi_finish_task(void *arg, int64_t n) {
     attn__fp_leave(fp);
 }
 static void attn__mpi_finish(attn__mpi *job) {
-    attn__parallel(&job->own, attn__threads_for(&job->own), attn__mpi_finish_task, job,
-        job->q_batch * job->own.heads);
+    attn__mpi_parallel(job, job->q_batch * job->q_own * job->own.heads * job->own.v_dim,
+        attn__mpi_finish_task, job, job->q_batch * job->own.heads);
 }
 
 /* ---- backward */
@@ -4198,8 +4209,8 @@ static void attn__mpi_store(
     attn__storing s = {from, to, keys ? job->k_own : job->q_own,
         keys ? job->own.kv_heads : job->own.heads, dim, dtype,
         (job->own.flags & ATTN_ACCUMULATE) != 0};
-    attn__parallel(&job->own, attn__threads_for(&job->own), attn__mpi_store_task, &s,
-        (keys ? job->k_batch : job->q_batch) * s.tokens);
+    attn__mpi_parallel(job, (keys ? job->k_batch : job->q_batch) * s.tokens * s.heads * dim,
+        attn__mpi_store_task, &s, (keys ? job->k_batch : job->q_batch) * s.tokens);
 }
 static void attn__mpi_store_all(attn__mpi *job, const void *dk, const void *dv, int32_t dtype) {
     const attn_desc *d = &job->own;
@@ -4330,8 +4341,8 @@ static void attn__mpi_backward_step(attn__mpi *job, int step, int source) {
     attn__mpi_part(job, source, grads);
     attn__mpi_wait(job, &job->coming);
     if (step > 0)
-        attn__parallel(&job->own, attn__threads_for(&job->own), attn__mpi_add_task, &add,
-            attn__ceil_div(add.count, ATTN__ADD_BLOCK));
+        attn__mpi_parallel(
+            job, add.count, attn__mpi_add_task, &add, attn__ceil_div(add.count, ATTN__ADD_BLOCK));
     if (step < job->hops[source]) attn__mpi_send(job, sent, grads, bytes, next, ATTN__TAG_GRADS);
     else if (step > 0) attn__mpi_send(job, sent, grads, bytes, source, ATTN__TAG_HOME);
     else memcpy(job->home, grads, (size_t)bytes);
@@ -4876,7 +4887,8 @@ static void attn__mpi_compute(attn__mpi *job, const attn__heads *f) {
         return;
     }
     if (back && job->g.dsink) {
-        attn__parallel(d, attn__threads_for(d), attn__mpi_sink_task, job, d->heads);
+        attn__mpi_parallel(job, job->q_batch * job->q_own * d->heads * d->v_dim,
+            attn__mpi_sink_task, job, d->heads);
         attn__mpi_ok(job, MPI_Allgather(job->dsink, (int)d->heads, MPI_DOUBLE,
                               job->dsink + d->heads, (int)d->heads, MPI_DOUBLE, job->comm));
     }
