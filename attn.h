@@ -3832,8 +3832,11 @@ static int64_t attn__mpi_held(const attn__mpi *job, int rank) {
 }
 /* Part n of a chunk of queries: between two of them MPI can move messages. Of at least 1024 rows,
  * and at most 8, whatever the machine: the bits follow from it. */
+#ifndef ATTN__MPI_SLICE
+#define ATTN__MPI_SLICE 1024
+#endif
 static int64_t attn__mpi_slices(const attn__chunk *c) {
-    return attn__clamp((c->last - c->first) / 1024, 1, 8);
+    return attn__clamp((c->last - c->first) / ATTN__MPI_SLICE, 1, 8);
 }
 static attn__chunk attn__mpi_slice(const attn__chunk *c, int64_t n) {
     const int64_t rows = c->last - c->first, slices = attn__mpi_slices(c);

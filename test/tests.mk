@@ -111,8 +111,8 @@ $(foreach w,$(WAYS),$(eval $(call WAY_RULES,$(w))))
 
 build/fuzz/fuzz: build/fuzz/fuzz.o build/fuzz/impl.o
 	$(WAY_fuzz) -fsanitize=fuzzer -pthread $^ -o $@ -lm
-# attention over MPI: portable code alone, and messages of few bytes, so that every one is sent in pieces
-MPI_FLAGS = -O1 $(STRICT) -DATTN_MPI -DATTN_MPI_PIECE=20011 -DATTN_NO_AVX2 -DATTN_NO_AVX512
+# attention over MPI: portable code alone; messages and slices are small, so that many are cut
+MPI_FLAGS = -O1 $(STRICT) -DATTN_MPI -DATTN_MPI_PIECE=20011 -DATTN__MPI_SLICE=16 -DATTN_NO_AVX2 -DATTN_NO_AVX512
 build/mpi/impl.o: test/common/impl.c attn.h
 	@mkdir -p $(@D)
 	mpicc $(MPI_FLAGS) -c $< -o $@
