@@ -224,12 +224,45 @@ static void skipped_parts(void)
     }
 }
 
+/* Packed sequences of 7 tokens, of which 4 are keys and the others NaN: many in one call, cut by the ranks anywhere. */
+static void packed_gaps(void)
+{
+    enum { SEQUENCES = 30 };
+    const int64_t all = 7 * SEQUENCES, row = 4 * DIM;
+    static int32_t cu[SEQUENCES + 1], used[SEQUENCES];
+    float *q = filled(all * row, 1), *k = filled(all * row, 2), *v = filled(all * row, 3), *o = filled(all * row, 4);
+    for (int b = 0; b <= SEQUENCES; b++) cu[b] = 7 * b;
+    for (int b = 0; b < SEQUENCES; b++) used[b] = 4;
+    for (int64_t i = 0; i < all * row; i++) if (i / row % 7 >= 4) k[i] = v[i] = NAN;
+    attn_desc d = { .batch = SEQUENCES, .heads = 4, .head_dim = DIM, .q_len = 7, .kv_len = 7, .threads = 1 };
+    d.seq.cu_q = d.seq.cu_k = cu, d.seq.total_q = d.seq.total_k = all, d.seq.used_k = used;
+    d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
+    attn_status s = attn_forward(&d);
+    for (int causal = 0; causal < 2 && !s; causal++) {
+        int64_t cut[64];
+        d.flags = causal ? ATTN_CAUSAL | ATTN_TOP_LEFT : 0;
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
+        attn_forward(&d);
+        attn_mpi_cut(all, ATTN_MPI_RANGES, ranks, cut);
+        const int64_t from = cut[rank] * row, n = (cut[rank + 1] - cut[rank]) * row;
+        attn_mpi m = { .q_cut = cut, .k_cut = cut };
+        float *mine = filled(n, 5), worst = 0;
+        d.q.data = q + from, d.k.data = k + from, d.v.data = v + from, d.o.data = mine;
+        s = attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+        for (int64_t i = 0; i < n; i++) if (!(fabsf(mine[i] - o[from + i]) <= worst)) worst = is_finitef(mine[i]) ? fabsf(mine[i] - o[from + i]) : 9;
+        expect(!s && worst < 1e-5f, "packed with gaps", s ? attn_status_text(s) : "another o");
+        free(mine);
+    }
+    free(q), free(k), free(v), free(o);
+}
+
 static void fixed_tests(void)
 {
     const attn_backend counted = { .name = "counted", .abi = ATTN_ABI, .plan = counted_plan, .run = counted_run };
     expect(attn_register(&counted) == ATTN_OK, "register", "refused");
     one_ranks_fault();
     no_memory();
+    packed_gaps();
     skipped_parts();
     held();
     expect(longest <= ATTN_MPI_PIECE && (ranks == 1 || longest == ATTN_MPI_PIECE), "pieces", "a message is longer than ATTN_MPI_PIECE, or none is as long");
