@@ -290,6 +290,23 @@ static void run_call(proof_case *c, proof_answer *a, uint64_t *r, int64_t index,
     }
     drop(before), drop(after), mpi_free(&m);
 }
+/* Shorter sequences, in buffers as they are: more often than proof.h draws them. */
+static void shorten(proof_case *c, uint64_t *r)
+{
+    static int32_t used_q[8], used_k[8], start_k[8];
+    attn_seq *s = &c->d.seq;
+    const uint64_t which = random_bits(r);
+    if ((c->features & (PROOF_SLOTS | PROOF_PAGED | PROOF_APPEND)) || which % 2) return;
+    for (int64_t b = 0; b < c->d.batch; b++) {
+        const proof_seq q = proof_seq_of(&c->d, b);
+        used_q[b] = (int32_t)(random_bits(r) % (uint64_t)(q.q_len + 1));
+        used_k[b] = (int32_t)(q.start + (int64_t)(random_bits(r) % (uint64_t)(q.used - q.start + 1)));
+        start_k[b] = (int32_t)(q.start + (int64_t)(random_bits(r) % (uint64_t)(used_k[b] - q.start + 1)));
+    }
+    if (which & 2) s->used_q = used_q;
+    if (which & 4) s->used_k = used_k;
+    if ((which & 12) == 12) s->start_k = start_k;
+}
 static void run_case(const grid_opts *o, int64_t index)
 {
     proof_rng r = { o->seed * 0x2545f4914f6cdd1du + (uint64_t)index, NULL, 0 };
@@ -302,6 +319,7 @@ static void run_case(const grid_opts *o, int64_t index)
         memset(&c.d.bias, 0, sizeof c.d.bias), memset(&c.d.mask, 0, sizeof c.d.mask);
         c.d.dropout = 0, c.g.dbias = NULL, c.features &= ~(PROOF_BIAS | PROOF_MASK | PROOF_DROPOUT | PROOF_DBIAS);
     }
+    shorten(&c, &own);
     memset(&a, 0, sizeof a);
     if (solved(rank ? 0 : proof_solve(&c, &a) == ATTN_OK)) {
         const int allowed = !(c.features & never());
