@@ -3,7 +3,7 @@
 # where there is no MPI (make setup).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-count=${1:-6} seed=${2:-1}
+count=${1:-8} seed=${2:-1}
 if ! command -v mpicc >/dev/null || ! command -v mpirun >/dev/null; then
     echo "skipped: mpicc and mpirun are not installed (make setup)"
     echo "0 passed, 0 failed, 1 skipped"
@@ -13,7 +13,7 @@ make -s build/mpi/mpi_test || exit 1
 status=0
 for ranks in 1 2 3 4 7; do
     echo "-- $ranks ranks"
-    timeout 600 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none \
+    timeout 200 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none \
         -n "$ranks" build/mpi/mpi_test --count "$count" --seed $((seed + ranks)) --cost 16 || status=1
 done
 exit $status
