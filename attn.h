@@ -37,6 +37,7 @@
      >>append      rotary embedding, quantisation, writing new keys to a cache
      >>layout      layout and dtype conversion
      >>merge       parts of a row joined
+     >>mpi         ATTN_MPI: a sequence spread over the ranks of a communicator
      >>reference   f64 loops to be checked by eye: what every other backend is compared with
      >>timing      timing harness, measured peak and bandwidth
      >>ops_portable >>ops_avx2 >>ops_avx512 >>ops_neon >>ops_simd128
@@ -114,6 +115,7 @@
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
      ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_NEON, ATTN_NO_SIMD128,
      ATTN_NO_STANDARD, ATTN_NO_TIMING   leave that part out
+     ATTN_MPI              attention over MPI too: includes <mpi.h>, needs its library (mpicc)
      ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
    -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
    where they are refused. WebAssembly without shared memory has no threads.
@@ -146,6 +148,9 @@
 #define ATTN_H
 #include <stddef.h>
 #include <stdint.h>
+#ifdef ATTN_MPI
+#include <mpi.h>
+#endif
 
 #if defined(ATTN_STATIC)
 #if defined(__GNUC__)
@@ -483,7 +488,18 @@ typedef struct attn_plan {
     X(ERR_GPU_POINTER,      164, "a pointer is not device memory of the device named") \
     X(ERR_GPU_WORKSPACE,    165, "the workspace is not device memory") \
     X(ERR_GPU_STICKY,       166, "the GPU reports an error of an earlier call") \
-    X(ERR_GPU,              167, "the GPU runtime reports an error: see the message buffer")
+    X(ERR_GPU,              167, "the GPU runtime reports an error: see the message buffer") \
+    X(ERR_MPI_COMM,         180, "MPI is not running, or the communicator is MPI_COMM_NULL or joins two groups") \
+    X(ERR_MPI_SPLIT,        181, "attn_mpi is NULL, or its split is neither ATTN_MPI_RANGES nor ATTN_MPI_ZIGZAG") \
+    X(ERR_MPI_METHOD,       182, "the method must be ring or ulysses, and ring for decode") \
+    X(ERR_MPI_CUT,          183, "q_cut and k_cut must begin with 0, never fall and end with all tokens of q and k") \
+    X(ERR_MPI_DIFFERS,      184, "the ranks give different descriptions") \
+    X(ERR_MPI_MASK,         185, "over MPI masks follow from positions: no bias, mask or dropout") \
+    X(ERR_MPI_CACHE,        186, "over MPI there are no cache slots, pages, append or rotary embedding") \
+    X(ERR_MPI_DEVICE,       187, "over MPI tensors must be host memory") \
+    X(ERR_MPI_HEADS,        188, "ulysses needs heads and kv_heads that are multiples of the ranks") \
+    X(ERR_MPI_WORKSPACE,    189, "over MPI memory comes through alloc: a workspace is not taken") \
+    X(ERR_MPI,              190, "MPI reports an error")
 
 typedef enum attn_status {
 #define ATTN__X(name, number, text) ATTN_##name = number,
@@ -580,6 +596,57 @@ ATTN_API const char *attn_isa(void);
 ATTN_API int32_t attn_threads(void);
 /* joins and frees the lazily started threads, and what backends keep; usable again after */
 ATTN_API void attn_shutdown(void);
+#ifdef ATTN_MPI
+/* Attention over the ranks of an MPI communicator: sequences that one machine cannot hold, or not
+ * compute in time. The description is that of the whole call, the same on every rank: lengths,
+ * heads, masks, and the arrays of attn_seq. Of q, k, v, o, lse and the gradients each rank holds
+ * its own tokens alone, dense or in strides of its own. Tokens are those of each sequence's buffer,
+ * or of the packed buffer where there is one; packed sequences may cross ranks.
+ *   ATTN_MPI_RANGES  rank r has the tokens [cut[r], cut[r + 1])
+ *   ATTN_MPI_ZIGZAG  rank r has [cut[r], cut[r + 1]) and behind it [cut[n - 1 - r], cut[n - r]),
+ *                    n = 2 * ranks: causal work is then even
+ *   "ring"           keys and values go from rank to rank, as far as a rank follows that sees one
+ *                    of them; each rank works on one part while the next arrives. In the backward
+ *                    their gradients follow them in f32, and at last go home
+ *   "ulysses"        all tokens of heads / ranks heads to each rank, and back: heads and kv_heads
+ *                    must be multiples of the ranks
+ * Taken: every dtype and layout, grouped heads, causal, windows, offsets, ALiBi, softcap, sinks,
+ * packed and padded sequences. Refused: bias, mask, dropout, slots, pages, append, device memory,
+ * and a workspace: memory, O(tokens / ranks), comes through alloc.
+ * All ranks of the communicator make the call. A wrong argument on one of them is that status on
+ * all, and descriptions that differ are ATTN_ERR_MPI_DIFFERS on all; outputs stay untouched, and
+ * the message names the rank or the field. The bits of a result depend on the split and the number
+ * of ranks, never on time. Ranks and threads: MPI_THREAD_FUNNELED is enough, from the thread that
+ * calls; the messages have tags from ATTN_MPI_TAG on. */
+enum { ATTN_MPI_RANGES = 0, ATTN_MPI_ZIGZAG = 1 };
+#ifndef ATTN_MPI_TAG
+#define ATTN_MPI_TAG 24100 /* to ATTN_MPI_TAG + 3 */
+#endif
+#ifndef ATTN_MPI_PIECE
+#define ATTN_MPI_PIECE 1073741824 /* bytes of a message at most: MPI counts in int */
+#endif
+/* Where a call's time went on this rank, in seconds, and the bytes that it sent. */
+typedef struct attn_mpi_times {
+    double total, compute, wait;
+    int64_t sent;
+} attn_mpi_times;
+typedef struct attn_mpi {
+    int32_t split;
+    const char *method;           /* NULL: "ring" */
+    const int64_t *q_cut, *k_cut; /* [ranks + 1], zigzag [2 * ranks + 1]: from 0 to all tokens */
+    attn_mpi_times *times;        /* optional output */
+} attn_mpi;
+/* cut: `tokens` in even parts, and how many of them rank `rank` has. */
+ATTN_API void attn_mpi_cut(int64_t tokens, int32_t split, int ranks, int64_t *cut);
+ATTN_API int64_t attn_mpi_tokens(const int64_t *cut, int32_t split, int ranks, int rank);
+ATTN_API attn_status attn_mpi_forward(const attn_desc *d, const attn_mpi *m, MPI_Comm comm);
+/* dk and dv of the rank's own keys, dq of its queries; dsink, summed over all ranks, on each. */
+ATTN_API attn_status attn_mpi_backward(
+    const attn_desc *d, const attn_grad *g, const attn_mpi *m, MPI_Comm comm);
+/* Forward for few queries and a cache that is spread over the ranks by k_cut (q_cut is not read):
+ * q is that of rank 0, all queries; o and lse are complete on every rank. */
+ATTN_API attn_status attn_mpi_decode(const attn_desc *d, const attn_mpi *m, MPI_Comm comm);
+#endif
 #ifndef ATTN_NO_TIMING
 ATTN_API attn_status attn_time(
     void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t);
@@ -3640,6 +3707,1305 @@ static void attn__merge(
             for (int64_t i = 0; i < e[1]; i++) attn__merge_row(d, e, parts, o, lse, b, h, i);
     attn__fp_leave(fp);
 }
+
+/* ================================================================================= >>mpi ====
+   Attention over ranks. A chunk is a range of tokens that one rank holds; queries of one chunk and
+   keys of another make a block; a block of a call is attn_forward or attn_backward on the tokens
+   in it, with an offset that puts its rows and keys where they lie in their sequences. Only
+   consecutive sequences of one offset share such a call: a run. */
+#ifdef ATTN_MPI
+enum { ATTN__MPI_FORWARD = 1, ATTN__MPI_BACKWARD, ATTN__MPI_DECODE };
+enum { ATTN__TAG_KEYS = ATTN_MPI_TAG, ATTN__TAG_GRADS, ATTN__TAG_HOME, ATTN__TAG_HEADS };
+
+/* Tokens [first, last) of the buffer, token `at` and following of the rank's own tensors. */
+typedef struct attn__chunk {
+    int64_t first, last, at;
+} attn__chunk;
+/* Messages under way. */
+typedef struct attn__flight {
+    MPI_Request *request;
+    int n;
+} attn__flight;
+/* A tensor that ranks exchange, strides set. */
+typedef struct attn__piece {
+    void *data;
+    int64_t stride[3], heads, dim;
+    int32_t dtype;
+} attn__piece;
+
+typedef struct attn__mpi {
+    const attn_mpi *m;
+    MPI_Comm comm;
+    int rank, ranks, kind, ulysses, wide; /* wide: f64 is computed in f64 */
+    attn_status status;                   /* of this rank, what went wrong first */
+    attn_desc all, own;                   /* resolved: the whole call, and this rank's tensors */
+    attn_grad g;
+    int64_t q_batch, k_batch, q_own, k_own; /* batch extents; tokens of this rank */
+    int *hops;                              /* [ranks]: how far the keys of each rank go */
+    attn_in k, v;                           /* the keys and values at hand, of `tokens` tokens */
+    int64_t tokens;
+    char *message[2];
+    /* forward: rows [max, sum, o[v_dim]] of what is joined so far; a block's o and lse */
+    double *state;
+    void *part;
+    float *part_lse, *part_dlse;
+    /* backward, dk then dv of a rank's keys: the block's own by turns, what came, the total */
+    float *turn[2], *came, *home;
+    void *dq;
+    double *dsink; /* [1 + ranks][heads] */
+    attn__flight keys, sent[2], coming, homing;
+    int32_t *lengths[5]; /* [batch + 1] each: the arrays of attn_seq of a block */
+    void *work;
+    size_t work_size;
+    void *memory[32];
+    size_t bytes[32];
+    int memories;
+    attn_mpi_times times;
+} attn__mpi;
+
+/* ---- memory and messages */
+static void *attn__mpi_take(attn__mpi *job, int64_t bytes) {
+    void *p = NULL;
+    if ((uint64_t)bytes < SIZE_MAX - 4 * ATTN__ALIGN) p = attn__get(job->own.alloc, (size_t)bytes);
+    if (!p) {
+        job->status = job->status ? job->status : ATTN_ERR_MEMORY;
+        return NULL;
+    }
+    job->memory[job->memories] = p;
+    job->bytes[job->memories++] = (size_t)bytes;
+    return p;
+}
+static void attn__mpi_free(attn__mpi *job) {
+    attn__put(job->own.alloc, job->work, job->work_size);
+    while (job->memories-- > 0)
+        attn__put(job->own.alloc, job->memory[job->memories], job->bytes[job->memories]);
+}
+/* Requests of up to `messages` messages of so many bytes in all. */
+static void attn__mpi_flight(attn__mpi *job, attn__flight *f, int64_t messages, int64_t bytes) {
+    const int64_t most = messages + bytes / ATTN_MPI_PIECE;
+    if (most > INT32_MAX) job->status = ATTN_ERR_SIZE;
+    else f->request = (MPI_Request *)attn__mpi_take(job, most * (int64_t)sizeof *f->request);
+}
+static void attn__mpi_ok(attn__mpi *job, int error) {
+    if (error != MPI_SUCCESS && !job->status) job->status = ATTN_ERR_MPI;
+}
+static void attn__mpi_send(
+    attn__mpi *job, attn__flight *f, const void *from, int64_t bytes, int to, int tag) {
+    job->times.sent += bytes;
+    for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
+        f->request[f->n] = MPI_REQUEST_NULL;
+        attn__mpi_ok(
+            job, MPI_Isend((const char *)from + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
+                     MPI_BYTE, to, tag, job->comm, &f->request[f->n++]));
+    }
+}
+static void attn__mpi_receive(
+    attn__mpi *job, attn__flight *f, void *to, int64_t bytes, int from, int tag) {
+    for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
+        f->request[f->n] = MPI_REQUEST_NULL;
+        attn__mpi_ok(job, MPI_Irecv((char *)to + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
+                              MPI_BYTE, from, tag, job->comm, &f->request[f->n++]));
+    }
+}
+static void attn__mpi_wait(attn__mpi *job, attn__flight *f) {
+    const double start = MPI_Wtime();
+    if (f->n) attn__mpi_ok(job, MPI_Waitall(f->n, f->request, MPI_STATUSES_IGNORE));
+    f->n = 0;
+    job->times.wait += MPI_Wtime() - start;
+}
+/* Most of MPI moves messages in its own calls alone. */
+static void attn__mpi_progress(attn__mpi *job) {
+    attn__flight *const all[] = {
+        &job->keys, &job->sent[0], &job->sent[1], &job->coming, &job->homing};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int done = 0;
+        if (all[i]->n)
+            attn__mpi_ok(job, MPI_Testall(all[i]->n, all[i]->request, &done, MPI_STATUSES_IGNORE));
+        if (done) all[i]->n = 0;
+    }
+}
+
+/* Elements that are moved or added, by tasks: few are not worth waking a thread for. */
+static void attn__mpi_parallel(
+    attn__mpi *job, int64_t elements, attn__task task, void *arg, int64_t n) {
+    const int32_t threads = elements < 65536 ? 1 : attn__threads_for(&job->own);
+    attn__parallel(&job->own, threads, task, arg, n);
+}
+
+/* ---- who holds what */
+ATTN_API void attn_mpi_cut(int64_t tokens, int32_t split, int ranks, int64_t *cut) {
+    const int64_t parts = (split == ATTN_MPI_ZIGZAG ? 2 : 1) * (int64_t)ranks;
+    for (int64_t p = 0; p <= parts; p++) cut[p] = tokens / parts * p + attn__min(p, tokens % parts);
+}
+static int attn__mpi_chunks(
+    const int64_t *cut, int32_t split, int ranks, int rank, attn__chunk *c) {
+    c[0].first = cut[rank];
+    c[0].last = cut[rank + 1];
+    c[0].at = 0;
+    if (split != ATTN_MPI_ZIGZAG) return 1;
+    c[1].first = cut[2 * ranks - 1 - rank];
+    c[1].last = cut[2 * ranks - rank];
+    c[1].at = c[0].last - c[0].first;
+    return 2;
+}
+ATTN_API int64_t attn_mpi_tokens(const int64_t *cut, int32_t split, int ranks, int rank) {
+    attn__chunk c[2];
+    const attn__chunk *last = &c[attn__mpi_chunks(cut, split, ranks, rank, c) - 1];
+    return last->at + last->last - last->first;
+}
+static int64_t attn__mpi_all_queries(const attn__mpi *job) {
+    return job->all.seq.cu_q ? job->all.seq.total_q : job->all.q_len;
+}
+static int64_t attn__mpi_all_keys(const attn__mpi *job) {
+    return job->all.seq.cu_k ? job->all.seq.total_k : job->all.kv_len;
+}
+static int attn__mpi_queries(const attn__mpi *job, int rank, attn__chunk *c) {
+    if (job->kind != ATTN__MPI_DECODE)
+        return attn__mpi_chunks(job->m->q_cut, job->m->split, job->ranks, rank, c);
+    c->first = c->at = 0;
+    c->last = attn__mpi_all_queries(job);
+    return 1;
+}
+static int attn__mpi_keys(const attn__mpi *job, int rank, attn__chunk *c) {
+    return attn__mpi_chunks(job->m->k_cut, job->m->split, job->ranks, rank, c);
+}
+static int64_t attn__mpi_held(const attn__mpi *job, int rank) {
+    return attn_mpi_tokens(job->m->k_cut, job->m->split, job->ranks, rank);
+}
+/* Part n of a chunk of queries: between two of them MPI can move messages. Of at least 1024 rows,
+ * and at most 8, whatever the machine: the bits follow from it. */
+#ifndef ATTN__MPI_SLICE
+#define ATTN__MPI_SLICE 1024
+#endif
+static int64_t attn__mpi_slices(const attn__chunk *c) {
+    return attn__clamp((c->last - c->first) / ATTN__MPI_SLICE, 1, 8);
+}
+static attn__chunk attn__mpi_slice(const attn__chunk *c, int64_t n) {
+    const int64_t rows = c->last - c->first, slices = attn__mpi_slices(c);
+    attn__chunk s = {c->first + rows * n / slices, c->first + rows * (n + 1) / slices,
+        c->at + rows * n / slices};
+    return s;
+}
+
+/* ---- blocks */
+/* What of sequence b lies in a block, as a sequence of its own: rows and keys from the chunks'
+ * first tokens on. Its offset is 0 where nothing asks for positions. */
+static attn__sequence_view attn__mpi_view(
+    const attn_desc *d, int64_t b, const attn__chunk *q, const attn__chunk *k) {
+    attn__sequence_view s = attn__sequence(d, b);
+    const int64_t i0 = attn__clamp(q->first - s.q_first, 0, s.q_rows),
+                  i1 = attn__clamp(q->last - s.q_first, 0, s.q_rows),
+                  j0 = attn__clamp(k->first - s.k_first, 0, s.k_len),
+                  j1 = attn__clamp(k->last - s.k_first, 0, s.k_len);
+    const uint32_t positions = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT;
+    s.offset = (d->flags & positions) || d->alibi ? attn__sat_add(s.offset, i0 - j0) : 0;
+    s.q_first += i0 - q->first;
+    s.q_rows = i1 - i0;
+    s.q_used = attn__clamp(s.q_used - i0, 0, s.q_rows);
+    s.k_first += j0 - k->first;
+    s.k_len = j1 - j0;
+    return s;
+}
+static int attn__mpi_sees(const attn_desc *d, const attn__sequence_view *s) {
+    int64_t lo, hi;
+    attn__rows_see(d, s, 0, s->q_used - 1, &lo, &hi);
+    return s->q_used > 0 && s->k_len > 0 && hi > lo;
+}
+/* The first sequence that ends behind the token. */
+static int64_t attn__mpi_sequence_at(const int32_t *cu, int64_t batch, int64_t token) {
+    int64_t lo = 0, hi = batch;
+    while (lo < hi) {
+        const int64_t middle = (lo + hi) / 2;
+        if (cu[middle + 1] > token) hi = middle;
+        else lo = middle + 1;
+    }
+    return lo;
+}
+/* Sequences [*b, *end) have tokens in both chunks; others may have, too, where nothing is packed. */
+static void attn__mpi_sequences(
+    const attn_desc *d, const attn__chunk *q, const attn__chunk *k, int64_t *b, int64_t *end) {
+    const int32_t *cu[2] = {d->seq.cu_q, d->seq.cu_k};
+    const attn__chunk *chunk[2] = {q, k};
+    *b = 0;
+    *end = q->first < q->last && k->first < k->last ? d->batch : 0;
+    for (int i = 0; i < 2 && *end; i++) {
+        if (!cu[i]) continue;
+        *b = attn__max(*b, attn__mpi_sequence_at(cu[i], d->batch, chunk[i]->first));
+        *end = attn__min(*end, attn__mpi_sequence_at(cu[i], d->batch, chunk[i]->last - 1) + 1);
+    }
+}
+/* Whether a query of `rank` sees a key that `source` holds. */
+static int attn__mpi_needs(const attn__mpi *job, int rank, int source) {
+    const attn_desc *d = &job->all;
+    const attn_seq *s = &d->seq;
+    const int alike = !s->cu_q && !s->cu_k && !s->used_q && !s->used_k && !s->start_k;
+    attn__chunk q[2], k[2];
+    const int qs = attn__mpi_queries(job, rank, q), ks = attn__mpi_keys(job, source, k);
+    for (int n = 0; n < qs * ks; n++) {
+        int64_t b, end;
+        attn__mpi_sequences(d, &q[n / ks], &k[n % ks], &b, &end);
+        if (alike) end = attn__min(end, 1);
+        for (; b < end; b++) {
+            const attn__sequence_view v = attn__mpi_view(d, b, &q[n / ks], &k[n % ks]);
+            if (attn__mpi_sees(d, &v)) return 1;
+        }
+    }
+    return 0;
+}
+
+/* Where the rows of a run lie in the rank's tensors. */
+typedef struct attn__place {
+    int64_t batch, token, batches, tokens;
+} attn__place;
+
+static attn_in attn__mpi_in(const attn_in *t, int64_t batch, int64_t token) {
+    attn_in x = *t;
+    const int64_t at = batch * t->stride[0] + token * t->stride[1];
+    if (x.data) x.data = (const char *)x.data + attn__bytes(x.dtype, at);
+    if (x.scale) x.scale += batch * t->scale_stride[0] + token * t->scale_stride[1];
+    for (int a = 0; a < 3; a++) { /* resolved already: 0 is what the caller wrote so */
+        if (x.stride[a] == 0) x.stride[a] = ATTN_BROADCAST;
+        if (x.scale && x.scale_stride[a] == 0) x.scale_stride[a] = ATTN_BROADCAST;
+    }
+    return x;
+}
+static attn_out attn__mpi_out(const attn_out *t, int64_t batch, int64_t token) {
+    attn_out x = *t;
+    x.data = (char *)x.data + attn__bytes(x.dtype, batch * t->stride[0] + token * t->stride[1]);
+    return x;
+}
+static attn_in attn__mpi_dense_in(
+    const void *data, int32_t dtype, int64_t tokens, int64_t heads, int64_t dim) {
+    attn_in x;
+    memset(&x, 0, sizeof x);
+    x.data = data;
+    x.dtype = dtype;
+    x.stride[0] = tokens * heads * dim;
+    x.stride[1] = heads * dim;
+    x.stride[2] = dim;
+    x.scale_stride[0] = tokens * heads;
+    x.scale_stride[1] = heads;
+    x.scale_stride[2] = 1;
+    return x;
+}
+static attn_out attn__mpi_dense_out(
+    void *data, int32_t dtype, int64_t tokens, int64_t heads, int64_t dim) {
+    attn_out x = {data, {tokens * heads * dim, heads * dim, dim}, dtype, ATTN_BSHD};
+    return x;
+}
+
+/* The lengths of a run of n sequences from b on: of what lies in the block. */
+static void attn__mpi_lengths(
+    attn__mpi *job, const attn__chunk *q, const attn__chunk *k, int64_t b, int64_t n, attn_seq *s) {
+    const attn_desc *d = &job->all;
+    const attn_seq *in = &d->seq;
+    int32_t *cu_q = job->lengths[0], *cu_k = job->lengths[1], *used_q = job->lengths[2],
+            *used_k = job->lengths[3], *start_k = job->lengths[4];
+    const int lengths_k = in->cu_k || in->used_k || in->start_k;
+    memset(s, 0, sizeof *s);
+    if (!in->cu_q && !in->used_q && !lengths_k) return;
+    const attn__sequence_view first = attn__mpi_view(d, b, q, k);
+    for (int64_t i = 0; i < n; i++) {
+        const attn__sequence_view v = attn__mpi_view(d, b + i, q, k);
+        cu_q[i] = (int32_t)(v.q_first - first.q_first);
+        cu_q[i + 1] = (int32_t)(v.q_first + v.q_rows - first.q_first);
+        used_q[i] = (int32_t)v.q_used;
+        start_k[i] = (int32_t)v.k_first;
+        used_k[i] = (int32_t)(in->cu_k ? v.k_len : v.k_first + v.k_len);
+        cu_k[i] = (int32_t)(v.k_first - first.k_first);
+        cu_k[i + 1] = (int32_t)(v.k_first + v.k_len - first.k_first);
+    }
+    if (in->cu_q) {
+        s->cu_q = cu_q;
+        s->total_q = cu_q[n];
+    }
+    if (in->used_q) s->used_q = used_q;
+    if (lengths_k) s->used_k = used_k;
+    if (in->cu_k) {
+        s->cu_k = cu_k;
+        s->total_k = cu_k[n];
+    } else if (lengths_k) s->start_k = start_k;
+}
+/* The description of a run, but for what it writes; where its rows lie. */
+static attn_desc attn__mpi_run_desc(attn__mpi *job, const attn__chunk *q, const attn__chunk *k,
+    int64_t b, int64_t n, attn__place *at) {
+    const attn__sequence_view v = attn__mpi_view(&job->all, b, q, k);
+    const int packed_q = job->all.seq.cu_q != NULL, packed_k = job->all.seq.cu_k != NULL;
+    attn_desc d = job->own;
+    attn__mpi_lengths(job, q, k, b, n, &d.seq);
+    d.batch = n;
+    d.q_len = packed_q ? d.seq.total_q : q->last - q->first;
+    d.kv_len = packed_k ? d.seq.total_k : k->last - k->first;
+    d.flags = (d.flags & ~(uint32_t)(ATTN_TOP_LEFT | ATTN_ACCUMULATE)) | ATTN_OFFSET;
+    d.offset = v.offset;
+    d.sink = NULL;
+    at->batch = packed_q ? 0 : b;
+    at->batches = packed_q ? 1 : n;
+    at->token = q->at + (packed_q ? v.q_first : 0);
+    at->tokens = d.q_len;
+    const int64_t k_batch = packed_k ? 0 : b, k_token = k->at + (packed_k ? v.k_first : 0);
+    d.q = attn__mpi_in(&job->own.q, at->batch, at->token);
+    d.k = attn__mpi_in(&job->k, k_batch, k_token);
+    d.v = attn__mpi_in(&job->v, k_batch, k_token);
+    return d;
+}
+/* One call of the library, in a workspace that is kept for the next. What fails is told to all
+ * ranks at the end: until then they need this one's messages. */
+static void attn__mpi_run(attn__mpi *job, attn_desc *d, const attn_grad *g) {
+    attn_plan plan;
+    const double start = MPI_Wtime();
+    if (job->status) return;
+    job->status = attn_query(d, g, &plan);
+    if (!job->status && plan.workspace_size > job->work_size) {
+        attn__put(d->alloc, job->work, job->work_size);
+        job->work = attn__get(d->alloc, plan.workspace_size);
+        job->work_size = job->work ? plan.workspace_size : 0;
+        if (!job->work) job->status = ATTN_ERR_MEMORY;
+    }
+    if (job->status) return;
+    d->workspace = job->work_size ? job->work : NULL;
+    d->workspace_size = job->work_size;
+    job->status = g ? attn_backward(d, g) : attn_forward(d);
+    job->times.compute += MPI_Wtime() - start;
+}
+
+/* ---- forward */
+/* One row more of what is joined: state and part are [max, sum, x], x / sum the row's o. It is
+ * attn_merge's arithmetic with the division at the end. Returns the weight of x. */
+static double attn__mpi_join(double *state, int64_t v_dim, double max, double sum) {
+    const double old = state[0];
+    if (attn__is_neg_inf(max)) return 0;
+    if (!(max > old) && !attn__is_nan(max)) {
+        const double weight = attn__exp(max - old);
+        state[1] += weight * sum;
+        return weight;
+    }
+    const double shrink = attn__is_neg_inf(old) ? 0 : attn__exp(old - max);
+    state[0] = max;
+    state[1] = state[1] * shrink + sum;
+    for (int64_t c = 0; c < v_dim; c++) state[2 + c] *= shrink;
+    return 1;
+}
+typedef struct attn__joining {
+    attn__mpi *job;
+    attn__place at;
+} attn__joining;
+/* Part (batch entry, head) n of a block's o and lse. */
+static void attn__mpi_join_task(void *arg, int64_t n) {
+    const attn__joining *j = (const attn__joining *)arg;
+    const attn__mpi *job = j->job;
+    const int64_t heads = job->own.heads, v_dim = job->own.v_dim, b = n / heads, h = n % heads;
+    const float *lse = job->part_lse + n * j->at.tokens;
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t i = 0; i < j->at.tokens; i++) {
+        const int64_t row = ((j->at.batch + b) * job->q_own + j->at.token + i) * heads + h;
+        const int64_t from = ((b * j->at.tokens + i) * heads + h) * v_dim;
+        double *state = job->state + row * (v_dim + 2), *x = state + 2;
+        if (attn__is_neg_inf((double)lse[i])) continue; /* o is not read */
+        const double weight = attn__mpi_join(state, v_dim, (double)lse[i], 1);
+        if (job->wide)
+            for (int64_t c = 0; c < v_dim; c++) x[c] += weight * ((double *)job->part)[from + c];
+        else
+            for (int64_t c = 0; c < v_dim; c++)
+                x[c] += weight * (double)((float *)job->part)[from + c];
+    }
+    attn__fp_leave(fp);
+}
+static void attn__mpi_forward_run(
+    attn__mpi *job, const attn__chunk *q, const attn__chunk *k, int64_t b, int64_t n) {
+    attn__joining join;
+    join.job = job;
+    attn_desc d = attn__mpi_run_desc(job, q, k, b, n, &join.at);
+    memset(&d.o, 0, sizeof d.o);
+    d.o.data = job->part;
+    d.o.dtype = job->wide ? ATTN_F64 : ATTN_F32;
+    d.lse = job->part_lse;
+    attn__mpi_run(job, &d, NULL);
+    if (!job->status)
+        attn__mpi_parallel(job, join.at.batches * join.at.tokens * d.heads * d.v_dim,
+            attn__mpi_join_task, &join, join.at.batches * d.heads);
+}
+/* A row that has seen no key yet; `sink`: one part more, without a value. */
+static void attn__mpi_start(attn__mpi *job, int sink) {
+    const int64_t rows = job->q_batch * job->q_own * job->own.heads, width = job->own.v_dim + 2;
+    for (int64_t r = 0; r < rows; r++) {
+        double *state = job->state + r * width;
+        memset(state, 0, (size_t)width * sizeof *state);
+        state[0] = -attn__double(0x7ff0000000000000u);
+        if (sink && job->own.sink)
+            attn__mpi_join(state, 0, (double)job->own.sink[r % job->own.heads], 1);
+    }
+}
+/* o and lse of (batch entry, head) n, from what is joined. */
+static void attn__mpi_finish_task(void *arg, int64_t n) {
+    const attn__mpi *job = (const attn__mpi *)arg;
+    const attn_desc *d = &job->own;
+    const int64_t b = n / d->heads, h = n % d->heads;
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t i = 0; i < job->q_own; i++) {
+        const double *state = job->state + ((b * job->q_own + i) * d->heads + h) * (d->v_dim + 2);
+        const int64_t to = b * d->o.stride[0] + i * d->o.stride[1] + h * d->o.stride[2];
+        const int empty = attn__is_neg_inf(state[0]);
+        for (int64_t c = 0; c < d->v_dim; c++)
+            attn__put_f64(d->o.data, d->o.dtype, to + c, empty ? 0 : state[2 + c] / state[1]);
+        if (d->lse)
+            d->lse[n * job->q_own + i] =
+                attn__nearest_f32(empty ? state[0] : state[0] + attn__log(state[1]));
+    }
+    attn__fp_leave(fp);
+}
+static void attn__mpi_finish(attn__mpi *job) {
+    attn__mpi_parallel(job, job->q_batch * job->q_own * job->own.heads * job->own.v_dim,
+        attn__mpi_finish_task, job, job->q_batch * job->own.heads);
+}
+
+/* ---- backward */
+/* lse or dlse of the rows of a run, dense. */
+static const float *attn__mpi_rows(
+    const attn__mpi *job, const attn__place *at, const float *from, float *to) {
+    if (!from) return NULL;
+    for (int64_t n = 0; n < at->batches * job->own.heads; n++)
+        memcpy(to + n * at->tokens,
+            from + (at->batch * job->own.heads + n) * job->q_own + at->token,
+            (size_t)at->tokens * sizeof *to);
+    return to;
+}
+static void attn__mpi_backward_run(attn__mpi *job, float *grads, const attn__chunk *q,
+    const attn__chunk *k, int64_t b, int64_t n) {
+    attn__place at;
+    attn_desc d = attn__mpi_run_desc(job, q, k, b, n, &at);
+    attn_grad g;
+    const int packed_k = job->all.seq.cu_k != NULL;
+    const attn__sequence_view v = attn__mpi_view(&job->all, b, q, k);
+    const int64_t k_batch = packed_k ? 0 : b, token = k->at + (packed_k ? v.k_first : 0);
+    memset(&g, 0, sizeof g);
+    d.flags |= ATTN_ACCUMULATE;
+    d.o = attn__mpi_out(&job->own.o, at.batch, at.token);
+    d.lse = job->part_lse;
+    attn__mpi_rows(job, &at, job->own.lse, job->part_lse);
+    g.dlse = attn__mpi_rows(job, &at, job->g.dlse, job->part_dlse);
+    g.dout = attn__mpi_in(&job->g.dout, at.batch, at.token);
+    g.dq = attn__mpi_dense_out(
+        job->dq, job->wide ? ATTN_F64 : ATTN_F32, job->q_own, d.heads, d.head_dim);
+    g.dk = attn__mpi_dense_out(grads, ATTN_F32, job->tokens, d.kv_heads, d.head_dim);
+    g.dv = attn__mpi_dense_out(
+        grads + job->k_batch * g.dk.stride[0], ATTN_F32, job->tokens, d.kv_heads, d.v_dim);
+    g.dq = attn__mpi_out(&g.dq, at.batch, at.token);
+    g.dk = attn__mpi_out(&g.dk, k_batch, token);
+    g.dv = attn__mpi_out(&g.dv, k_batch, token);
+    attn__mpi_run(job, &d, &g);
+}
+/* The rank's part of dsink of head h: - sum of exp(sink - lse) (dout . o - dlse). */
+static void attn__mpi_sink_task(void *arg, int64_t h) {
+    const attn__mpi *job = (const attn__mpi *)arg;
+    const attn_desc *d = &job->own;
+    attn__chunk q[2], whole = {0, attn__mpi_all_keys(job), 0};
+    uint64_t fp = attn__fp_enter(0);
+    double sum = 0;
+    const int chunks = attn__mpi_queries(job, job->rank, q);
+    for (int64_t n = 0; n < chunks * d->batch; n++) {
+        const attn__chunk *c = &q[n / d->batch];
+        const int64_t b = n % d->batch, batch = d->seq.cu_q ? 0 : b;
+        const attn__sequence_view v = attn__mpi_view(&job->all, b, c, &whole);
+        for (int64_t i = 0; i < v.q_used; i++) {
+            const int64_t t = c->at + v.q_first + i;
+            const int64_t row = (batch * d->heads + h) * job->q_own + t,
+                          o = batch * d->o.stride[0] + t * d->o.stride[1] + h * d->o.stride[2];
+            const attn_in *dout = &job->g.dout;
+            const int64_t at = batch * dout->stride[0] + t * dout->stride[1] + h * dout->stride[2];
+            double delta = job->g.dlse ? -(double)job->g.dlse[row] : 0,
+                   x = (double)d->sink[h] - (double)d->lse[row];
+            if (attn__is_neg_inf((double)d->lse[row])) continue; /* saw nothing, nor the sink */
+            for (int64_t e = 0; e < d->v_dim; e++)
+                delta += attn__get_f64(d->o.data, d->o.dtype, o + e) *
+                         attn__get_f64(dout->data, dout->dtype, at + e);
+            sum -= attn__exp(x > 0 ? 0 : x) * delta;
+        }
+    }
+    job->dsink[h] = sum;
+    attn__fp_leave(fp);
+}
+/* x, or old + x, into a gradient of the caller: token n of all batch entries. */
+typedef struct attn__storing {
+    const void *from; /* dense, f32 or f64 */
+    const attn_out *to;
+    int64_t tokens, heads, dim;
+    int32_t dtype;
+    int accumulate;
+} attn__storing;
+static void attn__mpi_store_task(void *arg, int64_t n) {
+    const attn__storing *s = (const attn__storing *)arg;
+    const attn_out *to = s->to;
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t h = 0; h < s->heads; h++) {
+        const int64_t at = n / s->tokens * to->stride[0] + n % s->tokens * to->stride[1] +
+                           h * to->stride[2],
+                      from = (n * s->heads + h) * s->dim;
+        for (int64_t c = 0; c < s->dim; c++) {
+            double x = attn__get_f64(s->from, s->dtype, from + c);
+            if (s->accumulate) x += attn__get_f64(to->data, to->dtype, at + c);
+            attn__put_f64(to->data, to->dtype, at + c, x);
+        }
+    }
+    attn__fp_leave(fp);
+}
+static void attn__mpi_store(
+    attn__mpi *job, const attn_out *to, const void *from, int32_t dtype, int keys, int64_t dim) {
+    attn__storing s = {from, to, keys ? job->k_own : job->q_own,
+        keys ? job->own.kv_heads : job->own.heads, dim, dtype,
+        (job->own.flags & ATTN_ACCUMULATE) != 0};
+    attn__mpi_parallel(job, (keys ? job->k_batch : job->q_batch) * s.tokens * s.heads * dim,
+        attn__mpi_store_task, &s, (keys ? job->k_batch : job->q_batch) * s.tokens);
+}
+static void attn__mpi_store_all(attn__mpi *job, const void *dk, const void *dv, int32_t dtype) {
+    const attn_desc *d = &job->own;
+    attn__mpi_store(job, &job->g.dq, job->dq, job->wide ? ATTN_F64 : ATTN_F32, 0, d->head_dim);
+    attn__mpi_store(job, &job->g.dk, dk, dtype, 1, d->head_dim);
+    attn__mpi_store(job, &job->g.dv, dv, dtype, 1, d->v_dim);
+    for (int64_t h = 0; job->g.dsink && h < d->heads; h++) {
+        double sum = d->flags & ATTN_ACCUMULATE ? (double)job->g.dsink[h] : 0;
+        for (int r = 1; r <= job->ranks; r++) sum += job->dsink[r * d->heads + h];
+        job->g.dsink[h] = (float)sum;
+    }
+}
+
+/* ---- the ring */
+/* This rank's queries against the keys at hand, those of `source`. */
+static void attn__mpi_part(attn__mpi *job, int source, float *grads) {
+    attn__chunk q[2], k[2];
+    const int qs = attn__mpi_queries(job, job->rank, q), ks = attn__mpi_keys(job, source, k);
+    for (int a = 0; a < qs; a++)
+        for (int64_t slice = 0; slice < ks * attn__mpi_slices(&q[a]); slice++) {
+            const attn__chunk rows = attn__mpi_slice(&q[a], slice / ks), *keys = &k[slice % ks];
+            int64_t b, end, n;
+            attn__mpi_sequences(&job->all, &rows, keys, &b, &end);
+            for (; b < end; b += n) {
+                const attn__sequence_view v = attn__mpi_view(&job->all, b, &rows, keys);
+                n = 1;
+                if (!attn__mpi_sees(&job->all, &v)) continue;
+                for (; b + n < end; n++) {
+                    const attn__sequence_view w = attn__mpi_view(&job->all, b + n, &rows, keys);
+                    if (w.offset != v.offset || !attn__mpi_sees(&job->all, &w)) break;
+                }
+                if (job->kind == ATTN__MPI_BACKWARD)
+                    attn__mpi_backward_run(job, grads, &rows, keys, b, n);
+                else attn__mpi_forward_run(job, &rows, keys, b, n);
+                attn__mpi_progress(job);
+            }
+        }
+}
+/* Where k, v and their scales lie in the message of a rank's keys; the bytes of it. */
+static int64_t attn__mpi_message(const attn__mpi *job, int64_t tokens, int64_t at[4]) {
+    const attn_desc *d = &job->own;
+    const int64_t rows = job->k_batch * tokens * d->kv_heads;
+    at[0] = 0;
+    at[1] = attn__round_up(attn__bytes(d->k.dtype, rows * d->head_dim), ATTN__ALIGN);
+    at[2] = at[1] + attn__round_up(attn__bytes(d->v.dtype, rows * d->v_dim), ATTN__ALIGN);
+    at[3] = at[2] + (d->k.scale ? attn__round_up(rows * 4, ATTN__ALIGN) : 0);
+    return at[3] + (d->v.scale ? rows * 4 : 0);
+}
+/* f32 numbers of dk and dv of so many tokens. */
+static int64_t attn__mpi_grads(const attn__mpi *job, int64_t tokens) {
+    return job->k_batch * tokens * job->own.kv_heads * (job->own.head_dim + job->own.v_dim);
+}
+/* The keys at hand are those of this message. */
+static void attn__mpi_open(attn__mpi *job, int source, const char *message) {
+    const attn_desc *d = &job->own;
+    int64_t at[4];
+    job->tokens = attn__mpi_held(job, source);
+    attn__mpi_message(job, job->tokens, at);
+    job->k = attn__mpi_dense_in(message, d->k.dtype, job->tokens, d->kv_heads, d->head_dim);
+    job->v = attn__mpi_dense_in(message + at[1], d->v.dtype, job->tokens, d->kv_heads, d->v_dim);
+    if (d->k.scale) job->k.scale = (const float *)(const void *)(message + at[2]);
+    if (d->v.scale) job->v.scale = (const float *)(const void *)(message + at[3]);
+}
+static void attn__mpi_copy(
+    attn__mpi *job, int64_t batch, int64_t tokens, const attn__piece *from, const attn__piece *to) {
+    const int64_t shape[4] = {batch, tokens, from->heads, from->dim};
+    attn_in src;
+    attn_out dst = {to->data, {to->stride[0], to->stride[1], to->stride[2]}, to->dtype, ATTN_BSHD};
+    memset(&src, 0, sizeof src);
+    src.data = from->data;
+    src.dtype = from->dtype;
+    memcpy(src.stride, from->stride, sizeof src.stride);
+    const int64_t elements = batch * tokens * from->heads * from->dim;
+    if (elements > 0) attn__convert(shape, &src, &dst, elements, &job->own);
+}
+static attn__piece attn__mpi_piece(
+    const void *data, const int64_t *stride, int32_t dtype, int64_t heads, int64_t dim) {
+    attn__piece p = {(void *)(uintptr_t)data, {stride[0], stride[1], stride[2]}, heads, dim, dtype};
+    return p;
+}
+/* The rank's own keys, dense. */
+static void attn__mpi_pack(attn__mpi *job) {
+    const attn_desc *d = &job->own;
+    attn__mpi_open(job, job->rank, job->message[0]);
+    const attn_in *from[2] = {&d->k, &d->v}, *to[2] = {&job->k, &job->v};
+    const int64_t dim[2] = {d->head_dim, d->v_dim};
+    for (int i = 0; i < 2; i++) {
+        attn__piece a = attn__mpi_piece(
+                        from[i]->data, from[i]->stride, from[i]->dtype, d->kv_heads, dim[i]),
+                    b = attn__mpi_piece(
+                        to[i]->data, to[i]->stride, to[i]->dtype, d->kv_heads, dim[i]);
+        attn__mpi_copy(job, job->k_batch, job->k_own, &a, &b);
+        if (!from[i]->scale) continue;
+        a = attn__mpi_piece(from[i]->scale, from[i]->scale_stride, ATTN_F32, d->kv_heads, 1);
+        b = attn__mpi_piece(to[i]->scale, to[i]->scale_stride, ATTN_F32, d->kv_heads, 1);
+        attn__mpi_copy(job, job->k_batch, job->k_own, &a, &b);
+    }
+}
+static int attn__mpi_source(const attn__mpi *job, int step) {
+    return (job->rank - step + 2 * job->ranks) % job->ranks;
+}
+typedef struct attn__adding {
+    float *to;
+    const float *from;
+    int64_t count;
+} attn__adding;
+#define ATTN__ADD_BLOCK 65536
+static void attn__mpi_add_task(void *arg, int64_t n) {
+    const attn__adding *a = (const attn__adding *)arg;
+    const int64_t last = attn__min(a->count, (n + 1) * ATTN__ADD_BLOCK);
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t i = n * ATTN__ADD_BLOCK; i < last; i++) a->to[i] += a->from[i];
+    attn__fp_leave(fp);
+}
+/* dk and dv of the keys at hand: this rank's added to what came with them, and passed on, or
+ * home where nobody follows who needs the keys. */
+static void attn__mpi_backward_step(attn__mpi *job, int step, int source) {
+    const int next = (job->rank + 1) % job->ranks;
+    float *grads = job->turn[step % 2];
+    attn__adding add = {grads, job->came, attn__mpi_grads(job, job->tokens)};
+    const int64_t bytes = add.count * 4;
+    attn__flight *sent = &job->sent[step % 2];
+    attn__mpi_wait(job, sent); /* of two steps before */
+    if (step > 0)
+        attn__mpi_receive(job, &job->coming, job->came, bytes,
+            (job->rank + job->ranks - 1) % job->ranks, ATTN__TAG_GRADS);
+    memset(grads, 0, (size_t)bytes);
+    attn__mpi_part(job, source, grads);
+    attn__mpi_wait(job, &job->coming);
+    if (step > 0)
+        attn__mpi_parallel(
+            job, add.count, attn__mpi_add_task, &add, attn__ceil_div(add.count, ATTN__ADD_BLOCK));
+    if (step < job->hops[source]) attn__mpi_send(job, sent, grads, bytes, next, ATTN__TAG_GRADS);
+    else if (step > 0) attn__mpi_send(job, sent, grads, bytes, source, ATTN__TAG_HOME);
+    else memcpy(job->home, grads, (size_t)bytes);
+}
+/* In step n a rank works on the keys of the rank n before it, and gets those of the next step. No
+ * step waits for one that is not before it in this count: nothing can lock. */
+static void attn__mpi_ring(attn__mpi *job) {
+    const int next = (job->rank + 1) % job->ranks, back = job->hops[job->rank],
+              previous = (job->rank + job->ranks - 1) % job->ranks;
+    int64_t at[4];
+    attn__mpi_pack(job);
+    if (job->kind == ATTN__MPI_BACKWARD && back > 0)
+        attn__mpi_receive(job, &job->homing, job->home, attn__mpi_grads(job, job->k_own) * 4,
+            (job->rank + back) % job->ranks, ATTN__TAG_HOME);
+    for (int step = 0; step < job->ranks; step++) {
+        const int source = attn__mpi_source(job, step), after = attn__mpi_source(job, step + 1);
+        char *here = job->message[step % 2], *there = job->message[(step + 1) % 2];
+        if (step + 1 <= job->hops[after])
+            attn__mpi_receive(job, &job->keys, there,
+                attn__mpi_message(job, attn__mpi_held(job, after), at), previous, ATTN__TAG_KEYS);
+        if (step < job->hops[source])
+            attn__mpi_send(job, &job->keys, here,
+                attn__mpi_message(job, attn__mpi_held(job, source), at), next, ATTN__TAG_KEYS);
+        if (step <= job->hops[source]) {
+            attn__mpi_open(job, source, here);
+            if (job->kind == ATTN__MPI_BACKWARD) attn__mpi_backward_step(job, step, source);
+            else attn__mpi_part(job, source, NULL);
+        }
+        attn__mpi_wait(job, &job->keys);
+    }
+    attn__mpi_wait(job, &job->sent[0]);
+    attn__mpi_wait(job, &job->sent[1]);
+    attn__mpi_wait(job, &job->homing);
+}
+
+/* ---- Ulysses: all tokens of some heads here, some tokens of all heads there */
+/* `full` is dense and has heads / ranks heads; `out`: from full to own, else from own to full. */
+typedef struct attn__move {
+    attn__piece own, full;
+    int64_t batch;
+    int keys, out;
+} attn__move;
+static attn__piece attn__mpi_stage(const attn__move *m, char *at, int64_t tokens) {
+    const int64_t row = m->full.heads * m->full.dim, stride[3] = {tokens * row, row, m->full.dim};
+    return attn__mpi_piece(at, stride, m->full.dtype, m->full.heads, m->full.dim);
+}
+static attn__piece attn__mpi_from(const attn__piece *p, int64_t token, int64_t head) {
+    attn__piece x = *p;
+    x.data = (char *)x.data + attn__bytes(p->dtype, token * p->stride[1] + head * p->stride[2]);
+    x.heads = p->heads;
+    return x;
+}
+/* One of the two sides for rank r, in or out of its message `at`. */
+static void attn__mpi_move_side(
+    attn__mpi *job, const attn__move *m, int r, int full_side, int pack, char *at) {
+    attn__chunk c[2];
+    const int n = m->keys ? attn__mpi_keys(job, full_side ? r : job->rank, c)
+                          : attn__mpi_queries(job, full_side ? r : job->rank, c);
+    const int64_t tokens = c[n - 1].at + c[n - 1].last - c[n - 1].first;
+    const attn__piece stage = attn__mpi_stage(m, at, tokens);
+    for (int i = 0; i < n; i++) {
+        attn__piece a = full_side ? attn__mpi_from(&m->full, c[i].first, 0)
+                                  : attn__mpi_from(&m->own, c[i].at, r * m->full.heads),
+                    b = attn__mpi_from(&stage, c[i].at, 0);
+        a.heads = m->full.heads;
+        attn__mpi_copy(job, m->batch, c[i].last - c[i].first, pack ? &a : &b, pack ? &b : &a);
+    }
+}
+static void attn__mpi_move(attn__mpi *job, const attn__move *m) {
+    const int64_t *cut = m->keys ? job->m->k_cut : job->m->q_cut;
+    const int64_t token = m->batch * m->full.heads * attn__bytes(m->full.dtype, m->full.dim),
+                  own = (m->keys ? job->k_own : job->q_own) * token;
+    char *out = job->message[0], *in = job->message[1];
+    for (int r = 0; r < job->ranks; r++) {
+        const int64_t full = attn_mpi_tokens(cut, job->m->split, job->ranks, r) * token,
+                      bytes = m->out ? own : full;
+        attn__mpi_receive(job, &job->keys, in, bytes, r, ATTN__TAG_HEADS);
+        in += bytes;
+    }
+    for (int r = 0; r < job->ranks; r++) {
+        const int64_t full = attn_mpi_tokens(cut, job->m->split, job->ranks, r) * token,
+                      bytes = m->out ? full : own;
+        attn__mpi_move_side(job, m, r, m->out, 1, out);
+        attn__mpi_send(job, &job->keys, out, bytes, r, ATTN__TAG_HEADS);
+        out += bytes;
+    }
+    attn__mpi_wait(job, &job->keys);
+    in = job->message[1];
+    for (int r = 0; r < job->ranks; r++) {
+        attn__mpi_move_side(job, m, r, !m->out, 0, in);
+        in += m->out ? own : attn_mpi_tokens(cut, job->m->split, job->ranks, r) * token;
+    }
+}
+/* Moves a tensor of the call, whose whole is `full`. */
+static void attn__mpi_move_tensor(attn__mpi *job, const void *own, const int64_t *stride,
+    int32_t dtype, void *full, int64_t dim, int keys, int out) {
+    attn__move m;
+    const int64_t heads = (keys ? job->own.kv_heads : job->own.heads), each = heads / job->ranks,
+                  tokens = keys ? attn__mpi_all_keys(job) : attn__mpi_all_queries(job),
+                  dense[3] = {tokens * each * dim, each * dim, dim};
+    m.own = attn__mpi_piece(own, stride, dtype, heads, dim);
+    m.full = attn__mpi_piece(full, dense, dtype, each, dim);
+    m.batch = keys ? job->k_batch : job->q_batch;
+    m.keys = keys;
+    m.out = out;
+    attn__mpi_move(job, &m);
+}
+/* The same for lse and dlse, [batch, heads, tokens]. */
+static void attn__mpi_move_rows(attn__mpi *job, const float *own, float *full, int out) {
+    attn__move m;
+    const int64_t heads = job->own.heads, each = heads / job->ranks,
+                  tokens = attn__mpi_all_queries(job), a[3] = {heads * job->q_own, 1, job->q_own},
+                  b[3] = {each * tokens, 1, tokens};
+    m.own = attn__mpi_piece(own, a, ATTN_F32, heads, 1);
+    m.full = attn__mpi_piece(full, b, ATTN_F32, each, 1);
+    m.batch = job->q_batch;
+    m.keys = 0;
+    m.out = out;
+    attn__mpi_move(job, &m);
+}
+/* Memory for the whole of a tensor's heads. */
+static void *attn__mpi_full(attn__mpi *job, int keys, int32_t dtype, int64_t dim) {
+    const int64_t rows = keys ? job->k_batch * attn__mpi_all_keys(job) * job->own.kv_heads
+                              : job->q_batch * attn__mpi_all_queries(job) * job->own.heads;
+    return attn__mpi_take(job, attn__bytes(dtype, rows / job->ranks * dim));
+}
+typedef struct attn__heads {
+    void *q, *k, *v, *o, *dout, *dq, *dk, *dv;
+    float *lse, *dlse, *k_scale, *v_scale;
+} attn__heads;
+static void attn__mpi_heads_memory(attn__mpi *job, attn__heads *f) {
+    const attn_desc *d = &job->own;
+    const int back = job->kind == ATTN__MPI_BACKWARD;
+    const int32_t grads = job->wide ? ATTN_F64 : ATTN_F32;
+    memset(f, 0, sizeof *f);
+    f->q = attn__mpi_full(job, 0, d->q.dtype, d->head_dim);
+    f->k = attn__mpi_full(job, 1, d->k.dtype, d->head_dim);
+    f->v = attn__mpi_full(job, 1, d->v.dtype, d->v_dim);
+    f->o = attn__mpi_full(job, 0, d->o.dtype, d->v_dim);
+    f->lse = (float *)attn__mpi_full(job, 0, ATTN_F32, 1);
+    if (d->k.scale) f->k_scale = (float *)attn__mpi_full(job, 1, ATTN_F32, 1);
+    if (d->v.scale) f->v_scale = (float *)attn__mpi_full(job, 1, ATTN_F32, 1);
+    if (back) {
+        f->dout = attn__mpi_full(job, 0, job->g.dout.dtype, d->v_dim);
+        f->dq = attn__mpi_full(job, 0, grads, d->head_dim);
+        f->dk = attn__mpi_full(job, 1, grads, d->head_dim);
+        f->dv = attn__mpi_full(job, 1, grads, d->v_dim);
+        if (job->g.dlse) f->dlse = (float *)attn__mpi_full(job, 0, ATTN_F32, 1);
+        job->dq = attn__mpi_take(
+            job, attn__bytes(grads, job->q_batch * job->q_own * d->heads * d->head_dim));
+        const int64_t rows = job->k_batch * job->k_own * d->kv_heads;
+        job->home =
+            (float *)attn__mpi_take(job, attn__bytes(grads, rows * (d->head_dim + d->v_dim)));
+        job->dsink = (double *)attn__mpi_take(job, (1 + job->ranks) * d->heads * 8);
+    }
+    /* messages: the largest tensor, as the whole of some heads and as some tokens of all */
+    const int64_t dim = attn__max(d->head_dim, d->v_dim) * 8,
+                  full = attn__max(job->q_batch * attn__mpi_all_queries(job) * d->heads,
+                             job->k_batch * attn__mpi_all_keys(job) * d->kv_heads) /
+                         job->ranks,
+                  own = attn__max(job->q_batch * job->q_own * d->heads,
+                      job->k_batch * job->k_own * d->kv_heads),
+                  most = attn__max(full, own) * dim;
+    for (int i = 0; i < 2; i++) job->message[i] = (char *)attn__mpi_take(job, most);
+    attn__mpi_flight(job, &job->keys, 2 * job->ranks, 2 * most);
+}
+/* The call of this rank's heads. */
+static attn_desc attn__mpi_heads_desc(attn__mpi *job, const attn__heads *f) {
+    attn_desc d = job->all;
+    const int64_t each = d.heads / job->ranks, kv_each = d.kv_heads / job->ranks,
+                  queries = attn__mpi_all_queries(job), keys = attn__mpi_all_keys(job);
+    const attn_out o = attn__mpi_dense_out(f->o, d.o.dtype, queries, each, d.v_dim);
+    d.q = attn__mpi_dense_in(f->q, d.q.dtype, queries, each, d.head_dim);
+    d.k = attn__mpi_dense_in(f->k, d.k.dtype, keys, kv_each, d.head_dim);
+    d.v = attn__mpi_dense_in(f->v, d.v.dtype, keys, kv_each, d.v_dim);
+    d.k.scale = f->k_scale;
+    d.v.scale = f->v_scale;
+    d.o = o;
+    d.lse = f->lse;
+    if (d.alibi) d.alibi += job->rank * each;
+    if (d.sink) d.sink += job->rank * each;
+    d.heads = each;
+    d.kv_heads = kv_each;
+    d.flags &= ~(uint32_t)ATTN_ACCUMULATE;
+    d.message = NULL;
+    d.message_size = 0;
+    return d;
+}
+static void attn__mpi_heads_in(attn__mpi *job, const attn__heads *f) {
+    const attn_desc *d = &job->own;
+    attn__mpi_move_tensor(job, d->q.data, d->q.stride, d->q.dtype, f->q, d->head_dim, 0, 0);
+    attn__mpi_move_tensor(job, d->k.data, d->k.stride, d->k.dtype, f->k, d->head_dim, 1, 0);
+    attn__mpi_move_tensor(job, d->v.data, d->v.stride, d->v.dtype, f->v, d->v_dim, 1, 0);
+    if (d->k.scale)
+        attn__mpi_move_tensor(job, d->k.scale, d->k.scale_stride, ATTN_F32, f->k_scale, 1, 1, 0);
+    if (d->v.scale)
+        attn__mpi_move_tensor(job, d->v.scale, d->v.scale_stride, ATTN_F32, f->v_scale, 1, 1, 0);
+    if (job->kind != ATTN__MPI_BACKWARD) return;
+    const attn_in *dout = &job->g.dout;
+    attn__mpi_move_tensor(job, d->o.data, d->o.stride, d->o.dtype, f->o, d->v_dim, 0, 0);
+    attn__mpi_move_tensor(job, dout->data, dout->stride, dout->dtype, f->dout, d->v_dim, 0, 0);
+    attn__mpi_move_rows(job, d->lse, f->lse, 0);
+    if (job->g.dlse) attn__mpi_move_rows(job, job->g.dlse, f->dlse, 0);
+}
+static void attn__mpi_heads_run(attn__mpi *job, const attn__heads *f) {
+    attn_desc d = attn__mpi_heads_desc(job, f);
+    attn_grad g;
+    const int32_t grads = job->wide ? ATTN_F64 : ATTN_F32;
+    attn__mpi_heads_in(job, f);
+    if (job->kind != ATTN__MPI_BACKWARD) {
+        attn__mpi_run(job, &d, NULL);
+        return;
+    }
+    memset(&g, 0, sizeof g);
+    const int64_t queries = attn__mpi_all_queries(job), keys = attn__mpi_all_keys(job);
+    g.dout = attn__mpi_dense_in(f->dout, job->g.dout.dtype, queries, d.heads, d.v_dim);
+    g.dq = attn__mpi_dense_out(f->dq, grads, queries, d.heads, d.head_dim);
+    g.dk = attn__mpi_dense_out(f->dk, grads, keys, d.kv_heads, d.head_dim);
+    g.dv = attn__mpi_dense_out(f->dv, grads, keys, d.kv_heads, d.v_dim);
+    g.dlse = f->dlse;
+    d.sink = NULL; /* dsink: attn__mpi_sink_task */
+    attn__mpi_run(job, &d, &g);
+}
+static void attn__mpi_heads_out(attn__mpi *job, const attn__heads *f) {
+    const attn_desc *d = &job->own;
+    const int32_t grads = job->wide ? ATTN_F64 : ATTN_F32;
+    if (job->kind != ATTN__MPI_BACKWARD) {
+        attn__mpi_move_tensor(job, d->o.data, d->o.stride, d->o.dtype, f->o, d->v_dim, 0, 1);
+        if (d->lse) attn__mpi_move_rows(job, d->lse, f->lse, 1);
+        return;
+    }
+    char *dk = (char *)job->home,
+         *dv = dk + attn__bytes(grads, job->k_batch * job->k_own * d->kv_heads * d->head_dim);
+    const attn_out q = attn__mpi_dense_out(job->dq, grads, job->q_own, d->heads, d->head_dim),
+                   k = attn__mpi_dense_out(dk, grads, job->k_own, d->kv_heads, d->head_dim),
+                   v = attn__mpi_dense_out(dv, grads, job->k_own, d->kv_heads, d->v_dim);
+    attn__mpi_move_tensor(job, q.data, q.stride, grads, f->dq, d->head_dim, 0, 1);
+    attn__mpi_move_tensor(job, k.data, k.stride, grads, f->dk, d->head_dim, 1, 1);
+    attn__mpi_move_tensor(job, v.data, v.stride, grads, f->dv, d->v_dim, 1, 1);
+    attn__mpi_store_all(job, dk, dv, grads);
+}
+
+/* ---- decode: each rank has a part of all rows; each joins a share of them, then tells all */
+static int64_t attn__mpi_share(const attn__mpi *job) {
+    return attn__ceil_div(job->q_batch * job->q_own * job->own.heads, job->ranks);
+}
+static void attn__mpi_gather(attn__mpi *job) {
+    const int64_t width = job->own.v_dim + 2, share = attn__mpi_share(job);
+    double *in = (double *)(void *)job->message[0], *out = (double *)(void *)job->message[1];
+    const double start = MPI_Wtime();
+    MPI_Datatype row;
+    attn__mpi_ok(job, MPI_Type_contiguous((int)width, MPI_DOUBLE, &row));
+    attn__mpi_ok(job, MPI_Type_commit(&row));
+    attn__mpi_ok(job, MPI_Alltoall(job->state, (int)share, row, in, (int)share, row, job->comm));
+    for (int64_t i = 0; i < share; i++) {
+        double *to = out + i * width;
+        memcpy(to, in + i * width, (size_t)width * sizeof *to);
+        for (int r = 1; r < job->ranks; r++) {
+            const double *part = in + (r * share + i) * width;
+            const double weight = attn__mpi_join(to, width - 2, part[0], part[1]);
+            for (int64_t c = 2; c < width && !attn__is_neg_inf(part[0]); c++)
+                to[c] += weight * part[c];
+        }
+    }
+    attn__mpi_ok(job, MPI_Allgather(out, (int)share, row, job->state, (int)share, row, job->comm));
+    MPI_Type_free(&row);
+    job->times.sent += 2 * (job->ranks - 1) * share * width * 8;
+    job->times.wait += MPI_Wtime() - start;
+}
+static void attn__mpi_decode(attn__mpi *job) {
+    const attn_desc *d = &job->own;
+    const int64_t bytes =
+        attn__bytes(d->q.dtype, job->q_batch * job->q_own * d->heads * d->head_dim);
+    const double start = MPI_Wtime();
+    for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE)
+        attn__mpi_ok(job, MPI_Bcast((char *)(uintptr_t)d->q.data + at,
+                              (int)attn__min(bytes - at, ATTN_MPI_PIECE), MPI_BYTE, 0, job->comm));
+    job->times.wait += MPI_Wtime() - start;
+    job->k = d->k;
+    job->v = d->v;
+    job->tokens = job->k_own;
+    attn__mpi_start(job, job->rank == 0);
+    attn__mpi_part(job, job->rank, NULL);
+    attn__mpi_gather(job);
+}
+
+/* ---- checks, and that all ranks agree */
+enum { ATTN__AGREED = 48 };
+typedef struct attn__agreement {
+    int n;
+    const char *name[ATTN__AGREED];
+    /* status and rank; then each field and its complement: of both the largest on any rank */
+    uint64_t value[1 + 2 * ATTN__AGREED];
+} attn__agreement;
+static void attn__mpi_field(attn__agreement *a, const char *name, uint64_t value) {
+    a->name[a->n] = name;
+    a->value[1 + 2 * a->n] = value;
+    a->value[2 + 2 * a->n++] = ~value;
+}
+static uint64_t attn__mpi_hash(const void *data, int64_t bytes) { /* FNV-1a */
+    uint64_t x = 14695981039346656037u;
+    for (int64_t i = 0; data && i < bytes; i++)
+        x = (x ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    return data ? x : 0;
+}
+static void attn__mpi_array(
+    attn__agreement *a, const char *name, const void *data, int64_t count, int64_t size) {
+    attn__mpi_field(a, name, attn__mpi_hash(data, count * size));
+}
+static void attn__mpi_fields(const attn__mpi *job, attn__agreement *a) {
+    const attn_desc *d = &job->all;
+    const attn_seq *s = &d->seq;
+    const int64_t cuts = (job->m->split == ATTN_MPI_ZIGZAG ? 2 : 1) * (int64_t)job->ranks + 1;
+    attn__mpi_field(a, "which call it is", (uint64_t)job->kind);
+    attn__mpi_field(a, "split", (uint64_t)job->m->split);
+    attn__mpi_field(a, "method", (uint64_t)job->ulysses);
+    attn__mpi_field(a, "batch", (uint64_t)d->batch);
+    attn__mpi_field(a, "q_len", (uint64_t)d->q_len);
+    attn__mpi_field(a, "kv_len", (uint64_t)d->kv_len);
+    attn__mpi_field(a, "heads", (uint64_t)d->heads);
+    attn__mpi_field(a, "kv_heads", (uint64_t)d->kv_heads);
+    attn__mpi_field(a, "head_dim", (uint64_t)d->head_dim);
+    attn__mpi_field(a, "v_dim", (uint64_t)d->v_dim);
+    attn__mpi_field(a, "the dtype of q", (uint64_t)d->q.dtype);
+    attn__mpi_field(a, "the dtype of k", (uint64_t)d->k.dtype);
+    attn__mpi_field(a, "the dtype of v", (uint64_t)d->v.dtype);
+    attn__mpi_field(a, "the dtype of o", (uint64_t)d->o.dtype);
+    attn__mpi_field(a, "lse, given or not", d->lse != NULL);
+    attn__mpi_field(a, "flags", d->flags);
+    attn__mpi_field(a, "scale", attn__bits(d->scale));
+    attn__mpi_field(a, "softcap", attn__bits(d->softcap));
+    attn__mpi_field(a, "offset", (uint64_t)d->offset);
+    attn__mpi_field(a, "window_left", (uint64_t)d->window_left);
+    attn__mpi_field(a, "window_right", (uint64_t)d->window_right);
+    attn__mpi_array(a, "alibi", d->alibi, d->heads, 4);
+    attn__mpi_array(a, "sink", d->sink, d->heads, 4);
+    attn__mpi_array(a, "cu_q", s->cu_q, d->batch + 1, 4);
+    attn__mpi_array(a, "cu_k", s->cu_k, d->batch + 1, 4);
+    attn__mpi_array(a, "used_q", s->used_q, d->batch, 4);
+    attn__mpi_array(a, "used_k", s->used_k, d->batch, 4);
+    attn__mpi_array(a, "start_k", s->start_k, d->batch, 4);
+    if (job->kind != ATTN__MPI_DECODE) attn__mpi_array(a, "q_cut", job->m->q_cut, cuts, 8);
+    attn__mpi_array(a, "k_cut", job->m->k_cut, cuts, 8);
+    if (job->kind != ATTN__MPI_BACKWARD) return;
+    attn__mpi_field(a, "the dtype of dout", (uint64_t)job->g.dout.dtype);
+    attn__mpi_field(a, "dlse, given or not", job->g.dlse != NULL);
+    attn__mpi_field(a, "dsink, given or not", job->g.dsink != NULL);
+}
+/* The same status on every rank: that of the largest number, or what their fields say. */
+static attn_status attn__mpi_agree(attn__mpi *job, int fields, char why[64]) {
+    attn__agreement a;
+    memset(&a, 0, sizeof a);
+    a.value[0] = (uint64_t)job->status << 32 | (uint64_t)job->rank;
+    if (fields && !job->status) attn__mpi_fields(job, &a);
+    const int count = fields ? 1 + 2 * ATTN__AGREED : 1;
+    if (MPI_Allreduce(MPI_IN_PLACE, a.value, count, MPI_UINT64_T, MPI_MAX, job->comm) !=
+        MPI_SUCCESS)
+        return ATTN_ERR_MPI;
+    const attn_status s = (attn_status)(a.value[0] >> 32);
+    if (s) snprintf(why, 64, "rank %d", (int)(a.value[0] & 0x7fffffff));
+    for (int n = 0; n < a.n && !s; n++)
+        if (a.value[1 + 2 * n] != ~a.value[2 + 2 * n]) {
+            snprintf(why, 64, "%s", a.name[n]);
+            return ATTN_ERR_MPI_DIFFERS;
+        }
+    return s;
+}
+static attn_status attn__mpi_check_cut(
+    const int64_t *cut, int32_t split, int ranks, int64_t tokens) {
+    const int64_t parts = (split == ATTN_MPI_ZIGZAG ? 2 : 1) * (int64_t)ranks;
+    ATTN__RULE(cut && cut[0] == 0, ERR_MPI_CUT);
+    for (int64_t p = 0; p < parts; p++) ATTN__RULE(cut[p + 1] >= cut[p], ERR_MPI_CUT);
+    ATTN__RULE(cut[parts] == tokens, ERR_MPI_CUT);
+    return ATTN_OK;
+}
+static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, const attn_grad *g) {
+    const attn_mpi *m = job->m;
+    ATTN__RULE(d, ERR_NULL_DESC);
+    ATTN__RULE(g || job->kind != ATTN__MPI_BACKWARD, ERR_NULL_GRAD);
+    ATTN__RULE(m && (m->split == ATTN_MPI_RANGES || m->split == ATTN_MPI_ZIGZAG), ERR_MPI_SPLIT);
+    job->ulysses = m->method && !strcmp(m->method, "ulysses");
+    ATTN__RULE(!m->method || !strcmp(m->method, "ring") || job->ulysses, ERR_MPI_METHOD);
+    ATTN__RULE(!job->ulysses || job->kind != ATTN__MPI_DECODE, ERR_MPI_METHOD);
+    ATTN__RULE(!(d->flags & ATTN_DEVICE), ERR_MPI_DEVICE);
+    ATTN__RULE(
+        !d->bias.data && !d->mask.data && attn__bits(d->dropout) << 1 == 0 && !(g && g->dbias),
+        ERR_MPI_MASK);
+    ATTN__RULE(!d->seq.slot && !d->seq.block_table && !d->append.k.data && !d->append.len &&
+                   !d->append.rotary_cos,
+        ERR_MPI_CACHE);
+    ATTN__RULE(!d->workspace && !d->workspace_size, ERR_MPI_WORKSPACE);
+    return ATTN_OK;
+}
+/* The description without the strides of tensors that this rank has a part of. */
+static attn_status attn__mpi_resolve_all(attn__mpi *job, const attn_desc *d, const attn_grad *g) {
+    attn_desc in = *d;
+    attn_grad out, dense;
+    attn_in *ins[3] = {&in.q, &in.k, &in.v};
+    for (int i = 0; i < 3; i++) {
+        memset(ins[i]->stride, 0, sizeof ins[i]->stride);
+        memset(ins[i]->scale_stride, 0, sizeof ins[i]->scale_stride);
+    }
+    memset(in.o.stride, 0, sizeof in.o.stride);
+    if (g) {
+        dense = *g;
+        memset(dense.dout.stride, 0, sizeof dense.dout.stride);
+        memset(dense.dq.stride, 0, sizeof dense.dq.stride);
+        memset(dense.dk.stride, 0, sizeof dense.dk.stride);
+        memset(dense.dv.stride, 0, sizeof dense.dv.stride);
+    }
+    return attn__resolve(&in, g ? &dense : NULL, &job->all, &out);
+}
+/* This rank's own tensors: their strides, pointers, overlaps. In decode q comes from rank 0. */
+static attn_status attn__mpi_resolve_own(attn__mpi *job, const attn_desc *in, const attn_grad *g) {
+    attn_desc *d = &job->own;
+    const int decode = job->kind == ATTN__MPI_DECODE;
+    const int32_t split = job->m->split;
+    attn__chunk c[2];
+    const int64_t queries = attn__mpi_all_queries(job), keys = attn__mpi_all_keys(job);
+    *d = job->all;
+    if (!decode) ATTN__TRY(attn__mpi_check_cut(job->m->q_cut, split, job->ranks, queries));
+    ATTN__TRY(attn__mpi_check_cut(job->m->k_cut, split, job->ranks, keys));
+    ATTN__RULE(!job->ulysses || (d->heads % job->ranks == 0 && d->kv_heads % job->ranks == 0),
+        ERR_MPI_HEADS);
+    const attn__chunk *last = &c[attn__mpi_queries(job, job->rank, c) - 1];
+    job->q_own = last->at + last->last - last->first;
+    job->k_own = attn__mpi_held(job, job->rank);
+    job->q_batch = d->seq.cu_q ? 1 : d->batch;
+    job->k_batch = d->seq.cu_k ? 1 : d->batch;
+    job->wide = d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64;
+    if (d->seq.cu_q) d->seq.total_q = job->q_own;
+    else d->q_len = job->q_own;
+    if (d->seq.cu_k) d->seq.total_k = job->k_own;
+    else d->kv_len = job->k_own;
+    d->q = in->q;
+    d->k = in->k;
+    d->v = in->v;
+    d->o = in->o;
+    if (decode && (job->rank || !in->q.data)) {
+        memset(&d->q, 0, sizeof d->q);
+        d->q.dtype = in->q.dtype;
+    }
+    ATTN__TRY(attn__resolve_tensors(d));
+    if (g) {
+        job->g = *g;
+        ATTN__TRY(attn__resolve_grad(d, &job->g));
+    }
+    return ATTN_OK;
+}
+/* The q that rank 0 sends, dense; each rank checks its own tensors with it. */
+static attn_status attn__mpi_decode_memory(attn__mpi *job) {
+    attn_desc *d = &job->own;
+    const int64_t rows = job->q_batch * job->q_own * d->heads, share = attn__mpi_share(job),
+                  bytes = job->ranks * share * (d->v_dim + 2) * 8;
+    void *q = attn__mpi_take(job, attn__bytes(d->q.dtype, rows * d->head_dim));
+    ATTN__RULE(share <= INT32_MAX / 2, ERR_SIZE);
+    ATTN__RULE(d->q.data || job->rank || rows == 0, ERR_NULL_Q);
+    job->message[0] = (char *)attn__mpi_take(job, bytes);
+    job->message[1] = (char *)attn__mpi_take(job, share * (d->v_dim + 2) * 8);
+    job->state = (double *)attn__mpi_take(job, bytes);
+    if (job->status) return job->status;
+    memset(job->state, 0, (size_t)bytes);
+    const attn_in dense = attn__mpi_dense_in(q, d->q.dtype, job->q_own, d->heads, d->head_dim);
+    attn__piece from = attn__mpi_piece(d->q.data, d->q.stride, d->q.dtype, d->heads, d->head_dim),
+                to = attn__mpi_piece(q, dense.stride, d->q.dtype, d->heads, d->head_dim);
+    if (!job->rank) {
+        ATTN__TRY(attn__check_data(d, NULL));
+        attn__mpi_copy(job, job->q_batch, job->q_own, &from, &to);
+    }
+    d->q = dense;
+    return ATTN_OK;
+}
+static void attn__mpi_ring_memory(attn__mpi *job) {
+    const attn_desc *d = &job->own;
+    const int back = job->kind == ATTN__MPI_BACKWARD;
+    int64_t at[4], most = 0;
+    for (int r = 0; r < job->ranks; r++) most = attn__max(most, attn__mpi_held(job, r));
+    const int64_t bytes = attn__mpi_message(job, most, at), grads = attn__mpi_grads(job, most) * 4,
+                  rows = job->q_batch * job->q_own * d->heads;
+    job->hops = (int *)attn__mpi_take(job, job->ranks * (int64_t)sizeof(int));
+    for (int i = 0; i < 2; i++) job->message[i] = (char *)attn__mpi_take(job, bytes);
+    attn__mpi_flight(job, &job->keys, 2, 2 * bytes);
+    if (!back) {
+        job->state = (double *)attn__mpi_take(job, rows * (d->v_dim + 2) * 8);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        job->turn[i] = (float *)attn__mpi_take(job, grads);
+        attn__mpi_flight(job, &job->sent[i], 1, grads);
+    }
+    job->came = (float *)attn__mpi_take(job, grads);
+    job->home = (float *)attn__mpi_take(job, attn__mpi_grads(job, job->k_own) * 4);
+    attn__mpi_flight(job, &job->coming, 1, grads);
+    attn__mpi_flight(job, &job->homing, 1, grads);
+    job->dq = attn__mpi_take(job, attn__bytes(job->wide ? ATTN_F64 : ATTN_F32, rows * d->head_dim));
+    job->dsink = (double *)attn__mpi_take(job, (1 + job->ranks) * d->heads * 8);
+}
+/* What a block leaves, and the arrays of its lengths. */
+static void attn__mpi_block_memory(attn__mpi *job) {
+    attn__chunk q[2];
+    int64_t most = 0;
+    const int chunks = attn__mpi_queries(job, job->rank, q);
+    for (int c = 0; c < chunks; c++)
+        most = attn__max(most, attn__ceil_div(q[c].last - q[c].first, attn__mpi_slices(&q[c])));
+    const int64_t rows = job->q_batch * most * job->own.heads;
+    job->part_lse = (float *)attn__mpi_take(job, rows * 4);
+    if (job->kind == ATTN__MPI_BACKWARD) job->part_dlse = (float *)attn__mpi_take(job, rows * 4);
+    else
+        job->part = attn__mpi_take(
+            job, attn__bytes(job->wide ? ATTN_F64 : ATTN_F32, rows * job->own.v_dim));
+    for (int i = 0; i < 5; i++)
+        job->lengths[i] = (int32_t *)attn__mpi_take(job, (job->all.batch + 1) * 4);
+}
+static attn_status attn__mpi_prepare(
+    attn__mpi *job, const attn_desc *d, const attn_grad *g, attn__heads *f) {
+    ATTN__TRY(attn__mpi_check_call(job, d, g));
+    ATTN__TRY(attn__mpi_resolve_all(job, d, g));
+    ATTN__TRY(attn__mpi_resolve_own(job, d, g));
+    if (job->kind == ATTN__MPI_DECODE) ATTN__TRY(attn__mpi_decode_memory(job));
+    ATTN__TRY(attn__check_data(&job->own, g ? &job->g : NULL));
+    if (job->ulysses) {
+        attn__mpi_heads_memory(job, f);
+        return job->status;
+    }
+    if (job->kind != ATTN__MPI_DECODE) attn__mpi_ring_memory(job);
+    attn__mpi_block_memory(job);
+    return job->status;
+}
+
+/* ---- the calls */
+/* How far each rank's keys go: to the last in the ring who sees one. */
+static void attn__mpi_find_hops(attn__mpi *job) {
+    int far = job->ranks - 1;
+    while (far > 0 && !attn__mpi_needs(job, (job->rank + far) % job->ranks, job->rank)) far--;
+    attn__mpi_ok(job, MPI_Allgather(&far, 1, MPI_INT, job->hops, 1, MPI_INT, job->comm));
+}
+static void attn__mpi_compute(attn__mpi *job, const attn__heads *f) {
+    const attn_desc *d = &job->own;
+    const int back = job->kind == ATTN__MPI_BACKWARD;
+    if (job->kind == ATTN__MPI_DECODE) {
+        attn__mpi_decode(job);
+        return;
+    }
+    if (back && job->g.dsink) {
+        attn__mpi_parallel(job, job->q_batch * job->q_own * d->heads * d->v_dim,
+            attn__mpi_sink_task, job, d->heads);
+        attn__mpi_ok(job, MPI_Allgather(job->dsink, (int)d->heads, MPI_DOUBLE,
+                              job->dsink + d->heads, (int)d->heads, MPI_DOUBLE, job->comm));
+    }
+    if (job->ulysses) {
+        attn__mpi_heads_run(job, f);
+        return;
+    }
+    if (back)
+        memset(job->dq, 0,
+            (size_t)attn__bytes(job->wide ? ATTN_F64 : ATTN_F32,
+                job->q_batch * job->q_own * d->heads * d->head_dim));
+    else attn__mpi_start(job, 1);
+    attn__mpi_find_hops(job);
+    attn__mpi_ring(job);
+}
+static void attn__mpi_write(attn__mpi *job, const attn__heads *f) {
+    if (job->ulysses) attn__mpi_heads_out(job, f);
+    else if (job->kind != ATTN__MPI_BACKWARD) attn__mpi_finish(job);
+    else
+        attn__mpi_store_all(job, job->home,
+            job->home + job->k_batch * job->k_own * job->own.kv_heads * job->own.head_dim,
+            ATTN_F32);
+}
+static attn_status attn__mpi_communicator(attn__mpi *job, MPI_Comm comm) {
+    int begun = 0, ended = 0, inter = 0;
+    ATTN__RULE(MPI_Initialized(&begun) == MPI_SUCCESS && begun, ERR_MPI_COMM);
+    ATTN__RULE(MPI_Finalized(&ended) == MPI_SUCCESS && !ended, ERR_MPI_COMM);
+    ATTN__RULE(comm != MPI_COMM_NULL, ERR_MPI_COMM);
+    ATTN__RULE(MPI_Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter, ERR_MPI_COMM);
+    ATTN__RULE(MPI_Comm_rank(comm, &job->rank) == MPI_SUCCESS, ERR_MPI_COMM);
+    ATTN__RULE(MPI_Comm_size(comm, &job->ranks) == MPI_SUCCESS, ERR_MPI_COMM);
+    job->comm = comm;
+    return ATTN_OK;
+}
+static attn_status attn__mpi_call(
+    int kind, const attn_desc *d, const attn_grad *g, const attn_mpi *m, MPI_Comm comm) {
+    attn__mpi job;
+    attn__heads full;
+    char why[64] = "";
+    memset(&job, 0, sizeof job);
+    job.m = m;
+    job.kind = kind;
+    attn_status s = attn__mpi_communicator(&job, comm);
+    if (s) return attn__tell(d, s, "");
+    const int cancel = attn__cancel_never();
+    const uint64_t fp = attn__fp_enter(0);
+    const double start = MPI_Wtime();
+    job.status = attn__mpi_prepare(&job, d, g, &full);
+    s = attn__mpi_agree(&job, 1, why);
+    if (!s) {
+        attn__mpi_compute(&job, &full);
+        s = attn__mpi_agree(&job, 0, why);
+    }
+    if (!s) attn__mpi_write(&job, &full);
+    attn__mpi_free(&job);
+    job.times.total = MPI_Wtime() - start;
+    if (!s && m->times) *m->times = job.times;
+    attn__fp_leave(fp);
+    attn__cancel_as(cancel);
+    return attn__tell(d, s, why);
+}
+ATTN_API attn_status attn_mpi_forward(const attn_desc *d, const attn_mpi *m, MPI_Comm comm) {
+    return attn__mpi_call(ATTN__MPI_FORWARD, d, NULL, m, comm);
+}
+ATTN_API attn_status attn_mpi_backward(
+    const attn_desc *d, const attn_grad *g, const attn_mpi *m, MPI_Comm comm) {
+    return attn__mpi_call(ATTN__MPI_BACKWARD, d, g, m, comm);
+}
+ATTN_API attn_status attn_mpi_decode(const attn_desc *d, const attn_mpi *m, MPI_Comm comm) {
+    return attn__mpi_call(ATTN__MPI_DECODE, d, NULL, m, comm);
+}
+#endif /* ATTN_MPI */
 
 /* =========================================================================== >>reference ====
    Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another

@@ -111,6 +111,14 @@ $(foreach w,$(WAYS),$(eval $(call WAY_RULES,$(w))))
 
 build/fuzz/fuzz: build/fuzz/fuzz.o build/fuzz/impl.o
 	$(WAY_fuzz) -fsanitize=fuzzer -pthread $^ -o $@ -lm
+# attention over MPI: portable code alone; messages and slices are small, so that many are cut
+MPI_FLAGS = -O1 $(STRICT) -DATTN_MPI -DATTN_MPI_PIECE=20011 -DATTN__MPI_SLICE=16 -DATTN_NO_AVX2 -DATTN_NO_AVX512
+build/mpi/impl.o: test/common/impl.c attn.h
+	@mkdir -p $(@D)
+	mpicc $(MPI_FLAGS) -c $< -o $@
+build/mpi/mpi_test: test/mpi/mpi_test.c test/mpi/mpi_fixed.h build/mpi/impl.o $(COMMON)
+	mpicc $(MPI_FLAGS) $< build/mpi/impl.o -o $@ -lm
+
 # what is loaded and unloaded: its threads count, not its kernels
 build/plain/process: | build/plain/attn.so
 build/plain/attn.so: attn.h
@@ -119,7 +127,7 @@ build/plain/attn.so: attn.h
 	    -pthread -x c attn.h -o $@
 
 # ---------------------------------------------------------------------------------------------- by hand
-.PHONY: unit test-proof grid coverage fuzz mutate mutate-random
+.PHONY: unit test-proof test-mpi grid coverage fuzz mutate mutate-random
 ## unit          the unit tests alone, plain and with sanitizers, header checks, examples
 unit:
 	@test/run.sh test/steps/unit
@@ -127,6 +135,10 @@ unit:
 ## test-proof    the proofs of CI alone: grid, identities, threads, memory, hostile builds, fuzzer, mutants
 test-proof:
 	@test/run.sh test/steps/proof
+
+## test-mpi      attention over MPI on 1, 2, 3, 4 and 7 ranks, COUNT=N SEED=S random descriptions on each
+test-mpi:
+	@test/mpi/mpi.sh $(COUNT) $(SEED)
 
 ## grid          random descriptions, COUNT=N SEED=S, every backend against the reference
 grid: build/plain/grid

@@ -20,6 +20,14 @@ for file in examples/*.c examples/*.cpp; do
         echo "skipped: $file needs PyTorch: make torch-ext"
         continue
     fi
+    if grep -q '&& mpirun' "$file"; then
+        if ! command -v mpicc >/dev/null; then
+            skipped=$((skipped + 1))
+            echo "skipped: $file needs MPI (make setup)"
+            continue
+        fi
+        command=mpi$command
+    fi
     if [ "$gpu" = hip ]; then
         command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|attn_hip.c|-x none build/hip/gfx942/attn_hip.o|; s|-o [a-z]*|-o $exe|")
     else

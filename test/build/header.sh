@@ -46,6 +46,14 @@ for std in c99 c11 c17 c++11 c++17 c++20; do
         check "$std $unit" "$(lang $std) $warn -I. -fsyntax-only -pthread $dir/$unit.c"
     done
 done
+if mpi=$(pkg-config --variable=includedir ompi-c 2>/dev/null) && [ -n "$mpi" ]; then
+    for std in c99 c++11; do
+        check "$std ATTN_MPI" "$(lang $std) $warn -I. -isystem $mpi -DATTN_MPI -DATTN_NO_AVX2 -DATTN_NO_AVX512 -fsyntax-only -pthread $dir/implementation.c"
+    done
+else
+    echo "skipped: Open MPI is not installed (make setup)"
+    skipped=$((skipped + 2))
+fi
 
 # 2. Built and run. No -lm: the header does not ask for it. What is about the language is not optimized; what is about the optimizer
 # or the linker leaves out the other ISAs, most of what there is to compile.

@@ -425,6 +425,17 @@ static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_GPU_WORKSPACE, "needs a GPU" },
     { ATTN_ERR_GPU_STICKY, "needs a GPU" },
     { ATTN_ERR_GPU, "needs a GPU" },
+    { ATTN_ERR_MPI_COMM, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_SPLIT, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_METHOD, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_CUT, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_DIFFERS, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_MASK, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_CACHE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_DEVICE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_HEADS, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_WORKSPACE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI, "needs ATTN_MPI, and an MPI that fails" },
 };
 
 #define X(status, name, how, ...) \
