@@ -403,7 +403,7 @@ typedef struct attn_plan {
     X(ERR_MEMORY,            40, "out of memory") \
     X(ERR_POOL,              41, "a pool needs a run function and at least 1 thread") \
     X(ERR_ALLOC,             42, "an allocator needs both get and put") \
-    X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks") \
+    X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks, or the machine lacks all of the build's") \
     X(ERR_DEVICE,            44, "tensors are device memory and no registered backend takes them") \
     X(ERR_DEVICE_INDEX,      45, "device must not be negative") \
     X(ERR_SEQ_HOST,          46, "ATTN_SEQ_HOST is for device tensors only") \
@@ -414,6 +414,10 @@ typedef struct attn_plan {
     X(ERR_ADDRESS,           51, "a tensor, an array or the workspace passes the end of the address space") \
     X(ERR_WORKSPACE_OVERLAP, 52, "the workspace overlaps a tensor or an array of the call") \
     X(ERR_SIZE,              53, "the workspace needs more bytes than this build can address") \
+    X(ERR_NO_MALLOC,         54, "this build has no malloc (ATTN_NO_MALLOC): it needs a workspace or an allocator") \
+    X(ERR_NO_BACKWARD,       55, "this build has no backward (ATTN_NO_BACKWARD)") \
+    X(ERR_NO_CONVERT,        56, "this build has no conversion (ATTN_NO_CONVERT)") \
+    X(ERR_ONLY_F32,          57, "this build takes f32 alone (ATTN_ONLY_F32)") \
     X(ERR_CU_FIRST,          60, "the first entry of cu_q or cu_k must be 0") \
     X(ERR_CU_FALLS,          61, "cu_q or cu_k falls") \
     X(ERR_CU_LAST,           62, "the last entry of cu_q or cu_k must be total_q or total_k") \
@@ -624,6 +628,12 @@ extern attn_status attn_hip_last_times(
 #define ATTN__POSIX 0
 #endif
 #endif
+/* A small machine, without vectors, and a compiler that is asked for little code. */
+#if defined(__OPTIMIZE_SIZE__) && ATTN__GNU && !ATTN__POSIX && !ATTN__WINDOWS
+#define ATTN__SMALL 1
+#else
+#define ATTN__SMALL 0
+#endif
 /* Threads at all, the caller's pool too; those of the library. */
 #define ATTN__PARALLEL (ATTN__GNU && (ATTN__POSIX || ATTN__WINDOWS))
 #if ATTN__PARALLEL && !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
@@ -645,6 +655,12 @@ extern attn_status attn_hip_last_times(
 #if ATTN__PARALLEL && !defined(ATTN_NO_THREADS) && defined(_OPENMP)
 #include <omp.h>
 #endif
+#if defined(ATTN_ONLY_PORTABLE) || defined(ATTN_ONLY_AVX512)
+#define ATTN_NO_AVX2
+#endif
+#if defined(ATTN_ONLY_PORTABLE) || defined(ATTN_ONLY_AVX2)
+#define ATTN_NO_AVX512
+#endif
 /* gcc for Windows spills vectors of 32 and 64 bytes to a stack that is aligned to 16 (its bug
  * 54412) by instructions that fault there: harmless only where the assembler writes others. */
 #if ATTN__WINDOWS && !defined(__clang__) && !defined(ATTN_UNALIGNED_MOVES)
@@ -657,6 +673,14 @@ extern attn_status attn_hip_last_times(
 #define ATTN__X86 1
 #else
 #define ATTN__X86 0
+#endif
+#if defined(ATTN_ONLY_AVX2) || defined(ATTN_ONLY_AVX512)
+#define ATTN__PORTABLE 0
+#if !ATTN__X86
+#error "ATTN_ONLY_AVX2 and ATTN_ONLY_AVX512 are for x86-64, and not for gcc on Windows"
+#endif
+#else
+#define ATTN__PORTABLE 1
 #endif
 #if ATTN__X86
 #include <cpuid.h>
@@ -672,9 +696,34 @@ extern attn_status attn_hip_last_times(
 #else
 #define ATTN__AVX512 0
 #endif
+#if defined(ATTN_NO_MALLOC)
+#undef ATTN_MALLOC
+#undef ATTN_FREE
+#define ATTN_MALLOC(size) ((void)(size), (void *)NULL)
+#define ATTN_FREE(p) (void)(p)
+#define ATTN__NO_MEMORY ATTN_ERR_NO_MALLOC
+#else
 #ifndef ATTN_MALLOC
 #define ATTN_MALLOC(size) malloc(size)
 #define ATTN_FREE(p) free(p)
+#endif
+#define ATTN__NO_MEMORY ATTN_ERR_MEMORY
+#endif
+/* What a build leaves out is asked for in conditions: no code is left of what they make dead. */
+#if defined(ATTN_NO_BACKWARD)
+#define ATTN__BACKWARD 0
+#else
+#define ATTN__BACKWARD 1
+#endif
+#if defined(ATTN_NO_CONVERT)
+#define ATTN__CONVERT 0
+#else
+#define ATTN__CONVERT 1
+#endif
+#if defined(ATTN_ONLY_F32)
+#define ATTN__ONLY_F32 1
+#else
+#define ATTN__ONLY_F32 0
 #endif
 #if ATTN__POSIX && !defined(CLOCK_MONOTONIC) /* strict ISO C hides it */
 #define CLOCK_MONOTONIC 1
@@ -821,7 +870,12 @@ ATTN__PLAIN_BEGIN
 /* Every extension of the compilers, by a name of its own; each has a form in plain C. */
 #define ATTN__ALIGN 64
 #if ATTN__GNU
-#define ATTN__INLINE static inline __attribute__((always_inline, unused))
+#define ATTN__ALWAYS static inline __attribute__((always_inline, unused))
+#if ATTN__SMALL
+#define ATTN__INLINE static inline __attribute__((unused))
+#else
+#define ATTN__INLINE ATTN__ALWAYS
+#endif
 #define ATTN__NOINLINE static __attribute__((noinline, unused))
 #define ATTN__UNUSED __attribute__((unused))
 #define ATTN__VECTOR(bytes) __attribute__((vector_size(bytes)))
@@ -832,6 +886,7 @@ ATTN__PLAIN_BEGIN
 #define ATTN__CLAIM(p) (!__atomic_exchange_n(p, 1, __ATOMIC_ACQUIRE)) /* *p was 0, and is 1 */
 #else
 #define ATTN__INLINE static inline
+#define ATTN__ALWAYS static inline
 #define ATTN__NOINLINE static
 #define ATTN__UNUSED
 #define ATTN__PREFETCH(p, level) (void)(p)
@@ -846,9 +901,14 @@ ATTN__PLAIN_BEGIN
 #define ATTN__NEXT(p) ((*(p))++)
 #endif
 #if defined(__clang__)
-#define ATTN__UNROLL ATTN__PRAGMA(clang loop unroll(full))
+#define ATTN__UNROLL_TILE ATTN__PRAGMA(clang loop unroll(full))
 #else
-#define ATTN__UNROLL ATTN__PRAGMA(GCC unroll 16)
+#define ATTN__UNROLL_TILE ATTN__PRAGMA(GCC unroll 16)
+#endif
+#if ATTN__SMALL
+#define ATTN__UNROLL
+#else
+#define ATTN__UNROLL ATTN__UNROLL_TILE
 #endif
 #if ATTN__GNU && (defined(__x86_64__) || defined(__i386__))
 #define ATTN__PAUSE() __builtin_ia32_pause()
@@ -1250,6 +1310,7 @@ ATTN__INLINE float attn__get_BOOL(const void *p, int64_t at) {
 ATTN__INLINE void attn__put_BOOL(void *p, int64_t at, float x) { ((uint8_t *)p)[at] = x != 0; }
 /* clang-format off */
 ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
         case number: return attn__get_##name(data, at);
@@ -1259,6 +1320,7 @@ ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
     return attn__float(0x7fc00000u);
 }
 ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
         case number: attn__put_##name(data, at, x); return;
@@ -1280,12 +1342,14 @@ ATTN__INLINE float attn__f64_to_odd(double x) {
 /* The same in f64, each number rounded once. A NaN of 16 bits is the default one, read (positive)
  * and written (of x's sign). */
 ATTN__INLINE double attn__get_f64(const void *data, int32_t dtype, int64_t at) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     if (dtype == ATTN_F64) return ((const double *)data)[at];
     const double x = (double)attn__get_f32(data, dtype, at);
     return dtype != ATTN_F32 && attn__is_nan(x) ? attn__double(0x7ff8000000000000u) : x;
 }
 ATTN__INLINE void attn__put_f64(void *data, int32_t dtype, int64_t at, double x) {
     float f = (float)x;
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     if (dtype == ATTN_F64) {
         ((double *)data)[at] = x;
         return;
@@ -1409,7 +1473,8 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
     ATTN__RULE(!attn__is_mask(t->dtype), ERR_DTYPE_KV);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
-    if (!attn__is_scaled(t->dtype)) {
+    ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
+    if (ATTN__ONLY_F32 || !attn__is_scaled(t->dtype)) {
         ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
         return ATTN_OK;
     }
@@ -1420,6 +1485,7 @@ static attn_status attn__resolve_in(
     attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
+    ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
     return attn__layout_strides(t->stride, t->layout, extent, dim);
@@ -1428,6 +1494,7 @@ static attn_status attn__resolve_out(
     attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
+    ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     const int dense = t->stride[0] == 0 && t->stride[1] == 0 && t->stride[2] == 0;
     for (int a = 0; a < 3; a++)
@@ -1718,6 +1785,7 @@ static attn_status attn__resolve_tensors(attn_desc *d) {
     if (d->bias.data) {
         ATTN__RULE(attn__dtype_known(d->bias.dtype), ERR_DTYPE);
         ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
+        ATTN__RULE(!ATTN__ONLY_F32 || d->bias.dtype == ATTN_F32, ERR_ONLY_F32);
         ATTN__RULE(attn__aligned(d->bias.data, d->bias.dtype), ERR_ALIGN);
         ATTN__RULE(d->bias.layout == ATTN_BSHD, ERR_LAYOUT);
         ATTN__RULE(!d->bias.scale, ERR_SCALE_UNUSED);
@@ -1755,7 +1823,7 @@ static attn_status attn__resolve(
     ATTN__TRY(attn__resolve_tensors(d));
     ATTN__TRY(attn__resolve_append(d));
     if (!(d->flags & ATTN_DEVICE) || (d->flags & ATTN_SEQ_HOST)) ATTN__TRY(attn__check_lengths(d));
-    if (!gin) return ATTN_OK;
+    if (!ATTN__BACKWARD || !gin) return ATTN_OK;
     *gout = *gin;
     return attn__resolve_grad(d, gout);
 }
@@ -1963,7 +2031,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     ATTN__RULE(d->k.data || !some_k, ERR_NULL_K);
     ATTN__RULE(d->v.data || !some_k, ERR_NULL_V);
     ATTN__RULE(d->o.data || !some_q, ERR_NULL_O);
-    if (g) {
+    if (ATTN__BACKWARD && g) {
         ATTN__RULE(g->dout.data || !some_q, ERR_NULL_DOUT);
         ATTN__RULE(d->lse || !some_q, ERR_NULL_LSE);
         ATTN__RULE(
@@ -1980,7 +2048,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     if (d->sink) attn__span_flat(&t.in[t.ins++], d->sink, d->heads * 4);
     attn__spans_seq(d, &t);
     attn__spans_kv(d, &t, attn__has_append(d) && !g);
-    if (g) {
+    if (ATTN__BACKWARD && g) {
         attn__spans_grad(d, g, &t);
     } else {
         attn__span_of(&t.out[t.outs++], d->o.data, d->o.stride, t.q, d->v_dim, d->o.dtype);
@@ -2522,7 +2590,11 @@ static uint32_t attn__cpu_has(int64_t *l2) {
 #endif
 
 static void attn__machine_read(attn__machine_info *m) {
+#ifdef ATTN_NO_GETENV
+    const char *isa = NULL, *backend = NULL;
+#else
     const char *isa = getenv("ATTN_ISA"), *backend = getenv("ATTN_BACKEND");
+#endif
     memset(m, 0, sizeof *m);
     m->l2 = 1 << 20;
     m->threads = attn__cpu_count();
@@ -2575,7 +2647,7 @@ static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why
 static attn_status attn__run_allocated(
     const attn_backend *b, attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     const int cancel = attn__cancel_never();
-    attn_status s = ATTN_ERR_MEMORY;
+    attn_status s = d->alloc ? ATTN_ERR_MEMORY : ATTN__NO_MEMORY;
     d->workspace = attn__get(d->alloc, plan->workspace_size);
     if (d->workspace) s = b->run(b->user, d, g, plan);
     attn__put(d->alloc, d->workspace, plan->workspace_size);
@@ -2614,6 +2686,7 @@ ATTN_API attn_status attn_forward(const attn_desc *d) {
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g) {
     attn_plan plan;
     plan.why[0] = 0;
+    if (!ATTN__BACKWARD) return attn__tell(d, ATTN_ERR_NO_BACKWARD, "");
     return attn__tell(d,
         g   ? attn__call(d, g, &plan)
         : d ? ATTN_ERR_NULL_GRAD
@@ -2629,6 +2702,7 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
     ATTN__RULE(plan, ERR_QUERY_NULL);
     memset(plan, 0, sizeof *plan);
     plan->backend = plan->kernel = plan->isa = "";
+    if (!ATTN__BACKWARD && gin) return attn__tell(in, ATTN_ERR_NO_BACKWARD, "");
     attn_status s = attn__resolve(in, gin, &d, &g);
     if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
     if (s) return attn__tell(in, s, "");
@@ -2708,6 +2782,7 @@ ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
     attn_desc all;
     int64_t elements = 1;
+    if (!ATTN__CONVERT) return ATTN_ERR_NO_CONVERT;
     if (!where) {
         memset(&all, 0, sizeof all);
         where = &all;
@@ -2750,10 +2825,12 @@ static attn_status attn__standard_plan(
 static attn_status attn__standard_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
 #endif
+#ifndef ATTN_NO_REFERENCE
 static attn_status attn__ref_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
 static attn_status attn__ref_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
+#endif
 
 typedef struct attn__entry {
     attn_backend b;
@@ -2768,7 +2845,9 @@ static const attn_backend attn__builtin[] = {
 #ifndef ATTN_NO_STANDARD
     {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL},
 #endif
+#ifndef ATTN_NO_REFERENCE
     {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL},
+#endif
 };
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
 
@@ -3226,7 +3305,7 @@ static attn_status attn__flash_plan(
     attn__flash job;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, g, plan));
-    if (g) return attn__bwd_plan(d, g, 0, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_plan(d, g, 0, plan);
     attn__flash_shape(d, &job);
     plan->kernel = job.extras ? "flash_forward_masked" : "flash_forward";
     plan->isa = attn__machine()->isa->name;
@@ -3282,7 +3361,7 @@ static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash job;
     (void)user;
-    if (g) return attn__bwd_run(d, g, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_run(d, g, plan);
     memcpy(&job, plan->own, sizeof job);
     job.d = d;
     /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
@@ -3600,7 +3679,7 @@ static attn_status attn__standard_plan(
     int64_t bytes;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, g, plan));
-    if (g) return attn__bwd_plan(d, g, 1, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_plan(d, g, 1, plan);
     attn__standard_shape(d, &job);
     int64_t stats = 8 * d->batch * d->heads * d->q_len,
             fixed = attn__sat_add(
@@ -3624,7 +3703,7 @@ static attn_status attn__standard_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__std job;
     (void)user;
-    if (g) return attn__bwd_run(d, g, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_run(d, g, plan);
     memcpy(&job, plan->own, sizeof job);
     job.d = d;
     job.workspace = (char *)d->workspace;
@@ -3664,13 +3743,14 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
 }
 /* A new element as f32; `once`: fewer bits follow, and are to be rounded to once. */
 static float attn__append_get(const attn_in *from, int64_t at, int once) {
-    if (from->dtype != ATTN_F64) return attn__get_f32(from->data, from->dtype, at);
+    if (ATTN__ONLY_F32 || from->dtype != ATTN_F64)
+        return attn__get_f32(from->data, from->dtype, at);
     const double x = ((const double *)from->data)[at];
     return once ? attn__f64_to_odd(x) : (float)x;
 }
 static void attn__append_row(
     const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
-    if (attn__is_float(dtype)) {
+    if (ATTN__ONLY_F32 || attn__is_float(dtype)) {
         for (int64_t c = 0; c < dim; c++) {
             int nan = (attn__bits(row[c]) & 0x7fffffff) > 0x7f800000;
             attn__put_f32(cache, dtype, at + c, nan ? attn__float(0x7fc00000u) : row[c]);
@@ -3771,14 +3851,14 @@ static void attn__convert_task(void *arg, int64_t task) {
         n = attn__min(heads - h, last - r); /* rows of one token */
         int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
                 to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
-        if (j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
+        if (!ATTN__ONLY_F32 && j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
             attn__machine()->isa->convert_rows(
                 &j->dst, to, j->dst.stride[2], &j->src, from, j->src.stride[2], n, dim);
             continue;
         }
         for (int64_t l = 0; l < n; l++) {
             int64_t in = from + l * j->src.stride[2], out = to + l * j->dst.stride[2];
-            if (j->src.dtype == j->dst.dtype)
+            if (ATTN__ONLY_F32 || j->src.dtype == j->dst.dtype)
                 memcpy((char *)j->dst.data + attn__bytes(j->dst.dtype, out),
                     (const char *)j->src.data + attn__bytes(j->src.dtype, in),
                     (size_t)attn__bytes(j->src.dtype, dim));
@@ -3862,6 +3942,7 @@ static void attn__merge(
    Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another
    backend but the resolved description: its own conversions, visibility, addresses, rotary
    embedding and quantisation. One thread. */
+#ifndef ATTN_NO_REFERENCE
 
 /* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and
  * one NaN, 0x7f. */
@@ -3902,6 +3983,7 @@ static int8_t attn__ref_int8(double x) {
 }
 /* The largest code. */
 static float attn__ref_most(int32_t dtype) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_INT8:     return 127;
         case ATTN_FP8_E4M3: return 448;
@@ -3914,6 +3996,7 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
     uint16_t h;
     uint8_t c;
     double x;
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_F64: memcpy(&x, (const double *)data + at, 8); return x;
         case ATTN_F32: memcpy(&f, (const float *)data + at, 4); return (double)f;
@@ -3934,6 +4017,7 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
 static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
     float f = (float)x;
     uint16_t h;
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_F64: memcpy((double *)data + at, &x, 8); break;
         case ATTN_F32: memcpy((float *)data + at, &f, 4); break;
@@ -4463,7 +4547,7 @@ static attn_status attn__ref_run(
     r.g = g;
     r.bounds = (const attn__bounds *)user;
     uint64_t fp = attn__fp_enter(0);
-    if (g) attn__ref_backward(&r, d->workspace);
+    if (ATTN__BACKWARD && g) attn__ref_backward(&r, d->workspace);
     else attn__ref_forward(&r, d->workspace);
     attn__fp_leave(fp);
     return ATTN_OK;
@@ -4482,6 +4566,7 @@ static ATTN__UNUSED attn_status attn__reference_bounds(
     attn__put(d.alloc, d.workspace, plan.workspace_size);
     return s;
 }
+#endif
 
 /* ============================================================================== >>timing ==== */
 #ifndef ATTN_NO_TIMING
@@ -4514,7 +4599,7 @@ ATTN_API attn_status attn_time(
         ERR_TIME_OPTS);
     size_t room = (size_t)attn__max(attn__min(opts->iterations, 1 << 16), 64), n = 0;
     double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn_seconds();
-    ATTN__RULE(s, ERR_MEMORY);
+    if (!s) return ATTN__NO_MEMORY;
     memset(t, 0, sizeof *t);
     fn(user);
     t->first = attn_seconds() - start;
@@ -4719,7 +4804,8 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 
 /* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
  * 3", SC 2011. */
-static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+static ATTN__UNUSED void attn__philox(
+    const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
              k1 = key[1];
     for (int round = 0; round < 10; round++) {
@@ -4755,7 +4841,10 @@ typedef float attn__v__portable ATTN__VECTOR(16);
 #define ATTN__W__portable 1
 typedef float attn__v__portable;
 #endif
-#ifndef ATTN__MR__portable /* a test has a tile of another shape */
+#if !defined(ATTN__MR__portable) && ATTN__SMALL /* a test has a tile of another shape */
+#define ATTN__MR__portable 4
+#define ATTN__NV__portable 1
+#elif !defined(ATTN__MR__portable)
 #define ATTN__MR__portable 6
 #define ATTN__NV__portable 2
 #endif
@@ -4858,9 +4947,11 @@ ATTN__INLINE attn__v__portable attn__keep__portable(
 #define ATTN__CLANG_FMA(old, a, b, c) old
 #endif
 #endif
+#if ATTN__PORTABLE
 #define ATTN__KERNEL portable
 #include ATTN_HEADER
 #undef ATTN__KERNEL
+#endif
 ATTN__PLAIN_END
 
 /* ============================================================================= >>ops_avx2 ====
@@ -5351,7 +5442,9 @@ static const struct {
 #if ATTN__AVX2
     {&attn__table__avx2, ATTN__CPU_AVX2},
 #endif
+#if ATTN__PORTABLE
     {&attn__table__portable, 0},
+#endif
 };
 static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs) {
     if (i >= sizeof attn__isas / sizeof *attn__isas) return NULL;
@@ -5488,7 +5581,7 @@ ATTN__NOINLINE void ATTN__(store_other)(
 }
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
     float part[ATTN__W];
-    if (dtype == ATTN_F32)
+    if (ATTN__ONLY_F32 || dtype == ATTN_F32)
         return n >= ATTN__W ? ATTN__(load)((const float *)data + at)
                             : ATTN__(load_n)((const float *)data + at, n);
     if (dtype == ATTN_F16 || dtype == ATTN_BF16)
@@ -5500,7 +5593,7 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
 }
 ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
     float part[ATTN__W];
-    if (dtype == ATTN_F32) {
+    if (ATTN__ONLY_F32 || dtype == ATTN_F32) {
         if (n >= ATTN__W) ATTN__(store)((float *)data + at, v);
         else ATTN__(store_n)((float *)data + at, v, n);
     } else if (dtype == ATTN_F16 || dtype == ATTN_BF16) {
@@ -5521,7 +5614,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 #ifndef ATTN__MM
 typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
     int64_t lead, float *C, int64_t ldc, float *x);
-enum { ATTN__QK, ATTN__PV, ATTN__ATB, ATTN__PV_LAST };
+enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_DEFINE(kind, NV, MR) \
     ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
@@ -5531,7 +5624,11 @@ enum { ATTN__QK, ATTN__PV, ATTN__ATB, ATTN__PV_LAST };
 /* X for every kind, every number of vectors up to NV, every number of rows up to MR */
 #define ATTN__JOIN_(a, b) a##b
 #define ATTN__JOIN(a, b) ATTN__JOIN_(a, b)
-#define ATTN__EACH_KIND(X) X(QK) X(PV) X(ATB) X(PV_LAST)
+#if ATTN__BACKWARD
+#define ATTN__EACH_KIND(X) X(QK) X(PV) X(PV_LAST) X(ATB)
+#else
+#define ATTN__EACH_KIND(X) X(QK) X(PV) X(PV_LAST)
+#endif
 #define ATTN__EACH_NV(X, kind) ATTN__JOIN(ATTN__UP_TO_NV_, ATTN__NV)(X, kind)
 #define ATTN__UP_TO_NV_1(X, kind) X(kind, 1)
 #define ATTN__UP_TO_NV_2(X, kind) ATTN__UP_TO_NV_1(X, kind) X(kind, 2)
@@ -5551,7 +5648,7 @@ enum { ATTN__QK, ATTN__PV, ATTN__ATB, ATTN__PV_LAST };
 #define ATTN__MM_COLUMN_ROW(kind, NV) {ATTN__EACH_MR(ATTN__MM_ENTRY, kind, NV)},
 #define ATTN__MM_ENTRY(kind, NV, MR) ATTN__MM(kind, MR, NV),
 #endif
-ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
+ATTN__ALWAYS void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
     const int sums = kind == ATTN__PV || kind == ATTN__PV_LAST;
@@ -5562,31 +5659,31 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     ATTN__OPAQUE(part); /* in memory: gcc would spill around both loops */
     int64_t k = 0, stop = sums ? attn__min(lead, K) : K;
     for (int later = 0;; later = 1) {
-        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL
-            for (int v = 0; v < NV; v++) acc[r][v] = zero;
+        ATTN__UNROLL_TILE for (int r = 0; r < MR; r++)
+            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] = zero;
         do { /* K > 0 */
             ATTN__V b[ATTN__NV];
-            ATTN__UNROLL for (int v = 0; v < NV; v++)
-                b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
-            ATTN__UNROLL for (int r = 0; r < MR; r++) {
+            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) b[v] =
+                ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
+            ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
                 ATTN__V a = ATTN__(set1)(kind == ATTN__ATB ? A[k * lda + r] : A[r * lda + k]);
-                ATTN__UNROLL for (int v = 0; v < NV; v++)
-                    acc[r][v] = ATTN__(fma)(a, b[v], acc[r][v]);
+                ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] =
+                    ATTN__(fma)(a, b[v], acc[r][v]);
             }
             B += kind == ATTN__QK ? ATTN__W : ldb;
         } while (++k < stop);
         if (!sums) break;
-        if (later) ATTN__UNROLL
-            for (int r = 0; r < MR; r++) ATTN__UNROLL
-                for (int v = 0; v < NV; v++)
-                    acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
+        if (later) ATTN__UNROLL_TILE
+        for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE
+        for (int v = 0; v < NV; v++)
+            acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
         if (stop == K) break;
-        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL
-            for (int v = 0; v < NV; v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
+        ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE for (int v = 0; v < NV;
+            v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
         stop = attn__min(stop + ATTN__SUM_KEYS, K);
     }
-    ATTN__UNROLL for (int r = 0; r < MR; r++) {
-        ATTN__UNROLL for (int v = 0; v < NV; v++) {
+    ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
+        ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) {
             float *c = C + r * ldc + v * ATTN__W;
             ATTN__V y = acc[r][v];
             if (kind == ATTN__PV && x) y = ATTN__(fma)(ATTN__(set1)(x[r]), ATTN__(load)(c), y);
@@ -5596,8 +5693,7 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
         }
         if (kind == ATTN__QK && x) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
-            ATTN__UNROLL for (int v = 0; v < NV; v++)
-                m = ATTN__(max)(m, acc[r][v]);
+            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
             ATTN__(store)(x + r * ATTN__W, m);
         }
     }
@@ -5605,7 +5701,7 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
 /* clang-format off */
 ATTN__EACH_KIND(ATTN__MM_KIND)
 /* kind, vectors - 1, rows - 1 */
-static const attn__mm ATTN__(mm_table)[4][ATTN__NV][ATTN__MR] = {
+static const attn__mm ATTN__(mm_table)[3 + ATTN__BACKWARD][ATTN__NV][ATTN__MR] = {
     ATTN__EACH_KIND(ATTN__MM_KIND_ROW)
 };
 /* clang-format on */
@@ -5916,7 +6012,7 @@ static int ATTN__(masked)(const attn__query *q, int64_t j) {
     const int64_t at = attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) + j;
     return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
 }
-static int ATTN__(sees)(const attn__query *q, int64_t j) {
+static ATTN__UNUSED int ATTN__(sees)(const attn__query *q, int64_t j) {
     return j >= q->lo && j < q->hi && !ATTN__(masked)(q, j);
 }
 /* O[columns] = alpha O + P V for one row over the keys that it sees, and no other: 0 *
@@ -6430,10 +6526,10 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t ro
     if (b->empty && (b->not_finite || none))
         memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
     if (!none) {
-        if (b->thin_k) ATTN__(thin_scores)(&g, max);
+        if (!ATTN__SMALL && b->thin_k) ATTN__(thin_scores)(&g, max);
         else ATTN__(group_scores)(&g, max);
         ATTN__(group_softmax)(&g, max, alpha);
-        if (b->thin_v) ATTN__(thin_output)(&g, alpha, finish);
+        if (!ATTN__SMALL && b->thin_v) ATTN__(thin_output)(&g, alpha, finish);
         else ATTN__(group_output)(&g, alpha, finish);
     } else if (finish) {
         ATTN__(finish)(u, t, row0, row0 + rows);
@@ -6494,7 +6590,8 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
     const attn_desc *d = job->d;
     int64_t first, last, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
-    const int thin = u->s.q_used * job->group <= ATTN__THIN_ROWS && u->s.k_len >= ATTN__THIN_KEYS;
+    const int thin = !ATTN__SMALL && u->s.q_used * job->group <= ATTN__THIN_ROWS &&
+                     u->s.k_len >= ATTN__THIN_KEYS;
     for (int64_t r = 0; r < u->rows; r++) {
         t->max[r] = ATTN__NEG_INF;
         t->sum[r] = 0;
@@ -6587,6 +6684,7 @@ static void ATTN__(flash_merge)(
     ATTN__(finish)(u, &t, 0, u->rows);
 }
 
+#if ATTN__BACKWARD
 /* ---- >>backward: flash ----
  *   P = exp(S - lse)       D = dout . o - dlse
  *   dV = P^T dO             dP = dO V^T                dS = P (dP - D)
@@ -6973,7 +7071,8 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
         ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
         return;
     }
-    if (row && out->dtype == ATTN_F64) { /* f32 would round what many calls have added */
+    if (!ATTN__ONLY_F32 && row &&
+        out->dtype == ATTN_F64) { /* f32 would round what many calls have added */
         double *sum = (double *)out->data + at;
         for (int64_t c = 0; c < dim; c++) sum[c] += (double)(row[c] + 0.0f) * (double)scale;
         return;
@@ -7139,6 +7238,7 @@ static void ATTN__(backward_bias)(
     for (int64_t c = 0; c < width && shared && distinct; c++)
         out[c] = (float)((double)out[c] + total[c]);
 }
+#endif
 
 #ifndef ATTN_NO_STANDARD
 /* ---- >>matrix: standard, one pass over rows [row0, row0 + rows) of one head ---- */
@@ -7261,7 +7361,7 @@ static void ATTN__(standard_rows)(const attn__std *job, const attn__sequence_vie
 }
 #endif
 
-#ifndef ATTN_NO_STANDARD
+#if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
 /* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks,
  * then dQ of row blocks ---- */
 static void ATTN__(standard_queries)(
@@ -7319,6 +7419,7 @@ static void ATTN__(standard_backward)(const attn__bwd *job, const attn__sequence
 }
 #endif
 
+#if ATTN__CONVERT && !ATTN__ONLY_F32
 /* ---- dtype conversion of rows of n elements: a loop for each pair of types, which are constants
  * there; the other parameters are rows and their steps ---- */
 ATTN__INLINE void ATTN__(convert_as)(void *dst, int32_t to, int64_t dst_at, int64_t dst_step,
@@ -7344,6 +7445,7 @@ static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t ds
     else ATTN__AS(dst->dtype, src->dtype);
 #undef ATTN__AS
 }
+#endif
 
 #ifndef ATTN_NO_TIMING
 /* ---- for the measured peak and bandwidth ---- */
@@ -7382,18 +7484,32 @@ static const attn__kernels ATTN__(table) = {
     ATTN__NV,
     ATTN__(flash_rows),
     ATTN__(flash_merge),
+#if ATTN__BACKWARD
     ATTN__(backward_rows),
     ATTN__(backward_split),
     ATTN__(backward_dq),
     ATTN__(backward_bias),
-#ifndef ATTN_NO_STANDARD
-    ATTN__(standard_rows),
-    ATTN__(standard_backward),
 #else
     NULL,
     NULL,
+    NULL,
+    NULL,
 #endif
+#ifndef ATTN_NO_STANDARD
+    ATTN__(standard_rows),
+#else
+    NULL,
+#endif
+#if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
+    ATTN__(standard_backward),
+#else
+    NULL,
+#endif
+#if ATTN__CONVERT && !ATTN__ONLY_F32
     ATTN__(convert_rows),
+#else
+    NULL,
+#endif
 #ifndef ATTN_NO_TIMING
     ATTN__(fma_chain),
     ATTN__(read),
