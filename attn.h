@@ -629,10 +629,12 @@ extern attn_status attn_hip_last_times(
 #endif
 #endif
 /* A small machine, without vectors, and a compiler that is asked for little code. */
+#if !defined(ATTN__SMALL) /* a test has it elsewhere */
 #if defined(__OPTIMIZE_SIZE__) && ATTN__GNU && !ATTN__POSIX && !ATTN__WINDOWS
 #define ATTN__SMALL 1
 #else
 #define ATTN__SMALL 0
+#endif
 #endif
 /* Threads at all, the caller's pool too; those of the library. */
 #define ATTN__PARALLEL (ATTN__GNU && (ATTN__POSIX || ATTN__WINDOWS))
@@ -827,7 +829,7 @@ extern void ATTN__WIN_CALL attn__win_exit(void *module, uint32_t code)
 #endif
 #pragma GCC optimize("no-fast-math", "no-finite-math-only", "fp-contract=off")
 #endif
-#if defined(__GNUC__)
+#if defined(__GNUC__) || defined(__clang__)
 #pragma GCC diagnostic push
 #if !ATTN__GNU /* there are no attributes to say so */
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -2494,7 +2496,7 @@ static int32_t attn__threads_for(const attn_desc *d) {
 static void attn__parallel(
     const attn_desc *d, int32_t threads, attn__task task, void *arg, int64_t n) {
     attn__wrapped work = {task, arg};
-    if (n <= 1 || threads <= 1 || attn__inside) {
+    if (!ATTN__PARALLEL || n <= 1 || threads <= 1 || attn__inside) {
         attn__serial(attn__run_inside, &work, n);
         return;
     }
@@ -2502,13 +2504,13 @@ static void attn__parallel(
         d->pool->run(d->pool->user, attn__run_inside, &work, n);
         return;
     }
-#if !ATTN__PARALLEL || defined(ATTN_NO_THREADS)
+#if defined(ATTN_NO_THREADS)
     attn__serial(attn__run_inside, &work, n);
-#elif defined(_OPENMP)
+#elif ATTN__POOL
+    attn__pool_run(&work, n, threads);
+#elif ATTN__PARALLEL
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t i = 0; i < n; i++) attn__run_inside(&work, i);
-#else
-    attn__pool_run(&work, n, threads);
 #endif
 }
 
@@ -3066,11 +3068,12 @@ static int attn__worth_waking(const attn_desc *d, double times) {
  * whatever the call. */
 static int32_t attn__planned_threads(const attn_desc *d) {
     int32_t most = d->pool ? d->pool->threads : attn_threads();
+    if (!ATTN__PARALLEL) return 1;
     if (d->threads && (!d->pool || d->threads < most)) most = d->threads;
     return (int32_t)attn__min(most, 1024);
 }
 static int32_t attn__useful_threads(const attn_desc *d, double times) {
-    if (!attn__worth_waking(d, times)) return 1;
+    if (!ATTN__PARALLEL || !attn__worth_waking(d, times)) return 1;
     return (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
 }
 /* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes:
@@ -5458,7 +5461,7 @@ ATTN__PLAIN_END
 #elif ATTN__GNU
 #pragma GCC pop_options
 #endif
-#if defined(__GNUC__)
+#if defined(__GNUC__) || defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
 
