@@ -17,7 +17,7 @@ HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
 # What `make setup` installs: compilers for every header check, cmocka for the unit tests, clang's runtime for the
 # sanitizers and the fuzzer, qemu for the machine without AVX, the rest for scripts of the tests.
 PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev libcmocka-dev make binutils \
-            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19
+            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19 tcc
 
 # What CI runs, room by room; NAME.full beside each, where there is one, takes longer.
 STEPS     = $(filter-out %.full,$(wildcard test/steps/*))
@@ -151,4 +151,4 @@ clean:
 help:
 	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
 
-include test/tests.mk test/gpu/hip.mk
+include test/tests.mk test/build/machines.mk test/gpu/hip.mk

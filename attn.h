@@ -13,8 +13,8 @@
      attn_status s = attn_forward(&d);
      if (s) fprintf(stderr, "%s\n", attn_status_text(s));
 
-   Build: cc -O2 your.c -pthread   (gcc or clang; no flags choose the instruction set, it is chosen
-   at run time)
+   Build: cc -O2 your.c -pthread   (gcc or clang; on Windows without -pthread; no flags choose the
+   instruction set, it is chosen at run time)
 
    CONTENTS - search for the anchor. A call runs downwards through the file: >>public resolves and
    checks the description, >>backends chooses, >>flash plans and shares out, >>kernel computes.
@@ -64,7 +64,7 @@
    attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by
    attn_hip_register().
    What it does NOT do: projections, layer norm, tokenising, models, files, printing, logging,
-   exiting. No Windows threads.
+   exiting.
 
  2. SEMANTICS (tensors: see attn_desc)
    Query head h reads kv head h / (heads / kv_heads). offset = kv_len - q_len of the sequence
@@ -111,15 +111,25 @@
      ATTN_API              linkage of the public functions (default: extern)
      ATTN_HEADER           the name by which this file includes itself (default: "attn.h")
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
-     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING
-                           leave that part out
+     ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_STANDARD, ATTN_NO_TIMING,
+     ATTN_NO_REFERENCE, ATTN_NO_BACKWARD, ATTN_NO_CONVERT, ATTN_NO_GETENV
+                           leave that part out; what is asked of it gets a status of its own, a
+                           backend ATTN_ERR_BACKEND_UNKNOWN
+     ATTN_NO_MALLOC        no malloc: a call needs a workspace or an allocator
+     ATTN_ONLY_F32         no other type but for masks
+     ATTN_ONLY_PORTABLE, ATTN_ONLY_AVX2, ATTN_ONLY_AVX512    that ISA alone
+     ATTN_NO_EXTENSIONS    C99 alone, as for compilers other than gcc and clang: one thread (a pool
+                           is not asked), portable code, the host's rounding mode and denormals;
+                           the first call is to return before another thread makes one
+     ATTN_UNALIGNED_MOVES  gcc for Windows: AVX too, given its -Wa,-muse-unaligned-vector-move
      ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
    before both. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
    processors that the calling thread may run on: read once, by the first call. How many wake
    follows from the lengths of the sequences, not from the room that they lie in. The pool's
    threads leave the host's signals alone; a thread that is cancelled in a call is cancelled after
-   it where the call holds the pool or memory; a shared object that is unloaded ends its threads.
+   it where the call holds the pool or memory; a shared object that is unloaded ends its threads
+   (on Windows it stays loaded until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|portable, ATTN_BACKEND=name (for calls that name
    none).
 
