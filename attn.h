@@ -121,7 +121,8 @@
      ATTN_NO_EXTENSIONS    C99 alone, as for compilers other than gcc and clang: one thread (a pool
                            is not asked), portable code, the host's rounding mode and denormals;
                            the first call is to return before another thread makes one
-     ATTN_UNALIGNED_MOVES  gcc for Windows: AVX too, given its -Wa,-muse-unaligned-vector-move
+     ATTN_UNALIGNED_MOVES  gcc for Windows: AVX too, given -Wa,-muse-unaligned-vector-move, or a gcc
+                           that is patched to spill so, as Debian's is
      ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
    before both. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
@@ -936,15 +937,15 @@ ATTN__INLINE int64_t attn__clamp(int64_t x, int64_t lo, int64_t hi) {
 ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
 /* *r = a + b, a * b; whether it does not fit. */
-#if ATTN__GNU
+#if ATTN__GNU && !ATTN__SMALL
 #define attn__add_overflows(a, b, r) __builtin_add_overflow(a, b, r)
 #define attn__mul_overflows(a, b, r) __builtin_mul_overflow(a, b, r)
 #else
-static int attn__add_overflows(int64_t a, int64_t b, int64_t *r) {
+ATTN__NOINLINE int attn__add_overflows(int64_t a, int64_t b, int64_t *r) {
     *r = (int64_t)((uint64_t)a + (uint64_t)b);
     return b < 0 ? a < INT64_MIN - b : a > INT64_MAX - b;
 }
-static int attn__mul_overflows(int64_t a, int64_t b, int64_t *r) {
+ATTN__NOINLINE int attn__mul_overflows(int64_t a, int64_t b, int64_t *r) {
     *r = (int64_t)((uint64_t)a * (uint64_t)b);
     if (a == 0 || b == 0) return 0;
     if (a == -1 || b == -1) return *r == INT64_MIN;
