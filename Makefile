@@ -18,7 +18,7 @@ HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
 # sanitizers and the fuzzer, qemu for the machine without AVX and for ARM, whose C library clang takes; Open MPI for attention over
 # ranks; the rest for scripts of the tests.
 PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev libcmocka-dev make binutils \
-            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19 \
+            qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19 tcc \
             libc6-dev-arm64-cross libgcc-12-dev-arm64-cross binutils-aarch64-linux-gnu libopenmpi-dev openmpi-bin
 
 # What CI runs, room by room; NAME.full beside each, where there is one, takes longer.
@@ -153,4 +153,4 @@ clean:
 help:
 	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
 
-include test/tests.mk test/cross/cross.mk test/gpu/hip.mk
+include test/tests.mk test/cross/cross.mk test/build/machines.mk test/gpu/hip.mk

@@ -13,8 +13,8 @@
      attn_status s = attn_forward(&d);
      if (s) fprintf(stderr, "%s\n", attn_status_text(s));
 
-   Build: cc -O2 your.c -pthread   (gcc or clang; no flags choose the instruction set, it is chosen
-   at run time)
+   Build: cc -O2 your.c -pthread   (gcc or clang; on Windows without -pthread; no flags choose the
+   instruction set, it is chosen at run time)
 
    CONTENTS - search for the anchor. A call runs downwards through the file: >>public resolves and
    checks the description, >>backends chooses, >>flash plans and shares out, >>kernel computes.
@@ -66,7 +66,7 @@
    attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by
    attn_hip_register().
    What it does NOT do: projections, layer norm, tokenising, models, files, printing, logging,
-   exiting. No Windows threads.
+   exiting.
 
  2. SEMANTICS (tensors: see attn_desc)
    Query head h reads kv head h / (heads / kv_heads). offset = kv_len - q_len of the sequence
@@ -114,7 +114,17 @@
      ATTN_HEADER           the name by which this file includes itself (default: "attn.h")
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
      ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_NEON, ATTN_NO_SIMD128,
-     ATTN_NO_STANDARD, ATTN_NO_TIMING   leave that part out
+     ATTN_NO_STANDARD, ATTN_NO_TIMING, ATTN_NO_REFERENCE, ATTN_NO_BACKWARD, ATTN_NO_CONVERT,
+     ATTN_NO_GETENV        leave that part out; what is asked of it gets a status of its own, a
+                           backend ATTN_ERR_BACKEND_UNKNOWN
+     ATTN_NO_MALLOC        no malloc: a call needs a workspace or an allocator
+     ATTN_ONLY_F32         no other type but for masks
+     ATTN_ONLY_PORTABLE, ATTN_ONLY_AVX2, ATTN_ONLY_AVX512    that ISA alone
+     ATTN_NO_EXTENSIONS    C99 alone, as for compilers other than gcc and clang: one thread (a pool
+                           is not asked), portable code, the host's rounding mode and denormals;
+                           the first call is to return before another thread makes one
+     ATTN_UNALIGNED_MOVES  gcc for Windows: AVX too, given -Wa,-muse-unaligned-vector-move, or a gcc
+                           that is patched to spill so, as Debian's is
      ATTN_MPI              attention over MPI too: includes <mpi.h>, needs its library (mpicc)
      ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
    -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
@@ -124,7 +134,8 @@
    processors that the calling thread may run on: read once, by the first call. How many wake
    follows from the lengths of the sequences, not from the room that they lie in. The pool's
    threads leave the host's signals alone; a thread that is cancelled in a call is cancelled after
-   it where the call holds the pool or memory; a shared object that is unloaded ends its threads.
+   it where the call holds the pool or memory; a shared object that is unloaded ends its threads
+   (on Windows it stays loaded until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none).
 
@@ -153,7 +164,7 @@
 #endif
 
 #if defined(ATTN_STATIC)
-#if defined(__GNUC__)
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN_NO_EXTENSIONS)
 #define ATTN_API static __attribute__((unused))
 #else
 #define ATTN_API static
@@ -411,7 +422,7 @@ typedef struct attn_plan {
     X(ERR_MEMORY,            40, "out of memory") \
     X(ERR_POOL,              41, "a pool needs a run function and at least 1 thread") \
     X(ERR_ALLOC,             42, "an allocator needs both get and put") \
-    X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks") \
+    X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks, or the machine lacks all of the build's") \
     X(ERR_DEVICE,            44, "tensors are device memory and no registered backend takes them") \
     X(ERR_DEVICE_INDEX,      45, "device must not be negative") \
     X(ERR_SEQ_HOST,          46, "ATTN_SEQ_HOST is for device tensors only") \
@@ -422,6 +433,10 @@ typedef struct attn_plan {
     X(ERR_ADDRESS,           51, "a tensor, an array or the workspace passes the end of the address space") \
     X(ERR_WORKSPACE_OVERLAP, 52, "the workspace overlaps a tensor or an array of the call") \
     X(ERR_SIZE,              53, "the workspace needs more bytes than this build can address") \
+    X(ERR_NO_MALLOC,         54, "this build has no malloc (ATTN_NO_MALLOC): it needs a workspace or an allocator") \
+    X(ERR_NO_BACKWARD,       55, "this build has no backward (ATTN_NO_BACKWARD)") \
+    X(ERR_NO_CONVERT,        56, "this build has no conversion (ATTN_NO_CONVERT)") \
+    X(ERR_ONLY_F32,          57, "this build takes f32 alone (ATTN_ONLY_F32)") \
     X(ERR_CU_FIRST,          60, "the first entry of cu_q or cu_k must be 0") \
     X(ERR_CU_FALLS,          61, "cu_q or cu_k falls") \
     X(ERR_CU_LAST,           62, "the last entry of cu_q or cu_k must be total_q or total_k") \
@@ -675,9 +690,6 @@ extern attn_status attn_hip_last_times(
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__KERNEL) && !defined(ATTN__IMPLEMENTED) && \
     !defined(__HIP_DEVICE_COMPILE__)
 #define ATTN__IMPLEMENTED
-#if !defined(__GNUC__)
-#error "attn.h needs gcc or clang"
-#endif
 #if defined(__clang__) && defined(__FAST_MATH__) && (defined(__aarch64__) || defined(__wasm__))
 #error \
     "attn.h: clang has no pragma against -ffast-math (-Ofast) there: compile this file without it"
@@ -687,37 +699,100 @@ extern attn_status attn_hip_last_times(
 #endif
 
 /* ============================================================================ >>platform ==== */
-#include <stdio.h> /* snprintf only */
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+/* GNU: gcc and clang, clang-cl too, with attributes, inline assembly, vectors and atomics. Any
+ * other compiler, and these with ATTN_NO_EXTENSIONS, gets plain C99: one thread, single floats. */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN_NO_EXTENSIONS)
+#define ATTN__GNU 1
+#else
+#define ATTN__GNU 0
+#endif
+/* Neither: a machine without an operating system. */
+#if defined(_WIN32)
+#define ATTN__WINDOWS 1
+#define ATTN__POSIX 0
+#else
+#define ATTN__WINDOWS 0
+#if defined(__unix__) || defined(__APPLE__) || defined(__HAIKU__) || defined(__wasi__)
+#define ATTN__POSIX 1
+#else
+#define ATTN__POSIX 0
+#endif
+#endif
+/* A small machine, without vectors, and a compiler that is asked for little code. */
+#if !defined(ATTN__SMALL) /* a test has it elsewhere */
+#if defined(__OPTIMIZE_SIZE__) && ATTN__GNU && !ATTN__POSIX && !ATTN__WINDOWS
+#define ATTN__SMALL 1
+#else
+#define ATTN__SMALL 0
+#endif
+#endif
 #if defined(__wasm__) && !defined(_REENTRANT) && !defined(ATTN_NO_THREADS)
 #define ATTN_NO_THREADS
 #endif
-#ifndef ATTN_NO_THREADS
+/* Threads at all, the caller's pool too; those of the library. */
+#define ATTN__PARALLEL (ATTN__GNU && (ATTN__POSIX || ATTN__WINDOWS))
+#if ATTN__PARALLEL && !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+#define ATTN__POOL 1
+#else
+#define ATTN__POOL 0
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if ATTN__POSIX
+#include <unistd.h>
+#endif
+#if ATTN__POOL && ATTN__POSIX
 #include <pthread.h>
 #include <signal.h>
-#ifdef _OPENMP
+#endif
+#if ATTN__PARALLEL && !defined(ATTN_NO_THREADS) && defined(_OPENMP)
 #include <omp.h>
 #endif
+#if defined(ATTN_ONLY_PORTABLE) || defined(ATTN_ONLY_AVX512)
+#define ATTN_NO_AVX2
 #endif
-#if defined(__x86_64__) && !(defined(ATTN_NO_AVX2) && defined(ATTN_NO_AVX512))
+#if defined(ATTN_ONLY_PORTABLE) || defined(ATTN_ONLY_AVX2)
+#define ATTN_NO_AVX512
+#endif
+#if defined(ATTN_ONLY_PORTABLE)
+#define ATTN_NO_NEON
+#define ATTN_NO_SIMD128
+#endif
+/* gcc for Windows spills vectors of 32 and 64 bytes to a stack that is aligned to 16 (its bug
+ * 54412) by instructions that fault there: harmless only where the assembler writes others. */
+#if ATTN__WINDOWS && !defined(__clang__) && !defined(ATTN_UNALIGNED_MOVES)
+#define ATTN__WIDE_SPILLS 0
+#else
+#define ATTN__WIDE_SPILLS 1
+#endif
+#if ATTN__GNU && defined(__x86_64__) && ATTN__WIDE_SPILLS && \
+    !(defined(ATTN_NO_AVX2) && defined(ATTN_NO_AVX512))
 #define ATTN__X86 1
 #else
 #define ATTN__X86 0
+#endif
+#if defined(ATTN_ONLY_AVX2) || defined(ATTN_ONLY_AVX512)
+#define ATTN__PORTABLE 0
+#if !ATTN__X86
+#error "ATTN_ONLY_AVX2 and ATTN_ONLY_AVX512 are for x86-64, and not for gcc on Windows"
+#endif
+#else
+#define ATTN__PORTABLE 1
 #endif
 #if ATTN__X86
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
-#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__) && !defined(ATTN_NO_NEON)
+#if ATTN__GNU && defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__) && \
+    !defined(ATTN_NO_NEON)
 #define ATTN__NEON 1
 #include <arm_neon.h>
 #else
 #define ATTN__NEON 0
 #endif
-#if defined(__wasm_simd128__) && !defined(ATTN_NO_SIMD128)
+#if ATTN__GNU && defined(__wasm_simd128__) && !defined(ATTN_NO_SIMD128)
 #define ATTN__SIMD128 1
 #include <wasm_simd128.h>
 #else
@@ -733,16 +808,41 @@ extern attn_status attn_hip_last_times(
 #else
 #define ATTN__AVX512 0
 #endif
+#if defined(ATTN_NO_MALLOC)
+#undef ATTN_MALLOC
+#undef ATTN_FREE
+#define ATTN_MALLOC(size) ((void)(size), (void *)NULL)
+#define ATTN_FREE(p) (void)(p)
+#define ATTN__NO_MEMORY ATTN_ERR_NO_MALLOC
+#else
 #ifndef ATTN_MALLOC
 #define ATTN_MALLOC(size) malloc(size)
 #define ATTN_FREE(p) free(p)
 #endif
-#ifdef CLOCK_MONOTONIC
+#define ATTN__NO_MEMORY ATTN_ERR_MEMORY
+#endif
+/* What a build leaves out is asked for in conditions: no code is left of what they make dead. */
+#if defined(ATTN_NO_BACKWARD)
+#define ATTN__BACKWARD 0
+#else
+#define ATTN__BACKWARD 1
+#endif
+#if defined(ATTN_NO_CONVERT)
+#define ATTN__CONVERT 0
+#else
+#define ATTN__CONVERT 1
+#endif
+#if defined(ATTN_ONLY_F32)
+#define ATTN__ONLY_F32 1
+#else
+#define ATTN__ONLY_F32 0
+#endif
+#if defined(CLOCK_MONOTONIC)
 typedef struct timespec attn__timespec;
 #ifdef __wasi__ /* strict ISO C hides the function alone */
 extern int clock_gettime(const struct __clockid *clock, attn__timespec *t);
 #endif
-#else /* strict ISO C hides it */
+#elif ATTN__POSIX /* strict ISO C hides it */
 #define CLOCK_MONOTONIC 1
 typedef struct attn__timespec {
     time_t tv_sec;
@@ -754,8 +854,8 @@ extern int clock_gettime(int clock, attn__timespec *t);
 /* What a strict standard, or the lack of _GNU_SOURCE, hides, under names of our own. */
 #define ATTN__SYMBOL_(prefix, name) #prefix #name
 #define ATTN__SYMBOL(prefix, name) ATTN__SYMBOL_(prefix, name)
+#if ATTN__POOL && ATTN__POSIX
 #define ATTN__LIBC(name) __asm__(ATTN__SYMBOL(__USER_LABEL_PREFIX__, name))
-#ifndef ATTN_NO_THREADS
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -777,42 +877,105 @@ extern int attn__libc_sigmask(int how, const void *set, void *old) ATTN__LIBC(pt
 #endif
 #endif
 
+/* Windows 7 or later, without windows.h, whose macros (near, far, small, ..) would reach all that
+ * follows this file. A lock and a condition variable are a pointer each, 0 at first. */
+#if ATTN__WINDOWS && ATTN__GNU
+#if defined(__i386__) /* stdcall; a stack that its caller aligned to 4 bytes */
+#define ATTN__WIN_CALL __attribute__((stdcall))
+#define ATTN__WIN_ENTRY __attribute__((stdcall, force_align_arg_pointer))
+#define ATTN__WIN(name, bytes) __asm__("_" #name "@" #bytes)
+#else
+#define ATTN__WIN_CALL
+#define ATTN__WIN_ENTRY
+#define ATTN__WIN(name, bytes) __asm__(#name)
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* clang-format off */
+extern int ATTN__WIN_CALL attn__win_counter(int64_t *now) ATTN__WIN(QueryPerformanceCounter, 4);
+extern int ATTN__WIN_CALL attn__win_frequency(int64_t *each)
+    ATTN__WIN(QueryPerformanceFrequency, 4);
+extern int ATTN__WIN_CALL attn__win_memory(uint64_t status[8]) ATTN__WIN(GlobalMemoryStatusEx, 4);
+#if ATTN__POOL
+extern void *ATTN__WIN_CALL attn__win_self(void) ATTN__WIN(GetCurrentProcess, 0);
+extern int ATTN__WIN_CALL attn__win_affinity(void *process, uintptr_t *mine, uintptr_t *all)
+    ATTN__WIN(GetProcessAffinityMask, 12);
+extern int ATTN__WIN_CALL attn__win_groups(void *process, uint16_t *count, uint16_t *groups)
+    ATTN__WIN(GetProcessGroupAffinity, 12);
+extern uint32_t ATTN__WIN_CALL attn__win_cpus(uint16_t group) ATTN__WIN(GetActiveProcessorCount, 4);
+extern void ATTN__WIN_CALL attn__win_lock(void **lock) ATTN__WIN(AcquireSRWLockExclusive, 4);
+extern unsigned char ATTN__WIN_CALL attn__win_try_lock(void **lock)
+    ATTN__WIN(TryAcquireSRWLockExclusive, 4);
+extern void ATTN__WIN_CALL attn__win_unlock(void **lock) ATTN__WIN(ReleaseSRWLockExclusive, 4);
+extern int ATTN__WIN_CALL attn__win_sleep(void **signal, void **lock, uint32_t ms, uint32_t flags)
+    ATTN__WIN(SleepConditionVariableSRW, 16);
+extern void ATTN__WIN_CALL attn__win_wake_all(void **signal) ATTN__WIN(WakeAllConditionVariable, 4);
+extern void *ATTN__WIN_CALL attn__win_thread(void *security, size_t stack,
+    uint32_t(ATTN__WIN_CALL *run)(void *), void *arg, uint32_t flags, uint32_t *id)
+    ATTN__WIN(CreateThread, 24);
+extern uint32_t ATTN__WIN_CALL attn__win_wait(void *thread, uint32_t ms)
+    ATTN__WIN(WaitForSingleObject, 8);
+extern int ATTN__WIN_CALL attn__win_close(void *thread) ATTN__WIN(CloseHandle, 4);
+extern int ATTN__WIN_CALL attn__win_module(uint32_t flags, const char *name, void **module)
+    ATTN__WIN(GetModuleHandleExA, 12);
+extern int ATTN__WIN_CALL attn__win_free(void *module) ATTN__WIN(FreeLibrary, 4);
+extern void ATTN__WIN_CALL attn__win_exit(void *module, uint32_t code)
+    ATTN__WIN(FreeLibraryAndExitThread, 8);
+#endif
+/* clang-format on */
+#ifdef __cplusplus
+}
+#endif
+#endif
+
 /* -Ofast and -ffast-math fold NaN tests, reassociate sums and contract products: keep them out
  * of everything below. Explicit fused multiply-adds are operations of their own. */
-#if defined(__clang__)
+#if defined(__clang__) && ATTN__GNU
 #pragma clang diagnostic push /* a target without that pragma only warns */
 #pragma clang diagnostic ignored "-Wignored-pragmas"
 #pragma float_control(precise, on, push)
 #pragma clang diagnostic pop
 #pragma clang fp contract(off)
-#else
+#elif ATTN__GNU
 #pragma GCC push_options
 /* at -O0 27 times slower; clang has no such pragma */
 #if !defined(__OPTIMIZE__) && !defined(ATTN_NO_OPTIMIZE)
 #pragma GCC optimize("O2")
 #endif
 #pragma GCC optimize("no-fast-math", "no-finite-math-only", "fp-contract=off")
-#pragma GCC diagnostic push /* gcc 12's own avx512fintrin.h has undefined operands */
+#endif
+#if defined(__GNUC__) || defined(__clang__)
+#pragma GCC diagnostic push
+#if !ATTN__GNU /* there are no attributes to say so */
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+#if !defined(__clang__) /* gcc 12's own avx512fintrin.h has undefined operands */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #endif
 
 /* The functions between begin and end are compiled for the instruction set that ATTN__TARGET_<isa>
  * names, whatever the compiler was told. */
+#if ATTN__GNU
 #define ATTN__PRAGMA(x) _Pragma(#x)
+#else
+#define ATTN__PRAGMA(x)
+#endif
 #if defined(__clang__)
 #define ATTN__REGION_(target_of) \
     ATTN__PRAGMA(clang attribute push(__attribute__((target(target_of))), apply_to = function))
-#define ATTN__REGION_END _Pragma("clang attribute pop")
+#define ATTN__REGION_END ATTN__PRAGMA(clang attribute pop)
 #else
-#define ATTN__REGION_(target_of) _Pragma("GCC push_options") ATTN__PRAGMA(GCC target(target_of))
-#define ATTN__REGION_END _Pragma("GCC pop_options")
+#define ATTN__REGION_(target_of) ATTN__PRAGMA(GCC push_options) ATTN__PRAGMA(GCC target(target_of))
+#define ATTN__REGION_END ATTN__PRAGMA(GCC pop_options)
 #endif
 #define ATTN__REGION(isa) ATTN__REGION_(ATTN__TARGET_##isa)
 
 /* Under -ffp-contract=fast clang fuses whatever the pragma says: outside the regions of an ISA
  * it gets nothing to fuse with. */
-#if defined(__clang__) && defined(__x86_64__)
+#if ATTN__GNU && defined(__clang__) && defined(__x86_64__)
 #define ATTN__TARGET_plain "no-fma,no-fma4,no-avx512f"
 #define ATTN__PLAIN_BEGIN ATTN__REGION(plain)
 #define ATTN__PLAIN_END ATTN__REGION_END
@@ -822,14 +985,53 @@ extern int attn__libc_sigmask(int how, const void *set, void *old) ATTN__LIBC(pt
 #endif
 ATTN__PLAIN_BEGIN
 
-#define ATTN__INLINE static inline __attribute__((always_inline, unused))
+/* Every extension of the compilers, by a name of its own; each has a form in plain C. */
+#define ATTN__ALIGN 64
+#if ATTN__GNU
+#define ATTN__ALWAYS static inline __attribute__((always_inline, unused))
+#if ATTN__SMALL
+#define ATTN__INLINE static inline __attribute__((unused))
+#else
+#define ATTN__INLINE ATTN__ALWAYS
+#endif
 #define ATTN__NOINLINE static __attribute__((noinline, unused))
 #define ATTN__UNUSED __attribute__((unused))
-#define ATTN__ALIGN 64
-#if defined(__clang__)
-#define ATTN__UNROLL _Pragma("clang loop unroll(full)")
+#define ATTN__VECTOR(bytes) __attribute__((vector_size(bytes)))
+#define ATTN__PREFETCH(p, level) __builtin_prefetch(p, 0, level)
+#define ATTN__OPAQUE(p) __asm__("" : "+r"(p)) /* what p is now, the compiler does not know */
+#define ATTN__LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define ATTN__STORE(p, x) __atomic_store_n(p, x, __ATOMIC_RELEASE)
+#define ATTN__CLAIM(p) (!__atomic_exchange_n(p, 1, __ATOMIC_ACQUIRE)) /* *p was 0, and is 1 */
 #else
-#define ATTN__UNROLL _Pragma("GCC unroll 16")
+#define ATTN__INLINE static inline
+#define ATTN__ALWAYS static inline
+#define ATTN__NOINLINE static
+#define ATTN__UNUSED
+#define ATTN__PREFETCH(p, level) (void)(p)
+#define ATTN__OPAQUE(p) (void)(p)
+#define ATTN__LOAD(p) (*(p))
+#define ATTN__STORE(p, x) (void)(*(p) = (x))
+#define ATTN__CLAIM(p) (*(p) ? 0 : (*(p) = 1))
+#endif
+#if ATTN__PARALLEL
+#define ATTN__NEXT(p) __atomic_fetch_add(p, 1, __ATOMIC_RELAXED)
+#else
+#define ATTN__NEXT(p) ((*(p))++)
+#endif
+#if defined(__clang__)
+#define ATTN__UNROLL_TILE ATTN__PRAGMA(clang loop unroll(full))
+#else
+#define ATTN__UNROLL_TILE ATTN__PRAGMA(GCC unroll 16)
+#endif
+#if ATTN__SMALL
+#define ATTN__UNROLL
+#else
+#define ATTN__UNROLL ATTN__UNROLL_TILE
+#endif
+#if ATTN__GNU && (defined(__x86_64__) || defined(__i386__))
+#define ATTN__PAUSE() __builtin_ia32_pause()
+#else
+#define ATTN__PAUSE() (void)0
 #endif
 
 ATTN__INLINE int64_t attn__min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -839,20 +1041,36 @@ ATTN__INLINE int64_t attn__clamp(int64_t x, int64_t lo, int64_t hi) {
 }
 ATTN__INLINE int64_t attn__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ATTN__INLINE int64_t attn__round_up(int64_t a, int64_t b) { return attn__ceil_div(a, b) * b; }
+/* *r = a + b, a * b; whether it does not fit. */
+#if ATTN__GNU && !ATTN__SMALL
+#define attn__add_overflows(a, b, r) __builtin_add_overflow(a, b, r)
+#define attn__mul_overflows(a, b, r) __builtin_mul_overflow(a, b, r)
+#else
+ATTN__NOINLINE int attn__add_overflows(int64_t a, int64_t b, int64_t *r) {
+    *r = (int64_t)((uint64_t)a + (uint64_t)b);
+    return b < 0 ? a < INT64_MIN - b : a > INT64_MAX - b;
+}
+ATTN__NOINLINE int attn__mul_overflows(int64_t a, int64_t b, int64_t *r) {
+    *r = (int64_t)((uint64_t)a * (uint64_t)b);
+    if (a == 0 || b == 0) return 0;
+    if (a == -1 || b == -1) return *r == INT64_MIN;
+    return *r / b != a || *r % b != 0;
+}
+#endif
 ATTN__INLINE int64_t attn__sat_add(int64_t a, int64_t b) {
     int64_t r;
-    return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
+    return attn__add_overflows(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
 }
 
 /* Sizes in bytes, none negative: INT64_MAX where a sum or a product passes it. */
 ATTN__INLINE int64_t attn__size_mul(int64_t a, int64_t b) {
     int64_t r;
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+    return attn__mul_overflows(a, b, &r) ? INT64_MAX : r;
 }
 
 /* A product whose rounding matters: not to be contracted into a following sum
  * by clang's -ffp-contract=fast. */
-#if defined(__clang__) && defined(__x86_64__)
+#if ATTN__GNU && defined(__clang__) && defined(__x86_64__)
 #define ATTN__ROUNDED(x) __asm__("" : "+x"(x))
 #elif defined(__clang__) && defined(__aarch64__)
 #define ATTN__ROUNDED(x) __asm__("" : "+w"(x))
@@ -862,7 +1080,7 @@ ATTN__INLINE int64_t attn__size_mul(int64_t a, int64_t b) {
 /* The x87 unit keeps more digits than a float has, and a float in a register with them, whatever
  * the language says. Rounded once more to 24 bits, a sum, product or quotient of two floats is what
  * one rounding gives: 64 >= 2 * 24 + 2. */
-#if defined(__i386__) && !defined(__SSE2_MATH__)
+#if ATTN__GNU && defined(__i386__) && !defined(__SSE2_MATH__)
 #define ATTN__F32(x) __asm__("" : "+m"(x))
 #else
 #define ATTN__F32(x) (void)(x)
@@ -973,7 +1191,7 @@ ATTN__NOINLINE double attn__tanh(double x) {
 
 ATTN__NOINLINE double attn__sqrt(double x) {
     if (!(x > 0)) return 0;
-#if defined(__SSE2__)
+#if ATTN__GNU && defined(__SSE2__)
     __asm__("sqrtsd %0, %0" : "+x"(x));
     return x;
 #else
@@ -988,12 +1206,12 @@ ATTN__NOINLINE double attn__sqrt(double x) {
 /* Rounding to nearest even, no traps; `flush` also sets FTZ and DAZ (denormal p are a 20-fold
  * cliff). Returns the old state. */
 ATTN__INLINE uint64_t attn__fp_enter(int flush) {
-#if defined(__SSE2__)
+#if ATTN__GNU && defined(__SSE2__)
     uint32_t old, now = 0x1f80u | (flush ? 0x8040u : 0);
     __asm__ volatile("stmxcsr %0" : "=m"(old));
     __asm__ volatile("ldmxcsr %0" : : "m"(now));
     return old;
-#elif defined(__aarch64__)
+#elif ATTN__GNU && defined(__aarch64__)
     uint64_t old, now = flush ? (uint64_t)1 << 24 : 0;
     __asm__ volatile("mrs %0, fpcr" : "=r"(old));
     __asm__ volatile("msr fpcr, %0" : : "r"(now));
@@ -1003,13 +1221,25 @@ ATTN__INLINE uint64_t attn__fp_enter(int flush) {
 #endif
 }
 ATTN__INLINE void attn__fp_leave(uint64_t old) {
-#if defined(__SSE2__)
+#if ATTN__GNU && defined(__SSE2__)
     uint32_t state = (uint32_t)old;
     __asm__ volatile("ldmxcsr %0" : : "m"(state));
-#elif defined(__aarch64__)
+#elif ATTN__GNU && defined(__aarch64__)
     __asm__ volatile("msr fpcr, %0" : : "r"(old));
 #else
     (void)old;
+#endif
+}
+
+/* The bytes of memory of the machine, as far as the system tells. */
+static ATTN__UNUSED int64_t attn__physical_memory(void) {
+#if ATTN__WINDOWS && ATTN__GNU
+    uint64_t status[8] = {64}; /* its size in bytes; then, in the second, what is asked for */
+    return attn__win_memory(status) ? (int64_t)status[1] : INT64_MAX;
+#elif ATTN__POSIX
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+#else
+    return INT64_MAX;
 #endif
 }
 
@@ -1037,6 +1267,26 @@ static void attn__put(const attn_alloc *a, void *p, size_t size) {
     ATTN_FREE(raw);
 }
 
+/* Text from byte `at` of `to` on, as much as fits; always terminated. Returns where it ends. */
+static size_t attn__write(char *to, size_t size, size_t at, const char *text) {
+    while (*text && at + 1 < size) to[at++] = *text++;
+    if (at < size) to[at] = 0;
+    return at;
+}
+/* Bytes in GiB, two decimals. */
+static size_t attn__write_gib(char *to, size_t size, size_t at, double bytes) {
+    const double hundredths = bytes / 1073741824.0 * 100 + 0.5;
+    uint64_t n = hundredths < 1e18 ? (uint64_t)hundredths : (uint64_t)1000000000 * 1000000000;
+    char digits[32];
+    size_t i = sizeof digits;
+    digits[--i] = 0;
+    for (int k = 0; k < 3 || n; k++, n /= 10) {
+        if (k == 2) digits[--i] = '.';
+        digits[--i] = (char)('0' + n % 10);
+    }
+    return attn__write(to, size, attn__write(to, size, at, digits + i), " GiB");
+}
+
 /* ============================================================================== >>status ==== */
 ATTN_API const char *attn_status_text(attn_status s) {
     switch (s) {
@@ -1061,12 +1311,15 @@ ATTN_API const char *attn_status_name(attn_status s) {
    Scalar conversions between f32 and the small floats, on integer bits, to nearest even. A NaN
    stays a (quiet) NaN. */
 enum { ATTN__FLOAT, ATTN__CODES, ATTN__BLOCKS, ATTN__MASK };
+#define ATTN__LOG2(n) /* of a power of 2 up to 256 */ \
+    (((n) > 1) + ((n) > 2) + ((n) > 4) + ((n) > 8) + ((n) > 16) + ((n) > 32) + ((n) > 64) + \
+        ((n) > 128))
 static const struct {
     int32_t number, bytes, shift, kind; /* of a block: its bytes, and 1 << shift elements */
     float most;                         /* the largest code */
 } attn__dtypes[ATTN__DTYPES] = {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
-    {number, bytes, __builtin_ctz(elements), ATTN__##kind, most},
+    {number, bytes, ATTN__LOG2(elements), ATTN__##kind, most},
     ATTN_DTYPE_LIST(ATTN__X)
 #undef ATTN__X
 };
@@ -1177,6 +1430,7 @@ ATTN__INLINE float attn__get_BOOL(const void *p, int64_t at) {
 ATTN__INLINE void attn__put_BOOL(void *p, int64_t at, float x) { ((uint8_t *)p)[at] = x != 0; }
 /* clang-format off */
 ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
         case number: return attn__get_##name(data, at);
@@ -1186,6 +1440,7 @@ ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
     return attn__float(0x7fc00000u);
 }
 ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
         case number: attn__put_##name(data, at, x); return;
@@ -1207,12 +1462,14 @@ ATTN__INLINE float attn__f64_to_odd(double x) {
 /* The same in f64, each number rounded once. A NaN of 16 bits is the default one, read (positive)
  * and written (of x's sign). */
 ATTN__INLINE double attn__get_f64(const void *data, int32_t dtype, int64_t at) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     if (dtype == ATTN_F64) return ((const double *)data)[at];
     const double x = (double)attn__get_f32(data, dtype, at);
     return dtype != ATTN_F32 && attn__is_nan(x) ? attn__double(0x7ff8000000000000u) : x;
 }
 ATTN__INLINE void attn__put_f64(void *data, int32_t dtype, int64_t at, double x) {
     float f = (float)x;
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     if (dtype == ATTN_F64) {
         ((double *)data)[at] = x;
         return;
@@ -1246,7 +1503,7 @@ static attn_status attn__strides(
     if (dense) {
         for (int a = 2; a >= 0; a--) {
             stride[order[a]] = span;
-            if (__builtin_mul_overflow(span, attn__max(extent[order[a]], 1), &span))
+            if (attn__mul_overflows(span, attn__max(extent[order[a]], 1), &span))
                 return ATTN_ERR_OVERFLOW;
         }
         if (span <= INT64_MAX / 16) return ATTN_OK; /* as below */
@@ -1261,8 +1518,8 @@ static attn_status attn__strides(
             continue;
         }
         int64_t size = stride[a] < 0 ? -stride[a] : stride[a];
-        if (__builtin_mul_overflow(size, extent[a] - 1, &reach) ||
-            __builtin_add_overflow(span, reach, &span))
+        if (attn__mul_overflows(size, extent[a] - 1, &reach) ||
+            attn__add_overflows(span, reach, &span))
             return ATTN_ERR_OVERFLOW;
     }
     return span > INT64_MAX / 8 ? ATTN_ERR_OVERFLOW : ATTN_OK;
@@ -1336,7 +1593,8 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
     ATTN__RULE(!attn__is_mask(t->dtype), ERR_DTYPE_KV);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__TRY(attn__layout_strides(t->stride, t->layout, extent, dim));
-    if (!attn__is_scaled(t->dtype)) {
+    ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
+    if (ATTN__ONLY_F32 || !attn__is_scaled(t->dtype)) {
         ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
         return ATTN_OK;
     }
@@ -1347,6 +1605,7 @@ static attn_status attn__resolve_in(
     attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
+    ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
     return attn__layout_strides(t->stride, t->layout, extent, dim);
@@ -1355,6 +1614,7 @@ static attn_status attn__resolve_out(
     attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
     if (!attn__is_float(t->dtype)) return wrong;
+    ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     const int dense = t->stride[0] == 0 && t->stride[1] == 0 && t->stride[2] == 0;
     for (int a = 0; a < 3; a++)
@@ -1512,7 +1772,7 @@ static attn_status attn__resolve_append(attn_desc *d) {
     if (a->cu) a->len = attn__min(a->len, a->total);
     if (rotary) {
         int64_t bytes;
-        ATTN__RULE(!__builtin_mul_overflow(a->rotary_rows, 4 * attn__max(d->head_dim, 1), &bytes),
+        ATTN__RULE(!attn__mul_overflows(a->rotary_rows, 4 * attn__max(d->head_dim, 1), &bytes),
             ERR_OVERFLOW);
         ATTN__RULE(a->rotary_dim >= 2 && a->rotary_dim <= d->head_dim && a->rotary_dim % 2 == 0,
             ERR_ROTARY_DIM);
@@ -1555,10 +1815,9 @@ static attn_status attn__resolve_seq(attn_desc *d) {
     ATTN__RULE(s->page_size >= 1 && s->pages >= 1 && s->max_pages >= 1, ERR_PAGE_SIZE);
     ATTN__RULE(!s->cu_k, ERR_PAGE_CU);
     ATTN__RULE(s->used_k, ERR_PAGE_USED);
-    ATTN__RULE(
-        !__builtin_mul_overflow(d->batch, s->max_pages, &capacity) && capacity <= INT64_MAX / 8,
+    ATTN__RULE(!attn__mul_overflows(d->batch, s->max_pages, &capacity) && capacity <= INT64_MAX / 8,
         ERR_OVERFLOW);
-    ATTN__RULE(!__builtin_mul_overflow(s->max_pages, s->page_size, &capacity), ERR_OVERFLOW);
+    ATTN__RULE(!attn__mul_overflows(s->max_pages, s->page_size, &capacity), ERR_OVERFLOW);
     ATTN__RULE(d->kv_len <= capacity, ERR_PAGE_CAPACITY);
     return ATTN_OK;
 }
@@ -1593,14 +1852,14 @@ static attn_status attn__resolve_sizes(attn_desc *d) {
     if (d->kv_heads == 0) d->kv_heads = d->heads;
     if (d->v_dim == 0) d->v_dim = d->head_dim;
     ATTN__RULE(d->heads % d->kv_heads == 0, ERR_HEADS);
-    ATTN__RULE(!__builtin_mul_overflow(attn__max(d->batch, 1), d->heads, &n) &&
-                   !__builtin_mul_overflow(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
+    ATTN__RULE(!attn__mul_overflows(attn__max(d->batch, 1), d->heads, &n) &&
+                   !attn__mul_overflows(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
         ERR_OVERFLOW);
     /* room for every sum that plans memory */
     ATTN__RULE(
-        !__builtin_add_overflow(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
-    ATTN__RULE(!__builtin_mul_overflow(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
-    ATTN__RULE(!__builtin_mul_overflow(d->kv_len, (dims + 64) * 40, &n), ERR_OVERFLOW);
+        !attn__add_overflows(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
+    ATTN__RULE(!attn__mul_overflows(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
+    ATTN__RULE(!attn__mul_overflows(d->kv_len, (dims + 64) * 40, &n), ERR_OVERFLOW);
     return ATTN_OK;
 }
 static attn_status attn__resolve_scores(attn_desc *d) {
@@ -1646,6 +1905,7 @@ static attn_status attn__resolve_tensors(attn_desc *d) {
     if (d->bias.data) {
         ATTN__RULE(attn__dtype_known(d->bias.dtype), ERR_DTYPE);
         ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
+        ATTN__RULE(!ATTN__ONLY_F32 || d->bias.dtype == ATTN_F32, ERR_ONLY_F32);
         ATTN__RULE(attn__aligned(d->bias.data, d->bias.dtype), ERR_ALIGN);
         ATTN__RULE(d->bias.layout == ATTN_BSHD, ERR_LAYOUT);
         ATTN__RULE(!d->bias.scale, ERR_SCALE_UNUSED);
@@ -1677,13 +1937,13 @@ static attn_status attn__resolve(
     ATTN__TRY(attn__resolve_scores(d));
     ATTN__TRY(attn__resolve_call(d, gin));
     ATTN__TRY(attn__resolve_seq(d));
-    ATTN__RULE(!__builtin_mul_overflow(attn__rows_total(d), d->heads, &n) &&
-                   !__builtin_mul_overflow(n, (d->head_dim + d->v_dim + 64) * 40, &n),
+    ATTN__RULE(!attn__mul_overflows(attn__rows_total(d), d->heads, &n) &&
+                   !attn__mul_overflows(n, (d->head_dim + d->v_dim + 64) * 40, &n),
         ERR_OVERFLOW);
     ATTN__TRY(attn__resolve_tensors(d));
     ATTN__TRY(attn__resolve_append(d));
     if (!(d->flags & ATTN_DEVICE) || (d->flags & ATTN_SEQ_HOST)) ATTN__TRY(attn__check_lengths(d));
-    if (!gin) return ATTN_OK;
+    if (!ATTN__BACKWARD || !gin) return ATTN_OK;
     *gout = *gin;
     return attn__resolve_grad(d, gout);
 }
@@ -1891,7 +2151,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     ATTN__RULE(d->k.data || !some_k, ERR_NULL_K);
     ATTN__RULE(d->v.data || !some_k, ERR_NULL_V);
     ATTN__RULE(d->o.data || !some_q, ERR_NULL_O);
-    if (g) {
+    if (ATTN__BACKWARD && g) {
         ATTN__RULE(g->dout.data || !some_q, ERR_NULL_DOUT);
         ATTN__RULE(d->lse || !some_q, ERR_NULL_LSE);
         ATTN__RULE(
@@ -1908,7 +2168,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
     if (d->sink) attn__span_flat(&t.in[t.ins++], d->sink, d->heads * 4);
     attn__spans_seq(d, &t);
     attn__spans_kv(d, &t, attn__has_append(d) && !g);
-    if (g) {
+    if (ATTN__BACKWARD && g) {
         attn__spans_grad(d, g, &t);
     } else {
         attn__span_of(&t.out[t.outs++], d->o.data, d->o.stride, t.q, d->v_dim, d->o.dtype);
@@ -2029,7 +2289,11 @@ ATTN__INLINE int attn__all_see(const attn_desc *d, const attn__sequence_view *s,
    call, and a second call while the threads are busy, run on their caller. Each task sets the
    rounding mode itself. */
 typedef void (*attn__task)(void *arg, int64_t i);
+#if ATTN__PARALLEL
 static __thread int attn__inside; /* this thread runs a task */
+#else
+enum { attn__inside };
+#endif
 
 static void attn__serial(attn__task task, void *arg, int64_t n) {
     for (int64_t i = 0; i < n; i++) task(arg, i);
@@ -2041,48 +2305,72 @@ typedef struct attn__wrapped {
 } attn__wrapped;
 static ATTN__UNUSED void attn__run_inside(void *arg, int64_t i) {
     const attn__wrapped *w = (const attn__wrapped *)arg;
+#if ATTN__PARALLEL
     int outer = attn__inside;
     attn__inside = 1;
     w->task(w->arg, i);
     attn__inside = outer;
+#else
+    w->task(w->arg, i);
+#endif
 }
 
+#if ATTN__POOL && ATTN__WINDOWS
+/* A process lies within one group of at most 64 processors, of which it has a mask, or, from
+ * Windows 11 on, within all. */
+static int64_t attn__windows_cpus(void) {
+    uintptr_t mine = 0, all = 0;
+    uint16_t groups = 64, group[64];
+    int64_t n = 0;
+    attn__win_affinity(attn__win_self(), &mine, &all);
+    if (mine == all && attn__win_groups(attn__win_self(), &groups, group) && groups > 1)
+        for (int i = 0; i < groups; i++) n += attn__win_cpus(group[i]);
+    else
+        for (; mine; mine &= mine - 1) n++;
+    return n;
+}
+#endif
 /* The processors that this thread may run on; with OpenMP the threads that its runtime takes. */
 static int32_t attn__cpu_count(void) {
-    long n = 0;
-#if defined(ATTN_NO_THREADS)
+    int64_t n = 0;
+#if !ATTN__PARALLEL || defined(ATTN_NO_THREADS)
     n = 1;
 #elif defined(_OPENMP)
     n = omp_get_max_threads();
+#elif ATTN__WINDOWS
+    n = attn__windows_cpus();
 #elif defined(__linux__)
     uint64_t mask[1024]; /* the kernel refuses less than it has processors for */
     for (size_t bytes = 128; n == 0 && bytes <= sizeof mask; bytes *= 2) {
         memset(mask, 0, sizeof mask);
         if (attn__libc_affinity(0, bytes, mask) < 0) continue;
-        for (size_t i = 0; i < bytes / 8; i++) n += __builtin_popcountll(mask[i]);
+        for (size_t i = 0; i < bytes / 8; i++)
+            for (uint64_t left = mask[i]; left; left &= left - 1) n++;
     }
 #endif
+#if ATTN__POSIX
     if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > 1024 ? 1024 : (int32_t)n;
+#endif
+    return (int32_t)attn__clamp(n, 1, 1024);
 }
 
 /* A thread that is cancelled in the middle of a call would leave the pool locked for ever, and the
  * workspace behind: it is cancelled after the call. Returns the state before. */
 static int attn__cancel_never(void) {
     int old = 0;
-#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
+#if ATTN__POOL && defined(PTHREAD_CANCEL_DISABLE)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
 #endif
     return old;
 }
 static void attn__cancel_as(int old) {
-#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
+#if ATTN__POOL && defined(PTHREAD_CANCEL_DISABLE)
     pthread_setcancelstate(old, &old);
 #endif
     (void)old;
 }
 
-#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+#if ATTN__POOL
 #if defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -2093,58 +2381,110 @@ int omp_in_parallel(void) __attribute__((weak)); /* NULL unless the host uses Op
 #endif
 #endif
 
+/* What the pool asks of the system: a lock, a signal that threads wait for, threads. */
+#if ATTN__WINDOWS
+typedef void *attn__lock, *attn__signal, *attn__thread;
+#define ATTN__LOCK_INIT NULL
+#define ATTN__SIGNAL_INIT NULL
+static int attn__lock_try(attn__lock *l) { return attn__win_try_lock(l); }
+static void attn__lock_take(attn__lock *l) { attn__win_lock(l); }
+static void attn__lock_give(attn__lock *l) { attn__win_unlock(l); }
+static void attn__signal_wait(attn__signal *s, attn__lock *l) {
+    attn__win_sleep(s, l, UINT32_MAX, 0);
+}
+static void attn__signal_all(attn__signal *s) { attn__win_wake_all(s); }
+#else
+typedef pthread_mutex_t attn__lock;
+typedef pthread_cond_t attn__signal;
+typedef pthread_t attn__thread;
+#define ATTN__LOCK_INIT PTHREAD_MUTEX_INITIALIZER
+#define ATTN__SIGNAL_INIT PTHREAD_COND_INITIALIZER
+static int attn__lock_try(attn__lock *l) { return !pthread_mutex_trylock(l); }
+static void attn__lock_take(attn__lock *l) { pthread_mutex_lock(l); }
+static void attn__lock_give(attn__lock *l) { pthread_mutex_unlock(l); }
+static void attn__signal_wait(attn__signal *s, attn__lock *l) { pthread_cond_wait(s, l); }
+static void attn__signal_all(attn__signal *s) { pthread_cond_broadcast(s); }
+#endif
+
 static struct {
     /* owner: held by the call that uses the threads; lock: guards what follows */
-    pthread_mutex_t owner, lock;
-    pthread_cond_t wake, idle;
-    pthread_t id[1024];
+    attn__lock owner, lock;
+    attn__signal wake, idle;
+    attn__thread id[1024];
     int32_t started, active, want;
     int stop, fork_handler;
     /* one per parallel loop; also read without the lock while spinning */
     uint32_t generation;
     /* NULL once the loop is done: a late thread finds nothing */
     attn__wrapped *work;
-    int64_t n, next __attribute__((aligned(8)));
-} attn__pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
-    PTHREAD_COND_INITIALIZER, {0}, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
+    intptr_t n, next;
+} attn__pool = {ATTN__LOCK_INIT, ATTN__LOCK_INIT, ATTN__SIGNAL_INIT, ATTN__SIGNAL_INIT, {0}, 0, 0,
+    0, 0, 0, 0, NULL, 0, 0};
 
-static void attn__drain(attn__wrapped *work, int64_t n) {
+static void attn__drain(attn__wrapped *work, intptr_t n) {
     for (;;) {
-        int64_t i = __atomic_fetch_add(&attn__pool.next, 1, __ATOMIC_RELAXED);
+        intptr_t i = ATTN__NEXT(&attn__pool.next);
         if (i >= n) return;
         attn__run_inside(work, i);
     }
 }
-static void *attn__worker(void *index) {
-    int32_t me = (int32_t)(intptr_t)index;
-    pthread_mutex_lock(&attn__pool.lock);
+static void attn__worker(int32_t me) {
+    attn__lock_take(&attn__pool.lock);
     uint32_t seen = 0;
     for (;;) {
         if (attn__pool.generation == seen && !attn__pool.stop) {
             /* a moment of spinning saves the wake-up when calls follow one another */
-            pthread_mutex_unlock(&attn__pool.lock);
-            for (int k = 0;
-                k < 400 && __atomic_load_n(&attn__pool.generation, __ATOMIC_RELAXED) == seen; k++) {
-#if defined(__x86_64__) || defined(__i386__)
-                __builtin_ia32_pause();
-#endif
-            }
-            pthread_mutex_lock(&attn__pool.lock);
+            attn__lock_give(&attn__pool.lock);
+            for (int k = 0; k < 400 && ATTN__LOAD(&attn__pool.generation) == seen; k++)
+                ATTN__PAUSE();
+            attn__lock_take(&attn__pool.lock);
         }
         while (attn__pool.generation == seen && !attn__pool.stop)
-            pthread_cond_wait(&attn__pool.wake, &attn__pool.lock);
+            attn__signal_wait(&attn__pool.wake, &attn__pool.lock);
         if (attn__pool.stop) break;
         seen = attn__pool.generation;
         if (!attn__pool.work || me >= attn__pool.want) continue;
         attn__wrapped *work = attn__pool.work;
-        int64_t n = attn__pool.n;
+        intptr_t n = attn__pool.n;
         attn__pool.active++;
-        pthread_mutex_unlock(&attn__pool.lock);
+        attn__lock_give(&attn__pool.lock);
         attn__drain(work, n);
-        pthread_mutex_lock(&attn__pool.lock);
-        if (--attn__pool.active == 0) pthread_cond_signal(&attn__pool.idle);
+        attn__lock_take(&attn__pool.lock);
+        if (--attn__pool.active == 0) attn__signal_all(&attn__pool.idle);
     }
-    pthread_mutex_unlock(&attn__pool.lock);
+    attn__lock_give(&attn__pool.lock);
+}
+#if ATTN__WINDOWS
+/* Each thread holds the module that its code lies in: a library that is freed stays until
+ * attn_shutdown has ended them. A thread cannot be waited for while a library is being unloaded. */
+static void *attn__module;
+static uint32_t ATTN__WIN_ENTRY attn__thread_main(void *index) {
+    attn__worker((int32_t)(intptr_t)index);
+    attn__win_exit(attn__module, 0);
+    return 0;
+}
+static void attn__pool_start(int32_t most) {
+    const uint32_t from_address = 4;
+    while (attn__pool.started < most && attn__pool.started < 1024) {
+        attn__thread *id = &attn__pool.id[attn__pool.started];
+        if (!attn__win_module(from_address, (const char *)&attn__module, &attn__module)) return;
+        *id = attn__win_thread(
+            NULL, 0, attn__thread_main, (void *)(intptr_t)attn__pool.started, 0, NULL);
+        if (!*id) {
+            attn__win_free(attn__module);
+            return;
+        }
+        attn__pool.started++;
+    }
+}
+static void attn__thread_join(attn__thread id) {
+    attn__win_wait(id, UINT32_MAX);
+    attn__win_close(id);
+}
+#else
+static void attn__thread_join(attn__thread id) { pthread_join(id, NULL); }
+static void *attn__thread_main(void *index) {
+    attn__worker((int32_t)(intptr_t)index);
     return NULL;
 }
 static void attn__after_fork(void) { /* in the child no thread of the pool is left */
@@ -2181,63 +2521,66 @@ static void attn__pool_start(int32_t most) {
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) attn__libc_sigdelset(blocked, own[i]);
     attn__libc_sigmask(ATTN__SIG_SETMASK, blocked, before);
     while (attn__pool.started < most && attn__pool.started < 1024) {
-        if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__worker,
+        if (pthread_create(&attn__pool.id[attn__pool.started], NULL, attn__thread_main,
                 (void *)(intptr_t)attn__pool.started))
             break;
         attn__pool.started++;
     }
     attn__libc_sigmask(ATTN__SIG_SETMASK, before, NULL);
 }
+#endif
 /* Joins them; the caller owns the pool. */
 static void attn__pool_stop(void) {
-    pthread_mutex_lock(&attn__pool.lock);
+    attn__lock_take(&attn__pool.lock);
     attn__pool.stop = 1;
-    pthread_cond_broadcast(&attn__pool.wake);
-    pthread_mutex_unlock(&attn__pool.lock);
-    for (int32_t i = 0; i < attn__pool.started; i++) pthread_join(attn__pool.id[i], NULL);
+    attn__signal_all(&attn__pool.wake);
+    attn__lock_give(&attn__pool.lock);
+    for (int32_t i = 0; i < attn__pool.started; i++) attn__thread_join(attn__pool.id[i]);
     attn__pool.started = 0;
     attn__pool.stop = 0;
 }
+#if ATTN__POSIX
 /* A shared object that is unloaded takes the code of its threads away: they end before. Nothing is
  * waited for that may never come: a call that still runs, as one of another thread may at exit,
  * keeps them, and so does the end of the process within a task. */
 __attribute__((destructor)) static void attn__unload(void) {
-    if (attn__inside || pthread_mutex_trylock(&attn__pool.owner)) return;
+    if (attn__inside || !attn__lock_try(&attn__pool.owner)) return;
     attn__pool_stop();
-    pthread_mutex_unlock(&attn__pool.owner);
+    attn__lock_give(&attn__pool.owner);
 }
+#endif
 static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
-    if (pthread_mutex_trylock(&attn__pool.owner)) {
+    if (n > INTPTR_MAX - 1024 || !attn__lock_try(&attn__pool.owner)) {
         attn__serial(attn__run_inside, work, n);
         return;
     }
     const int cancel = attn__cancel_never();
-    pthread_mutex_lock(&attn__pool.lock);
+    attn__lock_take(&attn__pool.lock);
     attn__pool_start(threads - 1);
     attn__pool.work = work;
-    attn__pool.n = n;
+    attn__pool.n = (intptr_t)n;
     attn__pool.want = threads - 1;
-    __atomic_store_n(&attn__pool.next, 0, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&attn__pool.generation, 1, __ATOMIC_RELAXED);
-    pthread_cond_broadcast(&attn__pool.wake);
-    pthread_mutex_unlock(&attn__pool.lock);
-    attn__drain(work, n);
-    pthread_mutex_lock(&attn__pool.lock);
+    attn__pool.next = 0;
+    ATTN__NEXT(&attn__pool.generation);
+    attn__signal_all(&attn__pool.wake);
+    attn__lock_give(&attn__pool.lock);
+    attn__drain(work, (intptr_t)n);
+    attn__lock_take(&attn__pool.lock);
     attn__pool.work = NULL;
-    while (attn__pool.active) pthread_cond_wait(&attn__pool.idle, &attn__pool.lock);
-    pthread_mutex_unlock(&attn__pool.lock);
-    pthread_mutex_unlock(&attn__pool.owner);
+    while (attn__pool.active) attn__signal_wait(&attn__pool.idle, &attn__pool.lock);
+    attn__lock_give(&attn__pool.lock);
+    attn__lock_give(&attn__pool.owner);
     attn__cancel_as(cancel);
 }
 #endif
 
 ATTN_API void attn_shutdown(void) {
-#if !defined(ATTN_NO_THREADS) && !defined(_OPENMP)
+#if ATTN__POOL
     if (attn__inside) return; /* a task cannot end the threads that it runs on */
     const int cancel = attn__cancel_never();
-    pthread_mutex_lock(&attn__pool.owner);
+    attn__lock_take(&attn__pool.owner);
     attn__pool_stop();
-    pthread_mutex_unlock(&attn__pool.owner);
+    attn__lock_give(&attn__pool.owner);
     attn__cancel_as(cancel);
 #endif
     const attn_backend *b;
@@ -2248,7 +2591,10 @@ ATTN_API void attn_shutdown(void) {
 /* The threads that a call may use: asked for, or those of the pool, or all; 1 inside a task or
  * an OpenMP region. */
 static int32_t attn__threads_for(const attn_desc *d) {
-#ifdef ATTN_NO_THREADS
+#if !ATTN__PARALLEL
+    (void)d;
+    return 1;
+#elif defined(ATTN_NO_THREADS)
     return d->pool && !attn__inside
                ? (d->threads ? (int32_t)attn__min(d->threads, d->pool->threads) : d->pool->threads)
                : 1;
@@ -2268,7 +2614,7 @@ static int32_t attn__threads_for(const attn_desc *d) {
 static void attn__parallel(
     const attn_desc *d, int32_t threads, attn__task task, void *arg, int64_t n) {
     attn__wrapped work = {task, arg};
-    if (n <= 1 || threads <= 1 || attn__inside) {
+    if (!ATTN__PARALLEL || n <= 1 || threads <= 1 || attn__inside) {
         attn__serial(attn__run_inside, &work, n);
         return;
     }
@@ -2278,11 +2624,11 @@ static void attn__parallel(
     }
 #if defined(ATTN_NO_THREADS)
     attn__serial(attn__run_inside, &work, n);
-#elif defined(_OPENMP)
+#elif ATTN__POOL
+    attn__pool_run(&work, n, threads);
+#elif ATTN__PARALLEL
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t i = 0; i < n; i++) attn__run_inside(&work, i);
-#else
-    attn__pool_run(&work, n, threads);
 #endif
 }
 
@@ -2364,7 +2710,11 @@ static uint32_t attn__cpu_has(int64_t *l2) {
 #endif
 
 static void attn__machine_read(attn__machine_info *m) {
+#ifdef ATTN_NO_GETENV
+    const char *isa = NULL, *backend = NULL;
+#else
     const char *isa = getenv("ATTN_ISA"), *backend = getenv("ATTN_BACKEND");
+#endif
     memset(m, 0, sizeof *m);
     m->l2 = 1 << 20;
     m->threads = attn__cpu_count();
@@ -2374,23 +2724,21 @@ static void attn__machine_read(attn__machine_info *m) {
     for (size_t i = 0; !m->isa && (k = attn__isa_at(i, &needs)) != NULL; i++)
         if ((needs & ~has) == 0 && (!isa || !*isa || !strcmp(k->name, isa))) m->isa = k;
     if (!backend || !*backend) return;
-    snprintf(m->backend_name, sizeof m->backend_name, "%s",
-        strlen(backend) < 32 ? backend : "(too long)");
+    attn__write(m->backend_name, sizeof m->backend_name, 0,
+        strlen(backend) < sizeof m->backend_name ? backend : "(too long)");
     m->backend = m->backend_name;
 }
 static attn__machine_info attn__machine_known;
-static int attn__machine_state; /* 0: unknown, 1: being found, 2: known */
+static int attn__machine_claimed, attn__machine_ready;
 ATTN__NOINLINE void attn__machine_once(void) {
-    int expected = 0;
-    if (__atomic_compare_exchange_n(
-            &attn__machine_state, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+    if (ATTN__CLAIM(&attn__machine_claimed)) {
         attn__machine_read(&attn__machine_known);
-        __atomic_store_n(&attn__machine_state, 2, __ATOMIC_RELEASE);
+        ATTN__STORE(&attn__machine_ready, 1);
     }
-    while (__atomic_load_n(&attn__machine_state, __ATOMIC_ACQUIRE) != 2) {}
+    while (!ATTN__LOAD(&attn__machine_ready)) {}
 }
 ATTN__INLINE const attn__machine_info *attn__machine(void) {
-    if (__atomic_load_n(&attn__machine_state, __ATOMIC_ACQUIRE) != 2) attn__machine_once();
+    if (!ATTN__LOAD(&attn__machine_ready)) attn__machine_once();
     return &attn__machine_known;
 }
 
@@ -2408,9 +2756,11 @@ static void attn__merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 
 static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why) {
-    if (d && d->message && d->message_size)
-        snprintf(d->message, d->message_size, "%s%s%s", s ? attn_status_text(s) : "",
-            s && *why ? ": " : "", s ? why : "");
+    if (!d || !d->message || !d->message_size) return s;
+    size_t at = attn__write(d->message, d->message_size, 0, s ? attn_status_text(s) : "");
+    if (!s || !*why) return s;
+    at = attn__write(d->message, d->message_size, at, ": ");
+    attn__write(d->message, d->message_size, at, why);
     return s;
 }
 
@@ -2418,7 +2768,7 @@ static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why
 static attn_status attn__run_allocated(
     const attn_backend *b, attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     const int cancel = attn__cancel_never();
-    attn_status s = ATTN_ERR_MEMORY;
+    attn_status s = d->alloc ? ATTN_ERR_MEMORY : ATTN__NO_MEMORY;
     d->workspace = attn__get(d->alloc, plan->workspace_size);
     if (d->workspace) s = b->run(b->user, d, g, plan);
     attn__put(d->alloc, d->workspace, plan->workspace_size);
@@ -2457,6 +2807,7 @@ ATTN_API attn_status attn_forward(const attn_desc *d) {
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g) {
     attn_plan plan;
     plan.why[0] = 0;
+    if (!ATTN__BACKWARD) return attn__tell(d, ATTN_ERR_NO_BACKWARD, "");
     return attn__tell(d,
         g   ? attn__call(d, g, &plan)
         : d ? ATTN_ERR_NULL_GRAD
@@ -2472,6 +2823,7 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
     ATTN__RULE(plan, ERR_QUERY_NULL);
     memset(plan, 0, sizeof *plan);
     plan->backend = plan->kernel = plan->isa = "";
+    if (!ATTN__BACKWARD && gin) return attn__tell(in, ATTN_ERR_NO_BACKWARD, "");
     attn_status s = attn__resolve(in, gin, &d, &g);
     if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
     if (s) return attn__tell(in, s, "");
@@ -2482,8 +2834,8 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
     size_t used = 0;
     for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++) {
         if (attn__try_plan(b, &d, gp, &other) == ATTN_OK) continue;
-        int n = snprintf(plan->why + used, sizeof plan->why - used, "%s: %s\n", b->name, other.why);
-        used = n < 0 ? used : (size_t)attn__min((int64_t)used + n, (int64_t)sizeof plan->why - 1);
+        const char *line[] = {b->name, ": ", other.why, "\n"};
+        for (int k = 0; k < 4; k++) used = attn__write(plan->why, sizeof plan->why, used, line[k]);
     }
     return s;
 }
@@ -2553,6 +2905,7 @@ ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
     attn_desc all;
     int64_t elements = 1;
+    if (!ATTN__CONVERT) return ATTN_ERR_NO_CONVERT;
     if (!where) {
         memset(&all, 0, sizeof all);
         where = &all;
@@ -2570,7 +2923,7 @@ ATTN_API attn_status attn_convert(
     ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
     ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
     for (int a = 0; a < 4; a++)
-        ATTN__RULE(!__builtin_mul_overflow(elements, shape[a], &elements), ERR_OVERFLOW);
+        ATTN__RULE(!attn__mul_overflows(elements, shape[a], &elements), ERR_OVERFLOW);
     if (elements == 0) return ATTN_OK;
     ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
     attn__span from, to;
@@ -2595,10 +2948,12 @@ static attn_status attn__standard_plan(
 static attn_status attn__standard_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
 #endif
+#ifndef ATTN_NO_REFERENCE
 static attn_status attn__ref_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
 static attn_status attn__ref_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
+#endif
 
 typedef struct attn__entry {
     attn_backend b;
@@ -2613,7 +2968,9 @@ static const attn_backend attn__builtin[] = {
 #ifndef ATTN_NO_STANDARD
     {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL, NULL},
 #endif
+#ifndef ATTN_NO_REFERENCE
     {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL, NULL},
+#endif
 };
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
 
@@ -2632,8 +2989,7 @@ ATTN_API const attn_backend *attn_backend_at(int32_t i) {
     if (i < 0) return NULL;
     if (i < ATTN__BUILTINS) return &attn__builtin[i];
     i -= ATTN__BUILTINS;
-    return i < __atomic_load_n(&attn__registered_count, __ATOMIC_ACQUIRE) ? &attn__registered[i].b
-                                                                          : NULL;
+    return i < ATTN__LOAD(&attn__registered_count) ? &attn__registered[i].b : NULL;
 }
 ATTN_API const attn_backend *attn_backend_find(const char *name) {
     const attn_backend *b;
@@ -2649,7 +3005,7 @@ ATTN_API attn_status attn_register(const attn_backend *b) {
     ATTN__RULE(
         *b->name && strlen(b->name) < sizeof attn__registered[0].name && strcmp(b->name, "auto"),
         ERR_REGISTER_NAME);
-    while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE)) {}
+    while (!ATTN__CLAIM(&lock)) {}
     int32_t n = attn__registered_count;
     if (attn_backend_find(b->name)) s = ATTN_ERR_REGISTER_NAME;
     else if (n == (int32_t)(sizeof attn__registered / sizeof *attn__registered))
@@ -2659,9 +3015,9 @@ ATTN_API attn_status attn_register(const attn_backend *b) {
         e->b = *b;
         memcpy(e->name, b->name, strlen(b->name) + 1);
         e->b.name = e->name;
-        __atomic_store_n(&attn__registered_count, n + 1, __ATOMIC_RELEASE);
+        ATTN__STORE(&attn__registered_count, n + 1);
     }
-    __atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+    ATTN__STORE(&lock, 0);
     return s;
 }
 ATTN_API attn_status attn_set_default(const char *name) {
@@ -2670,7 +3026,7 @@ ATTN_API attn_status attn_set_default(const char *name) {
         b = attn_backend_find(name);
         ATTN__RULE(b, ERR_BACKEND_UNKNOWN);
     }
-    __atomic_store_n(&attn__default_name, b ? b->name : NULL, __ATOMIC_RELEASE);
+    ATTN__STORE(&attn__default_name, b ? b->name : NULL);
     return ATTN_OK;
 }
 
@@ -2691,7 +3047,7 @@ static attn_status attn__choose(
     const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
     const char *name = d->backend && strcmp(d->backend, "auto") ? d->backend : NULL;
     if (!name && !d->backend) name = attn__machine()->backend;
-    if (!name && !d->backend) name = __atomic_load_n(&attn__default_name, __ATOMIC_ACQUIRE);
+    if (!name && !d->backend) name = ATTN__LOAD(&attn__default_name);
     *chosen = NULL;
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
     if (name && strcmp(name, "auto")) {
@@ -2784,7 +3140,7 @@ static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
 
 /* What the CPU kernels do not take, for flash and standard alike. */
 static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why) {
-    snprintf(plan->why, sizeof plan->why, "%s", why);
+    attn__write(plan->why, sizeof plan->why, 0, why);
     return s;
 }
 /* They compute in f32, and widen each tensor from its own type. f64 numbers would be rounded to it;
@@ -2798,8 +3154,8 @@ static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, at
                        : g && g->dout.dtype == ATTN_F64 ? "dout"
                                                         : NULL;
     if (!wide) return ATTN_OK;
-    snprintf(
-        plan->why, sizeof plan->why, "%s is f64, and only the reference computes in f64", wide);
+    attn__write(plan->why, sizeof plan->why, attn__write(plan->why, sizeof plan->why, 0, wide),
+        " is f64, and only the reference computes in f64");
     return ATTN_ERR_DECLINED;
 }
 /* Whether scores need more than the product. A scale whose product with log2 e could leave the
@@ -2833,27 +3189,28 @@ static int attn__worth_waking(const attn_desc *d, double times) {
  * whatever the call. */
 static int32_t attn__planned_threads(const attn_desc *d) {
     int32_t most = d->pool ? d->pool->threads : attn_threads();
+    if (!ATTN__PARALLEL) return 1;
     if (d->threads && (!d->pool || d->threads < most)) most = d->threads;
     return (int32_t)attn__min(most, 1024);
 }
 static int32_t attn__useful_threads(const attn_desc *d, double times) {
-    if (!attn__worth_waking(d, times)) return 1;
+    if (!ATTN__PARALLEL || !attn__worth_waking(d, times)) return 1;
     return (int32_t)attn__min(attn__threads_for(d), attn__planned_threads(d));
 }
 /* Whether `matrices` of all the scores fit in memory beside `fixed` bytes; *bytes:
  * what they take. */
 static ATTN__UNUSED attn_status attn__scores_fit(const attn_desc *d, int64_t matrices, int64_t ld,
     int64_t fixed, int64_t *bytes, attn_plan *plan) {
-    int64_t rows = attn__rows_total(d) * d->heads,
-            memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    int64_t rows = attn__rows_total(d) * d->heads, memory = attn__physical_memory();
     if (memory <= 0) memory = (int64_t)(SIZE_MAX / 2); /* not known: what can be addressed */
     if (d->seq.cu_q) rows = d->batch * d->heads * d->q_len;
-    if (!__builtin_mul_overflow(rows, 4 * matrices * ld, bytes) &&
-        *bytes <= memory / 10 * 9 - fixed)
+    if (!attn__mul_overflows(rows, 4 * matrices * ld, bytes) && *bytes <= memory / 10 * 9 - fixed)
         return ATTN_OK;
-    snprintf(plan->why, sizeof plan->why, "the scores need %.2f GiB, the machine has %.2f GiB",
-        (double)matrices * (double)rows * (double)d->kv_len * 4 / 1073741824.0,
-        (double)memory / 1073741824.0);
+    const double need = (double)matrices * (double)rows * (double)d->kv_len * 4;
+    size_t at = attn__write(plan->why, sizeof plan->why, 0, "the scores need ");
+    at = attn__write_gib(plan->why, sizeof plan->why, at, need);
+    at = attn__write(plan->why, sizeof plan->why, at, ", the machine has ");
+    attn__write_gib(plan->why, sizeof plan->why, at, (double)memory);
     return ATTN_ERR_TOO_LARGE;
 }
 /* The workspace of a plan, refused where size_t cannot hold what attn__get makes of it. */
@@ -2862,8 +3219,9 @@ static attn_status attn__plan_bytes(attn_plan *plan, int64_t bytes) {
         plan->workspace_size = (size_t)bytes;
         return ATTN_OK;
     }
-    snprintf(plan->why, sizeof plan->why, "the workspace needs %.2f GiB, too many for size_t",
-        (double)bytes / 1073741824.0);
+    size_t at = attn__write(plan->why, sizeof plan->why, 0, "the workspace needs ");
+    at = attn__write_gib(plan->why, sizeof plan->why, at, (double)bytes);
+    attn__write(plan->why, sizeof plan->why, at, ", too many for size_t");
     return ATTN_ERR_SIZE;
 }
 /* The units of a job, each to the thread that takes it first; `scratch` bytes of the workspace
@@ -2874,14 +3232,13 @@ typedef struct attn__share {
     char *workspace;
     int64_t scratch, units;
     int32_t threads;
-    int64_t next __attribute__((aligned(8)));
+    intptr_t next;
 } attn__share;
 static void attn__share_task(void *arg, int64_t thread) {
     attn__share *s = (attn__share *)arg;
     uint64_t fp = attn__fp_enter(!attn__tuning.no_flush);
     for (;;) {
-        int64_t u = s->threads == 1 ? s->next++ /* 4 ns less */
-                                    : __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED);
+        int64_t u = s->threads == 1 ? s->next++ : ATTN__NEXT(&s->next); /* 4 ns less */
         if (u >= s->units) break;
         s->unit(s->job, u, s->workspace + thread * s->scratch);
     }
@@ -3073,7 +3430,7 @@ static attn_status attn__flash_plan(
     attn__flash job;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, g, plan));
-    if (g) return attn__bwd_plan(d, g, 0, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_plan(d, g, 0, plan);
     attn__flash_shape(d, &job);
     plan->kernel = job.extras ? "flash_forward_masked" : "flash_forward";
     plan->isa = attn__machine()->isa->name;
@@ -3129,7 +3486,7 @@ static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash job;
     (void)user;
-    if (g) return attn__bwd_run(d, g, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_run(d, g, plan);
     memcpy(&job, plan->own, sizeof job);
     job.d = d;
     /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
@@ -3447,7 +3804,7 @@ static attn_status attn__standard_plan(
     int64_t bytes;
     (void)user;
     ATTN__TRY(attn__cpu_declines(d, g, plan));
-    if (g) return attn__bwd_plan(d, g, 1, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_plan(d, g, 1, plan);
     attn__standard_shape(d, &job);
     int64_t stats = 8 * d->batch * d->heads * d->q_len,
             fixed = attn__sat_add(
@@ -3471,7 +3828,7 @@ static attn_status attn__standard_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__std job;
     (void)user;
-    if (g) return attn__bwd_run(d, g, plan);
+    if (ATTN__BACKWARD && g) return attn__bwd_run(d, g, plan);
     memcpy(&job, plan->own, sizeof job);
     job.d = d;
     job.workspace = (char *)d->workspace;
@@ -3511,13 +3868,14 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
 }
 /* A new element as f32; `once`: fewer bits follow, and are to be rounded to once. */
 static float attn__append_get(const attn_in *from, int64_t at, int once) {
-    if (from->dtype != ATTN_F64) return attn__get_f32(from->data, from->dtype, at);
+    if (ATTN__ONLY_F32 || from->dtype != ATTN_F64)
+        return attn__get_f32(from->data, from->dtype, at);
     const double x = ((const double *)from->data)[at];
     return once ? attn__f64_to_odd(x) : (float)x;
 }
 static void attn__append_row(
     const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
-    if (attn__is_float(dtype)) {
+    if (ATTN__ONLY_F32 || attn__is_float(dtype)) {
         for (int64_t c = 0; c < dim; c++) {
             int nan = (attn__bits(row[c]) & 0x7fffffff) > 0x7f800000;
             attn__put_f32(cache, dtype, at + c, nan ? attn__float(0x7fc00000u) : row[c]);
@@ -3618,14 +3976,14 @@ static void attn__convert_task(void *arg, int64_t task) {
         n = attn__min(heads - h, last - r); /* rows of one token */
         int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
                 to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
-        if (j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
+        if (!ATTN__ONLY_F32 && j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
             attn__machine()->isa->convert_rows(
                 &j->dst, to, j->dst.stride[2], &j->src, from, j->src.stride[2], n, dim);
             continue;
         }
         for (int64_t l = 0; l < n; l++) {
             int64_t in = from + l * j->src.stride[2], out = to + l * j->dst.stride[2];
-            if (j->src.dtype == j->dst.dtype)
+            if (ATTN__ONLY_F32 || j->src.dtype == j->dst.dtype)
                 memcpy((char *)j->dst.data + attn__bytes(j->dst.dtype, out),
                     (const char *)j->src.data + attn__bytes(j->src.dtype, in),
                     (size_t)attn__bytes(j->src.dtype, dim));
@@ -5011,6 +5369,7 @@ ATTN_API attn_status attn_mpi_decode(const attn_desc *d, const attn_mpi *m, MPI_
    Attention in f64, in plain loops, to be checked by eye. Nothing here is shared with another
    backend but the resolved description: its own conversions, visibility, addresses, rotary
    embedding and quantisation. One thread. */
+#ifndef ATTN_NO_REFERENCE
 
 /* A small float of 1 + ebits + mbits bits. e4m3fn (ebits 4, mbits 3) has no infinity and
  * one NaN, 0x7f. */
@@ -5051,6 +5410,7 @@ static int8_t attn__ref_int8(double x) {
 }
 /* The largest code. */
 static float attn__ref_most(int32_t dtype) {
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_INT8:     return 127;
         case ATTN_FP8_E4M3: return 448;
@@ -5063,6 +5423,7 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
     uint16_t h;
     uint8_t c;
     double x;
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_F64: memcpy(&x, (const double *)data + at, 8); return x;
         case ATTN_F32: memcpy(&f, (const float *)data + at, 4); return (double)f;
@@ -5083,6 +5444,7 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
 static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
     float f = (float)x;
     uint16_t h;
+    if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_F64: memcpy((double *)data + at, &x, 8); break;
         case ATTN_F32: memcpy((float *)data + at, &f, 4); break;
@@ -5596,10 +5958,8 @@ static void attn__ref_forward(attn__ref *r, void *scratch) {
 static attn_status attn__ref_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     (void)user;
-    if (d->flags & ATTN_DEVICE) {
-        snprintf(plan->why, sizeof plan->why, "tensors are device memory");
-        return ATTN_ERR_DEVICE;
-    }
+    if (d->flags & ATTN_DEVICE)
+        return attn__decline(plan, ATTN_ERR_DEVICE, "tensors are device memory");
     plan->kernel = g ? "backward_f64" : "forward_f64";
     plan->isa = "portable";
     plan->threads = plan->splits = 1;
@@ -5614,7 +5974,7 @@ static attn_status attn__ref_run(
     r.g = g;
     r.bounds = (const attn__bounds *)user;
     uint64_t fp = attn__fp_enter(0);
-    if (g) attn__ref_backward(&r, d->workspace);
+    if (ATTN__BACKWARD && g) attn__ref_backward(&r, d->workspace);
     else attn__ref_forward(&r, d->workspace);
     attn__fp_leave(fp);
     return ATTN_OK;
@@ -5633,13 +5993,23 @@ static ATTN__UNUSED attn_status attn__reference_bounds(
     attn__put(d.alloc, d.workspace, plan.workspace_size);
     return s;
 }
+#endif
 
 /* ============================================================================== >>timing ==== */
 #ifndef ATTN_NO_TIMING
 ATTN_API double attn_seconds(void) {
+#if ATTN__WINDOWS && ATTN__GNU
+    int64_t now = 0, each = 1;
+    attn__win_counter(&now);
+    attn__win_frequency(&each);
+    return (double)now / (double)each;
+#elif ATTN__POSIX
     attn__timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#else
+    return (double)clock() / CLOCKS_PER_SEC;
+#endif
 }
 
 static int attn__compare_doubles(const void *a, const void *b) {
@@ -5656,7 +6026,7 @@ ATTN_API attn_status attn_time(
         ERR_TIME_OPTS);
     size_t room = (size_t)attn__max(attn__min(opts->iterations, 1 << 16), 64), n = 0;
     double *s = (double *)ATTN_MALLOC(room * sizeof *s), total = 0, start = attn_seconds();
-    ATTN__RULE(s, ERR_MEMORY);
+    if (!s) return ATTN__NO_MEMORY;
     memset(t, 0, sizeof *t);
     fn(user);
     t->first = attn_seconds() - start;
@@ -5865,7 +6235,8 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 
 /* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
  * 3", SC 2011. */
-static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+static ATTN__UNUSED void attn__philox(
+    const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0],
              k1 = key[1];
     for (int round = 0; round < 10; round++) {
@@ -5893,14 +6264,18 @@ static void attn__philox(const uint32_t counter[4], const uint32_t key[2], uint3
 #endif
 
 /* ---- portable: whatever vectors of 4 floats the compiler has, or single floats ---- */
-#if defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || defined(__wasm_simd128__)
+#if ATTN__GNU && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || \
+                     defined(__wasm_simd128__))
 #define ATTN__W__portable 4
-typedef float attn__v__portable __attribute__((vector_size(16)));
+typedef float attn__v__portable ATTN__VECTOR(16);
 #else
 #define ATTN__W__portable 1
 typedef float attn__v__portable;
 #endif
-#ifndef ATTN__MR__portable /* a test has a tile of another shape */
+#if !defined(ATTN__MR__portable) && ATTN__SMALL /* a test has a tile of another shape */
+#define ATTN__MR__portable 4
+#define ATTN__NV__portable 1
+#elif !defined(ATTN__MR__portable)
 #define ATTN__MR__portable 6
 #define ATTN__NV__portable 2
 #endif
@@ -6003,9 +6378,11 @@ ATTN__INLINE attn__v__portable attn__keep__portable(
 #define ATTN__CLANG_FMA(old, a, b, c) old
 #endif
 #endif
+#if ATTN__PORTABLE
 #define ATTN__KERNEL portable
 #include ATTN_HEADER
 #undef ATTN__KERNEL
+#endif
 ATTN__PLAIN_END
 
 /* ============================================================================= >>ops_avx2 ====
@@ -6019,7 +6396,7 @@ ATTN__PLAIN_END
         ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE)
 #define ATTN__TARGET_avx2 "avx2,fma,f16c"
 ATTN__REGION(avx2)
-typedef float attn__v__avx2 __attribute__((vector_size(32)));
+typedef float attn__v__avx2 ATTN__VECTOR(32);
 static const int32_t attn__window__avx2[16] = {
     -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 ATTN__INLINE __m256i attn__first__avx2(int64_t n) { /* the first n lanes set, n in any range */
@@ -6251,7 +6628,7 @@ ATTN__REGION_END
     "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512"
 #endif
 ATTN__REGION(avx512)
-typedef float attn__v__avx512 __attribute__((vector_size(64)));
+typedef float attn__v__avx512 ATTN__VECTOR(64);
 ATTN__INLINE __mmask16 attn__first__avx512(int64_t n) { /* the first n lanes, n in any range */
     return (__mmask16)(n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1);
 }
@@ -6851,7 +7228,9 @@ static const struct {
 #if ATTN__SIMD128
     {&attn__table__simd128, 0},
 #endif
+#if ATTN__PORTABLE
     {&attn__table__portable, 0},
+#endif
 };
 static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs) {
     if (i >= sizeof attn__isas / sizeof *attn__isas) return NULL;
@@ -6860,13 +7239,15 @@ static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs) {
 }
 ATTN__PLAIN_END
 
-#if defined(__clang__)
+#if defined(__clang__) && ATTN__GNU
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wignored-pragmas"
 #pragma float_control(pop)
 #pragma clang diagnostic pop
-#else
+#elif ATTN__GNU
 #pragma GCC pop_options
+#endif
+#if defined(__GNUC__) || defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
 
@@ -6997,7 +7378,7 @@ ATTN__NOINLINE void ATTN__(store_other)(
 }
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
     float part[ATTN__W];
-    if (dtype == ATTN_F32)
+    if (ATTN__ONLY_F32 || dtype == ATTN_F32)
         return n >= ATTN__W ? ATTN__(load)((const float *)data + at)
                             : ATTN__(load_n)((const float *)data + at, n);
     if (dtype == ATTN_F16 || dtype == ATTN_BF16)
@@ -7009,7 +7390,7 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
 }
 ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
     float part[ATTN__W];
-    if (dtype == ATTN_F32) {
+    if (ATTN__ONLY_F32 || dtype == ATTN_F32) {
         if (n >= ATTN__W) ATTN__(store)((float *)data + at, v);
         else ATTN__(store_n)((float *)data + at, v, n);
     } else if (dtype == ATTN_F16 || dtype == ATTN_BF16) {
@@ -7030,7 +7411,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
 #ifndef ATTN__MM
 typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
     int64_t lead, float *C, int64_t ldc, float *x);
-enum { ATTN__QK, ATTN__PV, ATTN__ATB, ATTN__PV_LAST };
+enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 #define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_DEFINE(kind, NV, MR) \
     ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
@@ -7040,7 +7421,11 @@ enum { ATTN__QK, ATTN__PV, ATTN__ATB, ATTN__PV_LAST };
 /* X for every kind, every number of vectors up to NV, every number of rows up to MR */
 #define ATTN__JOIN_(a, b) a##b
 #define ATTN__JOIN(a, b) ATTN__JOIN_(a, b)
-#define ATTN__EACH_KIND(X) X(QK) X(PV) X(ATB) X(PV_LAST)
+#if ATTN__BACKWARD
+#define ATTN__EACH_KIND(X) X(QK) X(PV) X(PV_LAST) X(ATB)
+#else
+#define ATTN__EACH_KIND(X) X(QK) X(PV) X(PV_LAST)
+#endif
 #define ATTN__EACH_NV(X, kind) ATTN__JOIN(ATTN__UP_TO_NV_, ATTN__NV)(X, kind)
 #define ATTN__UP_TO_NV_1(X, kind) X(kind, 1)
 #define ATTN__UP_TO_NV_2(X, kind) ATTN__UP_TO_NV_1(X, kind) X(kind, 2)
@@ -7060,7 +7445,7 @@ enum { ATTN__QK, ATTN__PV, ATTN__ATB, ATTN__PV_LAST };
 #define ATTN__MM_COLUMN_ROW(kind, NV) {ATTN__EACH_MR(ATTN__MM_ENTRY, kind, NV)},
 #define ATTN__MM_ENTRY(kind, NV, MR) ATTN__MM(kind, MR, NV),
 #endif
-ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
+ATTN__ALWAYS void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
     const int sums = kind == ATTN__PV || kind == ATTN__PV_LAST;
@@ -7068,34 +7453,34 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
     if (kind == ATTN__PV_LAST) ATTN__ROUNDED(plus);
     ATTN__V acc[ATTN__MR][ATTN__NV];
     float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room; /* the sums before */
-    __asm__("" : "+r"(part)); /* in memory: gcc would spill around both loops */
+    ATTN__OPAQUE(part); /* in memory: gcc would spill around both loops */
     int64_t k = 0, stop = sums ? attn__min(lead, K) : K;
     for (int later = 0;; later = 1) {
-        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL
-            for (int v = 0; v < NV; v++) acc[r][v] = zero;
+        ATTN__UNROLL_TILE for (int r = 0; r < MR; r++)
+            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] = zero;
         do { /* K > 0 */
             ATTN__V b[ATTN__NV];
-            ATTN__UNROLL for (int v = 0; v < NV; v++)
-                b[v] = ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
-            ATTN__UNROLL for (int r = 0; r < MR; r++) {
+            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) b[v] =
+                ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
+            ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
                 ATTN__V a = ATTN__(lane)(A + (kind == ATTN__ATB ? k * lda + r : r * lda + k));
-                ATTN__UNROLL for (int v = 0; v < NV; v++)
-                    acc[r][v] = ATTN__(fma_lane)(a, b[v], acc[r][v]);
+                ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] =
+                    ATTN__(fma_lane)(a, b[v], acc[r][v]);
             }
             B += kind == ATTN__QK ? ATTN__W : ldb;
         } while (++k < stop);
         if (!sums) break;
-        if (later) ATTN__UNROLL
-            for (int r = 0; r < MR; r++) ATTN__UNROLL
-                for (int v = 0; v < NV; v++)
-                    acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
+        if (later) ATTN__UNROLL_TILE
+        for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE
+        for (int v = 0; v < NV; v++)
+            acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
         if (stop == K) break;
-        ATTN__UNROLL for (int r = 0; r < MR; r++) ATTN__UNROLL
-            for (int v = 0; v < NV; v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
+        ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE for (int v = 0; v < NV;
+            v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
         stop = attn__min(stop + ATTN__SUM_KEYS, K);
     }
-    ATTN__UNROLL for (int r = 0; r < MR; r++) {
-        ATTN__UNROLL for (int v = 0; v < NV; v++) {
+    ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
+        ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) {
             float *c = C + r * ldc + v * ATTN__W;
             ATTN__V y = acc[r][v];
             if (kind == ATTN__PV && x) y = ATTN__(fma)(ATTN__(set1)(x[r]), ATTN__(load)(c), y);
@@ -7105,8 +7490,7 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
         }
         if (kind == ATTN__QK && x) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
-            ATTN__UNROLL for (int v = 0; v < NV; v++)
-                m = ATTN__(max)(m, acc[r][v]);
+            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
             ATTN__(store)(x + r * ATTN__W, m);
         }
     }
@@ -7114,7 +7498,7 @@ ATTN__INLINE void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
 /* clang-format off */
 ATTN__EACH_KIND(ATTN__MM_KIND)
 /* kind, vectors - 1, rows - 1 */
-static const attn__mm ATTN__(mm_table)[4][ATTN__NV][ATTN__MR] = {
+static const attn__mm ATTN__(mm_table)[3 + ATTN__BACKWARD][ATTN__NV][ATTN__MR] = {
     ATTN__EACH_KIND(ATTN__MM_KIND_ROW)
 };
 /* clang-format on */
@@ -7155,7 +7539,7 @@ static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const flo
 ATTN__INLINE void ATTN__(fetch_row)(const void *data, int32_t dtype, int64_t at, int64_t dim) {
     const uint64_t row = (uint64_t)attn__bytes(dtype, at), end = (uint64_t)attn__bytes(dtype, dim);
     for (uint64_t c = 0; c < end; c += 64)
-        __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 0, 3);
+        ATTN__PREFETCH((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 3);
 }
 /* The row a few rows on. Unsigned: a stride never taken may wrap. */
 ATTN__INLINE void ATTN__(fetch)(
@@ -7425,7 +7809,7 @@ static int ATTN__(masked)(const attn__query *q, int64_t j) {
     const int64_t at = attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) + j;
     return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
 }
-static int ATTN__(sees)(const attn__query *q, int64_t j) {
+static ATTN__UNUSED int ATTN__(sees)(const attn__query *q, int64_t j) {
     return j >= q->lo && j < q->hi && !ATTN__(masked)(q, j);
 }
 /* O[columns] = alpha O + P V for one row over the keys that it sees, and no other: 0 *
@@ -7700,7 +8084,7 @@ ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, floa
     for (int64_t r = 0; r < rows; r++) {
         /* the next group's row into L2: among the exponentials memory is idle */
         for (int64_t c = 0; row0 + rows + r < g->u->rows && c < d->head_dim; c += 16)
-            __builtin_prefetch(g->Q + (rows + r) * g->ldq + c, 0, 2);
+            ATTN__PREFETCH(g->Q + (rows + r) * g->ldq + c, 2);
         float *S = t->S + r * job->ld, k = job->unit.exp2, from = base[r];
         if (attn__far(from)) {
             const float most = t->max[row0 + r];
@@ -7939,10 +8323,10 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t ro
     if (b->empty && (b->not_finite || none))
         memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
     if (!none) {
-        if (b->thin_k) ATTN__(thin_scores)(&g, max);
+        if (!ATTN__SMALL && b->thin_k) ATTN__(thin_scores)(&g, max);
         else ATTN__(group_scores)(&g, max);
         ATTN__(group_softmax)(&g, max, alpha);
-        if (b->thin_v) ATTN__(thin_output)(&g, alpha, finish);
+        if (!ATTN__SMALL && b->thin_v) ATTN__(thin_output)(&g, alpha, finish);
         else ATTN__(group_output)(&g, alpha, finish);
     } else if (finish) {
         ATTN__(finish)(u, t, row0, row0 + rows);
@@ -8003,7 +8387,8 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
     const attn_desc *d = job->d;
     int64_t first, last, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
-    const int thin = u->s.q_used * job->group <= ATTN__THIN_ROWS && u->s.k_len >= ATTN__THIN_KEYS;
+    const int thin = !ATTN__SMALL && u->s.q_used * job->group <= ATTN__THIN_ROWS &&
+                     u->s.k_len >= ATTN__THIN_KEYS;
     for (int64_t r = 0; r < u->rows; r++) {
         t->max[r] = ATTN__NEG_INF;
         t->sum[r] = 0;
@@ -8096,6 +8481,7 @@ static void ATTN__(flash_merge)(
     ATTN__(finish)(u, &t, 0, u->rows);
 }
 
+#if ATTN__BACKWARD
 /* ---- >>backward: flash ----
  *   P = exp(S - lse)       D = dout . o - dlse
  *   dV = P^T dO             dP = dO V^T                dS = P (dP - D)
@@ -8307,7 +8693,7 @@ ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_vie
     const attn__unit unit = attn__score_unit(d, job->extras);
     const attn__query q = attn__query_within(ATTN__(bwd_query)(job, s, t, r), t->kb, t->ke);
     const int64_t n = end - start, key = t->kb + start;
-    const int far = attn__far(job->L[how->row + r]);
+    const int distant = attn__far(job->L[how->row + r]);
     float *S = t->P + r * t->ld + start, *dP = t->dS + r * t->ld + start, *F = NULL, *G = NULL;
     if (how->cap) {
         G = t->extra + job->BK + start;
@@ -8323,8 +8709,8 @@ ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_vie
         for (int64_t c = 0; c < n; c += ATTN__W) ATTN__(store)(F + c, ATTN__(set1)(1));
         ATTN__(drop_row)(&q, F, key, n);
     }
-    if (far) ATTN__(far_lse)(&q, S, key, n, unit);
-    const float k = far ? 1 : unit.exp2, L = far ? 0 : job->L[how->row + r],
+    if (distant) ATTN__(far_lse)(&q, S, key, n, unit);
+    const float k = distant ? 1 : unit.exp2, L = distant ? 0 : job->L[how->row + r],
                 delta = job->delta[how->row + r];
     if (!F && !G) ATTN__(grad_row)(S, dP, n, k, L, delta, NULL, NULL, how->hide);
     else ATTN__(grad_row)(S, dP, n, k, L, delta, F, G, how->hide);
@@ -8334,13 +8720,13 @@ ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__sequen
     const ATTN__(bwd_tile) *t, const ATTN__(bwd_how) *how, int64_t r, int64_t width) {
     const attn__unit unit = attn__score_unit(job->d, job->extras);
     float *S = t->P + r * t->ld, *dP = t->dS + r * t->ld, L = job->L[how->row + r];
-    const int far = attn__far(L);
-    if (far) {
+    const int distant = attn__far(L);
+    if (distant) {
         const attn__query q = ATTN__(bwd_query)(job, s, t, r);
         ATTN__(far_lse)(&q, S, t->kb, width, unit);
     }
-    ATTN__(grad_row)(
-        S, dP, width, far ? 1 : unit.exp2, far ? 0 : L, job->delta[how->row + r], NULL, NULL, 0);
+    ATTN__(grad_row)(S, dP, width, distant ? 1 : unit.exp2, distant ? 0 : L,
+        job->delta[how->row + r], NULL, NULL, 0);
 }
 
 /* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
@@ -8466,7 +8852,7 @@ static void ATTN__(bwd_queries)(
             if (last <= first) continue;
             for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
-                    __builtin_prefetch(dQ + l * job->q_ld + x, 0, 3);
+                    ATTN__PREFETCH(dQ + l * job->q_ld + x, 3);
             ATTN__(mm_of)(ATTN__PV, nv, m)(t->dS + r * t->ld + first, t->ld,
                 t->K + first * job->q_ld + c, job->q_ld, last - first, last - first,
                 dQ + r * job->q_ld + c, job->q_ld, one);
@@ -8482,7 +8868,8 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
         ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
         return;
     }
-    if (row && out->dtype == ATTN_F64) { /* f32 would round what many calls have added */
+    if (!ATTN__ONLY_F32 && row &&
+        out->dtype == ATTN_F64) { /* f32 would round what many calls have added */
         double *sum = (double *)out->data + at;
         for (int64_t c = 0; c < dim; c++) sum[c] += (double)(row[c] + 0.0f) * (double)scale;
         return;
@@ -8648,6 +9035,7 @@ static void ATTN__(backward_bias)(
     for (int64_t c = 0; c < width && shared && distinct; c++)
         out[c] = (float)((double)out[c] + total[c]);
 }
+#endif
 
 #ifndef ATTN_NO_STANDARD
 /* ---- >>matrix: standard, one pass over rows [row0, row0 + rows) of one head ---- */
@@ -8770,7 +9158,7 @@ static void ATTN__(standard_rows)(const attn__std *job, const attn__sequence_vie
 }
 #endif
 
-#ifndef ATTN_NO_STANDARD
+#if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
 /* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks,
  * then dQ of row blocks ---- */
 static void ATTN__(standard_queries)(
@@ -8828,6 +9216,7 @@ static void ATTN__(standard_backward)(const attn__bwd *job, const attn__sequence
 }
 #endif
 
+#if ATTN__CONVERT && !ATTN__ONLY_F32
 /* ---- dtype conversion of rows of n elements: a loop for each pair of types, which are constants
  * there; the other parameters are rows and their steps ---- */
 ATTN__INLINE void ATTN__(convert_as)(void *dst, int32_t to, int64_t dst_at, int64_t dst_step,
@@ -8853,6 +9242,7 @@ static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t ds
     else ATTN__AS(dst->dtype, src->dtype);
 #undef ATTN__AS
 }
+#endif
 
 #ifndef ATTN_NO_TIMING
 /* ---- for the measured peak and bandwidth ---- */
@@ -8893,18 +9283,32 @@ static const attn__kernels ATTN__(table) = {
     ATTN__NV,
     ATTN__(flash_rows),
     ATTN__(flash_merge),
+#if ATTN__BACKWARD
     ATTN__(backward_rows),
     ATTN__(backward_split),
     ATTN__(backward_dq),
     ATTN__(backward_bias),
-#ifndef ATTN_NO_STANDARD
-    ATTN__(standard_rows),
-    ATTN__(standard_backward),
 #else
     NULL,
     NULL,
+    NULL,
+    NULL,
 #endif
+#ifndef ATTN_NO_STANDARD
+    ATTN__(standard_rows),
+#else
+    NULL,
+#endif
+#if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
+    ATTN__(standard_backward),
+#else
+    NULL,
+#endif
+#if ATTN__CONVERT && !ATTN__ONLY_F32
     ATTN__(convert_rows),
+#else
+    NULL,
+#endif
 #ifndef ATTN_NO_TIMING
     ATTN__(fma_chain),
     ATTN__(read),

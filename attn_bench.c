@@ -191,6 +191,7 @@
      ncu --set full --launch-skip 5 --launch-count 1 $run                   NVIDIA: one launch
 
    CONTENTS
+     >>system    what the operating system does: programs, libraries, files, memory
      >>axes      what a case is made of; parsing of axis values
      >>suites    the suites, as tables of lines; the figures that the five systems published
      >>row       the result row: one list of fields
@@ -211,7 +212,6 @@
 #include "attn.h"
 #include <ctype.h>
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
@@ -224,11 +224,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#define INT WINDOWS_INT /* names that are used here as well */
+#define POINTS WINDOWS_POINTS
+#include <windows.h>
+/* psapi.h asks for windows.h */
+#include <direct.h>
+#include <io.h>
+#include <process.h>
+#include <psapi.h>
+#undef INT
+#undef POINTS
+#else
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#endif
 
 enum { EXIT_WRONG = 1, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -263,8 +279,111 @@ static void *grow(void *array, int64_t count, size_t size) {
     return p;
 }
 
+/* ================================================================================ >>system ==== */
 /* Runs a program, never through a shell: arguments are what they are. `in` and `out`: its standard
  * input and output, -1: none. Returns whether it was found and ended well. */
+#if defined(_WIN32)
+static const char *system_error(void) {
+    static char text[32];
+    snprintf(text, sizeof text, "Windows error %lu", GetLastError());
+    return text;
+}
+/* One argument as the other program's C library takes it apart again. */
+static char *quoted(const char *argument) {
+    char *text = malloc(2 * strlen(argument) + 3), *to = text;
+    if (!text) return NULL;
+    *to++ = '"';
+    for (const char *at = argument; *at; at++) {
+        size_t slashes = strspn(at, "\\");
+        bool doubled = at[slashes] == '"' || !at[slashes];
+        for (size_t i = 0; i < (doubled ? 2 * slashes : slashes); i++) *to++ = '\\';
+        at += slashes;
+        if (!*at) break;
+        if (*at == '"') *to++ = '\\';
+        *to++ = *at;
+    }
+    *to++ = '"';
+    *to = 0;
+    return text;
+}
+static bool run_program(const char *const argv[], int in, int out) {
+    enum { MOST = 300 };
+    char *copy[MOST + 1] = {NULL};
+    int saved[3], count = 0, nowhere = _open("NUL", O_RDWR), with[3] = {in, out, out < 0 ? -1 : 2};
+    bool good = true;
+    while (argv[count] && good)
+        good = count < MOST && (copy[count] = quoted(argv[count])) != NULL && ++count;
+    fflush(NULL);
+    for (int i = 0; i < 3; i++) {
+        saved[i] = _dup(i);
+        if (with[i] != i) _dup2(with[i] < 0 ? nowhere : with[i], i);
+    }
+    if (good) good = !_spawnvp(_P_WAIT, argv[0], (const char *const *)copy);
+    for (int i = 0; i < 3; i++) {
+        if (saved[i] < 0) continue;
+        _dup2(saved[i], i);
+        _close(saved[i]);
+    }
+    if (nowhere >= 0) _close(nowhere);
+    while (count) free(copy[--count]);
+    return good;
+}
+static bool make_pipe(int ends[2]) { return !_pipe(ends, 4096, O_BINARY); }
+static int64_t self_file(char path[4096]) {
+    DWORD n = GetModuleFileNameA(NULL, path, 3000);
+    for (char *at = path; n && *at; at++)
+        if (*at == '\\') *at = '/';
+    return n < 3000 ? (int64_t)n : 0;
+}
+static bool self_path(char path[4096]) { return self_file(path) > 0; }
+
+#define OPENBLAS "libopenblas.dll"
+static void *library_open(const char *path) { return (void *)LoadLibraryA(path); }
+static void *library_symbol(void *library, const char *name) {
+    FARPROC found = GetProcAddress((HMODULE)library, name);
+    void *symbol;
+    memcpy(&symbol, &found, sizeof symbol);
+    return symbol;
+}
+static const char *library_error(void) { return system_error(); }
+static void set_environment(const char *name, const char *value) {
+    if (!getenv(name)) _putenv_s(name, value);
+}
+
+static bool replace_file(const char *from, const char *to) {
+    return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) || (errno = EACCES, false);
+}
+static bool reach_disk(FILE *f) { return !fflush(f) && !_commit(_fileno(f)); }
+static bool make_directory(const char *path) { return !_mkdir(path); }
+
+static void *aligned_get(size_t size, size_t align) { return _aligned_malloc(size, align); }
+static void aligned_put(void *p) { _aligned_free(p); }
+static double available_memory(void) {
+    MEMORYSTATUSEX m;
+    m.dwLength = sizeof m;
+    return GlobalMemoryStatusEx(&m) ? (double)m.ullAvailPhys : 0;
+}
+static int64_t peak_resident_bytes(void) {
+    PROCESS_MEMORY_COUNTERS m;
+    return GetProcessMemoryInfo(GetCurrentProcess(), &m, sizeof m) ? (int64_t)m.PeakWorkingSetSize
+                                                                   : 0;
+}
+static int64_t last_cache(void) { return 0; } /* not known */
+static const char *cpu_name(char text[192]) {
+    char name[128] = "unknown CPU";
+    DWORD size = sizeof name;
+    const char *model = getenv("PROCESSOR_IDENTIFIER");
+    RegGetValueA(HKEY_LOCAL_MACHINE, "HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0",
+        "ProcessorNameString", RRF_RT_REG_SZ, NULL, name, &size);
+    snprintf(text, 192, "%.120s (%.60s)", name, model ? model : "?");
+    return text;
+}
+
+static void catch_signals(void) {
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+}
+#else
 static bool run_program(const char *const argv[], int in, int out) {
     int status, nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     fflush(NULL);
@@ -281,6 +400,83 @@ static bool run_program(const char *const argv[], int in, int out) {
         if (errno != EINTR) return false;
     return child > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
 }
+static const char *library_error(void) { return dlerror(); }
+static bool make_pipe(int ends[2]) { return !pipe(ends); }
+/* This program: to be run once more, even where its file has been replaced; the length of where it
+ * lies, 0: unknown. */
+static bool self_path(char path[4096]) {
+    snprintf(path, 4096, "/proc/self/exe");
+    return true;
+}
+static int64_t self_file(char path[4096]) {
+    ssize_t n = readlink("/proc/self/exe", path, 3000);
+    return n > 0 ? (int64_t)n : 0;
+}
+
+#define OPENBLAS "libopenblas.so.0"
+static void *library_open(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
+static void *library_symbol(void *library, const char *name) { return dlsym(library, name); }
+static void set_environment(const char *name, const char *value) { setenv(name, value, 0); }
+
+static bool replace_file(const char *from, const char *to) { return !rename(from, to); }
+static bool reach_disk(FILE *f) { return !fflush(f) && !fsync(fileno(f)); }
+static bool make_directory(const char *path) { return !mkdir(path, 0777); }
+
+static void *aligned_get(size_t size, size_t align) {
+    void *p = NULL;
+    return posix_memalign(&p, align < sizeof p ? sizeof p : align, size) ? NULL : p;
+}
+static void aligned_put(void *p) { free(p); }
+static double available_memory(void) {
+    double kib = 0;
+    char line[256];
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lf", &kib) == 1) break;
+    if (f) fclose(f);
+    return kib > 0 ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+/* The high-water mark of this program alone: that of getrusage has what the process was before it
+ * was replaced by exec. */
+static int64_t peak_resident_bytes(void) {
+    long long kib = 0;
+    char line[256];
+    struct rusage usage;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1) break;
+    if (f) fclose(f);
+    if (!kib && !getrusage(RUSAGE_SELF, &usage)) kib = usage.ru_maxrss;
+    return (int64_t)kib * 1024;
+}
+static int64_t last_cache(void) {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    return sysconf(_SC_LEVEL3_CACHE_SIZE);
+#else
+    return 0;
+#endif
+}
+static const char *cpu_name(char text[192]) {
+    char line[256], name[128] = "unknown CPU", family[16] = "?", model[16] = "?";
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f) && line[0] != '\n') {
+        sscanf(line, "model name : %127[^\n]", name);
+        sscanf(line, "cpu family : %15[^\n]", family);
+        sscanf(line, "model : %15[^\n]", model);
+    }
+    if (f) fclose(f);
+    snprintf(text, 192, "%s (family %s model %s)", name, family, model);
+    return text;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error of stdout */
+}
+#endif
 
 /* ================================================================================== >>axes ==== */
 /* X(id, name, words, least, most, default, is a flag, help). A value is a number or, with words,
@@ -965,7 +1161,7 @@ static const struct {
     X(INT, kv_heads, "kv_heads", "Hkv") \
     X(INT, head_dim, "head_dim", "D") \
     X(INT, v_dim, "v_dim", "Dv") \
-    X(BOOL, causal, "causal", "causal") \
+    X(TRUTH, causal, "causal", "causal") \
     X(TEXT, mask, "mask", "mask") \
     X(INT, threads, "threads", "thr") \
     X(INT, seed, "seed", "seed") \
@@ -1022,7 +1218,7 @@ typedef struct list {
 typedef struct row {
 #define MEMBER_TEXT(member) char member[192];
 #define MEMBER_INT(member) int64_t member;
-#define MEMBER_BOOL(member) int64_t member;
+#define MEMBER_TRUTH(member) int64_t member;
 #define MEMBER_REAL(member) double member;
 #define MEMBER_LIST(member) list member;
 #define X(kind, member, key, heading) MEMBER_##kind(member)
@@ -1032,7 +1228,7 @@ typedef struct row {
     double flops, bytes;
 } row;
 
-typedef enum kind { TEXT, INT, BOOL, REAL, LIST } kind;
+typedef enum kind { TEXT, INT, TRUTH, REAL, LIST } kind;
 static const struct field {
     kind kind;
     size_t offset;
@@ -1092,7 +1288,7 @@ static row null_row(void) {
     memset(&r, 0, sizeof r);
     for (int i = 0; i < COUNT(fields); i++)
         if (fields[i].kind == REAL) *(double *)((char *)&r + fields[i].offset) = NAN;
-        else if (fields[i].kind == INT || fields[i].kind == BOOL)
+        else if (fields[i].kind == INT || fields[i].kind == TRUTH)
             *(int64_t *)((char *)&r + fields[i].offset) = NO_INT;
     return r;
 }
@@ -1233,10 +1429,10 @@ static FILE *create(const char *path, char temporary[4096]) {
 }
 
 static int commit(FILE *f, const char *path, const char *temporary) {
-    bool written = !ferror(f) && !fflush(f) && !fsync(fileno(f));
+    bool written = !ferror(f) && reach_disk(f);
     int error = errno;
     if (fclose(f) && written) written = false, error = errno;
-    if (written && !rename(temporary, path)) return 0;
+    if (written && replace_file(temporary, path)) return 0;
     error = written ? errno : error;
     unlink(temporary);
     return refuse("%s: %s", path, strerror(error));
@@ -1280,8 +1476,8 @@ typedef struct problem {
 } problem;
 
 static void *own(problem *p, int64_t bytes) {
-    void *memory = NULL;
-    if (posix_memalign(&memory, 64, (size_t)bytes + 64)) {
+    void *memory = aligned_get((size_t)bytes + 64, 64);
+    if (!memory) {
         p->failed = true;
         return NULL;
     }
@@ -1289,7 +1485,7 @@ static void *own(problem *p, int64_t bytes) {
 }
 
 static void problem_free(problem *p) {
-    while (p->owned_count) free(p->owned[--p->owned_count]);
+    while (p->owned_count) aligned_put(p->owned[--p->owned_count]);
 }
 
 static uint64_t mix(uint64_t x) /* the finalizer of splitmix64 */
@@ -1503,16 +1699,6 @@ static void make_gradients(problem *p, const bench_case *c) {
     p->g.dout.dtype = d->o.dtype;
     memcpy(p->g.dout.stride, d->o.stride, sizeof d->o.stride);
     p->g.dout.data = tensor(p, c, d->batch * d->o.stride[0], d->o.dtype, TO_DOUT, 4);
-}
-
-static double available_memory(void) {
-    double kib = 0;
-    char line[256];
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lf", &kib) == 1) break;
-    if (f) fclose(f);
-    return kib > 0 ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
 static const char *human_bytes(double bytes, char text[32]) {
@@ -2224,10 +2410,8 @@ static struct {
 /* Twice the last cache. */
 static int64_t flush_size(void) {
     int64_t size = SMALLEST_FLUSH;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    const int64_t cache = last_cache();
     size = 2 * cache > size ? 2 * cache : size;
-#endif
     return size < 1 << 30 ? size : 1 << 30;
 }
 
@@ -2721,8 +2905,8 @@ typedef struct footprint {
 
 static void *counted_get(void *user, size_t size, size_t align) {
     footprint *f = user;
-    void *p = NULL;
-    if (posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size)) return NULL;
+    void *p = aligned_get(size, align);
+    if (!p) return NULL;
     f->now += (int64_t)size;
     f->peak = f->now > f->peak ? f->now : f->peak;
     return p;
@@ -2730,21 +2914,7 @@ static void *counted_get(void *user, size_t size, size_t align) {
 
 static void counted_put(void *user, void *p, size_t size) {
     ((footprint *)user)->now -= p ? (int64_t)size : 0;
-    free(p);
-}
-
-/* The high-water mark of this program alone: that of getrusage has what the process was before it
- * was replaced by exec. */
-static int64_t peak_resident_bytes(void) {
-    long long kib = 0;
-    char line[256];
-    struct rusage usage;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %lld", &kib) == 1) break;
-    if (f) fclose(f);
-    if (!kib && !getrusage(RUSAGE_SELF, &usage)) kib = usage.ru_maxrss;
-    return (int64_t)kib * 1024;
+    aligned_put(p);
 }
 
 static footprint footprint_of(const bench_case *c, const char *backend) {
@@ -2787,14 +2957,14 @@ static int print_footprint(const char *call) {
 /* The same from a child process; false, said in the row, when that did not answer. */
 static bool from_child(const job *j, footprint *f) {
     char call[1024];
-    const char *argv[] = {
-        "/proc/self/exe", "--footprint", call, "--plugin", j->b->opt.plugins, NULL};
+    char self[4096];
+    const char *argv[] = {self, "--footprint", call, "--plugin", j->b->opt.plugins, NULL};
     int status, ends[2];
     long long peak, rss;
     char answer[128] = "";
     write_call(j, call);
     if (!j->b->opt.plugins) argv[3] = NULL;
-    if (pipe(ends)) {
+    if (!self_path(self) || !make_pipe(ends)) {
         remark(j->r, "failed", "no pipe to a process: %s", strerror(errno));
         return false;
     }
@@ -3064,8 +3234,8 @@ static void module_call(void *user) {
  * to SSE3 on processors younger than itself: it is told the family of ours, unless the user did. */
 static blas_sgemm find_openblas(char name[192]) {
     if (strcmp(attn_isa(), "portable"))
-        setenv("OPENBLAS_CORETYPE", strcmp(attn_isa(), "avx512") ? "HASWELL" : "SKYLAKEX", 0);
-    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+        set_environment("OPENBLAS_CORETYPE", strcmp(attn_isa(), "avx512") ? "HASWELL" : "SKYLAKEX");
+    void *library = library_open(OPENBLAS);
     void *symbol[3] = {NULL, NULL, NULL};
     const char *const names[] = {
         "cblas_sgemm", "openblas_set_num_threads", "openblas_get_corename"};
@@ -3073,9 +3243,10 @@ static blas_sgemm find_openblas(char name[192]) {
     void (*set_threads)(int) = NULL;
     char *(*core)(void) = NULL;
     bool found = library != NULL;
-    for (int i = 0; i < 3 && found; i++) found = (symbol[i] = dlsym(library, names[i])) != NULL;
+    for (int i = 0; i < 3 && found; i++)
+        found = (symbol[i] = library_symbol(library, names[i])) != NULL;
     if (!found) {
-        snprintf(name, 192, "%s", dlerror());
+        snprintf(name, 192, "%s", library_error());
         return NULL;
     }
     /* C has no cast from an object pointer to a function pointer */
@@ -3160,7 +3331,7 @@ static void measure_module(job *j) {
     p->flops = attention;
     find_published(r);
     take_workspace(p);
-    while (p->owned_count > mark) free(p->owned[--p->owned_count]);
+    while (p->owned_count > mark) aligned_put(p->owned[--p->owned_count]);
 }
 
 /* In the order of the words of the axis "measure". */
@@ -4399,19 +4570,6 @@ static void write_table_row(FILE *out, bench *b, const row *r) {
     }
 }
 
-static const char *cpu_name(char text[192]) {
-    char line[256], name[128] = "unknown CPU", family[16] = "?", model[16] = "?";
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof line, f) && line[0] != '\n') {
-        sscanf(line, "model name : %127[^\n]", name);
-        sscanf(line, "cpu family : %15[^\n]", family);
-        sscanf(line, "model : %15[^\n]", model);
-    }
-    if (f) fclose(f);
-    snprintf(text, 192, "%s (family %s model %s)", name, family, model);
-    return text;
-}
-
 /* Old, new and delta of each row compared. */
 static void print_comparisons(FILE *out, const bench *b) {
     char old[64], now[64];
@@ -4511,7 +4669,7 @@ static void json_field(FILE *out, const row *r, const struct field *f) {
     else if (f->kind == REAL) fprintf(out, "%.9g", row_real(r, f));
     else if (f->kind == LIST)
         fputc('[', out), write_list(out, row_list(r, f), ", "), fputc(']', out);
-    else if (f->kind == BOOL) fputs(row_int(r, f) ? "true" : "false", out);
+    else if (f->kind == TRUTH) fputs(row_int(r, f) ? "true" : "false", out);
     else fprintf(out, "%lld", (long long)row_int(r, f));
 }
 
@@ -4529,7 +4687,7 @@ static void json_number(FILE *out, const char *key, double x) {
 /* The commit checked out where the program lies; "" elsewhere. */
 static const char *source_commit(char text[64]) {
     char path[4096], head[256] = "", *name = head;
-    ssize_t n = readlink("/proc/self/exe", path, 3000);
+    int64_t n = self_file(path);
     *text = 0;
     while (n > 0 && path[n - 1] != '/') n--;
     for (int step = 0; n > 0 && step < 2;
@@ -4755,7 +4913,7 @@ static int make_directories(const char *dir, size_t *made) {
     for (size_t i = 1; i <= length && !error; i++) {
         if (dir[i] && dir[i] != '/') continue;
         path[i] = 0;
-        if (!mkdir(path, 0777)) *made = *made ? *made : i;
+        if (make_directory(path)) *made = *made ? *made : i;
         else if (errno != EEXIST) error = errno;
         path[i] = dir[i];
     }
@@ -4945,7 +5103,7 @@ static int write_report(
     if (!f) return *temporary = 0, EXIT_BAD;
     bool drawn = plot && draw_plot(f, path, points, b, plot);
     if (!plot) reports[i].write(f, b);
-    bool whole = !ferror(f) && !fflush(f) && !fsync(fileno(f));
+    bool whole = !ferror(f) && reach_disk(f);
     int error = errno;
     whole = !fclose(f) && whole;
     if (plot && !drawn) return refuse("%s: gnuplot could not draw it", path);
@@ -4965,7 +5123,7 @@ static int write_reports(const bench *b, const char *dir) {
         count = i + 1;
     }
     for (int i = 0; i < count && !bad; i++)
-        if (*temporary[i] && rename(temporary[i], path[i]))
+        if (*temporary[i] && !replace_file(temporary[i], path[i]))
             bad = refuse("%s: %s", path[i], strerror(errno));
     for (int i = 0; i < count && bad; i++)
         if (*temporary[i]) unlink(temporary[i]);
@@ -5149,11 +5307,12 @@ static int load_baseline(const char *flag, const char *path, baseline *to) {
 static bool repeat_run(bench *b) {
     const struct field *columns[2 * COUNT(fields)];
     const char **argv = calloc((size_t)b->argc + 2, sizeof *argv);
-    FILE *out = tmpfile();
+    char self[4096];
+    FILE *out = self_path(self) ? tmpfile() : NULL;
     baseline got = {0};
     char *text = NULL;
     if (argv && out) {
-        argv[0] = "/proc/self/exe";
+        argv[0] = self;
         for (int i = 1; i < b->argc; i++) argv[i] = b->argv[i];
         argv[b->argc] = "--repeated";
         run_program(argv, -1, fileno(out)); /* what it found wrong, its rows say */
@@ -5833,9 +5992,9 @@ static int load_plugin(bench *b, const char *file) {
     char path[4096];
     attn_status (*start)(attn_status (*add)(const attn_backend *)) = NULL;
     snprintf(path, sizeof path, "%s%s", strchr(file, '/') ? "" : "./", file);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return refuse("--plugin %s: %s", file, dlerror());
-    void *symbol = dlsym(library, "attn_plugin_register");
+    void *library = library_open(path);
+    if (!library) return refuse("--plugin %s: %s", file, library_error());
+    void *symbol = library_symbol(library, "attn_plugin_register");
     if (!symbol) return refuse("--plugin %s: has no attn_plugin_register", file);
     memcpy(&start, &symbol, sizeof start); /* C has no cast from object to function pointer */
     memset(&plugin_loading, 0, sizeof plugin_loading);
@@ -6238,7 +6397,6 @@ int main(int argc, char **argv) {
     static bench b;
     baseline old = {0};
     b.argc = argc, b.argv = argv;
-    struct sigaction action = {.sa_handler = on_signal};
     time_t now = time(NULL);
     int code = parse_flags(argc, argv, &b.opt);
     if (code) return code;
@@ -6266,10 +6424,7 @@ int main(int argc, char **argv) {
     code = prepare(&b, &old);
     if (!code && b.opt.list) code = print_list(&b);
     else if (!code) {
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        sigaction(SIGHUP, &action, NULL);
-        signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error of stdout */
+        catch_signals();
         run_cases(&b);
         code = repeat_runs(&b, processes_of(&b.opt) - 1) ? deliver(&b, &old) : EXIT_BAD;
     }

@@ -418,6 +418,10 @@ static void no_data(context *c)
 static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_NOT_YET, "reserved: nothing returns it once every feature is built" },
     { ATTN_ERR_SIZE, "needs a build with 32-bit sizes: test/proof/sizes.c" },
+    { ATTN_ERR_NO_MALLOC, "needs a build with ATTN_NO_MALLOC: test/build/embedded.sh" },
+    { ATTN_ERR_NO_BACKWARD, "needs a build with ATTN_NO_BACKWARD: test/build/embedded.sh" },
+    { ATTN_ERR_NO_CONVERT, "needs a build with ATTN_NO_CONVERT: test/build/embedded.sh" },
+    { ATTN_ERR_ONLY_F32, "needs a build with ATTN_ONLY_F32: test/build/embedded.sh" },
     { ATTN_ERR_NO_DEVICE, "needs a build with a GPU compiler" },
     { ATTN_ERR_GPU_ARCH, "needs a build with a GPU compiler" },
     { ATTN_ERR_GPU_MEMORY, "needs a GPU" },
