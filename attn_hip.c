@@ -5650,8 +5650,8 @@ static void gpu_stage_new(
     gpu_staged_strides(cache->scale_stride, extent, 1, NULL);
     if (cache->scale) cache->scale = (const float *)(void *)scales;
 }
-/* Fills the pinned block of d's append; what the kernels are told, with addresses in that of the
-   device. */
+/* Fills the pinned block of d's append; what the kernels are told, with the addresses that the
+   device has for it. */
 static gpu_append_params gpu_stage_append(
     const attn_desc *d, const gpu_append_layout *l, const gpu_slot *s) {
     const size_t table = (size_t)(d->append.rotary_rows * d->append.rotary_dim * 2);
