@@ -61,6 +61,10 @@ build/bench_unit: test/bench/bench_unit.c attn_bench.c attn.h
 	@mkdir -p build
 	$(CC) -O1 -std=c99 $(WARN) -Werror -DATTN_NO_AVX2 -DATTN_NO_AVX512 -I. -pthread $< -o $@ -lm -ldl
 
+build/bench_unit_asan: test/bench/bench_unit.c attn_bench.c attn.h
+	@mkdir -p build
+	$(WAY_asan) -std=c99 $(WARN) -DATTN_NO_AVX512 -I. -pthread $< -o $@ -lm -ldl
+
 ## bench         build and run the default benchmark, under 90 s; needs a C compiler and make only
 bench: attn_bench
 	./attn_bench

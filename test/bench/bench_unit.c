@@ -34,7 +34,7 @@ static bool expect(bool right, const char *format, ...)
 
 /* ------------------------------------------------------------------------------------------ a backend that errs
  * It computes by flash, then spoils one output. */
-enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS };
+enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY };
 static const char *const fault_names[] = { "left alone", "zeroed", "negated", "times -5", "with one element doubled",
                                            "with one row zeroed", "with two heads swapped", "2% off", "with a NaN" };
 enum { SPOIL_O, SPOIL_LSE, SPOIL_DQ, SPOIL_DK, SPOIL_DV, OUTPUTS };
@@ -63,7 +63,7 @@ static void spoil(const attn_out *t, int64_t batch, int64_t tokens, int64_t head
     for (int64_t i = 0; i < n; i++) {
         largest = fabs(x[i]) > fabs(x[largest]) ? i : largest;
         if (fault != ONE_ELEMENT && fault != ONE_ROW && fault != SWAPPED && fault != NOT_A_NUMBER)
-            x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : 1;
+            x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : fault == TINY ? 1 + 0x1p-14 : 1;
     }
     for (int64_t c = 0; c < width && fault == ONE_ROW; c++)
         x[row * width + c] = 0;
@@ -152,6 +152,47 @@ static void test_verification(void)
                 snprintf(line, sizeof line, " %s dtype=%s pass=%s", shapes[s], dtypes[t], passes[p]);
                 test_faults(line, p > 0);
             }
+}
+
+/* In f32 much less than that is wrong: the bounds follow the sizes of the terms, whatever the scale. */
+static void test_tiny(void)
+{
+    static const char *const lines[] = { " seq-len=12 num-heads=2 head-dim=64 pass=fwd+bwd", " seq-len=12 num-heads=2 head-dim=8 pass=fwd+bwd",
+                                         " batch-size=2 seq-len=90 num-heads=2 head-dim=128 pass=fwd+bwd" };
+    double usual = reference_flops;
+    for (int i = 0; i < COUNT(lines); i++)
+        for (int whole = 0; whole < 2; whole++)
+            for (spoiled = 0; spoiled < OUTPUTS; spoiled++) {
+                reference_flops = whole ? usual : 1;
+                fault = TINY;
+                row r = verified(lines[i], "erring", whole);
+                expect(!strcmp(r.status, "wrong"), "%s, %s 6e-5 off: %s", lines[i], output_names[spoiled], r.status);
+            }
+    reference_flops = usual;
+    spoiled = SPOIL_O, fault = NOTHING;
+}
+
+/* Which rows are sampled: the first of the first group, the last of the last, around the edges of tiles, then any. */
+static void test_sampled_rows(void)
+{
+    enum { ROWS = 700, RUN = 8, GROUPS = 5 };
+    int64_t group, seen[GROUPS] = { 0 }, lowest = ROWS, highest = 0;
+    expect(sampled_run(0, 1, RUN, ROWS, &group, GROUPS) == 0 && group == 0, "the first run");
+    expect(sampled_run(1, 1, RUN, ROWS, &group, GROUPS) == ROWS - RUN && group == GROUPS - 1, "the second run");
+    expect(sampled_run(2, 1, RUN, ROWS, &group, GROUPS) == 2 && sampled_run(4, 1, RUN, ROWS, &group, GROUPS) == 28, "runs across an edge");
+    expect(sampled_run(11, 1, RUN, ROWS, &group, GROUPS) == 508, "the last edge: %d", (int)sampled_run(11, 1, RUN, ROWS, &group, GROUPS));
+    expect(sampled_run(3, 1, RUN, 18, &group, GROUPS) == 10, "an edge near the end: %d", (int)sampled_run(3, 1, RUN, 18, &group, GROUPS));
+    for (int64_t k = 2; k < 400; k++) {
+        int64_t at = sampled_run(k, 1, RUN, ROWS, &group, GROUPS);
+        if (!expect(at >= 0 && at <= ROWS - RUN && group >= 0 && group < GROUPS, "run %d begins at %d of group %d", (int)k, (int)at, (int)group)) return;
+        seen[group]++;
+        if (k > 20) lowest = min64(lowest, at), highest = -min64(-highest, -at);
+    }
+    for (int g = 0; g < GROUPS; g++) expect(seen[g] > 40, "group %d is sampled %d times", g, (int)seen[g]);
+    expect(lowest < 20 && highest > ROWS - RUN - 20, "rows %d to %d are sampled", (int)lowest, (int)highest);
+    bool ends = false;
+    for (int64_t k = 20; k < 60; k++) ends |= sampled_run(k, 1, RUN, RUN + 1, &group, GROUPS) == 1;
+    expect(ends, "the last row is never sampled");
 }
 
 /* The same where the reference would take too long, and only some of the rows are checked. */
@@ -408,6 +449,11 @@ static void test_rank_test(void)
         expect(fabs(p - cases[i].p) <= 1e-12, "p of %s and %s: %.17g, not %.17g", cases[i].x, cases[i].y, p, cases[i].p);
         free(x.x), free(y.x);
     }
+    /* drawn ways: none is as far apart as what was seen */
+    double low[20], high[20];
+    for (int i = 0; i < 20; i++) low[i] = i, high[i] = 100 + i;
+    double least = rank_test((list){ low, 20 }, (list){ high, 20 });
+    expect(least > 0 && least < 1.5 / 4000 && least > 0.5 / 4000, "p of two runs far apart: %g", least);
     /* where only some ways are drawn, equal runs look uneven at most as often as p says */
     enum { N = 12, RUNS = 200 };
     int below[3] = { 0, 0, 0 };
@@ -881,6 +927,8 @@ int main(void)
     attn_register(&erring);
     attn_register(&fickle);
     test_verification();
+    test_tiny();
+    test_sampled_rows();
     test_sampled();
     test_right();
     test_right_sampled();

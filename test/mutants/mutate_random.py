@@ -266,6 +266,7 @@ class Bench:
     SECTIONS = (">>check", ">>measure", ">>baseline")
     SCRIPTS = ("bench_test.py", "files_test.py", "figures_test.py", "plugin_test.py")
     UNIT = ["clang", "-O0", *NO_ISA, "test/bench/bench_unit.c"]
+    UNIT_ASAN = ["clang", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *NO_ISA, "test/bench/bench_unit.c"]
     PROGRAM = ["clang", "-O1", *NO_ISA, "attn_bench.c", f"{OUT}/bench/attn_hip.o"]
 
     def __init__(self, pool, stages):
@@ -277,9 +278,10 @@ class Bench:
         run(["cc", "-O1", "-w", "-I.", "-c", "attn_hip.c", "-o", f"{OUT}/bench/attn_hip.o"], check=True)
         self.seconds = {}
         (self.clean / self.file).write_text(self.source)
-        wrong = self.build(self.clean, self.UNIT, "bench_unit") or (not fast and self.build(self.clean, self.PROGRAM, "attn_bench"))
-        if wrong:
-            sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
+        for command, program in ((self.UNIT, "bench_unit"), (self.UNIT_ASAN, "bench_unit_asan"), (self.PROGRAM, "attn_bench"))[:2 if fast else 3]:
+            wrong = self.build(self.clean, command, program)
+            if wrong:
+                sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
         self.object, self.optimized = (self.compiled(self.clean, level) for level in ("-O0", "-O2"))
         for name, arguments in self.tests(self.clean):
             how, self.seconds[name] = timed(self.run, name, arguments)
@@ -298,16 +300,17 @@ class Bench:
 
     def compiled(self, directory, level="-O0"):
         """Its object at that level, as a digest; None where it does not compile: a pointer of another type is an error."""
-        wrong = failure(["clang", level, *NO_ISA, "-std=c99", "-w", "-Werror=incompatible-pointer-types", "-I.", "-pthread", "-c",
+        wrong = failure(["clang", level, *NO_ISA, "-std=c99", "-w", "-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-I.", "-pthread", "-c",
                          f"{directory}/attn_bench.c", "-o", f"{directory}/bench.o"])
         return None if wrong else stripped(f"{directory}/bench.o")
 
     def tests(self, directory):
         scripts = () if self.fast else self.SCRIPTS
-        return [("bench_unit", [f"{directory}/bench_unit"])] + [(name, [sys.executable, f"test/bench/{name}", f"{directory}/attn_bench", "stop"]) for name in scripts]
+        units = [(name, [f"{directory}/{name}"]) for name in ("bench_unit", "bench_unit_asan")]
+        return units + [(name, [sys.executable, f"test/bench/{name}", f"{directory}/attn_bench", "stop"]) for name in scripts]
 
     def run(self, name, arguments):
-        return limited(arguments, Test("bench", name, (), ()), self.seconds.get(name))
+        return limited(arguments, Test(name.partition("unit_")[2], name, (), ()), self.seconds.get(name))
 
     def judge(self, mutant, directory):
         (directory / self.file).write_text(mutant.text)
@@ -316,6 +319,8 @@ class Bench:
             return ("same object", "") if compiled else ("does not compile", "")
         self.build(directory, self.UNIT, "bench_unit")
         for name, arguments in self.tests(directory):
+            if name == "bench_unit_asan":
+                self.build(directory, self.UNIT_ASAN, name)
             if name == self.SCRIPTS[0]:
                 if self.compiled(directory, "-O2") == self.optimized:
                     return "same object", "at -O2"
