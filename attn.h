@@ -1273,18 +1273,21 @@ static size_t attn__write(char *to, size_t size, size_t at, const char *text) {
     if (at < size) to[at] = 0;
     return at;
 }
+static size_t attn__write_number(char *to, size_t size, size_t at, uint64_t n, int decimals) {
+    char digits[32];
+    size_t i = sizeof digits;
+    digits[--i] = 0;
+    for (int k = 0; k <= decimals || n; k++, n /= 10) {
+        if (decimals && k == decimals) digits[--i] = '.';
+        digits[--i] = (char)('0' + n % 10);
+    }
+    return attn__write(to, size, at, digits + i);
+}
 /* Bytes in GiB, two decimals. */
 static size_t attn__write_gib(char *to, size_t size, size_t at, double bytes) {
     const double hundredths = bytes / 1073741824.0 * 100 + 0.5;
     uint64_t n = hundredths < 1e18 ? (uint64_t)hundredths : (uint64_t)1000000000 * 1000000000;
-    char digits[32];
-    size_t i = sizeof digits;
-    digits[--i] = 0;
-    for (int k = 0; k < 3 || n; k++, n /= 10) {
-        if (k == 2) digits[--i] = '.';
-        digits[--i] = (char)('0' + n % 10);
-    }
-    return attn__write(to, size, attn__write(to, size, at, digits + i), " GiB");
+    return attn__write(to, size, attn__write_number(to, size, at, n, 2), " GiB");
 }
 
 /* ============================================================================== >>status ==== */
@@ -5105,10 +5108,11 @@ static attn_status attn__mpi_agree(attn__mpi *job, int fields, char why[64]) {
         MPI_SUCCESS)
         return ATTN_ERR_MPI;
     const attn_status s = (attn_status)(a.value[0] >> 32);
-    if (s) snprintf(why, 64, "rank %d", (int)(a.value[0] & 0x7fffffff));
+    if (s)
+        attn__write_number(why, 64, attn__write(why, 64, 0, "rank "), a.value[0] & 0x7fffffff, 0);
     for (int n = 0; n < a.n && !s; n++)
         if (a.value[1 + 2 * n] != ~a.value[2 + 2 * n]) {
-            snprintf(why, 64, "%s", a.name[n]);
+            attn__write(why, 64, 0, a.name[n]);
             return ATTN_ERR_MPI_DIFFERS;
         }
     return s;
