@@ -743,7 +743,7 @@ extern attn_status attn_hip_last_times(
 #if ATTN__POSIX
 #include <unistd.h>
 #endif
-#if ATTN__POOL && ATTN__POSIX
+#if ATTN__PARALLEL && ATTN__POSIX && !defined(ATTN_NO_THREADS)
 #include <pthread.h>
 #include <signal.h>
 #endif
@@ -2361,13 +2361,13 @@ static int32_t attn__cpu_count(void) {
  * workspace behind: it is cancelled after the call. Returns the state before. */
 static int attn__cancel_never(void) {
     int old = 0;
-#if ATTN__POOL && defined(PTHREAD_CANCEL_DISABLE)
+#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
 #endif
     return old;
 }
 static void attn__cancel_as(int old) {
-#if ATTN__POOL && defined(PTHREAD_CANCEL_DISABLE)
+#if !defined(ATTN_NO_THREADS) && defined(PTHREAD_CANCEL_DISABLE)
     pthread_setcancelstate(old, &old);
 #endif
     (void)old;
