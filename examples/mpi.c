@@ -3,6 +3,7 @@
 #define ATTN_MPI
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
+#include <stdio.h>
 #include <math.h>
 
 enum { TOKENS = 1000, HEADS = 4, DIM = 32, ROW = HEADS * DIM };
