@@ -13,7 +13,12 @@
 
 enum { HEADS = 4, KV_HEADS = 2, DIM = 24, ROWS = 13, KEYS = 70, NQ = ROWS * HEADS * DIM, NK = KEYS * KV_HEADS * DIM };
 static float q[NQ], k[NK], v[NK], o[NQ], grad[3][NK];
-static union { char bytes[1 << 17]; double align; } room;
+#if defined(PARTS_BARE)
+enum { ROOM = 1 << 17 };
+#else
+enum { ROOM = 1 << 20 };
+#endif
+static union { char bytes[ROOM]; double align; } room;
 static int faults, checks;
 
 #if defined(PARTS_BARE)
