@@ -48,8 +48,8 @@ fi
 # ---------------------------------------------------------------------------------------------- mingw-w64
 command -v $gcc >/dev/null || { skip 30 "there is no x86_64-w64-mingw32-gcc here: nothing else was compiled, nothing run"; finish; }
 with_windows() { # name, compiler: a file that includes windows.h before or after
-    check "$1: windows.h before, with its macros" "$2 $warn -I. -c test/build/windows.c -o $dir/before.o"
-    check "$1: windows.h behind" "$2 $warn -DWINDOWS_AFTER -I. -c test/build/windows.c -o $dir/after.o"
+    check "$1: windows.h before, with its macros" "$2 $warn -I. -c test/build/windows.c -o $dir/before-${1%% *}.o"
+    check "$1: windows.h behind" "$2 $warn -DWINDOWS_AFTER -I. -c test/build/windows.c -o $dir/after-${1%% *}.o"
 }
 with_windows "gcc c99" "$gcc -std=c99 -O1"
 with_windows "clang c99" "$clang -std=c99 -O1 -DATTN_NO_AVX512"
@@ -60,7 +60,7 @@ check "clang c++20" "clang++ --target=x86_64-w64-mingw32 -x c++ -std=c++20 $warn
 check "gcc: the smoke test" "$gcc -static -std=c99 -O2 $warn -I. test/build/smoke.c -o $dir/smoke-gcc.exe"
 check "clang: the smoke test" "$clang -std=c99 -O1 $warn -I. test/build/smoke.c -c -o $dir/smoke.o && $gcc -static $dir/smoke.o -o $dir/smoke-clang.exe"
 check "gcc without threads" "$gcc -static -std=c99 -O1 $warn -DATTN_NO_THREADS -I. test/build/smoke.c -o $dir/smoke-single.exe"
-check "gcc: no AVX, whose spills would be misaligned (gcc bug 54412)" "x86_64-w64-mingw32-nm $dir/before.o > $dir/names &&
+check "gcc: no AVX, whose spills would be misaligned (gcc bug 54412)" "x86_64-w64-mingw32-nm $dir/before-gcc.o > $dir/names &&
     grep -q attn__flash_rows__portable $dir/names && ! grep __avx $dir/names"
 # The spill itself: a vector of 32 bytes that lives over a call lies on a stack aligned to 16. Debian's gcc is patched to move it by
 # instructions that do not mind; another one's assembler can be told to.
@@ -88,7 +88,7 @@ check "gcc: what it spills" "$gcc -static -O1 -mavx2 $dir/spill.c -o $dir/spill.
 check "gcc: ATTN_UNALIGNED_MOVES" "$gcc -static -std=c99 -O2 $warn $moves -DATTN_NO_AVX512 -I. test/build/smoke.c -o $dir/smoke-moves.exe &&
     objdump -d $dir/smoke-moves.exe > $dir/code && grep -qE 'vfmadd.*%ymm' $dir/code && ! grep -E '$aligned' $dir/code"
 check "gcc: the library alone" "$gcc -static -shared -std=c99 -O1 -DATTN_IMPLEMENTATION '-DATTN_API=__declspec(dllexport)' -I. -x c attn.h -o $dir/attn.dll"
-check "gcc: the guest" "$gcc -static $dir/before.o -o $dir/guest-gcc.exe"
+check "gcc: the guest" "$gcc -static $dir/before-gcc.o -o $dir/guest-gcc.exe"
 check "clang: the guest" "$clang -std=c99 -O1 -DATTN_NO_AVX512 -I. -c test/build/windows.c -o $dir/guest.o && $gcc -static $dir/guest.o -o $dir/guest-clang.exe"
 check "clang: the random grid" "$clang -std=c99 -O2 -Itest/common -I. -c test/common/impl.c -o $dir/impl.o &&
     $clang -std=c99 -O1 -Itest/common -I. -c test/proof/grid.c -o $dir/grid.o && $gcc -static $dir/impl.o $dir/grid.o -o $dir/grid.exe"
