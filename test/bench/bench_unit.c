@@ -920,6 +920,46 @@ static void test_comparison_parts(void)
     expect(processes_of(&o) == DEFAULT_PROCESSES, "processes of a run that is saved");
 }
 
+/* Rows of five processes beside saved ones: what a slower clock explains is taken out, and nothing else. */
+static void test_compared_rows(void)
+{
+    enum { PROCESSES = 5, CALLS = 8 };
+    static const struct { double clock, slower; const char *verdict; } cases[] = {
+        { 1, 1, "same" },     { 1, 1.25, "slower" },    { 0.8, 1.25, "same" }, { 0.8, 1.6, "slower" },
+        { 1.25, 1, "same" },  { 1.25, 1.25, "slower" }, { 1, 0.8, "faster" },  { 0.8, 1, "faster" },
+    };
+    bench_case c = { .suite = find_suite("shape") };
+    static double x[2][PROCESSES][CALLS];
+    row rows[2][PROCESSES + 1];
+    for (int k = 0; k < COUNT(cases); k++) {
+        bench b = { 0 };
+        for (int now = 0; now < 2; now++)
+            for (int p = 0; p < PROCESSES; p++) {
+                row *r = &rows[now][p];
+                *r = new_row(&c, "flash");
+                for (int i = 0; i < CALLS; i++) x[now][p][i] = (now ? cases[k].slower : 1) * (1 + 1e-3 * (i * 3 % CALLS) + 1e-4 * p);
+                r->samples_ms = (list){ x[now][p], CALLS };
+                r->peak_fraction = 0.5, r->gflops = 50 * (now ? cases[k].clock : 1);
+            }
+        for (int now = 0; now < 2; now++) rows[now][PROCESSES] = new_row(&c, "standard");       /* with no samples */
+        baseline old = { .rows = rows[0], .count = PROCESSES + 1 };
+        int64_t slow = compare_rows(&b, rows[1], 1, rows[1] + 1, PROCESSES, &old);
+        if (expect(b.comparison_count == 1, "case %d: %d rows compared", k, (int)b.comparison_count)) {
+            expect(!strcmp(b.comparisons->verdict, cases[k].verdict), "clock %g, %g times as long: %s", cases[k].clock, cases[k].slower,
+                   b.comparisons->verdict);
+            expect(slow == !strcmp(cases[k].verdict, "slower"), "%d are slower", (int)slow);
+            double clock = cases[k].clock < 1 ? 1 / cases[k].clock : 1;
+            expect(fabs(b.comparisons->ratio - cases[k].slower / clock) < 1e-3, "the ratio is %g", b.comparisons->ratio);
+            expect(b.comparisons->now == &rows[1][0] && b.comparisons->old == &rows[0][0], "rows of case %d", k);
+        }
+        free(b.comparisons);
+        b.comparisons = NULL, b.comparison_count = 0;
+        snprintf(rows[0][0].dtype, sizeof rows[0][0].dtype, "f16");
+        old.count = 1;
+        expect(compare_rows(&b, rows[1], 1, NULL, 0, &old) == 0 && !b.comparison_count, "a row that was never saved is compared");
+    }
+}
+
 int main(void)
 {
     static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL };
@@ -954,6 +994,7 @@ int main(void)
     test_generation();
     test_memory();
     test_comparison_parts();
+    test_compared_rows();
     attn_shutdown();
     printf("%d passed, %d failed, %d skipped\n", passed, bad, skipped);
     return bad > 0;
