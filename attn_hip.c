@@ -1411,16 +1411,17 @@ __device__ static inline gpu_added gpu_added_of(const gpu_append_params &p, cons
     a.count = gpu_clamp(p.cache.call.kv_len - s.column - s.k_len, 0, a.count);
     return a;
 }
-/* x * y rounded to f32, whatever is added to it. */
-__device__ static inline float gpu_product(float x, float y) {
+/* x * y rounded, whatever is added to it: of floats or doubles. */
 #if GPU_ON_CUDA
-    return __fmul_rn(x, y);
+__device__ static inline float gpu_product(float x, float y) { return __fmul_rn(x, y); }
+__device__ static inline double gpu_product(double x, double y) { return __dmul_rn(x, y); }
 #else
-    float z = x * y;
+template <class T> __device__ static inline T gpu_product(T x, T y) {
+    T z = x * y;
     gpu_pin(z);
     return z;
-#endif
 }
+#endif
 __device__ static inline float gpu_quotient(float x, float y) {
 #if GPU_ON_CUDA
     return __fdiv_rn(x, y);
@@ -4310,16 +4311,6 @@ struct gpu_merge_params {
     int32_t heads, parts, v_dim, o_dtype;
     gpu_part part[GPU_PARTS];
 };
-/* x * y rounded to f64, whatever is added to it. */
-__device__ static inline double gpu_product64(double x, double y) {
-#if GPU_ON_CUDA
-    return __dmul_rn(x, y);
-#else
-    double z = x * y;
-    gpu_pin(z);
-    return z;
-#endif
-}
 __device__ static inline double gpu_power_of_2(int64_t e) {
     return __longlong_as_double((long long)((uint64_t)(e + 1023) << 52));
 }
@@ -4327,12 +4318,12 @@ __device__ static inline double gpu_exp64(double x) {
     if (x != x) return x;
     if (x > 709.8) return __longlong_as_double(0x7ff0000000000000ll);
     if (x < -745.2) return 0;
-    int64_t n = (int64_t)(gpu_product64(x, 1.4426950408889634) + (x < 0 ? -0.5 : 0.5));
-    const double r = (x - gpu_product64((double)n, 6.93147180369123816490e-01)) -
-                     gpu_product64((double)n, 1.90821492927058770002e-10);
+    int64_t n = (int64_t)(gpu_product(x, 1.4426950408889634) + (x < 0 ? -0.5 : 0.5));
+    const double r = (x - gpu_product((double)n, 6.93147180369123816490e-01)) -
+                     gpu_product((double)n, 1.90821492927058770002e-10);
     double p = 1;
     GPU_NO_UNROLL for (int k = 14; k >= 1; k--)
-        p = 1 + gpu_product64(p, r) / k;
+        p = 1 + gpu_product(p, r) / k;
     for (; n > 1000; n -= 1000) p *= gpu_power_of_2(1000);
     for (; n < -1000; n += 1000) p *= gpu_power_of_2(-1000);
     return p * gpu_power_of_2(n);
@@ -4349,13 +4340,12 @@ __device__ static inline double gpu_log64(double x) {
         m *= 0.5;
         e++;
     }
-    const double z = (m - 1) / (m + 1), zz = gpu_product64(z, z);
+    const double z = (m - 1) / (m + 1), zz = gpu_product(z, z);
     double p = 0;
     GPU_UNROLL for (int k = 10; k >= 0; k--)
-        p = gpu_product64(p + inverse[k], zz);
-    return gpu_product64((double)e, 6.93147180369123816490e-01) +
-           (2 * z +
-               (gpu_product64(2 * z, p) + gpu_product64((double)e, 1.90821492927058770002e-10)));
+        p = gpu_product(p + inverse[k], zz);
+    return gpu_product((double)e, 6.93147180369123816490e-01) +
+           (2 * z + (gpu_product(2 * z, p) + gpu_product((double)e, 1.90821492927058770002e-10)));
 }
 /* What the parts of a row are measured by: their largest lse, and the sum of exp(lse - max). */
 struct gpu_merge_sum {
@@ -4390,7 +4380,7 @@ __device__ static inline void gpu_merge_row(
             const float lse = part[n].lse[at];
             if (__float_as_uint(lse) == 0xff800000u) continue; /* an empty part: o is not read */
             const int64_t *step = part[n].o.stride;
-            x += gpu_product64(gpu_exp64((double)lse - m.max) / m.sum,
+            x += gpu_product(gpu_exp64((double)lse - m.max) / m.sum,
                 gpu_get64(part[n].o.data, (int32_t)part[n].dtype,
                     b * step[0] + i * step[1] + h * step[2] + c));
         }

@@ -16,7 +16,7 @@ export LC_ALL=C
 out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
-passed=0 failed=0 skipped=0
+. test/common/shell.sh
 red=()
 
 run() { # name, command: leaves $out/name.{log,sec,rc}
@@ -26,16 +26,6 @@ run() { # name, command: leaves $out/name.{log,sec,rc}
     echo $? >"$out/$1.rc"
     t1=$(date +%s%N)
     echo $(((t1 - t0) / 100000000)) >"$out/$1.tmp" && mv "$out/$1.tmp" "$out/$1.sec"
-}
-
-count() { # a log: passed failed skipped, from closing lines or else from cmocka's
-    awk '
-        /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { lines++; p += $1; f += $3; s += $5 }
-        /^\[       OK \]/                               { ok++ }
-        /^\[  FAILED  \] [0-9]+ test\(s\), listed/      { bad += $4 }
-        /^\[  SKIPPED \] [0-9]+ test\(s\), listed/      { skip += $4 }
-        /^\[  FAILED  \] GROUP SETUP/                   { bad++ }
-        END { if (lines) print p + 0, f + 0, s + 0; else print ok + 0, bad + 0, skip + 0 }' "$1"
 }
 
 report() { # name

@@ -101,8 +101,8 @@ static attn_status erring_run(void *user, const attn_desc *d, const attn_grad *g
     return s;
 }
 
-/* The row that the first, verified call of a case gives. */
-static row verified(const char *line, const char *backend, bool whole)
+/* The row that a backend gets of what measures a case; `whole`: every row is verified, however long it takes. */
+static row judged(const char *line, const char *backend, bool whole, void (*measure)(job *))
 {
     static bench b;
     grid g = parse_line(line);
@@ -121,10 +121,14 @@ static row verified(const char *line, const char *backend, bool whole)
     p.d.backend = backend;
     job j = { .b = &b, .c = &c, .p = &p, .r = &r, .pass = c.v[PASS] };
     if (plan_problem(&j))
-        first_call(&j);
+        measure(&j);
     problem_free(&p);
     return r;
 }
+
+/* That of the first, verified call. */
+static void verify(job *j) { first_call(j); }
+static row verified(const char *line, const char *backend, bool whole) { return judged(line, backend, whole, verify); }
 
 static void test_faults(const char *line, bool backward)
 {
@@ -752,27 +756,6 @@ static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g
     return s;
 }
 
-static row judged(const char *line, const char *backend, void (*measure)(job *))
-{
-    static bench b;
-    grid g = parse_line(line);
-    bench_case c = { .suite = find_suite("shape") };
-    problem p;
-    char text[128];
-    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-    row r = new_row(&c, backend);
-    b.selection = WHOLE;
-    if (resolve_case(&c, text) || !problem_make(&c, NULL, &p)) {
-        remark(&r, "failed", "no case: %s", line);
-        return r;
-    }
-    p.d.backend = backend;
-    job j = { .b = &b, .c = &c, .p = &p, .r = &r, .pass = c.v[PASS] };
-    if (plan_problem(&j)) measure(&j);
-    problem_free(&p);
-    return r;
-}
-
 static void test_properties(void)
 {
     static const char *const line = " batch-size=3 seq-len=20 num-heads=2 head-dim=8", *const both = " batch-size=2 seq-len=9 num-heads=2 head-dim=8 pass=fwd+bwd";
@@ -784,7 +767,7 @@ static void test_properties(void)
     };
     for (int i = 0; i < COUNT(cases); i++) {
         moody = cases[i].mood, runs = 0;
-        row r = judged(line, "fickle", cases[i].measure);
+        row r = judged(line, "fickle", false, cases[i].measure);
         bool right = cases[i].says ? !strcmp(r.status, "wrong") && strstr(r.note, cases[i].says) != NULL : row_ok(&r);
         expect(right, "property %d, mood %d: %s %s", i, moody, r.status, r.note);
         /* one call, and three, five or each sequence's more */
@@ -794,25 +777,25 @@ static void test_properties(void)
     moody = STEADY;
     static void (*const measures[])(job *) = { measure_determinism, measure_thread_count, measure_finite, measure_gradient, measure_loss };
     for (int i = 0; i < COUNT(measures); i++) {
-        row r = judged(both, "flash", measures[i]);
+        row r = judged(both, "flash", false, measures[i]);
         expect(row_ok(&r), "property %d with gradients: %s %s", i, r.status, r.note);
     }
     /* gradients by differences: each of them is looked at */
     for (spoiled = SPOIL_DQ; spoiled < OUTPUTS; spoiled++) {
         fault = NOTHING;
-        row r = judged(both, "erring", measure_gradient);
+        row r = judged(both, "erring", false, measure_gradient);
         expect(row_ok(&r) && r.rows_verified == 72 && r.max_abs_err > 0 && r.max_abs_err < 2e-6, "gradient: %s, error %g in %d", r.note,
                r.max_abs_err, (int)r.rows_verified);
         fault = TWO_PERCENT;
-        r = judged(both, "erring", measure_gradient);
+        r = judged(both, "erring", false, measure_gradient);
         expect(!row_ok(&r), "%s 2%% off by finite differences: %s, error %g", output_names[spoiled], r.status, r.max_abs_err);
     }
     /* relative to what is large: twice as much is at most 2 off */
     spoiled = SPOIL_DV, fault = NEGATED;
-    row large = judged(" batch-size=2 seq-len=9 num-heads=2 head-dim=8 pass=fwd+bwd data=peaked", "erring", measure_gradient);
+    row large = judged(" batch-size=2 seq-len=9 num-heads=2 head-dim=8 pass=fwd+bwd data=peaked", "erring", false, measure_gradient);
     expect(large.max_abs_err > 0.1 && large.max_abs_err < 2, "gradients negated are %g off", large.max_abs_err);
     spoiled = SPOIL_O, fault = NOTHING;
-    row f32 = judged(line, "flash", measure_loss), f16 = judged(" seq-len=40 num-heads=2 head-dim=8 dtype=bf16", "flash", measure_loss);
+    row f32 = judged(line, "flash", false, measure_loss), f16 = judged(" seq-len=40 num-heads=2 head-dim=8 dtype=bf16", "flash", false, measure_loss);
     double most = 0, mean = 0;
     expect(row_ok(&f32) && !*f32.note, "f32 loses against f32: %s", f32.note);
     expect(sscanf(f16.note, "against f32 it loses up to %lf, %lf on average", &most, &mean) == 2 && most > mean && most > 1e-4 && most < 0.02 && mean > 1e-6,
@@ -823,7 +806,7 @@ static void test_properties(void)
 static void test_generation(void)
 {
     double start = attn_seconds();
-    row r = judged(" seq-len=1 kv-len=300 num-heads=4 num-kv-heads=2 head-dim=32 causal=1 iterations=9 warmup=0", "flash", measure_generate);
+    row r = judged(" seq-len=1 kv-len=300 num-heads=4 num-kv-heads=2 head-dim=32 causal=1 iterations=9 warmup=0", "flash", false, measure_generate);
     double all = 1e3 * (attn_seconds() - start);
     expect(row_ok(&r) && r.ttft_ms > r.p50_ms && r.ttft_ms < all && r.ttft_stddev_ms > 0 && r.ttft_stddev_ms < all, "%s: first token %g +- %g ms of %g",
            r.note, r.ttft_ms, r.ttft_stddev_ms, all);

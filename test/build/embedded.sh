@@ -10,23 +10,7 @@ rm -rf "$dir"
 mkdir -p "$dir"
 warn="-std=c99 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 quick=-O1
-passed=0 failed=0 skipped=0
-
-check() { # name, command: passes when the command exits 0
-    if (eval "$2") >"$dir/log" 2>&1 </dev/null; then
-        passed=$((passed + 1))
-        echo "ok      $1"
-    else
-        failed=$((failed + 1))
-        echo "FAILED  $1"
-        echo "        $2"
-        head -n 30 "$dir/log"
-    fi
-}
-skip() { # how many, why
-    skipped=$((skipped + $1))
-    echo "skipped: $2"
-}
+. test/common/shell.sh
 
 # ---------------------------------------------------------------------------------------------- macros
 whole() { # compiler, macros of all its builds
@@ -133,5 +117,4 @@ LD
     fi
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

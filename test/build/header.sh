@@ -12,22 +12,8 @@ esac
 dir=build/header/$cc
 mkdir -p "$dir"
 warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
-passed=0 failed=0 skipped=0
-
-check() { # name, command: passes when the command exits 0
-    local t0 t1
-    t0=$(date +%s%N)
-    if (eval "$2") >"$dir/log" 2>&1 </dev/null; then
-        passed=$((passed + 1))
-        t1=$(date +%s%N)
-        echo "ok      $cc: $1 ($(((t1 - t0) / 1000000)) ms)"
-    else
-        failed=$((failed + 1))
-        echo "FAILED  $cc: $1"
-        echo "        $2"
-        head -n 30 "$dir/log"
-    fi
-}
+. test/common/shell.sh
+label="$cc: "
 
 lang() { # standard: the compiler and its language flags
     case $1 in
@@ -51,8 +37,7 @@ if mpi=$(pkg-config --variable=includedir ompi-c 2>/dev/null) && [ -n "$mpi" ]; 
         check "$std ATTN_MPI" "$(lang $std) $warn -I. -isystem $mpi -DATTN_MPI -DATTN_NO_AVX2 -DATTN_NO_AVX512 -fsyntax-only -pthread $dir/implementation.c"
     done
 else
-    echo "skipped: Open MPI is not installed (make setup)"
-    skipped=$((skipped + 2))
+    skip 2 "Open MPI is not installed (make setup)"
 fi
 
 # 2. Built and run. No -lm: the header does not ask for it. What is about the language is not optimized; what is about the optimizer
@@ -74,14 +59,12 @@ if echo 'int main(void){return 0;}' | $cc -m32 -x c - -o "$dir/m32" 2>/dev/null 
     run "c99 -m32 -O2"              "$cc -std=c99 -m32 -O2"
     run "c++17 -m32"                "$cxx -std=c++17 -x c++ -m32 $quick"
 else
-    echo "skipped: $cc has no 32-bit libraries here"
-    skipped=$((skipped + 2))
+    skip 2 "$cc has no 32-bit libraries here"
 fi
 if echo 'int main(void){return 0;}' | $cc -fopenmp -x c - -o "$dir/omp" 2>/dev/null; then
     run "c11 -fopenmp"              "$cc -std=c11 $quick -fopenmp"
 else
-    echo "skipped: $cc has no OpenMP here"
-    skipped=$((skipped + 1))
+    skip 1 "$cc has no OpenMP here"
 fi
 mkdir -p "$dir/sub"
 sed 's/"attn.h"/"sub\/attn.h"/' test/build/smoke.c > "$dir/by-path.c"
@@ -129,5 +112,4 @@ without ATTN_NO_AVX2     '__avx2'        "$quick"
 without ATTN_NO_STANDARD 'standard'      "$quick"
 without ATTN_NO_TIMING   ' (attn_time|attn_seconds|attn_peak_gflops|attn_bandwidth_gbytes)' "$linked"
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

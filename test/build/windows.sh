@@ -9,24 +9,7 @@ rm -rf "$dir"
 mkdir -p "$dir"
 warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 gcc=x86_64-w64-mingw32-gcc cxx=x86_64-w64-mingw32-g++ clang="clang --target=x86_64-w64-mingw32"
-passed=0 failed=0 skipped=0
-
-check() { # name, command: passes when the command exits 0
-    if (eval "$2") >"$dir/log" 2>&1 </dev/null; then
-        passed=$((passed + 1))
-        echo "ok      $1"
-    else
-        failed=$((failed + 1))
-        echo "FAILED  $1"
-        echo "        $2"
-        head -n 30 "$dir/log"
-    fi
-}
-skip() { # how many, why
-    skipped=$((skipped + $1))
-    echo "skipped: $2"
-}
-finish() { echo "$passed passed, $failed failed, $skipped skipped"; [ "$failed" -eq 0 ]; exit; }
+. test/common/shell.sh
 
 # ---------------------------------------------------------------------------------------------- clang-cl
 # Microsoft's headers are not free: these stand for the four that attn.h includes. Compiled, not linked.

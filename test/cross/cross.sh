@@ -6,21 +6,12 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 export LC_ALL=C
 python=${PYTHON:-python3} cross=build/cross/usr
-passed=0 failed=0 skipped=0 rows=()
+. test/common/shell.sh
+rows=()
 mkdir -p build/cross
 # not extremes, which takes an emulator longer than five minutes
 units="validate reference backends convert merge registry parallel timing memory guard edges overlap lengths"
 
-skip() { skipped=$((skipped + 1)); echo "skipped: $*"; }
-count() { # a log: passed failed skipped, as test/run.sh counts
-    awk '
-        /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5 }
-        /^\[       OK \]/                               { p++ }
-        /^\[  FAILED  \] [0-9]+ test\(s\), listed/      { f += $4 }
-        /^\[  SKIPPED \] [0-9]+ test\(s\), listed/      { s += $4 }
-        /^\[  FAILED  \] GROUP SETUP/                   { f++ }
-        END { print p + 0, f + 0, s + 0 }' "$1"
-}
 run() { # way, program, its emulator and arguments: adds to the totals and to $ran
     local way=$1 program=$2 log=build/cross/$1-$2.log p f s rc
     shift 2
@@ -49,14 +40,14 @@ emulated() {
     local what=$1 way=$2 cc=$3 qemu=$4 triple=$5 programs=$6 grid=$7 lib=$cross/$5 emulator=qemu-$4 p unit=0 ran=
     [ -d "$lib" ] || lib=/usr/$triple
     if ! command -v "$cc" >/dev/null || [ ! -e "$lib/lib/libc.so.6" ]; then
-        skip "$what: no $cc, or no C library for it (test/cross/setup.sh)"
+        skip 1 "$what: no $cc, or no C library for it (test/cross/setup.sh)"
         row "$what" "$cc" "not compiled here" ""
         return
     fi
     # shellcheck disable=SC2086
     if ! builds "$way" $programs; then row "$what" "$cc" "does NOT compile" ""; return; fi
     if ! command -v "$emulator" >/dev/null; then
-        skip "$what: no $emulator"
+        skip 1 "$what: no $emulator"
         row "$what" "$cc" "compiled" "not run: no $emulator"
         return
     fi
@@ -73,7 +64,7 @@ emulated() {
 hostile() { # what, way, plain way, arguments
     local what=$1 way=$2 plain=$3 lib=$cross/aarch64-linux-gnu
     shift 3
-    [ -x "build/$way/hostile" ] && [ -x "build/$plain/hostile" ] || { skip "$what: not built"; return; }
+    [ -x "build/$way/hostile" ] && [ -x "build/$plain/hostile" ] || { skip 1 "$what: not built"; return; }
     qemu-aarch64 -L "$lib" "build/$plain/hostile" --count 12 >build/cross/plain.bits 2>&1
     if qemu-aarch64 -L "$lib" "build/$way/hostile" --count 12 "$@" >build/cross/other.bits 2>&1 && cmp -s build/cross/plain.bits build/cross/other.bits; then
         passed=$((passed + 1))
@@ -87,7 +78,7 @@ hostile() { # what, way, plain way, arguments
 }
 loops() { # an object's inner loops
     local ran=
-    [ -e "$1" ] || { skip "inner loops of NEON: $1 was not built"; return; }
+    [ -e "$1" ] || { skip 1 "inner loops of NEON: $1 was not built"; return; }
     run "$(basename "$(dirname "$1")")" loops python3 test/build/disasm.py "$1"
 }
 
@@ -102,7 +93,7 @@ fi
 wasm() { # what, way, options
     local what=$1 way=$2 flags=$3 isa=$4 ran= simd portable
     if ! "$python" -c 'import ziglang, wasmtime' 2>/dev/null; then
-        skip "$what: $python has no ziglang or no wasmtime (PyPI)"
+        skip 1 "$what: $python has no ziglang or no wasmtime (PyPI)"
         row "$what" "clang of ziglang" "not compiled here" ""
         return
     fi
@@ -156,5 +147,4 @@ machines "$@"
     fi
 } | tee build/cross/machines.md
 [ $# -gt 0 ] || cp build/cross/machines.md test/results/machines.md
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

@@ -8,7 +8,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 export HIPSIM_THREADS=${HIPSIM_THREADS:-1}      # the steps of test/run.sh are what runs side by side
 export HIPSIM_MAX_INST=${HIPSIM_MAX_INST:-50000000}     # of a wave: an endless loop ends within seconds
-passed=0 failed=0 skipped=0
+. test/common/shell.sh
 
 missing() {
     local what
@@ -27,7 +27,6 @@ skip_if_missing() {
     echo "0 passed, 0 failed, 1 skipped"
     exit 0
 }
-closing() { echo "$passed passed, $failed failed, $skipped skipped"; [ $failed = 0 ]; exit; }
 
 # label, program and its arguments: adds the program's totals, its log is shown where it failed
 add() {
@@ -35,11 +34,7 @@ add() {
     shift
     env "$@" >"$log" 2>&1
     rc=$?
-    read -r p f s < <(awk '
-        /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { lines++; p += $1; f += $3; s += $5 }
-        /^\[       OK \]/ { ok++ }
-        /^\[  FAILED  \] [0-9]+ test\(s\), listed/ { bad += $4 }
-        END { if (lines) print p + 0, f + 0, s + 0; else print ok + 0, bad + 0, 0 }' "$log")
+    read -r p f s < <(count "$log")
     [ $rc = 0 ] || [ "$f" != 0 ] || f=1
     [ $((p + f + s)) != 0 ] || f=1
     if [ "$f" != 0 ]; then grep -v '^\[ RUN\|^\[       OK' "$log" | tail -n 60; else grep '^hip grid' "$log"; fi
@@ -116,8 +111,8 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
 case ${1:-} in
 missing) missing; exit ;;
 build) skip_if_missing; make -s -j2 hip-programs ;;
-run) skip_if_missing; run_chip "$2" "${3:-}"; closing ;;
+run) skip_if_missing; run_chip "$2" "${3:-}"; finish ;;
 examples) skip_if_missing; test/build/examples.sh hip ;;
-compile) skip_if_missing; compile_only "${2:-}"; closing ;;
+compile) skip_if_missing; compile_only "${2:-}"; finish ;;
 *) sed -n '2,6s/^# //p' "$0"; exit 2 ;;
 esac

@@ -310,7 +310,8 @@ class Bench:
         return units + [(name, [sys.executable, f"test/bench/{name}", f"{directory}/attn_bench", "stop"]) for name in scripts]
 
     def run(self, name, arguments):
-        return limited(arguments, Test(name.partition("unit_")[2], name, (), ()), self.seconds.get(name))
+        build = "asan" if name == "bench_unit_asan" else "plain"
+        return limited(arguments, Test(build, name, (), ()), self.seconds.get(name))
 
     def judge(self, mutant, directory):
         (directory / self.file).write_text(mutant.text)
