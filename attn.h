@@ -2227,6 +2227,21 @@ ATTN__INLINE int64_t attn__k_at(
                h * stride[2];
     return s->k_batch * stride[0] + t * stride[1] + h * stride[2];
 }
+/* How many of the n keys from j on lie one stride after another. */
+ATTN__INLINE int64_t attn__key_run(
+    const attn_desc *d, const attn__sequence_view *s, int64_t j, int64_t n) {
+    if (!s->pages) return n;
+    return attn__min(n, d->seq.page_size - (s->k_first + j) % d->seq.page_size);
+}
+/* at[0 .. n) = the offsets of keys j .. j + n - 1. */
+ATTN__INLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view *s,
+    const int64_t *stride, int64_t j, int64_t n, int64_t h, int64_t *at) {
+    for (int64_t i = 0, run; i < n; i += run) {
+        const int64_t first = attn__k_at(d, s, stride, j + i, h);
+        run = attn__key_run(d, s, j + i, n - i);
+        for (int64_t r = 0; r < run; r++) at[i + r] = first + r * stride[1];
+    }
+}
 /* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
 ATTN__INLINE int64_t attn__bias_at(
     const attn_desc *d, const attn__sequence_view *s, const int64_t *stride, int64_t i, int64_t h) {
@@ -6216,6 +6231,8 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
      REDUCE    reduce_max(v) reduce_add(v)   in a fixed order
                max_rows(p, out) add_rows(p, out)   the same of MR vectors at p, into out[0 .. MR)
                                       of 16
+               add_lanes(r)           lane l: the sum of the lanes of r[l] of W, each in the same
+                                      order
      TRANSPOSE transpose(r)           r[0..W-1] as a W x W matrix
      LEAVE     leave()                before plain code is called: dirty upper halves cost it 600
                                       cycles
@@ -6593,6 +6610,19 @@ ATTN__INLINE void attn__max_rows__avx2(const float *p, float *out) {
 ATTN__INLINE void attn__add_rows__avx2(const float *p, float *out) {
     ATTN__FOLD_AVX2(_mm256_add_ps);
 }
+/* Pairs of lanes of two vectors, then fours of four, then halves. */
+ATTN__INLINE attn__v__avx2 attn__add_lanes__avx2(const attn__v__avx2 *r) {
+    __m256 pair[4], four[2];
+    ATTN__UNROLL for (int i = 0; i < 4; i++) {
+        const __m256 x = (__m256)r[2 * i], y = (__m256)r[2 * i + 1];
+        pair[i] = _mm256_add_ps(_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y));
+    }
+    ATTN__UNROLL for (int i = 0; i < 2; i++)
+        four[i] = _mm256_add_ps(_mm256_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44),
+            _mm256_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xee));
+    return (attn__v__avx2)_mm256_add_ps(_mm256_permute2f128_ps(four[0], four[1], 0x20),
+        _mm256_permute2f128_ps(four[0], four[1], 0x31));
+}
 ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
     __m256 a[8], b[8];
     ATTN__UNROLL for (int i = 0; i < 4; i++) {
@@ -6835,6 +6865,22 @@ ATTN__INLINE void attn__max_rows__avx512(const float *p, float *out) {
 ATTN__INLINE void attn__add_rows__avx512(const float *p, float *out) {
     ATTN__FOLD_AVX512(_mm512_add_ps);
 }
+/* Pairs of lanes of two vectors, fours of four, then quarters. */
+ATTN__INLINE attn__v__avx512 attn__add_lanes__avx512(const attn__v__avx512 *r) {
+    __m512 pair[8], four[4], half[2];
+    ATTN__UNROLL for (int i = 0; i < 8; i++) {
+        const __m512 x = (__m512)r[2 * i], y = (__m512)r[2 * i + 1];
+        pair[i] = _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
+    }
+    ATTN__UNROLL for (int i = 0; i < 4; i++)
+        four[i] = _mm512_add_ps(_mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44),
+            _mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xee));
+    ATTN__UNROLL for (int i = 0; i < 2; i++)
+        half[i] = _mm512_add_ps(_mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0x88),
+            _mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0xdd));
+    return (attn__v__avx512)_mm512_add_ps(
+        _mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xdd));
+}
 ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
     __m512 a[16], b[16];
     ATTN__UNROLL for (int i = 0; i < 8; i++) {
@@ -7005,6 +7051,9 @@ ATTN__INLINE attn__v__neon attn__keep__neon(
     vst1q_f32(out + 4, op(c, c))
 ATTN__INLINE void attn__max_rows__neon(const float *p, float *out) { ATTN__FOLD_NEON(vpmaxq_f32); }
 ATTN__INLINE void attn__add_rows__neon(const float *p, float *out) { ATTN__FOLD_NEON(vpaddq_f32); }
+ATTN__INLINE attn__v__neon attn__add_lanes__neon(const attn__v__neon *r) {
+    return vpaddq_f32(vpaddq_f32(r[0], r[1]), vpaddq_f32(r[2], r[3]));
+}
 ATTN__INLINE float attn__reduce_max__neon(attn__v__neon v) {
     v = vpmaxq_f32(v, v);
     return vgetq_lane_f32(vpmaxq_f32(v, v), 0);
@@ -7201,6 +7250,11 @@ ATTN__INLINE void attn__max_rows__simd128(const float *p, float *out) {
 ATTN__INLINE void attn__add_rows__simd128(const float *p, float *out) {
     ATTN__FOLD_SIMD128(ATTN__ADD_SIMD128);
 }
+ATTN__INLINE attn__v__simd128 attn__add_lanes__simd128(const attn__v__simd128 *r) {
+    attn__v__simd128 t[4] = {r[0], r[1], r[2], r[3]};
+    attn__transpose__simd128(t);
+    return (t[0] + t[1]) + (t[2] + t[3]);
+}
 ATTN__INLINE float attn__reduce_max__simd128(attn__v__simd128 v) {
     v = attn__max__simd128(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
     return attn__max__simd128(v, __builtin_shufflevector(v, v, 1, 0, 3, 2))[0];
@@ -7275,11 +7329,13 @@ ATTN__PLAIN_END
 #define ATTN__AHEAD 4
 #define ATTN__PANEL 256     /* columns that sum_seen takes at a time */
 #define ATTN__BIAS_KEYS 256 /* most of a block of dbias */
-/* A sequence of at most so many rows and at least so many keys is thin; how many keys or values are
- * fetched before they are used. */
+/* A sequence of at most so many rows and at least so many keys is thin; how many of these are looked
+ * up at a time; how many bytes of them are fetched before they are used, in at most so many keys. */
 #define ATTN__THIN_ROWS 8
 #define ATTN__THIN_KEYS 64
-#define ATTN__THIN_AHEAD 16
+#define ATTN__THIN_CHUNK ATTN__SUM_KEYS
+#define ATTN__THIN_BYTES 8192
+#define ATTN__THIN_AHEAD 64
 /* for (r = 0; r < rows; r += n): n is MR, or less, as equal as may be, where MR does not go up */
 #define ATTN__EACH_GROUP(r, n, rows) \
     for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); \
@@ -7346,6 +7402,11 @@ ATTN__INLINE void ATTN__(max_rows)(const float *p, float *out) {
 }
 ATTN__INLINE void ATTN__(add_rows)(const float *p, float *out) {
     for (int r = 0; r < ATTN__MR; r++) out[r] = ATTN__(reduce_add)(ATTN__(load)(p + r * ATTN__W));
+}
+ATTN__INLINE ATTN__V ATTN__(add_lanes)(const ATTN__V *r) {
+    float x[ATTN__W];
+    for (int l = 0; l < ATTN__W; l++) x[l] = ATTN__(reduce_add)(r[l]);
+    return ATTN__(load)(x);
 }
 #endif
 #if !(ATTN__OWN & ATTN__OWN_TRANSPOSE)
@@ -8150,87 +8211,203 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
 }
 /* ---- >>thin: few rows, as the queries of a GQA group in a decode step are ----
    Packing a key for them costs more than its products. So keys and values are read where they lie,
-   once: W products at a time, of R rows with W / R keys, each a vector along the dims that a
-   transposition sums over its lanes; then panels of W / 4 vectors of V. */
+   once. Q K^T: W products at a time, of R rows with W / R keys, each a vector along the dims whose
+   lanes are added. P V: panels of W / 4 vectors of V. The processor does not fetch far enough ahead
+   by itself while it computes. */
 typedef struct ATTN__(thin) {
-    const attn_in *t; /* K or V: element 0 of n rows, and their scales or NULL */
+    const void *data; /* K or V: element 0 of row j of n is at[j] */
     const int64_t *at;
-    const float *scale;
     int64_t n, dim;
-    const float *A; /* Q, or P, of `rows` rows */
+    int32_t dtype;
+    const char *const *next; /* fetched while row j is read; or NULL */
+    const float *A;          /* Q, or P, of `rows` rows */
     int64_t lda, rows;
-    float *out; /* Q K^T, R x X; or O */
+    float *out; /* Q K^T, or O */
     int64_t ldo;
     const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
 } ATTN__(thin);
-/* acc[R][X] += A[R][c .. c + n) of X keys. */
-ATTN__INLINE void ATTN__(thin_step)(
-    const ATTN__(thin) *m, int R, int32_t dtype, int64_t c, int64_t n, ATTN__V *acc) {
+/* What a chunk of keys needs. */
+typedef struct ATTN__(chunk) {
+    int64_t at[ATTN__THIN_CHUNK + ATTN__W];
+    float scale[ATTN__THIN_CHUNK + ATTN__W];
+    const char *next[ATTN__THIN_CHUNK + ATTN__W];
+} ATTN__(chunk);
+/* X(type): narrow types that are read where they lie, in whole vectors and unscaled; else they are
+ * widened first. */
+#undef ATTN__THIN_NARROW
+#if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
+#define ATTN__THIN_NARROW(X) X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3)
+#else
+#define ATTN__THIN_NARROW(X)
+#endif
+/* Row r of A, or the last. */
+ATTN__INLINE const float *ATTN__(thin_row)(const ATTN__(thin) *m, int64_t r) {
+    return m->A + attn__min(r, m->rows - 1) * m->lda;
+}
+ATTN__INLINE void ATTN__(thin_fetch)(const ATTN__(thin) *m, int32_t dtype, int64_t j) {
+    const int64_t bytes = attn__bytes(dtype, m->dim);
+    for (int64_t c = 0; m->next && c < bytes; c += 64) ATTN__PREFETCH(m->next[j] + c, 3);
+}
+/* acc[R][X] += row[R][c .. c + n) of the X keys from x0 on. */
+ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int32_t dtype,
+    const float *const *row, int64_t x0, int64_t c, int64_t n, ATTN__V *acc) {
     const int X = ATTN__W > R ? ATTN__W / R : 1;
     ATTN__V key[ATTN__W];
-    ATTN__UNROLL for (int x = 0; x < X; x++) {
-        key[x] = ATTN__(load_any)(m->t->data, dtype, m->at[x] + c, n);
-        if (m->scale) key[x] = key[x] * ATTN__(set1)(m->scale[x]);
-    }
+    ATTN__UNROLL for (int x = 0; x < X; x++)
+        key[x] = ATTN__(load_any)(m->data, dtype, m->at[x0 + x] + c, n);
     ATTN__UNROLL for (int r = 0; r < R; r++) {
-        const float *row = m->A + (r < m->rows ? r : m->rows - 1) * m->lda + c;
-        const ATTN__V q = n == ATTN__W ? ATTN__(load)(row) : ATTN__(load_n)(row, n);
+        const ATTN__V q = n == ATTN__W ? ATTN__(load)(row[r] + c) : ATTN__(load_n)(row[r] + c, n);
         ATTN__UNROLL for (int x = 0; x < X; x++)
             acc[r * X + x] = ATTN__(fma)(q, key[x], acc[r * X + x]);
     }
 }
+/* out[rows][n rounded up to X] = A K^T; those behind n are of the last key again. */
 ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype) {
+    const int64_t dim = m->dim;
     const int X = ATTN__W > R ? ATTN__W / R : 1;
-    ATTN__V acc[ATTN__W > 4 ? ATTN__W : 4], sum[4];
-    int64_t c = 0;
-    ATTN__UNROLL for (int n = 0; n < R * X; n++)
-        acc[n] = ATTN__(set1)(0);
-    for (; c + ATTN__W <= m->dim; c += ATTN__W) ATTN__(thin_step)(m, R, dtype, c, ATTN__W, acc);
-    if (c < m->dim) ATTN__(thin_step)(m, R, dtype, c, m->dim - c, acc);
-    ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W) {
-        ATTN__V lane[ATTN__W];
-        ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
-            lane[l] = acc[n + l];
-        ATTN__(transpose)(lane);
-        ATTN__UNROLL for (int l = 0; l < 4; l++)
-            sum[l] = l < ATTN__W ? lane[l % ATTN__W] : ATTN__(set1)(0);
-        ATTN__UNROLL for (int l = 4; l < ATTN__W; l++)
-            sum[l % 4] = sum[l % 4] + lane[l];
-        ATTN__(store)(m->out + n, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+    const float *row[4];
+    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
+    for (int64_t j = 0; j < m->n; j += X) {
+        ATTN__V acc[ATTN__W > 4 ? ATTN__W : 4];
+        float sum[ATTN__W > 4 ? ATTN__W : 4];
+        int64_t c = 0;
+        for (int x = 0; x < X; x++) ATTN__(thin_fetch)(m, dtype, j + x);
+        ATTN__UNROLL for (int n = 0; n < R * X; n++)
+            acc[n] = ATTN__(set1)(0);
+        /* unrolled, a load goes from key to key by the same step: its prefetcher can follow */
+        if (dtype == ATTN_F32 && dim == 128) {
+            ATTN__UNROLL for (; c < 128; c += ATTN__W)
+                ATTN__(thin_step)(m, R, dtype, row, j, c, ATTN__W, acc);
+        }
+        for (; c + ATTN__W <= dim; c += ATTN__W)
+            ATTN__(thin_step)(m, R, dtype, row, j, c, ATTN__W, acc);
+        if (dtype == ATTN_F32 && c < dim) ATTN__(thin_step)(m, R, dtype, row, j, c, dim - c, acc);
+        ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W)
+            ATTN__(store)(sum + n, ATTN__(add_lanes)(acc + n));
+        for (int r = 0; r < m->rows; r++)
+            memcpy(m->out + r * m->ldo + j, sum + r * X, (size_t)X * sizeof *sum);
     }
 }
-ATTN__INLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int R) {
-    if (m->t->dtype == ATTN_F32) ATTN__(thin_dots)(m, R, ATTN_F32);
-    else ATTN__(thin_dots)(m, R, m->t->dtype);
+ATTN__NOINLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m) {
+    switch (m->dtype) {
+#define X(type) \
+    case type: \
+        if (m->rows == 1) ATTN__(thin_dots)(m, 1, type); \
+        else ATTN__(thin_dots)(m, 4, type); \
+        return;
+        X(ATTN_F32)
+        ATTN__THIN_NARROW(X)
+#undef X
+    }
 }
-/* The scores of a group and their maxima, as group_scores leaves them. */
-ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
+/* at[0 .. n) as addresses. */
+ATTN__INLINE void ATTN__(thin_rows_at)(
+    const ATTN__(group) *g, const attn_in *t, int64_t j, int64_t n, const char **rows) {
+    int64_t at[ATTN__THIN_CHUNK + ATTN__W];
+    attn__keys_at(g->u->job->d, &g->u->s, t->stride, j, n, g->u->kv_head, at);
+    for (int64_t x = 0; x < n; x++)
+        rows[x] = (const char *)((uintptr_t)t->data + (uintptr_t)attn__bytes(t->dtype, at[x]));
+}
+/* A chunk of t, K or V: keys j .. j + n - 1, again the last up to a multiple of W. Meanwhile are
+ * fetched those `ahead` keys on, and past key `end` those of the tensor `then` from key `from` on. */
+ATTN__INLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j, int64_t n,
+    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k) {
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
-    const int64_t h = g->u->kv_head, ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
-    const int64_t R = rows > 1 ? 4 : 1, X = ATTN__W > R ? ATTN__W / R : 1;
-    int64_t at[ATTN__W];
-    float scale[ATTN__W], out[ATTN__W > 4 ? ATTN__W : 4];
-    ATTN__(thin) m = {
-        &d->k, at, d->k.scale ? scale : NULL, 0, d->head_dim, NULL, g->ldq, 0, out, 0, NULL};
-    for (int64_t c = g->start; c < g->end; c += X) {
-        m.n = attn__clamp(g->b->ke - kb - c, 0, X);
-        for (int64_t x = 0; x < X && m.n > 0; x++) {
-            const int64_t j = kb + c + attn__min(x, m.n - 1);
-            at[x] = attn__k_at(d, s, d->k.stride, j, h);
-            scale[x] = ATTN__(kv_scale)(d, s, &d->k, j, h);
+    const int64_t h = g->u->kv_head, up = attn__round_up(n, ATTN__W),
+                  size = attn__bytes(t->dtype, d->head_dim),
+                  ahead = attn__clamp(ATTN__THIN_BYTES / size, 1, ATTN__THIN_AHEAD),
+                  own = attn__clamp(end - (j + ahead), 0, n),
+                  first = attn__max(0, j + ahead - end) + from,
+                  others = attn__clamp(s->k_len - first, 0, n - own);
+    attn__keys_at(d, s, t->stride, j, n, h, k->at);
+    for (int64_t x = n; x < up; x++) k->at[x] = k->at[n - 1];
+    for (int64_t x = 0, run; t->scale && x < n; x += run) {
+        const int64_t base = attn__k_at(d, s, t->scale_stride, j + x, h);
+        run = attn__key_run(d, s, j + x, n - x);
+        for (int64_t r = 0; r < run; r++) k->scale[x + r] = t->scale[base + r * t->scale_stride[1]];
+    }
+    for (int64_t x = n; t->scale && x < up; x++) k->scale[x] = k->scale[n - 1];
+    ATTN__(thin_rows_at)(g, t, j + ahead, own, k->next);
+    ATTN__(thin_rows_at)(g, then, first, others, k->next + own);
+    for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
+}
+/* Whether thin_dots and thin_columns read t where it lies. scaled: each key needs its scale. */
+ATTN__INLINE int ATTN__(thin_reads)(const attn_in *t, int64_t dim, int scaled) {
+    switch (t->dtype) {
+        case ATTN_F32: return 1;
+#define X(type) case type:
+            ATTN__THIN_NARROW(X)
+#undef X
+            return dim % ATTN__W == 0 && !scaled;
+    }
+    return 0;
+}
+/* The rows of m as f32 in dst, which holds n x dim; m reads them there. */
+ATTN__NOINLINE void ATTN__(thin_widen)(
+    ATTN__(thin) *m, const float *scale, int64_t *at, float *dst) {
+    for (int64_t j = 0; j < m->n; j++) {
+        ATTN__(thin_fetch)(m, m->dtype, j);
+        for (int64_t c = 0; c < m->dim; c += ATTN__W) {
+            const int64_t n = attn__min(m->dim - c, ATTN__W);
+            ATTN__V v = ATTN__(load_any)(m->data, m->dtype, at[j] + c, n);
+            if (scale) v = v * ATTN__(set1)(scale[j]);
+            ATTN__(store_n)(dst + j * m->dim + c, v, n);
         }
-        for (int64_t x = 0, j = kb + c + ATTN__THIN_AHEAD; x < X && j + x < s->k_len; x++)
-            ATTN__(fetch_row)(
-                d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j + x, h), d->head_dim);
-        for (int64_t r0 = 0; r0 < rows; r0 += R) {
-            m.A = g->Q + r0 * g->ldq;
-            m.rows = attn__min(R, rows - r0);
-            if (m.n && R == 1) ATTN__(thin_dots_of)(&m, 1);
-            else if (m.n) ATTN__(thin_dots_of)(&m, 4);
-            for (int64_t r = 0; r < m.rows; r++)
-                for (int64_t x = 0; x < X; x++)
-                    g->t->S[(r0 + r) * ld + c + x] = x < m.n ? out[r * X + x] : 0;
+    }
+    for (int64_t j = 0; j < attn__round_up(m->n, ATTN__W); j++)
+        at[j] = attn__min(j, m->n - 1) * m->dim;
+    m->data = dst;
+    m->dtype = ATTN_F32;
+    m->next = NULL;
+}
+/* Whether x[0 .. n) are all 0 or of sizes [least, 2^80]: no product with a code, nor a sum of 2^31 of
+ * them, overflows, and what a product with p < 1 loses is less than 2^-126. */
+ATTN__INLINE int ATTN__(thin_moderate)(const float *x, int64_t n, float least) {
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1), low = ATTN__(set1)(least),
+                  high = ATTN__(set1)(1.2089258e24f);
+    ATTN__V bad = zero;
+    for (int64_t i = 0; i < n; i += ATTN__W) {
+        const ATTN__V v = ATTN__(load_n)(x + i, attn__min(n - i, ATTN__W)),
+                      size = ATTN__(max)(v, zero - v);
+        bad = ATTN__(max)(bad, ATTN__(pick)(high, size, one, zero));
+        bad = ATTN__(max)(bad, ATTN__(pick)(size, low, ATTN__(pick)(zero, size, one, zero), zero));
+    }
+    return ATTN__(reduce_max)(bad) == 0;
+}
+ATTN__INLINE void ATTN__(thin_scale)(float *S, const float *scale, int64_t n) {
+    for (int64_t x = 0; x < n; x += ATTN__W) {
+        const int64_t m = attn__min(n - x, ATTN__W);
+        ATTN__(store_n)(S + x, ATTN__(load_n)(S + x, m) * ATTN__(load)(scale + x), m);
+    }
+}
+/* The scores of a group and their maxima, as group_scores leaves them. The scales of K go to the
+ * products where nothing can overflow. */
+ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
+    const attn_desc *d = g->u->job->d;
+    const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
+    ATTN__(chunk) k;
+    int late = d->k.scale != NULL;
+    for (int64_t r = 0; r < rows && late; r++)
+        late = ATTN__(thin_moderate)(g->Q + r * g->ldq, d->head_dim, 0);
+    for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK) {
+        const int64_t n = attn__min(g->end - c, ATTN__THIN_CHUNK);
+        ATTN__(thin) m = {d->k.data, k.at, attn__clamp(g->b->ke - kb - c, 0, n), d->head_dim,
+            d->k.dtype, k.next, NULL, g->ldq, 0, NULL, ld, NULL};
+        if (m.n) ATTN__(thin_chunk)(g, &d->k, kb + c, m.n, g->b->ke, &d->v, g->first, &k);
+        const float *scale = late ? NULL : d->k.scale ? k.scale : NULL;
+        if (m.n && !ATTN__(thin_reads)(&d->k, m.dim, scale != NULL))
+            ATTN__(thin_widen)(&m, scale, k.at, g->t->K);
+        for (int64_t r = 0; r < rows && m.n; r += 4, m.next = NULL) {
+            m.A = g->Q + r * g->ldq;
+            m.rows = attn__min(4, rows - r);
+            m.out = g->t->S + r * ld + c;
+            ATTN__(thin_dots_of)(&m);
+        }
+        for (int64_t r = 0; r < rows; r++) {
+            float *S = g->t->S + r * ld + c;
+            if (late) ATTN__(thin_scale)(S, k.scale, m.n);
+            for (int64_t x = m.n; x < n; x++) S[x] = 0;
         }
     }
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
@@ -8246,18 +8423,19 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
 ATTN__INLINE void ATTN__(thin_panel)(
     const ATTN__(thin) *m, int R, int vectors, int32_t dtype, int64_t c, int64_t last) {
     ATTN__V acc[4][ATTN__W], value[ATTN__W];
+    const float *row[4];
+    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
         for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
     for (int64_t j = 0; j < m->n; j++) {
-        if (c == 0 && j + ATTN__THIN_AHEAD < m->n)
-            ATTN__(fetch_row)(m->t->data, dtype, m->at[j + ATTN__THIN_AHEAD], m->dim);
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
+            if (m->next && attn__bytes(dtype, l * ATTN__W) % 64 == 0)
+                ATTN__PREFETCH(m->next[j] + attn__bytes(dtype, c + l * ATTN__W), 3);
             value[l] = ATTN__(load_any)(
-                m->t->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
-            if (m->scale) value[l] = value[l] * ATTN__(set1)(m->scale[j]);
+                m->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
         }
         ATTN__UNROLL for (int r = 0; r < R; r++) {
-            const ATTN__V p = ATTN__(set1)(m->A[(r < m->rows ? r : m->rows - 1) * m->lda + j]);
+            const ATTN__V p = ATTN__(set1)(row[r][j]);
             ATTN__UNROLL for (int l = 0; l < vectors; l++)
                 acc[r][l] = ATTN__(fma)(p, value[l], acc[r][l]);
         }
@@ -8272,38 +8450,53 @@ ATTN__INLINE void ATTN__(thin_panel)(
         }
 }
 ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R, int32_t dtype) {
+    const int64_t dim = m->dim;
     enum { P = ATTN__W > 4 ? ATTN__W / 4 : 1 };
     int64_t c = 0;
-    for (; c + P * ATTN__W <= m->dim; c += P * ATTN__W)
-        ATTN__(thin_panel)(m, R, P, dtype, c, ATTN__W);
-    for (; c < m->dim; c += ATTN__W)
-        ATTN__(thin_panel)(m, R, 1, dtype, c, attn__min(ATTN__W, m->dim - c));
+    for (; c + P * ATTN__W <= dim; c += P * ATTN__W) ATTN__(thin_panel)(m, R, P, dtype, c, ATTN__W);
+    for (; c + ATTN__W <= dim && P > 1; c += ATTN__W)
+        ATTN__(thin_panel)(m, R, 1, dtype, c, ATTN__W);
+    if (dtype == ATTN_F32 && c < dim) ATTN__(thin_panel)(m, R, 1, dtype, c, dim - c);
 }
-/* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. */
+ATTN__NOINLINE void ATTN__(thin_columns_of)(const ATTN__(thin) *m) {
+    switch (m->dtype) {
+#define X(type) \
+    case type: \
+        if (m->rows == 1) ATTN__(thin_columns)(m, 1, type); \
+        else ATTN__(thin_columns)(m, 4, type); \
+        return;
+        X(ATTN_F32)
+        ATTN__THIN_NARROW(X)
+#undef X
+    }
+}
+/* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. The
+ * scales of V go to P where nothing is lost. */
 ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alpha, int finish) {
     const attn__flash *job = g->u->job;
     const attn_in *v = &job->d->v;
-    const int64_t kb = g->b->kb, rows = g->rows, R = rows > 1 ? 4 : 1, ld = job->ld;
-    int64_t at[ATTN__SUM_KEYS];
-    float scale[ATTN__SUM_KEYS], one[ATTN__MR];
-    ATTN__(thin) m = {
-        v, at, v->scale ? scale : NULL, 0, job->d->v_dim, NULL, ld, 0, NULL, job->v_pad, NULL};
+    const int64_t kb = g->b->kb, rows = g->rows, ld = job->ld;
+    float one[ATTN__MR];
+    ATTN__(chunk) k;
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    for (int64_t j0 = g->first; j0 < g->last; j0 += m.n, alpha = one) {
-        m.n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
+    for (int64_t j0 = g->first, n; j0 < g->last; j0 += n, alpha = one) {
+        n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
         float *S = g->t->S + (j0 - kb);
-        for (int64_t j = 0; j < m.n; j++) {
-            at[j] = attn__k_at(job->d, &g->u->s, v->stride, j0 + j, g->u->kv_head);
-            scale[j] = ATTN__(kv_scale)(job->d, &g->u->s, v, j0 + j, g->u->kv_head);
-            if (j < ATTN__THIN_AHEAD) ATTN__(fetch_row)(v->data, v->dtype, at[j], m.dim);
-        }
-        for (int64_t r = 0; r < rows; r += R) {
+        ATTN__(thin) m = {
+            v->data, k.at, n, job->d->v_dim, v->dtype, k.next, NULL, ld, 0, NULL, job->v_pad, NULL};
+        ATTN__(thin_chunk)(g, v, j0, n, g->last, &job->d->k, g->b->ke, &k);
+        const float *scale =
+            v->scale && !ATTN__(thin_moderate)(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
+        if (!ATTN__(thin_reads)(v, m.dim, scale != NULL))
+            ATTN__(thin_widen)(&m, scale, k.at, g->t->V);
+        for (int64_t r = 0; r < rows && v->scale && !scale; r++)
+            ATTN__(thin_scale)(S + r * ld, k.scale, n);
+        for (int64_t r = 0; r < rows; r += 4, m.next = NULL) {
             m.A = S + r * ld;
-            m.rows = attn__min(R, rows - r);
+            m.rows = attn__min(4, rows - r);
             m.out = g->t->O + (g->row0 + r) * m.ldo;
             m.alpha = g->b->empty && j0 == g->first ? NULL : alpha + r;
-            if (R == 1) ATTN__(thin_columns)(&m, 1, v->dtype);
-            else ATTN__(thin_columns)(&m, 4, v->dtype);
+            ATTN__(thin_columns_of)(&m);
         }
     }
     if (finish) ATTN__(finish)(g->u, g->t, g->row0, g->row0 + rows);

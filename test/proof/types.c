@@ -2,8 +2,8 @@
  *
  *   choice   attn_query on every combination of types, each in a random description of everything else that a caller can set: the
  *            automatic choice is flash, and the reference for f64 in q, k, v or dout alone, which the plan then says
- *   bits     q, k, v, dout in their own types against the same numbers widened to f32 beforehand, with other strides: the same
- *            bits; o and the gradients in their own types against those in f32, rounded once
+ *   bits     q, k, v, dout in their own types (scales are powers of two) against the same numbers widened to f32 beforehand, with
+ *            other strides: the same bits; o and the gradients in their own types against those in f32, rounded once
  *
  * Run with ATTN_ISA set, it tests that instruction set, or says that the machine lacks it. */
 #include "proof_unit.h"
@@ -267,7 +267,8 @@ static void give_in(attn_in *t, int32_t dtype, proof_view w, proof_view z, int w
     float *scale = (float *)give(&z, ATTN_F32);
     int64_t below, above;
     proof_extent(&z, &below, &above);
-    for (int64_t i = 0; i < above; i++) scale[i] = (float)(1 + (double)random_below(1000) / 777) * (dtype == ATTN_INT8 ? 0x1p-6f : 0x1p-8f);
+    /* powers of two: where few rows multiply scores and P by them, no rounding differs */
+    for (int64_t i = 0; i < above; i++) scale[i] = (float)ldexp(dtype == ATTN_INT8 ? 0x1p-8 : 0x1p-10, (int)random_below(5));
     t->scale = scale;
 }
 static void give_out(attn_out *t, int32_t dtype, proof_view w, int which) {

@@ -1,0 +1,137 @@
+/* thin.c - few rows on keys and values where they lie: every type of a cache, dims that fill vectors and dims that do not, one to
+ * eight rows, pages of any size, and scales from 2^-124 to 2^115, with q to match: what is multiplied late may neither overflow nor
+ * be lost. Every ISA that runs here, against the reference. */
+#include "unit.h"
+
+enum { KV = 300, MOST_ROWS = 8, MOST_DIM = 136, PAGES = KV };
+static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8, ATTN_FP8_E4M3 };
+
+
+typedef struct cache {
+    int64_t dim, kv, page;                      /* page 0: no pages */
+    void *k, *v;
+    float k_scale[2 * KV + 2 * PAGES], v_scale[2 * KV + 2 * PAGES], q[MOST_ROWS * MOST_DIM], most; /* |v| at most */
+    int32_t table[PAGES], used;
+} cache;
+
+static int scaled(int32_t type) { return type == ATTN_INT8 || type == ATTN_FP8_E4M3; }
+static double code(uint64_t *r)                         /* of fp8, but NaN */
+{
+    int c = (int)(random_bits(r) & 255);
+    return c % 128 == 127 ? c - 1 : c;
+}
+/* Keys in pages lie backwards, so that nothing is right by chance. */
+static void fill_cache(cache *c, int32_t type, double q_size, double k_scale, double v_scale, uint64_t seed)
+{
+    uint64_t r = seed;
+    const int64_t slots = c->page ? (c->kv + c->page - 1) / c->page * c->page : c->kv;
+    c->k = malloc((size_t)(slots * c->dim * dtype_size(type))), c->v = malloc((size_t)(slots * c->dim * dtype_size(type)));
+    for (int64_t i = 0; i < slots * c->dim; i++) {
+        double k = random_normal(&r), v = random_normal(&r);
+        if (type == ATTN_INT8) k = rint(k * 36), v = rint(v * 36);
+        if (type == ATTN_FP8_E4M3) k = code(&r), v = code(&r);
+        element_put(c->k, type, i, k), element_put(c->v, type, i, v);
+    }
+    for (int64_t i = 0; i < slots; i++) {
+        c->k_scale[i] = (float)(k_scale * (0.5 + random_unit(&r)));
+        c->v_scale[i] = (float)(v_scale * (0.5 + random_unit(&r)));
+    }
+    for (int64_t i = 0; i < MOST_ROWS * c->dim; i++) c->q[i] = (float)(q_size * random_normal(&r));
+    for (int64_t p = 0; c->page && p < slots / c->page; p++) c->table[p] = (int32_t)(slots / c->page - 1 - p);
+    c->used = (int32_t)c->kv;
+    c->most = 0;
+    for (int64_t i = 0; i < slots * c->dim; i++)
+        c->most = fmaxf(c->most, (float)(fabs(element_get(c->v, type, i)) * (scaled(type) ? c->v_scale[i / c->dim] : 1)));
+}
+static void drop_cache(cache *c) { free(c->k), free(c->v); }
+
+/* One sequence of heads = group, q_len queries. */
+static void check_rows(cache *c, int32_t type, int64_t group, int64_t q_len, uint32_t flags)
+{
+    float o[2][MOST_ROWS * MOST_DIM], lse[2][MOST_ROWS];
+    attn_desc d = { 0 };
+    d.batch = 1, d.heads = group, d.kv_heads = 1, d.q_len = q_len, d.kv_len = c->kv, d.head_dim = c->dim, d.threads = 1, d.flags = flags;
+    d.q.data = c->q, d.k.data = c->k, d.v.data = c->v, d.k.dtype = d.v.dtype = type;
+    if (scaled(type)) d.k.scale = c->k_scale, d.v.scale = c->v_scale;
+    if (c->page) {
+        d.seq.block_table = c->table, d.seq.page_size = c->page, d.seq.max_pages = (c->kv + c->page - 1) / c->page;
+        d.seq.pages = d.seq.max_pages, d.seq.used_k = &c->used;
+    }
+    for (int i = 0; i < 2; i++) {
+        d.backend = i ? "flash" : "reference", d.o.data = o[i], d.lse = lse[i];
+        assert_ok(attn_forward(&d));
+    }
+    for (int64_t i = 0; i < group * q_len * c->dim; i++)
+        if (!(fabs((double)o[1][i] - (double)o[0][i]) <= 4e-6 * (double)c->most + 0x1p-120))
+            fail_msg("type %d, dim %lld, %lld x %lld rows, page %lld: o[%lld] is %g, not %g", (int)type, (long long)c->dim, (long long)group,
+                     (long long)q_len, (long long)c->page, (long long)i, (double)o[1][i], (double)o[0][i]);
+    for (int64_t i = 0; i < group * q_len; i++)
+        if (!(fabsf(lse[1][i] - lse[0][i]) <= 1e-5f * (1 + fabsf(lse[0][i]))))
+            fail_msg("type %d, dim %lld: lse[%lld] is %g, not %g", (int)type, (long long)c->dim, (long long)i, (double)lse[1][i], (double)lse[0][i]);
+}
+
+static void test_types(void **state)
+{
+    static const int64_t dims[] = { 1, 8, 33, 64, 72, 128, 136 }, rows[][2] = { { 1, 1 }, { 2, 1 }, { 4, 1 }, { 1, 3 }, { 2, 3 }, { 8, 1 }, { 1, 8 }, { 5, 1 } },
+                         keys[] = { 64, 65, 191, 300 };
+    (void)state;
+    for (int64_t t = 0; t < COUNT(types); t++)
+        for (int64_t n = 0; n < COUNT(dims); n++)
+            for (int64_t r = 0; r < COUNT(rows); r++) {
+                cache c = { dims[n], keys[(t + n + r) % 4], 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+                fill_cache(&c, types[t], 1, 0.02, 0.02, (uint64_t)(t * 100 + n * 10 + r));
+                check_rows(&c, types[t], rows[r][0], rows[r][1], r % 2 ? ATTN_CAUSAL : 0);
+                drop_cache(&c);
+            }
+}
+static void test_pages(void **state)
+{
+    static const int64_t pages[] = { 1, 3, 16, 64, 127, 300 };
+    (void)state;
+    for (int64_t t = 0; t < COUNT(types); t++)
+        for (int64_t n = 0; n < COUNT(pages); n++) {
+            cache c = { n % 2 ? 64 : 40, 299, pages[n], NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+            fill_cache(&c, types[t], 1, 0.02, 0.02, (uint64_t)(t * 100 + n));
+            check_rows(&c, types[t], 4, 1, 0);
+            drop_cache(&c);
+        }
+}
+/* q k v stays where f32 can hold it, whatever the codes, scales and queries are on the way. */
+static void test_scales(void **state)
+{
+    static const double sizes[][3] = { /* of q, of K's scales, of V's; the first two lose the small codes of fp8 however they are read */
+        { 0x1p122, 0x1p-124, 1 }, { 30, 0x1p-8, 0x1p-119 },
+        { 0x1p110, 0x1p-116, 1 }, { 0x1p112, 0x1p-114, 0x1p-100 }, { 0x1p-110, 0x1p100, 0x1p100 }, { 1, 0x1p-8, 0x1p-112 }, { 1, 0x1p-8, 0x1p-104 },
+        { 1, 0x1p-8, 0x1p115 }, { 0x1p20, 0x1p-28, 0x1p-81 }, { 0x1p82, 0x1p-90, 0x1p-79 }, { 0x1p79, 0x1p-86, 0 }, { 0, 0x1p100, 0x1p-60 } };
+    (void)state;
+    for (int64_t t = 0; t < COUNT(types); t++)
+        for (int64_t n = types[t] == ATTN_INT8 ? 0 : 2; n < COUNT(sizes) && scaled(types[t]); n++)
+            for (int64_t dim = 32; dim <= 64; dim += 16) {
+                cache c = { dim, 200, 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+                fill_cache(&c, types[t], sizes[n][0], sizes[n][1], sizes[n][2], (uint64_t)n);
+                check_rows(&c, types[t], 4, 1, 0);
+                check_rows(&c, types[t], 1, 1, 0);
+                drop_cache(&c);
+            }
+}
+/* One key of another scale among ordinary ones, and one that is 0. */
+static void test_odd_scale(void **state)
+{
+    static const float odd[] = { 0, 0x1p-126f, 0x1p-90f, 0x1p90f, -0.02f };
+    (void)state;
+    for (int64_t n = 0; n < COUNT(odd); n++)
+        for (int64_t at = 0; at < 200; at += 37) {
+            cache c = { 64, 200, 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+            fill_cache(&c, ATTN_INT8, 1, 0.02, 0.02, (uint64_t)at);
+            c.v_scale[at] = odd[n], c.most = fmaxf(c.most, 127 * fabsf(odd[n]));
+            if (fabsf(odd[n]) < 1) c.k_scale[(at + 7) % 200] = odd[n];
+            check_rows(&c, ATTN_INT8, 4, 1, 0);
+            drop_cache(&c);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale) };
+    return cmocka_run_group_tests_name("thin", tests, NULL, NULL);
+}
