@@ -3178,8 +3178,8 @@ static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, at
 }
 /* Whether scores need more than the product. A scale whose product with log2 e could leave the
  * normal numbers counts too. */
-static int attn__needs_extras(const attn_desc *d) {
-    return attn__capped(d) || d->bias.data || d->mask.data || d->alibi ||
+static int attn__needs_extras(const attn_desc *d, int mask) {
+    return attn__capped(d) || d->bias.data || mask || d->alibi ||
            !(d->scale > 7.8886091e-31f && d->scale < 1.2676506e30f);
 }
 /* The keys that a row of the sequence sees at most. */
@@ -3406,7 +3406,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     const int64_t lanes = m->isa->W; /* a power of two: no division in the way of a small call */
     job->v_pad = (d->v_dim + lanes - 1) & -lanes;
     job->q_pad = (d->head_dim + lanes - 1) & -lanes;
-    job->extras = attn__needs_extras(d);
+    job->extras = attn__needs_extras(d, 0);
     job->unit = attn__score_unit(d, job->extras);
     job->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) ||
                   (job->group > 1 && d->q_len > 1) || d->seq.cu_q;
@@ -3583,7 +3583,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     job->rows_most = attn__min(d->q_len, attn__rows_total(d)) * job->group;
     job->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
     job->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
-    job->extras = attn__needs_extras(d);
+    job->extras = attn__needs_extras(d, d->mask.data != NULL);
     /* eight lines apart, the columns of a tile would share half of the L1 cache's sets */
     job->v_ld = job->v_pad + (job->v_pad % 128 == 0 ? 16 : 0);
     job->q_ld = job->q_pad + (job->q_pad % 128 == 0 ? 16 : 0);
@@ -8052,6 +8052,7 @@ typedef struct ATTN__(group) {
     int64_t first, last;                /* that some row sees */
     int64_t inner_lo, inner_hi;         /* that every row sees */
     int64_t start, end;                 /* columns of the scores that are computed */
+    uint32_t holes;                     /* bit r: the mask hides keys between lo[r] and hi[r] */
 } ATTN__(group);
 ATTN__INLINE int64_t ATTN__(group_query)(const ATTN__(group) *g, int64_t r) {
     return ATTN__(row_query)(g->u, g->row0 + r);
@@ -8064,34 +8065,110 @@ ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) *g, int64_t r) {
         g->lo[r], g->hi[r]};
     return q;
 }
+/* Whether n elements of the bias are all -infinity; a NaN is not. */
+ATTN__INLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n) {
+    const ATTN__V one = ATTN__(set1)(1), low = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
+    ATTN__V seen = zero;
+    int64_t c = 0;
+    for (; c + ATTN__W <= n; c += ATTN__W) {
+        seen = seen + ATTN__(pick)(ATTN__(load_any)(d->bias.data, d->bias.dtype, at + c, ATTN__W),
+                          low, zero, one);
+    }
+    if (c < n) /* the lanes behind are 0 */
+        seen = seen + ATTN__(pick)(ATTN__(load_any)(d->bias.data, d->bias.dtype, at + c, n - c),
+                          low, zero, one);
+    return ATTN__(reduce_add)(seen) == (float)(c < n ? ATTN__W - (n - c) : 0);
+}
+/* Whether 32 bytes of a mask hide all. */
+ATTN__INLINE int ATTN__(mask_hides)(const unsigned char *p) {
+    uint64_t x[4];
+    memcpy(x, p, sizeof x);
+    return !(x[0] | x[1] | x[2] | x[3]);
+}
+/* lo .. hi of row r end where the mask shows a key; the same by bias, to whole vectors. */
+ATTN__NOINLINE void ATTN__(group_trim)(ATTN__(group) *g, int64_t r) {
+    const attn_desc *d = g->u->job->d;
+    const attn__query q = ATTN__(group_row)(g, r);
+    int64_t lo = q.lo, hi = q.hi;
+    if (d->mask.data) {
+        const unsigned char *seen =
+            (const unsigned char *)d->mask.data + attn__bias_at(d, q.s, d->mask.stride, q.i, q.h);
+        while (lo + 32 <= hi && ATTN__(mask_hides)(seen + lo)) lo += 32;
+        while (lo < hi && !seen[lo]) lo++;
+        while (lo + 32 <= hi && ATTN__(mask_hides)(seen + hi - 32)) hi -= 32;
+        while (lo < hi && !seen[hi - 1]) hi--;
+        if (lo < hi && memchr(seen + lo, 0, (size_t)(hi - lo))) g->holes |= 1u << r;
+    }
+    if (d->bias.data) {
+        const int64_t at = attn__bias_at(d, q.s, d->bias.stride, q.i, q.h);
+        int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
+        for (int64_t j = lo, n; j < hi; j += n) {
+            n = attn__min(hi - j, 8 * ATTN__W);
+            if (ATTN__(bias_hides)(d, at + j, n)) continue;
+            first = attn__min(first, j);
+            last = j + n;
+        }
+        lo = first;
+        hi = attn__max(first, last);
+        while (lo + ATTN__W <= hi && ATTN__(bias_hides)(d, at + lo, ATTN__W)) lo += ATTN__W;
+        while (lo + ATTN__W <= hi && ATTN__(bias_hides)(d, at + hi - ATTN__W, ATTN__W))
+            hi -= ATTN__W;
+        if (hi - lo < ATTN__W && ATTN__(bias_hides)(d, at + lo, hi - lo)) lo = hi;
+    }
+    g->lo[r] = lo;
+    g->hi[r] = hi;
+}
+/* Row r sees keys [lo[r], hi[r]), or none. */
+ATTN__INLINE void ATTN__(group_row_range)(ATTN__(group) *g, int64_t r) {
+    if (g->hi[r] <= g->lo[r]) {
+        g->lo[r] = g->hi[r] = g->b->kb;
+    } else {
+        g->first = attn__min(g->first, g->lo[r]);
+        g->last = attn__max(g->last, g->hi[r]);
+    }
+    g->inner_lo = attn__max(g->inner_lo, g->lo[r]);
+    g->inner_hi = attn__min(g->inner_hi, g->hi[r]);
+}
 ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     const ATTN__(block) *b = g->b;
     const attn_desc *d = g->u->job->d;
+    const int trim = d->mask.data || d->bias.data;
     int whole = b->whole || attn__all_see(d, &g->u->s, ATTN__(group_query)(g, 0),
                                 ATTN__(group_query)(g, g->rows - 1), b->kb, b->ke);
-    g->first = whole ? b->kb : b->ke;
-    g->last = whole ? b->ke : b->kb;
+    g->first = whole && !trim ? b->kb : b->ke;
+    g->last = whole && !trim ? b->ke : b->kb;
     g->inner_lo = b->kb;
     g->inner_hi = b->ke;
+    g->holes = 0;
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++) {
         g->lo[r] = b->kb;
         g->hi[r] = b->ke;
     }
-    for (int64_t r = 0; r < g->rows && !whole; r++) {
-        int64_t lo, hi;
-        attn__range(d, &g->u->s, ATTN__(group_query)(g, r), &lo, &hi);
-        lo = attn__max(lo, b->kb);
-        hi = attn__min(hi, b->ke);
-        if (hi <= lo) lo = hi = b->kb;
-        else {
-            g->first = attn__min(g->first, lo);
-            g->last = attn__max(g->last, hi);
-        }
-        g->inner_lo = attn__max(g->inner_lo, g->lo[r] = lo);
-        g->inner_hi = attn__min(g->inner_hi, g->hi[r] = hi);
+    for (int64_t r = 0; r < g->rows && (!whole || trim); r++) {
+        int64_t lo = b->kb, hi = b->ke;
+        if (!whole) attn__range(d, &g->u->s, ATTN__(group_query)(g, r), &lo, &hi);
+        g->lo[r] = attn__max(lo, b->kb);
+        g->hi[r] = attn__min(hi, b->ke);
+        if (trim && g->lo[r] < g->hi[r]) ATTN__(group_trim)(g, r);
+        ATTN__(group_row_range)(g, r);
     }
     g->start = (g->first - b->kb) / ATTN__STEP * ATTN__STEP;
     g->end = attn__round_up(g->last - b->kb, ATTN__W);
+}
+/* n scores of row r, from key j0 on: those that it does not see are -infinity. */
+ATTN__INLINE void ATTN__(group_clip)(
+    const ATTN__(group) *g, int64_t r, float *S, int64_t j0, int64_t n, float *max) {
+    const attn_desc *d = g->u->job->d;
+    if (g->holes >> r & 1) {
+        const attn__query q = ATTN__(group_row)(g, r);
+        const unsigned char *seen =
+            (const unsigned char *)d->mask.data + attn__bias_at(d, q.s, d->mask.stride, q.i, q.h);
+        for (int64_t c = 0; c < n; c += ATTN__W)
+            if (j0 + c < q.hi && j0 + c + ATTN__W > q.lo)
+                ATTN__(store)(
+                    S + c, ATTN__(hide)(ATTN__(load)(S + c), seen + j0 + c, q.hi - j0 - c));
+    }
+    ATTN__(clip_row)(S, j0, n, g->lo[r], g->hi[r], max);
 }
 /* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
  * is wholly visible */
@@ -8104,8 +8181,8 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
         ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t c = g->start, n; c < g->end; c += n) {
         n = ATTN__(tile_vectors)(g->end - c) * ATTN__W;
-        int whole =
-            !job->extras && !g->b->single && kb + c >= g->inner_lo && kb + c + n <= g->inner_hi;
+        int whole = !job->extras && !g->holes && !g->b->single && kb + c >= g->inner_lo &&
+                    kb + c + n <= g->inner_hi;
         if (g->b->single)
             ATTN__(mm_of)(ATTN__PV, 1, rows)(
                 g->Q, g->ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, job->ld, NULL);
@@ -8114,8 +8191,7 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
                 t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
                 t->S + c, job->ld, whole ? max : NULL);
         for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
-            ATTN__(clip_row)(
-                t->S + r * job->ld + c, kb + c, n, g->lo[r], g->hi[r], max + r * ATTN__W);
+            ATTN__(group_clip)(g, r, t->S + r * job->ld + c, kb + c, n, max + r * ATTN__W);
     }
     for (int64_t r = 0; r < rows && job->extras; r++) {
         const attn__query q = ATTN__(group_row)(g, r);
@@ -8232,8 +8308,8 @@ typedef struct ATTN__(chunk) {
     float scale[ATTN__THIN_CHUNK + ATTN__W];
     const char *next[ATTN__THIN_CHUNK + ATTN__W];
 } ATTN__(chunk);
-/* X(type): narrow types that are read where they lie, in whole vectors and unscaled; else they are
- * widened first. */
+/* X(type): narrow types that are read where they lie, in whole vectors and unscaled; the others, and
+ * these otherwise, are widened first. */
 #undef ATTN__THIN_NARROW
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
 #define ATTN__THIN_NARROW(X) X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3)
@@ -8416,7 +8492,7 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
         const attn__query q = ATTN__(group_row)(g, r);
         float *S = g->t->S + r * ld + g->start, *top = max + r * ATTN__W;
         if (g->u->job->extras) ATTN__(score_row)(&q, S, kb + g->start, g->end - g->start, top);
-        else ATTN__(clip_row)(S, kb + g->start, g->end - g->start, g->lo[r], g->hi[r], top);
+        else ATTN__(group_clip)(g, r, S, kb + g->start, g->end - g->start, top);
     }
 }
 /* O[R][c .. c + vectors * W) = alpha O + P V. last: lanes of the last vector. */

@@ -1,0 +1,127 @@
+/* hidden.c - masks and biases that hide whole blocks, ends of rows or holes in them: every shape a program gives them, as a boolean
+ * mask and as a bias of -infinity in each of its types, beside the reference; and what is hidden may be NaN. */
+#include "unit.h"
+
+enum { MOST_Q = 70, MOST_K = 2300, D = 24, HEADS = 2 };
+static float q[HEADS * MOST_Q * D], k[HEADS * MOST_K * D], v[HEADS * MOST_K * D], o[2][HEADS * MOST_Q * D], lse[2][HEADS * MOST_Q];
+static unsigned char mask[MOST_Q * MOST_K];
+static float bias[MOST_Q * MOST_K];
+static uint16_t half[MOST_Q * MOST_K];
+
+/* Whether query i of q_len sees key j of kv. */
+typedef int shape(int64_t i, int64_t j, int64_t q_len, int64_t kv);
+static int triangle(int64_t i, int64_t j, int64_t q_len, int64_t kv) { return j - (kv - q_len) <= i; }
+static int upper(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)q_len, (void)kv; return j >= 20 * i; }
+static int band(int64_t i, int64_t j, int64_t q_len, int64_t kv) { const int64_t at = i * kv / q_len; return j > at - 9 && j < at + 5; }
+static int blocks(int64_t i, int64_t j, int64_t q_len, int64_t kv) { return i * 4 / q_len == j * 4 / kv; }
+static int ends(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)i, (void)q_len; return j == 0 || j == kv - 1; }
+static int one_key(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)q_len; return j == i * 37 % kv; }
+static int odd(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)q_len, (void)kv; return (i + j) % 2; }
+static int sparse(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)q_len, (void)kv; return (i * 7919 + j * 104729) % 97 == 0; }
+static int far_hole(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)i, (void)q_len; return j < 3 || (j > kv / 2 && j < kv - 5); }
+static int all(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)i, (void)j, (void)q_len, (void)kv; return 1; }
+static int none(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)i, (void)j, (void)q_len, (void)kv; return 0; }
+static int some_rows(int64_t i, int64_t j, int64_t q_len, int64_t kv) { (void)j, (void)q_len, (void)kv; return i % 3 == 1; }
+static const struct { shape *sees; const char *name; } shapes[] = {
+    { triangle, "triangle" }, { upper, "upper" }, { band, "band" }, { blocks, "blocks" }, { ends, "ends" }, { one_key, "one key" }, { odd, "odd" },
+    { sparse, "sparse" }, { far_hole, "far hole" }, { all, "all" }, { none, "none" }, { some_rows, "some rows" } };
+
+static void same(const attn_desc *d, const char *what, const char *name)
+{
+    for (int64_t i = 0; i < d->q_len * HEADS * D; i++)
+        if (!(fabsf(o[1][i] - o[0][i]) <= 1e-5f))
+            fail_msg("%s, %s, %lld x %lld: o[%lld] is %g, not %g", what, name, (long long)d->q_len, (long long)d->kv_len, (long long)i, (double)o[1][i], (double)o[0][i]);
+    for (int64_t i = 0; i < d->q_len * HEADS; i++)
+        if (lse[1][i] != lse[0][i] && !(fabsf(lse[1][i] - lse[0][i]) <= 1e-5f * (1 + fabsf(lse[0][i]))))
+            fail_msg("%s, %s, %lld x %lld: lse[%lld] is %g, not %g", what, name, (long long)d->q_len, (long long)d->kv_len, (long long)i, (double)lse[1][i], (double)lse[0][i]);
+}
+/* how: 0 a mask, 1 to 3 a bias of f32, f16, bf16, 4 both, where the bias hides what the mask leaves of odd keys. */
+static void check_shape(int64_t q_len, int64_t kv, int which, int how, uint32_t flags)
+{
+    attn_desc d = { 0 };
+    d.batch = 1, d.heads = HEADS, d.q_len = q_len, d.kv_len = kv, d.head_dim = D, d.threads = 1, d.flags = flags;
+    d.q.data = q, d.k.data = k, d.v.data = v;
+    for (int64_t i = 0; i < q_len; i++)
+        for (int64_t j = 0; j < kv; j++) {
+            const int sees = shapes[which].sees(i, j, q_len, kv);
+            mask[i * kv + j] = (unsigned char)(sees ? 1 + j % 255 : 0);
+            bias[i * kv + j] = (how == 4 ? j % 2 : sees) ? (float)(j % 5) - 2 : -INFINITY;
+            element_put(half, how == 2 ? ATTN_F16 : ATTN_BF16, i * kv + j, (double)bias[i * kv + j]);
+        }
+    if (how == 0 || how == 4) {
+        d.mask.data = mask, d.mask.dtype = ATTN_BOOL;
+        d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = kv;
+    }
+    if (how > 0) {
+        d.bias.data = how == 2 || how == 3 ? (const void *)half : bias, d.bias.dtype = how == 2 ? ATTN_F16 : how == 3 ? ATTN_BF16 : ATTN_F32;
+        d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = kv;
+    }
+    for (int b = 0; b < 2; b++) {
+        d.backend = b ? "flash" : "reference", d.o.data = o[b], d.lse = lse[b];
+        assert_ok(attn_forward(&d));
+    }
+    same(&d, how == 0 ? "mask" : how == 4 ? "mask and bias" : "bias", shapes[which].name);
+}
+static void fill_tensors(void)
+{
+    uint64_t r = 5;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = (float)random_normal(&r);
+    for (int64_t i = 0; i < COUNT(k); i++) k[i] = (float)random_normal(&r), v[i] = (float)random_normal(&r);
+}
+static void test_shapes(void **state)
+{
+    static const int64_t sizes[][2] = { { 70, 70 }, { 33, 300 }, { 13, 2300 }, { 1, 130 }, { 5, 64 }, { 70, 9 } };
+    (void)state;
+    fill_tensors();
+    for (int w = 0; w < (int)COUNT(shapes); w++)
+        for (int how = 0; how < 5; how++)
+            for (int n = 0; n < (int)COUNT(sizes); n++) check_shape(sizes[n][0], sizes[n][1], w, how, (w + how + n) % 4 == 3 ? ATTN_CAUSAL : 0);
+}
+/* Keys and values that nobody sees are NaN: at both ends, in a hole, and all that one row sees. */
+static void test_nan(void **state)
+{
+    (void)state;
+    fill_tensors();
+    for (int64_t j = 0; j < 150; j++) {
+        const int hidden = j < 40 || (j > 80 && j < 90) || j > 130;
+        for (int64_t e = 0; e < HEADS * D && hidden; e++) k[j * HEADS * D + e] = j % 2 ? NAN : -INFINITY, v[j * HEADS * D + e] = j % 3 ? NAN : INFINITY;
+    }
+    for (int how = 0; how < 2; how++)
+        for (int64_t rows = 1; rows < 20; rows += 9) {
+            attn_desc d = { 0 };
+            d.batch = 1, d.heads = HEADS, d.q_len = rows, d.kv_len = 150, d.head_dim = D, d.threads = 1;
+            d.q.data = q, d.k.data = k, d.v.data = v;
+            for (int64_t i = 0; i < rows * 150; i++) {
+                const int64_t j = i % 150;
+                mask[i] = !(j < 40 || (j > 80 && j < 90) || j > 130), bias[i] = mask[i] ? 0 : -INFINITY;
+            }
+            if (how) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = 150;
+            else d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = 150;
+            for (int b = 0; b < 2; b++) {
+                d.backend = b ? "flash" : "reference", d.o.data = o[b], d.lse = lse[b];
+                assert_ok(attn_forward(&d));
+            }
+            same(&d, how ? "bias" : "mask", "hidden NaN");
+        }
+}
+/* A bias of NaN hides nothing: the row is NaN, however few they are. */
+static void test_nan_bias(void **state)
+{
+    (void)state;
+    fill_tensors();
+    for (int64_t at = 0; at < 200; at += 13) {
+        attn_desc d = { 0 };
+        d.batch = 1, d.heads = HEADS, d.q_len = 1, d.kv_len = 200, d.head_dim = D, d.threads = 1, d.backend = "flash";
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o[0];
+        for (int64_t j = 0; j < 200; j++) bias[j] = j == at ? NAN : -INFINITY;
+        d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = d.bias.stride[2] = ATTN_BROADCAST;
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < HEADS * D; i++) assert_true(o[0][i] != o[0][i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_bias) };
+    return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
+}
