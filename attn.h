@@ -654,7 +654,7 @@ enum { ATTN_MPI_RANGES = 0, ATTN_MPI_ZIGZAG = 1 };
 #ifndef ATTN_MPI_PIECE
 #define ATTN_MPI_PIECE 1073741824 /* bytes of a message at most: MPI counts in int */
 #endif
-/* Where a call's time went on this rank, in seconds, and the bytes that it sent. */
+/* Where a call's time went on this rank, in seconds, and the bytes that it sent to others. */
 typedef struct attn_mpi_times {
     double total, compute, wait;
     int64_t sent;
@@ -4240,7 +4240,7 @@ static void attn__mpi_ok(attn__mpi *job, int error) {
 }
 static void attn__mpi_send(
     attn__mpi *job, attn__flight *f, const void *from, int64_t bytes, int to, int tag) {
-    job->times.sent += bytes;
+    if (to != job->rank) job->times.sent += bytes;
     for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
         f->request[f->n] = MPI_REQUEST_NULL;
         attn__mpi_ok(
@@ -5114,6 +5114,7 @@ static void attn__mpi_decode(attn__mpi *job) {
     for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE)
         attn__mpi_ok(job, MPI_Bcast((char *)(uintptr_t)d->q.data + at,
                               (int)attn__min(bytes - at, ATTN_MPI_PIECE), MPI_BYTE, 0, job->comm));
+    if (job->rank == 0) job->times.sent += (job->ranks - 1) * bytes;
     job->times.wait += MPI_Wtime() - start;
     job->k = d->k;
     job->v = d->v;
