@@ -487,7 +487,8 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
 #define AXIS_LIST(X) \
     X(MEASURE, "measure", \
         "time|determinism|thread-count|batching|finite|gradient|loss|memory|generate|module|" \
-        "ranks|model", 0, 11, 0, false, "what is measured") \
+        "ranks|model", \
+        0, 11, 0, false, "what is measured") \
     X(SEQ, "seq-len", NULL, 1, 1 << 24, 512, true, "queries of a sequence") \
     X(KV, "kv-len", NULL, 0, 1 << 24, 0, true, "keys of a sequence (0: --seq-len)") \
     X(DIM, "head-dim", "seq", FILL, 1 << 16, 64, true, "width of a query and of a key") \
@@ -3736,8 +3737,8 @@ typedef struct assumption {
     double flops_per_s, bytes_per_s, latency;
 } assumption;
 static const assumption assumed[] = {
-    {"CPU node", 2e12, 25e9, 2e-6},  /* 64 cores of 32 GFLOP/s; a link of 200 Gbit/s */
-    {"GPU", 400e12, 50e9, 10e-6},    /* 16-bit matrix units; a link of 400 Gbit/s for each */
+    {"CPU node", 2e12, 25e9, 2e-6}, /* 64 cores of 32 GFLOP/s; a link of 200 Gbit/s */
+    {"GPU", 400e12, 50e9, 10e-6},   /* 16-bit matrix units; a link of 400 Gbit/s for each */
 };
 static const int modelled_ranks[] = {8, 64, 1024};
 static struct {
@@ -3804,7 +3805,8 @@ static double flops_of(const spread *s, int rank) {
 static void spread_free(spread *s) { free(s->q_cut), free(s->k_cut), free(s->hops); }
 static bool spread_make(spread *s, const bench_case *c, const method *m, int count) {
     const size_t cuts = 2 * (size_t)count + 1;
-    *s = (spread){c, m, count, malloc(cuts * 8), malloc(cuts * 8), malloc((size_t)count * sizeof(int))};
+    *s = (spread){
+        c, m, count, malloc(cuts * 8), malloc(cuts * 8), malloc((size_t)count * sizeof(int))};
     if (!s->q_cut || !s->k_cut || !s->hops) return false;
     attn_mpi_cut(c->v[SEQ], m->split, count, s->q_cut);
     attn_mpi_cut(c->v[KV], m->split, count, s->k_cut);
@@ -3896,9 +3898,10 @@ static void forecast_ring(const spread *s, const assumption *a, forecast *f) {
             const double out = (double)(x.keys_out + x.grads_out),
                          in = (double)(x.keys_in + x.grads_in),
                          message = out + in > 0 ? a->latency + fmax(in, out) / a->bytes_per_s : 0,
-                         compute = step > s->hops[x.source]
-                                       ? 0
-                                       : pairs_of(s, r, x.source) * flops_per_pair(s->c) / a->flops_per_s;
+                         compute =
+                             step > s->hops[x.source]
+                                 ? 0
+                                 : pairs_of(s, r, x.source) * flops_per_pair(s->c) / a->flops_per_s;
             seconds += fmax(compute, message);
             work += compute, comm += message, f->sent += out;
         }
@@ -3965,8 +3968,8 @@ typedef struct rank_call {
 } rank_call;
 
 /* Rows of a rank's chunks between its own dense tensor and that of all tokens. */
-static void move_rows(const attn__chunk *c, int chunks, char *own, char *all, const int64_t shape[3],
-    bool in) { /* batches, tokens, bytes of a row */
+static void move_rows(const attn__chunk *c, int chunks, char *own, char *all,
+    const int64_t shape[3], bool in) { /* batches, tokens, bytes of a row */
     const attn__chunk *last = &c[chunks - 1];
     const int64_t held = last->at + last->last - last->first;
     for (int64_t n = 0; n < shape[0] * chunks; n++) {
@@ -4028,12 +4031,12 @@ static void describe_rank(rank_call *x) {
     d->o.data = own_rows(x, all->o.data, false, v[BATCH], o_row, back);
     d->lse = own_rows(x, x->p.lse, false, v[BATCH] * v[HEADS], 4, back);
     if (!back) return;
-    attn_out *to[3] = {&x->g.dq, &x->g.dk, &x->g.dv}, *from[3] = {&x->p.g.dq, &x->p.g.dk, &x->p.g.dv};
-    const int64_t rows[3] = {q_row, row_bytes(&all->k, v[KV_HEADS], v[DIM]),
-        row_bytes(&all->v, v[KV_HEADS], v[V_DIM])};
+    attn_out *to[3] = {&x->g.dq, &x->g.dk, &x->g.dv},
+             *from[3] = {&x->p.g.dq, &x->p.g.dk, &x->p.g.dv};
+    const int64_t rows[3] = {
+        q_row, row_bytes(&all->k, v[KV_HEADS], v[DIM]), row_bytes(&all->v, v[KV_HEADS], v[V_DIM])};
     x->g.dout.dtype = x->p.g.dout.dtype;
-    x->g.dout.data =
-        own_rows(x, (void *)(uintptr_t)x->p.g.dout.data, false, v[BATCH], o_row, true);
+    x->g.dout.data = own_rows(x, (void *)(uintptr_t)x->p.g.dout.data, false, v[BATCH], o_row, true);
     for (int i = 0; i < 3; i++) {
         to[i]->dtype = from[i]->dtype;
         to[i]->data = own_rows(x, from[i]->data, i > 0, v[BATCH], rows[i], false);
@@ -4044,25 +4047,25 @@ static void collect_result(rank_call *x) {
     attn_desc *all = &x->p.d;
     if (which_method(&x->s) == DECODE) return; /* complete on every rank */
     if (v[PASS] == FWD) {
-        collect_rows(x, x->d.o.data, all->o.data, false, v[BATCH],
-            row_bytes(&all->q, v[HEADS], v[V_DIM]));
         collect_rows(
-            x, (char *)x->d.lse, (char *)x->p.lse, false, v[BATCH] * v[HEADS], 4);
+            x, x->d.o.data, all->o.data, false, v[BATCH], row_bytes(&all->q, v[HEADS], v[V_DIM]));
+        collect_rows(x, (char *)x->d.lse, (char *)x->p.lse, false, v[BATCH] * v[HEADS], 4);
         return;
     }
-    collect_rows(x, x->g.dq.data, x->p.g.dq.data, false, v[BATCH],
-        row_bytes(&all->q, v[HEADS], v[DIM]));
-    collect_rows(x, x->g.dk.data, x->p.g.dk.data, true, v[BATCH],
-        row_bytes(&all->k, v[KV_HEADS], v[DIM]));
-    collect_rows(x, x->g.dv.data, x->p.g.dv.data, true, v[BATCH],
-        row_bytes(&all->v, v[KV_HEADS], v[V_DIM]));
+    collect_rows(
+        x, x->g.dq.data, x->p.g.dq.data, false, v[BATCH], row_bytes(&all->q, v[HEADS], v[DIM]));
+    collect_rows(
+        x, x->g.dk.data, x->p.g.dk.data, true, v[BATCH], row_bytes(&all->k, v[KV_HEADS], v[DIM]));
+    collect_rows(
+        x, x->g.dv.data, x->p.g.dv.data, true, v[BATCH], row_bytes(&all->v, v[KV_HEADS], v[V_DIM]));
 }
 
 /* ---- the three that are timed: the call, its work, its messages */
 static void spread_call(rank_call *x) {
     attn_status s = which_method(&x->s) == DECODE ? attn_mpi_decode(&x->d, &x->m, MPI_COMM_WORLD)
-                    : x->s.c->v[PASS] == FWD      ? attn_mpi_forward(&x->d, &x->m, MPI_COMM_WORLD)
-                                             : attn_mpi_backward(&x->d, &x->g, &x->m, MPI_COMM_WORLD);
+                    : x->s.c->v[PASS] == FWD
+                        ? attn_mpi_forward(&x->d, &x->m, MPI_COMM_WORLD)
+                        : attn_mpi_backward(&x->d, &x->g, &x->m, MPI_COMM_WORLD);
     x->status = x->status ? x->status : s;
 }
 /* One call of the library, in a workspace that is kept for the next. */
@@ -4091,8 +4094,9 @@ static void work_block(rank_call *x, const attn__chunk *q, const attn__chunk *k,
     attn_in *in[] = {&d.q, &d.k, &d.v, &g.dout};
     attn_out *out[] = {&d.o, &g.dq, &g.dk, &g.dv};
     for (int i = 0; i < (back ? 4 : 3); i++)
-        in[i]->data = (const char *)in[i]->data +
-                      attn__bytes(in[i]->dtype, (i == 1 || i == 2 ? k : q)->first * in[i]->stride[1]);
+        in[i]->data =
+            (const char *)in[i]->data +
+            attn__bytes(in[i]->dtype, (i == 1 || i == 2 ? k : q)->first * in[i]->stride[1]);
     for (int i = 0; i < (back ? 4 : 1); i++)
         out[i]->data = (char *)out[i]->data +
                        attn__bytes(out[i]->dtype, (i > 1 ? k : q)->first * out[i]->stride[1]);
@@ -4136,20 +4140,17 @@ static MPI_Datatype line_type(void) {
     }
     return line;
 }
-static void post(
-    rank_call *x, int64_t bytes, int with, int tag, int slot, MPI_Request *request) {
+static void post(rank_call *x, int64_t bytes, int with, int tag, int slot, MPI_Request *request) {
     const int lines = (int)attn__ceil_div(bytes, 64);
     *request = MPI_REQUEST_NULL;
     if (bytes == 0) return;
     if (slot == SEND) MPI_Isend(x->out, lines, line_type(), with, tag, MPI_COMM_WORLD, request);
-    else
-        MPI_Irecv(x->in + slot * x->slot, lines, line_type(), with, tag, MPI_COMM_WORLD, request);
+    else MPI_Irecv(x->in + slot * x->slot, lines, line_type(), with, tag, MPI_COMM_WORLD, request);
 }
 static void ring_alone(rank_call *x) {
     const spread *s = &x->s;
     const int next = (world.rank + 1) % world.count,
-              previous = (world.rank + world.count - 1) % world.count,
-              back = s->hops[world.rank];
+              previous = (world.rank + world.count - 1) % world.count, back = s->hops[world.rank];
     MPI_Request home = MPI_REQUEST_NULL, request[3],
                 sent[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL}; /* got in the step after this */
     if (s->c->v[PASS] != FWD && back > 0)
@@ -4311,10 +4312,12 @@ static void verify_ranks(bench *b, rank_call *x, row *r) {
     spread_call(x);
     collect_result(x);
     if (!world.rank) {
-        verdict v = x->status ? (verdict){.status = x->status} : check(&x->p, r->c->v[PASS], seconds);
+        verdict v =
+            x->status ? (verdict){.status = x->status} : check(&x->p, r->c->v[PASS], seconds);
         if (v.status) remark(r, "failed", "%s", attn_status_text(v.status));
         else if (!(v.worst <= 1))
-            remark(r, "wrong", "%s: %.3g times the error that is allowed; largest error of all %.3g",
+            remark(r, "wrong",
+                "%s: %.3g times the error that is allowed; largest error of all %.3g",
                 v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
         r->max_abs_err = v.max_error, r->rows_verified = v.rows;
     }
@@ -4357,7 +4360,8 @@ static void run_model(bench *b, const bench_case *c, const method *m) {
         if (why) remark(&r, "declined", "%d ranks: %s", count, why);
         else if (spread_make(&s, c, m, count)) {
             const forecast f = forecast_of(&s, a);
-            remark(&r, "model", "a rank computes %.3g TFLOP/s, a link moves %.3g GB/s after %.3g us",
+            remark(&r, "model",
+                "a rank computes %.3g TFLOP/s, a link moves %.3g GB/s after %.3g us",
                 a->flops_per_s * 1e-12, a->bytes_per_s * 1e-9, a->latency * 1e6);
             r.model_ms = 1e3 * f.seconds, r.work_ms = 1e3 * f.work, r.comm_ms = 1e3 * f.comm;
             r.hidden = hidden_share(f.seconds, f.work, f.comm);
@@ -4388,10 +4392,11 @@ static void measure_link(void) {
     free(out), free(in);
 }
 static void run_ranks(bench *b, const bench_case *c) {
-    const bool one = c->v[SEQ] == 1;
+    const bool one = c->v[SEQ] == 1 && c->v[PASS] == FWD; /* query: decode */
     if (world.link.latency == 0) measure_link();
     for (int i = 0; i < COUNT(methods); i++)
-        if (one == (i == DECODE)) (c->v[MEASURE] == MODEL ? run_model : run_method)(b, c, &methods[i]);
+        if (one == (i == DECODE))
+            (c->v[MEASURE] == MODEL ? run_model : run_method)(b, c, &methods[i]);
 }
 static void conclude_ranks(FILE *f, const bench *b, const suite *s) {
     (void)b, (void)s;
@@ -5253,7 +5258,7 @@ static void case_label(const bench *b, const row *r, char text[256]) {
     if (b->opt.wide) return;
     if (r->c->v[DTYPE] != ATTN_F32) snprintf(text + strlen(text), 32, " %.8s", r->dtype);
     if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
-    if (r->threads != attn_threads())
+    if (r->threads != NO_INT && r->threads != attn_threads())
         snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
 }
 
@@ -7111,8 +7116,7 @@ static void run_cases(bench *b) {
 static bool nothing_ran(const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++)
         if (row_ok(&b->rows[i]) || !strcmp(b->rows[i].status, "wrong") ||
-            !strcmp(b->rows[i].status, "model") ||
-            !strcmp(b->rows[i].status, "failed"))
+            !strcmp(b->rows[i].status, "model") || !strcmp(b->rows[i].status, "failed"))
             return false;
     return !interrupted;
 }
