@@ -78,6 +78,17 @@
                   against standard at every length from 1 on. A minute.
                   Read throughput and efficiency in the notes, `vs std` at each length, and the
                   line "crossover".
+                  Built with -DATTN_MPI (make attn_bench_mpi) it is of ranks instead of threads:
+                    mpirun -n 2 build/attn_bench_mpi --suite scaling
+                  A row is a method: the ring of ranges or of zigzag pairs, ulysses, or decode over
+                  a cache that is spread. `p50` is the time until the last rank is done; `work` and
+                  `messages` what its attention and its messages take alone; `hidden` the share of
+                  the messages that the call does not take longer than its work; `imbal.` the most
+                  work of a rank over the mean, `of pairs` the same counted; `sent` the bytes of all
+                  ranks. `model` is the sum over the ring's steps of the longer of work and message,
+                  by the rate of the row's own work and the link measured before. Rows of status
+                  "model" say the same of 8, 64 and 1024 ranks and 1M and 16M tokens, by the rate,
+                  link and delay in their notes.
      correctness  the same bits on every run, for every number of threads, alone and in a batch;
                   finite at scales 0.1, 1, 10; errors of each type, f16 and bf16 against f32;
                   gradients against finite differences. A minute.
@@ -3952,6 +3963,34 @@ static double hidden_share(double call, double work, double comm) {
 }
 
 /* ---- a rank's part of a case */
+/* Memory that one call leaves is there for the next, as in a program that makes many. */
+enum { MOST_KEPT = 64 };
+typedef struct kept_memory {
+    void *p[MOST_KEPT];
+    size_t size[MOST_KEPT];
+    bool used[MOST_KEPT];
+    int count;
+} kept_memory;
+static void *keep_get(void *user, size_t size, size_t align) {
+    kept_memory *k = user;
+    for (int i = 0; i < k->count; i++)
+        if (!k->used[i] && k->size[i] == size) {
+            k->used[i] = true;
+            return k->p[i];
+        }
+    void *p = k->count < MOST_KEPT ? aligned_get(size, align) : NULL;
+    if (p) k->p[k->count] = p, k->size[k->count] = size, k->used[k->count++] = true;
+    return p;
+}
+static void keep_put(void *user, void *p, size_t size) {
+    kept_memory *k = user;
+    (void)size;
+    for (int i = 0; i < k->count; i++)
+        if (k->p[i] == p) k->used[i] = false;
+}
+static void keep_nothing(kept_memory *k) {
+    while (k->count) aligned_put(k->p[--k->count]);
+}
 typedef struct rank_call {
     spread s;
     problem p; /* the whole case, the same on every rank */
@@ -3964,6 +4003,8 @@ typedef struct rank_call {
     int64_t slot;
     void *work; /* workspace, owned */
     size_t work_size;
+    kept_memory kept;
+    attn_alloc alloc;
     attn_status status;
 } rank_call;
 
@@ -4021,6 +4062,7 @@ static void describe_rank(rank_call *x) {
     *d = *all;
     memset(d->q.stride, 0, sizeof d->q.stride), memset(d->k.stride, 0, sizeof d->k.stride);
     memset(d->v.stride, 0, sizeof d->v.stride), memset(d->o.stride, 0, sizeof d->o.stride);
+    x->alloc = (attn_alloc){keep_get, keep_put, &x->kept}, d->alloc = &x->alloc;
     d->k.data = own_rows(x, (void *)(uintptr_t)all->k.data, true, v[BATCH],
         row_bytes(&all->k, v[KV_HEADS], v[DIM]), true);
     d->v.data = own_rows(x, (void *)(uintptr_t)all->v.data, true, v[BATCH],
@@ -4344,6 +4386,7 @@ static void run_method(bench *b, const bench_case *c, const method *m) {
         note_model(&x, &r);
     }
     aligned_put(x.work);
+    keep_nothing(&x.kept);
     problem_free(&x.p);
     spread_free(&x.s);
     add_row(b, &r);

@@ -11,7 +11,9 @@ out=build/programs
 mkdir -p $out
 case $program in
 llm.c)
-    ${CC:-cc} -Ofast -march=native -fopenmp -DOMP -w -DPROGRAM="\"$dir/train_gpt2.c\"" -I. -I"$dir" test/bench/programs/llmc.c -o $out/llmc -pthread -lm
+    [ $out/attn.o -nt attn.h ] || ${CC:-cc} -O2 -DATTN_IMPLEMENTATION -x c -c attn.h -o $out/attn.o
+    ${CC:-cc} -Ofast -march=native -fopenmp -DOMP -w -DPROGRAM="\"$dir/train_gpt2.c\"" -I. -I"$dir" test/bench/programs/llmc.c $out/attn.o \
+        -o $out/llmc -pthread -lm
     $out/llmc "$@"
     ;;
 ggml)
