@@ -763,6 +763,7 @@ struct suite {
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
     bool scales;             /* its rows are compared over threads and batch */
     bool no_exponents;       /* its lengths are not there for a power law */
+    bool over_ranks;         /* its cases are calls over all ranks */
     bool wants_gpu;          /* it has a table CPU against GPU, and says why that is missing */
     /* What it concludes from its rows, printed after them; NULL: nothing of its own. */
     void (*conclude)(FILE *, const bench *, const suite *);
@@ -856,6 +857,7 @@ static const suite suites[] = {
         .brief = "case,backend,pass,ranks,p50_ms,work_ms,comm_ms,hidden,imbalance,sent_bytes,"
                  "model_ms,status",
         .no_exponents = true,
+        .over_ranks = true,
         .conclude = conclude_ranks},
 #else
     {.name = "scaling",
@@ -4466,8 +4468,13 @@ static int64_t all_threads(void) {
 }
 static const char *fault_of_ranks(const options *o) {
     if (world.count == 1) return NULL;
-    if (!o->suites || strcmp(o->suites, "scaling"))
-        return "more than one rank: takes --suite scaling alone";
+    char name[64];
+    for (const char *rest = o->suites ? o->suites : suites[0].name; rest;) {
+        rest = take_item(rest, name, sizeof name);
+        for (int i = 0; i < COUNT(suites); i++)
+            if (!strcmp(suites[i].name, name) && !suites[i].over_ranks)
+                return "more than one rank: takes --suite scaling alone";
+    }
     if (o->backends || o->plugins || o->input || o->baseline || o->save_baseline)
         return "more than one rank: not with --backend, --plugin, --input or a baseline";
     return NULL;

@@ -135,6 +135,16 @@ def model_seconds(r):
     return max(own * unit, keys) + (n - 2) * max(q * k * unit, keys) + q * k * unit
 
 
+def model_bytes(r):
+    n, each = r["ranks"], r["kv_len"] // r["ranks"] * r["kv_heads"] * (r["head_dim"] + r["v_dim"]) * 2
+    if r["backend"] == "decode":
+        return decode(r, n)
+    if r["backend"] == "ulysses":
+        q = r["q_len"] // n * r["heads"] * (r["head_dim"] + r["v_dim"]) * 2
+        return (n - 1) * (q + each)
+    return n * (n - 1) * each // (2 if r["causal"] and r["backend"] == "ring" else 1)
+
+
 def check_model():
     found = rows(1, "--filter", "model")
     expect(len(found) == 2 * 2 * 3 * 6 + 2 * 6, "rows of the model", len(found))
@@ -145,6 +155,7 @@ def check_model():
             continue
         want = model_seconds(r)
         expect(r["status"] == "model" and r["p50_ms"] is None, name, r["status"])
+        expect(r["sent_bytes"] == model_bytes(r), name, "sends %d bytes, not %d" % (r["sent_bytes"], model_bytes(r)))
         if want:
             expect(abs(r["model_ms"] - 1e3 * want) < 1e-5 * r["model_ms"], name, "%g ms, not %g" % (r["model_ms"], 1e3 * want))
         if r["causal"]:
@@ -159,7 +170,7 @@ for ranks in (1, 2, 3):
     expect(len(found) == 12, "rows on %d ranks" % ranks, len(found))
     for row in found:
         check_row(row, ranks)
-    found = rows(ranks, "--seq-len", "1,3", "--kv-len", "200", "--dtype", "f16", *SMALL)
+    found = rows(ranks, "--seq-len", "1,5", "--kv-len", "6,200", "--dtype", "f16", *SMALL)
     expect(any(r["backend"] == "decode" for r in found), "decode on %d ranks" % ranks)
     for row in found:
         check_row(row, ranks)
