@@ -1,20 +1,36 @@
 #!/usr/bin/env bash
 # test/bench/programs.sh llm.c DIR [B T] - the attention of llm.c's train_gpt2.c beside attn.h's; DIR: a checkout of llm.c.
+# test/bench/programs.sh llama2.c DIR [ARGUMENTS] - llama2.c's run.c as it is and with its attention by attn.h, both with ARGUMENTS; DIR: a
+# checkout of llama2.c.
 # test/bench/programs.sh ggml DIR [test|perf FILTER] - ggml's own tests of FLASH_ATTN_EXT, or its timings of the cases that the regular
 # expression FILTER takes, with the operator as it is and by attn.h; DIR: a checkout of llama.cpp. Needs cmake.
 set -eu
 cd "$(dirname "$0")/../.."
-[ $# -ge 2 ] || { sed -n '2,4s/^# //p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,7s/^# //p' "$0"; exit 2; }
 program=$1 dir=$(cd "$2" && pwd)
 shift 2
 out=build/programs
 mkdir -p $out
+library() { [ $out/attn.o -nt attn.h ] || ${CC:-cc} -O2 -fopenmp -DATTN_IMPLEMENTATION -x c -c attn.h -o $out/attn.o; }
 case $program in
 llm.c)
-    [ $out/attn.o -nt attn.h ] || ${CC:-cc} -O2 -DATTN_IMPLEMENTATION -x c -c attn.h -o $out/attn.o
+    library
     ${CC:-cc} -Ofast -march=native -fopenmp -DOMP -w -DPROGRAM="\"$dir/train_gpt2.c\"" -I. -I"$dir" test/bench/programs/llmc.c $out/attn.o \
         -o $out/llmc -pthread -lm
     $out/llmc "$@"
+    ;;
+llama2.c)
+    library
+    call='attn_llama2(s->xb, s->q, s->key_cache + loff, s->value_cache + loff, p->n_heads, p->n_kv_heads, head_size, pos + 1);'
+    sed "/multihead attention. iterate over all heads/,/final matmul to get the output of the attention/c\\ $call" "$dir/run.c" >$out/run_attn.c
+    grep -q attn_llama2 $out/run_attn.c || { echo "programs.sh: run.c has other loops than expected"; exit 1; }
+    flags="-Ofast -march=native -fopenmp -w -I. -I$dir"
+    ${CC:-cc} $flags "$dir/run.c" -o $out/run -lm
+    ${CC:-cc} $flags -include test/bench/programs/llama2.h $out/run_attn.c $out/attn.o -o $out/run_attn -pthread -lm
+    for run in run run_attn; do
+        echo "-- $run"
+        $out/$run "$@"
+    done
     ;;
 ggml)
     for attn in OFF ON; do
