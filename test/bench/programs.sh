@@ -6,7 +6,7 @@
 # expression FILTER takes, with the operator as it is and by attn.h; DIR: a checkout of llama.cpp. Needs cmake.
 set -eu
 cd "$(dirname "$0")/../.."
-[ $# -ge 2 ] || { sed -n '2,7s/^# //p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,6s/^# //p' "$0"; exit 2; }
 program=$1 dir=$(cd "$2" && pwd)
 shift 2
 out=build/programs
@@ -42,5 +42,5 @@ ggml)
         ATTN_GGML_COUNT=1 $out/ggml-$attn/test-backend-ops "${1:-test}" -b CPU -o FLASH_ATTN_EXT ${2:+-p "$2"} 2>&1 | grep -aE 'FAIL|tests passed|FLASH_ATTN_EXT: |runs'
     done
     ;;
-*) echo "programs.sh: $program is neither llm.c nor ggml"; exit 2 ;;
+*) echo "programs.sh: $program is none of llm.c, llama2.c and ggml"; exit 2 ;;
 esac
