@@ -121,7 +121,7 @@ static void test_first_key(void **state)
 /* A length of 0 beside cu stands for the longest: the same bits and the same workspace as with that number. */
 static void test_longest(void **state)
 {
-    static const int32_t cu_q[5] = { 0, 3, 3, 10, 11 }, cu_k[5] = { 0, 0, 40, 45, 46 }, none[5] = { 0 };
+    static const int32_t cu_q[5] = { 0, 7, 7, 10, 11 }, cu_k[5] = { 0, 0, 40, 45, 46 }, none[5] = { 0 };
     static const char *const backend[] = { "reference", "standard", "flash" };
     static float o[2][11 * H * D], lse[2][11 * H], grads[2][3][46 * H * D];
     (void)state;
