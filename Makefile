@@ -25,7 +25,7 @@ PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev l
 STEPS     = $(filter-out %.full,$(wildcard test/steps/*))
 
 .DEFAULT_GOAL := all
-.PHONY: all bench setup test test-full test-cross readme-check measured results targets compare peers encoder torch-ext picture format format-check install clean help
+.PHONY: all attn_bench_mpi bench setup test test-full test-cross readme-check measured results targets compare peers encoder torch-ext picture format format-check install clean help
 .DELETE_ON_ERROR:
 
 ## all           build attn_bench (the default)
@@ -55,6 +55,12 @@ build/attn_bench.o: attn_bench.c attn.h
 
 attn_bench: build/attn_bench.o build/attn_hip.o
 	$(LINK) build/attn_bench.o build/attn_hip.o -o $@ -lm -ldl
+
+## attn_bench_mpi  build/attn_bench_mpi: `mpirun -n 2 build/attn_bench_mpi --suite scaling` runs over ranks; needs mpicc
+attn_bench_mpi: build/attn_bench_mpi
+build/attn_bench_mpi: attn_bench.c attn_hip.c attn.h
+	@mkdir -p build
+	mpicc $(CFLAGS) -std=c99 $(WARN) -DATTN_MPI -pthread attn_bench.c attn_hip.c -o $@ -lm -ldl
 
 # The parts of attn_bench that judge, called one by one; portable code alone, which compiles quickly.
 build/bench_unit: test/bench/bench_unit.c attn_bench.c attn.h

@@ -262,8 +262,8 @@ typedef struct attn_out {
  * memory unless ATTN_SEQ_HOST. Host arrays are validated and may change after the call returns;
  * device arrays are clamped.
  *   packed   cu_q: q and o are [total_q, heads, dim], sequence b is tokens cu_q[b] .. cu_q[b+1]-1,
- *            lse is [heads, total_q]; q_len is then an upper bound of the lengths. cu_k, total_k,
- *            kv_len alike. Batch strides are not used.
+ *            lse is [heads, total_q]; q_len is then an upper bound of the lengths, 0: the longest
+ *            of them (host memory only). cu_k, total_k, kv_len alike. Batch strides are not used.
  *   padded   used_q[b], used_k[b]: end of the valid tokens in sequence b's buffer (its packed
  *            range with cu); start_k[b]: its first valid key. Key j of a sequence is buffer token
  *            start_k + j.
@@ -437,6 +437,7 @@ typedef struct attn_plan {
     X(ERR_NO_BACKWARD,       55, "this build has no backward (ATTN_NO_BACKWARD)") \
     X(ERR_NO_CONVERT,        56, "this build has no conversion (ATTN_NO_CONVERT)") \
     X(ERR_ONLY_F32,          57, "this build takes f32 alone (ATTN_ONLY_F32)") \
+    X(ERR_CU_DEVICE,         58, "q_len or kv_len of 0 is the longest entry of cu_q or cu_k in host memory alone") \
     X(ERR_CU_FIRST,          60, "the first entry of cu_q or cu_k must be 0") \
     X(ERR_CU_FALLS,          61, "cu_q or cu_k falls") \
     X(ERR_CU_LAST,           62, "the last entry of cu_q or cu_k must be total_q or total_k") \
@@ -496,6 +497,7 @@ typedef struct attn_plan {
     X(ERR_TIME_OPTS,        147, "timing needs iterations or min_seconds, none of them negative") \
     X(ERR_QUERY_NULL,       148, "attn_query needs a plan to fill") \
     X(ERR_PARALLEL,         149, "attn_parallel needs a task and a count that is not negative") \
+    X(ERR_PACKED_LAYOUT,    150, "a packed buffer is ATTN_QKV_3HD, or ATTN_QKV_H3D where heads is kv_heads and head_dim is v_dim") \
     X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
     X(ERR_NO_DEVICE,        161, "no GPU is present") \
     X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
@@ -592,6 +594,18 @@ ATTN_API attn_status attn_merge(
 ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
 
+/* q, k and v of a description as views of one buffer, what a product with one weight matrix leaves:
+ * sets their data, dtype and strides, and kv_len, cu_k and total_k to q_len, cu_q and total_q. Set
+ * batch, q_len, the heads, the dims and cu_q, total_q before. Of each token the buffer has
+ *   ATTN_QKV_3HD   all heads of q, then those of k, then those of v: [heads + kv_heads][head_dim],
+ *                  [kv_heads][v_dim]
+ *   ATTN_QKV_H3D   [heads][3][head_dim]: q, k and v of a head side by side
+ * attn_packed_dqkv does the same for dq, dk and dv, views of one buffer of that layout. */
+enum { ATTN_QKV_3HD = 0, ATTN_QKV_H3D = 1 };
+ATTN_API attn_status attn_packed_qkv(attn_desc *d, const void *qkv, int32_t dtype, int32_t layout);
+ATTN_API attn_status attn_packed_dqkv(
+    const attn_desc *d, attn_grad *g, void *dqkv, int32_t dtype, int32_t layout);
+
 ATTN_API attn_status attn_register(const attn_backend *b); /* copies *b */
 /* in order of registration; NULL past the last */
 ATTN_API const attn_backend *attn_backend_at(int32_t i);
@@ -640,7 +654,7 @@ enum { ATTN_MPI_RANGES = 0, ATTN_MPI_ZIGZAG = 1 };
 #ifndef ATTN_MPI_PIECE
 #define ATTN_MPI_PIECE 1073741824 /* bytes of a message at most: MPI counts in int */
 #endif
-/* Where a call's time went on this rank, in seconds, and the bytes that it sent. */
+/* Where a call's time went on this rank, in seconds, and the bytes that it sent to others. */
 typedef struct attn_mpi_times {
     double total, compute, wait;
     int64_t sent;
@@ -1844,8 +1858,28 @@ static attn_status attn__resolve_grad(const attn_desc *d, attn_grad *g) {
     return s == ATTN_ERR_STRIDE_ALIAS ? ATTN_ERR_DBIAS_DTYPE : s;
 }
 
-static attn_status attn__resolve_sizes(attn_desc *d) {
+/* A length of 0 beside cu: the longest entry. Entries that fall are found later. */
+static attn_status attn__resolve_longest(
+    const attn_desc *d, const int32_t *cu, int64_t total, int64_t *length) {
+    if (!cu || *length || total == 0) return ATTN_OK;
+    ATTN__RULE(!(d->flags & ATTN_DEVICE) || (d->flags & ATTN_SEQ_HOST), ERR_CU_DEVICE);
+    ATTN__RULE((uintptr_t)cu % sizeof *cu == 0, ERR_ALIGN);
+    for (int64_t b = 0; b < d->batch; b++) *length = attn__max(*length, (int64_t)cu[b + 1] - cu[b]);
+    return ATTN_OK;
+}
+/* room for every sum that plans memory */
+static attn_status attn__check_sizes(const attn_desc *d) {
     int64_t n, dims;
+    ATTN__RULE(!attn__mul_overflows(attn__max(d->batch, 1), d->heads, &n) &&
+                   !attn__mul_overflows(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
+        ERR_OVERFLOW);
+    ATTN__RULE(
+        !attn__add_overflows(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
+    ATTN__RULE(!attn__mul_overflows(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
+    ATTN__RULE(!attn__mul_overflows(d->kv_len, (dims + 64) * 40, &n), ERR_OVERFLOW);
+    return ATTN_OK;
+}
+static attn_status attn__resolve_sizes(attn_desc *d) {
     ATTN__RULE(
         d->batch >= 0 && d->q_len >= 0 && d->kv_len >= 0 && d->heads >= 0 && d->kv_heads >= 0,
         ERR_NEGATIVE_SIZE);
@@ -1855,15 +1889,10 @@ static attn_status attn__resolve_sizes(attn_desc *d) {
     if (d->kv_heads == 0) d->kv_heads = d->heads;
     if (d->v_dim == 0) d->v_dim = d->head_dim;
     ATTN__RULE(d->heads % d->kv_heads == 0, ERR_HEADS);
-    ATTN__RULE(!attn__mul_overflows(attn__max(d->batch, 1), d->heads, &n) &&
-                   !attn__mul_overflows(n, attn__max(d->q_len, 1), &n) && n <= INT64_MAX / 8,
-        ERR_OVERFLOW);
-    /* room for every sum that plans memory */
-    ATTN__RULE(
-        !attn__add_overflows(d->head_dim, d->v_dim, &dims) && dims < INT32_MAX, ERR_OVERFLOW);
-    ATTN__RULE(!attn__mul_overflows(n, (dims + 64) * 40, &n), ERR_OVERFLOW);
-    ATTN__RULE(!attn__mul_overflows(d->kv_len, (dims + 64) * 40, &n), ERR_OVERFLOW);
-    return ATTN_OK;
+    ATTN__TRY(attn__check_sizes(d));
+    ATTN__TRY(attn__resolve_longest(d, d->seq.cu_q, d->seq.total_q, &d->q_len));
+    ATTN__TRY(attn__resolve_longest(d, d->seq.cu_k, d->seq.total_k, &d->kv_len));
+    return attn__check_sizes(d);
 }
 static attn_status attn__resolve_scores(attn_desc *d) {
     ATTN__RULE((d->flags & ATTN_SCALE) || d->scale == 0, ERR_SCALE_FLAG);
@@ -4043,6 +4072,65 @@ static void attn__convert(const int64_t shape[4], const attn_in *src, const attn
         where, threads, attn__convert_task, &job, attn__ceil_div(job.rows, job.per_task));
 }
 
+/* Strides and first elements of q, k and v in a packed buffer, in elements. */
+typedef struct attn__packed {
+    int64_t stride[3][3], first[3];
+} attn__packed;
+static attn_status attn__packed_views(
+    const attn_desc *in, int32_t dtype, int32_t layout, attn_status wrong, attn__packed *p) {
+    attn_desc x;
+    ATTN__RULE(in, ERR_NULL_DESC);
+    x = *in;
+    x.kv_len = 0;
+    x.seq.cu_k = NULL;
+    ATTN__TRY(attn__resolve_sizes(&x));
+    ATTN__RULE(attn__dtype_known(dtype), ERR_DTYPE);
+    if (!attn__is_float(dtype)) return wrong;
+    ATTN__RULE(layout == ATTN_QKV_3HD ||
+                   (layout == ATTN_QKV_H3D && x.heads == x.kv_heads && x.head_dim == x.v_dim),
+        ERR_PACKED_LAYOUT);
+    const int apart = layout == ATTN_QKV_3HD;
+    const int64_t row = (x.heads + x.kv_heads) * x.head_dim + x.kv_heads * x.v_dim;
+    for (int n = 0; n < 3; n++) {
+        p->stride[n][0] = x.q_len * row;
+        p->stride[n][1] = row;
+        p->stride[n][2] = !apart ? 3 * x.head_dim : n == 2 ? x.v_dim : x.head_dim;
+    }
+    p->first[0] = 0;
+    p->first[1] = apart ? x.heads * x.head_dim : x.head_dim;
+    p->first[2] = p->first[1] + (apart ? x.kv_heads * x.head_dim : x.head_dim);
+    return ATTN_OK;
+}
+ATTN_API attn_status attn_packed_qkv(attn_desc *d, const void *qkv, int32_t dtype, int32_t layout) {
+    attn__packed p;
+    ATTN__TRY(attn__packed_views(d, dtype, layout, ATTN_ERR_DTYPE_Q, &p));
+    attn_in *view[3] = {&d->q, &d->k, &d->v};
+    for (int n = 0; n < 3; n++) {
+        memset(view[n], 0, sizeof *view[n]);
+        view[n]->data = qkv ? (const char *)qkv + attn__bytes(dtype, p.first[n]) : NULL;
+        view[n]->dtype = dtype;
+        memcpy(view[n]->stride, p.stride[n], sizeof p.stride[n]);
+    }
+    d->kv_len = d->q_len;
+    d->seq.cu_k = d->seq.cu_q;
+    d->seq.total_k = d->seq.total_q;
+    return ATTN_OK;
+}
+ATTN_API attn_status attn_packed_dqkv(
+    const attn_desc *d, attn_grad *g, void *dqkv, int32_t dtype, int32_t layout) {
+    attn__packed p;
+    ATTN__TRY(attn__packed_views(d, dtype, layout, ATTN_ERR_DTYPE_GRAD, &p));
+    ATTN__RULE(g, ERR_NULL_GRAD);
+    attn_out *view[3] = {&g->dq, &g->dk, &g->dv};
+    for (int n = 0; n < 3; n++) {
+        memset(view[n], 0, sizeof *view[n]);
+        view[n]->data = dqkv ? (char *)dqkv + attn__bytes(dtype, p.first[n]) : NULL;
+        view[n]->dtype = dtype;
+        memcpy(view[n]->stride, p.stride[n], sizeof p.stride[n]);
+    }
+    return ATTN_OK;
+}
+
 /* ================================================================================ >>merge ====
    Parts of a row, each over keys of its own, become the row over all of them, in f64: weights
    exp(lse_p - lse). The sink is one part more, without a value. */
@@ -4167,7 +4255,7 @@ static void attn__mpi_ok(attn__mpi *job, int error) {
 }
 static void attn__mpi_send(
     attn__mpi *job, attn__flight *f, const void *from, int64_t bytes, int to, int tag) {
-    job->times.sent += bytes;
+    if (to != job->rank) job->times.sent += bytes;
     for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
         f->request[f->n] = MPI_REQUEST_NULL;
         attn__mpi_ok(
@@ -5041,6 +5129,7 @@ static void attn__mpi_decode(attn__mpi *job) {
     for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE)
         attn__mpi_ok(job, MPI_Bcast((char *)(uintptr_t)d->q.data + at,
                               (int)attn__min(bytes - at, ATTN_MPI_PIECE), MPI_BYTE, 0, job->comm));
+    if (job->rank == 0) job->times.sent += (job->ranks - 1) * bytes;
     job->times.wait += MPI_Wtime() - start;
     job->k = d->k;
     job->v = d->v;

@@ -4,7 +4,7 @@
  *
  * Strides are in elements, {batch, token, head} of q, k, v and o, {batch, head, query} of bias and
  * mask. The last dimension is always dense. ATTN_BROADCAST says that one row serves every index;
- * three zeros mean a dense tensor. */
+ * three zeros mean a dense tensor; attn_packed_qkv fills those of a packed buffer. */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <math.h>
@@ -25,14 +25,8 @@ static void must(attn_status s) {
 /* q, k and v as three views of the buffer: no copy. */
 static attn_desc describe(void) {
     attn_desc d = {0};
-    attn_in *view[] = {&d.q, &d.k, &d.v};
-    d.batch = BATCH, d.q_len = d.kv_len = TOKENS, d.heads = HEADS, d.head_dim = DIM;
-    for (int n = 0; n < 3; n++) {
-        view[n]->data = qkv[0][0][n];
-        view[n]->stride[0] = TOKENS * 3 * WIDTH;
-        view[n]->stride[1] = 3 * WIDTH;
-        view[n]->stride[2] = DIM;
-    }
+    d.batch = BATCH, d.q_len = TOKENS, d.heads = HEADS, d.head_dim = DIM;
+    must(attn_packed_qkv(&d, qkv, ATTN_F32, ATTN_QKV_3HD));
     d.o.data = o;
     return d;
 }
@@ -94,6 +88,14 @@ int main(void) {
 
     attn_desc d = describe();
     compare("a packed QKV buffer", &d, nothing);
+
+    /* the same tokens as two sequences, found by their ends; the longest is for the call to find */
+    static const int32_t ends[BATCH + 1] = {0, TOKENS, BATCH * TOKENS};
+    d = (attn_desc){0};
+    d.batch = BATCH, d.heads = HEADS, d.head_dim = DIM, d.o.data = o;
+    d.seq.cu_q = ends, d.seq.total_q = BATCH * TOKENS;
+    must(attn_packed_qkv(&d, qkv, ATTN_F32, ATTN_QKV_3HD));
+    compare("its sequences one behind the other, q_len left out", &d, nothing);
 
     /* one row of the mask [batch, keys] serves all heads and queries of its batch entry */
     d = describe();

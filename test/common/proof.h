@@ -122,6 +122,9 @@ SHARED int proof_untouched(const proof_case *c, int kind) {
 SHARED attn_desc proof_desc(const proof_case *c, int backward) {
     attn_desc d = c->d;
     if (backward && c->accumulate) d.flags |= ATTN_ACCUMULATE;
+    if (d.bias.data || d.mask.data) return d;             /* whose rows lie by q_len and kv_len */
+    if (d.seq.cu_q && d.seq.total_q % 2) d.q_len = 0;     /* the longest, for the call to find */
+    if (d.seq.cu_k && d.seq.total_k % 2) d.kv_len = 0;
     return d;
 }
 SHARED attn_status proof_query(const proof_case *c, int backward, attn_plan *plan) {

@@ -60,6 +60,7 @@ SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
     *d = proof_desc(c, how & HIP_BACKWARD);
     d->backend = "hip";
     d->flags |= ATTN_DEVICE;
+    d->q_len = c->d.q_len, d->kv_len = c->d.kv_len;       /* lengths in device memory: nobody reads the longest */
     attn_append *a = &d->append;
     attn_in *in[] = {&d->q, &d->k, &d->v, &d->bias, &d->mask, &a->k, &a->v};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) in[i]->data = hip_moved(c, p, in[i]->data);

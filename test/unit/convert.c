@@ -183,6 +183,84 @@ static void test_packed_round_trip(void **state)
     assert_memory_equal(back, part, sizeof part);
 }
 
+/* Where element c of head h of q, k or v lies in its token of a packed buffer, written down once more. */
+static int64_t in_token(int layout, int which, int64_t h, int64_t c, int64_t heads, int64_t kv, int64_t dim, int64_t v_dim)
+{
+    if (layout == ATTN_QKV_H3D) return (h * 3 + which) * dim + c;
+    return which == 0 ? h * dim + c : which == 1 ? (heads + h) * dim + c : (heads + kv) * dim + h * v_dim + c;
+}
+/* Forward and backward of a packed buffer, and of its tensors apart: the same bits, and every element of dqkv written. Sequences of
+ * 5 tokens, or with cu of 3 and 7; q_len is then left to the call. */
+static void packed_views(int layout, int64_t heads, int64_t kv, int64_t dim, int64_t v_dim, int type, int cu)
+{
+    enum { TOKENS = 10 };
+    static const int32_t ends[3] = { 0, 3, 10 };
+    const int64_t h[3] = { heads, kv, kv }, w[3] = { dim, dim, v_dim }, row = (heads + kv) * dim + kv * v_dim, size = dtype_size(type);
+    char *qkv = malloc((size_t)(TOKENS * row * size)), *dqkv = malloc((size_t)(TOKENS * row * size)), *part[3], *dpart[3];
+    float *o[2], *lse = malloc(TOKENS * 8 * 4), *dout = malloc((size_t)(TOKENS * heads * v_dim * 4));
+    uint64_t r = 5;
+    attn_desc d = { 0 }, packed;
+    attn_grad g = { 0 }, dpacked;
+    attn_in *in[3] = { &d.q, &d.k, &d.v };
+    attn_out *out[3] = { &g.dq, &g.dk, &g.dv };
+    fill(qkv, type, TOKENS * row, 1, &r), fill(dout, ATTN_F32, TOKENS * heads * v_dim, 1, &r);
+    memset(dqkv, 0x5a, (size_t)(TOKENS * row * size));
+    d.batch = 2, d.q_len = cu ? 0 : 5, d.heads = heads, d.kv_heads = kv == heads ? 0 : kv, d.head_dim = dim, d.v_dim = v_dim == dim ? 0 : v_dim;
+    if (cu) d.seq.cu_q = ends, d.seq.total_q = TOKENS;
+    d.lse = lse, d.flags = ATTN_CAUSAL, g.dout.data = dout;
+    packed = d, dpacked = g;
+    assert_ok(attn_packed_qkv(&packed, qkv, type, layout));
+    assert_ok(attn_packed_dqkv(&packed, &dpacked, dqkv, type, layout));
+    d.kv_len = d.q_len, d.seq.cu_k = d.seq.cu_q, d.seq.total_k = d.seq.total_q;
+    for (int i = 0; i < 3; i++) {
+        part[i] = malloc((size_t)(TOKENS * h[i] * w[i] * size)), dpart[i] = malloc((size_t)(TOKENS * h[i] * w[i] * size));
+        for (int64_t n = 0; n < TOKENS * h[i] * w[i]; n++)
+            memcpy(part[i] + n * size, qkv + (n / w[i] / h[i] * row + in_token(layout, i, n / w[i] % h[i], n % w[i], heads, kv, dim, v_dim)) * size,
+                   (size_t)size);
+        in[i]->data = part[i], in[i]->dtype = type, out[i]->data = dpart[i], out[i]->dtype = type;
+    }
+    for (int i = 0; i < 2; i++) {
+        attn_desc *one = i ? &packed : &d;
+        one->o.data = o[i] = malloc((size_t)(TOKENS * heads * v_dim * 4));
+        assert_ok(attn_forward(one));
+        assert_ok(attn_backward(one, i ? &dpacked : &g));
+    }
+    assert_memory_equal(o[0], o[1], TOKENS * heads * v_dim * 4);
+    for (int i = 0; i < 3; i++)
+        for (int64_t n = 0; n < TOKENS * h[i] * w[i]; n++)
+            assert_memory_equal(dpart[i] + n * size,
+                                dqkv + (n / w[i] / h[i] * row + in_token(layout, i, n / w[i] % h[i], n % w[i], heads, kv, dim, v_dim)) * size, size);
+    for (int i = 0; i < 3; i++) free(part[i]), free(dpart[i]);
+    free(o[0]), free(o[1]), free(lse), free(dout), free(qkv), free(dqkv);
+}
+static void test_packed_views(void **state)
+{
+    static const int64_t shape[][4] = { { 2, 2, 4, 4 }, { 1, 1, 3, 3 }, { 4, 2, 5, 3 }, { 3, 1, 2, 7 } };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(shape); i++)
+        for (int n = 0; n < 12; n++) {
+            const int64_t *s = shape[i];
+            const int layout = n % 2 ? ATTN_QKV_H3D : ATTN_QKV_3HD;
+            if (layout == ATTN_QKV_H3D && (s[0] != s[1] || s[2] != s[3])) continue;
+            packed_views(layout, s[0], s[1], s[2], s[3], n / 4, n / 2 % 2);
+        }
+}
+/* What was in the description goes: a scale, strides, lengths of other keys. No buffer: no data. */
+static void test_packed_overwrites(void **state)
+{
+    static const int32_t cu[2] = { 0, S };
+    static float qkv[3 * S * H * D];
+    attn_desc d = { 0 };
+    (void)state;
+    d.batch = 1, d.q_len = S, d.kv_len = 99, d.heads = H, d.head_dim = D;
+    d.k.scale = qkv, d.k.scale_stride[1] = 4, d.k.layout = ATTN_BHSD, d.v.stride[0] = -7, d.seq.cu_k = cu, d.seq.total_k = 98;
+    assert_ok(attn_packed_qkv(&d, qkv, ATTN_F32, ATTN_QKV_3HD));
+    assert_true(d.kv_len == S && !d.seq.cu_k && !d.seq.total_k && !d.k.scale && !d.k.layout && d.v.stride[0] == S * 3 * H * D);
+    assert_true(d.k.data == qkv + H * D && d.v.data == qkv + 2 * H * D);
+    assert_ok(attn_packed_qkv(&d, NULL, ATTN_F32, ATTN_QKV_H3D));
+    assert_true(!d.q.data && !d.k.data && !d.v.data);
+}
+
 /* Sources may be broadcast or walked backwards. */
 static void test_source_strides(void **state)
 {
@@ -231,7 +309,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
-        cmocka_unit_test(test_layouts), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_source_strides),
+        cmocka_unit_test(test_layouts), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_packed_views),
+        cmocka_unit_test(test_packed_overwrites), cmocka_unit_test(test_source_strides),
         cmocka_unit_test(test_threads_and_empty),
     };
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);

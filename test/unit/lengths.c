@@ -118,10 +118,39 @@ static void test_first_key(void **state)
         }
 }
 
+/* A length of 0 beside cu stands for the longest: the same bits and the same workspace as with that number. */
+static void test_longest(void **state)
+{
+    static const int32_t cu_q[5] = { 0, 7, 7, 10, 11 }, cu_k[5] = { 0, 0, 40, 45, 46 }, none[5] = { 0 };
+    static const char *const backend[] = { "reference", "standard", "flash" };
+    static float o[2][11 * H * D], lse[2][11 * H], grads[2][3][46 * H * D];
+    (void)state;
+    for (int n = 0; n < 12; n++) {
+        attn_plan plan[2];
+        for (int given = 0; given < 2; given++) {
+            attn_desc d = make(4, given ? 7 : 0, given ? 40 : 0);
+            attn_grad g = { 0 };
+            d.seq.cu_q = cu_q, d.seq.cu_k = cu_k, d.seq.total_q = 11, d.seq.total_k = 46, d.backend = backend[n % 3];
+            if (n / 3 == 1) d.seq.cu_k = NULL, d.seq.total_k = 0, d.kv_len = 9;              /* the keys are not packed */
+            if (n / 3 == 2) d.seq.cu_q = none, d.seq.total_q = 0;                            /* 0 is the longest */
+            if (n / 3 == 3) d.seq.cu_k = none, d.seq.total_k = 0;
+            d.flags = ATTN_CAUSAL, d.o.data = o[given], d.lse = lse[given];
+            g.dout.data = dout, g.dq.data = grads[given][0], g.dk.data = grads[given][1], g.dv.data = grads[given][2];
+            assert_ok(attn_query(&d, NULL, &plan[given]));
+            assert_ok(attn_forward(&d));
+            assert_ok(attn_backward(&d, &g));
+        }
+        assert_memory_equal(o[0], o[1], sizeof o[0]);
+        assert_memory_equal(lse[0], lse[1], sizeof lse[0]);
+        assert_memory_equal(grads[0], grads[1], sizeof grads[0]);
+        if (n < 6) assert_int_equal(plan[0].workspace_size, plan[1].workspace_size);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_first_key),
+        cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_first_key),
     };
     fill_all();
     return cmocka_run_group_tests_name("lengths", tests, NULL, NULL);

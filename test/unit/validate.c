@@ -52,6 +52,11 @@ static attn_status TIME(context *c)
     return attn_time(c->parts ? nothing : NULL, NULL, &c->opts, &t);
 }
 static attn_status PARALLEL(context *c) { return attn_parallel(c->desc, c->parts ? no_task : NULL, NULL, c->count); }
+static attn_status PACKED(context *c) { return attn_packed_qkv(c->parts ? &c->d : NULL, c->t->q, c->src.dtype, c->src.layout); }
+static attn_status PACKED_GRAD(context *c)
+{
+    return attn_packed_dqkv(c->desc, c->parts ? &c->g : NULL, c->t->q, c->src.dtype, c->src.layout);
+}
 static attn_status HIP(context *c) { (void)c; return attn_hip_register(); }
 static attn_status FILL_REGISTRY(context *c)
 {
@@ -322,6 +327,13 @@ static void no_data(context *c)
     X(ERR_CU_LAST, k, FORWARD, packed(c), d->seq.total_k = 11) \
     X(ERR_CU_LONG, q, FORWARD, packed(c), c->t->cu_q[1] = 4) \
     X(ERR_CU_LONG, k, FORWARD, packed(c), d->kv_len = 4) \
+    X(ERR_CU_DEVICE, q, FORWARD, packed(c), d->flags = ATTN_DEVICE, d->q_len = 0) \
+    X(ERR_CU_DEVICE, k, QUERY, packed(c), d->flags = ATTN_DEVICE, d->kv_len = 0) \
+    X(ERR_DEVICE, nothing_packed, FORWARD, packed(c), d->flags = ATTN_DEVICE, d->q_len = 0, d->seq.total_q = 0) \
+    X(ERR_CU_FALLS, longest, FORWARD, packed(c), d->q_len = 0, c->t->cu_q[1] = 9) \
+    X(ERR_CU_LAST, longest, FORWARD, packed(c), d->kv_len = 0, c->t->cu_k[2] = 11) \
+    X(ERR_ALIGN, longest, FORWARD, packed(c), d->q_len = 0, d->seq.cu_q = (const int32_t *)(const void *)((const char *)c->t->cu_q + 1)) \
+    X(ERR_OVERFLOW, longest, FORWARD, packed(c), d->q_len = 0, d->batch = (int64_t)1 << 60) \
     X(ERR_TOTAL_FLAG, q, FORWARD, d->seq.total_q = 6) \
     X(ERR_TOTAL_FLAG, k, FORWARD, d->seq.total_k = 10) \
     X(ERR_TOTAL_NEGATIVE, q, FORWARD, packed(c), d->seq.total_q = -1) \
@@ -412,6 +424,19 @@ static void no_data(context *c)
     X(ERR_NULL_DESC, parallel, PARALLEL, c->desc = NULL) \
     X(ERR_PARALLEL, no_task, PARALLEL, c->parts = 0) \
     X(ERR_PARALLEL, negative_count, PARALLEL, c->count = -1) \
+    X(ERR_PACKED_LAYOUT, two, PACKED, c->src.layout = 2) \
+    X(ERR_PACKED_LAYOUT, grouped_side_by_side, PACKED, c->src.layout = ATTN_QKV_H3D, d->heads = 4, d->kv_heads = 2) \
+    X(ERR_PACKED_LAYOUT, wide_v_side_by_side, PACKED, c->src.layout = ATTN_QKV_H3D, d->kv_heads = d->heads, d->v_dim = d->head_dim + 1) \
+    X(ERR_PACKED_LAYOUT, gradients, PACKED_GRAD, c->src.layout = -1) \
+    X(ERR_NULL_DESC, packed, PACKED, c->parts = 0) \
+    X(ERR_NULL_DESC, packed_grad, PACKED_GRAD, c->desc = NULL) \
+    X(ERR_NULL_GRAD, packed, PACKED_GRAD, c->parts = 0) \
+    X(ERR_HEADS, packed, PACKED, d->heads = 4, d->kv_heads = 3) \
+    X(ERR_HEAD_DIM, packed, PACKED, d->head_dim = 0) \
+    X(ERR_DTYPE, packed, PACKED, c->src.dtype = 77) \
+    X(ERR_DTYPE_Q, packed, PACKED, c->src.dtype = ATTN_INT8) \
+    X(ERR_DTYPE_GRAD, packed, PACKED_GRAD, c->src.dtype = ATTN_BOOL) \
+    X(ERR_OVERFLOW, packed, PACKED, d->q_len = INT64_MAX / 64) \
     X(ERR_NO_GPU_COMPILER, register, HIP, )
 
 /* Not to be provoked here, each with its reason. */
