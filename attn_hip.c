@@ -555,8 +555,37 @@ enum {
     MASK_SCALE = 32
 };
 
+/* A call of few rows and many keys has few workgroups, one for each head and query tile. So the keys
+   of such a sequence are cut into parts, each of them a sequence of its own: fewer keys, from a
+   later one on. A launch takes the parts of sequences with from .. to rows in use, or it leaves out
+   all that have parts; the launch after the parts joins them (>>parts). Where keys are cut follows
+   from the sequence's own rows and keys, the heads and the device: never from its neighbours. */
+struct gpu_cut {
+    float *sums;      /* [batch << shift][heads][rows] {maximum, sum}; NULL: no launch of parts */
+    int32_t from, to; /* rows in use of a sequence; to 0: none has parts */
+    int32_t most[2];  /* parts of a sequence of few rows, and of more */
+    int32_t shift;    /* blockIdx.z = sequence << shift | part */
+    int32_t rows;     /* of a part, that there is room for */
+};
+#ifndef GPU_PART_KEYS
+#define GPU_PART_KEYS 256 /* a part has a multiple of it */
+#endif
+enum { GPU_FEW_ROWS = 16, GPU_CUT_ROWS = 64 };
+__host__ __device__ static inline int32_t gpu_part_keys(int32_t k_len, int32_t most) {
+    const int32_t step = GPU_PART_KEYS * most;
+    return (k_len / step + (k_len % step != 0)) * GPU_PART_KEYS;
+}
+/* The parts of a sequence: 1 where it is computed whole. */
+__host__ __device__ static inline int32_t gpu_parts_of(
+    const gpu_cut &c, int32_t rows, int32_t k_len) {
+    if (rows < c.from || rows > c.to || k_len <= GPU_PART_KEYS) return 1;
+    const int32_t keys = gpu_part_keys(k_len, c.most[rows > GPU_FEW_ROWS]);
+    return k_len / keys + (k_len % keys != 0);
+}
+
 struct gpu_params {
     gpu_tensor q, k, v, o, bias, mask;
+    gpu_cut cut;
     float *lse;
     const float *alibi, *sink;
     const int32_t *cu_q, *cu_k, *used_q, *used_k, *start_k, *slot; /* NULL: not given */
@@ -596,7 +625,11 @@ __device__ static inline int32_t gpu_clamp(int64_t x, int64_t lo, int64_t hi) {
     return (int32_t)(x < lo ? lo : x > hi ? hi : x);
 }
 
-__device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t b) {
+__device__ static inline int64_t gpu_sat_add(int64_t a, int64_t b) {
+    int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
+    return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
+}
+__device__ static inline gpu_seq gpu_whole_sequence(const gpu_params &p, int32_t b) {
     gpu_seq s;
     int64_t q_first = 0, q_rows = p.q_len, k_first = 0, capacity = p.kv_len;
     if (p.cu_q) {
@@ -630,6 +663,33 @@ __device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t b) {
                                        : (int64_t)s.k_len - s.q_used;
     return s;
 }
+/* The sequence becomes its part, or nothing where this launch is not about it. */
+__device__ static inline void gpu_take_part(const gpu_params &p, gpu_seq &s, int32_t z) {
+    const int32_t parts = gpu_parts_of(p.cut, s.q_used, s.k_len), part = z & ((1 << p.cut.shift) - 1);
+    if (p.cut.sums ? parts == 1 || part >= parts : parts > 1) {
+        s.q_rows = s.q_used = s.k_len = 0;
+        return;
+    }
+    if (!p.cut.sums) return;
+    const int32_t keys = gpu_part_keys(s.k_len, p.cut.most[s.q_used > GPU_FEW_ROWS]),
+                  first = part * keys;
+    s.q_rows = s.q_used; /* the others are of the join */
+    s.k_len = min(keys, s.k_len - first);
+    s.column += first;
+    s.k_first += first;
+    s.k_base += first * p.k.stride[1];
+    s.v_base += first * p.v.stride[1];
+    s.offset = gpu_sat_add(s.offset, -(int64_t)first);
+    s.o_base = z * p.o.stride[0];
+    s.lse_base = (int64_t)z * p.heads * p.cut.rows;
+    s.lse_head = p.cut.rows;
+}
+/* Of blockIdx.z. */
+__device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t z) {
+    gpu_seq s = gpu_whole_sequence(p, p.cut.sums ? z >> p.cut.shift : z);
+    if (p.cut.to) gpu_take_part(p, s, z);
+    return s;
+}
 
 /* What rows [i0, i0 + rows) of a sequence see, said here and nowhere else. Causal masks and windows
    are two shifts of the diagonal: row i0 + r sees keys [lo_shift + r, hi_shift + r), both clamped
@@ -641,10 +701,6 @@ struct gpu_reach {
     int32_t lo_shift, hi_shift;
     int32_t lo, hi, whole_lo, whole_hi;
 };
-__device__ static inline int64_t gpu_sat_add(int64_t a, int64_t b) {
-    int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
-    return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
-}
 /* Row i0 + r. Neither end falls as r grows. */
 __device__ static inline gpu_range gpu_reach_row(
     const gpu_reach &e, const gpu_seq &s, int32_t i0, int32_t r) {
@@ -949,9 +1005,23 @@ __device__ static inline gpu_end gpu_end_of(
     e.lse = above ? sink + log1pf(row_sum * old) : row_max + logf(sum);
     return e;
 }
+/* The end of a row of a part, which is not that of the row: its o has the sum 1. A part whose scores
+   are all -infinity has the sum 0 and an o of 0, or NaN where a value is not finite: the row may go
+   on. */
+__device__ static inline gpu_end gpu_finish_part(const gpu_params &p, const gpu_seq &s, int32_t h,
+    int32_t i, bool speaks, float row_max, float row_sum) {
+    const bool used = i < s.q_used, alive = used && row_sum != 0.0f;
+    const gpu_end e = {alive ? 1.0f / row_sum : used ? 1.0f : 0.0f, 0.0f, alive};
+    float *sums = p.cut.sums + 2 * (s.lse_base + h * s.lse_head + i);
+    if (!speaks || i >= s.q_rows) return e;
+    sums[0] = alive ? row_max : GPU_NEG_INF;
+    sums[1] = alive ? row_sum : 0.0f;
+    return e;
+}
 /* The same of row i, 0 beyond the rows in use; the thread that speaks for it stores its lse. */
 __device__ static inline gpu_end gpu_finish(const gpu_params &p, const gpu_seq &s, int32_t h,
     int32_t i, bool speaks, float row_max, float row_sum) {
+    if (p.cut.sums) return gpu_finish_part(p, s, h, i, speaks, row_max, row_sum);
     const gpu_end e = gpu_end_of(p, h, row_max, i < s.q_used ? row_sum : 0.0f);
     if (p.lse && speaks && i < s.q_rows) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
     return e;
@@ -1001,7 +1071,7 @@ template <int DTYPE> __device__ static inline bool gpu_bad_value(const char *v, 
 /* Of dims d0 + lane, the bits of those that row `row` sees a bad value in. keys: [lo, hi) of
  * the whole wave */
 template <int DTYPE>
-__device__ static inline uint64_t gpu_bad_dims(const gpu_params &p, const gpu_seq &s, int32_t h,
+__device__ static __forceinline__ uint64_t gpu_bad_dims(const gpu_params &p, const gpu_seq &s, int32_t h,
     int32_t d0, gpu_range keys, gpu_range see, const gpu_row &row) {
     enum { AT_ONCE = 2 };
     const int32_t left = p.v_dim - d0, lane = (int32_t)threadIdx.x % GPU_WAVE;
@@ -1028,7 +1098,7 @@ __device__ static inline uint64_t gpu_bad_dims(const gpu_params &p, const gpu_se
     return met;
 }
 template <int DTYPE>
-__device__ static inline void gpu_poison_rows(
+__device__ static __forceinline__ void gpu_poison_rows(
     const gpu_params &arguments, int32_t h, int32_t row0, int32_t rows, const uint32_t *alive) {
     const float nan = __uint_as_float(0x7fc00000u);
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE,
@@ -1077,12 +1147,12 @@ template <int WAVES> __device__ static inline bool gpu_any_wave(bool x, uint32_t
    n * STEP, n < ROWS, of the workgroup's BM, bit n of alive for each, and is one that speaks
    for them. words: of LDS, which is free, WAVES + BM. */
 template <int DTYPE, int WAVES, int BM, int ROWS, int STEP>
-__device__ static inline void gpu_poison(const gpu_params &p, int32_t h, int32_t row0, bool bad,
+__device__ static __forceinline__ void gpu_poison(const gpu_params &p, int32_t h, int32_t row0, bool bad,
     uint32_t *words, bool speaks, int32_t row, uint32_t alive) {
     if (!gpu_any_wave<WAVES>(bad, words)) return;
     words += WAVES;
     if (speaks)
-        for (int n = 0; n < ROWS; n++) words[row + n * STEP] = alive >> n & 1u;
+        for (int n = 0; n < ROWS; n++) words[row + n * STEP] = p.cut.sums || (alive >> n & 1u);
     __syncthreads();
     gpu_poison_rows<DTYPE>(p, h, row0, BM, words);
 }
@@ -1146,7 +1216,7 @@ template <int DTYPE, bool WIDE> struct gpu_dense {
    than its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar
    registers, are read anew by each step. */
 template <class SOURCE, int DIMS>
-__device__ static inline void gpu_scalar_row(
+__device__ static __forceinline__ void gpu_scalar_row(
     const typename SOURCE::params &arguments, int32_t h, int32_t i) {
     const typename SOURCE::params &all = gpu_reload(arguments);
     const gpu_params &p = SOURCE::call(all);
@@ -1628,14 +1698,14 @@ __device__ static inline float gpu_probability(float score, float lse) {
 }
 /* scale * dot(q_i, k_j), and dot(dout_i, v_j). */
 template <int DTYPE>
-__device__ static inline float gpu_pair_score(
+__device__ static __forceinline__ float gpu_pair_score(
     const gpu_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
     const gpu_params &p = gpu_reload(arguments);
     return gpu_scalar_score<DTYPE, false>(p, s.q_base + i * p.q.stride[1] + h * p.q.stride[2],
         s.k_base + h / p.group * p.k.stride[2] + j * p.k.stride[1]);
 }
 template <int DTYPE>
-__device__ static inline float gpu_pair_dp(
+__device__ static __forceinline__ float gpu_pair_dp(
     const gpu_grad_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
     const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_params &p = g.call;
@@ -1646,7 +1716,7 @@ __device__ static inline float gpu_pair_dp(
                : gpu_grad_dot<DTYPE>(g.dout.data, g.dout_dtype, x, p.v.data, y, p.v_dim);
 }
 template <int DTYPE>
-__device__ static inline gpu_pair gpu_pair_of(const gpu_grad_params &arguments, const gpu_seq &s,
+__device__ static __forceinline__ gpu_pair gpu_pair_of(const gpu_grad_params &arguments, const gpu_seq &s,
     const gpu_row &row, int32_t h, int32_t i, int32_t j) {
     const float x = gpu_pair_score<DTYPE>(arguments.call, s, h, i, j),
                 dp = gpu_pair_dp<DTYPE>(arguments, s, h, i, j);
@@ -1706,7 +1776,7 @@ template <int DIMS> struct gpu_dims {
 /* dq of row i of head h, by one wave: lanes take a key each. More dims than its lanes * DIMS take
    another pass over the keys. */
 template <int DTYPE, int DIMS>
-__device__ static inline void gpu_dq_row(const gpu_grad_params &arguments, int32_t h, int32_t i) {
+__device__ static __forceinline__ void gpu_dq_row(const gpu_grad_params &arguments, int32_t h, int32_t i) {
     enum { PASS = GPU_WAVE * DIMS };
     const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_params &p = g.call;
@@ -1736,7 +1806,7 @@ __device__ static inline void gpu_dq_row(const gpu_grad_params &arguments, int32
 /* dk and dv of token t of the sequence's k and v, by one wave: lanes take a row each. 0 where the
    token is no key. */
 template <int DTYPE, int DIMS>
-__device__ static inline void gpu_dkv_token(
+__device__ static __forceinline__ void gpu_dkv_token(
     const gpu_grad_params &arguments, int32_t kv_head, int64_t t) {
     enum { PASS = GPU_WAVE * DIMS };
     const gpu_grad_params &g = gpu_reload(arguments);
@@ -1775,7 +1845,7 @@ __device__ static inline void gpu_dkv_token(
 
 /* One element of dbias: the sum over what is broadcast to it, of batch b0, head h0, row i0. */
 template <int DTYPE>
-__device__ static inline void gpu_dbias_element(
+__device__ static __forceinline__ void gpu_dbias_element(
     const gpu_grad_params &arguments, int32_t b0, int32_t h0, int32_t i0, int32_t column) {
     const gpu_params &p = gpu_reload(arguments.call);
     const int64_t *step = p.bias.stride;
@@ -4401,6 +4471,57 @@ __global__ static void __launch_bounds__(256) gpu_merge_kernel(gpu_merge_params 
     }
 }
 
+/* ================================================================================ >>parts ====
+   The rows of sequences whose keys were computed in parts: o = sum_n w_n o_n / sum_n w_n over the
+   parts n in order, with w_n = sum_n exp(maximum_n - maximum), and the sink once. */
+struct gpu_join_params {
+    gpu_params call;   /* cut: as the parts had it */
+    const float *part; /* [batch << shift][heads][rows][v_dim] */
+};
+/* Row i of head h, by one wave. */
+__device__ static inline void gpu_join_row(
+    const gpu_join_params &j, const gpu_seq &s, int32_t parts, int32_t h, int32_t i) {
+    enum { DIMS = 4 };
+    const gpu_params &p = j.call;
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE, all = i < s.q_used ? parts : 0;
+    const int64_t at = (((int64_t)s.b << p.cut.shift) * p.heads + h) * p.cut.rows + i,
+                  step = (int64_t)p.heads * p.cut.rows;
+    float top = GPU_NEG_INF;
+    for (int32_t n = lane; n < all; n += GPU_WAVE) top = fmaxf(top, p.cut.sums[2 * (at + n * step)]);
+    top = gpu_wave_max(top);
+    const float base = top == GPU_NEG_INF ? 0.0f : top;
+    for (int32_t c0 = 0; c0 < p.v_dim; c0 += GPU_WAVE * DIMS) {
+        float sum = 0, rest = 0, o[DIMS], o_rest[DIMS];
+        for (int d = 0; d < DIMS; d++) o[d] = o_rest[d] = 0;
+        for (int32_t n = 0; n < all; n++) {
+            const float *of = p.cut.sums + 2 * (at + n * step),
+                        *x = j.part + (at + n * step) * p.v_dim;
+            const float w = of[1] * gpu_exp2((of[0] - base) * GPU_LOG2E);
+            gpu_add_to(sum, rest, w);
+            for (int d = 0; d < DIMS; d++) {
+                const int32_t c = c0 + d * GPU_WAVE + lane;
+                if (c < p.v_dim) gpu_add_any(o[d], o_rest[d], w * x[c]);
+            }
+        }
+        const gpu_end e = gpu_end_of(p, h, top, sum + rest);
+        const int64_t l = s.lse_base + h * s.lse_head + i;
+        if (p.lse && c0 == 0 && lane == 0) p.lse[l] = e.lse;
+        for (int d = 0; d < DIMS; d++) {
+            const int32_t c = c0 + d * GPU_WAVE + lane;
+            const float x = e.alive ? (o[d] + o_rest[d]) * e.factor : 0.0f;
+            if (c < p.v_dim) gpu_put(gpu_o_row(p, s, h, i), p.o_dtype, c, x);
+        }
+    }
+}
+/* grid {any, heads, batch}: rows. */
+__global__ static void __launch_bounds__(256) gpu_join_kernel(gpu_join_params j) {
+    const gpu_seq s = gpu_whole_sequence(j.call, (int32_t)blockIdx.z);
+    const int32_t parts = gpu_parts_of(j.call.cut, s.q_used, s.k_len);
+    if (parts == 1) return;
+    for (int64_t u = gpu_first_unit(); u < s.q_rows; u += gpu_units_step())
+        gpu_join_row(j, s, parts, (int32_t)blockIdx.y, (int32_t)u);
+}
+
 /* ================================================================================ >>host ====
    Devices, errors, staging. No call here prints: each leaves a status,
    and a phrase in plan->why. */
@@ -4455,7 +4576,7 @@ static double gpu_now(void) {
 
 /* ---- devices: looked at once each ---- */
 struct gpu_device {
-    int32_t known, units;
+    int32_t known, units, compute_units;
     char isa[32]; /* lives as long as the library: attn_plan.isa */
 };
 enum { GPU_DEVICES = 64 };
@@ -4486,6 +4607,7 @@ static attn_status gpu_look(int32_t index, attn_plan *plan, gpu_device *found) {
     snprintf(found->isa, sizeof found->isa, "%.*s", (int)strcspn(prop.gcnArchName, ":"),
         prop.gcnArchName);
 #endif
+    found->compute_units = prop.multiProcessorCount;
     e = hipFuncGetAttributes(&probe, (const void *)gpu_probe);
     if (gpu_is_no_code(e) || (!e && probe.sharedSizeBytes < GPU_PROBE_BYTES)) {
         (void)hipGetLastError();
@@ -4699,32 +4821,6 @@ static void gpu_skip_cache(gpu_cache_params *p, const attn_desc *d, int64_t b0) 
     if (p->k.scale) p->k.scale += b0 * p->k.stride[0];
     if (p->v.scale) p->v.scale += b0 * p->v.stride[0];
 }
-/* d with every pointer in device memory. bh_first: see gpu_params. */
-static attn_status gpu_launch(const attn_desc *d, const gpu_kernel *kernel, int64_t bh_first,
-    hipStream_t stream, attn_plan *plan) {
-    if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
-#if GPU_ON_CUDA
-    if (kernel->lds_bytes > 48 << 10) {
-        hipError_t e = cudaFuncSetAttribute(
-            kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->lds_bytes);
-        if (e != hipSuccess) return gpu_failed(plan, e, "cudaFuncSetAttribute");
-    }
-#endif
-    for (int64_t b0 = 0; b0 < d->batch; b0 += GPU_BATCH_MAX) {
-        gpu_cache_params p = gpu_cache_params_of(d);
-        p.call.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
-        const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
-        p.call.bh_first = (uint32_t)bh_first;
-        gpu_skip_cache(&p, d, b0);
-        p.call.batch = (int32_t)n;
-        void *args[] = {&p}; /* most kernels take p.call alone */
-        GPU_TRY(hipLaunchKernel,
-            (kernel->function, dim3((uint32_t)p.call.q_tiles, (uint32_t)d->heads, (uint32_t)n),
-                dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
-    }
-    return ATTN_OK;
-}
-
 /* Where a call's kernels go, and where what is wrong is said. */
 struct gpu_queue {
     hipStream_t stream;
@@ -4746,6 +4842,146 @@ static attn_status gpu_launch_units(
             dim3((uint32_t)(groups < most ? groups : most), (uint32_t)w.heads, (uint32_t)w.batch),
             dim3(256), args, 0, to->stream));
     return ATTN_OK;
+}
+
+
+/* ---- launch of an attention ---- */
+/* How many parts the keys of a sequence may have: as many as give each compute unit some workgroups
+   where it is alone. wide: more than GPU_FEW_ROWS rows, which have a workgroup each head. */
+static int32_t gpu_parts_most(const attn_desc *d, const gpu_device *device, bool wide) {
+    const int64_t heads = wide ? d->heads : d->kv_heads, most = wide ? 16 : 64,
+                  want = ((wide ? 2 : 4) * (int64_t)device->compute_units + heads - 1) / heads;
+    return (int32_t)(want < 1 ? 1 : want < most ? want : most);
+}
+/* Every row is of one of two classes, by the rows of its sequence: few, wide. */
+static gpu_cut gpu_cut_of(const attn_desc *d, const gpu_device *device) {
+    gpu_cut c;
+    memset(&c, 0, sizeof c);
+    if (d->dropout > 0) return c; /* whose words are those of a key's number in the sequence */
+    c.from = 1;
+    c.to = GPU_CUT_ROWS;
+    for (int wide = 0; wide < 2; wide++) c.most[wide] = gpu_parts_most(d, device, wide);
+    return c;
+}
+/* The cut of a class; where a call has none of it, to is 0. */
+static gpu_cut gpu_cut_class(const attn_desc *d, const gpu_cut *all, bool wide) {
+    gpu_cut c = *all;
+    const int64_t parts = (d->kv_len + GPU_PART_KEYS - 1) / GPU_PART_KEYS;
+    if (wide) c.from = GPU_FEW_ROWS + 1;
+    else if (c.to) c.to = GPU_FEW_ROWS;
+    const bool ragged = d->seq.cu_q || d->seq.used_q;
+    if (parts <= 1 || c.most[wide] == 1 || d->q_len < c.from || (d->q_len > c.to && !ragged))
+        c.to = 0;
+    c.rows = (int32_t)(d->q_len < c.to ? d->q_len : c.to);
+    while (c.to && (int64_t)1 << c.shift < (parts < c.most[wide] ? parts : c.most[wide])) c.shift++;
+    return c;
+}
+/* Bytes of o and of the sums of a sequence's parts; what sequences at a time share. */
+enum { GPU_PARTS_BYTES = 32 << 20 };
+static int64_t gpu_part_bytes(const attn_desc *d, const gpu_cut *c) {
+    return c->to ? (d->heads * c->rows * (d->v_dim + 2) * 4 << c->shift) : 0;
+}
+/* Of a call like d whose rows and keys may be fewer: so it never shrinks as they grow. */
+static size_t gpu_parts_bytes(const attn_desc *d, const gpu_cut *all) {
+    attn_desc few = *d;
+    int64_t most = 0;
+    for (int wide = 0; wide < 2; wide++) {
+        const int64_t rows = wide ? GPU_CUT_ROWS : GPU_FEW_ROWS;
+        if (d->q_len > rows) few.q_len = rows;
+        else few.q_len = d->q_len;
+        const gpu_cut c = gpu_cut_class(&few, all, wide);
+        const int64_t each = gpu_part_bytes(&few, &c),
+                      share = each > GPU_PARTS_BYTES ? each : GPU_PARTS_BYTES,
+                      bytes = each && d->batch > share / each ? share : each * d->batch;
+        if (bytes > most) most = bytes;
+    }
+    return ((size_t)most + 63) / 64 * 64;
+}
+
+/* d: every pointer in device memory. bh_first: see gpu_params. cut: of the whole call, of which d
+   may be a piece. parts: gpu_parts_bytes. */
+struct gpu_forward {
+    const attn_desc *d;
+    const gpu_kernel *kernel;
+    int64_t bh_first;
+    gpu_cut cut;
+    char *parts;
+    gpu_queue to;
+};
+/* The arguments of sequences [b0, b0 + n). */
+static gpu_cache_params gpu_forward_params(const gpu_forward *f, int64_t b0, int64_t n) {
+    gpu_cache_params p = gpu_cache_params_of(f->d);
+    p.call.bh_first = (uint32_t)f->bh_first;
+    gpu_skip_cache(&p, f->d, b0);
+    p.call.batch = (int32_t)n;
+    return p;
+}
+static attn_status gpu_launch_tiles(
+    const gpu_forward *f, gpu_cache_params *p, int64_t rows, int64_t z) {
+    const gpu_kernel *kernel = f->kernel;
+    attn_plan *plan = f->to.plan;
+    p->call.q_tiles = (int32_t)((rows + kernel->bm - 1) / kernel->bm);
+    void *args[] = {p}; /* most kernels take p->call alone */
+    GPU_TRY(hipLaunchKernel,
+        (kernel->function, dim3((uint32_t)p->call.q_tiles, (uint32_t)f->d->heads, (uint32_t)z),
+            dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, f->to.stream));
+    return ATTN_OK;
+}
+/* The sequences of a class that have parts: as many at a time as there is room for. */
+static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
+    const attn_desc *d = f->d;
+    const gpu_cut cut = gpu_cut_class(d, &f->cut, wide);
+    const int64_t each = gpu_part_bytes(d, &cut);
+    if (!each) return ATTN_OK;
+    int64_t at_once = each < GPU_PARTS_BYTES ? GPU_PARTS_BYTES / each : 1;
+    if (at_once > GPU_BATCH_MAX >> cut.shift)
+        at_once = GPU_BATCH_MAX >> cut.shift ? GPU_BATCH_MAX >> cut.shift : 1;
+    for (int64_t b0 = 0; b0 < d->batch; b0 += at_once) {
+        const int64_t n = d->batch - b0 < at_once ? d->batch - b0 : at_once;
+        gpu_cache_params p = gpu_forward_params(f, b0, n);
+        gpu_join_params join = {p.call, (const float *)(void *)f->parts};
+        const int64_t rows = (n << cut.shift) * d->heads * cut.rows;
+        p.call.cut = cut;
+        p.call.cut.sums = (float *)(void *)f->parts + rows * d->v_dim;
+        join.call.cut = p.call.cut;
+        p.call.o.data = f->parts;
+        p.call.o.stride[1] = d->v_dim;
+        p.call.o.stride[2] = cut.rows * d->v_dim;
+        p.call.o.stride[0] = d->heads * p.call.o.stride[2];
+        p.call.o_dtype = ATTN_F32;
+        const gpu_work all = {d->q_len, d->heads, n};
+        attn_status s = gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
+        if (!s) s = gpu_launch_units(&f->to, (const void *)gpu_join_kernel, &join, all);
+        if (s) return s;
+    }
+    return ATTN_OK;
+}
+/* Whether every sequence of the call has parts: their lengths are those of the call. */
+static bool gpu_all_in_parts(const attn_desc *d, const gpu_cut *cut) {
+    const attn_seq *s = &d->seq;
+    return !s->cu_q && !s->used_q && !s->cu_k && !s->used_k && !s->start_k &&
+           gpu_parts_of(*cut, (int32_t)d->q_len, (int32_t)d->kv_len) > 1;
+}
+static attn_status gpu_launch(const gpu_forward *f) {
+    const attn_desc *d = f->d;
+    attn_status s = ATTN_OK;
+    if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
+#if GPU_ON_CUDA
+    if (f->kernel->lds_bytes > 48 << 10) {
+        hipError_t e = cudaFuncSetAttribute(f->kernel->function,
+            cudaFuncAttributeMaxDynamicSharedMemorySize, f->kernel->lds_bytes);
+        if (e != hipSuccess) return gpu_failed(f->to.plan, e, "cudaFuncSetAttribute");
+    }
+#endif
+    for (int64_t b0 = 0; b0 < d->batch && !s && !gpu_all_in_parts(d, &f->cut);
+        b0 += GPU_BATCH_MAX) {
+        const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
+        gpu_cache_params p = gpu_forward_params(f, b0, n);
+        p.call.cut = f->cut;
+        s = gpu_launch_tiles(f, &p, d->q_len, n);
+    }
+    for (int wide = 0; wide < 2 && !s; wide++) s = gpu_launch_parts(f, wide);
+    return s;
 }
 
 /* ---- launch of append: new keys and values into the cache, q rotated ---- */
@@ -5072,7 +5308,7 @@ static int gpu_arrays(attn_desc *d, gpu_array *list) {
     return n;
 }
 /* Bytes of a device call's workspace: sequence arrays from host memory, then what a backward keeps
-   of each row, or what an append leaves to the call. */
+   of each row, or what an append leaves to the call and the parts of its keys. */
 static size_t gpu_workspace_arrays(const attn_desc *d) {
     attn_desc copy = *d;
     gpu_array list[GPU_ARRAYS];
@@ -5086,10 +5322,12 @@ static size_t gpu_delta_bytes(const attn_desc *d) {
     gpu_extent_q(d, e);
     return ((size_t)(e[0] * e[1] * e[2]) * 4 + 63) / 64 * 64;
 }
-static size_t gpu_workspace(const attn_desc *d, const attn_grad *g) {
+static size_t gpu_workspace(const attn_desc *d, const attn_grad *g, const gpu_device *device) {
     if (!(d->flags & ATTN_DEVICE)) return 0;
-    return gpu_workspace_arrays(d) +
-           (g ? gpu_delta_bytes(d) : gpu_append_used_bytes(d) + gpu_append_q_bytes(d));
+    const gpu_cut cut = gpu_cut_of(d, device);
+    return gpu_workspace_arrays(d) + (g ? gpu_delta_bytes(d)
+                                        : gpu_append_used_bytes(d) + gpu_append_q_bytes(d) +
+                                              gpu_parts_bytes(d, &cut));
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
 static attn_status gpu_store_arrays(
@@ -5115,24 +5353,27 @@ static attn_status gpu_store_arrays(
     }
     return ATTN_OK;
 }
-/* The kernels of a forward call. workspace: behind the arrays. */
-static attn_status gpu_launch_forward(
-    const gpu_queue *to, const attn_desc *d, const gpu_kernel *kernel, char *workspace) {
-    if (!gpu_has_append(d)) return gpu_launch(d, kernel, 0, to->stream, to->plan);
+/* The kernels of a forward call. f->parts: the workspace behind the arrays. */
+static attn_status gpu_launch_forward(gpu_forward f) {
+    const attn_desc *d = f.d;
+    char *workspace = f.parts;
+    if (!gpu_has_append(d)) return gpu_launch(&f);
     gpu_append_params p = gpu_append_params_of(d);
     p.used_after = (int32_t *)(void *)workspace;
     p.q = (float *)(void *)(workspace + gpu_append_used_bytes(d));
     const attn_desc left = gpu_after_append(d, p.used_after, p.q);
-    const attn_status s = gpu_launch_append(to, d, &p);
-    return s ? s : gpu_launch(&left, kernel, 0, to->stream, to->plan);
+    const attn_status s = gpu_launch_append(&f.to, d, &p);
+    f.d = &left;
+    f.parts = workspace + gpu_append_used_bytes(d) + gpu_append_q_bytes(d);
+    return s ? s : gpu_launch(&f);
 }
-static attn_status gpu_run_device(
-    const attn_desc *in, const attn_grad *g, const gpu_kernel *kernel, attn_plan *plan) {
+static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const gpu_kernel *kernel,
+    const gpu_device *device, attn_plan *plan) {
     attn_desc d = *in;
     gpu_pointer list[GPU_POINTERS];
     hipStream_t stream = (hipStream_t)d.stream;
     const bool host_seq = d.flags & ATTN_SEQ_HOST;
-    const size_t need = gpu_workspace(&d, g), arrays = gpu_workspace_arrays(&d);
+    const size_t need = gpu_workspace(&d, g, device), arrays = gpu_workspace_arrays(&d);
     gpu_block own = {NULL, false};
     attn_status s = ATTN_OK;
     bool good = true;
@@ -5160,7 +5401,8 @@ static attn_status gpu_run_device(
     if (!s && timed) e = hipEventRecord(timed->start, stream);
     char *rest = (char *)d.workspace + arrays;
     const gpu_grad_call call = {&d, g, (float *)(void *)rest, {stream, plan}};
-    if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(&call.to, &d, kernel, rest);
+    const gpu_forward forward = {&d, kernel, 0, gpu_cut_of(&d, device), rest, call.to};
+    if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(forward);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
     gpu_last.pending = !s && timed;
@@ -5266,7 +5508,7 @@ static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
 struct gpu_chunk {
     int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens; /* packed: first token and tokens */
     size_t q, k, v, k_scale, v_scale, bias, mask, alibi, sink, seq, in_bytes, lse,
-        out_bytes; /* o at in_bytes, lse behind it */
+        out_bytes; /* o at in_bytes, lse behind it; parts behind both */
 };
 static size_t gpu_grow(size_t *at, int64_t bytes) {
     const size_t here = *at;
@@ -5323,6 +5565,13 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     c->lse = at;
     (void)gpu_grow(&at, d->lse ? e.q[0] * e.q[1] * heads * 4 : 0);
     c->out_bytes = at;
+}
+/* Room for the parts of a chunk. */
+static size_t gpu_chunk_parts(const attn_desc *d, const gpu_chunk *c, const gpu_cut *cut) {
+    attn_desc piece = *d;
+    piece.batch = c->nb;
+    piece.heads = c->ng * (d->heads / d->kv_heads);
+    return gpu_parts_bytes(&piece, cut);
 }
 /* The chunks in order: *c from {0} on; false after the last. */
 static bool gpu_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, gpu_chunk *c) {
@@ -5496,8 +5745,9 @@ static attn_status gpu_slot_wait(gpu_slot *s, attn_plan *plan) {
     gpu_last.kernel += 1e-3 * (double)ms;
     return ATTN_OK;
 }
-static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, int64_t nb,
-    int64_t ng, gpu_context *x, attn_plan *plan) {
+/* kernel, cut: of the whole call. */
+static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, const gpu_cut *cut,
+    int64_t nb, int64_t ng, gpu_context *x, attn_plan *plan) {
     attn_status st;
     size_t out_at = 0;
     int n = 0;
@@ -5511,8 +5761,10 @@ static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, 
             hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
         GPU_TRY(hipEventRecord, (s->start, s->stream));
         s->busy = 1;
-        st = gpu_launch(
-            &on_device, kernel, c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), s->stream, plan);
+        const gpu_forward forward = {&on_device, kernel,
+            c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), *cut,
+            s->device + c.in_bytes + c.out_bytes, {s->stream, plan}};
+        st = gpu_launch(&forward);
         if (st) {
             s->busy = 0;
             return st;
@@ -5543,7 +5795,9 @@ static attn_status gpu_host_pointers(const attn_desc *d, const attn_grad *g, att
     }
     return ATTN_OK;
 }
-static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
+static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel,
+    const gpu_device *device, attn_plan *plan) {
+    const gpu_cut cut = gpu_cut_of(d, device);
     gpu_context *x;
     gpu_chunk c;
     attn_status st;
@@ -5564,7 +5818,8 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
     memset(&c, 0, sizeof c);
     while (gpu_chunk_next(d, nb, ng, &c)) {
         if (c.in_bytes > in) in = c.in_bytes;
-        if (c.in_bytes + c.out_bytes > block) block = c.in_bytes + c.out_bytes;
+        const size_t parts = gpu_chunk_parts(d, &c, &cut);
+        if (c.in_bytes + c.out_bytes + parts > block) block = c.in_bytes + c.out_bytes + parts;
         out += c.out_bytes;
         chunks++;
     }
@@ -5577,7 +5832,7 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
         if (!st) st = gpu_reserve(&x->slot[n].device, &x->slot[n].device_size, block, false, plan);
         gpu_last.bytes += block;
     }
-    if (!st) st = gpu_run_chunks(d, kernel, nb, ng, x, plan);
+    if (!st) st = gpu_run_chunks(d, kernel, &cut, nb, ng, x, plan);
     if (st)
         for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
     else {
@@ -5744,8 +5999,8 @@ static void gpu_exchange_all(const attn_desc *d, const gpu_append_layout *l, cha
     if (a->v_scale)
         gpu_exchange(d, &scale, d->v.scale_stride, 4, (char *)a->v_scale, out + l->v_scale);
 }
-static attn_status gpu_run_host_append(
-    const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
+static attn_status gpu_run_host_append(const attn_desc *d, const gpu_kernel *kernel,
+    const gpu_device *device, attn_plan *plan) {
     const gpu_append_layout l = gpu_append_layout_of(d);
     const size_t used = l.in_bytes; /* of the pinned block: used_k of the rest */
     gpu_context *x;
@@ -5768,7 +6023,7 @@ static attn_status gpu_run_host_append(
         const float *q = (const float *)(void *)(x->out + (l.rotated - l.in_bytes));
         const attn_desc left = gpu_after_append(d, after, q);
         gpu_exchange_all(d, &l, x->out);
-        st = gpu_run_host(&left, kernel, plan);
+        st = gpu_run_host(&left, kernel, device, plan);
         if (st) gpu_exchange_all(d, &l, x->out);
     }
     gpu_context_put(x);
@@ -5948,8 +6203,12 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
     plan->kernel = g ? gpu_pick_grad(d)->name : gpu_pick_forward(d, device.units)->name;
     plan->isa = gpu_devices_found[d->device].isa;
-    plan->workspace_size = gpu_workspace(d, g);
+    plan->workspace_size = gpu_workspace(d, g, &device);
     plan->threads = plan->splits = 1;
+    if (!g) {
+        const gpu_cut cut = gpu_cut_of(d, &device);
+        plan->splits = gpu_parts_of(cut, (int32_t)d->q_len, (int32_t)d->kv_len);
+    }
     return ATTN_OK;
 }
 static attn_status gpu_run(
@@ -5966,10 +6225,10 @@ static attn_status gpu_run(
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
         const gpu_kernel *kernel = gpu_pick_forward(d, device.units);
-        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, plan)
+        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, &device, plan)
             : g                    ? gpu_run_host_grad(d, g, plan)
-            : gpu_has_append(d)    ? gpu_run_host_append(d, kernel, plan)
-                                   : gpu_run_host(d, kernel, plan);
+            : gpu_has_append(d)    ? gpu_run_host_append(d, kernel, &device, plan)
+                                   : gpu_run_host(d, kernel, &device, plan);
     }
     gpu_leave(&visit);
     gpu_last.total = gpu_now() - gpu_last.start;
