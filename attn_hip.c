@@ -347,6 +347,16 @@ __device__ static inline uint64_t gpu_wave_read_bits(uint64_t x, int lane) {
                 high = gpu_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
     return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
 }
+/* The value of a lane that each lane names for itself. */
+__device__ static inline float gpu_wave_pick(float x, int32_t lane) {
+#if GPU_ON_CUDA
+    return __shfl_sync(0xffffffffu, x, lane);
+#elif defined(__HIP_DEVICE_COMPILE__)
+    return __int_as_float(__builtin_amdgcn_ds_bpermute(4 * lane, __float_as_int(x)));
+#else
+    return x + (float)lane;
+#endif
+}
 __device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
     for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
     return x;
@@ -566,6 +576,7 @@ struct gpu_cut {
     int32_t most[2];  /* parts of a sequence of few rows, and of more */
     int32_t shift;    /* blockIdx.z = sequence << shift | part */
     int32_t rows;     /* of a part, that there is room for */
+    bool eights;      /* rows of q, k and v may be read eight elements at a time */
 };
 #ifndef GPU_PART_KEYS
 #define GPU_PART_KEYS 256 /* a part has a multiple of it */
@@ -1599,6 +1610,424 @@ __global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_param
         }
     }
 }
+/* ============================================================================== >>decode ====
+   Parts of sequences of few rows, as text is generated: K and V go from memory to registers once for
+   ROWS rows, which are those of all heads of a group, row r being row r / group of head r % group.
+   Bound by memory: it is a kernel of multiply-adds, the same on every chip, and P stays in f32.
+
+     lane l of a group of LANES:  dims 8 l .. 8 l + 7 of q and o of every row, and of a key
+     load t of KEYS:              key t * GROUPS + group of the wave's tile, 8 elements a lane
+     score (row r, load t):       a sum over the lanes of a group; number r * KEYS + t of N. Half of
+                                  them changes sides in each step of the sum, so that lane l ends
+                                  with OWN of them, from number l * N / LANES on, all of one row
+     o += p v:                    a lane asks for p of the one that has it
+
+   A wave takes every WAVES-th tile; its groups and then the waves are summed in a fixed order, which
+   is the same for every ROWS. V of a tile and K of the next are on their way during its scores. */
+
+/* Eight elements as they lie in memory. */
+template <int KV> struct gpu_eight {
+    enum { SIZE = KV == ATTN_F32 ? 4 : KV == ATTN_F16 || KV == ATTN_BF16 ? 2 : 1, WORDS = 2 * SIZE };
+    uint32_t word[WORDS];
+    __device__ __forceinline__ void clear() {
+        GPU_UNROLL for (int n = 0; n < WORDS; n++)
+            word[n] = 0;
+    }
+    __device__ __forceinline__ void read(const char *at) {
+        if constexpr (WORDS == 2) {
+            const uint2 x = *(const uint2 *)at;
+            word[0] = x.x;
+            word[1] = x.y;
+        } else GPU_UNROLL
+            for (int n = 0; n < WORDS; n += 4) {
+                const uint4 x = *(const uint4 *)(at + 4 * n);
+                word[n] = x.x;
+                word[n + 1] = x.y;
+                word[n + 2] = x.z;
+                word[n + 3] = x.w;
+            }
+    }
+    /* So many of them, one by one. */
+    __device__ __forceinline__ void read(const char *at, int32_t count) {
+        GPU_UNROLL for (int e = 0; e < 8; e++)
+            if (e < count) {
+                if constexpr (SIZE == 4) word[e] = ((const uint32_t *)at)[e];
+                else if constexpr (SIZE == 2) put(e, ((const uint16_t *)at)[e]);
+                else put(e, ((const uint8_t *)at)[e]);
+            }
+    }
+    __device__ __forceinline__ void put(int e, uint32_t bits) {
+        const int each = 4 / SIZE, shift = e % each * 8 * SIZE;
+        const uint32_t mask = (SIZE == 1 ? 0xffu : 0xffffu) << shift;
+        word[e / each] = (word[e / each] & ~mask) | bits << shift;
+    }
+    __device__ __forceinline__ float operator[](int e) const {
+        if constexpr (KV == ATTN_F32) return __uint_as_float(word[e]);
+        else if constexpr (KV == ATTN_BF16)
+            return __uint_as_float(e % 2 ? word[e / 2] & 0xffff0000u : word[e / 2] << 16);
+        else if constexpr (KV == ATTN_F16) return gpu_f16_value((uint16_t)(word[e / 2] >> e % 2 * 16));
+        else {
+            const uint32_t code = word[e / 4] >> e % 4 * 8 & 0xffu;
+            return KV == ATTN_INT8 ? (float)(int8_t)code : gpu_fp8_value(code);
+        }
+    }
+};
+/* Of COUNT values the sums over lanes that differ in the bits DISTANCE .. LAST of their numbers.
+   While there are two, the upper lane of a pair goes on with the upper half. */
+template <int COUNT, int DISTANCE, int LAST, int N>
+__device__ static __forceinline__ void gpu_fold(float (&x)[N], int32_t lane) {
+    if constexpr (DISTANCE >= LAST) {
+        constexpr int HALF = COUNT / 2;
+        if constexpr (HALF == 0) x[0] += gpu_wave_xor(x[0], DISTANCE);
+        GPU_UNROLL for (int n = 0; n < HALF; n++) {
+            const float low = x[n], high = x[n + HALF];
+            const bool upper = lane & DISTANCE;
+            x[n] = (upper ? high : low) + gpu_wave_xor(upper ? low : high, DISTANCE);
+        }
+        gpu_fold<HALF ? HALF : 1, DISTANCE / 2, LAST>(x, lane);
+    }
+}
+
+template <int KV, int D, int ROWS> struct gpu_decode {
+    enum {
+        LANES = D / 8,
+        GROUPS = GPU_WAVE / LANES,
+        WAVES = 256 / GPU_WAVE,
+        KEYS = KV == ATTN_F32 ? 2 : 4,
+        TILE = GROUPS * KEYS,
+        N = ROWS * KEYS,
+        OWN = N > LANES ? N / LANES : 1,
+        REPEAT = N < LANES ? LANES / N : 1, /* lanes that end with the same score */
+        ROW_LANES = LANES / ROWS,
+        SUMS = ROWS * 8, /* of o, in a lane; LEFT of them when the groups are summed */
+        LEFT = SUMS / GROUPS,
+        CODES = KV == ATTN_INT8 || KV == ATTN_FP8_E4M3
+    };
+    struct shared {
+        float max[WAVES][ROWS], sum[WAVES][ROWS]; /* sum: then the factor of the wave's sums */
+        float factor[ROWS];
+        float o[WAVES / 2][SUMS * LANES];
+    };
+
+    const gpu_cache_params &arguments;
+    gpu_seq seq;
+    gpu_reach reach;
+    gpu_range see; /* of the lane's row */
+    int32_t kv_head, first_row, rows, lane;
+    float q[ROWS][8], o[SUMS];
+    float row_max, sum[OWN]; /* of the lane's row, and of its keys alone */
+    float x[N];              /* scores, then weights: OWN of them; below 0: not seen */
+    gpu_eight<KV> k[KEYS], v[KEYS];
+    float k_scale, v_scale;     /* of key lane of the tile */
+    int32_t page, token, entry; /* where key lane of the tile lies; the table's next */
+
+    __device__ __forceinline__ explicit gpu_decode(const gpu_cache_params &p) : arguments(p) {}
+    __device__ __forceinline__ int32_t group() const { return lane / LANES; }
+    __device__ __forceinline__ int32_t dim() const { return lane % LANES * 8; }
+    __device__ __forceinline__ int32_t own_row() const { return lane % LANES / ROW_LANES; }
+    /* The key of own score n, from the tile's first on. */
+    __device__ __forceinline__ int32_t own_key(int n) const {
+        const int32_t number = OWN > 1 ? lane % LANES * OWN : lane % LANES / REPEAT;
+        return (number % KEYS + n) * GROUPS + group();
+    }
+    __device__ __forceinline__ static int32_t row_of(const gpu_params &p, int32_t r) {
+        return r / p.group;
+    }
+    __device__ __forceinline__ int32_t head_of(const gpu_params &p, int32_t r) const {
+        return kv_head * p.group + r % p.group;
+    }
+
+    /* ---- memory ---- */
+
+    template <int Q>
+    __device__ __forceinline__ void load_q_of(const gpu_params &p, int32_t r, float (&to)[8]) {
+        gpu_eight<Q> x;
+        x.clear();
+        const int64_t at = seq.q_base + row_of(p, r) * p.q.stride[1] +
+                           head_of(p, r) * p.q.stride[2] + dim();
+        const char *from = p.q.data + at * gpu_eight<Q>::SIZE;
+        if (p.cut.eights && dim() < p.head_dim) x.read(from);
+        else x.read(from, p.head_dim - dim());
+        GPU_UNROLL for (int e = 0; e < 8; e++)
+            to[e] = x[e];
+    }
+    __device__ __forceinline__ void load_q(const gpu_cache_params &p) {
+        GPU_UNROLL for (int n = 0; n < ROWS; n++) {
+            const int32_t r = min(first_row + n, rows - 1);
+            if (p.q_dtype == ATTN_F32) load_q_of<ATTN_F32>(p.call, r, q[n]);
+            else if (p.q_dtype == ATTN_F16) load_q_of<ATTN_F16>(p.call, r, q[n]);
+            else load_q_of<ATTN_BF16>(p.call, r, q[n]);
+        }
+    }
+    /* The table's entry of key lane of tile j, on its way. */
+    __device__ __forceinline__ void look_up(const gpu_cache_params &p, int32_t j) {
+        const int32_t t = (int32_t)seq.k_first + min(j + lane, seq.k_len - 1);
+        if (p.table && lane < TILE)
+            entry = p.table[seq.b * p.max_pages + (uint32_t)t / (uint32_t)p.page_size];
+    }
+    __device__ __forceinline__ void place(const gpu_cache_params &p, int32_t j) {
+        token = (int32_t)seq.k_first + min(j + lane, seq.k_len - 1);
+        page = (int32_t)seq.k_batch;
+        if (!p.table) return;
+        page = gpu_clamp(entry, 0, p.pages - 1);
+        token %= p.page_size;
+    }
+    /* Of each load, where its key lies. */
+    __device__ __forceinline__ gpu_place place_of(
+        const gpu_cache_params &p, int32_t j, int t) const {
+        const int32_t key = t * GROUPS + group();
+        gpu_place at = {seq.k_batch, seq.k_first + min(j + key, seq.k_len - 1)};
+        if (p.table) {
+            at.batch = __float_as_int(gpu_wave_pick(__int_as_float(page), key));
+            at.token = __float_as_int(gpu_wave_pick(__int_as_float(token), key));
+        }
+        return at;
+    }
+    /* The keys of tile j, or their values, on their way; dims beyond are 0. */
+    template <bool KEY> __device__ __forceinline__ void load(const gpu_cache_params &p, int32_t j) {
+        const gpu_tensor &from = KEY ? p.call.k : p.call.v;
+        const gpu_codes &codes = KEY ? p.k : p.v;
+        const char *at[KEYS];
+        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
+            const gpu_place key = place_of(p, j, t);
+            at[t] = from.data + (gpu_element(key, from.stride, kv_head) + dim()) *
+                                    gpu_eight<KV>::SIZE;
+        }
+        const int32_t left = (KEY ? p.call.head_dim : p.call.v_dim) - dim();
+        if (!p.call.cut.eights) {
+            GPU_UNROLL for (int t = 0; t < KEYS; t++)
+                (KEY ? k[t] : v[t]).read(at[t], left);
+        } else if (left > 0) {
+            GPU_UNROLL for (int t = 0; t < KEYS; t++)
+                (KEY ? k[t] : v[t]).read(at[t]);
+        }
+        if (CODES && lane < TILE) {
+            const gpu_place own = {page, token};
+            (KEY ? k_scale : v_scale) = gpu_scale_of(codes, own, kv_head);
+        }
+    }
+    /* Element by element of what load t brought: each code times its scale, 0 beyond the last. */
+    template <bool KEY> __device__ __forceinline__ void values_of(
+        const gpu_params &p, int t, float (&to)[8]) const {
+        float scale = 1.0f;
+        if (CODES) scale = gpu_wave_pick(KEY ? k_scale : v_scale, t * GROUPS + group());
+        if (CODES && dim() >= (KEY ? p.head_dim : p.v_dim)) scale = 0.0f;
+        GPU_UNROLL for (int e = 0; e < 8; e++)
+            to[e] = CODES ? scale * (KEY ? k[t] : v[t])[e] : (KEY ? k[t] : v[t])[e];
+    }
+
+    /* ---- a tile ---- */
+
+    __device__ __forceinline__ void scores(const gpu_params &p) {
+        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
+            float key[8];
+            values_of<true>(p, t, key);
+            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+                float dot = q[r][0] * key[0];
+                GPU_UNROLL for (int e = 1; e < 8; e++)
+                    dot = fmaf(q[r][e], key[e], dot);
+                x[r * KEYS + t] = dot;
+            }
+        }
+        gpu_fold<N, LANES / 2, 1>(x, lane);
+    }
+    /* Scores to weights, and the sums to a maximum that has grown. */
+    __device__ __forceinline__ void weights(const gpu_params &p, int32_t j) {
+        bool seen[OWN];
+        float top = row_max;
+        GPU_UNROLL for (int n = 0; n < OWN; n++) {
+            const int32_t key = j + own_key(n);
+            seen[n] = key >= see.lo && key < see.hi;
+            x[n] *= p.scale;
+            if (p.masks & ~MASK_SCALE) {
+                const int32_t r = min(first_row + own_row(), rows - 1);
+                const gpu_row row = gpu_row_of(p, seq, head_of(p, r), row_of(p, r));
+                seen[n] = seen[n] && !gpu_hidden(p, row, key);
+                if (seen[n]) x[n] = gpu_modify(p, row, key, x[n]);
+            }
+            if (seen[n]) top = fmaxf(top, x[n]);
+        }
+        GPU_UNROLL for (int mask = 1; mask < ROW_LANES; mask *= 2)
+            top = fmaxf(top, gpu_wave_xor(top, mask));
+        GPU_UNROLL for (int mask = LANES; mask < GPU_WAVE; mask *= 2)
+            top = fmaxf(top, gpu_wave_xor(top, mask));
+        const float base = top == GPU_NEG_INF ? 0.0f : top;
+        if (gpu_wave_ballot(top > row_max)) {
+            const float old = gpu_exp2((row_max - base) * GPU_LOG2E);
+            GPU_UNROLL for (int n = 0; n < OWN; n++)
+                sum[n] *= old;
+            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+                const float of_row = gpu_wave_pick(old, lane / LANES * LANES + r * ROW_LANES);
+                GPU_UNROLL for (int e = 0; e < 8; e++)
+                    o[r * 8 + e] *= of_row;
+            }
+        }
+        row_max = top;
+        GPU_UNROLL for (int n = 0; n < OWN; n++) {
+            const float w = gpu_exp2((x[n] - base) * GPU_LOG2E);
+            sum[n] += seen[n] ? w : 0.0f;
+            x[n] = seen[n] ? w : -1.0f;
+        }
+    }
+    /* o += p v. WHOLE: every row sees every key; else a value that a row does not see is not
+       touched. */
+    template <bool WHOLE> __device__ __forceinline__ void products(const gpu_params &p) {
+        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
+            float value[8];
+            values_of<false>(p, t, value);
+            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+                const int number = r * KEYS + t;
+                const float w = gpu_wave_pick(x[number % OWN],
+                    lane / LANES * LANES + (OWN > 1 ? number / OWN : number * REPEAT));
+                GPU_UNROLL for (int e = 0; e < 8; e++) {
+                    const float next = fmaf(w, value[e], o[r * 8 + e]);
+                    o[r * 8 + e] = WHOLE || !(w < 0.0f) ? next : o[r * 8 + e];
+                }
+            }
+        }
+    }
+    /* Every WAVES-th tile that some row sees. */
+    __device__ __forceinline__ void walk(const gpu_cache_params &p) {
+        enum { STEP = WAVES * TILE };
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE), end = reach.hi;
+        const bool hides = p.call.masks & (MASK_BOOL | MASK_BIAS);
+        int32_t j = reach.lo / STEP * STEP + wave * TILE;
+        if (j + TILE <= reach.lo) j += STEP;
+        if (j >= end) return;
+        look_up(p, j);
+        place(p, j);
+        load<true>(p, j);
+        look_up(p, j + STEP);
+        for (; j < end; j += STEP) {
+            load<false>(p, j);
+            scores(p.call);
+            if (j + STEP < end) {
+                place(p, j + STEP);
+                load<true>(p, j + STEP);
+                look_up(p, j + 2 * STEP);
+            }
+            weights(p.call, j);
+            if (!hides && j >= reach.whole_lo && j + TILE <= reach.whole_hi) products<true>(p.call);
+            else products<false>(p.call);
+        }
+    }
+
+    /* ---- the end ---- */
+
+    /* The sum of the lane's row over the wave: first of each load alone, then in pairs. */
+    __device__ __forceinline__ float wave_sum() {
+        GPU_UNROLL for (int n = 0; n < OWN; n++) GPU_UNROLL
+            for (int mask = LANES; mask < GPU_WAVE; mask *= 2) sum[n] += gpu_wave_xor(sum[n], mask);
+        float all = sum[0];
+        if (OWN == 2) all = sum[0] + sum[OWN - 1];
+        if (OWN == 4) all = (sum[0] + sum[OWN / 4]) + (sum[OWN / 2] + sum[OWN - 1]);
+        GPU_UNROLL for (int mask = REPEAT; mask < ROW_LANES; mask *= 2)
+            all += gpu_wave_xor(all, mask);
+        return all;
+    }
+    /* Row r of ROWS over all waves: what their sums are to be multiplied by, and its end. */
+    __device__ __forceinline__ void join_row(const gpu_params &p, shared &lds, int32_t r) {
+        float top = GPU_NEG_INF, total = 0;
+        for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
+        const float base = top == GPU_NEG_INF ? 0.0f : top;
+        for (int w = 0; w < WAVES; w++) {
+            const float by = gpu_exp2((lds.max[w][r] - base) * GPU_LOG2E);
+            total += lds.sum[w][r] * by;
+            lds.sum[w][r] = by;
+        }
+        const int32_t row = first_row + r;
+        lds.factor[r] = 0.0f;
+        if (row < rows)
+            lds.factor[r] =
+                gpu_finish_part(p, seq, head_of(p, row), row_of(p, row), true, top, total).factor;
+    }
+    __device__ __forceinline__ void finish(const gpu_params &p, shared &lds) {
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
+        const float all = wave_sum();
+        if (lane < LANES && lane % ROW_LANES == 0) {
+            lds.max[wave][own_row()] = row_max;
+            lds.sum[wave][own_row()] = all;
+        }
+        gpu_fold<SUMS, GPU_WAVE / 2, LANES>(o, lane);
+        __syncthreads();
+        if ((int32_t)threadIdx.x < ROWS) join_row(p, lds, (int32_t)threadIdx.x);
+        __syncthreads();
+        GPU_UNROLL for (int n = 0; n < LEFT; n++)
+            o[n] *= lds.sum[wave][(group() * LEFT + n) / 8];
+        GPU_UNROLL for (int half = WAVES / 2; half; half /= 2) {
+            if (wave >= half && wave < 2 * half) {
+                GPU_UNROLL for (int n = 0; n < LEFT; n++)
+                    lds.o[wave - half][n * GPU_WAVE + lane] = o[n];
+            }
+            __syncthreads();
+            if (wave < half) {
+                GPU_UNROLL for (int n = 0; n < LEFT; n++)
+                    o[n] += lds.o[wave][n * GPU_WAVE + lane];
+            }
+            __syncthreads();
+        }
+        if (wave == 0) store(p, lds);
+    }
+    __device__ __forceinline__ void store(const gpu_params &p, const shared &lds) {
+        GPU_UNROLL for (int n = 0; n < LEFT; n++) {
+            const int32_t number = group() * LEFT + n, row = first_row + number / 8,
+                          c = dim() + number % 8;
+            if (row < rows && c < p.v_dim)
+                ((float *)gpu_o_row(p, seq, head_of(p, row), row_of(p, row)))[c] =
+                    o[n] * lds.factor[number / 8];
+        }
+    }
+    __device__ __forceinline__ void run(shared &lds) {
+        const gpu_cache_params &p = arguments;
+        seq = gpu_sequence(p.call, (int32_t)blockIdx.z);
+        kv_head = (int32_t)blockIdx.y;
+        first_row = (int32_t)blockIdx.x * ROWS;
+        rows = seq.q_used * p.call.group;
+        if (first_row >= rows) return;
+        lane = (int32_t)threadIdx.x % GPU_WAVE;
+        const int32_t i0 = row_of(p.call, first_row),
+                      i1 = row_of(p.call, min(first_row + ROWS, rows) - 1),
+                      i = row_of(p.call, min(first_row + own_row(), rows - 1));
+        reach = gpu_reach_of(p.call, seq, i0, i1 - i0 + 1);
+        see = gpu_reach_row(reach, seq, i0, i - i0);
+        row_max = GPU_NEG_INF;
+        entry = 0;
+        k_scale = v_scale = 0.0f;
+        GPU_UNROLL for (int n = 0; n < OWN; n++)
+            sum[n] = 0.0f;
+        GPU_UNROLL for (int n = 0; n < SUMS; n++)
+            o[n] = 0.0f;
+        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
+            k[t].clear();
+            v[t].clear();
+        }
+        load_q(p);
+        walk(p);
+        finish(p.call, lds);
+    }
+};
+/* grid {blocks of rows, kv_heads, z of parts} */
+template <int KV, int D, int ROWS>
+__global__ void __launch_bounds__(256) gpu_decode_parts(gpu_cache_params p) {
+    __shared__ typename gpu_decode<KV, D, ROWS>::shared lds;
+    gpu_decode<KV, D, ROWS> f(p);
+    f.run(lds);
+}
+#define GPU_ROW_DECODE(name, KV, D, ROWS) \
+    {name, KV, D, ROWS, (const void *)gpu_decode_parts<KV, D, ROWS>},
+#define GPU_ROWS_DECODE_KV(name, KV) \
+    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 4) \
+    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 8) \
+    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 4) \
+    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 8) \
+    GPU_ROW_DECODE("decode_" name "_d256", KV, 256, 4) \
+    GPU_ROW_DECODE("decode_" name "_d256", KV, 256, 8)
+/* clang-format off */
+#define GPU_ROWS_DECODE \
+    GPU_ROWS_DECODE_KV("f32", ATTN_F32) GPU_ROWS_DECODE_KV("f16", ATTN_F16) \
+    GPU_ROWS_DECODE_KV("bf16", ATTN_BF16) GPU_ROWS_DECODE_KV("int8", ATTN_INT8) \
+    GPU_ROWS_DECODE_KV("fp8", ATTN_FP8_E4M3)
+/* clang-format on */
 /* ============================================================================ >>backward ====
    The gradients, on every chip and for every size, from the lse and o of the forward call:
 
@@ -4179,6 +4608,14 @@ struct gpu_kernel {
 static const gpu_kernel gpu_kernels[] = {
     GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR GPU_ROWS_CACHE};
 
+/* Of the parts of few rows: rows stand with those for fewer first. */
+struct gpu_decode_kernel {
+    const char *name;
+    int32_t dtype, dim, rows; /* dtype of k and v; head_dim and v_dim at most; rows at a time */
+    const void *function;
+};
+static const gpu_decode_kernel gpu_decode_kernels[] = {GPU_ROWS_DECODE};
+
 /* The kernels of a backward: of dq, of dk and dv, and of dbias. */
 struct gpu_grad_kernel {
     const char *name;
@@ -4284,6 +4721,31 @@ static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
             d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) &&
             align >= row->align)
             return row;
+}
+/* The kernel of parts of few rows; NULL: that of the call does. */
+static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
+    const int64_t few = d->q_len < GPU_FEW_ROWS ? d->q_len : GPU_FEW_ROWS,
+                  rows = few * (d->heads / d->kv_heads);
+    for (const gpu_decode_kernel &row : gpu_decode_kernels)
+        if (row.dtype == d->k.dtype && d->k.dtype == d->v.dtype && row.dim >= d->head_dim &&
+            row.dim >= d->v_dim && (row.rows >= rows || row.rows == 8))
+            return &row;
+    return NULL;
+}
+/* Whether it may read eight elements at a time. */
+static bool gpu_reads_eights(const attn_desc *d) {
+    const attn_in *in[3] = {&d->q, &d->k, &d->v};
+    int64_t e[2][3];
+    gpu_extent_q(d, e[0]);
+    gpu_extent_k(d, e[1]);
+    if (d->head_dim % 8 || d->v_dim % 8) return false;
+    for (int n = 0; n < 3; n++) {
+        const int64_t eight = gpu_bytes(in[n]->dtype, 8);
+        if (gpu_align_of(in[n]->data, in[n]->stride, e[n > 0], in[n]->dtype) <
+            (eight < 16 ? eight : 16))
+            return false;
+    }
+    return true;
 }
 /* The same of a backward. */
 static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d) {
@@ -4903,6 +5365,7 @@ static size_t gpu_parts_bytes(const attn_desc *d, const gpu_cut *all) {
 struct gpu_forward {
     const attn_desc *d;
     const gpu_kernel *kernel;
+    const gpu_decode_kernel *decode;
     int64_t bh_first;
     gpu_cut cut;
     char *parts;
@@ -4927,6 +5390,18 @@ static attn_status gpu_launch_tiles(
             dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, f->to.stream));
     return ATTN_OK;
 }
+static attn_status gpu_launch_decode(
+    const gpu_forward *f, const gpu_decode_kernel *kernel, gpu_cache_params *p, int64_t z) {
+    const int64_t rows = (int64_t)p->call.cut.rows * p->call.group;
+    attn_plan *plan = f->to.plan;
+    void *args[] = {p};
+    GPU_TRY(hipLaunchKernel,
+        (kernel->function,
+            dim3((uint32_t)((rows + kernel->rows - 1) / kernel->rows), (uint32_t)f->d->kv_heads,
+                (uint32_t)z),
+            dim3(256), args, 0, f->to.stream));
+    return ATTN_OK;
+}
 /* The sequences of a class that have parts: as many at a time as there is room for. */
 static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
     const attn_desc *d = f->d;
@@ -4942,6 +5417,7 @@ static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
         gpu_join_params join = {p.call, (const float *)(void *)f->parts};
         const int64_t rows = (n << cut.shift) * d->heads * cut.rows;
         p.call.cut = cut;
+        p.call.cut.eights = gpu_reads_eights(d);
         p.call.cut.sums = (float *)(void *)f->parts + rows * d->v_dim;
         join.call.cut = p.call.cut;
         p.call.o.data = f->parts;
@@ -4950,7 +5426,9 @@ static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
         p.call.o.stride[0] = d->heads * p.call.o.stride[2];
         p.call.o_dtype = ATTN_F32;
         const gpu_work all = {d->q_len, d->heads, n};
-        attn_status s = gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
+        attn_status s = !wide && f->decode
+                            ? gpu_launch_decode(f, f->decode, &p, n << cut.shift)
+                            : gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
         if (!s) s = gpu_launch_units(&f->to, (const void *)gpu_join_kernel, &join, all);
         if (s) return s;
     }
@@ -5353,6 +5831,11 @@ static attn_status gpu_store_arrays(
     }
     return ATTN_OK;
 }
+/* The kernel of few rows, once what is new has been appended. */
+static const gpu_decode_kernel *gpu_pick_decode_after(const attn_desc *d) {
+    const attn_desc left = gpu_after_append(d, NULL, NULL);
+    return gpu_pick_decode(&left);
+}
 /* The kernels of a forward call. f->parts: the workspace behind the arrays. */
 static attn_status gpu_launch_forward(gpu_forward f) {
     const attn_desc *d = f.d;
@@ -5401,7 +5884,8 @@ static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const
     if (!s && timed) e = hipEventRecord(timed->start, stream);
     char *rest = (char *)d.workspace + arrays;
     const gpu_grad_call call = {&d, g, (float *)(void *)rest, {stream, plan}};
-    const gpu_forward forward = {&d, kernel, 0, gpu_cut_of(&d, device), rest, call.to};
+    const gpu_forward forward = {
+        &d, kernel, gpu_pick_decode_after(&d), 0, gpu_cut_of(&d, device), rest, call.to};
     if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(forward);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
@@ -5761,7 +6245,7 @@ static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, 
             hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
         GPU_TRY(hipEventRecord, (s->start, s->stream));
         s->busy = 1;
-        const gpu_forward forward = {&on_device, kernel,
+        const gpu_forward forward = {&on_device, kernel, gpu_pick_decode(d),
             c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), *cut,
             s->device + c.in_bytes + c.out_bytes, {s->stream, plan}};
         st = gpu_launch(&forward);
@@ -6207,7 +6691,9 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
     plan->threads = plan->splits = 1;
     if (!g) {
         const gpu_cut cut = gpu_cut_of(d, &device);
+        const gpu_decode_kernel *decode = gpu_pick_decode_after(d);
         plan->splits = gpu_parts_of(cut, (int32_t)d->q_len, (int32_t)d->kv_len);
+        if (plan->splits > 1 && d->q_len <= GPU_FEW_ROWS && decode) plan->kernel = decode->name;
     }
     return ATTN_OK;
 }
