@@ -676,7 +676,8 @@ __device__ static inline gpu_seq gpu_whole_sequence(const gpu_params &p, int32_t
 }
 /* The sequence becomes its part, or nothing where this launch is not about it. */
 __device__ static inline void gpu_take_part(const gpu_params &p, gpu_seq &s, int32_t z) {
-    const int32_t parts = gpu_parts_of(p.cut, s.q_used, s.k_len), part = z & ((1 << p.cut.shift) - 1);
+    const int32_t parts = gpu_parts_of(p.cut, s.q_used, s.k_len),
+                  part = z & ((1 << p.cut.shift) - 1);
     if (p.cut.sums ? parts == 1 || part >= parts : parts > 1) {
         s.q_rows = s.q_used = s.k_len = 0;
         return;
@@ -1082,8 +1083,8 @@ template <int DTYPE> __device__ static inline bool gpu_bad_value(const char *v, 
 /* Of dims d0 + lane, the bits of those that row `row` sees a bad value in. keys: [lo, hi) of
  * the whole wave */
 template <int DTYPE>
-__device__ static __forceinline__ uint64_t gpu_bad_dims(const gpu_params &p, const gpu_seq &s, int32_t h,
-    int32_t d0, gpu_range keys, gpu_range see, const gpu_row &row) {
+__device__ static __forceinline__ uint64_t gpu_bad_dims(const gpu_params &p, const gpu_seq &s,
+    int32_t h, int32_t d0, gpu_range keys, gpu_range see, const gpu_row &row) {
     enum { AT_ONCE = 2 };
     const int32_t left = p.v_dim - d0, lane = (int32_t)threadIdx.x % GPU_WAVE;
     const uint64_t all = left < 64 ? ((uint64_t)1 << left) - 1 : ~(uint64_t)0;
@@ -1158,8 +1159,8 @@ template <int WAVES> __device__ static inline bool gpu_any_wave(bool x, uint32_t
    n * STEP, n < ROWS, of the workgroup's BM, bit n of alive for each, and is one that speaks
    for them. words: of LDS, which is free, WAVES + BM. */
 template <int DTYPE, int WAVES, int BM, int ROWS, int STEP>
-__device__ static __forceinline__ void gpu_poison(const gpu_params &p, int32_t h, int32_t row0, bool bad,
-    uint32_t *words, bool speaks, int32_t row, uint32_t alive) {
+__device__ static __forceinline__ void gpu_poison(const gpu_params &p, int32_t h, int32_t row0,
+    bool bad, uint32_t *words, bool speaks, int32_t row, uint32_t alive) {
     if (!gpu_any_wave<WAVES>(bad, words)) return;
     words += WAVES;
     if (speaks)
@@ -1517,8 +1518,9 @@ struct gpu_new_row {
     int32_t dtype, dim;
 };
 /* Its element c. once: it will be rounded to fewer bits than f32 has. */
-__device__ static inline float gpu_new_value(
-    const gpu_append_params &p, const gpu_new_row &x, int32_t c, bool once) {
+__device__ static __forceinline__ float gpu_new_value(
+    const gpu_append_params &arguments, const gpu_new_row &x, int32_t c, bool once) {
+    const gpu_append_params &p = gpu_reload(arguments);
     if (x.position < 0 || c >= p.rotary_dim)
         return once && x.dtype == ATTN_F64 ? gpu_round_to_odd(((const double *)x.data)[x.at + c])
                                            : gpu_get(x.data, x.dtype, x.at + c);
@@ -1543,8 +1545,9 @@ __device__ static inline void gpu_put_new(char *data, int32_t dtype, int64_t at,
 }
 /* A row of a cache, by one wave: rounded, or quantised with a scale at scale_at. Nothing is kept:
    values are made anew for the codes. */
-__device__ static inline void gpu_append_row(const gpu_append_params &p, const gpu_new_row &x,
-    const gpu_tensor &cache, const gpu_codes &codes, int64_t at, int64_t scale_at) {
+__device__ static __forceinline__ void gpu_append_row(const gpu_append_params &p,
+    const gpu_new_row &x, const gpu_tensor &cache, const gpu_codes &codes, int64_t at,
+    int64_t scale_at) {
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
     char *data = (char *)cache.data;
     if (!codes.scale) {
@@ -1567,20 +1570,23 @@ __device__ static inline void gpu_append_row(const gpu_append_params &p, const g
         gpu_put_code(data, codes.dtype, at + c,
             finite && scale > 0.0f ? gpu_quotient(gpu_new_value(p, x, c, false), scale) : 0.0f);
 }
-/* New token n of a sequence, in one head of k and v. */
-__device__ static inline void gpu_append_token(
-    const gpu_append_params &p, const gpu_seq &s, const gpu_added &added, int32_t head, int32_t n) {
-    const gpu_place from = {p.cu ? 0 : s.b, added.first + n};
-    const gpu_place to = p.apart ? from : gpu_place_of(p.cache, s, s.k_len + n);
+/* New token n of a sequence, in one head of k or v. What it needs is made anew for each of them:
+   scalar registers. */
+template <bool KEY>
+__device__ static __forceinline__ void gpu_append_token(
+    const gpu_append_params &arguments, int32_t b, int32_t head, int32_t n) {
+    const gpu_append_params &p = gpu_reload(arguments);
     const gpu_params &call = p.cache.call;
-    const gpu_new_row k = {p.k.data, gpu_element(from, p.k.stride, head),
-        p.cosine ? (int64_t)s.k_len + n : -1, p.k_dtype, call.head_dim};
-    const gpu_new_row v = {
-        p.v.data, gpu_element(from, p.v.stride, head), -1, p.v_dtype, call.v_dim};
-    gpu_append_row(p, k, call.k, p.cache.k, gpu_element(to, call.k.stride, head),
-        gpu_element(to, p.cache.k.stride, head));
-    gpu_append_row(p, v, call.v, p.cache.v, gpu_element(to, call.v.stride, head),
-        gpu_element(to, p.cache.v.stride, head));
+    const gpu_seq s = gpu_whole_sequence(call, b);
+    const gpu_place from = {p.cu ? 0 : b, gpu_added_of(p, s).first + n};
+    const gpu_place to = p.apart ? from : gpu_place_of(p.cache, s, s.k_len + n);
+    const gpu_tensor &fresh = KEY ? p.k : p.v, &cache = KEY ? call.k : call.v;
+    const gpu_codes &codes = KEY ? p.cache.k : p.cache.v;
+    const gpu_new_row x = {fresh.data, gpu_element(from, fresh.stride, head),
+        KEY && p.cosine ? (int64_t)s.k_len + n : -1, KEY ? p.k_dtype : p.v_dtype,
+        KEY ? call.head_dim : call.v_dim};
+    gpu_append_row(p, x, cache, codes, gpu_element(to, cache.stride, head),
+        gpu_element(to, codes.stride, head));
 }
 /* grid {any, kv_heads, any}: new tokens, sequences. */
 __global__ static void __launch_bounds__(256) gpu_append_kernel(gpu_append_params p) {
@@ -1589,8 +1595,10 @@ __global__ static void __launch_bounds__(256) gpu_append_kernel(gpu_append_param
         const gpu_added added = gpu_added_of(p, s);
         if (p.used_after && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
             p.used_after[b] = (int32_t)s.column + s.k_len + added.count;
-        for (int64_t u = gpu_first_unit(); u < added.count; u += gpu_units_step())
-            gpu_append_token(p, s, added, (int32_t)blockIdx.y, (int32_t)u);
+        for (int64_t u = gpu_first_unit(); u < added.count; u += gpu_units_step()) {
+            gpu_append_token<true>(p, b, (int32_t)blockIdx.y, (int32_t)u);
+            gpu_append_token<false>(p, b, (int32_t)blockIdx.y, (int32_t)u);
+        }
     }
 }
 /* grid {any, heads, any}: rows of q, sequences. q goes on in f32. */
@@ -1627,7 +1635,12 @@ __global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_param
 
 /* Eight elements as they lie in memory. */
 template <int KV> struct gpu_eight {
-    enum { SIZE = KV == ATTN_F32 ? 4 : KV == ATTN_F16 || KV == ATTN_BF16 ? 2 : 1, WORDS = 2 * SIZE };
+    enum {
+        SIZE = KV == ATTN_F32                      ? 4
+               : KV == ATTN_F16 || KV == ATTN_BF16 ? 2
+                                                   : 1,
+        WORDS = 2 * SIZE
+    };
     uint32_t word[WORDS];
     __device__ __forceinline__ void clear() {
         GPU_UNROLL for (int n = 0; n < WORDS; n++)
@@ -1665,7 +1678,8 @@ template <int KV> struct gpu_eight {
         if constexpr (KV == ATTN_F32) return __uint_as_float(word[e]);
         else if constexpr (KV == ATTN_BF16)
             return __uint_as_float(e % 2 ? word[e / 2] & 0xffff0000u : word[e / 2] << 16);
-        else if constexpr (KV == ATTN_F16) return gpu_f16_value((uint16_t)(word[e / 2] >> e % 2 * 16));
+        else if constexpr (KV == ATTN_F16)
+            return gpu_f16_value((uint16_t)(word[e / 2] >> e % 2 * 16));
         else {
             const uint32_t code = word[e / 4] >> e % 4 * 8 & 0xffu;
             return KV == ATTN_INT8 ? (float)(int8_t)code : gpu_fp8_value(code);
@@ -1706,6 +1720,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     struct shared {
         float max[WAVES][ROWS], sum[WAVES][ROWS]; /* sum: then the factor of the wave's sums */
         float factor[ROWS];
+        float4 q[2][ROWS * LANES];
         float o[WAVES / 2][SUMS * LANES];
     };
 
@@ -1714,14 +1729,16 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     gpu_reach reach;
     gpu_range see; /* of the lane's row */
     int32_t kv_head, first_row, rows, lane;
-    float q[ROWS][8], o[SUMS];
+    shared &lds;
+    float o[SUMS];
     float row_max, sum[OWN]; /* of the lane's row, and of its keys alone */
     float x[N];              /* scores, then weights: OWN of them; below 0: not seen */
     gpu_eight<KV> k[KEYS], v[KEYS];
     float k_scale, v_scale;     /* of key lane of the tile */
     int32_t page, token, entry; /* where key lane of the tile lies; the table's next */
 
-    __device__ __forceinline__ explicit gpu_decode(const gpu_cache_params &p) : arguments(p) {}
+    __device__ __forceinline__ gpu_decode(const gpu_cache_params &p, shared &block)
+        : arguments(p), lds(block) {}
     __device__ __forceinline__ int32_t group() const { return lane / LANES; }
     __device__ __forceinline__ int32_t dim() const { return lane % LANES * 8; }
     __device__ __forceinline__ int32_t own_row() const { return lane % LANES / ROW_LANES; }
@@ -1739,25 +1756,28 @@ template <int KV, int D, int ROWS> struct gpu_decode {
 
     /* ---- memory ---- */
 
+    /* Row n of q to LDS, by its lanes. */
     template <int Q>
-    __device__ __forceinline__ void load_q_of(const gpu_params &p, int32_t r, float (&to)[8]) {
+    __device__ __forceinline__ void load_q_of(const gpu_params &p, int32_t n, int32_t c) {
+        const int32_t r = min(first_row + n, rows - 1), d = 8 * c;
+        const int64_t at =
+            seq.q_base + row_of(p, r) * p.q.stride[1] + head_of(p, r) * p.q.stride[2] + d;
+        const char *from = p.q.data + at * gpu_eight<Q>::SIZE;
         gpu_eight<Q> x;
         x.clear();
-        const int64_t at = seq.q_base + row_of(p, r) * p.q.stride[1] +
-                           head_of(p, r) * p.q.stride[2] + dim();
-        const char *from = p.q.data + at * gpu_eight<Q>::SIZE;
-        if (p.cut.eights && dim() < p.head_dim) x.read(from);
-        else x.read(from, p.head_dim - dim());
-        GPU_UNROLL for (int e = 0; e < 8; e++)
-            to[e] = x[e];
+        if (p.cut.eights && d < p.head_dim) x.read(from);
+        else x.read(from, p.head_dim - d);
+        lds.q[0][n * LANES + c] = make_float4(x[0], x[1], x[2], x[3]);
+        lds.q[1][n * LANES + c] = make_float4(x[4], x[5], x[6], x[7]);
     }
     __device__ __forceinline__ void load_q(const gpu_cache_params &p) {
-        GPU_UNROLL for (int n = 0; n < ROWS; n++) {
-            const int32_t r = min(first_row + n, rows - 1);
-            if (p.q_dtype == ATTN_F32) load_q_of<ATTN_F32>(p.call, r, q[n]);
-            else if (p.q_dtype == ATTN_F16) load_q_of<ATTN_F16>(p.call, r, q[n]);
-            else load_q_of<ATTN_BF16>(p.call, r, q[n]);
+        const int32_t t = (int32_t)threadIdx.x, n = t / LANES, c = t % LANES;
+        if (t < ROWS * LANES) {
+            if (p.q_dtype == ATTN_F32) load_q_of<ATTN_F32>(p.call, n, c);
+            else if (p.q_dtype == ATTN_F16) load_q_of<ATTN_F16>(p.call, n, c);
+            else load_q_of<ATTN_BF16>(p.call, n, c);
         }
+        __syncthreads();
     }
     /* The table's entry of key lane of tile j, on its way. */
     __device__ __forceinline__ void look_up(const gpu_cache_params &p, int32_t j) {
@@ -1790,8 +1810,8 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         const char *at[KEYS];
         GPU_UNROLL for (int t = 0; t < KEYS; t++) {
             const gpu_place key = place_of(p, j, t);
-            at[t] = from.data + (gpu_element(key, from.stride, kv_head) + dim()) *
-                                    gpu_eight<KV>::SIZE;
+            at[t] =
+                from.data + (gpu_element(key, from.stride, kv_head) + dim()) * gpu_eight<KV>::SIZE;
         }
         const int32_t left = (KEY ? p.call.head_dim : p.call.v_dim) - dim();
         if (!p.call.cut.eights) {
@@ -1807,45 +1827,60 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
     }
     /* Element by element of what load t brought: each code times its scale, 0 beyond the last. */
-    template <bool KEY> __device__ __forceinline__ void values_of(
-        const gpu_params &p, int t, float (&to)[8]) const {
+    template <bool KEY>
+    __device__ __forceinline__ void values_of(
+        const gpu_params &p, int t, const gpu_eight<KV> &from, float (&to)[8]) const {
         float scale = 1.0f;
         if (CODES) scale = gpu_wave_pick(KEY ? k_scale : v_scale, t * GROUPS + group());
         if (CODES && dim() >= (KEY ? p.head_dim : p.v_dim)) scale = 0.0f;
         GPU_UNROLL for (int e = 0; e < 8; e++)
-            to[e] = CODES ? scale * (KEY ? k[t] : v[t])[e] : (KEY ? k[t] : v[t])[e];
+            to[e] = CODES ? scale * from[e] : from[e];
     }
 
     /* ---- a tile ---- */
 
     __device__ __forceinline__ void scores(const gpu_params &p) {
-        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
-            float key[8];
-            values_of<true>(p, t, key);
-            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
-                float dot = q[r][0] * key[0];
+        int32_t at = lane % LANES; /* where q is: not kept in registers */
+        float key[KEYS][8];
+        gpu_pin(at);
+        GPU_UNROLL for (int t = 0; t < KEYS; t++)
+            values_of<true>(p, t, k[t], key[t]);
+        GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+            const float4 low = lds.q[0][r * LANES + at], high = lds.q[1][r * LANES + at];
+            const float q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+            GPU_UNROLL for (int t = 0; t < KEYS; t++) {
+                float dot = q[0] * key[t][0];
                 GPU_UNROLL for (int e = 1; e < 8; e++)
-                    dot = fmaf(q[r][e], key[e], dot);
+                    dot = fmaf(q[e], key[t][e], dot);
                 x[r * KEYS + t] = dot;
             }
+            gpu_fence(); /* one after the other: registers */
         }
         gpu_fold<N, LANES / 2, 1>(x, lane);
     }
+    /* The own scores go round, for loops whose code is there once. */
+    __device__ __forceinline__ void turn() {
+        const float first = x[0];
+        GPU_UNROLL for (int n = 0; n + 1 < OWN; n++)
+            x[n] = x[n + 1];
+        x[OWN - 1] = first;
+    }
     /* Scores to weights, and the sums to a maximum that has grown. */
     __device__ __forceinline__ void weights(const gpu_params &p, int32_t j) {
-        bool seen[OWN];
+        uint32_t seen = 0;
         float top = row_max;
-        GPU_UNROLL for (int n = 0; n < OWN; n++) {
+        GPU_NO_UNROLL for (int n = 0; n < OWN; n++, turn()) {
             const int32_t key = j + own_key(n);
-            seen[n] = key >= see.lo && key < see.hi;
-            x[n] *= p.scale;
+            bool sees = key >= see.lo && key < see.hi;
+            x[0] *= p.scale;
             if (p.masks & ~MASK_SCALE) {
                 const int32_t r = min(first_row + own_row(), rows - 1);
                 const gpu_row row = gpu_row_of(p, seq, head_of(p, r), row_of(p, r));
-                seen[n] = seen[n] && !gpu_hidden(p, row, key);
-                if (seen[n]) x[n] = gpu_modify(p, row, key, x[n]);
+                sees = sees && !gpu_hidden(p, row, key);
+                if (sees) x[0] = gpu_modify(p, row, key, x[0]);
             }
-            if (seen[n]) top = fmaxf(top, x[n]);
+            if (sees) top = fmaxf(top, x[0]);
+            seen |= (uint32_t)sees << n;
         }
         GPU_UNROLL for (int mask = 1; mask < ROW_LANES; mask *= 2)
             top = fmaxf(top, gpu_wave_xor(top, mask));
@@ -1865,25 +1900,38 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         row_max = top;
         GPU_UNROLL for (int n = 0; n < OWN; n++) {
             const float w = gpu_exp2((x[n] - base) * GPU_LOG2E);
-            sum[n] += seen[n] ? w : 0.0f;
-            x[n] = seen[n] ? w : -1.0f;
+            sum[n] += seen >> n & 1 ? w : 0.0f;
+            x[n] = seen >> n & 1 ? w : -1.0f;
         }
     }
-    /* o += p v. WHOLE: every row sees every key; else a value that a row does not see is not
-       touched. */
-    template <bool WHOLE> __device__ __forceinline__ void products(const gpu_params &p) {
-        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
-            float value[8];
-            values_of<false>(p, t, value);
-            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
-                const int number = r * KEYS + t;
-                const float w = gpu_wave_pick(x[number % OWN],
-                    lane / LANES * LANES + (OWN > 1 ? number / OWN : number * REPEAT));
-                GPU_UNROLL for (int e = 0; e < 8; e++) {
-                    const float next = fmaf(w, value[e], o[r * 8 + e]);
-                    o[r * 8 + e] = WHOLE || !(w < 0.0f) ? next : o[r * 8 + e];
-                }
+    /* o += p v of load t, of which the lanes have their weights in `own`. WHOLE: every row sees the
+       key; else a value that a row does not see is not touched. */
+    template <bool WHOLE>
+    __device__ __forceinline__ void product(
+        const gpu_params &p, int t, const gpu_eight<KV> &from, float own) {
+        float value[8];
+        values_of<false>(p, t, from, value);
+        GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+            const int32_t number = r * KEYS + t;
+            const float w = gpu_wave_pick(
+                own, lane / LANES * LANES + (OWN > 1 ? number / OWN : number * REPEAT));
+            GPU_UNROLL for (int e = 0; e < 8; e++) {
+                const float next = fmaf(w, value[e], o[r * 8 + e]);
+                o[r * 8 + e] = WHOLE || !(w < 0.0f) ? next : o[r * 8 + e];
             }
+        }
+        gpu_fence(); /* one after the other: registers */
+    }
+    __device__ __forceinline__ void products(const gpu_params &p, bool whole) {
+        if (whole) {
+            GPU_UNROLL for (int t = 0; t < KEYS; t++)
+                product<true>(p, t, v[t], x[t % OWN]);
+            return;
+        }
+        GPU_NO_UNROLL for (int t = 0; t < KEYS; t++, turn()) {
+            product<false>(p, t, v[0], x[0]);
+            GPU_UNROLL for (int n = 0; n + 1 < KEYS; n++)
+                v[n] = v[n + 1];
         }
     }
     /* Every WAVES-th tile that some row sees. */
@@ -1907,8 +1955,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
                 look_up(p, j + 2 * STEP);
             }
             weights(p.call, j);
-            if (!hides && j >= reach.whole_lo && j + TILE <= reach.whole_hi) products<true>(p.call);
-            else products<false>(p.call);
+            products(p.call, !hides && j >= reach.whole_lo && j + TILE <= reach.whole_hi);
         }
     }
 
@@ -1926,7 +1973,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         return all;
     }
     /* Row r of ROWS over all waves: what their sums are to be multiplied by, and its end. */
-    __device__ __forceinline__ void join_row(const gpu_params &p, shared &lds, int32_t r) {
+    __device__ __forceinline__ void join_row(const gpu_params &p, int32_t r) {
         float top = GPU_NEG_INF, total = 0;
         for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
         const float base = top == GPU_NEG_INF ? 0.0f : top;
@@ -1941,7 +1988,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
             lds.factor[r] =
                 gpu_finish_part(p, seq, head_of(p, row), row_of(p, row), true, top, total).factor;
     }
-    __device__ __forceinline__ void finish(const gpu_params &p, shared &lds) {
+    __device__ __forceinline__ void finish(const gpu_params &p) {
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
         const float all = wave_sum();
         if (lane < LANES && lane % ROW_LANES == 0) {
@@ -1950,7 +1997,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
         gpu_fold<SUMS, GPU_WAVE / 2, LANES>(o, lane);
         __syncthreads();
-        if ((int32_t)threadIdx.x < ROWS) join_row(p, lds, (int32_t)threadIdx.x);
+        if ((int32_t)threadIdx.x < ROWS) join_row(p, (int32_t)threadIdx.x);
         __syncthreads();
         GPU_UNROLL for (int n = 0; n < LEFT; n++)
             o[n] *= lds.sum[wave][(group() * LEFT + n) / 8];
@@ -1966,9 +2013,9 @@ template <int KV, int D, int ROWS> struct gpu_decode {
             }
             __syncthreads();
         }
-        if (wave == 0) store(p, lds);
+        if (wave == 0) store(p);
     }
-    __device__ __forceinline__ void store(const gpu_params &p, const shared &lds) {
+    __device__ __forceinline__ void store(const gpu_params &p) {
         GPU_UNROLL for (int n = 0; n < LEFT; n++) {
             const int32_t number = group() * LEFT + n, row = first_row + number / 8,
                           c = dim() + number % 8;
@@ -1977,7 +2024,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
                     o[n] * lds.factor[number / 8];
         }
     }
-    __device__ __forceinline__ void run(shared &lds) {
+    __device__ __forceinline__ void run() {
         const gpu_cache_params &p = arguments;
         seq = gpu_sequence(p.call, (int32_t)blockIdx.z);
         kv_head = (int32_t)blockIdx.y;
@@ -2003,15 +2050,15 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
         load_q(p);
         walk(p);
-        finish(p.call, lds);
+        finish(p.call);
     }
 };
 /* grid {blocks of rows, kv_heads, z of parts} */
 template <int KV, int D, int ROWS>
 __global__ void __launch_bounds__(256) gpu_decode_parts(gpu_cache_params p) {
     __shared__ typename gpu_decode<KV, D, ROWS>::shared lds;
-    gpu_decode<KV, D, ROWS> f(p);
-    f.run(lds);
+    gpu_decode<KV, D, ROWS> f(p, lds);
+    f.run();
 }
 #define GPU_ROW_DECODE(name, KV, D, ROWS) \
     {name, KV, D, ROWS, (const void *)gpu_decode_parts<KV, D, ROWS>},
@@ -2020,13 +2067,14 @@ __global__ void __launch_bounds__(256) gpu_decode_parts(gpu_cache_params p) {
     GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 8) \
     GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 4) \
     GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 8) \
-    GPU_ROW_DECODE("decode_" name "_d256", KV, 256, 4) \
     GPU_ROW_DECODE("decode_" name "_d256", KV, 256, 8)
 /* clang-format off */
 #define GPU_ROWS_DECODE \
-    GPU_ROWS_DECODE_KV("f32", ATTN_F32) GPU_ROWS_DECODE_KV("f16", ATTN_F16) \
-    GPU_ROWS_DECODE_KV("bf16", ATTN_BF16) GPU_ROWS_DECODE_KV("int8", ATTN_INT8) \
-    GPU_ROWS_DECODE_KV("fp8", ATTN_FP8_E4M3)
+    GPU_ROW_DECODE("decode_f32_d64", ATTN_F32, 64, 8) \
+    GPU_ROW_DECODE("decode_f32_d128", ATTN_F32, 128, 8) \
+    GPU_ROW_DECODE("decode_f32_d256", ATTN_F32, 256, 8) \
+    GPU_ROWS_DECODE_KV("f16", ATTN_F16) GPU_ROWS_DECODE_KV("bf16", ATTN_BF16) \
+    GPU_ROWS_DECODE_KV("int8", ATTN_INT8) GPU_ROWS_DECODE_KV("fp8", ATTN_FP8_E4M3)
 /* clang-format on */
 /* ============================================================================ >>backward ====
    The gradients, on every chip and for every size, from the lse and o of the forward call:
@@ -2145,8 +2193,8 @@ __device__ static __forceinline__ float gpu_pair_dp(
                : gpu_grad_dot<DTYPE>(g.dout.data, g.dout_dtype, x, p.v.data, y, p.v_dim);
 }
 template <int DTYPE>
-__device__ static __forceinline__ gpu_pair gpu_pair_of(const gpu_grad_params &arguments, const gpu_seq &s,
-    const gpu_row &row, int32_t h, int32_t i, int32_t j) {
+__device__ static __forceinline__ gpu_pair gpu_pair_of(const gpu_grad_params &arguments,
+    const gpu_seq &s, const gpu_row &row, int32_t h, int32_t i, int32_t j) {
     const float x = gpu_pair_score<DTYPE>(arguments.call, s, h, i, j),
                 dp = gpu_pair_dp<DTYPE>(arguments, s, h, i, j);
     const gpu_grad_params &g = gpu_reload(arguments);
@@ -2205,7 +2253,8 @@ template <int DIMS> struct gpu_dims {
 /* dq of row i of head h, by one wave: lanes take a key each. More dims than its lanes * DIMS take
    another pass over the keys. */
 template <int DTYPE, int DIMS>
-__device__ static __forceinline__ void gpu_dq_row(const gpu_grad_params &arguments, int32_t h, int32_t i) {
+__device__ static __forceinline__ void gpu_dq_row(
+    const gpu_grad_params &arguments, int32_t h, int32_t i) {
     enum { PASS = GPU_WAVE * DIMS };
     const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_params &p = g.call;
@@ -2250,18 +2299,20 @@ __device__ static __forceinline__ void gpu_dkv_token(
         for (int32_t h = kv_head * p.group; h < (kv_head + 1) * p.group; h++)
             for (int32_t i0 = rows.lo; i0 < rows.hi; i0 += GPU_WAVE) {
                 const int32_t i = i0 + lane;
-                const gpu_row row = gpu_row_of(gpu_reload(p), s, h, i);
+                /* anew: scalar registers */
+                const gpu_seq own = gpu_sequence(gpu_reload(p), (int32_t)blockIdx.z);
+                const gpu_row row = gpu_row_of(gpu_reload(p), own, h, i);
                 const bool seen = i < rows.hi && !gpu_hidden(gpu_reload(p), row, j);
                 gpu_pair pair = {0, 0, 0};
-                if (seen) pair = gpu_pair_of<DTYPE>(arguments, s, row, h, i, j);
+                if (seen) pair = gpu_pair_of<DTYPE>(arguments, own, row, h, i, j);
                 const gpu_grad_params &of_rows = gpu_reload(arguments);
                 const gpu_params &q = of_rows.call;
                 const uint64_t lanes = gpu_wave_ballot(seen);
                 dk.add(lanes, pair.dx, q.q.data, DTYPE,
-                    s.q_base + i0 * q.q.stride[1] + h * q.q.stride[2] + c0, q.q.stride[1],
+                    own.q_base + i0 * q.q.stride[1] + h * q.q.stride[2] + c0, q.q.stride[1],
                     q.head_dim - c0);
                 dv.add(lanes, pair.weight, of_rows.dout.data, of_rows.dout_dtype,
-                    gpu_row_at(q, s, of_rows.dout, h, i0) + c0, of_rows.dout.stride[1],
+                    gpu_row_at(q, own, of_rows.dout, h, i0) + c0, of_rows.dout.stride[1],
                     q.v_dim - c0);
             }
         const gpu_grad_params &end = gpu_reload(arguments);
@@ -4949,7 +5000,8 @@ __device__ static inline void gpu_join_row(
     const int64_t at = (((int64_t)s.b << p.cut.shift) * p.heads + h) * p.cut.rows + i,
                   step = (int64_t)p.heads * p.cut.rows;
     float top = GPU_NEG_INF;
-    for (int32_t n = lane; n < all; n += GPU_WAVE) top = fmaxf(top, p.cut.sums[2 * (at + n * step)]);
+    for (int32_t n = lane; n < all; n += GPU_WAVE)
+        top = fmaxf(top, p.cut.sums[2 * (at + n * step)]);
     top = gpu_wave_max(top);
     const float base = top == GPU_NEG_INF ? 0.0f : top;
     for (int32_t c0 = 0; c0 < p.v_dim; c0 += GPU_WAVE * DIMS) {
@@ -5306,7 +5358,6 @@ static attn_status gpu_launch_units(
     return ATTN_OK;
 }
 
-
 /* ---- launch of an attention ---- */
 /* How many parts the keys of a sequence may have: as many as give each compute unit some workgroups
    where it is alone. wide: more than GPU_FEW_ROWS rows, which have a workgroup each head. */
@@ -5395,11 +5446,10 @@ static attn_status gpu_launch_decode(
     const int64_t rows = (int64_t)p->call.cut.rows * p->call.group;
     attn_plan *plan = f->to.plan;
     void *args[] = {p};
-    GPU_TRY(hipLaunchKernel,
-        (kernel->function,
-            dim3((uint32_t)((rows + kernel->rows - 1) / kernel->rows), (uint32_t)f->d->kv_heads,
-                (uint32_t)z),
-            dim3(256), args, 0, f->to.stream));
+    GPU_TRY(hipLaunchKernel, (kernel->function,
+                                 dim3((uint32_t)((rows + kernel->rows - 1) / kernel->rows),
+                                     (uint32_t)f->d->kv_heads, (uint32_t)z),
+                                 dim3(256), args, 0, f->to.stream));
     return ATTN_OK;
 }
 /* The sequences of a class that have parts: as many at a time as there is room for. */
@@ -5426,9 +5476,8 @@ static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
         p.call.o.stride[0] = d->heads * p.call.o.stride[2];
         p.call.o_dtype = ATTN_F32;
         const gpu_work all = {d->q_len, d->heads, n};
-        attn_status s = !wide && f->decode
-                            ? gpu_launch_decode(f, f->decode, &p, n << cut.shift)
-                            : gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
+        attn_status s = !wide && f->decode ? gpu_launch_decode(f, f->decode, &p, n << cut.shift)
+                                           : gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
         if (!s) s = gpu_launch_units(&f->to, (const void *)gpu_join_kernel, &join, all);
         if (s) return s;
     }
@@ -5446,8 +5495,8 @@ static attn_status gpu_launch(const gpu_forward *f) {
     if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
 #if GPU_ON_CUDA
     if (f->kernel->lds_bytes > 48 << 10) {
-        hipError_t e = cudaFuncSetAttribute(f->kernel->function,
-            cudaFuncAttributeMaxDynamicSharedMemorySize, f->kernel->lds_bytes);
+        hipError_t e = cudaFuncSetAttribute(
+            f->kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, f->kernel->lds_bytes);
         if (e != hipSuccess) return gpu_failed(f->to.plan, e, "cudaFuncSetAttribute");
     }
 #endif
@@ -5803,9 +5852,9 @@ static size_t gpu_delta_bytes(const attn_desc *d) {
 static size_t gpu_workspace(const attn_desc *d, const attn_grad *g, const gpu_device *device) {
     if (!(d->flags & ATTN_DEVICE)) return 0;
     const gpu_cut cut = gpu_cut_of(d, device);
-    return gpu_workspace_arrays(d) + (g ? gpu_delta_bytes(d)
-                                        : gpu_append_used_bytes(d) + gpu_append_q_bytes(d) +
-                                              gpu_parts_bytes(d, &cut));
+    return gpu_workspace_arrays(d) +
+           (g ? gpu_delta_bytes(d)
+              : gpu_append_used_bytes(d) + gpu_append_q_bytes(d) + gpu_parts_bytes(d, &cut));
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
 static attn_status gpu_store_arrays(
@@ -6279,8 +6328,8 @@ static attn_status gpu_host_pointers(const attn_desc *d, const attn_grad *g, att
     }
     return ATTN_OK;
 }
-static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel,
-    const gpu_device *device, attn_plan *plan) {
+static attn_status gpu_run_host(
+    const attn_desc *d, const gpu_kernel *kernel, const gpu_device *device, attn_plan *plan) {
     const gpu_cut cut = gpu_cut_of(d, device);
     gpu_context *x;
     gpu_chunk c;
@@ -6483,8 +6532,8 @@ static void gpu_exchange_all(const attn_desc *d, const gpu_append_layout *l, cha
     if (a->v_scale)
         gpu_exchange(d, &scale, d->v.scale_stride, 4, (char *)a->v_scale, out + l->v_scale);
 }
-static attn_status gpu_run_host_append(const attn_desc *d, const gpu_kernel *kernel,
-    const gpu_device *device, attn_plan *plan) {
+static attn_status gpu_run_host_append(
+    const attn_desc *d, const gpu_kernel *kernel, const gpu_device *device, attn_plan *plan) {
     const gpu_append_layout l = gpu_append_layout_of(d);
     const size_t used = l.in_bytes; /* of the pinned block: used_k of the rest */
     gpu_context *x;
