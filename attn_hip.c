@@ -576,7 +576,6 @@ struct gpu_cut {
     int32_t most[2];  /* parts of a sequence of few rows, and of more */
     int32_t shift;    /* blockIdx.z = sequence << shift | part */
     int32_t rows;     /* of a part, that there is room for */
-    bool eights;      /* rows of q, k and v may be read eight elements at a time */
 };
 #ifndef GPU_PART_KEYS
 #define GPU_PART_KEYS 256 /* a part has a multiple of it */
@@ -1642,9 +1641,10 @@ template <int KV> struct gpu_eight {
         WORDS = 2 * SIZE
     };
     uint32_t word[WORDS];
-    __device__ __forceinline__ void clear() {
+    /* 0 where they lie beyond the row. */
+    __device__ __forceinline__ void keep(bool inside) {
         GPU_UNROLL for (int n = 0; n < WORDS; n++)
-            word[n] = 0;
+            word[n] = inside ? word[n] : 0;
     }
     __device__ __forceinline__ void read(const char *at) {
         if constexpr (WORDS == 2) {
@@ -1659,20 +1659,6 @@ template <int KV> struct gpu_eight {
                 word[n + 2] = x.z;
                 word[n + 3] = x.w;
             }
-    }
-    /* So many of them, one by one. */
-    __device__ __forceinline__ void read(const char *at, int32_t count) {
-        GPU_UNROLL for (int e = 0; e < 8; e++)
-            if (e < count) {
-                if constexpr (SIZE == 4) word[e] = ((const uint32_t *)at)[e];
-                else if constexpr (SIZE == 2) put(e, ((const uint16_t *)at)[e]);
-                else put(e, ((const uint8_t *)at)[e]);
-            }
-    }
-    __device__ __forceinline__ void put(int e, uint32_t bits) {
-        const int each = 4 / SIZE, shift = e % each * 8 * SIZE;
-        const uint32_t mask = (SIZE == 1 ? 0xffu : 0xffffu) << shift;
-        word[e / each] = (word[e / each] & ~mask) | bits << shift;
     }
     __device__ __forceinline__ float operator[](int e) const {
         if constexpr (KV == ATTN_F32) return __uint_as_float(word[e]);
@@ -1725,10 +1711,9 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     };
 
     const gpu_cache_params &arguments;
-    gpu_seq seq;
     gpu_reach reach;
     gpu_range see; /* of the lane's row */
-    int32_t kv_head, first_row, rows, lane;
+    int32_t b, k_batch, k_first, k_len, first_row, rows;
     shared &lds;
     float o[SUMS];
     float row_max, sum[OWN]; /* of the lane's row, and of its keys alone */
@@ -1739,55 +1724,62 @@ template <int KV, int D, int ROWS> struct gpu_decode {
 
     __device__ __forceinline__ gpu_decode(const gpu_cache_params &p, shared &block)
         : arguments(p), lds(block) {}
-    __device__ __forceinline__ int32_t group() const { return lane / LANES; }
-    __device__ __forceinline__ int32_t dim() const { return lane % LANES * 8; }
-    __device__ __forceinline__ int32_t own_row() const { return lane % LANES / ROW_LANES; }
+    /* Anew at each use: cheaper than what is made of it in registers through the loop. */
+    __device__ __forceinline__ static int32_t lane() { return gpu_thread() % GPU_WAVE; }
+    __device__ __forceinline__ int32_t group() const { return lane() / LANES; }
+    __device__ __forceinline__ int32_t dim() const { return lane() % LANES * 8; }
+    /* The first lane of the group: made anew, or every lane that is asked has a register. */
+    __device__ __forceinline__ int32_t group_lane() const {
+        int32_t first = lane() / LANES * LANES;
+        gpu_pin(first);
+        return first;
+    }
+    __device__ __forceinline__ int32_t own_row() const { return lane() % LANES / ROW_LANES; }
     /* The key of own score n, from the tile's first on. */
     __device__ __forceinline__ int32_t own_key(int n) const {
-        const int32_t number = OWN > 1 ? lane % LANES * OWN : lane % LANES / REPEAT;
+        const int32_t number = OWN > 1 ? lane() % LANES * OWN : lane() % LANES / REPEAT;
         return (number % KEYS + n) * GROUPS + group();
     }
     __device__ __forceinline__ static int32_t row_of(const gpu_params &p, int32_t r) {
         return r / p.group;
     }
-    __device__ __forceinline__ int32_t head_of(const gpu_params &p, int32_t r) const {
-        return kv_head * p.group + r % p.group;
+    __device__ __forceinline__ static int32_t head_of(const gpu_params &p, int32_t r) {
+        return (int32_t)blockIdx.y * p.group + r % p.group;
     }
 
     /* ---- memory ---- */
 
     /* Row n of q to LDS, by its lanes. */
     template <int Q>
-    __device__ __forceinline__ void load_q_of(const gpu_params &p, int32_t n, int32_t c) {
-        const int32_t r = min(first_row + n, rows - 1), d = 8 * c;
+    __device__ __forceinline__ void load_q_of(
+        const gpu_params &p, const gpu_seq &seq, int32_t n, int32_t c) {
+        const int32_t r = min(first_row + n, rows - 1), d = 8 * c < p.head_dim ? 8 * c : 0;
         const int64_t at =
             seq.q_base + row_of(p, r) * p.q.stride[1] + head_of(p, r) * p.q.stride[2] + d;
-        const char *from = p.q.data + at * gpu_eight<Q>::SIZE;
         gpu_eight<Q> x;
-        x.clear();
-        if (p.cut.eights && d < p.head_dim) x.read(from);
-        else x.read(from, p.head_dim - d);
+        x.read(p.q.data + at * gpu_eight<Q>::SIZE);
+        x.keep(8 * c < p.head_dim);
         lds.q[0][n * LANES + c] = make_float4(x[0], x[1], x[2], x[3]);
         lds.q[1][n * LANES + c] = make_float4(x[4], x[5], x[6], x[7]);
     }
-    __device__ __forceinline__ void load_q(const gpu_cache_params &p) {
+    __device__ __forceinline__ void load_q(const gpu_cache_params &p, const gpu_seq &seq) {
         const int32_t t = (int32_t)threadIdx.x, n = t / LANES, c = t % LANES;
         if (t < ROWS * LANES) {
-            if (p.q_dtype == ATTN_F32) load_q_of<ATTN_F32>(p.call, n, c);
-            else if (p.q_dtype == ATTN_F16) load_q_of<ATTN_F16>(p.call, n, c);
-            else load_q_of<ATTN_BF16>(p.call, n, c);
+            if (p.q_dtype == ATTN_F32) load_q_of<ATTN_F32>(p.call, seq, n, c);
+            else if (p.q_dtype == ATTN_F16) load_q_of<ATTN_F16>(p.call, seq, n, c);
+            else load_q_of<ATTN_BF16>(p.call, seq, n, c);
         }
         __syncthreads();
     }
     /* The table's entry of key lane of tile j, on its way. */
     __device__ __forceinline__ void look_up(const gpu_cache_params &p, int32_t j) {
-        const int32_t t = (int32_t)seq.k_first + min(j + lane, seq.k_len - 1);
-        if (p.table && lane < TILE)
-            entry = p.table[seq.b * p.max_pages + (uint32_t)t / (uint32_t)p.page_size];
+        const int32_t t = k_first + min(j + lane(), k_len - 1);
+        if (p.table && lane() < TILE)
+            entry = p.table[b * p.max_pages + (uint32_t)t / (uint32_t)p.page_size];
     }
     __device__ __forceinline__ void place(const gpu_cache_params &p, int32_t j) {
-        token = (int32_t)seq.k_first + min(j + lane, seq.k_len - 1);
-        page = (int32_t)seq.k_batch;
+        token = k_first + min(j + lane(), k_len - 1);
+        page = k_batch;
         if (!p.table) return;
         page = gpu_clamp(entry, 0, p.pages - 1);
         token %= p.page_size;
@@ -1796,43 +1788,35 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     __device__ __forceinline__ gpu_place place_of(
         const gpu_cache_params &p, int32_t j, int t) const {
         const int32_t key = t * GROUPS + group();
-        gpu_place at = {seq.k_batch, seq.k_first + min(j + key, seq.k_len - 1)};
+        gpu_place at = {k_batch, k_first + min(j + key, k_len - 1)};
         if (p.table) {
             at.batch = __float_as_int(gpu_wave_pick(__int_as_float(page), key));
             at.token = __float_as_int(gpu_wave_pick(__int_as_float(token), key));
         }
         return at;
     }
-    /* The keys of tile j, or their values, on their way; dims beyond are 0. */
+    /* The keys of tile j, or their values, on their way. Lanes beyond the last dim read the first. */
     template <bool KEY> __device__ __forceinline__ void load(const gpu_cache_params &p, int32_t j) {
         const gpu_tensor &from = KEY ? p.call.k : p.call.v;
         const gpu_codes &codes = KEY ? p.k : p.v;
-        const char *at[KEYS];
+        const int32_t d = dim() < (KEY ? p.call.head_dim : p.call.v_dim) ? dim() : 0;
         GPU_UNROLL for (int t = 0; t < KEYS; t++) {
             const gpu_place key = place_of(p, j, t);
-            at[t] =
-                from.data + (gpu_element(key, from.stride, kv_head) + dim()) * gpu_eight<KV>::SIZE;
+            (KEY ? k[t] : v[t])
+                .read(from.data + (gpu_element(key, from.stride, (int32_t)blockIdx.y) + d) *
+                                      gpu_eight<KV>::SIZE);
         }
-        const int32_t left = (KEY ? p.call.head_dim : p.call.v_dim) - dim();
-        if (!p.call.cut.eights) {
-            GPU_UNROLL for (int t = 0; t < KEYS; t++)
-                (KEY ? k[t] : v[t]).read(at[t], left);
-        } else if (left > 0) {
-            GPU_UNROLL for (int t = 0; t < KEYS; t++)
-                (KEY ? k[t] : v[t]).read(at[t]);
-        }
-        if (CODES && lane < TILE) {
+        if (CODES && lane() < TILE) {
             const gpu_place own = {page, token};
-            (KEY ? k_scale : v_scale) = gpu_scale_of(codes, own, kv_head);
+            (KEY ? k_scale : v_scale) = gpu_scale_of(codes, own, (int32_t)blockIdx.y);
         }
     }
-    /* Element by element of what load t brought: each code times its scale, 0 beyond the last. */
+    /* Element by element of what load t brought: each code times its scale. */
     template <bool KEY>
     __device__ __forceinline__ void values_of(
-        const gpu_params &p, int t, const gpu_eight<KV> &from, float (&to)[8]) const {
+        int t, const gpu_eight<KV> &from, float (&to)[8]) const {
         float scale = 1.0f;
         if (CODES) scale = gpu_wave_pick(KEY ? k_scale : v_scale, t * GROUPS + group());
-        if (CODES && dim() >= (KEY ? p.head_dim : p.v_dim)) scale = 0.0f;
         GPU_UNROLL for (int e = 0; e < 8; e++)
             to[e] = CODES ? scale * from[e] : from[e];
     }
@@ -1840,23 +1824,27 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     /* ---- a tile ---- */
 
     __device__ __forceinline__ void scores(const gpu_params &p) {
-        int32_t at = lane % LANES; /* where q is: not kept in registers */
-        float key[KEYS][8];
-        gpu_pin(at);
-        GPU_UNROLL for (int t = 0; t < KEYS; t++)
-            values_of<true>(p, t, k[t], key[t]);
-        GPU_UNROLL for (int r = 0; r < ROWS; r++) {
-            const float4 low = lds.q[0][r * LANES + at], high = lds.q[1][r * LANES + at];
-            const float q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-            GPU_UNROLL for (int t = 0; t < KEYS; t++) {
-                float dot = q[0] * key[t][0];
-                GPU_UNROLL for (int e = 1; e < 8; e++)
-                    dot = fmaf(q[e], key[t][e], dot);
-                x[r * KEYS + t] = dot;
+        enum { AT_ONCE = 2 };
+        const bool inside = dim() < p.head_dim;
+        GPU_UNROLL for (int t0 = 0; t0 < KEYS; t0 += AT_ONCE) {
+            int32_t at = lane() % LANES; /* where q is: not kept in registers */
+            float key[AT_ONCE][8];
+            gpu_pin(at);
+            GPU_UNROLL for (int t = 0; t < AT_ONCE; t++)
+                values_of<true>(t0 + t, k[t0 + t], key[t]);
+            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+                const float4 low = lds.q[0][r * LANES + at], high = lds.q[1][r * LANES + at];
+                const float q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+                GPU_UNROLL for (int t = 0; t < AT_ONCE; t++) {
+                    float dot = q[0] * key[t][0];
+                    GPU_UNROLL for (int e = 1; e < 8; e++)
+                        dot = fmaf(q[e], key[t][e], dot);
+                    x[r * KEYS + t0 + t] = inside ? dot : 0.0f;
+                }
+                gpu_fence(); /* one after the other: registers */
             }
-            gpu_fence(); /* one after the other: registers */
         }
-        gpu_fold<N, LANES / 2, 1>(x, lane);
+        gpu_fold<N, LANES / 2, 1>(x, lane());
     }
     /* The own scores go round, for loops whose code is there once. */
     __device__ __forceinline__ void turn() {
@@ -1875,7 +1863,8 @@ template <int KV, int D, int ROWS> struct gpu_decode {
             x[0] *= p.scale;
             if (p.masks & ~MASK_SCALE) {
                 const int32_t r = min(first_row + own_row(), rows - 1);
-                const gpu_row row = gpu_row_of(p, seq, head_of(p, r), row_of(p, r));
+                const gpu_row row = gpu_row_of(
+                    p, gpu_sequence(p, (int32_t)blockIdx.z), head_of(p, r), row_of(p, r));
                 sees = sees && !gpu_hidden(p, row, key);
                 if (sees) x[0] = gpu_modify(p, row, key, x[0]);
             }
@@ -1889,10 +1878,11 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         const float base = top == GPU_NEG_INF ? 0.0f : top;
         if (gpu_wave_ballot(top > row_max)) {
             const float old = gpu_exp2((row_max - base) * GPU_LOG2E);
+            const int32_t first = group_lane();
             GPU_UNROLL for (int n = 0; n < OWN; n++)
                 sum[n] *= old;
             GPU_UNROLL for (int r = 0; r < ROWS; r++) {
-                const float of_row = gpu_wave_pick(old, lane / LANES * LANES + r * ROW_LANES);
+                const float of_row = gpu_wave_pick(old, first + r * ROW_LANES);
                 GPU_UNROLL for (int e = 0; e < 8; e++)
                     o[r * 8 + e] *= of_row;
             }
@@ -1907,14 +1897,13 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     /* o += p v of load t, of which the lanes have their weights in `own`. WHOLE: every row sees the
        key; else a value that a row does not see is not touched. */
     template <bool WHOLE>
-    __device__ __forceinline__ void product(
-        const gpu_params &p, int t, const gpu_eight<KV> &from, float own) {
+    __device__ __forceinline__ void product(int t, const gpu_eight<KV> &from, float own) {
+        const int32_t first = group_lane();
         float value[8];
-        values_of<false>(p, t, from, value);
+        values_of<false>(t, from, value);
         GPU_UNROLL for (int r = 0; r < ROWS; r++) {
             const int32_t number = r * KEYS + t;
-            const float w = gpu_wave_pick(
-                own, lane / LANES * LANES + (OWN > 1 ? number / OWN : number * REPEAT));
+            const float w = gpu_wave_pick(own, first + (OWN > 1 ? number / OWN : number * REPEAT));
             GPU_UNROLL for (int e = 0; e < 8; e++) {
                 const float next = fmaf(w, value[e], o[r * 8 + e]);
                 o[r * 8 + e] = WHOLE || !(w < 0.0f) ? next : o[r * 8 + e];
@@ -1922,40 +1911,42 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
         gpu_fence(); /* one after the other: registers */
     }
-    __device__ __forceinline__ void products(const gpu_params &p, bool whole) {
+    __device__ __forceinline__ void products(bool whole) {
         if (whole) {
             GPU_UNROLL for (int t = 0; t < KEYS; t++)
-                product<true>(p, t, v[t], x[t % OWN]);
+                product<true>(t, v[t], x[t % OWN]);
             return;
         }
         GPU_NO_UNROLL for (int t = 0; t < KEYS; t++, turn()) {
-            product<false>(p, t, v[0], x[0]);
+            product<false>(t, v[0], x[0]);
             GPU_UNROLL for (int n = 0; n + 1 < KEYS; n++)
                 v[n] = v[n + 1];
         }
     }
     /* Every WAVES-th tile that some row sees. */
-    __device__ __forceinline__ void walk(const gpu_cache_params &p) {
+    __device__ __forceinline__ void walk() {
         enum { STEP = WAVES * TILE };
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE), end = reach.hi;
-        const bool hides = p.call.masks & (MASK_BOOL | MASK_BIAS);
         int32_t j = reach.lo / STEP * STEP + wave * TILE;
         if (j + TILE <= reach.lo) j += STEP;
         if (j >= end) return;
-        look_up(p, j);
-        place(p, j);
-        load<true>(p, j);
-        look_up(p, j + STEP);
+        look_up(gpu_reload(arguments), j);
+        place(gpu_reload(arguments), j);
+        load<true>(gpu_reload(arguments), j);
+        look_up(gpu_reload(arguments), j + STEP);
         for (; j < end; j += STEP) {
-            load<false>(p, j);
-            scores(p.call);
+            load<false>(gpu_reload(arguments), j);
+            scores(gpu_reload(arguments).call);
             if (j + STEP < end) {
-                place(p, j + STEP);
-                load<true>(p, j + STEP);
-                look_up(p, j + 2 * STEP);
+                place(gpu_reload(arguments), j + STEP);
+                load<true>(gpu_reload(arguments), j + STEP);
+                look_up(gpu_reload(arguments), j + 2 * STEP);
             }
-            weights(p.call, j);
-            products(p.call, !hides && j >= reach.whole_lo && j + TILE <= reach.whole_hi);
+            gpu_fence();
+            weights(gpu_reload(arguments).call, j);
+            const gpu_params &p = gpu_reload(arguments).call;
+            products(!(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
+                     j + TILE <= reach.whole_hi);
         }
     }
 
@@ -1973,7 +1964,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         return all;
     }
     /* Row r of ROWS over all waves: what their sums are to be multiplied by, and its end. */
-    __device__ __forceinline__ void join_row(const gpu_params &p, int32_t r) {
+    __device__ __forceinline__ void join_row(const gpu_params &p, const gpu_seq &seq, int32_t r) {
         float top = GPU_NEG_INF, total = 0;
         for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
         const float base = top == GPU_NEG_INF ? 0.0f : top;
@@ -1989,33 +1980,34 @@ template <int KV, int D, int ROWS> struct gpu_decode {
                 gpu_finish_part(p, seq, head_of(p, row), row_of(p, row), true, top, total).factor;
     }
     __device__ __forceinline__ void finish(const gpu_params &p) {
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
         const float all = wave_sum();
-        if (lane < LANES && lane % ROW_LANES == 0) {
+        if (lane() < LANES && lane() % ROW_LANES == 0) {
             lds.max[wave][own_row()] = row_max;
             lds.sum[wave][own_row()] = all;
         }
-        gpu_fold<SUMS, GPU_WAVE / 2, LANES>(o, lane);
+        gpu_fold<SUMS, GPU_WAVE / 2, LANES>(o, lane());
         __syncthreads();
-        if ((int32_t)threadIdx.x < ROWS) join_row(p, (int32_t)threadIdx.x);
+        if ((int32_t)threadIdx.x < ROWS) join_row(p, seq, (int32_t)threadIdx.x);
         __syncthreads();
         GPU_UNROLL for (int n = 0; n < LEFT; n++)
             o[n] *= lds.sum[wave][(group() * LEFT + n) / 8];
         GPU_UNROLL for (int half = WAVES / 2; half; half /= 2) {
             if (wave >= half && wave < 2 * half) {
                 GPU_UNROLL for (int n = 0; n < LEFT; n++)
-                    lds.o[wave - half][n * GPU_WAVE + lane] = o[n];
+                    lds.o[wave - half][n * GPU_WAVE + lane()] = o[n];
             }
             __syncthreads();
             if (wave < half) {
                 GPU_UNROLL for (int n = 0; n < LEFT; n++)
-                    o[n] += lds.o[wave][n * GPU_WAVE + lane];
+                    o[n] += lds.o[wave][n * GPU_WAVE + lane()];
             }
             __syncthreads();
         }
-        if (wave == 0) store(p);
+        if (wave == 0) store(p, seq);
     }
-    __device__ __forceinline__ void store(const gpu_params &p) {
+    __device__ __forceinline__ void store(const gpu_params &p, const gpu_seq &seq) {
         GPU_UNROLL for (int n = 0; n < LEFT; n++) {
             const int32_t number = group() * LEFT + n, row = first_row + number / 8,
                           c = dim() + number % 8;
@@ -2025,13 +2017,15 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
     }
     __device__ __forceinline__ void run() {
-        const gpu_cache_params &p = arguments;
-        seq = gpu_sequence(p.call, (int32_t)blockIdx.z);
-        kv_head = (int32_t)blockIdx.y;
+        const gpu_cache_params &p = gpu_reload(arguments); /* pointers of it are to memory */
+        const gpu_seq seq = gpu_sequence(p.call, (int32_t)blockIdx.z);
+        b = seq.b;
+        k_batch = (int32_t)seq.k_batch;
+        k_first = (int32_t)seq.k_first;
+        k_len = seq.k_len;
         first_row = (int32_t)blockIdx.x * ROWS;
         rows = seq.q_used * p.call.group;
         if (first_row >= rows) return;
-        lane = (int32_t)threadIdx.x % GPU_WAVE;
         const int32_t i0 = row_of(p.call, first_row),
                       i1 = row_of(p.call, min(first_row + ROWS, rows) - 1),
                       i = row_of(p.call, min(first_row + own_row(), rows - 1));
@@ -2044,13 +2038,10 @@ template <int KV, int D, int ROWS> struct gpu_decode {
             sum[n] = 0.0f;
         GPU_UNROLL for (int n = 0; n < SUMS; n++)
             o[n] = 0.0f;
-        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
-            k[t].clear();
-            v[t].clear();
-        }
-        load_q(p);
-        walk(p);
-        finish(p.call);
+
+        load_q(p, seq);
+        walk();
+        finish(gpu_reload(arguments).call);
     }
 };
 /* grid {blocks of rows, kv_heads, z of parts} */
@@ -4773,17 +4764,8 @@ static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
             align >= row->align)
             return row;
 }
-/* The kernel of parts of few rows; NULL: that of the call does. */
-static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
-    const int64_t few = d->q_len < GPU_FEW_ROWS ? d->q_len : GPU_FEW_ROWS,
-                  rows = few * (d->heads / d->kv_heads);
-    for (const gpu_decode_kernel &row : gpu_decode_kernels)
-        if (row.dtype == d->k.dtype && d->k.dtype == d->v.dtype && row.dim >= d->head_dim &&
-            row.dim >= d->v_dim && (row.rows >= rows || row.rows == 8))
-            return &row;
-    return NULL;
-}
-/* Whether it may read eight elements at a time. */
+/* Whether rows of q, k and v can be read eight elements at a time, where they lie in device memory
+   as they do here: the same kernel, and so the same bits, whether they are staged or not. */
 static bool gpu_reads_eights(const attn_desc *d) {
     const attn_in *in[3] = {&d->q, &d->k, &d->v};
     int64_t e[2][3];
@@ -4797,6 +4779,17 @@ static bool gpu_reads_eights(const attn_desc *d) {
             return false;
     }
     return true;
+}
+/* The kernel of parts of few rows; NULL: that of the call does. */
+static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
+    const int64_t few = d->q_len < GPU_FEW_ROWS ? d->q_len : GPU_FEW_ROWS,
+                  rows = few * (d->heads / d->kv_heads);
+    if (d->k.dtype != d->v.dtype || !gpu_reads_eights(d)) return NULL;
+    for (const gpu_decode_kernel &row : gpu_decode_kernels)
+        if (row.dtype == d->k.dtype && row.dim >= d->head_dim && row.dim >= d->v_dim &&
+            (row.rows >= rows || row.rows == 8))
+            return &row;
+    return NULL;
 }
 /* The same of a backward. */
 static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d) {
@@ -5028,7 +5021,8 @@ __device__ static inline void gpu_join_row(
     }
 }
 /* grid {any, heads, batch}: rows. */
-__global__ static void __launch_bounds__(256) gpu_join_kernel(gpu_join_params j) {
+__global__ static void __launch_bounds__(256) gpu_join_kernel(gpu_join_params arguments) {
+    const gpu_join_params &j = gpu_reload(arguments);
     const gpu_seq s = gpu_whole_sequence(j.call, (int32_t)blockIdx.z);
     const int32_t parts = gpu_parts_of(j.call.cut, s.q_used, s.k_len);
     if (parts == 1) return;
@@ -5467,7 +5461,7 @@ static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
         gpu_join_params join = {p.call, (const float *)(void *)f->parts};
         const int64_t rows = (n << cut.shift) * d->heads * cut.rows;
         p.call.cut = cut;
-        p.call.cut.eights = gpu_reads_eights(d);
+
         p.call.cut.sums = (float *)(void *)f->parts + rows * d->v_dim;
         join.call.cut = p.call.cut;
         p.call.o.data = f->parts;
