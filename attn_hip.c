@@ -16,6 +16,7 @@
  *   >>mask      one score of a general kernel; dropout; the end of a row; values not finite
  *   >>scalar    the kernel of every chip and every size
  *   >>cache     pages, codes, mixed types; append
+ *   >>decode    few rows against many keys
  *   >>backward  the gradients, on every chip and for every size
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>kernel32  f32: matrix unit or FMA
@@ -23,6 +24,7 @@
  *   >>table     one row per instantiation: the dispatcher
  *   >>convert   layout and dtype conversion
  *   >>merge     attn_merge
+ *   >>parts     keys computed in parts, joined
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
@@ -36,14 +38,25 @@
  *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
  *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P stays f32.
  *   attn_merge and attn_convert of device tensors.
- * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward; pages in
- *   device memory; q, k and v of different types, codes among them; 16-bit caches with rotary
- *   embedding, whose q stays in f32. Pages in host memory are put in order while they are copied.
+ * DECODE  the keys of a sequence with up to 64 rows in use and more than 256 keys are cut into
+ *   parts that run side by side and are joined in order: of up to 16 rows into at most 64 parts, 4
+ *   for each compute unit over the kv heads; of more rows into at most 16, 2 over the heads; each a
+ *   multiple of 256 keys. That follows from the sequence's own rows and keys, the heads and the
+ *   device, so that its bits do not depend on the batch. Not with dropout. Up to 16 rows have a
+ *   kernel of their own, on every chip: multiply-adds, K and V read once for 8 rows of a group,
+ *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
+ *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
+ *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward; and with
+ *   more rows or fewer keys than DECODE wants, pages in device memory; q, k and v of different
+ *   types, codes among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in
+ *   host memory are put in order while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
  *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
- *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, and in an append 4 for each sequence,
- *   with rotary embedding q in f32; without a workspace they are allocated in stream order, and so
+ *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
+ *   with rotary embedding q in f32, and for parts an o in f32 of each, of as many sequences at a
+ *   time as 32 MiB hold; without a workspace they are allocated in stream order, and so
  *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
  *   call until attn_shutdown(), in a backward as large as all of its tensors; results are written
  *   when all of the work has succeeded. What is appended is written before the rest of the call and
@@ -565,9 +578,9 @@ enum {
     MASK_SCALE = 32
 };
 
-/* A call of few rows and many keys has few workgroups, one for each head and query tile. So the keys
-   of such a sequence are cut into parts, each of them a sequence of its own: fewer keys, from a
-   later one on. A launch takes the parts of sequences with from .. to rows in use, or it leaves out
+/* A call of few rows and many keys has few workgroups, one for each head and query tile. So the
+   keys of such a sequence are cut into parts, each of them a sequence of its own: fewer keys, from
+   a later one on. A launch takes the parts of sequences with from .. to rows in use, or it leaves out
    all that have parts; the launch after the parts joins them (>>parts). Where keys are cut follows
    from the sequence's own rows and keys, the heads and the device: never from its neighbours. */
 struct gpu_cut {
@@ -1016,9 +1029,9 @@ __device__ static inline gpu_end gpu_end_of(
     e.lse = above ? sink + log1pf(row_sum * old) : row_max + logf(sum);
     return e;
 }
-/* The end of a row of a part, which is not that of the row: its o has the sum 1. A part whose scores
-   are all -infinity has the sum 0 and an o of 0, or NaN where a value is not finite: the row may go
-   on. */
+/* The end of a row of a part, which is not that of the row: its o has the sum 1. A part whose
+   scores are all -infinity has the sum 0 and an o of 0, or NaN where a value is not finite: the row
+   may go on. */
 __device__ static inline gpu_end gpu_finish_part(const gpu_params &p, const gpu_seq &s, int32_t h,
     int32_t i, bool speaks, float row_max, float row_sum) {
     const bool used = i < s.q_used, alive = used && row_sum != 0.0f;
@@ -1618,9 +1631,9 @@ __global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_param
     }
 }
 /* ============================================================================== >>decode ====
-   Parts of sequences of few rows, as text is generated: K and V go from memory to registers once for
-   ROWS rows, which are those of all heads of a group, row r being row r / group of head r % group.
-   Bound by memory: it is a kernel of multiply-adds, the same on every chip, and P stays in f32.
+   Parts of sequences of few rows, as text is generated: K and V go from memory to registers once
+   for ROWS rows, which are those of all heads of a group, row r being row r / group of head
+   r % group. Bound by memory: it is a kernel of multiply-adds, the same on every chip, and P stays in f32.
 
      lane l of a group of LANES:  dims 8 l .. 8 l + 7 of q and o of every row, and of a key
      load t of KEYS:              key t * GROUPS + group of the wave's tile, 8 elements a lane
@@ -1629,8 +1642,9 @@ __global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_param
                                   with OWN of them, from number l * N / LANES on, all of one row
      o += p v:                    a lane asks for p of the one that has it
 
-   A wave takes every WAVES-th tile; its groups and then the waves are summed in a fixed order, which
-   is the same for every ROWS. V of a tile and K of the next are on their way during its scores. */
+   A wave takes every WAVES-th tile; its groups and then the waves are summed in a fixed order,
+   which is the same for every ROWS. V of a tile is on its way during its scores, K of the next tile
+   during its products. */
 
 /* Eight elements as they lie in memory. */
 template <int KV> struct gpu_eight {
@@ -1795,7 +1809,8 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
         return at;
     }
-    /* The keys of tile j, or their values, on their way. Lanes beyond the last dim read the first. */
+    /* The keys of tile j, or their values, on their way. Lanes beyond the last dim read the first
+       ones. */
     template <bool KEY> __device__ __forceinline__ void load(const gpu_cache_params &p, int32_t j) {
         const gpu_tensor &from = KEY ? p.call.k : p.call.v;
         const gpu_codes &codes = KEY ? p.k : p.v;
