@@ -1860,8 +1860,8 @@ static void parts_agree(void) {
 /* A part that no row sees, with NaN for values; a NaN in one far key; a part of far or of -infinite scores; one of far scores whose values are
  * NaN; nothing but -infinite scores, with finite values and with NaN. */
 static void parts_spoiled(void) {
-    static const parts_case s = {3, 1100, 4, 2, 64, 0};
-    static const parts_case wide = {24, 800, 4, 2, 64, 0};
+    static const parts_case s = {3, 800, 4, 2, 64, 0};
+    static const parts_case wide = {24, 600, 4, 2, 64, 0};
     static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
     registered();
     for (int n = 0; n < 36; n += n < 18 ? 1 : 4) {
@@ -1897,15 +1897,15 @@ static void parts_spoiled(void) {
 }
 /* A sequence alone and among others, which are longer and have more rows: the same bits. */
 static void parts_invariant(void) {
-    enum { B = 5, Q = 40, K = 1500, H = 4, D = 64 };
-    static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16}, len_q[B] = {1, 40, 17, 2, 16}, len_k[B] = {1500, 1300, 700, 200, 1025};
+    enum { B = 5, Q = 40, K = 1100, H = 2, D = 64 };
+    static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16}, len_q[B] = {1, 40, 17, 2, 16}, len_k[B] = {1100, 900, 700, 200, 1025};
     registered();
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 3; n++) {
         proof_case c;
         shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B);
         memcpy(used_q, len_q, sizeof len_q), memcpy(used_k, len_k, sizeof len_k);
-        c.d.flags = n < 3 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k;
+        c.d.flags = n < 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k;
         bind(&c);
         CHECK(!proof_call(&c, 0), "%s", c.message);
         for (int b = 0; b < B; b++) {
