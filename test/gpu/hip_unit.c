@@ -1864,7 +1864,7 @@ static void parts_spoiled(void) {
     static const parts_case wide = {24, 600, 4, 2, 64, 0};
     static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
     registered();
-    for (int n = 0; n < 36; n += n < 18 ? 1 : 4) {
+    for (int n = 0; n < 36; n += n < 18 ? 1 : 2) {
         char what[48];
         proof_case c;
         const int way = n / 3 % 6;
@@ -1884,7 +1884,7 @@ static void parts_spoiled(void) {
         proof_freeze(&c);
         snprintf(what, sizeof what, "way %d, dtype %d, %d rows", way, dtype[n % 3], (int)d->q_len);
         agrees_both(&c, what);
-        if (way == 2) {                                  /* a rule for errors beside infinite scores there is none: the answer is the same */
+        if (way == 2 || way == 3) {                      /* a rule for errors beside infinite scores there is none: the answer is the same */
             proof_answer a;
             CHECK(!proof_solve(&c, &a), "%s: the reference", what);
             for (int64_t j = 256; j < 512; j++) element_put(k, dtype[n % 3], j * row, (double)float_of(0xff800000));
