@@ -16,6 +16,7 @@
  *   >>mask      one score of a general kernel; dropout; the end of a row; values not finite
  *   >>scalar    the kernel of every chip and every size
  *   >>cache     pages, codes, mixed types; append
+ *   >>decode    few rows against many keys
  *   >>backward  the gradients, on every chip and for every size
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>kernel32  f32: matrix unit or FMA
@@ -23,6 +24,7 @@
  *   >>table     one row per instantiation: the dispatcher
  *   >>convert   layout and dtype conversion
  *   >>merge     attn_merge
+ *   >>parts     keys computed in parts, joined
  *   >>host      devices, errors, staging, timing
  *   >>register  the backend
  *
@@ -36,14 +38,25 @@
  *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
  *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P stays f32.
  *   attn_merge and attn_convert of device tensors.
- * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward; pages in
- *   device memory; q, k and v of different types, codes among them; 16-bit caches with rotary
- *   embedding, whose q stays in f32. Pages in host memory are put in order while they are copied.
+ * DECODE  the keys of a sequence with up to 64 rows in use and more than 256 keys are cut into
+ *   parts that run side by side and are joined in order: of up to 16 rows into at most 64 parts, 4
+ *   for each compute unit over the kv heads; of more rows into at most 16, 2 over the heads; each a
+ *   multiple of 256 keys. That follows from the sequence's own rows and keys, the heads and the
+ *   device, so that its bits do not depend on the batch. Not with dropout. Up to 16 rows have a
+ *   kernel of their own, on every chip: multiply-adds, K and V read once for 8 rows of a group,
+ *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
+ *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
+ *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward; and with
+ *   more rows or fewer keys than DECODE wants, pages in device memory; q, k and v of different
+ *   types, codes among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in
+ *   host memory are put in order while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
  *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
- *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, and in an append 4 for each sequence,
- *   with rotary embedding q in f32; without a workspace they are allocated in stream order, and so
+ *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
+ *   with rotary embedding q in f32, and for parts an o in f32 of each, of as many sequences at a
+ *   time as 32 MiB hold; without a workspace they are allocated in stream order, and so
  *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
  *   call until attn_shutdown(), in a backward as large as all of its tensors; results are written
  *   when all of the work has succeeded. What is appended is written before the rest of the call and
@@ -347,6 +360,16 @@ __device__ static inline uint64_t gpu_wave_read_bits(uint64_t x, int lane) {
                 high = gpu_wave_read(__uint_as_float((uint32_t)(x >> 32)), lane);
     return (uint64_t)__float_as_uint(high) << 32 | __float_as_uint(low);
 }
+/* The value of a lane that each lane names for itself. */
+__device__ static inline float gpu_wave_pick(float x, int32_t lane) {
+#if GPU_ON_CUDA
+    return __shfl_sync(0xffffffffu, x, lane);
+#elif defined(__HIP_DEVICE_COMPILE__)
+    return __int_as_float(__builtin_amdgcn_ds_bpermute(4 * lane, __float_as_int(x)));
+#else
+    return x + (float)lane;
+#endif
+}
 __device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
     for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
     return x;
@@ -555,8 +578,37 @@ enum {
     MASK_SCALE = 32
 };
 
+/* A call of few rows and many keys has few workgroups, one for each head and query tile. So the
+   keys of such a sequence are cut into parts, each of them a sequence of its own: fewer keys, from
+   a later one on. A launch takes the parts of sequences with from .. to rows in use, or it leaves out
+   all that have parts; the launch after the parts joins them (>>parts). Where keys are cut follows
+   from the sequence's own rows and keys, the heads and the device: never from its neighbours. */
+struct gpu_cut {
+    float *sums;      /* [batch << shift][heads][rows] {maximum, sum}; NULL: no launch of parts */
+    int32_t from, to; /* rows in use of a sequence; to 0: none has parts */
+    int32_t most[2];  /* parts of a sequence of few rows, and of more */
+    int32_t shift;    /* blockIdx.z = sequence << shift | part */
+    int32_t rows;     /* of a part, that there is room for */
+};
+#ifndef GPU_PART_KEYS
+#define GPU_PART_KEYS 256 /* a part has a multiple of it */
+#endif
+enum { GPU_FEW_ROWS = 16, GPU_CUT_ROWS = 64 };
+__host__ __device__ static inline int32_t gpu_part_keys(int32_t k_len, int32_t most) {
+    const int32_t step = GPU_PART_KEYS * most;
+    return (k_len / step + (k_len % step != 0)) * GPU_PART_KEYS;
+}
+/* The parts of a sequence: 1 where it is computed whole. */
+__host__ __device__ static inline int32_t gpu_parts_of(
+    const gpu_cut &c, int32_t rows, int32_t k_len) {
+    if (rows < c.from || rows > c.to || k_len <= GPU_PART_KEYS) return 1;
+    const int32_t keys = gpu_part_keys(k_len, c.most[rows > GPU_FEW_ROWS]);
+    return k_len / keys + (k_len % keys != 0);
+}
+
 struct gpu_params {
     gpu_tensor q, k, v, o, bias, mask;
+    gpu_cut cut;
     float *lse;
     const float *alibi, *sink;
     const int32_t *cu_q, *cu_k, *used_q, *used_k, *start_k, *slot; /* NULL: not given */
@@ -596,7 +648,11 @@ __device__ static inline int32_t gpu_clamp(int64_t x, int64_t lo, int64_t hi) {
     return (int32_t)(x < lo ? lo : x > hi ? hi : x);
 }
 
-__device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t b) {
+__device__ static inline int64_t gpu_sat_add(int64_t a, int64_t b) {
+    int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
+    return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
+}
+__device__ static inline gpu_seq gpu_whole_sequence(const gpu_params &p, int32_t b) {
     gpu_seq s;
     int64_t q_first = 0, q_rows = p.q_len, k_first = 0, capacity = p.kv_len;
     if (p.cu_q) {
@@ -630,6 +686,34 @@ __device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t b) {
                                        : (int64_t)s.k_len - s.q_used;
     return s;
 }
+/* The sequence becomes its part, or nothing where this launch is not about it. */
+__device__ static inline void gpu_take_part(const gpu_params &p, gpu_seq &s, int32_t z) {
+    const int32_t parts = gpu_parts_of(p.cut, s.q_used, s.k_len),
+                  part = z & ((1 << p.cut.shift) - 1);
+    if (p.cut.sums ? parts == 1 || part >= parts : parts > 1) {
+        s.q_rows = s.q_used = s.k_len = 0;
+        return;
+    }
+    if (!p.cut.sums) return;
+    const int32_t keys = gpu_part_keys(s.k_len, p.cut.most[s.q_used > GPU_FEW_ROWS]),
+                  first = part * keys;
+    s.q_rows = s.q_used; /* the others are of the join */
+    s.k_len = min(keys, s.k_len - first);
+    s.column += first;
+    s.k_first += first;
+    s.k_base += first * p.k.stride[1];
+    s.v_base += first * p.v.stride[1];
+    s.offset = gpu_sat_add(s.offset, -(int64_t)first);
+    s.o_base = z * p.o.stride[0];
+    s.lse_base = (int64_t)z * p.heads * p.cut.rows;
+    s.lse_head = p.cut.rows;
+}
+/* Of blockIdx.z. */
+__device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t z) {
+    gpu_seq s = gpu_whole_sequence(p, p.cut.sums ? z >> p.cut.shift : z);
+    if (p.cut.to) gpu_take_part(p, s, z);
+    return s;
+}
 
 /* What rows [i0, i0 + rows) of a sequence see, said here and nowhere else. Causal masks and windows
    are two shifts of the diagonal: row i0 + r sees keys [lo_shift + r, hi_shift + r), both clamped
@@ -641,10 +725,6 @@ struct gpu_reach {
     int32_t lo_shift, hi_shift;
     int32_t lo, hi, whole_lo, whole_hi;
 };
-__device__ static inline int64_t gpu_sat_add(int64_t a, int64_t b) {
-    int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
-    return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
-}
 /* Row i0 + r. Neither end falls as r grows. */
 __device__ static inline gpu_range gpu_reach_row(
     const gpu_reach &e, const gpu_seq &s, int32_t i0, int32_t r) {
@@ -949,9 +1029,23 @@ __device__ static inline gpu_end gpu_end_of(
     e.lse = above ? sink + log1pf(row_sum * old) : row_max + logf(sum);
     return e;
 }
+/* The end of a row of a part, which is not that of the row: its o has the sum 1. A part whose
+   scores are all -infinity has the sum 0 and an o of 0, or NaN where a value is not finite: the row
+   may go on. */
+__device__ static inline gpu_end gpu_finish_part(const gpu_params &p, const gpu_seq &s, int32_t h,
+    int32_t i, bool speaks, float row_max, float row_sum) {
+    const bool used = i < s.q_used, alive = used && row_sum != 0.0f;
+    const gpu_end e = {alive ? 1.0f / row_sum : used ? 1.0f : 0.0f, 0.0f, alive};
+    float *sums = p.cut.sums + 2 * (s.lse_base + h * s.lse_head + i);
+    if (!speaks || i >= s.q_rows) return e;
+    sums[0] = alive ? row_max : GPU_NEG_INF;
+    sums[1] = alive ? row_sum : 0.0f;
+    return e;
+}
 /* The same of row i, 0 beyond the rows in use; the thread that speaks for it stores its lse. */
 __device__ static inline gpu_end gpu_finish(const gpu_params &p, const gpu_seq &s, int32_t h,
     int32_t i, bool speaks, float row_max, float row_sum) {
+    if (p.cut.sums) return gpu_finish_part(p, s, h, i, speaks, row_max, row_sum);
     const gpu_end e = gpu_end_of(p, h, row_max, i < s.q_used ? row_sum : 0.0f);
     if (p.lse && speaks && i < s.q_rows) p.lse[s.lse_base + h * s.lse_head + i] = e.lse;
     return e;
@@ -1001,8 +1095,8 @@ template <int DTYPE> __device__ static inline bool gpu_bad_value(const char *v, 
 /* Of dims d0 + lane, the bits of those that row `row` sees a bad value in. keys: [lo, hi) of
  * the whole wave */
 template <int DTYPE>
-__device__ static inline uint64_t gpu_bad_dims(const gpu_params &p, const gpu_seq &s, int32_t h,
-    int32_t d0, gpu_range keys, gpu_range see, const gpu_row &row) {
+__device__ static __forceinline__ uint64_t gpu_bad_dims(const gpu_params &p, const gpu_seq &s,
+    int32_t h, int32_t d0, gpu_range keys, gpu_range see, const gpu_row &row) {
     enum { AT_ONCE = 2 };
     const int32_t left = p.v_dim - d0, lane = (int32_t)threadIdx.x % GPU_WAVE;
     const uint64_t all = left < 64 ? ((uint64_t)1 << left) - 1 : ~(uint64_t)0;
@@ -1028,7 +1122,7 @@ __device__ static inline uint64_t gpu_bad_dims(const gpu_params &p, const gpu_se
     return met;
 }
 template <int DTYPE>
-__device__ static inline void gpu_poison_rows(
+__device__ static __forceinline__ void gpu_poison_rows(
     const gpu_params &arguments, int32_t h, int32_t row0, int32_t rows, const uint32_t *alive) {
     const float nan = __uint_as_float(0x7fc00000u);
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE,
@@ -1077,12 +1171,12 @@ template <int WAVES> __device__ static inline bool gpu_any_wave(bool x, uint32_t
    n * STEP, n < ROWS, of the workgroup's BM, bit n of alive for each, and is one that speaks
    for them. words: of LDS, which is free, WAVES + BM. */
 template <int DTYPE, int WAVES, int BM, int ROWS, int STEP>
-__device__ static inline void gpu_poison(const gpu_params &p, int32_t h, int32_t row0, bool bad,
-    uint32_t *words, bool speaks, int32_t row, uint32_t alive) {
+__device__ static __forceinline__ void gpu_poison(const gpu_params &p, int32_t h, int32_t row0,
+    bool bad, uint32_t *words, bool speaks, int32_t row, uint32_t alive) {
     if (!gpu_any_wave<WAVES>(bad, words)) return;
     words += WAVES;
     if (speaks)
-        for (int n = 0; n < ROWS; n++) words[row + n * STEP] = alive >> n & 1u;
+        for (int n = 0; n < ROWS; n++) words[row + n * STEP] = p.cut.sums || (alive >> n & 1u);
     __syncthreads();
     gpu_poison_rows<DTYPE>(p, h, row0, BM, words);
 }
@@ -1146,7 +1240,7 @@ template <int DTYPE, bool WIDE> struct gpu_dense {
    than its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar
    registers, are read anew by each step. */
 template <class SOURCE, int DIMS>
-__device__ static inline void gpu_scalar_row(
+__device__ static __forceinline__ void gpu_scalar_row(
     const typename SOURCE::params &arguments, int32_t h, int32_t i) {
     const typename SOURCE::params &all = gpu_reload(arguments);
     const gpu_params &p = SOURCE::call(all);
@@ -1436,8 +1530,9 @@ struct gpu_new_row {
     int32_t dtype, dim;
 };
 /* Its element c. once: it will be rounded to fewer bits than f32 has. */
-__device__ static inline float gpu_new_value(
-    const gpu_append_params &p, const gpu_new_row &x, int32_t c, bool once) {
+__device__ static __forceinline__ float gpu_new_value(
+    const gpu_append_params &arguments, const gpu_new_row &x, int32_t c, bool once) {
+    const gpu_append_params &p = gpu_reload(arguments);
     if (x.position < 0 || c >= p.rotary_dim)
         return once && x.dtype == ATTN_F64 ? gpu_round_to_odd(((const double *)x.data)[x.at + c])
                                            : gpu_get(x.data, x.dtype, x.at + c);
@@ -1462,8 +1557,9 @@ __device__ static inline void gpu_put_new(char *data, int32_t dtype, int64_t at,
 }
 /* A row of a cache, by one wave: rounded, or quantised with a scale at scale_at. Nothing is kept:
    values are made anew for the codes. */
-__device__ static inline void gpu_append_row(const gpu_append_params &p, const gpu_new_row &x,
-    const gpu_tensor &cache, const gpu_codes &codes, int64_t at, int64_t scale_at) {
+__device__ static __forceinline__ void gpu_append_row(const gpu_append_params &p,
+    const gpu_new_row &x, const gpu_tensor &cache, const gpu_codes &codes, int64_t at,
+    int64_t scale_at) {
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
     char *data = (char *)cache.data;
     if (!codes.scale) {
@@ -1486,20 +1582,23 @@ __device__ static inline void gpu_append_row(const gpu_append_params &p, const g
         gpu_put_code(data, codes.dtype, at + c,
             finite && scale > 0.0f ? gpu_quotient(gpu_new_value(p, x, c, false), scale) : 0.0f);
 }
-/* New token n of a sequence, in one head of k and v. */
-__device__ static inline void gpu_append_token(
-    const gpu_append_params &p, const gpu_seq &s, const gpu_added &added, int32_t head, int32_t n) {
-    const gpu_place from = {p.cu ? 0 : s.b, added.first + n};
-    const gpu_place to = p.apart ? from : gpu_place_of(p.cache, s, s.k_len + n);
+/* New token n of a sequence, in one head of k or v. What it needs is made anew for each of them:
+   scalar registers. */
+template <bool KEY>
+__device__ static __forceinline__ void gpu_append_token(
+    const gpu_append_params &arguments, int32_t b, int32_t head, int32_t n) {
+    const gpu_append_params &p = gpu_reload(arguments);
     const gpu_params &call = p.cache.call;
-    const gpu_new_row k = {p.k.data, gpu_element(from, p.k.stride, head),
-        p.cosine ? (int64_t)s.k_len + n : -1, p.k_dtype, call.head_dim};
-    const gpu_new_row v = {
-        p.v.data, gpu_element(from, p.v.stride, head), -1, p.v_dtype, call.v_dim};
-    gpu_append_row(p, k, call.k, p.cache.k, gpu_element(to, call.k.stride, head),
-        gpu_element(to, p.cache.k.stride, head));
-    gpu_append_row(p, v, call.v, p.cache.v, gpu_element(to, call.v.stride, head),
-        gpu_element(to, p.cache.v.stride, head));
+    const gpu_seq s = gpu_whole_sequence(call, b);
+    const gpu_place from = {p.cu ? 0 : b, gpu_added_of(p, s).first + n};
+    const gpu_place to = p.apart ? from : gpu_place_of(p.cache, s, s.k_len + n);
+    const gpu_tensor &fresh = KEY ? p.k : p.v, &cache = KEY ? call.k : call.v;
+    const gpu_codes &codes = KEY ? p.cache.k : p.cache.v;
+    const gpu_new_row x = {fresh.data, gpu_element(from, fresh.stride, head),
+        KEY && p.cosine ? (int64_t)s.k_len + n : -1, KEY ? p.k_dtype : p.v_dtype,
+        KEY ? call.head_dim : call.v_dim};
+    gpu_append_row(p, x, cache, codes, gpu_element(to, cache.stride, head),
+        gpu_element(to, codes.stride, head));
 }
 /* grid {any, kv_heads, any}: new tokens, sequences. */
 __global__ static void __launch_bounds__(256) gpu_append_kernel(gpu_append_params p) {
@@ -1508,8 +1607,10 @@ __global__ static void __launch_bounds__(256) gpu_append_kernel(gpu_append_param
         const gpu_added added = gpu_added_of(p, s);
         if (p.used_after && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
             p.used_after[b] = (int32_t)s.column + s.k_len + added.count;
-        for (int64_t u = gpu_first_unit(); u < added.count; u += gpu_units_step())
-            gpu_append_token(p, s, added, (int32_t)blockIdx.y, (int32_t)u);
+        for (int64_t u = gpu_first_unit(); u < added.count; u += gpu_units_step()) {
+            gpu_append_token<true>(p, b, (int32_t)blockIdx.y, (int32_t)u);
+            gpu_append_token<false>(p, b, (int32_t)blockIdx.y, (int32_t)u);
+        }
     }
 }
 /* grid {any, heads, any}: rows of q, sequences. q goes on in f32. */
@@ -1529,6 +1630,458 @@ __global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_param
         }
     }
 }
+/* ============================================================================== >>decode ====
+   Parts of sequences of few rows, as text is generated: K and V go from memory to registers once
+   for ROWS rows, which are those of all heads of a group, row r being row r / group of head
+   r % group. Bound by memory: it is a kernel of multiply-adds, the same on every chip, and P stays in f32.
+
+     lane l of a group of LANES:  dims 8 l .. 8 l + 7 of q and o of every row, and of a key
+     load t of KEYS:              key t * GROUPS + group of the wave's tile, 8 elements a lane
+     score (row r, load t):       a sum over the lanes of a group; number r * KEYS + t of N. Half of
+                                  them changes sides in each step of the sum, so that lane l ends
+                                  with OWN of them, from number l * N / LANES on, all of one row
+     o += p v:                    a lane asks for p of the one that has it
+
+   A wave takes every WAVES-th tile; its groups and then the waves are summed in a fixed order,
+   which is the same for every ROWS. V of a tile is on its way during its scores, K of the next tile
+   during its products. */
+
+/* Eight elements as they lie in memory. */
+template <int KV> struct gpu_eight {
+    enum {
+        SIZE = KV == ATTN_F32                      ? 4
+               : KV == ATTN_F16 || KV == ATTN_BF16 ? 2
+                                                   : 1,
+        WORDS = 2 * SIZE
+    };
+    uint32_t word[WORDS];
+    /* 0 where they lie beyond the row. */
+    __device__ __forceinline__ void keep(bool inside) {
+        GPU_UNROLL for (int n = 0; n < WORDS; n++)
+            word[n] = inside ? word[n] : 0;
+    }
+    __device__ __forceinline__ void read(const char *at) {
+        if constexpr (WORDS == 2) {
+            const uint2 x = *(const uint2 *)at;
+            word[0] = x.x;
+            word[1] = x.y;
+        } else GPU_UNROLL
+            for (int n = 0; n < WORDS; n += 4) {
+                const uint4 x = *(const uint4 *)(at + 4 * n);
+                word[n] = x.x;
+                word[n + 1] = x.y;
+                word[n + 2] = x.z;
+                word[n + 3] = x.w;
+            }
+    }
+    __device__ __forceinline__ float operator[](int e) const {
+        if constexpr (KV == ATTN_F32) return __uint_as_float(word[e]);
+        else if constexpr (KV == ATTN_BF16)
+            return __uint_as_float(e % 2 ? word[e / 2] & 0xffff0000u : word[e / 2] << 16);
+        else if constexpr (KV == ATTN_F16)
+            return gpu_f16_value((uint16_t)(word[e / 2] >> e % 2 * 16));
+        else {
+            const uint32_t code = word[e / 4] >> e % 4 * 8 & 0xffu;
+            return KV == ATTN_INT8 ? (float)(int8_t)code : gpu_fp8_value(code);
+        }
+    }
+};
+/* Of COUNT values the sums over lanes that differ in the bits DISTANCE .. LAST of their numbers.
+   While there are two, the upper lane of a pair goes on with the upper half. */
+template <int COUNT, int DISTANCE, int LAST, int N>
+__device__ static __forceinline__ void gpu_fold(float (&x)[N], int32_t lane) {
+    if constexpr (DISTANCE >= LAST) {
+        constexpr int HALF = COUNT / 2;
+        if constexpr (HALF == 0) x[0] += gpu_wave_xor(x[0], DISTANCE);
+        GPU_UNROLL for (int n = 0; n < HALF; n++) {
+            const float low = x[n], high = x[n + HALF];
+            const bool upper = lane & DISTANCE;
+            x[n] = (upper ? high : low) + gpu_wave_xor(upper ? low : high, DISTANCE);
+        }
+        gpu_fold<HALF ? HALF : 1, DISTANCE / 2, LAST>(x, lane);
+    }
+}
+
+template <int KV, int D, int ROWS> struct gpu_decode {
+    enum {
+        LANES = D / 8,
+        GROUPS = GPU_WAVE / LANES,
+        WAVES = 256 / GPU_WAVE,
+        KEYS = KV == ATTN_F32 ? 2 : 4,
+        TILE = GROUPS * KEYS,
+        N = ROWS * KEYS,
+        OWN = N > LANES ? N / LANES : 1,
+        REPEAT = N < LANES ? LANES / N : 1, /* lanes that end with the same score */
+        ROW_LANES = LANES / ROWS,
+        SUMS = ROWS * 8, /* of o, in a lane; LEFT of them when the groups are summed */
+        LEFT = SUMS / GROUPS,
+        CODES = KV == ATTN_INT8 || KV == ATTN_FP8_E4M3
+    };
+    struct shared {
+        float max[WAVES][ROWS], sum[WAVES][ROWS]; /* sum: then the factor of the wave's sums */
+        float factor[ROWS];
+        float4 q[2][ROWS * LANES];
+        float o[WAVES / 2][SUMS * LANES];
+    };
+
+    const gpu_cache_params &arguments;
+    gpu_reach reach;
+    gpu_range see; /* of the lane's row */
+    int32_t b, k_batch, k_first, k_len, first_row, rows;
+    shared &lds;
+    float o[SUMS];
+    float row_max, sum[OWN]; /* of the lane's row, and of its keys alone */
+    float x[N];              /* scores, then weights: OWN of them; below 0: not seen */
+    gpu_eight<KV> k[KEYS], v[KEYS];
+    float k_scale, v_scale;     /* of key lane of the tile */
+    int32_t page, token, entry; /* where key lane of the tile lies; the table's next */
+
+    __device__ __forceinline__ gpu_decode(const gpu_cache_params &p, shared &block)
+        : arguments(p), lds(block) {}
+    /* Anew at each use: cheaper than what is made of it in registers through the loop. */
+    __device__ __forceinline__ static int32_t lane() { return gpu_thread() % GPU_WAVE; }
+    __device__ __forceinline__ int32_t group() const { return lane() / LANES; }
+    __device__ __forceinline__ int32_t dim() const { return lane() % LANES * 8; }
+    /* The first lane of the group: made anew, or every lane that is asked has a register. */
+    __device__ __forceinline__ int32_t group_lane() const {
+        int32_t first = lane() / LANES * LANES;
+        gpu_pin(first);
+        return first;
+    }
+    __device__ __forceinline__ int32_t own_row() const { return lane() % LANES / ROW_LANES; }
+    /* The key of own score n, from the tile's first on. */
+    __device__ __forceinline__ int32_t own_key(int n) const {
+        const int32_t number = OWN > 1 ? lane() % LANES * OWN : lane() % LANES / REPEAT;
+        return (number % KEYS + n) * GROUPS + group();
+    }
+    __device__ __forceinline__ static int32_t row_of(const gpu_params &p, int32_t r) {
+        return r / p.group;
+    }
+    __device__ __forceinline__ static int32_t head_of(const gpu_params &p, int32_t r) {
+        return (int32_t)blockIdx.y * p.group + r % p.group;
+    }
+
+    /* ---- memory ---- */
+
+    /* Row n of q to LDS, by its lanes. */
+    template <int Q>
+    __device__ __forceinline__ void load_q_of(
+        const gpu_params &p, const gpu_seq &seq, int32_t n, int32_t c) {
+        const int32_t r = min(first_row + n, rows - 1), d = 8 * c < p.head_dim ? 8 * c : 0;
+        const int64_t at =
+            seq.q_base + row_of(p, r) * p.q.stride[1] + head_of(p, r) * p.q.stride[2] + d;
+        gpu_eight<Q> x;
+        x.read(p.q.data + at * gpu_eight<Q>::SIZE);
+        x.keep(8 * c < p.head_dim);
+        lds.q[0][n * LANES + c] = make_float4(x[0], x[1], x[2], x[3]);
+        lds.q[1][n * LANES + c] = make_float4(x[4], x[5], x[6], x[7]);
+    }
+    __device__ __forceinline__ void load_q(const gpu_cache_params &p, const gpu_seq &seq) {
+        const int32_t t = (int32_t)threadIdx.x, n = t / LANES, c = t % LANES;
+        if (t < ROWS * LANES) {
+            if (p.q_dtype == ATTN_F32) load_q_of<ATTN_F32>(p.call, seq, n, c);
+            else if (p.q_dtype == ATTN_F16) load_q_of<ATTN_F16>(p.call, seq, n, c);
+            else load_q_of<ATTN_BF16>(p.call, seq, n, c);
+        }
+        __syncthreads();
+    }
+    /* The table's entry of key lane of tile j, on its way. */
+    __device__ __forceinline__ void look_up(const gpu_cache_params &p, int32_t j) {
+        const int32_t t = k_first + min(j + lane(), k_len - 1);
+        if (p.table && lane() < TILE)
+            entry = p.table[b * p.max_pages + (uint32_t)t / (uint32_t)p.page_size];
+    }
+    __device__ __forceinline__ void place(const gpu_cache_params &p, int32_t j) {
+        token = k_first + min(j + lane(), k_len - 1);
+        page = k_batch;
+        if (!p.table) return;
+        page = gpu_clamp(entry, 0, p.pages - 1);
+        token %= p.page_size;
+    }
+    /* Of each load, where its key lies. */
+    __device__ __forceinline__ gpu_place place_of(
+        const gpu_cache_params &p, int32_t j, int t) const {
+        const int32_t key = t * GROUPS + group();
+        gpu_place at = {k_batch, k_first + min(j + key, k_len - 1)};
+        if (p.table) {
+            at.batch = __float_as_int(gpu_wave_pick(__int_as_float(page), key));
+            at.token = __float_as_int(gpu_wave_pick(__int_as_float(token), key));
+        }
+        return at;
+    }
+    /* The keys of tile j, or their values, on their way. Lanes beyond the last dim read the first
+       ones. */
+    template <bool KEY> __device__ __forceinline__ void load(const gpu_cache_params &p, int32_t j) {
+        const gpu_tensor &from = KEY ? p.call.k : p.call.v;
+        const gpu_codes &codes = KEY ? p.k : p.v;
+        const int32_t d = dim() < (KEY ? p.call.head_dim : p.call.v_dim) ? dim() : 0;
+        GPU_UNROLL for (int t = 0; t < KEYS; t++) {
+            const gpu_place key = place_of(p, j, t);
+            (KEY ? k[t] : v[t])
+                .read(from.data + (gpu_element(key, from.stride, (int32_t)blockIdx.y) + d) *
+                                      gpu_eight<KV>::SIZE);
+        }
+        if (CODES && lane() < TILE) {
+            const gpu_place own = {page, token};
+            (KEY ? k_scale : v_scale) = gpu_scale_of(codes, own, (int32_t)blockIdx.y);
+        }
+    }
+    /* Element by element of what load t brought: each code times its scale. */
+    template <bool KEY>
+    __device__ __forceinline__ void values_of(
+        int t, const gpu_eight<KV> &from, float (&to)[8]) const {
+        float scale = 1.0f;
+        if (CODES) scale = gpu_wave_pick(KEY ? k_scale : v_scale, t * GROUPS + group());
+        GPU_UNROLL for (int e = 0; e < 8; e++)
+            to[e] = CODES ? scale * from[e] : from[e];
+    }
+
+    /* ---- a tile ---- */
+
+    __device__ __forceinline__ void scores(const gpu_params &p) {
+        enum { AT_ONCE = 2 };
+        const bool inside = dim() < p.head_dim;
+        GPU_UNROLL for (int t0 = 0; t0 < KEYS; t0 += AT_ONCE) {
+            int32_t at = lane() % LANES; /* where q is: not kept in registers */
+            float key[AT_ONCE][8];
+            gpu_pin(at);
+            GPU_UNROLL for (int t = 0; t < AT_ONCE; t++)
+                values_of<true>(t0 + t, k[t0 + t], key[t]);
+            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+                const float4 low = lds.q[0][r * LANES + at], high = lds.q[1][r * LANES + at];
+                const float q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+                GPU_UNROLL for (int t = 0; t < AT_ONCE; t++) {
+                    float dot = q[0] * key[t][0];
+                    GPU_UNROLL for (int e = 1; e < 8; e++)
+                        dot = fmaf(q[e], key[t][e], dot);
+                    x[r * KEYS + t0 + t] = inside ? dot : 0.0f;
+                }
+                gpu_fence(); /* one after the other: registers */
+            }
+        }
+        gpu_fold<N, LANES / 2, 1>(x, lane());
+    }
+    /* The own scores go round, for loops whose code is there once. */
+    __device__ __forceinline__ void turn() {
+        const float first = x[0];
+        GPU_UNROLL for (int n = 0; n + 1 < OWN; n++)
+            x[n] = x[n + 1];
+        x[OWN - 1] = first;
+    }
+    /* Scores to weights, and the sums to a maximum that has grown. */
+    __device__ __forceinline__ void weights(const gpu_params &p, int32_t j) {
+        uint32_t seen = 0;
+        float top = row_max;
+        GPU_NO_UNROLL for (int n = 0; n < OWN; n++, turn()) {
+            const int32_t key = j + own_key(n);
+            bool sees = key >= see.lo && key < see.hi;
+            x[0] *= p.scale;
+            if (p.masks & ~MASK_SCALE) {
+                const int32_t r = min(first_row + own_row(), rows - 1);
+                const gpu_row row = gpu_row_of(
+                    p, gpu_sequence(p, (int32_t)blockIdx.z), head_of(p, r), row_of(p, r));
+                sees = sees && !gpu_hidden(p, row, key);
+                if (sees) x[0] = gpu_modify(p, row, key, x[0]);
+            }
+            if (sees) top = fmaxf(top, x[0]);
+            seen |= (uint32_t)sees << n;
+        }
+        GPU_UNROLL for (int mask = 1; mask < ROW_LANES; mask *= 2)
+            top = fmaxf(top, gpu_wave_xor(top, mask));
+        GPU_UNROLL for (int mask = LANES; mask < GPU_WAVE; mask *= 2)
+            top = fmaxf(top, gpu_wave_xor(top, mask));
+        const float base = top == GPU_NEG_INF ? 0.0f : top;
+        if (gpu_wave_ballot(top > row_max)) {
+            const float old = gpu_exp2((row_max - base) * GPU_LOG2E);
+            const int32_t first = group_lane();
+            GPU_UNROLL for (int n = 0; n < OWN; n++)
+                sum[n] *= old;
+            GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+                const float of_row = gpu_wave_pick(old, first + r * ROW_LANES);
+                GPU_UNROLL for (int e = 0; e < 8; e++)
+                    o[r * 8 + e] *= of_row;
+            }
+        }
+        row_max = top;
+        GPU_UNROLL for (int n = 0; n < OWN; n++) {
+            const float w = gpu_exp2((x[n] - base) * GPU_LOG2E);
+            sum[n] += seen >> n & 1 ? w : 0.0f;
+            x[n] = seen >> n & 1 ? w : -1.0f;
+        }
+    }
+    /* o += p v of load t, of which the lanes have their weights in `own`. WHOLE: every row sees the
+       key; else a value that a row does not see is not touched. */
+    template <bool WHOLE>
+    __device__ __forceinline__ void product(int t, const gpu_eight<KV> &from, float own) {
+        const int32_t first = group_lane();
+        float value[8];
+        values_of<false>(t, from, value);
+        GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+            const int32_t number = r * KEYS + t;
+            const float w = gpu_wave_pick(own, first + (OWN > 1 ? number / OWN : number * REPEAT));
+            GPU_UNROLL for (int e = 0; e < 8; e++) {
+                const float next = fmaf(w, value[e], o[r * 8 + e]);
+                o[r * 8 + e] = WHOLE || !(w < 0.0f) ? next : o[r * 8 + e];
+            }
+        }
+        gpu_fence(); /* one after the other: registers */
+    }
+    __device__ __forceinline__ void products(bool whole) {
+        if (whole) {
+            GPU_UNROLL for (int t = 0; t < KEYS; t++)
+                product<true>(t, v[t], x[t % OWN]);
+            return;
+        }
+        GPU_NO_UNROLL for (int t = 0; t < KEYS; t++, turn()) {
+            product<false>(t, v[0], x[0]);
+            GPU_UNROLL for (int n = 0; n + 1 < KEYS; n++)
+                v[n] = v[n + 1];
+        }
+    }
+    /* Every WAVES-th tile that some row sees. */
+    __device__ __forceinline__ void walk() {
+        enum { STEP = WAVES * TILE };
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE), end = reach.hi;
+        int32_t j = reach.lo / STEP * STEP + wave * TILE;
+        if (j + TILE <= reach.lo) j += STEP;
+        if (j >= end) return;
+        look_up(gpu_reload(arguments), j);
+        place(gpu_reload(arguments), j);
+        load<true>(gpu_reload(arguments), j);
+        look_up(gpu_reload(arguments), j + STEP);
+        for (; j < end; j += STEP) {
+            load<false>(gpu_reload(arguments), j);
+            scores(gpu_reload(arguments).call);
+            if (j + STEP < end) {
+                place(gpu_reload(arguments), j + STEP);
+                load<true>(gpu_reload(arguments), j + STEP);
+                look_up(gpu_reload(arguments), j + 2 * STEP);
+            }
+            gpu_fence();
+            weights(gpu_reload(arguments).call, j);
+            const gpu_params &p = gpu_reload(arguments).call;
+            products(!(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
+                     j + TILE <= reach.whole_hi);
+        }
+    }
+
+    /* ---- the end ---- */
+
+    /* The sum of the lane's row over the wave: first of each load alone, then in pairs. */
+    __device__ __forceinline__ float wave_sum() {
+        GPU_UNROLL for (int n = 0; n < OWN; n++) GPU_UNROLL
+            for (int mask = LANES; mask < GPU_WAVE; mask *= 2) sum[n] += gpu_wave_xor(sum[n], mask);
+        float all = sum[0];
+        if (OWN == 2) all = sum[0] + sum[OWN - 1];
+        if (OWN == 4) all = (sum[0] + sum[OWN / 4]) + (sum[OWN / 2] + sum[OWN - 1]);
+        GPU_UNROLL for (int mask = REPEAT; mask < ROW_LANES; mask *= 2)
+            all += gpu_wave_xor(all, mask);
+        return all;
+    }
+    /* Row r of ROWS over all waves: what their sums are to be multiplied by, and its end. */
+    __device__ __forceinline__ void join_row(const gpu_params &p, const gpu_seq &seq, int32_t r) {
+        float top = GPU_NEG_INF, total = 0;
+        for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
+        const float base = top == GPU_NEG_INF ? 0.0f : top;
+        for (int w = 0; w < WAVES; w++) {
+            const float by = gpu_exp2((lds.max[w][r] - base) * GPU_LOG2E);
+            total += lds.sum[w][r] * by;
+            lds.sum[w][r] = by;
+        }
+        const int32_t row = first_row + r;
+        lds.factor[r] = 0.0f;
+        if (row < rows)
+            lds.factor[r] =
+                gpu_finish_part(p, seq, head_of(p, row), row_of(p, row), true, top, total).factor;
+    }
+    __device__ __forceinline__ void finish(const gpu_params &p) {
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
+        const float all = wave_sum();
+        if (lane() < LANES && lane() % ROW_LANES == 0) {
+            lds.max[wave][own_row()] = row_max;
+            lds.sum[wave][own_row()] = all;
+        }
+        gpu_fold<SUMS, GPU_WAVE / 2, LANES>(o, lane());
+        __syncthreads();
+        if ((int32_t)threadIdx.x < ROWS) join_row(p, seq, (int32_t)threadIdx.x);
+        __syncthreads();
+        GPU_UNROLL for (int n = 0; n < LEFT; n++)
+            o[n] *= lds.sum[wave][(group() * LEFT + n) / 8];
+        GPU_UNROLL for (int half = WAVES / 2; half; half /= 2) {
+            if (wave >= half && wave < 2 * half) {
+                GPU_UNROLL for (int n = 0; n < LEFT; n++)
+                    lds.o[wave - half][n * GPU_WAVE + lane()] = o[n];
+            }
+            __syncthreads();
+            if (wave < half) {
+                GPU_UNROLL for (int n = 0; n < LEFT; n++)
+                    o[n] += lds.o[wave][n * GPU_WAVE + lane()];
+            }
+            __syncthreads();
+        }
+        if (wave == 0) store(p, seq);
+    }
+    __device__ __forceinline__ void store(const gpu_params &p, const gpu_seq &seq) {
+        GPU_UNROLL for (int n = 0; n < LEFT; n++) {
+            const int32_t number = group() * LEFT + n, row = first_row + number / 8,
+                          c = dim() + number % 8;
+            if (row < rows && c < p.v_dim)
+                ((float *)gpu_o_row(p, seq, head_of(p, row), row_of(p, row)))[c] =
+                    o[n] * lds.factor[number / 8];
+        }
+    }
+    __device__ __forceinline__ void run() {
+        const gpu_cache_params &p = gpu_reload(arguments); /* pointers of it are to memory */
+        const gpu_seq seq = gpu_sequence(p.call, (int32_t)blockIdx.z);
+        b = seq.b;
+        k_batch = (int32_t)seq.k_batch;
+        k_first = (int32_t)seq.k_first;
+        k_len = seq.k_len;
+        first_row = (int32_t)blockIdx.x * ROWS;
+        rows = seq.q_used * p.call.group;
+        if (first_row >= rows) return;
+        const int32_t i0 = row_of(p.call, first_row),
+                      i1 = row_of(p.call, min(first_row + ROWS, rows) - 1),
+                      i = row_of(p.call, min(first_row + own_row(), rows - 1));
+        reach = gpu_reach_of(p.call, seq, i0, i1 - i0 + 1);
+        see = gpu_reach_row(reach, seq, i0, i - i0);
+        row_max = GPU_NEG_INF;
+        entry = 0;
+        k_scale = v_scale = 0.0f;
+        GPU_UNROLL for (int n = 0; n < OWN; n++)
+            sum[n] = 0.0f;
+        GPU_UNROLL for (int n = 0; n < SUMS; n++)
+            o[n] = 0.0f;
+
+        load_q(p, seq);
+        walk();
+        finish(gpu_reload(arguments).call);
+    }
+};
+/* grid {blocks of rows, kv_heads, z of parts} */
+template <int KV, int D, int ROWS>
+__global__ void __launch_bounds__(256) gpu_decode_parts(gpu_cache_params p) {
+    __shared__ typename gpu_decode<KV, D, ROWS>::shared lds;
+    gpu_decode<KV, D, ROWS> f(p, lds);
+    f.run();
+}
+#define GPU_ROW_DECODE(name, KV, D, ROWS) \
+    {name, KV, D, ROWS, (const void *)gpu_decode_parts<KV, D, ROWS>},
+#define GPU_ROWS_DECODE_KV(name, KV) \
+    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 4) \
+    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 8) \
+    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 4) \
+    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 8) \
+    GPU_ROW_DECODE("decode_" name "_d256", KV, 256, 8)
+/* clang-format off */
+#define GPU_ROWS_DECODE \
+    GPU_ROW_DECODE("decode_f32_d64", ATTN_F32, 64, 8) \
+    GPU_ROW_DECODE("decode_f32_d128", ATTN_F32, 128, 8) \
+    GPU_ROW_DECODE("decode_f32_d256", ATTN_F32, 256, 8) \
+    GPU_ROWS_DECODE_KV("f16", ATTN_F16) GPU_ROWS_DECODE_KV("bf16", ATTN_BF16) \
+    GPU_ROWS_DECODE_KV("int8", ATTN_INT8) GPU_ROWS_DECODE_KV("fp8", ATTN_FP8_E4M3)
+/* clang-format on */
 /* ============================================================================ >>backward ====
    The gradients, on every chip and for every size, from the lse and o of the forward call:
 
@@ -1628,14 +2181,14 @@ __device__ static inline float gpu_probability(float score, float lse) {
 }
 /* scale * dot(q_i, k_j), and dot(dout_i, v_j). */
 template <int DTYPE>
-__device__ static inline float gpu_pair_score(
+__device__ static __forceinline__ float gpu_pair_score(
     const gpu_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
     const gpu_params &p = gpu_reload(arguments);
     return gpu_scalar_score<DTYPE, false>(p, s.q_base + i * p.q.stride[1] + h * p.q.stride[2],
         s.k_base + h / p.group * p.k.stride[2] + j * p.k.stride[1]);
 }
 template <int DTYPE>
-__device__ static inline float gpu_pair_dp(
+__device__ static __forceinline__ float gpu_pair_dp(
     const gpu_grad_params &arguments, const gpu_seq &s, int32_t h, int32_t i, int32_t j) {
     const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_params &p = g.call;
@@ -1646,8 +2199,8 @@ __device__ static inline float gpu_pair_dp(
                : gpu_grad_dot<DTYPE>(g.dout.data, g.dout_dtype, x, p.v.data, y, p.v_dim);
 }
 template <int DTYPE>
-__device__ static inline gpu_pair gpu_pair_of(const gpu_grad_params &arguments, const gpu_seq &s,
-    const gpu_row &row, int32_t h, int32_t i, int32_t j) {
+__device__ static __forceinline__ gpu_pair gpu_pair_of(const gpu_grad_params &arguments,
+    const gpu_seq &s, const gpu_row &row, int32_t h, int32_t i, int32_t j) {
     const float x = gpu_pair_score<DTYPE>(arguments.call, s, h, i, j),
                 dp = gpu_pair_dp<DTYPE>(arguments, s, h, i, j);
     const gpu_grad_params &g = gpu_reload(arguments);
@@ -1706,7 +2259,8 @@ template <int DIMS> struct gpu_dims {
 /* dq of row i of head h, by one wave: lanes take a key each. More dims than its lanes * DIMS take
    another pass over the keys. */
 template <int DTYPE, int DIMS>
-__device__ static inline void gpu_dq_row(const gpu_grad_params &arguments, int32_t h, int32_t i) {
+__device__ static __forceinline__ void gpu_dq_row(
+    const gpu_grad_params &arguments, int32_t h, int32_t i) {
     enum { PASS = GPU_WAVE * DIMS };
     const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_params &p = g.call;
@@ -1736,7 +2290,7 @@ __device__ static inline void gpu_dq_row(const gpu_grad_params &arguments, int32
 /* dk and dv of token t of the sequence's k and v, by one wave: lanes take a row each. 0 where the
    token is no key. */
 template <int DTYPE, int DIMS>
-__device__ static inline void gpu_dkv_token(
+__device__ static __forceinline__ void gpu_dkv_token(
     const gpu_grad_params &arguments, int32_t kv_head, int64_t t) {
     enum { PASS = GPU_WAVE * DIMS };
     const gpu_grad_params &g = gpu_reload(arguments);
@@ -1751,18 +2305,20 @@ __device__ static inline void gpu_dkv_token(
         for (int32_t h = kv_head * p.group; h < (kv_head + 1) * p.group; h++)
             for (int32_t i0 = rows.lo; i0 < rows.hi; i0 += GPU_WAVE) {
                 const int32_t i = i0 + lane;
-                const gpu_row row = gpu_row_of(gpu_reload(p), s, h, i);
+                /* anew: scalar registers */
+                const gpu_seq own = gpu_sequence(gpu_reload(p), (int32_t)blockIdx.z);
+                const gpu_row row = gpu_row_of(gpu_reload(p), own, h, i);
                 const bool seen = i < rows.hi && !gpu_hidden(gpu_reload(p), row, j);
                 gpu_pair pair = {0, 0, 0};
-                if (seen) pair = gpu_pair_of<DTYPE>(arguments, s, row, h, i, j);
+                if (seen) pair = gpu_pair_of<DTYPE>(arguments, own, row, h, i, j);
                 const gpu_grad_params &of_rows = gpu_reload(arguments);
                 const gpu_params &q = of_rows.call;
                 const uint64_t lanes = gpu_wave_ballot(seen);
                 dk.add(lanes, pair.dx, q.q.data, DTYPE,
-                    s.q_base + i0 * q.q.stride[1] + h * q.q.stride[2] + c0, q.q.stride[1],
+                    own.q_base + i0 * q.q.stride[1] + h * q.q.stride[2] + c0, q.q.stride[1],
                     q.head_dim - c0);
                 dv.add(lanes, pair.weight, of_rows.dout.data, of_rows.dout_dtype,
-                    gpu_row_at(q, s, of_rows.dout, h, i0) + c0, of_rows.dout.stride[1],
+                    gpu_row_at(q, own, of_rows.dout, h, i0) + c0, of_rows.dout.stride[1],
                     q.v_dim - c0);
             }
         const gpu_grad_params &end = gpu_reload(arguments);
@@ -1775,7 +2331,7 @@ __device__ static inline void gpu_dkv_token(
 
 /* One element of dbias: the sum over what is broadcast to it, of batch b0, head h0, row i0. */
 template <int DTYPE>
-__device__ static inline void gpu_dbias_element(
+__device__ static __forceinline__ void gpu_dbias_element(
     const gpu_grad_params &arguments, int32_t b0, int32_t h0, int32_t i0, int32_t column) {
     const gpu_params &p = gpu_reload(arguments.call);
     const int64_t *step = p.bias.stride;
@@ -4109,6 +4665,14 @@ struct gpu_kernel {
 static const gpu_kernel gpu_kernels[] = {
     GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR GPU_ROWS_CACHE};
 
+/* Of the parts of few rows: rows stand with those for fewer first. */
+struct gpu_decode_kernel {
+    const char *name;
+    int32_t dtype, dim, rows; /* dtype of k and v; head_dim and v_dim at most; rows at a time */
+    const void *function;
+};
+static const gpu_decode_kernel gpu_decode_kernels[] = {GPU_ROWS_DECODE};
+
 /* The kernels of a backward: of dq, of dk and dv, and of dbias. */
 struct gpu_grad_kernel {
     const char *name;
@@ -4214,6 +4778,33 @@ static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
             d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) &&
             align >= row->align)
             return row;
+}
+/* Whether rows of q, k and v can be read eight elements at a time, where they lie in device memory
+   as they do here: the same kernel, and so the same bits, whether they are staged or not. */
+static bool gpu_reads_eights(const attn_desc *d) {
+    const attn_in *in[3] = {&d->q, &d->k, &d->v};
+    int64_t e[2][3];
+    gpu_extent_q(d, e[0]);
+    gpu_extent_k(d, e[1]);
+    if (d->head_dim % 8 || d->v_dim % 8) return false;
+    for (int n = 0; n < 3; n++) {
+        const int64_t eight = gpu_bytes(in[n]->dtype, 8);
+        if (gpu_align_of(in[n]->data, in[n]->stride, e[n > 0], in[n]->dtype) <
+            (eight < 16 ? eight : 16))
+            return false;
+    }
+    return true;
+}
+/* The kernel of parts of few rows; NULL: that of the call does. */
+static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
+    const int64_t few = d->q_len < GPU_FEW_ROWS ? d->q_len : GPU_FEW_ROWS,
+                  rows = few * (d->heads / d->kv_heads);
+    if (d->k.dtype != d->v.dtype || !gpu_reads_eights(d)) return NULL;
+    for (const gpu_decode_kernel &row : gpu_decode_kernels)
+        if (row.dtype == d->k.dtype && row.dim >= d->head_dim && row.dim >= d->v_dim &&
+            (row.rows >= rows || row.rows == 8))
+            return &row;
+    return NULL;
 }
 /* The same of a backward. */
 static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d) {
@@ -4401,6 +4992,59 @@ __global__ static void __launch_bounds__(256) gpu_merge_kernel(gpu_merge_params 
     }
 }
 
+/* ================================================================================ >>parts ====
+   The rows of sequences whose keys were computed in parts: o = sum_n w_n o_n / sum_n w_n over the
+   parts n in order, with w_n = sum_n exp(maximum_n - maximum), and the sink once. */
+struct gpu_join_params {
+    gpu_params call;   /* cut: as the parts had it */
+    const float *part; /* [batch << shift][heads][rows][v_dim] */
+};
+/* Row i of head h, by one wave. */
+__device__ static inline void gpu_join_row(
+    const gpu_join_params &j, const gpu_seq &s, int32_t parts, int32_t h, int32_t i) {
+    enum { DIMS = 4 };
+    const gpu_params &p = j.call;
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE, all = i < s.q_used ? parts : 0;
+    const int64_t at = (((int64_t)s.b << p.cut.shift) * p.heads + h) * p.cut.rows + i,
+                  step = (int64_t)p.heads * p.cut.rows;
+    float top = GPU_NEG_INF;
+    for (int32_t n = lane; n < all; n += GPU_WAVE)
+        top = fmaxf(top, p.cut.sums[2 * (at + n * step)]);
+    top = gpu_wave_max(top);
+    const float base = top == GPU_NEG_INF ? 0.0f : top;
+    for (int32_t c0 = 0; c0 < p.v_dim; c0 += GPU_WAVE * DIMS) {
+        float sum = 0, rest = 0, o[DIMS], o_rest[DIMS];
+        for (int d = 0; d < DIMS; d++) o[d] = o_rest[d] = 0;
+        for (int32_t n = 0; n < all; n++) {
+            const float *of = p.cut.sums + 2 * (at + n * step),
+                        *x = j.part + (at + n * step) * p.v_dim;
+            const float w = of[1] * gpu_exp2((of[0] - base) * GPU_LOG2E);
+            gpu_add_to(sum, rest, w);
+            for (int d = 0; d < DIMS; d++) {
+                const int32_t c = c0 + d * GPU_WAVE + lane;
+                if (c < p.v_dim) gpu_add_any(o[d], o_rest[d], w * x[c]);
+            }
+        }
+        const gpu_end e = gpu_end_of(p, h, top, sum + rest);
+        const int64_t l = s.lse_base + h * s.lse_head + i;
+        if (p.lse && c0 == 0 && lane == 0) p.lse[l] = e.lse;
+        for (int d = 0; d < DIMS; d++) {
+            const int32_t c = c0 + d * GPU_WAVE + lane;
+            const float x = e.alive ? (o[d] + o_rest[d]) * e.factor : 0.0f;
+            if (c < p.v_dim) gpu_put(gpu_o_row(p, s, h, i), p.o_dtype, c, x);
+        }
+    }
+}
+/* grid {any, heads, batch}: rows. */
+__global__ static void __launch_bounds__(256) gpu_join_kernel(gpu_join_params arguments) {
+    const gpu_join_params &j = gpu_reload(arguments);
+    const gpu_seq s = gpu_whole_sequence(j.call, (int32_t)blockIdx.z);
+    const int32_t parts = gpu_parts_of(j.call.cut, s.q_used, s.k_len);
+    if (parts == 1) return;
+    for (int64_t u = gpu_first_unit(); u < s.q_rows; u += gpu_units_step())
+        gpu_join_row(j, s, parts, (int32_t)blockIdx.y, (int32_t)u);
+}
+
 /* ================================================================================ >>host ====
    Devices, errors, staging. No call here prints: each leaves a status,
    and a phrase in plan->why. */
@@ -4455,7 +5099,7 @@ static double gpu_now(void) {
 
 /* ---- devices: looked at once each ---- */
 struct gpu_device {
-    int32_t known, units;
+    int32_t known, units, compute_units;
     char isa[32]; /* lives as long as the library: attn_plan.isa */
 };
 enum { GPU_DEVICES = 64 };
@@ -4486,6 +5130,7 @@ static attn_status gpu_look(int32_t index, attn_plan *plan, gpu_device *found) {
     snprintf(found->isa, sizeof found->isa, "%.*s", (int)strcspn(prop.gcnArchName, ":"),
         prop.gcnArchName);
 #endif
+    found->compute_units = prop.multiProcessorCount;
     e = hipFuncGetAttributes(&probe, (const void *)gpu_probe);
     if (gpu_is_no_code(e) || (!e && probe.sharedSizeBytes < GPU_PROBE_BYTES)) {
         (void)hipGetLastError();
@@ -4699,32 +5344,6 @@ static void gpu_skip_cache(gpu_cache_params *p, const attn_desc *d, int64_t b0) 
     if (p->k.scale) p->k.scale += b0 * p->k.stride[0];
     if (p->v.scale) p->v.scale += b0 * p->v.stride[0];
 }
-/* d with every pointer in device memory. bh_first: see gpu_params. */
-static attn_status gpu_launch(const attn_desc *d, const gpu_kernel *kernel, int64_t bh_first,
-    hipStream_t stream, attn_plan *plan) {
-    if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
-#if GPU_ON_CUDA
-    if (kernel->lds_bytes > 48 << 10) {
-        hipError_t e = cudaFuncSetAttribute(
-            kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->lds_bytes);
-        if (e != hipSuccess) return gpu_failed(plan, e, "cudaFuncSetAttribute");
-    }
-#endif
-    for (int64_t b0 = 0; b0 < d->batch; b0 += GPU_BATCH_MAX) {
-        gpu_cache_params p = gpu_cache_params_of(d);
-        p.call.q_tiles = (int32_t)((d->q_len + kernel->bm - 1) / kernel->bm);
-        const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
-        p.call.bh_first = (uint32_t)bh_first;
-        gpu_skip_cache(&p, d, b0);
-        p.call.batch = (int32_t)n;
-        void *args[] = {&p}; /* most kernels take p.call alone */
-        GPU_TRY(hipLaunchKernel,
-            (kernel->function, dim3((uint32_t)p.call.q_tiles, (uint32_t)d->heads, (uint32_t)n),
-                dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, stream));
-    }
-    return ATTN_OK;
-}
-
 /* Where a call's kernels go, and where what is wrong is said. */
 struct gpu_queue {
     hipStream_t stream;
@@ -4746,6 +5365,159 @@ static attn_status gpu_launch_units(
             dim3((uint32_t)(groups < most ? groups : most), (uint32_t)w.heads, (uint32_t)w.batch),
             dim3(256), args, 0, to->stream));
     return ATTN_OK;
+}
+
+/* ---- launch of an attention ---- */
+/* How many parts the keys of a sequence may have: as many as give each compute unit some workgroups
+   where it is alone. wide: more than GPU_FEW_ROWS rows, which have a workgroup each head. */
+static int32_t gpu_parts_most(const attn_desc *d, const gpu_device *device, bool wide) {
+    const int64_t heads = wide ? d->heads : d->kv_heads, most = wide ? 16 : 64,
+                  want = ((wide ? 2 : 4) * (int64_t)device->compute_units + heads - 1) / heads;
+    return (int32_t)(want < 1 ? 1 : want < most ? want : most);
+}
+/* Every row is of one of two classes, by the rows of its sequence: few, wide. */
+static gpu_cut gpu_cut_of(const attn_desc *d, const gpu_device *device) {
+    gpu_cut c;
+    memset(&c, 0, sizeof c);
+    if (d->dropout > 0) return c; /* whose words are those of a key's number in the sequence */
+    c.from = 1;
+    c.to = GPU_CUT_ROWS;
+    for (int wide = 0; wide < 2; wide++) c.most[wide] = gpu_parts_most(d, device, wide);
+    return c;
+}
+/* The cut of a class; where a call has none of it, to is 0. */
+static gpu_cut gpu_cut_class(const attn_desc *d, const gpu_cut *all, bool wide) {
+    gpu_cut c = *all;
+    const int64_t parts = (d->kv_len + GPU_PART_KEYS - 1) / GPU_PART_KEYS;
+    if (wide) c.from = GPU_FEW_ROWS + 1;
+    else if (c.to) c.to = GPU_FEW_ROWS;
+    const bool ragged = d->seq.cu_q || d->seq.used_q;
+    if (parts <= 1 || c.most[wide] == 1 || d->q_len < c.from || (d->q_len > c.to && !ragged))
+        c.to = 0;
+    c.rows = (int32_t)(d->q_len < c.to ? d->q_len : c.to);
+    while (c.to && (int64_t)1 << c.shift < (parts < c.most[wide] ? parts : c.most[wide])) c.shift++;
+    return c;
+}
+/* Bytes of o and of the sums of a sequence's parts; what sequences at a time share. */
+enum { GPU_PARTS_BYTES = 32 << 20 };
+static int64_t gpu_part_bytes(const attn_desc *d, const gpu_cut *c) {
+    return c->to ? (d->heads * c->rows * (d->v_dim + 2) * 4 << c->shift) : 0;
+}
+/* Of a call like d whose rows and keys may be fewer: so it never shrinks as they grow. */
+static size_t gpu_parts_bytes(const attn_desc *d, const gpu_cut *all) {
+    attn_desc few = *d;
+    int64_t most = 0;
+    for (int wide = 0; wide < 2; wide++) {
+        const int64_t rows = wide ? GPU_CUT_ROWS : GPU_FEW_ROWS;
+        if (d->q_len > rows) few.q_len = rows;
+        else few.q_len = d->q_len;
+        const gpu_cut c = gpu_cut_class(&few, all, wide);
+        const int64_t each = gpu_part_bytes(&few, &c),
+                      share = each > GPU_PARTS_BYTES ? each : GPU_PARTS_BYTES,
+                      bytes = each && d->batch > share / each ? share : each * d->batch;
+        if (bytes > most) most = bytes;
+    }
+    return ((size_t)most + 63) / 64 * 64;
+}
+
+/* d: every pointer in device memory. bh_first: see gpu_params. cut: of the whole call, of which d
+   may be a piece. parts: gpu_parts_bytes. */
+struct gpu_forward {
+    const attn_desc *d;
+    const gpu_kernel *kernel;
+    const gpu_decode_kernel *decode;
+    int64_t bh_first;
+    gpu_cut cut;
+    char *parts;
+    gpu_queue to;
+};
+/* The arguments of sequences [b0, b0 + n). */
+static gpu_cache_params gpu_forward_params(const gpu_forward *f, int64_t b0, int64_t n) {
+    gpu_cache_params p = gpu_cache_params_of(f->d);
+    p.call.bh_first = (uint32_t)f->bh_first;
+    gpu_skip_cache(&p, f->d, b0);
+    p.call.batch = (int32_t)n;
+    return p;
+}
+static attn_status gpu_launch_tiles(
+    const gpu_forward *f, gpu_cache_params *p, int64_t rows, int64_t z) {
+    const gpu_kernel *kernel = f->kernel;
+    attn_plan *plan = f->to.plan;
+    p->call.q_tiles = (int32_t)((rows + kernel->bm - 1) / kernel->bm);
+    void *args[] = {p}; /* most kernels take p->call alone */
+    GPU_TRY(hipLaunchKernel,
+        (kernel->function, dim3((uint32_t)p->call.q_tiles, (uint32_t)f->d->heads, (uint32_t)z),
+            dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, f->to.stream));
+    return ATTN_OK;
+}
+static attn_status gpu_launch_decode(
+    const gpu_forward *f, const gpu_decode_kernel *kernel, gpu_cache_params *p, int64_t z) {
+    const int64_t rows = (int64_t)p->call.cut.rows * p->call.group;
+    attn_plan *plan = f->to.plan;
+    void *args[] = {p};
+    GPU_TRY(hipLaunchKernel, (kernel->function,
+                                 dim3((uint32_t)((rows + kernel->rows - 1) / kernel->rows),
+                                     (uint32_t)f->d->kv_heads, (uint32_t)z),
+                                 dim3(256), args, 0, f->to.stream));
+    return ATTN_OK;
+}
+/* The sequences of a class that have parts: as many at a time as there is room for. */
+static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
+    const attn_desc *d = f->d;
+    const gpu_cut cut = gpu_cut_class(d, &f->cut, wide);
+    const int64_t each = gpu_part_bytes(d, &cut);
+    if (!each) return ATTN_OK;
+    int64_t at_once = each < GPU_PARTS_BYTES ? GPU_PARTS_BYTES / each : 1;
+    if (at_once > GPU_BATCH_MAX >> cut.shift)
+        at_once = GPU_BATCH_MAX >> cut.shift ? GPU_BATCH_MAX >> cut.shift : 1;
+    for (int64_t b0 = 0; b0 < d->batch; b0 += at_once) {
+        const int64_t n = d->batch - b0 < at_once ? d->batch - b0 : at_once;
+        gpu_cache_params p = gpu_forward_params(f, b0, n);
+        gpu_join_params join = {p.call, (const float *)(void *)f->parts};
+        const int64_t rows = (n << cut.shift) * d->heads * cut.rows;
+        p.call.cut = cut;
+
+        p.call.cut.sums = (float *)(void *)f->parts + rows * d->v_dim;
+        join.call.cut = p.call.cut;
+        p.call.o.data = f->parts;
+        p.call.o.stride[1] = d->v_dim;
+        p.call.o.stride[2] = cut.rows * d->v_dim;
+        p.call.o.stride[0] = d->heads * p.call.o.stride[2];
+        p.call.o_dtype = ATTN_F32;
+        const gpu_work all = {d->q_len, d->heads, n};
+        attn_status s = !wide && f->decode ? gpu_launch_decode(f, f->decode, &p, n << cut.shift)
+                                           : gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
+        if (!s) s = gpu_launch_units(&f->to, (const void *)gpu_join_kernel, &join, all);
+        if (s) return s;
+    }
+    return ATTN_OK;
+}
+/* Whether every sequence of the call has parts: their lengths are those of the call. */
+static bool gpu_all_in_parts(const attn_desc *d, const gpu_cut *cut) {
+    const attn_seq *s = &d->seq;
+    return !s->cu_q && !s->used_q && !s->cu_k && !s->used_k && !s->start_k &&
+           gpu_parts_of(*cut, (int32_t)d->q_len, (int32_t)d->kv_len) > 1;
+}
+static attn_status gpu_launch(const gpu_forward *f) {
+    const attn_desc *d = f->d;
+    attn_status s = ATTN_OK;
+    if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
+#if GPU_ON_CUDA
+    if (f->kernel->lds_bytes > 48 << 10) {
+        hipError_t e = cudaFuncSetAttribute(
+            f->kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, f->kernel->lds_bytes);
+        if (e != hipSuccess) return gpu_failed(f->to.plan, e, "cudaFuncSetAttribute");
+    }
+#endif
+    for (int64_t b0 = 0; b0 < d->batch && !s && !gpu_all_in_parts(d, &f->cut);
+        b0 += GPU_BATCH_MAX) {
+        const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
+        gpu_cache_params p = gpu_forward_params(f, b0, n);
+        p.call.cut = f->cut;
+        s = gpu_launch_tiles(f, &p, d->q_len, n);
+    }
+    for (int wide = 0; wide < 2 && !s; wide++) s = gpu_launch_parts(f, wide);
+    return s;
 }
 
 /* ---- launch of append: new keys and values into the cache, q rotated ---- */
@@ -5072,7 +5844,7 @@ static int gpu_arrays(attn_desc *d, gpu_array *list) {
     return n;
 }
 /* Bytes of a device call's workspace: sequence arrays from host memory, then what a backward keeps
-   of each row, or what an append leaves to the call. */
+   of each row, or what an append leaves to the call and the parts of its keys. */
 static size_t gpu_workspace_arrays(const attn_desc *d) {
     attn_desc copy = *d;
     gpu_array list[GPU_ARRAYS];
@@ -5086,10 +5858,12 @@ static size_t gpu_delta_bytes(const attn_desc *d) {
     gpu_extent_q(d, e);
     return ((size_t)(e[0] * e[1] * e[2]) * 4 + 63) / 64 * 64;
 }
-static size_t gpu_workspace(const attn_desc *d, const attn_grad *g) {
+static size_t gpu_workspace(const attn_desc *d, const attn_grad *g, const gpu_device *device) {
     if (!(d->flags & ATTN_DEVICE)) return 0;
+    const gpu_cut cut = gpu_cut_of(d, device);
     return gpu_workspace_arrays(d) +
-           (g ? gpu_delta_bytes(d) : gpu_append_used_bytes(d) + gpu_append_q_bytes(d));
+           (g ? gpu_delta_bytes(d)
+              : gpu_append_used_bytes(d) + gpu_append_q_bytes(d) + gpu_parts_bytes(d, &cut));
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
 static attn_status gpu_store_arrays(
@@ -5115,24 +5889,32 @@ static attn_status gpu_store_arrays(
     }
     return ATTN_OK;
 }
-/* The kernels of a forward call. workspace: behind the arrays. */
-static attn_status gpu_launch_forward(
-    const gpu_queue *to, const attn_desc *d, const gpu_kernel *kernel, char *workspace) {
-    if (!gpu_has_append(d)) return gpu_launch(d, kernel, 0, to->stream, to->plan);
+/* The kernel of few rows, once what is new has been appended. */
+static const gpu_decode_kernel *gpu_pick_decode_after(const attn_desc *d) {
+    const attn_desc left = gpu_after_append(d, NULL, NULL);
+    return gpu_pick_decode(&left);
+}
+/* The kernels of a forward call. f->parts: the workspace behind the arrays. */
+static attn_status gpu_launch_forward(gpu_forward f) {
+    const attn_desc *d = f.d;
+    char *workspace = f.parts;
+    if (!gpu_has_append(d)) return gpu_launch(&f);
     gpu_append_params p = gpu_append_params_of(d);
     p.used_after = (int32_t *)(void *)workspace;
     p.q = (float *)(void *)(workspace + gpu_append_used_bytes(d));
     const attn_desc left = gpu_after_append(d, p.used_after, p.q);
-    const attn_status s = gpu_launch_append(to, d, &p);
-    return s ? s : gpu_launch(&left, kernel, 0, to->stream, to->plan);
+    const attn_status s = gpu_launch_append(&f.to, d, &p);
+    f.d = &left;
+    f.parts = workspace + gpu_append_used_bytes(d) + gpu_append_q_bytes(d);
+    return s ? s : gpu_launch(&f);
 }
-static attn_status gpu_run_device(
-    const attn_desc *in, const attn_grad *g, const gpu_kernel *kernel, attn_plan *plan) {
+static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const gpu_kernel *kernel,
+    const gpu_device *device, attn_plan *plan) {
     attn_desc d = *in;
     gpu_pointer list[GPU_POINTERS];
     hipStream_t stream = (hipStream_t)d.stream;
     const bool host_seq = d.flags & ATTN_SEQ_HOST;
-    const size_t need = gpu_workspace(&d, g), arrays = gpu_workspace_arrays(&d);
+    const size_t need = gpu_workspace(&d, g, device), arrays = gpu_workspace_arrays(&d);
     gpu_block own = {NULL, false};
     attn_status s = ATTN_OK;
     bool good = true;
@@ -5160,7 +5942,9 @@ static attn_status gpu_run_device(
     if (!s && timed) e = hipEventRecord(timed->start, stream);
     char *rest = (char *)d.workspace + arrays;
     const gpu_grad_call call = {&d, g, (float *)(void *)rest, {stream, plan}};
-    if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(&call.to, &d, kernel, rest);
+    const gpu_forward forward = {
+        &d, kernel, gpu_pick_decode_after(&d), 0, gpu_cut_of(&d, device), rest, call.to};
+    if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(forward);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
     gpu_last.pending = !s && timed;
@@ -5266,7 +6050,7 @@ static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
 struct gpu_chunk {
     int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens; /* packed: first token and tokens */
     size_t q, k, v, k_scale, v_scale, bias, mask, alibi, sink, seq, in_bytes, lse,
-        out_bytes; /* o at in_bytes, lse behind it */
+        out_bytes; /* o at in_bytes, lse behind it; parts behind both */
 };
 static size_t gpu_grow(size_t *at, int64_t bytes) {
     const size_t here = *at;
@@ -5323,6 +6107,13 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     c->lse = at;
     (void)gpu_grow(&at, d->lse ? e.q[0] * e.q[1] * heads * 4 : 0);
     c->out_bytes = at;
+}
+/* Room for the parts of a chunk. */
+static size_t gpu_chunk_parts(const attn_desc *d, const gpu_chunk *c, const gpu_cut *cut) {
+    attn_desc piece = *d;
+    piece.batch = c->nb;
+    piece.heads = c->ng * (d->heads / d->kv_heads);
+    return gpu_parts_bytes(&piece, cut);
 }
 /* The chunks in order: *c from {0} on; false after the last. */
 static bool gpu_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, gpu_chunk *c) {
@@ -5496,8 +6287,9 @@ static attn_status gpu_slot_wait(gpu_slot *s, attn_plan *plan) {
     gpu_last.kernel += 1e-3 * (double)ms;
     return ATTN_OK;
 }
-static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, int64_t nb,
-    int64_t ng, gpu_context *x, attn_plan *plan) {
+/* kernel, cut: of the whole call. */
+static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, const gpu_cut *cut,
+    int64_t nb, int64_t ng, gpu_context *x, attn_plan *plan) {
     attn_status st;
     size_t out_at = 0;
     int n = 0;
@@ -5511,8 +6303,10 @@ static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, 
             hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
         GPU_TRY(hipEventRecord, (s->start, s->stream));
         s->busy = 1;
-        st = gpu_launch(
-            &on_device, kernel, c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), s->stream, plan);
+        const gpu_forward forward = {&on_device, kernel, gpu_pick_decode(d),
+            c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), *cut,
+            s->device + c.in_bytes + c.out_bytes, {s->stream, plan}};
+        st = gpu_launch(&forward);
         if (st) {
             s->busy = 0;
             return st;
@@ -5543,7 +6337,9 @@ static attn_status gpu_host_pointers(const attn_desc *d, const attn_grad *g, att
     }
     return ATTN_OK;
 }
-static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
+static attn_status gpu_run_host(
+    const attn_desc *d, const gpu_kernel *kernel, const gpu_device *device, attn_plan *plan) {
+    const gpu_cut cut = gpu_cut_of(d, device);
     gpu_context *x;
     gpu_chunk c;
     attn_status st;
@@ -5564,7 +6360,8 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
     memset(&c, 0, sizeof c);
     while (gpu_chunk_next(d, nb, ng, &c)) {
         if (c.in_bytes > in) in = c.in_bytes;
-        if (c.in_bytes + c.out_bytes > block) block = c.in_bytes + c.out_bytes;
+        const size_t parts = gpu_chunk_parts(d, &c, &cut);
+        if (c.in_bytes + c.out_bytes + parts > block) block = c.in_bytes + c.out_bytes + parts;
         out += c.out_bytes;
         chunks++;
     }
@@ -5577,7 +6374,7 @@ static attn_status gpu_run_host(const attn_desc *d, const gpu_kernel *kernel, at
         if (!st) st = gpu_reserve(&x->slot[n].device, &x->slot[n].device_size, block, false, plan);
         gpu_last.bytes += block;
     }
-    if (!st) st = gpu_run_chunks(d, kernel, nb, ng, x, plan);
+    if (!st) st = gpu_run_chunks(d, kernel, &cut, nb, ng, x, plan);
     if (st)
         for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
     else {
@@ -5745,7 +6542,7 @@ static void gpu_exchange_all(const attn_desc *d, const gpu_append_layout *l, cha
         gpu_exchange(d, &scale, d->v.scale_stride, 4, (char *)a->v_scale, out + l->v_scale);
 }
 static attn_status gpu_run_host_append(
-    const attn_desc *d, const gpu_kernel *kernel, attn_plan *plan) {
+    const attn_desc *d, const gpu_kernel *kernel, const gpu_device *device, attn_plan *plan) {
     const gpu_append_layout l = gpu_append_layout_of(d);
     const size_t used = l.in_bytes; /* of the pinned block: used_k of the rest */
     gpu_context *x;
@@ -5768,7 +6565,7 @@ static attn_status gpu_run_host_append(
         const float *q = (const float *)(void *)(x->out + (l.rotated - l.in_bytes));
         const attn_desc left = gpu_after_append(d, after, q);
         gpu_exchange_all(d, &l, x->out);
-        st = gpu_run_host(&left, kernel, plan);
+        st = gpu_run_host(&left, kernel, device, plan);
         if (st) gpu_exchange_all(d, &l, x->out);
     }
     gpu_context_put(x);
@@ -5948,8 +6745,14 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
     plan->kernel = g ? gpu_pick_grad(d)->name : gpu_pick_forward(d, device.units)->name;
     plan->isa = gpu_devices_found[d->device].isa;
-    plan->workspace_size = gpu_workspace(d, g);
+    plan->workspace_size = gpu_workspace(d, g, &device);
     plan->threads = plan->splits = 1;
+    if (!g) {
+        const gpu_cut cut = gpu_cut_of(d, &device);
+        const gpu_decode_kernel *decode = gpu_pick_decode_after(d);
+        plan->splits = gpu_parts_of(cut, (int32_t)d->q_len, (int32_t)d->kv_len);
+        if (plan->splits > 1 && d->q_len <= GPU_FEW_ROWS && decode) plan->kernel = decode->name;
+    }
     return ATTN_OK;
 }
 static attn_status gpu_run(
@@ -5966,10 +6769,10 @@ static attn_status gpu_run(
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
         const gpu_kernel *kernel = gpu_pick_forward(d, device.units);
-        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, plan)
+        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, &device, plan)
             : g                    ? gpu_run_host_grad(d, g, plan)
-            : gpu_has_append(d)    ? gpu_run_host_append(d, kernel, plan)
-                                   : gpu_run_host(d, kernel, plan);
+            : gpu_has_append(d)    ? gpu_run_host_append(d, kernel, &device, plan)
+                                   : gpu_run_host(d, kernel, &device, plan);
     }
     gpu_leave(&visit);
     gpu_last.total = gpu_now() - gpu_last.start;

@@ -85,8 +85,9 @@ static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_
     if (s) return attn_status_text(s);
     if (o->verbose) printf("  %s, %s pointers: %s, %s, workspace %zu\n", plan.backend, where_name[shared->where], plan.kernel, plan.isa, plan.workspace_size);
     count_kernel(plan.kernel);
-    shared->cached[shared->where] = strstr(plan.kernel, "_cache") != NULL;
+    shared->cached[shared->where] = hip_scalar_cache(d);
     if (o->backward) return strstr(plan.kernel, "_backward") ? NULL : "no kernel of a backward";
+    if (!strncmp(plan.kernel, "decode_", 7)) return plan.splits > 1 && d->q_len <= 16 && d->dropout == 0 ? NULL : "a decode of nothing";
     if (!o->scalar && d->head_dim <= 256 && proof_v_dim(d) <= 256 && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
         !hip_scalar_cache(d) && strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";
     if (hip_scalar_cache(d) != !!strstr(plan.kernel, "_cache")) return "a kernel of caches where there is none, or none where there is one";

@@ -1773,6 +1773,243 @@ static void merge_refused(void) {
 }
 
 /* -------------------------------------------------------------------------------------------------------- main */
+/* ---------------------------------------------------------------------------------------------------- keys in parts */
+/* So few rows and so many keys that keys are cut. kind: what else the call has. */
+enum { PLAIN, CAUSAL, WINDOW, MASKED, EVERYTHING, LENGTHS, PACKED, TOP_LEFT, KINDS };
+typedef struct parts_case { int64_t q_len, kv_len, heads, kv_heads, dim, v_dim; } parts_case;
+static void in_parts_begin(proof_case *c, const parts_case *s, int32_t q, int32_t kv, int kind) {
+    static const int32_t used_q[] = {0, 1, 100}, used_k[] = {900, 612, 40}, start_k[] = {0, 7, 39}, cu_q[] = {0, 1, 4, 4}, cu_k[] = {0, 700, 1311, 1700};
+    const int64_t batch = kind == LENGTHS || kind == PACKED ? 3 : 1;
+    shape(c, batch, s->q_len, s->kv_len, s->heads, s->kv_heads, s->dim, s->v_dim, q);
+    attn_desc *d = &c->d;
+    d->k.dtype = d->v.dtype = kv;
+    if (q != kv) d->o.dtype = ATTN_F32;
+    if (kind == CAUSAL || kind == EVERYTHING || kind == LENGTHS) d->flags |= ATTN_CAUSAL;
+    if (kind == TOP_LEFT) d->flags |= ATTN_CAUSAL | ATTN_OFFSET, d->offset = 300;
+    if (kind == WINDOW) d->flags |= ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, d->window_left = 330, d->window_right = 3;
+    if (kind == MASKED || kind == EVERYTHING) c->features |= PROOF_MASK, d->mask.dtype = ATTN_BOOL;
+    if (kind == EVERYTHING) c->features |= PROOF_BIAS, d->softcap = 15;
+    if (kind == LENGTHS) {
+        int32_t *used = proof_ints(c, 3);
+        for (int b = 0; b < 3; b++) used[b] = used_q[b] < s->q_len ? used_q[b] : (int32_t)s->q_len;
+        d->seq.used_q = used, d->seq.used_k = proof_ints(c, 3), d->seq.start_k = proof_ints(c, 3);
+        for (int b = 0; b < 3; b++) ((int32_t *)(uintptr_t)d->seq.used_k)[b] = used_k[b] < s->kv_len ? used_k[b] : (int32_t)s->kv_len;
+        memcpy((void *)(uintptr_t)d->seq.start_k, start_k, 12);
+    }
+    if (kind == PACKED) {
+        int32_t *q_ends = proof_ints(c, 4), *k_ends = proof_ints(c, 4);
+        memcpy(q_ends, cu_q, 16), memcpy(k_ends, cu_k, 16);
+        d->seq.cu_q = q_ends, d->seq.cu_k = k_ends, d->seq.total_q = 4, d->seq.total_k = 1700, d->q_len = 3, d->kv_len = 700;
+    }
+}
+static void in_parts(proof_case *c, const parts_case *s, int32_t q, int32_t kv, int kind) {
+    proof_draw draw = plain_draw();
+    in_parts_begin(c, s, q, kv, kind);
+    draw.sink = kind == EVERYTHING || kind == LENGTHS, draw.alibi = kind == EVERYTHING;
+    proof_bind_all(c, &draw);
+}
+/* By host and by device pointers; the same bits. */
+static void agrees_with(proof_case *c, const proof_answer *a, const char *what) {
+    hip_place p;
+    attn_plan plan;
+    c->d.backend = "hip";
+    CHECK(!proof_query(c, 0, &plan), "%s: %s", what, plan.why);
+    CHECK(!proof_call(c, 0), "%s: %s", what, c->message);
+    const char *wrong = proof_check(c, a, hip_p_unit(&c->d));
+    CHECK(!wrong, "%s, %s, %d parts, host: %s", what, plan.kernel, (int)plan.splits, wrong);
+    char *out = outputs(c, (char *)malloc(outputs_size(c)));
+    proof_reset(c);
+    hip_place_make(c, &p, HIP_WORKSPACE);
+    const int64_t made = hip_allocations;
+    for (int again = 0; again < 2; again++) {
+        CHECK(!attn_forward(&p.d), "%s, device: %s", what, c->message);
+        CHECK(hip_allocations == made, "%s: allocates with a workspace", what);
+        hip_place_fetch(c, &p);
+        wrong = proof_check(c, a, hip_p_unit(&p.d));
+        CHECK(!wrong, "%s, %s, %d parts, device: %s", what, plan.kernel, (int)plan.splits, wrong);
+        char *other = outputs(c, (char *)malloc(outputs_size(c)));
+        CHECK(hip_scalar_cache(&p.d) || !memcmp(out, other, outputs_size(c)), "%s: device pointers, run %d: other bits", what, again);
+        free(other);
+        proof_reset(c);
+    }
+    hip_place_free(c, &p);
+    free(out);
+}
+static void agrees_both(proof_case *c, const char *what) {
+    proof_answer a;
+    attn_status s = proof_solve(c, &a);
+    CHECK(!s, "%s: the reference: %s", what, attn_status_text(s));
+    agrees_with(c, &a, what);
+    proof_answer_free(&a);
+}
+static void parts_agree(void) {
+    static const parts_case shapes[] = {{1, 900, 8, 2, 64, 0}, {3, 1100, 4, 1, 128, 0}, {16, 700, 2, 2, 72, 40}, {5, 1000, 9, 1, 256, 0}, {1, 2100, 2, 2, 30, 17},
+                                        {40, 800, 2, 1, 64, 0}, {2, 800, 1, 1, 300, 0}, {17, 600, 2, 1, 128, 0}};
+    static const int32_t types[][2] = {{ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16}, {ATTN_BF16, ATTN_INT8}, {ATTN_F16, ATTN_FP8_E4M3}, {ATTN_F32, ATTN_BF16}};
+    registered();
+    for (int i = 0; i < 20; i++) {
+        char what[64];
+        proof_case c;
+        const int n = i * 7 % 48, kind = (n * 5 + n / 8) % KINDS;            /* of every shape, type and kind some */
+        in_parts(&c, &shapes[n % 8], types[n / 8][0], types[n / 8][1], kind);
+        snprintf(what, sizeof what, "shape %d, k %d, kind %d", n % 8, types[n / 8][1], kind);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
+/* A part that no row sees, with NaN for values; a NaN in one far key; a part of far or of -infinite scores; one of far scores whose values are
+ * NaN; nothing but -infinite scores, with finite values and with NaN. */
+static void parts_spoiled(void) {
+    static const parts_case s = {3, 800, 4, 2, 64, 0};
+    static const parts_case wide = {24, 600, 4, 2, 64, 0};
+    static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
+    registered();
+    for (int n = 0; n < 36; n += n < 18 ? 1 : 2) {
+        char what[48];
+        proof_case c;
+        const int way = n / 3 % 6;
+        in_parts(&c, n < 18 ? &s : &wide, dtype[n % 3], dtype[n % 3], way == 0 ? MASKED : PLAIN);
+        attn_desc *d = &c.d;
+        const int64_t K = d->kv_len, D = 64, row = 2 * D;
+        char *k = (char *)(uintptr_t)d->k.data, *v = (char *)(uintptr_t)d->v.data;
+        for (int64_t i = 0; i < d->q_len * 4; i++) element_put((void *)(uintptr_t)d->q.data, dtype[n % 3], i * D, 1);
+        for (int64_t j = 0; j < K; j++) {
+            const int part = j >= 256 && j < 512, hit = way == 0 || way == 3 ? part : way == 1 ? j == K - 3 : way == 5;
+            if (way == 0)
+                for (int64_t i = 0; i < d->q_len * 4; i++) if (part) ((char *)(uintptr_t)d->mask.data)[i * K + j] = 0;
+            if ((way == 2 || way == 3) && part) element_put(k, dtype[n % 3], j * row, -3e4);
+            if (way >= 4) element_put(k, dtype[n % 3], j * row, (double)float_of(0xff800000));
+            if (hit) element_put(v, dtype[n % 3], j * row + 5, (double)float_of(0x7fc00000));
+        }
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "way %d, dtype %d, %d rows", way, dtype[n % 3], (int)d->q_len);
+        agrees_both(&c, what);
+        if (way == 2 || way == 3) {                      /* a rule for errors beside infinite scores there is none: the answer is the same */
+            proof_answer a;
+            CHECK(!proof_solve(&c, &a), "%s: the reference", what);
+            for (int64_t j = 256; j < 512; j++) element_put(k, dtype[n % 3], j * row, (double)float_of(0xff800000));
+            proof_freeze(&c);
+            agrees_with(&c, &a, what);
+            proof_answer_free(&a);
+        }
+        proof_free(&c);
+    }
+}
+/* A sequence alone and among others, which are longer and have more rows: the same bits. */
+static void parts_invariant(void) {
+    enum { B = 5, Q = 40, K = 1100, H = 2, D = 64 };
+    static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16}, len_q[B] = {1, 40, 17, 2, 16}, len_k[B] = {1100, 900, 700, 200, 1025};
+    registered();
+    for (int n = 0; n < 3; n++) {
+        proof_case c;
+        shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
+        int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B);
+        memcpy(used_q, len_q, sizeof len_q), memcpy(used_k, len_k, sizeof len_k);
+        c.d.flags = n < 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k;
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int b = 0; b < B; b++) {
+            attn_desc d = c.d;
+            const size_t size = dtype_size(d.q.dtype);
+            char *o = (char *)proof_zeros(Q * H * D, size);
+            float *lse = (float *)proof_zeros(Q * H, 4);
+            memset(&d.seq, 0, sizeof d.seq);
+            d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
+            d.q.data = (const char *)d.q.data + (size_t)b * Q * H * D * size;
+            d.k.data = (const char *)d.k.data + (size_t)b * K * D * size, d.v.data = (const char *)d.v.data + (size_t)b * K * D * size;
+            d.o.data = o, d.lse = lse;
+            CHECK(!attn_forward(&d), "%s", c.message);
+            CHECK(!memcmp(o, (const char *)c.d.o.data + (size_t)b * Q * H * D * size, (size_t)len_q[b] * H * D * size), "dtype %d, sequence %d: o alone and in the batch differ", d.q.dtype, b);
+            for (int h = 0; h < H; h++) CHECK(!memcmp(lse + h * len_q[b], c.d.lse + (b * H + h) * Q, (size_t)len_q[b] * 4), "dtype %d, sequence %d: lse differs", d.q.dtype, b);
+            free(o), free(lse);
+        }
+        proof_free(&c);
+    }
+}
+/* The workspace: refused a byte short, never smaller as a length or the batch grows, and none where the keys of a call are never cut. */
+static void parts_workspace(void) {
+    static const parts_case s = {1, 900, 8, 2, 64, 0};
+    proof_case c;
+    hip_place p;
+    attn_plan plan;
+    registered();
+    in_parts(&c, &s, ATTN_BF16, ATTN_BF16, PLAIN);
+    hip_place_make(&c, &p, HIP_WORKSPACE);
+    CHECK(p.d.workspace_size > 0, "no workspace");
+    p.d.workspace_size -= 1;
+    refused(&c, &p.d, ATTN_ERR_WORKSPACE_SMALL, "a workspace one byte short");
+    attn_desc d = p.d;
+    d.workspace = NULL, d.workspace_size = 0;
+    static const int64_t q[] = {1, 2, 16, 17, 64, 65, 900}, k[] = {1, 256, 257, 900, 5000, 70000, 1000000}, batch[] = {1, 3, 40, 900, 70000};
+    size_t before[3] = {0, 0, 0};
+    for (int i = 0; i < 7; i++) {
+        const int64_t of[3][3] = {{q[i], 5000, 2}, {2, k[i], 2}, {2, 5000, batch[i < 5 ? i : 4]}};
+        for (int n = 0; n < 3; n++) {
+            d.q_len = of[n][0], d.kv_len = of[n][1], d.batch = of[n][2];
+            CHECK(!attn_query(&d, NULL, &plan), "%s", plan.why);
+            CHECK(plan.workspace_size >= before[n], "way %d, step %d: %zu bytes after %zu", n, i, plan.workspace_size, before[n]);
+            CHECK(n != 1 || (k[i] <= 64) == (plan.workspace_size == 0) || k[i] == 256, "%lld keys: %zu bytes", (long long)k[i], plan.workspace_size);
+            before[n] = plan.workspace_size;
+        }
+    }
+    hip_place_free(&c, &p);
+    proof_free(&c);
+}
+/* Lengths, slots and pages in device memory that are anything: no access leaves the tensors. */
+static void parts_garbage(void) {
+    static const int32_t types[] = {ATTN_BF16, ATTN_INT8, ATTN_F32};
+    registered();
+    for (int n = 0; n < 24; n++) {
+        proof_case c;
+        hip_place p;
+        const parts_case s = {2, 900, 4, 2, 64, 0};
+        in_parts_begin(&c, &s, types[n % 3] == ATTN_INT8 ? ATTN_F16 : types[n % 3], types[n % 3], PLAIN);
+        attn_desc *d = &c.d;
+        d->batch = 2;
+        int32_t *used_k = proof_ints(&c, 2), *start_k = proof_ints(&c, 2), *table = proof_ints(&c, 2 * 57);
+        d->seq.used_k = used_k, d->seq.start_k = start_k;
+        used_k[0] = 900, used_k[1] = 700, start_k[0] = 0, start_k[1] = 3;
+        for (int i = 0; i < 2 * 57; i++) table[i] = (i * 7) % 115;
+        if (n % 2) d->seq.block_table = table, d->seq.page_size = 16, d->seq.max_pages = 57, d->seq.pages = 115;
+        bind(&c);
+        const int32_t wrong = wild[n / 3];
+        hip_place_make(&c, &p, 0);
+        const int32_t lengths[2] = {n & 4 ? wrong : 900, wrong}, starts[2] = {n & 8 ? wrong : 0, 3};
+        hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.used_k, lengths, 8, hipMemcpyHostToDevice), "hipMemcpy");
+        hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.start_k, starts, 8, hipMemcpyHostToDevice), "hipMemcpy");
+        for (int i = 0; n % 2 && i < 2 * 57; i += 5) table[i] = wrong;
+        if (n % 2) hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.block_table, table, 2 * 57 * 4, hipMemcpyHostToDevice), "hipMemcpy");
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_must(hipStreamSynchronize(p.stream), "hipStreamSynchronize");
+        hip_place_free(&c, &p);
+        proof_free(&c);
+    }
+}
+/* Pages of 1, 7, 16 and 256 tokens, slots and plain rows: the same keys, and on the decode kernel the same bits. */
+static void parts_pages(void) {
+    static const int32_t types[] = {ATTN_BF16, ATTN_INT8, ATTN_F32, ATTN_FP8_E4M3};
+    static const int64_t size[] = {1, 7, 16, 256};
+    registered();
+    for (int n = 0; n < 16; n++) {
+        char what[48];
+        proof_case c;
+        const int64_t page = size[n % 4], pages = (1030 + page - 1) / page;
+        const parts_case s = {n % 3 + 1, pages * page, 4, 1, n % 2 ? 128 : 64, 0};
+        const int32_t kv = types[n / 4];
+        in_parts_begin(&c, &s, kv == ATTN_F32 ? ATTN_F32 : ATTN_BF16, kv, PLAIN);
+        attn_desc *d = &c.d;
+        d->batch = 2;
+        int32_t *used_k = proof_ints(&c, 2), *start_k = proof_ints(&c, 2), *table = proof_ints(&c, 2 * pages);
+        used_k[0] = 1030, used_k[1] = 520, start_k[0] = 0, start_k[1] = 9;
+        for (int64_t i = 0; i < 2 * pages; i++) table[i] = (int32_t)(2 * pages - i);
+        d->seq.used_k = used_k, d->seq.start_k = start_k, d->seq.block_table = table, d->seq.page_size = page, d->seq.max_pages = pages, d->seq.pages = 2 * pages + 1;
+        bind(&c);
+        snprintf(what, sizeof what, "pages of %d, k %d", (int)page, kv);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
+
 static const struct { const char *name; void (*body)(void); const char *variable, *value; } tests[] = {
 #define TEST(f) {#f, f, NULL, NULL}
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
@@ -1785,6 +2022,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused),
+    TEST(parts_agree), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 

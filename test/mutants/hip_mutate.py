@@ -37,7 +37,7 @@ KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop"
         ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
 SECONDS = 300
 NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
-DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
+DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
 
