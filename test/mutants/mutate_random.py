@@ -62,7 +62,7 @@ def tests_of(build, lines, **environment):
 
 
 QUICK = ["validate", "registry", "convert", "merge", "identity", "hostile --count 15 --round up", "memory", "reference", "timing", "edges", "guard", "overlap",
-         "lengths", "grid --count 150 --cost 17 --seed 77"]
+         "lengths", "thin", "hidden", "grid --count 150 --cost 17 --seed 77"]
 STAGES = [
     tests_of("portable", QUICK),
     tests_of("isa", ["identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 78"]),
