@@ -3611,17 +3611,15 @@ static attn_status attn__flash_run(
    the online softmax is that of >>flash. */
 #define ATTN__INT16_CHUNK 128
 #if ATTN__ADAPTIVE
-/* Rows of a unit, and keys that share a step: fixed, so that no bit depends on how units are
- * shared. Fewer rows than INT16_ROWS, and fewer keys, do not make up for the packing. */
-#define ATTN__INT16_BM 384
+/* Fewer rows of a unit, and fewer keys, do not make up for the packing. */
 #define ATTN__INT16_ROWS 96
 #define ATTN__INT16_KEYS 256
 #define ATTN__INT16_DIM 512 /* most head_dim and v_dim */
-/* Codes of p: exactly 1, or where their sum over a chunk exceeds P_SUM, P_FLAT. Codes of v: V_MOST.
- * 128 * P_FLAT * V_MOST and P_SUM * P_PEAK * V_MOST are less than 2^31. */
-#define ATTN__P_PEAK 32767.0f
-#define ATTN__P_FLAT 8191.0f
-#define ATTN__P_SUM 31.9f
+/* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; P_SUM * V_MOST and so 32 * P_MOST *
+ * V_MOST are less than 2^31. */
+#define ATTN__P_MOST 32767.0f
+#define ATTN__P_POWER 14.999956f
+#define ATTN__P_SUM 1048576.0f
 #define ATTN__V_MOST 2047.0f
 /* |codes of q|, |codes of k| <= NORM: so is the product of the two below 2^31, Cauchy and Schwarz */
 #define ATTN__INT16_NORM 46280.0f
@@ -3642,7 +3640,7 @@ typedef struct attn__tally {
 typedef struct attn__adaptive {
     const attn_desc *d;
     attn__flash flash; /* how rows are computed densely */
-    int64_t BN;        /* keys packed at a time */
+    int64_t BN, most;  /* keys packed at a time; rows of a unit */
     /* int16s of a row of q; columns of v and o; rows with those of a last group */
     int64_t q_pad, v_pad, rows_pad;
     int64_t kept, scratch; /* bytes of a thread: what flash may not use for its own, all */
@@ -3695,7 +3693,7 @@ static int64_t attn__int16_carve(
     const attn__kernels *isa = attn__machine()->isa;
     const int64_t rows = job->rows_pad, pairs = (job->d->head_dim + 1) / 2, BN = job->BN,
                   v = job->v_pad, chunks = BN / ATTN__INT16_CHUNK,
-                  score = isa->MR * (ATTN__INT16_CHUNK + ATTN__SCORE_PAD),
+                  score = 2 * isa->MR * (ATTN__INT16_CHUNK + ATTN__SCORE_PAD),
                   room = attn__max(isa->W * (2 * pairs + isa->W), ATTN__INT16_CHUNK * v);
     int64_t at = 0;
 #define ATTN__PART(type, count) \
@@ -3751,16 +3749,18 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->d = d;
     attn__flash_shape(d, f);
     const int64_t rows = d->q_len * f->group;
-    f->BM = attn__round_up(attn__max(1, attn__min(rows, ATTN__INT16_BM)), 48);
-    f->tiles = attn__ceil_div(rows, ATTN__INT16_BM);
-    f->splits = 1;
-    f->rows_partial = 0;
-    attn__flash_memory(f, rows, ATTN__INT16_BM, ATTN__INT16_BM);
-    /* codes of a block: a quarter of a MiB */
-    job->BN = attn__clamp((1 << 18) / each / ATTN__INT16_CHUNK, 1, 8) * ATTN__INT16_CHUNK;
-    job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), ATTN__INT16_CHUNK));
     job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 2));
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
+    /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
+    job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
+    job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
+    f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
+    f->tiles = attn__ceil_div(rows, 96);
+    f->splits = 1;
+    f->rows_partial = 0;
+    attn__flash_memory(f, rows, job->most, job->most);
+    job->BN = attn__clamp((1 << 17) / each / ATTN__INT16_CHUNK, 1, 8) * ATTN__INT16_CHUNK;
+    job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), ATTN__INT16_CHUNK));
     job->rows_pad = f->BM + 16;
     job->kept = attn__int16_carve(job, NULL, &t, &job->scratch);
     job->scratch = attn__max(job->scratch, job->kept + f->scratch);
@@ -3830,11 +3830,30 @@ static void attn__adaptive_redo(const attn__adaptive *job, const attn__rows *u, 
         t.tally->redone += end - r;
     }
 }
+/* Unit n, the last rows first. The rows of a unit follow from those of its sequence alone, for what
+ * a unit's rows see is in all their certificates: 16 units and more of a sequence, where they do not
+ * get too small for the packing. */
+static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows *u) {
+    const int64_t pairs = job->d->batch * job->d->kv_heads, kv_heads = job->d->kv_heads;
+    u->job = &job->flash;
+    u->s = attn__sequence(job->d, n % pairs / kv_heads);
+    u->kv_head = n % kv_heads;
+    u->k0 = 0;
+    u->k1 = u->s.k_len;
+    const int64_t rows = u->s.q_rows * job->flash.group,
+                  most = attn__clamp(rows * kv_heads / 16, attn__min(job->most, 384), job->most),
+                  tiles = attn__ceil_div(attn__max(rows, 1), most),
+                  BM = attn__round_up(attn__ceil_div(rows, tiles), 48),
+                  tile = job->flash.tiles - 1 - n / pairs;
+    u->row0 = tile * BM;
+    u->rows = attn__min(BM, rows - u->row0);
+    return u->rows > 0;
+}
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
     attn__tally *tally = (attn__tally *)(void *)scratch;
     attn__rows u;
-    if (!attn__flash_unit(&job->flash, n, -1, &u)) return;
+    if (!attn__adaptive_rows(job, n, &u)) return;
     tally->rows += u.rows;
     if (u.s.q_used * job->flash.group - u.row0 < ATTN__INT16_ROWS ||
         attn__keys_seen(job->d, &u.s) < ATTN__INT16_KEYS) {
@@ -9079,8 +9098,7 @@ static int ATTN__(no_code)(float *x, int64_t n, int64_t step) {
 /* Codes of the rows of a unit. One that has none is marked by a FACTOR that is NaN. */
 static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
-    const int64_t last = attn__round_up(u->rows, ATTN__MR) + 16;
-    memset(t->Q, 0, (size_t)(attn__min(last, job->rows_pad) * job->q_pad) * sizeof *t->Q);
+    memset(t->Q, 0, (size_t)(job->rows_pad * job->q_pad) * sizeof *t->Q);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++)
         memset(t->row[n], 0, (size_t)job->rows_pad * sizeof(float));
     for (int64_t r = 0; r < job->rows_pad; r++) t->row[ATTN__ROW_MAX][r] = ATTN__NEG_INF;
@@ -9116,8 +9134,8 @@ static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, cons
     }
 }
 /* Codes of keys [j, j1), at most W of them, into lanes of `packed`, [pairs][tile]; chunk's k. */
-static void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t, int64_t j, int64_t j1,
-    int64_t kb, int32_t *packed, attn__chunk *chunk) {
+ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t, int64_t j,
+    int64_t j1, int64_t kb, int32_t *packed, attn__chunk *chunk) {
     const attn_desc *d = u->job->d;
     const int64_t dim = d->head_dim;
     float *x = t->T;
@@ -9156,7 +9174,7 @@ static void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t, int64_
     if (k_off > chunk->k_off) chunk->k_off = k_off;
 }
 /* Codes of the values of a chunk [j0, j1), in pairs of keys; what the chunk and the columns share. */
-static void ATTN__(int16_values)(const attn__adaptive *job, const attn__rows *u,
+ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__rows *u,
     const attn__int16 *t, int64_t j0, int64_t j1, int64_t kb, attn__chunk *chunk) {
     const attn_desc *d = job->d;
     const int64_t n = j1 - j0, ld = job->v_pad;
@@ -9281,92 +9299,86 @@ ATTN__NOINLINE void ATTN__(int16_pv_half)(const int16_t *P, const int32_t *V, in
     ATTN__(int16_pv)(ATTN__NI > 1 ? ATTN__NI / 2 : 1, P, V, ldv, steps, O, alpha, beta);
 }
 
-/* MR rows of a unit, from row0 on, against a chunk of keys. */
+/* Two tiles of rows of a unit, from row0 on, against its keys. */
+#define ATTN__GR (2 * ATTN__MR)
 typedef struct ATTN__(int16_group) {
     const attn__adaptive *job;
     const attn__int16 *t;
     int64_t row0, rows;
-    int64_t lo[ATTN__MR], hi[ATTN__MR]; /* row r sees the sequence's keys [lo[r], hi[r]) */
+    int64_t lo[ATTN__GR], hi[ATTN__GR]; /* row r sees the sequence's keys [lo[r], hi[r]) */
     int64_t first, last;                /* that some row sees */
     int64_t inner_lo, inner_hi;         /* that every row sees */
 } ATTN__(int16_group);
-/* p of columns [c0, c1) of the group's scores, in codes; sum[MR] of p, codes[MR] of the codes. */
-ATTN__INLINE void ATTN__(int16_softmax)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
-    const float *top, float *sum, float *codes) {
-    const attn__int16 *t = g->t;
-    const int64_t ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
-    const float *factor = t->row[ATTN__ROW_FACTOR] + g->row0;
-    float lanes[ATTN__MR * ATTN__W], room[16];
-    for (int64_t r = 0; r < ATTN__MR; r++) {
-        const ATTN__V m = ATTN__(set1)(top[r]), f = ATTN__(set1)(factor[r]);
-        ATTN__V a = ATTN__(set1)(0);
-        float *S = t->S + r * ld;
-        for (int64_t c = c0; c < c1; c += ATTN__W) {
-            const ATTN__V p = ATTN__(exp2)((ATTN__(load)(S + c) - m) * f);
-            ATTN__(store)(S + c, p);
-            a = a + p;
-        }
-        ATTN__(store)(lanes + r * ATTN__W, a);
-    }
-    ATTN__(add_rows)(lanes, sum);
-    for (int64_t r = 0; r < ATTN__MR; r += ATTN__W)
-        ATTN__(store)(room + r, ATTN__(pick)(ATTN__(load)(sum + r), ATTN__(set1)(ATTN__P_SUM),
-                                    ATTN__(set1)(ATTN__P_PEAK), ATTN__(set1)(ATTN__P_FLAT)));
-    for (int64_t r = 0; r < ATTN__MR; r++) {
-        const ATTN__V most = ATTN__(set1)(room[r]);
-        ATTN__I a = ATTN__(nearest)(ATTN__(set1)(0));
-        for (int64_t c = c0; c < c1; c += ATTN__W) {
-            const ATTN__I p = ATTN__(cut)(ATTN__(load)(t->S + r * ld + c) * most);
-            ATTN__(store_codes)(t->P + r * ld + c, p);
-            a = a + p;
-        }
-        ATTN__(store)(lanes + r * ATTN__W, ATTN__(number)(a)); /* below 2^24 */
-    }
-    ATTN__(add_rows)(lanes, codes);
-}
-/* A chunk joins the sums of MR rows: alpha, beta for O. sum, codes: of int16_softmax; top: maxima of the chunk,
- * old: those before. */
-ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__chunk *chunk,
-    const float *sum, const float *codes, const float *share, float *alpha, float *beta) {
-    float *const *row = g->t->row;
-    for (int64_t n = 0; n < ATTN__MR; n += ATTN__W) {
-        const int64_t r = g->row0 + n;
-        const ATTN__V p = ATTN__(load)(sum + n),
-                      most = ATTN__(pick)(p, ATTN__(set1)(ATTN__P_SUM),
-                          ATTN__(set1)(1 / ATTN__P_PEAK), ATTN__(set1)(1 / ATTN__P_FLAT)),
-                      a = ATTN__(load)(alpha + n), b = ATTN__(load)(share + n),
-                      zero = ATTN__(set1)(0), w = ATTN__(load)(codes + n) * (b * most),
-                      mass = p * b,
-                      /* 2^-16: sums of p are rounded */
-            rest = ATTN__(max)(zero, mass - w) + mass * ATTN__(set1)(1.6e-5f);
-        ATTN__V eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
-                      ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off);
-        /* e^x - 1 <= x + x^2 up to 1 */
-        eta = ATTN__(pick)(
-            eta, ATTN__(set1)(1), eta + eta * eta, ATTN__(set1)(attn__float(0x7f800000u)));
-        eta = ATTN__(pick)(zero, mass, mass * eta, zero);
-        const ATTN__V joins[] = {w, eta, rest, w * ATTN__(set1)(chunk->v_off), mass};
-        for (int k = 0; k < 5; k++) {
-            float *to = row[ATTN__ROW_SUM + k] + r;
-            ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(to), a, joins[k]), ATTN__MR - n);
-        }
-        ATTN__(store)(beta + n, b * most * ATTN__(set1)(chunk->v_step));
-    }
-}
-/* New maxima: what the chunk's p are relative to, what old sums are multiplied by, and new ones. */
+/* New maxima from those of a chunk, top[GR]: alpha, what old sums are multiplied by; share, what the
+ * chunk's are. top becomes what the chunk's p are relative to. */
 ATTN__INLINE void ATTN__(int16_maxima)(
     const ATTN__(int16_group) *g, float *top, float *alpha, float *share) {
     float *const *row = g->t->row;
     const ATTN__V zero = ATTN__(set1)(0), least = ATTN__(set1)(-3.4028234e38f);
-    for (int64_t n = 0; n < ATTN__MR; n += ATTN__W) {
+    for (int64_t n = 0; n < ATTN__GR; n += ATTN__W) {
         float *to = row[ATTN__ROW_MAX] + g->row0 + n;
         const ATTN__V old = ATTN__(load)(to), f = ATTN__(load)(row[ATTN__ROW_FACTOR] + g->row0 + n),
                       here = ATTN__(load)(top + n), m = ATTN__(max)(here, old),
                       from = ATTN__(pick)(m, least, zero, m);
-        ATTN__(store_n)(to, m, ATTN__MR - n);
+        ATTN__(store_n)(to, m, ATTN__GR - n);
         ATTN__(store)(alpha + n, ATTN__(exp2)((old - from) * f));
         ATTN__(store)(share + n, ATTN__(exp2)((here - from) * f));
         ATTN__(store)(top + n, ATTN__(pick)(here, least, zero, here));
+    }
+}
+/* Codes of the p of columns [c0, c1), relative to top[GR]; mass[GR], codes[GR]: the sums of p, of
+ * which the largest possible is P_MOST, and of their codes. */
+ATTN__INLINE void ATTN__(int16_softmax)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
+    const float *top, float *mass, float *codes) {
+    const attn__int16 *t = g->t;
+    const int64_t ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
+    const float *factor = t->row[ATTN__ROW_FACTOR] + g->row0;
+    const ATTN__V power = ATTN__(set1)(ATTN__P_POWER);
+    float lanes[2][ATTN__GR * ATTN__W];
+    for (int64_t r = 0; r < ATTN__GR; r++) {
+        const ATTN__V m = ATTN__(set1)(top[r]), f = ATTN__(set1)(factor[r]);
+        ATTN__V a = ATTN__(set1)(0);
+        ATTN__I n = ATTN__(nearest)(a);
+        for (int64_t c = c0; c < c1; c += ATTN__W) {
+            const ATTN__V s = ATTN__(load)(t->S + r * ld + c),
+                          p = ATTN__(exp2)(ATTN__(fma)(s - m, f, power));
+            const ATTN__I code = ATTN__(cut)(p);
+            ATTN__(store_codes)(t->P + r * ld + c, code);
+            a = a + p;
+            n = n + code;
+        }
+        ATTN__(store)(lanes[0] + r * ATTN__W, a);
+        ATTN__(store)(lanes[1] + r * ATTN__W, ATTN__(number)(n)); /* below 2^24 */
+    }
+    for (int half = 0; half < 2; half++) { /* up to 16 floats each are written */
+        ATTN__(add_rows)(lanes[0] + half * ATTN__MR * ATTN__W, mass + half * ATTN__MR);
+        ATTN__(add_rows)(lanes[1] + half * ATTN__MR * ATTN__W, codes + half * ATTN__MR);
+    }
+}
+/* The chunk joins the sums of the rows; share becomes what its products of codes are multiplied by.
+ * Parameters: those of int16_softmax and int16_maxima. */
+ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__chunk *chunk,
+    const float *mass, const float *codes, const float *alpha, float *share) {
+    float *const *row = g->t->row;
+    const ATTN__V zero = ATTN__(set1)(0), unit = ATTN__(set1)(1 / ATTN__P_MOST);
+    for (int64_t n = 0; n < ATTN__GR; n += ATTN__W) {
+        const int64_t r = g->row0 + n;
+        const ATTN__V a = ATTN__(load)(alpha + n), b = ATTN__(load)(share + n) * unit,
+                      w = ATTN__(load)(codes + n) * b, p = ATTN__(load)(mass + n) * b,
+                      /* 2^-16: sums of p are rounded */
+            rest = ATTN__(max)(zero, p - w) + p * ATTN__(set1)(1.6e-5f),
+                      eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
+                            ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off),
+                      /* e^x - 1 <= x + x^2 up to 1 */
+            grows = ATTN__(pick)(
+                eta, ATTN__(set1)(1), eta + eta * eta, ATTN__(set1)(attn__float(0x7f800000u))),
+                      joins[] = {w, ATTN__(pick)(zero, p, p * grows, zero), rest,
+                          w * ATTN__(set1)(chunk->v_off), p};
+        for (int k = 0; k < 5; k++) {
+            float *to = row[ATTN__ROW_SUM + k] + r;
+            ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(to), a, joins[k]), ATTN__GR - n);
+        }
+        ATTN__(store)(share + n, b * ATTN__(set1)(chunk->v_step));
     }
 }
 /* What rows see of a chunk [j0, j1) that not all of them see, or that has numbers without a code. */
@@ -9382,54 +9394,75 @@ static void ATTN__(int16_seen)(
         }
     }
 }
-/* A chunk of the block from kb on, which ends at ke. */
-static void ATTN__(int16_chunk)(const ATTN__(int16_group) *g, int64_t j0, int64_t kb, int64_t ke) {
-    const attn__adaptive *job = g->job;
+/* Scores of columns [c0, c1) of the chunk [j0, j1), K that of its first key; their maxima, top[GR]. */
+ATTN__INLINE void ATTN__(int16_scores)(const ATTN__(int16_group) *g, int64_t j0, int64_t j1,
+    int64_t kb, int64_t c0, int64_t c1, float *top) {
+    const attn__int16 *t = g->t;
+    const int64_t tile = ATTN__W * ATTN__NI, pairs = (g->job->d->head_dim + 1) / 2,
+                  q_pad = g->job->q_pad, ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
+    float max[ATTN__GR * ATTN__W];
+    ATTN__UNROLL for (int r = 0; r < ATTN__GR; r++)
+        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    for (int64_t c = c0; c < c1; c += tile) {
+        const int64_t j = j0 + c;
+        const int all = g->inner_lo <= j && g->inner_hi >= j + tile && j + tile <= j1;
+        for (int r = 0; r < ATTN__GR; r += ATTN__MR)
+            ATTN__(int16_qk)(t->Q + (g->row0 + r) * q_pad, q_pad, t->K + (j - kb) * pairs, pairs,
+                t->k_step + (j - kb), t->S + r * ld + c, ld, all ? max + r * ATTN__W : NULL);
+        for (int64_t r = 0; r < ATTN__GR && !all; r++)
+            ATTN__(clip_row)(
+                t->S + r * ld + c, j, tile, g->lo[r], attn__min(g->hi[r], j1), max + r * ATTN__W);
+    }
+    ATTN__(max_rows)(max, top);
+    ATTN__(max_rows)(max + ATTN__MR * ATTN__W, top + ATTN__MR);
+}
+/* O = alpha O + share (P V), `step` keys at a time: as many as int32 can sum. V that of column c0. */
+ATTN__INLINE void ATTN__(int16_output)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
+    const int32_t *V, int64_t step, const float *alpha, const float *share) {
+    const int64_t ld = g->job->v_pad, lds = ATTN__INT16_CHUNK + ATTN__SCORE_PAD,
+                  wide = ATTN__NI * ATTN__W, half = ATTN__NI > 1 ? wide / 2 : wide;
+    const float one[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    for (int64_t c = c0, n; c < c1; c += n, V += n / 2 * ld, alpha = one) {
+        n = attn__min(step, c1 - c);
+        for (int64_t v = 0; v < ld; v += v + wide <= ld ? wide : half)
+            for (int64_t r = 0; r < ATTN__GR; r += ATTN__MR) {
+                const int16_t *P = g->t->P + r * lds + c;
+                float *O = g->t->O + (g->row0 + r) * ld + v;
+                if (v + wide <= ld)
+                    ATTN__(int16_pv_wide)(P, V + v, ld, n / 2, O, alpha + r, share + r);
+                else ATTN__(int16_pv_half)(P, V + v, ld, n / 2, O, alpha + r, share + r);
+            }
+    }
+}
+/* The chunk from key j0 on of the block from kb on, which ends at ke. */
+ATTN__NOINLINE void ATTN__(int16_chunk)(
+    const ATTN__(int16_group) *g, int64_t j0, int64_t kb, int64_t ke) {
     const attn__int16 *t = g->t;
     const attn__chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
-    const int64_t tile = ATTN__W * ATTN__NI, pairs = (job->d->head_dim + 1) / 2,
-                  ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD,
-                  j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke), first = attn__max(g->first, j0),
-                  last = attn__min(g->last, j1);
+    const int64_t tile = ATTN__W * ATTN__NI, j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke),
+                  first = attn__max(g->first, j0), last = attn__min(g->last, j1);
+    float top[32], alpha[32], share[32], mass[32], codes[32], most = 0;
     if (last <= first) return;
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
-    const int whole = g->inner_lo <= j0 && g->inner_hi >= j1;
-    float max[ATTN__MR * ATTN__W], top[16], alpha[16], beta[16], share[16], sum[16], codes[16];
-    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
-        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
-    for (int64_t c = c0; c < c1; c += tile) {
-        const int all =
-            g->inner_lo <= j0 + c && g->inner_hi >= j0 + c + tile && j0 + c + tile <= j1;
-        ATTN__(int16_qk)(t->Q + g->row0 * job->q_pad, job->q_pad, t->K + (j0 - kb + c) * pairs,
-            pairs, t->k_step + (j0 - kb + c), t->S + c, ld, all ? max : NULL);
-        for (int64_t r = 0; r < ATTN__MR && !all; r++)
-            ATTN__(clip_row)(t->S + r * ld + c, j0 + c, tile, g->lo[r], attn__min(g->hi[r], j1),
-                max + r * ATTN__W);
-    }
-    ATTN__(max_rows)(max, top);
-    if (!whole || chunk->bad) ATTN__(int16_seen)(g, chunk, j0, j1, kb);
+    ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top);
+    if (chunk->bad || g->inner_lo > j0 || g->inner_hi < j1)
+        ATTN__(int16_seen)(g, chunk, j0, j1, kb);
     else
         for (int64_t r = g->row0; r < g->row0 + g->rows; r++)
             if (chunk->v_most > t->row[ATTN__ROW_SEEN][r])
                 t->row[ATTN__ROW_SEEN][r] = chunk->v_most;
     ATTN__(int16_maxima)(g, top, alpha, share);
-    ATTN__(int16_softmax)(g, c0, c1, top, sum, codes);
-    ATTN__(int16_join)(g, chunk, sum, codes, share, alpha, beta);
-    const int64_t wide = ATTN__NI * ATTN__W;
-    for (int64_t c = 0; c < job->v_pad;) {
-        const int32_t *V = t->V + (j0 - kb + c0) / 2 * job->v_pad + c;
-        float *O = t->O + g->row0 * job->v_pad + c;
-        if (c + wide <= job->v_pad)
-            ATTN__(int16_pv_wide)(t->P + c0, V, job->v_pad, (c1 - c0) / 2, O, alpha, beta);
-        else ATTN__(int16_pv_half)(t->P + c0, V, job->v_pad, (c1 - c0) / 2, O, alpha, beta);
-        c += c + wide <= job->v_pad ? wide : ATTN__NI > 1 ? wide / 2 : wide;
-    }
+    ATTN__(int16_softmax)(g, c0, c1, top, mass, codes);
+    ATTN__(int16_join)(g, chunk, mass, codes, alpha, share);
+    for (int r = 0; r < ATTN__GR; r++) most = codes[r] > most ? codes[r] : most;
+    ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad,
+        most > ATTN__P_SUM ? 32 : ATTN__INT16_CHUNK, alpha, share);
 }
 ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows *u) {
     g->first = g->inner_hi = INT64_MAX;
     g->last = g->inner_lo = 0;
-    for (int64_t r = 0; r < ATTN__MR; r++) {
+    for (int64_t r = 0; r < ATTN__GR; r++) {
         g->lo[r] = g->hi[r] = 0;
         if (r < g->rows)
             attn__range(g->job->d, &u->s, ATTN__(row_query)(u, g->row0 + r), &g->lo[r], &g->hi[r]);
@@ -9567,8 +9600,8 @@ static int ATTN__(int16_rows)(const attn__adaptive *job, const attn__rows *u, ch
         const int64_t k0 = kb + attn__max(0, first - kb) / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK,
                       ke = attn__min(kb + job->BN, last);
         ATTN__(int16_pack)(job, u, &t, kb, k0, ke);
-        for (g.row0 = 0; g.row0 < u->rows; g.row0 += ATTN__MR) {
-            g.rows = attn__min(ATTN__MR, u->rows - g.row0);
+        for (g.row0 = 0; g.row0 < u->rows; g.row0 += ATTN__GR) {
+            g.rows = attn__min(ATTN__GR, u->rows - g.row0);
             ATTN__(int16_ranges)(&g, u);
             for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK)
                 ATTN__(int16_chunk)(&g, j0, kb, ke);
