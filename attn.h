@@ -3612,8 +3612,9 @@ static attn_status attn__flash_run(
 #define ATTN__INT16_CHUNK 128
 #if ATTN__ADAPTIVE
 /* Fewer rows of a unit, and fewer keys, do not make up for the packing. */
-#define ATTN__INT16_ROWS 96
-#define ATTN__INT16_KEYS 256
+#define ATTN__INT16_FEW "fewer rows or keys than make up for packing them"
+#define ATTN__INT16_ROWS 192
+#define ATTN__INT16_KEYS 384
 #define ATTN__INT16_DIM 512 /* most head_dim and v_dim */
 /* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; P_SUM * V_MOST and so 32 * P_MOST *
  * V_MOST are less than 2^31. */
@@ -3770,8 +3771,8 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
 static int attn__named_adaptive(const attn_desc *d) {
     return d->backend && !strcmp(d->backend, "adaptive");
 }
-/* A reason why no row of the call would be computed from int16; NULL: none. Not by length: rows
- * that are too few are computed as flash does within the call. */
+/* A reason why no row of the call would be computed from int16; NULL: none. Where it is a length,
+ * what runs instead leaves the bits that this backend would. */
 static const char *attn__adaptive_declines(const attn_desc *d) {
     const attn__kernels *isa = attn__machine()->isa;
     const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
@@ -3779,6 +3780,8 @@ static const char *attn__adaptive_declines(const attn_desc *d) {
     if (attn__needs_extras(d)) return "softcap, bias, mask, ALiBi or an extreme scale";
     if (d->dropout > 0) return "dropout";
     if (d->sink) return "attention sink";
+    if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < ATTN__INT16_KEYS)
+        return ATTN__INT16_FEW;
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
         return "head_dim or v_dim is above 512";
     if (!isa->int16_rows || (isa->W == 16 && !vnni))
@@ -3885,7 +3888,7 @@ static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace
     }
     attn__write(s->why, sizeof s->why, 0,
         coarse ? "codes of int16 are too coarse for the tolerance"
-        : few  ? "fewer rows or keys than make up for packing them"
+        : few  ? ATTN__INT16_FEW
                : "");
 }
 static attn_status attn__adaptive_run(
@@ -9226,7 +9229,8 @@ ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__
 /* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. */
 static void ATTN__(int16_pack)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
     int64_t kb, int64_t k0, int64_t ke) {
-    const int64_t tile = ATTN__W * ATTN__NI, pairs = (job->d->head_dim + 1) / 2;
+    const attn_desc *d = job->d;
+    const int64_t tile = ATTN__W * ATTN__NI, pairs = (d->head_dim + 1) / 2;
     memset(t->bad, 0, (size_t)job->BN);
     for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK) {
         const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke);
@@ -9234,6 +9238,14 @@ static void ATTN__(int16_pack)(const attn__adaptive *job, const attn__rows *u, c
         memset(chunk, 0, sizeof *chunk);
         for (int64_t j = j0; j < attn__round_up(j1 - j0, tile) + j0; j += ATTN__W) {
             int32_t *packed = t->K + (j - kb) / tile * tile * pairs + (j - kb) % tile;
+            /* the keys of the next chunk: rows may be pages apart */
+            for (int64_t l = j + ATTN__INT16_CHUNK, end = attn__min(l + ATTN__W, ke); l < end;
+                l++) {
+                const int64_t k = attn__k_at(d, &u->s, d->k.stride, l, u->kv_head),
+                              v = attn__k_at(d, &u->s, d->v.stride, l, u->kv_head);
+                ATTN__(fetch_row)(d->k.data, d->k.dtype, k, d->head_dim);
+                ATTN__(fetch_row)(d->v.data, d->v.dtype, v, d->v_dim);
+            }
             if (j < j1) {
                 ATTN__(int16_keys)(u, t, j, attn__min(j + ATTN__W, j1), kb, packed, chunk);
                 continue;
@@ -9532,51 +9544,59 @@ static void ATTN__(int16_finish)(
             t->tally->lse = (float)((off + off * off) * 1.000001);
     }
 }
-/* Whether few of the rows that see a key can be expected to fail: from the lengths of some rows and keys,
- * and the size of their values. A guess, from the sequence's own data; certificates do not rest on it. */
-static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
-    int64_t first, int64_t last) {
-    const attn_desc *d = job->d;
-    const int64_t step = attn__max(1, (last - first) / 48), rows = attn__max(1, u->rows / 24);
-    float *x = t->T, *part = t->S;
-    double longest = 0, most = 0, range = 0;
-    int64_t asked = 0, fine = 0;
-    for (int64_t c = 0; c < job->v_pad; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
+/* The square of the length of x[n]; it becomes 0 behind, up to a whole vector. */
+static float ATTN__(square)(float *x, int64_t n) {
+    ATTN__V sum = ATTN__(set1)(0);
+    for (int64_t c = n; c < attn__round_up(n, ATTN__W); c++) x[c] = 0;
+    for (int64_t c = 0; c < n; c += ATTN__W)
+        sum = ATTN__(fma)(ATTN__(load)(x + c), ATTN__(load)(x + c), sum);
+    return ATTN__(reduce_add)(sum);
+}
+/* Of some 48 keys of [first, last): the largest square of a length; v_top and v_low. */
+static float ATTN__(int16_sample)(
+    const attn__rows *u, const attn__int16 *t, int64_t first, int64_t last) {
+    const attn_desc *d = u->job->d;
+    const int64_t h = u->kv_head, step = attn__max(1, (last - first) / 48);
+    float *x = t->T, longest = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
     for (int64_t j = first; j < last; j += step) {
-        ATTN__V bad[4], sum = ATTN__(set1)(0);
-        ATTN__(pack_single_k)(x, d, &u->s, u->kv_head, j);
-        for (int64_t c = d->head_dim; c < attn__round_up(d->head_dim, ATTN__W); c++) x[c] = 0;
-        for (int64_t c = 0; c < d->head_dim; c += ATTN__W)
-            sum = ATTN__(fma)(ATTN__(load)(x + c), ATTN__(load)(x + c), sum);
-        const double length = (double)ATTN__(reduce_add)(sum);
-        if (length > longest) longest = length;
+        ATTN__V unused[4];
+        ATTN__(pack_single_k)(x, d, &u->s, h, j);
+        const float square = ATTN__(square)(x, d->head_dim);
+        if (square > longest) longest = square;
         ATTN__UNROLL for (int l = 0; l < 4; l++)
-            bad[l] = ATTN__(set1)(0);
-        ATTN__(widen)(x, d->v.data, d->v.dtype, attn__k_at(d, &u->s, d->v.stride, j, u->kv_head),
-            d->v_dim, ATTN__(kv_scale)(d, &u->s, &d->v, j, u->kv_head), bad);
+            unused[l] = ATTN__(set1)(0);
+        ATTN__(widen)(x, d->v.data, d->v.dtype, attn__k_at(d, &u->s, d->v.stride, j, h), d->v_dim,
+            ATTN__(kv_scale)(d, &u->s, &d->v, j, h), unused);
         for (int64_t c = 0; c < d->v_dim; c++) {
             if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
             if (-x[c] > t->v_low[c]) t->v_low[c] = -x[c];
         }
     }
+    return longest;
+}
+/* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
+ * and of some keys. A guess from the sequence's own data, before anything is packed: certificates
+ * do not rest on it. */
+static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
+    int64_t first, int64_t last) {
+    const attn_desc *d = job->d;
+    const double longest = (double)ATTN__(int16_sample)(u, t, first, last);
+    double most = 0, range = 0;
+    int64_t asked = 0, fine = 0;
     for (int64_t c = 0; c < d->v_dim; c++) {
         const double top = (double)t->v_top[c], low = (double)t->v_low[c];
-        if (top > most) most = top;
-        if (low > most) most = low;
-        if (top + low > range) range = top + low;
+        most = top > most ? top : most;
+        most = low > most ? low : most;
+        range = top + low > range ? top + low : range;
     }
-    for (int64_t r = 0; r < u->rows; r += rows, asked++) {
-        ATTN__V sum = ATTN__(set1)(0);
-        ATTN__(pack_q)(part, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
-        for (int64_t c = d->head_dim; c < attn__round_up(d->head_dim, ATTN__W); c++) part[c] = 0;
-        for (int64_t c = 0; c < d->head_dim; c += ATTN__W)
-            sum = ATTN__(fma)(ATTN__(load)(part + c), ATTN__(load)(part + c), sum);
-        /* |x - x'| of a length |x| is about |x| sqrt(dim / 12) / NORM, twice */
-        const double eta =
-            (double)d->scale *
-            attn__sqrt((double)ATTN__(reduce_add)(sum) * longest * (double)d->head_dim / 12) * 2.4 /
-            46280;
-        const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
+    const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
+    for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 24), asked++) {
+        ATTN__(pack_q)(t->T, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
+        const double lengths = attn__sqrt((double)ATTN__(square)(t->T, d->head_dim) * longest),
+                     off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM,
+                     eta = (double)d->scale * lengths * off;
         fine += 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
     }
     return 10 * fine >= 9 * asked;
