@@ -2683,6 +2683,7 @@ static void attn__parallel(
 /* The kernels of an ISA: the functions of >>kernel, compiled in its region. */
 struct attn__rows;
 struct attn__adaptive;
+struct attn__int16;
 struct attn__bwd;
 struct attn__std;
 typedef struct attn__kernels {
@@ -2706,7 +2707,8 @@ typedef struct attn__kernels {
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
     /* 0: int16 would not do for these rows, nothing is written; NULL: no products of int16 */
-    int (*int16_rows)(const struct attn__adaptive *job, const struct attn__rows *u, char *scratch);
+    int (*int16_rows)(
+        const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
@@ -2814,8 +2816,6 @@ static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why
     return s;
 }
 
-/* Whether the backend says how exact it is, where a tolerance asks: those of this file do. */
-static attn_status attn__takes_tolerance(const attn_desc *d, const attn_backend *b);
 /* cert and statistics of a call that was computed exactly: by another backend than adaptive. */
 static void attn__tell_exact(const attn_desc *d, const attn_backend *b);
 /* In a workspace of its own. */
@@ -2837,7 +2837,6 @@ static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin,
     const attn_grad *gp = gin ? &g : NULL;
     ATTN__TRY(attn__choose(&d, gp, plan, &b));
     ATTN__TRY(attn__check_data(&d, gp));
-    ATTN__TRY(attn__takes_tolerance(&d, b));
     if (d.workspace) {
         ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
         ATTN__TRY(b->run(b->user, &d, gp, plan));
@@ -3043,6 +3042,12 @@ static const attn_backend attn__builtin[] = {
 };
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
 
+static int attn__is_builtin(const attn_backend *b) {
+    int found = 0;
+    for (int32_t i = 0; i < ATTN__BUILTINS; i++) found |= b == &attn__builtin[i];
+    return found;
+}
+
 /* Automatic choice: the first that takes the call. Never by length, never by a timing. */
 static const struct {
     uint32_t device;
@@ -3123,6 +3128,8 @@ static attn_status attn__choose(
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
     if (name && strcmp(name, "auto")) {
         ATTN__RULE((*chosen = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
+        /* those of this file say how exact they are */
+        ATTN__RULE(!(d->tolerance > 0) || attn__is_builtin(*chosen), ERR_TOLERANCE_OTHER);
         return attn__try_plan(*chosen, d, g, plan);
     }
     attn_status last = d->flags & ATTN_DEVICE ? ATTN_ERR_DEVICE : ATTN_ERR_DECLINED;
@@ -3647,6 +3654,7 @@ typedef struct attn__adaptive {
     int64_t kept, scratch; /* bytes of a thread: what flash may not use for its own, all */
     int64_t bytes, units;
 } attn__adaptive;
+#define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
 typedef struct attn__chunk {
     float k_most, k_off; /* largest |k_j|, |k_j - k'_j| */
@@ -3668,10 +3676,10 @@ enum {
     ATTN__ROW_SEEN, /* largest element of |v| that the row sees */
     ATTN__ROW_ARRAYS
 };
-/* A thread's scratch, `failed` outside what flash overwrites. */
+/* A thread's scratch; flash leaves the tally and cert. */
 typedef struct attn__int16 {
     attn__tally *tally;
-    unsigned char *failed; /* [rows_pad] certificate above the tolerance */
+    float *cert; /* [rows_pad], or ATTN__FAILED */
     float *row[ATTN__ROW_ARRAYS];
     float *O;              /* [rows_pad][v_pad] */
     float *k_step, *v_key; /* [BN] of a key: step of the codes, largest element of |v| */
@@ -3700,7 +3708,7 @@ static int64_t attn__int16_carve(
 #define ATTN__PART(type, count) \
     (type *)attn__int16_part(scratch, &at, (count) * (int64_t)sizeof(type))
     t->tally = ATTN__PART(attn__tally, 1);
-    t->failed = ATTN__PART(unsigned char, rows);
+    t->cert = ATTN__PART(float, rows);
     const int64_t kept = at;
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
@@ -3805,32 +3813,27 @@ static attn_status attn__adaptive_plan(
     return attn__plan_bytes(plan, job.bytes);
 }
 
-/* Rows [r0, r1) of a unit as flash computes them: no certificate is needed. */
+/* Rows [r0, r1) of a unit as flash computes them. */
 static void attn__adaptive_dense(
-    const attn__adaptive *job, const attn__rows *u, int64_t r0, int64_t r1, char *scratch) {
-    const attn_desc *d = job->d;
+    const attn__adaptive *job, const attn__rows *u, int64_t r0, int64_t r1, const attn__int16 *t) {
     attn__rows part = *u;
-    attn__tally *tally = (attn__tally *)(void *)scratch;
     part.row0 += r0;
     part.rows = r1 - r0;
-    attn__machine()->isa->flash_rows(&part, scratch + job->kept, NULL);
-    if (d->statistics) tally->f32 += attn__tiles(u, r0, r1);
-    for (int64_t r = u->row0 + r0; d->cert && r < u->row0 + r1; r++)
-        d->cert[attn__lse_at(d, &u->s, r / job->flash.group,
-            u->kv_head * job->flash.group + r % job->flash.group)] = 0;
+    attn__machine()->isa->flash_rows(&part, (char *)t->tally + job->kept, NULL);
+    if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
+    for (int64_t r = r0; r < r1; r++) t->cert[r] = 0;
 }
 /* Failed rows again, together with those between two that are nearer than a packing of the keys
  * costs. */
-static void attn__adaptive_redo(const attn__adaptive *job, const attn__rows *u, char *scratch) {
-    attn__int16 t;
-    attn__int16_carve(job, scratch, &t, NULL);
+static void attn__adaptive_redo(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     for (int64_t r = 0, end; r < u->rows; r = end) {
         end = r + 1;
-        if (!t.failed[r]) continue;
+        if (t->cert[r] != ATTN__FAILED) continue;
         for (int64_t next = end; next < attn__min(u->rows, end + 32); next++)
-            if (t.failed[next]) end = next + 1;
-        attn__adaptive_dense(job, u, r, end, scratch);
-        t.tally->redone += end - r;
+            if (t->cert[next] == ATTN__FAILED) end = next + 1;
+        attn__adaptive_dense(job, u, r, end, t);
+        t->tally->redone += end - r;
     }
 }
 /* Unit n, the last rows first. The rows of a unit follow from those of its sequence alone, for what
@@ -3854,20 +3857,26 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
 }
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
-    attn__tally *tally = (attn__tally *)(void *)scratch;
+    const attn_desc *d = job->d;
+    const int64_t group = job->flash.group;
+    attn__int16 t;
     attn__rows u;
     if (!attn__adaptive_rows(job, n, &u)) return;
-    tally->rows += u.rows;
-    if (u.s.q_used * job->flash.group - u.row0 < ATTN__INT16_ROWS ||
-        attn__keys_seen(job->d, &u.s) < ATTN__INT16_KEYS) {
-        tally->few += u.rows;
-        attn__adaptive_dense(job, &u, 0, u.rows, scratch);
-    } else if (!attn__machine()->isa->int16_rows(job, &u, scratch)) {
-        tally->coarse += u.rows;
-        attn__adaptive_dense(job, &u, 0, u.rows, scratch);
+    attn__int16_carve(job, scratch, &t, NULL);
+    t.tally->rows += u.rows;
+    const int few = u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
+                    attn__keys_seen(d, &u.s) < ATTN__INT16_KEYS;
+    if (few || !attn__machine()->isa->int16_rows(job, &u, &t)) {
+        *(few ? &t.tally->few : &t.tally->coarse) += u.rows;
+        attn__adaptive_dense(job, &u, 0, u.rows, &t);
     } else {
-        if (job->d->statistics) tally->int16 += attn__tiles(&u, 0, u.rows);
-        attn__adaptive_redo(job, &u, scratch);
+        if (d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
+        attn__adaptive_redo(job, &u, &t);
+    }
+    for (int64_t r = 0; r < u.rows; r++) {
+        const int64_t row = u.row0 + r, h = u.kv_head * group + row % group;
+        if (t.cert[r] > t.tally->cert) t.tally->cert = t.cert[r];
+        if (d->cert) d->cert[attn__lse_at(d, &u.s, row / group, h)] = t.cert[r];
     }
 }
 /* What the threads' tallies say together. */
@@ -3908,11 +3917,6 @@ static attn_status attn__adaptive_run(
 }
 #endif
 
-static attn_status attn__takes_tolerance(const attn_desc *d, const attn_backend *b) {
-    for (int32_t i = 0; i < ATTN__BUILTINS; i++)
-        if (b == &attn__builtin[i]) return ATTN_OK;
-    return d->tolerance > 0 ? ATTN_ERR_TOLERANCE_OTHER : ATTN_OK;
-}
 static void attn__tell_exact(const attn_desc *d, const attn_backend *b) {
     attn_statistics *s = d->statistics;
     if (!(d->tolerance > 0) || !strcmp(b->name, "adaptive")) return;
@@ -9524,16 +9528,11 @@ static void ATTN__(int16_finish)(
                      power = (double)t->row[ATTN__ROW_FACTOR][r] / ATTN__LOG2E,
                      off = (double)t->row[ATTN__ROW_SCORE][r] / mass * 1.001;
         const int empty = attn__bits(factor) << 1 == 0;
-        if (!ATTN__(int16_within)(d, t, r, cert)) {
-            t->failed[r] = 1;
-            continue;
-        }
-        t->failed[r] = 0;
+        t->cert[r] = ATTN__(int16_within)(d, t, r, cert) ? cert : ATTN__FAILED;
+        if (t->cert[r] == ATTN__FAILED) continue;
         if (empty) memset(o, 0, (size_t)job->v_pad * sizeof *o);
         ATTN__(narrow)(
             d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, i, h), o, d->v_dim, factor);
-        if (d->cert) d->cert[attn__lse_at(d, &u->s, i, h)] = cert;
-        if (cert > t->tally->cert) t->tally->cert = cert;
         if (!d->lse) continue;
         ATTN__(leave)();
         d->lse[attn__lse_at(d, &u->s, i, h)] =
@@ -9562,12 +9561,14 @@ static float ATTN__(int16_sample)(
     for (int64_t j = first; j < last; j += step) {
         ATTN__V unused[4];
         ATTN__(pack_single_k)(x, d, &u->s, h, j);
+        ATTN__(no_code)(x, d->head_dim, 1); /* seen by other rows, it is as a 0 for these */
         const float square = ATTN__(square)(x, d->head_dim);
         if (square > longest) longest = square;
         ATTN__UNROLL for (int l = 0; l < 4; l++)
             unused[l] = ATTN__(set1)(0);
         ATTN__(widen)(x, d->v.data, d->v.dtype, attn__k_at(d, &u->s, d->v.stride, j, h), d->v_dim,
             ATTN__(kv_scale)(d, &u->s, &d->v, j, h), unused);
+        ATTN__(no_code)(x, d->v_dim, 1);
         for (int64_t c = 0; c < d->v_dim; c++) {
             if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
             if (-x[c] > t->v_low[c]) t->v_low[c] = -x[c];
@@ -9593,6 +9594,7 @@ static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, c
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 24), asked++) {
         ATTN__(pack_q)(t->T, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        ATTN__(no_code)(t->T, d->head_dim, 1);
         /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
         const double lengths = attn__sqrt((double)ATTN__(square)(t->T, d->head_dim) * longest),
                      off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM,
@@ -9601,25 +9603,24 @@ static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, c
     }
     return 10 * fine >= 9 * asked;
 }
-static int ATTN__(int16_rows)(const attn__adaptive *job, const attn__rows *u, char *scratch) {
+static int ATTN__(int16_rows)(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
-    attn__int16 t;
     ATTN__(int16_group) g;
     int64_t first, last;
-    attn__int16_carve(job, scratch, &t, NULL);
     attn__rows_see(
         d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
-    if (first < last && !ATTN__(int16_worth)(job, u, &t, first, last)) return 0;
-    ATTN__(int16_q)(job, u, &t);
-    memset(t.O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t.O);
+    if (first < last && !ATTN__(int16_worth)(job, u, t, first, last)) return 0;
+    ATTN__(int16_q)(job, u, t);
+    memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
     for (int64_t c = 0; c < job->v_pad; c++)
-        t.v_top[c] = t.v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
+        t->v_top[c] = t->v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
     g.job = job;
-    g.t = &t;
+    g.t = t;
     for (int64_t kb = first / job->BN * job->BN; kb < last; kb += job->BN) {
         const int64_t k0 = kb + attn__max(0, first - kb) / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK,
                       ke = attn__min(kb + job->BN, last);
-        ATTN__(int16_pack)(job, u, &t, kb, k0, ke);
+        ATTN__(int16_pack)(job, u, t, kb, k0, ke);
         for (g.row0 = 0; g.row0 < u->rows; g.row0 += ATTN__GR) {
             g.rows = attn__min(ATTN__GR, u->rows - g.row0);
             ATTN__(int16_ranges)(&g, u);
@@ -9627,7 +9628,7 @@ static int ATTN__(int16_rows)(const attn__adaptive *job, const attn__rows *u, ch
                 ATTN__(int16_chunk)(&g, j0, kb, ke);
         }
     }
-    ATTN__(int16_finish)(job, u, &t);
+    ATTN__(int16_finish)(job, u, t);
     return 1;
 }
 #endif
