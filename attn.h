@@ -9377,19 +9377,19 @@ ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__c
     const float *mass, const float *codes, const float *alpha, float *share) {
     float *const *row = g->t->row;
     const ATTN__V zero = ATTN__(set1)(0), unit = ATTN__(set1)(1 / ATTN__P_MOST);
+    const ATTN__V one = ATTN__(set1)(1), infinite = ATTN__(set1)(attn__float(0x7f800000u));
     for (int64_t n = 0; n < ATTN__GR; n += ATTN__W) {
         const int64_t r = g->row0 + n;
         const ATTN__V a = ATTN__(load)(alpha + n), b = ATTN__(load)(share + n) * unit,
-                      w = ATTN__(load)(codes + n) * b, p = ATTN__(load)(mass + n) * b,
-                      /* 2^-16: sums of p are rounded */
-            rest = ATTN__(max)(zero, p - w) + p * ATTN__(set1)(1.6e-5f),
-                      eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
-                            ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off),
-                      /* e^x - 1 <= x + x^2 up to 1 */
-            grows = ATTN__(pick)(
-                eta, ATTN__(set1)(1), eta + eta * eta, ATTN__(set1)(attn__float(0x7f800000u))),
-                      joins[] = {w, ATTN__(pick)(zero, p, p * grows, zero), rest,
-                          w * ATTN__(set1)(chunk->v_off), p};
+                      w = ATTN__(load)(codes + n) * b, p = ATTN__(load)(mass + n) * b;
+        /* 2^-16: the sum of p is rounded */
+        const ATTN__V rest = ATTN__(max)(zero, p - w) + p * ATTN__(set1)(1.6e-5f);
+        const ATTN__V eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
+                            ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off);
+        /* e^x - 1 <= x + x^2 up to 1 */
+        const ATTN__V grows = ATTN__(pick)(eta, one, eta + eta * eta, infinite);
+        const ATTN__V score = ATTN__(pick)(zero, p, p * grows, zero);
+        const ATTN__V joins[] = {w, score, rest, w * ATTN__(set1)(chunk->v_off), p};
         for (int k = 0; k < 5; k++) {
             float *to = row[ATTN__ROW_SUM + k] + r;
             ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(to), a, joins[k]), ATTN__GR - n);
@@ -9397,17 +9397,28 @@ ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__c
         ATTN__(store)(share + n, b * ATTN__(set1)(chunk->v_step));
     }
 }
-/* What rows see of a chunk [j0, j1) that not all of them see, or that has numbers without a code. */
+/* The largest element of |v| among the keys [lo, hi) of the block from kb on. */
+static float ATTN__(int16_largest)(const attn__int16 *t, int64_t lo, int64_t hi, int64_t kb) {
+    float most = 0;
+    for (int64_t j = lo; j < hi; j++) most = t->v_key[j - kb] > most ? t->v_key[j - kb] : most;
+    return most;
+}
+/* What the rows see of the chunk [j0, j1): its largest |v|, and numbers without a code. */
 static void ATTN__(int16_seen)(
     const ATTN__(int16_group) *g, const attn__chunk *chunk, int64_t j0, int64_t j1, int64_t kb) {
+    const attn__int16 *t = g->t;
+    const int64_t lo = attn__clamp(g->inner_lo, j0, j1), hi = attn__clamp(g->inner_hi, lo, j1);
+    const float all = lo == j0 && hi == j1 ? chunk->v_most : ATTN__(int16_largest)(t, lo, hi, kb);
     for (int64_t r = 0; r < g->rows; r++) {
-        const int64_t lo = attn__max(g->lo[r], j0), hi = attn__min(g->hi[r], j1);
-        float *seen = &g->t->row[ATTN__ROW_SEEN][g->row0 + r];
-        for (int64_t j = lo; j < hi; j++) {
-            if (g->t->v_key[j - kb] > *seen) *seen = g->t->v_key[j - kb];
-            if (chunk->bad && g->t->bad[j - kb])
-                g->t->row[ATTN__ROW_FACTOR][g->row0 + r] = attn__float(0x7fc00000u);
-        }
+        const int64_t first = attn__max(g->lo[r], j0), last = attn__min(g->hi[r], j1);
+        float *seen = &t->row[ATTN__ROW_SEEN][g->row0 + r], most = lo < hi ? all : 0;
+        const float before = ATTN__(int16_largest)(t, first, lo < hi ? lo : last, kb),
+                    behind = ATTN__(int16_largest)(t, lo < hi ? hi : last, last, kb);
+        most = before > most ? before : most;
+        most = behind > most ? behind : most;
+        *seen = most > *seen ? most : *seen;
+        for (int64_t j = first; j < last && chunk->bad; j++)
+            if (t->bad[j - kb]) t->row[ATTN__ROW_FACTOR][g->row0 + r] = attn__float(0x7fc00000u);
     }
 }
 /* Scores of columns [c0, c1) of the chunk [j0, j1), K that of its first key; their maxima, top[GR]. */
@@ -9462,16 +9473,11 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
     ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top);
-    if (chunk->bad || g->inner_lo > j0 || g->inner_hi < j1)
-        ATTN__(int16_seen)(g, chunk, j0, j1, kb);
-    else
-        for (int64_t r = g->row0; r < g->row0 + g->rows; r++)
-            if (chunk->v_most > t->row[ATTN__ROW_SEEN][r])
-                t->row[ATTN__ROW_SEEN][r] = chunk->v_most;
+    ATTN__(int16_seen)(g, chunk, j0, j1, kb);
     ATTN__(int16_maxima)(g, top, alpha, share);
     ATTN__(int16_softmax)(g, c0, c1, top, mass, codes);
     ATTN__(int16_join)(g, chunk, mass, codes, alpha, share);
-    for (int r = 0; r < ATTN__GR; r++) most = codes[r] > most ? codes[r] : most;
+    for (int64_t r = 0; r < g->rows; r++) most = codes[r] > most ? codes[r] : most;
     ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad,
         most > ATTN__P_SUM ? 32 : ATTN__INT16_CHUNK, alpha, share);
 }
@@ -9559,15 +9565,12 @@ static float ATTN__(int16_sample)(
     float *x = t->T, longest = 0;
     for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
     for (int64_t j = first; j < last; j += step) {
-        ATTN__V unused[4];
-        ATTN__(pack_single_k)(x, d, &u->s, h, j);
-        ATTN__(no_code)(x, d->head_dim, 1); /* seen by other rows, it is as a 0 for these */
+        /* what has no code is as a 0 for the rows that do not see it */
+        ATTN__(pack_v)(x, d->head_dim, d, &u->s, &d->k, h, d->head_dim, j, j + 1);
+        ATTN__(no_code)(x, d->head_dim, 1);
         const float square = ATTN__(square)(x, d->head_dim);
         if (square > longest) longest = square;
-        ATTN__UNROLL for (int l = 0; l < 4; l++)
-            unused[l] = ATTN__(set1)(0);
-        ATTN__(widen)(x, d->v.data, d->v.dtype, attn__k_at(d, &u->s, d->v.stride, j, h), d->v_dim,
-            ATTN__(kv_scale)(d, &u->s, &d->v, j, h), unused);
+        ATTN__(pack_v)(x, d->v_dim, d, &u->s, &d->v, h, d->v_dim, j, j + 1);
         ATTN__(no_code)(x, d->v_dim, 1);
         for (int64_t c = 0; c < d->v_dim; c++) {
             if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
