@@ -24,7 +24,8 @@ typedef struct call {
     attn_statistics told;
     double *q, *k, *v;              /* [tokens][heads][dim], as they were made; the tensors have their own types and strides */
     double *most_v;                 /* [kv_len][kv_heads] largest |v| of a key */
-    int kind, exact;                /* exact: nothing is said about the values, only that bits stay */
+    int kind;
+    int64_t round;                  /* calls of this kind before */
     int64_t hole;                   /* a key with a number that is not finite, or -1 */
 } call;
 static int64_t kv_heads(const call *c) { return c->d.kv_heads; }
@@ -174,7 +175,7 @@ static void make_v_codes(call *c)
  * with values of both signs. */
 static void make_p_codes(call *c)
 {
-    const double n = (double)c->d.head_dim - 1, size = 2 + random_unit(&state), side = sign_of(number(0, 1));
+    const double n = (double)c->d.head_dim - 1, size = 2 + random_unit(&state), side = sign_of(c->round);
     EACH_Q(c) on_codes(q_at(c, i, h), c->d.head_dim, size);
     EACH_K(c) {
         const int two = j / 128 & 1;
@@ -193,10 +194,10 @@ static void make_few_long(call *c)
     EACH_Q(c) off_codes(q_at(c, i, h), c->d.head_dim, step, 1);
     for (int64_t e = 1; e < c->d.head_dim; e++) square += q_at(c, 0, 0)[e] * q_at(c, 0, 0)[e];
     EACH_K(c) {
-        const int few = j / 128 == chunk && j % 32 < 4;
-        on_codes(k_at(c, j, h), c->d.head_dim, 0.02 * sign_of(j) / ((double)c->d.scale * step * 0.49 * n));
-        for (int64_t e = 1; e < c->d.head_dim && !few; e++) k_at(c, j, h)[e] = -2 / ((double)c->d.scale * square) * q_at(c, 0, 0)[e];
-        for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = few ? sign_of(j) : 0;
+        const int few = j / 128 == chunk && j % 16 == 0;
+        on_codes(k_at(c, j, h), c->d.head_dim, 0.02 * sign_of(j / 16) / ((double)c->d.scale * step * 0.49 * n));
+        for (int64_t e = 1; e < c->d.head_dim && !few; e++) k_at(c, j, h)[e] = -4 / ((double)c->d.scale * square) * q_at(c, 0, 0)[e];
+        for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = few ? sign_of(j / 16) : 0;
     }
 }
 static void make_few(call *c)
@@ -205,10 +206,10 @@ static void make_few(call *c)
     const int64_t chunk = number(0, (c->d.kv_len - 1) / 128);
     EACH_Q(c) on_codes(q_at(c, i, h), c->d.head_dim, 0.02 / ((double)c->d.scale * step * 0.49 * n));
     EACH_K(c) {
-        const int few = j / 128 == chunk && j % 32 < 4;
-        on_codes(k_at(c, j, h), c->d.head_dim, few ? 0 : -2 / ((double)c->d.scale * n * q_at(c, 0, 0)[1] * pattern(1)));
-        if (few) off_codes(k_at(c, j, h), c->d.head_dim, step, sign_of(j));
-        for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = few ? sign_of(j) : 0;
+        const int few = j / 128 == chunk && j % 16 == 0;
+        on_codes(k_at(c, j, h), c->d.head_dim, few ? 0 : -4 / ((double)c->d.scale * n * q_at(c, 0, 0)[1] * pattern(1)));
+        if (few) off_codes(k_at(c, j, h), c->d.head_dim, step, sign_of(j / 16));
+        for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = few ? sign_of(j / 16) : 0;
     }
 }
 
@@ -266,13 +267,14 @@ static void range_of(const attn_desc *d, int64_t i, int64_t *lo, int64_t *hi)
     *hi = d->flags & ATTN_CAUSAL && at + 1 < d->kv_len ? at + 1 : d->kv_len;
     if (*lo >= *hi) *lo = *hi = 0;
 }
-static void draw(call *c, int kind)
+static void draw(call *c, int64_t n)
 {
     static const int64_t dims[] = { 8, 8, 16, 33, 40, 64, 128 };
     static const double share[] = { 1e-4, 1e-3, 3e-3, 1e-2, 1e-2, 3e-2 };
     attn_desc *d = &c->d;
+    const int kind = (int)(n % KINDS);
     memset(c, 0, sizeof *c);
-    c->kind = kind, c->hole = -1;
+    c->kind = kind, c->round = n / KINDS, c->hole = -1;
     const int64_t group = number(1, 3);
     d->batch = 1, d->kv_heads = number(1, 2), d->heads = d->kv_heads * group;
     d->q_len = number(200, 330) / group, d->kv_len = number(390, 560);
@@ -466,7 +468,7 @@ static int one(uint64_t seed, int64_t n)
     answer a, b;
     int32_t types[4] = { ATTN_F32, ATTN_F32, ATTN_F32, ATTN_F32 };
     state = seed * 1000003 + (uint64_t)n;
-    draw(&c, (int)(n % KINDS));
+    draw(&c, n);
     const int plain = kinds[c.kind].even || chance(70);
     for (int i = 0; i < 4 && !plain && !kinds[c.kind].wide; i++) types[i] = (int32_t)number(ATTN_F32, ATTN_BF16);
     attn_status s = run(&c, types, 0, 1, &a);
