@@ -3792,7 +3792,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
     job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
     f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
-    f->tiles = attn__ceil_div(rows, 96);
+    f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
     f->splits = 1;
     f->rows_partial = 0;
     attn__flash_memory(f, rows, job->most, job->most);
@@ -3866,7 +3866,7 @@ static void attn__adaptive_redo(
 }
 /* Unit n, the last rows first. The rows of a unit follow from those of its sequence alone, for what
  * a unit's rows see is in all their certificates: 16 units and more of a sequence, where they do not
- * get too small for the packing. */
+ * get too small for the packing. Rows beyond used_q are units of their own. */
 static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows *u) {
     const int64_t pairs = job->d->batch * job->d->kv_heads, kv_heads = job->d->kv_heads;
     u->job = &job->flash;
@@ -3874,13 +3874,13 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
     u->kv_head = n % kv_heads;
     u->k0 = 0;
     u->k1 = u->s.k_len;
-    const int64_t rows = u->s.q_rows * job->flash.group,
-                  most = attn__clamp(rows * kv_heads / 16, attn__min(job->most, 384), job->most),
-                  tiles = attn__ceil_div(attn__max(rows, 1), most),
-                  BM = attn__round_up(attn__ceil_div(rows, tiles), 48),
+    const int64_t used = u->s.q_used * job->flash.group, all = u->s.q_rows * job->flash.group,
+                  most = attn__clamp(used * kv_heads / 16, attn__min(job->most, 384), job->most),
+                  tiles = attn__ceil_div(used, most),
+                  BM = attn__round_up(attn__ceil_div(used, attn__max(tiles, 1)), 48),
                   tile = job->flash.tiles - 1 - n / pairs;
-    u->row0 = tile * BM;
-    u->rows = attn__min(BM, rows - u->row0);
+    u->row0 = tile < tiles ? tile * BM : used + (tile - tiles) * job->most;
+    u->rows = tile < tiles ? attn__min(BM, used - u->row0) : attn__min(job->most, all - u->row0);
     return u->rows > 0;
 }
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
