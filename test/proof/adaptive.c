@@ -172,13 +172,14 @@ static void make_v_codes(call *c)
         v_at(c, j, h)[e] = step * (e == 1 && j % 128 == 5 ? 2047 * side : (double)(j % 64 * 30 - 960) + 0.499 * side);
 }
 /* A key of p 1 in each chunk; p of the others is just below their next code, or in each second chunk of each second call on both sides
- * of half a code with values of both signs. */
+ * of half a code with values of both signs; the values of one head lie above o, those of the other below. */
 static void make_p_codes(call *c)
 {
-    const double n = (double)c->d.head_dim - 1, size = 2 + random_unit(&state), side = sign_of(c->round);
+    const double n = (double)c->d.head_dim - 1, size = 2 + random_unit(&state);
     EACH_Q(c) on_codes(q_at(c, i, h), c->d.head_dim, size);
     EACH_K(c) {
         const int two = !(c->round & 1) && (j / 128 & 1);
+        const double side = sign_of(h);
         const double code = two ? j & 1 ? 0.51 : 0.49 : 0.99, score = log(code / 32767);
         on_codes(k_at(c, j, h), c->d.head_dim, j % 128 == 64 ? 0 : score / ((double)c->d.scale * n * size));
         for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = j % 128 == 64 ? 0 : two && j & 1 ? -side : side;
@@ -276,7 +277,7 @@ static void draw(call *c, int64_t n)
     memset(c, 0, sizeof *c);
     c->kind = kind, c->round = n / KINDS, c->hole = -1;
     const int64_t group = number(1, 3);
-    d->batch = 1, d->kv_heads = number(1, 2), d->heads = d->kv_heads * group;
+    d->batch = 1, d->kv_heads = kinds[kind].make == make_p_codes ? 2 : number(1, 2), d->heads = d->kv_heads * group;
     d->q_len = number(200, 330) / group, d->kv_len = number(390, 560);
     if (!kinds[kind].even && chance(15)) d->q_len = number(400, 900) / group, d->kv_len = number(390, 420);   /* more than a unit */
     d->head_dim = kinds[kind].even ? even_dims() : dims[number(0, 6)];
