@@ -3660,8 +3660,8 @@ static attn_status attn__flash_run(
 /* |codes of q|, |codes of k| <= NORM: so is the product of the two below 2^31, Cauchy and Schwarz */
 #define ATTN__INT16_NORM 46280.0f
 #define ATTN__INT16_MOST 32760.0f
-/* Beyond LARGE in size a number has no code: rows that see one are computed densely. LEAST: the
- * least step. */
+/* Beyond LARGE in size a number has no code: rows that see one are computed densely. LEAST is what
+ * a step is at least. */
 #define ATTN__INT16_LARGE 1.12589991e15f  /* 2^50 */
 #define ATTN__INT16_LEAST 8.47032947e-22f /* 2^-70 */
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
@@ -3851,8 +3851,8 @@ static void attn__adaptive_dense(
     if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
     for (int64_t r = r0; r < r1; r++) t->cert[r] = 0;
 }
-/* Failed rows again, together with those between two that are nearer than a packing of the keys
- * costs. */
+/* Failed rows again, and those between two of them that take less time than packing the keys once
+ * more does. */
 static void attn__adaptive_redo(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     for (int64_t r = 0, end; r < u->rows; r = end) {
