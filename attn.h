@@ -3851,8 +3851,7 @@ static void attn__adaptive_dense(
     if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
     for (int64_t r = r0; r < r1; r++) t->cert[r] = 0;
 }
-/* Failed rows again, and those between two of them that take less time than packing the keys once
- * more does. */
+/* Failed rows again, with those between two of them that are fewer than what a packing costs. */
 static void attn__adaptive_redo(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     for (int64_t r = 0, end; r < u->rows; r = end) {

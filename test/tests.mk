@@ -45,7 +45,7 @@ PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach w,clangofast fastmath O0 lto omp m32 tile,$(w)/grid) \
                  $(foreach p,grid grid@portable identity types beyond alloc sizes,asan/$(p)) \
                  omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2
-PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable clangofast/adaptive m32/adaptive
+PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
 # what test/proof/hostile.sh compares, and test/proof/fuzz.sh runs
 BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 lto clangofast,$(w)/hostile) fuzz/fuzz
 
