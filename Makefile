@@ -112,6 +112,16 @@ build/targets: test/bench/targets.c test/common/random.h attn.h
 	@mkdir -p build
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. -pthread $< -o $@
 
+## adaptive      what a tolerance buys, with errors and certificates, into test/results/adaptive.md, on an idle machine
+.PHONY: adaptive
+adaptive: build/adaptive
+	@mkdir -p test/results
+	@test/bench/adaptive.sh | tee build/adaptive.md
+	@mv build/adaptive.md test/results/adaptive.md
+build/adaptive: test/bench/adaptive.c test/common/random.h attn.h
+	@mkdir -p build
+	$(CC) -O2 -std=c99 $(TESTWARN) -I. -pthread $< -o $@ -lm
+
 ## compare       attn.h beside that of the git revision OLD, call by call in turn on one machine; a minute
 compare: build/compare/compare
 	@git show $(or $(OLD),HEAD):attn.h > build/compare/attn.h

@@ -32,6 +32,7 @@
      >>backends    registry, automatic choice, which tries plans
      >>plan        what the plans below share: how scores are held, which calls they decline
      >>flash       tiled online softmax: tile sizes, planning, scheduling
+     >>adaptive    the same with a tolerance: the certificate of a row, planning, rows redone
      >>gradients   the backward of flash and standard: planning, phases, scheduling
      >>standard    attention with the whole score matrix in memory
      >>append      rotary embedding, quantisation, writing new keys to a cache
@@ -52,15 +53,17 @@
        >>group     up to MR rows against a block of keys
        >>thin      the same for few rows, keys and values where they lie
        >>split     the groups and blocks of a unit, one key split after another
+       >>int16     rows of a unit from codes of int16, with their certificates
        >>backward  flash, backward
        >>matrix    standard, forward and backward
 */
 /* ============================================================================== >>manual ====
  1. WHAT IT IS
-   Scaled dot product attention, forward and backward, exact (no approximation), on the CPU, for
-   C99 and C++11 on: three backends behind one description.
+   Scaled dot product attention, forward and backward, exact (no approximation, but where a
+   tolerance asks for one), on the CPU, for C99 and C++11 on: four backends behind one description.
      flash      tiled online softmax, O(rows) memory, AVX-512, AVX2 + FMA, NEON, WebAssembly's SIMD
                 or portable C chosen at run time
+     adaptive   flash with a tolerance: faster, and a bound of each row's error beside it (4)
      standard   the whole score matrix in memory: the baseline that flash is measured against
      reference  plain f64 loops: what both are compared with, and what takes f64 data
    attn_hip.c adds the backend "hip" when compiled by a GPU compiler and registered by
@@ -107,7 +110,31 @@
    prints, aborts or exits; a refused call leaves every output untouched. Calls on different data
    may run at the same time.
 
- 4. MACROS, before the #include
+ 4. TOLERANCE AND CERTIFICATE
+   attn_desc.tolerance says how much error you can bear; what is saved by it is time. 0.01 is a
+   hundredth of the largest |v| that the row sees; with ATTN_TOLERANCE_ABSOLUTE it is 0.01. The call
+   may then compute rows from 16-bit integers, and writes for each row what it proves of the result:
+
+     |o - exact o| <= cert + what plain f32 code may round      every element of the row's o
+     cert <= tolerance                                          for every finite input
+
+   cert is a bound, not an estimate: it follows from this call's own numbers (>>adaptive has the
+   proof), and mostly exceeds the error 10 to 100 times. A row whose cert would exceed the tolerance
+   is computed again as without one; its cert is 0. lse is off by attn_statistics.lse_error at most.
+   Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and padded
+   sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why and a
+   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, few rows or keys (so each decode step),
+   head_dim above 512, machines without AVX-512 VNNI, and rows for which the integers are too coarse:
+   that is guessed from some lengths of queries and keys before anything is packed. Refused:
+   backward, device tensors, MPI, attn_merge, registered backends.
+   It pays for prefill, from some 500 tokens on, at a tolerance of 0.01: 1.3 to 1.6 times as fast.
+   It does not at 0.001 and below, nor where scale |q| |k| is beyond some 50: the call is then as
+   fast as without, within 3 percent. "adaptive" named as the backend runs on AVX2 and in portable C
+   too, slower than flash.
+   A row's certificate depends on the rows beside it in its own sequence, on nothing else: promise 3
+   holds for cert as for o.
+
+ 5. MACROS, before the #include
      ATTN_IMPLEMENTATION   in one source file: the code
      ATTN_STATIC           everything static: a private copy (attn_hip.c cannot reach it)
      ATTN_API              linkage of the public functions (default: extern)
@@ -115,7 +142,8 @@
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
      ATTN_NO_THREADS, ATTN_NO_AVX2, ATTN_NO_AVX512, ATTN_NO_NEON, ATTN_NO_SIMD128,
      ATTN_NO_STANDARD, ATTN_NO_TIMING, ATTN_NO_REFERENCE, ATTN_NO_BACKWARD, ATTN_NO_CONVERT,
-     ATTN_NO_GETENV        leave that part out; what is asked of it gets a status of its own, a
+     ATTN_NO_GETENV, ATTN_NO_ADAPTIVE
+                           leave that part out; what is asked of it gets a status of its own, a
                            backend ATTN_ERR_BACKEND_UNKNOWN
      ATTN_NO_MALLOC        no malloc: a call needs a workspace or an allocator
      ATTN_ONLY_F32         no other type but for masks
@@ -139,7 +167,7 @@
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none).
 
- 5. TO ADD
+ 6. TO ADD
    a dtype     a row in ATTN_DTYPE_LIST (sizes, validation and messages follow it), one load and one
                store in >>dtype (every kernel takes it from there at once; a vector form goes into
                load_any and store_any in >>kernel), and a case in the reference's own
@@ -234,7 +262,8 @@ enum {
     ATTN_ROTARY_INTERLEAVED = 64, /* rotary pairs (0,1),(2,3),..; default (0,n/2),(1,n/2+1),.. */
     ATTN_DEVICE = 128,            /* tensors are device memory: GPU backends only */
     ATTN_SEQ_HOST = 256,          /* with ATTN_DEVICE: the arrays of attn_seq are host memory */
-    ATTN_ACCUMULATE = 512 /* backward: add to dq, dk, dv, dbias, dsink instead of overwriting */
+    ATTN_ACCUMULATE = 512, /* backward: add to dq, dk, dv, dbias, dsink instead of overwriting */
+    ATTN_TOLERANCE_ABSOLUTE = 1024 /* tolerance is a number, not a share of the largest |v| */
 };
 
 /* A tensor that is read. The last dimension is dense; the others have strides in elements. Like
@@ -316,6 +345,16 @@ typedef struct attn_alloc {
     void *user;
 } attn_alloc;
 
+/* What a call with a tolerance did: see the manual, 4. A tile is a row and 128 keys or less, of which
+ * it sees one. */
+typedef struct attn_statistics {
+    int64_t tiles_int16, tiles_f32; /* a redone row's tiles count in both */
+    int64_t rows, rows_redone;      /* of all heads; computed again, for their certificates */
+    float largest_cert;             /* of any row, absolute */
+    float lse_error;                /* no lse is further than this from the exact one */
+    char why[96];                   /* why rows stayed dense; empty where none did */
+} attn_statistics;
+
 /* One attention problem. Zero it, then set what differs from the default.
  *   q [batch, q_len, heads, head_dim]          k [batch, kv_len, kv_heads, head_dim]
  *   o [batch, q_len, heads, v_dim]             v [batch, kv_len, kv_heads, v_dim]
@@ -352,6 +391,11 @@ typedef struct attn_desc {
     size_t workspace_size;
     char *message; /* optional: on failure a text, zero terminated */
     size_t message_size;
+    /* Error that may be traded for speed, see the manual, 4. 0: none. A share of the largest |v|
+     * that the row sees, or with ATTN_TOLERANCE_ABSOLUTE a number */
+    float tolerance;
+    float *cert; /* optional output, like lse: what no element of the row's o is wrong by */
+    attn_statistics *statistics; /* optional output */
 } attn_desc;
 
 /* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse
@@ -498,6 +542,12 @@ typedef struct attn_plan {
     X(ERR_QUERY_NULL,       148, "attn_query needs a plan to fill") \
     X(ERR_PARALLEL,         149, "attn_parallel needs a task and a count that is not negative") \
     X(ERR_PACKED_LAYOUT,    150, "a packed buffer is ATTN_QKV_3HD, or ATTN_QKV_H3D where heads is kv_heads and head_dim is v_dim") \
+    X(ERR_TOLERANCE,        151, "tolerance must be finite and not negative") \
+    X(ERR_TOLERANCE_OFF,    152, "cert, statistics or ATTN_TOLERANCE_ABSOLUTE is given without a tolerance") \
+    X(ERR_TOLERANCE_GRAD,   153, "backward takes no tolerance") \
+    X(ERR_TOLERANCE_DEVICE, 154, "a tolerance is for host tensors") \
+    X(ERR_TOLERANCE_OTHER,  155, "only the built-in backends take a tolerance") \
+    X(ERR_TOLERANCE_MERGE,  156, "attn_merge takes no tolerance") \
     X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
     X(ERR_NO_DEVICE,        161, "no GPU is present") \
     X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
@@ -516,7 +566,8 @@ typedef struct attn_plan {
     X(ERR_MPI_DEVICE,       187, "over MPI tensors must be host memory") \
     X(ERR_MPI_HEADS,        188, "ulysses needs heads and kv_heads that are multiples of the ranks") \
     X(ERR_MPI_WORKSPACE,    189, "over MPI memory comes through alloc: a workspace is not taken") \
-    X(ERR_MPI,              190, "MPI reports an error")
+    X(ERR_MPI,              190, "MPI reports an error") \
+    X(ERR_MPI_TOLERANCE,    191, "over MPI a tolerance is not taken")
 
 typedef enum attn_status {
 #define ATTN__X(name, number, text) ATTN_##name = number,
@@ -845,6 +896,11 @@ extern attn_status attn_hip_last_times(
 #define ATTN__CONVERT 0
 #else
 #define ATTN__CONVERT 1
+#endif
+#if defined(ATTN_NO_ADAPTIVE) || ATTN__SMALL
+#define ATTN__ADAPTIVE 0
+#else
+#define ATTN__ADAPTIVE 1
 #endif
 #if defined(ATTN_ONLY_F32)
 #define ATTN__ONLY_F32 1
@@ -1814,9 +1870,10 @@ static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
                     (uintptr_t)s->used_k | (uintptr_t)s->start_k | (uintptr_t)s->slot |
                     (uintptr_t)s->block_table | (uintptr_t)a->cu | (uintptr_t)a->rotary_cos |
                     (uintptr_t)a->rotary_sin | (uintptr_t)d->lse | (uintptr_t)d->alibi |
-                    (uintptr_t)d->sink | (uintptr_t)d->k.scale | (uintptr_t)d->v.scale;
+                    (uintptr_t)d->sink | (uintptr_t)d->k.scale | (uintptr_t)d->v.scale |
+                    (uintptr_t)d->cert;
     if (g) all |= (uintptr_t)g->dlse | (uintptr_t)g->dbias | (uintptr_t)g->dsink;
-    return all % 4 == 0;
+    return all % 4 == 0 && (uintptr_t)d->statistics % sizeof(int64_t) == 0;
 }
 static attn_status attn__resolve_seq(attn_desc *d) {
     attn_seq *s = &d->seq;
@@ -1908,6 +1965,15 @@ static attn_status attn__resolve_scores(attn_desc *d) {
     ATTN__RULE(d->window_left >= 0 && d->window_right >= 0, ERR_WINDOW_NEGATIVE);
     return ATTN_OK;
 }
+static attn_status attn__resolve_tolerance(const attn_desc *d, const attn_grad *g) {
+    ATTN__RULE(attn__finite(d->tolerance) && d->tolerance >= 0, ERR_TOLERANCE);
+    ATTN__RULE(
+        d->tolerance > 0 || (!d->cert && !d->statistics && !(d->flags & ATTN_TOLERANCE_ABSOLUTE)),
+        ERR_TOLERANCE_OFF);
+    ATTN__RULE(!g || !(d->tolerance > 0), ERR_TOLERANCE_GRAD);
+    ATTN__RULE(!(d->flags & ATTN_DEVICE) || !(d->tolerance > 0), ERR_TOLERANCE_DEVICE);
+    return ATTN_OK;
+}
 static attn_status attn__resolve_call(const attn_desc *d, const attn_grad *g) {
     ATTN__RULE(g || !(d->flags & ATTN_ACCUMULATE), ERR_ACCUMULATE);
     ATTN__RULE((d->flags & ATTN_DEVICE) || !(d->flags & ATTN_SEQ_HOST), ERR_SEQ_HOST);
@@ -1959,7 +2025,7 @@ static attn_status attn__resolve(
     const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout) {
     const uint32_t known = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_TOP_LEFT |
                            ATTN_OFFSET | ATTN_SCALE | ATTN_ROTARY_INTERLEAVED | ATTN_DEVICE |
-                           ATTN_SEQ_HOST | ATTN_ACCUMULATE;
+                           ATTN_SEQ_HOST | ATTN_ACCUMULATE | ATTN_TOLERANCE_ABSOLUTE;
     int64_t n;
     attn_desc *d = out;
     ATTN__RULE(in, ERR_NULL_DESC);
@@ -1968,6 +2034,7 @@ static attn_status attn__resolve(
     ATTN__TRY(attn__resolve_sizes(d));
     ATTN__TRY(attn__resolve_scores(d));
     ATTN__TRY(attn__resolve_call(d, gin));
+    ATTN__TRY(attn__resolve_tolerance(d, gin));
     ATTN__TRY(attn__resolve_seq(d));
     ATTN__RULE(!attn__mul_overflows(attn__rows_total(d), d->heads, &n) &&
                    !attn__mul_overflows(n, (d->head_dim + d->v_dim + 64) * 40, &n),
@@ -2204,7 +2271,10 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
         attn__spans_grad(d, g, &t);
     } else {
         attn__span_of(&t.out[t.outs++], d->o.data, d->o.stride, t.q, d->v_dim, d->o.dtype);
-        if (d->lse) attn__span_flat(&t.out[t.outs++], d->lse, attn__rows_total(d) * d->heads * 4);
+        const int64_t each = attn__rows_total(d) * d->heads * 4;
+        if (d->lse) attn__span_flat(&t.out[t.outs++], d->lse, each);
+        if (d->cert) attn__span_flat(&t.out[t.outs++], d->cert, each);
+        if (d->statistics) attn__span_flat(&t.out[t.outs++], d->statistics, sizeof *d->statistics);
     }
     ATTN__TRY(attn__check_spans(&t));
     return d->workspace ? attn__check_workspace(d, &t) : ATTN_OK;
@@ -2684,6 +2754,8 @@ static void attn__parallel(
    ATTN_BACKEND a backend. */
 /* The kernels of an ISA: the functions of >>kernel, compiled in its region. */
 struct attn__rows;
+struct attn__adaptive;
+struct attn__int16;
 struct attn__bwd;
 struct attn__std;
 typedef struct attn__kernels {
@@ -2706,6 +2778,9 @@ typedef struct attn__kernels {
         int64_t kv_head, int64_t block, char *scratch);
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
+    /* 0: int16 would not do for these rows, nothing is written; NULL: no products of int16 */
+    int (*int16_rows)(
+        const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
@@ -2715,13 +2790,14 @@ typedef struct attn__kernels {
 typedef struct attn__machine_info {
     const attn__kernels *isa; /* NULL: ATTN_ISA asks for what is not there */
     int32_t threads;
-    int64_t l2; /* bytes */
+    int64_t l2;   /* bytes */
+    uint32_t has; /* ATTN__CPU_.. */
     char backend_name[32];
     const char *backend; /* ATTN_BACKEND or NULL */
 } attn__machine_info;
 
 /* What an ISA may need of the processor, and row i of the table in >>isas; NULL past the last. */
-enum { ATTN__CPU_AVX2 = 1, ATTN__CPU_AVX512 = 2 };
+enum { ATTN__CPU_AVX2 = 1, ATTN__CPU_AVX512 = 2, ATTN__CPU_VNNI = 4 };
 static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs);
 
 #if ATTN__X86
@@ -2730,8 +2806,8 @@ static uint64_t attn__xgetbv(void) {
     __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return (uint64_t)hi << 32 | lo;
 }
-/* AVX2 with FMA and F16C; AVX-512 F, DQ, BW, VL beside them. Both need the operating system to
- * save the registers. */
+/* AVX2 with FMA and F16C; AVX-512 F, DQ, BW, VL beside them; VNNI of 512 bits. All need the operating
+ * system to save the registers. */
 static uint32_t attn__cpu_has(int64_t *l2) {
     uint32_t a, b, c, d, c1, b7;
     if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
@@ -2747,7 +2823,8 @@ static uint32_t attn__cpu_has(int64_t *l2) {
     if (!__get_cpuid_count(7, 0, &a, &b7, &c, &d) || !(b7 >> 5 & 1)) return 0;
     const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
     const int all = (b7 & avx512) == avx512 && (attn__xgetbv() & 0xe6) == 0xe6;
-    return ATTN__CPU_AVX2 | (all ? ATTN__CPU_AVX512 : 0);
+    return ATTN__CPU_AVX2 | (all ? ATTN__CPU_AVX512 : 0) |
+           (all && (c >> 11 & 1) ? ATTN__CPU_VNNI : 0);
 }
 #else
 static uint32_t attn__cpu_has(int64_t *l2) {
@@ -2765,7 +2842,7 @@ static void attn__machine_read(attn__machine_info *m) {
     memset(m, 0, sizeof *m);
     m->l2 = 1 << 20;
     m->threads = attn__cpu_count();
-    const uint32_t has = attn__cpu_has(&m->l2);
+    const uint32_t has = m->has = attn__cpu_has(&m->l2);
     const attn__kernels *k;
     uint32_t needs;
     for (size_t i = 0; !m->isa && (k = attn__isa_at(i, &needs)) != NULL; i++)
@@ -2811,6 +2888,8 @@ static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why
     return s;
 }
 
+/* cert and statistics of a call that was computed exactly: by another backend than adaptive. */
+static void attn__tell_exact(const attn_desc *d, const attn_backend *b);
 /* In a workspace of its own. */
 static attn_status attn__run_allocated(
     const attn_backend *b, attn_desc *d, const attn_grad *g, const attn_plan *plan) {
@@ -2832,10 +2911,14 @@ static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin,
     ATTN__TRY(attn__check_data(&d, gp));
     if (d.workspace) {
         ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
+        ATTN__TRY(b->run(b->user, &d, gp, plan));
     } else if (plan->workspace_size && !(d.flags & ATTN_DEVICE)) {
-        return attn__run_allocated(b, &d, gp, plan);
+        ATTN__TRY(attn__run_allocated(b, &d, gp, plan));
+    } else {
+        ATTN__TRY(b->run(b->user, &d, gp, plan));
     }
-    return b->run(b->user, &d, gp, plan);
+    attn__tell_exact(&d, b);
+    return ATTN_OK;
 }
 
 /* Rounding mode, FTZ and DAZ of the host do not reach the library: not even its constants. */
@@ -2941,6 +3024,7 @@ ATTN_API attn_status attn_merge(
     attn_desc d;
     const attn_backend *device = NULL;
     attn_status s = attn__resolve(in, NULL, &d, NULL);
+    if (!s && d.tolerance > 0) s = ATTN_ERR_TOLERANCE_MERGE;
     if (!s && (d.flags & ATTN_DEVICE)) s = attn__on_device(&d, ATTN__MERGES, &device);
     if (!s) s = attn__check_merge(&d, parts, o, lse);
     if (!s && device) return device->merge(device->user, &d, parts, o, lse);
@@ -2984,11 +3068,17 @@ ATTN_API attn_status attn_convert(
 }
 
 /* ============================================================================ >>backends ==== */
-/* The built-in ones, each in a room of its own: >>flash, >>standard, >>reference. */
+/* The built-in ones, each in a room of its own: >>flash, >>adaptive, >>standard, >>reference. */
 static attn_status attn__flash_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
 static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
+#if ATTN__ADAPTIVE
+static attn_status attn__adaptive_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
+static attn_status attn__adaptive_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan);
+#endif
 #ifndef ATTN_NO_STANDARD
 static attn_status attn__standard_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan);
@@ -3012,6 +3102,9 @@ static const char *attn__default_name; /* points into the registry or a built-in
 
 static const attn_backend attn__builtin[] = {
     {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL, NULL},
+#if ATTN__ADAPTIVE
+    {"adaptive", ATTN_ABI, attn__adaptive_plan, attn__adaptive_run, NULL, NULL, NULL, NULL},
+#endif
 #ifndef ATTN_NO_STANDARD
     {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL, NULL},
 #endif
@@ -3021,15 +3114,23 @@ static const attn_backend attn__builtin[] = {
 };
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
 
+static int attn__is_builtin(const attn_backend *b) {
+    int found = 0;
+    for (int32_t i = 0; i < ATTN__BUILTINS; i++) found |= b == &attn__builtin[i];
+    return found;
+}
+
 /* Automatic choice: the first that takes the call. Never by length, never by a timing. */
 static const struct {
     uint32_t device;
+    int tolerance; /* only where there is one */
     const char *name;
 } attn__auto_table[] = {
-    {ATTN_DEVICE, "hip"},
-    {0, "flash"},
-    {0, "standard"},
-    {0, "reference"},
+    {ATTN_DEVICE, 0, "hip"},
+    {0, 1, "adaptive"},
+    {0, 0, "flash"},
+    {0, 0, "standard"},
+    {0, 0, "reference"},
 };
 
 ATTN_API const attn_backend *attn_backend_at(int32_t i) {
@@ -3099,11 +3200,14 @@ static attn_status attn__choose(
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
     if (name && strcmp(name, "auto")) {
         ATTN__RULE((*chosen = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
+        /* those of this file say how exact they are */
+        ATTN__RULE(!(d->tolerance > 0) || attn__is_builtin(*chosen), ERR_TOLERANCE_OTHER);
         return attn__try_plan(*chosen, d, g, plan);
     }
     attn_status last = d->flags & ATTN_DEVICE ? ATTN_ERR_DEVICE : ATTN_ERR_DECLINED;
     for (size_t i = 0; i < sizeof attn__auto_table / sizeof *attn__auto_table; i++) {
         if (attn__auto_table[i].device != (d->flags & ATTN_DEVICE)) continue;
+        if (attn__auto_table[i].tolerance && !(d->tolerance > 0)) continue;
         const attn_backend *b = attn_backend_find(attn__auto_table[i].name);
         if (!b) continue;
         attn_status s = attn__try_plan(b, d, g, plan);
@@ -3554,6 +3658,359 @@ static attn_status attn__flash_run(
         attn__share_run(d, &share);
     }
     return ATTN_OK;
+}
+
+/* ============================================================================ >>adaptive ====
+   The flash forward with a tolerance. Rows are computed from int16 codes of q, k, p and v, each with
+   a certificate; rows whose certificate exceeds the tolerance are computed again as flash does.
+
+   The certificate. A row has scores s_j, weights p_j = exp(s_j - m), o = sum p_j v_j / sum p_j. It
+   was computed from q' and k'_j, the values of the codes, with scores s'_j, p'_j = exp(s'_j - m);
+   their codes stand for w_j, p_j' cut towards 0, those of v_j for v'_j. So with
+   o' = sum w_j v'_j / sum w_j, since sum w_j (v'_j - o') = 0 whatever m is:
+
+     o - o' = [sum (p_j - w_j) (v_j - o') + sum w_j (v_j - v'_j)] / sum p_j
+
+     |p_j - w_j|   <= p'_j (e^eta_j - 1) + (p'_j - w_j)      p_j = p'_j e^(s_j - s'_j)
+     |s_j - s'_j|  <= eta_j = scale (|q - q'| |k_j| + |q'| |k_j - k'_j|)   Cauchy and Schwarz, from
+                      s_j - s'_j = scale ((q - q') . k_j + q' . (k_j - k'_j))
+     |v_j - o'|    <= range = max over columns of max(most v - o', o' - least v)
+     |v_j - v'_j|  <= step / 2, the step of the codes
+     sum p_j       >= sum w_j - sum p'_j (e^eta_j - 1)
+
+     certificate = (range (score + rest) + value) / (sum - score)
+       sum = sum w_j, score = sum p'_j (e^eta_j - 1), rest = sum (p'_j - w_j), value = sum w_j step/2
+
+   eta and the step are those of 128 keys: the largest |k_j| and |k_j - k'_j| of these. The same
+   sums bound lse: |log sum p_j - log sum p'_j| <= -log(1 - score / sum p'_j).
+   The residuals are measured, not assumed; what f32 rounds on the way to the certificate is made up
+   for by factors above 1, and what it rounds in o itself beyond the rule for plain f32 code (the
+   sums are joined every 128 keys) is a term of its own: attn__certificate.
+   Bounds by residual norms: Zhang et al., "SageAttention", 2024, quantises as here but has none;
+   the online softmax is that of >>flash. */
+#define ATTN__INT16_CHUNK 128
+#if ATTN__ADAPTIVE
+/* Fewer rows of a unit, and fewer keys, do not make up for the packing. */
+#define ATTN__INT16_FEW "fewer rows or keys than make up for packing them"
+#define ATTN__INT16_ROWS 192
+#define ATTN__INT16_KEYS 384
+#define ATTN__INT16_DIM 512 /* most head_dim and v_dim */
+/* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; P_SUM * V_MOST and so 32 * P_MOST *
+ * V_MOST are less than 2^31. */
+#define ATTN__P_MOST 32767.0f
+#define ATTN__P_POWER 14.999956f
+#define ATTN__P_SUM 1048576.0f
+#define ATTN__V_MOST 2047.0f
+/* |codes of q|, |codes of k| <= NORM: so is the product of the two below 2^31, Cauchy and Schwarz */
+#define ATTN__INT16_NORM 46280.0f
+#define ATTN__INT16_MOST 32760.0f
+/* Beyond LARGE in size a number has no code: rows that see one are computed densely. LEAST is what
+ * a step is at least. */
+#define ATTN__INT16_LARGE 1.12589991e15f  /* 2^50 */
+#define ATTN__INT16_LEAST 8.47032947e-22f /* 2^-70 */
+/* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
+#define attn__int16_vectors(NV) ((NV) >= 4 ? 4 : (NV) >= 2 ? 2 : 1)
+
+/* What the units of a thread count and bound. */
+typedef struct attn__tally {
+    int64_t int16, f32, rows, redone, few,
+        coarse; /* few, coarse: rows that stayed dense, and why */
+    float cert, lse;
+} attn__tally;
+typedef struct attn__adaptive {
+    const attn_desc *d;
+    attn__flash flash; /* how rows are computed densely */
+    int64_t BN, most;  /* keys packed at a time; rows of a unit */
+    /* int16s of a row of q; columns of v and o; rows with those of a last group */
+    int64_t q_pad, v_pad, rows_pad;
+    int64_t kept, scratch; /* bytes of a thread: what flash may not use for its own, all */
+    int64_t bytes, units;
+} attn__adaptive;
+#define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
+/* What 128 keys share. */
+typedef struct attn__chunk {
+    float k_most, k_off; /* largest |k_j|, |k_j - k'_j| */
+    float v_most, v_step,
+        v_off; /* largest element of |v_j|, step of its codes, most of |v_j - v'_j| */
+    int bad;   /* a number has no code */
+} attn__chunk;
+/* Arrays of a unit, one entry a row. */
+enum {
+    ATTN__ROW_FACTOR, /* s' = factor * k_step * dot */
+    ATTN__ROW_OFF,    /* scale |q - q'| */
+    ATTN__ROW_MOST,   /* scale |q'| */
+    ATTN__ROW_MAX,    /* of dot * k_step */
+    ATTN__ROW_SUM,    /* of w_j; then as in the certificate, relative to the maximum */
+    ATTN__ROW_SCORE,
+    ATTN__ROW_REST,
+    ATTN__ROW_VALUE,
+    ATTN__ROW_MASS, /* of p'_j */
+    ATTN__ROW_SEEN, /* largest element of |v| that the row sees */
+    ATTN__ROW_ARRAYS
+};
+/* A thread's scratch; flash leaves the tally and cert. */
+typedef struct attn__int16 {
+    attn__tally *tally;
+    float *cert; /* [rows_pad], or ATTN__FAILED */
+    float *row[ATTN__ROW_ARRAYS];
+    float *O;              /* [rows_pad][v_pad] */
+    float *k_step, *v_key; /* [BN] of a key: step of the codes, largest element of |v| */
+    float *v_top, *v_low;  /* [v_pad] of a column: most v, most -v */
+    float *S, *T;          /* scores of a group; a chunk in f32 */
+    int32_t *K, *V;        /* [BN / tile][pairs of dims][tile], [BN / 2][v_pad]: pairs of codes */
+    int16_t *Q, *P;        /* [rows_pad][q_pad], [MR][CHUNK] */
+    unsigned char *bad;    /* [BN] */
+    attn__chunk *chunk;    /* [BN / CHUNK] */
+} attn__int16;
+/* The parts of it, the next at byte *at; NULL, where only the bytes are asked for. */
+static void *attn__int16_part(char *scratch, int64_t *at, int64_t bytes) {
+    void *p = scratch ? scratch + *at : NULL;
+    *at += attn__round_up(bytes, ATTN__ALIGN);
+    return p;
+}
+/* Returns the bytes that flash may not have, with those of all in *bytes. */
+static int64_t attn__int16_carve(
+    const attn__adaptive *job, char *scratch, attn__int16 *t, int64_t *bytes) {
+    const attn__kernels *isa = attn__machine()->isa;
+    const int64_t rows = job->rows_pad, pairs = (job->d->head_dim + 1) / 2, BN = job->BN,
+                  v = job->v_pad, chunks = BN / ATTN__INT16_CHUNK,
+                  score = 2 * isa->MR * (ATTN__INT16_CHUNK + ATTN__SCORE_PAD),
+                  room = attn__max(isa->W * (2 * pairs + isa->W), ATTN__INT16_CHUNK * v);
+    int64_t at = 0;
+#define ATTN__PART(type, count) \
+    (type *)attn__int16_part(scratch, &at, (count) * (int64_t)sizeof(type))
+    t->tally = ATTN__PART(attn__tally, 1);
+    t->cert = ATTN__PART(float, rows);
+    const int64_t kept = at;
+    for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
+    t->O = ATTN__PART(float, rows *v);
+    t->k_step = ATTN__PART(float, BN);
+    t->v_key = ATTN__PART(float, BN);
+    t->v_top = ATTN__PART(float, v);
+    t->v_low = ATTN__PART(float, v);
+    t->S = ATTN__PART(float, score);
+    t->T = ATTN__PART(float, room);
+    t->K = ATTN__PART(int32_t, BN *pairs);
+    t->V = ATTN__PART(int32_t, BN / 2 * v);
+    t->Q = ATTN__PART(int16_t, rows * job->q_pad);
+    t->P = ATTN__PART(int16_t, score);
+    t->bad = ATTN__PART(unsigned char, BN);
+    t->chunk = ATTN__PART(attn__chunk, chunks);
+#undef ATTN__PART
+    if (bytes) *bytes = at;
+    return kept;
+}
+/* The certificate of a row of `chunks` sums, from its sums; above all that is rounded here. */
+static float attn__certificate(
+    const attn__int16 *t, int64_t r, double range, double most, int64_t chunks) {
+    const double sum = (double)t->row[ATTN__ROW_SUM][r], score = (double)t->row[ATTN__ROW_SCORE][r],
+                 rest = (double)t->row[ATTN__ROW_REST][r],
+                 value = (double)t->row[ATTN__ROW_VALUE][r], least = sum - 1.001 * score;
+    if (!(least > 0)) return attn__float(0x7f800000u);
+    const double bound = (range * (score + rest) + value) / least,
+                 rounded = (double)(chunks + 8) * (range + most) * 4.8e-7; /* 2^-21 */
+    return (float)((bound * 1.001 + rounded) * 1.000001);
+}
+/* Tiles of the rows [r0, r1) of a unit. */
+static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
+    int64_t n = 0;
+    for (int64_t r = r0; r < r1; r++) {
+        int64_t lo, hi;
+        attn__range(u->job->d, &u->s, (u->row0 + r) / u->job->group, &lo, &hi);
+        if (hi > lo) n += attn__ceil_div(hi, ATTN__INT16_CHUNK) - lo / ATTN__INT16_CHUNK;
+    }
+    return n;
+}
+
+static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
+    const attn__kernels *isa = attn__machine()->isa;
+    const int64_t NI = attn__int16_vectors(isa->NV), each = 2 * (d->head_dim + d->v_dim);
+    attn__int16 t;
+    attn__flash *f = &job->flash;
+    job->d = d;
+    attn__flash_shape(d, f);
+    const int64_t rows = d->q_len * f->group;
+    job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 2));
+    job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
+    /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
+    job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
+    job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
+    f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
+    f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
+    f->splits = 1;
+    f->rows_partial = 0;
+    attn__flash_memory(f, rows, job->most, job->most);
+    job->BN = attn__clamp((1 << 17) / each / ATTN__INT16_CHUNK, 1, 8) * ATTN__INT16_CHUNK;
+    job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), ATTN__INT16_CHUNK));
+    job->rows_pad = f->BM + 16;
+    job->kept = attn__int16_carve(job, NULL, &t, &job->scratch);
+    job->scratch = attn__max(job->scratch, job->kept + f->scratch);
+    job->bytes = attn__sat_add(f->planned * job->scratch, attn__append_bytes(d));
+    job->units = d->batch * d->kv_heads * f->tiles;
+}
+static int attn__named_adaptive(const attn_desc *d) {
+    return d->backend && !strcmp(d->backend, "adaptive");
+}
+/* A reason why no row of the call would be computed from int16; NULL: none. Where it is a length,
+ * what runs instead leaves the bits that this backend would. */
+static const char *attn__adaptive_declines(const attn_desc *d) {
+    const attn__kernels *isa = attn__machine()->isa;
+    const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+    if (!(d->tolerance > 0)) return "no tolerance is given";
+    if (attn__needs_extras(d, d->mask.data != NULL)) return "softcap, bias, mask, ALiBi or an extreme scale";
+    if (d->dropout > 0) return "dropout";
+    if (d->sink) return "attention sink";
+    if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < ATTN__INT16_KEYS)
+        return ATTN__INT16_FEW;
+    if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
+        return "head_dim or v_dim is above 512";
+    if (!isa->int16_rows || (isa->W == 16 && !vnni))
+        return "the processor has no products of int16 that pay";
+    if (isa->W < 16 && !attn__named_adaptive(d))
+        return "products of int16 do not pay without AVX-512 VNNI";
+    return NULL;
+}
+static attn_status attn__adaptive_plan(
+    void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    attn__adaptive job;
+    (void)user;
+    if (g) return attn__decline(plan, ATTN_ERR_DECLINED, "forward only");
+    ATTN__TRY(attn__cpu_declines(d, g, plan));
+    const char *why = attn__adaptive_declines(d);
+    if (why) return attn__decline(plan, ATTN_ERR_DECLINED, why);
+    attn__adaptive_shape(d, &job);
+    plan->kernel = "adaptive_int16";
+    plan->isa = attn__machine()->isa->name;
+    plan->threads = job.flash.threads;
+    return attn__plan_bytes(plan, job.bytes);
+}
+
+/* Rows [r0, r1) of a unit as flash computes them. */
+static void attn__adaptive_dense(
+    const attn__adaptive *job, const attn__rows *u, int64_t r0, int64_t r1, const attn__int16 *t) {
+    attn__rows part = *u;
+    part.row0 += r0;
+    part.rows = r1 - r0;
+    attn__machine()->isa->flash_rows(&part, (char *)t->tally + job->kept, NULL);
+    if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
+    for (int64_t r = r0; r < r1; r++) t->cert[r] = 0;
+}
+/* Failed rows again, with those between two of them that are fewer than what a packing costs. */
+static void attn__adaptive_redo(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    for (int64_t r = 0, end; r < u->rows; r = end) {
+        end = r + 1;
+        if (t->cert[r] != ATTN__FAILED) continue;
+        for (int64_t next = end; next < attn__min(u->rows, end + 32); next++)
+            if (t->cert[next] == ATTN__FAILED) end = next + 1;
+        attn__adaptive_dense(job, u, r, end, t);
+        t->tally->redone += end - r;
+    }
+}
+/* Unit n, the last rows first. The rows of a unit follow from those of its sequence alone, for what
+ * a unit's rows see is in all their certificates: 16 units and more of a sequence, where they do not
+ * get too small for the packing. Rows beyond used_q are units of their own. */
+static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows *u) {
+    const int64_t pairs = job->d->batch * job->d->kv_heads, kv_heads = job->d->kv_heads;
+    u->job = &job->flash;
+    u->s = attn__sequence(job->d, n % pairs / kv_heads);
+    u->kv_head = n % kv_heads;
+    u->k0 = 0;
+    u->k1 = u->s.k_len;
+    const int64_t used = u->s.q_used * job->flash.group, all = u->s.q_rows * job->flash.group,
+                  most = attn__clamp(used * kv_heads / 16, attn__min(job->most, 384), job->most),
+                  tiles = attn__ceil_div(used, most),
+                  BM = attn__round_up(attn__ceil_div(used, attn__max(tiles, 1)), 48),
+                  tile = job->flash.tiles - 1 - n / pairs;
+    u->row0 = tile < tiles ? tile * BM : used + (tile - tiles) * job->most;
+    u->rows = tile < tiles ? attn__min(BM, used - u->row0) : attn__min(job->most, all - u->row0);
+    return u->rows > 0;
+}
+static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
+    const attn__adaptive *job = (const attn__adaptive *)arg;
+    const attn_desc *d = job->d;
+    const int64_t group = job->flash.group;
+    attn__int16 t;
+    attn__rows u;
+    if (!attn__adaptive_rows(job, n, &u)) return;
+    attn__int16_carve(job, scratch, &t, NULL);
+    t.tally->rows += u.rows;
+    const int few = u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
+                    attn__keys_seen(d, &u.s) < ATTN__INT16_KEYS;
+    if (few || !attn__machine()->isa->int16_rows(job, &u, &t)) {
+        *(few ? &t.tally->few : &t.tally->coarse) += u.rows;
+        attn__adaptive_dense(job, &u, 0, u.rows, &t);
+    } else {
+        if (d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
+        attn__adaptive_redo(job, &u, &t);
+    }
+    for (int64_t r = 0; r < u.rows; r++) {
+        const int64_t row = u.row0 + r, h = u.kv_head * group + row % group;
+        if (t.cert[r] > t.tally->cert) t.tally->cert = t.cert[r];
+        if (d->cert) d->cert[attn__lse_at(d, &u.s, row / group, h)] = t.cert[r];
+    }
+}
+/* What the threads' tallies say together. */
+static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace) {
+    attn_statistics *s = job->d->statistics;
+    int64_t few = 0, coarse = 0;
+    memset(s, 0, sizeof *s);
+    for (int64_t i = 0; i < job->flash.threads; i++) {
+        const attn__tally *t = (const attn__tally *)(const void *)(workspace + i * job->scratch);
+        s->tiles_int16 += t->int16;
+        s->tiles_f32 += t->f32;
+        s->rows += t->rows;
+        s->rows_redone += t->redone;
+        few += t->few;
+        coarse += t->coarse;
+        if (t->cert > s->largest_cert) s->largest_cert = t->cert;
+        if (t->lse > s->lse_error) s->lse_error = t->lse;
+    }
+    attn__write(s->why, sizeof s->why, 0,
+        coarse ? "codes of int16 are too coarse for the tolerance"
+        : few  ? ATTN__INT16_FEW
+               : "");
+}
+static attn_status attn__adaptive_run(
+    void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
+    attn__adaptive job;
+    char *workspace = (char *)d->workspace;
+    (void)user, (void)g, (void)plan;
+    attn__adaptive_shape(d, &job);
+    attn__append(d, job.flash.threads, workspace + job.flash.planned * job.scratch);
+    for (int64_t i = 0; i < job.flash.threads; i++)
+        memset(workspace + i * job.scratch, 0, sizeof(attn__tally));
+    attn__share share = {
+        attn__adaptive_unit, &job, workspace, job.scratch, job.units, job.flash.threads, 0};
+    attn__share_run(d, &share);
+    if (d->statistics) attn__adaptive_tell(&job, workspace);
+    return ATTN_OK;
+}
+#endif
+
+static void attn__tell_exact(const attn_desc *d, const attn_backend *b) {
+    attn_statistics *s = d->statistics;
+    if (!(d->tolerance > 0) || !strcmp(b->name, "adaptive")) return;
+    if (d->cert) memset(d->cert, 0, (size_t)(attn__rows_total(d) * d->heads) * sizeof *d->cert);
+    if (!s) return;
+    memset(s, 0, sizeof *s);
+    s->rows = attn__rows_total(d) * d->heads;
+    for (int64_t n = 0; n < d->batch; n++) {
+        attn__sequence_view view = attn__sequence(d, n);
+        for (int64_t i = 0; i < view.q_rows; i++) {
+            int64_t lo, hi;
+            attn__range(d, &view, i, &lo, &hi);
+            if (hi > lo)
+                s->tiles_f32 +=
+                    d->heads * (attn__ceil_div(hi, ATTN__INT16_CHUNK) - lo / ATTN__INT16_CHUNK);
+        }
+    }
+#if ATTN__ADAPTIVE
+    const char *why = attn__adaptive_declines(d);
+#else
+    const char *why = "this build has no adaptive backend (ATTN_NO_ADAPTIVE)";
+#endif
+    attn__write(s->why, sizeof s->why, 0, why ? why : "another backend was named");
 }
 
 /* =========================================================================== >>gradients ====
@@ -5238,6 +5695,7 @@ static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, cons
     ATTN__RULE(!m->method || !strcmp(m->method, "ring") || job->ulysses, ERR_MPI_METHOD);
     ATTN__RULE(!job->ulysses || job->kind != ATTN__MPI_DECODE, ERR_MPI_METHOD);
     ATTN__RULE(!(d->flags & ATTN_DEVICE), ERR_MPI_DEVICE);
+    ATTN__RULE(attn__bits(d->tolerance) << 1 == 0, ERR_MPI_TOLERANCE);
     ATTN__RULE(
         !d->bias.data && !d->mask.data && attn__bits(d->dropout) << 1 == 0 && !(g && g->dbias),
         ERR_MPI_MASK);
@@ -6328,6 +6786,17 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
      BROADCAST lane(p) fma_lane(a, b, c)   fma of *p in every lane; what lane returns goes there alone
                fma_step(x, a, b)      an FMA that waits for x
 
+   For >>int16, where the ISA has it: I is a vector of W int32 or of W pairs of int16, ATTN__I its
+   type. The operators of C work on it.
+
+     INT16     pairs(p)               the pair at p in every lane
+               load_pairs(p) store_pairs(p, i)
+               dot(a, b, c)           c + the products of both pairs, modulo 2^32
+               nearest(v) cut(v)      to int32, to nearest even and towards 0
+               number(i)              int32 -> f32
+               store_codes(p, i)      W int32 in the range of int16, as such
+               root(v)                square root of v, at least 0
+
    exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
    (8.3e-8, Remez) with exp2(0) exact. */
 #define ATTN__OWN_LANES 1
@@ -6337,6 +6806,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 #define ATTN__OWN_TRANSPOSE 16
 #define ATTN__OWN_LEAVE 32
 #define ATTN__OWN_BROADCAST 64
+#define ATTN__OWN_INT16 128
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
@@ -6389,7 +6859,7 @@ typedef float attn__v__portable;
 #define ATTN__MR__portable 6
 #define ATTN__NV__portable 2
 #endif
-#define ATTN__OWN__portable 0
+#define ATTN__OWN__portable ATTN__OWN_INT16
 typedef union attn__lanes__portable {
     attn__v__portable v;
     float x[ATTN__W__portable];
@@ -6479,6 +6949,75 @@ ATTN__INLINE attn__v__portable attn__keep__portable(
     ATTN__EACH if (words[l] < least) r.u[l] = 0;
     return r.v;
 }
+#if ATTN__ADAPTIVE
+#if ATTN__W__portable == 4
+typedef int32_t attn__i__portable ATTN__VECTOR(16);
+#else
+typedef int32_t attn__i__portable;
+#endif
+typedef union attn__ints__portable { /* of a pair the first is the low half, whatever the bytes */
+    attn__i__portable v;
+    int32_t x[ATTN__W__portable];
+} attn__ints__portable;
+ATTN__INLINE attn__i__portable attn__load_pairs__portable(const int32_t *p) {
+    attn__i__portable v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+ATTN__INLINE void attn__store_pairs__portable(int32_t *p, attn__i__portable v) {
+    memcpy(p, &v, sizeof v);
+}
+ATTN__INLINE attn__i__portable attn__pairs__portable(const int16_t *p) {
+    attn__ints__portable r;
+    ATTN__EACH r.x[l] = (p[0] & 0xffff) + p[1] * 65536;
+    return r.v;
+}
+ATTN__INLINE attn__i__portable attn__dot__portable(
+    attn__i__portable a, attn__i__portable b, attn__i__portable c) {
+    attn__ints__portable x, y, r;
+    x.v = a;
+    y.v = b;
+    r.v = c;
+    ATTN__EACH {
+        const int32_t low = (int16_t)x.x[l] * (int16_t)y.x[l],
+                      high = (x.x[l] >> 16) * (y.x[l] >> 16);
+        r.x[l] = (int32_t)((uint32_t)r.x[l] + (uint32_t)low + (uint32_t)high);
+    }
+    return r.v;
+}
+ATTN__INLINE attn__i__portable attn__cut__portable(attn__v__portable v) {
+    attn__lanes__portable x;
+    attn__ints__portable r;
+    x.v = v;
+    ATTN__EACH r.x[l] = x.x[l] > -2147483648.0f && x.x[l] < 2147483648.0f ? (int32_t)x.x[l] : 0;
+    return r.v;
+}
+/* below 2^22: the sum has no bits behind the point */
+ATTN__INLINE attn__i__portable attn__nearest__portable(attn__v__portable v) {
+    const attn__v__portable magic = attn__set1__portable(12582912.0f);
+    v = v + magic;
+    ATTN__ROUNDED(v);
+    return attn__cut__portable(v - magic);
+}
+ATTN__INLINE attn__v__portable attn__number__portable(attn__i__portable v) {
+    attn__ints__portable x;
+    attn__lanes__portable r;
+    x.v = v;
+    ATTN__EACH r.x[l] = (float)x.x[l];
+    return r.v;
+}
+ATTN__INLINE void attn__store_codes__portable(int16_t *p, attn__i__portable v) {
+    attn__ints__portable x;
+    x.v = v;
+    ATTN__EACH p[l] = (int16_t)x.x[l];
+}
+ATTN__INLINE attn__v__portable attn__root__portable(attn__v__portable v) {
+    attn__lanes__portable r;
+    r.v = v;
+    ATTN__EACH r.x[l] = (float)attn__sqrt((double)r.x[l]);
+    return r.v;
+}
+#endif
 #undef ATTN__EACH
 
 #if defined(__clang__)
@@ -6503,7 +7042,7 @@ ATTN__PLAIN_END
 #define ATTN__NV__avx2 2
 #define ATTN__OWN__avx2 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
-        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE)
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16)
 #define ATTN__TARGET_avx2 "avx2,fma,f16c"
 ATTN__REGION(avx2)
 typedef float attn__v__avx2 ATTN__VECTOR(32);
@@ -6729,6 +7268,41 @@ ATTN__INLINE void attn__transpose__avx2(attn__v__avx2 *r) {
         r[4 + i] = (attn__v__avx2)_mm256_permute2f128_ps(b[i], b[4 + i], 0x31);
     }
 }
+#if ATTN__ADAPTIVE
+typedef int32_t attn__i__avx2 ATTN__VECTOR(32);
+ATTN__INLINE attn__i__avx2 attn__load_pairs__avx2(const int32_t *p) {
+    return (attn__i__avx2)_mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+ATTN__INLINE void attn__store_pairs__avx2(int32_t *p, attn__i__avx2 v) {
+    _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)v);
+}
+ATTN__INLINE attn__i__avx2 attn__pairs__avx2(const int16_t *p) {
+    int32_t pair;
+    memcpy(&pair, p, sizeof pair);
+    return (attn__i__avx2)_mm256_set1_epi32(pair);
+}
+ATTN__INLINE attn__i__avx2 attn__dot__avx2(attn__i__avx2 a, attn__i__avx2 b, attn__i__avx2 c) {
+    return (attn__i__avx2)_mm256_add_epi32((__m256i)c, _mm256_madd_epi16((__m256i)a, (__m256i)b));
+}
+ATTN__INLINE attn__i__avx2 attn__nearest__avx2(attn__v__avx2 v) {
+    return (attn__i__avx2)_mm256_cvtps_epi32((__m256)v);
+}
+ATTN__INLINE attn__i__avx2 attn__cut__avx2(attn__v__avx2 v) {
+    return (attn__i__avx2)_mm256_cvttps_epi32((__m256)v);
+}
+ATTN__INLINE attn__v__avx2 attn__number__avx2(attn__i__avx2 v) {
+    return (attn__v__avx2)_mm256_cvtepi32_ps((__m256i)v);
+}
+ATTN__INLINE void attn__store_codes__avx2(int16_t *p, attn__i__avx2 v) {
+    __m256i h = _mm256_packs_epi32((__m256i)v, (__m256i)v);
+    h = _mm256_permute4x64_epi64(h, 0x88);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(h));
+}
+ATTN__INLINE attn__v__avx2 attn__root__avx2(attn__v__avx2 v) { /* no estimate, whatever the flags */
+    __asm__("vsqrtps %0, %0" : "+x"(v));
+    return v;
+}
+#endif
 #define ATTN__KERNEL avx2
 #include ATTN_HEADER
 #undef ATTN__KERNEL
@@ -6743,7 +7317,7 @@ ATTN__REGION_END
 #define ATTN__NV__avx512 4
 #define ATTN__OWN__avx512 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
-        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE)
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16)
 #if defined(__clang__)
 #define ATTN__TARGET_avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
 #else
@@ -6993,6 +7567,42 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
         r[8 + i] = (attn__v__avx512)_mm512_shuffle_f32x4(a[i], a[8 + i], 0xdd);
     }
 }
+#if ATTN__ADAPTIVE
+typedef int32_t attn__i__avx512 ATTN__VECTOR(64);
+ATTN__INLINE attn__i__avx512 attn__load_pairs__avx512(const int32_t *p) {
+    return (attn__i__avx512)_mm512_loadu_si512(p);
+}
+ATTN__INLINE void attn__store_pairs__avx512(int32_t *p, attn__i__avx512 v) {
+    _mm512_storeu_si512(p, (__m512i)v);
+}
+ATTN__INLINE attn__i__avx512 attn__pairs__avx512(const int16_t *p) {
+    int32_t pair;
+    memcpy(&pair, p, sizeof pair);
+    return (attn__i__avx512)_mm512_set1_epi32(pair);
+}
+/* VNNI, which the region's target lacks: without it the kernel is not called (>>adaptive) */
+ATTN__INLINE attn__i__avx512 attn__dot__avx512(
+    attn__i__avx512 a, attn__i__avx512 b, attn__i__avx512 c) {
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(b), "v"(a));
+    return c;
+}
+ATTN__INLINE attn__i__avx512 attn__nearest__avx512(attn__v__avx512 v) {
+    return (attn__i__avx512)_mm512_cvtps_epi32((__m512)v);
+}
+ATTN__INLINE attn__i__avx512 attn__cut__avx512(attn__v__avx512 v) {
+    return (attn__i__avx512)_mm512_cvttps_epi32((__m512)v);
+}
+ATTN__INLINE attn__v__avx512 attn__number__avx512(attn__i__avx512 v) {
+    return (attn__v__avx512)_mm512_cvtepi32_ps((__m512i)v);
+}
+ATTN__INLINE void attn__store_codes__avx512(int16_t *p, attn__i__avx512 v) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16((__m512i)v));
+}
+ATTN__INLINE attn__v__avx512 attn__root__avx512(attn__v__avx512 v) {
+    __asm__("vsqrtps %0, %0" : "+v"(v)); /* no estimate, whatever the flags */
+    return v;
+}
+#endif
 #define ATTN__KERNEL avx512
 #include ATTN_HEADER
 #undef ATTN__KERNEL
@@ -7413,6 +8023,8 @@ ATTN__PLAIN_END
 #define ATTN__MR ATTN__PASTE(ATTN__MR, ATTN__KERNEL)
 #define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
 #define ATTN__OWN ATTN__PASTE(ATTN__OWN, ATTN__KERNEL)
+#define ATTN__I ATTN__PASTE(attn__i, ATTN__KERNEL)
+#define ATTN__NI attn__int16_vectors(ATTN__NV) /* vectors of a tile of int16 products */
 #define ATTN__STRING_(a) #a
 #define ATTN__STRING(a) ATTN__STRING_(a)
 #define ATTN__AHEAD 4
@@ -8843,6 +9455,573 @@ static void ATTN__(flash_merge)(
     ATTN__(finish)(u, &t, 0, u->rows);
 }
 
+/* ---- >>int16: rows with a certificate (>>adaptive) ---- */
+#if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
+ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
+/* Two vectors of codes as pairs. */
+ATTN__INLINE ATTN__I ATTN__(pair)(ATTN__I a, ATTN__I b) { return (a & 0xffff) + b * 65536; }
+/* x in steps: its codes; the squares of x and of what is left join sum[2]. */
+ATTN__INLINE ATTN__I ATTN__(code)(ATTN__V x, ATTN__V inverse, ATTN__V *sum) {
+    const ATTN__V y = x * inverse;
+    const ATTN__I c = ATTN__(nearest)(y);
+    const ATTN__V left = y - ATTN__(number)(c);
+    sum[0] = ATTN__(fma)(y, y, sum[0]);
+    sum[1] = ATTN__(fma)(left, left, sum[1]);
+    return c;
+}
+/* The step for the codes of a row of length `length` and largest element `most`. */
+ATTN__INLINE ATTN__V ATTN__(step)(ATTN__V most, ATTN__V length, int64_t dim) {
+    /* what rounding adds to the length: half a step an element */
+    const float room = ATTN__INT16_NORM - 0.5f * (float)attn__sqrt((double)dim);
+    ATTN__V step =
+        ATTN__(max)(ATTN__(set1)(ATTN__INT16_LEAST), most * ATTN__(set1)(1 / ATTN__INT16_MOST));
+    return ATTN__(max)(step, length * ATTN__(set1)(1 / room));
+}
+/* Numbers that have no code become 0; whether there were any. */
+static int ATTN__(no_code)(float *x, int64_t n, int64_t step) {
+    int bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t size = attn__bits(x[i * step]) & 0x7fffffff;
+        if (size <= 0x58800000u) continue; /* INT16_LARGE */
+        x[i * step] = 0;
+        bad = 1;
+    }
+    return bad;
+}
+/* Codes of the rows of a unit. One that has none is marked by a FACTOR that is NaN. */
+static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    memset(t->Q, 0, (size_t)(job->rows_pad * job->q_pad) * sizeof *t->Q);
+    for (int n = 0; n < ATTN__ROW_ARRAYS; n++)
+        memset(t->row[n], 0, (size_t)job->rows_pad * sizeof(float));
+    for (int64_t r = 0; r < job->rows_pad; r++) t->row[ATTN__ROW_MAX][r] = ATTN__NEG_INF;
+    for (int64_t r = 0; r < u->rows; r++) {
+        ATTN__V most = ATTN__(set1)(0), sum[2];
+        float *x = t->T;
+        ATTN__(pack_q)(x, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        for (int64_t c = d->head_dim; c < job->q_pad; c++) x[c] = 0;
+        const int bad = ATTN__(no_code)(x, d->head_dim, 1);
+        sum[0] = sum[1] = ATTN__(set1)(0);
+        for (int64_t c = 0; c < job->q_pad; c += ATTN__W) {
+            const ATTN__V y = ATTN__(load)(x + c);
+            most = ATTN__(max)(most, ATTN__(size)(y));
+            sum[0] = ATTN__(fma)(y, y, sum[0]);
+        }
+        const double length = attn__sqrt((double)ATTN__(reduce_add)(sum[0]));
+        float part[16];
+        ATTN__(store)(part, ATTN__(step)(ATTN__(set1)(ATTN__(reduce_max)(most)),
+                                ATTN__(set1)((float)length), d->head_dim));
+        const ATTN__V inverse = ATTN__(set1)(1 / part[0]);
+        sum[0] = sum[1] = ATTN__(set1)(0);
+        for (int64_t c = 0; c < job->q_pad; c += ATTN__W)
+            ATTN__(store_codes)(
+                t->Q + r * job->q_pad + c, ATTN__(code)(ATTN__(load)(x + c), inverse, sum));
+        const double size = attn__sqrt((double)ATTN__(reduce_add)(sum[0])),
+                     left = attn__sqrt((double)ATTN__(reduce_add)(sum[1])),
+                     scale = (double)d->scale * (double)part[0] * 1.0001;
+        t->row[ATTN__ROW_FACTOR][r] =
+            bad ? attn__float(0x7fc00000u)
+                : (float)((double)part[0] * (double)d->scale * ATTN__LOG2E);
+        t->row[ATTN__ROW_OFF][r] = (float)(scale * (left + size * 4.8e-7));
+        t->row[ATTN__ROW_MOST][r] = (float)(scale * (left + size));
+    }
+}
+/* Codes of keys [j, j1), at most W of them, into lanes of `packed`, [pairs][tile]; chunk's k. */
+ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t, int64_t j,
+    int64_t j1, int64_t kb, int32_t *packed, attn__chunk *chunk) {
+    const attn_desc *d = u->job->d;
+    const int64_t dim = d->head_dim;
+    float *x = t->T;
+    ATTN__V most, sum[2], zero = ATTN__(set1)(0), bad;
+    ATTN__(pack_k)(x, d, &u->s, &d->k, u->kv_head, dim, j, j1);
+    if (dim % 2) ATTN__(store)(x + dim * ATTN__W, zero);
+    for (int again = 0;; again = 1) {
+        most = sum[0] = bad = zero;
+        for (int64_t c = 0; c < dim; c++) {
+            const ATTN__V y = ATTN__(load)(x + c * ATTN__W);
+            most = ATTN__(max)(most, ATTN__(size)(y));
+            sum[0] = ATTN__(fma)(y, y, sum[0]);
+            bad = bad + y * zero;
+        }
+        /* infinity and NaN are in bad; what is left is below LARGE, or looked at */
+        if (again || (attn__finite(ATTN__(reduce_add)(bad)) &&
+                         ATTN__(reduce_max)(most) <= ATTN__INT16_LARGE))
+            break;
+        for (int64_t l = 0; l < j1 - j; l++)
+            chunk->bad |= t->bad[j + l - kb] |= (unsigned char)ATTN__(no_code)(x + l, dim, ATTN__W);
+    }
+    const ATTN__V step = ATTN__(step)(most, ATTN__(root)(sum[0]), dim),
+                  inverse = ATTN__(set1)(1) / step;
+    sum[0] = sum[1] = zero;
+    for (int64_t c = 0; c < dim; c += 2) {
+        const ATTN__I a = ATTN__(code)(ATTN__(load)(x + c * ATTN__W), inverse, sum),
+                      b = ATTN__(code)(ATTN__(load)(x + (c + 1) * ATTN__W), inverse, sum);
+        ATTN__(store_pairs)(packed + c / 2 * ATTN__W * ATTN__NI, ATTN__(pair)(a, b));
+    }
+    const ATTN__V size = step * ATTN__(root)(sum[0]), left = step * ATTN__(root)(sum[1]);
+    ATTN__(store)(t->k_step + (j - kb), step);
+    /* 4.8e-7: x * inverse is rounded twice */
+    const float k_most = ATTN__(reduce_max)(size) * 1.0001f,
+                k_off = ATTN__(reduce_max)(left) * 1.0001f + k_most * 4.8e-7f;
+    if (k_most > chunk->k_most) chunk->k_most = k_most;
+    if (k_off > chunk->k_off) chunk->k_off = k_off;
+}
+/* Codes of the values of a chunk [j0, j1), in pairs of keys; what the chunk and the columns share. */
+ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__rows *u,
+    const attn__int16 *t, int64_t j0, int64_t j1, int64_t kb, attn__chunk *chunk) {
+    const attn_desc *d = job->d;
+    const int64_t n = j1 - j0, ld = job->v_pad;
+    float *x = t->T, part[16];
+    float most = 0;
+    for (int64_t r = 0; r < n && d->v_dim < ld; r++)
+        for (int64_t c = d->v_dim; c < ld; c++) x[r * ld + c] = 0;
+    int bad = ATTN__(pack_v)(x, ld, d, &u->s, &d->v, u->kv_head, d->v_dim, j0, j1);
+    if (n % 2) memset(x + n * ld, 0, (size_t)ld * sizeof *x);
+    for (;;) {
+        most = 0;
+        for (int64_t r = 0; r < n; r++) {
+            ATTN__V m = ATTN__(set1)(0);
+            for (int64_t c = 0; c < ld; c += ATTN__W)
+                m = ATTN__(max)(m, ATTN__(size)(ATTN__(load)(x + r * ld + c)));
+            const float top = ATTN__(reduce_max)(m);
+            t->v_key[j0 - kb + r] = top;
+            if (top > most) most = top;
+        }
+        if (!bad && most <= ATTN__INT16_LARGE) break;
+        for (int64_t r = 0; r < n; r++)
+            chunk->bad |= t->bad[j0 - kb + r] |= (unsigned char)ATTN__(no_code)(x + r * ld, ld, 1);
+        bad = 0;
+    }
+    for (int64_t c = 0; c < ld; c += ATTN__W) {
+        ATTN__V top = ATTN__(load)(t->v_top + c), low = ATTN__(load)(t->v_low + c),
+                zero = ATTN__(set1)(0);
+        for (int64_t r = 0; r < n; r++) {
+            const ATTN__V y = ATTN__(load)(x + r * ld + c);
+            top = ATTN__(max)(top, y);
+            low = ATTN__(max)(low, zero - y);
+        }
+        ATTN__(store)(t->v_top + c, top);
+        ATTN__(store)(t->v_low + c, low);
+    }
+    chunk->v_most = most;
+    ATTN__(store)(part, ATTN__(max)(ATTN__(set1)(ATTN__INT16_LEAST),
+                            ATTN__(set1)(most) * ATTN__(set1)(1 / ATTN__V_MOST)));
+    chunk->v_step = part[0];
+    chunk->v_off = part[0] * 0.501f; /* half a step, and what x * inverse is rounded by */
+    const ATTN__V inverse = ATTN__(set1)(1 / part[0]);
+    for (int64_t r = 0; r < n; r += 2)
+        for (int64_t c = 0; c < ld; c += ATTN__W) {
+            const ATTN__I a = ATTN__(nearest)(ATTN__(load)(x + r * ld + c) * inverse),
+                          b = ATTN__(nearest)(ATTN__(load)(x + (r + 1) * ld + c) * inverse);
+            ATTN__(store_pairs)(t->V + (j0 - kb + r) / 2 * ld + c, ATTN__(pair)(a, b));
+        }
+}
+/* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. */
+static void ATTN__(int16_pack)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
+    int64_t kb, int64_t k0, int64_t ke) {
+    const attn_desc *d = job->d;
+    const int64_t tile = ATTN__W * ATTN__NI, pairs = (d->head_dim + 1) / 2;
+    memset(t->bad, 0, (size_t)job->BN);
+    for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK) {
+        const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke);
+        attn__chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
+        memset(chunk, 0, sizeof *chunk);
+        for (int64_t j = j0; j < attn__round_up(j1 - j0, tile) + j0; j += ATTN__W) {
+            int32_t *packed = t->K + (j - kb) / tile * tile * pairs + (j - kb) % tile;
+            /* the keys of the next chunk: rows may be pages apart */
+            for (int64_t l = j + ATTN__INT16_CHUNK, end = attn__min(l + ATTN__W, ke); l < end;
+                l++) {
+                const int64_t k = attn__k_at(d, &u->s, d->k.stride, l, u->kv_head),
+                              v = attn__k_at(d, &u->s, d->v.stride, l, u->kv_head);
+                ATTN__(fetch_row)(d->k.data, d->k.dtype, k, d->head_dim);
+                ATTN__(fetch_row)(d->v.data, d->v.dtype, v, d->v_dim);
+            }
+            if (j < j1) {
+                ATTN__(int16_keys)(u, t, j, attn__min(j + ATTN__W, j1), kb, packed, chunk);
+                continue;
+            }
+            ATTN__(store)(t->k_step + (j - kb), ATTN__(set1)(0));
+            for (int64_t c = 0; c < pairs; c++)
+                memset(packed + c * tile, 0, ATTN__W * sizeof *packed);
+        }
+        ATTN__(int16_values)(job, u, t, j0, j1, kb, chunk);
+    }
+}
+
+/* ---- C = A B of codes: A[MR][2 steps], pairs broadcast, B[steps][ldb] ---- */
+ATTN__ALWAYS void ATTN__(dots)(int NI, const int16_t *A, int64_t lda, const int32_t *B, int64_t ldb,
+    int64_t steps, ATTN__I (*acc)[ATTN__NI]) {
+    const ATTN__I zero = ATTN__(nearest)(ATTN__(set1)(0));
+    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
+        ATTN__UNROLL_TILE for (int v = 0; v < NI; v++) acc[r][v] = zero;
+    for (int64_t k = 0; k < steps; k++, B += ldb) {
+        ATTN__I b[ATTN__NI];
+        ATTN__UNROLL_TILE for (int v = 0; v < NI; v++) b[v] = ATTN__(load_pairs)(B + v * ATTN__W);
+        ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
+            const ATTN__I a = ATTN__(pairs)(A + r * lda + 2 * k);
+            ATTN__UNROLL_TILE for (int v = 0; v < NI; v++) acc[r][v] =
+                ATTN__(dot)(a, b[v], acc[r][v]);
+        }
+    }
+}
+/* S[MR][tile] = step * (Q K), the maxima of its rows joined with max[MR][W] unless it is NULL. */
+ATTN__NOINLINE void ATTN__(int16_qk)(const int16_t *Q, int64_t ldq, const int32_t *K, int64_t pairs,
+    const float *step, float *S, int64_t lds, float *max) {
+    ATTN__I acc[ATTN__MR][ATTN__NI];
+    ATTN__(dots)(ATTN__NI, Q, ldq, K, ATTN__W * ATTN__NI, pairs, acc);
+    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
+        ATTN__V m = max ? ATTN__(load)(max + r * ATTN__W) : ATTN__(set1)(0);
+        ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NI; v++) {
+            const ATTN__V s = ATTN__(number)(acc[r][v]) * ATTN__(load)(step + v * ATTN__W);
+            ATTN__(store)(S + r * lds + v * ATTN__W, s);
+            m = ATTN__(max)(m, s);
+        }
+        if (max) ATTN__(store)(max + r * ATTN__W, m);
+    }
+}
+/* O[MR][NI * W] = alpha[MR] O + beta[MR] (P V) */
+ATTN__ALWAYS void ATTN__(int16_pv)(int NI, const int16_t *P, const int32_t *V, int64_t ldv,
+    int64_t steps, float *O, const float *alpha, const float *beta) {
+    ATTN__I acc[ATTN__MR][ATTN__NI];
+    ATTN__(dots)(NI, P, ATTN__INT16_CHUNK + ATTN__SCORE_PAD, V, ldv, steps, acc);
+    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
+        const ATTN__V a = ATTN__(set1)(alpha[r]), b = ATTN__(set1)(beta[r]);
+        ATTN__UNROLL_TILE for (int v = 0; v < NI; v++) {
+            float *o = O + r * ldv + v * ATTN__W;
+            ATTN__(store)(o, ATTN__(fma)(b, ATTN__(number)(acc[r][v]), a * ATTN__(load)(o)));
+        }
+    }
+}
+ATTN__NOINLINE void ATTN__(int16_pv_wide)(const int16_t *P, const int32_t *V, int64_t ldv,
+    int64_t steps, float *O, const float *alpha, const float *beta) {
+    ATTN__(int16_pv)(ATTN__NI, P, V, ldv, steps, O, alpha, beta);
+}
+ATTN__NOINLINE void ATTN__(int16_pv_half)(const int16_t *P, const int32_t *V, int64_t ldv,
+    int64_t steps, float *O, const float *alpha, const float *beta) {
+    ATTN__(int16_pv)(ATTN__NI > 1 ? ATTN__NI / 2 : 1, P, V, ldv, steps, O, alpha, beta);
+}
+
+/* Two tiles of rows of a unit, from row0 on, against its keys. */
+#define ATTN__GR (2 * ATTN__MR)
+typedef struct ATTN__(int16_group) {
+    const attn__adaptive *job;
+    const attn__int16 *t;
+    int64_t row0, rows;
+    int64_t lo[ATTN__GR], hi[ATTN__GR]; /* row r sees the sequence's keys [lo[r], hi[r]) */
+    int64_t first, last;                /* that some row sees */
+    int64_t inner_lo, inner_hi;         /* that every row sees */
+} ATTN__(int16_group);
+/* New maxima from those of a chunk, top[GR]: alpha, what old sums are multiplied by; share, what the
+ * chunk's are. top becomes what the chunk's p are relative to. */
+ATTN__INLINE void ATTN__(int16_maxima)(
+    const ATTN__(int16_group) *g, float *top, float *alpha, float *share) {
+    float *const *row = g->t->row;
+    const ATTN__V zero = ATTN__(set1)(0), least = ATTN__(set1)(-3.4028234e38f);
+    for (int64_t n = 0; n < ATTN__GR; n += ATTN__W) {
+        float *to = row[ATTN__ROW_MAX] + g->row0 + n;
+        const ATTN__V old = ATTN__(load)(to), f = ATTN__(load)(row[ATTN__ROW_FACTOR] + g->row0 + n),
+                      here = ATTN__(load)(top + n), m = ATTN__(max)(here, old),
+                      from = ATTN__(pick)(m, least, zero, m);
+        ATTN__(store_n)(to, m, ATTN__GR - n);
+        ATTN__(store)(alpha + n, ATTN__(exp2)((old - from) * f));
+        ATTN__(store)(share + n, ATTN__(exp2)((here - from) * f));
+        ATTN__(store)(top + n, ATTN__(pick)(here, least, zero, here));
+    }
+}
+/* Codes of the p of columns [c0, c1), relative to top[GR]; mass[GR], codes[GR]: the sums of p, of
+ * which the largest possible is P_MOST, and of their codes. */
+ATTN__INLINE void ATTN__(int16_softmax)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
+    const float *top, float *mass, float *codes) {
+    const attn__int16 *t = g->t;
+    const int64_t ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
+    const float *factor = t->row[ATTN__ROW_FACTOR] + g->row0;
+    const ATTN__V power = ATTN__(set1)(ATTN__P_POWER);
+    float lanes[2][ATTN__GR * ATTN__W];
+    for (int64_t r = 0; r < ATTN__GR; r++) {
+        const ATTN__V m = ATTN__(set1)(top[r]), f = ATTN__(set1)(factor[r]);
+        ATTN__V a = ATTN__(set1)(0);
+        ATTN__I n = ATTN__(nearest)(a);
+        for (int64_t c = c0; c < c1; c += ATTN__W) {
+            const ATTN__V s = ATTN__(load)(t->S + r * ld + c),
+                          p = ATTN__(exp2)(ATTN__(fma)(s - m, f, power));
+            const ATTN__I code = ATTN__(cut)(p);
+            ATTN__(store_codes)(t->P + r * ld + c, code);
+            a = a + p;
+            n = n + code;
+        }
+        ATTN__(store)(lanes[0] + r * ATTN__W, a);
+        ATTN__(store)(lanes[1] + r * ATTN__W, ATTN__(number)(n)); /* below 2^24 */
+    }
+    for (int half = 0; half < 2; half++) { /* up to 16 floats each are written */
+        ATTN__(add_rows)(lanes[0] + half * ATTN__MR * ATTN__W, mass + half * ATTN__MR);
+        ATTN__(add_rows)(lanes[1] + half * ATTN__MR * ATTN__W, codes + half * ATTN__MR);
+    }
+}
+/* The chunk joins the sums of the rows; share becomes what its products of codes are multiplied by.
+ * Parameters: those of int16_softmax and int16_maxima. */
+ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__chunk *chunk,
+    const float *mass, const float *codes, const float *alpha, float *share) {
+    float *const *row = g->t->row;
+    const ATTN__V zero = ATTN__(set1)(0), unit = ATTN__(set1)(1 / ATTN__P_MOST);
+    const ATTN__V one = ATTN__(set1)(1), infinite = ATTN__(set1)(attn__float(0x7f800000u));
+    for (int64_t n = 0; n < ATTN__GR; n += ATTN__W) {
+        const int64_t r = g->row0 + n;
+        const ATTN__V a = ATTN__(load)(alpha + n), b = ATTN__(load)(share + n) * unit,
+                      w = ATTN__(load)(codes + n) * b, p = ATTN__(load)(mass + n) * b;
+        /* 2^-16: the sum of p is rounded */
+        const ATTN__V rest = ATTN__(max)(zero, p - w) + p * ATTN__(set1)(1.6e-5f);
+        const ATTN__V eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
+                            ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off);
+        /* e^x - 1 <= x + x^2 up to 1 */
+        const ATTN__V grows = ATTN__(pick)(eta, one, eta + eta * eta, infinite);
+        const ATTN__V score = ATTN__(pick)(zero, p, p * grows, zero);
+        const ATTN__V joins[] = {w, score, rest, w * ATTN__(set1)(chunk->v_off), p};
+        for (int k = 0; k < 5; k++) {
+            float *to = row[ATTN__ROW_SUM + k] + r;
+            ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(to), a, joins[k]), ATTN__GR - n);
+        }
+        ATTN__(store)(share + n, b * ATTN__(set1)(chunk->v_step));
+    }
+}
+/* The largest element of |v| among the keys [lo, hi) of the block from kb on. */
+static float ATTN__(int16_largest)(const attn__int16 *t, int64_t lo, int64_t hi, int64_t kb) {
+    float most = 0;
+    for (int64_t j = lo; j < hi; j++) most = t->v_key[j - kb] > most ? t->v_key[j - kb] : most;
+    return most;
+}
+/* What the rows see of the chunk [j0, j1): its largest |v|, and numbers without a code. */
+static void ATTN__(int16_seen)(
+    const ATTN__(int16_group) *g, const attn__chunk *chunk, int64_t j0, int64_t j1, int64_t kb) {
+    const attn__int16 *t = g->t;
+    const int64_t lo = attn__clamp(g->inner_lo, j0, j1), hi = attn__clamp(g->inner_hi, lo, j1);
+    const float all = lo == j0 && hi == j1 ? chunk->v_most : ATTN__(int16_largest)(t, lo, hi, kb);
+    for (int64_t r = 0; r < g->rows; r++) {
+        const int64_t first = attn__max(g->lo[r], j0), last = attn__min(g->hi[r], j1);
+        float *seen = &t->row[ATTN__ROW_SEEN][g->row0 + r], most = lo < hi ? all : 0;
+        const float before = ATTN__(int16_largest)(t, first, lo < hi ? lo : last, kb),
+                    behind = ATTN__(int16_largest)(t, lo < hi ? hi : last, last, kb);
+        most = before > most ? before : most;
+        most = behind > most ? behind : most;
+        *seen = most > *seen ? most : *seen;
+        for (int64_t j = first; j < last && chunk->bad; j++)
+            if (t->bad[j - kb]) t->row[ATTN__ROW_FACTOR][g->row0 + r] = attn__float(0x7fc00000u);
+    }
+}
+/* Scores of columns [c0, c1) of the chunk [j0, j1), K that of its first key; their maxima, top[GR]. */
+ATTN__INLINE void ATTN__(int16_scores)(const ATTN__(int16_group) *g, int64_t j0, int64_t j1,
+    int64_t kb, int64_t c0, int64_t c1, float *top) {
+    const attn__int16 *t = g->t;
+    const int64_t tile = ATTN__W * ATTN__NI, pairs = (g->job->d->head_dim + 1) / 2,
+                  q_pad = g->job->q_pad, ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
+    float max[ATTN__GR * ATTN__W];
+    ATTN__UNROLL for (int r = 0; r < ATTN__GR; r++)
+        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    for (int64_t c = c0; c < c1; c += tile) {
+        const int64_t j = j0 + c;
+        const int all = g->inner_lo <= j && g->inner_hi >= j + tile && j + tile <= j1;
+        for (int r = 0; r < ATTN__GR; r += ATTN__MR)
+            ATTN__(int16_qk)(t->Q + (g->row0 + r) * q_pad, q_pad, t->K + (j - kb) * pairs, pairs,
+                t->k_step + (j - kb), t->S + r * ld + c, ld, all ? max + r * ATTN__W : NULL);
+        for (int64_t r = 0; r < ATTN__GR && !all; r++)
+            ATTN__(clip_row)(
+                t->S + r * ld + c, j, tile, g->lo[r], attn__min(g->hi[r], j1), max + r * ATTN__W);
+    }
+    ATTN__(max_rows)(max, top);
+    ATTN__(max_rows)(max + ATTN__MR * ATTN__W, top + ATTN__MR);
+}
+/* O = alpha O + share (P V), `step` keys at a time: as many as int32 can sum. V that of column c0. */
+ATTN__INLINE void ATTN__(int16_output)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
+    const int32_t *V, int64_t step, const float *alpha, const float *share) {
+    const int64_t ld = g->job->v_pad, lds = ATTN__INT16_CHUNK + ATTN__SCORE_PAD,
+                  wide = ATTN__NI * ATTN__W, half = ATTN__NI > 1 ? wide / 2 : wide;
+    const float one[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    for (int64_t c = c0, n; c < c1; c += n, V += n / 2 * ld, alpha = one) {
+        n = attn__min(step, c1 - c);
+        for (int64_t v = 0; v < ld; v += v + wide <= ld ? wide : half)
+            for (int64_t r = 0; r < ATTN__GR; r += ATTN__MR) {
+                const int16_t *P = g->t->P + r * lds + c;
+                float *O = g->t->O + (g->row0 + r) * ld + v;
+                if (v + wide <= ld)
+                    ATTN__(int16_pv_wide)(P, V + v, ld, n / 2, O, alpha + r, share + r);
+                else ATTN__(int16_pv_half)(P, V + v, ld, n / 2, O, alpha + r, share + r);
+            }
+    }
+}
+/* The chunk from key j0 on of the block from kb on, which ends at ke. */
+ATTN__NOINLINE void ATTN__(int16_chunk)(
+    const ATTN__(int16_group) *g, int64_t j0, int64_t kb, int64_t ke) {
+    const attn__int16 *t = g->t;
+    const attn__chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
+    const int64_t tile = ATTN__W * ATTN__NI, j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke),
+                  first = attn__max(g->first, j0), last = attn__min(g->last, j1);
+    float top[32], alpha[32], share[32], mass[32], codes[32], most = 0;
+    if (last <= first) return;
+    const int64_t c0 = (first - j0) / tile * tile,
+                  c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
+    ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top);
+    ATTN__(int16_seen)(g, chunk, j0, j1, kb);
+    ATTN__(int16_maxima)(g, top, alpha, share);
+    ATTN__(int16_softmax)(g, c0, c1, top, mass, codes);
+    ATTN__(int16_join)(g, chunk, mass, codes, alpha, share);
+    for (int64_t r = 0; r < g->rows; r++) most = codes[r] > most ? codes[r] : most;
+    ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad,
+        most > ATTN__P_SUM ? 32 : ATTN__INT16_CHUNK, alpha, share);
+}
+ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows *u) {
+    g->first = g->inner_hi = INT64_MAX;
+    g->last = g->inner_lo = 0;
+    for (int64_t r = 0; r < ATTN__GR; r++) {
+        g->lo[r] = g->hi[r] = 0;
+        if (r < g->rows)
+            attn__range(g->job->d, &u->s, ATTN__(row_query)(u, g->row0 + r), &g->lo[r], &g->hi[r]);
+        if (r >= g->rows) continue; /* neither seen nor asked */
+        g->inner_lo = attn__max(g->inner_lo, g->lo[r]);
+        g->inner_hi = attn__min(g->inner_hi, g->hi[r]);
+        if (g->hi[r] <= g->lo[r]) continue;
+        g->first = attn__min(g->first, g->lo[r]);
+        g->last = attn__max(g->last, g->hi[r]);
+    }
+}
+/* The certificate of row r, and what makes O o. */
+static float ATTN__(int16_certify)(const attn__adaptive *job, const attn__rows *u,
+    const attn__int16 *t, int64_t r, float *factor) {
+    int64_t lo, hi;
+    attn__range(job->d, &u->s, ATTN__(row_query)(u, r), &lo, &hi);
+    *factor = 0;
+    if (hi <= lo) return 0;
+    *factor = 1 / t->row[ATTN__ROW_SUM][r];
+    const ATTN__V f = ATTN__(set1)(*factor);
+    ATTN__V range = ATTN__(set1)(0), most = range;
+    for (int64_t c = 0; c < job->v_pad; c += ATTN__W) {
+        const ATTN__V o = ATTN__(load)(t->O + r * job->v_pad + c) * f,
+                      top = ATTN__(load)(t->v_top + c), low = ATTN__(load)(t->v_low + c);
+        range = ATTN__(max)(range, ATTN__(max)(top - o, low + o));
+        most = ATTN__(max)(most, ATTN__(max)(top, low));
+    }
+    return attn__certificate(t, r, (double)ATTN__(reduce_max)(range),
+        (double)ATTN__(reduce_max)(most), hi / ATTN__INT16_CHUNK - lo / ATTN__INT16_CHUNK + 1);
+}
+/* Whether the certificate is within the tolerance; no NaN is. */
+ATTN__INLINE int ATTN__(int16_within)(
+    const attn_desc *d, const attn__int16 *t, int64_t r, float cert) {
+    double most = (double)d->tolerance;
+    if (!(d->flags & ATTN_TOLERANCE_ABSOLUTE)) most *= (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
+    return (double)cert <= most;
+}
+/* o, lse and cert of rows whose certificate is within the tolerance; the others are marked. */
+static void ATTN__(int16_finish)(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    for (int64_t r = 0; r < u->rows; r++) {
+        const int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
+        float factor, *o = t->O + r * job->v_pad,
+                      cert = ATTN__(int16_certify)(job, u, t, r, &factor);
+        const double mass = (double)t->row[ATTN__ROW_MASS][r],
+                     power = (double)t->row[ATTN__ROW_FACTOR][r] / ATTN__LOG2E,
+                     off = (double)t->row[ATTN__ROW_SCORE][r] / mass * 1.001;
+        const int empty = attn__bits(factor) << 1 == 0;
+        t->cert[r] = ATTN__(int16_within)(d, t, r, cert) ? cert : ATTN__FAILED;
+        if (t->cert[r] == ATTN__FAILED) continue;
+        if (empty) memset(o, 0, (size_t)job->v_pad * sizeof *o);
+        ATTN__(narrow)(
+            d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, i, h), o, d->v_dim, factor);
+        if (!d->lse) continue;
+        ATTN__(leave)();
+        d->lse[attn__lse_at(d, &u->s, i, h)] =
+            empty ? ATTN__NEG_INF
+                  : attn__nearest_f32((double)t->row[ATTN__ROW_MAX][r] * power + attn__log(mass));
+        /* - log(1 - x) <= x + x^2 up to a half */
+        if (!empty && (float)(off + off * off) > t->tally->lse)
+            t->tally->lse = (float)((off + off * off) * 1.000001);
+    }
+}
+/* The square of the length of x[n]; it becomes 0 behind, up to a whole vector. */
+static float ATTN__(square)(float *x, int64_t n) {
+    ATTN__V sum = ATTN__(set1)(0);
+    for (int64_t c = n; c < attn__round_up(n, ATTN__W); c++) x[c] = 0;
+    for (int64_t c = 0; c < n; c += ATTN__W)
+        sum = ATTN__(fma)(ATTN__(load)(x + c), ATTN__(load)(x + c), sum);
+    return ATTN__(reduce_add)(sum);
+}
+/* Of some 48 keys of [first, last): the largest square of a length; v_top and v_low. */
+static float ATTN__(int16_sample)(
+    const attn__rows *u, const attn__int16 *t, int64_t first, int64_t last) {
+    const attn_desc *d = u->job->d;
+    const int64_t h = u->kv_head, step = attn__max(1, (last - first) / 48);
+    float *x = t->T, longest = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
+    for (int64_t j = first; j < last; j += step) {
+        /* what has no code is as a 0 for the rows that do not see it */
+        ATTN__(pack_v)(x, d->head_dim, d, &u->s, &d->k, h, d->head_dim, j, j + 1);
+        ATTN__(no_code)(x, d->head_dim, 1);
+        const float square = ATTN__(square)(x, d->head_dim);
+        if (square > longest) longest = square;
+        ATTN__(pack_v)(x, d->v_dim, d, &u->s, &d->v, h, d->v_dim, j, j + 1);
+        ATTN__(no_code)(x, d->v_dim, 1);
+        for (int64_t c = 0; c < d->v_dim; c++) {
+            if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
+            if (-x[c] > t->v_low[c]) t->v_low[c] = -x[c];
+        }
+    }
+    return longest;
+}
+/* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
+ * and of some keys. A guess from the sequence's own data, before anything is packed: certificates
+ * do not rest on it. */
+static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
+    int64_t first, int64_t last) {
+    const attn_desc *d = job->d;
+    const double longest = (double)ATTN__(int16_sample)(u, t, first, last);
+    double most = 0, range = 0;
+    int64_t asked = 0, fine = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const double top = (double)t->v_top[c], low = (double)t->v_low[c];
+        most = top > most ? top : most;
+        most = low > most ? low : most;
+        range = top + low > range ? top + low : range;
+    }
+    const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
+    for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 24), asked++) {
+        ATTN__(pack_q)(t->T, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        ATTN__(no_code)(t->T, d->head_dim, 1);
+        /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
+        const double lengths = attn__sqrt((double)ATTN__(square)(t->T, d->head_dim) * longest),
+                     off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM,
+                     eta = (double)d->scale * lengths * off;
+        fine += 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
+    }
+    return 10 * fine >= 9 * asked;
+}
+static int ATTN__(int16_rows)(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    ATTN__(int16_group) g;
+    int64_t first, last;
+    attn__rows_see(
+        d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
+    if (first < last && !ATTN__(int16_worth)(job, u, t, first, last)) return 0;
+    ATTN__(int16_q)(job, u, t);
+    memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
+    for (int64_t c = 0; c < job->v_pad; c++)
+        t->v_top[c] = t->v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
+    g.job = job;
+    g.t = t;
+    for (int64_t kb = first / job->BN * job->BN; kb < last; kb += job->BN) {
+        const int64_t k0 = kb + attn__max(0, first - kb) / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK,
+                      ke = attn__min(kb + job->BN, last);
+        ATTN__(int16_pack)(job, u, t, kb, k0, ke);
+        for (g.row0 = 0; g.row0 < u->rows; g.row0 += ATTN__GR) {
+            g.rows = attn__min(ATTN__GR, u->rows - g.row0);
+            ATTN__(int16_ranges)(&g, u);
+            for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK)
+                ATTN__(int16_chunk)(&g, j0, kb, ke);
+        }
+    }
+    ATTN__(int16_finish)(job, u, t);
+    return 1;
+}
+#endif
+
 #if ATTN__BACKWARD
 /* ---- >>backward: flash ----
  *   P = exp(S - lse)       D = dout . o - dlse
@@ -9668,6 +10847,11 @@ static const attn__kernels ATTN__(table) = {
 #endif
 #if ATTN__CONVERT && !ATTN__ONLY_F32
     ATTN__(convert_rows),
+#else
+    NULL,
+#endif
+#if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
+    ATTN__(int16_rows),
 #else
     NULL,
 #endif

@@ -4,7 +4,7 @@
 # A run is way/program, or way/program@isa where ATTN_ISA is set; its arguments are in ARGS_way/program@isa.
 
 UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes thin hidden
-PROOFS    = identity types beyond grid threads alloc hostile process sizes
+PROOFS    = identity types beyond grid threads alloc hostile process sizes adaptive
 COMMON    = attn.h $(wildcard test/common/*.h)
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
 STRICT    = -std=c99 $(TESTWARN) -I. -Itest/common -pthread
@@ -44,8 +44,8 @@ PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach p,types beyond grid,plain/$(p)@avx2 plain/$(p)@portable ofast/$(p)) \
                  $(foreach w,clangofast fastmath O0 lto omp m32 tile,$(w)/grid) \
                  $(foreach p,grid grid@portable identity types beyond alloc sizes,asan/$(p)) \
-                 omp/threads omp/process tsan/threads m32/sizes
-PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes,asanavx2/$(p))
+                 omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2
+PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
 # what test/proof/hostile.sh compares, and test/proof/fuzz.sh runs
 BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 lto clangofast,$(w)/hostile) fuzz/fuzz
 
@@ -63,6 +63,9 @@ ARGS_tile/grid           = --seed 14 --cost 19
 ARGS_asan/grid           = --seed 10 --cost 20
 ARGS_asan/grid@portable  = --seed 13 --cost 19
 ARGS_asanavx2/grid       = --seed 12 --count 1000
+ARGS_plain/adaptive      = --rows 20000
+ARGS_plain/adaptive@avx2 = --rows 1 --seed 2
+ARGS_asan/adaptive@portable = --rows 1 --seed 3
 ENV_tsan                 = TSAN_OPTIONS=halt_on_error=1
 
 # ---------------------------------------------------------------------------------------------- programs and steps of the runs
@@ -104,7 +107,7 @@ $$(UNITS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o build/$
 	$$(call UNIT_WAY,$(1)) -pthread $$^ -o $$@ -lcmocka -lm
 $$(PROOFS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o
 	$$(WAY_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) \
-	    $$(if $$(filter %/grid %/hostile %/sizes,$$@),,-lcmocka) -lm
+	    $$(if $$(filter %/grid %/hostile %/sizes %/adaptive,$$@),,-lcmocka) -lm
 endef
 $(foreach w,$(WAYS),$(eval $(call WAY_RULES,$(w))))
 .SECONDARY:
@@ -154,6 +157,11 @@ grid: build/plain/grid
 coverage: build/plain/grid
 	@mkdir -p test/results
 	$< --count 2000 --coverage test/results/coverage.md
+
+## adaptive-proof certificates of ROWS=N rows (1000000) against the reference, from seed SEED=S
+.PHONY: adaptive-proof
+adaptive-proof: build/plain/adaptive
+	$< --rows $(or $(ROWS),1000000) --seed $(or $(SEED),1000)
 
 ## fuzz          libFuzzer with sanitizers for SECONDS_OF_FUZZ (3600); a find is left in build/
 fuzz: build/fuzz/fuzz

@@ -24,10 +24,10 @@ without() { # macros, what must go: an expression for nm's lines, which the whol
         $dir/part"
 }
 backward=' attn__[a-z_]*(bwd|backward|grad|ATB)' narrow_types=' attn__(load_other|store_other|convert_rows|ref_decode|ref_encode|ref_int8)'
-least="-DATTN_NO_BACKWARD -DATTN_NO_CONVERT -DATTN_ONLY_F32 -DATTN_NO_REFERENCE -DATTN_NO_MALLOC -DATTN_NO_GETENV -DATTN_NO_STANDARD"
+least="-DATTN_NO_BACKWARD -DATTN_NO_CONVERT -DATTN_ONLY_F32 -DATTN_NO_REFERENCE -DATTN_NO_MALLOC -DATTN_NO_GETENV -DATTN_NO_STANDARD -DATTN_NO_ADAPTIVE"
 all_at_once() {
     check "$cc: no printf in any build" "grep -q ' U fputs' $dir/whole.nm && ! grep -E ' U .*printf' $dir/whole.nm"
-    without "$least" "$backward|$narrow_types| attn__(convert|ref|standard)| U (malloc|free|getenv)"
+    without "$least" "$backward|$narrow_types| attn__(convert|ref|standard|adaptive|int16)| U (malloc|free|getenv)"
 }
 one_by_one() {
     without -DATTN_NO_BACKWARD "$backward"

@@ -110,6 +110,7 @@ without ATTN_NO_THREADS  ' U pthread_'   "$linked"
 without ATTN_NO_AVX512   '__avx512'      "$quick"
 without ATTN_NO_AVX2     '__avx2'        "$quick"
 without ATTN_NO_STANDARD 'standard'      "$quick"
+without ATTN_NO_ADAPTIVE ' attn__(adaptive|int16)' "$quick"
 without ATTN_NO_TIMING   ' (attn_time|attn_seconds|attn_peak_gflops|attn_bandwidth_gbytes)' "$linked"
 
 finish

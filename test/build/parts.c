@@ -139,6 +139,12 @@ static void parts(void)
     e = d, e.backend = "reference";
     part(0, attn_forward(&e), ATTN_ERR_BACKEND_UNKNOWN, "the reference");
 #endif
+#ifdef ATTN_NO_ADAPTIVE
+    e = d, e.backend = "adaptive", e.tolerance = 0.01f;
+    part(0, attn_forward(&e), ATTN_ERR_BACKEND_UNKNOWN, "adaptive");
+    e.backend = NULL;
+    expect(attn_forward(&e) == ATTN_OK, "a tolerance without adaptive");
+#endif
 #ifdef ATTN_NO_STANDARD
     e = d, e.backend = "standard";
     part(0, attn_forward(&e), ATTN_ERR_BACKEND_UNKNOWN, "standard");

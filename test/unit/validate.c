@@ -13,6 +13,8 @@ typedef struct tensors {
     double bias[B * H * SQ * SK], dout[B * SQ * H * D], dq[B * SQ * H * D], dk[B * SK * HK * D], dv[B * SK * HK * D];
     float lse[B * H * SQ], dlse[B * H * SQ], dbias[B * H * SQ * SK], sink[H], dsink[H];
     double new_k[B * 2 * HK * D], new_v[B * 2 * HK * D];
+    float cert[B * H * SQ];
+    attn_statistics told;
     float scale[B * SK * HK], rotary[2 * 16 * D];
     unsigned char mask[B * H * SQ * SK];
     int32_t cu_q[B + 1], cu_k[B + 1], used_q[B], used_k[B], start[B], slot[B], table[B * 3], cu_new[B + 1];
@@ -69,6 +71,11 @@ static attn_status FILL_REGISTRY(context *c)
         if (s) return s;
     }
     return ATTN_OK;
+}
+static attn_status OTHER(context *c)             /* a backend that is not one of attn.h's */
+{
+    c->backend.name = c->d.backend = "other";
+    return attn_backend_find("other") || !attn_register(&c->backend) ? attn_forward(c->desc) : ATTN_OK;
 }
 static attn_status IN_CHILD(context *c)         /* the environment is read once: a process of its own */
 {
@@ -405,6 +412,24 @@ static void no_data(context *c)
     X(ERR_REGISTER_NAME, empty, REGISTER, c->backend.name = "") \
     X(ERR_REGISTER_NAME, automatic, REGISTER, c->backend.name = "auto") \
     X(ERR_REGISTER_NAME, long_name, REGISTER, c->backend.name = "abcdefghijklmnopqrstuvwxyz012345") \
+    X(ERR_TOLERANCE, negative, FORWARD, d->tolerance = -0.01f) \
+    X(ERR_TOLERANCE, nan_tolerance, QUERY, d->tolerance = NAN) \
+    X(ERR_TOLERANCE, infinite, FORWARD, d->tolerance = INFINITY) \
+    X(ERR_TOLERANCE_OFF, cert, FORWARD, d->cert = c->t->cert) \
+    X(ERR_TOLERANCE_OFF, statistics, FORWARD, d->statistics = &c->t->told) \
+    X(ERR_TOLERANCE_OFF, absolute, FORWARD, d->flags = ATTN_TOLERANCE_ABSOLUTE) \
+    X(ERR_TOLERANCE_GRAD, backward, BACKWARD, d->tolerance = 0.01f) \
+    X(ERR_TOLERANCE_DEVICE, device, FORWARD, d->tolerance = 0.01f, d->flags = ATTN_DEVICE) \
+    X(ERR_TOLERANCE_OTHER, registered, OTHER, d->tolerance = 0.01f) \
+    X(ERR_TOLERANCE_MERGE, merge, MERGE, d->tolerance = 0.01f) \
+    X(ERR_DECLINED, adaptive_without_tolerance, FORWARD, d->backend = "adaptive") \
+    X(ERR_DECLINED, adaptive_few_rows, FORWARD, d->backend = "adaptive", d->tolerance = 0.01f) \
+    X(ERR_OVERLAP, cert_over_lse, FORWARD, d->tolerance = 0.01f, d->cert = c->t->lse) \
+    X(ERR_OVERLAP, statistics_over_v, FORWARD, d->tolerance = 0.01f, d->statistics = (attn_statistics *)(void *)c->t->v) \
+    X(ERR_ALIGN, cert, FORWARD, d->tolerance = 0.01f, d->cert = (float *)(void *)((char *)c->t->cert + 2)) \
+    X(ERR_ALIGN, statistics, QUERY, d->tolerance = 0.01f, d->statistics = (attn_statistics *)(void *)((char *)&c->t->told + 4)) \
+    X(ERR_ADDRESS, cert, FORWARD, d->tolerance = 0.01f, d->cert = LAST_PAGE) \
+    X(ERR_WORKSPACE_OVERLAP, cert, FORWARD, workspace(c, 0, 0), d->tolerance = 0.01f, d->cert = c->d.workspace) \
     X(ERR_REGISTER_FULL, many, FILL_REGISTRY, ) \
     X(ERR_MERGE_PARTS, negative, MERGE, c->parts = -1) \
     X(ERR_MERGE_LSE, no_lse, MERGE, c->part_lse[1] = NULL) \
@@ -464,6 +489,7 @@ static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_MPI_DEVICE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_HEADS, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_WORKSPACE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_TOLERANCE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI, "needs ATTN_MPI, and an MPI that fails" },
 };
 

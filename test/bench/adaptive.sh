@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# test/bench/adaptive.sh - the table of build/adaptive (adaptive.c), with what it was measured on. WRAP: a command in front of each part.
+set -eu
+cd "$(dirname "$0")/../.."
+cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
+cat <<END
+# What a tolerance buys
+
+Written by \`make adaptive\`, $(date -u +%Y-%m-%d): $cpu, one thread, 8 heads, f32, [B,S,H,D], each call beside the plain call in turn.
+\`speed\`: how many times as fast as without a tolerance; \`int16\`: the share of tiles computed from codes; \`redone\`: rows computed again
+for their certificates; \`error\` and \`cert\`: the largest of 512 rows against f64 loops, and the largest of all rows, as shares of the
+largest |v|. Data: N(0,1); a first key and neighbours that rows look at; stretches of topics; one key a row; q 100 times as long.
+
+| data | S | D | tolerance | speed | target | int16 | redone | error | cert |
+|---|---|---|---|---|---|---|---|---|---|
+END
+for data in iid "sink + local" topics retrieval hopeless; do
+    for dim in 64 128; do ${WRAP:-} build/adaptive --data "$data" --dim $dim; done
+done
