@@ -1809,8 +1809,8 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
         return at;
     }
-    /* The keys of tile j, or their values, on their way. Lanes beyond the last dim read the first
-       ones. */
+    /* The keys of tile j, or their values, on their way. Lanes beyond the last dim read the
+       first dims. */
     template <bool KEY> __device__ __forceinline__ void load(const gpu_cache_params &p, int32_t j) {
         const gpu_tensor &from = KEY ? p.call.k : p.call.v;
         const gpu_codes &codes = KEY ? p.k : p.v;
