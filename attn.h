@@ -3857,7 +3857,8 @@ static const char *attn__adaptive_declines(const attn_desc *d) {
     const attn__kernels *isa = attn__machine()->isa;
     const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
     if (!(d->tolerance > 0)) return "no tolerance is given";
-    if (attn__needs_extras(d, d->mask.data != NULL)) return "softcap, bias, mask, ALiBi or an extreme scale";
+    if (attn__needs_extras(d, d->mask.data != NULL))
+        return "softcap, bias, mask, ALiBi or an extreme scale";
     if (d->dropout > 0) return "dropout";
     if (d->sink) return "attention sink";
     if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < ATTN__INT16_KEYS)
