@@ -1582,7 +1582,7 @@ __device__ static __forceinline__ void gpu_append_row(const gpu_append_params &p
         gpu_put_code(data, codes.dtype, at + c,
             finite && scale > 0.0f ? gpu_quotient(gpu_new_value(p, x, c, false), scale) : 0.0f);
 }
-/* New token n of a sequence, in one head of k or v. What it needs is made anew for each of them:
+/* New token n of a sequence, in one head of k or v. What it needs is made anew for each, to spare
    scalar registers. */
 template <bool KEY>
 __device__ static __forceinline__ void gpu_append_token(
@@ -1809,8 +1809,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
         return at;
     }
-    /* The keys of tile j, or their values, on their way. Lanes beyond the last dim read the
-       first dims. */
+    /* The keys of tile j, or values, on their way. Lanes beyond the last dim read the first. */
     template <bool KEY> __device__ __forceinline__ void load(const gpu_cache_params &p, int32_t j) {
         const gpu_tensor &from = KEY ? p.call.k : p.call.v;
         const gpu_codes &codes = KEY ? p.k : p.v;
