@@ -1582,8 +1582,8 @@ __device__ static __forceinline__ void gpu_append_row(const gpu_append_params &p
         gpu_put_code(data, codes.dtype, at + c,
             finite && scale > 0.0f ? gpu_quotient(gpu_new_value(p, x, c, false), scale) : 0.0f);
 }
-/* New token n of a sequence, in one head of k or v. What it needs is made anew for each, to spare
-   scalar registers. */
+/* New token n of a sequence, in one head of k or v. What it needs is made anew for each of them,
+   which spares scalar registers. */
 template <bool KEY>
 __device__ static __forceinline__ void gpu_append_token(
     const gpu_append_params &arguments, int32_t b, int32_t head, int32_t n) {
