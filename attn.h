@@ -3728,12 +3728,12 @@ typedef struct attn__adaptive {
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
-typedef struct attn__chunk {
+typedef struct attn__coded_chunk {
     float k_most, k_off; /* largest |k_j|, |k_j - k'_j| */
     float v_most, v_step,
         v_off; /* largest element of |v_j|, step of its codes, most of |v_j - v'_j| */
     int bad;   /* a number has no code */
-} attn__chunk;
+} attn__coded_chunk;
 /* Arrays of a unit, one entry a row. */
 enum {
     ATTN__ROW_FACTOR, /* s' = factor * k_step * dot */
@@ -3760,7 +3760,7 @@ typedef struct attn__int16 {
     int32_t *K, *V;        /* [BN / tile][pairs of dims][tile], [BN / 2][v_pad]: pairs of codes */
     int16_t *Q, *P;        /* [rows_pad][q_pad], [MR][CHUNK] */
     unsigned char *bad;    /* [BN] */
-    attn__chunk *chunk;    /* [BN / CHUNK] */
+    attn__coded_chunk *chunk; /* [BN / CHUNK] */
 } attn__int16;
 /* The parts of it, the next at byte *at; NULL, where only the bytes are asked for. */
 static void *attn__int16_part(char *scratch, int64_t *at, int64_t bytes) {
@@ -3795,7 +3795,7 @@ static int64_t attn__int16_carve(
     t->Q = ATTN__PART(int16_t, rows * job->q_pad);
     t->P = ATTN__PART(int16_t, score);
     t->bad = ATTN__PART(unsigned char, BN);
-    t->chunk = ATTN__PART(attn__chunk, chunks);
+    t->chunk = ATTN__PART(attn__coded_chunk, chunks);
 #undef ATTN__PART
     if (bytes) *bytes = at;
     return kept;
@@ -9529,7 +9529,7 @@ static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, cons
 }
 /* Codes of keys [j, j1), at most W of them, into lanes of `packed`, [pairs][tile]; chunk's k. */
 ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t, int64_t j,
-    int64_t j1, int64_t kb, int32_t *packed, attn__chunk *chunk) {
+    int64_t j1, int64_t kb, int32_t *packed, attn__coded_chunk *chunk) {
     const attn_desc *d = u->job->d;
     const int64_t dim = d->head_dim;
     float *x = t->T;
@@ -9569,7 +9569,7 @@ ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t
 }
 /* Codes of the values of a chunk [j0, j1), in pairs of keys; what the chunk and the columns share. */
 ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__rows *u,
-    const attn__int16 *t, int64_t j0, int64_t j1, int64_t kb, attn__chunk *chunk) {
+    const attn__int16 *t, int64_t j0, int64_t j1, int64_t kb, attn__coded_chunk *chunk) {
     const attn_desc *d = job->d;
     const int64_t n = j1 - j0, ld = job->v_pad;
     float *x = t->T, part[16];
@@ -9625,7 +9625,7 @@ static void ATTN__(int16_pack)(const attn__adaptive *job, const attn__rows *u, c
     memset(t->bad, 0, (size_t)job->BN);
     for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK) {
         const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke);
-        attn__chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
+        attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
         memset(chunk, 0, sizeof *chunk);
         for (int64_t j = j0; j < attn__round_up(j1 - j0, tile) + j0; j += ATTN__W) {
             int32_t *packed = t->K + (j - kb) / tile * tile * pairs + (j - kb) % tile;
@@ -9760,7 +9760,7 @@ ATTN__INLINE void ATTN__(int16_softmax)(const ATTN__(int16_group) *g, int64_t c0
 }
 /* The chunk joins the sums of the rows; share becomes what its products of codes are multiplied by.
  * Parameters: those of int16_softmax and int16_maxima. */
-ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__chunk *chunk,
+ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__coded_chunk *chunk,
     const float *mass, const float *codes, const float *alpha, float *share) {
     float *const *row = g->t->row;
     const ATTN__V zero = ATTN__(set1)(0), unit = ATTN__(set1)(1 / ATTN__P_MOST);
@@ -9791,8 +9791,8 @@ static float ATTN__(int16_largest)(const attn__int16 *t, int64_t lo, int64_t hi,
     return most;
 }
 /* What the rows see of the chunk [j0, j1): its largest |v|, and numbers without a code. */
-static void ATTN__(int16_seen)(
-    const ATTN__(int16_group) *g, const attn__chunk *chunk, int64_t j0, int64_t j1, int64_t kb) {
+static void ATTN__(int16_seen)(const ATTN__(int16_group) *g, const attn__coded_chunk *chunk,
+    int64_t j0, int64_t j1, int64_t kb) {
     const attn__int16 *t = g->t;
     const int64_t lo = attn__clamp(g->inner_lo, j0, j1), hi = attn__clamp(g->inner_hi, lo, j1);
     const float all = lo == j0 && hi == j1 ? chunk->v_most : ATTN__(int16_largest)(t, lo, hi, kb);
@@ -9852,7 +9852,7 @@ ATTN__INLINE void ATTN__(int16_output)(const ATTN__(int16_group) *g, int64_t c0,
 ATTN__NOINLINE void ATTN__(int16_chunk)(
     const ATTN__(int16_group) *g, int64_t j0, int64_t kb, int64_t ke) {
     const attn__int16 *t = g->t;
-    const attn__chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
+    const attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
     const int64_t tile = ATTN__W * ATTN__NI, j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke),
                   first = attn__max(g->first, j0), last = attn__min(g->last, j1);
     float top[32], alpha[32], share[32], mass[32], codes[32], most = 0;
