@@ -120,10 +120,12 @@
 
    cert is a bound, not an estimate: it follows from this call's own numbers (>>adaptive has the
    proof), and mostly exceeds the error 10 to 100 times. A row whose cert would exceed the tolerance
-   is computed again as without one; its cert is 0. lse is off by attn_statistics.lse_error at most.
+   is computed again as without one, and perhaps rows between two such; the cert of these is 0. So
+   what a row does not see may still decide how it is computed, and so its bits: a NaN among its
+   sequence's keys, another row. lse is off by attn_statistics.lse_error at most, beyond rounding.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and padded
    sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why and a
-   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, few rows or keys (so each decode step),
+   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys (so each decode step),
    head_dim above 512, machines without AVX-512 VNNI, and rows for which the integers are too coarse:
    that is guessed from some lengths of queries and keys before anything is packed. Refused:
    backward, device tensors, MPI, attn_merge, registered backends.
@@ -351,7 +353,7 @@ typedef struct attn_statistics {
     int64_t tiles_int16, tiles_f32; /* a redone row's tiles count in both */
     int64_t rows, rows_redone;      /* of all heads; computed again, for their certificates */
     float largest_cert;             /* of any row, absolute */
-    float lse_error;                /* no lse is further than this from the exact one */
+    float lse_error;                /* of lse, where it is asked for, beyond what f32 code rounds */
     char why[96];                   /* why rows stayed dense; empty where none did */
 } attn_statistics;
 
@@ -9775,7 +9777,8 @@ ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__c
                             ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off);
         /* e^x - 1 <= x + x^2 up to 1 */
         const ATTN__V grows = ATTN__(pick)(eta, one, eta + eta * eta, infinite);
-        const ATTN__V score = ATTN__(pick)(zero, p, p * grows, zero);
+        /* by the mass before its share: a share of 0 says nothing of scores that are off by more */
+        const ATTN__V score = ATTN__(pick)(zero, ATTN__(load)(mass + n), p * grows, zero);
         const ATTN__V joins[] = {w, score, rest, w * ATTN__(set1)(chunk->v_off), p};
         for (int k = 0; k < 5; k++) {
             float *to = row[ATTN__ROW_SUM + k] + r;
@@ -9931,9 +9934,9 @@ static void ATTN__(int16_finish)(
         d->lse[attn__lse_at(d, &u->s, i, h)] =
             empty ? ATTN__NEG_INF
                   : attn__nearest_f32((double)t->row[ATTN__ROW_MAX][r] * power + attn__log(mass));
-        /* - log(1 - x) <= x + x^2 up to a half */
-        if (!empty && (float)(off + off * off) > t->tally->lse)
-            t->tally->lse = (float)((off + off * off) * 1.000001);
+        /* - log(1 - x) <= x + x^2 up to a half; each chunk rounds the sum of p once more */
+        const double lost = off + off * off + 6e-8 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8);
+        if (!empty && (float)lost > t->tally->lse) t->tally->lse = (float)(lost * 1.000001);
     }
 }
 /* The square of the length of x[n]; it becomes 0 behind, up to a whole vector. */

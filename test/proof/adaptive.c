@@ -213,6 +213,19 @@ static void make_few(call *c)
         for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = few ? sign_of(j / 16) : 0;
     }
 }
+/* The last keys lie 120 below the others, but for one that is so long that what its codes leave out of q lifts it above all: its
+ * computed share is 0. Every other call has no such key. */
+static void make_far(call *c)
+{
+    const double off = 0.49 / 32760, n = (double)c->d.head_dim - 1, scale = (double)c->d.scale;
+    const int64_t first = c->d.kv_len / 128 * 128 - 128, at = first + number(0, 127);
+    EACH_Q(c) for (int64_t e = 0; e < c->d.head_dim; e++) q_at(c, i, h)[e] = e ? off : 1;
+    EACH_K(c) {
+        for (int64_t e = 0; e < c->d.head_dim; e++)
+            k_at(c, j, h)[e] = j < first ? 0 : !e ? -120 / scale : j == at && c->round % 2 ? 130 / (scale * n * off) : 0;
+        for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = j == at ? 1 : number(-1000, 1000) * 1e-3;
+    }
+}
 
 static const struct {
     const char *name;
@@ -222,7 +235,8 @@ static const struct {
 } kinds[] = {
     { "iid", make_iid, 0, 0 }, { "sink + local", make_sink_local, 0, 0 }, { "topics", make_topics, 0, 0 }, { "retrieval", make_retrieval, 0, 0 },
     { "constant", make_constant, 0, 0 }, { "peaked", make_peaked, 0, 0 }, { "k off codes", make_k_codes, 1, 0 }, { "q off codes", make_q_codes, 1, 0 },
-    { "v off codes", make_v_codes, 1, 0 }, { "p off codes", make_p_codes, 1, 0 }, { "few keys off", make_few, 1, 0 }, { "few keys long", make_few_long, 1, 0 }, { "huge key", make_huge_key, 0, 1 },
+    { "v off codes", make_v_codes, 1, 0 }, { "p off codes", make_p_codes, 1, 0 }, { "few keys off", make_few, 1, 0 }, { "few keys long", make_few_long, 1, 0 },
+    { "far below", make_far, 1, 1 }, { "huge key", make_huge_key, 0, 1 },
     { "huge value", make_huge_value, 0, 1 }, { "cancelling", make_cancelling, 0, 0 }, { "sizes", make_sizes, 0, 1 }, { "not finite", make_hole, 0, 0 },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
