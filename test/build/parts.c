@@ -144,6 +144,7 @@ static void parts(void)
     part(0, attn_forward(&e), ATTN_ERR_BACKEND_UNKNOWN, "adaptive");
     e.backend = NULL;
     expect(attn_forward(&e) == ATTN_OK, "a tolerance without adaptive");
+    for (int i = 0; i < NQ; i++) o[i] = 7;
 #endif
 #ifdef ATTN_NO_STANDARD
     e = d, e.backend = "standard";
