@@ -120,21 +120,21 @@
 
    cert is a bound, not an estimate: it follows from this call's own numbers (>>adaptive has the
    proof), and mostly exceeds the error 10 to 100 times. A row whose cert would exceed the tolerance
-   is computed again as without one, and perhaps rows between two such; the cert of these is 0. So
-   what a row does not see may still decide how it is computed, and so its bits: a NaN among its
-   sequence's keys, another row. lse is off by attn_statistics.lse_error at most, beyond rounding.
+   is computed again as without one: its cert is 0. lse is off by attn_statistics.lse_error at most,
+   beyond rounding.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and padded
    sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why and a
-   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys (so each decode step),
-   head_dim above 512, machines without AVX-512 VNNI, and rows for which the integers are too coarse:
-   that is guessed from some lengths of queries and keys before anything is packed. Refused:
-   backward, device tensors, MPI, attn_merge, registered backends.
+   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys (so each
+   decode step), head_dim above 512, machines without AVX-512 VNNI, and rows for which the integers
+   are too coarse: that is guessed from some lengths of queries and keys before anything is packed.
+   Refused: backward, device tensors, MPI, attn_merge, registered backends.
    It pays for prefill, from some 500 tokens on, at a tolerance of 0.01: 1.3 to 1.6 times as fast.
    It does not at 0.001 and below, nor where scale |q| |k| is beyond some 50: the call is then as
    fast as without, within 3 percent. "adaptive" named as the backend runs on AVX2 and in portable C
    too, slower than flash.
-   A row's certificate depends on the rows beside it in its own sequence, on nothing else: promise 3
-   holds for cert as for o.
+   A row's certificate, and so whether it is computed again, depends on finite numbers of its own
+   sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
+   for o, and what a row does not see may be NaN or infinite.
 
  5. MACROS, before the #include
      ATTN_IMPLEMENTATION   in one source file: the code
@@ -2783,6 +2783,8 @@ typedef struct attn__kernels {
     /* 0: int16 would not do for these rows, nothing is written; NULL: no products of int16 */
     int (*int16_rows)(
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
+    void (*int16_write)(
+        const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
@@ -3282,9 +3284,11 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
     return (float)(r > most ? most : r < -most ? -most : r);
 }
 
-/* Keys, of which products with V are summed from zero, and blocks, of which sums are: what is added
- * to one long f32 sum gets lost in its last place. Longer sequences are summed in f64. */
+/* Keys, of which products with V are summed from zero, dims, of which products with K are, and blocks,
+ * of which sums are: what is added to one long f32 sum gets lost in its last place. Longer sequences
+ * are summed in f64. */
 #define ATTN__SUM_KEYS 128
+#define ATTN__SUM_DIMS 64
 #define ATTN__SUM_BLOCKS 16
 /* Bytes of a row, in f64, where a span of keys is folded. */
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
@@ -3697,11 +3701,11 @@ static attn_status attn__flash_run(
 #define ATTN__INT16_ROWS 192
 #define ATTN__INT16_KEYS 384
 #define ATTN__INT16_DIM 512 /* most head_dim and v_dim */
-/* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; P_SUM * V_MOST and so 32 * P_MOST *
- * V_MOST are less than 2^31. */
-#define ATTN__P_MOST 32767.0f
-#define ATTN__P_POWER 14.999956f
-#define ATTN__P_SUM 1048576.0f
+/* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; their products with P_KEYS keys stay
+ * below 2^31. */
+#define ATTN__P_KEYS 64
+#define ATTN__P_MOST 16383.0f
+#define ATTN__P_POWER 13.999911f
 #define ATTN__V_MOST 2047.0f
 /* |codes of q|, |codes of k| <= NORM: so is the product of the two below 2^31, Cauchy and Schwarz */
 #define ATTN__INT16_NORM 46280.0f
@@ -3750,7 +3754,7 @@ enum {
     ATTN__ROW_SEEN, /* largest element of |v| that the row sees */
     ATTN__ROW_ARRAYS
 };
-/* A thread's scratch; flash leaves the tally and cert. */
+/* A thread's scratch; flash leaves what comes before k_step. */
 typedef struct attn__int16 {
     attn__tally *tally;
     float *cert; /* [rows_pad], or ATTN__FAILED */
@@ -3783,9 +3787,9 @@ static int64_t attn__int16_carve(
     (type *)attn__int16_part(scratch, &at, (count) * (int64_t)sizeof(type))
     t->tally = ATTN__PART(attn__tally, 1);
     t->cert = ATTN__PART(float, rows);
-    const int64_t kept = at;
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
+    const int64_t kept = at;
     t->k_step = ATTN__PART(float, BN);
     t->v_key = ATTN__PART(float, BN);
     t->v_top = ATTN__PART(float, v);
@@ -3896,18 +3900,21 @@ static void attn__adaptive_dense(
     part.rows = r1 - r0;
     attn__machine()->isa->flash_rows(&part, (char *)t->tally + job->kept, NULL);
     if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
-    for (int64_t r = r0; r < r1; r++) t->cert[r] = 0;
 }
-/* Failed rows again, with those between two of them that are fewer than what a packing costs. */
+/* Failed rows again. Those between two of them run along where they are fewer than what a packing
+ * costs; what they get is written over, so that a row's bits follow from its own certificate. */
 static void attn__adaptive_redo(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     for (int64_t r = 0, end; r < u->rows; r = end) {
         end = r + 1;
         if (t->cert[r] != ATTN__FAILED) continue;
-        for (int64_t next = end; next < attn__min(u->rows, end + 32); next++)
-            if (t->cert[next] == ATTN__FAILED) end = next + 1;
+        t->tally->redone++;
+        for (int64_t next = end; next < attn__min(u->rows, end + 32); next++) {
+            if (t->cert[next] != ATTN__FAILED) continue;
+            t->tally->redone++;
+            end = next + 1;
+        }
         attn__adaptive_dense(job, u, r, end, t);
-        t->tally->redone += end - r;
     }
 }
 /* Unit n, the last rows first. The rows of a unit follow from those of its sequence alone, for what
@@ -3933,6 +3940,7 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
     const attn_desc *d = job->d;
     const int64_t group = job->flash.group;
+    const attn__kernels *isa = attn__machine()->isa;
     attn__int16 t;
     attn__rows u;
     if (!attn__adaptive_rows(job, n, &u)) return;
@@ -3940,17 +3948,20 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     t.tally->rows += u.rows;
     const int few = u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
                     attn__keys_seen(d, &u.s) < ATTN__INT16_KEYS;
-    if (few || !attn__machine()->isa->int16_rows(job, &u, &t)) {
+    if (few || !isa->int16_rows(job, &u, &t)) {
         *(few ? &t.tally->few : &t.tally->coarse) += u.rows;
         attn__adaptive_dense(job, &u, 0, u.rows, &t);
+        for (int64_t r = 0; r < u.rows; r++) t.cert[r] = 0;
     } else {
         if (d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
         attn__adaptive_redo(job, &u, &t);
+        isa->int16_write(job, &u, &t);
     }
     for (int64_t r = 0; r < u.rows; r++) {
         const int64_t row = u.row0 + r, h = u.kv_head * group + row % group;
-        if (t.cert[r] > t.tally->cert) t.tally->cert = t.cert[r];
-        if (d->cert) d->cert[attn__lse_at(d, &u.s, row / group, h)] = t.cert[r];
+        const float cert = t.cert[r] == ATTN__FAILED ? 0 : t.cert[r];
+        if (cert > t.tally->cert) t.tally->cert = cert;
+        if (d->cert) d->cert[attn__lse_at(d, &u.s, row / group, h)] = cert;
     }
 }
 /* What the threads' tallies say together. */
@@ -8175,8 +8186,9 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
  *   PV  C = x[row] * C + A B, x NULL: C = A B
  *   PV_LAST  C = x[row] * (A B), never -0
  *   ATB  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
- * A B of PV and PV_LAST is the sum of sums from zero: of the first `lead` products, then of SUM_KEYS
- * each. Nine parameters: those of any matrix product, and the place of the sums. */
+ * A B is the sum of sums from zero: those of QK are of SUM_DIMS products, those of PV and PV_LAST of
+ * the first `lead`, then of SUM_KEYS; of ATB it is one. Nine parameters: those of any matrix product,
+ * and the place of the sums. */
 #ifndef ATTN__MM
 typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
     int64_t lead, float *C, int64_t ldc, float *x);
@@ -8217,13 +8229,14 @@ enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 ATTN__ALWAYS void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
-    const int sums = kind == ATTN__PV || kind == ATTN__PV_LAST;
+    const int64_t each = kind == ATTN__QK ? ATTN__SUM_DIMS : ATTN__SUM_KEYS,
+                  first = kind == ATTN__QK ? each : lead;
     ATTN__V plus = zero;
     if (kind == ATTN__PV_LAST) ATTN__ROUNDED(plus);
     ATTN__V acc[ATTN__MR][ATTN__NV];
     float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room; /* the sums before */
     ATTN__OPAQUE(part); /* in memory: gcc would spill around both loops */
-    int64_t k = 0, stop = sums ? attn__min(lead, K) : K;
+    int64_t k = 0, stop = kind == ATTN__ATB ? K : attn__min(first, K);
     for (int later = 0;; later = 1) {
         ATTN__UNROLL_TILE for (int r = 0; r < MR; r++)
             ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] = zero;
@@ -8238,7 +8251,7 @@ ATTN__ALWAYS void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
             }
             B += kind == ATTN__QK ? ATTN__W : ldb;
         } while (++k < stop);
-        if (!sums) break;
+        if (kind == ATTN__ATB) break;
         if (later) ATTN__UNROLL_TILE
         for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE
         for (int v = 0; v < NV; v++)
@@ -8246,7 +8259,7 @@ ATTN__ALWAYS void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t l
         if (stop == K) break;
         ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE for (int v = 0; v < NV;
             v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
-        stop = attn__min(stop + ATTN__SUM_KEYS, K);
+        stop = attn__min(stop + each, K);
     }
     ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
         ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) {
@@ -8874,6 +8887,17 @@ ATTN__INLINE void ATTN__(group_clip)(
     }
     ATTN__(clip_row)(S, j0, n, g->lo[r], g->hi[r], max);
 }
+/* The scores of a single key, whose dims are not spread: column 0 of S. */
+ATTN__INLINE void ATTN__(group_single)(const ATTN__(group) *g, float *S) {
+    const int64_t dim = g->u->job->d->head_dim;
+    float one[ATTN__MR];
+    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
+    for (int64_t e = 0, n; e < dim; e += n) {
+        n = attn__min(dim - e, ATTN__SUM_DIMS);
+        ATTN__(mm_of)(ATTN__PV, 1, g->rows)(
+            g->Q + e, g->ldq, g->t->K + e, 1, n, n, S, g->u->job->ld, e ? one : NULL);
+    }
+}
 /* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
  * is wholly visible */
 ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
@@ -8887,9 +8911,7 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
         n = ATTN__(tile_vectors)(g->end - c) * ATTN__W;
         int whole = !job->extras && !g->holes && !g->b->single && kb + c >= g->inner_lo &&
                     kb + c + n <= g->inner_hi;
-        if (g->b->single)
-            ATTN__(mm_of)(ATTN__PV, 1, rows)(
-                g->Q, g->ldq, t->K, 1, d->head_dim, d->head_dim, t->S + c, job->ld, NULL);
+        if (g->b->single) ATTN__(group_single)(g, t->S + c);
         else
             ATTN__(mm_of)(ATTN__QK, n / ATTN__W, rows)(g->Q, g->ldq,
                 t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
@@ -9041,16 +9063,17 @@ ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int32_t dtype,
             acc[r * X + x] = ATTN__(fma)(q, key[x], acc[r * X + x]);
     }
 }
-/* out[rows][n rounded up to X] = A K^T; those behind n are of the last key again. */
-ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype) {
-    const int64_t dim = m->dim;
+/* out[rows][n rounded up to X] = A K^T over SUM_DIMS vectors of dims from `first` on, added to those
+ * before; the keys behind n are the last again. */
+ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype, int64_t first) {
+    const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * ATTN__W);
     const int X = ATTN__W > R ? ATTN__W / R : 1;
     const float *row[4];
     for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
     for (int64_t j = 0; j < m->n; j += X) {
         ATTN__V acc[ATTN__W > 4 ? ATTN__W : 4];
         float sum[ATTN__W > 4 ? ATTN__W : 4];
-        int64_t c = 0;
+        int64_t c = first;
         for (int x = 0; x < X; x++) ATTN__(thin_fetch)(m, dtype, j + x);
         ATTN__UNROLL for (int n = 0; n < R * X; n++)
             acc[n] = ATTN__(set1)(0);
@@ -9064,16 +9087,19 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype)
         if (dtype == ATTN_F32 && c < dim) ATTN__(thin_step)(m, R, dtype, row, j, c, dim - c, acc);
         ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W)
             ATTN__(store)(sum + n, ATTN__(add_lanes)(acc + n));
-        for (int r = 0; r < m->rows; r++)
-            memcpy(m->out + r * m->ldo + j, sum + r * X, (size_t)X * sizeof *sum);
+        for (int r = 0; r < m->rows; r++) {
+            float *out = m->out + r * m->ldo + j;
+            for (int x = 0; first && x < X; x++) sum[r * X + x] += out[x];
+            memcpy(out, sum + r * X, (size_t)X * sizeof *sum);
+        }
     }
 }
-ATTN__NOINLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m) {
+ATTN__NOINLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int64_t first) {
     switch (m->dtype) {
 #define X(type) \
     case type: \
-        if (m->rows == 1) ATTN__(thin_dots)(m, 1, type); \
-        else ATTN__(thin_dots)(m, 4, type); \
+        if (m->rows == 1) ATTN__(thin_dots)(m, 1, type, first); \
+        else ATTN__(thin_dots)(m, 4, type, first); \
         return;
         X(ATTN_F32)
         ATTN__THIN_NARROW(X)
@@ -9182,7 +9208,8 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
             m.A = g->Q + r * g->ldq;
             m.rows = attn__min(4, rows - r);
             m.out = g->t->S + r * ld + c;
-            ATTN__(thin_dots_of)(&m);
+            for (int64_t e = 0; e < m.dim; e += ATTN__SUM_DIMS * ATTN__W)
+                ATTN__(thin_dots_of)(&m, e);
         }
         for (int64_t r = 0; r < rows; r++) {
             float *S = g->t->S + r * ld + c;
@@ -9833,14 +9860,14 @@ ATTN__INLINE void ATTN__(int16_scores)(const ATTN__(int16_group) *g, int64_t j0,
     ATTN__(max_rows)(max, top);
     ATTN__(max_rows)(max + ATTN__MR * ATTN__W, top + ATTN__MR);
 }
-/* O = alpha O + share (P V), `step` keys at a time: as many as int32 can sum. V that of column c0. */
+/* O = alpha O + share (P V), as many keys at a time as int32 can sum. V that of column c0. */
 ATTN__INLINE void ATTN__(int16_output)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
-    const int32_t *V, int64_t step, const float *alpha, const float *share) {
+    const int32_t *V, const float *alpha, const float *share) {
     const int64_t ld = g->job->v_pad, lds = ATTN__INT16_CHUNK + ATTN__SCORE_PAD,
                   wide = ATTN__NI * ATTN__W, half = ATTN__NI > 1 ? wide / 2 : wide;
     const float one[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     for (int64_t c = c0, n; c < c1; c += n, V += n / 2 * ld, alpha = one) {
-        n = attn__min(step, c1 - c);
+        n = attn__min(ATTN__P_KEYS, c1 - c);
         for (int64_t v = 0; v < ld; v += v + wide <= ld ? wide : half)
             for (int64_t r = 0; r < ATTN__GR; r += ATTN__MR) {
                 const int16_t *P = g->t->P + r * lds + c;
@@ -9858,7 +9885,7 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     const attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
     const int64_t tile = ATTN__W * ATTN__NI, j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke),
                   first = attn__max(g->first, j0), last = attn__min(g->last, j1);
-    float top[32], alpha[32], share[32], mass[32], codes[32], most = 0;
+    float top[32], alpha[32], share[32], mass[32], codes[32];
     if (last <= first) return;
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
@@ -9867,9 +9894,7 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     ATTN__(int16_maxima)(g, top, alpha, share);
     ATTN__(int16_softmax)(g, c0, c1, top, mass, codes);
     ATTN__(int16_join)(g, chunk, mass, codes, alpha, share);
-    for (int64_t r = 0; r < g->rows; r++) most = codes[r] > most ? codes[r] : most;
-    ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad,
-        most > ATTN__P_SUM ? 32 : ATTN__INT16_CHUNK, alpha, share);
+    ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad, alpha, share);
 }
 ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows *u) {
     g->first = g->inner_hi = INT64_MAX;
@@ -9886,15 +9911,13 @@ ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows 
         g->last = attn__max(g->last, g->hi[r]);
     }
 }
-/* The certificate of row r, and what makes O o. */
-static float ATTN__(int16_certify)(const attn__adaptive *job, const attn__rows *u,
-    const attn__int16 *t, int64_t r, float *factor) {
+/* The certificate of row r. */
+static float ATTN__(int16_certificate)(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t r) {
     int64_t lo, hi;
     attn__range(job->d, &u->s, ATTN__(row_query)(u, r), &lo, &hi);
-    *factor = 0;
     if (hi <= lo) return 0;
-    *factor = 1 / t->row[ATTN__ROW_SUM][r];
-    const ATTN__V f = ATTN__(set1)(*factor);
+    const ATTN__V f = ATTN__(set1)(1 / t->row[ATTN__ROW_SUM][r]);
     ATTN__V range = ATTN__(set1)(0), most = range;
     for (int64_t c = 0; c < job->v_pad; c += ATTN__W) {
         const ATTN__V o = ATTN__(load)(t->O + r * job->v_pad + c) * f,
@@ -9912,23 +9935,22 @@ ATTN__INLINE int ATTN__(int16_within)(
     if (!(d->flags & ATTN_TOLERANCE_ABSOLUTE)) most *= (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
     return (double)cert <= most;
 }
-/* o, lse and cert of rows whose certificate is within the tolerance; the others are marked. */
-static void ATTN__(int16_finish)(
+/* o and lse of the rows that have a certificate. */
+static void ATTN__(int16_write)(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
-    for (int64_t r = 0; r < u->rows; r++) {
+    for (int64_t r = 0, lo, hi; r < u->rows; r++) {
+        if (t->cert[r] == ATTN__FAILED) continue;
         const int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
-        float factor, *o = t->O + r * job->v_pad,
-                      cert = ATTN__(int16_certify)(job, u, t, r, &factor);
         const double mass = (double)t->row[ATTN__ROW_MASS][r],
                      power = (double)t->row[ATTN__ROW_FACTOR][r] / ATTN__LOG2E,
                      off = (double)t->row[ATTN__ROW_SCORE][r] / mass * 1.001;
-        const int empty = attn__bits(factor) << 1 == 0;
-        t->cert[r] = ATTN__(int16_within)(d, t, r, cert) ? cert : ATTN__FAILED;
-        if (t->cert[r] == ATTN__FAILED) continue;
+        float *o = t->O + r * job->v_pad;
+        attn__range(d, &u->s, i, &lo, &hi);
+        const int empty = hi <= lo;
         if (empty) memset(o, 0, (size_t)job->v_pad * sizeof *o);
-        ATTN__(narrow)(
-            d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, i, h), o, d->v_dim, factor);
+        ATTN__(narrow)(d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, i, h), o, d->v_dim,
+            empty ? 0 : 1 / t->row[ATTN__ROW_SUM][r]);
         if (!d->lse) continue;
         ATTN__(leave)();
         d->lse[attn__lse_at(d, &u->s, i, h)] =
@@ -10021,7 +10043,10 @@ static int ATTN__(int16_rows)(
                 ATTN__(int16_chunk)(&g, j0, kb, ke);
         }
     }
-    ATTN__(int16_finish)(job, u, t);
+    for (int64_t r = 0; r < u->rows; r++) {
+        const float cert = ATTN__(int16_certificate)(job, u, t, r);
+        t->cert[r] = ATTN__(int16_within)(d, t, r, cert) ? cert : ATTN__FAILED;
+    }
     return 1;
 }
 #endif
@@ -10856,7 +10881,9 @@ static const attn__kernels ATTN__(table) = {
 #endif
 #if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
     ATTN__(int16_rows),
+    ATTN__(int16_write),
 #else
+    NULL,
     NULL,
 #endif
 #ifndef ATTN_NO_TIMING

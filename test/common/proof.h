@@ -72,7 +72,7 @@ typedef struct proof_case {
     int own_types;                                       /* q, k, v, o and the gradients: each a type of its own */
     int overflow;                                        /* an extent beyond 2^40 elements: nothing was bound */
     uint64_t features, data;                             /* data: state of the generator of values */
-    double constant;                                     /* not 0: q is 0 and every other value of a kind is this one */
+    double constant;                                     /* not 0: every value of a kind is this one, but those of q 0 where q_amplitude is */
     double max_v;                                        /* the largest finite |v| */
     proof_buffer buffer[40];
     int buffers;
@@ -749,7 +749,8 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     }
     draw.q_amplitude = proof_chance(r, 10) ? 16 : 1;
     if (!c->backward && proof_chance(r, 8)) {            /* equal terms: what a sum loses, it loses at every one */
-        draw.q_amplitude = 0, c->constant = 0.5 + 0.07 * (double)proof_int(r, 1, 9);
+        const int64_t which = proof_int(r, 1, 9);
+        draw.q_amplitude = which % 2, c->constant = 0.5 + 0.07 * (double)which;      /* the products of a score too */
         c->features |= PROOF_CONSTANT;
     }
     draw.hidden_percent = proof_chance(r, 30) ? 10 : 0;

@@ -147,9 +147,35 @@ static void test_longest(void **state)
     }
 }
 
+/* All products of a score are the same number: what their sum loses, it loses at each. lse is within the rule of tolerances.md. */
+static void test_equal_products(void **state)
+{
+    static const int64_t dims[] = { 33, 64, 65, 80, 128, 200, 256, 512, 1100 }, keys[] = { 1, 5, 70 }, queries[] = { 1, 3, 8, 20 };
+    static const char *const backend[] = { "flash", "standard" };
+    static float q[20 * 1100], k[70 * 1100], v[70 * 1100], o[20 * 1100], lse[20];
+    uint64_t r = 7;
+    (void)state;
+    for (int n = 0; n < 2 * 9 * 3 * 4 * 4; n++) {
+        attn_desc d = { 0 };
+        const double a = 0.01 + 3 * random_unit(&r), b = 0.01 + 3 * random_unit(&r);
+        d.backend = backend[n % 2], d.head_dim = dims[n / 2 % 9], d.kv_len = keys[n / 18 % 3], d.q_len = queries[n / 54 % 4];
+        for (int64_t i = 0; i < d.q_len * d.head_dim; i++) q[i] = (float)a;
+        for (int64_t i = 0; i < d.kv_len * d.head_dim; i++) k[i] = (float)b, v[i] = 1;
+        d.batch = d.heads = 1, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse, d.threads = 1;
+        assert_ok(attn_forward(&d));
+        const double score = (double)(float)a * (double)(float)b * (double)d.head_dim * (double)(float)(1 / sqrt((double)d.head_dim));
+        const double want = score + log((double)d.kv_len), allowed = allowed_lse(want, 2 * score + 4);
+        for (int64_t i = 0; i < d.q_len; i++)
+            if (!(fabs((double)lse[i] - want) <= allowed))
+                fail_msg("%s, %d queries, %d keys, head_dim %d: lse %.9g, not %.9g: %.2f of what may be lost", d.backend, (int)d.q_len, (int)d.kv_len,
+                         (int)d.head_dim, (double)lse[i], want, fabs((double)lse[i] - want) / allowed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_first_key),
     };
     fill_all();
