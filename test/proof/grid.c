@@ -176,28 +176,17 @@ static void run_backward(const run_opts *o, proof_case *c, proof_answer *a, int6
         if (wrong) fail(o, index, attn_backend_at(i)->name, BACKWARD, wrong); else passed++;
     }
 }
-/* Each backend with the tolerance beside a plain call: of its own, for adaptive of flash. */
+/* Each backend with the tolerance, beside a plain call. */
 static void run_tolerant(const run_opts *o, proof_case *c, const proof_answer *a, int64_t index) {
     tolerant++;
     for (int i = 0; attn_backend_at(i); i++) {
         const char *name = attn_backend_at(i)->name;
-        const int codes = !strcmp(name, "adaptive");
         proof_tolerate(c, 1);
         if (!selected(o, i) || !accepted(o, c, index, i, TOLERANT)) continue;
-        proof_tolerate(c, 0);
-        proof_reset(c);
-        c->d.backend = codes ? "flash" : name;
-        attn_status s = proof_call(c, 0);
-        proof_keep_solved(c, PROOF_OUT);
-        proof_tolerate(c, 1);
-        proof_reset(c);
-        c->d.backend = name;
-        if (!s) s = proof_call(c, 0);
-        const char *wrong = s ? c->message : proof_check_tolerant(c, a);
-        if (!wrong && !codes && proof_coded(c)) wrong = "a certificate above 0";
+        const char *wrong = proof_run_tolerant(c, a, name);
         if (wrong) { fail(o, index, name, TOLERANT, wrong); continue; }
         passed++;
-        for (int f = 0; f <= PROOF_FEATURE_COUNT && codes; f++)
+        for (int f = 0; f <= PROOF_FEATURE_COUNT; f++)
             if (f == PROOF_FEATURE_COUNT || c->features >> f & 1) coded[f] += proof_coded(c);
     }
     check_backward_refused(o, c, index);
