@@ -427,8 +427,9 @@ SHARED void proof_spoil(proof_case *c) {
 }
 /* f32 values where codes of int16 are worst (>>adaptive), so that a bound without one of its parts is exceeded. What the codes leave
  * out of k, or out of q, moves the scores of even keys by eta and those of odd ones by -eta, and so moves o towards the values of the
- * even; or all values but a few large ones lie 0.499 steps above their codes. */
-enum { PROOF_OFF_K = 1, PROOF_OFF_Q, PROOF_OFF_V };
+ * even; or all values but a few large ones lie 0.499 steps above their codes. PROOF_LATE_V: the values of early keys are small, so that
+ * rows which see no others keep to no share of them, and are redone. */
+enum { PROOF_OFF_K = 1, PROOF_OFF_Q, PROOF_OFF_V, PROOF_LATE_V };
 SHARED void proof_put_pair(void *data, int64_t at, int64_t dim, double first, double second) {
     for (int64_t e = 0; e < dim; e++) element_put(data, ATTN_F32, at + e, e == 0 ? first : e == 1 ? second : 0);
 }
@@ -442,16 +443,19 @@ SHARED void proof_off_codes(proof_case *c, int what) {
     void *q = (void *)(uintptr_t)d->q.data, *k = (void *)(uintptr_t)d->k.data, *v = (void *)(uintptr_t)d->v.data;
     for (int64_t b = 0; b < d->batch; b++) {
         const proof_seq s = proof_seq_of(d, b);
-        for (int64_t i = 0; i < s.q_len; i++)
+        for (int64_t i = 0; i < s.q_len && what != PROOF_LATE_V; i++)
             for (int64_t h = 0; h < d->heads; h++)
                 proof_put_pair(q, proof_row(d, &vq, b, i, h), dim, what == PROOF_OFF_Q ? whole : 0, what == PROOF_OFF_Q ? left : what == PROOF_OFF_K ? one : 0);
         for (int64_t t = s.start; t < s.used; t++)
             for (int64_t h = 0; h < proof_kv_heads(d); h++) {
-                const double side = t & 1 ? -1 : 1;
+                const double side = t & 1 ? -1 : 1, code = t % 64 == 5 ? 2047 : (double)(t % 16) + 0.499;
                 const int64_t at = proof_token(d, &vv, b, t, h);
-                proof_put_pair(k, proof_token(d, &vk, b, t, h), dim, what == PROOF_OFF_K ? whole : 0, side * (what == PROOF_OFF_K ? left : one));
+                if (what != PROOF_LATE_V)
+                    proof_put_pair(k, proof_token(d, &vk, b, t, h), dim, what == PROOF_OFF_K ? whole : 0, side * (what == PROOF_OFF_K ? left : one));
                 for (int64_t e = 0; e < dv; e++)
-                    element_put(v, ATTN_F32, at + e, what != PROOF_OFF_V ? side : ldexp(t % 64 == 5 ? 2047 : (double)(t % 16) + 0.499, -9));
+                    element_put(v, ATTN_F32, at + e, what == PROOF_OFF_V    ? ldexp(code, -9)
+                                                     : what == PROOF_LATE_V ? random_normal(&c->data) * (t < s.start + s.kv_len * 9 / 16 ? 1e-3 : 1)
+                                                                            : side);
             }
     }
 }
@@ -545,12 +549,13 @@ SHARED int32_t proof_dtype(proof_rng *r) { return (int32_t)proof_int(r, ATTN_F32
 
 SHARED void proof_draw_tolerance(proof_case *c, proof_rng *r, proof_draw *draw) {
     static const float tolerances[] = {1e-1f, 1e-1f, 3e-2f, 1e-2f, 1e-2f, 1e-3f, 1e-4f, 1e-5f};
-    const attn_desc *d = &c->d;
+    attn_desc *d = &c->d;
     if (!proof_tolerant) return;
     c->tolerance = tolerances[proof_int(r, 0, 7)];
     c->tolerance_flag = proof_chance(r, 30) ? ATTN_TOLERANCE_ABSOLUTE : 0;
     if (d->q.dtype || d->k.dtype || d->v.dtype || d->append.len || d->head_dim < 2 || !proof_chance(r, 60)) return;
-    draw->off_codes = (int)proof_int(r, PROOF_OFF_K, PROOF_OFF_V), c->tolerance = 1e-1f, c->tolerance_flag = 0;
+    draw->off_codes = (int)proof_int(r, PROOF_OFF_K, PROOF_LATE_V), c->tolerance = 1e-1f, c->tolerance_flag = 0;
+    if (draw->off_codes == PROOF_LATE_V) d->flags |= ATTN_CAUSAL, c->features |= PROOF_CAUSAL;
 }
 /* A shape for codes: what the cost does not allow is taken from the batch, the heads and the dimensions. */
 SHARED void proof_draw_many(attn_desc *d, proof_rng *r, int64_t cap) {
