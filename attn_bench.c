@@ -1021,7 +1021,10 @@ static const struct {
     {"adaattn", QUICK | WHOLE, NULL,
         "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 pass=fwd,fwd+bwd "
         "policy=quality,balanced,speed warmup=10 iterations=20"},
-    {"adaattn", QUICK | WHOLE, NULL,
+    {"adaattn", QUICK, NULL,
+        "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 project=1 "
+        "pass=fwd,fwd+bwd policy=speed warmup=3 iterations=20"},
+    {"adaattn", WHOLE, NULL,
         "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 project=1 "
         "pass=fwd,fwd+bwd policy=quality,balanced,speed warmup=3 iterations=20"},
     {"adaattn", WHOLE, NULL,
@@ -1032,6 +1035,8 @@ static const struct {
         "pass=fwd,fwd+bwd policy=quality,balanced,speed iterations=20"},
     {"adaattn", QUICK | WHOLE, NULL,
         "embed-dim=512 num-heads=8 seq-len=2048 policy=quality,balanced,speed iterations=10"},
+    {"adaattn", WHOLE, NULL,
+        "embed-dim=512 num-heads=8 seq-len=2048 policy=speed data=smooth iterations=10"},
     {"adaattn", QUICK | WHOLE, NULL,
         "measure=metrics embed-dim=512 num-heads=8 batch-size=2 seq-len=128 policy=speed"},
     {"adaattn", WHOLE, NULL,
@@ -3057,8 +3062,8 @@ static void start_timing(job *j, void (*call)(void *), double tokens) {
     const int64_t *v = j->c->v;
     int64_t n = calls_of(j->b, j->c, r->backend, r->first_run_ms * 1e-3 + 1e-7);
     bool counted = j->b->opt.user.count[ITERATIONS] || !(j->b->opt.min_time > 0);
-    j->peak = j->gpu ? NAN : peak_now(j->c);
-    j->bandwidth = j->gpu || j->b->opt.repeated ? NAN : bandwidth_now(j);
+    j->peak = j->gpu || j->p->promise ? NAN : peak_now(j->c);
+    j->bandwidth = j->gpu || j->p->promise || j->b->opt.repeated ? NAN : bandwidth_now(j);
     j->plan = (timing_plan){j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP], counted ? n : 1,
         j->reference ? 0 : j->b->opt.min_time};
     j->call = call;

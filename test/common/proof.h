@@ -454,7 +454,7 @@ SHARED void proof_off_codes(proof_case *c, int what) {
                     proof_put_pair(k, proof_token(d, &vk, b, t, h), dim, what == PROOF_OFF_K ? whole : 0, side * (what == PROOF_OFF_K ? left : one));
                 for (int64_t e = 0; e < dv; e++)
                     element_put(v, ATTN_F32, at + e, what == PROOF_OFF_V    ? ldexp(code, -9)
-                                                     : what == PROOF_LATE_V ? random_normal(&c->data) * (t < s.start + s.kv_len * 9 / 16 ? 1e-3 : 1)
+                                                     : what == PROOF_LATE_V ? random_normal(&c->data) * (t < s.start + s.kv_len - s.q_len / 2 ? 1e-3 : 1)
                                                                             : side);
             }
     }
@@ -827,7 +827,7 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     }
     draw.hidden_percent = proof_chance(r, 30) ? 10 : 0;
     draw.lse = c->backward || proof_chance(r, 70);
-    draw.nonfinite = !c->backward && proof_chance(r, 8);
+    draw.nonfinite = !c->backward && proof_chance(r, proof_tolerant ? 20 : 8);
     d->threads = (int32_t)proof_int(r, 0, 3);
     if (c->backward) {
         attn_grad *g = &c->g;
