@@ -774,7 +774,7 @@ struct suite {
     const char *name, *help, *backends; /* backends: the selection without --backend */
     const char *columns;                /* of the markdown format; csv and json have every key */
     const char *brief;                  /* of the table, in 100 characters; NULL: BRIEF */
-    const char *modes;       /* the selection of its cases with a policy */
+    const char *modes;                  /* the selection of its cases with a policy */
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
     bool scales;             /* its rows are compared over threads and batch */
     bool no_exponents;       /* its lengths are not there for a power law */
@@ -1407,7 +1407,9 @@ static bool is_timing(int64_t measure) {
 
 /* A way to bear a policy's tolerance, for which a row is named as for a backend: by attn.h's own
  * choice, or in a basis of the keys (>>rank). */
-static bool is_mode(const char *name) { return !strcmp(name, "precision") || !strcmp(name, "rank"); }
+static bool is_mode(const char *name) {
+    return !strcmp(name, "precision") || !strcmp(name, "rank");
+}
 
 static row new_row(const bench_case *c, const char *backend) {
     row r = null_row();
@@ -1580,8 +1582,9 @@ typedef struct files {
 typedef struct promise {
     float *cert; /* [batch, heads, q_len] */
     attn_statistics told;
-    double tolerance;       /* that was asked for */
-    double rank, effective; /* of the rank mode: dimensions summed, effective rank; means of heads */
+    double tolerance; /* that was asked for */
+    double rank,
+        effective; /* of the rank mode: dimensions summed, effective rank; means of heads */
 } promise;
 
 /* The tensors of a case and their description; dtype of o is that of q. */
@@ -1918,9 +1921,15 @@ static attn_status run_forward(const problem *p) {
     return p->by_rank ? rank_forward(p) : attn_forward(&p->d);
 }
 
-/* Exact, from the o and lse of the forward, whichever that was. */
+/* Of the backward: exact, from the o and lse of the forward, whichever that was. */
+static attn_desc backward_desc(const problem *p) {
+    attn_desc d = without_tolerance(&p->d);
+    if (p->d.tolerance > 0) d.backend = "auto";
+    return d;
+}
+
 static attn_status run_backward(const problem *p) {
-    const attn_desc d = without_tolerance(&p->d);
+    const attn_desc d = backward_desc(p);
     return attn_backward(&d, &p->g);
 }
 
@@ -2329,7 +2338,7 @@ enum { RANK_SWEEPS = 3 };
 
 /* Of one key head: batch * kv_heads tasks. */
 typedef struct rank_head {
-    int64_t rank; /* dimensions summed; 0: computed exactly */
+    int64_t rank;                              /* dimensions summed; 0: computed exactly */
     double longest[2], range, most, effective; /* longest |k|, |k_rest|; most: of |v| */
 } rank_head;
 
@@ -2389,7 +2398,8 @@ static double key_basis(
     for (int64_t x = 0; x < dim; x++) { /* the largest of those left */
         int64_t best = -1;
         for (int64_t y = 0; y < dim; y++)
-            if (g[y * dim + y] >= 0 && (best < 0 || g[y * dim + y] > g[best * dim + best])) best = y;
+            if (g[y * dim + y] >= 0 && (best < 0 || g[y * dim + y] > g[best * dim + best]))
+                best = y;
         for (int64_t y = 0; y < dim && best < 0; y++)
             if (!isinf(g[y * dim + y])) best = y; /* below 0 by rounding */
         const double share = sum > 0 ? sqrt(fmax(0, g[best * dim + best])) / sum : 0;
@@ -2421,9 +2431,8 @@ static double longest_rest(const float *k, int64_t n, int64_t rank, int64_t dim)
 }
 
 /* Whether all rows of the head keep to the tolerance with so many dimensions. */
-static bool rank_is_enough(
-    rank_head *h, const float *q, int64_t rows, const float *k, const attn_desc *d, double most_eta,
-    int64_t rank) {
+static bool rank_is_enough(rank_head *h, const float *q, int64_t rows, const float *k,
+    const attn_desc *d, double most_eta, int64_t rank) {
     const double scale = 1 / sqrt((double)d->head_dim);
     h->longest[1] = longest_rest(k, d->kv_len, rank, d->head_dim);
     for (int64_t i = 0; i < rows; i++)
@@ -2492,7 +2501,8 @@ static attn_status rank_run(const rank_call *job, int64_t n) {
     d.lse = d.lse ? d.lse + at : NULL;
     d.workspace = NULL, d.workspace_size = 0;
     for (int64_t r = 0; r < rows; r++) {
-        const double eta = h->rank ? eta_of(h, q + r * dim, h->rank, dim, 1 / sqrt((double)dim)) : 0;
+        const double eta =
+            h->rank ? eta_of(h, q + r * dim, h->rank, dim, 1 / sqrt((double)dim)) : 0;
         const float cert = (float)(h->range * tanh(eta / 2) * 1.000001);
         x->cert[at + r] = cert;
         x->told.largest_cert = fmaxf(x->told.largest_cert, cert);
@@ -2682,8 +2692,8 @@ static attn_status plan_call(problem *p, int64_t pass, attn_plan *plan) {
     attn_plan backward;
     attn_status s = attn_query(&p->d, pass == BWD ? &p->g : NULL, plan);
     if (s || pass != FWD_BWD) return s;
-    const attn_desc exact = without_tolerance(&p->d);
-    s = attn_query(&exact, &p->g, &backward);
+    const attn_desc d = backward_desc(p);
+    s = attn_query(&d, &p->g, &backward);
     if (!s && backward.workspace_size > plan->workspace_size)
         plan->workspace_size = backward.workspace_size;
     if (s) memcpy(plan, &backward, sizeof backward);
@@ -2765,7 +2775,8 @@ static double largest_seen(const problem *p, int64_t b, int64_t kv_head, int64_t
     visible(d, i + d->kv_len - d->q_len, &first, &last);
     for (int64_t j = first; j <= last; j++) {
         const char *v = row_in(&d->v, b, j, kv_head);
-        for (int64_t e = 0; e < d->v_dim; e++) most = fmax(most, fabs(attn__ref_read(v, d->v.dtype, e)));
+        for (int64_t e = 0; e < d->v_dim; e++)
+            most = fmax(most, fabs(attn__ref_read(v, d->v.dtype, e)));
     }
     return most;
 }
@@ -2787,8 +2798,7 @@ static void note_promise(job *j) {
     }
     for (uint64_t n = 0; n < ROWS && kept && !d->v.scale && !d->seq.block_table; n++) {
         const int64_t row = (int64_t)(draw(41, n) % (uint64_t)rows), h = row / d->q_len % d->heads;
-        const double most =
-            largest_seen(p, row / d->q_len / d->heads, h / share, row % d->q_len);
+        const double most = largest_seen(p, row / d->q_len / d->heads, h / share, row % d->q_len);
         kept = (double)x->cert[row] <= j->r->tolerance * most;
     }
     if (!kept || largest != t->largest_cert)
@@ -3934,8 +3944,7 @@ static double estimate(bench *b, const bench_case *c, const char *backend) {
            each * (double)(calls_of(b, c, backend, each) * 5 / 4 + v[WARMUP] + 1) + 0.1;
 }
 
-static const char *backend_at(
-    const bench *b, const suite *s, bool policy, int i, char name[32]) {
+static const char *backend_at(const bench *b, const suite *s, bool policy, int i, char name[32]) {
     for (int k = 0; k < b->backend_count; k++)
         if ((policy || !is_mode(b->backends[k])) && !i--) return b->backends[k];
     if (b->backend_count) return NULL;
@@ -5179,7 +5188,8 @@ static void print_relative(
     const double times[] = {
         theirs[0] / ours[0], theirs[1] / ours[1], (theirs[0] + theirs[1]) / (ours[0] + ours[1])};
     for (int i = 0; i < 3; i++)
-        if (isfinite(times[i])) fprintf(f, i ? ", %.2f" : "%.2f", inverse ? 1 / times[i] : times[i]);
+        if (isfinite(times[i]))
+            fprintf(f, i ? ", %.2f" : "%.2f", inverse ? 1 / times[i] : times[i]);
         else fputs(i ? ", -" : "-", f);
 }
 
@@ -7696,6 +7706,13 @@ static int prepare(bench *b, baseline *old) {
     if (!b->writer)
         return refuse("--format %s: must be one of table, csv, json, markdown", o->format);
     if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b))) return EXIT_BAD;
+    int64_t parts = 0;
+    char name[32];
+    for (int64_t i = 0; i < b->case_count; i++)
+        parts += backend_of_case(b, &b->cases[i], 0, name) != NULL;
+    if (b->case_count && !parts)
+        return refuse(
+            "--backend %s: only in cases with a policy, which --suite adaattn has", o->backends);
     if (!b->case_count)
         return o->filter ? refuse("--filter %s: no case has it in its name", o->filter)
                          : refuse("no case is chosen");
