@@ -173,6 +173,7 @@ static void tight_bound(job *j)
     for (int64_t n = 0; n < p->d.kv_len; n++) k[2 * n] = 1, k[2 * n + 1] = v[2 * n] = v[2 * n + 1] = n & 1 ? -1 : 1, k[2 * n + 1] /= 8;
     for (int64_t n = 0; n < p->d.q_len; n++) q[2 * n] = 1, q[2 * n + 1] = (float)(eta * 8 * sqrt(2));
     if (!first_call(j)) return;
+    expect(row_ok(j->r), "tight bound: %s %s", j->r->status, j->r->note);
     expect(p->promise->rank == 1, "tight bound: %g dimensions", p->promise->rank);
     expect(p->promise->effective > 1 && p->promise->effective < 1.5, "tight bound: effective rank %g", p->promise->effective);
     expect(j->r->max_abs_err > 0.99 * j->r->max_cert && j->r->max_abs_err <= j->r->max_cert, "tight bound: error %g, certificate %g",
