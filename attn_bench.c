@@ -68,7 +68,7 @@
                   are rows of cases with a policy, beside flash: quality, balanced and speed are
                   tolerances of 1e-4, 1e-3 and 1e-2 of the largest |v|. `precision` is attn.h
                   with the tolerance: from codes of int16, where that pays. `rank` sums scores
-                  over as few dimensions of a basis of the keys as the tolerance needs (>>rank).
+                  over as few dimensions of a basis of the keys as the tolerance needs (>>basis).
                   Both compute the backward exactly.
                   Read `max err` beside `max cert`, the largest certificate: no element is wrong
                   by more. The notes say how many tiles were int16, what was redone and why calls
@@ -217,7 +217,7 @@
      >>npy       reading and writing .npy files
      >>problem   tensors and description of a case
      >>check     verification against the f64 reference, whole or by sampled rows
-     >>rank      AdaAttn's adaptive rank, with a certificate
+     >>basis     AdaAttn's adaptive rank, with a certificate
      >>measure   what is measured: time, memory, generation, a module, a property
      >>run       cases times backends, progress, announcements
      >>ranks     ATTN_MPI: attention over the ranks of a communicator
@@ -1411,7 +1411,7 @@ static bool is_timing(int64_t measure) {
 }
 
 /* A way to bear a policy's tolerance, for which a row is named as for a backend: by attn.h's own
- * choice, or in a basis of the keys (>>rank). */
+ * choice, or in a basis of the keys (>>basis). */
 static bool is_mode(const char *name) {
     return !strcmp(name, "precision") || !strcmp(name, "rank");
 }
@@ -1920,10 +1920,10 @@ static attn_desc without_tolerance(const attn_desc *d) {
     return exact;
 }
 
-static attn_status rank_forward(const problem *p); /* >>rank */
+static attn_status basis_forward(const problem *p); /* >>basis */
 
 static attn_status run_forward(const problem *p) {
-    return p->by_rank ? rank_forward(p) : attn_forward(&p->d);
+    return p->by_rank ? basis_forward(p) : attn_forward(&p->d);
 }
 
 /* Of the backward: exact, from the o and lse of the forward, whichever that was. */
@@ -2327,7 +2327,7 @@ static verdict check(const problem *p, int64_t pass, double seconds) {
     return v;
 }
 
-/* ================================================================================== >>rank ====
+/* ================================================================================= >>basis ====
    AdaAttn's "adaptive rank", with a certificate. The queries and keys of a key head are turned into
    an orthonormal basis, about the eigenvectors of K^T K, the largest eigenvalue first. That leaves
    every score as it is, and scores are then summed over the first dimensions only, as many as the
@@ -2339,19 +2339,19 @@ static verdict check(const problem *p, int64_t pass, double seconds) {
    for weights whose logarithms are each off by eta at most differ by tanh(eta / 2) of all at most.
    The basis need not be that of the eigenvectors for this to hold, only orthonormal: few sweeps do.
    Rows that even all dimensions do not keep within the tolerance are computed as without one. */
-enum { RANK_SWEEPS = 3 };
+enum { BASIS_SWEEPS = 3 };
 
 /* Of one key head: batch * kv_heads tasks. */
-typedef struct rank_head {
+typedef struct basis_head {
     int64_t rank;                              /* dimensions summed; 0: computed exactly */
     double longest[2], range, most, effective; /* longest |k|, |k_rest|; most: of |v| */
-} rank_head;
+} basis_head;
 
-typedef struct rank_call {
+typedef struct basis_call {
     const problem *p;
     float *q, *k; /* turned: [batch][heads][q_len][dim], [batch][kv_heads][kv_len][dim] */
-    rank_head *heads;
-} rank_call;
+    basis_head *heads;
+} basis_call;
 
 /* Turns rows a and b of g[dim][dim], its columns a and b, and the rows a and b of the basis by the
  * angle that makes g[a][b] 0 (Jacobi). */
@@ -2398,7 +2398,7 @@ static double key_basis(
     for (int64_t x = 0; x < dim; x++)
         for (int64_t y = 0; y < x; y++) g[x * dim + y] = g[y * dim + x];
     for (int64_t x = 0; x < dim; x++) turned[x * dim + x] = 1;
-    for (int sweep = 0; sweep < RANK_SWEEPS; sweep++)
+    for (int sweep = 0; sweep < BASIS_SWEEPS; sweep++)
         for (int64_t x = 0; x < dim; x++)
             for (int64_t y = x + 1; y < dim; y++) turn_pair(g, turned, dim, x, y);
     for (int64_t x = 0; x < dim; x++) sum += sqrt(fmax(0, g[x * dim + x]));
@@ -2426,7 +2426,7 @@ static double length_from(const float *x, int64_t from, int64_t dim) {
 
 /* What the score of a turned row may be off by: what is left out, and what f32 rounds of the turned
  * rows and of sums of so many products, which is not that of the rows as they were. */
-static double eta_of(const rank_head *h, const float *q, int64_t rank, int64_t dim, double scale) {
+static double eta_of(const basis_head *h, const float *q, int64_t rank, int64_t dim, double scale) {
     return scale * (length_from(q, rank, dim) * h->longest[1] +
                        (double)(dim + 4) * 0x1p-24 * length_from(q, 0, dim) * h->longest[0]);
 }
@@ -2438,7 +2438,7 @@ static double longest_rest(const float *k, int64_t n, int64_t rank, int64_t dim)
 }
 
 /* Whether all rows of the head keep to the tolerance with so many dimensions. */
-static bool rank_is_enough(rank_head *h, const float *q, int64_t rows, const float *k,
+static bool dims_are_enough(basis_head *h, const float *q, int64_t rows, const float *k,
     const attn_desc *d, double most_eta, int64_t rank) {
     const double scale = 1 / sqrt((double)d->head_dim);
     h->longest[1] = longest_rest(k, d->kv_len, rank, d->head_dim);
@@ -2448,12 +2448,12 @@ static bool rank_is_enough(rank_head *h, const float *q, int64_t rows, const flo
 }
 
 /* Turns the rows of a key head and finds how many dimensions they need. */
-static void rank_task(void *arg, int64_t n) {
-    const rank_call *job = arg;
+static void basis_task(void *arg, int64_t n) {
+    const basis_call *job = arg;
     const attn_desc *d = &job->p->d;
     const int64_t dim = d->head_dim, share = d->heads / d->kv_heads, rows = share * d->q_len;
     const int64_t b = n / d->kv_heads, kv_head = n % d->kv_heads;
-    rank_head *h = &job->heads[n];
+    basis_head *h = &job->heads[n];
     float *q = job->q + n * rows * dim, *k = job->k + n * d->kv_len * dim;
     double *room = malloc((size_t)((3 * dim + 1) * dim) * sizeof *room);
     if (!room) return; /* rank 0: exactly */
@@ -2479,7 +2479,7 @@ static void rank_task(void *arg, int64_t n) {
     int64_t least = 1, enough = dim + 1; /* bisection: more dimensions leave out less */
     while (least < enough) {
         const int64_t half = (least + enough) / 2;
-        if (half <= dim && rank_is_enough(h, q, rows, k, d, most_eta, half)) enough = half;
+        if (half <= dim && dims_are_enough(h, q, rows, k, d, most_eta, half)) enough = half;
         else least = half + 1;
     }
     h->rank = enough <= dim ? enough : 0;
@@ -2487,12 +2487,12 @@ static void rank_task(void *arg, int64_t n) {
 }
 
 /* The attention of a key head in so many dimensions; its certificates. */
-static attn_status rank_run(const rank_call *job, int64_t n) {
+static attn_status basis_run(const basis_call *job, int64_t n) {
     attn_desc d = job->p->d;
     const int64_t dim = d.head_dim, share = d.heads / d.kv_heads, b = n / d.kv_heads,
                   kv_head = n % d.kv_heads, rows = share * d.q_len,
                   at = (b * d.heads + kv_head * share) * d.q_len;
-    const rank_head *h = &job->heads[n];
+    const basis_head *h = &job->heads[n];
     const float *q = job->q + n * rows * dim;
     promise *x = job->p->promise;
     d.o.data = row_out(&d.o, b, 0, kv_head * share);
@@ -2520,26 +2520,26 @@ static attn_status rank_run(const rank_call *job, int64_t n) {
     return attn_forward(&d);
 }
 
-static const char *rank_declines(const attn_desc *d) {
+static const char *basis_declines(const attn_desc *d) {
     if (d->q.dtype || d->k.dtype || d->v.dtype) return "rank takes f32";
     if (d->flags || d->mask.data || d->seq.used_k || d->seq.block_table || d->append.len)
         return "rank takes calls without masks and caches";
     return NULL;
 }
 
-static attn_status rank_forward(const problem *p) {
+static attn_status basis_forward(const problem *p) {
     const attn_desc *d = &p->d;
     promise *x = p->promise;
     const int64_t heads = d->batch * d->kv_heads;
-    rank_call job = {p, malloc((size_t)(d->batch * d->heads * d->q_len * d->head_dim) * 4),
+    basis_call job = {p, malloc((size_t)(d->batch * d->heads * d->q_len * d->head_dim) * 4),
         malloc((size_t)(heads * d->kv_len * d->head_dim) * 4),
-        calloc((size_t)heads, sizeof(rank_head))};
+        calloc((size_t)heads, sizeof(basis_head))};
     attn_status s = job.q && job.k && job.heads ? ATTN_OK : ATTN_ERR_MEMORY;
     memset(&x->told, 0, sizeof x->told);
     x->rank = x->effective = 0;
     x->told.rows = d->batch * d->heads * d->q_len;
-    if (!s) attn_parallel(d, rank_task, &job, heads);
-    for (int64_t n = 0; n < heads && !s; n++) s = rank_run(&job, n);
+    if (!s) attn_parallel(d, basis_task, &job, heads);
+    for (int64_t n = 0; n < heads && !s; n++) s = basis_run(&job, n);
     x->rank /= (double)heads, x->effective /= (double)heads;
     if (x->told.rows_redone)
         snprintf(x->told.why, sizeof x->told.why, "all dimensions round more than the tolerance");
@@ -4086,7 +4086,7 @@ static bool mode_declines(const bench_case *c, const char *backend, row *r) {
     describe(c, &d);
     static char some;
     if (c->v[MASK] || c->v[PAGE] || c->v[APPEND]) d.mask.data = &some;
-    const char *why = strcmp(backend, "rank") ? NULL : rank_declines(&d);
+    const char *why = strcmp(backend, "rank") ? NULL : basis_declines(&d);
     if (why) remark(r, "declined", "%s", why);
     return why != NULL;
 }
