@@ -1864,6 +1864,11 @@ static attn_status attn__resolve_append(attn_desc *d) {
     return ATTN_OK;
 }
 
+/* Where statistics may begin: at multiples of 8, on i386 of 4. */
+struct attn__statistics_behind {
+    char first;
+    attn_statistics told;
+};
 /* All that is neither a tensor nor a mask has elements of 4 bytes. */
 static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
     const attn_seq *s = &d->seq;
@@ -1875,7 +1880,8 @@ static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
                     (uintptr_t)d->sink | (uintptr_t)d->k.scale | (uintptr_t)d->v.scale |
                     (uintptr_t)d->cert;
     if (g) all |= (uintptr_t)g->dlse | (uintptr_t)g->dbias | (uintptr_t)g->dsink;
-    return all % 4 == 0 && (uintptr_t)d->statistics % sizeof(int64_t) == 0;
+    return all % 4 == 0 &&
+           (uintptr_t)d->statistics % offsetof(struct attn__statistics_behind, told) == 0;
 }
 static attn_status attn__resolve_seq(attn_desc *d) {
     attn_seq *s = &d->seq;

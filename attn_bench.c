@@ -63,9 +63,17 @@
                   stands every figure of theirs beside ours: times, backward over forward, memory
                   as a factor, GB/s, scaling. Theirs were measured on a GPU, an L20.
      adaattn      dense attention, forward, backward, total, alone and with the four projections,
-                  which need OpenBLAS: without it their rows are `declined`. A minute.
-                  Its "backward" includes the forward: compare our `fwd+bwd`. Its adaptive variants
-                  are not built, and the rows say so.
+                  which need OpenBLAS: without it their rows are `declined`. Four minutes.
+                  Its "backward" includes the forward: compare our `fwd+bwd`. Its adaptive modes
+                  are rows of cases with a policy, beside flash: quality, balanced and speed are
+                  tolerances of 1e-4, 1e-3 and 1e-2 of the largest |v|. `precision` is attn.h
+                  with the tolerance: from codes of int16, where that pays. `rank` sums scores
+                  over as few dimensions of a basis of the keys as the tolerance needs (>>basis).
+                  Both compute the backward exactly.
+                  Read `max err` beside `max cert`, the largest certificate: no element is wrong
+                  by more. The notes say how many tiles were int16, what was redone and why calls
+                  stayed dense, and the dimensions that rank summed; the rows "metrics" the
+                  entropy of heads, and how many keys a row could go without for 99% of its weight.
      decode       one-token steps against a KV cache in f32, f16, bf16, int8 and fp8, contiguous
                   and paged. Ten minutes; 2 GiB.
                   Read `of bandw.` first: a step is limited by how fast the cache is read. `p50` is
@@ -209,6 +217,7 @@
      >>npy       reading and writing .npy files
      >>problem   tensors and description of a case
      >>check     verification against the f64 reference, whole or by sampled rows
+     >>basis     AdaAttn's adaptive rank, with a certificate
      >>measure   what is measured: time, memory, generation, a module, a property
      >>run       cases times backends, progress, announcements
      >>ranks     ATTN_MPI: attention over the ranks of a communicator
@@ -498,8 +507,8 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
 #define AXIS_LIST(X) \
     X(MEASURE, "measure", \
         "time|determinism|thread-count|batching|finite|gradient|loss|memory|generate|module|" \
-        "ranks|model", \
-        0, 11, 0, false, "what is measured") \
+        "metrics|ranks|model", \
+        0, 12, 0, false, "what is measured") \
     X(SEQ, "seq-len", NULL, 1, 1 << 24, 512, true, "queries of a sequence") \
     X(KV, "kv-len", NULL, 0, 1 << 24, 0, true, "keys of a sequence (0: --seq-len)") \
     X(DIM, "head-dim", "seq", FILL, 1 << 16, 64, true, "width of a query and of a key") \
@@ -522,6 +531,7 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
     X(PAGE, "page-size", NULL, 0, 1 << 20, 0, true, "tokens of a cache page (0: contiguous)") \
     X(APPEND, "append", NULL, 0, 1, 0, false, "the new tokens are appended by the call") \
     X(PASS, "pass", "fwd|bwd|fwd+bwd", 0, 2, 0, false, "direction") \
+    X(POLICY, "policy", "exact|quality|balanced|speed", 0, 3, 0, false, "a tolerance") \
     X(PROJECT, "project", NULL, 0, 1, 0, false, "with the Q, K, V and O projections") \
     X(COLD, "cold", NULL, 0, 1, 0, false, "caches flushed before each call") \
     X(THREADS, "threads", NULL, 0, 1024, 0, true, "CPU threads (0: all)") \
@@ -558,12 +568,16 @@ enum {
     MEMORY,
     GENERATE,
     MODULE,
+    METRICS,
     RANKS, /* ATTN_MPI alone */
     MODEL
 };
 enum { RANDOM, SMOOTH, PEAKED, TENTH, TENFOLD, STEEP, FROM_FILE };
 enum { NO_MASK, RANDOM_MASK, BLOCK_MASK, FILE_MASK };
 enum { FWD, BWD, FWD_BWD };
+/* AdaAttn's policies, as shares of the largest |v| that a row sees. */
+enum { EXACT };
+static const float policy_tolerance[] = {0, 1e-4f, 1e-3f, 1e-2f};
 
 enum { MOST_VALUES = 16 };
 typedef struct grid {
@@ -746,6 +760,7 @@ static void name_case(bench_case *c) {
     if (v[PAGE]) ADD(" page %lld", (long long)v[PAGE]);
     if (v[APPEND]) ADD(" append");
     if (v[PROJECT]) ADD(" projections");
+    if (v[POLICY]) ADD(" %s", axis_word(POLICY, v[POLICY], word));
     if (v[DATA] != RANDOM) ADD(" %s", axis_word(DATA, v[DATA], word));
     if (v[COLD]) ADD(" cold");
     if (c->variant) ADD(" %s", c->variant->name);
@@ -759,7 +774,7 @@ struct suite {
     const char *name, *help, *backends; /* backends: the selection without --backend */
     const char *columns;                /* of the markdown format; csv and json have every key */
     const char *brief;                  /* of the table, in 100 characters; NULL: BRIEF */
-    const char *absent;      /* rows of theirs that are not built here, said so in the table */
+    const char *modes;                  /* the selection of its cases with a policy */
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
     bool scales;             /* its rows are compared over threads and batch */
     bool no_exponents;       /* its lengths are not there for a power law */
@@ -824,12 +839,14 @@ static const suite suites[] = {
         .scales = true,
         .conclude = conclude_guide},
     {.name = "adaattn",
-        .help = "AdaAttn: dense forward, backward, total; with and without the projections",
+        .help = "AdaAttn: dense, precision, rank; forward, backward, total; projections",
         .backends = "standard,flash",
         .columns = "case,backend,kernel,pass,iterations,p50_ms,p95_ms,tokens_per_s,gflops,"
-                   "workspace_bytes,memory_factor,speedup_vs_standard,max_abs_err,theirs,"
+                   "workspace_bytes,memory_factor,speedup_vs_standard,max_abs_err,max_cert,theirs,"
                    "their_tokens_per_s,ratio,status",
-        .absent = "adaptive-precision,adaptive-rank",
+        .brief = "case,backend,pass,iterations,p50_ms,speedup_vs_standard,max_abs_err,max_cert,"
+                 "ratio,status",
+        .modes = "flash,precision,rank",
         .their_flops = "B*H*S^2*(4*D + 5)",
         .conclude = conclude_adaattn},
     {.name = "decode",
@@ -1000,6 +1017,35 @@ static const struct {
         "project=1 pass=fwd,bwd,fwd+bwd warmup=10 iterations=100"},
     {"adaattn", QUICK | WHOLE, NULL,
         "measure=memory embed-dim=512 num-heads=8 batch-size=2 seq-len=128"},
+    {"adaattn", QUICK | WHOLE, NULL,
+        "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 policy=quality,balanced,speed "
+        "warmup=10 iterations=20"},
+    {"adaattn", QUICK, NULL,
+        "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 pass=fwd+bwd policy=speed warmup=10 "
+        "iterations=20"},
+    {"adaattn", WHOLE, NULL,
+        "embed-dim=512 num-heads=8 batch-size=2 seq-len=128 pass=fwd+bwd "
+        "policy=quality,balanced,speed warmup=10 iterations=20"},
+    {"adaattn", QUICK, NULL,
+        "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 project=1 "
+        "pass=fwd,fwd+bwd policy=speed warmup=3 iterations=20"},
+    {"adaattn", WHOLE, NULL,
+        "measure=module embed-dim=512 num-heads=8 batch-size=2 seq-len=128 project=1 "
+        "pass=fwd,fwd+bwd policy=quality,balanced,speed warmup=3 iterations=20"},
+    {"adaattn", WHOLE, NULL,
+        "embed-dim=512 num-heads=8 batch-size=8 seq-len=512 pass=fwd,fwd+bwd "
+        "policy=quality,balanced,speed iterations=10"},
+    {"adaattn", WHOLE, NULL,
+        "measure=module embed-dim=512 num-heads=8 batch-size=8 seq-len=512 project=1 "
+        "pass=fwd,fwd+bwd policy=quality,balanced,speed iterations=10"},
+    {"adaattn", QUICK | WHOLE, NULL,
+        "embed-dim=512 num-heads=8 seq-len=2048 policy=quality,balanced,speed iterations=10"},
+    {"adaattn", WHOLE, NULL,
+        "embed-dim=512 num-heads=8 seq-len=2048 policy=speed data=smooth iterations=10"},
+    {"adaattn", QUICK | WHOLE, NULL,
+        "measure=metrics embed-dim=512 num-heads=8 batch-size=2 seq-len=128 policy=speed"},
+    {"adaattn", WHOLE, NULL,
+        "measure=metrics embed-dim=512 num-heads=8 batch-size=8 seq-len=512 policy=speed"},
 
     {"decode", QUICK | WHOLE, NULL,
         "measure=generate seq-len=1 kv-len=512,2048 num-heads=32 num-kv-heads=8 "
@@ -1265,6 +1311,8 @@ static const struct {
     X(REAL, memory_reduction, "memory_reduction", "mem saved") \
     X(REAL, memory_factor, "memory_factor", "mem x") \
     X(REAL, max_abs_err, "max_abs_err", "max err") \
+    X(REAL, tolerance, "tolerance", "toler.") \
+    X(REAL, max_cert, "max_cert", "max cert") \
     X(INT, rows_verified, "rows_verified", "rows") \
     X(REAL, theirs, "theirs", "published ms") \
     X(REAL, their_tokens_per_s, "their_tokens_per_s", "their tok/s") \
@@ -1362,6 +1410,12 @@ static bool is_timing(int64_t measure) {
     return measure == TIME || measure == GENERATE || measure == MODULE || measure >= RANKS;
 }
 
+/* A way to bear a policy's tolerance, for which a row is named as for a backend: by attn.h's own
+ * choice, or in a basis of the keys (>>basis). */
+static bool is_mode(const char *name) {
+    return !strcmp(name, "precision") || !strcmp(name, "rank");
+}
+
 static row new_row(const bench_case *c, const char *backend) {
     row r = null_row();
     char word[32];
@@ -1381,6 +1435,7 @@ static row new_row(const bench_case *c, const char *backend) {
     r.kv_heads = v[KV_HEADS];
     r.head_dim = v[DIM], r.v_dim = v[V_DIM], r.causal = v[CAUSAL], r.threads = v[THREADS],
     r.seed = v[SEED];
+    if (v[POLICY] && is_mode(backend)) r.tolerance = (double)policy_tolerance[v[POLICY]];
     return r;
 }
 
@@ -1528,10 +1583,22 @@ typedef struct files {
     bool has_mask, has_expect;
 } files;
 
+/* What a call with a tolerance leaves beside o. */
+typedef struct promise {
+    float *cert; /* [batch, heads, q_len] */
+    attn_statistics told;
+    double tolerance; /* that was asked for */
+    double rank,
+        effective; /* of the rank mode: dimensions summed, effective rank; means of heads */
+} promise;
+
 /* The tensors of a case and their description; dtype of o is that of q. */
 typedef struct problem {
     attn_desc d;
     attn_grad g;
+    float *cert;      /* owned, in cases with a policy */
+    promise *promise; /* of the mode in whose turn it is, NULL: the call is exact */
+    bool by_rank;
     float *lse; /* owned; d.lse where a call has it */
     void *owned[48];
     int owned_count;
@@ -1831,6 +1898,7 @@ static bool problem_make(const bench_case *c, const files *in, problem *p) {
     }
     d->o.data = own(p, attn__bytes(d->o.dtype, v[BATCH] * d->o.stride[0]));
     d->lse = p->lse = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
+    if (v[POLICY]) p->cert = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
     if (v[PASS] != FWD) make_gradients(p, c);
     give_message(p, true);
     if (p->failed) {
@@ -1843,11 +1911,54 @@ static bool problem_make(const bench_case *c, const files *in, problem *p) {
     return true;
 }
 
+/* The call without its tolerance. */
+static attn_desc without_tolerance(const attn_desc *d) {
+    attn_desc exact = *d;
+    exact.tolerance = 0;
+    exact.cert = NULL;
+    exact.statistics = NULL;
+    return exact;
+}
+
+static attn_status basis_forward(const problem *p); /* >>basis */
+
+static attn_status run_forward(const problem *p) {
+    return p->by_rank ? basis_forward(p) : attn_forward(&p->d);
+}
+
+/* Of the backward: exact, from the o and lse of the forward, whichever that was. */
+static attn_desc backward_desc(const problem *p) {
+    attn_desc d = without_tolerance(&p->d);
+    if (p->d.tolerance > 0) d.backend = "auto";
+    return d;
+}
+
+static attn_status run_backward(const problem *p) {
+    const attn_desc d = backward_desc(p);
+    return attn_backward(&d, &p->g);
+}
+
 static attn_status run_pass(const problem *p, int64_t pass) {
     attn_status s = ATTN_OK;
-    if (pass != BWD) s = attn_forward(&p->d);
-    if (!s && pass != FWD) s = attn_backward(&p->d, &p->g);
+    if (pass != BWD) s = run_forward(p);
+    if (!s && pass != FWD) s = run_backward(p);
     return s;
+}
+
+/* Makes the problem's call that of a row: a backend's, or a mode's with its case's tolerance. */
+static void take_mode(problem *p, const bench_case *c, const char *backend, promise *x) {
+    const bool mode = c->v[POLICY] && is_mode(backend);
+    p->d = without_tolerance(&p->d);
+    p->by_rank = mode && !strcmp(backend, "rank");
+    p->d.backend = p->by_rank ? "flash" : mode ? "auto" : backend;
+    p->promise = mode ? x : NULL;
+    if (!mode) return;
+    x->cert = p->cert;
+    x->tolerance = (double)policy_tolerance[c->v[POLICY]];
+    p->d.tolerance = p->by_rank ? 0 : policy_tolerance[c->v[POLICY]];
+    if (p->by_rank) return;
+    p->d.cert = p->cert;
+    p->d.statistics = &x->told;
 }
 
 /* ================================================================================= >>check ==== */
@@ -1917,7 +2028,7 @@ static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int6
     s.backend = "reference";
     s.workspace = NULL; /* the row's is sized for the row's backend */
     s.workspace_size = 0;
-    return s;
+    return without_tolerance(&s);
 }
 
 static void compare(verdict *v, double got, double expected, double allowed) {
@@ -1960,7 +2071,8 @@ static double tiny_of(int32_t dtype) { return dtype == ATTN_F16 ? 0x1p-25 : 0; }
 
 /* The unit of P: attn.h computes in f32 whatever the types, others may round P to 16 bits. */
 static double weight_unit(const attn_desc *d) {
-    static const char *const in_f32[] = {"reference", "standard", "flash"};
+    static const char *const in_f32[] = {"reference", "standard", "flash", "adaptive"};
+    if (d->tolerance > 0) return 0; /* by attn.h, and what it rounds is in the certificates */
     for (int i = 0; i < COUNT(in_f32); i++)
         if (!strcmp(d->backend, in_f32[i])) return 0;
     return d->q.dtype == ATTN_F32 ? 0 : unit_of(d->q.dtype);
@@ -1984,14 +2096,17 @@ static void check_slice(
     if (v->status) return;
     widen(got, &d->o, b, h, i, n, d->v_dim);
     v->checking = "o";
+    const int64_t row = (b * d->heads + h) * d->q_len + i;
+    const float *cert = p->promise ? p->promise->cert + row : NULL;
+    const double lse_error = cert ? (double)p->promise->told.lse_error : 0;
     for (int64_t e = 0; e < size; e++)
         compare(v, got[e], o[e],
             8 * 0x1p-24 * bound[e] + u_o * fabs(o[e]) + 2 * u_p * pv[e] + tiny_of(d->o.dtype) +
-                0x1p-100);
+                0x1p-100 + (cert ? (double)cert[e / d->v_dim] : 0));
     for (int64_t e = 0; e < n; e++)
-        compare_lse(v, d->lse[(b * d->heads + h) * d->q_len + i + e], lse[e],
+        compare_lse(v, d->lse[row + e], lse[e],
             8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e]) + 0x1p-24 * fabs((double)lse[e]) +
-                0x1p-100);
+                0x1p-100 + lse_error);
     v->rows += n;
 }
 
@@ -2212,6 +2327,228 @@ static verdict check(const problem *p, int64_t pass, double seconds) {
     return v;
 }
 
+/* ================================================================================= >>basis ====
+   AdaAttn's "adaptive rank", with a certificate. The queries and keys of a key head are turned into
+   an orthonormal basis, about the eigenvectors of K^T K, the largest eigenvalue first. That leaves
+   every score as it is, and scores are then summed over the first dimensions only, as many as the
+   tolerance needs. With q_rest and k_rest, what lies in the others,
+
+     |score - sum over the first| <= eta = scale |q_rest| |k_rest|           Cauchy and Schwarz
+     |o - o'| <= range tanh(eta / 2), range: most minus least of a column of v
+
+   for weights whose logarithms are each off by eta at most differ by tanh(eta / 2) of all at most.
+   The basis need not be that of the eigenvectors for this to hold, only orthonormal: few sweeps do.
+   Rows that even all dimensions do not keep within the tolerance are computed as without one. */
+enum { BASIS_SWEEPS = 3 };
+
+/* Of one key head: batch * kv_heads tasks. */
+typedef struct basis_head {
+    int64_t rank;                              /* dimensions summed; 0: computed exactly */
+    double longest[2], range, most, effective; /* longest |k|, |k_rest|; most: of |v| */
+} basis_head;
+
+typedef struct basis_call {
+    const problem *p;
+    float *q, *k; /* turned: [batch][heads][q_len][dim], [batch][kv_heads][kv_len][dim] */
+    basis_head *heads;
+} basis_call;
+
+/* Turns rows a and b of g[dim][dim], its columns a and b, and the rows a and b of the basis by the
+ * angle that makes g[a][b] 0 (Jacobi). */
+static void turn_pair(double *g, double *basis, int64_t dim, int64_t a, int64_t b) {
+    const double off = g[a * dim + b];
+    if (fabs(off) <= 1e-12 * sqrt(fabs(g[a * dim + a] * g[b * dim + b]))) return;
+    const double theta = (g[b * dim + b] - g[a * dim + a]) / (2 * off),
+                 t = (theta < 0 ? -1 : 1) / (fabs(theta) + sqrt(theta * theta + 1)),
+                 c = 1 / sqrt(t * t + 1), s = t * c;
+    double *rows[2][2] = {{g + a * dim, g + b * dim}, {basis + a * dim, basis + b * dim}};
+    for (int m = 0; m < 2; m++)
+        for (int64_t e = 0; e < dim; e++) {
+            const double x = rows[m][0][e], y = rows[m][1][e];
+            rows[m][0][e] = c * x - s * y, rows[m][1][e] = s * x + c * y;
+        }
+    for (int64_t e = 0; e < dim; e++) {
+        double *row = g + e * dim;
+        const double x = row[a], y = row[b];
+        row[a] = c * x - s * y, row[b] = s * x + c * y;
+    }
+}
+
+/* to[dim] of each row = the row in the basis, whose vectors are the columns of `basis`. */
+static void turn_row(float *to, const float *x, const double *basis, double *sum, int64_t dim) {
+    for (int64_t e = 0; e < dim; e++) sum[e] = 0;
+    for (int64_t d = 0; d < dim; d++)
+        for (int64_t e = 0; e < dim; e++) sum[e] += (double)x[d] * basis[d * dim + e];
+    for (int64_t e = 0; e < dim; e++) to[e] = (float)sum[e];
+}
+
+/* The basis of the keys, vectors in columns, and the effective rank: e to the entropy of the
+ * singular values (Roy and Vetterli, 2007). g, turned: [dim][dim]. */
+static double key_basis(
+    const attn_desc *d, int64_t b, int64_t kv_head, double *g, double *turned, double *basis) {
+    const int64_t dim = d->head_dim;
+    double sum = 0, entropy = 0;
+    memset(g, 0, (size_t)(dim * dim) * sizeof *g);
+    memset(turned, 0, (size_t)(dim * dim) * sizeof *turned);
+    for (int64_t j = 0; j < d->kv_len; j++) {
+        const float *k = row_in(&d->k, b, j, kv_head);
+        for (int64_t x = 0; x < dim; x++)
+            for (int64_t y = x; y < dim; y++) g[x * dim + y] += (double)k[x] * (double)k[y];
+    }
+    for (int64_t x = 0; x < dim; x++)
+        for (int64_t y = 0; y < x; y++) g[x * dim + y] = g[y * dim + x];
+    for (int64_t x = 0; x < dim; x++) turned[x * dim + x] = 1;
+    for (int sweep = 0; sweep < BASIS_SWEEPS; sweep++)
+        for (int64_t x = 0; x < dim; x++)
+            for (int64_t y = x + 1; y < dim; y++) turn_pair(g, turned, dim, x, y);
+    for (int64_t x = 0; x < dim; x++) sum += sqrt(fmax(0, g[x * dim + x]));
+    for (int64_t x = 0; x < dim; x++) { /* the largest of those left */
+        int64_t best = -1;
+        for (int64_t y = 0; y < dim; y++)
+            if (g[y * dim + y] >= 0 && (best < 0 || g[y * dim + y] > g[best * dim + best]))
+                best = y;
+        for (int64_t y = 0; y < dim && best < 0; y++)
+            if (!isinf(g[y * dim + y])) best = y; /* below 0 by rounding */
+        const double share = sum > 0 ? sqrt(fmax(0, g[best * dim + best])) / sum : 0;
+        entropy -= share > 0 ? share * log(share) : 0;
+        g[best * dim + best] = -INFINITY; /* taken */
+        for (int64_t y = 0; y < dim; y++) basis[y * dim + x] = turned[best * dim + y];
+    }
+    return exp(entropy);
+}
+
+/* |x| of dims [from, dim), above its rounding. */
+static double length_from(const float *x, int64_t from, int64_t dim) {
+    double sum = 0;
+    for (int64_t e = from; e < dim; e++) sum += (double)x[e] * (double)x[e];
+    return sqrt(sum) * 1.0000001;
+}
+
+/* What the score of a turned row may be off by: what is left out, and what f32 rounds of the turned
+ * rows and of sums of so many products, which is not that of the rows as they were. */
+static double eta_of(const basis_head *h, const float *q, int64_t rank, int64_t dim, double scale) {
+    return scale * (length_from(q, rank, dim) * h->longest[1] +
+                       (double)(dim + 4) * 0x1p-24 * length_from(q, 0, dim) * h->longest[0]);
+}
+
+static double longest_rest(const float *k, int64_t n, int64_t rank, int64_t dim) {
+    double longest = 0;
+    for (int64_t j = 0; j < n; j++) longest = fmax(longest, length_from(k + j * dim, rank, dim));
+    return longest;
+}
+
+/* Whether all rows of the head keep to the tolerance with so many dimensions. */
+static bool dims_are_enough(basis_head *h, const float *q, int64_t rows, const float *k,
+    const attn_desc *d, double most_eta, int64_t rank) {
+    const double scale = 1 / sqrt((double)d->head_dim);
+    h->longest[1] = longest_rest(k, d->kv_len, rank, d->head_dim);
+    for (int64_t i = 0; i < rows; i++)
+        if (!(eta_of(h, q + i * d->head_dim, rank, d->head_dim, scale) <= most_eta)) return false;
+    return true;
+}
+
+/* Turns the rows of a key head and finds how many dimensions they need. */
+static void basis_task(void *arg, int64_t n) {
+    const basis_call *job = arg;
+    const attn_desc *d = &job->p->d;
+    const int64_t dim = d->head_dim, share = d->heads / d->kv_heads, rows = share * d->q_len;
+    const int64_t b = n / d->kv_heads, kv_head = n % d->kv_heads;
+    basis_head *h = &job->heads[n];
+    float *q = job->q + n * rows * dim, *k = job->k + n * d->kv_len * dim;
+    double *room = malloc((size_t)((3 * dim + 1) * dim) * sizeof *room);
+    if (!room) return; /* rank 0: exactly */
+    double *basis = room, *sum = room + 3 * dim * dim;
+    h->effective = key_basis(d, b, kv_head, room + dim * dim, room + 2 * dim * dim, basis);
+    for (int64_t j = 0; j < d->kv_len; j++)
+        turn_row(k + j * dim, row_in(&d->k, b, j, kv_head), basis, sum, dim);
+    for (int64_t r = 0; r < rows; r++)
+        turn_row(q + r * dim, row_in(&d->q, b, r % d->q_len, kv_head * share + r / d->q_len), basis,
+            sum, dim);
+    free(room);
+    for (int64_t e = 0; e < d->v_dim; e++) {
+        double top = -INFINITY, low = INFINITY;
+        for (int64_t j = 0; j < d->kv_len; j++) {
+            const double x = (double)((const float *)row_in(&d->v, b, j, kv_head))[e];
+            top = fmax(top, x), low = fmin(low, x);
+        }
+        h->range = fmax(h->range, top - low), h->most = fmax(h->most, fmax(top, -low));
+    }
+    h->longest[0] = longest_rest(k, d->kv_len, 0, dim);
+    const double limit = 0.999 * job->p->promise->tolerance * h->most / h->range;
+    const double most_eta = limit < 1 ? 2 * atanh(limit) : INFINITY;
+    int64_t least = 1, enough = dim + 1; /* bisection: more dimensions leave out less */
+    while (least < enough) {
+        const int64_t half = (least + enough) / 2;
+        if (half <= dim && dims_are_enough(h, q, rows, k, d, most_eta, half)) enough = half;
+        else least = half + 1;
+    }
+    h->rank = enough <= dim ? enough : 0;
+    h->longest[1] = longest_rest(k, d->kv_len, enough <= dim ? enough : dim, dim);
+}
+
+/* The attention of a key head in so many dimensions; its certificates. */
+static attn_status basis_run(const basis_call *job, int64_t n) {
+    attn_desc d = job->p->d;
+    const int64_t dim = d.head_dim, share = d.heads / d.kv_heads, b = n / d.kv_heads,
+                  kv_head = n % d.kv_heads, rows = share * d.q_len,
+                  at = (b * d.heads + kv_head * share) * d.q_len;
+    const basis_head *h = &job->heads[n];
+    const float *q = job->q + n * rows * dim;
+    promise *x = job->p->promise;
+    d.o.data = row_out(&d.o, b, 0, kv_head * share);
+    d.v.data = row_in(&d.v, b, 0, kv_head);
+    d.q.data = h->rank ? q : row_in(&d.q, b, 0, kv_head * share);
+    d.k.data = h->rank ? job->k + n * d.kv_len * dim : row_in(&d.k, b, 0, kv_head);
+    if (h->rank) {
+        dense(d.q.stride, ATTN_BHSD, d.q_len, share, dim);
+        dense(d.k.stride, ATTN_BHSD, d.kv_len, 1, dim);
+        d.head_dim = h->rank, d.scale = (float)(1 / sqrt((double)dim)), d.flags |= ATTN_SCALE;
+    }
+    d.batch = d.kv_heads = 1, d.heads = share;
+    d.lse = d.lse ? d.lse + at : NULL;
+    d.workspace = NULL, d.workspace_size = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const double eta =
+            h->rank ? eta_of(h, q + r * dim, h->rank, dim, 1 / sqrt((double)dim)) : 0;
+        const float cert = (float)(h->range * tanh(eta / 2) * 1.000001);
+        x->cert[at + r] = cert;
+        x->told.largest_cert = fmaxf(x->told.largest_cert, cert);
+        x->told.lse_error = fmaxf(x->told.lse_error, (float)(eta * 1.000001));
+    }
+    if (!h->rank) x->told.rows_redone += rows;
+    x->rank += (double)(h->rank ? h->rank : dim), x->effective += h->effective;
+    return attn_forward(&d);
+}
+
+static const char *basis_declines(const attn_desc *d) {
+    if (d->q.dtype || d->k.dtype || d->v.dtype) return "rank takes f32";
+    if (d->flags || d->mask.data || d->seq.used_k || d->seq.block_table || d->append.len)
+        return "rank takes calls without masks and caches";
+    return NULL;
+}
+
+static attn_status basis_forward(const problem *p) {
+    const attn_desc *d = &p->d;
+    promise *x = p->promise;
+    const int64_t heads = d->batch * d->kv_heads;
+    basis_call job = {p, malloc((size_t)(d->batch * d->heads * d->q_len * d->head_dim) * 4),
+        malloc((size_t)(heads * d->kv_len * d->head_dim) * 4),
+        calloc((size_t)heads, sizeof(basis_head))};
+    attn_status s = job.q && job.k && job.heads ? ATTN_OK : ATTN_ERR_MEMORY;
+    memset(&x->told, 0, sizeof x->told);
+    x->rank = x->effective = 0;
+    x->told.rows = d->batch * d->heads * d->q_len;
+    if (!s) attn_parallel(d, basis_task, &job, heads);
+    for (int64_t n = 0; n < heads && !s; n++) s = basis_run(&job, n);
+    x->rank /= (double)heads, x->effective /= (double)heads;
+    if (x->told.rows_redone)
+        snprintf(x->told.why, sizeof x->told.why, "all dimensions round more than the tolerance");
+    free(job.q);
+    free(job.k);
+    free(job.heads);
+    return s;
+}
+
 /* =============================================================================== >>measure ==== */
 enum { DEFAULT_PROCESSES = 25, MOST_PROCESSES = 64 };
 typedef struct options {
@@ -2362,7 +2699,8 @@ static attn_status plan_call(problem *p, int64_t pass, attn_plan *plan) {
     attn_plan backward;
     attn_status s = attn_query(&p->d, pass == BWD ? &p->g : NULL, plan);
     if (s || pass != FWD_BWD) return s;
-    s = attn_query(&p->d, &p->g, &backward);
+    const attn_desc d = backward_desc(p);
+    s = attn_query(&d, &p->g, &backward);
     if (!s && backward.workspace_size > plan->workspace_size)
         plan->workspace_size = backward.workspace_size;
     if (s) memcpy(plan, &backward, sizeof backward);
@@ -2395,6 +2733,7 @@ static void poison(problem *p) /* all ones is a NaN in every type: what is not w
             memset(out[i]->data, 0xff,
                 (size_t)attn__bytes(out[i]->dtype, p->d.batch * out[i]->stride[0]));
     memset(p->lse, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
+    if (p->cert) memset(p->cert, 0xff, (size_t)(p->d.batch * p->d.heads * p->d.q_len * 4));
 }
 
 static void failed(row *r, const problem *p, attn_status s) {
@@ -2404,7 +2743,7 @@ static void failed(row *r, const problem *p, attn_status s) {
 /* The call as it is timed. A gradient alone needs the forward's o and lse first. */
 static void plain_call(job *j) {
     poison(j->p);
-    if (j->pass == BWD) j->status = attn_forward(&j->p->d);
+    if (j->pass == BWD) j->status = run_forward(j->p);
     double start = attn_seconds();
     timed_call(j);
     j->r->first_run_ms = 1e3 * (attn_seconds() - start);
@@ -2435,6 +2774,53 @@ static verdict check_forward_calls(job *j, double seconds) {
     return v;
 }
 
+/* The largest |v| that query i of a sequence sees, all of its columns. */
+static double largest_seen(const problem *p, int64_t b, int64_t kv_head, int64_t i) {
+    const attn_desc *d = &p->d;
+    double most = 0;
+    int64_t first, last;
+    visible(d, i + d->kv_len - d->q_len, &first, &last);
+    for (int64_t j = first; j <= last; j++) {
+        const char *v = row_in(&d->v, b, j, kv_head);
+        for (int64_t e = 0; e < d->v_dim; e++)
+            most = fmax(most, fabs(attn__ref_read(v, d->v.dtype, e)));
+    }
+    return most;
+}
+
+/* The certificates of a mode: within the tolerance, some of them compared with what their rows see;
+ * and what was done. */
+static void note_promise(job *j) {
+    enum { ROWS = 64 };
+    const problem *p = j->p;
+    const attn_desc *d = &p->d;
+    const promise *x = p->promise;
+    const attn_statistics *t = &x->told;
+    const int64_t rows = d->batch * d->heads * d->q_len, share = d->heads / d->kv_heads;
+    float largest = 0;
+    bool kept = t->rows == rows;
+    for (int64_t n = 0; n < rows; n++) {
+        kept = kept && isfinite(x->cert[n]) && x->cert[n] >= 0;
+        if (x->cert[n] > largest) largest = x->cert[n];
+    }
+    for (uint64_t n = 0; n < ROWS && kept && !d->v.scale && !d->seq.block_table; n++) {
+        const int64_t row = (int64_t)(draw(41, n) % (uint64_t)rows), h = row / d->q_len % d->heads;
+        const double most = largest_seen(p, row / d->q_len / d->heads, h / share, row % d->q_len);
+        kept = (double)x->cert[row] <= j->r->tolerance * most;
+    }
+    if (!kept || largest != t->largest_cert)
+        remark(j->r, "wrong", "a certificate is beyond the tolerance, or statistics say another");
+    j->r->max_cert = (double)largest;
+    if (p->by_rank)
+        remark(j->r, NULL, "%.1f of %lld dimensions, effective rank %.1f", x->rank,
+            (long long)d->head_dim, x->effective);
+    else
+        remark(j->r, NULL, "int16 in %lld of %lld tiles, %lld rows redone",
+            (long long)t->tiles_int16, (long long)(t->tiles_int16 + t->tiles_f32),
+            (long long)t->rows_redone);
+    if (*t->why) remark(j->r, NULL, "%s", t->why);
+}
+
 /* The first call, verified. */
 static bool first_call(job *j) {
     bench *b = j->b;
@@ -2459,6 +2845,7 @@ static bool first_call(job *j) {
     }
     r->max_abs_err = v.max_error;
     r->rows_verified = v.rows;
+    if (p->promise) note_promise(j);
     if (!(v.worst <= 1))
         remark(r, "wrong", "%s: %.3g times the error that is allowed; largest error of all %.3g",
             v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
@@ -2692,8 +3079,8 @@ static void start_timing(job *j, void (*call)(void *), double tokens) {
     const int64_t *v = j->c->v;
     int64_t n = calls_of(j->b, j->c, r->backend, r->first_run_ms * 1e-3 + 1e-7);
     bool counted = j->b->opt.user.count[ITERATIONS] || !(j->b->opt.min_time > 0);
-    j->peak = j->gpu ? NAN : peak_now(j->c);
-    j->bandwidth = j->gpu || j->b->opt.repeated ? NAN : bandwidth_now(j);
+    j->peak = j->gpu || j->p->promise ? NAN : peak_now(j->c);
+    j->bandwidth = j->gpu || j->p->promise || j->b->opt.repeated ? NAN : bandwidth_now(j);
     j->plan = (timing_plan){j->reference || n < v[ITERATIONS] ? 0 : v[WARMUP], counted ? n : 1,
         j->reference ? 0 : j->b->opt.min_time};
     j->call = call;
@@ -2740,6 +3127,7 @@ static void finish_timing(job *j) {
         r->kernel_ms = 1e3 * kernel_median(j, r->iterations);
         return;
     }
+    if (j->p->promise) return; /* the peak is of f32 products, and not all of these are */
     /* after the row, and again if it was disturbed */
     for (int i = 0; i < 3 && (!i || r->gflops > j->peak); i++)
         j->peak = fmax(j->peak, peak_now(j->c));
@@ -3274,7 +3662,7 @@ static void module_forward(const module *w, const problem *p, attn_status *s) {
         project(w, i, w->x, w->wide[i]);
         convert_part(w, &w->part[i], w->wide[i], w->width[i], false);
     }
-    *s = attn_forward(&p->d);
+    *s = run_forward(p);
     convert_part(w, &w->part[OF_O], w->wide[OF_O], w->width[OF_O], true);
     project(w, OF_O, w->wide[OF_O], w->y);
 }
@@ -3282,7 +3670,7 @@ static void module_forward(const module *w, const problem *p, attn_status *s) {
 static void module_backward(const module *w, const problem *p, attn_status *s) {
     project_back(w, OF_O, w->wide[OF_O], w->dy, w->wide_grad[OF_O], false);
     convert_part(w, &w->grad[OF_O], w->wide_grad[OF_O], w->width[OF_O], false);
-    *s = attn_backward(&p->d, &p->g);
+    *s = run_backward(p);
     for (int i = OF_Q; i <= OF_V; i++) {
         convert_part(w, &w->grad[i], w->wide_grad[i], w->width[i], true);
         project_back(w, i, w->x, w->wide_grad[i], w->dx, i > OF_Q);
@@ -3399,6 +3787,66 @@ static void measure_module(job *j) {
     while (p->owned_count > mark) aligned_put(p->owned[--p->owned_count]);
 }
 
+/* Of a head: the entropy of its rows, from the lse of the call, which is the running sum of
+ * exp(score); the share of keys that a row could go without, had the others to hold 99% of its
+ * weight. Means of sampled rows. */
+typedef struct head_metrics {
+    double entropy, sparsity;
+} head_metrics;
+
+static int by_weight(const void *a, const void *b) { return by_size(b, a); }
+
+static void add_row_metrics(
+    const problem *p, int64_t b, int64_t h, int64_t i, double *weight, head_metrics *to) {
+    const attn_desc *d = &p->d;
+    const double lse = (double)d->lse[(b * d->heads + h) * d->q_len + i],
+                 scale = 1 / sqrt((double)d->head_dim);
+    const char *q = row_in(&d->q, b, i, h);
+    int64_t first, last, n = 0, kept = 0;
+    double held = 0;
+    visible(d, i + d->kv_len - d->q_len, &first, &last);
+    for (int64_t j = first; j <= last; j++, n++) {
+        const char *k = row_in(&d->k, b, j, h / (d->heads / d->kv_heads));
+        double score = 0;
+        for (int64_t e = 0; e < d->head_dim; e++)
+            score += attn__ref_read(q, d->q.dtype, e) * attn__ref_read(k, d->k.dtype, e);
+        score *= scale;
+        weight[n] = exp(score - lse);
+        to->entropy += weight[n] * (lse - score);
+    }
+    qsort(weight, (size_t)n, sizeof *weight, by_weight);
+    while (kept < n && held < 0.99) held += weight[kept++];
+    to->sparsity += n ? 1 - (double)kept / (double)n : 0;
+}
+
+/* AdaAttn's metrics of the data, by the call of each mode: entropy of each head, sparsity; what the
+ * mode did, which precision it switched and the effective rank are in the note of every row. */
+static void measure_metrics(job *j) {
+    enum { ROWS = 32, NAMED_HEADS = 8 };
+    const problem *p = j->p;
+    const attn_desc *d = &p->d;
+    char text[96] = "";
+    double sparsity = 0;
+    if (!first_call(j)) return;
+    if (d->mask.data || d->seq.block_table || attn__is_scaled(d->k.dtype)) {
+        remark(j->r, "declined", "metrics are of dense calls without a mask");
+        return;
+    }
+    double *weight = malloc((size_t)d->kv_len * sizeof *weight);
+    for (int64_t h = 0; h < d->heads && weight; h++) {
+        head_metrics sum = {0, 0};
+        for (uint64_t n = 0; n < ROWS; n++)
+            add_row_metrics(p, (int64_t)(draw(51, n) % (uint64_t)d->batch), h,
+                (int64_t)(draw(52, n) % (uint64_t)d->q_len), weight, &sum);
+        sparsity += sum.sparsity / ROWS;
+        if (h < NAMED_HEADS)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " %.2f", sum.entropy / ROWS);
+    }
+    free(weight);
+    remark(j->r, NULL, "entropy of heads%s of %.2f, sparsity %.2f", text, log((double)d->kv_len),
+        sparsity / (double)d->heads);
+}
+
 /* In the order of the words of the axis "measure". */
 static void (*const measures[])(job *) = {
     measure_time,
@@ -3411,6 +3859,7 @@ static void (*const measures[])(job *) = {
     measure_memory,
     measure_generate,
     measure_module,
+    measure_metrics,
 };
 
 /* =================================================================================== >>run ==== */
@@ -3437,7 +3886,9 @@ static bool plan_row(const bench_case *c, const char *backend, row *r) {
     memset(&p, 0, sizeof p);
     memset(&plan, 0, sizeof plan);
     describe(c, &p.d);
-    p.d.backend = backend;
+    promise none;
+    p.cert = (float *)(void *)&p;
+    take_mode(&p, c, backend, &none);
     p.d.lse = c->v[PASS] == FWD ? NULL : (float *)(void *)&p;
     if (c->v[MASK]) p.d.mask.data = &some;
     p.g.dout.dtype = p.g.dq.dtype = p.d.q.dtype;
@@ -3500,9 +3951,11 @@ static double estimate(bench *b, const bench_case *c, const char *backend) {
            each * (double)(calls_of(b, c, backend, each) * 5 / 4 + v[WARMUP] + 1) + 0.1;
 }
 
-static const char *backend_at(const bench *b, const suite *s, int i, char name[32]) {
-    if (b->backend_count) return i < b->backend_count ? b->backends[i] : NULL;
-    for (const char *rest = s->backends; rest; i--) {
+static const char *backend_at(const bench *b, const suite *s, bool policy, int i, char name[32]) {
+    for (int k = 0; k < b->backend_count; k++)
+        if ((policy || !is_mode(b->backends[k])) && !i--) return b->backends[k];
+    if (b->backend_count) return NULL;
+    for (const char *rest = policy ? s->modes : s->backends; rest; i--) {
         rest = take_item(rest, name, 32);
         if (!i) return name;
     }
@@ -3510,12 +3963,16 @@ static const char *backend_at(const bench *b, const suite *s, int i, char name[3
     return i < b->plugin_count ? b->plugins[i] : NULL;
 }
 
+static const char *backend_of_case(const bench *b, const bench_case *c, int i, char name[32]) {
+    return backend_at(b, c->suite, c->v[POLICY] != EXACT, i, name);
+}
+
 static double remaining(bench *b, int64_t from_case, int from_backend) {
     double seconds = 0;
     char name[32];
     const char *backend;
     for (int64_t i = from_case; i < b->case_count; i++, from_backend = 0)
-        for (int k = from_backend; (backend = backend_at(b, b->cases[i].suite, k, name)); k++)
+        for (int k = from_backend; (backend = backend_of_case(b, &b->cases[i], k, name)); k++)
             seconds += estimate(b, &b->cases[i], backend);
     return seconds;
 }
@@ -3619,8 +4076,20 @@ typedef struct part {
     row r;
     job j;
     attn_desc d;
+    promise promise;
+    bool by_rank;
     bool made; /* it has a problem to compute */
 } part;
+
+static bool mode_declines(const bench_case *c, const char *backend, row *r) {
+    attn_desc d;
+    describe(c, &d);
+    static char some;
+    if (c->v[MASK] || c->v[PAGE] || c->v[APPEND]) d.mask.data = &some;
+    const char *why = strcmp(backend, "rank") ? NULL : basis_declines(&d);
+    if (why) remark(r, "declined", "%s", why);
+    return why != NULL;
+}
 
 /* Everything but what is timed in turns. */
 static void start_part(
@@ -3634,7 +4103,7 @@ static void start_part(
     if (is_gpu(r) && *b->no_gpu) remark(r, "declined", "%s", b->no_gpu);
     else if (is_gpu(r) && c->v[COLD])
         remark(r, "declined", "--cold flushes the CPU's caches, not the GPU's");
-    else if (plan_row(c, backend, r) && announce(b, c, r)) {
+    else if (!mode_declines(c, backend, r) && plan_row(c, backend, r) && announce(b, c, r)) {
         if (!*made && c->v[MEASURE] != MEMORY) {
             *made = problem_make(c, b->files, p);
             if (!*made) remark(r, "refused", "out of memory");
@@ -3643,21 +4112,32 @@ static void start_part(
         if (c->v[MEASURE] == MEMORY) measure_memory(&x->j);
     }
     if (!x->made) return;
-    p->d.backend = r->backend;
+    take_mode(p, c, r->backend, &x->promise);
     if (plan_problem(&x->j)) (c->v[MEASURE] == TIME ? start_time : measures[c->v[MEASURE]])(&x->j);
     p->d.threads = (int32_t)c->v[THREADS];
     x->d = p->d;
+    x->by_rank = p->by_rank;
 }
 
 static void leave_problem(problem *p) {
+    p->d = without_tolerance(&p->d);
+    p->promise = NULL;
+    p->by_rank = false;
     p->d.lse = p->lse;
     p->d.workspace = NULL; /* the problem's memory still, given again */
     p->d.workspace_size = 0;
 }
 
+static void enter_problem(part *x) {
+    problem *p = x->j.p;
+    p->d = x->d;
+    p->by_rank = x->by_rank;
+    p->promise = p->by_rank || p->d.tolerance > 0 ? &x->promise : NULL;
+}
+
 static void turn_of(part *x, int turn, int turns) {
     if (!x->made) return;
-    x->j.p->d = x->d;
+    enter_problem(x);
     time_turn(&x->j, turn, turns);
     leave_problem(x->j.p);
 }
@@ -3665,7 +4145,7 @@ static void turn_of(part *x, int turn, int turns) {
 static void finish_part(bench *b, part *x) {
     if (x->made) {
         problem *p = x->j.p;
-        p->d = x->d;
+        enter_problem(x);
         if (x->j.c->v[MEASURE] == TIME) {
             finish_timing(&x->j);
             find_published(&x->r);
@@ -3697,7 +4177,7 @@ static void run_parts(bench *b, int64_t at, problem *p, bool *made) {
     const char *backend;
     int count = 0;
     bool alternate = c->v[MEASURE] == TIME && !b->files && !c->variant;
-    for (int k = 0; may_go_on(b) && (backend = backend_at(b, c->suite, k, name)); k++) {
+    for (int k = 0; may_go_on(b) && (backend = backend_of_case(b, c, k, name)); k++) {
         progress(b, at, k, backend);
         if (!alternate || count == MOST_PARTS) {
             run_row(b, c, backend, p, made);
@@ -3713,19 +4193,10 @@ static void run_parts(bench *b, int64_t at, problem *p, bool *made) {
 }
 
 static void run_case(bench *b, int64_t at) {
-    const bench_case *c = &b->cases[at];
     problem p;
     bool made = false;
-    char name[32];
     run_parts(b, at, &p, &made);
     if (made) problem_free(&p);
-    const char *absent = c->v[MEASURE] == MEMORY ? NULL : c->suite->absent;
-    while (absent && may_go_on(b)) {
-        absent = take_item(absent, name, sizeof name);
-        row r = new_row(c, name);
-        remark(&r, "skipped", "not built");
-        add_row(b, &r);
-    }
 }
 
 /* ================================================================================= >>ranks ====
@@ -4715,16 +5186,57 @@ static const row *in_pass(const bench *b, const row *r, int pass) {
     return NULL;
 }
 
+/* "forward, backward, total" of a mode relative to dense, AdaAttn's "backward" being our fwd+bwd:
+ * how many times as fast, or as AdaAttn prints it the inverse. */
+static void print_relative(
+    FILE *f, const row *r, const row *both, const row *dense, const row *dense_both, bool inverse) {
+    const double none = NAN, ours[] = {r->p50_ms, both ? both->p50_ms : none},
+                 theirs[] = {dense->p50_ms, dense_both ? dense_both->p50_ms : none};
+    const double times[] = {
+        theirs[0] / ours[0], theirs[1] / ours[1], (theirs[0] + theirs[1]) / (ours[0] + ours[1])};
+    for (int i = 0; i < 3; i++)
+        if (isfinite(times[i]))
+            fprintf(f, i ? ", %.2f" : "%.2f", inverse ? 1 / times[i] : times[i]);
+        else fputs(i ? ", -" : "-", f);
+}
+
+/* The modes of each policy beside dense, which is flash in the same case; the largest error of a
+ * forward beside its largest certificate. */
+static void print_modes(FILE *f, const bench *b, const suite *s) {
+    bool any = false;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i], *dense = twin(b, r, "flash");
+        if (r->c->suite != s || !is_mode(r->backend) || r->c->v[PASS] != FWD || !row_ok(r) ||
+            !isfinite(r->p50_ms) || !dense)
+            continue;
+        const row *both = in_pass(b, r, FWD_BWD), *dense_both = in_pass(b, dense, FWD_BWD);
+        if (!any)
+            fputs("\n| adaattn relative to dense (flash) | mode | forward, backward, total | as "
+                  "AdaAttn prints it | largest error | largest certificate |\n"
+                  "|---|---|---|---|---|---|\n",
+                f);
+        any = true;
+        fprintf(f, "| %s | %s | ", r->name, r->backend);
+        print_relative(f, r, both, dense, dense_both, false);
+        fputs(" | ", f);
+        print_relative(f, r, both, dense, dense_both, true);
+        fprintf(f, " | %.2e | %.2e |\n", r->max_abs_err, r->max_cert);
+    }
+    if (any) fputc('\n', f);
+}
+
 /* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum,
  * relative to dense. */
 static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
+    print_modes(f, b, s);
     fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone "
           "is pass bwd. Relative to dense (standard), > 1 is faster or smaller here; AdaAttn "
           "prints the inverse.\n",
         f);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *dense = twin(b, r, "standard");
-        if (r->c->suite != s || r->c->v[PASS] != FWD || !row_ok(r) || !isfinite(r->mean_ms))
+        if (r->c->suite != s || r->c->v[PASS] != FWD || r->c->v[POLICY] || !row_ok(r) ||
+            !isfinite(r->mean_ms))
             continue;
         const row *both = in_pass(b, r, FWD_BWD),
                   *dense_both = dense ? in_pass(b, dense, FWD_BWD) : NULL;
@@ -5271,7 +5783,7 @@ static bool can_fill(const bench *b, const suite *s, const struct field *f) {
     char name[32];
     const char *backend;
     bool standard = false;
-    for (int k = 0; (backend = backend_at(b, s, k, name)); k++)
+    for (int k = 0; (backend = backend_at(b, s, false, k, name)); k++)
         standard |= !strcmp(backend, "standard");
     if (f->offset == offsetof(row, ratio)) return has_published(s);
     return standard || (f->offset != offsetof(row, speedup_vs_standard) &&
@@ -5285,15 +5797,10 @@ static int text_width(const bench *b, const suite *s, const struct field *f) {
                                                       : 0;
     char name[32];
     const char *backend;
-    const char *absent = f->offset == offsetof(row, backend) ? s->absent : NULL;
-    while (absent) {
-        absent = take_item(absent, name, sizeof name);
-        widest = (int)strlen(name) > widest ? (int)strlen(name) : widest;
-    }
     if (f->offset == offsetof(row, bound) || f->offset == offsetof(row, isa)) widest = 9;
-    for (int k = 0; f->offset == offsetof(row, backend) && (backend = backend_at(b, s, k, name));
-        k++)
-        widest = (int)strlen(backend) > widest ? (int)strlen(backend) : widest;
+    for (int policy = 0; f->offset == offsetof(row, backend) && policy < 2; policy++)
+        for (int k = 0; (backend = backend_at(b, s, policy, k, name)); k++)
+            widest = (int)strlen(backend) > widest ? (int)strlen(backend) : widest;
     for (int64_t i = 0; i < b->case_count; i++) {
         row r = new_row(&b->cases[i], "");
         if (b->cases[i].suite == s && (int)strlen(row_text(&r, f)) > widest)
@@ -6883,7 +7390,8 @@ static int choose_backends(bench *b) {
         if (b->backend_count == MOST_BACKENDS)
             return refuse("--backend: takes at most %d names", MOST_BACKENDS);
         rest = take_item(rest, name, sizeof b->backends[0]);
-        if (strcmp(name, "auto") && strcmp(name, "hip") && !attn_backend_find(name))
+        if (strcmp(name, "auto") && strcmp(name, "hip") && !is_mode(name) &&
+            !attn_backend_find(name))
             return refuse("--backend %s: must be of %s", name, have);
         b->backend_count++;
     }
@@ -7120,7 +7628,7 @@ static int print_list(const bench *b) {
         row r = new_row(c, "");
         printf("case %s: %s, %s, kv %s, %s, %d threads:", c->suite->name, c->name, r.dtype,
             r.kv_dtype, r.pass, (int)c->v[THREADS]);
-        for (int k = 0; (backend = backend_at(b, c->suite, k, name)); k++) printf(" %s", backend);
+        for (int k = 0; (backend = backend_of_case(b, c, k, name)); k++) printf(" %s", backend);
         printf("\n");
     }
     return 0;
@@ -7132,7 +7640,7 @@ static int refuse_what_cannot_fit(bench *b) {
     const char *backend, *why = NULL;
     static row r;
     for (int64_t i = 0; i < b->case_count; i++)
-        for (int k = 0; (backend = backend_at(b, b->cases[i].suite, k, name)); k++) {
+        for (int k = 0; (backend = backend_of_case(b, &b->cases[i], k, name)); k++) {
             r = new_row(&b->cases[i], backend);
             if (plan_row(&b->cases[i], backend, &r) || strcmp(r.status, "refused")) return 0;
             why = r.note;
@@ -7143,7 +7651,7 @@ static int refuse_what_cannot_fit(bench *b) {
 static void count_rows(bench *b) {
     char name[32];
     for (int64_t i = 0; i < b->case_count; i++)
-        for (int k = 0; backend_at(b, b->cases[i].suite, k, name); k++) b->row_total++;
+        for (int k = 0; backend_of_case(b, &b->cases[i], k, name); k++) b->row_total++;
 }
 
 static void measure_machine(bench *b) {
@@ -7205,6 +7713,13 @@ static int prepare(bench *b, baseline *old) {
     if (!b->writer)
         return refuse("--format %s: must be one of table, csv, json, markdown", o->format);
     if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b))) return EXIT_BAD;
+    int64_t parts = 0;
+    char name[32];
+    for (int64_t i = 0; i < b->case_count; i++)
+        parts += backend_of_case(b, &b->cases[i], 0, name) != NULL;
+    if (b->case_count && !parts)
+        return refuse(
+            "--backend %s: only in cases with a policy, which --suite adaattn has", o->backends);
     if (!b->case_count)
         return o->filter ? refuse("--filter %s: no case has it in its name", o->filter)
                          : refuse("no case is chosen");

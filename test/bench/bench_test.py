@@ -386,7 +386,8 @@ def test_table():
         report("table of %s fits" % suite, long[0] if long else None)
         heads = [line.split() for line in lines if line.startswith("case ")]
         if suite in ("rocmforge", "flash_v2", "adaattn"):
-            right = heads and heads[0] == brief + ["speedup", "status"]
+            modes = brief[:5] + "vs std max err max cert".split() if suite == "adaattn" else brief
+            right = heads and heads[0] == modes + ["speedup", "status"]
             report("columns of " + suite, None if right else str(heads))
     for flags in ("--tune --quick 1 64 2 32", "--ablate --quick 1 64 2 32", "1 64 2 32 --backward", "--projections 1 64 2 32"):
         lines = run("--iterations", 1, *flags.split()).stdout.split("\n- ")[0].splitlines()
@@ -397,6 +398,36 @@ def test_table():
     missing = [w for w in ("case", "kernel", "p99", "of bandw.", "max err", "note") if w not in head]
     report("--wide has every column", str(missing) if missing or len(head) < 400 else None)
     report("microseconds", None if re.search(r" \d[.\d]* us", wide) else wide)
+
+
+def test_modes():
+    """AdaAttn's modes: every row measured, within its certificate, beside dense; what stays exact says why."""
+    small = ["--suite", "adaattn", "--quick", "--seq-len", 400, "--batch-size", 1, "--embed-dim", 96, "--num-heads", 4]
+    done = run(*small, "--iterations", 2, "--warmup", 0, "--filter", "speed", "--format", "json")
+    document, fault = checked(done.stdout)
+    rows = document["rows"] if document else []
+    modes = [r for r in rows if r["backend"] in ("precision", "rank")]
+    report("modes run", fault or (None if modes and done.returncode == 0 else done.stderr))
+    bad = [r for r in rows if r["status"] != "ok" and "OpenBLAS" not in (r["note"] or "")]
+    report("each row of a mode is measured", str(bad[:1]) if bad else None)
+    ran = [r for r in modes if r["status"] == "ok"]
+    forward = [r for r in ran if r["pass"] == "fwd"]
+    bad = [r for r in forward if not (r["max_abs_err"] <= r["max_cert"] + 1e-5 and r["max_cert"] <= r["tolerance"] * 8)]
+    report("errors are within certificates, these within tolerances", str(bad[:1]) if bad or not forward else None)
+    silent = [r for r in ran if not re.search(r"dimensions, effective rank|^int16 in \d+ of \d+ tiles, \d+ rows redone", r["note"])]
+    silent += [r for r in ran if r["backend"] == "precision" and " 0 of " in r["note"].split(" tiles")[0][5:] and "redone; " not in r["note"]]
+    report("a mode says what it did, and why not", str(silent[:1]) if silent else None)
+    plain = [r for r in rows if r["backend"] == "flash"]
+    report("exact rows have neither", None if plain and all(r["max_cert"] is None and r["tolerance"] is None for r in plain) else str(plain[:1]))
+    entropy = [re.findall(r"entropy of heads((?: [\d.]+)+) of ([\d.]+), sparsity ([\d.]+)", r["note"] or "") for r in rows if r["case"].startswith("metrics")]
+    good = len(entropy) == 3 and all(e and 0 < float(e[0][2]) < 1 and all(0 < float(x) < float(e[0][1]) for x in e[0][0].split()) for e in entropy)
+    report("metrics of heads", None if good else str(entropy))
+    text = run(*small, "--iterations", 2, "--warmup", 0, "--filter", "B1 S400 H4 D24 speed").stdout
+    table = re.findall(r"^\| (?:module )?B1 .*? speed \| (precision|rank) \| ([\d., ]+) \| ([\d., ]+) \| [\d.e+-]+ \| [\d.e+-]+ \|$", text, re.M)
+    inverse = [abs(float(x) * float(y) - 1) < 0.5 for _, ours, theirs in table for x, y in zip(ours.split(", "), theirs.split(", ")) if float(x) > 0.1 and float(y) > 0.1]
+    report("relative table, both ways", None if len(table) >= 2 and len(inverse) > 2 and all(inverse) else text[-2500:])
+    refusal = run("1", "16", "1", "8", "--backend", "rank")
+    report("a mode needs a policy", None if refusal.returncode == 2 and "only in cases with a policy" in refusal.stderr else refusal.stderr)
 
 
 def test_suites_are_data():
@@ -1019,7 +1050,7 @@ def main():
                 (test_counting,),
                 (test_studies,),
             ),
-            "suites": ((test_suites_are_data,), (test_suites,), (test_table,)),
+            "suites": ((test_suites_are_data,), (test_suites,), (test_modes,), (test_table,)),
         }
         words = sys.argv[2:]
         chosen = [w for w in words if w in groups] or ["calls", "timed", "suites"]

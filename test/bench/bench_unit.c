@@ -1,6 +1,8 @@
 /* bench_unit.c - the parts of attn_bench that judge, called one by one: it is compiled with attn_bench.c in it.
  *   - every output, in every type and pass, corrupted in several ways by a backend of the test's own, is `wrong`; left alone it
  *     is `ok`, on smooth, peaked, masked and grouped cases too;
+ *   - AdaAttn's modes: certificates that are too small, or beyond the tolerance, are `wrong`; the bound of the rank mode is met by
+ *     an error as large as it;
  *   - the rank test, the intervals, the processes of a comparison.
  * The last line is `N passed, N failed, N skipped`. */
 #define main attn_bench_main
@@ -118,7 +120,10 @@ static row judged(const char *line, const char *backend, bool whole, void (*meas
         remark(&r, "failed", "no case: %s", line);
         return r;
     }
-    p.d.backend = backend;
+    promise x;
+    take_mode(&p, &c, backend, &x);
+    if (p.d.tolerance > 0 && c.v[SEQ] >= 384)
+        p.d.backend = "adaptive";               /* by name it has codes on every machine */
     job j = { .b = &b, .c = &c, .p = &p, .r = &r, .pass = c.v[PASS] };
     if (plan_problem(&j))
         measure(&j);
@@ -129,6 +134,79 @@ static row judged(const char *line, const char *backend, bool whole, void (*meas
 /* That of the first, verified call. */
 static void verify(job *j) { first_call(j); }
 static row verified(const char *line, const char *backend, bool whole) { return judged(line, backend, whole, verify); }
+
+/* ------------------------------------------------------------------------------------------------ AdaAttn's modes */
+/* Errors without their certificates are errors. */
+static void without_certificates(job *j)
+{
+    if (!first_call(j)) return;
+    take_workspace(j->p);
+    j->p->d.lse = j->p->lse;
+    run_pass(j->p, FWD);
+    memset(j->p->cert, 0, (size_t)(j->p->d.batch * j->p->d.heads * j->p->d.q_len) * sizeof *j->p->cert);
+    if (!(check(j->p, FWD, 1e18).worst <= 1)) remark(j->r, "wrong", "without certificates");
+}
+static void beyond_tolerance(job *j)
+{
+    if (!first_call(j)) return;
+    j->r->tolerance = 1e-6;
+    note_promise(j);
+}
+static void other_largest(job *j)
+{
+    if (!first_call(j)) return;
+    j->p->promise->told.largest_cert *= 2;
+    note_promise(j);
+}
+static void missing_certificate(job *j)
+{
+    if (!first_call(j)) return;
+    j->p->cert[3] = NAN;
+    note_promise(j);
+}
+/* Keys (1, side / 8), queries (1, delta): one dimension is enough, and what it leaves out is eta for each key, of the sign of its value. */
+static void tight_bound(job *j)
+{
+    problem *p = j->p;
+    float *q = (float *)(uintptr_t)p->d.q.data, *k = (float *)(uintptr_t)p->d.k.data, *v = (float *)(uintptr_t)p->d.v.data;
+    const double eta = 0.008;
+    for (int64_t n = 0; n < p->d.kv_len; n++) k[2 * n] = 1, k[2 * n + 1] = v[2 * n] = v[2 * n + 1] = n & 1 ? -1 : 1, k[2 * n + 1] /= 8;
+    for (int64_t n = 0; n < p->d.q_len; n++) q[2 * n] = 1, q[2 * n + 1] = (float)(eta * 8 * sqrt(2));
+    if (!first_call(j)) return;
+    expect(row_ok(j->r), "tight bound: %s %s", j->r->status, j->r->note);
+    expect(p->promise->rank == 1, "tight bound: %g dimensions", p->promise->rank);
+    expect(p->promise->effective > 1 && p->promise->effective < 1.5, "tight bound: effective rank %g", p->promise->effective);
+    expect(j->r->max_abs_err > 0.99 * j->r->max_cert && j->r->max_abs_err <= j->r->max_cert, "tight bound: error %g, certificate %g",
+           j->r->max_abs_err, j->r->max_cert);
+    without_certificates(j);
+}
+static void test_modes(void)
+{
+    static const char *const lines_[] = { "seq-len=400 num-heads=4 num-kv-heads=2 head-dim=24 policy=speed",
+                                          "seq-len=390 num-heads=2 head-dim=20 v-dim=12 batch-size=2 policy=speed pass=fwd+bwd" };
+    static void (*const faults[])(job *) = { without_certificates, beyond_tolerance, other_largest, missing_certificate };
+    for (int i = 0; i < COUNT(lines_); i++)
+        for (int m = 0; m < 2; m++) {
+            const char *mode = m ? "rank" : "precision";
+            row r = verified(lines_[i], mode, true);
+            expect(row_ok(&r) && *r.note, "%s, %s: %s %s", mode, lines_[i], r.status, r.note);
+            if (!(r.max_cert > 0) && strstr(r.note, "products of int16")) {      /* AVX-512 without VNNI */
+                skipped++;
+                continue;
+            }
+            expect(r.tolerance == (double)0.01f && r.max_cert > 0 && r.max_cert < 0.01 * 8, "%s, %s: certificate %g", mode, lines_[i], r.max_cert);
+            for (int f = m; f < COUNT(faults); f++) {            /* rank sums all dimensions of such data, without much error */
+                r = judged(lines_[i], mode, true, faults[f]);
+                expect(!strcmp(r.status, "wrong"), "%s, %s: fault %d is %s, %s", mode, lines_[i], f, r.status, r.note);
+            }
+        }
+    row r = judged("seq-len=64 num-heads=1 head-dim=2 policy=speed", "rank", true, tight_bound);
+    expect(!strcmp(r.status, "wrong"), "tight bound, without certificates: %s %s", r.status, r.note);
+    r = verified("seq-len=64 head-dim=16 policy=quality", "precision", true);
+    expect(row_ok(&r) && r.max_cert == 0 && strstr(r.note, "fewer rows"), "stays dense: %s %s", r.status, r.note);
+    r = verified("seq-len=64 head-dim=16 policy=quality", "flash", true);
+    expect(row_ok(&r) && !*r.note && isnan(r.max_cert) && isnan(r.tolerance), "flash beside a policy: %s", r.note);
+}
 
 static void test_faults(const char *line, bool backward)
 {
@@ -960,6 +1038,7 @@ int main(void)
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 dtype=f16", false);
     test_module(" seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1", true);
     test_module(" batch-size=2 seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1 dtype=f16", true);
+    test_modes();
     test_published();
     test_parameters();
     test_rank_test();

@@ -104,4 +104,35 @@ SHARED double allowed_o(int32_t dtype, double want, double o_sum, double pv_sum,
     return 8 * CHECK_U * o_sum + 2 * p_unit * pv_sum + dtype_unit(dtype) * absolute(want) + dtype_tiny(dtype) + 0x1p-120 * (1 + max_v);
 }
 SHARED double allowed_lse(double want, double lse_sum) { return 8 * CHECK_U * (absolute(want) + lse_sum); }
+/* Is an element right: as near to a finite reference as it may be, and not finite where that is not? */
+SHARED int element_right(double got, double want, double allowed)
+{
+    return is_finite(want) ? is_finite(got) && absolute(got - want) <= allowed : !is_finite(got);
+}
+
+/* A row of a call with a tolerance may be wrong by its certificate beside what the rule allows, and its certificate is no more than
+ * was asked for. most: the largest finite |v| that the row sees. */
+SHARED double cert_limit(const attn_desc *d, double most)
+{
+    return (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
+}
+SHARED int cert_kept(float cert, double limit) { return is_finitef(cert) && cert >= 0 && (double)cert <= limit; }
+/* What is wrong with the statistics of a call with these certificates, whose rows see so many tiles of 128 keys; or NULL. */
+SHARED const char *statistics_wrong(const attn_statistics *t, const float *cert, int64_t rows, int64_t tiles)
+{
+    int64_t dense = 0;
+    float most = 0;
+    for (int64_t n = 0; n < rows; n++) {
+        dense += cert[n] == 0;
+        if (cert[n] > most) most = cert[n];
+    }
+    if (t->rows != rows) return "statistics: not as many rows as there are";
+    if (t->largest_cert != most) return "statistics: another largest certificate";
+    if (t->rows_redone < 0 || t->rows_redone > dense) return "statistics: more rows redone than have a certificate of 0";
+    if (!is_finitef(t->lse_error) || t->lse_error < 0) return "statistics: no error of lse";
+    if (t->tiles_int16 < 0 || t->tiles_int16 > tiles || t->tiles_int16 + t->tiles_f32 < tiles) return "statistics: other tiles than there are";
+    if (!t->tiles_int16 && t->tiles_f32 != tiles) return "statistics: other tiles than there are, all dense";
+    if (t->tiles_int16 < tiles && !t->why[0]) return "statistics: tiles that stayed dense, and no reason";
+    return NULL;
+}
 #endif

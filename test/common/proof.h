@@ -60,7 +60,7 @@ SHARED const char *const proof_feature_name[] = {
 /* ---------------------------------------------------------------------------------------------------- cases */
 enum { PROOF_IN, PROOF_OUT, PROOF_CACHE };               /* never written; written; written by append only */
 typedef struct proof_buffer {
-    char *mem, *pristine, *solved;                       /* now; before the call; after the reference's call */
+    char *mem, *pristine, *solved;                       /* now; before the call; after the reference's, an output's after a plain one */
     size_t bytes;
     int kind;
 } proof_buffer;
@@ -74,6 +74,9 @@ typedef struct proof_case {
     uint64_t features, data;                             /* data: state of the generator of values */
     double constant;                                     /* not 0: every value of a kind is this one, but those of q 0 where q_amplitude is */
     double max_v;                                        /* the largest finite |v| */
+    float tolerance, *cert;                              /* proof_tolerate */
+    uint32_t tolerance_flag;
+    attn_statistics told;
     proof_buffer buffer[40];
     int buffers;
     char message[256];
@@ -102,10 +105,10 @@ SHARED void proof_reset(proof_case *c) {
     for (int i = 0; i < c->buffers; i++)
         if (c->buffer[i].kind != PROOF_IN) memcpy(c->buffer[i].mem, c->buffer[i].pristine, c->buffer[i].bytes);
 }
-SHARED void proof_keep_solved(proof_case *c) {
+SHARED void proof_keep_solved(proof_case *c, int kind) {
     for (int i = 0; i < c->buffers; i++) {
         proof_buffer *b = &c->buffer[i];
-        if (b->kind != PROOF_CACHE) continue;
+        if (b->kind != kind) continue;
         if (!b->solved) b->solved = (char *)malloc(b->bytes ? b->bytes : 1);
         if (!b->solved) abort();
         memcpy(b->solved, b->mem, b->bytes);
@@ -126,6 +129,13 @@ SHARED attn_desc proof_desc(const proof_case *c, int backward) {
     if (d.seq.cu_q && d.seq.total_q % 2) d.q_len = 0;     /* the longest, for the call to find */
     if (d.seq.cu_k && d.seq.total_k % 2) d.kv_len = 0;
     return d;
+}
+/* The case is a call with its tolerance, or again one without. */
+SHARED void proof_tolerate(proof_case *c, int tolerant) {
+    attn_desc *d = &c->d;
+    d->flags = (d->flags & ~(uint32_t)ATTN_TOLERANCE_ABSOLUTE) | (tolerant ? c->tolerance_flag : 0);
+    d->tolerance = tolerant ? c->tolerance : 0, d->cert = tolerant ? c->cert : NULL, d->statistics = tolerant ? &c->told : NULL;
+    proof_poison(&c->told, sizeof c->told);
 }
 SHARED attn_status proof_query(const proof_case *c, int backward, attn_plan *plan) {
     const attn_desc d = proof_desc(c, backward);
@@ -272,7 +282,7 @@ SHARED float *proof_floats(proof_case *c, int64_t n, double amplitude) {
 
 typedef struct proof_draw {                              /* choices that are not part of the description */
     double q_amplitude, hidden_percent;
-    int qkv, lse, dlse, dbias, dsink, nonfinite, alibi, sink, rotary;
+    int qkv, lse, dlse, dbias, dsink, nonfinite, alibi, sink, rotary, off_codes;
 } proof_draw;
 
 SHARED void proof_bind_kv(proof_case *c, attn_in *x, int64_t dim) {
@@ -415,6 +425,40 @@ SHARED void proof_spoil(proof_case *c) {
         c->features |= PROOF_NONFINITE;
     }
 }
+/* f32 values where codes of int16 are worst (>>adaptive), so that a bound without one of its parts is exceeded. What the codes leave
+ * out of k, or out of q, moves the scores of even keys by eta and those of odd ones by -eta, and so moves o towards the values of the
+ * even; or all values but a few large ones lie 0.499 steps above their codes. PROOF_LATE_V: the values of early keys are small, so that
+ * rows which see no others keep to no share of them, and are redone. */
+enum { PROOF_OFF_K = 1, PROOF_OFF_Q, PROOF_OFF_V, PROOF_LATE_V };
+SHARED void proof_put_pair(void *data, int64_t at, int64_t dim, double first, double second) {
+    for (int64_t e = 0; e < dim; e++) element_put(data, ATTN_F32, at + e, e == 0 ? first : e == 1 ? second : 0);
+}
+SHARED void proof_off_codes(proof_case *c, int what) {
+    attn_desc *d = &c->d;
+    const int64_t dim = d->head_dim, dv = proof_v_dim(d);
+    const proof_view vq = proof_rows_view(d, d->q.stride, d->q.layout, dim), vk = proof_kv_view(d, d->k.stride, d->k.layout, dim);
+    const proof_view vv = proof_kv_view(d, d->v.stride, d->v.layout, dv);
+    const double scale = d->flags & ATTN_SCALE ? (double)d->scale : 1 / sqrt((double)dim), step = 1e-3, eta = 1e-2;
+    const double whole = 32760 * step, left = 0.49 * step, one = scale > 0 ? eta / (scale * left) : 0;
+    void *q = (void *)(uintptr_t)d->q.data, *k = (void *)(uintptr_t)d->k.data, *v = (void *)(uintptr_t)d->v.data;
+    for (int64_t b = 0; b < d->batch; b++) {
+        const proof_seq s = proof_seq_of(d, b);
+        for (int64_t i = 0; i < s.q_len && what != PROOF_LATE_V; i++)
+            for (int64_t h = 0; h < d->heads; h++)
+                proof_put_pair(q, proof_row(d, &vq, b, i, h), dim, what == PROOF_OFF_Q ? whole : 0, what == PROOF_OFF_Q ? left : what == PROOF_OFF_K ? one : 0);
+        for (int64_t t = s.start; t < s.used; t++)
+            for (int64_t h = 0; h < proof_kv_heads(d); h++) {
+                const double side = t & 1 ? -1 : 1, code = t % 64 == 5 ? 2047 : (double)(t % 16) + 0.499;
+                const int64_t at = proof_token(d, &vv, b, t, h);
+                if (what != PROOF_LATE_V)
+                    proof_put_pair(k, proof_token(d, &vk, b, t, h), dim, what == PROOF_OFF_K ? whole : 0, side * (what == PROOF_OFF_K ? left : one));
+                for (int64_t e = 0; e < dv; e++)
+                    element_put(v, ATTN_F32, at + e, what == PROOF_OFF_V    ? ldexp(code, -9)
+                                                     : what == PROOF_LATE_V ? random_normal(&c->data) * (t < s.start + s.kv_len - s.q_len / 2 ? 1e-3 : 1)
+                                                                            : side);
+            }
+    }
+}
 /* Allocates and fills everything that the description (sizes, strides, flags, seq) speaks of. */
 SHARED void proof_bind_all(proof_case *c, proof_draw *draw) {
     attn_desc *d = &c->d;
@@ -437,9 +481,11 @@ SHARED void proof_bind_all(proof_case *c, proof_draw *draw) {
     proof_bind_kv(c, &d->v, dv);
     d->o.data = proof_bind(c, proof_rows_view(d, d->o.stride, d->o.layout, dv), d->o.dtype, PROOF_OUT);
     if (draw->lse) d->lse = (float *)proof_alloc(c, (size_t)proof_lse_count(d) * 4, PROOF_OUT);
+    if (c->tolerance > 0) c->cert = (float *)proof_alloc(c, (size_t)proof_lse_count(d) * 4, PROOF_OUT);
     if (!c->overflow) proof_bind_scores(c, draw);
     if (!c->overflow) proof_bind_append(c, draw);
     if (!c->overflow && c->backward) proof_bind_grad(c, draw);
+    if (!c->overflow && draw->off_codes) proof_off_codes(c, draw->off_codes);
     if (!c->overflow && draw->nonfinite) proof_spoil(c);
     c->max_v = 8;                                        /* |v| <= 3.5, times the largest int8 or fp8 value of a scale */
     proof_freeze(c);
@@ -487,17 +533,43 @@ SHARED int64_t proof_length(proof_rng *r) {
     default: return proof_int(r, 0, 300);
     }
 }
+/* Whether descriptions have a tolerance, and mostly rows and keys enough for codes of int16; 0 draws what was drawn before there
+ * were any. */
+SHARED int proof_tolerant;
 /* A random split of [0, total] into lengths of at most `limit`, as cumulated offsets. */
 SHARED int32_t *proof_cu(proof_case *c, proof_rng *r, int64_t batch, int64_t limit, int64_t *total) {
     int32_t *cu = proof_ints(c, batch + 1);
     cu[0] = 0;
     for (int64_t b = 0; b < batch; b++)
-        cu[b + 1] = cu[b] + (int32_t)(proof_chance(r, 10) ? 0 : proof_chance(r, 30) ? limit : proof_int(r, 0, limit));
+        cu[b + 1] = cu[b] + (int32_t)(proof_chance(r, 10) ? 0 : proof_chance(r, proof_tolerant ? 70 : 30) ? limit : proof_int(r, 0, limit));
     *total = cu[batch];
     return cu;
 }
 SHARED int32_t proof_dtype(proof_rng *r) { return (int32_t)proof_int(r, ATTN_F32, ATTN_F64); }
 
+SHARED void proof_draw_tolerance(proof_case *c, proof_rng *r, proof_draw *draw) {
+    static const float tolerances[] = {1e-1f, 1e-1f, 3e-2f, 1e-2f, 1e-2f, 1e-3f, 1e-4f, 1e-5f};
+    attn_desc *d = &c->d;
+    if (!proof_tolerant) return;
+    c->tolerance = tolerances[proof_int(r, 0, 7)];
+    c->tolerance_flag = proof_chance(r, 30) ? ATTN_TOLERANCE_ABSOLUTE : 0;
+    if (d->q.dtype || d->k.dtype || d->v.dtype || d->append.len || d->head_dim < 2 || !proof_chance(r, 60)) return;
+    draw->off_codes = (int)proof_int(r, PROOF_OFF_K, PROOF_LATE_V), c->tolerance = 1e-1f, c->tolerance_flag = 0;
+    if (draw->off_codes == PROOF_LATE_V) d->flags |= ATTN_CAUSAL, c->features |= PROOF_CAUSAL;
+}
+/* A shape for codes: what the cost does not allow is taken from the batch, the heads and the dimensions. */
+SHARED void proof_draw_many(attn_desc *d, proof_rng *r, int64_t cap) {
+    const int64_t group = proof_int(r, 1, 3), rows = proof_chance(r, 15) ? proof_int(r, 400, 900) : proof_int(r, 192, 300);
+    d->batch = proof_int(r, 1, 2), d->kv_heads = proof_int(r, 1, 2), d->heads = d->kv_heads * group;
+    d->q_len = (rows + group - 1) / group, d->kv_len = proof_chance(r, 15) ? proof_int(r, 1000, 1400) : proof_int(r, 384, 600);
+    while (proof_cost(d) > (double)cap) {
+        if (d->batch > 1) d->batch--;
+        else if (d->kv_heads > 1) d->heads /= d->kv_heads, d->kv_heads = 1;
+        else if (d->head_dim > 1) d->head_dim -= (d->head_dim + 7) / 8, d->v_dim -= (d->v_dim + 7) / 8;
+        else if (d->v_dim > 1) d->v_dim -= (d->v_dim + 7) / 8;
+        else return;
+    }
+}
 SHARED void proof_draw_shape(proof_case *c, proof_rng *r, int64_t cap) {
     attn_desc *d = &c->d;
     static const int64_t common[] = {16, 32, 40, 64, 64, 64, 80, 96, 128, 128, 128, 160, 192, 256};
@@ -528,7 +600,8 @@ SHARED void proof_draw_shape(proof_case *c, proof_rng *r, int64_t cap) {
         }
         c->features |= PROOF_LONG;
     }
-    for (;;) {                                           /* shrink the longest until the case is cheap enough */
+    if (proof_tolerant) proof_draw_many(d, r, cap), c->features &= ~PROOF_LONG;
+    for (; !proof_tolerant;) {                           /* shrink the longest until the case is cheap enough */
         double cost = (double)(d->batch * d->heads) * (double)(d->q_len * d->kv_len) * (double)(d->head_dim + proof_v_dim(d));
         if (cost <= (double)cap) break;
         if (d->batch > 1 && proof_chance(r, 40)) d->batch--;
@@ -572,11 +645,11 @@ SHARED void proof_draw_seq(proof_case *c, proof_rng *r, int kind) {
         int64_t rows = s->cu_q ? s->cu_q[b + 1] - s->cu_q[b] : d->q_len;
         int64_t cap = s->cu_k ? s->cu_k[b + 1] - s->cu_k[b] : d->kv_len;
         int64_t add = d->append.cu ? d->append.cu[b + 1] - d->append.cu[b] : d->append.len;
-        int64_t used = proof_chance(r, 20) ? cap - add : proof_int(r, 0, cap - add);
-        if (used_q) ((int32_t *)(uintptr_t)s->used_q)[b] = (int32_t)(proof_chance(r, 30) ? rows : proof_int(r, 0, rows));
+        int64_t used = proof_chance(r, proof_tolerant ? 70 : 20) ? cap - add : proof_int(r, 0, cap - add);
+        if (used_q) ((int32_t *)(uintptr_t)s->used_q)[b] = (int32_t)(proof_chance(r, proof_tolerant ? 70 : 30) ? rows : proof_int(r, 0, rows));
         if (used_k) ((int32_t *)(uintptr_t)s->used_k)[b] = (int32_t)used;
         else used = cap;
-        if (start) ((int32_t *)(uintptr_t)s->start_k)[b] = (int32_t)(proof_chance(r, 50) ? proof_int(r, 0, used) : proof_int(r, 0, used / 4));
+        if (start) ((int32_t *)(uintptr_t)s->start_k)[b] = (int32_t)(proof_chance(r, proof_tolerant ? 20 : 50) ? proof_int(r, 0, used) : proof_int(r, 0, used / 4));
     }
     if (kind == 3) {                                     /* distinct slots where something is appended */
         int32_t *slot = proof_ints(c, n);
@@ -711,7 +784,7 @@ SHARED int proof_draw_qkv(proof_case *c, proof_rng *r, int kind) {
 /* One case. cap bounds batch * heads * q * k * (D + Dv). */
 SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     attn_desc *d = &c->d;
-    proof_draw draw = {1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0};
+    proof_draw draw = {1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
     memset(c, 0, sizeof *c);
     c->data = r->bytes ? r->left * 0x9e3779b97f4a7c15u : random_bits(&r->state);
     proof_draw_shape(c, r, cap);
@@ -755,7 +828,7 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     }
     draw.hidden_percent = proof_chance(r, 30) ? 10 : 0;
     draw.lse = c->backward || proof_chance(r, 70);
-    draw.nonfinite = !c->backward && proof_chance(r, 8);
+    draw.nonfinite = !c->backward && proof_chance(r, proof_tolerant ? 20 : 8);
     d->threads = (int32_t)proof_int(r, 0, 3);
     if (c->backward) {
         attn_grad *g = &c->g;
@@ -781,6 +854,7 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
         if (draw.dsink) c->features |= PROOF_DSINK;
         if (proof_chance(r, 25)) c->accumulate = 1, c->features |= PROOF_ACCUMULATE;
     }
+    proof_draw_tolerance(c, r, &draw);
     d->message = c->message, d->message_size = sizeof c->message;
     proof_bind_all(c, &draw);
 }
@@ -819,7 +893,7 @@ SHARED attn_status proof_solve(proof_case *c, proof_answer *a) {
     d.o.data = a->o, d.o.dtype = ATTN_F64, d.lse = a->lse, d.backend = "reference";
     attn_status s = attn_forward(&d);
     if (s) return s;
-    proof_keep_solved(c);
+    proof_keep_solved(c, PROOF_CACHE);
     proof_reset(c);
     s = unit_bounds(&d, a->o_size, a->pv_size, a->lse_size);
     proof_reset(c);
@@ -872,20 +946,19 @@ SHARED const char *proof_check(const proof_case *c, const proof_answer *a, doubl
             for (int64_t h = 0; h < d->heads; h++) {
                 int64_t row = d->seq.cu_q ? s.q0 + i : b * d->q_len + i, from = (row * d->heads + h) * dv;
                 int64_t at = proof_row(d, &w, b, i, h), l = proof_lse_at(d, b, i, h);
+                const double cert = d->cert ? (double)d->cert[l] : 0;
                 for (int64_t e = 0; e < dv; e++) {
                     double got = element_get(d->o.data, d->o.dtype, at + e), want = a->o[from + e];
                     double allowed = allowed_o(d->o.dtype, want, a->o_size[from + e], a->pv_size[from + e], p_unit, c->max_v);
-                    int wrong = is_finite(want) ? !is_finite(got) || !(absolute(got - want) <= allowed) : is_finite(got);
-                    if (!wrong) continue;
-                    snprintf(text, sizeof text, "o[b %lld, i %lld, h %lld, %lld] = %.9g, reference %.9g, allowed %.3g",
-                             (long long)b, (long long)i, (long long)h, (long long)e, got, want, allowed);
+                    if (element_right(got, want, cert + allowed)) continue;
+                    snprintf(text, sizeof text, "o[b %lld, i %lld, h %lld, %lld] = %.9g, reference %.9g, allowed %.3g, cert %.3g",
+                             (long long)b, (long long)i, (long long)h, (long long)e, got, want, allowed, cert);
                     return text;
                 }
                 if (!d->lse) continue;
                 double got = d->lse[l], want = a->lse[l], allowed = allowed_lse(want, a->lse_size[l]);
-                int wrong = is_finite(want) ? !is_finite(got) || !(absolute(got - want) <= allowed)
-                          : float_bits(a->lse[l]) == 0xff800000 ? float_bits(d->lse[l]) != 0xff800000 : is_finite(got);
-                if (!wrong) continue;
+                if (cert > 0) allowed += (double)c->told.lse_error;
+                if (float_bits(a->lse[l]) == 0xff800000 ? float_bits(d->lse[l]) == 0xff800000 : element_right(got, want, allowed)) continue;
                 snprintf(text, sizeof text, "lse[b %lld, h %lld, i %lld] = %.9g, reference %.9g, allowed %.3g",
                          (long long)b, (long long)h, (long long)i, got, want, allowed);
                 return text;
@@ -1141,5 +1214,108 @@ SHARED const char *proof_check_grad(const proof_case *c, const proof_answer *a) 
             }
     }
     return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ certificates
+ * The largest finite element of |v| of buffer token t. */
+SHARED double proof_most_v(const attn_desc *d, const proof_view *v, const proof_view *scale, int64_t b, int64_t t, int64_t h) {
+    const int64_t at = proof_token(d, v, b, t, h);
+    double step = 1, most = 0;
+    if (d->v.scale) step = absolute(element_get(d->v.scale, ATTN_F32, proof_token(d, scale, b, t, h)));
+    for (int64_t e = 0; e < v->dim; e++) {
+        const double x = step * absolute(element_get(d->v.data, d->v.dtype, at + e));
+        if (is_finite(x) && x > most) most = x;
+    }
+    return most;
+}
+/* The certificates of the rows of sequence b and kv head; NULL or a sentence. */
+SHARED const char *proof_check_certs_of(const proof_case *c, const attn_desc *d, int64_t b, int64_t kv_head, int64_t *tiles) {
+    static char text[256];
+    const proof_seq s = proof_seq_of(d, b);
+    const proof_view v = proof_kv_view(d, d->v.stride, d->v.layout, proof_v_dim(d)), scale = proof_kv_view(d, d->v.scale_stride, ATTN_BSHD, 1);
+    const int64_t group = d->heads / proof_kv_heads(d);
+    double *size = (double *)proof_zeros(s.kv_len, 8);
+    for (int64_t j = 0; j < s.kv_len; j++) size[j] = proof_most_v(d, &v, &scale, b, s.start + j, kv_head);
+    text[0] = 0;
+    for (int64_t i = 0; i < s.rows && !text[0]; i++) {
+        int64_t first = -1, last = -1;
+        double most = 0;
+        for (int64_t j = 0; j < s.kv_len; j++) {
+            if (!proof_visible(d, &s, b, 0, i, j)) continue;
+            if (first < 0) first = j;
+            last = j, most = size[j] > most ? size[j] : most;
+        }
+        *tiles += first < 0 ? 0 : group * (last / 128 - first / 128 + 1);
+        for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
+            const float cert = c->cert[proof_lse_at(d, b, i, h)];
+            if (cert_kept(cert, cert_limit(&c->d, most))) continue;
+            snprintf(text, sizeof text, "cert[b %lld, h %lld, i %lld] = %.9g, tolerance %.9g of %.9g", (long long)b, (long long)h, (long long)i,
+                     (double)cert, (double)c->d.tolerance, most);
+        }
+    }
+    free(size);
+    return text[0] ? text : NULL;
+}
+/* Do rows without a certificate have the bits of a plain call, which proof_keep_solved kept? */
+SHARED int proof_dense_kept(const proof_case *c, const void *data, int64_t at, int64_t bytes) {
+    for (int i = 0; i < c->buffers; i++) {
+        const proof_buffer *b = &c->buffer[i];
+        const char *p = (const char *)data + at;
+        if (p >= b->mem && p < b->mem + b->bytes) return !memcmp(p, b->solved + (p - b->mem), (size_t)bytes);
+    }
+    return !bytes;
+}
+SHARED const char *proof_check_dense(const proof_case *c) {
+    static char text[160];
+    const attn_desc *d = &c->d;
+    const int64_t dv = proof_v_dim(d), size = dtype_size(d->o.dtype);
+    const proof_view w = proof_rows_view(d, d->o.stride, d->o.layout, dv);
+    for (int64_t b = 0; b < d->batch; b++)
+        for (int64_t i = 0, rows = proof_seq_of(d, b).rows; i < rows; i++)
+            for (int64_t h = 0; h < d->heads; h++) {
+                const int64_t l = proof_lse_at(d, b, i, h);
+                if (c->cert[l] > 0) continue;
+                if (proof_dense_kept(c, d->o.data, proof_row(d, &w, b, i, h) * size, dv * size) &&
+                    (!d->lse || proof_dense_kept(c, d->lse, l * 4, 4))) continue;
+                snprintf(text, sizeof text, "cert[b %lld, h %lld, i %lld] is 0, and the row's bits are not those of a plain call", (long long)b,
+                         (long long)h, (long long)i);
+                return text;
+            }
+    return NULL;
+}
+/* What the last call with the tolerance left against the answer, and against the outputs of a plain call, which proof_keep_solved
+ * kept. */
+SHARED const char *proof_check_tolerant(const proof_case *c, const proof_answer *a) {
+    attn_desc d = c->d;
+    int64_t tiles = 0;
+    const char *wrong = proof_check(c, a, 0);
+    memset(&d.mask, 0, sizeof d.mask), memset(&d.bias, 0, sizeof d.bias);      /* tiles are of the ranges that rows see */
+    for (int64_t n = 0; n < d.batch * proof_kv_heads(&d) && !wrong; n++)
+        wrong = proof_check_certs_of(c, &d, n / proof_kv_heads(&d), n % proof_kv_heads(&d), &tiles);
+    if (!wrong) wrong = statistics_wrong(&c->told, c->cert, proof_lse_count(&d), tiles);
+    return wrong ? wrong : proof_check_dense(c);
+}
+/* Rows that the last call computed from codes. */
+SHARED int64_t proof_coded(const proof_case *c) {
+    int64_t coded = 0;
+    for (int64_t n = 0; n < proof_lse_count(&c->d); n++) coded += c->cert[n] > 0;
+    return coded;
+}
+/* A call with the tolerance, of a backend that takes it, beside the plain call whose bits dense rows have: its own, for adaptive that
+ * of flash. NULL or what is wrong; leaves the case tolerant. */
+SHARED const char *proof_run_tolerant(proof_case *c, const proof_answer *a, const char *backend) {
+    const int codes = !strcmp(backend, "adaptive");
+    proof_tolerate(c, 0);
+    proof_reset(c);
+    c->d.backend = codes ? "flash" : backend;
+    attn_status s = proof_call(c, 0);
+    proof_keep_solved(c, PROOF_OUT);
+    proof_tolerate(c, 1);
+    proof_reset(c);
+    c->d.backend = backend;
+    if (!s) s = proof_call(c, 0);
+    if (s) return attn_status_text(s);
+    const char *wrong = proof_check_tolerant(c, a);
+    return wrong ? wrong : !codes && proof_coded(c) ? "an exact backend left a certificate above 0" : NULL;
 }
 #endif

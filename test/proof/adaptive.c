@@ -462,21 +462,17 @@ static int judge_row(const call *c, const answer *a, const exact *x, int32_t typ
         if (size > all) all = size;
         if (j >= lo && j < hi && size > most) most = size;
     }
-    if (!is_finitef(a->cert[row]) || !(cert >= 0)) WRONG("row %d, head %d: cert %g", (int)i, (int)h, cert);
-    const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
-    if (!(cert <= limit)) WRONG("row %d, head %d: cert %g beyond the tolerance, %g", (int)i, (int)h, cert, limit);
+    if (!cert_kept(a->cert[row], cert_limit(d, most)))
+        WRONG("row %d, head %d: cert %g, beyond the tolerance, %g", (int)i, (int)h, cert, cert_limit(d, most));
     for (int64_t e = 0; e < d->v_dim; e++) {
         const double got = a->o[at + e], want = x->o[at + e];
-        if (!is_finite(want)) {
-            if (is_finite(got)) WRONG("row %d, head %d: o[%d] is finite", (int)i, (int)h, (int)e);
-            continue;
-        }
         const double off = absolute(got - want), rounded = allowed_o(type, want, x->o_size[at + e], x->pv[at + e], 0, all);
-        if (c->hole >= lo && c->hole < hi && !is_finite(rounded)) continue;     /* a score of -infinity: no rule says how exact */
-        if (!is_finite(got) || !(off <= cert + rounded))
+        /* a score of -infinity: no rule says how exact */
+        if (is_finite(want) && c->hole >= lo && c->hole < hi && !is_finite(rounded)) continue;
+        if (!element_right(got, want, cert + rounded))
             WRONG("row %d, head %d: o[%d] = %.9g, reference %.9g, off by %g, cert %g and rounding %g", (int)i, (int)h, (int)e, got, want,
                   off, cert, rounded);
-        if (off - rounded > error) error = off - rounded;
+        if (is_finite(want) && off - rounded > error) error = off - rounded;
     }
     if (is_finitef(x->lse[row]) && is_finite(x->lse_size[row])) {
         const double off = absolute((double)a->lse[row] - (double)x->lse[row]);
@@ -496,22 +492,14 @@ static int judge_told(const call *c, const answer *a)
 {
     const attn_desc *d = &c->d;
     const attn_statistics *t = &a->told;
-    int64_t tiles = 0, dense = 0;
-    float most = 0;
-    for (int64_t n = 0; n < d->q_len * d->heads; n++) {
-        dense += a->cert[n] == 0;
-        if (a->cert[n] > most) most = a->cert[n];
-    }
+    int64_t tiles = 0;
     for (int64_t i = 0; i < d->q_len; i++) {
         int64_t lo, hi;
         range_of(d, i, &lo, &hi);
         if (hi > lo) tiles += d->heads * ((hi + 127) / 128 - lo / 128);
     }
-    if (t->rows != d->q_len * d->heads) WRONG("statistics: %d rows", (int)t->rows);
-    if (t->largest_cert != most) WRONG("statistics: largest cert %g, not %g", (double)t->largest_cert, (double)most);
-    if (t->rows_redone < 0 || t->rows_redone > dense) WRONG("statistics: %d rows redone, %d with a cert of 0", (int)t->rows_redone, (int)dense);
-    if (t->tiles_int16 > tiles || t->tiles_int16 + t->tiles_f32 < tiles)
-        WRONG("statistics: %d and %d of %d tiles", (int)t->tiles_int16, (int)t->tiles_f32, (int)tiles);
+    const char *text = statistics_wrong(t, a->cert, d->q_len * d->heads, tiles);
+    if (text) WRONG("%s", text);
     if (!t->why[0] != (t->tiles_int16 == tiles)) WRONG("statistics: %d of %d tiles are int16, and why: '%s'", (int)t->tiles_int16, (int)tiles, t->why);
     return 1;
 }

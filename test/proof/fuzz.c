@@ -1,7 +1,8 @@
 /* fuzz.c - libFuzzer: the bytes choose a description and its data, then break it: sizes, strides, flags, pointers, the contents of
  * every length and table, and the gradients' own. Built with the address and undefined sanitizers. A failure, beyond a crash or a leak, is: an output
  * touched by a refused call, an input written, a description that attn_query refuses and attn_forward takes, a difference from the
- * reference. Without libFuzzer (-DFUZZ_MAIN) the program runs the files named. */
+ * reference. A last byte that is a multiple of 16 asks for a tolerance, with rows and keys enough for codes: then a row may be wrong by
+ * its certificate and no more, and the tolerance, cert and statistics are broken too. Without libFuzzer (-DFUZZ_MAIN) the program runs the files named. */
 #include "proof.h"
 #include <stddef.h>
 
@@ -262,6 +263,50 @@ static void gradients(proof_case *c, proof_rng *r, int broken) {
     }
     proof_answer_free(&a);
 }
+static int told_untouched(const proof_case *c) {
+    attn_statistics none;
+    proof_poison(&none, sizeof none);
+    return !memcmp(&none, &c->told, sizeof none);
+}
+/* Breaks the tolerance or what belongs to it; whether such a call must be refused. */
+static int break_tolerance(proof_case *c) {
+    static const uint32_t floats[] = {0, 0x80000000, 0xbf800000, 0x7fc00000, 0x7f800000, 0xff800000, 0x00000001, 0x3f800000};
+    attn_desc *d = &c->d;
+    void *const taken[] = {d->o.data, d->lse, (void *)(uintptr_t)d->q.data, (void *)(uintptr_t)d->v.data};
+    const uint64_t x = random_bits(&c->data);
+    switch (x % 4) {
+    case 0: memcpy(&d->tolerance, &floats[x >> 8 & 7], 4); return (x >> 8 & 7) < 6;
+    case 1: d->cert = (float *)taken[x >> 8 & 3]; return d->cert && inside(c, d->cert, 0, 4) && proof_lse_count(d) > 0;
+    case 2: d->cert = NULL; return 0;
+    default: d->statistics = NULL; return 0;
+    }
+}
+/* A valid call with its tolerance: refused, and nothing written, or within its certificates. */
+static void tolerances(proof_case *c, const proof_answer *a, int broken) {
+    static const char *const backends[] = {"adaptive", "flash"};        /* with codes, and exact */
+    attn_plan plan;
+    for (int i = 0; i < COUNT(backends) && inside(c, c->cert, 0, proof_lse_count(&c->d) * 4); i++) {
+        c->d.backend = backends[i];
+        proof_tolerate(c, 1);
+        proof_reset(c);
+        if (proof_query(c, 0, &plan)) {
+            if (proof_call(c, 0) == ATTN_OK) fault(c, "attn_forward takes what attn_query refuses");
+            if (!all_untouched(c) || !told_untouched(c)) fault(c, "a refused call wrote");
+            continue;
+        }
+        if (!broken) {
+            const char *wrong = proof_run_tolerant(c, a, backends[i]);
+            if (wrong) fault(c, wrong);
+        }
+        proof_tolerate(c, 1);
+        proof_reset(c);
+        const int refused = break_tolerance(c);
+        const attn_status s = proof_call(c, 0);
+        if (refused && s == ATTN_OK) fault(c, "a broken tolerance or cert is taken");
+        if (s ? !all_untouched(c) || !told_untouched(c) : !proof_untouched(c, PROOF_IN)) fault(c, "a call with a broken tolerance wrote");
+    }
+    proof_tolerate(c, 0);
+}
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     proof_rng r = {0, data, size};
@@ -269,7 +314,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     proof_answer a;
     attn_plan plan;
     const int64_t breaks = proof_int(&r, 0, 4);
-    proof_make(&c, &r, (int64_t)1 << 12);
+    proof_tolerant = size && data[size - 1] % 16 == 0;
+    proof_make(&c, &r, (int64_t)1 << (proof_tolerant ? 18 : 12));
     const attn_desc whole = c.d;
     int broken = 0;
     for (; r.left > 2 && broken < breaks; broken++) break_one(&c.d, &c, &r);
@@ -302,6 +348,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             const char *wrong = !t ? compared(&c, &a, broken) : !broken ? attn_status_text(t) : all_untouched(&c) ? NULL : "a refused call wrote";
             if (wrong) fault(&c, wrong);
         }
+        if (!s && c.tolerance > 0) tolerances(&c, &a, broken);
         proof_answer_free(&a);
         proof_reset(&c);
         if (!s && c.backward) gradients(&c, &r, broken);
