@@ -86,12 +86,13 @@
    Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
    1 / (1 - rate); i and j count within the sequence. lse is not affected.
-   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8 or fp8 (forward), o and the
+   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16 or fp8 (forward), o and the
    gradients any float type: each its own. Flash and standard widen all to f32, and round nothing
    down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is
    chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
-   per token and kv head.
+   per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
+   so that its high bytes alone are a cache of int8 (4).
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
@@ -214,7 +215,13 @@ extern "C" {
  *   FLOAT   any tensor
  *   CODES   k and v caches only, times a scale of an array
  *   BLOCKS  k and v caches only, their scale in memory beside them
- *   MASK    masks only: one byte, non-zero = may attend */
+ *   MASK    masks only: one byte, non-zero = may attend
+ * int16 is high + low / 256, two signed bytes in planes of their own. Of a tensor whose elements are
+ * counted from data on, as strides do, each ATTN_PLANE elements are so many high bytes and behind
+ * them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE * ATTN_PLANE (the
+ * quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes whole pieces of
+ * 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16 */
+#define ATTN_PLANE 4096
 #define ATTN_DTYPE_LIST(X) \
     X(F32, 0, "f32", 4, 1, FLOAT, 0) \
     X(F16, 1, "f16", 2, 1, FLOAT, 0) \
@@ -222,7 +229,8 @@ extern "C" {
     X(F64, 3, "f64", 8, 1, FLOAT, 0) \
     X(INT8, 4, "int8", 1, 1, CODES, 127) \
     X(FP8_E4M3, 5, "fp8", 1, 1, CODES, 448) \
-    X(BOOL, 6, "bool", 1, 1, MASK, 0)
+    X(BOOL, 6, "bool", 1, 1, MASK, 0) \
+    X(INT16, 7, "int16", 2, 1, CODES, 127.49609375f)
 /* clang-format off */
 enum {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) ATTN_##name = number,
@@ -276,7 +284,7 @@ typedef struct attn_in {
      * ones are allowed, ATTN_BROADCAST is a stride of 0; all three 0: dense in `layout` */
     int64_t stride[3];
     int32_t dtype, layout;
-    /* int8 and fp8 k, v: value = scale * code, one scale per (token, kv head) */
+    /* int8, int16 and fp8 k, v: value = scale * code, one scale per (token, kv head) */
     const float *scale;
     /* elements, {batch, token, kv head}; all 0: dense [batch, tokens, kv_heads] */
     int64_t scale_stride[3];
@@ -321,7 +329,7 @@ typedef struct attn_append {
     attn_in k, v;
     /* must equal desc.k.data, desc.v.data: the permission to write there */
     void *k_cache, *v_cache;
-    /* must equal desc.k.scale, desc.v.scale for int8 and fp8 */
+    /* must equal desc.k.scale, desc.v.scale for int8, int16 and fp8 */
     float *k_scale, *v_scale;
     /* new tokens of each sequence (with cu: an upper bound) */
     int64_t len;
@@ -550,6 +558,7 @@ typedef struct attn_plan {
     X(ERR_TOLERANCE_DEVICE, 154, "a tolerance is for host tensors") \
     X(ERR_TOLERANCE_OTHER,  155, "only the built-in backends take a tolerance") \
     X(ERR_TOLERANCE_MERGE,  156, "attn_merge takes no tolerance") \
+    X(ERR_PLANES,           158, "int16 k and v need head_dim, v_dim and strides that are multiples of 16") \
     X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
     X(ERR_NO_DEVICE,        161, "no GPU is present") \
     X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
@@ -569,7 +578,8 @@ typedef struct attn_plan {
     X(ERR_MPI_HEADS,        188, "ulysses needs heads and kv_heads that are multiples of the ranks") \
     X(ERR_MPI_WORKSPACE,    189, "over MPI memory comes through alloc: a workspace is not taken") \
     X(ERR_MPI,              190, "MPI reports an error") \
-    X(ERR_MPI_TOLERANCE,    191, "over MPI a tolerance is not taken")
+    X(ERR_MPI_TOLERANCE,    191, "over MPI a tolerance is not taken") \
+    X(ERR_MPI_PLANES,       192, "over MPI int16 k and v are not taken")
 
 typedef enum attn_status {
 #define ATTN__X(name, number, text) ATTN_##name = number,
@@ -1412,6 +1422,8 @@ ATTN__INLINE int attn__is_mask(int32_t t) { return attn__dtypes[t].kind == ATTN_
 ATTN__INLINE int attn__is_scaled(int32_t t) { return attn__dtypes[t].kind == ATTN__CODES; }
 /* A float of fewer bits than f32 has. */
 ATTN__INLINE int attn__is_narrow(int32_t t) { return attn__is_float(t) && attn__bytes(t, 1) < 4; }
+/* Byte of the high part of element `at` of int16; the low part lies ATTN_PLANE behind. */
+ATTN__INLINE int64_t attn__high(int64_t at) { return at + (at & -(int64_t)ATTN_PLANE); }
 /* At a multiple of the largest power of two in the bytes of a block. f64 may begin at a multiple of
  * 4 where pointers have 4 bytes. */
 ATTN__INLINE int attn__aligned(const void *data, int32_t t) {
@@ -1486,12 +1498,30 @@ ATTN__INLINE void attn__put_F64(void *p, int64_t at, float x) { ((double *)p)[at
 ATTN__INLINE float attn__get_INT8(const void *p, int64_t at) {
     return (float)((const int8_t *)p)[at];
 }
-ATTN__INLINE void attn__put_INT8(void *p, int64_t at, float x) { /* |x| < 2^22 */
+ATTN__INLINE float attn__to_integer(float x) { /* |x| < 2^22 */
     const float magic = 12582912.0f;
     float n = x + magic;
     ATTN__F32(n);
-    n -= magic;
+    return n - magic;
+}
+ATTN__INLINE void attn__put_INT8(void *p, int64_t at, float x) {
+    const float n = attn__to_integer(x);
     ((int8_t *)p)[at] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+}
+ATTN__INLINE float attn__get_INT16(const void *p, int64_t at) {
+    const int8_t *high = (const int8_t *)p + attn__high(at);
+    return (float)high[0] + (float)high[ATTN_PLANE] / 256;
+}
+/* The high part is the nearest: the low one is at most half of its unit. */
+ATTN__INLINE void attn__put_INT16(void *p, int64_t at, float x) { /* |x| < 2^14 */
+    int8_t *high = (int8_t *)p + attn__high(at);
+    const float n = attn__to_integer(256 * x);
+    const int32_t code = (int32_t)(n > 32639    ? 32639
+                                   : n < -32639 ? -32639
+                                                : n),
+                  most = (code + 128 + 32768) / 256 - 128;
+    high[0] = (int8_t)most;
+    high[ATTN_PLANE] = (int8_t)(code - 256 * most);
 }
 ATTN__INLINE float attn__get_FP8_E4M3(const void *p, int64_t at) {
     return attn__fp8_to_f32(((const uint8_t *)p)[at]);
@@ -1662,6 +1692,11 @@ ATTN__INLINE int64_t attn__rows_total(const attn_desc *d) {
 ATTN__INLINE int attn__has_rotary(const attn_desc *d) { return d->append.rotary_cos != NULL; }
 ATTN__INLINE int attn__has_append(const attn_desc *d) { return d->append.k.data != NULL; }
 
+/* So that no vector of a row lies in two pieces. */
+static int attn__whole_planes(const attn_in *t, int64_t dim) {
+    const int64_t all = dim | t->stride[0] | t->stride[1] | t->stride[2];
+    return t->dtype != ATTN_INT16 || all % 16 == 0;
+}
 static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t dim) {
     static const int order[3] = {0, 1, 2};
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
@@ -1674,6 +1709,7 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
         return ATTN_OK;
     }
     ATTN__RULE(t->scale, ERR_QUANT_SCALE);
+    ATTN__RULE(attn__whole_planes(t, dim), ERR_PLANES);
     return attn__strides(t->scale_stride, extent, order, 1);
 }
 static attn_status attn__resolve_in(
@@ -2081,6 +2117,15 @@ static void attn__span_of(attn__span *s, const void *data, const int64_t *stride
         int64_t reach = stride[a] * (extent[a] - 1);
         if (reach < 0) low += reach;
         else high += reach;
+    }
+    if (dtype == ATTN_INT16) { /* all of its pieces, without gaps */
+        s->dtype = ATTN_BOOL;
+        s->stride = s->extent = NULL;
+        low = low & -(int64_t)ATTN_PLANE;
+        high = attn__round_up(high, ATTN_PLANE);
+        s->row = 2 * (high - low);
+        attn__span_reach(s, data, 2 * low, 2 * high);
+        return;
     }
     attn__span_reach(s, data, attn__bytes(dtype, low), attn__bytes(dtype, high));
 }
@@ -5699,6 +5744,7 @@ static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, cons
     ATTN__RULE(!job->ulysses || job->kind != ATTN__MPI_DECODE, ERR_MPI_METHOD);
     ATTN__RULE(!(d->flags & ATTN_DEVICE), ERR_MPI_DEVICE);
     ATTN__RULE(attn__bits(d->tolerance) << 1 == 0, ERR_MPI_TOLERANCE);
+    ATTN__RULE(d->k.dtype != ATTN_INT16 && d->v.dtype != ATTN_INT16, ERR_MPI_PLANES);
     ATTN__RULE(
         !d->bias.data && !d->mask.data && attn__bits(d->dropout) << 1 == 0 && !(g && g->dbias),
         ERR_MPI_MASK);
@@ -5977,11 +6023,27 @@ static int8_t attn__ref_int8(double x) {
     int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0));
     return (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
 }
+/* The same for int16, in units of 1/256: its high and low bytes. */
+static void attn__ref_int16(int8_t *high, double x) {
+    x *= 256;
+    double low = (double)(int64_t)(x + 100000) - 100000; /* floor; |x| < 100000 */
+    int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0)), h;
+    n = n > 32639 ? 32639 : n < -32639 ? -32639 : n;
+    for (h = -127; 256 * h + 127 < n; h++) {}
+    high[0] = (int8_t)h;
+    high[ATTN_PLANE] = (int8_t)(n - 256 * h);
+}
+/* The high byte of element `at` of int16. */
+static const int8_t *attn__ref_high(const void *data, int64_t at) {
+    int64_t piece = at / ATTN_PLANE - (at % ATTN_PLANE < 0);
+    return (const int8_t *)data + 2 * ATTN_PLANE * piece + (at - ATTN_PLANE * piece);
+}
 /* The largest code. */
 static float attn__ref_most(int32_t dtype) {
     if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_INT8:     return 127;
+        case ATTN_INT16:    return 32639.0f / 256;
         case ATTN_FP8_E4M3: return 448;
     }
     return attn__float(0x7fc00000u);
@@ -5991,6 +6053,7 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
     float f;
     uint16_t h;
     uint8_t c;
+    const int8_t *high;
     double x;
     if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
@@ -6003,6 +6066,9 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
             memcpy(&h, (const uint16_t *)data + at, 2);
             return attn__ref_decode(h, 8, 7);
         case ATTN_INT8: return (double)((const int8_t *)data)[at];
+        case ATTN_INT16:
+            high = attn__ref_high(data, at);
+            return (double)high[0] + (double)high[ATTN_PLANE] / 256;
         case ATTN_FP8_E4M3:
             memcpy(&c, (const uint8_t *)data + at, 1);
             return attn__ref_decode(c, 4, 3);
@@ -6026,6 +6092,7 @@ static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
             memcpy((uint16_t *)data + at, &h, 2);
             break;
         case ATTN_INT8:     ((int8_t *)data)[at] = attn__ref_int8(x); break;
+        case ATTN_INT16:    attn__ref_int16((int8_t *)(uintptr_t)attn__ref_high(data, at), x); break;
         case ATTN_FP8_E4M3: ((uint8_t *)data)[at] = (uint8_t)attn__ref_encode(x, 4, 3); break;
     }
 }
@@ -8154,6 +8221,11 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
         return ATTN__(load16)((const uint16_t *)data + at, n, dtype);
     if (dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3)
         return ATTN__(load8)((const uint8_t *)data + at, n, dtype);
+    if (dtype == ATTN_INT16) {
+        const uint8_t *high = (const uint8_t *)data + attn__high(at);
+        return ATTN__(fma)(ATTN__(load8)(high + ATTN_PLANE, n, ATTN_INT8), ATTN__(set1)(1 / 256.0f),
+            ATTN__(load8)(high, n, ATTN_INT8));
+    }
     ATTN__(load_other)(part, data, dtype, at, n);
     return ATTN__(load)(part);
 }
@@ -8306,9 +8378,14 @@ static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const flo
 /* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
  * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
 ATTN__INLINE void ATTN__(fetch_row)(const void *data, int32_t dtype, int64_t at, int64_t dim) {
-    const uint64_t row = (uint64_t)attn__bytes(dtype, at), end = (uint64_t)attn__bytes(dtype, dim);
-    for (uint64_t c = 0; c < end; c += 64)
-        ATTN__PREFETCH((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 3);
+    const int planes = dtype == ATTN_INT16;
+    const uint64_t row = (uint64_t)(planes ? attn__high(at) : attn__bytes(dtype, at)),
+                   end = planes ? (uint64_t)dim : (uint64_t)attn__bytes(dtype, dim);
+    for (uint64_t c = 0; c < end; c += 64) {
+        const uintptr_t p = (uintptr_t)data + (uintptr_t)(row + c);
+        ATTN__PREFETCH((const void *)p, 3);
+        if (planes) ATTN__PREFETCH((const void *)(p + ATTN_PLANE), 3);
+    }
 }
 /* The row a few rows on. Unsigned: a stride never taken may wrap. */
 ATTN__INLINE void ATTN__(fetch)(
@@ -9016,7 +9093,7 @@ typedef struct ATTN__(chunk) {
  * these otherwise, are widened first. */
 #undef ATTN__THIN_NARROW
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
-#define ATTN__THIN_NARROW(X) X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3)
+#define ATTN__THIN_NARROW(X) X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16)
 #else
 #define ATTN__THIN_NARROW(X)
 #endif
@@ -9024,9 +9101,18 @@ typedef struct ATTN__(chunk) {
 ATTN__INLINE const float *ATTN__(thin_row)(const ATTN__(thin) *m, int64_t r) {
     return m->A + attn__min(r, m->rows - 1) * m->lda;
 }
+/* Column c of a row that lies at p, or its high byte: both planes of int16. */
+ATTN__INLINE void ATTN__(thin_fetch1)(const char *p, int32_t dtype, int64_t c) {
+    const int planes = dtype == ATTN_INT16;
+    ATTN__PREFETCH(p + (planes ? c : attn__bytes(dtype, c)), 3);
+    if (planes) ATTN__PREFETCH(p + c + ATTN_PLANE, 3);
+}
+ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes */
+    return dtype == ATTN_INT16 ? 64 : 64 / attn__bytes(dtype, 1);
+}
 ATTN__INLINE void ATTN__(thin_fetch)(const ATTN__(thin) *m, int32_t dtype, int64_t j) {
-    const int64_t bytes = attn__bytes(dtype, m->dim);
-    for (int64_t c = 0; m->next && c < bytes; c += 64) ATTN__PREFETCH(m->next[j] + c, 3);
+    for (int64_t c = 0; m->next && c < m->dim; c += ATTN__(thin_line)(dtype))
+        ATTN__(thin_fetch1)(m->next[j], dtype, c);
 }
 /* acc[R][X] += row[R][c .. c + n) of the X keys from x0 on. */
 ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int32_t dtype,
@@ -9086,7 +9172,10 @@ ATTN__INLINE void ATTN__(thin_rows_at)(
     int64_t at[ATTN__THIN_CHUNK + ATTN__W];
     attn__keys_at(g->u->job->d, &g->u->s, t->stride, j, n, g->u->kv_head, at);
     for (int64_t x = 0; x < n; x++)
-        rows[x] = (const char *)((uintptr_t)t->data + (uintptr_t)attn__bytes(t->dtype, at[x]));
+        rows[x] =
+            (const char *)((uintptr_t)t->data + (uintptr_t)(t->dtype == ATTN_INT16
+                                                                ? attn__high(at[x])
+                                                                : attn__bytes(t->dtype, at[x])));
 }
 /* A chunk of t, K or V: keys j .. j + n - 1, again the last up to a multiple of W. Meanwhile are
  * fetched those `ahead` keys on, and past key `end` those of the tensor `then` from key `from` on. */
@@ -9209,8 +9298,8 @@ ATTN__INLINE void ATTN__(thin_panel)(
         for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
     for (int64_t j = 0; j < m->n; j++) {
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
-            if (m->next && attn__bytes(dtype, l * ATTN__W) % 64 == 0)
-                ATTN__PREFETCH(m->next[j] + attn__bytes(dtype, c + l * ATTN__W), 3);
+            if (m->next && l * ATTN__W % ATTN__(thin_line)(dtype) == 0)
+                ATTN__(thin_fetch1)(m->next[j], dtype, c + l * ATTN__W);
             value[l] = ATTN__(load_any)(
                 m->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
         }

@@ -3,7 +3,7 @@
 #
 # A run is way/program, or way/program@isa where ATTN_ISA is set; its arguments are in ARGS_way/program@isa.
 
-UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes thin hidden
+UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes thin hidden planes
 PROOFS    = identity types beyond grid threads alloc hostile process sizes adaptive
 COMMON    = attn.h $(wildcard test/common/*.h)
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
@@ -35,7 +35,7 @@ UNIT_WAY       = $(if $(filter ofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
 
 # ---------------------------------------------------------------------------------------------- what is run
 UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
-                 $(foreach u,backends edges extremes guard thin hidden,plain/$(u)@avx2 plain/$(u)@portable) \
+                 $(foreach u,backends edges extremes guard thin hidden planes,plain/$(u)@avx2 plain/$(u)@portable) \
                  $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
                  $(foreach u,validate reference backends convert memory edges parallel,O0/$(u))
 UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/backends@portable
