@@ -54,6 +54,7 @@
        >>thin      the same for few rows, keys and values where they lie
        >>split     the groups and blocks of a unit, one key split after another
        >>int16     rows of a unit from codes of int16, with their certificates
+       >>decode    few rows against a cache of int16, with their certificates
        >>backward  flash, backward
        >>matrix    standard, forward and backward
 */
@@ -359,9 +360,12 @@ typedef struct attn_alloc {
  * it sees one. */
 typedef struct attn_statistics {
     int64_t tiles_int16, tiles_f32; /* a redone row's tiles count in both */
+    int64_t tiles_skipped;          /* of those of int16: none of their values was read */
+    int64_t bytes;                  /* decode from int16: of k and v, read but for redone rows */
     int64_t rows, rows_redone;      /* of all heads; computed again, for their certificates */
     float largest_cert;             /* of any row, absolute */
     float lse_error;                /* of lse, where it is asked for, beyond what f32 code rounds */
+    float mass_skipped;             /* of a row's sum, at most, by keys whose values were not read */
     char why[96];                   /* why rows stayed dense; empty where none did */
 } attn_statistics;
 
@@ -913,6 +917,11 @@ extern attn_status attn_hip_last_times(
 #define ATTN__ADAPTIVE 0
 #else
 #define ATTN__ADAPTIVE 1
+#endif
+#if ATTN__ADAPTIVE && !defined(ATTN_ONLY_F32)
+#define ATTN__DECODE 1 /* few rows against int16, with a tolerance */
+#else
+#define ATTN__DECODE 0
 #endif
 #if defined(ATTN_ONLY_F32)
 #define ATTN__ONLY_F32 1
@@ -2803,6 +2812,7 @@ static void attn__parallel(
 struct attn__rows;
 struct attn__adaptive;
 struct attn__int16;
+struct attn__decode;
 struct attn__bwd;
 struct attn__std;
 typedef struct attn__kernels {
@@ -2828,6 +2838,7 @@ typedef struct attn__kernels {
     /* 0: int16 would not do for these rows, nothing is written; NULL: no products of int16 */
     int (*int16_rows)(
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
+    void (*decode[4])(const struct attn__decode *p); /* ATTN__DECODE_SCORES and on */
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
@@ -3762,7 +3773,8 @@ static attn_status attn__flash_run(
 typedef struct attn__tally {
     int64_t int16, f32, rows, redone, few,
         coarse; /* few, coarse: rows that stayed dense, and why */
-    float cert, lse;
+    int64_t skipped, bytes;
+    float cert, lse, mass; /* mass: the largest share of a row's sum that was left out */
 } attn__tally;
 typedef struct attn__adaptive {
     const attn_desc *d;
@@ -3772,6 +3784,8 @@ typedef struct attn__adaptive {
     int64_t q_pad, v_pad, rows_pad;
     int64_t kept, scratch; /* bytes of a thread: what flash may not use for its own, all */
     int64_t bytes, units;
+    int prefill, decode; /* whether sequences of many rows, of few, may be computed from codes */
+    int64_t pair;        /* bytes of a sequence and kv head that is decoded */
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
@@ -3781,6 +3795,8 @@ typedef struct attn__coded_chunk {
         v_off; /* largest element of |v_j|, step of its codes, most of |v_j - v'_j| */
     int bad;   /* a number has no code */
 } attn__coded_chunk;
+static const char *attn__prefill_declines(const attn_desc *d);
+static const char *attn__decode_declines(const attn_desc *d);
 /* Arrays of a unit, one entry a row. */
 enum {
     ATTN__ROW_FACTOR, /* s' = factor * k_step * dot */
@@ -3869,12 +3885,118 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
     return n;
 }
 
+/* Decode. Few rows of a sequence against a cache of int16: keys and values are read where they lie,
+ * plane by plane, each no further than the tolerance asks for. Values are scale * code, so what the
+ * codes stand for is exact, and a low byte left out is an error of at most half the scale:
+ *
+ *   s'_j from the high bytes of k_j      |s_j - s'_j| <= eta_j = scale |q|_1 k_scale_j / 2
+ *   v'_j from the high bytes of v_j      |v_j - v'_j| <= v_scale_j / 2
+ *   key j left out, w_j = 0              |p_j - w_j| <= p'_j e^eta_j
+ *   |v_j - o'| <= 128.5 v_scale_j + most |o'|
+ *
+ * in the certificate above. Scores come from the high bytes of all keys; then a key is left out, or
+ * its value is read to the high bytes, its score corrected by the low ones of the key, its value by
+ * those of the value: each where less would cost more than a threshold. It is as large as the sum of
+ * what is left, by p'_j, allows: found in a sample, then summed over all keys. Keys between others go
+ * with them where a chunk has few gaps. Keys whose eta is above 1 are always corrected.
+ * Keys of a sequence are cut into splits, as flash does it, and each phase is done by splits or by
+ * rows, so that no bit depends on threads. */
+#if ATTN__DECODE
+#define ATTN__DECODE_ROWS 8
+#define ATTN__DECODE_KEYS 1024
+#define ATTN__DECODE_FINEST 4.8828125e-4f /* 2^-11: low bytes of most values would be read */
+enum { ATTN__DECODE_SCORES, ATTN__DECODE_CHOOSE, ATTN__DECODE_VALUES, ATTN__DECODE_FINISH };
+/* What is read of a key. */
+enum { ATTN__LEFT_OUT, ATTN__VALUE_HIGH, ATTN__KEY_LOW, ATTN__VALUE_LOW };
+/* Sums over the keys of a split. */
+enum {
+    ATTN__DECODE_SUM,  /* of w_j */
+    ATTN__DECODE_SKIP, /* of p'_j of keys left out */
+    ATTN__DECODE_OFF,  /* of p'_j (e^eta_j - 1) of keys not corrected */
+    ATTN__DECODE_FAR,  /* of most |p_j - w_j| times most |v_j| */
+    ATTN__DECODE_VALUE, /* of w_j times most |v_j - v'_j| */
+    ATTN__DECODE_SUMS
+};
+typedef struct attn__decode_part {
+    float max[ATTN__DECODE_ROWS]; /* of the scores; NaN: the row is computed densely */
+    double sum[ATTN__DECODE_ROWS][ATTN__DECODE_SUMS];
+} attn__decode_part;
+typedef struct attn__decode {
+    const attn__adaptive *job;
+    attn__rows u;           /* its keys those of the split */
+    int64_t first, last;    /* keys that some row sees, from a whole chunk on */
+    int64_t split, splits;
+    attn__tally *tally;
+    float *cert;            /* [ROWS], of the thread */
+    /* of the sequence and kv head: scores in powers of 2, weights relative to the maximum, [ROWS][ld];
+     * scales, what is read of a key, [ld] */
+    int64_t ld;
+    float *S, *P, *k_scale, *v_scale, *level;
+    float *max, *off, *limit; /* of rows: maximum, scale |q|_1 / 2, tolerance (NaN: dense) */
+    attn__decode_part *part;  /* [splits] */
+    float *O;                 /* [splits][ROWS][v_pad] */
+    float *T, *A, *Q, *room;  /* of the thread: products, weights of a chunk; q; a chunk in f32 */
+} attn__decode;
+/* Whether rows of a tensor of int16 may lie in two pieces. */
+static int attn__across(const attn_in *t, int64_t dim) {
+    return ATTN_PLANE % dim || (t->stride[0] | t->stride[1] | t->stride[2]) % dim;
+}
+static int64_t attn__decode_splits(const attn__adaptive *job, const attn__sequence_view *s) {
+    return attn__max(1, attn__ceil_div(s->k_len, attn__split_keys(s, job->flash.group)));
+}
+/* Whether the used rows of the sequence are decoded. */
+static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
+    const int64_t rows = s->q_used * job->flash.group;
+    return job->decode && rows > 0 && rows <= ATTN__DECODE_ROWS &&
+           attn__keys_seen(job->d, s) >= ATTN__DECODE_KEYS;
+}
+/* Returns the bytes of a sequence and kv head, at `pair`; *scratch: those of a thread. */
+static int64_t attn__decode_carve(
+    const attn__adaptive *job, char *pair, char *own, attn__decode *p, int64_t *scratch) {
+    const int64_t rows = ATTN__DECODE_ROWS, chunk = rows * (ATTN__INT16_CHUNK + 16),
+                  dim = attn__max(job->d->head_dim, job->d->v_dim);
+    int64_t at = 0;
+#define ATTN__PART(memory, type, count) \
+    (type *)attn__int16_part(memory, &at, (count) * (int64_t)sizeof(type))
+    p->tally = ATTN__PART(own, attn__tally, 1);
+    p->cert = ATTN__PART(own, float, job->rows_pad);
+    p->T = ATTN__PART(own, float, chunk);
+    p->A = ATTN__PART(own, float, chunk);
+    p->Q = ATTN__PART(own, float, rows * job->flash.q_pad);
+    p->room = ATTN__PART(own, float, ATTN__INT16_CHUNK * dim);
+    *scratch = at;
+    at = 0;
+    p->ld = attn__round_up(job->d->kv_len, ATTN__INT16_CHUNK) + 16;
+    p->S = ATTN__PART(pair, float, rows * p->ld);
+    p->P = ATTN__PART(pair, float, rows * p->ld);
+    p->k_scale = ATTN__PART(pair, float, p->ld);
+    p->v_scale = ATTN__PART(pair, float, p->ld);
+    p->level = ATTN__PART(pair, float, p->ld);
+    p->max = ATTN__PART(pair, float, rows);
+    p->off = ATTN__PART(pair, float, rows);
+    p->limit = ATTN__PART(pair, float, rows);
+    p->part = ATTN__PART(pair, attn__decode_part, 16);
+    p->O = ATTN__PART(pair, float, 16 * rows * job->flash.v_pad);
+#undef ATTN__PART
+    return at;
+}
+#else
+#define ATTN__DECODE_KEYS 0
+#define ATTN__DECODE_FINEST 0
+static int attn__across(const attn_in *t, int64_t dim) { return t == NULL && dim == 0; }
+static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
+    return s == NULL && job == NULL;
+}
+#endif
+
 static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     const attn__kernels *isa = attn__machine()->isa;
     const int64_t NI = attn__int16_vectors(isa->NV), each = 2 * (d->head_dim + d->v_dim);
     attn__int16 t;
     attn__flash *f = &job->flash;
     job->d = d;
+    job->prefill = !attn__prefill_declines(d);
+    job->decode = !attn__decode_declines(d);
     attn__flash_shape(d, f);
     const int64_t rows = d->q_len * f->group;
     job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 2));
@@ -3892,22 +4014,32 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->rows_pad = f->BM + 16;
     job->kept = attn__int16_carve(job, NULL, &t, &job->scratch);
     job->scratch = attn__max(job->scratch, job->kept + f->scratch);
-    job->bytes = attn__sat_add(f->planned * job->scratch, attn__append_bytes(d));
+    job->pair = 0;
+#if ATTN__DECODE
+    attn__decode all;
+    int64_t scratch;
+    if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
+    if (job->decode) job->scratch = attn__max(job->scratch, scratch);
+#endif
+    job->bytes = attn__sat_add(f->planned * (job->scratch + job->pair), attn__append_bytes(d));
     job->units = d->batch * d->kv_heads * f->tiles;
 }
 static int attn__named_adaptive(const attn_desc *d) {
     return d->backend && !strcmp(d->backend, "adaptive");
 }
-/* A reason why no row of the call would be computed from int16; NULL: none. Where it is a length,
+/* A reason why no row of the call would be computed from codes; NULL: none. Where it is a length,
  * what runs instead leaves the bits that this backend would. */
-static const char *attn__adaptive_declines(const attn_desc *d) {
-    const attn__kernels *isa = attn__machine()->isa;
-    const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+static const char *attn__exact_needed(const attn_desc *d) {
     if (!(d->tolerance > 0)) return "no tolerance is given";
     if (attn__needs_extras(d, d->mask.data != NULL))
         return "softcap, bias, mask, ALiBi or an extreme scale";
     if (d->dropout > 0) return "dropout";
     if (d->sink) return "attention sink";
+    return NULL;
+}
+static const char *attn__prefill_declines(const attn_desc *d) {
+    const attn__kernels *isa = attn__machine()->isa;
+    const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
     if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < ATTN__INT16_KEYS)
         return ATTN__INT16_FEW;
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
@@ -3918,6 +4050,26 @@ static const char *attn__adaptive_declines(const attn_desc *d) {
         return "products of int16 do not pay without AVX-512 VNNI";
     return NULL;
 }
+/* The same for sequences of few rows, whose keys and values are int16. */
+static const char *attn__decode_declines(const attn_desc *d) {
+    const int absolute = (d->flags & ATTN_TOLERANCE_ABSOLUTE) != 0;
+    if (!ATTN__DECODE || d->k.dtype != ATTN_INT16 || d->v.dtype != ATTN_INT16) return "";
+    if (d->kv_len < ATTN__DECODE_KEYS) return ATTN__INT16_FEW;
+    if (attn__across(&d->k, d->head_dim) || attn__across(&d->v, d->v_dim))
+        return "rows of the cache lie in two pieces";
+    if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
+        return "head_dim or v_dim is above 512";
+    if (!absolute && d->tolerance < ATTN__DECODE_FINEST) return "tolerance is below 1/2048";
+    if (attn__machine()->isa->W < 8 && !attn__named_adaptive(d))
+        return "high bytes do not pay without AVX2";
+    return NULL;
+}
+static const char *attn__adaptive_declines(const attn_desc *d) {
+    const char *why = attn__exact_needed(d), *few;
+    if (why || !(why = attn__prefill_declines(d))) return why;
+    few = attn__decode_declines(d);
+    return !few ? NULL : *few ? few : why;
+}
 static attn_status attn__adaptive_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__adaptive job;
@@ -3927,7 +4079,7 @@ static attn_status attn__adaptive_plan(
     const char *why = attn__adaptive_declines(d);
     if (why) return attn__decline(plan, ATTN_ERR_DECLINED, why);
     attn__adaptive_shape(d, &job);
-    plan->kernel = "adaptive_int16";
+    plan->kernel = job.prefill ? "adaptive_int16" : "adaptive_decode";
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.flash.threads;
     return attn__plan_bytes(plan, job.bytes);
@@ -3974,6 +4126,17 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
     u->rows = tile < tiles ? attn__min(BM, used - u->row0) : attn__min(job->most, all - u->row0);
     return u->rows > 0;
 }
+/* The rows' certificates, as outputs. */
+static void attn__adaptive_certs(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    const int64_t group = job->flash.group;
+    for (int64_t r = 0; r < u->rows; r++) {
+        const int64_t row = u->row0 + r, h = u->kv_head * group + row % group;
+        if (t->cert[r] > t->tally->cert) t->tally->cert = t->cert[r];
+        if (d->cert) d->cert[attn__lse_at(d, &u->s, row / group, h)] = t->cert[r];
+    }
+}
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
     const attn_desc *d = job->d;
@@ -3981,9 +4144,10 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     attn__int16 t;
     attn__rows u;
     if (!attn__adaptive_rows(job, n, &u)) return;
+    if (attn__decodes(job, &u.s) && u.row0 < u.s.q_used * group) return;
     attn__int16_carve(job, scratch, &t, NULL);
     t.tally->rows += u.rows;
-    const int few = u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
+    const int few = !job->prefill || u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
                     attn__keys_seen(d, &u.s) < ATTN__INT16_KEYS;
     if (few || !attn__machine()->isa->int16_rows(job, &u, &t)) {
         *(few ? &t.tally->few : &t.tally->coarse) += u.rows;
@@ -3992,12 +4156,89 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
         if (d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
         attn__adaptive_redo(job, &u, &t);
     }
-    for (int64_t r = 0; r < u.rows; r++) {
-        const int64_t row = u.row0 + r, h = u.kv_head * group + row % group;
-        if (t.cert[r] > t.tally->cert) t.tally->cert = t.cert[r];
-        if (d->cert) d->cert[attn__lse_at(d, &u.s, row / group, h)] = t.cert[r];
+    attn__adaptive_certs(job, &u, &t);
+}
+#if ATTN__DECODE
+/* The phases of as many sequences and kv heads as there are threads, then of the next. */
+typedef struct attn__decoding {
+    const attn__adaptive *job;
+    char *pairs;
+    int64_t first, count; /* of sequences and kv heads */
+    int phase;
+} attn__decoding;
+/* Tiles of the rows, and those of them none of whose values was read. */
+static void attn__decode_tiles(const attn__decode *p, attn__tally *tally) {
+    tally->int16 += attn__tiles(&p->u, 0, p->u.rows);
+    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__INT16_CHUNK) {
+        const int64_t end = attn__min(j0 + ATTN__INT16_CHUNK, p->last);
+        int some = 0;
+        for (int64_t j = j0; j < end; j++) some |= p->level[j] >= ATTN__VALUE_HIGH;
+        for (int64_t r = 0; r < p->u.rows && !some; r++) {
+            int64_t lo, hi;
+            attn__range(p->job->d, &p->u.s, r / p->job->flash.group, &lo, &hi);
+            tally->skipped += lo < end && hi > j0;
+        }
     }
 }
+static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
+    const attn__decoding *now = (const attn__decoding *)arg;
+    const attn__adaptive *job = now->job;
+    const int64_t group = job->flash.group, heads = job->d->kv_heads, at = n % now->count,
+                  pair = now->first + at;
+    attn__decode p;
+    int64_t unused;
+    p.u.s = attn__sequence(job->d, pair / heads);
+    if (!attn__decodes(job, &p.u.s)) return;
+    p.job = job;
+    p.split = n / now->count;
+    p.splits = attn__decode_splits(job, &p.u.s);
+    if (p.split >= p.splits) return;
+    attn__decode_carve(job, now->pairs + at * job->pair, scratch, &p, &unused);
+    const int64_t keys = attn__split_keys(&p.u.s, group);
+    p.u.job = &job->flash;
+    p.u.kv_head = pair % heads;
+    p.u.row0 = 0;
+    p.u.rows = p.u.s.q_used * group;
+    p.u.k0 = p.split * keys;
+    p.u.k1 = attn__min(p.u.k0 + keys, p.u.s.k_len);
+    attn__rows_see(job->d, &p.u.s, 0, p.u.s.q_used - 1, &p.first, &p.last);
+    p.first = p.first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
+    attn__machine()->isa->decode[now->phase](&p);
+    if (now->phase != ATTN__DECODE_FINISH) return;
+    attn__int16 t;
+    attn__int16_carve(job, scratch, &t, NULL);
+    t.tally->rows += p.u.rows;
+    p.u.k0 = 0;
+    p.u.k1 = p.u.s.k_len;
+    int64_t some = 0;
+    for (int64_t r = 0; r < p.u.rows; r++) some += attn__finite(p.limit[r]);
+    if (!some) {
+        t.tally->coarse += p.u.rows;
+        attn__adaptive_dense(job, &p.u, 0, p.u.rows, &t);
+    } else {
+        if (job->d->statistics) attn__decode_tiles(&p, t.tally);
+        attn__adaptive_redo(job, &p.u, &t);
+    }
+    attn__adaptive_certs(job, &p.u, &t);
+}
+static void attn__decode_run(const attn__adaptive *job, char *workspace) {
+    const attn_desc *d = job->d;
+    const int64_t pairs = d->batch * d->kv_heads,
+                  splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS));
+    attn__decoding now = {job, workspace + job->flash.planned * job->scratch, 0, 0, 0};
+    attn__share share = {
+        attn__decode_unit, &now, workspace, job->scratch, 0, job->flash.threads, 0};
+    for (; now.first < pairs; now.first += now.count) {
+        now.count = attn__min(job->flash.planned, pairs - now.first);
+        for (now.phase = 0; now.phase <= ATTN__DECODE_FINISH; now.phase++) {
+            const int by_splits =
+                now.phase == ATTN__DECODE_SCORES || now.phase == ATTN__DECODE_VALUES;
+            share.units = now.count * (by_splits ? splits : 1);
+            attn__share_run(d, &share);
+        }
+    }
+}
+#endif
 /* What the threads' tallies say together. */
 static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace) {
     attn_statistics *s = job->d->statistics;
@@ -4009,6 +4250,9 @@ static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace
         s->tiles_f32 += t->f32;
         s->rows += t->rows;
         s->rows_redone += t->redone;
+        s->tiles_skipped += t->skipped;
+        s->bytes += t->bytes;
+        if (t->mass > s->mass_skipped) s->mass_skipped = t->mass;
         few += t->few;
         coarse += t->coarse;
         if (t->cert > s->largest_cert) s->largest_cert = t->cert;
@@ -4025,12 +4269,15 @@ static attn_status attn__adaptive_run(
     char *workspace = (char *)d->workspace;
     (void)user, (void)g, (void)plan;
     attn__adaptive_shape(d, &job);
-    attn__append(d, job.flash.threads, workspace + job.flash.planned * job.scratch);
+    attn__append(d, job.flash.threads, workspace + job.flash.planned * (job.scratch + job.pair));
     for (int64_t i = 0; i < job.flash.threads; i++)
         memset(workspace + i * job.scratch, 0, sizeof(attn__tally));
     attn__share share = {
         attn__adaptive_unit, &job, workspace, job.scratch, job.units, job.flash.threads, 0};
     attn__share_run(d, &share);
+#if ATTN__DECODE
+    if (job.decode) attn__decode_run(&job, workspace);
+#endif
     if (d->statistics) attn__adaptive_tell(&job, workspace);
     return ATTN_OK;
 }
@@ -8203,6 +8450,8 @@ ATTN__INLINE ATTN__V ATTN__(fma_step)(ATTN__V x, ATTN__V a, ATTN__V b) {
 }
 #endif
 
+ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
+
 /* ---- n floats of a tensor of any type, and back ---- */
 ATTN__NOINLINE void ATTN__(load_other)(
     float *part, const void *data, int32_t dtype, int64_t at, int64_t n) {
@@ -9549,7 +9798,6 @@ static void ATTN__(flash_merge)(
 
 /* ---- >>int16: rows with a certificate (>>adaptive) ---- */
 #if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
-ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
 /* Two vectors of codes as pairs. */
 ATTN__INLINE ATTN__I ATTN__(pair)(ATTN__I a, ATTN__I b) { return (a & 0xffff) + b * 65536; }
 /* x in steps: its codes; the squares of x and of what is left join sum[2]. */
@@ -10112,6 +10360,456 @@ static int ATTN__(int16_rows)(
     }
     ATTN__(int16_finish)(job, u, t);
     return 1;
+}
+#endif
+
+#if ATTN__DECODE
+/* ---- >>decode: few rows against int16, plane by plane (>>adaptive) ---- */
+/* Keys of a chunk of which one plane of k or v is read: the n-th is key key[n] of the chunk. */
+typedef struct ATTN__(listed) {
+    int64_t n;
+    int64_t at[ATTN__THIN_CHUNK + ATTN__W];
+    const char *next[ATTN__THIN_CHUNK + ATTN__W]; /* to be fetched meanwhile */
+    int32_t key[ATTN__THIN_CHUNK];
+} ATTN__(listed);
+#define ATTN__DECODE_LD (ATTN__THIN_CHUNK + 16)
+#define ATTN__DECODE_AHEAD 32 /* rows: more do not stay in L1, where they are a power of two apart */
+/* Those of the chunk from j0 on, whose level is at least `least`; plane: 0, or ATTN_PLANE for low
+ * bytes. Those of the chunk before fetch them. */
+static void ATTN__(decode_list)(const attn__decode *p, const attn_in *t, int64_t plane, int64_t j0,
+    int least, ATTN__(listed) *l, ATTN__(listed) *before) {
+    const int64_t n = attn__clamp(p->last - j0, 0, ATTN__THIN_CHUNK);
+    int64_t at[ATTN__THIN_CHUNK];
+    const char *data = (const char *)t->data;
+    if (n > 0) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
+    l->n = 0;
+    for (int64_t x = 0; x < n; x++) {
+        if (least && p->level[j0 + x] < (float)least) continue;
+        l->key[l->n] = (int32_t)x;
+        l->at[l->n++] = attn__high(at[x]) + plane;
+    }
+    for (int64_t x = l->n; l->n && x < attn__round_up(l->n, ATTN__W); x++) l->at[x] = l->at[x - 1];
+    if (!before) return;
+    const int64_t ahead = attn__min(before->n, ATTN__DECODE_AHEAD);
+    for (int64_t x = 0; x < before->n - ahead; x++) before->next[x] = data + before->at[x + ahead];
+    for (int64_t x = before->n - ahead, y = 0; x < attn__round_up(before->n, ATTN__W); x++, y++)
+        before->next[x] = data + (y < l->n ? l->at[y] : before->at[x]);
+}
+/* What reads a plane of t, of dim columns, as thin does; `room` for a chunk in f32. */
+static ATTN__(thin) ATTN__(decode_thin)(
+    const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
+    attn_in plane = *t;
+    ATTN__(thin) m = {
+        t->data, l->at, l->n, dim, ATTN_INT8, l->next, NULL, 0, 0, NULL, ATTN__DECODE_LD, NULL};
+    plane.dtype = ATTN_INT8;
+    if (!ATTN__(thin_reads)(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, l->at, room);
+    return m;
+}
+/* T[rows][n] = Q K^T of one plane of the keys listed. */
+static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
+    const attn_desc *d = p->job->d;
+    ATTN__(thin) m = ATTN__(decode_thin)(&d->k, d->head_dim, l, p->room);
+    m.lda = p->job->flash.q_pad;
+    p->tally->bytes += l->n * d->head_dim;
+    for (int64_t r = 0; r < p->u.rows; r += 4, m.next = NULL) {
+        m.A = p->Q + r * m.lda;
+        m.rows = attn__min(4, p->u.rows - r);
+        m.out = p->T + r * ATTN__DECODE_LD;
+        ATTN__(thin_dots_of)(&m);
+    }
+}
+/* O[rows][v_pad] += A V of one plane of the values listed; `fresh`: there is nothing in O. */
+static void ATTN__(decode_output)(
+    const attn__decode *p, ATTN__(listed) *l, float *O, int fresh) {
+    static const float one[4] = {1, 1, 1, 1};
+    const attn_desc *d = p->job->d;
+    ATTN__(thin) m = ATTN__(decode_thin)(&d->v, d->v_dim, l, p->room);
+    m.lda = ATTN__DECODE_LD;
+    m.ldo = p->job->flash.v_pad;
+    p->tally->bytes += l->n * d->v_dim;
+    for (int64_t r = 0; r < p->u.rows; r += 4, m.next = NULL) {
+        m.A = p->A + r * m.lda;
+        m.rows = attn__min(4, p->u.rows - r);
+        m.out = O + r * m.ldo;
+        m.alpha = fresh ? NULL : one;
+        ATTN__(thin_columns_of)(&m);
+    }
+}
+/* Keys [*j0, *j1) of the split that are to be looked at: whole chunks, as far as some row sees. */
+static void ATTN__(decode_range)(const attn__decode *p, int64_t *j0, int64_t *j1) {
+    *j0 = attn__max(p->first, p->u.k0);
+    *j1 = attn__min(p->last, p->u.k1);
+}
+/* The scales of the chunk from j0 on, 0 behind its n keys; whether all are finite. */
+static int ATTN__(decode_scales)(const attn__decode *p, int64_t j0, int64_t n) {
+    const attn_desc *d = p->job->d;
+    int64_t k_at[ATTN__THIN_CHUNK], v_at[ATTN__THIN_CHUNK];
+    int finite = 1;
+    attn__keys_at(d, &p->u.s, d->k.scale_stride, j0, n, p->u.kv_head, k_at);
+    attn__keys_at(d, &p->u.s, d->v.scale_stride, j0, n, p->u.kv_head, v_at);
+    for (int64_t x = 0; x < n; x++) {
+        p->k_scale[j0 + x] = d->k.scale[k_at[x]];
+        p->v_scale[j0 + x] = d->v.scale[v_at[x]];
+        finite &= attn__finite(p->k_scale[j0 + x]) && attn__finite(p->v_scale[j0 + x]);
+    }
+    for (int64_t x = n; x < attn__round_up(n, ATTN__W); x++)
+        p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
+    return finite;
+}
+/* q of the rows, as f32. */
+static void ATTN__(decode_q)(const attn__decode *p) {
+    for (int64_t r = 0; r < p->u.rows; r++)
+        ATTN__(pack_q)(p->Q + r * p->job->flash.q_pad, p->job->d, &p->u.s,
+            ATTN__(row_query)(&p->u, r), ATTN__(row_head)(&p->u, r));
+}
+/* Whether row r sees a scale that is not finite among the n keys from j0 on. */
+static int ATTN__(decode_sees_bad)(const attn__decode *p, const attn__query *q, int64_t j0, int64_t n) {
+    int bad = 0;
+    for (int64_t j = attn__max(q->lo, j0); j < attn__min(q->hi, j0 + n); j++)
+        bad |= !attn__finite(p->k_scale[j]) || !attn__finite(p->v_scale[j]);
+    return bad;
+}
+/* Phase 1, by splits: the scores by the high bytes of k, as powers of 2; -infinity where a row does
+ * not see the key. A row that sees a scale that is not finite has a maximum of NaN. */
+static void ATTN__(decode_scores)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    const ATTN__V unit = ATTN__(set1)((float)((double)d->scale * ATTN__LOG2E));
+    attn__decode_part *part = p->part + p->split;
+    float max[ATTN__DECODE_ROWS * ATTN__W];
+    attn__query q[ATTN__DECODE_ROWS];
+    ATTN__(listed) list[2];
+    int64_t j0, j1, n, now = 0;
+    ATTN__(decode_q)(p);
+    ATTN__(decode_range)(p, &j0, &j1);
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        q[r] = attn__query_of(d, &p->u.s, ATTN__(row_head)(&p->u, r), ATTN__(row_query)(&p->u, r));
+        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+        part->max[r] = 0;
+    }
+    ATTN__(decode_list)(p, &d->k, 0, j0, 0, &list[0], NULL);
+    for (; j0 < j1; j0 += n, now ^= 1) {
+        n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
+        ATTN__(decode_list)(p, &d->k, 0, j0 + n, 0, &list[now ^ 1], &list[now]);
+        const int finite = ATTN__(decode_scales)(p, j0, n);
+        ATTN__(decode_dots)(p, &list[now]);
+        for (int64_t r = 0; r < p->u.rows; r++) {
+            float *S = p->S + r * p->ld + j0;
+            for (int64_t x = 0; x < n; x += ATTN__W)
+                ATTN__(store)(S + x, ATTN__(load)(p->T + r * ATTN__DECODE_LD + x) *
+                                         ATTN__(load)(p->k_scale + j0 + x) * unit);
+            ATTN__(clip_row)(S, j0, attn__round_up(n, ATTN__W), q[r].lo, q[r].hi, max + r * ATTN__W);
+            if (!finite && ATTN__(decode_sees_bad)(p, &q[r], j0, n))
+                part->max[r] = attn__float(0x7fc00000u);
+        }
+    }
+    for (int64_t r = 0; r < p->u.rows; r++)
+        if (attn__finite(part->max[r]))
+            part->max[r] = ATTN__(reduce_max)(ATTN__(load)(max + r * ATTN__W));
+}
+
+/* What a vector of keys costs a row, and what is read of them for a threshold. */
+typedef struct ATTN__(prices) {
+    ATTN__V weight, grows, most; /* p'_j; e^eta_j - 1, infinite above eta 1; most |v_j| */
+    ATTN__V left_out, score, value; /* what it adds to leave out the key, its low bytes, the value's */
+} ATTN__(prices);
+ATTN__INLINE ATTN__(prices)
+    ATTN__(decode_prices)(const attn__decode *p, int64_t r, int64_t j, float range) {
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1),
+                  infinite = ATTN__(set1)(attn__float(0x7f800000u));
+    ATTN__(prices) x;
+    const ATTN__V v = ATTN__(size)(ATTN__(load)(p->v_scale + j)),
+                  eta = ATTN__(size)(ATTN__(load)(p->k_scale + j)) * ATTN__(set1)(p->off[r]);
+    x.weight = ATTN__(load)(p->P + r * p->ld + j);
+    x.most = v * ATTN__(set1)(128.5f);
+    /* e^x - 1 <= x + x^2 up to 1 */
+    x.grows = ATTN__(pick)(eta, one, ATTN__(fma)(eta, eta, eta), infinite);
+    x.grows = ATTN__(pick)(zero, x.weight, x.grows, zero); /* what the row does not see */
+    const ATTN__V far = x.weight * (x.most + ATTN__(set1)(range));
+    x.score = ATTN__(pick)(zero, x.weight, far * x.grows, zero);
+    x.left_out = far + x.score;
+    x.value = x.weight * v * ATTN__(set1)(0.5f);
+    return x;
+}
+/* What is read of a vector of keys where nothing may cost more than `least`, and what it then adds. */
+ATTN__INLINE ATTN__V ATTN__(decode_level)(
+    const ATTN__(prices) *x, ATTN__V least, ATTN__V *cost) {
+    const ATTN__V zero = ATTN__(set1)(0), low = ATTN__(set1)(ATTN__KEY_LOW),
+                  all = ATTN__(set1)(ATTN__VALUE_LOW), high = ATTN__(set1)(ATTN__VALUE_HIGH);
+    ATTN__V level = ATTN__(pick)(x->score, least, high, low), left;
+    left = ATTN__(pick)(x->score, least, x->score + x->value, x->value);
+    level = ATTN__(pick)(x->value, least, level, all);
+    left = ATTN__(pick)(x->value, least, left, zero);
+    level = ATTN__(pick)(x->left_out, least, zero, level);
+    *cost = ATTN__(pick)(x->left_out, least, x->left_out, left);
+    return level;
+}
+/* What row r loses for a threshold, over all keys or, with a step, over every step-th vector of them;
+ * its levels join those of the rows before where `join`. */
+static double ATTN__(decode_loss)(
+    const attn__decode *p, int64_t r, float range, float least, int64_t step, int join) {
+    const ATTN__V threshold = ATTN__(set1)(least);
+    ATTN__V sum = ATTN__(set1)(0);
+    double loss = 0;
+    for (int64_t j = p->first, n = 0; j < p->last; j += step * ATTN__W) {
+        ATTN__V cost;
+        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j, range);
+        const ATTN__V level = ATTN__(decode_level)(&x, threshold, &cost);
+        sum = sum + cost;
+        if (join) ATTN__(store)(p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), level));
+        if (++n % 64 && j + step * ATTN__W < p->last) continue;
+        loss += (double)ATTN__(reduce_add)(sum) * (double)step;
+        sum = ATTN__(set1)(0);
+    }
+    return loss;
+}
+/* The largest element of |v_j|, from below. */
+static double ATTN__(decode_largest)(const attn__decode *p, int64_t j) {
+    const attn_desc *d = p->job->d;
+    const int64_t at = attn__k_at(d, &p->u.s, d->v.stride, j, p->u.kv_head);
+    float most = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const float x = attn__get_f32(d->v.data, ATTN_INT16, at + c);
+        most = x > most ? x : -x > most ? -x : most;
+    }
+    return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
+}
+/* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
+ * more than the largest that it sees. *range: what no |v| that it sees is above. */
+static double ATTN__(decode_limit)(const attn__decode *p, int64_t r, float *range) {
+    const attn_desc *d = p->job->d;
+    const attn__query q =
+        attn__query_of(d, &p->u.s, ATTN__(row_head)(&p->u, r), ATTN__(row_query)(&p->u, r));
+    float top = 0;
+    int64_t at = q.lo;
+    for (int64_t j = q.lo; j < q.hi; j++) {
+        const float size = p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j];
+        if (size > top) at = j, top = size;
+    }
+    *range = top * 128.5f;
+    if (d->flags & ATTN_TOLERANCE_ABSOLUTE) return (double)d->tolerance;
+    return q.lo < q.hi ? (double)d->tolerance * ATTN__(decode_largest)(p, at) : 0;
+}
+/* Weights of row r by the scores of the high bytes; their sum. What the row sees is above 0. */
+static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
+    const ATTN__V least = ATTN__(set1)(-3.4028234e38f), tiny = ATTN__(set1)(1.17549435e-38f),
+                  zero = ATTN__(set1)(0), max = ATTN__(set1)(p->max[r]);
+    ATTN__V sum = zero;
+    for (int64_t j = p->first; j < p->last; j += ATTN__W) {
+        const ATTN__V s = ATTN__(load)(p->S + r * p->ld + j),
+                      w = ATTN__(pick)(
+                          least, s, ATTN__(max)(tiny, ATTN__(exp2)(s - max)), zero);
+        ATTN__(store)(p->P + r * p->ld + j, w);
+        sum = sum + w;
+    }
+    return (double)ATTN__(reduce_add)(sum);
+}
+/* The threshold of row r by which it loses `most` at most: estimated, then made sure of. */
+static float ATTN__(decode_threshold)(const attn__decode *p, int64_t r, float range, double most) {
+    double low = most / (double)(4 * (p->last - p->first)), high = most;
+    for (int i = 0; i < 8; i++) {
+        const double middle = attn__sqrt(low * high);
+        *(ATTN__(decode_loss)(p, r, range, (float)middle, 8, 0) <= most ? &low : &high) = middle;
+    }
+    for (int i = 0; i < 4 && !(ATTN__(decode_loss)(p, r, range, (float)low, 1, 0) <= most); i++)
+        low /= 4;
+    return (float)low;
+}
+/* Chunks of which most keys are read are read whole; what is read of all rows' keys is less than nine
+ * tenths of all, or the call had better be dense. */
+static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    int64_t bytes = 0;
+    for (int64_t j0 = p->first, n; j0 < p->last; j0 += n) {
+        float *level = p->level + j0;
+        int64_t at_least[4] = {0, 0, 0, 0};
+        n = attn__min(ATTN__THIN_CHUNK, p->last - j0);
+        for (int64_t x = 0; x < n; x++)
+            for (int l = 1; l < 4; l++) at_least[l] += level[x] >= (float)l;
+        for (int l = 1; l < 4; l++) {
+            if (at_least[l] * 4 < n * 3) continue;
+            for (int64_t x = 0; x < n; x++) level[x] = level[x] < (float)l ? (float)l : level[x];
+            at_least[l] = n;
+        }
+        bytes += (n + at_least[ATTN__KEY_LOW]) * d->head_dim +
+                 (at_least[ATTN__VALUE_HIGH] + at_least[ATTN__VALUE_LOW]) * d->v_dim;
+    }
+    return 10 * bytes <= 9 * (p->last - p->first) * 2 * (d->head_dim + d->v_dim);
+}
+/* Phase 2: what is read of each key. Rows that are to be computed densely have a limit of NaN. */
+static void ATTN__(decode_choose)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__(decode_q)(p);
+    for (int64_t j = p->first; j < p->last; j += ATTN__W) ATTN__(store)(p->level + j, zero);
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const float *q = p->Q + r * p->job->flash.q_pad;
+        ATTN__V sum = zero;
+        float max = ATTN__NEG_INF, range;
+        int fine = ATTN__(thin_moderate)(q, d->head_dim, 0);
+        for (int64_t s = 0; s < p->splits; s++) {
+            const float m = p->part[s].max[r];
+            fine &= !attn__is_nan((double)m);
+            max = m > max ? m : max;
+        }
+        for (int64_t c = 0; c < d->head_dim; c += ATTN__W)
+            sum = sum + ATTN__(size)(ATTN__(load)(q + c));
+        p->max[r] = max;
+        p->off[r] = (float)((double)ATTN__(reduce_add)(sum) * (double)d->scale * 0.50005);
+        fine &= attn__finite(max) && attn__finite(p->off[r]);
+        p->limit[r] = attn__float(0x7fc00000u);
+        if (!fine) continue;
+        const double limit = ATTN__(decode_limit)(p, r, &range),
+                     most = ATTN__(decode_weigh)(p, r) * limit * 0.9;
+        if (!(most > 1e-30) || !attn__finite((float)most)) continue;
+        const float least = ATTN__(decode_threshold)(p, r, range, most);
+        ATTN__(decode_loss)(p, r, range, least, 1, 1);
+        p->limit[r] = (float)(limit * 0.999999);
+    }
+    if (ATTN__(decode_whole_chunks)(p)) return;
+    for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
+}
+
+/* The weights of the keys listed, corrected by the low bytes of k. */
+static void ATTN__(decode_correct)(const attn__decode *p, const ATTN__(listed) *l, int64_t j0) {
+    const ATTN__V least = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0),
+                  unit =
+                      ATTN__(set1)((float)((double)p->job->d->scale * ATTN__LOG2E / 256));
+    float score[ATTN__DECODE_LD], scale[ATTN__DECODE_LD];
+    for (int64_t x = 0; x < l->n; x++) scale[x] = p->k_scale[j0 + l->key[x]];
+    for (int64_t x = l->n; x < attn__round_up(l->n, ATTN__W); x++) scale[x] = score[x] = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const float *S = p->S + r * p->ld + j0, *T = p->T + r * ATTN__DECODE_LD;
+        const ATTN__V max = ATTN__(set1)(p->max[r]);
+        for (int64_t x = 0; x < l->n; x++) score[x] = S[l->key[x]];
+        for (int64_t x = 0; x < l->n; x += ATTN__W) {
+            const ATTN__V s = ATTN__(load)(score + x),
+                          more = ATTN__(load_n)(T + x, l->n - x) * ATTN__(load)(scale + x);
+            ATTN__(store)(score + x, ATTN__(pick)(least, s,
+                                         ATTN__(exp2)(ATTN__(fma)(more, unit, s - max)), zero));
+        }
+        for (int64_t x = 0; x < l->n; x++) p->P[r * p->ld + j0 + l->key[x]] = score[x];
+    }
+}
+/* A[rows][n]: weights of the keys listed times the scales of their values and `unit`. */
+static void ATTN__(decode_gather)(
+    const attn__decode *p, const ATTN__(listed) *l, int64_t j0, float unit) {
+    for (int64_t r = 0; r < p->u.rows; r++)
+        for (int64_t x = 0; x < l->n; x++) {
+            const int64_t j = j0 + l->key[x];
+            const float w = p->P[r * p->ld + j];
+            p->A[r * ATTN__DECODE_LD + x] = w > 0 ? w * (p->v_scale[j] * unit) : 0;
+        }
+}
+/* The sums of row r over the n keys from j0 on. */
+static void ATTN__(decode_sums)(
+    const attn__decode *p, int64_t r, int64_t j0, int64_t n, double *to) {
+    const ATTN__V zero = ATTN__(set1)(0), some = ATTN__(set1)(ATTN__VALUE_HIGH - 0.5f),
+                  corrected = ATTN__(set1)(ATTN__KEY_LOW - 0.5f),
+                  whole = ATTN__(set1)(ATTN__VALUE_LOW - 0.5f);
+    ATTN__V sum[ATTN__DECODE_SUMS];
+    for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = zero;
+    for (int64_t j = j0; j < j0 + n; j += ATTN__W) {
+        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j, 0);
+        const ATTN__V level = ATTN__(load)(p->level + j),
+                      skip = ATTN__(pick)(level, some, x.weight, zero),
+                      off = ATTN__(pick)(level, corrected, ATTN__(pick)(zero, x.weight, x.weight * x.grows, zero), zero);
+        sum[ATTN__DECODE_SUM] = sum[ATTN__DECODE_SUM] + (x.weight - skip);
+        sum[ATTN__DECODE_SKIP] = sum[ATTN__DECODE_SKIP] + skip;
+        sum[ATTN__DECODE_OFF] = sum[ATTN__DECODE_OFF] + off;
+        sum[ATTN__DECODE_FAR] = sum[ATTN__DECODE_FAR] + (off + skip) * x.most;
+        sum[ATTN__DECODE_VALUE] =
+            sum[ATTN__DECODE_VALUE] +
+            ATTN__(pick)(level, some, zero, ATTN__(pick)(level, whole, x.value, zero));
+    }
+    for (int k = 0; k < ATTN__DECODE_SUMS; k++) to[k] += (double)ATTN__(reduce_add)(sum[k]);
+}
+/* Phase 3, by splits: low bytes of k where asked for, then values. */
+static void ATTN__(decode_values)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    const int64_t v_pad = p->job->flash.v_pad;
+    float *O = p->O + p->split * ATTN__DECODE_ROWS * v_pad;
+    attn__decode_part *part = p->part + p->split;
+    ATTN__(listed) key[2], value[2], low;
+    int64_t j0, j1, n, now = 0;
+    int fresh = 1;
+    memset(part->sum, 0, sizeof part->sum);
+    ATTN__(decode_q)(p);
+    ATTN__(decode_range)(p, &j0, &j1);
+    ATTN__(decode_list)(p, &d->k, ATTN_PLANE, j0, ATTN__KEY_LOW, &key[0], NULL);
+    ATTN__(decode_list)(p, &d->v, 0, j0, ATTN__VALUE_HIGH, &value[0], NULL);
+    for (; j0 < j1; j0 += n, now ^= 1) {
+        n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
+        ATTN__(decode_list)
+        (p, &d->k, ATTN_PLANE, j0 + n, ATTN__KEY_LOW, &key[now ^ 1], &key[now]);
+        ATTN__(decode_list)(p, &d->v, 0, j0 + n, ATTN__VALUE_HIGH, &value[now ^ 1], &value[now]);
+        ATTN__(decode_list)(p, &d->v, ATTN_PLANE, j0, ATTN__VALUE_LOW, &low, NULL);
+        if (key[now].n) ATTN__(decode_dots)(p, &key[now]);
+        if (key[now].n) ATTN__(decode_correct)(p, &key[now], j0);
+        for (int64_t r = 0; r < p->u.rows; r++) ATTN__(decode_sums)(p, r, j0, n, part->sum[r]);
+        if (!value[now].n) continue;
+        ATTN__(decode_gather)(p, &value[now], j0, 1);
+        ATTN__(decode_output)(p, &value[now], O, fresh);
+        fresh = 0;
+        if (!low.n) continue;
+        for (int64_t x = 0; x < attn__round_up(low.n, ATTN__W); x++)
+            low.next[x] = (const char *)d->v.data + low.at[x];
+        ATTN__(decode_gather)(p, &low, j0, 1 / 256.0f);
+        ATTN__(decode_output)(p, &low, O, 0);
+    }
+    if (fresh) memset(O, 0, (size_t)(p->u.rows * v_pad) * sizeof *O);
+}
+/* Row r over all splits: O in that of the first; its certificate, from its sums. */
+static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *sum) {
+    const int64_t v_pad = p->job->flash.v_pad;
+    float *O = p->O + r * v_pad, range;
+    for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = 0;
+    for (int64_t s = 0; s < p->splits; s++) {
+        const float *from = O + s * ATTN__DECODE_ROWS * v_pad;
+        for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] += p->part[s].sum[r][k];
+        for (int64_t c = 0; c < v_pad && s; c += ATTN__W)
+            ATTN__(store)(O + c, ATTN__(load)(O + c) + ATTN__(load)(from + c));
+    }
+    ATTN__V most = ATTN__(set1)(0);
+    for (int64_t c = 0; c < v_pad; c += ATTN__W)
+        most = ATTN__(max)(most, ATTN__(size)(ATTN__(load)(O + c)));
+    (void)ATTN__(decode_limit)(p, r, &range);
+    const double o = (double)ATTN__(reduce_max)(most) / sum[ATTN__DECODE_SUM] * 1.0001,
+                 lost = sum[ATTN__DECODE_OFF] + sum[ATTN__DECODE_SKIP],
+                 least = sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF],
+                 keys = (double)(p->last - p->first);
+    if (!(least > 0)) return attn__float(0x7f800000u);
+    const double bound =
+        (sum[ATTN__DECODE_FAR] + lost * o + sum[ATTN__DECODE_VALUE]) / least;
+    /* sums of chunks and splits are rounded; products below 2^-126 are 0 */
+    const double rounded = (keys / ATTN__THIN_CHUNK / (double)p->splits + 24) *
+                               ((double)range + o) * 4.8e-7 +
+                           keys * 1.2e-35;
+    return (float)((bound * 1.001 + rounded) * 1.000001);
+}
+/* Phase 4: o, lse and cert of rows whose certificate is within the tolerance; the others are marked. */
+static void ATTN__(decode_finish)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const int64_t i = ATTN__(row_query)(&p->u, r), h = ATTN__(row_head)(&p->u, r);
+        double sum[ATTN__DECODE_SUMS];
+        p->cert[r] = ATTN__FAILED;
+        if (!attn__finite(p->limit[r])) continue;
+        const float cert = ATTN__(decode_certify)(p, r, sum);
+        if (!(cert <= p->limit[r])) continue;
+        p->cert[r] = cert;
+        ATTN__(narrow)(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h),
+            p->O + r * p->job->flash.v_pad, d->v_dim, (float)(1 / sum[ATTN__DECODE_SUM]));
+        const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
+                     off = sum[ATTN__DECODE_OFF] / all * 1.001;
+        if ((float)(sum[ATTN__DECODE_SKIP] / all) > p->tally->mass)
+            p->tally->mass = (float)(sum[ATTN__DECODE_SKIP] / all);
+        if (!d->lse) continue;
+        ATTN__(leave)();
+        d->lse[attn__lse_at(d, &p->u.s, i, h)] =
+            attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
+        const double lost = off + off * off + 1e-6; /* - log(1 - x) <= x + x^2 up to a half */
+        if ((float)lost > p->tally->lse) p->tally->lse = (float)(lost * 1.000001);
+    }
 }
 #endif
 
@@ -10947,6 +11645,11 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(int16_rows),
 #else
     NULL,
+#endif
+#if ATTN__DECODE
+    {ATTN__(decode_scores), ATTN__(decode_choose), ATTN__(decode_values), ATTN__(decode_finish)},
+#else
+    {NULL, NULL, NULL, NULL},
 #endif
 #ifndef ATTN_NO_TIMING
     ATTN__(fma_chain),
