@@ -365,8 +365,8 @@ typedef struct attn_statistics {
     int64_t rows, rows_redone;      /* of all heads; computed again, for their certificates */
     float largest_cert;             /* of any row, absolute */
     float lse_error;                /* of lse, where it is asked for, beyond what f32 code rounds */
-    float mass_skipped;             /* of a row's sum, at most, by keys whose values were not read */
-    char why[96];                   /* why rows stayed dense; empty where none did */
+    float mass_skipped; /* of a row's sum, at most, by keys whose values were not read */
+    char why[96];       /* why rows stayed dense; empty where none did */
 } attn_statistics;
 
 /* One attention problem. Zero it, then set what differs from the default.
@@ -2838,7 +2838,7 @@ typedef struct attn__kernels {
     /* 0: int16 would not do for these rows, nothing is written; NULL: no products of int16 */
     int (*int16_rows)(
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
-    void (*decode[4])(const struct attn__decode *p); /* ATTN__DECODE_SCORES and on */
+    void (*decode[5])(const struct attn__decode *p); /* by phase, ATTN__DECODE_BEGIN and on */
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
@@ -3786,6 +3786,7 @@ typedef struct attn__adaptive {
     int64_t bytes, units;
     int prefill, decode; /* whether sequences of many rows, of few, may be computed from codes */
     int64_t pair;        /* bytes of a sequence and kv head that is decoded */
+    int codes;           /* decode multiplies codes of q */
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
@@ -3904,16 +3905,26 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
 #if ATTN__DECODE
 #define ATTN__DECODE_ROWS 8
 #define ATTN__DECODE_KEYS 1024
-#define ATTN__DECODE_FINEST 4.8828125e-4f /* 2^-11: low bytes of most values would be read */
-enum { ATTN__DECODE_SCORES, ATTN__DECODE_CHOOSE, ATTN__DECODE_VALUES, ATTN__DECODE_FINISH };
+/* Low bytes of most values would be read below; it does not pay below PAYS. */
+#define ATTN__DECODE_FINEST 4.8828125e-4f /* 2^-11 */
+#define ATTN__DECODE_PAYS 1.953125e-3f    /* 2^-9 */
+#define ATTN__DECODE_COARSE 0.004f        /* what codes of q leave out is small beside it */
+enum {
+    ATTN__DECODE_BEGIN,
+    ATTN__DECODE_SCORES,
+    ATTN__DECODE_CHOOSE,
+    ATTN__DECODE_VALUES,
+    ATTN__DECODE_FINISH,
+    ATTN__DECODE_PHASES
+};
 /* What is read of a key. */
 enum { ATTN__LEFT_OUT, ATTN__VALUE_HIGH, ATTN__KEY_LOW, ATTN__VALUE_LOW };
 /* Sums over the keys of a split. */
 enum {
-    ATTN__DECODE_SUM,  /* of w_j */
-    ATTN__DECODE_SKIP, /* of p'_j of keys left out */
-    ATTN__DECODE_OFF,  /* of p'_j (e^eta_j - 1) of keys not corrected */
-    ATTN__DECODE_FAR,  /* of most |p_j - w_j| times most |v_j| */
+    ATTN__DECODE_SUM,   /* of w_j */
+    ATTN__DECODE_SKIP,  /* of p'_j of keys left out */
+    ATTN__DECODE_OFF,   /* of p'_j (e^eta_j - 1) of keys not corrected */
+    ATTN__DECODE_FAR,   /* of most |p_j - w_j| times most |v_j| */
     ATTN__DECODE_VALUE, /* of w_j times most |v_j - v'_j| */
     ATTN__DECODE_SUMS
 };
@@ -3923,19 +3934,24 @@ typedef struct attn__decode_part {
 } attn__decode_part;
 typedef struct attn__decode {
     const attn__adaptive *job;
-    attn__rows u;           /* its keys those of the split */
-    int64_t first, last;    /* keys that some row sees, from a whole chunk on */
+    attn__rows u;        /* its keys those of the split */
+    int64_t first, last; /* keys that some row sees, from a whole chunk on */
     int64_t split, splits;
     attn__tally *tally;
-    float *cert;            /* [ROWS], of the thread */
+    float *cert; /* [ROWS], of the thread */
     /* of the sequence and kv head: scores in powers of 2, weights relative to the maximum, [ROWS][ld];
      * scales, what is read of a key, [ld] */
     int64_t ld;
     float *S, *P, *k_scale, *v_scale, *level;
+    float *Q;                 /* [ROWS][q_pad] */
+    int16_t *code;            /* [ROWS][head_dim] of q, where there are */
+    float *unit, *near;       /* of rows: products as powers of 2; what the codes of q leave out */
     float *max, *off, *limit; /* of rows: maximum, scale |q|_1 / 2, tolerance (NaN: dense) */
+    float *range;             /* of rows: what no |v| that they see is above */
+    int16_t *count;           /* [chunks][VALUE_LOW]: keys of which a level or more is read */
     attn__decode_part *part;  /* [splits] */
     float *O;                 /* [splits][ROWS][v_pad] */
-    float *T, *A, *Q, *room;  /* of the thread: products, weights of a chunk; q; a chunk in f32 */
+    float *T, *A, *room;      /* of the thread: products, weights of a chunk; a chunk in f32 */
 } attn__decode;
 /* Whether rows of a tensor of int16 may lie in two pieces. */
 static int attn__across(const attn_in *t, int64_t dim) {
@@ -3962,8 +3978,7 @@ static int64_t attn__decode_carve(
     p->cert = ATTN__PART(own, float, job->rows_pad);
     p->T = ATTN__PART(own, float, chunk);
     p->A = ATTN__PART(own, float, chunk);
-    p->Q = ATTN__PART(own, float, rows * job->flash.q_pad);
-    p->room = ATTN__PART(own, float, ATTN__INT16_CHUNK * dim);
+    p->room = ATTN__PART(own, float, ATTN__INT16_CHUNK *dim);
     *scratch = at;
     at = 0;
     p->ld = attn__round_up(job->d->kv_len, ATTN__INT16_CHUNK) + 16;
@@ -3972,9 +3987,15 @@ static int64_t attn__decode_carve(
     p->k_scale = ATTN__PART(pair, float, p->ld);
     p->v_scale = ATTN__PART(pair, float, p->ld);
     p->level = ATTN__PART(pair, float, p->ld);
+    p->Q = ATTN__PART(pair, float, rows * job->flash.q_pad);
+    p->code = ATTN__PART(pair, int16_t, rows * job->d->head_dim);
+    p->unit = ATTN__PART(pair, float, rows);
+    p->near = ATTN__PART(pair, float, rows);
     p->max = ATTN__PART(pair, float, rows);
     p->off = ATTN__PART(pair, float, rows);
     p->limit = ATTN__PART(pair, float, rows);
+    p->range = ATTN__PART(pair, float, rows);
+    p->count = ATTN__PART(pair, int16_t, p->ld / ATTN__INT16_CHUNK * ATTN__VALUE_LOW);
     p->part = ATTN__PART(pair, attn__decode_part, 16);
     p->O = ATTN__PART(pair, float, 16 * rows * job->flash.v_pad);
 #undef ATTN__PART
@@ -3983,6 +4004,7 @@ static int64_t attn__decode_carve(
 #else
 #define ATTN__DECODE_KEYS 0
 #define ATTN__DECODE_FINEST 0
+#define ATTN__DECODE_PAYS 0
 static int attn__across(const attn_in *t, int64_t dim) { return t == NULL && dim == 0; }
 static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
     return s == NULL && job == NULL;
@@ -4018,6 +4040,9 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
 #if ATTN__DECODE
     attn__decode all;
     int64_t scratch;
+    const int bytes = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+    job->codes = bytes && d->head_dim % 32 == 0 && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
+                 d->tolerance > ATTN__DECODE_COARSE;
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
     if (job->decode) job->scratch = attn__max(job->scratch, scratch);
 #endif
@@ -4060,6 +4085,8 @@ static const char *attn__decode_declines(const attn_desc *d) {
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
         return "head_dim or v_dim is above 512";
     if (!absolute && d->tolerance < ATTN__DECODE_FINEST) return "tolerance is below 1/2048";
+    if (!absolute && d->tolerance < ATTN__DECODE_PAYS && !attn__named_adaptive(d))
+        return "high bytes do not pay at a tolerance below 1/512";
     if (attn__machine()->isa->W < 8 && !attn__named_adaptive(d))
         return "high bytes do not pay without AVX2";
     return NULL;
@@ -4230,7 +4257,7 @@ static void attn__decode_run(const attn__adaptive *job, char *workspace) {
         attn__decode_unit, &now, workspace, job->scratch, 0, job->flash.threads, 0};
     for (; now.first < pairs; now.first += now.count) {
         now.count = attn__min(job->flash.planned, pairs - now.first);
-        for (now.phase = 0; now.phase <= ATTN__DECODE_FINISH; now.phase++) {
+        for (now.phase = 0; now.phase < ATTN__DECODE_PHASES; now.phase++) {
             const int by_splits =
                 now.phase == ATTN__DECODE_SCORES || now.phase == ATTN__DECODE_VALUES;
             share.units = now.count * (by_splits ? splits : 1);
@@ -7114,6 +7141,10 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
                store_codes(p, i)      W int32 in the range of int16, as such
                root(v)                square root of v, at least 0
 
+   For >>decode, where the ISA has it and INT16:
+
+     BYTES     spread(p)              2 W signed bytes, as pairs of int16
+
    exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
    (8.3e-8, Remez) with exp2(0) exact. */
 #define ATTN__OWN_LANES 1
@@ -7124,6 +7155,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 #define ATTN__OWN_LEAVE 32
 #define ATTN__OWN_BROADCAST 64
 #define ATTN__OWN_INT16 128
+#define ATTN__OWN_BYTES 256
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
@@ -7634,7 +7666,7 @@ ATTN__REGION_END
 #define ATTN__NV__avx512 4
 #define ATTN__OWN__avx512 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
-        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16)
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_BYTES)
 #if defined(__clang__)
 #define ATTN__TARGET_avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
 #else
@@ -7918,6 +7950,10 @@ ATTN__INLINE void attn__store_codes__avx512(int16_t *p, attn__i__avx512 v) {
 ATTN__INLINE attn__v__avx512 attn__root__avx512(attn__v__avx512 v) {
     __asm__("vsqrtps %0, %0" : "+v"(v)); /* no estimate, whatever the flags */
     return v;
+}
+ATTN__INLINE attn__i__avx512 attn__spread__avx512(const int8_t *p) {
+    return (attn__i__avx512)_mm512_cvtepi8_epi16(
+        _mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 #endif
 #define ATTN__KERNEL avx512
@@ -10373,20 +10409,23 @@ typedef struct ATTN__(listed) {
     int32_t key[ATTN__THIN_CHUNK];
 } ATTN__(listed);
 #define ATTN__DECODE_LD (ATTN__THIN_CHUNK + 16)
-#define ATTN__DECODE_AHEAD 32 /* rows: more do not stay in L1, where they are a power of two apart */
+#define ATTN__DECODE_AHEAD \
+    32 /* rows: more do not stay in L1, where they are a power of two apart */
 /* Those of the chunk from j0 on, whose level is at least `least`; plane: 0, or ATTN_PLANE for low
  * bytes. Those of the chunk before fetch them. */
 static void ATTN__(decode_list)(const attn__decode *p, const attn_in *t, int64_t plane, int64_t j0,
     int least, ATTN__(listed) *l, ATTN__(listed) *before) {
     const int64_t n = attn__clamp(p->last - j0, 0, ATTN__THIN_CHUNK);
+    const int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
     int64_t at[ATTN__THIN_CHUNK];
     const char *data = (const char *)t->data;
-    if (n > 0) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
-    l->n = 0;
-    for (int64_t x = 0; x < n; x++) {
-        if (least && p->level[j0 + x] < (float)least) continue;
-        l->key[l->n] = (int32_t)x;
-        l->at[l->n++] = attn__high(at[x]) + plane;
+    l->n = n > 0 && least ? count[least] : n;
+    if (l->n) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
+    for (int64_t x = 0, k = 0; x < n && l->n; x++) {
+        l->key[k] = (int32_t)x;
+        l->at[k] = attn__high(at[x]) + plane;
+        k += l->n == n || p->level[j0 + x] >= (float)least;
+        if (k == l->n) break;
     }
     for (int64_t x = l->n; l->n && x < attn__round_up(l->n, ATTN__W); x++) l->at[x] = l->at[x - 1];
     if (!before) return;
@@ -10396,8 +10435,8 @@ static void ATTN__(decode_list)(const attn__decode *p, const attn_in *t, int64_t
         before->next[x] = data + (y < l->n ? l->at[y] : before->at[x]);
 }
 /* What reads a plane of t, of dim columns, as thin does; `room` for a chunk in f32. */
-static ATTN__(thin) ATTN__(decode_thin)(
-    const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
+static ATTN__(thin)
+    ATTN__(decode_thin)(const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
     attn_in plane = *t;
     ATTN__(thin) m = {
         t->data, l->at, l->n, dim, ATTN_INT8, l->next, NULL, 0, 0, NULL, ATTN__DECODE_LD, NULL};
@@ -10405,9 +10444,52 @@ static ATTN__(thin) ATTN__(decode_thin)(
     if (!ATTN__(thin_reads)(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, l->at, room);
     return m;
 }
-/* T[rows][n] = Q K^T of one plane of the keys listed. */
+#if ATTN__OWN & ATTN__OWN_BYTES
+/* T, by products of int16 with q's codes. */
+ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const ATTN__(listed) *l) {
+    const int64_t dim = p->job->d->head_dim;
+    const int8_t *data = (const int8_t *)p->job->d->k.data;
+    for (int64_t r = 0; r < p->u.rows; r += 4)
+        for (int64_t x = 0; x < l->n; x += 4) {
+            const int16_t *q = p->code + r * dim;
+            const int8_t *const key[4] = {
+                data + l->at[x], data + l->at[x + 1], data + l->at[x + 2], data + l->at[x + 3]};
+            ATTN__I acc[16];
+            ATTN__V sums[16];
+            float sum[16];
+            ATTN__UNROLL for (int n = 0; n < 16; n++)
+                acc[n] = ATTN__(nearest)(ATTN__(set1)(0));
+            for (int64_t c = 0; c < dim; c += 32) {
+                ATTN__I k[4];
+                ATTN__UNROLL for (int y = 0; y < 4; y++) {
+                    k[y] = ATTN__(spread)(key[y] + c);
+                    if (!r && c % 64 == 0) ATTN__PREFETCH(l->next[x + y] + c, 3);
+                }
+                ATTN__UNROLL for (int n = 0; n < 4; n++) {
+                    ATTN__I part;
+                    memcpy(&part, q + n * dim + c, sizeof part);
+                    ATTN__UNROLL for (int y = 0; y < 4; y++)
+                        acc[4 * n + y] = ATTN__(dot)(part, k[y], acc[4 * n + y]);
+                }
+            }
+            ATTN__UNROLL for (int n = 0; n < 16; n++)
+                sums[n] = ATTN__(number)(acc[n]);
+            ATTN__(store)(sum, ATTN__(add_lanes)(sums));
+            for (int64_t n = 0; n < attn__min(4, p->u.rows - r); n++)
+                memcpy(p->T + (r + n) * ATTN__DECODE_LD + x, sum + 4 * n, 4 * sizeof *sum);
+        }
+}
+#endif
+/* T[rows][n] = Q K^T of one plane of the keys listed, in units of the row. */
 static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
     const attn_desc *d = p->job->d;
+#if ATTN__OWN & ATTN__OWN_BYTES
+    if (p->job->codes) {
+        p->tally->bytes += l->n * d->head_dim;
+        ATTN__(decode_dots_int16)(p, l);
+        return;
+    }
+#endif
     ATTN__(thin) m = ATTN__(decode_thin)(&d->k, d->head_dim, l, p->room);
     m.lda = p->job->flash.q_pad;
     p->tally->bytes += l->n * d->head_dim;
@@ -10419,8 +10501,7 @@ static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
     }
 }
 /* O[rows][v_pad] += A V of one plane of the values listed; `fresh`: there is nothing in O. */
-static void ATTN__(decode_output)(
-    const attn__decode *p, ATTN__(listed) *l, float *O, int fresh) {
+static void ATTN__(decode_output)(const attn__decode *p, ATTN__(listed) *l, float *O, int fresh) {
     static const float one[4] = {1, 1, 1, 1};
     const attn_desc *d = p->job->d;
     ATTN__(thin) m = ATTN__(decode_thin)(&d->v, d->v_dim, l, p->room);
@@ -10456,30 +10537,63 @@ static int ATTN__(decode_scales)(const attn__decode *p, int64_t j0, int64_t n) {
         p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
     return finite;
 }
-/* q of the rows, as f32. */
-static void ATTN__(decode_q)(const attn__decode *p) {
-    for (int64_t r = 0; r < p->u.rows; r++)
-        ATTN__(pack_q)(p->Q + r * p->job->flash.q_pad, p->job->d, &p->u.s,
-            ATTN__(row_query)(&p->u, r), ATTN__(row_head)(&p->u, r));
+/* Row r of q as codes of int16; what they leave out of a score is near[r] times the scale of a key. */
+static float ATTN__(decode_codes)(const attn__decode *p, int64_t r, float most) {
+    const int64_t dim = p->job->d->head_dim;
+    const float *q = p->Q + r * p->job->flash.q_pad;
+    const double step = (double)most / 32767;
+    double left = 0, all = 0;
+    for (int64_t c = 0; c < dim; c++) {
+        const double x = step > 0 ? (double)q[c] / step : 0;
+        const int32_t n = (int32_t)(x < 0 ? x - 0.5 : x + 0.5);
+        p->code[r * dim + c] = (int16_t)n;
+        left += x - n < 0 ? n - x : x - n;
+        all += x < 0 ? -x : x;
+    }
+    /* 2^-14 of the high bytes: lanes are rounded to f32, and four times as they are added */
+    p->near[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
+    return (float)((double)p->job->d->scale * ATTN__LOG2E * step);
+}
+/* Phase 1, by rows: q, and what follows from it. off[r] is NaN where products could overflow. */
+static void ATTN__(decode_begin)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        float *q = p->Q + r * p->job->flash.q_pad;
+        ATTN__V sum = ATTN__(set1)(0), most = sum;
+        ATTN__(pack_q)(q, d, &p->u.s, ATTN__(row_query)(&p->u, r), ATTN__(row_head)(&p->u, r));
+        for (int64_t c = 0; c < d->head_dim; c += ATTN__W) {
+            const ATTN__V x = ATTN__(size)(ATTN__(load)(q + c));
+            sum = sum + x;
+            most = ATTN__(max)(most, x);
+        }
+        const float top = ATTN__(reduce_max)(most);
+        const int fine = ATTN__(thin_moderate)(q, d->head_dim, 0) && (!(top > 0) || top > 1e-20f);
+        if (!fine) memset(q, 0, (size_t)d->head_dim * sizeof *q);
+        p->unit[r] = (float)((double)d->scale * ATTN__LOG2E);
+        p->near[r] = 0;
+        if (p->job->codes) p->unit[r] = ATTN__(decode_codes)(p, r, fine ? top : 0);
+        p->off[r] = fine ? (float)((double)ATTN__(reduce_add)(sum) * (double)d->scale * 0.50005) +
+                               p->near[r]
+                         : attn__float(0x7fc00000u);
+    }
 }
 /* Whether row r sees a scale that is not finite among the n keys from j0 on. */
-static int ATTN__(decode_sees_bad)(const attn__decode *p, const attn__query *q, int64_t j0, int64_t n) {
+static int ATTN__(decode_sees_bad)(
+    const attn__decode *p, const attn__query *q, int64_t j0, int64_t n) {
     int bad = 0;
     for (int64_t j = attn__max(q->lo, j0); j < attn__min(q->hi, j0 + n); j++)
         bad |= !attn__finite(p->k_scale[j]) || !attn__finite(p->v_scale[j]);
     return bad;
 }
-/* Phase 1, by splits: the scores by the high bytes of k, as powers of 2; -infinity where a row does
+/* Phase 2, by splits: the scores by the high bytes of k, as powers of 2; -infinity where a row does
  * not see the key. A row that sees a scale that is not finite has a maximum of NaN. */
 static void ATTN__(decode_scores)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
-    const ATTN__V unit = ATTN__(set1)((float)((double)d->scale * ATTN__LOG2E));
     attn__decode_part *part = p->part + p->split;
     float max[ATTN__DECODE_ROWS * ATTN__W];
     attn__query q[ATTN__DECODE_ROWS];
     ATTN__(listed) list[2];
     int64_t j0, j1, n, now = 0;
-    ATTN__(decode_q)(p);
     ATTN__(decode_range)(p, &j0, &j1);
     for (int64_t r = 0; r < p->u.rows; r++) {
         q[r] = attn__query_of(d, &p->u.s, ATTN__(row_head)(&p->u, r), ATTN__(row_query)(&p->u, r));
@@ -10493,11 +10607,13 @@ static void ATTN__(decode_scores)(const attn__decode *p) {
         const int finite = ATTN__(decode_scales)(p, j0, n);
         ATTN__(decode_dots)(p, &list[now]);
         for (int64_t r = 0; r < p->u.rows; r++) {
+            const ATTN__V unit = ATTN__(set1)(p->unit[r]);
             float *S = p->S + r * p->ld + j0;
             for (int64_t x = 0; x < n; x += ATTN__W)
                 ATTN__(store)(S + x, ATTN__(load)(p->T + r * ATTN__DECODE_LD + x) *
                                          ATTN__(load)(p->k_scale + j0 + x) * unit);
-            ATTN__(clip_row)(S, j0, attn__round_up(n, ATTN__W), q[r].lo, q[r].hi, max + r * ATTN__W);
+            ATTN__(clip_row)(
+                S, j0, attn__round_up(n, ATTN__W), q[r].lo, q[r].hi, max + r * ATTN__W);
             if (!finite && ATTN__(decode_sees_bad)(p, &q[r], j0, n))
                 part->max[r] = attn__float(0x7fc00000u);
         }
@@ -10509,30 +10625,34 @@ static void ATTN__(decode_scores)(const attn__decode *p) {
 
 /* What a vector of keys costs a row, and what is read of them for a threshold. */
 typedef struct ATTN__(prices) {
-    ATTN__V weight, grows, most; /* p'_j; e^eta_j - 1, infinite above eta 1; most |v_j| */
-    ATTN__V left_out, score, value; /* what it adds to leave out the key, its low bytes, the value's */
+    ATTN__V weight, most; /* p'_j, most |v_j| */
+    ATTN__V grows, near;  /* e^eta_j - 1, infinite above eta 1; the same of a corrected score */
+    ATTN__V left_out, score,
+        value; /* what it adds to leave out the key, its low bytes, the value's */
 } ATTN__(prices);
-ATTN__INLINE ATTN__(prices)
-    ATTN__(decode_prices)(const attn__decode *p, int64_t r, int64_t j, float range) {
+ATTN__INLINE ATTN__(prices) ATTN__(decode_prices)(const attn__decode *p, int64_t r, int64_t j) {
     const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1),
                   infinite = ATTN__(set1)(attn__float(0x7f800000u));
     ATTN__(prices) x;
-    const ATTN__V v = ATTN__(size)(ATTN__(load)(p->v_scale + j)),
-                  eta = ATTN__(size)(ATTN__(load)(p->k_scale + j)) * ATTN__(set1)(p->off[r]);
     x.weight = ATTN__(load)(p->P + r * p->ld + j);
+    /* the scales of what the row does not see may be NaN */
+    const ATTN__V v = ATTN__(pick)(
+                      zero, x.weight, ATTN__(size)(ATTN__(load)(p->v_scale + j)), zero),
+                  k = ATTN__(pick)(
+                      zero, x.weight, ATTN__(size)(ATTN__(load)(p->k_scale + j)), zero),
+                  eta = k * ATTN__(set1)(p->off[r]), near = k * ATTN__(set1)(p->near[r]);
     x.most = v * ATTN__(set1)(128.5f);
     /* e^x - 1 <= x + x^2 up to 1 */
     x.grows = ATTN__(pick)(eta, one, ATTN__(fma)(eta, eta, eta), infinite);
-    x.grows = ATTN__(pick)(zero, x.weight, x.grows, zero); /* what the row does not see */
-    const ATTN__V far = x.weight * (x.most + ATTN__(set1)(range));
+    x.near = ATTN__(pick)(near, one, ATTN__(fma)(near, near, near), infinite);
+    const ATTN__V far = x.weight * (x.most + ATTN__(set1)(p->range[r]));
     x.score = ATTN__(pick)(zero, x.weight, far * x.grows, zero);
     x.left_out = far + x.score;
     x.value = x.weight * v * ATTN__(set1)(0.5f);
     return x;
 }
 /* What is read of a vector of keys where nothing may cost more than `least`, and what it then adds. */
-ATTN__INLINE ATTN__V ATTN__(decode_level)(
-    const ATTN__(prices) *x, ATTN__V least, ATTN__V *cost) {
+ATTN__INLINE ATTN__V ATTN__(decode_level)(const ATTN__(prices) *x, ATTN__V least, ATTN__V *cost) {
     const ATTN__V zero = ATTN__(set1)(0), low = ATTN__(set1)(ATTN__KEY_LOW),
                   all = ATTN__(set1)(ATTN__VALUE_LOW), high = ATTN__(set1)(ATTN__VALUE_HIGH);
     ATTN__V level = ATTN__(pick)(x->score, least, high, low), left;
@@ -10546,13 +10666,13 @@ ATTN__INLINE ATTN__V ATTN__(decode_level)(
 /* What row r loses for a threshold, over all keys or, with a step, over every step-th vector of them;
  * its levels join those of the rows before where `join`. */
 static double ATTN__(decode_loss)(
-    const attn__decode *p, int64_t r, float range, float least, int64_t step, int join) {
+    const attn__decode *p, int64_t r, float least, int64_t step, int join) {
     const ATTN__V threshold = ATTN__(set1)(least);
     ATTN__V sum = ATTN__(set1)(0);
     double loss = 0;
     for (int64_t j = p->first, n = 0; j < p->last; j += step * ATTN__W) {
         ATTN__V cost;
-        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j, range);
+        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
         const ATTN__V level = ATTN__(decode_level)(&x, threshold, &cost);
         sum = sum + cost;
         if (join) ATTN__(store)(p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), level));
@@ -10574,20 +10694,22 @@ static double ATTN__(decode_largest)(const attn__decode *p, int64_t j) {
     return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
 }
 /* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
- * more than the largest that it sees. *range: what no |v| that it sees is above. */
-static double ATTN__(decode_limit)(const attn__decode *p, int64_t r, float *range) {
+ * more than the largest that it sees; range[r]. Its weights are there. */
+static double ATTN__(decode_limit)(const attn__decode *p, int64_t r) {
     const attn_desc *d = p->job->d;
-    const attn__query q =
-        attn__query_of(d, &p->u.s, ATTN__(row_head)(&p->u, r), ATTN__(row_query)(&p->u, r));
-    float top = 0;
-    int64_t at = q.lo;
-    for (int64_t j = q.lo; j < q.hi; j++) {
-        const float size = p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j];
-        if (size > top) at = j, top = size;
-    }
-    *range = top * 128.5f;
+    const float *P = p->P + r * p->ld;
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__V most = zero;
+    for (int64_t j = p->first; j < p->last; j += ATTN__W)
+        most = ATTN__(max)(most, ATTN__(pick)(zero, ATTN__(load)(P + j),
+                                     ATTN__(size)(ATTN__(load)(p->v_scale + j)), zero));
+    const float top = ATTN__(reduce_max)(most);
+    p->range[r] = top * 128.5f;
     if (d->flags & ATTN_TOLERANCE_ABSOLUTE) return (double)d->tolerance;
-    return q.lo < q.hi ? (double)d->tolerance * ATTN__(decode_largest)(p, at) : 0;
+    for (int64_t j = p->first; j < p->last; j++)
+        if (P[j] > 0 && (p->v_scale[j] >= top || -p->v_scale[j] >= top))
+            return (double)d->tolerance * ATTN__(decode_largest)(p, j);
+    return 0;
 }
 /* Weights of row r by the scores of the high bytes; their sum. What the row sees is above 0. */
 static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
@@ -10596,73 +10718,67 @@ static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
     ATTN__V sum = zero;
     for (int64_t j = p->first; j < p->last; j += ATTN__W) {
         const ATTN__V s = ATTN__(load)(p->S + r * p->ld + j),
-                      w = ATTN__(pick)(
-                          least, s, ATTN__(max)(tiny, ATTN__(exp2)(s - max)), zero);
+                      w = ATTN__(pick)(least, s, ATTN__(max)(tiny, ATTN__(exp2)(s - max)), zero);
         ATTN__(store)(p->P + r * p->ld + j, w);
         sum = sum + w;
     }
     return (double)ATTN__(reduce_add)(sum);
 }
-/* The threshold of row r by which it loses `most` at most: estimated, then made sure of. */
-static float ATTN__(decode_threshold)(const attn__decode *p, int64_t r, float range, double most) {
+/* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then made
+ * sure of. A lower one asks for no key less. */
+static void ATTN__(decode_levels)(const attn__decode *p, int64_t r, double most) {
     double low = most / (double)(4 * (p->last - p->first)), high = most;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 7; i++) {
         const double middle = attn__sqrt(low * high);
-        *(ATTN__(decode_loss)(p, r, range, (float)middle, 8, 0) <= most ? &low : &high) = middle;
+        *(ATTN__(decode_loss)(p, r, (float)middle, 8, 0) <= most ? &low : &high) = middle;
     }
-    for (int i = 0; i < 4 && !(ATTN__(decode_loss)(p, r, range, (float)low, 1, 0) <= most); i++)
-        low /= 4;
-    return (float)low;
+    for (int i = 0; i < 5 && !(ATTN__(decode_loss)(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
 }
 /* Chunks of which most keys are read are read whole; what is read of all rows' keys is less than nine
  * tenths of all, or the call had better be dense. */
 static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
     int64_t bytes = 0;
     for (int64_t j0 = p->first, n; j0 < p->last; j0 += n) {
         float *level = p->level + j0;
-        int64_t at_least[4] = {0, 0, 0, 0};
+        int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
         n = attn__min(ATTN__THIN_CHUNK, p->last - j0);
-        for (int64_t x = 0; x < n; x++)
-            for (int l = 1; l < 4; l++) at_least[l] += level[x] >= (float)l;
-        for (int l = 1; l < 4; l++) {
-            if (at_least[l] * 4 < n * 3) continue;
+        for (int l = 1; l <= ATTN__VALUE_LOW; l++) {
+            const ATTN__V least = ATTN__(set1)((float)l);
+            ATTN__V sum = zero;
+            for (int64_t x = 0; x < n; x += ATTN__W)
+                sum = sum + ATTN__(pick)(ATTN__(load)(level + x), least, zero, one);
+            count[l] = (int16_t)ATTN__(reduce_add)(sum);
+            if (count[l] * 4 < n * 3) continue;
             for (int64_t x = 0; x < n; x++) level[x] = level[x] < (float)l ? (float)l : level[x];
-            at_least[l] = n;
+            count[l] = (int16_t)n;
         }
-        bytes += (n + at_least[ATTN__KEY_LOW]) * d->head_dim +
-                 (at_least[ATTN__VALUE_HIGH] + at_least[ATTN__VALUE_LOW]) * d->v_dim;
+        bytes += (n + count[ATTN__KEY_LOW]) * d->head_dim +
+                 (count[ATTN__VALUE_HIGH] + count[ATTN__VALUE_LOW]) * d->v_dim;
     }
     return 10 * bytes <= 9 * (p->last - p->first) * 2 * (d->head_dim + d->v_dim);
 }
-/* Phase 2: what is read of each key. Rows that are to be computed densely have a limit of NaN. */
+/* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. */
 static void ATTN__(decode_choose)(const attn__decode *p) {
-    const attn_desc *d = p->job->d;
     const ATTN__V zero = ATTN__(set1)(0);
-    ATTN__(decode_q)(p);
     for (int64_t j = p->first; j < p->last; j += ATTN__W) ATTN__(store)(p->level + j, zero);
     for (int64_t r = 0; r < p->u.rows; r++) {
-        const float *q = p->Q + r * p->job->flash.q_pad;
-        ATTN__V sum = zero;
-        float max = ATTN__NEG_INF, range;
-        int fine = ATTN__(thin_moderate)(q, d->head_dim, 0);
+        float max = ATTN__NEG_INF;
+        int fine = attn__finite(p->off[r]);
         for (int64_t s = 0; s < p->splits; s++) {
             const float m = p->part[s].max[r];
             fine &= !attn__is_nan((double)m);
             max = m > max ? m : max;
         }
-        for (int64_t c = 0; c < d->head_dim; c += ATTN__W)
-            sum = sum + ATTN__(size)(ATTN__(load)(q + c));
         p->max[r] = max;
-        p->off[r] = (float)((double)ATTN__(reduce_add)(sum) * (double)d->scale * 0.50005);
-        fine &= attn__finite(max) && attn__finite(p->off[r]);
+        fine &= attn__finite(max);
         p->limit[r] = attn__float(0x7fc00000u);
         if (!fine) continue;
-        const double limit = ATTN__(decode_limit)(p, r, &range),
-                     most = ATTN__(decode_weigh)(p, r) * limit * 0.9;
+        const double all = ATTN__(decode_weigh)(p, r), limit = ATTN__(decode_limit)(p, r),
+                     most = all * limit * 0.9;
         if (!(most > 1e-30) || !attn__finite((float)most)) continue;
-        const float least = ATTN__(decode_threshold)(p, r, range, most);
-        ATTN__(decode_loss)(p, r, range, least, 1, 1);
+        ATTN__(decode_levels)(p, r, most);
         p->limit[r] = (float)(limit * 0.999999);
     }
     if (ATTN__(decode_whole_chunks)(p)) return;
@@ -10671,34 +10787,43 @@ static void ATTN__(decode_choose)(const attn__decode *p) {
 
 /* The weights of the keys listed, corrected by the low bytes of k. */
 static void ATTN__(decode_correct)(const attn__decode *p, const ATTN__(listed) *l, int64_t j0) {
-    const ATTN__V least = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0),
-                  unit =
-                      ATTN__(set1)((float)((double)p->job->d->scale * ATTN__LOG2E / 256));
+    const ATTN__V least = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
+    const int whole = l->key[l->n - 1] == l->n - 1;
     float score[ATTN__DECODE_LD], scale[ATTN__DECODE_LD];
     for (int64_t x = 0; x < l->n; x++) scale[x] = p->k_scale[j0 + l->key[x]];
     for (int64_t x = l->n; x < attn__round_up(l->n, ATTN__W); x++) scale[x] = score[x] = 0;
     for (int64_t r = 0; r < p->u.rows; r++) {
         const float *S = p->S + r * p->ld + j0, *T = p->T + r * ATTN__DECODE_LD;
-        const ATTN__V max = ATTN__(set1)(p->max[r]);
-        for (int64_t x = 0; x < l->n; x++) score[x] = S[l->key[x]];
+        float *P = p->P + r * p->ld + j0;
+        const ATTN__V max = ATTN__(set1)(p->max[r]), unit = ATTN__(set1)(p->unit[r] / 256);
+        for (int64_t x = 0; x < l->n && !whole; x++) score[x] = S[l->key[x]];
         for (int64_t x = 0; x < l->n; x += ATTN__W) {
-            const ATTN__V s = ATTN__(load)(score + x),
+            const ATTN__V s = ATTN__(load)((whole ? S : score) + x),
                           more = ATTN__(load_n)(T + x, l->n - x) * ATTN__(load)(scale + x);
-            ATTN__(store)(score + x, ATTN__(pick)(least, s,
-                                         ATTN__(exp2)(ATTN__(fma)(more, unit, s - max)), zero));
+            ATTN__(store)((whole ? P : score) + x,
+                ATTN__(pick)(least, s, ATTN__(exp2)(ATTN__(fma)(more, unit, s - max)), zero));
         }
-        for (int64_t x = 0; x < l->n; x++) p->P[r * p->ld + j0 + l->key[x]] = score[x];
+        for (int64_t x = 0; x < l->n && !whole; x++) P[l->key[x]] = score[x];
     }
 }
 /* A[rows][n]: weights of the keys listed times the scales of their values and `unit`. */
 static void ATTN__(decode_gather)(
     const attn__decode *p, const ATTN__(listed) *l, int64_t j0, float unit) {
-    for (int64_t r = 0; r < p->u.rows; r++)
-        for (int64_t x = 0; x < l->n; x++) {
-            const int64_t j = j0 + l->key[x];
-            const float w = p->P[r * p->ld + j];
-            p->A[r * ATTN__DECODE_LD + x] = w > 0 ? w * (p->v_scale[j] * unit) : 0;
+    const ATTN__V zero = ATTN__(set1)(0), times = ATTN__(set1)(unit);
+    float scale[ATTN__DECODE_LD];
+    for (int64_t x = 0; x < l->n; x++) scale[x] = p->v_scale[j0 + l->key[x]];
+    for (int64_t x = l->n; x < attn__round_up(l->n, ATTN__W); x++) scale[x] = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const float *P = p->P + r * p->ld + j0;
+        float *A = p->A + r * ATTN__DECODE_LD;
+        const int whole = l->key[l->n - 1] == l->n - 1;
+        for (int64_t x = 0; x < l->n && !whole; x++) A[x] = P[l->key[x]];
+        for (int64_t x = 0; x < l->n; x += ATTN__W) {
+            const ATTN__V w = ATTN__(load)((whole ? P : A) + x);
+            ATTN__(store)(
+                A + x, ATTN__(pick)(zero, w, w * (ATTN__(load)(scale + x) * times), zero));
         }
+    }
 }
 /* The sums of row r over the n keys from j0 on. */
 static void ATTN__(decode_sums)(
@@ -10709,10 +10834,11 @@ static void ATTN__(decode_sums)(
     ATTN__V sum[ATTN__DECODE_SUMS];
     for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = zero;
     for (int64_t j = j0; j < j0 + n; j += ATTN__W) {
-        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j, 0);
+        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
         const ATTN__V level = ATTN__(load)(p->level + j),
                       skip = ATTN__(pick)(level, some, x.weight, zero),
-                      off = ATTN__(pick)(level, corrected, ATTN__(pick)(zero, x.weight, x.weight * x.grows, zero), zero);
+                      grows = ATTN__(pick)(level, corrected, x.grows, x.near),
+                      off = ATTN__(pick)(zero, x.weight, x.weight * grows, zero);
         sum[ATTN__DECODE_SUM] = sum[ATTN__DECODE_SUM] + (x.weight - skip);
         sum[ATTN__DECODE_SKIP] = sum[ATTN__DECODE_SKIP] + skip;
         sum[ATTN__DECODE_OFF] = sum[ATTN__DECODE_OFF] + off;
@@ -10723,7 +10849,13 @@ static void ATTN__(decode_sums)(
     }
     for (int k = 0; k < ATTN__DECODE_SUMS; k++) to[k] += (double)ATTN__(reduce_add)(sum[k]);
 }
-/* Phase 3, by splits: low bytes of k where asked for, then values. */
+/* Whether all rows are to be computed densely. */
+static int ATTN__(decode_dense)(const attn__decode *p) {
+    int some = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) some |= attn__finite(p->limit[r]);
+    return !some;
+}
+/* Phase 4, by splits: low bytes of k where asked for, then values. */
 static void ATTN__(decode_values)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     const int64_t v_pad = p->job->flash.v_pad;
@@ -10733,7 +10865,7 @@ static void ATTN__(decode_values)(const attn__decode *p) {
     int64_t j0, j1, n, now = 0;
     int fresh = 1;
     memset(part->sum, 0, sizeof part->sum);
-    ATTN__(decode_q)(p);
+    if (ATTN__(decode_dense)(p)) return;
     ATTN__(decode_range)(p, &j0, &j1);
     ATTN__(decode_list)(p, &d->k, ATTN_PLANE, j0, ATTN__KEY_LOW, &key[0], NULL);
     ATTN__(decode_list)(p, &d->v, 0, j0, ATTN__VALUE_HIGH, &value[0], NULL);
@@ -10761,7 +10893,7 @@ static void ATTN__(decode_values)(const attn__decode *p) {
 /* Row r over all splits: O in that of the first; its certificate, from its sums. */
 static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *sum) {
     const int64_t v_pad = p->job->flash.v_pad;
-    float *O = p->O + r * v_pad, range;
+    float *O = p->O + r * v_pad;
     for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = 0;
     for (int64_t s = 0; s < p->splits; s++) {
         const float *from = O + s * ATTN__DECODE_ROWS * v_pad;
@@ -10772,21 +10904,19 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
     ATTN__V most = ATTN__(set1)(0);
     for (int64_t c = 0; c < v_pad; c += ATTN__W)
         most = ATTN__(max)(most, ATTN__(size)(ATTN__(load)(O + c)));
-    (void)ATTN__(decode_limit)(p, r, &range);
     const double o = (double)ATTN__(reduce_max)(most) / sum[ATTN__DECODE_SUM] * 1.0001,
                  lost = sum[ATTN__DECODE_OFF] + sum[ATTN__DECODE_SKIP],
                  least = sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF],
                  keys = (double)(p->last - p->first);
     if (!(least > 0)) return attn__float(0x7f800000u);
-    const double bound =
-        (sum[ATTN__DECODE_FAR] + lost * o + sum[ATTN__DECODE_VALUE]) / least;
+    const double bound = (sum[ATTN__DECODE_FAR] + lost * o + sum[ATTN__DECODE_VALUE]) / least;
     /* sums of chunks and splits are rounded; products below 2^-126 are 0 */
-    const double rounded = (keys / ATTN__THIN_CHUNK / (double)p->splits + 24) *
-                               ((double)range + o) * 4.8e-7 +
-                           keys * 1.2e-35;
+    const double rounded =
+        (keys / ATTN__THIN_CHUNK / (double)p->splits + 24) * ((double)p->range[r] + o) * 4.8e-7 +
+        keys * 1.2e-35;
     return (float)((bound * 1.001 + rounded) * 1.000001);
 }
-/* Phase 4: o, lse and cert of rows whose certificate is within the tolerance; the others are marked. */
+/* Phase 5: o, lse and cert of rows whose certificate is within the tolerance; the others are marked. */
 static void ATTN__(decode_finish)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     for (int64_t r = 0; r < p->u.rows; r++) {
@@ -11647,9 +11777,10 @@ static const attn__kernels ATTN__(table) = {
     NULL,
 #endif
 #if ATTN__DECODE
-    {ATTN__(decode_scores), ATTN__(decode_choose), ATTN__(decode_values), ATTN__(decode_finish)},
+    {ATTN__(decode_begin), ATTN__(decode_scores), ATTN__(decode_choose), ATTN__(decode_values),
+        ATTN__(decode_finish)},
 #else
-    {NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 #endif
 #ifndef ATTN_NO_TIMING
     ATTN__(fma_chain),
