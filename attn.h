@@ -54,6 +54,7 @@
        >>thin      the same for few rows, keys and values where they lie
        >>split     the groups and blocks of a unit, one key split after another
        >>int16     rows of a unit from codes of int16, with their certificates
+       >>decode    few rows against a cache of int16, with their certificates
        >>backward  flash, backward
        >>matrix    standard, forward and backward
 */
@@ -86,12 +87,13 @@
    Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
    1 / (1 - rate); i and j count within the sequence. lse is not affected.
-   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8 or fp8 (forward), o and the
+   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16 or fp8 (forward), o and the
    gradients any float type: each its own. Flash and standard widen all to f32, and round nothing
    down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is
    chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
-   per token and kv head.
+   per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
+   so that its high bytes alone are a cache of int8 (4).
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
@@ -214,7 +216,13 @@ extern "C" {
  *   FLOAT   any tensor
  *   CODES   k and v caches only, times a scale of an array
  *   BLOCKS  k and v caches only, their scale in memory beside them
- *   MASK    masks only: one byte, non-zero = may attend */
+ *   MASK    masks only: one byte, non-zero = may attend
+ * int16 is high + low / 256, two signed bytes in planes of their own. Of a tensor whose elements are
+ * counted from data on, as strides do, each ATTN_PLANE elements are so many high bytes and behind
+ * them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE * ATTN_PLANE (the
+ * quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes whole pieces of
+ * 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16 */
+#define ATTN_PLANE 4096
 #define ATTN_DTYPE_LIST(X) \
     X(F32, 0, "f32", 4, 1, FLOAT, 0) \
     X(F16, 1, "f16", 2, 1, FLOAT, 0) \
@@ -222,7 +230,8 @@ extern "C" {
     X(F64, 3, "f64", 8, 1, FLOAT, 0) \
     X(INT8, 4, "int8", 1, 1, CODES, 127) \
     X(FP8_E4M3, 5, "fp8", 1, 1, CODES, 448) \
-    X(BOOL, 6, "bool", 1, 1, MASK, 0)
+    X(BOOL, 6, "bool", 1, 1, MASK, 0) \
+    X(INT16, 7, "int16", 2, 1, CODES, 127.49609375f)
 /* clang-format off */
 enum {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) ATTN_##name = number,
@@ -276,7 +285,7 @@ typedef struct attn_in {
      * ones are allowed, ATTN_BROADCAST is a stride of 0; all three 0: dense in `layout` */
     int64_t stride[3];
     int32_t dtype, layout;
-    /* int8 and fp8 k, v: value = scale * code, one scale per (token, kv head) */
+    /* int8, int16 and fp8 k, v: value = scale * code, one scale per (token, kv head) */
     const float *scale;
     /* elements, {batch, token, kv head}; all 0: dense [batch, tokens, kv_heads] */
     int64_t scale_stride[3];
@@ -321,7 +330,7 @@ typedef struct attn_append {
     attn_in k, v;
     /* must equal desc.k.data, desc.v.data: the permission to write there */
     void *k_cache, *v_cache;
-    /* must equal desc.k.scale, desc.v.scale for int8 and fp8 */
+    /* must equal desc.k.scale, desc.v.scale for int8, int16 and fp8 */
     float *k_scale, *v_scale;
     /* new tokens of each sequence (with cu: an upper bound) */
     int64_t len;
@@ -351,10 +360,13 @@ typedef struct attn_alloc {
  * it sees one. */
 typedef struct attn_statistics {
     int64_t tiles_int16, tiles_f32; /* a redone row's tiles count in both */
+    int64_t tiles_skipped;          /* of those of int16: none of their values was read */
+    int64_t bytes;                  /* decode from int16: of k and v, read but for redone rows */
     int64_t rows, rows_redone;      /* of all heads; computed again, for their certificates */
     float largest_cert;             /* of any row, absolute */
     float lse_error;                /* of lse, where it is asked for, beyond what f32 code rounds */
-    char why[96];                   /* why rows stayed dense; empty where none did */
+    float mass_skipped; /* of a row's sum, at most, by keys whose values were not read */
+    char why[96];       /* why rows stayed dense; empty where none did */
 } attn_statistics;
 
 /* One attention problem. Zero it, then set what differs from the default.
@@ -550,6 +562,7 @@ typedef struct attn_plan {
     X(ERR_TOLERANCE_DEVICE, 154, "a tolerance is for host tensors") \
     X(ERR_TOLERANCE_OTHER,  155, "only the built-in backends take a tolerance") \
     X(ERR_TOLERANCE_MERGE,  156, "attn_merge takes no tolerance") \
+    X(ERR_PLANES,           158, "int16 k and v need head_dim, v_dim and strides that are multiples of 16") \
     X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
     X(ERR_NO_DEVICE,        161, "no GPU is present") \
     X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
@@ -569,7 +582,8 @@ typedef struct attn_plan {
     X(ERR_MPI_HEADS,        188, "ulysses needs heads and kv_heads that are multiples of the ranks") \
     X(ERR_MPI_WORKSPACE,    189, "over MPI memory comes through alloc: a workspace is not taken") \
     X(ERR_MPI,              190, "MPI reports an error") \
-    X(ERR_MPI_TOLERANCE,    191, "over MPI a tolerance is not taken")
+    X(ERR_MPI_TOLERANCE,    191, "over MPI a tolerance is not taken") \
+    X(ERR_MPI_PLANES,       192, "over MPI int16 k and v are not taken")
 
 typedef enum attn_status {
 #define ATTN__X(name, number, text) ATTN_##name = number,
@@ -903,6 +917,11 @@ extern attn_status attn_hip_last_times(
 #define ATTN__ADAPTIVE 0
 #else
 #define ATTN__ADAPTIVE 1
+#endif
+#if ATTN__ADAPTIVE && !defined(ATTN_ONLY_F32)
+#define ATTN__DECODE 1 /* few rows against int16, with a tolerance */
+#else
+#define ATTN__DECODE 0
 #endif
 #if defined(ATTN_ONLY_F32)
 #define ATTN__ONLY_F32 1
@@ -1412,6 +1431,8 @@ ATTN__INLINE int attn__is_mask(int32_t t) { return attn__dtypes[t].kind == ATTN_
 ATTN__INLINE int attn__is_scaled(int32_t t) { return attn__dtypes[t].kind == ATTN__CODES; }
 /* A float of fewer bits than f32 has. */
 ATTN__INLINE int attn__is_narrow(int32_t t) { return attn__is_float(t) && attn__bytes(t, 1) < 4; }
+/* Byte of the high part of element `at` of int16; the low part lies ATTN_PLANE behind. */
+ATTN__INLINE int64_t attn__high(int64_t at) { return at + (at & -(int64_t)ATTN_PLANE); }
 /* At a multiple of the largest power of two in the bytes of a block. f64 may begin at a multiple of
  * 4 where pointers have 4 bytes. */
 ATTN__INLINE int attn__aligned(const void *data, int32_t t) {
@@ -1486,12 +1507,30 @@ ATTN__INLINE void attn__put_F64(void *p, int64_t at, float x) { ((double *)p)[at
 ATTN__INLINE float attn__get_INT8(const void *p, int64_t at) {
     return (float)((const int8_t *)p)[at];
 }
-ATTN__INLINE void attn__put_INT8(void *p, int64_t at, float x) { /* |x| < 2^22 */
+ATTN__INLINE float attn__to_integer(float x) { /* |x| < 2^22 */
     const float magic = 12582912.0f;
     float n = x + magic;
     ATTN__F32(n);
-    n -= magic;
+    return n - magic;
+}
+ATTN__INLINE void attn__put_INT8(void *p, int64_t at, float x) {
+    const float n = attn__to_integer(x);
     ((int8_t *)p)[at] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+}
+ATTN__INLINE float attn__get_INT16(const void *p, int64_t at) {
+    const int8_t *high = (const int8_t *)p + attn__high(at);
+    return (float)high[0] + (float)high[ATTN_PLANE] / 256;
+}
+/* The high part is the nearest: the low one is at most half of its unit. */
+ATTN__INLINE void attn__put_INT16(void *p, int64_t at, float x) { /* |x| < 2^14 */
+    int8_t *high = (int8_t *)p + attn__high(at);
+    const float n = attn__to_integer(256 * x);
+    const int32_t code = (int32_t)(n > 32639    ? 32639
+                                   : n < -32639 ? -32639
+                                                : n),
+                  most = (code + 128 + 32768) / 256 - 128;
+    high[0] = (int8_t)most;
+    high[ATTN_PLANE] = (int8_t)(code - 256 * most);
 }
 ATTN__INLINE float attn__get_FP8_E4M3(const void *p, int64_t at) {
     return attn__fp8_to_f32(((const uint8_t *)p)[at]);
@@ -1662,6 +1701,11 @@ ATTN__INLINE int64_t attn__rows_total(const attn_desc *d) {
 ATTN__INLINE int attn__has_rotary(const attn_desc *d) { return d->append.rotary_cos != NULL; }
 ATTN__INLINE int attn__has_append(const attn_desc *d) { return d->append.k.data != NULL; }
 
+/* So that no vector of a row lies in two pieces. */
+static int attn__whole_planes(const attn_in *t, int64_t dim) {
+    const int64_t all = dim | t->stride[0] | t->stride[1] | t->stride[2];
+    return t->dtype != ATTN_INT16 || all % 16 == 0;
+}
 static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t dim) {
     static const int order[3] = {0, 1, 2};
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
@@ -1674,6 +1718,7 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
         return ATTN_OK;
     }
     ATTN__RULE(t->scale, ERR_QUANT_SCALE);
+    ATTN__RULE(attn__whole_planes(t, dim), ERR_PLANES);
     return attn__strides(t->scale_stride, extent, order, 1);
 }
 static attn_status attn__resolve_in(
@@ -2087,6 +2132,15 @@ static void attn__span_of(attn__span *s, const void *data, const int64_t *stride
         int64_t reach = stride[a] * (extent[a] - 1);
         if (reach < 0) low += reach;
         else high += reach;
+    }
+    if (dtype == ATTN_INT16) { /* all of its pieces, without gaps */
+        s->dtype = ATTN_BOOL;
+        s->stride = s->extent = NULL;
+        low = low & -(int64_t)ATTN_PLANE;
+        high = attn__round_up(high, ATTN_PLANE);
+        s->row = 2 * (high - low);
+        attn__span_reach(s, data, 2 * low, 2 * high);
+        return;
     }
     attn__span_reach(s, data, attn__bytes(dtype, low), attn__bytes(dtype, high));
 }
@@ -2764,6 +2818,7 @@ static void attn__parallel(
 struct attn__rows;
 struct attn__adaptive;
 struct attn__int16;
+struct attn__decode;
 struct attn__bwd;
 struct attn__std;
 typedef struct attn__kernels {
@@ -2791,6 +2846,7 @@ typedef struct attn__kernels {
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
     void (*int16_write)(
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
+    void (*decode[5])(const struct attn__decode *p); /* by phase, ATTN__DECODE_BEGIN and on */
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
@@ -3727,7 +3783,8 @@ static attn_status attn__flash_run(
 typedef struct attn__tally {
     int64_t int16, f32, rows, redone, few,
         coarse; /* few, coarse: rows that stayed dense, and why */
-    float cert, lse;
+    int64_t skipped, bytes;
+    float cert, lse, mass; /* mass: the largest share of a row's sum that was left out */
 } attn__tally;
 typedef struct attn__adaptive {
     const attn_desc *d;
@@ -3737,6 +3794,9 @@ typedef struct attn__adaptive {
     int64_t q_pad, v_pad, rows_pad;
     int64_t kept, scratch; /* bytes of a thread: what flash may not use for its own, all */
     int64_t bytes, units;
+    int prefill, decode; /* whether sequences of many rows, of few, may be computed from codes */
+    int64_t pair;        /* bytes of a sequence and kv head that is decoded */
+    int codes;           /* decode multiplies codes of q */
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
@@ -3746,6 +3806,8 @@ typedef struct attn__coded_chunk {
         v_off; /* largest element of |v_j|, step of its codes, most of |v_j - v'_j| */
     int bad;   /* a number has no code */
 } attn__coded_chunk;
+static const char *attn__prefill_declines(const attn_desc *d);
+static const char *attn__decode_declines(const attn_desc *d);
 /* Arrays of a unit, one entry a row. */
 enum {
     ATTN__ROW_FACTOR, /* s' = factor * k_step * dot */
@@ -3834,12 +3896,139 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
     return n;
 }
 
+/* Decode. Few rows of a sequence against a cache of int16: keys and values are read where they lie,
+ * plane by plane, each no further than the tolerance asks for. Values are scale * code, so what the
+ * codes stand for is exact, and a low byte left out is an error of at most half the scale:
+ *
+ *   s'_j from the high bytes of k_j      |s_j - s'_j| <= eta_j = scale |q|_1 k_scale_j / 2
+ *   v'_j from the high bytes of v_j      |v_j - v'_j| <= v_scale_j / 2
+ *   key j left out, w_j = 0              |p_j - w_j| <= p'_j e^eta_j
+ *   |v_j - o'| <= 128.5 v_scale_j + most |o'|
+ *
+ * in the certificate above. Scores come from the high bytes of all keys; then a key is left out, or
+ * its value is read to the high bytes, its score corrected by the low ones of the key, its value by
+ * those of the value: each where less would cost more than a threshold. It is as large as the sum of
+ * what is left, by p'_j, allows: found in a sample, then summed over all keys. Keys between others go
+ * with them where a chunk has few gaps. Keys whose eta is above 1 are always corrected.
+ * Keys of a sequence are cut into splits, as flash does it, and each phase is done by splits or by
+ * rows, so that no bit depends on threads. */
+#if ATTN__DECODE
+#define ATTN__DECODE_ROWS 8
+#define ATTN__DECODE_KEYS 1024
+/* Low bytes of most values would be read below; it does not pay below PAYS. */
+#define ATTN__DECODE_FINEST 4.8828125e-4f /* 2^-11 */
+#define ATTN__DECODE_PAYS 1.953125e-3f    /* 2^-9 */
+#define ATTN__DECODE_COARSE 0.004f        /* what codes of q leave out is small beside it */
+enum {
+    ATTN__DECODE_BEGIN,
+    ATTN__DECODE_SCORES,
+    ATTN__DECODE_CHOOSE,
+    ATTN__DECODE_VALUES,
+    ATTN__DECODE_FINISH,
+    ATTN__DECODE_PHASES
+};
+/* What is read of a key. */
+enum { ATTN__LEFT_OUT, ATTN__VALUE_HIGH, ATTN__KEY_LOW, ATTN__VALUE_LOW };
+/* Sums over the keys of a split. */
+enum {
+    ATTN__DECODE_SUM,   /* of w_j */
+    ATTN__DECODE_SKIP,  /* of p'_j of keys left out */
+    ATTN__DECODE_OFF,   /* of p'_j (e^eta_j - 1) of keys not corrected */
+    ATTN__DECODE_FAR,   /* of most |p_j - w_j| times most |v_j| */
+    ATTN__DECODE_VALUE, /* of w_j times most |v_j - v'_j| */
+    ATTN__DECODE_SUMS
+};
+typedef struct attn__decode_part {
+    float max[ATTN__DECODE_ROWS]; /* of the scores; NaN: the row is computed densely */
+    double sum[ATTN__DECODE_ROWS][ATTN__DECODE_SUMS];
+} attn__decode_part;
+typedef struct attn__decode {
+    const attn__adaptive *job;
+    attn__rows u;        /* its keys those of the split */
+    int64_t first, last; /* keys that some row sees, from a whole chunk on */
+    int64_t split, splits;
+    attn__tally *tally;
+    float *cert; /* [ROWS], of the thread */
+    /* of the sequence and kv head: scores in powers of 2, weights relative to the maximum, [ROWS][ld];
+     * scales, what is read of a key, [ld] */
+    int64_t ld;
+    float *S, *P, *k_scale, *v_scale, *level;
+    float *Q;                 /* [ROWS][q_pad] */
+    int16_t *code;            /* [ROWS][head_dim] of q, where there are */
+    float *unit, *near;       /* of rows: products as powers of 2; what the codes of q leave out */
+    float *max, *off, *limit; /* of rows: maximum, scale |q|_1 / 2, tolerance (NaN: dense) */
+    float *range;             /* of rows: what no |v| that they see is above */
+    int16_t *count;           /* [chunks][VALUE_LOW]: keys of which a level or more is read */
+    attn__decode_part *part;  /* [splits] */
+    float *O;                 /* [splits][ROWS][v_pad] */
+    float *T, *A, *room;      /* of the thread: products, weights of a chunk; a chunk in f32 */
+} attn__decode;
+/* Whether rows of a tensor of int16 may lie in two pieces. */
+static int attn__across(const attn_in *t, int64_t dim) {
+    return ATTN_PLANE % dim || (t->stride[0] | t->stride[1] | t->stride[2]) % dim;
+}
+static int64_t attn__decode_splits(const attn__adaptive *job, const attn__sequence_view *s) {
+    return attn__max(1, attn__ceil_div(s->k_len, attn__split_keys(s, job->flash.group)));
+}
+/* Whether the used rows of the sequence are decoded. */
+static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
+    const int64_t rows = s->q_used * job->flash.group;
+    return job->decode && rows > 0 && rows <= ATTN__DECODE_ROWS &&
+           attn__keys_seen(job->d, s) >= ATTN__DECODE_KEYS;
+}
+/* Returns the bytes of a sequence and kv head, at `pair`; *scratch: those of a thread. */
+static int64_t attn__decode_carve(
+    const attn__adaptive *job, char *pair, char *own, attn__decode *p, int64_t *scratch) {
+    const int64_t rows = ATTN__DECODE_ROWS, chunk = rows * (ATTN__INT16_CHUNK + 16),
+                  dim = attn__max(job->d->head_dim, job->d->v_dim);
+    int64_t at = 0;
+#define ATTN__PART(memory, type, count) \
+    (type *)attn__int16_part(memory, &at, (count) * (int64_t)sizeof(type))
+    p->tally = ATTN__PART(own, attn__tally, 1);
+    p->cert = ATTN__PART(own, float, job->rows_pad);
+    p->T = ATTN__PART(own, float, chunk);
+    p->A = ATTN__PART(own, float, chunk);
+    p->room = ATTN__PART(own, float, ATTN__INT16_CHUNK *dim);
+    *scratch = at;
+    at = 0;
+    p->ld = attn__round_up(job->d->kv_len, ATTN__INT16_CHUNK) + 16;
+    p->S = ATTN__PART(pair, float, rows * p->ld);
+    p->P = ATTN__PART(pair, float, rows * p->ld);
+    p->k_scale = ATTN__PART(pair, float, p->ld);
+    p->v_scale = ATTN__PART(pair, float, p->ld);
+    p->level = ATTN__PART(pair, float, p->ld);
+    p->Q = ATTN__PART(pair, float, rows * job->flash.q_pad);
+    p->code = ATTN__PART(pair, int16_t, rows * job->d->head_dim);
+    p->unit = ATTN__PART(pair, float, rows);
+    p->near = ATTN__PART(pair, float, rows);
+    p->max = ATTN__PART(pair, float, rows);
+    p->off = ATTN__PART(pair, float, rows);
+    p->limit = ATTN__PART(pair, float, rows);
+    p->range = ATTN__PART(pair, float, rows);
+    p->count = ATTN__PART(pair, int16_t, p->ld / ATTN__INT16_CHUNK * ATTN__VALUE_LOW);
+    p->part = ATTN__PART(pair, attn__decode_part, 16);
+    p->O = ATTN__PART(pair, float, 16 * rows * job->flash.v_pad);
+#undef ATTN__PART
+    return at;
+}
+#else
+#define ATTN__DECODE_KEYS 0
+#define ATTN__DECODE_FINEST 0
+#define ATTN__DECODE_PAYS 0
+static int attn__across(const attn_in *t, int64_t dim) { return t == NULL && dim == 0; }
+static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
+    return s == NULL && job == NULL;
+}
+#endif
+
 static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     const attn__kernels *isa = attn__machine()->isa;
     const int64_t NI = attn__int16_vectors(isa->NV), each = 2 * (d->head_dim + d->v_dim);
     attn__int16 t;
     attn__flash *f = &job->flash;
     job->d = d;
+    job->prefill = !attn__prefill_declines(d);
+    job->decode = !attn__decode_declines(d);
     attn__flash_shape(d, f);
     const int64_t rows = d->q_len * f->group;
     job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 2));
@@ -3857,22 +4046,35 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->rows_pad = f->BM + 16;
     job->kept = attn__int16_carve(job, NULL, &t, &job->scratch);
     job->scratch = attn__max(job->scratch, job->kept + f->scratch);
-    job->bytes = attn__sat_add(f->planned * job->scratch, attn__append_bytes(d));
+    job->pair = 0;
+#if ATTN__DECODE
+    attn__decode all;
+    int64_t scratch;
+    const int bytes = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+    job->codes = bytes && d->head_dim % 32 == 0 && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
+                 d->tolerance > ATTN__DECODE_COARSE;
+    if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
+    if (job->decode) job->scratch = attn__max(job->scratch, scratch);
+#endif
+    job->bytes = attn__sat_add(f->planned * (job->scratch + job->pair), attn__append_bytes(d));
     job->units = d->batch * d->kv_heads * f->tiles;
 }
 static int attn__named_adaptive(const attn_desc *d) {
     return d->backend && !strcmp(d->backend, "adaptive");
 }
-/* A reason why no row of the call would be computed from int16; NULL: none. Where it is a length,
+/* A reason why no row of the call would be computed from codes; NULL: none. Where it is a length,
  * what runs instead leaves the bits that this backend would. */
-static const char *attn__adaptive_declines(const attn_desc *d) {
-    const attn__kernels *isa = attn__machine()->isa;
-    const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+static const char *attn__exact_needed(const attn_desc *d) {
     if (!(d->tolerance > 0)) return "no tolerance is given";
     if (attn__needs_extras(d, d->mask.data != NULL))
         return "softcap, bias, mask, ALiBi or an extreme scale";
     if (d->dropout > 0) return "dropout";
     if (d->sink) return "attention sink";
+    return NULL;
+}
+static const char *attn__prefill_declines(const attn_desc *d) {
+    const attn__kernels *isa = attn__machine()->isa;
+    const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
     if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < ATTN__INT16_KEYS)
         return ATTN__INT16_FEW;
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
@@ -3883,6 +4085,28 @@ static const char *attn__adaptive_declines(const attn_desc *d) {
         return "products of int16 do not pay without AVX-512 VNNI";
     return NULL;
 }
+/* The same for sequences of few rows, whose keys and values are int16. */
+static const char *attn__decode_declines(const attn_desc *d) {
+    const int absolute = (d->flags & ATTN_TOLERANCE_ABSOLUTE) != 0;
+    if (!ATTN__DECODE || d->k.dtype != ATTN_INT16 || d->v.dtype != ATTN_INT16) return "";
+    if (d->kv_len < ATTN__DECODE_KEYS) return ATTN__INT16_FEW;
+    if (attn__across(&d->k, d->head_dim) || attn__across(&d->v, d->v_dim))
+        return "rows of the cache lie in two pieces";
+    if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
+        return "head_dim or v_dim is above 512";
+    if (!absolute && d->tolerance < ATTN__DECODE_FINEST) return "tolerance is below 1/2048";
+    if (!absolute && d->tolerance < ATTN__DECODE_PAYS && !attn__named_adaptive(d))
+        return "high bytes do not pay at a tolerance below 1/512";
+    if (attn__machine()->isa->W < 8 && !attn__named_adaptive(d))
+        return "high bytes do not pay without AVX2";
+    return NULL;
+}
+static const char *attn__adaptive_declines(const attn_desc *d) {
+    const char *why = attn__exact_needed(d), *few;
+    if (why || !(why = attn__prefill_declines(d))) return why;
+    few = attn__decode_declines(d);
+    return !few ? NULL : *few ? few : why;
+}
 static attn_status attn__adaptive_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__adaptive job;
@@ -3892,7 +4116,7 @@ static attn_status attn__adaptive_plan(
     const char *why = attn__adaptive_declines(d);
     if (why) return attn__decline(plan, ATTN_ERR_DECLINED, why);
     attn__adaptive_shape(d, &job);
-    plan->kernel = "adaptive_int16";
+    plan->kernel = job.prefill ? "adaptive_int16" : "adaptive_decode";
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.flash.threads;
     return attn__plan_bytes(plan, job.bytes);
@@ -3907,15 +4131,15 @@ static void attn__adaptive_dense(
     attn__machine()->isa->flash_rows(&part, (char *)t->tally + job->kept, NULL);
     if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
 }
-/* Failed rows again. Those between two of them run along where they are fewer than what a packing
- * costs; what they get is written over, so that a row's bits follow from its own certificate. */
+/* Failed rows again. Fewer than `gap` rows between two of them, which cost less than one more packing,
+ * run along; they are written over, so that a row's bits follow from its own certificate. */
 static void attn__adaptive_redo(
-    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t gap) {
     for (int64_t r = 0, end; r < u->rows; r = end) {
         end = r + 1;
         if (t->cert[r] != ATTN__FAILED) continue;
         t->tally->redone++;
-        for (int64_t next = end; next < attn__min(u->rows, end + 32); next++) {
+        for (int64_t next = end; next < attn__min(u->rows, end + gap); next++) {
             if (t->cert[next] != ATTN__FAILED) continue;
             t->tally->redone++;
             end = next + 1;
@@ -3942,6 +4166,18 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
     u->rows = tile < tiles ? attn__min(BM, used - u->row0) : attn__min(job->most, all - u->row0);
     return u->rows > 0;
 }
+/* The rows' certificates, as outputs. */
+static void attn__adaptive_certs(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    const int64_t group = job->flash.group;
+    for (int64_t r = 0; r < u->rows; r++) {
+        const int64_t row = u->row0 + r, h = u->kv_head * group + row % group;
+        const float cert = t->cert[r] == ATTN__FAILED ? 0 : t->cert[r];
+        if (cert > t->tally->cert) t->tally->cert = cert;
+        if (d->cert) d->cert[attn__lse_at(d, &u->s, row / group, h)] = cert;
+    }
+}
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
     const attn_desc *d = job->d;
@@ -3950,26 +4186,103 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     attn__int16 t;
     attn__rows u;
     if (!attn__adaptive_rows(job, n, &u)) return;
+    if (attn__decodes(job, &u.s) && u.row0 < u.s.q_used * group) return;
     attn__int16_carve(job, scratch, &t, NULL);
     t.tally->rows += u.rows;
-    const int few = u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
+    const int few = !job->prefill || u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
                     attn__keys_seen(d, &u.s) < ATTN__INT16_KEYS;
     if (few || !isa->int16_rows(job, &u, &t)) {
         *(few ? &t.tally->few : &t.tally->coarse) += u.rows;
         attn__adaptive_dense(job, &u, 0, u.rows, &t);
-        for (int64_t r = 0; r < u.rows; r++) t.cert[r] = 0;
+        for (int64_t r = 0; r < u.rows; r++) t.cert[r] = ATTN__FAILED;
     } else {
         if (d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
-        attn__adaptive_redo(job, &u, &t);
+        attn__adaptive_redo(job, &u, &t, 32);
         isa->int16_write(job, &u, &t);
     }
-    for (int64_t r = 0; r < u.rows; r++) {
-        const int64_t row = u.row0 + r, h = u.kv_head * group + row % group;
-        const float cert = t.cert[r] == ATTN__FAILED ? 0 : t.cert[r];
-        if (cert > t.tally->cert) t.tally->cert = cert;
-        if (d->cert) d->cert[attn__lse_at(d, &u.s, row / group, h)] = cert;
+    attn__adaptive_certs(job, &u, &t);
+}
+#if ATTN__DECODE
+/* The phases of as many sequences and kv heads as there are threads, then of the next. */
+typedef struct attn__decoding {
+    const attn__adaptive *job;
+    char *pairs;
+    int64_t first, count; /* of sequences and kv heads */
+    int phase;
+} attn__decoding;
+/* Tiles of the rows, and those of them none of whose values was read. */
+static void attn__decode_tiles(const attn__decode *p, attn__tally *tally) {
+    tally->int16 += attn__tiles(&p->u, 0, p->u.rows);
+    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__INT16_CHUNK) {
+        const int64_t end = attn__min(j0 + ATTN__INT16_CHUNK, p->last);
+        int some = 0;
+        for (int64_t j = j0; j < end; j++) some |= p->level[j] >= ATTN__VALUE_HIGH;
+        for (int64_t r = 0; r < p->u.rows && !some; r++) {
+            int64_t lo, hi;
+            attn__range(p->job->d, &p->u.s, r / p->job->flash.group, &lo, &hi);
+            tally->skipped += lo < end && hi > j0;
+        }
     }
 }
+static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
+    const attn__decoding *now = (const attn__decoding *)arg;
+    const attn__adaptive *job = now->job;
+    const int64_t group = job->flash.group, heads = job->d->kv_heads, at = n % now->count,
+                  pair = now->first + at;
+    attn__decode p;
+    int64_t unused;
+    p.u.s = attn__sequence(job->d, pair / heads);
+    if (!attn__decodes(job, &p.u.s)) return;
+    p.job = job;
+    p.split = n / now->count;
+    p.splits = attn__decode_splits(job, &p.u.s);
+    if (p.split >= p.splits) return;
+    attn__decode_carve(job, now->pairs + at * job->pair, scratch, &p, &unused);
+    const int64_t keys = attn__split_keys(&p.u.s, group);
+    p.u.job = &job->flash;
+    p.u.kv_head = pair % heads;
+    p.u.row0 = 0;
+    p.u.rows = p.u.s.q_used * group;
+    p.u.k0 = p.split * keys;
+    p.u.k1 = attn__min(p.u.k0 + keys, p.u.s.k_len);
+    attn__rows_see(job->d, &p.u.s, 0, p.u.s.q_used - 1, &p.first, &p.last);
+    p.first = p.first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
+    attn__machine()->isa->decode[now->phase](&p);
+    if (now->phase != ATTN__DECODE_FINISH) return;
+    attn__int16 t;
+    attn__int16_carve(job, scratch, &t, NULL);
+    t.tally->rows += p.u.rows;
+    p.u.k0 = 0;
+    p.u.k1 = p.u.s.k_len;
+    int64_t some = 0;
+    for (int64_t r = 0; r < p.u.rows; r++) some += attn__finite(p.limit[r]);
+    if (!some) {
+        t.tally->coarse += p.u.rows;
+        attn__adaptive_dense(job, &p.u, 0, p.u.rows, &t);
+    } else {
+        if (job->d->statistics) attn__decode_tiles(&p, t.tally);
+        attn__adaptive_redo(job, &p.u, &t, 1); /* its rows are written already */
+    }
+    attn__adaptive_certs(job, &p.u, &t);
+}
+static void attn__decode_run(const attn__adaptive *job, char *workspace) {
+    const attn_desc *d = job->d;
+    const int64_t pairs = d->batch * d->kv_heads,
+                  splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS));
+    attn__decoding now = {job, workspace + job->flash.planned * job->scratch, 0, 0, 0};
+    attn__share share = {
+        attn__decode_unit, &now, workspace, job->scratch, 0, job->flash.threads, 0};
+    for (; now.first < pairs; now.first += now.count) {
+        now.count = attn__min(job->flash.planned, pairs - now.first);
+        for (now.phase = 0; now.phase < ATTN__DECODE_PHASES; now.phase++) {
+            const int by_splits =
+                now.phase == ATTN__DECODE_SCORES || now.phase == ATTN__DECODE_VALUES;
+            share.units = now.count * (by_splits ? splits : 1);
+            attn__share_run(d, &share);
+        }
+    }
+}
+#endif
 /* What the threads' tallies say together. */
 static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace) {
     attn_statistics *s = job->d->statistics;
@@ -3981,6 +4294,9 @@ static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace
         s->tiles_f32 += t->f32;
         s->rows += t->rows;
         s->rows_redone += t->redone;
+        s->tiles_skipped += t->skipped;
+        s->bytes += t->bytes;
+        if (t->mass > s->mass_skipped) s->mass_skipped = t->mass;
         few += t->few;
         coarse += t->coarse;
         if (t->cert > s->largest_cert) s->largest_cert = t->cert;
@@ -3997,12 +4313,15 @@ static attn_status attn__adaptive_run(
     char *workspace = (char *)d->workspace;
     (void)user, (void)g, (void)plan;
     attn__adaptive_shape(d, &job);
-    attn__append(d, job.flash.threads, workspace + job.flash.planned * job.scratch);
+    attn__append(d, job.flash.threads, workspace + job.flash.planned * (job.scratch + job.pair));
     for (int64_t i = 0; i < job.flash.threads; i++)
         memset(workspace + i * job.scratch, 0, sizeof(attn__tally));
     attn__share share = {
         attn__adaptive_unit, &job, workspace, job.scratch, job.units, job.flash.threads, 0};
     attn__share_run(d, &share);
+#if ATTN__DECODE
+    if (job.decode) attn__decode_run(&job, workspace);
+#endif
     if (d->statistics) attn__adaptive_tell(&job, workspace);
     return ATTN_OK;
 }
@@ -5716,6 +6035,7 @@ static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, cons
     ATTN__RULE(!job->ulysses || job->kind != ATTN__MPI_DECODE, ERR_MPI_METHOD);
     ATTN__RULE(!(d->flags & ATTN_DEVICE), ERR_MPI_DEVICE);
     ATTN__RULE(attn__bits(d->tolerance) << 1 == 0, ERR_MPI_TOLERANCE);
+    ATTN__RULE(d->k.dtype != ATTN_INT16 && d->v.dtype != ATTN_INT16, ERR_MPI_PLANES);
     ATTN__RULE(
         !d->bias.data && !d->mask.data && attn__bits(d->dropout) << 1 == 0 && !(g && g->dbias),
         ERR_MPI_MASK);
@@ -5994,11 +6314,27 @@ static int8_t attn__ref_int8(double x) {
     int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0));
     return (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
 }
+/* The same for int16, in units of 1/256: its high and low bytes. */
+static void attn__ref_int16(int8_t *high, double x) {
+    x *= 256;
+    double low = (double)(int64_t)(x + 100000) - 100000; /* floor; |x| < 100000 */
+    int64_t n = (int64_t)low + (x - low > 0.5 || (x - low == 0.5 && (int64_t)low % 2 != 0)), h;
+    n = n > 32639 ? 32639 : n < -32639 ? -32639 : n;
+    for (h = -127; 256 * h + 127 < n; h++) {}
+    high[0] = (int8_t)h;
+    high[ATTN_PLANE] = (int8_t)(n - 256 * h);
+}
+/* The high byte of element `at` of int16. */
+static const int8_t *attn__ref_high(const void *data, int64_t at) {
+    int64_t piece = at / ATTN_PLANE - (at % ATTN_PLANE < 0);
+    return (const int8_t *)data + 2 * ATTN_PLANE * piece + (at - ATTN_PLANE * piece);
+}
 /* The largest code. */
 static float attn__ref_most(int32_t dtype) {
     if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
         case ATTN_INT8:     return 127;
+        case ATTN_INT16:    return 32639.0f / 256;
         case ATTN_FP8_E4M3: return 448;
     }
     return attn__float(0x7fc00000u);
@@ -6008,6 +6344,7 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
     float f;
     uint16_t h;
     uint8_t c;
+    const int8_t *high;
     double x;
     if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
@@ -6020,6 +6357,9 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
             memcpy(&h, (const uint16_t *)data + at, 2);
             return attn__ref_decode(h, 8, 7);
         case ATTN_INT8: return (double)((const int8_t *)data)[at];
+        case ATTN_INT16:
+            high = attn__ref_high(data, at);
+            return (double)high[0] + (double)high[ATTN_PLANE] / 256;
         case ATTN_FP8_E4M3:
             memcpy(&c, (const uint8_t *)data + at, 1);
             return attn__ref_decode(c, 4, 3);
@@ -6043,6 +6383,7 @@ static void attn__ref_write(void *data, int32_t dtype, int64_t at, double x) {
             memcpy((uint16_t *)data + at, &h, 2);
             break;
         case ATTN_INT8:     ((int8_t *)data)[at] = attn__ref_int8(x); break;
+        case ATTN_INT16:    attn__ref_int16((int8_t *)(uintptr_t)attn__ref_high(data, at), x); break;
         case ATTN_FP8_E4M3: ((uint8_t *)data)[at] = (uint8_t)attn__ref_encode(x, 4, 3); break;
     }
 }
@@ -6817,6 +7158,10 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
                store_codes(p, i)      W int32 in the range of int16, as such
                root(v)                square root of v, at least 0
 
+   For >>decode, where the ISA has it and INT16:
+
+     BYTES     spread(p)              2 W signed bytes, as pairs of int16
+
    exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
    (8.3e-8, Remez) with exp2(0) exact. */
 #define ATTN__OWN_LANES 1
@@ -6827,6 +7172,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 #define ATTN__OWN_LEAVE 32
 #define ATTN__OWN_BROADCAST 64
 #define ATTN__OWN_INT16 128
+#define ATTN__OWN_BYTES 256
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
@@ -7337,7 +7683,7 @@ ATTN__REGION_END
 #define ATTN__NV__avx512 4
 #define ATTN__OWN__avx512 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
-        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16)
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_BYTES)
 #if defined(__clang__)
 #define ATTN__TARGET_avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
 #else
@@ -7621,6 +7967,10 @@ ATTN__INLINE void attn__store_codes__avx512(int16_t *p, attn__i__avx512 v) {
 ATTN__INLINE attn__v__avx512 attn__root__avx512(attn__v__avx512 v) {
     __asm__("vsqrtps %0, %0" : "+v"(v)); /* no estimate, whatever the flags */
     return v;
+}
+ATTN__INLINE attn__i__avx512 attn__spread__avx512(const int8_t *p) {
+    return (attn__i__avx512)_mm512_cvtepi8_epi16(
+        _mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 #endif
 #define ATTN__KERNEL avx512
@@ -8153,6 +8503,8 @@ ATTN__INLINE ATTN__V ATTN__(fma_step)(ATTN__V x, ATTN__V a, ATTN__V b) {
 }
 #endif
 
+ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
+
 /* ---- n floats of a tensor of any type, and back ---- */
 ATTN__NOINLINE void ATTN__(load_other)(
     float *part, const void *data, int32_t dtype, int64_t at, int64_t n) {
@@ -8171,6 +8523,11 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
         return ATTN__(load16)((const uint16_t *)data + at, n, dtype);
     if (dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3)
         return ATTN__(load8)((const uint8_t *)data + at, n, dtype);
+    if (dtype == ATTN_INT16) {
+        const uint8_t *high = (const uint8_t *)data + attn__high(at);
+        return ATTN__(fma)(ATTN__(load8)(high + ATTN_PLANE, n, ATTN_INT8), ATTN__(set1)(1 / 256.0f),
+            ATTN__(load8)(high, n, ATTN_INT8));
+    }
     ATTN__(load_other)(part, data, dtype, at, n);
     return ATTN__(load)(part);
 }
@@ -8325,9 +8682,14 @@ static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const flo
 /* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
  * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
 ATTN__INLINE void ATTN__(fetch_row)(const void *data, int32_t dtype, int64_t at, int64_t dim) {
-    const uint64_t row = (uint64_t)attn__bytes(dtype, at), end = (uint64_t)attn__bytes(dtype, dim);
-    for (uint64_t c = 0; c < end; c += 64)
-        ATTN__PREFETCH((const void *)((uintptr_t)data + (uintptr_t)(row + c)), 3);
+    const int planes = dtype == ATTN_INT16;
+    const uint64_t row = (uint64_t)(planes ? attn__high(at) : attn__bytes(dtype, at)),
+                   end = planes ? (uint64_t)dim : (uint64_t)attn__bytes(dtype, dim);
+    for (uint64_t c = 0; c < end; c += 64) {
+        const uintptr_t p = (uintptr_t)data + (uintptr_t)(row + c);
+        ATTN__PREFETCH((const void *)p, 3);
+        if (planes) ATTN__PREFETCH((const void *)(p + ATTN_PLANE), 3);
+    }
 }
 /* The row a few rows on. Unsigned: a stride never taken may wrap. */
 ATTN__INLINE void ATTN__(fetch)(
@@ -9044,7 +9406,7 @@ typedef struct ATTN__(chunk) {
  * these otherwise, are widened first. */
 #undef ATTN__THIN_NARROW
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
-#define ATTN__THIN_NARROW(X) X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3)
+#define ATTN__THIN_NARROW(X) X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16)
 #else
 #define ATTN__THIN_NARROW(X)
 #endif
@@ -9052,9 +9414,18 @@ typedef struct ATTN__(chunk) {
 ATTN__INLINE const float *ATTN__(thin_row)(const ATTN__(thin) *m, int64_t r) {
     return m->A + attn__min(r, m->rows - 1) * m->lda;
 }
+/* Column c of a row that lies at p, or its high byte: both planes of int16. */
+ATTN__INLINE void ATTN__(thin_fetch1)(const char *p, int32_t dtype, int64_t c) {
+    const int planes = dtype == ATTN_INT16;
+    ATTN__PREFETCH(p + (planes ? c : attn__bytes(dtype, c)), 3);
+    if (planes) ATTN__PREFETCH(p + c + ATTN_PLANE, 3);
+}
+ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes */
+    return dtype == ATTN_INT16 ? 64 : 64 / attn__bytes(dtype, 1);
+}
 ATTN__INLINE void ATTN__(thin_fetch)(const ATTN__(thin) *m, int32_t dtype, int64_t j) {
-    const int64_t bytes = attn__bytes(dtype, m->dim);
-    for (int64_t c = 0; m->next && c < bytes; c += 64) ATTN__PREFETCH(m->next[j] + c, 3);
+    for (int64_t c = 0; m->next && c < m->dim; c += ATTN__(thin_line)(dtype))
+        ATTN__(thin_fetch1)(m->next[j], dtype, c);
 }
 /* acc[R][X] += row[R][c .. c + n) of the X keys from x0 on. */
 ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int32_t dtype,
@@ -9118,7 +9489,10 @@ ATTN__INLINE void ATTN__(thin_rows_at)(
     int64_t at[ATTN__THIN_CHUNK + ATTN__W];
     attn__keys_at(g->u->job->d, &g->u->s, t->stride, j, n, g->u->kv_head, at);
     for (int64_t x = 0; x < n; x++)
-        rows[x] = (const char *)((uintptr_t)t->data + (uintptr_t)attn__bytes(t->dtype, at[x]));
+        rows[x] =
+            (const char *)((uintptr_t)t->data + (uintptr_t)(t->dtype == ATTN_INT16
+                                                                ? attn__high(at[x])
+                                                                : attn__bytes(t->dtype, at[x])));
 }
 /* A chunk of t, K or V: keys j .. j + n - 1, again the last up to a multiple of W. Meanwhile are
  * fetched those `ahead` keys on, and past key `end` those of the tensor `then` from key `from` on. */
@@ -9242,8 +9616,8 @@ ATTN__INLINE void ATTN__(thin_panel)(
         for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
     for (int64_t j = 0; j < m->n; j++) {
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
-            if (m->next && attn__bytes(dtype, l * ATTN__W) % 64 == 0)
-                ATTN__PREFETCH(m->next[j] + attn__bytes(dtype, c + l * ATTN__W), 3);
+            if (m->next && l * ATTN__W % ATTN__(thin_line)(dtype) == 0)
+                ATTN__(thin_fetch1)(m->next[j], dtype, c + l * ATTN__W);
             value[l] = ATTN__(load_any)(
                 m->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
         }
@@ -9493,7 +9867,6 @@ static void ATTN__(flash_merge)(
 
 /* ---- >>int16: rows with a certificate (>>adaptive) ---- */
 #if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
-ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
 /* Two vectors of codes as pairs. */
 ATTN__INLINE ATTN__I ATTN__(pair)(ATTN__I a, ATTN__I b) { return (a & 0xffff) + b * 65536; }
 /* x in steps: its codes; the squares of x and of what is left join sum[2]. */
@@ -10054,6 +10427,550 @@ static int ATTN__(int16_rows)(
         t->cert[r] = ATTN__(int16_within)(d, t, r, cert) ? cert : ATTN__FAILED;
     }
     return 1;
+}
+#endif
+
+#if ATTN__DECODE
+/* ---- >>decode: few rows against int16, plane by plane (>>adaptive) ---- */
+/* Keys of a chunk of which one plane of k or v is read: the n-th is key key[n] of the chunk. */
+typedef struct ATTN__(listed) {
+    int64_t n;
+    int64_t at[ATTN__THIN_CHUNK + ATTN__W];
+    const char *next[ATTN__THIN_CHUNK + ATTN__W]; /* to be fetched meanwhile */
+    int32_t key[ATTN__THIN_CHUNK];
+} ATTN__(listed);
+#define ATTN__DECODE_LD (ATTN__THIN_CHUNK + 16)
+#define ATTN__DECODE_AHEAD \
+    32 /* rows: more do not stay in L1, where they are a power of two apart */
+/* Those of the chunk from j0 on, whose level is at least `least`; plane: 0, or ATTN_PLANE for low
+ * bytes. Those of the chunk before fetch them. */
+static void ATTN__(decode_list)(const attn__decode *p, const attn_in *t, int64_t plane, int64_t j0,
+    int least, ATTN__(listed) *l, ATTN__(listed) *before) {
+    const int64_t n = attn__clamp(p->last - j0, 0, ATTN__THIN_CHUNK);
+    const int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
+    int64_t at[ATTN__THIN_CHUNK];
+    const char *data = (const char *)t->data;
+    l->n = n > 0 && least ? count[least] : n;
+    if (l->n) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
+    for (int64_t x = 0, k = 0; x < n && l->n; x++) {
+        l->key[k] = (int32_t)x;
+        l->at[k] = attn__high(at[x]) + plane;
+        k += l->n == n || p->level[j0 + x] >= (float)least;
+        if (k == l->n) break;
+    }
+    for (int64_t x = l->n; l->n && x < attn__round_up(l->n, ATTN__W); x++) l->at[x] = l->at[x - 1];
+    if (!before) return;
+    const int64_t ahead = attn__min(before->n, ATTN__DECODE_AHEAD);
+    for (int64_t x = 0; x < before->n - ahead; x++) before->next[x] = data + before->at[x + ahead];
+    for (int64_t x = before->n - ahead, y = 0; x < attn__round_up(before->n, ATTN__W); x++, y++)
+        before->next[x] = data + (y < l->n ? l->at[y] : before->at[x]);
+}
+/* What reads a plane of t, of dim columns, as thin does; `room` for a chunk in f32. */
+static ATTN__(thin)
+    ATTN__(decode_thin)(const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
+    attn_in plane = *t;
+    ATTN__(thin) m = {
+        t->data, l->at, l->n, dim, ATTN_INT8, l->next, NULL, 0, 0, NULL, ATTN__DECODE_LD, NULL};
+    plane.dtype = ATTN_INT8;
+    if (!ATTN__(thin_reads)(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, l->at, room);
+    return m;
+}
+#if ATTN__OWN & ATTN__OWN_BYTES
+/* T, by products of int16 with q's codes. */
+ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const ATTN__(listed) *l) {
+    const int64_t dim = p->job->d->head_dim;
+    const int8_t *data = (const int8_t *)p->job->d->k.data;
+    for (int64_t r = 0; r < p->u.rows; r += 4)
+        for (int64_t x = 0; x < l->n; x += 4) {
+            const int16_t *q = p->code + r * dim;
+            const int8_t *const key[4] = {
+                data + l->at[x], data + l->at[x + 1], data + l->at[x + 2], data + l->at[x + 3]};
+            ATTN__I acc[16];
+            ATTN__V sums[16];
+            float sum[16];
+            ATTN__UNROLL for (int n = 0; n < 16; n++)
+                acc[n] = ATTN__(nearest)(ATTN__(set1)(0));
+            for (int64_t c = 0; c < dim; c += 32) {
+                ATTN__I k[4];
+                ATTN__UNROLL for (int y = 0; y < 4; y++) {
+                    k[y] = ATTN__(spread)(key[y] + c);
+                    if (!r && c % 64 == 0) ATTN__PREFETCH(l->next[x + y] + c, 3);
+                }
+                ATTN__UNROLL for (int n = 0; n < 4; n++) {
+                    ATTN__I part;
+                    memcpy(&part, q + n * dim + c, sizeof part);
+                    ATTN__UNROLL for (int y = 0; y < 4; y++)
+                        acc[4 * n + y] = ATTN__(dot)(part, k[y], acc[4 * n + y]);
+                }
+            }
+            ATTN__UNROLL for (int n = 0; n < 16; n++)
+                sums[n] = ATTN__(number)(acc[n]);
+            ATTN__(store)(sum, ATTN__(add_lanes)(sums));
+            for (int64_t n = 0; n < attn__min(4, p->u.rows - r); n++)
+                memcpy(p->T + (r + n) * ATTN__DECODE_LD + x, sum + 4 * n, 4 * sizeof *sum);
+        }
+}
+#endif
+/* T[rows][n] = Q K^T of one plane of the keys listed, in units of the row. */
+static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
+    const attn_desc *d = p->job->d;
+#if ATTN__OWN & ATTN__OWN_BYTES
+    if (p->job->codes) {
+        p->tally->bytes += l->n * d->head_dim;
+        ATTN__(decode_dots_int16)(p, l);
+        return;
+    }
+#endif
+    ATTN__(thin) m = ATTN__(decode_thin)(&d->k, d->head_dim, l, p->room);
+    m.lda = p->job->flash.q_pad;
+    p->tally->bytes += l->n * d->head_dim;
+    for (int64_t r = 0; r < p->u.rows; r += 4, m.next = NULL) {
+        m.A = p->Q + r * m.lda;
+        m.rows = attn__min(4, p->u.rows - r);
+        m.out = p->T + r * ATTN__DECODE_LD;
+        ATTN__(thin_dots_of)(&m);
+    }
+}
+/* O[rows][v_pad] += A V of one plane of the values listed; `fresh`: there is nothing in O. */
+static void ATTN__(decode_output)(const attn__decode *p, ATTN__(listed) *l, float *O, int fresh) {
+    static const float one[4] = {1, 1, 1, 1};
+    const attn_desc *d = p->job->d;
+    ATTN__(thin) m = ATTN__(decode_thin)(&d->v, d->v_dim, l, p->room);
+    m.lda = ATTN__DECODE_LD;
+    m.ldo = p->job->flash.v_pad;
+    p->tally->bytes += l->n * d->v_dim;
+    for (int64_t r = 0; r < p->u.rows; r += 4, m.next = NULL) {
+        m.A = p->A + r * m.lda;
+        m.rows = attn__min(4, p->u.rows - r);
+        m.out = O + r * m.ldo;
+        m.alpha = fresh ? NULL : one;
+        ATTN__(thin_columns_of)(&m);
+    }
+}
+/* Keys [*j0, *j1) of the split that are to be looked at: whole chunks, as far as some row sees. */
+static void ATTN__(decode_range)(const attn__decode *p, int64_t *j0, int64_t *j1) {
+    *j0 = attn__max(p->first, p->u.k0);
+    *j1 = attn__min(p->last, p->u.k1);
+}
+/* The scales of the chunk from j0 on, 0 behind its n keys; whether all are finite. */
+static int ATTN__(decode_scales)(const attn__decode *p, int64_t j0, int64_t n) {
+    const attn_desc *d = p->job->d;
+    int64_t k_at[ATTN__THIN_CHUNK], v_at[ATTN__THIN_CHUNK];
+    int finite = 1;
+    attn__keys_at(d, &p->u.s, d->k.scale_stride, j0, n, p->u.kv_head, k_at);
+    attn__keys_at(d, &p->u.s, d->v.scale_stride, j0, n, p->u.kv_head, v_at);
+    for (int64_t x = 0; x < n; x++) {
+        p->k_scale[j0 + x] = d->k.scale[k_at[x]];
+        p->v_scale[j0 + x] = d->v.scale[v_at[x]];
+        finite &= attn__finite(p->k_scale[j0 + x]) && attn__finite(p->v_scale[j0 + x]);
+    }
+    for (int64_t x = n; x < attn__round_up(n, ATTN__W); x++)
+        p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
+    return finite;
+}
+/* Row r of q as codes of int16; what they leave out of a score is near[r] times the scale of a key. */
+static float ATTN__(decode_codes)(const attn__decode *p, int64_t r, float most) {
+    const int64_t dim = p->job->d->head_dim;
+    const float *q = p->Q + r * p->job->flash.q_pad;
+    const double step = (double)most / 32767;
+    double left = 0, all = 0;
+    for (int64_t c = 0; c < dim; c++) {
+        const double x = step > 0 ? (double)q[c] / step : 0;
+        const int32_t n = (int32_t)(x < 0 ? x - 0.5 : x + 0.5);
+        p->code[r * dim + c] = (int16_t)n;
+        left += x - n < 0 ? n - x : x - n;
+        all += x < 0 ? -x : x;
+    }
+    /* 2^-14 of the high bytes: lanes are rounded to f32, and four times as they are added */
+    p->near[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
+    return (float)((double)p->job->d->scale * ATTN__LOG2E * step);
+}
+/* Phase 1, by rows: q, and what follows from it. off[r] is NaN where products could overflow. */
+static void ATTN__(decode_begin)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        float *q = p->Q + r * p->job->flash.q_pad;
+        ATTN__V sum = ATTN__(set1)(0), most = sum;
+        ATTN__(pack_q)(q, d, &p->u.s, ATTN__(row_query)(&p->u, r), ATTN__(row_head)(&p->u, r));
+        for (int64_t c = 0; c < d->head_dim; c += ATTN__W) {
+            const ATTN__V x = ATTN__(size)(ATTN__(load)(q + c));
+            sum = sum + x;
+            most = ATTN__(max)(most, x);
+        }
+        const float top = ATTN__(reduce_max)(most);
+        const int fine = ATTN__(thin_moderate)(q, d->head_dim, 0) && (!(top > 0) || top > 1e-20f);
+        if (!fine) memset(q, 0, (size_t)d->head_dim * sizeof *q);
+        p->unit[r] = (float)((double)d->scale * ATTN__LOG2E);
+        p->near[r] = 0;
+        if (p->job->codes) p->unit[r] = ATTN__(decode_codes)(p, r, fine ? top : 0);
+        p->off[r] = fine ? (float)((double)ATTN__(reduce_add)(sum) * (double)d->scale * 0.50005) +
+                               p->near[r]
+                         : attn__float(0x7fc00000u);
+    }
+}
+/* Whether row r sees a scale that is not finite among the n keys from j0 on. */
+static int ATTN__(decode_sees_bad)(
+    const attn__decode *p, const attn__query *q, int64_t j0, int64_t n) {
+    int bad = 0;
+    for (int64_t j = attn__max(q->lo, j0); j < attn__min(q->hi, j0 + n); j++)
+        bad |= !attn__finite(p->k_scale[j]) || !attn__finite(p->v_scale[j]);
+    return bad;
+}
+/* Phase 2, by splits: the scores by the high bytes of k, as powers of 2; -infinity where a row does
+ * not see the key. A row that sees a scale that is not finite has a maximum of NaN. */
+static void ATTN__(decode_scores)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    attn__decode_part *part = p->part + p->split;
+    float max[ATTN__DECODE_ROWS * ATTN__W];
+    attn__query q[ATTN__DECODE_ROWS];
+    ATTN__(listed) list[2];
+    int64_t j0, j1, n, now = 0;
+    ATTN__(decode_range)(p, &j0, &j1);
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        q[r] = attn__query_of(d, &p->u.s, ATTN__(row_head)(&p->u, r), ATTN__(row_query)(&p->u, r));
+        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+        part->max[r] = 0;
+    }
+    ATTN__(decode_list)(p, &d->k, 0, j0, 0, &list[0], NULL);
+    for (; j0 < j1; j0 += n, now ^= 1) {
+        n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
+        ATTN__(decode_list)(p, &d->k, 0, j0 + n, 0, &list[now ^ 1], &list[now]);
+        const int finite = ATTN__(decode_scales)(p, j0, n);
+        ATTN__(decode_dots)(p, &list[now]);
+        for (int64_t r = 0; r < p->u.rows; r++) {
+            const ATTN__V unit = ATTN__(set1)(p->unit[r]);
+            float *S = p->S + r * p->ld + j0;
+            for (int64_t x = 0; x < n; x += ATTN__W)
+                ATTN__(store)(S + x, ATTN__(load)(p->T + r * ATTN__DECODE_LD + x) *
+                                         ATTN__(load)(p->k_scale + j0 + x) * unit);
+            ATTN__(clip_row)(
+                S, j0, attn__round_up(n, ATTN__W), q[r].lo, q[r].hi, max + r * ATTN__W);
+            if (!finite && ATTN__(decode_sees_bad)(p, &q[r], j0, n))
+                part->max[r] = attn__float(0x7fc00000u);
+        }
+    }
+    for (int64_t r = 0; r < p->u.rows; r++)
+        if (attn__finite(part->max[r]))
+            part->max[r] = ATTN__(reduce_max)(ATTN__(load)(max + r * ATTN__W));
+}
+
+/* What a vector of keys costs a row, and what is read of them for a threshold. */
+typedef struct ATTN__(prices) {
+    ATTN__V weight, most; /* p'_j, most |v_j| */
+    ATTN__V grows, near;  /* e^eta_j - 1, infinite above eta 1; the same of a corrected score */
+    ATTN__V left_out, score,
+        value; /* what it adds to leave out the key, its low bytes, the value's */
+} ATTN__(prices);
+ATTN__INLINE ATTN__(prices) ATTN__(decode_prices)(const attn__decode *p, int64_t r, int64_t j) {
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1),
+                  infinite = ATTN__(set1)(attn__float(0x7f800000u));
+    ATTN__(prices) x;
+    x.weight = ATTN__(load)(p->P + r * p->ld + j);
+    /* the scales of what the row does not see may be NaN */
+    const ATTN__V v = ATTN__(pick)(
+                      zero, x.weight, ATTN__(size)(ATTN__(load)(p->v_scale + j)), zero),
+                  k = ATTN__(pick)(
+                      zero, x.weight, ATTN__(size)(ATTN__(load)(p->k_scale + j)), zero),
+                  eta = k * ATTN__(set1)(p->off[r]), near = k * ATTN__(set1)(p->near[r]);
+    x.most = v * ATTN__(set1)(128.5f);
+    /* e^x - 1 <= x + x^2 up to 1 */
+    x.grows = ATTN__(pick)(eta, one, ATTN__(fma)(eta, eta, eta), infinite);
+    x.near = ATTN__(pick)(near, one, ATTN__(fma)(near, near, near), infinite);
+    const ATTN__V far = x.weight * (x.most + ATTN__(set1)(p->range[r]));
+    x.score = ATTN__(pick)(zero, x.weight, far * x.grows, zero);
+    x.left_out = far + x.score;
+    x.value = x.weight * v * ATTN__(set1)(0.5f);
+    return x;
+}
+/* What is read of a vector of keys where nothing may cost more than `least`, and what it then adds. */
+ATTN__INLINE ATTN__V ATTN__(decode_level)(const ATTN__(prices) *x, ATTN__V least, ATTN__V *cost) {
+    const ATTN__V zero = ATTN__(set1)(0), low = ATTN__(set1)(ATTN__KEY_LOW),
+                  all = ATTN__(set1)(ATTN__VALUE_LOW), high = ATTN__(set1)(ATTN__VALUE_HIGH);
+    ATTN__V level = ATTN__(pick)(x->score, least, high, low), left;
+    left = ATTN__(pick)(x->score, least, x->score + x->value, x->value);
+    level = ATTN__(pick)(x->value, least, level, all);
+    left = ATTN__(pick)(x->value, least, left, zero);
+    level = ATTN__(pick)(x->left_out, least, zero, level);
+    *cost = ATTN__(pick)(x->left_out, least, x->left_out, left);
+    return level;
+}
+/* What row r loses for a threshold, over all keys or, with a step, over every step-th vector of them;
+ * its levels join those of the rows before where `join`. */
+static double ATTN__(decode_loss)(
+    const attn__decode *p, int64_t r, float least, int64_t step, int join) {
+    const ATTN__V threshold = ATTN__(set1)(least);
+    ATTN__V sum = ATTN__(set1)(0);
+    double loss = 0;
+    for (int64_t j = p->first, n = 0; j < p->last; j += step * ATTN__W) {
+        ATTN__V cost;
+        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
+        const ATTN__V level = ATTN__(decode_level)(&x, threshold, &cost);
+        sum = sum + cost;
+        if (join) ATTN__(store)(p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), level));
+        if (++n % 64 && j + step * ATTN__W < p->last) continue;
+        loss += (double)ATTN__(reduce_add)(sum) * (double)step;
+        sum = ATTN__(set1)(0);
+    }
+    return loss;
+}
+/* The largest element of |v_j|, from below. */
+static double ATTN__(decode_largest)(const attn__decode *p, int64_t j) {
+    const attn_desc *d = p->job->d;
+    const int64_t at = attn__k_at(d, &p->u.s, d->v.stride, j, p->u.kv_head);
+    float most = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const float x = attn__get_f32(d->v.data, ATTN_INT16, at + c);
+        most = x > most ? x : -x > most ? -x : most;
+    }
+    return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
+}
+/* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
+ * more than the largest that it sees; range[r]. Its weights are there. */
+static double ATTN__(decode_limit)(const attn__decode *p, int64_t r) {
+    const attn_desc *d = p->job->d;
+    const float *P = p->P + r * p->ld;
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__V most = zero;
+    for (int64_t j = p->first; j < p->last; j += ATTN__W)
+        most = ATTN__(max)(most, ATTN__(pick)(zero, ATTN__(load)(P + j),
+                                     ATTN__(size)(ATTN__(load)(p->v_scale + j)), zero));
+    const float top = ATTN__(reduce_max)(most);
+    p->range[r] = top * 128.5f;
+    if (d->flags & ATTN_TOLERANCE_ABSOLUTE) return (double)d->tolerance;
+    for (int64_t j = p->first; j < p->last; j++)
+        if (P[j] > 0 && (p->v_scale[j] >= top || -p->v_scale[j] >= top))
+            return (double)d->tolerance * ATTN__(decode_largest)(p, j);
+    return 0;
+}
+/* Weights of row r by the scores of the high bytes; their sum. What the row sees is above 0. */
+static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
+    const ATTN__V least = ATTN__(set1)(-3.4028234e38f), tiny = ATTN__(set1)(1.17549435e-38f),
+                  zero = ATTN__(set1)(0), max = ATTN__(set1)(p->max[r]);
+    ATTN__V sum = zero;
+    for (int64_t j = p->first; j < p->last; j += ATTN__W) {
+        const ATTN__V s = ATTN__(load)(p->S + r * p->ld + j),
+                      w = ATTN__(pick)(least, s, ATTN__(max)(tiny, ATTN__(exp2)(s - max)), zero);
+        ATTN__(store)(p->P + r * p->ld + j, w);
+        sum = sum + w;
+    }
+    return (double)ATTN__(reduce_add)(sum);
+}
+/* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then made
+ * sure of. A lower one asks for no key less. */
+static void ATTN__(decode_levels)(const attn__decode *p, int64_t r, double most) {
+    double low = most / (double)(4 * (p->last - p->first)), high = most;
+    for (int i = 0; i < 7; i++) {
+        const double middle = attn__sqrt(low * high);
+        *(ATTN__(decode_loss)(p, r, (float)middle, 8, 0) <= most ? &low : &high) = middle;
+    }
+    for (int i = 0; i < 5 && !(ATTN__(decode_loss)(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
+}
+/* Chunks of which most keys are read are read whole; what is read of all rows' keys is less than nine
+ * tenths of all, or the call had better be dense. */
+static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
+    int64_t bytes = 0;
+    for (int64_t j0 = p->first, n; j0 < p->last; j0 += n) {
+        float *level = p->level + j0;
+        int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
+        n = attn__min(ATTN__THIN_CHUNK, p->last - j0);
+        for (int l = 1; l <= ATTN__VALUE_LOW; l++) {
+            const ATTN__V least = ATTN__(set1)((float)l);
+            ATTN__V sum = zero;
+            for (int64_t x = 0; x < n; x += ATTN__W)
+                sum = sum + ATTN__(pick)(ATTN__(load)(level + x), least, zero, one);
+            count[l] = (int16_t)ATTN__(reduce_add)(sum);
+            if (count[l] * 4 < n * 3) continue;
+            for (int64_t x = 0; x < n; x++) level[x] = level[x] < (float)l ? (float)l : level[x];
+            count[l] = (int16_t)n;
+        }
+        bytes += (n + count[ATTN__KEY_LOW]) * d->head_dim +
+                 (count[ATTN__VALUE_HIGH] + count[ATTN__VALUE_LOW]) * d->v_dim;
+    }
+    return 10 * bytes <= 9 * (p->last - p->first) * 2 * (d->head_dim + d->v_dim);
+}
+/* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. */
+static void ATTN__(decode_choose)(const attn__decode *p) {
+    const ATTN__V zero = ATTN__(set1)(0);
+    for (int64_t j = p->first; j < p->last; j += ATTN__W) ATTN__(store)(p->level + j, zero);
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        float max = ATTN__NEG_INF;
+        int fine = attn__finite(p->off[r]);
+        for (int64_t s = 0; s < p->splits; s++) {
+            const float m = p->part[s].max[r];
+            fine &= !attn__is_nan((double)m);
+            max = m > max ? m : max;
+        }
+        p->max[r] = max;
+        fine &= attn__finite(max);
+        p->limit[r] = attn__float(0x7fc00000u);
+        if (!fine) continue;
+        const double all = ATTN__(decode_weigh)(p, r), limit = ATTN__(decode_limit)(p, r),
+                     most = all * limit * 0.9;
+        if (!(most > 1e-30) || !attn__finite((float)most)) continue;
+        ATTN__(decode_levels)(p, r, most);
+        p->limit[r] = (float)(limit * 0.999999);
+    }
+    if (ATTN__(decode_whole_chunks)(p)) return;
+    for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
+}
+
+/* The weights of the keys listed, corrected by the low bytes of k. */
+static void ATTN__(decode_correct)(const attn__decode *p, const ATTN__(listed) *l, int64_t j0) {
+    const ATTN__V least = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
+    const int whole = l->key[l->n - 1] == l->n - 1;
+    float score[ATTN__DECODE_LD], scale[ATTN__DECODE_LD];
+    for (int64_t x = 0; x < l->n; x++) scale[x] = p->k_scale[j0 + l->key[x]];
+    for (int64_t x = l->n; x < attn__round_up(l->n, ATTN__W); x++) scale[x] = score[x] = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const float *S = p->S + r * p->ld + j0, *T = p->T + r * ATTN__DECODE_LD;
+        float *P = p->P + r * p->ld + j0;
+        const ATTN__V max = ATTN__(set1)(p->max[r]), unit = ATTN__(set1)(p->unit[r] / 256);
+        for (int64_t x = 0; x < l->n && !whole; x++) score[x] = S[l->key[x]];
+        for (int64_t x = 0; x < l->n; x += ATTN__W) {
+            const ATTN__V s = ATTN__(load)((whole ? S : score) + x),
+                          more = ATTN__(load_n)(T + x, l->n - x) * ATTN__(load)(scale + x);
+            ATTN__(store)((whole ? P : score) + x,
+                ATTN__(pick)(least, s, ATTN__(exp2)(ATTN__(fma)(more, unit, s - max)), zero));
+        }
+        for (int64_t x = 0; x < l->n && !whole; x++) P[l->key[x]] = score[x];
+    }
+}
+/* A[rows][n]: weights of the keys listed times the scales of their values and `unit`. */
+static void ATTN__(decode_gather)(
+    const attn__decode *p, const ATTN__(listed) *l, int64_t j0, float unit) {
+    const ATTN__V zero = ATTN__(set1)(0), times = ATTN__(set1)(unit);
+    float scale[ATTN__DECODE_LD];
+    for (int64_t x = 0; x < l->n; x++) scale[x] = p->v_scale[j0 + l->key[x]];
+    for (int64_t x = l->n; x < attn__round_up(l->n, ATTN__W); x++) scale[x] = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const float *P = p->P + r * p->ld + j0;
+        float *A = p->A + r * ATTN__DECODE_LD;
+        const int whole = l->key[l->n - 1] == l->n - 1;
+        for (int64_t x = 0; x < l->n && !whole; x++) A[x] = P[l->key[x]];
+        for (int64_t x = 0; x < l->n; x += ATTN__W) {
+            const ATTN__V w = ATTN__(load)((whole ? P : A) + x);
+            ATTN__(store)(
+                A + x, ATTN__(pick)(zero, w, w * (ATTN__(load)(scale + x) * times), zero));
+        }
+    }
+}
+/* The sums of row r over the n keys from j0 on. */
+static void ATTN__(decode_sums)(
+    const attn__decode *p, int64_t r, int64_t j0, int64_t n, double *to) {
+    const ATTN__V zero = ATTN__(set1)(0), some = ATTN__(set1)(ATTN__VALUE_HIGH - 0.5f),
+                  corrected = ATTN__(set1)(ATTN__KEY_LOW - 0.5f),
+                  whole = ATTN__(set1)(ATTN__VALUE_LOW - 0.5f);
+    ATTN__V sum[ATTN__DECODE_SUMS];
+    for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = zero;
+    for (int64_t j = j0; j < j0 + n; j += ATTN__W) {
+        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
+        const ATTN__V level = ATTN__(load)(p->level + j),
+                      skip = ATTN__(pick)(level, some, x.weight, zero),
+                      grows = ATTN__(pick)(level, corrected, x.grows, x.near),
+                      off = ATTN__(pick)(zero, x.weight, x.weight * grows, zero);
+        sum[ATTN__DECODE_SUM] = sum[ATTN__DECODE_SUM] + (x.weight - skip);
+        sum[ATTN__DECODE_SKIP] = sum[ATTN__DECODE_SKIP] + skip;
+        sum[ATTN__DECODE_OFF] = sum[ATTN__DECODE_OFF] + off;
+        sum[ATTN__DECODE_FAR] = sum[ATTN__DECODE_FAR] + (off + skip) * x.most;
+        sum[ATTN__DECODE_VALUE] =
+            sum[ATTN__DECODE_VALUE] +
+            ATTN__(pick)(level, some, zero, ATTN__(pick)(level, whole, x.value, zero));
+    }
+    for (int k = 0; k < ATTN__DECODE_SUMS; k++) to[k] += (double)ATTN__(reduce_add)(sum[k]);
+}
+/* Whether all rows are to be computed densely. */
+static int ATTN__(decode_dense)(const attn__decode *p) {
+    int some = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) some |= attn__finite(p->limit[r]);
+    return !some;
+}
+/* Phase 4, by splits: low bytes of k where asked for, then values. */
+static void ATTN__(decode_values)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    const int64_t v_pad = p->job->flash.v_pad;
+    float *O = p->O + p->split * ATTN__DECODE_ROWS * v_pad;
+    attn__decode_part *part = p->part + p->split;
+    ATTN__(listed) key[2], value[2], low;
+    int64_t j0, j1, n, now = 0;
+    int fresh = 1;
+    memset(part->sum, 0, sizeof part->sum);
+    if (ATTN__(decode_dense)(p)) return;
+    ATTN__(decode_range)(p, &j0, &j1);
+    ATTN__(decode_list)(p, &d->k, ATTN_PLANE, j0, ATTN__KEY_LOW, &key[0], NULL);
+    ATTN__(decode_list)(p, &d->v, 0, j0, ATTN__VALUE_HIGH, &value[0], NULL);
+    for (; j0 < j1; j0 += n, now ^= 1) {
+        n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
+        ATTN__(decode_list)
+        (p, &d->k, ATTN_PLANE, j0 + n, ATTN__KEY_LOW, &key[now ^ 1], &key[now]);
+        ATTN__(decode_list)(p, &d->v, 0, j0 + n, ATTN__VALUE_HIGH, &value[now ^ 1], &value[now]);
+        ATTN__(decode_list)(p, &d->v, ATTN_PLANE, j0, ATTN__VALUE_LOW, &low, NULL);
+        if (key[now].n) ATTN__(decode_dots)(p, &key[now]);
+        if (key[now].n) ATTN__(decode_correct)(p, &key[now], j0);
+        for (int64_t r = 0; r < p->u.rows; r++) ATTN__(decode_sums)(p, r, j0, n, part->sum[r]);
+        if (!value[now].n) continue;
+        ATTN__(decode_gather)(p, &value[now], j0, 1);
+        ATTN__(decode_output)(p, &value[now], O, fresh);
+        fresh = 0;
+        if (!low.n) continue;
+        for (int64_t x = 0; x < attn__round_up(low.n, ATTN__W); x++)
+            low.next[x] = (const char *)d->v.data + low.at[x];
+        ATTN__(decode_gather)(p, &low, j0, 1 / 256.0f);
+        ATTN__(decode_output)(p, &low, O, 0);
+    }
+    if (fresh) memset(O, 0, (size_t)(p->u.rows * v_pad) * sizeof *O);
+}
+/* Row r over all splits: O in that of the first; its certificate, from its sums. */
+static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *sum) {
+    const int64_t v_pad = p->job->flash.v_pad;
+    float *O = p->O + r * v_pad;
+    for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = 0;
+    for (int64_t s = 0; s < p->splits; s++) {
+        const float *from = O + s * ATTN__DECODE_ROWS * v_pad;
+        for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] += p->part[s].sum[r][k];
+        for (int64_t c = 0; c < v_pad && s; c += ATTN__W)
+            ATTN__(store)(O + c, ATTN__(load)(O + c) + ATTN__(load)(from + c));
+    }
+    ATTN__V most = ATTN__(set1)(0);
+    for (int64_t c = 0; c < v_pad; c += ATTN__W)
+        most = ATTN__(max)(most, ATTN__(size)(ATTN__(load)(O + c)));
+    const double o = (double)ATTN__(reduce_max)(most) / sum[ATTN__DECODE_SUM] * 1.0001,
+                 lost = sum[ATTN__DECODE_OFF] + sum[ATTN__DECODE_SKIP],
+                 least = sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF],
+                 keys = (double)(p->last - p->first);
+    if (!(least > 0)) return attn__float(0x7f800000u);
+    const double bound = (sum[ATTN__DECODE_FAR] + lost * o + sum[ATTN__DECODE_VALUE]) / least;
+    /* sums of chunks and splits are rounded; products below 2^-126 are 0 */
+    const double rounded =
+        (keys / ATTN__THIN_CHUNK / (double)p->splits + 24) * ((double)p->range[r] + o) * 4.8e-7 +
+        keys * 1.2e-35;
+    return (float)((bound * 1.001 + rounded) * 1.000001);
+}
+/* Phase 5: o, lse and cert of rows whose certificate is within the tolerance; the others are marked. */
+static void ATTN__(decode_finish)(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const int64_t i = ATTN__(row_query)(&p->u, r), h = ATTN__(row_head)(&p->u, r);
+        double sum[ATTN__DECODE_SUMS];
+        p->cert[r] = ATTN__FAILED;
+        if (!attn__finite(p->limit[r])) continue;
+        const float cert = ATTN__(decode_certify)(p, r, sum);
+        if (!(cert <= p->limit[r])) continue;
+        p->cert[r] = cert;
+        ATTN__(narrow)(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h),
+            p->O + r * p->job->flash.v_pad, d->v_dim, (float)(1 / sum[ATTN__DECODE_SUM]));
+        const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
+                     off = sum[ATTN__DECODE_OFF] / all * 1.001;
+        if ((float)(sum[ATTN__DECODE_SKIP] / all) > p->tally->mass)
+            p->tally->mass = (float)(sum[ATTN__DECODE_SKIP] / all);
+        if (!d->lse) continue;
+        ATTN__(leave)();
+        d->lse[attn__lse_at(d, &p->u.s, i, h)] =
+            attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
+        const double lost = off + off * off + 1e-6; /* - log(1 - x) <= x + x^2 up to a half */
+        if ((float)lost > p->tally->lse) p->tally->lse = (float)(lost * 1.000001);
+    }
 }
 #endif
 
@@ -10891,6 +11808,12 @@ static const attn__kernels ATTN__(table) = {
 #else
     NULL,
     NULL,
+#endif
+#if ATTN__DECODE
+    {ATTN__(decode_begin), ATTN__(decode_scores), ATTN__(decode_choose), ATTN__(decode_values),
+        ATTN__(decode_finish)},
+#else
+    {NULL, NULL, NULL, NULL, NULL},
 #endif
 #ifndef ATTN_NO_TIMING
     ATTN__(fma_chain),

@@ -3,8 +3,8 @@
 #
 # A run is way/program, or way/program@isa where ATTN_ISA is set; its arguments are in ARGS_way/program@isa.
 
-UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes thin hidden
-PROOFS    = identity types beyond grid threads alloc hostile process sizes adaptive
+UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes thin hidden planes
+PROOFS    = identity types beyond grid threads alloc hostile process sizes adaptive decode
 COMMON    = attn.h $(wildcard test/common/*.h)
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror
 STRICT    = -std=c99 $(TESTWARN) -I. -Itest/common -pthread
@@ -35,7 +35,7 @@ UNIT_WAY       = $(if $(filter ofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
 
 # ---------------------------------------------------------------------------------------------- what is run
 UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
-                 $(foreach u,backends edges extremes guard thin hidden,plain/$(u)@avx2 plain/$(u)@portable) \
+                 $(foreach u,backends edges extremes guard thin hidden planes,plain/$(u)@avx2 plain/$(u)@portable) \
                  $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
                  $(foreach u,validate reference backends convert memory edges parallel,O0/$(u))
 UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/backends@portable
@@ -43,8 +43,8 @@ UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/
 PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach p,types beyond grid,plain/$(p)@avx2 plain/$(p)@portable ofast/$(p)) \
                  $(foreach w,clangofast fastmath O0 lto omp m32 tile,$(w)/grid) \
-                 $(foreach p,grid grid@portable identity types beyond alloc sizes,asan/$(p)) \
-                 omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2
+                 $(foreach p,grid grid@portable identity types beyond alloc sizes decode,asan/$(p)) \
+                 omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2 plain/decode@avx2 plain/decode@portable
 PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
 # what test/proof/hostile.sh compares, and test/proof/fuzz.sh runs
 BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 lto clangofast,$(w)/hostile) fuzz/fuzz
@@ -65,6 +65,10 @@ ARGS_asan/grid@portable  = --seed 13 --cost 19
 ARGS_asanavx2/grid       = --seed 12 --count 1000
 ARGS_plain/adaptive      = --rows 20000
 ARGS_plain/adaptive@avx2 = --rows 1 --seed 2
+ARGS_plain/decode        = --rows 1500
+ARGS_plain/decode@avx2   = --rows 1 --seed 2
+ARGS_plain/decode@portable = --rows 1 --seed 3
+ARGS_asan/decode         = --rows 1 --seed 4
 ARGS_asan/adaptive@portable = --rows 1 --seed 3
 ENV_tsan                 = TSAN_OPTIONS=halt_on_error=1
 
@@ -107,7 +111,7 @@ $$(UNITS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o build/$
 	$$(call UNIT_WAY,$(1)) -pthread $$^ -o $$@ -lcmocka -lm
 $$(PROOFS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o
 	$$(WAY_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) \
-	    $$(if $$(filter %/grid %/hostile %/sizes %/adaptive,$$@),,-lcmocka) -lm
+	    $$(if $$(filter %/grid %/hostile %/sizes %/adaptive %/decode,$$@),,-lcmocka) -lm
 endef
 $(foreach w,$(WAYS),$(eval $(call WAY_RULES,$(w))))
 .SECONDARY:

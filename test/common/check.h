@@ -20,7 +20,7 @@ void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 /* ------------------------------------------------------------------------------------ elements of every dtype */
 SHARED int64_t dtype_size(int32_t dtype)
 {
-    static const int64_t size[] = { 4, 2, 2, 8, 1, 1, 1 };
+    static const int64_t size[] = { 4, 2, 2, 8, 1, 1, 1, 2 };
     return size[dtype];
 }
 SHARED uint32_t float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
@@ -58,6 +58,14 @@ SHARED float float_of_fp8(uint8_t c)                    /* OCP e4m3fn */
     if (e) return float_of(sign | (e + 120) << 23 | m << 20);
     return (sign ? -1.0f : 1.0f) * (float)m * 0x1p-9f;
 }
+/* The high byte of element i of int16. */
+SHARED int64_t high_at(int64_t i)
+{
+    const int64_t piece = i >= 0 ? i / 4096 : -((4095 - i) / 4096);
+    return 8192 * piece + (i - 4096 * piece);
+}
+/* Elements of a cache of int16 whose room is counted: whole pieces. */
+SHARED int64_t whole_pieces(int64_t n, int32_t dtype) { return dtype == ATTN_INT16 ? (n + 4095) / 4096 * 4096 : n; }
 SHARED double element_get(const void *data, int32_t dtype, int64_t i)
 {
     const char *p = (const char *)data + i * dtype_size(dtype);
@@ -70,11 +78,14 @@ SHARED double element_get(const void *data, int32_t dtype, int64_t i)
     case ATTN_F16: memcpy(&h, p, 2); return (double)float_of_f16(h);
     case ATTN_BF16: memcpy(&h, p, 2); return (double)float_of((uint32_t)h << 16);
     case ATTN_INT8: return (double)*(const int8_t *)p;
+    case ATTN_INT16:
+        p = (const char *)data + high_at(i);
+        return (double)*(const int8_t *)p + (double)*(const int8_t *)(p + 4096) / 256;
     case ATTN_FP8_E4M3: return (double)float_of_fp8(*(const uint8_t *)p);
     default: return *(const uint8_t *)p != 0;
     }
 }
-/* int8 and fp8: x is the code itself */
+/* int8, int16 and fp8: x is the code itself; int16: in units of 1/256, the high byte the nearest */
 SHARED void element_put(void *data, int32_t dtype, int64_t i, double x)
 {
     char *p = (char *)data + i * dtype_size(dtype);
@@ -85,6 +96,10 @@ SHARED void element_put(void *data, int32_t dtype, int64_t i, double x)
     case ATTN_F32: memcpy(p, &f, 4); break;
     case ATTN_F16: case ATTN_BF16: memcpy(p, &h, 2); break;
     case ATTN_BOOL: *(uint8_t *)p = x != 0; break;
+    case ATTN_INT16:
+        p = (char *)data + high_at(i);
+        *(int8_t *)p = (int8_t)floor(x + 0.5), *(int8_t *)(p + 4096) = (int8_t)(256 * (x - floor(x + 0.5)));
+        break;
     default: *(uint8_t *)p = (uint8_t)(int)x;
     }
 }

@@ -4,7 +4,7 @@
 #include "unit.h"
 
 enum { KV = 300, MOST_ROWS = 8, MOST_DIM = 136, PAGES = KV };
-static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8, ATTN_FP8_E4M3 };
+static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8, ATTN_FP8_E4M3, ATTN_INT16 };
 
 
 typedef struct cache {
@@ -14,7 +14,7 @@ typedef struct cache {
     int32_t table[PAGES], used;
 } cache;
 
-static int scaled(int32_t type) { return type == ATTN_INT8 || type == ATTN_FP8_E4M3; }
+static int scaled(int32_t type) { return type == ATTN_INT8 || type == ATTN_INT16 || type == ATTN_FP8_E4M3; }
 static double code(uint64_t *r)                         /* of fp8, but NaN */
 {
     int c = (int)(random_bits(r) & 255);
@@ -25,10 +25,12 @@ static void fill_cache(cache *c, int32_t type, double q_size, double k_scale, do
 {
     uint64_t r = seed;
     const int64_t slots = c->page ? (c->kv + c->page - 1) / c->page * c->page : c->kv;
-    c->k = malloc((size_t)(slots * c->dim * dtype_size(type))), c->v = malloc((size_t)(slots * c->dim * dtype_size(type)));
+    const size_t room = (size_t)(whole_pieces(slots * c->dim, type) * dtype_size(type));
+    c->k = malloc(room), c->v = malloc(room);
     for (int64_t i = 0; i < slots * c->dim; i++) {
         double k = random_normal(&r), v = random_normal(&r);
         if (type == ATTN_INT8) k = rint(k * 36), v = rint(v * 36);
+        if (type == ATTN_INT16) k = rint(k * 7000) / 256, v = rint(v * 7000) / 256;
         if (type == ATTN_FP8_E4M3) k = code(&r), v = code(&r);
         element_put(c->k, type, i, k), element_put(c->v, type, i, v);
     }
@@ -72,12 +74,13 @@ static void check_rows(cache *c, int32_t type, int64_t group, int64_t q_len, uin
 
 static void test_types(void **state)
 {
-    static const int64_t dims[] = { 1, 8, 33, 64, 72, 128, 136 }, rows[][2] = { { 1, 1 }, { 2, 1 }, { 4, 1 }, { 1, 3 }, { 2, 3 }, { 8, 1 }, { 1, 8 }, { 5, 1 } },
+    static const int64_t dims[] = { 1, 8, 33, 64, 72, 112, 128, 136 }, rows[][2] = { { 1, 1 }, { 2, 1 }, { 4, 1 }, { 1, 3 }, { 2, 3 }, { 8, 1 }, { 1, 8 }, { 5, 1 } },
                          keys[] = { 64, 65, 191, 300 };
     (void)state;
     for (int64_t t = 0; t < COUNT(types); t++)
         for (int64_t n = 0; n < COUNT(dims); n++)
             for (int64_t r = 0; r < COUNT(rows); r++) {
+                if (types[t] == ATTN_INT16 && dims[n] % 16) continue;
                 cache c = { dims[n], keys[(t + n + r) % 4], 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
                 fill_cache(&c, types[t], 1, 0.02, 0.02, (uint64_t)(t * 100 + n * 10 + r));
                 check_rows(&c, types[t], rows[r][0], rows[r][1], r % 2 ? ATTN_CAUSAL : 0);
@@ -90,7 +93,7 @@ static void test_pages(void **state)
     (void)state;
     for (int64_t t = 0; t < COUNT(types); t++)
         for (int64_t n = 0; n < COUNT(pages); n++) {
-            cache c = { n % 2 ? 64 : 40, 299, pages[n], NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+            cache c = { n % 2 ? 64 : 48, 299, pages[n], NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
             fill_cache(&c, types[t], 1, 0.02, 0.02, (uint64_t)(t * 100 + n));
             check_rows(&c, types[t], 4, 1, 0);
             drop_cache(&c);

@@ -173,6 +173,13 @@ static void quantised(context *c)
     c->d.k.scale = c->d.v.scale = c->t->scale;
 }
 
+static void planes(context *c)                          /* data is not read: the call is refused before */
+{
+    quantised(c);
+    c->d.k.dtype = c->d.v.dtype = ATTN_INT16;
+    c->d.head_dim = c->d.v_dim = 16;
+}
+
 static void cached(context *c) { quantised(c), rotary(c), c->d.append.k_scale = c->d.append.v_scale = c->t->scale; }
 static void bias(context *c) { c->d.bias.data = c->t->bias; }
 static void sink(context *c) { c->d.sink = c->t->sink; }
@@ -233,7 +240,7 @@ static void no_data(context *c)
     X(ERR_STRIDE_ALIAS, dk_batches, BACKWARD, strides(g->dk.stride, HK * D, HK * D, D)) \
     X(ERR_LAYOUT, q, FORWARD, d->q.layout = 2) \
     X(ERR_LAYOUT, o, FORWARD, d->o.layout = -1) \
-    X(ERR_DTYPE, q, FORWARD, d->q.dtype = 7) \
+    X(ERR_DTYPE, q, FORWARD, d->q.dtype = 8) \
     X(ERR_DTYPE, o, FORWARD, d->o.dtype = -1) \
     X(ERR_DTYPE_Q, int8, FORWARD, d->q.dtype = ATTN_INT8) \
     X(ERR_DTYPE_KV, bool_k, FORWARD, d->k.dtype = ATTN_BOOL) \
@@ -243,6 +250,12 @@ static void no_data(context *c)
     X(ERR_DTYPE_MASK, f32_mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = ATTN_F32) \
     X(ERR_QUANT_SCALE, k, FORWARD, quantised(c), d->k.scale = NULL) \
     X(ERR_QUANT_SCALE, v, FORWARD, quantised(c), d->v.scale = NULL) \
+    X(ERR_PLANES, head_dim, FORWARD, planes(c), d->head_dim = 8, d->v_dim = 16) \
+    X(ERR_PLANES, v_dim, FORWARD, planes(c), d->v_dim = 24) \
+    X(ERR_PLANES, k_stride, FORWARD, planes(c), strides(d->k.stride, SK * HK * 16, HK * 16 + 8, 16)) \
+    X(ERR_PLANES, v_stride, FORWARD, planes(c), strides(d->v.stride, 8 - SK * HK * 16, HK * 16, 16)) \
+    X(ERR_QUANT_SCALE, int16, FORWARD, planes(c), d->v.scale = NULL) \
+    X(ERR_DTYPE_Q, int16, FORWARD, d->q.dtype = ATTN_INT16) \
     X(ERR_SCALE_UNUSED, q, FORWARD, d->q.scale = c->t->scale) \
     X(ERR_SCALE_UNUSED, f32_k, FORWARD, d->k.scale = c->t->scale) \
     X(ERR_OVERLAP, o_over_q, FORWARD, d->o.data = c->t->q) \
@@ -490,6 +503,7 @@ static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_MPI_HEADS, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_WORKSPACE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_TOLERANCE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_PLANES, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI, "needs ATTN_MPI, and an MPI that fails" },
 };
 

@@ -1,0 +1,208 @@
+/* planes.c - caches of int16, whose high and low bytes lie in planes: where each byte is, every code, what an append writes, every
+ * layout, and what is refused. Against bytes counted here, and the f64 reference on the values that the codes stand for. */
+#include "unit.h"
+
+enum { PIECE = 8192, HALF = 4096 };
+
+static uint64_t state = 1;
+
+/* ---- one key alone is its value: every pair of bytes, in vectors of every width ---- */
+static void test_codes(void **unused)
+{
+    enum { HEADS = 1024, DIM = 64 };
+    static char codes[16 * PIECE];
+    static float scale[HEADS], o[HEADS * DIM], k[HEADS * 16], q[HEADS * 16];
+    (void)unused;
+    for (int64_t i = 0; i < HEADS * DIM; i++) codes[i / HALF * PIECE + i % HALF] = (char)(i >> 8), codes[i / HALF * PIECE + HALF + i % HALF] = (char)(i & 255);
+    for (int64_t h = 0; h < HEADS; h++) scale[h] = 0.5f;
+    for (int b = 0; b < 3; b++) {
+        attn_desc d = { 0 };
+        d.batch = d.q_len = d.kv_len = 1, d.heads = HEADS, d.head_dim = 16, d.v_dim = DIM, d.backend = b == 0 ? "reference" : b == 1 ? "flash" : "standard";
+        d.q.data = q, d.k.data = k, d.v.data = codes, d.v.dtype = ATTN_INT16, d.v.scale = scale, d.o.data = o;
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < HEADS * DIM; i++) {
+            const float want = 0.5f * ((float)(int8_t)(i >> 8) + (float)(int8_t)(i & 255) / 256);
+            if (o[i] < want || o[i] > want) fail_msg("%s: code %04x is %g, not %g", d.backend, (unsigned)i, (double)o[i], (double)want);
+        }
+    }
+}
+
+/* ---- layouts ---- */
+enum { BSHD, BHSD, SPACED, BACKWARDS, PAGED, SLOTS };
+typedef struct layout_case { const char *name; int how; int64_t page; } layout_case;
+static const layout_case layouts[] = { { "[B,S,H,D]", BSHD, 0 }, { "[B,H,S,D]", BHSD, 0 }, { "spaced", SPACED, 0 }, { "backwards", BACKWARDS, 0 },
+    { "pages of 1", PAGED, 1 }, { "pages of 3", PAGED, 3 }, { "pages of 64", PAGED, 64 }, { "slots", SLOTS, 0 } };
+typedef struct shape { int64_t batch, q_len, kv_len, heads, kv_heads, dim, v_dim; uint32_t flags; int32_t other; /* type of v, or int16 */ } shape;
+static const shape shapes[] = {
+    { 1, 1, 300, 4, 1, 128, 128, 0, ATTN_INT16 },  { 2, 1, 70, 4, 2, 64, 64, 0, ATTN_INT16 },    { 1, 3, 130, 2, 2, 48, 80, ATTN_CAUSAL, ATTN_INT16 },
+    { 2, 20, 40, 3, 1, 16, 32, ATTN_CAUSAL, ATTN_INT16 }, { 1, 1, 2500, 8, 2, 64, 64, 0, ATTN_INT16 }, { 1, 5, 65, 1, 1, 96, 112, 0, ATTN_F16 },
+    { 3, 1, 1, 2, 1, 32, 32, 0, ATTN_INT16 },      { 1, 70, 90, 2, 1, 64, 128, ATTN_CAUSAL, ATTN_F32 } };
+
+/* k or v in a layout, in memory of its own that is whole pieces; value: the same in f64, dense. */
+typedef struct tensor { attn_in in; char *codes; float *scale; double *value; } tensor;
+static tensor tensor_make(const layout_case *l, int64_t units, int64_t each, int64_t heads, int64_t dim)
+{
+    const int64_t gap = l->how == SPACED ? 16 : 0, rows = units * each * heads, n = whole_pieces(rows * (dim + gap), ATTN_INT16);
+    const int64_t first = l->how == BACKWARDS ? n : 0;     /* data begins behind a whole piece, and most elements are before it */
+    tensor t = { { 0 }, malloc((size_t)(n + first + HALF) * 2), malloc((size_t)rows * 4), malloc((size_t)(rows * dim) * 8) };
+    memset(t.codes, 0x55, (size_t)(n + first + HALF) * 2);
+    dense(t.in.stride, l->how == BHSD ? ATTN_BHSD : ATTN_BSHD, each, heads, dim + gap);
+    for (int a = 0; a < 3 && l->how == BACKWARDS; a++) t.in.stride[a] = -t.in.stride[a];
+    t.in.dtype = ATTN_INT16, t.in.data = t.codes + 2 * first, t.in.scale = t.scale;
+    for (int64_t r = 0; r < rows; r++) {
+        t.scale[r] = (float)(0.01 * (1 + random_unit(&state)));
+        for (int64_t e = 0; e < dim; e++) {
+            const double code = fmax(-127.49609375, fmin(127.49609375, rint(9000 * random_normal(&state)) / 256));
+            element_put(t.codes + 2 * first, ATTN_INT16, at(t.in.stride, r / heads / each, r / heads % each, r % heads) + e, code);
+            t.value[r * dim + e] = (double)t.scale[r] * code;
+        }
+    }
+    return t;
+}
+static void tensor_free(tensor *t) { free(t->codes), free(t->scale), free(t->value); }
+static void compare(const attn_desc *d, const shape *s, const char *name, const double *want, const float *want_lse, const double *size,
+                    const double *pv, const double *lse_size, double most)
+{
+    const float *o = d->o.data;
+    for (int64_t i = 0; i < s->batch * s->q_len * s->heads * s->v_dim; i++)
+        if (!(fabs((double)o[i] - want[i]) <= allowed_o(ATTN_F32, want[i], size[i], pv[i], 0, most)))
+            fail_msg("%s, %s, dim %d: o[%d] is %g, not %g", d->backend, name, (int)s->dim, (int)i, (double)o[i], want[i]);
+    for (int64_t i = 0; i < s->batch * s->q_len * s->heads; i++)
+        if (!(fabs((double)d->lse[i] - (double)want_lse[i]) <= allowed_lse((double)want_lse[i], lse_size[i])))
+            fail_msg("%s, %s, dim %d: lse[%d] is %g, not %g", d->backend, name, (int)s->dim, (int)i, (double)d->lse[i], (double)want_lse[i]);
+}
+static void check_layout(const shape *s, const layout_case *l)
+{
+    const int64_t per = l->page ? (s->kv_len + l->page - 1) / l->page : 1, each = l->page ? l->page : s->kv_len;
+    const int64_t units = l->how == PAGED ? s->batch * per + 2 : l->how == SLOTS ? s->batch + 2 : s->batch;
+    const int64_t rows = s->batch * s->q_len * s->heads, n = rows * s->v_dim;
+    int32_t *table = malloc((size_t)(s->batch * per) * 4), *used = malloc((size_t)s->batch * 4), *slot = malloc((size_t)s->batch * 4);
+    for (int64_t i = 0; i < s->batch * per; i++) table[i] = (int32_t)(units - 1 - i);
+    for (int64_t b = 0; b < s->batch; b++) used[b] = (int32_t)s->kv_len, slot[b] = (int32_t)(units - 1 - b);
+    float *q = malloc((size_t)(rows * s->dim) * 4), *lse = malloc((size_t)rows * 8), *o = malloc((size_t)n * 4);
+    double *exact = malloc((size_t)n * 24), *lse_size = malloc((size_t)rows * 8);
+    for (int64_t i = 0; i < rows * s->dim; i++) q[i] = (float)random_normal(&state);
+    tensor k = tensor_make(l, units, each, s->kv_heads, s->dim), v = tensor_make(l, units, each, s->kv_heads, s->v_dim);
+    attn_desc d = { 0 };
+    d.batch = s->batch, d.q_len = s->q_len, d.kv_len = s->kv_len, d.heads = s->heads, d.kv_heads = s->kv_heads, d.head_dim = s->dim, d.v_dim = s->v_dim;
+    d.flags = s->flags, d.threads = 2, d.q.data = q, d.k = k.in, d.v = v.in, d.lse = lse;
+    if (l->how == PAGED) d.seq.block_table = table, d.seq.used_k = used, d.seq.page_size = each, d.seq.pages = units, d.seq.max_pages = per;
+    if (l->how == SLOTS) d.seq.slot = slot, d.seq.slots = units;
+    /* the same description, its k and v in f64, dense */
+    attn_desc e = d;
+    e.k = e.v = (attn_in){ .dtype = ATTN_F64 };
+    e.k.data = k.value, e.v.data = v.value, e.o.data = exact, e.o.dtype = ATTN_F64, e.lse = lse + rows, e.backend = "reference";
+    assert_ok(attn_forward(&e));
+    assert_ok(unit_bounds(&e, exact + n, exact + 2 * n, lse_size));
+    uint16_t *half = NULL;
+    float *wide = NULL;
+    if (s->other == ATTN_F16 || s->other == ATTN_F32) {     /* v of another type beside k of int16 */
+        const int64_t count = units * each * s->kv_heads * s->v_dim;
+        half = malloc((size_t)count * 2), wide = malloc((size_t)count * 4);
+        for (int64_t i = 0; i < count; i++) {
+            element_put(half, ATTN_F16, i, v.value[i]), wide[i] = (float)v.value[i];
+            v.value[i] = s->other == ATTN_F16 ? element_get(half, ATTN_F16, i) : (double)wide[i];
+        }
+        d.v = (attn_in){ .dtype = s->other };
+        d.v.data = s->other == ATTN_F16 ? (void *)half : wide;
+        assert_ok(attn_forward(&e));
+        assert_ok(unit_bounds(&e, exact + n, exact + 2 * n, lse_size));
+    }
+    for (int b = 0; b < 3; b++) {
+        d.backend = b == 0 ? "reference" : b == 1 ? "flash" : "standard", d.o.data = o;
+        memset(o, 0xff, (size_t)n * 4);
+        assert_ok(attn_forward(&d));
+        compare(&d, s, l->name, exact, lse + rows, exact + n, exact + 2 * n, lse_size, 5);
+    }
+    free(half), free(wide), free(table), free(used), free(slot), free(q), free(lse), free(o), free(exact), free(lse_size);
+    tensor_free(&k), tensor_free(&v);
+}
+static void test_layouts(void **unused)
+{
+    (void)unused;
+    for (int64_t l = 0; l < COUNT(layouts); l++)
+        for (int64_t s = 0; s < COUNT(shapes); s++) check_layout(&shapes[s], &layouts[l]);
+}
+
+/* ---- append: bytes, scales, every backend alike ---- */
+enum { AB = 2, AN = 5, AROOM = 40, AH = 3, AD = 48 };
+static void append_desc(attn_desc *d, float *fresh, char *k, char *v, float *ks, float *vs, const int32_t *used)
+{
+    static float q[AB * AN * AH * AD], o[AB * AN * AH * AD];
+    memset(d, 0, sizeof *d);
+    d->batch = AB, d->q_len = AN, d->kv_len = AROOM, d->heads = AH, d->head_dim = AD, d->q.data = q, d->o.data = o, d->seq.used_k = used;
+    d->k.data = d->append.k_cache = k, d->v.data = d->append.v_cache = v, d->k.scale = d->append.k_scale = ks, d->v.scale = d->append.v_scale = vs;
+    d->k.dtype = d->v.dtype = ATTN_INT16, d->append.k.data = d->append.v.data = fresh, d->append.len = AN;
+}
+static void test_append(void **unused)
+{
+    enum { PIECES = (AB * AROOM * AH * AD + HALF - 1) / HALF };
+    static char k[3][PIECES * PIECE], v[3][PIECES * PIECE];
+    static float fresh[AB * AN * AH * AD], ks[3][AB * AROOM * AH], vs[3][AB * AROOM * AH], table[2 * AROOM * 8];
+    static const int32_t used[AB] = { 3, 33 };
+    (void)unused;
+    for (int rotary = 0; rotary < 2; rotary++) {
+        for (int64_t i = 0; i < COUNT(fresh); i++) fresh[i] = (float)(random_normal(&state) * exp(4 * random_normal(&state)));
+        for (int64_t i = 0; i < COUNT(table); i++) table[i] = (float)cos(0.37 * (double)i);
+        for (int e = 0; e < AD; e++) fresh[e] = 0, fresh[AD + e] = 0x1p-130f * (float)e, fresh[2 * AD + e] = e == 7 ? INFINITY : 1;
+        for (int e = 0; e < AD; e++) fresh[3 * AD + e] = (float)(e - 24) * (127.49609375f / 24) / 256; /* products of halves: ties */
+        for (int b = 0; b < 3; b++) {
+            attn_desc d;
+            memset(k[b], 0x66, sizeof k[b]), memset(v[b], 0x66, sizeof v[b]), memset(ks[b], 0, sizeof ks[b]), memset(vs[b], 0, sizeof vs[b]);
+            append_desc(&d, fresh, k[b], v[b], ks[b], vs[b], used);
+            d.backend = b == 0 ? "reference" : b == 1 ? "flash" : "standard";
+            if (rotary) d.append.rotary_cos = table, d.append.rotary_sin = table + AROOM * 8, d.append.rotary_dim = 16, d.append.rotary_rows = AROOM;
+            assert_ok(attn_forward(&d));
+        }
+        for (int b = 1; b < 3; b++) {
+            assert_memory_equal(k[b], k[0], sizeof k[0]), assert_memory_equal(v[b], v[0], sizeof v[0]);
+            assert_memory_equal(ks[b], ks[0], sizeof ks[0]), assert_memory_equal(vs[b], vs[0], sizeof vs[0]);
+        }
+        /* v is never rotated: its bytes, and those that nobody wrote */
+        for (int64_t r = 0; r < AB * AROOM * AH; r++) {
+            const int64_t b = r / AH / AROOM, t = r / AH % AROOM, h = r % AH;
+            const int fresh_row = t >= used[b] && t < used[b] + AN;
+            const float *x = fresh + ((b * AN + t - used[b]) * AH + h) * AD;
+            float amax = 0, scale;
+            int finite = 1;
+            for (int e = 0; e < AD && fresh_row; e++) amax = fmaxf(amax, fabsf(x[e])), finite &= is_finitef(x[e]);
+            scale = amax / (32639.0f / 256);
+            if (scale < 0x1p-126f) scale = 0;
+            if (fresh_row && finite) assert_true(float_bits(vs[0][r]) == float_bits(scale));
+            if (fresh_row && !finite) assert_true(vs[0][r] != vs[0][r]);
+            for (int e = 0; e < AD; e++) {
+                const int64_t i = r * AD + e, high = i / HALF * PIECE + i % HALF;
+                volatile float ratio = finite && scale > 0 && fresh_row ? x[e] / scale : 0;
+                const double code = fmax(-32639, fmin(32639, nearbyint(256 * (double)ratio))), most = floor((code + 128) / 256);
+                const char want[2] = { (char)(fresh_row ? most : 0x66), (char)(fresh_row ? code - 256 * most : 0x66) };
+                if (v[0][high] != want[0] || v[0][high + HALF] != want[1])
+                    fail_msg("token %d, head %d, %d: bytes %d and %d, not %d and %d", (int)t, (int)h, e, v[0][high], v[0][high + HALF], want[0], want[1]);
+            }
+        }
+    }
+}
+
+/* ---- what lies in a tensor's last piece is the tensor's; misaligned rows are refused ---- */
+static void test_overlap(void **unused)
+{
+    static char room[4 * PIECE];
+    static float fresh[16], scale[64];
+    static const int32_t used[1] = { 1 };
+    static const struct { int64_t o; attn_status s; } places[] = { { 0, ATTN_ERR_OVERLAP }, { HALF - 64, ATTN_ERR_OVERLAP }, { PIECE - 64, ATTN_ERR_OVERLAP }, { PIECE, ATTN_OK } };
+    (void)unused;
+    for (int64_t n = 0; n < COUNT(places); n++) {
+        attn_desc d = { 0 };
+        d.batch = d.heads = d.q_len = 1, d.kv_len = 2, d.head_dim = 16, d.q.data = fresh, d.seq.used_k = used;
+        d.k.data = room, d.v.data = room + 2 * PIECE, d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale, d.v.scale = scale + 32;
+        d.o.data = room + places[n].o;
+        assert_int_equal(attn_forward(&d), places[n].s);
+        d.o.data = room + 2 * PIECE + places[n].o;
+        assert_int_equal(attn_forward(&d), places[n].s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap) };
+    return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
+}
