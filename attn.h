@@ -9471,7 +9471,7 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype,
         }
     }
 }
-ATTN__NOINLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int64_t first) {
+ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first) {
     switch (m->dtype) {
 #define X(type) \
     case type: \
@@ -9482,6 +9482,9 @@ ATTN__NOINLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m, int64_t first) {
         ATTN__THIN_NARROW(X)
 #undef X
     }
+}
+ATTN__INLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m) {
+    for (int64_t e = 0; e < m->dim; e += ATTN__SUM_DIMS * ATTN__W) ATTN__(thin_dots_from)(m, e);
 }
 /* at[0 .. n) as addresses. */
 ATTN__INLINE void ATTN__(thin_rows_at)(
@@ -9588,8 +9591,7 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
             m.A = g->Q + r * g->ldq;
             m.rows = attn__min(4, rows - r);
             m.out = g->t->S + r * ld + c;
-            for (int64_t e = 0; e < m.dim; e += ATTN__SUM_DIMS * ATTN__W)
-                ATTN__(thin_dots_of)(&m, e);
+            ATTN__(thin_dots_of)(&m);
         }
         for (int64_t r = 0; r < rows; r++) {
             float *S = g->t->S + r * ld + c;
