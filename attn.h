@@ -130,9 +130,9 @@
    decode step), head_dim above 512, machines without AVX-512 VNNI, and rows for which the integers
    are too coarse: that is guessed from some lengths of queries and keys before anything is packed.
    Refused: backward, device tensors, MPI, attn_merge, registered backends.
-   It pays for prefill, from some 500 tokens on, at a tolerance of 0.01: 1.3 to 1.6 times as fast.
+   It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast.
    It does not at 0.001 and below, nor where scale |q| |k| is beyond some 50: the call is then as
-   fast as without, within 3 percent. "adaptive" named as the backend runs on AVX2 and in portable C
+   fast as without, within 4 percent. "adaptive" named as the backend runs on AVX2 and in portable C
    too, slower than flash.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
@@ -2841,8 +2841,10 @@ typedef struct attn__kernels {
         int64_t kv_head, int64_t block, char *scratch);
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
-    /* 0: int16 would not do for these rows, nothing is written; NULL: no products of int16 */
-    int (*int16_rows)(
+    /* whether int16 can be expected to do for these rows; NULL: no products of int16 */
+    int (*int16_worth)(
+        const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
+    void (*int16_rows)(
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
     void (*int16_write)(
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
@@ -3701,30 +3703,33 @@ static void attn__flash_merge_unit(const void *arg, int64_t u, char *scratch) {
     attn__machine()->isa->flash_merge(
         &r, parts, job->partial + u * job->splits * job->rows_partial * (job->v_pad + 2), scratch);
 }
+/* The whole forward of a job that is shaped, in d->workspace; keys are appended already. */
+static void attn__flash_compute(const attn_desc *d, attn__flash *job) {
+    job->d = d;
+    /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
+     * larger one needs the few pages of a copy. Memory was planned without their address. */
+    if (job->copy_v == ATTN__V_IF_FAR && d->v.stride[1] == d->v_dim &&
+        (uintptr_t)d->v.data % 64 == 0 && d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 &&
+        d->v_dim % 16 == 0 && job->BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
+        job->copy_v = ATTN__V_IN_PLACE;
+    job->workspace = (char *)d->workspace;
+    job->partial = (float *)(void *)(job->workspace + job->planned * job->scratch);
+    attn__share share = {
+        attn__flash_rows_unit, job, job->workspace, job->scratch, job->units, job->threads, 0};
+    attn__share_run(d, &share);
+    if (job->splits <= 1) return;
+    share.unit = attn__flash_merge_unit;
+    share.units = job->units / job->splits;
+    attn__share_run(d, &share);
+}
 static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__flash job;
     (void)user;
     if (ATTN__BACKWARD && g) return attn__bwd_run(d, g, plan);
     memcpy(&job, plan->own, sizeof job);
-    job.d = d;
-    /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
-     * larger one needs the few pages of a copy. Memory was planned without their address. */
-    if (job.copy_v == ATTN__V_IF_FAR && d->v.stride[1] == d->v_dim &&
-        (uintptr_t)d->v.data % 64 == 0 && d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 &&
-        d->v_dim % 16 == 0 && job.BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
-        job.copy_v = ATTN__V_IN_PLACE;
-    job.workspace = (char *)d->workspace;
-    job.partial = (float *)(void *)(job.workspace + job.planned * job.scratch);
-    attn__append(d, job.threads, job.workspace + job.bytes);
-    attn__share share = {
-        attn__flash_rows_unit, &job, job.workspace, job.scratch, job.units, job.threads, 0};
-    attn__share_run(d, &share);
-    if (job.splits > 1) {
-        share.unit = attn__flash_merge_unit;
-        share.units = job.units / job.splits;
-        attn__share_run(d, &share);
-    }
+    attn__append(d, job.threads, (char *)d->workspace + job.bytes);
+    attn__flash_compute(d, &job);
     return ATTN_OK;
 }
 
@@ -3757,12 +3762,32 @@ static attn_status attn__flash_run(
    Bounds by residual norms: Zhang et al., "SageAttention", 2024, quantises as here but has none;
    the online softmax is that of >>flash. */
 #define ATTN__INT16_CHUNK 128
+/* cert and statistics of a call whose rows were all computed exactly, and why. */
+static void attn__tell_dense(const attn_desc *d, const char *why) {
+    attn_statistics *s = d->statistics;
+    if (d->cert) memset(d->cert, 0, (size_t)(attn__rows_total(d) * d->heads) * sizeof *d->cert);
+    if (!s) return;
+    memset(s, 0, sizeof *s);
+    s->rows = attn__rows_total(d) * d->heads;
+    for (int64_t n = 0; n < d->batch; n++) {
+        attn__sequence_view view = attn__sequence(d, n);
+        for (int64_t i = 0; i < view.q_rows; i++) {
+            int64_t lo, hi;
+            attn__range(d, &view, i, &lo, &hi);
+            if (hi > lo)
+                s->tiles_f32 +=
+                    d->heads * (attn__ceil_div(hi, ATTN__INT16_CHUNK) - lo / ATTN__INT16_CHUNK);
+        }
+    }
+    attn__write(s->why, sizeof s->why, 0, why);
+}
 #if ATTN__ADAPTIVE
 /* Fewer rows of a unit, and fewer keys, do not make up for the packing. */
 #define ATTN__INT16_FEW "fewer rows or keys than make up for packing them"
 #define ATTN__INT16_ROWS 192
-#define ATTN__INT16_KEYS 384
-#define ATTN__INT16_DIM 512 /* most head_dim and v_dim */
+#define ATTN__INT16_KEYS 384   /* for who names the backend */
+#define ATTN__INT16_CHOSEN 640 /* where it is chosen */
+#define ATTN__INT16_DIM 512    /* most head_dim and v_dim */
 /* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; their products with P_KEYS keys stay
  * below 2^31. */
 #define ATTN__P_KEYS 64
@@ -4030,7 +4055,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->prefill = !attn__prefill_declines(d);
     job->decode = !attn__decode_declines(d);
     attn__flash_shape(d, f);
-    const int64_t rows = d->q_len * f->group;
+    const int64_t rows = d->q_len * f->group, plain = f->bytes;
     job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 2));
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
     /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
@@ -4056,7 +4081,8 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
     if (job->decode) job->scratch = attn__max(job->scratch, scratch);
 #endif
-    job->bytes = attn__sat_add(f->planned * (job->scratch + job->pair), attn__append_bytes(d));
+    job->bytes = attn__sat_add(
+        attn__max(plain, f->planned * (job->scratch + job->pair)), attn__append_bytes(d));
     job->units = d->batch * d->kv_heads * f->tiles;
 }
 static int attn__named_adaptive(const attn_desc *d) {
@@ -4072,10 +4098,13 @@ static const char *attn__exact_needed(const attn_desc *d) {
     if (d->sink) return "attention sink";
     return NULL;
 }
+static int64_t attn__int16_keys(const attn_desc *d) {
+    return attn__named_adaptive(d) ? ATTN__INT16_KEYS : ATTN__INT16_CHOSEN;
+}
 static const char *attn__prefill_declines(const attn_desc *d) {
     const attn__kernels *isa = attn__machine()->isa;
     const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
-    if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < ATTN__INT16_KEYS)
+    if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < attn__int16_keys(d))
         return ATTN__INT16_FEW;
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
         return "head_dim or v_dim is above 512";
@@ -4178,29 +4207,46 @@ static void attn__adaptive_certs(
         if (d->cert) d->cert[attn__lse_at(d, &u->s, row / group, h)] = cert;
     }
 }
+/* Why the rows of a unit stay dense: the tally's few or coarse; or NULL. */
+static int64_t *attn__adaptive_stays(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    if (!job->prefill || u->s.q_used * job->flash.group - u->row0 < ATTN__INT16_ROWS ||
+        attn__keys_seen(job->d, &u->s) < attn__int16_keys(job->d))
+        return &t->tally->few;
+    return attn__machine()->isa->int16_worth(job, u, t) ? NULL : &t->tally->coarse;
+}
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
-    const attn_desc *d = job->d;
-    const int64_t group = job->flash.group;
     const attn__kernels *isa = attn__machine()->isa;
     attn__int16 t;
     attn__rows u;
     if (!attn__adaptive_rows(job, n, &u)) return;
-    if (attn__decodes(job, &u.s) && u.row0 < u.s.q_used * group) return;
+    if (attn__decodes(job, &u.s) && u.row0 < u.s.q_used * job->flash.group) return;
     attn__int16_carve(job, scratch, &t, NULL);
     t.tally->rows += u.rows;
-    const int few = !job->prefill || u.s.q_used * group - u.row0 < ATTN__INT16_ROWS ||
-                    attn__keys_seen(d, &u.s) < ATTN__INT16_KEYS;
-    if (few || !isa->int16_rows(job, &u, &t)) {
-        *(few ? &t.tally->few : &t.tally->coarse) += u.rows;
+    int64_t *const stays = attn__adaptive_stays(job, &u, &t);
+    if (stays) {
+        *stays += u.rows;
         attn__adaptive_dense(job, &u, 0, u.rows, &t);
         for (int64_t r = 0; r < u.rows; r++) t.cert[r] = ATTN__FAILED;
     } else {
-        if (d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
+        if (job->d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
+        isa->int16_rows(job, &u, &t);
         attn__adaptive_redo(job, &u, &t, 32);
         isa->int16_write(job, &u, &t);
     }
     attn__adaptive_certs(job, &u, &t);
+}
+/* Looks for a unit that does not stay dense: counted as a row of the thread. */
+static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
+    const attn__adaptive *job = (const attn__adaptive *)arg;
+    attn__int16 t;
+    attn__rows u;
+    attn__int16_carve(job, scratch, &t, NULL);
+    if (t.tally->rows || !attn__adaptive_rows(job, n, &u)) return;
+    int64_t *const stays = attn__decodes(job, &u.s) ? NULL : attn__adaptive_stays(job, &u, &t);
+    if (stays) *stays += u.rows;
+    else t.tally->rows = 1;
 }
 #if ATTN__DECODE
 /* The phases of as many sequences and kv heads as there are threads, then of the next. */
@@ -4283,6 +4329,9 @@ static void attn__decode_run(const attn__adaptive *job, char *workspace) {
     }
 }
 #endif
+static const char *attn__adaptive_why(int64_t few, int64_t coarse) {
+    return coarse ? "codes of int16 are too coarse for the tolerance" : few ? ATTN__INT16_FEW : "";
+}
 /* What the threads' tallies say together. */
 static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace) {
     attn_statistics *s = job->d->statistics;
@@ -4302,20 +4351,42 @@ static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace
         if (t->cert > s->largest_cert) s->largest_cert = t->cert;
         if (t->lse > s->lse_error) s->lse_error = t->lse;
     }
-    attn__write(s->why, sizeof s->why, 0,
-        coarse ? "codes of int16 are too coarse for the tolerance"
-        : few  ? ATTN__INT16_FEW
-               : "");
+    attn__write(s->why, sizeof s->why, 0, attn__adaptive_why(few, coarse));
+}
+/* Where no unit would be computed from codes, all rows go as a plain call has them go: the units of
+ * that are larger. Returns the reason, or NULL: some unit would be. */
+static const char *attn__adaptive_none(const attn__adaptive *job, char *workspace) {
+    const attn_desc *d = job->d;
+    attn__share share = {
+        attn__adaptive_look, job, workspace, job->scratch, job->units, job->flash.threads, 0};
+    int64_t few = 0, coarse = 0, found = 0;
+    attn__share_run(d, &share);
+    for (int64_t i = 0; i < job->flash.threads; i++) {
+        attn__tally *t = (attn__tally *)(void *)(workspace + i * job->scratch);
+        few += t->few;
+        coarse += t->coarse;
+        found += t->rows;
+        memset(t, 0, sizeof *t);
+    }
+    return found ? NULL : attn__adaptive_why(few, coarse);
 }
 static attn_status attn__adaptive_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
     attn__adaptive job;
+    attn__flash plain;
     char *workspace = (char *)d->workspace;
     (void)user, (void)g, (void)plan;
     attn__adaptive_shape(d, &job);
     attn__append(d, job.flash.threads, workspace + job.flash.planned * (job.scratch + job.pair));
     for (int64_t i = 0; i < job.flash.threads; i++)
         memset(workspace + i * job.scratch, 0, sizeof(attn__tally));
+    const char *none = attn__adaptive_none(&job, workspace);
+    if (none) {
+        attn__flash_shape(d, &plain);
+        attn__flash_compute(d, &plain);
+        attn__tell_dense(d, none);
+        return ATTN_OK;
+    }
     attn__share share = {
         attn__adaptive_unit, &job, workspace, job.scratch, job.units, job.flash.threads, 0};
     attn__share_run(d, &share);
@@ -4328,28 +4399,13 @@ static attn_status attn__adaptive_run(
 #endif
 
 static void attn__tell_exact(const attn_desc *d, const attn_backend *b) {
-    attn_statistics *s = d->statistics;
     if (!(d->tolerance > 0) || !strcmp(b->name, "adaptive")) return;
-    if (d->cert) memset(d->cert, 0, (size_t)(attn__rows_total(d) * d->heads) * sizeof *d->cert);
-    if (!s) return;
-    memset(s, 0, sizeof *s);
-    s->rows = attn__rows_total(d) * d->heads;
-    for (int64_t n = 0; n < d->batch; n++) {
-        attn__sequence_view view = attn__sequence(d, n);
-        for (int64_t i = 0; i < view.q_rows; i++) {
-            int64_t lo, hi;
-            attn__range(d, &view, i, &lo, &hi);
-            if (hi > lo)
-                s->tiles_f32 +=
-                    d->heads * (attn__ceil_div(hi, ATTN__INT16_CHUNK) - lo / ATTN__INT16_CHUNK);
-        }
-    }
 #if ATTN__ADAPTIVE
     const char *why = attn__adaptive_declines(d);
 #else
     const char *why = "this build has no adaptive backend (ATTN_NO_ADAPTIVE)";
 #endif
-    attn__write(s->why, sizeof s->why, 0, why ? why : "another backend was named");
+    attn__tell_dense(d, why ? why : "another backend was named");
 }
 
 /* =========================================================================== >>gradients ====
@@ -10350,11 +10406,11 @@ static float ATTN__(square)(float *x, int64_t n) {
         sum = ATTN__(fma)(ATTN__(load)(x + c), ATTN__(load)(x + c), sum);
     return ATTN__(reduce_add)(sum);
 }
-/* Of some 48 keys of [first, last): the largest square of a length; v_top and v_low. */
+/* Of some 24 keys of [first, last): the largest square of a length; v_top and v_low. */
 static float ATTN__(int16_sample)(
     const attn__rows *u, const attn__int16 *t, int64_t first, int64_t last) {
     const attn_desc *d = u->job->d;
-    const int64_t h = u->kv_head, step = attn__max(1, (last - first) / 48);
+    const int64_t h = u->kv_head, step = attn__max(1, (last - first) / 24);
     float *x = t->T, longest = 0;
     for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
     for (int64_t j = first; j < last; j += step) {
@@ -10375,9 +10431,13 @@ static float ATTN__(int16_sample)(
 /* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
  * and of some keys. A guess from the sequence's own data, before anything is packed: certificates
  * do not rest on it. */
-static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
-    int64_t first, int64_t last) {
+static int ATTN__(int16_worth)(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
+    int64_t first, last;
+    attn__rows_see(
+        d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
+    if (first >= last) return 1;
     const double longest = (double)ATTN__(int16_sample)(u, t, first, last);
     double most = 0, range = 0;
     int64_t asked = 0, fine = 0;
@@ -10388,7 +10448,7 @@ static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, c
         range = top + low > range ? top + low : range;
     }
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
-    for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 24), asked++) {
+    for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
         ATTN__(pack_q)(t->T, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
         ATTN__(no_code)(t->T, d->head_dim, 1);
         /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
@@ -10399,14 +10459,14 @@ static int ATTN__(int16_worth)(const attn__adaptive *job, const attn__rows *u, c
     }
     return 10 * fine >= 9 * asked;
 }
-static int ATTN__(int16_rows)(
+/* Rows of a unit from codes: their sums and certificates, or ATTN__FAILED. */
+static void ATTN__(int16_rows)(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
     ATTN__(int16_group) g;
     int64_t first, last;
     attn__rows_see(
         d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
-    if (first < last && !ATTN__(int16_worth)(job, u, t, first, last)) return 0;
     ATTN__(int16_q)(job, u, t);
     memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
     for (int64_t c = 0; c < job->v_pad; c++)
@@ -10428,7 +10488,6 @@ static int ATTN__(int16_rows)(
         const float cert = ATTN__(int16_certificate)(job, u, t, r);
         t->cert[r] = ATTN__(int16_within)(d, t, r, cert) ? cert : ATTN__FAILED;
     }
-    return 1;
 }
 #endif
 
@@ -11805,9 +11864,11 @@ static const attn__kernels ATTN__(table) = {
     NULL,
 #endif
 #if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
+    ATTN__(int16_worth),
     ATTN__(int16_rows),
     ATTN__(int16_write),
 #else
+    NULL,
     NULL,
     NULL,
 #endif

@@ -123,7 +123,7 @@ static void make_hole(call *c)
 {
     const int64_t alone = number(0, c->d.q_len - 1), what = c->round % 3;
     iid(c, 0.5);
-    c->hole = c->d.kv_len / 48 * number(12, 47);     /* among the keys by which it is guessed what pays */
+    c->hole = c->d.kv_len / 24 * number(6, 23);     /* among the keys by which it is guessed what pays */
     double *row = chance(50) ? k_at(c, c->hole, 0) : v_at(c, c->hole, 0);
     row[0] = chance(70) ? INFINITY : NAN;
     EACH_Q(c) {
