@@ -125,9 +125,15 @@
    is computed again as without one, and perhaps rows between two such; the cert of these is 0. So
    what a row does not see may still decide how it is computed, and so its bits: a NaN among its
    sequence's keys, another row. lse is off by attn_statistics.lse_error at most, beyond rounding.
+   Few rows, as in a decode step, are taken where k and v are int16: what append quantised counts as
+   exact, scale * code. The high bytes of all keys are read, then those of the values and the low
+   bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
+   heads / kv_heads) against 1024 keys and more, dims that are powers of two up to 512 with strides
+   that are multiples of them, a tolerance of 1/512 and above (named: 1/2048); the workspace is some
+   70 bytes a key for each thread.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and padded
    sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why and a
-   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys (so each decode step),
+   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys (so each decode step from other dtypes),
    head_dim above 512, machines without AVX-512 VNNI, and rows for which the integers are too coarse:
    that is guessed from some lengths of queries and keys before anything is packed. Refused:
    backward, device tensors, MPI, attn_merge, registered backends.
@@ -4040,7 +4046,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
 #if ATTN__DECODE
     attn__decode all;
     int64_t scratch;
-    const int bytes = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+    const int bytes = isa->W == 16 && (attn__machine()->has & ATTN__CPU_VNNI) != 0;
     job->codes = bytes && d->head_dim % 32 == 0 && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
                  d->tolerance > ATTN__DECODE_COARSE;
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
