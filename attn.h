@@ -88,9 +88,9 @@
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
    1 / (1 - rate); i and j count within the sequence. lse is not affected.
    Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16 or fp8 (forward), o and
-   the gradients any float type: each its own. Flash and standard widen all to f32, and round nothing
-   down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is
-   chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
+   the gradients any float type: each its own. Flash and standard widen all to f32, and round
+   nothing down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it
+   is chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
    so that its high bytes alone are a cache of int8 (4).
@@ -131,18 +131,18 @@
    heads / kv_heads) against 1024 keys and more, dims that are powers of two up to 512 with strides
    that are multiples of them, a tolerance of 1/512 and above (named: 1/2048); the workspace is 76
    bytes a key for each thread.
-   Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and padded
-   sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why and a
-   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys (so each
-   decode step from other dtypes), head_dim above 512, machines without AVX-512 VNNI, and rows for
-   which the integers are too coarse: that is guessed from some lengths of queries and keys before
-   anything is packed, or follows from the scores by the high bytes. Refused: backward, device tensors, MPI, attn_merge, registered backends.
+   Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
+   padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
+   and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
+   (so each decode step from other dtypes), head_dim above 512, machines without AVX-512 VNNI, and
+   rows for which the integers are too coarse: that is guessed from some lengths of queries and
+   keys before anything is packed, or follows from the scores by the high bytes. Refused: backward,
+   device tensors, MPI, attn_merge, registered backends.
    It pays for prefill, from some 500 tokens on, at a tolerance of 0.01: 1.3 to 1.6 times as fast.
    Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows look at few of their keys,
-   1.1 times where they look at all.
-   It does not pay at 0.001 and below, nor where scale |q| |k| is beyond some 50: the call is then as
-   fast as without, within 3 percent. "adaptive" named as the backend runs on AVX2 and in portable C
-   too, slower than flash.
+   1.1 times where they look at all. It does not pay at 0.001 and below, nor where scale |q| |k| is
+   beyond some 50: the call is then as fast as without, within 3 percent. "adaptive" named as the
+   backend runs on AVX2 and in portable C too, slower than flash.
    A row's certificate depends on the rows beside it in its own sequence, on nothing else: promise 3
    holds for cert as for o.
 
@@ -226,10 +226,10 @@ extern "C" {
  *   BLOCKS  k and v caches only, their scale in memory beside them
  *   MASK    masks only: one byte, non-zero = may attend
  * int16 is high + low / 256, two signed bytes in planes of their own. Of a tensor whose elements
- * are counted from data on, as strides do, each ATTN_PLANE elements are so many high bytes and behind
- * them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE * ATTN_PLANE (the
- * quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes whole pieces of
- * 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16 */
+ * are counted from data on, as strides do, each ATTN_PLANE elements are so many high bytes and
+ * behind them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE *
+ * ATTN_PLANE (the quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes
+ * whole pieces of 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16 */
 #define ATTN_PLANE 4096
 #define ATTN_DTYPE_LIST(X) \
     X(F32, 0, "f32", 4, 1, FLOAT, 0) \
