@@ -87,10 +87,10 @@
    Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
    1 / (1 - rate); i and j count within the sequence. lse is not affected.
-   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16 or fp8 (forward), o and the
-   gradients any float type: each its own. Flash and standard widen all to f32, and round nothing
-   down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is
-   chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
+   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16 or fp8 (forward), o and
+   the gradients any float type: each its own. Flash and standard widen all to f32, and round
+   nothing down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it
+   is chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
    so that its high bytes alone are a cache of int8 (4).
@@ -124,16 +124,24 @@
    proof), and mostly exceeds the error 10 to 100 times. A row whose cert would exceed the tolerance
    is computed again as without one: its cert is 0. lse is off by attn_statistics.lse_error at most,
    beyond rounding.
-   Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and padded
-   sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why and a
-   cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys (so each
-   decode step), head_dim above 512, machines without AVX-512 VNNI, and rows for which the integers
-   are too coarse: that is guessed from some lengths of queries and keys before anything is packed.
-   Refused: backward, device tensors, MPI, attn_merge, registered backends.
+   Few rows, as in a decode step, are taken where k and v are int16: what append quantised counts as
+   exact, scale * code. The high bytes of all keys are read, then those of the values and the low
+   bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
+   heads / kv_heads) against 1024 keys and more, dims that are powers of two up to 512 with strides
+   that are multiples of them, a tolerance of 1/512 and above (named: 1/2048); the workspace is 76
+   bytes a key for each thread.
+   Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
+   padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
+   and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
+   (so each decode step from other dtypes), head_dim above 512, machines without AVX-512 VNNI, and
+   rows for which the integers are too coarse: that is guessed from some lengths of queries and
+   keys before anything is packed, or follows from the scores by the high bytes. Refused: backward,
+   device tensors, MPI, attn_merge, registered backends.
    It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast.
-   It does not at 0.001 and below, nor where scale |q| |k| is beyond some 50: the call is then as
-   fast as without, within 4 percent. "adaptive" named as the backend runs on AVX2 and in portable C
-   too, slower than flash.
+   Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows look at few of their keys,
+   1.1 times where they look at all. It does not pay at 0.001 and below, nor where scale |q| |k| is
+   beyond some 50: the call is then as fast as without, within 4 percent. "adaptive" named as the
+   backend runs on AVX2 and in portable C too, slower than flash.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
    for o, and what a row does not see may be NaN or infinite.
@@ -217,11 +225,11 @@ extern "C" {
  *   CODES   k and v caches only, times a scale of an array
  *   BLOCKS  k and v caches only, their scale in memory beside them
  *   MASK    masks only: one byte, non-zero = may attend
- * int16 is high + low / 256, two signed bytes in planes of their own. Of a tensor whose elements are
- * counted from data on, as strides do, each ATTN_PLANE elements are so many high bytes and behind
- * them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE * ATTN_PLANE (the
- * quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes whole pieces of
- * 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16 */
+ * int16 is high + low / 256, two signed bytes in planes of their own. Of a tensor whose elements
+ * are counted from data on, as strides do, each ATTN_PLANE elements are so many high bytes and
+ * behind them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE *
+ * ATTN_PLANE (the quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes
+ * whole pieces of 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16 */
 #define ATTN_PLANE 4096
 #define ATTN_DTYPE_LIST(X) \
     X(F32, 0, "f32", 4, 1, FLOAT, 0) \
@@ -3932,9 +3940,9 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
  *
  * in the certificate above. Scores come from the high bytes of all keys; then a key is left out, or
  * its value is read to the high bytes, its score corrected by the low ones of the key, its value by
- * those of the value: each where less would cost more than a threshold. It is as large as the sum of
- * what is left, by p'_j, allows: found in a sample, then summed over all keys. Keys between others go
- * with them where a chunk has few gaps. Keys whose eta is above 1 are always corrected.
+ * those of the value: each where less would cost more than a threshold. It is as large as the sum
+ * of what is left, by p'_j, allows: found in a sample, then summed over all keys. Keys between
+ * others go with them where a chunk has few gaps. Keys whose eta is above 1 are always corrected.
  * Keys of a sequence are cut into splits, as flash does it, and each phase is done by splits or by
  * rows, so that no bit depends on threads. */
 #if ATTN__DECODE
@@ -3974,7 +3982,7 @@ typedef struct attn__decode {
     int64_t split, splits;
     attn__tally *tally;
     float *cert; /* [ROWS], of the thread */
-    /* of the sequence and kv head: scores in powers of 2, weights relative to the maximum, [ROWS][ld];
+    /* of the sequence and kv head: scores in powers of 2, weights by their maximum, [ROWS][ld];
      * scales, what is read of a key, [ld] */
     int64_t ld;
     float *S, *P, *k_scale, *v_scale, *level;
@@ -4075,7 +4083,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
 #if ATTN__DECODE
     attn__decode all;
     int64_t scratch;
-    const int bytes = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+    const int bytes = isa->W == 16 && (attn__machine()->has & ATTN__CPU_VNNI) != 0;
     job->codes = bytes && d->head_dim % 32 == 0 && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
                  d->tolerance > ATTN__DECODE_COARSE;
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
@@ -10629,7 +10637,7 @@ static int ATTN__(decode_scales)(const attn__decode *p, int64_t j0, int64_t n) {
         p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
     return finite;
 }
-/* Row r of q as codes of int16; what they leave out of a score is near[r] times the scale of a key. */
+/* Row r of q as codes of int16; what they leave out of a score is near[r] times a key's scale. */
 static float ATTN__(decode_codes)(const attn__decode *p, int64_t r, float most) {
     const int64_t dim = p->job->d->head_dim;
     const float *q = p->Q + r * p->job->flash.q_pad;
@@ -10743,7 +10751,7 @@ ATTN__INLINE ATTN__(prices) ATTN__(decode_prices)(const attn__decode *p, int64_t
     x.value = x.weight * v * ATTN__(set1)(0.5f);
     return x;
 }
-/* What is read of a vector of keys where nothing may cost more than `least`, and what it then adds. */
+/* What is read of a vector of keys where nothing may cost more than `least`, and what it adds. */
 ATTN__INLINE ATTN__V ATTN__(decode_level)(const ATTN__(prices) *x, ATTN__V least, ATTN__V *cost) {
     const ATTN__V zero = ATTN__(set1)(0), low = ATTN__(set1)(ATTN__KEY_LOW),
                   all = ATTN__(set1)(ATTN__VALUE_LOW), high = ATTN__(set1)(ATTN__VALUE_HIGH);
@@ -10755,8 +10763,8 @@ ATTN__INLINE ATTN__V ATTN__(decode_level)(const ATTN__(prices) *x, ATTN__V least
     *cost = ATTN__(pick)(x->left_out, least, x->left_out, left);
     return level;
 }
-/* What row r loses for a threshold, over all keys or, with a step, over every step-th vector of them;
- * its levels join those of the rows before where `join`. */
+/* What row r loses for a threshold, over all keys or, with a step, over every step-th vector of
+ * them; its levels join those of the rows before where `join`. */
 static double ATTN__(decode_loss)(
     const attn__decode *p, int64_t r, float least, int64_t step, int join) {
     const ATTN__V threshold = ATTN__(set1)(least);
@@ -10816,8 +10824,8 @@ static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
     }
     return (double)ATTN__(reduce_add)(sum);
 }
-/* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then made
- * sure of. A lower one asks for no key less. */
+/* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then
+ * made sure of. A lower one asks for no key less. */
 static void ATTN__(decode_levels)(const attn__decode *p, int64_t r, double most) {
     double low = most / (double)(4 * (p->last - p->first)), high = most;
     for (int i = 0; i < 7; i++) {
@@ -10826,8 +10834,8 @@ static void ATTN__(decode_levels)(const attn__decode *p, int64_t r, double most)
     }
     for (int i = 0; i < 5 && !(ATTN__(decode_loss)(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
 }
-/* Chunks of which most keys are read are read whole; what is read of all rows' keys is less than nine
- * tenths of all, or the call had better be dense. */
+/* Chunks of which most keys are read are read whole. Returns whether less than nine tenths of all
+ * bytes are read then: else the rows had better be computed densely. */
 static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
@@ -11008,7 +11016,7 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
         keys * 1.2e-35;
     return (float)((bound * 1.001 + rounded) * 1.000001);
 }
-/* Phase 5: o, lse and cert of rows whose certificate is within the tolerance; the others are marked. */
+/* Phase 5: o, lse and cert of rows whose certificate is within the tolerance; others are marked. */
 static void ATTN__(decode_finish)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     for (int64_t r = 0; r < p->u.rows; r++) {

@@ -167,6 +167,11 @@ coverage: build/plain/grid
 adaptive-proof: build/plain/adaptive
 	$< --rows $(or $(ROWS),1000000) --seed $(or $(SEED),1000)
 
+## decode-proof  the same of ROWS=N rows (100000) decoded from int16
+.PHONY: decode-proof
+decode-proof: build/plain/decode
+	$< --rows $(or $(ROWS),100000) --seed $(or $(SEED),1000)
+
 ## fuzz          libFuzzer with sanitizers for SECONDS_OF_FUZZ (3600); a find is left in build/
 fuzz: build/fuzz/fuzz
 	@test/proof/fuzz.sh inputs

@@ -1,6 +1,6 @@
 /* adaptive.c - what a tolerance buys: calls with one beside the plain call, in turn; `make adaptive`.
  *
- * usage: adaptive [--data NAME] [--dim D] [--threads N]
+ * usage: adaptive [--data NAME] [--dim D] [--threads N] [--decode 1]
  *
  * Batch 1, 8 heads, [B,S,H,D], f32, workspace given. Speed: the median over pairs of calls, one after the other, of how many times as
  * fast the call with the tolerance is. Errors: of 64 rows a head against f64 loops; certificates: of all rows; both as a share of the
@@ -192,6 +192,112 @@ static void measure(const char *name, attn_desc exact, double tolerance, double 
     free(d.workspace);
 }
 
+/* ---- decode: one token, 32 heads on 8 of keys, dim 128, from int16, beside dense calls on f32 and f16 ---- */
+enum { D_HEADS = 32, D_KV = 8, D_DIM = 128, D_KEYS = 16384, D_ROWS = D_KEYS * D_KV };
+static double *row_of(const attn_in *t, int64_t j, int64_t h, double *row)
+{
+    for (int64_t e = 0; e < D_DIM; e++)
+        row[e] = (double)t->scale[j * D_KV + h] * (double)attn__get_f32(t->data, t->dtype, (j * D_KV + h) * D_DIM + e);
+    return row;
+}
+/* As error_of, of all rows, on what the codes stand for. */
+static double decode_error(const attn_desc *d, double *rounded)
+{
+    double most = 0, row[D_DIM], o_row[D_DIM], *p = get(D_KEYS * 8);
+    for (int64_t h = 0; h < D_HEADS; h++) {
+        const float *query = (const float *)d->q.data + h * D_DIM;
+        const double scale = (double)(float)(1 / sqrt((double)D_DIM));
+        double top = -1e300, sum = 0;
+        for (int64_t j = 0; j < D_KEYS; j++) {
+            double terms = 0;
+            row_of(&d->k, j, h / 4, row);
+            p[j] = 0;
+            for (int64_t e = 0; e < D_DIM; e++) p[j] += (double)query[e] * row[e], terms += fabs((double)query[e] * row[e]);
+            p[j] *= scale;
+            *rounded = fmax(*rounded, 16 * 0x1p-24 * (scale * terms + fabs(p[j]) + 4));
+            top = fmax(top, p[j]);
+        }
+        memset(o_row, 0, sizeof o_row);
+        for (int64_t j = 0; j < D_KEYS; j++) {
+            p[j] = exp(p[j] - top);
+            sum += p[j];
+            row_of(&d->v, j, h / 4, row);
+            for (int64_t e = 0; e < D_DIM; e++) o_row[e] += p[j] * row[e];
+        }
+        for (int64_t e = 0; e < D_DIM; e++) most = fmax(most, fabs(o_row[e] / sum - (double)((const float *)d->o.data)[h * D_DIM + e]));
+    }
+    free(p);
+    return most;
+}
+static double median_ms(const attn_desc *d)
+{
+    double times[64], spent = 0;
+    int n = 0;
+    for (check(attn_forward(d)); n < 64 && (n < 5 || spent < 0.15); n++) {
+        const double t = seconds();
+        check(attn_forward(d));
+        times[n] = seconds() - t, spent += times[n];
+    }
+    qsort(times, (size_t)n, sizeof *times, up);
+    return 1e3 * times[n / 2];
+}
+static void decode_data(int kind, float *query, float *keys, float *values)
+{
+    for (int64_t i = 0; i < D_HEADS * D_DIM; i++) query[i] = (float)random_gauss(&state);
+    for (int64_t i = 0; i < D_ROWS * D_DIM; i++) keys[i] = (float)random_gauss(&state), values[i] = (float)random_gauss(&state);
+    for (int64_t h = 0; h < D_HEADS && kind; h++)
+        for (int64_t e = 0; e < D_DIM; e++) {
+            float *x = query + h * D_DIM + e;
+            *x *= kind == 1 ? 0.5f : 0.3f;
+            if (kind == 1) keys[h / 4 * D_DIM + e] += 2 * *x;                           /* a first key that rows look at */
+            else *x += 1.5f * keys[((h * 7919 + 13) % D_KEYS * D_KV + h / 4) * D_DIM + e];  /* a key for each row */
+        }
+}
+static int decode_table(int threads)
+{
+    static const char *const names[] = { "iid", "sink", "retrieval" };
+    static const double tolerances[] = { 1e-2, 3e-3, 1e-3 };
+    float *keys = get(D_ROWS * D_DIM * 4), *values = get(D_ROWS * D_DIM * 4), *query = get(D_HEADS * D_DIM * 4), *out = get(D_HEADS * D_DIM * 4);
+    char *half[2] = { get(D_ROWS * D_DIM * 2), get(D_ROWS * D_DIM * 2) }, *codes[2] = { get(D_ROWS * D_DIM * 2), get(D_ROWS * D_DIM * 2) };
+    float *scales[2] = { get(D_ROWS * 4), get(D_ROWS * 4) }, *bound = get(D_HEADS * 4);
+    for (int kind = 0; kind < 3; kind++) {
+        double most = 0, ms[3];
+        attn_desc d[4];
+        decode_data(kind, query, keys, values);
+        for (int64_t r = 0; r < D_ROWS; r++)
+            for (int n = 0; n < 2; n++) {
+                attn__append_row((n ? values : keys) + r * D_DIM, D_DIM, ATTN_F16, half[n], r * D_DIM, NULL);
+                attn__append_row((n ? values : keys) + r * D_DIM, D_DIM, ATTN_INT16, codes[n], r * D_DIM, scales[n] + r);
+            }
+        for (int64_t i = 0; i < D_ROWS * D_DIM; i++) most = fmax(most, fabs((double)values[i]));
+        for (int n = 0; n < 4; n++) {
+            memset(&d[n], 0, sizeof d[n]);
+            d[n].batch = d[n].q_len = 1, d[n].heads = D_HEADS, d[n].kv_heads = D_KV, d[n].kv_len = D_KEYS, d[n].head_dim = D_DIM, d[n].threads = threads;
+            d[n].q.data = query, d[n].o.data = out;
+            d[n].k.data = n == 0 ? (void *)keys : n == 1 ? half[0] : codes[0], d[n].v.data = n == 0 ? (void *)values : n == 1 ? half[1] : codes[1];
+            d[n].k.dtype = d[n].v.dtype = n == 0 ? ATTN_F32 : n == 1 ? ATTN_F16 : ATTN_INT16;
+            if (n >= 2) d[n].k.scale = scales[0], d[n].v.scale = scales[1];
+            room(&d[n]);
+            if (n < 3) ms[n] = median_ms(&d[n]);
+        }
+        for (int t = 0; t < 3; t++) {
+            attn_statistics told;
+            double rounded = 0;
+            free(d[3].workspace);
+            d[3].workspace = NULL, d[3].workspace_size = 0;
+            d[3].tolerance = (float)tolerances[t], d[3].cert = bound, d[3].statistics = &told;
+            room(&d[3]);
+            const double took = median_ms(&d[3]), error = decode_error(&d[3], &rounded) / most;
+            printf("| %s | %g | %.2f | %.2f | %.2f | %.2f | %d | %.1e | %.1e | %s |\n", names[kind], tolerances[t], ms[0] / took, ms[1] / took, ms[2] / took,
+                (double)told.bytes / (8.0 * D_ROWS * D_DIM), (int)told.rows_redone, error, (double)told.largest_cert / most, told.why);
+            fflush(stdout);
+            if (error * most > (double)told.largest_cert + rounded * most) return fprintf(stderr, "an error beyond the certificate\n"), 1;
+        }
+        for (int n = 0; n < 4; n++) free(d[n].workspace);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*make)(int64_t len, int64_t dim); int pays; } kinds[] = {
@@ -199,12 +305,14 @@ int main(int argc, char **argv)
     };
     static const double tolerances[] = { 1e-2, 1e-3, 1e-4 };
     const char *only = NULL;
-    int threads = 1, only_dim = 0;
+    int threads = 1, only_dim = 0, decode = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--data")) only = argv[i + 1];
         else if (!strcmp(argv[i], "--dim")) only_dim = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--decode")) decode = atoi(argv[i + 1]);
     }
+    if (decode) return decode_table(threads);
     q = get(FLOATS * 4), k = get(FLOATS * 4), v = get(FLOATS * 4), o[0] = get(FLOATS * 4), o[1] = get(FLOATS * 4);
     cert = get(LONGEST * HEADS * 4);
     for (int n = 0; n < 5; n++)

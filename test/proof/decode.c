@@ -124,7 +124,7 @@ static void make_sizes(call *c)                 /* scales of every size and sign
 /* Codes that append never writes: scales far larger than the rows, bytes of any size, -128 too. */
 static void make_loose(call *c)
 {
-    const double share = chance(50) ? 1 : 0.01 + random_unit(&state);
+    const double share = chance(50) ? 1 : 0.01 + 0.99 * random_unit(&state);
     iid(c, 0.5);
     EACH_K(c) for (int64_t e = 0; e < c->d.head_dim; e++) k_at(c, j, h)[e] = (double)number(-128, 127) + (double)number(-128, 127) / 256;
     EACH_K(c) for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = floor(share * (double)number(-128, 127)) + (double)number(-128, 127) / 256;
@@ -134,7 +134,8 @@ static void make_hole(call *c)
 {
     make_iid(c);
     c->hole = number(0, c->d.kv_len - 1);
-    (chance(50) ? c->k_scale : c->v_scale)[c->hole * c->d.kv_heads] = chance(50) ? INFINITY : NAN;
+    if (chance(50)) c->k_scale[c->hole * c->d.kv_heads] = NAN;
+    else c->v_scale[c->hole * c->d.kv_heads] = chance(50) ? INFINITY : NAN;
 }
 
 /* ------------------------------------------------------------------------------------------------ adversarial data
@@ -220,10 +221,22 @@ static void make_long(call *c)
     }
 }
 
+/* q lies half a step from its codes, all to the side that moves scores; its codes are orthogonal to k. */
+static void make_q_codes(call *c)
+{
+    const double n = (double)c->d.head_dim - 2, eta = 0.02, step = eta / ((double)c->d.scale * 0.01 * 127 * 0.49 * n);
+    c->d.tolerance = 0.1f, c->d.flags &= ~(uint32_t)ATTN_TOLERANCE_ABSOLUTE;
+    EACH_Q(c) for (int64_t e = 0; e < c->d.head_dim; e++)
+        q_at(c, i, h)[e] = (float)(step * (e == 0 ? 32767 : e == 1 ? 0 : 1200 * sign_of(e) + 0.49 * sign_of(e / 2)));
+    EACH_K(c) for (int64_t e = 0; e < c->d.head_dim; e++) k_at(c, j, h)[e] = e < 2 ? 0 : 127 * sign_of(e / 2) * sign_of(j);
+    EACH_K(c) c->k_scale[j * c->d.kv_heads + h] = 0.01f;
+    values(c, 0);
+}
+
 static const struct { const char *name; void (*make)(call *); } kinds[] = {
     { "iid", make_iid }, { "peaked", make_peaked }, { "sink + local", make_sink_local }, { "topics", make_topics }, { "retrieval", make_retrieval },
     { "constant", make_constant }, { "cancelling", make_cancelling }, { "huge key", make_huge_key }, { "huge value", make_huge_value },
-    { "sizes", make_sizes }, { "loose scales", make_loose }, { "not finite", make_hole }, { "k low", make_k_low }, { "v low", make_v_low },
+    { "sizes", make_sizes }, { "loose scales", make_loose }, { "not finite", make_hole }, { "k low", make_k_low }, { "q off codes", make_q_codes }, { "v low", make_v_low },
     { "left out", make_left_out }, { "few keys off", make_few }, { "far below", make_far }, { "one long key", make_long } };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static struct { int64_t calls, rows, planes, redone; double tightest, error, cert, bytes; } seen[KINDS];

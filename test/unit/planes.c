@@ -162,7 +162,7 @@ static void test_append(void **unused)
         for (int64_t r = 0; r < AB * AROOM * AH; r++) {
             const int64_t b = r / AH / AROOM, t = r / AH % AROOM, h = r % AH;
             const int fresh_row = t >= used[b] && t < used[b] + AN;
-            const float *x = fresh + ((b * AN + t - used[b]) * AH + h) * AD;
+            const float *x = fresh + (fresh_row ? ((b * AN + t - used[b]) * AH + h) * AD : 0);
             float amax = 0, scale;
             int finite = 1;
             for (int e = 0; e < AD && fresh_row; e++) amax = fmaxf(amax, fabsf(x[e])), finite &= is_finitef(x[e]);
