@@ -9628,10 +9628,13 @@ ATTN__INLINE int ATTN__(thin_moderate)(const float *x, int64_t n, float least) {
     }
     return ATTN__(reduce_max)(bad) == 0;
 }
+/* A scale that is infinite makes NaN, as its products with the codes of a key do. */
 ATTN__INLINE void ATTN__(thin_scale)(float *S, const float *scale, int64_t n) {
+    const ATTN__V zero = ATTN__(set1)(0);
     for (int64_t x = 0; x < n; x += ATTN__W) {
         const int64_t m = attn__min(n - x, ATTN__W);
-        ATTN__(store_n)(S + x, ATTN__(load_n)(S + x, m) * ATTN__(load)(scale + x), m);
+        const ATTN__V by = ATTN__(load)(scale + x);
+        ATTN__(store_n)(S + x, ATTN__(load_n)(S + x, m) * by + zero * by, m);
     }
 }
 /* The scores of a group and their maxima, as group_scores leaves them. The scales of K go to the

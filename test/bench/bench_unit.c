@@ -3,11 +3,18 @@
  *     is `ok`, on smooth, peaked, masked and grouped cases too;
  *   - AdaAttn's modes: certificates that are too small, or beyond the tolerance, are `wrong`; the bound of the rank mode is met by
  *     an error as large as it;
+ *   - what memory does not suffice for is said, not `ok`;
  *   - the rank test, the intervals, the processes of a comparison.
  * The last line is `N passed, N failed, N skipped`. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+static long allocations_left = -1;              /* until one fails; -1: none does */
+static void *scarce(size_t size) { return allocations_left >= 0 && allocations_left-- == 0 ? NULL : malloc(size); }
+#define malloc scarce
 #define main attn_bench_main
 #include "attn_bench.c"
 #undef main
+#undef malloc
 
 attn_status attn_hip_register(void) { return ATTN_ERR_NO_GPU_COMPILER; }
 attn_status attn_hip_last_times(double *kernel, double *total, size_t *bytes)
@@ -1021,6 +1028,26 @@ static void test_compared_rows(void)
     }
 }
 
+/* Each allocation on the way to a verdict fails once: no row is `ok` then that was not verified. */
+static void loss(job *j) { if (first_call(j)) measure_loss(j); }
+static void test_scarce_memory(void)
+{
+    static const char *const lines[] = { " seq-len=20 num-heads=4 num-kv-heads=2 head-dim=8 pass=bwd", " seq-len=20 num-heads=2 head-dim=8 dtype=f16" };
+    for (int k = 0; k < 2; k++) {
+        int failures = 0;
+        for (long n = 0; n < 200; n++) {
+            allocations_left = n;
+            row r = judged(lines[k], "flash", true, k ? loss : verify);
+            const bool hit = allocations_left < 0;
+            allocations_left = -1;
+            failures += hit && strcmp(r.status, "ok");
+            expect(!hit || strcmp(r.status, "ok") || k, "%s: ok, though allocation %ld failed", lines[k], n);
+            if (!hit) break;
+        }
+        expect(failures >= 4, "%s: %d allocations failed", lines[k], failures);
+    }
+}
+
 int main(void)
 {
     static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL };
@@ -1028,6 +1055,7 @@ int main(void)
     attn_register(&erring);
     attn_register(&fickle);
     test_verification();
+    test_scarce_memory();
     test_tiny();
     test_sampled_rows();
     test_sampled();

@@ -134,8 +134,7 @@ static void make_hole(call *c)
 {
     make_iid(c);
     c->hole = number(0, c->d.kv_len - 1);
-    if (chance(50)) c->k_scale[c->hole * c->d.kv_heads] = NAN;
-    else c->v_scale[c->hole * c->d.kv_heads] = chance(50) ? INFINITY : NAN;
+    (chance(50) ? c->k_scale : c->v_scale)[c->hole * c->d.kv_heads] = chance(50) ? INFINITY : NAN;
 }
 
 /* ------------------------------------------------------------------------------------------------ adversarial data

@@ -133,8 +133,32 @@ static void test_odd_scale(void **state)
         }
 }
 
+/* A key whose scale is infinite has no finite score: rows that see it are not finite, those that do not are as with a 0 there. */
+static void test_infinite_scale(void **state)
+{
+    static float o[3][4 * 64];
+    (void)state;
+    for (int64_t at = 0; at < 200; at += 13)
+        for (int run = 0; run < 3; run++) {                     /* the reference, flash; flash with a 0 */
+            cache c = { 64, 200, 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+            attn_desc d = { 0 };
+            fill_cache(&c, ATTN_INT8, 1, 0.02, 0.02, (uint64_t)at);
+            c.k_scale[at] = run == 2 ? 0 : INFINITY;
+            d.batch = d.heads = 1, d.q_len = 4, d.kv_len = 200, d.head_dim = 64, d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = 100;
+            d.q.data = c.q, d.k.data = c.k, d.v.data = c.v, d.k.dtype = d.v.dtype = ATTN_INT8, d.k.scale = c.k_scale, d.v.scale = c.v_scale;
+            d.o.data = o[run], d.backend = run ? "flash" : "reference", d.threads = 1;
+            assert_ok(attn_forward(&d));
+            drop_cache(&c);
+            for (int64_t i = 0; i < 4 * 64 && run == 1; i++)
+                if (!isfinite(o[0][i]) && isfinite(o[1][i])) fail_msg("key %lld: o[%lld] is finite", (long long)at, (long long)i);
+            for (int64_t i = 0; i < 4 && run == 2; i++)
+                if (100 + i < at) assert_memory_equal(o[1] + i * 64, o[2] + i * 64, 64 * sizeof(float));
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale),
+                                       cmocka_unit_test(test_infinite_scale) };
     return cmocka_run_group_tests_name("thin", tests, NULL, NULL);
 }
