@@ -9519,8 +9519,8 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype,
         ATTN__UNROLL for (int n = 0; n < R * X; n++)
             acc[n] = ATTN__(set1)(0);
         /* unrolled, a load goes from key to key by the same step: its prefetcher can follow */
-        if (dtype == ATTN_F32 && dim == 128) {
-            ATTN__UNROLL for (; c < 128; c += ATTN__W)
+        if (dtype == ATTN_F32 && m->dim == 128 && !first) {
+            ATTN__UNROLL for (c = 0; c < 128; c += ATTN__W)
                 ATTN__(thin_step)(m, R, dtype, row, j, c, ATTN__W, acc);
         }
         for (; c + ATTN__W <= dim; c += ATTN__W)

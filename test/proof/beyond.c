@@ -18,7 +18,7 @@ static void some_runs(int at_least) {
     runs = 0;
 }
 /* a case by hand: the description in c->d, then its memory */
-static const proof_draw plain_draw = {1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0};
+static const proof_draw plain_draw = {1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
 static void bind(proof_case *c, double k_amplitude, double v_amplitude, proof_draw draw) {
     attn_desc *d = &c->d;
     c->data = 11;
