@@ -1933,8 +1933,9 @@ static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
                     (uintptr_t)d->sink | (uintptr_t)d->k.scale | (uintptr_t)d->v.scale |
                     (uintptr_t)d->cert;
     if (g) all |= (uintptr_t)g->dlse | (uintptr_t)g->dbias | (uintptr_t)g->dsink;
-    return all % 4 == 0 &&
-           (uintptr_t)d->statistics % offsetof(struct attn__statistics_behind, told) == 0;
+    return all % 4 == 0 && (uintptr_t)d->statistics % (sizeof(struct attn__statistics_behind) -
+                                                          sizeof(attn_statistics)) ==
+                               0;
 }
 static attn_status attn__resolve_seq(attn_desc *d) {
     attn_seq *s = &d->seq;
@@ -3796,8 +3797,8 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 #define ATTN__INT16_KEYS 384   /* for who names the backend */
 #define ATTN__INT16_CHOSEN 640 /* where it is chosen */
 #define ATTN__INT16_DIM 512    /* most head_dim and v_dim */
-/* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; their products with P_KEYS keys stay
- * below 2^31. */
+/* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; products with P_KEYS keys sum up to
+ * less than an int32 holds. */
 #define ATTN__P_KEYS 64
 #define ATTN__P_MOST 16383.0f
 #define ATTN__P_POWER 13.999911f
@@ -4270,7 +4271,7 @@ static void attn__decode_tiles(const attn__decode *p, attn__tally *tally) {
     for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__INT16_CHUNK) {
         const int64_t end = attn__min(j0 + ATTN__INT16_CHUNK, p->last);
         int some = 0;
-        for (int64_t j = j0; j < end; j++) some |= p->level[j] >= ATTN__VALUE_HIGH;
+        for (int64_t j = j0; j < end; j++) some |= p->level[j] >= (float)ATTN__VALUE_HIGH;
         for (int64_t r = 0; r < p->u.rows && !some; r++) {
             int64_t lo, hi;
             attn__range(p->job->d, &p->u.s, r / p->job->flash.group, &lo, &hi);
@@ -10931,9 +10932,9 @@ static void ATTN__(decode_gather)(
 /* The sums of row r over the n keys from j0 on. */
 static void ATTN__(decode_sums)(
     const attn__decode *p, int64_t r, int64_t j0, int64_t n, double *to) {
-    const ATTN__V zero = ATTN__(set1)(0), some = ATTN__(set1)(ATTN__VALUE_HIGH - 0.5f),
-                  corrected = ATTN__(set1)(ATTN__KEY_LOW - 0.5f),
-                  whole = ATTN__(set1)(ATTN__VALUE_LOW - 0.5f);
+    const ATTN__V zero = ATTN__(set1)(0), some = ATTN__(set1)((float)ATTN__VALUE_HIGH - 0.5f),
+                  corrected = ATTN__(set1)((float)ATTN__KEY_LOW - 0.5f),
+                  whole = ATTN__(set1)((float)ATTN__VALUE_LOW - 0.5f);
     ATTN__V sum[ATTN__DECODE_SUMS];
     for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = zero;
     for (int64_t j = j0; j < j0 + n; j += ATTN__W) {
