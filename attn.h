@@ -7428,6 +7428,7 @@ ATTN__INLINE attn__i__portable attn__nearest__portable(attn__v__portable v) {
     const attn__v__portable magic = attn__set1__portable(12582912.0f);
     v = v + magic;
     ATTN__ROUNDED(v);
+    ATTN__F32(v);
     return attn__cut__portable(v - magic);
 }
 ATTN__INLINE attn__v__portable attn__number__portable(attn__i__portable v) {
