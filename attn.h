@@ -101,8 +101,8 @@
    f32 can say, and their sum with a score larger, without making a row empty or infinite. An lse
    beyond f32 is written as FLT_MAX or -FLT_MAX. |v| times the row's sum of exp(score - row_max), at
    most its number of keys, has to stay below FLT_MAX too: beyond that o is infinite where the exact
-   mean is not (the reference's is finite). Sums over keys are cut into sums from zero, so that no
-   error grows with the length.
+   mean is not (the reference's is finite). Sums over keys and over dims are cut into sums from zero,
+   so that no error grows with their number.
 
  3. PROMISES
    The bits of a result depend on neither the number of threads, nor the host's rounding mode or
