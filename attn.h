@@ -144,7 +144,8 @@
    backend runs on AVX2 and in portable C too, slower than flash.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
-   for o, and what a row does not see may be NaN or infinite.
+   for o, and what a row does not see may be NaN or infinite. Rows that are decoded together agree on
+   what is read: there a NaN that one sees may change the bits of another, never by more than cert.
 
  5. MACROS, before the #include
      ATTN_IMPLEMENTATION   in one source file: the code
@@ -3997,6 +3998,12 @@ typedef struct attn__decode {
     float *O;                 /* [splits][ROWS][v_pad] */
     float *T, *A, *room;      /* of the thread: products, weights of a chunk; a chunk in f32 */
 } attn__decode;
+/* Whether all rows are to be computed densely. */
+static int attn__decode_dense(const attn__decode *p) {
+    int some = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) some |= attn__finite(p->limit[r]);
+    return !some;
+}
 /* Whether rows of a tensor of int16 may lie in two pieces. */
 static int attn__across(const attn_in *t, int64_t dim) {
     return ATTN_PLANE % dim || (t->stride[0] | t->stride[1] | t->stride[2]) % dim;
@@ -4309,9 +4316,7 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     t.tally->rows += p.u.rows;
     p.u.k0 = 0;
     p.u.k1 = p.u.s.k_len;
-    int64_t some = 0;
-    for (int64_t r = 0; r < p.u.rows; r++) some += attn__finite(p.limit[r]);
-    if (!some) {
+    if (attn__decode_dense(&p)) {
         t.tally->coarse += p.u.rows;
         attn__adaptive_dense(job, &p.u, 0, p.u.rows, &t);
     } else {
@@ -10954,12 +10959,6 @@ static void ATTN__(decode_sums)(
     }
     for (int k = 0; k < ATTN__DECODE_SUMS; k++) to[k] += (double)ATTN__(reduce_add)(sum[k]);
 }
-/* Whether all rows are to be computed densely. */
-static int ATTN__(decode_dense)(const attn__decode *p) {
-    int some = 0;
-    for (int64_t r = 0; r < p->u.rows; r++) some |= attn__finite(p->limit[r]);
-    return !some;
-}
 /* Phase 4, by splits: low bytes of k where asked for, then values. */
 static void ATTN__(decode_values)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
@@ -10970,7 +10969,7 @@ static void ATTN__(decode_values)(const attn__decode *p) {
     int64_t j0, j1, n, now = 0;
     int fresh = 1;
     memset(part->sum, 0, sizeof part->sum);
-    if (ATTN__(decode_dense)(p)) return;
+    if (attn__decode_dense(p)) return;
     ATTN__(decode_range)(p, &j0, &j1);
     ATTN__(decode_list)(p, &d->k, ATTN_PLANE, j0, ATTN__KEY_LOW, &key[0], NULL);
     ATTN__(decode_list)(p, &d->v, 0, j0, ATTN__VALUE_HIGH, &value[0], NULL);
