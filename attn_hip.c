@@ -1072,6 +1072,8 @@ __device__ static inline float gpu_carry(float stored, float alpha, uint32_t mas
     sum = (old - upper) + sum;
     return upper;
 }
+/* A score is a long sum too: products are added in turn over so many dims, then their sums are. */
+enum { GPU_SUM_DIMS = 64 };
 /* Terms of any sign and size. */
 __device__ static inline void gpu_add_any(float &sum, float &rest, float x) {
     const float next = sum + x, part = next - sum;
@@ -2859,13 +2861,17 @@ template <class S> struct gpu_flash16 {
             ring[n] = k_operand(stage, n / S::STEPS, n % S::STEPS);
         step_done();
         GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) {
-            s[tile] = FROM_MAX ? acc(-base) : acc(0.0f);
+            acc sum = FROM_MAX ? acc(-base) : acc(0.0f);
             GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
                 const int n = tile * S::STEPS + step, next = n + U::RING;
-                s[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], q[step], s[tile]);
+                sum = U::template mma<S::DTYPE>(ring[n % U::RING], q[step], sum);
                 if (next < S::KEY_TILES * S::STEPS)
                     ring[n % U::RING] = k_operand(stage, next / S::STEPS, next % S::STEPS);
                 step_done();
+                if ((step + 1) % (GPU_SUM_DIMS / 16) == 0 || step + 1 == S::STEPS) {
+                    s[tile] = step < GPU_SUM_DIMS / 16 ? sum : s[tile] + sum;
+                    sum = acc(0.0f);
+                }
             }
         }
     }
@@ -3468,14 +3474,17 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
     __device__ __forceinline__ void scores() {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
-        GPU_UNROLL for (int r = 0; r < 16; r++)
-            s[r] = 0.0f;
+        gpu_f32x16 sum;
         GPU_UNROLL for (int c = 0; c < D / 8; c++) {
             const float4 k = (lds + (at ^ (2 * c & 7)))[2 * c & ~7];
-            s = gpu_mfma_f32(k.x, q[c].x, s);
-            s = gpu_mfma_f32(k.y, q[c].y, s);
-            s = gpu_mfma_f32(k.z, q[c].z, s);
-            s = gpu_mfma_f32(k.w, q[c].w, s);
+            if (c % (GPU_SUM_DIMS / 8) == 0) GPU_UNROLL
+                for (int r = 0; r < 16; r++) sum[r] = 0.0f;
+            sum = gpu_mfma_f32(k.x, q[c].x, sum);
+            sum = gpu_mfma_f32(k.y, q[c].y, sum);
+            sum = gpu_mfma_f32(k.z, q[c].z, sum);
+            sum = gpu_mfma_f32(k.w, q[c].w, sum);
+            if ((c + 1) % (GPU_SUM_DIMS / 8) == 0 || c + 1 == D / 8)
+                s = c < GPU_SUM_DIMS / 8 ? sum : s + sum;
         }
     }
 
@@ -3813,14 +3822,14 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         }
     }
 
-    /* s = q K */
-    __device__ __forceinline__ void scores() {
+    /* sum = q K, over pieces [c, end) of 4 dims */
+    __device__ __forceinline__ void products(float (&sum)[QUERIES][KEYS], int32_t c, int32_t end) {
         const int32_t t = gpu_thread(), lane = t % 8;
         const float4 *query = gpu_lds + t / 8 * QUERIES * PIECES;
         const float4 *key = buffer() + lane * KEYS * PIECES;
         GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL
-            for (int b = 0; b < KEYS; b++) s[a][b] = 0.0f;
-        GPU_NO_UNROLL for (int c = 0; c < PIECES; c++) {
+            for (int b = 0; b < KEYS; b++) sum[a][b] = 0.0f;
+        GPU_NO_UNROLL for (; c < end; c++) {
             float4 q[QUERIES];
             GPU_UNROLL for (int a = 0; a < QUERIES; a++)
                 q[a] = query[a * PIECES + c];
@@ -3835,23 +3844,33 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                     k1 = at[(b + 3) * PIECES];
                 }
                 GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-                    s[a][b] = fmaf(q[a].x, x.x, s[a][b]);
-                    s[a][b + 1] = fmaf(q[a].y, y.y, s[a][b + 1]);
+                    sum[a][b] = fmaf(q[a].x, x.x, sum[a][b]);
+                    sum[a][b + 1] = fmaf(q[a].y, y.y, sum[a][b + 1]);
                 }
                 GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-                    s[a][b] = fmaf(q[a].y, x.y, s[a][b]);
-                    s[a][b + 1] = fmaf(q[a].x, y.x, s[a][b + 1]);
+                    sum[a][b] = fmaf(q[a].y, x.y, sum[a][b]);
+                    sum[a][b + 1] = fmaf(q[a].x, y.x, sum[a][b + 1]);
                 }
                 GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-                    s[a][b] = fmaf(q[a].z, x.z, s[a][b]);
-                    s[a][b + 1] = fmaf(q[a].w, y.w, s[a][b + 1]);
+                    sum[a][b] = fmaf(q[a].z, x.z, sum[a][b]);
+                    sum[a][b + 1] = fmaf(q[a].w, y.w, sum[a][b + 1]);
                 }
                 GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-                    s[a][b] = fmaf(q[a].w, x.w, s[a][b]);
-                    s[a][b + 1] = fmaf(q[a].z, y.z, s[a][b + 1]);
+                    sum[a][b] = fmaf(q[a].w, x.w, sum[a][b]);
+                    sum[a][b + 1] = fmaf(q[a].z, y.z, sum[a][b + 1]);
                 }
                 gpu_fence();
             }
+        }
+    }
+    /* s = q K */
+    __device__ __forceinline__ void scores() {
+        products(s, 0, min(GPU_SUM_DIMS, D) / 4);
+        GPU_NO_UNROLL for (int c = GPU_SUM_DIMS / 4; c < PIECES; c += GPU_SUM_DIMS / 4) {
+            float sum[QUERIES][KEYS];
+            products(sum, c, c + GPU_SUM_DIMS / 4);
+            GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL
+                for (int b = 0; b < KEYS; b++) s[a][b] += sum[a][b];
         }
     }
 
@@ -4334,9 +4353,7 @@ template <class S> struct gpu_flash_mma {
         return lds + base + (read ^ (uint32_t)(step & 3) << 5) + (step >> 2) * 128;
     }
     __device__ __forceinline__ void products_qk(uint32_t stage) {
-        GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
-            for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
-                for (int e = 0; e < 4; e++) s[b][n][e] = 0.0f;
+        float sum[BLOCKS][S::KEY_TILES][4];
         const uint32_t keys = k_read(), q_read = S::Q_IN_LDS ? v_read() : 0;
         const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::PITCH : 0;
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
@@ -4348,14 +4365,24 @@ template <class S> struct gpu_flash_mma {
                     GPU_UNROLL for (int e = 0; e < 4; e++)
                         a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
                 }
+            if (step % (GPU_SUM_DIMS / 16) == 0) GPU_UNROLL
+                for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
+                    for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
+                        for (int e = 0; e < 4; e++) sum[b][n][e] = 0.0f;
             GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n += 2) {
                 uint32_t k[4];
                 gpu_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
                 GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
-                    gpu_mma<S::DTYPE>(s[b][n], a[b], k[0], k[1]);
-                    gpu_mma<S::DTYPE>(s[b][n + 1], a[b], k[2], k[3]);
+                    gpu_mma<S::DTYPE>(sum[b][n], a[b], k[0], k[1]);
+                    gpu_mma<S::DTYPE>(sum[b][n + 1], a[b], k[2], k[3]);
                 }
             }
+            if ((step + 1) % (GPU_SUM_DIMS / 16) == 0 || step + 1 == S::STEPS) GPU_UNROLL
+                for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
+                    for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
+                        for (int e = 0; e < 4; e++)
+                            s[b][n][e] =
+                                step < GPU_SUM_DIMS / 16 ? sum[b][n][e] : s[b][n][e] + sum[b][n][e];
         }
     }
     /* Softcap, bias, ALiBi, boolean mask, ranges and dropout. Eight keys at a time in the first

@@ -684,7 +684,6 @@ SHARED void proof_draw_seq(proof_case *c, proof_rng *r, int kind) {
         c->features |= PROOF_PAGED;
     }
 }
-SHARED int proof_equal_products = 1;                     /* q may be constant where k and v are */
 /* Of 100 descriptions, so many take the type of each tensor by itself; 0 draws exactly what was drawn before there were any. */
 SHARED int proof_mixed_percent = 30;
 SHARED int proof_quantised(int32_t dtype) { return dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3; }
@@ -824,7 +823,7 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     draw.q_amplitude = proof_chance(r, 10) ? 16 : 1;
     if (!c->backward && proof_chance(r, 8)) {            /* equal terms: what a sum loses, it loses at every one */
         const int64_t which = proof_int(r, 1, 9);
-        draw.q_amplitude = proof_equal_products && which % 2, c->constant = 0.5 + 0.07 * (double)which;      /* the products of a score too */
+        draw.q_amplitude = which % 2, c->constant = 0.5 + 0.07 * (double)which;      /* the products of a score too */
         c->features |= PROOF_CONSTANT;
     }
     draw.hidden_percent = proof_chance(r, 30) ? 10 : 0;

