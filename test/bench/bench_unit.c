@@ -887,6 +887,16 @@ static void test_properties(void)
            "bf16: %s", f16.note);
 }
 
+/* A prefill that would take the f64 reference minutes is left out, said, and no time to the first token made up; its steps are timed. */
+static void generate_by_reference(job *j) { j->reference = true, measure_generate(j); }
+static void test_no_prefill(void)
+{
+    row r = judged(" seq-len=1 kv-len=60000 num-heads=1 head-dim=16 causal=1 iterations=2 warmup=0 threads=1", "reference", false, generate_by_reference);
+    expect(row_ok(&r) && strstr(r.note, "no prefill") && isnan(r.ttft_ms) && isnan(r.ttft_stddev_ms) && r.p50_ms > 0 && r.iterations == 2,
+           "%s: first token %g +- %g ms, %d steps of %g", r.note, r.ttft_ms, r.ttft_stddev_ms, (int)r.iterations, r.p50_ms);
+    free(r.samples_ms.x);
+}
+
 /* Time to first token: the prefills and a step, within the time that all of it took. */
 static void test_generation(void)
 {
@@ -1048,6 +1058,49 @@ static void test_scarce_memory(void)
     }
 }
 
+/* ------------------------------------------------------------------------------------------ a saved run, read again */
+#define MARKED "# attn_bench baseline 2, avx2, A processor, of two names\n"
+#define HEADED "suite,case,backend,dtype,kv_dtype,pass,threads,status,samples_ms,p50_ms,a column of another program\n"
+static const char *read_back(const char *text, baseline *to)
+{
+    char copy[1024];
+    snprintf(copy, sizeof copy, "%s", text);
+    memset(to, 0, sizeof *to);
+    return parse_baseline(copy, to);
+}
+static void test_saved_runs(void)
+{
+    static const struct { const char *text, *wrong; } refused[] = {
+        { "suite,case\n", "is not a run" }, { "# attn_bench baseline 1, avx2, A processor\n" HEADED, "of another version" },
+        { "# attn_bench baseline x\n" HEADED, "of another version" }, { "# attn_bench baseline 2, avx2, A processor", "is truncated" },
+        { MARKED, "no line of headings" }, { MARKED "suite,case,backend,dtype,kv_dtype,pass,threads,status\n", "no column samples_ms" },
+        { MARKED "case,suite,backend,dtype,kv_dtype,pass,status,samples_ms\n", "no column threads" }, { MARKED HEADED, "has no rows" },
+        { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2\n", "row 1 is truncated" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,,,\n", "row 1 has too many" },
+        { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,", "row 1 is truncated" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,one,ok,1 2,1,\n", "row 1 has a wrong number" },
+        { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1.5x,\n", "row 1 has a wrong number" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1;2,1,\n", "row 1 has a wrong number" },
+        { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 -2,1,\n", "row 1 has a wrong number" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 inf,1,\n", "row 1 has a wrong number" },
+        { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,\ns,c,flash,f32,f32,fwd,1,ok,1 2,1\n", "row 2 is truncated" },
+        { MARKED HEADED "s,\"c,flash,f32,f32,fwd,1,ok,1 2,1,\n", "row 1 is truncated" }, { MARKED HEADED "s,\"c\"x,flash,f32,f32,fwd,1,ok,1 2,1,\n", "row 1 is truncated" },
+    };
+    baseline b;
+    const char *wrong = read_back(MARKED HEADED "prefill,\"a, \"\"b\"\"\",flash,f16,int8,bwd,3,ok,1.5 2 0,1.5,what it says\n,,standard,f32,f32,fwd,,declined,,,\n", &b);
+    expect(!wrong && b.count == 2 && !strcmp(b.isa, "avx2") && !strcmp(b.cpu, "A processor, of two names"), "a saved run: %s, %d rows, %s, %s",
+           wrong ? wrong : "read", (int)b.count, b.isa, b.cpu);
+    if (!wrong && b.count == 2) {
+        const row *r = b.rows;
+        expect(!strcmp(r->suite, "prefill") && !strcmp(r->name, "a, \"b\"") && !strcmp(r->backend, "flash") && !strcmp(r->dtype, "f16") && !strcmp(r->kv_dtype, "int8") &&
+               !strcmp(r->pass, "bwd") && r->threads == 3 && !strcmp(r->status, "ok") && r->p50_ms == 1.5, "row 1: %s, %s, %s", r->suite, r->name, r->pass);
+        expect(r->samples_ms.n == 3 && r->samples_ms.x[0] == 1.5 && r->samples_ms.x[1] == 2 && r->samples_ms.x[2] == 0, "%d samples", (int)r->samples_ms.n);
+        expect(!*r[1].suite && !strcmp(r[1].backend, "standard") && r[1].threads == NO_INT && isnan(r[1].p50_ms) && !r[1].samples_ms.n, "row 2: %s", r[1].backend);
+    }
+    free_baseline(&b);
+    for (int n = 0; n < (int)(sizeof refused / sizeof *refused); n++) {
+        wrong = read_back(refused[n].text, &b);
+        expect(wrong && strstr(wrong, refused[n].wrong), "text %d of a saved run: \"%s\", not \"%s\"", n, wrong ? wrong : "read", refused[n].wrong);
+        free_baseline(&b);
+    }
+}
+
 int main(void)
 {
     static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL };
@@ -1056,6 +1109,7 @@ int main(void)
     attn_register(&fickle);
     test_verification();
     test_scarce_memory();
+    test_saved_runs();
     test_tiny();
     test_sampled_rows();
     test_sampled();
@@ -1082,6 +1136,7 @@ int main(void)
     test_cold();
     test_properties();
     test_generation();
+    test_no_prefill();
     test_memory();
     test_comparison_parts();
     test_compared_rows();
