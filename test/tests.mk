@@ -11,10 +11,9 @@ STRICT    = -std=c99 $(TESTWARN) -I. -Itest/common -pthread
 
 # ---------------------------------------------------------------------------------------------- ways of building
 # A line for each. TSan sees the pthread pool only: OpenMP and fork give it false alarms. The sanitizers take minutes where all ISAs
-# are compiled, and a third of that for sums of pointers that overflow, which asanavx2 asks about alone: AVX2 is looked at by test/unit/guard.c, and by `make test-full` with the way asanavx2; the fuzzer, which is about
+# are compiled: AVX2 is looked at by test/unit/guard.c, and by `make test-full` with the way asanavx2; the fuzzer, which is about
 # validation, has portable code alone. tile is one of 8 x 3: any other than the three ISAs' own.
 SANITIZERS    = -gline-tables-only -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-QUICK         = -fno-sanitize=pointer-overflow
 WAY_plain      = $(CC) -O2
 WAY_clang      = $(CLANG) -O2
 WAY_size       = $(CC) -Os
@@ -23,13 +22,13 @@ WAY_ofast      = $(CC) -Ofast -march=native
 WAY_fastmath   = $(CC) -O2 -ffast-math
 WAY_clangofast = $(CLANG) -Ofast -march=native
 WAY_lto        = $(CC) -O2 -flto=auto
-WAY_omp        = $(CC) -O2 -fopenmp -DATTN_NO_AVX2 -DATTN_NO_AVX512
+WAY_omp        = $(CC) -O2 -fopenmp -DATTN_NO_AVX2
 WAY_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
 WAY_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__MR__portable=8 -DATTN__NV__portable=3
-WAY_asan       = $(CLANG) -O1 $(SANITIZERS) $(QUICK) -DATTN_NO_AVX2
+WAY_asan       = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX2
 WAY_asanavx2   = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX512
 WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX2
-WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) $(QUICK) -fsanitize=fuzzer-no-link -DATTN_NO_AVX2 -DATTN_NO_AVX512
+WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_AVX2 -DATTN_NO_AVX512
 WAYS           = plain clang size O0 ofast fastmath clangofast lto omp m32 tile asan asanavx2 tsan fuzz
 # The unit tests judge with ordinary floating point where the implementation is built by a host that lies about it.
 UNIT_WAY       = $(if $(filter ofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
@@ -43,7 +42,7 @@ UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/
 
 PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach p,types beyond grid,plain/$(p)@avx2 plain/$(p)@portable ofast/$(p)) \
-                 $(foreach w,clangofast fastmath O0 omp m32 tile,$(w)/grid) \
+                 $(foreach w,clangofast fastmath O0 lto omp m32 tile,$(w)/grid) \
                  $(foreach p,grid grid@portable identity types beyond alloc sizes decode,asan/$(p)) \
                  omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2 plain/decode@avx2 plain/decode@portable
 PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
@@ -57,6 +56,7 @@ ARGS_ofast/grid          = --seed 4
 ARGS_clangofast/grid     = --seed 5
 ARGS_fastmath/grid       = --seed 6
 ARGS_O0/grid             = --seed 7 --cost 20
+ARGS_lto/grid            = --seed 8 --cost 22
 ARGS_omp/grid            = --seed 9 --cost 22
 ARGS_m32/grid            = --seed 11 --cost 20 --tolerant 10
 ARGS_tile/grid           = --seed 14 --cost 19

@@ -54,15 +54,15 @@ run "c17 -Os"                       "$cc -std=c17 -Os $narrow"
 run "c99 -O1 -flto"                 "$cc -std=c99 -O1 -flto $narrow"
 run "c++11 without exceptions"      "$cxx -std=c++11 -x c++ $quick -fno-exceptions -fno-rtti"
 run "c++20 -O2 without exceptions"  "$cxx -std=c++20 -x c++ -O2 -fno-exceptions -fno-rtti $narrow"
-run "c99 ATTN_STATIC"               "$cc -std=c99 $linked -DATTN_STATIC"
+run "c99 ATTN_STATIC"               "$cc -std=c99 $quick -DATTN_STATIC"
 if echo 'int main(void){return 0;}' | $cc -m32 -x c - -o "$dir/m32" 2>/dev/null && "$dir/m32"; then
-    run "c99 -m32 -O2"              "$cc -std=c99 -m32 -O2 $narrow"
+    run "c99 -m32 -O2"              "$cc -std=c99 -m32 -O2"
     run "c++17 -m32"                "$cxx -std=c++17 -x c++ -m32 $quick"
 else
     skip 2 "$cc has no 32-bit libraries here"
 fi
 if echo 'int main(void){return 0;}' | $cc -fopenmp -x c - -o "$dir/omp" 2>/dev/null; then
-    run "c11 -fopenmp"              "$cc -std=c11 $linked -fopenmp"
+    run "c11 -fopenmp"              "$cc -std=c11 $quick -fopenmp"
 else
     skip 1 "$cc has no OpenMP here"
 fi
@@ -109,8 +109,8 @@ without() { # macro, names that must go (an expression for nm's lines), flags
 without ATTN_NO_THREADS  ' U pthread_'   "$linked"
 without ATTN_NO_AVX512   '__avx512'      "$quick"
 without ATTN_NO_AVX2     '__avx2'        "$quick"
-without ATTN_NO_STANDARD 'standard'      "$linked"
-without ATTN_NO_ADAPTIVE ' attn__(adaptive|int16)' "$linked"
+without ATTN_NO_STANDARD 'standard'      "$quick"
+without ATTN_NO_ADAPTIVE ' attn__(adaptive|int16)' "$quick"
 without ATTN_NO_TIMING   ' (attn_time|attn_seconds|attn_peak_gflops|attn_bandwidth_gbytes)' "$linked"
 
 finish
