@@ -587,12 +587,13 @@ typedef struct attn_plan {
     X(ERR_MPI_DIFFERS,      184, "the ranks give different descriptions") \
     X(ERR_MPI_MASK,         185, "over MPI masks follow from positions: no bias, mask or dropout") \
     X(ERR_MPI_CACHE,        186, "over MPI there are no cache slots, pages, append or rotary embedding") \
-    X(ERR_MPI_DEVICE,       187, "over MPI tensors must be host memory") \
+    X(ERR_MPI_DEVICE,       187, "over MPI the lengths of device tensors must be host memory: ATTN_SEQ_HOST") \
     X(ERR_MPI_HEADS,        188, "ulysses needs heads and kv_heads that are multiples of the ranks") \
     X(ERR_MPI_WORKSPACE,    189, "over MPI memory comes through alloc: a workspace is not taken") \
     X(ERR_MPI,              190, "MPI reports an error") \
     X(ERR_MPI_TOLERANCE,    191, "over MPI a tolerance is not taken") \
-    X(ERR_MPI_PLANES,       192, "over MPI int16 k and v are not taken")
+    X(ERR_MPI_PLANES,       192, "over MPI int16 k and v are not taken") \
+    X(ERR_MPI_MESSAGES,     193, "messages must be ATTN_MPI_ASK, ATTN_MPI_STAGED or ATTN_MPI_DIRECT")
 
 typedef enum attn_status {
 #define ATTN__X(name, number, text) ATTN_##name = number,
@@ -601,6 +602,34 @@ typedef enum attn_status {
     ATTN__STATUS_MAX = 0x7fffffff
 } attn_status;
 /* clang-format on */
+
+/* Rows that join others of the same queries, over other keys; or what the rows so joined become. A
+ * row of state is [max, sum, x[v_dim]]: the largest lse, the sum of exp(lse - max), and that of
+ * exp(lse - max) o. Where the sum is 0 the row has no keys yet, and max counts for nothing. */
+typedef struct attn_joining {
+    double *state; /* [batch][tokens][heads][2 + v_dim] */
+    int64_t tokens, heads, v_dim;
+    attn_out o;                          /* every stride set */
+    float *lse;                          /* [batches][heads][rows] */
+    const float *sink;                   /* of a finish: NULL or [heads], a part without a value */
+    int64_t batch, batches, token, rows; /* o and lse are of `rows` tokens from `token` on */
+} attn_joining;
+/* What attn_mpi_* ask of a backend for device tensors, on where's device, in the order of where's
+ * stream.
+ *   get, put     device memory; put waits for what uses it
+ *   copy         bytes between host and device, done when it returns; from NULL: zeros on the
+ *                device, when the stream comes to it; 0 bytes: only waits for the stream
+ *   join         a part's o (f32 or f64) and lse join the state; an lse of -infinity: o is not read
+ *   finish       writes o and lse (which may be NULL) of the state and the sink */
+typedef struct attn_device_calls {
+    const char *runtime; /* "rocm" or "cuda": whose pointers they are, for MPI */
+    attn_status (*get)(void *user, const attn_desc *where, void **p, size_t bytes);
+    void (*put)(void *user, const attn_desc *where, void *p);
+    attn_status (*copy)(void *user, const attn_desc *where, void *to, const void *from,
+        size_t bytes, int32_t to_host);
+    attn_status (*join)(void *user, const attn_desc *where, const attn_joining *j);
+    attn_status (*finish)(void *user, const attn_desc *where, const attn_joining *j);
+} attn_device_calls;
 
 /* A backend. To add one, fill this in and call attn_register; examples/backend.c is one in a file.
  * Order of calls: plan, then, when it returned ATTN_OK and the call is a real one, run with that
@@ -611,7 +640,7 @@ typedef enum attn_status {
  *   run   computes. d->workspace has plan->workspace_size bytes, 64-byte aligned; with
  *         ATTN_DEVICE it is what the caller gave, or NULL.
  *   convert   attn_convert for device tensors, everything checked, strides set. NULL: the backend
- *             has none.
+ *             has none. With ATTN_ACCUMULATE in where's flags dst is added to (attn_mpi_* ask so).
  *   shutdown  frees what run keeps for the next call; called by attn_shutdown. NULL: it keeps
  *             nothing.
  *   merge     attn_merge for device tensors, everything checked; the parts are as the caller
@@ -629,6 +658,7 @@ typedef struct attn_backend {
     void (*shutdown)(void *user);
     attn_status (*merge)(
         void *user, const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
+    const attn_device_calls *device; /* NULL: no device tensors over MPI */
 } attn_backend;
 #define ATTN_ABI \
     ((uint64_t)sizeof(attn_plan) / 8 << 48 | (uint64_t)ATTN_VERSION << 32 | \
@@ -716,36 +746,52 @@ ATTN_API void attn_shutdown(void);
  *   "ulysses"        all tokens of heads / ranks heads to each rank, and back: heads and kv_heads
  *                    must be multiples of the ranks
  * Taken: every dtype and layout, grouped heads, causal, windows, offsets, ALiBi, softcap, sinks,
- * packed and padded sequences. Refused: bias, mask, dropout, slots, pages, append, device memory,
- * and a workspace: memory, O(tokens / ranks), comes through alloc.
+ * packed and padded sequences. Refused: bias, mask, dropout, slots, pages, append, and a
+ * workspace: memory, O(tokens / ranks), comes through alloc.
+ * With ATTN_DEVICE on all ranks each rank's tensors lie in the memory of its GPU, the arrays of
+ * attn_seq in host memory (ATTN_SEQ_HOST). Keys, gradients and what is joined stay there too, in
+ * memory of the backend's; alloc gives what lies in host memory. The calls return when they are
+ * done. Messages:
+ *   ATTN_MPI_ASK     from device memory where MPI says that it can, else as ATTN_MPI_STAGED. An
+ *                    Open MPI is asked by MPIX_Query_rocm_support and MPIX_Query_cuda_support, an
+ *                    MPICH by MPIX_GPU_query_support; another is taken for one that cannot
+ *   ATTN_MPI_STAGED  through host memory, which comes through alloc
+ *   ATTN_MPI_DIRECT  from device memory
+ * What a decode sends, queries and joined rows, are few: they go through host memory.
  * All ranks of the communicator make the call. A wrong argument on one of them is that status on
  * all, and descriptions that differ are ATTN_ERR_MPI_DIFFERS on all; outputs stay untouched, and
  * the message names the rank or the field. The bits of a result depend on the split and the number
  * of ranks, never on time. Ranks and threads: MPI_THREAD_FUNNELED is enough, from the thread that
  * calls; the messages have tags from ATTN_MPI_TAG on. */
 enum { ATTN_MPI_RANGES = 0, ATTN_MPI_ZIGZAG = 1 };
+enum { ATTN_MPI_ASK = 0, ATTN_MPI_STAGED = 1, ATTN_MPI_DIRECT = 2 };
 #ifndef ATTN_MPI_TAG
 #define ATTN_MPI_TAG 24100 /* to ATTN_MPI_TAG + 3 */
 #endif
 #ifndef ATTN_MPI_PIECE
 #define ATTN_MPI_PIECE 1073741824 /* bytes of a message at most: MPI counts in int */
 #endif
-/* Where a call's time went on this rank, in seconds, and the bytes that it sent to others. */
+/* Where a call's time went on this rank, in seconds, and the bytes that it sent to others. With
+ * device tensors `compute` is what the rank waited for its GPU, which works on while it waits for
+ * messages. */
 typedef struct attn_mpi_times {
     double total, compute, wait;
     int64_t sent;
+    int32_t messages; /* ATTN_MPI_STAGED or ATTN_MPI_DIRECT; of host tensors ATTN_MPI_DIRECT */
 } attn_mpi_times;
 typedef struct attn_mpi {
     int32_t split;
     const char *method;           /* NULL: "ring" */
     const int64_t *q_cut, *k_cut; /* [ranks + 1], zigzag [2 * ranks + 1]: from 0 to all tokens */
     attn_mpi_times *times;        /* optional output */
+    int32_t messages;             /* of device tensors: ATTN_MPI_ASK, .. */
 } attn_mpi;
 /* cut: `tokens` in even parts, and how many of them rank `rank` has. */
 ATTN_API void attn_mpi_cut(int64_t tokens, int32_t split, int ranks, int64_t *cut);
 ATTN_API int64_t attn_mpi_tokens(const int64_t *cut, int32_t split, int ranks, int rank);
 ATTN_API attn_status attn_mpi_forward(const attn_desc *d, const attn_mpi *m, MPI_Comm comm);
-/* dk and dv of the rank's own keys, dq of its queries; dsink, summed over all ranks, on each. */
+/* dk and dv of the rank's own keys, dq of its queries; dsink, summed over all ranks, on each: as
+ * exact as attn_backward's of at least 1024 rows at a time. */
 ATTN_API attn_status attn_mpi_backward(
     const attn_desc *d, const attn_grad *g, const attn_mpi *m, MPI_Comm comm);
 /* Forward for few queries and a cache that is spread over the ranks by k_cut (q_cut is not read):
@@ -2950,7 +2996,7 @@ static attn_status attn__try_plan(
     const attn_backend *b, const attn_desc *d, const attn_grad *g, attn_plan *plan);
 static attn_status attn__choose(
     const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen);
-enum { ATTN__CONVERTS, ATTN__MERGES };
+enum { ATTN__CONVERTS, ATTN__MERGES, ATTN__JOINS };
 static attn_status attn__on_device(const attn_desc *where, int what, const attn_backend **found);
 static void attn__convert(const int64_t shape[4], const attn_in *src, const attn_out *dst,
     int64_t elements, const attn_desc *where);
@@ -3140,7 +3186,11 @@ ATTN_API attn_status attn_convert(
     attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
     ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
     ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
-    if (device) return device->convert(device->user, shape, &src, &dst, where);
+    if (device) {
+        all = *where;
+        all.flags &= ~(uint32_t)ATTN_ACCUMULATE;
+        return device->convert(device->user, shape, &src, &dst, &all);
+    }
     attn__convert(shape, &src, &dst, elements, where);
     return ATTN_OK;
 }
@@ -3179,15 +3229,15 @@ static int32_t attn__registered_count;
 static const char *attn__default_name; /* points into the registry or a built-in */
 
 static const attn_backend attn__builtin[] = {
-    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL, NULL},
+    {"flash", ATTN_ABI, attn__flash_plan, attn__flash_run, NULL, NULL, NULL, NULL, NULL},
 #if ATTN__ADAPTIVE
-    {"adaptive", ATTN_ABI, attn__adaptive_plan, attn__adaptive_run, NULL, NULL, NULL, NULL},
+    {"adaptive", ATTN_ABI, attn__adaptive_plan, attn__adaptive_run, NULL, NULL, NULL, NULL, NULL},
 #endif
 #ifndef ATTN_NO_STANDARD
-    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL, NULL},
+    {"standard", ATTN_ABI, attn__standard_plan, attn__standard_run, NULL, NULL, NULL, NULL, NULL},
 #endif
 #ifndef ATTN_NO_REFERENCE
-    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL, NULL},
+    {"reference", ATTN_ABI, attn__ref_plan, attn__ref_run, NULL, NULL, NULL, NULL, NULL},
 #endif
 };
 #define ATTN__BUILTINS ((int32_t)(sizeof attn__builtin / sizeof *attn__builtin))
@@ -4909,9 +4959,11 @@ static void attn__convert_task(void *arg, int64_t task) {
     attn__fp_leave(fp);
 }
 static int attn__can(const attn_backend *b, int what) {
-    return what == ATTN__MERGES ? b->merge != NULL : b->convert != NULL;
+    return what == ATTN__MERGES     ? b->merge != NULL
+           : what == ATTN__CONVERTS ? b->convert != NULL
+                                    : b->device && b->convert;
 }
-/* The backend that converts or merges device tensors: the one named, else the first that can. */
+/* The backend that does that with device tensors: the one named, else the first that can. */
 static attn_status attn__on_device(const attn_desc *where, int what, const attn_backend **found) {
     const attn_backend *b;
     if (where->backend && strcmp(where->backend, "auto")) {
@@ -5042,8 +5094,14 @@ static void attn__merge(
    Attention over ranks. A chunk is a range of tokens that one rank holds; queries of one chunk and
    keys of another make a block; a block of a call is attn_forward or attn_backward on the tokens
    in it, with an offset that puts its rows and keys where they lie in their sequences. Only
-   consecutive sequences of one offset share such a call: a run. */
+   consecutive sequences of one offset share such a call: a run. Device tensors make the same way,
+   by the calls of their backend (attn_device_calls); what the ranks agree on is host memory. */
 #ifdef ATTN_MPI
+#if defined(OPEN_MPI) && defined(__has_include)
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+#endif
 enum { ATTN__MPI_FORWARD = 1, ATTN__MPI_BACKWARD, ATTN__MPI_DECODE };
 enum { ATTN__TAG_KEYS = ATTN_MPI_TAG, ATTN__TAG_GRADS, ATTN__TAG_HOME, ATTN__TAG_HEADS };
 
@@ -5056,6 +5114,10 @@ typedef struct attn__flight {
     MPI_Request *request;
     int n;
 } attn__flight;
+/* Memory where the tensors are, and what its messages go through: itself, or host memory. */
+typedef struct attn__buffer {
+    char *at, *host;
+} attn__buffer;
 /* A tensor that ranks exchange, strides set. */
 typedef struct attn__piece {
     void *data;
@@ -5071,29 +5133,39 @@ typedef struct attn__mpi {
     attn_desc all, own;                   /* resolved: the whole call, and this rank's tensors */
     attn_grad g;
     int64_t q_batch, k_batch, q_own, k_own; /* batch extents; tokens of this rank */
+    const attn_backend *gpu;                /* of device tensors, else NULL */
+    int staged;                             /* its messages go through host memory */
+    const float *alibi, *sink;              /* in host memory */
     int *hops;                              /* [ranks]: how far the keys of each rank go */
     attn_in k, v;                           /* the keys and values at hand, of `tokens` tokens */
     int64_t tokens;
-    char *message[2];
-    /* forward: rows [max, sum, o[v_dim]] of what is joined so far; a block's o and lse */
-    double *state;
+    attn__buffer message[2];
+    /* forward: what is joined so far (attn_joining); a block's o and lse */
+    attn__buffer state, q; /* q: of a decode, dense */
     void *part;
     float *part_lse, *part_dlse;
-    /* backward, dk then dv of a rank's keys: the block's own by turns, what came, the total */
-    float *turn[2], *came, *home;
+    /* backward, dk then dv of a rank's keys, f32: the block's own by turns, what came, the total */
+    attn__buffer turn[2], came, home;
     void *dq;
-    double *dsink; /* [1 + ranks][heads] */
+    attn__buffer sinks; /* dsink of some rows */
+    double *dsink;      /* [1 + ranks][heads] */
     attn__flight keys, sent[2], coming, homing;
     int32_t *lengths[5]; /* [batch + 1] each: the arrays of attn_seq of a block */
     void *work;
     size_t work_size;
-    void *memory[32];
-    size_t bytes[32];
+    void *memory[48];
+    size_t bytes[48];
+    unsigned char held[48]; /* of the device */
     int memories;
     attn_mpi_times times;
 } attn__mpi;
 
 /* ---- memory and messages */
+static void attn__mpi_keep(attn__mpi *job, void *p, int64_t bytes, int held) {
+    job->memory[job->memories] = p;
+    job->held[job->memories] = (unsigned char)held;
+    job->bytes[job->memories++] = (size_t)bytes;
+}
 static void *attn__mpi_take(attn__mpi *job, int64_t bytes) {
     void *p = NULL;
     if ((uint64_t)bytes < SIZE_MAX - 4 * ATTN__ALIGN) p = attn__get(job->own.alloc, (size_t)bytes);
@@ -5101,14 +5173,46 @@ static void *attn__mpi_take(attn__mpi *job, int64_t bytes) {
         job->status = job->status ? job->status : ATTN_ERR_MEMORY;
         return NULL;
     }
-    job->memory[job->memories] = p;
-    job->bytes[job->memories++] = (size_t)bytes;
+    attn__mpi_keep(job, p, bytes, 0);
     return p;
+}
+/* Memory where the tensors are. */
+static void *attn__mpi_hold(attn__mpi *job, int64_t bytes) {
+    void *p = NULL;
+    if (!job->gpu) return attn__mpi_take(job, bytes);
+    if (job->status) return NULL;
+    if ((uint64_t)bytes > SIZE_MAX) job->status = ATTN_ERR_MEMORY;
+    else
+        job->status = job->gpu->device->get(
+            job->gpu->user, &job->own, &p, bytes ? (size_t)bytes : ATTN__ALIGN);
+    if (!job->status) attn__mpi_keep(job, p, bytes, 1);
+    return job->status ? NULL : p;
+}
+static attn__buffer attn__mpi_buffer(attn__mpi *job, int64_t bytes) {
+    attn__buffer b;
+    b.at = b.host = (char *)attn__mpi_hold(job, bytes);
+    if (job->staged) b.host = (char *)attn__mpi_take(job, bytes);
+    return b;
 }
 static void attn__mpi_free(attn__mpi *job) {
     attn__put(job->own.alloc, job->work, job->work_size);
-    while (job->memories-- > 0)
-        attn__put(job->own.alloc, job->memory[job->memories], job->bytes[job->memories]);
+    while (job->memories-- > 0) {
+        void *p = job->memory[job->memories];
+        if (job->held[job->memories]) job->gpu->device->put(job->gpu->user, &job->own, p);
+        else attn__put(job->own.alloc, p, job->bytes[job->memories]);
+    }
+}
+/* Device tensors: bytes to or from host memory, zeros from NULL; no bytes: waits for what was
+ * started. Counted as work. */
+static void attn__mpi_device(attn__mpi *job, void *to, const void *from, int64_t bytes, int out) {
+    const double start = MPI_Wtime();
+    if (job->status || !job->gpu) return;
+    job->status = job->gpu->device->copy(job->gpu->user, &job->own, to, from, (size_t)bytes, out);
+    job->times.compute += MPI_Wtime() - start;
+}
+static void attn__mpi_zero(attn__mpi *job, void *p, int64_t bytes) {
+    if (!job->gpu) memset(p, 0, (size_t)bytes);
+    else if (bytes) attn__mpi_device(job, p, NULL, bytes, 0);
 }
 /* Requests of up to `messages` messages of so many bytes in all. */
 static void attn__mpi_flight(attn__mpi *job, attn__flight *f, int64_t messages, int64_t bytes) {
@@ -5119,23 +5223,35 @@ static void attn__mpi_flight(attn__mpi *job, attn__flight *f, int64_t messages, 
 static void attn__mpi_ok(attn__mpi *job, int error) {
     if (error != MPI_SUCCESS && !job->status) job->status = ATTN_ERR_MPI;
 }
-static void attn__mpi_send(
-    attn__mpi *job, attn__flight *f, const void *from, int64_t bytes, int to, int tag) {
+/* Bytes of a buffer, from byte `first` on, are done and where messages are taken from. */
+static void attn__mpi_leave(attn__mpi *job, const attn__buffer *b, int64_t first, int64_t bytes) {
+    if (bytes && job->staged) attn__mpi_device(job, b->host + first, b->at + first, bytes, 1);
+    else attn__mpi_device(job, NULL, NULL, 0, 0);
+}
+static void attn__mpi_send(attn__mpi *job, attn__flight *f, const attn__buffer *b, int64_t first,
+    int64_t bytes, int to, int tag) {
     if (to != job->rank) job->times.sent += bytes;
     for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
         f->request[f->n] = MPI_REQUEST_NULL;
         attn__mpi_ok(
-            job, MPI_Isend((const char *)from + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
+            job, MPI_Isend(b->host + first + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
                      MPI_BYTE, to, tag, job->comm, &f->request[f->n++]));
     }
 }
-static void attn__mpi_receive(
-    attn__mpi *job, attn__flight *f, void *to, int64_t bytes, int from, int tag) {
+/* What was started is done before others may come in the place of these. */
+static void attn__mpi_receive(attn__mpi *job, attn__flight *f, const attn__buffer *b, int64_t first,
+    int64_t bytes, int from, int tag) {
+    if (!job->staged) attn__mpi_device(job, NULL, NULL, 0, 0);
     for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE) {
         f->request[f->n] = MPI_REQUEST_NULL;
-        attn__mpi_ok(job, MPI_Irecv((char *)to + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
-                              MPI_BYTE, from, tag, job->comm, &f->request[f->n++]));
+        attn__mpi_ok(
+            job, MPI_Irecv(b->host + first + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
+                     MPI_BYTE, from, tag, job->comm, &f->request[f->n++]));
     }
+}
+/* What was received, and waited for, is where the tensors are. */
+static void attn__mpi_land(attn__mpi *job, const attn__buffer *b, int64_t bytes) {
+    if (bytes && job->staged) attn__mpi_device(job, b->at, b->host, bytes, 0);
 }
 static void attn__mpi_wait(attn__mpi *job, attn__flight *f) {
     const double start = MPI_Wtime();
@@ -5153,6 +5269,21 @@ static void attn__mpi_progress(attn__mpi *job) {
             attn__mpi_ok(job, MPI_Testall(all[i]->n, all[i]->request, &done, MPI_STATUSES_IGNORE));
         if (done) all[i]->n = 0;
     }
+}
+/* Whether MPI says that it sends from memory of this runtime. */
+static int attn__mpi_aware(const char *runtime) {
+    int yes = 0;
+#ifdef MPIX_CUDA_AWARE_SUPPORT
+    if (!strcmp(runtime, "cuda")) yes |= MPIX_Query_cuda_support();
+#endif
+#ifdef MPIX_ROCM_AWARE_SUPPORT
+    if (!strcmp(runtime, "rocm")) yes |= MPIX_Query_rocm_support();
+#endif
+#if defined(MPIX_GPU_SUPPORT_CUDA) && defined(MPIX_GPU_SUPPORT_HIP)
+    int has = 0, type = !strcmp(runtime, "cuda") ? MPIX_GPU_SUPPORT_CUDA : MPIX_GPU_SUPPORT_HIP;
+    if (MPIX_GPU_query_support(type, &has) == MPI_SUCCESS) yes |= has;
+#endif
+    return (void)runtime, yes != 0;
 }
 
 /* Elements that are moved or added, by tasks: few are not worth waking a thread for. */
@@ -5386,7 +5517,7 @@ static void attn__mpi_run(attn__mpi *job, attn_desc *d, const attn_grad *g) {
     const double start = MPI_Wtime();
     if (job->status) return;
     job->status = attn_query(d, g, &plan);
-    if (!job->status && plan.workspace_size > job->work_size) {
+    if (!job->status && !job->gpu && plan.workspace_size > job->work_size) {
         attn__put(d->alloc, job->work, job->work_size);
         job->work = attn__get(d->alloc, plan.workspace_size);
         job->work_size = job->work ? plan.workspace_size : 0;
@@ -5404,101 +5535,170 @@ static void attn__mpi_run(attn__mpi *job, attn_desc *d, const attn_grad *g) {
  * attn_merge's arithmetic with the division at the end. Returns the weight of x. */
 static double attn__mpi_join(double *state, int64_t v_dim, double max, double sum) {
     const double old = state[0];
+    const int first = attn__bits64(state[1]) << 1 == 0;
     if (attn__is_neg_inf(max)) return 0;
-    if (!(max > old) && !attn__is_nan(max)) {
+    if (!first && !(max > old) && !attn__is_nan(max)) {
         const double weight = attn__exp(max - old);
         state[1] += weight * sum;
         return weight;
     }
-    const double shrink = attn__is_neg_inf(old) ? 0 : attn__exp(old - max);
+    const double shrink = first ? 0 : attn__exp(old - max), one = attn__exp(max - max);
     state[0] = max;
-    state[1] = state[1] * shrink + sum;
+    state[1] = state[1] * shrink + one * sum; /* NaN of an infinity */
     for (int64_t c = 0; c < v_dim; c++) state[2 + c] *= shrink;
-    return 1;
+    return one;
 }
-typedef struct attn__joining {
-    attn__mpi *job;
-    attn__place at;
-} attn__joining;
+static double *attn__mpi_state(const attn_joining *j, int64_t b, int64_t i, int64_t h) {
+    const int64_t token = (j->batch + b) * j->tokens + j->token + i;
+    return j->state + (token * j->heads + h) * (j->v_dim + 2);
+}
 /* Part (batch entry, head) n of a block's o and lse. */
 static void attn__mpi_join_task(void *arg, int64_t n) {
-    const attn__joining *j = (const attn__joining *)arg;
-    const attn__mpi *job = j->job;
-    const int64_t heads = job->own.heads, v_dim = job->own.v_dim, b = n / heads, h = n % heads;
-    const float *lse = job->part_lse + n * j->at.tokens;
+    const attn_joining *j = (const attn_joining *)arg;
+    const int64_t b = n / j->heads, h = n % j->heads;
+    const float *lse = j->lse + n * j->rows;
     uint64_t fp = attn__fp_enter(0);
-    for (int64_t i = 0; i < j->at.tokens; i++) {
-        const int64_t row = ((j->at.batch + b) * job->q_own + j->at.token + i) * heads + h;
-        const int64_t from = ((b * j->at.tokens + i) * heads + h) * v_dim;
-        double *state = job->state + row * (v_dim + 2), *x = state + 2;
+    for (int64_t i = 0; i < j->rows; i++) {
+        const int64_t *step = j->o.stride, from = b * step[0] + i * step[1] + h * step[2];
+        double *state = attn__mpi_state(j, b, i, h), *x = state + 2;
         if (attn__is_neg_inf((double)lse[i])) continue; /* o is not read */
-        const double weight = attn__mpi_join(state, v_dim, (double)lse[i], 1);
-        if (job->wide)
-            for (int64_t c = 0; c < v_dim; c++) x[c] += weight * ((double *)job->part)[from + c];
+        const double weight = attn__mpi_join(state, j->v_dim, (double)lse[i], 1);
+        if (j->o.dtype == ATTN_F64)
+            for (int64_t c = 0; c < j->v_dim; c++) x[c] += weight * ((double *)j->o.data)[from + c];
         else
-            for (int64_t c = 0; c < v_dim; c++)
-                x[c] += weight * (double)((float *)job->part)[from + c];
+            for (int64_t c = 0; c < j->v_dim; c++)
+                x[c] += weight * (double)((float *)j->o.data)[from + c];
     }
     attn__fp_leave(fp);
+}
+/* o and lse of (batch entry, head) n, from what is joined and the sink. */
+static void attn__mpi_finish_task(void *arg, int64_t n) {
+    const attn_joining *j = (const attn_joining *)arg;
+    const int64_t b = n / j->heads, h = n % j->heads;
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t i = 0; i < j->rows; i++) {
+        const int64_t *step = j->o.stride, to = b * step[0] + i * step[1] + h * step[2];
+        double *state = attn__mpi_state(j, b, i, h);
+        const int keys = attn__bits64(state[1]) << 1 != 0;
+        if (j->sink) attn__mpi_join(state, j->v_dim, (double)j->sink[h], 1);
+        const int empty = attn__bits64(state[1]) << 1 == 0;
+        for (int64_t c = 0; c < j->v_dim; c++)
+            attn__put_f64(j->o.data, j->o.dtype, to + c, keys ? state[2 + c] / state[1] : 0);
+        if (j->lse)
+            j->lse[n * j->rows + i] = attn__nearest_f32(
+                empty ? -attn__double(0x7ff0000000000000u) : state[0] + attn__log(state[1]));
+    }
+    attn__fp_leave(fp);
+}
+/* All rows of this rank's queries. */
+static attn_joining attn__mpi_joining(const attn__mpi *job) {
+    attn_joining j;
+    memset(&j, 0, sizeof j);
+    j.state = (double *)(void *)job->state.at;
+    j.tokens = j.rows = job->q_own;
+    j.heads = job->own.heads;
+    j.v_dim = job->own.v_dim;
+    j.batches = job->q_batch;
+    return j;
+}
+static int64_t attn__mpi_state_bytes(const attn__mpi *job) {
+    return job->q_batch * job->q_own * job->own.heads * (job->own.v_dim + 2) * 8;
 }
 static void attn__mpi_forward_run(
     attn__mpi *job, const attn__chunk *q, const attn__chunk *k, int64_t b, int64_t n) {
-    attn__joining join;
-    join.job = job;
-    attn_desc d = attn__mpi_run_desc(job, q, k, b, n, &join.at);
-    memset(&d.o, 0, sizeof d.o);
-    d.o.data = job->part;
-    d.o.dtype = job->wide ? ATTN_F64 : ATTN_F32;
+    attn__place at;
+    attn_joining j = attn__mpi_joining(job);
+    attn_desc d = attn__mpi_run_desc(job, q, k, b, n, &at);
+    d.o = attn__mpi_dense_out(
+        job->part, job->wide ? ATTN_F64 : ATTN_F32, at.tokens, d.heads, d.v_dim);
     d.lse = job->part_lse;
     attn__mpi_run(job, &d, NULL);
-    if (!job->status)
-        attn__mpi_parallel(job, join.at.batches * join.at.tokens * d.heads * d.v_dim,
-            attn__mpi_join_task, &join, join.at.batches * d.heads);
-}
-/* A row that has seen no key yet; `sink`: one part more, without a value. */
-static void attn__mpi_start(attn__mpi *job, int sink) {
-    const int64_t rows = job->q_batch * job->q_own * job->own.heads, width = job->own.v_dim + 2;
-    for (int64_t r = 0; r < rows; r++) {
-        double *state = job->state + r * width;
-        memset(state, 0, (size_t)width * sizeof *state);
-        state[0] = -attn__double(0x7ff0000000000000u);
-        if (sink && job->own.sink)
-            attn__mpi_join(state, 0, (double)job->own.sink[r % job->own.heads], 1);
-    }
-}
-/* o and lse of (batch entry, head) n, from what is joined. */
-static void attn__mpi_finish_task(void *arg, int64_t n) {
-    const attn__mpi *job = (const attn__mpi *)arg;
-    const attn_desc *d = &job->own;
-    const int64_t b = n / d->heads, h = n % d->heads;
-    uint64_t fp = attn__fp_enter(0);
-    for (int64_t i = 0; i < job->q_own; i++) {
-        const double *state = job->state + ((b * job->q_own + i) * d->heads + h) * (d->v_dim + 2);
-        const int64_t to = b * d->o.stride[0] + i * d->o.stride[1] + h * d->o.stride[2];
-        const int empty = attn__is_neg_inf(state[0]);
-        for (int64_t c = 0; c < d->v_dim; c++)
-            attn__put_f64(d->o.data, d->o.dtype, to + c, empty ? 0 : state[2 + c] / state[1]);
-        if (d->lse)
-            d->lse[n * job->q_own + i] =
-                attn__nearest_f32(empty ? state[0] : state[0] + attn__log(state[1]));
-    }
-    attn__fp_leave(fp);
+    j.o = d.o;
+    j.lse = d.lse;
+    j.batch = at.batch;
+    j.batches = at.batches;
+    j.token = at.token;
+    j.rows = at.tokens;
+    if (job->status) return;
+    if (job->gpu) job->status = job->gpu->device->join(job->gpu->user, &job->own, &j);
+    else
+        attn__mpi_parallel(job, j.batches * j.rows * j.heads * j.v_dim, attn__mpi_join_task, &j,
+            j.batches * j.heads);
 }
 static void attn__mpi_finish(attn__mpi *job) {
-    attn__mpi_parallel(job, job->q_batch * job->q_own * job->own.heads * job->own.v_dim,
-        attn__mpi_finish_task, job, job->q_batch * job->own.heads);
+    attn_joining j = attn__mpi_joining(job);
+    j.o = job->own.o;
+    j.lse = job->own.lse;
+    j.sink = job->own.sink;
+    if (job->gpu) job->status = job->gpu->device->finish(job->gpu->user, &job->own, &j);
+    else
+        attn__mpi_parallel(job, j.batches * j.rows * j.heads * j.v_dim, attn__mpi_finish_task, &j,
+            j.batches * j.heads);
+}
+
+/* ---- tensors of the ranks */
+static attn__piece attn__mpi_piece(
+    const void *data, const int64_t *stride, int32_t dtype, int64_t heads, int64_t dim) {
+    attn__piece p = {(void *)(uintptr_t)data, {stride[0], stride[1], stride[2]}, heads, dim, dtype};
+    return p;
+}
+/* On a device bytes are copied: any dtype; or added, in a float type. */
+static void attn__mpi_device_copy(
+    attn__mpi *job, int64_t *shape, attn_in *src, attn_out *dst, int add) {
+    attn_desc where = job->own;
+    where.flags = ATTN_DEVICE | (add ? ATTN_ACCUMULATE : 0);
+    for (int a = 0; a < 3 && src->dtype == dst->dtype && !add; a++) {
+        src->stride[a] = attn__bytes(src->dtype, src->stride[a]);
+        dst->stride[a] = attn__bytes(src->dtype, dst->stride[a]);
+    }
+    if (src->dtype == dst->dtype && !add) {
+        shape[3] = attn__bytes(src->dtype, shape[3]);
+        src->dtype = dst->dtype = ATTN_INT8;
+    }
+    if (!job->status) job->status = job->gpu->convert(job->gpu->user, shape, src, dst, &where);
+}
+static void attn__mpi_move_piece(attn__mpi *job, int64_t batch, int64_t tokens,
+    const attn__piece *from, const attn__piece *to, int add) {
+    int64_t shape[4] = {batch, tokens, from->heads, from->dim};
+    attn_in src;
+    attn_out dst = {to->data, {to->stride[0], to->stride[1], to->stride[2]}, to->dtype, ATTN_BSHD};
+    memset(&src, 0, sizeof src);
+    src.data = from->data;
+    src.dtype = from->dtype;
+    memcpy(src.stride, from->stride, sizeof src.stride);
+    const int64_t elements = batch * tokens * from->heads * from->dim;
+    if (elements <= 0) return;
+    if (job->gpu) attn__mpi_device_copy(job, shape, &src, &dst, add);
+    else attn__convert(shape, &src, &dst, elements, &job->own);
+}
+static void attn__mpi_copy(
+    attn__mpi *job, int64_t batch, int64_t tokens, const attn__piece *from, const attn__piece *to) {
+    attn__mpi_move_piece(job, batch, tokens, from, to, 0);
+}
+/* lse or dlse of the rows of a run, dense. */
+static const float *attn__mpi_rows(
+    attn__mpi *job, const attn__place *at, const float *from, float *to) {
+    const int64_t heads = job->own.heads, in[3] = {0, job->q_own, 0}, out[3] = {0, at->tokens, 0};
+    if (!from) return NULL;
+    const attn__piece all = attn__mpi_piece(from + at->batch * heads * job->q_own + at->token, in,
+                          ATTN_F32, 1, at->tokens),
+                      own = attn__mpi_piece(to, out, ATTN_F32, 1, at->tokens);
+    attn__mpi_copy(job, 1, at->batches * heads, &all, &own);
+    return to;
 }
 
 /* ---- backward */
-/* lse or dlse of the rows of a run, dense. */
-static const float *attn__mpi_rows(
-    const attn__mpi *job, const attn__place *at, const float *from, float *to) {
-    if (!from) return NULL;
-    for (int64_t n = 0; n < at->batches * job->own.heads; n++)
-        memcpy(to + n * at->tokens,
-            from + (at->batch * job->own.heads + n) * job->q_own + at->token,
-            (size_t)at->tokens * sizeof *to);
-    return to;
+/* What a backward of a run reads of its rows, and dq. */
+static void attn__mpi_grad_rows(attn__mpi *job, const attn__place *at, attn_desc *d, attn_grad *g) {
+    memset(g, 0, sizeof *g);
+    d->o = attn__mpi_out(&job->own.o, at->batch, at->token);
+    d->lse = job->part_lse;
+    attn__mpi_rows(job, at, job->own.lse, job->part_lse);
+    g->dlse = attn__mpi_rows(job, at, job->g.dlse, job->part_dlse);
+    g->dout = attn__mpi_in(&job->g.dout, at->batch, at->token);
+    g->dq = attn__mpi_dense_out(
+        job->dq, job->wide ? ATTN_F64 : ATTN_F32, job->q_own, d->heads, d->head_dim);
+    g->dq = attn__mpi_out(&g->dq, at->batch, at->token);
 }
 static void attn__mpi_backward_run(attn__mpi *job, float *grads, const attn__chunk *q,
     const attn__chunk *k, int64_t b, int64_t n) {
@@ -5508,52 +5708,56 @@ static void attn__mpi_backward_run(attn__mpi *job, float *grads, const attn__chu
     const int packed_k = job->all.seq.cu_k != NULL;
     const attn__sequence_view v = attn__mpi_view(&job->all, b, q, k);
     const int64_t k_batch = packed_k ? 0 : b, token = k->at + (packed_k ? v.k_first : 0);
-    memset(&g, 0, sizeof g);
+    attn__mpi_grad_rows(job, &at, &d, &g);
     d.flags |= ATTN_ACCUMULATE;
-    d.o = attn__mpi_out(&job->own.o, at.batch, at.token);
-    d.lse = job->part_lse;
-    attn__mpi_rows(job, &at, job->own.lse, job->part_lse);
-    g.dlse = attn__mpi_rows(job, &at, job->g.dlse, job->part_dlse);
-    g.dout = attn__mpi_in(&job->g.dout, at.batch, at.token);
-    g.dq = attn__mpi_dense_out(
-        job->dq, job->wide ? ATTN_F64 : ATTN_F32, job->q_own, d.heads, d.head_dim);
     g.dk = attn__mpi_dense_out(grads, ATTN_F32, job->tokens, d.kv_heads, d.head_dim);
     g.dv = attn__mpi_dense_out(
         grads + job->k_batch * g.dk.stride[0], ATTN_F32, job->tokens, d.kv_heads, d.v_dim);
-    g.dq = attn__mpi_out(&g.dq, at.batch, at.token);
     g.dk = attn__mpi_out(&g.dk, k_batch, token);
     g.dv = attn__mpi_out(&g.dv, k_batch, token);
     attn__mpi_run(job, &d, &g);
 }
-/* The rank's part of dsink of head h: - sum of exp(sink - lse) (dout . o - dlse). */
-static void attn__mpi_sink_task(void *arg, int64_t h) {
-    const attn__mpi *job = (const attn__mpi *)arg;
-    const attn_desc *d = &job->own;
-    attn__chunk q[2], whole = {0, attn__mpi_all_keys(job), 0};
-    uint64_t fp = attn__fp_enter(0);
-    double sum = 0;
-    const int chunks = attn__mpi_queries(job, job->rank, q);
-    for (int64_t n = 0; n < chunks * d->batch; n++) {
-        const attn__chunk *c = &q[n / d->batch];
-        const int64_t b = n % d->batch, batch = d->seq.cu_q ? 0 : b;
-        const attn__sequence_view v = attn__mpi_view(&job->all, b, c, &whole);
-        for (int64_t i = 0; i < v.q_used; i++) {
-            const int64_t t = c->at + v.q_first + i;
-            const int64_t row = (batch * d->heads + h) * job->q_own + t,
-                          o = batch * d->o.stride[0] + t * d->o.stride[1] + h * d->o.stride[2];
-            const attn_in *dout = &job->g.dout;
-            const int64_t at = batch * dout->stride[0] + t * dout->stride[1] + h * dout->stride[2];
-            double delta = job->g.dlse ? -(double)job->g.dlse[row] : 0,
-                   x = (double)d->sink[h] - (double)d->lse[row];
-            if (attn__is_neg_inf((double)d->lse[row])) continue; /* saw nothing, nor the sink */
-            for (int64_t e = 0; e < d->v_dim; e++)
-                delta += attn__get_f64(d->o.data, d->o.dtype, o + e) *
-                         attn__get_f64(dout->data, dout->dtype, at + e);
-            sum -= attn__exp(x > 0 ? 0 : x) * delta;
-        }
+/* dsink of some rows, by a call of theirs without keys: it follows from o, dout, lse and dlse. */
+static void attn__mpi_sinks_run(attn__mpi *job, const attn__chunk *q) {
+    const int64_t heads = job->own.heads;
+    const int32_t *cu = job->all.seq.cu_q;
+    const attn__chunk none = {0, 0, 0};
+    attn__place at;
+    attn_grad g;
+    int64_t b = 0, end = job->all.batch;
+    if (cu) {
+        b = attn__mpi_sequence_at(cu, end, q->first);
+        end = attn__mpi_sequence_at(cu, end, q->last - 1) + 1;
     }
-    job->dsink[h] = sum;
-    attn__fp_leave(fp);
+    attn_desc d = attn__mpi_run_desc(job, q, &none, b, end - b, &at);
+    attn__mpi_grad_rows(job, &at, &d, &g);
+    memset(&d.k, 0, sizeof d.k);
+    memset(&d.v, 0, sizeof d.v);
+    d.k.dtype = job->own.k.dtype;
+    d.v.dtype = job->own.v.dtype;
+    d.seq.cu_k = d.seq.used_k = d.seq.start_k = NULL;
+    d.kv_len = d.seq.total_k = 0;
+    d.sink = job->own.sink;
+    g.dsink = (float *)(void *)job->sinks.at;
+    attn__mpi_run(job, &d, &g);
+    attn__mpi_device(job, job->sinks.host, job->sinks.at, heads * 4, 1);
+    if (job->status) return;
+    for (int64_t h = 0; h < heads; h++)
+        job->dsink[h] += (double)((float *)(void *)job->sinks.host)[h];
+}
+/* The sum over this rank's rows, then those of all ranks. */
+static void attn__mpi_sinks(attn__mpi *job) {
+    attn__chunk q[2];
+    const int64_t heads = job->own.heads;
+    const int chunks = attn__mpi_queries(job, job->rank, q);
+    memset(job->dsink, 0, (size_t)heads * sizeof *job->dsink);
+    for (int c = 0; c < chunks; c++)
+        for (int64_t n = 0; n < attn__mpi_slices(&q[c]); n++) {
+            const attn__chunk rows = attn__mpi_slice(&q[c], n);
+            if (rows.first < rows.last && job->all.batch) attn__mpi_sinks_run(job, &rows);
+        }
+    attn__mpi_ok(job, MPI_Allgather(job->dsink, (int)heads, MPI_DOUBLE, job->dsink + heads,
+                          (int)heads, MPI_DOUBLE, job->comm));
 }
 /* x, or old + x, into a gradient of the caller: token n of all batch entries. */
 typedef struct attn__storing {
@@ -5584,6 +5788,14 @@ static void attn__mpi_store(
     attn__storing s = {from, to, keys ? job->k_own : job->q_own,
         keys ? job->own.kv_heads : job->own.heads, dim, dtype,
         (job->own.flags & ATTN_ACCUMULATE) != 0};
+    if (job->gpu) {
+        const int64_t stride[3] = {s.tokens * s.heads * dim, s.heads * dim, dim};
+        const attn__piece a = attn__mpi_piece(from, stride, dtype, s.heads, dim),
+                          b = attn__mpi_piece(to->data, to->stride, to->dtype, s.heads, dim);
+        attn__mpi_move_piece(
+            job, keys ? job->k_batch : job->q_batch, s.tokens, &a, &b, s.accumulate);
+        return;
+    }
     attn__mpi_parallel(job, (keys ? job->k_batch : job->q_batch) * s.tokens * s.heads * dim,
         attn__mpi_store_task, &s, (keys ? job->k_batch : job->q_batch) * s.tokens);
 }
@@ -5592,11 +5804,15 @@ static void attn__mpi_store_all(attn__mpi *job, const void *dk, const void *dv, 
     attn__mpi_store(job, &job->g.dq, job->dq, job->wide ? ATTN_F64 : ATTN_F32, 0, d->head_dim);
     attn__mpi_store(job, &job->g.dk, dk, dtype, 1, d->head_dim);
     attn__mpi_store(job, &job->g.dv, dv, dtype, 1, d->v_dim);
-    for (int64_t h = 0; job->g.dsink && h < d->heads; h++) {
-        double sum = d->flags & ATTN_ACCUMULATE ? (double)job->g.dsink[h] : 0;
+    if (!job->g.dsink) return;
+    float *dsink = job->gpu ? (float *)(void *)job->sinks.host : job->g.dsink;
+    if (d->flags & ATTN_ACCUMULATE) attn__mpi_device(job, dsink, job->g.dsink, d->heads * 4, 1);
+    for (int64_t h = 0; h < d->heads; h++) {
+        double sum = d->flags & ATTN_ACCUMULATE ? (double)dsink[h] : 0;
         for (int r = 1; r <= job->ranks; r++) sum += job->dsink[r * d->heads + h];
-        job->g.dsink[h] = (float)sum;
+        dsink[h] = (float)sum;
     }
+    attn__mpi_device(job, job->g.dsink, dsink, d->heads * 4, 0);
 }
 
 /* ---- the ring */
@@ -5649,27 +5865,10 @@ static void attn__mpi_open(attn__mpi *job, int source, const char *message) {
     if (d->k.scale) job->k.scale = (const float *)(const void *)(message + at[2]);
     if (d->v.scale) job->v.scale = (const float *)(const void *)(message + at[3]);
 }
-static void attn__mpi_copy(
-    attn__mpi *job, int64_t batch, int64_t tokens, const attn__piece *from, const attn__piece *to) {
-    const int64_t shape[4] = {batch, tokens, from->heads, from->dim};
-    attn_in src;
-    attn_out dst = {to->data, {to->stride[0], to->stride[1], to->stride[2]}, to->dtype, ATTN_BSHD};
-    memset(&src, 0, sizeof src);
-    src.data = from->data;
-    src.dtype = from->dtype;
-    memcpy(src.stride, from->stride, sizeof src.stride);
-    const int64_t elements = batch * tokens * from->heads * from->dim;
-    if (elements > 0) attn__convert(shape, &src, &dst, elements, &job->own);
-}
-static attn__piece attn__mpi_piece(
-    const void *data, const int64_t *stride, int32_t dtype, int64_t heads, int64_t dim) {
-    attn__piece p = {(void *)(uintptr_t)data, {stride[0], stride[1], stride[2]}, heads, dim, dtype};
-    return p;
-}
 /* The rank's own keys, dense. */
 static void attn__mpi_pack(attn__mpi *job) {
     const attn_desc *d = &job->own;
-    attn__mpi_open(job, job->rank, job->message[0]);
+    attn__mpi_open(job, job->rank, job->message[0].at);
     const attn_in *from[2] = {&d->k, &d->v}, *to[2] = {&job->k, &job->v};
     const int64_t dim[2] = {d->head_dim, d->v_dim};
     for (int i = 0; i < 2; i++) {
@@ -5700,27 +5899,39 @@ static void attn__mpi_add_task(void *arg, int64_t n) {
     for (int64_t i = n * ATTN__ADD_BLOCK; i < last; i++) a->to[i] += a->from[i];
     attn__fp_leave(fp);
 }
+/* Gradients of the keys at hand. */
+static void attn__mpi_add(attn__mpi *job, void *to, const void *from) {
+    const int64_t dim = job->own.head_dim + job->own.v_dim, stride[3] = {0, dim, dim};
+    attn__adding add = {(float *)to, (const float *)from, attn__mpi_grads(job, job->tokens)};
+    const attn__piece a = attn__mpi_piece(from, stride, ATTN_F32, 1, dim),
+                      b = attn__mpi_piece(to, stride, ATTN_F32, 1, dim);
+    if (job->gpu) attn__mpi_move_piece(job, 1, add.count / dim, &a, &b, 1);
+    else
+        attn__mpi_parallel(
+            job, add.count, attn__mpi_add_task, &add, attn__ceil_div(add.count, ATTN__ADD_BLOCK));
+}
 /* dk and dv of the keys at hand: this rank's added to what came with them, and passed on, or
  * home where nobody follows who needs the keys. */
 static void attn__mpi_backward_step(attn__mpi *job, int step, int source) {
     const int next = (job->rank + 1) % job->ranks;
-    float *grads = job->turn[step % 2];
-    attn__adding add = {grads, job->came, attn__mpi_grads(job, job->tokens)};
-    const int64_t bytes = add.count * 4;
+    attn__buffer *here = &job->turn[step % 2];
+    const int64_t bytes = attn__mpi_grads(job, job->tokens) * 4;
     attn__flight *sent = &job->sent[step % 2];
     attn__mpi_wait(job, sent); /* of two steps before */
     if (step > 0)
-        attn__mpi_receive(job, &job->coming, job->came, bytes,
+        attn__mpi_receive(job, &job->coming, &job->came, 0, bytes,
             (job->rank + job->ranks - 1) % job->ranks, ATTN__TAG_GRADS);
-    memset(grads, 0, (size_t)bytes);
-    attn__mpi_part(job, source, grads);
+    attn__mpi_zero(job, here->at, bytes);
+    attn__mpi_part(job, source, (float *)(void *)here->at);
     attn__mpi_wait(job, &job->coming);
-    if (step > 0)
-        attn__mpi_parallel(
-            job, add.count, attn__mpi_add_task, &add, attn__ceil_div(add.count, ATTN__ADD_BLOCK));
-    if (step < job->hops[source]) attn__mpi_send(job, sent, grads, bytes, next, ATTN__TAG_GRADS);
-    else if (step > 0) attn__mpi_send(job, sent, grads, bytes, source, ATTN__TAG_HOME);
-    else memcpy(job->home, grads, (size_t)bytes);
+    if (step > 0) {
+        attn__mpi_land(job, &job->came, bytes);
+        attn__mpi_add(job, here->at, job->came.at);
+    }
+    if (step > 0 || step < job->hops[source]) attn__mpi_leave(job, here, 0, bytes);
+    if (step < job->hops[source]) attn__mpi_send(job, sent, here, 0, bytes, next, ATTN__TAG_GRADS);
+    else if (step > 0) attn__mpi_send(job, sent, here, 0, bytes, source, ATTN__TAG_HOME);
+    else attn__mpi_add(job, job->home.at, here->at); /* to zeros */
 }
 /* In step n a rank works on the keys of the rank n before it, and gets those of the next step. No
  * step waits for one that is not before it in this count: nothing can lock. */
@@ -5728,29 +5939,34 @@ static void attn__mpi_ring(attn__mpi *job) {
     const int next = (job->rank + 1) % job->ranks, back = job->hops[job->rank],
               previous = (job->rank + job->ranks - 1) % job->ranks;
     int64_t at[4];
+    const int64_t home = attn__mpi_grads(job, job->k_own) * 4;
     attn__mpi_pack(job);
     if (job->kind == ATTN__MPI_BACKWARD && back > 0)
-        attn__mpi_receive(job, &job->homing, job->home, attn__mpi_grads(job, job->k_own) * 4,
-            (job->rank + back) % job->ranks, ATTN__TAG_HOME);
+        attn__mpi_receive(job, &job->homing, &job->home, 0, home, (job->rank + back) % job->ranks,
+            ATTN__TAG_HOME);
+    else if (job->kind == ATTN__MPI_BACKWARD) attn__mpi_zero(job, job->home.at, home);
     for (int step = 0; step < job->ranks; step++) {
         const int source = attn__mpi_source(job, step), after = attn__mpi_source(job, step + 1);
-        char *here = job->message[step % 2], *there = job->message[(step + 1) % 2];
-        if (step + 1 <= job->hops[after])
-            attn__mpi_receive(job, &job->keys, there,
-                attn__mpi_message(job, attn__mpi_held(job, after), at), previous, ATTN__TAG_KEYS);
+        const attn__buffer *here = &job->message[step % 2], *there = &job->message[(step + 1) % 2];
+        const int64_t coming = attn__mpi_message(job, attn__mpi_held(job, after), at),
+                      going = attn__mpi_message(job, attn__mpi_held(job, source), at);
+        const int comes = step + 1 <= job->hops[after];
+        if (comes) attn__mpi_receive(job, &job->keys, there, 0, coming, previous, ATTN__TAG_KEYS);
+        if (step == 0) attn__mpi_leave(job, here, 0, going); /* the others came */
         if (step < job->hops[source])
-            attn__mpi_send(job, &job->keys, here,
-                attn__mpi_message(job, attn__mpi_held(job, source), at), next, ATTN__TAG_KEYS);
+            attn__mpi_send(job, &job->keys, here, 0, going, next, ATTN__TAG_KEYS);
         if (step <= job->hops[source]) {
-            attn__mpi_open(job, source, here);
+            attn__mpi_open(job, source, here->at);
             if (job->kind == ATTN__MPI_BACKWARD) attn__mpi_backward_step(job, step, source);
             else attn__mpi_part(job, source, NULL);
         }
         attn__mpi_wait(job, &job->keys);
+        if (comes) attn__mpi_land(job, there, coming);
     }
     attn__mpi_wait(job, &job->sent[0]);
     attn__mpi_wait(job, &job->sent[1]);
     attn__mpi_wait(job, &job->homing);
+    if (job->kind == ATTN__MPI_BACKWARD && back > 0) attn__mpi_land(job, &job->home, home);
 }
 
 /* ---- Ulysses: all tokens of some heads here, some tokens of all heads there */
@@ -5790,24 +6006,26 @@ static void attn__mpi_move(attn__mpi *job, const attn__move *m) {
     const int64_t *cut = m->keys ? job->m->k_cut : job->m->q_cut;
     const int64_t token = m->batch * m->full.heads * attn__bytes(m->full.dtype, m->full.dim),
                   own = (m->keys ? job->k_own : job->q_own) * token;
-    char *out = job->message[0], *in = job->message[1];
+    int64_t out = 0, in = 0;
     for (int r = 0; r < job->ranks; r++) {
         const int64_t full = attn_mpi_tokens(cut, job->m->split, job->ranks, r) * token,
                       bytes = m->out ? own : full;
-        attn__mpi_receive(job, &job->keys, in, bytes, r, ATTN__TAG_HEADS);
+        attn__mpi_receive(job, &job->keys, &job->message[1], in, bytes, r, ATTN__TAG_HEADS);
         in += bytes;
     }
     for (int r = 0; r < job->ranks; r++) {
         const int64_t full = attn_mpi_tokens(cut, job->m->split, job->ranks, r) * token,
                       bytes = m->out ? full : own;
-        attn__mpi_move_side(job, m, r, m->out, 1, out);
-        attn__mpi_send(job, &job->keys, out, bytes, r, ATTN__TAG_HEADS);
+        attn__mpi_move_side(job, m, r, m->out, 1, job->message[0].at + out);
+        attn__mpi_leave(job, &job->message[0], out, bytes);
+        attn__mpi_send(job, &job->keys, &job->message[0], out, bytes, r, ATTN__TAG_HEADS);
         out += bytes;
     }
     attn__mpi_wait(job, &job->keys);
-    in = job->message[1];
+    attn__mpi_land(job, &job->message[1], in);
+    in = 0;
     for (int r = 0; r < job->ranks; r++) {
-        attn__mpi_move_side(job, m, r, !m->out, 0, in);
+        attn__mpi_move_side(job, m, r, !m->out, 0, job->message[1].at + in);
         in += m->out ? own : attn_mpi_tokens(cut, job->m->split, job->ranks, r) * token;
     }
 }
@@ -5842,7 +6060,7 @@ static void attn__mpi_move_rows(attn__mpi *job, const float *own, float *full, i
 static void *attn__mpi_full(attn__mpi *job, int keys, int32_t dtype, int64_t dim) {
     const int64_t rows = keys ? job->k_batch * attn__mpi_all_keys(job) * job->own.kv_heads
                               : job->q_batch * attn__mpi_all_queries(job) * job->own.heads;
-    return attn__mpi_take(job, attn__bytes(dtype, rows / job->ranks * dim));
+    return attn__mpi_hold(job, attn__bytes(dtype, rows / job->ranks * dim));
 }
 typedef struct attn__heads {
     void *q, *k, *v, *o, *dout, *dq, *dk, *dv;
@@ -5866,12 +6084,11 @@ static void attn__mpi_heads_memory(attn__mpi *job, attn__heads *f) {
         f->dk = attn__mpi_full(job, 1, grads, d->head_dim);
         f->dv = attn__mpi_full(job, 1, grads, d->v_dim);
         if (job->g.dlse) f->dlse = (float *)attn__mpi_full(job, 0, ATTN_F32, 1);
-        job->dq = attn__mpi_take(
+        job->dq = attn__mpi_hold(
             job, attn__bytes(grads, job->q_batch * job->q_own * d->heads * d->head_dim));
         const int64_t rows = job->k_batch * job->k_own * d->kv_heads;
-        job->home =
-            (float *)attn__mpi_take(job, attn__bytes(grads, rows * (d->head_dim + d->v_dim)));
-        job->dsink = (double *)attn__mpi_take(job, (1 + job->ranks) * d->heads * 8);
+        job->home.at =
+            (char *)attn__mpi_hold(job, attn__bytes(grads, rows * (d->head_dim + d->v_dim)));
     }
     /* messages: the largest tensor, as the whole of some heads and as some tokens of all */
     const int64_t dim = attn__max(d->head_dim, d->v_dim) * 8,
@@ -5881,7 +6098,7 @@ static void attn__mpi_heads_memory(attn__mpi *job, attn__heads *f) {
                   own = attn__max(job->q_batch * job->q_own * d->heads,
                       job->k_batch * job->k_own * d->kv_heads),
                   most = attn__max(full, own) * dim;
-    for (int i = 0; i < 2; i++) job->message[i] = (char *)attn__mpi_take(job, most);
+    for (int i = 0; i < 2; i++) job->message[i] = attn__mpi_buffer(job, most);
     attn__mpi_flight(job, &job->keys, 2 * job->ranks, 2 * most);
 }
 /* The call of this rank's heads. */
@@ -5938,7 +6155,7 @@ static void attn__mpi_heads_run(attn__mpi *job, const attn__heads *f) {
     g.dk = attn__mpi_dense_out(f->dk, grads, keys, d.kv_heads, d.head_dim);
     g.dv = attn__mpi_dense_out(f->dv, grads, keys, d.kv_heads, d.v_dim);
     g.dlse = f->dlse;
-    d.sink = NULL; /* dsink: attn__mpi_sink_task */
+    d.sink = NULL; /* dsink: attn__mpi_sinks */
     attn__mpi_run(job, &d, &g);
 }
 static void attn__mpi_heads_out(attn__mpi *job, const attn__heads *f) {
@@ -5949,7 +6166,7 @@ static void attn__mpi_heads_out(attn__mpi *job, const attn__heads *f) {
         if (d->lse) attn__mpi_move_rows(job, d->lse, f->lse, 1);
         return;
     }
-    char *dk = (char *)job->home,
+    char *dk = job->home.at,
          *dv = dk + attn__bytes(grads, job->k_batch * job->k_own * d->kv_heads * d->head_dim);
     const attn_out q = attn__mpi_dense_out(job->dq, grads, job->q_own, d->heads, d->head_dim),
                    k = attn__mpi_dense_out(dk, grads, job->k_own, d->kv_heads, d->head_dim),
@@ -5966,41 +6183,46 @@ static int64_t attn__mpi_share(const attn__mpi *job) {
 }
 static void attn__mpi_gather(attn__mpi *job) {
     const int64_t width = job->own.v_dim + 2, share = attn__mpi_share(job);
-    double *in = (double *)(void *)job->message[0], *out = (double *)(void *)job->message[1];
+    double *in = (double *)(void *)job->message[0].at, *out = (double *)(void *)job->message[1].at,
+           *state = (double *)(void *)job->state.host;
+    attn__mpi_device(job, state, job->state.at, attn__mpi_state_bytes(job), 1);
     const double start = MPI_Wtime();
     MPI_Datatype row;
     attn__mpi_ok(job, MPI_Type_contiguous((int)width, MPI_DOUBLE, &row));
     attn__mpi_ok(job, MPI_Type_commit(&row));
-    attn__mpi_ok(job, MPI_Alltoall(job->state, (int)share, row, in, (int)share, row, job->comm));
+    attn__mpi_ok(job, MPI_Alltoall(state, (int)share, row, in, (int)share, row, job->comm));
     for (int64_t i = 0; i < share; i++) {
         double *to = out + i * width;
         memcpy(to, in + i * width, (size_t)width * sizeof *to);
         for (int r = 1; r < job->ranks; r++) {
             const double *part = in + (r * share + i) * width;
+            if (attn__bits64(part[1]) << 1 == 0) continue; /* no keys */
             const double weight = attn__mpi_join(to, width - 2, part[0], part[1]);
-            for (int64_t c = 2; c < width && !attn__is_neg_inf(part[0]); c++)
-                to[c] += weight * part[c];
+            for (int64_t c = 2; c < width; c++) to[c] += weight * part[c];
         }
     }
-    attn__mpi_ok(job, MPI_Allgather(out, (int)share, row, job->state, (int)share, row, job->comm));
+    attn__mpi_ok(job, MPI_Allgather(out, (int)share, row, state, (int)share, row, job->comm));
     MPI_Type_free(&row);
     job->times.sent += 2 * (job->ranks - 1) * share * width * 8;
     job->times.wait += MPI_Wtime() - start;
+    attn__mpi_device(job, job->state.at, state, attn__mpi_state_bytes(job), 0);
 }
 static void attn__mpi_decode(attn__mpi *job) {
     const attn_desc *d = &job->own;
     const int64_t bytes =
         attn__bytes(d->q.dtype, job->q_batch * job->q_own * d->heads * d->head_dim);
+    if (job->rank == 0) attn__mpi_device(job, job->q.host, job->q.at, bytes, 1);
     const double start = MPI_Wtime();
     for (int64_t at = 0; at < bytes; at += ATTN_MPI_PIECE)
-        attn__mpi_ok(job, MPI_Bcast((char *)(uintptr_t)d->q.data + at,
-                              (int)attn__min(bytes - at, ATTN_MPI_PIECE), MPI_BYTE, 0, job->comm));
+        attn__mpi_ok(job, MPI_Bcast(job->q.host + at, (int)attn__min(bytes - at, ATTN_MPI_PIECE),
+                              MPI_BYTE, 0, job->comm));
     if (job->rank == 0) job->times.sent += (job->ranks - 1) * bytes;
     job->times.wait += MPI_Wtime() - start;
+    if (job->rank) attn__mpi_device(job, job->q.at, job->q.host, bytes, 0);
     job->k = d->k;
     job->v = d->v;
     job->tokens = job->k_own;
-    attn__mpi_start(job, job->rank == 0);
+    attn__mpi_zero(job, job->state.at, attn__mpi_state_bytes(job));
     attn__mpi_part(job, job->rank, NULL);
     attn__mpi_gather(job);
 }
@@ -6053,8 +6275,8 @@ static void attn__mpi_fields(const attn__mpi *job, attn__agreement *a) {
     attn__mpi_field(a, "offset", (uint64_t)d->offset);
     attn__mpi_field(a, "window_left", (uint64_t)d->window_left);
     attn__mpi_field(a, "window_right", (uint64_t)d->window_right);
-    attn__mpi_array(a, "alibi", d->alibi, d->heads, 4);
-    attn__mpi_array(a, "sink", d->sink, d->heads, 4);
+    attn__mpi_array(a, "alibi", job->alibi, d->heads, 4);
+    attn__mpi_array(a, "sink", job->sink, d->heads, 4);
     attn__mpi_array(a, "cu_q", s->cu_q, d->batch + 1, 4);
     attn__mpi_array(a, "cu_k", s->cu_k, d->batch + 1, 4);
     attn__mpi_array(a, "used_q", s->used_q, d->batch, 4);
@@ -6103,7 +6325,7 @@ static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, cons
     job->ulysses = m->method && !strcmp(m->method, "ulysses");
     ATTN__RULE(!m->method || !strcmp(m->method, "ring") || job->ulysses, ERR_MPI_METHOD);
     ATTN__RULE(!job->ulysses || job->kind != ATTN__MPI_DECODE, ERR_MPI_METHOD);
-    ATTN__RULE(!(d->flags & ATTN_DEVICE), ERR_MPI_DEVICE);
+    ATTN__RULE(m->messages >= ATTN_MPI_ASK && m->messages <= ATTN_MPI_DIRECT, ERR_MPI_MESSAGES);
     ATTN__RULE(attn__bits(d->tolerance) << 1 == 0, ERR_MPI_TOLERANCE);
     ATTN__RULE(d->k.dtype != ATTN_INT16 && d->v.dtype != ATTN_INT16, ERR_MPI_PLANES);
     ATTN__RULE(
@@ -6113,7 +6335,19 @@ static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, cons
                    !d->append.rotary_cos,
         ERR_MPI_CACHE);
     ATTN__RULE(!d->workspace && !d->workspace_size, ERR_MPI_WORKSPACE);
-    return ATTN_OK;
+    const attn_seq *s = &d->seq;
+    if (!(d->flags & ATTN_DEVICE)) return ATTN_OK;
+    ATTN__RULE(
+        (d->flags & ATTN_SEQ_HOST) || !(s->cu_q || s->cu_k || s->used_q || s->used_k || s->start_k),
+        ERR_MPI_DEVICE);
+    return attn__on_device(d, ATTN__JOINS, &job->gpu);
+}
+/* An array of a number for each head, in host memory. */
+static const float *attn__mpi_of_heads(attn__mpi *job, const float *x) {
+    if (!job->gpu || !x) return x;
+    float *host = (float *)attn__mpi_take(job, job->own.heads * 4);
+    attn__mpi_device(job, host, x, job->own.heads * 4, 1);
+    return host;
 }
 /* The description without the strides of tensors that this rank has a part of. */
 static attn_status attn__mpi_resolve_all(attn__mpi *job, const attn_desc *d, const attn_grad *g) {
@@ -6176,17 +6410,21 @@ static attn_status attn__mpi_decode_memory(attn__mpi *job) {
     attn_desc *d = &job->own;
     const int64_t rows = job->q_batch * job->q_own * d->heads, share = attn__mpi_share(job),
                   bytes = job->ranks * share * (d->v_dim + 2) * 8;
-    void *q = attn__mpi_take(job, attn__bytes(d->q.dtype, rows * d->head_dim));
+    const int64_t q_bytes = attn__bytes(d->q.dtype, rows * d->head_dim);
+    job->q.at = job->q.host = (char *)attn__mpi_hold(job, q_bytes);
+    if (job->gpu) job->q.host = (char *)attn__mpi_take(job, q_bytes);
     ATTN__RULE(share <= INT32_MAX / 2, ERR_SIZE);
     ATTN__RULE(d->q.data || job->rank || rows == 0, ERR_NULL_Q);
-    job->message[0] = (char *)attn__mpi_take(job, bytes);
-    job->message[1] = (char *)attn__mpi_take(job, share * (d->v_dim + 2) * 8);
-    job->state = (double *)attn__mpi_take(job, bytes);
+    job->message[0].at = (char *)attn__mpi_take(job, bytes);
+    job->message[1].at = (char *)attn__mpi_take(job, share * (d->v_dim + 2) * 8);
+    job->state.at = job->state.host = (char *)attn__mpi_hold(job, bytes);
+    if (job->gpu) job->state.host = (char *)attn__mpi_take(job, bytes);
     if (job->status) return job->status;
-    memset(job->state, 0, (size_t)bytes);
-    const attn_in dense = attn__mpi_dense_in(q, d->q.dtype, job->q_own, d->heads, d->head_dim);
+    memset(job->state.host, 0, (size_t)bytes); /* shares are all of one size */
+    const attn_in dense =
+        attn__mpi_dense_in(job->q.at, d->q.dtype, job->q_own, d->heads, d->head_dim);
     attn__piece from = attn__mpi_piece(d->q.data, d->q.stride, d->q.dtype, d->heads, d->head_dim),
-                to = attn__mpi_piece(q, dense.stride, d->q.dtype, d->heads, d->head_dim);
+                to = attn__mpi_piece(job->q.at, dense.stride, d->q.dtype, d->heads, d->head_dim);
     if (!job->rank) {
         ATTN__TRY(attn__check_data(d, NULL));
         attn__mpi_copy(job, job->q_batch, job->q_own, &from, &to);
@@ -6202,22 +6440,21 @@ static void attn__mpi_ring_memory(attn__mpi *job) {
     const int64_t bytes = attn__mpi_message(job, most, at), grads = attn__mpi_grads(job, most) * 4,
                   rows = job->q_batch * job->q_own * d->heads;
     job->hops = (int *)attn__mpi_take(job, job->ranks * (int64_t)sizeof(int));
-    for (int i = 0; i < 2; i++) job->message[i] = (char *)attn__mpi_take(job, bytes);
+    for (int i = 0; i < 2; i++) job->message[i] = attn__mpi_buffer(job, bytes);
     attn__mpi_flight(job, &job->keys, 2, 2 * bytes);
     if (!back) {
-        job->state = (double *)attn__mpi_take(job, rows * (d->v_dim + 2) * 8);
+        job->state.at = (char *)attn__mpi_hold(job, attn__mpi_state_bytes(job));
         return;
     }
     for (int i = 0; i < 2; i++) {
-        job->turn[i] = (float *)attn__mpi_take(job, grads);
+        job->turn[i] = attn__mpi_buffer(job, grads);
         attn__mpi_flight(job, &job->sent[i], 1, grads);
     }
-    job->came = (float *)attn__mpi_take(job, grads);
-    job->home = (float *)attn__mpi_take(job, attn__mpi_grads(job, job->k_own) * 4);
+    job->came = attn__mpi_buffer(job, grads);
+    job->home = attn__mpi_buffer(job, attn__mpi_grads(job, job->k_own) * 4);
     attn__mpi_flight(job, &job->coming, 1, grads);
     attn__mpi_flight(job, &job->homing, 1, grads);
-    job->dq = attn__mpi_take(job, attn__bytes(job->wide ? ATTN_F64 : ATTN_F32, rows * d->head_dim));
-    job->dsink = (double *)attn__mpi_take(job, (1 + job->ranks) * d->heads * 8);
+    job->dq = attn__mpi_hold(job, attn__bytes(job->wide ? ATTN_F64 : ATTN_F32, rows * d->head_dim));
 }
 /* What a block leaves, and the arrays of its lengths. */
 static void attn__mpi_block_memory(attn__mpi *job) {
@@ -6227,27 +6464,40 @@ static void attn__mpi_block_memory(attn__mpi *job) {
     for (int c = 0; c < chunks; c++)
         most = attn__max(most, attn__ceil_div(q[c].last - q[c].first, attn__mpi_slices(&q[c])));
     const int64_t rows = job->q_batch * most * job->own.heads;
-    job->part_lse = (float *)attn__mpi_take(job, rows * 4);
-    if (job->kind == ATTN__MPI_BACKWARD) job->part_dlse = (float *)attn__mpi_take(job, rows * 4);
+    job->part_lse = (float *)attn__mpi_hold(job, rows * 4);
+    if (job->kind == ATTN__MPI_BACKWARD) job->part_dlse = (float *)attn__mpi_hold(job, rows * 4);
     else
-        job->part = attn__mpi_take(
+        job->part = attn__mpi_hold(
             job, attn__bytes(job->wide ? ATTN_F64 : ATTN_F32, rows * job->own.v_dim));
     for (int i = 0; i < 5; i++)
         job->lengths[i] = (int32_t *)attn__mpi_take(job, (job->all.batch + 1) * 4);
 }
+static void attn__mpi_sinks_memory(attn__mpi *job) {
+    const int64_t heads = job->own.heads;
+    job->dsink = (double *)attn__mpi_take(job, (1 + job->ranks) * heads * 8);
+    job->sinks.at = job->sinks.host = (char *)attn__mpi_hold(job, heads * 4);
+    if (job->gpu) job->sinks.host = (char *)attn__mpi_take(job, heads * 4);
+}
 static attn_status attn__mpi_prepare(
     attn__mpi *job, const attn_desc *d, const attn_grad *g, attn__heads *f) {
+    const attn_mpi *m = job->m;
     ATTN__TRY(attn__mpi_check_call(job, d, g));
     ATTN__TRY(attn__mpi_resolve_all(job, d, g));
     ATTN__TRY(attn__mpi_resolve_own(job, d, g));
+    if (job->gpu) {
+        job->staged = m->messages == ATTN_MPI_STAGED ||
+                      (m->messages == ATTN_MPI_ASK && !attn__mpi_aware(job->gpu->device->runtime));
+    }
+    job->times.messages = job->staged ? ATTN_MPI_STAGED : ATTN_MPI_DIRECT;
     if (job->kind == ATTN__MPI_DECODE) ATTN__TRY(attn__mpi_decode_memory(job));
     ATTN__TRY(attn__check_data(&job->own, g ? &job->g : NULL));
-    if (job->ulysses) {
-        attn__mpi_heads_memory(job, f);
-        return job->status;
-    }
-    if (job->kind != ATTN__MPI_DECODE) attn__mpi_ring_memory(job);
-    attn__mpi_block_memory(job);
+    job->alibi = attn__mpi_of_heads(job, job->own.alibi);
+    job->sink = attn__mpi_of_heads(job, job->own.sink);
+    if (job->ulysses) attn__mpi_heads_memory(job, f);
+    else if (job->kind != ATTN__MPI_DECODE) attn__mpi_ring_memory(job);
+    const int sinks = g && job->g.dsink;
+    if (sinks) attn__mpi_sinks_memory(job);
+    if (sinks || !job->ulysses) attn__mpi_block_memory(job);
     return job->status;
 }
 
@@ -6265,21 +6515,16 @@ static void attn__mpi_compute(attn__mpi *job, const attn__heads *f) {
         attn__mpi_decode(job);
         return;
     }
-    if (back && job->g.dsink) {
-        attn__mpi_parallel(job, job->q_batch * job->q_own * d->heads * d->v_dim,
-            attn__mpi_sink_task, job, d->heads);
-        attn__mpi_ok(job, MPI_Allgather(job->dsink, (int)d->heads, MPI_DOUBLE,
-                              job->dsink + d->heads, (int)d->heads, MPI_DOUBLE, job->comm));
-    }
+    if (back && job->g.dsink) attn__mpi_sinks(job);
     if (job->ulysses) {
         attn__mpi_heads_run(job, f);
         return;
     }
     if (back)
-        memset(job->dq, 0,
-            (size_t)attn__bytes(job->wide ? ATTN_F64 : ATTN_F32,
+        attn__mpi_zero(job, job->dq,
+            attn__bytes(job->wide ? ATTN_F64 : ATTN_F32,
                 job->q_batch * job->q_own * d->heads * d->head_dim));
-    else attn__mpi_start(job, 1);
+    else attn__mpi_zero(job, job->state.at, attn__mpi_state_bytes(job));
     attn__mpi_find_hops(job);
     attn__mpi_ring(job);
 }
@@ -6287,9 +6532,10 @@ static void attn__mpi_write(attn__mpi *job, const attn__heads *f) {
     if (job->ulysses) attn__mpi_heads_out(job, f);
     else if (job->kind != ATTN__MPI_BACKWARD) attn__mpi_finish(job);
     else
-        attn__mpi_store_all(job, job->home,
-            job->home + job->k_batch * job->k_own * job->own.kv_heads * job->own.head_dim,
+        attn__mpi_store_all(job, job->home.at,
+            job->home.at + job->k_batch * job->k_own * job->own.kv_heads * job->own.head_dim * 4,
             ATTN_F32);
+    attn__mpi_device(job, NULL, NULL, 0, 0); /* what fails late, too */
 }
 static attn_status attn__mpi_communicator(attn__mpi *job, MPI_Comm comm) {
     int begun = 0, ended = 0, inter = 0;
@@ -6322,6 +6568,7 @@ static attn_status attn__mpi_call(
         s = attn__mpi_agree(&job, 0, why);
     }
     if (!s) attn__mpi_write(&job, &full);
+    if (!s && (job.gpu || job.ulysses)) s = attn__mpi_agree(&job, 0, why); /* these can fail */
     attn__mpi_free(&job);
     job.times.total = MPI_Wtime() - start;
     if (!s && m->times) *m->times = job.times;
@@ -7122,18 +7369,21 @@ static void attn__probe_read(void *arg, int64_t i) {
     for (int64_t r = 0; r < p->n; r++)
         p->sink[i % 1024] = attn__machine()->isa->read(p->data + i * p->floats, p->floats);
 }
+/* For attn_bench, which includes the implementation, and is asked for few calls. */
+static int attn__probe_runs = 12;
 /* The shortest of some runs of a probe of at least 2 ms each. */
 static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads) {
     attn_desc where;
     memset(&where, 0, sizeof where);
     double best = 1e30;
-    for (int run = 0; run < 12; run++) {
+    for (int run = 0, doubled = 0; run < attn__probe_runs; run++) {
         double start = attn_seconds();
         attn__parallel(&where, threads, task, p, threads);
         double took = attn_seconds() - start;
-        if (took < 2e-3 && run < 10) {
+        if (took < 2e-3 && doubled < 20) {
             p->n *= 2;
-            run--;
+            doubled++;
+            run = -1;
             best = 1e30;
             continue;
         }
@@ -8499,10 +8749,19 @@ ATTN__INLINE void ATTN__(store_n)(float *p, ATTN__V v, int64_t n) {
     for (int64_t l = 0; l < ATTN__W && l < n; l++) p[l] = x[l];
 }
 #endif
+/* A vector of elements of any type, one by one. */
+ATTN__NOINLINE void ATTN__(load_other)(
+    float *part, const void *data, int32_t dtype, int64_t at, int64_t n) {
+    for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
+}
+ATTN__NOINLINE void ATTN__(store_other)(
+    void *data, int32_t dtype, int64_t at, const float *part, int64_t n) {
+    for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(data, dtype, at + l, part[l]);
+}
 #if !(ATTN__OWN & ATTN__OWN_NARROW)
 ATTN__INLINE ATTN__V ATTN__(load16)(const void *p, int64_t n, int32_t dtype) {
     float x[ATTN__W];
-    for (int64_t l = 0; l < ATTN__W; l++) x[l] = l < n ? attn__get_f32(p, dtype, l) : 0;
+    ATTN__(load_other)(x, p, dtype, 0, n);
     return ATTN__(load)(x);
 }
 ATTN__INLINE ATTN__V ATTN__(load8)(const void *p, int64_t n, int32_t dtype) {
@@ -8511,7 +8770,7 @@ ATTN__INLINE ATTN__V ATTN__(load8)(const void *p, int64_t n, int32_t dtype) {
 ATTN__INLINE void ATTN__(store16)(void *p, ATTN__V v, int64_t n, int32_t dtype) {
     float x[ATTN__W];
     ATTN__(store)(x, v);
-    for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(p, dtype, l, x[l]);
+    ATTN__(store_other)(p, dtype, 0, x, n);
 }
 #endif
 #if !(ATTN__OWN & ATTN__OWN_RANDOM)
@@ -8577,14 +8836,6 @@ ATTN__INLINE ATTN__V ATTN__(fma_step)(ATTN__V x, ATTN__V a, ATTN__V b) {
 ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
 
 /* ---- n floats of a tensor of any type, and back ---- */
-ATTN__NOINLINE void ATTN__(load_other)(
-    float *part, const void *data, int32_t dtype, int64_t at, int64_t n) {
-    for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
-}
-ATTN__NOINLINE void ATTN__(store_other)(
-    void *data, int32_t dtype, int64_t at, const float *part, int64_t n) {
-    for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(data, dtype, at + l, part[l]);
-}
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
     float part[ATTN__W];
     if (ATTN__ONLY_F32 || dtype == ATTN_F32)
@@ -8768,7 +9019,7 @@ ATTN__INLINE void ATTN__(fetch)(
     ATTN__(fetch_row)(data, dtype, (int64_t)((uint64_t)at + ATTN__AHEAD * (uint64_t)stride), dim);
 }
 /* dst[0 .. dim rounded up to W) = scale * row, zeros behind, unless dst is NULL; a lane that is
- * not finite makes one of bad[4] NaN: four sums, or their latency would be the limit. */
+ * not finite makes one of *bad NaN. */
 ATTN__INLINE void ATTN__(widen1)(
     float *dst, const void *src, int32_t dtype, int64_t at, int64_t n, float scale, ATTN__V *bad) {
     ATTN__V v = ATTN__(load_any)(src, dtype, at, n);
@@ -8776,21 +9027,31 @@ ATTN__INLINE void ATTN__(widen1)(
     *bad = *bad + v * ATTN__(set1)(0);
     if (dst) ATTN__(store)(dst, v);
 }
-ATTN__INLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim,
-    float scale, ATTN__V *bad) {
+/* Four vectors at a time, of a float type; returns how many elements. Four sums, or the latency of
+ * one would be the limit. */
+ATTN__INLINE int64_t ATTN__(widen4)(
+    float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim, ATTN__V *bad) {
+    ATTN__V sum[4];
     int64_t c = 0;
+    ATTN__UNROLL for (int v = 0; v < 4; v++)
+        sum[v] = ATTN__(set1)(0);
     for (; c + 4 * ATTN__W <= dim; c += 4 * ATTN__W) ATTN__UNROLL
         for (int v = 0; v < 4; v++)
             ATTN__(widen1)(dst ? dst + c + v * ATTN__W : NULL, src, dtype, at + c + v * ATTN__W,
-                ATTN__W, scale, bad + v);
-    ATTN__UNROLL for (int v = 0; v < 3; v++, c += ATTN__W)
-        if (c < dim)
-            ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + v);
-    if (c < dim) ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad + 3);
+                ATTN__W, 1, sum + v);
+    *bad = *bad + ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    return c;
 }
-ATTN__INLINE int ATTN__(any_bad)(const ATTN__V *bad) {
-    return !attn__finite(ATTN__(reduce_add)((bad[0] + bad[1]) + (bad[2] + bad[3])));
+ATTN__NOINLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at,
+    int64_t dim, float scale, ATTN__V *bad) {
+    int64_t c = 0;
+    if (dtype == ATTN_F32) c = ATTN__(widen4)(dst, src, ATTN_F32, at, dim, bad);
+    else if (dtype == ATTN_F16) c = ATTN__(widen4)(dst, src, ATTN_F16, at, dim, bad);
+    else if (dtype == ATTN_BF16) c = ATTN__(widen4)(dst, src, ATTN_BF16, at, dim, bad);
+    for (; c < dim; c += ATTN__W)
+        ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad);
 }
+ATTN__INLINE int ATTN__(any_bad)(ATTN__V bad) { return !attn__finite(ATTN__(reduce_add)(bad)); }
 ATTN__INLINE float ATTN__(kv_scale)(
     const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
@@ -8840,39 +9101,32 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_
  * first see what is never used. */
 static void ATTN__(pack_single_k)(
     float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j) {
-    ATTN__V bad[4];
-    ATTN__UNROLL for (int l = 0; l < 4; l++)
-        bad[l] = ATTN__(set1)(0);
+    ATTN__V unused = ATTN__(set1)(0);
     ATTN__(widen)(dst, d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j, h), d->head_dim,
-        ATTN__(kv_scale)(d, s, &d->k, j, h), bad);
+        ATTN__(kv_scale)(d, s, &d->k, j, h), &unused);
     ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
 }
 /* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad)
  * unless it is NULL. Nine parameters: where to, and which rows of which tensor. */
 static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
-    ATTN__V bad[4];
-    for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
-    if (t->dtype == ATTN_F32)
-        for (int64_t j = j0; j < j1; j++)
-            ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, ATTN_F32,
-                attn__k_at(d, s, t->stride, j, h), dim, 1, bad);
-    else
-        for (int64_t j = j0; j < j1; j++) {
-            const int64_t ahead = attn__min(j + 2 * ATTN__AHEAD, j1 - 1);
-            ATTN__(fetch_row)(t->data, t->dtype, attn__k_at(d, s, t->stride, ahead, h), dim);
-            ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, t->dtype,
-                attn__k_at(d, s, t->stride, j, h), dim, ATTN__(kv_scale)(d, s, t, j, h), bad);
-        }
+    ATTN__V bad = ATTN__(set1)(0);
+    const int f32 = t->dtype == ATTN_F32;
+    for (int64_t j = j0; j < j1; j++) {
+        const int64_t ahead = attn__min(j + 2 * ATTN__AHEAD, j1 - 1);
+        if (!f32) ATTN__(fetch_row)(t->data, t->dtype, attn__k_at(d, s, t->stride, ahead, h), dim);
+        ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, t->dtype,
+            attn__k_at(d, s, t->stride, j, h), dim, f32 ? 1 : ATTN__(kv_scale)(d, s, t, j, h),
+            &bad);
+    }
     return ATTN__(any_bad)(bad);
 }
 /* Row i of q, rotated where the description says so. */
 static void ATTN__(pack_q)(
     float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t h) {
-    ATTN__V unused[4];
-    for (int l = 0; l < 4; l++) unused[l] = ATTN__(set1)(0);
+    ATTN__V unused = ATTN__(set1)(0);
     ATTN__(widen)(
-        dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, unused);
+        dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &unused);
     if (attn__has_rotary(d) && i < s->q_used) attn__rotate(d, dst, s->k_old + i);
 }
 
@@ -9222,18 +9476,15 @@ ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) *g, int64_t r) {
     return q;
 }
 /* Whether n elements of the bias are all -infinity; a NaN is not. */
-ATTN__INLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n) {
+ATTN__NOINLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n) {
     const ATTN__V one = ATTN__(set1)(1), low = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
     ATTN__V seen = zero;
     int64_t c = 0;
-    for (; c + ATTN__W <= n; c += ATTN__W) {
-        seen = seen + ATTN__(pick)(ATTN__(load_any)(d->bias.data, d->bias.dtype, at + c, ATTN__W),
+    for (; c < n; c += ATTN__W) /* the lanes behind are 0 */
+        seen = seen + ATTN__(pick)(ATTN__(load_any)(d->bias.data, d->bias.dtype, at + c,
+                                       attn__min(n - c, ATTN__W)),
                           low, zero, one);
-    }
-    if (c < n) /* the lanes behind are 0 */
-        seen = seen + ATTN__(pick)(ATTN__(load_any)(d->bias.data, d->bias.dtype, at + c, n - c),
-                          low, zero, one);
-    return ATTN__(reduce_add)(seen) == (float)(c < n ? ATTN__W - (n - c) : 0);
+    return ATTN__(reduce_add)(seen) == (float)(c - n);
 }
 /* Whether 32 bytes of a mask hide all. */
 ATTN__INLINE int ATTN__(mask_hides)(const unsigned char *p) {
@@ -9535,7 +9786,7 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype,
         if (dtype == ATTN_F32 && c < dim) ATTN__(thin_step)(m, R, dtype, row, j, c, dim - c, acc);
         ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W)
             ATTN__(store)(sum + n, ATTN__(add_lanes)(acc + n));
-        for (int r = 0; r < m->rows; r++) {
+        for (int r = 0; r < (R == 1 ? 1 : m->rows); r++) {
             float *out = m->out + r * m->ldo + j;
             for (int x = 0; first && x < X; x++) sum[r * X + x] += out[x];
             memcpy(out, sum + r * X, (size_t)X * sizeof *sum);
@@ -9682,14 +9933,10 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
         else ATTN__(group_clip)(g, r, S, kb + g->start, g->end - g->start, top);
     }
 }
-/* O[R][c .. c + vectors * W) = alpha O + P V. last: lanes of the last vector. */
-ATTN__INLINE void ATTN__(thin_panel)(
-    const ATTN__(thin) *m, int R, int vectors, int32_t dtype, int64_t c, int64_t last) {
-    ATTN__V acc[4][ATTN__W], value[ATTN__W];
-    const float *row[4];
-    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
-    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
-        for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
+/* acc[R][vectors] += P V, columns c .. c + vectors * W. last: lanes of the last vector. */
+ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, int32_t dtype,
+    int64_t c, int64_t last, const float *const *row, ATTN__V (*acc)[ATTN__W]) {
+    ATTN__V value[ATTN__W];
     for (int64_t j = 0; j < m->n; j++) {
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
             if (m->next && l * ATTN__W % ATTN__(thin_line)(dtype) == 0)
@@ -9703,6 +9950,24 @@ ATTN__INLINE void ATTN__(thin_panel)(
                 acc[r][l] = ATTN__(fma)(p, value[l], acc[r][l]);
         }
     }
+}
+/* O[R][c .. c + vectors * W) = alpha O + P V; fewer than W lanes of the last are of f32. */
+ATTN__INLINE void ATTN__(thin_panel)(
+    const ATTN__(thin) *m, int R, int vectors, int64_t c, int64_t last) {
+    ATTN__V acc[4][ATTN__W];
+    const float *row[4];
+    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
+    ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
+        for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
+    switch (m->dtype) {
+#define X(type, lanes) \
+    case type: ATTN__(thin_sums)(m, R, vectors, type, c, lanes, row, acc); break;
+#define WHOLE(type) X(type, ATTN__W)
+        X(ATTN_F32, last)
+        ATTN__THIN_NARROW(WHOLE)
+#undef WHOLE
+#undef X
+    }
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
         for (int l = 0; l < vectors; l++) {
             float *o = m->out + r * m->ldo + c + l * ATTN__W;
@@ -9712,26 +9977,15 @@ ATTN__INLINE void ATTN__(thin_panel)(
             ATTN__(store)(o, acc[r][l]);
         }
 }
-ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R, int32_t dtype) {
-    const int64_t dim = m->dim;
+ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R) {
     enum { P = ATTN__W > 4 ? ATTN__W / 4 : 1 };
     int64_t c = 0;
-    for (; c + P * ATTN__W <= dim; c += P * ATTN__W) ATTN__(thin_panel)(m, R, P, dtype, c, ATTN__W);
-    for (; c + ATTN__W <= dim && P > 1; c += ATTN__W)
-        ATTN__(thin_panel)(m, R, 1, dtype, c, ATTN__W);
-    if (dtype == ATTN_F32 && c < dim) ATTN__(thin_panel)(m, R, 1, dtype, c, dim - c);
+    for (; c + P * ATTN__W <= m->dim; c += P * ATTN__W) ATTN__(thin_panel)(m, R, P, c, ATTN__W);
+    for (; c < m->dim; c += ATTN__W) ATTN__(thin_panel)(m, R, 1, c, attn__min(m->dim - c, ATTN__W));
 }
 ATTN__NOINLINE void ATTN__(thin_columns_of)(const ATTN__(thin) *m) {
-    switch (m->dtype) {
-#define X(type) \
-    case type: \
-        if (m->rows == 1) ATTN__(thin_columns)(m, 1, type); \
-        else ATTN__(thin_columns)(m, 4, type); \
-        return;
-        X(ATTN_F32)
-        ATTN__THIN_NARROW(X)
-#undef X
-    }
+    if (m->rows == 1) ATTN__(thin_columns)(m, 1);
+    else ATTN__(thin_columns)(m, 4);
 }
 /* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. The
  * scales of V go to P where nothing is lost. */
@@ -11098,12 +11352,11 @@ static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_vie
         ATTN__(fetch)(d->o.data, d->o.dtype, o_at, d->o.stride[1], d->v_dim);
         ATTN__(fetch)(
             job->g->dout.data, job->g->dout.dtype, dout_at, job->g->dout.stride[1], d->v_dim);
-        ATTN__V bad[4];
-        for (int l = 0; l < 4; l++) bad[l] = ATTN__(set1)(0);
+        ATTN__V bad = ATTN__(set1)(0);
         float *dout = job->dout + (row - job->first) * job->v_ld;
         ATTN__(widen)(job->q + (row - job->first) * job->q_ld, d->q.data, d->q.dtype, q_at,
-            d->head_dim, 1, bad);
-        ATTN__(widen)(dout, job->g->dout.data, job->g->dout.dtype, dout_at, d->v_dim, 1, bad);
+            d->head_dim, 1, &bad);
+        ATTN__(widen)(dout, job->g->dout.data, job->g->dout.dtype, dout_at, d->v_dim, 1, &bad);
         job->bad[row] = (float)ATTN__(any_bad)(bad);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
             sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
@@ -11555,8 +11808,8 @@ static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s
         for (int64_t c = 0; c < keys && bad; c++)
             if (!ATTN__(sees)(&q, first + c)) ds[c] = 0;
         for (int64_t c = 0; c < keys; c += ATTN__W)
-            ATTN__(store_any)(to, ATTN_F32, c,
-                ATTN__(load_any)(to, ATTN_F32, c, keys - c) + ATTN__(load)(ds + c), keys - c);
+            ATTN__(store_n)(
+                to + c, ATTN__(load_n)(to + c, keys - c) + ATTN__(load)(ds + c), keys - c);
     }
 }
 static void ATTN__(backward_bias)(
@@ -11788,11 +12041,8 @@ static void ATTN__(standard_backward)(const attn__bwd *job, const attn__sequence
 ATTN__INLINE void ATTN__(convert_as)(void *dst, int32_t to, int64_t dst_at, int64_t dst_step,
     const void *src, int32_t from, int64_t src_at, int64_t src_step, int64_t rows, int64_t n) {
     for (int64_t r = 0; r < rows; r++) {
-        int64_t out = dst_at + r * dst_step, in = src_at + r * src_step, c = 0;
-        for (; c + ATTN__W <= n; c += ATTN__W)
-            ATTN__(store_any)(
-                dst, to, out + c, ATTN__(load_any)(src, from, in + c, ATTN__W), ATTN__W);
-        if (c < n)
+        int64_t out = dst_at + r * dst_step, in = src_at + r * src_step;
+        for (int64_t c = 0; c < n; c += ATTN__W)
             ATTN__(store_any)(dst, to, out + c, ATTN__(load_any)(src, from, in + c, n - c), n - c);
     }
 }

@@ -22,7 +22,7 @@
      #include "attn.h"
      attn_status attn_plugin_register(attn_status (*add)(const attn_backend *))
      {
-         static const attn_backend mine = { "mine", ATTN_ABI, plan, run, NULL, NULL, NULL, NULL };
+         static const attn_backend mine = { "mine", ATTN_ABI, plan, run, NULL, NULL, NULL, NULL, NULL };
          return add(&mine);                         plan and run as attn.h describes them
      }
 
@@ -111,7 +111,8 @@
                   ratio is one of medians.
      GFLOP/s      2 x visible pairs x heads x (head_dim + v_dim), the backward 2.5 times that.
                   openpi, flash_v2 and adaattn count otherwise: `their_flops` in csv and json.
-     of peak      of the FMA peak measured before and after the row on the same threads. Empty for
+     of peak      of the FMA peak measured before and after the row on the same threads, the best
+                  of 12 runs of 2 ms, or of as many as --iterations says, but 3 at least. Empty for
                   a GPU, whose peak is not measured.
      bound        `overhead` where more than half of the call is what an empty call takes; else the
                   longer of: the arithmetic at the peak, and the call's own memory traffic, its
@@ -4540,7 +4541,8 @@ static void describe_rank(rank_call *x) {
         row_bytes(&all->k, v[KV_HEADS], v[DIM]), true);
     d->v.data = own_rows(x, (void *)(uintptr_t)all->v.data, true, v[BATCH],
         row_bytes(&all->v, v[KV_HEADS], v[V_DIM]), true);
-    x->m = (attn_mpi){x->s.m->split, x->s.m->method, x->s.q_cut, x->s.k_cut, &x->times};
+    x->m =
+        (attn_mpi){x->s.m->split, x->s.m->method, x->s.q_cut, x->s.k_cut, &x->times, ATTN_MPI_ASK};
     if (decode) return;
     d->q.data = own_rows(x, (void *)(uintptr_t)all->q.data, false, v[BATCH], q_row, true);
     d->o.data = own_rows(x, all->o.data, false, v[BATCH], o_row, back);
@@ -7654,6 +7656,13 @@ static void count_rows(bench *b) {
         for (int k = 0; backend_of_case(b, &b->cases[i], k, name); k++) b->row_total++;
 }
 
+/* The machine's rates are the best of 12 short runs, of fewer where few calls are asked for. */
+static void set_probes(const bench *b) {
+    const int64_t most = 12, least = 3, asked = b->opt.user.value[ITERATIONS][0];
+    if (!b->opt.user.count[ITERATIONS]) return;
+    attn__probe_runs = (int)(asked > most ? most : asked < least ? least : asked);
+}
+
 static void measure_machine(bench *b) {
     b->fma_peak = attn_peak_gflops(ATTN_F32, 0);
     b->dot_peak = attn_peak_gflops(ATTN_BF16, 0);
@@ -7661,6 +7670,7 @@ static void measure_machine(bench *b) {
 }
 
 static void run_cases(bench *b) {
+    set_probes(b);
     if (!b->opt.repeated) measure_machine(b);
     b->writer->begin(stdout, b);
     if (fflush(stdout)) b->broken = errno;

@@ -37,7 +37,7 @@
  *   slots, pages; append, rotated and quantised to the bits of the CPU; lse. P is rounded to the
  *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
  *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P stays f32.
- *   attn_merge and attn_convert of device tensors.
+ *   attn_merge, attn_convert and attn_mpi_* of device tensors.
  * DECODE  the keys of a sequence with up to 64 rows in use and more than 256 keys are cut into
  *   parts that run side by side and are joined in order: of up to 16 rows into at most 64 parts, 4
  *   for each compute unit over the kv heads; of more rows into at most 16, 2 over the heads; each a
@@ -154,6 +154,7 @@ attn_status attn_hip_last_times(
 #define hipHostMalloc cudaHostAlloc
 #define hipHostFree cudaFreeHost
 #define hipMemcpyAsync cudaMemcpyAsync
+#define hipMemsetAsync cudaMemsetAsync
 #define hipMemcpyHostToDevice cudaMemcpyHostToDevice
 #define hipMemcpyDeviceToHost cudaMemcpyDeviceToHost
 #define hipStream_t cudaStream_t
@@ -4840,19 +4841,23 @@ static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d) {
 }
 /* ============================================================================= >>convert ====
    Layout and dtype conversion: dst = src, rounded once, to nearest even. Bitwise what attn_convert
-   does on the CPU. */
+   does on the CPU. Or dst = dst + src, for what comes from other ranks. */
 struct gpu_convert_params {
     const char *src;
     char *dst;
     int64_t src_stride[3], dst_stride[3], tokens, heads, dim, rows; /* in elements; dim: one row */
     int32_t src_dtype, dst_dtype; /* equal: elements of `unit` bytes are copied */
-    int32_t unit, rows_per_block;
+    int32_t unit, rows_per_block, add;
 };
 
 __device__ static inline void gpu_convert_one(
     const gpu_convert_params &p, int64_t to, int64_t from) {
-    if (p.src_dtype == p.dst_dtype) {
+    if (p.add) {
+        gpu_put64(p.dst, p.dst_dtype, to,
+            gpu_get64(p.dst, p.dst_dtype, to) + gpu_get64(p.src, p.src_dtype, from));
+    } else if (p.src_dtype == p.dst_dtype) {
         switch (p.unit) {
+            case 1:  ((uint8_t *)p.dst)[to] = ((const uint8_t *)p.src)[from]; break;
             case 2:  ((uint16_t *)p.dst)[to] = ((const uint16_t *)p.src)[from]; break;
             case 4:  ((uint32_t *)p.dst)[to] = ((const uint32_t *)p.src)[from]; break;
             case 8:  ((uint64_t *)p.dst)[to] = ((const uint64_t *)p.src)[from]; break;
@@ -4983,11 +4988,16 @@ __device__ static inline gpu_merge_sum gpu_merge_sum_of(
     for (int32_t n = 0; n < p.parts; n++) m.sum += gpu_exp64((double)part[n].lse[at] - m.max);
     return m;
 }
+/* What is finite stays finite. */
+__device__ static inline float gpu_finite_lse(double lse) {
+    const double most = 3.4028234663852886e38;
+    if (fabs(lse) < __longlong_as_double(0x7ff0000000000000ll)) lse = fmin(fmax(lse, -most), most);
+    return (float)lse;
+}
 /* Row i of head h of batch entry b, by one wave. */
 __device__ static inline void gpu_merge_row(
     const gpu_merge_params &p, int64_t b, int32_t h, int64_t i) {
     const gpu_part *part = p.more ? p.more : p.part;
-    const double most = 3.4028234663852886e38;
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
     const int64_t at = (b * p.heads + h) * p.tokens + i;
     const gpu_merge_sum m = gpu_merge_sum_of(p, part, h, at);
@@ -5005,16 +5015,79 @@ __device__ static inline void gpu_merge_row(
             b * p.o.stride[0] + i * p.o.stride[1] + h * p.o.stride[2] + c, x);
     }
     if (!p.lse || lane) return;
-    double lse = m.empty ? m.max : m.max + gpu_log64(m.sum);
-    /* what is finite stays finite */
-    if (fabs(lse) < __longlong_as_double(0x7ff0000000000000ll)) lse = fmin(fmax(lse, -most), most);
-    p.lse[at] = (float)lse;
+    p.lse[at] = gpu_finite_lse(m.empty ? m.max : m.max + gpu_log64(m.sum));
 }
 /* grid {any}: rows. */
 __global__ static void __launch_bounds__(256) gpu_merge_kernel(gpu_merge_params p) {
     for (int64_t u = gpu_first_unit(); u < p.rows; u += gpu_units_step()) {
         const int64_t of_head = u / p.tokens, b = of_head / p.heads;
         gpu_merge_row(p, b, (int32_t)(of_head - b * p.heads), u - of_head * p.tokens);
+    }
+}
+
+/* ---- rows over several ranks: as attn_mpi_* of the CPU, to the same bits ---- */
+/* Where the numbers of row i of head h of batch entry b lie. */
+struct gpu_state_row {
+    double *state;
+    int64_t o, lse;
+};
+__device__ static inline gpu_state_row gpu_state_row_of(const attn_joining &j, int64_t u) {
+    const int64_t of_head = u / j.rows, i = u - of_head * j.rows, b = of_head / j.heads,
+                  h = of_head - b * j.heads, token = (j.batch + b) * j.tokens + j.token + i;
+    return {j.state + (token * j.heads + h) * (j.v_dim + 2),
+        b * j.o.stride[0] + i * j.o.stride[1] + h * j.o.stride[2], u};
+}
+/* One part more, of lse `most` and a sum of 1: what the row and the part are multiplied by. */
+struct gpu_state_join {
+    double max, sum, shrink, weight;
+};
+__device__ static inline gpu_state_join gpu_state_join_of(double max, double sum, double most) {
+    if (sum != 0 && !(most > max) && most == most) {
+        const double weight = gpu_exp64(most - max);
+        return {max, sum + weight, 1, weight};
+    }
+    const double shrink = sum == 0 ? 0 : gpu_exp64(max - most), one = gpu_exp64(most - most);
+    return {most, gpu_product(sum, shrink) + one, shrink, one}; /* NaN of an infinity */
+}
+__device__ static inline bool gpu_is_none(float lse) { return __float_as_uint(lse) == 0xff800000u; }
+/* Where lanes of a wave run on their own: what one writes next, the others have read. */
+__device__ static inline void gpu_wave_has_read(void) {
+#if defined(__CUDA_ARCH__)
+    __syncwarp();
+#endif
+}
+/* Both: grid {any}, rows. */
+__global__ static void __launch_bounds__(256) gpu_state_join_kernel(attn_joining j) {
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
+    for (int64_t u = gpu_first_unit(); u < j.batches * j.heads * j.rows; u += gpu_units_step()) {
+        const gpu_state_row row = gpu_state_row_of(j, u);
+        const float lse = j.lse[row.lse];
+        if (gpu_is_none(lse)) continue; /* an empty part: o is not read */
+        const gpu_state_join s = gpu_state_join_of(row.state[0], row.state[1], (double)lse);
+        gpu_wave_has_read();
+        for (int64_t c = lane; c < j.v_dim; c += GPU_WAVE)
+            row.state[2 + c] =
+                gpu_product(row.state[2 + c], s.shrink) +
+                gpu_product(s.weight, gpu_get64((const char *)j.o.data, j.o.dtype, row.o + c));
+        if (lane) continue;
+        row.state[0] = s.max;
+        row.state[1] = s.sum;
+    }
+}
+__global__ static void __launch_bounds__(256) gpu_state_finish_kernel(attn_joining j) {
+    const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
+    for (int64_t u = gpu_first_unit(); u < j.batches * j.heads * j.rows; u += gpu_units_step()) {
+        const gpu_state_row row = gpu_state_row_of(j, u);
+        const float sink = j.sink ? j.sink[u / j.rows % j.heads] : GPU_NEG_INF;
+        gpu_state_join s = {row.state[0], row.state[1], 1, 0};
+        const bool keys = s.sum != 0;
+        if (!gpu_is_none(sink)) s = gpu_state_join_of(s.max, s.sum, (double)sink);
+        const bool empty = s.sum == 0;
+        for (int64_t c = lane; c < j.v_dim; c += GPU_WAVE)
+            gpu_put64((char *)j.o.data, j.o.dtype, row.o + c,
+                keys ? gpu_product(row.state[2 + c], s.shrink) / s.sum : 0);
+        if (j.lse && !lane)
+            j.lse[row.lse] = empty ? GPU_NEG_INF : gpu_finite_lse(s.max + gpu_log64(s.sum));
     }
 }
 
@@ -6855,8 +6928,9 @@ static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in
         p.dim *= p.heads;
         p.heads = 1;
     }
+    p.add = (where->flags & ATTN_ACCUMULATE) != 0;
     /* the same type: the largest unit that everything is a multiple of */
-    if (src->dtype == dst->dtype) {
+    if (src->dtype == dst->dtype && !p.add) {
         const int64_t extent[3] = {shape[0], p.tokens, p.heads};
         const int32_t a = gpu_align_of(p.src, p.src_stride, extent, src->dtype),
                       b = gpu_align_of(p.dst, p.dst_stride, extent, dst->dtype);
@@ -6979,6 +7053,84 @@ static attn_status gpu_merge(
     gpu_tell(d, s, &plan);
     return s;
 }
+/* ---- what attn_mpi_* ask for ---- */
+static attn_status gpu_get_memory(void *user, const attn_desc *where, void **p, size_t bytes) {
+    gpu_device device;
+    gpu_visit visit;
+    attn_plan plan;
+    (void)user;
+    plan.why[0] = 0;
+    attn_status s = gpu_enter(where->device, &plan, &device, &visit);
+    if (!s) {
+        const hipError_t e = hipMalloc(p, bytes);
+        if (e != hipSuccess) s = gpu_failed(&plan, e, "hipMalloc");
+    }
+    gpu_leave(&visit);
+    return s;
+}
+static void gpu_put_memory(void *user, const attn_desc *where, void *p) {
+    gpu_device device;
+    gpu_visit visit;
+    attn_plan plan;
+    (void)user;
+    plan.why[0] = 0;
+    if (!gpu_enter(where->device, &plan, &device, &visit))
+        (void)hipStreamSynchronize((hipStream_t)where->stream);
+    (void)hipFree(p); /* whatever went wrong */
+    gpu_leave(&visit);
+}
+static attn_status gpu_copy_bytes(const attn_desc *where, void *to, const void *from, size_t bytes,
+    int32_t to_host, attn_plan *plan) {
+    hipStream_t stream = (hipStream_t)where->stream;
+    if (bytes && !from) GPU_TRY(hipMemsetAsync, (to, 0, bytes, stream));
+    else if (bytes)
+        GPU_TRY(hipMemcpyAsync,
+            (to, from, bytes, to_host ? hipMemcpyDeviceToHost : hipMemcpyHostToDevice, stream));
+    if (from || !bytes) GPU_TRY(hipStreamSynchronize, (stream));
+    return ATTN_OK;
+}
+static attn_status gpu_copy(
+    void *user, const attn_desc *where, void *to, const void *from, size_t bytes, int32_t to_host) {
+    gpu_device device;
+    gpu_visit visit;
+    attn_plan plan;
+    (void)user;
+    plan.why[0] = 0;
+    attn_status s = gpu_enter(where->device, &plan, &device, &visit);
+    if (!s) s = gpu_copy_bytes(where, to, from, bytes, to_host, &plan);
+    gpu_leave(&visit);
+    return s;
+}
+static attn_status gpu_state_run(
+    const attn_desc *where, const attn_joining *given, const void *kernel) {
+    gpu_device device;
+    gpu_visit visit;
+    attn_plan plan;
+    attn_joining j = *given;
+    const gpu_queue to = {(hipStream_t)where->stream, &plan};
+    const gpu_work rows = {j.batches * j.heads * j.rows, 1, 1};
+    plan.why[0] = 0;
+    attn_status s = gpu_enter(where->device, &plan, &device, &visit);
+    if (!s) s = gpu_launch_units(&to, kernel, &j, rows);
+    gpu_leave(&visit);
+    return s;
+}
+static attn_status gpu_join(void *user, const attn_desc *where, const attn_joining *j) {
+    (void)user;
+    return gpu_state_run(where, j, (const void *)gpu_state_join_kernel);
+}
+static attn_status gpu_finish_joined(void *user, const attn_desc *where, const attn_joining *j) {
+    (void)user;
+    return gpu_state_run(where, j, (const void *)gpu_state_finish_kernel);
+}
+#if defined(__CUDACC__) && !defined(__HIP__)
+#define GPU_RUNTIME "cuda"
+#else
+#define GPU_RUNTIME "rocm"
+#endif
+static const attn_device_calls gpu_device_calls = {
+    GPU_RUNTIME, gpu_get_memory, gpu_put_memory, gpu_copy, gpu_join, gpu_finish_joined};
+
 /* What no call holds goes; the calling thread's events too. */
 static void gpu_shutdown(void *user) {
     (void)user;
@@ -7011,6 +7163,7 @@ attn_status attn_hip_register(void) {
     b.convert = gpu_convert;
     b.shutdown = gpu_shutdown;
     b.merge = gpu_merge;
+    b.device = &gpu_device_calls;
     return attn_register(&b);
 }
 #endif /* a GPU compiler */

@@ -79,7 +79,7 @@ enum { N = 60 * 4 * 32 };
 static float q[N], k[N], v[N], mine[N], theirs[N];
 
 int main(void) {
-    attn_backend rows = {"rows", ATTN_ABI, plan, run, NULL, NULL, NULL, NULL};
+    attn_backend rows = {"rows", ATTN_ABI, plan, run, NULL, NULL, NULL, NULL, NULL};
     attn_desc d = {0};
     attn_plan p;
     attn_status s;

@@ -1103,8 +1103,8 @@ static void test_saved_runs(void)
 
 int main(void)
 {
-    static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL };
-    static const attn_backend fickle = { "fickle", ATTN_ABI, erring_plan, fickle_run, NULL, NULL, NULL, NULL };
+    static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL, NULL };
+    static const attn_backend fickle = { "fickle", ATTN_ABI, erring_plan, fickle_run, NULL, NULL, NULL, NULL, NULL };
     attn_register(&erring);
     attn_register(&fickle);
     test_verification();

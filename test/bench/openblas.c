@@ -103,6 +103,6 @@ static attn_status run(void *user, const attn_desc *d, const attn_grad *g, const
 attn_status attn_plugin_register(attn_status (*add)(const attn_backend *));
 attn_status attn_plugin_register(attn_status (*add)(const attn_backend *))
 {
-    static const attn_backend openblas = { "openblas", ATTN_ABI, plan, run, NULL, NULL, NULL, NULL };
+    static const attn_backend openblas = { "openblas", ATTN_ABI, plan, run, NULL, NULL, NULL, NULL, NULL };
     return add(&openblas);
 }

@@ -112,7 +112,7 @@ attn_status attn_plugin_register(attn_status (*registers)(const attn_backend *))
 attn_status attn_plugin_register(attn_status (*registers)(const attn_backend *))
 {
     static attn_backend loops;
-    loops = (attn_backend){ "loops", ATTN_ABI, plan, run, (void *)(uintptr_t)"l", NULL, NULL, NULL };
+    loops = (attn_backend){ "loops", ATTN_ABI, plan, run, (void *)(uintptr_t)"l", NULL, NULL, NULL, NULL };
     if (KIND == NOTHING) return ATTN_OK;
     if (KIND == REFUSES) return ATTN_ERR_NO_DEVICE;
     if (KIND == STALE) loops.abi -= (uint64_t)1 << 32;                  /* of another version of attn.h */

@@ -163,6 +163,6 @@ void shutdown(void *) { kept = graph(); }
 
 extern "C" attn_status attn_plugin_register(attn_status (*add)(const attn_backend *))
 {
-    static const attn_backend torch = { "torch", ATTN_ABI, plan, run, nullptr, nullptr, shutdown, nullptr };
+    static const attn_backend torch = { "torch", ATTN_ABI, plan, run, nullptr, nullptr, shutdown, nullptr, nullptr };
     return add(&torch);
 }

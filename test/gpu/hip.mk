@@ -60,6 +60,12 @@ build/hip/$(1)/hip_fault.o: test/gpu/hip_fault.c | hipsim
 	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(1) -c $$< -o $$@
 $$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/plain/impl.o build/hip/$(1)/hip_fault.o build/hip/$(1)/attn_hip.o
 	$$(HIP_LINK) $$^ -o $$@ -lcmocka -lm
+build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wrap.o build/hip/$(1)/attn_hip.o
+	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c))))
+# attention over MPI with device tensors: test/mpi/mpi.sh
+build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
+	@mkdir -p $(@D)
+	mpicc $(MPI_FLAGS) -D__HIP_PLATFORM_AMD__ -DMPI_DEVICE -c $< -o $@
 hip-programs: $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%))

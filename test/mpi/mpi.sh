@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test/mpi/mpi.sh [COUNT [SEED]] - test/mpi/mpi_test.c on 1, 2, 3, 4 and 7 ranks, COUNT random descriptions on each; attn_bench over ranks;
-# it counts as skipped where there is no MPI (make setup).
+# it counts as skipped where there is no MPI (make setup). Then the same with device tensors in the simulator of test/hipsim, on 1, 2 and 3
+# ranks: of gfx942, whose work is put off as long as nothing waits for it; COUNT above 100: of all chips.
 # test/mpi/mpi.sh large - test/mpi/large.c, a message above 2 GiB.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -25,4 +26,19 @@ for ranks in 1 2 3 4 7; do
 done
 echo "-- attn_bench over ranks"
 python3 test/mpi/scaling_test.py build/mpi/attn_bench || status=1
+if why=$(test/gpu/hip.sh missing); then
+    echo "skipped: device tensors over ranks, $why"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit $status
+fi
+export HIPSIM_THREADS=1 HIPSIM_MAX_INST=50000000 HIPSIM_POISON=1
+chips=gfx942
+[ "$count" -le 100 ] || chips="gfx90a gfx942 gfx1100 gfx1201"
+for chip in $chips; do
+    make -s build/hip/$chip/mpi_test || exit 1
+    for ranks in 1 2 3; do
+        echo "-- $ranks ranks, tensors in the memory of $chip"
+        HIPSIM_ARCH=$chip HIPSIM_DEFER=$ranks ranks "$ranks" build/hip/$chip/mpi_test --count "$count" --seed $((seed + ranks)) --cost 16 || status=1
+    done
+done
 exit $status

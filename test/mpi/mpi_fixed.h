@@ -54,6 +54,7 @@ static void device(fixed *f) { f->d.flags |= ATTN_DEVICE; }
 static void workspace(fixed *f) { f->d.workspace = f->mem[8], f->d.workspace_size = 64; }
 static void tolerance(fixed *f) { f->d.tolerance = 0.01f; }
 static void planes(fixed *f) { f->d.v.dtype = ATTN_INT16; }
+static void messages(fixed *f) { f->m.messages = 3; }
 static void no_backend(fixed *f) { f->d.backend = "abacus"; }
 static const struct { const char *name; void (*spoil)(fixed *f); attn_status status; const char *says; } faults[] = {
     { "head_dim -1", no_desc, ATTN_ERR_NEGATIVE_SIZE, "rank" }, { "kv_heads 5", no_heads, ATTN_ERR_HEADS, "rank" },
@@ -68,9 +69,9 @@ static const struct { const char *name; void (*spoil)(fixed *f); attn_status sta
     { "no cut", no_cut, ATTN_ERR_MPI_CUT, "rank" }, { "a short cut", short_cut, ATTN_ERR_MPI_CUT, "rank" },
     { "a cut from 1 on", falling_cut, ATTN_ERR_MPI_CUT, "rank" }, { "a bias", a_bias, ATTN_ERR_MPI_MASK, "rank" },
     { "dropout", dropout, ATTN_ERR_MPI_MASK, "rank" }, { "a slot", a_slot, ATTN_ERR_MPI_CACHE, "rank" },
-    { "device memory", device, ATTN_ERR_MPI_DEVICE, "rank" }, { "a workspace", workspace, ATTN_ERR_MPI_WORKSPACE, "rank" },
+    { "device memory", device, ATTN_ERR_DEVICE, "rank" }, { "a workspace", workspace, ATTN_ERR_MPI_WORKSPACE, "rank" },
     { "a tolerance", tolerance, ATTN_ERR_MPI_TOLERANCE, "rank" }, { "int16", planes, ATTN_ERR_MPI_PLANES, "rank" },
-    { "no such backend", no_backend, ATTN_ERR_BACKEND_UNKNOWN, "rank" },
+    { "messages 3", messages, ATTN_ERR_MPI_MESSAGES, "rank" }, { "no such backend", no_backend, ATTN_ERR_BACKEND_UNKNOWN, "rank" },
 };
 static attn_status fixed_call(fixed *f, int back)
 {

@@ -4,7 +4,8 @@
  *
  * Every rank makes the same random description (proof.h), takes its own tokens of it, and rank 0 puts the results together again and
  * checks them by the rule that holds for every backend. Each call is made twice, the second time with ranks that are late at random:
- * the bits must be the same. Then the calls that must be refused, one rank's fault at a time; what is sent, computed and held. */
+ * the bits must be the same. Then the calls that must be refused, one rank's fault at a time; what is sent, computed and held.
+ * With MPI_DEVICE the tensors of all ranks are device memory (mpi_device.h). */
 #define _DEFAULT_SOURCE
 #include "proof.h"
 #include <unistd.h>
@@ -162,11 +163,26 @@ static void mpi_free(mpi_case *m)
     for (int i = 0; i < PARTS; i++) free(m->p[i].mem);
     free(m->q.at), free(m->k.at), free(m->dsink);
 }
-static attn_status mpi_call(mpi_case *m, int decode, int back)
+static attn_status call_of(const attn_desc *d, const attn_grad *g, const attn_mpi *m, int decode, int back)
 {
-    return decode ? attn_mpi_decode(&m->d, &m->m, MPI_COMM_WORLD) : back ? attn_mpi_backward(&m->d, &m->g, &m->m, MPI_COMM_WORLD)
-                  : attn_mpi_forward(&m->d, &m->m, MPI_COMM_WORLD);
+    return decode ? attn_mpi_decode(d, m, MPI_COMM_WORLD) : back ? attn_mpi_backward(d, g, m, MPI_COMM_WORLD) : attn_mpi_forward(d, m, MPI_COMM_WORLD);
 }
+/* All ranks have the same status; that of rank 0. */
+static attn_status common_status(attn_status s, const char *what)
+{
+    int first = (int)s;
+    PMPI_Bcast(&first, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (first != (int)s) fail(what, "ranks return different statuses");
+    return (attn_status)first;
+}
+#ifdef MPI_DEVICE
+#include "mpi_device.h"
+#else
+static attn_status mpi_call(mpi_case *m, int decode, int back) { return call_of(&m->d, &m->g, &m->m, decode, back); }
+static int may_decline(const proof_case *c, int back) { (void)c, (void)back; return 0; }
+static double unit_of(const proof_case *c) { (void)c; return 0; }
+#include "mpi_fixed.h"
+#endif
 /* What a call writes, for comparisons of bytes: kept before, and after. */
 static const int written[2][4] = { { O, LSE, LSE, LSE }, { DQ, DK, DV, DV } };
 static void keep(const mpi_case *m, int back, char *copy[4], int restore)
@@ -186,14 +202,6 @@ static int same(const mpi_case *m, int back, char *copy[4])
     return ok;
 }
 static void drop(char *copy[4]) { for (int i = 0; i < 4; i++) free(copy[i]), copy[i] = NULL; }
-/* All ranks have the same status; that of rank 0. */
-static attn_status common_status(attn_status s, const char *what)
-{
-    int first = (int)s;
-    PMPI_Bcast(&first, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (first != (int)s) fail(what, "ranks return different statuses");
-    return (attn_status)first;
-}
 /* The parts of all ranks in the case's own tensors, on rank 0. */
 static void collect(mpi_case *m, int decode, int back)
 {
@@ -271,13 +279,14 @@ static void run_call(proof_case *c, proof_answer *a, uint64_t *r, int64_t index,
     if (c->features & (PROOF_BIAS | PROOF_MASK | PROOF_DROPOUT)) wanted = ATTN_ERR_MPI_MASK;
     else if (c->features & (PROOF_SLOTS | PROOF_PAGED | PROOF_APPEND | PROOF_ROTARY)) wanted = ATTN_ERR_MPI_CACHE;
     else if (method && !strcmp(method, "ulysses") && (heads % ranks || kv_heads % ranks)) wanted = ATTN_ERR_MPI_HEADS;
+    if (s && !wanted && may_decline(c, back)) wanted = s;
     if (s != wanted) fail(what, s ? c->message : "not refused");
     else if (s) { if (same(&m, back, before)) passed++; else fail(what, "a refused call wrote"); }
     else {
         float *const sink = m.dsink;
         keep(&m, back, after, 0);
         collect(&m, decode, back);
-        const char *wrong = rank ? NULL : back ? proof_check_grad(c, a) : proof_check(c, a, 0);
+        const char *wrong = rank ? NULL : back ? proof_check_grad(c, a) : proof_check(c, a, unit_of(c));
         if (wrong) fail(what, wrong), proof_describe(c); else passed++;
         keep(&m, back, before, 1);
         proof_reset(c);
@@ -307,7 +316,8 @@ static void shorten(proof_case *c, uint64_t *r)
     if (which & 4) s->used_k = used_k;
     if ((which & 12) == 12) s->start_k = start_k;
 }
-static void run_case(const grid_opts *o, int64_t index)
+/* Whether the case has what is wanted; then it has run. */
+static int run_case(const grid_opts *o, int64_t index, uint64_t wanted)
 {
     proof_rng r = { o->seed * 0x2545f4914f6cdd1du + (uint64_t)index, NULL, 0 };
     uint64_t own = r.state ^ 0x5bd1e995u;
@@ -320,6 +330,7 @@ static void run_case(const grid_opts *o, int64_t index)
         c.d.dropout = 0, c.g.dbias = NULL, c.features &= ~(PROOF_BIAS | PROOF_MASK | PROOF_DROPOUT | PROOF_DBIAS);
     }
     shorten(&c, &own);
+    if ((c.features & wanted) != wanted || (wanted && (c.features & never()))) { proof_free(&c); return 0; }
     memset(&a, 0, sizeof a);
     if (solved(rank ? 0 : proof_solve(&c, &a) == ATTN_OK)) {
         const int allowed = !(c.features & never());
@@ -338,14 +349,26 @@ static void run_case(const grid_opts *o, int64_t index)
         }
     }
     proof_answer_free(&a), proof_free(&c);
+    return 1;
 }
-
-#include "mpi_fixed.h"
+/* What is drawn seldom. */
+static void run_wanted(const grid_opts *o)
+{
+    const uint64_t wanted[] = { PROOF_DSINK | PROOF_PACKED, PROOF_DSINK | PROOF_ACCUMULATE, PROOF_DSINK | PROOF_PADDED, PROOF_DLSE | PROOF_ALIBI };
+    for (size_t n = 0; n < sizeof wanted / sizeof *wanted; n++) {
+        int64_t index = o->count, found = 0;
+        for (; found < 2 && index < o->count + 3000; index++) found += run_case(o, index, wanted[n]);
+        expect(found == 2, "wanted cases", "too few are drawn");
+    }
+}
 
 int main(int argc, char **argv)
 {
     grid_opts o = { 1, 20, -1, 18 };
     MPI_Init(&argc, &argv);
+#ifdef MPI_DEVICE
+    if (attn_hip_register() != ATTN_OK) MPI_Abort(MPI_COMM_WORLD, 2);
+#endif
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     clock_state = 77 + (uint64_t)rank + (uint64_t)getpid();
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -355,8 +378,9 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--cost")) o.cost = atoll(argv[i + 1]);
         else { fprintf(stderr, "mpi_test: unknown argument %s\n", argv[i]); MPI_Abort(MPI_COMM_WORLD, 2); }
     }
-    if (o.only >= 0) run_case(&o, o.only);
-    for (int64_t i = 0; i < o.count && o.only < 0; i++) run_case(&o, i);
+    if (o.only >= 0) run_case(&o, o.only, 0);
+    for (int64_t i = 0; i < o.count && o.only < 0; i++) run_case(&o, i, 0);
+    if (o.only < 0) run_wanted(&o);
     if (o.only < 0) fixed_tests();
     int64_t mine[3] = { passed, failed, skipped }, all[3];
     MPI_Allreduce(mine, all, 3, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);

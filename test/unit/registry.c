@@ -42,7 +42,7 @@ static third other;
 static const attn_backend *third_party(void)
 {
     static char name[] = "sevens";
-    attn_backend b = { name, ATTN_ABI, third_plan, third_run, &other, NULL, NULL, NULL };
+    attn_backend b = { name, ATTN_ABI, third_plan, third_run, &other, NULL, NULL, NULL, NULL };
     if (!attn_backend_find("sevens")) {
         assert_ok(attn_register(&b));
         memset(&b, 0, sizeof b);                /* it was copied */
@@ -135,7 +135,7 @@ static void test_device_merge(void **state)
 {
     static char name[] = "merging";
     static float part[48], lse[6];
-    const attn_backend b = { name, ATTN_ABI, third_plan, third_run, &merging, NULL, NULL, third_merge };
+    const attn_backend b = { name, ATTN_ABI, third_plan, third_run, &merging, NULL, NULL, third_merge, NULL };
     problem p = problem_make(&plain, 1);
     const float *lses[] = { lse };
     attn_in o;
@@ -167,7 +167,7 @@ static void test_device_merge(void **state)
 /* Another version of the header, or another size of its structs: refused, and not found afterwards. */
 static void test_stale(void **state)
 {
-    attn_backend b = { "stale", 0, third_plan, third_run, NULL, NULL, NULL, NULL };
+    attn_backend b = { "stale", 0, third_plan, third_run, NULL, NULL, NULL, NULL, NULL };
     static const uint64_t wrong[] = { 0, ATTN_ABI + 1, ATTN_ABI - 1, ATTN_ABI ^ (uint64_t)1 << 32, ~(uint64_t)0 };
     (void)state;
     for (int64_t i = 0; i < COUNT(wrong); i++) {

@@ -499,11 +499,12 @@ static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_MPI_DIFFERS, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_MASK, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_CACHE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
-    { ATTN_ERR_MPI_DEVICE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_DEVICE, "needs ATTN_MPI and a GPU: test/mpi/mpi_device.h" },
     { ATTN_ERR_MPI_HEADS, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_WORKSPACE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_TOLERANCE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_PLANES, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
+    { ATTN_ERR_MPI_MESSAGES, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI, "needs ATTN_MPI, and an MPI that fails" },
 };
 
