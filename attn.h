@@ -772,8 +772,7 @@ enum { ATTN_MPI_ASK = 0, ATTN_MPI_STAGED = 1, ATTN_MPI_DIRECT = 2 };
 #define ATTN_MPI_PIECE 1073741824 /* bytes of a message at most: MPI counts in int */
 #endif
 /* Where a call's time went on this rank, in seconds, and the bytes that it sent to others. With
- * device tensors `compute` is what the rank waited for its GPU, which works on while it waits for
- * messages. */
+ * device tensors `compute` is what the rank waited for its GPU, which works on through `wait`. */
 typedef struct attn_mpi_times {
     double total, compute, wait;
     int64_t sent;
