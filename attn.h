@@ -8869,108 +8869,108 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
  *   QK  C = A B, B packed keys; x[MR][W] = max(x, row maxima of C), or x is NULL
  *   PV  C = x[row] * C + A B, x NULL: C = A B
  *   PV_LAST  C = x[row] * (A B), never -0
- *   ATB  C = C + A^T B: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
- * A B is the sum of sums from zero: those of QK are of SUM_DIMS products, those of PV and PV_LAST of
- * the first `lead`, then of SUM_KEYS; of ATB it is one. Nine parameters: those of any matrix product,
- * and the place of the sums. */
+ *   ATB  PV with A^T: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
+ * A B is the sum of sums from zero, of the first `lead` products, then of SUM_DIMS (QK) or SUM_KEYS.
+ * The kinds differ in strides and in what is done behind the sums, so that one loop does them all.
+ * Ten parameters: those of any matrix product, the kind and the place of the sums. */
 #ifndef ATTN__MM
-typedef void (*attn__mm)(const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K,
-    int64_t lead, float *C, int64_t ldc, float *x);
+typedef void (*attn__mm)(int kind, const float *A, int64_t lda, const float *B, int64_t ldb,
+    int64_t K, int64_t lead, float *C, int64_t ldc, float *x);
 enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
-#define ATTN__MM(kind, MR, NV) ATTN__PASTE(attn__mm_##kind##_##MR##x##NV, ATTN__KERNEL)
-#define ATTN__MM_DEFINE(kind, NV, MR) \
-    ATTN__NOINLINE void ATTN__MM(kind, MR, NV)(const float *A, int64_t lda, const float *B, \
+#define ATTN__MM(MR, NV) ATTN__PASTE(attn__mm_##MR##x##NV, ATTN__KERNEL)
+#define ATTN__MM_DEFINE(NV, MR) \
+    ATTN__NOINLINE void ATTN__MM(MR, NV)(int kind, const float *A, int64_t lda, const float *B, \
         int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) { \
-        ATTN__(mm)(ATTN__##kind, MR, NV, A, lda, B, ldb, K, lead, C, ldc, x); \
+        ATTN__(mm)(MR, NV, kind, A, lda, B, ldb, K, lead, C, ldc, x); \
     }
-/* X for every kind, every number of vectors up to NV, every number of rows up to MR */
+/* X for every number of vectors up to NV, every number of rows up to MR */
 #define ATTN__JOIN_(a, b) a##b
 #define ATTN__JOIN(a, b) ATTN__JOIN_(a, b)
-#if ATTN__BACKWARD
-#define ATTN__EACH_KIND(X) X(QK) X(PV) X(PV_LAST) X(ATB)
-#else
-#define ATTN__EACH_KIND(X) X(QK) X(PV) X(PV_LAST)
+#define ATTN__EACH_NV(X) ATTN__JOIN(ATTN__UP_TO_NV_, ATTN__NV)(X)
+#define ATTN__UP_TO_NV_1(X) X(1)
+#define ATTN__UP_TO_NV_2(X) ATTN__UP_TO_NV_1(X) X(2)
+#define ATTN__UP_TO_NV_3(X) ATTN__UP_TO_NV_2(X) X(3)
+#define ATTN__UP_TO_NV_4(X) ATTN__UP_TO_NV_3(X) X(4)
+#define ATTN__UP_TO_NV_5(X) ATTN__UP_TO_NV_4(X) X(5)
+#define ATTN__UP_TO_NV_6(X) ATTN__UP_TO_NV_5(X) X(6)
+#define ATTN__EACH_MR(X, NV) ATTN__JOIN(ATTN__UP_TO_MR_, ATTN__MR)(X, NV)
+#define ATTN__UP_TO_MR_4(X, NV) X(NV, 1) X(NV, 2) X(NV, 3) X(NV, 4)
+#define ATTN__UP_TO_MR_5(X, NV) ATTN__UP_TO_MR_4(X, NV) X(NV, 5)
+#define ATTN__UP_TO_MR_6(X, NV) ATTN__UP_TO_MR_5(X, NV) X(NV, 6)
+#define ATTN__UP_TO_MR_7(X, NV) ATTN__UP_TO_MR_6(X, NV) X(NV, 7)
+#define ATTN__UP_TO_MR_8(X, NV) ATTN__UP_TO_MR_7(X, NV) X(NV, 8)
+#define ATTN__MM_COLUMN(NV) ATTN__EACH_MR(ATTN__MM_DEFINE, NV)
+#define ATTN__MM_COLUMN_ROW(NV) {ATTN__EACH_MR(ATTN__MM_ENTRY, NV)},
+#define ATTN__MM_ENTRY(NV, MR) ATTN__MM(MR, NV),
 #endif
-#define ATTN__EACH_NV(X, kind) ATTN__JOIN(ATTN__UP_TO_NV_, ATTN__NV)(X, kind)
-#define ATTN__UP_TO_NV_1(X, kind) X(kind, 1)
-#define ATTN__UP_TO_NV_2(X, kind) ATTN__UP_TO_NV_1(X, kind) X(kind, 2)
-#define ATTN__UP_TO_NV_3(X, kind) ATTN__UP_TO_NV_2(X, kind) X(kind, 3)
-#define ATTN__UP_TO_NV_4(X, kind) ATTN__UP_TO_NV_3(X, kind) X(kind, 4)
-#define ATTN__UP_TO_NV_5(X, kind) ATTN__UP_TO_NV_4(X, kind) X(kind, 5)
-#define ATTN__UP_TO_NV_6(X, kind) ATTN__UP_TO_NV_5(X, kind) X(kind, 6)
-#define ATTN__EACH_MR(X, kind, NV) ATTN__JOIN(ATTN__UP_TO_MR_, ATTN__MR)(X, kind, NV)
-#define ATTN__UP_TO_MR_4(X, kind, NV) X(kind, NV, 1) X(kind, NV, 2) X(kind, NV, 3) X(kind, NV, 4)
-#define ATTN__UP_TO_MR_5(X, kind, NV) ATTN__UP_TO_MR_4(X, kind, NV) X(kind, NV, 5)
-#define ATTN__UP_TO_MR_6(X, kind, NV) ATTN__UP_TO_MR_5(X, kind, NV) X(kind, NV, 6)
-#define ATTN__UP_TO_MR_7(X, kind, NV) ATTN__UP_TO_MR_6(X, kind, NV) X(kind, NV, 7)
-#define ATTN__UP_TO_MR_8(X, kind, NV) ATTN__UP_TO_MR_7(X, kind, NV) X(kind, NV, 8)
-#define ATTN__MM_KIND(kind) ATTN__EACH_NV(ATTN__MM_COLUMN, kind)
-#define ATTN__MM_COLUMN(kind, NV) ATTN__EACH_MR(ATTN__MM_DEFINE, kind, NV)
-#define ATTN__MM_KIND_ROW(kind) {ATTN__EACH_NV(ATTN__MM_COLUMN_ROW, kind)},
-#define ATTN__MM_COLUMN_ROW(kind, NV) {ATTN__EACH_MR(ATTN__MM_ENTRY, kind, NV)},
-#define ATTN__MM_ENTRY(kind, NV, MR) ATTN__MM(kind, MR, NV),
-#endif
-ATTN__ALWAYS void ATTN__(mm)(int kind, int MR, int NV, const float *A, int64_t lda, const float *B,
+ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int kind, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
-    const int64_t each = kind == ATTN__QK ? ATTN__SUM_DIMS : ATTN__SUM_KEYS,
-                  first = kind == ATTN__QK ? each : lead;
-    ATTN__V plus = zero;
-    if (kind == ATTN__PV_LAST) ATTN__ROUNDED(plus);
+    const int64_t a_row = kind == ATTN__ATB ? 1 : lda, a_step = kind == ATTN__ATB ? lda : 1,
+                  b_vector = kind == ATTN__QK ? ldb : ATTN__W,
+                  b_step = kind == ATTN__QK ? ATTN__W : ldb,
+                  each = kind == ATTN__QK ? ATTN__SUM_DIMS : ATTN__SUM_KEYS;
     ATTN__V acc[ATTN__MR][ATTN__NV];
     float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room; /* the sums before */
-    ATTN__OPAQUE(part); /* in memory: gcc would spill around both loops */
-    int64_t k = 0, stop = kind == ATTN__ATB ? K : attn__min(first, K);
+    ATTN__OPAQUE(part);             /* in memory: gcc would spill around both loops */
+    int64_t n = attn__min(lead, K); /* > 0 */
     for (int later = 0;; later = 1) {
+        const float *stop = B + n * b_step; /* B counts, for want of a register */
         ATTN__UNROLL_TILE for (int r = 0; r < MR; r++)
             ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] = zero;
-        do { /* K > 0 */
+        do {
             ATTN__V b[ATTN__NV];
-            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) b[v] =
-                ATTN__(load)(B + v * (kind == ATTN__QK ? ldb : ATTN__W));
+            ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) b[v] = ATTN__(load)(B + v * b_vector);
             ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
-                ATTN__V a = ATTN__(lane)(A + (kind == ATTN__ATB ? k * lda + r : r * lda + k));
+                ATTN__V a = ATTN__(lane)(A + r * a_row);
                 ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] =
                     ATTN__(fma_lane)(a, b[v], acc[r][v]);
             }
-            B += kind == ATTN__QK ? ATTN__W : ldb;
-        } while (++k < stop);
-        if (kind == ATTN__ATB) break;
+            A += a_step;
+            B += b_step;
+        } while (B != stop);
         if (later) ATTN__UNROLL_TILE
         for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE
         for (int v = 0; v < NV; v++)
             acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
-        if (stop == K) break;
+        if (!(K -= n)) break;
         ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE for (int v = 0; v < NV;
             v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
-        stop = attn__min(stop + each, K);
+        n = attn__min(each, K);
     }
-    ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
-        ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) {
-            float *c = C + r * ldc + v * ATTN__W;
-            ATTN__V y = acc[r][v];
-            if (kind == ATTN__PV && x) y = ATTN__(fma)(ATTN__(set1)(x[r]), ATTN__(load)(c), y);
-            if (kind == ATTN__PV_LAST) y = ATTN__(fma)(ATTN__(set1)(x[r]), y, plus);
-            if (kind == ATTN__ATB) y = ATTN__(load)(c) + y;
-            ATTN__(store)(c, y);
-        }
-        if (kind == ATTN__QK && x) {
+    if (x && kind == ATTN__QK) {
+        ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
             ATTN__V m = ATTN__(load)(x + r * ATTN__W);
             ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) m = ATTN__(max)(m, acc[r][v]);
             ATTN__(store)(x + r * ATTN__W, m);
         }
+    } else if (x) {
+        ATTN__V plus = zero;
+        ATTN__ROUNDED(plus);
+        ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
+            const ATTN__V by = ATTN__(set1)(x[r]);
+            if (kind == ATTN__PV_LAST) {
+                ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] =
+                    ATTN__(fma)(by, acc[r][v], plus);
+            } else {
+                ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] =
+                    ATTN__(fma)(by, ATTN__(load)(C + r * ldc + v * ATTN__W), acc[r][v]);
+            }
+        }
     }
+    ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE for (int v = 0; v < NV; v++)
+        ATTN__(store)(C + r * ldc + v * ATTN__W, acc[r][v]);
 }
 /* clang-format off */
-ATTN__EACH_KIND(ATTN__MM_KIND)
-/* kind, vectors - 1, rows - 1 */
-static const attn__mm ATTN__(mm_table)[3 + ATTN__BACKWARD][ATTN__NV][ATTN__MR] = {
-    ATTN__EACH_KIND(ATTN__MM_KIND_ROW)
+ATTN__EACH_NV(ATTN__MM_COLUMN)
+/* vectors - 1, rows - 1 */
+static const attn__mm ATTN__(mm_table)[ATTN__NV][ATTN__MR] = {
+    ATTN__EACH_NV(ATTN__MM_COLUMN_ROW)
 };
 /* clang-format on */
 /* The tile of so many vectors and rows. */
-ATTN__INLINE attn__mm ATTN__(mm_of)(int kind, int64_t vectors, int64_t rows) {
-    return ATTN__(mm_table)[kind][vectors - 1][rows - 1];
+ATTN__INLINE attn__mm ATTN__(mm_of)(int64_t vectors, int64_t rows) {
+    return ATTN__(mm_table)[vectors - 1][rows - 1];
 }
 /* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
 ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
@@ -8983,7 +8983,7 @@ ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int
     float *x) {
     for (int64_t c = 0, nv; c < columns; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(columns - c);
-        ATTN__(mm_of)(kind, nv, rows)(A, lda, B + c, ldb, K, lead, C + c, ldc, x);
+        ATTN__(mm_of)(nv, rows)(kind, A, lda, B + c, ldb, K, lead, C + c, ldc, x);
     }
 }
 /* sum[columns] = the sum of A[n * step] times row n of B over those n < count that are seen: the
@@ -9583,8 +9583,8 @@ ATTN__INLINE void ATTN__(group_single)(const ATTN__(group) *g, float *S) {
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     for (int64_t e = 0, n; e < dim; e += n) {
         n = attn__min(dim - e, ATTN__SUM_DIMS);
-        ATTN__(mm_of)(ATTN__PV, 1, g->rows)(
-            g->Q + e, g->ldq, g->t->K + e, 1, n, n, S, g->u->job->ld, e ? one : NULL);
+        ATTN__(mm_of)(1, g->rows)(
+            ATTN__PV, g->Q + e, g->ldq, g->t->K + e, 1, n, n, S, g->u->job->ld, e ? one : NULL);
     }
 }
 /* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
@@ -9602,9 +9602,9 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
                     kb + c + n <= g->inner_hi;
         if (g->b->single) ATTN__(group_single)(g, t->S + c);
         else
-            ATTN__(mm_of)(ATTN__QK, n / ATTN__W, rows)(g->Q, g->ldq,
-                t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
-                t->S + c, job->ld, whole ? max : NULL);
+            ATTN__(mm_of)(n / ATTN__W, rows)(ATTN__QK, g->Q, g->ldq,
+                t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                ATTN__SUM_DIMS, t->S + c, job->ld, whole ? max : NULL);
         for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
             ATTN__(group_clip)(g, r, t->S + r * job->ld + c, kb + c, n, max + r * ATTN__W);
     }
@@ -11488,8 +11488,8 @@ static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t
             start = attn__max(start, c0);
             end = attn__min(end, c1);
             if (start >= end) continue;
-            ATTN__(mm_of)(ATTN__QK, (end - start) / ATTN__W, gr->row[g + 1] - r)(A[p] + r * lda[p],
-                lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p], 0,
+            ATTN__(mm_of)((end - start) / ATTN__W, gr->row[g + 1] - r)(ATTN__QK, A[p] + r * lda[p],
+                lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p], ATTN__SUM_DIMS,
                 C[p] + r * t->ld + start, t->ld, NULL);
         }
 }
@@ -11627,7 +11627,8 @@ static void ATTN__(bwd_keys)(
     const attn__bwd *job, const ATTN__(bwd_tile) *t, const ATTN__(groups) *gr) {
     const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
     const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
-    float *C[] = {t->dV, t->dK};
+    float *C[] = {t->dV, t->dK}, one[ATTN__MR];
+    for (int k = 0; k < ATTN__MR; k++) one[k] = 1;
     int64_t columns[] = {job->v_pad, job->q_pad}, ld[] = {job->v_ld, job->q_ld},
             key[ATTN__GROUPS + 1], from[ATTN__GROUPS], to[ATTN__GROUPS],
             count = attn__ceil_div(keys, ATTN__MR);
@@ -11650,9 +11651,9 @@ static void ATTN__(bwd_keys)(
             nv = ATTN__(tile_vectors)(columns[p] - c);
             for (int64_t k = 0; k < count; k++)
                 if (to[k] > from[k])
-                    ATTN__(mm_of)(ATTN__ATB, nv, key[k + 1] - key[k])(
+                    ATTN__(mm_of)(nv, key[k + 1] - key[k])(ATTN__ATB,
                         A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
-                        to[k] - from[k], 0, C[p] + key[k] * ld[p] + c, ld[p], NULL);
+                        to[k] - from[k], to[k] - from[k], C[p] + key[k] * ld[p] + c, ld[p], one);
         }
 }
 /* dQ += dS K of a tile, likewise. */
@@ -11671,7 +11672,7 @@ static void ATTN__(bwd_queries)(
             for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
                     ATTN__PREFETCH(dQ + l * job->q_ld + x, 3);
-            ATTN__(mm_of)(ATTN__PV, nv, m)(t->dS + r * t->ld + first, t->ld,
+            ATTN__(mm_of)(nv, m)(ATTN__PV, t->dS + r * t->ld + first, t->ld,
                 t->K + first * job->q_ld + c, job->q_ld, last - first, last - first,
                 dQ + r * job->q_ld + c, job->q_ld, one);
         }
@@ -11869,8 +11870,8 @@ static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_v
         ATTN__EACH_GROUP(r, n, rows) {
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(mm_of)(ATTN__QK, nv, n)(Q + r * job->q_pad, job->q_pad,
-                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, 0,
+                ATTN__(mm_of)(nv, n)(ATTN__QK, Q + r * job->q_pad, job->q_pad,
+                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, ATTN__SUM_DIMS,
                     S + r * job->ld + j, job->ld, NULL);
             }
         }

@@ -11,9 +11,6 @@ import subprocess
 import sys
 import tempfile
 
-KINDS = ("QK", "PV", "ATB", "PV_LAST")
-
-
 class Machine:
     """What the instructions of a machine look like; tiles: ISA, rows, vectors; chains: function, mnemonic, how many."""
 
@@ -22,7 +19,7 @@ class Machine:
         self.jump, self.fma, self.memory, self.stack, self.other = map(re.compile, (jump, fma, memory, stack, other))
 
     def checks(self):
-        return len(self.tiles) * len(KINDS) + len(self.chains)
+        return len(self.tiles) + len(self.chains)
 
 
 X86 = Machine([("avx512", 6, nv) for nv in (4, 3, 2)] + [("avx2", 6, 2)],
@@ -54,8 +51,8 @@ def inner_loop(lines, machine, mnemonic):
     return best
 
 
-def check(text, machine, isa, mr, nv, kind):
-    name = f"attn__mm_{kind}_{mr}x{nv}__{isa}"
+def check(text, machine, isa, mr, nv):
+    name = f"attn__mm_{mr}x{nv}__{isa}"
     lines = function(text, name)
     if not lines:
         return f"{name}: not found"
@@ -96,7 +93,7 @@ def disassembly(objdump, obj):
 
 
 def faults(text, machine):
-    found = [check(text, machine, isa, mr, nv, kind) for isa, mr, nv in machine.tiles for kind in KINDS]
+    found = [check(text, machine, *tile) for tile in machine.tiles]
     return [f for f in found + [check_chain(text, machine, *chain) for chain in machine.chains] if f]
 
 
