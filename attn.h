@@ -1616,6 +1616,15 @@ ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) 
 #undef ATTN__X
     }
 }
+/* x[0 .. n) = elements at .., zeros up to width; and back. */
+ATTN__NOINLINE void attn__get_values(
+    float *x, int64_t width, const void *data, int32_t dtype, int64_t at, int64_t n) {
+    for (int64_t i = 0; i < width; i++) x[i] = i < n ? attn__get_f32(data, dtype, at + i) : 0;
+}
+ATTN__NOINLINE void attn__put_values(
+    void *data, int32_t dtype, int64_t at, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) attn__put_f32(data, dtype, at + i, x[i]);
+}
 /* clang-format on */
 /* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had
  * been rounded once. */
@@ -2410,7 +2419,7 @@ typedef struct attn__sequence_view {
     const int32_t *pages;
 } attn__sequence_view;
 
-ATTN__INLINE attn__sequence_view attn__sequence(const attn_desc *d, int64_t b) {
+ATTN__NOINLINE attn__sequence_view attn__sequence(const attn_desc *d, int64_t b) {
     const attn_seq *q = &d->seq;
     attn__sequence_view s;
     int64_t capacity = q->cu_k ? (int64_t)q->cu_k[b + 1] - q->cu_k[b] : d->kv_len,
@@ -2450,7 +2459,7 @@ ATTN__INLINE int64_t attn__key_run(
     return attn__min(n, d->seq.page_size - (s->k_first + j) % d->seq.page_size);
 }
 /* at[0 .. n) = the offsets of keys j .. j + n - 1. */
-ATTN__INLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view *s,
+ATTN__NOINLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view *s,
     const int64_t *stride, int64_t j, int64_t n, int64_t h, int64_t *at) {
     for (int64_t i = 0, run; i < n; i += run) {
         const int64_t first = attn__k_at(d, s, stride, j + i, h);
@@ -2470,7 +2479,7 @@ ATTN__INLINE int64_t attn__lse_at(
 }
 /* The rows [i, last] see no key outside [lo, hi), hi <= lo: none at all. For one row that is what
  * it sees; for more it is the union, for neither end ever falls from one row to the next. */
-ATTN__INLINE void attn__rows_see(const attn_desc *d, const attn__sequence_view *s, int64_t i,
+ATTN__INLINE void attn__rows_see_inline(const attn_desc *d, const attn__sequence_view *s, int64_t i,
     int64_t last, int64_t *lo, int64_t *hi) {
     int64_t from = attn__sat_add(i, s->offset);
     last = attn__min(last, s->q_used - 1);
@@ -2483,6 +2492,11 @@ ATTN__INLINE void attn__rows_see(const attn_desc *d, const attn__sequence_view *
         *hi = attn__min(*hi, attn__sat_add(attn__sat_add(to, right), 1));
     }
     if (*hi <= *lo) *hi = *lo = 0;
+}
+/* The same, called: inlined everywhere it would be a twentieth of all code. */
+ATTN__NOINLINE void attn__rows_see(const attn_desc *d, const attn__sequence_view *s, int64_t i,
+    int64_t last, int64_t *lo, int64_t *hi) {
+    attn__rows_see_inline(d, s, i, last, lo, hi);
 }
 /* Row i sees keys [lo, hi) at most; hi <= lo: none. */
 ATTN__INLINE void attn__range(
@@ -2508,7 +2522,7 @@ ATTN__INLINE attn__query attn__query_within(attn__query q, int64_t k0, int64_t k
     return q;
 }
 /* Whether each of the rows [i, last] sees all of [k0, k1), k0 < k1. */
-ATTN__INLINE int attn__all_see(const attn_desc *d, const attn__sequence_view *s, int64_t i,
+ATTN__NOINLINE int attn__all_see(const attn_desc *d, const attn__sequence_view *s, int64_t i,
     int64_t last, int64_t k0, int64_t k1) {
     int64_t lo, hi;
     attn__range(d, s, i, &lo, &hi);
@@ -8748,19 +8762,10 @@ ATTN__INLINE void ATTN__(store_n)(float *p, ATTN__V v, int64_t n) {
     for (int64_t l = 0; l < ATTN__W && l < n; l++) p[l] = x[l];
 }
 #endif
-/* A vector of elements of any type, one by one. */
-ATTN__NOINLINE void ATTN__(load_other)(
-    float *part, const void *data, int32_t dtype, int64_t at, int64_t n) {
-    for (int64_t l = 0; l < ATTN__W; l++) part[l] = l < n ? attn__get_f32(data, dtype, at + l) : 0;
-}
-ATTN__NOINLINE void ATTN__(store_other)(
-    void *data, int32_t dtype, int64_t at, const float *part, int64_t n) {
-    for (int64_t l = 0; l < ATTN__W && l < n; l++) attn__put_f32(data, dtype, at + l, part[l]);
-}
 #if !(ATTN__OWN & ATTN__OWN_NARROW)
 ATTN__INLINE ATTN__V ATTN__(load16)(const void *p, int64_t n, int32_t dtype) {
     float x[ATTN__W];
-    ATTN__(load_other)(x, p, dtype, 0, n);
+    attn__get_values(x, ATTN__W, p, dtype, 0, n);
     return ATTN__(load)(x);
 }
 ATTN__INLINE ATTN__V ATTN__(load8)(const void *p, int64_t n, int32_t dtype) {
@@ -8769,7 +8774,7 @@ ATTN__INLINE ATTN__V ATTN__(load8)(const void *p, int64_t n, int32_t dtype) {
 ATTN__INLINE void ATTN__(store16)(void *p, ATTN__V v, int64_t n, int32_t dtype) {
     float x[ATTN__W];
     ATTN__(store)(x, v);
-    ATTN__(store_other)(p, dtype, 0, x, n);
+    attn__put_values(p, dtype, 0, x, attn__min(n, ATTN__W));
 }
 #endif
 #if !(ATTN__OWN & ATTN__OWN_RANDOM)
@@ -8849,7 +8854,7 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
         return ATTN__(fma)(ATTN__(load8)(high + ATTN_PLANE, n, ATTN_INT8), ATTN__(set1)(1 / 256.0f),
             ATTN__(load8)(high, n, ATTN_INT8));
     }
-    ATTN__(load_other)(part, data, dtype, at, n);
+    attn__get_values(part, ATTN__W, data, dtype, at, n);
     return ATTN__(load)(part);
 }
 ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
@@ -8861,7 +8866,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
         ATTN__(store16)((uint16_t *)data + at, v, n, dtype);
     } else {
         ATTN__(store)(part, v);
-        ATTN__(store_other)(data, dtype, at, part, n);
+        attn__put_values(data, dtype, at, part, attn__min(n, ATTN__W));
     }
 }
 
@@ -9218,8 +9223,9 @@ ATTN__NOINLINE void ATTN__(far_row)(float *S, int64_t c0, int64_t c1, float max,
 }
 
 /* S becomes exp2(k S - base) over columns [c0, c1), c0 a multiple of W: a column's place, not
- * the grouping, decides which of the four sums it goes to. Returns the sum, still W of them. */
-ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float scale, float base) {
+ * the grouping, decides which of the four sums it goes to. sums[W]: of the columns. */
+ATTN__NOINLINE void ATTN__(exp_row)(
+    float *S, int64_t c0, int64_t c1, float scale, float base, float *sums) {
     const ATTN__V k = ATTN__(set1)(scale), minus = ATTN__(set1)(-base);
     ATTN__V sum[4];
     int64_t c = c0 / (4 * ATTN__W) * (4 * ATTN__W);
@@ -9249,7 +9255,7 @@ ATTN__INLINE ATTN__V ATTN__(exp_row)(float *S, int64_t c0, int64_t c1, float sca
         ATTN__(store)(S + c + v * ATTN__W, p);
         sum[v] = sum[v] + p;
     }
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    ATTN__(store)(sums, (sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
 /* Dropout on n (a multiple of W) probabilities of keys j0 .. (a multiple of 4). */
@@ -9375,10 +9381,14 @@ ATTN__INLINE void ATTN__(narrow_as)(
         ATTN__(store_any)(
             data, dtype, at + c, ATTN__(fma)(ATTN__(load)(src + c), f, zero), dim - c);
 }
+ATTN__NOINLINE void ATTN__(narrow_other)(
+    void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
+    ATTN__(narrow_as)(data, dtype, at, src, dim, factor);
+}
 ATTN__INLINE void ATTN__(narrow)(
     void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor) {
     if (dtype == ATTN_F32) ATTN__(narrow_as)(data, ATTN_F32, at, src, dim, factor);
-    else ATTN__(narrow_as)(data, dtype, at, src, dim, factor);
+    else ATTN__(narrow_other)(data, dtype, at, src, dim, factor);
 }
 /* Row r saw no key, or none whose score is not -infinity. */
 ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) *t, int64_t r) {
@@ -9552,7 +9562,8 @@ ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     }
     for (int64_t r = 0; r < g->rows && (!whole || trim); r++) {
         int64_t lo = b->kb, hi = b->ke;
-        if (!whole) attn__range(d, &g->u->s, ATTN__(group_query)(g, r), &lo, &hi);
+        const int64_t i = ATTN__(group_query)(g, r);
+        if (!whole) attn__rows_see_inline(d, &g->u->s, i, i, &lo, &hi);
         g->lo[r] = attn__max(lo, b->kb);
         g->hi[r] = attn__min(hi, b->ke);
         if (trim && g->lo[r] < g->hi[r]) ATTN__(group_trim)(g, r);
@@ -9651,7 +9662,7 @@ ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, floa
             k = 1;
             from = 0;
         }
-        ATTN__(store)(max + r * ATTN__W, ATTN__(exp_row)(S, g->start, g->end, k, from));
+        ATTN__(exp_row)(S, g->start, g->end, k, from, max + r * ATTN__W);
     }
     ATTN__(add_rows)(max, sum);
     for (int64_t r = 0; r < rows; r += ATTN__W)
@@ -9820,8 +9831,8 @@ ATTN__INLINE void ATTN__(thin_rows_at)(
 }
 /* A chunk of t, K or V: keys j .. j + n - 1, again the last up to a multiple of W. Meanwhile are
  * fetched those `ahead` keys on, and past key `end` those of the tensor `then` from key `from` on. */
-ATTN__INLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j, int64_t n,
-    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k) {
+ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j,
+    int64_t n, int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k) {
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
     const int64_t h = g->u->kv_head, up = attn__round_up(n, ATTN__W),
@@ -11449,7 +11460,8 @@ static int ATTN__(bwd_groups)(const attn__bwd *job, const attn__sequence_view *s
         int64_t first = gr->whole ? t->kb : t->ke, last = gr->whole ? t->ke : t->kb;
         for (int64_t l = 0; l < n && !gr->whole; l++) {
             int64_t lo, hi;
-            attn__range(d, s, (t->row0 + r + l) / job->group, &lo, &hi);
+            const int64_t i = (t->row0 + r + l) / job->group;
+            attn__rows_see_inline(d, s, i, i, &lo, &hi);
             lo = attn__max(lo, t->kb);
             hi = attn__min(hi, t->ke);
             if (hi > lo) {
@@ -11895,9 +11907,10 @@ static void ATTN__(standard_softmax)(const attn__std *job, const attn__sequence_
             k = 1;
             base = 0;
         }
-        for (int64_t c = 0; c < end; c += 1024)
-            sum += (double)ATTN__(reduce_add)(
-                ATTN__(exp_row)(S, c, attn__min(c + 1024, end), k, base));
+        for (int64_t c = 0; c < end; c += 1024) {
+            ATTN__(exp_row)(S, c, attn__min(c + 1024, end), k, base, max);
+            sum += (double)ATTN__(reduce_add)(ATTN__(load)(max));
+        }
         stats[2 * r] = top;
         stats[2 * r + 1] = (float)sum;
         if (d->dropout > 0) ATTN__(drop_row)(&q, S, 0, end);

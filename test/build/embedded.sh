@@ -23,7 +23,7 @@ without() { # macros, what must go: an expression for nm's lines, which the whol
         nm $dir/part.o > $dir/part.nm && [ -s $dir/part.nm ] && ! grep -E '$2' $dir/part.nm && $cc $dir/part.o -o $dir/part -lm -pthread &&
         $dir/part"
 }
-backward=' attn__[a-z_]*(bwd|backward|grad|ATB)' narrow_types=' attn__(load_other|store_other|convert_rows|ref_decode|ref_encode|ref_int8)'
+backward=' attn__[a-z_]*(bwd|backward|grad)' narrow_types=' attn__(get_values|put_values|convert_rows|ref_decode|ref_encode|ref_int8)'
 least="-DATTN_NO_BACKWARD -DATTN_NO_CONVERT -DATTN_ONLY_F32 -DATTN_NO_REFERENCE -DATTN_NO_MALLOC -DATTN_NO_GETENV -DATTN_NO_STANDARD -DATTN_NO_ADAPTIVE"
 all_at_once() {
     check "$cc: no printf in any build" "grep -q ' U fputs' $dir/whole.nm && ! grep -E ' U .*printf' $dir/whole.nm"
