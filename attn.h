@@ -8920,7 +8920,8 @@ ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int kind, const float *A, int64_t l
     ATTN__OPAQUE(part);             /* in memory: gcc would spill around both loops */
     int64_t n = attn__min(lead, K); /* > 0 */
     for (int later = 0;; later = 1) {
-        const float *stop = B + n * b_step; /* B counts, for want of a register */
+        const float *stop =
+            A + n * a_step; /* A counts, for want of a register; B may stand still */
         ATTN__UNROLL_TILE for (int r = 0; r < MR; r++)
             ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] = zero;
         do {
@@ -8933,7 +8934,7 @@ ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int kind, const float *A, int64_t l
             }
             A += a_step;
             B += b_step;
-        } while (B != stop);
+        } while (A != stop);
         if (later) ATTN__UNROLL_TILE
         for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE
         for (int v = 0; v < NV; v++)

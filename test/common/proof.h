@@ -34,7 +34,7 @@ SHARED void proof_poison(void *p, size_t bytes) { memset(p, 255, bytes); }
 /* ------------------------------------------------------------------------------------------------- features */
 #define PROOF_FEATURES(X) \
     X(F32, "q k v f32") X(F16, "q k v f16") X(BF16, "q k v bf16") X(F64, "f64 among q, k, v") X(MIXED, "q, k, v of different types") \
-    X(INT8, "int8 among k, v") X(FP8, "fp8 among k, v") X(O_OTHER, "o of another type than q") \
+    X(INT8, "int8 among k, v") X(FP8, "fp8 among k, v") X(INT16, "int16 among k, v") X(O_OTHER, "o of another type than q") \
     X(BHSD, "layout BHSD") X(STRIDED, "strides with gaps") X(NEGATIVE, "negative stride") X(BROADCAST, "broadcast k or v") \
     X(QKV, "packed QKV buffer") X(GQA, "grouped heads") X(VDIM, "v_dim != head_dim") X(WIDE, "head_dim > 256") \
     X(CAUSAL, "causal") X(WINDOW, "window") X(OFFSET, "top-left or numeric offset") X(SCALE, "own scale") X(SOFTCAP, "softcap") \
@@ -255,13 +255,15 @@ SHARED void proof_describe(const proof_case *c) {
 /* --------------------------------------------------------------------------------- binding: memory and values */
 SHARED void *proof_bind(proof_case *c, proof_view w, int32_t dtype, int kind) {
     int64_t below, above;
-    if (dtype < 0 || dtype > ATTN_BOOL || !proof_extent(&w, &below, &above)) { c->overflow = 1; return NULL; }
+    if (dtype < 0 || dtype > ATTN_INT16 || !proof_extent(&w, &below, &above)) { c->overflow = 1; return NULL; }
+    below = whole_pieces(below, dtype), above = whole_pieces(above, dtype);
     if (below + above > (int64_t)1 << 26) { c->overflow = 1; return NULL; }
     char *p = (char *)proof_alloc(c, (size_t)(below + above) * dtype_size(dtype), kind);
     return p + (size_t)below * dtype_size(dtype);
 }
 SHARED double proof_value(proof_case *c, int32_t dtype, double amplitude) {
-    if (c->constant > 0) return dtype == ATTN_INT8 ? 57 : dtype == ATTN_FP8_E4M3 ? 0x33 : amplitude * c->constant;
+    if (c->constant > 0) return dtype == ATTN_INT8 ? 57 : dtype == ATTN_INT16 ? 57.25 : dtype == ATTN_FP8_E4M3 ? 0x33 : amplitude * c->constant;
+    if (dtype == ATTN_INT16) return (double)(random_bits(&c->data) % 65280) / 256 - 127.5;
     if (dtype == ATTN_INT8) return (double)((int64_t)(random_bits(&c->data) % 256) - 128);
     if (dtype == ATTN_FP8_E4M3) { uint64_t x = random_bits(&c->data) & 255; return (double)((x & 127) == 127 ? x - 1 : x); }
     return random_normal(&c->data) * amplitude;
@@ -285,9 +287,10 @@ typedef struct proof_draw {                              /* choices that are not
     int qkv, lse, dlse, dbias, dsink, nonfinite, alibi, sink, rotary, off_codes;
 } proof_draw;
 
+SHARED int proof_quantised(int32_t dtype) { return dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3 || dtype == ATTN_INT16; }
 SHARED void proof_bind_kv(proof_case *c, attn_in *x, int64_t dim) {
     attn_desc *d = &c->d;
-    const int quant = x->dtype == ATTN_INT8 || x->dtype == ATTN_FP8_E4M3;
+    const int quant = proof_quantised(x->dtype);
     const int adds = d->append.len > 0, kind = adds ? PROOF_CACHE : PROOF_IN;
     proof_view w = proof_kv_view(d, x->stride, x->layout, dim);
     proof_view z = proof_kv_view(d, x->scale_stride, ATTN_BSHD, 1);
@@ -301,7 +304,7 @@ SHARED void proof_bind_kv(proof_case *c, attn_in *x, int64_t dim) {
                 proof_fill_row(c, x->dtype, (void *)(uintptr_t)x->data, proof_token(d, &w, b, t, h), dim, 1);
                 if (quant) {
                     int64_t at = proof_token(d, &z, b, t, h);
-                    double step = x->dtype == ATTN_INT8 ? 0x1p-6 : 0x1p-8;
+                    double step = x->dtype == ATTN_FP8_E4M3 ? 0x1p-8 : 0x1p-6;
                     double times = c->constant > 0 ? 3 : (double)(random_bits(&c->data) % 7 + 1);
                     element_put((void *)(uintptr_t)x->scale, ATTN_F32, at, step * times * 0.25);
                 }
@@ -492,23 +495,27 @@ SHARED void proof_bind_all(proof_case *c, proof_draw *draw) {
 }
 
 /* --------------------------------------------------------------------------------------- random descriptions */
-SHARED void proof_stride(proof_case *c, proof_rng *r, int64_t stride[3], int32_t *layout, proof_view w, int output) {
+/* unit: of the gaps */
+SHARED void proof_stride_of(proof_case *c, proof_rng *r, int64_t stride[3], int32_t *layout, proof_view w, int output, int64_t unit) {
     int kind = (int)proof_int(r, 0, 9);
     if (kind < 4) { *layout = ATTN_BSHD; return; }
     if (kind < 6) { *layout = ATTN_BHSD; c->features |= PROOF_BHSD; return; }
     /* a random order of the three dimensions, a gap after each */
     int order[3] = {0, 1, 2};
     for (int i = 2; i > 0; i--) { int j = (int)proof_int(r, 0, i), t = order[i]; order[i] = order[j], order[j] = t; }
-    int64_t step = w.dim + (w.dim ? 0 : 1) + (proof_chance(r, 50) ? proof_int(r, 0, 9) : 0);
+    int64_t step = w.dim + (w.dim ? 0 : 1) + (proof_chance(r, 50) ? proof_int(r, 0, 9) * unit : 0);
     for (int i = 0; i < 3; i++) {
         stride[order[i]] = step;
-        step = step * (w.n[order[i]] > 0 ? w.n[order[i]] : 1) + (proof_chance(r, 30) ? proof_int(r, 1, 40) : 0);
+        step = step * (w.n[order[i]] > 0 ? w.n[order[i]] : 1) + (proof_chance(r, 30) ? proof_int(r, 1, 40) * unit : 0);
     }
     c->features |= PROOF_STRIDED;
     if (output) return;
     int which = (int)proof_int(r, 0, 2);
     if (kind == 8) stride[which] = -stride[which], c->features |= PROOF_NEGATIVE;
     if (kind == 9) stride[which] = ATTN_BROADCAST, c->features |= PROOF_BROADCAST;
+}
+SHARED void proof_stride(proof_case *c, proof_rng *r, int64_t stride[3], int32_t *layout, proof_view w, int output) {
+    proof_stride_of(c, r, stride, layout, w, output, 1);
 }
 SHARED void proof_score_stride(proof_case *c, proof_rng *r, attn_in *x, int plain) {
     const attn_desc *d = &c->d;
@@ -686,7 +693,18 @@ SHARED void proof_draw_seq(proof_case *c, proof_rng *r, int kind) {
 }
 /* Of 100 descriptions, so many take the type of each tensor by itself; 0 draws exactly what was drawn before there were any. */
 SHARED int proof_mixed_percent = 30;
-SHARED int proof_quantised(int32_t dtype) { return dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3; }
+/* Of 100 descriptions with codes, so many have codes of int16 in k, v or both; their rows are whole multiples of 16. */
+SHARED int proof_planes_percent = 35;
+SHARED int64_t proof_whole(int64_t dim) { return (dim + 15) / 16 * 16; }
+SHARED void proof_draw_planes(proof_case *c, proof_rng *r) {
+    attn_desc *d = &c->d;
+    /* of a fuzzer's bytes none is spent: what the others stand for stays */
+    const int chosen = r->bytes ? (int)(r->left % 100) : (int)proof_int(r, 0, 99), which = r->bytes ? chosen % 4 : (int)proof_int(r, 0, 3);
+    if (chosen >= proof_planes_percent) return;
+    if (which != 1) d->k.dtype = ATTN_INT16, d->head_dim = proof_whole(d->head_dim);
+    if (which != 2) d->v.dtype = ATTN_INT16, d->v_dim = proof_whole(proof_v_dim(d));
+    c->features = (c->features & ~PROOF_VDIM) | (proof_v_dim(d) != d->head_dim ? PROOF_VDIM : 0);
+}
 /* a type of its own, rarely f64: only the reference takes that */
 SHARED int32_t proof_own_type(proof_rng *r, int quantised) {
     if (quantised && proof_chance(r, 40)) return proof_chance(r, 50) ? ATTN_INT8 : ATTN_FP8_E4M3;
@@ -701,6 +719,7 @@ SHARED void proof_type_features(proof_case *c) {
     if (q == ATTN_F64 || k == ATTN_F64 || v == ATTN_F64) c->features |= PROOF_F64;
     if (k == ATTN_INT8 || v == ATTN_INT8) c->features |= PROOF_INT8;
     if (k == ATTN_FP8_E4M3 || v == ATTN_FP8_E4M3) c->features |= PROOF_FP8;
+    if (k == ATTN_INT16 || v == ATTN_INT16) c->features |= PROOF_INT16;
     if (d->o.dtype != q) c->features |= PROOF_O_OTHER;
 }
 SHARED void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
@@ -717,6 +736,7 @@ SHARED void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
         d->q.dtype = proof_own_type(r, 0), d->o.dtype = proof_dtype(r);
         d->k.dtype = proof_own_type(r, quantised), d->v.dtype = proof_own_type(r, quantised);
     }
+    if (quantised && proof_planes_percent) proof_draw_planes(c, r);
     if (d->append.len) {
         attn_in *news[2] = {&d->append.k, &d->append.v};
         const attn_in *caches[2] = {&d->k, &d->v};
@@ -799,8 +819,8 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     if (!draw.qkv) {
         int fixed = d->append.len > 0;                   /* a cache that is written has the strides of an output */
         proof_stride(c, r, d->q.stride, &d->q.layout, proof_rows_view(d, d->q.stride, 0, d->head_dim), 0);
-        proof_stride(c, r, d->k.stride, &d->k.layout, proof_kv_view(d, d->k.stride, 0, d->head_dim), fixed);
-        proof_stride(c, r, d->v.stride, &d->v.layout, proof_kv_view(d, d->v.stride, 0, dv), fixed);
+        proof_stride_of(c, r, d->k.stride, &d->k.layout, proof_kv_view(d, d->k.stride, 0, d->head_dim), fixed, d->k.dtype == ATTN_INT16 ? 16 : 1);
+        proof_stride_of(c, r, d->v.stride, &d->v.layout, proof_kv_view(d, d->v.stride, 0, dv), fixed, d->v.dtype == ATTN_INT16 ? 16 : 1);
         int32_t ignored;
         if (quantised) {
             proof_view w = proof_kv_view(d, d->k.scale_stride, 0, 1);

@@ -261,6 +261,7 @@ int main(int argc, char **argv) {
         } else { fprintf(stderr, "hip_grid: unknown argument %s\n", argv[i]); return 2; }
     }
     proof_mixed_percent = o.backward ? 0 : 15;          /* a backward wants one type for q, k and v */
+    proof_planes_percent = 0;                            /* declined */
     if (o.cost < 10 || o.cost > 40) { fprintf(stderr, "hip_grid: --cost is a number of bits from 10 to 40\n"); return 2; }
     setvbuf(stdout, NULL, _IOLBF, 0);
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

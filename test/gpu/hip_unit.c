@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -294,6 +295,22 @@ static void nothing_leaks(void) {
     attn_shutdown();
     CHECK(hip_alive == 0, "%lld blocks, streams and events alive after attn_shutdown", (long long)hip_alive);
 }
+/* Nor does host memory grow from one attn_shutdown to the next. */
+static void nothing_is_kept(void) {
+    enum { CYCLES = 16 };
+    size_t used[CYCLES];
+    proof_case c;
+    registered();
+    shape(&c, 1, 3, 5, 2, 2, 8, 8, ATTN_F32);
+    bind(&c);
+    for (int i = 0; i < CYCLES; i++) {
+        CHECK(!attn_forward(&c.d), "%s", c.message);
+        attn_shutdown();
+        used[i] = mallinfo2().uordblks;
+    }
+    CHECK(used[CYCLES - 1] <= used[CYCLES / 2] + 64, "%zu bytes after %d cycles, %zu after %d", used[CYCLES / 2], CYCLES / 2 + 1, used[CYCLES - 1], CYCLES);
+    proof_free(&c);
+}
 static void workspace_is_enough(void) {                  /* device pointers and a workspace: not one allocation */
     proof_case c;
     hip_place p;
@@ -303,6 +320,9 @@ static void workspace_is_enough(void) {                  /* device pointers and 
     const int64_t made = hip_allocations;
     CHECK(!attn_forward(&p.d), "%s", c.message);
     CHECK(hip_allocations == made, "%lld allocations", (long long)(hip_allocations - made));
+    hip_fail_function = "hipGetDeviceProperties";        /* which takes milliseconds: asked once */
+    CHECK(!attn_forward(&p.d), "%s", c.message);
+    hip_fail_function = "";
     if (p.d.workspace_size > 64) {
         p.d.workspace_size -= 64;
         refused(&c, &p.d, ATTN_ERR_WORKSPACE_SMALL, "a small workspace");
@@ -934,6 +954,27 @@ static void many_lengths(void) {
     CHECK(attn_query(&c.d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "65535"), "65536 heads: '%s'", plan.why);
     proof_free(&c);
 }
+enum { IN_ROWS, IN_SLOTS, IN_PAGES };
+static void appending(proof_case *c, int where, const int32_t type[3], int rotary);
+/* As many tokens or sequences as there may be, and one more. */
+static void as_many_as_may_be(void) {
+    const int64_t most = ((int64_t)1 << 31) - 65536;
+    registered();
+    for (int n = 0; n < 8; n++) {
+        static const int32_t type[3] = {ATTN_F16, ATTN_F16, ATTN_F32};
+        proof_case c;
+        hip_place p;
+        attn_plan plan;
+        appending(&c, IN_ROWS, type, 0);
+        hip_place_make(&c, &p, 0);                       /* lengths in device memory: nobody reads them here */
+        if (n / 2 < 3) memset(&p.d.append, 0, sizeof p.d.append), memset(&p.d.seq, 0, sizeof p.d.seq);
+        attn_desc d = p.d;
+        *(n / 2 == 0 ? &d.q_len : n / 2 == 1 ? &d.kv_len : n / 2 == 2 ? &d.batch : &d.append.total) = most + n % 2;
+        const attn_status status = attn_query(&d, NULL, &plan);
+        CHECK(status == (n % 2 ? ATTN_ERR_DECLINED : ATTN_OK), "%d: %s: %s", n, attn_status_text(status), c.message);
+        hip_place_free(&c, &p), proof_free(&c);
+    }
+}
 /* f16 beyond what MI200's second pass is for, values near the type's largest, and P whose rounding must not pull the mean. */
 static void large_and_even(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
@@ -1446,7 +1487,6 @@ static void failing_backward_host(void) { failing_backward(0); }
 static void failing_backward_device(void) { failing_backward(1); }
 
 /* ------------------------------------------------------------------------------------------------------ caches */
-enum { IN_ROWS, IN_SLOTS, IN_PAGES };
 static const int32_t *ints(proof_case *c, const int32_t *from, int64_t n) {
     int32_t *p = proof_ints(c, n);
     memcpy(p, from, (size_t)n * 4);
@@ -2034,18 +2074,97 @@ static void parts_pages(void) {
     }
 }
 
+/* -------------------------------------------------------------------------------------------------- joined rows */
+enum { JB = 3, JT = 7, JH = 3, JFROM = 1, JBATCHES = 2, JTOKEN = 2, JROWS = 4, JPARTS = 5 };
+static int same_number(double got, double want, double unit) {
+    return isnan(want) ? isnan(got) : got == want || fabs(got - want) <= unit * fabs(want);
+}
+/* A part of lse `most` joins [max, sum, x[dim]]. */
+static void join_plainly(double *row, double most, const double *o, int64_t dim) {
+    if (most == -INFINITY) return;
+    const double top = row[1] == 0 || !(most <= row[0]) ? most : row[0], old = row[1] == 0 ? 0 : exp(row[0] - top), weight = exp(most - top);
+    for (int64_t c = 0; c < dim; c++) row[2 + c] = row[2 + c] * old + weight * (o ? o[c] : 0);
+    row[1] = row[1] * old + weight;
+    row[0] = top;
+}
+static int64_t joined_at(int64_t b, int64_t h, int64_t i, int64_t dim) { return (((JFROM + b) * JT + JTOKEN + i) * JH + h) * (dim + 2); }
+/* What attention over ranks asks of a backend: parts join rows of the state, in the order of the calls, and no other row changes; then o and lse.
+ * Empty parts, whose o is NaN here, far ones, an infinite one and one of NaN; rows without keys; a sink, none, an infinite one. */
+static void joined_rows(void) {
+    static const float most[] = {-INFINITY, 0.5f, -3.25f, 90, -150, 1e5f, -INFINITY, -2e38f}, sinks[JH] = {1.5f, -INFINITY, 700};
+    registered();
+    const attn_backend *hip = attn_backend_find("hip");
+    for (int n = 0; n < 8; n++) {
+        const int64_t dim = n % 2 ? 70 : 20, step = dim + 3, token = JH * step + 5, batch = JROWS * token + 11, rows = JBATCHES * JH * JROWS,
+                      state_size = JB * JT * JH * (dim + 2), o_size = JBATCHES * batch;
+        const int32_t dtype = n / 2 % 2 ? ATTN_F64 : ATTN_F32;
+        const int sink = n / 4;
+        double *want = (double *)proof_zeros(state_size, 8), *got = (double *)proof_zeros(state_size, 8), *values = (double *)proof_zeros(o_size, 8);
+        float lse[JBATCHES * JH * JROWS];
+        void *o = proof_zeros(o_size, 8);
+        attn_desc where;
+        attn_joining j;
+        memset(&where, 0, sizeof where), memset(&j, 0, sizeof j);
+        void *memory[4];
+        const size_t bytes[4] = {(size_t)state_size * 8, (size_t)o_size * 8, sizeof lse, sizeof sinks};
+        for (int m = 0; m < 4; m++) CHECK(!hip->device->get(hip->user, &where, &memory[m], bytes[m]), "memory");
+        for (int64_t at = 0; at < state_size; at += dim + 2) want[at] = (double)at;              /* counts for nothing: the sum is 0 */
+        CHECK(!hip->device->copy(hip->user, &where, memory[0], want, bytes[0], 0), "state");
+        j.state = (double *)memory[0], j.tokens = JT, j.heads = JH, j.v_dim = dim, j.lse = (float *)memory[2];
+        j.o.data = memory[1], j.o.dtype = dtype, j.o.stride[0] = batch, j.o.stride[1] = token, j.o.stride[2] = step;
+        j.batch = JFROM, j.batches = JBATCHES, j.token = JTOKEN, j.rows = JROWS;
+        for (int part = 0; part < JPARTS; part++) {
+            for (int64_t u = 0; u < rows; u++) {
+                const int64_t i = u % JROWS, h = u / JROWS % JH, b = u / JROWS / JH;
+                lse[u] = u == 5 ? -INFINITY : u == 9 && part == 2 ? INFINITY : u == 14 && part == 1 ? NAN : most[(u * 3 + part * 5 + n) % 8];
+                for (int64_t c = 0; c < dim; c++) {
+                    const int64_t at = b * batch + i * token + h * step + c;
+                    values[at] = lse[u] == -INFINITY ? NAN : (double)(float)(sin((double)(at + part)) * 3);
+                    element_put(o, dtype, at, values[at]);
+                }
+                join_plainly(want + joined_at(b, h, i, dim), (double)lse[u], values + b * batch + i * token + h * step, dim);
+            }
+            CHECK(!hip->device->copy(hip->user, &where, memory[1], o, bytes[1], 0) && !hip->device->copy(hip->user, &where, memory[2], lse, bytes[2], 0), "part");
+            CHECK(!hip->device->join(hip->user, &where, &j), "join");
+        }
+        CHECK(!hip->device->copy(hip->user, &where, got, memory[0], bytes[0], 1), "state");
+        for (int64_t at = 0; at < state_size; at++)
+            CHECK(same_number(got[at], want[at], 1e-12), "%d: state[%d] of row %d is %.17g, not %.17g", n, (int)(at % (dim + 2)), (int)(at / (dim + 2)), got[at], want[at]);
+        CHECK(!hip->device->copy(hip->user, &where, memory[1], NULL, bytes[1], 0) && !hip->device->copy(hip->user, &where, memory[3], sinks, bytes[3], 0), "sinks");
+        if (sink) j.sink = (const float *)memory[3];
+        CHECK(!hip->device->finish(hip->user, &where, &j), "finish");
+        CHECK(!hip->device->copy(hip->user, &where, o, memory[1], bytes[1], 1) && !hip->device->copy(hip->user, &where, lse, memory[2], bytes[2], 1), "results");
+        j.lse = NULL;
+        CHECK(!hip->device->finish(hip->user, &where, &j), "finish without lse");
+        for (int64_t u = 0; u < rows; u++) {
+            const int64_t i = u % JROWS, h = u / JROWS % JH, b = u / JROWS / JH;
+            double *row = want + joined_at(b, h, i, dim);
+            const int keys = row[1] != 0;
+            if (sink) join_plainly(row, (double)sinks[h], NULL, dim);
+            const double l = row[1] == 0 ? -INFINITY : row[0] + log(row[1]);
+            CHECK(same_number((double)lse[u], l, 1e-6), "%d: lse of row %d is %.9g, not %.9g", n, (int)u, (double)lse[u], l);
+            for (int64_t c = 0; c < step; c++) {
+                const double x = element_get(o, dtype, b * batch + i * token + h * step + c), y = c < dim && keys ? row[2 + c] / row[1] : 0;
+                CHECK(same_number(x, y, dtype == ATTN_F64 ? 1e-12 : 1e-6), "%d: o[%d] of row %d is %.17g, not %.17g", n, (int)c, (int)u, x, y);
+            }
+        }
+        for (int m = 0; m < 4; m++) hip->device->put(hip->user, &where, memory[m]);
+        free(want), free(got), free(values), free(o);
+    }
+}
+
 static const struct { const char *name; void (*body)(void); const char *variable, *value; } tests[] = {
 #define TEST(f) {#f, f, NULL, NULL}
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
-    TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(workspace_is_enough), TEST(the_choice),
+    TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward_far), TEST(backward_any_lse),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
-    TEST(merge_bits), TEST(merge_refused),
+    TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
     TEST(parts_agree), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
