@@ -40,7 +40,7 @@ SHARED void proof_poison(void *p, size_t bytes) { memset(p, 255, bytes); }
     X(CAUSAL, "causal") X(WINDOW, "window") X(OFFSET, "top-left or numeric offset") X(SCALE, "own scale") X(SOFTCAP, "softcap") \
     X(BIAS, "bias") X(MASK, "bool mask") X(ALIBI, "alibi") X(SINK, "sink") X(DROPOUT, "dropout") \
     X(PACKED, "packed") X(PADDED, "padded") X(SLOTS, "cache slots") X(PAGED, "pages") X(APPEND, "append") X(ROTARY, "rotary") \
-    X(DECODE, "one query") X(LONG, "long keys") X(CONSTANT, "equal values") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
+    X(DECODE, "one query") X(FEW, "rows and keys of a decode from codes") X(LONG, "long keys") X(CONSTANT, "equal values") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
     X(GRAD64, "o or a gradient f64") X(DOUT64, "dout f64") X(DLSE, "dlse") X(DBIAS, "dbias") X(DSINK, "dsink") X(ACCUMULATE, "accumulate")
 enum {
 #define X(name, text) PROOF_BIT_##name,
@@ -565,10 +565,13 @@ SHARED void proof_draw_tolerance(proof_case *c, proof_rng *r, proof_draw *draw) 
     if (draw->off_codes == PROOF_LATE_V) d->flags |= ATTN_CAUSAL, c->features |= PROOF_CAUSAL;
 }
 /* A shape for codes: what the cost does not allow is taken from the batch, the heads and the dimensions. */
-SHARED void proof_draw_many(attn_desc *d, proof_rng *r, int64_t cap) {
+SHARED void proof_draw_many(proof_case *c, proof_rng *r, int64_t cap) {
+    attn_desc *d = &c->d;
     const int64_t group = proof_int(r, 1, 3), rows = proof_chance(r, 15) ? proof_int(r, 400, 900) : proof_int(r, 192, 300);
     d->batch = proof_int(r, 1, 2), d->kv_heads = proof_int(r, 1, 2), d->heads = d->kv_heads * group;
     d->q_len = (rows + group - 1) / group, d->kv_len = proof_chance(r, 15) ? proof_int(r, 1000, 1400) : proof_int(r, 384, 600);
+    const int few = !r->bytes && proof_chance(r, 25);
+    if (few) c->features |= PROOF_FEW, d->q_len = proof_int(r, 1, 8 / group), d->kv_len = proof_int(r, 1000, 1600);
     while (proof_cost(d) > (double)cap) {
         if (d->batch > 1) d->batch--;
         else if (d->kv_heads > 1) d->heads /= d->kv_heads, d->kv_heads = 1;
@@ -607,7 +610,7 @@ SHARED void proof_draw_shape(proof_case *c, proof_rng *r, int64_t cap) {
         }
         c->features |= PROOF_LONG;
     }
-    if (proof_tolerant) proof_draw_many(d, r, cap), c->features &= ~PROOF_LONG;
+    if (proof_tolerant) proof_draw_many(c, r, cap), c->features &= ~PROOF_LONG;
     for (; !proof_tolerant;) {                           /* shrink the longest until the case is cheap enough */
         double cost = (double)(d->batch * d->heads) * (double)(d->q_len * d->kv_len) * (double)(d->head_dim + proof_v_dim(d));
         if (cost <= (double)cap) break;
@@ -699,8 +702,8 @@ SHARED int64_t proof_whole(int64_t dim) { return (dim + 15) / 16 * 16; }
 SHARED void proof_draw_planes(proof_case *c, proof_rng *r) {
     attn_desc *d = &c->d;
     /* of a fuzzer's bytes none is spent: what the others stand for stays */
-    const int chosen = r->bytes ? (int)(r->left % 100) : (int)proof_int(r, 0, 99), which = r->bytes ? chosen % 4 : (int)proof_int(r, 0, 3);
-    if (chosen >= proof_planes_percent) return;
+    const int chosen = r->bytes ? (int)(r->left % 100) : (int)proof_int(r, 0, 99), which = r->bytes ? chosen % 4 : (int)proof_int(r, 0, c->features & PROOF_FEW ? 9 : 3);
+    if (chosen >= proof_planes_percent && !(c->features & PROOF_FEW)) return;
     if (which != 1) d->k.dtype = ATTN_INT16, d->head_dim = proof_whole(d->head_dim);
     if (which != 2) d->v.dtype = ATTN_INT16, d->v_dim = proof_whole(proof_v_dim(d));
     c->features = (c->features & ~PROOF_VDIM) | (proof_v_dim(d) != d->head_dim ? PROOF_VDIM : 0);
@@ -810,7 +813,7 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     proof_draw_shape(c, r, cap);
     int roll = (int)proof_int(r, 0, 99), kind = roll < 45 ? 0 : roll < 65 ? 1 : roll < 78 ? 2 : roll < 88 ? 3 : 4;
     proof_draw_seq(c, r, kind);
-    const int quantised = kind != 1 && proof_chance(r, kind ? 25 : 5);
+    const int quantised = kind != 1 && (proof_chance(r, kind ? 25 : 5) || (c->features & PROOF_FEW && proof_chance(r, 75)));
     c->backward = kind <= 2 && !quantised && !d->append.len && proof_chance(r, 60);
     proof_draw_types(c, r, quantised);
     proof_draw_masks(c, r, &draw, c->backward);
