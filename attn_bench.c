@@ -526,7 +526,7 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
     X(DATA, "data", "random|smooth|peaked|tenth|tenfold|steep|file", 0, 6, 0, false, \
         "values of the tensors") \
     X(DTYPE, "dtype", "f32|f16|bf16", 0, 2, 0, true, "type of q, k, v and o") \
-    X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8", FILL, 5, FILL, true, \
+    X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8||int16", FILL, 7, FILL, true, \
         "type of k and v (default: --dtype)") \
     X(LAYOUT, "layout", "bshd|bhsd", 0, 1, 0, true, "order of the dimensions") \
     X(PAGE, "page-size", NULL, 0, 1 << 20, 0, true, "tokens of a cache page (0: contiguous)") \
@@ -731,6 +731,10 @@ static const char *resolve_case(bench_case *c, char text[128]) {
     if (v[PASS] != FWD && (v[PAGE] || !attn__is_float((int32_t)v[KV_DTYPE]))) {
         snprintf(text, 128, "--backward: not defined for %s",
             v[PAGE] ? "--page-size" : "a quantised --kv-dtype");
+        return text;
+    }
+    if (v[KV_DTYPE] == ATTN_INT16 && v[APPEND]) {
+        snprintf(text, 128, "--kv-dtype int16: not in cases that append");
         return text;
     }
     if (v[LAYOUT] && v[PAGE]) {
@@ -1601,6 +1605,8 @@ typedef struct problem {
     promise *promise; /* of the mode in whose turn it is, NULL: the call is exact */
     bool by_rank;
     float *lse; /* owned; d.lse where a call has it */
+    /* k and v of int16 once more, in the places of their elements: their planes cannot be sliced */
+    float *k_f32, *v_f32;
     void *owned[48];
     int owned_count;
     bool failed;                /* an allocation failed */
@@ -1647,7 +1653,7 @@ typedef struct filling {
     int which, data;
     uint64_t stream;
 } filling;
-enum { FILL_CHUNK = 4096, TO_Q = 0, TO_K, TO_V, TO_DOUT };
+enum { FILL_CHUNK = ATTN_PLANE, TO_Q = 0, TO_K, TO_V, TO_DOUT };
 
 static float element(const filling *f, int64_t i) {
     static const float gain[] = {1, 1, 8, 0.1f, 10, 64};
@@ -1670,7 +1676,8 @@ static void fill_chunk(void *arg, int64_t chunk) {
         for (int64_t i = 0; i < n; i++) {
             uint64_t h = draw(f->stream, (uint64_t)(first + i));
             int fp8 = (int)((h & 0x87) | (h >> 8) % 9 << 3); /* magnitudes below 4: never NaN */
-            to[i] = (char)(f->dtype == ATTN_INT8 ? (int)(h % 255) - 127 : fp8);
+            to[i] = (char)(f->dtype == ATTN_FP8_E4M3 ? fp8 : (int)(h % 255) - 127);
+            if (f->dtype == ATTN_INT16) to[i + ATTN_PLANE] = (char)(h >> 16 & 0xff);
         }
         return;
     }
@@ -1685,7 +1692,8 @@ static void fill_chunk(void *arg, int64_t chunk) {
 /* A tensor of `count` elements, filled; NULL when memory is short. */
 static void *tensor(
     problem *p, const bench_case *c, int64_t count, int32_t dtype, int which, int salt) {
-    filling f = {own(p, attn__bytes(dtype, count)), count, dtype, which, (int)c->v[DATA],
+    const int64_t room = dtype == ATTN_INT16 ? attn__round_up(count, ATTN_PLANE) : count;
+    filling f = {own(p, attn__bytes(dtype, room)), count, dtype, which, (int)c->v[DATA],
         mix((uint64_t)c->v[SEED]) + (uint64_t)salt * UINT64_C(0x632be59bd9b4e019)};
     if (f.to) attn_parallel(&(attn_desc){0}, fill_chunk, &f, (count + FILL_CHUNK - 1) / FILL_CHUNK);
     return f.to;
@@ -1784,7 +1792,7 @@ static void make_cache(problem *p, const bench_case *c) {
         float *k_scale = own(p, rows * v[KV_HEADS] * 4), *v_scale = own(p, rows * v[KV_HEADS] * 4);
         for (int64_t i = 0; k_scale && v_scale && i < rows * v[KV_HEADS]; i++)
             k_scale[i] = v_scale[i] =
-                (d->k.dtype == ATTN_INT8 ? 1.0f / 64 : 1.0f / 2) * (1 + (float)(i % 7) / 8);
+                (d->k.dtype == ATTN_FP8_E4M3 ? 1.0f / 2 : 1.0f / 64) * (1 + (float)(i % 7) / 8);
         d->k.scale = k_scale, d->v.scale = v_scale;
         dense(d->k.scale_stride, ATTN_BSHD, v[PAGE] ? v[PAGE] : v[KV], v[KV_HEADS], 1);
         memcpy(d->v.scale_stride, d->k.scale_stride, sizeof d->k.scale_stride);
@@ -1875,6 +1883,22 @@ static void take_files(problem *p, const files *in) {
     d->mask.data = m->data;
 }
 
+static float *planes_as_f32(problem *p, const attn_in *t, int64_t blocks, int64_t dim) {
+    const attn_desc *d = &p->d;
+    const int64_t tokens = d->seq.block_table ? d->seq.page_size : d->kv_len;
+    float *wide = t->dtype == ATTN_INT16 ? own(p, blocks * t->stride[0] * 4) : NULL;
+    for (int64_t b = 0; wide && !p->failed && b < blocks; b++)
+        for (int64_t j = 0; j < tokens; j++)
+            for (int64_t h = 0; h < d->kv_heads; h++) {
+                int64_t at = b * t->stride[0] + j * t->stride[1] + h * t->stride[2];
+                const int64_t *by = t->scale_stride;
+                float scale = t->scale[b * by[0] + j * by[1] + h * by[2]];
+                for (int64_t e = 0; e < dim; e++)
+                    wide[at + e] = attn__get_f32(t->data, t->dtype, at + e) * scale;
+            }
+    return wide;
+}
+
 static void give_message(problem *p, bool wanted) {
     p->d.message = wanted ? p->message : NULL;
     p->d.message_size = wanted ? sizeof p->message : 0;
@@ -1896,6 +1920,8 @@ static bool problem_make(const bench_case *c, const files *in, problem *p) {
         d->v.data = tensor(p, c, blocks * d->v.stride[0], d->v.dtype, TO_V, 3);
         if (v[MASK]) make_mask(p, c);
         make_cache(p, c);
+        p->k_f32 = planes_as_f32(p, &d->k, blocks, v[DIM]);
+        p->v_f32 = planes_as_f32(p, &d->v, blocks, v[V_DIM]);
     }
     d->o.data = own(p, attn__bytes(d->o.dtype, v[BATCH] * d->o.stride[0]));
     d->lse = p->lse = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
@@ -2088,7 +2114,13 @@ static void check_slice(
     double *o = room, *bound = o + size, *pv = bound + size, *got = pv + size,
            *lse_bound = got + size;
     float *lse = (float *)(lse_bound + n);
-    attn_desc s = slice(d, b, h, i, n, 0, d->kv_len, false);
+    attn_desc f32 = *d;
+    if (p->k_f32) {
+        f32.k.data = p->k_f32, f32.v.data = p->v_f32;
+        f32.k.dtype = f32.v.dtype = ATTN_F32;
+        f32.k.scale = f32.v.scale = NULL;
+    }
+    attn_desc s = slice(&f32, b, h, i, n, 0, d->kv_len, false);
     attn__bounds bounds = {bound, pv, lse_bound};
     double u_o = unit_of(d->o.dtype), u_p = weight_unit(d);
     memset(&s.o, 0, sizeof s.o);

@@ -2077,12 +2077,12 @@ static void parts_pages(void) {
 /* -------------------------------------------------------------------------------------------------- joined rows */
 enum { JB = 3, JT = 7, JH = 3, JFROM = 1, JBATCHES = 2, JTOKEN = 2, JROWS = 4, JPARTS = 5 };
 static int same_number(double got, double want, double unit) {
-    return isnan(want) ? isnan(got) : got == want || fabs(got - want) <= unit * fabs(want);
+    return isnan(want) ? isnan(got) : got == want || fabs(got - want) <= unit * fabs(want) + 1e-40;
 }
 /* A part of lse `most` joins [max, sum, x[dim]]. */
 static void join_plainly(double *row, double most, const double *o, int64_t dim) {
     if (most == -INFINITY) return;
-    const double top = row[1] == 0 || !(most <= row[0]) ? most : row[0], old = row[1] == 0 ? 0 : exp(row[0] - top), weight = exp(most - top);
+    const double top = row[1] == 0 || most > row[0] || isnan(most) ? most : row[0], old = row[1] == 0 ? 0 : exp(row[0] - top), weight = exp(most - top);
     for (int64_t c = 0; c < dim; c++) row[2 + c] = row[2 + c] * old + weight * (o ? o[c] : 0);
     row[1] = row[1] * old + weight;
     row[0] = top;
