@@ -7543,11 +7543,12 @@ static ATTN__UNUSED void attn__philox(
 #endif
 
 /* ---- portable: whatever vectors of 4 floats the compiler has, or single floats ---- */
-#if ATTN__GNU && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || \
-                     defined(__wasm_simd128__))
+#if !defined(ATTN__W__portable) && ATTN__GNU && \
+    (defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || defined(__wasm_simd128__))
 #define ATTN__W__portable 4
 typedef float attn__v__portable ATTN__VECTOR(16);
-#else
+#else /* where a test asks for it, too */
+#undef ATTN__W__portable
 #define ATTN__W__portable 1
 typedef float attn__v__portable;
 #endif
@@ -7579,7 +7580,11 @@ ATTN__INLINE attn__v__portable attn__set1__portable(float x) {
 }
 ATTN__INLINE attn__v__portable attn__fma__portable(
     attn__v__portable a, attn__v__portable b, attn__v__portable c) {
-    return a * b + c;
+    attn__v__portable v = a * b;
+    ATTN__F32(v); /* or bits would follow from how many of a tile's rows fit into registers */
+    v = v + c;
+    ATTN__F32(v);
+    return v;
 }
 ATTN__INLINE attn__v__portable attn__max__portable(attn__v__portable a, attn__v__portable b) {
     attn__lanes__portable x, y;
@@ -8937,8 +8942,10 @@ ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int kind, const float *A, int64_t l
         } while (A != stop);
         if (later) ATTN__UNROLL_TILE
         for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE
-        for (int v = 0; v < NV; v++)
+        for (int v = 0; v < NV; v++) {
             acc[r][v] = acc[r][v] + ATTN__(load)(part + (r * NV + v) * ATTN__W);
+            ATTN__F32(acc[r][v]);
+        }
         if (!(K -= n)) break;
         ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) ATTN__UNROLL_TILE for (int v = 0; v < NV;
             v++) ATTN__(store)(part + (r * NV + v) * ATTN__W, acc[r][v]);
@@ -9419,7 +9426,9 @@ ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t
             empty ? (d->sink ? d->sink[h] : ATTN__NEG_INF)
                   : attn__nearest_f32(top + attn__log((double)sum));
     }
-    return empty ? 0 : scale / sum;
+    scale = empty ? 0 : scale / sum;
+    ATTN__F32(scale);
+    return scale;
 }
 /* o and lse of the finished rows [r0, r1) */
 static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
@@ -9788,7 +9797,7 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype,
         ATTN__UNROLL for (int n = 0; n < R * X; n++)
             acc[n] = ATTN__(set1)(0);
         /* unrolled, a load goes from key to key by the same step: its prefetcher can follow */
-        if (dtype == ATTN_F32 && m->dim == 128 && !first) {
+        if (dtype == ATTN_F32 && dim == 128 && !first) {
             ATTN__UNROLL for (c = 0; c < 128; c += ATTN__W)
                 ATTN__(thin_step)(m, R, dtype, row, j, c, ATTN__W, acc);
         }

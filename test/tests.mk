@@ -12,7 +12,7 @@ STRICT    = -std=c99 $(TESTWARN) -I. -Itest/common -pthread
 # ---------------------------------------------------------------------------------------------- ways of building
 # A line for each. TSan sees the pthread pool only: OpenMP and fork give it false alarms. The sanitizers take minutes where all ISAs
 # are compiled: AVX2 is looked at by test/unit/guard.c, and by `make test-full` with the way asanavx2; the fuzzer, which is about
-# validation, has portable code alone. tile is one of 8 x 3: any other than the three ISAs' own.
+# validation, has portable code alone. tile: single floats, as where the compiler has no vectors, and a tile of 8 x 3, as no ISA has.
 SANITIZERS    = -gline-tables-only -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 WAY_plain      = $(CC) -O2
 WAY_clang      = $(CLANG) -O2
@@ -24,7 +24,7 @@ WAY_clangofast = $(CLANG) -Ofast -march=native
 WAY_lto        = $(CC) -O2 -flto=auto
 WAY_omp        = $(CC) -O2 -fopenmp -DATTN_NO_AVX2
 WAY_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
-WAY_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__MR__portable=8 -DATTN__NV__portable=3
+WAY_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__W__portable=1 -DATTN__MR__portable=8 -DATTN__NV__portable=3
 WAY_asan       = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX2
 WAY_asanavx2   = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX512
 WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX2
@@ -36,6 +36,7 @@ UNIT_WAY       = $(if $(filter ofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
 # ---------------------------------------------------------------------------------------------- what is run
 UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
                  $(foreach u,backends edges extremes guard thin hidden planes,plain/$(u)@avx2 plain/$(u)@portable) \
+                 $(foreach u,backends edges guard thin planes,tile/$(u)) \
                  $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
                  $(foreach u,validate reference backends convert memory edges parallel,O0/$(u))
 UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/backends@portable
@@ -44,7 +45,8 @@ PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach p,types beyond grid,plain/$(p)@avx2 plain/$(p)@portable ofast/$(p)) \
                  $(foreach w,clangofast fastmath O0 lto omp m32 tile,$(w)/grid) \
                  $(foreach p,grid grid@portable identity types beyond alloc sizes decode,asan/$(p)) \
-                 omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2 plain/decode@avx2 plain/decode@portable
+                 omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2 plain/decode@avx2 plain/decode@portable \
+                 tile/decode
 PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
 # what test/proof/hostile.sh compares, and test/proof/fuzz.sh runs
 BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 lto clangofast,$(w)/hostile) fuzz/fuzz
@@ -68,6 +70,7 @@ ARGS_plain/adaptive@avx2 = --rows 1 --seed 2
 ARGS_plain/decode        = --rows 1500
 ARGS_plain/decode@avx2   = --rows 1 --seed 2
 ARGS_plain/decode@portable = --rows 1 --seed 3
+ARGS_tile/decode         = --rows 1 --seed 5
 ARGS_asan/decode         = --rows 1 --seed 4
 ARGS_asan/adaptive@portable = --rows 1 --seed 3
 ENV_tsan                 = TSAN_OPTIONS=halt_on_error=1
