@@ -7544,7 +7544,8 @@ static ATTN__UNUSED void attn__philox(
 
 /* ---- portable: whatever vectors of 4 floats the compiler has, or single floats ---- */
 #if !defined(ATTN__W__portable) && ATTN__GNU && \
-    (defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || defined(__wasm_simd128__))
+    (defined(__SSE2__) || defined(__ARM_NEON) || defined(__ALTIVEC__) || \
+        defined(__wasm_simd128__))
 #define ATTN__W__portable 4
 typedef float attn__v__portable ATTN__VECTOR(16);
 #else /* where a test asks for it, too */
