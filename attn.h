@@ -1616,6 +1616,7 @@ ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) 
 #undef ATTN__X
     }
 }
+/* clang-format on */
 /* x[0 .. n) = elements at .., zeros up to width; and back. */
 ATTN__NOINLINE void attn__get_values(
     float *x, int64_t width, const void *data, int32_t dtype, int64_t at, int64_t n) {
@@ -1625,7 +1626,6 @@ ATTN__NOINLINE void attn__put_values(
     void *data, int32_t dtype, int64_t at, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) attn__put_f32(data, dtype, at + i, x[i]);
 }
-/* clang-format on */
 /* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had
  * been rounded once. */
 ATTN__INLINE float attn__f64_to_odd(double x) {

@@ -203,7 +203,7 @@
      run='./attn_bench 1 4096 8 64 --backend flash --threads 1 --min-time 5'
      perf stat -e cycles,instructions,cache-misses,dTLB-load-misses $run    how far from the peak
      perf record -g $run && perf report --no-children                       which kernel takes time
-     perf annotate attn__mm_QK_6x4__avx512                                  which instruction waits
+     perf annotate attn__mm_6x4__avx512                                     which instruction waits
      run='./attn_bench 1 4096 8 64 --device hip --dtype f16 --iterations 20'
      rocprofv3 --kernel-trace --memory-copy-trace --stats -- $run           AMD: kernels and copies
      rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU SQ_LDS_BANK_CONFLICT -- $run    AMD: counters
@@ -611,6 +611,15 @@ static const char *axis_word(axis a, int64_t value, char buffer[32]) {
     return buffer;
 }
 
+/* Its words as text: numbers in between that have none are left out. */
+static const char *axis_words(axis a, char text[64]) {
+    size_t n = 0;
+    for (const char *s = axes[a].words; *s; s++)
+        if (*s != '|' || s[1] != '|') text[n++] = *s;
+    text[n] = 0;
+    return text;
+}
+
 static bool parse_integer(const char *s, int64_t *value) {
     char *end;
     errno = 0;
@@ -621,7 +630,7 @@ static bool parse_integer(const char *s, int64_t *value) {
 
 /* One value of an axis; with its limits in `limits` where it is not one. */
 static bool parse_value(axis a, const char *s, int64_t *value, char limits[128]) {
-    char word[32];
+    char word[32], text[64];
     bool named = axes[a].words != NULL;
     if (a == DIM) {
         named = !strcmp(s, "seq");
@@ -633,7 +642,7 @@ static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
                 *value = i;
                 return true;
             }
-        snprintf(limits, 128, "must be one of %s", axes[a].words);
+        snprintf(limits, 128, "must be one of %s", axis_words(a, text));
         return false;
     }
     int64_t least = a == DIM ? 1 : axes[a].least;
@@ -733,6 +742,7 @@ static const char *resolve_case(bench_case *c, char text[128]) {
             v[PAGE] ? "--page-size" : "a quantised --kv-dtype");
         return text;
     }
+    /* its copy as f32, which the verification reads, is made before the call */
     if (v[KV_DTYPE] == ATTN_INT16 && v[APPEND]) {
         snprintf(text, 128, "--kv-dtype int16: not in cases that append");
         return text;
@@ -1653,6 +1663,7 @@ typedef struct filling {
     int which, data;
     uint64_t stream;
 } filling;
+/* A chunk of int16 is a pair of planes, whole: its end is the tensor's, or the next begins there. */
 enum { FILL_CHUNK = ATTN_PLANE, TO_Q = 0, TO_K, TO_V, TO_DOUT };
 
 static float element(const filling *f, int64_t i) {
@@ -1883,6 +1894,7 @@ static void take_files(problem *p, const files *in) {
     d->mask.data = m->data;
 }
 
+/* What the planes of t stand for, each in the place of its element; NULL where t has none. */
 static float *planes_as_f32(problem *p, const attn_in *t, int64_t blocks, int64_t dim) {
     const attn_desc *d = &p->d;
     const int64_t tokens = d->seq.block_table ? d->seq.page_size : d->kv_len;
@@ -2810,13 +2822,15 @@ static verdict check_forward_calls(job *j, double seconds) {
 /* The largest |v| that query i of a sequence sees, all of its columns. */
 static double largest_seen(const problem *p, int64_t b, int64_t kv_head, int64_t i) {
     const attn_desc *d = &p->d;
+    attn_in t = d->v;
     double most = 0;
     int64_t first, last;
+    if (p->v_f32) t.data = p->v_f32, t.dtype = ATTN_F32;
     visible(d, i + d->kv_len - d->q_len, &first, &last);
     for (int64_t j = first; j <= last; j++) {
-        const char *v = row_in(&d->v, b, j, kv_head);
+        const char *v = row_in(&t, b, j, kv_head);
         for (int64_t e = 0; e < d->v_dim; e++)
-            most = fmax(most, fabs(attn__ref_read(v, d->v.dtype, e)));
+            most = fmax(most, fabs(attn__ref_read(v, t.dtype, e)));
     }
     return most;
 }
@@ -2836,7 +2850,7 @@ static void note_promise(job *j) {
         kept = kept && isfinite(x->cert[n]) && x->cert[n] >= 0;
         if (x->cert[n] > largest) largest = x->cert[n];
     }
-    for (uint64_t n = 0; n < ROWS && kept && !d->v.scale && !d->seq.block_table; n++) {
+    for (uint64_t n = 0; n < ROWS && kept && (!d->v.scale || p->v_f32) && !d->seq.block_table; n++) {
         const int64_t row = (int64_t)(draw(41, n) % (uint64_t)rows), h = row / d->q_len % d->heads;
         const double most = largest_seen(p, row / d->q_len / d->heads, h / share, row % d->q_len);
         kept = (double)x->cert[row] <= j->r->tolerance * most;
@@ -3256,6 +3270,10 @@ static void measure_batching(job *j) {
     attn_desc *d = &j->p->d, whole = *d;
     size_t size, row_bytes = (size_t)attn__bytes(d->o.dtype, d->o.stride[0]),
                  lse = (size_t)(d->heads * d->q_len);
+    if (d->seq.block_table || attn__is_scaled(d->k.dtype)) {
+        remark(j->r, "declined", "sequences are taken out of dense tensors alone");
+        return;
+    }
     char *bits = first_bits(j, &size);
     for (int64_t b = 0; bits && b < whole.batch; b++) {
         *d = whole;
@@ -3936,6 +3954,9 @@ static bool plan_row(const bench_case *c, const char *backend, row *r) {
         remark(r, "declined", "%s", text);
         return false;
     }
+    if (c->v[KV_DTYPE] == ATTN_INT16) /* the verification's copy as f32 */
+        bytes += 4.0 * (double)(c->v[BATCH] * c->v[KV] * c->v[KV_HEADS]) *
+                 (double)(c->v[DIM] + c->v[V_DIM]);
     bytes += matrix ? scores : (double)plan.workspace_size;
     if (s || bytes > 0.9 * available_memory()) {
         remark(r, "refused", "%s of %s do not fit: %s of memory are available",
@@ -7091,10 +7112,11 @@ static void print_help(void) {
            "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
     for (int i = 0; i < COUNT(flags) && flags[i].help; i++)
         printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
+    char text[64];
     for (int a = 0; a < AXES; a++)
         if (axes[a].flag)
             printf("  --%-14s %-26s %s\n", axes[a].name,
-                axes[a].words && a != DIM ? axes[a].words : "N,..", axes[a].help);
+                axes[a].words && a != DIM ? axis_words((axis)a, text) : "N,..", axes[a].help);
     printf("\nsuites:\n");
     for (int s = 0; s < COUNT(suites); s++) printf("  %-12s %s\n", suites[s].name, suites[s].help);
 }

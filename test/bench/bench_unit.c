@@ -325,6 +325,24 @@ static void test_right(void)
             }
 }
 
+/* What a case cannot have is told, not run. */
+static void test_contradictions(void)
+{
+    static const char *const lines[][2] = {
+        { " seq-len=1 kv-len=64 num-heads=2 head-dim=16 append=1 kv-dtype=int16", "--kv-dtype int16: not in cases that append" },
+        { " seq-len=8 num-heads=2 head-dim=16 pass=bwd kv-dtype=int16", "--backward: not defined for a quantised --kv-dtype" },
+        { " seq-len=8 num-heads=3 num-kv-heads=2 head-dim=16", "--num-kv-heads 2: must divide --num-heads 3" },
+    };
+    for (int i = 0; i < COUNT(lines); i++) {
+        grid g = parse_line(lines[i][0]);
+        bench_case c = { .suite = find_suite("shape") };
+        char text[128];
+        for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+        const char *told = resolve_case(&c, text);
+        expect(told && !strcmp(told, lines[i][1]), "%s: %s", lines[i][0], told ? told : "taken");
+    }
+}
+
 /* The same by sampled rows, which are slices of the problem: of every tensor that a case may have. */
 static void test_right_sampled(void)
 {
@@ -863,6 +881,13 @@ static void test_properties(void)
         if (!moody && cases[i].measure != measure_finite) expect(runs == 1 + more, "property %d makes %d calls", i, runs);
     }
     moody = STEADY;
+    static const char *const indirect[] = { " kv-dtype=int8", " kv-dtype=int16", " page-size=8" };
+    for (int i = 0; i < COUNT(indirect); i++) {
+        char text[256];
+        snprintf(text, sizeof text, " batch-size=3 seq-len=2 kv-len=64 num-heads=2 head-dim=16 causal=1%s", indirect[i]);
+        row r = judged(text, "fickle", false, measure_batching);
+        expect(!strcmp(r.status, "declined"), "sequences out of%s: %s %s", indirect[i], r.status, r.note);
+    }
     static void (*const measures[])(job *) = { measure_determinism, measure_thread_count, measure_finite, measure_gradient, measure_loss };
     for (int i = 0; i < COUNT(measures); i++) {
         row r = judged(both, "flash", false, measures[i]);
@@ -1118,6 +1143,7 @@ int main(void)
     test_sampled();
     test_right();
     test_right_sampled();
+    test_contradictions();
     test_empty_rows();
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1", false);
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 dtype=f16", false);

@@ -40,7 +40,7 @@ SHARED void proof_poison(void *p, size_t bytes) { memset(p, 255, bytes); }
     X(CAUSAL, "causal") X(WINDOW, "window") X(OFFSET, "top-left or numeric offset") X(SCALE, "own scale") X(SOFTCAP, "softcap") \
     X(BIAS, "bias") X(MASK, "bool mask") X(ALIBI, "alibi") X(SINK, "sink") X(DROPOUT, "dropout") \
     X(PACKED, "packed") X(PADDED, "padded") X(SLOTS, "cache slots") X(PAGED, "pages") X(APPEND, "append") X(ROTARY, "rotary") \
-    X(DECODE, "one query") X(FEW, "rows and keys of a decode from codes") X(LONG, "long keys") X(CONSTANT, "equal values") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
+    X(DECODE, "one query") X(FEW, "few rows, many keys") X(LONG, "long keys") X(CONSTANT, "equal values") X(EMPTY, "an empty dimension") X(NONFINITE, "a visible NaN or infinity") \
     X(GRAD64, "o or a gradient f64") X(DOUT64, "dout f64") X(DLSE, "dlse") X(DBIAS, "dbias") X(DSINK, "dsink") X(ACCUMULATE, "accumulate")
 enum {
 #define X(name, text) PROOF_BIT_##name,
@@ -564,7 +564,8 @@ SHARED void proof_draw_tolerance(proof_case *c, proof_rng *r, proof_draw *draw) 
     draw->off_codes = (int)proof_int(r, PROOF_OFF_K, PROOF_LATE_V), c->tolerance = 1e-1f, c->tolerance_flag = 0;
     if (draw->off_codes == PROOF_LATE_V) d->flags |= ATTN_CAUSAL, c->features |= PROOF_CAUSAL;
 }
-/* A shape for codes: what the cost does not allow is taken from the batch, the heads and the dimensions. */
+/* A shape for codes: what the cost does not allow is taken from the batch, the heads and the dimensions, but for widths that int16
+ * rounds up. */
 SHARED void proof_draw_many(proof_case *c, proof_rng *r, int64_t cap) {
     attn_desc *d = &c->d;
     const int64_t group = proof_int(r, 1, 3), rows = proof_chance(r, 15) ? proof_int(r, 400, 900) : proof_int(r, 192, 300);
@@ -696,16 +697,22 @@ SHARED void proof_draw_seq(proof_case *c, proof_rng *r, int kind) {
 }
 /* Of 100 descriptions, so many take the type of each tensor by itself; 0 draws exactly what was drawn before there were any. */
 SHARED int proof_mixed_percent = 30;
-/* Of 100 descriptions with codes, so many have codes of int16 in k, v or both; their rows are whole multiples of 16. */
+/* Of 100 descriptions with codes, so many have codes of int16 in k, v or both; their rows are whole multiples of 16, and those of most
+ * decodes powers of 2: none lies across two pairs of planes. */
 SHARED int proof_planes_percent = 35;
-SHARED int64_t proof_whole(int64_t dim) { return (dim + 15) / 16 * 16; }
+SHARED int64_t proof_whole(int64_t dim, int power) {
+    int64_t least = 16;
+    while (power && 2 * least <= dim) least *= 2;
+    return power ? least : (dim + 15) / 16 * 16;
+}
 SHARED void proof_draw_planes(proof_case *c, proof_rng *r) {
     attn_desc *d = &c->d;
     /* of a fuzzer's bytes none is spent: what the others stand for stays */
     const int chosen = r->bytes ? (int)(r->left % 100) : (int)proof_int(r, 0, 99), which = r->bytes ? chosen % 4 : (int)proof_int(r, 0, c->features & PROOF_FEW ? 9 : 3);
     if (chosen >= proof_planes_percent && !(c->features & PROOF_FEW)) return;
-    if (which != 1) d->k.dtype = ATTN_INT16, d->head_dim = proof_whole(d->head_dim);
-    if (which != 2) d->v.dtype = ATTN_INT16, d->v_dim = proof_whole(proof_v_dim(d));
+    const int power = c->features & PROOF_FEW && proof_chance(r, 80);
+    if (which != 1) d->k.dtype = ATTN_INT16, d->head_dim = proof_whole(d->head_dim, power);
+    if (which != 2) d->v.dtype = ATTN_INT16, d->v_dim = proof_whole(proof_v_dim(d), power);
     c->features = (c->features & ~PROOF_VDIM) | (proof_v_dim(d) != d->head_dim ? PROOF_VDIM : 0);
 }
 /* a type of its own, rarely f64: only the reference takes that */
@@ -785,6 +792,10 @@ SHARED void proof_draw_masks(proof_case *c, proof_rng *r, proof_draw *draw, int 
         d->seed = random_bits(&c->data), d->philox_offset = random_bits(&c->data) >> 32;
         c->features |= PROOF_DROPOUT;
     }
+    if (!(c->features & PROOF_FEW) || proof_chance(r, 20)) return;          /* most decodes have none of what codes decline */
+    const attn_in none = {0};
+    d->bias = d->mask = none, d->softcap = d->dropout = 0, draw->alibi = draw->sink = 0;
+    c->features &= ~(PROOF_SOFTCAP | PROOF_BIAS | PROOF_MASK | PROOF_ALIBI | PROOF_SINK | PROOF_DROPOUT);
 }
 /* A packed QKV buffer, where all three can live in one. */
 SHARED int proof_draw_qkv(proof_case *c, proof_rng *r, int kind) {
@@ -804,6 +815,10 @@ SHARED int proof_draw_qkv(proof_case *c, proof_rng *r, int kind) {
     }
     return 1;
 }
+/* Strides of t are multiples of it; in a decode rows of powers of 2 stay within their planes. */
+SHARED int64_t proof_unit(const proof_case *c, const attn_in *t, int64_t dim) {
+    return t->dtype != ATTN_INT16 ? 1 : c->features & PROOF_FEW ? dim : 16;
+}
 /* One case. cap bounds batch * heads * q * k * (D + Dv). */
 SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     attn_desc *d = &c->d;
@@ -822,8 +837,8 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     if (!draw.qkv) {
         int fixed = d->append.len > 0;                   /* a cache that is written has the strides of an output */
         proof_stride(c, r, d->q.stride, &d->q.layout, proof_rows_view(d, d->q.stride, 0, d->head_dim), 0);
-        proof_stride_of(c, r, d->k.stride, &d->k.layout, proof_kv_view(d, d->k.stride, 0, d->head_dim), fixed, d->k.dtype == ATTN_INT16 ? 16 : 1);
-        proof_stride_of(c, r, d->v.stride, &d->v.layout, proof_kv_view(d, d->v.stride, 0, dv), fixed, d->v.dtype == ATTN_INT16 ? 16 : 1);
+        proof_stride_of(c, r, d->k.stride, &d->k.layout, proof_kv_view(d, d->k.stride, 0, d->head_dim), fixed, proof_unit(c, &d->k, d->head_dim));
+        proof_stride_of(c, r, d->v.stride, &d->v.layout, proof_kv_view(d, d->v.stride, 0, dv), fixed, proof_unit(c, &d->v, dv));
         int32_t ignored;
         if (quantised) {
             proof_view w = proof_kv_view(d, d->k.scale_stride, 0, 1);

@@ -14,8 +14,8 @@ CORES = (("neoverse-v2", 4), ("neoverse-n1", 2), ("apple-m1", 3))
 PASSES = 200
 
 
-def body(text, kind, nv):
-    lines = disasm.inner_loop(disasm.function(text, f"attn__mm_{kind}_6x{nv}__neon"), disasm.NEON, disasm.NEON.fma)
+def body(text, nv):
+    lines = disasm.inner_loop(disasm.function(text, f"attn__mm_6x{nv}__neon"), disasm.NEON, disasm.NEON.fma)
     code = [re.sub(r"^[0-9a-f]+:\s+|\s+//.*|\s+<.*>", "", l) for l in lines]
     return [re.sub(r"\b(b\.\w+)\s+[0-9a-f]+", r"\1 loop", c) for c in code]
 
@@ -34,10 +34,10 @@ def main():
     text = disasm.disassembly(objdump, sys.argv[1])
     print("| tile | instructions | FMAs | loads |" + "".join(f" {c} |" for c, _ in CORES))
     print("|---|---|---|---|" + "---|" * len(CORES))
-    for kind, nv in (("QK", 4), ("PV", 4), ("ATB", 4), ("PV", 2)):
-        code = body(text, kind, nv)
+    for nv in (4, 3, 2):
+        code = body(text, nv)
         fma, loads = (sum(bool(p.search(c)) for c in code) for p in (disasm.NEON.fma, disasm.NEON.memory))
-        row = [f"{kind} 6x{nv}", len(code), fma, loads] + [f"{fma / cycles(mca, c, code) / w:.2f}" for c, w in CORES]
+        row = [f"6x{nv}", len(code), fma, loads] + [f"{fma / cycles(mca, c, code) / w:.2f}" for c, w in CORES]
         print("| " + " | ".join(map(str, row)) + " |")
     return 0
 
