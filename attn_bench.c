@@ -2850,7 +2850,8 @@ static void note_promise(job *j) {
         kept = kept && isfinite(x->cert[n]) && x->cert[n] >= 0;
         if (x->cert[n] > largest) largest = x->cert[n];
     }
-    for (uint64_t n = 0; n < ROWS && kept && (!d->v.scale || p->v_f32) && !d->seq.block_table; n++) {
+    for (uint64_t n = 0; n < ROWS && kept && (!d->v.scale || p->v_f32) && !d->seq.block_table;
+        n++) {
         const int64_t row = (int64_t)(draw(41, n) % (uint64_t)rows), h = row / d->q_len % d->heads;
         const double most = largest_seen(p, row / d->q_len / d->heads, h / share, row % d->q_len);
         kept = (double)x->cert[row] <= j->r->tolerance * most;
