@@ -8372,14 +8372,15 @@ ATTN__INLINE attn__v__neon attn__fma__neon(attn__v__neon a, attn__v__neon b, att
 #endif
 }
 /* A scalar load and a product by lane 0 of it: a load that broadcasts takes a place among the
- * arithmetic, too. Written out, as the compilers turn the two into such a load. */
+ * arithmetic, too. Written out, as the compilers turn the two into such a load; volatile, as gcc puts
+ * a step's loads before all of its products, and spills. */
 ATTN__INLINE attn__v__neon attn__lane__neon(const float *p) {
     attn__v__neon v;
-    __asm__("ldr %s0, %1" : "=w"(v) : "m"(*p));
+    __asm__ volatile("ldr %s0, %1" : "=w"(v) : "m"(*p));
     return v;
 }
 ATTN__INLINE attn__v__neon attn__fma_lane__neon(attn__v__neon a, attn__v__neon b, attn__v__neon c) {
-    __asm__("fmla %0.4s, %1.4s, %2.s[0]" : "+w"(c) : "w"(b), "w"(a));
+    __asm__ volatile("fmla %0.4s, %1.4s, %2.s[0]" : "+w"(c) : "w"(b), "w"(a));
     return c;
 }
 ATTN__INLINE attn__v__neon attn__fma_step__neon(attn__v__neon x, attn__v__neon a, attn__v__neon b) {
