@@ -3427,6 +3427,7 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
 #define ATTN__SUM_KEYS 128
 #define ATTN__SUM_DIMS 64
 #define ATTN__SUM_BLOCKS 16
+#define ATTN__THIN_BLOCK 1024 /* keys of a block for few rows */
 /* Bytes of a row, in f64, where a span of keys is folded. */
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
@@ -3705,7 +3706,8 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
-    job->ld = job->BN + ATTN__SCORE_PAD;
+    job->ld = attn__max(job->BN, attn__min(ATTN__THIN_BLOCK, attn__round_up(d->kv_len, 64))) +
+              ATTN__SCORE_PAD;
     const int64_t rows = d->q_len * job->group, pairs = attn__max(1, d->batch * d->kv_heads);
     int64_t cap = 96, whole = 96, most = rows;
     if (rows > 96) most = attn__flash_tile_rows(job, rows, room, &cap, &whole);
@@ -9729,16 +9731,22 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
    lanes are added. P V: panels of W / 4 vectors of V. The processor does not fetch far enough ahead
    by itself while it computes. */
 typedef struct ATTN__(thin) {
-    const void *data; /* K or V: element 0 of row j of n is at[j] */
+    const void *data; /* K or V: element 0 of row j of n is at[j], or at first + j * step */
     const int64_t *at;
     int64_t n, dim;
     int32_t dtype;
-    const char *const *next; /* fetched while row j is read; or NULL */
+    const char *const *next; /* fetched while row j is read; or NULL: see thin_next */
     const float *A;          /* Q, or P, of `rows` rows */
     int64_t lda, rows;
     float *out; /* Q K^T, or O */
     int64_t ldo;
     const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
+    int64_t first, step;
+    struct {
+        uintptr_t at;
+        int64_t step;
+    } here, there; /* what is fetched while rows j < turn are read, and from then on; or 0 */
+    int64_t turn;
 } ATTN__(thin);
 /* What a chunk of keys needs. */
 typedef struct ATTN__(chunk) {
@@ -9754,6 +9762,17 @@ typedef struct ATTN__(chunk) {
 #else
 #define ATTN__THIN_NARROW(X)
 #endif
+/* Element 0 of row j; behind the last it is the last. */
+ATTN__INLINE int64_t ATTN__(thin_at)(const ATTN__(thin) *m, int64_t j) {
+    return m->at ? m->at[j] : m->first + attn__min(j, m->n - 1) * m->step;
+}
+/* What is fetched while row j is read: Q or P where there is nothing. */
+ATTN__INLINE const char *ATTN__(thin_next)(const ATTN__(thin) *m, int64_t j) {
+    if (m->next) return m->next[j];
+    const uintptr_t at = j < m->turn ? m->here.at + (uintptr_t)(j * m->here.step)
+                                     : m->there.at + (uintptr_t)(j * m->there.step);
+    return at ? (const char *)at : (const char *)m->A;
+}
 /* Row r of A, or the last. */
 ATTN__INLINE const float *ATTN__(thin_row)(const ATTN__(thin) *m, int64_t r) {
     return m->A + attn__min(r, m->rows - 1) * m->lda;
@@ -9767,17 +9786,19 @@ ATTN__INLINE void ATTN__(thin_fetch1)(const char *p, int32_t dtype, int64_t c) {
 ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes */
     return dtype == ATTN_INT16 ? 64 : 64 / attn__bytes(dtype, 1);
 }
-ATTN__INLINE void ATTN__(thin_fetch)(const ATTN__(thin) *m, int32_t dtype, int64_t j) {
-    for (int64_t c = 0; m->next && c < m->dim; c += ATTN__(thin_line)(dtype))
-        ATTN__(thin_fetch1)(m->next[j], dtype, c);
-}
-/* acc[R][X] += row[R][c .. c + n) of the X keys from x0 on. */
-ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int32_t dtype,
-    const float *const *row, int64_t x0, int64_t c, int64_t n, ATTN__V *acc) {
-    const int X = ATTN__W > R ? ATTN__W / R : 1;
+/* Vectors of V in a panel: those of two rows of O stay in registers. Keys of a block of PV. */
+#undef ATTN__THIN_PANEL
+#undef ATTN__THIN_COSTLY
+#define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
+#define ATTN__THIN_COSTLY(dtype) ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16)
+#undef ATTN__THIN_FEW
+#define ATTN__THIN_FEW (ATTN__THIN_PANEL == 8 ? 8 : 32)
+/* acc[R][X] += row[R][c .. c + n) of the X keys that lie at `at`. */
+ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int X, int32_t dtype,
+    const float *const *row, const int64_t *at, int64_t c, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
     ATTN__UNROLL for (int x = 0; x < X; x++)
-        key[x] = ATTN__(load_any)(m->data, dtype, m->at[x0 + x] + c, n);
+        key[x] = ATTN__(load_any)(m->data, dtype, at[x] + c, n);
     ATTN__UNROLL for (int r = 0; r < R; r++) {
         const ATTN__V q = n == ATTN__W ? ATTN__(load)(row[r] + c) : ATTN__(load_n)(row[r] + c, n);
         ATTN__UNROLL for (int x = 0; x < X; x++)
@@ -9787,43 +9808,51 @@ ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int32_t dtype,
 /* out[rows][n rounded up to X] = A K^T over SUM_DIMS vectors of dims from `first` on, added to those
  * before; the keys behind n are the last again. */
 ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype, int64_t first) {
-    const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * ATTN__W);
-    const int X = ATTN__W > R ? ATTN__W / R : 1;
+    enum { W = ATTN__W, MOST = W > 4 ? W : 4 };
+    const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W),
+                  line = attn__max(W, ATTN__(thin_line)(dtype));
+    const int X = W > R ? W / R : 1;
     const float *row[4];
+    float sum[4 * (ATTN__THIN_CHUNK + W)]; /* X keys of R rows each */
     for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
     for (int64_t j = 0; j < m->n; j += X) {
-        ATTN__V acc[ATTN__W > 4 ? ATTN__W : 4];
-        float sum[ATTN__W > 4 ? ATTN__W : 4];
-        int64_t c = first;
-        for (int x = 0; x < X; x++) ATTN__(thin_fetch)(m, dtype, j + x);
+        ATTN__V acc[MOST];
+        const char *next[W];
+        int64_t at[W];
         ATTN__UNROLL for (int n = 0; n < R * X; n++)
             acc[n] = ATTN__(set1)(0);
-        /* unrolled, a load goes from key to key by the same step: its prefetcher can follow */
-        if (dtype == ATTN_F32 && dim == 128 && !first) {
-            ATTN__UNROLL for (c = 0; c < 128; c += ATTN__W)
-                ATTN__(thin_step)(m, R, dtype, row, j, c, ATTN__W, acc);
+        ATTN__UNROLL for (int x = 0; x < X; x++) {
+            at[x] = ATTN__(thin_at)(m, j + x);
+            next[x] = ATTN__(thin_next)(m, j + x);
         }
-        for (; c + ATTN__W <= dim; c += ATTN__W)
-            ATTN__(thin_step)(m, R, dtype, row, j, c, ATTN__W, acc);
-        if (dtype == ATTN_F32 && c < dim) ATTN__(thin_step)(m, R, dtype, row, j, c, dim - c, acc);
-        ATTN__UNROLL for (int n = 0; n < R * X; n += ATTN__W)
-            ATTN__(store)(sum + n, ATTN__(add_lanes)(acc + n));
-        for (int r = 0; r < (R == 1 ? 1 : m->rows); r++) {
-            float *out = m->out + r * m->ldo + j;
-            for (int x = 0; first && x < X; x++) sum[r * X + x] += out[x];
-            memcpy(out, sum + r * X, (size_t)X * sizeof *sum);
+        for (int64_t c = first; c + W <= dim; c += line) {
+            ATTN__UNROLL for (int x = 0; x < X; x++)
+                ATTN__(thin_fetch1)(next[x], dtype, c);
+            ATTN__UNROLL for (int64_t e = 0; e < line; e += W)
+                if (e == 0 || c + e + W <= dim)
+                    ATTN__(thin_step)(m, R, X, dtype, row, at, c + e, W, acc);
         }
+        if (dtype == ATTN_F32 && dim % W)
+            ATTN__(thin_step)(m, R, X, dtype, row, at, dim - dim % W, dim % W, acc);
+        ATTN__UNROLL for (int n = 0; n < R * X; n += W)
+            ATTN__(store)(sum + j * R + n, ATTN__(add_lanes)(acc + n));
     }
+    for (int r = 0; r < (R == 1 ? 1 : m->rows); r++)
+        for (int64_t j = 0; j < m->n; j += X) {
+            float *out = m->out + r * m->ldo + j, *from = sum + j * R + r * X;
+            for (int x = 0; first && x < X; x++) from[x] += out[x];
+            memcpy(out, from, (size_t)X * sizeof *out);
+        }
 }
 ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first) {
     switch (m->dtype) {
+        case ATTN_F32:
+            if (m->rows == 1) ATTN__(thin_dots)(m, 1, ATTN_F32, first);
+            else ATTN__(thin_dots)(m, 4, ATTN_F32, first);
+            return;
 #define X(type) \
-    case type: \
-        if (m->rows == 1) ATTN__(thin_dots)(m, 1, type, first); \
-        else ATTN__(thin_dots)(m, 4, type, first); \
-        return;
-        X(ATTN_F32)
-        ATTN__THIN_NARROW(X)
+    case type: ATTN__(thin_dots)(m, 4, type, first); return; /* widening takes longer */
+            ATTN__THIN_NARROW(X)
 #undef X
     }
 }
@@ -9841,29 +9870,54 @@ ATTN__INLINE void ATTN__(thin_rows_at)(
                                                                 ? attn__high(at[x])
                                                                 : attn__bytes(t->dtype, at[x])));
 }
-/* A chunk of t, K or V: keys j .. j + n - 1, again the last up to a multiple of W. Meanwhile are
- * fetched those `ahead` keys on, and past key `end` those of the tensor `then` from key `from` on. */
+/* m's rows are keys j .. j + n - 1 of t, K or V. Meanwhile are fetched those `ahead` keys on, and past
+ * key `end` those of the tensor `then` from key `from` on. Only pages and planes need tables. */
 ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j,
-    int64_t n, int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k) {
+    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
-    const int64_t h = g->u->kv_head, up = attn__round_up(n, ATTN__W),
-                  size = attn__bytes(t->dtype, d->head_dim),
+    const int64_t h = g->u->kv_head, n = m->n, up = attn__round_up(n, ATTN__W),
+                  size = attn__bytes(t->dtype, m->dim),
                   ahead = attn__clamp(ATTN__THIN_BYTES / size, 1, ATTN__THIN_AHEAD),
                   own = attn__clamp(end - (j + ahead), 0, n),
                   first = attn__max(0, j + ahead - end) + from,
                   others = attn__clamp(s->k_len - first, 0, n - own);
-    attn__keys_at(d, s, t->stride, j, n, h, k->at);
-    for (int64_t x = n; x < up; x++) k->at[x] = k->at[n - 1];
+    m->data = t->data;
+    m->dtype = t->dtype;
+    if (s->pages || t->dtype == ATTN_INT16 || then->dtype == ATTN_INT16) {
+        attn__keys_at(d, s, t->stride, j, n, h, k->at);
+        for (int64_t x = n; x < up; x++) k->at[x] = k->at[n - 1];
+        ATTN__(thin_rows_at)(g, t, j + ahead, own, k->next);
+        ATTN__(thin_rows_at)(g, then, first, others, k->next + own);
+        for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
+        m->at = k->at;
+        m->next = k->next;
+    } else {
+        m->first = attn__k_at(d, s, t->stride, j, h);
+        m->step = t->stride[1];
+        m->here.at =
+            (uintptr_t)t->data + (uintptr_t)attn__bytes(t->dtype, m->first + ahead * m->step);
+        m->here.step = attn__bytes(t->dtype, m->step);
+        if (others) {
+            m->there.step = attn__bytes(then->dtype, then->stride[1]);
+            m->there.at =
+                (uintptr_t)then->data - (uintptr_t)(own * m->there.step) +
+                (uintptr_t)attn__bytes(then->dtype, attn__k_at(d, s, then->stride, first, h));
+        }
+        m->turn = own;
+    }
     for (int64_t x = 0, run; t->scale && x < n; x += run) {
         const int64_t base = attn__k_at(d, s, t->scale_stride, j + x, h);
         run = attn__key_run(d, s, j + x, n - x);
         for (int64_t r = 0; r < run; r++) k->scale[x + r] = t->scale[base + r * t->scale_stride[1]];
     }
     for (int64_t x = n; t->scale && x < up; x++) k->scale[x] = k->scale[n - 1];
-    ATTN__(thin_rows_at)(g, t, j + ahead, own, k->next);
-    ATTN__(thin_rows_at)(g, then, first, others, k->next + own);
-    for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
+}
+/* Nothing more is fetched. */
+ATTN__INLINE void ATTN__(thin_rest)(ATTN__(thin) *m) {
+    m->next = NULL;
+    m->there.at = 0;
+    m->there.step = m->turn = 0;
 }
 /* Whether thin_dots and thin_columns read t where it lies. scaled: each key needs its scale. */
 ATTN__INLINE int ATTN__(thin_reads)(const attn_in *t, int64_t dim, int scaled) {
@@ -9877,22 +9931,25 @@ ATTN__INLINE int ATTN__(thin_reads)(const attn_in *t, int64_t dim, int scaled) {
     return 0;
 }
 /* The rows of m as f32 in dst, which holds n x dim; m reads them there. */
-ATTN__NOINLINE void ATTN__(thin_widen)(
-    ATTN__(thin) *m, const float *scale, int64_t *at, float *dst) {
+ATTN__NOINLINE void ATTN__(thin_widen)(ATTN__(thin) *m, const float *scale, float *dst) {
     for (int64_t j = 0; j < m->n; j++) {
-        ATTN__(thin_fetch)(m, m->dtype, j);
+        const int64_t at = ATTN__(thin_at)(m, j);
+        const char *next = ATTN__(thin_next)(m, j);
+        for (int64_t c = 0; c < m->dim; c += ATTN__(thin_line)(m->dtype))
+            ATTN__(thin_fetch1)(next, m->dtype, c);
         for (int64_t c = 0; c < m->dim; c += ATTN__W) {
             const int64_t n = attn__min(m->dim - c, ATTN__W);
-            ATTN__V v = ATTN__(load_any)(m->data, m->dtype, at[j] + c, n);
+            ATTN__V v = ATTN__(load_any)(m->data, m->dtype, at + c, n);
             if (scale) v = v * ATTN__(set1)(scale[j]);
             ATTN__(store_n)(dst + j * m->dim + c, v, n);
         }
     }
-    for (int64_t j = 0; j < attn__round_up(m->n, ATTN__W); j++)
-        at[j] = attn__min(j, m->n - 1) * m->dim;
     m->data = dst;
     m->dtype = ATTN_F32;
-    m->next = NULL;
+    m->at = NULL;
+    m->first = 0;
+    m->step = m->dim;
+    ATTN__(thin_rest)(m);
 }
 /* Whether x[0 .. n) are all 0 or of sizes [least, 2^80]: no product with a code, nor a sum of 2^31 of
  * them, overflows, and what a product with p < 1 loses is less than 2^-126. */
@@ -9928,13 +9985,18 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
         late = ATTN__(thin_moderate)(g->Q + r * g->ldq, d->head_dim, 0);
     for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK) {
         const int64_t n = attn__min(g->end - c, ATTN__THIN_CHUNK);
-        ATTN__(thin) m = {d->k.data, k.at, attn__clamp(g->b->ke - kb - c, 0, n), d->head_dim,
-            d->k.dtype, k.next, NULL, g->ldq, 0, NULL, ld, NULL};
-        if (m.n) ATTN__(thin_chunk)(g, &d->k, kb + c, m.n, g->b->ke, &d->v, g->first, &k);
+        ATTN__(thin) m;
+        memset(&m, 0, sizeof m);
+        m.n = attn__clamp(g->b->ke - kb - c, 0, n);
+        m.dim = d->head_dim;
+        m.lda = g->ldq;
+        m.ldo = ld;
+        if (m.n) ATTN__(thin_chunk)(g, &d->k, kb + c, g->b->ke, &d->v, g->first, &k, &m);
         const float *scale = late ? NULL : d->k.scale ? k.scale : NULL;
         if (m.n && !ATTN__(thin_reads)(&d->k, m.dim, scale != NULL))
-            ATTN__(thin_widen)(&m, scale, k.at, g->t->K);
-        for (int64_t r = 0; r < rows && m.n; r += 4, m.next = NULL) {
+            ATTN__(thin_widen)(&m, scale, g->t->K);
+        for (int64_t r = 0; r < rows && m.n; r += 4) {
+            if (r) ATTN__(thin_rest)(&m);
             m.A = g->Q + r * g->ldq;
             m.rows = attn__min(4, rows - r);
             m.out = g->t->S + r * ld + c;
@@ -9955,16 +10017,22 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
         else ATTN__(group_clip)(g, r, S, kb + g->start, g->end - g->start, top);
     }
 }
-/* acc[R][vectors] += P V, columns c .. c + vectors * W. last: lanes of the last vector. */
+/* acc[R][vectors] += P V of keys j .. end - 1, columns c .. c + vectors * W. last: lanes of the last
+ * vector. With `fetch` the same columns of the rows to come. */
 ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, int32_t dtype,
-    int64_t c, int64_t last, const float *const *row, ATTN__V (*acc)[ATTN__W]) {
-    ATTN__V value[ATTN__W];
-    for (int64_t j = 0; j < m->n; j++) {
+    int64_t j, int64_t end, int64_t c, int64_t last, const float *const *row, int64_t from,
+    int64_t to, ATTN__V (*acc)[ATTN__THIN_PANEL]) {
+    const int64_t half = attn__max(1, vectors / 2) * ATTN__W,
+                  line = attn__max(ATTN__W, ATTN__(thin_line)(dtype));
+    ATTN__V value[ATTN__THIN_PANEL];
+    for (; j < end; j++) {
+        const int64_t at = ATTN__(thin_at)(m, j) + c;
+        const char *next = ATTN__(thin_next)(m, j);
+        for (int64_t f = from; f < to; f += half) ATTN__UNROLL
+            for (int64_t l = 0; l < half; l += line) ATTN__(thin_fetch1)(next, dtype, f + l);
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
-            if (m->next && l * ATTN__W % ATTN__(thin_line)(dtype) == 0)
-                ATTN__(thin_fetch1)(m->next[j], dtype, c + l * ATTN__W);
             value[l] = ATTN__(load_any)(
-                m->data, dtype, m->at[j] + c + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
+                m->data, dtype, at + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
         }
         ATTN__UNROLL for (int r = 0; r < R; r++) {
             const ATTN__V p = ATTN__(set1)(row[r][j]);
@@ -9973,17 +10041,25 @@ ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, i
         }
     }
 }
-/* O[R][c .. c + vectors * W) = alpha O + P V; fewer than W lanes of the last are of f32. */
-ATTN__INLINE void ATTN__(thin_panel)(
-    const ATTN__(thin) *m, int R, int vectors, int64_t c, int64_t last) {
-    ATTN__V acc[4][ATTN__W];
+/* part[R][c .. c + vectors * W) += P V of keys j .. end - 1, rows r0 .. r0 + R - 1; with the last of
+ * the keys O = alpha O + part. Fewer than W lanes of the last vector are of f32. */
+ATTN__INLINE void ATTN__(thin_panel)(const ATTN__(thin) *m, int R, int vectors, int64_t r0,
+    int64_t j, int64_t end, int64_t c, int64_t last, float *part) {
+    ATTN__V acc[4][ATTN__THIN_PANEL];
     const float *row[4];
-    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
+    const int64_t from = c + r0 / 2 * (vectors / 2) * ATTN__W,
+                  to = c + (r0 + R >= m->rows ? vectors : vectors / 2) * ATTN__W;
+    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r0 + r);
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
-        for (int l = 0; l < vectors; l++) acc[r][l] = ATTN__(set1)(0);
+        for (int l = 0; l < vectors; l++)
+            acc[r][l] = j ? ATTN__(load)(part + (r * vectors + l) * ATTN__W) : ATTN__(set1)(0);
     switch (m->dtype) {
 #define X(type, lanes) \
-    case type: ATTN__(thin_sums)(m, R, vectors, type, c, lanes, row, acc); break;
+    case type: \
+        if (type == ATTN_F32 || \
+            (R > 1 && (vectors < ATTN__THIN_PANEL || !ATTN__THIN_COSTLY(type)))) \
+            ATTN__(thin_sums)(m, R, vectors, type, j, end, c, lanes, row, from, to, acc); \
+        break;
 #define WHOLE(type) X(type, ATTN__W)
         X(ATTN_F32, last)
         ATTN__THIN_NARROW(WHOLE)
@@ -9992,22 +10068,46 @@ ATTN__INLINE void ATTN__(thin_panel)(
     }
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
         for (int l = 0; l < vectors; l++) {
-            float *o = m->out + r * m->ldo + c + l * ATTN__W;
-            if (r >= m->rows) continue;
+            float *o = m->out + (r0 + r) * m->ldo + c + l * ATTN__W;
+            if (end < m->n) {
+                ATTN__(store)(part + (r * vectors + l) * ATTN__W, acc[r][l]);
+                continue;
+            }
+            if (r0 + r >= m->rows) continue;
             if (m->alpha)
-                acc[r][l] = ATTN__(fma)(ATTN__(set1)(m->alpha[r]), ATTN__(load)(o), acc[r][l]);
+                acc[r][l] = ATTN__(fma)(ATTN__(set1)(m->alpha[r0 + r]), ATTN__(load)(o), acc[r][l]);
             ATTN__(store)(o, acc[r][l]);
         }
 }
-ATTN__INLINE void ATTN__(thin_columns)(const ATTN__(thin) *m, int R) {
-    enum { P = ATTN__W > 4 ? ATTN__W / 4 : 1 };
-    int64_t c = 0;
-    for (; c + P * ATTN__W <= m->dim; c += P * ATTN__W) ATTN__(thin_panel)(m, R, P, c, ATTN__W);
-    for (; c < m->dim; c += ATTN__W) ATTN__(thin_panel)(m, R, 1, c, attn__min(m->dim - c, ATTN__W));
+/* Panels of `vectors` as long as there are any; a few keys at a time, for the second pair of rows and
+ * the panels behind find them in L1. */
+ATTN__INLINE int64_t ATTN__(thin_panels)(
+    const ATTN__(thin) *m, int R, int vectors, int64_t c, float (*part)[8 * ATTN__W * 2]) {
+    const int64_t width = vectors * ATTN__W, whole = (m->dim - c) / width * width,
+                  few = m->dim == width && m->rows <= R ? m->n : ATTN__THIN_FEW;
+    if (whole <= 0) return c;
+    for (int64_t e = c; e < c + whole; e += width)
+        for (int64_t j = 0; j < m->n; j += few)
+            for (int64_t r = 0; r < m->rows; r += R)
+                ATTN__(thin_panel)(
+                    m, R, vectors, r, j, attn__min(j + few, m->n), e, ATTN__W, part[r / R]);
+    return c + whole;
 }
-ATTN__NOINLINE void ATTN__(thin_columns_of)(const ATTN__(thin) *m) {
-    if (m->rows == 1) ATTN__(thin_columns)(m, 1);
-    else ATTN__(thin_columns)(m, 4);
+/* Two rows of O at a time read V a row after the other; what costs much to widen is widened once for
+ * four. */
+ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
+    float part[2][8 * ATTN__W * 2];
+    int64_t c = 0;
+    if (m->rows == 1 && m->dtype == ATTN_F32) {
+        c = ATTN__(thin_panels)(m, 1, ATTN__THIN_PANEL, c, part);
+        c = ATTN__(thin_panels)(m, 1, ATTN__THIN_PANEL / 2, c, part);
+    } else {
+        if (!ATTN__THIN_COSTLY(m->dtype) && (ATTN__W >= 8 || m->rows <= 2))
+            c = ATTN__(thin_panels)(m, 2, ATTN__THIN_PANEL, c, part);
+        c = ATTN__(thin_panels)(m, 4, ATTN__THIN_PANEL / 2, c, part);
+    }
+    for (; c < m->dim; c += ATTN__W)
+        ATTN__(thin_panel)(m, 4, 1, 0, 0, m->n, c, attn__min(m->dim - c, ATTN__W), part[0]);
 }
 /* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. The
  * scales of V go to P where nothing is lost. */
@@ -10021,21 +10121,25 @@ ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alp
     for (int64_t j0 = g->first, n; j0 < g->last; j0 += n, alpha = one) {
         n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
         float *S = g->t->S + (j0 - kb);
-        ATTN__(thin) m = {
-            v->data, k.at, n, job->d->v_dim, v->dtype, k.next, NULL, ld, 0, NULL, job->v_pad, NULL};
-        ATTN__(thin_chunk)(g, v, j0, n, g->last, &job->d->k, g->b->ke, &k);
+        ATTN__(thin) m;
+        memset(&m, 0, sizeof m);
+        m.n = n;
+        m.dim = job->d->v_dim;
+        m.lda = ld;
+        m.ldo = job->v_pad;
+        ATTN__(thin_chunk)(g, v, j0, g->last, &job->d->k, g->b->ke, &k, &m);
         const float *scale =
             v->scale && !ATTN__(thin_moderate)(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
-        if (!ATTN__(thin_reads)(v, m.dim, scale != NULL))
-            ATTN__(thin_widen)(&m, scale, k.at, g->t->V);
+        if (!ATTN__(thin_reads)(v, m.dim, scale != NULL)) ATTN__(thin_widen)(&m, scale, g->t->V);
         for (int64_t r = 0; r < rows && v->scale && !scale; r++)
             ATTN__(thin_scale)(S + r * ld, k.scale, n);
-        for (int64_t r = 0; r < rows; r += 4, m.next = NULL) {
+        for (int64_t r = 0; r < rows; r += 4) {
+            if (r) ATTN__(thin_rest)(&m);
             m.A = S + r * ld;
             m.rows = attn__min(4, rows - r);
             m.out = g->t->O + (g->row0 + r) * m.ldo;
             m.alpha = g->b->empty && j0 == g->first ? NULL : alpha + r;
-            ATTN__(thin_columns_of)(&m);
+            ATTN__(thin_columns)(&m);
         }
     }
     if (finish) ATTN__(finish)(g->u, g->t, g->row0, g->row0 + rows);
@@ -10133,10 +10237,17 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
         d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
     first = attn__max(first, k0);
     last = attn__min(last, k1);
-    for (int64_t kb = k0; kb < last; kb += job->BN) {
-        ATTN__(block) b = {
-            kb, attn__min(kb + job->BN, last), kb, job->v_pad, t->V, 0, 0, empty, 0, thin, 0};
-        if (b.ke <= first) continue;
+    /* where nothing is packed, longer blocks: the processor fetches a row after the other ahead */
+    const int64_t longer = thin && job->BN >= ATTN__THIN_CHUNK ? ATTN__THIN_BLOCK : job->BN;
+    for (int64_t kb = k0, ke; kb < last; kb = ke) {
+        ATTN__(block) b = {kb, 0, kb, job->v_pad, t->V, 0, 0, empty, 0, thin, 0};
+        ke = attn__min(kb + longer, last);
+        if (ke <= first) continue;
+        b.thin_v = thin && !d->mask.data && !d->bias.data &&
+                   attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, ke);
+        if (!b.thin_v) ke = attn__min(kb + job->BN, last);
+        if (ke <= first) continue;
+        b.ke = ke;
         if (job->span && (kb - k0) / job->span != span) {
             if (!empty) ATTN__(fold)(u, t, folds++ == 0);
             empty = b.empty = 1;
@@ -10147,8 +10258,6 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
             d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
         if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
         b.single = b.ke - b.pack0 == 1 && !thin;
-        b.thin_v = thin && !d->mask.data && !d->bias.data &&
-                   attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, b.ke);
         ATTN__(block_pack)(u, t, &b);
         ATTN__EACH_GROUP(r, n, u->rows) {
             ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
@@ -10824,10 +10933,16 @@ static void ATTN__(decode_list)(const attn__decode *p, const attn_in *t, int64_t
 static ATTN__(thin)
     ATTN__(decode_thin)(const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
     attn_in plane = *t;
-    ATTN__(thin) m = {
-        t->data, l->at, l->n, dim, ATTN_INT8, l->next, NULL, 0, 0, NULL, ATTN__DECODE_LD, NULL};
-    plane.dtype = ATTN_INT8;
-    if (!ATTN__(thin_reads)(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, l->at, room);
+    ATTN__(thin) m;
+    memset(&m, 0, sizeof m);
+    m.data = t->data;
+    m.at = l->at;
+    m.next = l->next;
+    m.n = l->n;
+    m.dim = dim;
+    m.dtype = plane.dtype = ATTN_INT8;
+    m.ldo = ATTN__DECODE_LD;
+    if (!ATTN__(thin_reads)(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, room);
     return m;
 }
 #if ATTN__OWN & ATTN__OWN_BYTES
@@ -10879,7 +10994,8 @@ static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
     ATTN__(thin) m = ATTN__(decode_thin)(&d->k, d->head_dim, l, p->room);
     m.lda = p->job->flash.q_pad;
     p->tally->bytes += l->n * d->head_dim;
-    for (int64_t r = 0; r < p->u.rows; r += 4, m.next = NULL) {
+    for (int64_t r = 0; r < p->u.rows; r += 4) {
+        if (r) ATTN__(thin_rest)(&m);
         m.A = p->Q + r * m.lda;
         m.rows = attn__min(4, p->u.rows - r);
         m.out = p->T + r * ATTN__DECODE_LD;
@@ -10894,12 +11010,13 @@ static void ATTN__(decode_output)(const attn__decode *p, ATTN__(listed) *l, floa
     m.lda = ATTN__DECODE_LD;
     m.ldo = p->job->flash.v_pad;
     p->tally->bytes += l->n * d->v_dim;
-    for (int64_t r = 0; r < p->u.rows; r += 4, m.next = NULL) {
+    for (int64_t r = 0; r < p->u.rows; r += 4) {
+        if (r) ATTN__(thin_rest)(&m);
         m.A = p->A + r * m.lda;
         m.rows = attn__min(4, p->u.rows - r);
         m.out = O + r * m.ldo;
         m.alpha = fresh ? NULL : one;
-        ATTN__(thin_columns_of)(&m);
+        ATTN__(thin_columns)(&m);
     }
 }
 /* Keys [*j0, *j1) of the split that are to be looked at: whole chunks, as far as some row sees. */

@@ -1,6 +1,6 @@
 /* targets.c - the speeds that the CPU backend sets itself, each measured beside what it is compared with; `make targets`.
  *
- * usage: targets [--part NAME]      NAME: forward, backward, types, layouts, masks, threads, fixed, convert, compile
+ * usage: targets [--part NAME]      NAME: forward, backward, types, layouts, masks, decode, short, threads, fixed, convert, compile
  *
  * A share of the peak: this thread's processor time of a call against that of a loop of independent FMAs run just before and just after
  * it, the faster of the two. A ratio of two calls: both in turn. Always the median over the pairs of 0.3 s or more, and of the medians
@@ -194,7 +194,7 @@ static double against(call a, call b, clockid_t clock)
 }
 
 /* ---- the table: its lines are measured ROUNDS times, one round after the other, and the median counts ---- */
-enum { ROUNDS = 5, LINES = 128 };
+enum { ROUNDS = 5, LINES = 192 };
 typedef struct row {
     char what[120];
     const char *part, *unit;
@@ -402,6 +402,132 @@ static void masks(void)
     }
 }
 
+/* ---- few rows, short sequences ---- */
+/* A cache of `count` elements that are random enough: copies of one block, of no page that is another's. */
+static void *repeated(const void *block, size_t bytes, size_t block_bytes)
+{
+    char *p = get(bytes);
+    for (size_t n = 0; n < bytes; n += block_bytes) memcpy(p + n, block, bytes - n < block_bytes ? bytes - n : block_bytes);
+    return p;
+}
+static volatile float kept;
+/* Time to read the same bytes over that of the call. */
+static double of_bandwidth(call c, size_t bytes)
+{
+    static samples s;
+    const attn__kernels *isa = attn__machine()->isa;
+    ready(&c);
+    int64_t times = batch(&c);
+    for (s.n = 0, s.spent = 0; !enough(&s);) {
+        double read = 0, took;
+        for (int n = 0; n < 2; n++) {                                       /* before the call and after it */
+            double t = seconds(CLOCK_THREAD_CPUTIME_ID);
+            for (int64_t i = 0; i < times; i++) kept = isa->read(c.d.k.data, (int64_t)(bytes / 4)) + isa->read(c.d.v.data, (int64_t)(bytes / 4));
+            read += 0.5 * (seconds(CLOCK_THREAD_CPUTIME_ID) - t);
+            if (!n) took = timed(&c, times, CLOCK_THREAD_CPUTIME_ID) * (double)times;
+        }
+        s.x[s.n++] = read / took;
+        s.spent += took;
+    }
+    done(&c);
+    return median(&s);
+}
+static void decode(void)
+{
+    static const struct { const char *name; int32_t dtype; double target; } types_of[] = { { "f32", ATTN_F32, 0.93 },
+        { "bf16", ATTN_BF16, 0.88 }, { "f16", ATTN_F16, 0.88 }, { "int8", ATTN_INT8, 0.75 }, { "fp8", ATTN_FP8_E4M3, 0.75 } };
+    static const struct { int64_t batch, kv; } sizes[] = { { 1, 8192 }, { 8, 8192 }, { 1, 65536 }, { 8, 65536 } };
+    static float *scales;
+    for (int n = 0; n < 20 && wanted("decode"); n++) {
+        const int64_t batch = sizes[n / 5].batch, kv = sizes[n / 5].kv, count = batch * kv * 8 * 128;
+        const int32_t dtype = types_of[n % 5].dtype;
+        const size_t size = (size_t)attn__bytes(dtype, 1);
+        char what[100];
+        call c = make(1, kv, 128, 0);
+        c.d.batch = batch, c.d.heads = 32, c.d.kv_heads = 8;
+        if (dtype == ATTN_F16 || dtype == ATTN_BF16) narrow(&c, dtype);
+        else if (dtype != ATTN_F32) quantise(&c, dtype);
+        if (c.d.k.scale) {
+            if (!scales) {
+                scales = get((size_t)(8 * 65536 * 8) * 4);
+                for (int64_t i = 0; i < 8 * 65536 * 8; i++) scales[i] = 1.0f / 254;
+            }
+            c.d.k.scale = c.d.v.scale = scales;
+        }
+        void *k = repeated(c.d.k.data, (size_t)count * size, FLOATS * size), *v = repeated(c.d.v.data, (size_t)count * size, FLOATS * size);
+        c.d.k.data = k, c.d.v.data = v;
+        snprintf(what, sizeof what, "32 heads on 8, D 128, batch %d, %d keys, %s, of the bandwidth", (int)batch, (int)kv, types_of[n % 5].name);
+        line(what, of_bandwidth(c, (size_t)count * size), types_of[n % 5].target, 1, "");
+        free(k), free(v);
+    }
+    for (int n = 0; n < 2 && wanted("decode"); n++) {                       /* every page elsewhere */
+        const int32_t page = n ? 1 : 16, pages = 8192 / page;
+        call plain = make(1, 8192, 128, 0), c;
+        plain.d.heads = 32, plain.d.kv_heads = 8;
+        int32_t *tables = get((size_t)pages * 4), used = 8192;
+        for (int64_t i = 0; i < pages; i++) tables[i] = (int32_t)((i * 2654435761u) % (uint32_t)pages);
+        c = plain;
+        c.d.seq.block_table = tables, c.d.seq.page_size = page, c.d.seq.max_pages = c.d.seq.pages = pages, c.d.seq.used_k = &used;
+        line(text("pages of %d over contiguous, 8192 keys", page, 0), against(c, plain, CLOCK_THREAD_CPUTIME_ID), n ? 0.85 : 0.98, 1, "");
+        free(tables);
+    }
+    if (!wanted("decode")) return;
+    call whisper = make(1, 1500, 64, 0);
+    whisper.d.heads = 20;
+    line("20 heads, D 64, 1500 keys, of the bandwidth", of_bandwidth(whisper, (size_t)1500 * 20 * 64 * 4), 0.85, 1, "");
+    for (int rows = 4; rows <= 8; rows += 4) {
+        call one = make(1, 8192, 128, 0), several;
+        one.d.heads = 32, one.d.kv_heads = 8;
+        several = one;
+        several.d.q_len = rows;
+        line(text("%d queries against 8192 keys, times one", rows, 0), rows / against(several, one, CLOCK_THREAD_CPUTIME_ID), rows / 8.0 + 1, 0, " x");
+    }
+}
+static void short_rows(void)
+{
+    static const struct { const char *what; int64_t batch, heads, q, k, dim; int bias; double target; } rows[] = {
+        { "S 16, D 64, 12 heads, batch 8", 8, 12, 16, 16, 64, 0, 0.50 }, { "S 32", 8, 12, 32, 32, 64, 0, 0.62 },
+        { "S 64", 8, 12, 64, 64, 64, 0, 0.70 }, { "S 128", 8, 12, 128, 128, 64, 0, 0.78 }, { "S 197", 8, 12, 197, 197, 64, 0, 0.80 },
+        { "4096 queries, 77 keys, D 64, 8 heads", 1, 8, 4096, 77, 64, 0, 0.78 }, { "the same, D 40", 1, 8, 4096, 77, 40, 0, 0.68 },
+        { "64 windows of 49, D 32, 4 heads", 64, 4, 49, 49, 32, 0, 0.45 }, { "the same with a bias of a head", 64, 4, 49, 49, 32, 1, 0.50 },
+    };
+    for (size_t n = 0; n < 2 * (sizeof rows / sizeof *rows) && wanted("short"); n++) {
+        char what[100];
+        call c = make(rows[n / 2].q, rows[n / 2].k, rows[n / 2].dim, 0), other;
+        c.d.batch = rows[n / 2].batch, c.d.heads = rows[n / 2].heads;
+        if (rows[n / 2].bias) {
+            c.d.bias.data = tensor[8];
+            c.d.bias.stride[0] = ATTN_BROADCAST, c.d.bias.stride[1] = 49 * 49, c.d.bias.stride[2] = 49;
+        }
+        other = c;
+        heads_first(&other);
+        snprintf(what, sizeof what, "%s%s", rows[n / 2].what, n & 1 ? ", [B,S,H,D] over [B,H,S,D]" : ", [B,H,S,D]");
+        line(what, n & 1 ? against(c, other, CLOCK_THREAD_CPUTIME_ID) : of_peak(other), n & 1 ? 0.95 : rows[n / 2].target, 1, "");
+    }
+    for (int n = 0; n < 4 && wanted("short"); n++) {                        /* the unit that multiplies bf16, where there is one */
+        static const double target[] = { 0.75, 0.82, 0.75, 0.75 };
+        char what[100];
+        call c = square(1024, n & 1 ? 128 : 64, 0);
+        c.backward = n >= 2;
+        narrow(&c, ATTN_BF16);
+        snprintf(what, sizeof what, "bf16%s, S 1024, D %d, of the peak of bf16", n >= 2 ? " backward" : "", n & 1 ? 128 : 64);
+        line(what, of_peak(c) * attn_peak_gflops(ATTN_F32, 1) / attn_peak_gflops(ATTN_BF16, 1), target[n], 1, "");
+    }
+    if (!wanted("short")) return;
+    call gqa = square(1024, 128, 1), wide = square(1024, 256, 0);
+    gqa.d.heads = 32, gqa.d.kv_heads = 8;
+    gqa.backward = wide.backward = 1;
+    line("backward, 32 heads on 8, S 1024, D 128, causal", of_peak(gqa), 0.80, 1, "");
+    line("backward, S 1024, D 256", of_peak(wide), 0.82, 1, "");
+    for (int n = 0; n < 2 && attn_threads() >= 2; n++) {
+        call one = square(n ? 1024 : 256, 64, 0), two;
+        one.d.heads = 1;
+        two = one;
+        two.d.threads = 2;
+        line(text("two threads over one, one head, S %d, D 64", n ? 1024 : 256, 0), against(two, one, CLOCK_MONOTONIC), n ? 1.85 : 1.5, 1, "");
+    }
+}
+
 /* Speed of two threads over that of one, divided by what two threads do to the peak. */
 static void threads(void)
 {
@@ -474,7 +600,7 @@ static void fixed(void)
         double t = timed(&c, 2000, CLOCK_THREAD_CPUTIME_ID);
         s.x[s.n++] = t * 1e9;
     }
-    line("a call: one head, one query, one key, D 64", median(&s), 300, 0, " ns");
+    line("a call: one head, one query, one key, D 64", median(&s), 250, 0, " ns");
     done(&c);
     for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
         attn_plan plan;
@@ -559,7 +685,7 @@ int main(int argc, char **argv)
     uint64_t x = 1;
     int avx2 = getenv("ATTN_ISA") != NULL && strcmp(getenv("ATTN_ISA"), "avx2") == 0;
     if (argc != 1 && (argc != 3 || strcmp(argv[1], "--part") != 0)) {
-        fprintf(stderr, "usage: targets [--part forward|backward|types|layouts|masks|threads|fixed|convert|compile]\n");
+        fprintf(stderr, "usage: targets [--part forward|backward|types|layouts|masks|decode|short|threads|fixed|convert|compile]\n");
         return 1;
     }
     if (argc == 3) part = argv[2];
@@ -589,6 +715,8 @@ int main(int argc, char **argv)
         caches();
         layouts();
         masks();
+        decode();
+        short_rows();
         threads();
         fixed();
         convert();
