@@ -9766,12 +9766,12 @@ typedef struct ATTN__(chunk) {
 ATTN__INLINE int64_t ATTN__(thin_at)(const ATTN__(thin) *m, int64_t j) {
     return m->at ? m->at[j] : m->first + attn__min(j, m->n - 1) * m->step;
 }
-/* What is fetched while row j is read: Q or P where there is nothing. */
+/* What is fetched while row j is read: where there is nothing, what has been. */
 ATTN__INLINE const char *ATTN__(thin_next)(const ATTN__(thin) *m, int64_t j) {
     if (m->next) return m->next[j];
     const uintptr_t at = j < m->turn ? m->here.at + (uintptr_t)(j * m->here.step)
                                      : m->there.at + (uintptr_t)(j * m->there.step);
-    return at ? (const char *)at : (const char *)m->A;
+    return at ? (const char *)at : (const char *)m->data;
 }
 /* Row r of A, or the last. */
 ATTN__INLINE const float *ATTN__(thin_row)(const ATTN__(thin) *m, int64_t r) {
@@ -10093,8 +10093,7 @@ ATTN__INLINE int64_t ATTN__(thin_panels)(
                     m, R, vectors, r, j, attn__min(j + few, m->n), e, ATTN__W, part[r / R]);
     return c + whole;
 }
-/* Two rows of O at a time read V a row after the other; what costs much to widen is widened once for
- * four. */
+/* Two rows of O at a time read V row by row; what costs much to widen is widened once for four. */
 ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
     float part[2][8 * ATTN__W * 2];
     int64_t c = 0;

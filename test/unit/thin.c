@@ -74,7 +74,7 @@ static void check_rows(cache *c, int32_t type, int64_t group, int64_t q_len, uin
 
 static void test_types(void **state)
 {
-    static const int64_t dims[] = { 1, 8, 33, 64, 72, 112, 128, 136 }, rows[][2] = { { 1, 1 }, { 2, 1 }, { 4, 1 }, { 1, 3 }, { 2, 3 }, { 8, 1 }, { 1, 8 }, { 5, 1 } },
+    static const int64_t dims[] = { 1, 8, 30, 33, 44, 64, 72, 112, 128, 136 }, rows[][2] = { { 1, 1 }, { 2, 1 }, { 4, 1 }, { 1, 3 }, { 2, 3 }, { 8, 1 }, { 1, 8 }, { 5, 1 } },
                          keys[] = { 64, 65, 191, 300 };
     (void)state;
     for (int64_t t = 0; t < COUNT(types); t++)
