@@ -3427,7 +3427,9 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
 #define ATTN__SUM_KEYS 128
 #define ATTN__SUM_DIMS 64
 #define ATTN__SUM_BLOCKS 16
-#define ATTN__THIN_BLOCK 1024 /* keys of a block for few rows */
+/* A sequence of at most so many rows is thin; keys of its blocks. */
+#define ATTN__THIN_ROWS 8
+#define ATTN__THIN_BLOCK 1024
 /* Bytes of a row, in f64, where a span of keys is folded. */
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
@@ -3602,11 +3604,16 @@ typedef struct attn__rows { /* one unit */
     int64_t k0, k1; /* its keys */
 } attn__rows;
 
+/* Floats of a row of scores where a sequence may be thin. */
+static int64_t attn__flash_ld(const attn__flash *job) {
+    const int64_t keys = attn__min(ATTN__THIN_BLOCK, attn__round_up(job->d->kv_len, 64));
+    return (ATTN__SMALL ? job->BN : attn__max(job->BN, keys)) + ATTN__SCORE_PAD;
+}
 /* Bytes a thread for a tile of so many rows, with those of `second` rows of a later key split. */
 static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t second) {
     int64_t BM = attn__round_up(attn__max(1, rows), 48);
     return attn__round_up(
-        4 * (attn__machine()->isa->MR * job->ld + (BM + second) * (job->v_pad + 2) +
+        4 * (attn__machine()->isa->MR * attn__flash_ld(job) + (BM + second) * (job->v_pad + 2) +
                 job->BN * (job->d->head_dim + (job->copy_v != ATTN__V_IN_PLACE ? job->v_pad : 0)) +
                 (job->pack_q ? BM * job->q_pad : 0)) +
             (job->span ? BM * attn__span_bytes(job->v_pad) : 0),
@@ -3706,9 +3713,10 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
-    job->ld = attn__max(job->BN, attn__min(ATTN__THIN_BLOCK, attn__round_up(d->kv_len, 64))) +
-              ATTN__SCORE_PAD;
-    const int64_t rows = d->q_len * job->group, pairs = attn__max(1, d->batch * d->kv_heads);
+    const int64_t rows = d->q_len * job->group;
+    job->ld = job->BN + ATTN__SCORE_PAD;
+    if (rows <= ATTN__THIN_ROWS || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
+    const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     int64_t cap = 96, whole = 96, most = rows;
     if (rows > 96) most = attn__flash_tile_rows(job, rows, room, &cap, &whole);
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
@@ -8743,9 +8751,8 @@ ATTN__PLAIN_END
 #define ATTN__AHEAD 4
 #define ATTN__PANEL 256     /* columns that sum_seen takes at a time */
 #define ATTN__BIAS_KEYS 256 /* most of a block of dbias */
-/* A sequence of at most so many rows and at least so many keys is thin; how many of these are looked
- * up at a time; how many bytes of them are fetched before they are used, in at most so many keys. */
-#define ATTN__THIN_ROWS 8
+/* A thin sequence has at least so many keys; how many of these are looked up at a time; how many bytes
+ * of them are fetched before they are used, in at most so many keys. */
 #define ATTN__THIN_KEYS 64
 #define ATTN__THIN_CHUNK ATTN__SUM_KEYS
 #define ATTN__THIN_BYTES 8192
