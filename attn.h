@@ -9735,8 +9735,8 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
 /* ---- >>thin: few rows, as the queries of a GQA group in a decode step are ----
    Packing a key for them costs more than its products. So keys and values are read where they lie,
    once. Q K^T: W products at a time, of R rows with W / R keys, each a vector along the dims whose
-   lanes are added. P V: panels of W / 4 vectors of V. The processor does not fetch far enough ahead
-   by itself while it computes. */
+   lanes are added. P V: a few keys at a time, V row by row for two rows of P after the other. The
+   processor does not fetch far enough ahead by itself while it computes; it does best along rows. */
 typedef struct ATTN__(thin) {
     const void *data; /* K or V: element 0 of row j of n is at[j], or at first + j * step */
     const int64_t *at;
@@ -10247,11 +10247,12 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
     const int64_t longer = thin && job->BN >= ATTN__THIN_CHUNK ? ATTN__THIN_BLOCK : job->BN;
     for (int64_t kb = k0, ke; kb < last; kb = ke) {
         ATTN__(block) b = {kb, 0, kb, job->v_pad, t->V, 0, 0, empty, 0, thin, 0};
-        ke = attn__min(kb + longer, last);
-        if (ke <= first) continue;
-        b.thin_v = thin && !d->mask.data && !d->bias.data &&
-                   attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, ke);
-        if (!b.thin_v) ke = attn__min(kb + job->BN, last);
+        for (int64_t keys = longer;; keys = job->BN) {
+            ke = attn__min(kb + keys, last);
+            b.thin_v = thin && !d->mask.data && !d->bias.data &&
+                       attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, ke);
+            if (b.thin_v || keys == job->BN) break;
+        }
         if (ke <= first) continue;
         b.ke = ke;
         if (job->span && (kb - k0) / job->span != span) {
