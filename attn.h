@@ -3571,7 +3571,8 @@ typedef struct attn__flash {
     int64_t BM, BN;           /* rows a unit, keys a block */
     /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
     int64_t tiles, splits, rows_partial;
-    /* v_dim, head_dim rounded up to whole vectors; BN padded against cache aliasing */
+    /* v_dim, head_dim rounded up to whole vectors; a row of scores, padded
+     * against cache aliasing */
     int64_t v_pad, q_pad, ld;
     /* keys summed in f32, then in f64; 0: no sequence is longer */
     int64_t span;
@@ -9462,10 +9463,14 @@ static void ATTN__(join)(
               a = attn__rescale(t->max[r], top, u->job->unit.exp2),
               b = attn__rescale(max[r], top, u->job->unit.exp2);
         ATTN__(exp2_pair)(&a, &b);
-        for (int64_t c = r * width; c < (r + 1) * width; c += ATTN__W)
-            ATTN__(store)(t->O + c, ATTN__(fma)(ATTN__(load)(O + c), ATTN__(set1)(b),
-                                        ATTN__(load)(t->O + c) * ATTN__(set1)(a)));
-        t->sum[r] = ATTN__(fma1)(sum[r], b, t->sum[r] * a);
+        for (int64_t c = r * width; c < (r + 1) * width; c += ATTN__W) {
+            ATTN__V old = ATTN__(load)(t->O + c) * ATTN__(set1)(a);
+            ATTN__F32(old);
+            ATTN__(store)(t->O + c, ATTN__(fma)(ATTN__(load)(O + c), ATTN__(set1)(b), old));
+        }
+        float old = t->sum[r] * a;
+        ATTN__F32(old);
+        t->sum[r] = ATTN__(fma1)(sum[r], b, old);
         t->max[r] = top;
     }
 }
@@ -9793,12 +9798,13 @@ ATTN__INLINE void ATTN__(thin_fetch1)(const char *p, int32_t dtype, int64_t c) {
 ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes */
     return dtype == ATTN_INT16 ? 64 : 64 / attn__bytes(dtype, 1);
 }
-/* Vectors of V in a panel: those of two rows of O stay in registers. Keys of a block of PV. */
+/* Vectors of V in a panel: those of two rows of O stay in registers. Keys that a panel takes at a
+ * time. What takes more than an instruction or two to widen. */
 #undef ATTN__THIN_PANEL
+#undef ATTN__THIN_FEW
 #undef ATTN__THIN_COSTLY
 #define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
 #define ATTN__THIN_COSTLY(dtype) ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16)
-#undef ATTN__THIN_FEW
 #define ATTN__THIN_FEW (ATTN__THIN_PANEL == 8 ? 8 : 32)
 /* acc[R][X] += row[R][c .. c + n) of the X keys that lie at `at`. */
 ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int X, int32_t dtype,
@@ -10025,7 +10031,7 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
     }
 }
 /* acc[R][vectors] += P V of keys j .. end - 1, columns c .. c + vectors * W. last: lanes of the last
- * vector. With `fetch` the same columns of the rows to come. */
+ * vector. Columns from .. to of the rows to come are fetched. */
 ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, int32_t dtype,
     int64_t j, int64_t end, int64_t c, int64_t last, const float *const *row, int64_t from,
     int64_t to, ATTN__V (*acc)[ATTN__THIN_PANEL]) {
@@ -10086,8 +10092,8 @@ ATTN__INLINE void ATTN__(thin_panel)(const ATTN__(thin) *m, int R, int vectors, 
             ATTN__(store)(o, acc[r][l]);
         }
 }
-/* Panels of `vectors` as long as there are any; a few keys at a time, for the second pair of rows and
- * the panels behind find them in L1. */
+/* Panels of `vectors` as long as there are any; a few keys at a time, for the second pair of rows finds
+ * them in L1. */
 ATTN__INLINE int64_t ATTN__(thin_panels)(
     const ATTN__(thin) *m, int R, int vectors, int64_t c, float (*part)[8 * ATTN__W * 2]) {
     const int64_t width = vectors * ATTN__W, whole = (m->dim - c) / width * width,
@@ -10100,7 +10106,7 @@ ATTN__INLINE int64_t ATTN__(thin_panels)(
                     m, R, vectors, r, j, attn__min(j + few, m->n), e, ATTN__W, part[r / R]);
     return c + whole;
 }
-/* Two rows of O at a time read V row by row; what costs much to widen is widened once for four. */
+/* Wide panels for two rows of O at a time; what costs much to widen is widened once for four. */
 ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
     float part[2][8 * ATTN__W * 2];
     int64_t c = 0;
@@ -10243,8 +10249,12 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
         d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
     first = attn__max(first, k0);
     last = attn__min(last, k1);
-    /* where nothing is packed, longer blocks: the processor fetches a row after the other ahead */
-    const int64_t longer = thin && job->BN >= ATTN__THIN_CHUNK ? ATTN__THIN_BLOCK : job->BN;
+    /* where nothing is packed and one group reads it, longer blocks: the processor fetches a row
+     * after the other ahead */
+    const int64_t longer =
+        thin && u->s.q_used * job->group <= ATTN__MR && job->BN >= ATTN__THIN_CHUNK
+            ? ATTN__THIN_BLOCK
+            : job->BN;
     for (int64_t kb = k0, ke; kb < last; kb = ke) {
         ATTN__(block) b = {kb, 0, kb, job->v_pad, t->V, 0, 0, empty, 0, thin, 0};
         for (int64_t keys = longer;; keys = job->BN) {

@@ -612,10 +612,10 @@ static const char *axis_word(axis a, int64_t value, char buffer[32]) {
 }
 
 /* Its words as text: numbers in between that have none are left out. */
-static const char *axis_words(axis a, char text[64]) {
+static const char *axis_words(axis a, char text[128]) {
     size_t n = 0;
     for (const char *s = axes[a].words; *s; s++)
-        if (*s != '|' || s[1] != '|') text[n++] = *s;
+        if ((*s != '|' || s[1] != '|') && n < 127) text[n++] = *s;
     text[n] = 0;
     return text;
 }
@@ -630,7 +630,7 @@ static bool parse_integer(const char *s, int64_t *value) {
 
 /* One value of an axis; with its limits in `limits` where it is not one. */
 static bool parse_value(axis a, const char *s, int64_t *value, char limits[128]) {
-    char word[32], text[64];
+    char word[32], text[128];
     bool named = axes[a].words != NULL;
     if (a == DIM) {
         named = !strcmp(s, "seq");
@@ -642,7 +642,7 @@ static bool parse_value(axis a, const char *s, int64_t *value, char limits[128])
                 *value = i;
                 return true;
             }
-        snprintf(limits, 128, "must be one of %s", axis_words(a, text));
+        snprintf(limits, 128, "must be one of %.100s", axis_words(a, text));
         return false;
     }
     int64_t least = a == DIM ? 1 : axes[a].least;
@@ -7113,7 +7113,7 @@ static void print_help(void) {
            "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
     for (int i = 0; i < COUNT(flags) && flags[i].help; i++)
         printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
-    char text[64];
+    char text[128];
     for (int a = 0; a < AXES; a++)
         if (axes[a].flag)
             printf("  --%-14s %-26s %s\n", axes[a].name,
