@@ -10094,8 +10094,8 @@ ATTN__INLINE void ATTN__(thin_panel)(const ATTN__(thin) *m, int R, int vectors, 
 }
 /* Panels of `vectors` as long as there are any; a few keys at a time, for the second pair of rows finds
  * them in L1. */
-ATTN__INLINE int64_t ATTN__(thin_panels)(
-    const ATTN__(thin) *m, int R, int vectors, int64_t c, float (*part)[8 * ATTN__W * 2]) {
+ATTN__INLINE int64_t ATTN__(thin_panels)(const ATTN__(thin) *m, int R, int vectors, int64_t c,
+    float (*part)[2 * ATTN__THIN_PANEL * ATTN__W]) {
     const int64_t width = vectors * ATTN__W, whole = (m->dim - c) / width * width,
                   few = m->dim == width && m->rows <= R ? m->n : ATTN__THIN_FEW;
     if (whole <= 0) return c;
@@ -10108,7 +10108,7 @@ ATTN__INLINE int64_t ATTN__(thin_panels)(
 }
 /* Wide panels for two rows of O at a time; what costs much to widen is widened once for four. */
 ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
-    float part[2][8 * ATTN__W * 2];
+    float part[2][2 * ATTN__THIN_PANEL * ATTN__W]; /* of two rows, or half as wide of four */
     int64_t c = 0;
     if (m->rows == 1 && m->dtype == ATTN_F32) {
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_PANEL, c, part);

@@ -436,15 +436,16 @@ static void decode(void)
 {
     static const struct { const char *name; int32_t dtype; double target; } types_of[] = { { "f32", ATTN_F32, 0.93 },
         { "bf16", ATTN_BF16, 0.88 }, { "f16", ATTN_F16, 0.88 }, { "int8", ATTN_INT8, 0.75 }, { "fp8", ATTN_FP8_E4M3, 0.75 } };
-    static const struct { int64_t batch, kv; } sizes[] = { { 1, 8192 }, { 8, 8192 }, { 1, 65536 }, { 8, 65536 } };
+    static const struct { int64_t batch, kv; int bhsd; } sizes[] = { { 1, 8192, 0 }, { 8, 8192, 0 }, { 1, 65536, 0 }, { 8, 65536, 0 }, { 1, 65536, 1 } };
     static float *scales;
-    for (int n = 0; n < 20 && wanted("decode"); n++) {
+    for (int n = 0; n < 25 && wanted("decode"); n++) {
         const int64_t batch = sizes[n / 5].batch, kv = sizes[n / 5].kv, count = batch * kv * 8 * 128;
         const int32_t dtype = types_of[n % 5].dtype;
         const size_t size = (size_t)attn__bytes(dtype, 1);
         char what[100];
         call c = make(1, kv, 128, 0);
         c.d.batch = batch, c.d.heads = 32, c.d.kv_heads = 8;
+        if (sizes[n / 5].bhsd) heads_first(&c);
         if (dtype == ATTN_F16 || dtype == ATTN_BF16) narrow(&c, dtype);
         else if (dtype != ATTN_F32) quantise(&c, dtype);
         if (c.d.k.scale) {
@@ -456,7 +457,8 @@ static void decode(void)
         }
         void *k = repeated(c.d.k.data, (size_t)count * size, FLOATS * size), *v = repeated(c.d.v.data, (size_t)count * size, FLOATS * size);
         c.d.k.data = k, c.d.v.data = v;
-        snprintf(what, sizeof what, "32 heads on 8, D 128, batch %d, %d keys, %s, of the bandwidth", (int)batch, (int)kv, types_of[n % 5].name);
+        snprintf(what, sizeof what, "32 heads on 8, D 128, batch %d, %d keys, %s%s, of the bandwidth", (int)batch, (int)kv, types_of[n % 5].name,
+            sizes[n / 5].bhsd ? ", [B,H,S,D]" : "");
         line(what, of_bandwidth(c, (size_t)count * size), types_of[n % 5].target, 1, "");
         free(k), free(v);
     }
@@ -709,7 +711,7 @@ int main(int argc, char **argv)
     for (; round_now < rounds; round_now++) {
         lines = 0;
         forward(avx2);
-        if (avx2) continue;
+        if (avx2 && !part) continue;                                        /* a part is asked for by name */
         backward();
         types();
         caches();
