@@ -3430,6 +3430,11 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
 /* A sequence of at most so many rows is thin; keys of its blocks. */
 #define ATTN__THIN_ROWS 8
 #define ATTN__THIN_BLOCK 1024
+/* kv heads of a sequence that one unit takes, where their keys lie beside each other: a power of two,
+ * of so many at most, of so many rows of q and so many bytes of a key */
+#define ATTN__GANG 16
+#define ATTN__GANG_ROWS 32
+#define ATTN__GANG_BYTES 4096
 /* Bytes of a row, in f64, where a span of keys is folded. */
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
@@ -3571,6 +3576,7 @@ typedef struct attn__flash {
     int64_t BM, BN;           /* rows a unit, keys a block */
     /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
     int64_t tiles, splits, rows_partial;
+    int64_t gang; /* kv heads of a unit */
     /* v_dim, head_dim rounded up to whole vectors; a row of scores, padded
      * against cache aliasing */
     int64_t v_pad, q_pad, ld;
@@ -3601,24 +3607,64 @@ static int64_t attn__split_keys(const attn__sequence_view *s, int64_t group) {
 typedef struct attn__rows { /* one unit */
     const attn__flash *job;
     attn__sequence_view s;
-    int64_t kv_head, row0, rows;
+    int64_t kv_head, heads; /* kv heads from kv_head on: 1, or a gang */
+    int64_t row0, rows;
     int64_t k0, k1; /* its keys */
 } attn__rows;
 
+/* Whether the heads of a key lie farther from each other than keys do. */
+static int attn__heads_apart(const attn_in *t) {
+    const int64_t key = t->stride[1] < 0 ? -t->stride[1] : t->stride[1],
+                  head = t->stride[2] < 0 ? -t->stride[2] : t->stride[2];
+    return head >= key;
+}
 /* Floats of a row of scores where a sequence may be thin. */
 static int64_t attn__flash_ld(const attn__flash *job) {
     const int64_t keys = attn__min(ATTN__THIN_BLOCK, attn__round_up(job->d->kv_len, 64));
     return (ATTN__SMALL ? job->BN : attn__max(job->BN, keys)) + ATTN__SCORE_PAD;
 }
+/* Bytes of a thread for what is kept of each row of a gang: scores, O twice, Q, maxima and sums; of as
+ * many rows as there may be. */
+static int64_t attn__gang_bytes(const attn__flash *job) {
+    const attn_desc *d = job->d;
+    const int64_t rows = attn__min(d->q_len, ATTN__GANG_ROWS) * d->heads,
+                  row = 4 * (attn__flash_ld(job) + 2 * (job->v_pad + 2) + job->q_pad);
+    if (ATTN__SMALL || d->kv_heads == 1) return 0;
+    return attn__min(rows, ATTN__GANG_ROWS) *
+               (row + (job->span ? attn__span_bytes(job->v_pad) : 0)) +
+           ATTN__GANG * ATTN__ALIGN;
+}
+/* How many kv heads a unit takes: more than one where few rows read keys that lie head beside head,
+ * which come fastest in the order of memory. Less where units would not do for the threads. */
+static int64_t attn__gang_of(const attn__flash *job) {
+    const attn_desc *d = job->d;
+    const int64_t rows = d->q_len * job->group,
+                  key = attn__max(
+                      attn__bytes(d->k.dtype, d->head_dim), attn__bytes(d->v.dtype, d->v_dim)),
+                  beside = job->threads > 1 ? 2 * job->threads : 1;
+    int64_t heads = d->kv_heads & -d->kv_heads;
+    if (ATTN__SMALL || rows > attn__min(ATTN__THIN_ROWS, attn__machine()->isa->MR) ||
+        job->tiles != 1 || d->k.dtype == ATTN_INT16 || d->v.dtype == ATTN_INT16 ||
+        attn__heads_apart(&d->k) || attn__heads_apart(&d->v))
+        return 1;
+    while (heads > 1 && (heads > ATTN__GANG || heads * rows > ATTN__GANG_ROWS ||
+                            heads * key > ATTN__GANG_BYTES ||
+                            d->batch * d->kv_heads / heads * job->splits < beside))
+        heads /= 2;
+    return heads;
+}
 /* Bytes a thread for a tile of so many rows, with those of `second` rows of a later key split. */
 static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t second) {
     int64_t BM = attn__round_up(attn__max(1, rows), 48);
     return attn__round_up(
-        4 * (attn__machine()->isa->MR * attn__flash_ld(job) + (BM + second) * (job->v_pad + 2) +
-                job->BN * (job->d->head_dim + (job->copy_v != ATTN__V_IN_PLACE ? job->v_pad : 0)) +
-                (job->pack_q ? BM * job->q_pad : 0)) +
-            (job->span ? BM * attn__span_bytes(job->v_pad) : 0),
-        ATTN__ALIGN);
+               4 * (attn__machine()->isa->MR * attn__flash_ld(job) +
+                       (BM + second) * (job->v_pad + 2) +
+                       job->BN *
+                           (job->d->head_dim + (job->copy_v != ATTN__V_IN_PLACE ? job->v_pad : 0)) +
+                       (job->pack_q ? BM * job->q_pad : 0)) +
+                   (job->span ? BM * attn__span_bytes(job->v_pad) : 0),
+               ATTN__ALIGN) +
+           attn__round_up(attn__gang_bytes(job), ATTN__ALIGN);
 }
 /* Key splits side by side only where rows alone give too few units, and only of as many rows as
  * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
@@ -3728,7 +3774,8 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->rows_partial = job->tiles > 1 ? job->BM : rows;
     if (d->kv_len >= 2 * ATTN__SPLIT_KEYS && job->planned > 1 && pairs < 4 * job->planned)
         attn__splits_beside(job, rows, pairs);
-    job->units = d->batch * d->kv_heads * job->tiles * job->splits;
+    job->gang = attn__gang_of(job);
+    job->units = d->batch * d->kv_heads / job->gang * job->tiles * job->splits;
 }
 static attn_status attn__flash_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
@@ -3745,21 +3792,25 @@ static attn_status attn__flash_plan(
     return attn__plan_bytes(plan, attn__sat_add(job.bytes, attn__append_bytes(d)));
 }
 
-/* Unit u: the last row tiles first, since causal rows see more keys the later they are. `split`
- * -1: all of them, or the merge. */
-static int attn__flash_unit(const attn__flash *job, int64_t u, int64_t split, attn__rows *r) {
-    int64_t heads = job->d->batch * job->d->kv_heads, tile = job->tiles - 1, b = 0;
-    if (u >= heads) {
-        tile -= u / heads;
-        u %= heads;
+/* Unit u of `gang` kv heads each: the last row tiles first, since causal rows see more keys the later
+ * they are. `split` -1: all of them, or the merge. */
+static int attn__flash_unit(
+    const attn__flash *job, int64_t u, int64_t gang, int64_t split, attn__rows *r) {
+    const int64_t heads = gang == 1 ? job->d->kv_heads : job->d->kv_heads / gang,
+                  all = job->d->batch * heads;
+    int64_t tile = job->tiles - 1, b = 0;
+    if (u >= all) {
+        tile -= u / all;
+        u %= all;
     }
-    if (u >= job->d->kv_heads) {
-        b = u / job->d->kv_heads;
-        u %= job->d->kv_heads;
+    if (u >= heads) {
+        b = u / heads;
+        u %= heads;
     }
     r->job = job;
     r->s = attn__sequence(job->d, b);
-    r->kv_head = u;
+    r->kv_head = u * gang;
+    r->heads = gang;
     r->row0 = tile * job->BM;
     r->rows = attn__min(job->BM, r->s.q_rows * job->group - r->row0);
     r->k0 = 0;
@@ -3775,14 +3826,16 @@ static void attn__flash_rows_unit(const void *arg, int64_t u, char *scratch) {
     attn__rows r;
     int64_t unit = job->splits > 1 ? u / job->splits : u;
     int64_t split = job->splits > 1 ? u % job->splits : -1;
-    if (!attn__flash_unit(job, unit, split, &r)) return;
+    if (!attn__flash_unit(job, unit, job->gang, split, &r)) return;
     attn__machine()->isa->flash_rows(&r, scratch,
-        job->splits > 1 ? job->partial + u * job->rows_partial * (job->v_pad + 2) : NULL);
+        job->splits > 1 ? job->partial + (unit * job->gang * job->splits + split) *
+                                             job->rows_partial * (job->v_pad + 2)
+                        : NULL);
 }
 static void attn__flash_merge_unit(const void *arg, int64_t u, char *scratch) {
     const attn__flash *job = (const attn__flash *)arg;
     attn__rows r;
-    if (!attn__flash_unit(job, u, -1, &r)) return;
+    if (!attn__flash_unit(job, u, 1, -1, &r)) return;
     int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, job->group)));
     attn__machine()->isa->flash_merge(
         &r, parts, job->partial + u * job->splits * job->rows_partial * (job->v_pad + 2), scratch);
@@ -4274,6 +4327,7 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
     u->job = &job->flash;
     u->s = attn__sequence(job->d, n % pairs / kv_heads);
     u->kv_head = n % kv_heads;
+    u->heads = 1;
     u->k0 = 0;
     u->k1 = u->s.k_len;
     const int64_t used = u->s.q_used * job->flash.group, all = u->s.q_rows * job->flash.group,
@@ -9493,6 +9547,7 @@ typedef struct ATTN__(group) {
     const ATTN__(block) *b;
     const float *Q;
     int64_t ldq, row0, rows;
+    int64_t head, heads;                /* which head of a gang of how many */
     int64_t lo[ATTN__MR], hi[ATTN__MR]; /* row r sees keys [lo[r], hi[r]) of the block */
     int64_t first, last;                /* that some row sees */
     int64_t inner_lo, inner_hi;         /* that every row sees */
@@ -9759,6 +9814,8 @@ typedef struct ATTN__(thin) {
         int64_t step;
     } here, there; /* what is fetched while rows j < turn are read, and from then on; or 0 */
     int64_t turn;
+    /* of a gang 1 << shift rows of a key, `beside` bytes apart, before those of the next */
+    int64_t shift, beside;
 } ATTN__(thin);
 /* What a chunk of keys needs. */
 typedef struct ATTN__(chunk) {
@@ -9781,7 +9838,8 @@ ATTN__INLINE int64_t ATTN__(thin_at)(const ATTN__(thin) *m, int64_t j) {
 /* What is fetched while row j is read: where there is nothing, what has been. */
 ATTN__INLINE const char *ATTN__(thin_next)(const ATTN__(thin) *m, int64_t j) {
     if (m->next) return m->next[j];
-    const uintptr_t at = j < m->turn ? m->here.at + (uintptr_t)(j * m->here.step)
+    const int64_t key = j >> m->shift, row = (j - (key << m->shift)) * m->beside;
+    const uintptr_t at = j < m->turn ? m->here.at + (uintptr_t)(key * m->here.step + row)
                                      : m->there.at + (uintptr_t)(j * m->there.step);
     return at ? (const char *)at : (const char *)m->data;
 }
@@ -9883,42 +9941,84 @@ ATTN__INLINE void ATTN__(thin_rows_at)(
                                                                 ? attn__high(at[x])
                                                                 : attn__bytes(t->dtype, at[x])));
 }
-/* m's rows are keys j .. j + n - 1 of t, K or V. Meanwhile are fetched those `ahead` keys on, and past
- * key `end` those of the tensor `then` from key `from` on. Only pages and planes need tables. */
-ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j,
+/* What is fetched meanwhile: the rows `ahead` keys on, and past key `end` those of the tensor `then`
+ * from key `from` on. Only pages and planes need tables. */
+ATTN__INLINE void ATTN__(thin_ahead)(const ATTN__(group) *g, const attn_in *t, int64_t j,
     int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
-    const int64_t h = g->u->kv_head, n = m->n, up = attn__round_up(n, ATTN__W),
-                  size = attn__bytes(t->dtype, m->dim),
+    const int64_t n = m->n, up = attn__round_up(n, ATTN__W), size = attn__bytes(t->dtype, m->dim),
                   ahead = attn__clamp(ATTN__THIN_BYTES / size, 1, ATTN__THIN_AHEAD),
                   own = attn__clamp(end - (j + ahead), 0, n),
                   first = attn__max(0, j + ahead - end) + from,
                   others = attn__clamp(s->k_len - first, 0, n - own);
+    if (m->at) {
+        ATTN__(thin_rows_at)(g, t, j + ahead, own, k->next);
+        ATTN__(thin_rows_at)(g, then, first, others, k->next + own);
+        for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
+        m->next = k->next;
+        return;
+    }
+    m->here.at = (uintptr_t)t->data + (uintptr_t)attn__bytes(t->dtype, m->first + ahead * m->step);
+    m->here.step = attn__bytes(t->dtype, m->step);
+    if (others) {
+        m->there.step = attn__bytes(then->dtype, then->stride[1]);
+        m->there.at = (uintptr_t)then->data - (uintptr_t)(own * m->there.step) +
+                      (uintptr_t)attn__bytes(
+                          then->dtype, attn__k_at(d, s, then->stride, first, g->u->kv_head));
+    }
+    m->turn = own;
+}
+/* A gang's share of it, in the order of memory: each head a part of the chunk behind this one, all
+ * heads of a key after the other. */
+ATTN__NOINLINE void ATTN__(thin_gang)(const ATTN__(group) *g, const attn_in *t, int64_t j,
+    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
+    const attn_desc *d = g->u->job->d;
+    const attn__sequence_view *s = &g->u->s;
+    const int64_t h = g->u->kv_head - g->head, n = m->n, part = g->head * n / g->heads,
+                  up = attn__round_up(n, ATTN__W);
+    int64_t at[ATTN__THIN_CHUNK], mask = g->heads - 1;
+    j += n;
+    if (j >= end) t = then, j = from, end = s->k_len;
+    j += part;
+    const int64_t keys = attn__clamp(end - j, 0, attn__ceil_div(n, g->heads)),
+                  beside = attn__bytes(t->dtype, t->stride[2]);
+    m->turn = attn__min(keys * g->heads, n);
+    while (mask >> m->shift) m->shift++;
+    if (m->at) {
+        attn__keys_at(d, s, t->stride, j, keys, h, at);
+        for (int64_t x = 0; x < m->turn; x++)
+            k->next[x] = (const char *)((uintptr_t)t->data +
+                                        (uintptr_t)(attn__bytes(t->dtype, at[x >> m->shift]) +
+                                                    (x & mask) * beside));
+        for (int64_t x = m->turn; x < up; x++) k->next[x] = (const char *)d->q.data;
+        m->next = k->next;
+        return;
+    }
+    if (keys)
+        m->here.at = (uintptr_t)t->data +
+                     (uintptr_t)attn__bytes(t->dtype, attn__k_at(d, s, t->stride, j, h));
+    m->here.step = attn__bytes(t->dtype, t->stride[1]);
+    m->beside = beside;
+}
+/* m's rows are keys j .. j + n - 1 of t, K or V. */
+ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j,
+    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
+    const attn_desc *d = g->u->job->d;
+    const attn__sequence_view *s = &g->u->s;
+    const int64_t h = g->u->kv_head, n = m->n, up = attn__round_up(n, ATTN__W);
     m->data = t->data;
     m->dtype = t->dtype;
     if (s->pages || t->dtype == ATTN_INT16 || then->dtype == ATTN_INT16) {
         attn__keys_at(d, s, t->stride, j, n, h, k->at);
         for (int64_t x = n; x < up; x++) k->at[x] = k->at[n - 1];
-        ATTN__(thin_rows_at)(g, t, j + ahead, own, k->next);
-        ATTN__(thin_rows_at)(g, then, first, others, k->next + own);
-        for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
         m->at = k->at;
-        m->next = k->next;
     } else {
         m->first = attn__k_at(d, s, t->stride, j, h);
         m->step = t->stride[1];
-        m->here.at =
-            (uintptr_t)t->data + (uintptr_t)attn__bytes(t->dtype, m->first + ahead * m->step);
-        m->here.step = attn__bytes(t->dtype, m->step);
-        if (others) {
-            m->there.step = attn__bytes(then->dtype, then->stride[1]);
-            m->there.at =
-                (uintptr_t)then->data - (uintptr_t)(own * m->there.step) +
-                (uintptr_t)attn__bytes(then->dtype, attn__k_at(d, s, then->stride, first, h));
-        }
-        m->turn = own;
     }
+    if (g->heads > 1) ATTN__(thin_gang)(g, t, j, end, then, from, k, m);
+    else ATTN__(thin_ahead)(g, t, j, end, then, from, k, m);
     for (int64_t x = 0, run; t->scale && x < n; x += run) {
         const int64_t base = attn__k_at(d, s, t->scale_stride, j + x, h);
         run = attn__key_run(d, s, j + x, n - x);
@@ -9987,40 +10087,46 @@ ATTN__INLINE void ATTN__(thin_scale)(float *S, const float *scale, int64_t n) {
         ATTN__(store_n)(S + x, ATTN__(load_n)(S + x, m) * by + zero * by, m);
     }
 }
-/* The scores of a group and their maxima, as group_scores leaves them. The scales of K go to the
- * products where nothing can overflow. */
-ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
+/* Whether the scales of K go to the products: where nothing can overflow. */
+ATTN__INLINE int ATTN__(thin_late)(const ATTN__(group) *g) {
     const attn_desc *d = g->u->job->d;
-    const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
-    ATTN__(chunk) k;
     int late = d->k.scale != NULL;
-    for (int64_t r = 0; r < rows && late; r++)
+    for (int64_t r = 0; r < g->rows && late; r++)
         late = ATTN__(thin_moderate)(g->Q + r * g->ldq, d->head_dim, 0);
-    for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK) {
-        const int64_t n = attn__min(g->end - c, ATTN__THIN_CHUNK);
-        ATTN__(thin) m;
-        memset(&m, 0, sizeof m);
-        m.n = attn__clamp(g->b->ke - kb - c, 0, n);
-        m.dim = d->head_dim;
-        m.lda = g->ldq;
-        m.ldo = ld;
-        if (m.n) ATTN__(thin_chunk)(g, &d->k, kb + c, g->b->ke, &d->v, g->first, &k, &m);
-        const float *scale = late ? NULL : d->k.scale ? k.scale : NULL;
-        if (m.n && !ATTN__(thin_reads)(&d->k, m.dim, scale != NULL))
-            ATTN__(thin_widen)(&m, scale, g->t->K);
-        for (int64_t r = 0; r < rows && m.n; r += 4) {
-            if (r) ATTN__(thin_rest)(&m);
-            m.A = g->Q + r * g->ldq;
-            m.rows = attn__min(4, rows - r);
-            m.out = g->t->S + r * ld + c;
-            ATTN__(thin_dots_of)(&m);
-        }
-        for (int64_t r = 0; r < rows; r++) {
-            float *S = g->t->S + r * ld + c;
-            if (late) ATTN__(thin_scale)(S, k.scale, m.n);
-            for (int64_t x = m.n; x < n; x++) S[x] = 0;
-        }
+    return late;
+}
+/* The products of a group with THIN_CHUNK keys, columns c .. of its scores. */
+ATTN__NOINLINE void ATTN__(thin_products)(const ATTN__(group) *g, int64_t c, int late) {
+    const attn_desc *d = g->u->job->d;
+    const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows,
+                  n = attn__min(g->end - c, ATTN__THIN_CHUNK);
+    ATTN__(chunk) k;
+    ATTN__(thin) m;
+    memset(&m, 0, sizeof m);
+    m.n = attn__clamp(g->b->ke - kb - c, 0, n);
+    m.dim = d->head_dim;
+    m.lda = g->ldq;
+    m.ldo = ld;
+    if (m.n) ATTN__(thin_chunk)(g, &d->k, kb + c, g->b->ke, &d->v, g->first, &k, &m);
+    const float *scale = late ? NULL : d->k.scale ? k.scale : NULL;
+    if (m.n && !ATTN__(thin_reads)(&d->k, m.dim, scale != NULL))
+        ATTN__(thin_widen)(&m, scale, g->t->K);
+    for (int64_t r = 0; r < rows && m.n; r += 4) {
+        if (r) ATTN__(thin_rest)(&m);
+        m.A = g->Q + r * g->ldq;
+        m.rows = attn__min(4, rows - r);
+        m.out = g->t->S + r * ld + c;
+        ATTN__(thin_dots_of)(&m);
     }
+    for (int64_t r = 0; r < rows; r++) {
+        float *S = g->t->S + r * ld + c;
+        if (late) ATTN__(thin_scale)(S, k.scale, m.n);
+        for (int64_t x = m.n; x < n; x++) S[x] = 0;
+    }
+}
+/* Products become scores, and max their maxima, as group_scores leaves them. */
+ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
+    const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
     ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
         ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
     for (int64_t r = 0; r < rows; r++) {
@@ -10121,68 +10227,111 @@ ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
     for (; c < m->dim; c += ATTN__W)
         ATTN__(thin_panel)(m, 4, 1, 0, 0, m->n, c, attn__min(m->dim - c, ATTN__W), part[0]);
 }
-/* O = alpha O + P V over the keys that the group sees, SUM_KEYS at a time summed from zero. The
- * scales of V go to P where nothing is lost. */
-ATTN__NOINLINE void ATTN__(thin_output)(const ATTN__(group) *g, const float *alpha, int finish) {
+/* O = alpha O + P V over keys from j0 on that the group sees, to the end of their SUM_KEYS, which are
+ * summed from zero. The scales of V go to P where nothing is lost. Returns where the next begin. */
+ATTN__NOINLINE int64_t ATTN__(thin_output)(const ATTN__(group) *g, int64_t j0, const float *alpha) {
     const attn__flash *job = g->u->job;
     const attn_in *v = &job->d->v;
-    const int64_t kb = g->b->kb, rows = g->rows, ld = job->ld;
-    float one[ATTN__MR];
+    const int64_t kb = g->b->kb, rows = g->rows, ld = job->ld,
+                  n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
+    float one[ATTN__MR], *S = g->t->S + (j0 - kb);
     ATTN__(chunk) k;
+    ATTN__(thin) m;
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    for (int64_t j0 = g->first, n; j0 < g->last; j0 += n, alpha = one) {
-        n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
-        float *S = g->t->S + (j0 - kb);
-        ATTN__(thin) m;
-        memset(&m, 0, sizeof m);
-        m.n = n;
-        m.dim = job->d->v_dim;
-        m.lda = ld;
-        m.ldo = job->v_pad;
-        ATTN__(thin_chunk)(g, v, j0, g->last, &job->d->k, g->b->ke, &k, &m);
-        const float *scale =
-            v->scale && !ATTN__(thin_moderate)(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
-        if (!ATTN__(thin_reads)(v, m.dim, scale != NULL)) ATTN__(thin_widen)(&m, scale, g->t->V);
-        for (int64_t r = 0; r < rows && v->scale && !scale; r++)
-            ATTN__(thin_scale)(S + r * ld, k.scale, n);
-        for (int64_t r = 0; r < rows; r += 4) {
-            if (r) ATTN__(thin_rest)(&m);
-            m.A = S + r * ld;
-            m.rows = attn__min(4, rows - r);
-            m.out = g->t->O + (g->row0 + r) * m.ldo;
-            m.alpha = g->b->empty && j0 == g->first ? NULL : alpha + r;
-            ATTN__(thin_columns)(&m);
-        }
+    memset(&m, 0, sizeof m);
+    m.n = n;
+    m.dim = job->d->v_dim;
+    m.lda = ld;
+    m.ldo = job->v_pad;
+    ATTN__(thin_chunk)(g, v, j0, g->last, &job->d->k, g->b->ke, &k, &m);
+    const float *scale =
+        v->scale && !ATTN__(thin_moderate)(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
+    if (!ATTN__(thin_reads)(v, m.dim, scale != NULL)) ATTN__(thin_widen)(&m, scale, g->t->V);
+    for (int64_t r = 0; r < rows && v->scale && !scale; r++)
+        ATTN__(thin_scale)(S + r * ld, k.scale, n);
+    for (int64_t r = 0; r < rows; r += 4) {
+        if (r) ATTN__(thin_rest)(&m);
+        m.A = S + r * ld;
+        m.rows = attn__min(4, rows - r);
+        m.out = g->t->O + (g->row0 + r) * m.ldo;
+        m.alpha = j0 > g->first ? one : g->b->empty ? NULL : alpha + r;
+        ATTN__(thin_columns)(&m);
     }
-    if (finish) ATTN__(finish)(g->u, g->t, g->row0, g->row0 + rows);
+    return j0 + n;
 }
 
 /* ---- >>split: the groups and blocks of a unit, one key split after another ---- */
+/* A kv head of a unit: its rows, with a tile of their own, and room for O, maxima and sums of a later
+ * key split. Heads share the tile's K and V. */
+typedef struct ATTN__(head) {
+    const attn__rows *u;
+    ATTN__(tile) t;
+    const float *Q;
+    float *second;
+} ATTN__(head);
+ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, const attn__rows *u, ATTN__(tile) *t,
+    int64_t row0, int64_t rows, const float *Q, int64_t ldq, const ATTN__(block) *b) {
+    g->u = u;
+    g->t = t;
+    g->b = b;
+    g->Q = Q;
+    g->ldq = ldq;
+    g->row0 = row0;
+    g->rows = rows;
+    g->head = 0;
+    g->heads = 1;
+    ATTN__(group_ranges)(g);
+}
 /* Scores, softmax, P V into O. With `finish`, after which nothing joins them, o and lse. */
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t row0, int64_t rows,
     const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
     ATTN__(group) g;
     float max[ATTN__MR * ATTN__W], alpha[16];
-    g.u = u;
-    g.t = t;
-    g.b = b;
-    g.Q = Q;
-    g.ldq = ldq;
-    g.row0 = row0;
-    g.rows = rows;
-    ATTN__(group_ranges)(&g);
+    ATTN__(group_of)(&g, u, t, row0, rows, Q, ldq, b);
     const int none = g.last <= g.first;
     if (b->empty && (b->not_finite || none))
         memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
     if (!none) {
-        if (!ATTN__SMALL && b->thin_k) ATTN__(thin_scores)(&g, max);
-        else ATTN__(group_scores)(&g, max);
+        if (!ATTN__SMALL && b->thin_k) {
+            const int late = ATTN__(thin_late)(&g);
+            for (int64_t c = g.start; c < g.end; c += ATTN__THIN_CHUNK)
+                ATTN__(thin_products)(&g, c, late);
+            ATTN__(thin_scores)(&g, max);
+        } else {
+            ATTN__(group_scores)(&g, max);
+        }
         ATTN__(group_softmax)(&g, max, alpha);
-        if (!ATTN__SMALL && b->thin_v) ATTN__(thin_output)(&g, alpha, finish);
-        else ATTN__(group_output)(&g, alpha, finish);
-    } else if (finish) {
-        ATTN__(finish)(u, t, row0, row0 + rows);
+        if (ATTN__SMALL || !b->thin_v) {
+            ATTN__(group_output)(&g, alpha, finish);
+            return;
+        }
+        for (int64_t j = g.first; j < g.last;) j = ATTN__(thin_output)(&g, j, alpha);
     }
+    if (finish) ATTN__(finish)(u, t, row0, row0 + rows);
+}
+/* The same for all heads of a gang, side by side: their keys are read in the order of memory. Each row
+ * sees each key of the block. */
+static void ATTN__(flash_gang)(
+    ATTN__(head) *gang, int64_t heads, int64_t ldq, const ATTN__(block) *b, int finish) {
+    ATTN__(group) g[ATTN__GANG];
+    float max[ATTN__MR * ATTN__W], alpha[ATTN__GANG][16];
+    int late[ATTN__GANG];
+    for (int64_t h = 0; h < heads; h++) {
+        ATTN__(group_of)(g + h, gang[h].u, &gang[h].t, 0, gang->u->rows, gang[h].Q, ldq, b);
+        g[h].head = h;
+        g[h].heads = heads;
+        late[h] = ATTN__(thin_late)(g + h);
+    }
+    for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK)
+        for (int64_t h = 0; h < heads; h++) ATTN__(thin_products)(g + h, c, late[h]);
+    for (int64_t h = 0; h < heads; h++) {
+        ATTN__(thin_scores)(g + h, max);
+        ATTN__(group_softmax)(g + h, max, alpha[h]);
+    }
+    for (int64_t j = g->first, next = j; j < g->last; j = next)
+        for (int64_t h = 0; h < heads; h++) next = ATTN__(thin_output)(g + h, j, alpha[h]);
+    for (int64_t h = 0; h < heads && finish; h++)
+        ATTN__(finish)(gang[h].u, &gang[h].t, 0, gang->u->rows);
 }
 
 /* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
@@ -10233,18 +10382,20 @@ static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN_
 }
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of MR rows (fewer where MR do
  * not go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
-static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const float *Q, int64_t ldq,
-    int64_t k0, int64_t k1, int finish) {
+static void ATTN__(flash_split)(
+    ATTN__(head) *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish) {
+    const attn__rows *u = gang->u;
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
     int64_t first, last, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
     const int thin = !ATTN__SMALL && u->s.q_used * job->group <= ATTN__THIN_ROWS &&
                      u->s.k_len >= ATTN__THIN_KEYS;
-    for (int64_t r = 0; r < u->rows; r++) {
-        t->max[r] = ATTN__NEG_INF;
-        t->sum[r] = 0;
-    }
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t r = 0; r < u->rows; r++) {
+            gang[h].t.max[r] = ATTN__NEG_INF;
+            gang[h].t.sum[r] = 0;
+        }
     attn__rows_see(
         d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
     first = attn__max(first, k0);
@@ -10256,78 +10407,138 @@ static void ATTN__(flash_split)(const attn__rows *u, ATTN__(tile) *t, const floa
             ? ATTN__THIN_BLOCK
             : job->BN;
     for (int64_t kb = k0, ke; kb < last; kb = ke) {
-        ATTN__(block) b = {kb, 0, kb, job->v_pad, t->V, 0, 0, empty, 0, thin, 0};
+        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0};
         for (int64_t keys = longer;; keys = job->BN) {
             ke = attn__min(kb + keys, last);
-            b.thin_v = thin && !d->mask.data && !d->bias.data &&
-                       attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, ke);
-            if (b.thin_v || keys == job->BN) break;
+            all.thin_v = thin && !d->mask.data && !d->bias.data &&
+                         attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, ke);
+            if (all.thin_v || keys == job->BN) break;
         }
         if (ke <= first) continue;
-        b.ke = ke;
+        all.ke = ke;
         if (job->span && (kb - k0) / job->span != span) {
-            if (!empty) ATTN__(fold)(u, t, folds++ == 0);
-            empty = b.empty = 1;
+            for (int64_t h = 0; h < heads && !empty; h++)
+                ATTN__(fold)(gang[h].u, &gang[h].t, folds == 0);
+            folds += !empty;
+            empty = all.empty = 1;
             span = (kb - k0) / job->span;
         }
         empty = 0;
-        b.whole = attn__all_see(
-            d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, b.ke);
-        if (first > kb) b.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
-        b.single = b.ke - b.pack0 == 1 && !thin;
-        ATTN__(block_pack)(u, t, &b);
-        ATTN__EACH_GROUP(r, n, u->rows) {
-            ATTN__(flash_group)(u, t, r, n, Q + r * ldq, ldq, &b, finish && !folds && b.ke == last);
+        all.whole = attn__all_see(
+            d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, ke);
+        if (first > kb) all.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
+        all.single = ke - all.pack0 == 1 && !thin;
+        const int done = finish && !folds && ke == last;
+        if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole) {
+            ATTN__(flash_gang)(gang, heads, ldq, &all, done);
+            continue;
+        }
+        for (int64_t h = 0; h < heads; h++) {
+            ATTN__(head) *one = gang + h;
+            ATTN__(block) b = all;
+            ATTN__(block_pack)(one->u, &one->t, &b);
+            ATTN__EACH_GROUP(r, n, u->rows) {
+                ATTN__(flash_group)(one->u, &one->t, r, n, one->Q + r * ldq, ldq, &b, done);
+            }
         }
     }
-    if (folds) {
-        ATTN__(fold)(u, t, 0);
-        ATTN__(unfold)(u, t);
-        if (finish) ATTN__(finish)(u, t, 0, u->rows);
+    for (int64_t h = 0; h < heads; h++) {
+        ATTN__(tile) *t = &gang[h].t;
+        if (folds) {
+            ATTN__(fold)(gang[h].u, t, 0);
+            ATTN__(unfold)(gang[h].u, t);
+        }
+        if (empty) memset(t->O, 0, (size_t)(u->rows * job->v_pad) * sizeof *t->O);
+        if (finish && (folds || empty)) ATTN__(finish)(gang[h].u, t, 0, u->rows);
     }
-    if (empty) memset(t->O, 0, (size_t)(u->rows * job->v_pad) * sizeof *t->O);
-    if (empty && finish) ATTN__(finish)(u, t, 0, u->rows);
 }
 
+/* Tile h of a gang, behind all others: what attn__gang_bytes counts. */
+static void ATTN__(carve_gang)(ATTN__(head) *gang, int64_t h, char *scratch) {
+    const attn__rows *u = gang[h].u;
+    const attn__flash *job = u->job;
+    const int64_t span = job->span ? u->rows : 0,
+                  bytes =
+                      attn__round_up(u->rows * 4 * (job->ld + 2 * (job->v_pad + 2) + job->q_pad) +
+                                         span * attn__span_bytes(job->v_pad),
+                          ATTN__ALIGN);
+    ATTN__(tile) *t = &gang[h].t;
+    *t = gang->t;
+    t->S = (float *)(void *)(scratch + job->scratch -
+                             attn__round_up(attn__gang_bytes(job), ATTN__ALIGN) + h * bytes);
+    t->O = t->S + u->rows * job->ld;
+    t->Q = t->O + u->rows * job->v_pad;
+    gang[h].second = t->Q + u->rows * job->q_pad;
+    t->long_O = (double *)(void *)(gang[h].second + u->rows * (job->v_pad + 2));
+    t->long_sum = t->long_O + span * job->v_pad;
+    t->long_max = (float *)(t->long_sum + span);
+    t->max = t->long_max + span;
+    t->sum = t->max + u->rows;
+}
 /* A unit: its rows against its key splits, each from scratch, joined in order. With `partial`
  * the result of its one split is left there for flash_merge, so that the bits are the same
  * whether splits run side by side or one after the other. */
 static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partial) {
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
-    ATTN__(tile) t = ATTN__(carve)(job, scratch);
+    const int64_t heads = u->heads;
+    ATTN__(head) gang[ATTN__GANG];
+    attn__rows other[ATTN__GANG];
     int64_t ldq = job->q_pad, k = u->k0, step = attn__split_keys(&u->s, job->group);
-    const float *Q = t.Q;
-    if (job->pack_q) {
-        for (int64_t r = 0; r < u->rows; r++)
-            ATTN__(pack_q)(
-                t.Q + r * ldq, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
-    } else {
-        Q = (const float *)d->q.data +
-            attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0), ATTN__(row_head)(u, 0));
-        ldq = job->group == 1 ? d->q.stride[1] : d->q.stride[2];
+    gang->t = ATTN__(carve)(job, scratch);
+    gang->second = gang->t.Q + (job->pack_q ? job->BM * job->q_pad : 0);
+    for (int64_t h = 0; h < heads; h++) {
+        ATTN__(head) *one = gang + h;
+        one->u = u;
+        if (h) {
+            other[h] = *u;
+            other[h].kv_head += h;
+            one->u = other + h;
+        }
+        if (heads > 1) ATTN__(carve_gang)(gang, h, scratch);
+        one->Q = one->t.Q;
+        if (job->pack_q) {
+            for (int64_t r = 0; r < u->rows; r++)
+                ATTN__(pack_q)(one->t.Q + r * ldq, d, &u->s, ATTN__(row_query)(u, r),
+                    ATTN__(row_head)(one->u, r));
+            continue;
+        }
+        one->Q = (const float *)d->q.data + attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0),
+                                                ATTN__(row_head)(one->u, 0));
     }
+    if (!job->pack_q) ldq = job->group == 1 ? d->q.stride[1] : d->q.stride[2];
     int more = k + step < u->k1;
-    ATTN__(flash_split)(u, &t, Q, ldq, k, attn__min(k + step, u->k1), !partial && !more);
-    if (partial) {
-        memcpy(partial, t.O, (size_t)(u->rows * job->v_pad) * sizeof *partial);
-        memcpy(partial + job->rows_partial * job->v_pad, t.max, (size_t)u->rows * sizeof *partial);
-        memcpy(partial + job->rows_partial * (job->v_pad + 1), t.sum,
-            (size_t)u->rows * sizeof *partial);
-        return;
+    ATTN__(flash_split)(gang, heads, ldq, k, attn__min(k + step, u->k1), !partial && !more);
+    for (int64_t h = 0; h < heads && partial; h++) {
+        const ATTN__(tile) *t = &gang[h].t;
+        const size_t each = (size_t)u->rows * sizeof *partial;
+        float *to = partial + h * job->splits * job->rows_partial * (job->v_pad + 2);
+        memcpy(to, t->O, each * (size_t)job->v_pad);
+        memcpy(to + job->rows_partial * job->v_pad, t->max, each);
+        memcpy(to + job->rows_partial * (job->v_pad + 1), t->sum, each);
     }
-    if (!more) return;
-    attn__rows used = *u; /* at most SPLIT_ROWS see a key */
-    ATTN__(tile) second = t;
-    used.rows = attn__max(0, attn__min(u->rows, u->s.q_used * job->group - u->row0));
-    second.O = t.Q + (job->pack_q ? job->BM * job->q_pad : 0);
-    second.max = second.O + used.rows * job->v_pad;
-    second.sum = second.max + used.rows;
-    for (k += step; k < u->k1 && used.rows > 0; k += step) {
-        ATTN__(flash_split)(&used, &second, Q, ldq, k, attn__min(k + step, u->k1), 0);
-        ATTN__(join)(&used, &t, second.O, second.max, second.sum);
+    if (partial || !more) return;
+    /* at most SPLIT_ROWS see a key */
+    const int64_t rows = attn__max(0, attn__min(u->rows, u->s.q_used * job->group - u->row0));
+    ATTN__(head) later[ATTN__GANG];
+    attn__rows used[ATTN__GANG];
+    for (int64_t h = 0; h < heads; h++) {
+        later[h] = gang[h];
+        used[h] = *gang[h].u;
+        used[h].rows = rows;
+        later[h].u = used + h;
+        later[h].t.O = gang[h].second;
+        later[h].t.max = later[h].t.O + rows * job->v_pad;
+        later[h].t.sum = later[h].t.max + rows;
     }
-    ATTN__(finish)(u, &t, 0, u->rows);
+    for (k += step; k < u->k1 && rows > 0; k += step) {
+        ATTN__(flash_split)(later, heads, ldq, k, attn__min(k + step, u->k1), 0);
+        for (int64_t h = 0; h < heads; h++) {
+            const ATTN__(tile) *t = &later[h].t;
+            ATTN__(join)(used + h, &gang[h].t, t->O, t->max, t->sum);
+        }
+    }
+    for (int64_t h = 0; h < heads; h++) ATTN__(finish)(gang[h].u, &gang[h].t, 0, u->rows);
 }
 static void ATTN__(flash_merge)(
     const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
