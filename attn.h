@@ -9816,6 +9816,8 @@ typedef struct ATTN__(thin) {
     int64_t turn;
     /* of a gang 1 << shift rows of a key, `beside` bytes apart, before those of the next */
     int64_t shift, beside;
+    int64_t
+        dense; /* so many rows that are fetched lie without gaps: they are fetched line by line */
 } ATTN__(thin);
 /* What a chunk of keys needs. */
 typedef struct ATTN__(chunk) {
@@ -9896,9 +9898,12 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype,
             at[x] = ATTN__(thin_at)(m, j + x);
             next[x] = ATTN__(thin_next)(m, j + x);
         }
+        const int64_t lines =
+            m->dense >= X ? X : 1; /* all rows of the first, then of the second .. */
+        for (int x = 1; x < X && lines > 1; x++) next[x] = next[0] + 64 * x;
         for (int64_t c = first; c + W <= dim; c += line) {
             ATTN__UNROLL for (int x = 0; x < X; x++)
-                ATTN__(thin_fetch1)(next[x], dtype, c);
+                ATTN__(thin_fetch1)(next[x], dtype, c * lines);
             ATTN__UNROLL for (int64_t e = 0; e < line; e += W)
                 if (e == 0 || c + e + W <= dim)
                     ATTN__(thin_step)(m, R, X, dtype, row, at, c + e, W, acc);
@@ -9968,6 +9973,7 @@ ATTN__INLINE void ATTN__(thin_ahead)(const ATTN__(group) *g, const attn_in *t, i
                           then->dtype, attn__k_at(d, s, then->stride, first, g->u->kv_head));
     }
     m->turn = own;
+    if (m->here.step == size) m->dense = n;
 }
 /* A gang's share of it, in the order of memory: each head a part of the chunk behind this one, all
  * heads of a key after the other. */
@@ -10000,6 +10006,7 @@ ATTN__NOINLINE void ATTN__(thin_gang)(const ATTN__(group) *g, const attn_in *t, 
                      (uintptr_t)attn__bytes(t->dtype, attn__k_at(d, s, t->stride, j, h));
     m->here.step = attn__bytes(t->dtype, t->stride[1]);
     m->beside = beside;
+    if (beside == attn__bytes(t->dtype, m->dim)) m->dense = g->heads;
 }
 /* m's rows are keys j .. j + n - 1 of t, K or V. */
 ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j,
@@ -10144,9 +10151,12 @@ ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, i
     const int64_t half = attn__max(1, vectors / 2) * ATTN__W,
                   line = attn__max(ATTN__W, ATTN__(thin_line)(dtype));
     ATTN__V value[ATTN__THIN_PANEL];
+    const int64_t start = j, part = attn__bytes(dtype, to - from),
+                  before = attn__bytes(dtype, from) - from / (to - from) * (end - j) * part;
+    const char *base = m->dense >= end - j && to > from ? ATTN__(thin_next)(m, j) - before : NULL;
     for (; j < end; j++) {
         const int64_t at = ATTN__(thin_at)(m, j) + c;
-        const char *next = ATTN__(thin_next)(m, j);
+        const char *next = base ? base + (j - start) * part : ATTN__(thin_next)(m, j);
         for (int64_t f = from; f < to; f += half) ATTN__UNROLL
             for (int64_t l = 0; l < half; l += line) ATTN__(thin_fetch1)(next, dtype, f + l);
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
