@@ -3856,7 +3856,7 @@ static void attn__flash_compute(const attn_desc *d, attn__flash *job) {
     attn__share_run(d, &share);
     if (job->splits <= 1) return;
     share.unit = attn__flash_merge_unit;
-    share.units = job->units / job->splits;
+    share.units = job->units / job->splits * job->gang;
     attn__share_run(d, &share);
 }
 static attn_status attn__flash_run(
@@ -9800,24 +9800,19 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
 typedef struct ATTN__(thin) {
     const void *data; /* K or V: element 0 of row j of n is at[j], or at first + j * step */
     const int64_t *at;
+    int64_t first, step;
     int64_t n, dim;
     int32_t dtype;
-    const char *const *next; /* fetched while row j is read; or NULL: see thin_next */
-    const float *A;          /* Q, or P, of `rows` rows */
+    const float *A; /* Q, or P, of `rows` rows */
     int64_t lda, rows;
     float *out; /* Q K^T, or O */
     int64_t ldo;
     const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
-    int64_t first, step;
-    struct {
-        uintptr_t at;
-        int64_t step;
-    } here, there; /* what is fetched while rows j < turn are read, and from then on; or 0 */
-    int64_t turn;
-    /* of a gang 1 << shift rows of a key, `beside` bytes apart, before those of the next */
-    int64_t shift, beside;
-    int64_t
-        dense; /* so many rows that are fetched lie without gaps: they are fetched line by line */
+    /* what is fetched while row j is read: a row at next[j], or at stream + j * each. So many of these
+     * (`dense`) lie one after the other without gaps, and are fetched line by line */
+    const char *const *next;
+    const char *stream;
+    int64_t each, dense;
 } ATTN__(thin);
 /* What a chunk of keys needs. */
 typedef struct ATTN__(chunk) {
@@ -9833,27 +9828,26 @@ typedef struct ATTN__(chunk) {
 #else
 #define ATTN__THIN_NARROW(X)
 #endif
-/* Element 0 of row j; behind the last it is the last. */
+/* Element 0 of row j < n. */
 ATTN__INLINE int64_t ATTN__(thin_at)(const ATTN__(thin) *m, int64_t j) {
-    return m->at ? m->at[j] : m->first + attn__min(j, m->n - 1) * m->step;
+    return m->at ? m->at[j] : m->first + j * m->step;
 }
-/* What is fetched while row j is read: where there is nothing, what has been. */
+/* What is fetched while row j is read. */
 ATTN__INLINE const char *ATTN__(thin_next)(const ATTN__(thin) *m, int64_t j) {
-    if (m->next) return m->next[j];
-    const int64_t key = j >> m->shift, row = (j - (key << m->shift)) * m->beside;
-    const uintptr_t at = j < m->turn ? m->here.at + (uintptr_t)(key * m->here.step + row)
-                                     : m->there.at + (uintptr_t)(j * m->there.step);
-    return at ? (const char *)at : (const char *)m->data;
+    return m->next ? m->next[j] : m->stream + j * m->each;
 }
 /* Row r of A, or the last. */
 ATTN__INLINE const float *ATTN__(thin_row)(const ATTN__(thin) *m, int64_t r) {
     return m->A + attn__min(r, m->rows - 1) * m->lda;
 }
-/* Column c of a row that lies at p, or its high byte: both planes of int16. */
-ATTN__INLINE void ATTN__(thin_fetch1)(const char *p, int32_t dtype, int64_t c) {
-    const int planes = dtype == ATTN_INT16;
-    ATTN__PREFETCH(p + (planes ? c : attn__bytes(dtype, c)), 3);
-    if (planes) ATTN__PREFETCH(p + c + ATTN_PLANE, 3);
+/* The line at p; of int16 that of the low bytes too. */
+ATTN__INLINE void ATTN__(thin_fetch)(const char *p, int32_t dtype) {
+    ATTN__PREFETCH(p, 3);
+    if (dtype == ATTN_INT16) ATTN__PREFETCH(p + ATTN_PLANE, 3);
+}
+/* Bytes from a row's begin to column c of it. */
+ATTN__INLINE int64_t ATTN__(thin_bytes)(int32_t dtype, int64_t c) {
+    return dtype == ATTN_INT16 ? c : attn__bytes(dtype, c);
 }
 ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes */
     return dtype == ATTN_INT16 ? 64 : 64 / attn__bytes(dtype, 1);
@@ -9866,59 +9860,72 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
 #define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
 #define ATTN__THIN_COSTLY(dtype) ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16)
 #define ATTN__THIN_FEW (ATTN__THIN_PANEL == 8 ? 8 : 32)
-/* acc[R][X] += row[R][c .. c + n) of the X keys that lie at `at`. */
-ATTN__INLINE void ATTN__(thin_step)(const ATTN__(thin) *m, int R, int X, int32_t dtype,
-    const float *const *row, const int64_t *at, int64_t c, int64_t n, ATTN__V *acc) {
+/* acc[R][X] += q[R] times columns c .. c + n of the X keys that lie at `at`. */
+ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
+    const int64_t *at, int64_t c, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
     ATTN__UNROLL for (int x = 0; x < X; x++)
-        key[x] = ATTN__(load_any)(m->data, dtype, at[x] + c, n);
+        key[x] = ATTN__(load_any)(data, dtype, at[x] + c, n);
     ATTN__UNROLL for (int r = 0; r < R; r++) {
-        const ATTN__V q = n == ATTN__W ? ATTN__(load)(row[r] + c) : ATTN__(load_n)(row[r] + c, n);
+        const ATTN__V part = ATTN__(load)(q + r * ATTN__W);
         ATTN__UNROLL for (int x = 0; x < X; x++)
-            acc[r * X + x] = ATTN__(fma)(q, key[x], acc[r * X + x]);
+            acc[r * X + x] = ATTN__(fma)(part, key[x], acc[r * X + x]);
     }
 }
 /* out[rows][n rounded up to X] = A K^T over SUM_DIMS vectors of dims from `first` on, added to those
  * before; the keys behind n are the last again. */
 ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype, int64_t first) {
     enum { W = ATTN__W, MOST = W > 4 ? W : 4 };
-    const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W),
-                  line = attn__max(W, ATTN__(thin_line)(dtype));
+    const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W), n = m->n,
+                  line = attn__max(W, ATTN__(thin_line)(dtype)),
+                  whole = first + (dim - first) / W * W;
     const int X = W > R ? W / R : 1;
-    const float *row[4];
-    float sum[4 * (ATTN__THIN_CHUNK + W)]; /* X keys of R rows each */
-    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r);
-    for (int64_t j = 0; j < m->n; j += X) {
+    const void *data = m->data;
+    float Q[4 * ATTN__SUM_DIMS * W]; /* W columns of R rows each */
+    for (int64_t c = first; c < dim; c += W)
+        for (int r = 0; r < R; r++)
+            ATTN__(store)(Q + (c - first) * R + r * W,
+                ATTN__(load_n)(ATTN__(thin_row)(m, r) + c, attn__min(W, dim - c)));
+    for (int64_t j = 0; j < n; j += X) {
         ATTN__V acc[MOST];
         const char *next[W];
-        int64_t at[W];
-        ATTN__UNROLL for (int n = 0; n < R * X; n++)
-            acc[n] = ATTN__(set1)(0);
-        ATTN__UNROLL for (int x = 0; x < X; x++) {
-            at[x] = ATTN__(thin_at)(m, j + x);
-            next[x] = ATTN__(thin_next)(m, j + x);
+        int64_t at[W], on = m->dense ? 64 * X : 64;
+        float sum[MOST];
+        ATTN__UNROLL for (int l = 0; l < R * X; l++)
+            acc[l] = ATTN__(set1)(0);
+        ATTN__UNROLL for (int x = 0; x < X; x++)
+            at[x] = ATTN__(thin_at)(m, j + X <= n ? j + x : attn__min(j + x, n - 1));
+        next[0] = ATTN__(thin_next)(m, j);
+        if (m->dense >= X) {
+            ATTN__UNROLL for (int x = 1; x < X; x++)
+                next[x] = next[0] + 64 * x;
+            if (!m->each && !m->next) on = 0;
+        } else {
+            ATTN__UNROLL for (int x = 1; x < X; x++)
+                next[x] = m->next[j + x];
+            on = 64;
         }
-        const int64_t lines =
-            m->dense >= X ? X : 1; /* all rows of the first, then of the second .. */
-        for (int x = 1; x < X && lines > 1; x++) next[x] = next[0] + 64 * x;
-        for (int64_t c = first; c + W <= dim; c += line) {
+        const float *q = Q;
+        int64_t c = first, f = 0;
+        for (; c + line <= whole; c += line, f += on) {
             ATTN__UNROLL for (int x = 0; x < X; x++)
-                ATTN__(thin_fetch1)(next[x], dtype, c * lines);
-            ATTN__UNROLL for (int64_t e = 0; e < line; e += W)
-                if (e == 0 || c + e + W <= dim)
-                    ATTN__(thin_step)(m, R, X, dtype, row, at, c + e, W, acc);
+                ATTN__(thin_fetch)(next[x] + f, dtype);
+            ATTN__UNROLL for (int64_t e = 0; e < line; e += W, q += R * W)
+                ATTN__(thin_step)(data, R, X, dtype, q, at, c + e, W, acc);
         }
-        if (dtype == ATTN_F32 && dim % W)
-            ATTN__(thin_step)(m, R, X, dtype, row, at, dim - dim % W, dim % W, acc);
-        ATTN__UNROLL for (int n = 0; n < R * X; n += W)
-            ATTN__(store)(sum + j * R + n, ATTN__(add_lanes)(acc + n));
+        for (; c < whole; c += W, q += R * W)
+            ATTN__(thin_step)(data, R, X, dtype, q, at, c, W, acc);
+        if (dtype == ATTN_F32 && c < dim)
+            ATTN__(thin_step)(data, R, X, dtype, q, at, c, dim - c, acc);
+        ATTN__UNROLL for (int l = 0; l < R * X; l += W)
+            ATTN__(store)(sum + l, ATTN__(add_lanes)(acc + l));
+        ATTN__UNROLL for (int r = 0; r < R; r++) {
+            float *out = m->out + r * m->ldo + j;
+            if (r >= m->rows) break;
+            for (int x = 0; first && x < X; x++) sum[r * X + x] += out[x];
+            memcpy(out, sum + r * X, (size_t)X * sizeof *out);
+        }
     }
-    for (int r = 0; r < (R == 1 ? 1 : m->rows); r++)
-        for (int64_t j = 0; j < m->n; j += X) {
-            float *out = m->out + r * m->ldo + j, *from = sum + j * R + r * X;
-            for (int x = 0; first && x < X; x++) from[x] += out[x];
-            memcpy(out, from, (size_t)X * sizeof *out);
-        }
 }
 ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first) {
     switch (m->dtype) {
@@ -9946,8 +9953,14 @@ ATTN__INLINE void ATTN__(thin_rows_at)(
                                                                 ? attn__high(at[x])
                                                                 : attn__bytes(t->dtype, at[x])));
 }
+/* Fetched while rows x .. are read: n rows, `step` bytes apart. */
+ATTN__INLINE void ATTN__(thin_rows_on)(
+    ATTN__(chunk) *k, int64_t x, int64_t n, const void *data, int64_t offset, int64_t step) {
+    const uintptr_t at = (uintptr_t)data + (uintptr_t)offset;
+    for (int64_t i = 0; i < n; i++) k->next[x + i] = (const char *)(at + (uintptr_t)(i * step));
+}
 /* What is fetched meanwhile: the rows `ahead` keys on, and past key `end` those of the tensor `then`
- * from key `from` on. Only pages and planes need tables. */
+ * from key `from` on. */
 ATTN__INLINE void ATTN__(thin_ahead)(const ATTN__(group) *g, const attn_in *t, int64_t j,
     int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
     const attn_desc *d = g->u->job->d;
@@ -9960,20 +9973,23 @@ ATTN__INLINE void ATTN__(thin_ahead)(const ATTN__(group) *g, const attn_in *t, i
     if (m->at) {
         ATTN__(thin_rows_at)(g, t, j + ahead, own, k->next);
         ATTN__(thin_rows_at)(g, then, first, others, k->next + own);
-        for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
-        m->next = k->next;
-        return;
+    } else {
+        const int64_t on = attn__bytes(t->dtype, m->first + ahead * m->step),
+                      step = attn__bytes(t->dtype, m->step);
+        if (own == n && step == size) {
+            m->stream = (const char *)t->data + on;
+            m->each = size;
+            m->dense = ATTN__THIN_CHUNK;
+            return;
+        }
+        ATTN__(thin_rows_on)(k, 0, own, t->data, on, step);
+        if (others)
+            ATTN__(thin_rows_on)(k, own, others, then->data,
+                attn__bytes(then->dtype, attn__k_at(d, s, then->stride, first, g->u->kv_head)),
+                attn__bytes(then->dtype, then->stride[1]));
     }
-    m->here.at = (uintptr_t)t->data + (uintptr_t)attn__bytes(t->dtype, m->first + ahead * m->step);
-    m->here.step = attn__bytes(t->dtype, m->step);
-    if (others) {
-        m->there.step = attn__bytes(then->dtype, then->stride[1]);
-        m->there.at = (uintptr_t)then->data - (uintptr_t)(own * m->there.step) +
-                      (uintptr_t)attn__bytes(
-                          then->dtype, attn__k_at(d, s, then->stride, first, g->u->kv_head));
-    }
-    m->turn = own;
-    if (m->here.step == size) m->dense = n;
+    for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
+    m->next = k->next;
 }
 /* A gang's share of it, in the order of memory: each head a part of the chunk behind this one, all
  * heads of a key after the other. */
@@ -9981,32 +9997,30 @@ ATTN__NOINLINE void ATTN__(thin_gang)(const ATTN__(group) *g, const attn_in *t, 
     int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
-    const int64_t h = g->u->kv_head - g->head, n = m->n, part = g->head * n / g->heads,
-                  up = attn__round_up(n, ATTN__W);
-    int64_t at[ATTN__THIN_CHUNK], mask = g->heads - 1;
+    const int64_t h = g->u->kv_head - g->head, n = m->n, heads = g->heads,
+                  part = g->head * n / heads, up = attn__round_up(n, ATTN__W);
+    int64_t at[ATTN__THIN_CHUNK];
     j += n;
     if (j >= end) t = then, j = from, end = s->k_len;
     j += part;
-    const int64_t keys = attn__clamp(end - j, 0, attn__ceil_div(n, g->heads)),
+    const int64_t keys = attn__clamp(end - j, 0, attn__ceil_div(n, heads)),
                   beside = attn__bytes(t->dtype, t->stride[2]);
-    m->turn = attn__min(keys * g->heads, n);
-    while (mask >> m->shift) m->shift++;
-    if (m->at) {
-        attn__keys_at(d, s, t->stride, j, keys, h, at);
-        for (int64_t x = 0; x < m->turn; x++)
-            k->next[x] = (const char *)((uintptr_t)t->data +
-                                        (uintptr_t)(attn__bytes(t->dtype, at[x >> m->shift]) +
-                                                    (x & mask) * beside));
-        for (int64_t x = m->turn; x < up; x++) k->next[x] = (const char *)d->q.data;
-        m->next = k->next;
+    if (beside == attn__bytes(t->dtype, m->dim)) m->dense = heads;
+    if (keys) attn__keys_at(d, s, t->stride, j, keys, h, at);
+    if (!m->at && m->dense && keys * heads >= n && t->stride[1] == heads * t->stride[2]) {
+        m->stream = (const char *)t->data + attn__bytes(t->dtype, at[0]);
+        m->each = beside;
+        m->dense = ATTN__THIN_CHUNK;
         return;
     }
-    if (keys)
-        m->here.at = (uintptr_t)t->data +
-                     (uintptr_t)attn__bytes(t->dtype, attn__k_at(d, s, t->stride, j, h));
-    m->here.step = attn__bytes(t->dtype, t->stride[1]);
-    m->beside = beside;
-    if (beside == attn__bytes(t->dtype, m->dim)) m->dense = g->heads;
+    for (int64_t x = 0, i = 0; x < n; x += heads, i++) {
+        const int64_t most = attn__min(heads, n - x);
+        if (i < keys)
+            ATTN__(thin_rows_on)(k, x, most, t->data, attn__bytes(t->dtype, at[i]), beside);
+        else ATTN__(thin_rows_on)(k, x, most, d->q.data, 0, 0);
+    }
+    for (int64_t x = n; x < up; x++) k->next[x] = (const char *)d->q.data;
+    m->next = k->next;
 }
 /* m's rows are keys j .. j + n - 1 of t, K or V. */
 ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j,
@@ -10033,11 +10047,12 @@ ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t,
     }
     for (int64_t x = n; t->scale && x < up; x++) k->scale[x] = k->scale[n - 1];
 }
-/* Nothing more is fetched. */
+/* Nothing more is fetched, or again what there is. */
 ATTN__INLINE void ATTN__(thin_rest)(ATTN__(thin) *m) {
     m->next = NULL;
-    m->there.at = 0;
-    m->there.step = m->turn = 0;
+    m->stream = (const char *)m->data;
+    m->each = 0;
+    m->dense = ATTN__THIN_CHUNK;
 }
 /* Whether thin_dots and thin_columns read t where it lies. scaled: each key needs its scale. */
 ATTN__INLINE int ATTN__(thin_reads)(const attn_in *t, int64_t dim, int scaled) {
@@ -10056,7 +10071,7 @@ ATTN__NOINLINE void ATTN__(thin_widen)(ATTN__(thin) *m, const float *scale, floa
         const int64_t at = ATTN__(thin_at)(m, j);
         const char *next = ATTN__(thin_next)(m, j);
         for (int64_t c = 0; c < m->dim; c += ATTN__(thin_line)(m->dtype))
-            ATTN__(thin_fetch1)(next, m->dtype, c);
+            ATTN__(thin_fetch)(next + ATTN__(thin_bytes)(m->dtype, c), m->dtype);
         for (int64_t c = 0; c < m->dim; c += ATTN__W) {
             const int64_t n = attn__min(m->dim - c, ATTN__W);
             ATTN__V v = ATTN__(load_any)(m->data, m->dtype, at + c, n);
@@ -10149,16 +10164,21 @@ ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, i
     int64_t j, int64_t end, int64_t c, int64_t last, const float *const *row, int64_t from,
     int64_t to, ATTN__V (*acc)[ATTN__THIN_PANEL]) {
     const int64_t half = attn__max(1, vectors / 2) * ATTN__W,
-                  line = attn__max(ATTN__W, ATTN__(thin_line)(dtype));
+                  line = attn__max(ATTN__W, ATTN__(thin_line)(dtype)), start = j,
+                  part = ATTN__(thin_bytes)(dtype, to - from);
+    /* without gaps: parts of the first columns of all rows, then of the second .. */
+    const int dense = m->dense >= end - j && to > from;
+    const char *stream = ATTN__(thin_next)(m, j);
+    if (dense && (m->each || m->next)) stream += from / (to - from) * (end - j) * part;
+    const int64_t each = m->each || m->next ? part : 0;
     ATTN__V value[ATTN__THIN_PANEL];
-    const int64_t start = j, part = attn__bytes(dtype, to - from),
-                  before = attn__bytes(dtype, from) - from / (to - from) * (end - j) * part;
-    const char *base = m->dense >= end - j && to > from ? ATTN__(thin_next)(m, j) - before : NULL;
     for (; j < end; j++) {
         const int64_t at = ATTN__(thin_at)(m, j) + c;
-        const char *next = base ? base + (j - start) * part : ATTN__(thin_next)(m, j);
-        for (int64_t f = from; f < to; f += half) ATTN__UNROLL
-            for (int64_t l = 0; l < half; l += line) ATTN__(thin_fetch1)(next, dtype, f + l);
+        const char *next =
+            dense ? stream + (j - start) * each : m->next[j] + ATTN__(thin_bytes)(dtype, from);
+        for (int64_t f = 0; f < to - from; f += half) ATTN__UNROLL
+            for (int64_t l = 0; l < half; l += line)
+                ATTN__(thin_fetch)(next + ATTN__(thin_bytes)(dtype, f + l), dtype);
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
             value[l] = ATTN__(load_any)(
                 m->data, dtype, at + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);

@@ -156,9 +156,87 @@ static void test_infinite_scale(void **state)
         }
 }
 
+/* kv heads that lie beside each other are read together, those that lie apart one after the other: the bits are the same, and those
+ * of keys in pages and of any number of threads too. The heads are views of one buffer, so that long sequences stay small. */
+typedef struct heads_of { int64_t group, q_len, kv_heads, dim, v_dim, kv, token, head; uint32_t flags; int extras; } heads_of;
+static const heads_of gangs[] = {
+    { 4, 1, 8, 128, 128, 1500, 1024, 128, 0, 0 }, { 1, 1, 20, 64, 64, 700, 1280, 64, 0, 0 },  { 4, 1, 2, 64, 64, 5000, 128, 64, 0, 0 },
+    { 1, 1, 32, 16, 48, 129, 1536, 48, 0, 1 },    { 2, 1, 16, 40, 40, 2049, 640, 40, 0, 2 },   { 1, 3, 4, 64, 64, 1300, 256, 64, ATTN_CAUSAL, 0 },
+    { 1, 4, 8, 32, 32, 1025, 300, 36, ATTN_CAUSAL, 1 }, { 3, 1, 6, 72, 64, 333, 432, 72, 0, 2 }, { 4, 1, 4, 256, 256, 33000, 8, 2, 0, 0 },
+    { 4, 1, 2, 512, 64, 9000, 8, 4, 0, 0 },       { 2, 1, 8, 24, 24, 3000, 192, 24, ATTN_CAUSAL | ATTN_WINDOW_LEFT, 0 },
+    { 1, 2, 2, 8, 8, 64, 16, 8, ATTN_CAUSAL, 0 }, { 8, 1, 4, 64, 64, 400, 256, 64, 0, 0 },     { 1, 1, 16, 130, 130, 1024, 2080, 130, 0, 1 } };
+static void test_gangs(void **state)
+{
+    static const int64_t pages[] = { 0, 1, 16, 100 };
+    static const float slopes[32] = { 0.01f, 0.02f, 0.001f }, sinks[32] = { 0.5f, -1, 2 };
+    (void)state;
+    for (int64_t n = 0; n < COUNT(gangs); n++)
+        for (int64_t t = 0; t < COUNT(types) - 1; t++) {                /* planes are never read so */
+            const heads_of *s = gangs + n;
+            const int64_t H = s->kv_heads, heads = s->group * H, size = s->kv * s->token + s->head * H + s->dim + s->v_dim,
+                          rows = 2 * s->q_len * heads, each = (int64_t)dtype_size(types[t]), most = (s->kv + 99) / 100 * 100;
+            if (s->kv > 10000 && types[t] != ATTN_F32 && types[t] != ATTN_F16) continue;
+            uint64_t r = (uint64_t)(n * 10 + t);
+            /* two sequences; behind each copy keys that pages may reach */
+            const int64_t copy = 2 * size + 100 * s->token;
+            char *beside[2], *apart[2];
+            float *scale = malloc((size_t)(2 * (most + 100) * H) * sizeof *scale), *q = malloc((size_t)(rows * s->dim) * sizeof *q),
+                  *o[2], *lse[2];
+            int32_t *table = malloc((size_t)(2 * most) * sizeof *table), used[2] = { (int32_t)s->kv, (int32_t)(s->kv - s->kv / 3) };
+            for (int kv = 0; kv < 2; kv++) {
+                beside[kv] = malloc((size_t)(copy * each)), apart[kv] = malloc((size_t)(copy * H * each));
+                for (int64_t i = 0; i < copy; i++) {
+                    double x = random_normal(&r);
+                    element_put(beside[kv], types[t], i, types[t] == ATTN_INT8 ? rint(x * 36) : types[t] == ATTN_FP8_E4M3 ? code(&r) : x);
+                }
+                for (int64_t h = 0; h < H; h++)
+                    memcpy(apart[kv] + h * copy * each, beside[kv] + h * s->head * each, (size_t)((copy - h * s->head) * each));
+                o[kv] = malloc((size_t)(rows * s->v_dim) * sizeof **o), lse[kv] = malloc((size_t)rows * sizeof **lse);
+            }
+            for (int64_t i = 0; i < 2 * (most + 100) * H; i++) scale[i] = (float)(0.02 * (0.5 + random_unit(&r)));
+            for (int64_t i = 0; i < rows * s->dim; i++) q[i] = (float)random_normal(&r);
+            attn_desc d = { 0 };
+            d.batch = 2, d.q_len = s->q_len, d.kv_len = s->kv, d.heads = heads, d.kv_heads = H, d.head_dim = s->dim, d.v_dim = s->v_dim;
+            d.flags = s->flags, d.window_left = s->flags & ATTN_WINDOW_LEFT ? 777 : 0, d.backend = "flash", d.q.data = q, d.k.dtype = d.v.dtype = types[t], d.seq.used_k = used;
+            if (s->extras == 1) d.alibi = slopes, d.softcap = 20;
+            if (s->extras == 2) d.sink = sinks;
+            for (int a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = a == 0 ? size : a == 1 ? s->token : copy;
+            if (scaled(types[t])) {
+                d.k.scale = d.v.scale = scale;
+                for (int a = 0; a < 3; a++) d.k.scale_stride[a] = d.v.scale_stride[a] = a == 0 ? most * H : a == 1 ? H : 1;
+            }
+            d.k.data = apart[0], d.v.data = apart[1], d.o.data = o[0], d.lse = lse[0], d.threads = 1;
+            assert_ok(attn_forward(&d));
+            d.k.data = beside[0], d.v.data = beside[1], d.o.data = o[1], d.lse = lse[1];
+            d.k.stride[2] = d.v.stride[2] = s->head;
+            for (int64_t p = 0; p < COUNT(pages); p++)
+                for (int32_t threads = 1; threads < 4; threads++) {
+                    attn_desc paged = d;
+                    const int64_t page = pages[p], each_has = page ? (s->kv + page - 1) / page : 0;
+                    if (page && (s->kv > 3000 || scaled(types[t]))) continue;
+                    if (page) {                     /* the second sequence has the pages behind those of the first */
+                        for (int64_t i = 0; i < 2 * each_has; i++) table[i] = (int32_t)i;
+                        paged.seq.block_table = table, paged.seq.page_size = page, paged.seq.pages = 2 * each_has, paged.seq.max_pages = each_has;
+                        paged.k.stride[0] = paged.v.stride[0] = page * s->token;
+                        if (each_has * page * s->token > size) continue;
+                        paged.batch = 1;
+                    }
+                    paged.threads = threads;
+                    memset(o[1], 0, (size_t)(rows * s->v_dim) * sizeof **o), memset(lse[1], 0, (size_t)rows * sizeof **lse);
+                    assert_ok(attn_forward(&paged));
+                    const size_t done = (size_t)(page ? rows / 2 : rows);
+                    if (memcmp(o[0], o[1], done * (size_t)s->v_dim * sizeof **o) || memcmp(lse[0], lse[1], done * sizeof **lse))
+                        fail_msg("case %lld, type %d, pages of %lld, %d threads: other bits than of heads apart", (long long)n, (int)types[t],
+                                 (long long)page, (int)threads);
+                }
+            for (int kv = 0; kv < 2; kv++) free(beside[kv]), free(apart[kv]), free(o[kv]), free(lse[kv]);
+            free(scale), free(q), free(table);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale),
-                                       cmocka_unit_test(test_infinite_scale) };
+                                       cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs) };
     return cmocka_run_group_tests_name("thin", tests, NULL, NULL);
 }
