@@ -230,7 +230,11 @@ extern "C" {
  * are counted from data on, as strides do, each ATTN_PLANE elements are so many high bytes and
  * behind them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE *
  * ATTN_PLANE (the quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes
- * whole pieces of 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16 */
+ * whole pieces of 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16.
+ * q8_0 and q4_0 are blocks of 32 elements as ggml has them: an f16, times which every code of the
+ * block counts, and behind it the codes: of q8_0 32 signed bytes; of q4_0 16 bytes, element i in
+ * the low half of byte i, element 16 + i in its high half, less 8. Head_dim or v_dim and strides,
+ * in elements, are multiples of 32 */
 #define ATTN_PLANE 4096
 #define ATTN_DTYPE_LIST(X) \
     X(F32, 0, "f32", 4, 1, FLOAT, 0) \
@@ -240,7 +244,9 @@ extern "C" {
     X(INT8, 4, "int8", 1, 1, CODES, 127) \
     X(FP8_E4M3, 5, "fp8", 1, 1, CODES, 448) \
     X(BOOL, 6, "bool", 1, 1, MASK, 0) \
-    X(INT16, 7, "int16", 2, 1, CODES, 127.49609375f)
+    X(INT16, 7, "int16", 2, 1, CODES, 127.49609375f) \
+    X(Q8_0, 8, "q8_0", 34, 32, BLOCKS, 127) \
+    X(Q4_0, 9, "q4_0", 18, 32, BLOCKS, 8)
 /* clang-format off */
 enum {
 #define ATTN__X(name, number, text, bytes, elements, kind, most) ATTN_##name = number,
@@ -571,6 +577,7 @@ typedef struct attn_plan {
     X(ERR_TOLERANCE_DEVICE, 154, "a tolerance is for host tensors") \
     X(ERR_TOLERANCE_OTHER,  155, "only the built-in backends take a tolerance") \
     X(ERR_TOLERANCE_MERGE,  156, "attn_merge takes no tolerance") \
+    X(ERR_BLOCKS,           157, "q8_0 and q4_0 need dims and strides that are multiples of 32") \
     X(ERR_PLANES,           158, "int16 k and v need head_dim, v_dim and strides that are multiples of 16") \
     X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
     X(ERR_NO_DEVICE,        161, "no GPU is present") \
@@ -694,9 +701,10 @@ ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_pla
 ATTN_API attn_status attn_merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 /* dst = src for a tensor of shape {batch, tokens, heads, dim}, any strides and layouts, f32,
- * f16, bf16, f64, rounding to nearest even. where: threads, pool (may be NULL); with ATTN_DEVICE
- * in its flags src and dst are device memory, and its device and stream count. [B,S,H*D] is BSHD;
- * a packed QKV tensor is three views. */
+ * f16, bf16, f64, rounding to nearest even; in host memory q8_0 and q4_0 too, to the bytes that
+ * ggml writes. where: threads, pool (may be NULL); with ATTN_DEVICE in its flags src and dst are
+ * device memory, and its device and stream count. [B,S,H*D] is BSHD; a packed QKV tensor is three
+ * views. */
 ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
 
@@ -1481,6 +1489,8 @@ ATTN__INLINE int64_t attn__bytes(int32_t t, int64_t n) {
 }
 ATTN__INLINE int attn__is_float(int32_t t) { return attn__dtypes[t].kind == ATTN__FLOAT; }
 ATTN__INLINE int attn__is_mask(int32_t t) { return attn__dtypes[t].kind == ATTN__MASK; }
+/* Codes with their scale among them. */
+ATTN__INLINE int attn__is_blocks(int32_t t) { return attn__dtypes[t].kind == ATTN__BLOCKS; }
 /* Codes whose scales are an array. */
 ATTN__INLINE int attn__is_scaled(int32_t t) { return attn__dtypes[t].kind == ATTN__CODES; }
 /* A float of fewer bits than f32 has. */
@@ -1592,6 +1602,26 @@ ATTN__INLINE float attn__get_FP8_E4M3(const void *p, int64_t at) {
 ATTN__INLINE void attn__put_FP8_E4M3(void *p, int64_t at, float x) {
     ((uint8_t *)p)[at] = attn__f32_to_fp8(x);
 }
+/* Where the block of element `at` begins, and the element's number in it. */
+ATTN__INLINE const uint8_t *attn__block(const void *p, int32_t dtype, int64_t at, int64_t *i) {
+    *i = at & 31;
+    return (const uint8_t *)p + attn__bytes(dtype, at - *i);
+}
+ATTN__INLINE float attn__half_at(const void *p) {
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return attn__f16_to_f32(h);
+}
+ATTN__INLINE float attn__get_Q8_0(const void *p, int64_t at) {
+    int64_t i;
+    const uint8_t *block = attn__block(p, ATTN_Q8_0, at, &i);
+    return attn__half_at(block) * (float)(int8_t)block[2 + i];
+}
+ATTN__INLINE float attn__get_Q4_0(const void *p, int64_t at) {
+    int64_t i;
+    const uint8_t *block = attn__block(p, ATTN_Q4_0, at, &i);
+    return attn__half_at(block) * (float)((block[2 + i % 16] >> i / 16 * 4 & 15) - 8);
+}
 ATTN__INLINE float attn__get_BOOL(const void *p, int64_t at) {
     return ((const uint8_t *)p)[at] != 0;
 }
@@ -1609,11 +1639,18 @@ ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
 }
 ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
     if (ATTN__ONLY_F32) dtype = ATTN_F32;
-    switch (dtype) {
-#define ATTN__X(name, number, text, bytes, elements, kind, most) \
-        case number: attn__put_##name(data, at, x); return;
+    switch (dtype) { /* blocks are written whole */
+#define ATTN__PUT_FLOAT(name, number) case number: attn__put_##name(data, at, x); return;
+#define ATTN__PUT_CODES ATTN__PUT_FLOAT
+#define ATTN__PUT_BLOCKS(name, number)
+#define ATTN__PUT_MASK ATTN__PUT_FLOAT
+#define ATTN__X(name, number, text, bytes, elements, kind, most) ATTN__PUT_##kind(name, number)
         ATTN_DTYPE_LIST(ATTN__X)
 #undef ATTN__X
+#undef ATTN__PUT_MASK
+#undef ATTN__PUT_BLOCKS
+#undef ATTN__PUT_CODES
+#undef ATTN__PUT_FLOAT
     }
 }
 /* clang-format on */
@@ -1625,6 +1662,45 @@ ATTN__NOINLINE void attn__get_values(
 ATTN__NOINLINE void attn__put_values(
     void *data, int32_t dtype, int64_t at, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) attn__put_f32(data, dtype, at + i, x[i]);
+}
+/* A block from 32 numbers, byte for byte as ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref
+ * write it (its ggml-quants.c): the scale in f32 is largest / 127 or, with its sign, / -8; each code
+ * the number times the scale's reciprocal, to nearest, halves away from 0, or with q4_0 upwards;
+ * then the scale is rounded to f16. Beyond what ggml defines: where a number is not finite all are
+ * NaN; a scale is at most 65504, and codes stop at their largest; below 2^-126 it counts as 0. */
+static void attn__put_block(void *data, int32_t dtype, int64_t at, const float *x) {
+    const int wide = dtype == ATTN_Q8_0;
+    uint8_t *block = (uint8_t *)data + attn__bytes(dtype, at);
+    uint32_t most = 0;
+    float top = 0, scale, times;
+    for (int i = 0; i < 32; i++) {
+        const uint32_t size = attn__bits(x[i]) & 0x7fffffff;
+        if (size > most) most = size, top = x[i];
+    }
+    const int finite = most < 0x7f800000u;
+    scale = !finite ? 0 : wide ? attn__float(most) / 127 : top / -8;
+    ATTN__F32(scale);
+    if (scale > 65504) scale = 65504;
+    if (scale < -65504) scale = -65504;
+    times = (attn__bits(scale) & 0x7fffffff) < 0x00800000u ? 0 : 1 / scale;
+    ATTN__F32(times);
+    const uint16_t h = finite ? attn__f32_to_f16(scale) : 0x7e00;
+    memcpy(block, &h, sizeof h);
+    for (int i = 0; i < 32; i++) {
+        float y = finite ? x[i] * times : 0;
+        ATTN__F32(y);
+        if (wide) {
+            const float n = y > 127 ? 127 : y < -127 ? -127 : (float)(int32_t)y, rest = y - n;
+            block[2 + i] = (uint8_t)(int8_t)(n + (float)(rest >= 0.5f && n < 127) -
+                                             (float)(rest <= -0.5f && n > -127));
+            continue;
+        }
+        y = (y > 8 ? 8 : y < -8 ? -8 : y) + 8.5f;
+        ATTN__F32(y);
+        const uint8_t code = (uint8_t)(y > 15 ? 15 : (int32_t)y);
+        if (i < 16) block[2 + i] = code;
+        else block[2 + i - 16] = (uint8_t)(block[2 + i - 16] | code << 4);
+    }
 }
 /* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had
  * been rounded once. */
@@ -1769,6 +1845,9 @@ static int attn__whole_planes(const attn_in *t, int64_t dim) {
     const int64_t all = dim | t->stride[0] | t->stride[1] | t->stride[2];
     return t->dtype != ATTN_INT16 || all % 16 == 0;
 }
+static int attn__whole_blocks(int32_t dtype, const int64_t *stride, int64_t dim) {
+    return !attn__is_blocks(dtype) || (dim | stride[0] | stride[1] | stride[2]) % 32 == 0;
+}
 static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t dim) {
     static const int order[3] = {0, 1, 2};
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
@@ -1778,16 +1857,21 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
     ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     if (ATTN__ONLY_F32 || !attn__is_scaled(t->dtype)) {
         ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
+        ATTN__RULE(attn__whole_blocks(t->dtype, t->stride, dim), ERR_BLOCKS);
         return ATTN_OK;
     }
     ATTN__RULE(t->scale, ERR_QUANT_SCALE);
     ATTN__RULE(attn__whole_planes(t, dim), ERR_PLANES);
     return attn__strides(t->scale_stride, extent, order, 1);
 }
+/* A tensor of floats, or in a conversion of blocks; `wrong` for another. */
+static int attn__floats_or(int32_t dtype, attn_status wrong) {
+    return attn__is_float(dtype) || (wrong == ATTN_ERR_CONVERT_DTYPE && attn__is_blocks(dtype));
+}
 static attn_status attn__resolve_in(
     attn_in *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
-    if (!attn__is_float(t->dtype)) return wrong;
+    if (!attn__floats_or(t->dtype, wrong)) return wrong;
     ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
@@ -1796,7 +1880,7 @@ static attn_status attn__resolve_in(
 static attn_status attn__resolve_out(
     attn_out *t, const int64_t *extent, int64_t dim, attn_status wrong) {
     ATTN__RULE(attn__dtype_known(t->dtype), ERR_DTYPE);
-    if (!attn__is_float(t->dtype)) return wrong;
+    if (!attn__floats_or(t->dtype, wrong)) return wrong;
     ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     ATTN__RULE(attn__aligned(t->data, t->dtype), ERR_ALIGN);
     const int dense = t->stride[0] == 0 && t->stride[1] == 0 && t->stride[2] == 0;
@@ -3190,6 +3274,11 @@ ATTN_API attn_status attn_convert(
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
     ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
     ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    ATTN__RULE(attn__whole_blocks(src.dtype, src.stride, shape[3]) &&
+                   attn__whole_blocks(dst.dtype, dst.stride, shape[3]),
+        ERR_BLOCKS);
+    ATTN__RULE(
+        !device || (attn__is_float(src.dtype) && attn__is_float(dst.dtype)), ERR_CONVERT_DTYPE);
     for (int a = 0; a < 4; a++)
         ATTN__RULE(!attn__mul_overflows(elements, shape[a], &elements), ERR_OVERFLOW);
     if (elements == 0) return ATTN_OK;
@@ -4923,6 +5012,10 @@ static void attn__append_row(
         }
         return;
     }
+    if (attn__is_blocks(dtype)) {
+        for (int64_t c = 0; c < dim; c += 32) attn__put_block(cache, dtype, at + c, row + c);
+        return;
+    }
     /* as bits: ordered like magnitudes, NaN and infinity on top */
     uint32_t amax = 0;
     for (int64_t c = 0; c < dim; c++) {
@@ -5017,6 +5110,16 @@ static void attn__convert_task(void *arg, int64_t task) {
         n = attn__min(heads - h, last - r); /* rows of one token */
         int64_t from = b * j->src.stride[0] + t * j->src.stride[1] + h * j->src.stride[2],
                 to = b * j->dst.stride[0] + t * j->dst.stride[1] + h * j->dst.stride[2];
+        if (!ATTN__ONLY_F32 && j->src.dtype != j->dst.dtype && attn__is_blocks(j->dst.dtype)) {
+            for (int64_t c = 0; c < n * dim; c += 32) {
+                const int64_t row = c / dim, e = c % dim;
+                float x[32];
+                attn__get_values(
+                    x, 32, j->src.data, j->src.dtype, from + row * j->src.stride[2] + e, 32);
+                attn__put_block(j->dst.data, j->dst.dtype, to + row * j->dst.stride[2] + e, x);
+            }
+            continue;
+        }
         if (!ATTN__ONLY_F32 && j->src.dtype != j->dst.dtype && j->src.dtype != ATTN_F64) {
             attn__machine()->isa->convert_rows(
                 &j->dst, to, j->dst.stride[2], &j->src, from, j->src.stride[2], n, dim);
@@ -6735,11 +6838,15 @@ static float attn__ref_most(int32_t dtype) {
     return attn__float(0x7fc00000u);
 }
 
+/* The block of q8_0 and q4_0 that element `at` lies in. */
+static int64_t attn__ref_block(int64_t at) { return at >= 0 ? at / 32 : -((31 - at) / 32); }
+
 static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
     float f;
     uint16_t h;
     uint8_t c;
     const int8_t *high;
+    const uint8_t *block;
     double x;
     if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) {
@@ -6758,6 +6865,17 @@ static double attn__ref_read(const void *data, int32_t dtype, int64_t at) {
         case ATTN_FP8_E4M3:
             memcpy(&c, (const uint8_t *)data + at, 1);
             return attn__ref_decode(c, 4, 3);
+        case ATTN_Q8_0:
+            block = (const uint8_t *)data + attn__ref_block(at) * 34;
+            memcpy(&h, block, 2);
+            return attn__ref_decode(h, 5, 10) *
+                   (double)(int8_t)block[2 + at - 32 * attn__ref_block(at)];
+        case ATTN_Q4_0:
+            block = (const uint8_t *)data + attn__ref_block(at) * 18;
+            memcpy(&h, block, 2);
+            at -= 32 * attn__ref_block(at);
+            c = at < 16 ? block[2 + at] % 16 : block[2 + at - 16] / 16;
+            return attn__ref_decode(h, 5, 10) * ((double)c - 8);
     }
     return attn__double(0x7ff8000000000000u);
 }
@@ -6921,8 +7039,42 @@ static void attn__ref_query(const attn__ref *r, int64_t h, int64_t i, double *ro
         attn__ref_rotate(d, row, d->seq.used_k[r->b] - r->k_first + i);
 }
 
-/* New keys and values into the cache: rotated, then rounded once or quantised with one scale per
- * token and head. */
+/* 32 numbers as a block of q8_0 or q4_0: what >>dtype says of it, in f32. */
+static void attn__ref_put_block(void *data, int32_t dtype, int64_t at, const double *row) {
+    uint8_t *block = (uint8_t *)data + at / 32 * (dtype == ATTN_Q8_0 ? 34 : 18);
+    float largest = 0, signed_one = 0;
+    int finite = 1;
+    uint16_t h;
+    for (int i = 0; i < 32; i++) {
+        float x = (float)row[i], size = x < 0 ? -x : x;
+        if (!attn__finite(x)) finite = 0;
+        else if (size > largest) largest = size, signed_one = x;
+    }
+    volatile float scale = dtype == ATTN_Q8_0 ? largest / 127 : signed_one / -8, inverse = 0;
+    if (scale > 65504) scale = 65504;
+    if (scale < -65504) scale = -65504;
+    if (scale >= attn__float(0x00800000u) || scale <= -attn__float(0x00800000u))
+        inverse = 1 / scale;
+    h = finite ? (uint16_t)attn__ref_encode((double)scale, 5, 10) : 0x7e00;
+    memcpy(block, &h, 2);
+    for (int i = 0; i < 32; i++) {
+        volatile float y = finite ? (float)row[i] * inverse : 0, shifted;
+        double size = y < 0 ? -(double)y : (double)y;
+        int code;
+        if (dtype == ATTN_Q8_0) {
+            code = size > 126.5 ? 127 : (int)(size + 0.5);
+            block[2 + i] = (uint8_t)(y < 0 ? -code : code);
+            continue;
+        }
+        if (size > 8) y = y < 0 ? -8.0f : 8.0f;
+        shifted = y + 8.5f;
+        code = shifted >= 16 ? 15 : (int)shifted;
+        block[2 + i % 16] = (uint8_t)(i < 16 ? code : block[2 + i % 16] + 16 * code);
+    }
+}
+
+/* New keys and values into the cache: rotated, then rounded once or quantised, with one scale per
+ * token and head or in blocks. */
 static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scales,
     const double *row, int64_t dim, int64_t j, int64_t h) {
     int64_t at = attn__ref_k_at(r, cache.stride, j, h);
@@ -6933,6 +7085,11 @@ static void attn__ref_append_row(const attn__ref *r, attn_in cache, float *scale
             attn__ref_write(
                 data, cache.dtype, at + c, nan ? attn__double(0x7ff8000000000000u) : row[c]);
         }
+        return;
+    }
+    if (attn__is_blocks(cache.dtype)) {
+        for (int64_t c = 0; c < dim; c += 32)
+            attn__ref_put_block(data, cache.dtype, at + c, row + c);
         return;
     }
     float amax = 0, scale;
@@ -7531,6 +7688,8 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
      NARROW    load16(p, n, dtype)    f16, bf16 -> f32, n lanes
                load8(p, n, dtype)     int8, fp8 -> f32, n lanes
                store16(p, v, n, dtype)   to nearest even
+     HALVES    half(p)                the f16 at p in every lane
+               load4(p, high)         W halves of bytes, less 8 -> f32: the low ones or the high
      RANDOM    random(out, n, at, keys)   n of the words of dropout, and up to 128: for Philox
                                       counters {at[0], at[0] + 1, ..}, at[1], at[2], at[3], with the
                                       two keys of each round
@@ -7571,6 +7730,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 #define ATTN__OWN_BROADCAST 64
 #define ATTN__OWN_INT16 128
 #define ATTN__OWN_BYTES 256
+#define ATTN__OWN_HALVES 512
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
@@ -7813,7 +7973,7 @@ ATTN__PLAIN_END
 #define ATTN__NV__avx2 2
 #define ATTN__OWN__avx2 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
-        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16)
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_HALVES)
 #define ATTN__TARGET_avx2 "avx2,fma,f16c"
 ATTN__REGION(avx2)
 typedef float attn__v__avx2 ATTN__VECTOR(32);
@@ -7855,6 +8015,17 @@ ATTN__INLINE attn__v__avx2 attn__load8__avx2(const void *p, int64_t n, int32_t d
     size = _mm_blendv_epi8(_mm_slli_epi16(size, 7), _mm_set1_epi16(0x7e00), nan);
     h = _mm_or_si128(size, _mm_slli_epi16(_mm_and_si128(h, _mm_set1_epi16(0x80)), 8));
     return (attn__v__avx2)_mm256_cvtph_ps(h) * (attn__v__avx2)_mm256_set1_ps(256);
+}
+ATTN__INLINE attn__v__avx2 attn__half__avx2(const void *p) {
+    int16_t h;
+    memcpy(&h, p, sizeof h);
+    return (attn__v__avx2)_mm256_cvtph_ps(_mm_set1_epi16(h));
+}
+ATTN__INLINE attn__v__avx2 attn__load4__avx2(const uint8_t *p, int high) {
+    __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    b = _mm_and_si128(high ? _mm_srli_epi16(b, 4) : b, _mm_set1_epi8(15));
+    return (attn__v__avx2)_mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_sub_epi8(b, _mm_set1_epi8(8))));
 }
 ATTN__INLINE void attn__store16__avx2(void *p, attn__v__avx2 v, int64_t n, int32_t dtype) {
     uint16_t part[8];
@@ -8088,7 +8259,8 @@ ATTN__REGION_END
 #define ATTN__NV__avx512 4
 #define ATTN__OWN__avx512 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
-        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_BYTES)
+        ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_BYTES | \
+        ATTN__OWN_HALVES)
 #if defined(__clang__)
 #define ATTN__TARGET_avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
 #else
@@ -8127,6 +8299,17 @@ ATTN__INLINE attn__v__avx512 attn__load8__avx512(const void *p, int64_t n, int32
     size = _mm256_mask_mov_epi16(_mm256_slli_epi16(size, 7), nan, _mm256_set1_epi16(0x7e00));
     h = _mm256_or_si256(size, _mm256_slli_epi16(_mm256_and_si256(h, _mm256_set1_epi16(0x80)), 8));
     return (attn__v__avx512)_mm512_cvtph_ps(h) * (attn__v__avx512)_mm512_set1_ps(256);
+}
+ATTN__INLINE attn__v__avx512 attn__half__avx512(const void *p) {
+    int16_t h;
+    memcpy(&h, p, sizeof h);
+    return (attn__v__avx512)_mm512_cvtph_ps(_mm256_set1_epi16(h));
+}
+ATTN__INLINE attn__v__avx512 attn__load4__avx512(const uint8_t *p, int high) {
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)p);
+    b = _mm_and_si128(high ? _mm_srli_epi16(b, 4) : b, _mm_set1_epi8(15));
+    return (attn__v__avx512)_mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_sub_epi8(b, _mm_set1_epi8(8))));
 }
 ATTN__INLINE void attn__store16__avx512(void *p, attn__v__avx512 v, int64_t n, int32_t dtype) {
     __m256i h;
@@ -8848,6 +9031,14 @@ ATTN__INLINE void ATTN__(store16)(void *p, ATTN__V v, int64_t n, int32_t dtype) 
     attn__put_values(p, dtype, 0, x, attn__min(n, ATTN__W));
 }
 #endif
+#if !(ATTN__OWN & ATTN__OWN_HALVES)
+ATTN__INLINE ATTN__V ATTN__(half)(const void *p) { return ATTN__(set1)(attn__half_at(p)); }
+ATTN__INLINE ATTN__V ATTN__(load4)(const uint8_t *p, int high) {
+    int8_t code[ATTN__W];
+    for (int l = 0; l < ATTN__W; l++) code[l] = (int8_t)((p[l] >> 4 * high & 15) - 8);
+    return ATTN__(load8)(code, ATTN__W, ATTN_INT8);
+}
+#endif
 #if !(ATTN__OWN & ATTN__OWN_RANDOM)
 ATTN__INLINE void ATTN__(random)(
     uint32_t *out, int64_t count, const uint32_t *at, const uint64_t *keys) {
@@ -8924,6 +9115,13 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
         const uint8_t *high = (const uint8_t *)data + attn__high(at);
         return ATTN__(fma)(ATTN__(load8)(high + ATTN_PLANE, n, ATTN_INT8), ATTN__(set1)(1 / 256.0f),
             ATTN__(load8)(high, n, ATTN_INT8));
+    }
+    if (attn__is_blocks(dtype)) { /* whole vectors, at multiples of W */
+        int64_t i;
+        const uint8_t *block = attn__block(data, dtype, at, &i);
+        return ATTN__(half)(block) * (dtype == ATTN_Q8_0
+                                             ? ATTN__(load8)(block + 2 + i, ATTN__W, ATTN_INT8)
+                                             : ATTN__(load4)(block + 2 + (i & 15), (int)(i >> 4)));
     }
     attn__get_values(part, ATTN__W, data, dtype, at, n);
     return ATTN__(load)(part);
@@ -9824,7 +10022,8 @@ typedef struct ATTN__(chunk) {
  * these otherwise, are widened first. */
 #undef ATTN__THIN_NARROW
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
-#define ATTN__THIN_NARROW(X) X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16)
+#define ATTN__THIN_NARROW(X) \
+    X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16) X(ATTN_Q8_0) X(ATTN_Q4_0)
 #else
 #define ATTN__THIN_NARROW(X)
 #endif
@@ -9850,7 +10049,9 @@ ATTN__INLINE int64_t ATTN__(thin_bytes)(int32_t dtype, int64_t c) {
     return dtype == ATTN_INT16 ? c : attn__bytes(dtype, c);
 }
 ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes */
-    return dtype == ATTN_INT16 ? 64 : 64 / attn__bytes(dtype, 1);
+    return dtype == ATTN_INT16 || dtype == ATTN_Q8_0 ? 64
+           : dtype == ATTN_Q4_0                      ? 128
+                                                     : 64 / attn__bytes(dtype, 1);
 }
 /* Vectors of V in a panel: those of two rows of O stay in registers. Keys that a panel takes at a
  * time. What takes more than an instruction or two to widen. */
@@ -9858,7 +10059,9 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
 #undef ATTN__THIN_FEW
 #undef ATTN__THIN_COSTLY
 #define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
-#define ATTN__THIN_COSTLY(dtype) ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16)
+#define ATTN__THIN_COSTLY(dtype) \
+    ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16 || (dtype) == ATTN_Q8_0 || \
+        (dtype) == ATTN_Q4_0)
 #define ATTN__THIN_FEW (ATTN__THIN_PANEL == 8 ? 8 : 32)
 /* acc[R][X] += q[R] times columns c .. c + n of the X keys that lie at `at`. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
