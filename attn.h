@@ -87,13 +87,14 @@
    Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
    1 / (1 - rate); i and j count within the sequence. lse is not affected.
-   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16 or fp8 (forward), o and
-   the gradients any float type: each its own. Flash and standard widen all to f32, and round
-   nothing down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it
-   is chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
+   Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16, fp8, q8_0 or q4_0
+   (forward), o and the gradients any float type: each its own. Flash and standard widen all to
+   f32, and round nothing down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference
+   alone has: it is chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
-   so that its high bytes alone are a cache of int8 (4).
+   so that its high bytes alone are a cache of int8 (4). q8_0 and q4_0 have a scale in f16 for each
+   32 elements, and no array of scales: append and attn_convert write the bytes that ggml does.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,

@@ -526,7 +526,7 @@ enum { FILL = -1 }; /* head-dim "seq", kv-dtype "same": taken from another axis 
     X(DATA, "data", "random|smooth|peaked|tenth|tenfold|steep|file", 0, 6, 0, false, \
         "values of the tensors") \
     X(DTYPE, "dtype", "f32|f16|bf16", 0, 2, 0, true, "type of q, k, v and o") \
-    X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8||int16", FILL, 7, FILL, true, \
+    X(KV_DTYPE, "kv-dtype", "f32|f16|bf16||int8|fp8||int16|q8_0|q4_0", FILL, 9, FILL, true, \
         "type of k and v (default: --dtype)") \
     X(LAYOUT, "layout", "bshd|bhsd", 0, 1, 0, true, "order of the dimensions") \
     X(PAGE, "page-size", NULL, 0, 1 << 20, 0, true, "tokens of a cache page (0: contiguous)") \
@@ -745,6 +745,10 @@ static const char *resolve_case(bench_case *c, char text[128]) {
     /* its copy as f32, which the verification reads, is made before the call */
     if (v[KV_DTYPE] == ATTN_INT16 && v[APPEND]) {
         snprintf(text, 128, "--kv-dtype int16: not in cases that append");
+        return text;
+    }
+    if (attn__is_blocks((int32_t)v[KV_DTYPE]) && (v[DIM] | v[V_DIM]) % 32) {
+        snprintf(text, 128, "--kv-dtype q8_0 and q4_0: dims are multiples of 32");
         return text;
     }
     if (v[LAYOUT] && v[PAGE]) {
@@ -4392,12 +4396,11 @@ typedef struct moved {
 static int moved_tensors(const spread *s, moved m[9]) {
     const int64_t *v = s->c->v, each = v[BATCH] * v[HEADS] / s->count,
                   kv_each = v[BATCH] * v[KV_HEADS] / s->count;
-    const int64_t size = attn__bytes((int32_t)v[DTYPE], 1),
-                  kv_size = attn__bytes((int32_t)v[KV_DTYPE], 1);
+    const int64_t size = attn__bytes((int32_t)v[DTYPE], 1);
     int n = 0;
     m[n++] = (moved){false, false, each * v[DIM] * size};
-    m[n++] = (moved){true, false, kv_each * v[DIM] * kv_size};
-    m[n++] = (moved){true, false, kv_each * v[V_DIM] * kv_size};
+    m[n++] = (moved){true, false, attn__bytes((int32_t)v[KV_DTYPE], kv_each * v[DIM])};
+    m[n++] = (moved){true, false, attn__bytes((int32_t)v[KV_DTYPE], kv_each * v[V_DIM])};
     if (v[PASS] == FWD) {
         m[n++] = (moved){false, true, each * v[V_DIM] * size};
         return n;

@@ -331,6 +331,8 @@ static void test_contradictions(void)
     static const char *const lines[][2] = {
         { " seq-len=1 kv-len=64 num-heads=2 head-dim=16 append=1 kv-dtype=int16", "--kv-dtype int16: not in cases that append" },
         { " seq-len=8 num-heads=2 head-dim=16 pass=bwd kv-dtype=int16", "--backward: not defined for a quantised --kv-dtype" },
+        { " seq-len=8 num-heads=2 head-dim=48 kv-dtype=q8_0", "--kv-dtype q8_0 and q4_0: dims are multiples of 32" },
+        { " seq-len=8 num-heads=2 head-dim=32 v-dim=16 kv-dtype=q4_0", "--kv-dtype q8_0 and q4_0: dims are multiples of 32" },
         { " seq-len=8 num-heads=3 num-kv-heads=2 head-dim=16", "--num-kv-heads 2: must divide --num-heads 3" },
     };
     for (int i = 0; i < COUNT(lines); i++) {
@@ -352,6 +354,9 @@ static void test_right_sampled(void)
                                          " seq-len=3 kv-len=120 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 kv-dtype=int8 batch-size=3",
                                          " seq-len=3 kv-len=120 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 kv-dtype=fp8 batch-size=3",
                                          " seq-len=3 kv-len=300 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 kv-dtype=int16 batch-size=3",
+                                         " seq-len=3 kv-len=300 num-heads=4 num-kv-heads=2 head-dim=32 causal=1 kv-dtype=q8_0 batch-size=3",
+                                         " seq-len=2 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=64 v-dim=32 causal=1 page-size=8 kv-dtype=q4_0 batch-size=3",
+                                         " seq-len=1 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=32 causal=1 append=1 kv-dtype=q4_0 batch-size=3",
                                          " seq-len=3 kv-len=40 num-heads=4 num-kv-heads=2 head-dim=48 v-dim=16 layout=bhsd kv-dtype=int16 batch-size=2",
                                          " seq-len=2 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 page-size=8 kv-dtype=int16 batch-size=3",
                                          " seq-len=1 kv-len=64 num-heads=4 num-kv-heads=2 head-dim=16 causal=1 append=1 batch-size=3",

@@ -20,8 +20,15 @@ void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 /* ------------------------------------------------------------------------------------ elements of every dtype */
 SHARED int64_t dtype_size(int32_t dtype)
 {
-    static const int64_t size[] = { 4, 2, 2, 8, 1, 1, 1, 2 };
+    static const int64_t size[] = { 4, 2, 2, 8, 1, 1, 1, 2, 0, 0 };        /* 0: no element by itself */
     return size[dtype];
+}
+/* q8_0 and q4_0: 32 elements in 34 and 18 bytes. */
+SHARED int is_blocks(int32_t dtype) { return dtype == ATTN_Q8_0 || dtype == ATTN_Q4_0; }
+SHARED int64_t dtype_bytes(int32_t dtype, int64_t n) { return is_blocks(dtype) ? n / 32 * (dtype == ATTN_Q8_0 ? 34 : 18) : n * dtype_size(dtype); }
+SHARED unsigned char *block_of(void *data, int32_t dtype, int64_t i)
+{
+    return (unsigned char *)data + (i >= 0 ? i / 32 : -((31 - i) / 32)) * (dtype == ATTN_Q8_0 ? 34 : 18);
 }
 SHARED uint32_t float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 SHARED uint64_t double_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
@@ -72,6 +79,12 @@ SHARED double element_get(const void *data, int32_t dtype, int64_t i)
     double x = 0;
     float f = 0;
     uint16_t h = 0;
+    if (is_blocks(dtype)) {
+        const unsigned char *b = block_of((void *)(uintptr_t)data, dtype, i);
+        const int64_t e = i & 31;
+        memcpy(&h, b, 2);
+        return (double)float_of_f16(h) * (dtype == ATTN_Q8_0 ? (double)(signed char)b[2 + e] : (double)((e < 16 ? b[2 + e] & 15 : b[2 + e - 16] >> 4) - 8));
+    }
     switch (dtype) {
     case ATTN_F64: memcpy(&x, p, 8); return x;
     case ATTN_F32: memcpy(&f, p, 4); return (double)f;
@@ -85,9 +98,17 @@ SHARED double element_get(const void *data, int32_t dtype, int64_t i)
     default: return *(const uint8_t *)p != 0;
     }
 }
-/* int8, int16 and fp8: x is the code itself; int16: in units of 1/256, the high byte the nearest */
+/* int8, int16, fp8 and blocks: x is the code itself; int16: in units of 1/256, the high byte the nearest */
 SHARED void element_put(void *data, int32_t dtype, int64_t i, double x)
 {
+    if (is_blocks(dtype)) {
+        unsigned char *b = block_of(data, dtype, i) + 2;
+        const int64_t e = i & 31;
+        if (dtype == ATTN_Q8_0) b[e] = (unsigned char)(signed char)x;
+        else if (e < 16) b[e] = (unsigned char)((b[e] & 240) | ((int)x + 8));
+        else b[e - 16] = (unsigned char)((b[e - 16] & 15) | ((int)x + 8) << 4);
+        return;
+    }
     char *p = (char *)data + i * dtype_size(dtype);
     float f = (float)x;
     uint16_t h = dtype == ATTN_F16 ? encode16(x, 10, -14) : encode16(x, 7, -126);
@@ -102,6 +123,13 @@ SHARED void element_put(void *data, int32_t dtype, int64_t i, double x)
         break;
     default: *(uint8_t *)p = (uint8_t)(int)x;
     }
+}
+
+/* The scale of the block that element i lies in. */
+SHARED void block_scale(void *data, int32_t dtype, int64_t i, double x)
+{
+    const uint16_t h = encode16(x, 10, -14);
+    memcpy(block_of(data, dtype, i), &h, 2);
 }
 
 /* ------------------------------------------------------------------------------------------ how exact is right

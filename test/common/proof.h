@@ -34,7 +34,7 @@ SHARED void proof_poison(void *p, size_t bytes) { memset(p, 255, bytes); }
 /* ------------------------------------------------------------------------------------------------- features */
 #define PROOF_FEATURES(X) \
     X(F32, "q k v f32") X(F16, "q k v f16") X(BF16, "q k v bf16") X(F64, "f64 among q, k, v") X(MIXED, "q, k, v of different types") \
-    X(INT8, "int8 among k, v") X(FP8, "fp8 among k, v") X(INT16, "int16 among k, v") X(O_OTHER, "o of another type than q") \
+    X(INT8, "int8 among k, v") X(FP8, "fp8 among k, v") X(INT16, "int16 among k, v") X(BLOCKS, "q8_0 or q4_0 among k, v") X(O_OTHER, "o of another type than q") \
     X(BHSD, "layout BHSD") X(STRIDED, "strides with gaps") X(NEGATIVE, "negative stride") X(BROADCAST, "broadcast k or v") \
     X(QKV, "packed QKV buffer") X(GQA, "grouped heads") X(VDIM, "v_dim != head_dim") X(WIDE, "head_dim > 256") \
     X(CAUSAL, "causal") X(WINDOW, "window") X(OFFSET, "top-left or numeric offset") X(SCALE, "own scale") X(SOFTCAP, "softcap") \
@@ -255,13 +255,14 @@ SHARED void proof_describe(const proof_case *c) {
 /* --------------------------------------------------------------------------------- binding: memory and values */
 SHARED void *proof_bind(proof_case *c, proof_view w, int32_t dtype, int kind) {
     int64_t below, above;
-    if (dtype < 0 || dtype > ATTN_INT16 || !proof_extent(&w, &below, &above)) { c->overflow = 1; return NULL; }
+    if (dtype < 0 || dtype > ATTN_Q4_0 || !proof_extent(&w, &below, &above)) { c->overflow = 1; return NULL; }
     below = whole_pieces(below, dtype), above = whole_pieces(above, dtype);
     if (below + above > (int64_t)1 << 26) { c->overflow = 1; return NULL; }
-    char *p = (char *)proof_alloc(c, (size_t)(below + above) * dtype_size(dtype), kind);
-    return p + (size_t)below * dtype_size(dtype);
+    if (is_blocks(dtype) && (below | above) % 32) { c->overflow = 1; return NULL; }
+    return (char *)proof_alloc(c, (size_t)dtype_bytes(dtype, below + above), kind) + dtype_bytes(dtype, below);
 }
 SHARED double proof_value(proof_case *c, int32_t dtype, double amplitude) {
+    if (is_blocks(dtype)) return c->constant > 0 ? 5 : dtype == ATTN_Q8_0 ? (double)(int64_t)(random_bits(&c->data) % 256) - 128 : (double)(int64_t)(random_bits(&c->data) % 16) - 8;
     if (c->constant > 0) return dtype == ATTN_INT8 ? 57 : dtype == ATTN_INT16 ? 57.25 : dtype == ATTN_FP8_E4M3 ? 0x33 : amplitude * c->constant;
     if (dtype == ATTN_INT16) return (double)(random_bits(&c->data) % 65280) / 256 - 127.5;
     if (dtype == ATTN_INT8) return (double)((int64_t)(random_bits(&c->data) % 256) - 128);
@@ -269,7 +270,13 @@ SHARED double proof_value(proof_case *c, int32_t dtype, double amplitude) {
     return random_normal(&c->data) * amplitude;
 }
 SHARED void proof_fill_row(proof_case *c, int32_t dtype, void *p, int64_t at, int64_t n, double amplitude) {
-    for (int64_t i = 0; i < n; i++) element_put(p, dtype, at + i, proof_value(c, dtype, amplitude));
+    for (int64_t i = 0; i < n; i++) {
+        if (is_blocks(dtype) && i % 32 == 0) {
+            const double step = dtype == ATTN_Q8_0 ? 0x1p-8 : 0x1p-4;
+            block_scale(p, dtype, at + i, step * (c->constant > 0 ? 3 : (double)(random_bits(&c->data) % 15) - 7));
+        }
+        element_put(p, dtype, at + i, proof_value(c, dtype, amplitude));
+    }
 }
 SHARED void proof_fill_view(proof_case *c, int32_t dtype, void *p, const proof_view *w, double amplitude) {
     for (int64_t a = 0; a < w->n[0]; a++)
@@ -287,7 +294,8 @@ typedef struct proof_draw {                              /* choices that are not
     int qkv, lse, dlse, dbias, dsink, nonfinite, alibi, sink, rotary, off_codes;
 } proof_draw;
 
-SHARED int proof_quantised(int32_t dtype) { return dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3 || dtype == ATTN_INT16; }
+SHARED int proof_quantised(int32_t dtype) { return dtype == ATTN_INT8 || dtype == ATTN_FP8_E4M3 || dtype == ATTN_INT16; }      /* with an array of scales */
+SHARED int proof_codes(int32_t dtype) { return proof_quantised(dtype) || is_blocks(dtype); }
 SHARED void proof_bind_kv(proof_case *c, attn_in *x, int64_t dim) {
     attn_desc *d = &c->d;
     const int quant = proof_quantised(x->dtype);
@@ -698,8 +706,8 @@ SHARED void proof_draw_seq(proof_case *c, proof_rng *r, int kind) {
 /* Of 100 descriptions, so many take the type of each tensor by itself; 0 draws exactly what was drawn before there were any. */
 SHARED int proof_mixed_percent = 30;
 /* Of 100 descriptions with codes, so many have codes of int16 in k, v or both; their rows are whole multiples of 16, and those of most
- * decodes powers of 2: none lies across two pairs of planes. */
-SHARED int proof_planes_percent = 35;
+ * decodes powers of 2: none lies across two pairs of planes. So many more have q8_0 or q4_0 there, rows of whole blocks. */
+SHARED int proof_planes_percent = 35, proof_blocks_percent = 30;
 SHARED int64_t proof_whole(int64_t dim, int power) {
     int64_t least = 16;
     while (power && 2 * least <= dim) least *= 2;
@@ -709,6 +717,13 @@ SHARED void proof_draw_planes(proof_case *c, proof_rng *r) {
     attn_desc *d = &c->d;
     /* of a fuzzer's bytes none is spent: what the others stand for stays */
     const int chosen = r->bytes ? (int)(r->left % 100) : (int)proof_int(r, 0, 99), which = r->bytes ? chosen % 4 : (int)proof_int(r, 0, c->features & PROOF_FEW ? 9 : 3);
+    if (chosen >= 100 - proof_blocks_percent) {
+        const int32_t other = chosen % 2 ? ATTN_Q8_0 : ATTN_Q4_0;
+        if (which != 1) d->k.dtype = which == 3 ? ATTN_Q8_0 + ATTN_Q4_0 - other : other, d->head_dim = (d->head_dim + 31) / 32 * 32;
+        if (which != 2) d->v.dtype = other, d->v_dim = (proof_v_dim(d) + 31) / 32 * 32;
+        c->features = (c->features & ~PROOF_VDIM) | (proof_v_dim(d) != d->head_dim ? PROOF_VDIM : 0);
+        return;
+    }
     if (chosen >= proof_planes_percent && !(c->features & PROOF_FEW)) return;
     const int power = c->features & PROOF_FEW && proof_chance(r, 80);
     if (which != 1) d->k.dtype = ATTN_INT16, d->head_dim = proof_whole(d->head_dim, power);
@@ -725,11 +740,12 @@ SHARED void proof_type_features(proof_case *c) {
     const int32_t q = d->q.dtype, k = d->k.dtype, v = d->v.dtype;
     const uint64_t of[] = {PROOF_F32, PROOF_F16, PROOF_BF16, PROOF_F64};
     if (q == k && q == v) c->features |= of[q];
-    if (k != v || (q != k && !proof_quantised(k))) c->features |= PROOF_MIXED;
+    if (k != v || (q != k && !proof_codes(k))) c->features |= PROOF_MIXED;
     if (q == ATTN_F64 || k == ATTN_F64 || v == ATTN_F64) c->features |= PROOF_F64;
     if (k == ATTN_INT8 || v == ATTN_INT8) c->features |= PROOF_INT8;
     if (k == ATTN_FP8_E4M3 || v == ATTN_FP8_E4M3) c->features |= PROOF_FP8;
     if (k == ATTN_INT16 || v == ATTN_INT16) c->features |= PROOF_INT16;
+    if (is_blocks(k) || is_blocks(v)) c->features |= PROOF_BLOCKS;
     if (d->o.dtype != q) c->features |= PROOF_O_OTHER;
 }
 SHARED void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
@@ -753,7 +769,7 @@ SHARED void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
         news[0]->dtype = news[1]->dtype = proof_chance(r, 80) && !quantised ? d->k.dtype : proof_dtype(r);
         if (proof_chance(r, 5)) news[1]->dtype = proof_dtype(r);
         for (int i = 0; i < 2 && c->own_types; i++)
-            news[i]->dtype = proof_chance(r, 50) && !proof_quantised(caches[i]->dtype) ? caches[i]->dtype : proof_dtype(r);
+            news[i]->dtype = proof_chance(r, 50) && !proof_codes(caches[i]->dtype) ? caches[i]->dtype : proof_dtype(r);
     }
     proof_type_features(c);
 }
@@ -817,7 +833,7 @@ SHARED int proof_draw_qkv(proof_case *c, proof_rng *r, int kind) {
 }
 /* Strides of t are multiples of it; in a decode rows of powers of 2 stay within their planes. */
 SHARED int64_t proof_unit(const proof_case *c, const attn_in *t, int64_t dim) {
-    return t->dtype != ATTN_INT16 ? 1 : c->features & PROOF_FEW ? dim : 16;
+    return is_blocks(t->dtype) ? 32 : t->dtype != ATTN_INT16 ? 1 : c->features & PROOF_FEW ? dim : 16;
 }
 /* One case. cap bounds batch * heads * q * k * (D + Dv). */
 SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {

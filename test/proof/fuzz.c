@@ -103,9 +103,9 @@ static int inside(const proof_case *c, const void *p, int64_t below, int64_t abo
 }
 static int view_inside(const proof_case *c, const void *p, proof_view w, int32_t dtype) {
     int64_t below, above;
-    if (dtype < 0 || dtype > ATTN_INT16 || !proof_extent(&w, &below, &above)) return 0;
+    if (dtype < 0 || dtype > ATTN_Q4_0 || !proof_extent(&w, &below, &above)) return 0;
     below = whole_pieces(below, dtype), above = whole_pieces(above, dtype);
-    return inside(c, p, below * (int64_t)dtype_size(dtype), above * (int64_t)dtype_size(dtype));
+    return inside(c, p, dtype_bytes(dtype, (below + 31) / 32 * 32), dtype_bytes(dtype, (above + 31) / 32 * 32)) || (!is_blocks(dtype) && inside(c, p, dtype_bytes(dtype, below), dtype_bytes(dtype, above)));
 }
 /* Do the arrays of lengths have as many entries as the description says? What reads a description reads them. */
 static int tables_inside(const proof_case *c) {
@@ -190,7 +190,7 @@ static int wild(const proof_case *c) {
     for (size_t t = 0; t < sizeof read / sizeof *read; t++)
         for (int i = 0; read[t].p && i < c->buffers; i++) {
             const char *p = (const char *)read[t].p, *m = c->buffer[i].mem;
-            if (read[t].dtype < 0 || read[t].dtype > ATTN_INT16) return 1;
+            if (read[t].dtype < 0 || read[t].dtype > ATTN_Q4_0 || is_blocks(read[t].dtype)) return 1;    /* any scale of a block */
             if (read[t].dtype == ATTN_INT16) break;      /* none is beyond 128 */
             const int64_t size = (int64_t)dtype_size(read[t].dtype);
             if (p < m || p >= m + c->buffer[i].bytes) continue;

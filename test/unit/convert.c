@@ -305,13 +305,109 @@ static void test_threads_and_empty(void **state)
     free(many);
 }
 
+/* Blocks of 32, byte for byte as ggml writes them: its formulas, in f32 rounded at each step. Numbers that it leaves undefined: a block
+ * that is not finite is NaN, scales and codes stop at their largest. */
+static void block_want(const float *x, int32_t type, unsigned char *to)
+{
+    volatile float top = 0, scale, inverse = 0, y;
+    int finite = 1;
+    uint16_t h;
+    for (int i = 0; i < 32; i++) {
+        finite &= isfinite(x[i]);
+        if (fabsf(x[i]) > fabsf(top)) top = x[i];
+    }
+    scale = type == ATTN_Q8_0 ? fabsf(top) / 127 : top / -8;
+    if (fabsf(scale) > 65504) scale = copysignf(65504, scale);
+    if (fabsf(scale) >= 0x1p-126f) inverse = 1 / scale;
+    h = finite ? encode16((double)scale, 10, -14) : 0x7e00;
+    memcpy(to, &h, 2);
+    for (int i = 0; i < 32; i++) {
+        y = finite ? x[i] * inverse : 0;
+        if (type == ATTN_Q8_0) {
+            to[2 + i] = (unsigned char)(signed char)fmax(-127, fmin(127, round((double)y)));
+            continue;
+        }
+        y = fmaxf(-8, fminf(8, y));
+        y = y + 8.5f;
+        const int code = (int)fminf(15, floorf(y));
+        to[2 + i % 16] = (unsigned char)(i < 16 ? code : (to[2 + i % 16] | code << 4));
+    }
+}
+static void test_blocks(void **state)
+{
+    enum { BLOCKS = 64 };
+    static const int32_t of[] = { ATTN_Q8_0, ATTN_Q4_0 };
+    static float x[32 * BLOCKS], back[32 * BLOCKS];
+    static unsigned char want[34 * BLOCKS], got[34 * BLOCKS];
+    static double wide[32 * BLOCKS];
+    static uint16_t half[32 * BLOCKS];
+    uint64_t r = 5;
+    (void)state;
+    for (int kind = 0; kind < 200; kind++)
+        for (int t = 0; t < 2; t++) {
+            const int64_t each = of[t] == ATTN_Q8_0 ? 34 : 18;
+            for (int i = 0; i < 32 * BLOCKS; i++) {
+                const double u = 2 * random_unit(&r) - 1;
+                const uint32_t bits = (uint32_t)random_bits(&r);
+                x[i] = (float)(kind % 9 == 0 ? u : kind % 9 == 1 ? rint(127 * u) / 2 : kind % 9 == 2 ? rint(16 * u) / 4 : kind % 9 == 3 ? ldexp(u, (int)(bits % 60) - 40)
+                       : kind % 9 == 4 ? (i % 32 == 7 ? u : 0) : kind % 9 == 5 ? ldexp(u, 24) : kind % 9 == 6 ? ldexp(u, -130) : 0);
+                if (kind % 9 == 7) x[i] = float_of(bits);        /* any bits: most blocks have one that is not finite, or a huge one */
+                if (kind % 9 == 8) x[i] = float_of(bits & 0xbfffffff);
+            }
+            for (int b = 0; b < BLOCKS; b++) block_want(x + 32 * b, of[t], want + b * each);
+            memset(got, 0x5a, sizeof got);
+            convert(x, ATTN_F32, got, of[t], 32 * BLOCKS);
+            if (memcmp(got, want, (size_t)(each * BLOCKS))) fail_msg("type %d, kind %d: other bytes", (int)of[t], kind);
+            if (each == 18) assert_true(got[18 * BLOCKS] == 0x5a);
+            convert(got, of[t], back, ATTN_F32, 32 * BLOCKS);
+            convert(got, of[t], wide, ATTN_F64, 32 * BLOCKS);
+            convert(got, of[t], half, ATTN_F16, 32 * BLOCKS);
+            for (int i = 0; i < 32 * BLOCKS; i++) {
+                const double e = element_get(want, of[t], i);
+                const uint16_t h = encode16(e, 10, -14);
+                if (isnan(e) ? !isnan(back[i]) || !isnan(wide[i]) : (double)back[i] != e || wide[i] != e || half[i] != h)
+                    fail_msg("type %d, kind %d: element %d is %g, %g", (int)of[t], kind, i, (double)back[i], wide[i]);
+            }
+            for (int i = 0; i < 32 * BLOCKS; i++) wide[i] = (double)x[i];
+            memset(got, 0, sizeof got);
+            convert(wide, ATTN_F64, got, of[t], 32 * BLOCKS);
+            assert_memory_equal(got, want, each * BLOCKS);
+        }
+}
+/* Heads and tokens of blocks in any order; one kind of block to the other is as by way of f32. */
+static void test_block_layouts(void **state)
+{
+    enum { WIDTH = 64, N = 2 * 3 * 2 * WIDTH };
+    static float x[N], y[N], z[N];
+    static unsigned char a[N / 32 * 34], b[N / 32 * 34 + 64], c[N / 32 * 18], e[N / 32 * 18];
+    const int64_t shape[4] = { 2, 3, 2, WIDTH };
+    uint64_t r = 9;
+    attn_in in = { 0 };
+    attn_out out = { 0 };
+    (void)state;
+    fill(x, ATTN_F32, N, 1, &r);
+    in.data = x, out.data = a, out.dtype = ATTN_Q8_0, out.layout = ATTN_BHSD;
+    assert_ok(attn_convert(shape, in, out, NULL));
+    in.data = a, in.dtype = ATTN_Q8_0, in.layout = ATTN_BHSD, out.data = y, out.dtype = ATTN_F32, out.layout = ATTN_BSHD;
+    assert_ok(attn_convert(shape, in, out, NULL));
+    for (int i = 0; i < N; i++) assert_true(fabsf(x[i] - y[i]) <= 0.02f * 2);
+    out.data = b + 34, out.dtype = ATTN_Q8_0;                    /* the same blocks in the other order */
+    assert_ok(attn_convert(shape, in, out, NULL));
+    convert(b + 34, ATTN_Q8_0, z, ATTN_F32, N);
+    assert_memory_equal(y, z, sizeof y);
+    out.data = c, out.dtype = ATTN_Q4_0;
+    assert_ok(attn_convert(shape, in, out, NULL));
+    convert(y, ATTN_F32, e, ATTN_Q4_0, N);
+    assert_memory_equal(c, e, sizeof c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_packed_views),
         cmocka_unit_test(test_packed_overwrites), cmocka_unit_test(test_source_strides),
-        cmocka_unit_test(test_threads_and_empty),
+        cmocka_unit_test(test_threads_and_empty), cmocka_unit_test(test_blocks), cmocka_unit_test(test_block_layouts),
     };
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include "unit.h"
 
 enum { KV = 300, MOST_ROWS = 8, MOST_DIM = 136, PAGES = KV };
-static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8, ATTN_FP8_E4M3, ATTN_INT16 };
+static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8, ATTN_FP8_E4M3, ATTN_Q8_0, ATTN_Q4_0, ATTN_INT16 };
 
 
 typedef struct cache {
@@ -25,11 +25,16 @@ static void fill_cache(cache *c, int32_t type, double q_size, double k_scale, do
 {
     uint64_t r = seed;
     const int64_t slots = c->page ? (c->kv + c->page - 1) / c->page * c->page : c->kv;
-    const size_t room = (size_t)(whole_pieces(slots * c->dim, type) * dtype_size(type));
+    const size_t room = (size_t)dtype_bytes(type, whole_pieces(slots * c->dim, type));
     c->k = malloc(room), c->v = malloc(room);
     for (int64_t i = 0; i < slots * c->dim; i++) {
         double k = random_normal(&r), v = random_normal(&r);
-        if (type == ATTN_INT8) k = rint(k * 36), v = rint(v * 36);
+        if (type == ATTN_INT8 || type == ATTN_Q8_0) k = rint(k * 36), v = rint(v * 36);
+        if (type == ATTN_Q4_0) k = fmax(-8, fmin(7, rint(k * 3))), v = fmax(-8, fmin(7, rint(v * 3)));
+        if (is_blocks(type) && i % 32 == 0) {
+            const double unit = type == ATTN_Q8_0 ? 0.02 : 0.3;
+            block_scale(c->k, type, i, unit * (0.5 + random_unit(&r))), block_scale(c->v, type, i, unit * (0.5 + random_unit(&r)));
+        }
         if (type == ATTN_INT16) k = rint(k * 7000) / 256, v = rint(v * 7000) / 256;
         if (type == ATTN_FP8_E4M3) k = code(&r), v = code(&r);
         element_put(c->k, type, i, k), element_put(c->v, type, i, v);
@@ -80,7 +85,7 @@ static void test_types(void **state)
     for (int64_t t = 0; t < COUNT(types); t++)
         for (int64_t n = 0; n < COUNT(dims); n++)
             for (int64_t r = 0; r < COUNT(rows); r++) {
-                if (types[t] == ATTN_INT16 && dims[n] % 16) continue;
+                if ((types[t] == ATTN_INT16 && dims[n] % 16) || (is_blocks(types[t]) && dims[n] % 32)) continue;
                 cache c = { dims[n], keys[(t + n + r) % 4], 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
                 fill_cache(&c, types[t], 1, 0.02, 0.02, (uint64_t)(t * 100 + n * 10 + r));
                 check_rows(&c, types[t], rows[r][0], rows[r][1], r % 2 ? ATTN_CAUSAL : 0);
@@ -93,7 +98,7 @@ static void test_pages(void **state)
     (void)state;
     for (int64_t t = 0; t < COUNT(types); t++)
         for (int64_t n = 0; n < COUNT(pages); n++) {
-            cache c = { n % 2 ? 64 : 48, 299, pages[n], NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+            cache c = { n % 2 || is_blocks(types[t]) ? 64 : 48, 299, pages[n], NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
             fill_cache(&c, types[t], 1, 0.02, 0.02, (uint64_t)(t * 100 + n));
             check_rows(&c, types[t], 4, 1, 0);
             drop_cache(&c);
@@ -174,23 +179,27 @@ static void test_gangs(void **state)
         for (int64_t t = 0; t < COUNT(types) - 1; t++) {                /* planes are never read so */
             const heads_of *s = gangs + n;
             const int64_t H = s->kv_heads, heads = s->group * H, size = s->kv * s->token + s->head * H + s->dim + s->v_dim,
-                          rows = 2 * s->q_len * heads, each = (int64_t)dtype_size(types[t]), most = (s->kv + 99) / 100 * 100;
+                          rows = 2 * s->q_len * heads, most = (s->kv + 99) / 100 * 100;
             if (s->kv > 10000 && types[t] != ATTN_F32 && types[t] != ATTN_F16) continue;
+            if (is_blocks(types[t]) && (s->dim | s->v_dim | s->token | s->head) % 32) continue;
             uint64_t r = (uint64_t)(n * 10 + t);
             /* two sequences; behind each copy keys that pages may reach */
-            const int64_t copy = 2 * size + 100 * s->token;
+            const int64_t copy = (2 * size + 100 * s->token + 31) / 32 * 32;
             char *beside[2], *apart[2];
             float *scale = malloc((size_t)(2 * (most + 100) * H) * sizeof *scale), *q = malloc((size_t)(rows * s->dim) * sizeof *q),
                   *o[2], *lse[2];
             int32_t *table = malloc((size_t)(2 * most) * sizeof *table), used[2] = { (int32_t)s->kv, (int32_t)(s->kv - s->kv / 3) };
             for (int kv = 0; kv < 2; kv++) {
-                beside[kv] = malloc((size_t)(copy * each)), apart[kv] = malloc((size_t)(copy * H * each));
+                beside[kv] = malloc((size_t)dtype_bytes(types[t], copy)), apart[kv] = malloc((size_t)dtype_bytes(types[t], copy * H));
                 for (int64_t i = 0; i < copy; i++) {
                     double x = random_normal(&r);
-                    element_put(beside[kv], types[t], i, types[t] == ATTN_INT8 ? rint(x * 36) : types[t] == ATTN_FP8_E4M3 ? code(&r) : x);
+                    if (is_blocks(types[t]) && i % 32 == 0) block_scale(beside[kv], types[t], i, (types[t] == ATTN_Q8_0 ? 0.02 : 0.3) * (0.5 + random_unit(&r)));
+                    if (types[t] == ATTN_Q4_0) x = fmax(-8, fmin(7, rint(x * 3)));
+                    element_put(beside[kv], types[t], i, types[t] == ATTN_INT8 || types[t] == ATTN_Q8_0 ? rint(x * 36) : types[t] == ATTN_FP8_E4M3 ? code(&r) : x);
                 }
                 for (int64_t h = 0; h < H; h++)
-                    memcpy(apart[kv] + h * copy * each, beside[kv] + h * s->head * each, (size_t)((copy - h * s->head) * each));
+                    memcpy(apart[kv] + dtype_bytes(types[t], h * copy), beside[kv] + dtype_bytes(types[t], h * s->head),
+                           (size_t)dtype_bytes(types[t], copy - h * s->head));
                 o[kv] = malloc((size_t)(rows * s->v_dim) * sizeof **o), lse[kv] = malloc((size_t)rows * sizeof **lse);
             }
             for (int64_t i = 0; i < 2 * (most + 100) * H; i++) scale[i] = (float)(0.02 * (0.5 + random_unit(&r)));
@@ -213,7 +222,7 @@ static void test_gangs(void **state)
                 for (int32_t threads = 1; threads < 4; threads++) {
                     attn_desc paged = d;
                     const int64_t page = pages[p], each_has = page ? (s->kv + page - 1) / page : 0;
-                    if (page && (s->kv > 3000 || scaled(types[t]))) continue;
+                    if (page && (s->kv > 3000 || scaled(types[t]) || is_blocks(types[t]))) continue;
                     if (page) {                     /* the second sequence has the pages behind those of the first */
                         for (int64_t i = 0; i < 2 * each_has; i++) table[i] = (int32_t)i;
                         paged.seq.block_table = table, paged.seq.page_size = page, paged.seq.pages = 2 * each_has, paged.seq.max_pages = each_has;

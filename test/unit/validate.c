@@ -180,6 +180,12 @@ static void planes(context *c)                          /* data is not read: the
     c->d.head_dim = c->d.v_dim = 16;
 }
 
+static void blocks(context *c)
+{
+    c->d.k.dtype = ATTN_Q8_0, c->d.v.dtype = ATTN_Q4_0;
+    c->d.head_dim = c->d.v_dim = 32;
+}
+
 static void cached(context *c) { quantised(c), rotary(c), c->d.append.k_scale = c->d.append.v_scale = c->t->scale; }
 static void bias(context *c) { c->d.bias.data = c->t->bias; }
 static void sink(context *c) { c->d.sink = c->t->sink; }
@@ -240,7 +246,7 @@ static void no_data(context *c)
     X(ERR_STRIDE_ALIAS, dk_batches, BACKWARD, strides(g->dk.stride, HK * D, HK * D, D)) \
     X(ERR_LAYOUT, q, FORWARD, d->q.layout = 2) \
     X(ERR_LAYOUT, o, FORWARD, d->o.layout = -1) \
-    X(ERR_DTYPE, q, FORWARD, d->q.dtype = 8) \
+    X(ERR_DTYPE, q, FORWARD, d->q.dtype = 10) \
     X(ERR_DTYPE, o, FORWARD, d->o.dtype = -1) \
     X(ERR_DTYPE_Q, int8, FORWARD, d->q.dtype = ATTN_INT8) \
     X(ERR_DTYPE_KV, bool_k, FORWARD, d->k.dtype = ATTN_BOOL) \
@@ -254,6 +260,14 @@ static void no_data(context *c)
     X(ERR_PLANES, v_dim, FORWARD, planes(c), d->v_dim = 24) \
     X(ERR_PLANES, k_stride, FORWARD, planes(c), strides(d->k.stride, SK * HK * 16, HK * 16 + 8, 16)) \
     X(ERR_PLANES, v_stride, FORWARD, planes(c), strides(d->v.stride, 8 - SK * HK * 16, HK * 16, 16)) \
+    X(ERR_BLOCKS, head_dim, FORWARD, blocks(c), d->head_dim = 48, d->v_dim = 32) \
+    X(ERR_BLOCKS, v_dim, FORWARD, blocks(c), d->v_dim = 16) \
+    X(ERR_BLOCKS, k_stride, FORWARD, blocks(c), strides(d->k.stride, SK * HK * 32, HK * 32 + 16, 32)) \
+    X(ERR_BLOCKS, v_stride, FORWARD, blocks(c), strides(d->v.stride, 8 - SK * HK * 32, HK * 32, 32)) \
+    X(ERR_SCALE_UNUSED, blocks, FORWARD, blocks(c), d->v.scale = c->t->scale) \
+    X(ERR_ALIGN, blocks, FORWARD, blocks(c), d->k.data = (const char *)c->t->k + 1) \
+    X(ERR_DTYPE_Q, q8_0, FORWARD, d->q.dtype = ATTN_Q8_0) \
+    X(ERR_DTYPE_O, q4_0, FORWARD, d->o.dtype = ATTN_Q4_0) \
     X(ERR_QUANT_SCALE, int16, FORWARD, planes(c), d->v.scale = NULL) \
     X(ERR_DTYPE_Q, int16, FORWARD, d->q.dtype = ATTN_INT16) \
     X(ERR_SCALE_UNUSED, q, FORWARD, d->q.scale = c->t->scale) \
@@ -452,6 +466,8 @@ static void no_data(context *c)
     X(ERR_CONVERT_SHAPE, null, CONVERT, c->parts = 0) \
     X(ERR_CONVERT_SHAPE, negative, CONVERT, c->shape[2] = -1) \
     X(ERR_CONVERT_DTYPE, int8, CONVERT, c->src.dtype = ATTN_INT8) \
+    X(ERR_BLOCKS, convert_dim, CONVERT, c->src.dtype = ATTN_Q8_0) \
+    X(ERR_BLOCKS, convert_to, CONVERT, c->dst.dtype = ATTN_Q4_0) \
     X(ERR_CONVERT_NULL, source, CONVERT, c->src.data = NULL) \
     X(ERR_CONVERT_NULL, destination, CONVERT, c->dst.data = NULL) \
     X(ERR_OVERLAP, convert_in_place, CONVERT, c->dst.data = c->t->q + 1) \
