@@ -306,15 +306,23 @@ static void types(void)
     }
 }
 
-/* Caches of codes: |x| <= 1/2 in int8 or e4m3, one scale for each token and head. */
+/* Caches of codes: |x| <= 1/2 in int8 or e4m3, one scale for each token and head; or ggml's blocks. */
 static void quantise(call *c, int32_t dtype)
 {
-    static uint8_t codes[2][FLOATS];
+    static uint8_t codes[2][FLOATS / 32 * 34];
     static float scales[1 << 16];
     const int int8 = dtype == ATTN_INT8;
     attn_in *in[] = { &c->d.k, &c->d.v };
     for (int64_t i = 0; i < 1 << 16; i++) scales[i] = 1.0f / (int8 ? 254 : 448);
     for (int n = 0; n < 2; n++) {
+        if (attn__is_blocks(dtype)) {
+            const int64_t shape[4] = { 1, 1, 1, FLOATS };
+            const attn_in from = { .data = tensor[n + 1] };
+            const attn_out to = { .data = codes[n], .dtype = dtype };
+            attn_convert(shape, from, to, NULL);
+            in[n]->data = codes[n], in[n]->dtype = dtype;
+            continue;
+        }
         for (int64_t i = 0; i < FLOATS; i++)
             codes[n][i] = int8 ? (uint8_t)(int8_t)(tensor[n + 1][i] * 254) : attn__f32_to_fp8(tensor[n + 1][i] * 448);
         in[n]->data = codes[n], in[n]->dtype = dtype, in[n]->scale = scales;
@@ -435,17 +443,18 @@ static double of_bandwidth(call c, size_t bytes)
 static void decode(void)
 {
     static const struct { const char *name; int32_t dtype; double target; } types_of[] = { { "f32", ATTN_F32, 0.93 },
-        { "bf16", ATTN_BF16, 0.88 }, { "f16", ATTN_F16, 0.88 }, { "int8", ATTN_INT8, 0.75 }, { "fp8", ATTN_FP8_E4M3, 0.75 } };
+        { "bf16", ATTN_BF16, 0.88 }, { "f16", ATTN_F16, 0.88 }, { "int8", ATTN_INT8, 0.75 }, { "fp8", ATTN_FP8_E4M3, 0.75 },
+        { "q8_0", ATTN_Q8_0, 0.65 }, { "q4_0", ATTN_Q4_0, 0.65 } };
     static const struct { int64_t batch, kv; int bhsd; } sizes[] = { { 1, 8192, 0 }, { 8, 8192, 0 }, { 1, 65536, 0 }, { 8, 65536, 0 }, { 1, 65536, 1 } };
     static float *scales;
-    for (int n = 0; n < 25 && wanted("decode"); n++) {
-        const int64_t batch = sizes[n / 5].batch, kv = sizes[n / 5].kv, count = batch * kv * 8 * 128;
-        const int32_t dtype = types_of[n % 5].dtype;
-        const size_t size = (size_t)attn__bytes(dtype, 1);
+    for (int n = 0; n < 35 && wanted("decode"); n++) {
+        const int64_t batch = sizes[n / 7].batch, kv = sizes[n / 7].kv, count = batch * kv * 8 * 128;
+        const int32_t dtype = types_of[n % 7].dtype;
+        const size_t size = (size_t)attn__bytes(dtype, count), piece = (size_t)attn__bytes(dtype, FLOATS);
         char what[100];
         call c = make(1, kv, 128, 0);
         c.d.batch = batch, c.d.heads = 32, c.d.kv_heads = 8;
-        if (sizes[n / 5].bhsd) heads_first(&c);
+        if (sizes[n / 7].bhsd) heads_first(&c);
         if (dtype == ATTN_F16 || dtype == ATTN_BF16) narrow(&c, dtype);
         else if (dtype != ATTN_F32) quantise(&c, dtype);
         if (c.d.k.scale) {
@@ -455,11 +464,11 @@ static void decode(void)
             }
             c.d.k.scale = c.d.v.scale = scales;
         }
-        void *k = repeated(c.d.k.data, (size_t)count * size, FLOATS * size), *v = repeated(c.d.v.data, (size_t)count * size, FLOATS * size);
+        void *k = repeated(c.d.k.data, size, piece), *v = repeated(c.d.v.data, size, piece);
         c.d.k.data = k, c.d.v.data = v;
-        snprintf(what, sizeof what, "32 heads on 8, D 128, batch %d, %d keys, %s%s, of the bandwidth", (int)batch, (int)kv, types_of[n % 5].name,
-            sizes[n / 5].bhsd ? ", [B,H,S,D]" : "");
-        line(what, of_bandwidth(c, (size_t)count * size), types_of[n % 5].target, 1, "");
+        snprintf(what, sizeof what, "32 heads on 8, D 128, batch %d, %d keys, %s%s, of the bandwidth", (int)batch, (int)kv, types_of[n % 7].name,
+            sizes[n / 7].bhsd ? ", [B,H,S,D]" : "");
+        line(what, of_bandwidth(c, size), types_of[n % 7].target, 1, "");
         free(k), free(v);
     }
     for (int n = 0; n < 2 && wanted("decode"); n++) {                       /* every page elsewhere */
