@@ -9102,6 +9102,13 @@ ATTN__INLINE ATTN__V ATTN__(fma_step)(ATTN__V x, ATTN__V a, ATTN__V b) {
 
 ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
 
+/* W elements from the i-th on of the blocks at p, i a multiple of W. */
+ATTN__INLINE ATTN__V ATTN__(load_block)(const uint8_t *p, int32_t dtype, int64_t i) {
+    p += attn__bytes(dtype, i);
+    return ATTN__(half)(p) * (dtype == ATTN_Q8_0
+                                     ? ATTN__(load8)(p + 2 + (i & 31), ATTN__W, ATTN_INT8)
+                                     : ATTN__(load4)(p + 2 + (i & 15), (int)(i >> 4 & 1)));
+}
 /* ---- n floats of a tensor of any type, and back ---- */
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
     float part[ATTN__W];
@@ -9117,12 +9124,10 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
         return ATTN__(fma)(ATTN__(load8)(high + ATTN_PLANE, n, ATTN_INT8), ATTN__(set1)(1 / 256.0f),
             ATTN__(load8)(high, n, ATTN_INT8));
     }
-    if (attn__is_blocks(dtype)) { /* whole vectors, at multiples of W */
+    if (attn__is_blocks(dtype)) {
         int64_t i;
         const uint8_t *block = attn__block(data, dtype, at, &i);
-        return ATTN__(half)(block) * (dtype == ATTN_Q8_0
-                                             ? ATTN__(load8)(block + 2 + i, ATTN__W, ATTN_INT8)
-                                             : ATTN__(load4)(block + 2 + (i & 15), (int)(i >> 4)));
+        return ATTN__(load_block)(block, dtype, i);
     }
     attn__get_values(part, ATTN__W, data, dtype, at, n);
     return ATTN__(load)(part);
@@ -10064,12 +10069,17 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
     ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16 || (dtype) == ATTN_Q8_0 || \
         (dtype) == ATTN_Q4_0)
 #define ATTN__THIN_FEW (ATTN__THIN_PANEL == 8 ? 8 : 32)
-/* acc[R][X] += q[R] times columns c .. c + n of the X keys that lie at `at`. */
+/* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`; c a multiple of 32
+ * where there are blocks. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
-    const int64_t *at, int64_t c, int64_t n, ATTN__V *acc) {
+    const int64_t *at, int64_t c, int64_t e, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
     ATTN__UNROLL for (int x = 0; x < X; x++)
-        key[x] = ATTN__(load_any)(data, dtype, at[x] + c, n);
+        key[x] = attn__is_blocks(dtype)
+                     ? ATTN__(load_block)((const uint8_t *)data + attn__bytes(dtype, at[x]) +
+                                              attn__bytes(dtype, c),
+                           dtype, e)
+                     : ATTN__(load_any)(data, dtype, at[x] + c + e, n);
     ATTN__UNROLL for (int r = 0; r < R; r++) {
         const ATTN__V part = ATTN__(load)(q + r * ATTN__W);
         ATTN__UNROLL for (int x = 0; x < X; x++)
@@ -10115,12 +10125,13 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype,
             ATTN__UNROLL for (int x = 0; x < X; x++)
                 ATTN__(thin_fetch)(next[x] + f, dtype);
             ATTN__UNROLL for (int64_t e = 0; e < line; e += W, q += R * W)
-                ATTN__(thin_step)(data, R, X, dtype, q, at, c + e, W, acc);
+                ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
         }
-        for (; c < whole; c += W, q += R * W)
-            ATTN__(thin_step)(data, R, X, dtype, q, at, c, W, acc);
+        for (const int64_t few = attn__is_blocks(dtype) ? 32 : W; c < whole; c += few) ATTN__UNROLL
+            for (int64_t e = 0; e < few; e += W, q += R * W)
+                ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
         if (dtype == ATTN_F32 && c < dim)
-            ATTN__(thin_step)(data, R, X, dtype, q, at, c, dim - c, acc);
+            ATTN__(thin_step)(data, R, X, dtype, q, at, c, 0, dim - c, acc);
         ATTN__UNROLL for (int l = 0; l < R * X; l += W)
             ATTN__(store)(sum + l, ATTN__(add_lanes)(acc + l));
         ATTN__UNROLL for (int r = 0; r < R; r++) {
@@ -10383,9 +10394,14 @@ ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, i
         for (int64_t f = 0; f < to - from; f += half) ATTN__UNROLL
             for (int64_t l = 0; l < half; l += line)
                 ATTN__(thin_fetch)(next + ATTN__(thin_bytes)(dtype, f + l), dtype);
+        const int64_t off = vectors * ATTN__W % 32 ? at & 31 : 0; /* from the block's begin */
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
-            value[l] = ATTN__(load_any)(
-                m->data, dtype, at + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
+            value[l] =
+                attn__is_blocks(dtype)
+                    ? ATTN__(load_block)((const uint8_t *)m->data + attn__bytes(dtype, at - off),
+                          dtype, off + l * ATTN__W)
+                    : ATTN__(load_any)(
+                          m->data, dtype, at + l * ATTN__W, l + 1 < vectors ? ATTN__W : last);
         }
         ATTN__UNROLL for (int r = 0; r < R; r++) {
             const ATTN__V p = ATTN__(set1)(row[r][j]);
