@@ -8011,10 +8011,10 @@ ATTN__INLINE attn__v__avx2 attn__load8__avx2(const void *p, int64_t n, int32_t d
     memcpy(part, p, (size_t)attn__clamp(n, 0, 8));
     __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)part);
     if (dtype == ATTN_INT8) return (attn__v__avx2)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b));
-    __m128i h = _mm_cvtepu8_epi16(b), size = _mm_and_si128(h, _mm_set1_epi16(0x7f)),
-            nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x7f));
-    size = _mm_blendv_epi8(_mm_slli_epi16(size, 7), _mm_set1_epi16(0x7e00), nan);
-    h = _mm_or_si128(size, _mm_slli_epi16(_mm_and_si128(h, _mm_set1_epi16(0x80)), 8));
+    __m128i h = _mm_cvtepi8_epi16(b),
+            nan = _mm_cmpeq_epi16(_mm_and_si128(h, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7f));
+    h = _mm_and_si128(_mm_slli_epi16(h, 7), _mm_set1_epi16((short)0xbfff));
+    h = _mm_blendv_epi8(h, _mm_set1_epi16(0x7e00), nan);
     return (attn__v__avx2)_mm256_cvtph_ps(h) * (attn__v__avx2)_mm256_set1_ps(256);
 }
 ATTN__INLINE attn__v__avx2 attn__half__avx2(const void *p) {
@@ -8295,10 +8295,11 @@ ATTN__INLINE attn__v__avx512 attn__load8__avx512(const void *p, int64_t n, int32
     __m128i b = n >= 16 ? _mm_loadu_si128((const __m128i *)p)
                         : _mm_maskz_loadu_epi8(attn__first__avx512(n), p);
     if (dtype == ATTN_INT8) return (attn__v__avx512)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b));
-    __m256i h = _mm256_cvtepu8_epi16(b), size = _mm256_and_si256(h, _mm256_set1_epi16(0x7f));
-    __mmask16 nan = _mm256_cmpeq_epi16_mask(size, _mm256_set1_epi16(0x7f));
-    size = _mm256_mask_mov_epi16(_mm256_slli_epi16(size, 7), nan, _mm256_set1_epi16(0x7e00));
-    h = _mm256_or_si256(size, _mm256_slli_epi16(_mm256_and_si256(h, _mm256_set1_epi16(0x80)), 8));
+    const __mmask16 nan =
+        _mm_cmpeq_epi8_mask(_mm_or_si128(b, _mm_set1_epi8(-128)), _mm_set1_epi8(-1));
+    __m256i h = _mm256_and_si256(
+        _mm256_slli_epi16(_mm256_cvtepi8_epi16(b), 7), _mm256_set1_epi16((short)0xbfff));
+    h = _mm256_mask_mov_epi16(h, nan, _mm256_set1_epi16(0x7e00));
     return (attn__v__avx512)_mm512_cvtph_ps(h) * (attn__v__avx512)_mm512_set1_ps(256);
 }
 ATTN__INLINE attn__v__avx512 attn__half__avx512(const void *p) {
