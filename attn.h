@@ -2978,7 +2978,7 @@ struct attn__std;
 typedef struct attn__kernels {
     const char *name; /* of the ISA */
     int64_t W, MR, NV;
-    void (*flash_rows)(const struct attn__rows *u, char *scratch, float *partial);
+    void (*flash_rows)(const struct attn__rows *u, int64_t gang, char *scratch, float *partial);
     void (*flash_merge)(
         const struct attn__rows *u, int64_t parts, const float *partial, char *scratch);
     void (*backward_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
@@ -3446,6 +3446,8 @@ static attn_status attn__choose(
             *chosen = b;
             return s;
         }
+        /* what is too large for flash is for what follows, but for f64 loops that nobody asked for */
+        if (s == ATTN_ERR_SIZE && !attn__auto_table[i].tolerance) return s;
         last = s;
     }
     return last;
@@ -3516,6 +3518,7 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
  * are summed in f64. */
 #define ATTN__SUM_KEYS 128
 #define ATTN__SUM_DIMS 64
+#define ATTN__LONG_DIMS 4096 /* so many dims at a time, where there are more */
 #define ATTN__SUM_BLOCKS 16
 /* A sequence of at most so many rows is thin; keys of its blocks. */
 #define ATTN__THIN_ROWS 8
@@ -3697,8 +3700,7 @@ static int64_t attn__split_keys(const attn__sequence_view *s, int64_t group) {
 typedef struct attn__rows { /* one unit */
     const attn__flash *job;
     attn__sequence_view s;
-    int64_t kv_head, heads; /* kv heads from kv_head on: 1, or a gang */
-    int64_t row0, rows;
+    int64_t kv_head, row0, rows;
     int64_t k0, k1; /* its keys */
 } attn__rows;
 
@@ -3900,7 +3902,6 @@ static int attn__flash_unit(
     r->job = job;
     r->s = attn__sequence(job->d, b);
     r->kv_head = u * gang;
-    r->heads = gang;
     r->row0 = tile * job->BM;
     r->rows = attn__min(job->BM, r->s.q_rows * job->group - r->row0);
     r->k0 = 0;
@@ -3917,7 +3918,7 @@ static void attn__flash_rows_unit(const void *arg, int64_t u, char *scratch) {
     int64_t unit = job->splits > 1 ? u / job->splits : u;
     int64_t split = job->splits > 1 ? u % job->splits : -1;
     if (!attn__flash_unit(job, unit, job->gang, split, &r)) return;
-    attn__machine()->isa->flash_rows(&r, scratch,
+    attn__machine()->isa->flash_rows(&r, job->gang, scratch,
         job->splits > 1 ? job->partial + (unit * job->gang * job->splits + split) *
                                              job->rows_partial * (job->v_pad + 2)
                         : NULL);
@@ -4390,7 +4391,7 @@ static void attn__adaptive_dense(
     attn__rows part = *u;
     part.row0 += r0;
     part.rows = r1 - r0;
-    attn__machine()->isa->flash_rows(&part, (char *)t->tally + job->kept, NULL);
+    attn__machine()->isa->flash_rows(&part, 1, (char *)t->tally + job->kept, NULL);
     if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
 }
 /* Failed rows again. Fewer than `gap` rows between two of them, which cost less than one more packing,
@@ -4417,7 +4418,6 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
     u->job = &job->flash;
     u->s = attn__sequence(job->d, n % pairs / kv_heads);
     u->kv_head = n % kv_heads;
-    u->heads = 1;
     u->k0 = 0;
     u->k1 = u->s.k_len;
     const int64_t used = u->s.q_used * job->flash.group, all = u->s.q_rows * job->flash.group,
@@ -9256,6 +9256,34 @@ static const attn__mm ATTN__(mm_table)[ATTN__NV][ATTN__MR] = {
 ATTN__INLINE attn__mm ATTN__(mm_of)(int64_t vectors, int64_t rows) {
     return ATTN__(mm_table)[vectors - 1][rows - 1];
 }
+/* A tile of Q K^T. Of very many dims the sums of LONG_DIMS are added, for sums of sums of 64 lose as
+ * many places as there are of them. */
+ATTN__NOINLINE void ATTN__(tile_dots_long)(int64_t vectors, int64_t rows, const float *A,
+    int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
+    float part[ATTN__MR * ATTN__NV * ATTN__W];
+    const int64_t width = vectors * ATTN__W;
+    for (int64_t e = 0, n; e < K; e += n) {
+        n = attn__min(K - e, ATTN__LONG_DIMS);
+        ATTN__(mm_of)(vectors, rows)(ATTN__QK, A + e, lda, B + e * ATTN__W, ldb, n, ATTN__SUM_DIMS,
+            e ? part : C, e ? width : ldc, NULL);
+        for (int64_t i = 0; i < rows * width && e; i += ATTN__W) {
+            float *c = C + i / width * ldc + i % width;
+            ATTN__V sum = ATTN__(load)(c) + ATTN__(load)(part + i);
+            ATTN__F32(sum);
+            ATTN__(store)(c, sum);
+        }
+    }
+    for (int64_t i = 0; i < rows * width && x; i += ATTN__W) {
+        float *top = x + i / width * ATTN__W;
+        ATTN__(store)(
+            top, ATTN__(max)(ATTN__(load)(top), ATTN__(load)(C + i / width * ldc + i % width)));
+    }
+}
+ATTN__INLINE void ATTN__(tile_dots)(int64_t vectors, int64_t rows, const float *A, int64_t lda,
+    const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
+    if (K > ATTN__LONG_DIMS) ATTN__(tile_dots_long)(vectors, rows, A, lda, B, ldb, K, C, ldc, x);
+    else ATTN__(mm_of)(vectors, rows)(ATTN__QK, A, lda, B, ldb, K, ATTN__SUM_DIMS, C, ldc, x);
+}
 /* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
 ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
     int64_t vectors = columns / ATTN__W;
@@ -9428,7 +9456,16 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
     q = ATTN__(fma)(q, u, ATTN__(set1)(0.467337906f));
     p = ATTN__(fma)(p, u, ATTN__(set1)(-1));
     q = ATTN__(fma)(q, u, ATTN__(set1)(1));
-    return a * p * ATTN__(recip)(q);
+    /* from 9.02 on it is 1 in f32 */
+    return ATTN__(pick)(ATTN__(set1)(9.02f), ATTN__(max)(zero - x, x),
+        ATTN__(pick)(zero, x, ATTN__(set1)(1), ATTN__(set1)(-1)), a * p * ATTN__(recip)(q));
+}
+/* 1 - tanh^2. Far from 0 that is 4 e / (1 + e)^2, e = exp(-2 |x|), of which no place is lost. */
+ATTN__INLINE ATTN__V ATTN__(tanh_slope)(ATTN__V x) {
+    const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1), size = ATTN__(max)(zero - x, x),
+                  t = ATTN__(tanh)(x), e = ATTN__(exp2)(size * ATTN__(set1)(-2.88539008f)),
+                  r = ATTN__(recip)(one + e);
+    return ATTN__(pick)(one, size, ATTN__(set1)(4) * e * r * r, ATTN__(fma)(zero - t, t, one));
 }
 static const float ATTN__(iota)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -9899,9 +9936,9 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
                     kb + c + n <= g->inner_hi;
         if (g->b->single) ATTN__(group_single)(g, t->S + c);
         else
-            ATTN__(mm_of)(n / ATTN__W, rows)(ATTN__QK, g->Q, g->ldq,
+            ATTN__(tile_dots)(n / ATTN__W, rows, g->Q, g->ldq,
                 t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
-                ATTN__SUM_DIMS, t->S + c, job->ld, whole ? max : NULL);
+                t->S + c, job->ld, whole ? max : NULL);
         for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
             ATTN__(group_clip)(g, r, t->S + r * job->ld + c, kb + c, n, max + r * ATTN__W);
     }
@@ -10641,7 +10678,7 @@ static void ATTN__(flash_split)(
     int64_t first, last, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
     const int thin = !ATTN__SMALL && u->s.q_used * job->group <= ATTN__THIN_ROWS &&
-                     u->s.k_len >= ATTN__THIN_KEYS;
+                     u->s.k_len >= ATTN__THIN_KEYS && d->head_dim <= ATTN__LONG_DIMS;
     for (int64_t h = 0; h < heads; h++)
         for (int64_t r = 0; r < u->rows; r++) {
             gang[h].t.max[r] = ATTN__NEG_INF;
@@ -10678,7 +10715,7 @@ static void ATTN__(flash_split)(
         all.whole = attn__all_see(
             d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, ke);
         if (first > kb) all.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
-        all.single = ke - all.pack0 == 1 && !thin;
+        all.single = ke - all.pack0 == 1 && !thin && d->head_dim <= ATTN__LONG_DIMS;
         const int done = finish && !folds && ke == last;
         if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole) {
             ATTN__(flash_gang)(gang, heads, ldq, &all, done);
@@ -10726,13 +10763,13 @@ static void ATTN__(carve_gang)(ATTN__(head) *gang, int64_t h, char *scratch) {
     t->max = t->long_max + span;
     t->sum = t->max + u->rows;
 }
-/* A unit: its rows against its key splits, each from scratch, joined in order. With `partial`
+/* A unit, or those of so many kv heads from its own on: the rows against the key splits, each from
+ * scratch, joined in order. With `partial`
  * the result of its one split is left there for flash_merge, so that the bits are the same
  * whether splits run side by side or one after the other. */
-static void ATTN__(flash_rows)(const attn__rows *u, char *scratch, float *partial) {
+static void ATTN__(flash_rows)(const attn__rows *u, int64_t heads, char *scratch, float *partial) {
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
-    const int64_t heads = u->heads;
     ATTN__(head) gang[ATTN__GANG];
     attn__rows other[ATTN__GANG];
     int64_t ldq = job->q_pad, k = u->k0, step = attn__split_keys(&u->s, job->group);
@@ -12108,9 +12145,9 @@ static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t
             start = attn__max(start, c0);
             end = attn__min(end, c1);
             if (start >= end) continue;
-            ATTN__(mm_of)((end - start) / ATTN__W, gr->row[g + 1] - r)(ATTN__QK, A[p] + r * lda[p],
-                lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p], ATTN__SUM_DIMS,
-                C[p] + r * t->ld + start, t->ld, NULL);
+            ATTN__(tile_dots)((end - start) / ATTN__W, gr->row[g + 1] - r, A[p] + r * lda[p],
+                lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p], C[p] + r * t->ld + start,
+                t->ld, NULL);
         }
 }
 ATTN__INLINE attn__query ATTN__(bwd_query)(
@@ -12136,8 +12173,8 @@ ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_vie
     if (how->cap) {
         G = t->extra + job->BK + start;
         for (int64_t c = 0; c < n; c += ATTN__W) {
-            ATTN__V x = ATTN__(tanh)(ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d)));
-            ATTN__(store)(G + c, ATTN__(fma)(ATTN__(set1)(0) - x, x, ATTN__(set1)(1)));
+            const ATTN__V x = ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d));
+            ATTN__(store)(G + c, ATTN__(tanh_slope)(x));
         }
     }
     if (job->extras) ATTN__(score_row)(&q, S, key, n, NULL);
@@ -12490,9 +12527,8 @@ static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_v
         ATTN__EACH_GROUP(r, n, rows) {
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(mm_of)(nv, n)(ATTN__QK, Q + r * job->q_pad, job->q_pad,
-                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim, ATTN__SUM_DIMS,
-                    S + r * job->ld + j, job->ld, NULL);
+                ATTN__(tile_dots)(nv, n, Q + r * job->q_pad, job->q_pad, K + (j - kb) * d->head_dim,
+                    ATTN__W * d->head_dim, d->head_dim, S + r * job->ld + j, job->ld, NULL);
             }
         }
     }
