@@ -212,6 +212,37 @@ static void worth_waking_append(void **state)
     assert_false(wakes(&d, NULL));
     d.append.cu = many, d.append.total = 2000;
     assert_true(wakes(&d, NULL));
+    /* few new tokens before work that is worth it: the threads come once less */
+    const int64_t both = woken;
+    int32_t nearly[2] = {2000, 2000};
+    attn_desc late = d;
+    late.append.cu = NULL, late.append.total = 0, late.append.len = 1, late.seq.used_k = nearly;
+    assert_true(wakes(&late, NULL));
+    assert_int_equal(woken, both - 1);
+    teardown(NULL);
+}
+/* New tokens that several threads write, each row rotated and rounded in a place of its own: the cache has the bytes of one thread's. */
+static void append_on_threads(void **state)
+{
+    enum { NEW = 400, HEADS = 8, DIM = 64 };
+    int32_t used[2] = {0, 3};
+    (void)state;
+    attn_desc d = problem(2, 8, 512, HEADS, HEADS, DIM, DIM, ATTN_F16);
+    float *angles[2] = {(float *)(uintptr_t)floats(512 * DIM / 2), (float *)(uintptr_t)floats(512 * DIM / 2)};
+    const size_t bytes = (size_t)2 * 512 * HEADS * DIM * 2;
+    char *cache[2][2];
+    d.backend = "flash", d.o.dtype = ATTN_F32, d.seq.used_k = used, d.append.len = NEW;
+    d.append.k.data = floats(2 * NEW * HEADS * DIM), d.append.v.data = floats(2 * NEW * HEADS * DIM);
+    d.append.rotary_cos = angles[0], d.append.rotary_sin = angles[1], d.append.rotary_dim = DIM, d.append.rotary_rows = 512;
+    for (int n = 0; n < 2; n++) cache[n][0] = (char *)get((int64_t)bytes, 1), cache[n][1] = (char *)get((int64_t)bytes, 1);
+    for (int run = 0; run < 20; run++)
+        for (int n = run > 0; n < 2; n++) {
+            memset(cache[n][0], 0, bytes), memset(cache[n][1], 0, bytes);
+            d.k.data = d.append.k_cache = cache[n][0], d.v.data = d.append.v_cache = cache[n][1], d.threads = n ? 4 : 1;
+            ok(attn_forward(&d));
+            assert_true(!memcmp(cache[n][0], cache[0][0], bytes) && !memcmp(cache[n][1], cache[0][1], bytes));
+        }
+    teardown(NULL);
 }
 
 /* ------------------------------------------------------------------------------------------ what is read once */
@@ -344,7 +375,7 @@ static void ends(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {TEST(signals), TEST(cancelled), TEST(worth_waking), TEST(worth_waking_append),
+    const struct CMUnitTest tests[] = {TEST(signals), TEST(cancelled), TEST(worth_waking), TEST(worth_waking_append), TEST(append_on_threads),
                                        TEST(allowed_processors), TEST(unloaded), TEST(ends)};
     if (argc > 1 && !strcmp(argv[1], "--threads")) return attn_threads();
     alarm(300);                                          /* a deadlock is a failure, not a wait */

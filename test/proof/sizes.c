@@ -59,9 +59,9 @@ static void broadcast(const char *backend, int bit) {
 }
 
 int main(void) {
-    static const char *const names[] = {"flash", "standard", "reference"};
+    static const char *const names[] = {"flash", "standard", "reference", "auto"};     /* the choice is never what needs less */
     attn_desc d;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         for (int backward = 0; backward < 2; backward++)
             for (int shape = 0; shape < 4; shape++)
                 for (int which = 0; which < 4; which++) {

@@ -401,13 +401,44 @@ static void test_block_layouts(void **state)
     assert_memory_equal(c, e, sizeof c);
 }
 
+/* Many sequences of one token and few of many, in one task: each step to the next head, token and sequence is one that some shape takes. */
+static void test_shapes(void **state)
+{
+    static const int64_t shapes[][4] = { { 64, 1, 2, 8 }, { 1, 64, 2, 8 }, { 5, 1, 1, 8 }, { 3, 4, 1, 8 }, { 2, 2, 2, 4 }, { 7, 3, 5, 1 }, { 1, 1, 64, 3 } };
+    (void)state;
+    for (int64_t n = 0; n < COUNT(shapes); n++)
+        for (int32_t threads = 1; threads < 4; threads++)
+            for (int t = 0; t < 2; t++) {                /* bytes copied, and values narrowed */
+                const int64_t *e = shapes[n], count = e[0] * e[1] * e[2] * e[3];
+                static float x[1024], back[1024];
+                static unsigned char middle[1024 * 4];
+                const int32_t type = t ? ATTN_F16 : ATTN_F32;
+                attn_desc where = { 0 };
+                attn_in in = { 0 };
+                attn_out out = { 0 };
+                for (int64_t i = 0; i < count; i++) x[i] = (float)i;
+                where.threads = threads;
+                in.data = x, out.data = middle, out.dtype = type, out.layout = ATTN_BHSD;
+                assert_ok(attn_convert(e, in, out, &where));
+                for (int64_t b = 0, i = 0; b < e[0]; b++)
+                    for (int64_t s = 0; s < e[1]; s++)
+                        for (int64_t h = 0; h < e[2]; h++)
+                            for (int64_t c = 0; c < e[3]; c++, i++)
+                                if (element_get(middle, type, ((b * e[2] + h) * e[1] + s) * e[3] + c) != (double)i)
+                                    fail_msg("shape %lld, type %d: element %lld is elsewhere", (long long)n, (int)type, (long long)i);
+                in.data = middle, in.dtype = type, in.layout = ATTN_BHSD, out.data = back, out.dtype = ATTN_F32, out.layout = ATTN_BSHD;
+                assert_ok(attn_convert(e, in, out, &where));
+                assert_memory_equal(x, back, (size_t)count * sizeof *x);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_packed_views),
         cmocka_unit_test(test_packed_overwrites), cmocka_unit_test(test_source_strides),
-        cmocka_unit_test(test_threads_and_empty), cmocka_unit_test(test_blocks), cmocka_unit_test(test_block_layouts),
+        cmocka_unit_test(test_threads_and_empty), cmocka_unit_test(test_blocks), cmocka_unit_test(test_block_layouts), cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

@@ -282,6 +282,71 @@ static void test_far_windows(void **state)
     }
 }
 
+/* Products of a head_dim of any size: the sums of few dims are added in two steps more. */
+static void test_very_many_dims(void **state)
+{
+    enum { MOST = 131072, ROWS = 40 };
+    static const int64_t dims[] = { 4096, 4100, 16384, MOST }, rows[] = { 1, 4, ROWS };
+    static const char *const names[] = { "flash", "standard" };
+    float *q = malloc((size_t)(ROWS * MOST) * 4), *k = malloc((size_t)(ROWS * MOST) * 4), v[ROWS], o[ROWS], want[ROWS], lse[2][ROWS], g[4][ROWS], *dq[2];
+    (void)state;
+    dq[0] = malloc((size_t)(ROWS * MOST) * 4), dq[1] = malloc((size_t)(ROWS * MOST) * 4);
+    for (int64_t n = 0; n < COUNT(dims); n++)
+        for (int64_t r = 0; r < COUNT(rows); r++)
+            for (int64_t keys = 1; keys <= ROWS; keys += ROWS - 1) {
+                attn_desc d = { 0 };
+                for (int64_t i = 0; i < ROWS * dims[n]; i++) q[i] = 0.7f, k[i] = i / dims[n] % 2 ? 0.69f : 0.7f;
+                for (int i = 0; i < ROWS; i++) v[i] = i % 2 ? -1.0f : 1.0f;
+                d.batch = d.heads = 1, d.q_len = rows[r], d.kv_len = keys, d.head_dim = dims[n], d.v_dim = 1, d.flags = ATTN_SCALE, d.scale = 128.0f / (float)dims[n];
+                d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = want, d.lse = lse[0], d.backend = "reference";
+                assert_ok(attn_forward(&d));
+                for (int b = 0; b < 2; b++) {
+                    d.o.data = o, d.lse = lse[1], d.backend = names[b];
+                    assert_ok(attn_forward(&d));
+                    const double e = 2 * 63 + 4;
+                    for (int64_t i = 0; i < rows[r]; i++)
+                        if (!(fabs((double)lse[1][i] - (double)lse[0][i]) <= 8 * 0x1p-24 * (e + 66)) || !(fabs((double)o[i] - (double)want[i]) <= 8 * 0x1p-24 * 2 * e))
+                            fail_msg("%s, %lld dims, %lld rows, %lld keys: lse %.9g, not %.9g; o %.9g, not %.9g", names[b], (long long)dims[n], (long long)rows[r],
+                                     (long long)keys, (double)lse[1][i], (double)lse[0][i], (double)o[i], (double)want[i]);
+                }
+                if (r != 1 || keys == 1) continue;
+                for (int b = 0; b < 2; b++) {            /* the same products in the backward */
+                    attn_grad x = { 0 };
+                    d.backend = b ? "flash" : "reference", d.o.data = want, d.lse = lse[0];
+                    x.dout.data = v, x.dq.data = dq[b], x.dk.data = k + 0, x.dv.data = g[b];
+                    x.dk.data = malloc((size_t)(ROWS * dims[n]) * 4);
+                    assert_ok(attn_backward(&d, &x));
+                    free(x.dk.data);
+                }
+                for (int64_t i = 0; i < keys; i++) if (!(fabsf(g[1][i] - g[0][i]) <= 1e-4f * fabsf(g[0][i]) + 1e-6f)) fail_msg("%lld dims: dv %g, not %g", (long long)dims[n], (double)g[1][i], (double)g[0][i]);
+            }
+    free(q), free(k), free(dq[0]), free(dq[1]);
+}
+
+/* Where the softcap is saturated no gradient goes through it, however large q and k are. */
+static void test_saturated_softcap(void **state)
+{
+    static const char *const names[] = { "flash", "standard" };
+    static const float caps[] = { 30, 5, 1e-3f };
+    (void)state;
+    for (int n = 0; n < 6; n++) {
+        float q[64], k[128], v[128], dout[64], o[64], lse[1], dq[64], dk[128], dv[128];
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        for (int i = 0; i < 64; i++) q[i] = 1e4f, k[i] = 1e4f, k[64 + i] = n < 3 ? 2e4f : -2e4f, v[i] = 1, v[64 + i] = -1, dout[i] = 1;
+        d.batch = d.heads = d.q_len = 1, d.kv_len = 2, d.head_dim = 64, d.softcap = caps[n % 3];
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse;
+        g.dout.data = dout, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv;
+        for (int b = 0; b < 2; b++) {
+            d.backend = names[b];
+            assert_ok(attn_forward(&d));
+            if (n < 3) for (int i = 0; i < 64; i++) assert_true(o[i] == 0);      /* both are exactly the softcap */
+            assert_ok(attn_backward(&d, &g));
+            for (int i = 0; i < 128; i++) if (dk[i] != 0 || dq[i % 64] != 0) fail_msg("%s, softcap %g: dq %g, dk %g", names[b], (double)caps[n % 3], (double)dq[i % 64], (double)dk[i]);
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ the sign of zero */
 /* values so small that their products vanish, in rows that see few of the keys: the bits, zeros' signs included, are the same for
  * any number of threads, and alone or in a batch */
@@ -554,7 +619,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_huge_bias),       cmocka_unit_test(test_two_biases),        cmocka_unit_test(test_huge_products),
         cmocka_unit_test(test_huge_sink),       cmocka_unit_test(test_huge_merge),        cmocka_unit_test(test_far_windows),
-        cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
+        cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
         cmocka_unit_test(test_long_sequences),  cmocka_unit_test(test_growing_scores),
         cmocka_unit_test(test_contained),         cmocka_unit_test(test_keys_of_infinity),
     };
