@@ -9456,9 +9456,7 @@ ATTN__INLINE ATTN__V ATTN__(tanh)(ATTN__V x) {
     q = ATTN__(fma)(q, u, ATTN__(set1)(0.467337906f));
     p = ATTN__(fma)(p, u, ATTN__(set1)(-1));
     q = ATTN__(fma)(q, u, ATTN__(set1)(1));
-    /* from 9.02 on it is 1 in f32 */
-    return ATTN__(pick)(ATTN__(set1)(9.02f), ATTN__(max)(zero - x, x),
-        ATTN__(pick)(zero, x, ATTN__(set1)(1), ATTN__(set1)(-1)), a * p * ATTN__(recip)(q));
+    return a * p * ATTN__(recip)(q);
 }
 /* 1 - tanh^2. Far from 0 that is 4 e / (1 + e)^2, e = exp(-2 |x|), of which no place is lost. */
 ATTN__INLINE ATTN__V ATTN__(tanh_slope)(ATTN__V x) {

@@ -7158,13 +7158,13 @@ static bool is_module(const char *name) {
     return false;
 }
 
-/* "--modules gemma gemma_fast", as openpi writes it: the names that follow are joined. Returns how
- * many there are. */
+/* "--modules gemma gemma_fast", as openpi writes it: the words that follow are joined, whatever they
+ * name. Returns how many there are. */
 static int join_modules(options *o, int argc, char **argv) {
     static char joined[LONGEST_TEXT + 1];
     int n = 0;
     snprintf(joined, sizeof joined, "%s", o->modules);
-    for (; n < argc && is_module(argv[n]); n++)
+    for (; n < argc && argv[n][0] != '-' && !(argv[n][0] >= '0' && argv[n][0] <= '9'); n++)
         if (strlen(joined) + strlen(argv[n]) + 2 < sizeof joined)
             strcat(strcat(joined, ","), argv[n]);
     o->modules = joined;
