@@ -172,7 +172,7 @@
    -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
    where they are refused. WebAssembly without shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
-   before both. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
+   before both. A host that calls an operator on all of its threads at once has attn_forward_team. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
    processors that the calling thread may run on: read once, by the first call. How many wake
    follows from the lengths of the sequences, not from the room that they lie in. The pool's
    threads leave the host's signals alone; a thread that is cancelled in a call is cancelled after
@@ -266,11 +266,14 @@ enum {
     ATTN__PICK_##kind(" " text, " " text, " " text, "")
 #define ATTN__IF_SCALED(name, number, text, bytes, elements, kind, most) \
     ATTN__PICK_##kind("", " " text, "", "")
+#define ATTN__IF_BLOCKS(name, number, text, bytes, elements, kind, most) \
+    ATTN__PICK_##kind("", "", " " text, "")
 #define ATTN__IF_MASK(name, number, text, bytes, elements, kind, most) \
     ATTN__PICK_##kind("", "", "", " " text)
 #define ATTN__FLOATS ATTN_DTYPE_LIST(ATTN__IF_FLOAT)
 #define ATTN__KVS ATTN_DTYPE_LIST(ATTN__IF_KV)
 #define ATTN__SCALED ATTN_DTYPE_LIST(ATTN__IF_SCALED)
+#define ATTN__IN_BLOCKS ATTN_DTYPE_LIST(ATTN__IF_BLOCKS)
 #define ATTN__MASKS ATTN_DTYPE_LIST(ATTN__IF_MASK)
 /* clang-format on */
 
@@ -490,11 +493,11 @@ typedef struct attn_plan {
     X(ERR_THREADS,           34, "threads must not be negative") \
     X(ERR_BACKEND_UNKNOWN,   35, "no backend of that name is registered") \
     X(ERR_DECLINED,          36, "the backend named does not take this call: attn_query says why") \
-    X(ERR_NOT_YET,           37, "this feature is not built yet") \
     X(ERR_WORKSPACE_SMALL,   38, "the workspace is smaller than attn_query says") \
     X(ERR_WORKSPACE_ALIGN,   39, "the workspace is not aligned to 64 bytes") \
     X(ERR_MEMORY,            40, "out of memory") \
     X(ERR_POOL,              41, "a pool needs a run function and at least 1 thread") \
+    X(ERR_TEAM,              59, "a team has at least 1 thread, where the build has no threads 1, and at most 32767") \
     X(ERR_ALLOC,             42, "an allocator needs both get and put") \
     X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks, or the machine lacks all of the build's") \
     X(ERR_DEVICE,            44, "tensors are device memory and no registered backend takes them") \
@@ -565,7 +568,7 @@ typedef struct attn_plan {
     X(ERR_MERGE_LSE,        141, "a part has no lse") \
     X(ERR_MERGE_O,          142, "a part's o is NULL, strided or aligned wrongly, or of none of the dtypes" ATTN__FLOATS) \
     X(ERR_CONVERT_SHAPE,    143, "shape is NULL or has a negative size") \
-    X(ERR_CONVERT_DTYPE,    144, "conversion is between two of" ATTN__FLOATS) \
+    X(ERR_CONVERT_DTYPE,    144, "conversion is between two of" ATTN__FLOATS ATTN__IN_BLOCKS) \
     X(ERR_CONVERT_NULL,     145, "the source or destination of a conversion is NULL and not empty") \
     X(ERR_TIME_NULL,        146, "timing needs a function and a result") \
     X(ERR_TIME_OPTS,        147, "timing needs iterations or min_seconds, none of them negative") \
@@ -691,6 +694,21 @@ typedef struct attn_timing { /* seconds */
 ATTN_API attn_status attn_forward(const attn_desc *d);
 /* The gradients of a forward call: reads d->o and d->lse as that call left them. */
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
+/* The same calls, made together by threads that the host has already: `threads` of them, each once
+ * with the same description and team, at the same time or one after the other. The first to come
+ * leads, others compute what is left to compute, whoever comes late finds it done. When a call
+ * returns, the outputs are complete and the status is that of all. Before a team's next call all of
+ * its threads have returned. Threads that wait spin. d->pool is not asked; a workspace is that of a
+ * pool of so many threads. */
+typedef struct attn_team {
+    int32_t threads; /* set once, all else 0 */
+    attn_status status;
+    void *arg;
+    void (*task)(void *arg, int64_t i);
+    intptr_t n, first, word, ran, came, went, over;
+} attn_team;
+ATTN_API attn_status attn_forward_team(const attn_desc *d, attn_team *team);
+ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, attn_team *team);
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
  * will have (as dbias) is to be there. g NULL: forward. */
@@ -2965,6 +2983,58 @@ static void attn__parallel(
 #endif
 }
 
+/* ---- a team: the host's own threads (attn_team) ----
+   `word` is the number of a job, its lower 16 bits the next index of it that nobody has taken, or 65535
+   while the job is written. A thread that read a job takes an index only if it still is that job. */
+#define ATTN__TEAM_MOST 32767
+#if ATTN__PARALLEL
+#define ATTN__ADD(p) __atomic_fetch_add(p, 1, __ATOMIC_ACQ_REL)
+static void attn__team_wait(int *spins) {
+    ATTN__PAUSE();
+#if ATTN__POSIX && !defined(ATTN_NO_THREADS)
+    if (++*spins % 1024 == 0) sched_yield(); /* more threads than processors */
+#else
+    (void)spins;
+#endif
+}
+static int attn__team_step(attn_team *t) {
+    intptr_t word = ATTN__LOAD(&t->word);
+    const intptr_t i = word & 65535, n = ATTN__LOAD(&t->n), first = ATTN__LOAD(&t->first);
+    attn__task task = ATTN__LOAD(&t->task);
+    void *arg = ATTN__LOAD(&t->arg);
+    if (i >= n) return 0;
+    if (!__atomic_compare_exchange_n(
+            &t->word, &word, word + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return 1;
+    task(arg, (int64_t)(first + i));
+    ATTN__ADD(&t->ran);
+    return 1;
+}
+static void attn__team_run(void *user, attn__task task, void *arg, int64_t n) {
+    attn_team *t = (attn_team *)user;
+    for (int64_t first = 0, count; first < n; first += count) {
+        const uintptr_t number = ((uintptr_t)ATTN__LOAD(&t->word) >> 16) + 1;
+        int spins = 0;
+        count = attn__min(n - first, ATTN__TEAM_MOST);
+        ATTN__STORE(&t->word, (intptr_t)(number << 16 | 65535));
+        ATTN__STORE(&t->task, task);
+        ATTN__STORE(&t->arg, arg);
+        ATTN__STORE(&t->first, (intptr_t)first);
+        ATTN__STORE(&t->n, (intptr_t)count);
+        ATTN__STORE(&t->ran, 0);
+        ATTN__STORE(&t->word, (intptr_t)((number + 1) << 16));
+        while (attn__team_step(t)) {}
+        while (ATTN__LOAD(&t->ran) < (intptr_t)count) attn__team_wait(&spins);
+    }
+}
+#else
+#define ATTN__ADD(p) ((*(p))++)
+static void attn__team_run(void *user, attn__task task, void *arg, int64_t n) {
+    (void)user;
+    attn__serial(task, arg, n);
+}
+#endif
+
 /* ============================================================================ >>dispatch ====
    Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA,
    ATTN_BACKEND a backend. */
@@ -3165,6 +3235,36 @@ ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g) {
         : d ? ATTN_ERR_NULL_GRAD
             : ATTN_ERR_NULL_DESC,
         plan.why);
+}
+
+/* One thread's share of a call; g NULL: forward. */
+static attn_status attn__team_call(
+    const attn_desc *d, const attn_grad *g, int backward, attn_team *t) {
+    if (!t || t->threads < 1 || t->threads > (ATTN__PARALLEL ? ATTN__TEAM_MOST : 1))
+        return attn__tell(d, ATTN_ERR_TEAM, "");
+    if (ATTN__ADD(&t->came) == 0) {
+        const attn_pool pool = {attn__team_run, t, t->threads};
+        attn_desc led;
+        if (d) led = *d, led.pool = &pool;
+        t->status = backward ? attn_backward(d ? &led : NULL, g) : attn_forward(d ? &led : NULL);
+        ATTN__STORE(&t->over, 1);
+    }
+#if ATTN__PARALLEL
+    for (int spins = 0; !ATTN__LOAD(&t->over);)
+        if (!attn__team_step(t)) attn__team_wait(&spins);
+#endif
+    const attn_status s = t->status;
+    if (ATTN__ADD(&t->went) + 1 == t->threads) { /* the last leaves all as it was */
+        t->over = t->went = t->n = 0;
+        ATTN__STORE(&t->came, 0);
+    }
+    return s;
+}
+ATTN_API attn_status attn_forward_team(const attn_desc *d, attn_team *team) {
+    return attn__team_call(d, NULL, 0, team);
+}
+ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, attn_team *team) {
+    return attn__team_call(d, g, 1, team);
 }
 
 ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {

@@ -99,6 +99,98 @@ static void same_bits(void **state) {
     assert_true(pool_runs > 0 && threaded >= 4 && !mode_lost);
 }
 
+/* ------------------------------------------------------------------------------------------------- a team */
+typedef struct teamwork {
+    proof_case *c;
+    attn_team team;
+    pthread_barrier_t all;
+    const char *want;
+    char *got;
+    int backward, rounds, wrong;
+    int32_t came;
+} teamwork;
+static void *member(void *p) {
+    teamwork *w = (teamwork *)p;
+    const int me = __atomic_fetch_add(&w->came, 1, __ATOMIC_RELAXED);
+    for (int round = 0; round < w->rounds; round++) {
+        const struct timespec late = {0, 1000 * ((round * 7 + me * 5) % 11) * (round % 3 == 2)};    /* some rounds at once, some one after the other */
+        if (!me) proof_reset(w->c);
+        pthread_barrier_wait(&w->all);
+        nanosleep(&late, NULL);
+        const attn_desc d[2] = {proof_desc(w->c, 0), proof_desc(w->c, 1)};
+        attn_status s = attn_forward_team(&d[0], &w->team);
+        pthread_barrier_wait(&w->all);
+        if (w->backward && !s) s = attn_backward_team(&d[1], &w->c->g, &w->team);
+        if (s) __atomic_store_n(&w->wrong, 1, __ATOMIC_RELAXED);
+        pthread_barrier_wait(&w->all);
+        if (!me) {
+            take_outputs(w->c, w->got);
+            if (memcmp(w->got, w->want, output_bytes(w->c))) __atomic_store_n(&w->wrong, 2, __ATOMIC_RELAXED);
+        }
+        pthread_barrier_wait(&w->all);
+    }
+    return NULL;
+}
+static void team(void **state) {
+    static const attn_team no_one, many = {.threads = 32768};
+    int compared = 0;
+    (void)state;
+    for (int64_t n = 0; n < CASES; n++) {
+        proof_rng r = {(uint64_t)n * 137 + 5, NULL, 0};
+        proof_case c;
+        proof_make(&c, &r, (int64_t)1 << (n % 3 ? 18 : 21));
+        char *want = (char *)get((int64_t)output_bytes(&c), 1), *got = (char *)get((int64_t)output_bytes(&c), 1);
+        for (int i = 0; i < 2; i++) {
+            const char *backend = i ? "standard" : "flash";
+            if (!takes(&c, backend, 0) || (c.backward && !takes(&c, backend, 1))) continue;
+            c.d.threads = 1;
+            assert_true(run(&c, c.backward));
+            take_outputs(&c, want);
+            c.d.threads = 0;
+            for (int32_t threads = 1; threads <= 5; threads += threads) {
+                teamwork w = {.c = &c, .want = want, .got = got, .backward = c.backward, .rounds = 12};
+                pthread_t t[8];
+                w.team.threads = threads;
+                pthread_barrier_init(&w.all, NULL, (unsigned)threads);
+                for (int k = 0; k < threads; k++) assert_int_equal(pthread_create(&t[k], NULL, member, &w), 0);
+                for (int k = 0; k < threads; k++) pthread_join(t[k], NULL);
+                pthread_barrier_destroy(&w.all);
+                if (w.wrong) fail_msg("case %d, %s: a team of %d has other %s", (int)n, backend, (int)threads, w.wrong == 1 ? "statuses" : "bits");
+                compared++;
+            }
+            /* one thread that makes every member's call: the first computes, the others find it done */
+            attn_team lonely = {.threads = 3};
+            for (int round = 0; round < 2; round++) {
+                proof_reset(&c);
+                for (int k = 0; k < 3; k++) {
+                    const attn_desc d = proof_desc(&c, 0);
+                    ok(attn_forward_team(&d, &lonely));
+                    if (k == 0 && !c.backward) take_outputs(&c, got), same_bytes(got, want, output_bytes(&c), "outputs of the first of a team");
+                }
+            }
+        }
+        proof_free(&c);
+        teardown(NULL);
+    }
+    assert_true(compared > CASES);
+    /* what is wrong is every member's status; the team can be used again */
+    attn_desc d = problem(1, 8, 64, 2, 2, 8, 8, ATTN_F32), bad = d;
+    attn_team pair = {.threads = 2}, none = no_one, most = many;
+    char said[128];
+    d.backend = "flash", bad.heads = 3, bad.kv_heads = 2, bad.message = said, bad.message_size = sizeof said;
+    for (int round = 0; round < 3; round++) {
+        for (int k = 0; k < 2; k++) assert_int_equal(attn_forward_team(&bad, &pair), ATTN_ERR_HEADS);
+        for (int k = 0; k < 2; k++) assert_int_equal(attn_forward_team(&d, &pair), ATTN_OK);
+        for (int k = 0; k < 2; k++) assert_int_equal(attn_forward_team(NULL, &pair), ATTN_ERR_NULL_DESC);
+        for (int k = 0; k < 2; k++) assert_int_equal(attn_backward_team(&d, NULL, &pair), ATTN_ERR_NULL_GRAD);
+    }
+    assert_true(strstr(said, "heads") != NULL);
+    assert_int_equal(attn_forward_team(&d, NULL), ATTN_ERR_TEAM);
+    assert_int_equal(attn_forward_team(&d, &none), ATTN_ERR_TEAM);
+    assert_int_equal(attn_forward_team(&d, &most), ATTN_ERR_TEAM);
+    teardown(NULL);
+}
+
 /* ------------------------------------------------------------------------------------------------- attn_parallel */
 static int64_t visits[1000];
 static void visit(void *arg, int64_t i) {
@@ -354,7 +446,7 @@ static void shutdown_and_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
+    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(team), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
     alarm(300);                                          /* a deadlock is a failure, not a wait */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();

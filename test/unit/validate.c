@@ -495,8 +495,8 @@ static void no_data(context *c)
 
 /* Not to be provoked here, each with its reason. */
 static const struct { attn_status status; const char *reason; } not_here[] = {
-    { ATTN_ERR_NOT_YET, "reserved: nothing returns it once every feature is built" },
     { ATTN_ERR_SIZE, "needs a build with 32-bit sizes: test/proof/sizes.c" },
+    { ATTN_ERR_TEAM, "needs a team: test/proof/threads.c" },
     { ATTN_ERR_NO_MALLOC, "needs a build with ATTN_NO_MALLOC: test/build/embedded.sh" },
     { ATTN_ERR_NO_BACKWARD, "needs a build with ATTN_NO_BACKWARD: test/build/embedded.sh" },
     { ATTN_ERR_NO_CONVERT, "needs a build with ATTN_NO_CONVERT: test/build/embedded.sh" },
