@@ -112,6 +112,7 @@ typedef struct teamwork {
 static void *member(void *p) {
     teamwork *w = (teamwork *)p;
     const int me = __atomic_fetch_add(&w->came, 1, __ATOMIC_RELAXED);
+    char *mine = (char *)malloc(output_bytes(w->c) + 1);
     for (int round = 0; round < w->rounds; round++) {
         const struct timespec late = {0, 1000 * ((round * 7 + me * 5) % 11) * (round % 3 == 2)};    /* some rounds at once, some one after the other */
         if (!me) proof_reset(w->c);
@@ -119,6 +120,10 @@ static void *member(void *p) {
         nanosleep(&late, NULL);
         const attn_desc d[2] = {proof_desc(w->c, 0), proof_desc(w->c, 1)};
         attn_status s = attn_forward_team(&d[0], &w->team);
+        if (!w->backward && !s) {                        /* complete for whoever returns, and when */
+            take_outputs(w->c, mine);
+            if (memcmp(mine, w->want, output_bytes(w->c))) __atomic_store_n(&w->wrong, 2, __ATOMIC_RELAXED);
+        }
         pthread_barrier_wait(&w->all);
         if (w->backward && !s) s = attn_backward_team(&d[1], &w->c->g, &w->team);
         if (s) __atomic_store_n(&w->wrong, 1, __ATOMIC_RELAXED);
@@ -129,6 +134,7 @@ static void *member(void *p) {
         }
         pthread_barrier_wait(&w->all);
     }
+    free(mine);
     return NULL;
 }
 static void team(void **state) {
