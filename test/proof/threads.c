@@ -191,6 +191,14 @@ static void team(void **state) {
         for (int k = 0; k < 2; k++) assert_int_equal(attn_backward_team(&d, NULL, &pair), ATTN_ERR_NULL_GRAD);
     }
     assert_true(strstr(said, "heads") != NULL);
+    /* more tasks than a team counts at a time: 40000 rows are appended */
+    attn_desc big = problem(20000, 1, 1, 2, 2, 8, 8, ATTN_F32);
+    const size_t bytes = (size_t)20000 * 2 * 8 * 4;
+    float *caches[2] = {(float *)get((int64_t)bytes, 1), (float *)get((int64_t)bytes, 1)};
+    big.backend = "flash", big.append.k = big.k, big.append.v = big.v, big.append.len = 1, big.seq.used_k = (int32_t *)get(20000, 4);
+    big.k.data = big.append.k_cache = caches[0], big.v.data = big.append.v_cache = caches[1];
+    for (int k = 0; k < 2; k++) ok(attn_forward_team(&big, &pair));
+    same_bytes(caches[0], big.append.k.data, bytes, "k"), same_bytes(caches[1], big.append.v.data, bytes, "v");
     assert_int_equal(attn_forward_team(&d, NULL), ATTN_ERR_TEAM);
     assert_int_equal(attn_forward_team(&d, &none), ATTN_ERR_TEAM);
     assert_int_equal(attn_forward_team(&d, &most), ATTN_ERR_TEAM);
