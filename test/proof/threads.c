@@ -192,8 +192,8 @@ static void team(void **state) {
     }
     assert_true(strstr(said, "heads") != NULL);
     /* more tasks than a team counts at a time: 40000 rows are appended */
-    attn_desc big = problem(20000, 1, 1, 2, 2, 8, 8, ATTN_F32);
-    const size_t bytes = (size_t)20000 * 2 * 8 * 4;
+    attn_desc big = problem(20000, 1, 1, 2, 2, 32, 32, ATTN_F32);
+    const size_t bytes = (size_t)20000 * 2 * 32 * 4;
     float *caches[2] = {(float *)get((int64_t)bytes, 1), (float *)get((int64_t)bytes, 1)};
     big.backend = "flash", big.append.k = big.k, big.append.v = big.v, big.append.len = 1, big.seq.used_k = (int32_t *)get(20000, 4);
     big.k.data = big.append.k_cache = caches[0], big.v.data = big.append.v_cache = caches[1];
