@@ -2555,19 +2555,16 @@ ATTN__INLINE int64_t attn__k_at(
                h * stride[2];
     return s->k_batch * stride[0] + t * stride[1] + h * stride[2];
 }
-/* How many of the n keys from j on lie one stride after another. */
-ATTN__INLINE int64_t attn__key_run(
-    const attn_desc *d, const attn__sequence_view *s, int64_t j, int64_t n) {
-    if (!s->pages) return n;
-    return attn__min(n, d->seq.page_size - (s->k_first + j) % d->seq.page_size);
-}
-/* at[0 .. n) = the offsets of keys j .. j + n - 1. */
+/* at[0 .. n) = the offsets of keys j .. j + n - 1. One division, whatever the pages. */
 ATTN__NOINLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view *s,
     const int64_t *stride, int64_t j, int64_t n, int64_t h, int64_t *at) {
-    for (int64_t i = 0, run; i < n; i += run) {
-        const int64_t first = attn__k_at(d, s, stride, j + i, h);
-        run = attn__key_run(d, s, j + i, n - i);
-        for (int64_t r = 0; r < run; r++) at[i + r] = first + r * stride[1];
+    const int64_t first = s->k_first + j, size = s->pages ? d->seq.page_size : first + n;
+    int64_t page = s->pages ? first / size : 0, token = first - page * size;
+    for (int64_t i = 0, run; i < n; i += run, page++, token = 0) {
+        const int64_t base = (s->pages ? s->pages[page] : s->k_batch) * stride[0] +
+                             token * stride[1] + h * stride[2];
+        run = attn__min(n - i, size - token);
+        for (int64_t r = 0; r < run; r++) at[i + r] = base + r * stride[1];
     }
 }
 /* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
@@ -3826,14 +3823,18 @@ static int64_t attn__gang_bytes(const attn__flash *job) {
                (row + (job->span ? attn__span_bytes(job->v_pad) : 0)) +
            ATTN__GANG * ATTN__ALIGN;
 }
+/* Whether so many units divide among the threads: evenly where one is like the other. */
+static int attn__units_do(const attn__flash *job, int64_t units) {
+    return job->threads == 1 || units >= 4 * job->threads ||
+           (job->d->batch == 1 && units % job->threads == 0 && units > 0);
+}
 /* How many kv heads a unit takes: more than one where few rows read keys that lie head beside head,
- * which come fastest in the order of memory. Less where units would not do for the threads. */
+ * which come fastest in the order of memory. */
 static int64_t attn__gang_of(const attn__flash *job) {
     const attn_desc *d = job->d;
     const int64_t rows = d->q_len * job->group,
                   key = attn__max(
-                      attn__bytes(d->k.dtype, d->head_dim), attn__bytes(d->v.dtype, d->v_dim)),
-                  beside = job->threads > 1 ? 2 * job->threads : 1;
+                      attn__bytes(d->k.dtype, d->head_dim), attn__bytes(d->v.dtype, d->v_dim));
     int64_t heads = d->kv_heads & -d->kv_heads;
     if (ATTN__SMALL || rows > attn__min(ATTN__THIN_ROWS, attn__machine()->isa->MR) ||
         job->tiles != 1 || d->k.dtype == ATTN_INT16 || d->v.dtype == ATTN_INT16 ||
@@ -3841,7 +3842,7 @@ static int64_t attn__gang_of(const attn__flash *job) {
         return 1;
     while (heads > 1 && (heads > ATTN__GANG || heads * rows > ATTN__GANG_ROWS ||
                             heads * key > ATTN__GANG_BYTES ||
-                            d->batch * d->kv_heads / heads * job->splits < beside))
+                            !attn__units_do(job, d->batch * d->kv_heads / heads * job->splits)))
         heads /= 2;
     return heads;
 }
@@ -10391,10 +10392,10 @@ ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t,
     }
     if (g->heads > 1) ATTN__(thin_gang)(g, t, j, end, then, from, k, m);
     else ATTN__(thin_ahead)(g, t, j, end, then, from, k, m);
-    for (int64_t x = 0, run; t->scale && x < n; x += run) {
-        const int64_t base = attn__k_at(d, s, t->scale_stride, j + x, h);
-        run = attn__key_run(d, s, j + x, n - x);
-        for (int64_t r = 0; r < run; r++) k->scale[x + r] = t->scale[base + r * t->scale_stride[1]];
+    if (t->scale) {
+        int64_t at[ATTN__THIN_CHUNK];
+        attn__keys_at(d, s, t->scale_stride, j, n, h, at);
+        for (int64_t x = 0; x < n; x++) k->scale[x] = t->scale[at[x]];
     }
     for (int64_t x = n; t->scale && x < up; x++) k->scale[x] = k->scale[n - 1];
 }

@@ -61,6 +61,10 @@
  *   call until attn_shutdown(), in a backward as large as all of its tensors; results are written
  *   when all of the work has succeeded. What is appended is written before the rest of the call and
  *   taken back if that fails.
+ * GRAPHS  with a workspace a device call is kernel launches alone, which follow from the description:
+ *   it can be captured into a graph and replayed, with other numbers in its tensors and other lengths
+ *   in device memory. Those of ATTN_SEQ_HOST stay as they were captured. attn_hip_last_times makes
+ *   its thread record events, which are for calls outside of graphs.
  * THREADS  calls from several threads run side by side. A process forked off one that used the
  *   GPU is refused.
  *

@@ -9,6 +9,9 @@
 /* From hip_wrap.c, which stands between every caller in the program and the HIP runtime. */
 extern int64_t hip_alive;                                /* blocks, streams and events alive */
 extern int64_t hip_calls;                                /* calls made so far */
+extern int hip_capturing;                                 /* the calls of a device stream go into a graph: hip_wrap.c */
+extern int64_t hip_refused;                              /* that none can hold */
+extern uint64_t hip_launched;
 extern int64_t hip_allocations;                          /* of them, those that allocate memory */
 extern int64_t hip_fail_at;                              /* the number of the call that fails, 0: none */
 extern const char *hip_fail_function;                    /* every call of this function fails, "": of none */

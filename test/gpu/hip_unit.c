@@ -2174,6 +2174,73 @@ static void joined_rows(void) {
     }
 }
 
+/* ---- graphs: with a workspace a device call is launches alone, the same whatever the lengths in device memory are */
+static void captured_call(proof_case *c, hip_place *p, int backward, const char *what, int time) {
+    hip_capturing = 1, hip_refused = 0;
+    const attn_status s = backward ? attn_backward(&p->d, &p->g) : attn_forward(&p->d);
+    hip_capturing = 0;
+    CHECK(!s && !hip_refused, "%s, call %d: %s, %lld calls refused: %s", what, time, attn_status_text(s), (long long)hip_refused, c->message);
+    hip_place_fetch(c, p);
+}
+static void new_lengths(proof_case *c, hip_place *p, const int32_t *at, const int32_t *to, int n) {
+    for (int i = 0; i < c->buffers; i++) {
+        proof_buffer *b = &c->buffer[i];
+        const size_t offset = (size_t)((const char *)at - b->mem);
+        if ((const char *)at < b->mem || offset >= b->bytes) continue;
+        memcpy(b->mem + offset, to, (size_t)n * 4), memcpy(b->pristine + offset, to, (size_t)n * 4);
+        hip_must(hipMemcpy((char *)p->block[i] + offset, to, (size_t)n * 4, hipMemcpyHostToDevice), "hipMemcpy");
+    }
+}
+static void as_a_graph(proof_case *c, int backward, int host, const int32_t *at, const int32_t *to, int n, const char *what) {
+    hip_place p;
+    uint64_t before;
+    registered();
+    for (int time = 0; time < 2; time++) {
+        proof_answer a;
+        CHECK(!proof_solve(c, &a), "%s: the reference", what);
+        proof_reset(c);
+        if (!time) hip_place_make(c, &p, HIP_STREAM | HIP_WORKSPACE | (host ? HIP_SEQ_HOST : 0) | (backward ? HIP_BACKWARD : 0));
+        hip_launched = 0;
+        captured_call(c, &p, backward, what, time);
+        const char *wrong = backward ? NULL : proof_check(c, &a, hip_p_unit(&p.d));
+        CHECK(!wrong, "%s, call %d: %s", what, time, wrong);
+        CHECK(hip_launched && (!time || hip_launched == before), "%s: other launches for other lengths", what);
+        before = hip_launched;
+        proof_answer_free(&a);
+        proof_reset(c);
+        if (!time) {                                     /* and the outputs as they were, for the replay */
+            if (at) new_lengths(c, &p, at, to, n);
+            for (int i = 0; i < c->buffers; i++)
+                if (c->buffer[i].bytes) hip_must(hipMemcpy(p.block[i], c->buffer[i].mem, c->buffer[i].bytes, hipMemcpyHostToDevice), "hipMemcpy");
+        }
+    }
+    hip_place_free(c, &p);
+    proof_free(c);
+}
+static void graphs(void) {
+    static const int32_t other_k[] = {33, 70}, appended[] = {4, 0, 12}, long_k[] = {900, 257}, short_k[] = {31, 600};
+    static const int32_t types[][3] = {{ATTN_F16, ATTN_F16, ATTN_F32}, {ATTN_INT8, ATTN_FP8_E4M3, ATTN_F16}};
+    for (int host = 0; host < 2; host++)
+        for (int32_t dtype = ATTN_F32; dtype <= ATTN_BF16; dtype++) {
+            proof_case c;
+            loaded(&c, dtype);
+            as_a_graph(&c, 0, host, host ? NULL : c.d.seq.used_k, other_k, 2, "forward");
+        }
+    for (int where = IN_ROWS; where <= IN_PAGES; where++)
+        for (int t = 0; t < 2; t++) {
+            proof_case c;
+            appending(&c, where, types[t], 1);
+            as_a_graph(&c, 0, 0, c.d.seq.used_k, appended, 3, "append");
+        }
+    for (int rows = 1; rows <= 24; rows += 23) {         /* keys in parts */
+        proof_case c;
+        shape(&c, 2, rows, 1000, 4, 1, 64, 0, ATTN_F16);
+        c.d.o.dtype = ATTN_F32, c.d.seq.used_k = ints(&c, long_k, 2);
+        bind(&c);
+        as_a_graph(&c, 0, 0, c.d.seq.used_k, short_k, 2, "parts");
+    }
+}
+
 static const struct { const char *name; void (*body)(void); const char *variable, *value; } tests[] = {
 #define TEST(f) {#f, f, NULL, NULL}
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
@@ -2186,7 +2253,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
-    TEST(parts_agree), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages),
+    TEST(parts_agree), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 

@@ -1,4 +1,5 @@
-/* hip_wrap.c - stands between the program and the HIP runtime (linked with --wrap): counts what is alive and makes any call fail.
+/* hip_wrap.c - stands between the program and the HIP runtime (linked with --wrap): counts what is alive, makes any call fail, and while
+ * a stream is as if it was captured into a graph refuses what a graph cannot hold or what would not be the same in a replay.
  *
  * The list of calls is test/gpu/hip.mk's as well: HIP_WRAPPED there and the macros here name the same functions. */
 #include <hip/hip_runtime_api.h>
@@ -11,8 +12,29 @@ int hip_fail_error = hipErrorOutOfMemory, hip_devices = -1;
 
 const char *hip_fail_function = "";
 
+/* Within a capture: calls that were refused, and what was launched, all of it, as one number. */
+int hip_capturing;
+int64_t hip_refused;
+uint64_t hip_launched;
+/* Launches become nodes; what asks without waiting stays outside. Allocations, copies from and to the host and what waits do not replay. */
+static int in_a_graph(const char *function) {
+    static const char *const may[] = {"hipLaunchKernel", "hipMemsetAsync", "hipSetDevice", "hipGetDevice", "hipGetDeviceProperties", "hipDeviceGetAttribute",
+                                      "hipPointerGetAttributes", "hipFuncSetAttribute", "hipFuncGetAttributes", "hipGetDeviceCount"};
+    for (size_t i = 0; i < sizeof may / sizeof *may; i++)
+        if (!strcmp(function, may[i])) return 1;
+    return 0;
+}
+static int refused(const char *function) {
+    if (!hip_capturing || in_a_graph(function)) return 0;
+    return __atomic_add_fetch(&hip_refused, 1, __ATOMIC_RELAXED) > 0;
+}
+static void launched(const void *f, dim3 g, dim3 b, size_t l) {
+    const uint64_t part[] = {(uint64_t)(uintptr_t)f, g.x, g.y, g.z, b.x, b.y, b.z, l};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) hip_launched = (hip_launched ^ part[i]) * 0x100000001b3u + 1;
+}
+
 static int fails(const char *function) {
-    return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function);
+    return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function) || refused(function);
 }
 static hipError_t alive(hipError_t e, int change) {
     if (e == hipSuccess) __atomic_add_fetch(&hip_alive, change, __ATOMIC_RELAXED);
@@ -29,7 +51,7 @@ static hipError_t alive(hipError_t e, int change) {
     }
 #define DROP(f, PARAMETERS, ARGUMENTS, what) \
     hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
-    hipError_t __wrap_##f PARAMETERS { return alive(__real_##f ARGUMENTS, (what) ? -1 : 0); }
+    hipError_t __wrap_##f PARAMETERS { return (what) && refused(#f) ? (hipError_t)hip_fail_error : alive(__real_##f ARGUMENTS, (what) ? -1 : 0); }
 #define CALL(f, PARAMETERS, ARGUMENTS) \
     hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
     hipError_t __wrap_##f PARAMETERS { return fails(#f) ? (hipError_t)hip_fail_error : __real_##f ARGUMENTS; }
@@ -52,7 +74,12 @@ CALL(hipMemcpy, (void *d, const void *s, size_t n, hipMemcpyKind k), (d, s, n, k
 CALL(hipMemcpyAsync, (void *d, const void *s, size_t n, hipMemcpyKind k, hipStream_t t), (d, s, n, k, t))
 CALL(hipMemcpy2DAsync, (void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, hipMemcpyKind k, hipStream_t t), (d, dp, s, sp, w, h, k, t))
 CALL(hipMemsetAsync, (void *p, int v, size_t n, hipStream_t t), (p, v, n, t))
-CALL(hipLaunchKernel, (const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t), (f, g, b, a, l, t))
+hipError_t __real_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
+hipError_t __wrap_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
+hipError_t __wrap_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t) {
+    if (hip_capturing) launched(f, g, b, l);
+    return fails("hipLaunchKernel") ? (hipError_t)hip_fail_error : __real_hipLaunchKernel(f, g, b, a, l, t);
+}
 CALL(hipStreamSynchronize, (hipStream_t t), (t))
 CALL(hipDeviceSynchronize, (void), ())
 CALL(hipStreamWaitEvent, (hipStream_t t, hipEvent_t e, unsigned flags), (t, e, flags))

@@ -50,8 +50,8 @@ static part part_make(int64_t batch, int64_t own, int64_t heads, int64_t dim, in
 {
     part p;
     memset(&p, 0, sizeof p);
-    const int64_t row = dim + (layout == 2 ? 3 : 0);
-    p.dtype = dtype, p.bytes = (size_t)(batch * own * heads * row * dtype_size(dtype));
+    const int64_t row = dim + (layout == 2 ? is_blocks(dtype) ? 32 : 3 : 0);
+    p.dtype = dtype, p.bytes = (size_t)dtype_bytes(dtype, batch * own * heads * row);
     p.w = (proof_view){ { batch, own, heads }, { own * heads * row, heads * row, row }, dim };
     if (layout == 1) p.w.s[1] = row, p.w.s[2] = own * row;
     p.data = p.mem = malloc(p.bytes + 64);
@@ -60,13 +60,12 @@ static part part_make(int64_t batch, int64_t own, int64_t heads, int64_t dim, in
 }
 static void part_copy(part *p, void *data, const proof_view *w, const token_list *t, int in)
 {
-    const size_t size = (size_t)dtype_size(p->dtype);
     for (int64_t b = 0; b < w->n[0]; b++)
         for (int64_t i = 0; i < t->n; i++)
             for (int64_t h = 0; h < w->n[2]; h++) {
-                char *own = (char *)p->data + proof_at(&p->w, b, i, h) * (int64_t)size;
-                char *all = (char *)data + proof_at(w, b, t->at[i], h) * (int64_t)size;
-                memcpy(in ? own : all, in ? all : own, (size_t)p->w.dim * size);
+                char *own = (char *)p->data + dtype_bytes(p->dtype, proof_at(&p->w, b, i, h));
+                char *all = (char *)data + dtype_bytes(p->dtype, proof_at(w, b, t->at[i], h));
+                memcpy(in ? own : all, in ? all : own, (size_t)dtype_bytes(p->dtype, p->w.dim));
             }
 }
 /* rank 0 gets every rank's part into the whole tensor */

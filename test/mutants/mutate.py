@@ -25,7 +25,7 @@ BUILD = ROOT / "build"
 
 KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["types"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
-EXTREMES = [["extremes"], ["edges"]]
+EXTREMES = [["extremes"], ["edges"], ["thin"]]
 UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"], ["thin"], ["hidden"]]
 PORTABLE = ["-DATTN_NO_AVX512", "-DATTN_NO_AVX2"]
 # the ISA that is not run need not be compiled

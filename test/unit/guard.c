@@ -104,24 +104,25 @@ static void test_convert(void **state)
 static void test_caches(void **state)
 {
     enum { B = 2, SQ = 3, SK = 12, H = 4, HK = 2, D = 13, PAGE = 3, PAGES = SK / PAGE };
-    static const int types[] = { ATTN_INT8, ATTN_FP8_E4M3, ATTN_F16, ATTN_F32 };
+    static const int types[] = { ATTN_INT8, ATTN_FP8_E4M3, ATTN_F16, ATTN_F32, ATTN_Q8_0, ATTN_Q4_0 };
     static const size_t n = B * SK * HK, queries = B * SQ * H;
     (void)state;
     for (at_end = 0; at_end < 2; at_end++)
         for (int64_t t = 0; t < COUNT(types); t++)
             for (int paged = 0; paged < 2; paged++) {
-                size_t cache = n * D * (size_t)dtype_size(types[t]);
+                const size_t dim = is_blocks(types[t]) ? 64 : D;
+                size_t cache = (size_t)dtype_bytes(types[t], (int64_t)(n * dim));
                 unsigned char *k = guarded_get(cache), *v = guarded_get(cache);
-                float *scale = guarded_get(n * 4), *q = guarded_get(queries * D * 4), *o = guarded_get(queries * D * 4);
+                float *scale = guarded_get(n * 4), *q = guarded_get(queries * dim * 4), *o = guarded_get(queries * dim * 4);
                 float *lse = guarded_get(queries * 4);
                 int32_t *used = guarded_get(B * 4), *table = guarded_get(B * PAGES * 4);
                 attn_desc d = { 0 };
                 for (size_t i = 0; i < cache; i++) k[i] = v[i] = (unsigned char)(i * 7 % 100);
                 for (size_t i = 0; i < n; i++) scale[i] = 0.01f;
-                for (size_t i = 0; i < queries * D; i++) q[i] = (float)(i % 5);
+                for (size_t i = 0; i < queries * dim; i++) q[i] = (float)(i % 5);
                 for (int i = 0; i < B * PAGES; i++) table[i] = B * PAGES - 1 - i;
                 used[0] = SK, used[1] = SK - 1;
-                d.batch = B, d.q_len = SQ, d.kv_len = SK, d.heads = H, d.kv_heads = HK, d.head_dim = D;
+                d.batch = B, d.q_len = SQ, d.kv_len = SK, d.heads = H, d.kv_heads = HK, d.head_dim = (int64_t)dim;
                 d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse;
                 d.k.dtype = d.v.dtype = types[t];
                 if (types[t] == ATTN_INT8 || types[t] == ATTN_FP8_E4M3) d.k.scale = d.v.scale = scale;
@@ -136,8 +137,8 @@ static void test_caches(void **state)
                     d.backend = attn_backend_at(i)->name;
                     assert_ok(attn_forward(&d));
                 }
-                guarded_put(k, cache), guarded_put(v, cache), guarded_put(scale, n * 4), guarded_put(q, queries * D * 4);
-                guarded_put(o, queries * D * 4), guarded_put(lse, queries * 4), guarded_put(used, B * 4);
+                guarded_put(k, cache), guarded_put(v, cache), guarded_put(scale, n * 4), guarded_put(q, queries * dim * 4);
+                guarded_put(o, queries * dim * 4), guarded_put(lse, queries * 4), guarded_put(used, B * 4);
                 guarded_put(table, B * PAGES * 4);
             }
 }
