@@ -2193,7 +2193,7 @@ static void new_lengths(proof_case *c, hip_place *p, const int32_t *at, const in
 }
 static void as_a_graph(proof_case *c, int backward, int host, const int32_t *at, const int32_t *to, int n, const char *what) {
     hip_place p;
-    uint64_t before;
+    uint64_t before = 0;
     registered();
     for (int time = 0; time < 2; time++) {
         proof_answer a;
