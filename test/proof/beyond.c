@@ -72,8 +72,10 @@ static void spoil_and_compare(proof_case *c, uint64_t *pick) {
     const int64_t token = s.start + (int64_t)(random_bits(pick) % (uint64_t)(s.used - s.start)), head = (int64_t)(random_bits(pick) % (uint64_t)proof_kv_heads(d));
     t.w = quantised ? proof_kv_view(d, t.x->scale_stride, ATTN_BSHD, 1) : proof_kv_view(d, t.x->stride, t.x->layout, dim);
     t.at = proof_token(d, &t.w, b, token, head);
-    const void *p = quantised ? (const char *)t.x->scale + t.at * 4 : (const char *)t.x->data + (t.at + e) * (int64_t)dtype_size(t.x->dtype);
-    const int32_t type = quantised ? ATTN_F32 : t.x->dtype;
+    const int32_t type = quantised ? ATTN_F32 : is_blocks(t.x->dtype) ? ATTN_F16 : t.x->dtype;     /* a block's scale is that of e, too */
+    const void *p = quantised                ? (const void *)(t.x->scale + t.at)
+                    : is_blocks(t.x->dtype) ? (const void *)block_of((void *)(uintptr_t)t.x->data, t.x->dtype, t.at + e)
+                                            : (const void *)((const char *)t.x->data + (t.at + e) * dtype_size(type));
     char *o = (char *)get(rows * dv, 8);
     float *lse = (float *)get(rows, 4);
     const proof_view w = proof_rows_view(d, d->o.stride, d->o.layout, dv);
