@@ -723,7 +723,7 @@ ATTN_API attn_status attn_merge(
  * f16, bf16, f64, rounding to nearest even; in host memory q8_0 and q4_0 too, to the bytes that
  * ggml writes. where: threads, pool (may be NULL); with ATTN_DEVICE in its flags src and dst are
  * device memory, and its device and stream count. [B,S,H*D] is BSHD; a packed QKV tensor is three
- * views. */
+ * views, one of each of its parts. */
 ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
 
@@ -10863,9 +10863,8 @@ static void ATTN__(carve_gang)(ATTN__(head) *gang, int64_t h, char *scratch) {
     t->sum = t->max + u->rows;
 }
 /* A unit, or those of so many kv heads from its own on: the rows against the key splits, each from
- * scratch, joined in order. With `partial`
- * the result of its one split is left there for flash_merge, so that the bits are the same
- * whether splits run side by side or one after the other. */
+ * scratch, joined in order. With `partial` the result of its one split is left there for
+ * flash_merge, so that the bits are the same whether splits run side by side or one after another. */
 static void ATTN__(flash_rows)(const attn__rows *u, int64_t heads, char *scratch, float *partial) {
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
