@@ -3622,7 +3622,7 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
 #define ATTN__THIN_BLOCK 1024
 /* kv heads of a sequence that one unit takes, where their keys lie beside each other: a power of two,
  * of so many at most, of so many rows of q and so many bytes of a key */
-#define ATTN__GANG 16
+#define ATTN__GANG (ATTN__SMALL ? 1 : 16)
 #define ATTN__GANG_ROWS 32
 #define ATTN__GANG_BYTES 4096
 /* Bytes of a row, in f64, where a span of keys is folded. */
