@@ -106,7 +106,7 @@ SHARED void hip_place_fetch(const proof_case *c, const hip_place *p) {
 }
 
 /* What backend "hip" does not take, by feature. */
-SHARED uint64_t hip_outside(int backward) { return PROOF_F64 | (backward ? PROOF_MIXED | PROOF_DOUT64 : 0); }
+SHARED uint64_t hip_outside(int backward) { return PROOF_F64 | PROOF_INT16 | PROOF_BLOCKS | (backward ? PROOF_MIXED | PROOF_DOUT64 : 0); }
 /* The unit of P in the tolerance rule: a scalar kernel does not round it. Calls that need one of those where no matrix unit's would do: pages
  * in device memory, q, k and v of different types, q rotated and so in f32 beside 16-bit keys. */
 SHARED int hip_scalar_cache(const attn_desc *d) {
