@@ -696,10 +696,10 @@ ATTN_API attn_status attn_forward(const attn_desc *d);
 ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
 /* The same calls, made together by threads that the host has already: `threads` of them, each once
  * with the same description and team, at the same time or one after the other. The first to come
- * leads, others compute what is left to compute, whoever comes late finds it done. When a call
- * returns, the outputs are complete and the status is that of all. Before a team's next call all of
- * its threads have returned. Threads that wait spin. d->pool is not asked; a workspace is that of a
- * pool of so many threads. */
+ * leads, at once: the inputs are complete before. Others compute what is left to compute, whoever
+ * comes late finds it done. When a call returns, the outputs are complete and the status is that of
+ * all. Before a team's next call all of its threads have returned. Threads that wait spin, and on
+ * POSIX systems yield. d->pool is not asked; a workspace is that of a pool of so many threads. */
 typedef struct attn_team {
     int32_t threads; /* set once, all else 0 */
     attn_status status;
@@ -1859,13 +1859,16 @@ ATTN__INLINE int64_t attn__rows_total(const attn_desc *d) {
 ATTN__INLINE int attn__has_rotary(const attn_desc *d) { return d->append.rotary_cos != NULL; }
 ATTN__INLINE int attn__has_append(const attn_desc *d) { return d->append.k.data != NULL; }
 
-/* So that no vector of a row lies in two pieces. */
-static int attn__whole_planes(const attn_in *t, int64_t dim) {
-    const int64_t all = dim | t->stride[0] | t->stride[1] | t->stride[2];
-    return t->dtype != ATTN_INT16 || all % 16 == 0;
+/* Whether a row and all steps to other rows are multiples of `unit` elements, so that no vector of a
+ * row lies in two pieces of int16, nor a row begins within a block. */
+static int attn__whole(const int64_t *stride, const int64_t *extent, int64_t dim, int64_t unit) {
+    int64_t all = dim;
+    for (int a = 0; a < 3; a++) all |= extent[a] > 1 ? stride[a] : 0;
+    return all % unit == 0;
 }
-static int attn__whole_blocks(int32_t dtype, const int64_t *stride, int64_t dim) {
-    return !attn__is_blocks(dtype) || (dim | stride[0] | stride[1] | stride[2]) % 32 == 0;
+static int attn__whole_blocks(
+    int32_t dtype, const int64_t *stride, const int64_t *extent, int64_t dim) {
+    return !attn__is_blocks(dtype) || attn__whole(stride, extent, dim, 32);
 }
 static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t dim) {
     static const int order[3] = {0, 1, 2};
@@ -1876,11 +1879,11 @@ static attn_status attn__resolve_kv(attn_in *t, const int64_t *extent, int64_t d
     ATTN__RULE(!ATTN__ONLY_F32 || t->dtype == ATTN_F32, ERR_ONLY_F32);
     if (ATTN__ONLY_F32 || !attn__is_scaled(t->dtype)) {
         ATTN__RULE(!t->scale, ERR_SCALE_UNUSED);
-        ATTN__RULE(attn__whole_blocks(t->dtype, t->stride, dim), ERR_BLOCKS);
+        ATTN__RULE(attn__whole_blocks(t->dtype, t->stride, extent, dim), ERR_BLOCKS);
         return ATTN_OK;
     }
     ATTN__RULE(t->scale, ERR_QUANT_SCALE);
-    ATTN__RULE(attn__whole_planes(t, dim), ERR_PLANES);
+    ATTN__RULE(t->dtype != ATTN_INT16 || attn__whole(t->stride, extent, dim, 16), ERR_PLANES);
     return attn__strides(t->scale_stride, extent, order, 1);
 }
 /* A tensor of floats, or in a conversion of blocks; `wrong` for another. */
@@ -2986,7 +2989,7 @@ static void attn__parallel(
 #define ATTN__TEAM_MOST 32767
 #if ATTN__PARALLEL
 #define ATTN__ADD(p) __atomic_fetch_add(p, 1, __ATOMIC_ACQ_REL)
-static void attn__team_wait(int *spins) {
+static void attn__team_wait(uint32_t *spins) {
     ATTN__PAUSE();
 #if ATTN__POSIX && !defined(ATTN_NO_THREADS)
     if (++*spins % 1024 == 0) sched_yield(); /* more threads than processors */
@@ -3011,7 +3014,7 @@ static void attn__team_run(void *user, attn__task task, void *arg, int64_t n) {
     attn_team *t = (attn_team *)user;
     for (int64_t first = 0, count; first < n; first += count) {
         const uintptr_t number = ((uintptr_t)ATTN__LOAD(&t->word) >> 16) + 1;
-        int spins = 0;
+        uint32_t spins = 0;
         count = attn__min(n - first, ATTN__TEAM_MOST);
         ATTN__STORE(&t->word, (intptr_t)(number << 16 | 65535));
         ATTN__STORE(&t->task, task);
@@ -3247,7 +3250,7 @@ static attn_status attn__team_call(
         ATTN__STORE(&t->over, 1);
     }
 #if ATTN__PARALLEL
-    for (int spins = 0; !ATTN__LOAD(&t->over);)
+    for (uint32_t spins = 0; !ATTN__LOAD(&t->over);)
         if (!attn__team_step(t)) attn__team_wait(&spins);
 #endif
     const attn_status s = t->status;
@@ -3372,8 +3375,8 @@ ATTN_API attn_status attn_convert(
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
     ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
     ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    ATTN__RULE(attn__whole_blocks(src.dtype, src.stride, shape[3]) &&
-                   attn__whole_blocks(dst.dtype, dst.stride, shape[3]),
+    ATTN__RULE(attn__whole_blocks(src.dtype, src.stride, shape, shape[3]) &&
+                   attn__whole_blocks(dst.dtype, dst.stride, shape, shape[3]),
         ERR_BLOCKS);
     ATTN__RULE(
         !device || (attn__is_float(src.dtype) && attn__is_float(dst.dtype)), ERR_CONVERT_DTYPE);
@@ -3543,7 +3546,7 @@ static attn_status attn__choose(
             *chosen = b;
             return s;
         }
-        /* what is too large for flash is for what follows, but for f64 loops that nobody asked for */
+        /* standard needs more than flash, and nobody asked for loops in f64 */
         if (s == ATTN_ERR_SIZE && !attn__auto_table[i].tolerance) return s;
         last = s;
     }
@@ -3744,7 +3747,8 @@ static void attn__share_run(const attn_desc *d, attn__share *s) {
 /* =============================================================================== >>flash ====
    Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer
    calculation for softmax", 2018; Dao et al., "FlashAttention", 2022. A unit of work is a tile
-   of rows of one (sequence, kv head), against all its keys or one key split. Every row's
+   of rows of one (sequence, kv head), or few rows of a gang of kv heads, against all its keys or
+   one key split. Every row's
    arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
    dealt to units and units to threads changes no bit. */
 /* Further down: >>append, >>gradients. */
@@ -3781,7 +3785,7 @@ typedef struct attn__flash {
     int copy_v;        /* ATTN__V_.. */
     int straight_to_o; /* P V of one block may go to o as it is */
     char *workspace;   /* threads * scratch, then the partials of key splits */
-    float *partial;    /* [units][part][v_pad + 2] */
+    float *partial;    /* [batch * kv_heads][splits][rows_partial * (v_pad + 2)] */
     int64_t units;
 } attn__flash;
 typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
@@ -3821,7 +3825,7 @@ static int64_t attn__gang_bytes(const attn__flash *job) {
     if (ATTN__SMALL || d->kv_heads == 1) return 0;
     return attn__min(rows, ATTN__GANG_ROWS) *
                (row + (job->span ? attn__span_bytes(job->v_pad) : 0)) +
-           ATTN__GANG * ATTN__ALIGN;
+           2 * ATTN__GANG * ATTN__ALIGN;
 }
 /* Whether so many units divide among the threads: evenly where one is like the other. */
 static int attn__units_do(const attn__flash *job, int64_t units) {
@@ -10225,45 +10229,50 @@ ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtyp
 }
 /* out[rows][n rounded up to X] = A K^T over SUM_DIMS vectors of dims from `first` on, added to those
  * before; the keys behind n are the last again. */
-ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype, int64_t first) {
+ATTN__INLINE void ATTN__(thin_dots)(
+    const ATTN__(thin) *m, int R, int32_t dtype, int64_t first, float *Q) {
     enum { W = ATTN__W, MOST = W > 4 ? W : 4 };
     const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W), n = m->n,
                   line = attn__max(W, ATTN__(thin_line)(dtype)),
                   whole = first + (dim - first) / W * W;
     const int X = W > R ? W / R : 1;
     const void *data = m->data;
-    float Q[4 * ATTN__SUM_DIMS * W]; /* W columns of R rows each */
+    const int64_t begin = ATTN__(thin_bytes)(dtype, first) / 64,
+                  lines = (ATTN__(thin_bytes)(dtype, dim) + 63) / 64; /* of a row */
     for (int64_t c = first; c < dim; c += W)
         for (int r = 0; r < R; r++)
             ATTN__(store)(Q + (c - first) * R + r * W,
                 ATTN__(load_n)(ATTN__(thin_row)(m, r) + c, attn__min(W, dim - c)));
     for (int64_t j = 0; j < n; j += X) {
         ATTN__V acc[MOST];
-        const char *next[W];
-        int64_t at[W], on = m->dense ? 64 * X : 64;
+        uintptr_t next[W];
+        int64_t at[W], on = 64 * X;
         float sum[MOST];
         ATTN__UNROLL for (int l = 0; l < R * X; l++)
             acc[l] = ATTN__(set1)(0);
         ATTN__UNROLL for (int x = 0; x < X; x++)
             at[x] = ATTN__(thin_at)(m, j + X <= n ? j + x : attn__min(j + x, n - 1));
-        next[0] = ATTN__(thin_next)(m, j);
+        next[0] = (uintptr_t)ATTN__(thin_next)(m, j);
         if (m->dense >= X) {
             ATTN__UNROLL for (int x = 1; x < X; x++)
-                next[x] = next[0] + 64 * x;
+                next[x] = next[0] + 64 * (uintptr_t)x;
             if (!m->each && !m->next) on = 0;
         } else {
             ATTN__UNROLL for (int x = 1; x < X; x++)
-                next[x] = m->next[j + x];
+                next[x] = (uintptr_t)m->next[j + x];
             on = 64;
         }
         const float *q = Q;
-        int64_t c = first, f = 0;
-        for (; c + line <= whole; c += line, f += on) {
+        int64_t c = first, done = begin;
+        uintptr_t f = (uintptr_t)(begin * on);
+        for (; c + line <= whole; c += line, done++, f += (uintptr_t)on) {
             ATTN__UNROLL for (int x = 0; x < X; x++)
-                ATTN__(thin_fetch)(next[x] + f, dtype);
+                ATTN__(thin_fetch)((const char *)(next[x] + f), dtype);
             ATTN__UNROLL for (int64_t e = 0; e < line; e += W, q += R * W)
                 ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
         }
+        for (; done < lines; done++, f += (uintptr_t)on) ATTN__UNROLL
+            for (int x = 0; x < X; x++) ATTN__(thin_fetch)((const char *)(next[x] + f), dtype);
         for (const int64_t few = attn__is_blocks(dtype) ? 32 : W; c < whole; c += few) ATTN__UNROLL
             for (int64_t e = 0; e < few; e += W, q += R * W)
                 ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
@@ -10280,13 +10289,14 @@ ATTN__INLINE void ATTN__(thin_dots)(const ATTN__(thin) *m, int R, int32_t dtype,
     }
 }
 ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first) {
+    float Q[4 * ATTN__SUM_DIMS * ATTN__W]; /* W columns of each row, then the next */
     switch (m->dtype) {
         case ATTN_F32:
-            if (m->rows == 1) ATTN__(thin_dots)(m, 1, ATTN_F32, first);
-            else ATTN__(thin_dots)(m, 4, ATTN_F32, first);
+            if (m->rows == 1) ATTN__(thin_dots)(m, 1, ATTN_F32, first, Q);
+            else ATTN__(thin_dots)(m, 4, ATTN_F32, first, Q);
             return;
 #define X(type) \
-    case type: ATTN__(thin_dots)(m, 4, type, first); return; /* widening takes longer */
+    case type: ATTN__(thin_dots)(m, 4, type, first, Q); return; /* widening takes longer */
             ATTN__THIN_NARROW(X)
 #undef X
     }
@@ -10357,7 +10367,7 @@ ATTN__NOINLINE void ATTN__(thin_gang)(const ATTN__(group) *g, const attn_in *t, 
     j += part;
     const int64_t keys = attn__clamp(end - j, 0, attn__ceil_div(n, heads)),
                   beside = attn__bytes(t->dtype, t->stride[2]);
-    if (beside == attn__bytes(t->dtype, m->dim)) m->dense = heads;
+    if (beside == attn__bytes(t->dtype, t == &d->k ? d->head_dim : d->v_dim)) m->dense = heads;
     if (keys) attn__keys_at(d, s, t->stride, j, keys, h, at);
     if (!m->at && m->dense && keys * heads >= n && t->stride[1] == heads * t->stride[2]) {
         m->stream = (const char *)t->data + attn__bytes(t->dtype, at[0]);
@@ -10844,22 +10854,22 @@ static void ATTN__(flash_split)(
 static void ATTN__(carve_gang)(ATTN__(head) *gang, int64_t h, char *scratch) {
     const attn__rows *u = gang[h].u;
     const attn__flash *job = u->job;
-    const int64_t span = job->span ? u->rows : 0,
-                  bytes =
-                      attn__round_up(u->rows * 4 * (job->ld + 2 * (job->v_pad + 2) + job->q_pad) +
-                                         span * attn__span_bytes(job->v_pad),
-                          ATTN__ALIGN);
+    const int64_t rows = job->span ? u->rows : 0, /* of a span of keys */
+        span = attn__round_up(rows * attn__span_bytes(job->v_pad), ATTN__ALIGN),
+                  each = 4 * (job->ld + 2 * (job->v_pad + 2) + job->q_pad),
+                  bytes = span + attn__round_up(u->rows * each, ATTN__ALIGN);
     ATTN__(tile) *t = &gang[h].t;
+    char *at =
+        scratch + job->scratch - attn__round_up(attn__gang_bytes(job), ATTN__ALIGN) + h * bytes;
     *t = gang->t;
-    t->S = (float *)(void *)(scratch + job->scratch -
-                             attn__round_up(attn__gang_bytes(job), ATTN__ALIGN) + h * bytes);
+    t->long_O = (double *)(void *)at;
+    t->long_sum = t->long_O + rows * job->v_pad;
+    t->long_max = (float *)(t->long_sum + rows);
+    t->S = (float *)(void *)(at + span);
     t->O = t->S + u->rows * job->ld;
     t->Q = t->O + u->rows * job->v_pad;
     gang[h].second = t->Q + u->rows * job->q_pad;
-    t->long_O = (double *)(void *)(gang[h].second + u->rows * (job->v_pad + 2));
-    t->long_sum = t->long_O + span * job->v_pad;
-    t->long_max = (float *)(t->long_sum + span);
-    t->max = t->long_max + span;
+    t->max = gang[h].second + u->rows * (job->v_pad + 2);
     t->sum = t->max + u->rows;
 }
 /* A unit, or those of so many kv heads from its own on: the rows against the key splits, each from

@@ -399,6 +399,17 @@ static void test_block_layouts(void **state)
     assert_ok(attn_convert(shape, in, out, NULL));
     convert(y, ATTN_F32, e, ATTN_Q4_0, N);
     assert_memory_equal(c, e, sizeof c);
+    const int64_t one[4] = { 1, 3, 1, WIDTH };                   /* steps that are never taken may be any */
+    const int64_t odd[3] = { 7, WIDTH, 5 };
+    memcpy(in.stride, odd, sizeof odd), memcpy(out.stride, odd, sizeof odd);
+    in.data = x, in.dtype = ATTN_F32;
+    assert_ok(attn_convert(one, in, out, NULL));
+    convert(x, ATTN_F32, e, ATTN_Q4_0, 3 * WIDTH);
+    assert_memory_equal(c, e, 3 * WIDTH / 32 * 18);
+    in.stride[1] = WIDTH + 1;
+    assert_ok(attn_convert(one, in, out, NULL));                 /* of floats they may be */
+    out.stride[1] = WIDTH + 1;
+    assert_int_equal(attn_convert(one, in, out, NULL), ATTN_ERR_BLOCKS);
 }
 
 /* Many sequences of one token and few of many, in one task: each step to the next head, token and sequence is one that some shape takes. */
