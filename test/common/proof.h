@@ -717,7 +717,8 @@ SHARED void proof_draw_planes(proof_case *c, proof_rng *r) {
     attn_desc *d = &c->d;
     /* of a fuzzer's bytes none is spent: what the others stand for stays */
     const int chosen = r->bytes ? (int)(r->left % 100) : (int)proof_int(r, 0, 99), which = r->bytes ? chosen % 4 : (int)proof_int(r, 0, c->features & PROOF_FEW ? 9 : 3);
-    if (chosen >= 100 - proof_blocks_percent) {
+    /* of few rows fewer: certified decodes want int16 in both */
+    if (chosen >= 100 - (c->features & PROOF_FEW ? proof_blocks_percent / 4 : proof_blocks_percent)) {
         const int32_t other = chosen % 2 ? ATTN_Q8_0 : ATTN_Q4_0;
         if (which != 1) d->k.dtype = which == 3 ? ATTN_Q8_0 + ATTN_Q4_0 - other : other, d->head_dim = (d->head_dim + 31) / 32 * 32;
         if (which != 2) d->v.dtype = other, d->v_dim = (proof_v_dim(d) + 31) / 32 * 32;
