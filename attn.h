@@ -23,10 +23,10 @@
      >>api         declarations: description, statuses, backends, timing
      >>platform    compilers, regions of an ISA, rounding mode, memory, exp and log in f64
      >>status      status texts
-     >>dtype       sizes; f16, bf16, fp8 <-> f32 and f64, scalar
+     >>dtype       sizes; f16, bf16, fp8, blocks <-> f32 and f64, scalar
      >>describe    defaults, validation: one rule a line
      >>sequence    one sequence of a batch: lengths, addresses, visible range
-     >>threads     pool, parallel loops
+     >>threads     pool, a host's team, parallel loops
      >>dispatch    which ISA runs, cache sizes, environment
      >>public      forward, backward, query, merge, convert: the calls that compute
      >>backends    registry, automatic choice, which tries plans
@@ -52,7 +52,7 @@
        >>forward   flash, forward: what a row is, how it is finished and joined
        >>group     up to MR rows against a block of keys
        >>thin      the same for few rows, keys and values where they lie
-       >>split     the groups and blocks of a unit, one key split after another
+       >>split     the groups, gangs and blocks of a unit, one key split after another
        >>int16     rows of a unit from codes of int16, with their certificates
        >>decode    few rows against a cache of int16, with their certificates
        >>backward  flash, backward
@@ -172,12 +172,13 @@
    -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
    where they are refused. WebAssembly without shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
-   before both. A host that calls an operator on all of its threads at once has attn_forward_team. threads = 0 asks for as many as omp_get_max_threads() says, or as there are
-   processors that the calling thread may run on: read once, by the first call. How many wake
-   follows from the lengths of the sequences, not from the room that they lie in. The pool's
-   threads leave the host's signals alone; a thread that is cancelled in a call is cancelled after
-   it where the call holds the pool or memory; a shared object that is unloaded ends its threads
-   (on Windows it stays loaded until attn_shutdown has ended them).
+   before both. A host that calls an operator on all of its threads at once has attn_forward_team.
+   threads = 0 asks for as many as omp_get_max_threads() says, or as there are processors that the
+   calling thread may run on: read once, by the first call. How many wake follows from the lengths
+   of the sequences, not from the room that they lie in. The pool's threads leave the host's
+   signals alone; a thread that is cancelled in a call is cancelled after it where the call holds
+   the pool or memory; a shared object that is unloaded ends its threads (on Windows it stays
+   loaded until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none).
 
@@ -185,7 +186,8 @@
    a dtype     a row in ATTN_DTYPE_LIST (sizes, validation and messages follow it), one load and one
                store in >>dtype (every kernel takes it from there at once; a vector form goes into
                load_any and store_any in >>kernel), and a case in the reference's own
-               attn__ref_read and attn__ref_write, of codes in attn__ref_most too
+               attn__ref_read and attn__ref_write, of codes in attn__ref_most too; blocks have
+               attn__put_block for a store, load_block in >>kernel, attn__ref_put_block
    an ISA      a room >>ops_<isa>, as >>ops_avx2: W, the register tile MR x NV, the type of a vector,
                ATTN__TARGET_<isa> and the eleven operations that >>ops_portable lists, within
                ATTN__REGION(<isa>); there too, with ATTN__KERNEL defined as <isa>, this file is
@@ -1659,17 +1661,13 @@ ATTN__INLINE float attn__get_f32(const void *data, int32_t dtype, int64_t at) {
 ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) {
     if (ATTN__ONLY_F32) dtype = ATTN_F32;
     switch (dtype) { /* blocks are written whole */
-#define ATTN__PUT_FLOAT(name, number) case number: attn__put_##name(data, at, x); return;
-#define ATTN__PUT_CODES ATTN__PUT_FLOAT
-#define ATTN__PUT_BLOCKS(name, number)
-#define ATTN__PUT_MASK ATTN__PUT_FLOAT
-#define ATTN__X(name, number, text, bytes, elements, kind, most) ATTN__PUT_##kind(name, number)
+#define ATTN__CASE(name, number) case number: attn__put_##name(data, at, x); return;
+#define ATTN__X(name, number, text, bytes, elements, kind, most) \
+        ATTN__PICK_##kind(ATTN__CASE(name, number), ATTN__CASE(name, number), , \
+            ATTN__CASE(name, number))
         ATTN_DTYPE_LIST(ATTN__X)
 #undef ATTN__X
-#undef ATTN__PUT_MASK
-#undef ATTN__PUT_BLOCKS
-#undef ATTN__PUT_CODES
-#undef ATTN__PUT_FLOAT
+#undef ATTN__CASE
     }
 }
 /* clang-format on */
@@ -3748,9 +3746,8 @@ static void attn__share_run(const attn_desc *d, attn__share *s) {
    Tiled attention with an online softmax: Milakov and Gimelshein, "Online normalizer
    calculation for softmax", 2018; Dao et al., "FlashAttention", 2022. A unit of work is a tile
    of rows of one (sequence, kv head), or few rows of a gang of kv heads, against all its keys or
-   one key split. Every row's
-   arithmetic follows from the key blocks and splits of its own sequence alone; how rows are
-   dealt to units and units to threads changes no bit. */
+   one key split. Every row's arithmetic follows from the key blocks and splits of its own sequence
+   alone; how rows are dealt to units and units to threads changes no bit. */
 /* Further down: >>append, >>gradients. */
 static int64_t attn__append_bytes(const attn_desc *d);
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace);
@@ -3993,8 +3990,7 @@ static attn_status attn__flash_plan(
  * they are. `split` -1: all of them, or the merge. */
 static int attn__flash_unit(
     const attn__flash *job, int64_t u, int64_t gang, int64_t split, attn__rows *r) {
-    const int64_t heads = gang == 1 ? job->d->kv_heads : job->d->kv_heads / gang,
-                  all = job->d->batch * heads;
+    const int64_t heads = job->d->kv_heads / gang, all = job->d->batch * heads;
     int64_t tile = job->tiles - 1, b = 0;
     if (u >= all) {
         tile -= u / all;
@@ -9230,11 +9226,7 @@ ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t a
         return ATTN__(fma)(ATTN__(load8)(high + ATTN_PLANE, n, ATTN_INT8), ATTN__(set1)(1 / 256.0f),
             ATTN__(load8)(high, n, ATTN_INT8));
     }
-    if (attn__is_blocks(dtype)) {
-        int64_t i;
-        const uint8_t *block = attn__block(data, dtype, at, &i);
-        return ATTN__(load_block)(block, dtype, i);
-    }
+    if (attn__is_blocks(dtype)) return ATTN__(load_block)((const uint8_t *)data, dtype, at);
     attn__get_values(part, ATTN__W, data, dtype, at, n);
     return ATTN__(load)(part);
 }
@@ -9893,6 +9885,7 @@ typedef struct ATTN__(group) {
     const float *Q;
     int64_t ldq, row0, rows;
     int64_t head, heads;                /* which head of a gang of how many */
+    int late;                           /* scales of K go to the products */
     int64_t lo[ATTN__MR], hi[ATTN__MR]; /* row r sees keys [lo[r], hi[r]) of the block */
     int64_t first, last;                /* that some row sees */
     int64_t inner_lo, inner_hi;         /* that every row sees */
@@ -10237,8 +10230,11 @@ ATTN__INLINE void ATTN__(thin_dots)(
                   whole = first + (dim - first) / W * W;
     const int X = W > R ? W / R : 1;
     const void *data = m->data;
+    const int dense = m->dense >= X;
+    /* lines of a row; from one that is fetched to the next */
     const int64_t begin = ATTN__(thin_bytes)(dtype, first) / 64,
-                  lines = (ATTN__(thin_bytes)(dtype, dim) + 63) / 64; /* of a row */
+                  lines = (ATTN__(thin_bytes)(dtype, dim) + 63) / 64,
+                  on = dense ? (m->each || m->next ? 64 * X : 0) : 64;
     for (int64_t c = first; c < dim; c += W)
         for (int r = 0; r < R; r++)
             ATTN__(store)(Q + (c - first) * R + r * W,
@@ -10246,22 +10242,15 @@ ATTN__INLINE void ATTN__(thin_dots)(
     for (int64_t j = 0; j < n; j += X) {
         ATTN__V acc[MOST];
         uintptr_t next[W];
-        int64_t at[W], on = 64 * X;
+        int64_t at[W];
         float sum[MOST];
         ATTN__UNROLL for (int l = 0; l < R * X; l++)
             acc[l] = ATTN__(set1)(0);
         ATTN__UNROLL for (int x = 0; x < X; x++)
             at[x] = ATTN__(thin_at)(m, j + X <= n ? j + x : attn__min(j + x, n - 1));
         next[0] = (uintptr_t)ATTN__(thin_next)(m, j);
-        if (m->dense >= X) {
-            ATTN__UNROLL for (int x = 1; x < X; x++)
-                next[x] = next[0] + 64 * (uintptr_t)x;
-            if (!m->each && !m->next) on = 0;
-        } else {
-            ATTN__UNROLL for (int x = 1; x < X; x++)
-                next[x] = (uintptr_t)m->next[j + x];
-            on = 64;
-        }
+        ATTN__UNROLL for (int x = 1; x < X; x++)
+            next[x] = dense ? next[0] + 64 * (uintptr_t)x : (uintptr_t)m->next[j + x];
         const float *q = Q;
         int64_t c = first, done = begin;
         uintptr_t f = (uintptr_t)(begin * on);
@@ -10480,7 +10469,7 @@ ATTN__INLINE int ATTN__(thin_late)(const ATTN__(group) *g) {
     return late;
 }
 /* The products of a group with THIN_CHUNK keys, columns c .. of its scores. */
-ATTN__NOINLINE void ATTN__(thin_products)(const ATTN__(group) *g, int64_t c, int late) {
+ATTN__NOINLINE void ATTN__(thin_products)(const ATTN__(group) *g, int64_t c) {
     const attn_desc *d = g->u->job->d;
     const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows,
                   n = attn__min(g->end - c, ATTN__THIN_CHUNK);
@@ -10492,7 +10481,7 @@ ATTN__NOINLINE void ATTN__(thin_products)(const ATTN__(group) *g, int64_t c, int
     m.lda = g->ldq;
     m.ldo = ld;
     if (m.n) ATTN__(thin_chunk)(g, &d->k, kb + c, g->b->ke, &d->v, g->first, &k, &m);
-    const float *scale = late ? NULL : d->k.scale ? k.scale : NULL;
+    const float *scale = d->k.scale && !g->late ? k.scale : NULL;
     if (m.n && !ATTN__(thin_reads)(&d->k, m.dim, scale != NULL))
         ATTN__(thin_widen)(&m, scale, g->t->K);
     for (int64_t r = 0; r < rows && m.n; r += 4) {
@@ -10504,7 +10493,7 @@ ATTN__NOINLINE void ATTN__(thin_products)(const ATTN__(group) *g, int64_t c, int
     }
     for (int64_t r = 0; r < rows; r++) {
         float *S = g->t->S + r * ld + c;
-        if (late) ATTN__(thin_scale)(S, k.scale, m.n);
+        if (g->late) ATTN__(thin_scale)(S, k.scale, m.n);
         for (int64_t x = m.n; x < n; x++) S[x] = 0;
     }
 }
@@ -10657,7 +10646,7 @@ ATTN__NOINLINE int64_t ATTN__(thin_output)(const ATTN__(group) *g, int64_t j0, c
     return j0 + n;
 }
 
-/* ---- >>split: the groups and blocks of a unit, one key split after another ---- */
+/* ---- >>split: the groups, gangs and blocks of a unit, one key split after another ---- */
 /* A kv head of a unit: its rows, with a tile of their own, and room for O, maxima and sums of a later
  * key split. Heads share the tile's K and V. */
 typedef struct ATTN__(head) {
@@ -10678,8 +10667,28 @@ ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, const attn__rows *u, ATTN__
     g->head = 0;
     g->heads = 1;
     ATTN__(group_ranges)(g);
+    g->late = !ATTN__SMALL && b->thin_k && ATTN__(thin_late)(g);
 }
-/* Scores, softmax, P V into O. With `finish`, after which nothing joins them, o and lse. */
+/* Scores, softmax, P V into O of groups that see the same keys: each chunk of keys for one group after
+ * the other, which is the order of memory. With `finish`, after which nothing joins them, o and lse. */
+static void ATTN__(thin_groups)(const ATTN__(group) *g, int64_t groups, int finish) {
+    float max[ATTN__MR * ATTN__W], alpha[ATTN__GANG][16];
+    for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK)
+        for (int64_t h = 0; h < groups; h++) ATTN__(thin_products)(g + h, c);
+    for (int64_t h = 0; h < groups; h++) {
+        ATTN__(thin_scores)(g + h, max);
+        ATTN__(group_softmax)(g + h, max, alpha[h]);
+    }
+    if (!g->b->thin_v) {
+        for (int64_t h = 0; h < groups; h++) ATTN__(group_output)(g + h, alpha[h], finish);
+        return;
+    }
+    for (int64_t j = g->first, next = j; j < g->last; j = next)
+        for (int64_t h = 0; h < groups; h++) next = ATTN__(thin_output)(g + h, j, alpha[h]);
+    for (int64_t h = 0; h < groups && finish; h++)
+        ATTN__(finish)(g[h].u, g[h].t, g[h].row0, g[h].row0 + g[h].rows);
+}
+/* The same for one group, thin or not. */
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t row0, int64_t rows,
     const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
     ATTN__(group) g;
@@ -10688,47 +10697,26 @@ static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t ro
     const int none = g.last <= g.first;
     if (b->empty && (b->not_finite || none))
         memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
-    if (!none) {
-        if (!ATTN__SMALL && b->thin_k) {
-            const int late = ATTN__(thin_late)(&g);
-            for (int64_t c = g.start; c < g.end; c += ATTN__THIN_CHUNK)
-                ATTN__(thin_products)(&g, c, late);
-            ATTN__(thin_scores)(&g, max);
-        } else {
-            ATTN__(group_scores)(&g, max);
-        }
+    if (none) {
+        if (finish) ATTN__(finish)(u, t, row0, row0 + rows);
+    } else if (!ATTN__SMALL && b->thin_k) {
+        ATTN__(thin_groups)(&g, 1, finish);
+    } else {
+        ATTN__(group_scores)(&g, max);
         ATTN__(group_softmax)(&g, max, alpha);
-        if (ATTN__SMALL || !b->thin_v) {
-            ATTN__(group_output)(&g, alpha, finish);
-            return;
-        }
-        for (int64_t j = g.first; j < g.last;) j = ATTN__(thin_output)(&g, j, alpha);
+        ATTN__(group_output)(&g, alpha, finish);
     }
-    if (finish) ATTN__(finish)(u, t, row0, row0 + rows);
 }
-/* The same for all heads of a gang, side by side: their keys are read in the order of memory. Each row
- * sees each key of the block. */
+/* For all heads of a gang, side by side; each row sees each key of the block. */
 static void ATTN__(flash_gang)(
     ATTN__(head) *gang, int64_t heads, int64_t ldq, const ATTN__(block) *b, int finish) {
     ATTN__(group) g[ATTN__GANG];
-    float max[ATTN__MR * ATTN__W], alpha[ATTN__GANG][16];
-    int late[ATTN__GANG];
     for (int64_t h = 0; h < heads; h++) {
         ATTN__(group_of)(g + h, gang[h].u, &gang[h].t, 0, gang->u->rows, gang[h].Q, ldq, b);
         g[h].head = h;
         g[h].heads = heads;
-        late[h] = ATTN__(thin_late)(g + h);
     }
-    for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK)
-        for (int64_t h = 0; h < heads; h++) ATTN__(thin_products)(g + h, c, late[h]);
-    for (int64_t h = 0; h < heads; h++) {
-        ATTN__(thin_scores)(g + h, max);
-        ATTN__(group_softmax)(g + h, max, alpha[h]);
-    }
-    for (int64_t j = g->first, next = j; j < g->last; j = next)
-        for (int64_t h = 0; h < heads; h++) next = ATTN__(thin_output)(g + h, j, alpha[h]);
-    for (int64_t h = 0; h < heads && finish; h++)
-        ATTN__(finish)(gang[h].u, &gang[h].t, 0, gang->u->rows);
+    ATTN__(thin_groups)(g, heads, finish);
 }
 
 /* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */

@@ -51,8 +51,8 @@
      openpi       f16, causal, head_dim 256, heads 32/32 and 32/8: time, memory, correctness; the
                   share of the memory that is the score matrix. Its modules are gemma (tokens of
                   three experts under a block mask) and gemma_fast (a cache with appended tokens):
-                  --modules runs those alone that it names, --projections whole ones. An hour; 20 GiB, or standard is refused at
-                  S 8192.
+                  --modules runs those alone that it names, --projections whole ones. An hour;
+                  20 GiB, or standard is refused at S 8192.
                   Read the verdict at the end. It is reached when, over what was measured,
                   flash takes 15% less time and 50% less memory than standard, standard's memory
                   grows as S^2, and every result is right. The exit code is 1 when it is not.
