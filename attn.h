@@ -3630,6 +3630,9 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
 #define ATTN__SCORE_PAD 16
+/* Rows that go through a softmax together where there are at most so many keys, and all see them. */
+#define ATTN__GROUP_ROWS 16
+#define ATTN__SHORT_KEYS (ATTN__SMALL ? 0 : 256)
 
 /* What the CPU kernels do not take, for flash and standard alike. */
 static attn_status attn__decline(attn_plan *plan, attn_status s, const char *why) {
@@ -3813,6 +3816,11 @@ static int64_t attn__flash_ld(const attn__flash *job) {
     const int64_t keys = attn__min(ATTN__THIN_BLOCK, attn__round_up(job->d->kv_len, 64));
     return (ATTN__SMALL ? job->BN : attn__max(job->BN, keys)) + ATTN__SCORE_PAD;
 }
+/* Floats for the scores of a group, whose rows are ld apart. */
+static int64_t attn__scores_size(int64_t MR, int64_t ld) {
+    const int64_t wide = attn__min(ld, ATTN__SHORT_KEYS + ATTN__SCORE_PAD);
+    return attn__max(MR * ld, ATTN__SMALL ? 0 : ATTN__GROUP_ROWS * wide);
+}
 /* Bytes of a thread for what is kept of each row of a gang: scores, O twice, Q, maxima and sums; of as
  * many rows as there may be. */
 static int64_t attn__gang_bytes(const attn__flash *job) {
@@ -3851,7 +3859,7 @@ static int64_t attn__gang_of(const attn__flash *job) {
 static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t second) {
     int64_t BM = attn__round_up(attn__max(1, rows), 48);
     return attn__round_up(
-               4 * (attn__machine()->isa->MR * attn__flash_ld(job) +
+               4 * (attn__scores_size(attn__machine()->isa->MR, attn__flash_ld(job)) +
                        (BM + second) * (job->v_pad + 2) +
                        job->BN *
                            (job->d->head_dim + (job->copy_v != ATTN__V_IN_PLACE ? job->v_pad : 0)) +
@@ -3935,10 +3943,12 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->unit = attn__score_unit(d, job->extras);
     job->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) ||
                   (job->group > 1 && d->q_len > 1) || d->seq.cu_q;
+    /* a copy pays where many rows read it, or few in blocks that do not stay in L1 */
+    const int64_t readers = d->kv_len > ATTN__SHORT_KEYS ? 16 : 128;
     job->copy_v = d->v.dtype != ATTN_F32 || d->v_dim != job->v_pad || d->seq.block_table
                       ? ATTN__V_COPIED
-                  : d->q_len * job->group > 16 && !attn__tuning.v_in_place ? ATTN__V_IF_FAR
-                                                                           : ATTN__V_IN_PLACE;
+                  : d->q_len * job->group > readers && !attn__tuning.v_in_place ? ATTN__V_IF_FAR
+                                                                                : ATTN__V_IN_PLACE;
 
     job->straight_to_o =
         d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
@@ -3948,9 +3958,9 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + job->v_pad);
     job->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
     while (!attn__tuning.BN && job->BN > 64 && job->BN * key > l2 / 8 * 3) job->BN /= 2;
-    int64_t room =
-        l2 / 16 * 15 - job->BN * key -
-        4 * (m->isa->MR * (job->BN + ATTN__SCORE_PAD) + ATTN__SPLIT_ROWS * (job->v_pad + 2));
+    int64_t room = l2 / 16 * 15 - job->BN * key -
+                   4 * (attn__scores_size(m->isa->MR, job->BN + ATTN__SCORE_PAD) +
+                           ATTN__SPLIT_ROWS * (job->v_pad + 2));
     job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
@@ -9098,10 +9108,13 @@ ATTN__PLAIN_END
 #define ATTN__THIN_CHUNK ATTN__SUM_KEYS
 #define ATTN__THIN_BYTES 8192
 #define ATTN__THIN_AHEAD 64
-/* for (r = 0; r < rows; r += n): n is MR, or less, as equal as may be, where MR does not go up */
-#define ATTN__EACH_GROUP(r, n, rows) \
-    for (int64_t r = 0, n, left = attn__ceil_div(rows, ATTN__MR); \
+/* for (r = 0; r < rows; r += n): n is `most`, or less, as equal as may be, where it does not go up */
+#define ATTN__EACH_OF(r, n, rows, most) \
+    for (int64_t r = 0, n, left = attn__ceil_div(rows, most); \
         left > 0 && (n = attn__ceil_div((rows) - r, left)) > 0; left--, r += n)
+#define ATTN__EACH_TILE(r, n, rows) ATTN__EACH_OF(r, n, rows, ATTN__MR)
+/* floats of a vector for each row of a group, rounded up to tiles */
+#define ATTN__MAXIMA ((ATTN__GROUP_ROWS + ATTN__MR) * ATTN__W)
 /* products begin at a multiple of it: dropout's words come in fours */
 #define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
 #endif
@@ -9727,7 +9740,7 @@ ATTN__NOINLINE void ATTN__(seen_row)(const attn__query *q, const float *P, int64
 
 /* ---- >>forward: flash ---- */
 typedef struct ATTN__(tile) { /* one thread's scratch */
-    /* [BN / W][head_dim][W], [BN][v_pad], [6][ld], [BM][q_pad], [BM][v_pad] */
+    /* [BN / W][head_dim][W], [BN][v_pad], [rows of a group][ld], [BM][q_pad], [BM][v_pad] */
     float *K, *V, *S, *Q, *O;
     float *max, *sum; /* [BM]: row_max as scores are held, row_sum */
     /* O [BM][v_pad], sums and maxima [BM] of the key spans before; none without a span */
@@ -9742,7 +9755,7 @@ static ATTN__(tile) ATTN__(carve)(const attn__flash *job, char *scratch) {
     t.long_max = (float *)(t.long_sum + rows);
     float *p = t.long_max + rows;
     /* clang-format off */
-    t.S = p; p += ATTN__MR * job->ld;
+    t.S = p; p += attn__scores_size(ATTN__MR, job->ld);
     t.O = p; p += job->BM * job->v_pad;
     t.max = p; p += job->BM;
     t.sum = p; p += job->BM;
@@ -9877,20 +9890,21 @@ typedef struct ATTN__(block) {
     int thin_k, thin_v; /* K, V are read where they lie */
 } ATTN__(block);
 
-/* Up to MR rows of a unit, from row0 on, against a block. */
+/* Up to MR rows of a unit, from row0 on, against a block; up to GROUP_ROWS where it is short. */
 typedef struct ATTN__(group) {
     const attn__rows *u;
     ATTN__(tile) *t;
     const ATTN__(block) *b;
     const float *Q;
     int64_t ldq, row0, rows;
-    int64_t head, heads;                /* which head of a gang of how many */
-    int late;                           /* scales of K go to the products */
-    int64_t lo[ATTN__MR], hi[ATTN__MR]; /* row r sees keys [lo[r], hi[r]) of the block */
-    int64_t first, last;                /* that some row sees */
-    int64_t inner_lo, inner_hi;         /* that every row sees */
-    int64_t start, end;                 /* columns of the scores that are computed */
-    uint32_t holes;                     /* bit r: the mask hides keys between lo[r] and hi[r] */
+    int64_t head, heads; /* which head of a gang of how many */
+    int late;            /* scales of K go to the products */
+    /* row r sees keys [lo[r], hi[r]) of the block */
+    int64_t lo[ATTN__GROUP_ROWS], hi[ATTN__GROUP_ROWS];
+    int64_t first, last;        /* that some row sees */
+    int64_t inner_lo, inner_hi; /* that every row sees */
+    int64_t start, end;         /* columns of the scores that are computed */
+    uint32_t holes;             /* bit r: the mask hides keys between lo[r] and hi[r] */
 } ATTN__(group);
 ATTN__INLINE int64_t ATTN__(group_query)(const ATTN__(group) *g, int64_t r) {
     return ATTN__(row_query)(g->u, g->row0 + r);
@@ -9975,7 +9989,7 @@ ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
     g->inner_lo = b->kb;
     g->inner_hi = b->ke;
     g->holes = 0;
-    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++) {
+    for (int64_t r = 0; r < g->rows; r++) {
         g->lo[r] = b->kb;
         g->hi[r] = b->ke;
     }
@@ -10009,32 +10023,41 @@ ATTN__INLINE void ATTN__(group_clip)(
 /* The scores of a single key, whose dims are not spread: column 0 of S. */
 ATTN__INLINE void ATTN__(group_single)(const ATTN__(group) *g, float *S) {
     const int64_t dim = g->u->job->d->head_dim;
+    const int64_t ld = g->u->job->ld;
     float one[ATTN__MR];
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     for (int64_t e = 0, n; e < dim; e += n) {
         n = attn__min(dim - e, ATTN__SUM_DIMS);
-        ATTN__(mm_of)(1, g->rows)(
-            ATTN__PV, g->Q + e, g->ldq, g->t->K + e, 1, n, n, S, g->u->job->ld, e ? one : NULL);
+        ATTN__EACH_TILE(r, m, g->rows) {
+            ATTN__(mm_of)(1, m)(ATTN__PV, g->Q + r * g->ldq + e, g->ldq, g->t->K + e, 1, n, n,
+                S + r * ld, ld, e ? one : NULL);
+        }
     }
 }
-/* 1. S = Q K^T by tiles, masked; max[MR][W]: row maxima, in registers where a tile
- * is wholly visible */
+/* max[rows rounded up to MR][W] = -infinity */
+ATTN__INLINE void ATTN__(no_max)(int64_t rows, float *max) {
+    for (int64_t r = 0; r < rows; r += ATTN__MR) ATTN__UNROLL
+        for (int l = 0; l < ATTN__MR; l++)
+            ATTN__(store)(max + (r + l) * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+}
+/* 1. S = Q K^T by tiles, masked; max[rows rounded up to MR][W]: row maxima, in registers where a
+ * tile is wholly visible */
 ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
     const ATTN__(tile) *t = g->t;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
     const int64_t kb = g->b->kb, rows = g->rows;
-    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
-        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    ATTN__(no_max)(rows, max);
     for (int64_t c = g->start, n; c < g->end; c += n) {
         n = ATTN__(tile_vectors)(g->end - c) * ATTN__W;
         int whole = !job->extras && !g->holes && !g->b->single && kb + c >= g->inner_lo &&
                     kb + c + n <= g->inner_hi;
         if (g->b->single) ATTN__(group_single)(g, t->S + c);
-        else
-            ATTN__(tile_dots)(n / ATTN__W, rows, g->Q, g->ldq,
-                t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
-                t->S + c, job->ld, whole ? max : NULL);
+        else ATTN__EACH_TILE(r, m, rows) {
+                ATTN__(tile_dots)(n / ATTN__W, m, g->Q + r * g->ldq, g->ldq,
+                    t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                    t->S + r * job->ld + c, job->ld, whole ? max + r * ATTN__W : NULL);
+            }
         for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
             ATTN__(group_clip)(g, r, t->S + r * job->ld + c, kb + c, n, max + r * ATTN__W);
     }
@@ -10052,9 +10075,10 @@ ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, floa
     const attn_desc *d = job->d;
     const int64_t row0 = g->row0, rows = g->rows;
     const ATTN__V zero = ATTN__(set1)(0), power = ATTN__(set1)(job->unit.exp2);
-    float base[16], top[16], sum[16];
-    for (int64_t r = 0; r < 16; r += ATTN__W) ATTN__(store)(top + r, zero);
-    ATTN__(max_rows)(max, top);
+    /* the sums of MR rows may fill a vector */
+    float base[ATTN__GROUP_ROWS], top[2 * ATTN__GROUP_ROWS], sum[2 * ATTN__GROUP_ROWS];
+    for (int64_t r = 0; r < ATTN__GROUP_ROWS; r += ATTN__W) ATTN__(store)(top + r, zero);
+    for (int64_t r = 0; r < rows; r += ATTN__MR) ATTN__(max_rows)(max + r * ATTN__W, top + r);
     for (int64_t r = 0; r < rows; r += ATTN__W) {
         /* a NaN leaves the maximum as it was */
         ATTN__V old = ATTN__(load_n)(t->max + row0 + r, rows - r),
@@ -10083,7 +10107,7 @@ ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, floa
         }
         ATTN__(exp_row)(S, g->start, g->end, k, from, max + r * ATTN__W);
     }
-    ATTN__(add_rows)(max, sum);
+    for (int64_t r = 0; r < rows; r += ATTN__MR) ATTN__(add_rows)(max + r * ATTN__W, sum + r);
     for (int64_t r = 0; r < rows; r += ATTN__W)
         ATTN__(store_n)(t->sum + row0 + r,
             ATTN__(fma)(ATTN__(load_n)(t->sum + row0 + r, rows - r), ATTN__(load)(alpha + r),
@@ -10110,8 +10134,10 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
         float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, ATTN__(group_query)(g, 0),
                                             ATTN__(group_head)(g, 0));
         for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(g->u, t, g->row0 + r);
-        ATTN__(mm_columns)(ATTN__PV_LAST, rows, P, job->ld, V, b->ldv, g->last - g->first, lead, o,
-            ldo, job->v_pad, alpha);
+        ATTN__EACH_TILE(r, m, rows) {
+            ATTN__(mm_columns)(ATTN__PV_LAST, m, P + r * job->ld, job->ld, V, b->ldv,
+                g->last - g->first, lead, o + r * ldo, ldo, job->v_pad, alpha + r);
+        }
         for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
             if (ATTN__(row_empty)(t, g->row0 + r))
                 memset(o + r * ldo, 0, (size_t)job->v_pad * sizeof *o);
@@ -10119,8 +10145,11 @@ ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int
     }
     const int all_see_all = g->inner_lo == g->first && g->inner_hi == g->last;
     if (!b->not_finite || (!d->mask.data && !d->bias.data && all_see_all)) {
-        ATTN__(mm_columns)(ATTN__PV, rows, P, job->ld, V, b->ldv, g->last - g->first, lead, O,
-            job->v_pad, job->v_pad, b->empty && !b->not_finite ? NULL : alpha);
+        ATTN__EACH_TILE(r, m, rows) {
+            ATTN__(mm_columns)(ATTN__PV, m, P + r * job->ld, job->ld, V, b->ldv, g->last - g->first,
+                lead, O + r * job->v_pad, job->v_pad, job->v_pad,
+                b->empty && !b->not_finite ? NULL : alpha + r);
+        }
     } else {
         for (int64_t r = 0; r < rows; r++) {
             const attn__query q = ATTN__(group_row)(g, r);
@@ -10500,8 +10529,7 @@ ATTN__NOINLINE void ATTN__(thin_products)(const ATTN__(group) *g, int64_t c) {
 /* Products become scores, and max their maxima, as group_scores leaves them. */
 ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
     const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
-    ATTN__UNROLL for (int r = 0; r < ATTN__MR; r++)
-        ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
+    ATTN__(no_max)(rows, max);
     for (int64_t r = 0; r < rows; r++) {
         const attn__query q = ATTN__(group_row)(g, r);
         float *S = g->t->S + r * ld + g->start, *top = max + r * ATTN__W;
@@ -10672,7 +10700,7 @@ ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, const attn__rows *u, ATTN__
 /* Scores, softmax, P V into O of groups that see the same keys: each chunk of keys for one group after
  * the other, which is the order of memory. With `finish`, after which nothing joins them, o and lse. */
 static void ATTN__(thin_groups)(const ATTN__(group) *g, int64_t groups, int finish) {
-    float max[ATTN__MR * ATTN__W], alpha[ATTN__GANG][16];
+    float max[ATTN__MAXIMA], alpha[ATTN__GANG][ATTN__GROUP_ROWS];
     for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK)
         for (int64_t h = 0; h < groups; h++) ATTN__(thin_products)(g + h, c);
     for (int64_t h = 0; h < groups; h++) {
@@ -10692,7 +10720,7 @@ static void ATTN__(thin_groups)(const ATTN__(group) *g, int64_t groups, int fini
 static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t row0, int64_t rows,
     const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
     ATTN__(group) g;
-    float max[ATTN__MR * ATTN__W], alpha[16];
+    float max[ATTN__MAXIMA], alpha[ATTN__GROUP_ROWS];
     ATTN__(group_of)(&g, u, t, row0, rows, Q, ldq, b);
     const int none = g.last <= g.first;
     if (b->empty && (b->not_finite || none))
@@ -10813,7 +10841,8 @@ static void ATTN__(flash_split)(
             d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, ke);
         if (first > kb) all.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
         all.single = ke - all.pack0 == 1 && !thin && d->head_dim <= ATTN__LONG_DIMS;
-        const int done = finish && !folds && ke == last;
+        const int done = finish && !folds && ke == last,
+                  wide = all.whole && !thin && job->ld <= ATTN__SHORT_KEYS + ATTN__SCORE_PAD;
         if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole) {
             ATTN__(flash_gang)(gang, heads, ldq, &all, done);
             continue;
@@ -10822,7 +10851,7 @@ static void ATTN__(flash_split)(
             ATTN__(head) *one = gang + h;
             ATTN__(block) b = all;
             ATTN__(block_pack)(one->u, &one->t, &b);
-            ATTN__EACH_GROUP(r, n, u->rows) {
+            ATTN__EACH_OF(r, n, u->rows, wide ? ATTN__GROUP_ROWS : ATTN__MR) {
                 ATTN__(flash_group)(one->u, &one->t, r, n, one->Q + r * ldq, ldq, &b, done);
             }
         }
@@ -12197,7 +12226,7 @@ static int ATTN__(bwd_groups)(const attn__bwd *job, const attn__sequence_view *s
     gr->n = 0;
     gr->whole = attn__all_see(
         d, s, t->row0 / job->group, (t->row0 + t->rows - 1) / job->group, t->kb, t->ke);
-    ATTN__EACH_GROUP(r, n, t->rows) {
+    ATTN__EACH_TILE(r, n, t->rows) {
         int64_t first = gr->whole ? t->kb : t->ke, last = gr->whole ? t->ke : t->kb;
         for (int64_t l = 0; l < n && !gr->whole; l++) {
             int64_t lo, hi;
@@ -12418,7 +12447,7 @@ static void ATTN__(bwd_queries)(
     for (int64_t c = 0, nv; c < job->q_pad; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(job->q_pad - c);
         int64_t g = -1;
-        ATTN__EACH_GROUP(r, m, n) {
+        ATTN__EACH_TILE(r, m, n) {
             g++;
             int64_t first = gr ? gr->first[g] - kb : 0, last = gr ? gr->last[g] - kb : keys;
             if (last <= first) continue;
@@ -12620,7 +12649,7 @@ static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_v
     for (int64_t kb = 0; kb < s->k_len; kb += job->BN) {
         int64_t ke = attn__min(kb + job->BN, s->k_len);
         ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-        ATTN__EACH_GROUP(r, n, rows) {
+        ATTN__EACH_TILE(r, n, rows) {
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
                 ATTN__(tile_dots)(nv, n, Q + r * job->q_pad, job->q_pad, K + (j - kb) * d->head_dim,
@@ -12704,7 +12733,7 @@ static void ATTN__(standard_output)(const attn__std *job, const attn__sequence_v
                 tile.O + r * job->v_pad, job->v_pad, 1);
         }
         if (not_finite) continue;
-        ATTN__EACH_GROUP(r, n, rows) {
+        ATTN__EACH_TILE(r, n, rows) {
             ATTN__(mm_columns)(ATTN__PV, n, S + r * job->ld + kb, job->ld, tile.V, job->v_pad,
                 ke - kb, ATTN__SUM_KEYS, tile.O + r * job->v_pad, job->v_pad, job->v_pad, one);
         }
