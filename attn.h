@@ -2760,15 +2760,20 @@ static struct {
     attn__lock owner, lock;
     attn__signal wake, idle;
     attn__thread id[1024];
-    int32_t started, active, want;
+    int32_t started, want, spins; /* spins: ATTN__SPINS, or 0: more threads than processors */
     int stop, fork_handler;
-    /* one per parallel loop; also read without the lock while spinning */
-    uint32_t generation;
+    /* one per parallel loop; threads at work: also read without the lock while spinning */
+    uint32_t generation, active;
     /* NULL once the loop is done: a late thread finds nothing */
     attn__wrapped *work;
     intptr_t n, next;
 } attn__pool = {ATTN__LOCK_INIT, ATTN__LOCK_INIT, ATTN__SIGNAL_INIT, ATTN__SIGNAL_INIT, {0}, 0, 0,
-    0, 0, 0, 0, NULL, 0, 0};
+    0, 0, 0, 0, 0, NULL, 0, 0};
+/* While calls follow one another, and at the end of one, a moment of spinning (about 50 us) saves a
+ * thread the sleep and the wake-up, which take as long as 256 x 256 of attention. */
+#define ATTN__SPINS 4000
+#define ATTN__SPIN_WHILE(waiting) \
+    for (int32_t k = spins; k > 0 && (waiting); k--) ATTN__PAUSE()
 
 static void attn__drain(attn__wrapped *work, intptr_t n) {
     for (;;) {
@@ -2782,10 +2787,9 @@ static void attn__worker(int32_t me) {
     uint32_t seen = 0;
     for (;;) {
         if (attn__pool.generation == seen && !attn__pool.stop) {
-            /* a moment of spinning saves the wake-up when calls follow one another */
+            const int32_t spins = attn__pool.spins;
             attn__lock_give(&attn__pool.lock);
-            for (int k = 0; k < 400 && ATTN__LOAD(&attn__pool.generation) == seen; k++)
-                ATTN__PAUSE();
+            ATTN__SPIN_WHILE(ATTN__LOAD(&attn__pool.generation) == seen);
             attn__lock_take(&attn__pool.lock);
         }
         while (attn__pool.generation == seen && !attn__pool.stop)
@@ -2795,11 +2799,12 @@ static void attn__worker(int32_t me) {
         if (!attn__pool.work || me >= attn__pool.want) continue;
         attn__wrapped *work = attn__pool.work;
         intptr_t n = attn__pool.n;
-        attn__pool.active++;
+        ATTN__STORE(&attn__pool.active, attn__pool.active + 1);
         attn__lock_give(&attn__pool.lock);
         attn__drain(work, n);
         attn__lock_take(&attn__pool.lock);
-        if (--attn__pool.active == 0) attn__signal_all(&attn__pool.idle);
+        ATTN__STORE(&attn__pool.active, attn__pool.active - 1);
+        if (attn__pool.active == 0) attn__signal_all(&attn__pool.idle);
     }
     attn__lock_give(&attn__pool.lock);
 }
@@ -2841,7 +2846,8 @@ static void attn__after_fork(void) { /* in the child no thread of the pool is le
     pthread_mutex_init(&attn__pool.lock, NULL);
     pthread_cond_init(&attn__pool.wake, NULL);
     pthread_cond_init(&attn__pool.idle, NULL);
-    attn__pool.started = attn__pool.active = 0;
+    attn__pool.started = 0;
+    attn__pool.active = 0;
     attn__pool.stop = 0;
     attn__pool.work = NULL;
     attn__inside = 0;
@@ -2904,11 +2910,13 @@ static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
         return;
     }
     const int cancel = attn__cancel_never();
+    const int32_t spins = threads <= attn_threads() ? ATTN__SPINS : 0;
     attn__lock_take(&attn__pool.lock);
     attn__pool_start(threads - 1);
     attn__pool.work = work;
     attn__pool.n = (intptr_t)n;
     attn__pool.want = threads - 1;
+    attn__pool.spins = spins;
     attn__pool.next = 0;
     ATTN__NEXT(&attn__pool.generation);
     attn__signal_all(&attn__pool.wake);
@@ -2916,6 +2924,9 @@ static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
     attn__drain(work, (intptr_t)n);
     attn__lock_take(&attn__pool.lock);
     attn__pool.work = NULL;
+    attn__lock_give(&attn__pool.lock);
+    ATTN__SPIN_WHILE(ATTN__LOAD(&attn__pool.active));
+    attn__lock_take(&attn__pool.lock);
     while (attn__pool.active) attn__signal_wait(&attn__pool.idle, &attn__pool.lock);
     attn__lock_give(&attn__pool.lock);
     attn__lock_give(&attn__pool.owner);
