@@ -9538,6 +9538,17 @@ static void ATTN__(pack_single_k)(
         ATTN__(kv_scale)(d, s, &d->k, j, h), &unused);
     ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
 }
+/* Whether any element of n rows of whole vectors is not finite. */
+ATTN__NOINLINE int ATTN__(rows_bad)(const float *p, int64_t stride, int64_t n, int64_t dim) {
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__V bad = zero, odd = zero;
+    for (int64_t j = 0; j < n; j++, p += stride)
+        for (int64_t c = 0; c < dim; c += 2 * ATTN__W) {
+            bad = ATTN__(fma)(ATTN__(load)(p + c), zero, bad);
+            if (c + ATTN__W < dim) odd = ATTN__(fma)(ATTN__(load)(p + c + ATTN__W), zero, odd);
+        }
+    return ATTN__(any_bad)(bad + odd);
+}
 /* Whether any element of rows [j0, j1) of V is not finite; widens them into dst (width pad)
  * unless it is NULL. Nine parameters: where to, and which rows of which tensor. */
 static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
@@ -9594,16 +9605,24 @@ ATTN__NOINLINE void ATTN__(score_row)(
     const attn__query *q, float *S, int64_t j0, int64_t n, float *max) {
     const attn_desc *d = q->d;
     const int64_t h = q->h, i = q->i, lo = q->lo, hi = q->hi;
-    const float ratio = attn__capped(d) ? attn__cap_ratio(d) : 0;
+    /* of the description's own: what is stored might be the description */
+    const int capped = attn__capped(d);
+    const void *bias = d->bias.data;
+    const unsigned char *mask = (const unsigned char *)d->mask.data;
+    const int32_t type = d->bias.dtype;
+    const float ratio = capped ? attn__cap_ratio(d) : 0, cap = d->softcap * ATTN__HELD,
+                slope = d->alibi ? -ATTN__HELD * d->alibi[h] : 0;
+    const int sloped = d->alibi != NULL;
     float scale = d->scale;
     if (scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
-        for (int64_t c = 0; c < n && !attn__capped(d); c += ATTN__W)
+        for (int64_t c = 0; c < n && !capped; c += ATTN__W)
             ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(scale));
         scale = 1;
     }
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
-    int64_t bias_at = d->bias.data ? attn__bias_at(d, q->s, d->bias.stride, i, h) : 0;
-    int64_t mask_at = d->mask.data ? attn__bias_at(d, q->s, d->mask.stride, i, h) : 0;
+    int64_t bias_at = bias ? attn__bias_at(d, q->s, d->bias.stride, i, h) : 0;
+    int64_t mask_at = mask ? attn__bias_at(d, q->s, d->mask.stride, i, h) : 0;
+    const int64_t off = attn__sat_add(i, q->s->offset);
     const int32_t first = (int32_t)attn__clamp(lo - j0, 0, n),
                   last = (int32_t)attn__clamp(hi - j0, first, n);
     for (int64_t c = 0; c < n; c += ATTN__W) {
@@ -9611,23 +9630,19 @@ ATTN__NOINLINE void ATTN__(score_row)(
         ATTN__V x = ATTN__(load)(S + c);
         if (j < hi && j + ATTN__W > lo) {
             ATTN__V zero = ATTN__(set1)(0), b = zero;
-            if (d->bias.data)
-                b = ATTN__(load_any)(d->bias.data, d->bias.dtype, bias_at + j, hi - j) *
-                    ATTN__(set1)(ATTN__HELD);
-            if (attn__capped(d))
-                x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)),
-                    ATTN__(set1)(d->softcap * ATTN__HELD), b);
+            if (bias)
+                b = ATTN__(load_any)(bias, type, bias_at + j, hi - j) * ATTN__(set1)(ATTN__HELD);
+            if (capped)
+                x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(cap), b);
             else x = ATTN__(fma)(x, ATTN__(set1)(scale * ATTN__HELD), b);
-            if (d->alibi) {
-                ATTN__V a = ATTN__(set1)((float)attn__sat_add(attn__sat_add(i, q->s->offset), -j)) -
-                            ATTN__(load)(ATTN__(iota));
-                x = ATTN__(fma)(
-                    ATTN__(set1)(-ATTN__HELD * d->alibi[h]), ATTN__(max)(a, zero - a), x);
+            if (sloped) {
+                ATTN__V a =
+                    ATTN__(set1)((float)attn__sat_add(off, -j)) - ATTN__(load)(ATTN__(iota));
+                x = ATTN__(fma)(ATTN__(set1)(slope), ATTN__(max)(a, zero - a), x);
             }
-            if (d->bias.data) /* hidden, whatever the product is */
+            if (bias) /* hidden, whatever the product is */
                 x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
-            if (d->mask.data)
-                x = ATTN__(hide)(x, (const unsigned char *)d->mask.data + mask_at + j, hi - j);
+            if (mask) x = ATTN__(hide)(x, mask + mask_at + j, hi - j);
         }
         x = ATTN__(clip)(x, (int32_t)c, first, last);
         ATTN__(store)(S + c, x);
@@ -9928,7 +9943,10 @@ ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) *g, int64_t r) {
         g->lo[r], g->hi[r]};
     return q;
 }
-/* Whether n elements of the bias are all -infinity; a NaN is not. */
+/* Whether the bias's element `at` is -infinity; whether n of them are. A NaN is not. */
+ATTN__INLINE int ATTN__(bias_hides_one)(const attn_desc *d, int64_t at) {
+    return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
+}
 ATTN__NOINLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n) {
     const ATTN__V one = ATTN__(set1)(1), low = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
     ATTN__V seen = zero;
@@ -9959,8 +9977,9 @@ ATTN__NOINLINE void ATTN__(group_trim)(ATTN__(group) *g, int64_t r) {
         while (lo < hi && !seen[hi - 1]) hi--;
         if (lo < hi && memchr(seen + lo, 0, (size_t)(hi - lo))) g->holes |= 1u << r;
     }
-    if (d->bias.data) {
-        const int64_t at = attn__bias_at(d, q.s, d->bias.stride, q.i, q.h);
+    const int64_t at = d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
+    if (d->bias.data && lo < hi &&
+        (ATTN__(bias_hides_one)(d, at + lo) || ATTN__(bias_hides_one)(d, at + hi - 1))) {
         int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
         for (int64_t j = lo, n; j < hi; j += n) {
             n = attn__min(hi - j, 8 * ATTN__W);
@@ -10802,7 +10821,8 @@ static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN_
     b->ldv = d->v.stride[1];
     b->V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, b->kb, h);
     if (!b->whole || d->mask.data || d->bias.data)
-        b->not_finite = ATTN__(pack_v)(NULL, 0, d, &u->s, &d->v, h, d->v_dim, b->pack0, b->ke);
+        b->not_finite = ATTN__(rows_bad)(
+            b->V + (b->pack0 - b->kb) * b->ldv, b->ldv, b->ke - b->pack0, d->v_dim);
 }
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of MR rows (fewer where MR do
  * not go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
