@@ -2574,6 +2574,10 @@ ATTN__INLINE int64_t attn__bias_at(
     return s->b * stride[0] + h * stride[1] + i * stride[2] +
            (d->seq.start_k ? d->seq.start_k[s->b] : 0);
 }
+/* Whether element `at` of the bias is -infinity, which hides a key as a mask does. */
+ATTN__NOINLINE int attn__bias_hides(const attn_desc *d, int64_t at) {
+    return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
+}
 ATTN__INLINE int64_t attn__lse_at(
     const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t h) {
     return d->seq.cu_q ? h * d->seq.total_q + s->q_first + i : (s->b * d->heads + h) * d->q_len + i;
@@ -9737,7 +9741,7 @@ static int ATTN__(masked)(const attn__query *q, int64_t j) {
     }
     if (!d->bias.data) return 0;
     const int64_t at = attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) + j;
-    return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
+    return attn__bias_hides(d, at);
 }
 static ATTN__UNUSED int ATTN__(sees)(const attn__query *q, int64_t j) {
     return j >= q->lo && j < q->hi && !ATTN__(masked)(q, j);
@@ -9943,10 +9947,7 @@ ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) *g, int64_t r) {
         g->lo[r], g->hi[r]};
     return q;
 }
-/* Whether the bias's element `at` is -infinity; whether n of them are. A NaN is not. */
-ATTN__INLINE int ATTN__(bias_hides_one)(const attn_desc *d, int64_t at) {
-    return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
-}
+/* Whether n elements of the bias are all -infinity; a NaN is not. */
 ATTN__NOINLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n) {
     const ATTN__V one = ATTN__(set1)(1), low = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
     ATTN__V seen = zero;
@@ -9979,7 +9980,7 @@ ATTN__NOINLINE void ATTN__(group_trim)(ATTN__(group) *g, int64_t r) {
     }
     const int64_t at = d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
     if (d->bias.data && lo < hi &&
-        (ATTN__(bias_hides_one)(d, at + lo) || ATTN__(bias_hides_one)(d, at + hi - 1))) {
+        (attn__bias_hides(d, at + lo) || attn__bias_hides(d, at + hi - 1))) {
         int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
         for (int64_t j = lo, n; j < hi; j += n) {
             n = attn__min(hi - j, 8 * ATTN__W);
@@ -10099,7 +10100,7 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
 }
 /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the row
  * sums; base = k max */
-ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, float *alpha) {
+ATTN__NOINLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, float *alpha) {
     const ATTN__(tile) *t = g->t;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
@@ -10150,7 +10151,7 @@ ATTN__INLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, floa
 }
 /* 3. O = alpha O + P V over the keys that some row sees; or at once o and lse of rows that nothing
  * joins after this block. */
-ATTN__INLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int finish) {
+ATTN__NOINLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int finish) {
     const ATTN__(tile) *t = g->t;
     const ATTN__(block) *b = g->b;
     const attn__flash *job = g->u->job;
