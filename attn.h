@@ -10253,16 +10253,13 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
            : dtype == ATTN_Q4_0                      ? 128
                                                      : 64 / attn__bytes(dtype, 1);
 }
-/* Vectors of V in a panel: those of two rows of O stay in registers. Keys that a panel takes at a
- * time. What takes more than an instruction or two to widen. */
+/* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an instruction or two to widen. */
 #undef ATTN__THIN_PANEL
-#undef ATTN__THIN_FEW
 #undef ATTN__THIN_COSTLY
 #define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
 #define ATTN__THIN_COSTLY(dtype) \
     ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16 || (dtype) == ATTN_Q8_0 || \
         (dtype) == ATTN_Q4_0)
-#define ATTN__THIN_FEW (ATTN__THIN_PANEL == 8 ? 8 : 32)
 /* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`; c a multiple of 32
  * where there are blocks. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
@@ -10451,10 +10448,13 @@ ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t,
     }
     if (g->heads > 1) ATTN__(thin_gang)(g, t, j, end, then, from, k, m);
     else ATTN__(thin_ahead)(g, t, j, end, then, from, k, m);
-    if (t->scale) {
+    if (t->scale && s->pages) {
         int64_t at[ATTN__THIN_CHUNK];
         attn__keys_at(d, s, t->scale_stride, j, n, h, at);
         for (int64_t x = 0; x < n; x++) k->scale[x] = t->scale[at[x]];
+    } else if (t->scale) {
+        const int64_t at = attn__k_at(d, s, t->scale_stride, j, h), step = t->scale_stride[1];
+        for (int64_t x = 0; x < n; x++) k->scale[x] = t->scale[at + x * step];
     }
     for (int64_t x = n; t->scale && x < up; x++) k->scale[x] = k->scale[n - 1];
 }
@@ -10648,7 +10648,8 @@ ATTN__INLINE void ATTN__(thin_panel)(const ATTN__(thin) *m, int R, int vectors, 
 ATTN__INLINE int64_t ATTN__(thin_panels)(const ATTN__(thin) *m, int R, int vectors, int64_t c,
     float (*part)[2 * ATTN__THIN_PANEL * ATTN__W]) {
     const int64_t width = vectors * ATTN__W, whole = (m->dim - c) / width * width,
-                  few = m->dim == width && m->rows <= R ? m->n : ATTN__THIN_FEW;
+                  most = ATTN__THIN_PANEL == 8 ? 4096 / ATTN__(thin_bytes)(m->dtype, m->dim) : 32,
+                  few = m->dim == width && m->rows <= R ? m->n : attn__clamp(most, 8, 32);
     if (whole <= 0) return c;
     for (int64_t e = c; e < c + whole; e += width)
         for (int64_t j = 0; j < m->n; j += few)
