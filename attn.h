@@ -10256,15 +10256,23 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
 /* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an instruction or two to widen. */
 #undef ATTN__THIN_PANEL
 #undef ATTN__THIN_COSTLY
+#undef ATTN__THIN_SINGLE
 #define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
 #define ATTN__THIN_COSTLY(dtype) \
     ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16 || (dtype) == ATTN_Q8_0 || \
         (dtype) == ATTN_Q4_0)
+/* What has code for a single row, as decode without groups reads; of the others four are computed. */
+#define ATTN__THIN_SINGLE(dtype) \
+    ((dtype) == ATTN_F32 || (dtype) == ATTN_F16 || (dtype) == ATTN_BF16 || (dtype) == ATTN_INT8)
 /* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`; c a multiple of 32
  * where there are blocks. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
     const int64_t *at, int64_t c, int64_t e, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
+    ATTN__UNROLL for (int x = 0; x < X && R == 1; x++) /* one after the other: so many do not fit */
+        acc[x] =
+            ATTN__(fma)(ATTN__(load)(q), ATTN__(load_any)(data, dtype, at[x] + c + e, n), acc[x]);
+    if (R == 1) return;
     ATTN__UNROLL for (int x = 0; x < X; x++)
         key[x] = attn__is_blocks(dtype)
                      ? ATTN__(load_block)((const uint8_t *)data + attn__bytes(dtype, at[x]) +
@@ -10337,13 +10345,13 @@ ATTN__INLINE void ATTN__(thin_dots)(
 ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first) {
     float Q[4 * ATTN__SUM_DIMS * ATTN__W]; /* W columns of each row, then the next */
     switch (m->dtype) {
-        case ATTN_F32:
-            if (m->rows == 1) ATTN__(thin_dots)(m, 1, ATTN_F32, first, Q);
-            else ATTN__(thin_dots)(m, 4, ATTN_F32, first, Q);
-            return;
 #define X(type) \
-    case type: ATTN__(thin_dots)(m, 4, type, first, Q); return; /* widening takes longer */
-            ATTN__THIN_NARROW(X)
+    case type: \
+        if (ATTN__THIN_SINGLE(type) && m->rows == 1) ATTN__(thin_dots)(m, 1, type, first, Q); \
+        else ATTN__(thin_dots)(m, 4, type, first, Q); \
+        return;
+        X(ATTN_F32)
+        ATTN__THIN_NARROW(X)
 #undef X
     }
 }
@@ -10620,7 +10628,7 @@ ATTN__INLINE void ATTN__(thin_panel)(const ATTN__(thin) *m, int R, int vectors, 
     switch (m->dtype) {
 #define X(type, lanes) \
     case type: \
-        if (type == ATTN_F32 || \
+        if (type == ATTN_F32 || (R == 1 && ATTN__THIN_SINGLE(type)) || \
             (R > 1 && (vectors < ATTN__THIN_PANEL || !ATTN__THIN_COSTLY(type)))) \
             ATTN__(thin_sums)(m, R, vectors, type, j, end, c, lanes, row, from, to, acc); \
         break;
@@ -10662,7 +10670,7 @@ ATTN__INLINE int64_t ATTN__(thin_panels)(const ATTN__(thin) *m, int R, int vecto
 ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
     float part[2][2 * ATTN__THIN_PANEL * ATTN__W]; /* of two rows, or half as wide of four */
     int64_t c = 0;
-    if (m->rows == 1 && m->dtype == ATTN_F32) {
+    if (m->rows == 1 && ATTN__THIN_SINGLE(m->dtype)) {
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_PANEL, c, part);
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_PANEL / 2, c, part);
     } else {
