@@ -104,6 +104,31 @@ static void test_nan(void **state)
             same(&d, how ? "bias" : "mask", "hidden NaN");
         }
 }
+/* V of whole vectors is read where it lies: a NaN in any key reaches the rows that see it, and no other; with a window the first keys
+ * of a block are passed over. */
+static void test_nan_in_place(void **state)
+{
+    enum { KEYS = 200, ROWS = 12, DIM = 32 };
+    (void)state;
+    for (int64_t at = 0; at < KEYS; at++)
+        for (int how = 0; how < 3; how++) {
+            attn_desc d = { 0 };
+            fill_tensors();
+            d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = d.v_dim = DIM, d.threads = 1;
+            d.flags = how == 2 ? 0 : ATTN_CAUSAL | (how ? ATTN_WINDOW_LEFT : 0), d.window_left = how == 1 ? 3 : 0;
+            d.q.data = q, d.k.data = k, d.v.data = v;
+            for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2;
+            if (how == 2) d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
+            v[at * HEADS * DIM + at % (HEADS * DIM)] = NAN;
+            for (int b = 0; b < 2; b++) {
+                d.backend = b ? "flash" : "reference", d.o.data = o[b];
+                assert_ok(attn_forward(&d));
+            }
+            for (int64_t i = 0; i < ROWS * HEADS * DIM; i++)
+                if (o[0][i] != o[0][i] ? o[1][i] == o[1][i] : !(fabsf(o[1][i] - o[0][i]) <= 1e-5f))
+                    fail_msg("NaN in key %lld, %d: o[%lld] is %g, not %g", (long long)at, how, (long long)i, (double)o[1][i], (double)o[0][i]);
+        }
+}
 /* A bias of NaN hides nothing: the row is NaN, however few they are. */
 static void test_nan_bias(void **state)
 {
@@ -122,6 +147,6 @@ static void test_nan_bias(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_bias) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_bias) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
