@@ -50,7 +50,7 @@
        >>pack      keys, values and queries as the tile reads them
        >>score     softcap, bias, ALiBi, masks, exp, dropout
        >>forward   flash, forward: what a row is, how it is finished and joined
-       >>group     up to MR rows against a block of keys
+       >>group     a few rows against a block of keys
        >>thin      the same for few rows, keys and values where they lie
        >>split     the groups, gangs and blocks of a unit, one key split after another
        >>int16     rows of a unit from codes of int16, with their certificates
@@ -2575,7 +2575,7 @@ ATTN__INLINE int64_t attn__bias_at(
            (d->seq.start_k ? d->seq.start_k[s->b] : 0);
 }
 /* Whether element `at` of the bias is -infinity, which hides a key as a mask does. */
-ATTN__NOINLINE int attn__bias_hides(const attn_desc *d, int64_t at) {
+ATTN__NOINLINE int attn__hidden_by_bias(const attn_desc *d, int64_t at) {
     return attn__bits(attn__get_f32(d->bias.data, d->bias.dtype, at)) == 0xff800000u;
 }
 ATTN__INLINE int64_t attn__lse_at(
@@ -2773,8 +2773,8 @@ static struct {
     intptr_t n, next;
 } attn__pool = {ATTN__LOCK_INIT, ATTN__LOCK_INIT, ATTN__SIGNAL_INIT, ATTN__SIGNAL_INIT, {0}, 0, 0,
     0, 0, 0, 0, 0, NULL, 0, 0};
-/* While calls follow one another, and at the end of one, a moment of spinning (about 50 us) saves a
- * thread the sleep and the wake-up, which take as long as 256 x 256 of attention. */
+/* While calls follow one another, and at the end of one, a moment of spinning (50 to 200 us on x86)
+ * saves a thread the sleep and the wake-up, which take as long as 256 x 256 of attention. */
 #define ATTN__SPINS 4000
 #define ATTN__SPIN_WHILE(waiting) \
     for (int32_t k = spins; k > 0 && (waiting); k--) ATTN__PAUSE()
@@ -2791,7 +2791,7 @@ static void attn__worker(int32_t me) {
     uint32_t seen = 0;
     for (;;) {
         if (attn__pool.generation == seen && !attn__pool.stop) {
-            const int32_t spins = attn__pool.spins;
+            const int32_t spins = me < attn__pool.want ? attn__pool.spins : 0;
             attn__lock_give(&attn__pool.lock);
             ATTN__SPIN_WHILE(ATTN__LOAD(&attn__pool.generation) == seen);
             attn__lock_take(&attn__pool.lock);
@@ -3645,7 +3645,8 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
 #define ATTN__SCORE_PAD 16
-/* Rows that go through a softmax together where there are at most so many keys, and all see them. */
+/* Rows that go through a softmax together where there are at most so many keys, none of which a
+ * window or causality hides. */
 #define ATTN__GROUP_ROWS 16
 #define ATTN__SHORT_KEYS (ATTN__SMALL ? 0 : 256)
 
@@ -9123,7 +9124,8 @@ ATTN__PLAIN_END
 #define ATTN__THIN_CHUNK ATTN__SUM_KEYS
 #define ATTN__THIN_BYTES 8192
 #define ATTN__THIN_AHEAD 64
-/* for (r = 0; r < rows; r += n): n is `most`, or less, as equal as may be, where it does not go up */
+/* for (r = 0; r < rows; r += n): n is `most`, or less, as equal as may be, where it does not go
+ * up */
 #define ATTN__EACH_OF(r, n, rows, most) \
     for (int64_t r = 0, n, left = attn__ceil_div(rows, most); \
         left > 0 && (n = attn__ceil_div((rows) - r, left)) > 0; left--, r += n)
@@ -9741,7 +9743,7 @@ static int ATTN__(masked)(const attn__query *q, int64_t j) {
     }
     if (!d->bias.data) return 0;
     const int64_t at = attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) + j;
-    return attn__bias_hides(d, at);
+    return attn__hidden_by_bias(d, at);
 }
 static ATTN__UNUSED int ATTN__(sees)(const attn__query *q, int64_t j) {
     return j >= q->lo && j < q->hi && !ATTN__(masked)(q, j);
@@ -9909,7 +9911,7 @@ static void ATTN__(join)(
     }
 }
 
-/* ---- >>group: up to MR rows against a block of keys ---- */
+/* ---- >>group: a few rows against a block of keys ---- */
 /* The packed block of keys [kb, ke), of which pack0 .. are there. */
 typedef struct ATTN__(block) {
     int64_t kb, ke, pack0, ldv;
@@ -9917,7 +9919,7 @@ typedef struct ATTN__(block) {
     /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
      * one key is packed, by pack_single_k */
     int not_finite, whole, empty, single;
-    int thin_k, thin_v; /* K, V are read where they lie */
+    int thin_k, thin_v, late; /* K, V are read where they lie; of groups */
 } ATTN__(block);
 
 /* Up to MR rows of a unit, from row0 on, against a block; up to GROUP_ROWS where it is short. */
@@ -9980,7 +9982,7 @@ ATTN__NOINLINE void ATTN__(group_trim)(ATTN__(group) *g, int64_t r) {
     }
     const int64_t at = d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
     if (d->bias.data && lo < hi &&
-        (attn__bias_hides(d, at + lo) || attn__bias_hides(d, at + hi - 1))) {
+        (attn__hidden_by_bias(d, at + lo) || attn__hidden_by_bias(d, at + hi - 1))) {
         int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
         for (int64_t j = lo, n; j < hi; j += n) {
             n = attn__min(hi - j, 8 * ATTN__W);
@@ -10084,7 +10086,8 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
         int whole = !job->extras && !g->holes && !g->b->single && kb + c >= g->inner_lo &&
                     kb + c + n <= g->inner_hi;
         if (g->b->single) ATTN__(group_single)(g, t->S + c);
-        else ATTN__EACH_TILE(r, m, rows) {
+        else
+            ATTN__EACH_TILE(r, m, rows) {
                 ATTN__(tile_dots)(n / ATTN__W, m, g->Q + r * g->ldq, g->ldq,
                     t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
                     t->S + r * job->ld + c, job->ld, whole ? max + r * ATTN__W : NULL);
@@ -10106,7 +10109,7 @@ ATTN__NOINLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, fl
     const attn_desc *d = job->d;
     const int64_t row0 = g->row0, rows = g->rows;
     const ATTN__V zero = ATTN__(set1)(0), power = ATTN__(set1)(job->unit.exp2);
-    /* the sums of MR rows may fill a vector */
+    /* what max_rows and add_rows store may be a whole vector */
     float base[ATTN__GROUP_ROWS], top[2 * ATTN__GROUP_ROWS], sum[2 * ATTN__GROUP_ROWS];
     for (int64_t r = 0; r < ATTN__GROUP_ROWS; r += ATTN__W) ATTN__(store)(top + r, zero);
     for (int64_t r = 0; r < rows; r += ATTN__MR) ATTN__(max_rows)(max + r * ATTN__W, top + r);
@@ -10253,7 +10256,8 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
            : dtype == ATTN_Q4_0                      ? 128
                                                      : 64 / attn__bytes(dtype, 1);
 }
-/* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an instruction or two to widen. */
+/* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an
+ * instruction or two to widen. */
 #undef ATTN__THIN_PANEL
 #undef ATTN__THIN_COSTLY
 #undef ATTN__THIN_SINGLE
@@ -10261,7 +10265,7 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
 #define ATTN__THIN_COSTLY(dtype) \
     ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16 || (dtype) == ATTN_Q8_0 || \
         (dtype) == ATTN_Q4_0)
-/* What has code for a single row, as decode without groups reads; of the others four are computed. */
+/* What has code for a single row, as decode without groups has; of the others four are computed. */
 #define ATTN__THIN_SINGLE(dtype) \
     ((dtype) == ATTN_F32 || (dtype) == ATTN_F16 || (dtype) == ATTN_BF16 || (dtype) == ATTN_INT8)
 /* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`; c a multiple of 32
@@ -10269,10 +10273,12 @@ ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes *
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
     const int64_t *at, int64_t c, int64_t e, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
-    ATTN__UNROLL for (int x = 0; x < X && R == 1; x++) /* one after the other: so many do not fit */
-        acc[x] =
-            ATTN__(fma)(ATTN__(load)(q), ATTN__(load_any)(data, dtype, at[x] + c + e, n), acc[x]);
-    if (R == 1) return;
+    if (R == 1) { /* key after key: so many do not fit */
+        const ATTN__V part = ATTN__(load)(q);
+        ATTN__UNROLL for (int x = 0; x < X; x++)
+            acc[x] = ATTN__(fma)(part, ATTN__(load_any)(data, dtype, at[x] + c + e, n), acc[x]);
+        return;
+    }
     ATTN__UNROLL for (int x = 0; x < X; x++)
         key[x] = attn__is_blocks(dtype)
                      ? ATTN__(load_block)((const uint8_t *)data + attn__bytes(dtype, at[x]) +
@@ -10528,12 +10534,14 @@ ATTN__INLINE void ATTN__(thin_scale)(float *S, const float *scale, int64_t n) {
         ATTN__(store_n)(S + x, ATTN__(load_n)(S + x, m) * by + zero * by, m);
     }
 }
-/* Whether the scales of K go to the products: where nothing can overflow. */
-ATTN__INLINE int ATTN__(thin_late)(const ATTN__(group) *g) {
-    const attn_desc *d = g->u->job->d;
+/* Whether the scales of K go to the products: where nothing can overflow. All rows of the sequence have
+ * a say, and no padding: bits follow from it. */
+static int ATTN__(thin_late)(const attn__rows *u, const float *Q, int64_t ldq) {
+    const attn_desc *d = u->job->d;
+    const int64_t rows = attn__min(u->rows, u->s.q_used * u->job->group - u->row0);
     int late = d->k.scale != NULL;
-    for (int64_t r = 0; r < g->rows && late; r++)
-        late = ATTN__(thin_moderate)(g->Q + r * g->ldq, d->head_dim, 0);
+    for (int64_t r = 0; r < rows && late; r++)
+        late = ATTN__(thin_moderate)(Q + r * ldq, d->head_dim, 0);
     return late;
 }
 /* The products of a group with THIN_CHUNK keys, columns c .. of its scores. */
@@ -10722,6 +10730,7 @@ typedef struct ATTN__(head) {
     ATTN__(tile) t;
     const float *Q;
     float *second;
+    int late; /* of its groups */
 } ATTN__(head);
 ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, const attn__rows *u, ATTN__(tile) *t,
     int64_t row0, int64_t rows, const float *Q, int64_t ldq, const ATTN__(block) *b) {
@@ -10735,10 +10744,10 @@ ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, const attn__rows *u, ATTN__
     g->head = 0;
     g->heads = 1;
     ATTN__(group_ranges)(g);
-    g->late = !ATTN__SMALL && b->thin_k && ATTN__(thin_late)(g);
+    g->late = b->late;
 }
-/* Scores, softmax, P V into O of groups that see the same keys: each chunk of keys for one group after
- * the other, which is the order of memory. With `finish`, after which nothing joins them, o and lse. */
+/* Scores, softmax, P V into O of groups that see the same keys, each chunk of keys for one after
+ * the other, as memory has them. With `finish`, after which nothing joins them, o and lse. */
 static void ATTN__(thin_groups)(const ATTN__(group) *g, int64_t groups, int finish) {
     float max[ATTN__MAXIMA], alpha[ATTN__GANG][ATTN__GROUP_ROWS];
     for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK)
@@ -10783,6 +10792,7 @@ static void ATTN__(flash_gang)(
         ATTN__(group_of)(g + h, gang[h].u, &gang[h].t, 0, gang->u->rows, gang[h].Q, ldq, b);
         g[h].head = h;
         g[h].heads = heads;
+        g[h].late = gang[h].late;
     }
     ATTN__(thin_groups)(g, heads, finish);
 }
@@ -10834,8 +10844,8 @@ static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN_
         b->not_finite = ATTN__(rows_bad)(
             b->V + (b->pack0 - b->kb) * b->ldv, b->ldv, b->ke - b->pack0, d->v_dim);
 }
-/* One key split [k0, k1) of a unit: blocks of keys outside, groups of MR rows (fewer where MR do
- * not go up) inside. `finish`: there is no other split, so a group is written out while it is in L1. */
+/* One key split [k0, k1) of a unit: blocks of keys outside, groups of rows, as equal as may be,
+ * inside. `finish`: there is no other split, so a group is written out while it is in L1. */
 static void ATTN__(flash_split)(
     ATTN__(head) *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish) {
     const attn__rows *u = gang->u;
@@ -10845,11 +10855,13 @@ static void ATTN__(flash_split)(
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
     const int thin = !ATTN__SMALL && u->s.q_used * job->group <= ATTN__THIN_ROWS &&
                      u->s.k_len >= ATTN__THIN_KEYS && d->head_dim <= ATTN__LONG_DIMS;
-    for (int64_t h = 0; h < heads; h++)
+    for (int64_t h = 0; h < heads; h++) {
+        gang[h].late = thin && ATTN__(thin_late)(gang[h].u, gang[h].Q, ldq);
         for (int64_t r = 0; r < u->rows; r++) {
             gang[h].t.max[r] = ATTN__NEG_INF;
             gang[h].t.sum[r] = 0;
         }
+    }
     attn__rows_see(
         d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
     first = attn__max(first, k0);
@@ -10861,7 +10873,7 @@ static void ATTN__(flash_split)(
             ? ATTN__THIN_BLOCK
             : job->BN;
     for (int64_t kb = k0, ke; kb < last; kb = ke) {
-        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0};
+        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0, 0};
         for (int64_t keys = longer;; keys = job->BN) {
             ke = attn__min(kb + keys, last);
             all.thin_v = thin && !d->mask.data && !d->bias.data &&
@@ -10891,6 +10903,7 @@ static void ATTN__(flash_split)(
         for (int64_t h = 0; h < heads; h++) {
             ATTN__(head) *one = gang + h;
             ATTN__(block) b = all;
+            b.late = one->late;
             ATTN__(block_pack)(one->u, &one->t, &b);
             ATTN__EACH_OF(r, n, u->rows, wide ? ATTN__GROUP_ROWS : ATTN__MR) {
                 ATTN__(flash_group)(one->u, &one->t, r, n, one->Q + r * ldq, ldq, &b, done);

@@ -245,9 +245,37 @@ static void test_gangs(void **state)
         }
 }
 
+/* What lies in the padding of q, and how much of it there is, changes no bit: products of codes that might overflow are scaled first. */
+static void test_padding_of_q(void **state)
+{
+    enum { KEYS = 200, DIM = 64, MOST = 10 };
+    static const struct { int64_t used, most; float padding; int64_t large; } rows[] = {
+        { 3, 4, 1e30f, -1 }, { 3, 4, INFINITY, -1 }, { 3, 9, 0, 2 }, { 8, 10, 0, 4 }, { 8, 10, 1, 0 }, { 1, 2, -1e35f, -1 } };
+    static float q[MOST * DIM], scale[KEYS], o[2][MOST * DIM], lse[2][MOST];
+    static uint8_t kv[2][KEYS * DIM];
+    (void)state;
+    for (int64_t n = 0; n < COUNT(rows) * 2; n++) {
+        const int64_t used = rows[n / 2].used;
+        const int32_t length = (int32_t)used;
+        uint64_t r = (uint64_t)n;
+        for (int64_t i = 0; i < MOST * DIM; i++) q[i] = i < used * DIM ? (float)random_normal(&r) : rows[n / 2].padding;
+        if (rows[n / 2].large >= 0) q[rows[n / 2].large * DIM] = 1e30f;
+        for (int64_t i = 0; i < KEYS; i++) scale[i] = (float)(0.01 * (0.5 + random_unit(&r)));
+        for (int64_t i = 0; i < 2 * KEYS * DIM; i++) kv[i % 2][i / 2] = (uint8_t)(n % 2 ? random_unit(&r) * 100 : random_unit(&r) * 256);
+        attn_desc d = { 0 };
+        d.batch = d.heads = 1, d.q_len = used, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.backend = "flash";
+        d.q.data = q, d.k.data = kv[0], d.v.data = kv[1], d.k.dtype = d.v.dtype = n % 2 ? ATTN_FP8_E4M3 : ATTN_INT8, d.k.scale = d.v.scale = scale;
+        d.o.data = o[0], d.lse = lse[0];
+        assert_ok(attn_forward(&d));
+        d.q_len = rows[n / 2].most, d.seq.used_q = &length, d.o.data = o[1], d.lse = lse[1];
+        assert_ok(attn_forward(&d));
+        if (memcmp(o[0], o[1], (size_t)(used * DIM) * sizeof **o) || memcmp(lse[0], lse[1], (size_t)used * sizeof **lse))
+            fail_msg("%lld rows of %lld, padding %g: other bits than without padding", (long long)used, (long long)rows[n / 2].most, (double)rows[n / 2].padding);
+    }
+}
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale),
-                                       cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs) };
+                                       cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs), cmocka_unit_test(test_padding_of_q) };
     return cmocka_run_group_tests_name("thin", tests, NULL, NULL);
 }
