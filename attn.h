@@ -9124,8 +9124,7 @@ ATTN__PLAIN_END
 #define ATTN__THIN_CHUNK ATTN__SUM_KEYS
 #define ATTN__THIN_BYTES 8192
 #define ATTN__THIN_AHEAD 64
-/* for (r = 0; r < rows; r += n): n is `most`, or less, as equal as may be, where it does not go
- * up */
+/* for (r = 0; r < rows; r += n): at most `most` at a time, as equal as may be */
 #define ATTN__EACH_OF(r, n, rows, most) \
     for (int64_t r = 0, n, left = attn__ceil_div(rows, most); \
         left > 0 && (n = attn__ceil_div((rows) - r, left)) > 0; left--, r += n)
