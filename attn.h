@@ -175,10 +175,11 @@
    before both. A host that calls an operator on all of its threads at once has attn_forward_team.
    threads = 0 asks for as many as omp_get_max_threads() says, or as there are processors that the
    calling thread may run on: read once, by the first call. How many wake follows from the lengths
-   of the sequences, not from the room that they lie in. The pool's threads leave the host's
-   signals alone; a thread that is cancelled in a call is cancelled after it where the call holds
-   the pool or memory; a shared object that is unloaded ends its threads (on Windows it stays
-   loaded until attn_shutdown has ended them).
+   of the sequences, not from the room that they lie in. The pool's threads spin for 0.2 ms at most
+   behind a call, where there is a processor for each, then sleep. They leave the host's signals
+   alone; a thread that is cancelled in a call is cancelled after it where the call holds the pool
+   or memory; a shared object that is unloaded ends its threads (on Windows it stays loaded until
+   attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none).
 
