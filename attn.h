@@ -9550,8 +9550,8 @@ ATTN__NOINLINE int ATTN__(rows_bad)(const float *p, int64_t stride, int64_t n, i
     ATTN__V bad = zero, odd = zero;
     for (int64_t j = 0; j < n; j++, p += stride)
         for (int64_t c = 0; c < dim; c += 2 * ATTN__W) {
-            bad = ATTN__(fma)(ATTN__(load)(p + c), zero, bad);
-            if (c + ATTN__W < dim) odd = ATTN__(fma)(ATTN__(load)(p + c + ATTN__W), zero, odd);
+            bad = bad + ATTN__(load)(p + c) * zero; /* clang's -Ofast reaches into an fma */
+            if (c + ATTN__W < dim) odd = odd + ATTN__(load)(p + c + ATTN__W) * zero;
         }
     return ATTN__(any_bad)(bad + odd);
 }
