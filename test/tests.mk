@@ -31,14 +31,14 @@ WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX
 WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_AVX2 -DATTN_NO_AVX512
 WAYS           = plain clang size O0 ofast fastmath clangofast lto omp m32 tile asan asanavx2 tsan fuzz
 # The unit tests judge with ordinary floating point where the implementation is built by a host that lies about it.
-UNIT_WAY       = $(if $(filter ofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
+UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
 
 # ---------------------------------------------------------------------------------------------- what is run
 UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
                  $(foreach u,backends edges extremes guard thin hidden planes,plain/$(u)@avx2 plain/$(u)@portable) \
                  $(foreach u,backends edges guard thin planes,tile/$(u)) \
                  $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
-                 $(foreach u,validate reference backends convert memory edges parallel,O0/$(u))
+                 $(foreach u,validate reference backends convert memory edges parallel,O0/$(u)) ofast/hidden clangofast/hidden
 UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/backends@portable
 
 PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
