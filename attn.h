@@ -1160,11 +1160,24 @@ extern void ATTN__WIN_CALL attn__win_exit(void *module, uint32_t code)
 #endif
 ATTN__PLAIN_BEGIN
 
+/* The checks of a sanitizer make inlined and unrolled code so long that it takes minutes to compile. */
+#if defined(__SANITIZE_ADDRESS__)
+#define ATTN__SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer) || \
+    __has_feature(undefined_behavior_sanitizer)
+#define ATTN__SANITIZED 1
+#endif
+#endif
+#ifndef ATTN__SANITIZED
+#define ATTN__SANITIZED 0
+#endif
+
 /* Every extension of the compilers, by a name of its own; each has a form in plain C. */
 #define ATTN__ALIGN 64
 #if ATTN__GNU
 #define ATTN__ALWAYS static inline __attribute__((always_inline, unused))
-#if ATTN__SMALL
+#if ATTN__SMALL || ATTN__SANITIZED
 #define ATTN__INLINE static inline __attribute__((unused))
 #else
 #define ATTN__INLINE ATTN__ALWAYS
@@ -1193,7 +1206,9 @@ ATTN__PLAIN_BEGIN
 #else
 #define ATTN__NEXT(p) ((*(p))++)
 #endif
-#if defined(__clang__)
+#if ATTN__SANITIZED
+#define ATTN__UNROLL_TILE
+#elif defined(__clang__)
 #define ATTN__UNROLL_TILE ATTN__PRAGMA(clang loop unroll(full))
 #else
 #define ATTN__UNROLL_TILE ATTN__PRAGMA(GCC unroll 16)
@@ -2777,8 +2792,8 @@ static struct {
 /* While calls follow one another, and at the end of one, a moment of spinning (50 to 200 us on x86)
  * saves a thread the sleep and the wake-up, which take as long as 256 x 256 of attention. */
 #define ATTN__SPINS 4000
-#define ATTN__SPIN_WHILE(waiting) \
-    for (int32_t k = spins; k > 0 && (waiting); k--) ATTN__PAUSE()
+#define ATTN__SPIN_WHILE(spins, waiting) \
+    for (int32_t k = (spins); k > 0 && (waiting); k--) ATTN__PAUSE()
 
 static void attn__drain(attn__wrapped *work, intptr_t n) {
     for (;;) {
@@ -2794,7 +2809,7 @@ static void attn__worker(int32_t me) {
         if (attn__pool.generation == seen && !attn__pool.stop) {
             const int32_t spins = me < attn__pool.want ? attn__pool.spins : 0;
             attn__lock_give(&attn__pool.lock);
-            ATTN__SPIN_WHILE(ATTN__LOAD(&attn__pool.generation) == seen);
+            ATTN__SPIN_WHILE(spins, ATTN__LOAD(&attn__pool.generation) == seen);
             attn__lock_take(&attn__pool.lock);
         }
         while (attn__pool.generation == seen && !attn__pool.stop)
@@ -2930,7 +2945,7 @@ static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
     attn__lock_take(&attn__pool.lock);
     attn__pool.work = NULL;
     attn__lock_give(&attn__pool.lock);
-    ATTN__SPIN_WHILE(ATTN__LOAD(&attn__pool.active));
+    ATTN__SPIN_WHILE(spins, ATTN__LOAD(&attn__pool.active));
     attn__lock_take(&attn__pool.lock);
     while (attn__pool.active) attn__signal_wait(&attn__pool.idle, &attn__pool.lock);
     attn__lock_give(&attn__pool.lock);
@@ -3836,7 +3851,7 @@ static int64_t attn__flash_ld(const attn__flash *job) {
 /* Floats for the scores of a group, whose rows are ld apart. */
 static int64_t attn__scores_size(int64_t MR, int64_t ld) {
     const int64_t wide = attn__min(ld, ATTN__SHORT_KEYS + ATTN__SCORE_PAD);
-    return attn__max(MR * ld, ATTN__SMALL ? 0 : ATTN__GROUP_ROWS * wide);
+    return attn__max(MR * ld, ATTN__GROUP_ROWS * wide);
 }
 /* Bytes of a thread for what is kept of each row of a gang: scores, O twice, Q, maxima and sums; of as
  * many rows as there may be. */
@@ -9919,7 +9934,7 @@ typedef struct ATTN__(block) {
     /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
      * one key is packed, by pack_single_k */
     int not_finite, whole, empty, single;
-    int thin_k, thin_v, late; /* K, V are read where they lie; of groups */
+    int thin_k, thin_v; /* K, V are read where they lie */
 } ATTN__(block);
 
 /* Up to MR rows of a unit, from row0 on, against a block; up to GROUP_ROWS where it is short. */
@@ -9930,7 +9945,7 @@ typedef struct ATTN__(group) {
     const float *Q;
     int64_t ldq, row0, rows;
     int64_t head, heads; /* which head of a gang of how many */
-    int late;            /* scales of K go to the products */
+    int late;            /* that of its kv head */
     /* row r sees keys [lo[r], hi[r]) of the block */
     int64_t lo[ATTN__GROUP_ROWS], hi[ATTN__GROUP_ROWS];
     int64_t first, last;        /* that some row sees */
@@ -10730,21 +10745,21 @@ typedef struct ATTN__(head) {
     ATTN__(tile) t;
     const float *Q;
     float *second;
-    int late; /* of its groups */
+    int late; /* scales of K go to the products */
 } ATTN__(head);
-ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, const attn__rows *u, ATTN__(tile) *t,
-    int64_t row0, int64_t rows, const float *Q, int64_t ldq, const ATTN__(block) *b) {
-    g->u = u;
-    g->t = t;
+ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, ATTN__(head) *head, int64_t row0, int64_t rows,
+    int64_t ldq, const ATTN__(block) *b) {
+    g->u = head->u;
+    g->t = &head->t;
     g->b = b;
-    g->Q = Q;
+    g->Q = head->Q + row0 * ldq;
+    g->late = head->late;
     g->ldq = ldq;
     g->row0 = row0;
     g->rows = rows;
     g->head = 0;
     g->heads = 1;
     ATTN__(group_ranges)(g);
-    g->late = b->late;
 }
 /* Scores, softmax, P V into O of groups that see the same keys, each chunk of keys for one after
  * the other, as memory has them. With `finish`, after which nothing joins them, o and lse. */
@@ -10766,11 +10781,13 @@ static void ATTN__(thin_groups)(const ATTN__(group) *g, int64_t groups, int fini
         ATTN__(finish)(g[h].u, g[h].t, g[h].row0, g[h].row0 + g[h].rows);
 }
 /* The same for one group, thin or not. */
-static void ATTN__(flash_group)(const attn__rows *u, ATTN__(tile) *t, int64_t row0, int64_t rows,
-    const float *Q, int64_t ldq, const ATTN__(block) *b, int finish) {
+static void ATTN__(flash_group)(ATTN__(head) *head, int64_t row0, int64_t rows, int64_t ldq,
+    const ATTN__(block) *b, int finish) {
+    const attn__rows *u = head->u;
+    ATTN__(tile) *t = &head->t;
     ATTN__(group) g;
     float max[ATTN__MAXIMA], alpha[ATTN__GROUP_ROWS];
-    ATTN__(group_of)(&g, u, t, row0, rows, Q, ldq, b);
+    ATTN__(group_of)(&g, head, row0, rows, ldq, b);
     const int none = g.last <= g.first;
     if (b->empty && (b->not_finite || none))
         memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
@@ -10789,10 +10806,9 @@ static void ATTN__(flash_gang)(
     ATTN__(head) *gang, int64_t heads, int64_t ldq, const ATTN__(block) *b, int finish) {
     ATTN__(group) g[ATTN__GANG];
     for (int64_t h = 0; h < heads; h++) {
-        ATTN__(group_of)(g + h, gang[h].u, &gang[h].t, 0, gang->u->rows, gang[h].Q, ldq, b);
+        ATTN__(group_of)(g + h, gang + h, 0, gang->u->rows, ldq, b);
         g[h].head = h;
         g[h].heads = heads;
-        g[h].late = gang[h].late;
     }
     ATTN__(thin_groups)(g, heads, finish);
 }
@@ -10873,7 +10889,7 @@ static void ATTN__(flash_split)(
             ? ATTN__THIN_BLOCK
             : job->BN;
     for (int64_t kb = k0, ke; kb < last; kb = ke) {
-        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0, 0};
+        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0};
         for (int64_t keys = longer;; keys = job->BN) {
             ke = attn__min(kb + keys, last);
             all.thin_v = thin && !d->mask.data && !d->bias.data &&
@@ -10903,10 +10919,9 @@ static void ATTN__(flash_split)(
         for (int64_t h = 0; h < heads; h++) {
             ATTN__(head) *one = gang + h;
             ATTN__(block) b = all;
-            b.late = one->late;
             ATTN__(block_pack)(one->u, &one->t, &b);
             ATTN__EACH_OF(r, n, u->rows, wide ? ATTN__GROUP_ROWS : ATTN__MR) {
-                ATTN__(flash_group)(one->u, &one->t, r, n, one->Q + r * ldq, ldq, &b, done);
+                ATTN__(flash_group)(one, r, n, ldq, &b, done);
             }
         }
     }
