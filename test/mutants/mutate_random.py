@@ -61,20 +61,22 @@ def tests_of(build, lines, **environment):
     return [Test(build, line.split()[0], tuple(line.split()[1:]), tuple(environment.items())) for line in lines]
 
 
-QUICK = ["validate", "registry", "convert", "merge", "identity", "hostile --count 15 --round up", "memory", "reference", "timing", "edges", "guard", "overlap",
-         "lengths", "thin", "hidden", "grid --count 150 --cost 17 --seed 77"]
 STAGES = [
-    tests_of("portable", QUICK),
+    tests_of("portable", ["registry", "convert", "merge", "identity", "hostile --count 15 --round up", "memory", "reference", "timing", "edges",
+                          "guard", "overlap", "grid --count 150 --cost 17 --seed 77"]),
     tests_of("isa", ["identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 78"]),
     tests_of("isa", ["identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 79"], ATTN_ISA="avx2"),
+    tests_of("portable", ["validate", "hidden", "lengths", "thin"]),      # seconds each: the code of an ISA seldom waits for them
+    tests_of("isa", ["planes", "decode --rows 60", "thin", "types", "adaptive --rows 300"]),
     tests_of("asan", ["edges", "memory", "grid --count 60 --cost 16 --seed 80"]),
     tests_of("native", ["alloc", "identity", "guard", "grid --count 300 --cost 19 --seed 81", "threads", "edges", "parallel", "backends",
                         "beyond"]),
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
-FAST = STAGES[:3]
+FAST = STAGES[:4]
+ISA = STAGES[1:3]           # for what the portable code of stage 0 does not have
 # what CI has the time for: where a test is long, its neighbours see most of what it sees
-CI = [*FAST, tests_of("native", ["alloc", "identity", "guard", "grid --count 300 --cost 19 --seed 81", "threads"])]
+CI = [*STAGES[:5], tests_of("native", ["alloc", "identity", "guard", "grid --count 300 --cost 19 --seed 81", "threads"])]
 WRAP = [f"-Wl,--wrap={f}" for f in mutate.WRAPPED]
 
 
@@ -134,7 +136,7 @@ class Header:
 
     def try_clean(self, pool):
         """The source passes its tests: each test's seconds, from which its limit follows."""
-        tests = [t for stage in (self.stages if self.stages is not CI else CI[:1]) for t in stage]
+        tests = [t for stage in (FAST if self.stages is CI else self.stages) for t in stage]
         for test, (how, seconds) in zip(tests, pool.map(lambda t: timed(self.run, self.clean, t), tests)):
             if how:
                 sys.exit(f"the unchanged {self.file} fails {key(test)}: {how}\n0 passed, 1 failed, 0 skipped")
@@ -152,8 +154,12 @@ class Header:
         """Whether that build is linked once, as a shared object that all test programs load."""
         return build in ("portable", "isa")
 
+    def program(self, directory, test):
+        """What is linked with a shared object of the source loads that of a mutant as well."""
+        return f"{self.clean if self.shared(test.build) else directory}/{test.program}-{test.build}"
+
     def link(self, directory, test):
-        kind, program = kind_of(test.build), f"{directory}/{test.program}-{test.build}"
+        kind, program = kind_of(test.build), self.program(directory, test)
         linker = ["clang", SANITIZED[kind]] if kind in SANITIZED else ["cc"]
         if self.shared(test.build):
             return failure([*linker, "-pthread", f"{OUT}/tests-{kind}/{test.program}.o", f"{OUT}/tests-{kind}/attn_hip.o", f"{directory}/{test.build}.so",
@@ -165,9 +171,10 @@ class Header:
 
     def run(self, directory, test):
         """None, or how the test notices."""
-        program = f"{self.clean if self.shared(test.build) else directory}/{test.program}-{test.build}"
-        if not os.path.exists(program) and self.link(directory, test):
-            return "does not link"
+        program = self.program(directory, test)
+        with self.lock:                                 # another worker may want the same program
+            if not os.path.exists(program) and self.link(directory, test):
+                return "does not link"
         loaded = ("LD_LIBRARY_PATH", str(directory)),
         return limited([program, *test.arguments], test._replace(environment=test.environment + loaded), self.seconds.get(key(test)))
 
@@ -179,13 +186,13 @@ class Header:
     def same_when_optimized(self, directory, every_isa):
         """Code that is compiled once for each ISA has to be the same for each; the rest is there in the portable build."""
         for n, flags in enumerate([["-DATTN_NO_AVX2"], ["-DATTN_NO_AVX512"]] if every_isa else [NO_ISA]):
-            compiler = ["cc", "-O2", *flags, "-std=c99", "-w", "-I.", "-pthread", "-c", "test/common/impl.c"]
+            compiler = ["cc", "-O2", *flags, "-std=c99", "-w", "-pthread", "-c", "test/common/impl.c"]
             name = f"optimized-{n if every_isa else 'portable'}.o"
             clean, own = f"{self.clean}/{name}", f"{directory}/{name}"
             with self.lock:
                 if not os.path.exists(clean):
-                    failure([*compiler, f"-I{self.clean}", "-o", clean])
-            if failure([*compiler, f"-I{directory}", "-o", own]) or stripped(own) != stripped(clean):
+                    failure([*compiler, f"-I{self.clean}", "-I.", "-o", clean])
+            if failure([*compiler, f"-I{directory}", "-I.", "-o", own]) or stripped(own) != stripped(clean):
                 return False
         return True
 
@@ -206,7 +213,7 @@ class Header:
             if n == len(FAST) and self.same_when_optimized(directory, not built["portable"] or self.within(mutant, ">>ops", ">>kernel")):
                 return "same object", "at -O2"
             if build == "tsan" and not self.within(mutant, ">>threads") or \
-                    build == "isa" and built["portable"] and not self.within(mutant, ">>ops", ">>kernel"):
+                    stage in ISA and built["portable"] and not self.within(mutant, ">>ops", ">>kernel"):
                 continue
             if build not in built:
                 built[build] = self.changed(directory, build)[1]
@@ -426,6 +433,9 @@ def limited(arguments, test, seconds):
     child.wait()
     if status == 0:
         return None
+    if status in (126, 127) or not os.path.exists(arguments[0]):
+        sys.stderr.write(f"{arguments[0]} did not start\n")
+        os._exit(2)                                     # whatever it is, it is no fault that a test has noticed
     return "time" if status in ("time", -signal.SIGXCPU, -signal.SIGKILL) else "crash" if status < 0 else "failure"
 
 
@@ -458,10 +468,12 @@ def again(path, targets):
         target = next((t for t in targets if t.file == file), None)
         if not target:
             continue
-        place = mutate.pattern(old).search(target.source)
-        if not place:
+        places = [*mutate.pattern(old).finditer(target.source)]
+        if not places:
             print(f"no longer in {file}: {old}")
             continue
+        line = re.search(r"line (\d+)", reason)         # of several places the nearest
+        place = min(places, key=lambda p: abs(1 + target.source.count("\n", 0, p.start()) - int(line[1]))) if line else places[0]
         text = target.source[:place.start()] + new + target.source[place.end():]
         yield target, Mutant(file, 1 + target.source.count("\n", 0, place.start()), place.start(), reason, old, new, text)
 
