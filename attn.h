@@ -168,7 +168,7 @@
      ATTN_UNALIGNED_MOVES  gcc for Windows: AVX too, given -Wa,-muse-unaligned-vector-move, or a gcc
                            that is patched to spill so, as Debian's is
      ATTN_MPI              attention over MPI too: includes <mpi.h>, needs its library (mpicc)
-     ATTN_NO_OPTIMIZE      gcc's -O0 is left as it is, for a debugger; else the code asks for -O2
+     ATTN_NO_OPTIMIZE      -O0 is left as it is, for a debugger; else gcc is asked for -O2
    -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
    where they are refused. WebAssembly without shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
@@ -1160,24 +1160,25 @@ extern void ATTN__WIN_CALL attn__win_exit(void *module, uint32_t code)
 #endif
 ATTN__PLAIN_BEGIN
 
-/* The checks of a sanitizer make inlined and unrolled code so long that it takes minutes to compile. */
-#if defined(__SANITIZE_ADDRESS__)
-#define ATTN__SANITIZED 1
+/* Functions that must be inlined and loops that must be unrolled make a debugger's code ten times as
+ * long; with the checks of a sanitizer they take minutes to compile. There the compiler decides. */
+#if defined(__SANITIZE_ADDRESS__) || (defined(ATTN_NO_OPTIMIZE) && !defined(__OPTIMIZE__))
+#define ATTN__FORCED 0
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer) || \
     __has_feature(undefined_behavior_sanitizer)
-#define ATTN__SANITIZED 1
+#define ATTN__FORCED 0
 #endif
 #endif
-#ifndef ATTN__SANITIZED
-#define ATTN__SANITIZED 0
+#ifndef ATTN__FORCED
+#define ATTN__FORCED 1
 #endif
 
 /* Every extension of the compilers, by a name of its own; each has a form in plain C. */
 #define ATTN__ALIGN 64
 #if ATTN__GNU
 #define ATTN__ALWAYS static inline __attribute__((always_inline, unused))
-#if ATTN__SMALL || ATTN__SANITIZED
+#if ATTN__SMALL || !ATTN__FORCED
 #define ATTN__INLINE static inline __attribute__((unused))
 #else
 #define ATTN__INLINE ATTN__ALWAYS
@@ -1206,7 +1207,7 @@ ATTN__PLAIN_BEGIN
 #else
 #define ATTN__NEXT(p) ((*(p))++)
 #endif
-#if ATTN__SANITIZED
+#if !ATTN__FORCED
 #define ATTN__UNROLL_TILE
 #elif defined(__clang__)
 #define ATTN__UNROLL_TILE ATTN__PRAGMA(clang loop unroll(full))
