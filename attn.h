@@ -714,7 +714,8 @@ ATTN_API attn_status attn_forward_team(const attn_desc *d, attn_team *team);
 ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, attn_team *team);
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
- * will have (as dbias) is to be there. g NULL: forward. */
+ * will have (as dbias) is to be there. g NULL: forward. Where the call would be refused, the plan is
+ * empty but for `why`. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
@@ -3297,14 +3298,17 @@ ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, 
     return attn__team_call(d, g, 1, team);
 }
 
+static void attn__plan_nothing(attn_plan *plan) {
+    memset(plan, 0, sizeof *plan);
+    plan->backend = plan->kernel = plan->isa = "";
+}
 ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
     attn_desc d;
     attn_grad g;
     attn_plan other;
     const attn_backend *chosen, *b;
     ATTN__RULE(plan, ERR_QUERY_NULL);
-    memset(plan, 0, sizeof *plan);
-    plan->backend = plan->kernel = plan->isa = "";
+    attn__plan_nothing(plan);
     if (!ATTN__BACKWARD && gin) return attn__tell(in, ATTN_ERR_NO_BACKWARD, "");
     attn_status s = attn__resolve(in, gin, &d, &g);
     if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
@@ -3312,6 +3316,7 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
     const attn_grad *gp = gin ? &g : NULL;
     s = attn__choose(&d, gp, plan, &chosen);
     attn__tell(in, s, plan->why);
+    if (s) attn__plan_nothing(plan);
     plan->why[0] = 0;
     size_t used = 0;
     for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++) {

@@ -3954,9 +3954,9 @@ static bool plan_row(const bench_case *c, const char *backend, row *r) {
                         ? ATTN_OK
                         : plan_call(&p, c->v[PASS], &plan);
     bool matrix = !strcmp(backend, "standard");
-    if (s && s != ATTN_ERR_TOO_LARGE) {
+    if (s && (s != ATTN_ERR_TOO_LARGE || !matrix)) {
         explain(&plan, backend, s, text);
-        remark(r, "declined", "%s", text);
+        remark(r, s == ATTN_ERR_TOO_LARGE ? "refused" : "declined", "%s", text);
         return false;
     }
     if (c->v[KV_DTYPE] == ATTN_INT16) /* the verification's copy as f32 */

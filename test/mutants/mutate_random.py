@@ -70,7 +70,7 @@ STAGES = [
     tests_of("isa", ["planes", "decode --rows 60", "thin", "types", "adaptive --rows 300"]),
     tests_of("asan", ["edges", "memory", "grid --count 60 --cost 16 --seed 80"]),
     tests_of("native", ["alloc", "identity", "guard", "grid --count 300 --cost 19 --seed 81", "threads", "edges", "parallel", "backends",
-                        "beyond"]),
+                        "process", "extremes", "beyond"]),
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
 FAST = STAGES[:4]

@@ -172,9 +172,37 @@ static void test_equal_products(void **state)
     }
 }
 
+/* A tolerance, and sequences of which some are long enough for codes and others are not: rows of both kinds in one call. */
+static void test_mixed_tolerance(void **state)
+{
+    static const int32_t keys[4] = { 1000, 100, 700, 0 }, rows[4] = { 256, 200, 30, 256 };
+    enum { ROWS = 4 * 256 * H };
+    static float o[ROWS * D], want[ROWS * D], cert[ROWS], sum;
+    attn_statistics s;
+    attn_plan plan;
+    attn_desc d = make(4, 256, 1000);
+    (void)state;
+    d.seq.used_k = keys, d.seq.used_q = rows, d.scale = 0.1f, d.flags = ATTN_SCALE, d.threads = 2;
+    d.backend = "reference", d.o.data = want;
+    assert_ok(attn_forward(&d));
+    d.backend = "adaptive", d.o.data = o, d.tolerance = 0.02f, d.cert = cert, d.statistics = &s;
+    if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+    memset(o, 0xff, sizeof o);
+    assert_ok(attn_forward(&d));
+    for (int64_t i = 0; i < ROWS; i++) {
+        const int64_t row = i / H % 256;
+        for (int64_t c = 0; c < D && row < rows[i / H / 256]; c++)
+            if (!(fabs((double)o[i * D + c] - (double)want[i * D + c]) <= 0.05))
+                fail_msg("row %d of sequence %d: %g, not %g", (int)row, (int)(i / H / 256), (double)o[i * D + c], (double)want[i * D + c]);
+        sum += cert[(i / H / 256 * H + i % H) * 256 + row];
+    }
+    assert_true(s.tiles_int16 > 0 && s.tiles_f32 > 0 && s.why[0] && sum > 0);       /* both kinds were there */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mixed_tolerance),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_first_key),
     };

@@ -201,8 +201,34 @@ static void test_overlap(void **unused)
     }
 }
 
+/* ---- a scale that is not finite shows in o, whatever the tolerance ---- */
+static void test_scales(void **unused)
+{
+    enum { KEYS = 4096, DIM = 64 };
+    static char codes[2][KEYS * DIM * 2];
+    static float scale[2][KEYS], q[DIM], o[DIM];
+    uint64_t r = 5;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t i = 0; i < DIM; i++) q[i] = (float)random_normal(&r);
+    for (int bad = 0; bad < 5; bad++) {         /* none; a scale of k, of v; near the last key */
+        attn_desc d = { 0 };
+        attn_statistics told;
+        for (int64_t j = 0; j < KEYS; j++) scale[0][j] = scale[1][j] = 0.004f;
+        if (bad) scale[(bad - 1) % 2][bad < 3 ? 2010 : KEYS - 1] = bad % 2 ? NAN : INFINITY;
+        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o;
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        int finite = 0;
+        for (int64_t i = 0; i < DIM; i++) finite += isfinite(o[i]) != 0;
+        if (finite != (bad ? 0 : DIM)) fail_msg("case %d: %d of the outputs are finite", bad, finite);
+        if (!bad) assert_true(told.rows == 1 && told.rows_redone == 0 && told.bytes < KEYS * DIM * 4);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_scales) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }

@@ -591,10 +591,15 @@ static void test_row(void **state)
     r->spoil(&c, &c.d, &c.g);
     memcpy(before, t, sizeof *t);
     alive = unit_alive;
+    memset(&c.plan, 0x55, sizeof c.plan);
     s = r->how(&c);
     if (s != r->status) fail_msg("%s, not %s (%s)", attn_status_name(s), attn_status_name(r->status), c.message);
     assert_memory_equal(t, before, sizeof *t);
     assert_int_equal(unit_alive, alive);
+    if (r->how == QUERY && c.to_plan) {         /* nothing is planned; who declined, the plan may say */
+        assert_true(c.plan.workspace_size == 0 && c.plan.threads == 0 && c.plan.splits == 0);
+        assert_true(!c.plan.backend[0] && !c.plan.kernel[0] && !c.plan.isa[0] && memchr(c.plan.why, 0, sizeof c.plan.why));
+    }
     if ((r->how == FORWARD || r->how == BACKWARD) && c.desc && c.d.message) assert_true(strlen(c.message) > 0);
     free(t);
     free(before);
