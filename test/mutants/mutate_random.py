@@ -167,6 +167,10 @@ class Header:
         objects = [f"{OUT}/tests-{kind}/{test.program}.o", f"{OUT}/tests-{kind}/attn_hip.o", f"{directory}/{test.build}.o"]
         if test.build.startswith("reach"):
             linker = ["cc", "--coverage"]
+        if test.program == "process":                   # loads and unloads the library beside it
+            source = directory if os.path.exists(f"{directory}/attn.h") else ROOT
+            failure(["cc", "-O1", "-fPIC", "-shared", "-std=c99", "-w", *NO_ISA, "-DATTN_IMPLEMENTATION", "-pthread", "-x", "c", f"{source}/attn.h",
+                     "-o", f"{directory}/attn.so"])
         return failure([*linker, "-pthread", *objects, "-o", program, *(WRAP if test.program == "alloc" else []), "-lcmocka", "-lm"])
 
     def run(self, directory, test):
