@@ -171,6 +171,11 @@ static void fault(const proof_case *c, const char *what) {
             memcpy(&p, (const char *)d + pointers[k].at, sizeof p);
             if (p >= b->mem && p < b->mem + b->bytes) fprintf(stderr, " %s", pointers[k].name);
         }
+        for (int k = 0; k < N_GRAD_POINTERS; k++) {
+            const char *p;
+            memcpy(&p, (const char *)&c->g + grad_pointers[k].at, sizeof p);
+            if (p >= b->mem && p < b->mem + b->bytes) fprintf(stderr, " %s", grad_pointers[k].name);
+        }
         fprintf(stderr, "\n");
     }
     abort();
@@ -230,6 +235,14 @@ static void new_outputs(proof_case *c, int backward) {
         if (out && !in) b->kind = PROOF_OUT;
     }
 }
+/* Is one gradient where another is? An empty one may be: what lies between its rows is the other's. */
+static int one_on_another(const attn_grad *g) {
+    const void *const to[] = {g->dq.data, g->dk.data, g->dv.data, g->dbias, g->dsink};
+    for (int i = 0; i < COUNT(to); i++)
+        for (int k = 0; k < i; k++)
+            if (to[i] && to[i] == to[k]) return 1;
+    return 0;
+}
 /* The backward call that belongs to a valid forward one: its gradients are broken as well, and compared where they are not. */
 static void gradients(proof_case *c, proof_rng *r, int broken) {
     proof_answer a;
@@ -249,9 +262,7 @@ static void gradients(proof_case *c, proof_rng *r, int broken) {
         if (!all_untouched(c)) fault(c, "a refused call wrote");
     } else if (safe) {
         const int whole = c->g.dq.data && c->g.dk.data && c->g.dv.data && c->g.dout.data;
-        /* one that is empty may lie on another: what lies between its rows is the other's */
-        const int shared = c->g.dq.data == c->g.dk.data || c->g.dq.data == c->g.dv.data || c->g.dk.data == c->g.dv.data;
-        const char *unknown = broken && (!whole || shared || wild(c)) ? "not compared" : proof_solve_grad(c, &a);
+        const char *unknown = broken && (!whole || one_on_another(&c->g) || wild(c)) ? "not compared" : proof_solve_grad(c, &a);
         if (!broken && unknown) fault(c, unknown);
         for (int i = 0; attn_backend_at(i); i++) {
             c->d.backend = attn_backend_at(i)->name;
