@@ -125,6 +125,12 @@
    proof), and mostly exceeds the error 10 to 100 times. A row whose cert would exceed the tolerance
    is computed again as without one: its cert is 0. lse is off by attn_statistics.lse_error at most,
    beyond rounding.
+   With attn_desc.quantile, say 0.99, that share of rows is to keep to the tolerance, and cert may be
+   above it (cert is a bound as before). Of each stretch of rows some are computed both ways: where
+   less than the share of them keeps to the tolerance, the stretch keeps to it row by row, by its
+   certificates. attn_statistics says how many were compared, how many of those that stayed were
+   beyond, and the largest error found. It pays at 0.001 as 0.01 does without, for prefill; a decode
+   step keeps to the tolerance in every row.
    Few rows, as in a decode step, are taken where k and v are int16: what append quantised counts as
    exact, scale * code. The high bytes of all keys are read, then those of the values and the low
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
@@ -388,7 +394,11 @@ typedef struct attn_statistics {
     float largest_cert;             /* of any row, absolute */
     float lse_error;                /* of lse, where it is asked for, beyond what f32 code rounds */
     float mass_skipped; /* of a row's sum, at most, by keys whose values were not read */
-    char why[96];       /* why rows stayed dense; empty where none did */
+    /* with a quantile: rows that were computed both ways; of those that were kept, how many were off
+     * by more than the tolerance, and the largest error, absolute */
+    int64_t rows_sampled, rows_beyond;
+    float sampled_error;
+    char why[96]; /* why rows stayed dense; empty where none did */
 } attn_statistics;
 
 /* One attention problem. Zero it, then set what differs from the default.
@@ -432,6 +442,9 @@ typedef struct attn_desc {
     float tolerance;
     float *cert; /* optional output, like lse: what no element of the row's o is wrong by */
     attn_statistics *statistics; /* optional output */
+    /* 0: every row keeps to the tolerance, certified. Else, below 1, the share of rows that shall:
+     * found out by computing some of them both ways */
+    float quantile;
 } attn_desc;
 
 /* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse
@@ -579,13 +592,14 @@ typedef struct attn_plan {
     X(ERR_PARALLEL,         149, "attn_parallel needs a task and a count that is not negative") \
     X(ERR_PACKED_LAYOUT,    150, "a packed buffer is ATTN_QKV_3HD, or ATTN_QKV_H3D where heads is kv_heads and head_dim is v_dim") \
     X(ERR_TOLERANCE,        151, "tolerance must be finite and not negative") \
-    X(ERR_TOLERANCE_OFF,    152, "cert, statistics or ATTN_TOLERANCE_ABSOLUTE is given without a tolerance") \
+    X(ERR_TOLERANCE_OFF,    152, "cert, statistics, a quantile or ATTN_TOLERANCE_ABSOLUTE is given without a tolerance") \
     X(ERR_TOLERANCE_GRAD,   153, "backward takes no tolerance") \
     X(ERR_TOLERANCE_DEVICE, 154, "a tolerance is for host tensors") \
     X(ERR_TOLERANCE_OTHER,  155, "only the built-in backends take a tolerance") \
     X(ERR_TOLERANCE_MERGE,  156, "attn_merge takes no tolerance") \
     X(ERR_BLOCKS,           157, "q8_0 and q4_0 need dims and strides that are multiples of 32") \
     X(ERR_PLANES,           158, "int16 k and v need head_dim, v_dim and strides that are multiples of 16") \
+    X(ERR_QUANTILE,         159, "quantile must be from 0 to below 1") \
     X(ERR_NO_GPU_COMPILER,  160, "attn_hip.c was not built with a GPU compiler") \
     X(ERR_NO_DEVICE,        161, "no GPU is present") \
     X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
@@ -2206,8 +2220,9 @@ static attn_status attn__resolve_scores(attn_desc *d) {
 }
 static attn_status attn__resolve_tolerance(const attn_desc *d, const attn_grad *g) {
     ATTN__RULE(attn__finite(d->tolerance) && d->tolerance >= 0, ERR_TOLERANCE);
-    ATTN__RULE(
-        d->tolerance > 0 || (!d->cert && !d->statistics && !(d->flags & ATTN_TOLERANCE_ABSOLUTE)),
+    ATTN__RULE(d->quantile >= 0 && d->quantile < 1, ERR_QUANTILE);
+    ATTN__RULE(d->tolerance > 0 || (!d->cert && !d->statistics &&
+                                       !(d->flags & ATTN_TOLERANCE_ABSOLUTE) && !(d->quantile > 0)),
         ERR_TOLERANCE_OFF);
     ATTN__RULE(!g || !(d->tolerance > 0), ERR_TOLERANCE_GRAD);
     ATTN__RULE(!(d->flags & ATTN_DEVICE) || !(d->tolerance > 0), ERR_TOLERANCE_DEVICE);
@@ -4116,20 +4131,21 @@ static attn_status attn__flash_run(
 
    The certificate. A row has scores s_j, weights p_j = exp(s_j - m), o = sum p_j v_j / sum p_j. It
    was computed from q' and k'_j, the values of the codes, with scores s'_j, p'_j = exp(s'_j - m);
-   their codes stand for w_j, p_j' cut towards 0, those of v_j for v'_j. So with
+   their codes stand for w_j, p'_j rounded to a multiple of a unit, those of v_j for v'_j. So with
    o' = sum w_j v'_j / sum w_j, since sum w_j (v'_j - o') = 0 whatever m is:
 
      o - o' = [sum (p_j - w_j) (v_j - o') + sum w_j (v_j - v'_j)] / sum p_j
 
-     |p_j - w_j|   <= p'_j (e^eta_j - 1) + (p'_j - w_j)      p_j = p'_j e^(s_j - s'_j)
+     |p_j - w_j|   <= p'_j (e^eta_j - 1) + min(p'_j, unit / 2)     p_j = p'_j e^(s_j - s'_j)
      |s_j - s'_j|  <= eta_j = scale (|q - q'| |k_j| + |q'| |k_j - k'_j|)   Cauchy and Schwarz, from
                       s_j - s'_j = scale ((q - q') . k_j + q' . (k_j - k'_j))
      |v_j - o'|    <= range = max over columns of max(most v - o', o' - least v)
      |v_j - v'_j|  <= step / 2, the step of the codes
-     sum p_j       >= sum w_j - sum p'_j (e^eta_j - 1)
+     sum p_j       >= sum p'_j - sum p'_j (e^eta_j - 1)
 
-     certificate = (range (score + rest) + value) / (sum - score)
-       sum = sum w_j, score = sum p'_j (e^eta_j - 1), rest = sum (p'_j - w_j), value = sum w_j step/2
+     certificate = (range (score + rest) + value) / (mass - score)
+       mass = sum p'_j, score = sum p'_j (e^eta_j - 1), rest = sum min(p'_j, unit / 2),
+       value = sum w_j step / 2
 
    eta and the step are those of 128 keys: the largest |k_j| and |k_j - k'_j| of these. The same
    sums bound lse: |log sum p_j - log sum p'_j| <= -log(1 - score / sum p'_j).
@@ -4178,6 +4194,9 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
  * a step is at least. */
 #define ATTN__INT16_LARGE 1.12589991e15f  /* 2^50 */
 #define ATTN__INT16_LEAST 8.47032947e-22f /* 2^-70 */
+/* Rows that are computed both ways together, and how often in a unit at most. */
+#define ATTN__SAMPLE_ROWS 24
+#define ATTN__SAMPLE_RUNS 4
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
 #define attn__int16_vectors(NV) ((NV) >= 4 ? 4 : (NV) >= 2 ? 2 : 1)
 
@@ -4185,8 +4204,9 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 typedef struct attn__tally {
     int64_t int16, f32, rows, redone, few,
         coarse; /* few, coarse: rows that stayed dense, and why */
-    int64_t skipped, bytes;
+    int64_t skipped, bytes, sampled, beyond;
     float cert, lse, mass; /* mass: the largest share of a row's sum that was left out */
+    float error;           /* of the rows that were sampled */
 } attn__tally;
 typedef struct attn__adaptive {
     const attn_desc *d;
@@ -4230,6 +4250,7 @@ typedef struct attn__int16 {
     float *cert; /* [rows_pad], or ATTN__FAILED */
     float *row[ATTN__ROW_ARRAYS];
     float *O;              /* [rows_pad][v_pad] */
+    float *exact;          /* O, maxima and sums of a run of rows as flash computes them */
     float *k_step, *v_key; /* [BN] of a key: step of the codes, largest element of |v| */
     float *v_top, *v_low;  /* [v_pad] of a column: most v, most -v */
     float *S, *T;          /* scores of a group; a chunk in f32 */
@@ -4259,6 +4280,8 @@ static int64_t attn__int16_carve(
     t->cert = ATTN__PART(float, rows);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
+    t->exact =
+        ATTN__PART(float, job->d->quantile > 0 ? ATTN__SAMPLE_ROWS * (job->flash.v_pad + 2) : 0);
     const int64_t kept = at;
     t->k_step = ATTN__PART(float, BN);
     t->v_key = ATTN__PART(float, BN);
@@ -4279,13 +4302,24 @@ static int64_t attn__int16_carve(
 /* The certificate of a row of `chunks` sums, from its sums; above all that is rounded here. */
 static float attn__certificate(
     const attn__int16 *t, int64_t r, double range, double most, int64_t chunks) {
-    const double sum = (double)t->row[ATTN__ROW_SUM][r], score = (double)t->row[ATTN__ROW_SCORE][r],
+    const double mass = (double)t->row[ATTN__ROW_MASS][r],
+                 score = (double)t->row[ATTN__ROW_SCORE][r],
                  rest = (double)t->row[ATTN__ROW_REST][r],
-                 value = (double)t->row[ATTN__ROW_VALUE][r], least = sum - 1.001 * score;
+                 value = (double)t->row[ATTN__ROW_VALUE][r], least = mass - 1.001 * score;
     if (!(least > 0)) return attn__float(0x7f800000u);
     const double bound = (range * (score + rest) + value) / least,
                  rounded = (double)(chunks + 8) * (range + most) * 4.8e-7; /* 2^-21 */
     return (float)((bound * 1.001 + rounded) * 1.000001);
+}
+/* What row r may be off by. */
+static double attn__allowed(const attn_desc *d, const attn__int16 *t, int64_t r) {
+    const double most = (double)d->tolerance;
+    return d->flags & ATTN_TOLERANCE_ABSOLUTE ? most
+                                              : most * (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
+}
+/* Whether rows of a unit may stay with a certificate beyond the tolerance; see adaptive_sample. */
+static int attn__samples(const attn__adaptive *job, const attn__rows *u) {
+    return job->d->quantile > 0 && attn__split_keys(&u->s, job->flash.group) >= u->s.k_len;
 }
 /* Tiles of the rows [r0, r1) of a unit. */
 static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
@@ -4543,6 +4577,69 @@ static void attn__adaptive_dense(
     attn__machine()->isa->flash_rows(&part, 1, (char *)t->tally + job->kept, NULL);
     if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
 }
+/* The largest error of row r, whose sums as flash has them are O, relative to `sum`. */
+static double attn__sampled_error(
+    const attn__adaptive *job, const attn__int16 *t, int64_t r, const float *O, double sum) {
+    const double own = (double)t->row[ATTN__ROW_SUM][r];
+    double most = 0;
+    for (int64_t c = 0; c < job->d->v_dim; c++) {
+        const double off = (double)t->O[r * job->v_pad + c] / own - (double)O[c] / sum,
+                     size = off < 0 ? -off : off;
+        if (!(size <= most)) most = size;
+    }
+    return most;
+}
+/* Rows whose certificate is beyond the tolerance: are they to be computed again? A share 1 - quantile
+ * of wrong rows shows among 3 / (1 - quantile) of them 19 times in 20 (the rule of three: Hanley and
+ * Lippman-Hand, "If nothing goes wrong, is everything all right?", 1983); a sequence has 16 units.
+ * So many rows of the unit, in runs that lie anywhere in equal parts of it, are computed as flash
+ * does it; if less than the share of them keeps to the tolerance, all rows keep to it by their
+ * certificates. Where runs lie follows from the unit's rows, as all bits do. */
+static void attn__adaptive_sample(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    const double wanted = 3.0 / 16 / (1 - (double)d->quantile) / ATTN__SAMPLE_ROWS;
+    const int64_t v_pad = job->flash.v_pad, most = attn__ceil_div(u->rows, ATTN__SAMPLE_ROWS),
+                  runs = attn__min(
+                      wanted < ATTN__SAMPLE_RUNS ? (int64_t)wanted + 1 : ATTN__SAMPLE_RUNS, most);
+    int64_t rows = 0, beyond = 0;
+    double error = 0;
+    attn__flash flash = job->flash;
+    flash.rows_partial = ATTN__SAMPLE_ROWS;
+    for (int64_t n = 0; n < runs; n++) {
+        attn__rows part = *u;
+        const int64_t from = u->rows * n / runs, end = u->rows * (n + 1) / runs,
+                      room = attn__max(0, end - from - ATTN__SAMPLE_ROWS);
+        const uint64_t drawn = (uint64_t)(u->row0 + n + 1) * 0x9e3779b97f4a7c15u >> 33;
+        const int64_t first = from + (int64_t)(drawn % (uint64_t)(room + 1));
+        part.job = &flash;
+        part.row0 += first;
+        part.rows = attn__min(ATTN__SAMPLE_ROWS, end - first);
+        attn__machine()->isa->flash_rows(&part, 1, (char *)t->tally + job->kept, t->exact);
+        for (int64_t x = 0; x < part.rows; x++) {
+            const double sum = (double)t->exact[ATTN__SAMPLE_ROWS * (v_pad + 1) + x];
+            if (t->cert[first + x] == ATTN__FAILED || !(sum > 0)) continue; /* dense, or empty */
+            const double off = attn__sampled_error(job, t, first + x, t->exact + x * v_pad, sum);
+            rows++;
+            beyond += off > attn__allowed(d, t, first + x);
+            if (off > error) error = off;
+        }
+    }
+    t->tally->sampled += rows;
+    if (rows && (double)(rows - beyond) >= (double)d->quantile * (double)rows) {
+        t->tally->beyond += beyond;
+        if ((float)error > t->tally->error) t->tally->error = (float)error;
+        return;
+    }
+    for (int64_t r = 0; r < u->rows; r++)
+        if (!((double)t->cert[r] <= attn__allowed(d, t, r))) t->cert[r] = ATTN__FAILED;
+}
+/* Whether there is a row whose certificate is beyond the tolerance. */
+static int attn__some_beyond(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    int64_t r = 0;
+    while (r < u->rows && (double)t->cert[r] <= attn__allowed(job->d, t, r)) r++;
+    return r < u->rows;
+}
 /* Failed rows again. Fewer than `gap` rows between two of them, which cost less than one more packing,
  * run along; they are written over, so that a row's bits follow from its own certificate. */
 static void attn__adaptive_redo(
@@ -4615,6 +4712,7 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     } else {
         if (job->d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
         isa->int16_rows(job, &u, &t);
+        if (attn__some_beyond(job, &u, &t)) attn__adaptive_sample(job, &u, &t);
         attn__adaptive_redo(job, &u, &t, 32);
         isa->int16_write(job, &u, &t);
     }
@@ -4726,6 +4824,9 @@ static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace
         s->rows_redone += t->redone;
         s->tiles_skipped += t->skipped;
         s->bytes += t->bytes;
+        s->rows_sampled += t->sampled;
+        s->rows_beyond += t->beyond;
+        if (t->error > s->sampled_error) s->sampled_error = t->error;
         if (t->mass > s->mass_skipped) s->mass_skipped = t->mass;
         few += t->few;
         coarse += t->coarse;
@@ -7860,7 +7961,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
      INT16     pairs(p)               the pair at p in every lane
                load_pairs(p) store_pairs(p, i)
                dot(a, b, c)           c + the products of both pairs, modulo 2^32
-               nearest(v) cut(v)      to int32, to nearest even and towards 0
+               nearest(v)             to int32, to nearest even
                number(i)              int32 -> f32
                store_codes(p, i)      W int32 in the range of int16, as such
                root(v)                square root of v, at least 0
@@ -8065,20 +8166,17 @@ ATTN__INLINE attn__i__portable attn__dot__portable(
     }
     return r.v;
 }
-ATTN__INLINE attn__i__portable attn__cut__portable(attn__v__portable v) {
-    attn__lanes__portable x;
-    attn__ints__portable r;
-    x.v = v;
-    ATTN__EACH r.x[l] = x.x[l] > -2147483648.0f && x.x[l] < 2147483648.0f ? (int32_t)x.x[l] : 0;
-    return r.v;
-}
 /* below 2^22: the sum has no bits behind the point */
 ATTN__INLINE attn__i__portable attn__nearest__portable(attn__v__portable v) {
     const attn__v__portable magic = attn__set1__portable(12582912.0f);
+    attn__lanes__portable x;
+    attn__ints__portable r;
     v = v + magic;
     ATTN__ROUNDED(v);
     ATTN__F32(v);
-    return attn__cut__portable(v - magic);
+    x.v = v - magic;
+    ATTN__EACH r.x[l] = x.x[l] > -2147483648.0f && x.x[l] < 2147483648.0f ? (int32_t)x.x[l] : 0;
+    return r.v;
 }
 ATTN__INLINE attn__v__portable attn__number__portable(attn__i__portable v) {
     attn__ints__portable x;
@@ -8378,9 +8476,6 @@ ATTN__INLINE attn__i__avx2 attn__dot__avx2(attn__i__avx2 a, attn__i__avx2 b, att
 }
 ATTN__INLINE attn__i__avx2 attn__nearest__avx2(attn__v__avx2 v) {
     return (attn__i__avx2)_mm256_cvtps_epi32((__m256)v);
-}
-ATTN__INLINE attn__i__avx2 attn__cut__avx2(attn__v__avx2 v) {
-    return (attn__i__avx2)_mm256_cvttps_epi32((__m256)v);
 }
 ATTN__INLINE attn__v__avx2 attn__number__avx2(attn__i__avx2 v) {
     return (attn__v__avx2)_mm256_cvtepi32_ps((__m256i)v);
@@ -8693,9 +8788,6 @@ ATTN__INLINE attn__i__avx512 attn__dot__avx512(
 }
 ATTN__INLINE attn__i__avx512 attn__nearest__avx512(attn__v__avx512 v) {
     return (attn__i__avx512)_mm512_cvtps_epi32((__m512)v);
-}
-ATTN__INLINE attn__i__avx512 attn__cut__avx512(attn__v__avx512 v) {
-    return (attn__i__avx512)_mm512_cvttps_epi32((__m512)v);
 }
 ATTN__INLINE attn__v__avx512 attn__number__avx512(attn__i__avx512 v) {
     return (attn__v__avx512)_mm512_cvtepi32_ps((__m512i)v);
@@ -11314,54 +11406,55 @@ ATTN__INLINE void ATTN__(int16_maxima)(
         ATTN__(store)(top + n, ATTN__(pick)(here, least, zero, here));
     }
 }
-/* Codes of the p of columns [c0, c1), relative to top[GR]; mass[GR], codes[GR]: the sums of p, of
- * which the largest possible is P_MOST, and of their codes. */
-ATTN__INLINE void ATTN__(int16_softmax)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
-    const float *top, float *mass, float *codes) {
+/* Codes of the p of columns [c0, c1), relative to top[GR]; sums[GR] of p, of which the largest
+ * possible is P_MOST, of their codes, and of what these may be off by. */
+ATTN__INLINE void ATTN__(int16_softmax)(
+    const ATTN__(int16_group) *g, int64_t c0, int64_t c1, const float *top, float (*sums)[32]) {
     const attn__int16 *t = g->t;
     const int64_t ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
     const float *factor = t->row[ATTN__ROW_FACTOR] + g->row0;
-    const ATTN__V power = ATTN__(set1)(ATTN__P_POWER);
-    float lanes[2][ATTN__GR * ATTN__W];
+    const ATTN__V power = ATTN__(set1)(ATTN__P_POWER), half = ATTN__(set1)(0.5f);
+    float lanes[3][ATTN__GR * ATTN__W];
     for (int64_t r = 0; r < ATTN__GR; r++) {
         const ATTN__V m = ATTN__(set1)(top[r]), f = ATTN__(set1)(factor[r]);
-        ATTN__V a = ATTN__(set1)(0);
+        ATTN__V a = ATTN__(set1)(0), rest = a;
         ATTN__I n = ATTN__(nearest)(a);
         for (int64_t c = c0; c < c1; c += ATTN__W) {
             const ATTN__V s = ATTN__(load)(t->S + r * ld + c),
                           p = ATTN__(exp2)(ATTN__(fma)(s - m, f, power));
-            const ATTN__I code = ATTN__(cut)(p);
+            const ATTN__I code = ATTN__(nearest)(p);
             ATTN__(store_codes)(t->P + r * ld + c, code);
             a = a + p;
             n = n + code;
+            rest = rest + ATTN__(pick)(p, half, p, half);
         }
         ATTN__(store)(lanes[0] + r * ATTN__W, a);
         ATTN__(store)(lanes[1] + r * ATTN__W, ATTN__(number)(n)); /* below 2^24 */
+        ATTN__(store)(lanes[2] + r * ATTN__W, rest);
     }
-    for (int half = 0; half < 2; half++) { /* up to 16 floats each are written */
-        ATTN__(add_rows)(lanes[0] + half * ATTN__MR * ATTN__W, mass + half * ATTN__MR);
-        ATTN__(add_rows)(lanes[1] + half * ATTN__MR * ATTN__W, codes + half * ATTN__MR);
-    }
+    for (int k = 0; k < 3; k++) /* up to 16 floats each are written */
+        for (int r = 0; r < ATTN__GR; r += ATTN__MR)
+            ATTN__(add_rows)(lanes[k] + r * ATTN__W, sums[k] + r);
 }
 /* The chunk joins the sums of the rows; share becomes what its products of codes are multiplied by.
  * Parameters: those of int16_softmax and int16_maxima. */
 ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__coded_chunk *chunk,
-    const float *mass, const float *codes, const float *alpha, float *share) {
+    float (*sums)[32], const float *alpha, float *share) {
     float *const *row = g->t->row;
     const ATTN__V zero = ATTN__(set1)(0), unit = ATTN__(set1)(1 / ATTN__P_MOST);
     const ATTN__V one = ATTN__(set1)(1), infinite = ATTN__(set1)(attn__float(0x7f800000u));
     for (int64_t n = 0; n < ATTN__GR; n += ATTN__W) {
         const int64_t r = g->row0 + n;
         const ATTN__V a = ATTN__(load)(alpha + n), b = ATTN__(load)(share + n) * unit,
-                      w = ATTN__(load)(codes + n) * b, p = ATTN__(load)(mass + n) * b;
-        /* 2^-16: the sum of p is rounded */
-        const ATTN__V rest = ATTN__(max)(zero, p - w) + p * ATTN__(set1)(1.6e-5f);
+                      w = ATTN__(load)(sums[1] + n) * b, p = ATTN__(load)(sums[0] + n) * b;
+        /* 2^-16: sums and p are rounded */
+        const ATTN__V rest = ATTN__(load)(sums[2] + n) * b + p * ATTN__(set1)(1.6e-5f);
         const ATTN__V eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
                             ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off);
         /* e^x - 1 <= x + x^2 up to 1 */
         const ATTN__V grows = ATTN__(pick)(eta, one, eta + eta * eta, infinite);
         /* by the mass before its share: a share of 0 says nothing of scores that are off by more */
-        const ATTN__V score = ATTN__(pick)(zero, ATTN__(load)(mass + n), p * grows, zero);
+        const ATTN__V score = ATTN__(pick)(zero, ATTN__(load)(sums[0] + n), p * grows, zero);
         const ATTN__V joins[] = {w, score, rest, w * ATTN__(set1)(chunk->v_off), p};
         for (int k = 0; k < 5; k++) {
             float *to = row[ATTN__ROW_SUM + k] + r;
@@ -11441,15 +11534,15 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     const attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
     const int64_t tile = ATTN__W * ATTN__NI, j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke),
                   first = attn__max(g->first, j0), last = attn__min(g->last, j1);
-    float top[32], alpha[32], share[32], mass[32], codes[32];
+    float top[32], alpha[32], share[32], sums[3][32];
     if (last <= first) return;
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
     ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top);
     ATTN__(int16_seen)(g, chunk, j0, j1, kb);
     ATTN__(int16_maxima)(g, top, alpha, share);
-    ATTN__(int16_softmax)(g, c0, c1, top, mass, codes);
-    ATTN__(int16_join)(g, chunk, mass, codes, alpha, share);
+    ATTN__(int16_softmax)(g, c0, c1, top, sums);
+    ATTN__(int16_join)(g, chunk, sums, alpha, share);
     ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad, alpha, share);
 }
 ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows *u) {
@@ -11484,13 +11577,6 @@ static float ATTN__(int16_certificate)(
     return attn__certificate(t, r, (double)ATTN__(reduce_max)(range),
         (double)ATTN__(reduce_max)(most), hi / ATTN__INT16_CHUNK - lo / ATTN__INT16_CHUNK + 1);
 }
-/* Whether the certificate is within the tolerance; no NaN is. */
-ATTN__INLINE int ATTN__(int16_within)(
-    const attn_desc *d, const attn__int16 *t, int64_t r, float cert) {
-    double most = (double)d->tolerance;
-    if (!(d->flags & ATTN_TOLERANCE_ABSOLUTE)) most *= (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
-    return (double)cert <= most;
-}
 /* o and lse of the rows that have a certificate. */
 static void ATTN__(int16_write)(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
@@ -11512,7 +11598,8 @@ static void ATTN__(int16_write)(
         d->lse[attn__lse_at(d, &u->s, i, h)] =
             empty ? ATTN__NEG_INF
                   : attn__nearest_f32((double)t->row[ATTN__ROW_MAX][r] * power + attn__log(mass));
-        /* - log(1 - x) <= x + x^2 up to a half; each chunk rounds the sum of p once more */
+        /* off is the mean of e^eta - 1 >= eta and below 1, sum p_j >= (1 - mean of eta) sum p'_j;
+         * each chunk rounds the sum of p once more */
         const double lost = off + off * off + 6e-8 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8);
         if (!empty && (float)lost > t->tally->lse) t->tally->lse = (float)(lost * 1.000001);
     }
@@ -11548,7 +11635,8 @@ static float ATTN__(int16_sample)(
     return longest;
 }
 /* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
- * and of some keys. A guess from the sequence's own data, before anything is packed: certificates
+ * and of some keys: by their certificates, or by what certificates mostly exceed the error by, where
+ * rows are sampled. A guess from the sequence's own data, before anything is packed: certificates
  * do not rest on it. */
 static int ATTN__(int16_worth)(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
@@ -11567,6 +11655,7 @@ static int ATTN__(int16_worth)(
         range = top + low > range ? top + low : range;
     }
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
+    const int eased = attn__samples(job, u);
     for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
         ATTN__(pack_q)(t->T, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
         ATTN__(no_code)(t->T, d->head_dim, 1);
@@ -11574,7 +11663,8 @@ static int ATTN__(int16_worth)(
         const double lengths = attn__sqrt((double)ATTN__(square)(t->T, d->head_dim) * longest),
                      off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM,
                      eta = (double)d->scale * lengths * off;
-        fine += 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
+        fine += eased ? 0.6 * range * (eta + 3e-4) / 8 + most * 1.2e-4 <= 0.85 * limit && eta < 0.4
+                      : 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
     }
     return 10 * fine >= 9 * asked;
 }
@@ -11605,7 +11695,8 @@ static void ATTN__(int16_rows)(
     }
     for (int64_t r = 0; r < u->rows; r++) {
         const float cert = ATTN__(int16_certificate)(job, u, t, r);
-        t->cert[r] = ATTN__(int16_within)(d, t, r, cert) ? cert : ATTN__FAILED;
+        const int within = (double)cert <= attn__allowed(d, t, r); /* no NaN is */
+        t->cert[r] = within || (attn__samples(job, u) && attn__finite(cert)) ? cert : ATTN__FAILED;
     }
 }
 #endif
@@ -12150,7 +12241,7 @@ static void ATTN__(decode_finish)(const attn__decode *p) {
         ATTN__(leave)();
         d->lse[attn__lse_at(d, &p->u.s, i, h)] =
             attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
-        const double lost = off + off * off + 1e-6; /* - log(1 - x) <= x + x^2 up to a half */
+        const double lost = off + off * off + 1e-6; /* as int16_write has it */
         if ((float)lost > p->tally->lse) p->tally->lse = (float)(lost * 1.000001);
     }
 }

@@ -8,8 +8,9 @@ cat <<END
 
 Written by \`make adaptive\`, $(date -u +%Y-%m-%d): $cpu, one thread, 8 heads, f32, [B,S,H,D], each call beside the plain call in turn.
 \`speed\`: how many times as fast as without a tolerance; \`int16\`: the share of tiles computed from codes; \`redone\`: rows computed again
-for their certificates; \`error\` and \`cert\`: the largest of 512 rows against f64 loops, and the largest of all rows, as shares of the
-largest |v|. Data: N(0,1); a first key and neighbours that rows look at; stretches of topics; one key a row; q 100 times as long.
+for their certificates; a second number beside the tolerance is the quantile of rows that has to keep to it; \`error\` and \`cert\`: the
+largest of 512 rows against f64 loops, and the largest of all rows, as shares of the largest |v|. Data: N(0,1); a first key and neighbours
+that rows look at; stretches of topics; one key a row; q 100 times as long.
 
 | data | S | D | tolerance | speed | target | int16 | redone | error | cert |
 |---|---|---|---|---|---|---|---|---|---|

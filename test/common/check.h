@@ -175,6 +175,8 @@ SHARED const char *statistics_wrong(const attn_statistics *t, const float *cert,
     if (!is_finitef(t->lse_error) || t->lse_error < 0) return "statistics: no error of lse";
     if (t->tiles_int16 < 0 || t->tiles_int16 > tiles || t->tiles_int16 + t->tiles_f32 < tiles) return "statistics: other tiles than there are";
     if (!t->tiles_int16 && t->tiles_f32 != tiles) return "statistics: other tiles than there are, all dense";
+    if (t->rows_sampled < 0 || t->rows_sampled > rows || t->rows_beyond < 0 || t->rows_beyond > t->rows_sampled) return "statistics: rows sampled";
+    if (!is_finitef(t->sampled_error) || t->sampled_error < 0 || (t->sampled_error > 0 && !t->rows_sampled)) return "statistics: error of rows sampled";
     if (t->tiles_int16 < tiles && !t->why[0]) return "statistics: tiles that stayed dense, and no reason";
     return NULL;
 }

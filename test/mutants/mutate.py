@@ -39,6 +39,7 @@ RUNS = {
     "units": (["cc", "-O1", *PORTABLE], "plain", {}, UNITS),
     "extremes": (["cc", "-O1", OTHER], "plain", {}, EXTREMES),     # portable code has no fused operation, whose rounding matters here
     "adaptive": (["cc", "-O1", OTHER], "plain", {}, [["adaptive", "--rows", "12000"]]),
+    "sampled": (["cc", "-O1", OTHER], "plain", {}, [["lengths"], ["adaptive", "--rows", "12000"]]),
     "decode": (["cc", "-O1", OTHER], "plain", {}, [["planes"], ["validate"], ["decode", "--rows", "600"]]),
     "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", OTHER], "tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
 }

@@ -287,7 +287,8 @@ static int break_tolerance(proof_case *c) {
     attn_desc *d = &c->d;
     void *const taken[] = {d->o.data, d->lse, (void *)(uintptr_t)d->q.data, (void *)(uintptr_t)d->v.data};
     const uint64_t x = random_bits(&c->data);
-    switch (x % 4) {
+    switch (x % 5) {
+    case 4: memcpy(&d->quantile, &floats[x >> 8 & 7], 4); return (x >> 8 & 7) > 1 && (x >> 8 & 7) != 6;
     case 0: memcpy(&d->tolerance, &floats[x >> 8 & 7], 4); return (x >> 8 & 7) < 6;
     case 1: d->cert = (float *)taken[x >> 8 & 3]; return d->cert && inside(c, d->cert, 0, 4) && proof_lse_count(d) > 0;
     case 2: d->cert = NULL; return 0;

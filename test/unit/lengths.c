@@ -199,10 +199,75 @@ static void test_mixed_tolerance(void **state)
     assert_true(s.tiles_int16 > 0 && s.tiles_f32 > 0 && s.why[0] && sum > 0);       /* both kinds were there */
 }
 
+/* A quantile: rows that the values of one chunk, of codes far too coarse for them, move by 0.02, and rows that see nothing of it. The guess
+ * before is of other keys. Whether the rows stay follows from the share of them within the tolerance; one in four is beyond it, then
+ * all but the first. */
+enum { SAMPLED_ROWS = 384, SAMPLED_KEYS = 1280 };
+static void sampled_call(attn_desc *d, int all, float quantile, float *o, float *cert, attn_statistics *told)
+{
+    static float q[SAMPLED_ROWS * D], k[SAMPLED_KEYS * D], v[SAMPLED_KEYS * D];
+    memset(q, 0, sizeof q), memset(d, 0, sizeof *d), memset(cert, 0xff, SAMPLED_ROWS * 4), memset(told, 0xff, sizeof *told);
+    for (int64_t i = 0; i < SAMPLED_ROWS; i++) q[i * D] = (all ? i < 24 : i % 4 != 0) ? 40 : 0;
+    for (int64_t j = 0; j < SAMPLED_KEYS; j++)
+        for (int64_t c = 0; c < D; c++)
+            k[j * D + c] = c == 0 && j >= 640, v[j * D + c] = j == 200 && c == 0 ? 1000 : j / 128 == 1 ? 0.2f : numbers[2][j * D + c] * 0.1f;
+    d->batch = d->heads = 1, d->head_dim = D, d->q_len = SAMPLED_ROWS, d->kv_len = SAMPLED_KEYS, d->scale = 1, d->flags = ATTN_SCALE;
+    d->q.data = q, d->k.data = k, d->v.data = v, d->o.data = o, d->backend = "reference";
+    assert_ok(attn_forward(d));
+    d->backend = "adaptive", d->flags |= ATTN_TOLERANCE_ABSOLUTE, d->tolerance = 0.01f, d->quantile = quantile, d->cert = cert, d->statistics = told;
+}
+static void test_sampled(void **state)
+{
+    static const float quantiles[] = { 0.5f, 0.7f, 0.8f, 0.99f, 0.5f, 0 };
+    static float o[SAMPLED_ROWS * D], want[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
+    (void)state;
+    for (int n = 0; n < COUNT(quantiles); n++) {
+        const int all = n == 4, stay = n < 2, certified = n == 5;
+        int64_t beyond = 0, dense = 0;
+        double most = 0;
+        attn_statistics s;
+        attn_plan plan;
+        attn_desc d;
+        sampled_call(&d, all, quantiles[n], want, cert, &s);
+        d.o.data = o;
+        if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < SAMPLED_ROWS; i++) {
+            double off = 0;
+            for (int64_t c = 0; c < D; c++) off = fmax(off, fabs((double)o[i * D + c] - (double)want[i * D + c]));
+            if (!(off <= (double)cert[i] + 1e-4)) fail_msg("row %d: off by %g, cert %g", (int)i, off, (double)cert[i]);
+            beyond += off > 0.0101, dense += cert[i] == 0;
+            most = fmax(most, off);
+        }
+        if (beyond != (stay ? SAMPLED_ROWS / 4 : 0)) fail_msg("quantile %g: %d rows beyond the tolerance", (double)quantiles[n], (int)beyond);
+        assert_int_equal(s.rows_redone, stay ? 0 : dense);
+        assert_true(stay ? dense == 0 : certified ? dense == s.rows_redone && !s.rows_sampled : dense == SAMPLED_ROWS);
+        if (certified) continue;
+        assert_true(s.rows_sampled >= 24 && s.rows_sampled <= SAMPLED_ROWS / 2 && s.rows_sampled % 4 == 0);
+        assert_int_equal(s.rows_beyond, stay ? s.rows_sampled / 4 : 0);
+        if (fabs((double)s.sampled_error - (stay ? most : 0)) > 1e-4) fail_msg("sampled error %g, not %g", (double)s.sampled_error, most);
+    }
+}
+/* Rows of scores that codes say nothing of have no certificate at all, and do not stay. */
+static void test_sampled_far(void **state)
+{
+    static float o[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
+    attn_statistics s;
+    attn_plan plan;
+    attn_desc d;
+    (void)state;
+    sampled_call(&d, 0, 0.5f, o, cert, &s);
+    for (int64_t i = 13; i < SAMPLED_ROWS; i += 48) ((float *)(uintptr_t)d.q.data)[i * D] = 1e6f;
+    if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+    assert_ok(attn_forward(&d));
+    assert_int_equal(s.rows_redone, SAMPLED_ROWS / 48);
+    for (int64_t i = 0; i < SAMPLED_ROWS; i++) assert_true(isfinite(cert[i]) && (cert[i] == 0) == (i % 48 == 13));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_first_key),
     };

@@ -445,6 +445,10 @@ static void no_data(context *c)
     X(ERR_TOLERANCE_OFF, cert, FORWARD, d->cert = c->t->cert) \
     X(ERR_TOLERANCE_OFF, statistics, FORWARD, d->statistics = &c->t->told) \
     X(ERR_TOLERANCE_OFF, absolute, FORWARD, d->flags = ATTN_TOLERANCE_ABSOLUTE) \
+    X(ERR_TOLERANCE_OFF, quantile, FORWARD, d->quantile = 0.9f) \
+    X(ERR_QUANTILE, one, FORWARD, d->tolerance = 0.01f, d->quantile = 1) \
+    X(ERR_QUANTILE, negative, QUERY, d->tolerance = 0.01f, d->quantile = -0.5f) \
+    X(ERR_QUANTILE, nan_quantile, FORWARD, d->tolerance = 0.01f, d->quantile = NAN) \
     X(ERR_TOLERANCE_GRAD, backward, BACKWARD, d->tolerance = 0.01f) \
     X(ERR_TOLERANCE_DEVICE, device, FORWARD, d->tolerance = 0.01f, d->flags = ATTN_DEVICE) \
     X(ERR_TOLERANCE_OTHER, registered, OTHER, d->tolerance = 0.01f) \
