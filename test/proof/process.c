@@ -190,6 +190,8 @@ static void worth_waking(void **state)
         assert_false(wakes(&d, NULL));
         d.window_left = 1000;
         assert_true(wakes(&d, NULL));
+        d.flags = 0, d.window_left = 0, d.seq.used_q = one;          /* rows that see no key */
+        assert_false(wakes(&d, NULL));
         d = full, d.flags = ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, d.window_left = d.window_right = INT64_MAX;
         assert_true(wakes(&d, NULL));
         d = full, d.q_len = 1, d.seq.cu_k = cu, d.seq.total_k = 2;     /* kv_len is an upper bound */
@@ -243,6 +245,38 @@ static void append_on_threads(void **state)
             assert_true(!memcmp(cache[n][0], cache[0][0], bytes) && !memcmp(cache[n][1], cache[0][1], bytes));
         }
     teardown(NULL);
+}
+
+/* ------------------------------------------------------------------------------------------ a host's own OpenMP
+ * The library is built without it and has its pool; a host with an OpenMP runtime has this function. */
+#ifndef _OPENMP
+static int in_region;
+int omp_in_parallel(void);
+int omp_in_parallel(void) { return in_region; }
+#endif
+static void host_region(void **state)
+{
+    (void)state;
+#ifdef _OPENMP
+    skip();                                              /* threads.c has regions of its own */
+#else
+    attn_desc d = problem(1, 300, 300, 2, 2, 64, 64, ATTN_F32);
+    attn_plan plan;
+    d.backend = "flash", d.threads = 2, d.o.dtype = ATTN_F32;
+    for (int round = 0; round < 2; round++) {
+        attn_shutdown();
+        in_region = 1;
+        ok(attn_query(&d, NULL, &plan));
+        assert_int_equal(plan.threads, 1);
+        ok(attn_forward(&d));
+        in_region = 0;
+        for (int ms = 0; ms < 10000 && threads_alive() != 1; ms++) usleep(1000);
+        assert_int_equal(threads_alive(), 1);            /* none was started */
+        ok(attn_query(&d, NULL, &plan));
+        assert_int_equal(plan.threads, 2);
+    }
+    teardown(NULL);
+#endif
 }
 
 /* ------------------------------------------------------------------------------------------ what is read once */
@@ -375,7 +409,7 @@ static void ends(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {TEST(signals), TEST(cancelled), TEST(worth_waking), TEST(worth_waking_append), TEST(append_on_threads),
+    const struct CMUnitTest tests[] = {TEST(signals), TEST(cancelled), TEST(worth_waking), TEST(worth_waking_append), TEST(append_on_threads), TEST(host_region),
                                        TEST(allowed_processors), TEST(unloaded), TEST(ends)};
     if (argc > 1 && !strcmp(argv[1], "--threads")) return attn_threads();
     alarm(300);                                          /* a deadlock is a failure, not a wait */

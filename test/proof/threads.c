@@ -445,6 +445,32 @@ static void fork_after_use(void **state) {
     calls_free(&all);
 #endif
 }
+static void forks(void *arg, int64_t i) {
+    if (i) return;
+    pid_t child = fork();
+    if (!child) {                                        /* in no task any more: its calls may have threads of their own */
+        attn_desc d;
+        attn_plan plan;
+        memset(&d, 0, sizeof d);
+        d.batch = 1, d.heads = 4, d.q_len = d.kv_len = 512, d.head_dim = 64, d.threads = 2;
+        alarm(20);
+        _exit(attn_query(&d, NULL, &plan) != ATTN_OK || plan.threads != 2 || !two_at_once(attn_parallel));
+    }
+    waitpid(child, (int *)arg, 0);
+}
+static void fork_in_a_task(void **state) {
+    (void)state;
+#if defined(TSAN) || defined(_OPENMP)
+    skip();
+#else
+    attn_desc where;
+    int how = -1;
+    memset(&where, 0, sizeof where);
+    where.threads = 2;
+    ok(attn_parallel(&where, forks, &how, 2));
+    assert_int_equal(how, 0);
+#endif
+}
 static void shutdown_and_again(void **state) {
     calls all;
     (void)state;
@@ -460,7 +486,7 @@ static void shutdown_and_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(team), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(shutdown_and_again)};
+    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(team), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(fork_in_a_task), TEST(shutdown_and_again)};
     alarm(300);                                          /* a deadlock is a failure, not a wait */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();

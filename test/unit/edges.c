@@ -70,6 +70,21 @@ static void test_scale(void **state)
     compare(d, 1e-5);
 }
 
+/* A scale below 1e-30, of products that are as large as it is small: with and without a softcap. */
+static void test_tiny_scale(void **state)
+{
+    (void)state;
+    for (int capped = 0; capped < 2; capped++) {
+        attn_desc d = make();
+        for (int64_t i = 0; i < B * Q * D; i++) q[i] *= 3e15f;
+        for (int64_t i = 0; i < B * K * D; i++) k[i] *= 3e15f;
+        d.flags = ATTN_SCALE;
+        d.scale = 1e-31f;
+        d.softcap = capped ? 1 : 0;
+        compare(d, 1e-5);
+    }
+}
+
 static void test_softcap(void **state)
 {
     static const float caps[] = { 1e-45f, 1e-40f, FLT_MIN / 2, FLT_MIN, 1e-30f, 1e-3f, 1, 1e30f, 3e37f, FLT_MAX };
@@ -314,6 +329,19 @@ static void test_workspace(void **state)
         assert_true((int64_t)plan.workspace_size >= last);
         last = (int64_t)plan.workspace_size;
     }
+    /* nor where the keys get too many for one sum in f32: 16 blocks */
+    static const int64_t wide[] = { 8, 64, 128, 256, 512 }, many[] = { 1, 40, 200, 1008, 5000 };
+    for (int n = 0; n < 5 * 5; n++) {
+        size_t last = 0;
+        for (int64_t length = 1024; length < 40000; length += length % 2 ? 1023 : 1) {
+            attn_plan plan;
+            attn_desc d = make();
+            d.batch = 1, d.q_len = many[n / 5], d.kv_len = length, d.head_dim = wide[n % 5], d.threads = 1, d.backend = "flash";
+            assert_int_equal(attn_query(&d, NULL, &plan), ATTN_OK);
+            if (plan.workspace_size < last) fail_msg("%d queries, %d keys, dim %d: %d bytes, %d before", (int)d.q_len, (int)length, (int)d.head_dim, (int)plan.workspace_size, (int)last);
+            last = plan.workspace_size;
+        }
+    }
     /* nor as q_len grows; and up to head_dim 256 flash takes 2 MiB a thread at most, whatever the lengths, heads and threads */
     static const int64_t dims[] = { 33, 64, 128, 256 }, kv_heads[] = { 1, 2, 8 }, q_lens[] = { 1, 16, 96, 97, 128, 257, 5000 };
     for (int n = 0; n < 4 * 3 * 4 * 3; n++) {
@@ -357,6 +385,23 @@ static void test_unused_stride(void **state)
     }
 }
 
+/* More keys than standard scores at a time, 2^20, of which the last few are seen: one key, broadcast. */
+static void test_million_keys(void **state)
+{
+    static const char *const all[] = { "reference", "flash", "standard" };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(all); i++) {
+        attn_desc d = make();
+        double score = 0;
+        for (int e = 0; e < D; e++) score += (double)q[e] * (double)k[e] / sqrt(D);
+        d.batch = d.q_len = 1, d.kv_len = (1 << 20) + 100, d.threads = 1, d.backend = all[i];
+        for (int a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = ATTN_BROADCAST;
+        d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d.window_left = 50;
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        assert_true(apart(o, v, D) <= 1e-5 && fabs((double)lse[0] - score - log(51)) <= 1e-5);
+    }
+}
+
 /* what is no tensor's business is refused */
 static void test_refused(void **state)
 {
@@ -382,11 +427,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
+        cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_bits),
         cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
-        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
 }

@@ -143,6 +143,30 @@ static void test_caches(void **state)
             }
 }
 
+/* Appended keys, and rotary tables with a row for each position that is used and no more: queries of padding have none. */
+static void test_append(void **state)
+{
+    enum { B = 2, SQ = 4, SK = 12, H = 4, HK = 2, D = 16, ROWS = 9 };
+    static const size_t cache = B * SK * HK * D * 4, fresh = B * HK * D * 4, table = ROWS * D / 2 * 4, queries = B * SQ * H * D * 4;
+    static const int32_t used_k[B] = { 5, 7 }, used_q[B] = { 1, 2 };
+    (void)state;
+    for (at_end = 0; at_end < 2; at_end++) {
+        float *k = guarded_get(cache), *v = guarded_get(cache), *new_k = guarded_get(fresh), *new_v = guarded_get(fresh);
+        float *cosine = guarded_get(table), *sine = guarded_get(table), *q = guarded_get(queries), *o = guarded_get(queries);
+        attn_desc d = { 0 };
+        d.batch = B, d.q_len = SQ, d.kv_len = SK, d.heads = H, d.kv_heads = HK, d.head_dim = D;
+        d.q.data = q, d.k.data = d.append.k_cache = k, d.v.data = d.append.v_cache = v, d.o.data = o;
+        d.append.k.data = new_k, d.append.v.data = new_v, d.append.len = 1, d.seq.used_k = used_k, d.seq.used_q = used_q;
+        d.append.rotary_cos = cosine, d.append.rotary_sin = sine, d.append.rotary_dim = D, d.append.rotary_rows = ROWS;
+        for (int i = 0; attn_backend_at(i); i++) {
+            d.backend = attn_backend_at(i)->name;
+            if (strcmp(d.backend, "adaptive")) assert_ok(attn_forward(&d));         /* which wants a tolerance, and more rows */
+        }
+        guarded_put(k, cache), guarded_put(v, cache), guarded_put(new_k, fresh), guarded_put(new_v, fresh);
+        guarded_put(cosine, table), guarded_put(sine, table), guarded_put(q, queries), guarded_put(o, queries);
+    }
+}
+
 /* The guard itself works: the byte behind and the byte before cannot be touched. */
 static void test_guard(void **state)
 {
@@ -162,6 +186,6 @@ static void test_guard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches), cmocka_unit_test(test_append) };
     return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("caches and conversions", tests, NULL, NULL);
 }

@@ -145,8 +145,34 @@ static void test_nan_bias(void **state)
     }
 }
 
+/* A mask and a bias, each of strides of its own: a value that is NaN reaches the rows for which neither hides it. */
+static void test_two_strides(void **state)
+{
+    enum { KEYS = 90, ROWS = 20 };
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        attn_desc d = { 0 };
+        fill_tensors();
+        v[50 * HEADS * D + 7] = NAN;                /* head 0 */
+        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
+        memset(mask, 1, sizeof mask);
+        for (int64_t i = 0; i < ROWS * HEADS * KEYS; i++) bias[i] = i % KEYS == 50 && i / KEYS % 3 ? -INFINITY : 1;
+        for (int64_t i = 0; i < ROWS * KEYS; i += KEYS) mask[i + 50] = i / KEYS % 4 != 0;
+        d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = n & 1 ? ATTN_BROADCAST : KEYS;
+        if (n & 1) mask[50] = 1;
+        d.bias.data = bias, d.bias.stride[0] = ATTN_BROADCAST, d.bias.stride[1] = n & 2 ? ROWS * KEYS : ATTN_BROADCAST, d.bias.stride[2] = KEYS;
+        for (int b = 0; b < 2; b++) {
+            d.backend = b ? n & 4 ? "flash" : "standard" : "reference", d.o.data = o[b];
+            assert_ok(attn_forward(&d));
+        }
+        for (int64_t i = 0; i < ROWS * HEADS * D; i++)
+            if (o[0][i] != o[0][i] ? o[1][i] == o[1][i] : !(fabsf(o[1][i] - o[0][i]) <= 1e-5f))
+                fail_msg("%s, %d: o[%lld] is %g, not %g", d.backend, (int)n & 3, (long long)i, (double)o[1][i], (double)o[0][i]);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_bias) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 enum { B = 8, H = 2, D = 4, MOST = 18000 };
-static const int32_t some_k[B] = { 0, 1, 1023, 2047, 2048, 2049, 5000, 17413 }, reversed_k[B] = { 16384, 4097, 3072, 2048, 40, 7, 1, 0 };
+static const int32_t some_k[B] = { 0, 1, 1023, 2047, 2048, 2049, 5000, 17413 }, reversed_k[B] = { 16384, 4097, 4096, 2048, 40, 7, 1, 0 };
 static float numbers[3][B * MOST * D], bias[H * 40 * 700], dout[B * 400 * H * D];
 
 static void fill_all(void)
@@ -35,8 +35,8 @@ static void same(const float *got, const float *want, int64_t n, double allowed,
 static void forward(attn_desc d, const char *what)
 {
     static const char *const names[] = { "flash", "standard" };
-    const int64_t rows = d.batch * d.q_len * H;
-    float *o = malloc((size_t)(rows * D * 4)), *want = malloc((size_t)(rows * D * 4)), *lse = malloc((size_t)rows * 4), *want_lse = malloc((size_t)rows * 4);
+    const int64_t rows = d.batch * d.q_len * d.heads, n = rows * d.head_dim;
+    float *o = malloc((size_t)n * 4), *want = malloc((size_t)n * 4), *lse = malloc((size_t)rows * 4), *want_lse = malloc((size_t)rows * 4);
     d.backend = "reference", d.o.data = want, d.lse = want_lse;
     assert_ok(attn_forward(&d));
     d.o.data = o, d.lse = lse;
@@ -49,9 +49,9 @@ static void forward(attn_desc d, const char *what)
             assert_int_equal(posix_memalign((void **)(void *)&room, 64, plan.workspace_size + 8192), 0);
             memset(room, 0xff, plan.workspace_size), memset(room + plan.workspace_size, 0x33, 8192);
             if (plan.workspace_size) d.workspace = room, d.workspace_size = plan.workspace_size;
-            memset(o, 0xff, (size_t)(rows * D * 4)), memset(lse, 0xff, (size_t)rows * 4);
+            memset(o, 0xff, (size_t)n * 4), memset(lse, 0xff, (size_t)rows * 4);
             assert_ok(attn_forward(&d));
-            same(o, want, rows * D, 2e-6, d.backend, what), same(lse, want_lse, rows, 2e-6, d.backend, what);
+            same(o, want, n, 2e-6, d.backend, what), same(lse, want_lse, rows, 2e-6, d.backend, what);
             for (int k = 0; k < 8192; k++) if (room[plan.workspace_size + (size_t)k] != 0x33) fail_msg("%s writes behind its workspace, %s", d.backend, what);
             free(room);
         }
@@ -83,6 +83,30 @@ static void test_few_rows_used(void **state)
         d.seq.used_q = used[i], d.seq.used_k = keys;
         forward(d, "few rows used");
     }
+}
+
+/* All keys that there is room for, just fewer than are cut, as many, and one more: the second split has a place in the workspace. */
+static void test_two_splits(void **state)
+{
+    static const int64_t rows[] = { 5, 48, 128 };
+    (void)state;
+    for (int64_t keys = 2047; keys <= 2049; keys++)
+        for (int i = 0; i < 3; i++) forward(make(1, rows[i], keys), "two splits");
+}
+
+/* Sixteen heads of one unit, each with its sums of spans: what they need beside each other is in the workspace. Keys overlap, to be few. */
+static void test_gang(void **state)
+{
+    enum { HEADS = 16, DIM = 64, STEP = DIM + 1, KEYS = 16500 };
+    float *x = malloc((size_t)(KEYS * STEP + HEADS * DIM) * 4);
+    attn_desc d = make(1, 1, KEYS);
+    uint64_t r = 9;
+    (void)state;
+    fill(x, ATTN_F32, KEYS * STEP + HEADS * DIM, 1, &r);
+    d.heads = d.kv_heads = HEADS, d.head_dim = DIM, d.k.data = d.v.data = x;
+    for (int64_t a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = a == 2 ? DIM : STEP;
+    forward(d, "a gang");
+    free(x);
 }
 
 /* Gradients where the first key is no multiple of four, in more than one block of keys: dropout's words, bias columns, dbias. */
@@ -269,7 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far),
         cmocka_unit_test(test_equal_products),
-        cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_first_key),
+        cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
     };
     fill_all();
     return cmocka_run_group_tests_name("lengths", tests, NULL, NULL);

@@ -118,6 +118,18 @@ static void test_each_once(void **state)
             for (int64_t i = 0; i < 1001; i++) assert_int_equal(seen[i], i < counts[c]);
         }
     assert_true(pool_calls > 0);
+    /* one thread is asked for: the caller's, whatever the pool has */
+    const int64_t calls = pool_calls, shape[4] = { 1, 300, 1, 300 };
+    static float from[300 * 300], to[300 * 300];
+    int seen[50] = { 0 };
+    attn_desc d = { 0 };
+    d.threads = 1, d.pool = &pool;
+    assert_ok(attn_parallel(&d, mark, seen, 50));
+    assert_ok(attn_convert(shape, (attn_in){ .data = from }, (attn_out){ .data = to }, &d));
+    assert_int_equal(pool_calls, calls);
+    d.threads = 2;
+    assert_ok(attn_convert(shape, (attn_in){ .data = from }, (attn_out){ .data = to }, &d));
+    assert_int_equal(pool_calls, calls + 1);
 }
 
 static void test_nested(void **state)

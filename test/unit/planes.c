@@ -211,24 +211,139 @@ static void test_scales(void **unused)
     (void)unused;
     for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
     for (int64_t i = 0; i < DIM; i++) q[i] = (float)random_normal(&r);
-    for (int bad = 0; bad < 5; bad++) {         /* none; a scale of k, of v; near the last key */
+    for (int bad = 0; bad < 6; bad++) {         /* none; a scale of k, of v; near the last key; none, but those of v are negative */
         attn_desc d = { 0 };
         attn_statistics told;
         for (int64_t j = 0; j < KEYS; j++) scale[0][j] = scale[1][j] = 0.004f;
-        if (bad) scale[(bad - 1) % 2][bad < 3 ? 2010 : KEYS - 1] = bad % 2 ? NAN : INFINITY;
+        for (int64_t j = 0; j < KEYS && bad == 5; j++) scale[1][j] = -0.004f;
+        if (bad % 5) scale[(bad - 1) % 2][bad < 3 ? 2010 : KEYS - 1] = bad % 2 ? NAN : INFINITY;
         d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o;
         d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told;
         assert_ok(attn_forward(&d));
         int finite = 0;
         for (int64_t i = 0; i < DIM; i++) finite += isfinite(o[i]) != 0;
-        if (finite != (bad ? 0 : DIM)) fail_msg("case %d: %d of the outputs are finite", bad, finite);
-        if (!bad) assert_true(told.rows == 1 && told.rows_redone == 0 && told.bytes < KEYS * DIM * 4);
+        if (finite != (bad % 5 ? 0 : DIM)) fail_msg("case %d: %d of the outputs are finite", bad, finite);
+        if (bad % 5 == 0) assert_true(told.rows == 1 && told.rows_redone == 0 && told.tiles_int16 == KEYS / 128 && told.bytes < KEYS * DIM * 4);
+    }
+}
+
+/* ---- a window of both sides: 1024 keys are decoded from planes, one less is computed exactly ---- */
+static void test_window(void **unused)
+{
+    enum { KEYS = 3000, DIM = 64 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[KEYS], q[DIM], o[DIM];
+    uint64_t r = 6;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
+    for (int64_t i = 0; i < DIM; i++) q[i] = (float)random_normal(&r);
+    for (int less = 0; less < 2; less++) {
+        attn_desc d = { 0 };
+        attn_statistics told;
+        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o;
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told;
+        d.flags = ATTN_OFFSET | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, d.offset = 1500, d.window_left = 600 - less, d.window_right = 423;
+        assert_ok(attn_forward(&d));
+        if ((told.tiles_int16 > 0) == less) fail_msg("%d keys: %d tiles from planes, %s", 1024 - less, (int)told.tiles_int16, told.why);
+    }
+}
+
+/* ---- more keys than decode.c draws: as many splits as there may be, of 1024 keys and of more ---- */
+static void test_many_keys(void **unused)
+{
+    enum { MOST = 20000, DIM = 64 };
+    static const int64_t keys[] = { 8192, 8193, 12000, 16384, MOST };
+    static char codes[2][(MOST * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][MOST], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    attn_statistics one;
+    uint64_t r = 8;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < MOST; j++) scale[0][j] = j / 128 % 4 ? 1e-4f : 0.05f, scale[1][j] = 0.004f;  /* most chunks hold no weight */
+    for (int64_t i = 0; i < DIM; i++) q[i] = (float)(4 * random_normal(&r));
+    for (int64_t n = 0; n < COUNT(keys) * 2; n++) {
+        attn_desc d = { 0 };
+        attn_statistics told;
+        d.batch = d.heads = d.q_len = 1, d.kv_len = keys[n / 2], d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1];
+        d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
+        assert_ok(attn_forward(&d));
+        d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.05f, d.cert = cert, d.statistics = &told, d.threads = 1 + (int)(n % 2) * 3;
+        memset(o, 0xff, sizeof o);
+        assert_ok(attn_forward(&d));
+        assert_true(told.tiles_int16 == (d.kv_len + 127) / 128 && told.rows_redone == 0 && cert[0] > 0 && cert[0] <= 0.05f * 0.13f);
+        assert_true(told.mass_skipped > 0 && told.tiles_skipped > 0);
+        if (n % 2) assert_memory_equal(&told, &one, sizeof told);       /* statistics follow from no thread either */
+        one = told;
+        for (int64_t i = 0; i < DIM; i++)
+            if (!(fabs((double)o[i] - want[i]) <= (double)cert[0] + 1e-6)) fail_msg("%d keys: o[%d] = %g, not %g", (int)d.kv_len, (int)i, (double)o[i], want[i]);
+    }
+}
+
+/* ---- what is told of bytes and tiles, where it can be counted by hand ---- */
+static void test_told(void **unused)
+{
+    enum { KEYS = 8321, DIM = 64, V_DIM = 128 };            /* 65 chunks and a key, which the first of two rows does not see */
+    static char codes[2][(KEYS * V_DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[2 * DIM], o[2 * V_DIM], cert[2];
+    uint64_t r = 8;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < KEYS; j++) scale[0][j] = j / 128 % 4 ? 1e-4f : 0.05f, scale[1][j] = 0.004f;
+    for (int zero = 0; zero < 2; zero++) {
+        attn_desc d = { 0 };
+        attn_statistics told;
+        for (int64_t i = 0; i < 2 * DIM; i++) q[i] = zero ? 0 : (float)(8 * random_normal(&r));
+        d.batch = d.heads = 1, d.q_len = 2, d.kv_len = KEYS, d.head_dim = DIM, d.v_dim = V_DIM, d.flags = ATTN_CAUSAL | ATTN_TOLERANCE_ABSOLUTE;
+        d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1];
+        d.backend = "adaptive", d.tolerance = 0.006f, d.cert = cert, d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        assert_true(told.rows == 2 && told.rows_redone == 0 && told.tiles_int16 == 65 + 66 && told.tiles_f32 == 0);
+        assert_true(told.largest_cert == (cert[0] > cert[1] ? cert[0] : cert[1]));
+        if (zero) assert_true(told.tiles_skipped == 0 && told.bytes == KEYS * (DIM + V_DIM));     /* all weights are one: high bytes, of all */
+        else assert_true(told.tiles_skipped == 48 + 49);                                            /* three chunks in four hold nothing */
+    }
+}
+
+/* ---- a cert is written where all is computed exactly, too, and without statistics ---- */
+static void test_exact_cert(void **unused)
+{
+    static const char *const backend[] = { NULL, "flash", "standard", "reference" };
+    static float x[5 * 16], o[16];
+    (void)unused;
+    for (int b = 0; b < 4; b++) {
+        float cert[2] = { 5, 5 };
+        attn_desc d = { 0 };
+        d.batch = d.q_len = 1, d.heads = 2, d.kv_len = 5, d.head_dim = 8, d.q.data = d.k.data = d.v.data = x, d.o.data = o;
+        d.tolerance = 0.01f, d.cert = cert, d.backend = backend[b];
+        assert_ok(attn_forward(&d));
+        assert_true(cert[0] == 0 && cert[1] == 0);
+    }
+}
+
+/* ---- who asks for little in numbers may ask for much as a share: a small tolerance is no reason against planes where it is absolute ---- */
+static void test_absolute(void **unused)
+{
+    static float scale;
+    static char codes[2];
+    (void)unused;
+    if (!strcmp(attn_isa(), "portable")) skip();        /* where it has to be named */
+    for (int absolute = 0; absolute < 2; absolute++) {
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.batch = d.heads = d.q_len = 1, d.kv_len = 4096, d.head_dim = 64, d.k.data = d.v.data = codes, d.k.dtype = d.v.dtype = ATTN_INT16;
+        d.k.scale = d.v.scale = &scale, d.tolerance = 1e-3f, d.flags = absolute ? ATTN_TOLERANCE_ABSOLUTE : 0;
+        assert_ok(attn_query(&d, NULL, &plan));
+        assert_string_equal(plan.backend, absolute ? "adaptive" : "flash");
+        if (absolute) assert_string_equal(plan.kernel, "adaptive_decode");
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_scales) };
+        cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }

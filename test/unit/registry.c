@@ -88,13 +88,16 @@ static void test_third_party(void **state)
     assert_ok(attn_forward(&p.d));
     assert_int_equal(other.runs, runs + 1);
     for (int i = 0; i < 48; i++) assert_true(((float *)p.d.o.data)[i] == 7);
-    other.fail = ATTN_ERR_GPU;                  /* what run returns is what the caller gets */
+    const int64_t alive = unit_alive;
+    other.fail = ATTN_ERR_GPU;                  /* what run returns is what the caller gets; the workspace is freed all the same */
     assert_int_equal(attn_forward(&p.d), ATTN_ERR_GPU);
+    assert_int_equal(unit_alive, alive);
     other.fail = ATTN_OK;
     p.d.head_dim = 4;
     assert_int_equal(attn_forward(&p.d), ATTN_ERR_DECLINED);
     assert_int_equal(attn_query(&p.d, NULL, &plan), ATTN_ERR_DECLINED);
     assert_non_null(strstr(plan.why, "sevens: head_dim is not 8\n"));
+    assert_true(!plan.backend[0] && !plan.kernel[0] && !plan.isa[0] && !plan.workspace_size && !plan.threads && !plan.splits);
     problem_free(&p);
 }
 
@@ -107,7 +110,9 @@ static void test_default(void **state)
     assert_int_equal(attn_set_default("nonesuch"), ATTN_ERR_BACKEND_UNKNOWN);
     assert_ok(attn_query(&p.d, NULL, &plan));
     assert_string_not_equal(plan.backend, "sevens");
-    assert_ok(attn_set_default("sevens"));
+    char mine[] = "sevens";
+    assert_ok(attn_set_default(mine));
+    memset(mine, 'x', sizeof mine - 1);         /* the caller's string is not kept */
     assert_ok(attn_query(&p.d, NULL, &plan));
     assert_string_equal(plan.backend, "sevens");
     p.d.backend = "reference";                  /* the description goes before the default */
@@ -162,6 +167,43 @@ static void test_device_merge(void **state)
     assert_ok(attn_merge(&p.d, 1, &o, lses));
     assert_int_equal(merging.runs, 2);
     problem_free(&p);
+}
+
+/* The same for attn_convert: what adds to the destination is not the caller's to ask for. attn_shutdown ends what each backend keeps. */
+typedef struct keeper { int converts, shutdowns; } keeper;
+static keeper kept[2];
+static attn_status third_convert(void *user, const int64_t shape[4], const attn_in *src, const attn_out *dst, const attn_desc *where)
+{
+    ((keeper *)user)->converts++;
+    assert_true(shape[3] == 8 && src->stride[2] == 8 && dst->stride[1] == 16);          /* strides set */
+    assert_true(where->flags == ATTN_DEVICE && where->device == 3);
+    return ATTN_ERR_GPU;
+}
+static void third_shutdown(void *user) { ((keeper *)user)->shutdowns++; }
+static void test_device_convert(void **state)
+{
+    static const int64_t shape[4] = { 1, 3, 2, 8 };
+    static float from[48], to[48];
+    const attn_in in = { .data = from };
+    const attn_out out = { .data = to };
+    attn_desc where = { 0 };
+    (void)state;
+    where.flags = ATTN_DEVICE | ATTN_ACCUMULATE, where.device = 3;
+    assert_int_equal(attn_convert(shape, in, out, &where), ATTN_ERR_DEVICE);            /* none converts yet */
+    for (int i = 0; i < 2; i++) {
+        const attn_backend b = { i ? "second" : "first", ATTN_ABI, third_plan, third_run, &kept[i], third_convert, third_shutdown, NULL, NULL };
+        assert_ok(attn_register(&b));
+    }
+    assert_int_equal(attn_convert(shape, in, out, &where), ATTN_ERR_GPU);
+    where.backend = "second";
+    assert_int_equal(attn_convert(shape, in, out, &where), ATTN_ERR_GPU);
+    where.backend = "flash";
+    assert_int_equal(attn_convert(shape, in, out, &where), ATTN_ERR_DEVICE);
+    assert_true(kept[0].converts == 1 && kept[1].converts == 1);
+    for (int n = 1; n < 3; n++) {
+        attn_shutdown();
+        assert_true(kept[0].shutdowns == n && kept[1].shutdowns == n);
+    }
 }
 
 /* Another version of the header, or another size of its structs: refused, and not found afterwards. */
@@ -259,6 +301,22 @@ static void test_query_workspace(void **state)
     }
 }
 
+/* What runs side by side: splits of many keys where rows and heads are too few for the threads. */
+static void test_plan(void **state)
+{
+    static const struct { int64_t keys; int32_t threads, used, splits; } rows[] = {
+        { 8192, 1, 1, 1 }, { 8192, 4, 4, 8 }, { 2047, 4, 4, 1 }, { 2048, 4, 4, 2 }, { 100000, 4, 4, 16 }, { 64, 4, 1, 1 } };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(rows); i++) {
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.batch = d.heads = 1, d.q_len = 8, d.kv_len = rows[i].keys, d.head_dim = 64, d.threads = rows[i].threads, d.backend = "flash";
+        assert_ok(attn_query(&d, NULL, &plan));
+        if (plan.threads != rows[i].used || plan.splits != rows[i].splits || strcmp(plan.kernel, "flash_forward"))
+            fail_msg("%d keys: %s, %d threads, %d splits", (int)rows[i].keys, plan.kernel, (int)plan.threads, (int)plan.splits);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ the environment */
 static int child(void)                          /* prints the backend and the ISA, or the status */
 {
@@ -321,6 +379,9 @@ static void test_environment(void **state)
     assert_child("reference", NULL, NULL, "standard", "reference", NULL);       /* then the environment, then the default */
     assert_child(NULL, NULL, NULL, "standard", "standard", NULL);
     assert_child(NULL, "portable", NULL, NULL, "flash own", "portable");
+    assert_child(NULL, "", NULL, NULL, "flash own", NULL);
+    assert_child("reference", NULL, "auto", NULL, "flash own", NULL);           /* "auto" is a name: neither the environment .. */
+    assert_child(NULL, NULL, "auto", "reference", "flash own", NULL);           /* .. nor the default counts */
     assert_child(NULL, "sse9", NULL, NULL, "ATTN_ERR_ISA", NULL);
 }
 
@@ -330,6 +391,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_built_in), cmocka_unit_test(test_automatic), cmocka_unit_test(test_third_party),
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
         cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_device_merge),
+        cmocka_unit_test(test_device_convert), cmocka_unit_test(test_plan),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);

@@ -45,6 +45,9 @@ static attn_status BACKWARD(context *c) { return attn_backward(c->desc, c->grad)
 static attn_status QUERY(context *c) { return attn_query(c->desc, NULL, c->to_plan); }
 static attn_status MERGE(context *c) { return attn_merge(c->desc, c->parts, c->part_o, c->part_lse); }
 static attn_status CONVERT(context *c) { return attn_convert(c->parts ? c->shape : NULL, c->src, c->dst, NULL); }
+static attn_status MERGE_NO_LSE(context *c) { return attn_merge(c->desc, c->parts, c->part_o, NULL); }
+static attn_status CONVERT_ON(context *c) { return attn_convert(c->shape, c->src, c->dst, c->desc); }
+static void no_run(void *user, void (*task)(void *, int64_t), void *arg, int64_t n) { (void)user, (void)task, (void)arg, (void)n; }
 static attn_status REGISTER(context *c) { return attn_register(&c->backend); }
 static void nothing(void *user) { (void)user; }
 static void no_task(void *arg, int64_t i) { (void)arg, (void)i; }
@@ -246,6 +249,7 @@ static void no_data(context *c)
     X(ERR_STRIDE_ALIAS, dk_batches, BACKWARD, strides(g->dk.stride, HK * D, HK * D, D)) \
     X(ERR_LAYOUT, q, FORWARD, d->q.layout = 2) \
     X(ERR_LAYOUT, o, FORWARD, d->o.layout = -1) \
+    X(ERR_LAYOUT, mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = ATTN_BOOL, d->mask.layout = ATTN_BHSD) \
     X(ERR_DTYPE, q, FORWARD, d->q.dtype = 10) \
     X(ERR_DTYPE, o, FORWARD, d->o.dtype = -1) \
     X(ERR_DTYPE_Q, int8, FORWARD, d->q.dtype = ATTN_INT8) \
@@ -272,9 +276,11 @@ static void no_data(context *c)
     X(ERR_DTYPE_Q, int16, FORWARD, d->q.dtype = ATTN_INT16) \
     X(ERR_SCALE_UNUSED, q, FORWARD, d->q.scale = c->t->scale) \
     X(ERR_SCALE_UNUSED, f32_k, FORWARD, d->k.scale = c->t->scale) \
+    X(ERR_SCALE_UNUSED, mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = ATTN_BOOL, d->mask.scale = c->t->scale) \
     X(ERR_OVERLAP, o_over_q, FORWARD, d->o.data = c->t->q) \
     X(ERR_OVERLAP, o_over_end_of_v, FORWARD, d->o.data = (float *)c->t->v + B * SK * HK * D - 1) \
     X(ERR_OVERLAP, lse_in_o, FORWARD, d->lse = (float *)c->t->o + 5) \
+    X(ERR_OVERLAP, lse_at_the_end_of_wide_o, FORWARD, d->v_dim = 2 * D, d->lse = (float *)c->t->o + B * SQ * H * 2 * D - 1) \
     X(ERR_OVERLAP, lse_over_used_k, FORWARD, used(c, 2), d->lse = (float *)(void *)c->t->used_k) \
     X(ERR_OVERLAP, o_over_cu_q, FORWARD, packed(c), d->o.data = c->t->cu_q) \
     X(ERR_OVERLAP, dk_over_dv, BACKWARD, g->dk.data = g->dv.data) \
@@ -301,12 +307,18 @@ static void no_data(context *c)
     X(ERR_WINDOW_NEGATIVE, right, FORWARD, d->flags = ATTN_WINDOW_RIGHT, d->window_right = -1) \
     X(ERR_FLAGS, unknown, FORWARD, d->flags = 1u << 30) \
     X(ERR_PHILOX_RANGE, philox_offset, FORWARD, d->dropout = 0.5f, d->philox_offset = (uint64_t)1 << 32) \
+    X(ERR_PHILOX_RANGE, q_len, QUERY, no_data(c), d->dropout = 0.5f, d->q_len = (int64_t)1 << 32) \
+    X(ERR_PHILOX_RANGE, kv_len, QUERY, no_data(c), d->dropout = 0.5f, d->kv_len = (int64_t)1 << 32) \
+    X(ERR_PHILOX_RANGE, batch_and_heads, QUERY, no_data(c), d->dropout = 0.5f, d->batch = (int64_t)1 << 30) \
+    X(ERR_THREADS, convert, CONVERT_ON, d->threads = -1) \
+    X(ERR_THREADS, parallel, PARALLEL, d->threads = -1) \
     X(ERR_THREADS, minus_one, FORWARD, d->threads = -1) \
     X(ERR_BACKEND_UNKNOWN, forward, FORWARD, d->backend = "nonesuch") \
     X(ERR_BACKEND_UNKNOWN, query, QUERY, d->backend = "nonesuch") \
     X(ERR_DECLINED, flash_of_f64, FORWARD, d->backend = "flash", d->q.dtype = d->k.dtype = d->v.dtype = ATTN_F64) \
     X(ERR_WORKSPACE_SMALL, one_byte_less, FORWARD, workspace(c, 0, 1)) \
     X(ERR_WORKSPACE_ALIGN, by_four, FORWARD, workspace(c, 4, 0)) \
+    X(ERR_WORKSPACE_ALIGN, by_32, FORWARD, workspace(c, 32, 0)) \
     X(ERR_ALIGN, q, FORWARD, d->q.data = (const char *)c->t->q + 2) \
     X(ERR_ALIGN, f16_k, FORWARD, d->q.dtype = d->k.dtype = d->v.dtype = ATTN_F16, d->k.data = (const char *)c->t->k + 1) \
     X(ERR_ALIGN, bias, FORWARD, d->bias.data = (const char *)c->t->bias + 1) \
@@ -344,6 +356,9 @@ static void no_data(context *c)
     X(ERR_MEMORY, caller_has_none, FORWARD, d->backend = "standard", c->alloc.get = no_memory, c->alloc.put = put_nothing, \
       d->alloc = &c->alloc) \
     X(ERR_POOL, no_run, FORWARD, c->pool.threads = 2, d->pool = &c->pool) \
+    X(ERR_POOL, no_threads, FORWARD, c->pool.run = no_run, d->pool = &c->pool) \
+    X(ERR_POOL, convert, CONVERT_ON, c->pool.run = no_run, d->pool = &c->pool) \
+    X(ERR_POOL, parallel, PARALLEL, c->pool.run = no_run, d->pool = &c->pool) \
     X(ERR_ALLOC, get_alone, FORWARD, c->alloc.get = no_memory, d->alloc = &c->alloc) \
     X(ERR_ALLOC, put_alone, FORWARD, c->alloc.put = put_nothing, d->alloc = &c->alloc) \
     X(ERR_ISA, unknown, IN_CHILD, ) \
@@ -376,23 +391,29 @@ static void no_data(context *c)
     X(ERR_USED_Q, negative, FORWARD, used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[0] = -1) \
     X(ERR_USED_K, beyond, FORWARD, used(c, SK + 1)) \
     X(ERR_USED_K, negative, FORWARD, used(c, -1)) \
+    X(ERR_USED_K, of_device_tensors_in_host_memory, FORWARD, used(c, SK + 1), d->flags = ATTN_DEVICE | ATTN_SEQ_HOST) \
     X(ERR_START_K, beyond_used_k, FORWARD, used(c, 2), d->seq.start_k = c->t->start, c->t->start[1] = 3) \
     X(ERR_START_K, negative, FORWARD, used(c, 2), d->seq.start_k = c->t->start, c->t->start[0] = -1) \
     X(ERR_SLOT, beyond, FORWARD, slots(c), c->t->slot[0] = B) \
     X(ERR_SLOT, negative, FORWARD, slots(c), c->t->slot[1] = -1) \
     X(ERR_SLOTS_FLAG, slots_alone, FORWARD, d->seq.slots = B) \
     X(ERR_SLOTS_FLAG, slot_alone, FORWARD, slots(c), d->seq.slots = 0) \
+    X(ERR_SLOTS_FLAG, negative, FORWARD, slots(c), d->seq.slots = -1) \
     X(ERR_SLOT_CU, cu_k, FORWARD, packed(c), slots(c)) \
     X(ERR_SLOT_CU, pages, FORWARD, paged(c), slots(c)) \
     X(ERR_SLOT_TWICE, append, FORWARD, append(c), slots(c), c->t->slot[0] = 0) \
     X(ERR_PAGE_SIZE, zero, FORWARD, paged(c), d->seq.page_size = 0) \
     X(ERR_PAGE_SIZE, no_pages, FORWARD, paged(c), d->seq.pages = 0) \
+    X(ERR_PAGE_SIZE, no_max_pages, FORWARD, paged(c), d->seq.max_pages = 0) \
     X(ERR_PAGE_FLAG, page_size_alone, FORWARD, d->seq.page_size = 2) \
+    X(ERR_PAGE_FLAG, pages_alone, FORWARD, d->seq.pages = 2) \
+    X(ERR_PAGE_FLAG, max_pages_alone, FORWARD, d->seq.max_pages = 2) \
     X(ERR_PAGE_USED, without_used_k, FORWARD, paged(c), d->seq.used_k = NULL) \
     X(ERR_PAGE_CU, cu_k, FORWARD, paged(c), packed(c)) \
     X(ERR_PAGE_CAPACITY, kv_len_7_of_6, FORWARD, paged(c), d->kv_len = 7) \
     X(ERR_PAGE_RANGE, beyond, FORWARD, paged(c), c->t->table[3] = 5) \
     X(ERR_PAGE_RANGE, negative, FORWARD, paged(c), c->t->table[0] = -1) \
+    X(ERR_PAGE_RANGE, appended_to, FORWARD, append(c), paged(c), d->append.len = 1, c->t->table[2] = 5) \
     X(ERR_PAGE_TWICE, same_last_page, FORWARD, append(c), paged(c), used(c, 3), c->t->table[4] = 2, c->t->table[5] = 0) \
     X(ERR_APPEND_USED, without_used_k, FORWARD, append(c), d->seq.used_k = NULL) \
     X(ERR_APPEND_CU, cu_k, FORWARD, append(c), packed(c)) \
@@ -404,14 +425,19 @@ static void no_data(context *c)
     X(ERR_APPEND_LEN, no_room, FORWARD, append(c), used(c, 4)) \
     X(ERR_APPEND_LEN, negative, FORWARD, append(c), d->append.len = -1) \
     X(ERR_APPEND_SCALE, no_k_scale, FORWARD, append(c), quantised(c)) \
+    X(ERR_APPEND_SCALE, other_v_scale, FORWARD, cached(c), d->append.v_scale = c->t->scale + 1) \
+    X(ERR_APPEND_CU_NEW, total_alone, FORWARD, append(c), d->append.total = 2) \
     X(ERR_APPEND_CU_NEW, first, FORWARD, cu_new(c, 1, 2), c->t->cu_new[0] = 1) \
     X(ERR_APPEND_CU_NEW, step_above_len, FORWARD, cu_new(c, 0, 3)) \
     X(ERR_APPEND_CU_NEW, total, FORWARD, cu_new(c, 1, 2), d->append.total = 3) \
     X(ERR_ROTARY_NULL, no_sin, FORWARD, rotary(c), d->append.rotary_sin = NULL) \
     X(ERR_ROTARY_NULL, no_rows, FORWARD, rotary(c), d->append.rotary_rows = 0) \
+    X(ERR_ROTARY_NULL, dim_alone, FORWARD, append(c), d->append.rotary_dim = 4) \
+    X(ERR_ROTARY_NULL, rows_alone, FORWARD, append(c), d->append.rotary_rows = 4) \
     X(ERR_ROTARY_DIM, odd, FORWARD, rotary(c), d->append.rotary_dim = 3) \
     X(ERR_ROTARY_DIM, beyond_head_dim, FORWARD, rotary(c), d->append.rotary_dim = D + 2) \
     X(ERR_ROTARY_ROWS, position_beyond, FORWARD, rotary(c), d->append.rotary_rows = 4) \
+    X(ERR_ROTARY_ROWS, query_beyond, FORWARD, rotary(c), d->append.len = 1, d->append.rotary_rows = 5) \
     X(ERR_ROTARY_APPEND, no_append, FORWARD, rotary(c), d->append.len = 0, d->append.k.data = d->append.v.data = NULL, \
       d->append.k_cache = d->append.v_cache = NULL) \
     X(ERR_ROTARY_FLAG, no_tables, FORWARD, append(c), d->flags = ATTN_ROTARY_INTERLEAVED) \
@@ -419,6 +445,7 @@ static void no_data(context *c)
     X(ERR_NULL_DOUT, dout, BACKWARD, g->dout.data = NULL) \
     X(ERR_NULL_LSE, lse, BACKWARD, d->lse = NULL) \
     X(ERR_NULL_DQKV, dq, BACKWARD, g->dq.data = NULL) \
+    X(ERR_NULL_DQKV, dk, BACKWARD, g->dk.data = NULL) \
     X(ERR_NULL_DQKV, dv, BACKWARD, g->dv.data = NULL) \
     X(ERR_DTYPE_GRAD, int8_dout, BACKWARD, g->dout.dtype = ATTN_INT8) \
     X(ERR_DTYPE_GRAD, bool_dk, BACKWARD, g->dk.dtype = ATTN_BOOL) \
@@ -428,6 +455,7 @@ static void no_data(context *c)
     X(ERR_BACKWARD_CACHE, append, BACKWARD, append(c)) \
     X(ERR_BACKWARD_PAGED, paged, BACKWARD, paged(c)) \
     X(ERR_BACKWARD_QUANT, int8, BACKWARD, quantised(c)) \
+    X(ERR_BACKWARD_QUANT, int8_v, BACKWARD, d->v.dtype = ATTN_INT8, d->v.scale = c->t->scale) \
     X(ERR_ACCUMULATE, forward, FORWARD, d->flags = ATTN_ACCUMULATE) \
     X(ERR_DBIAS_DTYPE, heads_overlap, BACKWARD, bias(c), g->dbias = c->t->dbias, strides(d->bias.stride, H * SQ * SK, SK, SK)) \
     X(ERR_REGISTER_NULL, no_plan, REGISTER, c->backend.plan = NULL) \
@@ -463,6 +491,7 @@ static void no_data(context *c)
     X(ERR_WORKSPACE_OVERLAP, cert, FORWARD, workspace(c, 0, 0), d->tolerance = 0.01f, d->cert = c->d.workspace) \
     X(ERR_REGISTER_FULL, many, FILL_REGISTRY, ) \
     X(ERR_MERGE_PARTS, negative, MERGE, c->parts = -1) \
+    X(ERR_MERGE_PARTS, no_array_of_lse, MERGE_NO_LSE, ) \
     X(ERR_MERGE_LSE, no_lse, MERGE, c->part_lse[1] = NULL) \
     X(ERR_ALIGN, part_lse, MERGE, c->part_lse[1] = (const float *)(const void *)((const char *)c->part_lse[1] + 1)) \
     X(ERR_MERGE_O, no_o, MERGE, c->part_o[1].data = NULL) \
@@ -478,6 +507,8 @@ static void no_data(context *c)
     X(ERR_TIME_NULL, no_function, TIME, c->parts = 0) \
     X(ERR_TIME_OPTS, no_iterations, TIME, c->opts.iterations = 0) \
     X(ERR_TIME_OPTS, negative_warmup, TIME, c->opts.warmup = -1) \
+    X(ERR_TIME_OPTS, negative_iterations, TIME, c->opts.iterations = -1, c->opts.min_seconds = 1e-6) \
+    X(ERR_TIME_OPTS, negative_seconds, TIME, c->opts.min_seconds = -1) \
     X(ERR_QUERY_NULL, no_plan, QUERY, c->to_plan = NULL) \
     X(ERR_NULL_DESC, parallel, PARALLEL, c->desc = NULL) \
     X(ERR_PARALLEL, no_task, PARALLEL, c->parts = 0) \
@@ -624,6 +655,10 @@ static void test_valid(void **state)
         if (s) fail_msg("start %d: %s (%s)", (int)i, attn_status_name(s), c.message);
     }
     make(&c, t);
+    strcpy(c.message, "of the call before");
+    assert_ok(FORWARD(&c));
+    assert_string_equal(c.message, "");
+    make(&c, t);
     assert_ok(BACKWARD(&c));
     make(&c, t);
     assert_ok(QUERY(&c));
@@ -736,6 +771,21 @@ static void test_append_twice(void **state)
         writers_free(&w);
     }
     assert_true(refused > 500);
+}
+/* One of three entries appends less than nothing; first and last are as they should be, and no step is above len. */
+static void test_append_falls(void **state)
+{
+    static const int32_t cu[4] = { 0, 1, 0, 1 };
+    writers w = writers_make(3, 1, 4, 3);
+    (void)state;
+    for (int32_t b = 0; b < 3; b++) w.table[b] = b, w.used[b] = 1;
+    for (int slots = 0; slots < 2; slots++) {
+        memset(w.cu, 0, sizeof cu);
+        assert_ok(writers_query(&w, slots));
+        memcpy(w.cu, cu, sizeof cu);
+        assert_int_equal(writers_query(&w, slots), ATTN_ERR_APPEND_CU_NEW);
+    }
+    writers_free(&w);
 }
 /* A million pages, side by side and far apart: each with each would take an hour. */
 static void test_append_many(void **state)
@@ -892,13 +942,36 @@ static void test_overlap(void **state)
     }
 }
 
+/* Each of these but the mask, of bytes, has elements of 4 bytes, and begins at a multiple of 4. */
+static void unaligned(const struct array *a, int by)
+{
+    static tensors t;
+    context c;
+    make(&c, &t);
+    if (a->set) a->set(&c);
+    const char *p = pointer_at(&c, a->at) + by;
+    memcpy((char *)&c + a->at, &p, sizeof p);
+    if (strstr(a->name, "append.k_scale")) c.d.k.scale = (const float *)(const void *)p;
+    if (strstr(a->name, "append.v_scale")) c.d.v.scale = (const float *)(const void *)p;
+    const attn_status s = a->how(&c);
+    if (s != ATTN_ERR_ALIGN) fail_msg("%s, off by %d: %s", a->name, by, attn_status_name(s));
+}
+static void test_aligned(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < COUNT(inputs) * 3; i++)
+        if (!strstr(inputs[i / 3].name, "mask")) unaligned(&inputs[i / 3], 1 + (int)(i % 3));
+    for (int64_t i = 0; i < COUNT(outputs) * 3; i++) unaligned(&outputs[i / 3], 1 + (int)(i % 3));
+}
+
 int main(int argc, char **argv)
 {
-    enum { OTHERS = 8 };
+    enum { OTHERS = 10 };
     struct CMUnitTest others[OTHERS + COUNT(not_here)] = {
         cmocka_unit_test(test_valid), cmocka_unit_test(test_every_status_has_a_case), cmocka_unit_test(test_texts),
         cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many),
-        cmocka_unit_test(test_overlap), cmocka_unit_test(test_texts_of_types)
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_texts_of_types), cmocka_unit_test(test_aligned),
+        cmocka_unit_test(test_append_falls)
     };
     if (argc > 1 && !strcmp(argv[1], "--forward")) {
         static tensors t;
