@@ -94,7 +94,8 @@
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
    so that its high bytes alone are a cache of int8 (4). q8_0 and q4_0 have a scale in f16 for each
-   32 elements, and no array of scales: append and attn_convert write the bytes that ggml does.
+   32 elements, and no array of scales: append and attn_convert write the bytes that ggml does
+   (where a scale would be beyond the range of f16: the largest one).
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
@@ -148,7 +149,8 @@
    Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows look at few of their keys,
    1.1 times where they look at all. It does not pay at 0.001 and below, nor where scale |q| |k| is
    beyond some 50: the call is then as fast as without, within 4 percent. "adaptive" named as the
-   backend runs on AVX2 and in portable C too, slower than flash.
+   backend runs on AVX2 and in portable C too, slower than flash; it declines a call of which no row
+   would be computed from codes, where the automatic choice computes it exactly.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
    for o, and what a row does not see may be NaN or infinite. Rows that are decoded together agree on
@@ -156,7 +158,8 @@
 
  5. MACROS, before the #include
      ATTN_IMPLEMENTATION   in one source file: the code
-     ATTN_STATIC           everything static: a private copy (attn_hip.c cannot reach it)
+     ATTN_STATIC           everything static: a private copy, in a file with ATTN_IMPLEMENTATION
+                           (attn_hip.c cannot reach it)
      ATTN_API              linkage of the public functions (default: extern)
      ATTN_HEADER           the name by which this file includes itself (default: "attn.h")
      ATTN_MALLOC(size), ATTN_FREE(p)                  instead of malloc and free
@@ -310,7 +313,8 @@ enum {
 typedef struct attn_in {
     const void *data;
     /* q k v dout: strides of {batch, token, head}; bias, mask: of {batch, head, query}. Negative
-     * ones are allowed, ATTN_BROADCAST is a stride of 0; all three 0: dense in `layout` */
+     * ones are allowed, ATTN_BROADCAST is a stride of 0; all three 0: dense in `layout`, bias and
+     * mask as above in either */
     int64_t stride[3];
     int32_t dtype, layout;
     /* int8, int16 and fp8 k, v: value = scale * code, one scale per (token, kv head) */
@@ -1828,9 +1832,12 @@ static attn_status attn__strides(
 }
 
 static const int attn__order_bshd[3] = {0, 1, 2}, attn__order_bhsd[3] = {0, 2, 1};
+static int attn__layout_known(int32_t layout) {
+    return layout == ATTN_BSHD || layout == ATTN_BHSD;
+}
 static attn_status attn__layout_strides(
     int64_t *stride, int32_t layout, const int64_t *extent, int64_t dim) {
-    ATTN__RULE(layout == ATTN_BSHD || layout == ATTN_BHSD, ERR_LAYOUT);
+    ATTN__RULE(attn__layout_known(layout), ERR_LAYOUT);
     return attn__strides(
         stride, extent, layout == ATTN_BHSD ? attn__order_bhsd : attn__order_bshd, dim);
 }
@@ -2259,14 +2266,14 @@ static attn_status attn__resolve_tensors(attn_desc *d) {
         ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
         ATTN__RULE(!ATTN__ONLY_F32 || d->bias.dtype == ATTN_F32, ERR_ONLY_F32);
         ATTN__RULE(attn__aligned(d->bias.data, d->bias.dtype), ERR_ALIGN);
-        ATTN__RULE(d->bias.layout == ATTN_BSHD, ERR_LAYOUT);
+        ATTN__RULE(attn__layout_known(d->bias.layout), ERR_LAYOUT);
         ATTN__RULE(!d->bias.scale, ERR_SCALE_UNUSED);
         ATTN__TRY(attn__strides(d->bias.stride, e, attn__order_bshd, d->kv_len));
     }
     if (d->mask.data) {
         ATTN__RULE(attn__dtype_known(d->mask.dtype), ERR_DTYPE);
         ATTN__RULE(attn__is_mask(d->mask.dtype), ERR_DTYPE_MASK);
-        ATTN__RULE(d->mask.layout == ATTN_BSHD, ERR_LAYOUT);
+        ATTN__RULE(attn__layout_known(d->mask.layout), ERR_LAYOUT);
         ATTN__RULE(!d->mask.scale, ERR_SCALE_UNUSED);
         ATTN__TRY(attn__strides(d->mask.stride, e, attn__order_bshd, d->kv_len));
     }
@@ -2798,14 +2805,14 @@ static struct {
     attn__signal wake, idle;
     attn__thread id[1024];
     int32_t started, want, spins; /* spins: ATTN__SPINS, or 0: more threads than processors */
-    int stop, fork_handler;
+    int stop;
     /* one per parallel loop; threads at work: also read without the lock while spinning */
     uint32_t generation, active;
     /* NULL once the loop is done: a late thread finds nothing */
     attn__wrapped *work;
     intptr_t n, next;
 } attn__pool = {ATTN__LOCK_INIT, ATTN__LOCK_INIT, ATTN__SIGNAL_INIT, ATTN__SIGNAL_INIT, {0}, 0, 0,
-    0, 0, 0, 0, 0, NULL, 0, 0};
+    0, 0, 0, 0, NULL, 0, 0};
 /* While calls follow one another, and at the end of one, a moment of spinning (50 to 200 us on x86)
  * saves a thread the sleep and the wake-up, which take as long as 256 x 256 of attention. */
 #define ATTN__SPINS 4000
@@ -2907,8 +2914,6 @@ static void attn__pool_start(int32_t most) {
     /* clang-format on */
     uint64_t blocked[16], before[16]; /* no system has more than 1024 signals */
     if (attn__pool.started >= most || attn__pool.started == 1024) return;
-    if (!attn__pool.fork_handler)
-        attn__pool.fork_handler = !pthread_atfork(NULL, NULL, attn__after_fork);
     attn__libc_sigfillset(blocked);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) attn__libc_sigdelset(blocked, own[i]);
     attn__libc_sigmask(ATTN__SIG_SETMASK, blocked, before);
@@ -3191,8 +3196,24 @@ static void attn__machine_read(attn__machine_info *m) {
     m->backend = m->backend_name;
 }
 static attn__machine_info attn__machine_known;
-static int attn__machine_claimed, attn__machine_ready;
+static int attn__machine_claimed, attn__machine_ready, attn__registering;
+#if ATTN__POOL && ATTN__POSIX
+/* Who was at one of these in the parent is not there in the child. */
+static void attn__in_child(void) {
+    attn__after_fork();
+    attn__machine_claimed = attn__machine_ready;
+    attn__registering = 0;
+}
+/* Before anybody can be: threads that come here together have it called more than once. */
+static void attn__survive_fork(void) {
+    static int known;
+    if (!ATTN__LOAD(&known) && !pthread_atfork(NULL, NULL, attn__in_child)) ATTN__STORE(&known, 1);
+}
+#else
+static void attn__survive_fork(void) {}
+#endif
 ATTN__NOINLINE void attn__machine_once(void) {
+    attn__survive_fork();
     if (ATTN__CLAIM(&attn__machine_claimed)) {
         attn__machine_read(&attn__machine_known);
         ATTN__STORE(&attn__machine_ready, 1);
@@ -3527,14 +3548,14 @@ ATTN_API const attn_backend *attn_backend_find(const char *name) {
     return NULL;
 }
 ATTN_API attn_status attn_register(const attn_backend *b) {
-    static int lock;
     attn_status s = ATTN_OK;
     ATTN__RULE(b && b->name && b->plan && b->run, ERR_REGISTER_NULL);
     ATTN__RULE(b->abi == ATTN_ABI, ERR_REGISTER_ABI);
     ATTN__RULE(
         *b->name && strlen(b->name) < sizeof attn__registered[0].name && strcmp(b->name, "auto"),
         ERR_REGISTER_NAME);
-    while (!ATTN__CLAIM(&lock)) {}
+    attn__survive_fork();
+    while (!ATTN__CLAIM(&attn__registering)) {}
     int32_t n = attn__registered_count;
     if (attn_backend_find(b->name)) s = ATTN_ERR_REGISTER_NAME;
     else if (n == (int32_t)(sizeof attn__registered / sizeof *attn__registered))
@@ -3546,7 +3567,7 @@ ATTN_API attn_status attn_register(const attn_backend *b) {
         e->b.name = e->name;
         ATTN__STORE(&attn__registered_count, n + 1);
     }
-    ATTN__STORE(&lock, 0);
+    ATTN__STORE(&attn__registering, 0);
     return s;
 }
 ATTN_API attn_status attn_set_default(const char *name) {

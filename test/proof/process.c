@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -407,11 +408,49 @@ static void ends(void **state)
         if (!end_of_process(way)) fail_msg("way %d to end a process", way);
 }
 
+/* A fork while another thread is in the very first call: what that finds out about the machine takes a second here. The child has calls of its
+ * own. */
+static int slow, slowly;
+int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
+{
+    if (slow) { __atomic_store_n(&slowly, 1, __ATOMIC_SEQ_CST); usleep(1000000); }
+    const long known = syscall(SYS_sched_getaffinity, pid, bytes, set);
+    if (known >= 0) memset((char *)set + known, 0, bytes - (size_t)known);
+    return known < 0 ? -1 : 0;
+}
+static void *first_call(void *p) { attn_threads(); return p; }
+static int fork_first(void)
+{
+    pthread_t other;
+    int how = -1;
+    slow = 1;
+    pthread_create(&other, NULL, first_call, NULL);
+    while (!__atomic_load_n(&slowly, __ATOMIC_SEQ_CST)) usleep(1000);
+    const pid_t child = fork();
+    if (!child) { alarm(20); slow = 0; _exit(attn_threads() >= 1 && two_at_once(attn_parallel) ? 7 : 1); }
+    waitpid(child, &how, 0);
+    pthread_join(other, NULL);
+    return WIFEXITED(how) && WEXITSTATUS(how) == 7 && attn_threads() >= 1 ? 0 : 1;
+}
+static void forked_at_first(void **state)
+{
+    int how = -1;
+    (void)state;
+#if defined(_OPENMP) || defined(TSAN)
+    skip();
+#endif
+    const pid_t child = fork();
+    if (!child) { execl("/proc/self/exe", "process", "--fork-first", (char *)NULL); _exit(9); }
+    waitpid(child, &how, 0);
+    assert_int_equal(how, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {TEST(signals), TEST(cancelled), TEST(worth_waking), TEST(worth_waking_append), TEST(append_on_threads), TEST(host_region),
-                                       TEST(allowed_processors), TEST(unloaded), TEST(ends)};
+                                       TEST(allowed_processors), TEST(unloaded), TEST(forked_at_first), TEST(ends)};
     if (argc > 1 && !strcmp(argv[1], "--threads")) return attn_threads();
+    if (argc > 1 && !strcmp(argv[1], "--fork-first")) return fork_first();
     alarm(300);                                          /* a deadlock is a failure, not a wait */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();

@@ -195,6 +195,16 @@ static void test_device_convert(void **state)
         assert_ok(attn_register(&b));
     }
     assert_int_equal(attn_convert(shape, in, out, &where), ATTN_ERR_GPU);
+    where.device = -1;
+    assert_int_equal(attn_convert(shape, in, out, &where), ATTN_ERR_DEVICE_INDEX);
+    where.device = 3;
+    for (int to_blocks = 0; to_blocks < 2; to_blocks++) {                               /* those are the host's */
+        static const int64_t wide[4] = { 1, 1, 1, 32 };
+        attn_in blocks_in = in;
+        attn_out blocks_out = out;
+        if (to_blocks) blocks_out.dtype = ATTN_Q8_0; else blocks_in.dtype = ATTN_Q8_0;
+        assert_int_equal(attn_convert(wide, blocks_in, blocks_out, &where), ATTN_ERR_CONVERT_DTYPE);
+    }
     where.backend = "second";
     assert_int_equal(attn_convert(shape, in, out, &where), ATTN_ERR_GPU);
     where.backend = "flash";

@@ -45,6 +45,7 @@ static attn_status BACKWARD(context *c) { return attn_backward(c->desc, c->grad)
 static attn_status QUERY(context *c) { return attn_query(c->desc, NULL, c->to_plan); }
 static attn_status MERGE(context *c) { return attn_merge(c->desc, c->parts, c->part_o, c->part_lse); }
 static attn_status CONVERT(context *c) { return attn_convert(c->parts ? c->shape : NULL, c->src, c->dst, NULL); }
+static attn_status MERGE_NO_O(context *c) { return attn_merge(c->desc, c->parts, NULL, c->part_lse); }
 static attn_status MERGE_NO_LSE(context *c) { return attn_merge(c->desc, c->parts, c->part_o, NULL); }
 static attn_status CONVERT_ON(context *c) { return attn_convert(c->shape, c->src, c->dst, c->desc); }
 static void no_run(void *user, void (*task)(void *, int64_t), void *arg, int64_t n) { (void)user, (void)task, (void)arg, (void)n; }
@@ -55,6 +56,11 @@ static attn_status TIME(context *c)
 {
     attn_timing t;
     return attn_time(c->parts ? nothing : NULL, NULL, &c->opts, &t);
+}
+static attn_status TIME_NULL(context *c)
+{
+    attn_timing t;
+    return attn_time(nothing, NULL, c->parts ? &c->opts : NULL, c->parts ? NULL : &t);
 }
 static attn_status PARALLEL(context *c) { return attn_parallel(c->desc, c->parts ? no_task : NULL, NULL, c->count); }
 static attn_status PACKED(context *c) { return attn_packed_qkv(c->parts ? &c->d : NULL, c->t->q, c->src.dtype, c->src.layout); }
@@ -80,19 +86,21 @@ static attn_status OTHER(context *c)             /* a backend that is not one of
     c->backend.name = c->d.backend = "other";
     return attn_backend_find("other") || !attn_register(&c->backend) ? attn_forward(c->desc) : ATTN_OK;
 }
-static attn_status IN_CHILD(context *c)         /* the environment is read once: a process of its own */
+static attn_status in_child(const char *what)    /* the environment is read once: a process of its own */
 {
     int status = 0;
     pid_t child = fork();
-    (void)c;
     if (child == 0) {
         setenv("ATTN_ISA", "sse9", 1);
-        unit_again("validate", "--forward");
+        unit_again("validate", what);
         _exit(255);
     }
     waitpid(child, &status, 0);
     return WIFEXITED(status) ? (attn_status)WEXITSTATUS(status) : ATTN_OK;
 }
+
+static attn_status IN_CHILD(context *c) { (void)c; return in_child("--forward"); }
+static attn_status CONVERT_IN_CHILD(context *c) { (void)c; return in_child("--convert"); }
 
 static attn_status plan_any(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan)
 {
@@ -249,7 +257,20 @@ static void no_data(context *c)
     X(ERR_STRIDE_ALIAS, dk_batches, BACKWARD, strides(g->dk.stride, HK * D, HK * D, D)) \
     X(ERR_LAYOUT, q, FORWARD, d->q.layout = 2) \
     X(ERR_LAYOUT, o, FORWARD, d->o.layout = -1) \
-    X(ERR_LAYOUT, mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = ATTN_BOOL, d->mask.layout = ATTN_BHSD) \
+    X(ERR_LAYOUT, mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = ATTN_BOOL, d->mask.layout = 2) \
+    X(ERR_LAYOUT, bias, FORWARD, bias(c), d->bias.layout = -1) \
+    X(ERR_DTYPE, k, FORWARD, d->k.dtype = 10) \
+    X(ERR_DTYPE, v, FORWARD, d->v.dtype = -1) \
+    X(ERR_DTYPE, bias, FORWARD, bias(c), d->bias.dtype = 10) \
+    X(ERR_DTYPE, mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = -1) \
+    X(ERR_DECLINED, adaptive_of_f64, QUERY, no_data(c), d->backend = "adaptive", d->tolerance = 0.01f, d->q_len = d->kv_len = 1024, \
+      d->q.dtype = ATTN_F64) \
+    X(ERR_OVERFLOW, dims, QUERY, no_data(c), d->head_dim = INT32_MAX) \
+    X(ERR_OVERFLOW, total_q, QUERY, packed(c), no_data(c), d->seq.total_q = INT64_MAX / 6400) \
+    X(ERR_OVERFLOW, total_q_and_heads, QUERY, packed(c), no_data(c), d->seq.total_q = INT64_MAX / 3) \
+    X(ERR_OVERFLOW, entries_of_tables, QUERY, paged(c), d->seq.page_size = 1, d->seq.max_pages = INT64_MAX / 2 + 1) \
+    X(ERR_OVERFLOW, bytes_of_tables, QUERY, paged(c), d->seq.page_size = 1, d->seq.max_pages = INT64_MAX / 8) \
+    X(ERR_OVERFLOW, rotary_rows, QUERY, rotary(c), d->append.rotary_rows = INT64_MAX / 4) \
     X(ERR_DTYPE, q, FORWARD, d->q.dtype = 10) \
     X(ERR_DTYPE, o, FORWARD, d->o.dtype = -1) \
     X(ERR_DTYPE_Q, int8, FORWARD, d->q.dtype = ATTN_INT8) \
@@ -426,6 +447,28 @@ static void no_data(context *c)
     X(ERR_APPEND_LEN, negative, FORWARD, append(c), d->append.len = -1) \
     X(ERR_APPEND_SCALE, no_k_scale, FORWARD, append(c), quantised(c)) \
     X(ERR_APPEND_SCALE, other_v_scale, FORWARD, cached(c), d->append.v_scale = c->t->scale + 1) \
+    X(ERR_APPEND_NULL, len_without_both, FORWARD, append(c), d->append.k.data = d->append.v.data = NULL) \
+    X(ERR_APPEND_CU_NEW, cu_of_nothing, FORWARD, cu_new(c, 1, 2), d->append.k.data = d->append.v.data = NULL, d->append.len = 0, \
+      d->append.total = 0) \
+    X(ERR_APPEND_CU_NEW, total_of_nothing, FORWARD, d->append.total = 2) \
+    X(ERR_APPEND_CU_NEW, negative_total, FORWARD, cu_new(c, 1, 2), d->flags = ATTN_DEVICE, d->append.total = -1) \
+    X(ERR_APPEND_SCALE, other_k_scale, FORWARD, cached(c), d->append.k_scale = c->t->scale + 1) \
+    X(ERR_ROTARY_NULL, no_cos, FORWARD, rotary(c), d->append.rotary_cos = NULL) \
+    X(ERR_ROTARY_NULL, no_dim, FORWARD, rotary(c), d->append.rotary_dim = 0) \
+    X(ERR_ROTARY_DIM, negative, FORWARD, rotary(c), d->append.rotary_dim = -2) \
+    X(ERR_ROTARY_ROWS, negative, FORWARD, rotary(c), d->flags = ATTN_DEVICE, d->append.rotary_rows = -1) \
+    X(ERR_BACKWARD_QUANT, int8_k, BACKWARD, d->k.dtype = ATTN_INT8, d->k.scale = c->t->scale) \
+    X(ERR_DEVICE, longest_in_host_memory, FORWARD, packed(c), d->flags = ATTN_DEVICE | ATTN_SEQ_HOST, d->q_len = 0) \
+    X(ERR_MERGE_PARTS, no_array_of_o, MERGE_NO_O, ) \
+    X(ERR_ADDRESS, merge_sink, MERGE, d->sink = (const float *)(UINTPTR_MAX - 7)) \
+    X(ERR_CONVERT_SHAPE, negative_batch, CONVERT, c->shape[0] = -1) \
+    X(ERR_CONVERT_SHAPE, negative_tokens, CONVERT, c->shape[1] = -1) \
+    X(ERR_CONVERT_SHAPE, negative_dim, CONVERT, c->shape[3] = -1) \
+    X(ERR_POOL, convert_no_run, CONVERT_ON, c->pool.threads = 2, d->pool = &c->pool) \
+    X(ERR_ISA, convert, CONVERT_IN_CHILD, ) \
+    X(ERR_TIME_NULL, no_options, TIME_NULL, c->parts = 0) \
+    X(ERR_TIME_NULL, no_result, TIME_NULL, ) \
+    X(ERR_PACKED_LAYOUT, two_ungrouped, PACKED, c->src.layout = 2, d->kv_heads = d->heads) \
     X(ERR_APPEND_CU_NEW, total_alone, FORWARD, append(c), d->append.total = 2) \
     X(ERR_APPEND_CU_NEW, first, FORWARD, cu_new(c, 1, 2), c->t->cu_new[0] = 1) \
     X(ERR_APPEND_CU_NEW, step_above_len, FORWARD, cu_new(c, 0, 3)) \
@@ -658,6 +701,21 @@ static void test_valid(void **state)
     strcpy(c.message, "of the call before");
     assert_ok(FORWARD(&c));
     assert_string_equal(c.message, "");
+    make(&c, t);                                        /* a bias lies by head and query whatever the layout of the others is */
+    bias(&c), c.d.bias.layout = c.d.mask.layout = ATTN_BHSD, c.d.mask.data = t->mask, c.d.mask.dtype = ATTN_BOOL;
+    assert_ok(FORWARD(&c));
+    for (int none = 0; none < 2; none++) {              /* what has no elements need not be there */
+        make(&c, t);
+        if (none) c.d.q_len = 0, c.d.q.data = c.d.o.data = c.d.lse = NULL, c.g.dout.data = c.g.dq.data = NULL;
+        else c.d.kv_len = 0, c.d.k.data = c.d.v.data = NULL, c.g.dk.data = c.g.dv.data = NULL;
+        assert_ok(FORWARD(&c));
+        assert_ok(BACKWARD(&c));
+        c.part_o[0].data = c.part_o[1].data = c.part_lse[0] = c.part_lse[1] = NULL;
+        if (none) assert_ok(MERGE(&c));
+    }
+    make(&c, t);
+    c.d.batch = 1, strides(c.d.o.stride, ATTN_BROADCAST, H * D, D);
+    assert_ok(FORWARD(&c));
     make(&c, t);
     assert_ok(BACKWARD(&c));
     make(&c, t);
@@ -973,11 +1031,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_overlap), cmocka_unit_test(test_texts_of_types), cmocka_unit_test(test_aligned),
         cmocka_unit_test(test_append_falls)
     };
-    if (argc > 1 && !strcmp(argv[1], "--forward")) {
+    if (argc > 1 && (!strcmp(argv[1], "--forward") || !strcmp(argv[1], "--convert"))) {
         static tensors t;
         static context c;
         make(&c, &t);
-        return (int)attn_forward(&c.d);
+        return (int)(argv[1][2] == 'f' ? FORWARD(&c) : CONVERT(&c));
     }
     for (int64_t i = 0; i < COUNT(not_here); i++) {
         others[OTHERS + i].name = attn_status_name(not_here[i].status);
