@@ -35,7 +35,7 @@ UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)
 
 # ---------------------------------------------------------------------------------------------- what is run
 UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
-                 $(foreach u,backends edges extremes guard thin hidden planes,plain/$(u)@avx2 plain/$(u)@portable) \
+                 $(foreach u,backends edges extremes guard thin hidden planes convert,plain/$(u)@avx2 plain/$(u)@portable) \
                  $(foreach u,backends edges guard thin planes,tile/$(u)) \
                  $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
                  $(foreach u,validate reference backends convert memory edges parallel,O0/$(u)) ofast/hidden clangofast/hidden
@@ -183,6 +183,11 @@ fuzz: build/fuzz/fuzz
 ## mutate        every fault of test/mutants/mutants.txt, one at a time; each must be caught
 mutate:
 	@python3 test/mutants/mutate.py
+
+## mutate-rules  every condition of every rule left out alone (ten minutes)
+.PHONY: mutate-rules
+mutate-rules:
+	@python3 test/mutants/mutate_rules.py
 
 ## mutate-random N=300 SEED=1: that many random faults in the code; how many do the tests notice?
 mutate-random:

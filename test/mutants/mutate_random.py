@@ -64,7 +64,7 @@ def tests_of(build, lines, **environment):
 STAGES = [
     tests_of("portable", ["registry", "convert", "merge", "identity", "hostile --count 15 --round up", "memory", "reference", "timing", "edges",
                           "guard", "overlap", "grid --count 150 --cost 17 --seed 77"]),
-    tests_of("isa", ["identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 78"]),
+    tests_of("isa", ["convert", "identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 78"]),
     tests_of("isa", ["identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 79"], ATTN_ISA="avx2"),
     tests_of("portable", ["validate", "hidden", "lengths", "thin"]),      # seconds each: the code of an ISA seldom waits for them
     tests_of("isa", ["planes", "decode --rows 60", "thin", "types", "adaptive --rows 300"]),
