@@ -112,7 +112,7 @@
    packed, padded or paged (but dropout sees b).
    With a workspace (attn_query says how many bytes) no call allocates from the second on. Nothing
    prints, aborts or exits; a refused call leaves every output untouched. Calls on different data
-   may run at the same time.
+   may run at the same time. An optimized build takes less than 64 KiB of a caller's stack.
 
  4. TOLERANCE AND CERTIFICATE
    attn_desc.tolerance says how much error you can bear; what is saved by it is time. 0.01 is a

@@ -408,6 +408,59 @@ static void ends(void **state)
         if (!end_of_process(way)) fail_msg("way %d to end a process", way);
 }
 
+/* ------------------------------------------------------------------------------------------ a caller's stack */
+static void call_all(attn_desc d)
+{
+    d.threads = 1;
+    for (int32_t i = 0; attn_backend_at(i); i++) {
+        attn_plan plan;
+        d.backend = attn_backend_at(i)->name, d.o.dtype = strcmp(d.backend, "reference") ? ATTN_F32 : ATTN_F64;
+        if (!attn_query(&d, NULL, &plan)) ok(attn_forward(&d));
+        attn_grad g;
+        memset(&g, 0, sizeof g);
+        g.dout.data = d.o.data, g.dout.dtype = d.o.dtype;
+        g.dq.data = get(d.q_len * d.heads * d.head_dim, 4), g.dk.data = get(d.kv_len * d.kv_heads * d.head_dim, 4), g.dv.data = get(d.kv_len * d.kv_heads * d.v_dim, 4);
+        if (!attn_query(&d, &g, &plan)) ok(attn_backward(&d, &g));
+    }
+}
+static void *on_a_small_stack(void *done)
+{
+    static const int32_t appended[2] = { 100, 70 }, slot[2] = { 1, 0 };
+    static float scale[2][2 * 1500 * 2];
+    attn_desc d = problem(1, 300, 1300, 4, 2, 128, 128, ATTN_F32);
+    call_all(d);
+    d.softcap = 2, d.dropout = 0.3f, d.seed = 1;
+    call_all(d);
+    d.softcap = d.dropout = 0, d.tolerance = 0.01f;
+    call_all(d);
+    call_all(problem(1, 3, 200, 2, 2, 1000, 1000, ATTN_F32));
+    call_all(problem(1, 1, 1500, 4, 2, 128, 128, ATTN_BF16));
+    d = problem(2, 1, 1500, 4, 2, 128, 128, ATTN_INT8);
+    d.q.dtype = ATTN_F32, d.q.data = floats(2 * 4 * 128);
+    for (int i = 0; i < 2 * 1500 * 2; i++) scale[0][i] = scale[1][i] = 0.01f;
+    d.k.scale = scale[0], d.v.scale = scale[1];
+    d.seq.used_k = appended, d.seq.slot = slot, d.seq.slots = 2;
+    d.append.k.data = d.append.v.data = floats(2 * 2 * 128), d.append.len = 1;
+    d.append.k_cache = (void *)(uintptr_t)d.k.data, d.append.v_cache = (void *)(uintptr_t)d.v.data, d.append.k_scale = scale[0], d.append.v_scale = scale[1];
+    call_all(d);
+    const int64_t shape[4] = { 1, 300, 4, 128 };
+    ok(attn_convert(shape, (attn_in){ .data = floats(300 * 4 * 128) }, (attn_out){ .data = get(300 * 4 * 128, 4), .dtype = ATTN_F16, .layout = ATTN_BHSD }, NULL));
+    *(int *)done = 1;
+    return NULL;
+}
+static void small_stack(void **state)
+{
+    pthread_attr_t how;
+    pthread_t id;
+    int done = 0;
+    (void)state;
+    pthread_attr_init(&how);
+    assert_int_equal(pthread_attr_setstacksize(&how, 64 << 10), 0);
+    assert_int_equal(pthread_create(&id, &how, on_a_small_stack, &done), 0);
+    pthread_join(id, NULL);
+    assert_true(done);
+}
+
 /* A fork while another thread is in the very first call: what that finds out about the machine takes a second here. The child has calls of its
  * own. */
 static int slow, slowly;
@@ -448,7 +501,7 @@ static void forked_at_first(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {TEST(signals), TEST(cancelled), TEST(worth_waking), TEST(worth_waking_append), TEST(append_on_threads), TEST(host_region),
-                                       TEST(allowed_processors), TEST(unloaded), TEST(forked_at_first), TEST(ends)};
+                                       TEST(allowed_processors), TEST(unloaded), TEST(small_stack), TEST(forked_at_first), TEST(ends)};
     if (argc > 1 && !strcmp(argv[1], "--threads")) return attn_threads();
     if (argc > 1 && !strcmp(argv[1], "--fork-first")) return fork_first();
     alarm(300);                                          /* a deadlock is a failure, not a wait */
