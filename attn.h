@@ -1832,9 +1832,7 @@ static attn_status attn__strides(
 }
 
 static const int attn__order_bshd[3] = {0, 1, 2}, attn__order_bhsd[3] = {0, 2, 1};
-static int attn__layout_known(int32_t layout) {
-    return layout == ATTN_BSHD || layout == ATTN_BHSD;
-}
+static int attn__layout_known(int32_t layout) { return layout == ATTN_BSHD || layout == ATTN_BHSD; }
 static attn_status attn__layout_strides(
     int64_t *stride, int32_t layout, const int64_t *extent, int64_t dim) {
     ATTN__RULE(attn__layout_known(layout), ERR_LAYOUT);
