@@ -484,6 +484,13 @@ def test_choice(folder):
     cases = [line for line in done.stdout.splitlines() if line.startswith("case ")]
     report("--filter", None if cases and all(" S2048 " in c for c in cases) else done.stdout)
     refused("--filter without a case", folder, "--filter", "nonsense")
+    done = run(*"--list --seq-len 16 --threads 3 --window 5,0".split())
+    report("threads and window of a case", None if "\ncase shape: B1 S16 H8 D64 window 5,0, f32, kv f32, fwd, 3 threads:" in done.stdout else done.stdout)
+    told = [run("--device", name, *"1 16 1 8 --iterations 1".split()).stderr.replace(name, "hip") for name in ("hip", "cuda")]
+    report("cuda is an alias of hip", None if told[0] == told[1] else str(told))
+    number = int(re.search(r"#define ATTN_VERSION (\d+)", open(os.path.join(ROOT, "attn.h")).read()).group(1))
+    wanted = "attn_bench %d.%d.%d\n" % (number // 10000, number // 100 % 100, number % 100)
+    report("--version", None if run("--version").stdout == wanted else run("--version").stdout)
     lists = [
         run("--suite", "openpi", "--list", "--modules", *names).stdout
         for names in (["gemma", "gemma_fast"], ["gemma,gemma_fast"], ["gemma"])
@@ -806,6 +813,25 @@ def test_npy(folder):
             None if done.returncode == 0 else done.stdout + done.stderr,
         )
     done = run(*three, "--expect", "o.npy", cwd=folder)
+    # an output that is off by 1e-3; a mask that is broadcast; files of three dimensions are the same numbers
+    data = open(path("o.npy"), "rb").read()
+    last = struct.unpack("<f", data[-4:])[0]
+    open(path("off.npy"), "wb").write(data[:-4] + struct.pack("<f", last + 1e-3))
+    off = run(*three, "--mask", "mask.npy", "--expect", "off.npy", cwd=folder)
+    report("--expect is 1e-3 off", None if off.returncode == 1 and "differs from --expect" in off.stdout else off.stdout)
+    write_npy(path("row.npy"), (1, 7), "|b1"), write_npy(path("rows.npy"), (5, 7), "|b1"), write_npy(path("column.npy"), (5, 1), "|b1")
+    tiled = open(path("rows.npy"), "rb").read()[:-35] + open(path("row.npy"), "rb").read()[-7:] * 5
+    open(path("rows.npy"), "wb").write(tiled)
+    wide = run(*three, "--mask", "rows.npy", "--output", "rows_o.npy", cwd=folder)
+    again = run(*three, "--mask", "row.npy", "--expect", "rows_o.npy", cwd=folder)
+    report("a mask that is broadcast", None if wide.returncode == again.returncode == 0 else again.stdout + again.stderr)
+    refused("a mask of one column", folder, *three, "--mask", "column.npy")
+    for name, shape in (("q", (2, 5, 32)), ("k", (2, 7, 16)), ("v", (2, 7, 12))):
+        write_npy(path(name + "3.npy"), shape)
+    flags = ["--input", "q3.npy,k3.npy,v3.npy", "--num-heads", 4, "--causal", "--iterations", 1, "--mask", "mask.npy", "--output", "o3.npy"]
+    joined = run(*flags, cwd=folder)
+    text = open(path("o3.npy"), "rb").read() if joined.returncode == 0 else b""
+    report("[B,S,H*D] in and out", None if b"(2, 5, 24" in text[:128] and text[-960:] == data[-960:] else joined.stderr + str(text[:128]))
     report(
         "--expect differs",
         None if done.returncode == 1 and "differs from --expect" in done.stdout else done.stdout,

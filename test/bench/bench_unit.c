@@ -11,6 +11,22 @@
 static long allocations_left = -1;              /* until one fails; -1: none does */
 static void *scarce(size_t size) { return allocations_left >= 0 && allocations_left-- == 0 ? NULL : malloc(size); }
 #define malloc scarce
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+/* What the machine's rates were asked for; `asked_only`: 2 for a bf16 peak, else 1, and nothing is measured. */
+static struct { int asked_only; int32_t dtype, threads; size_t bytes; } probed;
+static double probed_peak(int32_t dtype, int32_t threads)
+{
+    probed.dtype = dtype, probed.threads = threads;
+    return !probed.asked_only ? attn_peak_gflops(dtype, threads) : dtype == ATTN_BF16 ? 2 : 1;
+}
+static double probed_bandwidth(size_t bytes, int32_t threads)
+{
+    probed.bytes = bytes, probed.threads = threads;
+    return probed.asked_only ? 1 : attn_bandwidth_gbytes(bytes, threads);
+}
+#define attn_peak_gflops probed_peak
+#define attn_bandwidth_gbytes probed_bandwidth
 #define main attn_bench_main
 #include "attn_bench.c"
 #undef main
@@ -1134,6 +1150,522 @@ static void test_saved_runs(void)
     }
 }
 
+/* ------------------------------------------------------------------------------------------ what follows from rows
+ * Rows of a test, with numbers that are followed by hand; and what the program prints of them. */
+enum { MOST_MADE = 24 };
+static struct { bench b; bench_case cases[MOST_MADE]; row rows[MOST_MADE]; } made;
+
+static void forget_rows(void)
+{
+    memset(&made, 0, sizeof made);
+    made.b.cases = made.cases, made.b.rows = made.rows;
+    snprintf(made.b.no_gpu, sizeof made.b.no_gpu, "none");
+}
+
+/* A row whose calls all take so many ms, and so many bytes of workspace. */
+static row *add_made(const char *suite_name, const char *line, const char *backend, double ms, int64_t workspace)
+{
+    grid g = parse_line(line);
+    bench_case c = { .suite = find_suite(suite_name) }, *to = made.cases;
+    char text[128];
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+    expect(!resolve_case(&c, text), "no case: %s", line);
+    name_case(&c);
+    while (to < made.cases + made.b.case_count && (to->suite != c.suite || memcmp(to->v, c.v, sizeof c.v))) to++;
+    if (to == made.cases + made.b.case_count) *to = c, made.b.case_count++;
+    row *r = &made.rows[made.b.row_count++];
+    *r = new_row(to, backend);
+    r->mean_ms = r->p50_ms = r->min_ms = r->max_ms = r->p95_ms = ms, r->stddev_ms = 0;
+    r->ops_per_s = 1e3 / ms, r->tokens_per_s = 1e3 / ms * (double)(r->batch * r->q_len);
+    r->workspace_bytes = workspace, r->bytes = tensor_bytes(to);
+    return r;
+}
+
+static void derive_made(void)
+{
+    for (int64_t i = 0; i < made.b.row_count; i++) derive_row(&made.b, &made.rows[i]);
+    derive_exponents(&made.b);
+}
+
+/* Whether what was written has all of these texts, and none of those that begin with '!'. */
+static void expect_said(const char *what, FILE *f, const char *const *texts)
+{
+    static char all[1 << 16];
+    rewind(f);
+    all[fread(all, 1, sizeof all - 1, f)] = 0;
+    fclose(f);
+    for (; *texts; texts++) {
+        bool absent = **texts == '!';
+        expect(absent == !strstr(all, *texts + absent), "%s: %s \"%s\" in:\n%s", what, absent ? "there is" : "no", *texts + absent, all);
+    }
+}
+#define SAID(what, f, ...) expect_said(what, f, (const char *const[]){ __VA_ARGS__, NULL })
+
+/* What a case moves and computes, counted by hand. */
+static void test_counts(void)
+{
+    static const struct { const char *axes; double bytes, flops; } cases[] = {
+        { "", 1152 + 960, 5760 },          { " pass=bwd", 2 * (1152 + 960), 14400 }, { " pass=fwd+bwd", 2 * (1152 + 960), 20160 },
+        { " causal=1", 1152 + 960, 4608 }, { " kv-dtype=int8", 1152 + 480 + 160, 5760 }, { " kv-dtype=f32", 1152 + 1920, 5760 },
+        { " mask=blocks", 1152 + 960 + 15, 0 },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        char line[256], text[128];
+        snprintf(line, sizeof line, " batch-size=2 seq-len=3 kv-len=5 num-heads=4 num-kv-heads=2 head-dim=8 v-dim=16 dtype=f16%s", cases[i].axes);
+        grid g = parse_line(line);
+        bench_case c = { .suite = find_suite("shape") };
+        problem p;
+        for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+        if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line)) continue;
+        expect(p.bytes == cases[i].bytes && (!cases[i].flops || p.flops == cases[i].flops), "%s: %g bytes, %g FLOPs", line, p.bytes, p.flops);
+        expect(score_bytes(&c) == 480, "%s: %g bytes of scores", line, score_bytes(&c));
+        problem_free(&p);
+    }
+}
+
+static void test_derived(void)
+{
+    static const char *const line = "seq-len=64 num-heads=2 head-dim=16";       /* 32768 bytes of tensors */
+    forget_rows();
+    row *standard = add_made("flash_v2", line, "standard", 8, 30000), *flash = add_made("flash_v2", line, "flash", 2, 1000);
+    standard->mean_ms = 7;
+    derive_made();
+    expect(near(flash->speedup_vs_standard, 4) && near(standard->speedup_vs_standard, 1), "speedup %g", flash->speedup_vs_standard);
+    expect(near(flash->memory_factor, 62768.0 / 33768) && near(flash->memory_reduction, 1 - 33768.0 / 62768), "memory: %g times, %g less",
+           flash->memory_factor, flash->memory_reduction);
+    expect(!any_wrong(&made.b), "a row is wrong");
+    remark(flash, "declined", "x");
+    expect(!any_wrong(&made.b), "what is declined is wrong");
+    remark(flash, "failed", "x");
+    expect(any_wrong(&made.b), "what failed is not wrong");
+    /* S^2 from a 16th of the longest on; shorter calls are not of the law. Output and lse are 260 bytes a token. */
+    static const int64_t lengths[] = { 1024, 32, 64, 256 };
+    forget_rows();
+    for (int i = 0; i < COUNT(lengths); i++) {
+        char text[64];
+        double square = (double)(lengths[i] * lengths[i]);
+        snprintf(text, sizeof text, "seq-len=%d num-heads=1 head-dim=64", (int)lengths[i]);
+        add_made("memory", text, "flash", lengths[i] == 32 ? 50 : 1e-3 * square, 1000 * lengths[i] * lengths[i] - 260 * lengths[i]);
+    }
+    made.rows[1].workspace_bytes = 1 << 30;
+    derive_made();
+    power_law law = fit_power_law(&made.b, made.rows, median_of);
+    expect(near(law.exponent, 2) && law.from == 64 && law.to == 1024 && law.points == 3, "time ~ S^%g from %d to %d", law.exponent, (int)law.from, (int)law.to);
+    for (int i = 0; i < 4; i++)
+        expect(near(made.rows[i].time_exponent, 2) && near(made.rows[i].memory_exponent, 2), "exponents of row %d: %g, %g", i, made.rows[i].time_exponent,
+               made.rows[i].memory_exponent);
+    FILE *f = tmpfile();
+    print_exponents(f, &made.b);
+    SAID("exponents", f, "as far as S 1024 (f32, kv f32, fwd, ", " time ~ S^2.00 from S 64 on memory ~ S^2.00 from S 64 on\n");
+}
+
+/* Threads with fixed work, the batch alone, threads with the batch. */
+static void test_scaling(void)
+{
+    forget_rows();
+    static const struct { int threads, batch; double ms; } runs_[] = { { 2, 1, 8 }, { 1, 1, 12 }, { 4, 1, 4 }, { 4, 4, 16 } };
+    for (int i = 0; i < COUNT(runs_); i++) {
+        char text[96];
+        snprintf(text, sizeof text, "threads=%d batch-size=%d seq-len=8", runs_[i].threads, runs_[i].batch);
+        add_made("scaling", text, "flash", runs_[i].ms, 0);
+    }
+    derive_row(&made.b, &made.rows[2]), derive_row(&made.b, &made.rows[3]);
+    expect(near(made.rows[2].efficiency, 0.75) && !strcmp(made.rows[2].note, "3.00x the throughput of 1 thread(s), efficiency 75%"), "strong: %g, %s",
+           made.rows[2].efficiency, made.rows[2].note);
+    expect(near(made.rows[3].efficiency, 0.75) && !strcmp(made.rows[3].note, "1.00x the throughput of 1 sequence(s), efficiency 25%; 3.00x the throughput of "
+           "1 thread(s) with as much work each, efficiency 75%"), "weak: %g, %s", made.rows[3].efficiency, made.rows[3].note);
+}
+
+/* Standard clearly faster in one case of three, slower in one, within the spread in one. */
+static void test_crossover(void)
+{
+    static const struct { const char *line; double standard, flash; } cases[] = {
+        { "seq-len=16 num-heads=1 head-dim=8", 1, 2 }, { "seq-len=32 num-heads=1 head-dim=8", 2, 1 }, { "seq-len=48 num-heads=1 head-dim=8", 1, 1.05 },
+    };
+    forget_rows();
+    for (int i = 0; i < COUNT(cases); i++) {
+        row *pair[] = { add_made("memory", cases[i].line, "standard", cases[i].standard, 0), add_made("memory", cases[i].line, "flash", cases[i].flash, 0) };
+        for (int k = 0; k < 2 && i == 2; k++) pair[k]->stddev_ms = 0.2, pair[k]->min_ms = 0.5;
+    }
+    add_made("memory", cases[0].line, "reference", 9, 0);
+    derive_made();
+    FILE *f = tmpfile();
+    print_crossover(f, &made.b);
+    SAID("crossover", f, "- standard is faster than flash at memory B1 S16 H1 D8 f32 fwd: 2.00x\n", "!S32", "!S48", "!none");
+    end_json(f = tmpfile(), &made.b);
+    SAID("crossover of the document", f, "\"crossover\": {\"cases\": 3, \"standard_faster\": [{\"suite\": \"memory\", \"case\": \"B1 S16 H1 D8\", "
+         "\"dtype\": \"f32\", \"pass\": \"fwd\", \"factor\": 2}]},\n \"verdict\": null, \"interrupted\": false}");
+    made.b.rows += 2, made.b.row_count -= 3;
+    print_crossover(f = tmpfile(), &made.b);
+    SAID("no crossover", f, "- crossover of flash over standard: none, flash wins or ties in all of 2 cases\n", "!faster");
+    row r = null_row();
+    r.p50_ms = 1, r.stddev_ms = 0.2, r.min_ms = 0.5;
+    expect(near(spread_of(&r), 0.2), "spread %g", spread_of(&r));
+    r.stddev_ms = 5, r.min_ms = 0.9;
+    expect(near(spread_of(&r), 0.2), "an outlier's spread %g", spread_of(&r));
+}
+
+/* The targets at the longest length, each at its edge. */
+static void test_openpi(void)
+{
+    static const struct { double time, memory, exponent; const char *status; bool reached; } cases[] = {
+        { 16, 51, 2, "ok", true },    { 14, 51, 2, "ok", false },  { 16, 49, 2, "ok", false },     { 16, 51, 2.3, "ok", true },
+        { 16, 51, 2.4, "ok", false }, { 16, 51, 1.6, "ok", false }, { 16, 51, 2, "wrong", false }, { 16, 51, 2, "failed", false },
+        { 16, 51, 2, "declined", false }, { 16, 51, 2, "skipped", true }, { 16, 51, 2, "refused", true },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        char time[96], memory[96];
+        forget_rows();
+        for (int n = 64; n >= 16; n /= 4) {      /* the longest decides */
+            char line[96];
+            snprintf(line, sizeof line, "seq-len=%d dtype=f16", n);
+            row *r = add_made("openpi", line, "flash", 1, 0);
+            r->max_abs_err = 0, r->speedup_vs_standard = n == 64 ? 1 / (1 - cases[i].time / 100) : n == 16 && cases[i].reached ? 0.5 : 9;
+            snprintf(line, sizeof line, "measure=memory seq-len=%d dtype=f16", n);
+            r = add_made("openpi", line, "flash", NAN, 0);
+            r->memory_reduction = n == 64 ? cases[i].memory / 100 : cases[i].reached ? 0.1 : 0.9;
+            add_made("openpi", line, "standard", NAN, 0)->memory_exponent = cases[i].exponent;
+        }
+        snprintf(add_made("openpi", "seq-len=16 dtype=f16", "standard", 1, 0)->status, 16, "%s", cases[i].status);
+        const suite *s = find_suite("openpi");
+        expect(openpi_reached(&made.b, s) == cases[i].reached && (judge_suites(&made.b) == REACHED) == cases[i].reached,
+               "openpi, %g%% less time, %g%% less memory, S^%g, %s: %s", cases[i].time, cases[i].memory, cases[i].exponent, cases[i].status,
+               cases[i].reached ? "not reached" : "reached");
+        FILE *f = tmpfile();
+        conclude_openpi(f, &made.b, s);
+        snprintf(time, sizeof time, "  - %.1f%% less time than standard at S 64 (target 15 to 25%%): %s\n", cases[i].time, cases[i].time < 15 ? "NOT reached" : "reached");
+        snprintf(memory, sizeof memory, "  - %.1f%% less memory than standard at S 64 (target 50 to 80%%): %s\n", cases[i].memory,
+                 cases[i].memory < 50 ? "NOT reached" : "reached");
+        SAID("openpi", f, cases[i].reached ? "measured: reached" : "measured: NOT reached", time, memory);
+    }
+    forget_rows();                               /* tensors as large as the scores; what standard has besides is not theirs */
+    static const char *const line = "measure=memory seq-len=64 num-heads=2 head-dim=16";
+    add_made("openpi", line, "standard", NAN, 32768), add_made("openpi", line, "flash", NAN, 0);
+    derive_made();
+    FILE *f = tmpfile();
+    print_score_share(f, &made.b, find_suite("openpi"));
+    SAID("share of the scores", f, ": the score matrix is 50.0% of the memory of standard, which is 2 times that of flash\n");
+}
+
+static void test_adaattn(void)
+{
+    static const char *const line = "seq-len=64 num-heads=2 head-dim=16", *const both = "seq-len=64 num-heads=2 head-dim=16 pass=fwd+bwd";
+    forget_rows();
+    add_made("adaattn", line, "standard", 8, 30000);
+    add_made("adaattn", line, "flash", 2, 1000)->stddev_ms = 0.3;
+    add_made("adaattn", both, "standard", 12, 30000);
+    add_made("adaattn", both, "flash", 4, 1000)->stddev_ms = 0.4;
+    FILE *f = tmpfile();
+    conclude_adaattn(f, &made.b, find_suite("adaattn"));
+    SAID("adaattn", f, "  - flash B1 S64 H2 D16: forward 2.000+-0.300 ms, backward 4.000+-0.400 ms, total 6.000+-0.500 ms, 32000 tok/s, memory 0.03377 MB; "
+         "relative to dense: forward 4.00, memory 1.86, backward 3.00, total 3.33\n");
+    static const char *const speed = "seq-len=64 policy=speed", *const speed_both = "seq-len=64 policy=speed pass=fwd+bwd";
+    forget_rows();
+    add_made("adaattn", speed, "standard", 1, 0), add_made("adaattn", speed, "flash", 4, 0);
+    row *r = add_made("adaattn", speed, "precision", 2, 0);
+    r->max_abs_err = 1e-3, r->max_cert = 2e-3;
+    add_made("adaattn", speed_both, "flash", 6, 0), add_made("adaattn", speed_both, "precision", 2, 0);
+    print_modes(f = tmpfile(), &made.b, find_suite("adaattn"));
+    SAID("modes", f, "| precision | 2.00, 3.00, 2.50 | 0.50, 0.33, 0.40 | 1.00e-03 | 2.00e-03 |\n");
+}
+
+static void test_guide(void)
+{
+    static const char *const passes[] = { "fwd", "bwd", "fwd+bwd" };
+    static const double ms[] = { 2, 6, 8 }, gbytes[] = { 30, 50, 20 };
+    const suite *s = find_suite("flash_v2");
+    char line[128];
+    forget_rows();
+    for (int pass = 0; pass < 3; pass++)
+        for (int least = 0; least < 2; least++) {
+            snprintf(line, sizeof line, "seq-len=32 num-heads=%d head-dim=16 dtype=f16 pass=%s", least ? 8 : 4, passes[pass]);
+            row *r = add_made("flash_v2", line, "flash", ms[pass], 0);
+            find_published(r);
+            r->gbytes_per_s = gbytes[pass] - 10 * least, r->bandwidth_fraction = least ? 0.5 : 0.25;
+            if (pass == FWD_BWD) r->speedup_vs_standard = 2.5;
+        }
+    expect(near(made.rows[0].ratio, 0.04) && near(made.rows[2].ratio, 0.02) && isnan(made.rows[1].ratio), "over theirs: %g, %g", made.rows[0].ratio,
+           made.rows[2].ratio);
+    for (int n = 2; n >= 1; n--)
+        for (int threads = 1; threads <= n; threads++) {
+            snprintf(line, sizeof line, "threads=%d batch-size=%d seq-len=256", threads, n);
+            add_made("flash_v2", line, "flash", threads == 2 ? 1.25 : 1, 0);
+        }
+    static const char *const memory = "measure=memory seq-len=64 num-heads=32 head-dim=64 dtype=f16";
+    add_made("flash_v2", memory, "standard", NAN, 2000000), add_made("flash_v2", memory, "flash", NAN, 1000);
+    derive_row(&made.b, &made.rows[made.b.row_count - 1]);
+    FILE *f = tmpfile();
+    conclude_guide(f, &made.b, s);
+    SAID("the guide", f, "| B1 S32 H4 D16 | flash | 2 | 6 | 8 | 3.00 | 1.50 | 2.50 |\n", "| B1 S32 H8 D16 | flash | 2 | 6 | 8 | 3.00 | - | 2.50 |\n",
+         "| S 64 | 0.5 | 3.049 | 0.2 | 1.05 | 2.5x | 2.9x |\n", "| 2 | 1.85 | 2 | 1.92 | 1.6 | 0.8 |\n",
+         "bandwidth, forward: theirs 612 of 864 GB/s (70.8%); ours, the most: 30 GB/s (25.0% of a read loop), B1 S32 H4 D16 flash\n",
+         "bandwidth, backward: theirs 545 of 864 GB/s (63.1%); ours, the most: 50 GB/s", "bandwidth, both: theirs 578 of 864 GB/s (66.9%); ours, the most: 20 GB/s",
+         "block 64 for S 32, D 16: 18 KiB of shared memory; infeasible as published (the block exceeds the sequence); fits NVIDIA L20 (99 KiB), H100, H200 (227 KiB)",
+         "block 128 for S 64, D 32: 72 KiB", "fits NVIDIA L20 (99 KiB), H100, H200 (227 KiB), AMD gfx950 (160 KiB); a block of 64 needs 20 KiB\n",
+         "block 256 for S 128, D 64: 288 KiB", "fits no chip listed; a block of 128 needs 80 KiB\n");
+    print_published(f = tmpfile(), &made.b, s);
+    SAID("published", f, "| B1 S32 H4 D16 | flash | fwd | 80 us | - | 2 ms | 0.04 |\n", "| B1 S32 H4 D16 | flash | bwd | 0.12 ms | - | 6 ms | 0.02 |\n",
+         "| B1 S64 H8 D32 | flash | fwd | 0.18 ms | - | not run | - |\n", "!| fwd+bwd |", "!| hip |");
+    print_published(f = tmpfile(), &made.b, find_suite("rocmforge"));
+    SAID("published", f, "| B1 S32 H1 D32 | their CPU | fwd | 33.463 us | 956280 |", "| B1 S64 H1 D64 | their CPU | fwd | 0.264199 ms | 242242 |",
+         "| B1 S128 H1 D128 | their CPU | fwd | 2.588 ms | 49452 |", "| B1 S256 H1 D256 | their CPU | fwd | 22.293 ms | 11484 |",
+         "| B1 S512 H1 D512 | their CPU | fwd | 348.592 ms | 1469 |");
+}
+
+static void test_advice(void)
+{
+    static const char *const lines_[] = { "seq-len=64 num-heads=2 head-dim=16", "seq-len=96 num-heads=2 head-dim=16" };
+    forget_rows();
+    for (int i = 0; i < 2; i++)
+        for (int flash = 0; flash < 2; flash++) {
+            row *r = add_made("memory", lines_[i], flash ? "flash" : "standard", i ? flash ? 2.05 : 2 : flash ? 2 : 5, 0);
+            snprintf(r->bound, sizeof r->bound, i ? "bandwidth" : "compute");
+            r->peak_fraction = 0.5, r->bandwidth_fraction = 0.25;
+            if (i) r->stddev_ms = 0.2, r->min_ms = 1;
+        }
+    FILE *f = tmpfile();
+    print_advice(f, &made.b);
+    SAID("advice", f, "| 64 | 16 | 1 | f32 | fwd | flash | 2 +- 0 | compute: 50% of peak, 25% of bandwidth | near the peak", "| 96 | 16 | 1 | f32 | fwd | flash | 2.05",
+         "bandwidth: 50% of peak, 25% of bandwidth | near the speed of memory", "!| standard |");
+}
+
+/* ------------------------------------------------------------------------------------------ what is written */
+static void test_written(void)
+{
+    static const struct { double ms; const char *text; } times[] = {
+        { 0.05, "50.00 us" }, { 0.0999, "99.90 us" }, { 0.5, "0.500 ms" }, { 150, "150.0 ms" }, { 5000, "5000 ms" }, { 20000, "20.00 s" }, { 0, "0.000 us" },
+    };
+    static const struct { double x; const char *text; } reals[] = { { 0, "0.000" }, { 5e-4, "5.00e-04" }, { 2e7, "2.00e+07" }, { -12.5, "-12.50" }, { 1234.5, "1234" } };
+    char text[256];
+    for (int i = 0; i < COUNT(times); i++) {
+        format_time(times[i].ms, text, sizeof text);
+        expect(!strcmp(text, times[i].text), "%g ms is %s", times[i].ms, text);
+    }
+    for (int i = 0; i < COUNT(reals); i++) {
+        format_real(reals[i].x, text, sizeof text);
+        expect(!strcmp(text, reals[i].text), "%g is %s", reals[i].x, text);
+    }
+    forget_rows();
+    row *r = add_made("memory", "seq-len=64 num-heads=2 head-dim=16 causal=1 threads=3 kv-dtype=f16", "flash", 2, 1048576), plain = *r;
+    r->p50_low_ms = 1.9, r->p50_high_ms = 2.1;
+    expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms +-5.0%"), "p50: %s", text);
+    r->p50_low_ms = 1, r->p50_high_ms = 3;
+    expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms +-50%"), "p50: %s", text);
+    expect(!strcmp(cell(r, find_field("workspace_bytes"), text), "1.0 MiB"), "bytes: %s", text);
+    r->ttft_ms = 3, r->ttft_stddev_ms = 0.5;
+    expect(!strcmp(cell(r, find_field("ttft_ms"), text), "3.000 ms +-0.500 ms"), "first token: %s", text);
+    if (attn_threads() != 3) {
+        case_label(&made.b, r, text);
+        expect(!strcmp(text, "B1 S64 H2 D16 causal kv f16 thr 3"), "the label of a row: %s", text);
+    }
+    FILE *f = tmpfile();
+    csv_text(f, "a\nb"), csv_text(f, "|"), csv_text(f, "c,d"), csv_text(f, "|"), csv_text(f, "e\"f"), csv_text(f, "|"), csv_text(f, "g h");
+    SAID("csv", f, "\"a\nb\"|\"c,d\"|\"e\"\"f\"|g h");
+    json_string(f = tmpfile(), "a\"b\\c\nd\x01");
+    json_number(f, "x", INFINITY), json_number(f, "y", NAN), json_number(f, "z", 0.5);
+    SAID("json", f, "\"a\\\"b\\\\c\\u000ad\\u0001\", \"x\": null, \"y\": null, \"z\": 0.5");
+    r->gflops = INFINITY, r->p99_ms = NAN;
+    write_json_line(f = tmpfile(), r, true);
+    SAID("a row of json", f, "   {\"suite\": \"memory\"", "\"causal\": true", "\"gflops\": null", "\"p99_ms\": null", "\"p50_ms\": 2,", "\"kv_dtype\": \"f16\"", "!inf", "!nan");
+    begin_json(f = tmpfile(), &(bench){ .fma_peak = 100, .dot_peak = 300, .bandwidth = 7 });
+    SAID("context", f, "\"fma_peak_gflops\": 100, \"dot_peak_gflops\": 300, \"read_bandwidth_gbytes\": 7, \"command\": []");
+    comparison c = { .now = r, .old = &plain, .now_ms = 5, .old_ms = 4, .ratio = 1.25, .low = 1.125, .high = 1.5, .p = 0.25, .verdict = "slower" };
+    made.b.comparisons = &c, made.b.comparison_count = 1;
+    json_comparisons(f = tmpfile(), &made.b);
+    SAID("a comparison in json", f, "\"threads\": 3, \"old_ms\": 4, \"new_ms\": 5, \"delta\": 0.25, \"delta_low\": 0.125, \"delta_high\": 0.5, \"p\": 0.25, \"verdict\": \"slower\"}");
+    print_comparisons(f = tmpfile(), &made.b);
+    SAID("a comparison", f, "slower   4.000 ms   5.000 ms  +25.0%  +12.5%  +50.0%     0.25 B1 S64 H2 D16 causal flash, f32 fwd, 3 thr\n");
+}
+
+/* Each row in one result file; the points of memory and of traffic. */
+static void test_reported(void)
+{
+    forget_rows();
+    for (int n = 64; n <= 128; n += 64)
+        for (int flash = 0; flash < 2; flash++) {
+            char line[96];
+            snprintf(line, sizeof line, "seq-len=%d num-heads=2 head-dim=16", n);
+            add_made("memory", line, flash ? "flash" : "standard", n / 64, flash ? 0 : 32768)->gflops = 5;
+        }
+    expect(near(plot_memory(made.rows), 0.0625) && near(x_bytes(made.rows), 0.03125), "points at %g MiB, %g MiB", plot_memory(made.rows), x_bytes(made.rows));
+    FILE *f = tmpfile();
+    write_points(f, &made.b);
+    SAID("points", f, "time.svg,1,standard: B1 H2 D16 f32 fwd", ",0,0,64,1,1,1\n", "time.svg,2,flash: B1 H2 D16 f32 fwd", ",0,1,64,1,1,1\n",
+         ",0,1,64,0.03125,0.03125,0.03125\n", ",0,0,64,0.0625,0.0625,0.0625\n", ",0,0,0.03125,5,5,5\n");
+    add_made("memory", "measure=memory seq-len=64", "flash", NAN, 0), add_made("memory", "measure=loss seq-len=64", "flash", NAN, 0);
+    add_made("memory", "measure=generate seq-len=1 kv-len=64", "flash", 1, 0);
+    reports[0].write(f = tmpfile(), &made.b);
+    SAID(reports[0].name, f, "\"case\": \"B1 S64", "\"case\": \"generate ", "!\"case\": \"memory ", "!\"case\": \"loss ");
+    reports[1].write(f = tmpfile(), &made.b);
+    SAID(reports[1].name, f, "\"case\": \"memory ", "!\"case\": \"B1 ", "!\"case\": \"generate ", "!\"case\": \"loss ");
+    reports[2].write(f = tmpfile(), &made.b);
+    SAID(reports[2].name, f, "\"case\": \"loss ", "!\"case\": \"B1 ", "!\"case\": \"generate ", "!\"case\": \"memory ");
+}
+
+/* ------------------------------------------------------------------------------------------ metrics
+ * Heads 0 and 1 read a head of keys that are all alike, heads 2 and 3 one whose first key has all of the weight. */
+static void test_metrics(void)
+{
+    enum { KEYS = 150 };
+    bench_case c = { .suite = find_suite("shape") };
+    grid g = parse_line(" seq-len=3 kv-len=150 num-heads=4 num-kv-heads=2 head-dim=8");
+    char text[128];
+    problem p;
+    double weight[KEYS];
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case")) return;
+    float *q = (float *)(uintptr_t)p.d.q.data, *k = (float *)(uintptr_t)p.d.k.data;
+    for (int i = 0; i < 3 * 4 * 8; i++) q[i] = 1;
+    for (int i = 0; i < KEYS * 2 * 8; i++) k[i] = i / 8 % 2 ? i < 16 ? 20 : 0 : 0.25f;
+    expect(!run_pass(&p, FWD), "no call");
+    for (int h = 0; h < 4; h++) {
+        head_metrics m = { 0, 0 };
+        add_row_metrics(&p, 0, h, 1, weight, &m);
+        double entropy = h < 2 ? log(KEYS) : 0, sparsity = h < 2 ? 1.0 / KEYS : 149.0 / KEYS;
+        expect(fabs(m.entropy - entropy) < 1e-4 && fabs(m.sparsity - sparsity) < 1e-9, "head %d: entropy %g, sparsity %g", h, m.entropy, m.sparsity);
+    }
+    problem_free(&p);
+    row r = judged(" measure=metrics seq-len=16 num-heads=2 head-dim=8", "flash", true, measure_metrics);
+    expect(row_ok(&r) && strstr(r.note, " of 2.77, sparsity 0."), "metrics: %s", r.note);
+}
+
+/* A figure stands beside the case that it is of, and beside no other. */
+static void test_not_published(void)
+{
+    static const char *const others[] = { " causal=1", " mask=random", " kv-len=65", " data=random", " batch-size=2", " pass=bwd", " head-dim=32" };
+    forget_rows();
+    row *r = add_made("rocmforge", "seq-len=64 head-dim=64 num-heads=1 data=smooth", "flash", 2, 0);
+    r->mean_ms = 3;
+    find_published(r);
+    expect(r->theirs == 0.264199 && r->their_tokens_per_s == 242242 && near(r->ratio, 0.1320995), "theirs is %g ms, over ours %g", r->theirs, r->ratio);
+    for (int i = 0; i < COUNT(others); i++) {
+        char line[128];
+        snprintf(line, sizeof line, "seq-len=64 num-heads=1%s%s%s", strstr(others[i], "head-dim") ? "" : " head-dim=64", strstr(others[i], "data") ? "" : " data=smooth", others[i]);
+        r = add_made("rocmforge", line, "flash", 2, 0);
+        find_published(r);
+        expect(isnan(r->theirs) && isnan(r->ratio), "%s has the published figure %g", line, r->theirs);
+    }
+}
+
+/* From 16 tokens on the kernel alone is faster than flash, from 64 on the call with its copies. */
+static void test_gpu_table(void)
+{
+    static const struct { const char *line; double flash, kernel, total; } cases[] = {
+        { "seq-len=64 num-heads=2 head-dim=16", 8, 1, 4 }, { "seq-len=16 num-heads=2 head-dim=16", 2, 1, 4 }, { "seq-len=8 num-heads=2 head-dim=16", 1, 2, 3 },
+    };
+    forget_rows();
+    *made.b.no_gpu = 0;
+    for (int i = 0; i < COUNT(cases); i++) {
+        add_made("memory", cases[i].line, "flash", cases[i].flash, 0);
+        row *r = add_made("memory", cases[i].line, "hip", cases[i].total, 0);
+        r->total_ms = cases[i].total, r->kernel_ms = cases[i].kernel, r->flops = 5e6, r->device_bytes = 2048;
+    }
+    FILE *f = tmpfile();
+    print_gpu(f, &made.b);
+    SAID("CPU against GPU", f, "| memory B1 S64 H2 D16 | f32 | fwd | 8 | 1 | 4 | 8 | 2 | 5 | 2.0 KiB |\n", "| memory B1 S16 H2 D16 | f32 | fwd | 2 | 1 | 4 | 2 | 0.5 | 5 |",
+         "with the copies of host tensors it pays from S = 64 on, its kernel alone from S = 16 on\n");
+}
+
+/* ------------------------------------------------------------------------------------------ data */
+static bool made_problem(const char *line, problem *p)
+{
+    grid g = parse_line(line);
+    bench_case c = { .suite = find_suite("shape") };
+    char text[128];
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+    return expect(!resolve_case(&c, text) && problem_make(&c, NULL, p), "no case: %s", line);
+}
+
+static void test_data(void)
+{
+    enum { SIZE = 16 * 2 * 8 };
+    static const char *const lines_[] = { "", " seed=7", " data=tenth", " data=tenfold", " data=peaked", " data=steep", " data=smooth", " mask=random", " mask=random seed=7" };
+    static const double gains[][2] = { { 1, 1 }, { 0, 0 }, { 0.1, 0.1 }, { 10, 10 }, { 8, 1 }, { 64, 1 }, { 0, 0 }, { 1, 1 }, { 0, 0 } };
+    problem p[COUNT(lines_)];
+    for (int i = 0; i < COUNT(lines_); i++) {
+        char line[128];
+        snprintf(line, sizeof line, " seq-len=16 num-heads=2 head-dim=8 pass=bwd%s", lines_[i]);
+        if (!made_problem(line, &p[i])) return;
+        const float *x[] = { p[i].d.q.data, p[i].d.k.data, p[i].d.v.data, p[i].g.dout.data }, *plain[] = { p->d.q.data, p->d.k.data, p->d.v.data, p->g.dout.data };
+        int other = 0, alike = 0;
+        for (int t = 0; t < 4; t++)
+            for (int e = 0; e < SIZE; e++) {
+                double smooth = 0.1 * (t == 0 ? sin(0.01 * e) : t == 1 ? cos(0.01 * e) : tan(0.01 * e));
+                double gain = gains[i][t > 0];
+                if (gain && strcmp(lines_[i], " data=smooth")) other += fabs((double)x[t][e] - gain * (double)plain[t][e]) > 1e-6 * gain;
+                if (!strcmp(lines_[i], " data=smooth") && t < 3) other += fabs((double)x[t][e] - smooth) > 1e-6 * (1 + fabs(smooth));
+                if (strstr(lines_[i], "seed")) alike += x[t][e] == plain[t][e];
+                for (int u = 0; u < t && strcmp(lines_[i], " data=smooth"); u++) alike += x[t][e] == x[u][e];
+            }
+        expect(!other && alike < SIZE / 8, "data of \"%s\": %d elements are others, %d those of another tensor or seed", lines_[i], other, alike);
+    }
+    const unsigned char *one = p[7].d.mask.data, *two = p[8].d.mask.data;
+    int seen = 0, apart = 0;
+    for (int e = 0; e < 256; e++) seen += one[e], apart += one[e] != two[e];
+    expect(seen > 90 && seen < 170 && apart > 60, "a random mask has %d of 256, with another seed %d others", seen, apart);
+    for (int i = 0; i < COUNT(lines_); i++) problem_free(&p[i]);
+    if (!made_problem(" seq-len=16 mask=blocks", p)) return;
+    one = p->d.mask.data, seen = 0;
+    for (int e = 0; e < 256; e++) seen += one[e] == (e % 16 < (e < 12 * 16 ? 12 : e < 14 * 16 ? 14 : 16));
+    expect(seen == 256, "the mask of blocks is right in %d of 256 places", seen);
+    problem_free(p);
+    if (!made_problem(" batch-size=2 seq-len=1 kv-len=64 num-heads=1 head-dim=8 causal=1 page-size=8", p)) return;
+    int times[16] = { 0 }, home = 0;
+    for (int i = 0; i < 16; i++) times[p->d.seq.block_table[i] & 15]++, home += p->d.seq.block_table[i] == i;
+    for (int i = 0; i < 16; i++) expect(times[i] == 1, "page %d is in the table %d times", i, times[i]);
+    expect(home < 10, "%d of 16 pages are where they would be without a table", home);
+    problem_free(p);
+}
+
+/* What is looked at of a call's bits, and for what is not finite: each output. */
+static void test_outputs(void)
+{
+    problem p;
+    size_t size, again;
+    if (!made_problem(" seq-len=9 num-heads=2 head-dim=8 pass=fwd+bwd", &p)) return;
+    expect(!run_pass(&p, FWD_BWD), "no call");
+    char *first = snapshot(&p, &size), *at[] = { p.d.o.data, (char *)p.d.lse, p.g.dq.data, p.g.dk.data, p.g.dv.data };
+    for (int i = 0; i < OUTPUTS; i++) {
+        at[i][5] ^= 1;
+        char *other = snapshot(&p, &again);
+        expect(again == size && memcmp(first, other, size), "another bit of %s goes unnoticed", output_names[i]);
+        at[i][5] ^= 1;
+        free(other);
+    }
+    free(first);
+    problem_free(&p);
+    fault = NOT_A_NUMBER;
+    for (spoiled = 0; spoiled < OUTPUTS; spoiled++) {
+        row r = judged(spoiled < SPOIL_DQ ? " measure=finite seq-len=9 num-heads=2 head-dim=8" : " measure=finite seq-len=9 num-heads=2 head-dim=8 pass=fwd+bwd", "erring",
+                       false, measure_finite);
+        expect(strstr(r.note, "1 elements are NaN or infinite") != NULL, "a NaN in %s: %s", output_names[spoiled], r.note);
+    }
+    spoiled = SPOIL_O, fault = NOTHING;
+    row r = judged(" batch-size=2 seq-len=9 num-heads=2 head-dim=8 iterations=3 warmup=0", "flash", false, measure_time);
+    expect(near(r.tokens_per_s, 18e3 / r.p50_ms) && near(r.ops_per_s, 1e3 / r.p50_ms), "tokens of two sequences");
+    free(r.samples_ms.x);
+}
+
+/* Peak and bandwidth are those of the case: its type, its threads, its bytes, or what no cache holds. */
+static void test_probes(void)
+{
+    bench_case c = { .suite = find_suite("shape") };
+    bench b = { .selection = QUICK };
+    probed.asked_only = 1;
+    c.v[DTYPE] = ATTN_BF16, c.v[KV_DTYPE] = ATTN_INT8, c.v[THREADS] = 3;
+    expect(peak_now(&c) == 2 && probed.dtype == ATTN_BF16 && probed.threads == 3, "the peak of type %d on %d threads", (int)probed.dtype, (int)probed.threads);
+    bandwidth_of(&c, 1000);
+    expect(probed.bytes >= 1000 && probed.bytes < 2000 && probed.threads == 3, "the bandwidth of %zu bytes on %d threads", probed.bytes, (int)probed.threads);
+    bandwidth_of(&c, 1e12);
+    expect(probed.bytes >= 1 << 30 && probed.bytes < (size_t)1 << 31, "the bandwidth of %zu bytes", probed.bytes);
+    c.v[COLD] = 1;
+    bandwidth_of(&c, 1000);
+    expect(probed.bytes >= (size_t)flush_size(), "cold, the bandwidth of %zu bytes", probed.bytes);
+    measure_machine(&b);
+    expect(b.fma_peak == 1 && b.dot_peak == 2 && b.bandwidth == 1 && probed.threads == 0, "peaks %g and %g", b.fma_peak, b.dot_peak);
+    probed.asked_only = 0;
+}
+
 int main(void)
 {
     static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL, NULL };
@@ -1174,6 +1706,22 @@ int main(void)
     test_memory();
     test_comparison_parts();
     test_compared_rows();
+    test_counts();
+    test_derived();
+    test_scaling();
+    test_crossover();
+    test_openpi();
+    test_adaattn();
+    test_guide();
+    test_advice();
+    test_written();
+    test_reported();
+    test_metrics();
+    test_not_published();
+    test_gpu_table();
+    test_data();
+    test_outputs();
+    test_probes();
     attn_shutdown();
     printf("%d passed, %d failed, %d skipped\n", passed, bad, skipped);
     return bad > 0;

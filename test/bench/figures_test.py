@@ -37,6 +37,16 @@ def test_memory():
     report("peak RSS grows with the heads", None if wide[1024] - among[1024] > 6 * tensors else str((wide, among)))
 
 
+def test_shares():
+    """The workspace as a share of the scores; what memory the systems published beside it; what a call takes by theory."""
+    rows = rows_of("--suite", "flash_v2", "--seq-len", 64, "--num-heads", 2, "--num-kv-heads", 1, "--filter", "memory", *SMALL)
+    scores = 4 * 2 * 64 * 64
+    for name, theirs, theory in (("standard", 0.5, scores), ("flash", 0.2, 8 * 2 * 64)):
+        row = next((r for r in rows if r["backend"] == name and r["status"] == "ok"), None)
+        good = row and abs(row["matrix_share"] * scores / row["workspace_bytes"] - 1) < 1e-6 and row["theoretical_bytes"] == theory
+        report("memory of " + name, None if good and row["note"].startswith("theirs: %.1f MB" % theirs) else str(row or rows))
+
+
 def test_bound():
     """An empty call is bound by what a call costs, a long one never; one query against a long cache by the memory."""
     rows = rows_of("--batch-size", 1, "--seq-len", 1, "--num-heads", 1, "--head-dim", 8, "--iterations", 20, "--format", "json")
@@ -166,6 +176,7 @@ def test_columns():
 
 def main():
     test_memory()
+    test_shares()
     test_bound()
     test_published()
     test_columns()

@@ -184,6 +184,31 @@ static void test_shared_slot(void **state)
 
 /* what an append writes has the same bits from every backend: values that two roundings would spoil, infinities, NaNs of any
  * payload, rotated in whole, in part or not at all */
+/* A scale that would be subnormal is 0, and so are the codes, whoever writes the cache. */
+static void test_append_tiny(void **state)
+{
+    static const char *const all[] = { "reference", "flash", "standard" };
+    static const int32_t types[] = { ATTN_INT8, ATTN_FP8_E4M3 }, used[1] = { 0 };
+    float fresh[D], rest[D];
+    (void)state;
+    for (int n = 0; n < 2 * 3 * 2; n++) {
+        const int tiny = n / 6;
+        unsigned char cache[2][D];
+        float scale[2] = { 9, 9 };
+        attn_desc d = make();
+        for (int e = 0; e < D; e++) fresh[e] = (float)(e - 3) * (tiny ? 0x1p-124f : 0x1p-110f);
+        memset(cache, 77, sizeof cache);
+        d.batch = d.heads = d.kv_heads = d.q_len = d.kv_len = 1, d.backend = all[n / 2 % 3], d.o.data = rest, d.seq.used_k = used;
+        d.k.data = cache[0], d.v.data = cache[1], d.k.dtype = d.v.dtype = types[n % 2], d.k.scale = scale, d.v.scale = scale + 1;
+        d.append.len = 1, d.append.k.data = d.append.v.data = fresh, d.append.k_cache = cache[0], d.append.v_cache = cache[1];
+        d.append.k_scale = scale, d.append.v_scale = scale + 1;
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        for (int t = 0; t < 2; t++) {
+            for (int e = 0; e < D; e++) assert_int_equal(cache[t][e] != 0, !tiny && e != 3);
+            assert_true(tiny ? scale[t] == 0 : scale[t] > 0);
+        }
+    }
+}
 static void test_append_bits(void **state)
 {
     enum { T = 3, BYTES = T * D * 8 };
@@ -428,7 +453,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_bits),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits),
         cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused),

@@ -111,14 +111,15 @@ static void test_nan_in_place(void **state)
     enum { KEYS = 200, ROWS = 12, DIM = 32 };
     (void)state;
     for (int64_t at = 0; at < KEYS; at++)
-        for (int how = 0; how < 3; how++) {
+        for (int how = 0; how < 4; how++) {             /* 2 a mask, 3 a bias that hides as much */
             attn_desc d = { 0 };
             fill_tensors();
             d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = d.v_dim = DIM, d.threads = 1;
-            d.flags = how == 2 ? 0 : ATTN_CAUSAL | (how ? ATTN_WINDOW_LEFT : 0), d.window_left = how == 1 ? 3 : 0;
+            d.flags = how >= 2 ? 0 : ATTN_CAUSAL | (how ? ATTN_WINDOW_LEFT : 0), d.window_left = how == 1 ? 3 : 0;
             d.q.data = q, d.k.data = k, d.v.data = v;
-            for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2;
+            for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2, bias[i] = mask[i] ? 0.5f : -INFINITY;
             if (how == 2) d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
+            if (how == 3) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = KEYS;
             v[at * HEADS * DIM + at % (HEADS * DIM)] = NAN;
             for (int b = 0; b < 2; b++) {
                 d.backend = b ? "flash" : "reference", d.o.data = o[b];

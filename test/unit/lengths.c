@@ -94,6 +94,38 @@ static void test_two_splits(void **state)
         for (int i = 0; i < 3; i++) forward(make(1, rows[i], keys), "two splits");
 }
 
+/* Rows of two tiles, each with a partial of as many splits as there may be; dims of which a block has 64 keys; more keys than one sum
+ * in f32, of more rows than are cut: all in the workspace, all beside the reference. */
+static void test_largest(void **state)
+{
+    enum { DIM = 1030 };
+    uint16_t *x = malloc(2 * 300 * DIM * 2);
+    attn_desc d = make(1, 1, 300);
+    uint64_t r = 10;
+    (void)state;
+    forward(make(1, 49, 16384), "partials of two tiles");
+    forward(make(1, 130, 16500), "spans of many rows");
+    fill(x, ATTN_BF16, 2 * 300 * DIM, 1, &r);
+    d.heads = 1, d.head_dim = DIM, d.k.data = x, d.v.data = x + 300 * DIM, d.k.dtype = d.v.dtype = ATTN_BF16;
+    forward(d, "many dims");
+    free(x);
+}
+/* More dims than one sum of products takes, and scores whose exponentials have no f32. */
+static void test_long_dims(void **state)
+{
+    enum { DIM = 4200, ROWS = 20, KEYS = 70 };
+    static float o[2][ROWS * D], lse[2][ROWS];
+    (void)state;
+    for (int n = 0; n < 3; n++) {
+        attn_desc d = make(1, ROWS, KEYS);
+        d.heads = 1, d.head_dim = DIM, d.v_dim = D, d.scale = 3, d.flags = ATTN_SCALE | (n == 2 ? ATTN_CAUSAL : 0);
+        d.backend = n ? "flash" : "reference", d.o.data = o[n > 0], d.lse = lse[n > 0];
+        if (n == 2) d.backend = "reference", d.o.data = o[0], d.lse = lse[0], assert_ok(attn_forward(&d)), d.backend = "flash", d.o.data = o[1], d.lse = lse[1];
+        assert_ok(attn_forward(&d));
+        if (n) same(o[1], o[0], ROWS * D, 1e-3, "flash", "o of many dims"), same(lse[1], lse[0], ROWS, 1e-5, "flash", "lse of many dims");
+    }
+}
+
 /* Sixteen heads of one unit, each with its sums of spans: what they need beside each other is in the workspace. Keys overlap, to be few. */
 static void test_gang(void **state)
 {
@@ -281,6 +313,45 @@ static void test_sampled(void **state)
         if (fabs((double)s.sampled_error - (stay ? most : 0)) > 1e-4) fail_msg("sampled error %g, not %g", (double)s.sampled_error, most);
     }
 }
+/* What is told follows from no thread: the largest error of lse is that of all rows. */
+static void test_told_by_threads(void **state)
+{
+    enum { HEADS = 16, ROWS = 384, KEYS = 1280 };
+    static float o[HEADS * ROWS * D], lse[HEADS * ROWS], q[HEADS * ROWS * D];
+    attn_statistics told, one = { 0 };
+    attn_plan plan;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = numbers[0][i] * (float)(1 + i % (HEADS * D) / D);     /* each head has errors of its own */
+    for (int32_t threads = 1; threads <= 4; threads++) {
+        attn_desc d = make(1, ROWS, KEYS);
+        d.heads = HEADS, d.kv_heads = HEADS, d.q.data = q, d.o.data = o, d.lse = lse, d.backend = "adaptive", d.tolerance = 0.05f;
+        d.statistics = &told, d.threads = threads;
+        if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+        assert_ok(attn_forward(&d));
+        if (threads == 1) one = told;
+        assert_true(told.lse_error > 0 && told.tiles_int16 > 0);
+        assert_memory_equal(&told, &one, sizeof told);
+    }
+}
+/* Padding has no part in how the rows of a sequence are dealt to units, nor in what their certificates are. */
+static void test_padded_units(void **state)
+{
+    enum { USED = 480, ROWS = 8000, KEYS = 1280 };
+    static float o[2][ROWS * D], cert[2][ROWS];
+    static const int32_t used[1] = { USED };
+    attn_plan plan;
+    (void)state;
+    for (int padded = 0; padded < 2; padded++) {
+        attn_desc d = make(1, padded ? ROWS : USED, KEYS);
+        d.heads = 1, d.flags = ATTN_OFFSET | ATTN_CAUSAL, d.offset = 780, d.backend = "adaptive", d.tolerance = 0.05f, d.o.data = o[padded], d.cert = cert[padded], d.threads = 1;
+        if (padded) d.seq.used_q = used;
+        if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+        assert_ok(attn_forward(&d));
+    }
+    assert_true(cert[0][0] > 0);
+    assert_memory_equal(o[1], o[0], USED * D * 4);
+    assert_memory_equal(cert[1], cert[0], USED * 4);
+}
 /* Rows of scores that codes say nothing of have no certificate at all, and do not stay. */
 static void test_sampled_far(void **state)
 {
@@ -300,7 +371,8 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
     };

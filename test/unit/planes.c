@@ -201,6 +201,24 @@ static void test_overlap(void **unused)
     }
 }
 
+/* ---- a cache whose rows may lie in two pieces, by any of its strides, is not decoded from planes ---- */
+static void test_across(void **unused)
+{
+    static char codes[2 * ATTN_PLANE];
+    static float scale[1], q[2 * 64], o[2 * 64];
+    (void)unused;
+    for (int n = 0; n < 7; n++) {
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.batch = 2, d.heads = d.kv_heads = 2, d.q_len = 1, d.kv_len = 4096, d.head_dim = 64, d.backend = "adaptive", d.tolerance = 0.05f;
+        d.q.data = q, d.k.data = codes, d.v.data = codes, d.o.data = o, d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale;
+        d.k.stride[0] = d.v.stride[0] = 4096 * 192, d.k.stride[1] = d.v.stride[1] = 192, d.k.stride[2] = d.v.stride[2] = 64;
+        if (n) (n % 2 ? d.k.stride : d.v.stride)[(n - 1) / 2] += 16;
+        const attn_status s = attn_query(&d, NULL, &plan);
+        if (s != (n ? ATTN_ERR_DECLINED : ATTN_OK) || (n && !strstr(plan.why, "two pieces"))) fail_msg("case %d: %s, %s", n, attn_status_name(s), plan.why);
+    }
+}
+
 /* ---- a scale that is not finite shows in o, whatever the tolerance ---- */
 static void test_scales(void **unused)
 {
@@ -344,6 +362,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }

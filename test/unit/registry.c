@@ -325,6 +325,30 @@ static void test_plan(void **state)
         if (plan.threads != rows[i].used || plan.splits != rows[i].splits || strcmp(plan.kernel, "flash_forward"))
             fail_msg("%d keys: %s, %d threads, %d splits", (int)rows[i].keys, plan.kernel, (int)plan.threads, (int)plan.splits);
     }
+    for (int wide = 0; wide < 2; wide++) {          /* a window makes little work of many keys, causal or not */
+        for (int causal = 0; causal < 2; causal++) {
+            attn_desc d = { 0 };
+            attn_plan plan;
+            d.batch = d.heads = 1, d.q_len = d.kv_len = 2000, d.head_dim = 8, d.threads = 4, d.backend = "flash";
+            d.flags = ATTN_WINDOW_LEFT | (causal ? ATTN_CAUSAL : ATTN_WINDOW_RIGHT), d.window_left = wide ? 500 : 0;
+            assert_ok(attn_query(&d, NULL, &plan));
+            assert_int_equal(plan.threads, wide ? 4 : 1);
+        }
+    }
+    for (int64_t i = 0; i < 4; i++) {               /* of a backward call: by its keys, and one where all scores are in memory */
+        static float x[2048 * 8];
+        const int64_t keys[] = { 255, 511, 1100, 5000 }, splits[] = { 1, 1, 4, 8 };
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        attn_plan plan;
+        d.batch = d.heads = 1, d.q_len = 8, d.kv_len = keys[i], d.head_dim = 8, d.threads = 1;
+        d.q.data = d.k.data = d.v.data = g.dout.data = x, d.o.data = g.dq.data = g.dk.data = g.dv.data = NULL;
+        for (int standard = 0; standard < 2; standard++) {
+            d.backend = standard ? "standard" : "flash";
+            assert_ok(attn_query(&d, &g, &plan));
+            if (plan.splits != (standard ? 1 : splits[i])) fail_msg("backward of %d keys: %d splits", (int)keys[i], (int)plan.splits);
+        }
+    }
 }
 
 /* ------------------------------------------------------------------------------------------ the environment */
