@@ -2076,8 +2076,8 @@ static attn_desc slice(const attn_desc *d, int64_t b, int64_t h, int64_t i, int6
 
 static void compare(verdict *v, double got, double expected, double allowed) {
     double error = fabs(got - expected);
-    if (!isfinite(expected) || !isfinite(got))
-        error = got == expected || (!isfinite(expected) && !isfinite(got)) ? 0 : INFINITY;
+    bool neither = !isfinite(expected) && !isfinite(got), opposite = got == -expected;
+    if (!isfinite(expected) || !isfinite(got)) error = neither && !opposite ? 0 : INFINITY;
     v->max_error = error > v->max_error ? error : v->max_error;
     if (error > 0 && !(error / allowed <= v->worst))
         v->worst = error / allowed, v->worst_in = v->checking;
@@ -3092,7 +3092,9 @@ static bool is_published(const struct published *p, const row *r) {
     bool same_shape = p->batch == v[BATCH] && p->seq == v[SEQ] && p->heads == v[HEADS] &&
                       p->dim == v[DIM] && p->pass == v[PASS] && p->project == v[PROJECT];
     bool same_backend = p->backend ? !strcmp(p->backend, r->backend) : !is_gpu(r);
-    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] && v[DATA] == p->data;
+    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] && v[DATA] == p->data &&
+                 v[KV_HEADS] == v[HEADS] && v[V_DIM] == v[DIM] && v[LEFT] < 0 && v[RIGHT] < 0 &&
+                 !v[PAGE] && !v[APPEND];
     return !strcmp(p->suite, r->suite) && same_shape && same_backend && plain;
 }
 
@@ -3298,13 +3300,15 @@ static void measure_batching(job *j) {
     free(bits);
 }
 
-static int64_t count_non_finite(const attn_out *t, int64_t elements) {
+/* least: -FLT_MAX; of lse, in which a row that sees no key has -infinity, that. */
+static int64_t count_non_finite(const attn_out *t, int64_t elements, double least) {
     int64_t bad = 0, shape[4] = {1, 1, 1, elements};
     double *x = malloc((size_t)(elements + 1) * sizeof *x);
     attn_in src = {.data = t->data, .dtype = t->dtype};
     attn_out dst = {.data = x, .dtype = ATTN_F64};
     if (!x || attn_convert(shape, src, dst, NULL)) bad = elements;
-    for (int64_t i = 0; x && i < elements && bad < elements; i++) bad += !isfinite(x[i]);
+    for (int64_t i = 0; x && i < elements && bad < elements; i++)
+        bad += !(x[i] >= least && x[i] < INFINITY);
     free(x);
     return bad;
 }
@@ -3316,7 +3320,9 @@ static void measure_finite(job *j) {
     int64_t bad = 0;
     if (!first_call(j)) return;
     for (int i = 0; i < COUNT(out); i++)
-        if (out[i]->data) bad += count_non_finite(out[i], d->batch * out[i]->stride[0]);
+        if (out[i]->data)
+            bad += count_non_finite(
+                out[i], d->batch * out[i]->stride[0], out[i] == &lse ? -INFINITY : -DBL_MAX);
     if (bad) remark(j->r, "wrong", "%lld elements are NaN or infinite", (long long)bad);
 }
 
@@ -4107,7 +4113,8 @@ static int finish_files(bench *b, const problem *p, row *r) {
         double *x = malloc((size_t)o.count * 8 + 8), *y = malloc((size_t)o.count * 8 + 8);
         attn_out got = {.data = o.data, .dtype = o.dtype},
                  expected = {.data = e->data, .dtype = e->dtype};
-        if (x && y) {
+        const bool compared = x && y;
+        if (compared) {
             widen(x, &got, 0, 0, 0, 1, o.count);
             widen(y, &expected, 0, 0, 0, 1, o.count);
             for (int64_t i = 0; i < o.count; i++)
@@ -4117,7 +4124,8 @@ static int finish_files(bench *b, const problem *p, row *r) {
         }
         free(x), free(y);
         worst = v.worst, largest = v.max_error;
-        if (!(worst <= 1)) remark(r, "wrong", "differs from --expect by up to %.3g", largest);
+        if (!compared) remark(r, "failed", "no memory to compare with --expect");
+        else if (!(worst <= 1)) remark(r, "wrong", "differs from --expect by up to %.3g", largest);
         else remark(r, NULL, "equals --expect within %.3g", largest);
     }
     return b->opt.output && row_ok(r) ? write_npy(b->opt.output, &o) : 0;
@@ -5306,11 +5314,11 @@ static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
                 both->stddev_ms, r->mean_ms + both->mean_ms, hypot(r->stddev_ms, both->stddev_ms));
         fprintf(f, ", %.0f tok/s, memory %.4g MB", r->tokens_per_s, megabytes(total_bytes(r)));
         if (dense)
-            fprintf(f, "; relative to dense: forward %.2f, memory %.2f",
-                dense->mean_ms / r->mean_ms, total_bytes(dense) / total_bytes(r));
+            fprintf(f, "; relative to dense: forward %.2f, memory %.2f", dense->p50_ms / r->p50_ms,
+                total_bytes(dense) / total_bytes(r));
         if (both && dense_both)
-            fprintf(f, ", backward %.2f, total %.2f", dense_both->mean_ms / both->mean_ms,
-                (dense->mean_ms + dense_both->mean_ms) / (r->mean_ms + both->mean_ms));
+            fprintf(f, ", backward %.2f, total %.2f", dense_both->p50_ms / both->p50_ms,
+                (dense->p50_ms + dense_both->p50_ms) / (r->p50_ms + both->p50_ms));
         fputc('\n', f);
     }
     fputs("  - theirs, B2 S128 E512 H8, dense: forward 45.374+-0.874 ms, backward 51.294+-0.622 "
@@ -5451,6 +5459,12 @@ static void print_guide_scaling(FILE *f, const bench *b, const suite *s) {
     fputc('\n', f);
 }
 
+/* As a percentage, or that it is not known: a clock that rose leaves no share. */
+static void print_share(FILE *f, double x, int digits) {
+    if (isfinite(x)) fprintf(f, "%.*f%%", digits, 100 * x);
+    else fputs("an unknown share", f);
+}
+
 /* The most GB/s of each pass, beside what the guide published. */
 static void print_guide_bandwidth(FILE *f, const bench *b, const suite *s) {
     static const struct {
@@ -5473,10 +5487,13 @@ static void print_guide_bandwidth(FILE *f, const bench *b, const suite *s) {
         fprintf(f, "- flash_v2 bandwidth, %s: theirs %.0f of %.0f GB/s (%.1f%%); ours, the most: ",
             theirs[pass].pass, theirs[pass].gbytes, their_peak,
             100 * theirs[pass].gbytes / their_peak);
-        if (best)
-            fprintf(f, "%.4g GB/s (%.1f%% of a read loop), %s %s\n", best->gbytes_per_s,
-                100 * best->bandwidth_fraction, best->name, best->backend);
-        else fputs("not run\n", f);
+        if (!best) {
+            fputs("not run\n", f);
+            continue;
+        }
+        fprintf(f, "%.4g GB/s (", best->gbytes_per_s);
+        print_share(f, best->bandwidth_fraction, 1);
+        fprintf(f, " of a read loop), %s %s\n", best->name, best->backend);
     }
 }
 
@@ -5628,6 +5645,16 @@ static const row *fastest(const bench *b, const row *r) {
     return best;
 }
 
+static void print_advice_line(FILE *f, const row *r, const char *hint) {
+    fprintf(f, "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: ", (long long)length_of(r),
+        (long long)r->head_dim, (long long)r->batch, r->dtype, r->pass, r->backend, r->mean_ms,
+        r->stddev_ms, r->bound);
+    print_share(f, r->peak_fraction, 0);
+    fputs(" of peak, ", f);
+    print_share(f, r->bandwidth_fraction, 0);
+    fprintf(f, " of bandwidth | %s |\n", hint);
+}
+
 /* Advice from what was measured: the fastest backend for each length, dim and batch, and
  * what bounds it. */
 static void print_advice(FILE *f, const bench *b) {
@@ -5649,13 +5676,7 @@ static void print_advice(FILE *f, const bench *b) {
                 f);
         head = true;
         for (int k = 0; k < COUNT(advice); k++)
-            if (!strcmp(advice[k][0], r->bound))
-                fprintf(f,
-                    "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: %.0f%% of peak, "
-                    "%.0f%% of bandwidth | %s |\n",
-                    (long long)length_of(r), (long long)r->head_dim, (long long)r->batch, r->dtype,
-                    r->pass, r->backend, r->mean_ms, r->stddev_ms, r->bound, 100 * r->peak_fraction,
-                    100 * r->bandwidth_fraction, advice[k][1]);
+            if (!strcmp(advice[k][0], r->bound)) print_advice_line(f, r, advice[k][1]);
     }
 }
 
@@ -6047,10 +6068,30 @@ static void write_csv_row(FILE *out, bench *b, const row *r) {
     fputc('\n', out);
 }
 
+/* Bytes of the UTF-8 character at s; 0: it is none (RFC 3629). */
+static int utf8_length(const unsigned char *s) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int n = *s < 0x80                 ? 1
+            : *s >= 0xc2 && *s < 0xe0 ? 2
+            : (*s & 0xf0) == 0xe0     ? 3
+            : *s < 0xf5               ? 4
+                                      : 0;
+    if (*s >= 0x80 && *s < 0xc2) return 0;
+    uint32_t c = n == 1 ? *s : *s & (0x7fu >> n);
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) return 0;
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    return n && c >= least[n] && c < 0x110000 && !(c >= 0xd800 && c < 0xe000) ? n : 0;
+}
+
+/* What is no text, as a name of a file may be, becomes U+FFFD byte by byte. */
 static void json_string(FILE *out, const char *s) {
     fputc('"', out);
-    for (; *s; s++)
-        if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
+    for (int n; *s; s += n ? n : 1)
+        if (!(n = utf8_length((const unsigned char *)s))) fputs("\xef\xbf\xbd", out);
+        else if (n > 1) fwrite(s, 1, (size_t)n, out);
+        else if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
         else if ((unsigned char)*s < 32) fprintf(out, "\\u%04x", *s);
         else fputc(*s, out);
     fputc('"', out);

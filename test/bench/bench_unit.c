@@ -1532,7 +1532,8 @@ static void test_metrics(void)
 /* A figure stands beside the case that it is of, and beside no other. */
 static void test_not_published(void)
 {
-    static const char *const others[] = { " causal=1", " mask=random", " kv-len=65", " data=random", " batch-size=2", " pass=bwd", " head-dim=32" };
+    static const char *const others[] = { " causal=1", " mask=random", " kv-len=65", " data=random", " batch-size=2", " pass=bwd", " head-dim=32",
+                                          " window-left=0 window-right=0", " window-left=9", " v-dim=32", " page-size=16", " append=1" };
     forget_rows();
     row *r = add_made("rocmforge", "seq-len=64 head-dim=64 num-heads=1 data=smooth", "flash", 2, 0);
     r->mean_ms = 3;
@@ -1641,9 +1642,42 @@ static void test_outputs(void)
         expect(strstr(r.note, "1 elements are NaN or infinite") != NULL, "a NaN in %s: %s", output_names[spoiled], r.note);
     }
     spoiled = SPOIL_O, fault = NOTHING;
+    /* rows that see no key have an lse of -infinity */
+    row none = judged(" measure=finite seq-len=33 kv-len=20 causal=1 num-heads=2 head-dim=8", "flash", false, measure_finite);
+    expect(!*none.note && row_ok(&none), "rows that see nothing: %s", none.note);
     row r = judged(" batch-size=2 seq-len=9 num-heads=2 head-dim=8 iterations=3 warmup=0", "flash", false, measure_time);
     expect(near(r.tokens_per_s, 18e3 / r.p50_ms) && near(r.ops_per_s, 1e3 / r.p50_ms), "tokens of two sequences");
     free(r.samples_ms.x);
+}
+
+/* Of numbers that are not finite an infinity is not the other one; all else is for the rule of the library. */
+static void test_infinities(void)
+{
+    static const double x[] = { INFINITY, -INFINITY, NAN, 1 };
+    static const bool same[4][4] = { { 1, 0, 1, 0 }, { 0, 1, 1, 0 }, { 1, 1, 1, 0 }, { 0, 0, 0, 1 } };
+    for (int i = 0; i < 16; i++) {
+        verdict v = { .status = ATTN_OK };
+        compare(&v, x[i / 4], x[i % 4], 1e-6);
+        expect((v.max_error == 0) == same[i / 4][i % 4], "%g for %g: error %g", x[i / 4], x[i % 4], v.max_error);
+    }
+}
+
+/* What is no UTF-8 does not reach a document: overlong forms, surrogates, what is cut off, beyond U+10FFFF. */
+static void test_utf8(void)
+{
+    static const struct { const char *text, *want; } cases[] = {
+        { "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z", "\"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z\"" }, { "x\xff", "\"x\xef\xbf\xbd\"" }, { "\xc3", "\"\xef\xbf\xbd\"" },
+        { "\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\"" }, { "\xe0\x80\xaf!", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd!\"" },
+        { "\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" }, { "\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
+        { "\x80", "\"\xef\xbf\xbd\"" }, { "\xf4\x8f\xbf\xbf", "\"\xf4\x8f\xbf\xbf\"" }, { "\xed\x9f\xbf\xee\x80\x80", "\"\xed\x9f\xbf\xee\x80\x80\"" },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        char got[64] = "";
+        FILE *f = fmemopen(got, sizeof got, "w");
+        json_string(f, cases[i].text);
+        fclose(f);
+        expect(!strcmp(got, cases[i].want), "text %d: %s", i, got);
+    }
 }
 
 /* Peak and bandwidth are those of the case: its type, its threads, its bytes, or what no cache holds. */
@@ -1690,6 +1724,8 @@ int main(void)
     test_published();
     test_parameters();
     test_rank_test();
+    test_infinities();
+    test_utf8();
     test_bootstrap();
     test_processes();
     test_median_interval();
