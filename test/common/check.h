@@ -5,6 +5,7 @@
  * Written apart from attn.h, which they judge. */
 #ifndef CHECK_H
 #define CHECK_H
+#include <fenv.h>
 #include "attn.h"
 #include "random.h"
 #include <math.h>
@@ -153,6 +154,13 @@ SHARED int element_right(double got, double want, double allowed)
     return is_finite(want) ? is_finite(got) && absolute(got - want) <= allowed : !is_finite(got);
 }
 
+/* Whether sums of f32 are rounded by `mode`: fegetround of glibc knows the mode of the x87 alone. */
+SHARED int sums_round(int mode)
+{
+    volatile float one = 1, less = 0x1p-30f, more = 0x1.8p-24f;
+    const int up = one + less > 1, down = -one - less < -1, near = one + more > 1;
+    return mode == FE_UPWARD ? up : mode == FE_DOWNWARD ? down : mode == FE_TOWARDZERO ? !up && !down && !near : !up && !down && near;
+}
 /* A row of a call with a tolerance may be wrong by its certificate beside what the rule allows, and its certificate is no more than
  * was asked for. most: the largest finite |v| that the row sees. */
 SHARED double cert_limit(const attn_desc *d, double most)

@@ -47,7 +47,7 @@ static void *work(void *p) {                             /* in a rounding mode o
     fesetround(FE_UPWARD);
     for (int64_t i; (i = __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED)) < j->n;) {
         j->task(j->arg, i);
-        if (fegetround() != FE_UPWARD) __atomic_store_n(&mode_lost, 1, __ATOMIC_RELAXED);
+        if (fegetround() != FE_UPWARD || !sums_round(FE_UPWARD)) __atomic_store_n(&mode_lost, 1, __ATOMIC_RELAXED);
     }
     fesetround(mode);
     return NULL;
