@@ -445,7 +445,7 @@ static void fork_after_use(void **state) {
     calls_free(&all);
 #endif
 }
-static void forks(void *arg, int64_t i) {
+SHARED void forks(void *arg, int64_t i) {
     if (i) return;
     pid_t child = fork();
     if (!child) {                                        /* in no task any more: its calls may have threads of their own */
