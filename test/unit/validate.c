@@ -714,6 +714,9 @@ static void test_valid(void **state)
         if (none) assert_ok(MERGE(&c));
     }
     make(&c, t);
+    rotary(&c), c.d.flags |= ATTN_ROTARY_INTERLEAVED;
+    assert_ok(FORWARD(&c));
+    make(&c, t);
     c.d.batch = 1, strides(c.d.o.stride, ATTN_BROADCAST, H * D, D);
     assert_ok(FORWARD(&c));
     make(&c, t);
