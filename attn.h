@@ -3097,6 +3097,7 @@ struct attn__std;
 typedef struct attn__kernels {
     const char *name; /* of the ISA */
     int64_t W, MR, NV;
+    int bf16; /* has products of bf16 */
     void (*flash_rows)(const struct attn__rows *u, int64_t gang, char *scratch, float *partial);
     void (*flash_merge)(
         const struct attn__rows *u, int64_t parts, const float *partial, char *scratch);
@@ -3137,8 +3138,12 @@ typedef struct attn__machine_info {
     const char *backend; /* ATTN_BACKEND or NULL */
 } attn__machine_info;
 
+/* 1, for tests: every ISA multiplies bf16 as such, by >>generic where it has no instruction */
+#ifndef ATTN__ALL_BF16
+#define ATTN__ALL_BF16 0
+#endif
 /* What an ISA may need of the processor, and row i of the table in >>isas; NULL past the last. */
-enum { ATTN__CPU_AVX2 = 1, ATTN__CPU_AVX512 = 2, ATTN__CPU_VNNI = 4 };
+enum { ATTN__CPU_AVX2 = 1, ATTN__CPU_AVX512 = 2, ATTN__CPU_VNNI = 4, ATTN__CPU_BF16 = 8 };
 static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs);
 
 #if ATTN__X86
@@ -3147,8 +3152,16 @@ static uint64_t attn__xgetbv(void) {
     __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return (uint64_t)hi << 32 | lo;
 }
-/* AVX2 with FMA and F16C; AVX-512 F, DQ, BW, VL beside them; VNNI of 512 bits. All need the operating
- * system to save the registers. */
+/* Whether vdpbf16ps does twice the products of an FMA, of 512 bits each: one a cycle on AMD's family
+ * 19h (Zen 4), two on 1Ah (Zen 5), as many as FMAs. Intel's cores (Cooper Lake, Sapphire Rapids and
+ * on) do one beside two FMAs: no more products, so f32 is as fast there. */
+static int attn__fast_bf16(void) {
+    uint32_t a, b, c, d;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a >> 5 & 1)) return 0;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == 0x68747541; /* "Auth", enticAMD */
+}
+/* AVX2 with FMA and F16C; AVX-512 F, DQ, BW, VL beside them; VNNI of 512 bits; products of bf16. All
+ * need the operating system to save the registers. */
 static uint32_t attn__cpu_has(int64_t *l2) {
     uint32_t a, b, c, d, c1, b7;
     if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
@@ -3165,7 +3178,8 @@ static uint32_t attn__cpu_has(int64_t *l2) {
     const uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
     const int all = (b7 & avx512) == avx512 && (attn__xgetbv() & 0xe6) == 0xe6;
     return ATTN__CPU_AVX2 | (all ? ATTN__CPU_AVX512 : 0) |
-           (all && (c >> 11 & 1) ? ATTN__CPU_VNNI : 0);
+           (all && (c >> 11 & 1) ? ATTN__CPU_VNNI : 0) |
+           (all && attn__fast_bf16() ? ATTN__CPU_BF16 : 0);
 }
 #else
 static uint32_t attn__cpu_has(int64_t *l2) {
@@ -3635,6 +3649,7 @@ static struct attn__tuning {
     int v_in_place; /* V is read where it lies where that is possible */
     int no_splits;  /* keys are not split across threads */
     int no_flush;   /* denormal p are computed as such */
+    int no_bf16;    /* bf16 is multiplied as f32 */
 } attn__tuning;
 
 /* Scores as the kernels hold them: `natural` times one is the score of the manual, `exp2` times one
@@ -3856,6 +3871,9 @@ typedef struct attn__flash {
     int pack_q;
     int copy_v;        /* ATTN__V_.. */
     int straight_to_o; /* P V of one block may go to o as it is */
+    /* Q K^T, P V of sequences that are not thin: by products of bf16, for the latter of P to the
+     * nearest bf16 */
+    int bf16_qk, bf16_pv;
     char *workspace;   /* threads * scratch, then the partials of key splits */
     float *partial;    /* [batch * kv_heads][splits][rows_partial * (v_pad + 2)] */
     int64_t units;
@@ -4025,6 +4043,13 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->straight_to_o =
         d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
 
+    const int bf16 = m->isa->bf16 && (ATTN__ALL_BF16 || (m->has & ATTN__CPU_BF16)) &&
+                     !attn__tuning.no_bf16;
+    job->bf16_qk = bf16 && d->q.dtype == ATTN_BF16 && d->k.dtype == ATTN_BF16 &&
+                   d->head_dim % 2 == 0 && d->head_dim <= ATTN__LONG_DIMS && !attn__has_rotary(d);
+    job->bf16_pv = bf16 && d->v.dtype == ATTN_BF16 && d->o.dtype == ATTN_BF16 &&
+                   attn__bits(d->tolerance) << 1 == 0;
+
     /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
      * for the packing is shared by all rows of a unit */
     int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + job->v_pad);
@@ -4060,7 +4085,9 @@ static attn_status attn__flash_plan(
     ATTN__TRY(attn__cpu_declines(d, g, plan));
     if (ATTN__BACKWARD && g) return attn__bwd_plan(d, g, 0, plan);
     attn__flash_shape(d, &job);
-    plan->kernel = job.extras ? "flash_forward_masked" : "flash_forward";
+    plan->kernel = job.bf16_pv  ? job.extras ? "flash_forward_masked_bf16" : "flash_forward_bf16"
+                   : job.extras ? "flash_forward_masked"
+                                : "flash_forward";
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.threads;
     plan->splits = (int32_t)job.splits;
@@ -7989,6 +8016,12 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 
      BYTES     spread(p)              2 W signed bytes, as pairs of int16
 
+   For products of bf16; a vector holds W pairs of them, as they lie in memory:
+
+     BF16      dot16(a, b, c)         c + the products of both pairs, in f32, to nearest even
+               pair16(a, b)           pairs of a and b, which are bf16 in f32
+               half16(p, v)           v to bf16, to nearest even, denormals as 0
+
    exp2: 2^x = 2^floor(x) * 2^r, r in [0,1); 1 + r (c1 + .. + c5 r^4) minimises the relative error
    (8.3e-8, Remez) with exp2(0) exact. */
 #define ATTN__OWN_LANES 1
@@ -8001,6 +8034,7 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
 #define ATTN__OWN_INT16 128
 #define ATTN__OWN_BYTES 256
 #define ATTN__OWN_HALVES 512
+#define ATTN__OWN_BF16 1024
 #define ATTN__EXP2_C1 0.693151312f
 #define ATTN__EXP2_C2 0.240164449f
 #define ATTN__EXP2_C3 0.0557999157f
@@ -8524,7 +8558,7 @@ ATTN__REGION_END
 #define ATTN__OWN__avx512 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
         ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_BYTES | \
-        ATTN__OWN_HALVES)
+        ATTN__OWN_HALVES | ATTN__OWN_BF16)
 #if defined(__clang__)
 #define ATTN__TARGET_avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
 #else
@@ -8785,6 +8819,20 @@ ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
         r[i] = (attn__v__avx512)_mm512_shuffle_f32x4(a[i], a[8 + i], 0x88);
         r[8 + i] = (attn__v__avx512)_mm512_shuffle_f32x4(a[i], a[8 + i], 0xdd);
     }
+}
+/* BF16, which the region's target lacks: used where ATTN__CPU_BF16 says so */
+ATTN__INLINE attn__v__avx512 attn__dot16__avx512(
+    attn__v__avx512 a, attn__v__avx512 b, attn__v__avx512 c) {
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+}
+ATTN__INLINE attn__v__avx512 attn__pair16__avx512(attn__v__avx512 a, attn__v__avx512 b) {
+    return (attn__v__avx512)_mm512_or_si512(_mm512_srli_epi32((__m512i)a, 16), (__m512i)b);
+}
+ATTN__INLINE void attn__half16__avx512(uint16_t *p, attn__v__avx512 v) {
+    __m256i h;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(h) : "v"(v));
+    _mm256_storeu_si256((__m256i *)(void *)p, h);
 }
 #if ATTN__ADAPTIVE
 typedef int32_t attn__i__avx512 ATTN__VECTOR(64);
@@ -9246,6 +9294,8 @@ ATTN__PLAIN_END
 #define ATTN__OWN ATTN__PASTE(ATTN__OWN, ATTN__KERNEL)
 #define ATTN__I ATTN__PASTE(attn__i, ATTN__KERNEL)
 #define ATTN__NI attn__int16_vectors(ATTN__NV) /* vectors of a tile of int16 products */
+#define ATTN__BF16 /* whether products of bf16 are compiled */ \
+    (!ATTN__ONLY_F32 && (ATTN__ALL_BF16 || (ATTN__OWN & ATTN__OWN_BF16) != 0))
 #define ATTN__STRING_(a) #a
 #define ATTN__STRING(a) ATTN__STRING_(a)
 #define ATTN__AHEAD 4
@@ -9363,6 +9413,36 @@ ATTN__INLINE ATTN__V ATTN__(fma_step)(ATTN__V x, ATTN__V a, ATTN__V b) {
     return ATTN__(fma)(x, a, b);
 }
 #endif
+#if !(ATTN__OWN & ATTN__OWN_BF16)
+ATTN__INLINE ATTN__V ATTN__(dot16)(ATTN__V a, ATTN__V b, ATTN__V c) {
+    uint16_t x[2 * ATTN__W], y[2 * ATTN__W];
+    float sum[ATTN__W];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    ATTN__(store)(sum, c);
+    for (int l = 0; l < 2 * ATTN__W; l++) { /* a product of two bf16 is exact */
+        sum[l / 2] += attn__bf16_to_f32(x[l]) * attn__bf16_to_f32(y[l]);
+        ATTN__F32(sum[l / 2]);
+    }
+    return ATTN__(load)(sum);
+}
+ATTN__INLINE ATTN__V ATTN__(pair16)(ATTN__V a, ATTN__V b) {
+    float x[ATTN__W], y[ATTN__W];
+    uint16_t pair[2 * ATTN__W];
+    ATTN__V v;
+    ATTN__(store)(x, a);
+    ATTN__(store)(y, b);
+    for (int l = 0; l < ATTN__W; l++) {
+        pair[2 * l] = (uint16_t)(attn__bits(x[l]) >> 16);
+        pair[2 * l + 1] = (uint16_t)(attn__bits(y[l]) >> 16);
+    }
+    memcpy(&v, pair, sizeof pair);
+    return v;
+}
+ATTN__INLINE void ATTN__(half16)(uint16_t *p, ATTN__V v) {
+    ATTN__(store16)(p, v, ATTN__W, ATTN_BF16);
+}
+#endif
 
 ATTN__INLINE ATTN__V ATTN__(size)(ATTN__V x) { return ATTN__(max)(x, ATTN__(set1)(0) - x); }
 
@@ -9372,6 +9452,17 @@ ATTN__INLINE ATTN__V ATTN__(load_block)(const uint8_t *p, int32_t dtype, int64_t
     return ATTN__(half)(p) * (dtype == ATTN_Q8_0
                                      ? ATTN__(load8)(p + 2 + (i & 31), ATTN__W, ATTN_INT8)
                                      : ATTN__(load4)(p + 2 + (i & 15), (int)(i >> 4 & 1)));
+}
+/* The n elements at p, of which as many as two are in a lane; zeros behind them. */
+ATTN__INLINE ATTN__V ATTN__(load_pairs16)(const uint16_t *p, int64_t n) {
+    ATTN__V v;
+    uint16_t part[2 * ATTN__W] = {0};
+    if (n < 2 * ATTN__W) {
+        if (n > 0) memcpy(part, p, (size_t)n * sizeof *p);
+        p = part;
+    }
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 /* ---- n floats of a tensor of any type, and back ---- */
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
@@ -9411,6 +9502,7 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
  *   PV_LAST  C = x[row] * (A B), never -0
  *   ATB  PV with A^T: A[K][MR], so that the rows of P^T and dS^T are read without a transpose
  * A B is the sum of sums from zero, of the first `lead` products, then of SUM_DIMS (QK) or SUM_KEYS.
+ * With `pairs` A and B hold pairs of bf16 (dot16), and K, lead and strides count them.
  * The kinds differ in strides and in what is done behind the sums, so that one loop does them all.
  * Ten parameters: those of any matrix product, the kind and the place of the sums. */
 #ifndef ATTN__MM
@@ -9418,11 +9510,14 @@ typedef void (*attn__mm)(int kind, const float *A, int64_t lda, const float *B, 
     int64_t K, int64_t lead, float *C, int64_t ldc, float *x);
 enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 #define ATTN__MM(MR, NV) ATTN__PASTE(attn__mm_##MR##x##NV, ATTN__KERNEL)
-#define ATTN__MM_DEFINE(NV, MR) \
-    ATTN__NOINLINE void ATTN__MM(MR, NV)(int kind, const float *A, int64_t lda, const float *B, \
-        int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) { \
-        ATTN__(mm)(MR, NV, kind, A, lda, B, ldb, K, lead, C, ldc, x); \
+#define ATTN__MM_BF16(MR, NV) ATTN__PASTE(attn__mm_bf16_##MR##x##NV, ATTN__KERNEL)
+#define ATTN__MM_DEFINE_(name, MR, NV, pairs) \
+    ATTN__NOINLINE void name(int kind, const float *A, int64_t lda, const float *B, int64_t ldb, \
+        int64_t K, int64_t lead, float *C, int64_t ldc, float *x) { \
+        ATTN__(mm)(MR, NV, pairs, kind, A, lda, B, ldb, K, lead, C, ldc, x); \
     }
+#define ATTN__MM_DEFINE(NV, MR) ATTN__MM_DEFINE_(ATTN__MM(MR, NV), MR, NV, 0)
+#define ATTN__MM_DEFINE_BF16(NV, MR) ATTN__MM_DEFINE_(ATTN__MM_BF16(MR, NV), MR, NV, 1)
 /* X for every number of vectors up to NV, every number of rows up to MR */
 #define ATTN__JOIN_(a, b) a##b
 #define ATTN__JOIN(a, b) ATTN__JOIN_(a, b)
@@ -9442,14 +9537,17 @@ enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 #define ATTN__MM_COLUMN(NV) ATTN__EACH_MR(ATTN__MM_DEFINE, NV)
 #define ATTN__MM_COLUMN_ROW(NV) {ATTN__EACH_MR(ATTN__MM_ENTRY, NV)},
 #define ATTN__MM_ENTRY(NV, MR) ATTN__MM(MR, NV),
+#define ATTN__MM_BF16_COLUMN(NV) ATTN__EACH_MR(ATTN__MM_DEFINE_BF16, NV)
+#define ATTN__MM_BF16_COLUMN_ROW(NV) {ATTN__EACH_MR(ATTN__MM_BF16_ENTRY, NV)},
+#define ATTN__MM_BF16_ENTRY(NV, MR) ATTN__MM_BF16(MR, NV),
 #endif
-ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int kind, const float *A, int64_t lda, const float *B,
+ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int pairs, int kind, const float *A, int64_t lda, const float *B,
     int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
     const int64_t a_row = kind == ATTN__ATB ? 1 : lda, a_step = kind == ATTN__ATB ? lda : 1,
                   b_vector = kind == ATTN__QK ? ldb : ATTN__W,
                   b_step = kind == ATTN__QK ? ATTN__W : ldb,
-                  each = kind == ATTN__QK ? ATTN__SUM_DIMS : ATTN__SUM_KEYS;
+                  each = (kind == ATTN__QK ? ATTN__SUM_DIMS : ATTN__SUM_KEYS) >> pairs;
     ATTN__V acc[ATTN__MR][ATTN__NV];
     float room[ATTN__MR * ATTN__NV * ATTN__W], *part = room; /* the sums before */
     ATTN__OPAQUE(part);             /* in memory: gcc would spill around both loops */
@@ -9463,9 +9561,10 @@ ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int kind, const float *A, int64_t l
             ATTN__V b[ATTN__NV];
             ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) b[v] = ATTN__(load)(B + v * b_vector);
             ATTN__UNROLL_TILE for (int r = 0; r < MR; r++) {
-                ATTN__V a = ATTN__(lane)(A + r * a_row);
+                ATTN__V a = pairs ? ATTN__(set1)(A[r * a_row]) : ATTN__(lane)(A + r * a_row);
                 ATTN__UNROLL_TILE for (int v = 0; v < NV; v++) acc[r][v] =
-                    ATTN__(fma_lane)(a, b[v], acc[r][v]);
+                    pairs ? ATTN__(dot16)(a, b[v], acc[r][v])
+                          : ATTN__(fma_lane)(a, b[v], acc[r][v]);
             }
             A += a_step;
             B += b_step;
@@ -9510,9 +9609,19 @@ ATTN__EACH_NV(ATTN__MM_COLUMN)
 static const attn__mm ATTN__(mm_table)[ATTN__NV][ATTN__MR] = {
     ATTN__EACH_NV(ATTN__MM_COLUMN_ROW)
 };
+#if ATTN__BF16
+ATTN__EACH_NV(ATTN__MM_BF16_COLUMN)
+static const attn__mm ATTN__(mm_bf16_table)[ATTN__NV][ATTN__MR] = {
+    ATTN__EACH_NV(ATTN__MM_BF16_COLUMN_ROW)
+};
+#endif
 /* clang-format on */
-/* The tile of so many vectors and rows. */
-ATTN__INLINE attn__mm ATTN__(mm_of)(int64_t vectors, int64_t rows) {
+/* The tile of so many vectors and rows; of pairs of bf16. */
+ATTN__INLINE attn__mm ATTN__(mm_of)(int64_t vectors, int64_t rows, int pairs) {
+#if ATTN__BF16
+    if (pairs) return ATTN__(mm_bf16_table)[vectors - 1][rows - 1];
+#endif
+    (void)pairs;
     return ATTN__(mm_table)[vectors - 1][rows - 1];
 }
 /* A tile of Q K^T. Of very many dims the sums of LONG_DIMS are added, for sums of sums of 64 lose as
@@ -9523,8 +9632,8 @@ ATTN__NOINLINE void ATTN__(tile_dots_long)(int64_t vectors, int64_t rows, const 
     const int64_t width = vectors * ATTN__W;
     for (int64_t e = 0, n; e < K; e += n) {
         n = attn__min(K - e, ATTN__LONG_DIMS);
-        ATTN__(mm_of)(vectors, rows)(ATTN__QK, A + e, lda, B + e * ATTN__W, ldb, n, ATTN__SUM_DIMS,
-            e ? part : C, e ? width : ldc, NULL);
+        ATTN__(mm_of)(vectors, rows, 0)(ATTN__QK, A + e, lda, B + e * ATTN__W, ldb, n,
+            ATTN__SUM_DIMS, e ? part : C, e ? width : ldc, NULL);
         for (int64_t i = 0; i < rows * width && e; i += ATTN__W) {
             float *c = C + i / width * ldc + i % width;
             ATTN__V sum = ATTN__(load)(c) + ATTN__(load)(part + i);
@@ -9538,10 +9647,12 @@ ATTN__NOINLINE void ATTN__(tile_dots_long)(int64_t vectors, int64_t rows, const 
             top, ATTN__(max)(ATTN__(load)(top), ATTN__(load)(C + i / width * ldc + i % width)));
     }
 }
-ATTN__INLINE void ATTN__(tile_dots)(int64_t vectors, int64_t rows, const float *A, int64_t lda,
-    const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
+ATTN__INLINE void ATTN__(tile_dots)(int64_t vectors, int64_t rows, int pairs, const float *A,
+    int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
     if (K > ATTN__LONG_DIMS) ATTN__(tile_dots_long)(vectors, rows, A, lda, B, ldb, K, C, ldc, x);
-    else ATTN__(mm_of)(vectors, rows)(ATTN__QK, A, lda, B, ldb, K, ATTN__SUM_DIMS, C, ldc, x);
+    else
+        ATTN__(mm_of)(vectors, rows, pairs)(
+            ATTN__QK, A, lda, B, ldb, K, ATTN__SUM_DIMS >> pairs, C, ldc, x);
 }
 /* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
 ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
@@ -9549,12 +9660,12 @@ ATTN__INLINE int64_t ATTN__(tile_vectors)(int64_t columns) {
     return attn__ceil_div(vectors, attn__ceil_div(vectors, ATTN__NV));
 }
 /* C[rows <= MR][columns], PV or PV_LAST. Parameters: those of mm. */
-ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, const float *A, int64_t lda,
+ATTN__INLINE void ATTN__(mm_columns)(int kind, int64_t rows, int pairs, const float *A, int64_t lda,
     const float *B, int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, int64_t columns,
     float *x) {
     for (int64_t c = 0, nv; c < columns; c += nv * ATTN__W) {
         nv = ATTN__(tile_vectors)(columns - c);
-        ATTN__(mm_of)(nv, rows)(kind, A, lda, B + c, ldb, K, lead, C + c, ldc, x);
+        ATTN__(mm_of)(nv, rows, pairs)(kind, A, lda, B + c, ldb, K, lead, C + c, ldc, x);
     }
 }
 /* sum[columns] = the sum of A[n * step] times row n of B over those n < count that are seen: the
@@ -9566,6 +9677,22 @@ static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const flo
         for (int64_t n = 0; n < count; n++)
             if (seen[n])
                 acc = ATTN__(fma)(ATTN__(set1)(A[n * step]), ATTN__(load)(B + n * ldb + c), acc);
+        ATTN__(store)(sum + c, acc);
+    }
+}
+/* The same of pairs of keys: count of them; seen: two each. */
+static void ATTN__(sum_seen_pairs)(const unsigned char *seen, int64_t count, const float *P,
+    const float *V, int64_t ldv, float *sum, int64_t columns) {
+    for (int64_t c = 0; c < columns; c += ATTN__W) {
+        ATTN__V acc = ATTN__(set1)(0);
+        for (int64_t n = 0; n < count; n++) {
+            uint16_t pair[2 * ATTN__W];
+            if (!seen[2 * n] && !seen[2 * n + 1]) continue;
+            memcpy(pair, V + n * ldv + c, sizeof pair);
+            for (int l = 0; l < 2 * ATTN__W; l++)
+                if (!seen[2 * n + (l & 1)]) pair[l] = 0;
+            acc = ATTN__(dot16)(ATTN__(set1)(P[n]), ATTN__(load_pairs16)(pair, 2 * ATTN__W), acc);
+        }
         ATTN__(store)(sum + c, acc);
     }
 }
@@ -9676,6 +9803,14 @@ static void ATTN__(pack_single_k)(
         ATTN__(kv_scale)(d, s, &d->k, j, h), &unused);
     ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
 }
+/* The same as pairs of bf16. */
+static void ATTN__(pack_single_pairs)(
+    float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j) {
+    const int64_t dim = d->head_dim;
+    const uint16_t *row = (const uint16_t *)d->k.data + attn__k_at(d, s, d->k.stride, j, h);
+    for (int64_t c = 0; c < dim + 2 * ATTN__W; c += 2 * ATTN__W) /* and a vector of zeros behind */
+        ATTN__(store)(dst + c / 2, ATTN__(load_pairs16)(row + attn__min(c, dim), dim - c));
+}
 /* Whether any element of n rows of whole vectors is not finite. */
 ATTN__NOINLINE int ATTN__(rows_bad)(const float *p, int64_t stride, int64_t n, int64_t dim) {
     const ATTN__V zero = ATTN__(set1)(0);
@@ -9709,6 +9844,65 @@ static void ATTN__(pack_q)(
     ATTN__(widen)(
         dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &unused);
     if (attn__has_rotary(d) && i < s->q_used) attn__rotate(d, dst, s->k_old + i);
+}
+/* ---- bf16 as it is: W keys as [dim / 2][W] pairs along dim, values as [keys / 2][v_pad] pairs of
+ * keys, zeros behind the last ---- */
+static void ATTN__(pack_q_pairs)(
+    float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t h) {
+    memcpy(dst, (const uint16_t *)d->q.data + attn__q_at(s, d->q.stride, i, h),
+        (size_t)d->head_dim * sizeof(uint16_t));
+}
+static void ATTN__(pack_k_pairs)(float *dst, const attn_desc *d, const attn__sequence_view *s,
+    int64_t h, int64_t j0, int64_t j1) {
+    const uint16_t *row[ATTN__W], *K = (const uint16_t *)d->k.data;
+    const int64_t dim = d->head_dim;
+    for (int64_t j = j0; j < j1; j += ATTN__W, dst += dim / 2 * ATTN__W) {
+        const int64_t n = attn__min(ATTN__W, j1 - j);
+        for (int64_t l = 0; l < n; l++) row[l] = K + attn__k_at(d, s, d->k.stride, j + l, h);
+        for (int64_t l = ATTN__W; l < attn__min(2 * ATTN__W, j1 - j); l++)
+            ATTN__(fetch_row)(K, ATTN_BF16, attn__k_at(d, s, d->k.stride, j + l, h), dim);
+        for (int64_t c = 0; c < dim; c += 2 * ATTN__W) {
+            ATTN__V r[ATTN__W];
+            const int64_t m = attn__min(2 * ATTN__W, dim - c);
+            for (int64_t l = 0; l < ATTN__W; l++)
+                r[l] = ATTN__(load_pairs16)(row[attn__min(l, n - 1)] + c, l < n ? m : 0);
+            ATTN__(transpose)(r);
+            for (int64_t l = 0; l < m / 2; l++)
+                ATTN__(store)(dst + (c / 2 + l) * ATTN__W, r[l]);
+        }
+    }
+}
+/* As pack_v, of keys from an even one of the block on. */
+static int ATTN__(pack_v_pairs)(float *dst, int64_t pad, const attn_desc *d,
+    const attn__sequence_view *s, int64_t h, int64_t j0, int64_t j1) {
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__V bad = zero, odd = zero;
+    for (int64_t j = j0; j < j1; j += 2, dst += pad) {
+        const int both = j + 1 < j1;
+        const int64_t a = attn__k_at(d, s, d->v.stride, j, h),
+                      b = both ? attn__k_at(d, s, d->v.stride, j + 1, h) : 0;
+        for (int64_t l = 2 * ATTN__AHEAD; l < 2 * ATTN__AHEAD + 2; l++)
+            ATTN__(fetch_row)(d->v.data, ATTN_BF16,
+                attn__k_at(d, s, d->v.stride, attn__min(j + l, j1 - 1), h), d->v_dim);
+        for (int64_t c = 0; c < d->v_dim; c += ATTN__W) {
+            const int64_t n = d->v_dim - c;
+            const ATTN__V x = ATTN__(load16)((const uint16_t *)d->v.data + a + c, n, ATTN_BF16),
+                          y = both ? ATTN__(load16)(
+                                         (const uint16_t *)d->v.data + b + c, n, ATTN_BF16)
+                                   : zero;
+            bad = bad + x * zero;
+            odd = odd + y * zero;
+            ATTN__(store)(dst + c, ATTN__(pair16)(x, y));
+        }
+    }
+    return ATTN__(any_bad)(bad + odd);
+}
+/* Columns [c0, c1) of P, whole vectors, as bf16 in the first half of the row. */
+static void ATTN__(pairs_of_row)(float *P, int64_t c0, int64_t c1) {
+    for (int64_t c = c0; c < c1; c += ATTN__W) {
+        const ATTN__V v = ATTN__(load)(P + c); /* nothing is written before it is read */
+        ATTN__(half16)((uint16_t *)(void *)P + c, v);
+    }
 }
 
 /* ---- >>score ---- */
@@ -9881,18 +10075,24 @@ static ATTN__UNUSED int ATTN__(sees)(const attn__query *q, int64_t j) {
     return j >= q->lo && j < q->hi && !ATTN__(masked)(q, j);
 }
 /* O[columns] = alpha O + P V for one row over the keys that it sees, and no other: 0 *
- * NaN is NaN. P and V begin at key kb. */
-ATTN__NOINLINE void ATTN__(seen_row)(const attn__query *q, const float *P, int64_t kb,
+ * NaN is NaN. P and V begin at key kb. Nine parameters: those of the tile, for a row. */
+ATTN__NOINLINE void ATTN__(seen_row)(const attn__query *q, int pairs, const float *P, int64_t kb,
     const float *V, int64_t ldv, float *O, int64_t columns, float alpha) {
-    unsigned char seen[ATTN__SUM_KEYS];
+    unsigned char seen[ATTN__SUM_KEYS + 1];
     float sum[ATTN__PANEL], total[ATTN__PANEL];
     for (int64_t c0 = 0, n; c0 < columns; c0 += n) {
         n = attn__min(ATTN__PANEL, columns - c0);
         memset(total, 0, sizeof total);
-        for (int64_t j = q->lo, end; j < q->hi; j = end) {
+        for (int64_t j = q->lo - (pairs ? (q->lo - kb) % 2 : 0), end; j < q->hi; j = end) {
             end = attn__min(q->hi, j + ATTN__SUM_KEYS - (j - kb) % ATTN__SUM_KEYS);
-            for (int64_t l = j; l < end; l++) seen[l - j] = !ATTN__(masked)(q, l);
-            ATTN__(sum_seen)(seen, end - j, P + (j - kb), 1, V + (j - kb) * ldv + c0, ldv, sum, n);
+            for (int64_t l = j; l < end; l++) seen[l - j] = l >= q->lo && !ATTN__(masked)(q, l);
+            if (pairs) {
+                seen[end - j] = 0;
+                ATTN__(sum_seen_pairs)(seen, attn__ceil_div(end - j, 2), P + (j - kb) / 2,
+                    V + (j - kb) / 2 * ldv + c0, ldv, sum, n);
+            } else
+                ATTN__(sum_seen)(
+                    seen, end - j, P + (j - kb), 1, V + (j - kb) * ldv + c0, ldv, sum, n);
             for (int64_t c = 0; c < n; c += ATTN__W)
                 ATTN__(store)(total + c, ATTN__(load)(total + c) + ATTN__(load)(sum + c));
         }
@@ -10052,6 +10252,7 @@ typedef struct ATTN__(block) {
      * one key is packed, by pack_single_k */
     int not_finite, whole, empty, single;
     int thin_k, thin_v; /* K, V are read where they lie */
+    int pairs_k, pairs_v; /* Q and K, V and P are pairs of bf16 */
 } ATTN__(block);
 
 /* Up to MR rows of a unit, from row0 on, against a block; up to GROUP_ROWS where it is short. */
@@ -10187,14 +10388,15 @@ ATTN__INLINE void ATTN__(group_clip)(
 }
 /* The scores of a single key, whose dims are not spread: column 0 of S. */
 ATTN__INLINE void ATTN__(group_single)(const ATTN__(group) *g, float *S) {
-    const int64_t dim = g->u->job->d->head_dim;
+    const int pairs = ATTN__BF16 && g->b->pairs_k;
+    const int64_t dim = g->u->job->d->head_dim >> pairs;
     const int64_t ld = g->u->job->ld;
     float one[ATTN__MR];
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     for (int64_t e = 0, n; e < dim; e += n) {
-        n = attn__min(dim - e, ATTN__SUM_DIMS);
+        n = attn__min(dim - e, ATTN__SUM_DIMS >> pairs);
         ATTN__EACH_TILE(r, m, g->rows) {
-            ATTN__(mm_of)(1, m)(ATTN__PV, g->Q + r * g->ldq + e, g->ldq, g->t->K + e, 1, n, n,
+            ATTN__(mm_of)(1, m, pairs)(ATTN__PV, g->Q + r * g->ldq + e, g->ldq, g->t->K + e, 1, n, n,
                 S + r * ld, ld, e ? one : NULL);
         }
     }
@@ -10211,7 +10413,8 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
     const ATTN__(tile) *t = g->t;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
-    const int64_t kb = g->b->kb, rows = g->rows;
+    const int pairs = ATTN__BF16 && g->b->pairs_k;
+    const int64_t kb = g->b->kb, rows = g->rows, dim = d->head_dim >> pairs;
     ATTN__(no_max)(rows, max);
     for (int64_t c = g->start, n; c < g->end; c += n) {
         n = ATTN__(tile_vectors)(g->end - c) * ATTN__W;
@@ -10220,8 +10423,8 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
         if (g->b->single) ATTN__(group_single)(g, t->S + c);
         else
             ATTN__EACH_TILE(r, m, rows) {
-                ATTN__(tile_dots)(n / ATTN__W, m, g->Q + r * g->ldq, g->ldq,
-                    t->K + (kb + c - g->b->pack0) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                ATTN__(tile_dots)(n / ATTN__W, m, pairs, g->Q + r * g->ldq, g->ldq,
+                    t->K + (kb + c - g->b->pack0) * dim, ATTN__W * dim, dim,
                     t->S + r * job->ld + c, job->ld, whole ? max + r * ATTN__W : NULL);
             }
         for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
@@ -10291,36 +10494,41 @@ ATTN__NOINLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, i
     const ATTN__(block) *b = g->b;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
-    const int64_t kb = b->kb, rows = g->rows,
-                  lead = ATTN__SUM_KEYS - (g->first - kb) % ATTN__SUM_KEYS;
-    const float *P = t->S + (g->first - kb), *V = b->V + (g->first - kb) * b->ldv;
+    const int pairs = ATTN__BF16 && b->pairs_v;
+    const int64_t kb = b->kb, rows = g->rows, /* a pair of keys counts as one */
+        from = (g->first - kb) >> pairs, keys = ((g->last - kb + pairs) >> pairs) - from,
+                  lead = (ATTN__SUM_KEYS >> pairs) - from % (ATTN__SUM_KEYS >> pairs);
+    const float *P = t->S + from, *V = b->V + from * b->ldv;
     float *O = t->O + g->row0 * job->v_pad;
+    for (int64_t r = 0; r < rows && pairs; r++)
+        ATTN__(pairs_of_row)(t->S + r * job->ld, g->start, g->end);
     if (finish && job->straight_to_o && b->empty && !b->not_finite) {
         int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
         float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, ATTN__(group_query)(g, 0),
                                             ATTN__(group_head)(g, 0));
         for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(g->u, t, g->row0 + r);
         ATTN__EACH_TILE(r, m, rows) {
-            ATTN__(mm_columns)(ATTN__PV_LAST, m, P + r * job->ld, job->ld, V, b->ldv,
-                g->last - g->first, lead, o + r * ldo, ldo, job->v_pad, alpha + r);
+            ATTN__(mm_columns)(ATTN__PV_LAST, m, 0, P + r * job->ld, job->ld, V, b->ldv, keys,
+                lead, o + r * ldo, ldo, job->v_pad, alpha + r);
         }
         for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
             if (ATTN__(row_empty)(t, g->row0 + r))
                 memset(o + r * ldo, 0, (size_t)job->v_pad * sizeof *o);
         return;
     }
-    const int all_see_all = g->inner_lo == g->first && g->inner_hi == g->last;
+    const int all_see_all = g->inner_lo == g->first && g->inner_hi == g->last &&
+                            !(pairs && ((g->first - kb) | (g->last - kb)) % 2);
     if (!b->not_finite || (!d->mask.data && !d->bias.data && all_see_all)) {
         ATTN__EACH_TILE(r, m, rows) {
-            ATTN__(mm_columns)(ATTN__PV, m, P + r * job->ld, job->ld, V, b->ldv, g->last - g->first,
-                lead, O + r * job->v_pad, job->v_pad, job->v_pad,
+            ATTN__(mm_columns)(ATTN__PV, m, pairs, P + r * job->ld, job->ld, V, b->ldv, keys, lead,
+                O + r * job->v_pad, job->v_pad, job->v_pad,
                 b->empty && !b->not_finite ? NULL : alpha + r);
         }
     } else {
         for (int64_t r = 0; r < rows; r++) {
             const attn__query q = ATTN__(group_row)(g, r);
-            ATTN__(seen_row)(
-                &q, t->S + r * job->ld, kb, b->V, b->ldv, O + r * job->v_pad, job->v_pad, alpha[r]);
+            ATTN__(seen_row)(&q, pairs, t->S + r * job->ld, kb, b->V, b->ldv, O + r * job->v_pad,
+                job->v_pad, alpha[r]);
         }
     }
     if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
@@ -10963,9 +11171,17 @@ static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN_
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
     const int64_t h = u->kv_head;
-    if (b->single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b->pack0);
+    if (b->single && b->pairs_k) ATTN__(pack_single_pairs)(t->K, d, &u->s, h, b->pack0);
+    else if (b->single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b->pack0);
+    else if (ATTN__BF16 && b->pairs_k)
+        ATTN__(pack_k_pairs)(t->K, d, &u->s, h, b->pack0, b->ke);
     else if (!b->thin_k) ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
     if (b->thin_v) return;
+    if (ATTN__BF16 && b->pairs_v) {
+        b->not_finite = ATTN__(pack_v_pairs)(
+            t->V + (b->pack0 - b->kb) / 2 * job->v_pad, job->v_pad, d, &u->s, h, b->pack0, b->ke);
+        return;
+    }
     if (job->copy_v != ATTN__V_IN_PLACE) {
         b->not_finite = ATTN__(pack_v)(t->V + (b->pack0 - b->kb) * job->v_pad, job->v_pad, d, &u->s,
             &d->v, h, d->v_dim, b->pack0, b->ke);
@@ -10977,6 +11193,11 @@ static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN_
         b->not_finite = ATTN__(rows_bad)(
             b->V + (b->pack0 - b->kb) * b->ldv, b->ldv, b->ke - b->pack0, d->v_dim);
 }
+/* Whether keys and values are read where they lie. */
+ATTN__INLINE int ATTN__(unit_thin)(const attn__rows *u) {
+    return !ATTN__SMALL && u->s.q_used * u->job->group <= ATTN__THIN_ROWS &&
+           u->s.k_len >= ATTN__THIN_KEYS && u->job->d->head_dim <= ATTN__LONG_DIMS;
+}
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of rows, as equal as may be,
  * inside. `finish`: there is no other split, so a group is written out while it is in L1. */
 static void ATTN__(flash_split)(
@@ -10986,8 +11207,7 @@ static void ATTN__(flash_split)(
     const attn_desc *d = job->d;
     int64_t first, last, span = 0;
     int empty = 1, folds = 0; /* nothing in O yet; spans folded */
-    const int thin = !ATTN__SMALL && u->s.q_used * job->group <= ATTN__THIN_ROWS &&
-                     u->s.k_len >= ATTN__THIN_KEYS && d->head_dim <= ATTN__LONG_DIMS;
+    const int thin = ATTN__(unit_thin)(u);
     for (int64_t h = 0; h < heads; h++) {
         gang[h].late = thin && ATTN__(thin_late)(gang[h].u, gang[h].Q, ldq);
         for (int64_t r = 0; r < u->rows; r++) {
@@ -11006,7 +11226,8 @@ static void ATTN__(flash_split)(
             ? ATTN__THIN_BLOCK
             : job->BN;
     for (int64_t kb = k0, ke; kb < last; kb = ke) {
-        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0};
+        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0,
+            job->bf16_qk && !thin, job->bf16_pv && !thin};
         for (int64_t keys = longer;; keys = job->BN) {
             ke = attn__min(kb + keys, last);
             all.thin_v = thin && !d->mask.data && !d->bias.data &&
@@ -11097,9 +11318,12 @@ static void ATTN__(flash_rows)(const attn__rows *u, int64_t heads, char *scratch
         if (heads > 1) ATTN__(carve_gang)(gang, h, scratch);
         one->Q = one->t.Q;
         if (job->pack_q) {
-            for (int64_t r = 0; r < u->rows; r++)
-                ATTN__(pack_q)(one->t.Q + r * ldq, d, &u->s, ATTN__(row_query)(u, r),
-                    ATTN__(row_head)(one->u, r));
+            for (int64_t r = 0; r < u->rows; r++) {
+                const int64_t i = ATTN__(row_query)(u, r), head = ATTN__(row_head)(one->u, r);
+                if (ATTN__BF16 && job->bf16_qk && !ATTN__(unit_thin)(u))
+                    ATTN__(pack_q_pairs)(one->t.Q + r * ldq, d, &u->s, i, head);
+                else ATTN__(pack_q)(one->t.Q + r * ldq, d, &u->s, i, head);
+            }
             continue;
         }
         one->Q = (const float *)d->q.data + attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0),
@@ -12455,7 +12679,7 @@ static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t
             start = attn__max(start, c0);
             end = attn__min(end, c1);
             if (start >= end) continue;
-            ATTN__(tile_dots)((end - start) / ATTN__W, gr->row[g + 1] - r, A[p] + r * lda[p],
+            ATTN__(tile_dots)((end - start) / ATTN__W, gr->row[g + 1] - r, 0, A[p] + r * lda[p],
                 lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p], C[p] + r * t->ld + start,
                 t->ld, NULL);
         }
@@ -12618,7 +12842,7 @@ static void ATTN__(bwd_keys)(
             nv = ATTN__(tile_vectors)(columns[p] - c);
             for (int64_t k = 0; k < count; k++)
                 if (to[k] > from[k])
-                    ATTN__(mm_of)(nv, key[k + 1] - key[k])(ATTN__ATB,
+                    ATTN__(mm_of)(nv, key[k + 1] - key[k], 0)(ATTN__ATB,
                         A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
                         to[k] - from[k], to[k] - from[k], C[p] + key[k] * ld[p] + c, ld[p], one);
         }
@@ -12639,7 +12863,7 @@ static void ATTN__(bwd_queries)(
             for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
                 for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
                     ATTN__PREFETCH(dQ + l * job->q_ld + x, 3);
-            ATTN__(mm_of)(nv, m)(ATTN__PV, t->dS + r * t->ld + first, t->ld,
+            ATTN__(mm_of)(nv, m, 0)(ATTN__PV, t->dS + r * t->ld + first, t->ld,
                 t->K + first * job->q_ld + c, job->q_ld, last - first, last - first,
                 dQ + r * job->q_ld + c, job->q_ld, one);
         }
@@ -12837,7 +13061,7 @@ static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_v
         ATTN__EACH_TILE(r, n, rows) {
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(tile_dots)(nv, n, Q + r * job->q_pad, job->q_pad, K + (j - kb) * d->head_dim,
+                ATTN__(tile_dots)(nv, n, 0, Q + r * job->q_pad, job->q_pad, K + (j - kb) * d->head_dim,
                     ATTN__W * d->head_dim, d->head_dim, S + r * job->ld + j, job->ld, NULL);
             }
         }
@@ -12914,12 +13138,12 @@ static void ATTN__(standard_output)(const attn__std *job, const attn__sequence_v
         int not_finite = ATTN__(pack_v)(tile.V, job->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
         for (int64_t r = 0; r < rows && not_finite; r++) {
             const attn__query q = attn__query_within(attn__query_of(d, s, h, row0 + r), kb, ke);
-            ATTN__(seen_row)(&q, S + r * job->ld + kb, kb, tile.V, job->v_pad,
+            ATTN__(seen_row)(&q, 0, S + r * job->ld + kb, kb, tile.V, job->v_pad,
                 tile.O + r * job->v_pad, job->v_pad, 1);
         }
         if (not_finite) continue;
         ATTN__EACH_TILE(r, n, rows) {
-            ATTN__(mm_columns)(ATTN__PV, n, S + r * job->ld + kb, job->ld, tile.V, job->v_pad,
+            ATTN__(mm_columns)(ATTN__PV, n, 0, S + r * job->ld + kb, job->ld, tile.V, job->v_pad,
                 ke - kb, ATTN__SUM_KEYS, tile.O + r * job->v_pad, job->v_pad, job->v_pad, one);
         }
     }
@@ -13064,6 +13288,7 @@ static const attn__kernels ATTN__(table) = {
     ATTN__W,
     ATTN__MR,
     ATTN__NV,
+    ATTN__BF16,
     ATTN__(flash_rows),
     ATTN__(flash_merge),
 #if ATTN__BACKWARD
