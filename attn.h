@@ -3874,8 +3874,8 @@ typedef struct attn__flash {
     /* Q K^T, P V of sequences that are not thin: by products of bf16, for the latter of P to the
      * nearest bf16 */
     int bf16_qk, bf16_pv;
-    char *workspace;   /* threads * scratch, then the partials of key splits */
-    float *partial;    /* [batch * kv_heads][splits][rows_partial * (v_pad + 2)] */
+    char *workspace; /* threads * scratch, then the partials of key splits */
+    float *partial;  /* [batch * kv_heads][splits][rows_partial * (v_pad + 2)] */
     int64_t units;
 } attn__flash;
 typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
@@ -4043,8 +4043,8 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->straight_to_o =
         d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
 
-    const int bf16 = m->isa->bf16 && (ATTN__ALL_BF16 || (m->has & ATTN__CPU_BF16)) &&
-                     !attn__tuning.no_bf16;
+    const int bf16 =
+        m->isa->bf16 && (ATTN__ALL_BF16 || (m->has & ATTN__CPU_BF16)) && !attn__tuning.no_bf16;
     job->bf16_qk = bf16 && d->q.dtype == ATTN_BF16 && d->k.dtype == ATTN_BF16 &&
                    d->head_dim % 2 == 0 && d->head_dim <= ATTN__LONG_DIMS && !attn__has_rotary(d);
     job->bf16_pv = bf16 && d->v.dtype == ATTN_BF16 && d->o.dtype == ATTN_BF16 &&
@@ -4085,9 +4085,10 @@ static attn_status attn__flash_plan(
     ATTN__TRY(attn__cpu_declines(d, g, plan));
     if (ATTN__BACKWARD && g) return attn__bwd_plan(d, g, 0, plan);
     attn__flash_shape(d, &job);
-    plan->kernel = job.bf16_pv  ? job.extras ? "flash_forward_masked_bf16" : "flash_forward_bf16"
-                   : job.extras ? "flash_forward_masked"
-                                : "flash_forward";
+    static const char *const names[2][3] = {
+        {"flash_forward", "flash_forward_qk_bf16", "flash_forward_p_bf16"},
+        {"flash_forward_masked", "flash_forward_masked_qk_bf16", "flash_forward_masked_p_bf16"}};
+    plan->kernel = names[job.extras][job.bf16_pv ? 2 : job.bf16_qk];
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.threads;
     plan->splits = (int32_t)job.splits;
@@ -9294,7 +9295,7 @@ ATTN__PLAIN_END
 #define ATTN__OWN ATTN__PASTE(ATTN__OWN, ATTN__KERNEL)
 #define ATTN__I ATTN__PASTE(attn__i, ATTN__KERNEL)
 #define ATTN__NI attn__int16_vectors(ATTN__NV) /* vectors of a tile of int16 products */
-#define ATTN__BF16 /* whether products of bf16 are compiled */ \
+#define ATTN__BF16                             /* whether products of bf16 are compiled */ \
     (!ATTN__ONLY_F32 && (ATTN__ALL_BF16 || (ATTN__OWN & ATTN__OWN_BF16) != 0))
 #define ATTN__STRING_(a) #a
 #define ATTN__STRING(a) ATTN__STRING_(a)
@@ -9541,8 +9542,8 @@ enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 #define ATTN__MM_BF16_COLUMN_ROW(NV) {ATTN__EACH_MR(ATTN__MM_BF16_ENTRY, NV)},
 #define ATTN__MM_BF16_ENTRY(NV, MR) ATTN__MM_BF16(MR, NV),
 #endif
-ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int pairs, int kind, const float *A, int64_t lda, const float *B,
-    int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
+ATTN__ALWAYS void ATTN__(mm)(int MR, int NV, int pairs, int kind, const float *A, int64_t lda,
+    const float *B, int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc, float *x) {
     const ATTN__V zero = ATTN__(set1)(0);
     const int64_t a_row = kind == ATTN__ATB ? 1 : lda, a_step = kind == ATTN__ATB ? lda : 1,
                   b_vector = kind == ATTN__QK ? ldb : ATTN__W,
@@ -9867,8 +9868,7 @@ static void ATTN__(pack_k_pairs)(float *dst, const attn_desc *d, const attn__seq
             for (int64_t l = 0; l < ATTN__W; l++)
                 r[l] = ATTN__(load_pairs16)(row[attn__min(l, n - 1)] + c, l < n ? m : 0);
             ATTN__(transpose)(r);
-            for (int64_t l = 0; l < m / 2; l++)
-                ATTN__(store)(dst + (c / 2 + l) * ATTN__W, r[l]);
+            for (int64_t l = 0; l < m / 2; l++) ATTN__(store)(dst + (c / 2 + l) * ATTN__W, r[l]);
         }
     }
 }
@@ -10251,7 +10251,7 @@ typedef struct ATTN__(block) {
     /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
      * one key is packed, by pack_single_k */
     int not_finite, whole, empty, single;
-    int thin_k, thin_v; /* K, V are read where they lie */
+    int thin_k, thin_v;   /* K, V are read where they lie */
     int pairs_k, pairs_v; /* Q and K, V and P are pairs of bf16 */
 } ATTN__(block);
 
@@ -10396,8 +10396,8 @@ ATTN__INLINE void ATTN__(group_single)(const ATTN__(group) *g, float *S) {
     for (int64_t e = 0, n; e < dim; e += n) {
         n = attn__min(dim - e, ATTN__SUM_DIMS >> pairs);
         ATTN__EACH_TILE(r, m, g->rows) {
-            ATTN__(mm_of)(1, m, pairs)(ATTN__PV, g->Q + r * g->ldq + e, g->ldq, g->t->K + e, 1, n, n,
-                S + r * ld, ld, e ? one : NULL);
+            ATTN__(mm_of)(1, m, pairs)(ATTN__PV, g->Q + r * g->ldq + e, g->ldq, g->t->K + e, 1, n,
+                n, S + r * ld, ld, e ? one : NULL);
         }
     }
 }
@@ -10424,8 +10424,8 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
         else
             ATTN__EACH_TILE(r, m, rows) {
                 ATTN__(tile_dots)(n / ATTN__W, m, pairs, g->Q + r * g->ldq, g->ldq,
-                    t->K + (kb + c - g->b->pack0) * dim, ATTN__W * dim, dim,
-                    t->S + r * job->ld + c, job->ld, whole ? max + r * ATTN__W : NULL);
+                    t->K + (kb + c - g->b->pack0) * dim, ATTN__W * dim, dim, t->S + r * job->ld + c,
+                    job->ld, whole ? max + r * ATTN__W : NULL);
             }
         for (int64_t r = 0; r < rows && !whole && !job->extras; r++)
             ATTN__(group_clip)(g, r, t->S + r * job->ld + c, kb + c, n, max + r * ATTN__W);
@@ -10508,8 +10508,8 @@ ATTN__NOINLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, i
                                             ATTN__(group_head)(g, 0));
         for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(g->u, t, g->row0 + r);
         ATTN__EACH_TILE(r, m, rows) {
-            ATTN__(mm_columns)(ATTN__PV_LAST, m, 0, P + r * job->ld, job->ld, V, b->ldv, keys,
-                lead, o + r * ldo, ldo, job->v_pad, alpha + r);
+            ATTN__(mm_columns)(ATTN__PV_LAST, m, 0, P + r * job->ld, job->ld, V, b->ldv, keys, lead,
+                o + r * ldo, ldo, job->v_pad, alpha + r);
         }
         for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
             if (ATTN__(row_empty)(t, g->row0 + r))
@@ -11173,8 +11173,7 @@ static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN_
     const int64_t h = u->kv_head;
     if (b->single && b->pairs_k) ATTN__(pack_single_pairs)(t->K, d, &u->s, h, b->pack0);
     else if (b->single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b->pack0);
-    else if (ATTN__BF16 && b->pairs_k)
-        ATTN__(pack_k_pairs)(t->K, d, &u->s, h, b->pack0, b->ke);
+    else if (ATTN__BF16 && b->pairs_k) ATTN__(pack_k_pairs)(t->K, d, &u->s, h, b->pack0, b->ke);
     else if (!b->thin_k) ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
     if (b->thin_v) return;
     if (ATTN__BF16 && b->pairs_v) {
@@ -13061,8 +13060,9 @@ static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_v
         ATTN__EACH_TILE(r, n, rows) {
             for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
                 nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(tile_dots)(nv, n, 0, Q + r * job->q_pad, job->q_pad, K + (j - kb) * d->head_dim,
-                    ATTN__W * d->head_dim, d->head_dim, S + r * job->ld + j, job->ld, NULL);
+                ATTN__(tile_dots)(nv, n, 0, Q + r * job->q_pad, job->q_pad,
+                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
+                    S + r * job->ld + j, job->ld, NULL);
             }
         }
     }

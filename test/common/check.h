@@ -147,6 +147,12 @@ SHARED double allowed_o(int32_t dtype, double want, double o_sum, double pv_sum,
 {
     return 8 * CHECK_U * o_sum + 2 * p_unit * pv_sum + dtype_unit(dtype) * absolute(want) + dtype_tiny(dtype) + 0x1p-120 * (1 + max_v);
 }
+/* unit of P in a plain forward call of the CPU's: the kernel's name says where P is rounded, to the nearest: half of what cutting loses */
+SHARED double forward_p_unit(const attn_desc *d)
+{
+    attn_plan plan;
+    return attn_query(d, NULL, &plan) == ATTN_OK && strstr(plan.kernel, "p_bf16") ? 0x1p-9 : 0;
+}
 SHARED double allowed_lse(double want, double lse_sum) { return 8 * CHECK_U * (absolute(want) + lse_sum); }
 /* Is an element right: as near to a finite reference as it may be, and not finite where that is not? */
 SHARED int element_right(double got, double want, double allowed)

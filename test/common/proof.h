@@ -75,6 +75,7 @@ typedef struct proof_case {
     double constant;                                     /* not 0: every value of a kind is this one, but those of q 0 where q_amplitude is */
     double max_v;                                        /* the largest finite |v| */
     float tolerance, *cert;                              /* proof_tolerate */
+    int p_rounded;                                       /* proof_run_tolerant: the plain call rounds P */
     uint32_t tolerance_flag;
     attn_statistics told;
     proof_buffer buffer[40];
@@ -1344,12 +1345,12 @@ SHARED const char *proof_check_dense(const proof_case *c) {
 SHARED const char *proof_check_tolerant(const proof_case *c, const proof_answer *a) {
     attn_desc d = c->d;
     int64_t tiles = 0;
-    const char *wrong = proof_check(c, a, 0);
+    const char *wrong = proof_check(c, a, forward_p_unit(&d));
     memset(&d.mask, 0, sizeof d.mask), memset(&d.bias, 0, sizeof d.bias);      /* tiles are of the ranges that rows see */
     for (int64_t n = 0; n < d.batch * proof_kv_heads(&d) && !wrong; n++)
         wrong = proof_check_certs_of(c, &d, n / proof_kv_heads(&d), n % proof_kv_heads(&d), &tiles);
     if (!wrong) wrong = statistics_wrong(&c->told, c->cert, proof_lse_count(&d), tiles);
-    return wrong ? wrong : proof_check_dense(c);
+    return wrong || c->p_rounded ? wrong : proof_check_dense(c);
 }
 /* Rows that the last call computed from codes. */
 SHARED int64_t proof_coded(const proof_case *c) {
@@ -1358,13 +1359,14 @@ SHARED int64_t proof_coded(const proof_case *c) {
     return coded;
 }
 /* A call with the tolerance, of a backend that takes it, beside the plain call whose bits dense rows have: its own, for adaptive that
- * of flash. NULL or what is wrong; leaves the case tolerant. */
+ * of flash; but where the plain call rounds P, which none with a tolerance does. NULL or what is wrong; leaves the case tolerant. */
 SHARED const char *proof_run_tolerant(proof_case *c, const proof_answer *a, const char *backend) {
     const int codes = !strcmp(backend, "adaptive");
     proof_tolerate(c, 0);
     proof_reset(c);
     c->d.backend = codes ? "flash" : backend;
     attn_status s = proof_call(c, 0);
+    c->p_rounded = forward_p_unit(&c->d) > 0;
     proof_keep_solved(c, PROOF_OUT);
     proof_tolerate(c, 1);
     proof_reset(c);

@@ -289,7 +289,7 @@ static void solve_and_compare(proof_case *c, int n) {
         if (declined(c, i, 0)) continue;
         proof_reset(c);
         ok(attn_forward(&c->d));
-        const char *wrong = proof_check(c, &a, 0);
+        const char *wrong = proof_check(c, &a, forward_p_unit(&c->d));
         if (wrong) fail_msg("%s, case %d: %s", c->d.backend, n, wrong);
     }
     proof_answer_free(&a);

@@ -120,6 +120,10 @@ static void fail(const run_opts *o, int64_t index, const char *backend, int pass
            (long long)index, backend, pass_name[pass], what, attn_isa(), o->self,
            (unsigned long long)o->seed, (long long)index, (long long)o->cost, (long long)o->tolerant, backend);
 }
+/* Whether P may be rounded: bf16 in and out, without a tolerance. */
+static int rounds_p(const proof_case *c, int pass) { return pass == FORWARD && c->d.v.dtype == ATTN_BF16 && c->d.o.dtype == ATTN_BF16; }
+/* Whether q and k may be multiplied as bf16. */
+static int bf16_qk(const proof_case *c, int pass) { return pass != BACKWARD && c->d.q.dtype == ATTN_BF16 && c->d.k.dtype == ATTN_BF16; }
 /* Asks, counts, and holds the answer against the table; true when the backend takes the call. */
 static int accepted(const run_opts *o, proof_case *c, int64_t index, int i, int pass) {
     const char *name = attn_backend_at(i)->name;
@@ -140,7 +144,8 @@ static int accepted(const run_opts *o, proof_case *c, int64_t index, int i, int 
     const must rule = must_of(name, pass);
     if (!ok && !(c->features & rule.except) && !no_int16(text)) fail(o, index, name, pass, text);
     if (ok && rule.kernel && !(c->features & (rule.except | rule.slower))) {
-        if (!plan.kernel || strcmp(plan.kernel, rule.kernel)) fail(o, index, name, pass, "another kernel than the one for this class");
+        const char *more = plan.kernel && !strncmp(plan.kernel, rule.kernel, strlen(rule.kernel)) ? plan.kernel + strlen(rule.kernel) : "?";
+        if (*more && !(strcmp(more, "_p_bf16") ? !strcmp(more, "_qk_bf16") && bf16_qk(c, pass) : rounds_p(c, pass))) fail(o, index, name, pass, "another kernel than the one for this class");
         if (plan.isa && strcmp(plan.isa, attn_isa()) && strcmp(name, "reference")) fail(o, index, name, pass, "another ISA than this machine's");
     }
     if (o->verbose) printf("  %s %s: %s\n", name, pass_name[pass], text);
@@ -215,7 +220,7 @@ static void run_case(const run_opts *o, int64_t index) {
             if (!selected(o, i) || !accepted(o, &c, index, i, FORWARD)) continue;
             proof_reset(&c);
             s = proof_call(&c, 0);
-            const char *wrong = s ? c.message : proof_check(&c, &a, 0);
+            const char *wrong = s ? c.message : proof_check(&c, &a, forward_p_unit(&c.d));
             if (wrong) fail(o, index, attn_backend_at(i)->name, FORWARD, wrong); else passed++;
         }
         if (c.tolerance > 0) run_tolerant(o, &c, &a, index);

@@ -3,7 +3,8 @@
  *   choice   attn_query on every combination of types, each in a random description of everything else that a caller can set: the
  *            automatic choice is flash, and the reference for f64 in q, k, v or dout alone, which the plan then says
  *   bits     q, k, v, dout in their own types (scales are powers of two) against the same numbers widened to f32 beforehand, with
- *            other strides: the same bits; o and the gradients in their own types against those in f32, rounded once
+ *            other strides: the same bits; o and the gradients in their own types against those in f32, rounded once. Where the kernel
+ *            multiplies bf16 as such (its name says so), against the same numbers in bf16
  *
  * Run with ATTN_ISA set, it tests that instruction set, or says that the machine lacks it. */
 #include "proof_unit.h"
@@ -365,6 +366,26 @@ static attn_desc wide_of(const shape *s, const attn_desc *d) {
     if (s->seq == APPEND) f.seq.used_k = ints(3, (const int32_t[]){39, 22, 11});
     return f;
 }
+/* n numbers of dense f32 that are bf16, as bf16. */
+static void narrow_in(attn_in *t, int64_t n) {
+    void *data = get(n, 2);
+    for (int64_t i = 0; i < n; i++) element_put(data, ATTN_BF16, i, element_get(t->data, ATTN_F32, i));
+    t->data = data, t->dtype = ATTN_BF16;
+}
+/* Where the typed call multiplies bf16 as such, the other one does too: what is bf16 in the former stays so, with other strides. Returns
+ * whether P is rounded, and o with it. */
+static int bf16_of(const shape *s, const attn_desc *d, attn_desc *f) {
+    attn_plan plan, other;
+    ok(attn_query(d, NULL, &plan));
+    const int64_t keys = proof_kv_view(d, (int64_t[3]){0, 0, 0}, 0, 1).n[0] * proof_kv_view(d, (int64_t[3]){0, 0, 0}, 0, 1).n[1] * s->kv_heads;
+    const int rounds = strstr(plan.kernel, "p_bf16") != NULL;
+    if (!strstr(plan.kernel, "bf16")) return 0;
+    if (d->q.dtype == ATTN_BF16 && d->k.dtype == ATTN_BF16) narrow_in(&f->q, proof_lse_count(d) * s->dim), narrow_in(&f->k, keys * s->dim);
+    if (rounds) narrow_in(&f->v, keys * s->v_dim), f->o.dtype = ATTN_BF16;
+    ok(attn_query(f, NULL, &other));
+    assert_string_equal(plan.kernel, other.kernel);
+    return rounds;
+}
 static void bits(void **state) {
     const shape *s = (const shape *)*state;
     for (int backend = 0; backend < 2; backend++)
@@ -374,8 +395,10 @@ static void bits(void **state) {
             d.backend = fast[backend];
             ok(attn_forward(&d));
             f = wide_of(s, &d);
+            const int rounds = bf16_of(s, &d, &f);
             ok(attn_forward(&f));
-            same_rounded(&d.o, proof_rows_view(&d, d.o.stride, 0, s->v_dim), (const float *)f.o.data, "o");
+            const proof_view rows = proof_rows_view(&d, d.o.stride, 0, s->v_dim), dense = proof_rows_view(&d, (int64_t[3]){0, 0, 0}, 0, s->v_dim);
+            same_rounded(&d.o, rows, rounds ? widened(f.o.data, ATTN_BF16, &dense, NULL, NULL) : (const float *)f.o.data, "o");
             same_bytes(d.lse, f.lse, (size_t)proof_lse_count(&d) * 4, "lse");
             teardown(NULL);
         }

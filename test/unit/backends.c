@@ -76,12 +76,6 @@ static const problem_case rows[] = {
 
 static const char *backend_names[2] = { "standard", "flash" };
 
-/* The roundoff of the probabilities in a kernel: its name says when it multiplies them in 16 bits. */
-static double kernel_u_p(const attn_plan *plan)
-{
-    return strstr(plan->kernel, "p_bf16") ? 0x1p-8 : strstr(plan->kernel, "p_f16") ? 0x1p-11 : 0;
-}
-
 static void forward(const problem_case *c, int backend)
 {
     problem p = problem_make(c, 31);
@@ -90,7 +84,7 @@ static void forward(const problem_case *c, int backend)
     if (attn_query(&p.d, NULL, &plan)) fail_msg("%s declines: %s", p.d.backend, plan.why);
     assert_string_equal(plan.backend, p.d.backend);
     assert_ok(attn_forward(&p.d));
-    assert_as_reference(&p, kernel_u_p(&plan));
+    assert_as_reference(&p, forward_p_unit(&p.d));
     problem_free(&p);
 }
 
