@@ -89,8 +89,13 @@
    1 / (1 - rate); i and j count within the sequence. lse is not affected.
    Types: q, k, v and dout are f32, f16 or bf16, k and v also int8, int16, fp8, q8_0 or q4_0
    (forward), o and the gradients any float type: each its own. Flash and standard widen all to
-   f32, and round nothing down. f64 in q, k, v or dout asks for f64 arithmetic, which the reference
-   alone has: it is chosen then, and then only; plan.kernel ("forward_f64") and plan.why say so.
+   f32, and round nothing down, with one exception. AMD's processors from Zen 4 on multiply bf16
+   twice as fast as f32. There flash multiplies q by k, and dout by v, as they are where both are
+   bf16, which is exact and summed in f32; and in a forward call where v and o are bf16, and more
+   than 8 rows share a key, the probabilities too, each rounded to the nearest bf16: plan.kernel
+   ends in "p_bf16". A call with o in f32, or with a tolerance, or of backend standard, does not.
+   f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is chosen
+   then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
    so that its high bytes alone are a cache of int8 (4). q8_0 and q4_0 have a scale in f16 for each
@@ -3741,6 +3746,13 @@ static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, at
         " is f64, and only the reference computes in f64");
     return ATTN_ERR_DECLINED;
 }
+/* Whether the products of two types, of sums of so many dims, are those of bf16 as it is: exact, and
+ * added in f32 as others are. */
+static int attn__both_bf16(int32_t a, int32_t b, int64_t dim) {
+    const attn__machine_info *m = attn__machine();
+    return m->isa->bf16 && (ATTN__ALL_BF16 || (m->has & ATTN__CPU_BF16)) && !attn__tuning.no_bf16 &&
+           a == ATTN_BF16 && b == ATTN_BF16 && dim % 2 == 0 && dim <= ATTN__LONG_DIMS;
+}
 /* Whether scores need more than the product. A scale whose product with log2 e could leave the
  * normal numbers counts too. */
 static int attn__needs_extras(const attn_desc *d, int mask) {
@@ -4043,12 +4055,8 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->straight_to_o =
         d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
 
-    const int bf16 =
-        m->isa->bf16 && (ATTN__ALL_BF16 || (m->has & ATTN__CPU_BF16)) && !attn__tuning.no_bf16;
-    job->bf16_qk = bf16 && d->q.dtype == ATTN_BF16 && d->k.dtype == ATTN_BF16 &&
-                   d->head_dim % 2 == 0 && d->head_dim <= ATTN__LONG_DIMS && !attn__has_rotary(d);
-    job->bf16_pv = bf16 && d->v.dtype == ATTN_BF16 && d->o.dtype == ATTN_BF16 &&
-                   attn__bits(d->tolerance) << 1 == 0;
+    job->bf16_qk = attn__both_bf16(d->q.dtype, d->k.dtype, d->head_dim) && !attn__has_rotary(d);
+    job->bf16_pv = attn__both_bf16(d->v.dtype, d->o.dtype, 2) && attn__bits(d->tolerance) << 1 == 0;
 
     /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
      * for the packing is shared by all rows of a unit */
@@ -4961,8 +4969,10 @@ typedef struct attn__bwd {
     char *workspace;
     /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
     float *L, *delta, *bad;
-    /* f32 copies [rows_held][q_ld], [rows_held][v_ld]; partials [splits][rows_held][q_ld] */
+    /* f32 copies [rows_held][q_ld], [rows_held][v_ld]; the same as pairs of bf16, in half of that,
+     * where Q K^T, dO V^T are products of bf16; partials [splits][rows_held][q_ld] */
     float *q, *dout, *dq;
+    int bf16_qk, bf16_dp;
     float *P, *dS; /* standard: [rows][ld] */
 } attn__bwd;
 typedef char attn__bwd_fits[sizeof(attn__bwd) <= sizeof((attn_plan *)0)->own ? 1 : -1];
@@ -5007,7 +5017,11 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     job->block_bytes = 4 * (3 * job->BK * job->q_ld + 2 * job->BK * job->v_ld + 2 * job->BK +
                                2 * job->BQ * (job->BK + ATTN__SCORE_PAD));
     job->block_bytes = attn__round_up(job->block_bytes, ATTN__ALIGN);
-    int64_t pairs = d->batch * d->kv_heads, row = ((job->splits + 1) * job->q_ld + job->v_ld) * 4,
+    job->bf16_qk = !standard && attn__both_bf16(d->q.dtype, d->k.dtype, d->head_dim);
+    job->bf16_dp = !standard && attn__both_bf16(g->dout.dtype, d->v.dtype, d->v_dim);
+    int64_t pairs = d->batch * d->kv_heads,
+            row = ((job->splits + 1) * job->q_ld + job->v_ld) * 4 +
+                  (job->bf16_qk ? job->q_ld * 2 : 0) + (job->bf16_dp ? job->v_ld * 2 : 0),
             own = attn__round_up(row * job->rows_most, ATTN__ALIGN),
             all = attn__round_up(row * job->rows, ATTN__ALIGN);
     job->whole_heads = !standard && !g->dbias && attn__size_mul(job->planned, own) <= all &&
@@ -5025,9 +5039,9 @@ static attn_status attn__bwd_plan(
             fixed = attn__sat_add(attn__sat_add(job.planned * job.scratch, each),
                 job.whole_heads ? 0 : job.held_bytes);
     if (standard) ATTN__TRY(attn__scores_fit(d, 2, job.ld, fixed, &scores, plan));
-    plan->kernel = standard     ? "standard_backward"
-                   : job.extras ? "flash_backward_masked"
-                                : "flash_backward";
+    static const char *const names[2][2] = {{"flash_backward", "flash_backward_bf16"},
+        {"flash_backward_masked", "flash_backward_masked_bf16"}};
+    plan->kernel = standard ? "standard_backward" : names[job.extras][job.bf16_qk || job.bf16_dp];
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.threads;
     plan->splits = (int32_t)job.splits;
@@ -5067,11 +5081,18 @@ static void attn__bwd_dq_unit(const void *arg, int64_t u, char *scratch) {
     (void)scratch;
     attn__machine()->isa->backward_dq(job, &s, kv_head, row0, rows);
 }
+/* The pairs of rows held, behind their copies in f32. */
+static float *attn__bwd_q_pairs(const attn__bwd *job) {
+    return job->dout + job->rows_held * job->v_ld;
+}
+static float *attn__bwd_dout_pairs(const attn__bwd *job) {
+    return attn__bwd_q_pairs(job) + (job->bf16_qk ? job->rows_held * (job->q_ld / 2) : 0);
+}
 /* Where the rows held lie. */
 static void attn__bwd_lay(attn__bwd *job, char *at) {
     job->q = (float *)(void *)at;
     job->dout = job->q + job->rows_held * job->q_ld;
-    job->dq = job->dout + job->rows_held * job->v_ld;
+    job->dq = attn__bwd_dout_pairs(job) + (job->bf16_dp ? job->rows_held * (job->v_ld / 2) : 0);
 }
 /* Rows, splits and dq of a (sequence, kv head). */
 static void attn__bwd_whole_head(
@@ -9848,20 +9869,19 @@ static void ATTN__(pack_q)(
 }
 /* ---- bf16 as it is: W keys as [dim / 2][W] pairs along dim, values as [keys / 2][v_pad] pairs of
  * keys, zeros behind the last ---- */
-static void ATTN__(pack_q_pairs)(
-    float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t h) {
-    memcpy(dst, (const uint16_t *)d->q.data + attn__q_at(s, d->q.stride, i, h),
-        (size_t)d->head_dim * sizeof(uint16_t));
+/* A row of q, or of dout. */
+static void ATTN__(pack_q_pairs)(float *dst, const attn_in *t, int64_t at, int64_t dim) {
+    memcpy(dst, (const uint16_t *)t->data + at, (size_t)dim * sizeof(uint16_t));
 }
+/* As pack_k. */
 static void ATTN__(pack_k_pairs)(float *dst, const attn_desc *d, const attn__sequence_view *s,
-    int64_t h, int64_t j0, int64_t j1) {
-    const uint16_t *row[ATTN__W], *K = (const uint16_t *)d->k.data;
-    const int64_t dim = d->head_dim;
+    const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
+    const uint16_t *row[ATTN__W], *K = (const uint16_t *)t->data;
     for (int64_t j = j0; j < j1; j += ATTN__W, dst += dim / 2 * ATTN__W) {
         const int64_t n = attn__min(ATTN__W, j1 - j);
-        for (int64_t l = 0; l < n; l++) row[l] = K + attn__k_at(d, s, d->k.stride, j + l, h);
+        for (int64_t l = 0; l < n; l++) row[l] = K + attn__k_at(d, s, t->stride, j + l, h);
         for (int64_t l = ATTN__W; l < attn__min(2 * ATTN__W, j1 - j); l++)
-            ATTN__(fetch_row)(K, ATTN_BF16, attn__k_at(d, s, d->k.stride, j + l, h), dim);
+            ATTN__(fetch_row)(K, ATTN_BF16, attn__k_at(d, s, t->stride, j + l, h), dim);
         for (int64_t c = 0; c < dim; c += 2 * ATTN__W) {
             ATTN__V r[ATTN__W];
             const int64_t m = attn__min(2 * ATTN__W, dim - c);
@@ -9903,6 +9923,7 @@ static void ATTN__(pairs_of_row)(float *P, int64_t c0, int64_t c1) {
         const ATTN__V v = ATTN__(load)(P + c); /* nothing is written before it is read */
         ATTN__(half16)((uint16_t *)(void *)P + c, v);
     }
+    if (c1 % 2) ((uint16_t *)(void *)P)[c1] = 0; /* where vectors are single floats */
 }
 
 /* ---- >>score ---- */
@@ -11173,7 +11194,8 @@ static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN_
     const int64_t h = u->kv_head;
     if (b->single && b->pairs_k) ATTN__(pack_single_pairs)(t->K, d, &u->s, h, b->pack0);
     else if (b->single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b->pack0);
-    else if (ATTN__BF16 && b->pairs_k) ATTN__(pack_k_pairs)(t->K, d, &u->s, h, b->pack0, b->ke);
+    else if (ATTN__BF16 && b->pairs_k)
+        ATTN__(pack_k_pairs)(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
     else if (!b->thin_k) ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
     if (b->thin_v) return;
     if (ATTN__BF16 && b->pairs_v) {
@@ -11320,7 +11342,8 @@ static void ATTN__(flash_rows)(const attn__rows *u, int64_t heads, char *scratch
             for (int64_t r = 0; r < u->rows; r++) {
                 const int64_t i = ATTN__(row_query)(u, r), head = ATTN__(row_head)(one->u, r);
                 if (ATTN__BF16 && job->bf16_qk && !ATTN__(unit_thin)(u))
-                    ATTN__(pack_q_pairs)(one->t.Q + r * ldq, d, &u->s, i, head);
+                    ATTN__(pack_q_pairs)(one->t.Q + r * ldq, &d->q,
+                        attn__q_at(&u->s, d->q.stride, i, head), d->head_dim);
                 else ATTN__(pack_q)(one->t.Q + r * ldq, d, &u->s, i, head);
             }
             continue;
@@ -12498,6 +12521,7 @@ static void ATTN__(decode_finish)(const attn__decode *p) {
 typedef struct ATTN__(bwd_tile) {
     float *KT, *VT, *K;  /* [BK / W][dim][W] twice; rows [BK][q_ld] */
     const float *Q, *dO; /* rows of attn__bwd.q and dout: the row block at hand */
+    const float *Q_pairs, *dO_pairs;
     /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
     float *P, *dS, *extra;
     int64_t ld;
@@ -12512,7 +12536,7 @@ static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *job, char *scratch) {
     t.KT = p; p += job->BK * job->q_ld;
     t.VT = p; p += job->BK * job->v_ld;
     t.K = p; p += job->BK * job->q_ld;
-    t.Q = t.dO = NULL;
+    t.Q = t.dO = t.Q_pairs = t.dO_pairs = NULL;
     t.ld = job->BK + ATTN__SCORE_PAD;
     t.P = p; p += job->BQ * t.ld;
     t.dS = p; p += job->BQ * t.ld;
@@ -12545,6 +12569,12 @@ static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_vie
         ATTN__(widen)(job->q + (row - job->first) * job->q_ld, d->q.data, d->q.dtype, q_at,
             d->head_dim, 1, &bad);
         ATTN__(widen)(dout, job->g->dout.data, job->g->dout.dtype, dout_at, d->v_dim, 1, &bad);
+        if (ATTN__BF16 && job->bf16_qk)
+            ATTN__(pack_q_pairs)(attn__bwd_q_pairs(job) + (row - job->first) * (job->q_ld / 2),
+                &d->q, q_at, d->head_dim);
+        if (ATTN__BF16 && job->bf16_dp)
+            ATTN__(pack_q_pairs)(attn__bwd_dout_pairs(job) + (row - job->first) * (job->v_ld / 2),
+                &job->g->dout, dout_at, d->v_dim);
         job->bad[row] = (float)ATTN__(any_bad)(bad);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
             sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
@@ -12622,6 +12652,8 @@ static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, ATTN__(bwd_tile) 
     float sum = 0;
     t->Q = job->q + (row - job->first) * job->q_ld;
     t->dO = job->dout + (row - job->first) * job->v_ld;
+    t->Q_pairs = attn__bwd_q_pairs(job) + (row - job->first) * (job->q_ld / 2);
+    t->dO_pairs = attn__bwd_dout_pairs(job) + (row - job->first) * (job->v_ld / 2);
     for (int64_t r = 0; r < t->rows; r++) sum += job->bad[row + r];
     return sum != 0;
 }
@@ -12668,9 +12700,12 @@ ATTN__INLINE void ATTN__(bwd_columns)(
  * some of them. */
 static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t,
     const ATTN__(groups) *gr, int64_t c0, int64_t c1) {
-    const float *A[] = {t->Q, t->dO}, *B[] = {t->KT, t->VT};
+    const int pairs[] = {ATTN__BF16 && job->bf16_qk, ATTN__BF16 && job->bf16_dp};
+    const float *A[] = {pairs[0] ? t->Q_pairs : t->Q, pairs[1] ? t->dO_pairs : t->dO},
+                *B[] = {t->KT, t->VT};
     float *C[] = {t->P, t->dS};
-    const int64_t lda[] = {job->q_ld, job->v_ld}, dim[] = {job->d->head_dim, job->d->v_dim};
+    const int64_t lda[] = {job->q_ld >> pairs[0], job->v_ld >> pairs[1]},
+                  dim[] = {job->d->head_dim >> pairs[0], job->d->v_dim >> pairs[1]};
     for (int p = 0; p < 2; p++)
         for (int64_t g = 0, start, end; g < gr->n; g++) {
             const int64_t r = gr->row[g];
@@ -12678,9 +12713,9 @@ static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t
             start = attn__max(start, c0);
             end = attn__min(end, c1);
             if (start >= end) continue;
-            ATTN__(tile_dots)((end - start) / ATTN__W, gr->row[g + 1] - r, 0, A[p] + r * lda[p],
-                lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p], C[p] + r * t->ld + start,
-                t->ld, NULL);
+            ATTN__(tile_dots)((end - start) / ATTN__W, gr->row[g + 1] - r, pairs[p],
+                A[p] + r * lda[p], lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p],
+                C[p] + r * t->ld + start, t->ld, NULL);
         }
 }
 ATTN__INLINE attn__query ATTN__(bwd_query)(
@@ -12901,8 +12936,11 @@ static int ATTN__(bwd_pack)(const attn__bwd *job, const attn__sequence_view *s,
     const ATTN__(bwd_tile) *t, float *K, float *V) {
     const attn_desc *d = job->d;
     const int64_t h = t->kv_head, kb = t->kb, ke = t->ke;
-    ATTN__(pack_k)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
-    ATTN__(pack_k)(t->VT, d, s, &d->v, h, d->v_dim, kb, ke);
+    if (ATTN__BF16 && job->bf16_qk)
+        ATTN__(pack_k_pairs)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
+    else ATTN__(pack_k)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
+    if (ATTN__BF16 && job->bf16_dp) ATTN__(pack_k_pairs)(t->VT, d, s, &d->v, h, d->v_dim, kb, ke);
+    else ATTN__(pack_k)(t->VT, d, s, &d->v, h, d->v_dim, kb, ke);
     int bad = ATTN__(pack_v)(V, job->v_ld, d, s, &d->v, h, d->v_dim, kb, ke);
     return bad | ATTN__(pack_v)(K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
 }

@@ -24,7 +24,7 @@ WAY_clangofast = $(CLANG) -Ofast -march=native
 WAY_lto        = $(CC) -O2 -flto=auto
 WAY_omp        = $(CC) -O2 -fopenmp -DATTN_NO_AVX2
 WAY_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
-WAY_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__W__portable=1 -DATTN__MR__portable=8 -DATTN__NV__portable=3
+WAY_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__W__portable=1 -DATTN__MR__portable=8 -DATTN__NV__portable=3 -DATTN__ALL_BF16=1
 WAY_asan       = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX2
 WAY_asanavx2   = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX512
 WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX2

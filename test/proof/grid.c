@@ -122,8 +122,11 @@ static void fail(const run_opts *o, int64_t index, const char *backend, int pass
 }
 /* Whether P may be rounded: bf16 in and out, without a tolerance. */
 static int rounds_p(const proof_case *c, int pass) { return pass == FORWARD && c->d.v.dtype == ATTN_BF16 && c->d.o.dtype == ATTN_BF16; }
-/* Whether q and k may be multiplied as bf16. */
-static int bf16_qk(const proof_case *c, int pass) { return pass != BACKWARD && c->d.q.dtype == ATTN_BF16 && c->d.k.dtype == ATTN_BF16; }
+/* Whether q and k, or dout and v, may be multiplied as bf16. */
+static int bf16_pairs(const proof_case *c, int pass) {
+    return (c->d.q.dtype == ATTN_BF16 && c->d.k.dtype == ATTN_BF16) ||
+           (pass == BACKWARD && c->g.dout.dtype == ATTN_BF16 && c->d.v.dtype == ATTN_BF16);
+}
 /* Asks, counts, and holds the answer against the table; true when the backend takes the call. */
 static int accepted(const run_opts *o, proof_case *c, int64_t index, int i, int pass) {
     const char *name = attn_backend_at(i)->name;
@@ -145,7 +148,7 @@ static int accepted(const run_opts *o, proof_case *c, int64_t index, int i, int 
     if (!ok && !(c->features & rule.except) && !no_int16(text)) fail(o, index, name, pass, text);
     if (ok && rule.kernel && !(c->features & (rule.except | rule.slower))) {
         const char *more = plan.kernel && !strncmp(plan.kernel, rule.kernel, strlen(rule.kernel)) ? plan.kernel + strlen(rule.kernel) : "?";
-        if (*more && !(strcmp(more, "_p_bf16") ? !strcmp(more, "_qk_bf16") && bf16_qk(c, pass) : rounds_p(c, pass))) fail(o, index, name, pass, "another kernel than the one for this class");
+        if (*more && !(strcmp(more, "_p_bf16") ? !strcmp(more, pass == BACKWARD ? "_bf16" : "_qk_bf16") && bf16_pairs(c, pass) : rounds_p(c, pass))) fail(o, index, name, pass, "another kernel than the one for this class");
         if (plan.isa && strcmp(plan.isa, attn_isa()) && strcmp(name, "reference")) fail(o, index, name, pass, "another ISA than this machine's");
     }
     if (o->verbose) printf("  %s %s: %s\n", name, pass_name[pass], text);

@@ -372,16 +372,24 @@ static void narrow_in(attn_in *t, int64_t n) {
     for (int64_t i = 0; i < n; i++) element_put(data, ATTN_BF16, i, element_get(t->data, ATTN_F32, i));
     t->data = data, t->dtype = ATTN_BF16;
 }
+static int64_t kv_rows(const attn_desc *d) {
+    const proof_view w = proof_kv_view(d, (int64_t[3]){0, 0, 0}, 0, 1);
+    return w.n[0] * w.n[1] * w.n[2];
+}
+static int backward_bf16(const attn_desc *d, const attn_grad *g) {
+    attn_plan plan;
+    ok(attn_query(d, g, &plan));
+    return strstr(plan.kernel, "bf16") != NULL;
+}
 /* Where the typed call multiplies bf16 as such, the other one does too: what is bf16 in the former stays so, with other strides. Returns
  * whether P is rounded, and o with it. */
 static int bf16_of(const shape *s, const attn_desc *d, attn_desc *f) {
     attn_plan plan, other;
     ok(attn_query(d, NULL, &plan));
-    const int64_t keys = proof_kv_view(d, (int64_t[3]){0, 0, 0}, 0, 1).n[0] * proof_kv_view(d, (int64_t[3]){0, 0, 0}, 0, 1).n[1] * s->kv_heads;
     const int rounds = strstr(plan.kernel, "p_bf16") != NULL;
     if (!strstr(plan.kernel, "bf16")) return 0;
-    if (d->q.dtype == ATTN_BF16 && d->k.dtype == ATTN_BF16) narrow_in(&f->q, proof_lse_count(d) * s->dim), narrow_in(&f->k, keys * s->dim);
-    if (rounds) narrow_in(&f->v, keys * s->v_dim), f->o.dtype = ATTN_BF16;
+    if (d->q.dtype == ATTN_BF16 && d->k.dtype == ATTN_BF16) narrow_in(&f->q, proof_lse_count(d) * s->dim), narrow_in(&f->k, kv_rows(d) * s->dim);
+    if (rounds) narrow_in(&f->v, kv_rows(d) * s->v_dim), f->o.dtype = ATTN_BF16;
     ok(attn_query(f, NULL, &other));
     assert_string_equal(plan.kernel, other.kernel);
     return rounds;
@@ -439,6 +447,10 @@ static void gradient_bits(void **state) {
             f.o.data = (void *)(uintptr_t)widened(d.o.data, d.o.dtype, &rows, NULL, NULL);
             if (n % 3 == 1) d.flags |= ATTN_ACCUMULATE, f.flags |= ATTN_ACCUMULATE;
             give_gradients(s, &d, n, &g, &w);
+            if (backward_bf16(&d, &g) && d.q.dtype == ATTN_BF16 && d.k.dtype == ATTN_BF16)
+                narrow_in(&f.q, proof_lse_count(&d) * s->dim), narrow_in(&f.k, kv_rows(&d) * s->dim);
+            if (backward_bf16(&d, &g) && g.dout.dtype == ATTN_BF16 && d.v.dtype == ATTN_BF16)
+                narrow_in(&w.dout, proof_lse_count(&d) * s->v_dim), narrow_in(&f.v, kv_rows(&d) * s->v_dim);
             ok(attn_backward(&d, &g));
             ok(attn_backward(&f, &w));
             same_rounded(&g.dq, proof_rows_view(&d, g.dq.stride, 0, s->dim), (const float *)w.dq.data, "dq");
