@@ -12,7 +12,8 @@ STRICT    = -std=c99 $(TESTWARN) -I. -Itest/common -pthread
 # ---------------------------------------------------------------------------------------------- ways of building
 # A line for each. TSan sees the pthread pool only: OpenMP and fork give it false alarms. The sanitizers take minutes where all ISAs
 # are compiled: AVX2 is looked at by test/unit/guard.c, and by `make test-full` with the way asanavx2; the fuzzer, which is about
-# validation, has portable code alone. tile: single floats, as where the compiler has no vectors, and a tile of 8 x 3, as no ISA has.
+# validation, has portable code alone. tile: single floats, as where the compiler has no vectors, a tile of 8 x 3, as no ISA has, and
+# products of bf16, which only AMD's AVX-512 has else.
 SANITIZERS    = -gline-tables-only -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 WAY_plain      = $(CC) -O2
 WAY_clang      = $(CLANG) -O2
@@ -36,7 +37,7 @@ UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)
 # ---------------------------------------------------------------------------------------------- what is run
 UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
                  $(foreach u,backends edges extremes guard thin hidden planes convert,plain/$(u)@avx2 plain/$(u)@portable) \
-                 $(foreach u,backends edges guard thin planes,tile/$(u)) \
+                 $(foreach u,backends edges guard hidden thin planes,tile/$(u)) \
                  $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
                  $(foreach u,validate reference backends convert memory edges parallel,O0/$(u)) ofast/hidden clangofast/hidden
 UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/backends@portable
@@ -46,7 +47,7 @@ PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach w,clangofast fastmath O0 lto omp m32 tile,$(w)/grid) \
                  $(foreach p,grid grid@portable identity types beyond alloc sizes decode,asan/$(p)) \
                  omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2 plain/decode@avx2 plain/decode@portable \
-                 tile/decode
+                 tile/decode tile/types
 PROOF_RUNS_FULL = $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
 # what test/proof/hostile.sh compares, and test/proof/fuzz.sh runs
 BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 lto clangofast,$(w)/hostile) fuzz/fuzz
