@@ -416,7 +416,7 @@ typedef struct attn_statistics {
  *   bias, mask [batch, heads, q_len, kv_len]   lse [batch, heads, q_len] f32, dense
  *   s(i,j) = scale * dot(q_i, k_j)
  *   s      = softcap * tanh(s / softcap)
- *   s     += bias(i,j) - alibi[h] * |i + offset - j|
+ *   s     += bias_scale[h] * bias(i,j) - alibi[h] * |i + offset - j|
  *   lse_i  = log(exp(sink[h]) + sum_j exp(s(i,j)))   over the visible keys j
  *   o_i    = sum_j exp(s(i,j) - lse_i) v_j
  * A row that sees no key: o = 0, lse = -infinity (with a sink: the sink). */
@@ -454,6 +454,9 @@ typedef struct attn_desc {
     /* 0: every row keeps to the tolerance, certified. Else, below 1, the share of rows that shall:
      * found out by computing some of them both ways */
     float quantile;
+    /* optional, [heads]: what the bias of each head is multiplied by, as where heads share a bias; a
+     * bias of -infinity hides its key whatever that is */
+    const float *bias_scale;
 } attn_desc;
 
 /* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse
@@ -585,6 +588,7 @@ typedef struct attn_plan {
     X(ERR_BACKWARD_QUANT,   119, "backward of a quantised cache is not defined") \
     X(ERR_ACCUMULATE,       120, "ATTN_ACCUMULATE is for backward only") \
     X(ERR_DBIAS_DTYPE,      121, "dbias is f32 in the strides of the bias: the bias strides must not alias unless ATTN_BROADCAST") \
+    X(ERR_BIAS_SCALE,       122, "bias_scale is given without a bias") \
     X(ERR_REGISTER_NULL,    130, "a backend needs a name, plan and run") \
     X(ERR_REGISTER_ABI,     131, "the backend was compiled against another version of attn.h") \
     X(ERR_REGISTER_NAME,    132, "a backend of that name is registered already, or the name is empty, 'auto' or longer than 31 characters") \
@@ -2132,7 +2136,7 @@ static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
                     (uintptr_t)s->block_table | (uintptr_t)a->cu | (uintptr_t)a->rotary_cos |
                     (uintptr_t)a->rotary_sin | (uintptr_t)d->lse | (uintptr_t)d->alibi |
                     (uintptr_t)d->sink | (uintptr_t)d->k.scale | (uintptr_t)d->v.scale |
-                    (uintptr_t)d->cert;
+                    (uintptr_t)d->cert | (uintptr_t)d->bias_scale;
     if (g) all |= (uintptr_t)g->dlse | (uintptr_t)g->dbias | (uintptr_t)g->dsink;
     return all % 4 == 0 && (uintptr_t)d->statistics % (sizeof(struct attn__statistics_behind) -
                                                           sizeof(attn_statistics)) ==
@@ -2264,6 +2268,7 @@ static attn_status attn__resolve_tensors(attn_desc *d) {
     ATTN__TRY(attn__resolve_kv(&d->k, e, d->head_dim));
     ATTN__TRY(attn__resolve_kv(&d->v, e, d->v_dim));
     attn__extent_bias(d, e);
+    ATTN__RULE(!d->bias_scale || d->bias.data, ERR_BIAS_SCALE);
     if (d->bias.data) {
         ATTN__RULE(attn__dtype_known(d->bias.dtype), ERR_DTYPE);
         ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
@@ -2538,6 +2543,7 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
             &t.in[t.ins++], d->mask.data, d->mask.stride, t.bias, d->kv_len, d->mask.dtype);
     if (d->alibi) attn__span_flat(&t.in[t.ins++], d->alibi, d->heads * 4);
     if (d->sink) attn__span_flat(&t.in[t.ins++], d->sink, d->heads * 4);
+    if (d->bias_scale) attn__span_flat(&t.in[t.ins++], d->bias_scale, d->heads * 4);
     attn__spans_seq(d, &t);
     attn__spans_kv(d, &t, attn__has_append(d) && !g);
     if (ATTN__BACKWARD && g) {
@@ -7483,6 +7489,7 @@ static void attn__ref_scores(attn__ref *r, int64_t h, int64_t i, const double *q
         if (d->bias.data)
             bias = attn__ref_read(
                 d->bias.data, d->bias.dtype, attn__ref_bias_at(r, d->bias.stride, h, i, j));
+        if (d->bias_scale) bias *= (double)d->bias_scale[h];
         if (d->alibi) {
             double apart = (double)i + (double)r->offset - (double)j;
             alibi = -(double)d->alibi[h] * (apart < 0 ? -apart : apart);
@@ -7658,7 +7665,10 @@ static void attn__ref_dbias_row(attn__ref *r, double *raw, int64_t b0, int64_t h
         for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++)
             for (int64_t i = i0; i < r->q_rows && (!st[2] || i == i0); i++) {
                 attn__ref_backward_row(r, h, i, raw);
-                for (int64_t j = 0; j < r->k_len; j++) sum[r->k_first + j] += r->dp[j];
+                for (int64_t j = 0; j < r->k_len; j++)
+                    if (r->seen[j])
+                        sum[r->k_first + j] +=
+                            d->bias_scale ? (double)d->bias_scale[h] * r->dp[j] : r->dp[j];
             }
     }
     for (int64_t j = 0; j < d->kv_len; j++)
@@ -9966,6 +9976,7 @@ ATTN__NOINLINE void ATTN__(score_row)(
     const float ratio = capped ? attn__cap_ratio(d) : 0, cap = d->softcap * ATTN__HELD,
                 slope = d->alibi ? -ATTN__HELD * d->alibi[h] : 0;
     const int sloped = d->alibi != NULL;
+    const float held = d->bias_scale ? ATTN__HELD * d->bias_scale[h] : ATTN__HELD;
     float scale = d->scale;
     if (scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
         for (int64_t c = 0; c < n && !capped; c += ATTN__W)
@@ -9982,9 +9993,11 @@ ATTN__NOINLINE void ATTN__(score_row)(
         int64_t j = j0 + c;
         ATTN__V x = ATTN__(load)(S + c);
         if (j < hi && j + ATTN__W > lo) {
-            ATTN__V zero = ATTN__(set1)(0), b = zero;
-            if (bias)
-                b = ATTN__(load_any)(bias, type, bias_at + j, hi - j) * ATTN__(set1)(ATTN__HELD);
+            ATTN__V zero = ATTN__(set1)(0), given = zero, b = zero;
+            if (bias) {
+                given = ATTN__(load_any)(bias, type, bias_at + j, hi - j);
+                b = given * ATTN__(set1)(held);
+            }
             if (capped)
                 x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(cap), b);
             else x = ATTN__(fma)(x, ATTN__(set1)(scale * ATTN__HELD), b);
@@ -9994,7 +10007,8 @@ ATTN__NOINLINE void ATTN__(score_row)(
                 x = ATTN__(fma)(ATTN__(set1)(slope), ATTN__(max)(a, zero - a), x);
             }
             if (bias) /* hidden, whatever the product is */
-                x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
+                x = ATTN__(pick)(
+                    given, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
             if (mask) x = ATTN__(hide)(x, mask + mask_at + j, hi - j);
         }
         x = ATTN__(clip)(x, (int32_t)c, first, last);
@@ -13033,11 +13047,12 @@ static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s
         const attn__query q = ATTN__(bwd_query)(job, s, t, r);
         if (q.h != h) continue;
         float *to = out + q.i * job->d->bias.stride[2], *ds = t->dS + r * t->ld + (first - t->kb);
+        const ATTN__V by = ATTN__(set1)(job->d->bias_scale ? job->d->bias_scale[h] : 1);
         for (int64_t c = 0; c < keys && bad; c++)
             if (!ATTN__(sees)(&q, first + c)) ds[c] = 0;
         for (int64_t c = 0; c < keys; c += ATTN__W)
-            ATTN__(store_n)(
-                to + c, ATTN__(load_n)(to + c, keys - c) + ATTN__(load)(ds + c), keys - c);
+            ATTN__(store_n)(to + c,
+                ATTN__(fma)(ATTN__(load)(ds + c), by, ATTN__(load_n)(to + c, keys - c)), keys - c);
     }
 }
 static void ATTN__(backward_bias)(

@@ -348,6 +348,12 @@ SHARED void proof_bind_scores(proof_case *c, proof_draw *draw) {
             }
         }
     }
+    /* where one bias serves several heads, mostly each takes its own share of it; decided without a draw, so that inputs kept stay what they are */
+    if (d->bias.data && !c->overflow && (d->q_len + d->kv_len + d->heads + (d->bias.stride[1] == ATTN_BROADCAST)) % 2) {
+        float *share = proof_floats(c, d->heads, 1);
+        share[0] = d->kv_len % 3 ? -0.5f : 0;
+        d->bias_scale = share;
+    }
     if (draw->alibi) {
         float *slope = proof_floats(c, d->heads, 0.25);
         d->alibi = slope;
@@ -1122,8 +1128,9 @@ SHARED void proof_naive(const proof_case *c, proof_answer *a) {
                     if (d->softcap > 0) { float t = tanhf(x / d->softcap); x = d->softcap * t, slope = 1 - t * t; }
                     e += fabsf(x);
                     if (d->bias.data) {
-                        double bias = element_get(d->bias.data, d->bias.dtype, proof_at(&vb, b, h, i) + s.start + j);
-                        x += (float)bias, e += fabs(bias);
+                        float bias = (float)element_get(d->bias.data, d->bias.dtype, proof_at(&vb, b, h, i) + s.start + j);
+                        if (d->bias_scale) bias *= d->bias_scale[h];
+                        x += bias, e += fabsf(bias);
                     }
                     if (d->alibi) {
                         float far = d->alibi[h] * (float)fabs((double)i + (double)offset - (double)j);
@@ -1137,7 +1144,8 @@ SHARED void proof_naive(const proof_case *c, proof_answer *a) {
                     const int64_t rv = proof_token(d, &dvv->view, b, s.start + j, hk) + dvv->below;
                     if (db->naive) {
                         int64_t at = proof_at(&db->view, b, h, i) + s.start + j + db->below;
-                        db->naive[at] = (float)db->naive[at] + ds, db->size[at] += ds_size;
+                        const float share = d->bias_scale ? d->bias_scale[h] : 1;
+                        db->naive[at] = (float)db->naive[at] + share * ds, db->size[at] += fabsf(share) * ds_size;
                     }
                     const float dx = ds * slope * scale;
                     const double dx_size = ds_size * fabsf(scale);

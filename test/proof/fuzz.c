@@ -29,7 +29,7 @@ static const pointer pointers[] = {
     POINTER(seq.cu_q), POINTER(seq.cu_k), POINTER(seq.used_q), POINTER(seq.used_k), POINTER(seq.start_k),
     POINTER(seq.slot), POINTER(seq.block_table), POINTER(append.k.data), POINTER(append.v.data),
     POINTER(append.k_cache), POINTER(append.v_cache), POINTER(append.k_scale), POINTER(append.cu),
-    POINTER(append.rotary_cos), POINTER(append.rotary_sin),
+    POINTER(append.rotary_cos), POINTER(append.rotary_sin), POINTER(bias_scale),
 };
 #define GRAD_FIELD(name) {offsetof(attn_grad, name), sizeof((attn_grad *)0)->name}
 static const field grad_fields[] = {
@@ -140,7 +140,7 @@ static int contained(const proof_case *c) {
            view_inside(c, d->mask.data, proof_score_view(d, &d->mask), d->mask.dtype) &&
            view_inside(c, a->k.data, proof_new_view(d, &a->k, d->head_dim), a->k.dtype) &&
            view_inside(c, a->v.data, proof_new_view(d, &a->v, dv), a->v.dtype) &&
-           inside(c, d->lse, 0, rows) && inside(c, d->alibi, 0, d->heads * 4) && inside(c, d->sink, 0, d->heads * 4) &&
+           inside(c, d->lse, 0, rows) && inside(c, d->alibi, 0, d->heads * 4) && inside(c, d->sink, 0, d->heads * 4) && inside(c, d->bias_scale, 0, d->heads * 4) &&
            inside(c, a->rotary_cos, 0, a->rotary_rows * a->rotary_dim * 2) && inside(c, a->rotary_sin, 0, a->rotary_rows * a->rotary_dim * 2) &&
            (!a->k_cache || a->k_cache == d->k.data) && (!a->v_cache || a->v_cache == d->v.data);
 }
@@ -190,7 +190,7 @@ static int wild(const proof_case *c) {
         {g->dbias, ATTN_F32}, {g->dsink, ATTN_F32}, {d->o.data, d->o.dtype}, {d->lse, ATTN_F32},
         {d->q.data, d->q.dtype}, {d->k.data, d->k.dtype}, {d->v.data, d->v.dtype}, {d->bias.data, d->bias.dtype},
         {d->append.k.data, d->append.k.dtype}, {d->append.v.data, d->append.v.dtype}, {d->k.scale, ATTN_F32}, {d->v.scale, ATTN_F32},
-        {d->alibi, ATTN_F32}, {d->sink, ATTN_F32}, {d->append.rotary_cos, ATTN_F32}, {d->append.rotary_sin, ATTN_F32},
+        {d->alibi, ATTN_F32}, {d->sink, ATTN_F32}, {d->append.rotary_cos, ATTN_F32}, {d->append.rotary_sin, ATTN_F32}, {d->bias_scale, ATTN_F32},
     };
     for (size_t t = 0; t < sizeof read / sizeof *read; t++)
         for (int i = 0; read[t].p && i < c->buffers; i++) {

@@ -185,6 +185,49 @@ static void test_nan_bias(void **state)
     }
 }
 
+/* A multiplier for each head of a bias that heads share: the bits of a bias of their own, times a power of 2, and the gradient that is its
+ * sum. -infinity hides, whatever the multiplier: 0 and negative ones too. */
+static void test_bias_scale(void **state)
+{
+    enum { ROWS = 9, KEYS = 70, SIZE = ROWS * KEYS, OUT = HEADS * ROWS * D, KV = HEADS * KEYS * D };
+    static const float scales[][HEADS] = { { 0.5f, -2 }, { 0, 4 }, { -1, 1 } };
+    static const char *const backends[] = { "reference", "flash", "standard" };
+    static float own[HEADS * SIZE], own_grad[HEADS * SIZE], grad[SIZE], dout[OUT], gradients[2][3][KV + OUT];
+    (void)state;
+    for (int n = 0; n < 9; n++) {
+        const float *by = scales[n / 3];
+        attn_desc d = { 0 }, e;
+        attn_grad g = { 0 };
+        fill_tensors();
+        for (int64_t i = 0; i < OUT; i++) dout[i] = v[i] + 0.5f * k[i];
+        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = D, d.backend = backends[n % 3], d.threads = 1;
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o[0], d.lse = lse[0], d.bias.data = bias, d.bias_scale = by;
+        d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = KEYS;
+        for (int64_t i = 0; i < SIZE; i++) bias[i] = (i * 7919) % 5 ? k[i % KV] : -INFINITY;
+        for (int64_t i = 0; i < SIZE; i++) if (i % KEYS == 11) bias[i] = -INFINITY;
+        v[11 * HEADS * D + 3] = NAN;                    /* that no row sees */
+        for (int64_t i = 0; i < HEADS * SIZE; i++) own[i] = bias[i % SIZE] == -INFINITY ? -INFINITY : by[i / SIZE] * bias[i % SIZE];
+        e = d, e.bias.data = own, e.bias_scale = NULL, e.o.data = o[1], e.lse = lse[1];
+        memset(e.bias.stride, 0, sizeof e.bias.stride);
+        assert_ok(attn_forward(&d));
+        assert_ok(attn_forward(&e));
+        assert_memory_equal(o[0], o[1], sizeof(float) * OUT);
+        assert_memory_equal(lse[0], lse[1], sizeof(float) * HEADS * ROWS);
+        for (int64_t i = 0; i < OUT; i++) assert_true(isfinite(o[0][i]));
+        v[11 * HEADS * D + 3] = 0;
+        g.dout.data = dout;
+        for (int m = 0; m < 2; m++) {
+            g.dq.data = gradients[m][0], g.dk.data = gradients[m][1], g.dv.data = gradients[m][2], g.dbias = m ? own_grad : grad;
+            assert_ok(attn_backward(m ? &e : &d, &g));
+        }
+        for (int t = 0; t < 3; t++) assert_memory_equal(gradients[0][t], gradients[1][t], sizeof(float) * (t ? KV : OUT));
+        for (int64_t i = 0; i < SIZE; i++) {
+            const double sum = (double)by[0] * own_grad[i] + (double)by[1] * own_grad[SIZE + i];
+            if (!(fabs(grad[i] - sum) <= 1e-6)) fail_msg("%s: dbias[%lld] is %g, not %g", backends[n % 3], (long long)i, (double)grad[i], sum);
+        }
+    }
+}
+
 /* A mask and a bias, each of strides of its own: a value that is NaN reaches the rows for which neither hides it. */
 static void test_two_strides(void **state)
 {
@@ -213,6 +256,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }

@@ -492,6 +492,7 @@ static void no_data(context *c)
     X(ERR_NULL_DQKV, dv, BACKWARD, g->dv.data = NULL) \
     X(ERR_DTYPE_GRAD, int8_dout, BACKWARD, g->dout.dtype = ATTN_INT8) \
     X(ERR_DTYPE_GRAD, bool_dk, BACKWARD, g->dk.dtype = ATTN_BOOL) \
+    X(ERR_BIAS_SCALE, no_bias, FORWARD, d->bias_scale = c->t->scale) \
     X(ERR_DBIAS, no_bias, BACKWARD, g->dbias = c->t->dbias) \
     X(ERR_DSINK, no_sink, BACKWARD, g->dsink = c->t->dsink) \
     X(ERR_BACKWARD_CACHE, slot, BACKWARD, slots(c)) \
@@ -936,6 +937,7 @@ static void test_message_bounds(void **state)
 static void masks(context *c) { c->d.mask.data = c->t->mask, c->d.mask.dtype = ATTN_BOOL; }
 static void starts(context *c) { used(c, 4), c->d.seq.start_k = c->t->start, c->d.seq.used_q = c->t->used_q; }
 static void alibis(context *c) { c->d.alibi = c->t->sink; }
+static void shares(context *c) { bias(c), c->d.bias_scale = c->t->sink; }
 static void new_lengths(context *c) { cu_new(c, 2, 3); }
 static void dlse(context *c) { c->g.dlse = c->t->dlse; }
 static void dbias(context *c) { bias(c), c->g.dbias = c->t->dbias; }
@@ -946,8 +948,8 @@ static const struct array { call *how; void (*set)(context *c); const char *name
     IN(FORWARD, NULL, d.q.data, ROWS * D * 4), IN(FORWARD, NULL, d.k.data, B * SK * HK * D * 4), IN(FORWARD, NULL, d.v.data, B * SK * HK * D * 4),
     IN(FORWARD, quantised, d.k.scale, B * SK * HK * 4), IN(FORWARD, quantised, d.v.scale, B * SK * HK * 4),
     IN(FORWARD, bias, d.bias.data, ROWS * SK * 4), IN(FORWARD, masks, d.mask.data, ROWS * SK), IN(FORWARD, alibis, d.alibi, H * 4),
-    IN(FORWARD, sink, d.sink, H * 4), IN(FORWARD, packed, d.seq.cu_q, B * 4 + 4), IN(FORWARD, packed, d.seq.cu_k, B * 4 + 4),
-    IN(FORWARD, starts, d.seq.used_q, B * 4), IN(FORWARD, starts, d.seq.used_k, B * 4), IN(FORWARD, starts, d.seq.start_k, B * 4),
+    IN(FORWARD, sink, d.sink, H * 4), IN(FORWARD, shares, d.bias_scale, H * 4), IN(FORWARD, packed, d.seq.cu_q, B * 4 + 4),
+    IN(FORWARD, packed, d.seq.cu_k, B * 4 + 4), IN(FORWARD, starts, d.seq.used_q, B * 4), IN(FORWARD, starts, d.seq.used_k, B * 4), IN(FORWARD, starts, d.seq.start_k, B * 4),
     IN(FORWARD, slots, d.seq.slot, B * 4), IN(FORWARD, paged, d.seq.block_table, B * 3 * 4), IN(FORWARD, append, d.append.k.data, NEW_K * 4),
     IN(FORWARD, append, d.append.v.data, NEW_K * 4), IN(FORWARD, rotary, d.append.rotary_cos, 16 * D * 2),
     IN(FORWARD, rotary, d.append.rotary_sin, 16 * D * 2), IN(FORWARD, new_lengths, d.append.cu, B * 4 + 4),
@@ -955,7 +957,7 @@ static const struct array { call *how; void (*set)(context *c); const char *name
     IN(BACKWARD, NULL, d.o.data, ROWS * D * 4), IN(BACKWARD, NULL, d.lse, ROWS * 4), IN(BACKWARD, NULL, g.dout.data, ROWS * D * 4),
     IN(BACKWARD, dlse, g.dlse, ROWS * 4), IN(BACKWARD, bias, d.bias.data, ROWS * SK * 4), IN(BACKWARD, masks, d.mask.data, ROWS * SK),
     IN(BACKWARD, alibis, d.alibi, H * 4), IN(BACKWARD, sink, d.sink, H * 4), IN(BACKWARD, packed, d.seq.cu_q, B * 4 + 4),
-    IN(BACKWARD, starts, d.seq.used_k, B * 4),
+    IN(BACKWARD, starts, d.seq.used_k, B * 4), IN(BACKWARD, shares, d.bias_scale, H * 4),
 }, outputs[] = {
     IN(FORWARD, NULL, d.o.data, ROWS * D * 4), IN(FORWARD, NULL, d.lse, ROWS * 4), IN(FORWARD, cached, d.append.k_scale, B * SK * HK * 4),
     IN(FORWARD, cached, d.append.v_scale, B * SK * HK * 4), IN(BACKWARD, NULL, g.dq.data, ROWS * D * 4),
