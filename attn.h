@@ -81,8 +81,8 @@
      # # # # .        # # . . .           . . # # .                 # # # . .
      # # # # #        # # # . .           . . . # #                 # # # # .
 
-   Boolean mask: a non-zero byte may attend. Bias: added; -infinity hides a key, whose value is
-   then never touched. A NaN or infinity in a key or value reaches only the rows that see it.
+   Boolean mask: a non-zero byte may attend. Bias: added, times bias_scale[h]; -infinity hides a
+   key, whose value is then never touched. A NaN or infinity in a key or value reaches only the rows that see it.
    ALiBi: - alibi[h] * |i + offset - j|.
    Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by

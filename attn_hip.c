@@ -615,7 +615,7 @@ struct gpu_params {
     gpu_tensor q, k, v, o, bias, mask;
     gpu_cut cut;
     float *lse;
-    const float *alibi, *sink;
+    const float *alibi, *sink, *bias_scale;
     const int32_t *cu_q, *cu_k, *used_q, *used_k, *start_k, *slot; /* NULL: not given */
     int64_t total_q, total_k, slots;
     int32_t batch, heads, kv_heads, group; /* group = heads / kv_heads */
@@ -893,8 +893,8 @@ __device__ static inline gpu_words gpu_philox(const gpu_params &p, uint32_t i, u
 struct gpu_row {
     /* elements: key 0 of the row in bias and mask */
     int64_t bias, mask;
-    double place; /* i + offset: exact below 2^53 */
-    float slope;
+    double place;       /* i + offset: exact below 2^53 */
+    float slope, share; /* of ALiBi; what the bias goes times */
 };
 __device__ static inline gpu_row gpu_row_of(
     const gpu_params &p, const gpu_seq &s, int32_t h, int32_t i) {
@@ -903,6 +903,7 @@ __device__ static inline gpu_row gpu_row_of(
     r.mask = s.b * p.mask.stride[0] + h * p.mask.stride[1] + i * p.mask.stride[2] + s.column;
     r.place = (double)i + (double)s.offset;
     r.slope = p.masks & MASK_ALIBI ? p.alibi[h] : 0.0f;
+    r.share = p.bias_scale ? p.bias_scale[h] : 1.0f;
     return r;
 }
 
@@ -928,17 +929,18 @@ __device__ static inline bool gpu_hidden(const gpu_params &p, const gpu_row &r, 
    to log 2. */
 __device__ static inline float gpu_modify(
     const gpu_params &p, const gpu_row &r, int32_t j, float score) {
-    float bias = 0.0f;
+    float given = 0.0f, bias = 0.0f;
     if (p.masks & MASK_SOFTCAP) score = p.softcap * gpu_tanh(score * (1.0f / p.softcap));
     const bool finite = gpu_is_finite(score);
     if (p.masks & MASK_BIAS) {
-        bias = gpu_bias_at(p, r, j);
+        given = gpu_bias_at(p, r, j);
+        bias = given * r.share;
         score += bias;
     }
     if (p.masks & MASK_ALIBI) score = fmaf(-r.slope, (float)fabs(r.place - (double)j), score);
     if (finite && gpu_is_finite(bias) && gpu_is_finite(r.slope))
         score = fminf(fmaxf(score, -GPU_FLT_MAX), GPU_FLT_MAX);
-    if ((p.masks & MASK_BIAS) && __float_as_uint(bias) == 0xff800000u) score = GPU_NEG_INF;
+    if ((p.masks & MASK_BIAS) && __float_as_uint(given) == 0xff800000u) score = GPU_NEG_INF;
     if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0)
         score = GPU_NEG_INF;
     return score;
@@ -2354,7 +2356,8 @@ __device__ static __forceinline__ void gpu_dbias_element(
                 const gpu_params &again = gpu_reload(p);
                 const gpu_row row = gpu_row_of(again, s, h, i);
                 if (gpu_hidden(again, row, j)) continue;
-                gpu_add_any(sum, rest, gpu_pair_of<DTYPE>(arguments, s, row, h, i, j).ds);
+                gpu_add_any(
+                    sum, rest, row.share * gpu_pair_of<DTYPE>(arguments, s, row, h, i, j).ds);
             }
     }
     const gpu_grad_params &g = gpu_reload(arguments);
@@ -5318,11 +5321,11 @@ static int gpu_pointers(const attn_desc *d, const attn_grad *g, bool host_seq, g
         {"v", k ? d->v.data : NULL}, {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL},
         {"bias", q && d->kv_len ? d->bias.data : NULL},
         {"mask", q && d->kv_len ? d->mask.data : NULL}, {"alibi", d->alibi}, {"sink", d->sink},
-        {"dout", q ? grad->dout.data : NULL}, {"dlse", q ? grad->dlse : NULL},
-        {"dq", q ? grad->dq.data : NULL}, {"dk", k ? grad->dk.data : NULL},
-        {"dv", k ? grad->dv.data : NULL}, {"dbias", q && d->kv_len ? grad->dbias : NULL},
-        {"dsink", grad->dsink}, {"seq.cu_q", host_seq ? NULL : d->seq.cu_q},
-        {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
+        {"bias_scale", d->bias_scale}, {"dout", q ? grad->dout.data : NULL},
+        {"dlse", q ? grad->dlse : NULL}, {"dq", q ? grad->dq.data : NULL},
+        {"dk", k ? grad->dk.data : NULL}, {"dv", k ? grad->dv.data : NULL},
+        {"dbias", q && d->kv_len ? grad->dbias : NULL}, {"dsink", grad->dsink},
+        {"seq.cu_q", host_seq ? NULL : d->seq.cu_q}, {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
         {"seq.used_q", host_seq ? NULL : d->seq.used_q},
         {"seq.used_k", host_seq ? NULL : d->seq.used_k},
         {"seq.start_k", host_seq ? NULL : d->seq.start_k},
@@ -5361,6 +5364,7 @@ static gpu_params gpu_params_of(const attn_desc *d) {
     }
     p.lse = d->lse;
     p.alibi = d->alibi;
+    p.bias_scale = d->bias_scale;
     p.sink = d->sink;
     p.cu_q = d->seq.cu_q;
     p.cu_k = d->seq.cu_k;
@@ -6152,7 +6156,7 @@ static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
    the block that goes to the device. */
 struct gpu_chunk {
     int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens; /* packed: first token and tokens */
-    size_t q, k, v, k_scale, v_scale, bias, mask, alibi, sink, seq, in_bytes, lse,
+    size_t q, k, v, k_scale, v_scale, bias, mask, alibi, sink, bias_scale, seq, in_bytes, lse,
         out_bytes; /* o at in_bytes, lse behind it; parts behind both */
 };
 static size_t gpu_grow(size_t *at, int64_t bytes) {
@@ -6203,6 +6207,7 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     c->mask = gpu_grow(&at, d->mask.data ? gpu_axes(e.bias, d->mask.stride) * d->kv_len : 0);
     c->alibi = gpu_grow(&at, d->alibi ? heads * 4 : 0);
     c->sink = gpu_grow(&at, d->sink ? heads * 4 : 0);
+    c->bias_scale = gpu_grow(&at, d->bias_scale ? heads * 4 : 0);
     c->seq = gpu_grow(&at, (c->nb + 1) * 4 * 5);
     c->in_bytes = at;
     at = 0;
@@ -6319,14 +6324,16 @@ static void gpu_stage_masks(const attn_desc *d, const gpu_chunk *c, char *pinned
         t->data = device + place[n];
     }
 }
-/* What is small: alibi, sink, lengths. */
+/* What is small: alibi, sink, multipliers of the bias, lengths. */
 static void gpu_stage_small(
     const attn_desc *d, const gpu_chunk *c, char *pinned, char *device, attn_desc *out) {
     const int64_t group = d->heads / d->kv_heads, h0 = c->g0 * group, heads = c->ng * group;
     if (d->alibi) memcpy(pinned + c->alibi, d->alibi + h0, (size_t)heads * 4);
     if (d->sink) memcpy(pinned + c->sink, d->sink + h0, (size_t)heads * 4);
+    if (d->bias_scale) memcpy(pinned + c->bias_scale, d->bias_scale + h0, (size_t)heads * 4);
     out->alibi = d->alibi ? (const float *)(device + c->alibi) : NULL;
     out->sink = d->sink ? (const float *)(device + c->sink) : NULL;
+    out->bias_scale = d->bias_scale ? (const float *)(device + c->bias_scale) : NULL;
     out->seq.slot = out->seq.block_table = NULL;
     out->seq.slots = out->seq.pages = out->seq.page_size = out->seq.max_pages = 0;
     gpu_array list[GPU_ARRAYS];

@@ -75,6 +75,7 @@ SHARED void hip_place_make(const proof_case *c, hip_place *p, int how) {
     d->lse = (float *)hip_moved(c, p, d->lse);
     d->alibi = (const float *)hip_moved(c, p, d->alibi);
     d->sink = (const float *)hip_moved(c, p, d->sink);
+    d->bias_scale = (const float *)hip_moved(c, p, d->bias_scale);
     p->g = c->g;
     p->g.dout.data = hip_moved(c, p, c->g.dout.data);
     p->g.dlse = (const float *)hip_moved(c, p, c->g.dlse);
