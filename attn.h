@@ -10341,8 +10341,9 @@ typedef struct ATTN__(thin) {
     float *out; /* Q K^T, or O */
     int64_t ldo;
     const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
-    /* what is fetched while row j is read: a row at next[j], or at stream + j * each. So many of these
-     * (`dense`) lie one after the other without gaps, and are fetched line by line */
+    /* what is fetched while row j is read: a row at next[j], or at stream + j * each; nothing where both
+     * are 0. So many of these (`dense`) lie one after the other without gaps, and are fetched line by
+     * line */
     const char *const *next;
     const char *stream;
     int64_t each, dense;
@@ -10424,68 +10425,76 @@ ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtyp
     }
 }
 /* out[rows][n rounded up to X] = A K^T over SUM_DIMS vectors of dims from `first` on, added to those
- * before; the keys behind n are the last again. */
+ * before; the keys behind n are the last again. Q: W of these dims of R rows, then the next. */
 ATTN__INLINE void ATTN__(thin_dots)(
-    const ATTN__(thin) *m, int R, int32_t dtype, int64_t first, float *Q) {
+    const ATTN__(thin) *m, int R, int32_t dtype, int64_t first, const float *Q) {
     enum { W = ATTN__W, MOST = W > 4 ? W : 4 };
     const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W), n = m->n,
                   line = attn__max(W, ATTN__(thin_line)(dtype)),
-                  whole = first + (dim - first) / W * W;
+                  few = attn__is_blocks(dtype) ? 32 : W;
     const int X = W > R ? W / R : 1;
-    const void *data = m->data;
-    const int dense = m->dense >= X;
-    /* lines of a row; from one that is fetched to the next */
-    const int64_t begin = ATTN__(thin_bytes)(dtype, first) / 64,
-                  lines = (ATTN__(thin_bytes)(dtype, dim) + 63) / 64,
-                  on = dense ? (m->each || m->next ? 64 * X : 0) : 64;
-    for (int64_t c = first; c < dim; c += W)
-        for (int r = 0; r < R; r++)
-            ATTN__(store)(Q + (c - first) * R + r * W,
-                ATTN__(load_n)(ATTN__(thin_row)(m, r) + c, attn__min(W, dim - c)));
-    for (int64_t j = 0; j < n; j += X) {
-        ATTN__V acc[MOST];
-        uintptr_t next[W];
+    const int dense = m->dense >= X, fetch = m->each || m->next;
+    /* bytes from a line of a row that is fetched to the next, of the first and behind the last */
+    const uintptr_t on = dense ? 64 * X : 64,
+                    begin = (uintptr_t)ATTN__(thin_bytes)(dtype, first) / 64 * on,
+                    end = ((uintptr_t)ATTN__(thin_bytes)(dtype, dim) + 63) / 64 * on;
+    const int64_t step = m->step, last = m->first + (n - 1) * step;
+    for (int64_t j = 0, row = m->first; j < n; j += X) {
+        const char *stream = ATTN__(thin_next)(m, j);
+        const float *q = Q;
         int64_t at[W];
+        ATTN__V acc[MOST];
         float sum[MOST];
+        uintptr_t f = begin;
         ATTN__UNROLL for (int l = 0; l < R * X; l++)
             acc[l] = ATTN__(set1)(0);
+        const char *next[W];
         ATTN__UNROLL for (int x = 0; x < X; x++)
-            at[x] = ATTN__(thin_at)(m, j + X <= n ? j + x : attn__min(j + x, n - 1));
-        next[0] = (uintptr_t)ATTN__(thin_next)(m, j);
-        ATTN__UNROLL for (int x = 1; x < X; x++)
-            next[x] = dense ? next[0] + 64 * (uintptr_t)x : (uintptr_t)m->next[j + x];
-        const float *q = Q;
-        int64_t c = first, done = begin;
-        uintptr_t f = (uintptr_t)(begin * on);
-        for (; c + line <= whole; c += line, done++, f += (uintptr_t)on) {
+            next[x] = dense ? stream + 64 * x : m->next[j + x];
+        if (m->at) {
             ATTN__UNROLL for (int x = 0; x < X; x++)
-                ATTN__(thin_fetch)((const char *)(next[x] + f), dtype);
-            ATTN__UNROLL for (int64_t e = 0; e < line; e += W, q += R * W)
-                ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
+                at[x] = m->at[j + x];
+        } else {
+            ATTN__UNROLL for (int x = 0; x < X; x++)
+                at[x] = j + x < n ? row + x * step : last;
+            row += X * step;
         }
-        for (; done < lines; done++, f += (uintptr_t)on) ATTN__UNROLL
-            for (int x = 0; x < X; x++) ATTN__(thin_fetch)((const char *)(next[x] + f), dtype);
-        for (const int64_t few = attn__is_blocks(dtype) ? 32 : W; c < whole; c += few) ATTN__UNROLL
-            for (int64_t e = 0; e < few; e += W, q += R * W)
-                ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
-        if (dtype == ATTN_F32 && c < dim)
-            ATTN__(thin_step)(data, R, X, dtype, q, at, c, 0, dim - c, acc);
+        for (int64_t c = first; c < dim; c += few) {
+            if (fetch && c % line == 0) {
+                ATTN__UNROLL for (int x = 0; x < X; x++)
+                    ATTN__(thin_fetch)(next[x] + f, dtype);
+                f += on;
+            }
+            ATTN__UNROLL for (int64_t e = 0; e < few; e += W, q += R * W) {
+                if (dtype == ATTN_F32 && c + W > dim)
+                    ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, 0, dim - c, acc);
+                else ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, e, W, acc);
+            }
+        }
+        for (; attn__is_blocks(dtype) && fetch && f < end; f += on)
+            for (int x = 0; x < X; x++) ATTN__(thin_fetch)(next[x] + f, dtype);
         ATTN__UNROLL for (int l = 0; l < R * X; l += W)
             ATTN__(store)(sum + l, ATTN__(add_lanes)(acc + l));
+        for (int r = 0; first && r < m->rows; r++)
+            for (int x = 0; x < X; x++) sum[r * X + x] += m->out[r * m->ldo + j + x];
         ATTN__UNROLL for (int r = 0; r < R; r++) {
-            float *out = m->out + r * m->ldo + j;
             if (r >= m->rows) break;
-            for (int x = 0; first && x < X; x++) sum[r * X + x] += out[x];
-            memcpy(out, sum + r * X, (size_t)X * sizeof *out);
+            memcpy(m->out + r * m->ldo + j, sum + r * X, (size_t)X * sizeof *sum);
         }
     }
 }
 ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first) {
-    float Q[4 * ATTN__SUM_DIMS * ATTN__W]; /* W columns of each row, then the next */
+    float Q[4 * ATTN__SUM_DIMS * ATTN__W];
+    const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * ATTN__W);
+    const int R = m->rows == 1 && ATTN__THIN_SINGLE(m->dtype) ? 1 : 4;
+    for (int64_t c = first; c < dim; c += ATTN__W)
+        for (int r = 0; r < R; r++)
+            ATTN__(store)(Q + (c - first) * R + r * ATTN__W,
+                ATTN__(load_n)(ATTN__(thin_row)(m, r) + c, attn__min(ATTN__W, dim - c)));
     switch (m->dtype) {
 #define X(type) \
     case type: \
-        if (ATTN__THIN_SINGLE(type) && m->rows == 1) ATTN__(thin_dots)(m, 1, type, first, Q); \
+        if (ATTN__THIN_SINGLE(type) && R == 1) ATTN__(thin_dots)(m, 1, type, first, Q); \
         else ATTN__(thin_dots)(m, 4, type, first, Q); \
         return;
         X(ATTN_F32)
