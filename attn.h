@@ -3098,8 +3098,18 @@ static void attn__team_run(void *user, attn__task task, void *arg, int64_t n) {
 /* ============================================================================ >>dispatch ====
    Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA,
    ATTN_BACKEND a backend. */
+/* A tile of a product of matrices (>>tile). */
+typedef void (*attn__mm)(int kind, const float *A, int64_t lda, const float *B, int64_t ldb,
+    int64_t K, int64_t lead, float *C, int64_t ldc, float *x);
+enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 /* The kernels of an ISA: the functions of >>kernel, compiled in its region. */
 struct attn__rows;
+struct attn__query;
+struct attn__tile;
+struct attn__group;
+struct attn__thin;
+struct attn__bwd_tile;
+struct attn__bwd_how;
 struct attn__adaptive;
 struct attn__int16;
 struct attn__decode;
@@ -3108,22 +3118,63 @@ struct attn__std;
 typedef struct attn__kernels {
     const char *name; /* of the ISA */
     int64_t W, MR, NV;
-    int bf16; /* has products of bf16 */
-    void (*flash_rows)(const struct attn__rows *u, int64_t gang, char *scratch, float *partial);
-    void (*flash_merge)(
-        const struct attn__rows *u, int64_t parts, const float *partial, char *scratch);
+    int narrow_types;             /* thin reads narrow types where they lie */
+    const attn__mm *mm, *mm_bf16; /* [NV][MR]: vectors - 1, rows - 1; NULL: no products of bf16 */
+    void (*tile_dots_long)(int64_t vectors, int64_t rows, const float *A, int64_t lda,
+        const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x);
+    void (*mm_columns)(int kind, int64_t rows, int pairs, const float *A, int64_t lda,
+        const float *B, int64_t ldb, int64_t K, int64_t lead, float *C, int64_t ldc,
+        int64_t columns, float *x);
+    void (*pack_k)(float *dst, const attn_desc *d, const attn__sequence_view *s, const attn_in *t,
+        int64_t h, int64_t dim, int64_t j0, int64_t j1);
+    void (*pack_single_k)(
+        float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j);
+    int (*pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
+        const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1);
+    void (*pack_q)(
+        float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t i, int64_t h);
+    /* of bf16 as it is, or NULL */
+    void (*pack_k_pairs)(float *dst, const attn_desc *d, const attn__sequence_view *s,
+        const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1);
+    void (*pack_single_pairs)(
+        float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j);
+    int (*pack_v_pairs)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
+        int64_t h, int64_t j0, int64_t j1);
+    void (*pairs_of_row)(float *P, int64_t c0, int64_t c1);
+    int (*rows_bad)(const float *p, int64_t stride, int64_t n, int64_t dim);
+    int (*bias_hides)(const attn_desc *d, int64_t at, int64_t n);
+    void (*seen_row)(const struct attn__query *q, int pairs, const float *P, int64_t kb,
+        const float *V, int64_t ldv, float *O, int64_t columns, float alpha);
+    void (*finish)(const struct attn__rows *u, const struct attn__tile *t, int64_t r0, int64_t r1);
+    float (*fma1)(float a, float b, float c);
+    void (*exp2_pair)(float *a, float *b);
+    void (*join)(const struct attn__rows *u, struct attn__tile *t, const float *O, const float *max,
+        const float *sum);
+    void (*group_scores)(const struct attn__group *g, float *max);
+    void (*group_softmax)(const struct attn__group *g, float *max, float *alpha);
+    int (*thin_moderate)(const float *x, int64_t n, float least);
+    void (*thin_scale)(float *S, const float *scale, int64_t n);
+    void (*thin_widen)(struct attn__thin *m, const float *scale, float *dst);
+    void (*thin_dots)(const struct attn__thin *m);
+    void (*thin_scores)(const struct attn__group *g, float *max);
+    void (*thin_columns)(const struct attn__thin *m);
     void (*backward_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
         int64_t kv_head, int64_t row0, int64_t rows);
-    void (*backward_split)(const struct attn__bwd *job, const attn__sequence_view *s,
-        int64_t kv_head, int64_t split, char *scratch);
+    void (*bwd_row)(const struct attn__bwd *job, const attn__sequence_view *s,
+        const struct attn__bwd_tile *t, const struct attn__bwd_how *how, int64_t r, int64_t start,
+        int64_t end);
+    void (*bwd_row_whole)(const struct attn__bwd *job, const attn__sequence_view *s,
+        const struct attn__bwd_tile *t, const struct attn__bwd_how *how, int64_t r, int64_t width);
+    void (*add_seen)(const unsigned char *seen, int64_t count, const float *A, int64_t step,
+        const float *B, int64_t ldb, float *C, int64_t columns);
+    void (*bwd_store)(const struct attn__bwd *job, const attn_out *out, int64_t at,
+        const float *row, int64_t dim, float scale);
     void (*backward_dq)(const struct attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
         int64_t row0, int64_t rows);
-    void (*backward_bias)(
-        const struct attn__bwd *job, int64_t b, int64_t h, int64_t kb, char *scratch);
-    void (*standard_rows)(const struct attn__std *job, const attn__sequence_view *s, int64_t h,
-        int64_t row0, int64_t rows, char *scratch);
-    void (*standard_backward)(const struct attn__bwd *job, const attn__sequence_view *s,
-        int64_t kv_head, int64_t block, char *scratch);
+    void (*bias_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
+        const struct attn__bwd_tile *t, int64_t h, int64_t first, float *out, int bad);
+    void (*standard_softmax)(const struct attn__std *job, const attn__sequence_view *s, int64_t h,
+        int64_t row0, int64_t rows, float *S, float *stats);
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
     /* whether int16 can be expected to do for these rows; NULL: no products of int16 */
@@ -3756,8 +3807,9 @@ static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, at
  * added in f32 as others are. */
 static int attn__both_bf16(int32_t a, int32_t b, int64_t dim) {
     const attn__machine_info *m = attn__machine();
-    return m->isa->bf16 && (ATTN__ALL_BF16 || (m->has & ATTN__CPU_BF16)) && !attn__tuning.no_bf16 &&
-           a == ATTN_BF16 && b == ATTN_BF16 && dim % 2 == 0 && dim <= ATTN__LONG_DIMS;
+    return m->isa->mm_bf16 && (ATTN__ALL_BF16 || (m->has & ATTN__CPU_BF16)) &&
+           !attn__tuning.no_bf16 && a == ATTN_BF16 && b == ATTN_BF16 && dim % 2 == 0 &&
+           dim <= ATTN__LONG_DIMS;
 }
 /* Whether scores need more than the product. A scale whose product with log2 e could leave the
  * normal numbers counts too. */
@@ -3912,6 +3964,10 @@ typedef struct attn__rows { /* one unit */
     int64_t kv_head, row0, rows;
     int64_t k0, k1; /* its keys */
 } attn__rows;
+/* Further down: >>split. */
+static void attn__flash_rows(const attn__rows *u, int64_t heads, char *scratch, float *partial);
+static void attn__flash_merge(
+    const attn__rows *u, int64_t parts, const float *partial, char *scratch);
 
 /* Whether the heads of a key lie farther from each other than keys do. */
 static int attn__heads_apart(const attn_in *t) {
@@ -4143,7 +4199,7 @@ static void attn__flash_rows_unit(const void *arg, int64_t u, char *scratch) {
     int64_t unit = job->splits > 1 ? u / job->splits : u;
     int64_t split = job->splits > 1 ? u % job->splits : -1;
     if (!attn__flash_unit(job, unit, job->gang, split, &r)) return;
-    attn__machine()->isa->flash_rows(&r, job->gang, scratch,
+    attn__flash_rows(&r, job->gang, scratch,
         job->splits > 1 ? job->partial + (unit * job->gang * job->splits + split) *
                                              job->rows_partial * (job->v_pad + 2)
                         : NULL);
@@ -4153,7 +4209,7 @@ static void attn__flash_merge_unit(const void *arg, int64_t u, char *scratch) {
     attn__rows r;
     if (!attn__flash_unit(job, u, 1, -1, &r)) return;
     int64_t parts = attn__max(1, attn__ceil_div(r.s.k_len, attn__split_keys(&r.s, job->group)));
-    attn__machine()->isa->flash_merge(
+    attn__flash_merge(
         &r, parts, job->partial + u * job->splits * job->rows_partial * (job->v_pad + 2), scratch);
 }
 /* The whole forward of a job that is shaped, in d->workspace; keys are appended already. */
@@ -4635,7 +4691,7 @@ static void attn__adaptive_dense(
     attn__rows part = *u;
     part.row0 += r0;
     part.rows = r1 - r0;
-    attn__machine()->isa->flash_rows(&part, 1, (char *)t->tally + job->kept, NULL);
+    attn__flash_rows(&part, 1, (char *)t->tally + job->kept, NULL);
     if (job->d->statistics) t->tally->f32 += attn__tiles(u, r0, r1);
 }
 /* The largest error of row r, whose sums as flash has them are O, relative to `sum`. */
@@ -4676,7 +4732,7 @@ static void attn__adaptive_sample(
         part.job = &flash;
         part.row0 += first;
         part.rows = attn__min(ATTN__SAMPLE_ROWS, end - first);
-        attn__machine()->isa->flash_rows(&part, 1, (char *)t->tally + job->kept, t->exact);
+        attn__flash_rows(&part, 1, (char *)t->tally + job->kept, t->exact);
         for (int64_t x = 0; x < part.rows; x++) {
             const double sum = (double)t->exact[ATTN__SAMPLE_ROWS * (v_pad + 1) + x];
             if (t->cert[first + x] == ATTN__FAILED || !(sum > 0)) continue; /* dense, or empty */
@@ -4981,6 +5037,13 @@ typedef struct attn__bwd {
     int bf16_qk, bf16_dp;
     float *P, *dS; /* standard: [rows][ld] */
 } attn__bwd;
+/* Further down: >>blocks. */
+static void attn__backward_split(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t split, char *scratch);
+static void attn__backward_bias(
+    const attn__bwd *job, int64_t b0, int64_t h0, int64_t column, char *scratch);
+static void attn__standard_backward(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t block, char *scratch);
 typedef char attn__bwd_fits[sizeof(attn__bwd) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 /* Key splits of a sequence: a function of its own length and heads. Split n is the key blocks n,
  * n + splits, .. of one (sequence, kv head), which balances causal work. Each split adds to a dq of
@@ -5110,7 +5173,7 @@ static void attn__bwd_whole_head(
     own.first = attn__bwd_row(job, s, kv_head);
     k->backward_rows(&own, s, kv_head, 0, s->q_rows * job->group);
     for (int64_t part = 0; part < splits; part++)
-        k->backward_split(&own, s, kv_head, part, scratch);
+        attn__backward_split(&own, s, kv_head, part, scratch);
     k->backward_dq(&own, s, kv_head, 0, s->q_rows * job->group);
 }
 /* Flash: key splits, or all that a (sequence, kv head) asks for. */
@@ -5123,7 +5186,7 @@ static void attn__bwd_splits_unit(const void *arg, int64_t u, char *scratch) {
     int64_t kv_head, split = attn__bwd_part(job, u, &s, &kv_head);
     if (job->whole_heads) attn__bwd_whole_head(job, &s, kv_head, scratch);
     else if (split < attn__bwd_splits(s.k_len, job->d->kv_heads, 0))
-        attn__machine()->isa->backward_split(job, &s, kv_head, split, scratch);
+        attn__backward_split(job, &s, kv_head, split, scratch);
 }
 /* Standard: P and dS of all pairs, then dK and dV of key blocks, then dQ of row blocks. */
 static int64_t attn__std_scores_units(const attn__bwd *job) {
@@ -5142,7 +5205,7 @@ static void attn__std_unit(const void *arg, int64_t u, char *scratch) {
     const attn__bwd *job = (const attn__bwd *)arg;
     attn__sequence_view s;
     int64_t kv_head, block = attn__bwd_part(job, u, &s, &kv_head);
-    attn__machine()->isa->standard_backward(job, &s, kv_head, block, scratch);
+    attn__standard_backward(job, &s, kv_head, block, scratch);
 }
 /* dbias: blocks of keys of each distinct (batch entry, head) of the bias. */
 static int64_t attn__bwd_bias_blocks(const attn__bwd *job) {
@@ -5157,7 +5220,7 @@ static int64_t attn__bwd_bias_units(const attn__bwd *job) {
 static void attn__bwd_bias_unit(const void *arg, int64_t u, char *scratch) {
     const attn__bwd *job = (const attn__bwd *)arg;
     int64_t blocks = attn__bwd_bias_blocks(job), heads = job->d->bias.stride[1] ? job->d->heads : 1;
-    attn__machine()->isa->backward_bias(
+    attn__backward_bias(
         job, u / blocks / heads, u / blocks % heads, u % blocks * (job->BK - 16), scratch);
 }
 /* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
@@ -5235,6 +5298,9 @@ typedef struct attn__std {
 } attn__std;
 typedef char attn__std_fits[sizeof(attn__std) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 #ifndef ATTN_NO_STANDARD
+/* Further down: >>blocks. */
+static void attn__standard_rows(const attn__std *job, const attn__sequence_view *s, int64_t h,
+    int64_t row0, int64_t rows, char *scratch);
 static void attn__standard_shape(const attn_desc *d, attn__std *job) {
     memset(job, 0, sizeof *job);
     job->d = d;
@@ -5276,8 +5342,7 @@ static void attn__standard_unit(const void *arg, int64_t u, char *scratch) {
     int64_t tile = u % job->tiles, h = u / job->tiles % job->d->heads, row0 = tile * job->BM;
     attn__sequence_view s = attn__sequence(job->d, u / job->tiles / job->d->heads);
     if (row0 < s.q_rows)
-        attn__machine()->isa->standard_rows(
-            job, &s, h, row0, attn__min(job->BM, s.q_rows - row0), scratch);
+        attn__standard_rows(job, &s, h, row0, attn__min(job->BM, s.q_rows - row0), scratch);
 }
 static attn_status attn__standard_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
@@ -5298,6 +5363,1405 @@ static attn_status attn__standard_run(
         attn__share_run(d, &share);
     }
     return ATTN_OK;
+}
+#endif
+
+/* =============================================================================== >>split ====
+   What the plans above share out, in the kernels of the ISA that runs, but compiled once: rows
+   and groups of rows against blocks of keys, one key split after another. */
+#define ATTN__LANES_MOST 16 /* of a vector, of any ISA */
+#define ATTN__ROWS_MOST 8   /* of a tile */
+#define ATTN__AHEAD 4
+/* A thin sequence has at least so many keys; how many of these are looked up at a time; how many bytes
+ * of them are fetched before they are used, in at most so many keys. */
+#define ATTN__THIN_KEYS 64
+#define ATTN__THIN_CHUNK ATTN__SUM_KEYS
+#define ATTN__THIN_BYTES 8192
+#define ATTN__THIN_AHEAD 64
+/* for (r = 0; r < rows; r += n): at most `most` at a time, as equal as may be */
+#define ATTN__EACH_OF(r, n, rows, most) \
+    for (int64_t r = 0, n, left = attn__ceil_div(rows, most); \
+        left > 0 && (n = attn__ceil_div((rows) - r, left)) > 0; left--, r += n)
+#define ATTN__EACH_TILE(isa, r, n, rows) ATTN__EACH_OF(r, n, rows, (isa)->MR)
+/* floats of a vector for each row of a group, rounded up to tiles */
+#define ATTN__MAXIMA ((ATTN__GROUP_ROWS + ATTN__ROWS_MOST) * ATTN__LANES_MOST)
+#define ATTN__GROUPS 64
+#define ATTN__TILE_MAX 256  /* rows, and keys, of a backward block */
+#define ATTN__BIAS_KEYS 256 /* most of a block of dbias */
+/* The kernels that run; known before anything is planned. */
+ATTN__INLINE const attn__kernels *attn__isa(void) { return attn__machine_known.isa; }
+/* n rounded up to a power of two. */
+ATTN__INLINE int64_t attn__padded(int64_t n, int64_t power) { return (n + power - 1) & -power; }
+/* Products begin at a multiple of it: dropout's words come in fours. */
+ATTN__INLINE int64_t attn__step(const attn__kernels *isa) { return attn__max(isa->W, 4); }
+/* The tile of so many vectors and rows; of pairs of bf16. */
+ATTN__INLINE attn__mm attn__mm_of(
+    const attn__kernels *isa, int64_t vectors, int64_t rows, int pairs) {
+    return (pairs ? isa->mm_bf16 : isa->mm)[(vectors - 1) * isa->MR + rows - 1];
+}
+/* A tile of Q K^T. */
+static ATTN__UNUSED void attn__tile_dots(const attn__kernels *isa, int64_t vectors, int64_t rows,
+    int pairs, const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C,
+    int64_t ldc, float *x) {
+    if (K > ATTN__LONG_DIMS) isa->tile_dots_long(vectors, rows, A, lda, B, ldb, K, C, ldc, x);
+    else
+        attn__mm_of(isa, vectors, rows, pairs)(
+            ATTN__QK, A, lda, B, ldb, K, ATTN__SUM_DIMS >> pairs, C, ldc, x);
+}
+/* Columns, a multiple of W, go by tiles of as equal a width as may be: vectors of the next one. */
+ATTN__INLINE int64_t attn__tile_vectors(const attn__kernels *isa, int64_t columns) {
+    const int64_t vectors = columns / isa->W;
+    return attn__ceil_div(vectors, attn__ceil_div(vectors, isa->NV));
+}
+/* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
+ * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
+ATTN__INLINE void attn__fetch_row(const void *data, int32_t dtype, int64_t at, int64_t dim) {
+    const int planes = dtype == ATTN_INT16;
+    const uint64_t row = (uint64_t)(planes ? attn__high(at) : attn__bytes(dtype, at)),
+                   end = planes ? (uint64_t)dim : (uint64_t)attn__bytes(dtype, dim);
+    for (uint64_t c = 0; c < end; c += 64) {
+        const uintptr_t p = (uintptr_t)data + (uintptr_t)(row + c);
+        ATTN__PREFETCH((const void *)p, 3);
+        if (planes) ATTN__PREFETCH((const void *)(p + ATTN_PLANE), 3);
+    }
+}
+/* The row a few rows on. Unsigned: a stride never taken may wrap. */
+ATTN__INLINE void attn__fetch(
+    const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
+    attn__fetch_row(data, dtype, (int64_t)((uint64_t)at + ATTN__AHEAD * (uint64_t)stride), dim);
+}
+ATTN__INLINE float attn__kv_scale(
+    const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
+    return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
+}
+/* Whether the mask or the bias hides key j from the row; whether it sees the key. */
+static int attn__masked(const attn__query *q, int64_t j) {
+    const attn_desc *d = q->d;
+    if (d->mask.data) {
+        const unsigned char *mask = (const unsigned char *)d->mask.data;
+        if (mask[attn__bias_at(d, q->s, d->mask.stride, q->i, q->h) + j] == 0) return 1;
+    }
+    if (!d->bias.data) return 0;
+    const int64_t at = attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) + j;
+    return attn__hidden_by_bias(d, at);
+}
+static ATTN__UNUSED int attn__sees(const attn__query *q, int64_t j) {
+    return j >= q->lo && j < q->hi && !attn__masked(q, j);
+}
+typedef struct attn__tile { /* one thread's scratch */
+    /* [BN / W][head_dim][W], [BN][v_pad], [rows of a group][ld], [BM][q_pad], [BM][v_pad] */
+    float *K, *V, *S, *Q, *O;
+    float *max, *sum; /* [BM]: row_max as scores are held, row_sum */
+    /* O [BM][v_pad], sums and maxima [BM] of the key spans before; none without a span */
+    double *long_O, *long_sum;
+    float *long_max;
+} attn__tile;
+static attn__tile attn__carve(const attn__flash *job, char *scratch) {
+    const attn__kernels *isa = attn__isa();
+    attn__tile t;
+    const int64_t rows = job->span ? job->BM : 0;
+    t.long_O = (double *)(void *)scratch;
+    t.long_sum = t.long_O + rows * job->v_pad;
+    t.long_max = (float *)(t.long_sum + rows);
+    float *p = t.long_max + rows;
+    /* clang-format off */
+    t.S = p; p += attn__scores_size(isa->MR, job->ld);
+    t.O = p; p += job->BM * job->v_pad;
+    t.max = p; p += job->BM;
+    t.sum = p; p += job->BM;
+    t.K = p; p += job->BN * job->d->head_dim;
+    t.V = p; p += job->copy_v != ATTN__V_IN_PLACE ? job->BN * job->v_pad : 0;
+    /* clang-format on */
+    t.Q = p;
+    return t;
+}
+ATTN__INLINE int64_t attn__row_query(const attn__rows *u, int64_t r) {
+    return u->job->group == 1 ? u->row0 + r : (u->row0 + r) / u->job->group;
+}
+ATTN__INLINE int64_t attn__row_head(const attn__rows *u, int64_t r) {
+    return u->job->group == 1 ? u->kv_head
+                              : u->kv_head * u->job->group + (u->row0 + r) % u->job->group;
+}
+/* Row r saw no key, or none whose score is not -infinity. */
+ATTN__INLINE int attn__row_empty(const attn__tile *t, int64_t r) {
+    return attn__bits(t->sum[r]) << 1 == 0;
+}
+/* The lse of row r, which is finished, and what makes O o: the sink joins maximum and sum. */
+ATTN__NOINLINE float attn__finish_lse(const attn__rows *u, const attn__tile *t, int64_t r) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = u->job->d;
+    int64_t i = attn__row_query(u, r), h = attn__row_head(u, r);
+    float sum = t->sum[r], scale = 1;
+    int empty = attn__row_empty(t, r);
+    double top = d->sink || d->lse ? attn__row_top(t->max[r], u->job->unit) : 0;
+    if (d->sink) {
+        double sink = (double)d->sink[h], highest = sink > top ? sink : top;
+        if (!attn__is_neg_inf(highest)) {
+            float joined = (float)((sink - highest) * ATTN__LOG2E);
+            scale = (float)((top - highest) * ATTN__LOG2E);
+            isa->exp2_pair(&scale, &joined);
+            sum = isa->fma1(sum, scale, joined);
+            top = highest;
+        }
+    }
+    if (d->lse) {
+        d->lse[attn__lse_at(d, &u->s, i, h)] =
+            empty ? (d->sink ? d->sink[h] : ATTN__NEG_INF)
+                  : attn__nearest_f32(top + attn__log((double)sum));
+    }
+    scale = empty ? 0 : scale / sum;
+    ATTN__F32(scale);
+    return scale;
+}
+/* What makes O o of row r, which is finished; an empty row is 0. */
+ATTN__INLINE float attn__finish_row(const attn__rows *u, const attn__tile *t, int64_t r) {
+    const attn_desc *d = u->job->d;
+    if (d->sink || d->lse) return attn__finish_lse(u, t, r);
+    float scale = attn__row_empty(t, r) ? 0 : 1 / t->sum[r];
+    ATTN__F32(scale);
+    return scale;
+}
+/* The packed block of keys [kb, ke), of which pack0 .. are there. */
+typedef struct attn__kv_block {
+    int64_t kb, ke, pack0, ldv;
+    const float *V;
+    /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
+     * one key is packed, by pack_single_k */
+    int not_finite, whole, empty, single;
+    int thin_k, thin_v;   /* K, V are read where they lie */
+    int pairs_k, pairs_v; /* Q and K, V and P are pairs of bf16 */
+} attn__kv_block;
+/* Up to MR rows of a unit, from row0 on, against a block; up to GROUP_ROWS where it is short. */
+typedef struct attn__group {
+    const attn__rows *u;
+    attn__tile *t;
+    const attn__kv_block *b;
+    const float *Q;
+    int64_t ldq, row0, rows;
+    int64_t head, heads; /* which head of a gang of how many */
+    int late;            /* that of its kv head */
+    /* row r sees keys [lo[r], hi[r]) of the block */
+    int64_t lo[ATTN__GROUP_ROWS], hi[ATTN__GROUP_ROWS];
+    int64_t first, last;        /* that some row sees */
+    int64_t inner_lo, inner_hi; /* that every row sees */
+    int64_t start, end;         /* columns of the scores that are computed */
+    uint32_t holes;             /* bit r: the mask hides keys between lo[r] and hi[r] */
+} attn__group;
+ATTN__INLINE int64_t attn__group_query(const attn__group *g, int64_t r) {
+    return attn__row_query(g->u, g->row0 + r);
+}
+ATTN__INLINE int64_t attn__group_head(const attn__group *g, int64_t r) {
+    return attn__row_head(g->u, g->row0 + r);
+}
+ATTN__INLINE attn__query attn__group_row(const attn__group *g, int64_t r) {
+    attn__query q = {g->u->job->d, &g->u->s, attn__group_head(g, r), attn__group_query(g, r),
+        g->lo[r], g->hi[r]};
+    return q;
+}
+/* Whether 32 bytes of a mask hide all. */
+ATTN__INLINE int attn__mask_hides(const unsigned char *p) {
+    uint64_t x[4];
+    memcpy(x, p, sizeof x);
+    return !(x[0] | x[1] | x[2] | x[3]);
+}
+/* lo .. hi of row r end where the mask shows a key; the same by bias, to whole vectors. */
+ATTN__NOINLINE void attn__group_trim(attn__group *g, int64_t r) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = g->u->job->d;
+    const attn__query q = attn__group_row(g, r);
+    int64_t lo = q.lo, hi = q.hi;
+    if (d->mask.data) {
+        const unsigned char *seen =
+            (const unsigned char *)d->mask.data + attn__bias_at(d, q.s, d->mask.stride, q.i, q.h);
+        while (lo + 32 <= hi && attn__mask_hides(seen + lo)) lo += 32;
+        while (lo < hi && !seen[lo]) lo++;
+        while (lo + 32 <= hi && attn__mask_hides(seen + hi - 32)) hi -= 32;
+        while (lo < hi && !seen[hi - 1]) hi--;
+        if (lo < hi && memchr(seen + lo, 0, (size_t)(hi - lo))) g->holes |= 1u << r;
+    }
+    const int64_t at = d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
+    if (d->bias.data && lo < hi &&
+        (attn__hidden_by_bias(d, at + lo) || attn__hidden_by_bias(d, at + hi - 1))) {
+        int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
+        for (int64_t j = lo, n; j < hi; j += n) {
+            n = attn__min(hi - j, 8 * isa->W);
+            if (isa->bias_hides(d, at + j, n)) continue;
+            first = attn__min(first, j);
+            last = j + n;
+        }
+        lo = first;
+        hi = attn__max(first, last);
+        while (lo + isa->W <= hi && isa->bias_hides(d, at + lo, isa->W)) lo += isa->W;
+        while (lo + isa->W <= hi && isa->bias_hides(d, at + hi - isa->W, isa->W)) hi -= isa->W;
+        if (hi - lo < isa->W && isa->bias_hides(d, at + lo, hi - lo)) lo = hi;
+    }
+    g->lo[r] = lo;
+    g->hi[r] = hi;
+}
+/* Row r sees keys [lo[r], hi[r]), or none. */
+ATTN__INLINE void attn__group_row_range(attn__group *g, int64_t r) {
+    if (g->hi[r] <= g->lo[r]) {
+        g->lo[r] = g->hi[r] = g->b->kb;
+    } else {
+        g->first = attn__min(g->first, g->lo[r]);
+        g->last = attn__max(g->last, g->hi[r]);
+    }
+    g->inner_lo = attn__max(g->inner_lo, g->lo[r]);
+    g->inner_hi = attn__min(g->inner_hi, g->hi[r]);
+}
+ATTN__INLINE void attn__group_ranges(attn__group *g) {
+    const attn__kernels *isa = attn__isa();
+    const attn__kv_block *b = g->b;
+    const attn_desc *d = g->u->job->d;
+    const int trim = d->mask.data || d->bias.data;
+    int whole = b->whole || attn__all_see(d, &g->u->s, attn__group_query(g, 0),
+                                attn__group_query(g, g->rows - 1), b->kb, b->ke);
+    g->first = whole && !trim ? b->kb : b->ke;
+    g->last = whole && !trim ? b->ke : b->kb;
+    g->inner_lo = b->kb;
+    g->inner_hi = b->ke;
+    g->holes = 0;
+    for (int64_t r = 0; r < g->rows; r++) {
+        g->lo[r] = b->kb;
+        g->hi[r] = b->ke;
+    }
+    for (int64_t r = 0; r < g->rows && (!whole || trim); r++) {
+        int64_t lo = b->kb, hi = b->ke;
+        const int64_t i = attn__group_query(g, r);
+        if (!whole) attn__rows_see_inline(d, &g->u->s, i, i, &lo, &hi);
+        g->lo[r] = attn__max(lo, b->kb);
+        g->hi[r] = attn__min(hi, b->ke);
+        if (trim && g->lo[r] < g->hi[r]) attn__group_trim(g, r);
+        attn__group_row_range(g, r);
+    }
+    g->start = (g->first - b->kb) & -attn__step(isa);
+    g->end = attn__padded(g->last - b->kb, isa->W);
+}
+/* 3. O = alpha O + P V over the keys that some row sees; or at once o and lse of rows that nothing
+ * joins after this block. */
+ATTN__NOINLINE void attn__group_output(const attn__group *g, float *alpha, int finish) {
+    const attn__kernels *isa = attn__isa();
+    const attn__tile *t = g->t;
+    const attn__kv_block *b = g->b;
+    const attn__flash *job = g->u->job;
+    const attn_desc *d = job->d;
+    const int pairs = b->pairs_v;
+    const int64_t kb = b->kb, rows = g->rows, /* a pair of keys counts as one */
+        from = (g->first - kb) >> pairs, keys = ((g->last - kb + pairs) >> pairs) - from,
+                  lead = (ATTN__SUM_KEYS >> pairs) - from % (ATTN__SUM_KEYS >> pairs);
+    const float *P = t->S + from, *V = b->V + from * b->ldv;
+    float *O = t->O + g->row0 * job->v_pad;
+    for (int64_t r = 0; r < rows && pairs; r++)
+        isa->pairs_of_row(t->S + r * job->ld, g->start, g->end);
+    if (finish && job->straight_to_o && b->empty && !b->not_finite) {
+        int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
+        float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, attn__group_query(g, 0),
+                                            attn__group_head(g, 0));
+        for (int64_t r = 0; r < rows; r++) alpha[r] = attn__finish_row(g->u, t, g->row0 + r);
+        ATTN__EACH_TILE(isa, r, m, rows) {
+            isa->mm_columns(ATTN__PV_LAST, m, 0, P + r * job->ld, job->ld, V, b->ldv, keys, lead,
+                o + r * ldo, ldo, job->v_pad, alpha + r);
+        }
+        for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
+            if (attn__row_empty(t, g->row0 + r))
+                memset(o + r * ldo, 0, (size_t)job->v_pad * sizeof *o);
+        return;
+    }
+    const int all_see_all = g->inner_lo == g->first && g->inner_hi == g->last &&
+                            !(pairs && ((g->first - kb) | (g->last - kb)) % 2);
+    if (!b->not_finite || (!d->mask.data && !d->bias.data && all_see_all)) {
+        ATTN__EACH_TILE(isa, r, m, rows) {
+            isa->mm_columns(ATTN__PV, m, pairs, P + r * job->ld, job->ld, V, b->ldv, keys, lead,
+                O + r * job->v_pad, job->v_pad, job->v_pad,
+                b->empty && !b->not_finite ? NULL : alpha + r);
+        }
+    } else {
+        for (int64_t r = 0; r < rows; r++) {
+            const attn__query q = attn__group_row(g, r);
+            isa->seen_row(&q, pairs, t->S + r * job->ld, kb, b->V, b->ldv, O + r * job->v_pad,
+                job->v_pad, alpha[r]);
+        }
+    }
+    if (finish) isa->finish(g->u, t, g->row0, g->row0 + rows);
+}
+/* ---- few rows: >>thin has the kernels ---- */
+typedef struct attn__thin {
+    const void *data; /* K or V: element 0 of row j of n is at[j], or at first + j * step */
+    const int64_t *at;
+    int64_t first, step;
+    int64_t n, dim;
+    int32_t dtype;
+    const float *A; /* Q, or P, of `rows` rows */
+    int64_t lda, rows;
+    float *out; /* Q K^T, or O */
+    int64_t ldo;
+    const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
+    /* what is fetched while row j is read: a row at next[j], or at stream + j * each; nothing where both
+     * are 0. So many of these (`dense`) lie one after the other without gaps, and are fetched line by
+     * line */
+    const char *const *next;
+    const char *stream;
+    int64_t each, dense;
+} attn__thin;
+/* What a chunk of keys needs. */
+typedef struct attn__chunk {
+    int64_t at[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
+    float scale[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
+    const char *next[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
+} attn__chunk;
+/* What a chunk sets only where it is needed. */
+ATTN__INLINE void attn__thin_clear(attn__thin *m) {
+    m->at = NULL;
+    m->next = NULL;
+    m->stream = NULL;
+    m->alpha = NULL;
+    m->first = m->step = m->each = m->dense = 0;
+}
+/* Element 0 of row j < n. */
+ATTN__INLINE int64_t attn__thin_at(const attn__thin *m, int64_t j) {
+    return m->at ? m->at[j] : m->first + j * m->step;
+}
+/* What is fetched while row j is read. */
+ATTN__INLINE const char *attn__thin_next(const attn__thin *m, int64_t j) {
+    return m->next ? m->next[j] : m->stream + j * m->each;
+}
+/* Row r of A, or the last. */
+ATTN__INLINE const float *attn__thin_row(const attn__thin *m, int64_t r) {
+    return m->A + attn__min(r, m->rows - 1) * m->lda;
+}
+/* Bytes from a row's begin to column c of it. */
+ATTN__INLINE int64_t attn__thin_bytes(int32_t dtype, int64_t c) {
+    return dtype == ATTN_INT16 ? c : attn__bytes(dtype, c);
+}
+ATTN__INLINE int64_t attn__thin_line(int32_t dtype) { /* columns of 64 bytes */
+    return dtype == ATTN_INT16 || dtype == ATTN_Q8_0 ? 64
+           : dtype == ATTN_Q4_0                      ? 128
+                                                     : 64 / attn__bytes(dtype, 1);
+}
+/* at[0 .. n) as addresses. */
+ATTN__INLINE void attn__thin_rows_at(
+    const attn__group *g, const attn_in *t, int64_t j, int64_t n, const char **rows) {
+    int64_t at[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
+    attn__keys_at(g->u->job->d, &g->u->s, t->stride, j, n, g->u->kv_head, at);
+    for (int64_t x = 0; x < n; x++)
+        rows[x] =
+            (const char *)((uintptr_t)t->data + (uintptr_t)(t->dtype == ATTN_INT16
+                                                                ? attn__high(at[x])
+                                                                : attn__bytes(t->dtype, at[x])));
+}
+/* Fetched while rows x .. are read: n rows, `step` bytes apart. */
+ATTN__INLINE void attn__thin_rows_on(
+    attn__chunk *k, int64_t x, int64_t n, const void *data, int64_t offset, int64_t step) {
+    const uintptr_t at = (uintptr_t)data + (uintptr_t)offset;
+    for (int64_t i = 0; i < n; i++) k->next[x + i] = (const char *)(at + (uintptr_t)(i * step));
+}
+/* What is fetched meanwhile: the rows `ahead` keys on, and past key `end` those of the tensor `then`
+ * from key `from` on. */
+ATTN__INLINE void attn__thin_ahead(const attn__group *g, const attn_in *t, int64_t j, int64_t end,
+    const attn_in *then, int64_t from, attn__chunk *k, attn__thin *m) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = g->u->job->d;
+    const attn__sequence_view *s = &g->u->s;
+    const int64_t n = m->n, up = attn__padded(n, isa->W), size = attn__bytes(t->dtype, m->dim),
+                  ahead = attn__clamp(ATTN__THIN_BYTES / size, 1, ATTN__THIN_AHEAD),
+                  own = attn__clamp(end - (j + ahead), 0, n),
+                  first = attn__max(0, j + ahead - end) + from,
+                  others = attn__clamp(s->k_len - first, 0, n - own);
+    if (m->at) {
+        attn__thin_rows_at(g, t, j + ahead, own, k->next);
+        attn__thin_rows_at(g, then, first, others, k->next + own);
+    } else {
+        const int64_t on = attn__bytes(t->dtype, m->first + ahead * m->step),
+                      step = attn__bytes(t->dtype, m->step);
+        if (own == n && step == size) {
+            m->stream = (const char *)t->data + on;
+            m->each = size;
+            m->dense = ATTN__THIN_CHUNK;
+            return;
+        }
+        attn__thin_rows_on(k, 0, own, t->data, on, step);
+        if (others)
+            attn__thin_rows_on(k, own, others, then->data,
+                attn__bytes(then->dtype, attn__k_at(d, s, then->stride, first, g->u->kv_head)),
+                attn__bytes(then->dtype, then->stride[1]));
+    }
+    for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
+    m->next = k->next;
+}
+/* A gang's share of it, in the order of memory: each head a part of the chunk behind this one, all
+ * heads of a key after the other. */
+ATTN__NOINLINE void attn__thin_gang(const attn__group *g, const attn_in *t, int64_t j, int64_t end,
+    const attn_in *then, int64_t from, attn__chunk *k, attn__thin *m) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = g->u->job->d;
+    const attn__sequence_view *s = &g->u->s;
+    const int64_t h = g->u->kv_head - g->head, n = m->n, heads = g->heads,
+                  part = g->head * n / heads, up = attn__padded(n, isa->W);
+    int64_t at[ATTN__THIN_CHUNK];
+    j += n;
+    if (j >= end) t = then, j = from, end = s->k_len;
+    j += part;
+    const int64_t keys = attn__clamp(end - j, 0, attn__ceil_div(n, heads)),
+                  beside = attn__bytes(t->dtype, t->stride[2]);
+    if (beside == attn__bytes(t->dtype, t == &d->k ? d->head_dim : d->v_dim)) m->dense = heads;
+    if (keys) attn__keys_at(d, s, t->stride, j, keys, h, at);
+    if (!m->at && m->dense && keys * heads >= n && t->stride[1] == heads * t->stride[2]) {
+        m->stream = (const char *)t->data + attn__bytes(t->dtype, at[0]);
+        m->each = beside;
+        m->dense = ATTN__THIN_CHUNK;
+        return;
+    }
+    for (int64_t x = 0, i = 0; x < n; x += heads, i++) {
+        const int64_t most = attn__min(heads, n - x);
+        if (i < keys) attn__thin_rows_on(k, x, most, t->data, attn__bytes(t->dtype, at[i]), beside);
+        else attn__thin_rows_on(k, x, most, d->q.data, 0, 0);
+    }
+    for (int64_t x = n; x < up; x++) k->next[x] = (const char *)d->q.data;
+    m->next = k->next;
+}
+/* m's rows are keys j .. j + n - 1 of t, K or V. */
+ATTN__NOINLINE void attn__thin_chunk(const attn__group *g, const attn_in *t, int64_t j, int64_t end,
+    const attn_in *then, int64_t from, attn__chunk *k, attn__thin *m) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = g->u->job->d;
+    const attn__sequence_view *s = &g->u->s;
+    const int64_t h = g->u->kv_head, n = m->n, up = attn__padded(n, isa->W);
+    m->data = t->data;
+    m->dtype = t->dtype;
+    if (s->pages || t->dtype == ATTN_INT16 || then->dtype == ATTN_INT16) {
+        attn__keys_at(d, s, t->stride, j, n, h, k->at);
+        for (int64_t x = n; x < up; x++) k->at[x] = k->at[n - 1];
+        m->at = k->at;
+    } else {
+        m->first = attn__k_at(d, s, t->stride, j, h);
+        m->step = t->stride[1];
+    }
+    if (g->heads > 1) attn__thin_gang(g, t, j, end, then, from, k, m);
+    else attn__thin_ahead(g, t, j, end, then, from, k, m);
+    if (t->scale && s->pages) {
+        int64_t at[ATTN__THIN_CHUNK];
+        attn__keys_at(d, s, t->scale_stride, j, n, h, at);
+        for (int64_t x = 0; x < n; x++) k->scale[x] = t->scale[at[x]];
+    } else if (t->scale) {
+        const int64_t at = attn__k_at(d, s, t->scale_stride, j, h), step = t->scale_stride[1];
+        for (int64_t x = 0; x < n; x++) k->scale[x] = t->scale[at + x * step];
+    }
+    for (int64_t x = n; t->scale && x < up; x++) k->scale[x] = k->scale[n - 1];
+}
+/* Nothing more is fetched, or again what there is. */
+ATTN__INLINE void attn__thin_rest(attn__thin *m) {
+    m->next = NULL;
+    m->stream = (const char *)m->data;
+    m->each = 0;
+    m->dense = ATTN__THIN_CHUNK;
+}
+/* Whether thin_dots and thin_columns read t where it lies. scaled: each key needs its scale. */
+static int attn__thin_reads(const attn_in *t, int64_t dim, int scaled) {
+    const attn__kernels *isa = attn__isa();
+    return t->dtype == ATTN_F32 || (isa->narrow_types && (dim & (isa->W - 1)) == 0 && !scaled);
+}
+/* Whether the scales of K go to the products: where nothing can overflow. All rows of the sequence have
+ * a say, and no padding: bits follow from it. */
+static int attn__thin_late(const attn__rows *u, const float *Q, int64_t ldq) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = u->job->d;
+    const int64_t rows = attn__min(u->rows, u->s.q_used * u->job->group - u->row0);
+    int late = d->k.scale != NULL;
+    for (int64_t r = 0; r < rows && late; r++)
+        late = isa->thin_moderate(Q + r * ldq, d->head_dim, 0);
+    return late;
+}
+/* The products of a group with THIN_CHUNK keys, columns c .. of its scores. */
+ATTN__NOINLINE void attn__thin_products(const attn__group *g, int64_t c) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = g->u->job->d;
+    const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows,
+                  n = attn__min(g->end - c, ATTN__THIN_CHUNK);
+    attn__chunk k;
+    attn__thin m;
+    attn__thin_clear(&m);
+    m.n = attn__clamp(g->b->ke - kb - c, 0, n);
+    m.dim = d->head_dim;
+    m.lda = g->ldq;
+    m.ldo = ld;
+    if (m.n) attn__thin_chunk(g, &d->k, kb + c, g->b->ke, &d->v, g->first, &k, &m);
+    const float *scale = d->k.scale && !g->late ? k.scale : NULL;
+    if (m.n && !attn__thin_reads(&d->k, m.dim, scale != NULL)) isa->thin_widen(&m, scale, g->t->K);
+    for (int64_t r = 0; r < rows && m.n; r += 4) {
+        if (r) attn__thin_rest(&m);
+        m.A = g->Q + r * g->ldq;
+        m.rows = attn__min(4, rows - r);
+        m.out = g->t->S + r * ld + c;
+        isa->thin_dots(&m);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        float *S = g->t->S + r * ld + c;
+        if (g->late) isa->thin_scale(S, k.scale, m.n);
+        for (int64_t x = m.n; x < n; x++) S[x] = 0;
+    }
+}
+/* O = alpha O + P V over keys from j0 on that the group sees, to the end of their SUM_KEYS, which are
+ * summed from zero. The scales of V go to P where nothing is lost. Returns where the next begin. */
+ATTN__NOINLINE int64_t attn__thin_output(const attn__group *g, int64_t j0, const float *alpha) {
+    const attn__kernels *isa = attn__isa();
+    const attn__flash *job = g->u->job;
+    const attn_in *v = &job->d->v;
+    const int64_t kb = g->b->kb, rows = g->rows, ld = job->ld,
+                  n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
+    float one[ATTN__ROWS_MOST], *S = g->t->S + (j0 - kb);
+    attn__chunk k;
+    attn__thin m;
+    for (int r = 0; r < isa->MR; r++) one[r] = 1;
+    attn__thin_clear(&m);
+    m.n = n;
+    m.dim = job->d->v_dim;
+    m.lda = ld;
+    m.ldo = job->v_pad;
+    attn__thin_chunk(g, v, j0, g->last, &job->d->k, g->b->ke, &k, &m);
+    const float *scale =
+        v->scale && !isa->thin_moderate(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
+    if (!attn__thin_reads(v, m.dim, scale != NULL)) isa->thin_widen(&m, scale, g->t->V);
+    for (int64_t r = 0; r < rows && v->scale && !scale; r++)
+        isa->thin_scale(S + r * ld, k.scale, n);
+    for (int64_t r = 0; r < rows; r += 4) {
+        if (r) attn__thin_rest(&m);
+        m.A = S + r * ld;
+        m.rows = attn__min(4, rows - r);
+        m.out = g->t->O + (g->row0 + r) * m.ldo;
+        m.alpha = j0 > g->first ? one : g->b->empty ? NULL : alpha + r;
+        isa->thin_columns(&m);
+    }
+    return j0 + n;
+}
+/* ---- groups, gangs and blocks ---- */
+/* A kv head of a unit: its rows, with a tile of their own, and room for O, maxima and sums of a later
+ * key split. Heads share the tile's K and V. */
+typedef struct attn__head {
+    const attn__rows *u;
+    attn__tile t;
+    const float *Q;
+    float *second;
+    int late; /* scales of K go to the products */
+} attn__head;
+ATTN__INLINE void attn__group_of(attn__group *g, attn__head *head, int64_t row0, int64_t rows,
+    int64_t ldq, const attn__kv_block *b) {
+    g->u = head->u;
+    g->t = &head->t;
+    g->b = b;
+    g->Q = head->Q + row0 * ldq;
+    g->late = head->late;
+    g->ldq = ldq;
+    g->row0 = row0;
+    g->rows = rows;
+    g->head = 0;
+    g->heads = 1;
+    attn__group_ranges(g);
+}
+/* Scores, softmax, P V into O of groups that see the same keys, each chunk of keys for one after
+ * the other, as memory has them. With `finish`, after which nothing joins them, o and lse. */
+static void attn__thin_groups(const attn__group *g, int64_t groups, int finish) {
+    const attn__kernels *isa = attn__isa();
+    float max[ATTN__MAXIMA], alpha[ATTN__GANG][ATTN__GROUP_ROWS];
+    for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK)
+        for (int64_t h = 0; h < groups; h++) attn__thin_products(g + h, c);
+    for (int64_t h = 0; h < groups; h++) {
+        isa->thin_scores(g + h, max);
+        isa->group_softmax(g + h, max, alpha[h]);
+    }
+    if (!g->b->thin_v) {
+        for (int64_t h = 0; h < groups; h++) attn__group_output(g + h, alpha[h], finish);
+        return;
+    }
+    for (int64_t j = g->first, next = j; j < g->last; j = next)
+        for (int64_t h = 0; h < groups; h++) next = attn__thin_output(g + h, j, alpha[h]);
+    for (int64_t h = 0; h < groups && finish; h++)
+        isa->finish(g[h].u, g[h].t, g[h].row0, g[h].row0 + g[h].rows);
+}
+/* The same for one group, thin or not. */
+static void attn__flash_group(attn__head *head, int64_t row0, int64_t rows, int64_t ldq,
+    const attn__kv_block *b, int finish) {
+    const attn__kernels *isa = attn__isa();
+    const attn__rows *u = head->u;
+    attn__tile *t = &head->t;
+    attn__group g;
+    float max[ATTN__MAXIMA], alpha[ATTN__GROUP_ROWS];
+    attn__group_of(&g, head, row0, rows, ldq, b);
+    const int none = g.last <= g.first;
+    if (b->empty && (b->not_finite || none))
+        memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
+    if (none) {
+        if (finish) isa->finish(u, t, row0, row0 + rows);
+    } else if (!ATTN__SMALL && b->thin_k) {
+        attn__thin_groups(&g, 1, finish);
+    } else {
+        isa->group_scores(&g, max);
+        isa->group_softmax(&g, max, alpha);
+        attn__group_output(&g, alpha, finish);
+    }
+}
+/* For all heads of a gang, side by side; each row sees each key of the block. */
+static void attn__flash_gang(
+    attn__head *gang, int64_t heads, int64_t ldq, const attn__kv_block *b, int finish) {
+    attn__group g[ATTN__GANG];
+    for (int64_t h = 0; h < heads; h++) {
+        attn__group_of(g + h, gang + h, 0, gang->u->rows, ldq, b);
+        g[h].head = h;
+        g[h].heads = heads;
+    }
+    attn__thin_groups(g, heads, finish);
+}
+/* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
+static void attn__fold(const attn__rows *u, attn__tile *t, int first) {
+    const attn__kernels *isa = attn__isa();
+    const int64_t width = u->job->v_pad;
+    for (int64_t r = 0; r < u->rows; r++) {
+        double *to = t->long_O + r * width;
+        const float *O = t->O + r * width;
+        float alpha = first ? ATTN__NEG_INF
+                            : attn__rescale(t->long_max[r], t->max[r], u->job->unit.exp2),
+              unused = 0;
+        isa->exp2_pair(&alpha, &unused);
+        for (int64_t c = 0; c < width; c++) {
+            double old = first ? 0 : to[c] * (double)alpha;
+            ATTN__ROUNDED(old);
+            to[c] = old + (double)O[c];
+        }
+        double old = first ? 0 : t->long_sum[r] * (double)alpha;
+        ATTN__ROUNDED(old);
+        t->long_sum[r] = old + (double)t->sum[r];
+        t->long_max[r] = t->max[r];
+        t->sum[r] = 0;
+    }
+}
+/* All spans are folded: O and sums as if there had been one. */
+static void attn__unfold(const attn__rows *u, attn__tile *t) {
+    for (int64_t n = 0; n < u->rows * u->job->v_pad; n++) t->O[n] = (float)t->long_O[n];
+    for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
+}
+/* The keys and values of a block, packed, or where they lie. */
+static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_block *b) {
+    const attn__kernels *isa = attn__isa();
+    const attn__flash *job = u->job;
+    const attn_desc *d = job->d;
+    const int64_t h = u->kv_head;
+    if (b->single)
+        (b->pairs_k ? isa->pack_single_pairs : isa->pack_single_k)(t->K, d, &u->s, h, b->pack0);
+    else if (b->pairs_k) isa->pack_k_pairs(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
+    else if (!b->thin_k) isa->pack_k(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
+    if (b->thin_v) return;
+    if (b->pairs_v) {
+        b->not_finite = isa->pack_v_pairs(
+            t->V + (b->pack0 - b->kb) / 2 * job->v_pad, job->v_pad, d, &u->s, h, b->pack0, b->ke);
+        return;
+    }
+    if (job->copy_v != ATTN__V_IN_PLACE) {
+        b->not_finite = isa->pack_v(t->V + (b->pack0 - b->kb) * job->v_pad, job->v_pad, d, &u->s,
+            &d->v, h, d->v_dim, b->pack0, b->ke);
+        return;
+    }
+    b->ldv = d->v.stride[1];
+    b->V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, b->kb, h);
+    if (!b->whole || d->mask.data || d->bias.data)
+        b->not_finite =
+            isa->rows_bad(b->V + (b->pack0 - b->kb) * b->ldv, b->ldv, b->ke - b->pack0, d->v_dim);
+}
+/* Whether keys and values are read where they lie. */
+ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
+    return !ATTN__SMALL && u->s.q_used * u->job->group <= ATTN__THIN_ROWS &&
+           u->s.k_len >= ATTN__THIN_KEYS && u->job->d->head_dim <= ATTN__LONG_DIMS;
+}
+/* A row of q, or of dout, as pairs of bf16. */
+ATTN__INLINE void attn__pack_q_pairs(float *dst, const attn_in *t, int64_t at, int64_t dim) {
+    memcpy(dst, (const uint16_t *)t->data + at, (size_t)dim * sizeof(uint16_t));
+}
+/* One key split [k0, k1) of a unit: blocks of keys outside, groups of rows, as equal as may be,
+ * inside. `finish`: there is no other split, so a group is written out while it is in L1. */
+static void attn__flash_split(
+    attn__head *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish) {
+    const attn__kernels *isa = attn__isa();
+    const attn__rows *u = gang->u;
+    const attn__flash *job = u->job;
+    const attn_desc *d = job->d;
+    int64_t first, last, span = 0;
+    int empty = 1, folds = 0; /* nothing in O yet; spans folded */
+    const int thin = attn__unit_thin(u);
+    for (int64_t h = 0; h < heads; h++) {
+        gang[h].late = thin && attn__thin_late(gang[h].u, gang[h].Q, ldq);
+        for (int64_t r = 0; r < u->rows; r++) {
+            gang[h].t.max[r] = ATTN__NEG_INF;
+            gang[h].t.sum[r] = 0;
+        }
+    }
+    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
+    first = attn__max(first, k0);
+    last = attn__min(last, k1);
+    /* where nothing is packed and one group reads it, longer blocks: the processor fetches a row
+     * after the other ahead */
+    const int64_t longer =
+        thin && u->s.q_used * job->group <= isa->MR && job->BN >= ATTN__THIN_CHUNK
+            ? ATTN__THIN_BLOCK
+            : job->BN;
+    for (int64_t kb = k0, ke; kb < last; kb = ke) {
+        attn__kv_block all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0,
+            job->bf16_qk && !thin, job->bf16_pv && !thin};
+        for (int64_t keys = longer;; keys = job->BN) {
+            ke = attn__min(kb + keys, last);
+            all.thin_v = thin && !d->mask.data && !d->bias.data &&
+                         attn__all_see(d, &u->s, attn__row_query(u, 0), u->s.q_used - 1, kb, ke);
+            if (all.thin_v || keys == job->BN) break;
+        }
+        if (ke <= first) continue;
+        all.ke = ke;
+        if (job->span && (kb - k0) / job->span != span) {
+            for (int64_t h = 0; h < heads && !empty; h++)
+                attn__fold(gang[h].u, &gang[h].t, folds == 0);
+            folds += !empty;
+            empty = all.empty = 1;
+            span = (kb - k0) / job->span;
+        }
+        empty = 0;
+        all.whole =
+            attn__all_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), kb, ke);
+        if (first > kb) all.pack0 = kb + (first - kb) / (4 * isa->W) * (4 * isa->W);
+        all.single = ke - all.pack0 == 1 && !thin && d->head_dim <= ATTN__LONG_DIMS;
+        const int done = finish && !folds && ke == last,
+                  wide = all.whole && !thin && job->ld <= ATTN__SHORT_KEYS + ATTN__SCORE_PAD;
+        if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole) {
+            attn__flash_gang(gang, heads, ldq, &all, done);
+            continue;
+        }
+        for (int64_t h = 0; h < heads; h++) {
+            attn__head *one = gang + h;
+            attn__kv_block b = all;
+            attn__block_pack(one->u, &one->t, &b);
+            ATTN__EACH_OF(r, n, u->rows, wide ? ATTN__GROUP_ROWS : isa->MR) {
+                attn__flash_group(one, r, n, ldq, &b, done);
+            }
+        }
+    }
+    for (int64_t h = 0; h < heads; h++) {
+        attn__tile *t = &gang[h].t;
+        if (folds) {
+            attn__fold(gang[h].u, t, 0);
+            attn__unfold(gang[h].u, t);
+        }
+        if (empty) memset(t->O, 0, (size_t)(u->rows * job->v_pad) * sizeof *t->O);
+        if (finish && (folds || empty)) isa->finish(gang[h].u, t, 0, u->rows);
+    }
+}
+/* Tile h of a gang, behind all others: what attn__gang_bytes counts. */
+static void attn__carve_gang(attn__head *gang, int64_t h, char *scratch) {
+    const attn__rows *u = gang[h].u;
+    const attn__flash *job = u->job;
+    const int64_t rows = job->span ? u->rows : 0, /* of a span of keys */
+        span = attn__round_up(rows * attn__span_bytes(job->v_pad), ATTN__ALIGN),
+                  each = 4 * (job->ld + 2 * (job->v_pad + 2) + job->q_pad),
+                  bytes = span + attn__round_up(u->rows * each, ATTN__ALIGN);
+    attn__tile *t = &gang[h].t;
+    char *at =
+        scratch + job->scratch - attn__round_up(attn__gang_bytes(job), ATTN__ALIGN) + h * bytes;
+    *t = gang->t;
+    t->long_O = (double *)(void *)at;
+    t->long_sum = t->long_O + rows * job->v_pad;
+    t->long_max = (float *)(t->long_sum + rows);
+    t->S = (float *)(void *)(at + span);
+    t->O = t->S + u->rows * job->ld;
+    t->Q = t->O + u->rows * job->v_pad;
+    gang[h].second = t->Q + u->rows * job->q_pad;
+    t->max = gang[h].second + u->rows * (job->v_pad + 2);
+    t->sum = t->max + u->rows;
+}
+/* A unit, or those of so many kv heads from its own on: the rows against the key splits, each from
+ * scratch, joined in order. With `partial` the result of its one split is left there for
+ * flash_merge, so that the bits are the same whether splits run side by side or one after another. */
+static void attn__flash_rows(const attn__rows *u, int64_t heads, char *scratch, float *partial) {
+    const attn__kernels *isa = attn__isa();
+    const attn__flash *job = u->job;
+    const attn_desc *d = job->d;
+    attn__head gang[ATTN__GANG];
+    attn__rows other[ATTN__GANG];
+    int64_t ldq = job->q_pad, k = u->k0, step = attn__split_keys(&u->s, job->group);
+    gang->t = attn__carve(job, scratch);
+    gang->second = gang->t.Q + (job->pack_q ? job->BM * job->q_pad : 0);
+    for (int64_t h = 0; h < heads; h++) {
+        attn__head *one = gang + h;
+        one->u = u;
+        if (h) {
+            other[h] = *u;
+            other[h].kv_head += h;
+            one->u = other + h;
+        }
+        if (heads > 1) attn__carve_gang(gang, h, scratch);
+        one->Q = one->t.Q;
+        if (job->pack_q) {
+            for (int64_t r = 0; r < u->rows; r++) {
+                const int64_t i = attn__row_query(u, r), head = attn__row_head(one->u, r);
+                if (job->bf16_qk && !attn__unit_thin(u))
+                    attn__pack_q_pairs(one->t.Q + r * ldq, &d->q,
+                        attn__q_at(&u->s, d->q.stride, i, head), d->head_dim);
+                else isa->pack_q(one->t.Q + r * ldq, d, &u->s, i, head);
+            }
+            continue;
+        }
+        one->Q = (const float *)d->q.data +
+                 attn__q_at(&u->s, d->q.stride, attn__row_query(u, 0), attn__row_head(one->u, 0));
+    }
+    if (!job->pack_q) ldq = job->group == 1 ? d->q.stride[1] : d->q.stride[2];
+    int more = k + step < u->k1;
+    attn__flash_split(gang, heads, ldq, k, attn__min(k + step, u->k1), !partial && !more);
+    for (int64_t h = 0; h < heads && partial; h++) {
+        const attn__tile *t = &gang[h].t;
+        const size_t each = (size_t)u->rows * sizeof *partial;
+        float *to = partial + h * job->splits * job->rows_partial * (job->v_pad + 2);
+        memcpy(to, t->O, each * (size_t)job->v_pad);
+        memcpy(to + job->rows_partial * job->v_pad, t->max, each);
+        memcpy(to + job->rows_partial * (job->v_pad + 1), t->sum, each);
+    }
+    if (partial || !more) return;
+    /* at most SPLIT_ROWS see a key */
+    const int64_t rows = attn__max(0, attn__min(u->rows, u->s.q_used * job->group - u->row0));
+    attn__head later[ATTN__GANG];
+    attn__rows used[ATTN__GANG];
+    for (int64_t h = 0; h < heads; h++) {
+        later[h] = gang[h];
+        used[h] = *gang[h].u;
+        used[h].rows = rows;
+        later[h].u = used + h;
+        later[h].t.O = gang[h].second;
+        later[h].t.max = later[h].t.O + rows * job->v_pad;
+        later[h].t.sum = later[h].t.max + rows;
+    }
+    for (k += step; k < u->k1 && rows > 0; k += step) {
+        attn__flash_split(later, heads, ldq, k, attn__min(k + step, u->k1), 0);
+        for (int64_t h = 0; h < heads; h++) {
+            const attn__tile *t = &later[h].t;
+            isa->join(used + h, &gang[h].t, t->O, t->max, t->sum);
+        }
+    }
+    for (int64_t h = 0; h < heads; h++) isa->finish(gang[h].u, &gang[h].t, 0, u->rows);
+}
+static void attn__flash_merge(
+    const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
+    const attn__kernels *isa = attn__isa();
+    const attn__flash *job = u->job;
+    attn__tile t = attn__carve(job, scratch);
+    int64_t max_at = job->rows_partial * job->v_pad, sum_at = max_at + job->rows_partial,
+            size = sum_at + job->rows_partial;
+    memcpy(t.O, partial, (size_t)(u->rows * job->v_pad) * sizeof *partial);
+    memcpy(t.max, partial + max_at, (size_t)u->rows * sizeof *partial);
+    memcpy(t.sum, partial + sum_at, (size_t)u->rows * sizeof *partial);
+    for (partial += size; parts > 1; parts--, partial += size)
+        isa->join(u, &t, partial, partial + max_at, partial + sum_at);
+    isa->finish(u, &t, 0, u->rows);
+}
+
+/* ============================================================================== >>blocks ====
+   The same of the backward of flash, and of standard. */
+#if ATTN__BACKWARD
+typedef struct attn__bwd_tile {
+    float *KT, *VT, *K;  /* [BK / W][dim][W] twice; rows [BK][q_ld] */
+    const float *Q, *dO; /* rows of attn__bwd.q and dout: the row block at hand */
+    const float *Q_pairs, *dO_pairs;
+    /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
+    float *P, *dS, *extra;
+    int64_t ld;
+    float *dK, *dV; /* [BK][q_ld], [BK][v_ld] */
+    /* the pairs at hand: keys [kb, ke) and rows [row0, row0 + rows) of a kv head */
+    int64_t kv_head, kb, ke, row0, rows;
+} attn__bwd_tile;
+/* What the elementwise part of a tile is told beside its rows. */
+typedef struct attn__bwd_how {
+    int64_t row; /* of row 0 in L and delta */
+    int cap;     /* dS goes through the slope of the softcap */
+    int hide;    /* hidden pairs are 0, whatever the rest is */
+} attn__bwd_how;
+typedef struct attn__groups {
+    int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS];
+    int whole;
+} attn__groups;
+static attn__bwd_tile attn__bwd_carve(const attn__bwd *job, char *scratch) {
+    attn__bwd_tile t;
+    float *p = (float *)(void *)scratch;
+    /* clang-format off */
+    t.KT = p; p += job->BK * job->q_ld;
+    t.VT = p; p += job->BK * job->v_ld;
+    t.K = p; p += job->BK * job->q_ld;
+    t.Q = t.dO = t.Q_pairs = t.dO_pairs = NULL;
+    t.ld = job->BK + ATTN__SCORE_PAD;
+    t.P = p; p += job->BQ * t.ld;
+    t.dS = p; p += job->BQ * t.ld;
+    t.extra = p; p += 2 * job->BK;
+    t.dK = p; p += job->BK * job->q_ld;
+    /* clang-format on */
+    t.dV = p;
+    return t;
+}
+/* Points the tile at its rows, which begin at `row`; whether any element of their q or dout
+ * is not finite. */
+static int attn__bwd_rows(const attn__bwd *job, int64_t row, attn__bwd_tile *t) {
+    float sum = 0;
+    t->Q = job->q + (row - job->first) * job->q_ld;
+    t->dO = job->dout + (row - job->first) * job->v_ld;
+    t->Q_pairs = attn__bwd_q_pairs(job) + (row - job->first) * (job->q_ld / 2);
+    t->dO_pairs = attn__bwd_dout_pairs(job) + (row - job->first) * (job->v_ld / 2);
+    for (int64_t r = 0; r < t->rows; r++) sum += job->bad[row + r];
+    return sum != 0;
+}
+/* The groups of a tile; whether any row sees any key. */
+static int attn__bwd_groups(
+    const attn__bwd *job, const attn__sequence_view *s, const attn__bwd_tile *t, attn__groups *gr) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    int any = 0;
+    gr->n = 0;
+    gr->whole = attn__all_see(
+        d, s, t->row0 / job->group, (t->row0 + t->rows - 1) / job->group, t->kb, t->ke);
+    ATTN__EACH_TILE(isa, r, n, t->rows) {
+        int64_t first = gr->whole ? t->kb : t->ke, last = gr->whole ? t->ke : t->kb;
+        for (int64_t l = 0; l < n && !gr->whole; l++) {
+            int64_t lo, hi;
+            const int64_t i = (t->row0 + r + l) / job->group;
+            attn__rows_see_inline(d, s, i, i, &lo, &hi);
+            lo = attn__max(lo, t->kb);
+            hi = attn__min(hi, t->ke);
+            if (hi > lo) {
+                first = attn__min(first, lo);
+                last = attn__max(last, hi);
+            }
+        }
+        gr->row[gr->n] = r;
+        gr->row[gr->n + 1] = r + n;
+        gr->first[gr->n] = first;
+        gr->last[gr->n] = last;
+        any |= last > first;
+        gr->n++;
+    }
+    return any;
+}
+/* The columns of a tile that the products of a group fill. */
+ATTN__INLINE void attn__bwd_columns(
+    const attn__groups *gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
+    const attn__kernels *isa = attn__isa();
+    *start = *end = 0;
+    if (gr->last[g] <= gr->first[g]) return;
+    *start = (gr->first[g] - kb) & -attn__step(isa);
+    *end = attn__padded(gr->last[g] - kb, isa->W);
+}
+/* P = Q K^T, then dS = dO V^T, for the keys of columns [c0, c1) and the groups that see
+ * some of them. */
+static void attn__bwd_products(
+    const attn__bwd *job, const attn__bwd_tile *t, const attn__groups *gr, int64_t c0, int64_t c1) {
+    const attn__kernels *isa = attn__isa();
+    const int pairs[] = {job->bf16_qk, job->bf16_dp};
+    const float *A[] = {pairs[0] ? t->Q_pairs : t->Q, pairs[1] ? t->dO_pairs : t->dO},
+                *B[] = {t->KT, t->VT};
+    float *C[] = {t->P, t->dS};
+    const int64_t lda[] = {job->q_ld >> pairs[0], job->v_ld >> pairs[1]},
+                  dim[] = {job->d->head_dim >> pairs[0], job->d->v_dim >> pairs[1]};
+    for (int p = 0; p < 2; p++)
+        for (int64_t g = 0, start, end; g < gr->n; g++) {
+            const int64_t r = gr->row[g];
+            attn__bwd_columns(gr, g, t->kb, &start, &end);
+            start = attn__max(start, c0);
+            end = attn__min(end, c1);
+            if (start >= end) continue;
+            attn__tile_dots(isa, (end - start) / isa->W, gr->row[g + 1] - r, pairs[p],
+                A[p] + r * lda[p], lda[p], B[p] + start * dim[p], isa->W * dim[p], dim[p],
+                C[p] + r * t->ld + start, t->ld, NULL);
+        }
+}
+ATTN__INLINE attn__query attn__bwd_query(
+    const attn__bwd *job, const attn__sequence_view *s, const attn__bwd_tile *t, int64_t r) {
+    const int64_t row = t->row0 + r;
+    return attn__query_of(job->d, s, t->kv_head * job->group + row % job->group, row / job->group);
+}
+/* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
+ * For dbias dS is left as the gradient of the score, without the slope of the softcap. Returns
+ * whether any row sees any key. */
+static int attn__bwd_scores(const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t,
+    attn__groups *gr, int for_bias, int *bad) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const int64_t base = attn__bwd_row(job, s, t->kv_head) + t->row0,
+                  width = attn__padded(t->ke - t->kb, isa->W);
+    if (!attn__bwd_groups(job, s, t, gr)) return 0;
+    *bad |= attn__bwd_rows(job, base, t);
+    /* the keys of a tile stay in L1 for all rows */
+    for (int64_t c = 0, n; c < width; c += n) {
+        n = attn__tile_vectors(isa, width - c) * isa->W;
+        attn__bwd_products(job, t, gr, c, c + n);
+    }
+    const int plain = gr->whole && !job->extras && !(d->dropout > 0);
+    /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may have a
+     * score of -infinity beside a NaN */
+    const attn__bwd_how how = {base, attn__capped(d) && !for_bias, !*bad};
+    for (int64_t g = 0, start, end; g < gr->n; g++) {
+        attn__bwd_columns(gr, g, t->kb, &start, &end);
+        for (int64_t r = gr->row[g]; r < gr->row[g + 1]; r++) {
+            if (plain) {
+                isa->bwd_row_whole(job, s, t, &how, r, width);
+                continue;
+            }
+            for (int n = 0; n < 2; n++) { /* what no row of the group sees */
+                float *row = (n ? t->dS : t->P) + r * t->ld;
+                memset(row, 0, (size_t)(end > start ? start : width) * sizeof *row);
+                if (end > start) memset(row + end, 0, (size_t)(width - end) * sizeof *row);
+            }
+            if (end > start) isa->bwd_row(job, s, t, &how, r, start, end);
+        }
+    }
+    return 1;
+}
+/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only
+ * over pairs of which the row sees the key. */
+ATTN__NOINLINE void attn__bwd_seen(const attn__bwd *job, const attn__sequence_view *s,
+    const attn__bwd_tile *t, int keys, float *dQ) {
+    const attn__kernels *isa = attn__isa();
+    unsigned char seen[ATTN__TILE_MAX];
+    for (int64_t j = t->kb; j < t->ke && keys; j++) {
+        int64_t c = j - t->kb;
+        for (int64_t r = 0; r < t->rows; r++) {
+            const attn__query q = attn__bwd_query(job, s, t, r);
+            seen[r] = (unsigned char)attn__sees(&q, j);
+        }
+        isa->add_seen(
+            seen, t->rows, t->P + c, t->ld, t->dO, job->v_ld, t->dV + c * job->v_ld, job->v_pad);
+        isa->add_seen(
+            seen, t->rows, t->dS + c, t->ld, t->Q, job->q_ld, t->dK + c * job->q_ld, job->q_pad);
+    }
+    for (int64_t r = 0; r < t->rows && dQ; r++) {
+        const attn__query q = attn__bwd_query(job, s, t, r);
+        for (int64_t j = t->kb; j < t->ke; j++) seen[j - t->kb] = (unsigned char)attn__sees(&q, j);
+        isa->add_seen(seen, t->ke - t->kb, t->dS + r * t->ld, 1, t->K, job->q_ld,
+            dQ + r * job->q_ld, job->q_pad);
+    }
+}
+/* dV += P^T dO and dK += dS^T Q of a tile; gr NULL: all rows see them.
+ * Columns outside: those of dO, then those of Q stay in L1 for all keys. */
+static void attn__bwd_keys(const attn__bwd *job, const attn__bwd_tile *t, const attn__groups *gr) {
+    const attn__kernels *isa = attn__isa();
+    const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
+    const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
+    float *C[] = {t->dV, t->dK}, one[ATTN__ROWS_MOST];
+    for (int k = 0; k < isa->MR; k++) one[k] = 1;
+    int64_t columns[] = {job->v_pad, job->q_pad}, ld[] = {job->v_ld, job->q_ld},
+            key[ATTN__GROUPS + 1], from[ATTN__GROUPS], to[ATTN__GROUPS],
+            count = attn__ceil_div(keys, isa->MR);
+    key[0] = 0;
+    for (int64_t k = 0; k < count; k++) {
+        key[k + 1] = key[k] + attn__ceil_div(keys - key[k], count - k);
+        from[k] = 0;
+        to[k] = n;
+        if (!gr || gr->whole) continue;
+        from[k] = n; /* the rows that see some of these keys */
+        to[k] = 0;
+        for (int64_t g = 0; g < gr->n; g++)
+            if (gr->first[g] < kb + key[k + 1] && gr->last[g] > kb + key[k]) {
+                from[k] = attn__min(from[k], gr->row[g]);
+                to[k] = gr->row[g + 1];
+            }
+    }
+    for (int p = 0; p < 2; p++)
+        for (int64_t c = 0, nv; c < columns[p]; c += nv * isa->W) {
+            nv = attn__tile_vectors(isa, columns[p] - c);
+            for (int64_t k = 0; k < count; k++)
+                if (to[k] > from[k])
+                    attn__mm_of(isa, nv, key[k + 1] - key[k], 0)(ATTN__ATB,
+                        A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
+                        to[k] - from[k], to[k] - from[k], C[p] + key[k] * ld[p] + c, ld[p], one);
+        }
+}
+/* dQ += dS K of a tile, likewise. */
+static void attn__bwd_queries(
+    const attn__bwd *job, const attn__bwd_tile *t, const attn__groups *gr, float *dQ) {
+    const attn__kernels *isa = attn__isa();
+    const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
+    float one[ATTN__ROWS_MOST];
+    for (int r = 0; r < isa->MR; r++) one[r] = 1;
+    for (int64_t c = 0, nv; c < job->q_pad; c += nv * isa->W) {
+        nv = attn__tile_vectors(isa, job->q_pad - c);
+        int64_t g = -1;
+        ATTN__EACH_TILE(isa, r, m, n) {
+            g++;
+            int64_t first = gr ? gr->first[g] - kb : 0, last = gr ? gr->last[g] - kb : keys;
+            if (last <= first) continue;
+            for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
+                for (int64_t x = c; x < c + nv * isa->W; x += 16)
+                    ATTN__PREFETCH(dQ + l * job->q_ld + x, 3);
+            attn__mm_of(isa, nv, m, 0)(ATTN__PV, t->dS + r * t->ld + first, t->ld,
+                t->K + first * job->q_ld + c, job->q_ld, last - first, last - first,
+                dQ + r * job->q_ld + c, job->q_ld, one);
+        }
+    }
+}
+/* The keys of a block: K^T, V^T and, unless NULL, rows of K and V; returns whether any element is
+ * not finite. bwd_block clears dK and dV too. */
+static int attn__bwd_pack(const attn__bwd *job, const attn__sequence_view *s,
+    const attn__bwd_tile *t, float *K, float *V) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const int64_t h = t->kv_head, kb = t->kb, ke = t->ke;
+    (job->bf16_qk ? isa->pack_k_pairs : isa->pack_k)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
+    (job->bf16_dp ? isa->pack_k_pairs : isa->pack_k)(t->VT, d, s, &d->v, h, d->v_dim, kb, ke);
+    int bad = isa->pack_v(V, job->v_ld, d, s, &d->v, h, d->v_dim, kb, ke);
+    return bad | isa->pack_v(K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
+}
+static int attn__bwd_block(const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t) {
+    int bad = attn__bwd_pack(job, s, t, t->K, t->dV); /* V for the check only */
+    memset(t->dK, 0, (size_t)(job->BK * (job->q_ld + job->v_ld)) * sizeof(float));
+    return bad;
+}
+static void attn__bwd_store_keys(
+    const attn__bwd *job, const attn__sequence_view *s, const attn__bwd_tile *t) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const attn_out *dk = &job->g->dk, *dv = &job->g->dv;
+    for (int64_t j = t->kb; j < t->ke; j++) {
+        isa->bwd_store(job, dk, attn__k_at(d, s, dk->stride, j, t->kv_head),
+            t->dK + (j - t->kb) * job->q_ld, d->head_dim, d->scale);
+        isa->bwd_store(job, dv, attn__k_at(d, s, dv->stride, j, t->kv_head),
+            t->dV + (j - t->kb) * job->v_ld, d->v_dim, 1);
+    }
+}
+/* Tokens of the buffer that are no keys: gradient 0. */
+static void attn__bwd_no_keys(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len,
+            start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
+    for (int64_t j = -start; j < capacity - start; j++) {
+        if (j >= 0 && j < s->k_len) continue;
+        isa->bwd_store(job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head), NULL,
+            d->head_dim, 1);
+        isa->bwd_store(
+            job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
+    }
+}
+static void attn__backward_split(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t split, char *scratch) {
+    const attn_desc *d = job->d;
+    attn__bwd_tile t = attn__bwd_carve(job, scratch);
+    attn__groups gr;
+    int64_t rows = s->q_rows * job->group,
+            splits = attn__bwd_splits(s->k_len, d->kv_heads, job->standard);
+    float *dQ = job->dq +
+                (split * job->rows_held + attn__bwd_row(job, s, kv_head) - job->first) * job->q_ld;
+    memset(dQ, 0, (size_t)(rows * job->q_ld) * sizeof *dQ);
+    if (split == 0) attn__bwd_no_keys(job, s, kv_head);
+    t.kv_head = kv_head;
+    for (t.kb = split * job->BK; t.kb < s->k_len; t.kb += splits * job->BK) {
+        t.ke = attn__min(t.kb + job->BK, s->k_len);
+        const int bad_keys = attn__bwd_block(job, s, &t);
+        for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
+            int bad = bad_keys;
+            t.rows = attn__min(job->BQ, rows - t.row0);
+            if (!attn__bwd_scores(job, s, &t, &gr, 0, &bad)) continue;
+            if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
+                attn__bwd_seen(job, s, &t, 1, dQ + t.row0 * job->q_ld);
+                continue;
+            }
+            attn__bwd_keys(job, &t, &gr);
+            attn__bwd_queries(job, &t, &gr, dQ + t.row0 * job->q_ld);
+        }
+        attn__bwd_store_keys(job, s, &t);
+    }
+}
+static void attn__backward_bias(
+    const attn__bwd *job, int64_t b0, int64_t h0, int64_t column, char *scratch) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const int64_t *st = d->bias.stride;
+    attn__bwd_tile t = attn__bwd_carve(job, scratch);
+    attn__groups gr;
+    float *out = job->g->dbias + b0 * st[0] + h0 * st[1] + column;
+    const int64_t width = attn__min(job->BK - 16, d->kv_len - column),
+                  distinct = st[2] ? d->q_len : attn__min(d->q_len, 1);
+    const int shared = st[2] == 0; /* one row takes the sums of all: each block's from zero */
+    float part[ATTN__BIAS_KEYS];
+    double total[ATTN__BIAS_KEYS] = {0};
+    for (int64_t i = 0; i < distinct && !(d->flags & ATTN_ACCUMULATE); i++)
+        for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
+    for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
+        attn__sequence_view s = attn__sequence(d, b);
+        const int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
+                      first = attn__max(0, column - start), rows = s.q_rows * job->group;
+        int bad_keys = 0;
+        t.kv_head = -1;
+        t.kb = first / 4 * 4; /* dropout's words come in fours */
+        t.ke = attn__min(column + width - start, s.k_len);
+        if (t.ke <= first) continue;
+        for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++) {
+            if (t.kv_head != h / job->group) {
+                t.kv_head = h / job->group;
+                bad_keys = attn__bwd_pack(job, &s, &t, NULL, NULL);
+            }
+            for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
+                int bad = bad_keys;
+                t.rows = attn__min(job->BQ, rows - t.row0);
+                if (!attn__bwd_scores(job, &s, &t, &gr, 1, &bad)) continue;
+                const int64_t at = first + start - column;
+                if (shared) memset(part, 0, sizeof part);
+                isa->bias_rows(job, &s, &t, h, first, (shared ? part : out) + at, bad);
+                for (int64_t c = 0; c < width && shared; c++) total[c] += (double)part[c];
+            }
+        }
+    }
+    for (int64_t c = 0; c < width && shared && distinct; c++)
+        out[c] = (float)((double)out[c] + total[c]);
+}
+#endif
+
+#ifndef ATTN_NO_STANDARD
+static void attn__standard_scores(const attn__std *job, const attn__sequence_view *s, int64_t h,
+    int64_t row0, int64_t rows, float *S, char *scratch) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    int64_t kv_head = h / (d->heads / d->kv_heads);
+    float *Q = (float *)(void *)scratch, *K = Q + job->BM * job->q_pad;
+    for (int64_t r = 0; r < rows; r++) isa->pack_q(Q + r * job->q_pad, d, s, row0 + r, h);
+    for (int64_t kb = 0; kb < s->k_len; kb += job->BN) {
+        int64_t ke = attn__min(kb + job->BN, s->k_len);
+        isa->pack_k(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
+        ATTN__EACH_TILE(isa, r, n, rows) {
+            for (int64_t j = kb, nv; j < ke; j += nv * isa->W) {
+                nv = attn__tile_vectors(isa, attn__padded(ke - j, isa->W));
+                attn__tile_dots(isa, nv, n, 0, Q + r * job->q_pad, job->q_pad,
+                    K + (j - kb) * d->head_dim, isa->W * d->head_dim, d->head_dim,
+                    S + r * job->ld + j, job->ld, NULL);
+            }
+        }
+    }
+}
+static void attn__standard_output(const attn__std *job, const attn__sequence_view *s, int64_t h,
+    int64_t row0, int64_t rows, const float *S, const float *stats, char *scratch) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    int64_t kv_head = h / (d->heads / d->kv_heads);
+    float one[ATTN__ROWS_MOST];
+    for (int r = 0; r < isa->MR; r++) one[r] = 1;
+    attn__flash flash; /* for finish: one head, rows of its own */
+    attn__rows u;
+    attn__tile tile;
+    memset(&flash, 0, sizeof flash);
+    memset(&tile, 0, sizeof tile);
+    flash.d = d;
+    flash.group = 1;
+    flash.BM = job->BM;
+    flash.v_pad = job->v_pad;
+    flash.unit = attn__score_unit(d, 1);
+    u.job = &flash;
+    u.s = *s;
+    u.kv_head = h;
+    u.row0 = row0;
+    u.rows = rows;
+    u.k0 = 0;
+    u.k1 = s->k_len;
+    tile.long_O = (double *)(void *)scratch;
+    tile.long_sum = tile.long_O + (job->span ? job->BM * job->v_pad : 0);
+    tile.long_max = (float *)(tile.long_sum + (job->span ? job->BM : 0));
+    tile.O = tile.long_max + (job->span ? job->BM : 0);
+    tile.max = tile.O + job->BM * job->v_pad;
+    tile.sum = tile.max + job->BM;
+    tile.V = tile.sum + job->BM;
+    memset(tile.O, 0, (size_t)(rows * job->v_pad) * sizeof(float));
+    for (int64_t r = 0; r < rows; r++) {
+        tile.max[r] = stats[2 * r];
+        tile.sum[r] = 0;
+    }
+    for (int64_t kb = 0; kb < s->k_len; kb += job->BN) {
+        int64_t ke = attn__min(kb + job->BN, s->k_len);
+        if (job->span && kb > 0 && kb % job->span == 0) {
+            attn__fold(&u, &tile, kb == job->span);
+            memset(tile.O, 0, (size_t)(rows * job->v_pad) * sizeof(float));
+        }
+        int not_finite = isa->pack_v(tile.V, job->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
+        for (int64_t r = 0; r < rows && not_finite; r++) {
+            const attn__query q = attn__query_within(attn__query_of(d, s, h, row0 + r), kb, ke);
+            isa->seen_row(&q, 0, S + r * job->ld + kb, kb, tile.V, job->v_pad,
+                tile.O + r * job->v_pad, job->v_pad, 1);
+        }
+        if (not_finite) continue;
+        ATTN__EACH_TILE(isa, r, n, rows) {
+            isa->mm_columns(ATTN__PV, n, 0, S + r * job->ld + kb, job->ld, tile.V, job->v_pad,
+                ke - kb, ATTN__SUM_KEYS, tile.O + r * job->v_pad, job->v_pad, job->v_pad, one);
+        }
+    }
+    if (job->span && s->k_len > job->span) {
+        attn__fold(&u, &tile, 0);
+        attn__unfold(&u, &tile);
+    }
+    for (int64_t r = 0; r < rows; r++) tile.sum[r] = stats[2 * r + 1];
+    isa->finish(&u, &tile, 0, u.rows);
+}
+static void attn__standard_rows(const attn__std *job, const attn__sequence_view *s, int64_t h,
+    int64_t row0, int64_t rows, char *scratch) {
+    const attn__kernels *isa = attn__isa();
+    int64_t row = (s->b * job->d->heads + h) * job->d->q_len + row0;
+    if (job->pass == 0)
+        attn__standard_scores(job, s, h, row0, rows, job->scores + row * job->ld, scratch);
+    if (job->pass == 1)
+        isa->standard_softmax(
+            job, s, h, row0, rows, job->scores + row * job->ld, job->stats + 2 * row);
+    if (job->pass == 2)
+        attn__standard_output(
+            job, s, h, row0, rows, job->scores + row * job->ld, job->stats + 2 * row, scratch);
+}
+#endif
+
+#if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
+static void attn__standard_queries(
+    const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t, int64_t row) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    float *dQ = job->dq + row * job->q_ld;
+    if (t->rows <= 0) return;
+    memset(dQ, 0, (size_t)(t->rows * job->q_ld) * sizeof *dQ);
+    for (t->kb = 0; t->kb < s->k_len; t->kb += job->BK) {
+        const int64_t h = t->kv_head, kb = t->kb, ke = attn__min(kb + job->BK, s->k_len);
+        t->ke = ke;
+        t->dS = job->dS + row * job->ld + kb;
+        int bad = isa->pack_v(t->K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
+        bad |= isa->pack_v(NULL, 0, d, s, &d->v, h, d->v_dim, kb, ke);
+        if (bad || attn__bwd_rows(job, row, t)) attn__bwd_seen(job, s, t, 0, dQ);
+        else attn__bwd_queries(job, t, NULL, dQ);
+    }
+}
+static void attn__standard_backward(const attn__bwd *job, const attn__sequence_view *s,
+    int64_t kv_head, int64_t block, char *scratch) {
+    attn__bwd_tile t = attn__bwd_carve(job, scratch);
+    attn__groups gr;
+    const int64_t rows = s->q_rows * job->group, row = attn__bwd_row(job, s, kv_head);
+    t.ld = job->ld;
+    t.kv_head = kv_head;
+    t.row0 = block * job->BQ;
+    t.rows = attn__min(job->BQ, rows - t.row0);
+    if (job->phase == ATTN__STD_QUERIES) {
+        attn__standard_queries(job, s, &t, row + t.row0);
+        return;
+    }
+    t.kb = block * job->BK;
+    t.ke = attn__min(t.kb + job->BK, s->k_len);
+    if (block == 0 && job->phase == ATTN__STD_KEYS) attn__bwd_no_keys(job, s, kv_head);
+    if (t.kb >= s->k_len) return;
+    const int bad_keys = attn__bwd_block(job, s, &t);
+    for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
+        int bad = bad_keys;
+        t.rows = attn__min(job->BQ, rows - t.row0);
+        t.P = job->P + (row + t.row0) * job->ld + t.kb;
+        t.dS = job->dS + (row + t.row0) * job->ld + t.kb;
+        if (job->phase == ATTN__STD_SCORES) {
+            if (attn__bwd_scores(job, s, &t, &gr, 0, &bad)) continue;
+            for (int64_t r = 0; r < t.rows; r++) {
+                memset(t.P + r * job->ld, 0, (size_t)(t.ke - t.kb) * sizeof(float));
+                memset(t.dS + r * job->ld, 0, (size_t)(t.ke - t.kb) * sizeof(float));
+            }
+        } else if (attn__bwd_rows(job, row + t.row0, &t) || bad_keys) {
+            attn__bwd_seen(job, s, &t, 1, NULL);
+        } else {
+            attn__bwd_keys(job, &t, NULL);
+        }
+    }
+    if (job->phase == ATTN__STD_KEYS) attn__bwd_store_keys(job, s, &t);
 }
 #endif
 
@@ -9330,22 +10794,7 @@ ATTN__PLAIN_END
     (!ATTN__ONLY_F32 && (ATTN__ALL_BF16 || (ATTN__OWN & ATTN__OWN_BF16) != 0))
 #define ATTN__STRING_(a) #a
 #define ATTN__STRING(a) ATTN__STRING_(a)
-#define ATTN__AHEAD 4
-#define ATTN__PANEL 256     /* columns that sum_seen takes at a time */
-#define ATTN__BIAS_KEYS 256 /* most of a block of dbias */
-/* A thin sequence has at least so many keys; how many of these are looked up at a time; how many bytes
- * of them are fetched before they are used, in at most so many keys. */
-#define ATTN__THIN_KEYS 64
-#define ATTN__THIN_CHUNK ATTN__SUM_KEYS
-#define ATTN__THIN_BYTES 8192
-#define ATTN__THIN_AHEAD 64
-/* for (r = 0; r < rows; r += n): at most `most` at a time, as equal as may be */
-#define ATTN__EACH_OF(r, n, rows, most) \
-    for (int64_t r = 0, n, left = attn__ceil_div(rows, most); \
-        left > 0 && (n = attn__ceil_div((rows) - r, left)) > 0; left--, r += n)
-#define ATTN__EACH_TILE(r, n, rows) ATTN__EACH_OF(r, n, rows, ATTN__MR)
-/* floats of a vector for each row of a group, rounded up to tiles */
-#define ATTN__MAXIMA ((ATTN__GROUP_ROWS + ATTN__MR) * ATTN__W)
+#define ATTN__PANEL 256 /* columns that sum_seen takes at a time */
 /* products begin at a multiple of it: dropout's words come in fours */
 #define ATTN__STEP (ATTN__W < 4 ? 4 : ATTN__W)
 #endif
@@ -9485,6 +10934,7 @@ ATTN__INLINE ATTN__V ATTN__(load_block)(const uint8_t *p, int32_t dtype, int64_t
                                      ? ATTN__(load8)(p + 2 + (i & 31), ATTN__W, ATTN_INT8)
                                      : ATTN__(load4)(p + 2 + (i & 15), (int)(i >> 4 & 1)));
 }
+#if ATTN__BF16
 /* The n elements at p, of which as many as two are in a lane; zeros behind them. */
 ATTN__INLINE ATTN__V ATTN__(load_pairs16)(const uint16_t *p, int64_t n) {
     ATTN__V v;
@@ -9496,6 +10946,7 @@ ATTN__INLINE ATTN__V ATTN__(load_pairs16)(const uint16_t *p, int64_t n) {
     memcpy(&v, p, sizeof v);
     return v;
 }
+#endif
 /* ---- n floats of a tensor of any type, and back ---- */
 ATTN__INLINE ATTN__V ATTN__(load_any)(const void *data, int32_t dtype, int64_t at, int64_t n) {
     float part[ATTN__W];
@@ -9538,9 +10989,6 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
  * The kinds differ in strides and in what is done behind the sums, so that one loop does them all.
  * Ten parameters: those of any matrix product, the kind and the place of the sums. */
 #ifndef ATTN__MM
-typedef void (*attn__mm)(int kind, const float *A, int64_t lda, const float *B, int64_t ldb,
-    int64_t K, int64_t lead, float *C, int64_t ldc, float *x);
-enum { ATTN__QK, ATTN__PV, ATTN__PV_LAST, ATTN__ATB };
 #define ATTN__MM(MR, NV) ATTN__PASTE(attn__mm_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_BF16(MR, NV) ATTN__PASTE(attn__mm_bf16_##MR##x##NV, ATTN__KERNEL)
 #define ATTN__MM_DEFINE_(name, MR, NV, pairs) \
@@ -9712,6 +11160,7 @@ static void ATTN__(sum_seen)(const unsigned char *seen, int64_t count, const flo
         ATTN__(store)(sum + c, acc);
     }
 }
+#if ATTN__BF16
 /* The same of pairs of keys: count of them; seen: two each. */
 static void ATTN__(sum_seen_pairs)(const unsigned char *seen, int64_t count, const float *P,
     const float *V, int64_t ldv, float *sum, int64_t columns) {
@@ -9728,25 +11177,9 @@ static void ATTN__(sum_seen_pairs)(const unsigned char *seen, int64_t count, con
         ATTN__(store)(sum + c, acc);
     }
 }
+#endif
 
 /* ---- >>pack ---- */
-/* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
- * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
-ATTN__INLINE void ATTN__(fetch_row)(const void *data, int32_t dtype, int64_t at, int64_t dim) {
-    const int planes = dtype == ATTN_INT16;
-    const uint64_t row = (uint64_t)(planes ? attn__high(at) : attn__bytes(dtype, at)),
-                   end = planes ? (uint64_t)dim : (uint64_t)attn__bytes(dtype, dim);
-    for (uint64_t c = 0; c < end; c += 64) {
-        const uintptr_t p = (uintptr_t)data + (uintptr_t)(row + c);
-        ATTN__PREFETCH((const void *)p, 3);
-        if (planes) ATTN__PREFETCH((const void *)(p + ATTN_PLANE), 3);
-    }
-}
-/* The row a few rows on. Unsigned: a stride never taken may wrap. */
-ATTN__INLINE void ATTN__(fetch)(
-    const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
-    ATTN__(fetch_row)(data, dtype, (int64_t)((uint64_t)at + ATTN__AHEAD * (uint64_t)stride), dim);
-}
 /* dst[0 .. dim rounded up to W) = scale * row, zeros behind, unless dst is NULL; a lane that is
  * not finite makes one of *bad NaN. */
 ATTN__INLINE void ATTN__(widen1)(
@@ -9781,10 +11214,6 @@ ATTN__NOINLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, in
         ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad);
 }
 ATTN__INLINE int ATTN__(any_bad)(ATTN__V bad) { return !attn__finite(ATTN__(reduce_add)(bad)); }
-ATTN__INLINE float ATTN__(kv_scale)(
-    const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
-    return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
-}
 /* packed[l] = column c + l, l < m, of the n rows at[..] of t, scaled; zeros behind them. */
 ATTN__NOINLINE void ATTN__(pack_square)(float *packed, const attn_in *t, const int64_t *at,
     const float *scale, int64_t c, int64_t n, int64_t m) {
@@ -9806,11 +11235,11 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_
         int64_t n = attn__min(ATTN__W, j1 - j);
         for (int64_t l = 0; l < n; l++) {
             at[l] = attn__k_at(d, s, t->stride, j + l, h);
-            scale[l] = ATTN__(kv_scale)(d, s, t, j + l, h);
+            scale[l] = attn__kv_scale(d, s, t, j + l, h);
         }
         /* the next keys: rows of narrow types end before the processor fetches by itself */
         for (int64_t l = ATTN__W; t->dtype != ATTN_F32 && l < attn__min(2 * ATTN__W, j1 - j); l++)
-            ATTN__(fetch_row)(t->data, t->dtype, attn__k_at(d, s, t->stride, j + l, h), dim);
+            attn__fetch_row(t->data, t->dtype, attn__k_at(d, s, t->stride, j + l, h), dim);
         for (int64_t c = 0; c < dim; c += ATTN__W) {
             ATTN__V r[ATTN__W];
             int64_t m = attn__min(ATTN__W, dim - c);
@@ -9832,9 +11261,10 @@ static void ATTN__(pack_single_k)(
     float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j) {
     ATTN__V unused = ATTN__(set1)(0);
     ATTN__(widen)(dst, d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j, h), d->head_dim,
-        ATTN__(kv_scale)(d, s, &d->k, j, h), &unused);
+        attn__kv_scale(d, s, &d->k, j, h), &unused);
     ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
 }
+#if ATTN__BF16
 /* The same as pairs of bf16. */
 static void ATTN__(pack_single_pairs)(
     float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j) {
@@ -9843,6 +11273,7 @@ static void ATTN__(pack_single_pairs)(
     for (int64_t c = 0; c < dim + 2 * ATTN__W; c += 2 * ATTN__W) /* and a vector of zeros behind */
         ATTN__(store)(dst + c / 2, ATTN__(load_pairs16)(row + attn__min(c, dim), dim - c));
 }
+#endif
 /* Whether any element of n rows of whole vectors is not finite. */
 ATTN__NOINLINE int ATTN__(rows_bad)(const float *p, int64_t stride, int64_t n, int64_t dim) {
     const ATTN__V zero = ATTN__(set1)(0);
@@ -9862,10 +11293,9 @@ static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const att
     const int f32 = t->dtype == ATTN_F32;
     for (int64_t j = j0; j < j1; j++) {
         const int64_t ahead = attn__min(j + 2 * ATTN__AHEAD, j1 - 1);
-        if (!f32) ATTN__(fetch_row)(t->data, t->dtype, attn__k_at(d, s, t->stride, ahead, h), dim);
+        if (!f32) attn__fetch_row(t->data, t->dtype, attn__k_at(d, s, t->stride, ahead, h), dim);
         ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, t->dtype,
-            attn__k_at(d, s, t->stride, j, h), dim, f32 ? 1 : ATTN__(kv_scale)(d, s, t, j, h),
-            &bad);
+            attn__k_at(d, s, t->stride, j, h), dim, f32 ? 1 : attn__kv_scale(d, s, t, j, h), &bad);
     }
     return ATTN__(any_bad)(bad);
 }
@@ -9877,12 +11307,9 @@ static void ATTN__(pack_q)(
         dst, d->q.data, d->q.dtype, attn__q_at(s, d->q.stride, i, h), d->head_dim, 1, &unused);
     if (attn__has_rotary(d) && i < s->q_used) attn__rotate(d, dst, s->k_old + i);
 }
+#if ATTN__BF16
 /* ---- bf16 as it is: W keys as [dim / 2][W] pairs along dim, values as [keys / 2][v_pad] pairs of
  * keys, zeros behind the last ---- */
-/* A row of q, or of dout. */
-static void ATTN__(pack_q_pairs)(float *dst, const attn_in *t, int64_t at, int64_t dim) {
-    memcpy(dst, (const uint16_t *)t->data + at, (size_t)dim * sizeof(uint16_t));
-}
 /* As pack_k. */
 static void ATTN__(pack_k_pairs)(float *dst, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
@@ -9891,7 +11318,7 @@ static void ATTN__(pack_k_pairs)(float *dst, const attn_desc *d, const attn__seq
         const int64_t n = attn__min(ATTN__W, j1 - j);
         for (int64_t l = 0; l < n; l++) row[l] = K + attn__k_at(d, s, t->stride, j + l, h);
         for (int64_t l = ATTN__W; l < attn__min(2 * ATTN__W, j1 - j); l++)
-            ATTN__(fetch_row)(K, ATTN_BF16, attn__k_at(d, s, t->stride, j + l, h), dim);
+            attn__fetch_row(K, ATTN_BF16, attn__k_at(d, s, t->stride, j + l, h), dim);
         for (int64_t c = 0; c < dim; c += 2 * ATTN__W) {
             ATTN__V r[ATTN__W];
             const int64_t m = attn__min(2 * ATTN__W, dim - c);
@@ -9912,7 +11339,7 @@ static int ATTN__(pack_v_pairs)(float *dst, int64_t pad, const attn_desc *d,
         const int64_t a = attn__k_at(d, s, d->v.stride, j, h),
                       b = both ? attn__k_at(d, s, d->v.stride, j + 1, h) : 0;
         for (int64_t l = 2 * ATTN__AHEAD; l < 2 * ATTN__AHEAD + 2; l++)
-            ATTN__(fetch_row)(d->v.data, ATTN_BF16,
+            attn__fetch_row(d->v.data, ATTN_BF16,
                 attn__k_at(d, s, d->v.stride, attn__min(j + l, j1 - 1), h), d->v_dim);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W) {
             const int64_t n = d->v_dim - c;
@@ -9935,6 +11362,7 @@ static void ATTN__(pairs_of_row)(float *P, int64_t c0, int64_t c1) {
     }
     if (c1 % 2) ((uint16_t *)(void *)P)[c1] = 0; /* where vectors are single floats */
 }
+#endif
 
 /* ---- >>score ---- */
 /* tanh x = x P(x^2) / Q(x^2), both of degree 4, fitted for the least relative error on [0, 8.7]
@@ -10095,22 +11523,8 @@ ATTN__NOINLINE void ATTN__(drop_row)(const attn__query *q, float *P, int64_t j0,
                 P + c + l, ATTN__(keep)(ATTN__(load)(P + c + l), factor, words + l, least));
     }
 }
-/* Whether the mask or the bias hides key j from the row; whether it sees the key. */
-static int ATTN__(masked)(const attn__query *q, int64_t j) {
-    const attn_desc *d = q->d;
-    if (d->mask.data) {
-        const unsigned char *mask = (const unsigned char *)d->mask.data;
-        if (mask[attn__bias_at(d, q->s, d->mask.stride, q->i, q->h) + j] == 0) return 1;
-    }
-    if (!d->bias.data) return 0;
-    const int64_t at = attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) + j;
-    return attn__hidden_by_bias(d, at);
-}
-static ATTN__UNUSED int ATTN__(sees)(const attn__query *q, int64_t j) {
-    return j >= q->lo && j < q->hi && !ATTN__(masked)(q, j);
-}
 /* O[columns] = alpha O + P V for one row over the keys that it sees, and no other: 0 *
- * NaN is NaN. P and V begin at key kb. Nine parameters: those of the tile, for a row. */
+ * NaN is NaN. P and V begin at key kb. */
 ATTN__NOINLINE void ATTN__(seen_row)(const attn__query *q, int pairs, const float *P, int64_t kb,
     const float *V, int64_t ldv, float *O, int64_t columns, float alpha) {
     unsigned char seen[ATTN__SUM_KEYS + 1];
@@ -10120,12 +11534,14 @@ ATTN__NOINLINE void ATTN__(seen_row)(const attn__query *q, int pairs, const floa
         memset(total, 0, sizeof total);
         for (int64_t j = q->lo - (pairs ? (q->lo - kb) % 2 : 0), end; j < q->hi; j = end) {
             end = attn__min(q->hi, j + ATTN__SUM_KEYS - (j - kb) % ATTN__SUM_KEYS);
-            for (int64_t l = j; l < end; l++) seen[l - j] = l >= q->lo && !ATTN__(masked)(q, l);
+            for (int64_t l = j; l < end; l++) seen[l - j] = l >= q->lo && !attn__masked(q, l);
+#if ATTN__BF16
             if (pairs) {
                 seen[end - j] = 0;
                 ATTN__(sum_seen_pairs)(seen, attn__ceil_div(end - j, 2), P + (j - kb) / 2,
                     V + (j - kb) / 2 * ldv + c0, ldv, sum, n);
             } else
+#endif
                 ATTN__(sum_seen)(
                     seen, end - j, P + (j - kb), 1, V + (j - kb) * ldv + c0, ldv, sum, n);
             for (int64_t c = 0; c < n; c += ATTN__W)
@@ -10138,39 +11554,6 @@ ATTN__NOINLINE void ATTN__(seen_row)(const attn__query *q, int pairs, const floa
 }
 
 /* ---- >>forward: flash ---- */
-typedef struct ATTN__(tile) { /* one thread's scratch */
-    /* [BN / W][head_dim][W], [BN][v_pad], [rows of a group][ld], [BM][q_pad], [BM][v_pad] */
-    float *K, *V, *S, *Q, *O;
-    float *max, *sum; /* [BM]: row_max as scores are held, row_sum */
-    /* O [BM][v_pad], sums and maxima [BM] of the key spans before; none without a span */
-    double *long_O, *long_sum;
-    float *long_max;
-} ATTN__(tile);
-static ATTN__(tile) ATTN__(carve)(const attn__flash *job, char *scratch) {
-    ATTN__(tile) t;
-    const int64_t rows = job->span ? job->BM : 0;
-    t.long_O = (double *)(void *)scratch;
-    t.long_sum = t.long_O + rows * job->v_pad;
-    t.long_max = (float *)(t.long_sum + rows);
-    float *p = t.long_max + rows;
-    /* clang-format off */
-    t.S = p; p += attn__scores_size(ATTN__MR, job->ld);
-    t.O = p; p += job->BM * job->v_pad;
-    t.max = p; p += job->BM;
-    t.sum = p; p += job->BM;
-    t.K = p; p += job->BN * job->d->head_dim;
-    t.V = p; p += job->copy_v != ATTN__V_IN_PLACE ? job->BN * job->v_pad : 0;
-    /* clang-format on */
-    t.Q = p;
-    return t;
-}
-ATTN__INLINE int64_t ATTN__(row_query)(const attn__rows *u, int64_t r) {
-    return u->job->group == 1 ? u->row0 + r : (u->row0 + r) / u->job->group;
-}
-ATTN__INLINE int64_t ATTN__(row_head)(const attn__rows *u, int64_t r) {
-    return u->job->group == 1 ? u->kv_head
-                              : u->kv_head * u->job->group + (u->row0 + r) % u->job->group;
-}
 
 /* a * b + c of numbers, by the operation: what a compiler contracts depends on its flags */
 ATTN__INLINE float ATTN__(fma1)(float a, float b, float c) {
@@ -10213,53 +11596,20 @@ ATTN__INLINE void ATTN__(narrow)(
     if (dtype == ATTN_F32) ATTN__(narrow_as)(data, ATTN_F32, at, src, dim, factor);
     else ATTN__(narrow_other)(data, dtype, at, src, dim, factor);
 }
-/* Row r saw no key, or none whose score is not -infinity. */
-ATTN__INLINE int ATTN__(row_empty)(const ATTN__(tile) *t, int64_t r) {
-    return attn__bits(t->sum[r]) << 1 == 0;
-}
-/* Row r is finished: its lse; returns what makes O o. The sink joins maximum and sum; an empty
- * row is 0. */
-ATTN__INLINE float ATTN__(finish_row)(const attn__rows *u, const ATTN__(tile) *t, int64_t r) {
-    const attn_desc *d = u->job->d;
-    int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
-    float sum = t->sum[r], scale = 1;
-    int empty = ATTN__(row_empty)(t, r);
-    double top = d->sink || d->lse ? attn__row_top(t->max[r], u->job->unit) : 0;
-    if (d->sink) {
-        double sink = (double)d->sink[h], highest = sink > top ? sink : top;
-        if (!attn__is_neg_inf(highest)) {
-            float joined = (float)((sink - highest) * ATTN__LOG2E);
-            scale = (float)((top - highest) * ATTN__LOG2E);
-            ATTN__(exp2_pair)(&scale, &joined);
-            sum = ATTN__(fma1)(sum, scale, joined);
-            top = highest;
-        }
-    }
-    if (d->lse) {
-        ATTN__(leave)();
-        d->lse[attn__lse_at(d, &u->s, i, h)] =
-            empty ? (d->sink ? d->sink[h] : ATTN__NEG_INF)
-                  : attn__nearest_f32(top + attn__log((double)sum));
-    }
-    scale = empty ? 0 : scale / sum;
-    ATTN__F32(scale);
-    return scale;
-}
+
 /* o and lse of the finished rows [r0, r1) */
-static void ATTN__(finish)(const attn__rows *u, const ATTN__(tile) *t, int64_t r0, int64_t r1) {
+static void ATTN__(finish)(const attn__rows *u, const attn__tile *t, int64_t r0, int64_t r1) {
     const attn_desc *d = u->job->d;
     for (int64_t r = r0; r < r1; r++) {
-        int64_t at =
-            attn__q_at(&u->s, d->o.stride, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
-        float *o = t->O + r * u->job->v_pad, factor = ATTN__(finish_row)(u, t, r);
-        if (ATTN__(row_empty)(t, r)) memset(o, 0, (size_t)u->job->v_pad * sizeof *o);
+        int64_t at = attn__q_at(&u->s, d->o.stride, attn__row_query(u, r), attn__row_head(u, r));
+        float *o = t->O + r * u->job->v_pad, factor = attn__finish_row(u, t, r);
+        if (attn__row_empty(t, r)) memset(o, 0, (size_t)u->job->v_pad * sizeof *o);
         ATTN__(narrow)(d->o.data, d->o.dtype, at, o, d->v_dim, factor);
     }
 }
-
 /* (max, sum, O) of each row joined by those of a later key split, in that order. */
 static void ATTN__(join)(
-    const attn__rows *u, ATTN__(tile) *t, const float *O, const float *max, const float *sum) {
+    const attn__rows *u, attn__tile *t, const float *O, const float *max, const float *sum) {
     int64_t width = u->job->v_pad;
     for (int64_t r = 0; r < u->rows; r++) {
         float top = max[r] > t->max[r] ? max[r] : t->max[r],
@@ -10279,44 +11629,7 @@ static void ATTN__(join)(
 }
 
 /* ---- >>group: a few rows against a block of keys ---- */
-/* The packed block of keys [kb, ke), of which pack0 .. are there. */
-typedef struct ATTN__(block) {
-    int64_t kb, ke, pack0, ldv;
-    const float *V;
-    /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
-     * one key is packed, by pack_single_k */
-    int not_finite, whole, empty, single;
-    int thin_k, thin_v;   /* K, V are read where they lie */
-    int pairs_k, pairs_v; /* Q and K, V and P are pairs of bf16 */
-} ATTN__(block);
 
-/* Up to MR rows of a unit, from row0 on, against a block; up to GROUP_ROWS where it is short. */
-typedef struct ATTN__(group) {
-    const attn__rows *u;
-    ATTN__(tile) *t;
-    const ATTN__(block) *b;
-    const float *Q;
-    int64_t ldq, row0, rows;
-    int64_t head, heads; /* which head of a gang of how many */
-    int late;            /* that of its kv head */
-    /* row r sees keys [lo[r], hi[r]) of the block */
-    int64_t lo[ATTN__GROUP_ROWS], hi[ATTN__GROUP_ROWS];
-    int64_t first, last;        /* that some row sees */
-    int64_t inner_lo, inner_hi; /* that every row sees */
-    int64_t start, end;         /* columns of the scores that are computed */
-    uint32_t holes;             /* bit r: the mask hides keys between lo[r] and hi[r] */
-} ATTN__(group);
-ATTN__INLINE int64_t ATTN__(group_query)(const ATTN__(group) *g, int64_t r) {
-    return ATTN__(row_query)(g->u, g->row0 + r);
-}
-ATTN__INLINE int64_t ATTN__(group_head)(const ATTN__(group) *g, int64_t r) {
-    return ATTN__(row_head)(g->u, g->row0 + r);
-}
-ATTN__INLINE attn__query ATTN__(group_row)(const ATTN__(group) *g, int64_t r) {
-    attn__query q = {g->u->job->d, &g->u->s, ATTN__(group_head)(g, r), ATTN__(group_query)(g, r),
-        g->lo[r], g->hi[r]};
-    return q;
-}
 /* Whether n elements of the bias are all -infinity; a NaN is not. */
 ATTN__NOINLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n) {
     const ATTN__V one = ATTN__(set1)(1), low = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
@@ -10328,90 +11641,12 @@ ATTN__NOINLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n)
                           low, zero, one);
     return ATTN__(reduce_add)(seen) == (float)(c - n);
 }
-/* Whether 32 bytes of a mask hide all. */
-ATTN__INLINE int ATTN__(mask_hides)(const unsigned char *p) {
-    uint64_t x[4];
-    memcpy(x, p, sizeof x);
-    return !(x[0] | x[1] | x[2] | x[3]);
-}
-/* lo .. hi of row r end where the mask shows a key; the same by bias, to whole vectors. */
-ATTN__NOINLINE void ATTN__(group_trim)(ATTN__(group) *g, int64_t r) {
-    const attn_desc *d = g->u->job->d;
-    const attn__query q = ATTN__(group_row)(g, r);
-    int64_t lo = q.lo, hi = q.hi;
-    if (d->mask.data) {
-        const unsigned char *seen =
-            (const unsigned char *)d->mask.data + attn__bias_at(d, q.s, d->mask.stride, q.i, q.h);
-        while (lo + 32 <= hi && ATTN__(mask_hides)(seen + lo)) lo += 32;
-        while (lo < hi && !seen[lo]) lo++;
-        while (lo + 32 <= hi && ATTN__(mask_hides)(seen + hi - 32)) hi -= 32;
-        while (lo < hi && !seen[hi - 1]) hi--;
-        if (lo < hi && memchr(seen + lo, 0, (size_t)(hi - lo))) g->holes |= 1u << r;
-    }
-    const int64_t at = d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
-    if (d->bias.data && lo < hi &&
-        (attn__hidden_by_bias(d, at + lo) || attn__hidden_by_bias(d, at + hi - 1))) {
-        int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
-        for (int64_t j = lo, n; j < hi; j += n) {
-            n = attn__min(hi - j, 8 * ATTN__W);
-            if (ATTN__(bias_hides)(d, at + j, n)) continue;
-            first = attn__min(first, j);
-            last = j + n;
-        }
-        lo = first;
-        hi = attn__max(first, last);
-        while (lo + ATTN__W <= hi && ATTN__(bias_hides)(d, at + lo, ATTN__W)) lo += ATTN__W;
-        while (lo + ATTN__W <= hi && ATTN__(bias_hides)(d, at + hi - ATTN__W, ATTN__W))
-            hi -= ATTN__W;
-        if (hi - lo < ATTN__W && ATTN__(bias_hides)(d, at + lo, hi - lo)) lo = hi;
-    }
-    g->lo[r] = lo;
-    g->hi[r] = hi;
-}
-/* Row r sees keys [lo[r], hi[r]), or none. */
-ATTN__INLINE void ATTN__(group_row_range)(ATTN__(group) *g, int64_t r) {
-    if (g->hi[r] <= g->lo[r]) {
-        g->lo[r] = g->hi[r] = g->b->kb;
-    } else {
-        g->first = attn__min(g->first, g->lo[r]);
-        g->last = attn__max(g->last, g->hi[r]);
-    }
-    g->inner_lo = attn__max(g->inner_lo, g->lo[r]);
-    g->inner_hi = attn__min(g->inner_hi, g->hi[r]);
-}
-ATTN__INLINE void ATTN__(group_ranges)(ATTN__(group) *g) {
-    const ATTN__(block) *b = g->b;
-    const attn_desc *d = g->u->job->d;
-    const int trim = d->mask.data || d->bias.data;
-    int whole = b->whole || attn__all_see(d, &g->u->s, ATTN__(group_query)(g, 0),
-                                ATTN__(group_query)(g, g->rows - 1), b->kb, b->ke);
-    g->first = whole && !trim ? b->kb : b->ke;
-    g->last = whole && !trim ? b->ke : b->kb;
-    g->inner_lo = b->kb;
-    g->inner_hi = b->ke;
-    g->holes = 0;
-    for (int64_t r = 0; r < g->rows; r++) {
-        g->lo[r] = b->kb;
-        g->hi[r] = b->ke;
-    }
-    for (int64_t r = 0; r < g->rows && (!whole || trim); r++) {
-        int64_t lo = b->kb, hi = b->ke;
-        const int64_t i = ATTN__(group_query)(g, r);
-        if (!whole) attn__rows_see_inline(d, &g->u->s, i, i, &lo, &hi);
-        g->lo[r] = attn__max(lo, b->kb);
-        g->hi[r] = attn__min(hi, b->ke);
-        if (trim && g->lo[r] < g->hi[r]) ATTN__(group_trim)(g, r);
-        ATTN__(group_row_range)(g, r);
-    }
-    g->start = (g->first - b->kb) / ATTN__STEP * ATTN__STEP;
-    g->end = attn__round_up(g->last - b->kb, ATTN__W);
-}
 /* n scores of row r, from key j0 on: those that it does not see are -infinity. */
 ATTN__INLINE void ATTN__(group_clip)(
-    const ATTN__(group) *g, int64_t r, float *S, int64_t j0, int64_t n, float *max) {
+    const attn__group *g, int64_t r, float *S, int64_t j0, int64_t n, float *max) {
     const attn_desc *d = g->u->job->d;
     if (g->holes >> r & 1) {
-        const attn__query q = ATTN__(group_row)(g, r);
+        const attn__query q = attn__group_row(g, r);
         const unsigned char *seen =
             (const unsigned char *)d->mask.data + attn__bias_at(d, q.s, d->mask.stride, q.i, q.h);
         for (int64_t c = 0; c < n; c += ATTN__W)
@@ -10422,7 +11657,7 @@ ATTN__INLINE void ATTN__(group_clip)(
     ATTN__(clip_row)(S, j0, n, g->lo[r], g->hi[r], max);
 }
 /* The scores of a single key, whose dims are not spread: column 0 of S. */
-ATTN__INLINE void ATTN__(group_single)(const ATTN__(group) *g, float *S) {
+ATTN__INLINE void ATTN__(group_single)(const attn__group *g, float *S) {
     const int pairs = ATTN__BF16 && g->b->pairs_k;
     const int64_t dim = g->u->job->d->head_dim >> pairs;
     const int64_t ld = g->u->job->ld;
@@ -10430,7 +11665,7 @@ ATTN__INLINE void ATTN__(group_single)(const ATTN__(group) *g, float *S) {
     for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
     for (int64_t e = 0, n; e < dim; e += n) {
         n = attn__min(dim - e, ATTN__SUM_DIMS >> pairs);
-        ATTN__EACH_TILE(r, m, g->rows) {
+        ATTN__EACH_OF(r, m, g->rows, ATTN__MR) {
             ATTN__(mm_of)(1, m, pairs)(ATTN__PV, g->Q + r * g->ldq + e, g->ldq, g->t->K + e, 1, n,
                 n, S + r * ld, ld, e ? one : NULL);
         }
@@ -10444,8 +11679,8 @@ ATTN__INLINE void ATTN__(no_max)(int64_t rows, float *max) {
 }
 /* 1. S = Q K^T by tiles, masked; max[rows rounded up to MR][W]: row maxima, in registers where a
  * tile is wholly visible */
-ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
-    const ATTN__(tile) *t = g->t;
+ATTN__INLINE void ATTN__(group_scores)(const attn__group *g, float *max) {
+    const attn__tile *t = g->t;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
     const int pairs = ATTN__BF16 && g->b->pairs_k;
@@ -10457,7 +11692,7 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
                     kb + c + n <= g->inner_hi;
         if (g->b->single) ATTN__(group_single)(g, t->S + c);
         else
-            ATTN__EACH_TILE(r, m, rows) {
+            ATTN__EACH_OF(r, m, rows, ATTN__MR) {
                 ATTN__(tile_dots)(n / ATTN__W, m, pairs, g->Q + r * g->ldq, g->ldq,
                     t->K + (kb + c - g->b->pack0) * dim, ATTN__W * dim, dim, t->S + r * job->ld + c,
                     job->ld, whole ? max + r * ATTN__W : NULL);
@@ -10466,15 +11701,15 @@ ATTN__INLINE void ATTN__(group_scores)(const ATTN__(group) *g, float *max) {
             ATTN__(group_clip)(g, r, t->S + r * job->ld + c, kb + c, n, max + r * ATTN__W);
     }
     for (int64_t r = 0; r < rows && job->extras; r++) {
-        const attn__query q = ATTN__(group_row)(g, r);
+        const attn__query q = attn__group_row(g, r);
         ATTN__(score_row)(
             &q, t->S + r * job->ld + g->start, kb + g->start, g->end - g->start, max + r * ATTN__W);
     }
 }
 /* 2. new maxima and alpha = exp2(old - new) of all rows, then p = exp2(k s - base) and the row
  * sums; base = k max */
-ATTN__NOINLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, float *alpha) {
-    const ATTN__(tile) *t = g->t;
+ATTN__NOINLINE void ATTN__(group_softmax)(const attn__group *g, float *max, float *alpha) {
+    const attn__tile *t = g->t;
     const attn__flash *job = g->u->job;
     const attn_desc *d = job->d;
     const int64_t row0 = g->row0, rows = g->rows;
@@ -10518,84 +11753,15 @@ ATTN__NOINLINE void ATTN__(group_softmax)(const ATTN__(group) *g, float *max, fl
                 ATTN__(load_n)(sum + r, rows - r)),
             rows - r);
     for (int64_t r = 0; r < rows && d->dropout > 0; r++) {
-        const attn__query q = ATTN__(group_row)(g, r);
+        const attn__query q = attn__group_row(g, r);
         ATTN__(drop_row)(&q, t->S + r * job->ld + g->start, g->b->kb + g->start, g->end - g->start);
     }
-}
-/* 3. O = alpha O + P V over the keys that some row sees; or at once o and lse of rows that nothing
- * joins after this block. */
-ATTN__NOINLINE void ATTN__(group_output)(const ATTN__(group) *g, float *alpha, int finish) {
-    const ATTN__(tile) *t = g->t;
-    const ATTN__(block) *b = g->b;
-    const attn__flash *job = g->u->job;
-    const attn_desc *d = job->d;
-    const int pairs = ATTN__BF16 && b->pairs_v;
-    const int64_t kb = b->kb, rows = g->rows, /* a pair of keys counts as one */
-        from = (g->first - kb) >> pairs, keys = ((g->last - kb + pairs) >> pairs) - from,
-                  lead = (ATTN__SUM_KEYS >> pairs) - from % (ATTN__SUM_KEYS >> pairs);
-    const float *P = t->S + from, *V = b->V + from * b->ldv;
-    float *O = t->O + g->row0 * job->v_pad;
-    for (int64_t r = 0; r < rows && pairs; r++)
-        ATTN__(pairs_of_row)(t->S + r * job->ld, g->start, g->end);
-    if (finish && job->straight_to_o && b->empty && !b->not_finite) {
-        int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
-        float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, ATTN__(group_query)(g, 0),
-                                            ATTN__(group_head)(g, 0));
-        for (int64_t r = 0; r < rows; r++) alpha[r] = ATTN__(finish_row)(g->u, t, g->row0 + r);
-        ATTN__EACH_TILE(r, m, rows) {
-            ATTN__(mm_columns)(ATTN__PV_LAST, m, 0, P + r * job->ld, job->ld, V, b->ldv, keys, lead,
-                o + r * ldo, ldo, job->v_pad, alpha + r);
-        }
-        for (int64_t r = 0; r < rows; r++) /* 0 times an infinity of V is NaN */
-            if (ATTN__(row_empty)(t, g->row0 + r))
-                memset(o + r * ldo, 0, (size_t)job->v_pad * sizeof *o);
-        return;
-    }
-    const int all_see_all = g->inner_lo == g->first && g->inner_hi == g->last &&
-                            !(pairs && ((g->first - kb) | (g->last - kb)) % 2);
-    if (!b->not_finite || (!d->mask.data && !d->bias.data && all_see_all)) {
-        ATTN__EACH_TILE(r, m, rows) {
-            ATTN__(mm_columns)(ATTN__PV, m, pairs, P + r * job->ld, job->ld, V, b->ldv, keys, lead,
-                O + r * job->v_pad, job->v_pad, job->v_pad,
-                b->empty && !b->not_finite ? NULL : alpha + r);
-        }
-    } else {
-        for (int64_t r = 0; r < rows; r++) {
-            const attn__query q = ATTN__(group_row)(g, r);
-            ATTN__(seen_row)(&q, pairs, t->S + r * job->ld, kb, b->V, b->ldv, O + r * job->v_pad,
-                job->v_pad, alpha[r]);
-        }
-    }
-    if (finish) ATTN__(finish)(g->u, t, g->row0, g->row0 + rows);
 }
 /* ---- >>thin: few rows, as the queries of a GQA group in a decode step are ----
    Packing a key for them costs more than its products. So keys and values are read where they lie,
    once. Q K^T: W products at a time, of R rows with W / R keys, each a vector along the dims whose
    lanes are added. P V: a few keys at a time, V row by row for two rows of P after the other. The
    processor does not fetch far enough ahead by itself while it computes; it does best along rows. */
-typedef struct ATTN__(thin) {
-    const void *data; /* K or V: element 0 of row j of n is at[j], or at first + j * step */
-    const int64_t *at;
-    int64_t first, step;
-    int64_t n, dim;
-    int32_t dtype;
-    const float *A; /* Q, or P, of `rows` rows */
-    int64_t lda, rows;
-    float *out; /* Q K^T, or O */
-    int64_t ldo;
-    const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
-    /* what is fetched while row j is read: a row at next[j], or at stream + j * each. So many of these
-     * (`dense`) lie one after the other without gaps, and are fetched line by line */
-    const char *const *next;
-    const char *stream;
-    int64_t each, dense;
-} ATTN__(thin);
-/* What a chunk of keys needs. */
-typedef struct ATTN__(chunk) {
-    int64_t at[ATTN__THIN_CHUNK + ATTN__W];
-    float scale[ATTN__THIN_CHUNK + ATTN__W];
-    const char *next[ATTN__THIN_CHUNK + ATTN__W];
-} ATTN__(chunk);
 /* X(type): narrow types that are read where they lie, in whole vectors and unscaled; the others, and
  * these otherwise, are widened first. */
 #undef ATTN__THIN_NARROW
@@ -10605,31 +11771,10 @@ typedef struct ATTN__(chunk) {
 #else
 #define ATTN__THIN_NARROW(X)
 #endif
-/* Element 0 of row j < n. */
-ATTN__INLINE int64_t ATTN__(thin_at)(const ATTN__(thin) *m, int64_t j) {
-    return m->at ? m->at[j] : m->first + j * m->step;
-}
-/* What is fetched while row j is read. */
-ATTN__INLINE const char *ATTN__(thin_next)(const ATTN__(thin) *m, int64_t j) {
-    return m->next ? m->next[j] : m->stream + j * m->each;
-}
-/* Row r of A, or the last. */
-ATTN__INLINE const float *ATTN__(thin_row)(const ATTN__(thin) *m, int64_t r) {
-    return m->A + attn__min(r, m->rows - 1) * m->lda;
-}
 /* The line at p; of int16 that of the low bytes too. */
 ATTN__INLINE void ATTN__(thin_fetch)(const char *p, int32_t dtype) {
     ATTN__PREFETCH(p, 3);
     if (dtype == ATTN_INT16) ATTN__PREFETCH(p + ATTN_PLANE, 3);
-}
-/* Bytes from a row's begin to column c of it. */
-ATTN__INLINE int64_t ATTN__(thin_bytes)(int32_t dtype, int64_t c) {
-    return dtype == ATTN_INT16 ? c : attn__bytes(dtype, c);
-}
-ATTN__INLINE int64_t ATTN__(thin_line)(int32_t dtype) { /* columns of 64 bytes */
-    return dtype == ATTN_INT16 || dtype == ATTN_Q8_0 ? 64
-           : dtype == ATTN_Q4_0                      ? 128
-                                                     : 64 / attn__bytes(dtype, 1);
 }
 /* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an
  * instruction or two to widen. */
@@ -10667,68 +11812,76 @@ ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtyp
     }
 }
 /* out[rows][n rounded up to X] = A K^T over SUM_DIMS vectors of dims from `first` on, added to those
- * before; the keys behind n are the last again. */
+ * before; the keys behind n are the last again. Q: W of these dims of R rows, then the next. */
 ATTN__INLINE void ATTN__(thin_dots)(
-    const ATTN__(thin) *m, int R, int32_t dtype, int64_t first, float *Q) {
+    const attn__thin *m, int R, int32_t dtype, int64_t first, const float *Q) {
     enum { W = ATTN__W, MOST = W > 4 ? W : 4 };
     const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W), n = m->n,
-                  line = attn__max(W, ATTN__(thin_line)(dtype)),
-                  whole = first + (dim - first) / W * W;
+                  line = attn__max(W, attn__thin_line(dtype)),
+                  few = attn__is_blocks(dtype) ? 32 : W;
     const int X = W > R ? W / R : 1;
-    const void *data = m->data;
-    const int dense = m->dense >= X;
-    /* lines of a row; from one that is fetched to the next */
-    const int64_t begin = ATTN__(thin_bytes)(dtype, first) / 64,
-                  lines = (ATTN__(thin_bytes)(dtype, dim) + 63) / 64,
-                  on = dense ? (m->each || m->next ? 64 * X : 0) : 64;
-    for (int64_t c = first; c < dim; c += W)
-        for (int r = 0; r < R; r++)
-            ATTN__(store)(Q + (c - first) * R + r * W,
-                ATTN__(load_n)(ATTN__(thin_row)(m, r) + c, attn__min(W, dim - c)));
-    for (int64_t j = 0; j < n; j += X) {
-        ATTN__V acc[MOST];
-        uintptr_t next[W];
+    const int dense = m->dense >= X, fetch = m->each || m->next;
+    /* bytes from a line of a row that is fetched to the next, of the first and behind the last */
+    const uintptr_t on = dense ? 64 * X : 64,
+                    begin = (uintptr_t)attn__thin_bytes(dtype, first) / 64 * on,
+                    end = ((uintptr_t)attn__thin_bytes(dtype, dim) + 63) / 64 * on;
+    const int64_t step = m->step, last = m->first + (n - 1) * step;
+    for (int64_t j = 0, row = m->first; j < n; j += X) {
+        const char *stream = attn__thin_next(m, j);
+        const float *q = Q;
         int64_t at[W];
+        ATTN__V acc[MOST];
         float sum[MOST];
+        uintptr_t f = begin;
         ATTN__UNROLL for (int l = 0; l < R * X; l++)
             acc[l] = ATTN__(set1)(0);
+        const char *next[W];
         ATTN__UNROLL for (int x = 0; x < X; x++)
-            at[x] = ATTN__(thin_at)(m, j + X <= n ? j + x : attn__min(j + x, n - 1));
-        next[0] = (uintptr_t)ATTN__(thin_next)(m, j);
-        ATTN__UNROLL for (int x = 1; x < X; x++)
-            next[x] = dense ? next[0] + 64 * (uintptr_t)x : (uintptr_t)m->next[j + x];
-        const float *q = Q;
-        int64_t c = first, done = begin;
-        uintptr_t f = (uintptr_t)(begin * on);
-        for (; c + line <= whole; c += line, done++, f += (uintptr_t)on) {
+            next[x] = dense ? stream + 64 * x : m->next[j + x];
+        if (m->at) {
             ATTN__UNROLL for (int x = 0; x < X; x++)
-                ATTN__(thin_fetch)((const char *)(next[x] + f), dtype);
-            ATTN__UNROLL for (int64_t e = 0; e < line; e += W, q += R * W)
-                ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
+                at[x] = m->at[j + x];
+        } else {
+            ATTN__UNROLL for (int x = 0; x < X; x++)
+                at[x] = j + x < n ? row + x * step : last;
+            row += X * step;
         }
-        for (; done < lines; done++, f += (uintptr_t)on) ATTN__UNROLL
-            for (int x = 0; x < X; x++) ATTN__(thin_fetch)((const char *)(next[x] + f), dtype);
-        for (const int64_t few = attn__is_blocks(dtype) ? 32 : W; c < whole; c += few) ATTN__UNROLL
-            for (int64_t e = 0; e < few; e += W, q += R * W)
-                ATTN__(thin_step)(data, R, X, dtype, q, at, c, e, W, acc);
-        if (dtype == ATTN_F32 && c < dim)
-            ATTN__(thin_step)(data, R, X, dtype, q, at, c, 0, dim - c, acc);
+        for (int64_t c = first; c < dim; c += few) {
+            if (fetch && c % line == 0) {
+                ATTN__UNROLL for (int x = 0; x < X; x++)
+                    ATTN__(thin_fetch)(next[x] + f, dtype);
+                f += on;
+            }
+            ATTN__UNROLL for (int64_t e = 0; e < few; e += W, q += R * W) {
+                if (dtype == ATTN_F32 && c + W > dim)
+                    ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, 0, dim - c, acc);
+                else ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, e, W, acc);
+            }
+        }
+        for (; attn__is_blocks(dtype) && fetch && f < end; f += on)
+            for (int x = 0; x < X; x++) ATTN__(thin_fetch)(next[x] + f, dtype);
         ATTN__UNROLL for (int l = 0; l < R * X; l += W)
             ATTN__(store)(sum + l, ATTN__(add_lanes)(acc + l));
+        for (int r = 0; first && r < m->rows; r++)
+            for (int x = 0; x < X; x++) sum[r * X + x] += m->out[r * m->ldo + j + x];
         ATTN__UNROLL for (int r = 0; r < R; r++) {
-            float *out = m->out + r * m->ldo + j;
             if (r >= m->rows) break;
-            for (int x = 0; first && x < X; x++) sum[r * X + x] += out[x];
-            memcpy(out, sum + r * X, (size_t)X * sizeof *out);
+            memcpy(m->out + r * m->ldo + j, sum + r * X, (size_t)X * sizeof *sum);
         }
     }
 }
-ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first) {
-    float Q[4 * ATTN__SUM_DIMS * ATTN__W]; /* W columns of each row, then the next */
+ATTN__NOINLINE void ATTN__(thin_dots_from)(const attn__thin *m, int64_t first) {
+    float Q[4 * ATTN__SUM_DIMS * ATTN__W];
+    const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * ATTN__W);
+    const int R = m->rows == 1 && ATTN__THIN_SINGLE(m->dtype) ? 1 : 4;
+    for (int64_t c = first; c < dim; c += ATTN__W)
+        for (int r = 0; r < R; r++)
+            ATTN__(store)(Q + (c - first) * R + r * ATTN__W,
+                ATTN__(load_n)(attn__thin_row(m, r) + c, attn__min(ATTN__W, dim - c)));
     switch (m->dtype) {
 #define X(type) \
     case type: \
-        if (ATTN__THIN_SINGLE(type) && m->rows == 1) ATTN__(thin_dots)(m, 1, type, first, Q); \
+        if (ATTN__THIN_SINGLE(type) && R == 1) ATTN__(thin_dots)(m, 1, type, first, Q); \
         else ATTN__(thin_dots)(m, 4, type, first, Q); \
         return;
         X(ATTN_F32)
@@ -10736,142 +11889,16 @@ ATTN__NOINLINE void ATTN__(thin_dots_from)(const ATTN__(thin) *m, int64_t first)
 #undef X
     }
 }
-ATTN__INLINE void ATTN__(thin_dots_of)(const ATTN__(thin) *m) {
+ATTN__INLINE void ATTN__(thin_dots_of)(const attn__thin *m) {
     for (int64_t e = 0; e < m->dim; e += ATTN__SUM_DIMS * ATTN__W) ATTN__(thin_dots_from)(m, e);
 }
-/* at[0 .. n) as addresses. */
-ATTN__INLINE void ATTN__(thin_rows_at)(
-    const ATTN__(group) *g, const attn_in *t, int64_t j, int64_t n, const char **rows) {
-    int64_t at[ATTN__THIN_CHUNK + ATTN__W];
-    attn__keys_at(g->u->job->d, &g->u->s, t->stride, j, n, g->u->kv_head, at);
-    for (int64_t x = 0; x < n; x++)
-        rows[x] =
-            (const char *)((uintptr_t)t->data + (uintptr_t)(t->dtype == ATTN_INT16
-                                                                ? attn__high(at[x])
-                                                                : attn__bytes(t->dtype, at[x])));
-}
-/* Fetched while rows x .. are read: n rows, `step` bytes apart. */
-ATTN__INLINE void ATTN__(thin_rows_on)(
-    ATTN__(chunk) *k, int64_t x, int64_t n, const void *data, int64_t offset, int64_t step) {
-    const uintptr_t at = (uintptr_t)data + (uintptr_t)offset;
-    for (int64_t i = 0; i < n; i++) k->next[x + i] = (const char *)(at + (uintptr_t)(i * step));
-}
-/* What is fetched meanwhile: the rows `ahead` keys on, and past key `end` those of the tensor `then`
- * from key `from` on. */
-ATTN__INLINE void ATTN__(thin_ahead)(const ATTN__(group) *g, const attn_in *t, int64_t j,
-    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
-    const attn_desc *d = g->u->job->d;
-    const attn__sequence_view *s = &g->u->s;
-    const int64_t n = m->n, up = attn__round_up(n, ATTN__W), size = attn__bytes(t->dtype, m->dim),
-                  ahead = attn__clamp(ATTN__THIN_BYTES / size, 1, ATTN__THIN_AHEAD),
-                  own = attn__clamp(end - (j + ahead), 0, n),
-                  first = attn__max(0, j + ahead - end) + from,
-                  others = attn__clamp(s->k_len - first, 0, n - own);
-    if (m->at) {
-        ATTN__(thin_rows_at)(g, t, j + ahead, own, k->next);
-        ATTN__(thin_rows_at)(g, then, first, others, k->next + own);
-    } else {
-        const int64_t on = attn__bytes(t->dtype, m->first + ahead * m->step),
-                      step = attn__bytes(t->dtype, m->step);
-        if (own == n && step == size) {
-            m->stream = (const char *)t->data + on;
-            m->each = size;
-            m->dense = ATTN__THIN_CHUNK;
-            return;
-        }
-        ATTN__(thin_rows_on)(k, 0, own, t->data, on, step);
-        if (others)
-            ATTN__(thin_rows_on)(k, own, others, then->data,
-                attn__bytes(then->dtype, attn__k_at(d, s, then->stride, first, g->u->kv_head)),
-                attn__bytes(then->dtype, then->stride[1]));
-    }
-    for (int64_t x = own + others; x < up; x++) k->next[x] = (const char *)d->q.data;
-    m->next = k->next;
-}
-/* A gang's share of it, in the order of memory: each head a part of the chunk behind this one, all
- * heads of a key after the other. */
-ATTN__NOINLINE void ATTN__(thin_gang)(const ATTN__(group) *g, const attn_in *t, int64_t j,
-    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
-    const attn_desc *d = g->u->job->d;
-    const attn__sequence_view *s = &g->u->s;
-    const int64_t h = g->u->kv_head - g->head, n = m->n, heads = g->heads,
-                  part = g->head * n / heads, up = attn__round_up(n, ATTN__W);
-    int64_t at[ATTN__THIN_CHUNK];
-    j += n;
-    if (j >= end) t = then, j = from, end = s->k_len;
-    j += part;
-    const int64_t keys = attn__clamp(end - j, 0, attn__ceil_div(n, heads)),
-                  beside = attn__bytes(t->dtype, t->stride[2]);
-    if (beside == attn__bytes(t->dtype, t == &d->k ? d->head_dim : d->v_dim)) m->dense = heads;
-    if (keys) attn__keys_at(d, s, t->stride, j, keys, h, at);
-    if (!m->at && m->dense && keys * heads >= n && t->stride[1] == heads * t->stride[2]) {
-        m->stream = (const char *)t->data + attn__bytes(t->dtype, at[0]);
-        m->each = beside;
-        m->dense = ATTN__THIN_CHUNK;
-        return;
-    }
-    for (int64_t x = 0, i = 0; x < n; x += heads, i++) {
-        const int64_t most = attn__min(heads, n - x);
-        if (i < keys)
-            ATTN__(thin_rows_on)(k, x, most, t->data, attn__bytes(t->dtype, at[i]), beside);
-        else ATTN__(thin_rows_on)(k, x, most, d->q.data, 0, 0);
-    }
-    for (int64_t x = n; x < up; x++) k->next[x] = (const char *)d->q.data;
-    m->next = k->next;
-}
-/* m's rows are keys j .. j + n - 1 of t, K or V. */
-ATTN__NOINLINE void ATTN__(thin_chunk)(const ATTN__(group) *g, const attn_in *t, int64_t j,
-    int64_t end, const attn_in *then, int64_t from, ATTN__(chunk) *k, ATTN__(thin) *m) {
-    const attn_desc *d = g->u->job->d;
-    const attn__sequence_view *s = &g->u->s;
-    const int64_t h = g->u->kv_head, n = m->n, up = attn__round_up(n, ATTN__W);
-    m->data = t->data;
-    m->dtype = t->dtype;
-    if (s->pages || t->dtype == ATTN_INT16 || then->dtype == ATTN_INT16) {
-        attn__keys_at(d, s, t->stride, j, n, h, k->at);
-        for (int64_t x = n; x < up; x++) k->at[x] = k->at[n - 1];
-        m->at = k->at;
-    } else {
-        m->first = attn__k_at(d, s, t->stride, j, h);
-        m->step = t->stride[1];
-    }
-    if (g->heads > 1) ATTN__(thin_gang)(g, t, j, end, then, from, k, m);
-    else ATTN__(thin_ahead)(g, t, j, end, then, from, k, m);
-    if (t->scale && s->pages) {
-        int64_t at[ATTN__THIN_CHUNK];
-        attn__keys_at(d, s, t->scale_stride, j, n, h, at);
-        for (int64_t x = 0; x < n; x++) k->scale[x] = t->scale[at[x]];
-    } else if (t->scale) {
-        const int64_t at = attn__k_at(d, s, t->scale_stride, j, h), step = t->scale_stride[1];
-        for (int64_t x = 0; x < n; x++) k->scale[x] = t->scale[at + x * step];
-    }
-    for (int64_t x = n; t->scale && x < up; x++) k->scale[x] = k->scale[n - 1];
-}
-/* Nothing more is fetched, or again what there is. */
-ATTN__INLINE void ATTN__(thin_rest)(ATTN__(thin) *m) {
-    m->next = NULL;
-    m->stream = (const char *)m->data;
-    m->each = 0;
-    m->dense = ATTN__THIN_CHUNK;
-}
-/* Whether thin_dots and thin_columns read t where it lies. scaled: each key needs its scale. */
-ATTN__INLINE int ATTN__(thin_reads)(const attn_in *t, int64_t dim, int scaled) {
-    switch (t->dtype) {
-        case ATTN_F32: return 1;
-#define X(type) case type:
-            ATTN__THIN_NARROW(X)
-#undef X
-            return dim % ATTN__W == 0 && !scaled;
-    }
-    return 0;
-}
 /* The rows of m as f32 in dst, which holds n x dim; m reads them there. */
-ATTN__NOINLINE void ATTN__(thin_widen)(ATTN__(thin) *m, const float *scale, float *dst) {
+ATTN__NOINLINE void ATTN__(thin_widen)(attn__thin *m, const float *scale, float *dst) {
     for (int64_t j = 0; j < m->n; j++) {
-        const int64_t at = ATTN__(thin_at)(m, j);
-        const char *next = ATTN__(thin_next)(m, j);
-        for (int64_t c = 0; c < m->dim; c += ATTN__(thin_line)(m->dtype))
-            ATTN__(thin_fetch)(next + ATTN__(thin_bytes)(m->dtype, c), m->dtype);
+        const int64_t at = attn__thin_at(m, j);
+        const char *next = attn__thin_next(m, j);
+        for (int64_t c = 0; c < m->dim; c += attn__thin_line(m->dtype))
+            ATTN__(thin_fetch)(next + attn__thin_bytes(m->dtype, c), m->dtype);
         for (int64_t c = 0; c < m->dim; c += ATTN__W) {
             const int64_t n = attn__min(m->dim - c, ATTN__W);
             ATTN__V v = ATTN__(load_any)(m->data, m->dtype, at + c, n);
@@ -10884,7 +11911,7 @@ ATTN__NOINLINE void ATTN__(thin_widen)(ATTN__(thin) *m, const float *scale, floa
     m->at = NULL;
     m->first = 0;
     m->step = m->dim;
-    ATTN__(thin_rest)(m);
+    attn__thin_rest(m);
 }
 /* Whether x[0 .. n) are all 0 or of sizes [least, 2^80]: no product with a code, nor a sum of 2^31 of
  * them, overflows, and what a product with p < 1 loses is less than 2^-126. */
@@ -10909,51 +11936,12 @@ ATTN__INLINE void ATTN__(thin_scale)(float *S, const float *scale, int64_t n) {
         ATTN__(store_n)(S + x, ATTN__(load_n)(S + x, m) * by + zero * by, m);
     }
 }
-/* Whether the scales of K go to the products: where nothing can overflow. All rows of the sequence have
- * a say, and no padding: bits follow from it. */
-static int ATTN__(thin_late)(const attn__rows *u, const float *Q, int64_t ldq) {
-    const attn_desc *d = u->job->d;
-    const int64_t rows = attn__min(u->rows, u->s.q_used * u->job->group - u->row0);
-    int late = d->k.scale != NULL;
-    for (int64_t r = 0; r < rows && late; r++)
-        late = ATTN__(thin_moderate)(Q + r * ldq, d->head_dim, 0);
-    return late;
-}
-/* The products of a group with THIN_CHUNK keys, columns c .. of its scores. */
-ATTN__NOINLINE void ATTN__(thin_products)(const ATTN__(group) *g, int64_t c) {
-    const attn_desc *d = g->u->job->d;
-    const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows,
-                  n = attn__min(g->end - c, ATTN__THIN_CHUNK);
-    ATTN__(chunk) k;
-    ATTN__(thin) m;
-    memset(&m, 0, sizeof m);
-    m.n = attn__clamp(g->b->ke - kb - c, 0, n);
-    m.dim = d->head_dim;
-    m.lda = g->ldq;
-    m.ldo = ld;
-    if (m.n) ATTN__(thin_chunk)(g, &d->k, kb + c, g->b->ke, &d->v, g->first, &k, &m);
-    const float *scale = d->k.scale && !g->late ? k.scale : NULL;
-    if (m.n && !ATTN__(thin_reads)(&d->k, m.dim, scale != NULL))
-        ATTN__(thin_widen)(&m, scale, g->t->K);
-    for (int64_t r = 0; r < rows && m.n; r += 4) {
-        if (r) ATTN__(thin_rest)(&m);
-        m.A = g->Q + r * g->ldq;
-        m.rows = attn__min(4, rows - r);
-        m.out = g->t->S + r * ld + c;
-        ATTN__(thin_dots_of)(&m);
-    }
-    for (int64_t r = 0; r < rows; r++) {
-        float *S = g->t->S + r * ld + c;
-        if (g->late) ATTN__(thin_scale)(S, k.scale, m.n);
-        for (int64_t x = m.n; x < n; x++) S[x] = 0;
-    }
-}
 /* Products become scores, and max their maxima, as group_scores leaves them. */
-ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
+ATTN__NOINLINE void ATTN__(thin_scores)(const attn__group *g, float *max) {
     const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows;
     ATTN__(no_max)(rows, max);
     for (int64_t r = 0; r < rows; r++) {
-        const attn__query q = ATTN__(group_row)(g, r);
+        const attn__query q = attn__group_row(g, r);
         float *S = g->t->S + r * ld + g->start, *top = max + r * ATTN__W;
         if (g->u->job->extras) ATTN__(score_row)(&q, S, kb + g->start, g->end - g->start, top);
         else ATTN__(group_clip)(g, r, S, kb + g->start, g->end - g->start, top);
@@ -10961,25 +11949,25 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const ATTN__(group) *g, float *max) {
 }
 /* acc[R][vectors] += P V of keys j .. end - 1, columns c .. c + vectors * W. last: lanes of the last
  * vector. Columns from .. to of the rows to come are fetched. */
-ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, int32_t dtype,
+ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int32_t dtype,
     int64_t j, int64_t end, int64_t c, int64_t last, const float *const *row, int64_t from,
     int64_t to, ATTN__V (*acc)[ATTN__THIN_PANEL]) {
     const int64_t half = attn__max(1, vectors / 2) * ATTN__W,
-                  line = attn__max(ATTN__W, ATTN__(thin_line)(dtype)), start = j,
-                  part = ATTN__(thin_bytes)(dtype, to - from);
+                  line = attn__max(ATTN__W, attn__thin_line(dtype)), start = j,
+                  part = attn__thin_bytes(dtype, to - from);
     /* without gaps: parts of the first columns of all rows, then of the second .. */
     const int dense = m->dense >= end - j && to > from;
-    const char *stream = ATTN__(thin_next)(m, j);
+    const char *stream = attn__thin_next(m, j);
     if (dense && (m->each || m->next)) stream += from / (to - from) * (end - j) * part;
     const int64_t each = m->each || m->next ? part : 0;
     ATTN__V value[ATTN__THIN_PANEL];
     for (; j < end; j++) {
-        const int64_t at = ATTN__(thin_at)(m, j) + c;
+        const int64_t at = attn__thin_at(m, j) + c;
         const char *next =
-            dense ? stream + (j - start) * each : m->next[j] + ATTN__(thin_bytes)(dtype, from);
+            dense ? stream + (j - start) * each : m->next[j] + attn__thin_bytes(dtype, from);
         for (int64_t f = 0; f < to - from; f += half) ATTN__UNROLL
             for (int64_t l = 0; l < half; l += line)
-                ATTN__(thin_fetch)(next + ATTN__(thin_bytes)(dtype, f + l), dtype);
+                ATTN__(thin_fetch)(next + attn__thin_bytes(dtype, f + l), dtype);
         const int64_t off = vectors * ATTN__W % 32 ? at & 31 : 0; /* from the block's begin */
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
             value[l] =
@@ -10998,13 +11986,13 @@ ATTN__INLINE void ATTN__(thin_sums)(const ATTN__(thin) *m, int R, int vectors, i
 }
 /* part[R][c .. c + vectors * W) += P V of keys j .. end - 1, rows r0 .. r0 + R - 1; with the last of
  * the keys O = alpha O + part. Fewer than W lanes of the last vector are of f32. */
-ATTN__INLINE void ATTN__(thin_panel)(const ATTN__(thin) *m, int R, int vectors, int64_t r0,
-    int64_t j, int64_t end, int64_t c, int64_t last, float *part) {
+ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, int64_t r0, int64_t j,
+    int64_t end, int64_t c, int64_t last, float *part) {
     ATTN__V acc[4][ATTN__THIN_PANEL];
     const float *row[4];
     const int64_t from = c + r0 / 2 * (vectors / 2) * ATTN__W,
                   to = c + (r0 + R >= m->rows ? vectors : vectors / 2) * ATTN__W;
-    for (int r = 0; r < R; r++) row[r] = ATTN__(thin_row)(m, r0 + r);
+    for (int r = 0; r < R; r++) row[r] = attn__thin_row(m, r0 + r);
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
         for (int l = 0; l < vectors; l++)
             acc[r][l] = j ? ATTN__(load)(part + (r * vectors + l) * ATTN__W) : ATTN__(set1)(0);
@@ -11036,10 +12024,10 @@ ATTN__INLINE void ATTN__(thin_panel)(const ATTN__(thin) *m, int R, int vectors, 
 }
 /* Panels of `vectors` as long as there are any; a few keys at a time, for the second pair of rows finds
  * them in L1. */
-ATTN__INLINE int64_t ATTN__(thin_panels)(const ATTN__(thin) *m, int R, int vectors, int64_t c,
+ATTN__INLINE int64_t ATTN__(thin_panels)(const attn__thin *m, int R, int vectors, int64_t c,
     float (*part)[2 * ATTN__THIN_PANEL * ATTN__W]) {
     const int64_t width = vectors * ATTN__W, whole = (m->dim - c) / width * width,
-                  most = ATTN__THIN_PANEL == 8 ? 4096 / ATTN__(thin_bytes)(m->dtype, m->dim) : 32,
+                  most = ATTN__THIN_PANEL == 8 ? 4096 / attn__thin_bytes(m->dtype, m->dim) : 32,
                   few = m->dim == width && m->rows <= R ? m->n : attn__clamp(most, 8, 32);
     if (whole <= 0) return c;
     for (int64_t e = c; e < c + whole; e += width)
@@ -11050,7 +12038,7 @@ ATTN__INLINE int64_t ATTN__(thin_panels)(const ATTN__(thin) *m, int R, int vecto
     return c + whole;
 }
 /* Wide panels for two rows of O at a time; what costs much to widen is widened once for four. */
-ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
+ATTN__NOINLINE void ATTN__(thin_columns)(const attn__thin *m) {
     float part[2][2 * ATTN__THIN_PANEL * ATTN__W]; /* of two rows, or half as wide of four */
     int64_t c = 0;
     if (m->rows == 1 && ATTN__THIN_SINGLE(m->dtype)) {
@@ -11064,354 +12052,8 @@ ATTN__NOINLINE void ATTN__(thin_columns)(const ATTN__(thin) *m) {
     for (; c < m->dim; c += ATTN__W)
         ATTN__(thin_panel)(m, 4, 1, 0, 0, m->n, c, attn__min(m->dim - c, ATTN__W), part[0]);
 }
-/* O = alpha O + P V over keys from j0 on that the group sees, to the end of their SUM_KEYS, which are
- * summed from zero. The scales of V go to P where nothing is lost. Returns where the next begin. */
-ATTN__NOINLINE int64_t ATTN__(thin_output)(const ATTN__(group) *g, int64_t j0, const float *alpha) {
-    const attn__flash *job = g->u->job;
-    const attn_in *v = &job->d->v;
-    const int64_t kb = g->b->kb, rows = g->rows, ld = job->ld,
-                  n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
-    float one[ATTN__MR], *S = g->t->S + (j0 - kb);
-    ATTN__(chunk) k;
-    ATTN__(thin) m;
-    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    memset(&m, 0, sizeof m);
-    m.n = n;
-    m.dim = job->d->v_dim;
-    m.lda = ld;
-    m.ldo = job->v_pad;
-    ATTN__(thin_chunk)(g, v, j0, g->last, &job->d->k, g->b->ke, &k, &m);
-    const float *scale =
-        v->scale && !ATTN__(thin_moderate)(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
-    if (!ATTN__(thin_reads)(v, m.dim, scale != NULL)) ATTN__(thin_widen)(&m, scale, g->t->V);
-    for (int64_t r = 0; r < rows && v->scale && !scale; r++)
-        ATTN__(thin_scale)(S + r * ld, k.scale, n);
-    for (int64_t r = 0; r < rows; r += 4) {
-        if (r) ATTN__(thin_rest)(&m);
-        m.A = S + r * ld;
-        m.rows = attn__min(4, rows - r);
-        m.out = g->t->O + (g->row0 + r) * m.ldo;
-        m.alpha = j0 > g->first ? one : g->b->empty ? NULL : alpha + r;
-        ATTN__(thin_columns)(&m);
-    }
-    return j0 + n;
-}
 
 /* ---- >>split: the groups, gangs and blocks of a unit, one key split after another ---- */
-/* A kv head of a unit: its rows, with a tile of their own, and room for O, maxima and sums of a later
- * key split. Heads share the tile's K and V. */
-typedef struct ATTN__(head) {
-    const attn__rows *u;
-    ATTN__(tile) t;
-    const float *Q;
-    float *second;
-    int late; /* scales of K go to the products */
-} ATTN__(head);
-ATTN__INLINE void ATTN__(group_of)(ATTN__(group) *g, ATTN__(head) *head, int64_t row0, int64_t rows,
-    int64_t ldq, const ATTN__(block) *b) {
-    g->u = head->u;
-    g->t = &head->t;
-    g->b = b;
-    g->Q = head->Q + row0 * ldq;
-    g->late = head->late;
-    g->ldq = ldq;
-    g->row0 = row0;
-    g->rows = rows;
-    g->head = 0;
-    g->heads = 1;
-    ATTN__(group_ranges)(g);
-}
-/* Scores, softmax, P V into O of groups that see the same keys, each chunk of keys for one after
- * the other, as memory has them. With `finish`, after which nothing joins them, o and lse. */
-static void ATTN__(thin_groups)(const ATTN__(group) *g, int64_t groups, int finish) {
-    float max[ATTN__MAXIMA], alpha[ATTN__GANG][ATTN__GROUP_ROWS];
-    for (int64_t c = g->start; c < g->end; c += ATTN__THIN_CHUNK)
-        for (int64_t h = 0; h < groups; h++) ATTN__(thin_products)(g + h, c);
-    for (int64_t h = 0; h < groups; h++) {
-        ATTN__(thin_scores)(g + h, max);
-        ATTN__(group_softmax)(g + h, max, alpha[h]);
-    }
-    if (!g->b->thin_v) {
-        for (int64_t h = 0; h < groups; h++) ATTN__(group_output)(g + h, alpha[h], finish);
-        return;
-    }
-    for (int64_t j = g->first, next = j; j < g->last; j = next)
-        for (int64_t h = 0; h < groups; h++) next = ATTN__(thin_output)(g + h, j, alpha[h]);
-    for (int64_t h = 0; h < groups && finish; h++)
-        ATTN__(finish)(g[h].u, g[h].t, g[h].row0, g[h].row0 + g[h].rows);
-}
-/* The same for one group, thin or not. */
-static void ATTN__(flash_group)(ATTN__(head) *head, int64_t row0, int64_t rows, int64_t ldq,
-    const ATTN__(block) *b, int finish) {
-    const attn__rows *u = head->u;
-    ATTN__(tile) *t = &head->t;
-    ATTN__(group) g;
-    float max[ATTN__MAXIMA], alpha[ATTN__GROUP_ROWS];
-    ATTN__(group_of)(&g, head, row0, rows, ldq, b);
-    const int none = g.last <= g.first;
-    if (b->empty && (b->not_finite || none))
-        memset(t->O + row0 * u->job->v_pad, 0, (size_t)(rows * u->job->v_pad) * sizeof *t->O);
-    if (none) {
-        if (finish) ATTN__(finish)(u, t, row0, row0 + rows);
-    } else if (!ATTN__SMALL && b->thin_k) {
-        ATTN__(thin_groups)(&g, 1, finish);
-    } else {
-        ATTN__(group_scores)(&g, max);
-        ATTN__(group_softmax)(&g, max, alpha);
-        ATTN__(group_output)(&g, alpha, finish);
-    }
-}
-/* For all heads of a gang, side by side; each row sees each key of the block. */
-static void ATTN__(flash_gang)(
-    ATTN__(head) *gang, int64_t heads, int64_t ldq, const ATTN__(block) *b, int finish) {
-    ATTN__(group) g[ATTN__GANG];
-    for (int64_t h = 0; h < heads; h++) {
-        ATTN__(group_of)(g + h, gang + h, 0, gang->u->rows, ldq, b);
-        g[h].head = h;
-        g[h].heads = heads;
-    }
-    ATTN__(thin_groups)(g, heads, finish);
-}
-
-/* O and the sums of a span of keys join, in f64, those of the spans before. The maxima stay. */
-static void ATTN__(fold)(const attn__rows *u, ATTN__(tile) *t, int first) {
-    const int64_t width = u->job->v_pad;
-    for (int64_t r = 0; r < u->rows; r++) {
-        double *to = t->long_O + r * width;
-        const float *O = t->O + r * width;
-        float alpha = first ? ATTN__NEG_INF
-                            : attn__rescale(t->long_max[r], t->max[r], u->job->unit.exp2),
-              unused = 0;
-        ATTN__(exp2_pair)(&alpha, &unused);
-        for (int64_t c = 0; c < width; c++) {
-            double old = first ? 0 : to[c] * (double)alpha;
-            ATTN__ROUNDED(old);
-            to[c] = old + (double)O[c];
-        }
-        double old = first ? 0 : t->long_sum[r] * (double)alpha;
-        ATTN__ROUNDED(old);
-        t->long_sum[r] = old + (double)t->sum[r];
-        t->long_max[r] = t->max[r];
-        t->sum[r] = 0;
-    }
-}
-/* All spans are folded: O and sums as if there had been one. */
-static void ATTN__(unfold)(const attn__rows *u, ATTN__(tile) *t) {
-    for (int64_t n = 0; n < u->rows * u->job->v_pad; n++) t->O[n] = (float)t->long_O[n];
-    for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
-}
-
-/* The keys and values of a block, packed, or where they lie. */
-static void ATTN__(block_pack)(const attn__rows *u, const ATTN__(tile) *t, ATTN__(block) *b) {
-    const attn__flash *job = u->job;
-    const attn_desc *d = job->d;
-    const int64_t h = u->kv_head;
-    if (b->single && b->pairs_k) ATTN__(pack_single_pairs)(t->K, d, &u->s, h, b->pack0);
-    else if (b->single) ATTN__(pack_single_k)(t->K, d, &u->s, h, b->pack0);
-    else if (ATTN__BF16 && b->pairs_k)
-        ATTN__(pack_k_pairs)(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
-    else if (!b->thin_k) ATTN__(pack_k)(t->K, d, &u->s, &d->k, h, d->head_dim, b->pack0, b->ke);
-    if (b->thin_v) return;
-    if (ATTN__BF16 && b->pairs_v) {
-        b->not_finite = ATTN__(pack_v_pairs)(
-            t->V + (b->pack0 - b->kb) / 2 * job->v_pad, job->v_pad, d, &u->s, h, b->pack0, b->ke);
-        return;
-    }
-    if (job->copy_v != ATTN__V_IN_PLACE) {
-        b->not_finite = ATTN__(pack_v)(t->V + (b->pack0 - b->kb) * job->v_pad, job->v_pad, d, &u->s,
-            &d->v, h, d->v_dim, b->pack0, b->ke);
-        return;
-    }
-    b->ldv = d->v.stride[1];
-    b->V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, b->kb, h);
-    if (!b->whole || d->mask.data || d->bias.data)
-        b->not_finite = ATTN__(rows_bad)(
-            b->V + (b->pack0 - b->kb) * b->ldv, b->ldv, b->ke - b->pack0, d->v_dim);
-}
-/* Whether keys and values are read where they lie. */
-ATTN__INLINE int ATTN__(unit_thin)(const attn__rows *u) {
-    return !ATTN__SMALL && u->s.q_used * u->job->group <= ATTN__THIN_ROWS &&
-           u->s.k_len >= ATTN__THIN_KEYS && u->job->d->head_dim <= ATTN__LONG_DIMS;
-}
-/* One key split [k0, k1) of a unit: blocks of keys outside, groups of rows, as equal as may be,
- * inside. `finish`: there is no other split, so a group is written out while it is in L1. */
-static void ATTN__(flash_split)(
-    ATTN__(head) *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish) {
-    const attn__rows *u = gang->u;
-    const attn__flash *job = u->job;
-    const attn_desc *d = job->d;
-    int64_t first, last, span = 0;
-    int empty = 1, folds = 0; /* nothing in O yet; spans folded */
-    const int thin = ATTN__(unit_thin)(u);
-    for (int64_t h = 0; h < heads; h++) {
-        gang[h].late = thin && ATTN__(thin_late)(gang[h].u, gang[h].Q, ldq);
-        for (int64_t r = 0; r < u->rows; r++) {
-            gang[h].t.max[r] = ATTN__NEG_INF;
-            gang[h].t.sum[r] = 0;
-        }
-    }
-    attn__rows_see(
-        d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
-    first = attn__max(first, k0);
-    last = attn__min(last, k1);
-    /* where nothing is packed and one group reads it, longer blocks: the processor fetches a row
-     * after the other ahead */
-    const int64_t longer =
-        thin && u->s.q_used * job->group <= ATTN__MR && job->BN >= ATTN__THIN_CHUNK
-            ? ATTN__THIN_BLOCK
-            : job->BN;
-    for (int64_t kb = k0, ke; kb < last; kb = ke) {
-        ATTN__(block) all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0,
-            job->bf16_qk && !thin, job->bf16_pv && !thin};
-        for (int64_t keys = longer;; keys = job->BN) {
-            ke = attn__min(kb + keys, last);
-            all.thin_v = thin && !d->mask.data && !d->bias.data &&
-                         attn__all_see(d, &u->s, ATTN__(row_query)(u, 0), u->s.q_used - 1, kb, ke);
-            if (all.thin_v || keys == job->BN) break;
-        }
-        if (ke <= first) continue;
-        all.ke = ke;
-        if (job->span && (kb - k0) / job->span != span) {
-            for (int64_t h = 0; h < heads && !empty; h++)
-                ATTN__(fold)(gang[h].u, &gang[h].t, folds == 0);
-            folds += !empty;
-            empty = all.empty = 1;
-            span = (kb - k0) / job->span;
-        }
-        empty = 0;
-        all.whole = attn__all_see(
-            d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), kb, ke);
-        if (first > kb) all.pack0 = kb + (first - kb) / (4 * ATTN__W) * (4 * ATTN__W);
-        all.single = ke - all.pack0 == 1 && !thin && d->head_dim <= ATTN__LONG_DIMS;
-        const int done = finish && !folds && ke == last,
-                  wide = all.whole && !thin && job->ld <= ATTN__SHORT_KEYS + ATTN__SCORE_PAD;
-        if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole) {
-            ATTN__(flash_gang)(gang, heads, ldq, &all, done);
-            continue;
-        }
-        for (int64_t h = 0; h < heads; h++) {
-            ATTN__(head) *one = gang + h;
-            ATTN__(block) b = all;
-            ATTN__(block_pack)(one->u, &one->t, &b);
-            ATTN__EACH_OF(r, n, u->rows, wide ? ATTN__GROUP_ROWS : ATTN__MR) {
-                ATTN__(flash_group)(one, r, n, ldq, &b, done);
-            }
-        }
-    }
-    for (int64_t h = 0; h < heads; h++) {
-        ATTN__(tile) *t = &gang[h].t;
-        if (folds) {
-            ATTN__(fold)(gang[h].u, t, 0);
-            ATTN__(unfold)(gang[h].u, t);
-        }
-        if (empty) memset(t->O, 0, (size_t)(u->rows * job->v_pad) * sizeof *t->O);
-        if (finish && (folds || empty)) ATTN__(finish)(gang[h].u, t, 0, u->rows);
-    }
-}
-
-/* Tile h of a gang, behind all others: what attn__gang_bytes counts. */
-static void ATTN__(carve_gang)(ATTN__(head) *gang, int64_t h, char *scratch) {
-    const attn__rows *u = gang[h].u;
-    const attn__flash *job = u->job;
-    const int64_t rows = job->span ? u->rows : 0, /* of a span of keys */
-        span = attn__round_up(rows * attn__span_bytes(job->v_pad), ATTN__ALIGN),
-                  each = 4 * (job->ld + 2 * (job->v_pad + 2) + job->q_pad),
-                  bytes = span + attn__round_up(u->rows * each, ATTN__ALIGN);
-    ATTN__(tile) *t = &gang[h].t;
-    char *at =
-        scratch + job->scratch - attn__round_up(attn__gang_bytes(job), ATTN__ALIGN) + h * bytes;
-    *t = gang->t;
-    t->long_O = (double *)(void *)at;
-    t->long_sum = t->long_O + rows * job->v_pad;
-    t->long_max = (float *)(t->long_sum + rows);
-    t->S = (float *)(void *)(at + span);
-    t->O = t->S + u->rows * job->ld;
-    t->Q = t->O + u->rows * job->v_pad;
-    gang[h].second = t->Q + u->rows * job->q_pad;
-    t->max = gang[h].second + u->rows * (job->v_pad + 2);
-    t->sum = t->max + u->rows;
-}
-/* A unit, or those of so many kv heads from its own on: the rows against the key splits, each from
- * scratch, joined in order. With `partial` the result of its one split is left there for
- * flash_merge, so that the bits are the same whether splits run side by side or one after another. */
-static void ATTN__(flash_rows)(const attn__rows *u, int64_t heads, char *scratch, float *partial) {
-    const attn__flash *job = u->job;
-    const attn_desc *d = job->d;
-    ATTN__(head) gang[ATTN__GANG];
-    attn__rows other[ATTN__GANG];
-    int64_t ldq = job->q_pad, k = u->k0, step = attn__split_keys(&u->s, job->group);
-    gang->t = ATTN__(carve)(job, scratch);
-    gang->second = gang->t.Q + (job->pack_q ? job->BM * job->q_pad : 0);
-    for (int64_t h = 0; h < heads; h++) {
-        ATTN__(head) *one = gang + h;
-        one->u = u;
-        if (h) {
-            other[h] = *u;
-            other[h].kv_head += h;
-            one->u = other + h;
-        }
-        if (heads > 1) ATTN__(carve_gang)(gang, h, scratch);
-        one->Q = one->t.Q;
-        if (job->pack_q) {
-            for (int64_t r = 0; r < u->rows; r++) {
-                const int64_t i = ATTN__(row_query)(u, r), head = ATTN__(row_head)(one->u, r);
-                if (ATTN__BF16 && job->bf16_qk && !ATTN__(unit_thin)(u))
-                    ATTN__(pack_q_pairs)(one->t.Q + r * ldq, &d->q,
-                        attn__q_at(&u->s, d->q.stride, i, head), d->head_dim);
-                else ATTN__(pack_q)(one->t.Q + r * ldq, d, &u->s, i, head);
-            }
-            continue;
-        }
-        one->Q = (const float *)d->q.data + attn__q_at(&u->s, d->q.stride, ATTN__(row_query)(u, 0),
-                                                ATTN__(row_head)(one->u, 0));
-    }
-    if (!job->pack_q) ldq = job->group == 1 ? d->q.stride[1] : d->q.stride[2];
-    int more = k + step < u->k1;
-    ATTN__(flash_split)(gang, heads, ldq, k, attn__min(k + step, u->k1), !partial && !more);
-    for (int64_t h = 0; h < heads && partial; h++) {
-        const ATTN__(tile) *t = &gang[h].t;
-        const size_t each = (size_t)u->rows * sizeof *partial;
-        float *to = partial + h * job->splits * job->rows_partial * (job->v_pad + 2);
-        memcpy(to, t->O, each * (size_t)job->v_pad);
-        memcpy(to + job->rows_partial * job->v_pad, t->max, each);
-        memcpy(to + job->rows_partial * (job->v_pad + 1), t->sum, each);
-    }
-    if (partial || !more) return;
-    /* at most SPLIT_ROWS see a key */
-    const int64_t rows = attn__max(0, attn__min(u->rows, u->s.q_used * job->group - u->row0));
-    ATTN__(head) later[ATTN__GANG];
-    attn__rows used[ATTN__GANG];
-    for (int64_t h = 0; h < heads; h++) {
-        later[h] = gang[h];
-        used[h] = *gang[h].u;
-        used[h].rows = rows;
-        later[h].u = used + h;
-        later[h].t.O = gang[h].second;
-        later[h].t.max = later[h].t.O + rows * job->v_pad;
-        later[h].t.sum = later[h].t.max + rows;
-    }
-    for (k += step; k < u->k1 && rows > 0; k += step) {
-        ATTN__(flash_split)(later, heads, ldq, k, attn__min(k + step, u->k1), 0);
-        for (int64_t h = 0; h < heads; h++) {
-            const ATTN__(tile) *t = &later[h].t;
-            ATTN__(join)(used + h, &gang[h].t, t->O, t->max, t->sum);
-        }
-    }
-    for (int64_t h = 0; h < heads; h++) ATTN__(finish)(gang[h].u, &gang[h].t, 0, u->rows);
-}
-static void ATTN__(flash_merge)(
-    const attn__rows *u, int64_t parts, const float *partial, char *scratch) {
-    const attn__flash *job = u->job;
-    ATTN__(tile) t = ATTN__(carve)(job, scratch);
-    int64_t max_at = job->rows_partial * job->v_pad, sum_at = max_at + job->rows_partial,
-            size = sum_at + job->rows_partial;
-    memcpy(t.O, partial, (size_t)(u->rows * job->v_pad) * sizeof *partial);
-    memcpy(t.max, partial + max_at, (size_t)u->rows * sizeof *partial);
-    memcpy(t.sum, partial + sum_at, (size_t)u->rows * sizeof *partial);
-    for (partial += size; parts > 1; parts--, partial += size)
-        ATTN__(join)(u, &t, partial, partial + max_at, partial + sum_at);
-    ATTN__(finish)(u, &t, 0, u->rows);
-}
 
 /* ---- >>int16: rows with a certificate (>>adaptive) ---- */
 #if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
@@ -11455,7 +12097,7 @@ static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, cons
     for (int64_t r = 0; r < u->rows; r++) {
         ATTN__V most = ATTN__(set1)(0), sum[2];
         float *x = t->T;
-        ATTN__(pack_q)(x, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        ATTN__(pack_q)(x, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
         for (int64_t c = d->head_dim; c < job->q_pad; c++) x[c] = 0;
         const int bad = ATTN__(no_code)(x, d->head_dim, 1);
         sum[0] = sum[1] = ATTN__(set1)(0);
@@ -11590,8 +12232,8 @@ static void ATTN__(int16_pack)(const attn__adaptive *job, const attn__rows *u, c
                 l++) {
                 const int64_t k = attn__k_at(d, &u->s, d->k.stride, l, u->kv_head),
                               v = attn__k_at(d, &u->s, d->v.stride, l, u->kv_head);
-                ATTN__(fetch_row)(d->k.data, d->k.dtype, k, d->head_dim);
-                ATTN__(fetch_row)(d->v.data, d->v.dtype, v, d->v_dim);
+                attn__fetch_row(d->k.data, d->k.dtype, k, d->head_dim);
+                attn__fetch_row(d->v.data, d->v.dtype, v, d->v_dim);
             }
             if (j < j1) {
                 ATTN__(int16_keys)(u, t, j, attn__min(j + ATTN__W, j1), kb, packed, chunk);
@@ -11830,7 +12472,7 @@ ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows 
     for (int64_t r = 0; r < ATTN__GR; r++) {
         g->lo[r] = g->hi[r] = 0;
         if (r < g->rows)
-            attn__range(g->job->d, &u->s, ATTN__(row_query)(u, g->row0 + r), &g->lo[r], &g->hi[r]);
+            attn__range(g->job->d, &u->s, attn__row_query(u, g->row0 + r), &g->lo[r], &g->hi[r]);
         if (r >= g->rows) continue; /* neither seen nor asked */
         g->inner_lo = attn__max(g->inner_lo, g->lo[r]);
         g->inner_hi = attn__min(g->inner_hi, g->hi[r]);
@@ -11843,7 +12485,7 @@ ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows 
 static float ATTN__(int16_certificate)(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t r) {
     int64_t lo, hi;
-    attn__range(job->d, &u->s, ATTN__(row_query)(u, r), &lo, &hi);
+    attn__range(job->d, &u->s, attn__row_query(u, r), &lo, &hi);
     if (hi <= lo) return 0;
     const ATTN__V f = ATTN__(set1)(1 / t->row[ATTN__ROW_SUM][r]);
     ATTN__V range = ATTN__(set1)(0), most = range;
@@ -11862,7 +12504,7 @@ static void ATTN__(int16_write)(
     const attn_desc *d = job->d;
     for (int64_t r = 0, lo, hi; r < u->rows; r++) {
         if (t->cert[r] == ATTN__FAILED) continue;
-        const int64_t i = ATTN__(row_query)(u, r), h = ATTN__(row_head)(u, r);
+        const int64_t i = attn__row_query(u, r), h = attn__row_head(u, r);
         const double mass = (double)t->row[ATTN__ROW_MASS][r],
                      power = (double)t->row[ATTN__ROW_FACTOR][r] / ATTN__LOG2E,
                      off = (double)t->row[ATTN__ROW_SCORE][r] / mass * 1.001;
@@ -11921,8 +12563,7 @@ static int ATTN__(int16_worth)(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
     int64_t first, last;
-    attn__rows_see(
-        d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
+    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     if (first >= last) return 1;
     const double longest = (double)ATTN__(int16_sample)(u, t, first, last);
     double most = 0, range = 0;
@@ -11936,7 +12577,7 @@ static int ATTN__(int16_worth)(
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     const int eased = attn__samples(job, u);
     for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
-        ATTN__(pack_q)(t->T, d, &u->s, ATTN__(row_query)(u, r), ATTN__(row_head)(u, r));
+        ATTN__(pack_q)(t->T, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
         ATTN__(no_code)(t->T, d->head_dim, 1);
         /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
         const double lengths = attn__sqrt((double)ATTN__(square)(t->T, d->head_dim) * longest),
@@ -11953,8 +12594,7 @@ static void ATTN__(int16_rows)(
     const attn_desc *d = job->d;
     ATTN__(int16_group) g;
     int64_t first, last;
-    attn__rows_see(
-        d, &u->s, ATTN__(row_query)(u, 0), ATTN__(row_query)(u, u->rows - 1), &first, &last);
+    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     ATTN__(int16_q)(job, u, t);
     memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
     for (int64_t c = 0; c < job->v_pad; c++)
@@ -12016,11 +12656,11 @@ static void ATTN__(decode_list)(const attn__decode *p, const attn_in *t, int64_t
         before->next[x] = data + (y < l->n ? l->at[y] : before->at[x]);
 }
 /* What reads a plane of t, of dim columns, as thin does; `room` for a chunk in f32. */
-static ATTN__(thin)
-    ATTN__(decode_thin)(const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
+static attn__thin ATTN__(decode_thin)(
+    const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
     attn_in plane = *t;
-    ATTN__(thin) m;
-    memset(&m, 0, sizeof m);
+    attn__thin m;
+    attn__thin_clear(&m);
     m.data = t->data;
     m.at = l->at;
     m.next = l->next;
@@ -12028,7 +12668,7 @@ static ATTN__(thin)
     m.dim = dim;
     m.dtype = plane.dtype = ATTN_INT8;
     m.ldo = ATTN__DECODE_LD;
-    if (!ATTN__(thin_reads)(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, room);
+    if (!attn__thin_reads(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, room);
     return m;
 }
 #if ATTN__OWN & ATTN__OWN_BYTES
@@ -12077,11 +12717,11 @@ static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
         return;
     }
 #endif
-    ATTN__(thin) m = ATTN__(decode_thin)(&d->k, d->head_dim, l, p->room);
+    attn__thin m = ATTN__(decode_thin)(&d->k, d->head_dim, l, p->room);
     m.lda = p->job->flash.q_pad;
     p->tally->bytes += l->n * d->head_dim;
     for (int64_t r = 0; r < p->u.rows; r += 4) {
-        if (r) ATTN__(thin_rest)(&m);
+        if (r) attn__thin_rest(&m);
         m.A = p->Q + r * m.lda;
         m.rows = attn__min(4, p->u.rows - r);
         m.out = p->T + r * ATTN__DECODE_LD;
@@ -12092,12 +12732,12 @@ static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
 static void ATTN__(decode_output)(const attn__decode *p, ATTN__(listed) *l, float *O, int fresh) {
     static const float one[4] = {1, 1, 1, 1};
     const attn_desc *d = p->job->d;
-    ATTN__(thin) m = ATTN__(decode_thin)(&d->v, d->v_dim, l, p->room);
+    attn__thin m = ATTN__(decode_thin)(&d->v, d->v_dim, l, p->room);
     m.lda = ATTN__DECODE_LD;
     m.ldo = p->job->flash.v_pad;
     p->tally->bytes += l->n * d->v_dim;
     for (int64_t r = 0; r < p->u.rows; r += 4) {
-        if (r) ATTN__(thin_rest)(&m);
+        if (r) attn__thin_rest(&m);
         m.A = p->A + r * m.lda;
         m.rows = attn__min(4, p->u.rows - r);
         m.out = O + r * m.ldo;
@@ -12149,7 +12789,7 @@ static void ATTN__(decode_begin)(const attn__decode *p) {
     for (int64_t r = 0; r < p->u.rows; r++) {
         float *q = p->Q + r * p->job->flash.q_pad;
         ATTN__V sum = ATTN__(set1)(0), most = sum;
-        ATTN__(pack_q)(q, d, &p->u.s, ATTN__(row_query)(&p->u, r), ATTN__(row_head)(&p->u, r));
+        ATTN__(pack_q)(q, d, &p->u.s, attn__row_query(&p->u, r), attn__row_head(&p->u, r));
         for (int64_t c = 0; c < d->head_dim; c += ATTN__W) {
             const ATTN__V x = ATTN__(size)(ATTN__(load)(q + c));
             sum = sum + x;
@@ -12185,7 +12825,7 @@ static void ATTN__(decode_scores)(const attn__decode *p) {
     int64_t j0, j1, n, now = 0;
     ATTN__(decode_range)(p, &j0, &j1);
     for (int64_t r = 0; r < p->u.rows; r++) {
-        q[r] = attn__query_of(d, &p->u.s, ATTN__(row_head)(&p->u, r), ATTN__(row_query)(&p->u, r));
+        q[r] = attn__query_of(d, &p->u.s, attn__row_head(&p->u, r), attn__row_query(&p->u, r));
         ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
         part->max[r] = 0;
     }
@@ -12503,7 +13143,7 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
 static void ATTN__(decode_finish)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     for (int64_t r = 0; r < p->u.rows; r++) {
-        const int64_t i = ATTN__(row_query)(&p->u, r), h = ATTN__(row_head)(&p->u, r);
+        const int64_t i = attn__row_query(&p->u, r), h = attn__row_head(&p->u, r);
         double sum[ATTN__DECODE_SUMS];
         p->cert[r] = ATTN__FAILED;
         if (!attn__finite(p->limit[r])) continue;
@@ -12532,34 +13172,6 @@ static void ATTN__(decode_finish)(const attn__decode *p) {
  *   dV = P^T dO             dP = dO V^T                dS = P (dP - D)
  *   dQ = scale dS K         dK = scale dS^T Q
  * Five products over blocks of BK keys (outside) and BQ rows (inside), in the tiles above. */
-typedef struct ATTN__(bwd_tile) {
-    float *KT, *VT, *K;  /* [BK / W][dim][W] twice; rows [BK][q_ld] */
-    const float *Q, *dO; /* rows of attn__bwd.q and dout: the row block at hand */
-    const float *Q_pairs, *dO_pairs;
-    /* [BQ][ld] twice; [2][BK]: dropout factors, slope of the softcap */
-    float *P, *dS, *extra;
-    int64_t ld;
-    float *dK, *dV; /* [BK][q_ld], [BK][v_ld] */
-    /* the pairs at hand: keys [kb, ke) and rows [row0, row0 + rows) of a kv head */
-    int64_t kv_head, kb, ke, row0, rows;
-} ATTN__(bwd_tile);
-static ATTN__(bwd_tile) ATTN__(bwd_carve)(const attn__bwd *job, char *scratch) {
-    ATTN__(bwd_tile) t;
-    float *p = (float *)(void *)scratch;
-    /* clang-format off */
-    t.KT = p; p += job->BK * job->q_ld;
-    t.VT = p; p += job->BK * job->v_ld;
-    t.K = p; p += job->BK * job->q_ld;
-    t.Q = t.dO = t.Q_pairs = t.dO_pairs = NULL;
-    t.ld = job->BK + ATTN__SCORE_PAD;
-    t.P = p; p += job->BQ * t.ld;
-    t.dS = p; p += job->BQ * t.ld;
-    t.extra = p; p += 2 * job->BK;
-    t.dK = p; p += job->BK * job->q_ld;
-    /* clang-format on */
-    t.dV = p;
-    return t;
-}
 
 /* L, delta and f32 copies of some rows of one (sequence, kv head). A row that saw nothing has L =
  * +infinity: all its p are 0. */
@@ -12574,20 +13186,20 @@ static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_vie
                 dout_at = attn__q_at(s, job->g->dout.stride, i, h);
         int64_t q_at = attn__q_at(s, d->q.stride, i, h);
         ATTN__V sum = ATTN__(set1)(0);
-        ATTN__(fetch)(d->q.data, d->q.dtype, q_at, d->q.stride[1], d->head_dim);
-        ATTN__(fetch)(d->o.data, d->o.dtype, o_at, d->o.stride[1], d->v_dim);
-        ATTN__(fetch)(
+        attn__fetch(d->q.data, d->q.dtype, q_at, d->q.stride[1], d->head_dim);
+        attn__fetch(d->o.data, d->o.dtype, o_at, d->o.stride[1], d->v_dim);
+        attn__fetch(
             job->g->dout.data, job->g->dout.dtype, dout_at, job->g->dout.stride[1], d->v_dim);
         ATTN__V bad = ATTN__(set1)(0);
         float *dout = job->dout + (row - job->first) * job->v_ld;
         ATTN__(widen)(job->q + (row - job->first) * job->q_ld, d->q.data, d->q.dtype, q_at,
             d->head_dim, 1, &bad);
         ATTN__(widen)(dout, job->g->dout.data, job->g->dout.dtype, dout_at, d->v_dim, 1, &bad);
-        if (ATTN__BF16 && job->bf16_qk)
-            ATTN__(pack_q_pairs)(attn__bwd_q_pairs(job) + (row - job->first) * (job->q_ld / 2),
-                &d->q, q_at, d->head_dim);
-        if (ATTN__BF16 && job->bf16_dp)
-            ATTN__(pack_q_pairs)(attn__bwd_dout_pairs(job) + (row - job->first) * (job->v_ld / 2),
+        if (job->bf16_qk)
+            attn__pack_q_pairs(attn__bwd_q_pairs(job) + (row - job->first) * (job->q_ld / 2), &d->q,
+                q_at, d->head_dim);
+        if (job->bf16_dp)
+            attn__pack_q_pairs(attn__bwd_dout_pairs(job) + (row - job->first) * (job->v_ld / 2),
                 &job->g->dout, dout_at, d->v_dim);
         job->bad[row] = (float)ATTN__(any_bad)(bad);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
@@ -12640,7 +13252,7 @@ ATTN__NOINLINE void ATTN__(far_powers)(float *S, int64_t n, attn__unit unit, flo
  * of -infinity too. */
 ATTN__NOINLINE void ATTN__(nan_powers)(const attn__query *q, float *S, int64_t j0, int64_t n) {
     for (int64_t c = 0; c < n; c++)
-        S[c] = ATTN__(sees)(q, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
+        S[c] = attn__sees(q, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
 }
 /* A row of a tile, keys j0 ..: scores become powers of 2 of p where L is far. */
 ATTN__INLINE void ATTN__(far_lse)(
@@ -12651,104 +13263,13 @@ ATTN__INLINE void ATTN__(far_lse)(
 }
 
 /* Groups of up to MR rows of a row block, and the keys that each sees. */
-#ifndef ATTN__GROUPS
-#define ATTN__GROUPS 64
-#define ATTN__TILE_MAX 256 /* rows, and keys, of a backward block */
-#endif
-typedef struct ATTN__(groups) {
-    int64_t n, row[ATTN__GROUPS + 1], first[ATTN__GROUPS], last[ATTN__GROUPS];
-    int whole;
-} ATTN__(groups);
 
-/* Points the tile at its rows, which begin at `row`; whether any element of their q or dout
- * is not finite. */
-static int ATTN__(bwd_rows)(const attn__bwd *job, int64_t row, ATTN__(bwd_tile) *t) {
-    float sum = 0;
-    t->Q = job->q + (row - job->first) * job->q_ld;
-    t->dO = job->dout + (row - job->first) * job->v_ld;
-    t->Q_pairs = attn__bwd_q_pairs(job) + (row - job->first) * (job->q_ld / 2);
-    t->dO_pairs = attn__bwd_dout_pairs(job) + (row - job->first) * (job->v_ld / 2);
-    for (int64_t r = 0; r < t->rows; r++) sum += job->bad[row + r];
-    return sum != 0;
-}
-
-/* The groups of a tile; whether any row sees any key. */
-static int ATTN__(bwd_groups)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) *t, ATTN__(groups) *gr) {
-    const attn_desc *d = job->d;
-    int any = 0;
-    gr->n = 0;
-    gr->whole = attn__all_see(
-        d, s, t->row0 / job->group, (t->row0 + t->rows - 1) / job->group, t->kb, t->ke);
-    ATTN__EACH_TILE(r, n, t->rows) {
-        int64_t first = gr->whole ? t->kb : t->ke, last = gr->whole ? t->ke : t->kb;
-        for (int64_t l = 0; l < n && !gr->whole; l++) {
-            int64_t lo, hi;
-            const int64_t i = (t->row0 + r + l) / job->group;
-            attn__rows_see_inline(d, s, i, i, &lo, &hi);
-            lo = attn__max(lo, t->kb);
-            hi = attn__min(hi, t->ke);
-            if (hi > lo) {
-                first = attn__min(first, lo);
-                last = attn__max(last, hi);
-            }
-        }
-        gr->row[gr->n] = r;
-        gr->row[gr->n + 1] = r + n;
-        gr->first[gr->n] = first;
-        gr->last[gr->n] = last;
-        any |= last > first;
-        gr->n++;
-    }
-    return any;
-}
-/* The columns of a tile that the products of a group fill. */
-ATTN__INLINE void ATTN__(bwd_columns)(
-    const ATTN__(groups) *gr, int64_t g, int64_t kb, int64_t *start, int64_t *end) {
-    *start = *end = 0;
-    if (gr->last[g] <= gr->first[g]) return;
-    *start = (gr->first[g] - kb) / ATTN__STEP * ATTN__STEP;
-    *end = attn__round_up(gr->last[g] - kb, ATTN__W);
-}
-/* P = Q K^T, then dS = dO V^T, for the keys of columns [c0, c1) and the groups that see
- * some of them. */
-static void ATTN__(bwd_products)(const attn__bwd *job, const ATTN__(bwd_tile) *t,
-    const ATTN__(groups) *gr, int64_t c0, int64_t c1) {
-    const int pairs[] = {ATTN__BF16 && job->bf16_qk, ATTN__BF16 && job->bf16_dp};
-    const float *A[] = {pairs[0] ? t->Q_pairs : t->Q, pairs[1] ? t->dO_pairs : t->dO},
-                *B[] = {t->KT, t->VT};
-    float *C[] = {t->P, t->dS};
-    const int64_t lda[] = {job->q_ld >> pairs[0], job->v_ld >> pairs[1]},
-                  dim[] = {job->d->head_dim >> pairs[0], job->d->v_dim >> pairs[1]};
-    for (int p = 0; p < 2; p++)
-        for (int64_t g = 0, start, end; g < gr->n; g++) {
-            const int64_t r = gr->row[g];
-            ATTN__(bwd_columns)(gr, g, t->kb, &start, &end);
-            start = attn__max(start, c0);
-            end = attn__min(end, c1);
-            if (start >= end) continue;
-            ATTN__(tile_dots)((end - start) / ATTN__W, gr->row[g + 1] - r, pairs[p],
-                A[p] + r * lda[p], lda[p], B[p] + start * dim[p], ATTN__W * dim[p], dim[p],
-                C[p] + r * t->ld + start, t->ld, NULL);
-        }
-}
-ATTN__INLINE attn__query ATTN__(bwd_query)(
-    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) *t, int64_t r) {
-    const int64_t row = t->row0 + r;
-    return attn__query_of(job->d, s, t->kv_head * job->group + row % job->group, row / job->group);
-}
-/* What the elementwise part of a tile is told beside its rows. */
-typedef struct ATTN__(bwd_how) {
-    int64_t row; /* of row 0 in L and delta */
-    int cap;     /* dS goes through the slope of the softcap */
-    int hide;    /* hidden pairs are 0, whatever the rest is */
-} ATTN__(bwd_how);
 /* Columns [start, end) of row r of the products S and dP of a tile become P and dS. */
 ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) *t, const ATTN__(bwd_how) *how, int64_t r, int64_t start, int64_t end) {
+    const attn__bwd_tile *t, const attn__bwd_how *how, int64_t r, int64_t start, int64_t end) {
     const attn_desc *d = job->d;
     const attn__unit unit = attn__score_unit(d, job->extras);
-    const attn__query q = attn__query_within(ATTN__(bwd_query)(job, s, t, r), t->kb, t->ke);
+    const attn__query q = attn__query_within(attn__bwd_query(job, s, t, r), t->kb, t->ke);
     const int64_t n = end - start, key = t->kb + start;
     const int distant = attn__far(job->L[how->row + r]);
     float *S = t->P + r * t->ld + start, *dP = t->dS + r * t->ld + start, *F = NULL, *G = NULL;
@@ -12774,54 +13295,16 @@ ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_vie
 }
 /* The same for all columns of a row that sees them all, without extras and dropout. */
 ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) *t, const ATTN__(bwd_how) *how, int64_t r, int64_t width) {
+    const attn__bwd_tile *t, const attn__bwd_how *how, int64_t r, int64_t width) {
     const attn__unit unit = attn__score_unit(job->d, job->extras);
     float *S = t->P + r * t->ld, *dP = t->dS + r * t->ld, L = job->L[how->row + r];
     const int distant = attn__far(L);
     if (distant) {
-        const attn__query q = ATTN__(bwd_query)(job, s, t, r);
+        const attn__query q = attn__bwd_query(job, s, t, r);
         ATTN__(far_lse)(&q, S, t->kb, width, unit);
     }
     ATTN__(grad_row)(S, dP, width, distant ? 1 : unit.exp2, distant ? 0 : L,
         job->delta[how->row + r], NULL, NULL, 0);
-}
-
-/* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
- * For dbias dS is left as the gradient of the score, without the slope of the softcap. Returns
- * whether any row sees any key. */
-static int ATTN__(bwd_scores)(const attn__bwd *job, const attn__sequence_view *s,
-    ATTN__(bwd_tile) *t, ATTN__(groups) *gr, int for_bias, int *bad) {
-    const attn_desc *d = job->d;
-    const int64_t base = attn__bwd_row(job, s, t->kv_head) + t->row0,
-                  width = attn__round_up(t->ke - t->kb, ATTN__W);
-    if (!ATTN__(bwd_groups)(job, s, t, gr)) return 0;
-    *bad |= ATTN__(bwd_rows)(job, base, t);
-    /* the keys of a tile stay in L1 for all rows */
-    for (int64_t c = 0, n; c < width; c += n) {
-        n = ATTN__(tile_vectors)(width - c) * ATTN__W;
-        ATTN__(bwd_products)(job, t, gr, c, c + n);
-    }
-    const int plain = gr->whole && !job->extras && !(d->dropout > 0);
-    /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may have a
-     * score of -infinity beside a NaN */
-    const ATTN__(bwd_how) how = {base, attn__capped(d) && !for_bias, !*bad};
-    for (int64_t g = 0, start, end; g < gr->n; g++) {
-        ATTN__(bwd_columns)(gr, g, t->kb, &start, &end);
-        for (int64_t r = gr->row[g]; r < gr->row[g + 1]; r++) {
-            if (plain) {
-                ATTN__(bwd_row_whole)(job, s, t, &how, r, width);
-                continue;
-            }
-            for (int64_t c = 0; c < width; c += ATTN__W) {
-                if (c == start && end > start) c = end;
-                if (c >= width) break;
-                ATTN__(store)(t->P + r * t->ld + c, ATTN__(set1)(0));
-                ATTN__(store)(t->dS + r * t->ld + c, ATTN__(set1)(0));
-            }
-            if (end > start) ATTN__(bwd_row)(job, s, t, &how, r, start, end);
-        }
-    }
-    return 1;
 }
 
 /* C[columns] += the sum of A[n * step] times row n of B over the n < count that are seen. */
@@ -12835,93 +13318,11 @@ static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const flo
             ATTN__(store)(C + c0 + c, ATTN__(load)(C + c0 + c) + ATTN__(load)(sum + c));
     }
 }
-/* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only
- * over pairs of which the row sees the key. */
-ATTN__NOINLINE void ATTN__(bwd_seen)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) *t, int keys, float *dQ) {
-    unsigned char seen[ATTN__TILE_MAX];
-    for (int64_t j = t->kb; j < t->ke && keys; j++) {
-        int64_t c = j - t->kb;
-        for (int64_t r = 0; r < t->rows; r++) {
-            const attn__query q = ATTN__(bwd_query)(job, s, t, r);
-            seen[r] = (unsigned char)ATTN__(sees)(&q, j);
-        }
-        ATTN__(add_seen)(
-            seen, t->rows, t->P + c, t->ld, t->dO, job->v_ld, t->dV + c * job->v_ld, job->v_pad);
-        ATTN__(add_seen)(
-            seen, t->rows, t->dS + c, t->ld, t->Q, job->q_ld, t->dK + c * job->q_ld, job->q_pad);
-    }
-    for (int64_t r = 0; r < t->rows && dQ; r++) {
-        const attn__query q = ATTN__(bwd_query)(job, s, t, r);
-        for (int64_t j = t->kb; j < t->ke; j++)
-            seen[j - t->kb] = (unsigned char)ATTN__(sees)(&q, j);
-        ATTN__(add_seen)(seen, t->ke - t->kb, t->dS + r * t->ld, 1, t->K, job->q_ld,
-            dQ + r * job->q_ld, job->q_pad);
-    }
-}
-
-/* dV += P^T dO and dK += dS^T Q of a tile; gr NULL: all rows see them.
- * Columns outside: those of dO, then those of Q stay in L1 for all keys. */
-static void ATTN__(bwd_keys)(
-    const attn__bwd *job, const ATTN__(bwd_tile) *t, const ATTN__(groups) *gr) {
-    const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
-    const float *A[] = {t->P, t->dS}, *B[] = {t->dO, t->Q};
-    float *C[] = {t->dV, t->dK}, one[ATTN__MR];
-    for (int k = 0; k < ATTN__MR; k++) one[k] = 1;
-    int64_t columns[] = {job->v_pad, job->q_pad}, ld[] = {job->v_ld, job->q_ld},
-            key[ATTN__GROUPS + 1], from[ATTN__GROUPS], to[ATTN__GROUPS],
-            count = attn__ceil_div(keys, ATTN__MR);
-    key[0] = 0;
-    for (int64_t k = 0; k < count; k++) {
-        key[k + 1] = key[k] + attn__ceil_div(keys - key[k], count - k);
-        from[k] = 0;
-        to[k] = n;
-        if (!gr || gr->whole) continue;
-        from[k] = n; /* the rows that see some of these keys */
-        to[k] = 0;
-        for (int64_t g = 0; g < gr->n; g++)
-            if (gr->first[g] < kb + key[k + 1] && gr->last[g] > kb + key[k]) {
-                from[k] = attn__min(from[k], gr->row[g]);
-                to[k] = gr->row[g + 1];
-            }
-    }
-    for (int p = 0; p < 2; p++)
-        for (int64_t c = 0, nv; c < columns[p]; c += nv * ATTN__W) {
-            nv = ATTN__(tile_vectors)(columns[p] - c);
-            for (int64_t k = 0; k < count; k++)
-                if (to[k] > from[k])
-                    ATTN__(mm_of)(nv, key[k + 1] - key[k], 0)(ATTN__ATB,
-                        A[p] + from[k] * t->ld + key[k], t->ld, B[p] + from[k] * ld[p] + c, ld[p],
-                        to[k] - from[k], to[k] - from[k], C[p] + key[k] * ld[p] + c, ld[p], one);
-        }
-}
-/* dQ += dS K of a tile, likewise. */
-static void ATTN__(bwd_queries)(
-    const attn__bwd *job, const ATTN__(bwd_tile) *t, const ATTN__(groups) *gr, float *dQ) {
-    const int64_t n = t->rows, kb = t->kb, keys = t->ke - t->kb;
-    float one[ATTN__MR];
-    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    for (int64_t c = 0, nv; c < job->q_pad; c += nv * ATTN__W) {
-        nv = ATTN__(tile_vectors)(job->q_pad - c);
-        int64_t g = -1;
-        ATTN__EACH_TILE(r, m, n) {
-            g++;
-            int64_t first = gr ? gr->first[g] - kb : 0, last = gr ? gr->last[g] - kb : keys;
-            if (last <= first) continue;
-            for (int64_t l = r + m; l < attn__min(r + 2 * m, n); l++) /* for the next tile */
-                for (int64_t x = c; x < c + nv * ATTN__W; x += 16)
-                    ATTN__PREFETCH(dQ + l * job->q_ld + x, 3);
-            ATTN__(mm_of)(nv, m, 0)(ATTN__PV, t->dS + r * t->ld + first, t->ld,
-                t->K + first * job->q_ld + c, job->q_ld, last - first, last - first,
-                dQ + r * job->q_ld + c, job->q_ld, one);
-        }
-    }
-}
 
 /* out = scale * row, or 0, or added to what is there. */
 static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t at,
     const float *row, int64_t dim, float scale) {
-    ATTN__(fetch)(out->data, out->dtype, at, out->stride[1], dim);
+    attn__fetch(out->data, out->dtype, at, out->stride[1], dim);
     if (!(job->d->flags & ATTN_ACCUMULATE) && row) {
         ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
         return;
@@ -12942,81 +13343,6 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
                 dim - c);
         else if (!(job->d->flags & ATTN_ACCUMULATE))
             ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
-    }
-}
-/* The keys of a block: K^T, V^T and, unless NULL, rows of K and V; returns whether any element is
- * not finite. bwd_block clears dK and dV too. */
-static int ATTN__(bwd_pack)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) *t, float *K, float *V) {
-    const attn_desc *d = job->d;
-    const int64_t h = t->kv_head, kb = t->kb, ke = t->ke;
-    if (ATTN__BF16 && job->bf16_qk)
-        ATTN__(pack_k_pairs)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
-    else ATTN__(pack_k)(t->KT, d, s, &d->k, h, d->head_dim, kb, ke);
-    if (ATTN__BF16 && job->bf16_dp) ATTN__(pack_k_pairs)(t->VT, d, s, &d->v, h, d->v_dim, kb, ke);
-    else ATTN__(pack_k)(t->VT, d, s, &d->v, h, d->v_dim, kb, ke);
-    int bad = ATTN__(pack_v)(V, job->v_ld, d, s, &d->v, h, d->v_dim, kb, ke);
-    return bad | ATTN__(pack_v)(K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
-}
-static int ATTN__(bwd_block)(
-    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) *t) {
-    int bad = ATTN__(bwd_pack)(job, s, t, t->K, t->dV); /* V for the check only */
-    memset(t->dK, 0, (size_t)(job->BK * (job->q_ld + job->v_ld)) * sizeof(float));
-    return bad;
-}
-static void ATTN__(bwd_store_keys)(
-    const attn__bwd *job, const attn__sequence_view *s, const ATTN__(bwd_tile) *t) {
-    const attn_desc *d = job->d;
-    const attn_out *dk = &job->g->dk, *dv = &job->g->dv;
-    for (int64_t j = t->kb; j < t->ke; j++) {
-        ATTN__(bwd_store)(job, dk, attn__k_at(d, s, dk->stride, j, t->kv_head),
-            t->dK + (j - t->kb) * job->q_ld, d->head_dim, d->scale);
-        ATTN__(bwd_store)(job, dv, attn__k_at(d, s, dv->stride, j, t->kv_head),
-            t->dV + (j - t->kb) * job->v_ld, d->v_dim, 1);
-    }
-}
-/* Tokens of the buffer that are no keys: gradient 0. */
-static void ATTN__(bwd_no_keys)(
-    const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
-    const attn_desc *d = job->d;
-    int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len,
-            start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
-    for (int64_t j = -start; j < capacity - start; j++) {
-        if (j >= 0 && j < s->k_len) continue;
-        ATTN__(bwd_store)(job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head), NULL,
-            d->head_dim, 1);
-        ATTN__(bwd_store)(
-            job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
-    }
-}
-
-static void ATTN__(backward_split)(const attn__bwd *job, const attn__sequence_view *s,
-    int64_t kv_head, int64_t split, char *scratch) {
-    const attn_desc *d = job->d;
-    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
-    ATTN__(groups) gr;
-    int64_t rows = s->q_rows * job->group,
-            splits = attn__bwd_splits(s->k_len, d->kv_heads, job->standard);
-    float *dQ = job->dq +
-                (split * job->rows_held + attn__bwd_row(job, s, kv_head) - job->first) * job->q_ld;
-    memset(dQ, 0, (size_t)(rows * job->q_ld) * sizeof *dQ);
-    if (split == 0) ATTN__(bwd_no_keys)(job, s, kv_head);
-    t.kv_head = kv_head;
-    for (t.kb = split * job->BK; t.kb < s->k_len; t.kb += splits * job->BK) {
-        t.ke = attn__min(t.kb + job->BK, s->k_len);
-        const int bad_keys = ATTN__(bwd_block)(job, s, &t);
-        for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
-            int bad = bad_keys;
-            t.rows = attn__min(job->BQ, rows - t.row0);
-            if (!ATTN__(bwd_scores)(job, s, &t, &gr, 0, &bad)) continue;
-            if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
-                ATTN__(bwd_seen)(job, s, &t, 1, dQ + t.row0 * job->q_ld);
-                continue;
-            }
-            ATTN__(bwd_keys)(job, &t, &gr);
-            ATTN__(bwd_queries)(job, &t, &gr, dQ + t.row0 * job->q_ld);
-        }
-        ATTN__(bwd_store_keys)(job, s, &t);
     }
 }
 
@@ -13041,85 +13367,24 @@ static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view 
  * the bias: every (batch entry, head, row) that reads an element adds to it, in order.
  * Recomputes dS, since a broadcast bias is shared by units of the main pass. */
 static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s,
-    const ATTN__(bwd_tile) *t, int64_t h, int64_t first, float *out, int bad) {
+    const attn__bwd_tile *t, int64_t h, int64_t first, float *out, int bad) {
     const int64_t keys = t->ke - first;
     for (int64_t r = 0; r < t->rows; r++) {
-        const attn__query q = ATTN__(bwd_query)(job, s, t, r);
+        const attn__query q = attn__bwd_query(job, s, t, r);
         if (q.h != h) continue;
         float *to = out + q.i * job->d->bias.stride[2], *ds = t->dS + r * t->ld + (first - t->kb);
         const ATTN__V by = ATTN__(set1)(job->d->bias_scale ? job->d->bias_scale[h] : 1);
         for (int64_t c = 0; c < keys && bad; c++)
-            if (!ATTN__(sees)(&q, first + c)) ds[c] = 0;
+            if (!attn__sees(&q, first + c)) ds[c] = 0;
         for (int64_t c = 0; c < keys; c += ATTN__W)
             ATTN__(store_n)(to + c,
                 ATTN__(fma)(ATTN__(load)(ds + c), by, ATTN__(load_n)(to + c, keys - c)), keys - c);
     }
 }
-static void ATTN__(backward_bias)(
-    const attn__bwd *job, int64_t b0, int64_t h0, int64_t column, char *scratch) {
-    const attn_desc *d = job->d;
-    const int64_t *st = d->bias.stride;
-    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
-    ATTN__(groups) gr;
-    float *out = job->g->dbias + b0 * st[0] + h0 * st[1] + column;
-    const int64_t width = attn__min(job->BK - 16, d->kv_len - column),
-                  distinct = st[2] ? d->q_len : attn__min(d->q_len, 1);
-    const int shared = st[2] == 0; /* one row takes the sums of all: each block's from zero */
-    float part[ATTN__BIAS_KEYS];
-    double total[ATTN__BIAS_KEYS] = {0};
-    for (int64_t i = 0; i < distinct && !(d->flags & ATTN_ACCUMULATE); i++)
-        for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
-    for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
-        attn__sequence_view s = attn__sequence(d, b);
-        const int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
-                      first = attn__max(0, column - start), rows = s.q_rows * job->group;
-        int bad_keys = 0;
-        t.kv_head = -1;
-        t.kb = first / 4 * 4; /* dropout's words come in fours */
-        t.ke = attn__min(column + width - start, s.k_len);
-        if (t.ke <= first) continue;
-        for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++) {
-            if (t.kv_head != h / job->group) {
-                t.kv_head = h / job->group;
-                bad_keys = ATTN__(bwd_pack)(job, &s, &t, NULL, NULL);
-            }
-            for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
-                int bad = bad_keys;
-                t.rows = attn__min(job->BQ, rows - t.row0);
-                if (!ATTN__(bwd_scores)(job, &s, &t, &gr, 1, &bad)) continue;
-                const int64_t at = first + start - column;
-                if (shared) memset(part, 0, sizeof part);
-                ATTN__(bias_rows)(job, &s, &t, h, first, (shared ? part : out) + at, bad);
-                for (int64_t c = 0; c < width && shared; c++) total[c] += (double)part[c];
-            }
-        }
-    }
-    for (int64_t c = 0; c < width && shared && distinct; c++)
-        out[c] = (float)((double)out[c] + total[c]);
-}
 #endif
 
 #ifndef ATTN_NO_STANDARD
 /* ---- >>matrix: standard, one pass over rows [row0, row0 + rows) of one head ---- */
-static void ATTN__(standard_scores)(const attn__std *job, const attn__sequence_view *s, int64_t h,
-    int64_t row0, int64_t rows, float *S, char *scratch) {
-    const attn_desc *d = job->d;
-    int64_t kv_head = h / (d->heads / d->kv_heads);
-    float *Q = (float *)(void *)scratch, *K = Q + job->BM * job->q_pad;
-    for (int64_t r = 0; r < rows; r++) ATTN__(pack_q)(Q + r * job->q_pad, d, s, row0 + r, h);
-    for (int64_t kb = 0; kb < s->k_len; kb += job->BN) {
-        int64_t ke = attn__min(kb + job->BN, s->k_len);
-        ATTN__(pack_k)(K, d, s, &d->k, kv_head, d->head_dim, kb, ke);
-        ATTN__EACH_TILE(r, n, rows) {
-            for (int64_t j = kb, nv; j < ke; j += nv * ATTN__W) {
-                nv = ATTN__(tile_vectors)(attn__round_up(ke - j, ATTN__W));
-                ATTN__(tile_dots)(nv, n, 0, Q + r * job->q_pad, job->q_pad,
-                    K + (j - kb) * d->head_dim, ATTN__W * d->head_dim, d->head_dim,
-                    S + r * job->ld + j, job->ld, NULL);
-            }
-        }
-    }
-}
 static void ATTN__(standard_softmax)(const attn__std *job, const attn__sequence_view *s, int64_t h,
     int64_t row0, int64_t rows, float *S, float *stats) {
     const attn_desc *d = job->d;
@@ -13147,136 +13412,11 @@ static void ATTN__(standard_softmax)(const attn__std *job, const attn__sequence_
         if (d->dropout > 0) ATTN__(drop_row)(&q, S, 0, end);
     }
 }
-static void ATTN__(standard_output)(const attn__std *job, const attn__sequence_view *s, int64_t h,
-    int64_t row0, int64_t rows, const float *S, const float *stats, char *scratch) {
-    const attn_desc *d = job->d;
-    int64_t kv_head = h / (d->heads / d->kv_heads);
-    float one[ATTN__MR];
-    for (int r = 0; r < ATTN__MR; r++) one[r] = 1;
-    attn__flash flash; /* for finish: one head, rows of its own */
-    attn__rows u;
-    ATTN__(tile) tile;
-    memset(&flash, 0, sizeof flash);
-    memset(&tile, 0, sizeof tile);
-    flash.d = d;
-    flash.group = 1;
-    flash.BM = job->BM;
-    flash.v_pad = job->v_pad;
-    flash.unit = attn__score_unit(d, 1);
-    u.job = &flash;
-    u.s = *s;
-    u.kv_head = h;
-    u.row0 = row0;
-    u.rows = rows;
-    u.k0 = 0;
-    u.k1 = s->k_len;
-    tile.long_O = (double *)(void *)scratch;
-    tile.long_sum = tile.long_O + (job->span ? job->BM * job->v_pad : 0);
-    tile.long_max = (float *)(tile.long_sum + (job->span ? job->BM : 0));
-    tile.O = tile.long_max + (job->span ? job->BM : 0);
-    tile.max = tile.O + job->BM * job->v_pad;
-    tile.sum = tile.max + job->BM;
-    tile.V = tile.sum + job->BM;
-    memset(tile.O, 0, (size_t)(rows * job->v_pad) * sizeof(float));
-    for (int64_t r = 0; r < rows; r++) {
-        tile.max[r] = stats[2 * r];
-        tile.sum[r] = 0;
-    }
-    for (int64_t kb = 0; kb < s->k_len; kb += job->BN) {
-        int64_t ke = attn__min(kb + job->BN, s->k_len);
-        if (job->span && kb > 0 && kb % job->span == 0) {
-            ATTN__(fold)(&u, &tile, kb == job->span);
-            memset(tile.O, 0, (size_t)(rows * job->v_pad) * sizeof(float));
-        }
-        int not_finite = ATTN__(pack_v)(tile.V, job->v_pad, d, s, &d->v, kv_head, d->v_dim, kb, ke);
-        for (int64_t r = 0; r < rows && not_finite; r++) {
-            const attn__query q = attn__query_within(attn__query_of(d, s, h, row0 + r), kb, ke);
-            ATTN__(seen_row)(&q, 0, S + r * job->ld + kb, kb, tile.V, job->v_pad,
-                tile.O + r * job->v_pad, job->v_pad, 1);
-        }
-        if (not_finite) continue;
-        ATTN__EACH_TILE(r, n, rows) {
-            ATTN__(mm_columns)(ATTN__PV, n, 0, S + r * job->ld + kb, job->ld, tile.V, job->v_pad,
-                ke - kb, ATTN__SUM_KEYS, tile.O + r * job->v_pad, job->v_pad, job->v_pad, one);
-        }
-    }
-    if (job->span && s->k_len > job->span) {
-        ATTN__(fold)(&u, &tile, 0);
-        ATTN__(unfold)(&u, &tile);
-    }
-    for (int64_t r = 0; r < rows; r++) tile.sum[r] = stats[2 * r + 1];
-    ATTN__(finish)(&u, &tile, 0, u.rows);
-}
-static void ATTN__(standard_rows)(const attn__std *job, const attn__sequence_view *s, int64_t h,
-    int64_t row0, int64_t rows, char *scratch) {
-    int64_t row = (s->b * job->d->heads + h) * job->d->q_len + row0;
-    if (job->pass == 0)
-        ATTN__(standard_scores)(job, s, h, row0, rows, job->scores + row * job->ld, scratch);
-    if (job->pass == 1)
-        ATTN__(standard_softmax)(
-            job, s, h, row0, rows, job->scores + row * job->ld, job->stats + 2 * row);
-    if (job->pass == 2)
-        ATTN__(standard_output)(
-            job, s, h, row0, rows, job->scores + row * job->ld, job->stats + 2 * row, scratch);
-}
 #endif
 
 #if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
 /* ---- standard backward: P and dS of all rows and keys in memory, then dK and dV of key blocks,
  * then dQ of row blocks ---- */
-static void ATTN__(standard_queries)(
-    const attn__bwd *job, const attn__sequence_view *s, ATTN__(bwd_tile) *t, int64_t row) {
-    const attn_desc *d = job->d;
-    float *dQ = job->dq + row * job->q_ld;
-    if (t->rows <= 0) return;
-    memset(dQ, 0, (size_t)(t->rows * job->q_ld) * sizeof *dQ);
-    for (t->kb = 0; t->kb < s->k_len; t->kb += job->BK) {
-        const int64_t h = t->kv_head, kb = t->kb, ke = attn__min(kb + job->BK, s->k_len);
-        t->ke = ke;
-        t->dS = job->dS + row * job->ld + kb;
-        int bad = ATTN__(pack_v)(t->K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
-        bad |= ATTN__(pack_v)(NULL, 0, d, s, &d->v, h, d->v_dim, kb, ke);
-        if (bad || ATTN__(bwd_rows)(job, row, t)) ATTN__(bwd_seen)(job, s, t, 0, dQ);
-        else ATTN__(bwd_queries)(job, t, NULL, dQ);
-    }
-}
-static void ATTN__(standard_backward)(const attn__bwd *job, const attn__sequence_view *s,
-    int64_t kv_head, int64_t block, char *scratch) {
-    ATTN__(bwd_tile) t = ATTN__(bwd_carve)(job, scratch);
-    ATTN__(groups) gr;
-    const int64_t rows = s->q_rows * job->group, row = attn__bwd_row(job, s, kv_head);
-    t.ld = job->ld;
-    t.kv_head = kv_head;
-    t.row0 = block * job->BQ;
-    t.rows = attn__min(job->BQ, rows - t.row0);
-    if (job->phase == ATTN__STD_QUERIES) {
-        ATTN__(standard_queries)(job, s, &t, row + t.row0);
-        return;
-    }
-    t.kb = block * job->BK;
-    t.ke = attn__min(t.kb + job->BK, s->k_len);
-    if (block == 0 && job->phase == ATTN__STD_KEYS) ATTN__(bwd_no_keys)(job, s, kv_head);
-    if (t.kb >= s->k_len) return;
-    const int bad_keys = ATTN__(bwd_block)(job, s, &t);
-    for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
-        int bad = bad_keys;
-        t.rows = attn__min(job->BQ, rows - t.row0);
-        t.P = job->P + (row + t.row0) * job->ld + t.kb;
-        t.dS = job->dS + (row + t.row0) * job->ld + t.kb;
-        if (job->phase == ATTN__STD_SCORES) {
-            if (ATTN__(bwd_scores)(job, s, &t, &gr, 0, &bad)) continue;
-            for (int64_t r = 0; r < t.rows; r++) {
-                memset(t.P + r * job->ld, 0, (size_t)(t.ke - t.kb) * sizeof(float));
-                memset(t.dS + r * job->ld, 0, (size_t)(t.ke - t.kb) * sizeof(float));
-            }
-        } else if (ATTN__(bwd_rows)(job, row + t.row0, &t) || bad_keys) {
-            ATTN__(bwd_seen)(job, s, &t, 1, NULL);
-        } else {
-            ATTN__(bwd_keys)(job, &t, NULL);
-        }
-    }
-    if (job->phase == ATTN__STD_KEYS) ATTN__(bwd_store_keys)(job, s, &t);
-}
 #endif
 
 #if ATTN__CONVERT && !ATTN__ONLY_F32
@@ -13341,27 +13481,64 @@ static const attn__kernels ATTN__(table) = {
     ATTN__W,
     ATTN__MR,
     ATTN__NV,
-    ATTN__BF16,
-    ATTN__(flash_rows),
-    ATTN__(flash_merge),
+    (ATTN__OWN & ATTN__OWN_NARROW) != 0 && !ATTN__ONLY_F32,
+    &ATTN__(mm_table)[0][0],
+#if ATTN__BF16
+    &ATTN__(mm_bf16_table)[0][0],
+#else
+    NULL,
+#endif
+    ATTN__(tile_dots_long),
+    ATTN__(mm_columns),
+    ATTN__(pack_k),
+    ATTN__(pack_single_k),
+    ATTN__(pack_v),
+    ATTN__(pack_q),
+#if ATTN__BF16
+    ATTN__(pack_k_pairs),
+    ATTN__(pack_single_pairs),
+    ATTN__(pack_v_pairs),
+    ATTN__(pairs_of_row),
+#else
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+#endif
+    ATTN__(rows_bad),
+    ATTN__(bias_hides),
+    ATTN__(seen_row),
+    ATTN__(finish),
+    ATTN__(fma1),
+    ATTN__(exp2_pair),
+    ATTN__(join),
+    ATTN__(group_scores),
+    ATTN__(group_softmax),
+    ATTN__(thin_moderate),
+    ATTN__(thin_scale),
+    ATTN__(thin_widen),
+    ATTN__(thin_dots_of),
+    ATTN__(thin_scores),
+    ATTN__(thin_columns),
 #if ATTN__BACKWARD
     ATTN__(backward_rows),
-    ATTN__(backward_split),
+    ATTN__(bwd_row),
+    ATTN__(bwd_row_whole),
+    ATTN__(add_seen),
+    ATTN__(bwd_store),
     ATTN__(backward_dq),
-    ATTN__(backward_bias),
+    ATTN__(bias_rows),
 #else
+    NULL,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
     NULL,
 #endif
 #ifndef ATTN_NO_STANDARD
-    ATTN__(standard_rows),
-#else
-    NULL,
-#endif
-#if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
-    ATTN__(standard_backward),
+    ATTN__(standard_softmax),
 #else
     NULL,
 #endif
