@@ -5693,6 +5693,7 @@ typedef struct attn__thin {
     int32_t dtype;
     const float *A; /* Q, or P, of `rows` rows */
     int64_t lda, rows;
+    int pairs;  /* Q and K are multiplied as bf16, two dims in a lane */
     float *out; /* Q K^T, or O */
     int64_t ldo;
     const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
@@ -5703,6 +5704,7 @@ typedef struct attn__thin {
     const char *stream;
     int64_t each, dense;
 } attn__thin;
+#define ATTN__BF16_PAIRS (-1) /* a type for the kernels: bf16 that is multiplied as it is */
 /* What a chunk of keys needs. */
 typedef struct attn__chunk {
     int64_t at[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
@@ -5716,6 +5718,7 @@ ATTN__INLINE void attn__thin_clear(attn__thin *m) {
     m->stream = NULL;
     m->alpha = NULL;
     m->first = m->step = m->each = m->dense = 0;
+    m->pairs = 0;
 }
 /* Element 0 of row j < n. */
 ATTN__INLINE int64_t attn__thin_at(const attn__thin *m, int64_t j) {
@@ -5887,6 +5890,7 @@ ATTN__NOINLINE void attn__thin_products(const attn__group *g, int64_t c) {
     if (m.n) attn__thin_chunk(g, &d->k, kb + c, g->b->ke, &d->v, g->first, &k, &m);
     const float *scale = d->k.scale && !g->late ? k.scale : NULL;
     if (m.n && !attn__thin_reads(&d->k, m.dim, scale != NULL)) isa->thin_widen(&m, scale, g->t->K);
+    m.pairs = g->u->job->bf16_qk && m.dtype == ATTN_BF16 && m.dim % (2 * isa->W) == 0;
     for (int64_t r = 0; r < rows && m.n; r += 4) {
         if (r) attn__thin_rest(&m);
         m.A = g->Q + r * g->ldq;
@@ -11793,6 +11797,18 @@ ATTN__INLINE void ATTN__(thin_fetch)(const char *p, int32_t dtype) {
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
     const int64_t *at, int64_t c, int64_t e, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
+#if ATTN__BF16
+    if (dtype == ATTN__BF16_PAIRS) { /* 2 W columns */
+        ATTN__UNROLL for (int x = 0; x < X; x++)
+            key[x] = ATTN__(load_pairs16)((const uint16_t *)data + at[x] + c, 2 * ATTN__W);
+        ATTN__UNROLL for (int r = 0; r < R; r++) {
+            const ATTN__V part = ATTN__(load)(q + r * ATTN__W);
+            ATTN__UNROLL for (int x = 0; x < X; x++)
+                acc[r * X + x] = ATTN__(dot16)(part, key[x], acc[r * X + x]);
+        }
+        return;
+    }
+#endif
     if (R == 1) { /* key after key: so many do not fit */
         const ATTN__V part = ATTN__(load)(q);
         ATTN__UNROLL for (int x = 0; x < X; x++)
@@ -11816,15 +11832,17 @@ ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtyp
 ATTN__INLINE void ATTN__(thin_dots)(
     const attn__thin *m, int R, int32_t dtype, int64_t first, const float *Q) {
     enum { W = ATTN__W, MOST = W > 4 ? W : 4 };
+    const int pairs = dtype == ATTN__BF16_PAIRS;
+    const int32_t type = pairs ? ATTN_BF16 : dtype;
     const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W), n = m->n,
-                  line = attn__max(W, attn__thin_line(dtype)),
-                  few = attn__is_blocks(dtype) ? 32 : W;
+                  wide = pairs ? 2 * W : W, line = attn__max(wide, attn__thin_line(type)),
+                  few = attn__is_blocks(type) ? 32 : wide;
     const int X = W > R ? W / R : 1;
     const int dense = m->dense >= X, fetch = m->each || m->next;
     /* bytes from a line of a row that is fetched to the next, of the first and behind the last */
     const uintptr_t on = dense ? 64 * X : 64,
-                    begin = (uintptr_t)attn__thin_bytes(dtype, first) / 64 * on,
-                    end = ((uintptr_t)attn__thin_bytes(dtype, dim) + 63) / 64 * on;
+                    begin = (uintptr_t)attn__thin_bytes(type, first) / 64 * on,
+                    end = ((uintptr_t)attn__thin_bytes(type, dim) + 63) / 64 * on;
     const int64_t step = m->step, last = m->first + (n - 1) * step;
     for (int64_t j = 0, row = m->first; j < n; j += X) {
         const char *stream = attn__thin_next(m, j);
@@ -11849,17 +11867,17 @@ ATTN__INLINE void ATTN__(thin_dots)(
         for (int64_t c = first; c < dim; c += few) {
             if (fetch && c % line == 0) {
                 ATTN__UNROLL for (int x = 0; x < X; x++)
-                    ATTN__(thin_fetch)(next[x] + f, dtype);
+                    ATTN__(thin_fetch)(next[x] + f, type);
                 f += on;
             }
-            ATTN__UNROLL for (int64_t e = 0; e < few; e += W, q += R * W) {
+            ATTN__UNROLL for (int64_t e = 0; e < few; e += wide, q += R * W) {
                 if (dtype == ATTN_F32 && c + W > dim)
                     ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, 0, dim - c, acc);
                 else ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, e, W, acc);
             }
         }
-        for (; attn__is_blocks(dtype) && fetch && f < end; f += on)
-            for (int x = 0; x < X; x++) ATTN__(thin_fetch)(next[x] + f, dtype);
+        for (; attn__is_blocks(type) && fetch && f < end; f += on)
+            for (int x = 0; x < X; x++) ATTN__(thin_fetch)(next[x] + f, type);
         ATTN__UNROLL for (int l = 0; l < R * X; l += W)
             ATTN__(store)(sum + l, ATTN__(add_lanes)(acc + l));
         for (int r = 0; first && r < m->rows; r++)
@@ -11874,6 +11892,19 @@ ATTN__NOINLINE void ATTN__(thin_dots_from)(const attn__thin *m, int64_t first) {
     float Q[4 * ATTN__SUM_DIMS * ATTN__W];
     const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * ATTN__W);
     const int R = m->rows == 1 && ATTN__THIN_SINGLE(m->dtype) ? 1 : 4;
+#if ATTN__BF16
+    if (m->pairs) {
+        for (int64_t c = first; c < dim; c += ATTN__W)
+            for (int r = 0; r < R; r++) /* two of them in the place of one */
+                ATTN__(half16)((uint16_t *)(void *)(Q + (c - first) / (2 * ATTN__W) * R * ATTN__W +
+                                                    r * ATTN__W) +
+                                   (c - first) % (2 * ATTN__W),
+                    ATTN__(load)(attn__thin_row(m, r) + c));
+        if (R == 1) ATTN__(thin_dots)(m, 1, ATTN__BF16_PAIRS, first, Q);
+        else ATTN__(thin_dots)(m, 4, ATTN__BF16_PAIRS, first, Q);
+        return;
+    }
+#endif
     for (int64_t c = first; c < dim; c += ATTN__W)
         for (int r = 0; r < R; r++)
             ATTN__(store)(Q + (c - first) * R + r * ATTN__W,
