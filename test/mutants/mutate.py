@@ -41,6 +41,9 @@ RUNS = {
     "adaptive": (["cc", "-O1", OTHER], "plain", {}, [["adaptive", "--rows", "12000"]]),
     "sampled": (["cc", "-O1", OTHER], "plain", {}, [["lengths"], ["adaptive", "--rows", "12000"]]),
     "decode": (["cc", "-O1", OTHER], "plain", {}, [["planes"], ["validate"], ["decode", "--rows", "600"]]),
+    # products of bf16 on any machine, by >>generic
+    "bf16": (["cc", "-O1", *PORTABLE, "-DATTN__W__portable=1", "-DATTN__MR__portable=8", "-DATTN__NV__portable=3", "-DATTN__ALL_BF16=1"], "plain", {},
+             [["hidden"], ["backends"], ["edges"], ["grid", "--count", "250", "--cost", "18", "--seed", "77", "--tolerant", "5"], ["types"]]),
     "tsan": (["clang", "-O1", "-g", "-fsanitize=thread", OTHER], "tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, THREADS),
 }
 WRAPPED = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "mmap"]
