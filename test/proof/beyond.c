@@ -436,7 +436,7 @@ static void arrange(proof_case *c, const member *m, const arrangement *a, const 
     attn_desc to = *d, from = *s;
     const int64_t b = a->position, dv = proof_v_dim(d);
     const proof_seq z = proof_seq_of(d, b);
-    d->alibi = s->alibi, d->sink = s->sink;
+    d->alibi = s->alibi, d->sink = s->sink, d->bias_scale = s->bias_scale;
     attn_in *rows[2][2] = {{&to.q, &from.q}, {&c->g.dout, (attn_in *)(uintptr_t)&alone->g.dout}};
     for (int n = 0; n < (c->backward ? 2 : 1); n++) {
         const int64_t dim = n ? dv : d->head_dim;
