@@ -10925,7 +10925,9 @@ ATTN__INLINE ATTN__V ATTN__(pair16)(ATTN__V a, ATTN__V b) {
     return v;
 }
 ATTN__INLINE void ATTN__(half16)(uint16_t *p, ATTN__V v) {
-    ATTN__(store16)(p, v, ATTN__W, ATTN_BF16);
+    uint16_t h[ATTN__W];
+    ATTN__(store16)(h, v, ATTN__W, ATTN_BF16);
+    memcpy(p, h, sizeof h);
 }
 #endif
 
