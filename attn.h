@@ -11301,6 +11301,22 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
         attn__put_values(data, dtype, at, part, attn__min(n, ATTN__W));
     }
 }
+/* The same, called unless they are f32: inlined in few places, they would be half of these. */
+ATTN__NOINLINE ATTN__V ATTN__(load_other)(const void *data, int32_t dtype, int64_t at, int64_t n) {
+    return ATTN__(load_any)(data, dtype, at, n);
+}
+ATTN__NOINLINE void ATTN__(store_other)(
+    void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
+    ATTN__(store_any)(data, dtype, at, v, n);
+}
+ATTN__INLINE ATTN__V ATTN__(load_some)(const void *data, int32_t dtype, int64_t at, int64_t n) {
+    if (dtype == ATTN_F32) return ATTN__(load_any)(data, ATTN_F32, at, n);
+    return ATTN__(load_other)(data, dtype, at, n);
+}
+ATTN__INLINE void ATTN__(store_some)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
+    if (dtype == ATTN_F32) ATTN__(store_any)(data, ATTN_F32, at, v, n);
+    else ATTN__(store_other)(data, dtype, at, v, n);
+}
 
 /* ---- >>tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
  *   QK  C = A B, B packed keys; x[MR][W] = max(x, row maxima of C), or x is NULL
@@ -11641,7 +11657,7 @@ ATTN__NOINLINE void ATTN__(score_row)(
         if (j < hi && j + ATTN__W > lo) {
             ATTN__V zero = ATTN__(set1)(0), b = zero;
             if (bias)
-                b = ATTN__(load_any)(bias, type, bias_at + j, hi - j) * ATTN__(set1)(ATTN__HELD);
+                b = ATTN__(load_some)(bias, type, bias_at + j, hi - j) * ATTN__(set1)(ATTN__HELD);
             if (capped)
                 x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(cap), b);
             else x = ATTN__(fma)(x, ATTN__(set1)(scale * ATTN__HELD), b);
@@ -11786,11 +11802,7 @@ ATTN__INLINE void ATTN__(narrow_as)(
     const ATTN__V f = ATTN__(set1)(factor);
     ATTN__V zero = ATTN__(set1)(0);
     ATTN__ROUNDED(zero); /* not to be left out as without effect */
-    int64_t c = 0;
-    for (; c + ATTN__W <= dim; c += ATTN__W)
-        ATTN__(store_any)(
-            data, dtype, at + c, ATTN__(fma)(ATTN__(load)(src + c), f, zero), ATTN__W);
-    if (c < dim)
+    for (int64_t c = 0; c < dim; c += ATTN__W)
         ATTN__(store_any)(
             data, dtype, at + c, ATTN__(fma)(ATTN__(load)(src + c), f, zero), dim - c);
 }
@@ -11843,7 +11855,7 @@ ATTN__NOINLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n)
     ATTN__V seen = zero;
     int64_t c = 0;
     for (; c < n; c += ATTN__W) /* the lanes behind are 0 */
-        seen = seen + ATTN__(pick)(ATTN__(load_any)(d->bias.data, d->bias.dtype, at + c,
+        seen = seen + ATTN__(pick)(ATTN__(load_some)(d->bias.data, d->bias.dtype, at + c,
                                        attn__min(n - c, ATTN__W)),
                           low, zero, one);
     return ATTN__(reduce_add)(seen) == (float)(c - n);
@@ -12106,7 +12118,7 @@ ATTN__NOINLINE void ATTN__(thin_widen)(attn__thin *m, const float *scale, float 
             ATTN__(thin_fetch)(next + attn__thin_bytes(m->dtype, c), m->dtype);
         for (int64_t c = 0; c < m->dim; c += ATTN__W) {
             const int64_t n = attn__min(m->dim - c, ATTN__W);
-            ATTN__V v = ATTN__(load_any)(m->data, m->dtype, at + c, n);
+            ATTN__V v = ATTN__(load_some)(m->data, m->dtype, at + c, n);
             if (scale) v = v * ATTN__(set1)(scale[j]);
             ATTN__(store_n)(dst + j * m->dim + c, v, n);
         }
@@ -12962,7 +12974,7 @@ static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_vie
         ATTN__(widen)(dout, job->g->dout.data, job->g->dout.dtype, dout_at, d->v_dim, 1, &bad);
         job->bad[row] = (float)ATTN__(any_bad)(bad);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
-            sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
+            sum = ATTN__(fma)(ATTN__(load_some)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
                 ATTN__(load)(dout + c), sum);
         job->delta[row] = ATTN__(reduce_add)(sum) - (job->g->dlse ? job->g->dlse[at] : 0);
         job->L[row] = attn__bits(d->lse[at]) == 0xff800000u
@@ -13096,12 +13108,12 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
     ATTN__ROUNDED(zero);
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         if (row)
-            ATTN__(store_any)(out->data, out->dtype, at + c,
+            ATTN__(store_some)(out->data, out->dtype, at + c,
                 ATTN__(fma)(ATTN__(load)(row + c) + zero, ATTN__(set1)(scale),
-                    ATTN__(load_any)(out->data, out->dtype, at + c, dim - c)),
+                    ATTN__(load_some)(out->data, out->dtype, at + c, dim - c)),
                 dim - c);
         else if (!(job->d->flags & ATTN_ACCUMULATE))
-            ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
+            ATTN__(store_some)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
     }
 }
 
@@ -13197,7 +13209,12 @@ static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t ds
     else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_F16);
     else if (src->dtype == ATTN_BF16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_BF16);
     else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_BF16) ATTN__AS(ATTN_BF16, ATTN_F16);
-    else ATTN__AS(dst->dtype, src->dtype);
+    else
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < n; c += ATTN__W)
+                ATTN__(store_some)(dst->data, dst->dtype, dst_at + r * dst_step + c,
+                    ATTN__(load_some)(src->data, src->dtype, src_at + r * src_step + c, n - c),
+                    n - c);
 #undef ATTN__AS
 }
 #endif
