@@ -3112,6 +3112,9 @@ struct attn__bwd_tile;
 struct attn__bwd_how;
 struct attn__adaptive;
 struct attn__int16;
+struct attn__coded_chunk;
+struct attn__int16_group;
+struct attn__listed;
 struct attn__decode;
 struct attn__bwd;
 struct attn__std;
@@ -3177,14 +3180,34 @@ typedef struct attn__kernels {
         int64_t row0, int64_t rows, float *S, float *stats);
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
         int64_t src_at, int64_t src_step, int64_t rows, int64_t n);
-    /* whether int16 can be expected to do for these rows; NULL: no products of int16 */
-    int (*int16_worth)(
+    void (*narrow)(
+        void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor);
+    /* >>int16; NULL: no products of int16 */
+    void (*int16_q)(
         const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
-    void (*int16_rows)(
-        const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
-    void (*int16_write)(
-        const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
-    void (*decode[5])(const struct attn__decode *p); /* by phase, ATTN__DECODE_BEGIN and on */
+    void (*int16_keys)(const struct attn__rows *u, const struct attn__int16 *t, int64_t j,
+        int64_t j1, int64_t kb, int32_t *packed, struct attn__coded_chunk *chunk);
+    void (*int16_values)(const struct attn__adaptive *job, const struct attn__rows *u,
+        const struct attn__int16 *t, int64_t j0, int64_t j1, int64_t kb,
+        struct attn__coded_chunk *chunk);
+    void (*int16_chunk)(const struct attn__int16_group *g, int64_t j0, int64_t kb, int64_t ke);
+    float (*int16_certificate)(const struct attn__adaptive *job, const struct attn__rows *u,
+        const struct attn__int16 *t, int64_t r);
+    float (*square)(float *x, int64_t n);
+    /* >>decode */
+    void (*decode_begin)(const struct attn__decode *p);
+    void (*decode_dots_int16)(const struct attn__decode *p, const struct attn__listed *l);
+    void (*decode_scores)(const struct attn__decode *p);
+    double (*decode_weigh)(const struct attn__decode *p, int64_t r);
+    double (*decode_limit)(const struct attn__decode *p, int64_t r);
+    double (*decode_loss)(
+        const struct attn__decode *p, int64_t r, float least, int64_t step, int join);
+    int (*decode_whole_chunks)(const struct attn__decode *p);
+    void (*decode_correct)(const struct attn__decode *p, const struct attn__listed *l, int64_t j0);
+    void (*decode_gather)(
+        const struct attn__decode *p, const struct attn__listed *l, int64_t j0, float unit);
+    void (*decode_sums)(const struct attn__decode *p, int64_t r, int64_t j0, int64_t n, double *to);
+    float (*decode_certify)(const struct attn__decode *p, int64_t r, double *sum);
 #ifndef ATTN_NO_TIMING
     float (*fma_chain)(int64_t n); /* n times 2 * W flops in MR * NV chains */
     float (*read)(const float *p, int64_t n);
@@ -4376,6 +4399,10 @@ typedef struct attn__int16 {
     unsigned char *bad;    /* [BN] */
     attn__coded_chunk *chunk; /* [BN / CHUNK] */
 } attn__int16;
+/* Further down: >>codes. */
+static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
+static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
+static void attn__int16_write(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
 /* The parts of it, the next at byte *at; NULL, where only the bytes are asked for. */
 static void *attn__int16_part(char *scratch, int64_t *at, int64_t bytes) {
     void *p = scratch ? scratch + *at : NULL;
@@ -4516,6 +4543,10 @@ typedef struct attn__decode {
     float *O;                 /* [splits][ROWS][v_pad] */
     float *T, *A, *room;      /* of the thread: products, weights of a chunk; a chunk in f32 */
 } attn__decode;
+/* Further down: >>codes. */
+static void attn__decode_choose(const attn__decode *p);
+static void attn__decode_values(const attn__decode *p);
+static void attn__decode_finish(const attn__decode *p);
 /* Whether all rows are to be computed densely. */
 static int attn__decode_dense(const attn__decode *p) {
     int some = 0;
@@ -4642,7 +4673,7 @@ static const char *attn__prefill_declines(const attn_desc *d) {
         return ATTN__INT16_FEW;
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
         return "head_dim or v_dim is above 512";
-    if (!isa->int16_rows || (isa->W == 16 && !vnni))
+    if (!isa->int16_q || (isa->W == 16 && !vnni))
         return "the processor has no products of int16 that pay";
     if (isa->W < 16 && !attn__named_adaptive(d))
         return "products of int16 do not pay without AVX-512 VNNI";
@@ -4810,11 +4841,10 @@ static int64_t *attn__adaptive_stays(
     if (!job->prefill || u->s.q_used * job->flash.group - u->row0 < ATTN__INT16_ROWS ||
         attn__keys_seen(job->d, &u->s) < attn__int16_keys(job->d))
         return &t->tally->few;
-    return attn__machine()->isa->int16_worth(job, u, t) ? NULL : &t->tally->coarse;
+    return attn__int16_worth(job, u, t) ? NULL : &t->tally->coarse;
 }
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
-    const attn__kernels *isa = attn__machine()->isa;
     attn__int16 t;
     attn__rows u;
     if (!attn__adaptive_rows(job, n, &u)) return;
@@ -4828,10 +4858,10 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
         for (int64_t r = 0; r < u.rows; r++) t.cert[r] = ATTN__FAILED;
     } else {
         if (job->d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
-        isa->int16_rows(job, &u, &t);
+        attn__int16_rows(job, &u, &t);
         if (attn__some_beyond(job, &u, &t)) attn__adaptive_sample(job, &u, &t);
         attn__adaptive_redo(job, &u, &t, 32);
-        isa->int16_write(job, &u, &t);
+        attn__int16_write(job, &u, &t);
     }
     attn__adaptive_certs(job, &u, &t);
 }
@@ -4891,7 +4921,13 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     p.u.k1 = attn__min(p.u.k0 + keys, p.u.s.k_len);
     attn__rows_see(job->d, &p.u.s, 0, p.u.s.q_used - 1, &p.first, &p.last);
     p.first = p.first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
-    attn__machine()->isa->decode[now->phase](&p);
+    switch (now->phase) {
+        case ATTN__DECODE_BEGIN:  attn__machine()->isa->decode_begin(&p); break;
+        case ATTN__DECODE_SCORES: attn__machine()->isa->decode_scores(&p); break;
+        case ATTN__DECODE_CHOOSE: attn__decode_choose(&p); break;
+        case ATTN__DECODE_VALUES: attn__decode_values(&p); break;
+        default:                  attn__decode_finish(&p);
+    }
     if (now->phase != ATTN__DECODE_FINISH) return;
     attn__int16 t;
     attn__int16_carve(job, scratch, &t, NULL);
@@ -6766,6 +6802,462 @@ static void attn__standard_backward(const attn__bwd *job, const attn__sequence_v
         }
     }
     if (job->phase == ATTN__STD_KEYS) attn__bwd_store_keys(job, s, &t);
+}
+#endif
+
+/* =============================================================================== >>codes ====
+   The same of rows with a certificate: from codes of int16, and few rows against int16, plane by
+   plane (>>adaptive). */
+#if ATTN__ADAPTIVE
+/* Numbers that have no code become 0; whether there were any. */
+static int attn__no_code(float *x, int64_t n, int64_t step) {
+    int bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t size = attn__bits(x[i * step]) & 0x7fffffff;
+        if (size <= 0x58800000u) continue; /* INT16_LARGE */
+        x[i * step] = 0;
+        bad = 1;
+    }
+    return bad;
+}
+/* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. */
+static void attn__int16_pack(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
+    int64_t kb, int64_t k0, int64_t ke) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const int64_t tile = isa->W * attn__int16_vectors(isa->NV), pairs = (d->head_dim + 1) / 2;
+    memset(t->bad, 0, (size_t)job->BN);
+    for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK) {
+        const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke);
+        attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
+        memset(chunk, 0, sizeof *chunk);
+        for (int64_t j = j0; j < attn__round_up(j1 - j0, tile) + j0; j += isa->W) {
+            int32_t *packed = t->K + (j - kb) / tile * tile * pairs + (j - kb) % tile;
+            /* the keys of the next chunk: rows may be pages apart */
+            for (int64_t l = j + ATTN__INT16_CHUNK, end = attn__min(l + isa->W, ke); l < end; l++) {
+                const int64_t k = attn__k_at(d, &u->s, d->k.stride, l, u->kv_head),
+                              v = attn__k_at(d, &u->s, d->v.stride, l, u->kv_head);
+                attn__fetch_row(d->k.data, d->k.dtype, k, d->head_dim);
+                attn__fetch_row(d->v.data, d->v.dtype, v, d->v_dim);
+            }
+            if (j < j1) {
+                isa->int16_keys(u, t, j, attn__min(j + isa->W, j1), kb, packed, chunk);
+                continue;
+            }
+            memset(t->k_step + (j - kb), 0, (size_t)isa->W * sizeof *t->k_step);
+            for (int64_t c = 0; c < pairs; c++)
+                memset(packed + c * tile, 0, (size_t)isa->W * sizeof *packed);
+        }
+        isa->int16_values(job, u, t, j0, j1, kb, chunk);
+    }
+}
+typedef struct attn__int16_group {
+    const attn__adaptive *job;
+    const attn__int16 *t;
+    int64_t row0, rows;
+    int64_t lo[2 * ATTN__ROWS_MOST],
+        hi[2 * ATTN__ROWS_MOST]; /* row r sees the sequence's keys [lo[r], hi[r]) */
+    int64_t first, last;         /* that some row sees */
+    int64_t inner_lo, inner_hi;  /* that every row sees */
+} attn__int16_group;
+/* The largest element of |v| among the keys [lo, hi) of the block from kb on. */
+static float attn__int16_largest(const attn__int16 *t, int64_t lo, int64_t hi, int64_t kb) {
+    float most = 0;
+    for (int64_t j = lo; j < hi; j++) most = t->v_key[j - kb] > most ? t->v_key[j - kb] : most;
+    return most;
+}
+/* What the rows see of the chunk [j0, j1): its largest |v|, and numbers without a code. */
+static void attn__int16_seen(const attn__int16_group *g, const attn__coded_chunk *chunk, int64_t j0,
+    int64_t j1, int64_t kb) {
+    const attn__int16 *t = g->t;
+    const int64_t lo = attn__clamp(g->inner_lo, j0, j1), hi = attn__clamp(g->inner_hi, lo, j1);
+    const float all = lo == j0 && hi == j1 ? chunk->v_most : attn__int16_largest(t, lo, hi, kb);
+    for (int64_t r = 0; r < g->rows; r++) {
+        const int64_t first = attn__max(g->lo[r], j0), last = attn__min(g->hi[r], j1);
+        float *seen = &t->row[ATTN__ROW_SEEN][g->row0 + r], most = lo < hi ? all : 0;
+        const float before = attn__int16_largest(t, first, lo < hi ? lo : last, kb),
+                    behind = attn__int16_largest(t, lo < hi ? hi : last, last, kb);
+        most = before > most ? before : most;
+        most = behind > most ? behind : most;
+        *seen = most > *seen ? most : *seen;
+        for (int64_t j = first; j < last && chunk->bad; j++)
+            if (t->bad[j - kb]) t->row[ATTN__ROW_FACTOR][g->row0 + r] = attn__float(0x7fc00000u);
+    }
+}
+ATTN__INLINE void attn__int16_ranges(attn__int16_group *g, const attn__rows *u) {
+    const attn__kernels *isa = attn__isa();
+    g->first = g->inner_hi = INT64_MAX;
+    g->last = g->inner_lo = 0;
+    for (int64_t r = 0; r < 2 * isa->MR; r++) {
+        g->lo[r] = g->hi[r] = 0;
+        if (r < g->rows)
+            attn__range(g->job->d, &u->s, attn__row_query(u, g->row0 + r), &g->lo[r], &g->hi[r]);
+        if (r >= g->rows) continue; /* neither seen nor asked */
+        g->inner_lo = attn__max(g->inner_lo, g->lo[r]);
+        g->inner_hi = attn__min(g->inner_hi, g->hi[r]);
+        if (g->hi[r] <= g->lo[r]) continue;
+        g->first = attn__min(g->first, g->lo[r]);
+        g->last = attn__max(g->last, g->hi[r]);
+    }
+}
+/* o and lse of the rows that have a certificate. */
+static void attn__int16_write(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    for (int64_t r = 0, lo, hi; r < u->rows; r++) {
+        if (t->cert[r] == ATTN__FAILED) continue;
+        const int64_t i = attn__row_query(u, r), h = attn__row_head(u, r);
+        const double mass = (double)t->row[ATTN__ROW_MASS][r],
+                     power = (double)t->row[ATTN__ROW_FACTOR][r] / ATTN__LOG2E,
+                     off = (double)t->row[ATTN__ROW_SCORE][r] / mass * 1.001;
+        float *o = t->O + r * job->v_pad;
+        attn__range(d, &u->s, i, &lo, &hi);
+        const int empty = hi <= lo;
+        if (empty) memset(o, 0, (size_t)job->v_pad * sizeof *o);
+        isa->narrow(d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, i, h), o, d->v_dim,
+            empty ? 0 : 1 / t->row[ATTN__ROW_SUM][r]);
+        if (!d->lse) continue;
+        d->lse[attn__lse_at(d, &u->s, i, h)] =
+            empty ? ATTN__NEG_INF
+                  : attn__nearest_f32((double)t->row[ATTN__ROW_MAX][r] * power + attn__log(mass));
+        /* off is the mean of e^eta - 1 >= eta and below 1, sum p_j >= (1 - mean of eta) sum p'_j;
+         * each chunk rounds the sum of p once more */
+        const double lost = off + off * off + 6e-8 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8);
+        if (!empty && (float)lost > t->tally->lse) t->tally->lse = (float)(lost * 1.000001);
+    }
+}
+/* Of some 24 keys of [first, last): the largest square of a length; v_top and v_low. */
+static float attn__int16_sample(
+    const attn__rows *u, const attn__int16 *t, int64_t first, int64_t last) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = u->job->d;
+    const int64_t h = u->kv_head, step = attn__max(1, (last - first) / 24);
+    float *x = t->T, longest = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
+    for (int64_t j = first; j < last; j += step) {
+        /* what has no code is as a 0 for the rows that do not see it */
+        isa->pack_v(x, d->head_dim, d, &u->s, &d->k, h, d->head_dim, j, j + 1);
+        attn__no_code(x, d->head_dim, 1);
+        const float square = isa->square(x, d->head_dim);
+        if (square > longest) longest = square;
+        isa->pack_v(x, d->v_dim, d, &u->s, &d->v, h, d->v_dim, j, j + 1);
+        attn__no_code(x, d->v_dim, 1);
+        for (int64_t c = 0; c < d->v_dim; c++) {
+            if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
+            if (-x[c] > t->v_low[c]) t->v_low[c] = -x[c];
+        }
+    }
+    return longest;
+}
+/* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
+ * and of some keys: by their certificates, or by what certificates mostly exceed the error by, where
+ * rows are sampled. A guess from the sequence's own data, before anything is packed: certificates
+ * do not rest on it. */
+static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    int64_t first, last;
+    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
+    if (first >= last) return 1;
+    const double longest = (double)attn__int16_sample(u, t, first, last);
+    double most = 0, range = 0;
+    int64_t asked = 0, fine = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const double top = (double)t->v_top[c], low = (double)t->v_low[c];
+        most = top > most ? top : most;
+        most = low > most ? low : most;
+        range = top + low > range ? top + low : range;
+    }
+    const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
+    const int eased = attn__samples(job, u);
+    for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
+        isa->pack_q(t->T, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
+        attn__no_code(t->T, d->head_dim, 1);
+        /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
+        const double lengths = attn__sqrt((double)isa->square(t->T, d->head_dim) * longest),
+                     off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM,
+                     eta = (double)d->scale * lengths * off;
+        fine += eased ? 0.6 * range * (eta + 3e-4) / 8 + most * 1.2e-4 <= 0.85 * limit && eta < 0.4
+                      : 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
+    }
+    return 10 * fine >= 9 * asked;
+}
+/* Rows of a unit from codes: their sums and certificates, or ATTN__FAILED. */
+static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    attn__int16_group g;
+    int64_t first, last;
+    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
+    isa->int16_q(job, u, t);
+    memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
+    for (int64_t c = 0; c < job->v_pad; c++)
+        t->v_top[c] = t->v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
+    g.job = job;
+    g.t = t;
+    for (int64_t kb = first / job->BN * job->BN; kb < last; kb += job->BN) {
+        const int64_t k0 = kb + attn__max(0, first - kb) / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK,
+                      ke = attn__min(kb + job->BN, last);
+        attn__int16_pack(job, u, t, kb, k0, ke);
+        for (g.row0 = 0; g.row0 < u->rows; g.row0 += 2 * isa->MR) {
+            g.rows = attn__min(2 * isa->MR, u->rows - g.row0);
+            attn__int16_ranges(&g, u);
+            for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK)
+                isa->int16_chunk(&g, j0, kb, ke);
+        }
+    }
+    for (int64_t r = 0; r < u->rows; r++) {
+        const float cert = isa->int16_certificate(job, u, t, r);
+        const int within = (double)cert <= attn__allowed(d, t, r); /* no NaN is */
+        t->cert[r] = within || (attn__samples(job, u) && attn__finite(cert)) ? cert : ATTN__FAILED;
+    }
+}
+#endif
+
+#if ATTN__DECODE
+#define ATTN__DECODE_LD (ATTN__THIN_CHUNK + 16)
+#define ATTN__DECODE_AHEAD \
+    32 /* rows: more do not stay in L1, where they are a power of two apart */
+/* Keys of a chunk of which one plane of k or v is read: the n-th is key key[n] of the chunk. */
+typedef struct attn__listed {
+    int64_t n;
+    int64_t at[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
+    const char *next[ATTN__THIN_CHUNK + ATTN__LANES_MOST]; /* to be fetched meanwhile */
+    int32_t key[ATTN__THIN_CHUNK];
+} attn__listed;
+/* Those of the chunk from j0 on, whose level is at least `least`; plane: 0, or ATTN_PLANE for low
+ * bytes. Those of the chunk before fetch them. */
+static void attn__decode_list(const attn__decode *p, const attn_in *t, int64_t plane, int64_t j0,
+    int least, attn__listed *l, attn__listed *before) {
+    const attn__kernels *isa = attn__isa();
+    const int64_t n = attn__clamp(p->last - j0, 0, ATTN__THIN_CHUNK);
+    const int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
+    int64_t at[ATTN__THIN_CHUNK];
+    const char *data = (const char *)t->data;
+    l->n = n > 0 && least ? count[least] : n;
+    if (l->n) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
+    for (int64_t x = 0, k = 0; x < n && l->n; x++) {
+        l->key[k] = (int32_t)x;
+        l->at[k] = attn__high(at[x]) + plane;
+        k += l->n == n || p->level[j0 + x] >= (float)least;
+        if (k == l->n) break;
+    }
+    for (int64_t x = l->n; l->n && x < attn__padded(l->n, isa->W); x++) l->at[x] = l->at[x - 1];
+    if (!before) return;
+    const int64_t ahead = attn__min(before->n, ATTN__DECODE_AHEAD);
+    for (int64_t x = 0; x < before->n - ahead; x++) before->next[x] = data + before->at[x + ahead];
+    for (int64_t x = before->n - ahead, y = 0; x < attn__padded(before->n, isa->W); x++, y++)
+        before->next[x] = data + (y < l->n ? l->at[y] : before->at[x]);
+}
+/* What reads a plane of t, of dim columns, as thin does; `room` for a chunk in f32. */
+static attn__thin attn__decode_thin(const attn_in *t, int64_t dim, attn__listed *l, float *room) {
+    const attn__kernels *isa = attn__isa();
+    attn_in plane = *t;
+    attn__thin m;
+    attn__thin_clear(&m);
+    m.data = t->data;
+    m.at = l->at;
+    m.next = l->next;
+    m.n = l->n;
+    m.dim = dim;
+    m.dtype = plane.dtype = ATTN_INT8;
+    m.ldo = ATTN__DECODE_LD;
+    if (!attn__thin_reads(&plane, dim, 0)) isa->thin_widen(&m, NULL, room);
+    return m;
+}
+/* T[rows][n] = Q K^T of one plane of the keys listed, in units of the row. */
+static void attn__decode_dots(const attn__decode *p, attn__listed *l) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = p->job->d;
+    if (p->job->codes) {
+        p->tally->bytes += l->n * d->head_dim;
+        isa->decode_dots_int16(p, l);
+        return;
+    }
+    attn__thin m = attn__decode_thin(&d->k, d->head_dim, l, p->room);
+    m.lda = p->job->flash.q_pad;
+    p->tally->bytes += l->n * d->head_dim;
+    for (int64_t r = 0; r < p->u.rows; r += 4) {
+        if (r) attn__thin_rest(&m);
+        m.A = p->Q + r * m.lda;
+        m.rows = attn__min(4, p->u.rows - r);
+        m.out = p->T + r * ATTN__DECODE_LD;
+        isa->thin_dots(&m);
+    }
+}
+/* O[rows][v_pad] += A V of one plane of the values listed; `fresh`: there is nothing in O. */
+static void attn__decode_output(const attn__decode *p, attn__listed *l, float *O, int fresh) {
+    const attn__kernels *isa = attn__isa();
+    static const float one[4] = {1, 1, 1, 1};
+    const attn_desc *d = p->job->d;
+    attn__thin m = attn__decode_thin(&d->v, d->v_dim, l, p->room);
+    m.lda = ATTN__DECODE_LD;
+    m.ldo = p->job->flash.v_pad;
+    p->tally->bytes += l->n * d->v_dim;
+    for (int64_t r = 0; r < p->u.rows; r += 4) {
+        if (r) attn__thin_rest(&m);
+        m.A = p->A + r * m.lda;
+        m.rows = attn__min(4, p->u.rows - r);
+        m.out = O + r * m.ldo;
+        m.alpha = fresh ? NULL : one;
+        isa->thin_columns(&m);
+    }
+}
+/* Keys [*j0, *j1) of the split that are to be looked at: whole chunks, as far as some row sees. */
+static void attn__decode_range(const attn__decode *p, int64_t *j0, int64_t *j1) {
+    *j0 = attn__max(p->first, p->u.k0);
+    *j1 = attn__min(p->last, p->u.k1);
+}
+/* The scales of the chunk from j0 on, 0 behind its n keys; whether all are finite. */
+static int attn__decode_scales(const attn__decode *p, int64_t j0, int64_t n) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = p->job->d;
+    int64_t k_at[ATTN__THIN_CHUNK], v_at[ATTN__THIN_CHUNK];
+    int finite = 1;
+    attn__keys_at(d, &p->u.s, d->k.scale_stride, j0, n, p->u.kv_head, k_at);
+    attn__keys_at(d, &p->u.s, d->v.scale_stride, j0, n, p->u.kv_head, v_at);
+    for (int64_t x = 0; x < n; x++) {
+        p->k_scale[j0 + x] = d->k.scale[k_at[x]];
+        p->v_scale[j0 + x] = d->v.scale[v_at[x]];
+        finite &= attn__finite(p->k_scale[j0 + x]) && attn__finite(p->v_scale[j0 + x]);
+    }
+    for (int64_t x = n; x < attn__padded(n, isa->W); x++)
+        p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
+    return finite;
+}
+/* Row r of q as codes of int16; what they leave out of a score is near[r] times a key's scale. */
+static float attn__decode_codes(const attn__decode *p, int64_t r, float most) {
+    const int64_t dim = p->job->d->head_dim;
+    const float *q = p->Q + r * p->job->flash.q_pad;
+    const double step = (double)most / 32767;
+    double left = 0, all = 0;
+    for (int64_t c = 0; c < dim; c++) {
+        const double x = step > 0 ? (double)q[c] / step : 0;
+        const int32_t n = (int32_t)(x < 0 ? x - 0.5 : x + 0.5);
+        p->code[r * dim + c] = (int16_t)n;
+        left += x - n < 0 ? n - x : x - n;
+        all += x < 0 ? -x : x;
+    }
+    /* 2^-14 of the high bytes: lanes are rounded to f32, and four times as they are added */
+    p->near[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
+    return (float)((double)p->job->d->scale * ATTN__LOG2E * step);
+}
+/* Whether row r sees a scale that is not finite among the n keys from j0 on. */
+static int attn__decode_sees_bad(
+    const attn__decode *p, const attn__query *q, int64_t j0, int64_t n) {
+    int bad = 0;
+    for (int64_t j = attn__max(q->lo, j0); j < attn__min(q->hi, j0 + n); j++)
+        bad |= !attn__finite(p->k_scale[j]) || !attn__finite(p->v_scale[j]);
+    return bad;
+}
+/* The largest element of |v_j|, from below. */
+static double attn__decode_largest(const attn__decode *p, int64_t j) {
+    const attn_desc *d = p->job->d;
+    const int64_t at = attn__k_at(d, &p->u.s, d->v.stride, j, p->u.kv_head);
+    float most = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const float x = attn__get_f32(d->v.data, ATTN_INT16, at + c);
+        most = x > most ? x : -x > most ? -x : most;
+    }
+    return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
+}
+/* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then
+ * made sure of. A lower one asks for no key less. */
+static void attn__decode_levels(const attn__decode *p, int64_t r, double most) {
+    const attn__kernels *isa = attn__isa();
+    double low = most / (double)(4 * (p->last - p->first)), high = most;
+    for (int i = 0; i < 7; i++) {
+        const double middle = attn__sqrt(low * high);
+        *(isa->decode_loss(p, r, (float)middle, 8, 0) <= most ? &low : &high) = middle;
+    }
+    for (int i = 0; i < 5 && !(isa->decode_loss(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
+}
+/* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. */
+static void attn__decode_choose(const attn__decode *p) {
+    const attn__kernels *isa = attn__isa();
+    memset(p->level + p->first, 0,
+        (size_t)attn__padded(p->last - p->first, isa->W) * sizeof *p->level);
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        float max = ATTN__NEG_INF;
+        int fine = attn__finite(p->off[r]);
+        for (int64_t s = 0; s < p->splits; s++) {
+            const float m = p->part[s].max[r];
+            fine &= !attn__is_nan((double)m);
+            max = m > max ? m : max;
+        }
+        p->max[r] = max;
+        fine &= attn__finite(max);
+        p->limit[r] = attn__float(0x7fc00000u);
+        if (!fine) continue;
+        const double all = isa->decode_weigh(p, r), limit = isa->decode_limit(p, r),
+                     most = all * limit * 0.9;
+        if (!(most > 1e-30) || !attn__finite((float)most)) continue;
+        attn__decode_levels(p, r, most);
+        p->limit[r] = (float)(limit * 0.999999);
+    }
+    if (isa->decode_whole_chunks(p)) return;
+    for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
+}
+/* Phase 4, by splits: low bytes of k where asked for, then values. */
+static void attn__decode_values(const attn__decode *p) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = p->job->d;
+    const int64_t v_pad = p->job->flash.v_pad;
+    float *O = p->O + p->split * ATTN__DECODE_ROWS * v_pad;
+    attn__decode_part *part = p->part + p->split;
+    attn__listed key[2], value[2], low;
+    int64_t j0, j1, n, now = 0;
+    int fresh = 1;
+    memset(part->sum, 0, sizeof part->sum);
+    if (attn__decode_dense(p)) return;
+    attn__decode_range(p, &j0, &j1);
+    attn__decode_list(p, &d->k, ATTN_PLANE, j0, ATTN__KEY_LOW, &key[0], NULL);
+    attn__decode_list(p, &d->v, 0, j0, ATTN__VALUE_HIGH, &value[0], NULL);
+    for (; j0 < j1; j0 += n, now ^= 1) {
+        n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
+        attn__decode_list(p, &d->k, ATTN_PLANE, j0 + n, ATTN__KEY_LOW, &key[now ^ 1], &key[now]);
+        attn__decode_list(p, &d->v, 0, j0 + n, ATTN__VALUE_HIGH, &value[now ^ 1], &value[now]);
+        attn__decode_list(p, &d->v, ATTN_PLANE, j0, ATTN__VALUE_LOW, &low, NULL);
+        if (key[now].n) attn__decode_dots(p, &key[now]);
+        if (key[now].n) isa->decode_correct(p, &key[now], j0);
+        for (int64_t r = 0; r < p->u.rows; r++) isa->decode_sums(p, r, j0, n, part->sum[r]);
+        if (!value[now].n) continue;
+        isa->decode_gather(p, &value[now], j0, 1);
+        attn__decode_output(p, &value[now], O, fresh);
+        fresh = 0;
+        if (!low.n) continue;
+        for (int64_t x = 0; x < attn__padded(low.n, isa->W); x++)
+            low.next[x] = (const char *)d->v.data + low.at[x];
+        isa->decode_gather(p, &low, j0, 1 / 256.0f);
+        attn__decode_output(p, &low, O, 0);
+    }
+    if (fresh) memset(O, 0, (size_t)(p->u.rows * v_pad) * sizeof *O);
+}
+/* Phase 5: o, lse and cert of rows whose certificate is within the tolerance; others are marked. */
+static void attn__decode_finish(const attn__decode *p) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = p->job->d;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        const int64_t i = attn__row_query(&p->u, r), h = attn__row_head(&p->u, r);
+        double sum[ATTN__DECODE_SUMS];
+        p->cert[r] = ATTN__FAILED;
+        if (!attn__finite(p->limit[r])) continue;
+        const float cert = isa->decode_certify(p, r, sum);
+        if (!(cert <= p->limit[r])) continue;
+        p->cert[r] = cert;
+        isa->narrow(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h),
+            p->O + r * p->job->flash.v_pad, d->v_dim, (float)(1 / sum[ATTN__DECODE_SUM]));
+        const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
+                     off = sum[ATTN__DECODE_OFF] / all * 1.001;
+        if ((float)(sum[ATTN__DECODE_SKIP] / all) > p->tally->mass)
+            p->tally->mass = (float)(sum[ATTN__DECODE_SKIP] / all);
+        if (!d->lse) continue;
+        d->lse[attn__lse_at(d, &p->u.s, i, h)] =
+            attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
+        const double lost = off + off * off + 1e-6; /* as int16_write has it */
+        if ((float)lost > p->tally->lse) p->tally->lse = (float)(lost * 1.000001);
+    }
 }
 #endif
 
@@ -10984,6 +11476,22 @@ ATTN__INLINE void ATTN__(store_any)(void *data, int32_t dtype, int64_t at, ATTN_
         attn__put_values(data, dtype, at, part, attn__min(n, ATTN__W));
     }
 }
+/* The same, called unless they are f32: inlined in few places, they would be half of these. */
+ATTN__NOINLINE ATTN__V ATTN__(load_other)(const void *data, int32_t dtype, int64_t at, int64_t n) {
+    return ATTN__(load_any)(data, dtype, at, n);
+}
+ATTN__NOINLINE void ATTN__(store_other)(
+    void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
+    ATTN__(store_any)(data, dtype, at, v, n);
+}
+ATTN__INLINE ATTN__V ATTN__(load_some)(const void *data, int32_t dtype, int64_t at, int64_t n) {
+    if (dtype == ATTN_F32) return ATTN__(load_any)(data, ATTN_F32, at, n);
+    return ATTN__(load_other)(data, dtype, at, n);
+}
+ATTN__INLINE void ATTN__(store_some)(void *data, int32_t dtype, int64_t at, ATTN__V v, int64_t n) {
+    if (dtype == ATTN_F32) ATTN__(store_any)(data, ATTN_F32, at, v, n);
+    else ATTN__(store_other)(data, dtype, at, v, n);
+}
 
 /* ---- >>tile: C[MR][NV * W] from A[MR][K], broadcast, and B[K][NV * W] ----
  *   QK  C = A B, B packed keys; x[MR][W] = max(x, row maxima of C), or x is NULL
@@ -11429,7 +11937,7 @@ ATTN__NOINLINE void ATTN__(score_row)(
         if (j < hi && j + ATTN__W > lo) {
             ATTN__V zero = ATTN__(set1)(0), given = zero, b = zero;
             if (bias) {
-                given = ATTN__(load_any)(bias, type, bias_at + j, hi - j);
+                given = ATTN__(load_some)(bias, type, bias_at + j, hi - j);
                 b = given * ATTN__(set1)(held);
             }
             if (capped)
@@ -11585,11 +12093,7 @@ ATTN__INLINE void ATTN__(narrow_as)(
     const ATTN__V f = ATTN__(set1)(factor);
     ATTN__V zero = ATTN__(set1)(0);
     ATTN__ROUNDED(zero); /* not to be left out as without effect */
-    int64_t c = 0;
-    for (; c + ATTN__W <= dim; c += ATTN__W)
-        ATTN__(store_any)(
-            data, dtype, at + c, ATTN__(fma)(ATTN__(load)(src + c), f, zero), ATTN__W);
-    if (c < dim)
+    for (int64_t c = 0; c < dim; c += ATTN__W)
         ATTN__(store_any)(
             data, dtype, at + c, ATTN__(fma)(ATTN__(load)(src + c), f, zero), dim - c);
 }
@@ -11642,7 +12146,7 @@ ATTN__NOINLINE int ATTN__(bias_hides)(const attn_desc *d, int64_t at, int64_t n)
     ATTN__V seen = zero;
     int64_t c = 0;
     for (; c < n; c += ATTN__W) /* the lanes behind are 0 */
-        seen = seen + ATTN__(pick)(ATTN__(load_any)(d->bias.data, d->bias.dtype, at + c,
+        seen = seen + ATTN__(pick)(ATTN__(load_some)(d->bias.data, d->bias.dtype, at + c,
                                        attn__min(n - c, ATTN__W)),
                           low, zero, one);
     return ATTN__(reduce_add)(seen) == (float)(c - n);
@@ -11934,7 +12438,7 @@ ATTN__NOINLINE void ATTN__(thin_widen)(attn__thin *m, const float *scale, float 
             ATTN__(thin_fetch)(next + attn__thin_bytes(m->dtype, c), m->dtype);
         for (int64_t c = 0; c < m->dim; c += ATTN__W) {
             const int64_t n = attn__min(m->dim - c, ATTN__W);
-            ATTN__V v = ATTN__(load_any)(m->data, m->dtype, at + c, n);
+            ATTN__V v = ATTN__(load_some)(m->data, m->dtype, at + c, n);
             if (scale) v = v * ATTN__(set1)(scale[j]);
             ATTN__(store_n)(dst + j * m->dim + c, v, n);
         }
@@ -12109,17 +12613,6 @@ ATTN__INLINE ATTN__V ATTN__(step)(ATTN__V most, ATTN__V length, int64_t dim) {
         ATTN__(max)(ATTN__(set1)(ATTN__INT16_LEAST), most * ATTN__(set1)(1 / ATTN__INT16_MOST));
     return ATTN__(max)(step, length * ATTN__(set1)(1 / room));
 }
-/* Numbers that have no code become 0; whether there were any. */
-static int ATTN__(no_code)(float *x, int64_t n, int64_t step) {
-    int bad = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t size = attn__bits(x[i * step]) & 0x7fffffff;
-        if (size <= 0x58800000u) continue; /* INT16_LARGE */
-        x[i * step] = 0;
-        bad = 1;
-    }
-    return bad;
-}
 /* Codes of the rows of a unit. One that has none is marked by a FACTOR that is NaN. */
 static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
@@ -12132,7 +12625,7 @@ static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, cons
         float *x = t->T;
         ATTN__(pack_q)(x, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
         for (int64_t c = d->head_dim; c < job->q_pad; c++) x[c] = 0;
-        const int bad = ATTN__(no_code)(x, d->head_dim, 1);
+        const int bad = attn__no_code(x, d->head_dim, 1);
         sum[0] = sum[1] = ATTN__(set1)(0);
         for (int64_t c = 0; c < job->q_pad; c += ATTN__W) {
             const ATTN__V y = ATTN__(load)(x + c);
@@ -12180,7 +12673,7 @@ ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t
                          ATTN__(reduce_max)(most) <= ATTN__INT16_LARGE))
             break;
         for (int64_t l = 0; l < j1 - j; l++)
-            chunk->bad |= t->bad[j + l - kb] |= (unsigned char)ATTN__(no_code)(x + l, dim, ATTN__W);
+            chunk->bad |= t->bad[j + l - kb] |= (unsigned char)attn__no_code(x + l, dim, ATTN__W);
     }
     const ATTN__V step = ATTN__(step)(most, ATTN__(root)(sum[0]), dim),
                   inverse = ATTN__(set1)(1) / step;
@@ -12221,7 +12714,7 @@ ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__
         }
         if (!bad && most <= ATTN__INT16_LARGE) break;
         for (int64_t r = 0; r < n; r++)
-            chunk->bad |= t->bad[j0 - kb + r] |= (unsigned char)ATTN__(no_code)(x + r * ld, ld, 1);
+            chunk->bad |= t->bad[j0 - kb + r] |= (unsigned char)attn__no_code(x + r * ld, ld, 1);
         bad = 0;
     }
     for (int64_t c = 0; c < ld; c += ATTN__W) {
@@ -12247,37 +12740,6 @@ ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__
                           b = ATTN__(nearest)(ATTN__(load)(x + (r + 1) * ld + c) * inverse);
             ATTN__(store_pairs)(t->V + (j0 - kb + r) / 2 * ld + c, ATTN__(pair)(a, b));
         }
-}
-/* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. */
-static void ATTN__(int16_pack)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
-    int64_t kb, int64_t k0, int64_t ke) {
-    const attn_desc *d = job->d;
-    const int64_t tile = ATTN__W * ATTN__NI, pairs = (d->head_dim + 1) / 2;
-    memset(t->bad, 0, (size_t)job->BN);
-    for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK) {
-        const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke);
-        attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
-        memset(chunk, 0, sizeof *chunk);
-        for (int64_t j = j0; j < attn__round_up(j1 - j0, tile) + j0; j += ATTN__W) {
-            int32_t *packed = t->K + (j - kb) / tile * tile * pairs + (j - kb) % tile;
-            /* the keys of the next chunk: rows may be pages apart */
-            for (int64_t l = j + ATTN__INT16_CHUNK, end = attn__min(l + ATTN__W, ke); l < end;
-                l++) {
-                const int64_t k = attn__k_at(d, &u->s, d->k.stride, l, u->kv_head),
-                              v = attn__k_at(d, &u->s, d->v.stride, l, u->kv_head);
-                attn__fetch_row(d->k.data, d->k.dtype, k, d->head_dim);
-                attn__fetch_row(d->v.data, d->v.dtype, v, d->v_dim);
-            }
-            if (j < j1) {
-                ATTN__(int16_keys)(u, t, j, attn__min(j + ATTN__W, j1), kb, packed, chunk);
-                continue;
-            }
-            ATTN__(store)(t->k_step + (j - kb), ATTN__(set1)(0));
-            for (int64_t c = 0; c < pairs; c++)
-                memset(packed + c * tile, 0, ATTN__W * sizeof *packed);
-        }
-        ATTN__(int16_values)(job, u, t, j0, j1, kb, chunk);
-    }
 }
 
 /* ---- C = A B of codes: A[MR][2 steps], pairs broadcast, B[steps][ldb] ---- */
@@ -12335,18 +12797,10 @@ ATTN__NOINLINE void ATTN__(int16_pv_half)(const int16_t *P, const int32_t *V, in
 
 /* Two tiles of rows of a unit, from row0 on, against its keys. */
 #define ATTN__GR (2 * ATTN__MR)
-typedef struct ATTN__(int16_group) {
-    const attn__adaptive *job;
-    const attn__int16 *t;
-    int64_t row0, rows;
-    int64_t lo[ATTN__GR], hi[ATTN__GR]; /* row r sees the sequence's keys [lo[r], hi[r]) */
-    int64_t first, last;                /* that some row sees */
-    int64_t inner_lo, inner_hi;         /* that every row sees */
-} ATTN__(int16_group);
 /* New maxima from those of a chunk, top[GR]: alpha, what old sums are multiplied by; share, what the
  * chunk's are. top becomes what the chunk's p are relative to. */
 ATTN__INLINE void ATTN__(int16_maxima)(
-    const ATTN__(int16_group) *g, float *top, float *alpha, float *share) {
+    const attn__int16_group *g, float *top, float *alpha, float *share) {
     float *const *row = g->t->row;
     const ATTN__V zero = ATTN__(set1)(0), least = ATTN__(set1)(-3.4028234e38f);
     for (int64_t n = 0; n < ATTN__GR; n += ATTN__W) {
@@ -12363,7 +12817,7 @@ ATTN__INLINE void ATTN__(int16_maxima)(
 /* Codes of the p of columns [c0, c1), relative to top[GR]; sums[GR] of p, of which the largest
  * possible is P_MOST, of their codes, and of what these may be off by. */
 ATTN__INLINE void ATTN__(int16_softmax)(
-    const ATTN__(int16_group) *g, int64_t c0, int64_t c1, const float *top, float (*sums)[32]) {
+    const attn__int16_group *g, int64_t c0, int64_t c1, const float *top, float (*sums)[32]) {
     const attn__int16 *t = g->t;
     const int64_t ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
     const float *factor = t->row[ATTN__ROW_FACTOR] + g->row0;
@@ -12392,7 +12846,7 @@ ATTN__INLINE void ATTN__(int16_softmax)(
 }
 /* The chunk joins the sums of the rows; share becomes what its products of codes are multiplied by.
  * Parameters: those of int16_softmax and int16_maxima. */
-ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__coded_chunk *chunk,
+ATTN__INLINE void ATTN__(int16_join)(const attn__int16_group *g, const attn__coded_chunk *chunk,
     float (*sums)[32], const float *alpha, float *share) {
     float *const *row = g->t->row;
     const ATTN__V zero = ATTN__(set1)(0), unit = ATTN__(set1)(1 / ATTN__P_MOST);
@@ -12417,32 +12871,8 @@ ATTN__INLINE void ATTN__(int16_join)(const ATTN__(int16_group) *g, const attn__c
         ATTN__(store)(share + n, b * ATTN__(set1)(chunk->v_step));
     }
 }
-/* The largest element of |v| among the keys [lo, hi) of the block from kb on. */
-static float ATTN__(int16_largest)(const attn__int16 *t, int64_t lo, int64_t hi, int64_t kb) {
-    float most = 0;
-    for (int64_t j = lo; j < hi; j++) most = t->v_key[j - kb] > most ? t->v_key[j - kb] : most;
-    return most;
-}
-/* What the rows see of the chunk [j0, j1): its largest |v|, and numbers without a code. */
-static void ATTN__(int16_seen)(const ATTN__(int16_group) *g, const attn__coded_chunk *chunk,
-    int64_t j0, int64_t j1, int64_t kb) {
-    const attn__int16 *t = g->t;
-    const int64_t lo = attn__clamp(g->inner_lo, j0, j1), hi = attn__clamp(g->inner_hi, lo, j1);
-    const float all = lo == j0 && hi == j1 ? chunk->v_most : ATTN__(int16_largest)(t, lo, hi, kb);
-    for (int64_t r = 0; r < g->rows; r++) {
-        const int64_t first = attn__max(g->lo[r], j0), last = attn__min(g->hi[r], j1);
-        float *seen = &t->row[ATTN__ROW_SEEN][g->row0 + r], most = lo < hi ? all : 0;
-        const float before = ATTN__(int16_largest)(t, first, lo < hi ? lo : last, kb),
-                    behind = ATTN__(int16_largest)(t, lo < hi ? hi : last, last, kb);
-        most = before > most ? before : most;
-        most = behind > most ? behind : most;
-        *seen = most > *seen ? most : *seen;
-        for (int64_t j = first; j < last && chunk->bad; j++)
-            if (t->bad[j - kb]) t->row[ATTN__ROW_FACTOR][g->row0 + r] = attn__float(0x7fc00000u);
-    }
-}
 /* Scores of columns [c0, c1) of the chunk [j0, j1), K that of its first key; their maxima, top[GR]. */
-ATTN__INLINE void ATTN__(int16_scores)(const ATTN__(int16_group) *g, int64_t j0, int64_t j1,
+ATTN__INLINE void ATTN__(int16_scores)(const attn__int16_group *g, int64_t j0, int64_t j1,
     int64_t kb, int64_t c0, int64_t c1, float *top) {
     const attn__int16 *t = g->t;
     const int64_t tile = ATTN__W * ATTN__NI, pairs = (g->job->d->head_dim + 1) / 2,
@@ -12464,7 +12894,7 @@ ATTN__INLINE void ATTN__(int16_scores)(const ATTN__(int16_group) *g, int64_t j0,
     ATTN__(max_rows)(max + ATTN__MR * ATTN__W, top + ATTN__MR);
 }
 /* O = alpha O + share (P V), as many keys at a time as int32 can sum. V that of column c0. */
-ATTN__INLINE void ATTN__(int16_output)(const ATTN__(int16_group) *g, int64_t c0, int64_t c1,
+ATTN__INLINE void ATTN__(int16_output)(const attn__int16_group *g, int64_t c0, int64_t c1,
     const int32_t *V, const float *alpha, const float *share) {
     const int64_t ld = g->job->v_pad, lds = ATTN__INT16_CHUNK + ATTN__SCORE_PAD,
                   wide = ATTN__NI * ATTN__W, half = ATTN__NI > 1 ? wide / 2 : wide;
@@ -12483,7 +12913,7 @@ ATTN__INLINE void ATTN__(int16_output)(const ATTN__(int16_group) *g, int64_t c0,
 }
 /* The chunk from key j0 on of the block from kb on, which ends at ke. */
 ATTN__NOINLINE void ATTN__(int16_chunk)(
-    const ATTN__(int16_group) *g, int64_t j0, int64_t kb, int64_t ke) {
+    const attn__int16_group *g, int64_t j0, int64_t kb, int64_t ke) {
     const attn__int16 *t = g->t;
     const attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
     const int64_t tile = ATTN__W * ATTN__NI, j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke),
@@ -12493,26 +12923,11 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
     ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top);
-    ATTN__(int16_seen)(g, chunk, j0, j1, kb);
+    attn__int16_seen(g, chunk, j0, j1, kb);
     ATTN__(int16_maxima)(g, top, alpha, share);
     ATTN__(int16_softmax)(g, c0, c1, top, sums);
     ATTN__(int16_join)(g, chunk, sums, alpha, share);
     ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad, alpha, share);
-}
-ATTN__INLINE void ATTN__(int16_ranges)(ATTN__(int16_group) *g, const attn__rows *u) {
-    g->first = g->inner_hi = INT64_MAX;
-    g->last = g->inner_lo = 0;
-    for (int64_t r = 0; r < ATTN__GR; r++) {
-        g->lo[r] = g->hi[r] = 0;
-        if (r < g->rows)
-            attn__range(g->job->d, &u->s, attn__row_query(u, g->row0 + r), &g->lo[r], &g->hi[r]);
-        if (r >= g->rows) continue; /* neither seen nor asked */
-        g->inner_lo = attn__max(g->inner_lo, g->lo[r]);
-        g->inner_hi = attn__min(g->inner_hi, g->hi[r]);
-        if (g->hi[r] <= g->lo[r]) continue;
-        g->first = attn__min(g->first, g->lo[r]);
-        g->last = attn__max(g->last, g->hi[r]);
-    }
 }
 /* The certificate of row r. */
 static float ATTN__(int16_certificate)(
@@ -12531,33 +12946,6 @@ static float ATTN__(int16_certificate)(
     return attn__certificate(t, r, (double)ATTN__(reduce_max)(range),
         (double)ATTN__(reduce_max)(most), hi / ATTN__INT16_CHUNK - lo / ATTN__INT16_CHUNK + 1);
 }
-/* o and lse of the rows that have a certificate. */
-static void ATTN__(int16_write)(
-    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
-    const attn_desc *d = job->d;
-    for (int64_t r = 0, lo, hi; r < u->rows; r++) {
-        if (t->cert[r] == ATTN__FAILED) continue;
-        const int64_t i = attn__row_query(u, r), h = attn__row_head(u, r);
-        const double mass = (double)t->row[ATTN__ROW_MASS][r],
-                     power = (double)t->row[ATTN__ROW_FACTOR][r] / ATTN__LOG2E,
-                     off = (double)t->row[ATTN__ROW_SCORE][r] / mass * 1.001;
-        float *o = t->O + r * job->v_pad;
-        attn__range(d, &u->s, i, &lo, &hi);
-        const int empty = hi <= lo;
-        if (empty) memset(o, 0, (size_t)job->v_pad * sizeof *o);
-        ATTN__(narrow)(d->o.data, d->o.dtype, attn__q_at(&u->s, d->o.stride, i, h), o, d->v_dim,
-            empty ? 0 : 1 / t->row[ATTN__ROW_SUM][r]);
-        if (!d->lse) continue;
-        ATTN__(leave)();
-        d->lse[attn__lse_at(d, &u->s, i, h)] =
-            empty ? ATTN__NEG_INF
-                  : attn__nearest_f32((double)t->row[ATTN__ROW_MAX][r] * power + attn__log(mass));
-        /* off is the mean of e^eta - 1 >= eta and below 1, sum p_j >= (1 - mean of eta) sum p'_j;
-         * each chunk rounds the sum of p once more */
-        const double lost = off + off * off + 6e-8 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8);
-        if (!empty && (float)lost > t->tally->lse) t->tally->lse = (float)(lost * 1.000001);
-    }
-}
 /* The square of the length of x[n]; it becomes 0 behind, up to a whole vector. */
 static float ATTN__(square)(float *x, int64_t n) {
     ATTN__V sum = ATTN__(set1)(0);
@@ -12566,147 +12954,13 @@ static float ATTN__(square)(float *x, int64_t n) {
         sum = ATTN__(fma)(ATTN__(load)(x + c), ATTN__(load)(x + c), sum);
     return ATTN__(reduce_add)(sum);
 }
-/* Of some 24 keys of [first, last): the largest square of a length; v_top and v_low. */
-static float ATTN__(int16_sample)(
-    const attn__rows *u, const attn__int16 *t, int64_t first, int64_t last) {
-    const attn_desc *d = u->job->d;
-    const int64_t h = u->kv_head, step = attn__max(1, (last - first) / 24);
-    float *x = t->T, longest = 0;
-    for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
-    for (int64_t j = first; j < last; j += step) {
-        /* what has no code is as a 0 for the rows that do not see it */
-        ATTN__(pack_v)(x, d->head_dim, d, &u->s, &d->k, h, d->head_dim, j, j + 1);
-        ATTN__(no_code)(x, d->head_dim, 1);
-        const float square = ATTN__(square)(x, d->head_dim);
-        if (square > longest) longest = square;
-        ATTN__(pack_v)(x, d->v_dim, d, &u->s, &d->v, h, d->v_dim, j, j + 1);
-        ATTN__(no_code)(x, d->v_dim, 1);
-        for (int64_t c = 0; c < d->v_dim; c++) {
-            if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
-            if (-x[c] > t->v_low[c]) t->v_low[c] = -x[c];
-        }
-    }
-    return longest;
-}
-/* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
- * and of some keys: by their certificates, or by what certificates mostly exceed the error by, where
- * rows are sampled. A guess from the sequence's own data, before anything is packed: certificates
- * do not rest on it. */
-static int ATTN__(int16_worth)(
-    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
-    const attn_desc *d = job->d;
-    int64_t first, last;
-    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
-    if (first >= last) return 1;
-    const double longest = (double)ATTN__(int16_sample)(u, t, first, last);
-    double most = 0, range = 0;
-    int64_t asked = 0, fine = 0;
-    for (int64_t c = 0; c < d->v_dim; c++) {
-        const double top = (double)t->v_top[c], low = (double)t->v_low[c];
-        most = top > most ? top : most;
-        most = low > most ? low : most;
-        range = top + low > range ? top + low : range;
-    }
-    const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
-    const int eased = attn__samples(job, u);
-    for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
-        ATTN__(pack_q)(t->T, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
-        ATTN__(no_code)(t->T, d->head_dim, 1);
-        /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
-        const double lengths = attn__sqrt((double)ATTN__(square)(t->T, d->head_dim) * longest),
-                     off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM,
-                     eta = (double)d->scale * lengths * off;
-        fine += eased ? 0.6 * range * (eta + 3e-4) / 8 + most * 1.2e-4 <= 0.85 * limit && eta < 0.4
-                      : 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
-    }
-    return 10 * fine >= 9 * asked;
-}
-/* Rows of a unit from codes: their sums and certificates, or ATTN__FAILED. */
-static void ATTN__(int16_rows)(
-    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
-    const attn_desc *d = job->d;
-    ATTN__(int16_group) g;
-    int64_t first, last;
-    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
-    ATTN__(int16_q)(job, u, t);
-    memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
-    for (int64_t c = 0; c < job->v_pad; c++)
-        t->v_top[c] = t->v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
-    g.job = job;
-    g.t = t;
-    for (int64_t kb = first / job->BN * job->BN; kb < last; kb += job->BN) {
-        const int64_t k0 = kb + attn__max(0, first - kb) / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK,
-                      ke = attn__min(kb + job->BN, last);
-        ATTN__(int16_pack)(job, u, t, kb, k0, ke);
-        for (g.row0 = 0; g.row0 < u->rows; g.row0 += ATTN__GR) {
-            g.rows = attn__min(ATTN__GR, u->rows - g.row0);
-            ATTN__(int16_ranges)(&g, u);
-            for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK)
-                ATTN__(int16_chunk)(&g, j0, kb, ke);
-        }
-    }
-    for (int64_t r = 0; r < u->rows; r++) {
-        const float cert = ATTN__(int16_certificate)(job, u, t, r);
-        const int within = (double)cert <= attn__allowed(d, t, r); /* no NaN is */
-        t->cert[r] = within || (attn__samples(job, u) && attn__finite(cert)) ? cert : ATTN__FAILED;
-    }
-}
 #endif
 
 #if ATTN__DECODE
 /* ---- >>decode: few rows against int16, plane by plane (>>adaptive) ---- */
-/* Keys of a chunk of which one plane of k or v is read: the n-th is key key[n] of the chunk. */
-typedef struct ATTN__(listed) {
-    int64_t n;
-    int64_t at[ATTN__THIN_CHUNK + ATTN__W];
-    const char *next[ATTN__THIN_CHUNK + ATTN__W]; /* to be fetched meanwhile */
-    int32_t key[ATTN__THIN_CHUNK];
-} ATTN__(listed);
-#define ATTN__DECODE_LD (ATTN__THIN_CHUNK + 16)
-#define ATTN__DECODE_AHEAD \
-    32 /* rows: more do not stay in L1, where they are a power of two apart */
-/* Those of the chunk from j0 on, whose level is at least `least`; plane: 0, or ATTN_PLANE for low
- * bytes. Those of the chunk before fetch them. */
-static void ATTN__(decode_list)(const attn__decode *p, const attn_in *t, int64_t plane, int64_t j0,
-    int least, ATTN__(listed) *l, ATTN__(listed) *before) {
-    const int64_t n = attn__clamp(p->last - j0, 0, ATTN__THIN_CHUNK);
-    const int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
-    int64_t at[ATTN__THIN_CHUNK];
-    const char *data = (const char *)t->data;
-    l->n = n > 0 && least ? count[least] : n;
-    if (l->n) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
-    for (int64_t x = 0, k = 0; x < n && l->n; x++) {
-        l->key[k] = (int32_t)x;
-        l->at[k] = attn__high(at[x]) + plane;
-        k += l->n == n || p->level[j0 + x] >= (float)least;
-        if (k == l->n) break;
-    }
-    for (int64_t x = l->n; l->n && x < attn__round_up(l->n, ATTN__W); x++) l->at[x] = l->at[x - 1];
-    if (!before) return;
-    const int64_t ahead = attn__min(before->n, ATTN__DECODE_AHEAD);
-    for (int64_t x = 0; x < before->n - ahead; x++) before->next[x] = data + before->at[x + ahead];
-    for (int64_t x = before->n - ahead, y = 0; x < attn__round_up(before->n, ATTN__W); x++, y++)
-        before->next[x] = data + (y < l->n ? l->at[y] : before->at[x]);
-}
-/* What reads a plane of t, of dim columns, as thin does; `room` for a chunk in f32. */
-static attn__thin ATTN__(decode_thin)(
-    const attn_in *t, int64_t dim, ATTN__(listed) *l, float *room) {
-    attn_in plane = *t;
-    attn__thin m;
-    attn__thin_clear(&m);
-    m.data = t->data;
-    m.at = l->at;
-    m.next = l->next;
-    m.n = l->n;
-    m.dim = dim;
-    m.dtype = plane.dtype = ATTN_INT8;
-    m.ldo = ATTN__DECODE_LD;
-    if (!attn__thin_reads(&plane, dim, 0)) ATTN__(thin_widen)(&m, NULL, room);
-    return m;
-}
 #if ATTN__OWN & ATTN__OWN_BYTES
 /* T, by products of int16 with q's codes. */
-ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const ATTN__(listed) *l) {
+ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn__listed *l) {
     const int64_t dim = p->job->d->head_dim;
     const int8_t *data = (const int8_t *)p->job->d->k.data;
     for (int64_t r = 0; r < p->u.rows; r += 4)
@@ -12740,82 +12994,6 @@ ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const ATTN_
         }
 }
 #endif
-/* T[rows][n] = Q K^T of one plane of the keys listed, in units of the row. */
-static void ATTN__(decode_dots)(const attn__decode *p, ATTN__(listed) *l) {
-    const attn_desc *d = p->job->d;
-#if ATTN__OWN & ATTN__OWN_BYTES
-    if (p->job->codes) {
-        p->tally->bytes += l->n * d->head_dim;
-        ATTN__(decode_dots_int16)(p, l);
-        return;
-    }
-#endif
-    attn__thin m = ATTN__(decode_thin)(&d->k, d->head_dim, l, p->room);
-    m.lda = p->job->flash.q_pad;
-    p->tally->bytes += l->n * d->head_dim;
-    for (int64_t r = 0; r < p->u.rows; r += 4) {
-        if (r) attn__thin_rest(&m);
-        m.A = p->Q + r * m.lda;
-        m.rows = attn__min(4, p->u.rows - r);
-        m.out = p->T + r * ATTN__DECODE_LD;
-        ATTN__(thin_dots_of)(&m);
-    }
-}
-/* O[rows][v_pad] += A V of one plane of the values listed; `fresh`: there is nothing in O. */
-static void ATTN__(decode_output)(const attn__decode *p, ATTN__(listed) *l, float *O, int fresh) {
-    static const float one[4] = {1, 1, 1, 1};
-    const attn_desc *d = p->job->d;
-    attn__thin m = ATTN__(decode_thin)(&d->v, d->v_dim, l, p->room);
-    m.lda = ATTN__DECODE_LD;
-    m.ldo = p->job->flash.v_pad;
-    p->tally->bytes += l->n * d->v_dim;
-    for (int64_t r = 0; r < p->u.rows; r += 4) {
-        if (r) attn__thin_rest(&m);
-        m.A = p->A + r * m.lda;
-        m.rows = attn__min(4, p->u.rows - r);
-        m.out = O + r * m.ldo;
-        m.alpha = fresh ? NULL : one;
-        ATTN__(thin_columns)(&m);
-    }
-}
-/* Keys [*j0, *j1) of the split that are to be looked at: whole chunks, as far as some row sees. */
-static void ATTN__(decode_range)(const attn__decode *p, int64_t *j0, int64_t *j1) {
-    *j0 = attn__max(p->first, p->u.k0);
-    *j1 = attn__min(p->last, p->u.k1);
-}
-/* The scales of the chunk from j0 on, 0 behind its n keys; whether all are finite. */
-static int ATTN__(decode_scales)(const attn__decode *p, int64_t j0, int64_t n) {
-    const attn_desc *d = p->job->d;
-    int64_t k_at[ATTN__THIN_CHUNK], v_at[ATTN__THIN_CHUNK];
-    int finite = 1;
-    attn__keys_at(d, &p->u.s, d->k.scale_stride, j0, n, p->u.kv_head, k_at);
-    attn__keys_at(d, &p->u.s, d->v.scale_stride, j0, n, p->u.kv_head, v_at);
-    for (int64_t x = 0; x < n; x++) {
-        p->k_scale[j0 + x] = d->k.scale[k_at[x]];
-        p->v_scale[j0 + x] = d->v.scale[v_at[x]];
-        finite &= attn__finite(p->k_scale[j0 + x]) && attn__finite(p->v_scale[j0 + x]);
-    }
-    for (int64_t x = n; x < attn__round_up(n, ATTN__W); x++)
-        p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
-    return finite;
-}
-/* Row r of q as codes of int16; what they leave out of a score is near[r] times a key's scale. */
-static float ATTN__(decode_codes)(const attn__decode *p, int64_t r, float most) {
-    const int64_t dim = p->job->d->head_dim;
-    const float *q = p->Q + r * p->job->flash.q_pad;
-    const double step = (double)most / 32767;
-    double left = 0, all = 0;
-    for (int64_t c = 0; c < dim; c++) {
-        const double x = step > 0 ? (double)q[c] / step : 0;
-        const int32_t n = (int32_t)(x < 0 ? x - 0.5 : x + 0.5);
-        p->code[r * dim + c] = (int16_t)n;
-        left += x - n < 0 ? n - x : x - n;
-        all += x < 0 ? -x : x;
-    }
-    /* 2^-14 of the high bytes: lanes are rounded to f32, and four times as they are added */
-    p->near[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
-    return (float)((double)p->job->d->scale * ATTN__LOG2E * step);
-}
 /* Phase 1, by rows: q, and what follows from it. off[r] is NaN where products could overflow. */
 static void ATTN__(decode_begin)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
@@ -12833,19 +13011,11 @@ static void ATTN__(decode_begin)(const attn__decode *p) {
         if (!fine) memset(q, 0, (size_t)d->head_dim * sizeof *q);
         p->unit[r] = (float)((double)d->scale * ATTN__LOG2E);
         p->near[r] = 0;
-        if (p->job->codes) p->unit[r] = ATTN__(decode_codes)(p, r, fine ? top : 0);
+        if (p->job->codes) p->unit[r] = attn__decode_codes(p, r, fine ? top : 0);
         p->off[r] = fine ? (float)((double)ATTN__(reduce_add)(sum) * (double)d->scale * 0.50005) +
                                p->near[r]
                          : attn__float(0x7fc00000u);
     }
-}
-/* Whether row r sees a scale that is not finite among the n keys from j0 on. */
-static int ATTN__(decode_sees_bad)(
-    const attn__decode *p, const attn__query *q, int64_t j0, int64_t n) {
-    int bad = 0;
-    for (int64_t j = attn__max(q->lo, j0); j < attn__min(q->hi, j0 + n); j++)
-        bad |= !attn__finite(p->k_scale[j]) || !attn__finite(p->v_scale[j]);
-    return bad;
 }
 /* Phase 2, by splits: the scores by the high bytes of k, as powers of 2; -infinity where a row does
  * not see the key. A row that sees a scale that is not finite has a maximum of NaN. */
@@ -12854,20 +13024,20 @@ static void ATTN__(decode_scores)(const attn__decode *p) {
     attn__decode_part *part = p->part + p->split;
     float max[ATTN__DECODE_ROWS * ATTN__W];
     attn__query q[ATTN__DECODE_ROWS];
-    ATTN__(listed) list[2];
+    attn__listed list[2];
     int64_t j0, j1, n, now = 0;
-    ATTN__(decode_range)(p, &j0, &j1);
+    attn__decode_range(p, &j0, &j1);
     for (int64_t r = 0; r < p->u.rows; r++) {
         q[r] = attn__query_of(d, &p->u.s, attn__row_head(&p->u, r), attn__row_query(&p->u, r));
         ATTN__(store)(max + r * ATTN__W, ATTN__(set1)(ATTN__NEG_INF));
         part->max[r] = 0;
     }
-    ATTN__(decode_list)(p, &d->k, 0, j0, 0, &list[0], NULL);
+    attn__decode_list(p, &d->k, 0, j0, 0, &list[0], NULL);
     for (; j0 < j1; j0 += n, now ^= 1) {
         n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
-        ATTN__(decode_list)(p, &d->k, 0, j0 + n, 0, &list[now ^ 1], &list[now]);
-        const int finite = ATTN__(decode_scales)(p, j0, n);
-        ATTN__(decode_dots)(p, &list[now]);
+        attn__decode_list(p, &d->k, 0, j0 + n, 0, &list[now ^ 1], &list[now]);
+        const int finite = attn__decode_scales(p, j0, n);
+        attn__decode_dots(p, &list[now]);
         for (int64_t r = 0; r < p->u.rows; r++) {
             const ATTN__V unit = ATTN__(set1)(p->unit[r]);
             float *S = p->S + r * p->ld + j0;
@@ -12876,7 +13046,7 @@ static void ATTN__(decode_scores)(const attn__decode *p) {
                                          ATTN__(load)(p->k_scale + j0 + x) * unit);
             ATTN__(clip_row)(
                 S, j0, attn__round_up(n, ATTN__W), q[r].lo, q[r].hi, max + r * ATTN__W);
-            if (!finite && ATTN__(decode_sees_bad)(p, &q[r], j0, n))
+            if (!finite && attn__decode_sees_bad(p, &q[r], j0, n))
                 part->max[r] = attn__float(0x7fc00000u);
         }
     }
@@ -12944,17 +13114,6 @@ static double ATTN__(decode_loss)(
     }
     return loss;
 }
-/* The largest element of |v_j|, from below. */
-static double ATTN__(decode_largest)(const attn__decode *p, int64_t j) {
-    const attn_desc *d = p->job->d;
-    const int64_t at = attn__k_at(d, &p->u.s, d->v.stride, j, p->u.kv_head);
-    float most = 0;
-    for (int64_t c = 0; c < d->v_dim; c++) {
-        const float x = attn__get_f32(d->v.data, ATTN_INT16, at + c);
-        most = x > most ? x : -x > most ? -x : most;
-    }
-    return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
-}
 /* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
  * more than the largest that it sees; range[r]. Its weights are there. */
 static double ATTN__(decode_limit)(const attn__decode *p, int64_t r) {
@@ -12970,7 +13129,7 @@ static double ATTN__(decode_limit)(const attn__decode *p, int64_t r) {
     if (d->flags & ATTN_TOLERANCE_ABSOLUTE) return (double)d->tolerance;
     for (int64_t j = p->first; j < p->last; j++)
         if (P[j] > 0 && (p->v_scale[j] >= top || -p->v_scale[j] >= top))
-            return (double)d->tolerance * ATTN__(decode_largest)(p, j);
+            return (double)d->tolerance * attn__decode_largest(p, j);
     return 0;
 }
 /* Weights of row r by the scores of the high bytes; their sum. What the row sees is above 0. */
@@ -12985,16 +13144,6 @@ static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
         sum = sum + w;
     }
     return (double)ATTN__(reduce_add)(sum);
-}
-/* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then
- * made sure of. A lower one asks for no key less. */
-static void ATTN__(decode_levels)(const attn__decode *p, int64_t r, double most) {
-    double low = most / (double)(4 * (p->last - p->first)), high = most;
-    for (int i = 0; i < 7; i++) {
-        const double middle = attn__sqrt(low * high);
-        *(ATTN__(decode_loss)(p, r, (float)middle, 8, 0) <= most ? &low : &high) = middle;
-    }
-    for (int i = 0; i < 5 && !(ATTN__(decode_loss)(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
 }
 /* Chunks of which most keys are read are read whole. Returns whether less than nine tenths of all
  * bytes are read then: else the rows had better be computed densely. */
@@ -13021,34 +13170,9 @@ static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
     }
     return 10 * bytes <= 9 * (p->last - p->first) * 2 * (d->head_dim + d->v_dim);
 }
-/* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. */
-static void ATTN__(decode_choose)(const attn__decode *p) {
-    const ATTN__V zero = ATTN__(set1)(0);
-    for (int64_t j = p->first; j < p->last; j += ATTN__W) ATTN__(store)(p->level + j, zero);
-    for (int64_t r = 0; r < p->u.rows; r++) {
-        float max = ATTN__NEG_INF;
-        int fine = attn__finite(p->off[r]);
-        for (int64_t s = 0; s < p->splits; s++) {
-            const float m = p->part[s].max[r];
-            fine &= !attn__is_nan((double)m);
-            max = m > max ? m : max;
-        }
-        p->max[r] = max;
-        fine &= attn__finite(max);
-        p->limit[r] = attn__float(0x7fc00000u);
-        if (!fine) continue;
-        const double all = ATTN__(decode_weigh)(p, r), limit = ATTN__(decode_limit)(p, r),
-                     most = all * limit * 0.9;
-        if (!(most > 1e-30) || !attn__finite((float)most)) continue;
-        ATTN__(decode_levels)(p, r, most);
-        p->limit[r] = (float)(limit * 0.999999);
-    }
-    if (ATTN__(decode_whole_chunks)(p)) return;
-    for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
-}
 
 /* The weights of the keys listed, corrected by the low bytes of k. */
-static void ATTN__(decode_correct)(const attn__decode *p, const ATTN__(listed) *l, int64_t j0) {
+static void ATTN__(decode_correct)(const attn__decode *p, const attn__listed *l, int64_t j0) {
     const ATTN__V least = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
     const int whole = l->key[l->n - 1] == l->n - 1;
     float score[ATTN__DECODE_LD], scale[ATTN__DECODE_LD];
@@ -13070,7 +13194,7 @@ static void ATTN__(decode_correct)(const attn__decode *p, const ATTN__(listed) *
 }
 /* A[rows][n]: weights of the keys listed times the scales of their values and `unit`. */
 static void ATTN__(decode_gather)(
-    const attn__decode *p, const ATTN__(listed) *l, int64_t j0, float unit) {
+    const attn__decode *p, const attn__listed *l, int64_t j0, float unit) {
     const ATTN__V zero = ATTN__(set1)(0), times = ATTN__(set1)(unit);
     float scale[ATTN__DECODE_LD];
     for (int64_t x = 0; x < l->n; x++) scale[x] = p->v_scale[j0 + l->key[x]];
@@ -13111,41 +13235,6 @@ static void ATTN__(decode_sums)(
     }
     for (int k = 0; k < ATTN__DECODE_SUMS; k++) to[k] += (double)ATTN__(reduce_add)(sum[k]);
 }
-/* Phase 4, by splits: low bytes of k where asked for, then values. */
-static void ATTN__(decode_values)(const attn__decode *p) {
-    const attn_desc *d = p->job->d;
-    const int64_t v_pad = p->job->flash.v_pad;
-    float *O = p->O + p->split * ATTN__DECODE_ROWS * v_pad;
-    attn__decode_part *part = p->part + p->split;
-    ATTN__(listed) key[2], value[2], low;
-    int64_t j0, j1, n, now = 0;
-    int fresh = 1;
-    memset(part->sum, 0, sizeof part->sum);
-    if (attn__decode_dense(p)) return;
-    ATTN__(decode_range)(p, &j0, &j1);
-    ATTN__(decode_list)(p, &d->k, ATTN_PLANE, j0, ATTN__KEY_LOW, &key[0], NULL);
-    ATTN__(decode_list)(p, &d->v, 0, j0, ATTN__VALUE_HIGH, &value[0], NULL);
-    for (; j0 < j1; j0 += n, now ^= 1) {
-        n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
-        ATTN__(decode_list)
-        (p, &d->k, ATTN_PLANE, j0 + n, ATTN__KEY_LOW, &key[now ^ 1], &key[now]);
-        ATTN__(decode_list)(p, &d->v, 0, j0 + n, ATTN__VALUE_HIGH, &value[now ^ 1], &value[now]);
-        ATTN__(decode_list)(p, &d->v, ATTN_PLANE, j0, ATTN__VALUE_LOW, &low, NULL);
-        if (key[now].n) ATTN__(decode_dots)(p, &key[now]);
-        if (key[now].n) ATTN__(decode_correct)(p, &key[now], j0);
-        for (int64_t r = 0; r < p->u.rows; r++) ATTN__(decode_sums)(p, r, j0, n, part->sum[r]);
-        if (!value[now].n) continue;
-        ATTN__(decode_gather)(p, &value[now], j0, 1);
-        ATTN__(decode_output)(p, &value[now], O, fresh);
-        fresh = 0;
-        if (!low.n) continue;
-        for (int64_t x = 0; x < attn__round_up(low.n, ATTN__W); x++)
-            low.next[x] = (const char *)d->v.data + low.at[x];
-        ATTN__(decode_gather)(p, &low, j0, 1 / 256.0f);
-        ATTN__(decode_output)(p, &low, O, 0);
-    }
-    if (fresh) memset(O, 0, (size_t)(p->u.rows * v_pad) * sizeof *O);
-}
 /* Row r over all splits: O in that of the first; its certificate, from its sums. */
 static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *sum) {
     const int64_t v_pad = p->job->flash.v_pad;
@@ -13171,31 +13260,6 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
         (keys / ATTN__THIN_CHUNK / (double)p->splits + 24) * ((double)p->range[r] + o) * 4.8e-7 +
         keys * 1.2e-35;
     return (float)((bound * 1.001 + rounded) * 1.000001);
-}
-/* Phase 5: o, lse and cert of rows whose certificate is within the tolerance; others are marked. */
-static void ATTN__(decode_finish)(const attn__decode *p) {
-    const attn_desc *d = p->job->d;
-    for (int64_t r = 0; r < p->u.rows; r++) {
-        const int64_t i = attn__row_query(&p->u, r), h = attn__row_head(&p->u, r);
-        double sum[ATTN__DECODE_SUMS];
-        p->cert[r] = ATTN__FAILED;
-        if (!attn__finite(p->limit[r])) continue;
-        const float cert = ATTN__(decode_certify)(p, r, sum);
-        if (!(cert <= p->limit[r])) continue;
-        p->cert[r] = cert;
-        ATTN__(narrow)(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h),
-            p->O + r * p->job->flash.v_pad, d->v_dim, (float)(1 / sum[ATTN__DECODE_SUM]));
-        const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
-                     off = sum[ATTN__DECODE_OFF] / all * 1.001;
-        if ((float)(sum[ATTN__DECODE_SKIP] / all) > p->tally->mass)
-            p->tally->mass = (float)(sum[ATTN__DECODE_SKIP] / all);
-        if (!d->lse) continue;
-        ATTN__(leave)();
-        d->lse[attn__lse_at(d, &p->u.s, i, h)] =
-            attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
-        const double lost = off + off * off + 1e-6; /* as int16_write has it */
-        if ((float)lost > p->tally->lse) p->tally->lse = (float)(lost * 1.000001);
-    }
 }
 #endif
 
@@ -13236,7 +13300,7 @@ static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_vie
                 &job->g->dout, dout_at, d->v_dim);
         job->bad[row] = (float)ATTN__(any_bad)(bad);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W)
-            sum = ATTN__(fma)(ATTN__(load_any)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
+            sum = ATTN__(fma)(ATTN__(load_some)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
                 ATTN__(load)(dout + c), sum);
         job->delta[row] = ATTN__(reduce_add)(sum) - (job->g->dlse ? job->g->dlse[at] : 0);
         job->L[row] = attn__bits(d->lse[at]) == 0xff800000u
@@ -13370,12 +13434,12 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
     ATTN__ROUNDED(zero);
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         if (row)
-            ATTN__(store_any)(out->data, out->dtype, at + c,
+            ATTN__(store_some)(out->data, out->dtype, at + c,
                 ATTN__(fma)(ATTN__(load)(row + c) + zero, ATTN__(set1)(scale),
-                    ATTN__(load_any)(out->data, out->dtype, at + c, dim - c)),
+                    ATTN__(load_some)(out->data, out->dtype, at + c, dim - c)),
                 dim - c);
         else if (!(job->d->flags & ATTN_ACCUMULATE))
-            ATTN__(store_any)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
+            ATTN__(store_some)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
     }
 }
 
@@ -13472,7 +13536,12 @@ static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t ds
     else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_F16);
     else if (src->dtype == ATTN_BF16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_BF16);
     else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_BF16) ATTN__AS(ATTN_BF16, ATTN_F16);
-    else ATTN__AS(dst->dtype, src->dtype);
+    else
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < n; c += ATTN__W)
+                ATTN__(store_some)(dst->data, dst->dtype, dst_at + r * dst_step + c,
+                    ATTN__(load_some)(src->data, src->dtype, src_at + r * src_step + c, n - c),
+                    n - c);
 #undef ATTN__AS
 }
 #endif
@@ -13580,20 +13649,50 @@ static const attn__kernels ATTN__(table) = {
 #else
     NULL,
 #endif
+    ATTN__(narrow),
 #if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
-    ATTN__(int16_worth),
-    ATTN__(int16_rows),
-    ATTN__(int16_write),
+    ATTN__(int16_q),
+    ATTN__(int16_keys),
+    ATTN__(int16_values),
+    ATTN__(int16_chunk),
+    ATTN__(int16_certificate),
+    ATTN__(square),
 #else
+    NULL,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
 #endif
 #if ATTN__DECODE
-    {ATTN__(decode_begin), ATTN__(decode_scores), ATTN__(decode_choose), ATTN__(decode_values),
-        ATTN__(decode_finish)},
+    ATTN__(decode_begin),
+#if ATTN__OWN & ATTN__OWN_BYTES
+    ATTN__(decode_dots_int16),
 #else
-    {NULL, NULL, NULL, NULL, NULL},
+    NULL,
+#endif
+    ATTN__(decode_scores),
+    ATTN__(decode_weigh),
+    ATTN__(decode_limit),
+    ATTN__(decode_loss),
+    ATTN__(decode_whole_chunks),
+    ATTN__(decode_correct),
+    ATTN__(decode_gather),
+    ATTN__(decode_sums),
+    ATTN__(decode_certify),
+#else
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
 #endif
 #ifndef ATTN_NO_TIMING
     ATTN__(fma_chain),
