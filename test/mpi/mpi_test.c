@@ -8,6 +8,8 @@
  * With MPI_DEVICE the tensors of all ranks are device memory (mpi_device.h). */
 #define _DEFAULT_SOURCE
 #include "proof.h"
+#include <fenv.h>
+#include <pthread.h>
 #include <unistd.h>
 
 static int rank, ranks, late;

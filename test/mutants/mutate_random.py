@@ -14,7 +14,7 @@ only what the mutant changed is optimized, at -O2, beside the same functions of 
 them apart. A function that is called is called in both, so that what only its callers' knowledge makes the same differs here and is run. The part is
 linked before the objects of the source into a shared object that the test programs load (test/mutants/splice.py). Which test reaches
 which line gcov says, once for these sources and tests. Of the tests that reach it those come first that have noticed most in their time so
-far, in this section of the header and elsewhere (build/mutate/kills.json): the order changes the time alone, never who survives. Sanitizers
+far, in this section of the header and elsewhere (build/mutate/kills-Header.json): the order changes the time alone, never who survives. Sanitizers
 look at what all others have passed.
 
 --fast gives each mutant eight seconds of the quick tests: what survives those is found quickly, and runs all by --again.
@@ -31,6 +31,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,7 +56,8 @@ Mutant = collections.namedtuple("Mutant", "file line start operator old new text
 NO_ISA = ["-DATTN_NO_AVX2", "-DATTN_NO_AVX512"]
 # Sanitizers see the portable code alone: with all ISAs they take minutes to compile. They look at what the others have passed.
 # Most functions are the same without the other ISAs: what "portable" has is read in half the time.
-BUILDS = {"plain": [], "portable": NO_ISA, "asan": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", *NO_ISA], "tsan": ["-fsanitize=thread", *NO_ISA]}
+MPI = ["-DATTN_MPI", "-DATTN_MPI_PIECE=20011", "-DATTN__MPI_SLICE=16"]      # as test/tests.mk has it
+BUILDS = {"plain": [], "portable": NO_ISA, "asan": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", *NO_ISA], "tsan": ["-fsanitize=thread", *NO_ISA], "mpi": [*MPI, *NO_ISA]}
 SANITIZED = {"asan": "-fsanitize=address,undefined", "tsan": "-fsanitize=thread"}
 # what the compilers of tomorrow call errors
 STRICT = ["-std=c99", "-Wno-everything", "-Werror=incompatible-pointer-types", "-Werror=int-conversion"]     # -w would silence these as well
@@ -88,36 +90,39 @@ FORKED = (">>threads", ">>dispatch", ">>public")
 class Header:
     """attn.h: of a mutant only the functions that it changes are compiled (test/mutants/splice.py). The test programs are linked once, with
     a shared object of the source, and load that of the mutant."""
-    file = "attn.h"
+    name = file = "attn.h"
     share = 17
+    include, libraries = [], []
+    # without what these builds do not have: attention over MPI, NEON
+    parts_drawn = [(">>platform =", ">>mpi ="), (">>reference =", ">>ops_neon ="), (">>isas =", None)]
 
     def __init__(self, pool, stages):
-        self.stages, self.fast = stages, stages is FAST
+        self.stages, self.fast = self.stages_of(stages), stages is FAST
         self.source = (ROOT / self.file).read_text()
-        end = self.source.index(">>mpi =")              # of no part of these builds: attention over MPI, NEON
-        neon = self.source.index(">>ops_neon =")
-        self.regions = [(self.source.index(">>platform ="), end), (self.source.index(">>reference ="), neon),
-                        (self.source.index(">>isas ="), len(self.source))]
+        self.regions = [tuple(self.source.index(name) if name else len(self.source) for name in pair) for pair in self.parts_drawn]
         self.clean, self.modules, self.seconds, self.reach, self.objects = OUT / "unchanged", {}, {}, {}, {}
         self.clean.mkdir(parents=True, exist_ok=True)
         (self.clean / "attn.h").write_text(self.source)
         self.lock, self.tried = threading.Lock(), {}
-        self.kills = OUT / "kills.json"
+        self.kills = OUT / f"kills-{type(self).__name__}.json"
         self.killed = collections.defaultdict(lambda: [0, 0], json.loads(self.kills.read_text()) if self.kills.exists() else {})
-        self.kept = OUT / "kept.json"
+        self.kept = OUT / f"kept-{type(self).__name__}.json"
         kept = json.loads(self.kept.read_text()) if self.kept.exists() else {}
-        self.digests = {key(t): self.digest(t) for stage in stages for t in stage}
+        self.digests = {key(t): self.digest(t) for stage in self.stages for t in stage}
         self.kept_seconds = {k: v for k, v in kept.get("seconds", {}).items() if self.digests.get(k) == v[0]}
         self.kept_reach = {k: v for k, v in kept.get("reach", {}).items() if self.digests.get(k) == v[0]}
         self.build(pool)
         self.try_clean(pool)
 
+    def stages_of(self, stages):
+        return stages
+
     def learned(self):
         self.kills.write_text(json.dumps(self.killed))
 
     def digest(self, test):
-        sources = [ROOT / "attn.h", *sorted((ROOT / "test" / "common").iterdir()), *(ROOT / "test").glob(f"[pu]*/{test.program}.c"),
-                   *sorted((ROOT / "test").glob("[pu]*/*.h")), pathlib.Path(splice.__file__)]
+        sources = [ROOT / "attn.h", *sorted((ROOT / "test" / "common").iterdir()), *(ROOT / "test").glob(f"[mpu]*/{test.program}.c"),
+                   *sorted((ROOT / "test").glob("[mpu]*/*.h")), pathlib.Path(splice.__file__)]
         return hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()
 
     def keep(self):
@@ -131,7 +136,7 @@ class Header:
         """The source, cut into functions and compiled whole, and the test programs' objects."""
         builds = sorted({t.build for stage in self.stages for t in stage})
         jobs = []
-        for build in [*builds, "portable"]:
+        for build in [*builds, "portable"] if "plain" in builds else builds:
             self.modules[build], wrong = self.module(self.clean, build)
             if wrong:
                 sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
@@ -142,13 +147,13 @@ class Header:
             folder.mkdir(parents=True, exist_ok=True)
             compiler = ["clang", "-O1", SANITIZED[build]] if build in SANITIZED else ["cc", "-O1"]
             for name in sorted({t.program for stage in self.stages for t in stage if t.build == build}) + ["attn_hip"]:
-                at = ROOT / "attn_hip.c" if name == "attn_hip" else next((ROOT / "test").glob(f"[pu]*/{name}.c"))
+                at = ROOT / "attn_hip.c" if name == "attn_hip" else next((ROOT / "test").glob(f"[mpu]*/{name}.c"))
                 made = ROOT / "build" / "plain" / f"{name.replace('attn_hip', 'hip')}.o"
                 needs = [at, ROOT / "attn.h", *(ROOT / "test").glob("[cpu]*/*.h")]
                 if build == "plain" and made.exists() and made.stat().st_mtime > max(p.stat().st_mtime for p in needs):
                     (folder / f"{name}.o").write_bytes(made.read_bytes())       # make has built it a moment ago
                     continue
-                jobs.append(pool.submit(run, [*compiler, "-std=c99", "-w", "-I.", "-Itest/common", "-pthread", "-c", at, "-o", f"{folder}/{name}.o"],
+                jobs.append(pool.submit(run, [*compiler, *(MPI if build == "mpi" else []), *self.include, "-std=c99", "-w", "-I.", "-Itest/common", "-pthread", "-c", at, "-o", f"{folder}/{name}.o"],
                                         check=True))
         for job in jobs:
             wrong = job.result()
@@ -161,7 +166,7 @@ class Header:
 
     def module(self, directory, build):
         """(The functions and variables of the attn.h in that folder, what the compiler says against it)."""
-        wrong = failure(["clang", "-O2", *BUILDS[build], *STRICT, "-fPIC", "-fno-inline", "-fno-strict-aliasing", "-Xclang", "-disable-llvm-passes",
+        wrong = failure(["clang", "-O2", *BUILDS[build], *self.include, *STRICT, "-fPIC", "-fno-inline", "-fno-strict-aliasing", "-Xclang", "-disable-llvm-passes",
                          "-pthread", f"-I{directory}", "-I.", "-S", "-emit-llvm", "test/common/impl.c", "-o", f"{directory}/{build}.ll"])
         return (None, wrong) if wrong else (splice.Module(pathlib.Path(f"{directory}/{build}.ll").read_text()), None)
 
@@ -176,7 +181,7 @@ class Header:
     def link_shared(self, directory, build, own, name="shared"):
         linker = ["clang", SANITIZED[build]] if build in SANITIZED else ["cc"]
         wrong = failure([*linker, "-shared", "-pthread", "-Wl,-Bsymbolic-functions", "-Wl,-z,muldefs", f"-Wl,-soname,{build}-{name}.so", *own, *self.parts(build),
-                         "-o", f"{directory}/{build}-{name}.so", "-lm"])
+                         "-o", f"{directory}/{build}-{name}.so", *self.libraries, "-lm"])
         if wrong:
             sys.exit(f"does not link: {wrong}")
 
@@ -195,7 +200,8 @@ class Header:
             self.link_shared(directory, build, own, "loaded")
             os.rename(f"{directory}/{build}-loaded.so", f"{directory}/attn.so")
         what = [*own, *self.parts(build), "-Wl,-z,muldefs"] if test.program in ALONE else [f"{self.clean}/{build}-shared.so"]
-        wrong = failure([*linker, "-pthread", *objects, *what, "-o", program, *(WRAP if test.program == "alloc" else []), "-lcmocka", "-lm"])
+        wrong = failure([*linker, "-pthread", *objects, *what, "-o", program, *(WRAP if test.program == "alloc" else []), "-lcmocka", *self.libraries,
+                         "-lm"])
         if wrong:
             sys.exit(f"{program} does not link: {wrong}")
 
@@ -213,7 +219,10 @@ class Header:
         with self.lock:                                 # another worker may want the same program
             self.link(directory, test)
         loaded = ("LD_LIBRARY_PATH", str(directory)),
-        return limited([self.program(directory, test), *test.arguments], test._replace(environment=test.environment + loaded), self.seconds.get(key(test)))
+        return limited(self.command(self.program(directory, test), test), test._replace(environment=test.environment + loaded), self.seconds.get(key(test)))
+
+    def command(self, program, test):
+        return [program, *test.arguments]
 
     def own_part(self, mutant, directory, build):
         """Compiles what that build of the mutant has changed: (the functions' names, why it does not compile, whether the code differs)."""
@@ -249,7 +258,7 @@ class Header:
                 continue
             if build not in built:
                 names, wrong, built[build] = self.own_part(mutant, directory, build)
-                if build == "plain":
+                if stage is self.stages[0]:
                     isas = {n.rsplit("__", 1)[1] if re.search("__(avx512|avx2|portable)$", n) else "" for n in names}
                     if wrong or not built[build]:
                         return ("does not compile", wrong) if wrong else ("same object", "")
@@ -323,11 +332,30 @@ class Header:
         return executed, known
 
 
+class Mpi(Header):
+    """Attention over MPI: every test is mpi_test on some ranks, its first argument."""
+    name = ">>mpi"
+    parts_drawn = [(">>mpi =", ">>reference =")]
+    RANKS = ("mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none "
+             "--mca mpi_yield_when_idle 1 -n").split()
+
+    def stages_of(self, stages):
+        self.include, self.libraries = (run(["mpicc", f"--showme:{what}"], check=True).stdout.split() for what in ("compile", "link"))
+        ranks = (2, 3) if stages is FAST else (2, 3, 1, 4, 7)
+        return [tests_of("mpi", [f"mpi_test {n} --count 8 --seed {1 + n} --cost 16" for n in ranks])]
+
+    def map_reach(self, pool):
+        pass
+
+    def command(self, program, test):
+        return [*self.RANKS, test.arguments[0], program, *test.arguments[1:]]
+
+
 # ------------------------------------------------------------------------------------------------ attn_bench.c
 class Bench:
     """attn_bench.c: what measures, judges and compares. Its parts are called one by one by test/bench/bench_unit.c, which is all that --fast
     runs; then the program is built and its own tests run it."""
-    file = "attn_bench.c"
+    name = file = "attn_bench.c"
     share = 2
     SECTIONS = (">>check", ">>measure", ">>baseline")
     SCRIPTS = ("bench_test.py", "files_test.py", "figures_test.py", "plugin_test.py")
@@ -402,7 +430,7 @@ class Bench:
 # ------------------------------------------------------------------------------------------------ attn_hip.c
 class Hip:
     """attn_hip.c in the simulator, by the tests of test/mutants/hip_mutate.py: minutes for each mutant. --fast stops behind the first chip."""
-    file = "attn_hip.c"
+    name = file = "attn_hip.c"
     share = 1
 
     def __init__(self, pool, stages):
@@ -491,7 +519,7 @@ def limited(arguments, test, seconds):
     spent = used.ru_utime + used.ru_stime
     if status == 0:
         return None, spent
-    if status in (126, 127) or not os.path.exists(arguments[0]):
+    if status in (126, 127) or not shutil.which(arguments[0]):
         sys.stderr.write(f"{arguments[0]} did not start\n")
         os._exit(2)                                     # whatever it is, it is no fault that a test has noticed
     return "time" if status in ("time", -signal.SIGXCPU, -signal.SIGKILL) else "crash" if status < 0 and status != -signal.SIGABRT else "failure", spent
@@ -647,9 +675,9 @@ def main():
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         # --ci: one program's tests have to be built and to pass first; the GPU's mutants take minutes each
-        files = options.file or ([Header.file] if options.ci else [t.file for t in TARGETS])
+        files = options.file or ([Header.name] if options.ci else [t.name for t in TARGETS])
         stages = CI if options.ci else FAST if options.fast else STAGES
-        targets = [t(pool, stages) for t in TARGETS if t.file in files]
+        targets = [t(pool, stages) for t in [*TARGETS, Mpi] if t.name in files]
         for target in targets:
             if not options.ci:
                 target.map_reach(pool)

@@ -114,6 +114,8 @@ def shown(line):
 
 def external(line):
     """A variable without its value."""
+    if " = external " in line:
+        return line
     m = re.match(rf"(@\S+ = ){LINKAGE}(thread_local )?{LINKAGE}(global|constant) ", line)
     end = type_end(line, m.end())
     align = re.search(r", align \d+$", line)
