@@ -402,6 +402,45 @@ static void packed_gaps(void)
     free(q), free(k), free(v), free(o);
 }
 
+/* Sequences in buffers of one length, each used in part: the first not at all, so that what it needs says nothing of the others. */
+static void used_in_part(void)
+{
+    enum { SEQUENCES = 3, ROW = 4 * DIM };
+    static const int32_t rows_used[SEQUENCES] = { 0, TOKENS, 20 }, from[SEQUENCES] = { TOKENS, 0, 5 }, keys_used[SEQUENCES] = { 0, TOKENS, 30 };
+    for (int n = 0; n < 8; n++) {                          /* rows alone, first keys alone, used keys alone, all; each causal and not */
+        int64_t cut[64];
+        float worst = 0, *whole[4], *own[4], lse[SEQUENCES * 4 * TOKENS], own_lse[SEQUENCES * 4 * TOKENS];
+        attn_desc d = { .batch = SEQUENCES, .heads = 4, .head_dim = DIM, .q_len = TOKENS, .kv_len = TOKENS, .threads = 1 };
+        attn_mpi_cut(TOKENS, ATTN_MPI_RANGES, ranks, cut);
+        const attn_mpi m = { .q_cut = cut, .k_cut = cut };
+        const int64_t first = cut[rank], count = cut[rank + 1] - first;
+        for (int i = 0; i < 4; i++) {
+            whole[i] = filled(SEQUENCES * TOKENS * ROW, 20 + (uint64_t)i), own[i] = filled(SEQUENCES * count * ROW, 30);
+            for (int64_t b = 0; b < SEQUENCES; b++) memcpy(own[i] + b * count * ROW, whole[i] + (b * TOKENS + first) * ROW, (size_t)(count * ROW) * 4);
+        }
+        d.flags = n % 2 ? ATTN_CAUSAL : 0;
+        if (n / 2 % 3 == 0) d.seq.used_q = rows_used;
+        if (n / 2 == 1 || n / 2 == 3) d.seq.start_k = from;
+        if (n / 2 >= 2) d.seq.used_k = keys_used;
+        if (n / 2 == 3) d.seq.start_k = (const int32_t[]){ 0, 0, 5 };
+        d.q.data = whole[0], d.k.data = whole[1], d.v.data = whole[2], d.o.data = whole[3], d.lse = lse;
+        attn_status s = attn_forward(&d);
+        d.q.data = own[0], d.k.data = own[1], d.v.data = own[2], d.o.data = own[3], d.lse = own_lse;
+        if (!s) s = attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+        for (int64_t x = 0; x < SEQUENCES * count * ROW; x++) {
+            const int64_t b = x / (count * ROW), i = x / ROW % count + first;
+            const float off = fabsf(own[3][x] - whole[3][(b * TOKENS + i) * ROW + x % ROW]);
+            if (!(off <= worst)) worst = is_finitef(off) ? off : 9;
+        }
+        for (int64_t x = 0; x < SEQUENCES * 4 * count; x++) {
+            const float a = own_lse[x], b = lse[x / count * TOKENS + x % count + first];
+            if (a != b && !(fabsf(a - b) <= worst)) worst = is_finitef(a - b) ? fabsf(a - b) : 9;
+        }
+        expect(!s && worst < 1e-5f, "used in part", s ? attn_status_text(s) : "another o or lse");
+        for (int i = 0; i < 4; i++) free(whole[i]), free(own[i]);
+    }
+}
+
 static void fixed_tests(void)
 {
     const attn_backend counted = { .name = "counted", .abi = ATTN_ABI, .plan = counted_plan, .run = counted_run };
@@ -413,6 +452,7 @@ static void fixed_tests(void)
     told();
     no_memory();
     packed_gaps();
+    used_in_part();
     skipped_parts();
     held();
     expect(longest <= ATTN_MPI_PIECE && (ranks == 1 || longest == ATTN_MPI_PIECE), "pieces", "a message is longer than ATTN_MPI_PIECE, or none is as long");

@@ -76,10 +76,10 @@ STAGES = [
     tests_of("plain", [*KERNELS, "grid --count 150 --cost 17 --seed 78"], ATTN_ISA="portable"),
     tests_of("plain", ["alloc", "grid --count 300 --cost 19 --seed 81", "threads", "backends", "process", "extremes", "beyond",
                        "adaptive --rows 12000", "decode --rows 600"]),
-    tests_of("asan", ["edges", "memory", "thin", "grid --count 60 --cost 16 --seed 80"]),
+    tests_of("asan", ["edges", "memory", "thin", "parallel", "lengths", "grid --count 60 --cost 16 --seed 80"]),
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
-FAST, QUICK = STAGES[:3], 8             # --fast: seconds for each mutant
+FAST = STAGES[:3]
 CI = [*FAST, tests_of("plain", ["alloc", "grid --count 300 --cost 19 --seed 81", "threads"])]       # what CI has the time for
 WRAP = [f"-Wl,--wrap={f}" for f in mutate.WRAPPED]
 ALONE = ("alloc", "process")            # linked with the mutant itself: allocators that fail; a library that is loaded beside it
@@ -93,6 +93,7 @@ class Header:
     name = file = "attn.h"
     share = 17
     include, libraries = [], []
+    quick = 8               # seconds for each mutant with --fast
     # without what these builds do not have: attention over MPI, NEON
     parts_drawn = [(">>platform =", ">>mpi ="), (">>reference =", ">>ops_neon ="), (">>isas =", None)]
 
@@ -279,7 +280,7 @@ class Header:
             return -(here + (kills + 0.5) / (all_runs + 1)) / (runs + 1) / (self.seconds[key(test)] + 0.05)
         for test in sorted((t for t in stage if self.reaches(t, mutant)), key=worth):
             spent[0] += self.seconds[key(test)]
-            if self.fast and spent[0] > QUICK:
+            if self.fast and spent[0] > self.quick:
                 return None
             how, _ = self.run(directory, test)
             with self.lock:
@@ -335,6 +336,7 @@ class Header:
 class Mpi(Header):
     """Attention over MPI: every test is mpi_test on some ranks, its first argument."""
     name = ">>mpi"
+    quick = 60
     parts_drawn = [(">>mpi =", ">>reference =")]
     RANKS = ("mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none "
              "--mca mpi_yield_when_idle 1 -n").split()
