@@ -31,6 +31,7 @@ static void no_heads(fixed *f) { f->d.kv_heads = 5; }
 static void no_q(fixed *f) { f->d.q.data = NULL; }
 static void wrong_stride(fixed *f) { f->d.v.stride[1] = 4; }
 static void overlap(fixed *f) { f->d.o.data = f->g.dq.data = f->mem[0]; }
+static void two_at_one_place(fixed *f) { f->g.dq.data = f->g.dk.data; }
 static void other_dim(fixed *f) { f->d.head_dim = DIM / 2; }
 static void other_dtype(fixed *f) { f->d.k.dtype = ATTN_F16; }
 static void other_flag(fixed *f) { f->d.flags ^= ATTN_CAUSAL; }
@@ -102,6 +103,7 @@ static const struct { const char *name; void (*spoil)(fixed *f); attn_status sta
     { "a workspace", workspace, ATTN_ERR_MPI_WORKSPACE, "rank", NULL, 0 }, { "a tolerance", tolerance, ATTN_ERR_MPI_TOLERANCE, "rank", NULL, 0 },
     { "int16", planes, ATTN_ERR_MPI_PLANES, "rank", NULL, 0 }, { "messages 3", messages, ATTN_ERR_MPI_MESSAGES, "rank", NULL, 0 },
     { "no such backend", no_backend, ATTN_ERR_BACKEND_UNKNOWN, "rank", NULL, 0 },
+    { "dq is dk", two_at_one_place, ATTN_ERR_OVERLAP, "rank", NULL, 2 },
 #define DIFFERS(what, spoil, ...) { what, spoil, ATTN_ERR_MPI_DIFFERS, what, __VA_ARGS__ }
     DIFFERS("batch", other_batch, NULL, 0), DIFFERS("q_len", other_q_len, NULL, 0), DIFFERS("kv_len", other_kv_len, NULL, 0),
     DIFFERS("heads", other_heads, NULL, 0), DIFFERS("kv_heads", other_kv_heads, NULL, 0), DIFFERS("v_dim", other_v_dim, NULL, 0),
@@ -441,6 +443,38 @@ static void used_in_part(void)
     }
 }
 
+/* Against one machine: keys that an offset near the end of int64 shows to all; a decode whose q other ranks than 0 have, but another;
+ * v in f64 beside q and k in f32, of which f32 knows no digit. */
+static void beside_one(void)
+{
+    enum { ROW = 4 * DIM };
+    static double wide[TOKENS * ROW], wide_o[2][TOKENS * ROW];
+    for (int n = 0; n < 3; n++) {
+        int64_t cut[64];
+        float *q = filled(TOKENS * ROW, 41), *k = filled(TOKENS * ROW, 42), *v = filled(TOKENS * ROW, 43), *o = filled(TOKENS * ROW, 44), *own = filled(TOKENS * ROW, 45);
+        double worst = 0;
+        attn_desc d = { .batch = 1, .heads = 4, .head_dim = DIM, .q_len = n == 1 ? 2 : TOKENS, .kv_len = TOKENS, .threads = 1 };
+        attn_mpi_cut(TOKENS, ATTN_MPI_RANGES, ranks, cut);
+        const attn_mpi m = { .q_cut = cut, .k_cut = cut };
+        const int64_t at = cut[rank] * ROW, from = n == 1 ? 0 : at, count = n == 1 ? 2 * ROW : (cut[rank + 1] - cut[rank]) * ROW;
+        for (int64_t i = 0; i < TOKENS * ROW; i++) wide[i] = 1 + 1e-12 * (double)v[i];
+        if (n == 0) d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = INT64_MAX - 3;
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
+        if (n == 2) d.v.data = wide, d.o.data = wide_o[0], d.v.dtype = d.o.dtype = ATTN_F64;
+        attn_status s = attn_forward(&d);
+        d.q.data = q + from, d.k.data = k + at, d.v.data = n == 2 ? (void *)(wide + at) : v + at, d.o.data = n == 2 ? (void *)wide_o[1] : own;
+        if (n == 1 && rank) d.q.data = v, d.q.stride[0] = 1;       /* not read */
+        if (!s) s = n == 1 ? attn_mpi_decode(&d, &m, MPI_COMM_WORLD) : attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+        for (int64_t i = 0; i < count; i++) {
+            const double off = n == 2 ? 1e7 * fabs(wide_o[1][i] - wide_o[0][from + i]) : fabs((double)own[i] - (double)o[from + i]);
+            if (!(off <= worst)) worst = is_finite(off) ? off : 9;
+        }
+        expect(!s && worst < 1e-5, n == 0 ? "offset" : n == 1 ? "decode" : "v in f64", s ? attn_status_text(s) : "another o than on one machine");
+        free(q), free(k), free(v), free(o), free(own);
+    }
+    expect(types_alive == 0, "datatypes", "are not freed");
+}
+
 static void fixed_tests(void)
 {
     const attn_backend counted = { .name = "counted", .abi = ATTN_ABI, .plan = counted_plan, .run = counted_run };
@@ -453,6 +487,7 @@ static void fixed_tests(void)
     no_memory();
     packed_gaps();
     used_in_part();
+    beside_one();
     skipped_parts();
     held();
     expect(longest <= ATTN_MPI_PIECE && (ranks == 1 || longest == ATTN_MPI_PIECE), "pieces", "a message is longer than ATTN_MPI_PIECE, or none is as long");

@@ -57,7 +57,7 @@ NO_ISA = ["-DATTN_NO_AVX2", "-DATTN_NO_AVX512"]
 # Sanitizers see the portable code alone: with all ISAs they take minutes to compile. They look at what the others have passed.
 # Most functions are the same without the other ISAs: what "portable" has is read in half the time.
 MPI = ["-DATTN_MPI", "-DATTN_MPI_PIECE=20011", "-DATTN__MPI_SLICE=16"]      # as test/tests.mk has it
-BUILDS = {"plain": [], "portable": NO_ISA, "asan": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", *NO_ISA], "tsan": ["-fsanitize=thread", *NO_ISA], "mpi": [*MPI, *NO_ISA]}
+BUILDS = {"plain": [], "portable": NO_ISA, "asan": ["-fsanitize=address,undefined", "-fsanitize-trap=undefined", *NO_ISA], "tsan": ["-fsanitize=thread", *NO_ISA], "mpi": [*MPI, *NO_ISA]}
 SANITIZED = {"asan": "-fsanitize=address,undefined", "tsan": "-fsanitize=thread"}
 # what the compilers of tomorrow call errors
 STRICT = ["-std=c99", "-Wno-everything", "-Werror=incompatible-pointer-types", "-Werror=int-conversion"]     # -w would silence these as well
@@ -76,7 +76,7 @@ STAGES = [
     tests_of("plain", [*KERNELS, "grid --count 150 --cost 17 --seed 78"], ATTN_ISA="portable"),
     tests_of("plain", ["alloc", "grid --count 300 --cost 19 --seed 81", "threads", "backends", "process", "extremes", "beyond",
                        "adaptive --rows 12000", "decode --rows 600"]),
-    tests_of("asan", ["edges", "memory", "thin", "parallel", "lengths", "grid --count 60 --cost 16 --seed 80"]),
+    tests_of("asan", ["edges", "memory", "thin", "parallel", "lengths", "overlap", "grid --count 60 --cost 16 --seed 80"]),
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
 FAST = STAGES[:3]
@@ -255,7 +255,7 @@ class Header:
         built, isas, spent = {}, set(), [0]
         for stage in self.stages:
             build, isa = stage[0].build, dict(stage[0].environment).get("ATTN_ISA")
-            if build == "tsan" and not self.within(mutant, ">>threads") or isa and isa not in isas and not self.within(mutant, ">>dispatch"):
+            if build == "tsan" and not self.within(mutant, *FORKED, ">>backends") or isa and isa not in isas and not self.within(mutant, ">>dispatch"):
                 continue
             if build not in built:
                 names, wrong, built[build] = self.own_part(mutant, directory, build)

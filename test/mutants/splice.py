@@ -17,6 +17,7 @@ NUMBERED = re.compile(r"(?<![\w!])(#\d+|!\d+)\b")
 class Module:
     def __init__(self, text):
         text = re.sub(r", !srcloc !\d+", "", text)                      # where it stands
+        text = re.sub(r"@(?=\d)", "@.unnamed", text)                     # whose numbers are to rise by one
         self.functions, self.variables, self.private, self.declared, self.types, self.numbered = {}, {}, {}, {}, {}, {}
         self.head, rest = [], []
         at = 0
@@ -96,8 +97,13 @@ class Module:
                 if used not in seen:
                     seen.add(used)
                     todo.append((used, False))
-        numbers = "".join(f"{'attributes ' if n[0] == '#' else ''}{n} = {v}\n" for n, v in self.numbered.items())
-        return "\n".join([*self.head, *self.types.values(), *private, *declared, *body, numbers])
+        text = "\n".join([*self.head, *self.types.values(), *private, *declared, *body, "!llvm.module.flags = " + self.numbered["!llvm.module.flags"]])
+        wanted, todo = set(), {text}
+        while todo:
+            more = {n for t in todo for n in NUMBERED.findall(t) if n in self.numbered} - wanted
+            wanted |= more
+            todo = {self.numbered[n] for n in more}
+        return text + "\n" + "".join(f"{'attributes ' if n[0] == '#' else ''}{n} = {v}\n" for n, v in self.numbered.items() if n in wanted)
 
     def parts(self, count):
         """All of it, in that many parts of about the same length."""
