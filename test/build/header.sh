@@ -56,7 +56,7 @@ run "c++11 without exceptions"      "$cxx -std=c++11 -x c++ $quick -fno-exceptio
 run "c++20 -O2 without exceptions"  "$cxx -std=c++20 -x c++ -O2 -fno-exceptions -fno-rtti $narrow"
 run "c99 ATTN_STATIC"               "$cc -std=c99 $quick -DATTN_STATIC"
 if echo 'int main(void){return 0;}' | $cc -m32 -x c - -o "$dir/m32" 2>/dev/null && "$dir/m32"; then
-    run "c99 -m32 -O2"              "$cc -std=c99 -m32 -O2"
+    run "c99 -m32 -O2"              "$cc -std=c99 -m32 -O2 $narrow"
     run "c++17 -m32"                "$cxx -std=c++17 -x c++ -m32 $quick"
 else
     skip 2 "$cc has no 32-bit libraries here"

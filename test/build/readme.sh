@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test/build/readme.sh - README.md tells the truth: in a copy of the tree, its listings are written to the files that their first lines
 # name and compiled without a warning, and every command runs, in order, in one shell. A command that runs the tests is run
-# as `make -n`. attn_bench is built there only where make has not built it here from the same sources. The files and headings that it
+# as `make -n`. The first program is compiled as README.md has it; the others, and those of CMake, without the optimizer, which takes
+# twenty seconds for each and has been tried by then. attn_bench is built there only where make has not built it here from the same sources. The files and headings that it
 # links to are there, and the picture has the numbers of the table it is drawn from.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -45,8 +46,18 @@ while read -r language file; do
 done < $work/listings
 
 cd $work || exit 1
+mkdir -p quick
+for compiler in cc c++; do
+    printf '%s\n' '#!/bin/bash' 'arguments=()' 'for a; do case $a in -O[23]) arguments+=(-O0 -DATTN_NO_OPTIMIZE) ;; *) arguments+=("$a") ;; esac; done' \
+        "exec $(command -v $compiler) \"\${arguments[@]}\"" > quick/$compiler
+    chmod +x quick/$compiler
+done
+path=$PATH optimized=
 while IFS= read -r command; do
     run=$command
+    PATH=$path
+    [[ $optimized && $command =~ ^(cc|c\+\+|cmake)\  ]] && PATH=$PWD/quick:$path
+    [[ $command =~ ^cc\  ]] && optimized=yes
     [[ $command =~ ^make\ .*test ]] && run="make -n${command#make}"
     started=$SECONDS
     eval "$run" >command.log 2>&1 </dev/null
@@ -55,6 +66,7 @@ while IFS= read -r command; do
     [ $status -eq 0 ] || tail -n 30 command.log
     echo "\$ $run ($((SECONDS - started)) s)"
 done < commands
+PATH=$path
 cd "$root" || exit 1
 
 # links, but to other hosts: a heading's anchor is the heading in lower case, its blanks as hyphens

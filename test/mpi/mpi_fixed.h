@@ -31,6 +31,7 @@ static void no_heads(fixed *f) { f->d.kv_heads = 5; }
 static void no_q(fixed *f) { f->d.q.data = NULL; }
 static void wrong_stride(fixed *f) { f->d.v.stride[1] = 4; }
 static void overlap(fixed *f) { f->d.o.data = f->g.dq.data = f->mem[0]; }
+static void two_at_one_place(fixed *f) { f->g.dq.data = f->g.dk.data; }
 static void other_dim(fixed *f) { f->d.head_dim = DIM / 2; }
 static void other_dtype(fixed *f) { f->d.k.dtype = ATTN_F16; }
 static void other_flag(fixed *f) { f->d.flags ^= ATTN_CAUSAL; }
@@ -42,6 +43,34 @@ static void other_split(fixed *f) { f->m.split ^= 1, attn_mpi_cut(TOKENS, f->m.s
 static void other_method(fixed *f) { f->m.method = "ulysses"; }
 static void other_packing(fixed *f) { f->d.seq.cu_q = f->d.seq.cu_k = lengths, f->d.seq.total_q = f->d.seq.total_k = TOKENS; }
 static void wrong_packing(fixed *f) { other_packing(f), f->d.seq.cu_k = wrong_lengths; }
+static const int32_t two[3] = { 0, 20, TOKENS }, two_others[3] = { 0, 21, TOKENS };
+static void shorter(fixed *f, const int64_t **cut) { memcpy(f->other, f->cut, sizeof f->cut), f->other[(f->m.split + 1) * ranks]--, *cut = f->other; }
+static void other_q_len(fixed *f) { f->d.q_len--, shorter(f, &f->m.q_cut); }
+static void other_kv_len(fixed *f) { f->d.kv_len--, shorter(f, &f->m.k_cut); }
+static void other_q_cut(fixed *f) { other_cut(f), f->m.k_cut = f->cut, f->m.q_cut = f->other; }
+static void other_batch(fixed *f) { f->d.batch = 0; }
+static void other_heads(fixed *f) { f->d.heads = HEADS / 2; }
+static void other_kv_heads(fixed *f) { f->d.kv_heads = HEADS / 2; }
+static void other_v_dim(fixed *f) { f->d.v_dim = DIM / 2; }
+static void q_dtype(fixed *f) { f->d.q.dtype = ATTN_F16; }
+static void v_dtype(fixed *f) { f->d.v.dtype = ATTN_F16; }
+static void o_dtype(fixed *f) { f->d.o.dtype = ATTN_F16; }
+static void dout_dtype(fixed *f) { f->g.dout.dtype = ATTN_F16; }
+static void no_lse(fixed *f) { f->d.lse = NULL; }
+static void a_softcap(fixed *f) { f->d.softcap = 30; }
+static void offsets(fixed *f) { f->d.flags |= ATTN_OFFSET, f->d.offset = 1; }
+static void other_offset(fixed *f) { f->d.offset = 2; }
+static void windows(fixed *f) { f->d.flags = ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, f->d.window_left = f->d.window_right = 9; }
+static void other_left(fixed *f) { f->d.window_left++; }
+static void other_right(fixed *f) { f->d.window_right++; }
+static void a_dlse(fixed *f) { f->g.dlse = f->mem[8]; }
+static void sinks(fixed *f) { f->d.sink = aside; }
+static void a_dsink(fixed *f) { f->g.dsink = f->sink; }
+static void a_used_q(fixed *f) { f->d.seq.used_q = lengths + 1; }
+static void a_used_k(fixed *f) { f->d.seq.used_k = lengths + 1; }
+static void a_start_k(fixed *f) { f->d.seq.start_k = wrong_lengths; }
+static void packed(fixed *f) { f->d.batch = 2, f->d.seq.cu_q = f->d.seq.cu_k = two, f->d.seq.total_q = f->d.seq.total_k = TOKENS; }
+static void other_cu_k(fixed *f) { f->d.seq.cu_k = two_others; }
 static void bad_split(fixed *f) { f->m.split = 2; }
 static void bad_method(fixed *f) { f->m.method = "star"; }
 static void no_cut(fixed *f) { f->m.k_cut = NULL; }
@@ -56,22 +85,34 @@ static void tolerance(fixed *f) { f->d.tolerance = 0.01f; }
 static void planes(fixed *f) { f->d.v.dtype = ATTN_INT16; }
 static void messages(fixed *f) { f->m.messages = 3; }
 static void no_backend(fixed *f) { f->d.backend = "abacus"; }
-static const struct { const char *name; void (*spoil)(fixed *f); attn_status status; const char *says; } faults[] = {
-    { "head_dim -1", no_desc, ATTN_ERR_NEGATIVE_SIZE, "rank" }, { "kv_heads 5", no_heads, ATTN_ERR_HEADS, "rank" },
-    { "no q", no_q, ATTN_ERR_NULL_Q, "rank" }, { "v strides", wrong_stride, ATTN_ERR_STRIDE_MIXED, "rank" },
-    { "o and dq are q", overlap, ATTN_ERR_OVERLAP, "rank" }, { "another head_dim", other_dim, ATTN_ERR_MPI_DIFFERS, "head_dim" },
-    { "k is f16", other_dtype, ATTN_ERR_MPI_DIFFERS, "the dtype of k" }, { "not causal", other_flag, ATTN_ERR_MPI_DIFFERS, "flags" },
-    { "another scale", other_scale, ATTN_ERR_MPI_DIFFERS, "scale" }, { "a sink", other_sink, ATTN_ERR_MPI_DIFFERS, "sink" },
-    { "ALiBi", other_alibi, ATTN_ERR_MPI_DIFFERS, "alibi" }, { "another cut", other_cut, ATTN_ERR_MPI_DIFFERS, "k_cut" },
-    { "another split", other_split, ATTN_ERR_MPI_DIFFERS, "split" }, { "another method", other_method, ATTN_ERR_MPI_DIFFERS, "method" },
-    { "packed", other_packing, ATTN_ERR_MPI_DIFFERS, "cu_q" }, { "packed from 1 on", wrong_packing, ATTN_ERR_CU_FIRST, "rank" },
-    { "split 2", bad_split, ATTN_ERR_MPI_SPLIT, "rank" }, { "method star", bad_method, ATTN_ERR_MPI_METHOD, "rank" },
-    { "no cut", no_cut, ATTN_ERR_MPI_CUT, "rank" }, { "a short cut", short_cut, ATTN_ERR_MPI_CUT, "rank" },
-    { "a cut from 1 on", falling_cut, ATTN_ERR_MPI_CUT, "rank" }, { "a bias", a_bias, ATTN_ERR_MPI_MASK, "rank" },
-    { "dropout", dropout, ATTN_ERR_MPI_MASK, "rank" }, { "a slot", a_slot, ATTN_ERR_MPI_CACHE, "rank" },
-    { "device memory", device, ATTN_ERR_DEVICE, "rank" }, { "a workspace", workspace, ATTN_ERR_MPI_WORKSPACE, "rank" },
-    { "a tolerance", tolerance, ATTN_ERR_MPI_TOLERANCE, "rank" }, { "int16", planes, ATTN_ERR_MPI_PLANES, "rank" },
-    { "messages 3", messages, ATTN_ERR_MPI_MESSAGES, "rank" }, { "no such backend", no_backend, ATTN_ERR_BACKEND_UNKNOWN, "rank" },
+/* the fault of one rank, what all ranks have beside it, and whether forward or backward alone has it (1, 2) */
+static const struct { const char *name; void (*spoil)(fixed *f); attn_status status; const char *says; void (*all)(fixed *f); int only; } faults[] = {
+    { "head_dim -1", no_desc, ATTN_ERR_NEGATIVE_SIZE, "rank", NULL, 0 }, { "kv_heads 5", no_heads, ATTN_ERR_HEADS, "rank", NULL, 0 },
+    { "no q", no_q, ATTN_ERR_NULL_Q, "rank", NULL, 0 }, { "v strides", wrong_stride, ATTN_ERR_STRIDE_MIXED, "rank", NULL, 0 },
+    { "o and dq are q", overlap, ATTN_ERR_OVERLAP, "rank", NULL, 0 }, { "another head_dim", other_dim, ATTN_ERR_MPI_DIFFERS, "head_dim", NULL, 0 },
+    { "k is f16", other_dtype, ATTN_ERR_MPI_DIFFERS, "the dtype of k", NULL, 0 },
+    { "not causal", other_flag, ATTN_ERR_MPI_DIFFERS, "flags", NULL, 0 }, { "another scale", other_scale, ATTN_ERR_MPI_DIFFERS, "scale", NULL, 0 },
+    { "a sink", other_sink, ATTN_ERR_MPI_DIFFERS, "sink", NULL, 0 }, { "ALiBi", other_alibi, ATTN_ERR_MPI_DIFFERS, "alibi", NULL, 0 },
+    { "another cut", other_cut, ATTN_ERR_MPI_DIFFERS, "k_cut", NULL, 0 }, { "another split", other_split, ATTN_ERR_MPI_DIFFERS, "split", NULL, 0 },
+    { "another method", other_method, ATTN_ERR_MPI_DIFFERS, "method", NULL, 0 }, { "packed", other_packing, ATTN_ERR_MPI_DIFFERS, "cu_q", NULL, 0 },
+    { "packed from 1 on", wrong_packing, ATTN_ERR_CU_FIRST, "rank", NULL, 0 }, { "split 2", bad_split, ATTN_ERR_MPI_SPLIT, "rank", NULL, 0 },
+    { "method star", bad_method, ATTN_ERR_MPI_METHOD, "rank", NULL, 0 }, { "no cut", no_cut, ATTN_ERR_MPI_CUT, "rank", NULL, 0 },
+    { "a short cut", short_cut, ATTN_ERR_MPI_CUT, "rank", NULL, 0 }, { "a cut from 1 on", falling_cut, ATTN_ERR_MPI_CUT, "rank", NULL, 0 },
+    { "a bias", a_bias, ATTN_ERR_MPI_MASK, "rank", NULL, 0 }, { "dropout", dropout, ATTN_ERR_MPI_MASK, "rank", NULL, 0 },
+    { "a slot", a_slot, ATTN_ERR_MPI_CACHE, "rank", NULL, 0 }, { "device memory", device, ATTN_ERR_DEVICE, "rank", NULL, 0 },
+    { "a workspace", workspace, ATTN_ERR_MPI_WORKSPACE, "rank", NULL, 0 }, { "a tolerance", tolerance, ATTN_ERR_MPI_TOLERANCE, "rank", NULL, 0 },
+    { "int16", planes, ATTN_ERR_MPI_PLANES, "rank", NULL, 0 }, { "messages 3", messages, ATTN_ERR_MPI_MESSAGES, "rank", NULL, 0 },
+    { "no such backend", no_backend, ATTN_ERR_BACKEND_UNKNOWN, "rank", NULL, 0 },
+    { "dq is dk", two_at_one_place, ATTN_ERR_OVERLAP, "rank", NULL, 2 },
+#define DIFFERS(what, spoil, ...) { what, spoil, ATTN_ERR_MPI_DIFFERS, what, __VA_ARGS__ }
+    DIFFERS("batch", other_batch, NULL, 0), DIFFERS("q_len", other_q_len, NULL, 0), DIFFERS("kv_len", other_kv_len, NULL, 0),
+    DIFFERS("heads", other_heads, NULL, 0), DIFFERS("kv_heads", other_kv_heads, NULL, 0), DIFFERS("v_dim", other_v_dim, NULL, 0),
+    DIFFERS("the dtype of q", q_dtype, NULL, 0), DIFFERS("the dtype of v", v_dtype, NULL, 0), DIFFERS("the dtype of o", o_dtype, NULL, 0),
+    DIFFERS("the dtype of dout", dout_dtype, NULL, 2), DIFFERS("lse, given or not", no_lse, NULL, 1), DIFFERS("softcap", a_softcap, NULL, 0),
+    DIFFERS("offset", other_offset, offsets, 0), DIFFERS("window_left", other_left, windows, 0), DIFFERS("window_right", other_right, windows, 0),
+    DIFFERS("dlse, given or not", a_dlse, NULL, 2), DIFFERS("dsink, given or not", a_dsink, sinks, 2), DIFFERS("used_q", a_used_q, NULL, 0),
+    DIFFERS("used_k", a_used_k, NULL, 0), DIFFERS("start_k", a_start_k, NULL, 0), DIFFERS("cu_k", other_cu_k, packed, 0),
+    DIFFERS("q_cut", other_q_cut, NULL, 0),
 };
 static attn_status fixed_call(fixed *f, int back)
 {
@@ -87,20 +128,30 @@ static int untouched(const fixed *f, int back)
     }
     return ok;
 }
+static int ends(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
 static void one_ranks_fault(void)
 {
-    char message[256];
+    char message[256], says[64];
+    attn_mpi_times times;
     for (size_t n = 0; n < sizeof faults / sizeof *faults; n++)
         for (int back = 0; back < 2; back++) {
             fixed f;
             const int who = (int)(n + (size_t)back) % ranks, differs = faults[n].status == ATTN_ERR_MPI_DIFFERS;
-            if (differs && ranks == 1) continue;
+            if ((differs && ranks == 1) || faults[n].only == 2 - back) continue;
             fixed_make(&f, TOKENS, HEADS, (int)n % 2, ATTN_CAUSAL);
             f.d.message = message, f.d.message_size = sizeof message, message[0] = 0;
+            f.m.times = &times, times.sent = -1;
+            if (faults[n].all) faults[n].all(&f);
             if (rank == who) faults[n].spoil(&f);
             const attn_status s = fixed_call(&f, back);
             f.d.heads = HEADS;
-            expect(s == faults[n].status && strstr(message, faults[n].says) && untouched(&f, back), faults[n].name, s ? message : "not refused");
+            if (differs) snprintf(says, sizeof says, ": %s", faults[n].says);
+            else snprintf(says, sizeof says, ": rank %d", who);
+            expect(s == faults[n].status && ends(message, says) && untouched(&f, back) && times.sent == -1, faults[n].name, s ? message : "not refused");
             fixed_free(&f);
         }
     fixed f;                                              /* no description, no attn_mpi, no communicator; another call */
@@ -123,6 +174,95 @@ static void one_ranks_fault(void)
     }
     expect(untouched(&f, 0), "forward", "a refused call wrote");
     fixed_free(&f);
+}
+
+/* Two ranks' faults: the status of the larger number, and whose it is. */
+static void two_ranks_faults(void)
+{
+    char message[256] = "";
+    fixed f;
+    fixed_make(&f, TOKENS, HEADS, 0, 0);
+    f.d.message = message, f.d.message_size = sizeof message;
+    if (rank == 0) f.d.tolerance = 0.01f;
+    else if (rank == ranks - 1) f.d.kv_heads = 5;
+    const attn_status s = attn_mpi_forward(&f.d, &f.m, MPI_COMM_WORLD);
+    expect(s == ATTN_ERR_MPI_TOLERANCE && ATTN_ERR_MPI_TOLERANCE > ATTN_ERR_HEADS && ends(message, ": rank 0"), "two ranks' faults", message);
+    fixed_free(&f);
+}
+
+/* ------------------------------------------------------------------------------------------ parts, the thread's state, times */
+/* Even parts, the first of them one token longer where it does not divide; a zigzag has twice as many. */
+static void even_parts(void)
+{
+    int ok = 1;
+    for (int n = 1; n < 8; n++)
+        for (int64_t tokens = 0; tokens < 40; tokens++)
+            for (int split = 0; split < 2; split++) {
+                const int64_t parts = (split + 1) * n;
+                int64_t cut[16], all = 0;
+                attn_mpi_cut(tokens, split, n, cut);
+                ok &= cut[0] == 0 && cut[parts] == tokens;
+                for (int64_t p = 0; p < parts; p++) ok &= cut[p + 1] - cut[p] == tokens / parts + (p < tokens % parts);
+                for (int r = 0; r < n; r++) all += attn_mpi_tokens(cut, split, n, r);
+                ok &= all == tokens;
+            }
+    expect(ok, "attn_mpi_cut", "parts that are not even");
+}
+/* q and o of all ranks, as decode has them */
+static attn_desc decoding(const fixed *f, float *whole)
+{
+    attn_desc d = f->d;
+    d.q_len = 3, d.q.data = whole, d.o.data = whole + 3 * HEADS * DIM, d.lse = NULL, d.flags = 0;
+    return d;
+}
+/* The host rounds upwards: the same bits as if it did not, and it does so afterwards; the thread can be cancelled as before. Of SSE's mode
+ * fegetround says nothing: a sum does. */
+static void state_of_thread(void)
+{
+    static volatile float one = 1, little = 1e-10f;
+    for (int n = 0; n < 6; n++) {
+        fixed f;
+        int old, back = n % 3 == 1, decode = n % 3 == 2, spoilt = n >= 3;
+        float *whole = filled(6 * HEADS * DIM, 12), *o[2];
+        attn_status s[2];
+        fixed_make(&f, TOKENS, HEADS, 0, ATTN_CAUSAL);
+        const attn_desc d = decoding(&f, whole);
+        const int64_t count = decode ? 3 * HEADS * DIM : f.own * HEADS * DIM;
+        if (back) attn_mpi_forward(&f.d, &f.m, MPI_COMM_WORLD);
+        if (spoilt && rank == 0) f.m.split = 2;
+        for (int up = 0; up < 2; up++) {
+            fesetround(up ? FE_UPWARD : FE_TONEAREST);
+            s[up] = decode ? attn_mpi_decode(&d, &f.m, MPI_COMM_WORLD) : fixed_call(&f, back);
+            expect((one + little > 1) == up && fegetround() == (up ? FE_UPWARD : FE_TONEAREST), "rounding", "another mode than before");
+            fesetround(FE_TONEAREST);
+            pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
+            expect(old == PTHREAD_CANCEL_ENABLE, "cancellation", "cannot be cancelled any more");
+            const float *from = decode ? d.o.data : f.mem[back ? 5 : 3];
+            o[up] = malloc((size_t)count * 4 + 4);
+            memcpy(o[up], from, (size_t)count * 4);
+        }
+        expect(s[0] == s[1] && !s[0] == !spoilt && !memcmp(o[0], o[1], (size_t)count * 4), "rounding", "other bits where the host rounds upwards");
+        free(o[0]), free(o[1]), free(whole), fixed_free(&f);
+    }
+}
+/* What is told of the time adds up; what a decode sends is counted by hand. */
+static void told(void)
+{
+    for (int n = 0; n < 3; n++) {
+        fixed f;
+        attn_mpi_times t = { -1, -1, -1, -1, -1 };
+        float *whole = filled(6 * HEADS * DIM, 12);
+        fixed_make(&f, TOKENS, HEADS, 0, 0);
+        const attn_desc d = decoding(&f, whole);
+        const int64_t rows = 3 * HEADS, share = (rows + ranks - 1) / ranks;
+        if (n == 1) attn_mpi_forward(&f.d, &f.m, MPI_COMM_WORLD);
+        f.m.times = &t;
+        const attn_status s = n == 2 ? attn_mpi_decode(&d, &f.m, MPI_COMM_WORLD) : fixed_call(&f, n);
+        expect(!s && t.messages == ATTN_MPI_DIRECT && t.compute > 0 && t.wait >= 0 && (ranks == 1 || t.wait > 0) && t.total >= t.compute + t.wait, "times",
+               "do not add up");
+        if (n == 2) expect(t.sent == 2 * (ranks - 1) * share * (DIM + 2) * 8 + (rank ? 0 : (ranks - 1) * rows * DIM * 4), "times", "other bytes of a decode");
+        free(whole), fixed_free(&f);
+    }
 }
 
 /* -------------------------------------------------------------------------------------------- memory: faults, and how much */
@@ -264,13 +404,90 @@ static void packed_gaps(void)
     free(q), free(k), free(v), free(o);
 }
 
+/* Sequences in buffers of one length, each used in part: the first not at all, so that what it needs says nothing of the others. */
+static void used_in_part(void)
+{
+    enum { SEQUENCES = 3, ROW = 4 * DIM };
+    static const int32_t rows_used[SEQUENCES] = { 0, TOKENS, 20 }, from[SEQUENCES] = { TOKENS, 0, 5 }, keys_used[SEQUENCES] = { 0, TOKENS, 30 };
+    for (int n = 0; n < 8; n++) {                          /* rows alone, first keys alone, used keys alone, all; each causal and not */
+        int64_t cut[64];
+        float worst = 0, *whole[4], *own[4], lse[SEQUENCES * 4 * TOKENS], own_lse[SEQUENCES * 4 * TOKENS];
+        attn_desc d = { .batch = SEQUENCES, .heads = 4, .head_dim = DIM, .q_len = TOKENS, .kv_len = TOKENS, .threads = 1 };
+        attn_mpi_cut(TOKENS, ATTN_MPI_RANGES, ranks, cut);
+        const attn_mpi m = { .q_cut = cut, .k_cut = cut };
+        const int64_t first = cut[rank], count = cut[rank + 1] - first;
+        for (int i = 0; i < 4; i++) {
+            whole[i] = filled(SEQUENCES * TOKENS * ROW, 20 + (uint64_t)i), own[i] = filled(SEQUENCES * count * ROW, 30);
+            for (int64_t b = 0; b < SEQUENCES; b++) memcpy(own[i] + b * count * ROW, whole[i] + (b * TOKENS + first) * ROW, (size_t)(count * ROW) * 4);
+        }
+        d.flags = n % 2 ? ATTN_CAUSAL : 0;
+        if (n / 2 % 3 == 0) d.seq.used_q = rows_used;
+        if (n / 2 == 1 || n / 2 == 3) d.seq.start_k = from;
+        if (n / 2 >= 2) d.seq.used_k = keys_used;
+        if (n / 2 == 3) d.seq.start_k = (const int32_t[]){ 0, 0, 5 };
+        d.q.data = whole[0], d.k.data = whole[1], d.v.data = whole[2], d.o.data = whole[3], d.lse = lse;
+        attn_status s = attn_forward(&d);
+        d.q.data = own[0], d.k.data = own[1], d.v.data = own[2], d.o.data = own[3], d.lse = own_lse;
+        if (!s) s = attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+        for (int64_t x = 0; x < SEQUENCES * count * ROW; x++) {
+            const int64_t b = x / (count * ROW), i = x / ROW % count + first;
+            const float off = fabsf(own[3][x] - whole[3][(b * TOKENS + i) * ROW + x % ROW]);
+            if (!(off <= worst)) worst = is_finitef(off) ? off : 9;
+        }
+        for (int64_t x = 0; x < SEQUENCES * 4 * count; x++) {
+            const float a = own_lse[x], b = lse[x / count * TOKENS + x % count + first];
+            if (a != b && !(fabsf(a - b) <= worst)) worst = is_finitef(a - b) ? fabsf(a - b) : 9;
+        }
+        expect(!s && worst < 1e-5f, "used in part", s ? attn_status_text(s) : "another o or lse");
+        for (int i = 0; i < 4; i++) free(whole[i]), free(own[i]);
+    }
+}
+
+/* Against one machine: keys that an offset near the end of int64 shows to all; a decode whose q other ranks than 0 have, but another;
+ * v in f64 beside q and k in f32, to more digits than f32 has. */
+static void beside_one(void)
+{
+    enum { ROW = 4 * DIM };
+    static double wide[TOKENS * ROW], wide_o[2][TOKENS * ROW];
+    for (int n = 0; n < 3; n++) {
+        int64_t cut[64];
+        float *q = filled(TOKENS * ROW, 41), *k = filled(TOKENS * ROW, 42), *v = filled(TOKENS * ROW, 43), *o = filled(TOKENS * ROW, 44), *own = filled(TOKENS * ROW, 45);
+        double worst = 0;
+        attn_desc d = { .batch = 1, .heads = 4, .head_dim = DIM, .q_len = n == 1 ? 2 : TOKENS, .kv_len = TOKENS, .threads = 1 };
+        attn_mpi_cut(TOKENS, ATTN_MPI_RANGES, ranks, cut);
+        const attn_mpi m = { .q_cut = cut, .k_cut = cut };
+        const int64_t at = cut[rank] * ROW, from = n == 1 ? 0 : at, count = n == 1 ? 2 * ROW : (cut[rank + 1] - cut[rank]) * ROW;
+        for (int64_t i = 0; i < TOKENS * ROW; i++) wide[i] = (double)v[i % ROW] / 3;       /* the same of all keys: the lse of parts are f32 */
+        if (n == 0) d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = INT64_MAX - 3;
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
+        if (n == 2) d.v.data = wide, d.o.data = wide_o[0], d.v.dtype = d.o.dtype = ATTN_F64;
+        attn_status s = attn_forward(&d);
+        d.q.data = q + from, d.k.data = k + at, d.v.data = n == 2 ? (void *)(wide + at) : v + at, d.o.data = n == 2 ? (void *)wide_o[1] : own;
+        if (n == 1 && rank) d.q.data = v, d.q.stride[0] = 1;       /* not read */
+        if (!s) s = n == 1 ? attn_mpi_decode(&d, &m, MPI_COMM_WORLD) : attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+        for (int64_t i = 0; i < count; i++) {
+            const double off = n == 2 ? 1e7 * fabs(wide_o[1][i] - wide_o[0][from + i]) : fabs((double)own[i] - (double)o[from + i]);
+            if (!(off <= worst)) worst = is_finite(off) ? off : 9;
+        }
+        expect(!s && worst < 1e-5, n == 0 ? "offset" : n == 1 ? "decode" : "v in f64", s ? attn_status_text(s) : "another o than on one machine");
+        free(q), free(k), free(v), free(o), free(own);
+    }
+    expect(types_alive == 0, "datatypes", "are not freed");
+}
+
 static void fixed_tests(void)
 {
     const attn_backend counted = { .name = "counted", .abi = ATTN_ABI, .plan = counted_plan, .run = counted_run };
     expect(attn_register(&counted) == ATTN_OK, "register", "refused");
     one_ranks_fault();
+    two_ranks_faults();
+    even_parts();
+    state_of_thread();
+    told();
     no_memory();
     packed_gaps();
+    used_in_part();
+    beside_one();
     skipped_parts();
     held();
     expect(longest <= ATTN_MPI_PIECE && (ranks == 1 || longest == ATTN_MPI_PIECE), "pieces", "a message is longer than ATTN_MPI_PIECE, or none is as long");

@@ -8,10 +8,12 @@
  * With MPI_DEVICE the tensors of all ranks are device memory (mpi_device.h). */
 #define _DEFAULT_SOURCE
 #include "proof.h"
+#include <fenv.h>
+#include <pthread.h>
 #include <unistd.h>
 
 static int rank, ranks, late;
-static int64_t passed, failed, skipped, sent_keys, sent_all, longest;
+static int64_t passed, failed, skipped, sent_keys, sent_all, longest, types_alive;
 static uint64_t clock_state;
 
 static void fail(const char *what, const char *why) { printf("FAIL rank %d of %d, %s: %s\n", rank, ranks, what, why), failed++; }
@@ -31,6 +33,8 @@ int MPI_Irecv(void *p, int n, MPI_Datatype t, int from, int tag, MPI_Comm comm, 
     stroll();
     return PMPI_Irecv(p, n, t, from, tag, comm, r);
 }
+int MPI_Type_commit(MPI_Datatype *t) { types_alive++; return PMPI_Type_commit(t); }
+int MPI_Type_free(MPI_Datatype *t) { types_alive--; return PMPI_Type_free(t); }
 int MPI_Waitall(int n, MPI_Request *r, MPI_Status *s) { stroll(); return PMPI_Waitall(n, r, s); }
 
 /* ------------------------------------------------------------------------------------------------------ the tokens of a rank */

@@ -2,15 +2,22 @@
 
 usage: mutate_random.py [N] [--seed S] [--file FILE ...] [--jobs N] [--again FILE] [--ci] [--fast] [--quiet]
 
-Draws N mutants with that seed (same sources and seed, same mutants): test/mutants/mutants_of.py changes one place of a random line of attn.h,
-attn_hip.c or the measuring and checking parts of attn_bench.c. A mutant that does not compile, or whose object code is the same as
-that of the source, is replaced by another. Each runs the tests that reach its line, the cheapest first, until one fails, crashes or
-takes ten times as long as it should. Which test reaches which line gcov says, once for these sources and tests. What nothing
-notices is compiled at -O2 once more: if that does not differ from the source it counts as the same object. The others survive.
-They are printed, and left in build/mutate/ in the form of test/mutants/mutants.txt; --again FILE runs such a list anew.
-test/mutants/equivalent.txt names survivors that no test can notice, each with the reason; they count as neither.
+Draws N mutants with that seed (same sources and seed, same mutants): test/mutants/mutants_of.py changes one place of a random line of attn.h
+(without >>mpi and >>ops_neon, which these tests do not compile), of attn_hip.c or of the measuring and checking parts of attn_bench.c. A
+mutant that does not compile, or whose object code is that of the source, is replaced by another. Each runs the tests that reach its
+line until one fails, crashes or takes ten times as long as it should. The others survive. They are printed, and left in build/mutate/ in
+the form of test/mutants/mutants.txt; --again FILE runs such a list anew. test/mutants/equivalent.txt names survivors that no test can
+notice, each with the reason; they count as neither.
 
---fast stops behind the tests that take a second or two: what survives those is found quickly, and runs the others by --again.
+What a mutant of attn.h costs. clang reads the source (a third of a second, a whole one where the code is compiled for each ISA), then
+only what the mutant changed is optimized, at -O2, beside the same functions of the source: where the code does not differ, nobody can tell
+them apart. A function that is called is called in both, so that what only its callers' knowledge makes the same differs here and is run. The part is
+linked before the objects of the source into a shared object that the test programs load (test/mutants/splice.py). Which test reaches
+which line gcov says, once for these sources and tests. Of the tests that reach it those come first that have noticed most in their time so
+far, in this section of the header and elsewhere (build/mutate/kills-Header.json): the order changes the time alone, never who survives. Sanitizers
+look at what all others have passed.
+
+--fast gives each mutant eight seconds of the quick tests: what survives those is found quickly, and runs all by --again.
 
 --ci draws 20 of attn.h with a seed that follows from the commit, so that it turns and can be repeated. One in six of what is drawn survives all
 tests, most of it because nothing can notice it (test/results/mutation.md), so a survivor alone must not make the run red: it fails
@@ -24,6 +31,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,8 +41,10 @@ import time
 import hip_mutate
 import mutants_of
 import mutate
+import splice
 
 ROOT = mutate.ROOT
+NATIVE = "avx512" if "NO_AVX2" in mutate.OTHER else "avx2"
 OUT = ROOT / "build" / "mutate"
 FLOOR, DRAWN = 11, 20
 KINDS = ("caught", "SURVIVED", "equivalent", "same object", "does not compile")
@@ -44,222 +54,278 @@ Mutant = collections.namedtuple("Mutant", "file line start operator old new text
 
 # ------------------------------------------------------------------------------------------------ attn.h
 NO_ISA = ["-DATTN_NO_AVX2", "-DATTN_NO_AVX512"]
-BUILDS = {
-    # clang at -O0 takes half a second; gcc at -O1 is what the list of test/mutants/mutate.py uses
-    "portable": ["clang", "-O0", *NO_ISA],
-    "isa": ["clang", "-O0", "-DATTN_NO_OPTIMIZE"],              # an eighth of the code
-    "native": ["cc", "-O1", mutate.OTHER],
-    "asan": ["clang", "-O0", "-g0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *NO_ISA],
-    "tsan": ["clang", "-O1", "-g0", "-fsanitize=thread", *NO_ISA],
-}
-# builds that count lines, of the tests of "portable" and of all others
-REACH = {"reach-portable": ["gcc", "-O0", *NO_ISA], "reach-native": ["gcc", "-O1"]}
+# Sanitizers see the portable code alone: with all ISAs they take minutes to compile. They look at what the others have passed.
+# Most functions are the same without the other ISAs: what "portable" has is read in half the time.
+MPI = ["-DATTN_MPI", "-DATTN_MPI_PIECE=20011", "-DATTN__MPI_SLICE=16"]      # as test/tests.mk has it
+BUILDS = {"plain": [], "portable": NO_ISA, "asan": ["-fsanitize=address,undefined", "-fsanitize-trap=undefined", *NO_ISA], "tsan": ["-fsanitize=thread", *NO_ISA], "mpi": [*MPI, *NO_ISA]}
 SANITIZED = {"asan": "-fsanitize=address,undefined", "tsan": "-fsanitize=thread"}
+# what the compilers of tomorrow call errors
+STRICT = ["-std=c99", "-Wno-everything", "-Werror=incompatible-pointer-types", "-Werror=int-conversion"]     # -w would silence these as well
 
 
 def tests_of(build, lines, **environment):
     return [Test(build, line.split()[0], tuple(line.split()[1:]), tuple(environment.items())) for line in lines]
 
 
+KERNELS = ["convert", "identity", "hostile --count 15", "planes", "guard"]
+WIDE = ["lengths", "thin", "adaptive --rows 300", "decode --rows 60"]            # where an ISA's width counts
 STAGES = [
-    tests_of("portable", ["registry", "convert", "merge", "identity", "hostile --count 15 --round up", "memory", "reference", "timing", "edges",
-                          "guard", "overlap", "grid --count 150 --cost 17 --seed 77"]),
-    tests_of("isa", ["convert", "identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 78"]),
-    tests_of("isa", ["identity", "hostile --count 15", "grid --count 150 --cost 17 --seed 79"], ATTN_ISA="avx2"),
-    tests_of("portable", ["validate", "hidden", "lengths", "thin"]),      # seconds each: the code of an ISA seldom waits for them
-    tests_of("isa", ["planes", "decode --rows 60", "thin", "types", "adaptive --rows 300"]),
-    tests_of("asan", ["edges", "memory", "grid --count 60 --cost 16 --seed 80"]),
-    tests_of("native", ["alloc", "identity", "guard", "grid --count 300 --cost 19 --seed 81", "threads", "edges", "parallel", "backends",
-                        "process", "extremes", "beyond"]),
+    tests_of("plain", ["registry", "convert", "merge", "identity", "hostile --count 15 --round up", "memory", "reference", "timing", "edges",
+                       "guard", "overlap", "grid --count 150 --cost 17 --seed 77", "validate", "hidden", "lengths", "thin", "planes",
+                       "decode --rows 60", "adaptive --rows 300", "types", "parallel"]),
+    tests_of("plain", [*KERNELS, "grid --count 150 --cost 17 --seed 79"], ATTN_ISA="avx2"),
+    tests_of("plain", [*KERNELS, "grid --count 150 --cost 17 --seed 78"], ATTN_ISA="portable"),
+    tests_of("plain", ["alloc", "grid --count 300 --cost 19 --seed 81", "threads", "backends", "process", "extremes", "beyond",
+                       "adaptive --rows 12000", "decode --rows 600"]),
+    tests_of("plain", WIDE, ATTN_ISA="avx2"),
+    tests_of("plain", WIDE, ATTN_ISA="portable"),
+    tests_of("asan", ["edges", "memory", "thin", "parallel", "lengths", "overlap", "grid --count 60 --cost 16 --seed 80"]),
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
-FAST = STAGES[:4]
-ISA = STAGES[1:3]           # for what the portable code of stage 0 does not have
-# what CI has the time for: where a test is long, its neighbours see most of what it sees
-CI = [*STAGES[:5], tests_of("native", ["alloc", "identity", "guard", "grid --count 300 --cost 19 --seed 81", "threads"])]
+FAST = STAGES[:3]
+CI = [*FAST, tests_of("plain", ["alloc", "grid --count 300 --cost 19 --seed 81", "threads"])]       # what CI has the time for
 WRAP = [f"-Wl,--wrap={f}" for f in mutate.WRAPPED]
+ALONE = ("alloc", "process")            # linked with the mutant itself: allocators that fail; a library that is loaded beside it
+FORKS = ("process", "threads")          # what their children reach gcov does not see
+FORKED = (">>threads", ">>dispatch", ">>public")
 
 
 class Header:
-    """attn.h: the implementation alone is compiled again, and linked with the test programs' own objects."""
-    file = "attn.h"
+    """attn.h: of a mutant only the functions that it changes are compiled (test/mutants/splice.py). The test programs are linked once, with
+    a shared object of the source, and load that of the mutant."""
+    name = file = "attn.h"
     share = 17
+    include, libraries = [], []
+    quick = 8               # seconds for each mutant with --fast
+    # without what these builds do not have: attention over MPI, NEON
+    parts_drawn = [(">>platform =", ">>mpi ="), (">>reference =", ">>ops_neon ="), (">>isas =", None)]
 
     def __init__(self, pool, stages):
-        self.stages = stages
-        self.builds = {t.build for stage in self.stages for t in stage}
+        self.stages, self.fast = self.stages_of(stages), stages is FAST
         self.source = (ROOT / self.file).read_text()
-        self.regions = [(self.source.index(">>platform ="), len(self.source))]
-        self.clean, self.objects, self.seconds, self.reach = OUT / "unchanged", {}, {}, {}
+        self.regions = [tuple(self.source.index(name) if name else len(self.source) for name in pair) for pair in self.parts_drawn]
+        self.clean, self.modules, self.seconds, self.reach, self.objects = OUT / "unchanged", {}, {}, {}, {}
         self.clean.mkdir(parents=True, exist_ok=True)
         (self.clean / "attn.h").write_text(self.source)
-        self.lock = threading.Lock()
-        digest = hashlib.sha256(b"".join(p.read_bytes() for p in [ROOT / "attn.h", *sorted((ROOT / "test").glob("[cpu]*/*.[ch]")), pathlib.Path(__file__)]))
-        self.digest, self.kept = digest.hexdigest(), OUT / f"kept-{len(self.stages)}.json"
+        self.lock, self.tried = threading.Lock(), {}
+        self.kills = OUT / f"kills-{type(self).__name__}.json"
+        self.killed = collections.defaultdict(lambda: [0, 0], json.loads(self.kills.read_text()) if self.kills.exists() else {})
+        self.kept = OUT / f"kept-{type(self).__name__}.json"
         kept = json.loads(self.kept.read_text()) if self.kept.exists() else {}
-        if kept.get("of") != self.digest:
-            self.build(pool)
-            self.try_clean(pool)
-        else:
-            self.seconds = kept["seconds"]
-            self.reach = {k: (set(v[0]), set(v[1])) for k, v in kept["reach"].items()}
-        self.objects = {build: stripped(f"{self.clean}/{build}.o") for build in self.builds}
+        self.digests = {key(t): self.digest(t) for stage in self.stages for t in stage}
+        self.kept_seconds = {k: v for k, v in kept.get("seconds", {}).items() if self.digests.get(k) == v[0]}
+        self.kept_reach = {k: v for k, v in kept.get("reach", {}).items() if self.digests.get(k) == v[0]}
+        self.build(pool)
+        self.try_clean(pool)
+
+    def stages_of(self, stages):
+        return stages
+
+    def learned(self):
+        self.kills.write_text(json.dumps(self.killed))
+
+    def digest(self, test):
+        sources = [ROOT / "attn.h", *sorted((ROOT / "test" / "common").iterdir()), *(ROOT / "test").glob(f"[mpu]*/{test.program}.c"),
+                   *sorted((ROOT / "test").glob("[mpu]*/*.h")), pathlib.Path(splice.__file__)]
+        return hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()
 
     def keep(self):
         """What the next run with the same sources need not find out again."""
-        reach = {k: (sorted(v[0]), sorted(v[1])) for k, v in self.reach.items()}
-        self.kept.write_text(json.dumps({"of": self.digest, "seconds": self.seconds, "reach": reach}))
+        seconds = {k: [self.digests[k], v] for k, v in self.seconds.items()}
+        self.learned()
+        reach = {k: [self.digests[k], sorted(v[0]), sorted(v[1])] for k, v in self.reach.items()}
+        self.kept.write_text(json.dumps({"seconds": {**self.kept_seconds, **seconds}, "reach": {**self.kept_reach, **reach}}))
 
     def build(self, pool):
-        """The test programs' objects and the source's own."""
+        """The source, cut into functions and compiled whole, and the test programs' objects."""
+        builds = sorted({t.build for stage in self.stages for t in stage})
         jobs = []
-        for kind in sorted({kind_of(b) for b in self.builds}):
-            folder = OUT / f"tests-{kind}"
+        for build in [*builds, "portable"] if "plain" in builds else builds:
+            self.modules[build], wrong = self.module(self.clean, build)
+            if wrong:
+                sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
+            for n, text in enumerate(self.modules[build].parts(2) if build != "portable" else ()):
+                jobs.append(pool.submit(self.compile_part, text, build, self.clean / f"{build}-{n}"))
+        for build in builds:
+            folder = OUT / f"tests-{build}"
             folder.mkdir(parents=True, exist_ok=True)
-            compiler = ["clang", "-O1", SANITIZED[kind]] if kind in SANITIZED else ["cc", "-O1"]
-            programs = sorted({t.program for stage in self.stages for t in stage if kind_of(t.build) == kind})
-            for name in [*programs, "attn_hip"]:
+            compiler = ["clang", "-O1", SANITIZED[build]] if build in SANITIZED else ["cc", "-O1"]
+            for name in sorted({t.program for stage in self.stages for t in stage if t.build == build}) + ["attn_hip"]:
+                at = ROOT / "attn_hip.c" if name == "attn_hip" else next((ROOT / "test").glob(f"[mpu]*/{name}.c"))
                 made = ROOT / "build" / "plain" / f"{name.replace('attn_hip', 'hip')}.o"
-                if kind == "plain" and made.exists() and made.stat().st_mtime > (ROOT / "attn.h").stat().st_mtime:
+                needs = [at, ROOT / "attn.h", *(ROOT / "test").glob("[cpu]*/*.h")]
+                if build == "plain" and made.exists() and made.stat().st_mtime > max(p.stat().st_mtime for p in needs):
                     (folder / f"{name}.o").write_bytes(made.read_bytes())       # make has built it a moment ago
                     continue
-                at = "attn_hip.c" if name == "attn_hip" else next((ROOT / "test").glob(f"[pu]*/{name}.c"))
-                jobs.append(pool.submit(run, [*compiler, "-std=c99", "-w", "-I.", "-Itest/common", "-pthread", "-c", at, "-o", f"{folder}/{name}.o"], check=True))
-        builds = [(b, pool.submit(self.compile, self.clean, b)) for b in self.builds]
+                jobs.append(pool.submit(run, [*compiler, *(MPI if build == "mpi" else []), *self.include, "-std=c99", "-w", "-I.", "-Itest/common", "-pthread", "-c", at, "-o", f"{folder}/{name}.o"],
+                                        check=True))
         for job in jobs:
-            job.result()
-        for build, job in builds:
-            if job.result():
-                sys.exit(f"the unchanged {self.file} does not compile: {job.result()}")
-        for path in self.clean.glob("*-*"):
-            path.unlink()                               # programs and objects of other sources
+            wrong = job.result()
+            if isinstance(wrong, str):
+                sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
+        for path in self.clean.glob("*.run"):
+            path.unlink()                               # linked with other sources
+        for build in builds:
+            self.link_shared(self.clean, build, [])
+
+    def module(self, directory, build):
+        """(The functions and variables of the attn.h in that folder, what the compiler says against it)."""
+        wrong = failure(["clang", "-O2", *BUILDS[build], *self.include, *STRICT, "-fPIC", "-fno-inline", "-fno-strict-aliasing", "-Xclang", "-disable-llvm-passes",
+                         "-pthread", f"-I{directory}", "-I.", "-S", "-emit-llvm", "test/common/impl.c", "-o", f"{directory}/{build}.ll"])
+        return (None, wrong) if wrong else (splice.Module(pathlib.Path(f"{directory}/{build}.ll").read_text()), None)
+
+    def compile_part(self, text, build, path):
+        pathlib.Path(f"{path}.ll").write_text(text)
+        level = "-O1" if build in SANITIZED else "-O2"
+        return failure(["clang", level, *BUILDS[build][:1], "-w", "-fPIC", "-pthread", "-c", f"{path}.ll", "-o", f"{path}.o"])
+
+    def parts(self, build):
+        return [f"{self.clean}/{build}-{n}.o" for n in range(2)]
+
+    def link_shared(self, directory, build, own, name="shared"):
+        linker = ["clang", SANITIZED[build]] if build in SANITIZED else ["cc"]
+        wrong = failure([*linker, "-shared", "-pthread", "-Wl,-Bsymbolic-functions", "-Wl,-z,muldefs", f"-Wl,-soname,{build}-{name}.so", *own, *self.parts(build),
+                         "-o", f"{directory}/{build}-{name}.so", *self.libraries, "-lm"])
+        if wrong:
+            sys.exit(f"does not link: {wrong}")
+
+    def program(self, directory, test):
+        return f"{directory if test.program in ALONE else self.clean}/{test.program}-{test.build}.run"
+
+    def link(self, directory, test):
+        """The test program, if it is not there already."""
+        build, program = test.build, self.program(directory, test)
+        if os.path.exists(program):
+            return
+        linker = ["clang", SANITIZED[build]] if build in SANITIZED else ["cc"]
+        objects = [f"{OUT}/tests-{build}/{test.program}.o", f"{OUT}/tests-{build}/attn_hip.o"]
+        own = [f"{directory}/{build}-own.o"] if os.path.exists(f"{directory}/{build}-own.o") else []
+        if test.program == "process":
+            self.link_shared(directory, build, own, "loaded")
+            os.rename(f"{directory}/{build}-loaded.so", f"{directory}/attn.so")
+        what = [*own, *self.parts(build), "-Wl,-z,muldefs"] if test.program in ALONE else [f"{self.clean}/{build}-shared.so"]
+        wrong = failure([*linker, "-pthread", *objects, *what, "-o", program, *(WRAP if test.program == "alloc" else []), "-lcmocka", *self.libraries,
+                         "-lm"])
+        if wrong:
+            sys.exit(f"{program} does not link: {wrong}")
 
     def try_clean(self, pool):
         """The source passes its tests: each test's seconds, from which its limit follows."""
-        tests = [t for stage in (FAST if self.stages is CI else self.stages) for t in stage]
-        for test, (how, seconds) in zip(tests, pool.map(lambda t: timed(self.run, self.clean, t), tests)):
+        self.seconds = {k: v[1] for k, v in self.kept_seconds.items()}
+        tests = [t for stage in self.stages for t in stage if key(t) not in self.seconds]
+        for test, (how, seconds) in zip(tests, pool.map(lambda t: self.run(self.clean, t), tests)):
             if how:
                 sys.exit(f"the unchanged {self.file} fails {key(test)}: {how}\n0 passed, 1 failed, 0 skipped")
             self.seconds[key(test)] = seconds
 
-    def compile(self, directory, build):
-        pic = ["-fPIC"] if self.shared(build) else []
-        wrong = failure([*BUILDS[build], *pic, "-std=c99", "-w", f"-I{directory}", "-I.", "-pthread", "-c", "test/common/impl.c",
-                         "-o", f"{directory}/{build}.o"])
-        if wrong or not pic:
-            return wrong
-        return failure(["cc", "-shared", "-pthread", f"-Wl,-soname,{build}.so", f"{directory}/{build}.o", "-o", f"{directory}/{build}.so", "-lm"])
-
-    def shared(self, build):
-        """Whether that build is linked once, as a shared object that all test programs load."""
-        return build in ("portable", "isa")
-
-    def program(self, directory, test):
-        """What is linked with a shared object of the source loads that of a mutant as well."""
-        return f"{self.clean if self.shared(test.build) else directory}/{test.program}-{test.build}"
-
-    def link(self, directory, test):
-        kind, program = kind_of(test.build), self.program(directory, test)
-        linker = ["clang", SANITIZED[kind]] if kind in SANITIZED else ["cc"]
-        if self.shared(test.build):
-            return failure([*linker, "-pthread", f"{OUT}/tests-{kind}/{test.program}.o", f"{OUT}/tests-{kind}/attn_hip.o", f"{directory}/{test.build}.so",
-                            "-o", program, "-lcmocka", "-lm"])
-        objects = [f"{OUT}/tests-{kind}/{test.program}.o", f"{OUT}/tests-{kind}/attn_hip.o", f"{directory}/{test.build}.o"]
-        if test.build.startswith("reach"):
-            linker = ["cc", "--coverage"]
-        if test.program == "process":                   # loads and unloads the library beside it
-            source = directory if os.path.exists(f"{directory}/attn.h") else ROOT
-            failure(["cc", "-O1", "-fPIC", "-shared", "-std=c99", "-w", *NO_ISA, "-DATTN_IMPLEMENTATION", "-pthread", "-x", "c", f"{source}/attn.h",
-                     "-o", f"{directory}/attn.so"])
-        return failure([*linker, "-pthread", *objects, "-o", program, *(WRAP if test.program == "alloc" else []), "-lcmocka", "-lm"])
-
     def run(self, directory, test):
-        """None, or how the test notices."""
-        program = self.program(directory, test)
+        """(None, or how the test notices; its seconds)."""
         with self.lock:                                 # another worker may want the same program
-            if not os.path.exists(program) and self.link(directory, test):
-                return "does not link"
+            self.link(directory, test)
         loaded = ("LD_LIBRARY_PATH", str(directory)),
-        return limited([program, *test.arguments], test._replace(environment=test.environment + loaded), self.seconds.get(key(test)))
+        return limited(self.command(self.program(directory, test), test), test._replace(environment=test.environment + loaded), self.seconds.get(key(test)))
 
-    def changed(self, directory, build):
-        """Compiles that build of the mutant; (why it does not compile or None, whether its object differs)."""
-        wrong = self.compile(directory, build)
-        return wrong, not wrong and stripped(f"{directory}/{build}.o") != self.objects[build]
+    def command(self, program, test):
+        return [program, *test.arguments]
 
-    def same_when_optimized(self, directory, every_isa):
-        """Code that is compiled once for each ISA has to be the same for each; the rest is there in the portable build."""
-        for n, flags in enumerate([["-DATTN_NO_AVX2"], ["-DATTN_NO_AVX512"]] if every_isa else [NO_ISA]):
-            compiler = ["cc", "-O2", *flags, "-std=c99", "-w", "-pthread", "-c", "test/common/impl.c"]
-            name = f"optimized-{n if every_isa else 'portable'}.o"
-            clean, own = f"{self.clean}/{name}", f"{directory}/{name}"
-            with self.lock:
-                if not os.path.exists(clean):
-                    failure([*compiler, f"-I{self.clean}", "-I.", "-o", clean])
-            if failure([*compiler, f"-I{directory}", "-I.", "-o", own]) or stripped(own) != stripped(clean):
-                return False
-        return True
+    def own_part(self, mutant, directory, build):
+        """Compiles what that build of the mutant has changed: (the functions' names, why it does not compile, whether the code differs)."""
+        names = None
+        if build == "plain" and not self.within(mutant, ">>ops", ">>kernel"):
+            module, wrong = self.module(directory, "portable")
+            names = None if wrong else splice.changed(self.modules["portable"], module)
+            if names and any(self.modules["plain"].meaning(n) != self.modules["portable"].meaning(n) for n in names):
+                names = None
+        if not names:
+            module, wrong = self.module(directory, build)
+            if wrong:
+                return [], wrong, False
+            names = splice.changed(self.modules[build], module)
+        if not names:
+            return names, None, False
+        wrong = self.compile_part(module.part(names), build, directory / f"{build}-own")
+        if wrong:
+            return names, wrong, False
+        known = (build, *names)
+        if known not in self.objects:
+            both = [n for n in names if n in self.modules[build].functions or n in self.modules[build].variables]
+            self.compile_part(self.modules[build].part(both), build, directory / f"{build}-clean")
+            self.objects[known] = stripped(f"{directory}/{build}-clean.o")
+        return names, None, stripped(f"{directory}/{build}-own.o") != self.objects[known]
 
     def judge(self, mutant, directory):
         (directory / "attn.h").write_text(mutant.text)
-        built = {}
-        for build in ("portable", "isa"):
-            wrong, built[build] = self.changed(directory, build)
-            if wrong:
-                return "does not compile", wrong
-            if built[build]:
-                break
-        if not any(built.values()):
-            return "same object", ""
-        for n, stage in enumerate(self.stages):
-            build = stage[0].build
-            # most of what passes the quick tests is not a fault at all: asked before the slow ones are run
-            if n == len(FAST) and self.same_when_optimized(directory, not built["portable"] or self.within(mutant, ">>ops", ">>kernel")):
-                return "same object", "at -O2"
-            if build == "tsan" and not self.within(mutant, ">>threads") or \
-                    stage in ISA and built["portable"] and not self.within(mutant, ">>ops", ">>kernel"):
+        built, isas, spent = {}, set(), [0]
+        for stage in self.stages:
+            build, isa = stage[0].build, dict(stage[0].environment).get("ATTN_ISA")
+            if build == "tsan" and not self.within(mutant, *FORKED, ">>backends") or isa and isa not in isas and not self.within(mutant, ">>dispatch"):
                 continue
             if build not in built:
-                built[build] = self.changed(directory, build)[1]
-            for test in sorted(stage, key=lambda t: self.seconds.get(key(t), 0)) if built[build] else ():
-                how = self.run(directory, test) if self.reaches(test, mutant.line) else None
-                if how:
-                    isa = dict(test.environment).get("ATTN_ISA")
-                    return "caught", f"by {test.program} ({isa or build}, {how})"
-        return "SURVIVED", "" if self.reached(mutant.line) else "no test reaches the line"
+                names, wrong, built[build] = self.own_part(mutant, directory, build)
+                if stage is self.stages[0]:
+                    isas = {n.rsplit("__", 1)[1] if re.search("__(avx512|avx2|portable)$", n) else "" for n in names}
+                    if wrong or not built[build]:
+                        return ("does not compile", wrong) if wrong else ("same object", "")
+                if built[build]:
+                    self.link_shared(directory, build, [f"{directory}/{build}-own.o"])
+            if not built[build] or build == "plain" and not isas & {"", isa or NATIVE} or isa and self.fast and isas & {"", NATIVE}:
+                continue
+            how = self.noticed(stage, mutant, directory, spent)
+            if how:
+                return "caught", f"by {how}"
+        return "SURVIVED", "" if any(self.reaches(test, mutant) for stage in self.stages for test in stage) else "no test reaches the line"
+
+    def noticed(self, stage, mutant, directory, spent):
+        """The first test that notices, or None. Those first that have noticed most in their time, in this section and elsewhere."""
+        section = self.section(mutant)
+        def worth(test):
+            (here, runs), (kills, all_runs) = self.killed[section + key(test)], self.killed[key(test)]
+            return -(here + (kills + 0.5) / (all_runs + 1)) / (runs + 1) / (self.seconds[key(test)] + 0.05)
+        for test in sorted((t for t in stage if self.reaches(t, mutant)), key=worth):
+            spent[0] += self.seconds[key(test)]
+            if self.fast and spent[0] > self.quick:
+                return None
+            how, _ = self.run(directory, test)
+            with self.lock:
+                for name in (key(test), section + key(test)):
+                    self.killed[name] = [n + m for n, m in zip(self.killed[name], (bool(how), 1))]
+            if how:
+                isa = dict(test.environment).get("ATTN_ISA")
+                return f"{' '.join([test.program, *test.arguments])} ({isa or test.build}, {how})"
+        return None
+
+    def section(self, mutant):
+        at = self.source.rfind("/* ====", 0, self.source.index("\n", mutant.start))
+        return re.search(r">>\w+ |$", self.source[at:at + 120])[0]
 
     def within(self, mutant, *sections):
-        at = self.source.rfind("/* ====", 0, self.source.index("\n", mutant.start))
-        return any(section in self.source[at:at + 120] for section in sections)
+        return self.section(mutant).startswith(sections)
 
-    def reaches(self, test, line):
+    def reaches(self, test, mutant):
         """Whether the test may reach the line: gcov does not know all lines of a statement."""
         executed, known = self.reach.get(key(test), ((), ()))
-        return line in executed or line not in known
-
-    def reached(self, line):
-        return any(self.reaches(test, line) for stage in self.stages for test in stage)
+        return mutant.line in executed or mutant.line not in known or test.program in FORKS and self.within(mutant, *FORKED)
 
     def map_reach(self, pool):
         """Which test reaches which lines, by gcov."""
-        if self.reach:
+        self.reach = {k: (set(v[1]), set(v[2])) for k, v in self.kept_reach.items()}
+        tests = [t for stage in self.stages for t in stage if t.build not in SANITIZED and t.program != "process" and key(t) not in self.reach]
+        if not tests:
             return
-        for name, flags in REACH.items():
-            folder = OUT / name
-            folder.mkdir(exist_ok=True)
-            run([*flags, "--coverage", "-std=c99", "-w", "-I.", "-pthread", "-c", "test/common/impl.c", "-o", f"{folder}/{name}.o"], check=True)
-        tests = {key(t): t for stage in self.stages for t in stage if t.build not in SANITIZED}
-        self.reach = dict(zip(tests, pool.map(self.reach_of, tests.values())))
+        (OUT / "reach").mkdir(exist_ok=True)
+        run(["gcc", "-O1", "--coverage", "-std=c99", "-w", "-I.", "-pthread", "-c", "test/common/impl.c", "-o", f"{OUT}/reach/impl.o"], check=True)
+        self.reach.update(zip(map(key, tests), pool.map(self.reach_of, tests)))
 
     def reach_of(self, test):
-        name = "reach-portable" if test.build == "portable" else "reach-native"
-        folder = OUT / name / re.sub(r"\W+", "-", key(test))
+        folder = OUT / "reach" / re.sub(r"\W+", "-", key(test))
         folder.mkdir(exist_ok=True)
         for end in ("o", "gcno"):
-            (folder / f"{name}.{end}").write_bytes((OUT / name / f"{name}.{end}").read_bytes())
-        test = test._replace(build=name, environment=(*test.environment, ("GCOV_PREFIX", str(folder)), ("GCOV_PREFIX_STRIP", "99")))
-        self.run(folder, test)
-        done = run(["gcov", "--json-format", "--stdout", str(folder / f"{name}.gcda")])
+            (folder / f"impl.{end}").write_bytes((OUT / "reach" / f"impl.{end}").read_bytes())
+        objects = [f"{OUT}/tests-plain/{test.program}.o", f"{OUT}/tests-plain/attn_hip.o", f"{folder}/impl.o"]
+        run(["cc", "--coverage", "-pthread", *objects, "-o", f"{folder}/test", *(WRAP if test.program == "alloc" else []), "-lcmocka", "-lm"], check=True)
+        limited([f"{folder}/test", *test.arguments],
+                test._replace(environment=(*test.environment, ("GCOV_PREFIX", str(folder)), ("GCOV_PREFIX_STRIP", "99"))), None)
+        done = run(["gcov", "--json-format", "--stdout", str(folder / "impl.gcda")])
         executed, known = set(), set()
         for line in done.stdout.splitlines():
             for file in json.loads(line)["files"]:
@@ -270,11 +336,31 @@ class Header:
         return executed, known
 
 
+class Mpi(Header):
+    """Attention over MPI: every test is mpi_test on some ranks, its first argument."""
+    name = ">>mpi"
+    quick = 60
+    parts_drawn = [(">>mpi =", ">>reference =")]
+    RANKS = ("mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none "
+             "--mca mpi_yield_when_idle 1 -n").split()
+
+    def stages_of(self, stages):
+        self.include, self.libraries = (run(["mpicc", f"--showme:{what}"], check=True).stdout.split() for what in ("compile", "link"))
+        ranks = (2, 3) if stages is FAST else (2, 3, 1, 4, 7)
+        return [tests_of("mpi", [f"mpi_test {n} --count 8 --seed {1 + n} --cost 16" for n in ranks])]
+
+    def map_reach(self, pool):
+        pass
+
+    def command(self, program, test):
+        return [*self.RANKS, test.arguments[0], program, *test.arguments[1:]]
+
+
 # ------------------------------------------------------------------------------------------------ attn_bench.c
 class Bench:
     """attn_bench.c: what measures, judges and compares. Its parts are called one by one by test/bench/bench_unit.c, which is all that --fast
     runs; then the program is built and its own tests run it."""
-    file = "attn_bench.c"
+    name = file = "attn_bench.c"
     share = 2
     SECTIONS = (">>check", ">>measure", ">>baseline")
     SCRIPTS = ("bench_test.py", "files_test.py", "figures_test.py", "plugin_test.py")
@@ -297,7 +383,7 @@ class Bench:
                 sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
         self.object, self.optimized = (self.compiled(self.clean, level) for level in ("-O0", "-O2"))
         for name, arguments in self.tests(self.clean):
-            how, self.seconds[name] = timed(self.run, name, arguments)
+            how, self.seconds[name] = self.run(name, arguments)
             if how:
                 sys.exit(f"the unchanged {self.file} fails {name}: {how}\n0 passed, 1 failed, 0 skipped")
 
@@ -307,14 +393,15 @@ class Bench:
     def keep(self):
         pass
 
+    learned = keep
+
     def build(self, directory, command, program):
         source = [f"{directory}/attn_bench.c" if word == "attn_bench.c" else word for word in command]
         return failure([*source, "-std=c99", "-w", f"-I{directory}", "-I.", "-pthread", "-o", f"{directory}/{program}", "-lm", "-ldl"])
 
     def compiled(self, directory, level="-O0"):
         """Its object at that level, as a digest; None where it does not compile: a pointer of another type is an error."""
-        wrong = failure(["clang", level, *NO_ISA, "-std=c99", "-w", "-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-I.", "-pthread", "-c",
-                         f"{directory}/attn_bench.c", "-o", f"{directory}/bench.o"])
+        wrong = failure(["clang", level, *NO_ISA, *STRICT, "-I.", "-pthread", "-c", f"{directory}/attn_bench.c", "-o", f"{directory}/bench.o"])
         return None if wrong else stripped(f"{directory}/bench.o")
 
     def tests(self, directory):
@@ -339,7 +426,7 @@ class Bench:
                 if self.compiled(directory, "-O2") == self.optimized:
                     return "same object", "at -O2"
                 self.build(directory, self.PROGRAM, "attn_bench")
-            how = self.run(name, arguments)
+            how, _ = self.run(name, arguments)
             if how:
                 return "caught", f"by {name} ({how})"
         return "SURVIVED", ""
@@ -348,7 +435,7 @@ class Bench:
 # ------------------------------------------------------------------------------------------------ attn_hip.c
 class Hip:
     """attn_hip.c in the simulator, by the tests of test/mutants/hip_mutate.py: minutes for each mutant. --fast stops behind the first chip."""
-    file = "attn_hip.c"
+    name = file = "attn_hip.c"
     share = 1
 
     def __init__(self, pool, stages):
@@ -360,7 +447,7 @@ class Hip:
              "build/plain/impl.o", "build/hip/hip_wrap.o"], check=True)
         self.links = {(c, p): hip_mutate.link_line(c, p, "@DIRECTORY@") for c in hip_mutate.CHIPS for p in programs}
 
-    map_reach, keep = Bench.map_reach, Bench.keep
+    map_reach, keep, learned = Bench.map_reach, Bench.keep, Bench.keep
 
     def clean(self, chip, rows):
         """The source's own object for that chip, which passes its tests."""
@@ -403,10 +490,6 @@ def key(test):
     return " ".join([test.build, test.program, *test.arguments, *(f"{k}={v}" for k, v in test.environment)])
 
 
-def kind_of(build):
-    return build if build in SANITIZED else "plain"
-
-
 def stripped(path):
     """What the object is, without what names and notes say."""
     copy = path + ".stripped"
@@ -414,33 +497,37 @@ def stripped(path):
     return hashlib.sha256(pathlib.Path(copy).read_bytes()).digest()
 
 
-def timed(call, *arguments):
-    start = time.monotonic()
-    return call(*arguments), time.monotonic() - start
-
-
 def limited(arguments, test, seconds):
-    """None, or how a test fails: within ten times what it takes, and with no more memory than any of them needs."""
-    processor = 300 if seconds is None else int(5 + 10 * seconds)
+    """(None, or how a test fails, and its seconds of a processor): within ten times what it takes, and with no more memory than any needs.
+    Of the wall's seconds it has more, for others may be at work: they end only what waits for ever. A cmocka program ends with its first failure."""
+    processor = 300 if seconds is None else int(3 + 10 * seconds)
     memory = "unlimited" if test.build in SANITIZED else 12 << 20
     shell = ["bash", "-c", f"ulimit -c 0 -t {processor} -v {memory}; exec \"$@\"", "bash", *arguments]
     child = subprocess.Popen(shell, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                             env={**os.environ, **dict(test.environment)}, start_new_session=True)
+                             env={**os.environ, "CMOCKA_TEST_ABORT": "1", **dict(test.environment)}, start_new_session=True)
+    end, status = time.monotonic() + (600 if seconds is None else 15 + 30 * seconds), None
+    while status is None:
+        pid, code, used = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            status = os.waitstatus_to_exitcode(code)
+        elif time.monotonic() > end:
+            os.killpg(child.pid, signal.SIGKILL)
+            os.wait4(child.pid, 0)
+            status = "time"
+        else:
+            time.sleep(0.005)
+    child.returncode = 0                                # it has been waited for
     try:
-        status = child.wait(600 if seconds is None else 30 + 15 * seconds)
-    except subprocess.TimeoutExpired:
-        status = "time"
-    try:
-        os.killpg(child.pid, signal.SIGKILL)          # and what it forked
+        os.killpg(child.pid, signal.SIGKILL)            # and what it forked
     except ProcessLookupError:
         pass
-    child.wait()
+    spent = used.ru_utime + used.ru_stime
     if status == 0:
-        return None
-    if status in (126, 127) or not os.path.exists(arguments[0]):
+        return None, spent
+    if status in (126, 127) or not shutil.which(arguments[0]):
         sys.stderr.write(f"{arguments[0]} did not start\n")
         os._exit(2)                                     # whatever it is, it is no fault that a test has noticed
-    return "time" if status in ("time", -signal.SIGXCPU, -signal.SIGKILL) else "crash" if status < 0 else "failure"
+    return "time" if status in ("time", -signal.SIGXCPU, -signal.SIGKILL) else "crash" if status < 0 and status != -signal.SIGABRT else "failure", spent
 
 
 # ------------------------------------------------------------------------------------------------ lists of mutants
@@ -483,7 +570,7 @@ def again(path, targets):
 
 
 def fingerprint(mutant):
-    return hashlib.sha256("".join([mutant.file, *mutate.tokens(mutant.text)]).encode()).digest()
+    return hashlib.sha256("".join([mutant.file, *mutant.text.replace("\\\n", " ").split()]).encode()).digest()
 
 
 def endless(targets, seed):
@@ -537,6 +624,7 @@ class Run:
             else:
                 verdict, note = target.judge(mutant, directory)
             subprocess.run(["rm", "-rf", str(directory)])
+            target.learned()
             self.record(mutant, verdict, note, time.monotonic() - start)
 
     def record(self, mutant, verdict, note, seconds):
@@ -592,11 +680,11 @@ def main():
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         # --ci: one program's tests have to be built and to pass first; the GPU's mutants take minutes each
-        files = options.file or ([Header.file] if options.ci else [t.file for t in TARGETS])
+        files = options.file or ([Header.name] if options.ci else [t.name for t in TARGETS])
         stages = CI if options.ci else FAST if options.fast else STAGES
-        targets = [t(pool, stages) for t in TARGETS if t.file in files]
+        targets = [t(pool, stages) for t in [*TARGETS, Mpi] if t.name in files]
         for target in targets:
-            if not options.ci and not options.fast:
+            if not options.ci:
                 target.map_reach(pool)
             target.keep()
     name = options.again.stem if options.again else options.seed
@@ -609,6 +697,8 @@ def main():
         worker.start()
     for worker in workers:
         worker.join()
+    for target in targets:
+        target.keep()
     caught, survived = job.summary()
     repeat = f"repeat: make mutate-random N={count} SEED={options.seed}"
     if options.ci and caught >= FLOOR:

@@ -1,23 +1,23 @@
 """mutate_rules.py - every condition of every rule of attn.h, left out alone: does a test notice?
 
-usage: mutate_rules.py [--jobs N] [LINE ...]          LINE: only the rules that begin there
+usage: mutate_rules.py [--jobs N] [--verbose] [LINE ...]          LINE: only the rules that begin there
 
 A rule is ATTN__RULE(condition, ERR_...) or a call in ATTN__TRY. Each is left out whole; of a conjunction each part becomes 1, of a
 disjunction each part becomes 0, down to what is neither. A list of faults by hand forgets the third of five fields; this one cannot.
-The portable code is compiled at -O0 and linked with the tests of build/plain: ten minutes for all of them on two cores. NOT_NOTICED names
-what no test can notice, each with the reason."""
+Each is compiled and run as test/mutants/mutate_random.py does: only the functions that it changes. NOT_NOTICED names what no test
+can notice, each with the reason."""
 import argparse
+import collections
 import concurrent.futures
-import pathlib
 import subprocess
 import sys
 
-import mutate
+import mutate_random
 
-ROOT, OUT = mutate.ROOT, mutate.ROOT / "build" / "mutate-rules"
-TESTS = [["validate"], ["registry"], ["merge"], ["convert"], ["overlap"], ["timing"], ["planes"], ["guard"], ["edges"], ["parallel"],
-         ["grid", "--count", "400", "--cost", "17", "--seed", "77"], ["sizes"], ["alloc"], ["threads"]]
-COMPILER = ["clang", "-O0", *mutate.PORTABLE, "-DATTN_NO_OPTIMIZE", "-std=c99", "-w", "-pthread"]
+OUT = mutate_random.OUT
+STAGES = [mutate_random.tests_of("plain", lines) for lines in (
+    ["validate", "registry", "merge", "convert", "overlap", "timing", "planes", "guard", "edges", "lengths", "thin", "grid --count 150 --cost 17 --seed 77"],
+    ["parallel", "grid --count 400 --cost 17 --seed 77", "sizes", "alloc", "threads"])]
 NOT_NOTICED = {
     "t->stride[a] != ATTN_BROADCAST || extent[a] < 2 -> 1": "rows that lie on each other are found by their strides as well",
     "(uintptr_t)cu % sizeof *cu == 0 -> 1": "read as it is, then refused with all arrays",
@@ -87,67 +87,40 @@ def changes(source):
                 yield from ((line, *change) for change in conditions(source, begin, whole))
 
 
-def compiled(header, name):
-    """The folder with the header's object, and what the compiler says against it."""
-    folder = OUT / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "attn.h").write_text(header)
-    done = subprocess.run([*COMPILER, f"-I{folder}", "-I.", "-c", "test/common/impl.c", "-o", f"{folder}/impl.o"], cwd=ROOT, capture_output=True, text=True)
-    return folder, done.stderr if done.returncode else None
-
-
-def noticed_by(folder):
-    for test, *arguments in TESTS:
-        wrap = [f"-Wl,--wrap={f}" for f in mutate.WRAPPED] if test == "alloc" else []
-        objects = [f"build/plain/{test}.o", "build/plain/hip.o", f"{folder}/impl.o"]
-        subprocess.run(["cc", "-pthread", *objects, "-o", f"{folder}/{test}", *wrap, "-lcmocka", "-lm"], cwd=ROOT, check=True)
-        try:
-            if subprocess.run([f"{folder}/{test}", *arguments], cwd=ROOT, capture_output=True, timeout=mutate.SECONDS).returncode:
-                return test
-        except subprocess.TimeoutExpired:
-            return test + " (time)"
-    return None
-
-
-def judge(source, clean, number, change):
+def judge(header, change, number):
     line, begin, end, new = change
-    what = " ".join(source[begin:end].split()) + " -> " + new.strip()
+    what = " ".join(header.source[begin:end].split()) + " -> " + new.strip()
     if what in NOT_NOTICED:
-        return what, line, "nothing can notice it: " + NOT_NOTICED[what]
-    folder, wrong = compiled(source[:begin] + new + source[end:], str(number))
-    if wrong:
-        found = "does not compile"
-    elif (folder / "impl.o").read_bytes() == clean:
-        found = "same object"
-    else:
-        found = noticed_by(folder)
+        return what, line, "not noticed", NOT_NOTICED[what]
+    mutant = mutate_random.Mutant(header.file, line, begin, "rule", "", "", header.source[:begin] + new + header.source[end:])
+    folder = OUT / f"rule-{number}"
+    folder.mkdir(parents=True, exist_ok=True)
+    verdict, note = header.judge(mutant, folder)
     subprocess.run(["rm", "-rf", str(folder)])
-    return what, line, found
+    return what, line, verdict, note
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("lines", nargs="*", type=int)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    source = (ROOT / "attn.h").read_text()
-    subprocess.run(["make", "-s", f"-j{options.jobs}", *[f"build/plain/{n}.o" for n in ["hip", *(t[0] for t in TESTS)]]], cwd=ROOT, check=True)
-    folder, wrong = compiled(source, "unchanged")
-    wrong = wrong or noticed_by(folder)
-    if wrong:
-        sys.exit(f"the unchanged header fails: {wrong}\n0 passed, 1 failed, 0 skipped")
-    clean = (folder / "impl.o").read_bytes()
-    chosen = [c for c in changes(source) if not options.lines or c[0] in options.lines]
-    survived = caught = 0
+    OUT.mkdir(parents=True, exist_ok=True)
+    verdicts = collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for what, line, found in pool.map(lambda n: judge(source, clean, n, chosen[n]), range(len(chosen))):
-            survived += found is None
-            caught += found in [t[0] for t in TESTS] or bool(found and found.endswith("(time)"))
-            if found is None:
-                print(f"SURVIVES attn.h:{line}: {what}", flush=True)
-    print(f"{len(chosen)} conditions: {caught} noticed, {survived} not; the others are the same object, do not compile or are named as not noticed")
-    print(f"{caught} passed, {survived} failed, 0 skipped")
-    return survived > 0
+        header = mutate_random.Header(pool, STAGES)
+        header.map_reach(pool)
+        header.keep()
+        chosen = [c for c in changes(header.source) if not options.lines or c[0] in options.lines]
+        for what, line, verdict, note in pool.map(lambda n: judge(header, chosen[n], n), range(len(chosen))):
+            verdicts[verdict] += 1
+            if verdict == "SURVIVED" or options.verbose:
+                print(f"{verdict} attn.h:{line}: {what} {note}", flush=True)
+        header.keep()
+    print(f"{len(chosen)} conditions: " + ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()))
+    print(f"{verdicts['caught']} passed, {verdicts['SURVIVED']} failed, 0 skipped")
+    return verdicts["SURVIVED"] > 0
 
 
 if __name__ == "__main__":
