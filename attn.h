@@ -35,6 +35,9 @@
      >>adaptive    the same with a tolerance: the certificate of a row, planning, rows redone
      >>gradients   the backward of flash and standard: planning, phases, scheduling
      >>standard    attention with the whole score matrix in memory
+     >>split       once for all ISAs: rows and groups of flash, few rows, one key split after another
+     >>blocks      once for all ISAs: blocks of keys and rows of backward, and of standard
+     >>codes       once for all ISAs: rows with a certificate, from codes or plane by plane
      >>append      rotary embedding, quantisation, writing new keys to a cache
      >>layout      layout and dtype conversion
      >>merge       parts of a row joined
@@ -52,7 +55,6 @@
        >>forward   flash, forward: what a row is, how it is finished and joined
        >>group     a few rows against a block of keys
        >>thin      the same for few rows, keys and values where they lie
-       >>split     the groups, gangs and blocks of a unit, one key split after another
        >>int16     rows of a unit from codes of int16, with their certificates
        >>decode    few rows against a cache of int16, with their certificates
        >>backward  flash, backward
@@ -5733,9 +5735,9 @@ typedef struct attn__thin {
     float *out; /* Q K^T, or O */
     int64_t ldo;
     const float *alpha; /* what O is multiplied by, NULL: there is nothing in it */
-    /* what is fetched while row j is read: a row at next[j], or at stream + j * each; nothing where both
-     * are 0. So many of these (`dense`) lie one after the other without gaps, and are fetched line by
-     * line */
+    /* what is fetched while row j is read: a row at next[j], or at stream + j * each; nothing where
+     * both are 0. So many of these (`dense`) lie one after the other without gaps, and are fetched
+     * one cache line after another */
     const char *const *next;
     const char *stream;
     int64_t each, dense;
@@ -6297,7 +6299,6 @@ static void attn__flash_merge(
 
 /* ============================================================================== >>blocks ====
    The same of the backward of flash, and of standard. */
-#if ATTN__BACKWARD
 typedef struct attn__bwd_tile {
     float *KT, *VT, *K;  /* [BK / W][dim][W] twice; rows [BK][q_ld] */
     const float *Q, *dO; /* rows of attn__bwd.q and dout: the row block at hand */
@@ -6649,7 +6650,6 @@ static void attn__backward_bias(
     for (int64_t c = 0; c < width && shared && distinct; c++)
         out[c] = (float)((double)out[c] + total[c]);
 }
-#endif
 
 #ifndef ATTN_NO_STANDARD
 static void attn__standard_scores(const attn__std *job, const attn__sequence_view *s, int64_t h,
@@ -6748,7 +6748,6 @@ static void attn__standard_rows(const attn__std *job, const attn__sequence_view 
 }
 #endif
 
-#if ATTN__BACKWARD && !defined(ATTN_NO_STANDARD)
 static void attn__standard_queries(
     const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t, int64_t row) {
     const attn__kernels *isa = attn__isa();
@@ -6803,11 +6802,10 @@ static void attn__standard_backward(const attn__bwd *job, const attn__sequence_v
     }
     if (job->phase == ATTN__STD_KEYS) attn__bwd_store_keys(job, s, &t);
 }
-#endif
 
 /* =============================================================================== >>codes ====
-   The same of rows with a certificate: from codes of int16, and few rows against int16, plane by
-   plane (>>adaptive). */
+   The same of rows with a certificate (>>adaptive): from codes of int16, and few rows against
+   int16, plane by plane. */
 #if ATTN__ADAPTIVE
 /* Numbers that have no code become 0; whether there were any. */
 static int attn__no_code(float *x, int64_t n, int64_t step) {
@@ -11273,7 +11271,8 @@ ATTN__PLAIN_END
 
 /* ============================================================================== >>kernel ====
    Compiled once per ISA, inside its target region, in the operations of >>ops: ATTN__(x) is a name
-   of its own for each, attn__x__<isa>. */
+   of its own for each, attn__x__<isa>. What has no vectors is in >>split, >>blocks and >>codes, and
+   calls these through attn__kernels. */
 #ifdef ATTN__KERNEL
 #ifndef ATTN__
 #define ATTN__PASTE_(a, b) a##__##b
@@ -12589,8 +12588,6 @@ ATTN__NOINLINE void ATTN__(thin_columns)(const attn__thin *m) {
     for (; c < m->dim; c += ATTN__W)
         ATTN__(thin_panel)(m, 4, 1, 0, 0, m->n, c, attn__min(m->dim - c, ATTN__W), part[0]);
 }
-
-/* ---- >>split: the groups, gangs and blocks of a unit, one key split after another ---- */
 
 /* ---- >>int16: rows with a certificate (>>adaptive) ---- */
 #if ATTN__ADAPTIVE && (ATTN__OWN & ATTN__OWN_INT16)
