@@ -1139,7 +1139,7 @@ static void agrees_backward(proof_case *c, const char *what) {
     c->d.backend = "hip";
     attn_status s = proof_call(c, 1);
     CHECK(!s, "%s: %s", what, c->message);
-    wrong = proof_check_grad(c, &a);
+    wrong = proof_check_grad(c, &a, hip_grad_unit(&c->d, &c->g));
     CHECK(!wrong, "%s: %s", what, wrong);
     char *host = outputs(c, outputs(c, NULL)), *device = outputs(c, NULL);
     proof_reset(c);
