@@ -3305,7 +3305,13 @@ struct gpu_grad_shape {
         V_BYTES = 2 * BN_ * D_,             /* transposed */
         FIRST = K_BYTES + X * V_BYTES,      /* of q or k */
         SECOND = X * K_BYTES + Y * V_BYTES, /* of dout or v */
-        LDS = FIRST + SECOND,
+        /* steps of the second right operand that lie in LDS: where there are no registers for them */
+        PARKED = UNIT_ == UNIT_WMMA11   ? X * (D_ == 128 ? 7 : D_ == 64 ? 2 * Y : 0)
+                 : X && Y && D_ == 128 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
+                                       : 0,
+        PARK_STEP = 32 * BM, /* bytes */
+        PARK = FIRST + SECOND,
+        LDS = PARK + PARKED * PARK_STEP,
         RANGED = DTYPE_ == (int)ATTN_F16
     };
     static_assert(DIMS >= 2 && DIMS <= 8 && THREADS >= 2 * BN_, "");
@@ -3407,6 +3413,7 @@ template <class S> struct gpu_grad16 {
         BN = S::BN,
         TILE = S::TILE,
         ACC = sizeof(acc) / 4,
+        EIGHTS = S::DIM_TILES * ACC / 8, /* of a lane's sums */
         GENERAL = S::MASKS != 0,
         TOLD = S::KEYS && !GENERAL,
         FIRST_T = S::K_BYTES, /* where the transposed ones begin */
@@ -3420,16 +3427,17 @@ template <class S> struct gpu_grad16 {
     int32_t rows;                                         /* that there are */
     gpu_range see;                                        /* rows of the lane's column */
     gpu_range wave_sees;                                  /* that some column of the wave sees */
-    operand first[S::STEPS], second[S::X ? S::STEPS : 1]; /* right */
+    operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
     acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1];
     float x_by, y_by;               /* RANGED: what ds and P go times */
     float lse, delta;               /* of the lane's column, a query; lse as log2_of has it */
-    uint32_t bad_first, bad_second; /* not 0: some were made finite */
+    uint64_t bad_first, bad_second; /* not 0: a lane of the wave made some finite */
 
     int32_t next_head;
     gpu_grad_rows from_first, from_second;
     gpu_grad_left<S, true, S::X != 0, 0> left_first;
     gpu_grad_left<S, S::X != 0, S::Y != 0, S::FIRST> left_second;
+    int64_t told_at; /* of row 0 of next_head, in lse and D */
     float told_next;
 
     __device__ __forceinline__ gpu_grad16(char *shared, float *rows_told, const gpu_grad_params &g)
@@ -3477,15 +3485,28 @@ template <class S> struct gpu_grad16 {
 
     /* ---- from memory ---- */
 
-    __device__ __forceinline__ static void load_operands(
-        operand (&to)[S::STEPS], const char *from, int32_t dims) {
+    /* Steps n < STEPS - KEPT go to LDS, where a lane finds its own 8 k of a step and what the other
+       half has of them: nobody else's, so there is no barrier. */
+    template <int KEPT>
+    __device__ __forceinline__ void load_operands(
+        operand (&to)[KEPT], const char *from, int32_t dims) const {
         GPU_UNROLL for (int n = 0; n < S::STEPS; n++) {
             gpu_u32x4 c[2];
+            const int own = n - (S::STEPS - KEPT), d = 16 * n + 8 * (lane() / TILE);
+            if (own < 0) {
+                *(gpu_u32x4 *)(parked(n) + lane() / TILE * (16 * TILE)) =
+                    gpu_row_chunk(from, d, dims, S::ALIGN >= 16);
+                continue;
+            }
             GPU_UNROLL for (int e = 0; e < (int)sizeof(operand) / 16; e++)
                 c[e] =
                     gpu_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + e), dims, S::ALIGN >= 16);
-            to[n] = U::whole(c[0], c[1]);
+            to[own < 0 ? 0 : own] = U::whole(c[0], c[1]);
         }
+    }
+    __device__ __forceinline__ char *parked(int n) const {
+        return lds + S::PARK + n * S::PARK_STEP + gpu_thread() / U::WAVE * (32 * TILE) +
+               lane() % TILE * 16;
     }
     /* lse in base 2, log2 of F below it, which raises P by F (gpu_p_bias). A row that saw nothing
        has a P of 0. */
@@ -3528,6 +3549,7 @@ template <class S> struct gpu_grad16 {
         if (S::KEYS) {
             a = p.q.data + 2 * gpu_row_at(p, s, p.q, h, 0);
             b = g.dout.data + 2 * gpu_row_at(p, s, g.dout, h, 0);
+            told_at = gpu_lse_at(s, h, 0);
         } else {
             a = p.k.data + 2 * (s.k_base + kv_head * p.k.stride[2]);
             b = p.v.data + 2 * (s.v_base + kv_head * p.v.stride[2]);
@@ -3543,11 +3565,14 @@ template <class S> struct gpu_grad16 {
         const gpu_grad_params &g = gpu_reload(arguments);
         const int32_t n = gpu_thread(), i = min(t * BN + n % BN, rows - 1);
         const float *from = n / BN % 2 ? g.delta : g.call.lse;
-        told_next = from[gpu_lse_at(sequence(), next_head, i)];
+        told_next = from[told_at + i];
     }
     template <bool EDGE> __device__ __forceinline__ void store() {
-        left_first.template store<EDGE>(lds, from_first, bad_first);
-        left_second.template store<EDGE>(lds, from_second, bad_second);
+        uint32_t first_met = 0, second_met = 0;
+        left_first.template store<EDGE>(lds, from_first, first_met);
+        left_second.template store<EDGE>(lds, from_second, second_met);
+        if (EDGE && S::X) bad_first |= gpu_wave_ballot(first_met != 0);
+        if (EDGE && S::Y) bad_second |= gpu_wave_ballot(second_met != 0);
         if (!TOLD) return;
         const int32_t n = gpu_thread();
         told[n] = n / BN % 2 ? told_next : log2_of(told_next);
@@ -3561,11 +3586,15 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ static void step_done() {
         if (U::STEPWISE) gpu_fence();
     }
-    /* Rows TILE tile .. of what lies as rows from byte `from` on, times right. */
+    /* Rows TILE tile .. of what lies as rows from byte `from` on, times right, of which the first
+       steps lie in LDS. */
+    template <int KEPT>
     __device__ __forceinline__ acc product(
-        uint32_t from, uint32_t tile, const operand (&right)[S::STEPS]) const {
+        uint32_t from, uint32_t tile, const operand (&right)[KEPT]) const {
+        enum { PARKED = S::STEPS - KEPT };
         const uint32_t read =
-            gpu_k_at<S>((uint32_t)U::left_row(lane()), (uint32_t)U::chunk(lane()));
+                           gpu_k_at<S>((uint32_t)U::left_row(lane()), (uint32_t)U::chunk(lane())),
+                       half = (uint32_t)U::chunk(lane()) * (16 * TILE);
         const char *base = lds + from + tile * TILE * S::K_ROW;
         operand ring[U::RING];
         acc sum = acc(0.0f);
@@ -3574,12 +3603,17 @@ template <class S> struct gpu_grad16 {
         step_done();
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
             const int n = step + U::RING;
-            sum = U::template mma<S::DTYPE>(ring[step % U::RING], right[step], sum);
+            sum = U::template mma<S::DTYPE>(ring[step % U::RING],
+                step < PARKED ? parked_at(parked(step) + half) : right[step < PARKED ? 0 : step - PARKED],
+                sum);
             if (n < S::STEPS)
                 ring[step % U::RING] = operand_at(base + (n >> 2) * 128, read ^ (n & 3) << 5);
             step_done();
         }
         return sum;
+    }
+    __device__ __forceinline__ static operand parked_at(const char *from) {
+        return U::whole(*(const gpu_u32x4 *)from, *(const gpu_u32x4 *)(from + 16 * TILE));
     }
     /* sums += what lies transposed from byte `from` on, of rows 16 step .., times weights. */
     __device__ __forceinline__ void add(
@@ -3601,6 +3635,7 @@ template <class S> struct gpu_grad16 {
                     base + S::v_line(n * TILE), read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
             step_done();
         }
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) gpu_pin(sums[tile]);
     }
     /* The lane's row n of ACC of a tile of rows, from its first on. */
     __device__ __forceinline__ static constexpr int row_of(int n) { return n / 8 * 16 + n % 8; }
@@ -3655,7 +3690,8 @@ template <class S> struct gpu_grad16 {
         }
     }
     /* `by` becomes so small that no weight of the column, times it, is above 2^14. */
-    __device__ __forceinline__ static void follow(acc &w, acc (&sums)[S::DIM_TILES], float &by) {
+    __device__ __forceinline__ static void follow(
+        const acc &w, acc (&sums)[S::DIM_TILES], float &by) {
         const float most = 0x1p14f;
         float top = 0.0f;
         GPU_UNROLL for (int n = 0; n < ACC; n++)
@@ -3670,12 +3706,14 @@ template <class S> struct gpu_grad16 {
             GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
                 sums[tile] *= alpha;
         }
-        w *= by;
     }
-    __device__ __forceinline__ static operand rounded(const acc &w, int c) {
+    __device__ __forceinline__ static operand rounded(const acc &w, int c, float by) {
         gpu_u32x4 own;
-        GPU_UNROLL for (int e = 0; e < 4; e++)
-            own[e] = gpu_truncate2<S::DTYPE>(w[8 * c + 2 * e], w[8 * c + 2 * e + 1]);
+        GPU_UNROLL for (int e = 0; e < 4; e++) {
+            const float low = w[8 * c + 2 * e], high = w[8 * c + 2 * e + 1];
+            own[e] = S::RANGED ? gpu_truncate2<S::DTYPE>(low * by, high * by)
+                               : gpu_truncate2<S::DTYPE>(low, high);
+        }
         return U::exchange(own);
     }
     /* Tile t; before the last product, where registers are free, the next one is fetched. */
@@ -3689,10 +3727,9 @@ template <class S> struct gpu_grad16 {
             else probabilities<EDGE>(s, t * BN + place, place);
             if (last && !S::X) fetch(next);
             if constexpr (S::Y) {
-                acc p = s;
-                if (S::RANGED) follow(p, y, y_by);
+                if (S::RANGED) follow(s, y, y_by);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
-                    add(y, SECOND_T, (uint32_t)(n * TILE / 16 + c), rounded(p, c));
+                    add(y, SECOND_T, (uint32_t)(n * TILE / 16 + c), rounded(s, c, y_by));
             }
             if constexpr (S::X) {
                 if (!GENERAL) {
@@ -3702,7 +3739,7 @@ template <class S> struct gpu_grad16 {
                 if (S::RANGED) follow(dp, x, x_by);
                 operand ds[ACC / 8];
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
-                    ds[c] = rounded(dp, c);
+                    ds[c] = rounded(dp, c, x_by);
                 if (last) fetch(next);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
                     add(x, FIRST_T, (uint32_t)(n * TILE / 16 + c), ds[c]);
@@ -3712,48 +3749,65 @@ template <class S> struct gpu_grad16 {
 
     /* ---- the end ---- */
 
-    /* by: two factors, one after the other; 0 where the column sees nothing. */
-    __device__ __forceinline__ void put(const acc (&sums)[S::DIM_TILES], float by, float scale,
+    /* The first dim of a lane's n-th eight sums. */
+    __device__ __forceinline__ static int32_t dim_of(int n) {
+        return n * 8 / ACC * TILE + n % (ACC / 8) * 16 + 8 * (lane() / TILE);
+    }
+    /* Sums of a column to its row of `to`, times two factors, 16 bytes at a time; 0 where the column
+       sees nothing. */
+    __device__ __forceinline__ void put_wide(const acc (&sums)[S::DIM_TILES], float by, float scale,
         const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
-        const gpu_params &p = gpu_reload(arguments).call;
-        const bool sees = see.lo < see.hi,
-                   wide = S::ALIGN >= 16 && dtype != ATTN_F64 && !(p.flags & ATTN_ACCUMULATE);
-        char *data = (char *)to.data;
-        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) GPU_UNROLL
-            for (int c = 0; c < ACC / 8; c++) {
-                const int32_t d = tile * TILE + 16 * c + 8 * (lane() / TILE);
-                float v[8];
-                GPU_UNROLL for (int e = 0; e < 8; e++)
-                    v[e] = sees ? sums[tile][8 * c + e] * by * scale : 0.0f;
-                if (!wide) {
-                    GPU_UNROLL for (int e = 0; e < 8; e++)
-                        if (d + e < dims) gpu_put_grad(p, to, dtype, at + d + e, v[e], 0.0f);
-                } else if (d < dims) {
-                    if (dtype == ATTN_F32) {
-                        float4 *eight = (float4 *)(data + 4 * (at + d));
-                        eight[0] = make_float4(v[0], v[1], v[2], v[3]);
-                        eight[1] = make_float4(v[4], v[5], v[6], v[7]);
-                    } else
-                        *(uint4 *)(data + 2 * (at + d)) =
-                            dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(v) : gpu_pack8<ATTN_BF16>(v);
-                }
-            }
+        GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {
+            const int32_t d = dim_of(n);
+            char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * (at + d);
+            float v[8];
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                v[e] = see.lo < see.hi ? sums[8 * n / ACC][8 * n % ACC + e] * by * scale : 0.0f;
+            if (d >= dims) continue;
+            if (dtype == ATTN_F32) {
+                ((float4 *)data)[0] = make_float4(v[0], v[1], v[2], v[3]);
+                ((float4 *)data)[1] = make_float4(v[4], v[5], v[6], v[7]);
+            } else
+                *(uint4 *)data =
+                    dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(v) : gpu_pack8<ATTN_BF16>(v);
+        }
+    }
+    /* The same for any type, alignment and ATTN_ACCUMULATE: one sum at a time from the first
+       register, and the others move up, so that the code is there once. */
+    __device__ __forceinline__ void put_each(acc (&sums)[S::DIM_TILES], float by, float scale,
+        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+        GPU_NO_UNROLL for (int n = 0; n < EIGHTS; n++) GPU_NO_UNROLL for (int e = 0; e < 8; e++) {
+            const int32_t d = dim_of(n) + e;
+            const float value = see.lo < see.hi ? sums[0][0] * by * scale : 0.0f;
+            GPU_UNROLL for (int i = 0; i + 1 < 8 * EIGHTS; i++)
+                sums[i / ACC][i % ACC] = sums[(i + 1) / ACC][(i + 1) % ACC];
+            if (d < dims)
+                gpu_put_grad(gpu_reload(arguments).call, to, dtype, at + d, value, 0.0f);
+        }
+    }
+    /* over: the power of two that the sums went times. */
+    __device__ __forceinline__ void put(acc (&sums)[S::DIM_TILES], float over, float scale,
+        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+        const bool wide = S::ALIGN >= 16 && dtype != ATTN_F64 &&
+                          !(gpu_reload(arguments).call.flags & ATTN_ACCUMULATE);
+        const float by = S::RANGED ? 1.0f / over : 1.0f;
+        if (wide) put_wide(sums, by, scale, to, dtype, at, dims);
+        else put_each(sums, by, scale, to, dtype, at, dims);
     }
     __device__ __forceinline__ void finish() {
         const gpu_grad_params &g = gpu_reload(arguments);
         const gpu_params &p = g.call;
         const gpu_seq s = sequence();
         const int32_t c = my_column(), kv_head = head / p.group;
-        const float x_over = S::RANGED ? 1.0f / x_by : 1.0f,
-                    y_over = S::RANGED ? 1.0f / y_by : 1.0f, scale = GENERAL ? 1.0f : p.scale;
+        const float scale = GENERAL ? 1.0f : p.scale;
         if (c >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
         if constexpr (!S::KEYS)
-            put(x, x_over, scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c), p.head_dim);
+            put(x, x_by, scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c), p.head_dim);
         if constexpr (S::KEYS && S::X)
-            put(x, x_over, scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c),
+            put(x, x_by, scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c),
                 p.head_dim);
         if constexpr (S::Y)
-            put(y, y_over, 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, s, g.dv, kv_head, c), p.v_dim);
+            put(y, y_by, 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, s, g.dv, kv_head, c), p.v_dim);
     }
     /* As gpu_poison: the products had finite values where left is not finite, of rows that some
        column does not see. Element d of every column that sees such a row becomes a NaN. A wave for
@@ -3854,7 +3908,7 @@ template <class S> struct gpu_grad16 {
     }
 };
 template <class S>
-__global__ void __launch_bounds__(S::THREADS) gpu_grad16_kernel(gpu_grad_params g) {
+__global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_params g) {
     if constexpr ((GPU_UNITS & (int)S::UNIT) && !(S::RANGED && (GPU_UNITS & F16_FLUSHES))) {
         __shared__ __attribute__((aligned(128))) char lds[S::LDS];
         __shared__ float told[gpu_grad16<S>::TOLD ? S::THREADS : 1];
@@ -3883,8 +3937,7 @@ __global__ void __launch_bounds__(S::THREADS) gpu_grad16_kernel(gpu_grad_params 
         (const void *)gpu_dbias_kernel<DTYPE>},
 #define GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, D, PARTS, WAVES, BN) \
     GPU_ROW_GRAD_16("flash_" name "_d" #D, UNIT, DTYPE, D, PARTS, WAVES, BN, 0, 16) \
-    GPU_ROW_GRAD_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, PARTS, WAVES, BN, 0, 2) \
-    GPU_ROW_GRAD_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, PARTS, WAVES, BN, ~0, 2)
+    GPU_ROW_GRAD_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, PARTS, WAVES, BN, ~0, 1)
 #define GPU_ROWS_GRAD_16_UNIT(name, UNIT, DTYPE, PARTS128) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 32, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 32), 64) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 64, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 64), 32) \
@@ -5492,23 +5545,23 @@ static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
             return &row;
     return NULL;
 }
-/* The same of a backward. */
+/* The same of a backward: 16 where every row can be read and written 16 bytes at a time, and rows of
+   what is read lie within 32 bits; else 1. */
 static int32_t gpu_grad_align(const attn_desc *d, const attn_grad *g) {
+    const attn_in *in[4] = {&d->q, &g->dout, &d->k, &d->v};
     const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
-    const int32_t size = (int32_t)gpu_bytes(d->q.dtype, 1);
+    const int64_t far = (int64_t)1 << 24;
     int64_t e[2][3];
-    int32_t align = gpu_common_align(d);
-    if (!(d->flags & ATTN_DEVICE))
-        return d->heads * (d->head_dim + d->v_dim) < 1 << 22 ? align : size;
     gpu_extent_q(d, e[0]);
     gpu_extent_k(d, e[1]);
-    if (gpu_align_of(g->dout.data, g->dout.stride, e[0], g->dout.dtype) < align) return size;
-    if (e[0][1] > 1 && (llabs(d->q.stride[1]) >= 1 << 24 || llabs(g->dout.stride[1]) >= 1 << 24))
-        return size;
+    if (d->head_dim % 8 || d->v_dim % 8) return 1;
+    for (int n = 0; n < 4; n++)
+        if (gpu_align_of(in[n]->data, in[n]->stride, e[n > 1], in[n]->dtype) < 16 ||
+            (e[n > 1][1] > 1 && llabs(in[n]->stride[1]) >= far))
+            return 1;
     for (int n = 0; n < 3; n++)
-        if (gpu_align_of(out[n]->data, out[n]->stride, e[n > 0], out[n]->dtype) < align)
-            return size;
-    return align;
+        if (gpu_align_of(out[n]->data, out[n]->stride, e[n > 0], out[n]->dtype) < 16) return 1;
+    return d->flags & ATTN_DEVICE || d->heads * (d->head_dim + d->v_dim) < far ? 16 : 1;
 }
 static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d, const attn_grad *g, int32_t units) {
     const int32_t align = gpu_grad_align(d, g), masks = gpu_masks_of(d);
