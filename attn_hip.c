@@ -3306,16 +3306,23 @@ struct gpu_grad_shape {
         FIRST = K_BYTES + X * V_BYTES,      /* of q or k */
         SECOND = X * K_BYTES + Y * V_BYTES, /* of dout or v */
         /* steps of the second right operand that lie in LDS: where there are no registers for them */
-        PARKED = UNIT_ == UNIT_WMMA11   ? X * (D_ == 128 ? 7 : D_ == 64 ? 2 * Y : 0)
+        PARKED = UNIT_ == UNIT_WMMA11  ? X * (D_ == 128     ? 7
+                                                 : D_ == 64 ? 3 * Y
+                                                            : 0)
                  : X && Y && D_ == 128 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
                                        : 0,
         PARK_STEP = 32 * BM, /* bytes */
         PARK = FIRST + SECOND,
         LDS = PARK + PARKED * PARK_STEP,
+        KEEPS = !X || !Y || UNIT_ == UNIT_WMMA12 || (UNIT_ == UNIT_MFMA && D_ < 128),
         RANGED = DTYPE_ == (int)ATTN_F16
     };
     static_assert(DIMS >= 2 && DIMS <= 8 && THREADS >= 2 * BN_, "");
     __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
+    /* What follows from it stays in registers through the loop where there are some. */
+    __device__ static __forceinline__ uint32_t thread() {
+        return KEEPS ? threadIdx.x : (uint32_t)gpu_thread();
+    }
 };
 
 /* A tensor of 16 bits whose rows a kernel passes over. */
@@ -3334,27 +3341,27 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
         uint32_t row, dim;
     };
     __device__ static __forceinline__ place mine() {
-        const uint32_t groups = (uint32_t)S::D / (uint32_t)S::DIMS / 8, t = (uint32_t)gpu_thread();
+        const uint32_t groups = (uint32_t)S::D / (uint32_t)S::DIMS / 8, t = S::thread();
         const place a = {(t / 16 / groups * 2 + (t >> 3 & 1)) * 4,
             (t / 16 % groups * 8 + t % 8) * (uint32_t)S::DIMS};
         return a;
     }
-    /* Tile t of `rows` rows; those beyond the last repeat it. */
+    /* Tile t of `rows` rows; those beyond the last repeat it. Where rows are aligned neither stride
+       nor tile passes 32 bits. */
     __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
         const place my = mine();
         const int32_t begin = t * S::BN, last = rows - 1 - begin;
-        /* from the tile's lowest address on, 32 bits */
-        const bool down = x.stride < 0;
-        const uint32_t step = (uint32_t)(down ? -x.stride : x.stride);
-        const char *lowest = x.data + (begin + (int64_t)(down ? S::BN - 1 : 0)) * x.stride;
-        const uint32_t inside = (int32_t)my.dim < x.dims ? my.dim * 2 : 0;
-        GPU_UNROLL for (int r = 0; r < 4; r++) {
-            const int32_t i = min((int32_t)my.row + r, last);
-            if constexpr (S::ALIGN >= 16) {
-                gpu_words_copy<S::WORDS>(
-                    next[r], lowest + ((uint32_t)(down ? S::BN - 1 - i : i) * step + inside));
-            } else {
-                const uint16_t *from = (const uint16_t *)(x.data + (begin + (int64_t)i) * x.stride);
+        const char *first = x.data + begin * x.stride;
+        if constexpr (S::ALIGN >= 16) {
+            const uint32_t step = (uint32_t)x.stride,
+                           inside = (int32_t)my.dim < x.dims ? my.dim * 2 : 0,
+                           from = my.row * step + inside, most = (uint32_t)last * step + inside;
+            GPU_UNROLL for (uint32_t r = 0; r < 4; r++)
+                gpu_words_copy<S::WORDS>(next[r], first + min(from + r * step, most));
+        } else {
+            GPU_UNROLL for (int r = 0; r < 4; r++) {
+                const uint16_t *from =
+                    (const uint16_t *)(first + min((int32_t)my.row + r, last) * x.stride);
                 GPU_UNROLL for (int n = 0; n < S::WORDS; n++)
                     next[r][n] = 0;
                 GPU_UNROLL for (int e = 0; e < S::DIMS; e++) {
@@ -3424,13 +3431,14 @@ template <class S> struct gpu_grad16 {
     float *told; /* TOLD: in LDS, the lse of BN rows, then their D */
     const gpu_grad_params &arguments;
     int32_t head, wave_column;
-    int32_t rows;                                         /* that there are */
-    gpu_range see;                                        /* rows of the lane's column */
-    gpu_range wave_sees;                                  /* that some column of the wave sees */
+    int32_t rows;        /* that there are */
+    gpu_range see;       /* rows of the lane's column */
+    gpu_range wave_sees; /* that some column of the wave sees */
     operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
     acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1];
     float x_by, y_by;               /* RANGED: what ds and P go times */
     float lse, delta;               /* of the lane's column, a query; lse as log2_of has it */
+    uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
     uint64_t bad_first, bad_second; /* not 0: a lane of the wave made some finite */
 
     int32_t next_head;
@@ -3442,7 +3450,7 @@ template <class S> struct gpu_grad16 {
 
     __device__ __forceinline__ gpu_grad16(char *shared, float *rows_told, const gpu_grad_params &g)
         : lds(shared), told(rows_told), arguments(g) {}
-    __device__ __forceinline__ static int32_t lane() { return gpu_thread() % (int32_t)U::WAVE; }
+    __device__ __forceinline__ static int32_t lane() { return (int32_t)(S::thread() % U::WAVE); }
     __device__ __forceinline__ int32_t my_column() const { return wave_column + lane() % TILE; }
     __device__ __forceinline__ gpu_seq sequence() const {
         return gpu_sequence(gpu_reload(arguments).call, (int32_t)blockIdx.z);
@@ -3505,7 +3513,7 @@ template <class S> struct gpu_grad16 {
         }
     }
     __device__ __forceinline__ char *parked(int n) const {
-        return lds + S::PARK + n * S::PARK_STEP + gpu_thread() / U::WAVE * (32 * TILE) +
+        return lds + S::PARK + n * S::PARK_STEP + S::thread() / U::WAVE * (32 * TILE) +
                lane() % TILE * 16;
     }
     /* lse in base 2, log2 of F below it, which raises P by F (gpu_p_bias). A row that saw nothing
@@ -3563,7 +3571,7 @@ template <class S> struct gpu_grad16 {
         left_second.fetch(from_second, t, rows);
         if (!TOLD) return;
         const gpu_grad_params &g = gpu_reload(arguments);
-        const int32_t n = gpu_thread(), i = min(t * BN + n % BN, rows - 1);
+        const int32_t n = (int32_t)S::thread(), i = min(t * BN + n % BN, rows - 1);
         const float *from = n / BN % 2 ? g.delta : g.call.lse;
         told_next = from[told_at + i];
     }
@@ -3574,7 +3582,7 @@ template <class S> struct gpu_grad16 {
         if (EDGE && S::X) bad_first |= gpu_wave_ballot(first_met != 0);
         if (EDGE && S::Y) bad_second |= gpu_wave_ballot(second_met != 0);
         if (!TOLD) return;
-        const int32_t n = gpu_thread();
+        const int32_t n = (int32_t)S::thread();
         told[n] = n / BN % 2 ? told_next : log2_of(told_next);
     }
 
@@ -3586,15 +3594,23 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ static void step_done() {
         if (U::STEPWISE) gpu_fence();
     }
+    /* What is made of it is not kept either. */
+    __device__ __forceinline__ static uint32_t again(uint32_t at) {
+        if (!S::KEEPS) gpu_pin(at);
+        return at;
+    }
+    __device__ __forceinline__ void place_lanes() {
+        const uint32_t row = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::chunk(lane());
+        rows_at = gpu_k_at<S>(row, chunk);
+        turned_at = gpu_v_at<S>(row, chunk * 8) - S::K_BYTES;
+    }
     /* Rows TILE tile .. of what lies as rows from byte `from` on, times right, of which the first
        steps lie in LDS. */
     template <int KEPT>
     __device__ __forceinline__ acc product(
         uint32_t from, uint32_t tile, const operand (&right)[KEPT]) const {
         enum { PARKED = S::STEPS - KEPT };
-        const uint32_t read =
-                           gpu_k_at<S>((uint32_t)U::left_row(lane()), (uint32_t)U::chunk(lane())),
-                       half = (uint32_t)U::chunk(lane()) * (16 * TILE);
+        const uint32_t read = again(rows_at), half = (uint32_t)U::chunk(lane()) * (16 * TILE);
         const char *base = lds + from + tile * TILE * S::K_ROW;
         operand ring[U::RING];
         acc sum = acc(0.0f);
@@ -3604,7 +3620,8 @@ template <class S> struct gpu_grad16 {
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
             const int n = step + U::RING;
             sum = U::template mma<S::DTYPE>(ring[step % U::RING],
-                step < PARKED ? parked_at(parked(step) + half) : right[step < PARKED ? 0 : step - PARKED],
+                step < PARKED ? parked_at(parked(step) + half)
+                              : right[step < PARKED ? 0 : step - PARKED],
                 sum);
             if (n < S::STEPS)
                 ring[step % U::RING] = operand_at(base + (n >> 2) * 128, read ^ (n & 3) << 5);
@@ -3618,8 +3635,7 @@ template <class S> struct gpu_grad16 {
     /* sums += what lies transposed from byte `from` on, of rows 16 step .., times weights. */
     __device__ __forceinline__ void add(
         acc (&sums)[S::DIM_TILES], uint32_t from, uint32_t step, operand weights) const {
-        const uint32_t read =
-            gpu_v_at<S>((uint32_t)U::left_row(lane()), (uint32_t)U::chunk(lane()) * 8) - S::K_BYTES;
+        const uint32_t read = again(turned_at);
         const char *base = lds + from;
         operand ring[U::RING];
         GPU_UNROLL for (uint32_t n = 0; n < U::RING; n++)
@@ -3635,20 +3651,29 @@ template <class S> struct gpu_grad16 {
                     base + S::v_line(n * TILE), read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
             step_done();
         }
-        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) gpu_pin(sums[tile]);
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+            gpu_pin(sums[tile]);
     }
     /* The lane's row n of ACC of a tile of rows, from its first on. */
     __device__ __forceinline__ static constexpr int row_of(int n) { return n / 8 * 16 + n % 8; }
 
-    /* Scores to P. row0: the lane's first row of the tile, which is `place` in told. */
+    /* Scores to P. row0: the lane's first row of the tile, which is `place` in told. Pairs: MFMA's
+       chips multiply and add two at a time. */
+    __device__ __forceinline__ gpu_f32x2 told_of(float own, int32_t place) const {
+        const gpu_f32x2 both = {S::KEYS ? told[place] : own, S::KEYS ? told[place + 1] : own};
+        return both;
+    }
     template <bool EDGE>
     __device__ __forceinline__ void probabilities(acc &s, int32_t row0, int32_t place) const {
-        const float scale = gpu_reload(arguments).call.scale_log2, top = log2_of_f();
+        const float scale = -gpu_reload(arguments).call.scale_log2;
         const gpu_seen seen(see, row0);
-        GPU_UNROLL for (int n = 0; n < ACC; n++) {
-            const float at = fmaf(s[n], scale, S::KEYS ? -told[place + row_of(n)] : -lse);
-            const float p = gpu_exp2(at > top ? top : at); /* a NaN stays */
-            s[n] = EDGE && !seen.has(row_of(n)) ? 0.0f : p;
+        GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
+            const gpu_f32x2 x = {s[n], s[n + 1]}, y = x * scale + told_of(lse, place + row_of(n));
+            GPU_UNROLL for (int e = 0; e < 2; e++) {
+                /* what is below 0 becomes 0, as an integer: a NaN stays */
+                const float p = gpu_exp2(-__int_as_float(max(__float_as_int(y[e]), 0)));
+                s[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : p;
+            }
         }
     }
     /* dp to ds; dp of what is hidden may be anything. */
@@ -3656,9 +3681,11 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ void gradients(
         const acc &p, acc &dp, int32_t row0, int32_t place) const {
         const gpu_seen seen(see, row0);
-        GPU_UNROLL for (int n = 0; n < ACC; n++) {
-            const float ds = p[n] * (dp[n] - (S::KEYS ? told[BN + place + row_of(n)] : delta));
-            dp[n] = EDGE && !seen.has(row_of(n)) ? 0.0f : ds;
+        GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
+            const gpu_f32x2 x = {dp[n], dp[n + 1]}, w = {p[n], p[n + 1]},
+                            ds = w * (x - told_of(delta, BN + place + row_of(n)));
+            GPU_UNROLL for (int e = 0; e < 2; e++)
+                dp[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : ds[e];
         }
     }
     /* The same with softcap, bias, ALiBi, masks and dropout. Eight at a time in the first
@@ -3776,14 +3803,15 @@ template <class S> struct gpu_grad16 {
        register, and the others move up, so that the code is there once. */
     __device__ __forceinline__ void put_each(acc (&sums)[S::DIM_TILES], float by, float scale,
         const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
-        GPU_NO_UNROLL for (int n = 0; n < EIGHTS; n++) GPU_NO_UNROLL for (int e = 0; e < 8; e++) {
-            const int32_t d = dim_of(n) + e;
-            const float value = see.lo < see.hi ? sums[0][0] * by * scale : 0.0f;
-            GPU_UNROLL for (int i = 0; i + 1 < 8 * EIGHTS; i++)
-                sums[i / ACC][i % ACC] = sums[(i + 1) / ACC][(i + 1) % ACC];
-            if (d < dims)
-                gpu_put_grad(gpu_reload(arguments).call, to, dtype, at + d, value, 0.0f);
-        }
+        GPU_NO_UNROLL for (int n = 0; n < EIGHTS; n++) GPU_NO_UNROLL
+            for (int e = 0; e < 8; e++) {
+                const int32_t d = dim_of(n) + e;
+                const float value = see.lo < see.hi ? sums[0][0] * by * scale : 0.0f;
+                GPU_UNROLL for (int i = 0; i + 1 < 8 * EIGHTS; i++)
+                    sums[i / ACC][i % ACC] = sums[(i + 1) / ACC][(i + 1) % ACC];
+                if (d < dims)
+                    gpu_put_grad(gpu_reload(arguments).call, to, dtype, at + d, value, 0.0f);
+            }
     }
     /* over: the power of two that the sums went times. */
     __device__ __forceinline__ void put(acc (&sums)[S::DIM_TILES], float over, float scale,
@@ -3804,8 +3832,7 @@ template <class S> struct gpu_grad16 {
         if constexpr (!S::KEYS)
             put(x, x_by, scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c), p.head_dim);
         if constexpr (S::KEYS && S::X)
-            put(x, x_by, scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c),
-                p.head_dim);
+            put(x, x_by, scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c), p.head_dim);
         if constexpr (S::Y)
             put(y, y_by, 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, s, g.dv, kv_head, c), p.v_dim);
     }
@@ -3896,6 +3923,7 @@ template <class S> struct gpu_grad16 {
         bad_first = bad_second = 0;
         if (all.some.lo < all.some.hi) {
             load_right();
+            place_lanes();
             pass(head + heads, all);
         }
         finish();
@@ -5545,8 +5573,8 @@ static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
             return &row;
     return NULL;
 }
-/* The same of a backward: 16 where every row can be read and written 16 bytes at a time, and rows of
-   what is read lie within 32 bits; else 1. */
+/* The same of a backward: 16 where every row can be read and written 16 bytes at a time, and the rows
+   that are read follow each other within 32 bits; else 1. */
 static int32_t gpu_grad_align(const attn_desc *d, const attn_grad *g) {
     const attn_in *in[4] = {&d->q, &g->dout, &d->k, &d->v};
     const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
@@ -5557,7 +5585,7 @@ static int32_t gpu_grad_align(const attn_desc *d, const attn_grad *g) {
     if (d->head_dim % 8 || d->v_dim % 8) return 1;
     for (int n = 0; n < 4; n++)
         if (gpu_align_of(in[n]->data, in[n]->stride, e[n > 1], in[n]->dtype) < 16 ||
-            (e[n > 1][1] > 1 && llabs(in[n]->stride[1]) >= far))
+            (e[n > 1][1] > 1 && (in[n]->stride[1] < 0 || in[n]->stride[1] >= far)))
             return 1;
     for (int n = 0; n < 3; n++)
         if (gpu_align_of(out[n]->data, out[n]->stride, e[n > 0], out[n]->dtype) < 16) return 1;
