@@ -3314,7 +3314,7 @@ struct gpu_grad_shape {
         PARK_STEP = 32 * BM, /* bytes */
         PARK = FIRST + SECOND,
         LDS = PARK + PARKED * PARK_STEP,
-        KEEPS = !X || !Y || UNIT_ == UNIT_WMMA12 || (UNIT_ == UNIT_MFMA && D_ < 128),
+        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || (UNIT_ == UNIT_MFMA && D_ < 128)),
         RANGED = DTYPE_ == (int)ATTN_F16
     };
     static_assert(DIMS >= 2 && DIMS <= 8 && THREADS >= 2 * BN_, "");
@@ -3501,6 +3501,7 @@ template <class S> struct gpu_grad16 {
         GPU_UNROLL for (int n = 0; n < S::STEPS; n++) {
             gpu_u32x4 c[2];
             const int own = n - (S::STEPS - KEPT), d = 16 * n + 8 * (lane() / TILE);
+            if (S::ALIGN < 16) gpu_fence(); /* one after the other: registers */
             if (own < 0) {
                 *(gpu_u32x4 *)(parked(n) + lane() / TILE * (16 * TILE)) =
                     gpu_row_chunk(from, d, dims, S::ALIGN >= 16);
@@ -3688,17 +3689,18 @@ template <class S> struct gpu_grad16 {
                 dp[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : ds[e];
         }
     }
-    /* The same with softcap, bias, ALiBi, masks and dropout. Eight at a time in the first
-       registers, which then go round: the code is there once. */
+    /* The same with softcap, bias, ALiBi, masks and dropout. Few at a time in the first registers,
+       which then go round: the code is there once. */
     __device__ __forceinline__ void weights_of_masks(acc &s, acc &dp, int32_t row0) const {
+        enum { FEW = 2 };
         const float f = gpu_p_bias<S::DTYPE>::F;
         const int32_t c = my_column();
-        GPU_NO_UNROLL for (int eight = 0; eight < ACC / 8; eight++, row0 += 16) {
-            const gpu_seq own = sequence();
-            float w[8], ds[8];
-            GPU_UNROLL for (int e = 0; e < 8; e++) {
+        GPU_NO_UNROLL for (int n0 = 0; n0 < ACC; n0 += FEW) {
+            float w[FEW], ds[FEW];
+            GPU_UNROLL for (int e = 0; e < FEW; e++) {
                 const gpu_grad_params &g = gpu_reload(arguments);
-                const int32_t row = row0 + e, i = S::KEYS ? row : c,
+                const gpu_seq own = sequence();
+                const int32_t row = row0 + row_of(n0) + e, i = S::KEYS ? row : c,
                               j = S::KEYS ? c - (int32_t)own.column : row;
                 gpu_pair pair = {0, 0, 0};
                 if (row >= see.lo && row < see.hi) {
@@ -3711,8 +3713,8 @@ template <class S> struct gpu_grad16 {
                 ds[e] = pair.dx * f;
             }
             GPU_UNROLL for (int n = 0; n < ACC; n++) {
-                s[n] = n + 8 < ACC ? s[(n + 8) % ACC] : w[n % 8];
-                if constexpr (S::X) dp[n] = n + 8 < ACC ? dp[(n + 8) % ACC] : ds[n % 8];
+                s[n] = n + FEW < ACC ? s[(n + FEW) % ACC] : w[n % FEW];
+                if constexpr (S::X) dp[n] = n + FEW < ACC ? dp[(n + FEW) % ACC] : ds[n % FEW];
             }
         }
     }
