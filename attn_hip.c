@@ -3658,12 +3658,14 @@ template <class S> struct gpu_grad16 {
     /* The lane's row n of ACC of a tile of rows, from its first on. */
     __device__ __forceinline__ static constexpr int row_of(int n) { return n / 8 * 16 + n % 8; }
 
-    /* Scores to P. row0: the lane's first row of the tile, which is `place` in told. Pairs: MFMA's
-       chips multiply and add two at a time. */
+    /* Of two rows in told from `place` on, or of the lane's column: MFMA's chips multiply and add two
+       at a time. */
     __device__ __forceinline__ gpu_f32x2 told_of(float own, int32_t place) const {
         const gpu_f32x2 both = {S::KEYS ? told[place] : own, S::KEYS ? told[place + 1] : own};
         return both;
     }
+    /* Scores to P, which is at most 1 whatever lse is. row0: the lane's first row of the tile, which
+       is `place` in told. */
     template <bool EDGE>
     __device__ __forceinline__ void probabilities(acc &s, int32_t row0, int32_t place) const {
         const float scale = -gpu_reload(arguments).call.scale_log2;
@@ -3671,8 +3673,7 @@ template <class S> struct gpu_grad16 {
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
             const gpu_f32x2 x = {s[n], s[n + 1]}, y = x * scale + told_of(lse, place + row_of(n));
             GPU_UNROLL for (int e = 0; e < 2; e++) {
-                /* what is below 0 becomes 0, as an integer: a NaN stays */
-                const float p = gpu_exp2(-__int_as_float(max(__float_as_int(y[e]), 0)));
+                const float p = gpu_exp2(-(y[e] < 0.0f ? 0.0f : y[e])); /* a NaN stays */
                 s[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : p;
             }
         }
