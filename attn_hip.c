@@ -958,8 +958,9 @@ struct gpu_seen {
     uint32_t from, keys;
     __device__ __forceinline__ gpu_seen(gpu_range see, int32_t key0)
         : from((uint32_t)(key0 - see.lo)), keys((uint32_t)max(see.hi - see.lo, 0)) {}
+    __device__ __forceinline__ bool has(int n) const { return from + (uint32_t)n < keys; }
     __device__ __forceinline__ float operator()(int n, float score) const {
-        return from + (uint32_t)n < keys ? score : GPU_NEG_INF;
+        return has(n) ? score : GPU_NEG_INF;
     }
 };
 
@@ -2206,11 +2207,8 @@ __device__ static __forceinline__ float gpu_pair_dp(
                ? gpu_grad_dot<DTYPE>(g.dout.data, DTYPE, x, p.v.data, y, p.v_dim)
                : gpu_grad_dot<DTYPE>(g.dout.data, g.dout_dtype, x, p.v.data, y, p.v_dim);
 }
-template <int DTYPE>
-__device__ static __forceinline__ gpu_pair gpu_pair_of(const gpu_grad_params &arguments,
-    const gpu_seq &s, const gpu_row &row, int32_t h, int32_t i, int32_t j) {
-    const float x = gpu_pair_score<DTYPE>(arguments.call, s, h, i, j),
-                dp = gpu_pair_dp<DTYPE>(arguments, s, h, i, j);
+__device__ static __forceinline__ gpu_pair gpu_pair_from(const gpu_grad_params &arguments,
+    const gpu_seq &s, const gpu_row &row, int32_t h, int32_t i, int32_t j, float x, float dp) {
     const gpu_grad_params &g = gpu_reload(arguments);
     const gpu_params &p = g.call;
     const int64_t l = gpu_lse_at(s, h, i);
@@ -2230,6 +2228,13 @@ __device__ static __forceinline__ gpu_pair gpu_pair_of(const gpu_grad_params &ar
     pair.ds = weight * (factor * dp - g.delta[l]);
     pair.dx = pair.ds * slope;
     return pair;
+}
+template <int DTYPE>
+__device__ static __forceinline__ gpu_pair gpu_pair_of(const gpu_grad_params &arguments,
+    const gpu_seq &s, const gpu_row &row, int32_t h, int32_t i, int32_t j) {
+    const float x = gpu_pair_score<DTYPE>(arguments.call, s, h, i, j),
+                dp = gpu_pair_dp<DTYPE>(arguments, s, h, i, j);
+    return gpu_pair_from(arguments, s, row, h, i, j, x, dp);
 }
 
 /* Dims c0 + n * GPU_WAVE + lane of a sum over keys or rows. */
@@ -2429,7 +2434,9 @@ __global__ static void __launch_bounds__(64) gpu_dsink_kernel(gpu_grad_params g)
     if (lane == 0) gpu_put_grad(p, dsink, ATTN_F32, h, sum, 0.0f);
 }
 #define GPU_ROW_BACKWARD(name, DTYPE) \
-    {name, DTYPE, (const void *)gpu_dq_kernel<DTYPE>, (const void *)gpu_dkv_kernel<DTYPE>, \
+    {name, UNIT_SCALAR, DTYPE, INT32_MAX, ~0, 1, \
+        {{(const void *)gpu_dq_kernel<DTYPE>, 0, 0}, {(const void *)gpu_dkv_kernel<DTYPE>, 0, 0}, \
+            {NULL, 0, 0}}, \
         (const void *)gpu_dbias_kernel<DTYPE>},
 /* clang-format off */
 #define GPU_ROWS_BACKWARD \
@@ -3257,6 +3264,727 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_for
     GPU_ROWS_16_MFMA("bf16", ATTN_BF16, 8) GPU_ROWS_16_MFMA("f16", ATTN_F16, 4) \
     GPU_ROWS_16_WMMA11("bf16", ATTN_BF16) GPU_ROWS_16_WMMA11("f16", ATTN_F16) \
     GPU_ROWS_16_WMMA12("bf16", ATTN_BF16) GPU_ROWS_16_WMMA12("f16", ATTN_F16)
+/* clang-format on */
+/* ============================================================================ >>backward16 ====
+   The gradients of f16 and bf16 on a matrix unit. A kernel has columns, TILE of them a wave, and
+   passes over rows, BN at a time: dq has queries for columns and keys for rows, dk and dv the other
+   way round. left is what rows have, k and v or q and dout; right is what columns have:
+
+     s  = left q or k  . right k or q        x += left^T ds
+     dp = left dout or v . right v or dout   y += left^T p         (dv alone)
+
+   left lies in LDS as rows and transposed, right and the sums are in registers, all of them
+   transposed as in >>kernel16: weights feed the second products from where the scores were. P and
+   ds are rounded to 16 bits there, cut towards zero as P is there. Rows come in order and each sum
+   has one owner: the same bits on every run. In f16 the P and the ds of a column go times a power
+   of two that follows the largest so far. */
+enum { GRAD_DQ = 1, GRAD_DK = 2, GRAD_DV = 4 };
+template <int UNIT_, int DTYPE_, int D_, int KIND_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
+struct gpu_grad_shape {
+    enum {
+        UNIT = UNIT_,
+        DTYPE = DTYPE_,
+        D = D_,
+        WAVES = WAVES_,
+        BN = BN_,
+        MASKS = MASKS_,
+        ALIGN = ALIGN_
+    };
+    typedef gpu_unit<UNIT_> U;
+    enum {
+        KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
+        X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
+        Y = !!(KIND_ & GRAD_DV),
+        TILE = (int)U::TILE,
+        THREADS = WAVES_ * (int)U::WAVE,
+        BM = WAVES_ * TILE,
+        STEPS = D_ / 16,
+        ROW_TILES = BN_ / TILE,
+        DIM_TILES = D_ / TILE,
+        DIMS = BN_ / 4 * D_ / THREADS, /* that a thread brings, of 4 rows */
+        WORDS = DIMS / 2,
+        K_ROW = D_ < 64 ? 128 : 2 * D_,     /* bytes in LDS: of a row */
+        K_BYTES = BN_ * K_ROW,              /* as rows */
+        V_BYTES = 2 * BN_ * D_,             /* transposed */
+        FIRST = K_BYTES + X * V_BYTES,      /* of q or k */
+        SECOND = X * K_BYTES + Y * V_BYTES, /* of dout or v */
+        /* steps of the second right operand that lie in LDS: where there are no registers for them */
+        PARKED = UNIT_ == UNIT_WMMA11  ? X * (D_ == 128     ? 7
+                                                 : D_ == 64 ? 3 * Y
+                                                            : 0)
+                 : X && Y && D_ == 128 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
+                                       : 0,
+        PARK_STEP = 32 * BM, /* bytes */
+        PARK = FIRST + SECOND,
+        LDS = PARK + PARKED * PARK_STEP,
+        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || (UNIT_ == UNIT_MFMA && D_ < 128)),
+        RANGED = DTYPE_ == (int)ATTN_F16
+    };
+    static_assert(DIMS >= 2 && DIMS <= 8 && THREADS >= 2 * BN_, "");
+    __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
+    /* What follows from it stays in registers through the loop where there are some. */
+    __device__ static __forceinline__ uint32_t thread() {
+        return KEEPS ? threadIdx.x : (uint32_t)gpu_thread();
+    }
+};
+
+/* A tensor of 16 bits whose rows a kernel passes over. */
+struct gpu_grad_rows {
+    const char *data; /* of row 0 */
+    int64_t stride;   /* bytes */
+    int32_t dims;
+};
+
+/* Rows of `left` on their way to LDS, to byte AT: a thread has DIMS dims of 4 rows, 8 groups of dims
+   times 2 of rows side by side. */
+template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
+    uint32_t next[4][S::WORDS];
+
+    struct place {
+        uint32_t row, dim;
+    };
+    __device__ static __forceinline__ place mine() {
+        const uint32_t groups = (uint32_t)S::D / (uint32_t)S::DIMS / 8, t = S::thread();
+        const place a = {(t / 16 / groups * 2 + (t >> 3 & 1)) * 4,
+            (t / 16 % groups * 8 + t % 8) * (uint32_t)S::DIMS};
+        return a;
+    }
+    /* Tile t of `rows` rows; those beyond the last repeat it. Where rows are aligned neither stride
+       nor tile passes 32 bits. */
+    __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
+        const place my = mine();
+        const int32_t begin = t * S::BN, last = rows - 1 - begin;
+        const char *first = x.data + begin * x.stride;
+        if constexpr (S::ALIGN >= 16) {
+            const uint32_t step = (uint32_t)x.stride,
+                           inside = (int32_t)my.dim < x.dims ? my.dim * 2 : 0,
+                           from = my.row * step + inside, most = (uint32_t)last * step + inside;
+            GPU_UNROLL for (uint32_t r = 0; r < 4; r++)
+                gpu_words_copy<S::WORDS>(next[r], first + min(from + r * step, most));
+        } else {
+            GPU_UNROLL for (int r = 0; r < 4; r++) {
+                const uint16_t *from =
+                    (const uint16_t *)(first + min((int32_t)my.row + r, last) * x.stride);
+                GPU_UNROLL for (int n = 0; n < S::WORDS; n++)
+                    next[r][n] = 0;
+                GPU_UNROLL for (int e = 0; e < S::DIMS; e++) {
+                    const int32_t d = (int32_t)my.dim + e;
+                    const uint32_t value = from[d < x.dims ? d : x.dims - 1];
+                    next[r][e / 2] |= (d < x.dims ? value : 0) << e % 2 * 16;
+                }
+            }
+        }
+    }
+    /* FINITE: what is transposed is made finite, and bad says whether anything was not. */
+    template <bool FINITE>
+    __device__ __forceinline__ void store(char *lds, const gpu_grad_rows &x, uint32_t &bad) {
+        const place my = mine();
+        const uint32_t keep = (int32_t)my.dim < x.dims ? ~0u : 0u;
+        GPU_UNROLL for (int r = 0; r < 4; r++) GPU_UNROLL
+            for (int n = 0; n < S::WORDS; n++) next[r][n] &= keep;
+        if constexpr (ROWS) {
+            const uint32_t to = gpu_k_at<S>(my.row, my.dim / 8) + my.dim % 8 * 2;
+            GPU_UNROLL for (uint32_t r = 0; r < 4; r++) {
+                char *at = lds + AT + (to ^ r << 4) + r * S::K_ROW;
+                if constexpr (S::WORDS == 1) *(uint32_t *)at = next[r][0];
+                else if constexpr (S::WORDS == 2) {
+                    const gpu_u32x2 w = {next[r][0], next[r][1]};
+                    *(gpu_u32x2 *)at = w;
+                } else {
+                    const gpu_u32x4 w = {next[r][0], next[r][1], next[r][2], next[r][3]};
+                    *(gpu_u32x4 *)at = w;
+                }
+            }
+        }
+        if constexpr (TRANSPOSED) {
+            const uint32_t to = gpu_v_at<S>(my.dim, my.row) - S::K_BYTES;
+            char *base = lds + AT + (ROWS ? S::K_BYTES : 0);
+            GPU_UNROLL for (int n = 0; n < S::WORDS; n++) {
+                uint32_t w[4];
+                GPU_UNROLL for (int r = 0; r < 4; r++)
+                    w[r] = FINITE ? gpu_make_finite<S::DTYPE>(next[r][n], bad) : next[r][n];
+                GPU_UNROLL for (uint32_t e = 0; e < 2; e++) {
+                    const uint32_t d = 2 * n + e, pick = e ? 0x07060302u : 0x05040100u;
+                    const gpu_u32x2 four = {
+                        gpu_bytes(w[1], w[0], pick), gpu_bytes(w[3], w[2], pick)};
+                    *(gpu_u32x2 *)(base + (to ^ gpu_v_swizzle<S>(d)) + S::v_line(d)) = four;
+                }
+            }
+        }
+    }
+};
+
+template <class S> struct gpu_grad16 {
+    typedef typename S::U U;
+    typedef typename U::operand operand;
+    typedef typename U::acc acc;
+    enum {
+        D = S::D,
+        BN = S::BN,
+        TILE = S::TILE,
+        ACC = sizeof(acc) / 4,
+        EIGHTS = S::DIM_TILES * ACC / 8, /* of a lane's sums */
+        GENERAL = S::MASKS != 0,
+        TOLD = S::KEYS && !GENERAL,
+        FIRST_T = S::K_BYTES, /* where the transposed ones begin */
+        SECOND_T = S::FIRST + S::X * S::K_BYTES
+    };
+
+    char *lds;
+    float *told; /* TOLD: in LDS, the lse of BN rows, then their D */
+    const gpu_grad_params &arguments;
+    int32_t head, wave_column;
+    int32_t rows;        /* that there are */
+    gpu_range see;       /* rows of the lane's column */
+    gpu_range wave_sees; /* that some column of the wave sees */
+    operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
+    acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1];
+    float x_by, y_by;               /* RANGED: what ds and P go times */
+    float lse, delta;               /* of the lane's column, a query; lse as log2_of has it */
+    uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
+    uint64_t bad_first, bad_second; /* not 0: a lane of the wave made some finite */
+
+    int32_t next_head;
+    gpu_grad_rows from_first, from_second;
+    gpu_grad_left<S, true, S::X != 0, 0> left_first;
+    gpu_grad_left<S, S::X != 0, S::Y != 0, S::FIRST> left_second;
+    int64_t told_at; /* of row 0 of next_head, in lse and D */
+    float told_next;
+
+    __device__ __forceinline__ gpu_grad16(char *shared, float *rows_told, const gpu_grad_params &g)
+        : lds(shared), told(rows_told), arguments(g) {}
+    __device__ __forceinline__ static int32_t lane() { return (int32_t)(S::thread() % U::WAVE); }
+    __device__ __forceinline__ int32_t my_column() const { return wave_column + lane() % TILE; }
+    __device__ __forceinline__ gpu_seq sequence() const {
+        return gpu_sequence(gpu_reload(arguments).call, (int32_t)blockIdx.z);
+    }
+
+    /* ---- what a column sees ---- */
+
+    /* Columns in use: queries, or those of the tokens of k and v that are keys. */
+    __device__ static __forceinline__ gpu_range columns(const gpu_seq &s) {
+        gpu_range c = {0, s.q_used};
+        if (S::KEYS) {
+            c.lo = (int32_t)s.column;
+            c.hi = c.lo + s.k_len;
+        }
+        return c;
+    }
+    /* Rows that column c sees. */
+    __device__ static __forceinline__ gpu_range rows_seen(
+        const gpu_params &p, const gpu_seq &s, int32_t c) {
+        const gpu_range none = {0, 0}, used = columns(s);
+        if (c < used.lo || c >= used.hi) return none;
+        return S::KEYS ? gpu_rows_of(p, s, c - used.lo) : gpu_visible(p, s, c);
+    }
+    /* Rows that some, and that all of n columns from c0 on see, of those in use: neither end falls
+       from one to the next. */
+    struct reach {
+        gpu_range some, all;
+    };
+    __device__ static __forceinline__ reach reach_of(
+        const gpu_params &p, const gpu_seq &s, int32_t c0, int32_t n) {
+        const gpu_range used = columns(s);
+        const int32_t low = max(c0, used.lo), high = min(c0 + n, used.hi) - 1;
+        reach e = {{0, 0}, {0, 0}};
+        if (low > high) return e;
+        const gpu_range a = rows_seen(p, s, low), b = rows_seen(p, s, high);
+        e.some = {a.lo, b.hi};
+        e.all = {b.lo, a.hi};
+        return e;
+    }
+
+    /* ---- from memory ---- */
+
+    /* Steps n < STEPS - KEPT go to LDS, where a lane finds its own 8 k of a step and what the other
+       half has of them: nobody else's, so there is no barrier. */
+    template <int KEPT>
+    __device__ __forceinline__ void load_operands(
+        operand (&to)[KEPT], const char *from, int32_t dims) const {
+        GPU_UNROLL for (int n = 0; n < S::STEPS; n++) {
+            gpu_u32x4 c[2];
+            const int own = n - (S::STEPS - KEPT), d = 16 * n + 8 * (lane() / TILE);
+            if (S::ALIGN < 16) gpu_fence(); /* one after the other: registers */
+            if (own < 0) {
+                *(gpu_u32x4 *)(parked(n) + lane() / TILE * (16 * TILE)) =
+                    gpu_row_chunk(from, d, dims, S::ALIGN >= 16);
+                continue;
+            }
+            GPU_UNROLL for (int e = 0; e < (int)sizeof(operand) / 16; e++)
+                c[e] =
+                    gpu_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + e), dims, S::ALIGN >= 16);
+            to[own < 0 ? 0 : own] = U::whole(c[0], c[1]);
+        }
+    }
+    __device__ __forceinline__ char *parked(int n) const {
+        return lds + S::PARK + n * S::PARK_STEP + S::thread() / U::WAVE * (32 * TILE) +
+               lane() % TILE * 16;
+    }
+    /* lse in base 2, log2 of F below it, which raises P by F (gpu_p_bias). A row that saw nothing
+       has a P of 0. */
+    __device__ __forceinline__ static constexpr float log2_of_f() {
+        return S::DTYPE == (int)ATTN_F16 ? 0.00050803f : 0.00405932f;
+    }
+    __device__ __forceinline__ static float log2_of(float x) {
+        return __float_as_uint(x) == 0xff800000u ? -x : fmaf(x, GPU_LOG2E, -log2_of_f());
+    }
+    __device__ __forceinline__ void load_right() {
+        const gpu_grad_params &g = gpu_reload(arguments);
+        const gpu_params &p = g.call;
+        const gpu_seq s = sequence();
+        const gpu_range used = columns(s);
+        const int32_t c = max(min(my_column(), used.hi - 1), used.lo), kv_head = head / p.group;
+        const int64_t j = c - used.lo;
+        if (S::KEYS) {
+            const char *k = p.k.data, *v = p.v.data;
+            k += 2 * (s.k_base + j * p.k.stride[1] + kv_head * p.k.stride[2]);
+            v += 2 * (s.v_base + j * p.v.stride[1] + kv_head * p.v.stride[2]);
+            load_operands(first, k, p.head_dim);
+            if constexpr (S::X) load_operands(second, v, p.v_dim);
+        } else {
+            const int64_t l = gpu_lse_at(s, head, c);
+            load_operands(first, p.q.data + 2 * gpu_row_at(p, s, p.q, head, c), p.head_dim);
+            if constexpr (S::X)
+                load_operands(second, g.dout.data + 2 * gpu_row_at(p, s, g.dout, head, c), p.v_dim);
+            lse = log2_of(p.lse[l]);
+            delta = g.delta[l];
+        }
+    }
+    /* What is fetched from now on is of head h. */
+    __device__ __forceinline__ void of_head(int32_t h) {
+        const gpu_grad_params &g = gpu_reload(arguments);
+        const gpu_params &p = g.call;
+        const gpu_seq s = sequence();
+        const int32_t kv_head = h / p.group;
+        const char *a, *b;
+        next_head = h;
+        if (S::KEYS) {
+            a = p.q.data + 2 * gpu_row_at(p, s, p.q, h, 0);
+            b = g.dout.data + 2 * gpu_row_at(p, s, g.dout, h, 0);
+            told_at = gpu_lse_at(s, h, 0);
+        } else {
+            a = p.k.data + 2 * (s.k_base + kv_head * p.k.stride[2]);
+            b = p.v.data + 2 * (s.v_base + kv_head * p.v.stride[2]);
+        }
+        from_first = {a, 2 * (S::KEYS ? p.q : p.k).stride[1], p.head_dim};
+        from_second = {b, 2 * (S::KEYS ? g.dout : p.v).stride[1], p.v_dim};
+    }
+    /* TOLD: a thread brings the lse or the D of a row, all of them by the same load. */
+    __device__ __forceinline__ void fetch(int32_t t) {
+        left_first.fetch(from_first, t, rows);
+        left_second.fetch(from_second, t, rows);
+        if (!TOLD) return;
+        const gpu_grad_params &g = gpu_reload(arguments);
+        const int32_t n = (int32_t)S::thread(), i = min(t * BN + n % BN, rows - 1);
+        const float *from = n / BN % 2 ? g.delta : g.call.lse;
+        told_next = from[told_at + i];
+    }
+    template <bool EDGE> __device__ __forceinline__ void store() {
+        uint32_t first_met = 0, second_met = 0;
+        left_first.template store<EDGE>(lds, from_first, first_met);
+        left_second.template store<EDGE>(lds, from_second, second_met);
+        if (EDGE && S::X) bad_first |= gpu_wave_ballot(first_met != 0);
+        if (EDGE && S::Y) bad_second |= gpu_wave_ballot(second_met != 0);
+        if (!TOLD) return;
+        const int32_t n = (int32_t)S::thread();
+        told[n] = n / BN % 2 ? told_next : log2_of(told_next);
+    }
+
+    /* ---- a tile ---- */
+
+    __device__ __forceinline__ static operand operand_at(const char *from, uint32_t at) {
+        return U::whole(*(const gpu_u32x4 *)(from + at), *(const gpu_u32x4 *)(from + (at ^ 16)));
+    }
+    __device__ __forceinline__ static void step_done() {
+        if (U::STEPWISE) gpu_fence();
+    }
+    /* What is made of it is not kept either. */
+    __device__ __forceinline__ static uint32_t again(uint32_t at) {
+        if (!S::KEEPS) gpu_pin(at);
+        return at;
+    }
+    __device__ __forceinline__ void place_lanes() {
+        const uint32_t row = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::chunk(lane());
+        rows_at = gpu_k_at<S>(row, chunk);
+        turned_at = gpu_v_at<S>(row, chunk * 8) - S::K_BYTES;
+    }
+    /* Rows TILE tile .. of what lies as rows from byte `from` on, times right, of which the first
+       steps lie in LDS. */
+    template <int KEPT>
+    __device__ __forceinline__ acc product(
+        uint32_t from, uint32_t tile, const operand (&right)[KEPT]) const {
+        enum { PARKED = S::STEPS - KEPT };
+        const uint32_t read = again(rows_at), half = (uint32_t)U::chunk(lane()) * (16 * TILE);
+        const char *base = lds + from + tile * TILE * S::K_ROW;
+        operand ring[U::RING];
+        acc sum = acc(0.0f);
+        GPU_UNROLL for (int n = 0; n < U::RING; n++)
+            if (n < S::STEPS) ring[n] = operand_at(base + (n >> 2) * 128, read ^ (n & 3) << 5);
+        step_done();
+        GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
+            const int n = step + U::RING;
+            sum = U::template mma<S::DTYPE>(ring[step % U::RING],
+                step < PARKED ? parked_at(parked(step) + half)
+                              : right[step < PARKED ? 0 : step - PARKED],
+                sum);
+            if (n < S::STEPS)
+                ring[step % U::RING] = operand_at(base + (n >> 2) * 128, read ^ (n & 3) << 5);
+            step_done();
+        }
+        return sum;
+    }
+    __device__ __forceinline__ static operand parked_at(const char *from) {
+        return U::whole(*(const gpu_u32x4 *)from, *(const gpu_u32x4 *)(from + 16 * TILE));
+    }
+    /* sums += what lies transposed from byte `from` on, of rows 16 step .., times weights. */
+    __device__ __forceinline__ void add(
+        acc (&sums)[S::DIM_TILES], uint32_t from, uint32_t step, operand weights) const {
+        const uint32_t read = again(turned_at);
+        const char *base = lds + from;
+        operand ring[U::RING];
+        GPU_UNROLL for (uint32_t n = 0; n < U::RING; n++)
+            if (n < S::DIM_TILES)
+                ring[n] = operand_at(
+                    base + S::v_line(n * TILE), read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
+        step_done();
+        GPU_UNROLL for (uint32_t tile = 0; tile < S::DIM_TILES; tile++) {
+            const uint32_t n = tile + U::RING;
+            sums[tile] = U::template mma<S::DTYPE>(ring[tile % U::RING], weights, sums[tile]);
+            if (n < S::DIM_TILES)
+                ring[tile % U::RING] = operand_at(
+                    base + S::v_line(n * TILE), read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
+            step_done();
+        }
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+            gpu_pin(sums[tile]);
+    }
+    /* The lane's row n of ACC of a tile of rows, from its first on. */
+    __device__ __forceinline__ static constexpr int row_of(int n) { return n / 8 * 16 + n % 8; }
+
+    /* Of two rows in told from `place` on, or of the lane's column: MFMA's chips multiply and add two
+       at a time. */
+    __device__ __forceinline__ gpu_f32x2 told_of(float own, int32_t place) const {
+        const gpu_f32x2 both = {S::KEYS ? told[place] : own, S::KEYS ? told[place + 1] : own};
+        return both;
+    }
+    /* Scores to P, which is at most 1 whatever lse is. row0: the lane's first row of the tile, which
+       is `place` in told. */
+    template <bool EDGE>
+    __device__ __forceinline__ void probabilities(acc &s, int32_t row0, int32_t place) const {
+        const float scale = -gpu_reload(arguments).call.scale_log2;
+        const gpu_seen seen(see, row0);
+        GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
+            const gpu_f32x2 x = {s[n], s[n + 1]}, y = x * scale + told_of(lse, place + row_of(n));
+            GPU_UNROLL for (int e = 0; e < 2; e++) {
+                const float p = gpu_exp2(-(y[e] < 0.0f ? 0.0f : y[e])); /* a NaN stays */
+                s[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : p;
+            }
+        }
+    }
+    /* dp to ds; dp of what is hidden may be anything. */
+    template <bool EDGE>
+    __device__ __forceinline__ void gradients(
+        const acc &p, acc &dp, int32_t row0, int32_t place) const {
+        const gpu_seen seen(see, row0);
+        GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
+            const gpu_f32x2 x = {dp[n], dp[n + 1]}, w = {p[n], p[n + 1]},
+                            ds = w * (x - told_of(delta, BN + place + row_of(n)));
+            GPU_UNROLL for (int e = 0; e < 2; e++)
+                dp[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : ds[e];
+        }
+    }
+    /* The same with softcap, bias, ALiBi, masks and dropout. Few at a time in the first registers,
+       which then go round: the code is there once. */
+    __device__ __forceinline__ void weights_of_masks(acc &s, acc &dp, int32_t row0) const {
+        enum { FEW = 2 };
+        const float f = gpu_p_bias<S::DTYPE>::F;
+        const int32_t c = my_column();
+        GPU_NO_UNROLL for (int n0 = 0; n0 < ACC; n0 += FEW) {
+            float w[FEW], ds[FEW];
+            GPU_UNROLL for (int e = 0; e < FEW; e++) {
+                const gpu_grad_params &g = gpu_reload(arguments);
+                const gpu_seq own = sequence();
+                const int32_t row = row0 + row_of(n0) + e, i = S::KEYS ? row : c,
+                              j = S::KEYS ? c - (int32_t)own.column : row;
+                gpu_pair pair = {0, 0, 0};
+                if (row >= see.lo && row < see.hi) {
+                    const gpu_row r = gpu_row_of(g.call, own, head, i);
+                    if (!gpu_hidden(g.call, r, j))
+                        pair = gpu_pair_from(
+                            g, own, r, head, i, j, g.call.scale * s[e], S::X ? dp[e] : 0.0f);
+                }
+                w[e] = pair.weight * f;
+                ds[e] = pair.dx * f;
+            }
+            GPU_UNROLL for (int n = 0; n < ACC; n++) {
+                s[n] = n + FEW < ACC ? s[(n + FEW) % ACC] : w[n % FEW];
+                if constexpr (S::X) dp[n] = n + FEW < ACC ? dp[(n + FEW) % ACC] : ds[n % FEW];
+            }
+        }
+    }
+    /* `by` becomes so small that no weight of the column, times it, is above 2^14. */
+    __device__ __forceinline__ static void follow(
+        const acc &w, acc (&sums)[S::DIM_TILES], float &by) {
+        const float most = 0x1p14f;
+        float top = 0.0f;
+        GPU_UNROLL for (int n = 0; n < ACC; n++)
+            top = fmaxf(top, fabsf(w[n]));
+        if (gpu_wave_ballot(top * by > most)) {
+            top = fmaxf(top, U::other_half(top));
+            /* 2^13 over the power of two of top */
+            const float next = __uint_as_float((254u + 13u - (__float_as_uint(top) >> 23)) << 23);
+            const bool falls = top * by > most;
+            const float alpha = falls ? next / by : 1.0f;
+            by = falls ? next : by;
+            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+                sums[tile] *= alpha;
+        }
+    }
+    __device__ __forceinline__ static operand rounded(const acc &w, int c, float by) {
+        gpu_u32x4 own;
+        GPU_UNROLL for (int e = 0; e < 4; e++) {
+            const float low = w[8 * c + 2 * e], high = w[8 * c + 2 * e + 1];
+            own[e] = S::RANGED ? gpu_truncate2<S::DTYPE>(low * by, high * by)
+                               : gpu_truncate2<S::DTYPE>(low, high);
+        }
+        return U::exchange(own);
+    }
+    /* Tile t; before the last product, where registers are free, the next one is fetched. */
+    template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next) {
+        GPU_UNROLL for (int n = 0; n < S::ROW_TILES; n++) {
+            const int32_t place = n * TILE + 8 * (lane() / TILE);
+            const bool last = n + 1 == S::ROW_TILES;
+            acc s = product(0, n, first), dp = acc(0.0f);
+            if constexpr (S::X && GENERAL) dp = product(S::FIRST, n, second);
+            if (GENERAL) weights_of_masks(s, dp, t * BN + place);
+            else probabilities<EDGE>(s, t * BN + place, place);
+            if (last && !S::X) fetch(next);
+            if constexpr (S::Y) {
+                if (S::RANGED) follow(s, y, y_by);
+                GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
+                    add(y, SECOND_T, (uint32_t)(n * TILE / 16 + c), rounded(s, c, y_by));
+            }
+            if constexpr (S::X) {
+                if (!GENERAL) {
+                    dp = product(S::FIRST, n, second);
+                    gradients<EDGE>(s, dp, t * BN + place, place);
+                }
+                if (S::RANGED) follow(dp, x, x_by);
+                operand ds[ACC / 8];
+                GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
+                    ds[c] = rounded(dp, c, x_by);
+                if (last) fetch(next);
+                GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
+                    add(x, FIRST_T, (uint32_t)(n * TILE / 16 + c), ds[c]);
+            }
+        }
+    }
+
+    /* ---- the end ---- */
+
+    /* The first dim of a lane's n-th eight sums. */
+    __device__ __forceinline__ static int32_t dim_of(int n) {
+        return n * 8 / ACC * TILE + n % (ACC / 8) * 16 + 8 * (lane() / TILE);
+    }
+    /* Sums of a column to its row of `to`, times two factors, 16 bytes at a time; 0 where the column
+       sees nothing. */
+    __device__ __forceinline__ void put_wide(const acc (&sums)[S::DIM_TILES], float by, float scale,
+        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+        GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {
+            const int32_t d = dim_of(n);
+            char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * (at + d);
+            float v[8];
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                v[e] = see.lo < see.hi ? sums[8 * n / ACC][8 * n % ACC + e] * by * scale : 0.0f;
+            if (d >= dims) continue;
+            if (dtype == ATTN_F32) {
+                ((float4 *)data)[0] = make_float4(v[0], v[1], v[2], v[3]);
+                ((float4 *)data)[1] = make_float4(v[4], v[5], v[6], v[7]);
+            } else
+                *(uint4 *)data =
+                    dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(v) : gpu_pack8<ATTN_BF16>(v);
+        }
+    }
+    /* The same for any type, alignment and ATTN_ACCUMULATE: one sum at a time from the first
+       register, and the others move up, so that the code is there once. */
+    __device__ __forceinline__ void put_each(acc (&sums)[S::DIM_TILES], float by, float scale,
+        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+        GPU_NO_UNROLL for (int n = 0; n < EIGHTS; n++) GPU_NO_UNROLL
+            for (int e = 0; e < 8; e++) {
+                const int32_t d = dim_of(n) + e;
+                const float value = see.lo < see.hi ? sums[0][0] * by * scale : 0.0f;
+                GPU_UNROLL for (int i = 0; i + 1 < 8 * EIGHTS; i++)
+                    sums[i / ACC][i % ACC] = sums[(i + 1) / ACC][(i + 1) % ACC];
+                if (d < dims)
+                    gpu_put_grad(gpu_reload(arguments).call, to, dtype, at + d, value, 0.0f);
+            }
+    }
+    /* over: the power of two that the sums went times. */
+    __device__ __forceinline__ void put(acc (&sums)[S::DIM_TILES], float over, float scale,
+        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+        const bool wide = S::ALIGN >= 16 && dtype != ATTN_F64 &&
+                          !(gpu_reload(arguments).call.flags & ATTN_ACCUMULATE);
+        const float by = S::RANGED ? 1.0f / over : 1.0f;
+        if (wide) put_wide(sums, by, scale, to, dtype, at, dims);
+        else put_each(sums, by, scale, to, dtype, at, dims);
+    }
+    __device__ __forceinline__ void finish() {
+        const gpu_grad_params &g = gpu_reload(arguments);
+        const gpu_params &p = g.call;
+        const gpu_seq s = sequence();
+        const int32_t c = my_column(), kv_head = head / p.group;
+        const float scale = GENERAL ? 1.0f : p.scale;
+        if (c >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
+        if constexpr (!S::KEYS)
+            put(x, x_by, scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c), p.head_dim);
+        if constexpr (S::KEYS && S::X)
+            put(x, x_by, scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c), p.head_dim);
+        if constexpr (S::Y)
+            put(y, y_by, 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, s, g.dv, kv_head, c), p.v_dim);
+    }
+    /* As gpu_poison: the products had finite values where left is not finite, of rows that some
+       column does not see. Element d of every column that sees such a row becomes a NaN. A wave for
+       its own columns, a lane for a column, then for a dim. */
+    __device__ __forceinline__ void poison(bool of_first, const gpu_tensor &to, int32_t dtype) {
+        const int32_t c = my_column(), h0 = head, dims = gpu_reload(arguments).call.head_dim;
+        const int32_t most = of_first ? dims : gpu_reload(arguments).call.v_dim;
+        const int32_t group = S::KEYS ? gpu_reload(arguments).call.group : 1;
+        for (int32_t d0 = 0; d0 < most; d0 += U::WAVE) {
+            const int32_t d = d0 + lane() < most ? d0 + lane() : d0;
+            uint64_t met = 0;
+            for (int32_t h = h0; h < h0 + group; h++) {
+                of_head(h);
+                const gpu_params &p = gpu_reload(arguments).call;
+                const gpu_seq s = sequence();
+                const gpu_grad_rows from = of_first ? from_first : from_second;
+                for (int32_t row = wave_sees.lo; row < wave_sees.hi; row++) {
+                    const uint64_t bad =
+                        gpu_wave_ballot(gpu_bad_value<S::DTYPE>(from.data + row * from.stride, d));
+                    const bool asks = (bad & ~met) && row >= see.lo && row < see.hi;
+                    if (!gpu_wave_ballot(asks)) continue;
+                    const int32_t j = S::KEYS ? c - (int32_t)s.column : row;
+                    if (asks && !gpu_hidden(p, gpu_row_of(p, s, h, S::KEYS ? row : c), j))
+                        met |= bad;
+                }
+            }
+            const gpu_params &p = gpu_reload(arguments).call;
+            const gpu_seq s = sequence();
+            for (int n = 0; n < TILE; n++) {
+                const uint64_t dims_met = gpu_wave_read_bits(met, n);
+                const int64_t at = S::KEYS ? gpu_token_at(p, s, to, h0 / p.group, wave_column + n)
+                                           : gpu_row_at(p, s, to, h0, wave_column + n);
+                if (d0 + lane() < most && (dims_met >> lane() & 1))
+                    gpu_put((char *)to.data, dtype, at + d, __uint_as_float(0x7fc00000u));
+            }
+        }
+    }
+
+    /* Tile t of head h is in registers; the next one is when this returns. */
+    template <bool EDGE>
+    __device__ __forceinline__ void step(int32_t t, int32_t next, int32_t next_of, bool active) {
+        store<EDGE>();
+        __syncthreads();
+        if (next_of != next_head) of_head(next_of);
+        if (!EDGE || active) tile<EDGE>(t, next);
+        else fetch(next);
+        __syncthreads();
+    }
+    __device__ __forceinline__ void pass(int32_t h1, const reach &all) {
+        const int32_t begin = all.some.lo / BN, end = (all.some.hi + BN - 1) / BN;
+        const int32_t whole = GENERAL ? end : (all.all.lo + BN - 1) / BN,
+                      whole_end = all.all.hi / BN, h0 = head;
+        of_head(h0);
+        fetch(begin);
+        for (; head < h1; head++)
+            for (int32_t t = begin; t < end; t++) {
+                const bool last = t + 1 == end, more = head + 1 < h1,
+                           active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
+                const int32_t next = !last  ? t + 1
+                                     : more ? begin
+                                            : t,
+                              next_of = last && more ? head + 1 : head;
+                if (D < 128 && t >= whole && t < whole_end) step<false>(t, next, next_of, true);
+                else step<true>(t, next, next_of, active);
+            }
+        head = h0;
+    }
+    __device__ __forceinline__ void run() {
+        const gpu_params &p = gpu_reload(arguments).call;
+        const gpu_seq s = sequence();
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / U::WAVE);
+        /* under a causal mask late queries see most keys, and early keys most queries */
+        const int32_t column0 =
+            (int32_t)(S::KEYS ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * S::BM;
+        if (column0 >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
+        const int32_t heads = S::KEYS ? p.group : 1;
+        head = (int32_t)blockIdx.y * heads;
+        wave_column = column0 + wave * TILE;
+        rows = S::KEYS ? s.q_used : s.k_len;
+        const reach all = reach_of(p, s, column0, S::BM);
+        wave_sees = reach_of(p, s, wave_column, TILE).some;
+        see = rows_seen(p, s, my_column());
+        for (acc &sum : x) sum = acc(0.0f);
+        for (acc &sum : y) sum = acc(0.0f);
+        x_by = y_by = 0x1p100f;
+        bad_first = bad_second = 0;
+        if (all.some.lo < all.some.hi) {
+            load_right();
+            place_lanes();
+            pass(head + heads, all);
+        }
+        finish();
+        const gpu_grad_params &g = gpu_reload(arguments);
+        uint32_t *words = (uint32_t *)lds;
+        if (S::X && gpu_any_wave<S::WAVES>(bad_first != 0, words))
+            poison(true, S::KEYS ? g.dk : g.dq, S::KEYS ? g.dk_dtype : g.dq_dtype);
+        if (S::Y && gpu_any_wave<S::WAVES>(bad_second != 0, words + S::WAVES))
+            poison(false, g.dv, g.dv_dtype);
+    }
+};
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_params g) {
+    if constexpr ((GPU_UNITS & (int)S::UNIT) && !(S::RANGED && (GPU_UNITS & F16_FLUSHES))) {
+        __shared__ __attribute__((aligned(128))) char lds[S::LDS];
+        __shared__ float told[gpu_grad16<S>::TOLD ? S::THREADS : 1];
+        gpu_grad16<S> f(lds, told, g);
+        f.run();
+    }
+}
+
+/* Rows of the table: affects speed, never results, but for what a type is rounded to. As in
+   >>kernel16, a plain one, one of any alignment, one of everything. */
+#define GPU_GRAD_PART(UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN) \
+    {(const void *) \
+            gpu_grad16_kernel<gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>>, \
+        gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>::BM, \
+        gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>::THREADS}
+/* dk and dv by one kernel, or where their sums do not fit beside k and v by two */
+#define GPU_GRAD_BOTH(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
+    GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DK | GRAD_DV, WAVES, BN, MASKS, ALIGN), {NULL, 0, 0}
+#define GPU_GRAD_EACH(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
+    GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DK, WAVES, BN, MASKS, ALIGN), \
+        GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DV, WAVES, BN, MASKS, ALIGN)
+#define GPU_ROW_GRAD_16(name, UNIT, DTYPE, D, PARTS, WAVES, BN, MASKS, ALIGN) \
+    {name "_backward", UNIT, DTYPE, D, MASKS, ALIGN, \
+        {GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DQ, WAVES, BN, MASKS, ALIGN), \
+            PARTS(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)}, \
+        (const void *)gpu_dbias_kernel<DTYPE>},
+#define GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, D, PARTS, WAVES, BN) \
+    GPU_ROW_GRAD_16("flash_" name "_d" #D, UNIT, DTYPE, D, PARTS, WAVES, BN, 0, 16) \
+    GPU_ROW_GRAD_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, PARTS, WAVES, BN, ~0, 1)
+#define GPU_ROWS_GRAD_16_UNIT(name, UNIT, DTYPE, PARTS128) \
+    GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 32, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 32), 64) \
+    GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 64, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 64), 32) \
+    GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 128, PARTS128, GPU_GRAD_WAVES(UNIT, 128), 32)
+#define GPU_GRAD_WAVES(UNIT, D) ((UNIT) == UNIT_MFMA && (D) < 128 ? 4 : 8)
+/* clang-format off */
+#define GPU_ROWS_BACKWARD_16 \
+    GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_MFMA, ATTN_BF16, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_16_UNIT("f16", UNIT_MFMA, ATTN_F16, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA11, ATTN_BF16, GPU_GRAD_EACH) \
+    GPU_ROWS_GRAD_16_UNIT("f16", UNIT_WMMA11, ATTN_F16, GPU_GRAD_EACH) \
+    GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA12, ATTN_BF16, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_16_UNIT("f16", UNIT_WMMA12, ATTN_F16, GPU_GRAD_BOTH)
 /* clang-format on */
 #endif /* a unit there is a fragment for */
 /* ============================================================================== >>kernel32 ====
@@ -4686,6 +5414,9 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
 #ifndef GPU_ROWS_32
 #define GPU_ROWS_32
 #endif
+#ifndef GPU_ROWS_BACKWARD_16
+#define GPU_ROWS_BACKWARD_16
+#endif
 struct gpu_kernel {
     const char *name;
     int32_t units, dtype;           /* what it needs; dtype of q, k, v, or of k and v */
@@ -4707,13 +5438,21 @@ struct gpu_decode_kernel {
 };
 static const gpu_decode_kernel gpu_decode_kernels[] = {GPU_ROWS_DECODE};
 
-/* The kernels of a backward: of dq, of dk and dv, and of dbias. */
+/* The kernels of a backward: of dq, of dk and dv or of each, and of dbias. */
+struct gpu_grad_part {
+    const void *function;
+    int32_t bm,
+        threads; /* queries or keys of a workgroup, its threads; 0: a wave for each of them */
+};
 struct gpu_grad_kernel {
     const char *name;
-    int32_t dtype; /* of q, k, v */
-    const void *dq, *dkv, *dbias;
+    int32_t units, dtype; /* of q, k, v; on a matrix unit of dout too */
+    int32_t dim;          /* head_dim and v_dim at most */
+    int32_t masks, align; /* as in gpu_kernel, of dout, dq, dk and dv too */
+    gpu_grad_part part[3];
+    const void *dbias;
 };
-static const gpu_grad_kernel gpu_grad_kernels[] = {GPU_ROWS_BACKWARD};
+static const gpu_grad_kernel gpu_grad_kernels[] = {GPU_ROWS_BACKWARD_16 GPU_ROWS_BACKWARD};
 
 static int32_t gpu_masks_of(const attn_desc *d) {
     const float small = 7.8886091e-31f, large = 1.2676506e30f; /* 2^-100, 2^100 */
@@ -4840,11 +5579,33 @@ static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
             return &row;
     return NULL;
 }
-/* The same of a backward. */
-static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d) {
+/* The same of a backward: 16 where every row can be read and written 16 bytes at a time, and the rows
+   that are read follow each other within 32 bits; else 1. */
+static int32_t gpu_grad_align(const attn_desc *d, const attn_grad *g) {
+    const attn_in *in[4] = {&d->q, &g->dout, &d->k, &d->v};
+    const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
+    const int64_t far = (int64_t)1 << 24;
+    int64_t e[2][3];
+    gpu_extent_q(d, e[0]);
+    gpu_extent_k(d, e[1]);
+    if (d->head_dim % 8 || d->v_dim % 8) return 1;
+    for (int n = 0; n < 4; n++)
+        if (gpu_align_of(in[n]->data, in[n]->stride, e[n > 1], in[n]->dtype) < 16 ||
+            (e[n > 1][1] > 1 && (in[n]->stride[1] < 0 || in[n]->stride[1] >= far)))
+            return 1;
+    for (int n = 0; n < 3; n++)
+        if (gpu_align_of(out[n]->data, out[n]->stride, e[n > 0], out[n]->dtype) < 16) return 1;
+    return d->flags & ATTN_DEVICE || d->heads * (d->head_dim + d->v_dim) < far ? 16 : 1;
+}
+static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d, const attn_grad *g, int32_t units) {
+    const int32_t align = gpu_grad_align(d, g), masks = gpu_masks_of(d);
+    const bool flushes = d->q.dtype == ATTN_F16 && (units & F16_FLUSHES);
     const gpu_grad_kernel *row = gpu_grad_kernels;
-    while (row->dtype != d->q.dtype) row++;
-    return row;
+    for (;; row++)
+        if (row->dtype == d->q.dtype && !(row->units & ~units) &&
+            (!row->units || (g->dout.dtype == row->dtype && !flushes)) && d->head_dim <= row->dim &&
+            d->v_dim <= row->dim && !(masks & ~row->masks) && align >= row->align)
+            return row;
 }
 /* ============================================================================= >>convert ====
    Layout and dtype conversion: dst = src, rounded once, to nearest even. Bitwise what attn_convert
@@ -5726,20 +6487,32 @@ static void gpu_skip_grad(gpu_grad_params *p, const attn_desc *d, const attn_gra
 struct gpu_grad_call {
     const attn_desc *d;
     const attn_grad *g;
+    const gpu_grad_kernel *kernel;
     float *delta;
     gpu_queue to;
 };
+static attn_status gpu_launch_grad_part(
+    const gpu_queue *to, const gpu_grad_part *part, gpu_grad_params *p, gpu_work w) {
+    attn_plan *plan = to->plan;
+    void *args[] = {p};
+    if (!part->function || !w.units || !w.heads || !w.batch) return ATTN_OK;
+    if (!part->bm) return gpu_launch_units(to, part->function, p, w);
+    const int64_t groups = (w.units + part->bm - 1) / part->bm;
+    GPU_TRY(hipLaunchKernel,
+        (part->function, dim3((uint32_t)groups, (uint32_t)w.heads, (uint32_t)w.batch),
+            dim3((uint32_t)part->threads), args, 0, to->stream));
+    return ATTN_OK;
+}
 /* D, dq, dk and dv of sequences [b0, b0 + n). */
 static attn_status gpu_launch_rows(const gpu_grad_call *c, int64_t b0, int64_t n) {
     const attn_desc *d = c->d;
-    const gpu_grad_kernel *kernel = gpu_pick_grad(d);
     gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
     gpu_skip_grad(&p, d, c->g, b0);
     p.call.batch = (int32_t)n;
     const gpu_work rows = {d->q_len, d->heads, n}, keys = {d->kv_len, d->kv_heads, n};
     attn_status s = gpu_launch_units(&c->to, (const void *)gpu_delta_kernel, &p, rows);
-    if (!s) s = gpu_launch_units(&c->to, kernel->dq, &p, rows);
-    if (!s) s = gpu_launch_units(&c->to, kernel->dkv, &p, keys);
+    for (int part = 0; part < 3 && !s; part++)
+        s = gpu_launch_grad_part(&c->to, &c->kernel->part[part], &p, part ? keys : rows);
     return s;
 }
 /* dbias of n of its batch entries, from b0 on; one that the whole batch shares is a sum over
@@ -5751,7 +6524,7 @@ static attn_status gpu_launch_dbias(const gpu_grad_call *c, int64_t b0, int64_t 
     gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
     gpu_skip_grad(&p, d, c->g, b0);
     const gpu_work elements = {rows * pieces, step[1] ? d->heads : 1, n};
-    return gpu_launch_units(&c->to, gpu_pick_grad(d)->dbias, &p, elements);
+    return gpu_launch_units(&c->to, c->kernel->dbias, &p, elements);
 }
 static attn_status gpu_launch_grad(const gpu_grad_call *c) {
     const attn_desc *d = c->d;
@@ -6048,7 +6821,8 @@ static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const
     hipError_t e = hipSuccess;
     if (!s && timed) e = hipEventRecord(timed->start, stream);
     char *rest = (char *)d.workspace + arrays;
-    const gpu_grad_call call = {&d, g, (float *)(void *)rest, {stream, plan}};
+    const gpu_grad_call call = {&d, g, g ? gpu_pick_grad(in, g, device->units) : NULL,
+        (float *)(void *)rest, {stream, plan}};
     const gpu_forward forward = {
         &d, kernel, gpu_pick_decode_after(&d), 0, gpu_cut_of(&d, device), rest, call.to};
     if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(forward);
@@ -6771,13 +7545,13 @@ static void gpu_stage_grad(const attn_desc *d, const attn_grad *g, const gpu_chu
 }
 /* Copies, kernels, and the results in x->out. */
 static attn_status gpu_run_staged_grad(const attn_desc *on_device, const attn_grad *grad,
-    const gpu_grad_layout *l, gpu_context *x, attn_plan *plan) {
+    const gpu_grad_kernel *kernel, const gpu_grad_layout *l, gpu_context *x, attn_plan *plan) {
     gpu_slot *s = &x->slot[0];
     const size_t in = l->out + (on_device->flags & ATTN_ACCUMULATE ? l->out_bytes : 0);
     GPU_TRY(hipMemcpyAsync, (s->device, s->pinned, in, hipMemcpyHostToDevice, s->stream));
     GPU_TRY(hipEventRecord, (s->start, s->stream));
     const gpu_grad_call call = {
-        on_device, grad, (float *)(void *)(s->device + l->delta), {s->stream, plan}};
+        on_device, grad, kernel, (float *)(void *)(s->device + l->delta), {s->stream, plan}};
     const attn_status st = gpu_launch_grad(&call);
     if (st) return st;
     GPU_TRY(hipEventRecord, (s->stop, s->stream));
@@ -6787,7 +7561,8 @@ static attn_status gpu_run_staged_grad(const attn_desc *on_device, const attn_gr
     GPU_TRY(hipStreamSynchronize, (s->stream));
     return gpu_slot_wait(s, plan);
 }
-static attn_status gpu_run_host_grad(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+static attn_status gpu_run_host_grad(
+    const attn_desc *d, const attn_grad *g, const gpu_grad_kernel *kernel, attn_plan *plan) {
     gpu_context *x;
     gpu_chunk c;
     attn_desc on_device;
@@ -6812,7 +7587,7 @@ static attn_status gpu_run_host_grad(const attn_desc *d, const attn_grad *g, att
     gpu_last.bytes = l.bytes;
     if (!st) {
         gpu_stage_grad(d, g, &c, &l, s, &on_device, &grad);
-        st = gpu_run_staged_grad(&on_device, &grad, &l, x, plan);
+        st = gpu_run_staged_grad(&on_device, &grad, kernel, &l, x, plan);
         if (st) (void)hipStreamSynchronize(s->stream);
         else gpu_copy_grads(d, g, &e, &l, x->out, true);
     }
@@ -6853,7 +7628,8 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
         return s;
     }
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
-    plan->kernel = g ? gpu_pick_grad(d)->name : gpu_pick_forward(d, device.units)->name;
+    plan->kernel =
+        g ? gpu_pick_grad(d, g, device.units)->name : gpu_pick_forward(d, device.units)->name;
     plan->isa = gpu_devices_found[d->device].isa;
     plan->workspace_size = gpu_workspace(d, g, &device);
     plan->threads = plan->splits = 1;
@@ -6880,9 +7656,9 @@ static attn_status gpu_run(
     if (!s) {
         const gpu_kernel *kernel = gpu_pick_forward(d, device.units);
         s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, &device, plan)
-            : g                    ? gpu_run_host_grad(d, g, plan)
-            : gpu_has_append(d)    ? gpu_run_host_append(d, kernel, &device, plan)
-                                   : gpu_run_host(d, kernel, &device, plan);
+            : g                 ? gpu_run_host_grad(d, g, gpu_pick_grad(d, g, device.units), plan)
+            : gpu_has_append(d) ? gpu_run_host_append(d, kernel, &device, plan)
+                                : gpu_run_host(d, kernel, &device, plan);
     }
     gpu_leave(&visit);
     gpu_last.total = gpu_now() - gpu_last.start;

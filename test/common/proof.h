@@ -928,6 +928,7 @@ typedef struct proof_grad_answer {                       /* element i is that of
     proof_view view;
     int64_t below, count;
     double *exact, *naive, *size;                        /* f64; f32 loops; sum of |terms|, weighted as in the rule for o */
+    double *terms;                                       /* of dq, dk, dv: sum of |terms| */
     double worst;                                        /* largest error of the naive loops in units of size */
 } proof_grad_answer;
 typedef struct proof_answer {
@@ -943,7 +944,7 @@ SHARED void *proof_zeros(int64_t n, size_t size) {
 }
 SHARED void proof_answer_free(proof_answer *a) {
     free(a->o), free(a->o_size), free(a->pv_size), free(a->lse_size), free(a->lse);
-    for (int i = 0; i < PROOF_G_COUNT; i++) free(a->grad[i].exact), free(a->grad[i].naive), free(a->grad[i].size);
+    for (int i = 0; i < PROOF_G_COUNT; i++) free(a->grad[i].exact), free(a->grad[i].naive), free(a->grad[i].size), free(a->grad[i].terms);
     memset(a, 0, sizeof *a);
 }
 SHARED attn_status proof_solve(proof_case *c, proof_answer *a) {
@@ -1151,13 +1152,13 @@ SHARED void proof_naive(const proof_case *c, proof_answer *a) {
                     const double dx_size = ds_size * fabsf(scale);
                     for (int64_t n = 0; n < dim; n++) {
                         dq->naive[rq + n] = (float)dq->naive[rq + n] + dx * k[j * dim + n];
-                        dq->size[rq + n] += dx_size * fabsf(k[j * dim + n]);
+                        dq->size[rq + n] += dx_size * fabsf(k[j * dim + n]), dq->terms[rq + n] += fabs((double)dx * k[j * dim + n]);
                         dk->naive[rk + n] = (float)dk->naive[rk + n] + dx * q[n];
-                        dk->size[rk + n] += dx_size * fabsf(q[n]);
+                        dk->size[rk + n] += dx_size * fabsf(q[n]), dk->terms[rk + n] += fabs((double)dx * q[n]);
                     }
                     for (int64_t n = 0; n < dv; n++) {
                         dvv->naive[rv + n] = (float)dvv->naive[rv + n] + p * m * dout[n];
-                        dvv->size[rv + n] += (double)p * m * e * fabsf(dout[n]);
+                        dvv->size[rv + n] += (double)p * m * e * fabsf(dout[n]), dvv->terms[rv + n] += fabs((double)p * m * dout[n]);
                     }
                 }
             }
@@ -1210,7 +1211,7 @@ SHARED const char *proof_solve_grad(proof_case *c, proof_answer *a) {
         proof_extent(&x->view, &x->below, &above);
         x->count = x->below + above;
         x->exact = (double *)proof_zeros(x->count, 8), x->naive = (double *)proof_zeros(x->count, 8);
-        x->size = (double *)proof_zeros(x->count, 8);
+        x->size = (double *)proof_zeros(x->count, 8), x->terms = (double *)proof_zeros(x->count, 8);
         if (c->accumulate)
             for (int64_t n = 0; n < x->count; n++) x->exact[n] = element_get(out.data, out.dtype, n - x->below);
     }
@@ -1250,8 +1251,9 @@ SHARED const char *proof_solve_grad(proof_case *c, proof_answer *a) {
     }
     return NULL;
 }
-/* What the last backward call left against the answer. */
-SHARED const char *proof_check_grad(const proof_case *c, const proof_answer *a) {
+/* What the last backward call left against the answer. p_unit: unit of P and ds where a kernel rounds them to 16 bits, else 0: as for o,
+ * twice of it is allowed of each term. */
+SHARED const char *proof_check_grad(const proof_case *c, const proof_answer *a, double p_unit) {
     static char text[256];
     static const char *const name[PROOF_G_COUNT] = {"dq", "dk", "dv", "dbias", "dsink"};
     if (!proof_untouched(c, PROOF_IN)) return "an input was written";
@@ -1263,7 +1265,8 @@ SHARED const char *proof_check_grad(const proof_case *c, const proof_answer *a) 
             int64_t r = m / x->view.dim, n = m % x->view.dim;
             n += proof_at(&x->view, r / x->view.n[2] / x->view.n[1], r / x->view.n[2] % x->view.n[1], r % x->view.n[2]);
             double got = element_get(out.data, out.dtype, n), want = x->exact[n + x->below];
-            double allowed = 4 * x->worst * x->size[n + x->below] + (dtype_unit(out.dtype) + CHECK_U) * absolute(want) +
+            double allowed = 4 * x->worst * x->size[n + x->below] + 2 * p_unit * x->terms[n + x->below] +
+                             (dtype_unit(out.dtype) + CHECK_U) * absolute(want) +
                              dtype_tiny(out.dtype) + 0x1p-100;
             if (is_finite(got) && absolute(got - want) <= allowed) continue;
             snprintf(text, sizeof text, "%s[%lld] = %.9g, reference %.9g, allowed %.3g", name[i], (long long)m, got, want, allowed);

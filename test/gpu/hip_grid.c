@@ -86,7 +86,8 @@ static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_
     if (o->verbose) printf("  %s, %s pointers: %s, %s, workspace %zu\n", plan.backend, where_name[shared->where], plan.kernel, plan.isa, plan.workspace_size);
     count_kernel(plan.kernel);
     shared->cached[shared->where] = hip_scalar_cache(d);
-    if (o->backward) return strstr(plan.kernel, "_backward") ? NULL : "no kernel of a backward";
+    if (o->backward && !strstr(plan.kernel, "_backward")) return "no kernel of a backward";
+    if (o->backward) return o->scalar || (hip_grad_unit(d, g) != 0) == hip_has_flash_grad(d, g, plan.isa) ? NULL : "a scalar backward where there is another, or the other way round";
     if (!strncmp(plan.kernel, "decode_", 7)) return plan.splits > 1 && d->q_len <= 16 && d->dropout == 0 ? NULL : "a decode of nothing";
     if (!o->scalar && d->head_dim <= 256 && proof_v_dim(d) <= 256 && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
         !hip_scalar_cache(d) && strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";
@@ -98,7 +99,7 @@ static const char *by_host(const run_opts *o, proof_case *c, const proof_answer 
     attn_status s = proof_call(c, o->backward);
     if (other) return other;
     if (s) return c->message[0] ? c->message : attn_status_text(s);
-    return o->backward ? proof_check_grad(c, a) : proof_check(c, a, hip_p_unit(&c->d));
+    return o->backward ? proof_check_grad(c, a, hip_grad_unit(&c->d, &c->g)) : proof_check(c, a, hip_p_unit(&c->d));
 }
 static const char *by_device(const run_opts *o, proof_case *c, const proof_answer *a, int how) {
     hip_place p;
@@ -107,7 +108,7 @@ static const char *by_device(const run_opts *o, proof_case *c, const proof_answe
     attn_status s = o->backward ? attn_backward(&p.d, &p.g) : attn_forward(&p.d);
     if (!s) hip_place_fetch(c, &p);
     if (s) wrong = c->message[0] ? c->message : attn_status_text(s);
-    else wrong = o->backward ? proof_check_grad(c, a) : proof_check(c, a, hip_p_unit(&p.d));
+    else wrong = o->backward ? proof_check_grad(c, a, hip_grad_unit(&p.d, &p.g)) : proof_check(c, a, hip_p_unit(&p.d));
     hip_place_free(c, &p);
     return other ? other : wrong;
 }

@@ -586,11 +586,11 @@ static void batch_invariant(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, len_q[] = {70, 1, 33, 128}, len_k[] = {130, 64, 33, 257};
     enum { B = 4, Q = 128, K = 300, H = 2, D = 64 };
     registered();
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 12; n++) {                        /* on the scalar kernels, then on those of matrix units */
         proof_case c;
         shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B);
-        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = n < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
+        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = n % 6 < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
         c.d.flags = n % 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k, c.d.seq.start_k = start_k;
         bind(&c);
         CHECK(!proof_call(&c, 0), "%s", c.message);
@@ -1139,7 +1139,7 @@ static void agrees_backward(proof_case *c, const char *what) {
     c->d.backend = "hip";
     attn_status s = proof_call(c, 1);
     CHECK(!s, "%s: %s", what, c->message);
-    wrong = proof_check_grad(c, &a);
+    wrong = proof_check_grad(c, &a, hip_grad_unit(&c->d, &c->g));
     CHECK(!wrong, "%s: %s", what, wrong);
     char *host = outputs(c, outputs(c, NULL)), *device = outputs(c, NULL);
     proof_reset(c);
@@ -1187,6 +1187,8 @@ static void backward_pointers(void) {
     CHECK(spoken() == 0, "something was printed");
     hip_place_free(&c, &p);
 }
+/* on a matrix unit */
+static int flash_backward(const proof_case *c) { return hip_grad_unit(&c->d, &c->g) != 0; }
 static void backward_workspaces(void) {
     static char host[1 << 20] __attribute__((aligned(64)));
     proof_case c;
@@ -1194,7 +1196,7 @@ static void backward_workspaces(void) {
     attn_plan plan;
     loaded_backward(&c, ATTN_BF16, 0);
     registered();
-    CHECK(!proof_query(&c, 1, &plan) && !plan.workspace_size && !strcmp(plan.kernel, "scalar_bf16_backward"), "host pointers: %s, %zu bytes", plan.kernel, plan.workspace_size);
+    CHECK(!proof_query(&c, 1, &plan) && !plan.workspace_size && !strcmp(strstr(plan.kernel, "_backward") ? strstr(plan.kernel, "bf16") : "", flash_backward(&c) ? "bf16_d64_masks_backward" : "bf16_backward"), "host pointers: %s, %zu bytes", plan.kernel, plan.workspace_size);
     for (int how = 0; how < 2; how++) {
         hip_place_make(&c, &p, HIP_BACKWARD | HIP_WORKSPACE | HIP_STREAM | (how ? HIP_SEQ_HOST : 0));
         const size_t rows = (size_t)proof_lse_count(&c.d) * 4, seq = how ? 64 : 0;
@@ -1325,16 +1327,142 @@ static void backward_spoiled(void) {
         free(want), free(got), proof_free(&c);
     }
 }
+/* f16 and bf16 on matrix units: whole and ragged tiles, dims that fill theirs and that do not, heads in groups, every type of result. */
+static void backward16_begin(proof_case *c, int n, int32_t dtype, int32_t out) {
+    static const struct { int64_t batch, q_len, kv_len, heads, kv_heads, dim, v_dim; uint32_t flags; int64_t left, right; } cases[] = {
+        {1, 290, 290, 1, 1, 64, 0, ATTN_CAUSAL, 0, 0}, {1, 280, 280, 2, 1, 128, 0, ATTN_CAUSAL, 0, 0}, {2, 70, 150, 4, 2, 64, 0, 0, 0, 0},
+        {1, 150, 70, 4, 1, 128, 64, 0, 0, 0}, {2, 40, 300, 2, 2, 72, 120, ATTN_CAUSAL | ATTN_WINDOW_LEFT, 60, 0},
+        {1, 33, 31, 3, 1, 32, 24, 0, 0, 0}, {1, 200, 130, 3, 3, 24, 32, ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, 20, 30}, {1, 50, 90, 2, 1, 100, 60, 0, 0, 0}};
+    const int i = n % 8;
+    shape(c, cases[i].batch, cases[i].q_len, cases[i].kv_len, cases[i].heads, cases[i].kv_heads, cases[i].dim, cases[i].v_dim, dtype);
+    c->d.flags = cases[i].flags, c->d.window_left = cases[i].left, c->d.window_right = cases[i].right;
+    proof_draw draw = grad_draw(c, out);
+    c->g.dout.dtype = dtype;
+    draw.dlse = n & 1;
+    c->accumulate = i == 2;
+    proof_bind_all(c, &draw);
+}
+static void backward16_agrees(void) {
+    static const int32_t out[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
+    registered();
+    for (int n = 0; n < 16; n++) {
+        proof_case c;
+        char what[32];
+        backward16_begin(&c, n, n / 8 ? ATTN_F16 : ATTN_BF16, out[n % 3]);
+        solved(&c);
+        snprintf(what, sizeof what, "case %d", n);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
+/* A value that is not finite reaches what sees it, of dout or v only the dim where it is, and changes no other bit. A NaN of either sign. */
+static void backward16_spoiled(void) {
+    static const uint16_t bad[2][4] = {{0x7fc0, 0xffc0, 0x7f80, 0xff80}, {0x7e00, 0xfe00, 0x7c00, 0xfc00}};
+    enum { N = 150, D = 64, AT = 75, DIM = 5 };
+    registered();
+    for (int n = 0; n < 32; n++) {
+        const int what = n % 4, f16 = n / 4 % 2;         /* q, k, v, dout; in a causal call the rows from a key on see it */
+        proof_case c;
+        shape(&c, 1, N, N, 1, 1, D, 0, f16 ? ATTN_F16 : ATTN_BF16);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.q.dtype, c.d.flags = ATTN_CAUSAL;
+        proof_bind_all(&c, &draw);
+        attn_in *in[] = {&c.d.q, &c.d.k, &c.d.v, &c.g.dout};
+        uint16_t *x = (uint16_t *)(uintptr_t)in[what]->data + AT * D + DIM;
+        *x = 0;
+        proof_freeze(&c);
+        solved(&c);
+        char *want = outputs(&c, NULL), *got = outputs(&c, NULL);
+        backward_bits(&c, want);
+        *x = bad[f16][n / 8];
+        backward_bits(&c, got);
+        const float *y = (const float *)(const void *)got, *z = (const float *)(const void *)want;      /* dq, dk, dv */
+        const int inf = n / 8 > 1 && what < 2;           /* of an infinite score P may well be 0 */
+        for (int at = 0; at < 3 * N * D; at++) {
+            const int tensor = at / D / N, token = at / D % N, e = at % D, of_row = what == 0 || what == 3;
+            const int sees = tensor == 0 ? of_row ? token == AT : token >= AT : of_row ? token <= AT : token == AT;
+            const int reached = sees && !(tensor == 2 && what == 2) && !(tensor == 2 && what == 3 && e != DIM);
+            CHECK(reached || float_bits(y[at]) == float_bits(z[at]), "case %d: d%c of %d, dim %d: %g instead of %g", n, "qkv"[tensor], token, e, (double)y[at], (double)z[at]);
+            CHECK(!reached || inf || !is_finitef(y[at]), "case %d: d%c of %d, dim %d is %g: what is seen does not show", n, "qkv"[tensor], token, e, (double)y[at]);
+        }
+        free(want), free(got), proof_free(&c);
+    }
+}
+/* dS far beside the range of f16: each column has a power of two of its own. Rows of peaked scores have a P of 1 and others that vanish. */
+static void backward16_range(void) {
+    static const double by[] = {0x1p-20, 0x1p-8, 0x1p8, 0x1p12};
+    enum { N = 90, D = 64 };
+    registered();
+    for (int n = 0; n < 16; n++) {
+        proof_case c;
+        char what[64];
+        const int mixed = n / 4 % 2;                     /* rows small and large by turns */
+        shape(&c, 1, N, N, 2, 1, D, 0, ATTN_F16);
+        c.d.flags = n & 1 ? ATTN_CAUSAL : 0;
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = ATTN_F16;
+        draw.q_amplitude = n / 8 ? 12 : 1;
+        proof_bind_all(&c, &draw);
+        for (int i = 0; i < N * 2 * D; i++)
+            element_put((void *)(uintptr_t)c.g.dout.data, ATTN_F16, i, element_get(c.g.dout.data, ATTN_F16, i) * by[mixed ? i / D / 7 % 4 : n % 4]);
+        proof_freeze(&c);
+        solved(&c);
+        snprintf(what, sizeof what, "dout %g%s, peaked %d", by[n % 4], mixed ? " and others" : "", n / 8);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
+/* P and dS are cut towards zero, which the kernels make up for on the mean: sums of terms of one sign are not short. A column with one
+ * term is exact. */
+static void backward16_mean(void) {
+    enum { Q = 256, K = 192, D = 64 };
+    registered();
+    for (int n = 0; n < 4; n++) {
+        const int32_t dtype = n % 2 ? ATTN_F16 : ATTN_BF16;
+        const double unit = n % 2 ? 0x1p-11 : 0x1p-8;
+        proof_case c;
+        proof_answer a;
+        shape(&c, 1, Q, K, 1, 1, D, 0, dtype);
+        if (n / 2) c.d.softcap = 50;                     /* the kernel of every mask */
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = dtype;
+        proof_bind_all(&c, &draw);
+        attn_in *in[] = {&c.d.k, &c.d.v, &c.g.dout};     /* all above 0: ds has both signs, each dot of it is of k or q */
+        for (int i = 0; i < 3; i++)
+            for (int e = 0; e < (i == 2 ? Q : K) * D; e++)
+                element_put((void *)(uintptr_t)in[i]->data, dtype, e, absolute(element_get(in[i]->data, dtype, e)));
+        proof_freeze(&c);
+        solved(&c);
+        memset(&a, 0, sizeof a);
+        const char *wrong = proof_solve_grad(&c, &a);
+        CHECK(!wrong, "%s", wrong);
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        const attn_out *out[] = {&c.g.dq, &c.g.dk, &c.g.dv};
+        for (int i = 0; flash_backward(&c) && i < 3; i++) {
+            double error = 0, size = 0;
+            for (int64_t e = 0; e < a.grad[i].count; e++) {
+                const double want = a.grad[i].exact[e + a.grad[i].below], sign = want < 0 ? -1 : 1;
+                error += sign * (element_get(out[i]->data, ATTN_F32, e) - want), size += absolute(want);
+            }
+            CHECK(absolute(error) < unit / 8 * size, "dtype %d, masks %d: d%c is off by %.3g of itself on the mean, %.2g of a unit", dtype, n / 2, "qkv"[i],
+                  error / size, error / size / unit);
+        }
+        proof_answer_free(&a);
+        proof_free(&c);
+    }
+}
 /* Biases and sinks at the ends of f32, all of them finite: q is 0, so that the scores are exact. */
 static void backward_far(void) {
     static const double far[] = {-1e9, -3e38, -3.4028234663852886e38, 1e9, 3.4028234663852886e38};
     static const float sink[] = {3.40282347e38f, -3.40282347e38f, 1e9f, -1e9f, 80};
     registered();
-    for (int n = 0; n < 20; n++) {
+    for (int m = 0; m < 40; m++) {
+        const int n = m % 20, wide = m < 20;
         proof_case c;
         char what[64];
-        shape(&c, 1, 6, 70, n / 10 ? 5 : 1, 1, 24, 0, ATTN_F32);
+        shape(&c, 1, 6, 70, n / 10 ? 5 : 1, 1, 24, 0, wide ? ATTN_F32 : m % 2 ? ATTN_F16 : ATTN_BF16);
         proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.q.dtype;
         c.d.bias.stride[0] = c.d.bias.stride[1] = ATTN_BROADCAST, c.d.bias.stride[2] = 70;
         c.features |= PROOF_BIAS;
         draw.q_amplitude = 0, draw.sink = draw.dsink = n / 10, draw.dbias = draw.dlse = 1;
@@ -1352,19 +1480,21 @@ static void backward_any_lse(void) {
     static const struct { uint32_t lse; double p; } cases[] = {{0xc2c80000, 1}, {0xff800000, 0}, {0xff7fffff, 1}, {0x42c80000, 0}, {0x7f7fffff, 0}, {0x3f317218, 0.5}};
     enum { K = 70, D = 24 };
     registered();
-    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+    for (size_t m = 0; m < 3 * sizeof cases / sizeof *cases; m++) {
+        const size_t n = m / 3;
         proof_case c;
-        shape(&c, 1, 1, K, 1, 1, D, 0, ATTN_F32);
+        shape(&c, 1, 1, K, 1, 1, D, 0, m % 3 == 0 ? ATTN_F32 : m % 3 == 1 ? ATTN_F16 : ATTN_BF16);
         proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.q.dtype;
         draw.q_amplitude = 0, draw.sink = draw.dsink = draw.dlse = 1;
         proof_bind_all(&c, &draw);
         *(float *)(uintptr_t)c.d.sink = 0;
-        memset(c.d.o.data, 0, D * 4);
+        memset(c.d.o.data, 0, D * dtype_size(c.d.o.dtype));
         *c.d.lse = float_of(cases[n].lse);
         CHECK(!proof_call(&c, 1), "%s", c.message);
         for (int at = 0; at < K * D; at++) {
-            const double dv = element_get(c.g.dv.data, ATTN_F32, at), want = cases[n].p * element_get(c.g.dout.data, ATTN_F32, at % D);
-            CHECK(absolute(dv - want) <= 0x1p-20 * absolute(want) + 0x1p-120, "lse %g: dv %g, not %g", (double)*c.d.lse, dv, want);
+            const double dv = element_get(c.g.dv.data, ATTN_F32, at), want = cases[n].p * element_get(c.g.dout.data, c.g.dout.dtype, at % D);
+            CHECK(absolute(dv - want) <= (hip_grad_unit(&c.d, &c.g) / 2 + 0x1p-20) * absolute(want) + 0x1p-120, "lse %g: dv %g, not %g", (double)*c.d.lse, dv, want);
         }
         const double dsink = (double)*c.g.dsink, want = cases[n].p * (double)*c.g.dlse;
         CHECK(absolute(dsink - want) <= 0x1p-20 * absolute(want) + 0x1p-120, "lse %g: dsink %g, not %g", (double)*c.d.lse, dsink, want);
@@ -1406,13 +1536,14 @@ static void backward_invariant(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, len_q[] = {40, 1, 33}, len_k[] = {70, 64, 33};
     enum { B = 3, Q = 50, K = 90, H = 2, D = 24 };
     registered();
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 12; n++) {                        /* on the scalar kernels, then on those of matrix units */
         proof_case c;
         shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B);
-        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = n < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
+        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = n % 6 < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
         c.d.flags = n % 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k, c.d.seq.start_k = start_k;
         proof_draw draw = grad_draw(&c, ATTN_F32);
+        if (n >= 6) c.g.dout.dtype = dtype[n % 3];
         proof_bind_all(&c, &draw);
         solved(&c);
         CHECK(!proof_call(&c, 1), "%s", c.message);
@@ -1427,7 +1558,7 @@ static void backward_invariant(void) {
             d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
             d.q.data = (const char *)d.q.data + q_at * size, d.o.data = (char *)d.o.data + q_at * size;
             d.k.data = (const char *)d.k.data + k_at * size, d.v.data = (const char *)d.v.data + k_at * size;
-            g.dout.data = (const float *)g.dout.data + q_at;
+            g.dout.data = (const char *)g.dout.data + q_at * dtype_size(g.dout.dtype);
             for (int h = 0; h < H; h++) memcpy(lse + h * len_q[b], c.d.lse + (b * H + h) * Q, (size_t)len_q[b] * 4);
             d.lse = lse, g.dq.data = got[0], g.dk.data = got[1], g.dv.data = got[2];
             CHECK(!attn_backward(&d, &g), "%s", c.message);
@@ -1458,8 +1589,9 @@ static void backward_garbage(void) {
         }
         if (packed) c.d.seq.total_q = B * Q, c.d.seq.total_k = B * K;
         proof_draw draw = grad_draw(&c, ATTN_F32);
-        c.features |= PROOF_BIAS;
-        draw.dbias = draw.sink = draw.dsink = 1;
+        if (n % 4 > 1) c.g.dout.dtype = c.d.q.dtype;
+        if (n % 5) c.features |= PROOF_BIAS;
+        draw.dbias = n % 5 != 0, draw.sink = draw.dsink = 1;
         proof_bind_all(&c, &draw);
         solved(&c);
         hip_place_make(&c, &p, HIP_BACKWARD);
@@ -2249,7 +2381,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward_far), TEST(backward_any_lse),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),

@@ -47,6 +47,7 @@ static attn_status mpi_call(mpi_case *m, int decode, int back)
 /* What backend "hip" declines, it declines on every rank that has work to do. */
 static int may_decline(const proof_case *c, int back) { return (c->features & hip_outside(back)) != 0; }
 static double unit_of(const proof_case *c) { return hip_p_unit(&c->d); }
+static double grad_unit_of(const proof_case *c) { return hip_grad_unit(&c->d, &c->g); }
 
 /* ------------------------------------------------------------------------------------------------------------- fixed cases */
 enum { TOKENS = 24, HEADS = 6, DIM = 8, ROW = HEADS * DIM };

@@ -184,6 +184,7 @@ static attn_status common_status(attn_status s, const char *what)
 static attn_status mpi_call(mpi_case *m, int decode, int back) { return call_of(&m->d, &m->g, &m->m, decode, back); }
 static int may_decline(const proof_case *c, int back) { (void)c, (void)back; return 0; }
 static double unit_of(const proof_case *c) { (void)c; return 0; }
+static double grad_unit_of(const proof_case *c) { (void)c; return 0; }
 #include "mpi_fixed.h"
 #endif
 /* What a call writes, for comparisons of bytes: kept before, and after. */
@@ -290,7 +291,7 @@ static void run_call(proof_case *c, proof_answer *a, uint64_t *r, int64_t index,
         float *const sink = m.dsink;
         keep(&m, back, after, 0);
         collect(&m, decode, back);
-        const char *wrong = rank ? NULL : back ? proof_check_grad(c, a) : proof_check(c, a, unit_of(c));
+        const char *wrong = rank ? NULL : back ? proof_check_grad(c, a, grad_unit_of(c)) : proof_check(c, a, unit_of(c));
         if (wrong) fail(what, wrong), proof_describe(c); else passed++;
         keep(&m, back, before, 1);
         proof_reset(c);

@@ -8,8 +8,8 @@ A fault is a block of lines as in test/mutants/mutants.txt:
     - text that occurs once in attn_hip.c, however its lines are broken
     + text in its place
 
-A fault in the kernels of 16-bit types is compiled for bf16 (for f16 where its name says so), any other fault for f32: a third of the
-time; what has no kernel then runs on the scalar one, which the tests allow here.
+A fault in the kernels of 16-bit types, or in those of their gradients, is compiled for bf16 (for f16 where its name says so), any other
+fault for f32: a third of the time; what has no kernel then runs on the scalar one, which the tests allow here.
 
 The barriers are found in the source, there is no list of them. A mutant is compiled for one chip after the other and run in the simulator
 until a test notices; --every-chip goes on and says which chips do not. A mutant that no chip notices survives, and that is a failure;
@@ -31,11 +31,15 @@ CHIPS = ["gfx942", "gfx1100", "gfx90a", "gfx1201"]
 BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|gpu_barrier\w*|gpu_sync\w*)\s*\(\s*\)\s*;"
                      r"|\b(?P<vote>__syncthreads_(?:or|and|count))\s*(?=\()")
 KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop", "--scalar"],
-        ["hip_grid", "--backward", "--count", "130", "--cost", "18", "--seed", "503", "--stop"],
+        ["hip_grid", "--backward", "--count", "130", "--cost", "18", "--seed", "503", "--stop", "--scalar"],
         ["hip_unit"],
         ["hip_grid", "--count", "60", "--cost", "20", "--seed", "502", "--stop", "--scalar", "--where", "host", "HIPSIM_DEFER=1"],
         ["hip_grid", "--count", "400", "--cost", "22", "--seed", "501", "--stop", "--scalar"]]
+# in the kernels of gradients on a matrix unit
+KILL_GRADIENTS = [["hip_unit", "backward16_*"], ["hip_unit", "backward_*"],
+                  ["hip_grid", "--backward", "--count", "400", "--cost", "18", "--seed", "503", "--stop", "--scalar", "HIPSIM_ORDER=random:1"]]
 SECONDS = 300
+GRADIENTS = "BACKWARD_16"
 NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
 DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
@@ -50,7 +54,7 @@ def without_comments(source):
 def rows_without(text, bits, dtype):
     """The table without its rows of that kind, and without those of one 16-bit type: their kernels are not instantiated."""
     text = re.sub(rf"^(#define GPU_ROWS_{bits})\b(?:.*\\\n)*.*$", r"\1", text, flags=re.M)
-    return re.sub(rf'GPU_ROWS_16_\w+\("{dtype}", ATTN_{dtype.upper()}[^)]*\)', "", text)
+    return re.sub(rf'GPU_ROWS_(?:GRAD_)?16_\w+\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
 
 
 def kind(source, position):
@@ -59,6 +63,8 @@ def kind(source, position):
     kernel16, kernel32, fma, table = (source.find(text) for text in (">>kernel16 =", ">>kernel32 =", "---- FMA", ">>table ="))
     if 0 <= source.find(">>kernel16 mma.sync =") <= position < table:
         return NVIDIA, ["gfx1100"]
+    if 0 <= source.find(">>backward16 =") <= position < kernel32:
+        return GRADIENTS, CHIPS
     if fragment <= position < params or kernel16 <= position < kernel32:
         return 16, CHIPS
     return 32, ["gfx1100", "gfx1201"] if fma <= position < table else CHIPS
@@ -115,7 +121,8 @@ def link_line(chip, program, directory):
 def build_for(chip, text, rows, directory, links):
     """What is wrong with the mutant, or None."""
     directory.mkdir(parents=True, exist_ok=True)
-    text = rows_without(text, 32 if rows == 16 else 16, "bf16" if "f16" in directory.name else "f16")
+    for bits in (b for b in (16, 32, GRADIENTS) if b != rows and (b, rows) != (32, NVIDIA)):
+        text = rows_without(text, bits, "bf16" if "f16" in directory.name else "f16")
     (directory / "attn_hip.c").write_text(text)
     emulate = ["-include", EMULATE] if rows == NVIDIA else []
     log = directory / "log"
@@ -132,12 +139,12 @@ def build_for(chip, text, rows, directory, links):
 def caught_on(chip, text, rows, directory, links):
     """(test that notices or None, what is wrong with the mutant or None)"""
     wrong = build_for(chip, text, rows, directory, links)
-    return (None, wrong) if wrong else (noticed_on(chip, directory), None)
+    return (None, wrong) if wrong else (noticed_on(chip, rows, directory), None)
 
 
-def noticed_on(chip, directory):
+def noticed_on(chip, rows, directory):
     """The first test that notices what was built in the directory, or None."""
-    for program, *arguments in KILL:
+    for program, *arguments in KILL_GRADIENTS if rows == GRADIENTS else KILL:
         more = dict(a.split("=") for a in arguments if "=" in a)
         status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], directory / "log", SECONDS,
                       {**ENVIRONMENT, "HIPSIM_ARCH": chip, **more})

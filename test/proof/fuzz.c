@@ -270,7 +270,7 @@ static void gradients(proof_case *c, proof_rng *r, int broken) {
             proof_reset(c);
             const attn_status t = proof_call(c, 1);             /* refused: attn_query takes pointers that are NULL */
             const char *wrong = t ? broken ? all_untouched(c) ? NULL : "a refused call wrote" : c->message
-                              : !unknown ? proof_check_grad(c, &a) : proof_untouched(c, PROOF_IN) ? NULL : "an input was written";
+                              : !unknown ? proof_check_grad(c, &a, 0) : proof_untouched(c, PROOF_IN) ? NULL : "an input was written";
             if (wrong) fault(c, wrong);
         }
     }

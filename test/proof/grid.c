@@ -181,7 +181,7 @@ static void run_backward(const run_opts *o, proof_case *c, proof_answer *a, int6
         if (!selected(o, i) || !accepted(o, c, index, i, BACKWARD)) continue;
         proof_reset(c);
         s = proof_call(c, 1);
-        wrong = s ? c->message : proof_check_grad(c, a);
+        wrong = s ? c->message : proof_check_grad(c, a, 0);
         if (wrong) fail(o, index, attn_backend_at(i)->name, BACKWARD, wrong); else passed++;
     }
 }
