@@ -3966,8 +3966,8 @@ typedef struct attn__flash {
     int pack_q;
     int copy_v;        /* ATTN__V_.. */
     int straight_to_o; /* P V of one block may go to o as it is */
-    /* Q K^T, P V of sequences that are not thin: by products of bf16, for the latter of P to the
-     * nearest bf16 */
+    /* of sequences that are not thin: Q K^T by products of bf16; P V, with P rounded to the nearest
+     * number of these */
     int bf16_qk, bf16_pv;
     char *workspace; /* threads * scratch, then the partials of key splits */
     float *partial;  /* [batch * kv_heads][splits][rows_partial * (v_pad + 2)] */

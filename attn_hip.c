@@ -3786,8 +3786,8 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ static int32_t dim_of(int n) {
         return n * 8 / ACC * TILE + n % (ACC / 8) * 16 + 8 * (lane() / TILE);
     }
-    /* Sums of a column to its row of `to`, times two factors, 16 bytes at a time; 0 where the column
-       sees nothing. */
+    /* Sums of a column to its row of `to`, times two factors, 16 bytes at a time; a column that sees
+       nothing is 0 there. */
     __device__ __forceinline__ void put_wide(const acc (&sums)[S::DIM_TILES], float by, float scale,
         const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
         GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {
