@@ -19,6 +19,7 @@
  *   >>decode    few rows against many keys
  *   >>backward  the gradients, on every chip and for every size
  *   >>kernel16  f16 and bf16 on a matrix unit
+ *   >>backward16  their gradients
  *   >>kernel32  f32: matrix unit or FMA
  *   >>kernel16 mma.sync   the same on NVIDIA
  *   >>table     one row per instantiation: the dispatcher
@@ -36,7 +37,8 @@
  *   float type; any strides, heads, head_dim, v_dim; every mask, packed and padded sequences, cache
  *   slots, pages; append, rotated and quantised to the bits of the CPU; lse. P is rounded to the
  *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
- *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P stays f32.
+ *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P and dS are rounded
+ *   to the type of q on a matrix unit, and stay f32 elsewhere.
  *   attn_merge, attn_convert and attn_mpi_* of device tensors.
  * DECODE  the keys of a sequence with up to 64 rows in use and more than 256 keys are cut into
  *   parts that run side by side and are joined in order: of up to 16 rows into at most 64 parts, 4
@@ -47,8 +49,11 @@
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
  *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
- * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward; and with
- *   more rows or fewer keys than DECODE wants, pages in device memory; q, k and v of different
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward of f32, on
+ *   NVIDIA, of dims above 128, of a dout of another type than q, and of f16 on gfx90a, whose matrix
+ *   unit takes subnormals for 0; dbias everywhere. Backward with masks, or of rows that are no
+ *   multiples of 16 bytes or follow each other backwards, makes each weight alone. And with more
+ *   rows or fewer keys than DECODE wants, pages in device memory; q, k and v of different
  *   types, codes among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in
  *   host memory are put in order while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
@@ -3786,8 +3791,8 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ static int32_t dim_of(int n) {
         return n * 8 / ACC * TILE + n % (ACC / 8) * 16 + 8 * (lane() / TILE);
     }
-    /* Sums of a column to its row of `to`, times two factors, 16 bytes at a time; a column that sees
-       nothing is 0 there. */
+    /* Sums of a column to its row of `to`, times two factors, 16 bytes at a time; 0 where it sees
+       nothing at all. */
     __device__ __forceinline__ void put_wide(const acc (&sums)[S::DIM_TILES], float by, float scale,
         const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
         GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {

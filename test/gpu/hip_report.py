@@ -41,7 +41,7 @@ def run(job):
     chip, dtype, dim, seq, causal, extras, gap = job
     with tempfile.TemporaryDirectory() as directory:
         report = f"{directory}/report.json"
-        done = sh(f"build/hip/{chip}/hip_report", dtype, str(dim), str(dim), str(seq), str(seq), str(int(causal)), str(extras), str(gap),
+        done = sh(f"build/hip/{chip}/hip_report", dtype, str(dim), str(dim), str(seq), str(seq), str(int(causal)), str(extras), str(gap), "0",
                   env={**os.environ, "HIPSIM_ARCH": chip, "HIPSIM_REPORT": report, "HIPSIM_THREADS": "1"}, timeout=3600)
         if done.returncode:
             return {"error": (done.stdout + done.stderr).strip()[:300]}
