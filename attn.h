@@ -12345,7 +12345,7 @@ ATTN__INLINE void ATTN__(thin_dots)(
     const int X = W > R ? W / R : 1;
     const int dense = m->dense >= X, fetch = m->each || m->next;
     /* bytes from a line of a row that is fetched to the next, of the first and behind the last */
-    const uintptr_t on = dense ? 64 * X : 64,
+    const uintptr_t on = dense ? 64 * (uintptr_t)X : 64,
                     begin = (uintptr_t)attn__thin_bytes(type, first) / 64 * on,
                     end = ((uintptr_t)attn__thin_bytes(type, dim) + 63) / 64 * on;
     const int64_t step = m->step, last = m->first + (n - 1) * step;
