@@ -5744,11 +5744,11 @@ typedef struct attn__thin {
 } attn__thin;
 #define ATTN__BF16_PAIRS (-1) /* a type for the kernels: bf16 that is multiplied as it is */
 /* What a chunk of keys needs. */
-typedef struct attn__chunk {
+typedef struct attn__thin_keys {
     int64_t at[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
     float scale[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
     const char *next[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
-} attn__chunk;
+} attn__thin_keys;
 /* What a chunk sets only where it is needed. */
 ATTN__INLINE void attn__thin_clear(attn__thin *m) {
     m->at = NULL;
@@ -5792,14 +5792,14 @@ ATTN__INLINE void attn__thin_rows_at(
 }
 /* Fetched while rows x .. are read: n rows, `step` bytes apart. */
 ATTN__INLINE void attn__thin_rows_on(
-    attn__chunk *k, int64_t x, int64_t n, const void *data, int64_t offset, int64_t step) {
+    attn__thin_keys *k, int64_t x, int64_t n, const void *data, int64_t offset, int64_t step) {
     const uintptr_t at = (uintptr_t)data + (uintptr_t)offset;
     for (int64_t i = 0; i < n; i++) k->next[x + i] = (const char *)(at + (uintptr_t)(i * step));
 }
 /* What is fetched meanwhile: the rows `ahead` keys on, and past key `end` those of the tensor `then`
  * from key `from` on. */
 ATTN__INLINE void attn__thin_ahead(const attn__group *g, const attn_in *t, int64_t j, int64_t end,
-    const attn_in *then, int64_t from, attn__chunk *k, attn__thin *m) {
+    const attn_in *then, int64_t from, attn__thin_keys *k, attn__thin *m) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
@@ -5832,7 +5832,7 @@ ATTN__INLINE void attn__thin_ahead(const attn__group *g, const attn_in *t, int64
 /* A gang's share of it, in the order of memory: each head a part of the chunk behind this one, all
  * heads of a key after the other. */
 ATTN__NOINLINE void attn__thin_gang(const attn__group *g, const attn_in *t, int64_t j, int64_t end,
-    const attn_in *then, int64_t from, attn__chunk *k, attn__thin *m) {
+    const attn_in *then, int64_t from, attn__thin_keys *k, attn__thin *m) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
@@ -5862,7 +5862,7 @@ ATTN__NOINLINE void attn__thin_gang(const attn__group *g, const attn_in *t, int6
 }
 /* m's rows are keys j .. j + n - 1 of t, K or V. */
 ATTN__NOINLINE void attn__thin_chunk(const attn__group *g, const attn_in *t, int64_t j, int64_t end,
-    const attn_in *then, int64_t from, attn__chunk *k, attn__thin *m) {
+    const attn_in *then, int64_t from, attn__thin_keys *k, attn__thin *m) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = g->u->job->d;
     const attn__sequence_view *s = &g->u->s;
@@ -5918,7 +5918,7 @@ ATTN__NOINLINE void attn__thin_products(const attn__group *g, int64_t c) {
     const attn_desc *d = g->u->job->d;
     const int64_t ld = g->u->job->ld, kb = g->b->kb, rows = g->rows,
                   n = attn__min(g->end - c, ATTN__THIN_CHUNK);
-    attn__chunk k;
+    attn__thin_keys k;
     attn__thin m;
     attn__thin_clear(&m);
     m.n = attn__clamp(g->b->ke - kb - c, 0, n);
@@ -5951,7 +5951,7 @@ ATTN__NOINLINE int64_t attn__thin_output(const attn__group *g, int64_t j0, const
     const int64_t kb = g->b->kb, rows = g->rows, ld = job->ld,
                   n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
     float one[ATTN__ROWS_MOST], *S = g->t->S + (j0 - kb);
-    attn__chunk k;
+    attn__thin_keys k;
     attn__thin m;
     for (int r = 0; r < isa->MR; r++) one[r] = 1;
     attn__thin_clear(&m);
@@ -11917,7 +11917,8 @@ ATTN__NOINLINE void ATTN__(score_row)(
     const float ratio = capped ? attn__cap_ratio(d) : 0, cap = d->softcap * ATTN__HELD,
                 slope = d->alibi ? -ATTN__HELD * d->alibi[h] : 0;
     const int sloped = d->alibi != NULL;
-    const float held = d->bias_scale ? ATTN__HELD * d->bias_scale[h] : ATTN__HELD;
+    const int shared = d->bias_scale != NULL;
+    const float held = shared ? ATTN__HELD * d->bias_scale[h] : ATTN__HELD;
     float scale = d->scale;
     if (scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
         for (int64_t c = 0; c < n && !capped; c += ATTN__W)
@@ -11938,6 +11939,7 @@ ATTN__NOINLINE void ATTN__(score_row)(
             if (bias) {
                 given = ATTN__(load_some)(bias, type, bias_at + j, hi - j);
                 b = given * ATTN__(set1)(held);
+                if (shared) b = ATTN__(max)(ATTN__(set1)(-3.4028234e38f), b); /* finite */
             }
             if (capped)
                 x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(cap), b);

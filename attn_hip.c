@@ -940,6 +940,8 @@ __device__ static inline float gpu_modify(
     if (p.masks & MASK_BIAS) {
         given = gpu_bias_at(p, r, j);
         bias = given * r.share;
+        if (gpu_is_finite(given) && gpu_is_finite(r.share))
+            bias = fminf(fmaxf(bias, -GPU_FLT_MAX), GPU_FLT_MAX);
         score += bias;
     }
     if (p.masks & MASK_ALIBI) score = fmaf(-r.slope, (float)fabs(r.place - (double)j), score);

@@ -428,7 +428,7 @@ static void cpu_and_gpu(proof_case *c, const char *what) {
         proof_reset(c);
         attn_status s = proof_call(c, 0);
         CHECK(!s, "%s: %s", what, c->message);
-        const char *wrong = proof_check(c, &a, gpu ? hip_p_unit(d) : 0);
+        const char *wrong = proof_check(c, &a, gpu ? hip_p_unit(d) : forward_p_unit(d));
         CHECK(!wrong, "%s, %s: %s", what, c->d.backend, wrong);
         for (int64_t r = 0; r < d->batch * d->q_len * d->heads; r++)
             for (int64_t e = 0, at = proof_row(d, &w, r / d->heads / d->q_len, r / d->heads % d->q_len, r % d->heads); e < proof_v_dim(d); e++) {
