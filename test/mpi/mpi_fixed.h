@@ -408,7 +408,8 @@ static void packed_gaps(void)
 static void used_in_part(void)
 {
     enum { SEQUENCES = 3, ROW = 4 * DIM };
-    static const int32_t rows_used[SEQUENCES] = { 0, TOKENS, 20 }, from[SEQUENCES] = { TOKENS, 0, 5 }, keys_used[SEQUENCES] = { 0, TOKENS, 30 };
+    static const int32_t rows_used[SEQUENCES] = { 0, TOKENS, 20 }, from[SEQUENCES] = { TOKENS, 0, 5 }, keys_used[SEQUENCES] = { 0, TOKENS, 30 },
+                         within[SEQUENCES] = { 0, 0, 5 };
     for (int n = 0; n < 8; n++) {                          /* rows alone, first keys alone, used keys alone, all; each causal and not */
         int64_t cut[64];
         float worst = 0, *whole[4], *own[4], lse[SEQUENCES * 4 * TOKENS], own_lse[SEQUENCES * 4 * TOKENS];
@@ -424,7 +425,7 @@ static void used_in_part(void)
         if (n / 2 % 3 == 0) d.seq.used_q = rows_used;
         if (n / 2 == 1 || n / 2 == 3) d.seq.start_k = from;
         if (n / 2 >= 2) d.seq.used_k = keys_used;
-        if (n / 2 == 3) d.seq.start_k = (const int32_t[]){ 0, 0, 5 };
+        if (n / 2 == 3) d.seq.start_k = within;
         d.q.data = whole[0], d.k.data = whole[1], d.v.data = whole[2], d.o.data = whole[3], d.lse = lse;
         attn_status s = attn_forward(&d);
         d.q.data = own[0], d.k.data = own[1], d.v.data = own[2], d.o.data = own[3], d.lse = own_lse;
