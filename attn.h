@@ -106,8 +106,8 @@
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
-   and scale times it have to stay below FLT_MAX; a bias, a sink or an ALiBi term may be as large as
-   f32 can say, and their sum with a score larger, without making a row empty or infinite. An lse
+   and scale times it have to stay below FLT_MAX; a bias times its multiplier, a sink or an ALiBi
+   term may be as large as f32 can say, and their sum with a score larger, without making a row empty or infinite. An lse
    beyond f32 is written as FLT_MAX or -FLT_MAX. |v| times the row's sum of exp(score - row_max), at
    most its number of keys, has to stay below FLT_MAX too: beyond that o is infinite where the exact
    mean is not (the reference's is finite). Sums over keys and over dims are cut into sums from zero,

@@ -659,6 +659,7 @@ static void far_scores_of(int32_t dtype, int64_t dim, int sinks, int f64_bias, u
     proof_draw draw = plain_draw();
     draw.q_amplitude = 0, draw.sink = sinks;
     proof_bind_all(&c, &draw);
+    d->bias_scale = NULL;                                   /* a product beyond f32 is another matter */
     if (sinks) memcpy((void *)(uintptr_t)d->sink, sink, sizeof sink);
     fill_bias(&c, 0, 1);
     CHECK(!proof_call(&c, 0), "%s", c.message);
