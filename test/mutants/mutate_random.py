@@ -1,12 +1,12 @@
 """mutate_random.py - random faults in the code itself: how many of them do the tests notice?
 
-usage: mutate_random.py [N] [--seed S] [--file FILE ...] [--jobs N] [--again FILE] [--ci] [--fast] [--quiet]
+usage: mutate_random.py [N] [--seed S] [--file FILE ...] [--jobs N] [--skip DRAWN] [--again FILE] [--ci] [--fast] [--quiet]
 
 Draws N mutants with that seed (same sources and seed, same mutants): test/mutants/mutants_of.py changes one place of a random line of attn.h
 (without >>mpi and >>ops_neon, which these tests do not compile), of attn_hip.c or of the measuring and checking parts of attn_bench.c. A
 mutant that does not compile, or whose object code is that of the source, is replaced by another. Each runs the tests that reach its
 line until one fails, crashes or takes ten times as long as it should. The others survive. They are printed, and left in build/mutate/ in
-the form of test/mutants/mutants.txt; --again FILE runs such a list anew. test/mutants/equivalent.txt names survivors that no test can
+the form of test/mutants/mutants.txt; --again FILE runs such a list anew, --skip N goes on behind the first N that were drawn. test/mutants/equivalent.txt names survivors that no test can
 notice, each with the reason; they count as neither.
 
 What a mutant of attn.h costs. clang reads the source (a third of a second, a whole one where the code is compiled for each ISA), then
@@ -26,6 +26,7 @@ import argparse
 import collections
 import concurrent.futures
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -184,10 +185,9 @@ class Header:
 
     def link_shared(self, directory, build, own, name="shared"):
         linker = ["clang", SANITIZED[build]] if build in SANITIZED else ["cc"]
-        wrong = failure([*linker, "-shared", "-pthread", "-Wl,-Bsymbolic-functions", "-Wl,-z,muldefs", f"-Wl,-soname,{build}-{name}.so", *own, *self.parts(build),
+        wrong = failure([*linker, "-shared", "-pthread", *([] if build in SANITIZED else ["-Wl,--no-undefined"]), "-Wl,-Bsymbolic-functions", "-Wl,-z,muldefs", f"-Wl,-soname,{build}-{name}.so", *own, *self.parts(build),
                          "-o", f"{directory}/{build}-{name}.so", *self.libraries, "-lm"])
-        if wrong:
-            sys.exit(f"does not link: {wrong}")
+        return wrong
 
     def program(self, directory, test):
         return f"{directory if test.program in ALONE else self.clean}/{test.program}-{test.build}.run"
@@ -267,7 +267,9 @@ class Header:
                     if wrong or not built[build]:
                         return ("does not compile", wrong) if wrong else ("same object", "")
                 if built[build]:
-                    self.link_shared(directory, build, [f"{directory}/{build}-own.o"])
+                    wrong = self.link_shared(directory, build, [f"{directory}/{build}-own.o"])
+                    if wrong:                           # a name that nobody defines
+                        return "does not compile", wrong
             if not built[build] or build == "plain" and not isas & {"", isa or NATIVE} or isa and self.fast and isas & {"", NATIVE}:
                 continue
             how = self.noticed(stage, mutant, directory, spent)
@@ -622,7 +624,11 @@ class Run:
             if fingerprint(mutant) in self.known:
                 verdict, note = "equivalent", ""
             else:
-                verdict, note = target.judge(mutant, directory)
+                try:
+                    verdict, note = target.judge(mutant, directory)
+                except BaseException as wrong:          # a worker that ends alone would be waited for for ever
+                    sys.stderr.write(f"{mutant.file}:{mutant.line} {wrong!r}\n")
+                    os._exit(2)
             subprocess.run(["rm", "-rf", str(directory)])
             target.learned()
             self.record(mutant, verdict, note, time.monotonic() - start)
@@ -667,6 +673,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--file", action="append")
     parser.add_argument("--again", type=pathlib.Path)
@@ -691,7 +698,7 @@ def main():
     chosen = list(again(options.again, targets)) if options.again else None
     count = len(chosen) if options.again else options.count
     print(f"{count} mutants, " + (f"of {options.again}" if options.again else f"seed {options.seed}") + f"; prepared in {time.monotonic() - start:.0f} s", flush=True)
-    job = Run(iter(chosen) if options.again else endless(targets, options.seed), count, f"again-{name}" if options.again else name, options.quiet, targets)
+    job = Run(iter(chosen) if options.again else itertools.islice(endless(targets, options.seed), options.skip, None), count, f"again-{name}" if options.again else name, options.quiet, targets)
     workers = [threading.Thread(target=job.worker, args=(n,)) for n in range(options.jobs)]
     for worker in workers:
         worker.start()
