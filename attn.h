@@ -5080,8 +5080,10 @@ static void attn__backward_split(const attn__bwd *job, const attn__sequence_view
     int64_t kv_head, int64_t split, char *scratch);
 static void attn__backward_bias(
     const attn__bwd *job, int64_t b0, int64_t h0, int64_t column, char *scratch);
+#ifndef ATTN_NO_STANDARD
 static void attn__standard_backward(const attn__bwd *job, const attn__sequence_view *s,
     int64_t kv_head, int64_t block, char *scratch);
+#endif
 typedef char attn__bwd_fits[sizeof(attn__bwd) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 /* Key splits of a sequence: a function of its own length and heads. Split n is the key blocks n,
  * n + splits, .. of one (sequence, kv head), which balances causal work. Each split adds to a dq of
@@ -5226,6 +5228,7 @@ static void attn__bwd_splits_unit(const void *arg, int64_t u, char *scratch) {
     else if (split < attn__bwd_splits(s.k_len, job->d->kv_heads, 0))
         attn__backward_split(job, &s, kv_head, split, scratch);
 }
+#ifndef ATTN_NO_STANDARD
 /* Standard: P and dS of all pairs, then dK and dV of key blocks, then dQ of row blocks. */
 static int64_t attn__std_scores_units(const attn__bwd *job) {
     return job->standard ? attn__bwd_pairs(job) * attn__ceil_div(job->d->kv_len, job->BK) : 0;
@@ -5245,6 +5248,7 @@ static void attn__std_unit(const void *arg, int64_t u, char *scratch) {
     int64_t kv_head, block = attn__bwd_part(job, u, &s, &kv_head);
     attn__standard_backward(job, &s, kv_head, block, scratch);
 }
+#endif
 /* dbias: blocks of keys of each distinct (batch entry, head) of the bias. */
 static int64_t attn__bwd_bias_blocks(const attn__bwd *job) {
     return attn__ceil_div(job->d->kv_len, job->BK - 16);
@@ -5289,9 +5293,11 @@ static const struct {
 } attn__bwd_phases[] = {
     {attn__bwd_rows_units, attn__bwd_rows_unit, 0},
     {attn__bwd_splits_units, attn__bwd_splits_unit, 0},
+#ifndef ATTN_NO_STANDARD
     {attn__std_scores_units, attn__std_unit, ATTN__STD_SCORES},
     {attn__std_keys_units, attn__std_unit, ATTN__STD_KEYS},
     {attn__std_queries_units, attn__std_unit, ATTN__STD_QUERIES},
+#endif
     {attn__bwd_rows_units, attn__bwd_dq_unit, 0},
     {attn__bwd_bias_units, attn__bwd_bias_unit, 0},
     {attn__bwd_sink_units, attn__bwd_sink_unit, 0},
@@ -6748,6 +6754,7 @@ static void attn__standard_rows(const attn__std *job, const attn__sequence_view 
 }
 #endif
 
+#ifndef ATTN_NO_STANDARD
 static void attn__standard_queries(
     const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t, int64_t row) {
     const attn__kernels *isa = attn__isa();
@@ -6802,6 +6809,7 @@ static void attn__standard_backward(const attn__bwd *job, const attn__sequence_v
     }
     if (job->phase == ATTN__STD_KEYS) attn__bwd_store_keys(job, s, &t);
 }
+#endif
 
 /* =============================================================================== >>codes ====
    The same of rows with a certificate (>>adaptive): from codes of int16, and few rows against
