@@ -117,10 +117,13 @@ SHARED int hip_scalar_cache(const attn_desc *d) {
 SHARED double hip_p_unit(const attn_desc *d) {
     return hip_scalar_cache(d) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : d->q.dtype == ATTN_BF16 ? 0x1p-8 : 0;
 }
-/* The same of a backward, which says by its name whether it runs on a matrix unit; and whether it should. */
+/* The same of a backward, which says by its name whether it runs on a matrix unit; and whether it should. Whatever backend the
+ * description names by now: that of the answer, for one. */
 SHARED double hip_grad_unit(const attn_desc *d, const attn_grad *g) {
     attn_plan plan;
-    return attn_query(d, g, &plan) || strncmp(plan.kernel, "flash_", 6) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-8;
+    attn_desc asked = *d;
+    asked.backend = "hip";
+    return attn_query(&asked, g, &plan) || strncmp(plan.kernel, "flash_", 6) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-8;
 }
 SHARED int hip_has_flash_grad(const attn_desc *d, const attn_grad *g, const char *isa) {
     return (d->q.dtype == ATTN_BF16 || (d->q.dtype == ATTN_F16 && !strstr(isa, "gfx90a"))) && g->dout.dtype == d->q.dtype &&
