@@ -28,6 +28,11 @@ CAUSAL_DROP = 0.08
 WAVES = {"gfx942": 2, "gfx90a": 2, "gfx1100": 4, "gfx1201": 4}
 CONFLICTS, LDS_SHARE = 1.02, 0.6
 USEFUL = {False: 0.95, True: 0.90}
+# of the gradients, by chip, full; 0.05 lower under causal
+GRAD_BUSY = {"dkdv": {64: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.85, "gfx1201": 0.83}, 128: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.87, "gfx1201": 0.86}},
+             "dq": {64: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.87, "gfx1201": 0.85}, 128: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.87, "gfx1201": 0.89}}}
+GRAD_DROP = 0.05
+GRAD_PARTS = {1: "dq", 2: "dk", 4: "dv", 6: "dk and dv"}        # GRAD_DQ, GRAD_DK, GRAD_DV of attn_hip.c
 F32_BUSY = {"gfx942": 0.85, "gfx90a": 0.97}
 F32_FMA = 0.95
 
@@ -36,18 +41,40 @@ def sh(*arguments, **more):
     return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, **more)
 
 
+def call(chip, dtype, dim, seq, causal, extras, gap, backward):
+    """The kernel that answers, and what the simulator counted in each launch; or the reason why there is none."""
+    with tempfile.TemporaryDirectory() as directory:
+        report = f"{directory}/report.json"
+        done = sh(f"build/hip/{chip}/hip_report", dtype, str(dim), str(dim), str(seq), str(seq), str(int(causal)), str(extras), str(gap), str(backward),
+                  env={**os.environ, "HIPSIM_ARCH": chip, "HIPSIM_REPORT": report, "HIPSIM_THREADS": "1"}, timeout=3600)
+        if done.returncode:
+            return (done.stdout + done.stderr).strip()[:300], None
+        return done.stdout.strip(), [json.loads(line) for line in open(report)]
+
+
+def run_gradients(job):
+    """A backward call: of each of its kernels with matrix work, which gradients it computes and what was counted."""
+    chip, dtype, dim, seq, causal, extras = job
+    row, launches = call(chip, dtype, dim, seq, causal, extras, 0, 1)
+    if launches is None:
+        return {"error": row}
+    parts = {}
+    for r in launches:
+        shape = re.search(r"gpu_grad_shape<([^>]*)>", sh("c++filt", r["kernel"]).stdout)
+        if shape:
+            kind = int(re.sub(r"\([^)]*\)", "", shape[1]).split(",")[3])
+            parts[GRAD_PARTS[kind]] = r
+    return {"row": row, "parts": parts}
+
+
 def run(job):
     """One call in the simulator: what it counted, with the ratios of this report added; or None with the reason."""
     chip, dtype, dim, seq, causal, extras, gap = job
-    with tempfile.TemporaryDirectory() as directory:
-        report = f"{directory}/report.json"
-        done = sh(f"build/hip/{chip}/hip_report", dtype, str(dim), str(dim), str(seq), str(seq), str(int(causal)), str(extras), str(gap), "0",
-                  env={**os.environ, "HIPSIM_ARCH": chip, "HIPSIM_REPORT": report, "HIPSIM_THREADS": "1"}, timeout=3600)
-        if done.returncode:
-            return {"error": (done.stdout + done.stderr).strip()[:300]}
-        launches = [json.loads(line) for line in open(report)]
+    row, launches = call(*job, 0)
+    if launches is None:
+        return {"error": row}
     r = max(launches, key=lambda x: x["total"])
-    r["row"], r["launches"] = done.stdout.strip(), len(launches)
+    r["row"], r["launches"] = row, len(launches)
     pairs = seq * (seq + 1) // 2 if causal else seq * seq
     useful = pairs * 4 * dim
     waves = r["grid"][0] * r["grid"][1] * r["grid"][2] * (-(-r["block"][0] * r["block"][1] * r["block"][2] // r["wave"]))
@@ -127,9 +154,12 @@ def main():
     jobs = sorted(set(jobs), key=lambda j: (-j[3], j))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         results = dict(zip(jobs, pool.map(run, jobs)))
+        grad_jobs = [(chip, dtype, dim, big, causal, 0) for chip in chips for dtype in ("bf16", "f16") for dim in (64, 128) for causal in (False, True)]
+        grad_jobs += [(chip, dtype, dim, 256, causal, extras) for chip in chips for dtype in ("bf16", "f16") for dim, causal, extras in ((32, False, 0), (128, False, 63))]
+        gradients = dict(zip(grad_jobs, pool.map(run_gradients, grad_jobs)))
     metadata = {chip: kernels_of(chip) for chip in chips}
 
-    wrong = [f"{' '.join(map(str, job))}: {r['error']}" for job, r in results.items() if "error" in r]
+    wrong = [f"{' '.join(map(str, job))}: {r['error']}" for job, r in [*results.items(), *gradients.items()] if "error" in r]
     get = lambda *job: results.get(job, {"error": "not run"})
     failed, lines = [], []
 
@@ -185,6 +215,29 @@ def main():
                 n = min(r["fma"] for r in rs)
                 cells[c] = (f"{n:.3f} of the FMA peak, of {F32_FMA}", n >= F32_FMA if not causal else None)
         target(f"f32, D 64 and 128, {'causal' if causal else 'full'}", cells)
+    for part, name in (("dkdv", "dk and dv"), ("dq", "dq")):
+        for dim in (64, 128):
+            for dtype in ("bf16", "f16"):
+                for causal in (False, True):
+                    cells = {}
+                    for chip in chips:
+                        parts = gradients[chip, dtype, dim, big, causal, 0].get("parts", {})
+                        if not parts:
+                            cells[chip] = ("scalar", False)
+                            continue
+                        # two kernels one after the other: the matrix cycles of both over those of their busiest units
+                        of = [r for key, r in parts.items() if (key == "dq") == (part == "dq")]
+                        busy = sum(r["cycles_per_wave"]["matrix"] for r in of) / sum(r["cycles_per_wave"]["matrix"] / r["matrix_busy_bound"] for r in of)
+                        want = GRAD_BUSY[part][dim][chip] - (GRAD_DROP if causal else 0)
+                        cells[chip] = (f"{busy:.3f} of {want:.2f}", busy >= want - 0.0005)
+                    target(f"gradients, matrix_busy_bound, {dtype}, D {dim}, {name}, {'causal' if causal else 'full'}", cells)
+    cells = {}
+    for chip in chips:
+        of = [(r["scratch"], r["vgpr_spills"]) for job, g in gradients.items() if job[0] == chip for r in g.get("parts", {}).values()]
+        most = tuple(map(max, zip(*of))) if of else ("-", "-")
+        cells[chip] = ("%s, %s" % most, most == (0, 0))
+    target("gradients, scratch bytes, VGPR spills: the most of any kernel on matrix units", cells)
+
     def spills(names, jobs_of, what, everywhere):
         cells = {}
         for c in chips:
@@ -237,6 +290,20 @@ def main():
     rest = [job for job in sorted(results, key=order) if not (job[3] == big and not job[5] and not job[6]) and job[3] != middle]
     text.append("## The other rows of the table\n\nS 256 (D 256 plain: 512): wide heads, every mask at once (softcap, bias, boolean, ALiBi, dropout, sink), odd strides.\n\n" +
                 table([head, *[row(job, results[job]) for job in rest]]))
+    head = ["chip", "type", "D", "mask", "kernel", "gradients", "VGPR", "AGPR", "LDS KiB", "scratch", "spills", "waves/SIMD", "LDS conflicts", "LDS / matrix", "busy", "in the way"]
+    rows = []
+    for job, g in gradients.items():
+        chip, dtype, dim, seq, causal, extras = job
+        mask = ("causal" if causal else "full") + (", every mask" if extras else "") + ("" if seq == big else f", S {seq}")
+        if not g.get("parts"):
+            rows.append([chip, dtype, dim, mask, g.get("row", "fails"), *["-"] * (len(head) - 5)])
+        for part, r in g.get("parts", {}).items():
+            c = r["cycles_per_wave"]
+            rows.append([chip, dtype, dim, mask, g["row"], part, r["vgprs"], r["agprs"], number(r["lds"] / 1024, 1), r["scratch"],
+                          f"{r['vgpr_spills']} + {r['sgpr_spills']}", r["waves_per_simd"],
+                          number(r["lds_cycles"] / r["lds_ideal_cycles"] if r["lds_ideal_cycles"] else None, 3), number(c["lds"] / c["matrix"]),
+                          number(r["matrix_busy_bound"], 3), r["bound_by"]])
+    text.append(f"## Gradients on matrix units, S {big}\n\nA line for each kernel of a backward call; preparation and gradients of a bias are not among them.\n\n" + table([head, *rows]))
     text.append("## Every kernel compiled\n\nFrom the metadata of the code objects; VGPR counts both files on CDNA; spills: of VGPRs + of SGPRs.\n")
     for chip in chips:
         text.append(f"### {chip}\n\n" + table([["kernel", "threads", "VGPR", "AGPR", "SGPR", "static LDS", "scratch", "spills"],
