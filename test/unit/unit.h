@@ -16,6 +16,12 @@
 #include "check.h"
 
 #define COUNT(a) ((int64_t)(sizeof(a) / sizeof((a)[0])))
+/* 1 in a build with sanitizers, which is thirty times slower: what takes minutes there is left to the others */
+#if defined __has_feature
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED 0
+#endif
 
 SHARED int dtype_after(int dtype, int steps) { return dtype == ATTN_F64 ? dtype : (dtype + steps) % 3; }
 
