@@ -49,9 +49,9 @@
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
  *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
- * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward of f32, on
- *   NVIDIA, of dims above 128, of a dout of another type than q, and of f16 on gfx90a, whose matrix
- *   unit takes subnormals for 0; dbias everywhere. Backward with masks, or of rows that are no
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward of f32, of
+ *   dims above 128, of a dout of another type than q, and of f16 on gfx90a, whose matrix unit takes
+ *   subnormals for 0; dbias everywhere. Backward with masks, or of rows that are no
  *   multiples of 16 bytes or follow each other backwards, makes each weight alone. And with more
  *   rows or fewer keys than DECODE wants, pages in device memory; q, k and v of different
  *   types, codes among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in
@@ -432,7 +432,41 @@ __device__ static inline float gpu_rotate8(float x) {
 
    m and l of a lane belong to QUERIES queries: 1 here, 2 on a unit that computes
    S = Q K^T (mma.sync). */
-#if !GPU_ON_CUDA
+template <int UNIT> struct gpu_unit;
+#if GPU_ON_CUDA
+struct alignas(8) gpu_u32x2 {
+    uint32_t of[2];
+    __device__ __forceinline__ uint32_t &operator[](int n) { return of[n]; }
+    __device__ __forceinline__ uint32_t operator[](int n) const { return of[n]; }
+};
+struct alignas(16) gpu_u32x4 {
+    uint32_t of[4];
+    __device__ __forceinline__ uint32_t &operator[](int n) { return of[n]; }
+    __device__ __forceinline__ uint32_t operator[](int n) const { return of[n]; }
+};
+struct gpu_f32x2 {
+    float of[2];
+    __device__ __forceinline__ float operator[](int n) const { return of[n]; }
+};
+__device__ static __forceinline__ gpu_f32x2 operator*(gpu_f32x2 a, gpu_f32x2 b) {
+    return {{a.of[0] * b.of[0], a.of[1] * b.of[1]}};
+}
+__device__ static __forceinline__ gpu_f32x2 operator*(gpu_f32x2 a, float b) {
+    return {{a.of[0] * b, a.of[1] * b}};
+}
+__device__ static __forceinline__ gpu_f32x2 operator+(gpu_f32x2 a, gpu_f32x2 b) {
+    return {{a.of[0] + b.of[0], a.of[1] + b.of[1]}};
+}
+__device__ static __forceinline__ gpu_f32x2 operator-(gpu_f32x2 a, gpu_f32x2 b) {
+    return {{a.of[0] - b.of[0], a.of[1] - b.of[1]}};
+}
+/* Bytes of a and b by selector; 0..3 are those of b, 4..7 those of a. */
+__device__ static __forceinline__ uint32_t gpu_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+    return __byte_perm(b, a,
+        (selector & 15) | (selector >> 4 & 0xf0) | (selector >> 8 & 0xf00) |
+            (selector >> 12 & 0xf000));
+}
+#else
 typedef uint32_t gpu_u32x2 __attribute__((ext_vector_type(2)));
 typedef uint32_t gpu_u32x4 __attribute__((ext_vector_type(4)));
 typedef uint32_t gpu_u32x8 __attribute__((ext_vector_type(8)));
@@ -458,8 +492,18 @@ template <int DTYPE> __device__ static inline uint32_t gpu_truncate2(float low, 
     else return gpu_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
 }
 
-template <int UNIT> struct gpu_unit;
-
+/* What units whose lanes have one column share: >>backward16 asks for it. */
+template <int TILE> struct gpu_one_column {
+    enum { COLUMNS = 1, CUTS = 1 }; /* P and ds are cut towards zero */
+    __device__ static int first_row(int lane) { return 8 * (lane / TILE); }
+    __device__ static int column(int lane, int) { return lane % TILE; }
+    /* of sum n of a lane, rows from its first on */
+    __device__ static constexpr int column_of(int) { return 0; }
+    __device__ static constexpr int row_of(int n) { return n / 8 * 16 + n % 8; }
+    template <int DTYPE> __device__ static uint32_t pack(float low, float high) {
+        return gpu_truncate2<DTYPE>(low, high);
+    }
+};
 /* A unit whose lanes hold the 8 k of their half. chunk(lane), of each unit: the 16-byte chunk of a
    16-k step in which a lane's elements begin. */
 struct gpu_half_operand {
@@ -472,7 +516,7 @@ struct gpu_half_operand {
 /* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r /
    4) + 4 (l / 32) + r % 4. An operand of 16 k is two of the instruction's; bits 2 and 3 of a
    left row swap. */
-template <> struct gpu_unit<UNIT_MFMA> : gpu_half_operand {
+template <> struct gpu_unit<UNIT_MFMA> : gpu_half_operand, gpu_one_column<32> {
     enum {
         TILE = 32,
         WAVE = 64,
@@ -502,10 +546,11 @@ template <> struct gpu_unit<UNIT_MFMA> : gpu_half_operand {
     }
     /* The value of the lane with the other half of this lane's query. */
     __device__ static float other_half(float x) { return gpu_wave_xor(x, 32); }
+    __device__ static float column_max(float x) { return fmaxf(x, other_half(x)); }
 };
 
 /* What both WMMA 16x16x16 units share. */
-struct gpu_wmma {
+struct gpu_wmma : gpu_one_column<16> {
     enum { TILE = 16, WAVE = 32, QUERIES = 1, SCORES_START_AT_MAX = 1 };
     typedef gpu_f32x8 acc;
     __device__ static uint32_t swap_halves(uint32_t x) {
@@ -514,6 +559,7 @@ struct gpu_wmma {
     __device__ static float other_half(float x) {
         return __uint_as_float(swap_halves(__float_as_uint(x)));
     }
+    __device__ static float column_max(float x) { return fmaxf(x, other_half(x)); }
 };
 
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
@@ -567,6 +613,88 @@ template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma, gpu_half_operand {
 __device__ static inline gpu_f32x16 gpu_mfma_f32(float a, float b, gpu_f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
 }
+#endif
+#if GPU_ON_CUDA || defined(GPU_EMULATED)
+#if !defined(GPU_EMULATED) /* the tests have the same in plain HIP */
+/* c += a b */
+template <int DTYPE>
+__device__ static __forceinline__ void gpu_mma(
+    float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if constexpr (DTYPE == ATTN_F16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* Four matrices of 8 rows of 16 bytes; lane l has the address of row l % 8 of matrix l / 8, and
+   gets of each matrix elements 2 (l % 4) + {0, 1} of row l / 4; transposed: element l / 4 of rows 2
+   (l % 4) + {0, 1}. */
+template <bool TRANSPOSED>
+__device__ static __forceinline__ void gpu_ldmatrix(uint32_t (&x)[4], const char *row) {
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+            : "r"(at)
+            : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+            : "r"(at)
+            : "memory");
+}
+#endif
+
+/* Eight sums of a lane in two accumulators side by side. */
+struct gpu_sums8 {
+    float of[2][4];
+    __device__ __forceinline__ gpu_sums8() {}
+    __device__ __forceinline__ explicit gpu_sums8(float x) {
+        GPU_UNROLL for (int n = 0; n < 8; n++)
+            of[n / 4][n % 4] = x;
+    }
+    __device__ __forceinline__ float &operator[](int n) { return of[n / 4][n % 4]; }
+    __device__ __forceinline__ float operator[](int n) const { return of[n / 4][n % 4]; }
+};
+__device__ static __forceinline__ void gpu_pin(gpu_sums8 &) {}
+/* mma.sync m16n8k16 twice, for tiles of 16 x 16 whose columns are the instruction's rows: the right
+   operand is its A, the left one its B, by ldmatrix. A lane has two columns. */
+template <> struct gpu_unit<UNIT_SM80> {
+    enum { TILE = 16, WAVE = 32, RING = 2, STEPWISE = 0, COLUMNS = 2, CUTS = 0 };
+    typedef gpu_u32x4 operand;
+    typedef gpu_sums8 acc;
+    __device__ static constexpr int column_of(int n) { return n % 4 / 2; }
+    __device__ static constexpr int row_of(int n) { return n / 4 * 8 + n % 2; }
+    __device__ static __forceinline__ int first_row(int lane) { return lane % 4 * 2; }
+    __device__ static __forceinline__ int column(int lane, int y) { return lane / 4 + 8 * y; }
+    __device__ static __forceinline__ int left_row(int lane) { return lane / 16 * 8 + lane % 8; }
+    __device__ static __forceinline__ int chunk(int lane) { return lane / 8 % 2; }
+    __device__ static __forceinline__ operand left(const char *from, uint32_t at) {
+        uint32_t x[4];
+        gpu_ldmatrix<false>(x, from + at);
+        const operand b = {x[0], x[1], x[2], x[3]};
+        return b;
+    }
+    template <int DTYPE> __device__ static __forceinline__ acc mma(operand b, operand a, acc c) {
+        const uint32_t x[4] = {a[0], a[1], a[2], a[3]};
+        gpu_mma<DTYPE>(c.of[0], x, b[0], b[1]);
+        gpu_mma<DTYPE>(c.of[1], x, b[2], b[3]);
+        return c;
+    }
+    template <int DTYPE> __device__ static __forceinline__ uint32_t pack(float low, float high) {
+        return gpu_pack<DTYPE>(low, high);
+    }
+    __device__ static __forceinline__ operand exchange(gpu_u32x4 own) { return own; }
+    __device__ static __forceinline__ float column_max(float x) {
+        x = fmaxf(x, gpu_wave_xor(x, 1));
+        return fmaxf(x, gpu_wave_xor(x, 2));
+    }
+};
 #endif
 /* ============================================================================== >>params ====
    What a kernel is told, filled in by >>host from the resolved description, and what one sequence
@@ -2493,6 +2621,87 @@ __device__ static __forceinline__ void gpu_store8(
             if (d + e < p.v_dim) gpu_put(row, p.o_dtype, d + e, x[e]);
     }
 }
+/* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant
+   steps constant: at(a ^ c) = at(a) ^ at(c) up to whole lines.
+   K:   row of a key, 16-byte chunks moved by the key's low bits. */
+__device__ static constexpr uint32_t gpu_k_swizzle(uint32_t key) {
+    return ((key ^ (key >> 1 & 4)) & 7) << 4;
+}
+template <class S> __device__ static inline uint32_t gpu_k_at(uint32_t key, uint32_t chunk) {
+    return key * S::K_ROW + (chunk << 4 ^ gpu_k_swizzle(key));
+}
+/* V^T: row of a dim. 64 keys fill a line of 128 bytes, of 32 keys two rows share one. */
+template <class S> __device__ static constexpr uint32_t gpu_v_swizzle(uint32_t d) {
+    if (S::BN == 64) return ((d & 7) ^ (d >> 3 & 1) * 7 ^ (d >> 4 & 3)) << 4;
+    return ((d & 1) * 4 ^ (d >> 1 & 1) ^ (d >> 1 & 2) ^ (d >> 3 & 1) * 6 ^ (d >> 4 & 3)) << 4;
+}
+template <class S> __device__ static inline uint32_t gpu_v_at(uint32_t d, uint32_t key) {
+    return S::K_BYTES + S::v_line(d) + ((key >> 3 << 4) ^ gpu_v_swizzle<S>(d)) + (key & 4) * 2;
+}
+
+/* P is cut off towards zero, which makes it too small by a factor that for many keys is F = 1 +
+   2^-bits / (2 ln 2) on average. So m is log2(F) below the maximum and the end multiplies with F /
+   l: the largest key's p is F, cut to 1, and exact; the mean error of the others is gone. f16 also
+   raises P by 2^7, away from the subnormals, which MI200 flushes. */
+template <int DTYPE> struct gpu_p_bias {
+    static constexpr float F = DTYPE == ATTN_F16 ? 1.00035220f : 1.00281763f;
+    /* of F, and of 2^7 */
+    static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;
+};
+
+/* Non-finite halves become the largest finite value; bad collects what changed. */
+template <int DTYPE> __device__ static inline uint32_t gpu_make_finite(uint32_t x, uint32_t &bad) {
+#if GPU_ON_CUDA
+    const uint32_t top = DTYPE == ATTN_F16 ? 0x7bff7bffu : 0x7f7f7f7fu,
+                   these = (gpu_not_finite2<DTYPE>(x) >> 15) * 0xffffu,
+                   y = (x & ~these) | (these & ((x & 0x80008000u) | top));
+#else
+    const short top = DTYPE == ATTN_F16 ? 0x7bff : 0x7f7f;
+    typedef short i16x2 __attribute__((ext_vector_type(2)));
+    typedef unsigned short u16x2 __attribute__((ext_vector_type(2)));
+    i16x2 a = __builtin_bit_cast(i16x2, x), positive = {top, top};
+    a = __builtin_elementwise_min(a, positive);
+    u16x2 b = __builtin_bit_cast(u16x2, a),
+          negative = {(unsigned short)(0x8000 | top), (unsigned short)(0x8000 | top)};
+    b = __builtin_elementwise_min(b, negative);
+    const uint32_t y = __builtin_bit_cast(uint32_t, b);
+#endif
+    bad |= x ^ y;
+    return y;
+}
+
+/* N words from memory, by one load. */
+template <int N> __device__ static inline void gpu_words_copy(uint32_t (&to)[N], const char *from) {
+    if constexpr (N == 1) to[0] = *(const uint32_t *)from;
+    else if constexpr (N == 2) {
+        const gpu_u32x2 x = *(const gpu_u32x2 *)from;
+        to[0] = x[0];
+        to[1] = x[1];
+    } else {
+        const gpu_u32x4 x = *(const gpu_u32x4 *)from;
+        to[0] = x[0];
+        to[1] = x[1];
+        to[2] = x[2];
+        to[3] = x[3];
+    }
+}
+
+/* Eight elements from d on of a row of dim elements that begins at `row`; 0 beyond its end. */
+__device__ static inline gpu_u32x4 gpu_row_chunk(
+    const char *row, int32_t d, int32_t dim, bool aligned) {
+    gpu_u32x4 x = {0, 0, 0, 0};
+    if (aligned) {
+        if (d < dim) x = *(const gpu_u32x4 *)(row + 2 * d);
+    } else {
+        GPU_UNROLL for (int e = 0; e < 8; e++) {
+            const bool inside = d + e < dim; /* a select: branches here cost registers */
+            const uint32_t value = *(const uint16_t *)(row + 2 * (inside ? d + e : dim - 1));
+            x[e / 2] |= (inside ? value : 0) << e % 2 * 16;
+        }
+    }
+    return x;
+}
+
 #if !GPU_ON_CUDA
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct gpu_shape16 {
@@ -2532,87 +2741,12 @@ struct gpu_shape16 {
     __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
 };
 
-/* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant
-   steps constant: at(a ^ c) = at(a) ^ at(c) up to whole lines.
-   K:   row of a key, 16-byte chunks moved by the key's low bits. */
-__device__ static constexpr uint32_t gpu_k_swizzle(uint32_t key) {
-    return ((key ^ (key >> 1 & 4)) & 7) << 4;
-}
-template <class S> __device__ static inline uint32_t gpu_k_at(uint32_t key, uint32_t chunk) {
-    return key * S::K_ROW + (chunk << 4 ^ gpu_k_swizzle(key));
-}
-/* V^T: row of a dim. 64 keys fill a line of 128 bytes, of 32 keys two rows share one. */
-template <class S> __device__ static constexpr uint32_t gpu_v_swizzle(uint32_t d) {
-    if (S::BN == 64) return ((d & 7) ^ (d >> 3 & 1) * 7 ^ (d >> 4 & 3)) << 4;
-    return ((d & 1) * 4 ^ (d >> 1 & 1) ^ (d >> 1 & 2) ^ (d >> 3 & 1) * 6 ^ (d >> 4 & 3)) << 4;
-}
-template <class S> __device__ static inline uint32_t gpu_v_at(uint32_t d, uint32_t key) {
-    return S::K_BYTES + S::v_line(d) + ((key >> 3 << 4) ^ gpu_v_swizzle<S>(d)) + (key & 4) * 2;
-}
-
-/* P is cut off towards zero, which makes it too small by a factor that for many keys is F = 1 +
-   2^-bits / (2 ln 2) on average. So m is log2(F) below the maximum and the end multiplies with F /
-   l: the largest key's p is F, cut to 1, and exact; the mean error of the others is gone. f16 also
-   raises P by 2^7, away from the subnormals, which MI200 flushes. */
-template <int DTYPE> struct gpu_p_bias {
-    static constexpr float F = DTYPE == ATTN_F16 ? 1.00035220f : 1.00281763f;
-    /* of F, and of 2^7 */
-    static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;
-};
-
 /* Two f16 products; 2^10 and 1, twice. */
 enum : uint32_t { GPU_LIFT = 0x64006400u, GPU_NO_LIFT = 0x3c003c00u };
 __device__ static inline uint32_t gpu_multiply2_f16(uint32_t a, uint32_t b) {
     typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
     const f16x2 product = __builtin_bit_cast(f16x2, a) * __builtin_bit_cast(f16x2, b);
     return __builtin_bit_cast(uint32_t, product);
-}
-
-/* Non-finite halves become the largest finite value; bad collects what changed. */
-template <int DTYPE> __device__ static inline uint32_t gpu_make_finite(uint32_t x, uint32_t &bad) {
-    const short top = DTYPE == ATTN_F16 ? 0x7bff : 0x7f7f;
-    typedef short i16x2 __attribute__((ext_vector_type(2)));
-    typedef unsigned short u16x2 __attribute__((ext_vector_type(2)));
-    i16x2 a = __builtin_bit_cast(i16x2, x), positive = {top, top};
-    a = __builtin_elementwise_min(a, positive);
-    u16x2 b = __builtin_bit_cast(u16x2, a),
-          negative = {(unsigned short)(0x8000 | top), (unsigned short)(0x8000 | top)};
-    b = __builtin_elementwise_min(b, negative);
-    const uint32_t y = __builtin_bit_cast(uint32_t, b);
-    bad |= x ^ y;
-    return y;
-}
-
-/* N words from memory, by one load. */
-template <int N> __device__ static inline void gpu_words_copy(uint32_t (&to)[N], const char *from) {
-    if constexpr (N == 1) to[0] = *(const uint32_t *)from;
-    else if constexpr (N == 2) {
-        const gpu_u32x2 x = *(const gpu_u32x2 *)from;
-        to[0] = x[0];
-        to[1] = x[1];
-    } else {
-        const gpu_u32x4 x = *(const gpu_u32x4 *)from;
-        to[0] = x[0];
-        to[1] = x[1];
-        to[2] = x[2];
-        to[3] = x[3];
-    }
-}
-
-/* Eight elements from d on of a row of dim elements that begins at `row`; 0 beyond its end. */
-__device__ static inline gpu_u32x4 gpu_row_chunk(
-    const char *row, int32_t d, int32_t dim, bool aligned) {
-    gpu_u32x4 x = {0, 0, 0, 0};
-    if (aligned) {
-        if (d < dim) x = *(const gpu_u32x4 *)(row + 2 * d);
-    } else {
-        GPU_UNROLL for (int e = 0; e < 8; e++) {
-            const bool inside = d + e < dim; /* a select: branches here cost registers */
-            const uint32_t value = *(const uint16_t *)(row + 2 * (inside ? d + e : dim - 1));
-            x[e / 2] |= (inside ? value : 0) << e % 2 * 16;
-        }
-    }
-    return x;
 }
 
 template <class S> struct gpu_flash16 {
@@ -3272,6 +3406,7 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_for
     GPU_ROWS_16_WMMA11("bf16", ATTN_BF16) GPU_ROWS_16_WMMA11("f16", ATTN_F16) \
     GPU_ROWS_16_WMMA12("bf16", ATTN_BF16) GPU_ROWS_16_WMMA12("f16", ATTN_F16)
 /* clang-format on */
+#endif
 /* ============================================================================ >>backward16 ====
    The gradients of f16 and bf16 on a matrix unit. A kernel has columns, TILE of them a wave, and
    passes over rows, BN at a time: dq has queries for columns and keys for rows, dk and dv the other
@@ -3284,7 +3419,8 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_for
    transposed as in >>kernel16: weights feed the second products from where the scores were. P and
    ds are rounded to 16 bits there, cut towards zero as P is there. Rows come in order and each sum
    has one owner: the same bits on every run. In f16 the P and the ds of a column go times a power
-   of two that follows the largest so far. */
+   of two that follows the largest so far. A lane has COLUMNS columns: one, or with mma.sync two,
+   whose products are turned over and whose P and ds are rounded to nearest. */
 enum { GRAD_DQ = 1, GRAD_DK = 2, GRAD_DV = 4 };
 template <int UNIT_, int DTYPE_, int D_, int KIND_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct gpu_grad_shape {
@@ -3421,6 +3557,13 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     }
 };
 
+/* Elements d and d + 1 of a row of dim elements, 0 beyond its end. */
+__device__ static inline uint32_t gpu_row_pair(
+    const char *row, int32_t d, int32_t dim, bool aligned) {
+    if (aligned) return d < dim ? *(const uint32_t *)(row + 2 * d) : 0;
+    const uint16_t *x = (const uint16_t *)row;
+    return (d < dim ? x[d] : 0) | (d + 1 < dim ? (uint32_t)x[d + 1] << 16 : 0);
+}
 template <class S> struct gpu_grad16 {
     typedef typename S::U U;
     typedef typename U::operand operand;
@@ -3432,6 +3575,7 @@ template <class S> struct gpu_grad16 {
         ACC = sizeof(acc) / 4,
         EIGHTS = S::DIM_TILES * ACC / 8, /* of a lane's sums */
         GENERAL = S::MASKS != 0,
+        COLUMNS = U::COLUMNS, /* of a lane */
         TOLD = S::KEYS && !GENERAL,
         FIRST_T = S::K_BYTES, /* where the transposed ones begin */
         SECOND_T = S::FIRST + S::X * S::K_BYTES
@@ -3441,13 +3585,13 @@ template <class S> struct gpu_grad16 {
     float *told; /* TOLD: in LDS, the lse of BN rows, then their D */
     const gpu_grad_params &arguments;
     int32_t head, wave_column;
-    int32_t rows;        /* that there are */
-    gpu_range see;       /* rows of the lane's column */
-    gpu_range wave_sees; /* that some column of the wave sees */
+    int32_t rows;           /* that there are */
+    gpu_range see[COLUMNS]; /* rows of the lane's columns */
+    gpu_range wave_sees;    /* that some column of the wave sees */
     operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
     acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1];
-    float x_by, y_by;               /* RANGED: what ds and P go times */
-    float lse, delta;               /* of the lane's column, a query; lse as log2_of has it */
+    float x_by[COLUMNS], y_by[COLUMNS]; /* RANGED: what ds and P go times */
+    float lse[COLUMNS], delta[COLUMNS]; /* of the lane's columns, queries; lse as log2_of has it */
     uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
     uint64_t bad_first, bad_second; /* not 0: a lane of the wave made some finite */
 
@@ -3461,7 +3605,9 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ gpu_grad16(char *shared, float *rows_told, const gpu_grad_params &g)
         : lds(shared), told(rows_told), arguments(g) {}
     __device__ __forceinline__ static int32_t lane() { return (int32_t)(S::thread() % U::WAVE); }
-    __device__ __forceinline__ int32_t my_column() const { return wave_column + lane() % TILE; }
+    __device__ __forceinline__ int32_t my_column(int y) const {
+        return wave_column + U::column(lane(), y);
+    }
     __device__ __forceinline__ gpu_seq sequence() const {
         return gpu_sequence(gpu_reload(arguments).call, (int32_t)blockIdx.z);
     }
@@ -3507,21 +3653,27 @@ template <class S> struct gpu_grad16 {
        half has of them: nobody else's, so there is no barrier. */
     template <int KEPT>
     __device__ __forceinline__ void load_operands(
-        operand (&to)[KEPT], const char *from, int32_t dims) const {
-        GPU_UNROLL for (int n = 0; n < S::STEPS; n++) {
-            gpu_u32x4 c[2];
-            const int own = n - (S::STEPS - KEPT), d = 16 * n + 8 * (lane() / TILE);
-            if (S::ALIGN < 16) gpu_fence(); /* one after the other: registers */
-            if (own < 0) {
-                *(gpu_u32x4 *)(parked(n) + lane() / TILE * (16 * TILE)) =
-                    gpu_row_chunk(from, d, dims, S::ALIGN >= 16);
-                continue;
+        operand (&to)[KEPT], int y, const char *from, int32_t dims) const {
+        if constexpr (COLUMNS > 1) {
+            GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
+                for (int half = 0; half < 2; half++)
+                    to[n][2 * half + y] = gpu_row_pair(
+                        from, 16 * n + 8 * half + U::first_row(lane()), dims, S::ALIGN >= 16);
+        } else GPU_UNROLL
+            for (int n = 0; n < S::STEPS; n++) {
+                gpu_u32x4 c[2];
+                const int own = n - (S::STEPS - KEPT), d = 16 * n + 8 * (lane() / TILE);
+                if (S::ALIGN < 16) gpu_fence(); /* one after the other: registers */
+                if (own < 0) {
+                    *(gpu_u32x4 *)(parked(n) + lane() / TILE * (16 * TILE)) =
+                        gpu_row_chunk(from, d, dims, S::ALIGN >= 16);
+                    continue;
+                }
+                GPU_UNROLL for (int e = 0; e < (int)sizeof(operand) / 16; e++)
+                    c[e] = gpu_row_chunk(
+                        from, 16 * n + 8 * (U::chunk(lane()) + e), dims, S::ALIGN >= 16);
+                to[own < 0 ? 0 : own] = U::whole(c[0], c[1]);
             }
-            GPU_UNROLL for (int e = 0; e < (int)sizeof(operand) / 16; e++)
-                c[e] =
-                    gpu_row_chunk(from, 16 * n + 8 * (U::chunk(lane()) + e), dims, S::ALIGN >= 16);
-            to[own < 0 ? 0 : own] = U::whole(c[0], c[1]);
-        }
     }
     __device__ __forceinline__ char *parked(int n) const {
         return lds + S::PARK + n * S::PARK_STEP + S::thread() / U::WAVE * (32 * TILE) +
@@ -3530,7 +3682,7 @@ template <class S> struct gpu_grad16 {
     /* lse in base 2, log2 of F below it, which raises P by F (gpu_p_bias). A row that saw nothing
        has a P of 0. */
     __device__ __forceinline__ static constexpr float log2_of_f() {
-        return S::DTYPE == (int)ATTN_F16 ? 0.00050803f : 0.00405932f;
+        return !U::CUTS ? 0.0f : S::DTYPE == (int)ATTN_F16 ? 0.00050803f : 0.00405932f;
     }
     __device__ __forceinline__ static float log2_of(float x) {
         return __float_as_uint(x) == 0xff800000u ? -x : fmaf(x, GPU_LOG2E, -log2_of_f());
@@ -3540,21 +3692,25 @@ template <class S> struct gpu_grad16 {
         const gpu_params &p = g.call;
         const gpu_seq s = sequence();
         const gpu_range used = columns(s);
-        const int32_t c = max(min(my_column(), used.hi - 1), used.lo), kv_head = head / p.group;
-        const int64_t j = c - used.lo;
-        if (S::KEYS) {
-            const char *k = p.k.data, *v = p.v.data;
-            k += 2 * (s.k_base + j * p.k.stride[1] + kv_head * p.k.stride[2]);
-            v += 2 * (s.v_base + j * p.v.stride[1] + kv_head * p.v.stride[2]);
-            load_operands(first, k, p.head_dim);
-            if constexpr (S::X) load_operands(second, v, p.v_dim);
-        } else {
-            const int64_t l = gpu_lse_at(s, head, c);
-            load_operands(first, p.q.data + 2 * gpu_row_at(p, s, p.q, head, c), p.head_dim);
-            if constexpr (S::X)
-                load_operands(second, g.dout.data + 2 * gpu_row_at(p, s, g.dout, head, c), p.v_dim);
-            lse = log2_of(p.lse[l]);
-            delta = g.delta[l];
+        GPU_UNROLL for (int y = 0; y < COLUMNS; y++) {
+            const int32_t c = max(min(my_column(y), used.hi - 1), used.lo),
+                          kv_head = head / p.group;
+            const int64_t j = c - used.lo;
+            if (S::KEYS) {
+                const char *k = p.k.data, *v = p.v.data;
+                k += 2 * (s.k_base + j * p.k.stride[1] + kv_head * p.k.stride[2]);
+                v += 2 * (s.v_base + j * p.v.stride[1] + kv_head * p.v.stride[2]);
+                load_operands(first, y, k, p.head_dim);
+                if constexpr (S::X) load_operands(second, y, v, p.v_dim);
+            } else {
+                const int64_t l = gpu_lse_at(s, head, c);
+                load_operands(first, y, p.q.data + 2 * gpu_row_at(p, s, p.q, head, c), p.head_dim);
+                if constexpr (S::X)
+                    load_operands(
+                        second, y, g.dout.data + 2 * gpu_row_at(p, s, g.dout, head, c), p.v_dim);
+                lse[y] = log2_of(p.lse[l]);
+                delta[y] = g.delta[l];
+            }
         }
     }
     /* What is fetched from now on is of head h. */
@@ -3600,7 +3756,10 @@ template <class S> struct gpu_grad16 {
     /* ---- a tile ---- */
 
     __device__ __forceinline__ static operand operand_at(const char *from, uint32_t at) {
-        return U::whole(*(const gpu_u32x4 *)(from + at), *(const gpu_u32x4 *)(from + (at ^ 16)));
+        if constexpr (COLUMNS > 1) return U::left(from, at);
+        else
+            return U::whole(
+                *(const gpu_u32x4 *)(from + at), *(const gpu_u32x4 *)(from + (at ^ 16)));
     }
     __device__ __forceinline__ static void step_done() {
         if (U::STEPWISE) gpu_fence();
@@ -3641,7 +3800,8 @@ template <class S> struct gpu_grad16 {
         return sum;
     }
     __device__ __forceinline__ static operand parked_at(const char *from) {
-        return U::whole(*(const gpu_u32x4 *)from, *(const gpu_u32x4 *)(from + 16 * TILE));
+        if constexpr (COLUMNS > 1) return operand();
+        else return U::whole(*(const gpu_u32x4 *)from, *(const gpu_u32x4 *)(from + 16 * TILE));
     }
     /* sums += what lies transposed from byte `from` on, of rows 16 step .., times weights. */
     __device__ __forceinline__ void add(
@@ -3665,8 +3825,9 @@ template <class S> struct gpu_grad16 {
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
             gpu_pin(sums[tile]);
     }
-    /* The lane's row n of ACC of a tile of rows, from its first on. */
-    __device__ __forceinline__ static constexpr int row_of(int n) { return n / 8 * 16 + n % 8; }
+    /* The lane's row n of ACC of a tile of rows, from its first on, and its column. */
+    __device__ __forceinline__ static constexpr int row_of(int n) { return U::row_of(n); }
+    __device__ __forceinline__ static constexpr int column_of(int n) { return U::column_of(n); }
 
     /* Of two rows in told from `place` on, or of the lane's column: MFMA's chips multiply and add two
        at a time. */
@@ -3679,9 +3840,10 @@ template <class S> struct gpu_grad16 {
     template <bool EDGE>
     __device__ __forceinline__ void probabilities(acc &s, int32_t row0, int32_t place) const {
         const float scale = -gpu_reload(arguments).call.scale_log2;
-        const gpu_seen seen(see, row0);
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
-            const gpu_f32x2 x = {s[n], s[n + 1]}, y = x * scale + told_of(lse, place + row_of(n));
+            const gpu_seen seen(see[column_of(n)], row0);
+            const gpu_f32x2 x = {s[n], s[n + 1]},
+                            y = x * scale + told_of(lse[column_of(n)], place + row_of(n));
             GPU_UNROLL for (int e = 0; e < 2; e++) {
                 const float p = gpu_exp2(-(y[e] < 0.0f ? 0.0f : y[e])); /* a NaN stays */
                 s[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : p;
@@ -3692,10 +3854,10 @@ template <class S> struct gpu_grad16 {
     template <bool EDGE>
     __device__ __forceinline__ void gradients(
         const acc &p, acc &dp, int32_t row0, int32_t place) const {
-        const gpu_seen seen(see, row0);
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
+            const gpu_seen seen(see[column_of(n)], row0);
             const gpu_f32x2 x = {dp[n], dp[n + 1]}, w = {p[n], p[n + 1]},
-                            ds = w * (x - told_of(delta, BN + place + row_of(n)));
+                            ds = w * (x - told_of(delta[column_of(n)], BN + place + row_of(n)));
             GPU_UNROLL for (int e = 0; e < 2; e++)
                 dp[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : ds[e];
         }
@@ -3704,9 +3866,10 @@ template <class S> struct gpu_grad16 {
        which then go round: the code is there once. */
     __device__ __forceinline__ void weights_of_masks(acc &s, acc &dp, int32_t row0) const {
         enum { FEW = 2 };
-        const float f = gpu_p_bias<S::DTYPE>::F;
-        const int32_t c = my_column();
+        const float f = U::CUTS ? gpu_p_bias<S::DTYPE>::F : 1.0f;
         GPU_NO_UNROLL for (int n0 = 0; n0 < ACC; n0 += FEW) {
+            const int32_t c = my_column(column_of(n0));
+            const gpu_range sees = column_of(n0) ? see[COLUMNS - 1] : see[0];
             float w[FEW], ds[FEW];
             GPU_UNROLL for (int e = 0; e < FEW; e++) {
                 const gpu_grad_params &g = gpu_reload(arguments);
@@ -3714,7 +3877,7 @@ template <class S> struct gpu_grad16 {
                 const int32_t row = row0 + row_of(n0) + e, i = S::KEYS ? row : c,
                               j = S::KEYS ? c - (int32_t)own.column : row;
                 gpu_pair pair = {0, 0, 0};
-                if (row >= see.lo && row < see.hi) {
+                if (row >= sees.lo && row < sees.hi) {
                     const gpu_row r = gpu_row_of(g.call, own, head, i);
                     if (!gpu_hidden(g.call, r, j))
                         pair = gpu_pair_from(
@@ -3731,35 +3894,47 @@ template <class S> struct gpu_grad16 {
     }
     /* `by` becomes so small that no weight of the column, times it, is above 2^14. */
     __device__ __forceinline__ static void follow(
-        const acc &w, acc (&sums)[S::DIM_TILES], float &by) {
+        const acc &w, acc (&sums)[S::DIM_TILES], float (&by)[COLUMNS]) {
         const float most = 0x1p14f;
-        float top = 0.0f;
+        float top[COLUMNS], alpha[COLUMNS];
+        bool any = false;
+        GPU_UNROLL for (int y = 0; y < COLUMNS; y++)
+            top[y] = 0.0f;
         GPU_UNROLL for (int n = 0; n < ACC; n++)
-            top = fmaxf(top, fabsf(w[n]));
-        if (gpu_wave_ballot(top * by > most)) {
-            top = fmaxf(top, U::other_half(top));
+            top[column_of(n)] = fmaxf(top[column_of(n)], fabsf(w[n]));
+        GPU_UNROLL for (int y = 0; y < COLUMNS; y++)
+            any |= top[y] * by[y] > most;
+        if (!gpu_wave_ballot(any)) return;
+        GPU_UNROLL for (int y = 0; y < COLUMNS; y++) {
+            top[y] = U::column_max(top[y]);
             /* 2^13 over the power of two of top */
-            const float next = __uint_as_float((254u + 13u - (__float_as_uint(top) >> 23)) << 23);
-            const bool falls = top * by > most;
-            const float alpha = falls ? next / by : 1.0f;
-            by = falls ? next : by;
-            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
-                sums[tile] *= alpha;
+            const float next =
+                __uint_as_float((254u + 13u - (__float_as_uint(top[y]) >> 23)) << 23);
+            const bool falls = top[y] * by[y] > most;
+            alpha[y] = falls ? next / by[y] : 1.0f;
+            by[y] = falls ? next : by[y];
+        }
+        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
+            if constexpr (COLUMNS == 1) sums[tile] *= alpha[0];
+            else GPU_UNROLL
+                for (int n = 0; n < ACC; n++) sums[tile][n] *= alpha[column_of(n)];
         }
     }
-    __device__ __forceinline__ static operand rounded(const acc &w, int c, float by) {
+    __device__ __forceinline__ static operand rounded(
+        const acc &w, int c, const float (&by)[COLUMNS]) {
         gpu_u32x4 own;
         GPU_UNROLL for (int e = 0; e < 4; e++) {
-            const float low = w[8 * c + 2 * e], high = w[8 * c + 2 * e + 1];
-            own[e] = S::RANGED ? gpu_truncate2<S::DTYPE>(low * by, high * by)
-                               : gpu_truncate2<S::DTYPE>(low, high);
+            const int n = 8 * c + 2 * e;
+            const float low = w[n], high = w[n + 1], times = by[column_of(n)];
+            own[e] = S::RANGED ? U::template pack<S::DTYPE>(low * times, high * times)
+                               : U::template pack<S::DTYPE>(low, high);
         }
         return U::exchange(own);
     }
     /* Tile t; before the last product, where registers are free, the next one is fetched. */
     template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next) {
         GPU_UNROLL for (int n = 0; n < S::ROW_TILES; n++) {
-            const int32_t place = n * TILE + 8 * (lane() / TILE);
+            const int32_t place = n * TILE + U::first_row(lane());
             const bool last = n + 1 == S::ROW_TILES;
             acc s = product(0, n, first), dp = acc(0.0f);
             if constexpr (S::X && GENERAL) dp = product(S::FIRST, n, second);
@@ -3793,67 +3968,93 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ static int32_t dim_of(int n) {
         return n * 8 / ACC * TILE + n % (ACC / 8) * 16 + 8 * (lane() / TILE);
     }
-    /* Sums of a column to its row of `to`, times two factors, 16 bytes at a time; 0 where it sees
-       nothing at all. */
-    __device__ __forceinline__ void put_wide(const acc (&sums)[S::DIM_TILES], float by, float scale,
-        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
-        GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {
-            const int32_t d = dim_of(n);
-            char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * (at + d);
-            float v[8];
-            GPU_UNROLL for (int e = 0; e < 8; e++)
-                v[e] = see.lo < see.hi ? sums[8 * n / ACC][8 * n % ACC + e] * by * scale : 0.0f;
-            if (d >= dims) continue;
-            if (dtype == ATTN_F32) {
-                ((float4 *)data)[0] = make_float4(v[0], v[1], v[2], v[3]);
-                ((float4 *)data)[1] = make_float4(v[4], v[5], v[6], v[7]);
-            } else
-                *(uint4 *)data =
-                    dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(v) : gpu_pack8<ATTN_BF16>(v);
+    __device__ __forceinline__ bool sees_any(int y) const { return see[y].lo < see[y].hi; }
+    /* Sums of column y to its row of `to`, times two factors, 16 bytes at a time, or two of a lane
+       with two columns; 0 where it sees nothing at all. */
+    __device__ __forceinline__ void put_wide(const acc (&sums)[S::DIM_TILES], int y, float by,
+        float scale, const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+        if constexpr (COLUMNS > 1) {
+            GPU_UNROLL for (int n = 0; n < S::DIM_TILES * ACC; n += 2) {
+                const int32_t d = n / ACC * TILE + row_of(n % ACC) + U::first_row(lane());
+                if (column_of(n % ACC) != y || d >= dims) continue;
+                const float low = sees_any(y) ? sums[n / ACC][n % ACC] * by * scale : 0.0f,
+                            high = sees_any(y) ? sums[n / ACC][n % ACC + 1] * by * scale : 0.0f;
+                char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * (at + d);
+                if (dtype == ATTN_F32) *(float2 *)data = make_float2(low, high);
+                else
+                    *(uint32_t *)data = dtype == ATTN_F16 ? gpu_pack<ATTN_F16>(low, high)
+                                                          : gpu_pack<ATTN_BF16>(low, high);
+            }
+        } else {
+            GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {
+                const int32_t d = dim_of(n);
+                char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * (at + d);
+                float v[8];
+                GPU_UNROLL for (int e = 0; e < 8; e++)
+                    v[e] = sees_any(y) ? sums[8 * n / ACC][8 * n % ACC + e] * by * scale : 0.0f;
+                if (d >= dims) continue;
+                if (dtype == ATTN_F32) {
+                    ((float4 *)data)[0] = make_float4(v[0], v[1], v[2], v[3]);
+                    ((float4 *)data)[1] = make_float4(v[4], v[5], v[6], v[7]);
+                } else
+                    *(uint4 *)data =
+                        dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(v) : gpu_pack8<ATTN_BF16>(v);
+            }
         }
     }
     /* The same for any type, alignment and ATTN_ACCUMULATE: one sum at a time from the first
        register, and the others move up, so that the code is there once. */
-    __device__ __forceinline__ void put_each(acc (&sums)[S::DIM_TILES], float by, float scale,
-        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+    __device__ __forceinline__ void put_each(acc (&sums)[S::DIM_TILES], int y, float by,
+        float scale, const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
         GPU_NO_UNROLL for (int n = 0; n < EIGHTS; n++) GPU_NO_UNROLL
             for (int e = 0; e < 8; e++) {
-                const int32_t d = dim_of(n) + e;
-                const float value = see.lo < see.hi ? sums[0][0] * by * scale : 0.0f;
+                const int32_t d =
+                    COLUMNS > 1 ? n * TILE + row_of(e) + U::first_row(lane()) : dim_of(n) + e;
+                const float sum = sums[0][0], value = sees_any(y) ? sum * by * scale : 0.0f;
                 GPU_UNROLL for (int i = 0; i + 1 < 8 * EIGHTS; i++)
                     sums[i / ACC][i % ACC] = sums[(i + 1) / ACC][(i + 1) % ACC];
-                if (d < dims)
+                if (COLUMNS > 1) sums[S::DIM_TILES - 1][ACC - 1] = sum; /* for the next column */
+                if (d < dims && (COLUMNS == 1 || column_of(e) == y))
                     gpu_put_grad(gpu_reload(arguments).call, to, dtype, at + d, value, 0.0f);
             }
     }
     /* over: the power of two that the sums went times. */
-    __device__ __forceinline__ void put(acc (&sums)[S::DIM_TILES], float over, float scale,
+    __device__ __forceinline__ void put(acc (&sums)[S::DIM_TILES], int y, float over, float scale,
         const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
         const bool wide = S::ALIGN >= 16 && dtype != ATTN_F64 &&
                           !(gpu_reload(arguments).call.flags & ATTN_ACCUMULATE);
         const float by = S::RANGED ? 1.0f / over : 1.0f;
-        if (wide) put_wide(sums, by, scale, to, dtype, at, dims);
-        else put_each(sums, by, scale, to, dtype, at, dims);
+        if (wide) put_wide(sums, y, by, scale, to, dtype, at, dims);
+        else put_each(sums, y, by, scale, to, dtype, at, dims);
     }
     __device__ __forceinline__ void finish() {
         const gpu_grad_params &g = gpu_reload(arguments);
         const gpu_params &p = g.call;
         const gpu_seq s = sequence();
-        const int32_t c = my_column(), kv_head = head / p.group;
+        const int32_t kv_head = head / p.group;
         const float scale = GENERAL ? 1.0f : p.scale;
-        if (c >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
-        if constexpr (!S::KEYS)
-            put(x, x_by, scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c), p.head_dim);
-        if constexpr (S::KEYS && S::X)
-            put(x, x_by, scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c), p.head_dim);
-        if constexpr (S::Y)
-            put(y, y_by, 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, s, g.dv, kv_head, c), p.v_dim);
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
+            const int32_t c = my_column(n);
+            if (c >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
+            if constexpr (!S::KEYS)
+                put(x, n, x_by[n], scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c),
+                    p.head_dim);
+            if constexpr (S::KEYS && S::X)
+                put(x, n, x_by[n], scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c),
+                    p.head_dim);
+            if constexpr (S::Y)
+                put(y, n, y_by[n], 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, s, g.dv, kv_head, c),
+                    p.v_dim);
+        }
     }
     /* As gpu_poison: the products had finite values where left is not finite, of rows that some
        column does not see. Element d of every column that sees such a row becomes a NaN. A wave for
        its own columns, a lane for a column, then for a dim. */
     __device__ __forceinline__ void poison(bool of_first, const gpu_tensor &to, int32_t dtype) {
-        const int32_t c = my_column(), h0 = head, dims = gpu_reload(arguments).call.head_dim;
+        const int32_t c = wave_column + lane() % TILE, h0 = head,
+                      dims = gpu_reload(arguments).call.head_dim;
+        const gpu_range sees =
+            COLUMNS == 1 ? see[0] : rows_seen(gpu_reload(arguments).call, sequence(), c);
         const int32_t most = of_first ? dims : gpu_reload(arguments).call.v_dim;
         const int32_t group = S::KEYS ? gpu_reload(arguments).call.group : 1;
         for (int32_t d0 = 0; d0 < most; d0 += U::WAVE) {
@@ -3867,7 +4068,7 @@ template <class S> struct gpu_grad16 {
                 for (int32_t row = wave_sees.lo; row < wave_sees.hi; row++) {
                     const uint64_t bad =
                         gpu_wave_ballot(gpu_bad_value<S::DTYPE>(from.data + row * from.stride, d));
-                    const bool asks = (bad & ~met) && row >= see.lo && row < see.hi;
+                    const bool asks = (bad & ~met) && row >= sees.lo && row < sees.hi;
                     if (!gpu_wave_ballot(asks)) continue;
                     const int32_t j = S::KEYS ? c - (int32_t)s.column : row;
                     if (asks && !gpu_hidden(p, gpu_row_of(p, s, h, S::KEYS ? row : c), j))
@@ -3929,10 +4130,12 @@ template <class S> struct gpu_grad16 {
         rows = S::KEYS ? s.q_used : s.k_len;
         const reach all = reach_of(p, s, column0, S::BM);
         wave_sees = reach_of(p, s, wave_column, TILE).some;
-        see = rows_seen(p, s, my_column());
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
+            see[n] = rows_seen(p, s, my_column(n));
+            x_by[n] = y_by[n] = 0x1p100f;
+        }
         for (acc &sum : x) sum = acc(0.0f);
         for (acc &sum : y) sum = acc(0.0f);
-        x_by = y_by = 0x1p100f;
         bad_first = bad_second = 0;
         if (all.some.lo < all.some.hi) {
             load_right();
@@ -3979,12 +4182,19 @@ __global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_para
 #define GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, D, PARTS, WAVES, BN) \
     GPU_ROW_GRAD_16("flash_" name "_d" #D, UNIT, DTYPE, D, PARTS, WAVES, BN, 0, 16) \
     GPU_ROW_GRAD_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, PARTS, WAVES, BN, ~0, 1)
+/*                                                                 waves, rows a tile */
 #define GPU_ROWS_GRAD_16_UNIT(name, UNIT, DTYPE, PARTS128) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 32, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 32), 64) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 64, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 64), 32) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 128, PARTS128, GPU_GRAD_WAVES(UNIT, 128), 32)
-#define GPU_GRAD_WAVES(UNIT, D) ((UNIT) == UNIT_MFMA && (D) < 128 ? 4 : 8)
+#define GPU_GRAD_WAVES(UNIT, D) \
+    (((UNIT) == UNIT_MFMA && (D) < 128) || (UNIT) == UNIT_SM80 ? 4 : 8)
 /* clang-format off */
+#if GPU_ON_CUDA || defined(GPU_EMULATED)
+#define GPU_ROWS_BACKWARD_16 \
+    GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_SM80, ATTN_BF16, GPU_GRAD_EACH) \
+    GPU_ROWS_GRAD_16_UNIT("f16", UNIT_SM80, ATTN_F16, GPU_GRAD_EACH)
+#else
 #define GPU_ROWS_BACKWARD_16 \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_MFMA, ATTN_BF16, GPU_GRAD_BOTH) \
     GPU_ROWS_GRAD_16_UNIT("f16", UNIT_MFMA, ATTN_F16, GPU_GRAD_BOTH) \
@@ -3992,8 +4202,8 @@ __global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_para
     GPU_ROWS_GRAD_16_UNIT("f16", UNIT_WMMA11, ATTN_F16, GPU_GRAD_EACH) \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA12, ATTN_BF16, GPU_GRAD_BOTH) \
     GPU_ROWS_GRAD_16_UNIT("f16", UNIT_WMMA12, ATTN_F16, GPU_GRAD_BOTH)
+#endif
 /* clang-format on */
-#endif /* a unit there is a fragment for */
 /* ============================================================================== >>kernel32 ====
    f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain
    multiply-adds. In both a workgroup owns BM query rows of one head and walks over tiles of keys,
@@ -4836,39 +5046,7 @@ __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
      A  a[0] row l / 4, k 2 (l % 4) + {0, 1}   a[1] row + 8   a[2] k + 8   a[3] row + 8, k + 8
      B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8 */
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
-#if !defined(GPU_EMULATED) /* the tests have the same in plain HIP */
-/* c += a b */
-template <int DTYPE>
-__device__ static __forceinline__ void gpu_mma(
-    float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    if constexpr (DTYPE == ATTN_F16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-/* Four matrices of 8 rows of 16 bytes; lane l has the address of row l % 8 of matrix l / 8, and
-   gets of each matrix elements 2 (l % 4) + {0, 1} of row l / 4; transposed: element l / 4 of rows 2
-   (l % 4) + {0, 1}. */
-template <bool TRANSPOSED>
-__device__ static __forceinline__ void gpu_ldmatrix(uint32_t (&x)[4], const char *row) {
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
-    if constexpr (TRANSPOSED)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-            : "r"(at)
-            : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-            : "r"(at)
-            : "memory");
-}
+#if !defined(GPU_EMULATED)
 /* Copies of 16 bytes from memory to LDS that go on beside the arithmetic: there after wait(), for
    the thread that began them. take: or 16 bytes of 0, and nothing is read. */
 struct gpu_copies {

@@ -14,6 +14,9 @@ HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
+# NVIDIA's mma.sync, emulated lane by lane: no chip of its own, and slow
+HIP_ARCH_sm80       = gfx1100
+HIP_DEFINES_sm80    = -O1 -include test/gpu/hip_emulate.h
 # Calls that test/gpu/hip_wrap.c counts and makes fail.
 HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCreate hipStreamCreateWithFlags hipEventCreate \
               hipEventCreateWithFlags hipFree hipHostFree hipFreeAsync hipHostUnregister hipStreamDestroy hipEventDestroy hipMemcpy \
@@ -52,18 +55,18 @@ build/hip/%.o: test/gpu/%.c $(HIP_H)
 	$(HIP_CC) -c $< -o $@
 
 define HIP_RULES
-build/hip/$(1)/attn_hip.o: attn_hip.c attn.h | hipsim
+build/hip/$(1)/attn_hip.o: attn_hip.c attn.h $(if $(HIP_ARCH_$(1)),test/gpu/hip_emulate.h) | hipsim
 	@mkdir -p $$(@D)
-	$$(HIPSIM_CC) -x hip $(HIPFLAGS) $(HIP_DEFINES_$(1)) --offload-arch=$(1) -I. -c attn_hip.c -o $$@
+	$$(HIPSIM_CC) -x hip $(HIPFLAGS) $(HIP_DEFINES_$(1)) --offload-arch=$(or $(HIP_ARCH_$(1)),$(1)) -I. -c attn_hip.c -o $$@
 build/hip/$(1)/hip_fault.o: test/gpu/hip_fault.c | hipsim
 	@mkdir -p $$(@D)
-	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(1) -c $$< -o $$@
+	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(or $(HIP_ARCH_$(1)),$(1)) -c $$< -o $$@
 $$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/plain/impl.o build/hip/$(1)/hip_fault.o build/hip/$(1)/attn_hip.o
 	$$(HIP_LINK) $$^ -o $$@ -lcmocka -lm
 build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wrap.o build/hip/$(1)/attn_hip.o
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
-$(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c))))
+$(foreach c,$(HIP_CHIPS) sm80,$(eval $(call HIP_RULES,$(c))))
 # attention over MPI with device tensors: test/mpi/mpi.sh
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)

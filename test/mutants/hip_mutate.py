@@ -4,7 +4,7 @@ usage: hip_mutate.py [--jobs N] [--list] [--every-chip] [--source FILE] [NAME ..
 
 A fault is a block of lines as in test/mutants/mutants.txt:
 
-    name | chips to try, in order (any: all four)
+    name | chips to try, in order (any: all four; sm80: the gradients of mma.sync, emulated)
     - text that occurs once in attn_hip.c, however its lines are broken
     + text in its place
 
@@ -41,6 +41,7 @@ KILL_GRADIENTS = [["hip_unit", "backward16_*"], ["hip_unit", "backward_*"],
 SECONDS = 300
 GRADIENTS = "BACKWARD_16"
 NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
+ARCH = {"sm80": "gfx1100"}                          # what runs it
 DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
@@ -97,7 +98,8 @@ def faults(source):
             broken.append((name, f"its old text occurs {len(places)} times"))
         else:
             at, end = places[0].span()
-            found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], kind(source, at)[0]))
+            rows = GRADIENTS if chips == "sm80" else kind(source, at)[0]
+            found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], rows))
     return found, broken
 
 
@@ -124,9 +126,9 @@ def build_for(chip, text, rows, directory, links):
     for bits in (b for b in (16, 32, GRADIENTS) if b != rows and (b, rows) != (32, NVIDIA)):
         text = rows_without(text, bits, "bf16" if "f16" in directory.name else "f16")
     (directory / "attn_hip.c").write_text(text)
-    emulate = ["-include", EMULATE] if rows == NVIDIA else []
+    emulate = ["-include", EMULATE] if rows == NVIDIA or chip == "sm80" else []
     log = directory / "log"
-    if call(["test/hipsim/hipcc", "-x", "hip", "-O1", *emulate, *DEFINES.get(chip, []), f"--offload-arch={chip}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
+    if call(["test/hipsim/hipcc", "-x", "hip", "-O1", *emulate, *DEFINES.get(chip, []), f"--offload-arch={ARCH.get(chip, chip)}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
              "-o", f"{directory}/attn_hip.o"], log, 1800):
         return "does not compile: " + next((l for l in log.read_text().splitlines() if "error" in l), "")
     for program in sorted({test[0] for test in KILL}):
@@ -147,7 +149,7 @@ def noticed_on(chip, rows, directory):
     for program, *arguments in KILL_GRADIENTS if rows == GRADIENTS else KILL:
         more = dict(a.split("=") for a in arguments if "=" in a)
         status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], directory / "log", SECONDS,
-                      {**ENVIRONMENT, "HIPSIM_ARCH": chip, **more})
+                      {**ENVIRONMENT, "HIPSIM_ARCH": ARCH.get(chip, chip), **more})
         if status:
             return f"{program} on {chip}" + (" (time)" if status == "time" else "")
     return None
@@ -197,9 +199,9 @@ def main():
         return 0
     programs = sorted({test[0] for test in KILL})
     subprocess.run(["make", "-s", f"-j{jobs}", "hipsim", *[f"build/hip/{p}.o" for p in programs],
-                    *[f"build/hip/{c}/hip_fault.o" for c in CHIPS], "build/plain/impl.o", "build/hip/hip_wrap.o"],
+                    *[f"build/hip/{c}/hip_fault.o" for c in [*CHIPS, *ARCH]], "build/plain/impl.o", "build/hip/hip_wrap.o"],
                    cwd=ROOT, check=True)
-    links = {(chip, program): link_line(chip, program, "@DIRECTORY@") for chip in CHIPS for program in programs}
+    links = {(chip, program): link_line(chip, program, "@DIRECTORY@") for chip in [*CHIPS, *ARCH] for program in programs}
     # the unchanged source passes: otherwise every mutant would seem caught
     first = sorted({(f[1][0], f[3]) for f in chosen})
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
