@@ -4187,8 +4187,7 @@ __global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_para
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 32, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 32), 64) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 64, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 64), 32) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 128, PARTS128, GPU_GRAD_WAVES(UNIT, 128), 32)
-#define GPU_GRAD_WAVES(UNIT, D) \
-    (((UNIT) == UNIT_MFMA && (D) < 128) || (UNIT) == UNIT_SM80 ? 4 : 8)
+#define GPU_GRAD_WAVES(UNIT, D) (((UNIT) == UNIT_MFMA && (D) < 128) || (UNIT) == UNIT_SM80 ? 4 : 8)
 /* clang-format off */
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
 #define GPU_ROWS_BACKWARD_16 \
