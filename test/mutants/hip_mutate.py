@@ -42,6 +42,7 @@ SECONDS = 300
 GRADIENTS = "BACKWARD_16"
 NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
 ARCH = {"sm80": "gfx1100"}                          # what runs it
+SLOW = {"HIPSIM_MAX_INST": "1000000000"}
 DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
@@ -149,7 +150,7 @@ def noticed_on(chip, rows, directory):
     for program, *arguments in KILL_GRADIENTS if rows == GRADIENTS else KILL:
         more = dict(a.split("=") for a in arguments if "=" in a)
         status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], directory / "log", SECONDS,
-                      {**ENVIRONMENT, "HIPSIM_ARCH": ARCH.get(chip, chip), **more})
+                      {**ENVIRONMENT, "HIPSIM_ARCH": ARCH.get(chip, chip), **(SLOW if chip in ARCH else {}), **more})
         if status:
             return f"{program} on {chip}" + (" (time)" if status == "time" else "")
     return None
