@@ -106,7 +106,8 @@
  *     gfx1151, gfx906, gfx908, gfx1030, others  compiled, not run: test/gpu/hip.sh compile full
  *     gfx1101..1103, gfx1150, gfx1152, gfx1200  the code of their families' chips above; not
  *                                               compiled by the tests
- *     NVIDIA sm_80 and later                    compiled, not run
+ *     NVIDIA sm_80 and later                    compiled, not run; the kernels on mma.sync in the
+ *                                               simulator, which emulates that: hip.sh emulated
  *   Compilers: clang 19 with the headers of HIP 5.2 (test/hipsim/hipcc), nvcc 13.0. To try it:
  *     make HIPCC=test/hipsim/hipcc
  *     ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64 */
