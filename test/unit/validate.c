@@ -472,6 +472,8 @@ static void no_data(context *c)
     X(ERR_APPEND_CU_NEW, total_alone, FORWARD, append(c), d->append.total = 2) \
     X(ERR_APPEND_CU_NEW, first, FORWARD, cu_new(c, 1, 2), c->t->cu_new[0] = 1) \
     X(ERR_APPEND_CU_NEW, step_above_len, FORWARD, cu_new(c, 0, 3)) \
+    X(ERR_APPEND_CU_NEW, first_step_above_len, FORWARD, cu_new(c, 3, 3)) \
+    X(ERR_APPEND_CU_NEW, first_step_negative, FORWARD, cu_new(c, -1, 1)) \
     X(ERR_APPEND_CU_NEW, total, FORWARD, cu_new(c, 1, 2), d->append.total = 3) \
     X(ERR_ROTARY_NULL, no_sin, FORWARD, rotary(c), d->append.rotary_sin = NULL) \
     X(ERR_ROTARY_NULL, no_rows, FORWARD, rotary(c), d->append.rotary_rows = 0) \
