@@ -664,7 +664,8 @@ struct gpu_sums8 {
 };
 __device__ static __forceinline__ void gpu_pin(gpu_sums8 &) {}
 /* mma.sync m16n8k16 twice, for tiles of 16 x 16 whose columns are the instruction's rows: the right
-   operand is its A, the left one its B, by ldmatrix. A lane has two columns. */
+   operand is its A, the left one its B, by ldmatrix. A lane has two columns. For >>backward16: the
+   forward has a kernel of its own. */
 template <> struct gpu_unit<UNIT_SM80> {
     enum { TILE = 16, WAVE = 32, RING = 2, STEPWISE = 0, COLUMNS = 2, CUTS = 0 };
     typedef gpu_u32x4 operand;
@@ -2703,6 +2704,14 @@ __device__ static inline gpu_u32x4 gpu_row_chunk(
     return x;
 }
 
+/* Elements d and d + 1 of a row of dim elements, 0 beyond its end. */
+__device__ static inline uint32_t gpu_row_pair(
+    const char *row, int32_t d, int32_t dim, bool aligned) {
+    if (aligned) return d < dim ? *(const uint32_t *)(row + 2 * d) : 0;
+    const uint16_t *x = (const uint16_t *)row;
+    return (d < dim ? x[d] : 0) | (d + 1 < dim ? (uint32_t)x[d + 1] << 16 : 0);
+}
+
 #if !GPU_ON_CUDA
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct gpu_shape16 {
@@ -3558,13 +3567,6 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     }
 };
 
-/* Elements d and d + 1 of a row of dim elements, 0 beyond its end. */
-__device__ static inline uint32_t gpu_row_pair(
-    const char *row, int32_t d, int32_t dim, bool aligned) {
-    if (aligned) return d < dim ? *(const uint32_t *)(row + 2 * d) : 0;
-    const uint16_t *x = (const uint16_t *)row;
-    return (d < dim ? x[d] : 0) | (d + 1 < dim ? (uint32_t)x[d + 1] << 16 : 0);
-}
 template <class S> struct gpu_grad16 {
     typedef typename S::U U;
     typedef typename U::operand operand;
@@ -3965,9 +3967,9 @@ template <class S> struct gpu_grad16 {
 
     /* ---- the end ---- */
 
-    /* The first dim of a lane's n-th eight sums. */
+    /* The dim of a lane's sum n. */
     __device__ __forceinline__ static int32_t dim_of(int n) {
-        return n * 8 / ACC * TILE + n % (ACC / 8) * 16 + 8 * (lane() / TILE);
+        return n / ACC * TILE + row_of(n % ACC) + U::first_row(lane());
     }
     __device__ __forceinline__ bool sees_any(int y) const { return see[y].lo < see[y].hi; }
     /* Sums of column y to its row of `to`, times two factors, 16 bytes at a time, or two of a lane
@@ -3976,7 +3978,7 @@ template <class S> struct gpu_grad16 {
         float scale, const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
         if constexpr (COLUMNS > 1) {
             GPU_UNROLL for (int n = 0; n < S::DIM_TILES * ACC; n += 2) {
-                const int32_t d = n / ACC * TILE + row_of(n % ACC) + U::first_row(lane());
+                const int32_t d = dim_of(n);
                 if (column_of(n % ACC) != y || d >= dims) continue;
                 const float low = sees_any(y) ? sums[n / ACC][n % ACC] * by * scale : 0.0f,
                             high = sees_any(y) ? sums[n / ACC][n % ACC + 1] * by * scale : 0.0f;
@@ -3988,7 +3990,7 @@ template <class S> struct gpu_grad16 {
             }
         } else {
             GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {
-                const int32_t d = dim_of(n);
+                const int32_t d = dim_of(8 * n);
                 char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * (at + d);
                 float v[8];
                 GPU_UNROLL for (int e = 0; e < 8; e++)
@@ -4009,13 +4011,12 @@ template <class S> struct gpu_grad16 {
         float scale, const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
         GPU_NO_UNROLL for (int n = 0; n < EIGHTS; n++) GPU_NO_UNROLL
             for (int e = 0; e < 8; e++) {
-                const int32_t d =
-                    COLUMNS > 1 ? n * TILE + row_of(e) + U::first_row(lane()) : dim_of(n) + e;
+                const int32_t d = dim_of(8 * n + e);
                 const float sum = sums[0][0], value = sees_any(y) ? sum * by * scale : 0.0f;
                 GPU_UNROLL for (int i = 0; i + 1 < 8 * EIGHTS; i++)
                     sums[i / ACC][i % ACC] = sums[(i + 1) / ACC][(i + 1) % ACC];
                 if (COLUMNS > 1) sums[S::DIM_TILES - 1][ACC - 1] = sum; /* for the next column */
-                if (d < dims && (COLUMNS == 1 || column_of(e) == y))
+                if (d < dims && column_of(e) == y)
                     gpu_put_grad(gpu_reload(arguments).call, to, dtype, at + d, value, 0.0f);
             }
     }
@@ -5244,15 +5245,8 @@ template <class S> struct gpu_flash_mma {
                 const char *from = base + 2 * i * p.q.stride[1];
                 GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
                     const int32_t d = 16 * step + n / 2 % 2 * 8 + quad_lane() * 2;
-                    uint32_t x = 0;
-                    if (S::ALIGN >= 16 || aligned) {
-                        if (d < p.head_dim) x = *(const uint32_t *)(from + 2 * d);
-                    } else {
-                        if (d < p.head_dim) x = *(const uint16_t *)(from + 2 * d);
-                        if (d + 1 < p.head_dim)
-                            x |= (uint32_t)*(const uint16_t *)(from + 2 * d + 2) << 16;
-                    }
-                    q[S::Q_IN_LDS ? 0 : n / 4][S::Q_IN_LDS ? 0 : step][n % 4] = x;
+                    q[S::Q_IN_LDS ? 0 : n / 4][S::Q_IN_LDS ? 0 : step][n % 4] =
+                        gpu_row_pair(from, d, p.head_dim, S::ALIGN >= 16 || aligned);
                 }
             }
         }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test/gpu/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
 # test/gpu/hip.sh build                   builds the simulator and the programs of the four chips
-# test/gpu/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in four orders of waves and workgroups
+# test/gpu/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in three orders of waves and workgroups, full: four
 # test/gpu/hip.sh emulated                those of NVIDIA's mma.sync, emulated: gradients on the matrix unit, a small grid
 # test/gpu/hip.sh examples                the examples that a GPU compiler builds
 # test/gpu/hip.sh compile [full]          other chips, languages, compilers and NVIDIA: what their front ends say, or full: compiled with -O3; not run

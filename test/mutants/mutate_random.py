@@ -84,7 +84,7 @@ STAGES = [
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
 FAST = STAGES[:3]
-CI = list(FAST)
+CI = list(FAST)                         # the same, each mutant with more time (Header.quick)
 WRAP = [f"-Wl,--wrap={f}" for f in mutate.WRAPPED]
 ALONE = ("alloc", "process")            # linked with the mutant itself: allocators that fail; a library that is loaded beside it
 FORKS = ("process", "threads")          # what their children reach gcov does not see
