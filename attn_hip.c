@@ -2712,9 +2712,9 @@ __device__ static inline uint32_t gpu_row_pair(
     return (d < dim ? x[d] : 0) | (d + 1 < dim ? (uint32_t)x[d + 1] << 16 : 0);
 }
 
-#if !GPU_ON_CUDA
+/* What a row of the table says of a kernel on fragments, and what follows for each of them. */
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
-struct gpu_shape16 {
+struct gpu_shape {
     enum {
         UNIT = UNIT_,
         DTYPE = DTYPE_,
@@ -2729,26 +2729,33 @@ struct gpu_shape16 {
         TILE = (int)U::TILE,
         THREADS = WAVES_ * (int)U::WAVE,
         BM = WAVES_ * TILE,
-        STEPS = D / 16, /* products of 16 k for a tile of scores */
-        KEY_TILES = BN_ / TILE,
+        STEPS = D_ / 16, /* products of 16 k for a tile of scores */
         DIM_TILES = D_ / TILE,
-        KEY_STEPS = BN / 16,
-        CHUNKS = D / 8, /* of 16 bytes in a row of K */
-        K_PER_THREAD = BN_ * CHUNKS / THREADS,
-        V_DIMS = BN / 4 * D / THREADS, /* dims of V a thread transposes, of 4 keys */
-        CARRY = GPU_CARRY_KEYS / BN_,  /* tiles between two carries of the sums */
-        LIFT = (GPU_UNITS & F16_FLUSHES) && DTYPE_ == (int)ATTN_F16,
-        /* K is stored and V fetched between the products: fewer registers */
-        LATE_V = (U::LATE_V && D >= 128) || D >= 256,
-        K_ROW = D < 64 ? 128 : 2 * D, /* bytes in LDS */
-        K_ROWS_APART = THREADS / CHUNKS,
-        V_WORDS = V_DIMS / 2,
-        K_BYTES = BN_ * K_ROW,
-        V_BYTES = 2 * BN * D,
-        STAGE = K_BYTES + V_BYTES,
-        LDS = 2 * STAGE
+        K_ROW = D_ < 64 ? 128 : 2 * D_, /* bytes in LDS: of a row */
+        K_BYTES = BN_ * K_ROW,          /* as rows */
+        V_BYTES = 2 * BN_ * D_          /* transposed */
     };
     __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
+};
+#if !GPU_ON_CUDA
+template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
+struct gpu_shape16 : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> {
+    typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
+    enum {
+        KEY_TILES = BN_ / (int)B::TILE,
+        KEY_STEPS = BN_ / 16,
+        CHUNKS = D_ / 8, /* of 16 bytes in a row of K */
+        K_PER_THREAD = BN_ * CHUNKS / (int)B::THREADS,
+        V_DIMS = BN_ / 4 * D_ / (int)B::THREADS, /* dims of V a thread transposes, of 4 keys */
+        CARRY = GPU_CARRY_KEYS / BN_,            /* tiles between two carries of the sums */
+        LIFT = (GPU_UNITS & F16_FLUSHES) && DTYPE_ == (int)ATTN_F16,
+        /* K is stored and V fetched between the products: fewer registers */
+        LATE_V = (B::U::LATE_V && D_ >= 128) || D_ >= 256,
+        K_ROWS_APART = (int)B::THREADS / CHUNKS,
+        V_WORDS = V_DIMS / 2,
+        STAGE = (int)B::K_BYTES + (int)B::V_BYTES,
+        LDS = 2 * STAGE
+    };
 };
 
 /* Two f16 products; 2^10 and 1, twice. */
@@ -3433,48 +3440,30 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_for
    whose products are turned over and whose P and ds are rounded to nearest. */
 enum { GRAD_DQ = 1, GRAD_DK = 2, GRAD_DV = 4 };
 template <int UNIT_, int DTYPE_, int D_, int KIND_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
-struct gpu_grad_shape {
-    enum {
-        UNIT = UNIT_,
-        DTYPE = DTYPE_,
-        D = D_,
-        WAVES = WAVES_,
-        BN = BN_,
-        MASKS = MASKS_,
-        ALIGN = ALIGN_
-    };
-    typedef gpu_unit<UNIT_> U;
+struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> {
+    typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
     enum {
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
-        TILE = (int)U::TILE,
-        THREADS = WAVES_ * (int)U::WAVE,
-        BM = WAVES_ * TILE,
-        STEPS = D_ / 16,
-        ROW_TILES = BN_ / TILE,
-        DIM_TILES = D_ / TILE,
-        DIMS = BN_ / 4 * D_ / THREADS, /* that a thread brings, of 4 rows */
+        ROW_TILES = BN_ / (int)B::TILE,
+        DIMS = BN_ / 4 * D_ / (int)B::THREADS, /* that a thread brings, of 4 rows */
         WORDS = DIMS / 2,
-        K_ROW = D_ < 64 ? 128 : 2 * D_,     /* bytes in LDS: of a row */
-        K_BYTES = BN_ * K_ROW,              /* as rows */
-        V_BYTES = 2 * BN_ * D_,             /* transposed */
-        FIRST = K_BYTES + X * V_BYTES,      /* of q or k */
-        SECOND = X * K_BYTES + Y * V_BYTES, /* of dout or v */
+        FIRST = (int)B::K_BYTES + X * (int)B::V_BYTES,      /* of q or k */
+        SECOND = X * (int)B::K_BYTES + Y * (int)B::V_BYTES, /* of dout or v */
         /* steps of the second right operand that lie in LDS: where there are no registers for them */
         PARKED = UNIT_ == UNIT_WMMA11  ? X * (D_ == 128     ? 7
                                                  : D_ == 64 ? 3 * Y
                                                             : 0)
                  : X && Y && D_ == 128 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
                                        : 0,
-        PARK_STEP = 32 * BM, /* bytes */
+        PARK_STEP = 32 * (int)B::BM, /* bytes */
         PARK = FIRST + SECOND,
         LDS = PARK + PARKED * PARK_STEP,
         KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || (UNIT_ == UNIT_MFMA && D_ < 128)),
         RANGED = DTYPE_ == (int)ATTN_F16
     };
-    static_assert(DIMS >= 2 && DIMS <= 8 && THREADS >= 2 * BN_, "");
-    __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
+    static_assert(DIMS >= 2 && DIMS <= 8 && (int)B::THREADS >= 2 * BN_, "");
     /* What follows from it stays in registers through the loop where there are some. */
     __device__ static __forceinline__ uint32_t thread() {
         return KEEPS ? threadIdx.x : (uint32_t)gpu_thread();
