@@ -2714,27 +2714,15 @@ __device__ static inline uint32_t gpu_row_pair(
 
 /* What a row of the table says of a kernel on fragments, and what follows for each of them. */
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
-struct gpu_shape {
-    enum {
-        UNIT = UNIT_,
-        DTYPE = DTYPE_,
-        D = D_,
-        WAVES = WAVES_,
-        BN = BN_,
-        MASKS = MASKS_,
-        ALIGN = ALIGN_
-    };
+struct gpu_shape { /* numbers, for C++20 has no arithmetic of two enumerations */
+    static constexpr int UNIT = UNIT_, DTYPE = DTYPE_, D = D_, WAVES = WAVES_, BN = BN_,
+                         MASKS = MASKS_, ALIGN = ALIGN_;
     typedef gpu_unit<UNIT_> U;
-    enum {
-        TILE = (int)U::TILE,
-        THREADS = WAVES_ * (int)U::WAVE,
-        BM = WAVES_ * TILE,
-        STEPS = D_ / 16, /* products of 16 k for a tile of scores */
-        DIM_TILES = D_ / TILE,
-        K_ROW = D_ < 64 ? 128 : 2 * D_, /* bytes in LDS: of a row */
-        K_BYTES = BN_ * K_ROW,          /* as rows */
-        V_BYTES = 2 * BN_ * D_          /* transposed */
-    };
+    static constexpr int TILE = (int)U::TILE, THREADS = WAVES * (int)U::WAVE, BM = WAVES * TILE,
+                         STEPS = D / 16, /* products of 16 k for a tile of scores */
+        DIM_TILES = D / TILE, K_ROW = D < 64 ? 128 : 2 * D, /* bytes in LDS: of a row */
+        K_BYTES = BN * K_ROW,                               /* as rows */
+        V_BYTES = 2 * BN * D;                               /* transposed */
     __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
 };
 #if !GPU_ON_CUDA
@@ -2742,18 +2730,18 @@ template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int AL
 struct gpu_shape16 : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> {
     typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
     enum {
-        KEY_TILES = BN_ / (int)B::TILE,
+        KEY_TILES = BN_ / B::TILE,
         KEY_STEPS = BN_ / 16,
         CHUNKS = D_ / 8, /* of 16 bytes in a row of K */
-        K_PER_THREAD = BN_ * CHUNKS / (int)B::THREADS,
-        V_DIMS = BN_ / 4 * D_ / (int)B::THREADS, /* dims of V a thread transposes, of 4 keys */
-        CARRY = GPU_CARRY_KEYS / BN_,            /* tiles between two carries of the sums */
+        K_PER_THREAD = BN_ * CHUNKS / B::THREADS,
+        V_DIMS = BN_ / 4 * D_ / B::THREADS, /* dims of V a thread transposes, of 4 keys */
+        CARRY = GPU_CARRY_KEYS / BN_,       /* tiles between two carries of the sums */
         LIFT = (GPU_UNITS & F16_FLUSHES) && DTYPE_ == (int)ATTN_F16,
         /* K is stored and V fetched between the products: fewer registers */
         LATE_V = (B::U::LATE_V && D_ >= 128) || D_ >= 256,
-        K_ROWS_APART = (int)B::THREADS / CHUNKS,
+        K_ROWS_APART = B::THREADS / CHUNKS,
         V_WORDS = V_DIMS / 2,
-        STAGE = (int)B::K_BYTES + (int)B::V_BYTES,
+        STAGE = B::K_BYTES + B::V_BYTES,
         LDS = 2 * STAGE
     };
 };
@@ -3446,24 +3434,24 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
-        ROW_TILES = BN_ / (int)B::TILE,
-        DIMS = BN_ / 4 * D_ / (int)B::THREADS, /* that a thread brings, of 4 rows */
+        ROW_TILES = BN_ / B::TILE,
+        DIMS = BN_ / 4 * D_ / B::THREADS, /* that a thread brings, of 4 rows */
         WORDS = DIMS / 2,
-        FIRST = (int)B::K_BYTES + X * (int)B::V_BYTES,      /* of q or k */
-        SECOND = X * (int)B::K_BYTES + Y * (int)B::V_BYTES, /* of dout or v */
+        FIRST = B::K_BYTES + X * B::V_BYTES,      /* of q or k */
+        SECOND = X * B::K_BYTES + Y * B::V_BYTES, /* of dout or v */
         /* steps of the second right operand that lie in LDS: where there are no registers for them */
         PARKED = UNIT_ == UNIT_WMMA11  ? X * (D_ == 128     ? 7
                                                  : D_ == 64 ? 3 * Y
                                                             : 0)
                  : X && Y && D_ == 128 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
                                        : 0,
-        PARK_STEP = 32 * (int)B::BM, /* bytes */
+        PARK_STEP = 32 * B::BM, /* bytes */
         PARK = FIRST + SECOND,
         LDS = PARK + PARKED * PARK_STEP,
         KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || (UNIT_ == UNIT_MFMA && D_ < 128)),
         RANGED = DTYPE_ == (int)ATTN_F16
     };
-    static_assert(DIMS >= 2 && DIMS <= 8 && (int)B::THREADS >= 2 * BN_, "");
+    static_assert(DIMS >= 2 && DIMS <= 8 && B::THREADS >= 2 * BN_, "");
     /* What follows from it stays in registers through the loop where there are some. */
     __device__ static __forceinline__ uint32_t thread() {
         return KEEPS ? threadIdx.x : (uint32_t)gpu_thread();
