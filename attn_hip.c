@@ -957,6 +957,18 @@ __device__ static inline void gpu_put(char *data, int32_t dtype, int64_t at, flo
     }
 }
 
+/* x to elements d .. of a row, as many as width has, one after the other from the first register: the
+   code of the types is there once. */
+template <int N>
+__device__ static inline void gpu_put_each(
+    char *row, int32_t dtype, int32_t d, int32_t width, float (&x)[N]) {
+    GPU_NO_UNROLL for (int32_t at = d; at < min(d + N, width); at++) {
+        gpu_put(row, dtype, at, x[0]);
+        GPU_UNROLL for (int n = 0; n + 1 < N; n++)
+            x[n] = x[n + 1];
+    }
+}
+
 /* f64 to f32 towards the odd neighbour: a second rounding to fewer bits is then as if it
  * were the first. */
 __device__ static inline float gpu_round_to_odd(double x) {
@@ -2619,8 +2631,10 @@ __device__ static __forceinline__ void gpu_store8(
             *(uint4 *)(row + 2 * d) =
                 p.o_dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(x) : gpu_pack8<ATTN_BF16>(x);
     } else {
+        float y[8];
         GPU_UNROLL for (int e = 0; e < 8; e++)
-            if (d + e < p.v_dim) gpu_put(row, p.o_dtype, d + e, x[e]);
+            y[e] = x[e];
+        gpu_put_each(row, p.o_dtype, d, p.v_dim, y);
     }
 }
 /* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant
@@ -3182,10 +3196,14 @@ template <class S> struct gpu_flash16 {
     __device__ __forceinline__ void upper_write(char *row, int32_t d, gpu_u32x4 x) const {
         if (S::ALIGN >= 16) {
             if (d < v_width) *(gpu_u32x4 *)(row + 2 * d) = x;
-        } else {
-            GPU_UNROLL for (int e = 0; e < 8; e++)
-                if (d + e < v_width) ((uint16_t *)row)[d + e] = (uint16_t)(x[e / 2] >> e % 2 * 16);
-        }
+        } else GPU_NO_UNROLL
+            for (int32_t at = d; at < min(d + 8, v_width); at++) {
+                ((uint16_t *)row)[at] = (uint16_t)x[0];
+                x[0] = x[0] >> 16 | x[1] << 16;
+                x[1] = x[1] >> 16 | x[2] << 16;
+                x[2] = x[2] >> 16 | x[3] << 16;
+                x[3] >>= 16;
+            }
     }
     /* To memory; or, at the end, what is there back into the sums. */
     template <bool BACK> __device__ __forceinline__ void carry() {
@@ -4255,60 +4273,62 @@ __device__ static inline float4 gpu_tame4(float4 x, int32_t c, int32_t dim, int3
     return gpu_fill4<ALIGN>(x, c, dim);
 }
 
-/* Four of a row's sums, for elements d .. d + 3 of o, as many as v_dim has, to memory or (BACK)
-   from there. mine: the row carries; reads: it has carried before. o of 32 bits and more has room
-   for 16 of a sum's bits, others for 8, more than they show. */
 /* keys between two carries: what is allowed is some 64 units */
 enum { GPU_CARRY_F32 = 128 };
-template <int ALIGN, bool BACK>
-__device__ static __forceinline__ void gpu_carry4(
-    const gpu_params &p, char *row, int32_t d, bool mine, bool reads, float alpha, float (&x)[4]) {
+/* What becomes of a row's sums: their upper bits go to memory, or at the end, with those that lie
+   there, and times factor, o itself. o of 32 bits and more has room for 16 of a sum's bits, others,
+   as bf16, for 8, more than they show. */
+struct gpu_settling {
+    float alpha, factor;
+    uint32_t reads, mask; /* ~0: the row has carried before; of gpu_carry */
+    int32_t width;        /* elements that are written */
+    int32_t held, to;     /* types of what lies there and of what is written */
+};
+template <bool LAST>
+__device__ static inline gpu_settling gpu_settle_of(
+    const gpu_params &p, bool mine, bool carried, float alpha) {
+    gpu_settling c;
     const bool wide = p.o_dtype == ATTN_F32 || p.o_dtype == ATTN_F64;
-    const bool whole = ALIGN == 16 && p.o_dtype == ATTN_F32;
-    const uint32_t mask = !mine ? 0u : wide ? 0xffffff00u : 0xffff0000u;
-    const int32_t size = p.o_dtype == ATTN_F64 ? 8 : wide ? 4 : 2;
-    char *there = row + d * size;
-    float y[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (whole && reads && d < p.v_dim) {
-        const float4 z = *(const float4 *)there;
-        y[0] = z.x;
-        y[1] = z.y;
-        y[2] = z.z;
-        y[3] = z.w;
-    } else if (!whole && reads) {
-        GPU_UNROLL for (int n = 0; n < 4; n++)
-            if (d + n < p.v_dim)
-                y[n] = wide
-                           ? *(const float *)(there + n * size)
-                           : __uint_as_float((uint32_t)*(const uint16_t *)(there + n * size) << 16);
-    }
-    /* beyond v_dim it is lost, and nobody stores it */
-    GPU_UNROLL for (int n = 0; n < 4; n++) {
-        if (BACK) x[n] += y[n] * alpha;
-        else y[n] = gpu_carry(y[n], alpha, mask, x[n]);
-    }
-    if (BACK || !mine) return;
-    if (whole) {
-        if (d < p.v_dim) *(float4 *)there = make_float4(y[0], y[1], y[2], y[3]);
-        return;
-    }
-    GPU_UNROLL for (int n = 0; n < 4; n++)
-        if (d + n < p.v_dim) {
-            if (wide) *(float *)(there + n * size) = y[n];
-            else *(uint16_t *)(there + n * size) = (uint16_t)(__float_as_uint(y[n]) >> 16);
-        }
+    c.reads = mine && carried ? ~0u : 0u;
+    c.mask = !mine ? 0u : wide ? 0xffffff00u : 0xffff0000u;
+    c.alpha = c.reads ? alpha : 0.0f;
+    c.factor = 1.0f;
+    c.width = mine ? p.v_dim : 0;
+    c.held = wide ? p.o_dtype : (int32_t)ATTN_BF16;
+    c.to = LAST ? p.o_dtype : c.held;
+    return c;
 }
-
-/* Elements d .. d + 3 of a row of o, as many as v_dim has. */
-template <int ALIGN>
-__device__ static inline void gpu_store4(
-    const gpu_params &p, char *row, int32_t d, const float x[4]) {
-    if (ALIGN == 16 && p.o_dtype == ATTN_F32) {
-        if (d < p.v_dim) *(float4 *)(row + 4 * d) = make_float4(x[0], x[1], x[2], x[3]);
-        return;
+/* Sums of elements d .. d + 3 of o, as many as v_dim has; those beyond it are lost. */
+template <int ALIGN, bool LAST>
+__device__ static __forceinline__ void gpu_settle4(
+    const gpu_params &p, const gpu_settling &c, char *row, int32_t d, float (&x)[4]) {
+    const bool whole = ALIGN == 16 && p.o_dtype == ATTN_F32;
+    const int32_t end = p.v_dim - 1;
+    float y[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    gpu_pin(d);
+    if (gpu_wave_ballot(c.reads != 0)) {
+        if (whole) {
+            const float4 z = *(const float4 *)(row + 4 * min(d, p.v_dim - 4));
+            y[0] = z.x;
+            y[1] = z.y;
+            y[2] = z.z;
+            y[3] = z.w;
+        } else if (c.held == ATTN_F32) GPU_UNROLL
+            for (int n = 0; n < 4; n++) y[n] = ((const float *)row)[min(d + n, end)];
+        else if (c.held == ATTN_BF16) GPU_UNROLL
+            for (int n = 0; n < 4; n++)
+                y[n] = __uint_as_float((uint32_t)((const uint16_t *)row)[min(d + n, end)] << 16);
+        else GPU_UNROLL
+            for (int n = 0; n < 4; n++) y[n] = (float)((const double *)row)[min(d + n, end)];
     }
-    for (int n = 0; n < 4; n++)
-        if (d + n < p.v_dim) gpu_put(row, p.o_dtype, d + n, x[n]);
+    GPU_UNROLL for (int n = 0; n < 4; n++) {
+        y[n] = __uint_as_float(__float_as_uint(y[n]) & c.reads);
+        if (LAST) y[n] = c.factor == 0.0f ? 0.0f : fmaf(y[n], c.alpha, x[n]) * c.factor;
+        else y[n] = gpu_carry(y[n], c.alpha, c.mask, x[n]);
+        gpu_pin(x[n]);
+    }
+    if (!whole) gpu_put_each(row, c.to, d, c.width, y);
+    else if (d < c.width) *(float4 *)(row + 4 * d) = make_float4(y[0], y[1], y[2], y[3]);
 }
 
 /* All tiles that some row of the workgroup sees, from multiples of BN keys on: masked ones, whole
@@ -4321,7 +4341,7 @@ template <class K> __device__ static __forceinline__ void gpu_walk32(K &w, const
     for (int32_t j = start; j < end;) {
         const int32_t left = GPU_CARRY_F32 - j % GPU_CARRY_F32,
                       stop = end - j < left ? end : j + left;
-        if (left == GPU_CARRY_F32 && j > start) w.template carry<false>(gpu_reload(p));
+        if (left == GPU_CARRY_F32 && j > start) w.template settle<false>(gpu_reload(p));
         for (; j < whole && j < stop; j += BN) w.template tile<true>(p, j);
         for (; j < whole_end && j < stop; j += BN) w.template tile<false>(p, j);
         if (j >= whole_end) whole = whole_end = end;
@@ -4378,6 +4398,10 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
     }
     __device__ __forceinline__ static int32_t own_thread() {
         return ALIGN == 4 ? gpu_thread() : (int32_t)threadIdx.x;
+    }
+    /* The lane's row of those of the workgroup. */
+    __device__ __forceinline__ static int32_t my_row() {
+        return gpu_thread() / 64 * 32 + gpu_thread() % 32;
     }
     /* The key of score r, from the lane's first on. */
     __device__ __forceinline__ static constexpr int key_of(int r) { return r / 4 * 8 + r % 4; }
@@ -4516,50 +4540,41 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
     __device__ __forceinline__ static int32_t dim_of(int g, int n, int32_t half) {
         return gpu_mfma_dim<D>(tile_of(n, 0), 4 * g + 4 * half + register_of(g, n, 0));
     }
-    template <bool BACK> __device__ __forceinline__ void carry(const gpu_params &p) {
+    /* Both halves of a row hold a part of its sum, and o of half its dims. */
+    template <bool LAST> __device__ __forceinline__ uint32_t settle(const gpu_params &p) {
         const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-        const int32_t half = gpu_thread() % 64 / 32,
-                      i = row0(p) + gpu_thread() / 64 * 32 + gpu_thread() % 32;
-        const bool mine = i < s.q_used && limit != GPU_NEG_INF,
-                   reads = mine && carried != GPU_NEG_INF;
-        const float alpha = reads ? gpu_exp2((carried - base) * unit) : 0.0f;
-        char *to = gpu_o_row(p, s, (int32_t)blockIdx.y, i);
+        const int32_t h = (int32_t)blockIdx.y, half = gpu_thread() % 64 / 32,
+                      i = row0(p) + my_row();
+        gpu_settling c = gpu_settle_of<LAST>(p, i < s.q_used && limit != GPU_NEG_INF,
+            carried != GPU_NEG_INF, gpu_exp2((carried - base) * unit));
+        uint32_t alive = 0;
+        if (c.mask) carried = base;
+        if (LAST) {
+            float sum = row_sum + sum_rest;
+            sum += gpu_wave_xor(sum, 32);
+            const gpu_end e = gpu_finish(
+                p, s, h, i, half == 0, limit == GPU_NEG_INF ? GPU_NEG_INF : base * natural, sum);
+            c.factor = e.factor;
+            c.width = i < s.q_rows ? p.v_dim : 0;
+            alive = e.alive;
+        }
+        char *to = gpu_o_row(p, s, h, min(i, s.q_rows - 1));
+        float x[4][TILES][4]; /* all at once: parts of an accumulator cost the compiler minutes */
+        GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
+            for (int n = 0; n < TILES; n++) GPU_UNROLL
+                for (int m = 0; m < 4; m++) {
+                    x[g][n][m] = o[tile_of(n, m)][register_of(g, n, m)];
+                    gpu_pin(x[g][n][m]);
+                }
         GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
             for (int n = 0; n < TILES; n++) {
-                float x[4];
-                GPU_UNROLL for (int m = 0; m < 4; m++)
-                    x[m] = o[tile_of(n, m)][register_of(g, n, m)];
-                gpu_carry4<ALIGN, BACK>(p, to, dim_of(g, n, half), mine, reads, alpha, x);
-                GPU_UNROLL for (int m = 0; m < 4; m++) {
-                    o[tile_of(n, m)][register_of(g, n, m)] = x[m];
-                    gpu_pin(o[tile_of(n, m)]);
-                }
+                gpu_settle4<ALIGN, LAST>(p, c, to, dim_of(g, n, half), x[g][n]);
                 gpu_fence(); /* one after the other: registers */
             }
-        if (mine) carried = base;
-    }
-    /* Both halves of a row hold a part of its sum, and o of half its dims. */
-    __device__ __forceinline__ void finish(const gpu_params &p) {
-        const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-        const int32_t h = (int32_t)blockIdx.y, lane = (int32_t)threadIdx.x % 64, half = lane / 32,
-                      r = (int32_t)threadIdx.x / 64 * 32 + lane % 32, i = row0(p) + r;
-        float sum = row_sum + sum_rest;
-        sum += gpu_wave_xor(sum, 32);
-        const gpu_end e = gpu_finish(
-            p, s, h, i, half == 0, limit == GPU_NEG_INF ? GPU_NEG_INF : base * natural, sum);
-        if (i < s.q_rows) {
-            char *to = gpu_o_row(p, s, h, i);
-            GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
-                for (int n = 0; n < TILES; n++) {
-                    float x[4];
-                    GPU_UNROLL for (int m = 0; m < 4; m++)
-                        x[m] = e.factor == 0.0f ? 0.0f
-                                                : o[tile_of(n, m)][register_of(g, n, m)] * e.factor;
-                    gpu_store4<ALIGN>(p, to, dim_of(g, n, half), x);
-                }
-        }
-        gpu_poison<ATTN_F32, WAVES, BM, 1, 0>(
-            p, h, row0(p), bad != 0, (uint32_t *)gpu_lds, half == 0, r, e.alive);
+        GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
+            for (int n = 0; n < TILES; n++) GPU_UNROLL
+                for (int m = 0; m < 4; m++) o[tile_of(n, m)][register_of(g, n, m)] = x[g][n][m];
+        return alive;
     }
 
     /* One tile of keys, and the next one on its way. With two stages of LDS that is stored beside
@@ -4625,8 +4640,9 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
             __syncthreads();
             gpu_walk32(*this, p);
         }
-        carry<true>(gpu_reload(p));
-        finish(gpu_reload(p));
+        const uint32_t alive = settle<true>(gpu_reload(p));
+        gpu_poison<ATTN_F32, WAVES, BM, 1, 0>(
+            gpu_reload(p), h, i0, bad != 0, (uint32_t *)gpu_lds, half == 0, my_row(), alive);
     }
 };
 
@@ -4722,35 +4738,62 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         }
     }
 
-    /* The sums to memory and to lane a of a row's; or, at the end, from there. */
-    template <bool BACK> __device__ __forceinline__ void carry(const gpu_params &p) {
+    /* The sums of the next row become those of row 0. */
+    __device__ __forceinline__ void turn_sums() {
+        const float first_limit = limit[0], first_sum = row_sum[0];
+        GPU_UNROLL for (int a = 0; a + 1 < QUERIES; a++) {
+            limit[a] = limit[a + 1];
+            row_sum[a] = row_sum[a + 1];
+        }
+        limit[QUERIES - 1] = first_limit;
+        row_sum[QUERIES - 1] = first_sum;
+        GPU_UNROLL for (int m = 0; m < DIMS; m++) {
+            const float4 x = o[0][m];
+            GPU_UNROLL for (int a = 0; a + 1 < QUERIES; a++)
+                o[a][m] = o[a + 1][m];
+            o[QUERIES - 1][m] = x;
+        }
+    }
+    /* The sums to memory and to lane a of a row's; at the end, o. One row after the other in the
+       first registers: the code is there once. */
+    template <bool LAST> __device__ __forceinline__ uint32_t settle(const gpu_params &p) {
         const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-        const int32_t t = gpu_thread(), lane = t % 8, i0 = row0(p) + t / 8 * QUERIES;
-        GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
+        const int32_t h = (int32_t)blockIdx.y, t = gpu_thread(), lane = t % 8,
+                      i0 = row0(p) + t / 8 * QUERIES;
+        uint32_t alive = 0;
+        GPU_NO_UNROLL for (int a = 0; a < QUERIES; a++, turn_sums()) {
             const float held = gpu_of_eight(kept(CARRIED), t, a);
-            const bool mine = i0 + a < s.q_used && limit[a] != GPU_NEG_INF,
-                       reads = mine && held != GPU_NEG_INF;
-            float sum = row_sum[a];
+            gpu_settling c = gpu_settle_of<LAST>(p, i0 + a < s.q_used && limit[0] != GPU_NEG_INF,
+                held != GPU_NEG_INF, gpu_exp2((held - base(0)) * unit));
+            float sum = row_sum[0];
             GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2)
                 sum += gpu_wave_xor(sum, mask);
-            const float alpha = reads ? gpu_exp2((held - base(a)) * unit) : 0.0f;
-            if (BACK) row_sum[a] = sum + gpu_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * alpha;
-            if (!BACK && mine && lane == a) {
-                float total = kept(TOTAL) * alpha, rest = kept(TOTAL_REST) * alpha;
-                gpu_add_to(total, rest, sum);
-                keep(TOTAL, total);
-                keep(TOTAL_REST, rest);
-                keep(CARRIED, base(a));
+            if (LAST) {
+                sum += gpu_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * c.alpha;
+                const gpu_end e = gpu_finish(p, s, h, i0 + a, lane == 0,
+                    limit[0] == GPU_NEG_INF ? GPU_NEG_INF : base(0) * natural, sum);
+                c.factor = e.factor;
+                c.width = i0 + a < s.q_rows ? p.v_dim : 0;
+                alive |= (uint32_t)e.alive << a;
+            } else if (c.mask) {
+                row_sum[0] = 0.0f;
+                if (lane == a) {
+                    float total = kept(TOTAL) * c.alpha, rest = kept(TOTAL_REST) * c.alpha;
+                    gpu_add_to(total, rest, sum);
+                    keep(TOTAL, total);
+                    keep(TOTAL_REST, rest);
+                    keep(CARRIED, base(0));
+                }
             }
-            if (!BACK && mine) row_sum[a] = 0.0f;
-            char *row = gpu_o_row(p, s, (int32_t)blockIdx.y, i0 + a);
+            char *row = gpu_o_row(p, s, h, min(i0 + a, s.q_rows - 1));
             GPU_UNROLL for (int m = 0; m < DIMS; m++) {
-                float x[4] = {o[a][m].x, o[a][m].y, o[a][m].z, o[a][m].w};
-                gpu_carry4<ALIGN, BACK>(p, row, 4 * lane + 32 * m, mine, reads, alpha, x);
-                o[a][m] = make_float4(x[0], x[1], x[2], x[3]);
+                float x[4] = {o[0][m].x, o[0][m].y, o[0][m].z, o[0][m].w};
+                gpu_settle4<ALIGN, LAST>(p, c, row, 4 * lane + 32 * m, x);
+                o[0][m] = make_float4(x[0], x[1], x[2], x[3]);
                 gpu_fence(); /* one after the other: registers */
             }
         }
+        return alive;
     }
 
     /* sum = q K, over pieces [c, end) of 4 dims */
@@ -4910,28 +4953,6 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         }
     }
 
-    __device__ __forceinline__ void finish(const gpu_params &p) const {
-        const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
-        const int32_t h = (int32_t)blockIdx.y, i0 = row0(p);
-        const int32_t lane = (int32_t)threadIdx.x % 8, r0 = (int32_t)threadIdx.x / 8 * QUERIES;
-        uint32_t alive = 0;
-        GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
-            const int32_t i = i0 + r0 + a;
-            const gpu_end e = gpu_finish(p, s, h, i, lane == 0,
-                limit[a] == GPU_NEG_INF ? GPU_NEG_INF : base(a) * natural, row_sum[a]);
-            alive |= (uint32_t)e.alive << a;
-            if (i >= s.q_rows) continue;
-            char *row = gpu_o_row(p, s, h, i);
-            GPU_UNROLL for (int m = 0; m < DIMS; m++) {
-                float x[4] = {o[a][m].x, o[a][m].y, o[a][m].z, o[a][m].w};
-                GPU_UNROLL for (int n = 0; n < 4; n++)
-                    x[n] = e.factor == 0.0f ? 0.0f : x[n] * e.factor;
-                gpu_store4<ALIGN>(p, row, 4 * lane + 32 * m, x);
-            }
-        }
-        gpu_poison<ATTN_F32, THREADS / GPU_WAVE, BM, QUERIES, 1>(
-            p, h, i0, bad != 0, (uint32_t *)gpu_lds, lane == 0, r0, alive);
-    }
     template <bool MASKED> __device__ __forceinline__ void tile(const gpu_params &p, int32_t j) {
         fetch<false>(p, j);
         scores();
@@ -4977,8 +4998,10 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
             __syncthreads();
             gpu_walk32(*this, p);
         }
-        carry<true>(gpu_reload(p));
-        finish(gpu_reload(p));
+        const uint32_t alive = settle<true>(gpu_reload(p));
+        gpu_poison<ATTN_F32, THREADS / GPU_WAVE, BM, QUERIES, 1>(gpu_reload(p), h, row0(p),
+            bad != 0, (uint32_t *)gpu_lds, (int32_t)threadIdx.x % 8 == 0,
+            (int32_t)threadIdx.x / 8 * QUERIES, alive);
     }
 };
 
