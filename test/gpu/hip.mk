@@ -14,9 +14,10 @@ HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
-# NVIDIA's mma.sync, emulated lane by lane: no chip of its own, and slow
-HIP_ARCH_sm80       = gfx1100
-HIP_DEFINES_sm80    = -O1 -include test/gpu/hip_emulate.h
+# NVIDIA's mma.sync, emulated lane by lane: no chip of its own, and slow; sm80f16, of CI, has kernels of one type
+HIP_EMULATED        = sm80 sm80f16
+HIP_EMULATE         = test/gpu/hip_emulate.h
+HIP_SOURCE_sm80f16  = build/hip/sm80f16/attn_hip.c
 # Calls that test/gpu/hip_wrap.c counts and makes fail.
 HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCreate hipStreamCreateWithFlags hipEventCreate \
               hipEventCreateWithFlags hipFree hipHostFree hipFreeAsync hipHostUnregister hipStreamDestroy hipEventDestroy hipMemcpy \
@@ -54,21 +55,26 @@ build/hip/%.o: test/gpu/%.c $(HIP_H)
 	@mkdir -p $(@D)
 	$(HIP_CC) -c $< -o $@
 
+# chip; what runs it, what is compiled, the header before it
 define HIP_RULES
-build/hip/$(1)/attn_hip.o: attn_hip.c attn.h $(if $(HIP_ARCH_$(1)),test/gpu/hip_emulate.h) | hipsim
+build/hip/$(1)/attn_hip.o: $(3) attn.h $(4) | hipsim
 	@mkdir -p $$(@D)
-	$$(HIPSIM_CC) -x hip $(HIPFLAGS) $(HIP_DEFINES_$(1)) --offload-arch=$(or $(HIP_ARCH_$(1)),$(1)) -I. -c attn_hip.c -o $$@
+	$$(HIPSIM_CC) -x hip $(HIPFLAGS) $(HIP_DEFINES_$(1)) $(if $(4),-O1 -include $(4)) --offload-arch=$(2) -I. -c $$< -o $$@
 build/hip/$(1)/hip_fault.o: test/gpu/hip_fault.c | hipsim
 	@mkdir -p $$(@D)
-	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(or $(HIP_ARCH_$(1)),$(1)) -c $$< -o $$@
+	$$(HIPSIM_CC) -x hip -O1 --offload-arch=$(2) -c $$< -o $$@
 $$(HIP_PROGRAMS:%=build/hip/$(1)/%): build/hip/$(1)/%: build/hip/%.o build/hip/hip_wrap.o build/plain/impl.o build/hip/$(1)/hip_fault.o build/hip/$(1)/attn_hip.o
 	$$(HIP_LINK) $$^ -o $$@ -lcmocka -lm
 build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wrap.o build/hip/$(1)/attn_hip.o
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
-$(foreach c,$(HIP_CHIPS) sm80,$(eval $(call HIP_RULES,$(c))))
+$(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
+$(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(or $(HIP_SOURCE_$(c)),attn_hip.c),$(HIP_EMULATE))))
+build/hip/sm80f16/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
+	@mkdir -p $(@D)
+	python3 test/gpu/hip_rows.py f16 > $@
 # attention over MPI with device tensors: test/mpi/mpi.sh
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)
 	mpicc $(MPI_FLAGS) -D__HIP_PLATFORM_AMD__ -DMPI_DEVICE -c $< -o $@
-hip-programs: $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%))
+hip-programs: $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%)) build/hip/sm80f16/hip_grid

@@ -2,7 +2,7 @@
 # test/gpu/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
 # test/gpu/hip.sh build                   builds the simulator and the programs of the four chips
 # test/gpu/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in three orders of waves and workgroups, full: four
-# test/gpu/hip.sh emulated                those of NVIDIA's mma.sync, emulated: gradients on the matrix unit, a small grid
+# test/gpu/hip.sh emulated [full]         those of NVIDIA's mma.sync, emulated: the grid with kernels of f16, full: of both types, and gradients
 # test/gpu/hip.sh examples                the examples that a GPU compiler builds
 # test/gpu/hip.sh compile [full]          other chips, languages, compilers and NVIDIA: what their front ends say, or full: compiled with -O3; not run
 set -u
@@ -77,14 +77,20 @@ run_chip() { # chip, full or nothing
     same_bits "order random:1 gives other bits backward"
 }
 
-run_emulated() { # a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" order
-    chip=sm80
-    make -s build/hip/sm80/hip_unit build/hip/sm80/hip_grid || exit 1
-    add "gradients" $proof build/hip/sm80/hip_unit 'backward16_*'
-    add "forward" $proof HIPSIM_GLOBAL_RACES=1 build/hip/sm80/hip_grid --count 200 --cost 18 --seed 600
+run_emulated() { # full or nothing; a product takes a thousand instructions
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=300 few=50 backward=250 scalar=--scalar order
+    chip=sm80f16
+    if [ "${1:-}" = full ]; then chip=sm80 count=3000 few=600 backward=600 scalar=; fi
+    make -s build/hip/$chip/hip_grid ${1:+build/hip/$chip/hip_unit} || exit 1
+    [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
+    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed 600 $scalar
     for order in forward random:1; do
-        add "backward, $order" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order build/hip/sm80/hip_grid --backward --count 600 --cost 16 --seed 601 --hash
+        add "forward, $order" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 --hash $scalar
+        [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits"
+    done
+    for order in forward random:1; do
+        add "backward, $order" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order \
+            build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed 601 --hash $scalar
         [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits backward"
     done
 }
@@ -125,7 +131,7 @@ case ${1:-} in
 missing) missing; exit ;;
 build) skip_if_missing; make -s -j2 hip-programs ;;
 run) skip_if_missing; run_chip "$2" "${3:-}"; finish ;;
-emulated) skip_if_missing; run_emulated; finish ;;
+emulated) skip_if_missing; run_emulated "${2:-}"; finish ;;
 examples) skip_if_missing; test/build/examples.sh hip ;;
 compile) skip_if_missing; compile_only "${2:-}"; finish ;;
 *) sed -n '2,7s/^# //p' "$0"; exit 2 ;;

@@ -59,9 +59,9 @@ template <int DTYPE> __device__ static __forceinline__ void gpu_mma(
 }
 
 /* Lane l gives the address of row l % 8 of matrix l / 8. */
-template <bool TRANSPOSED> __device__ static __forceinline__ void gpu_ldmatrix(uint32_t (&x)[4], const char *row) {
-    typedef const __attribute__((address_space(3))) char *lds_pointer;
-    const uint32_t lane = hip_emulate_lane(), own = (uint32_t)(uintptr_t)(lds_pointer)row;
+template <bool TRANSPOSED> __device__ static __attribute__((noinline)) uint4 hip_emulate_ldmatrix(uint32_t own) {
+    const uint32_t lane = hip_emulate_lane();
+    uint32_t x[4];
     #pragma unroll
     for (uint32_t n = 0; n < 4; n++)
         if constexpr (TRANSPOSED) {
@@ -73,6 +73,15 @@ template <bool TRANSPOSED> __device__ static __forceinline__ void gpu_ldmatrix(u
             const uint32_t at = hip_emulate_read(own, 8 * n + lane / 4);
             x[n] = *(const __attribute__((address_space(3))) uint32_t *)(uintptr_t)(at + lane % 4 * 4);
         }
+    return make_uint4(x[0], x[1], x[2], x[3]);
+}
+template <bool TRANSPOSED> __device__ static __forceinline__ void gpu_ldmatrix(uint32_t (&x)[4], const char *row) {
+    typedef const __attribute__((address_space(3))) char *lds_pointer;
+    const uint4 four = hip_emulate_ldmatrix<TRANSPOSED>((uint32_t)(uintptr_t)(lds_pointer)row);
+    x[0] = four.x;
+    x[1] = four.y;
+    x[2] = four.z;
+    x[3] = four.w;
 }
 
 /* All that is under way arrives at wait(): the kernels know no other group. */

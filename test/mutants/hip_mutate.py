@@ -25,6 +25,9 @@ import time
 import mutate
 
 ROOT = pathlib.Path(__file__).absolute().parent.parent.parent
+sys.path.insert(0, str(ROOT / "test" / "gpu"))
+import hip_rows  # noqa: E402
+
 OUT = ROOT / "build" / "hip" / "mutate"
 CHIPS = ["gfx942", "gfx1100", "gfx90a", "gfx1201"]
 # A barrier, whatever it is wrapped in; one that votes as well leaves the vote of its own wave behind.
@@ -51,12 +54,6 @@ def without_comments(source):
     """The same length, comments and strings blanked: what is found in it is code."""
     blank = lambda m: re.sub(r"[^\n]", " ", m.group(0))
     return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", blank, source, flags=re.S)
-
-
-def rows_without(text, bits, dtype):
-    """The table without its rows of that kind, and without those of one 16-bit type: their kernels are not instantiated."""
-    text = re.sub(rf"^(#define GPU_ROWS_{bits})\b(?:.*\\\n)*.*$", r"\1", text, flags=re.M)
-    return re.sub(rf'GPU_ROWS_(?:GRAD_)?16_\w+\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
 
 
 def kind(source, position):
@@ -125,7 +122,10 @@ def build_for(chip, text, rows, directory, links):
     """What is wrong with the mutant, or None."""
     directory.mkdir(parents=True, exist_ok=True)
     for bits in (b for b in (16, 32, GRADIENTS) if b != rows and (b, rows) != (32, NVIDIA)):
-        text = rows_without(text, bits, "bf16" if "f16" in directory.name else "f16")
+        text = hip_rows.without(text, str(bits))
+    if rows == GRADIENTS:
+        text = hip_rows.without(text, "NV", "DECODE")
+    text = hip_rows.without_dtype(text, "bf16" if "f16" in directory.name else "f16")
     (directory / "attn_hip.c").write_text(text)
     emulate = ["-include", EMULATE] if rows == NVIDIA or chip == "sm80" else []
     log = directory / "log"
