@@ -107,7 +107,7 @@
  *     gfx1101..1103, gfx1150, gfx1152, gfx1200  the code of their families' chips above; not
  *                                               compiled by the tests
  *     NVIDIA sm_80 and later                    compiled, not run; the kernels on mma.sync in the
- *                                               simulator, which emulates that: hip.sh emulated
+ *                                               simulator, which emulates that: make test-hip
  *   Compilers: clang 19 with the headers of HIP 5.2 (test/hipsim/hipcc), nvcc 13.0. To try it:
  *     make HIPCC=test/hipsim/hipcc
  *     ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64 */
@@ -3466,7 +3466,9 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         PARK_STEP = 32 * B::BM, /* bytes */
         PARK = FIRST + SECOND,
         LDS = PARK + PARKED * PARK_STEP,
-        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || (UNIT_ == UNIT_MFMA && D_ < 128)),
+        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || D_ < 128),
+        /* a 0 for products to start from: for gfx11's clang 19 makes one anew for each */
+        ZERO = UNIT_ == UNIT_WMMA11 && D_ < 128,
         RANGED = DTYPE_ == (int)ATTN_F16
     };
     static_assert(DIMS >= 2 && DIMS <= 8 && B::THREADS >= 2 * BN_, "");
@@ -3527,9 +3529,11 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     template <bool FINITE>
     __device__ __forceinline__ void store(char *lds, const gpu_grad_rows &x, uint32_t &bad) {
         const place my = mine();
-        const uint32_t keep = (int32_t)my.dim < x.dims ? ~0u : 0u;
-        GPU_UNROLL for (int r = 0; r < 4; r++) GPU_UNROLL
-            for (int n = 0; n < S::WORDS; n++) next[r][n] &= keep;
+        if (x.dims < (int32_t)S::D) {
+            const uint32_t keep = (int32_t)my.dim < x.dims ? ~0u : 0u;
+            GPU_UNROLL for (int r = 0; r < 4; r++) GPU_UNROLL
+                for (int n = 0; n < S::WORDS; n++) next[r][n] &= keep;
+        }
         if constexpr (ROWS) {
             const uint32_t to = gpu_k_at<S>(my.row, my.dim / 8) + my.dim % 8 * 2;
             GPU_UNROLL for (uint32_t r = 0; r < 4; r++) {
@@ -3587,7 +3591,7 @@ template <class S> struct gpu_grad16 {
     gpu_range see[COLUMNS]; /* rows of the lane's columns */
     gpu_range wave_sees;    /* that some column of the wave sees */
     operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
-    acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1];
+    acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1], zero;
     float x_by[COLUMNS], y_by[COLUMNS]; /* RANGED: what ds and P go times */
     float lse[COLUMNS], delta[COLUMNS]; /* of the lane's columns, queries; lse as log2_of has it */
     uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
@@ -3781,7 +3785,7 @@ template <class S> struct gpu_grad16 {
         const uint32_t read = again(rows_at), half = (uint32_t)U::chunk(lane()) * (16 * TILE);
         const char *base = lds + from + tile * TILE * S::K_ROW;
         operand ring[U::RING];
-        acc sum = acc(0.0f);
+        acc sum = S::ZERO ? zero : acc(0.0f);
         GPU_UNROLL for (int n = 0; n < U::RING; n++)
             if (n < S::STEPS) ring[n] = operand_at(base + (n >> 2) * 128, read ^ (n & 3) << 5);
         step_done();
@@ -3833,19 +3837,26 @@ template <class S> struct gpu_grad16 {
         const gpu_f32x2 both = {S::KEYS ? told[place] : own, S::KEYS ? told[place + 1] : own};
         return both;
     }
-    /* Scores to P, which is at most 1 whatever lse is. row0: the lane's first row of the tile, which
-       is `place` in told. */
+    /* Scores to P, which is at most 1 but for rounding, whatever lse is. row0: the lane's first row
+       of the tile, which is `place` in told. */
     template <bool EDGE>
     __device__ __forceinline__ void probabilities(acc &s, int32_t row0, int32_t place) const {
-        const float scale = -gpu_reload(arguments).call.scale_log2;
+        const float scale = -gpu_reload(arguments).call.scale_log2, least = -0x1p-12f;
+        float low = 0.0f;
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
-            const gpu_seen seen(see[column_of(n)], row0);
             const gpu_f32x2 x = {s[n], s[n + 1]},
                             y = x * scale + told_of(lse[column_of(n)], place + row_of(n));
-            GPU_UNROLL for (int e = 0; e < 2; e++) {
-                const float p = gpu_exp2(-(y[e] < 0.0f ? 0.0f : y[e])); /* a NaN stays */
-                s[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : p;
-            }
+            s[n] = y[0];
+            s[n + 1] = y[1];
+            low = fminf(fminf(low, y[0]), y[1]);
+        }
+        /* asked of all at once: of each it takes two operations more */
+        if (gpu_wave_ballot(low < least)) GPU_UNROLL
+            for (int n = 0; n < ACC; n++) s[n] = s[n] < least ? 0.0f : s[n]; /* a NaN stays */
+        GPU_UNROLL for (int n = 0; n < ACC; n++) {
+            const gpu_seen seen(see[column_of(n)], row0);
+            const float p = gpu_exp2(-s[n]);
+            s[n] = EDGE && !seen.has(row_of(n)) ? 0.0f : p;
         }
     }
     /* dp to ds; dp of what is hidden may be anything. */
@@ -3890,10 +3901,10 @@ template <class S> struct gpu_grad16 {
             }
         }
     }
-    /* `by` becomes so small that no weight of the column, times it, is above 2^14. */
+    /* `by` becomes so small that no weight of the column, times it, is above f16's largest. */
     __device__ __forceinline__ static void follow(
         const acc &w, acc (&sums)[S::DIM_TILES], float (&by)[COLUMNS]) {
-        const float most = 0x1p14f;
+        const float most = 65504.0f;
         float top[COLUMNS], alpha[COLUMNS];
         bool any = false;
         GPU_UNROLL for (int y = 0; y < COLUMNS; y++)
@@ -3905,9 +3916,9 @@ template <class S> struct gpu_grad16 {
         if (!gpu_wave_ballot(any)) return;
         GPU_UNROLL for (int y = 0; y < COLUMNS; y++) {
             top[y] = U::column_max(top[y]);
-            /* 2^13 over the power of two of top */
+            /* 2^14 over the power of two of top: below half of what f16 has */
             const float next =
-                __uint_as_float((254u + 13u - (__float_as_uint(top[y]) >> 23)) << 23);
+                __uint_as_float((254u + 14u - (__float_as_uint(top[y]) >> 23)) << 23);
             const bool falls = top[y] * by[y] > most;
             alpha[y] = falls ? next / by[y] : 1.0f;
             by[y] = falls ? next : by[y];
@@ -3923,9 +3934,9 @@ template <class S> struct gpu_grad16 {
         gpu_u32x4 own;
         GPU_UNROLL for (int e = 0; e < 4; e++) {
             const int n = 8 * c + 2 * e;
-            const float low = w[n], high = w[n + 1], times = by[column_of(n)];
-            own[e] = S::RANGED ? U::template pack<S::DTYPE>(low * times, high * times)
-                               : U::template pack<S::DTYPE>(low, high);
+            gpu_f32x2 two = {w[n], w[n + 1]};
+            if (S::RANGED) two = two * by[column_of(n)];
+            own[e] = U::template pack<S::DTYPE>(two[0], two[1]);
         }
         return U::exchange(own);
     }
@@ -4101,15 +4112,20 @@ template <class S> struct gpu_grad16 {
         of_head(h0);
         fetch(begin);
         for (; head < h1; head++)
-            for (int32_t t = begin; t < end; t++) {
-                const bool last = t + 1 == end, more = head + 1 < h1,
-                           active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
-                const int32_t next = !last  ? t + 1
-                                     : more ? begin
-                                            : t,
-                              next_of = last && more ? head + 1 : head;
-                if (D < 128 && t >= whole && t < whole_end) step<false>(t, next, next_of, true);
-                else step<true>(t, next, next_of, active);
+            for (int32_t t = begin; t < end;) {
+                const bool more = head + 1 < h1;
+                const int32_t over = more ? begin : end - 1, over_of = more ? head + 1 : head;
+                /* a loop of its own: beside an edge in one the sums are copied for every tile */
+                for (; t >= whole && t < whole_end; t++) {
+                    const bool last = t + 1 == end;
+                    step<false>(t, last ? over : t + 1, last ? over_of : head, true);
+                }
+                if (t < end) {
+                    const bool last = t + 1 == end,
+                               active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
+                    step<true>(t, last ? over : t + 1, last ? over_of : head, active);
+                    t++;
+                }
             }
         head = h0;
     }
@@ -4134,6 +4150,8 @@ template <class S> struct gpu_grad16 {
         for (acc &sum : x) sum = acc(0.0f);
         for (acc &sum : y) sum = acc(0.0f);
         bad_first = bad_second = 0;
+        zero = acc(0.0f);
+        if (S::ZERO) gpu_pin(zero);
         if (all.some.lo < all.some.hi) {
             load_right();
             place_lanes();
