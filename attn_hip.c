@@ -316,6 +316,9 @@ template <class T> __device__ static inline void gpu_pin(T &x) {
     (void)x;
 #endif
 }
+#if defined(__CUDA_ARCH__)
+__device__ static inline void gpu_pin(float &x) { asm volatile("" : "+f"(x)); }
+#endif
 /* The thread's index, for addresses and masks that are to be made where they are used and not
  * kept in registers. */
 __device__ static inline int32_t gpu_thread(void) {
@@ -4116,10 +4119,11 @@ template <class S> struct gpu_grad16 {
                 const bool more = head + 1 < h1;
                 const int32_t over = more ? begin : end - 1, over_of = more ? head + 1 : head;
                 /* a loop of its own: beside an edge in one the sums are copied for every tile */
-                for (; t >= whole && t < whole_end; t++) {
-                    const bool last = t + 1 == end;
-                    step<false>(t, last ? over : t + 1, last ? over_of : head, true);
-                }
+                if constexpr (!GENERAL)
+                    for (; t >= whole && t < whole_end; t++) {
+                        const bool last = t + 1 == end;
+                        step<false>(t, last ? over : t + 1, last ? over_of : head, true);
+                    }
                 if (t < end) {
                     const bool last = t + 1 == end,
                                active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
