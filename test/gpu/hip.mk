@@ -77,4 +77,4 @@ build/hip/sm80f16/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)
 	mpicc $(MPI_FLAGS) -D__HIP_PLATFORM_AMD__ -DMPI_DEVICE -c $< -o $@
-hip-programs: $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%)) build/hip/sm80f16/hip_grid
+hip-programs: build/hip/sm80f16/hip_grid $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%))

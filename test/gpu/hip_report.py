@@ -19,7 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).absolute().parent.parent.parent
 CHIPS = ["gfx942", "gfx90a", "gfx1100", "gfx1201"]
 CDNA = {"gfx942", "gfx90a"}
-BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "int8": 1, "fp8": 1}
 LLVM = "/usr/lib/llvm-19/bin/"
 # the targets, by chip
 BUSY = {128: {"gfx942": 0.98, "gfx90a": 0.98, "gfx1100": 0.83, "gfx1201": 0.81},
@@ -33,6 +33,9 @@ GRAD_BUSY = {"dkdv": {64: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.85, "gfx
              "dq": {64: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.87, "gfx1201": 0.85}, 128: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.87, "gfx1201": 0.89}}}
 GRAD_DROP = 0.05
 GRAD_PARTS = {1: "dq", 2: "dk", 4: "dv", 6: "dk and dv"}        # GRAD_DQ, GRAD_DK, GRAD_DV of attn_hip.c
+# of decode: bytes asked of memory over those of the cache, at most, by type and page (0: contiguous)
+DECODE_DIM, DECODE_KEYS = 128, 4096
+DECODE = {(dtype, page): 1.06 if dtype in ("int8", "fp8") else 1.05 if page == 1 else 1.03 for dtype in ("bf16", "f16", "f32", "int8", "fp8") for page in (0, 256, 16, 1)}
 F32_BUSY = {"gfx942": 0.85, "gfx90a": 0.97}
 F32_FMA = 0.95
 
@@ -41,21 +44,36 @@ def sh(*arguments, **more):
     return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, **more)
 
 
-def call(chip, dtype, dim, seq, causal, extras, gap, backward):
+def call(chip, *arguments):
     """The kernel that answers, and what the simulator counted in each launch; or the reason why there is none."""
     with tempfile.TemporaryDirectory() as directory:
         report = f"{directory}/report.json"
-        done = sh(f"build/hip/{chip}/hip_report", dtype, str(dim), str(dim), str(seq), str(seq), str(int(causal)), str(extras), str(gap), str(backward),
+        done = sh(f"build/hip/{chip}/hip_report", *map(str, arguments),
                   env={**os.environ, "HIPSIM_ARCH": chip, "HIPSIM_REPORT": report, "HIPSIM_THREADS": "1"}, timeout=3600)
         if done.returncode:
             return (done.stdout + done.stderr).strip()[:300], None
         return done.stdout.strip(), [json.loads(line) for line in open(report)]
 
 
+def called(chip, dtype, dim, seq, causal, extras, gap, backward):
+    return call(chip, dtype, dim, dim, seq, seq, int(causal), extras, gap, backward)
+
+
+def run_decode(job):
+    """One query of four heads on one: bytes asked of global memory over those of the cache, and the kernel that reads it."""
+    chip, dtype, page = job
+    row, launches = call(chip, "decode", dtype, DECODE_DIM, DECODE_KEYS, page)
+    if launches is None:
+        return {"error": row}
+    cache = 2 * DECODE_KEYS * (DECODE_DIM * BYTES[dtype] + (4 if dtype in ("int8", "fp8") else 0))
+    most = max(launches, key=lambda r: r["global_bytes"])
+    return {"row": row, "share": most["global_bytes"] / cache, "all": sum(r["global_bytes"] for r in launches) / cache, "kernel": most}
+
+
 def run_gradients(job):
     """A backward call: of each of its kernels with matrix work, which gradients it computes and what was counted."""
     chip, dtype, dim, seq, causal, extras = job
-    row, launches = call(chip, dtype, dim, seq, causal, extras, 0, 1)
+    row, launches = called(chip, dtype, dim, seq, causal, extras, 0, 1)
     if launches is None:
         return {"error": row}
     parts = {}
@@ -70,7 +88,7 @@ def run_gradients(job):
 def run(job):
     """One call in the simulator: what it counted, with the ratios of this report added; or None with the reason."""
     chip, dtype, dim, seq, causal, extras, gap = job
-    row, launches = call(*job, 0)
+    row, launches = called(*job, 0)
     if launches is None:
         return {"error": row}
     r = max(launches, key=lambda x: x["total"])
@@ -157,9 +175,11 @@ def main():
         grad_jobs = [(chip, dtype, dim, big, causal, 0) for chip in chips for dtype in ("bf16", "f16") for dim in (64, 128) for causal in (False, True)]
         grad_jobs += [(chip, dtype, dim, 256, causal, extras) for chip in chips for dtype in ("bf16", "f16") for dim, causal, extras in ((32, False, 0), (128, False, 63))]
         gradients = dict(zip(grad_jobs, pool.map(run_gradients, grad_jobs)))
+        decode_jobs = [(chip, *case) for chip in chips for case in DECODE]
+        decoded = dict(zip(decode_jobs, pool.map(run_decode, decode_jobs)))
     metadata = {chip: kernels_of(chip) for chip in chips}
 
-    wrong = [f"{' '.join(map(str, job))}: {r['error']}" for job, r in [*results.items(), *gradients.items()] if "error" in r]
+    wrong = [f"{' '.join(map(str, job))}: {r['error']}" for job, r in [*results.items(), *gradients.items(), *decoded.items()] if "error" in r]
     get = lambda *job: results.get(job, {"error": "not run"})
     failed, lines = [], []
 
@@ -238,6 +258,11 @@ def main():
         cells[chip] = ("%s, %s" % most, most == (0, 0))
     target("gradients, scratch bytes, VGPR spills: the most of any kernel on matrix units", cells)
 
+    for (dtype, page), want in DECODE.items():
+        of = {c: decoded[c, dtype, page] for c in chips}
+        target(f"decode, {DECODE_KEYS} keys of D {DECODE_DIM}, 4 heads on one, {dtype}, {f'pages of {page}' if page else 'contiguous'}: bytes asked over the cache's, at most {want}",
+               {c: ("fails", False) if "error" in r else (f"{r['share']:.3f}", r["share"] <= want + 0.0005) for c, r in of.items()})
+
     def spills(names, jobs_of, what, everywhere):
         cells = {}
         for c in chips:
@@ -304,6 +329,13 @@ def main():
                           number(r["lds_cycles"] / r["lds_ideal_cycles"] if r["lds_ideal_cycles"] else None, 3), number(c["lds"] / c["matrix"]),
                           number(r["matrix_busy_bound"], 3), r["bound_by"]])
     text.append(f"## Gradients on matrix units, S {big}\n\nA line for each kernel of a backward call; preparation and gradients of a bias are not among them.\n\n" + table([head, *rows]))
+    rows = []
+    for (chip, dtype, page), d in decoded.items():
+        r = d.get("kernel")
+        rows.append([chip, dtype, page or "contiguous", *([d["row"], number(d["share"], 3), number(d["all"], 3), r["vgprs"], r["vgpr_spills"], number(r["lds"] / 1024, 1), r["waves_per_simd"],
+                                                           r["bound_by"]] if r else ["fails", *["-"] * 7])])
+    text.append(f"## Decode, {DECODE_KEYS} keys of D {DECODE_DIM}, 4 heads on one\n\nBytes that the kernel which reads the cache asks of global memory over those of the cache, scales included; and those of "
+                "the whole call.\n\n" + table([["chip", "cache", "pages", "kernel", "bytes", "of the call", "VGPR", "spills", "LDS KiB", "waves/SIMD", "in the way"], *rows]))
     text.append("## Every kernel compiled\n\nFrom the metadata of the code objects; VGPR counts both files on CDNA; spills: of VGPRs + of SGPRs.\n")
     for chip in chips:
         text.append(f"### {chip}\n\n" + table([["kernel", "threads", "VGPR", "AGPR", "SGPR", "static LDS", "scratch", "spills"],
