@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test/build/examples.sh - builds each example as its own comment says, but for less of the optimizer, and runs it; an example exits non-zero when its result is wrong.
+# test/build/examples.sh - builds each example as its own comment says, but without the optimizer, and runs it; an example exits non-zero when its result is wrong.
 # test/build/examples.sh hip - those that a GPU compiler builds, with the simulator's; attn_hip.c is there already (test/gpu/hip.mk).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -32,7 +32,7 @@ for file in examples/*.c examples/*.cpp; do
         command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|attn_hip.c|-x none build/hip/gfx942/attn_hip.o|; s|-o [a-z]*|-o $exe|")
     else
         # not how fast it is: that takes half a minute of compiling for each
-        command=$(echo "$command" | sed "s|-O2|-O1 -DATTN_NO_AVX512 -DATTN_NO_AVX2|; s|-o [a-z]*|-o $exe $warn|")
+        command=$(echo "$command" | sed "s|-O2|-O0 -DATTN_NO_OPTIMIZE -DATTN_NO_AVX512 -DATTN_NO_AVX2|; s|-o [a-z]*|-o $exe $warn|")
     fi
     status=1
     [ -n "$command" ] && $command && { "$exe" </dev/null; status=$?; }
