@@ -33,6 +33,8 @@ WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_
 WAYS           = plain clang size O0 ofast fastmath clangofast lto omp m32 tile asan asanavx2 tsan fuzz
 # The unit tests judge with ordinary floating point where the implementation is built by a host that lies about it.
 UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
+# So do the proofs: their objects are those of the way `plain`.
+PROOF_OBJECTS  = $(if $(filter clang ofast fastmath clangofast,$(1)),plain,$(1))
 
 # ---------------------------------------------------------------------------------------------- what is run
 UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
@@ -113,7 +115,7 @@ build/$(1)/%.o: test/proof/%.c $$(wildcard test/proof/*.h) $$(COMMON)
 	$$(WAY_$(1)) $$(STRICT) -c $$< -o $$@
 $$(UNITS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o build/$(1)/hip.o
 	$$(call UNIT_WAY,$(1)) -pthread $$^ -o $$@ -lcmocka -lm
-$$(PROOFS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o
+$$(PROOFS:%=build/$(1)/%): build/$(1)/%: build/$(call PROOF_OBJECTS,$(1))/%.o build/$(1)/impl.o
 	$$(WAY_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) \
 	    $$(if $$(filter %/grid %/hostile %/sizes %/adaptive %/decode,$$@),,-lcmocka) -lm
 endef
