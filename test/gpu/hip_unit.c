@@ -1503,6 +1503,34 @@ static void backward_any_lse(void) {
         proof_free(&c);
     }
 }
+/* The scores of one row of many are far above its lse (q is 0, so they are 0): its p is 1 and that of the others a half. */
+static void backward_one_above(void) {
+    enum { Q = 130, K = 70, D = 24 };
+    static const int32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    static const int above[] = {4, 5, 129};
+    registered();
+    for (int n = 0; n < 9; n++) {
+        proof_case c;
+        shape(&c, 1, Q, K, 1, 1, D, 0, types[n / 3]);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.q.dtype;
+        draw.q_amplitude = 0;
+        proof_bind_all(&c, &draw);
+        memset(c.d.o.data, 0, Q * D * dtype_size(c.d.o.dtype));
+        for (int i = 0; i < Q; i++) c.d.lse[i] = i == above[n % 3] ? -100.0f : float_of(0x3f317218);
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        for (int at = 0; at < K * D; at++) {
+            const double dv = element_get(c.g.dv.data, ATTN_F32, at);
+            double want = 0, size = 0;
+            for (int i = 0; i < Q; i++) {
+                const double term = (i == above[n % 3] ? 1 : 0.5) * element_get(c.g.dout.data, c.g.dout.dtype, i * D + at % D);
+                want += term, size += absolute(term);
+            }
+            CHECK(absolute(dv - want) <= (hip_grad_unit(&c.d, &c.g) / 2 + 0x1p-20) * size + 0x1p-120, "row %d above its lse: dv %g, not %g", above[n % 3], dv, want);
+        }
+        proof_free(&c);
+    }
+}
 /* Many terms that are all alike: 8 keys that S rows see, and a row that sees S keys; dv, dk and dq are S times a term. */
 static void backward_long_sums(void) {
     enum { S = 8000, D = 4 };
@@ -2383,7 +2411,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
