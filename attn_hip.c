@@ -960,8 +960,8 @@ __device__ static inline void gpu_put(char *data, int32_t dtype, int64_t at, flo
     }
 }
 
-/* x to elements d .. of a row, as many as width has, one after the other from the first register: the
-   code of the types is there once. */
+/* x to elements d .. of a row, as many as width has, one after the other from the first register, so
+   that the code of the types is there once: x is lost. */
 template <int N>
 __device__ static inline void gpu_put_each(
     char *row, int32_t dtype, int32_t d, int32_t width, float (&x)[N]) {
@@ -2624,7 +2624,7 @@ template <int DTYPE> __device__ static __forceinline__ uint4 gpu_pack8(const flo
 }
 template <int ALIGN>
 __device__ static __forceinline__ void gpu_store8(
-    const gpu_params &p, char *row, int32_t d, const float (&x)[8]) {
+    const gpu_params &p, char *row, int32_t d, float (&x)[8]) {
     if (ALIGN >= 16 && p.o_dtype != ATTN_F64) {
         if (d >= p.v_dim) return;
         if (p.o_dtype == ATTN_F32) {
@@ -2633,12 +2633,7 @@ __device__ static __forceinline__ void gpu_store8(
         } else
             *(uint4 *)(row + 2 * d) =
                 p.o_dtype == ATTN_F16 ? gpu_pack8<ATTN_F16>(x) : gpu_pack8<ATTN_BF16>(x);
-    } else {
-        float y[8];
-        GPU_UNROLL for (int e = 0; e < 8; e++)
-            y[e] = x[e];
-        gpu_put_each(row, p.o_dtype, d, p.v_dim, y);
-    }
+    } else gpu_put_each(row, p.o_dtype, d, p.v_dim, x);
 }
 /* Addresses in LDS. XORs spread what is read or written together over the banks, and keep constant
    steps constant: at(a ^ c) = at(a) ^ at(c) up to whole lines.
@@ -4581,7 +4576,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
             alive = e.alive;
         }
         char *to = gpu_o_row(p, s, h, min(i, s.q_rows - 1));
-        float x[4][TILES][4]; /* all at once: parts of an accumulator cost the compiler minutes */
+        float x[4][TILES][4]; /* all at once: clang takes twice as long for parts */
         GPU_UNROLL for (int g = 0; g < 4; g++) GPU_UNROLL
             for (int n = 0; n < TILES; n++) GPU_UNROLL
                 for (int m = 0; m < 4; m++) {

@@ -8,6 +8,7 @@
 #include "attn.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 enum { VOCABULARY = 64, WIDTH = 64, LAYERS = 2, HEADS = 4, KV_HEADS = 2, DIM = 16 };

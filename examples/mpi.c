@@ -4,6 +4,7 @@
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <math.h>
 
 enum { TOKENS = 1000, HEADS = 4, DIM = 32, ROW = HEADS * DIM };

@@ -33,7 +33,7 @@ WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_
 WAYS           = plain clang size O0 ofast fastmath clangofast lto omp m32 tile asan asanavx2 tsan fuzz
 # The unit tests judge with ordinary floating point where the implementation is built by a host that lies about it.
 UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
-# So do the proofs: their objects are those of the way `plain`.
+# So do the proofs of these ways, with the objects of `plain`. With the others their own code is part of what is tried.
 PROOF_OBJECTS  = $(if $(filter clang ofast fastmath clangofast,$(1)),plain,$(1))
 
 # ---------------------------------------------------------------------------------------------- what is run

@@ -70,7 +70,7 @@ build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wra
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
 $(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(or $(HIP_SOURCE_$(c)),attn_hip.c),$(HIP_EMULATE))))
-build/hip/sm80f16/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
+$(HIP_SOURCE_sm80f16): attn_hip.c test/gpu/hip_rows.py
 	@mkdir -p $(@D)
 	python3 test/gpu/hip_rows.py f16 > $@
 # attention over MPI with device tensors: test/mpi/mpi.sh

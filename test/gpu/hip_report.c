@@ -61,7 +61,10 @@ int main(int argc, char **argv) {
     proof_case c;
     int32_t dtype = 0;
     if (argc == 6 && !strcmp(argv[1], "decode")) return decode(argv + 2);
-    if (argc != 10) { fprintf(stderr, "hip_report DTYPE HEAD_DIM V_DIM Q_LEN KV_LEN CAUSAL EXTRAS GAP BACKWARD\n"); return 2; }
+    if (argc != 10) {
+        fputs("hip_report DTYPE HEAD_DIM V_DIM Q_LEN KV_LEN CAUSAL EXTRAS GAP BACKWARD, or decode DTYPE HEAD_DIM KV_LEN PAGE_SIZE\n", stderr);
+        return 2;
+    }
     while (dtype < 2 && strcmp(argv[1], names[dtype])) dtype++;
     const int64_t dim = atoll(argv[2]), v_dim = atoll(argv[3]), q_len = atoll(argv[4]), kv_len = atoll(argv[5]), gap = atoll(argv[8]);
     const int extras = atoi(argv[7]), backward = atoi(argv[9]);
