@@ -8,8 +8,8 @@
 #include "attn.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { VOCABULARY = 64, WIDTH = 64, LAYERS = 2, HEADS = 4, KV_HEADS = 2, DIM = 16 };
 enum { CAPACITY = 128, PROMPT = 7, LENGTH = 48, Q = HEADS * DIM, KV = KV_HEADS * DIM };

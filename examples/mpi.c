@@ -3,9 +3,9 @@
 #define ATTN_MPI
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <math.h>
 
 enum { TOKENS = 1000, HEADS = 4, DIM = 32, ROW = HEADS * DIM };
 
