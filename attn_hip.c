@@ -795,25 +795,36 @@ __device__ static inline int64_t gpu_sat_add(int64_t a, int64_t b) {
     int64_t s = (int64_t)((uint64_t)a + (uint64_t)b);
     return a > 0 && b > 0 && s < 0 ? INT64_MAX : a < 0 && b < 0 && s >= 0 ? INT64_MIN : s;
 }
+/* list[i], clamped to [lo, hi]. The same for the whole wave, and no kernel writes what it reads here:
+ * by the scalar unit, where there is one. */
+__device__ static inline int32_t gpu_length(
+    const int32_t *list, int32_t i, int64_t lo, int64_t hi) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    return gpu_clamp(
+        ((const __attribute__((address_space(4))) int32_t *)(uintptr_t)list)[i], lo, hi);
+#else
+    return gpu_clamp(list[i], lo, hi);
+#endif
+}
 __device__ static inline gpu_seq gpu_whole_sequence(const gpu_params &p, int32_t b) {
     gpu_seq s;
     int64_t q_first = 0, q_rows = p.q_len, k_first = 0, capacity = p.kv_len;
     if (p.cu_q) {
-        q_first = gpu_clamp(p.cu_q[b], 0, p.total_q);
-        q_rows = gpu_clamp(gpu_clamp(p.cu_q[b + 1], q_first, p.total_q) - q_first, 0, p.q_len);
+        q_first = gpu_length(p.cu_q, b, 0, p.total_q);
+        q_rows = gpu_clamp(gpu_length(p.cu_q, b + 1, q_first, p.total_q) - q_first, 0, p.q_len);
     }
     if (p.cu_k) {
-        k_first = gpu_clamp(p.cu_k[b], 0, p.total_k);
-        capacity = gpu_clamp(gpu_clamp(p.cu_k[b + 1], k_first, p.total_k) - k_first, 0, p.kv_len);
+        k_first = gpu_length(p.cu_k, b, 0, p.total_k);
+        capacity = gpu_clamp(gpu_length(p.cu_k, b + 1, k_first, p.total_k) - k_first, 0, p.kv_len);
     }
-    int64_t used = p.used_k ? gpu_clamp(p.used_k[b], 0, capacity) : capacity;
-    int64_t start = p.start_k ? gpu_clamp(p.start_k[b], 0, used) : 0;
+    int64_t used = p.used_k ? gpu_length(p.used_k, b, 0, capacity) : capacity;
+    int64_t start = p.start_k ? gpu_length(p.start_k, b, 0, used) : 0;
     int64_t q_batch = p.cu_q ? 0 : b, k_batch = p.cu_k   ? 0
-                                                : p.slot ? gpu_clamp(p.slot[b], 0, p.slots - 1)
+                                                : p.slot ? gpu_length(p.slot, b, 0, p.slots - 1)
                                                          : b;
     s.b = b;
     s.q_rows = (int32_t)q_rows;
-    s.q_used = p.used_q ? gpu_clamp(p.used_q[b], 0, q_rows) : (int32_t)q_rows;
+    s.q_used = p.used_q ? gpu_length(p.used_q, b, 0, q_rows) : (int32_t)q_rows;
     s.k_len = (int32_t)(used - start);
     s.column = start;
     s.k_batch = k_batch;
@@ -1947,18 +1958,21 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         }
         __syncthreads();
     }
-    /* The table's entry of key lane of tile j, on its way. */
+    /* The table's entry of key lane of tile j, on its way: by the first lane of each page. */
     __device__ __forceinline__ void look_up(const gpu_cache_params &p, int32_t j) {
-        const int32_t t = k_first + min(j + lane(), k_len - 1);
-        if (p.table && lane() < TILE)
-            entry = p.table[b * p.max_pages + (uint32_t)t / (uint32_t)p.page_size];
+        const uint32_t key = (uint32_t)(k_first + min(j + lane(), k_len - 1)),
+                       size = (uint32_t)p.page_size;
+        if (p.table && lane() < TILE && (lane() == 0 || key % size == 0))
+            entry = p.table[b * p.max_pages + key / size];
     }
     __device__ __forceinline__ void place(const gpu_cache_params &p, int32_t j) {
-        token = k_first + min(j + lane(), k_len - 1);
+        const int32_t key = min(lane(), k_len - 1 - j); /* of the tile */
+        token = k_first + j + key;
         page = k_batch;
         if (!p.table) return;
-        page = gpu_clamp(entry, 0, p.pages - 1);
-        token %= p.page_size;
+        token = (int32_t)((uint32_t)token % (uint32_t)p.page_size);
+        page = gpu_clamp(__float_as_int(gpu_wave_pick(__int_as_float(entry), max(key - token, 0))),
+            0, p.pages - 1);
     }
     /* Of each load, where its key lies. */
     __device__ __forceinline__ gpu_place place_of(
@@ -2271,8 +2285,8 @@ struct gpu_tokens {
 __device__ static inline gpu_tokens gpu_tokens_of(const gpu_params &p, int32_t b) {
     gpu_tokens k = {0, p.kv_len};
     if (p.cu_k) {
-        k.first = gpu_clamp(p.cu_k[b], 0, p.total_k);
-        k.count = gpu_clamp(gpu_clamp(p.cu_k[b + 1], k.first, p.total_k) - k.first, 0, p.kv_len);
+        k.first = gpu_length(p.cu_k, b, 0, p.total_k);
+        k.count = gpu_clamp(gpu_length(p.cu_k, b + 1, k.first, p.total_k) - k.first, 0, p.kv_len);
     }
     return k;
 }
