@@ -204,7 +204,7 @@ def main():
                    cwd=ROOT, check=True)
     links = {(chip, program): link_line(chip, program, "@DIRECTORY@") for chip in [*CHIPS, *ARCH] for program in programs}
     # the unchanged source passes: otherwise every mutant would seem caught
-    first = sorted({(f[1][0], f[3]) for f in chosen})
+    first = sorted({(f[1][0], f[3]) for f in chosen}, key=str)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for (chip, rows), (by, wrong) in zip(first, pool.map(lambda c: caught_on(c[0], source, c[1], OUT / f"unchanged-{c[0]}-{c[1]}", links), first)):
             if by or wrong:
