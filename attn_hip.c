@@ -211,7 +211,8 @@ enum {
     UNIT_WMMA12 = 4,
     UNIT_SM80 = 8,
     UNIT_MFMA_F32 = 16, /* f32 */
-    F16_FLUSHES = 32    /* the matrix unit takes subnormal f16 for 0 */
+    F16_FLUSHES = 32,   /* the matrix unit takes subnormal f16 for 0 */
+    UNIT_SM90 = 64      /* wgmma, beside what UNIT_SM80 has; sm_90a alone, not sm_90 or later */
 };
 #if defined(__GFX9__)
 #define GPU_WAVE 64                    /* lanes of a wave */
@@ -229,6 +230,8 @@ enum {
 #define GPU_UNITS UNIT_WMMA11
 #elif defined(__GFX12__) && GPU_WAVE == 32
 #define GPU_UNITS UNIT_WMMA12
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define GPU_UNITS (UNIT_SM80 | UNIT_SM90)
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define GPU_UNITS UNIT_SM80
 #else
@@ -318,6 +321,10 @@ template <class T> __device__ static inline void gpu_pin(T &x) {
 }
 #if defined(__CUDA_ARCH__)
 __device__ static inline void gpu_pin(float &x) { asm volatile("" : "+f"(x)); }
+template <class T, int N> __device__ static __forceinline__ void gpu_pin(T (&x)[N]) {
+    GPU_UNROLL for (int n = 0; n < N; n++)
+        gpu_pin(x[n]);
+}
 #endif
 /* The thread's index, for addresses and masks that are to be made where they are used and not
  * kept in registers. */
@@ -5092,14 +5099,58 @@ struct gpu_copies {
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+    /* An ordinary store to LDS. */
+    __device__ __forceinline__ void store(char *to, uint4 x) { *(uint4 *)to = x; }
+};
+#define GPU_F4(c) "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+#define GPU_WGMMA(TYPE) \
+    asm volatile("{.reg .pred add; setp.ne.b32 add, %37, 0;" \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE \
+                 " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20," \
+                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, add, 1, " \
+                 "1, %38;}" \
+        : GPU_F4(c[0]), GPU_F4(c[1]), GPU_F4(c[2]), GPU_F4(c[3]), GPU_F4(c[4]), GPU_F4(c[5]), \
+        GPU_F4(c[6]), GPU_F4(c[7]) \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(TRANSPOSED))
+/* Products of a warpgroup, which go on beside its arithmetic. */
+struct gpu_wgmma : gpu_copies {
+    /* What this thread wrote to LDS is there for products, of everybody behind the next barrier. */
+    __device__ __forceinline__ void publish() {
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    /* Products that follow find the values of these registers. */
+    template <class... R> __device__ __forceinline__ void fence(R &...registers) {
+        (gpu_pin(registers), ...);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    }
+    /* c = a b, or c += a b: 64 rows of a, 16 of each warp; c of 64 columns. b: the descriptor of 64
+       columns by 16 k in LDS, of rows of columns where TRANSPOSED, else of rows of k. */
+    template <int DTYPE, int TRANSPOSED>
+    __device__ __forceinline__ void mma(
+        float (*c)[4], const uint32_t (&a)[4], uint64_t b, bool add) {
+        if constexpr (DTYPE == ATTN_F16) GPU_WGMMA("f16");
+        else GPU_WGMMA("bf16");
+    }
+    __device__ __forceinline__ void commit_products() {
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    }
+    /* All products are done: these registers have them. */
+    template <class... R> __device__ __forceinline__ void wait_products(R &...registers) {
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        (gpu_pin(registers), ...);
+    }
 };
 #endif
+template <int UNIT> struct gpu_async : gpu_copies {};
+template <> struct gpu_async<UNIT_SM90> : gpu_wgmma {};
+/* LDS that begins at a multiple of 1024 bytes, the period of the swizzle. */
+extern __shared__ __attribute__((aligned(1024))) float4 gpu_lds_1024[];
 
-template <int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_, int OCCUPANCY_,
-    int MASKS_, int ALIGN_>
+template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BLOCKS_, int BN_, int Q_IN_LDS_,
+    int OCCUPANCY_, int MASKS_, int ALIGN_>
 struct gpu_shape_mma {
     enum {
-        UNIT = UNIT_SM80,
+        UNIT = UNIT_,
         DTYPE = DTYPE_,
         D = D_,
         WAVES = WAVES_,
@@ -5113,6 +5164,8 @@ struct gpu_shape_mma {
     enum {
         THREADS = 32 * WAVES,
         ROWS = 16 * BLOCKS,
+        WGMMA = UNIT_ == (int)UNIT_SM90,
+        GROUP = WGMMA ? 4 : 1, /* warps that multiply together, and skip together */
         BM = WAVES_ * ROWS,
         QUERIES = 2 * BLOCKS,
         STEPS = D / 16,
@@ -5120,7 +5173,8 @@ struct gpu_shape_mma {
         DIM_TILES = D / 8,
         KEY_STEPS = BN / 16,
         CHUNKS = D / 8,
-        PITCH = 2 * D, /* of 16 bytes in a row of K or V; bytes of a row */
+        PITCH = 2 * D,              /* of 16 bytes in a row of K or V; bytes of a row */
+        LINE = WGMMA ? 128 : PITCH, /* from a row to the next */
         APART = THREADS / CHUNKS,
         LOADS = BN_ / APART, /* rows of a tile that a thread brings in */
         V_AT = BN_ * PITCH,
@@ -5128,7 +5182,8 @@ struct gpu_shape_mma {
         Q_AT = 2 * STAGE,
         LDS = Q_AT + (Q_IN_LDS ? BM * PITCH : 0)
     };
-    static_assert(APART % 4 == 0 && LDS >= 4 * (WAVES + BM), "");
+    static_assert(APART % (WGMMA ? 8 : 4) == 0 && LDS >= 4 * (WAVES + BM), "");
+    static_assert(!WGMMA || (BLOCKS == 1 && WAVES % 4 == 0 && D % 64 == 0 && BN % 64 == 0), "");
 };
 
 template <class S> struct gpu_flash_mma {
@@ -5143,7 +5198,7 @@ template <class S> struct gpu_flash_mma {
     };
 
     char *lds;
-    gpu_copies copies;
+    gpu_async<S::UNIT> copies;
     bool aligned; /* q, k, v: chunks of 16 bytes; else element by element */
     gpu_reach reach;
     /* from units of s, natural ones in general kernels, to log 2 */
@@ -5175,6 +5230,10 @@ template <class S> struct gpu_flash_mma {
     }
     __device__ static __forceinline__ int32_t quad_lane() { return gpu_thread() % 4; }
     __device__ static __forceinline__ int32_t warp_row() { return gpu_thread() / 32 * S::ROWS; }
+    /* Of the warps that multiply together. */
+    __device__ static __forceinline__ int32_t group_row() {
+        return gpu_thread() / (32 * S::GROUP) * (S::GROUP * S::ROWS);
+    }
     /* A lane's row y, counted from the workgroup's first. */
     __device__ static __forceinline__ int32_t row_of(int y) {
         const int32_t x = gpu_thread();
@@ -5183,31 +5242,32 @@ template <class S> struct gpu_flash_mma {
     /* Where in a tile this thread's first chunk goes, and where this lane's rows of the
        first operands are: keys as B of the first product; rows of q as A, and keys as B of
        the second one. */
-    __device__ static __forceinline__ uint32_t to() {
+    __device__ static __forceinline__ uint32_t to(uint32_t rows) {
         const uint32_t x = (uint32_t)gpu_thread();
-        return place(x / S::CHUNKS, x % S::CHUNKS);
+        return place(x / S::CHUNKS, x % S::CHUNKS, rows);
     }
     __device__ static __forceinline__ uint32_t k_read() {
         const uint32_t x = (uint32_t)gpu_thread();
-        return place(x / 16 % 2 * 8 + x % 8, x / 8 % 2);
+        return place(x / 16 % 2 * 8 + x % 8, x / 8 % 2, 0);
     }
     __device__ static __forceinline__ uint32_t v_read() {
         const uint32_t x = (uint32_t)gpu_thread();
-        return place(x / 8 % 2 * 8 + x % 8, x / 16 % 2);
+        return place(x / 8 % 2 * 8 + x % 8, x / 16 % 2, 0);
     }
 
     /* ---- from memory to LDS ---- */
 
     /* XORs spread the eight rows that an ldmatrix reads, and the chunks of a row, over the banks.
-       Constant steps of 16 rows or of a chunk's upper bits are plain offsets. */
-    __device__ static __forceinline__ uint32_t place(uint32_t r, uint32_t chunk) {
+       Constant steps of 16 rows or of a chunk's upper bits are plain offsets. wgmma wants panels of
+       64 dims, each of `rows` rows of 128 bytes. */
+    __device__ static __forceinline__ uint32_t place(uint32_t r, uint32_t chunk, uint32_t rows) {
+        if constexpr (S::WGMMA) return chunk / 8 * (rows * 128) + r * 128 + ((chunk ^ r) % 8 << 4);
         return r * S::PITCH + ((chunk ^ (D == 32 ? r >> 1 & 3 : r & 7)) << 4);
     }
     /* The place of a thread's chunk n; its first one is in a row whose number has not the
      * bits of APART. */
     __device__ static __forceinline__ uint32_t further(uint32_t first, int n) {
-        return (first ^ (uint32_t)(n * S::APART & (D == 32 ? 0 : 7)) << 4) +
-               n * S::APART * S::PITCH;
+        return (first ^ (uint32_t)(n * S::APART & (D == 32 ? 0 : 7)) << 4) + n * S::APART * S::LINE;
     }
     /* Eight elements, chunk by chunk or, from rows that lie anywhere, one by one; 0 beyond dim
      * and where !take. */
@@ -5221,7 +5281,7 @@ template <class S> struct gpu_flash_mma {
             GPU_UNROLL for (int e = 0; e < 8; e++)
                 if (take && d + e < dim)
                     x[e / 2] |= (uint32_t)((const uint16_t *)from)[e] << e % 2 * 16;
-            *(uint4 *)to_lds = make_uint4(x[0], x[1], x[2], x[3]);
+            copies.store(to_lds, make_uint4(x[0], x[1], x[2], x[3]));
         }
     }
     /* Tile t of K and V. EDGE: it may end beyond the last key. */
@@ -5229,7 +5289,7 @@ template <class S> struct gpu_flash_mma {
     __device__ __forceinline__ void fetch(const gpu_params &p, const gpu_seq &seq, int32_t t) {
         const int32_t x = gpu_thread(), j0 = t * BN + x / S::CHUNKS, d = x % S::CHUNKS * 8;
         char *to_lds = lds + (t & 1) * S::STAGE;
-        const uint32_t first = to();
+        const uint32_t first = to(BN);
         GPU_UNROLL for (int key = 1; key >= 0; key--) {
             const int64_t stride = 2 * (key ? p.k.stride[1] : p.v.stride[1]);
             const char *base = (key ? k_data : v_data) + 2 * d, *from = base + j0 * stride;
@@ -5246,17 +5306,17 @@ template <class S> struct gpu_flash_mma {
     /* What this thread brought of V: 0 where it is not finite. */
     __device__ __forceinline__ void tame(uint32_t stage) {
         char *values = lds + stage + S::V_AT;
-        const uint32_t first = to();
+        const uint32_t first = to(BN);
         GPU_UNROLL for (int n = 0; n < S::LOADS; n++) {
-            uint4 *at = (uint4 *)(values + further(first, n));
-            const uint4 v = *at;
+            char *at = values + further(first, n);
+            const uint4 v = *(const uint4 *)at;
             uint32_t x[4] = {v.x, v.y, v.z, v.w}, met = 0;
             GPU_UNROLL for (int w = 0; w < 4; w++) {
                 const uint32_t these = gpu_not_finite2<S::DTYPE>(x[w]);
                 x[w] &= ~((these >> 15) * 0xffffu);
                 met |= these;
             }
-            if (met) *at = make_uint4(x[0], x[1], x[2], x[3]);
+            if (met) copies.store(at, make_uint4(x[0], x[1], x[2], x[3]));
             bad |= met;
         }
     }
@@ -5264,7 +5324,7 @@ template <class S> struct gpu_flash_mma {
         const char *base = p.q.data + 2 * (seq.q_base + head() * p.q.stride[2]);
         if (S::Q_IN_LDS) {
             const int32_t x = gpu_thread(), r0 = x / S::CHUNKS, d = x % S::CHUNKS * 8;
-            const uint32_t first = to();
+            const uint32_t first = to(S::BM);
             GPU_UNROLL for (int n = 0; n < S::BM / S::APART; n++)
                 bring(lds + S::Q_AT + further(first, n),
                     base +
@@ -5296,31 +5356,57 @@ template <class S> struct gpu_flash_mma {
 
     /* The rows of a lane begin at `read`; 16 elements further is a step. */
     __device__ __forceinline__ const char *step_of(uint32_t base, uint32_t read, int step) const {
-        return lds + base + (read ^ (uint32_t)(step & 3) << 5) + (step >> 2) * 128;
+        return lds + base + (read ^ (uint32_t)(step & 3) << 5) +
+               (step >> 2) * (S::WGMMA ? S::BM * 128 : 128);
+    }
+    /* The descriptor of 64 rows of K, or of 16 of V, that begin at `at` of LDS: its place and the
+       1024 bytes between groups of 8 rows, both in units of 16 bytes; 1 in the upper bits:
+       the swizzle of 128. What leads from one panel to the next, 1 here, nothing reads. */
+    __device__ __forceinline__ uint64_t operand_at(uint32_t at) const {
+#if GPU_ON_CUDA
+        const uint32_t place = (uint32_t)__cvta_generic_to_shared(lds + at);
+#else
+        const uint32_t place =
+            (uint32_t)(uintptr_t)(const __attribute__((address_space(3))) char *)(lds + at);
+#endif
+        return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 | (place >> 4 & 0x3fffu);
     }
     __device__ __forceinline__ void products_qk(uint32_t stage) {
         float sum[BLOCKS][S::KEY_TILES][4];
         const uint32_t keys = k_read(), q_read = S::Q_IN_LDS ? v_read() : 0;
-        const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::PITCH : 0;
+        const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::LINE : 0;
+        uint32_t all[S::STEPS][BLOCKS][4]; /* those in flight stay as they are */
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
-            uint32_t a[BLOCKS][4];
+            uint32_t(&a)[BLOCKS][4] = all[step];
             GPU_UNROLL for (int b = 0; b < BLOCKS; b++)
                 if (S::Q_IN_LDS) {
-                    gpu_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::PITCH, q_read, step));
+                    gpu_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::LINE, q_read, step));
                 } else {
                     GPU_UNROLL for (int e = 0; e < 4; e++)
                         a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
                 }
-            if (step % (GPU_SUM_DIMS / 16) == 0) GPU_UNROLL
-                for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
-                    for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
-                        for (int e = 0; e < 4; e++) sum[b][n][e] = 0.0f;
-            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n += 2) {
-                uint32_t k[4];
-                gpu_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
-                GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
-                    gpu_mma<S::DTYPE>(sum[b][n], a[b], k[0], k[1]);
-                    gpu_mma<S::DTYPE>(sum[b][n + 1], a[b], k[2], k[3]);
+            if constexpr (S::WGMMA) {
+                const int cut = step % (GPU_SUM_DIMS / 16);
+                if (cut) copies.fence(a);
+                else copies.fence(sum, a);
+                GPU_UNROLL for (int n = 0; n < BN / 64; n++)
+                    copies.template mma<S::DTYPE, false>(&sum[0][8 * n], a[0],
+                        operand_at(stage + step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
+                        cut != 0);
+                copies.commit_products();
+                if (cut + 1 == GPU_SUM_DIMS / 16) copies.wait_products(sum);
+            } else {
+                if (step % (GPU_SUM_DIMS / 16) == 0) GPU_UNROLL
+                    for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
+                        for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
+                            for (int e = 0; e < 4; e++) sum[b][n][e] = 0.0f;
+                GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n += 2) {
+                    uint32_t k[4];
+                    gpu_ldmatrix<false>(k, step_of(stage + n * 8 * S::PITCH, keys, step));
+                    GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
+                        gpu_mma<S::DTYPE>(sum[b][n], a[b], k[0], k[1]);
+                        gpu_mma<S::DTYPE>(sum[b][n + 1], a[b], k[2], k[3]);
+                    }
                 }
             }
             if ((step + 1) % (GPU_SUM_DIMS / 16) == 0 || step + 1 == S::STEPS) GPU_UNROLL
@@ -5395,8 +5481,9 @@ template <class S> struct gpu_flash_mma {
             sum[y] = 0.0f;
             shift[y] = GENERAL ? -base_of(y) : -base_of(y) * scale;
         }
+        uint32_t all[S::KEY_STEPS][BLOCKS][4]; /* as of the scores */
         GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
-            uint32_t a[BLOCKS][4];
+            uint32_t(&a)[BLOCKS][4] = all[step];
             GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
                 for (int n = 0; n < 4; n++) {
                     const int y = 2 * b + n % 2;
@@ -5409,16 +5496,25 @@ template <class S> struct gpu_flash_mma {
                     sum[y] += low + high;
                     a[b][n] = gpu_pack<S::DTYPE>(low, high);
                 }
-            GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n += 2) {
-                uint32_t v[4];
-                gpu_ldmatrix<true>(
-                    v, step_of(stage + S::V_AT + step * 16 * S::PITCH, values, n / 2));
-                GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
-                    gpu_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
-                    gpu_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
+            if constexpr (S::WGMMA) { /* beside the exponentials of the next step */
+                if (step) copies.fence(a);
+                else copies.fence(o, a);
+                GPU_UNROLL for (int n = 0; n < D / 64; n++)
+                    copies.template mma<S::DTYPE, true>(&o[0][8 * n], a[0],
+                        operand_at(stage + S::V_AT + n * (BN * 128) + step * (16 * 128)), true);
+                copies.commit_products();
+            } else GPU_UNROLL
+                for (int n = 0; n < S::DIM_TILES; n += 2) {
+                    uint32_t v[4];
+                    gpu_ldmatrix<true>(
+                        v, step_of(stage + S::V_AT + step * 16 * S::PITCH, values, n / 2));
+                    GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
+                        gpu_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
+                        gpu_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
+                    }
                 }
-            }
         }
+        if constexpr (S::WGMMA) copies.wait_products(o);
         GPU_UNROLL for (int y = 0; y < QUERIES; y++)
             gpu_add_to(row_sum[y], sum_rest[y], sum[y]);
     }
@@ -5454,12 +5550,15 @@ template <class S> struct gpu_flash_mma {
         const uint32_t stage = (uint32_t)(t & 1) * S::STAGE;
         copies.wait();
         if (EDGE) tame(stage);
+        if constexpr (S::WGMMA) copies.publish();
         __syncthreads();
         if (t + 1 < end) fetch<EDGE>(p, seq, t + 1);
         bool masked = false;
         if (EDGE) {
-            const int32_t first_row = warp_row(),
-                          last_row = min(first_row + (int32_t)S::ROWS, seq.q_used - row0()) - 1;
+            const int32_t first_row = group_row(),
+                          last_row =
+                              min(first_row + (int32_t)(S::GROUP * S::ROWS), seq.q_used - row0()) -
+                              1;
             if (last_row < first_row) return;
             const gpu_range first = gpu_reach_row(reach, seq, row0(), first_row);
             const gpu_range last = gpu_reach_row(reach, seq, row0(), last_row);
@@ -5585,22 +5684,26 @@ template <class S> struct gpu_flash_mma {
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forward(GPU_PARAMS p) {
     if constexpr (GPU_UNITS & (int)S::UNIT) {
-        gpu_flash_mma<S> f((char *)gpu_lds);
+        gpu_flash_mma<S> f((char *)(S::WGMMA ? gpu_lds_1024 : gpu_lds));
         f.run(p);
     }
 }
 
 /* Rows of the table, as those of kernel 16: aligned, of any alignment, and with every mask. */
-#define GPU_ROW_MMA(name, DTYPE, D, MASKS, ALIGN, ...) \
-    {name, UNIT_SM80, DTYPE, D, D, MASKS, gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::BM, \
-        gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, \
-        gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, ALIGN, \
-        (const void *)gpu_flash_mma_forward<gpu_shape_mma<DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
+#define GPU_ROW_NV(UNIT, name, DTYPE, D, MASKS, ALIGN, ...) \
+    {name, UNIT, DTYPE, D, D, MASKS, gpu_shape_mma<UNIT, DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::BM, \
+        gpu_shape_mma<UNIT, DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::THREADS, \
+        gpu_shape_mma<UNIT, DTYPE, D, __VA_ARGS__, MASKS, ALIGN>::LDS, ALIGN, \
+        (const void *) \
+            gpu_flash_mma_forward<gpu_shape_mma<UNIT, DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
+#define GPU_ROW_MMA(...) GPU_ROW_NV(UNIT_SM80, __VA_ARGS__)
+#define GPU_ROW_WGMMA(...) GPU_ROW_NV(UNIT_SM90, __VA_ARGS__)
 /* D, then warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
-#define GPU_ROWS_MMA(name, DTYPE) \
+#define GPU_ROWS_MMA32(name, DTYPE) \
     GPU_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16, 4, 2, 64, 1, 3) \
     GPU_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2, 4, 2, 64, 1, 3) \
-    GPU_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2, 4, 1, 64, 0, 3) \
+    GPU_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2, 4, 1, 64, 0, 3)
+#define GPU_ROWS_MMA(name, DTYPE) \
     GPU_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16, 4, 2, 64, 0, 2) \
     GPU_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2, 4, 2, 64, 0, 2) \
     GPU_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
@@ -5610,7 +5713,23 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
     GPU_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
-#define GPU_ROWS_NV GPU_ROWS_MMA("bf16", ATTN_BF16) GPU_ROWS_MMA("f16", ATTN_F16)
+#define GPU_ROWS_WGMMA(name, DTYPE) \
+    GPU_ROW_WGMMA("flash_" name "_d64_wgmma", DTYPE, 64, 0, 16, 8, 1, 64, 0, 2) \
+    GPU_ROW_WGMMA("flash_" name "_d64_wgmma_any", DTYPE, 64, 0, 2, 8, 1, 64, 0, 2) \
+    GPU_ROW_WGMMA("flash_" name "_d64_wgmma_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
+    GPU_ROW_WGMMA("flash_" name "_d128_wgmma", DTYPE, 128, 0, 16, 8, 1, 64, 0, 1) \
+    GPU_ROW_WGMMA("flash_" name "_d128_wgmma_any", DTYPE, 128, 0, 2, 8, 1, 64, 0, 1) \
+    GPU_ROW_WGMMA("flash_" name "_d128_wgmma_masks", DTYPE, 128, ~0, 2, 8, 1, 64, 0, 1) \
+    GPU_ROW_WGMMA("flash_" name "_d256_wgmma", DTYPE, 256, 0, 16, 8, 1, 64, 1, 1) \
+    GPU_ROW_WGMMA("flash_" name "_d256_wgmma_any", DTYPE, 256, 0, 2, 8, 1, 64, 1, 1) \
+    GPU_ROW_WGMMA("flash_" name "_d256_wgmma_masks", DTYPE, 256, ~0, 2, 8, 1, 64, 1, 1)
+/* a row of dims up to 32 would fill half of wgmma's panel */
+/* clang-format off */
+#define GPU_ROWS_NV \
+    GPU_ROWS_MMA32("bf16", ATTN_BF16) GPU_ROWS_MMA32("f16", ATTN_F16) \
+    GPU_ROWS_WGMMA("bf16", ATTN_BF16) GPU_ROWS_WGMMA("f16", ATTN_F16) \
+    GPU_ROWS_MMA("bf16", ATTN_BF16) GPU_ROWS_MMA("f16", ATTN_F16)
+/* clang-format on */
 #else
 #define GPU_ROWS_NV
 #endif

@@ -15,9 +15,14 @@ HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGP
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
 # NVIDIA's mma.sync, emulated lane by lane: no chip of its own, and slow; sm80f16, of CI, has kernels of one type
-HIP_EMULATED        = sm80 sm80f16
+HIP_EMULATED        = sm80 sm80f16 sm90 sm90f16
 HIP_EMULATE         = test/gpu/hip_emulate.h
 HIP_SOURCE_sm80f16  = build/hip/sm80f16/attn_hip.c
+HIP_SOURCE_sm90f16  = build/hip/sm90f16/attn_hip.c
+HIP_SOURCE_sm90     = build/hip/sm90/attn_hip.c
+# wgmma: late in one, at once in the other; with carries and parts every few tiles
+HIP_DEFINES_sm90f16 = '-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)' -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
+HIP_DEFINES_sm90    = $(HIP_DEFINES_sm90f16) -DHIP_EMULATE_EARLY
 # Calls that test/gpu/hip_wrap.c counts and makes fail.
 HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCreate hipStreamCreateWithFlags hipEventCreate \
               hipEventCreateWithFlags hipFree hipHostFree hipFreeAsync hipHostUnregister hipStreamDestroy hipEventDestroy hipMemcpy \
@@ -73,6 +78,12 @@ $(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(or $(HIP_SOUR
 $(HIP_SOURCE_sm80f16): attn_hip.c test/gpu/hip_rows.py
 	@mkdir -p $(@D)
 	python3 test/gpu/hip_rows.py f16 > $@
+$(HIP_SOURCE_sm90f16): attn_hip.c test/gpu/hip_rows.py
+	@mkdir -p $(@D)
+	python3 test/gpu/hip_rows.py f16 wgmma > $@
+$(HIP_SOURCE_sm90): attn_hip.c test/gpu/hip_rows.py
+	@mkdir -p $(@D)
+	python3 test/gpu/hip_rows.py both wgmma > $@
 # attention over MPI with device tensors: test/mpi/mpi.sh
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)

@@ -93,6 +93,16 @@ run_emulated() { # full or nothing; a product takes a thousand instructions
             build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed 601 --hash $scalar
         [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits backward"
     done
+    # wgmma, with more LDS than the chip that runs it has
+    chip=sm90f16 count=200
+    if [ "${1:-}" = full ]; then chip=sm90 count=3000; fi
+    make -s build/hip/$chip/hip_grid || exit 1
+    add "forward" $proof HIPSIM_LDS=262144 build/hip/$chip/hip_grid --count $count --cost 18 --seed 600 --scalar
+    if grep -q '_wgmma [0-9]' "build/hip/$chip/log"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $chip: no kernel on wgmma ran"; fi
+    for order in forward random:1; do
+        add "forward, $order" $proof HIPSIM_LDS=262144 HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 --hash --scalar
+        [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits"
+    done
 }
 
 compiled() { # label, command...: a build that is not run

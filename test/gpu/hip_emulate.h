@@ -11,7 +11,9 @@
 #include <hip/hip_runtime.h>
 #include "attn.h"
 #define GPU_EMULATED 1
+#if !defined(GPU_UNITS)
 #define GPU_UNITS UNIT_SM80
+#endif
 
 __device__ static __forceinline__ uint32_t hip_emulate_lane(void) { return threadIdx.x % 32; }
 /* Word x of lane `from`. */
@@ -86,15 +88,22 @@ template <bool TRANSPOSED> __device__ static __forceinline__ void gpu_ldmatrix(u
 
 /* All that is under way arrives at wait(): the kernels know no other group. */
 struct gpu_copies {
+    uint32_t first = ~0u, end = 0;                          /* of LDS: what was written, and products might not see */
 #if !defined(HIP_EMULATE_EARLY)
     enum { MOST = 96 };
     int32_t count = 0;
     char *to[MOST];
     const char *from[MOST];                                 /* NULL: zeros */
 #endif
-    __device__ static void now(char *to_lds, const char *from_memory) {
+    __device__ void store(char *to_lds, uint4 x) {
+        const uint32_t at = (uint32_t)(uintptr_t)(__attribute__((address_space(3))) char *)to_lds;
+        *(uint4 *)to_lds = x;
+        first = min(first, at);
+        end = max(end, at + 16);
+    }
+    __device__ void now(char *to_lds, const char *from_memory) {
         const uint4 zero = make_uint4(0, 0, 0, 0);
-        *(uint4 *)to_lds = from_memory ? *(const uint4 *)from_memory : zero;
+        store(to_lds, from_memory ? *(const uint4 *)from_memory : zero);
     }
     __device__ void copy(char *to_lds, const char *from_memory, bool take) {
 #if defined(HIP_EMULATE_EARLY)
@@ -111,6 +120,118 @@ struct gpu_copies {
         for (int32_t n = 0; n < count; n++) now(to[n], from[n]);
         count = 0;
 #endif
+    }
+};
+
+/* wgmma, m64n64k16: of 16 rows, those of this warp. The descriptor of B by the PTX manual ("Matrix Descriptor", "Strides", "128B swizzling"):
+   bits 0-13, 16-29, 32-45 the address and the two offsets in units of 16 bytes, 62-63 the swizzle, 49-51 where in its period of 1024 bytes
+   the address lies. Element (n, k) lies, before addresses are swizzled,
+     K-major      n % 8 * 128 + n / 8 * stride + 2 k                                         (k < 16: within a row of 128 bytes)
+     transposed   n % 64 * 2 + n / 64 * leading + k % 8 * 128 + k / 8 * stride
+   bytes behind the address. The product is gfx1100's own, 16 x 16 at a time, from 0: A row l % 16, B column l % 16, all k in a lane; sum
+   register r: row 2 r + l / 16, column l % 16. */
+typedef __attribute__((address_space(3))) const char *hip_lds;
+typedef __attribute__((address_space(5))) float hip_private_float;
+typedef __attribute__((address_space(5))) const uint32_t hip_private_word;
+__device__ static __forceinline__ uint32_t hip_swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
+template <int DTYPE, int TRANSPOSED> __device__ static __attribute__((noinline)) void hip_emulate_wgmma(
+    hip_private_float *c, hip_private_word *a, uint64_t b, bool add) {
+    typedef uint32_t words8 __attribute__((ext_vector_type(8)));
+    typedef float float8 __attribute__((ext_vector_type(8)));
+    typedef short short16 __attribute__((ext_vector_type(16)));
+    typedef _Float16 half16 __attribute__((ext_vector_type(16)));
+    const uint32_t lane = hip_emulate_lane(), at = (uint32_t)(b & 0x3fff) << 4, stride = (uint32_t)(b >> 32 & 0x3fff) << 4;
+    if (b >> 62 != 1 || (b >> 49 & 7) || (at >> 7 & 7)) __builtin_trap();
+    words8 left;
+    #pragma unroll
+    for (uint32_t w = 0; w < 8; w++) {
+        const uint32_t from = 4 * (lane % 8) + w % 4, low = hip_emulate_read(a[w / 4 * 2], from), high = hip_emulate_read(a[w / 4 * 2 + 1], from);
+        left[w] = lane & 8 ? high : low;
+    }
+    for (uint32_t n0 = 0; n0 < 64; n0 += 16) {
+        const uint32_t n = n0 + lane % 16;
+        words8 right;
+        #pragma unroll
+        for (uint32_t w = 0; w < 8; w++) {
+            if (TRANSPOSED) {
+                uint32_t x[2];
+                #pragma unroll
+                for (uint32_t e = 0; e < 2; e++) {
+                    const uint32_t k = 2 * w + e, address = hip_swizzled(at + 2 * n + k % 8 * 128 + k / 8 * stride);
+                    x[e] = *(const __attribute__((address_space(3))) uint16_t *)(uintptr_t)address;
+                }
+                right[w] = x[0] | x[1] << 16;
+            } else right[w] = *(const __attribute__((address_space(3))) uint32_t *)(uintptr_t)hip_swizzled(at + n % 8 * 128 + n / 8 * stride + 4 * w);
+        }
+        float8 sum = {0, 0, 0, 0, 0, 0, 0, 0};
+        if constexpr (DTYPE == ATTN_F16)
+            sum = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(__builtin_bit_cast(half16, left), __builtin_bit_cast(half16, right), sum);
+        else sum = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(__builtin_bit_cast(short16, left), __builtin_bit_cast(short16, right), sum);
+        #pragma unroll
+        for (uint32_t e = 0; e < 8; e++) {                 /* row lane / 4 + 8 (e % 4 / 2), column 8 (e / 4) + lane % 4 * 2 + e % 2 */
+            const uint32_t from = e / 4 * 8 + lane % 4 * 2 + e % 2 + lane / 4 % 2 * 16;
+            uint32_t x = 0;
+            #pragma unroll
+            for (uint32_t r = 0; r < 4; r++) {
+                const uint32_t got = hip_emulate_read(__float_as_uint(sum[e % 4 / 2 * 4 + r]), from);
+                x = lane / 8 == r ? got : x;
+            }
+            hip_private_float *to = c + (n0 / 8 + e / 4) * 4 + e % 4;
+            *to = add ? *to + __uint_as_float(x) : __uint_as_float(x);
+        }
+    }
+}
+/* What the warps of a warpgroup said of their products: each adds what it issued once, the first of them takes three times as much away. */
+__device__ static uint32_t hip_emulate_said[8][2];
+/* Products are made when they are waited for, from the registers and the LDS of then; with HIP_EMULATE_EARLY at once. It traps on what a
+   chip does not promise to do right: LDS that this thread wrote and did not publish, registers without a fence since the last group,
+   products that nobody waited for, and warps of a warpgroup that did not issue the same ones. HIPSIM_THREADS=1: one workgroup at a time. */
+struct gpu_wgmma : gpu_copies {
+    enum { MOST_PRODUCTS = 64 };
+    struct product {
+        hip_private_float *c;
+        hip_private_word *a;
+        uint64_t b;
+        int32_t how;
+    } product[MOST_PRODUCTS];
+    int32_t products = 0;
+    uint32_t issued = 0;
+    bool fenced = false, open = false;
+    __device__ void publish() { first = ~0u, end = 0; }
+    template <class... R> __device__ __forceinline__ void fence(R &...) { fenced = true; }
+    template <int DTYPE> __device__ static void make(const struct product &x) {
+        if (x.how & 2) hip_emulate_wgmma<DTYPE, 1>(x.c, x.a, x.b, x.how & 1);
+        else hip_emulate_wgmma<DTYPE, 0>(x.c, x.a, x.b, x.how & 1);
+    }
+    template <int DTYPE, int TRANSPOSED> __device__ __forceinline__ void mma(float (*c)[4], const uint32_t (&a)[4], uint64_t b, bool add) {
+        const uint32_t at = (uint32_t)(b & 0x3fff) << 4;   /* the next stage may be on its way in */
+        if ((at >= first && at < end) || !fenced || products == MOST_PRODUCTS) __builtin_trap();
+        const struct product x = {(hip_private_float *)&c[0][0], (hip_private_word *)&a[0], b, add | TRANSPOSED << 1 | (DTYPE == ATTN_F16) << 2};
+        issued = issued * 31 + (uint32_t)b + add;
+        open = true;
+#if defined(HIP_EMULATE_EARLY)
+        make<DTYPE>(x);
+#else
+        product[products++] = x;
+#endif
+    }
+    __device__ void commit_products() { fenced = false; }
+    template <class... R> __device__ __forceinline__ void wait_products(R &...) { arrive(); }
+    __device__ __attribute__((noinline)) void arrive() {
+        for (int32_t n = 0; n < products; n++)
+            if (product[n].how & 4) make<ATTN_F16>(product[n]);
+            else make<ATTN_BF16>(product[n]);
+        products = 0;
+        open = false;
+    }
+    __device__ ~gpu_wgmma() {
+        const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        if (open) __builtin_trap();
+        if (lane) return;
+        uint32_t *said = hip_emulate_said[warp / 4];
+        atomicAdd(&said[0], warp % 4 ? issued : 0u - 3 * issued);
+        __threadfence();
+        if (atomicAdd(&said[1], 1u) % 4 == 3 && atomicAdd(&said[0], 0u)) __builtin_trap();
     }
 };
 #endif

@@ -1,6 +1,7 @@
 """hip_rows.py - attn_hip.c with some rows of its table alone: what is not tested need not be compiled.
 
-usage: hip_rows.py DTYPE    prints it with the kernels of NVIDIA's matrix unit for that type of 16 bits, and with the scalar ones"""
+usage: hip_rows.py f16|bf16|both [wgmma]    prints it with the kernels of NVIDIA's matrix units for that type of 16 bits, wgmma: with that
+unit's alone, and with the scalar ones"""
 import pathlib
 import re
 import sys
@@ -15,11 +16,20 @@ def without(text, *lists):
 
 def without_dtype(text, dtype):
     """The table without the rows of a type of 16 bits."""
-    return re.sub(rf'GPU_ROWS_(?:(?:GRAD_)?16_\w+|MMA)\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
+    return re.sub(rf'GPU_ROWS_(?:(?:GRAD_)?16_\w+|W?G?MMA(?:32)?)\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
+
+
+def only_wgmma(text):
+    """The table without mma.sync and gradients on it."""
+    text = re.sub(r'GPU_ROWS_MMA(?:32)?\("b?f16", ATTN_B?F16\)', "", text)
+    return without(text, "BACKWARD_16")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] not in (["f16"], ["bf16"]):
+    if not (len(sys.argv) in (2, 3) and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2:] in ([], ["wgmma"])):
         sys.exit(__doc__.split("usage: ")[1])
     source = (pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c").read_text()
-    print(without_dtype(without(source, "32", "DECODE"), "bf16" if sys.argv[1] == "f16" else "f16"), end="")
+    source = without(source, "32", "DECODE")
+    if sys.argv[1] != "both":
+        source = without_dtype(source, "bf16" if sys.argv[1] == "f16" else "f16")
+    print(only_wgmma(source) if sys.argv[2:] else source, end="")

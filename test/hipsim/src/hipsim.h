@@ -19,7 +19,7 @@ typedef int16_t i16;
 typedef int32_t i32;
 typedef int64_t i64;
 
-enum { MAXLANE = 64, NVGPR = 512 /* 256 VGPR + 256 AGPR */, NSGPR = 160, MAXWAVES = 32, MAXSRC = 5 };
+enum { MAXLANE = 64, NVGPR = 512 /* 256 VGPR + 256 AGPR */, NSGPR = 160, MAXWAVES = 32, MAXSRC = 5, MAXLDS = 262144 };
 
 // ---------------------------------------------------------------- architecture
 enum { GFX90A, GFX942, GFX1100, GFX1201, NARCH };
@@ -48,6 +48,7 @@ typedef struct {
   u64 order_seed, defer_seed;
   int defer;
   u64 max_inst;
+  int lds;
   const char *report_file, *annotate, *arch;
 } Env;
 enum { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };

@@ -56,6 +56,8 @@ void env_init(void) {
     env.order = ORDER_RANDOM;
     env.order_seed = s[6] == ':' ? strtoull(s + 7, NULL, 0) : 1;
   }
+  s = getenv("HIPSIM_LDS");
+  env.lds = s ? atoi(s) : 0;
   s = getenv("HIPSIM_MAX_INST");
   env.max_inst = s && *s ? strtoull(s, NULL, 0) : 1ull << 33;
   env.arch = getenv("HIPSIM_ARCH");
@@ -370,11 +372,11 @@ static void *big(size_t n) {
 static void worker_prepare(Worker *k, Launch *ln, int id) {
   if (!k->waves) {
     k->waves = big(sizeof(Wave) * MAXWAVES);
-    k->lds = big(131072 + 64);
-    k->lds_w = big(131072 * 4 + 256);
-    k->lds_r = big(131072 * 4 + 256);
-    k->lds_wi = big(131072 + 256);
-    k->lds_ri = big(131072 + 256);
+    k->lds = big(MAXLDS + 64);
+    k->lds_w = big(MAXLDS * 4 + 256);
+    k->lds_r = big(MAXLDS * 4 + 256);
+    k->lds_wi = big(MAXLDS + 256);
+    k->lds_ri = big(MAXLDS + 256);
   }
   size_t need = (size_t)((ln->k->priv + 3) & ~3u) * ln->wave * ln->nwaves + 4096;
   if (need > k->scratch_size) {
@@ -410,9 +412,10 @@ int launch_kernel(Kernel *K, const u32 grid[3], const u32 block[3], u32 dyn, voi
         (unsigned long long)threads, K->max_wg);
     return 719;
   } // hipErrorLaunchFailure, as ROCm does
-  if ((u64)K->lds_fixed + dyn > (u64)a->lds_per_block) {
-    fprintf(stderr, "hipsim: %s: %u + %u bytes of LDS, a workgroup has %d\n", K->name, K->lds_fixed, dyn, a->lds_per_block);
-    return K->lds_fixed > (u32)a->lds_per_block ? 719 : 1;
+  const int lds = env.lds > a->lds_per_block && env.lds <= MAXLDS ? env.lds : a->lds_per_block;
+  if ((u64)K->lds_fixed + dyn > (u64)lds) {
+    fprintf(stderr, "hipsim: %s: %u + %u bytes of LDS, a workgroup has %d\n", K->name, K->lds_fixed, dyn, lds);
+    return K->lds_fixed > (u32)lds ? 719 : 1;
   }
   K->mod->wave = K->wave;
   Launch ln = {.mod = K->mod, .k = K, .arch = a, .wave = K->wave, .lds_size = K->lds_fixed + dyn};
