@@ -1,7 +1,7 @@
 /* attn_hip.c - the GPU backend "hip" of attn.h: attention and its gradients on AMD and NVIDIA.
  *
  *   AMD       hipcc -x hip -O3 --offload-arch=gfx942 -c attn_hip.c     one for each chip to run on
- *   NVIDIA    nvcc -x cu -O3 -arch=sm_80 -c attn_hip.c
+ *   NVIDIA    nvcc -x cu -O3 -arch=sm_80 -c attn_hip.c                 -arch=sm_90a on Hopper
  *   neither   cc -c attn_hip.c       the same functions, which answer ATTN_ERR_NO_GPU_COMPILER
  *
  *   attn_hip_register();             // once; attn_query then says what "hip" would do, or why not
@@ -21,7 +21,7 @@
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>backward16  their gradients
  *   >>kernel32  f32: matrix unit or FMA
- *   >>kernel16 mma.sync   the same on NVIDIA
+ *   >>kernel16 mma.sync   the same on NVIDIA: mma.sync, wgmma
  *   >>table     one row per instantiation: the dispatcher
  *   >>convert   layout and dtype conversion
  *   >>merge     attn_merge
@@ -30,7 +30,8 @@
  *   >>register  the backend
  *
  * CHIPS  matrix unit: gfx90a, gfx942, gfx950, gfx9-4-generic (MFMA); gfx1100..1103,
- *   gfx1150..1152, gfx1200, gfx1201 (WMMA); sm_80 and later (mma.sync). f32 is FMA but for MFMA.
+ *   gfx1150..1152, gfx1200, gfx1201 (WMMA); sm_80 and later (mma.sync), of sm_90a the forward of
+ *   dims above 32 too (wgmma). f32 is FMA but for MFMA.
  *   Every other chip: f32 by FMA, f16 and bf16 by the scalar kernel, which also serves dims
  *   above 256.
  * TAKES  q of f32, f16 or bf16, k and v of those or int8 or fp8, each its own; o and bias of any
@@ -106,8 +107,9 @@
  *     gfx1151, gfx906, gfx908, gfx1030, others  compiled, not run: test/gpu/hip.sh compile full
  *     gfx1101..1103, gfx1150, gfx1152, gfx1200  the code of their families' chips above; not
  *                                               compiled by the tests
- *     NVIDIA sm_80 and later                    compiled, not run; the kernels on mma.sync in the
- *                                               simulator, which emulates that: make test-hip
+ *     NVIDIA sm_80 and later, sm_90a            compiled, not run; the kernels on mma.sync and on
+ *                                               wgmma in the simulator, which emulates them:
+ *                                               make test-hip
  *   Compilers: clang 19 with the headers of HIP 5.2 (test/hipsim/hipcc), nvcc 13.0. To try it:
  *     make HIPCC=test/hipsim/hipcc
  *     ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64 */
@@ -5071,7 +5073,7 @@ __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
 /* ======================================================================= >>kernel16 mma.sync ====
    f16 and bf16 flash attention forward for NVIDIA, sm_80 and later. A warp owns 16 BLOCKS query
    rows, a workgroup BM = WAVES times as many of one head; K and V come by cp.async, two stages
-   of BN keys:
+   of BN keys (BLOCKS = 1, m64n64k16 and no ldmatrix but for q on wgmma, see below):
 
      s = q k^T        mma.sync m16n8k16: A = q, B = K by ldmatrix
      p = exp2(s * scale - m)
@@ -5083,7 +5085,12 @@ __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
    product, once rounded to 16 bits:
 
      A  a[0] row l / 4, k 2 (l % 4) + {0, 1}   a[1] row + 8   a[2] k + 8   a[3] row + 8, k + 8
-     B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8 */
+     B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8
+
+   wgmma (sm_90a) takes four warps' 64 rows together, each warp's registers as above, and reads B from
+   LDS itself, of panels of 64 dims whose rows of 128 bytes are swizzled (place, operand_at). What
+   follows from that: the four warps skip a tile together, what threads wrote to LDS is published
+   before the barrier, and registers of products under way are left alone. */
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
 #if !defined(GPU_EMULATED)
 /* Copies of 16 bytes from memory to LDS that go on beside the arithmetic: there after wait(), for

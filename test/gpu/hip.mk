@@ -14,7 +14,7 @@ HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
-# NVIDIA's mma.sync, emulated lane by lane: no chip of its own, and slow; sm80f16, of CI, has kernels of one type
+# NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16 and sm90f16, of CI, have kernels of one type
 HIP_EMULATED        = sm80 sm80f16 sm90 sm90f16
 HIP_EMULATE         = test/gpu/hip_emulate.h
 HIP_SOURCE_sm80f16  = build/hip/sm80f16/attn_hip.c
@@ -88,4 +88,4 @@ $(HIP_SOURCE_sm90): attn_hip.c test/gpu/hip_rows.py
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)
 	mpicc $(MPI_FLAGS) -D__HIP_PLATFORM_AMD__ -DMPI_DEVICE -c $< -o $@
-hip-programs: build/hip/sm80f16/hip_grid $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%))
+hip-programs: build/hip/sm80f16/hip_grid build/hip/sm90f16/hip_grid $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%))

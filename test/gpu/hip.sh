@@ -2,7 +2,7 @@
 # test/gpu/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
 # test/gpu/hip.sh build                   builds the simulator and the programs of the four chips
 # test/gpu/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in three orders of waves and workgroups, full: four
-# test/gpu/hip.sh emulated [full]         those of NVIDIA's mma.sync, emulated: the grid with kernels of f16, full: of both types, and gradients
+# test/gpu/hip.sh emulated [full]         those of NVIDIA's mma.sync and wgmma, emulated: the grid with kernels of f16, full: of both types, and gradients
 # test/gpu/hip.sh examples                the examples that a GPU compiler builds
 # test/gpu/hip.sh compile [full]          other chips, languages, compilers and NVIDIA: what their front ends say, or full: compiled with -O3; not run
 set -u
@@ -114,7 +114,7 @@ compiled() { # label, command...: a build that is not run
 absent() { skipped=$((skipped + 1)); echo "  skipped: $1"; }
 compile_only() { # full or nothing: a unit of all kernels takes two minutes of -O3, its front end a few seconds
     local chip nvcc how=parsed level="-Werror -fsyntax-only" nvidia=sm_80 hipcc=test/hipsim/hipcc out=
-    if [ "${1:-}" = full ]; then how=compiled level=-O3 nvidia="sm_80 sm_90" out="-o build/hip/other.o"; fi
+    if [ "${1:-}" = full ]; then how=compiled level=-O3 nvidia="sm_80 sm_90 sm_90a" out="-o build/hip/other.o"; fi
     mkdir -p build/hip
     for chip in gfx906 gfx908 gfx1030 gfx1151; do
         compiled "$chip, clang 19" $hipcc -x hip $level --offload-arch=$chip -I. -c attn_hip.c $out
@@ -134,6 +134,13 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
                 $nvcc -x cu $optimized -std=c++17 -arch=$chip -I. attn_hip.c -o build/hip/other.o
         else absent "no nvcc on the path, $chip"; fi
     done
+    # the products of wgmma as ptxas sees them, which must not put them one after the other
+    if [ -z "$nvcc" ]; then absent "no nvcc on the path, kernels on wgmma"
+    elif [ $how = parsed ]; then
+        python3 test/gpu/hip_rows.py f16 plain >build/hip/wgmma.c
+        how=compiled compiled "sm_90a, plain kernels on wgmma" $nvcc -x cu -O3 -cubin -std=c++17 -arch=sm_90a -I. build/hip/wgmma.c -o build/hip/other.o
+        if grep -i 'serializ' build/hip/compile.log; then failed=$((failed + 1)); fi
+    fi
     rm -f build/hip/other.o
 }
 

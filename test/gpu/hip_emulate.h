@@ -1,4 +1,4 @@
-/* hip_emulate.h - NVIDIA's matrix unit on an AMD chip with waves of 32, for tests: the kernels for sm_80 run in the simulator.
+/* hip_emulate.h - NVIDIA's matrix units on an AMD chip with waves of 32, for tests: the kernels for sm_80 and sm_90a run in the simulator.
  *
  *   hipcc -x hip --offload-arch=gfx1100 -include test/gpu/hip_emulate.h [-DHIP_EMULATE_EARLY] -I. -c attn_hip.c
  *

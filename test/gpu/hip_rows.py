@@ -1,7 +1,7 @@
 """hip_rows.py - attn_hip.c with some rows of its table alone: what is not tested need not be compiled.
 
-usage: hip_rows.py f16|bf16|both [wgmma]    prints it with the kernels of NVIDIA's matrix units for that type of 16 bits, wgmma: with that
-unit's alone, and with the scalar ones"""
+usage: hip_rows.py f16|bf16|both [wgmma|plain]    prints it with the kernels of NVIDIA's matrix units for that type of 16 bits, wgmma: with
+that unit's alone, and with the scalar ones; plain: with the plain, aligned kernels of wgmma and no others, to be compiled and not run"""
 import pathlib
 import re
 import sys
@@ -25,11 +25,17 @@ def only_wgmma(text):
     return without(text, "BACKWARD_16")
 
 
+def only_plain(text):
+    """The table with kernels of wgmma that have neither masks nor every alignment, and without scalar ones."""
+    text = without(only_wgmma(text), "SCALAR", "CACHE", "BACKWARD")
+    return re.sub(r' +GPU_ROW_WGMMA\("flash_" name "_d\d+_wgmma_(?:any|masks)".*\n', "", text)
+
+
 if __name__ == "__main__":
-    if not (len(sys.argv) in (2, 3) and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2:] in ([], ["wgmma"])):
+    if not (len(sys.argv) in (2, 3) and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2:] in ([], ["wgmma"], ["plain"])):
         sys.exit(__doc__.split("usage: ")[1])
     source = (pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c").read_text()
     source = without(source, "32", "DECODE")
     if sys.argv[1] != "both":
         source = without_dtype(source, "bf16" if sys.argv[1] == "f16" else "f16")
-    print(only_wgmma(source) if sys.argv[2:] else source, end="")
+    print({"wgmma": only_wgmma, "plain": only_plain}.get(sys.argv[-1], str)(source), end="")

@@ -4,7 +4,7 @@ usage: hip_mutate.py [--jobs N] [--list] [--every-chip] [--source FILE] [NAME ..
 
 A fault is a block of lines as in test/mutants/mutants.txt:
 
-    name | chips to try, in order (any: all four; sm80: the gradients of mma.sync, emulated)
+    name | chips to try, in order (any: all four; sm80: the gradients of mma.sync, sm90: wgmma, emulated)
     - text that occurs once in attn_hip.c, however its lines are broken
     + text in its place
 
@@ -41,12 +41,16 @@ KILL = [["hip_grid", "--count", "120", "--cost", "22", "--seed", "500", "--stop"
 # in the kernels of gradients on a matrix unit
 KILL_GRADIENTS = [["hip_unit", "backward16_*"], ["hip_unit", "backward_*"],
                   ["hip_grid", "--backward", "--count", "400", "--cost", "18", "--seed", "503", "--stop", "--scalar", "HIPSIM_ORDER=random:1"]]
+# in those of wgmma
+KILL_WGMMA = [["hip_grid", "--count", "200", "--cost", "18", "--seed", "600", "--stop", "--scalar"],
+              ["hip_grid", "--count", "100", "--cost", "18", "--seed", "602", "--stop", "--scalar", "HIPSIM_ORDER=random:1", "HIPSIM_GLOBAL_RACES=1"]]
 SECONDS = 300
-GRADIENTS = "BACKWARD_16"
+GRADIENTS, WGMMA = "BACKWARD_16", "wgmma"
 NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
-ARCH = {"sm80": "gfx1100"}                          # what runs it
-SLOW = {"HIPSIM_MAX_INST": "1000000000"}
+ARCH = {"sm80": "gfx1100", "sm90": "gfx1100"}       # what runs it
+SLOW = {"HIPSIM_MAX_INST": "1000000000", "HIPSIM_LDS": "262144"}
 DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
+DEFINES["sm90"] = ["-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"]
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
 
@@ -96,7 +100,7 @@ def faults(source):
             broken.append((name, f"its old text occurs {len(places)} times"))
         else:
             at, end = places[0].span()
-            rows = GRADIENTS if chips == "sm80" else kind(source, at)[0]
+            rows = {"sm80": GRADIENTS, "sm90": WGMMA}.get(chips) or kind(source, at)[0]
             found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], rows))
     return found, broken
 
@@ -125,9 +129,11 @@ def build_for(chip, text, rows, directory, links):
         text = hip_rows.without(text, str(bits))
     if rows == GRADIENTS:
         text = hip_rows.without(text, "NV", "DECODE")
+    if rows == WGMMA:
+        text = hip_rows.only_wgmma(hip_rows.without(text, "DECODE"))
     text = hip_rows.without_dtype(text, "bf16" if "f16" in directory.name else "f16")
     (directory / "attn_hip.c").write_text(text)
-    emulate = ["-include", EMULATE] if rows == NVIDIA or chip == "sm80" else []
+    emulate = ["-include", EMULATE] if rows == NVIDIA or chip in ARCH else []
     log = directory / "log"
     if call(["test/hipsim/hipcc", "-x", "hip", "-O1", *emulate, *DEFINES.get(chip, []), f"--offload-arch={ARCH.get(chip, chip)}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
              "-o", f"{directory}/attn_hip.o"], log, 1800):
@@ -147,7 +153,7 @@ def caught_on(chip, text, rows, directory, links):
 
 def noticed_on(chip, rows, directory):
     """The first test that notices what was built in the directory, or None."""
-    for program, *arguments in KILL_GRADIENTS if rows == GRADIENTS else KILL:
+    for program, *arguments in {GRADIENTS: KILL_GRADIENTS, WGMMA: KILL_WGMMA}.get(rows, KILL):
         more = dict(a.split("=") for a in arguments if "=" in a)
         status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], directory / "log", SECONDS,
                       {**ENVIRONMENT, "HIPSIM_ARCH": ARCH.get(chip, chip), **(SLOW if chip in ARCH else {}), **more})
