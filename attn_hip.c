@@ -1,7 +1,9 @@
 /* attn_hip.c - the GPU backend "hip" of attn.h: attention and its gradients on AMD and NVIDIA.
  *
  *   AMD       hipcc -x hip -O3 --offload-arch=gfx942 -c attn_hip.c     one for each chip to run on
- *   NVIDIA    nvcc -x cu -O3 -arch=sm_80 -c attn_hip.c                 -arch=sm_90a on Hopper
+ *   NVIDIA    nvcc -x cu -O3 -std=c++17 -arch=sm_80 -c attn_hip.c
+ *     with the kernels of Hopper too: -gencode arch=compute_80,code=compute_80
+ *                                     -gencode arch=compute_90a,code=sm_90a    in place of -arch
  *   neither   cc -c attn_hip.c       the same functions, which answer ATTN_ERR_NO_GPU_COMPILER
  *
  *   attn_hip_register();             // once; attn_query then says what "hip" would do, or why not
@@ -5111,10 +5113,10 @@ struct gpu_copies {
 };
 #define GPU_F4(c) "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
 #define GPU_WGMMA(TYPE) \
-    asm volatile("{.reg .pred add; setp.ne.b32 add, %37, 0;" \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;" \
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE \
                  " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20," \
-                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, add, 1, " \
+                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, " \
                  "1, %38;}" \
         : GPU_F4(c[0]), GPU_F4(c[1]), GPU_F4(c[2]), GPU_F4(c[3]), GPU_F4(c[4]), GPU_F4(c[5]), \
         GPU_F4(c[6]), GPU_F4(c[7]) \
@@ -5401,7 +5403,7 @@ template <class S> struct gpu_flash_mma {
                         operand_at(stage + step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
                         cut != 0);
                 copies.commit_products();
-                if (cut + 1 == GPU_SUM_DIMS / 16) copies.wait_products(sum);
+                if (cut + 1 == GPU_SUM_DIMS / 16 || step + 1 == S::STEPS) copies.wait_products(sum);
             } else {
                 if (step % (GPU_SUM_DIMS / 16) == 0) GPU_UNROLL
                     for (int b = 0; b < BLOCKS; b++) GPU_UNROLL

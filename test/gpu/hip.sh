@@ -111,6 +111,11 @@ compiled() { # label, command...: a build that is not run
     if "$@" >build/hip/compile.log 2>&1; then passed=$((passed + 1)); echo "  $label: $how, not run"
     else failed=$((failed + 1)); echo "FAIL $label: does not compile"; tail -n 20 build/hip/compile.log; fi
 }
+one_after_the_other() { # what ptxas says where it does not let products of wgmma go on beside the rest
+    grep -qi serializ build/hip/compile.log || return
+    failed=$((failed + 1))
+    echo "FAIL ptxas puts products of wgmma one after the other"
+}
 absent() { skipped=$((skipped + 1)); echo "  skipped: $1"; }
 compile_only() { # full or nothing: a unit of all kernels takes two minutes of -O3, its front end a few seconds
     local chip nvcc how=parsed level="-Werror -fsyntax-only" nvidia=sm_80 hipcc=test/hipsim/hipcc out=
@@ -132,6 +137,7 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
         if [ -n "$nvcc" ]; then
             how=compiled compiled "$chip, nvcc $($nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') ${optimized%% *}" \
                 $nvcc -x cu $optimized -std=c++17 -arch=$chip -I. attn_hip.c -o build/hip/other.o
+            one_after_the_other
         else absent "no nvcc on the path, $chip"; fi
     done
     # the products of wgmma as ptxas sees them, which must not put them one after the other
@@ -139,7 +145,7 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
     elif [ $how = parsed ]; then
         python3 test/gpu/hip_rows.py f16 plain >build/hip/wgmma.c
         how=compiled compiled "sm_90a, plain kernels on wgmma" $nvcc -x cu -O3 -cubin -std=c++17 -arch=sm_90a -I. build/hip/wgmma.c -o build/hip/other.o
-        if grep -i 'serializ' build/hip/compile.log; then failed=$((failed + 1)); fi
+        one_after_the_other
     fi
     rm -f build/hip/other.o
 }
