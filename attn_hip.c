@@ -395,6 +395,9 @@ __device__ static inline float gpu_wave_pick(float x, int32_t lane) {
     return x + (float)lane;
 #endif
 }
+__device__ static inline int32_t gpu_wave_pick(int32_t x, int32_t lane) {
+    return __float_as_int(gpu_wave_pick(__int_as_float(x), lane));
+}
 __device__ static inline float gpu_wave_max(float x) { /* a NaN does not count */
     for (int mask = GPU_WAVE / 2; mask; mask /= 2) x = fmaxf(x, gpu_wave_xor(x, mask));
     return x;
@@ -1982,8 +1985,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         page = k_batch;
         if (!p.table) return;
         token = (int32_t)((uint32_t)token % (uint32_t)p.page_size);
-        page = gpu_clamp(__float_as_int(gpu_wave_pick(__int_as_float(entry), max(key - token, 0))),
-            0, p.pages - 1);
+        page = gpu_clamp(gpu_wave_pick(entry, max(key - token, 0)), 0, p.pages - 1);
     }
     /* Of each load, where its key lies. */
     __device__ __forceinline__ gpu_place place_of(
@@ -1991,8 +1993,8 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         const int32_t key = t * GROUPS + group();
         gpu_place at = {k_batch, k_first + min(j + key, k_len - 1)};
         if (p.table) {
-            at.batch = __float_as_int(gpu_wave_pick(__int_as_float(page), key));
-            at.token = __float_as_int(gpu_wave_pick(__int_as_float(token), key));
+            at.batch = gpu_wave_pick(page, key);
+            at.token = gpu_wave_pick(token, key);
         }
         return at;
     }
@@ -5090,7 +5092,7 @@ __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
      B  b[0] k 2 (l % 4) + {0, 1}, column l / 4              b[1] k + 8
 
    wgmma (sm_90a) takes four warps' 64 rows together, each warp's registers as above, and reads B from
-   LDS itself, of panels of 64 dims whose rows of 128 bytes are swizzled (place, operand_at). What
+   LDS itself, of panels of 64 dims whose rows of 128 bytes are swizzled (place, descriptor). What
    follows from that: the four warps skip a tile together, what threads wrote to LDS is published
    before the barrier, and registers of products under way are left alone. */
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
@@ -5123,6 +5125,9 @@ struct gpu_copies {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(TRANSPOSED))
 /* Products of a warpgroup, which go on beside its arithmetic. */
 struct gpu_wgmma : gpu_copies {
+    __device__ __forceinline__ static uint32_t address(const char *in_lds) {
+        return (uint32_t)__cvta_generic_to_shared(in_lds);
+    }
     /* What this thread wrote to LDS is there for products, of everybody behind the next barrier. */
     __device__ __forceinline__ void publish() {
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -5371,14 +5376,9 @@ template <class S> struct gpu_flash_mma {
     /* The descriptor of 64 rows of K, or of 16 of V, that begin at `at` of LDS: its place and the
        1024 bytes between groups of 8 rows, both in units of 16 bytes; 1 in the upper bits:
        the swizzle of 128. What leads from one panel to the next, 1 here, nothing reads. */
-    __device__ __forceinline__ uint64_t operand_at(uint32_t at) const {
-#if GPU_ON_CUDA
-        const uint32_t place = (uint32_t)__cvta_generic_to_shared(lds + at);
-#else
-        const uint32_t place =
-            (uint32_t)(uintptr_t)(const __attribute__((address_space(3))) char *)(lds + at);
-#endif
-        return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 | (place >> 4 & 0x3fffu);
+    __device__ __forceinline__ uint64_t descriptor(uint32_t at) const {
+        return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 |
+               (copies.address(lds + at) >> 4 & 0x3fffu);
     }
     __device__ __forceinline__ void products_qk(uint32_t stage) {
         float sum[BLOCKS][S::KEY_TILES][4];
@@ -5400,7 +5400,7 @@ template <class S> struct gpu_flash_mma {
                 else copies.fence(sum, a);
                 GPU_UNROLL for (int n = 0; n < BN / 64; n++)
                     copies.template mma<S::DTYPE, false>(&sum[0][8 * n], a[0],
-                        operand_at(stage + step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
+                        descriptor(stage + step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
                         cut != 0);
                 copies.commit_products();
                 if (cut + 1 == GPU_SUM_DIMS / 16 || step + 1 == S::STEPS) copies.wait_products(sum);
@@ -5510,7 +5510,7 @@ template <class S> struct gpu_flash_mma {
                 else copies.fence(o, a);
                 GPU_UNROLL for (int n = 0; n < D / 64; n++)
                     copies.template mma<S::DTYPE, true>(&o[0][8 * n], a[0],
-                        operand_at(stage + S::V_AT + n * (BN * 128) + step * (16 * 128)), true);
+                        descriptor(stage + S::V_AT + n * (BN * 128) + step * (16 * 128)), true);
                 copies.commit_products();
             } else GPU_UNROLL
                 for (int n = 0; n < S::DIM_TILES; n += 2) {
@@ -5722,16 +5722,14 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
     GPU_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
+#define GPU_ROWS_WGMMA_D(name, DTYPE, D, Q_IN_LDS, OCCUPANCY) \
+    GPU_ROW_WGMMA(name, DTYPE, D, 0, 16, 8, 1, 64, Q_IN_LDS, OCCUPANCY) \
+    GPU_ROW_WGMMA(name "_any", DTYPE, D, 0, 2, 8, 1, 64, Q_IN_LDS, OCCUPANCY) \
+    GPU_ROW_WGMMA(name "_masks", DTYPE, D, ~0, 2, 8, 1, 64, Q_IN_LDS, 1)
 #define GPU_ROWS_WGMMA(name, DTYPE) \
-    GPU_ROW_WGMMA("flash_" name "_d64_wgmma", DTYPE, 64, 0, 16, 8, 1, 64, 0, 2) \
-    GPU_ROW_WGMMA("flash_" name "_d64_wgmma_any", DTYPE, 64, 0, 2, 8, 1, 64, 0, 2) \
-    GPU_ROW_WGMMA("flash_" name "_d64_wgmma_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
-    GPU_ROW_WGMMA("flash_" name "_d128_wgmma", DTYPE, 128, 0, 16, 8, 1, 64, 0, 1) \
-    GPU_ROW_WGMMA("flash_" name "_d128_wgmma_any", DTYPE, 128, 0, 2, 8, 1, 64, 0, 1) \
-    GPU_ROW_WGMMA("flash_" name "_d128_wgmma_masks", DTYPE, 128, ~0, 2, 8, 1, 64, 0, 1) \
-    GPU_ROW_WGMMA("flash_" name "_d256_wgmma", DTYPE, 256, 0, 16, 8, 1, 64, 1, 1) \
-    GPU_ROW_WGMMA("flash_" name "_d256_wgmma_any", DTYPE, 256, 0, 2, 8, 1, 64, 1, 1) \
-    GPU_ROW_WGMMA("flash_" name "_d256_wgmma_masks", DTYPE, 256, ~0, 2, 8, 1, 64, 1, 1)
+    GPU_ROWS_WGMMA_D("flash_" name "_d64_wgmma", DTYPE, 64, 0, 2) \
+    GPU_ROWS_WGMMA_D("flash_" name "_d128_wgmma", DTYPE, 128, 0, 1) \
+    GPU_ROWS_WGMMA_D("flash_" name "_d256_wgmma", DTYPE, 256, 1, 1)
 /* a row of dims up to 32 would fill half of wgmma's panel */
 /* clang-format off */
 #define GPU_ROWS_NV \

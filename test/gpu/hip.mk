@@ -17,9 +17,10 @@ HIP_DEFINES_gfx1201 = $(HIP_PIECES)
 # NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16 and sm90f16, of CI, have kernels of one type
 HIP_EMULATED        = sm80 sm80f16 sm90 sm90f16
 HIP_EMULATE         = test/gpu/hip_emulate.h
-HIP_SOURCE_sm80f16  = build/hip/sm80f16/attn_hip.c
-HIP_SOURCE_sm90f16  = build/hip/sm90f16/attn_hip.c
-HIP_SOURCE_sm90     = build/hip/sm90/attn_hip.c
+# what test/gpu/hip_rows.py keeps of the table: all where there is none
+HIP_ROWS_sm80f16    = f16
+HIP_ROWS_sm90f16    = f16 wgmma
+HIP_ROWS_sm90       = both wgmma
 # wgmma: late in one, at once in the other; with carries and parts every few tiles
 HIP_DEFINES_sm90f16 = '-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)' -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
 HIP_DEFINES_sm90    = $(HIP_DEFINES_sm90f16) -DHIP_EMULATE_EARLY
@@ -74,16 +75,10 @@ build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wra
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
-$(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(or $(HIP_SOURCE_$(c)),attn_hip.c),$(HIP_EMULATE))))
-$(HIP_SOURCE_sm80f16): attn_hip.c test/gpu/hip_rows.py
+$(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(if $(HIP_ROWS_$(c)),build/hip/$(c)/)attn_hip.c,$(HIP_EMULATE))))
+build/hip/%/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
 	@mkdir -p $(@D)
-	python3 test/gpu/hip_rows.py f16 > $@
-$(HIP_SOURCE_sm90f16): attn_hip.c test/gpu/hip_rows.py
-	@mkdir -p $(@D)
-	python3 test/gpu/hip_rows.py f16 wgmma > $@
-$(HIP_SOURCE_sm90): attn_hip.c test/gpu/hip_rows.py
-	@mkdir -p $(@D)
-	python3 test/gpu/hip_rows.py both wgmma > $@
+	python3 test/gpu/hip_rows.py $(HIP_ROWS_$*) > $@
 # attention over MPI with device tensors: test/mpi/mpi.sh
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)

@@ -77,32 +77,30 @@ run_chip() { # chip, full or nothing
     same_bits "order random:1 gives other bits backward"
 }
 
+in_two_orders() { # label, program and its arguments: the same bits
+    local label=$1 order
+    shift
+    for order in forward random:1; do
+        add "$label, $order" HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order "$@" --hash
+        [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits, $label"
+    done
+}
 run_emulated() { # full or nothing; a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=300 few=50 backward=250 scalar=--scalar order
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=300 few=50 backward=250 scalar=--scalar first
     chip=sm80f16
     if [ "${1:-}" = full ]; then chip=sm80 count=3000 few=600 backward=600 scalar=; fi
     make -s build/hip/$chip/hip_grid ${1:+build/hip/$chip/hip_unit} || exit 1
     [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
     add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed 600 $scalar
-    for order in forward random:1; do
-        add "forward, $order" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 --hash $scalar
-        [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits"
-    done
-    for order in forward random:1; do
-        add "backward, $order" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order \
-            build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed 601 --hash $scalar
-        [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits backward"
-    done
+    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 $scalar
+    in_two_orders "backward" $proof build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed 601 $scalar
     # wgmma, with more LDS than the chip that runs it has
-    chip=sm90f16 count=200
+    chip=sm90f16 count=200 proof="$proof HIPSIM_LDS=262144"
     if [ "${1:-}" = full ]; then chip=sm90 count=3000; fi
     make -s build/hip/$chip/hip_grid || exit 1
-    add "forward" $proof HIPSIM_LDS=262144 build/hip/$chip/hip_grid --count $count --cost 18 --seed 600 --scalar
+    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed 600 --scalar
     if grep -q '_wgmma [0-9]' "build/hip/$chip/log"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $chip: no kernel on wgmma ran"; fi
-    for order in forward random:1; do
-        add "forward, $order" $proof HIPSIM_LDS=262144 HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 --hash --scalar
-        [ $order = forward ] && first=$(hash_of) || same_bits "order $order gives other bits"
-    done
+    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 --scalar
 }
 
 compiled() { # label, command...: a build that is not run

@@ -197,6 +197,7 @@ struct gpu_wgmma : gpu_copies {
     int32_t products = 0;
     uint32_t issued = 0;
     bool fenced = false, open = false;
+    __device__ static uint32_t address(const char *in_lds) { return (uint32_t)(uintptr_t)(hip_lds)in_lds; }
     __device__ void publish() { first = ~0u, end = 0; }
     template <class... R> __device__ __forceinline__ void fence(R &...) { fenced = true; }
     template <int DTYPE> __device__ static void make(const struct product &x) {

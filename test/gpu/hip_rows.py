@@ -28,7 +28,7 @@ def only_wgmma(text):
 def only_plain(text):
     """The table with kernels of wgmma that have neither masks nor every alignment, and without scalar ones."""
     text = without(only_wgmma(text), "SCALAR", "CACHE", "BACKWARD")
-    return re.sub(r' +GPU_ROW_WGMMA\("flash_" name "_d\d+_wgmma_(?:any|masks)".*\n', "", text)
+    return re.sub(r'(?: *\\\n +GPU_ROW_WGMMA\(name "_(?:any|masks)"[^\\\n]*)+', "", text)
 
 
 if __name__ == "__main__":
