@@ -14,6 +14,15 @@ const char *const class_name[NCLASS] = {
     "salu", "smem", "valu", "trans", "packed", "f64", "matrix", "lds", "vmem", "scratch", "branch", "barrier", "nop"};
 static pthread_mutex_t decode_lock = PTHREAD_MUTEX_INITIALIZER;
 
+// One row for a constant, wherever it is used; under decode_lock
+static u32 *constant_row(u32 bits) {
+  static u32 *known[1024];
+  u32 **at = &known[(bits * 2654435761u) >> 22], *row = *at;
+  if (row && row[0] == bits) return row;
+  row = aligned_alloc(64, MAXLANE * 4);
+  for (int i = 0; i < MAXLANE; i++) row[i] = bits;
+  return *at = row;
+}
 void operand_finish(Operand *o, char t) {
   if (o->kind != O_CONST) return;
   switch (t) {
@@ -27,10 +36,7 @@ void operand_finish(Operand *o, char t) {
     case 'l': o->bits = o->isfloat ? asq(o->fval) : o->ishex ? (u64)(i64)(i32)o->ival : (u64)o->ival; break;
     default: o->bits = o->isfloat ? asu((float)o->fval) : (u32)o->ival; break;
   }
-  if (!o->row && strchr("fui", t)) {
-    o->row = aligned_alloc(64, MAXLANE * 4);
-    for (int i = 0; i < MAXLANE; i++) o->row[i] = (u32)o->bits;
-  }
+  if (!o->row && strchr("fui", t)) o->row = constant_row((u32)o->bits);
 }
 
 // ---------------------------------------------------------------- operand text

@@ -102,6 +102,7 @@ u64 module_function_end(Module *m, u64 start);
 const char *module_line_at(Module *m, u64 pc);
 
 // ---------------------------------------------------------------- instructions
+enum { P_NOT, P_ROW, P_CONST, P_FLOAT }; // P_FLOAT: a row, where denormal numbers are kept
 enum { O_NONE, O_VGPR, O_SGPR, O_CONST, O_OFF, O_LABEL };
 enum { S_VCC = 106, S_TTMP = 108, S_M0 = 124, S_NULL = 125, S_EXEC = 126, S_SCC = 128, S_FLAT = 130, S_XNACK = 132 };
 typedef struct {
@@ -109,10 +110,10 @@ typedef struct {
   u8 neg, abs, sext;
   u8 isfloat, ishex; // how a constant was written
   u16 reg;           // VGPR number (AGPRs from 256) or SGPR number
+  u32 *row;    // constant broadcast to 64 lanes (32-bit types)
+  u64 bits;    // constant bits for the operand's type
   i64 ival;
   double fval; // constant as written
-  u64 bits;    // constant bits for the operand's type
-  u32 *row;    // constant broadcast to 64 lanes (32-bit types)
 } Operand;
 
 typedef struct {
@@ -132,27 +133,28 @@ struct Wave;
 struct Inst;
 typedef void (*ExecFn)(struct Wave *, const struct Inst *);
 typedef void (*Kern)(void *d, const void *a, const void *b, const void *c, int n);
-typedef struct Inst {
+typedef struct Inst { // what execution reads comes first: kernels are larger than a cache
   ExecFn fn;
-  struct Inst *next, *target;
-  u64 pc;
-  u32 len, idx;
-  u8 cls;
+  struct Inst *next;
   // VALU
   Kern kern;
-  const char *types; // "f:ff" destination and source types
+  char types[8]; // of the sources, then [7] of the destination
+  u8 plain[4];   // how a source is fetched that needs no work: P_NOT, P_ROW, P_CONST, P_FLOAT
   u8 nsrc, clamp, omod, vmask_dst;
-  u8 op_sel, op_sel_hi, neg_lo, neg_hi, keep_hi, slow;
+  u8 op_sel, op_sel_hi, neg_lo, neg_hi, keep_hi, slow, sub, cls;
+  u32 len, idx;
   Dpp *dpp;
   Sdwa *sdwa;
-  Operand dst, sdst, src[MAXSRC];
+  Operand dst, src[MAXSRC], sdst;
   // scalar / memory / matrix
+  const void *desc; // table entry of the family (matrix, memory)
   i32 simm;
   i32 offset, offset1;
-  u8 rtn, glc, lds, offen, idxen, bytes, nreg, sub, seg, cbsz, abid, blgp, byte_sel;
-  const void *desc; // table entry of the family (matrix, memory)
+  u8 rtn, glc, lds, offen, idxen, bytes, nreg, seg, cbsz, abid, blgp, byte_sel;
+  struct Inst *target;
   struct Inst *dual;
   ExecFn dual_fn; // second half of a VOPD pair; executor of the first
+  u64 pc;
   u32 warned;
   float cycles; // issue cost for the report
   u64 flops;

@@ -3,7 +3,7 @@
 #ifndef LANES_H
 #define LANES_H
 #include "hipsim.h"
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 #define LANES(...)                                                                                                                         \
@@ -19,6 +19,17 @@
 static inline void blend32(u32 *d, const u32 *s, u64 m, int n) {
 #ifdef __AVX512F__
   for (int i = 0; i < n; i += 16) _mm512_mask_storeu_epi32(d + i, (__mmask16)(m >> i), _mm512_load_si512(s + i));
+#elif defined(__AVX2__)
+  if (m == (n == 64 ? ~0ull : 0xffffffffull)) {
+    LANES(d[l] = s[l];);
+    return;
+  }
+  __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  for (int i = 0; i < n; i += 8) {
+    __m256i on = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(m >> i)), bit), bit);
+    __m256i *at = (__m256i *)(d + i);
+    _mm256_storeu_si256(at, _mm256_blendv_epi8(_mm256_loadu_si256(at), _mm256_loadu_si256((const __m256i *)(s + i)), on));
+  }
 #else
   for (int h = 0; h < n; h += 32) {
     u32 b = m >> h;
@@ -35,6 +46,11 @@ static inline u64 pack_mask(const u32 *s, int n) { // nonzero lanes
   for (int i = 0; i < n; i += 16) {
     __m512i x = _mm512_load_si512(s + i);
     m |= (u64)_mm512_test_epi32_mask(x, x) << i;
+  }
+#elif defined(__AVX2__)
+  for (int i = 0; i < n; i += 8) {
+    __m256i none = _mm256_cmpeq_epi32(_mm256_loadu_si256((const __m256i *)(s + i)), _mm256_setzero_si256());
+    m |= (u64)(u8)~_mm256_movemask_ps(_mm256_castsi256_ps(none)) << i;
   }
 #else
   for (int l = 0; l < n; l++) m |= (u64)(s[l] != 0) << l;

@@ -471,10 +471,12 @@ int launch_kernel(Kernel *K, const u32 grid[3], const u32 block[3], u32 dyn, voi
   put(pk, 32, 8, K->kd);
   put(pk, 40, 8, (u64)ka);
 
-  if (K->ordered_atomics < 0) K->ordered_atomics = code_ordered_atomics(K);
   int nt = env.threads > 0 ? env.threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
-  // results that depend on the order of workgroups stay reproducible: one thread
-  if ((K->ordered_atomics && env.threads <= 0) || env.global_races || env.trace) nt = 1;
+  if (env.global_races || env.trace) nt = 1;
+  if (env.threads <= 0 && nt > 1) {     // results that depend on the order of workgroups stay reproducible: one thread
+    if (K->ordered_atomics < 0) K->ordered_atomics = code_ordered_atomics(K);
+    if (K->ordered_atomics) nt = 1;
+  }
   if (nt > 64) nt = 64;
   if ((u64)nt > ln.nwg) nt = (int)ln.nwg;
   if (env.global_races) races_begin();

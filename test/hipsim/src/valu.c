@@ -230,10 +230,32 @@ static inline void round_enter(const Wave *w, const Inst *in) {
   fesetround(fe[t == 'f' ? w->mode & 3 : w->mode >> 2 & 3]);
 }
 
+// Sources that are a row of registers or of a constant as they are
+static void plain_sources(Inst *in) {
+  for (int i = 0; i < 3; i++) {
+    const Operand *o = &in->src[i];
+    char t = in->types[i];
+    in->plain[i] = P_NOT;
+    if (in->slow || o->neg || o->abs || !t || !strchr("uif", t)) continue;
+    if (o->kind == O_VGPR) in->plain[i] = t == 'f' ? P_FLOAT : P_ROW;
+    else if (o->kind == O_CONST && o->row) in->plain[i] = P_CONST;
+  }
+}
+static inline const void *source(Wave *w, const Inst *in, int i) {
+  switch (in->plain[i]) {
+    case P_FLOAT:
+      if (!(w->mode & 0x10)) break;
+      // fall through
+    case P_ROW: return w->v[in->src[i].reg];
+    case P_CONST: return in->src[i].row;
+  }
+  return fetch(w, in, i, w->tmp[i]);
+}
+
 static void valu_exec(Wave *w, const Inst *in) {
-  const void *a = fetch(w, in, 0, w->tmp[0]), *b = a, *c = a;
-  if (in->nsrc > 1) b = fetch(w, in, 1, w->tmp[1]);
-  if (in->nsrc > 2) c = fetch(w, in, 2, w->tmp[2]);
+  const void *a = source(w, in, 0), *b = a, *c = a;
+  if (in->nsrc > 1) b = source(w, in, 1);
+  if (in->nsrc > 2) c = source(w, in, 2);
   if (__builtin_expect(w->mode & 15, 0)) {
     round_enter(w, in);
     in->kern(w->out, a, b, c, w->n);
@@ -246,7 +268,7 @@ static void valu_exec(Wave *w, const Inst *in) {
   if (in->vmask_dst) set_mask(w, in->sdst.reg, pack_mask((u32 *)(w->out + MAXLANE), w->n) & write_mask(w, in));
 }
 static void cmp_exec(Wave *w, const Inst *in) {
-  const void *a = fetch(w, in, 0, w->tmp[0]), *b = fetch(w, in, 1, w->tmp[1]);
+  const void *a = source(w, in, 0), *b = source(w, in, 1);
   in->kern(w->out, a, b, b, w->n);
   u64 ex = write_mask(w, in);
   if (in->dpp && !in->dpp->bound) ex &= dpp_valid(w, in);
@@ -714,7 +736,7 @@ static double div_fixup_d(double q, double den, double num) {
 KF(k_div_fixup_f, div_fixup_f(a, b, c))
 KD(k_div_fixup_d, div_fixup_d(a, b, c))
 static void div_fmas_f(Wave *w, const Inst *in) {
-  const float *a = fetch(w, in, 0, w->tmp[0]), *b = fetch(w, in, 1, w->tmp[1]), *c = fetch(w, in, 2, w->tmp[2]);
+  const float *a = source(w, in, 0), *b = source(w, in, 1), *c = source(w, in, 2);
   u64 vcc = w->n == 64 ? s64(w, S_VCC) : w->s[S_VCC];
   float *d = (float *)w->out;
   for (int l = 0; l < w->n; l++) {
@@ -724,7 +746,7 @@ static void div_fmas_f(Wave *w, const Inst *in) {
   store_rows(w, in, d, 'f');
 }
 static void div_fmas_d(Wave *w, const Inst *in) {
-  const double *a = fetch(w, in, 0, w->tmp[0]), *b = fetch(w, in, 1, w->tmp[1]), *c = fetch(w, in, 2, w->tmp[2]);
+  const double *a = source(w, in, 0), *b = source(w, in, 1), *c = source(w, in, 2);
   u64 vcc = w->n == 64 ? s64(w, S_VCC) : w->s[S_VCC];
   double *d = (double *)w->out;
   for (int l = 0; l < w->n; l++) {
@@ -972,7 +994,7 @@ static void dot2_f(Wave *w, const Inst *in) { // sub: 0 f16->f32, 1 bf16->f32, 2
         LANES(f[l] = fabsf(f[l]) < lim ? 0.0f : f[l];);
       } // MI200 flushes denormals here
     }
-  const float *c = fetch(w, in, 2, w->tmp[2]);
+  const float *c = source(w, in, 2);
   bool nc = in->neg_lo >> 2 & 1 && !in->src[2].neg, ac = in->neg_hi >> 2 & 1;
   for (int l = 0; l < n; l++) {
     float z = c[l];
@@ -1023,7 +1045,7 @@ static void cvt_from_fp8(Wave *w, const Inst *in) { // sub bit0: bf8, bit1: pack
 static void cvt_pk_fp8(Wave *w, const Inst *in) { // two f32 -> one half of the destination
   bool bf8 = in->sub & 1, fnuz = w->ln->arch->gen == 9;
   int n = w->n;
-  const float *a = fetch(w, in, 0, w->tmp[0]), *b = fetch(w, in, 1, w->tmp[1]);
+  const float *a = source(w, in, 0), *b = source(w, in, 1);
   u32 *d = w->v[in->dst.reg], *r = (u32 *)w->out;
   int sh = in->op_sel >> 3 & 1 ? 16 : 0;
   for (int l = 0; l < n; l++) {
@@ -1034,7 +1056,7 @@ static void cvt_pk_fp8(Wave *w, const Inst *in) { // two f32 -> one half of the 
 }
 static void cvt_sr_fp8(Wave *w, const Inst *in) { // stochastic rounding into one byte
   bool bf8 = in->sub & 1, fnuz = w->ln->arch->gen == 9;
-  const float *a = fetch(w, in, 0, w->tmp[0]);
+  const float *a = source(w, in, 0);
   u32 b1[MAXLANE];
   const u32 *rnd = fetch_raw32(w, in, &in->src[1], 1, 0, b1);
   u32 *d = w->v[in->dst.reg], *r = (u32 *)w->out;
@@ -1451,9 +1473,8 @@ static bool cmp_bind(Inst *in, const char *mn, Operand *o, int n) {
       if (!strcmp(t->cond, cond)) in->kern = t->k;
   }
   if (!in->kern) return false;
-  char *tt = calloc(1, 8);
+  char *tt = in->types;
   memcpy(tt, ty, 2);
-  in->types = tt;
   in->slow = in->dpp || in->sdwa;
   in->fn = cmp_exec;
   in->cls = ty[0] == 'd' ? C_F64 : C_VALU;
@@ -1470,6 +1491,7 @@ static bool cmp_bind(Inst *in, const char *mn, Operand *o, int n) {
   }
   // v_cmp_class on raw bits must see the value before any flush; f16 sign modifiers live on bit 15
   if (ty[1] == 'u' && ty[0] == 'f') tt[0] = 'u';
+  plain_sources(in);
   return true;
 }
 
@@ -1494,8 +1516,7 @@ bool valu_bind(Inst *in, const char *mn, Operand *o, int n, const Arch *a, char 
     return false;
   }
   const char *colon = strchr(r->types, ':');
-  char *tt = calloc(1, 8); // source types at [0..], destination type at [7]
-  in->types = tt;
+  char *tt = in->types;
   if (!colon) {
     tt[7] = 0;
     return true;
@@ -1537,5 +1558,6 @@ bool valu_bind(Inst *in, const char *mn, Operand *o, int n, const Arch *a, char 
     ;
   else if (strchr("hws", tt[7]) || strchr("hwsb", tt[0])) in->slow = 1;
   if (in->dpp || in->sdwa) in->slow = 1;
+  plain_sources(in);
   return true;
 }
