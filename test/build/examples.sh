@@ -8,7 +8,8 @@ mkdir -p $dir
 passed=0 failed=0 skipped=0
 start='c[c+][+ ]' warn='-Wall -Wextra -Werror' gpu=${1:-}
 if [ "$gpu" = hip ]; then
-    make -s build/hip/gfx942/attn_hip.o || exit 1
+    object=build/hip/$(test/gpu/hip.sh folder gfx942)/attn_hip.o
+    make -s $object || exit 1
     start='hipcc '
 fi
 own_lines() { # file, compiler: the example without the implementation, and the warnings that only an optimizer has
@@ -32,7 +33,7 @@ for file in examples/*.c examples/*.cpp; do
         command=mpi$command
     fi
     if [ "$gpu" = hip ]; then
-        command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|attn_hip.c|-x none build/hip/gfx942/attn_hip.o|; s|-o [a-z]*|-o $exe|")
+        command=$(echo "$command" | sed "s|^hipcc|test/hipsim/hipcc|; s|-O3|-O1 -w|; s|attn_hip.c|-x none $object|; s|-o [a-z]*|-o $exe|")
     else
         # not how fast it is: that takes half a minute of compiling for each
         command=$(echo "$command" | sed "s|-O2|-O0 -DATTN_NO_OPTIMIZE -DATTN_NO_AVX512 -DATTN_NO_AVX2|; s|-o [a-z]*|-o $exe $warn|")

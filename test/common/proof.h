@@ -716,6 +716,7 @@ SHARED int proof_mixed_percent = 30;
 /* Of 100 descriptions with codes, so many have codes of int16 in k, v or both; their rows are whole multiples of 16, and those of most
  * decodes powers of 2: none lies across two pairs of planes. So many more have q8_0 or q4_0 there, rows of whole blocks. */
 SHARED int proof_planes_percent = 35, proof_blocks_percent = 30;
+SHARED int32_t proof_type16 = 0;                         /* ATTN_F16 or ATTN_BF16: q, k and v are never of the other */
 SHARED int64_t proof_whole(int64_t dim, int power) {
     int64_t least = 16;
     while (power && 2 * least <= dim) least *= 2;
@@ -770,6 +771,13 @@ SHARED void proof_draw_types(proof_case *c, proof_rng *r, int quantised) {
         c->own_types = 1;
         d->q.dtype = proof_own_type(r, 0), d->o.dtype = proof_dtype(r);
         d->k.dtype = proof_own_type(r, quantised), d->v.dtype = proof_own_type(r, quantised);
+    }
+    if (proof_type16) {                                  /* the other type of 16 bits alone: the one that was built */
+        const int32_t other = ATTN_F16 + ATTN_BF16 - proof_type16;
+        if (d->q.dtype == other && d->k.dtype == other && d->v.dtype == other) {
+            d->q.dtype = d->k.dtype = d->v.dtype = proof_type16;
+            if (d->o.dtype == other) d->o.dtype = proof_type16;
+        }
     }
     if (quantised && proof_planes_percent) proof_draw_planes(c, r);
     if (d->append.len) {

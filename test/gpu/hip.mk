@@ -14,11 +14,13 @@ HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
+# In CI each chip has kernels of one type of 16 bits, which of the two turns with the commit (hip.sh): a third of what is to be compiled.
+HIP_SAMPLES = $(foreach c,$(HIP_CHIPS),$(c)f16 $(c)bf16)
 # NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16 and sm90f16, of CI, have kernels of one type
 HIP_EMULATED        = sm80 sm80f16 sm90 sm90f16
 HIP_EMULATE         = test/gpu/hip_emulate.h
 # what test/gpu/hip_rows.py keeps of the table: all where there is none
-HIP_ROWS_sm80f16    = f16
+HIP_ROWS_sm80f16    = f16 units
 HIP_ROWS_sm90f16    = f16 wgmma
 HIP_ROWS_sm90       = both wgmma
 # wgmma: late in one, at once in the other; with carries and parts every few tiles
@@ -33,7 +35,7 @@ HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCr
               hipGetDeviceCount
 HIP_LINK    = $(HIPSIM_CC) -pthread $(foreach f,$(HIP_WRAPPED),-Wl,--wrap=$(f))
 
-.PHONY: hipsim hip-programs test-hip test-hip-full hip-mutate hip-report test-hipsim
+.PHONY: hipsim hip-objects test-hip test-hip-full hip-mutate hip-report test-hipsim
 ## test-hip      the GPU backend in the simulator, on four chips, as in CI
 test-hip:
 	@test/run.sh test/steps/gpu
@@ -75,6 +77,8 @@ build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wra
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
+$(foreach c,$(HIP_CHIPS),$(foreach t,f16 bf16,$(eval HIP_ROWS_$(c)$(t) = $(t) chip)$(eval HIP_DEFINES_$(c)$(t) = $(HIP_DEFINES_$(c)))\
+    $(eval $(call HIP_RULES,$(c)$(t),$(c),build/hip/$(c)$(t)/attn_hip.c))))
 $(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(if $(HIP_ROWS_$(c)),build/hip/$(c)/)attn_hip.c,$(HIP_EMULATE))))
 build/hip/%/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
 	@mkdir -p $(@D)
@@ -83,4 +87,5 @@ build/hip/%/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)
 	mpicc $(MPI_FLAGS) -D__HIP_PLATFORM_AMD__ -DMPI_DEVICE -c $< -o $@
-hip-programs: build/hip/sm80f16/hip_grid build/hip/sm90f16/hip_grid $(foreach c,$(HIP_CHIPS),$(HIP_PROGRAMS:%=build/hip/$(c)/%))
+# what every chip's programs are linked with: test/gpu/hip.sh run builds the rest, a chip beside another
+hip-objects: hipsim build/plain/impl.o $(HIP_PROGRAMS:%=build/hip/%.o) build/hip/hip_wrap.o

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test/gpu/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
-# test/gpu/hip.sh build                   builds the simulator and the programs of the four chips
-# test/gpu/hip.sh run CHIP [full]         the tests of a chip: the fixed ones, then the grid in three orders of waves and workgroups, full: four
+# test/gpu/hip.sh build                   builds the simulator and what the programs of all chips have
+# test/gpu/hip.sh folder CHIP [full]      where in build/hip they are: kernels of one type of 16 bits, which turns with the commit; full: of both
+# test/gpu/hip.sh run CHIP [full]         builds and runs the tests of a chip: the fixed ones, then the grid in three orders of waves and workgroups, full: four
 # test/gpu/hip.sh emulated [full]         those of NVIDIA's mma.sync and wgmma, emulated: the grid with kernels of f16, full: of both types, and gradients
 # test/gpu/hip.sh examples                the examples that a GPU compiler builds
 # test/gpu/hip.sh compile [full]          other chips, languages, compilers and NVIDIA: what their front ends say, or full: compiled with -O3; not run
@@ -29,9 +30,18 @@ skip_if_missing() {
     exit 0
 }
 
+# What CI draws turns with the commit, and HIP_TURN=N repeats it.
+turn=${HIP_TURN:-$((0x$(git rev-parse --short=6 HEAD 2>/dev/null | cut -c1-6 | grep . || echo 0)))}
+# chip, full or nothing. The two chips of a family have the two types.
+folder() {
+    local types=(f16 bf16) turn=$turn
+    if [ "${2:-}" = full ]; then echo "$1"; return; fi
+    case $1 in gfx942|gfx1201) turn=$((turn + 1)) ;; esac
+    echo "$1${types[turn % 2]}"
+}
 # label, program and its arguments: adds the program's totals, its log is shown where it failed
 add() {
-    local label=$1 rc p f s log=build/hip/$chip/log start=$SECONDS
+    local label=$1 rc p f s log=build/hip/$chip/log start=$SECONDS      # chip: its folder
     shift
     env "$@" >"$log" 2>&1
     rc=$?
@@ -49,31 +59,35 @@ same_bits() { # what it means that the last hash is not $first
     else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
 }
 run_chip() { # chip, full or nothing
-    local count=450 few=60 backward=130 bits=22 seed first order proof
-    chip=$1
-    if [ "${2:-}" = full ]; then count=6000 few=600 backward=2600 bits=24; fi
-    proof="HIPSIM_ARCH=$chip HIPSIM_POISON=1"
-    case $chip in gfx90a) seed=100 ;; gfx942) seed=200 ;; gfx1100) seed=300 ;; *) seed=400 ;; esac
-    [ ! -x build/hip/$chip/hip_unit ] || add "fixed tests" $proof build/hip/$chip/hip_unit
-    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost $bits --seed $seed
+    local count=450 few=60 backward=130 bits=22 seed first order proof grid
+    chip=$(folder "$1" "${2:-}")
+    grid="build/hip/$chip/hip_grid --type ${chip#"$1"}"
+    if [ "${2:-}" = full ]; then count=6000 few=600 backward=2600 bits=24 grid=build/hip/$chip/hip_grid; fi
+    proof="HIPSIM_ARCH=$1 HIPSIM_POISON=1 HIP_TYPE=${chip#"$1"}"
+    case $1 in gfx90a) seed=100 ;; gfx942) seed=200 ;; gfx1100) seed=300 ;; *) seed=400 ;; esac
+    seed=$((seed + turn * 1000))
+    make -s build/hip/$chip/hip_unit build/hip/$chip/hip_grid || exit 1
+    echo "  $chip: built in $SECONDS s"
+    add "fixed tests" $proof build/hip/$chip/hip_unit
+    add "forward" $proof $grid --count $count --cost $bits --seed $seed
     # the same cases in another order of waves and workgroups: the same bits
-    add "forward, races" $proof HIPSIM_GLOBAL_RACES=1 build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
+    add "forward, races" $proof HIPSIM_GLOBAL_RACES=1 $grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
     first=$(hash_of)
     # copies and launches in streams that run late, in an order drawn by the seed: every wait of the host counts
-    [ ! -x build/hip/$chip/hip_unit ] || add "threads, deferred" $proof HIPSIM_DEFER=1 build/hip/$chip/hip_unit two_threads
+    add "threads, deferred" $proof HIPSIM_DEFER=1 build/hip/$chip/hip_unit two_threads
     for order in 1 2; do
-        add "deferred $order" $proof HIPSIM_DEFER=$order build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
+        add "deferred $order" $proof HIPSIM_DEFER=$order $grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
         same_bits "deferred work gives other bits"
     done
     for order in reverse random:1 ${2:+random:2}; do
         add "$order, races" $proof HIPSIM_GLOBAL_RACES=1 HIPSIM_ORDER=$order \
-            build/hip/$chip/hip_grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
+            $grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
         same_bits "order $order gives other bits than forward"
     done
     # half of the descriptions have gradients
-    add "backward, races" $proof HIPSIM_GLOBAL_RACES=1 build/hip/$chip/hip_grid --backward --count $backward --cost $((bits - 2)) --seed $((seed + 2)) --hash
+    add "backward, races" $proof HIPSIM_GLOBAL_RACES=1 $grid --backward --count $backward --cost $((bits - 2)) --seed $((seed + 2)) --hash
     first=$(hash_of)
-    add "backward, random:1" $proof HIPSIM_ORDER=random:1 build/hip/$chip/hip_grid --backward --count $backward --cost $((bits - 2)) --seed $((seed + 2)) --hash
+    add "backward, random:1" $proof HIPSIM_ORDER=random:1 $grid --backward --count $backward --cost $((bits - 2)) --seed $((seed + 2)) --hash
     same_bits "order random:1 gives other bits backward"
 }
 
@@ -91,16 +105,16 @@ run_emulated() { # full or nothing; a product takes a thousand instructions
     if [ "${1:-}" = full ]; then chip=sm80 count=3000 few=600 backward=600 scalar=; fi
     make -s build/hip/$chip/hip_grid ${1:+build/hip/$chip/hip_unit} || exit 1
     [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
-    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed 600 $scalar
-    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 $scalar
-    in_two_orders "backward" $proof build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed 601 $scalar
+    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) $scalar
+    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar
+    in_two_orders "backward" $proof build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed $((601 + turn * 1000)) $scalar
     # wgmma, with more LDS than the chip that runs it has
     chip=sm90f16 count=200 proof="$proof HIPSIM_LDS=262144"
     if [ "${1:-}" = full ]; then chip=sm90 count=3000; fi
     make -s build/hip/$chip/hip_grid || exit 1
-    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed 600 --scalar
+    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) --scalar
     if grep -q '_wgmma [0-9]' "build/hip/$chip/log"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $chip: no kernel on wgmma ran"; fi
-    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed 602 --scalar
+    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) --scalar
 }
 
 compiled() { # label, command...: a build that is not run
@@ -150,10 +164,11 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
 
 case ${1:-} in
 missing) missing; exit ;;
-build) skip_if_missing; make -s -j2 hip-programs ;;
+build) skip_if_missing; make -s -j2 hip-objects ;;
+folder) folder "$2" "${3:-}" ;;
 run) skip_if_missing; run_chip "$2" "${3:-}"; finish ;;
 emulated) skip_if_missing; run_emulated "${2:-}"; finish ;;
 examples) skip_if_missing; test/build/examples.sh hip ;;
 compile) skip_if_missing; compile_only "${2:-}"; finish ;;
-*) sed -n '2,7s/^# //p' "$0"; exit 2 ;;
+*) sed -n '2,8s/^# //p' "$0"; exit 2 ;;
 esac

@@ -1,7 +1,7 @@
 /* hip_grid.c - backend "hip" on random valid descriptions, against the reference, element by element by the rule.
  *
  *   hip_grid [--count N] [--seed S] [--case I] [--cost BITS] [--seconds T] [--where host|device|both|mixed] [--backend NAME]
- *            [--hash] [--stop] [--scalar] [--backward] [--verbose]
+ *            [--hash] [--stop] [--scalar] [--type f16|bf16] [--backward] [--verbose]
  *
  * Case I of seed S is always the same description (proof_make), whatever runs before it; --cost bounds its size as in grid.c. It
  * goes in by host pointers, or by device pointers on a stream, or by both, which must agree bit for bit. What the backend does
@@ -9,7 +9,8 @@
  *
  * The cases run in a child process: an error of the simulator ends it, the parent names the case and goes on with the next. A
  * line `repeat:` is a command that runs that case alone. --hash prints a hash over all bits that came out: it must not depend on
- * HIPSIM_ORDER. --stop ends after the first failure. --scalar lets any case run on the scalar kernel. --backward runs the
+ * HIPSIM_ORDER. --stop ends after the first failure. --scalar lets any case run on the scalar kernel. --type says that there are
+ * matrix kernels for that type of 16 bits alone (hip_rows.py): what is drawn of the other is of that. --backward runs the
  * gradients of the descriptions that have some, from the reference's o and lse, and passes over the others. */
 #define _GNU_SOURCE
 #include "hip.h"
@@ -40,12 +41,14 @@ static struct shared {
     int cached[WHERE_BOTH];                              /* whether that ran on a kernel of caches, by host and by device pointers */
 } *shared;
 
+static const char *const type_name[] = {[ATTN_F16] = " --type f16", [ATTN_BF16] = " --type bf16", [0] = ""};
+
 static void repeat(const run_opts *o, int64_t index, int where) {
     static const char *const names[] = {"HIPSIM_ARCH", "HIPSIM_ORDER", "HIPSIM_POISON", "HIPSIM_GLOBAL_RACES"};
     printf("  repeat:");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) && *getenv(names[i])) printf(" %s=%s", names[i], getenv(names[i]));
-    printf(" %s%s --seed %llu --case %lld --cost %lld --where %s --verbose\n", o->self, o->backward ? " --backward" : "", (unsigned long long)o->seed, (long long)index,
+    printf(" %s%s%s --seed %llu --case %lld --cost %lld --where %s --verbose\n", o->self, o->backward ? " --backward" : "", type_name[proof_type16], (unsigned long long)o->seed, (long long)index,
            (long long)o->cost, where_name[where]);
 }
 static void fail(const run_opts *o, int64_t index, int where, const char *what) {
@@ -250,6 +253,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--stop")) o.stop = 1;
         else if (!strcmp(argv[i], "--scalar")) o.scalar = 1;
         else if (!strcmp(argv[i], "--backward")) o.backward = 1;
+        else if (!strcmp(argv[i], "--type")) proof_type16 = strcmp(value, "bf16") ? ATTN_F16 : ATTN_BF16, i++;
         else if (!strcmp(argv[i], "--seed")) o.seed = strtoull(value, NULL, 0), i++;
         else if (!strcmp(argv[i], "--count")) o.count = atoll(value), i++;
         else if (!strcmp(argv[i], "--case")) o.only = atoll(value), i++;

@@ -12,7 +12,7 @@ if ! command -v mpicc >/dev/null || ! command -v mpirun >/dev/null; then
     exit 0
 fi
 ranks() { # number, program and its arguments
-    timeout 200 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none -n "$@"
+    timeout 400 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none -n "$@"
 }
 if [ "$count" = large ]; then
     make -s build/mpi/large && ranks 2 build/mpi/large
@@ -35,10 +35,11 @@ export HIPSIM_THREADS=1 HIPSIM_MAX_INST=50000000 HIPSIM_POISON=1
 chips=gfx942
 [ "$count" -le 100 ] || chips="gfx90a gfx942 gfx1100 gfx1201"
 for chip in $chips; do
-    make -s build/hip/$chip/mpi_test || exit 1
+    folder=$(test/gpu/hip.sh folder $chip $([ "$count" -le 100 ] || echo full))
+    make -s build/hip/$folder/mpi_test || exit 1
     for ranks in 1 2 3; do
         echo "-- $ranks ranks, tensors in the memory of $chip"
-        HIPSIM_ARCH=$chip HIPSIM_DEFER=$ranks ranks "$ranks" build/hip/$chip/mpi_test --count "$count" --seed $((seed + ranks)) --cost 16 || status=1
+        HIPSIM_ARCH=$chip HIPSIM_DEFER=$ranks ranks "$ranks" build/hip/$folder/mpi_test --count "$count" --seed $((seed + ranks)) --cost 16 || status=1
     done
 done
 exit $status
