@@ -758,7 +758,7 @@ __host__ __device__ static inline int32_t gpu_part_keys(int32_t k_len, int32_t m
 /* The parts of a sequence: 1 where it is computed whole. */
 __host__ __device__ static inline int32_t gpu_parts_of(
     const gpu_cut &c, int32_t rows, int32_t k_len) {
-    if (rows < c.from || rows > c.to || k_len <= GPU_PART_KEYS) return 1;
+    if (!c.to || rows < c.from || rows > c.to || k_len <= GPU_PART_KEYS) return 1;
     const int32_t keys = gpu_part_keys(k_len, c.most[rows > GPU_FEW_ROWS]);
     return k_len / keys + (k_len % keys != 0);
 }
@@ -1371,31 +1371,38 @@ __device__ static __forceinline__ void gpu_poison(const gpu_params &p, int32_t h
    The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row:
    its lanes take a key each, then an output dim each. Nothing is kept per key, LDS is not used, and
    a value is touched only by a row that sees its key. */
+/* As many dims of a product are summed before they join the sum of those before them: it drifts no
+   further than such a block does, however many dims there are. */
+enum { GPU_DOT_DIMS = 256 };
 /* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole
    multiples of 16 bytes, at such addresses; the sums are the same. */
 template <int DTYPE, bool WIDE>
 __device__ static inline float gpu_scalar_score(const gpu_params &p, int64_t q_at, int64_t k_at) {
     constexpr int SIZE = DTYPE == ATTN_F32 ? 4 : 2, PIECE = 16 / SIZE;
-    float sum[4] = {0, 0, 0, 0};
-    int32_t c = 0;
-    if constexpr (WIDE) {
-        for (; c < p.head_dim; c += PIECE) {
-            const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE),
-                        k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
-            for (int n = 0; n < PIECE; n++)
-                sum[n % 4] = fmaf(gpu_get((const char *)&q, DTYPE, n),
-                    gpu_get((const char *)&k, DTYPE, n), sum[n % 4]);
+    float all = 0;
+    for (int32_t c = 0; c < p.head_dim;) {
+        const int32_t end = c + GPU_DOT_DIMS < p.head_dim ? c + GPU_DOT_DIMS : p.head_dim;
+        float sum[4] = {0, 0, 0, 0};
+        if constexpr (WIDE) {
+            for (; c < end; c += PIECE) {
+                const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE),
+                            k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
+                for (int n = 0; n < PIECE; n++)
+                    sum[n % 4] = fmaf(gpu_get((const char *)&q, DTYPE, n),
+                        gpu_get((const char *)&k, DTYPE, n), sum[n % 4]);
+            }
+        } else {
+            for (; c + 4 <= end; c += 4)
+                for (int n = 0; n < 4; n++)
+                    sum[n] = fmaf(gpu_get(p.q.data, DTYPE, q_at + c + n),
+                        gpu_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
+            for (; c < end; c++)
+                sum[0] = fmaf(
+                    gpu_get(p.q.data, DTYPE, q_at + c), gpu_get(p.k.data, DTYPE, k_at + c), sum[0]);
         }
-    } else {
-        for (; c + 4 <= p.head_dim; c += 4)
-            for (int n = 0; n < 4; n++)
-                sum[n] = fmaf(gpu_get(p.q.data, DTYPE, q_at + c + n),
-                    gpu_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
-        for (; c < p.head_dim; c++)
-            sum[0] = fmaf(
-                gpu_get(p.q.data, DTYPE, q_at + c), gpu_get(p.k.data, DTYPE, k_at + c), sum[0]);
+        all += (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
-    return p.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    return p.scale * all;
 }
 
 /* Where a row of head h finds its query, its keys and their values, here: tensors of one type that
@@ -1626,16 +1633,21 @@ template <int KV> struct gpu_cached {
         const int32_t dtype = KV == GPU_MIXED ? p.k.dtype : KV;
         const int64_t k_at = gpu_element(at, p.call.k.stride, kv_head);
         const float scale = gpu_scale_of(p.k, at, kv_head);
-        float sum[4] = {0, 0, 0, 0};
-        int32_t c = 0;
-        for (; c + 4 <= p.call.head_dim; c += 4)
-            for (int n = 0; n < 4; n++)
-                sum[n] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c + n),
-                    scale * gpu_get_any(p.call.k.data, dtype, k_at + c + n), sum[n]);
-        for (; c < p.call.head_dim; c++)
-            sum[0] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c),
-                scale * gpu_get_any(p.call.k.data, dtype, k_at + c), sum[0]);
-        return p.call.scale * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+        const int32_t dim = p.call.head_dim;
+        float all = 0;
+        for (int32_t c = 0; c < dim;) {
+            const int32_t end = c + GPU_DOT_DIMS < dim ? c + GPU_DOT_DIMS : dim;
+            float sum[4] = {0, 0, 0, 0};
+            for (; c + 4 <= end; c += 4)
+                for (int n = 0; n < 4; n++)
+                    sum[n] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c + n),
+                        scale * gpu_get_any(p.call.k.data, dtype, k_at + c + n), sum[n]);
+            for (; c < end; c++)
+                sum[0] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c),
+                    scale * gpu_get_any(p.call.k.data, dtype, k_at + c), sum[0]);
+            all += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        }
+        return p.call.scale * all;
     }
     __device__ __forceinline__ own own_of(const params &p, int32_t j) const {
         const gpu_place at = gpu_place_of(p, s, j);
@@ -2345,14 +2357,19 @@ __device__ static inline void gpu_put_grad(
 template <int DTYPE>
 __device__ static inline float gpu_grad_dot(
     const char *x, int32_t dtype, int64_t x_at, const char *y, int64_t y_at, int32_t n) {
-    float sum[4] = {0, 0, 0, 0};
-    int32_t c = 0;
-    for (; c + 4 <= n; c += 4)
-        for (int e = 0; e < 4; e++)
-            sum[e] = fmaf(gpu_get(x, dtype, x_at + c + e), gpu_get(y, DTYPE, y_at + c + e), sum[e]);
-    for (; c < n; c++)
-        sum[0] = fmaf(gpu_get(x, dtype, x_at + c), gpu_get(y, DTYPE, y_at + c), sum[0]);
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    float all = 0;
+    for (int32_t c = 0; c < n;) {
+        const int32_t end = c + GPU_DOT_DIMS < n ? c + GPU_DOT_DIMS : n;
+        float sum[4] = {0, 0, 0, 0};
+        for (; c + 4 <= end; c += 4)
+            for (int e = 0; e < 4; e++)
+                sum[e] =
+                    fmaf(gpu_get(x, dtype, x_at + c + e), gpu_get(y, DTYPE, y_at + c + e), sum[e]);
+        for (; c < end; c++)
+            sum[0] = fmaf(gpu_get(x, dtype, x_at + c), gpu_get(y, DTYPE, y_at + c), sum[0]);
+        all += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+    return all;
 }
 
 /* What a row and a key that it sees are to each other. */

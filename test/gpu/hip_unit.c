@@ -869,14 +869,14 @@ static void long_sums(void) {
 /* Scores of equal products, each of which rounds the same way: taken in turn over all dims they lose what no sum of random ones does. */
 static void equal_products(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
-    static const int64_t dims[] = {64, 128, 200, 256, 300};
+    static const int64_t dims[] = {64, 128, 200, 256, 300, 576};
     registered();
-    for (int n = 0; n < 3 * 5 * 4; n++) {
+    for (int n = 0; n < 3 * 6 * 4; n++) {
         proof_case c;
         attn_desc *d = &c.d;
-        shape(&c, 1, 3 + n / 30 * 40, 70, 2, 1, dims[n / 3 % 5], 0, dtype[n % 3]);
+        shape(&c, 1, 3 + n / 36 * 40, 70, 2, 1, dims[n / 3 % 6], 0, dtype[n % 3]);
         proof_draw draw = plain_draw();
-        draw.alibi = n / 15 % 2;                        /* the general kernels */
+        draw.alibi = n / 18 % 2;                        /* the general kernels */
         proof_bind_all(&c, &draw);
         if (draw.alibi) for (int h = 0; h < 2; h++) ((float *)(uintptr_t)d->alibi)[h] = 0;
         for (int64_t i = 0; i < d->q_len * 2 * d->head_dim; i++) element_put((void *)(uintptr_t)d->q.data, d->q.dtype, i, 1.37 + 0.0311 * n);
@@ -889,6 +889,17 @@ static void equal_products(void) {
                   (double)d->lse[i], want, absolute((double)d->lse[i] - want) / allowed);
         proof_free(&c);
     }
+}
+/* No query, where keys would be cut into parts if there were one and no dropout. */
+static void no_query(void) {
+    proof_case c;
+    attn_plan plan;
+    shape(&c, 1, 0, 900, 2, 1, 64, 0, ATTN_F16);
+    c.d.dropout = 0.25f;
+    registered(), bind(&c);
+    CHECK(!attn_query(&c.d, NULL, &plan) && plan.splits == 1, "%s", c.message);
+    CHECK(!proof_call(&c, 0), "%s", c.message);
+    proof_free(&c);
 }
 /* Every type of o beside every type of q, k and v, where all rows are aligned and where none is. */
 static void output_types(void) {
@@ -2419,7 +2430,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
