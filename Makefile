@@ -83,7 +83,7 @@ setup:
 	    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); } || exit 1; \
 	echo "== setup: $$(($$(date +%s) - start)).0 s"
 
-## test          every test that belongs to CI, about 20 minutes on two cores; VERBOSE=1 shows their output
+## test          every test that belongs to CI; VERBOSE=1 shows their output
 test:
 	@test/run.sh $(STEPS)
 

@@ -1371,38 +1371,38 @@ __device__ static __forceinline__ void gpu_poison(const gpu_params &p, int32_t h
    The kernel of chips without a matrix unit, and of dims beyond every tile. A wave computes a row:
    its lanes take a key each, then an output dim each. Nothing is kept per key, LDS is not used, and
    a value is touched only by a row that sees its key. */
-/* As many dims of a product are summed before they join the sum of those before them: it drifts no
-   further than such a block does, however many dims there are. */
-enum { GPU_DOT_DIMS = 256 };
-/* scale * dot(q_i, k_j); four sums, for their rounding and for their latency. WIDE: rows are whole
-   multiples of 16 bytes, at such addresses; the sums are the same. */
+/* A sum of products over `dims`, GPU_SUM_DIMS at a time: add(c, n, sum) adds those of dims c to c + n to
+   four sums, for their rounding and for their latency; n is STEP, or 1 where fewer are left. */
+template <int STEP, class ADD>
+__device__ static __forceinline__ float gpu_dot(int32_t dims, const ADD &add) {
+    float all = 0;
+    for (int32_t c = 0; c < dims;) {
+        const int32_t end = c + GPU_SUM_DIMS < dims ? c + GPU_SUM_DIMS : dims;
+        float sum[4] = {0, 0, 0, 0};
+        for (; c + STEP <= end; c += STEP) add(c, STEP, sum);
+        for (; c < end; c++) add(c, 1, sum);
+        all += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+    return all;
+}
+/* scale * dot(q_i, k_j). WIDE: rows are whole multiples of 16 bytes, at such addresses, and the sums
+   are the same. */
 template <int DTYPE, bool WIDE>
 __device__ static inline float gpu_scalar_score(const gpu_params &p, int64_t q_at, int64_t k_at) {
     constexpr int SIZE = DTYPE == ATTN_F32 ? 4 : 2, PIECE = 16 / SIZE;
-    float all = 0;
-    for (int32_t c = 0; c < p.head_dim;) {
-        const int32_t end = c + GPU_DOT_DIMS < p.head_dim ? c + GPU_DOT_DIMS : p.head_dim;
-        float sum[4] = {0, 0, 0, 0};
-        if constexpr (WIDE) {
-            for (; c < end; c += PIECE) {
-                const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE),
-                            k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
-                for (int n = 0; n < PIECE; n++)
-                    sum[n % 4] = fmaf(gpu_get((const char *)&q, DTYPE, n),
-                        gpu_get((const char *)&k, DTYPE, n), sum[n % 4]);
-            }
-        } else {
-            for (; c + 4 <= end; c += 4)
-                for (int n = 0; n < 4; n++)
-                    sum[n] = fmaf(gpu_get(p.q.data, DTYPE, q_at + c + n),
-                        gpu_get(p.k.data, DTYPE, k_at + c + n), sum[n]);
-            for (; c < end; c++)
-                sum[0] = fmaf(
-                    gpu_get(p.q.data, DTYPE, q_at + c), gpu_get(p.k.data, DTYPE, k_at + c), sum[0]);
-        }
-        all += (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    }
-    return p.scale * all;
+    if constexpr (WIDE)
+        return p.scale * gpu_dot<PIECE>(p.head_dim, [&](int32_t c, int n, float *sum) {
+            const uint4 q = *(const uint4 *)(p.q.data + (q_at + c) * SIZE),
+                        k = *(const uint4 *)(p.k.data + (k_at + c) * SIZE);
+            for (int e = 0; e < n; e++)
+                sum[e % 4] = fmaf(gpu_get((const char *)&q, DTYPE, e),
+                    gpu_get((const char *)&k, DTYPE, e), sum[e % 4]);
+        });
+    return p.scale * gpu_dot<4>(p.head_dim, [&](int32_t c, int n, float *sum) {
+        for (int e = 0; e < n; e++)
+            sum[e] = fmaf(gpu_get(p.q.data, DTYPE, q_at + c + e),
+                gpu_get(p.k.data, DTYPE, k_at + c + e), sum[e]);
+    });
 }
 
 /* Where a row of head h finds its query, its keys and their values, here: tensors of one type that
@@ -1633,21 +1633,11 @@ template <int KV> struct gpu_cached {
         const int32_t dtype = KV == GPU_MIXED ? p.k.dtype : KV;
         const int64_t k_at = gpu_element(at, p.call.k.stride, kv_head);
         const float scale = gpu_scale_of(p.k, at, kv_head);
-        const int32_t dim = p.call.head_dim;
-        float all = 0;
-        for (int32_t c = 0; c < dim;) {
-            const int32_t end = c + GPU_DOT_DIMS < dim ? c + GPU_DOT_DIMS : dim;
-            float sum[4] = {0, 0, 0, 0};
-            for (; c + 4 <= end; c += 4)
-                for (int n = 0; n < 4; n++)
-                    sum[n] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c + n),
-                        scale * gpu_get_any(p.call.k.data, dtype, k_at + c + n), sum[n]);
-            for (; c < end; c++)
-                sum[0] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c),
-                    scale * gpu_get_any(p.call.k.data, dtype, k_at + c), sum[0]);
-            all += (sum[0] + sum[1]) + (sum[2] + sum[3]);
-        }
-        return p.call.scale * all;
+        return p.call.scale * gpu_dot<4>(p.call.head_dim, [&](int32_t c, int n, float *sum) {
+            for (int e = 0; e < n; e++)
+                sum[e] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c + e),
+                    scale * gpu_get_any(p.call.k.data, dtype, k_at + c + e), sum[e]);
+        });
     }
     __device__ __forceinline__ own own_of(const params &p, int32_t j) const {
         const gpu_place at = gpu_place_of(p, s, j);
@@ -2357,19 +2347,10 @@ __device__ static inline void gpu_put_grad(
 template <int DTYPE>
 __device__ static inline float gpu_grad_dot(
     const char *x, int32_t dtype, int64_t x_at, const char *y, int64_t y_at, int32_t n) {
-    float all = 0;
-    for (int32_t c = 0; c < n;) {
-        const int32_t end = c + GPU_DOT_DIMS < n ? c + GPU_DOT_DIMS : n;
-        float sum[4] = {0, 0, 0, 0};
-        for (; c + 4 <= end; c += 4)
-            for (int e = 0; e < 4; e++)
-                sum[e] =
-                    fmaf(gpu_get(x, dtype, x_at + c + e), gpu_get(y, DTYPE, y_at + c + e), sum[e]);
-        for (; c < end; c++)
-            sum[0] = fmaf(gpu_get(x, dtype, x_at + c), gpu_get(y, DTYPE, y_at + c), sum[0]);
-        all += (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    }
-    return all;
+    return gpu_dot<4>(n, [&](int32_t c, int step, float *sum) {
+        for (int e = 0; e < step; e++)
+            sum[e] = fmaf(gpu_get(x, dtype, x_at + c + e), gpu_get(y, DTYPE, y_at + c + e), sum[e]);
+    });
 }
 
 /* What a row and a key that it sees are to each other. */

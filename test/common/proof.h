@@ -716,7 +716,7 @@ SHARED int proof_mixed_percent = 30;
 /* Of 100 descriptions with codes, so many have codes of int16 in k, v or both; their rows are whole multiples of 16, and those of most
  * decodes powers of 2: none lies across two pairs of planes. So many more have q8_0 or q4_0 there, rows of whole blocks. */
 SHARED int proof_planes_percent = 35, proof_blocks_percent = 30;
-SHARED int32_t proof_type16 = 0;                         /* ATTN_F16 or ATTN_BF16: q, k and v are never of the other */
+SHARED int32_t proof_type16 = 0;                         /* ATTN_F16 or ATTN_BF16: q, k and v are not all of the other */
 SHARED int64_t proof_whole(int64_t dim, int power) {
     int64_t least = 16;
     while (power && 2 * least <= dim) least *= 2;

@@ -14,8 +14,6 @@ HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
-# In CI each chip has kernels of one type of 16 bits, which of the two turns with the commit (hip.sh): a third of what is to be compiled.
-HIP_SAMPLES = $(foreach c,$(HIP_CHIPS),$(c)f16 $(c)bf16)
 # NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16 and sm90f16, of CI, have kernels of one type
 HIP_EMULATED        = sm80 sm80f16 sm90 sm90f16
 HIP_EMULATE         = test/gpu/hip_emulate.h
@@ -77,6 +75,7 @@ build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wra
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
+# in CI each chip has kernels of one type of 16 bits, which of the two turns with the commit (hip.sh): a third less is to be compiled
 $(foreach c,$(HIP_CHIPS),$(foreach t,f16 bf16,$(eval HIP_ROWS_$(c)$(t) = $(t) chip)$(eval HIP_DEFINES_$(c)$(t) = $(HIP_DEFINES_$(c)))\
     $(eval $(call HIP_RULES,$(c)$(t),$(c),build/hip/$(c)$(t)/attn_hip.c))))
 $(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(if $(HIP_ROWS_$(c)),build/hip/$(c)/)attn_hip.c,$(HIP_EMULATE))))

@@ -3,7 +3,7 @@
 #ifndef LANES_H
 #define LANES_H
 #include "hipsim.h"
-#if defined(__AVX512F__) || defined(__AVX2__)
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 #define LANES(...)                                                                                                                         \
@@ -64,7 +64,6 @@ static inline void join64(u64 *d, const u32 *lo, const u32 *hi, int n) { LANES(d
 
 // vector register row of operand o (register i of the group)
 static inline u32 *vrow(Wave *w, const Operand *o, int i) { return w->v[o->reg + i]; }
-const void *fetch(Wave *w, const Inst *in, int i, void *buf);
 const u32 *fetch_raw32(Wave *w, const Inst *in, const Operand *o, int i, int part, u32 *buf);
 void store_rows(Wave *w, const Inst *in, const void *res, char type);
 static inline u64 write_mask(const Wave *w, const Inst *in) { return wave_exec(w) & (in->dpp ? in->dpp->enable : ~0ull); }

@@ -70,8 +70,8 @@ static const u64 *fetch_raw64(Wave *w, const Inst *in, const Operand *o, int i, 
 }
 static void flush_f32(u32 *b, int n) { LANES(b[l] = (b[l] & 0x7f800000) ? b[l] : b[l] & 0x80000000;); }
 
-// Source i converted to its type; returns buf or the register row itself
-const void *fetch(Wave *w, const Inst *in, int i, void *buf) {
+// Source i converted to its type; returns buf or the register row itself. What needs no work source() has found before.
+static const void *fetch(Wave *w, const Inst *in, int i, void *buf) {
   const Operand *o = &in->src[i];
   char t = in->types[i];
   int n = w->n;
@@ -80,10 +80,6 @@ const void *fetch(Wave *w, const Inst *in, int i, void *buf) {
     case 'u':
     case 'i':
     case 'f': {
-      if (!in->slow && o->kind == O_VGPR && !o->neg && !o->abs) {
-        if (t != 'f' || (w->mode & 0x10)) return w->v[o->reg];
-      }
-      if (!in->slow && o->kind == O_CONST && o->row && !o->neg && !o->abs) return o->row;
       const u32 *r = fetch_raw32(w, in, o, i, 0, b);
       if (o->neg || o->abs) {
         u32 am = o->abs ? 0x7fffffff : ~0u, nm = o->neg ? 0x80000000 : 0;
