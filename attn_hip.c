@@ -2626,7 +2626,7 @@ __global__ static void __launch_bounds__(64) gpu_dsink_kernel(gpu_grad_params g)
    one head, a wave TILE of them; K and V pass through LDS in tiles of BN keys:
 
      s = mma(k, q)                 scores, transposed: a lane has BN / 2 keys of one query
-     p = exp2(s * scale - m)       m moves only when a maximum outgrows it by 2^8
+     p = exp2(s * scale - m)       m moves only when a maximum outgrows it (gpu_p_bias)
      o = o * alpha + mma(v, p)     o transposed as well: a lane has D / 2 dims of its query
 
    Tile t + 1 travels from memory to registers while tile t is computed, then to the other half
@@ -2680,12 +2680,16 @@ template <class S> __device__ static inline uint32_t gpu_v_at(uint32_t d, uint32
 
 /* P is cut off towards zero, which makes it too small by a factor that for many keys is F = 1 +
    2^-bits / (2 ln 2) on average. So m is log2(F) below the maximum and the end multiplies with F /
-   l: the largest key's p is F, cut to 1, and exact; the mean error of the others is gone. f16 also
-   raises P by 2^7, away from the subnormals, which MI200 flushes. */
+   l: the largest key's p is F, cut to 1, and exact; the mean error of the others is gone. P also
+   goes times 2^RAISE and m follows the maximum when that has grown by 2^GROWTH: together they fill
+   f16's range, so that P's subnormals, which MI200 takes for 0, begin at 2^-26 of the largest key.
+   mma.sync rounds to nearest: it has RAISE and GROWTH alone. */
 template <int DTYPE> struct gpu_p_bias {
-    static constexpr float F = DTYPE == ATTN_F16 ? 1.00035220f : 1.00281763f;
-    /* of F, and of 2^7 */
-    static constexpr float LOG2 = DTYPE == ATTN_F16 ? 7.00050803f : 0.00405932f;
+    static constexpr bool F16 = DTYPE == (int)ATTN_F16;
+    static constexpr float F = F16 ? 1.00035220f : 1.00281763f;
+    static constexpr float LOG2_F = F16 ? 0.00050803f : 0.00405932f;
+    static constexpr float RAISE = F16 ? 12.0f : 0.0f, GROWTH = F16 ? 3.0f : 8.0f;
+    static constexpr float LOG2 = LOG2_F + RAISE;
 };
 
 /* Non-finite halves become the largest finite value; bad collects what changed. */
@@ -3097,8 +3101,8 @@ template <class S> struct gpu_flash16 {
             GPU_SCORE(n) = hidden ? GPU_NEG_INF : GPU_SCORE(n);
         }
     }
-    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
-       for itself alone, so that its bits do not depend on its neighbours. */
+    /* m follows the maximum of a row only when that has grown by more than 2^GROWTH, and a row does
+       so for itself alone, so that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
         const float bias = gpu_p_bias<S::DTYPE>::LOG2 * unscale;
         float top = GPU_NEG_INF;
@@ -3107,8 +3111,9 @@ template <class S> struct gpu_flash16 {
         /* A general row may be as far from 0 as f32 reaches: there m is the maximum itself, and the
            factor of P joins in weights(). Elsewhere top and the bias count from base. */
         if (!FROM_MAX && !GENERAL) top -= base;
-        const float limit =
-            m == GPU_NEG_INF ? GPU_NEG_INF : (GENERAL ? 0.0f : bias) + 8.0f * unscale;
+        const float limit = m == GPU_NEG_INF
+                                ? GPU_NEG_INF
+                                : (GENERAL ? 0.0f : bias) + gpu_p_bias<S::DTYPE>::GROWTH * unscale;
         if (gpu_wave_ballot((GENERAL ? top - base : top) > limit)) {
             top = fmaxf(top, U::other_half(top));
             const bool grows = (GENERAL ? top - base : top) > limit;
@@ -3707,7 +3712,7 @@ template <class S> struct gpu_grad16 {
     /* lse in base 2, log2 of F below it, which raises P by F (gpu_p_bias). A row that saw nothing
        has a P of 0. */
     __device__ __forceinline__ static constexpr float log2_of_f() {
-        return !U::CUTS ? 0.0f : S::DTYPE == (int)ATTN_F16 ? 0.00050803f : 0.00405932f;
+        return U::CUTS ? gpu_p_bias<S::DTYPE>::LOG2_F : 0.0f;
     }
     __device__ __forceinline__ static float log2_of(float x) {
         return __float_as_uint(x) == 0xff800000u ? -x : fmaf(x, GPU_LOG2E, -log2_of_f());
@@ -5226,8 +5231,8 @@ template <class S> struct gpu_flash_mma {
 
     const char *k_data, *v_data; /* key 0 of the head */
 
-    /* f16 raises P by 2^7, away from the subnormals, which leaves it 2^8 to grow. */
-    static constexpr float RAISE = S::DTYPE == ATTN_F16 ? 7.0f : 0.0f;
+    static constexpr float RAISE = gpu_p_bias<S::DTYPE>::RAISE,
+                           GROWS_AT = RAISE + gpu_p_bias<S::DTYPE>::GROWTH;
 
     __device__ __forceinline__ explicit gpu_flash_mma(char *shared) : lds(shared) {}
 
@@ -5456,8 +5461,8 @@ template <class S> struct gpu_flash_mma {
     __device__ __forceinline__ float base_of(int y) const {
         return m[y] == GPU_NEG_INF ? 0.0f : m[y];
     }
-    /* m follows the maximum of a row only when that has grown by more than 2^8, and a row does so
-       for itself alone, so that its bits do not depend on its neighbours. */
+    /* m follows the maximum of a row only when that has grown by more than 2^GROWTH, and a row does
+       so for itself alone, so that its bits do not depend on its neighbours. */
     __device__ __forceinline__ void follow_max() {
         float top[QUERIES];
         bool grows = false;
@@ -5465,13 +5470,13 @@ template <class S> struct gpu_flash_mma {
             top[y] = GPU_NEG_INF;
             GPU_UNROLL for (int n = 0; n < SCORES; n++)
                 top[y] = fmaxf(top[y], score(y, n));
-            grows |= (top[y] - m[y]) * scale > RAISE + 8.0f;
+            grows |= (top[y] - m[y]) * scale > GROWS_AT;
         }
         if (!gpu_wave_ballot(grows)) return;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             top[y] = fmaxf(top[y], gpu_wave_xor(top[y], 1));
             top[y] = fmaxf(top[y], gpu_wave_xor(top[y], 2));
-            if (!((top[y] - m[y]) * scale > RAISE + 8.0f)) continue;
+            if (!((top[y] - m[y]) * scale > GROWS_AT)) continue;
             const float next = RAISE == 0.0f ? top[y] : top[y] - RAISE / scale,
                         alpha = gpu_exp2((m[y] - next) * scale);
             m[y] = next;

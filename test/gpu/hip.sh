@@ -103,7 +103,8 @@ run_emulated() { # full or nothing; a product takes a thousand instructions
     local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=300 few=50 backward=250 scalar=--scalar first
     chip=sm80f16
     if [ "${1:-}" = full ]; then chip=sm80 count=3000 few=600 backward=600 scalar=; fi
-    make -s build/hip/$chip/hip_grid ${1:+build/hip/$chip/hip_unit} || exit 1
+    make -s build/hip/$chip/hip_grid build/hip/$chip/hip_unit || exit 1
+    add "small weights" $proof HIP_TYPE=${chip#sm80} build/hip/$chip/hip_unit small_weights
     [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
     add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) $scalar
     in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar

@@ -1028,6 +1028,34 @@ static void large_and_even(void) {
         proof_free(&c);
     }
 }
+/* Keys of little weight alone have values: o is what the matrix unit makes of a small P, whether m is the maximum or
+ * waits for it to grow. */
+static void small_weights(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
+    enum { Q = 20, K = 300, D = 64 };
+    registered();
+    for (int n = 0; n < 16; n++) {
+        const double top = n / 4 % 2 ? 2.0 : 0, down = (n / 8 ? 24 : 20) * 0.6931471805599453;      /* from the largest score */
+        proof_case c;
+        shape(&c, 1, Q, K, 1, 1, D, 0, dtype[n % 2]);
+        c.d.o.dtype = ATTN_F32;
+        c.d.scale = 1, c.d.flags |= ATTN_SCALE;
+        if (n / 2 % 2) c.d.softcap = 1000;
+        bind(&c);
+        for (int64_t i = 0; i < Q; i++)
+            for (int64_t d = 0; d < D; d++) element_put((void *)(uintptr_t)c.d.q.data, dtype[n % 2], i * D + d, d == 0);
+        for (int64_t j = 0; j < K; j++)
+            for (int64_t d = 0; d < D; d++) {
+                const int large = j == 3 || j == 200;    /* the second grows by less than m waits for */
+                element_put((void *)(uintptr_t)c.d.k.data, dtype[n % 2], j * D + d, d ? 0 : j == 200 ? top : large ? 0 : top - down);
+                element_put((void *)(uintptr_t)c.d.v.data, dtype[n % 2], j * D + d, large ? 0 : 1 + (j + d) % 7);
+            }
+        proof_freeze(&c);
+        c.max_v = 7;
+        agrees(&c, "small weights");
+        proof_free(&c);
+    }
+}
 /* MI200 multiplies f16 that are subnormal by 2^10 before it, unless the row has an element for which that is too much: the whole row then does
  * without, whichever lanes hold that element. */
 static void one_large_query(void) {
@@ -2430,7 +2458,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
