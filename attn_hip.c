@@ -21,7 +21,7 @@
  *   >>decode    few rows against many keys
  *   >>backward  the gradients, on every chip and for every size
  *   >>kernel16  f16 and bf16 on a matrix unit
- *   >>backward16  their gradients
+ *   >>gradients on a matrix unit, of any type
  *   >>kernel32  f32: matrix unit or FMA
  *   >>kernel16 mma.sync   the same on NVIDIA: mma.sync, wgmma
  *   >>table     one row per instantiation: the dispatcher
@@ -52,9 +52,11 @@
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
  *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
- * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward of f32, of
- *   dims above 128, of a dout of another type than q, and of f16 on gfx90a, whose matrix unit takes
- *   subnormals for 0; dbias everywhere. Backward with masks, or of rows that are no
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward of dims above
+ *   128, with MFMA above 256; but for MFMA that of f32 and of a dout of another type than q, which
+ *   is computed in f32 there, a quarter as fast as 16 bits or less, and so is that of f16 on gfx90a,
+ *   whose unit of 16 bits takes subnormals for 0: both up to 128 dims; dbias everywhere. Backward
+ *   with masks, or of rows that are no
  *   multiples of 16 bytes or follow each other backwards, makes each weight alone. And with more
  *   rows or fewer keys than DECODE wants, pages in device memory; q, k and v of different
  *   types, codes among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in
@@ -510,7 +512,7 @@ template <int DTYPE> __device__ static inline uint32_t gpu_truncate2(float low, 
     else return gpu_bytes(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
 }
 
-/* What units whose lanes have one column share: >>backward16 asks for it. */
+/* What units whose lanes have one column share: >>gradients asks for it. */
 template <int TILE> struct gpu_one_column {
     enum { COLUMNS = 1, CUTS = 1 }; /* P and ds are cut towards zero */
     __device__ static int first_row(int lane) { return 8 * (lane / TILE); }
@@ -525,16 +527,15 @@ template <int TILE> struct gpu_one_column {
 /* A unit whose lanes hold the 8 k of their half. chunk(lane), of each unit: the 16-byte chunk of a
    16-k step in which a lane's elements begin. */
 struct gpu_half_operand {
-    typedef gpu_u32x4 operand;
+    typedef gpu_u32x4 operand, weights;
     /* The operand of the chunk at chunk(lane), and of the one after it where it takes both. */
     __device__ static operand whole(gpu_u32x4 low, gpu_u32x4) { return low; }
     /* The right operand of which this lane has the k of its half. */
     __device__ static operand exchange(gpu_u32x4 own) { return own; }
 };
-/* MFMA 32x32x8 (gfx90a, gfx942), wave64. A: row l % 32, k = 4 (l / 32) + e; D: row 8 (r /
-   4) + 4 (l / 32) + r % 4. An operand of 16 k is two of the instruction's; bits 2 and 3 of a
-   left row swap. */
-template <> struct gpu_unit<UNIT_MFMA> : gpu_half_operand, gpu_one_column<32> {
+/* What MFMA of 32 x 32 share (gfx90a, gfx942), wave64. A: row l % 32; D: row 8 (r / 4) + 4 (l / 32)
+   + r % 4. Bits 2 and 3 of a left row swap. */
+struct gpu_mfma : gpu_half_operand, gpu_one_column<32> {
     enum {
         TILE = 32,
         WAVE = 64,
@@ -549,6 +550,12 @@ template <> struct gpu_unit<UNIT_MFMA> : gpu_half_operand, gpu_one_column<32> {
         return (lane & 19) | (lane & 4) << 1 | (lane & 8) >> 1;
     }
     __device__ static int chunk(int lane) { return lane / TILE; }
+    /* The value of the lane with the other half of this lane's query. */
+    __device__ static float other_half(float x) { return gpu_wave_xor(x, 32); }
+    __device__ static float column_max(float x) { return fmaxf(x, other_half(x)); }
+};
+/* 32x32x8: k = 4 (l / 32) + e. An operand of 16 k is two of the instruction's. */
+template <> struct gpu_unit<UNIT_MFMA> : gpu_mfma {
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         /* names of their own: clang 19's bit cast of a.hi reads a.lo */
         const gpu_u32x2 a0 = a.lo, a1 = a.hi, b0 = b.lo, b1 = b.hi;
@@ -562,9 +569,25 @@ template <> struct gpu_unit<UNIT_MFMA> : gpu_half_operand, gpu_one_column<32> {
             return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(
                 __builtin_bit_cast(gpu_i16x4, a), __builtin_bit_cast(gpu_i16x4, b), c, 0, 0, 0);
     }
-    /* The value of the lane with the other half of this lane's query. */
-    __device__ static float other_half(float x) { return gpu_wave_xor(x, 32); }
-    __device__ static float column_max(float x) { return fmaxf(x, other_half(x)); }
+};
+/* f32, 32x32x2: lane l holds A[l % 32][l / 32] and B[l / 32][l % 32]. */
+__device__ static inline gpu_f32x16 gpu_mfma_f32(float a, float b, gpu_f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
+}
+/* An operand of 8 k, 4 of each half, is four of the instruction's; nothing is rounded. */
+template <> struct gpu_unit<UNIT_MFMA_F32> : gpu_mfma {
+    enum { CUTS = 0 };
+    typedef gpu_f32x8 weights;
+    template <int> __device__ static acc mma(operand a, operand b, acc c) {
+        GPU_UNROLL for (int e = 0; e < 4; e++)
+            c = gpu_mfma_f32(__uint_as_float(a[e]), __uint_as_float(b[e]), c);
+        return c;
+    }
+    __device__ static acc multiply_add(float a, float b, acc c) { return gpu_mfma_f32(a, b, c); }
+    /* f32's largest where x is beyond, or a NaN */
+    __device__ static float finite(float x) {
+        return __builtin_amdgcn_fmed3f(x, -0x1.fffffep127f, 0x1.fffffep127f);
+    }
 };
 
 /* What both WMMA 16x16x16 units share. */
@@ -583,7 +606,7 @@ struct gpu_wmma : gpu_one_column<16> {
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
 template <> struct gpu_unit<UNIT_WMMA11> : gpu_wmma {
     enum { LATE_V = 1, RING = 2, STEPWISE = 1 };
-    typedef gpu_u32x8 operand;
+    typedef gpu_u32x8 operand, weights;
     __device__ static int left_row(int lane) { return (lane & 1) << 3 | (lane & 14) >> 1; }
     __device__ static int chunk(int) { return 0; }
     __device__ static operand whole(gpu_u32x4 low, gpu_u32x4 high) {
@@ -626,11 +649,6 @@ template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma, gpu_half_operand {
                 __builtin_bit_cast(gpu_i16x8, a), __builtin_bit_cast(gpu_i16x8, b), c);
     }
 };
-
-/* f32, MFMA 32x32x2: lane l holds A[l % 32][l / 32] and B[l / 32][l % 32]; D as of 32x32x8. */
-__device__ static inline gpu_f32x16 gpu_mfma_f32(float a, float b, gpu_f32x16 c) {
-    return __builtin_amdgcn_mfma_f32_32x32x2f32(a, b, c, 0, 0, 0);
-}
 #endif
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
 #if !defined(GPU_EMULATED) /* the tests have the same in plain HIP */
@@ -681,11 +699,11 @@ struct gpu_sums8 {
 };
 __device__ static __forceinline__ void gpu_pin(gpu_sums8 &) {}
 /* mma.sync m16n8k16 twice, for tiles of 16 x 16 whose columns are the instruction's rows: the right
-   operand is its A, the left one its B, by ldmatrix. A lane has two columns. For >>backward16: the
+   operand is its A, the left one its B, by ldmatrix. A lane has two columns. For >>gradients: the
    forward has a kernel of its own. */
 template <> struct gpu_unit<UNIT_SM80> {
     enum { TILE = 16, WAVE = 32, RING = 2, STEPWISE = 0, COLUMNS = 2, CUTS = 0 };
-    typedef gpu_u32x4 operand;
+    typedef gpu_u32x4 operand, weights;
     typedef gpu_sums8 acc;
     __device__ static constexpr int column_of(int n) { return n % 4 / 2; }
     __device__ static constexpr int row_of(int n) { return n / 4 * 8 + n % 2; }
@@ -2289,8 +2307,9 @@ struct gpu_grad_params {
     gpu_tensor dout, dq, dk, dv;
     const float *dlse;
     float *dbias, *dsink;
-    float *delta;                                     /* D of each row, where lse has it */
-    int32_t dout_dtype, dq_dtype, dk_dtype, dv_dtype; /* ATTN_F32 .. ATTN_F64 */
+    float *delta; /* D of each row, where lse has it */
+    /* ATTN_F32 .. ATTN_F64; dtype: of q, k, v */
+    int32_t dtype, dout_dtype, dq_dtype, dk_dtype, dv_dtype;
 };
 
 /* The tokens of k and v that are the sequence's, keys or not: as gpu_sequence has them. */
@@ -3458,8 +3477,8 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_for
     GPU_ROWS_16_WMMA12("bf16", ATTN_BF16) GPU_ROWS_16_WMMA12("f16", ATTN_F16)
 /* clang-format on */
 #endif
-/* ============================================================================ >>backward16 ====
-   The gradients of f16 and bf16 on a matrix unit. A kernel has columns, TILE of them a wave, and
+/* ============================================================================ >>gradients ====
+   The gradients on a matrix unit. A kernel has columns, TILE of them a wave, and
    passes over rows, BN at a time: dq has queries for columns and keys for rows, dk and dv the other
    way round. left is what rows have, k and v or q and dout; right is what columns have:
 
@@ -3471,30 +3490,46 @@ template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_for
    ds are rounded to 16 bits there, cut towards zero as P is there. Rows come in order and each sum
    has one owner: the same bits on every run. In f16 the P and the ds of a column go times a power
    of two that follows the largest so far. A lane has COLUMNS columns: one, or with mma.sync two,
-   whose products are turned over and whose P and ds are rounded to nearest. */
+   whose products are turned over and whose P and ds are rounded to nearest.
+
+   In f32 (F32) left lies in LDS as rows alone, which serve both products, and P and ds stay what they
+   are. Whatever type q, k, v and dout have becomes f32 when it is loaded: so the gradients of f16 on a
+   unit that takes subnormals for 0, and of a dout of another type, are computed there too. */
+/* f32: rows or keys between two carries of sums: what is allowed is some 64 units */
+enum { GPU_CARRY_F32 = 128 };
 enum { GRAD_DQ = 1, GRAD_DK = 2, GRAD_DV = 4 };
 template <int UNIT_, int DTYPE_, int D_, int KIND_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> {
     typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
     enum {
+        F32 = UNIT_ == UNIT_MFMA_F32,
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
         ROW_TILES = BN_ / B::TILE,
+        STEPS = F32 ? D_ / 8 : B::STEPS, /* products of 16 or 8 k for a tile of scores */
+        K_ROW = F32 ? 4 * D_ : B::K_ROW, /* bytes in LDS: of a row, of all, transposed */
+        K_BYTES = BN_ * K_ROW,
+        V_BYTES = F32 ? 0 : B::V_BYTES,
         DIMS = BN_ / 4 * D_ / B::THREADS, /* that a thread brings, of 4 rows */
         WORDS = DIMS / 2,
-        FIRST = B::K_BYTES + X * B::V_BYTES,      /* of q or k */
-        SECOND = X * B::K_BYTES + Y * B::V_BYTES, /* of dout or v */
+        FIRST = K_BYTES + X * V_BYTES,                      /* of q or k */
+        SECOND = F32 ? K_BYTES : X * K_BYTES + Y * V_BYTES, /* of dout or v */
         /* steps of the second right operand that lie in LDS: where there are no registers for them */
-        PARKED = UNIT_ == UNIT_WMMA11  ? X * (D_ == 128     ? 7
-                                                 : D_ == 64 ? 3 * Y
-                                                            : 0)
-                 : X && Y && D_ == 128 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
-                                       : 0,
+        PARKED = UNIT_ == UNIT_WMMA11          ? X * (D_ == 128     ? 7
+                                                         : D_ == 64 ? 3 * Y
+                                                                    : 0)
+                 : X && D_ == 256              ? 2
+                 : X && Y && D_ == 128 && !F32 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
+                                               : 0,
         PARK_STEP = 32 * B::BM, /* bytes */
         PARK = FIRST + SECOND,
         LDS = PARK + PARKED * PARK_STEP,
-        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || D_ < 128),
+        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || D_ < 128 || F32),
+        CARRY = GPU_CARRY_F32 / BN_, /* F32: tiles between two sums of sums */
+        PER_SIMD = D_ > (F32 ? 64 : 128) || (F32 && X && Y)
+                       ? 1
+                       : 2, /* waves: each has 512 or 256 registers */
         /* a 0 for products to start from: for gfx11's clang 19 makes one anew for each */
         ZERO = UNIT_ == UNIT_WMMA11 && D_ < 128,
         RANGED = DTYPE_ == (int)ATTN_F16
@@ -3506,11 +3541,11 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
     }
 };
 
-/* A tensor of 16 bits whose rows a kernel passes over. */
+/* A tensor whose rows a kernel passes over. */
 struct gpu_grad_rows {
     const char *data; /* of row 0 */
     int64_t stride;   /* bytes */
-    int32_t dims;
+    int32_t dims, dtype;
 };
 
 /* Rows of `left` on their way to LDS, to byte AT: a thread has DIMS dims of 4 rows, 8 groups of dims
@@ -3594,9 +3629,60 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     }
 };
 
-template <class S> struct gpu_grad16 {
+#if GPU_ON_CUDA
+template <class S, int AT> struct gpu_grad_left_f32 {};
+#else
+/* Dims d .. d + 3 of a row of any type, 0 beyond `dims`. */
+__device__ static __forceinline__ gpu_u32x4 gpu_row_floats(
+    const char *row, int32_t d, int32_t dims, int32_t dtype, bool aligned) {
+    gpu_u32x4 x = {0, 0, 0, 0};
+    if (!aligned) {
+        GPU_UNROLL for (int e = 0; e < 4; e++)
+            if (d + e < dims) x[e] = __float_as_uint(gpu_get(row, dtype, d + e));
+    } else if (d < dims) {
+        if (dtype == ATTN_F32) return *(const gpu_u32x4 *)(row + 4 * d);
+        const gpu_u32x2 two = *(const gpu_u32x2 *)(row + 2 * d);
+        GPU_UNROLL for (int e = 0; e < 4; e++) {
+            const uint32_t half = two[e / 2] >> e % 2 * 16 & 0xffffu;
+            x[e] = dtype == ATTN_BF16 ? half << 16 : __float_as_uint(gpu_f16_value((uint16_t)half));
+        }
+    }
+    return x;
+}
+/* The same of F32, as rows alone: a thread has 4 dims of every STEP-th row. */
+template <class S, int AT> struct gpu_grad_left_f32 {
+    enum { PIECES = S::D / 4, LOADS = S::BN * PIECES / S::THREADS, STEP = S::THREADS / PIECES };
+    gpu_u32x4 next[LOADS];
+
+    __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
+        const int32_t my = (int32_t)S::thread(), d = my % PIECES * 4,
+                      first = t * S::BN + my / PIECES;
+        GPU_UNROLL for (int n = 0; n < LOADS; n++)
+            next[n] = gpu_row_floats(x.data + min(first + n * STEP, rows - 1) * x.stride, d, x.dims,
+                x.dtype, S::ALIGN >= 16);
+    }
+    template <bool FINITE>
+    __device__ __forceinline__ void store(char *lds, const gpu_grad_rows &, uint32_t &bad) {
+        const uint32_t my = S::thread();
+        GPU_UNROLL for (int n = 0; n < LOADS; n++) {
+            if (FINITE) GPU_UNROLL
+                for (int e = 0; e < 4; e++) bad |= !gpu_is_finite(__uint_as_float(next[n][e]));
+            *(gpu_u32x4 *)(lds + AT + gpu_k_at<S>(my / PIECES + n * STEP, my % PIECES)) = next[n];
+        }
+    }
+};
+#endif
+template <bool F32, class A, class B> struct gpu_either {
+    typedef B type;
+};
+template <class A, class B> struct gpu_either<true, A, B> {
+    typedef A type;
+};
+
+template <class S> struct gpu_grad_matrix {
     typedef typename S::U U;
     typedef typename U::operand operand;
+    typedef typename U::weights weights; /* of 16 rows, as the second products take them */
     typedef typename U::acc acc;
     enum {
         D = S::D,
@@ -3607,8 +3693,8 @@ template <class S> struct gpu_grad16 {
         GENERAL = S::MASKS != 0,
         COLUMNS = U::COLUMNS, /* of a lane */
         TOLD = S::KEYS && !GENERAL,
-        FIRST_T = S::K_BYTES, /* where the transposed ones begin */
-        SECOND_T = S::FIRST + S::X * S::K_BYTES
+        FIRST_T = S::F32 ? 0 : S::K_BYTES, /* where the transposed ones begin */
+        SECOND_T = S::FIRST + (S::F32 ? 0 : S::X * S::K_BYTES)
     };
 
     char *lds;
@@ -3620,6 +3706,9 @@ template <class S> struct gpu_grad16 {
     gpu_range wave_sees;    /* that some column of the wave sees */
     operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
     acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1], zero;
+    /* F32: the sums of what came before the last CARRY tiles, `since` of which are in x and y */
+    acc x_before[S::F32 && S::X ? S::DIM_TILES : 1], y_before[S::F32 && S::Y ? S::DIM_TILES : 1];
+    int32_t since;
     float x_by[COLUMNS], y_by[COLUMNS]; /* RANGED: what ds and P go times */
     float lse[COLUMNS], delta[COLUMNS]; /* of the lane's columns, queries; lse as log2_of has it */
     uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
@@ -3627,12 +3716,15 @@ template <class S> struct gpu_grad16 {
 
     int32_t next_head;
     gpu_grad_rows from_first, from_second;
-    gpu_grad_left<S, true, S::X != 0, 0> left_first;
-    gpu_grad_left<S, S::X != 0, S::Y != 0, S::FIRST> left_second;
+    typename gpu_either<S::F32, gpu_grad_left_f32<S, 0>, gpu_grad_left<S, true, S::X != 0, 0>>::type
+        left_first;
+    typename gpu_either<S::F32, gpu_grad_left_f32<S, S::FIRST>,
+        gpu_grad_left<S, S::X != 0, S::Y != 0, S::FIRST>>::type left_second;
     int64_t told_at; /* of row 0 of next_head, in lse and D */
     float told_next;
 
-    __device__ __forceinline__ gpu_grad16(char *shared, float *rows_told, const gpu_grad_params &g)
+    __device__ __forceinline__ gpu_grad_matrix(
+        char *shared, float *rows_told, const gpu_grad_params &g)
         : lds(shared), told(rows_told), arguments(g) {}
     __device__ __forceinline__ static int32_t lane() { return (int32_t)(S::thread() % U::WAVE); }
     __device__ __forceinline__ int32_t my_column(int y) const {
@@ -3683,8 +3775,12 @@ template <class S> struct gpu_grad16 {
        half has of them: nobody else's, so there is no barrier. */
     template <int KEPT>
     __device__ __forceinline__ void load_operands(
-        operand (&to)[KEPT], int y, const char *from, int32_t dims) const {
-        if constexpr (COLUMNS > 1) {
+        operand (&to)[KEPT], int y, const char *from, int32_t dims, int32_t dtype) const {
+        if constexpr (S::F32) {
+            GPU_UNROLL for (int n = 0; n < S::STEPS; n++)
+                to[n] =
+                    gpu_row_floats(from, 8 * n + 4 * U::chunk(lane()), dims, dtype, S::ALIGN >= 16);
+        } else if constexpr (COLUMNS > 1) {
             GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
                 for (int half = 0; half < 2; half++)
                     to[n][2 * half + y] = gpu_row_pair(
@@ -3726,22 +3822,28 @@ template <class S> struct gpu_grad16 {
             const int32_t c = max(min(my_column(y), used.hi - 1), used.lo),
                           kv_head = head / p.group;
             const int64_t j = c - used.lo;
+            const int32_t size = bytes_of(g.dtype);
             if (S::KEYS) {
                 const char *k = p.k.data, *v = p.v.data;
-                k += 2 * (s.k_base + j * p.k.stride[1] + kv_head * p.k.stride[2]);
-                v += 2 * (s.v_base + j * p.v.stride[1] + kv_head * p.v.stride[2]);
-                load_operands(first, y, k, p.head_dim);
-                if constexpr (S::X) load_operands(second, y, v, p.v_dim);
+                k += size * (s.k_base + j * p.k.stride[1] + kv_head * p.k.stride[2]);
+                v += size * (s.v_base + j * p.v.stride[1] + kv_head * p.v.stride[2]);
+                load_operands(first, y, k, p.head_dim, g.dtype);
+                if constexpr (S::X) load_operands(second, y, v, p.v_dim, g.dtype);
             } else {
                 const int64_t l = gpu_lse_at(s, head, c);
-                load_operands(first, y, p.q.data + 2 * gpu_row_at(p, s, p.q, head, c), p.head_dim);
+                load_operands(first, y, p.q.data + size * gpu_row_at(p, s, p.q, head, c),
+                    p.head_dim, g.dtype);
                 if constexpr (S::X)
-                    load_operands(
-                        second, y, g.dout.data + 2 * gpu_row_at(p, s, g.dout, head, c), p.v_dim);
+                    load_operands(second, y,
+                        g.dout.data + bytes_of(g.dout_dtype) * gpu_row_at(p, s, g.dout, head, c),
+                        p.v_dim, g.dout_dtype);
                 lse[y] = log2_of(p.lse[l]);
                 delta[y] = g.delta[l];
             }
         }
+    }
+    __device__ __forceinline__ static int32_t bytes_of(int32_t dtype) {
+        return S::F32 && dtype == ATTN_F32 ? 4 : 2;
     }
     /* What is fetched from now on is of head h. */
     __device__ __forceinline__ void of_head(int32_t h) {
@@ -3749,18 +3851,20 @@ template <class S> struct gpu_grad16 {
         const gpu_params &p = g.call;
         const gpu_seq s = sequence();
         const int32_t kv_head = h / p.group;
+        const int32_t dtype = S::KEYS ? g.dout_dtype : g.dtype, size_a = bytes_of(g.dtype),
+                      size_b = bytes_of(dtype);
         const char *a, *b;
         next_head = h;
         if (S::KEYS) {
-            a = p.q.data + 2 * gpu_row_at(p, s, p.q, h, 0);
-            b = g.dout.data + 2 * gpu_row_at(p, s, g.dout, h, 0);
+            a = p.q.data + size_a * gpu_row_at(p, s, p.q, h, 0);
+            b = g.dout.data + size_b * gpu_row_at(p, s, g.dout, h, 0);
             told_at = gpu_lse_at(s, h, 0);
         } else {
-            a = p.k.data + 2 * (s.k_base + kv_head * p.k.stride[2]);
-            b = p.v.data + 2 * (s.v_base + kv_head * p.v.stride[2]);
+            a = p.k.data + size_a * (s.k_base + kv_head * p.k.stride[2]);
+            b = p.v.data + size_b * (s.v_base + kv_head * p.v.stride[2]);
         }
-        from_first = {a, 2 * (S::KEYS ? p.q : p.k).stride[1], p.head_dim};
-        from_second = {b, 2 * (S::KEYS ? g.dout : p.v).stride[1], p.v_dim};
+        from_first = {a, size_a * (S::KEYS ? p.q : p.k).stride[1], p.head_dim, g.dtype};
+        from_second = {b, size_b * (S::KEYS ? g.dout : p.v).stride[1], p.v_dim, dtype};
     }
     /* TOLD: a thread brings the lse or the D of a row, all of them by the same load. */
     __device__ __forceinline__ void fetch(int32_t t) {
@@ -3802,7 +3906,8 @@ template <class S> struct gpu_grad16 {
     __device__ __forceinline__ void place_lanes() {
         const uint32_t row = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::chunk(lane());
         rows_at = gpu_k_at<S>(row, chunk);
-        turned_at = gpu_v_at<S>(row, chunk * 8) - S::K_BYTES;
+        turned_at = S::F32 ? gpu_k_at<S>(8 * chunk, row / 4) + row % 4 * 4 /* dim `row` of a row */
+                           : gpu_v_at<S>(row, chunk * 8) - S::K_BYTES;
     }
     /* Rows TILE tile .. of what lies as rows from byte `from` on, times right, of which the first
        steps lie in LDS. */
@@ -3833,27 +3938,40 @@ template <class S> struct gpu_grad16 {
         if constexpr (COLUMNS > 1) return operand();
         else return U::whole(*(const gpu_u32x4 *)from, *(const gpu_u32x4 *)(from + 16 * TILE));
     }
-    /* sums += what lies transposed from byte `from` on, of rows 16 step .., times weights. */
+    /* sums += what lies transposed from byte `from` on, of rows 16 step .., times w. F32: as rows; where
+       some are hidden they are made finite here. */
+    template <bool EDGE>
     __device__ __forceinline__ void add(
-        acc (&sums)[S::DIM_TILES], uint32_t from, uint32_t step, operand weights) const {
+        acc (&sums)[S::DIM_TILES], uint32_t from, uint32_t step, weights w) const {
         const uint32_t read = again(turned_at);
         const char *base = lds + from;
-        operand ring[U::RING];
-        GPU_UNROLL for (uint32_t n = 0; n < U::RING; n++)
-            if (n < S::DIM_TILES)
-                ring[n] = operand_at(
-                    base + S::v_line(n * TILE), read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
-        step_done();
-        GPU_UNROLL for (uint32_t tile = 0; tile < S::DIM_TILES; tile++) {
-            const uint32_t n = tile + U::RING;
-            sums[tile] = U::template mma<S::DTYPE>(ring[tile % U::RING], weights, sums[tile]);
-            if (n < S::DIM_TILES)
-                ring[tile % U::RING] = operand_at(
-                    base + S::v_line(n * TILE), read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
+        if constexpr (S::F32) {
+            GPU_UNROLL for (uint32_t e = 0; e < 8; e++) GPU_UNROLL
+                for (uint32_t tile = 0; tile < S::DIM_TILES; tile++) {
+                    float a = *(const float *)(base + (16 * step + e) * S::K_ROW + tile * 128 +
+                                               (read ^ e << 4));
+                    if (EDGE) a = U::finite(a);
+                    sums[tile] = U::multiply_add(a, w[e], sums[tile]);
+                }
+            return;
+        } else {
+            operand ring[U::RING];
+            GPU_UNROLL for (uint32_t n = 0; n < U::RING; n++)
+                if (n < S::DIM_TILES)
+                    ring[n] = operand_at(base + S::v_line(n * TILE),
+                        read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
             step_done();
+            GPU_UNROLL for (uint32_t tile = 0; tile < S::DIM_TILES; tile++) {
+                const uint32_t n = tile + U::RING;
+                sums[tile] = U::template mma<S::DTYPE>(ring[tile % U::RING], w, sums[tile]);
+                if (n < S::DIM_TILES)
+                    ring[tile % U::RING] = operand_at(base + S::v_line(n * TILE),
+                        read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
+                step_done();
+            }
+            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+                gpu_pin(sums[tile]);
         }
-        GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
-            gpu_pin(sums[tile]);
     }
     /* The lane's row n of ACC of a tile of rows, from its first on, and its column. */
     __device__ __forceinline__ static constexpr int row_of(int n) { return U::row_of(n); }
@@ -3869,7 +3987,9 @@ template <class S> struct gpu_grad16 {
        of the tile, which is `place` in told. */
     template <bool EDGE>
     __device__ __forceinline__ void probabilities(acc &s, int32_t row0, int32_t place) const {
-        const float scale = -gpu_reload(arguments).call.scale_log2, least = -0x1p-12f;
+        /* what P is rounded to forgives that it is a little above 1 */
+        const float scale = -gpu_reload(arguments).call.scale_log2,
+                    least = S::F32 ? 0.0f : -0x1p-12f;
         float low = 0.0f;
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
             const gpu_f32x2 x = {s[n], s[n + 1]},
@@ -3957,16 +4077,23 @@ template <class S> struct gpu_grad16 {
                 for (int n = 0; n < ACC; n++) sums[tile][n] *= alpha[column_of(n)];
         }
     }
-    __device__ __forceinline__ static operand rounded(
+    __device__ __forceinline__ static weights rounded(
         const acc &w, int c, const float (&by)[COLUMNS]) {
-        gpu_u32x4 own;
-        GPU_UNROLL for (int e = 0; e < 4; e++) {
-            const int n = 8 * c + 2 * e;
-            gpu_f32x2 two = {w[n], w[n + 1]};
-            if (S::RANGED) two = two * by[column_of(n)];
-            own[e] = U::template pack<S::DTYPE>(two[0], two[1]);
+        if constexpr (S::F32) {
+            weights own;
+            GPU_UNROLL for (int e = 0; e < 8; e++)
+                own[e] = w[8 * c + e];
+            return own;
+        } else {
+            gpu_u32x4 own;
+            GPU_UNROLL for (int e = 0; e < 4; e++) {
+                const int n = 8 * c + 2 * e;
+                gpu_f32x2 two = {w[n], w[n + 1]};
+                if (S::RANGED) two = two * by[column_of(n)];
+                own[e] = U::template pack<S::DTYPE>(two[0], two[1]);
+            }
+            return U::exchange(own);
         }
-        return U::exchange(own);
     }
     /* Tile t; before the last product, where registers are free, the next one is fetched. */
     template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next) {
@@ -3981,7 +4108,7 @@ template <class S> struct gpu_grad16 {
             if constexpr (S::Y) {
                 if (S::RANGED) follow(s, y, y_by);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
-                    add(y, SECOND_T, (uint32_t)(n * TILE / 16 + c), rounded(s, c, y_by));
+                    add<EDGE>(y, SECOND_T, (uint32_t)(n * TILE / 16 + c), rounded(s, c, y_by));
             }
             if constexpr (S::X) {
                 if (!GENERAL) {
@@ -3989,12 +4116,12 @@ template <class S> struct gpu_grad16 {
                     gradients<EDGE>(s, dp, t * BN + place, place);
                 }
                 if (S::RANGED) follow(dp, x, x_by);
-                operand ds[ACC / 8];
+                weights ds[ACC / 8];
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
                     ds[c] = rounded(dp, c, x_by);
                 if (last) fetch(next);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
-                    add(x, FIRST_T, (uint32_t)(n * TILE / 16 + c), ds[c]);
+                    add<EDGE>(x, FIRST_T, (uint32_t)(n * TILE / 16 + c), ds[c]);
             }
         }
     }
@@ -4102,8 +4229,10 @@ template <class S> struct gpu_grad16 {
                 const gpu_seq s = sequence();
                 const gpu_grad_rows from = of_first ? from_first : from_second;
                 for (int32_t row = wave_sees.lo; row < wave_sees.hi; row++) {
+                    const char *at = from.data + row * from.stride;
                     const uint64_t bad =
-                        gpu_wave_ballot(gpu_bad_value<S::DTYPE>(from.data + row * from.stride, d));
+                        gpu_wave_ballot(S::F32 ? !gpu_is_finite(gpu_get(at, from.dtype, d))
+                                               : gpu_bad_value<S::DTYPE>(at, d));
                     const bool asks = (bad & ~met) && row >= sees.lo && row < sees.hi;
                     if (!gpu_wave_ballot(asks)) continue;
                     const int32_t j = S::KEYS ? c - (int32_t)s.column : row;
@@ -4123,6 +4252,21 @@ template <class S> struct gpu_grad16 {
         }
     }
 
+    /* Long sums: of many equal terms rounding errors have one sign. */
+    __device__ __forceinline__ void carry() {
+        if constexpr (S::F32) {
+            since = 0;
+            if constexpr (S::X) add_up(x, x_before);
+            if constexpr (S::Y) add_up(y, y_before);
+        }
+    }
+    template <int N>
+    __device__ __forceinline__ static void add_up(acc (&sums)[N], acc (&before)[N]) {
+        GPU_UNROLL for (int n = 0; n < N; n++) {
+            before[n] += sums[n];
+            sums[n] = acc(0.0f);
+        }
+    }
     /* Tile t of head h is in registers; the next one is when this returns. */
     template <bool EDGE>
     __device__ __forceinline__ void step(int32_t t, int32_t next, int32_t next_of, bool active) {
@@ -4131,6 +4275,7 @@ template <class S> struct gpu_grad16 {
         if (next_of != next_head) of_head(next_of);
         if (!EDGE || active) tile<EDGE>(t, next);
         else fetch(next);
+        if (S::F32 && ++since == S::CARRY) carry();
         __syncthreads();
     }
     __device__ __forceinline__ void pass(int32_t h1, const reach &all) {
@@ -4178,6 +4323,9 @@ template <class S> struct gpu_grad16 {
         }
         for (acc &sum : x) sum = acc(0.0f);
         for (acc &sum : y) sum = acc(0.0f);
+        for (acc &sum : x_before) sum = acc(0.0f);
+        for (acc &sum : y_before) sum = acc(0.0f);
+        since = 0;
         bad_first = bad_second = 0;
         zero = acc(0.0f);
         if (S::ZERO) gpu_pin(zero);
@@ -4185,6 +4333,12 @@ template <class S> struct gpu_grad16 {
             load_right();
             place_lanes();
             pass(head + heads, all);
+            if constexpr (S::F32) {
+                GPU_UNROLL for (int n = 0; S::X && n < S::DIM_TILES; n++)
+                    x[n] += x_before[n];
+                GPU_UNROLL for (int n = 0; S::Y && n < S::DIM_TILES; n++)
+                    y[n] += y_before[n];
+            }
         }
         finish();
         const gpu_grad_params &g = gpu_reload(arguments);
@@ -4196,11 +4350,12 @@ template <class S> struct gpu_grad16 {
     }
 };
 template <class S>
-__global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_params g) {
+__global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
+    gpu_grad_matrix_kernel(gpu_grad_params g) {
     if constexpr ((GPU_UNITS & (int)S::UNIT) && !(S::RANGED && (GPU_UNITS & F16_FLUSHES))) {
         __shared__ __attribute__((aligned(128))) char lds[S::LDS];
-        __shared__ float told[gpu_grad16<S>::TOLD ? S::THREADS : 1];
-        gpu_grad16<S> f(lds, told, g);
+        __shared__ float told[gpu_grad_matrix<S>::TOLD ? S::THREADS : 1];
+        gpu_grad_matrix<S> f(lds, told, g);
         f.run();
     }
 }
@@ -4209,7 +4364,7 @@ __global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_para
    >>kernel16, a plain one, one of any alignment, one of everything. */
 #define GPU_GRAD_PART(UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN) \
     {(const void *) \
-            gpu_grad16_kernel<gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>>, \
+            gpu_grad_matrix_kernel<gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>>, \
         gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>::BM, \
         gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>::THREADS}
 /* dk and dv by one kernel, or where their sums do not fit beside k and v by two */
@@ -4231,16 +4386,35 @@ __global__ void __launch_bounds__(S::THREADS, 2) gpu_grad16_kernel(gpu_grad_para
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 32, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 32), 64) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 64, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 64), 32) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 128, PARTS128, GPU_GRAD_WAVES(UNIT, 128), 32)
+/* a wave of 512 registers has room for the sums and operands of 256 dims */
+#define GPU_ROWS_GRAD_16_MFMA(name, DTYPE) \
+    GPU_ROWS_GRAD_16_UNIT(name, UNIT_MFMA, DTYPE, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_16_D(name, UNIT_MFMA, DTYPE, 256, GPU_GRAD_EACH, 4, 32)
 #define GPU_GRAD_WAVES(UNIT, D) (((UNIT) == UNIT_MFMA && (D) < 128) || (UNIT) == UNIT_SM80 ? 4 : 8)
+/* q, k and v of DTYPE, whatever dout is: the kernels are the same for each */
+#define GPU_ROWS_GRAD_F32(dtype, DTYPE) \
+    GPU_ROWS_GRAD_F32_D("mfma32_" dtype "_d64", DTYPE, 64, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_F32_D("mfma32_" dtype "_d128", DTYPE, 128, GPU_GRAD_EACH)
+#define GPU_ROWS_GRAD_F32_D(name, DTYPE, D, PARTS) \
+    GPU_ROW_GRAD_F32(name, DTYPE, D, PARTS, 0, 16) \
+    GPU_ROW_GRAD_F32(name "_masks", DTYPE, D, PARTS, ~0, 1)
+#define GPU_ROW_GRAD_F32(name, DTYPE, D, PARTS, MASKS, ALIGN) \
+    {name "_backward", UNIT_MFMA_F32, DTYPE, D, MASKS, ALIGN, \
+        {GPU_GRAD_PART(UNIT_MFMA_F32, ATTN_F32, D, GRAD_DQ, 4, 32, MASKS, ALIGN), \
+            PARTS(UNIT_MFMA_F32, ATTN_F32, D, 4, 32, MASKS, ALIGN)}, \
+        (const void *)gpu_dbias_kernel<DTYPE>},
 /* clang-format off */
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
+#define GPU_ROWS_BACKWARD_32
 #define GPU_ROWS_BACKWARD_16 \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_SM80, ATTN_BF16, GPU_GRAD_EACH) \
     GPU_ROWS_GRAD_16_UNIT("f16", UNIT_SM80, ATTN_F16, GPU_GRAD_EACH)
 #else
+#define GPU_ROWS_BACKWARD_32 \
+    GPU_ROWS_GRAD_F32("f32", ATTN_F32) GPU_ROWS_GRAD_F32("f16", ATTN_F16) \
+    GPU_ROWS_GRAD_F32("bf16", ATTN_BF16)
 #define GPU_ROWS_BACKWARD_16 \
-    GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_MFMA, ATTN_BF16, GPU_GRAD_BOTH) \
-    GPU_ROWS_GRAD_16_UNIT("f16", UNIT_MFMA, ATTN_F16, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_16_MFMA("bf16", ATTN_BF16) GPU_ROWS_GRAD_16_MFMA("f16", ATTN_F16) \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA11, ATTN_BF16, GPU_GRAD_EACH) \
     GPU_ROWS_GRAD_16_UNIT("f16", UNIT_WMMA11, ATTN_F16, GPU_GRAD_EACH) \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA12, ATTN_BF16, GPU_GRAD_BOTH) \
@@ -4320,8 +4494,6 @@ __device__ static inline float4 gpu_tame4(float4 x, int32_t c, int32_t dim, int3
     return gpu_fill4<ALIGN>(x, c, dim);
 }
 
-/* keys between two carries: what is allowed is some 64 units */
-enum { GPU_CARRY_F32 = 128 };
 /* What becomes of a row's sums: their upper bits go to memory, or at the end, with those that lie
    there, and times factor, o itself. o of 32 bits and more has room for 16 of a sum's bits, others,
    as bf16, for 8, more than they show. */
@@ -5756,6 +5928,9 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
 #ifndef GPU_ROWS_BACKWARD_16
 #define GPU_ROWS_BACKWARD_16
 #endif
+#ifndef GPU_ROWS_BACKWARD_32
+#define GPU_ROWS_BACKWARD_32
+#endif
 struct gpu_kernel {
     const char *name;
     int32_t units, dtype;           /* what it needs; dtype of q, k, v, or of k and v */
@@ -5785,13 +5960,14 @@ struct gpu_grad_part {
 };
 struct gpu_grad_kernel {
     const char *name;
-    int32_t units, dtype; /* of q, k, v; on a matrix unit of dout too */
+    int32_t units, dtype; /* of q, k, v; on a matrix unit of 16 bits of dout too */
     int32_t dim;          /* head_dim and v_dim at most */
     int32_t masks, align; /* as in gpu_kernel, of dout, dq, dk and dv too */
     gpu_grad_part part[3];
     const void *dbias;
 };
-static const gpu_grad_kernel gpu_grad_kernels[] = {GPU_ROWS_BACKWARD_16 GPU_ROWS_BACKWARD};
+static const gpu_grad_kernel gpu_grad_kernels[] = {
+    GPU_ROWS_BACKWARD_16 GPU_ROWS_BACKWARD_32 GPU_ROWS_BACKWARD};
 
 static int32_t gpu_masks_of(const attn_desc *d) {
     const float small = 7.8886091e-31f, large = 1.2676506e30f; /* 2^-100, 2^100 */
@@ -5942,8 +6118,10 @@ static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d, const attn_grad 
     const gpu_grad_kernel *row = gpu_grad_kernels;
     for (;; row++)
         if (row->dtype == d->q.dtype && !(row->units & ~units) &&
-            (!row->units || (g->dout.dtype == row->dtype && !flushes)) && d->head_dim <= row->dim &&
-            d->v_dim <= row->dim && !(masks & ~row->masks) && align >= row->align)
+            (row->units == UNIT_SCALAR || row->units == UNIT_MFMA_F32 ||
+                (g->dout.dtype == row->dtype && !flushes)) &&
+            d->head_dim <= row->dim && d->v_dim <= row->dim && !(masks & ~row->masks) &&
+            align >= row->align)
             return row;
 }
 /* ============================================================================= >>convert ====
@@ -6797,6 +6975,7 @@ static gpu_grad_params gpu_grad_params_of(const attn_desc *d, const attn_grad *g
     }
     p.dout.data = (const char *)g->dout.data;
     memcpy(p.dout.stride, g->dout.stride, sizeof p.dout.stride);
+    p.dtype = d->q.dtype;
     p.dout_dtype = g->dout.dtype;
     p.dq_dtype = g->dq.dtype;
     p.dk_dtype = g->dk.dtype;

@@ -126,7 +126,8 @@ SHARED double hip_grad_unit(const attn_desc *d, const attn_grad *g) {
     return attn_query(&asked, g, &plan) || strncmp(plan.kernel, "flash_", 6) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-8;
 }
 SHARED int hip_has_flash_grad(const attn_desc *d, const attn_grad *g, const char *isa) {
+    const int64_t most = strstr(isa, "gfx9") ? 256 : 128;
     return (d->q.dtype == ATTN_BF16 || (d->q.dtype == ATTN_F16 && !strstr(isa, "gfx90a"))) && g->dout.dtype == d->q.dtype &&
-           d->head_dim <= 128 && (d->v_dim ? d->v_dim : d->head_dim) <= 128;
+           d->head_dim <= most && (d->v_dim ? d->v_dim : d->head_dim) <= most;
 }
 #endif

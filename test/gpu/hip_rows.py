@@ -1,7 +1,7 @@
 """hip_rows.py - attn_hip.c with some rows of its table alone: what is not tested need not be compiled.
 
 usage: hip_rows.py f16|bf16|both chip|units|wgmma|plain    prints it with the kernels of matrix units for that type of 16 bits, and chip: all
-others; units: the scalar ones; wgmma: of that unit alone, and the scalar ones; plain: the plain, aligned ones of wgmma and no others, to be
+others, f32's gradients with f16; units: the scalar ones; wgmma: of that unit alone, and the scalar ones; plain: the plain, aligned ones of wgmma and no others, to be
 compiled and not run"""
 import pathlib
 import re
@@ -44,4 +44,6 @@ if __name__ == "__main__":
     source = (pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c").read_text()
     if sys.argv[1] != "both":
         source = without_dtype(source, "bf16" if sys.argv[1] == "f16" else "f16")
+    if sys.argv[1] == "bf16":
+        source = without(source, "BACKWARD_32")
     print(WHAT[sys.argv[2]](source), end="")

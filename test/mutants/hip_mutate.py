@@ -66,7 +66,7 @@ def kind(source, position):
     kernel16, kernel32, fma, table = (source.find(text) for text in (">>kernel16 =", ">>kernel32 =", "---- FMA", ">>table ="))
     if 0 <= source.find(">>kernel16 mma.sync =") <= position < table:
         return NVIDIA, ["gfx1100"]
-    if 0 <= source.find(">>backward16 =") <= position < kernel32:
+    if 0 <= source.find(">>gradients =") <= position < kernel32:
         return GRADIENTS, CHIPS
     if fragment <= position < params or kernel16 <= position < kernel32:
         return 16, CHIPS
@@ -129,6 +129,8 @@ def build_for(chip, text, rows, directory, links):
         text = hip_rows.without(text, str(bits))
     if rows == GRADIENTS:
         text = hip_rows.without(text, "NV", "DECODE")
+    else:
+        text = hip_rows.without(text, "BACKWARD_32")
     if rows == WGMMA:
         text = hip_rows.only_wgmma(hip_rows.without(text, "DECODE"))
     text = hip_rows.without_dtype(text, "bf16" if "f16" in directory.name else "f16")
