@@ -2709,7 +2709,18 @@ template <int DTYPE> struct gpu_p_bias {
     static constexpr float LOG2_F = F16 ? 0.00050803f : 0.00405932f;
     static constexpr float RAISE = F16 ? 12.0f : 0.0f, GROWTH = F16 ? 3.0f : 8.0f;
     static constexpr float LOG2 = LOG2_F + RAISE;
+    /* What m is for an lse whose sum goes times 2^-RAISE: two numbers of about RAISE would cancel. m is in
+       units that `unit` makes natural ones. */
+    static constexpr float LOWER = F16 ? 0x1p-12f : 1.0f;
+    __device__ static float raised(float m, float unit) {
+        return F16 ? fmaf(m, unit, 8.31776619f) - 2.2855852e-8f
+                   : m * unit; /* 12 ln 2 in two parts */
+    }
 };
+
+/* Is a row's maximum so far from 0 that a score's exponent by one multiply-add, which has its rounding
+   error, could be well above 0? m is in log 2. Such a row subtracts the maximum first. */
+__device__ static inline bool gpu_far(float m) { return fabsf(m) > 0x1p20f; }
 
 /* Non-finite halves become the largest finite value; bad collects what changed. */
 template <int DTYPE> __device__ static inline uint32_t gpu_make_finite(uint32_t x, uint32_t &bad) {
@@ -2843,6 +2854,7 @@ template <class S> struct gpu_flash16 {
     acc s[S::KEY_TILES], o[S::DIM_TILES];
     float m, base, row_sum, sum_rest; /* in units of s; base: m, or 0 as long as m is -infinity */
     float carried;                    /* the m of what was carried; -infinity: nothing was */
+    float shift;                      /* of MFMA's plain kernels: what scores in log 2 go by */
     gpu_all_keys all;                 /* with dropout */
     uint32_t bad;                     /* not 0: some V was made finite */
     /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that
@@ -3158,13 +3170,10 @@ template <class S> struct gpu_flash16 {
     }
     /* p of key step c in place of the scores; returns their right operand. */
     __device__ __forceinline__ operand weights(int c, gpu_f32x2 &sum) {
-        const gpu_f32x2 shift = GENERAL    ? gpu_p_bias<S::DTYPE>::LOG2
-                                : FROM_MAX ? 0.0f
-                                           : -base * scale;
         gpu_f32x2 w[4];
         GPU_UNROLL for (int e = 0; e < 4; e++) {
             const gpu_f32x2 x = {GPU_SCORE(8 * c + 2 * e), GPU_SCORE(8 * c + 2 * e + 1)};
-            const gpu_f32x2 y = GENERAL    ? (x - base) * scale + shift
+            const gpu_f32x2 y = GENERAL    ? (x - base) * scale + gpu_p_bias<S::DTYPE>::LOG2
                                 : FROM_MAX ? x * scale
                                            : x * scale + shift;
             w[e].x = gpu_exp2(y.x);
@@ -3188,6 +3197,12 @@ template <class S> struct gpu_flash16 {
     }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         gpu_f32x2 sum;
+        if (!GENERAL && !FROM_MAX) {
+            const bool far = gpu_far(base * scale);
+            shift = far ? 0.0f : -base * scale;
+            if (gpu_wave_ballot(far)) GPU_UNROLL
+                for (int n = 0; n < SCORES; n++) GPU_SCORE(n) -= far ? base : 0.0f;
+        }
         operand ring[U::RING];
         GPU_UNROLL for (int n = 0; n < U::RING; n++)
             ring[n] = v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
@@ -3297,12 +3312,13 @@ template <class S> struct gpu_flash16 {
         /* in weights that are 1 at m */
         float sum = row_sum + sum_rest, factor = gpu_p_bias<S::DTYPE>::F;
         sum += U::other_half(sum);
-        float top = m == GPU_NEG_INF ? GPU_NEG_INF : GENERAL ? base : base * unlift * p.scale;
-        if (GENERAL) {
-            const float one = gpu_exp2(-gpu_p_bias<S::DTYPE>::LOG2);
-            sum *= one;
-            factor *= one;
-        }
+        float top = m == GPU_NEG_INF ? GPU_NEG_INF
+                    : GENERAL        ? base
+                                     : gpu_p_bias<S::DTYPE>::raised(base, unlift * p.scale);
+        const float one =
+            GENERAL ? gpu_exp2(-gpu_p_bias<S::DTYPE>::LOG2) : gpu_p_bias<S::DTYPE>::LOWER;
+        sum *= one;
+        factor *= one;
         if (S::LIFT && lift == GPU_LIFT) factor *= 0x1p-10f;
         if (dropout) {
             const float sum0 = all.sum + all.rest, sum1 = U::other_half(sum0),
@@ -3706,9 +3722,8 @@ template <class S> struct gpu_grad_matrix {
     gpu_range wave_sees;    /* that some column of the wave sees */
     operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
     acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1], zero;
-    /* F32: the sums of what came before the last CARRY tiles, `since` of which are in x and y */
+    /* F32: the sums of what came before the CARRY tiles that are in x and y */
     acc x_before[S::F32 && S::X ? S::DIM_TILES : 1], y_before[S::F32 && S::Y ? S::DIM_TILES : 1];
-    int32_t since;
     float x_by[COLUMNS], y_by[COLUMNS]; /* RANGED: what ds and P go times */
     float lse[COLUMNS], delta[COLUMNS]; /* of the lane's columns, queries; lse as log2_of has it */
     uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
@@ -4252,10 +4267,10 @@ template <class S> struct gpu_grad_matrix {
         }
     }
 
-    /* Long sums: of many equal terms rounding errors have one sign. */
+    /* Long sums: of many equal terms rounding errors have one sign. Which rows are summed together
+       follows from their own numbers, so that a sequence's bits do not depend on where it lies. */
     __device__ __forceinline__ void carry() {
         if constexpr (S::F32) {
-            since = 0;
             if constexpr (S::X) add_up(x, x_before);
             if constexpr (S::Y) add_up(y, y_before);
         }
@@ -4275,7 +4290,7 @@ template <class S> struct gpu_grad_matrix {
         if (next_of != next_head) of_head(next_of);
         if (!EDGE || active) tile<EDGE>(t, next);
         else fetch(next);
-        if (S::F32 && ++since == S::CARRY) carry();
+        if (S::F32 && (t + 1) % S::CARRY == 0) carry();
         __syncthreads();
     }
     __device__ __forceinline__ void pass(int32_t h1, const reach &all) {
@@ -4284,7 +4299,7 @@ template <class S> struct gpu_grad_matrix {
                       whole_end = all.all.hi / BN, h0 = head;
         of_head(h0);
         fetch(begin);
-        for (; head < h1; head++)
+        for (; head < h1; head++) {
             for (int32_t t = begin; t < end;) {
                 const bool more = head + 1 < h1;
                 const int32_t over = more ? begin : end - 1, over_of = more ? head + 1 : head;
@@ -4301,6 +4316,8 @@ template <class S> struct gpu_grad_matrix {
                     t++;
                 }
             }
+            carry();
+        }
         head = h0;
     }
     __device__ __forceinline__ void run() {
@@ -4325,7 +4342,6 @@ template <class S> struct gpu_grad_matrix {
         for (acc &sum : y) sum = acc(0.0f);
         for (acc &sum : x_before) sum = acc(0.0f);
         for (acc &sum : y_before) sum = acc(0.0f);
-        since = 0;
         bad_first = bad_second = 0;
         zero = acc(0.0f);
         if (S::ZERO) gpu_pin(zero);
@@ -4335,9 +4351,9 @@ template <class S> struct gpu_grad_matrix {
             pass(head + heads, all);
             if constexpr (S::F32) {
                 GPU_UNROLL for (int n = 0; S::X && n < S::DIM_TILES; n++)
-                    x[n] += x_before[n];
+                    x[n] = x_before[n];
                 GPU_UNROLL for (int n = 0; S::Y && n < S::DIM_TILES; n++)
-                    y[n] += y_before[n];
+                    y[n] = y_before[n];
             }
         }
         finish();
@@ -5403,8 +5419,7 @@ template <class S> struct gpu_flash_mma {
 
     const char *k_data, *v_data; /* key 0 of the head */
 
-    static constexpr float RAISE = gpu_p_bias<S::DTYPE>::RAISE,
-                           GROWS_AT = RAISE + gpu_p_bias<S::DTYPE>::GROWTH;
+    static constexpr float RAISE = gpu_p_bias<S::DTYPE>::RAISE;
 
     __device__ __forceinline__ explicit gpu_flash_mma(char *shared) : lds(shared) {}
 
@@ -5642,16 +5657,15 @@ template <class S> struct gpu_flash_mma {
             top[y] = GPU_NEG_INF;
             GPU_UNROLL for (int n = 0; n < SCORES; n++)
                 top[y] = fmaxf(top[y], score(y, n));
-            grows |= (top[y] - m[y]) * scale > GROWS_AT;
+            grows |= (top[y] - m[y]) * scale > gpu_p_bias<S::DTYPE>::GROWTH;
         }
         if (!gpu_wave_ballot(grows)) return;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             top[y] = fmaxf(top[y], gpu_wave_xor(top[y], 1));
             top[y] = fmaxf(top[y], gpu_wave_xor(top[y], 2));
-            if (!((top[y] - m[y]) * scale > GROWS_AT)) continue;
-            const float next = RAISE == 0.0f ? top[y] : top[y] - RAISE / scale,
-                        alpha = gpu_exp2((m[y] - next) * scale);
-            m[y] = next;
+            if (!((top[y] - m[y]) * scale > gpu_p_bias<S::DTYPE>::GROWTH)) continue;
+            const float alpha = gpu_exp2((m[y] - top[y]) * scale);
+            m[y] = top[y];
             row_sum[y] *= alpha;
             sum_rest[y] *= alpha;
             GPU_UNROLL for (int n = 0; n < DIMS; n++)
@@ -5661,10 +5675,19 @@ template <class S> struct gpu_flash_mma {
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         const uint32_t values = v_read();
         float sum[QUERIES], shift[QUERIES];
+        bool far = false;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             sum[y] = 0.0f;
-            shift[y] = GENERAL ? -base_of(y) : -base_of(y) * scale;
+            shift[y] = GENERAL ? -base_of(y) : fmaf(-base_of(y), scale, RAISE);
+            far |= gpu_far(shift[y]);
         }
+        if (!GENERAL && gpu_wave_ballot(far)) GPU_UNROLL
+            for (int y = 0; y < QUERIES; y++) {
+                const float less = gpu_far(shift[y]) ? base_of(y) : 0.0f;
+                GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                    score(y, n) -= less;
+                if (gpu_far(shift[y])) shift[y] = RAISE;
+            }
         uint32_t all[S::KEY_STEPS][BLOCKS][4]; /* as of the scores */
         GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             uint32_t(&a)[BLOCKS][4] = all[step];
@@ -5673,9 +5696,9 @@ template <class S> struct gpu_flash_mma {
                     const int y = 2 * b + n % 2;
                     const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
                     /* a general row may be as far from 0 as f32 reaches */
-                    const float low = gpu_exp2(GENERAL ? (x[0] + shift[y]) * scale
+                    const float low = gpu_exp2(GENERAL ? fmaf(x[0] + shift[y], scale, RAISE)
                                                        : fmaf(x[0], scale, shift[y])),
-                                high = gpu_exp2(GENERAL ? (x[1] + shift[y]) * scale
+                                high = gpu_exp2(GENERAL ? fmaf(x[1] + shift[y], scale, RAISE)
                                                         : fmaf(x[1], scale, shift[y]));
                     sum[y] += low + high;
                     a[b][n] = gpu_pack<S::DTYPE>(low, high);
@@ -5778,11 +5801,11 @@ template <class S> struct gpu_flash_mma {
         uint32_t alive = 0;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
             const int32_t i = row0() + row_of(y);
-            float sum = row_sum[y] + sum_rest[y],
+            float sum = (row_sum[y] + sum_rest[y]) * gpu_p_bias<S::DTYPE>::LOWER,
                   top = m[y] == GPU_NEG_INF ? GPU_NEG_INF
                         : GENERAL           ? m[y]
                                             : m[y] * p.scale,
-                  kept = 1.0f;
+                  kept = gpu_p_bias<S::DTYPE>::LOWER;
             sum += gpu_wave_xor(sum, 1);
             sum += gpu_wave_xor(sum, 2);
             if (GENERAL && (p.masks & MASK_DROPOUT)) {
@@ -5792,7 +5815,7 @@ template <class S> struct gpu_flash_mma {
                 sum = (all[y].sum + all[y].rest) * gpu_exp2((all[y].max - at) * GPU_LOG2E);
                 sum += gpu_wave_xor(sum, 1);
                 sum += gpu_wave_xor(sum, 2);
-                kept = p.dropout_scale * gpu_exp2((top - at) * GPU_LOG2E);
+                kept *= p.dropout_scale * gpu_exp2((top - at) * GPU_LOG2E);
                 top = both;
             }
             const gpu_end e = gpu_finish(p, seq, head(), i, quad_lane() == 0, top, sum);

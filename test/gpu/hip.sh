@@ -104,7 +104,7 @@ run_emulated() { # full or nothing; a product takes a thousand instructions
     chip=sm80f16
     if [ "${1:-}" = full ]; then chip=sm80 count=3000 few=600 backward=600 scalar=; fi
     make -s build/hip/$chip/hip_grid build/hip/$chip/hip_unit || exit 1
-    add "small weights" $proof HIP_TYPE=${chip#sm80} build/hip/$chip/hip_unit small_weights
+    for tests in small_weights '*_scores'; do add "$tests" $proof HIP_TYPE=${chip#sm80} build/hip/$chip/hip_unit "$tests"; done
     [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
     add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) $scalar
     in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar

@@ -175,6 +175,8 @@ def main():
         results = dict(zip(jobs, pool.map(run, jobs)))
         grad_jobs = [(chip, dtype, dim, big, causal, 0) for chip in chips for dtype in ("bf16", "f16") for dim in (64, 128) for causal in (False, True)]
         grad_jobs += [(chip, dtype, dim, 256, causal, extras) for chip in chips for dtype in ("bf16", "f16") for dim, causal, extras in ((32, False, 0), (128, False, 63))]
+        grad_jobs += [(chip, dtype, 256, 512, causal, 0) for chip in chips if chip in CDNA for dtype in ("bf16", "f16") for causal in (False, True)]
+        grad_jobs += [(chip, "f32", dim, 512, causal, 0) for chip in chips if chip in CDNA for dim in (64, 128) for causal in (False, True)]
         gradients = dict(zip(grad_jobs, pool.map(run_gradients, grad_jobs)))
         decode_jobs = [(chip, *case) for chip in chips for case in DECODE]
         decoded = dict(zip(decode_jobs, pool.map(run_decode, decode_jobs)))
@@ -250,7 +252,8 @@ def main():
                         of = [r for key, r in parts.items() if (key == "dq") == (part == "dq")]
                         busy = sum(r["cycles_per_wave"]["matrix"] for r in of) / sum(r["cycles_per_wave"]["matrix"] / r["matrix_busy_bound"] for r in of)
                         want = GRAD_BUSY[part][dim][chip] - (GRAD_DROP if causal else 0)
-                        cells[chip] = (f"{busy:.3f} of {want:.2f}", busy >= want - 0.0005)
+                        in_f32 = ", in f32" if "mfma32" in gradients[chip, dtype, dim, big, causal, 0]["row"] else ""
+                        cells[chip] = (f"{busy:.3f} of {want:.2f}{in_f32}", busy >= want - 0.0005)
                     target(f"gradients, matrix_busy_bound, {dtype}, D {dim}, {name}, {'causal' if causal else 'full'}", cells)
     cells = {}
     for chip in chips:

@@ -1056,6 +1056,45 @@ static void small_weights(void) {
         proof_free(&c);
     }
 }
+/* Scores so large that f32 has no digits behind the point for them: o and lse are what little the rule asks for, and finite. */
+static void largest_scores(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
+    static const double size[] = {300, 4e3, 6e4, 1e6, 1e12};
+    registered();
+    for (int n = 0; n < 20; n++) {
+        const double large = size[n / 4];
+        proof_case c;
+        char what[64];
+        if (n % 2 == 0 && large > 65504) continue;
+        shape(&c, 1, 40, 150, 2, 1, 64, 0, dtype[n % 2]);
+        c.d.o.dtype = ATTN_F32;
+        if (n / 2 % 2) c.d.softcap = 1e30f;
+        bind(&c);
+        const attn_in *in[] = {&c.d.q, &c.d.k};
+        for (int i = 0; i < 2; i++)
+            for (int64_t e = 0; e < (i ? 150 : 80) * 64; e++)
+                element_put((void *)(uintptr_t)in[i]->data, dtype[n % 2], e, (e * 7 % 5 - (i ? 1 : 2)) * large / 3);
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, q and k of %g, masks %d", dtype[n % 2], large, n / 2 % 2);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
+/* One key of little score alone: nothing but lse's own digits is in its way. */
+static void small_lse(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
+    registered();
+    for (int n = 0; n < 8; n++) {
+        proof_case c;
+        shape(&c, 1, 3000, 1, 1, 1, n / 2 % 2 ? 128 : 32, 0, dtype[n % 2]);
+        c.d.o.dtype = ATTN_F32;
+        proof_draw draw = plain_draw();
+        draw.q_amplitude = n / 4 ? 0.25 : 0.05;
+        proof_bind_all(&c, &draw);
+        agrees(&c, "one key");
+        proof_free(&c);
+    }
+}
 /* MI200 multiplies f16 that are subnormal by 2^10 before it, unless the row has an element for which that is too much: the whole row then does
  * without, whichever lanes hold that element. */
 static void one_large_query(void) {
@@ -1241,7 +1280,7 @@ static void backward_workspaces(void) {
     attn_plan plan;
     loaded_backward(&c, ATTN_BF16, 0);
     registered();
-    CHECK(!proof_query(&c, 1, &plan) && !plan.workspace_size && strstr(plan.kernel, flash_backward(&c) || strstr(plan.isa, "gfx9") ? "bf16_d64_masks_backward" : "bf16_backward"), "host pointers: %s, %zu bytes", plan.kernel, plan.workspace_size);
+    CHECK(!proof_query(&c, 1, &plan) && !plan.workspace_size && strstr(plan.kernel, flash_backward(&c) || strstr(plan.kernel, "mfma32") ? "bf16_d64_masks_backward" : "scalar_bf16_backward"), "host pointers: %s, %zu bytes", plan.kernel, plan.workspace_size);
     for (int how = 0; how < 2; how++) {
         hip_place_make(&c, &p, HIP_BACKWARD | HIP_WORKSPACE | HIP_STREAM | (how ? HIP_SEQ_HOST : 0));
         const size_t rows = (size_t)proof_lse_count(&c.d) * 4, seq = how ? 64 : 0;
@@ -1609,27 +1648,29 @@ static void backward_long_sums(void) {
 }
 /* A sequence's dq, dk and dv have the same bits alone and padded on either side in a batch. */
 static void backward_invariant(void) {
-    static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, len_q[] = {40, 1, 33}, len_k[] = {70, 64, 33};
-    enum { B = 3, Q = 50, K = 90, H = 2, D = 24 };
+    static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, lens_q[] = {40, 1, 33, 200, 1, 170}, lens_k[] = {70, 64, 33, 220, 64, 170};
+    enum { B = 3, H = 2, D = 24 };
     registered();
-    for (int n = 0; n < 12; n++) {                        /* on the scalar kernels, then on those of matrix units */
+    for (int n = 0; n < 18; n++) {                        /* with a dout of f32, then of the same type; then several tiles of keys */
+        const int longer = n >= 12, Q = longer ? 210 : 50, K = longer ? 400 : 90;
+        const int32_t *len_q = lens_q + 3 * longer, *len_k = lens_k + 3 * longer;
         proof_case c;
         shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B);
-        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = n % 6 < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
+        for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = longer ? 96 * b : n % 6 < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
         c.d.flags = n % 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k, c.d.seq.start_k = start_k;
         proof_draw draw = grad_draw(&c, ATTN_F32);
-        if (n >= 6) c.g.dout.dtype = dtype[n % 3];
+        if (n % 12 >= 6 || n >= 15) c.g.dout.dtype = dtype[n % 3];
         proof_bind_all(&c, &draw);
         solved(&c);
         CHECK(!proof_call(&c, 1), "%s", c.message);
         for (int b = 0; b < B; b++) {
             attn_desc d = c.d;
             attn_grad g = c.g;
-            const size_t size = dtype_size(d.q.dtype), q_at = (size_t)b * Q * H * D, k_at = ((size_t)b * K + (size_t)start_k[b]) * D;
-            float *got[3], *lse = (float *)proof_zeros(Q * H, 4);
+            const size_t size = dtype_size(d.q.dtype), q_at = (size_t)b * (size_t)Q * H * D, k_at = ((size_t)b * (size_t)K + (size_t)start_k[b]) * D;
+            float *got[3], *lse = (float *)proof_zeros((size_t)Q * H, 4);
             const float *want[3] = {(const float *)c.g.dq.data + q_at, (const float *)c.g.dk.data + k_at, (const float *)c.g.dv.data + k_at};
-            for (int i = 0; i < 3; i++) got[i] = (float *)proof_zeros(K * H * D, 4);
+            for (int i = 0; i < 3; i++) got[i] = (float *)proof_zeros((size_t)K * H * D, 4);
             memset(&d.seq, 0, sizeof d.seq);
             d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
             d.q.data = (const char *)d.q.data + q_at * size, d.o.data = (char *)d.o.data + q_at * size;
@@ -2458,7 +2499,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
