@@ -41,7 +41,8 @@
  *   slots, pages; append, rotated and quantised to the bits of the CPU; lse. P is rounded to the
  *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
  *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P and dS are rounded
- *   to the type of q on a matrix unit, and stay f32 elsewhere.
+ *   to the type of q on a matrix unit of 16 bits (plan.kernel begins with flash_), and stay f32
+ *   elsewhere.
  *   attn_merge, attn_convert and attn_mpi_* of device tensors.
  * DECODE  the keys of a sequence with up to 64 rows in use and more than 256 keys are cut into
  *   parts that run side by side and are joined in order: of up to 16 rows into at most 64 parts, 4
@@ -52,15 +53,15 @@
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
  *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
- * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones: backward of dims above
- *   128, with MFMA above 256; but for MFMA that of f32 and of a dout of another type than q, which
- *   is computed in f32 there, a quarter as fast as 16 bits or less, and so is that of f16 on gfx90a,
- *   whose unit of 16 bits takes subnormals for 0: both up to 128 dims; dbias everywhere. Backward
- *   with masks, or of rows that are no
- *   multiples of 16 bytes or follow each other backwards, makes each weight alone. And with more
- *   rows or fewer keys than DECODE wants, pages in device memory; q, k and v of different
- *   types, codes among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in
- *   host memory are put in order while they are copied.
+ * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones. Backward: dims above
+ *   128; with MFMA above 256, or 128 of what is computed in f32 there, at a quarter of the speed of
+ *   16 bits or less: f32, a dout of another type than q, and f16 on gfx90a, whose unit of 16 bits
+ *   takes subnormals for 0; without MFMA f32 and a dout of another type than q; dbias everywhere. A
+ *   backward with masks, of rows that follow each other backwards or are no multiples of 16 bytes,
+ *   or of dims that are no multiples of 8, makes each weight alone. Forward, with more rows or fewer
+ *   keys than DECODE wants: pages in device memory; q, k and v of different types, codes among them;
+ *   16-bit caches with rotary embedding, whose q stays in f32. Pages in host memory are put in order
+ *   while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
  *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
@@ -6117,8 +6118,8 @@ static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
             return &row;
     return NULL;
 }
-/* The same of a backward: 16 where every row can be read and written 16 bytes at a time, and the rows
-   that are read follow each other within 32 bits; else 1. */
+/* The same of a backward: 16 where every row can be read and written 16 bytes at a time, dims are
+   multiples of 8, and the rows that are read follow each other within 32 bits; else 1. */
 static int32_t gpu_grad_align(const attn_desc *d, const attn_grad *g) {
     const attn_in *in[4] = {&d->q, &g->dout, &d->k, &d->v};
     const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
