@@ -1442,28 +1442,30 @@ static void backward16_agrees(void) {
 }
 /* A value that is not finite reaches what sees it, of dout or v only the dim where it is, and changes no other bit. A NaN of either sign. */
 static void backward16_spoiled(void) {
-    static const uint16_t bad[2][4] = {{0x7fc0, 0xffc0, 0x7f80, 0xff80}, {0x7e00, 0xfe00, 0x7c00, 0xfc00}};
+    static const int32_t types[] = {ATTN_BF16, ATTN_F16, ATTN_F32};
+    static const uint32_t bad[3][4] = {{0x7fc0, 0xffc0, 0x7f80, 0xff80}, {0x7e00, 0xfe00, 0x7c00, 0xfc00}, {0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000}};
     enum { N = 150, D = 64, AT = 75, DIM = 5 };
     registered();
-    for (int n = 0; n < 32; n++) {
-        const int what = n % 4, f16 = n / 4 % 2;         /* q, k, v, dout; in a causal call the rows from a key on see it */
+    for (int n = 0; n < 48; n++) {
+        const int what = n % 4, type = n / 4 % 3;         /* q, k, v, dout; in a causal call the rows from a key on see it */
         proof_case c;
-        if (!built(f16 ? ATTN_F16 : ATTN_BF16)) continue;
-        shape(&c, 1, N, N, 1, 1, D, 0, f16 ? ATTN_F16 : ATTN_BF16);
+        if (types[type] != ATTN_F32 && !built(types[type])) continue;
+        shape(&c, 1, N, N, 1, 1, D, 0, types[type]);
         proof_draw draw = grad_draw(&c, ATTN_F32);
         c.g.dout.dtype = c.d.q.dtype, c.d.flags = ATTN_CAUSAL;
         proof_bind_all(&c, &draw);
         attn_in *in[] = {&c.d.q, &c.d.k, &c.d.v, &c.g.dout};
-        uint16_t *x = (uint16_t *)(uintptr_t)in[what]->data + AT * D + DIM;
-        *x = 0;
+        const size_t size = dtype_size(types[type]);
+        char *x = (char *)(uintptr_t)in[what]->data + (AT * D + DIM) * size;
+        memset(x, 0, size);
         proof_freeze(&c);
         solved(&c);
         char *want = outputs(&c, NULL), *got = outputs(&c, NULL);
         backward_bits(&c, want);
-        *x = bad[f16][n / 8];
+        memcpy(x, &bad[type][n / 12], size);               /* of the lower bytes */
         backward_bits(&c, got);
         const float *y = (const float *)(const void *)got, *z = (const float *)(const void *)want;      /* dq, dk, dv */
-        const int inf = n / 8 > 1 && what < 2;           /* of an infinite score P may well be 0 */
+        const int inf = n / 12 > 1 && what < 2;           /* of an infinite score P may well be 0 */
         for (int at = 0; at < 3 * N * D; at++) {
             const int tensor = at / D / N, token = at / D % N, e = at % D, of_row = what == 0 || what == 3;
             const int sees = tensor == 0 ? of_row ? token == AT : token >= AT : of_row ? token <= AT : token == AT;
@@ -1602,7 +1604,7 @@ static void backward_one_above(void) {
         draw.q_amplitude = 0;
         proof_bind_all(&c, &draw);
         memset(c.d.o.data, 0, Q * D * dtype_size(c.d.o.dtype));
-        for (int i = 0; i < Q; i++) c.d.lse[i] = i == above[n % 3] ? -100.0f : float_of(0x3f317218);
+        for (int i = 0; i < Q; i++) c.d.lse[i] = i == above[n % 3] ? (n % 2 ? -100.0f : -0.001f) : float_of(0x3f317218);
         CHECK(!proof_call(&c, 1), "%s", c.message);
         for (int at = 0; at < K * D; at++) {
             const double dv = element_get(c.g.dv.data, ATTN_F32, at);
