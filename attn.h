@@ -2072,7 +2072,8 @@ static attn_status attn__check_lengths(const attn_desc *d) {
         if (attn__has_rotary(d)) {
             int64_t first = used - (s->start_k ? s->start_k[b] : 0),
                     q_used = s->used_q ? s->used_q[b] : rows;
-            ATTN__RULE(first + attn__max(q_used, n) <= d->append.rotary_rows, ERR_ROTARY_ROWS);
+            const int64_t rotated = attn__max(q_used, n);
+            ATTN__RULE(!rotated || first + rotated <= d->append.rotary_rows, ERR_ROTARY_ROWS);
         }
         for (int64_t p = s->block_table && s->start_k ? s->start_k[b] / s->page_size : 0;
             s->block_table && p * s->page_size < used + n; p++) {
@@ -3776,11 +3777,17 @@ static double attn__row_top(float max, attn__unit unit) {
 ATTN__INLINE int attn__capped(const attn_desc *d) {
     return attn__bits(d->softcap) << 1 != 0 && attn__bits(d->softcap) < 0x71800000u;
 }
-/* scale / softcap, finite: times a score of 0 it must stay 0. */
-ATTN__INLINE float attn__cap_ratio(const attn_desc *d) {
+/* scale / softcap, finite: times a score of 0 it must stay 0. A product is multiplied by *first
+ * before: the ratio alone could be subnormal. */
+ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
     const uint32_t bits = attn__bits(d->softcap);
     double cap = bits < 0x00800000u ? (double)bits * 1.4012984643248171e-45 : (double)d->softcap,
-           r = (double)d->scale / cap, most = 3.4028234663852886e38;
+           r = (double)d->scale / cap, most = 3.4028234663852886e38, least = 1.0842021724855044e-19;
+    *first = 1;
+    if (r < least && r > -least) { /* 2^-63 */
+        *first = (float)least;
+        r /= least;
+    }
     return (float)(r > most ? most : r < -most ? -most : r);
 }
 
@@ -5530,6 +5537,16 @@ ATTN__INLINE int64_t attn__row_head(const attn__rows *u, int64_t r) {
 ATTN__INLINE int attn__row_empty(const attn__tile *t, int64_t r) {
     return attn__bits(t->sum[r]) << 1 == 0;
 }
+/* e^x of x <= 0 and e^(y - y), which is 1, of a y that is finite. x in one f32 would lose what far
+ * from 0 is much of e^x: its whole powers of 2 are not rounded. */
+ATTN__NOINLINE void attn__exp_parts(double x, double y, float *small, float *one) {
+    const double power = x * ATTN__LOG2E;
+    const int32_t whole = power > -1000 ? (int32_t)power : 0;
+    *small = (float)(power - whole);
+    *one = (float)(y - y);
+    attn__isa()->exp2_pair(small, one);
+    *small = (float)attn__ldexp((double)*small, whole);
+}
 /* The lse of row r, which is finished, and what makes O o: the sink joins maximum and sum. */
 ATTN__NOINLINE float attn__finish_lse(const attn__rows *u, const attn__tile *t, int64_t r) {
     const attn__kernels *isa = attn__isa();
@@ -5541,9 +5558,9 @@ ATTN__NOINLINE float attn__finish_lse(const attn__rows *u, const attn__tile *t, 
     if (d->sink) {
         double sink = (double)d->sink[h], highest = sink > top ? sink : top;
         if (!attn__is_neg_inf(highest)) {
-            float joined = (float)((sink - highest) * ATTN__LOG2E);
-            scale = (float)((top - highest) * ATTN__LOG2E);
-            isa->exp2_pair(&scale, &joined);
+            float joined, *small = sink > top ? &scale : &joined,
+                          *one = sink > top ? &joined : &scale;
+            attn__exp_parts((sink > top ? top : sink) - highest, highest, small, one);
             sum = isa->fma1(sum, scale, joined);
             top = highest;
         }
@@ -11922,17 +11939,19 @@ ATTN__NOINLINE void ATTN__(score_row)(
     const void *bias = d->bias.data;
     const unsigned char *mask = (const unsigned char *)d->mask.data;
     const int32_t type = d->bias.dtype;
-    const float ratio = capped ? attn__cap_ratio(d) : 0, cap = d->softcap * ATTN__HELD,
+    float before = 1;
+    const float ratio = capped ? attn__cap_ratio(d, &before) : 0, cap = d->softcap * ATTN__HELD,
                 slope = d->alibi ? -ATTN__HELD * d->alibi[h] : 0;
     const int sloped = d->alibi != NULL;
     const int shared = d->bias_scale != NULL;
     const float held = shared ? ATTN__HELD * d->bias_scale[h] : ATTN__HELD;
     float scale = d->scale;
-    if (scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
-        for (int64_t c = 0; c < n && !capped; c += ATTN__W)
-            ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(scale));
+    if (!capped && scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
+        before = scale;
         scale = 1;
     }
+    for (int64_t c = 0; c < n && before != 1; c += ATTN__W)
+        ATTN__(store)(S + c, ATTN__(load)(S + c) * ATTN__(set1)(before));
     ATTN__V m = ATTN__(set1)(ATTN__NEG_INF);
     int64_t bias_at = bias ? attn__bias_at(d, q->s, d->bias.stride, i, h) : 0;
     int64_t mask_at = mask ? attn__bias_at(d, q->s, d->mask.stride, i, h) : 0;
@@ -13379,9 +13398,11 @@ ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_vie
     float *S = t->P + r * t->ld + start, *dP = t->dS + r * t->ld + start, *F = NULL, *G = NULL;
     if (how->cap) {
         G = t->extra + job->BK + start;
+        float before;
+        const float ratio = attn__cap_ratio(d, &before);
         for (int64_t c = 0; c < n; c += ATTN__W) {
-            const ATTN__V x = ATTN__(load)(S + c) * ATTN__(set1)(attn__cap_ratio(d));
-            ATTN__(store)(G + c, ATTN__(tanh_slope)(x));
+            const ATTN__V x = ATTN__(load)(S + c) * ATTN__(set1)(before);
+            ATTN__(store)(G + c, ATTN__(tanh_slope)(x * ATTN__(set1)(ratio)));
         }
     }
     if (job->extras) ATTN__(score_row)(&q, S, key, n, NULL);

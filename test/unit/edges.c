@@ -94,6 +94,33 @@ static void test_softcap(void **state)
         d.softcap = caps[i];
         compare(d, 1e-5);
     }
+    attn_desc d = make();                       /* scale / softcap is subnormal, the scores are not small */
+    for (int64_t i = 0; i < B * Q * D; i++) q[i] *= 1e6f;
+    for (int64_t i = 0; i < B * K * D; i++) k[i] *= 1e6f;
+    d.flags = ATTN_SCALE, d.scale = 1e-12f, d.softcap = 1e29f;
+    compare(d, 1e-5);
+}
+
+/* A sink far from the scores: its power of 2, or theirs, is the more exact the less of the row it is. */
+static void test_far_sink(void **state)
+{
+    (void)state;
+    for (float at = -140; at <= 140; at += 4.7f) {
+        static float sink[1];
+        attn_desc d = make();
+        sink[0] = at;
+        for (int64_t i = 0; i < B * Q * D; i++) q[i] = 0;
+        for (int64_t i = 0; i < B * K * D; i++) v[i] = fabsf(v[i]);
+        d.sink = sink, d.backend = "reference", d.o.data = want;
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        d.o.data = o;
+        for (int64_t b = 0; b < COUNT(fast); b++) {
+            d.backend = fast[b];
+            assert_int_equal(attn_forward(&d), ATTN_OK);
+            for (int64_t i = 0; i < B * Q * D; i++)
+                if (!(fabsf(o[i] - want[i]) <= 1e-6f * want[i] + 1e-36f)) fail_msg("%s, sink %g: %g, not %g", fast[b], (double)at, (double)o[i], (double)want[i]);
+        }
+    }
 }
 
 /* a whole row under a bias of -FLT_MAX still sees its keys */
@@ -179,6 +206,24 @@ static void test_shared_slot(void **state)
         assert_int_equal(attn_forward(&d), ATTN_OK);
         if (i == 0) memcpy(want, o, sizeof o);
         assert_true(apart(o, want, B * Q * D) < 1e-5);
+    }
+}
+
+/* An entry without new tokens and rows has no position that could lie beyond the rotary tables. */
+static void test_idle_rotary(void **state)
+{
+    static const char *const all[] = { "reference", "flash", "standard" };
+    static const int32_t used_q[B] = { 0, 1 }, used_k[B] = { 100, 3 }, fresh[B + 1] = { 0, 0, 1 };
+    static float table[8 * D / 2];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        attn_desc d = make();
+        d.seq.used_q = used_q, d.seq.used_k = used_k, d.backend = all[i];
+        d.append.k.data = d.append.v.data = dout, d.append.k_cache = k, d.append.v_cache = v, d.append.cu = fresh, d.append.len = d.append.total = 1;
+        d.append.rotary_cos = d.append.rotary_sin = table, d.append.rotary_dim = D, d.append.rotary_rows = 8;
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        d.append.rotary_rows = 3;
+        assert_int_equal(attn_forward(&d), ATTN_ERR_ROTARY_ROWS);
     }
 }
 
@@ -452,8 +497,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits),
+        cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
         cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused),
