@@ -37,10 +37,11 @@ ODD_NAMES = [
 
 
 def plots_of(folder):
-    """The plots that have a point: a row has no share of a peak that was sampled lower than the row's own rate."""
+    """The plots that have a curve, of two points at least: a row has no share of a peak that was sampled lower than its rate."""
     path = os.path.join(folder, FILES[0])
     rows = json.load(open(path))["rows"] if os.path.exists(path) else []
-    return [name for name in PLOTS if name != "peak.svg" or not rows or any(row["peak_fraction"] for row in rows)]
+    shares = sum(1 for row in rows if row["peak_fraction"])
+    return [name for name in PLOTS if name != "peak.svg" or not rows or shares > 1]
 
 
 def whole(folder, plots):
