@@ -149,13 +149,15 @@
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
    (so each decode step from other dtypes), head_dim above 512, machines without AVX-512 VNNI, and
-   rows for which the integers are too coarse: that is guessed from some lengths of queries and
-   keys before anything is packed, or follows from the scores by the high bytes. Refused: backward,
+   rows for which the integers are too coarse: that is guessed from some queries and keys before
+   anything is packed, or follows from the scores by the high bytes. Refused: backward,
    device tensors, MPI, attn_merge, registered backends.
-   It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast.
-   Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows look at few of their keys,
-   1.1 times where they look at all. It does not pay at 0.001 and below, nor where scale |q| |k| is
-   beyond some 50: the call is then as fast as without, within 4 percent. "adaptive" named as the
+   It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast; at
+   0.001 where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their
+   keys: 1.15 to 1.4 times. Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows
+   look at few of their keys, 1.1 times where they look at all. It does not pay at 0.0005 and below,
+   nor where scale |q| |k| is beyond some 50: the call is then as fast as without, within 4
+   percent. "adaptive" named as the
    backend runs on AVX2 and in portable C too, slower than flash; it declines a call of which no row
    would be computed from codes, where the automatic choice computes it exactly.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
@@ -3197,6 +3199,7 @@ typedef struct attn__kernels {
     float (*int16_certificate)(const struct attn__adaptive *job, const struct attn__rows *u,
         const struct attn__int16 *t, int64_t r);
     float (*square)(float *x, int64_t n);
+    void (*int16_left)(const float *X, int64_t n, int64_t ld, const float *step, float *E);
     /* >>decode */
     void (*decode_begin)(const struct attn__decode *p);
     void (*decode_dots_int16)(const struct attn__decode *p, const struct attn__listed *l);
@@ -3738,6 +3741,7 @@ static struct attn__tuning {
     int no_splits;  /* keys are not split across threads */
     int no_flush;   /* denormal p are computed as such */
     int no_bf16;    /* bf16 is multiplied as f32 */
+    int spectrum;   /* what is computed from codes is always bounded by singular values too */
 } attn__tuning;
 
 /* Scores as the kernels hold them: `natural` times one is the score of the manual, `exp2` times one
@@ -4298,6 +4302,23 @@ static attn_status attn__flash_run(
 
    eta and the step are those of 128 keys: the largest |k_j| and |k_j - k'_j| of these. The same
    sums bound lse: |log sum p_j - log sum p'_j| <= -log(1 - score / sum p'_j).
+
+   A row that looks at many keys is wrong by far less: errors of their scores cancel. With the
+   matrices K of all keys, a row each, and E of all k_j - k'_j, sigma their largest singular values:
+
+     |p_j - p'_j (1 + s_j - s'_j)|       <= p'_j eta_j^2                         eta_j <= 1
+     |sum p'_j (s_j - s'_j) (v_j - o')|  <= range lambda sqrt(sum p'_j^2)
+       lambda = scale (|q - q'| sigma(K) + |q'| sigma(E)), as sum x_j k_j = K^T x
+     |sum (p'_j - w_j) (v_j - o')|       <= sqrt(sum (p'_j - w_j)^2) spread
+       spread = max over columns of sqrt(sum v_j^2) + sqrt(keys) |o'|           Cauchy and Schwarz
+
+     range (lambda sqrt(sum p'_j^2) + most eta score) + spread sqrt(sum (p'_j - w_j)^2)
+     takes the place of range (score + rest)
+
+   where that promises more: it costs the sums of squares, and sigma of the keys that the rows of a
+   unit see. sigma(K)^2 is the largest eigenvalue of G = K^T K: with |.| the root of the sum of the
+   squares of all elements it is at most |G|, and as that of G / |G| is the root of that of its
+   square, at most |G| |(G / |G|)^2|^(1/2), and so on: attn__eigenvalue.
    The residuals are measured, not assumed; what f32 rounds on the way to the certificate is made up
    for by factors above 1, and what it rounds in o itself beyond the rule for plain f32 code (the
    sums are joined every 128 keys) is a term of its own: attn__certificate.
@@ -4389,24 +4410,40 @@ enum {
     ATTN__ROW_SCORE,
     ATTN__ROW_REST,
     ATTN__ROW_VALUE,
-    ATTN__ROW_MASS, /* of p'_j */
+    ATTN__ROW_MASS,   /* of p'_j */
+    ATTN__ROW_SQUARE, /* where singular values are known: of p'_j^2, of (p'_j - w_j)^2 */
+    ATTN__ROW_LEFT,
     ATTN__ROW_SEEN, /* largest element of |v| that the row sees */
     ATTN__ROW_ARRAYS
 };
+/* Of the keys that a unit sees; those of all dims are squared SQUARINGS times. */
+typedef struct attn__spectrum {
+    int known;           /* 0: rows are bounded without */
+    double k, k_off;     /* what the largest singular values are at most, of k_j, of k_j - k'_j */
+    double eta_k, eta_e; /* the largest |k_j|, |k_j - k'_j| */
+    double keys;
+} attn__spectrum;
+#define ATTN__SPECTRUM_DIM 256    /* most head_dim */
+#define ATTN__SPECTRUM_KEYS 1024  /* fewer do not make up for it */
+#define ATTN__SPECTRUM_SAMPLE 192 /* keys that a guess looks at */
+#define ATTN__SQUARINGS 4
 /* A thread's scratch; flash leaves what comes before k_step. */
 typedef struct attn__int16 {
     attn__tally *tally;
+    attn__spectrum *spectrum;
     float *cert; /* [rows_pad], or ATTN__FAILED */
     float *row[ATTN__ROW_ARRAYS];
     float *O;              /* [rows_pad][v_pad] */
     float *exact;          /* O, maxima and sums of a run of rows as flash computes them */
     float *k_step, *v_key; /* [BN] of a key: step of the codes, largest element of |v| */
     float *v_top, *v_low;  /* [v_pad] of a column: most v, most -v */
+    float *v_square;       /* [v_pad] of a column: sum of v^2 */
     float *S, *T;          /* scores of a group; a chunk in f32 */
     int32_t *K, *V;        /* [BN / tile][pairs of dims][tile], [BN / 2][v_pad]: pairs of codes */
     int16_t *Q, *P;        /* [rows_pad][q_pad], [MR][CHUNK] */
     unsigned char *bad;    /* [BN] */
     attn__coded_chunk *chunk; /* [BN / CHUNK] */
+    float *X, *G;             /* of a spectrum: a chunk [2][CHUNK][q_pad], [3][q_pad][q_pad] */
 } attn__int16;
 /* Further down: >>codes. */
 static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
@@ -4430,6 +4467,7 @@ static int64_t attn__int16_carve(
 #define ATTN__PART(type, count) \
     (type *)attn__int16_part(scratch, &at, (count) * (int64_t)sizeof(type))
     t->tally = ATTN__PART(attn__tally, 1);
+    t->spectrum = ATTN__PART(attn__spectrum, 1);
     t->cert = ATTN__PART(float, rows);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
@@ -4440,6 +4478,7 @@ static int64_t attn__int16_carve(
     t->v_key = ATTN__PART(float, BN);
     t->v_top = ATTN__PART(float, v);
     t->v_low = ATTN__PART(float, v);
+    t->v_square = ATTN__PART(float, v);
     t->S = ATTN__PART(float, score);
     t->T = ATTN__PART(float, room);
     t->K = ATTN__PART(int32_t, BN *pairs);
@@ -4448,19 +4487,33 @@ static int64_t attn__int16_carve(
     t->P = ATTN__PART(int16_t, score);
     t->bad = ATTN__PART(unsigned char, BN);
     t->chunk = ATTN__PART(attn__coded_chunk, chunks);
+    const int64_t dim = job->d->head_dim <= ATTN__SPECTRUM_DIM ? job->q_pad : 0;
+    t->X = ATTN__PART(float, 2 * ATTN__INT16_CHUNK * dim);
+    t->G = ATTN__PART(float, 3 * dim * dim);
 #undef ATTN__PART
     if (bytes) *bytes = at;
     return kept;
 }
 /* The certificate of a row of `chunks` sums, from its sums; above all that is rounded here. */
 static float attn__certificate(
-    const attn__int16 *t, int64_t r, double range, double most, int64_t chunks) {
+    const attn__int16 *t, int64_t r, double range, double spread, double most, int64_t chunks) {
+    const attn__spectrum *all = t->spectrum;
     const double mass = (double)t->row[ATTN__ROW_MASS][r],
                  score = (double)t->row[ATTN__ROW_SCORE][r],
                  rest = (double)t->row[ATTN__ROW_REST][r],
                  value = (double)t->row[ATTN__ROW_VALUE][r], least = mass - 1.001 * score;
     if (!(least > 0)) return attn__float(0x7f800000u);
-    const double bound = (range * (score + rest) + value) / least,
+    double moved = range * score, left = range * rest;
+    if (all->known) {
+        const double off = (double)t->row[ATTN__ROW_OFF][r], q = (double)t->row[ATTN__ROW_MOST][r],
+                     eta = off * all->eta_k + q * all->eta_e,
+                     square = attn__sqrt((double)t->row[ATTN__ROW_SQUARE][r]),
+                     many = range * ((off * all->k + q * all->k_off) * square + eta * score),
+                     more = 1 + (double)chunks * 2e-7; /* roundings of the sums of squares */
+        if (eta <= 1 && many * more < moved) moved = many * more;
+        left += spread * attn__sqrt((double)t->row[ATTN__ROW_LEFT][r]) * more;
+    }
+    const double bound = (moved + left + value) / least,
                  rounded = (double)(chunks + 8) * (range + most) * 4.8e-7; /* 2^-21 */
     return (float)((bound * 1.001 + rounded) * 1.000001);
 }
@@ -6973,14 +7026,177 @@ static float attn__int16_sample(
     }
     return longest;
 }
+/* G[n][n] += X^T X of rows X[rows][n], on and above the diagonal. */
+static void attn__gram(const float *X, int64_t rows, int64_t n, float *G) {
+    const attn__kernels *isa = attn__isa();
+    float one[ATTN__ROWS_MOST];
+    for (int r = 0; r < ATTN__ROWS_MOST; r++) one[r] = 1;
+    for (int64_t i = 0, m; i < n; i += m) {
+        const int64_t c = i / isa->W * isa->W;
+        m = attn__min(isa->MR, n - i);
+        isa->mm_columns(ATTN__ATB, m, 0, X + i, n, X + c, n, rows, ATTN__SUM_KEYS, G + i * n + c, n,
+            n - c, one);
+    }
+}
+/* What no eigenvalue of G[n][n], of which there is the upper half, exceeds; `room` for as much. Sums
+ * of n products are off by 2^-17 of the sums of their sizes at most. */
+static double attn__eigenvalue(float *G, int64_t n, float *room) {
+    double size[ATTN__SQUARINGS + 1], most = 1;
+    int k = 0;
+    for (;; k++) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = i; j < n; j++) {
+                const double x = (double)G[i * n + j];
+                sum += (i == j ? 1 : 2) * x * x;
+            }
+        size[k] = attn__sqrt(sum);
+        if (k == ATTN__SQUARINGS || !(sum > 0) || !attn__finite((float)size[k])) break;
+        const float less = (float)(1 / size[k]);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = i; j < n; j++) G[j * n + i] = G[i * n + j] *= less;
+        memset(room, 0, (size_t)(n * n) * sizeof *room);
+        attn__gram(G, n, n, room);
+        float *const next = room;
+        room = G;
+        G = next;
+    }
+    for (most = size[k]; k > 0; k--) most = size[k - 1] * (attn__sqrt(most + 2e-5) + 1e-6);
+    return most * 1.000001;
+}
+/* The singular values of the keys [first, last): codes and steps as they will be packed. */
+static void attn__int16_spectrum(const attn__adaptive *job, const attn__rows *u,
+    const attn__int16 *t, int64_t first, int64_t last) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const int64_t ld = job->q_pad, chunk = ATTN__INT16_CHUNK;
+    const double keys = (double)(last - first);
+    float *X[2] = {t->X, t->X + chunk * ld}, *G[3] = {t->G, t->G + ld * ld, t->G + 2 * ld * ld};
+    attn__coded_chunk all;
+    double most[2], trace[2] = {0, 0};
+    memset(&all, 0, sizeof all);
+    memset(t->X, 0, (size_t)(2 * chunk * ld) * sizeof *t->X);
+    memset(t->G, 0, (size_t)(2 * ld * ld) * sizeof *t->G);
+    for (int64_t j0 = first; j0 < last; j0 += chunk) {
+        const int64_t j1 = attn__min(j0 + chunk, last);
+        memset(t->bad, 0, (size_t)chunk);
+        for (int64_t j = j0; j < j1; j += isa->W)
+            isa->int16_keys(u, t, j, attn__min(j + isa->W, j1), j0, t->K, &all);
+        isa->pack_v(X[0], ld, d, &u->s, &d->k, u->kv_head, d->head_dim, j0, j1);
+        for (int64_t j = 0; j < j1 - j0; j++)
+            if (t->bad[j]) attn__no_code(X[0] + j * ld, ld, 1);
+        isa->int16_left(X[0], j1 - j0, ld, t->k_step, X[1]);
+        for (int n = 0; n < 2; n++) attn__gram(X[n], j1 - j0, ld, G[n]);
+    }
+    for (int n = 0; n < 2; n++) {
+        for (int64_t i = 0; i < ld; i++) trace[n] += (double)G[n][i * ld + i];
+        /* rounded sums of chunks; squares that are 0 in f32 */
+        most[n] = attn__eigenvalue(G[n], ld, G[2]) +
+                  trace[n] * (130 + keys / (double)chunk) * 1.2e-7 + keys * (double)ld * 2.4e-38;
+        most[n] = attn__sqrt(most[n]);
+    }
+    t->spectrum->k = most[0] * 1.0001;
+    /* x * inverse is rounded twice, and the step's product once */
+    t->spectrum->k_off = most[1] * 1.0001 + attn__sqrt(trace[0] * 1.0001 + 1e-30) * 6e-7;
+    t->spectrum->eta_k = (double)all.k_most;
+    t->spectrum->eta_e = (double)all.k_off;
+    t->spectrum->keys = keys + 2 * (double)chunk;
+}
+/* What some rows of a unit look at. */
+typedef struct attn__looked {
+    int64_t rows;
+    double length[ATTN__ROWS_MOST]; /* |q| */
+    double weight[ATTN__ROWS_MOST]; /* sqrt(sum p_j^2) / sum p_j */
+    double about, away; /* length of the mean of the keys; of what they are away from it */
+} attn__looked;
+/* By every step-th vector of keys [first, last); `mean`: the keys' too. */
+static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
+    int64_t first, int64_t last, int64_t step, int mean, attn__looked *looked) {
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const int64_t dim = d->head_dim, W = isa->W, ld = job->q_pad,
+                  rows = looked->rows = attn__min(isa->MR, u->rows);
+    const float power = d->scale * (float)ATTN__LOG2E;
+    float top[ATTN__ROWS_MOST], *all = t->X + rows * ld;
+    double sum[ATTN__ROWS_MOST], squares[ATTN__ROWS_MOST], lengths = 0, middle = 0, keys = 0;
+    int64_t lo[ATTN__ROWS_MOST], hi[ATTN__ROWS_MOST];
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t row = (2 * r + 1) * u->rows / (2 * rows), i = attn__row_query(u, row);
+        isa->pack_q(t->X + r * ld, d, &u->s, i, attn__row_head(u, row));
+        attn__no_code(t->X + r * ld, dim, 1);
+        looked->length[r] = attn__sqrt((double)isa->square(t->X + r * ld, dim));
+        attn__range(d, &u->s, i, &lo[r], &hi[r]);
+        top[r] = -3.4028234e38f;
+        sum[r] = squares[r] = 0;
+    }
+    memset(all, 0, (size_t)dim * sizeof *all);
+    for (int64_t j = first; j + W <= last; j += step * W, keys += (double)W) {
+        isa->pack_k(t->T, d, &u->s, &d->k, u->kv_head, dim, j, j + W);
+        attn__no_code(t->T, dim * W, 1);
+        attn__tile_dots(isa, 1, rows, 0, t->X, ld, t->T, dim * W, dim, t->S, W, NULL);
+        for (int64_t c = 0; c < dim * W && mean; c++) {
+            all[c / W] += t->T[c];
+            lengths += (double)t->T[c] * (double)t->T[c];
+        }
+        for (int64_t r = 0; r < rows; r++) {
+            const float *s = t->S + r * W;
+            const int64_t from = attn__clamp(lo[r] - j, 0, W),
+                          end = attn__clamp(hi[r] - j, from, W);
+            float more = top[r], unused = 0;
+            for (int64_t l = from; l < end; l++) more = s[l] > more ? s[l] : more;
+            if (more > top[r]) {
+                float less = (top[r] - more) * power;
+                isa->exp2_pair(&less, &unused);
+                sum[r] *= (double)less;
+                squares[r] *= (double)less * (double)less;
+                top[r] = more;
+            }
+            for (int64_t l = from; l < end; l += 2) {
+                float a = (s[l] - more) * power,
+                      b = l + 1 < end ? (s[l + 1] - more) * power : ATTN__NEG_INF;
+                isa->exp2_pair(&a, &b);
+                sum[r] += (double)a + (double)b;
+                squares[r] += (double)a * (double)a + (double)b * (double)b;
+            }
+        }
+    }
+    for (int64_t r = 0; r < rows; r++) /* one in `step` was looked at */
+        looked->weight[r] = attn__sqrt(squares[r] / (double)step) / sum[r];
+    if (!mean) return;
+    for (int64_t c = 0; c < dim; c++) middle += (double)all[c] * (double)all[c] / keys / keys;
+    lengths /= keys;
+    /* a mean of so few is off by what they are away over their number */
+    const double off = (lengths - middle) / keys;
+    looked->about = middle > off ? attn__sqrt(middle - off) : 0;
+    looked->away = lengths > middle ? attn__sqrt(lengths - middle) : 0;
+}
+/* Whether most of the rows can be expected to keep to the tolerance by singular values: those of
+ * `all`, or where that is NULL what they would be of keys that scatter about their mean alike in all
+ * directions. half: what codes of a row leave of its length; longest: the largest |k_j|. */
+static int attn__int16_many(const attn__adaptive *job, const attn__looked *looked, double bound,
+    double limit, double longest, double half, double keys, const attn__spectrum *all) {
+    const double scale = (double)job->d->scale, root = attn__sqrt(keys),
+                 each = attn__sqrt((double)job->d->head_dim),
+                 k = all ? all->k
+                         : root * (looked->about + 1.2 * looked->away / each) + looked->away,
+                 e = all ? all->k_off : half * longest * 1.2 * (root / each + 1);
+    int64_t fine = 0;
+    for (int64_t r = 0; r < looked->rows; r++) {
+        const double moved = scale * looked->length[r] * (half * k + e) * looked->weight[r],
+                     eta = scale * looked->length[r] * longest * 2 * half;
+        fine += bound * (1.1 * moved + eta * eta) <= limit && eta < 0.5;
+    }
+    return 5 * fine >= 4 * looked->rows;
+}
 /* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
  * and of some keys: by their certificates, or by what certificates mostly exceed the error by, where
- * rows are sampled. A guess from the sequence's own data, before anything is packed: certificates
- * do not rest on it. */
+ * rows are sampled; or by singular values. A guess from the sequence's own data, before anything is
+ * packed: certificates do not rest on it. */
 static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
     int64_t first, last;
+    t->spectrum->known = 0;
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     if (first >= last) return 1;
     const double longest = (double)attn__int16_sample(u, t, first, last);
@@ -6994,17 +7210,38 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     }
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     const int eased = attn__samples(job, u);
+    /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
+    const double off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM;
     for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
         isa->pack_q(t->T, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
         attn__no_code(t->T, d->head_dim, 1);
-        /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
         const double lengths = attn__sqrt((double)isa->square(t->T, d->head_dim) * longest),
-                     off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM,
                      eta = (double)d->scale * lengths * off;
         fine += eased ? 0.6 * range * (eta + 3e-4) / 8 + most * 1.2e-4 <= 0.85 * limit && eta < 0.4
                       : 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
     }
-    return 10 * fine >= 9 * asked;
+    if (10 * fine >= 9 * asked && !attn__tuning.spectrum) return 1;
+    first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
+    const double keys = (double)(last - first), left = 0.95 * limit - most * 3.1e-4, half = off / 2,
+                 size = attn__sqrt(longest);
+    attn__looked looked;
+    if (10 * fine >= 9 * asked) {
+        t->spectrum->known = d->head_dim <= ATTN__SPECTRUM_DIM;
+        if (t->spectrum->known) attn__int16_spectrum(job, u, t, first, last);
+        return 1;
+    }
+    if (d->head_dim > ATTN__SPECTRUM_DIM || last - first < ATTN__SPECTRUM_KEYS ||
+        u->rows < ATTN__INT16_ROWS || left <= 0)
+        return 0;
+    for (int all = 0; all < 2; all++) { /* of some keys, then of all */
+        const int64_t step = all ? 1 : (last - first) / ATTN__SPECTRUM_SAMPLE;
+        attn__int16_probe(job, u, t, first, last, step, !all, &looked);
+        if (!attn__int16_many(job, &looked, 0.55 * range, left, size, half, keys, NULL)) return 0;
+    }
+    attn__int16_spectrum(job, u, t, first, last);
+    t->spectrum->known =
+        attn__int16_many(job, &looked, 0.55 * range, left, size, half, keys, t->spectrum);
+    return t->spectrum->known;
 }
 /* Rows of a unit from codes: their sums and certificates, or ATTN__FAILED. */
 static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
@@ -7015,8 +7252,10 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     isa->int16_q(job, u, t);
     memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
-    for (int64_t c = 0; c < job->v_pad; c++)
+    for (int64_t c = 0; c < job->v_pad; c++) {
         t->v_top[c] = t->v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
+        t->v_square[c] = 0;
+    }
     g.job = job;
     g.t = t;
     for (int64_t kb = first / job->BN * job->BN; kb < last; kb += job->BN) {
@@ -12745,14 +12984,16 @@ ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__
     }
     for (int64_t c = 0; c < ld; c += ATTN__W) {
         ATTN__V top = ATTN__(load)(t->v_top + c), low = ATTN__(load)(t->v_low + c),
-                zero = ATTN__(set1)(0);
+                zero = ATTN__(set1)(0), square = zero;
         for (int64_t r = 0; r < n; r++) {
             const ATTN__V y = ATTN__(load)(x + r * ld + c);
             top = ATTN__(max)(top, y);
             low = ATTN__(max)(low, zero - y);
+            square = ATTN__(fma)(y, y, square);
         }
         ATTN__(store)(t->v_top + c, top);
         ATTN__(store)(t->v_low + c, low);
+        ATTN__(store)(t->v_square + c, ATTN__(load)(t->v_square + c) + square);
     }
     chunk->v_most = most;
     ATTN__(store)(part, ATTN__(max)(ATTN__(set1)(ATTN__INT16_LEAST),
@@ -12766,6 +13007,17 @@ ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__
                           b = ATTN__(nearest)(ATTN__(load)(x + (r + 1) * ld + c) * inverse);
             ATTN__(store_pairs)(t->V + (j0 - kb + r) / 2 * ld + c, ATTN__(pair)(a, b));
         }
+}
+
+/* E[n][ld]: what the codes of rows X leave of them, by the steps of the rows. */
+static void ATTN__(int16_left)(const float *X, int64_t n, int64_t ld, const float *step, float *E) {
+    for (int64_t r = 0; r < n; r++) {
+        const ATTN__V s = ATTN__(set1)(step[r]), inverse = ATTN__(set1)(1) / s;
+        for (int64_t c = 0; c < ld; c += ATTN__W) {
+            const ATTN__V y = ATTN__(load)(X + r * ld + c) * inverse;
+            ATTN__(store)(E + r * ld + c, (y - ATTN__(number)(ATTN__(nearest)(y))) * s);
+        }
+    }
 }
 
 /* ---- C = A B of codes: A[MR][2 steps], pairs broadcast, B[steps][ldb] ---- */
@@ -12841,17 +13093,18 @@ ATTN__INLINE void ATTN__(int16_maxima)(
     }
 }
 /* Codes of the p of columns [c0, c1), relative to top[GR]; sums[GR] of p, of which the largest
- * possible is P_MOST, of their codes, and of what these may be off by. */
-ATTN__INLINE void ATTN__(int16_softmax)(
-    const attn__int16_group *g, int64_t c0, int64_t c1, const float *top, float (*sums)[32]) {
+ * possible is P_MOST, of their codes, and of what these may be off by; `many`: of its squares and of
+ * those of p. */
+ATTN__INLINE void ATTN__(int16_softmax)(const attn__int16_group *g, int64_t c0, int64_t c1,
+    const float *top, float (*sums)[32], int many) {
     const attn__int16 *t = g->t;
     const int64_t ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
     const float *factor = t->row[ATTN__ROW_FACTOR] + g->row0;
     const ATTN__V power = ATTN__(set1)(ATTN__P_POWER), half = ATTN__(set1)(0.5f);
-    float lanes[3][ATTN__GR * ATTN__W];
+    float lanes[4][ATTN__GR * ATTN__W];
     for (int64_t r = 0; r < ATTN__GR; r++) {
         const ATTN__V m = ATTN__(set1)(top[r]), f = ATTN__(set1)(factor[r]);
-        ATTN__V a = ATTN__(set1)(0), rest = a;
+        ATTN__V a = ATTN__(set1)(0), rest = a, squares = a;
         ATTN__I n = ATTN__(nearest)(a);
         for (int64_t c = c0; c < c1; c += ATTN__W) {
             const ATTN__V s = ATTN__(load)(t->S + r * ld + c),
@@ -12860,20 +13113,25 @@ ATTN__INLINE void ATTN__(int16_softmax)(
             ATTN__(store_codes)(t->P + r * ld + c, code);
             a = a + p;
             n = n + code;
-            rest = rest + ATTN__(pick)(p, half, p, half);
+            if (many) {
+                const ATTN__V left = p - ATTN__(number)(code);
+                rest = ATTN__(fma)(left, left, rest);
+                squares = ATTN__(fma)(p, p, squares);
+            } else rest = rest + ATTN__(pick)(p, half, p, half);
         }
         ATTN__(store)(lanes[0] + r * ATTN__W, a);
         ATTN__(store)(lanes[1] + r * ATTN__W, ATTN__(number)(n)); /* below 2^24 */
         ATTN__(store)(lanes[2] + r * ATTN__W, rest);
+        ATTN__(store)(lanes[3] + r * ATTN__W, squares);
     }
-    for (int k = 0; k < 3; k++) /* up to 16 floats each are written */
+    for (int k = 0; k < (many ? 4 : 3); k++) /* up to 16 floats each are written */
         for (int r = 0; r < ATTN__GR; r += ATTN__MR)
             ATTN__(add_rows)(lanes[k] + r * ATTN__W, sums[k] + r);
 }
 /* The chunk joins the sums of the rows; share becomes what its products of codes are multiplied by.
  * Parameters: those of int16_softmax and int16_maxima. */
 ATTN__INLINE void ATTN__(int16_join)(const attn__int16_group *g, const attn__coded_chunk *chunk,
-    float (*sums)[32], const float *alpha, float *share) {
+    float (*sums)[32], const float *alpha, float *share, int many) {
     float *const *row = g->t->row;
     const ATTN__V zero = ATTN__(set1)(0), unit = ATTN__(set1)(1 / ATTN__P_MOST);
     const ATTN__V one = ATTN__(set1)(1), infinite = ATTN__(set1)(attn__float(0x7f800000u));
@@ -12882,7 +13140,8 @@ ATTN__INLINE void ATTN__(int16_join)(const attn__int16_group *g, const attn__cod
         const ATTN__V a = ATTN__(load)(alpha + n), b = ATTN__(load)(share + n) * unit,
                       w = ATTN__(load)(sums[1] + n) * b, p = ATTN__(load)(sums[0] + n) * b;
         /* 2^-16: sums and p are rounded */
-        const ATTN__V rest = ATTN__(load)(sums[2] + n) * b + p * ATTN__(set1)(1.6e-5f);
+        const ATTN__V off = ATTN__(load)(sums[2] + n), rounded = p * ATTN__(set1)(1.6e-5f),
+                      rest = many ? rounded : off * b + rounded;
         const ATTN__V eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
                             ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off);
         /* e^x - 1 <= x + x^2 up to 1 */
@@ -12893,6 +13152,11 @@ ATTN__INLINE void ATTN__(int16_join)(const attn__int16_group *g, const attn__cod
         for (int k = 0; k < 5; k++) {
             float *to = row[ATTN__ROW_SUM + k] + r;
             ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(to), a, joins[k]), ATTN__GR - n);
+        }
+        for (int k = 0; k < 2 && many; k++) {
+            float *to = row[k ? ATTN__ROW_LEFT : ATTN__ROW_SQUARE] + r;
+            const ATTN__V here = k ? off : ATTN__(load)(sums[3] + n);
+            ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(to) * a, a, here * b * b), ATTN__GR - n);
         }
         ATTN__(store)(share + n, b * ATTN__(set1)(chunk->v_step));
     }
@@ -12944,15 +13208,20 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     const attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
     const int64_t tile = ATTN__W * ATTN__NI, j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke),
                   first = attn__max(g->first, j0), last = attn__min(g->last, j1);
-    float top[32], alpha[32], share[32], sums[3][32];
+    float top[32], alpha[32], share[32], sums[4][32];
     if (last <= first) return;
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
     ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top);
     attn__int16_seen(g, chunk, j0, j1, kb);
     ATTN__(int16_maxima)(g, top, alpha, share);
-    ATTN__(int16_softmax)(g, c0, c1, top, sums);
-    ATTN__(int16_join)(g, chunk, sums, alpha, share);
+    if (t->spectrum->known) {
+        ATTN__(int16_softmax)(g, c0, c1, top, sums, 1);
+        ATTN__(int16_join)(g, chunk, sums, alpha, share, 1);
+    } else {
+        ATTN__(int16_softmax)(g, c0, c1, top, sums, 0);
+        ATTN__(int16_join)(g, chunk, sums, alpha, share, 0);
+    }
     ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad, alpha, share);
 }
 /* The certificate of row r. */
@@ -12962,15 +13231,23 @@ static float ATTN__(int16_certificate)(
     attn__range(job->d, &u->s, attn__row_query(u, r), &lo, &hi);
     if (hi <= lo) return 0;
     const ATTN__V f = ATTN__(set1)(1 / t->row[ATTN__ROW_SUM][r]);
-    ATTN__V range = ATTN__(set1)(0), most = range;
+    ATTN__V range = ATTN__(set1)(0), most = range, spread = range;
+    /* squares that are 0 in f32 are of numbers below 2^-62 */
+    const double keys = t->spectrum->known ? t->spectrum->keys : 0;
+    const ATTN__V root = ATTN__(set1)((float)attn__sqrt(keys) * 1.0001f),
+                  more = ATTN__(set1)((float)(1.0001 + keys * 5e-10)),
+                  tiny = ATTN__(set1)(2.2e-19f);
     for (int64_t c = 0; c < job->v_pad; c += ATTN__W) {
         const ATTN__V o = ATTN__(load)(t->O + r * job->v_pad + c) * f,
-                      top = ATTN__(load)(t->v_top + c), low = ATTN__(load)(t->v_low + c);
+                      top = ATTN__(load)(t->v_top + c), low = ATTN__(load)(t->v_low + c),
+                      square = ATTN__(root)(ATTN__(load)(t->v_square + c));
         range = ATTN__(max)(range, ATTN__(max)(top - o, low + o));
         most = ATTN__(max)(most, ATTN__(max)(top, low));
+        spread = ATTN__(max)(spread, ATTN__(fma)(root, ATTN__(size)(o) + tiny, square * more));
     }
     return attn__certificate(t, r, (double)ATTN__(reduce_max)(range),
-        (double)ATTN__(reduce_max)(most), hi / ATTN__INT16_CHUNK - lo / ATTN__INT16_CHUNK + 1);
+        (double)ATTN__(reduce_max)(spread), (double)ATTN__(reduce_max)(most),
+        hi / ATTN__INT16_CHUNK - lo / ATTN__INT16_CHUNK + 1);
 }
 /* The square of the length of x[n]; it becomes 0 behind, up to a whole vector. */
 static float ATTN__(square)(float *x, int64_t n) {
@@ -13685,7 +13962,9 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(int16_chunk),
     ATTN__(int16_certificate),
     ATTN__(square),
+    ATTN__(int16_left),
 #else
+    NULL,
     NULL,
     NULL,
     NULL,

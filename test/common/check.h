@@ -16,6 +16,8 @@
  * An allocator that counts, and fails at one; the sums of the rule below; the library's own Philox. */
 extern int64_t unit_alive, unit_made, unit_fail_at;
 attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse);
+void unit_spectrum(int always);
+double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 
 /* ------------------------------------------------------------------------------------ elements of every dtype */

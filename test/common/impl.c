@@ -38,5 +38,18 @@ attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse)
     return attn__reference_bounds(d, &b);
 }
 
+/* Whether certificates of int16 are always bounded by singular values too. */
+void unit_spectrum(int always);
+void unit_spectrum(int always) { attn__tuning.spectrum = always; }
+
+/* What the largest eigenvalue of X^T X is at most; X[rows][n], n a multiple of 16; room[2][n][n]. */
+double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);
+double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room)
+{
+    memset(room, 0, (size_t)(n * n) * sizeof *room);
+    attn__gram(X, rows, n, room);
+    return attn__eigenvalue(room, n, room + n * n);
+}
+
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]) { attn__philox(ctr, key, out); }

@@ -64,6 +64,7 @@ static void iid(call *c, double q_size)
 }
 static void make_iid(call *c) { iid(c, 0.3 + 1.5 * random_unit(&state)); }
 static void make_peaked(call *c) { iid(c, 8); }
+static void make_many(call *c) { iid(c, 0.2 + 0.8 * random_unit(&state)); }     /* rows that look at many keys */
 static void make_sink_local(call *c)
 {
     iid(c, 0.5);
@@ -256,6 +257,7 @@ static const struct {
     { "v off codes", make_v_codes, 1, 0 }, { "p off codes", make_p_codes, 1, 0 }, { "few keys off", make_few, 1, 0 }, { "few keys long", make_few_long, 1, 0 },
     { "far below", make_far, 1, 1 }, { "huge key", make_huge_key, 0, 1 },
     { "huge value", make_huge_value, 0, 1 }, { "cancelling", make_cancelling, 0, 0 }, { "sizes", make_sizes, 0, 1 }, { "not finite", make_hole, 0, 0 },
+    { "many keys", make_many, 0, 0 },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static struct { int64_t calls, rows, int16; double tightest, error, cert; } seen[KINDS];
@@ -313,6 +315,11 @@ static void draw(call *c, int64_t n)
     d->tolerance = (float)(kinds[kind].even ? 0.2 : share[number(0, 5)]);
     if (chance(30)) d->flags |= ATTN_TOLERANCE_ABSOLUTE;
     if (n % 5 == 4) d->quantile = quantiles[n / 5 % 3];
+    if (kinds[kind].make == make_many) {        /* too many for each alone to keep to the tolerance */
+        d->kv_heads = 1, d->heads = group, d->kv_len = number(1024, 1400), d->head_dim = dims[number(3, 6)];
+        d->scale = (float)(1 / sqrt((double)d->head_dim)), d->tolerance = 1e-3f, d->flags = ATTN_SCALE, d->quantile = 0, d->offset = d->window_left = 0;
+        if (chance(30)) d->flags |= ATTN_CAUSAL;
+    }
     c->q = (double *)get((size_t)(d->q_len * d->heads * d->head_dim) * 8);
     c->k = (double *)get((size_t)(d->kv_len * d->kv_heads * d->head_dim) * 8);
     c->v = (double *)get((size_t)(d->kv_len * d->kv_heads * d->v_dim) * 8);
@@ -453,7 +460,7 @@ static int same_again(const call *c, const answer *a, answer *b, attn_status s, 
     return fine;
 }
 typedef struct exact { double *o, *o_size, *pv, *lse_size; float *lse; } exact;
-static int judge_row(const call *c, const answer *a, const exact *x, int32_t type, int64_t i, int64_t h)
+static int judge_row(const call *c, const answer *a, int counts, const exact *x, int32_t type, int64_t i, int64_t h)
 {
     const attn_desc *d = &c->d;
     const int64_t row = h * d->q_len + i, at = (i * d->heads + h) * d->v_dim;
@@ -489,7 +496,7 @@ static int judge_row(const call *c, const answer *a, const exact *x, int32_t typ
         sampled[k].rows++, sampled[k].beyond += error > cert_limit(d, most);
     }
     if (cert > 0) {
-        seen[c->kind].int16++;
+        seen[c->kind].int16 += counts;
         if (error / cert > seen[c->kind].tightest) seen[c->kind].tightest = error / cert;
         if (most > 0 && error / most > seen[c->kind].error) seen[c->kind].error = error / most;
         if (most > 0 && cert / most > seen[c->kind].cert) seen[c->kind].cert = cert / most;
@@ -512,13 +519,14 @@ static int judge_told(const call *c, const answer *a)
     if (!t->why[0] != (t->tiles_int16 == tiles)) WRONG("statistics: %d of %d tiles are int16, and why: '%s'", (int)t->tiles_int16, (int)tiles, t->why);
     return 1;
 }
-static int judge(const call *c, const int32_t *types, const answer *a)
+/* Both answers, the second with certificates that are bounded by singular values too. */
+static int judge(const call *c, const int32_t *types, const answer *a, const answer *many)
 {
     attn_desc d = c->d;
     const int64_t rows = d.q_len * d.heads, n = rows * d.v_dim;
     exact x = { (double *)get((size_t)n * 8), (double *)get((size_t)n * 8), (double *)get((size_t)n * 8), (double *)get((size_t)rows * 8),
                 (float *)get((size_t)rows * 4) };
-    int fine = judge_told(c, a);
+    int fine = judge_told(c, a) && judge_told(c, many);
     d.q = tensor(c->q, d.q_len, d.heads, d.head_dim, types[0], 0);
     d.k = tensor(c->k, d.kv_len, d.kv_heads, d.head_dim, types[1], 0);
     d.v = tensor(c->v, d.kv_len, d.kv_heads, d.v_dim, types[2], 0);
@@ -526,7 +534,7 @@ static int judge(const call *c, const int32_t *types, const answer *a)
     d.tolerance = d.quantile = 0, d.flags &= ~(uint32_t)ATTN_TOLERANCE_ABSOLUTE;
     if (attn_forward(&d) || unit_bounds(&d, x.o_size, x.pv, x.lse_size)) abort();
     for (int64_t i = 0; i < d.q_len && fine; i++)
-        for (int64_t h = 0; h < d.heads && fine; h++) fine = judge_row(c, a, &x, types[3], i, h);
+        for (int64_t h = 0; h < d.heads && fine; h++) fine = judge_row(c, a, 1, &x, types[3], i, h) && judge_row(c, many, 0, &x, types[3], i, h);
     free((void *)(uintptr_t)d.q.data), free((void *)(uintptr_t)d.k.data), free((void *)(uintptr_t)d.v.data);
     free(x.o), free(x.o_size), free(x.pv), free(x.lse_size), free(x.lse);
     return fine;
@@ -544,7 +552,17 @@ static int one(uint64_t seed, int64_t n)
     attn_status s = run(&c, types, 0, 1, &a);
     if (s) WRONG("%s", attn_status_text(s));
     largest_v(&c);
-    int fine = judge(&c, types, &a);
+    unit_spectrum(1);
+    s = run(&c, types, 0, 2, &b);
+    unit_spectrum(0);
+    if (s) WRONG("%s", attn_status_text(s));
+    int fine = judge(&c, types, &a, &b);
+    if (c.round & 1 && fine) {          /* and as those */
+        answer other = a;
+        a = b, b = other;
+        unit_spectrum(1);
+    }
+    answer_free(&b);
     if (fine) fine = same_again(&c, &a, &b, run(&c, types, 1, 3, &b), -1, "in [B,H,S,D] with three threads");
     if (fine && plain) fine = same_again(&c, &a, &b, run_packed(&c, &b), -1, "packed behind another sequence");
     if (fine && plain) fine = same_again(&c, &a, &b, run_paged(&c, &b), -1, "in pages, padded, appended to");
@@ -553,9 +571,51 @@ static int one(uint64_t seed, int64_t n)
         for (int64_t e = 0; e < c.d.v_dim; e++) if (!is_finite(v_at(&c, c.hole, 0)[e])) v_at(&c, c.hole, 0)[e] = 0;
         fine = same_again(&c, &a, &b, run(&c, types, 0, 1, &b), c.hole, "from a call with a 0 in that place");
     }
+    unit_spectrum(0);
     seen[c.kind].calls++, seen[c.kind].rows += c.d.q_len * c.d.heads;
     answer_free(&a), free(c.q), free(c.k), free(c.v), free(c.most_v);
     return fine;
+}
+/* The bound of an eigenvalue beside the eigenvalue itself, by f64: rows of one direction, of few, of as many as there are dims. */
+static int eigenvalue_right(uint64_t seed)
+{
+    enum { MOST_ROWS = 300, MOST_DIMS = 128 };
+    static float X[MOST_ROWS * MOST_DIMS], room[2 * MOST_DIMS * MOST_DIMS];
+    static double x[MOST_DIMS], next[MOST_ROWS];
+    state = seed * 977 + 5;
+    for (int n = 0; n < 60; n++) {
+        const int64_t dims = 16 * number(1, MOST_DIMS / 16), rows = number(1, MOST_ROWS), rank = n % 3 ? number(1, 4) : dims;
+        const double size = ldexp(1, (int)number(-20, 40));
+        double largest = 0;
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t c = 0; c < dims; c++) X[i * dims + c] = 0;
+        for (int64_t k = 0; k < rank; k++) {
+            for (int64_t c = 0; c < dims; c++) x[c] = normal();
+            for (int64_t i = 0; i < rows; i++) {
+                const double by = rank < dims ? normal() : i % dims == k;
+                for (int64_t c = 0; c < dims; c++) X[i * dims + c] += (float)(size * by * x[c]);
+            }
+        }
+        for (int64_t c = 0; c < dims; c++) x[c] = normal();
+        for (int turn = 0; turn < 300; turn++) {        /* the power method */
+            double length = 0;
+            for (int64_t i = 0; i < rows; i++) {
+                next[i] = 0;
+                for (int64_t c = 0; c < dims; c++) next[i] += (double)X[i * dims + c] * x[c];
+            }
+            for (int64_t c = 0; c < dims; c++) {
+                x[c] = 0;
+                for (int64_t i = 0; i < rows; i++) x[c] += (double)X[i * dims + c] * next[i];
+                length += x[c] * x[c];
+            }
+            largest = sqrt(length);
+            for (int64_t c = 0; c < dims; c++) x[c] /= largest;
+        }
+        const double bound = unit_eigenvalue(X, rows, dims, room);
+        if (!(bound >= largest * 0.99999 && bound <= largest * 1.25))
+            WRONG("%d rows of %d dims: eigenvalue %g, at most %g", (int)rows, (int)dims, largest, bound);
+    }
+    return 1;
 }
 static int takes_none(void)
 {
@@ -584,6 +644,8 @@ int main(int argc, char **argv)
         else return fprintf(stderr, "adaptive: %s?\n", argv[i]), 2;
     }
     if (takes_none()) return printf("0 passed, 0 failed, 1 skipped\n"), 0;
+    if (eigenvalue_right(seed)) passed++;
+    else failed++, printf("FAILED: --seed %llu: %s\n", (unsigned long long)seed, wrong);
     for (n = only >= 0 ? only : 0; only >= 0 ? n == only : int16 < rows || n < 2 * KINDS; n++) {
         if (one(seed, n)) passed++;
         else if (failed++ < 10) printf("FAILED: --seed %llu --case %lld, %s: %s\n", (unsigned long long)seed, (long long)n, kinds[n % KINDS].name, wrong);
@@ -600,6 +662,9 @@ int main(int argc, char **argv)
         printf("%lld rows of int16 with a quantile of %g, %.5f of them beyond the tolerance\n", (long long)sampled[k].rows, (double)quantiles[k], beyond);
         if (only < 0 && beyond > 1 - (double)quantiles[k] && ++failed) printf("FAILED: less than a share of %g within the tolerance\n", (double)quantiles[k]);
     }
+    const int many = KINDS - 1;         /* a bound that is too large promises nothing either */
+    if (only < 0 && 2 * seen[many].int16 < seen[many].rows && ++failed)
+        printf("FAILED: %s: %lld of %lld rows from codes\n", kinds[many].name, (long long)seen[many].int16, (long long)seen[many].rows);
     /* what no call computed from codes proves nothing */
     for (int k = 0; k < KINDS && only < 0 && !failed && rows >= 100000; k++)
         if (!seen[k].int16 && ++failed) printf("FAILED: %s: no row was computed from codes\n", kinds[k].name);
