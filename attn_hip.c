@@ -1517,7 +1517,8 @@ __device__ static __forceinline__ void gpu_scalar_row(
             }
         }
 
-        /* 4. a sum of 0: nothing but scores of -infinity, or no key */
+        /* 4. a sum of 0: nothing but scores of -infinity, or no key. A factor of 0 may also be that
+         * of a sink far above, beside which a NaN is one still */
         const gpu_params &end = gpu_reload(p);
         const gpu_seq seq = gpu_sequence(end, (int32_t)blockIdx.z);
         const gpu_end e = gpu_finish(
@@ -1525,7 +1526,7 @@ __device__ static __forceinline__ void gpu_scalar_row(
         char *o = gpu_o_row(end, seq, h, i);
         for (int n = 0; n < DIMS; n++) {
             const int32_t c = c0 + n * GPU_WAVE + lane;
-            const float x = e.factor == 0.0f ? 0.0f : (acc[n] + rest[n]) * e.factor;
+            const float x = e.alive || e.factor != 0.0f ? (acc[n] + rest[n]) * e.factor : 0.0f;
             if (c < end.v_dim) gpu_put(o, end.o_dtype, c, x);
         }
     }

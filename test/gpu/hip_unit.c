@@ -799,6 +799,32 @@ static void full_nan(void) {
         proof_free(&c);
     }
 }
+/* A NaN in q, k or v, which every row sees, beside a sink under which every weight is as good as 0: o is a NaN all the same. */
+static void spoiled_beside_sink(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { Q = 5, DIMS = 3 };
+    static const int64_t dims[DIMS] = {64, 200, 300};
+    registered();
+    for (int n = 0; n < 3 * DIMS * 3 * 3; n++) {         /* with few keys, with parts, with mixed types */
+        const int of = n % 3, type = dtype[n / 3 % 3], way = n / 27;
+        const int64_t dim = dims[n / 9 % DIMS], keys = way == 1 ? 600 : 40;
+        proof_case c;
+        char what[64];
+        if (!built(type)) continue;
+        shape(&c, 1, Q, keys, 1, 1, dim, 0, type);
+        if (way == 2) c.d.k.dtype = ATTN_F32;
+        proof_draw draw = plain_draw();
+        draw.sink = 1;
+        proof_bind_all(&c, &draw);
+        *(float *)(uintptr_t)c.d.sink = 200;
+        const attn_in *in[] = {&c.d.q, &c.d.k, &c.d.v};
+        element_put((void *)(uintptr_t)in[of]->data, in[of]->dtype, 3 * dim + 7, (double)float_of(0x7fc00000));
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, dim %d, a NaN in %c, way %d", type, (int)dim, "qkv"[of], way);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
 /* Sequences of 2^30 keys and more, all of them one row in memory; each query sees a window of 101. Every key scores 0: o is v, lse log 101. */
 static void far_keys(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
@@ -2501,7 +2527,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
