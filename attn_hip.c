@@ -2581,8 +2581,10 @@ __global__ static void __launch_bounds__(256) gpu_delta_kernel(gpu_grad_params g
         for (int32_t c = lane; c < p.v_dim; c += GPU_WAVE) {
             const float x = gpu_get(g.dout.data, g.dout_dtype, dout_at + c),
                         y = gpu_get(p.o.data, p.o_dtype, o_at + c);
-            gpu_add_any(sum, rest, x * y);
-            rest += fmaf(x, y, -(x * y));
+            float upper = x * y;
+            gpu_pin(upper); /* or a multiply-add makes it anew, with the lower half in it */
+            gpu_add_any(sum, rest, upper);
+            rest += fmaf(x, y, -upper);
         }
         if (g.dlse && lane == 0) gpu_add_any(sum, rest, -g.dlse[l]);
         const float delta = gpu_wave_sum_any(sum, rest);

@@ -1616,6 +1616,31 @@ static void backward_any_lse(void) {
         proof_free(&c);
     }
 }
+/* D of products that cancel but for their lower halves, which no f32 has: a sink whose p is 1 shows it, dsink being -D. */
+static void backward_cancelling(void) {
+    static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    enum { D = 300 };
+    registered();
+    for (int n = 0; n < 3; n++) {
+        proof_case c;
+        shape(&c, 1, 1, 3, 1, 1, 24, D, dtype[n]);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.o.dtype = ATTN_F32;
+        draw.sink = draw.dsink = 1;
+        proof_bind_all(&c, &draw);
+        *(float *)(uintptr_t)c.d.sink = *c.d.lse = 0;
+        double want = 0;
+        for (int e = 0; e < D; e++) {                    /* of a lane first one product, then the same without what is below it */
+            const double x = 1 + (e % 128) * 0x1p-10 + 0x1p-12, y = 1 + 0x1p-13, product = x * y;
+            element_put((void *)(uintptr_t)c.g.dout.data, ATTN_F32, e, e >= 256 ? 0 : e < 128 ? x : -(double)(float)product);
+            element_put(c.d.o.data, ATTN_F32, e, e < 128 ? y : 1);
+            if (e < 128) want += product - (double)(float)product;
+        }
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        CHECK(absolute((double)*c.g.dsink + want) <= 0x1p-20 * absolute(want), "D is %.9g, not %.9g", -(double)*c.g.dsink, want);
+        proof_free(&c);
+    }
+}
 /* The scores of one row of many are far above its lse (q is 0, so they are 0): its p is 1 and that of the others a half. */
 static void backward_one_above(void) {
     enum { Q = 130, K = 70, D = 24 };
@@ -2529,7 +2554,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
