@@ -2858,7 +2858,8 @@ template <class S> struct gpu_flash16 {
     acc s[S::KEY_TILES], o[S::DIM_TILES];
     float m, base, row_sum, sum_rest; /* in units of s; base: m, or 0 as long as m is -infinity */
     float carried;                    /* the m of what was carried; -infinity: nothing was */
-    float shift;                      /* of MFMA's plain kernels: what scores in log 2 go by */
+    float shift;                      /* of MFMA's plain kernels: what scores in log 2 go by, */
+    bool some_far;                    /* and whether a row of the wave subtracts base before that */
     gpu_all_keys all;                 /* with dropout */
     uint32_t bad;                     /* not 0: some V was made finite */
     /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that
@@ -3164,6 +3165,11 @@ template <class S> struct gpu_flash16 {
                     s[tile] -= up;
             }
             if (grows) m = base = next;
+            if (!FROM_MAX && !GENERAL) {
+                const bool far = gpu_far(base * scale);
+                shift = far ? 0.0f : -base * scale;
+                some_far = gpu_wave_ballot(far) != 0;
+            }
             row_sum *= alpha;
             sum_rest *= alpha;
             GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
@@ -3201,11 +3207,10 @@ template <class S> struct gpu_flash16 {
     }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         gpu_f32x2 sum;
-        if (!GENERAL && !FROM_MAX) {
-            const bool far = gpu_far(base * scale);
-            shift = far ? 0.0f : -base * scale;
-            if (gpu_wave_ballot(far)) GPU_UNROLL
-                for (int n = 0; n < SCORES; n++) GPU_SCORE(n) -= far ? base : 0.0f;
+        if (!GENERAL && !FROM_MAX && some_far) {
+            const float less = gpu_far(base * scale) ? base : 0.0f;
+            GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                GPU_SCORE(n) -= less;
         }
         operand ring[U::RING];
         GPU_UNROLL for (int n = 0; n < U::RING; n++)
@@ -3392,7 +3397,8 @@ template <class S> struct gpu_flash16 {
         scale = GENERAL ? GPU_LOG2E : gpu_reload(arguments).scale_log2;
         unscale = GENERAL ? GPU_LN2 : 1.0f / scale;
         m = carried = GPU_NEG_INF;
-        base = row_sum = sum_rest = 0;
+        base = shift = row_sum = sum_rest = 0;
+        some_far = false;
         all.begin();
         bad = overflow = 0;
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
