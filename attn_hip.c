@@ -815,9 +815,9 @@ struct gpu_seq {
     /* buffer column of key 0 in a row of bias or mask */
     int64_t column;
     int64_t k_batch, k_first; /* where pages do not say it: key j is token k_first + j */
-    /* rows to be written; rows that see keys; keys */
-    int32_t b, q_rows, q_used, k_len;
-    int64_t offset;
+    /* rows to be written; rows that see keys; keys; of a part, where it begins in the sequence */
+    int32_t b, q_rows, q_used, k_len, first;
+    int64_t offset; /* of the whole sequence */
 };
 
 __device__ static inline int32_t gpu_clamp(int64_t x, int64_t lo, int64_t hi) {
@@ -859,6 +859,7 @@ __device__ static inline gpu_seq gpu_whole_sequence(const gpu_params &p, int32_t
     s.q_rows = (int32_t)q_rows;
     s.q_used = p.used_q ? gpu_length(p.used_q, b, 0, q_rows) : (int32_t)q_rows;
     s.k_len = (int32_t)(used - start);
+    s.first = 0;
     s.column = start;
     s.k_batch = k_batch;
     s.k_first = k_first + start;
@@ -886,11 +887,11 @@ __device__ static inline void gpu_take_part(const gpu_params &p, gpu_seq &s, int
                   first = part * keys;
     s.q_rows = s.q_used; /* the others are of the join */
     s.k_len = min(keys, s.k_len - first);
+    s.first = first;
     s.column += first;
     s.k_first += first;
     s.k_base += first * p.k.stride[1];
     s.v_base += first * p.v.stride[1];
-    s.offset = gpu_sat_add(s.offset, -(int64_t)first);
     s.o_base = z * p.o.stride[0];
     s.lse_base = (int64_t)z * p.heads * p.cut.rows;
     s.lse_head = p.cut.rows;
@@ -904,12 +905,13 @@ __device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t z) {
 
 /* What rows [i0, i0 + rows) of a sequence see, said here and nowhere else. Causal masks and windows
    are two shifts of the diagonal: row i0 + r sees keys [lo_shift + r, hi_shift + r), both clamped
-   to [0, k_len]. [lo, hi): keys that some row sees; [whole_lo, whole_hi): that all rows see. */
+   to [0, k_len], the first to [0, lo_most]. [lo, hi): keys that some row sees; [whole_lo,
+   whole_hi): that all rows see. */
 struct gpu_range {
     int32_t lo, hi; /* none unless lo < hi */
 };
 struct gpu_reach {
-    int32_t lo_shift, hi_shift;
+    int32_t lo_shift, hi_shift, lo_most;
     int32_t lo, hi, whole_lo, whole_hi;
 };
 /* Row i0 + r. Neither end falls as r grows. */
@@ -917,29 +919,37 @@ __device__ static inline gpu_range gpu_reach_row(
     const gpu_reach &e, const gpu_seq &s, int32_t i0, int32_t r) {
     /* a shift is at most k_len: no sum passes 2^31 */
     gpu_range k;
-    k.lo = e.lo_shift > s.k_len - r ? s.k_len : max(e.lo_shift + r, 0);
+    k.lo = e.lo_shift > e.lo_most - r ? e.lo_most : max(e.lo_shift + r, 0);
     k.hi = e.hi_shift > s.k_len - r ? s.k_len : max(e.hi_shift + r, 0);
     if (i0 + r >= s.q_used) k.hi = 0;
     return k;
 }
-/* Row i sees keys [lo + i, hi + i), as far as there are any. */
+/* Row i sees keys [min(lo + i, lo_most), hi + i), as far as there are any. i + offset saturates
+   before the window is taken from it: lo_most is what that leaves. */
 struct gpu_diagonals {
-    int64_t lo, hi;
+    int64_t lo, hi, lo_most;
 };
 __device__ static inline gpu_diagonals gpu_diagonals_of(const gpu_params &p, const gpu_seq &s) {
-    gpu_diagonals to = {INT64_MIN, INT64_MAX};
-    if (p.flags & ATTN_WINDOW_LEFT) to.lo = gpu_sat_add(s.offset, -p.window_left);
+    gpu_diagonals to = {INT64_MIN, INT64_MAX, INT64_MAX};
+    if (p.flags & ATTN_WINDOW_LEFT) {
+        to.lo = gpu_sat_add(s.offset, -p.window_left);
+        to.lo_most = INT64_MAX - p.window_left;
+    }
     if (p.flags & ATTN_WINDOW_RIGHT) to.hi = gpu_sat_add(gpu_sat_add(s.offset, p.window_right), 1);
     if (p.flags & ATTN_CAUSAL) {
         const int64_t diagonal = gpu_sat_add(s.offset, 1);
         if (diagonal < to.hi) to.hi = diagonal;
     }
+    to.lo = gpu_sat_add(to.lo, -(int64_t)s.first);
+    to.hi = gpu_sat_add(to.hi, -(int64_t)s.first);
+    to.lo_most -= s.first;
     return to;
 }
 __device__ static inline gpu_reach gpu_reach_of(
     const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
     const gpu_diagonals to = gpu_diagonals_of(p, s);
     gpu_reach e;
+    e.lo_most = gpu_clamp(to.lo_most, 0, s.k_len);
     e.lo_shift = gpu_clamp(gpu_sat_add(to.lo, i0), -rows, s.k_len);
     e.hi_shift = gpu_clamp(gpu_sat_add(to.hi, i0), -rows, s.k_len);
     const int32_t last = max(min(rows, s.q_used - i0), 1) - 1; /* of those in use, or none sees */
@@ -961,7 +971,8 @@ __device__ static inline gpu_range gpu_rows_of(const gpu_params &p, const gpu_se
     const gpu_diagonals to = gpu_diagonals_of(p, s);
     const int64_t next = (int64_t)j + 1;
     gpu_range rows = {gpu_clamp(gpu_sat_add(next, -to.hi), 0, s.q_used), s.q_used};
-    if (to.lo != INT64_MIN) rows.hi = gpu_clamp(gpu_sat_add(next, -to.lo), 0, s.q_used);
+    if (to.lo != INT64_MIN && next <= to.lo_most)
+        rows.hi = gpu_clamp(gpu_sat_add(next, -to.lo), 0, s.q_used);
     return rows;
 }
 
@@ -1095,7 +1106,7 @@ __device__ static inline gpu_row gpu_row_of(
     gpu_row r;
     r.bias = s.b * p.bias.stride[0] + h * p.bias.stride[1] + i * p.bias.stride[2] + s.column;
     r.mask = s.b * p.mask.stride[0] + h * p.mask.stride[1] + i * p.mask.stride[2] + s.column;
-    r.place = (double)i + (double)s.offset;
+    r.place = (double)i + (double)s.offset - (double)s.first;
     r.slope = p.masks & MASK_ALIBI ? p.alibi[h] : 0.0f;
     r.share = p.bias_scale ? p.bias_scale[h] : 1.0f;
     return r;

@@ -1641,6 +1641,29 @@ static void backward_cancelling(void) {
         proof_free(&c);
     }
 }
+/* Offsets and windows at the ends of int64: few keys, keys in parts, and gradients. */
+static void far_windows(void) {
+    static const int64_t offsets[] = {INT64_MIN, INT64_MIN + 1, INT64_MIN + 260, 0, INT64_MAX - 300, INT64_MAX - 2, INT64_MAX},
+                         sides[] = {-1, 0, INT64_MAX - 290, INT64_MAX - 1, INT64_MAX};     /* -1: no window on that side */
+    enum { OFFSETS = sizeof offsets / sizeof *offsets, SIDES = sizeof sides / sizeof *sides, PARTS = 1, BACKWARD = 2, WAYS = 3 };
+    registered();
+    for (int n = 0; n < OFFSETS * SIDES * SIDES * 2 * WAYS; n++) {
+        const int way = n % WAYS, causal = n / WAYS % 2;
+        const int64_t offset = offsets[n / WAYS / 2 % OFFSETS], left = sides[n / WAYS / 2 / OFFSETS % SIDES], right = sides[n / WAYS / 2 / OFFSETS / SIDES];
+        proof_case c;
+        char what[128];
+        shape(&c, 1, way == PARTS ? 3 : 8, way == PARTS ? 600 : 24, 1, 1, 8, 0, ATTN_F32);
+        c.d.flags = ATTN_OFFSET | (causal ? ATTN_CAUSAL : 0) | (left < 0 ? 0 : ATTN_WINDOW_LEFT) | (right < 0 ? 0 : ATTN_WINDOW_RIGHT);
+        c.d.offset = offset, c.d.window_left = left < 0 ? 0 : left, c.d.window_right = right < 0 ? 0 : right;
+        snprintf(what, sizeof what, "way %d, causal %d, offset %lld, window %lld %lld", way, causal, (long long)offset, (long long)left, (long long)right);
+        proof_draw draw = way == BACKWARD ? grad_draw(&c, ATTN_F32) : plain_draw();
+        proof_bind_all(&c, &draw);
+        if (way == BACKWARD) solved(&c);
+        if (way == BACKWARD) agrees_backward(&c, what);
+        else agrees(&c, what);
+        proof_free(&c);
+    }
+}
 /* The scores of one row of many are far above its lse (q is 0, so they are 0): its p is 1 and that of the others a half. */
 static void backward_one_above(void) {
     enum { Q = 130, K = 70, D = 24 };
@@ -2554,7 +2577,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
