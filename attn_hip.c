@@ -1864,7 +1864,7 @@ __global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_param
 
    A wave takes every WAVES-th tile; its groups and then the waves are summed in a fixed order,
    which is the same for every ROWS. V of a tile is on its way during its scores, K of the next tile
-   during its products. */
+   during its products. Long sums are carried to LDS, to where the waves are joined at the end. */
 
 /* Eight elements as they lie in memory. */
 template <int KV> struct gpu_eight {
@@ -1922,6 +1922,9 @@ __device__ static __forceinline__ void gpu_fold(float (&x)[N], int32_t lane) {
     }
 }
 
+#ifndef GPU_CARRY_DECODE
+#define GPU_CARRY_DECODE 128 /* terms of a sum between two carries */
+#endif
 template <int KV, int D, int ROWS> struct gpu_decode {
     enum {
         LANES = D / 8,
@@ -1935,13 +1938,18 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         ROW_LANES = LANES / ROWS,
         SUMS = ROWS * 8, /* of o, in a lane; LEFT of them when the groups are summed */
         LEFT = SUMS / GROUPS,
+        CARRY = GPU_CARRY_DECODE * WAVES * GROUPS, /* keys between two carries */
         CODES = KV == ATTN_INT8 || KV == ATTN_FP8_E4M3
     };
     struct shared {
         float max[WAVES][ROWS], sum[WAVES][ROWS]; /* sum: then the factor of the wave's sums */
+        float sums[OWN][256];                     /* of each thread, that were carried */
         float factor[ROWS];
         float4 q[2][ROWS * LANES];
-        float o[WAVES / 2][SUMS * LANES];
+        union {
+            float o[WAVES / 2][SUMS * LANES];
+            uint16_t upper[WAVES][SUMS * LANES]; /* of the sums that were carried */
+        };
     };
 
     const gpu_cache_params &arguments;
@@ -1951,6 +1959,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     shared &lds;
     float o[SUMS];
     float row_max, sum[OWN]; /* of the lane's row, and of its keys alone */
+    float carried;           /* the row_max of what the row has carried; -infinity: nothing */
     float x[N];              /* scores, then weights: OWN of them; below 0: not seen */
     gpu_eight<KV> k[KEYS], v[KEYS];
     float k_scale, v_scale;     /* of key lane of the tile */
@@ -2159,6 +2168,45 @@ template <int KV, int D, int ROWS> struct gpu_decode {
                 v[n] = v[n + 1];
         }
     }
+    /* What rows that see key j or later have summed: o over the groups, its upper half to LDS, what
+       is left to the first group; and the sum of each key alone. Rows that end before do nothing:
+       then no row's bits depend on those of its block. BACK: what lies in LDS into the sums. */
+    template <bool BACK> __device__ __forceinline__ void carry(int32_t j) {
+        const int32_t first_lane = group_lane(), thread = gpu_thread();
+        const bool reads = carried != GPU_NEG_INF, goes = BACK ? reads : see.hi > j;
+        const uint64_t rows_read = gpu_wave_ballot(reads), rows_go = gpu_wave_ballot(goes);
+        const float alpha = reads ? gpu_exp2((carried - row_max) * GPU_LOG2E) : 0.0f;
+        uint16_t *upper = lds.upper[thread / GPU_WAVE] + thread % LANES;
+        if (goes) {
+            GPU_UNROLL for (int n = 0; n < OWN; n++) {
+                const float there = reads ? lds.sums[n][thread] : 0.0f;
+                if (BACK) sum[n] += there * alpha;
+                else lds.sums[n][thread] = gpu_carry(there, alpha, 0xffffff00u, sum[n]);
+            }
+            carried = row_max;
+        }
+        GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+            const float of_row = gpu_wave_pick(alpha, first_lane + r * ROW_LANES);
+            float there[8] = {0.0f};
+            if (!(rows_go >> r * ROW_LANES & 1)) continue;
+            if (rows_read >> r * ROW_LANES & 1) GPU_UNROLL
+                for (int e = 0; e < 8; e++)
+                    there[e] = __uint_as_float((uint32_t)upper[(r * 8 + e) * LANES] << 16);
+            GPU_UNROLL for (int e = 0; e < 8; e++) {
+                float &x = o[r * 8 + e];
+                if (BACK) {
+                    x += first_lane == 0 ? there[e] * of_row : 0.0f;
+                    continue;
+                }
+                GPU_UNROLL for (int mask = LANES; mask < GPU_WAVE; mask *= 2)
+                    x += gpu_wave_xor(x, mask);
+                upper[(r * 8 + e) * LANES] =
+                    (uint16_t)(__float_as_uint(gpu_carry(there[e], of_row, 0xffff0000u, x)) >> 16);
+                x = first_lane == 0 ? x : 0.0f;
+            }
+            gpu_fence(); /* one after the other: registers */
+        }
+    }
     /* Every WAVES-th tile that some row sees. */
     __device__ __forceinline__ void walk() {
         enum { STEP = WAVES * TILE };
@@ -2170,19 +2218,23 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         place(gpu_reload(arguments), j);
         load<true>(gpu_reload(arguments), j);
         look_up(gpu_reload(arguments), j + STEP);
-        for (; j < end; j += STEP) {
-            load<false>(gpu_reload(arguments), j);
-            scores(gpu_reload(arguments).call);
-            if (j + STEP < end) {
-                place(gpu_reload(arguments), j + STEP);
-                load<true>(gpu_reload(arguments), j + STEP);
-                look_up(gpu_reload(arguments), j + 2 * STEP);
+        while (j < end) {
+            const int32_t stop = min(end, (int32_t)((uint32_t)j / CARRY + 1) * CARRY);
+            for (; j < stop; j += STEP) {
+                load<false>(gpu_reload(arguments), j);
+                scores(gpu_reload(arguments).call);
+                if (j + STEP < end) {
+                    place(gpu_reload(arguments), j + STEP);
+                    load<true>(gpu_reload(arguments), j + STEP);
+                    look_up(gpu_reload(arguments), j + 2 * STEP);
+                }
+                gpu_fence();
+                weights(gpu_reload(arguments).call, j);
+                const gpu_params &p = gpu_reload(arguments).call;
+                products(!(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
+                         j + TILE <= reach.whole_hi);
             }
-            gpu_fence();
-            weights(gpu_reload(arguments).call, j);
-            const gpu_params &p = gpu_reload(arguments).call;
-            products(!(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
-                     j + TILE <= reach.whole_hi);
+            if (j < end) carry<false>(j);
         }
     }
 
@@ -2218,6 +2270,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     __device__ __forceinline__ void finish(const gpu_params &p) {
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
+        carry<true>(0);
         const float all = wave_sum();
         if (lane() < LANES && lane() % ROW_LANES == 0) {
             lds.max[wave][own_row()] = row_max;
@@ -2267,7 +2320,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
                       i = row_of(p.call, min(first_row + own_row(), rows - 1));
         reach = gpu_reach_of(p.call, seq, i0, i1 - i0 + 1);
         see = gpu_reach_row(reach, seq, i0, i - i0);
-        row_max = GPU_NEG_INF;
+        row_max = carried = GPU_NEG_INF;
         entry = 0;
         k_scale = v_scale = 0.0f;
         GPU_UNROLL for (int n = 0; n < OWN; n++)

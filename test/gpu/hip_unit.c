@@ -865,7 +865,9 @@ static void long_sums(void) {
     static const struct { int32_t dtype, out; int64_t keys, dim; int general; int64_t rows; } cases[] = {{ATTN_F32, ATTN_F32, 16384, 64, 0, 2}, {ATTN_F32, ATTN_F32, 3000, 256, 1, 2},
         {ATTN_F32, ATTN_F64, 9001, 33, 1, 2}, {ATTN_F32, ATTN_F32, 9001, 260, 0, 2}, {ATTN_F16, ATTN_F32, 131072, 32, 0, 2}, {ATTN_BF16, ATTN_F64, 9001, 64, 1, 2},
         /* more rows than are taken in parts: one sum as long as the keys, carried now and then */
-        {ATTN_F32, ATTN_F32, 3000, 64, 0, 70}, {ATTN_F32, ATTN_F64, 2500, 33, 1, 70}, {ATTN_F32, ATTN_F32, 2500, 128, 0, 70}};
+        {ATTN_F32, ATTN_F32, 3000, 64, 0, 70}, {ATTN_F32, ATTN_F64, 2500, 33, 1, 70}, {ATTN_F32, ATTN_F32, 2500, 128, 0, 70},
+        /* so many keys that the parts have long sums too */
+        {ATTN_F32, ATTN_F32, 300000, 256, 0, 1}};
     registered();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         proof_case c;
@@ -2309,16 +2311,17 @@ static void parts_spoiled(void) {
 }
 /* A sequence alone and among others, which are longer and have more rows: the same bits. */
 static void parts_invariant(void) {
-    enum { B = 5, Q = 40, K = 1100, H = 2, D = 64 };
+    enum { B = 5, Q = 40, K = 1100, H = 2 };
     static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16}, len_q[B] = {1, 40, 17, 2, 16}, len_k[B] = {1100, 900, 700, 200, 1025};
     registered();
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < 6; n++) {
+        const int64_t D = n < 3 ? 64 : 256;
         proof_case c;
-        if (!built(dtype[n])) continue;
+        if (!built(dtype[n % 3])) continue;
         shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B);
         memcpy(used_q, len_q, sizeof len_q), memcpy(used_k, len_k, sizeof len_k);
-        c.d.flags = n < 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k;
+        c.d.flags = n % 3 < 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k;
         bind(&c);
         CHECK(!proof_call(&c, 0), "%s", c.message);
         for (int b = 0; b < B; b++) {
@@ -2328,11 +2331,11 @@ static void parts_invariant(void) {
             float *lse = (float *)proof_zeros(Q * H, 4);
             memset(&d.seq, 0, sizeof d.seq);
             d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
-            d.q.data = (const char *)d.q.data + (size_t)b * Q * H * D * size;
-            d.k.data = (const char *)d.k.data + (size_t)b * K * D * size, d.v.data = (const char *)d.v.data + (size_t)b * K * D * size;
+            d.q.data = (const char *)d.q.data + (size_t)(b * Q * H * D) * size;
+            d.k.data = (const char *)d.k.data + (size_t)(b * K * D) * size, d.v.data = (const char *)d.v.data + (size_t)(b * K * D) * size;
             d.o.data = o, d.lse = lse;
             CHECK(!attn_forward(&d), "%s", c.message);
-            CHECK(!memcmp(o, (const char *)c.d.o.data + (size_t)b * Q * H * D * size, (size_t)len_q[b] * H * D * size), "dtype %d, sequence %d: o alone and in the batch differ", d.q.dtype, b);
+            CHECK(!memcmp(o, (const char *)c.d.o.data + (size_t)(b * Q * H * D) * size, (size_t)(len_q[b] * H * D) * size), "dtype %d, dim %d, sequence %d: o alone and in the batch differ", d.q.dtype, (int)D, b);
             for (int h = 0; h < H; h++) CHECK(!memcmp(lse + h * len_q[b], c.d.lse + (b * H + h) * Q, (size_t)len_q[b] * 4), "dtype %d, sequence %d: lse differs", d.q.dtype, b);
             free(o), free(lse);
         }
