@@ -4515,10 +4515,10 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
    f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain
    multiply-adds. In both a workgroup owns BM query rows of one head and walks over tiles of keys,
    from the first that any of its rows sees to the last: [lo, hi) of gpu_reach; tiles in [whole_lo,
-   whole_hi) are seen by all rows and take no mask. Scores are in units of log 2: q is multiplied
-   by scale * log2 e when it is loaded; those of general kernels are natural ones, from gpu_modify,
-   and `unit` below is what takes them there. The maximum of a row is followed lazily: only where
-   a tile exceeds it by 8 are the sums rescaled, so that the weights stay below 2^8 and the one
+   whole_hi) are seen by all rows and take no mask. Scores are natural ones, which reach as far as
+   f32 does: q is multiplied by the scale when it is loaded, or gpu_modify makes them; only their
+   distance from the maximum goes to log 2. The maximum of a row is followed lazily: only where a
+   tile exceeds it by 8 ln 2 are the sums rescaled, so that the weights stay below 2^8 and the one
    branch of the loop is seldom taken. That is decided for each row by itself: its bits depend on
    no other row. */
 
@@ -4685,8 +4685,6 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         TILE = BN * PIECES,
         MASKS = GENERAL
     };
-    static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2;
-
     gpu_seq seq;
     gpu_reach reach, own; /* of the workgroup; of this wave, for it to sit out the rest */
     gpu_row row;
@@ -4786,9 +4784,9 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         if (gpu_wave_ballot(top > limit)) {
             top = fmaxf(top, gpu_wave_xor(top, 32));
             if (top > limit) {
-                const float old = limit == GPU_NEG_INF ? 0.0f : gpu_exp2((base - top) * unit);
+                const float old = limit == GPU_NEG_INF ? 0.0f : gpu_exp2((base - top) * GPU_LOG2E);
                 base = top;
-                limit = top + 8.0f * natural;
+                limit = top + 8.0f * GPU_LN2;
                 row_sum *= old;
                 sum_rest *= old;
                 GPU_UNROLL for (int t = 0; t < TILES; t++)
@@ -4801,7 +4799,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         gpu_f32x2 sum = {0.0f, 0.0f};
         GPU_UNROLL for (int r = 0; r < 16; r += 2) {
             gpu_f32x2 x = {s[r], s[r + 1]};
-            x = (x - base) * unit;
+            x = (x - base) * GPU_LOG2E;
             x[0] = gpu_exp2(x[0]);
             x[1] = gpu_exp2(x[1]);
             sum += x;
@@ -4855,14 +4853,14 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         const int32_t h = (int32_t)blockIdx.y, half = gpu_thread() % 64 / 32,
                       i = row0(p) + my_row();
         gpu_settling c = gpu_settle_of<LAST>(p, i < s.q_used && limit != GPU_NEG_INF,
-            carried != GPU_NEG_INF, gpu_exp2((carried - base) * unit));
+            carried != GPU_NEG_INF, gpu_exp2((carried - base) * GPU_LOG2E));
         uint32_t alive = 0;
         if (c.mask) carried = base;
         if (LAST) {
             float sum = row_sum + sum_rest;
             sum += gpu_wave_xor(sum, 32);
-            const gpu_end e = gpu_finish(
-                p, s, h, i, half == 0, limit == GPU_NEG_INF ? GPU_NEG_INF : base * natural, sum);
+            const gpu_end e =
+                gpu_finish(p, s, h, i, half == 0, limit == GPU_NEG_INF ? GPU_NEG_INF : base, sum);
             c.factor = e.factor;
             c.width = i < s.q_rows ? p.v_dim : 0;
             alive = e.alive;
@@ -4935,7 +4933,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
                 (const float *)p.q.data + seq.q_base + h * p.q.stride[2] + row_i * p.q.stride[1];
             GPU_UNROLL for (int c = 0; c < D / 8; c++)
                 q[c] = gpu_load_q4<ALIGN>(
-                    from, 8 * c + 4 * half, p.head_dim, GENERAL ? 1.0f : p.scale_log2);
+                    from, 8 * c + 4 * half, p.head_dim, GENERAL ? 1.0f : p.scale);
             const int32_t kv_head = h / p.group;
             k = (const float *)p.k.data + seq.k_base + kv_head * p.k.stride[2];
             v = (const float *)p.v.data + seq.v_base + kv_head * p.v.stride[2];
@@ -4995,8 +4993,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         DIMS = D / 32,
         MASKS = GENERAL
     };
-    static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2,
-                           rise = 8.0f * natural;
+    static constexpr float rise = 8.0f * GPU_LN2;
 
     gpu_seq seq;
     gpu_reach reach;
@@ -5073,14 +5070,14 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         GPU_NO_UNROLL for (int a = 0; a < QUERIES; a++, turn_sums()) {
             const float held = gpu_of_eight(kept(CARRIED), t, a);
             gpu_settling c = gpu_settle_of<LAST>(p, i0 + a < s.q_used && limit[0] != GPU_NEG_INF,
-                held != GPU_NEG_INF, gpu_exp2((held - base(0)) * unit));
+                held != GPU_NEG_INF, gpu_exp2((held - base(0)) * GPU_LOG2E));
             float sum = row_sum[0];
             GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2)
                 sum += gpu_wave_xor(sum, mask);
             if (LAST) {
                 sum += gpu_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * c.alpha;
                 const gpu_end e = gpu_finish(p, s, h, i0 + a, lane == 0,
-                    limit[0] == GPU_NEG_INF ? GPU_NEG_INF : base(0) * natural, sum);
+                    limit[0] == GPU_NEG_INF ? GPU_NEG_INF : base(0), sum);
                 c.factor = e.factor;
                 c.width = i0 + a < s.q_rows ? p.v_dim : 0;
                 alive |= (uint32_t)e.alive << a;
@@ -5206,7 +5203,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                 const float old = !up ? 1.0f
                                   : limit[a] == GPU_NEG_INF
                                       ? 0.0f
-                                      : gpu_exp2((limit[a] - (top[a] + rise)) * unit);
+                                      : gpu_exp2((limit[a] - (top[a] + rise)) * GPU_LOG2E);
                 limit[a] = up ? top[a] + rise : limit[a];
                 row_sum[a] *= old;
                 GPU_UNROLL for (int m = 0; m < DIMS; m++) {
@@ -5222,7 +5219,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
             const float max = base(a);
             GPU_UNROLL for (int b = 0; b < KEYS; b++) {
-                s[a][b] = gpu_exp2((s[a][b] - max) * unit);
+                s[a][b] = gpu_exp2((s[a][b] - max) * GPU_LOG2E);
                 row_sum[a] += s[a][b];
             }
         }
@@ -5296,7 +5293,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         }
         if (reach.lo < reach.hi) {
             const float *q = (const float *)p.q.data + seq.q_base + h * p.q.stride[2];
-            const float scale = GENERAL ? 1.0f : p.scale_log2;
+            const float scale = GENERAL ? 1.0f : p.scale;
             const int32_t piece = (int32_t)threadIdx.x % PIECES;
             fetch<true>(p, reach.lo & -BN);
             for (int32_t r = (int32_t)threadIdx.x / PIECES; r < BM; r += STEP)

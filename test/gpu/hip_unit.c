@@ -1108,6 +1108,32 @@ static void largest_scores(void) {
         proof_free(&c);
     }
 }
+/* Scores up to the largest f32, and as far below 0, of one element of q and k each. */
+static void scores_of_any_f32(void) {
+    static const int32_t dtype[] = {ATTN_F32, ATTN_BF16};
+    static const int64_t dims[] = {32, 128, 300};
+    enum { Q = 40, K = 90 };
+    registered();
+    for (int n = 0; n < 24; n++) {
+        const int64_t dim = dims[n / 4 % 3];
+        const int type = dtype[n % 2];
+        proof_case c;
+        char what[64];
+        if (!built(type)) continue;
+        shape(&c, 1, Q, K, 1, 1, dim, 0, type);
+        c.d.o.dtype = ATTN_F32, c.d.flags = ATTN_SCALE, c.d.scale = 1;
+        proof_draw draw = plain_draw();
+        draw.alibi = n / 2 % 2;                          /* the general kernels */
+        proof_bind_all(&c, &draw);
+        if (draw.alibi) *(float *)(uintptr_t)c.d.alibi = 0;
+        for (int64_t at = 0; at < Q * dim; at++) element_put((void *)(uintptr_t)c.d.q.data, type, at, at % dim ? 0 : n / 12 ? -0x1p64 : 0x1p64);
+        for (int64_t at = 0; at < K * dim; at++) element_put((void *)(uintptr_t)c.d.k.data, type, at, at % dim ? 0 : (0.7 + at / dim % 9 / 32.0) * 0x1p64);
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, dim %d, case %d", type, (int)dim, n);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
 /* One key of little score alone: nothing but lse's own digits is in its way. */
 static void small_lse(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
@@ -2578,7 +2604,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
