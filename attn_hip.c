@@ -64,6 +64,12 @@
  *   while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
  *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
+ * LIMITS  On tiles of f32 and bf16 weights reach 2^8 before they are measured anew: where the sum
+ *   of exp(score - maximum) |v| is 2^120 or more, o may be infinite or NaN. The matrix unit of
+ *   gfx90a takes subnormal f16 for 0; forward q, k and v go there times 2^10, but where that is too
+ *   much for an element of 64 or more: of q in its own row, of k or v in all rows of the workgroups
+ *   that meet it, up to 256 each. There elements below 2^-14 count as 0: for v o is off by up to
+ *   2^-14, for q or k a score by up to 2^-14 |scale| times the sum of |k| or |q|.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
  *   with rotary embedding q in f32, and for parts an o in f32 of each, of as many sequences at a
