@@ -930,8 +930,8 @@ __device__ static inline gpu_range gpu_reach_row(
     if (i0 + r >= s.q_used) k.hi = 0;
     return k;
 }
-/* Row i sees keys [min(lo + i, lo_most), hi + i), as far as there are any. i + offset saturates
-   before the window is taken from it: lo_most is what that leaves. */
+/* Row i sees keys [min(lo + i, lo_most), hi + i) of the whole sequence, as far as there are any.
+   i + offset saturates before the window is taken from it: lo_most is what that leaves. */
 struct gpu_diagonals {
     int64_t lo, hi, lo_most;
 };
@@ -946,18 +946,17 @@ __device__ static inline gpu_diagonals gpu_diagonals_of(const gpu_params &p, con
         const int64_t diagonal = gpu_sat_add(s.offset, 1);
         if (diagonal < to.hi) to.hi = diagonal;
     }
-    to.lo = gpu_sat_add(to.lo, -(int64_t)s.first);
-    to.hi = gpu_sat_add(to.hi, -(int64_t)s.first);
-    to.lo_most -= s.first;
     return to;
 }
 __device__ static inline gpu_reach gpu_reach_of(
     const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
     const gpu_diagonals to = gpu_diagonals_of(p, s);
     gpu_reach e;
-    e.lo_most = gpu_clamp(to.lo_most, 0, s.k_len);
-    e.lo_shift = gpu_clamp(gpu_sat_add(to.lo, i0), -rows, s.k_len);
-    e.hi_shift = gpu_clamp(gpu_sat_add(to.hi, i0), -rows, s.k_len);
+    const int64_t row0 = (int64_t)i0 - s.first;
+    e.lo_most = s.k_len;
+    if (p.flags & ATTN_WINDOW_LEFT) e.lo_most = gpu_clamp(to.lo_most - s.first, 0, s.k_len);
+    e.lo_shift = gpu_clamp(gpu_sat_add(to.lo, row0), -rows, s.k_len);
+    e.hi_shift = gpu_clamp(gpu_sat_add(to.hi, row0), -rows, s.k_len);
     const int32_t last = max(min(rows, s.q_used - i0), 1) - 1; /* of those in use, or none sees */
     const gpu_range first_row = gpu_reach_row(e, s, i0, 0),
                     last_row = gpu_reach_row(e, s, i0, last);
@@ -975,7 +974,7 @@ __device__ static inline gpu_range gpu_visible(const gpu_params &p, const gpu_se
 /* The rows that see key j, masks and biases aside. */
 __device__ static inline gpu_range gpu_rows_of(const gpu_params &p, const gpu_seq &s, int32_t j) {
     const gpu_diagonals to = gpu_diagonals_of(p, s);
-    const int64_t next = (int64_t)j + 1;
+    const int64_t next = (int64_t)s.first + j + 1;
     gpu_range rows = {gpu_clamp(gpu_sat_add(next, -to.hi), 0, s.q_used), s.q_used};
     if (to.lo != INT64_MIN && next <= to.lo_most)
         rows.hi = gpu_clamp(gpu_sat_add(next, -to.lo), 0, s.q_used);
