@@ -64,6 +64,12 @@
  *   while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
  *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
+ * LIMITS  On tiles of f32 and bf16 weights reach 2^8 before they are measured anew: where the sum
+ *   of exp(score - maximum) |v| is 2^120 or more, o may be infinite or NaN. The matrix unit of
+ *   gfx90a takes subnormal f16 for 0; forward q, k and v go there times 2^10, but where that is too
+ *   much for an element of 64 or more: of q in its own row, of k or v in all rows of the workgroups
+ *   that meet it, up to 256 each. There elements below 2^-14 count as 0: for v o is off by up to
+ *   2^-14, for q or k a score by up to 2^-14 |scale| times the sum of |k| or |q|.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
  *   with rotary embedding q in f32, and for parts an o in f32 of each, of as many sequences at a
@@ -815,9 +821,9 @@ struct gpu_seq {
     /* buffer column of key 0 in a row of bias or mask */
     int64_t column;
     int64_t k_batch, k_first; /* where pages do not say it: key j is token k_first + j */
-    /* rows to be written; rows that see keys; keys */
-    int32_t b, q_rows, q_used, k_len;
-    int64_t offset;
+    /* rows to be written; rows that see keys; keys; of a part, where it begins in the sequence */
+    int32_t b, q_rows, q_used, k_len, first;
+    int64_t offset; /* of the whole sequence */
 };
 
 __device__ static inline int32_t gpu_clamp(int64_t x, int64_t lo, int64_t hi) {
@@ -859,6 +865,7 @@ __device__ static inline gpu_seq gpu_whole_sequence(const gpu_params &p, int32_t
     s.q_rows = (int32_t)q_rows;
     s.q_used = p.used_q ? gpu_length(p.used_q, b, 0, q_rows) : (int32_t)q_rows;
     s.k_len = (int32_t)(used - start);
+    s.first = 0;
     s.column = start;
     s.k_batch = k_batch;
     s.k_first = k_first + start;
@@ -886,11 +893,11 @@ __device__ static inline void gpu_take_part(const gpu_params &p, gpu_seq &s, int
                   first = part * keys;
     s.q_rows = s.q_used; /* the others are of the join */
     s.k_len = min(keys, s.k_len - first);
+    s.first = first;
     s.column += first;
     s.k_first += first;
     s.k_base += first * p.k.stride[1];
     s.v_base += first * p.v.stride[1];
-    s.offset = gpu_sat_add(s.offset, -(int64_t)first);
     s.o_base = z * p.o.stride[0];
     s.lse_base = (int64_t)z * p.heads * p.cut.rows;
     s.lse_head = p.cut.rows;
@@ -904,12 +911,13 @@ __device__ static inline gpu_seq gpu_sequence(const gpu_params &p, int32_t z) {
 
 /* What rows [i0, i0 + rows) of a sequence see, said here and nowhere else. Causal masks and windows
    are two shifts of the diagonal: row i0 + r sees keys [lo_shift + r, hi_shift + r), both clamped
-   to [0, k_len]. [lo, hi): keys that some row sees; [whole_lo, whole_hi): that all rows see. */
+   to [0, k_len], the first to [0, lo_most]. [lo, hi): keys that some row sees; [whole_lo,
+   whole_hi): that all rows see. */
 struct gpu_range {
     int32_t lo, hi; /* none unless lo < hi */
 };
 struct gpu_reach {
-    int32_t lo_shift, hi_shift;
+    int32_t lo_shift, hi_shift, lo_most;
     int32_t lo, hi, whole_lo, whole_hi;
 };
 /* Row i0 + r. Neither end falls as r grows. */
@@ -917,18 +925,22 @@ __device__ static inline gpu_range gpu_reach_row(
     const gpu_reach &e, const gpu_seq &s, int32_t i0, int32_t r) {
     /* a shift is at most k_len: no sum passes 2^31 */
     gpu_range k;
-    k.lo = e.lo_shift > s.k_len - r ? s.k_len : max(e.lo_shift + r, 0);
+    k.lo = e.lo_shift > e.lo_most - r ? e.lo_most : max(e.lo_shift + r, 0);
     k.hi = e.hi_shift > s.k_len - r ? s.k_len : max(e.hi_shift + r, 0);
     if (i0 + r >= s.q_used) k.hi = 0;
     return k;
 }
-/* Row i sees keys [lo + i, hi + i), as far as there are any. */
+/* Row i sees keys [min(lo + i, lo_most), hi + i) of the whole sequence, as far as there are any.
+   i + offset saturates before the window is taken from it: lo_most is what that leaves. */
 struct gpu_diagonals {
-    int64_t lo, hi;
+    int64_t lo, hi, lo_most;
 };
 __device__ static inline gpu_diagonals gpu_diagonals_of(const gpu_params &p, const gpu_seq &s) {
-    gpu_diagonals to = {INT64_MIN, INT64_MAX};
-    if (p.flags & ATTN_WINDOW_LEFT) to.lo = gpu_sat_add(s.offset, -p.window_left);
+    gpu_diagonals to = {INT64_MIN, INT64_MAX, INT64_MAX};
+    if (p.flags & ATTN_WINDOW_LEFT) {
+        to.lo = gpu_sat_add(s.offset, -p.window_left);
+        to.lo_most = INT64_MAX - p.window_left;
+    }
     if (p.flags & ATTN_WINDOW_RIGHT) to.hi = gpu_sat_add(gpu_sat_add(s.offset, p.window_right), 1);
     if (p.flags & ATTN_CAUSAL) {
         const int64_t diagonal = gpu_sat_add(s.offset, 1);
@@ -940,8 +952,11 @@ __device__ static inline gpu_reach gpu_reach_of(
     const gpu_params &p, const gpu_seq &s, int32_t i0, int32_t rows) {
     const gpu_diagonals to = gpu_diagonals_of(p, s);
     gpu_reach e;
-    e.lo_shift = gpu_clamp(gpu_sat_add(to.lo, i0), -rows, s.k_len);
-    e.hi_shift = gpu_clamp(gpu_sat_add(to.hi, i0), -rows, s.k_len);
+    const int64_t row0 = (int64_t)i0 - s.first;
+    e.lo_most = s.k_len;
+    if (p.flags & ATTN_WINDOW_LEFT) e.lo_most = gpu_clamp(to.lo_most - s.first, 0, s.k_len);
+    e.lo_shift = gpu_clamp(gpu_sat_add(to.lo, row0), -rows, s.k_len);
+    e.hi_shift = gpu_clamp(gpu_sat_add(to.hi, row0), -rows, s.k_len);
     const int32_t last = max(min(rows, s.q_used - i0), 1) - 1; /* of those in use, or none sees */
     const gpu_range first_row = gpu_reach_row(e, s, i0, 0),
                     last_row = gpu_reach_row(e, s, i0, last);
@@ -959,9 +974,10 @@ __device__ static inline gpu_range gpu_visible(const gpu_params &p, const gpu_se
 /* The rows that see key j, masks and biases aside. */
 __device__ static inline gpu_range gpu_rows_of(const gpu_params &p, const gpu_seq &s, int32_t j) {
     const gpu_diagonals to = gpu_diagonals_of(p, s);
-    const int64_t next = (int64_t)j + 1;
+    const int64_t next = (int64_t)s.first + j + 1;
     gpu_range rows = {gpu_clamp(gpu_sat_add(next, -to.hi), 0, s.q_used), s.q_used};
-    if (to.lo != INT64_MIN) rows.hi = gpu_clamp(gpu_sat_add(next, -to.lo), 0, s.q_used);
+    if (to.lo != INT64_MIN && next <= to.lo_most)
+        rows.hi = gpu_clamp(gpu_sat_add(next, -to.lo), 0, s.q_used);
     return rows;
 }
 
@@ -1095,7 +1111,7 @@ __device__ static inline gpu_row gpu_row_of(
     gpu_row r;
     r.bias = s.b * p.bias.stride[0] + h * p.bias.stride[1] + i * p.bias.stride[2] + s.column;
     r.mask = s.b * p.mask.stride[0] + h * p.mask.stride[1] + i * p.mask.stride[2] + s.column;
-    r.place = (double)i + (double)s.offset;
+    r.place = (double)i + (double)s.offset - (double)s.first;
     r.slope = p.masks & MASK_ALIBI ? p.alibi[h] : 0.0f;
     r.share = p.bias_scale ? p.bias_scale[h] : 1.0f;
     return r;
@@ -1517,7 +1533,8 @@ __device__ static __forceinline__ void gpu_scalar_row(
             }
         }
 
-        /* 4. a sum of 0: nothing but scores of -infinity, or no key */
+        /* 4. a sum of 0: nothing but scores of -infinity, or no key. A factor of 0 may also be that
+         * of a sink far above, beside which a NaN is one still */
         const gpu_params &end = gpu_reload(p);
         const gpu_seq seq = gpu_sequence(end, (int32_t)blockIdx.z);
         const gpu_end e = gpu_finish(
@@ -1525,7 +1542,7 @@ __device__ static __forceinline__ void gpu_scalar_row(
         char *o = gpu_o_row(end, seq, h, i);
         for (int n = 0; n < DIMS; n++) {
             const int32_t c = c0 + n * GPU_WAVE + lane;
-            const float x = e.factor == 0.0f ? 0.0f : (acc[n] + rest[n]) * e.factor;
+            const float x = e.alive || e.factor != 0.0f ? (acc[n] + rest[n]) * e.factor : 0.0f;
             if (c < end.v_dim) gpu_put(o, end.o_dtype, c, x);
         }
     }
@@ -1852,7 +1869,7 @@ __global__ static void __launch_bounds__(256) gpu_rotate_kernel(gpu_append_param
 
    A wave takes every WAVES-th tile; its groups and then the waves are summed in a fixed order,
    which is the same for every ROWS. V of a tile is on its way during its scores, K of the next tile
-   during its products. */
+   during its products. Long sums are carried to LDS, to where the waves are joined at the end. */
 
 /* Eight elements as they lie in memory. */
 template <int KV> struct gpu_eight {
@@ -1910,6 +1927,9 @@ __device__ static __forceinline__ void gpu_fold(float (&x)[N], int32_t lane) {
     }
 }
 
+#ifndef GPU_CARRY_DECODE
+#define GPU_CARRY_DECODE 128 /* terms of a sum between two carries */
+#endif
 template <int KV, int D, int ROWS> struct gpu_decode {
     enum {
         LANES = D / 8,
@@ -1923,13 +1943,18 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         ROW_LANES = LANES / ROWS,
         SUMS = ROWS * 8, /* of o, in a lane; LEFT of them when the groups are summed */
         LEFT = SUMS / GROUPS,
+        CARRY = GPU_CARRY_DECODE * WAVES * GROUPS, /* keys between two carries */
         CODES = KV == ATTN_INT8 || KV == ATTN_FP8_E4M3
     };
     struct shared {
         float max[WAVES][ROWS], sum[WAVES][ROWS]; /* sum: then the factor of the wave's sums */
+        float sums[OWN][256];                     /* of each thread, that were carried */
         float factor[ROWS];
         float4 q[2][ROWS * LANES];
-        float o[WAVES / 2][SUMS * LANES];
+        union {
+            float o[WAVES / 2][SUMS * LANES];
+            uint16_t upper[WAVES][SUMS * LANES]; /* of the sums that were carried */
+        };
     };
 
     const gpu_cache_params &arguments;
@@ -1939,6 +1964,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     shared &lds;
     float o[SUMS];
     float row_max, sum[OWN]; /* of the lane's row, and of its keys alone */
+    float carried;           /* the row_max of what the row has carried; -infinity: nothing */
     float x[N];              /* scores, then weights: OWN of them; below 0: not seen */
     gpu_eight<KV> k[KEYS], v[KEYS];
     float k_scale, v_scale;     /* of key lane of the tile */
@@ -2147,6 +2173,45 @@ template <int KV, int D, int ROWS> struct gpu_decode {
                 v[n] = v[n + 1];
         }
     }
+    /* What rows that see key j or later have summed: o over the groups, its upper half to LDS, what
+       is left to the first group; and the sum of each key alone. Rows that end before do nothing:
+       then no row's bits depend on those of its block. BACK: what lies in LDS into the sums. */
+    template <bool BACK> __device__ __forceinline__ void carry(int32_t j) {
+        const int32_t first_lane = group_lane(), thread = gpu_thread();
+        const bool reads = carried != GPU_NEG_INF, goes = BACK ? reads : see.hi > j;
+        const uint64_t rows_read = gpu_wave_ballot(reads), rows_go = gpu_wave_ballot(goes);
+        const float alpha = reads ? gpu_exp2((carried - row_max) * GPU_LOG2E) : 0.0f;
+        uint16_t *upper = lds.upper[thread / GPU_WAVE] + thread % LANES;
+        if (goes) {
+            GPU_UNROLL for (int n = 0; n < OWN; n++) {
+                const float there = reads ? lds.sums[n][thread] : 0.0f;
+                if (BACK) sum[n] += there * alpha;
+                else lds.sums[n][thread] = gpu_carry(there, alpha, 0xffffff00u, sum[n]);
+            }
+            carried = row_max;
+        }
+        GPU_UNROLL for (int r = 0; r < ROWS; r++) {
+            const float of_row = gpu_wave_pick(alpha, first_lane + r * ROW_LANES);
+            float there[8] = {0.0f};
+            if (!(rows_go >> r * ROW_LANES & 1)) continue;
+            if (rows_read >> r * ROW_LANES & 1) GPU_UNROLL
+                for (int e = 0; e < 8; e++)
+                    there[e] = __uint_as_float((uint32_t)upper[(r * 8 + e) * LANES] << 16);
+            GPU_UNROLL for (int e = 0; e < 8; e++) {
+                float &x = o[r * 8 + e];
+                if (BACK) {
+                    x += first_lane == 0 ? there[e] * of_row : 0.0f;
+                    continue;
+                }
+                GPU_UNROLL for (int mask = LANES; mask < GPU_WAVE; mask *= 2)
+                    x += gpu_wave_xor(x, mask);
+                upper[(r * 8 + e) * LANES] =
+                    (uint16_t)(__float_as_uint(gpu_carry(there[e], of_row, 0xffff0000u, x)) >> 16);
+                x = first_lane == 0 ? x : 0.0f;
+            }
+            gpu_fence(); /* one after the other: registers */
+        }
+    }
     /* Every WAVES-th tile that some row sees. */
     __device__ __forceinline__ void walk() {
         enum { STEP = WAVES * TILE };
@@ -2158,19 +2223,23 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         place(gpu_reload(arguments), j);
         load<true>(gpu_reload(arguments), j);
         look_up(gpu_reload(arguments), j + STEP);
-        for (; j < end; j += STEP) {
-            load<false>(gpu_reload(arguments), j);
-            scores(gpu_reload(arguments).call);
-            if (j + STEP < end) {
-                place(gpu_reload(arguments), j + STEP);
-                load<true>(gpu_reload(arguments), j + STEP);
-                look_up(gpu_reload(arguments), j + 2 * STEP);
+        while (j < end) {
+            const int32_t stop = min(end, (int32_t)((uint32_t)j / CARRY + 1) * CARRY);
+            for (; j < stop; j += STEP) {
+                load<false>(gpu_reload(arguments), j);
+                scores(gpu_reload(arguments).call);
+                if (j + STEP < end) {
+                    place(gpu_reload(arguments), j + STEP);
+                    load<true>(gpu_reload(arguments), j + STEP);
+                    look_up(gpu_reload(arguments), j + 2 * STEP);
+                }
+                gpu_fence();
+                weights(gpu_reload(arguments).call, j);
+                const gpu_params &p = gpu_reload(arguments).call;
+                products(!(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
+                         j + TILE <= reach.whole_hi);
             }
-            gpu_fence();
-            weights(gpu_reload(arguments).call, j);
-            const gpu_params &p = gpu_reload(arguments).call;
-            products(!(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
-                     j + TILE <= reach.whole_hi);
+            if (j < end) carry<false>(j);
         }
     }
 
@@ -2206,6 +2275,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     __device__ __forceinline__ void finish(const gpu_params &p) {
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
+        carry<true>(0);
         const float all = wave_sum();
         if (lane() < LANES && lane() % ROW_LANES == 0) {
             lds.max[wave][own_row()] = row_max;
@@ -2255,7 +2325,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
                       i = row_of(p.call, min(first_row + own_row(), rows - 1));
         reach = gpu_reach_of(p.call, seq, i0, i1 - i0 + 1);
         see = gpu_reach_row(reach, seq, i0, i - i0);
-        row_max = GPU_NEG_INF;
+        row_max = carried = GPU_NEG_INF;
         entry = 0;
         k_scale = v_scale = 0.0f;
         GPU_UNROLL for (int n = 0; n < OWN; n++)
@@ -2580,8 +2650,10 @@ __global__ static void __launch_bounds__(256) gpu_delta_kernel(gpu_grad_params g
         for (int32_t c = lane; c < p.v_dim; c += GPU_WAVE) {
             const float x = gpu_get(g.dout.data, g.dout_dtype, dout_at + c),
                         y = gpu_get(p.o.data, p.o_dtype, o_at + c);
-            gpu_add_any(sum, rest, x * y);
-            rest += fmaf(x, y, -(x * y));
+            float upper = x * y;
+            gpu_pin(upper); /* or a multiply-add makes it anew, with the lower half in it */
+            gpu_add_any(sum, rest, upper);
+            rest += fmaf(x, y, -upper);
         }
         if (g.dlse && lane == 0) gpu_add_any(sum, rest, -g.dlse[l]);
         const float delta = gpu_wave_sum_any(sum, rest);
@@ -2855,7 +2927,8 @@ template <class S> struct gpu_flash16 {
     acc s[S::KEY_TILES], o[S::DIM_TILES];
     float m, base, row_sum, sum_rest; /* in units of s; base: m, or 0 as long as m is -infinity */
     float carried;                    /* the m of what was carried; -infinity: nothing was */
-    float shift;                      /* of MFMA's plain kernels: what scores in log 2 go by */
+    float shift;                      /* of MFMA's plain kernels: what scores in log 2 go by, */
+    bool some_far;                    /* and whether a row of the wave subtracts base before that */
     gpu_all_keys all;                 /* with dropout */
     uint32_t bad;                     /* not 0: some V was made finite */
     /* Where the matrix unit takes subnormals for 0, q, k and v go there times 2^10. A row of q that
@@ -3161,6 +3234,11 @@ template <class S> struct gpu_flash16 {
                     s[tile] -= up;
             }
             if (grows) m = base = next;
+            if (!FROM_MAX && !GENERAL) {
+                const bool far = gpu_far(base * scale);
+                shift = far ? 0.0f : -base * scale;
+                some_far = gpu_wave_ballot(far) != 0;
+            }
             row_sum *= alpha;
             sum_rest *= alpha;
             GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
@@ -3198,11 +3276,10 @@ template <class S> struct gpu_flash16 {
     }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         gpu_f32x2 sum;
-        if (!GENERAL && !FROM_MAX) {
-            const bool far = gpu_far(base * scale);
-            shift = far ? 0.0f : -base * scale;
-            if (gpu_wave_ballot(far)) GPU_UNROLL
-                for (int n = 0; n < SCORES; n++) GPU_SCORE(n) -= far ? base : 0.0f;
+        if (!GENERAL && !FROM_MAX && some_far) {
+            const float less = gpu_far(base * scale) ? base : 0.0f;
+            GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                GPU_SCORE(n) -= less;
         }
         operand ring[U::RING];
         GPU_UNROLL for (int n = 0; n < U::RING; n++)
@@ -3389,7 +3466,8 @@ template <class S> struct gpu_flash16 {
         scale = GENERAL ? GPU_LOG2E : gpu_reload(arguments).scale_log2;
         unscale = GENERAL ? GPU_LN2 : 1.0f / scale;
         m = carried = GPU_NEG_INF;
-        base = row_sum = sum_rest = 0;
+        base = shift = row_sum = sum_rest = 0;
+        some_far = false;
         all.begin();
         bad = overflow = 0;
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
@@ -4442,10 +4520,10 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
    f32 flash attention forward, one kernel for matrix units (MFMA 32x32x2) and one for plain
    multiply-adds. In both a workgroup owns BM query rows of one head and walks over tiles of keys,
    from the first that any of its rows sees to the last: [lo, hi) of gpu_reach; tiles in [whole_lo,
-   whole_hi) are seen by all rows and take no mask. Scores are in units of log 2: q is multiplied
-   by scale * log2 e when it is loaded; those of general kernels are natural ones, from gpu_modify,
-   and `unit` below is what takes them there. The maximum of a row is followed lazily: only where
-   a tile exceeds it by 8 are the sums rescaled, so that the weights stay below 2^8 and the one
+   whole_hi) are seen by all rows and take no mask. Scores are natural ones, which reach as far as
+   f32 does: q is multiplied by the scale when it is loaded, or gpu_modify makes them; only their
+   distance from the maximum goes to log 2. The maximum of a row is followed lazily: only where a
+   tile exceeds it by 8 ln 2 are the sums rescaled, so that the weights stay below 2^8 and the one
    branch of the loop is seldom taken. That is decided for each row by itself: its bits depend on
    no other row. */
 
@@ -4612,8 +4690,6 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         TILE = BN * PIECES,
         MASKS = GENERAL
     };
-    static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2;
-
     gpu_seq seq;
     gpu_reach reach, own; /* of the workgroup; of this wave, for it to sit out the rest */
     gpu_row row;
@@ -4713,9 +4789,9 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         if (gpu_wave_ballot(top > limit)) {
             top = fmaxf(top, gpu_wave_xor(top, 32));
             if (top > limit) {
-                const float old = limit == GPU_NEG_INF ? 0.0f : gpu_exp2((base - top) * unit);
+                const float old = limit == GPU_NEG_INF ? 0.0f : gpu_exp2((base - top) * GPU_LOG2E);
                 base = top;
-                limit = top + 8.0f * natural;
+                limit = top + 8.0f * GPU_LN2;
                 row_sum *= old;
                 sum_rest *= old;
                 GPU_UNROLL for (int t = 0; t < TILES; t++)
@@ -4728,7 +4804,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         gpu_f32x2 sum = {0.0f, 0.0f};
         GPU_UNROLL for (int r = 0; r < 16; r += 2) {
             gpu_f32x2 x = {s[r], s[r + 1]};
-            x = (x - base) * unit;
+            x = (x - base) * GPU_LOG2E;
             x[0] = gpu_exp2(x[0]);
             x[1] = gpu_exp2(x[1]);
             sum += x;
@@ -4782,14 +4858,14 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         const int32_t h = (int32_t)blockIdx.y, half = gpu_thread() % 64 / 32,
                       i = row0(p) + my_row();
         gpu_settling c = gpu_settle_of<LAST>(p, i < s.q_used && limit != GPU_NEG_INF,
-            carried != GPU_NEG_INF, gpu_exp2((carried - base) * unit));
+            carried != GPU_NEG_INF, gpu_exp2((carried - base) * GPU_LOG2E));
         uint32_t alive = 0;
         if (c.mask) carried = base;
         if (LAST) {
             float sum = row_sum + sum_rest;
             sum += gpu_wave_xor(sum, 32);
-            const gpu_end e = gpu_finish(
-                p, s, h, i, half == 0, limit == GPU_NEG_INF ? GPU_NEG_INF : base * natural, sum);
+            const gpu_end e =
+                gpu_finish(p, s, h, i, half == 0, limit == GPU_NEG_INF ? GPU_NEG_INF : base, sum);
             c.factor = e.factor;
             c.width = i < s.q_rows ? p.v_dim : 0;
             alive = e.alive;
@@ -4862,7 +4938,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
                 (const float *)p.q.data + seq.q_base + h * p.q.stride[2] + row_i * p.q.stride[1];
             GPU_UNROLL for (int c = 0; c < D / 8; c++)
                 q[c] = gpu_load_q4<ALIGN>(
-                    from, 8 * c + 4 * half, p.head_dim, GENERAL ? 1.0f : p.scale_log2);
+                    from, 8 * c + 4 * half, p.head_dim, GENERAL ? 1.0f : p.scale);
             const int32_t kv_head = h / p.group;
             k = (const float *)p.k.data + seq.k_base + kv_head * p.k.stride[2];
             v = (const float *)p.v.data + seq.v_base + kv_head * p.v.stride[2];
@@ -4922,8 +4998,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         DIMS = D / 32,
         MASKS = GENERAL
     };
-    static constexpr float unit = GENERAL ? GPU_LOG2E : 1.0f, natural = GENERAL ? 1.0f : GPU_LN2,
-                           rise = 8.0f * natural;
+    static constexpr float rise = 8.0f * GPU_LN2;
 
     gpu_seq seq;
     gpu_reach reach;
@@ -5000,14 +5075,14 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         GPU_NO_UNROLL for (int a = 0; a < QUERIES; a++, turn_sums()) {
             const float held = gpu_of_eight(kept(CARRIED), t, a);
             gpu_settling c = gpu_settle_of<LAST>(p, i0 + a < s.q_used && limit[0] != GPU_NEG_INF,
-                held != GPU_NEG_INF, gpu_exp2((held - base(0)) * unit));
+                held != GPU_NEG_INF, gpu_exp2((held - base(0)) * GPU_LOG2E));
             float sum = row_sum[0];
             GPU_UNROLL for (int mask = 1; mask < 8; mask *= 2)
                 sum += gpu_wave_xor(sum, mask);
             if (LAST) {
                 sum += gpu_of_eight(kept(TOTAL) + kept(TOTAL_REST), t, a) * c.alpha;
                 const gpu_end e = gpu_finish(p, s, h, i0 + a, lane == 0,
-                    limit[0] == GPU_NEG_INF ? GPU_NEG_INF : base(0) * natural, sum);
+                    limit[0] == GPU_NEG_INF ? GPU_NEG_INF : base(0), sum);
                 c.factor = e.factor;
                 c.width = i0 + a < s.q_rows ? p.v_dim : 0;
                 alive |= (uint32_t)e.alive << a;
@@ -5133,7 +5208,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
                 const float old = !up ? 1.0f
                                   : limit[a] == GPU_NEG_INF
                                       ? 0.0f
-                                      : gpu_exp2((limit[a] - (top[a] + rise)) * unit);
+                                      : gpu_exp2((limit[a] - (top[a] + rise)) * GPU_LOG2E);
                 limit[a] = up ? top[a] + rise : limit[a];
                 row_sum[a] *= old;
                 GPU_UNROLL for (int m = 0; m < DIMS; m++) {
@@ -5149,7 +5224,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
             const float max = base(a);
             GPU_UNROLL for (int b = 0; b < KEYS; b++) {
-                s[a][b] = gpu_exp2((s[a][b] - max) * unit);
+                s[a][b] = gpu_exp2((s[a][b] - max) * GPU_LOG2E);
                 row_sum[a] += s[a][b];
             }
         }
@@ -5223,7 +5298,7 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
         }
         if (reach.lo < reach.hi) {
             const float *q = (const float *)p.q.data + seq.q_base + h * p.q.stride[2];
-            const float scale = GENERAL ? 1.0f : p.scale_log2;
+            const float scale = GENERAL ? 1.0f : p.scale;
             const int32_t piece = (int32_t)threadIdx.x % PIECES;
             fetch<true>(p, reach.lo & -BN);
             for (int32_t r = (int32_t)threadIdx.x / PIECES; r < BM; r += STEP)

@@ -799,6 +799,32 @@ static void full_nan(void) {
         proof_free(&c);
     }
 }
+/* A NaN in q, k or v, which every row sees, beside a sink under which every weight is as good as 0: o is a NaN all the same. */
+static void spoiled_beside_sink(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { Q = 5, DIMS = 3 };
+    static const int64_t dims[DIMS] = {64, 200, 300};
+    registered();
+    for (int n = 0; n < 3 * DIMS * 3 * 3; n++) {         /* with few keys, with parts, with mixed types */
+        const int of = n % 3, type = dtype[n / 3 % 3], way = n / 27;
+        const int64_t dim = dims[n / 9 % DIMS], keys = way == 1 ? 600 : 40;
+        proof_case c;
+        char what[64];
+        if (!built(type)) continue;
+        shape(&c, 1, Q, keys, 1, 1, dim, 0, type);
+        if (way == 2) c.d.k.dtype = ATTN_F32;
+        proof_draw draw = plain_draw();
+        draw.sink = 1;
+        proof_bind_all(&c, &draw);
+        *(float *)(uintptr_t)c.d.sink = 200;
+        const attn_in *in[] = {&c.d.q, &c.d.k, &c.d.v};
+        element_put((void *)(uintptr_t)in[of]->data, in[of]->dtype, 3 * dim + 7, (double)float_of(0x7fc00000));
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, dim %d, a NaN in %c, way %d", type, (int)dim, "qkv"[of], way);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
 /* Sequences of 2^30 keys and more, all of them one row in memory; each query sees a window of 101. Every key scores 0: o is v, lse log 101. */
 static void far_keys(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
@@ -839,7 +865,9 @@ static void long_sums(void) {
     static const struct { int32_t dtype, out; int64_t keys, dim; int general; int64_t rows; } cases[] = {{ATTN_F32, ATTN_F32, 16384, 64, 0, 2}, {ATTN_F32, ATTN_F32, 3000, 256, 1, 2},
         {ATTN_F32, ATTN_F64, 9001, 33, 1, 2}, {ATTN_F32, ATTN_F32, 9001, 260, 0, 2}, {ATTN_F16, ATTN_F32, 131072, 32, 0, 2}, {ATTN_BF16, ATTN_F64, 9001, 64, 1, 2},
         /* more rows than are taken in parts: one sum as long as the keys, carried now and then */
-        {ATTN_F32, ATTN_F32, 3000, 64, 0, 70}, {ATTN_F32, ATTN_F64, 2500, 33, 1, 70}, {ATTN_F32, ATTN_F32, 2500, 128, 0, 70}};
+        {ATTN_F32, ATTN_F32, 3000, 64, 0, 70}, {ATTN_F32, ATTN_F64, 2500, 33, 1, 70}, {ATTN_F32, ATTN_F32, 2500, 128, 0, 70},
+        /* so many keys that the parts have long sums too */
+        {ATTN_F32, ATTN_F32, 300000, 256, 0, 1}};
     registered();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         proof_case c;
@@ -1076,6 +1104,32 @@ static void largest_scores(void) {
                 element_put((void *)(uintptr_t)in[i]->data, dtype[n % 2], e, (e * 7 % 5 - (i ? 1 : 2)) * large / 3);
         proof_freeze(&c);
         snprintf(what, sizeof what, "dtype %d, q and k of %g, masks %d", dtype[n % 2], large, n / 2 % 2);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
+/* Scores up to the largest f32, and as far below 0, of one element of q and k each. */
+static void scores_of_any_f32(void) {
+    static const int32_t dtype[] = {ATTN_F32, ATTN_BF16};
+    static const int64_t dims[] = {32, 128, 300};
+    enum { Q = 40, K = 90 };
+    registered();
+    for (int n = 0; n < 24; n++) {
+        const int64_t dim = dims[n / 4 % 3];
+        const int type = dtype[n % 2];
+        proof_case c;
+        char what[64];
+        if (!built(type)) continue;
+        shape(&c, 1, Q, K, 1, 1, dim, 0, type);
+        c.d.o.dtype = ATTN_F32, c.d.flags = ATTN_SCALE, c.d.scale = 1;
+        proof_draw draw = plain_draw();
+        draw.alibi = n / 2 % 2;                          /* the general kernels */
+        proof_bind_all(&c, &draw);
+        if (draw.alibi) *(float *)(uintptr_t)c.d.alibi = 0;
+        for (int64_t at = 0; at < Q * dim; at++) element_put((void *)(uintptr_t)c.d.q.data, type, at, at % dim ? 0 : n / 12 ? -0x1p64 : 0x1p64);
+        for (int64_t at = 0; at < K * dim; at++) element_put((void *)(uintptr_t)c.d.k.data, type, at, at % dim ? 0 : (0.7 + at / dim % 9 / 32.0) * 0x1p64);
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, dim %d, case %d", type, (int)dim, n);
         agrees(&c, what);
         proof_free(&c);
     }
@@ -1587,6 +1641,54 @@ static void backward_any_lse(void) {
         }
         const double dsink = (double)*c.g.dsink, want = cases[n].p * (double)*c.g.dlse;
         CHECK(absolute(dsink - want) <= 0x1p-20 * absolute(want) + 0x1p-120, "lse %g: dsink %g, not %g", (double)*c.d.lse, dsink, want);
+        proof_free(&c);
+    }
+}
+/* D of products that cancel but for their lower halves, which no f32 has: a sink whose p is 1 shows it, dsink being -D. */
+static void backward_cancelling(void) {
+    static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    enum { D = 300 };
+    registered();
+    for (int n = 0; n < 3; n++) {
+        proof_case c;
+        shape(&c, 1, 1, 3, 1, 1, 24, D, dtype[n]);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.o.dtype = ATTN_F32;
+        draw.sink = draw.dsink = 1;
+        proof_bind_all(&c, &draw);
+        *(float *)(uintptr_t)c.d.sink = *c.d.lse = 0;
+        double want = 0;
+        for (int e = 0; e < D; e++) {                    /* of a lane first one product, then the same without what is below it */
+            const double x = 1 + (e % 128) * 0x1p-10 + 0x1p-12, y = 1 + 0x1p-13, product = x * y;
+            element_put((void *)(uintptr_t)c.g.dout.data, ATTN_F32, e, e >= 256 ? 0 : e < 128 ? x : -(double)(float)product);
+            element_put(c.d.o.data, ATTN_F32, e, e < 128 ? y : 1);
+            if (e < 128) want += product - (double)(float)product;
+        }
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        CHECK(absolute((double)*c.g.dsink + want) <= 0x1p-20 * absolute(want), "D is %.9g, not %.9g", -(double)*c.g.dsink, want);
+        proof_free(&c);
+    }
+}
+/* Offsets and windows at the ends of int64: few keys, keys in parts, and gradients. */
+static void far_windows(void) {
+    static const int64_t offsets[] = {INT64_MIN, INT64_MIN + 1, INT64_MIN + 260, 0, INT64_MAX - 300, INT64_MAX - 2, INT64_MAX},
+                         sides[] = {-1, 0, INT64_MAX - 290, INT64_MAX - 1, INT64_MAX};     /* -1: no window on that side */
+    enum { OFFSETS = sizeof offsets / sizeof *offsets, SIDES = sizeof sides / sizeof *sides, PARTS = 1, BACKWARD = 2, WAYS = 3 };
+    registered();
+    for (int n = 0; n < OFFSETS * SIDES * SIDES * 2 * WAYS; n++) {
+        const int way = n % WAYS, causal = n / WAYS % 2;
+        const int64_t offset = offsets[n / WAYS / 2 % OFFSETS], left = sides[n / WAYS / 2 / OFFSETS % SIDES], right = sides[n / WAYS / 2 / OFFSETS / SIDES];
+        proof_case c;
+        char what[128];
+        shape(&c, 1, way == PARTS ? 3 : 8, way == PARTS ? 600 : 24, 1, 1, 8, 0, ATTN_F32);
+        c.d.flags = ATTN_OFFSET | (causal ? ATTN_CAUSAL : 0) | (left < 0 ? 0 : ATTN_WINDOW_LEFT) | (right < 0 ? 0 : ATTN_WINDOW_RIGHT);
+        c.d.offset = offset, c.d.window_left = left < 0 ? 0 : left, c.d.window_right = right < 0 ? 0 : right;
+        snprintf(what, sizeof what, "way %d, causal %d, offset %lld, window %lld %lld", way, causal, (long long)offset, (long long)left, (long long)right);
+        proof_draw draw = way == BACKWARD ? grad_draw(&c, ATTN_F32) : plain_draw();
+        proof_bind_all(&c, &draw);
+        if (way == BACKWARD) solved(&c);
+        if (way == BACKWARD) agrees_backward(&c, what);
+        else agrees(&c, what);
         proof_free(&c);
     }
 }
@@ -2235,16 +2337,17 @@ static void parts_spoiled(void) {
 }
 /* A sequence alone and among others, which are longer and have more rows: the same bits. */
 static void parts_invariant(void) {
-    enum { B = 5, Q = 40, K = 1100, H = 2, D = 64 };
+    enum { B = 5, Q = 40, K = 1100, H = 2 };
     static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16}, len_q[B] = {1, 40, 17, 2, 16}, len_k[B] = {1100, 900, 700, 200, 1025};
     registered();
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < 6; n++) {
+        const int64_t D = n < 3 ? 64 : 256;
         proof_case c;
-        if (!built(dtype[n])) continue;
+        if (!built(dtype[n % 3])) continue;
         shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B);
         memcpy(used_q, len_q, sizeof len_q), memcpy(used_k, len_k, sizeof len_k);
-        c.d.flags = n < 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k;
+        c.d.flags = n % 3 < 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k;
         bind(&c);
         CHECK(!proof_call(&c, 0), "%s", c.message);
         for (int b = 0; b < B; b++) {
@@ -2254,11 +2357,11 @@ static void parts_invariant(void) {
             float *lse = (float *)proof_zeros(Q * H, 4);
             memset(&d.seq, 0, sizeof d.seq);
             d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
-            d.q.data = (const char *)d.q.data + (size_t)b * Q * H * D * size;
-            d.k.data = (const char *)d.k.data + (size_t)b * K * D * size, d.v.data = (const char *)d.v.data + (size_t)b * K * D * size;
+            d.q.data = (const char *)d.q.data + (size_t)(b * Q * H * D) * size;
+            d.k.data = (const char *)d.k.data + (size_t)(b * K * D) * size, d.v.data = (const char *)d.v.data + (size_t)(b * K * D) * size;
             d.o.data = o, d.lse = lse;
             CHECK(!attn_forward(&d), "%s", c.message);
-            CHECK(!memcmp(o, (const char *)c.d.o.data + (size_t)b * Q * H * D * size, (size_t)len_q[b] * H * D * size), "dtype %d, sequence %d: o alone and in the batch differ", d.q.dtype, b);
+            CHECK(!memcmp(o, (const char *)c.d.o.data + (size_t)(b * Q * H * D) * size, (size_t)(len_q[b] * H * D) * size), "dtype %d, dim %d, sequence %d: o alone and in the batch differ", d.q.dtype, (int)D, b);
             for (int h = 0; h < H; h++) CHECK(!memcmp(lse + h * len_q[b], c.d.lse + (b * H + h) * Q, (size_t)len_q[b] * 4), "dtype %d, sequence %d: lse differs", d.q.dtype, b);
             free(o), free(lse);
         }
@@ -2501,9 +2604,9 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
