@@ -7051,10 +7051,14 @@ static double attn__eigenvalue(float *G, int64_t n, float *room) {
                 sum += (i == j ? 1 : 2) * x * x;
             }
         size[k] = attn__sqrt(sum);
-        if (k == ATTN__SQUARINGS || !(sum > 0) || !attn__finite((float)size[k])) break;
+        /* its inverse must be a normal number: |G| is a bound, too */
+        if (k == ATTN__SQUARINGS || !(size[k] > 1e-30 && size[k] < 1e37)) break;
         const float less = (float)(1 / size[k]);
         for (int64_t i = 0; i < n; i++)
-            for (int64_t j = i; j < n; j++) G[j * n + i] = G[i * n + j] *= less;
+            for (int64_t j = i; j < n; j++) {
+                const float x = G[i * n + j] * less;
+                G[i * n + j] = G[j * n + i] = x;
+            }
         memset(room, 0, (size_t)(n * n) * sizeof *room);
         attn__gram(G, n, n, room);
         float *const next = room;
@@ -7093,7 +7097,8 @@ static void attn__int16_spectrum(const attn__adaptive *job, const attn__rows *u,
         /* rounded sums of chunks; squares that are 0 in f32 */
         most[n] = attn__eigenvalue(G[n], ld, G[2]) +
                   trace[n] * (130 + keys / (double)chunk) * 1.2e-7 + keys * (double)ld * 2.4e-38;
-        most[n] = attn__sqrt(most[n]);
+        /* a root of NaN would be 0 */
+        most[n] = most[n] < 1e200 ? attn__sqrt(most[n]) : attn__double(0x7ff0000000000000u);
     }
     t->spectrum->k = most[0] * 1.0001;
     /* x * inverse is rounded twice, and the step's product once */

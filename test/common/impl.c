@@ -46,9 +46,12 @@ void unit_spectrum(int always) { attn__tuning.spectrum = always; }
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room)
 {
+    const uint64_t fp = attn__fp_enter(1);      /* as in a call: denormals are 0 */
     memset(room, 0, (size_t)(n * n) * sizeof *room);
     attn__gram(X, rows, n, room);
-    return attn__eigenvalue(room, n, room + n * n);
+    const double most = attn__eigenvalue(room, n, room + n * n);
+    attn__fp_leave(fp);
+    return most;
 }
 
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
