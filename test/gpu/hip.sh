@@ -30,8 +30,8 @@ skip_if_missing() {
     exit 0
 }
 
-# What CI draws turns with the commit, and HIP_TURN=N repeats it.
-turn=${HIP_TURN:-$((0x$(git rev-parse --short=6 HEAD 2>/dev/null | cut -c1-6 | grep . || echo 0)))}
+# What CI draws turns with the sources, and HIP_TURN=N repeats it.
+turn=${HIP_TURN:-$((0x$(cat attn.h attn_hip.c | sha1sum | cut -c1-6)))}
 # chip, full or nothing. The two chips of a family have the two types.
 folder() {
     local types=(f16 bf16) turn=$turn
