@@ -4430,8 +4430,8 @@ typedef struct attn__spectrum {
 /* A thread's scratch; flash leaves what comes before k_step. */
 typedef struct attn__int16 {
     attn__tally *tally;
-    attn__spectrum *spectrum;
     float *cert; /* [rows_pad], or ATTN__FAILED */
+    attn__spectrum *spectrum;
     float *row[ATTN__ROW_ARRAYS];
     float *O;              /* [rows_pad][v_pad] */
     float *exact;          /* O, maxima and sums of a run of rows as flash computes them */
@@ -4467,8 +4467,8 @@ static int64_t attn__int16_carve(
 #define ATTN__PART(type, count) \
     (type *)attn__int16_part(scratch, &at, (count) * (int64_t)sizeof(type))
     t->tally = ATTN__PART(attn__tally, 1);
+    t->cert = ATTN__PART(float, rows); /* both where decode has them */
     t->spectrum = ATTN__PART(attn__spectrum, 1);
-    t->cert = ATTN__PART(float, rows);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
     t->exact =

@@ -75,7 +75,7 @@ build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wra
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
-# in CI each chip has kernels of one type of 16 bits, which of the two turns with the commit (hip.sh): a third less is to be compiled
+# in CI each chip has kernels of one type of 16 bits, which of the two turns with the sources (hip.sh): a third less is to be compiled
 $(foreach c,$(HIP_CHIPS),$(foreach t,f16 bf16,$(eval HIP_ROWS_$(c)$(t) = $(t) chip)$(eval HIP_DEFINES_$(c)$(t) = $(HIP_DEFINES_$(c)))\
     $(eval $(call HIP_RULES,$(c)$(t),$(c),build/hip/$(c)$(t)/attn_hip.c))))
 $(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(if $(HIP_ROWS_$(c)),build/hip/$(c)/)attn_hip.c,$(HIP_EMULATE))))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test/gpu/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
 # test/gpu/hip.sh build                   builds the simulator and what the programs of all chips have
-# test/gpu/hip.sh folder CHIP [full]      where in build/hip they are: kernels of one type of 16 bits, which turns with the commit; full: of both
+# test/gpu/hip.sh folder CHIP [full]      where in build/hip they are: kernels of one type of 16 bits, which turns with the sources; full: of both
 # test/gpu/hip.sh run CHIP [full]         builds and runs the tests of a chip: the fixed ones, then the grid in three orders of waves and workgroups, full: four
 # test/gpu/hip.sh emulated [full]         those of NVIDIA's mma.sync and wgmma, emulated: the grid with kernels of f16, full: of both types, and gradients
 # test/gpu/hip.sh examples                the examples that a GPU compiler builds
