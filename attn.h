@@ -150,16 +150,16 @@
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
    (so each decode step from other dtypes), head_dim above 512, machines without AVX-512 VNNI, and
    rows for which the integers are too coarse: that is guessed from some queries and keys before
-   anything is packed, or follows from the scores by the high bytes. Refused: backward,
-   device tensors, MPI, attn_merge, registered backends.
+   anything is packed, or follows from the scores by the high bytes. Refused: backward, device
+   tensors, MPI, attn_merge, registered backends.
    It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast; at
    0.001 where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their
    keys: 1.15 to 1.4 times. Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows
    look at few of their keys, 1.1 times where they look at all. It does not pay at 0.0005 and below,
-   nor where scale |q| |k| is beyond some 50: the call is then as fast as without, within 4
-   percent. "adaptive" named as the
-   backend runs on AVX2 and in portable C too, slower than flash; it declines a call of which no row
-   would be computed from codes, where the automatic choice computes it exactly.
+   nor where scale |q| |k| is beyond some 50: the call is then as fast as without, within 4 percent.
+   "adaptive" named as the backend runs on AVX2 and in portable C too, slower than flash; it declines
+   a call of which no row would be computed from codes, where the automatic choice computes it
+   exactly.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
    for o, and what a row does not see may be NaN or infinite. Rows that are decoded together agree on
@@ -3200,6 +3200,7 @@ typedef struct attn__kernels {
         const struct attn__int16 *t, int64_t r);
     float (*square)(float *x, int64_t n);
     void (*int16_left)(const float *X, int64_t n, int64_t ld, const float *step, float *E);
+    void (*int16_look)(const float *S, int64_t first, int64_t last, float power, double *sums);
     /* >>decode */
     void (*decode_begin)(const struct attn__decode *p);
     void (*decode_dots_int16)(const struct attn__decode *p, const struct attn__listed *l);
@@ -3731,8 +3732,8 @@ static attn_status attn__choose(
    What the plans of flash, standard and backward share: how scores are held, which calls they
    decline, how many threads are worth waking. */
 /* For attn_bench --tune and --ablate, which include the implementation: other tile sizes than
- * those of >>flash and >>gradients, and optimizations turned off. All 0 otherwise. Not for use
- * while calls run. */
+ * those of >>flash and >>gradients, and optimizations turned off; for the tests the last. All 0
+ * otherwise. Not for use while calls run. */
 static struct attn__tuning {
     /* rows a unit, a multiple of 48; keys a block, a multiple of 64 dividing 1024 */
     int64_t BM, BN;
@@ -4416,7 +4417,7 @@ enum {
     ATTN__ROW_SEEN, /* largest element of |v| that the row sees */
     ATTN__ROW_ARRAYS
 };
-/* Of the keys that a unit sees; those of all dims are squared SQUARINGS times. */
+/* Of the keys that a unit sees. */
 typedef struct attn__spectrum {
     int known;           /* 0: rows are bounded without */
     double k, k_off;     /* what the largest singular values are at most, of k_j, of k_j - k'_j */
@@ -4426,7 +4427,7 @@ typedef struct attn__spectrum {
 #define ATTN__SPECTRUM_DIM 256    /* most head_dim */
 #define ATTN__SPECTRUM_KEYS 1024  /* fewer do not make up for it */
 #define ATTN__SPECTRUM_SAMPLE 192 /* keys that a guess looks at */
-#define ATTN__SQUARINGS 4
+#define ATTN__SQUARINGS 4         /* of a Gram matrix: each halves what its bound exceeds it by */
 /* A thread's scratch; flash leaves what comes before k_step. */
 typedef struct attn__int16 {
     attn__tally *tally;
@@ -4437,7 +4438,7 @@ typedef struct attn__int16 {
     float *exact;          /* O, maxima and sums of a run of rows as flash computes them */
     float *k_step, *v_key; /* [BN] of a key: step of the codes, largest element of |v| */
     float *v_top, *v_low;  /* [v_pad] of a column: most v, most -v */
-    float *v_square;       /* [v_pad] of a column: sum of v^2 */
+    float *v_length;       /* [v_pad] of a column: sum of v^2, then its root */
     float *S, *T;          /* scores of a group; a chunk in f32 */
     int32_t *K, *V;        /* [BN / tile][pairs of dims][tile], [BN / 2][v_pad]: pairs of codes */
     int16_t *Q, *P;        /* [rows_pad][q_pad], [MR][CHUNK] */
@@ -4478,7 +4479,7 @@ static int64_t attn__int16_carve(
     t->v_key = ATTN__PART(float, BN);
     t->v_top = ATTN__PART(float, v);
     t->v_low = ATTN__PART(float, v);
-    t->v_square = ATTN__PART(float, v);
+    t->v_length = ATTN__PART(float, v);
     t->S = ATTN__PART(float, score);
     t->T = ATTN__PART(float, room);
     t->K = ATTN__PART(int32_t, BN *pairs);
@@ -5590,15 +5591,16 @@ ATTN__INLINE int64_t attn__row_head(const attn__rows *u, int64_t r) {
 ATTN__INLINE int attn__row_empty(const attn__tile *t, int64_t r) {
     return attn__bits(t->sum[r]) << 1 == 0;
 }
-/* e^x of x <= 0 and e^(y - y), which is 1, of a y that is finite. x in one f32 would lose what far
- * from 0 is much of e^x: its whole powers of 2 are not rounded. */
-ATTN__NOINLINE void attn__exp_parts(double x, double y, float *small, float *one) {
-    const double power = x * ATTN__LOG2E;
-    const int32_t whole = power > -1000 ? (int32_t)power : 0;
-    *small = (float)(power - whole);
-    *one = (float)(y - y);
-    attn__isa()->exp2_pair(small, one);
-    *small = (float)attn__ldexp((double)*small, whole);
+/* e^a and e^b of a, b <= 0. As one f32 they would lose what far from 0 is much of e^a: their whole
+ * powers of 2 are not rounded. */
+ATTN__NOINLINE void attn__exp_pair(double a, double b, float *x, float *y) {
+    const double p = a * ATTN__LOG2E, q = b * ATTN__LOG2E;
+    const int32_t m = p > -1000 ? (int32_t)p : 0, n = q > -1000 ? (int32_t)q : 0;
+    *x = (float)(p - m);
+    *y = (float)(q - n);
+    attn__isa()->exp2_pair(x, y);
+    *x = (float)attn__ldexp((double)*x, m);
+    *y = (float)attn__ldexp((double)*y, n);
 }
 /* The lse of row r, which is finished, and what makes O o: the sink joins maximum and sum. */
 ATTN__NOINLINE float attn__finish_lse(const attn__rows *u, const attn__tile *t, int64_t r) {
@@ -5611,9 +5613,8 @@ ATTN__NOINLINE float attn__finish_lse(const attn__rows *u, const attn__tile *t, 
     if (d->sink) {
         double sink = (double)d->sink[h], highest = sink > top ? sink : top;
         if (!attn__is_neg_inf(highest)) {
-            float joined, *small = sink > top ? &scale : &joined,
-                          *one = sink > top ? &joined : &scale;
-            attn__exp_parts((sink > top ? top : sink) - highest, highest, small, one);
+            float joined;
+            attn__exp_pair(top - highest, sink - highest, &scale, &joined);
             sum = isa->fma1(sum, scale, joined);
             top = highest;
         }
@@ -7122,8 +7123,8 @@ static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, co
     const int64_t dim = d->head_dim, W = isa->W, ld = job->q_pad,
                   rows = looked->rows = attn__min(isa->MR, u->rows);
     const float power = d->scale * (float)ATTN__LOG2E;
-    float top[ATTN__ROWS_MOST], *all = t->X + rows * ld;
-    double sum[ATTN__ROWS_MOST], squares[ATTN__ROWS_MOST], lengths = 0, middle = 0, keys = 0;
+    float *all = t->X + rows * ld;
+    double sums[ATTN__ROWS_MOST][3], lengths = 0, middle = 0, keys = 0;
     int64_t lo[ATTN__ROWS_MOST], hi[ATTN__ROWS_MOST];
     for (int64_t r = 0; r < rows; r++) {
         const int64_t row = (2 * r + 1) * u->rows / (2 * rows), i = attn__row_query(u, row);
@@ -7131,13 +7132,14 @@ static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, co
         attn__no_code(t->X + r * ld, dim, 1);
         looked->length[r] = attn__sqrt((double)isa->square(t->X + r * ld, dim));
         attn__range(d, &u->s, i, &lo[r], &hi[r]);
-        top[r] = -3.4028234e38f;
-        sum[r] = squares[r] = 0;
+        sums[r][0] = sums[r][1] = 0;
+        sums[r][2] = -3.4028234663852886e38;
     }
     memset(all, 0, (size_t)dim * sizeof *all);
     for (int64_t j = first; j + W <= last; j += step * W, keys += (double)W) {
         isa->pack_k(t->T, d, &u->s, &d->k, u->kv_head, dim, j, j + W);
-        attn__no_code(t->T, dim * W, 1);
+        /* 2^100, or no number: some may have no code */
+        if (attn__bits(isa->square(t->T, dim * W)) >= 0x71800000u) attn__no_code(t->T, dim * W, 1);
         attn__tile_dots(isa, 1, rows, 0, t->X, ld, t->T, dim * W, dim, t->S, W, NULL);
         for (int64_t c = 0; c < dim * W && mean; c++) {
             all[c / W] += t->T[c];
@@ -7147,26 +7149,11 @@ static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, co
             const float *s = t->S + r * W;
             const int64_t from = attn__clamp(lo[r] - j, 0, W),
                           end = attn__clamp(hi[r] - j, from, W);
-            float more = top[r], unused = 0;
-            for (int64_t l = from; l < end; l++) more = s[l] > more ? s[l] : more;
-            if (more > top[r]) {
-                float less = (top[r] - more) * power;
-                isa->exp2_pair(&less, &unused);
-                sum[r] *= (double)less;
-                squares[r] *= (double)less * (double)less;
-                top[r] = more;
-            }
-            for (int64_t l = from; l < end; l += 2) {
-                float a = (s[l] - more) * power,
-                      b = l + 1 < end ? (s[l + 1] - more) * power : ATTN__NEG_INF;
-                isa->exp2_pair(&a, &b);
-                sum[r] += (double)a + (double)b;
-                squares[r] += (double)a * (double)a + (double)b * (double)b;
-            }
+            if (end > from) isa->int16_look(s, from, end, power, sums[r]);
         }
     }
     for (int64_t r = 0; r < rows; r++) /* one in `step` was looked at */
-        looked->weight[r] = attn__sqrt(squares[r] / (double)step) / sum[r];
+        looked->weight[r] = attn__sqrt(sums[r][1] / (double)step) / sums[r][0];
     if (!mean) return;
     for (int64_t c = 0; c < dim; c++) middle += (double)all[c] * (double)all[c] / keys / keys;
     lengths /= keys;
@@ -7225,27 +7212,23 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
         fine += eased ? 0.6 * range * (eta + 3e-4) / 8 + most * 1.2e-4 <= 0.85 * limit && eta < 0.4
                       : 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
     }
-    if (10 * fine >= 9 * asked && !attn__tuning.spectrum) return 1;
+    const int alone = 10 * fine >= 9 * asked, can = d->head_dim <= ATTN__SPECTRUM_DIM;
+    if (alone && !(attn__tuning.spectrum && can)) return 1;
     first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
     const double keys = (double)(last - first), left = 0.95 * limit - most * 3.1e-4, half = off / 2,
                  size = attn__sqrt(longest);
     attn__looked looked;
-    if (10 * fine >= 9 * asked) {
-        t->spectrum->known = d->head_dim <= ATTN__SPECTRUM_DIM;
-        if (t->spectrum->known) attn__int16_spectrum(job, u, t, first, last);
-        return 1;
-    }
-    if (d->head_dim > ATTN__SPECTRUM_DIM || last - first < ATTN__SPECTRUM_KEYS ||
-        u->rows < ATTN__INT16_ROWS || left <= 0)
+    if (!alone &&
+        (!can || last - first < ATTN__SPECTRUM_KEYS || u->rows < ATTN__INT16_ROWS || left <= 0))
         return 0;
-    for (int all = 0; all < 2; all++) { /* of some keys, then of all */
+    for (int all = 0; all < 2 && !alone; all++) { /* of some keys, then of all */
         const int64_t step = all ? 1 : (last - first) / ATTN__SPECTRUM_SAMPLE;
         attn__int16_probe(job, u, t, first, last, step, !all, &looked);
         if (!attn__int16_many(job, &looked, 0.55 * range, left, size, half, keys, NULL)) return 0;
     }
     attn__int16_spectrum(job, u, t, first, last);
     t->spectrum->known =
-        attn__int16_many(job, &looked, 0.55 * range, left, size, half, keys, t->spectrum);
+        alone || attn__int16_many(job, &looked, 0.55 * range, left, size, half, keys, t->spectrum);
     return t->spectrum->known;
 }
 /* Rows of a unit from codes: their sums and certificates, or ATTN__FAILED. */
@@ -7259,7 +7242,7 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
     for (int64_t c = 0; c < job->v_pad; c++) {
         t->v_top[c] = t->v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
-        t->v_square[c] = 0;
+        t->v_length[c] = 0;
     }
     g.job = job;
     g.t = t;
@@ -7274,6 +7257,11 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
                 isa->int16_chunk(&g, j0, kb, ke);
         }
     }
+    /* squares that are 0 in f32 are of numbers below 2^-62; sums of chunks are rounded */
+    const double keys = t->spectrum->keys, more = 1.0001 + keys * 5e-10;
+    for (int64_t c = 0; c < job->v_pad && t->spectrum->known; c++)
+        t->v_length[c] =
+            (float)(attn__sqrt((double)t->v_length[c]) * more + attn__sqrt(keys) * 2.2e-19);
     for (int64_t r = 0; r < u->rows; r++) {
         const float cert = isa->int16_certificate(job, u, t, r);
         const int within = (double)cert <= attn__allowed(d, t, r); /* no NaN is */
@@ -12998,7 +12986,7 @@ ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__
         }
         ATTN__(store)(t->v_top + c, top);
         ATTN__(store)(t->v_low + c, low);
-        ATTN__(store)(t->v_square + c, ATTN__(load)(t->v_square + c) + square);
+        ATTN__(store)(t->v_length + c, ATTN__(load)(t->v_length + c) + square);
     }
     chunk->v_most = most;
     ATTN__(store)(part, ATTN__(max)(ATTN__(set1)(ATTN__INT16_LEAST),
@@ -13023,6 +13011,24 @@ static void ATTN__(int16_left)(const float *X, int64_t n, int64_t ld, const floa
             ATTN__(store)(E + r * ld + c, (y - ATTN__(number)(ATTN__(nearest)(y))) * s);
         }
     }
+}
+
+/* Columns [first, last) of the scores S[W] of a row join sums[3]: of p = 2^(power (s - maximum)), of
+ * p^2, and the maximum, which these are relative to. */
+ATTN__NOINLINE void ATTN__(int16_look)(
+    const float *S, int64_t first, int64_t last, float power, double *sums) {
+    const ATTN__V s = ATTN__(clip)(ATTN__(load)(S), 0, (int32_t)first, (int32_t)last);
+    const float here = ATTN__(reduce_max)(s), old = (float)sums[2], top = here > old ? here : old;
+    ATTN__V p = ATTN__(exp2)((s - ATTN__(set1)(top)) * ATTN__(set1)(power));
+    if (here > old) {
+        float less = (old - top) * power, unused = 0;
+        ATTN__(exp2_pair)(&less, &unused);
+        sums[0] *= (double)less;
+        sums[1] *= (double)less * (double)less;
+        sums[2] = (double)top;
+    }
+    sums[0] += (double)ATTN__(reduce_add)(p);
+    sums[1] += (double)ATTN__(reduce_add)(p * p);
 }
 
 /* ---- C = A B of codes: A[MR][2 steps], pairs broadcast, B[steps][ldb] ---- */
@@ -13237,18 +13243,15 @@ static float ATTN__(int16_certificate)(
     if (hi <= lo) return 0;
     const ATTN__V f = ATTN__(set1)(1 / t->row[ATTN__ROW_SUM][r]);
     ATTN__V range = ATTN__(set1)(0), most = range, spread = range;
-    /* squares that are 0 in f32 are of numbers below 2^-62 */
     const double keys = t->spectrum->known ? t->spectrum->keys : 0;
-    const ATTN__V root = ATTN__(set1)((float)attn__sqrt(keys) * 1.0001f),
-                  more = ATTN__(set1)((float)(1.0001 + keys * 5e-10)),
-                  tiny = ATTN__(set1)(2.2e-19f);
+    const ATTN__V root = ATTN__(set1)((float)attn__sqrt(keys) * 1.0001f);
     for (int64_t c = 0; c < job->v_pad; c += ATTN__W) {
         const ATTN__V o = ATTN__(load)(t->O + r * job->v_pad + c) * f,
                       top = ATTN__(load)(t->v_top + c), low = ATTN__(load)(t->v_low + c),
-                      square = ATTN__(root)(ATTN__(load)(t->v_square + c));
+                      length = ATTN__(load)(t->v_length + c);
         range = ATTN__(max)(range, ATTN__(max)(top - o, low + o));
         most = ATTN__(max)(most, ATTN__(max)(top, low));
-        spread = ATTN__(max)(spread, ATTN__(fma)(root, ATTN__(size)(o) + tiny, square * more));
+        spread = ATTN__(max)(spread, ATTN__(fma)(root, ATTN__(size)(o), length));
     }
     return attn__certificate(t, r, (double)ATTN__(reduce_max)(range),
         (double)ATTN__(reduce_max)(spread), (double)ATTN__(reduce_max)(most),
@@ -13968,7 +13971,9 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(int16_certificate),
     ATTN__(square),
     ATTN__(int16_left),
+    ATTN__(int16_look),
 #else
+    NULL,
     NULL,
     NULL,
     NULL,
