@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""sizes.py - the code of attn.h by room and by ISA, at -O2 and -Os, as a table: symbols of the compiled header, looked up where the
-header defines them. What a compiler inlines counts for the function it went into."""
+"""sizes.py [whole [REV]] - the code of attn.h by room and by ISA, at -O2 and -Os, as a table: symbols of the compiled header, looked up where
+the header defines them. What a compiler inlines counts for the function it went into.
+
+whole: what one compilation takes, and its text, as `size` has it (code, constants, unwind tables); of the header at the git revision REV too."""
 import collections
 import os
 import re
+import resource
+import statistics
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ISAS = ["portable", "avx2", "avx512"]
+BUILDS = [("gcc", "-O2"), ("gcc", "-Os"), ("clang", "-O2"), ("clang", "-Os")]
 
 
 def rooms():
@@ -42,9 +47,38 @@ def room_of(name, where):
     return "tile" if base.startswith("mm_") else where.get(base, "other")
 
 
-def main():
+def compiled(compiler, flags, folder):
+    """of the header in that folder: seconds of the processor that one compilation takes, the median of three; bytes of text"""
+    target, seconds = os.path.join(ROOT, "build/sizes/whole.o"), []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run([compiler, *flags, "-std=c99", "-w", "-DATTN_IMPLEMENTATION", "-x", "c", "-I", folder, "-c", os.path.join(folder, "attn.h"), "-o",
+                        target], check=True)
+        seconds.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    text = subprocess.run(["size", target], check=True, capture_output=True, text=True).stdout.splitlines()[1].split()[0]
+    return statistics.median(seconds), int(text)
+
+
+def whole(revision):
+    folders = [ROOT]
+    if revision:
+        folders.append(os.path.join(ROOT, "build/sizes", revision))
+        os.makedirs(folders[1], exist_ok=True)
+        with open(os.path.join(folders[1], "attn.h"), "wb") as f:
+            f.write(subprocess.run(["git", "show", f"{revision}:attn.h"], cwd=ROOT, check=True, capture_output=True).stdout)
+    print("| one compilation of the whole header | seconds | KB of text |" + bool(revision) * f" seconds, {revision} | KB of text, {revision} |")
+    print("|---|" + "---:|" * 2 * len(folders))
+    for compiler, level in BUILDS:
+        row = [compiled(compiler, [level], f) for f in folders]
+        print(f"| {compiler} {level} |" + "".join(f" {seconds:.1f} | {text / 1000:.0f} |" for seconds, text in row))
+
+
+def main(arguments):
+    os.makedirs(os.path.join(ROOT, "build/sizes"), exist_ok=True)
+    if arguments[:1] == ["whole"]:
+        return whole(arguments[1] if len(arguments) > 1 else None)
     where = rooms()
-    builds = [("gcc", ["-O2"]), ("gcc", ["-Os"]), ("clang", ["-O2"]), ("clang", ["-Os"])]
+    builds = [(compiler, [level]) for compiler, level in BUILDS]
     columns = []
     for compiler, flags in builds:
         sums = collections.Counter()
@@ -64,4 +98,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
