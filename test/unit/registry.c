@@ -351,6 +351,20 @@ static void test_plan(void **state)
     }
 }
 
+/* What does not fit is told with what there is. */
+static void test_too_large(void **state)
+{
+    const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1073741824.0;
+    char want[128];
+    attn_desc d = { 0 };
+    attn_plan plan;
+    (void)state;
+    d.batch = 1, d.heads = 3, d.q_len = d.kv_len = (int64_t)1 << 21, d.head_dim = 8, d.backend = "standard";
+    assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_TOO_LARGE);
+    snprintf(want, sizeof want, "the scores need 49152.00 GiB, the machine has %.2f GiB", memory);
+    if (!strstr(plan.why, want)) fail_msg("no \"%s\" in:\n%s", want, plan.why);
+}
+
 /* ------------------------------------------------------------------------------------------ the environment */
 static int child(void)                          /* prints the backend and the ISA, or the status */
 {
@@ -426,6 +440,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
         cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_device_merge),
         cmocka_unit_test(test_device_convert), cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_too_large),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
