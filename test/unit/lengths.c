@@ -333,6 +333,29 @@ static void test_told_by_threads(void **state)
         assert_memory_equal(&told, &one, sizeof told);
     }
 }
+/* Gradients that are added to: a sequence shorter than others is cut into its own number of splits, and none is counted twice. */
+static void test_added_splits(void **state)
+{
+    enum { Q = 16, KEYS = 2048 };
+    static const int32_t used[2] = { 300, KEYS };
+    static float o[2 * Q * H * D], lse[2 * H * Q], grads[2][3][2 * KEYS * D];
+    (void)state;
+    for (int threads = 1; threads <= 4; threads += 3)
+        for (int added = 0; added < 2; added++) {
+            attn_desc d = make(2, Q, KEYS);
+            attn_grad g = { 0 };
+            d.backend = "flash", d.threads = threads, d.seq.used_k = used, d.o.data = o, d.lse = lse;
+            g.dout.data = dout, g.dq.data = grads[added][0], g.dk.data = grads[added][1], g.dv.data = grads[added][2];
+            for (int t = 0; t < 3; t++) for (int64_t i = 0; i < COUNT(grads[0][0]); i++) grads[added][t][i] = added ? 1 : 0;
+            if (added) d.flags = ATTN_ACCUMULATE;
+            else assert_ok(attn_forward(&d));
+            assert_ok(attn_backward(&d, &g));
+            for (int t = 0; added && t < 3; t++) {
+                for (int64_t i = 0; i < COUNT(grads[0][0]); i++) grads[0][t][i] += 1;
+                same(grads[1][t], grads[0][t], COUNT(grads[0][0]), 2e-6, "flash", t == 0 ? "dq" : t == 1 ? "dk" : "dv");
+            }
+        }
+}
 /* Padding has no part in how the rows of a sequence are dealt to units, nor in what their certificates are. */
 static void test_padded_units(void **state)
 {
@@ -371,7 +394,7 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),

@@ -142,6 +142,39 @@ static void test_nested(void **state)
     for (int i = 0; i < 100; i++) assert_int_equal(seen[i], 20);
 }
 
+/* A task may make any number of calls: all of them stay on its thread, and it cannot end the threads that it runs on. */
+static __thread int own_call;
+static int strayed;
+static void stays(void *arg, int64_t i)
+{
+    mark(arg, i);
+    if (!own_call) __atomic_store_n(&strayed, 1, __ATOMIC_RELAXED);
+}
+static void calls_again(void *arg, int64_t i)
+{
+    attn_desc d = { 0 };
+    (void)i;
+    own_call = 1;
+    d.threads = 4;
+    for (int n = 0; n < 3; n++) {
+        assert_ok(attn_parallel(&d, stays, arg, 100));
+        attn_shutdown();
+    }
+    own_call = 0;
+}
+static void test_calls_again(void **state)
+{
+    int seen[100] = { 0 };
+    attn_desc d = { 0 };
+    (void)state;
+    d.threads = 4;
+    alarm(100);                                         /* who waits for itself waits for ever */
+    assert_ok(attn_parallel(&d, calls_again, seen, 20));
+    alarm(0);
+    for (int i = 0; i < 100; i++) assert_int_equal(seen[i], 60);
+    assert_int_equal(strayed, 0);
+}
+
 static void test_shutdown(void **state)
 {
     (void)state;
@@ -161,7 +194,7 @@ static void test_shutdown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_shutdown),
+        cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_calls_again), cmocka_unit_test(test_shutdown),
     };
     return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("attn_parallel", tests, NULL, NULL);
 }

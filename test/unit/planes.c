@@ -267,6 +267,30 @@ static void test_window(void **unused)
     }
 }
 
+/* ---- few rows are used of many units: those behind are as empty as anywhere ---- */
+static void test_padding(void **unused)
+{
+    enum { KEYS = 4096, DIM = 64, ROWS = 1000, USED = 2 };
+    static const int32_t used[1] = { USED };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[KEYS], q[ROWS * DIM], o[ROWS * DIM], lse[ROWS], cert[ROWS];
+    attn_statistics told;
+    attn_desc d = { 0 };
+    uint64_t r = 9;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
+    for (int64_t i = 0; i < USED * DIM; i++) q[i] = (float)random_normal(&r);
+    memset(o, 0xff, sizeof o), memset(lse, 0xff, sizeof lse), memset(cert, 0xff, sizeof cert);
+    d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.lse = lse;
+    d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told, d.cert = cert;
+    d.seq.used_q = used;
+    assert_ok(attn_forward(&d));
+    assert_true(told.tiles_int16 > 0);
+    for (int64_t i = 0; i < ROWS; i++) assert_true(i < USED ? isfinite(lse[i]) && cert[i] > 0 : lse[i] == -INFINITY && cert[i] == 0);
+    for (int64_t i = USED * DIM; i < ROWS * DIM; i++) assert_true(o[i] == 0);
+}
+
 /* ---- more keys than decode.c draws: as many splits as there may be, of 1024 keys and of more ---- */
 static void test_many_keys(void **unused)
 {
@@ -362,6 +386,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
