@@ -333,6 +333,26 @@ static void test_told_by_threads(void **state)
         assert_memory_equal(&told, &one, sizeof told);
     }
 }
+/* An absolute tolerance counts in the units of v, from the guess to the certificate: with both 64 times as large or small all is the same. */
+static void test_absolute_units(void **state)
+{
+    enum { ROWS = 400, KEYS = 1280 };
+    static float v[KEYS * D], o[2][ROWS * H * D], cert[2][ROWS * H];
+    attn_statistics told[3];
+    (void)state;
+    for (int n = 0; n < 3; n++) {
+        const float unit = n == 0 ? 1 : n == 1 ? 64 : 1.0f / 64;
+        attn_desc d = make(1, ROWS, KEYS);
+        attn_plan plan;
+        for (int64_t i = 0; i < COUNT(v); i++) v[i] = unit * numbers[2][i];
+        d.flags = ATTN_TOLERANCE_ABSOLUTE, d.tolerance = 0.03f * unit, d.backend = "adaptive", d.v.data = v, d.o.data = o[n > 0], d.cert = cert[n > 0], d.statistics = &told[n];
+        if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+        assert_ok(attn_forward(&d));
+        assert_true(told[n].tiles_int16 > 0 && told[n].tiles_int16 == told[0].tiles_int16 && told[n].rows_redone == told[0].rows_redone);
+        for (int64_t i = 0; n && i < ROWS * H; i++) assert_true(cert[1][i] == unit * cert[0][i]);
+        for (int64_t i = 0; n && i < ROWS * H * D; i++) assert_true(o[1][i] == unit * o[0][i]);
+    }
+}
 /* Gradients that are added to: a sequence shorter than others is cut into its own number of splits, and none is counted twice. */
 static void test_added_splits(void **state)
 {
@@ -394,7 +414,7 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),

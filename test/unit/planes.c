@@ -324,6 +324,42 @@ static void test_many_keys(void **unused)
     }
 }
 
+/* ---- a group whose second split has no value that counts, behind a sequence of which all count; and what is told of the row that skips
+ * most, whether it is the last or not ---- */
+static void test_skipped(void **unused)
+{
+    enum { KEYS = 4096, DIM = 64, GROUP = 4 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][2 * KEYS], q[2 * GROUP * DIM], o[2 * GROUP * DIM], cert[2 * GROUP], mass[2];
+    static double want[2 * GROUP * DIM];
+    attn_statistics told;
+    attn_desc d = { 0 };
+    uint64_t r = 10;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < 2 * KEYS; j++) scale[0][j] = j < KEYS || (j - KEYS) / 1024 != 1 ? 0.05f : 1e-4f, scale[1][j] = 0.004f;
+    for (int64_t i = 0; i < 2 * GROUP * DIM; i++) q[i] = (float)(i < GROUP * DIM ? 0 : 8 * random_normal(&r));
+    d.batch = 2, d.q_len = d.kv_heads = 1, d.heads = GROUP, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
+    d.k.stride[0] = d.v.stride[0] = ATTN_BROADCAST, d.k.stride[1] = d.k.stride[2] = d.v.stride[1] = d.v.stride[2] = DIM;
+    d.k.scale_stride[0] = d.v.scale_stride[0] = KEYS, d.k.scale_stride[1] = d.k.scale_stride[2] = d.v.scale_stride[1] = d.v.scale_stride[2] = 1;
+    d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
+    assert_ok(attn_forward(&d));
+    d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.05f, d.cert = cert, d.statistics = &told, d.threads = 1;
+    memset(o, 0xff, sizeof o);
+    assert_ok(attn_forward(&d));
+    if (told.rows_redone || told.tiles_skipped < 1024 / 128 * GROUP) fail_msg("%d rows redone, %d tiles skipped of %d, %s", (int)told.rows_redone, (int)told.tiles_skipped, (int)told.tiles_int16, told.why);
+    for (int64_t i = 0; i < 2 * GROUP * DIM; i++)
+        if (!(fabs((double)o[i] - want[i]) <= (double)cert[i / DIM] + 1e-6)) fail_msg("o[%d] = %g, not %g", (int)i, (double)o[i], want[i]);
+    for (int last = 0; last < 2; last++) {              /* of weights that are all one nothing is skipped */
+        d.heads = 1, d.q.data = last ? q + (GROUP - 1) * DIM : q + GROUP * DIM;
+        d.q.stride[0] = last ? DIM : -GROUP * DIM, d.q.stride[1] = d.q.stride[2] = DIM;
+        d.k.scale = scale[0] + KEYS, d.k.scale_stride[0] = ATTN_BROADCAST;
+        assert_ok(attn_forward(&d));
+        mass[last] = told.mass_skipped;
+    }
+    assert_true(mass[0] > 0 && mass[0] == mass[1]);
+}
+
 /* ---- what is told of bytes and tiles, where it can be counted by hand ---- */
 static void test_told(void **unused)
 {
@@ -386,6 +422,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
