@@ -89,6 +89,11 @@ static void test_figures(void **state)
         is(t.ops_per_s, 1 / t.p50, "ops/s"), is(t.tokens_per_s, 7 / t.p50, "tokens/s");
         is(t.gflops, 3e-3 / t.p50, "gflops"), is(t.gbytes_per_s, 5e-3 / t.p50, "GB/s");
     }
+    const double once[] = { 2, 2, 2, 90 };                  /* a slow call has no part in the rates */
+    attn_timing_opts o = { 0 };
+    o.iterations = 4, o.flops = 3e6, o.bytes = 5e6, o.tokens = 7;
+    const attn_timing t = timed(once, 4, o, 4);
+    is(t.mean, 24, "mean"), is(t.ops_per_s, 0.5, "ops/s"), is(t.tokens_per_s, 3.5, "tokens/s"), is(t.gflops, 1.5e-3, "gflops"), is(t.gbytes_per_s, 2.5e-3, "GB/s");
 }
 
 /* No time at all: no rate is infinite. What cannot be allocated is said, and nothing is lost. */
