@@ -360,6 +360,34 @@ static void test_skipped(void **unused)
     assert_true(mass[0] > 0 && mass[0] == mass[1]);
 }
 
+/* ---- a row of a group that is no number leaves the others as they are ---- */
+static void test_bad_row(void **unused)
+{
+    enum { KEYS = 3000, DIM = 64, GROUP = 4 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[KEYS], q[GROUP * DIM], o[GROUP * DIM], cert[GROUP];
+    static double want[GROUP * DIM];
+    uint64_t r = 11;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
+    for (int bad = 0; bad < 2 * GROUP; bad++) {
+        attn_statistics told;
+        attn_desc d = { 0 };
+        for (int64_t i = 0; i < GROUP * DIM; i++) q[i] = i == bad / 2 * DIM + 5 ? (bad % 2 ? NAN : INFINITY) : (float)random_normal(&r);
+        d.batch = d.q_len = d.kv_heads = 1, d.heads = GROUP, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
+        assert_ok(attn_forward(&d));
+        d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.05f, d.cert = cert, d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        if (told.rows_redone != 1) fail_msg("row %d is no number: %d rows are computed again", bad / 2, (int)told.rows_redone);
+        for (int64_t i = 0; i < GROUP * DIM; i++)
+            if (i / DIM == bad / 2) assert_true(cert[bad / 2] == 0 && isnan(o[i]) == isnan(want[i]));
+            else if (!(cert[i / DIM] > 0 && fabs((double)o[i] - want[i]) <= (double)cert[i / DIM] + 1e-6))
+                fail_msg("row %d is no number: o[%d] = %g, not %g", bad / 2, (int)i, (double)o[i], want[i]);
+    }
+}
+
 /* ---- what is told of bytes and tiles, where it can be counted by hand ---- */
 static void test_told(void **unused)
 {
@@ -422,6 +450,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
