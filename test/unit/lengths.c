@@ -85,6 +85,23 @@ static void test_few_rows_used(void **state)
     }
 }
 
+/* Whether keys are split follows from the used rows: those of a padded sequence have the bits that they have alone. */
+static void test_split_bits(void **state)
+{
+    enum { USED = 20, PADDED = 300, KEYS = 5000 };
+    static const int32_t used[1] = { USED };
+    static float o[2][PADDED * H * D], lse[2][PADDED * H];
+    (void)state;
+    for (int padded = 0; padded < 2; padded++) {
+        attn_desc d = make(1, padded ? PADDED : USED, KEYS);
+        d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = KEYS - USED, d.backend = "flash", d.o.data = o[padded], d.lse = lse[padded];
+        if (padded) d.seq.used_q = used;
+        assert_ok(attn_forward(&d));
+    }
+    assert_memory_equal(o[1], o[0], USED * H * D * 4);
+    for (int h = 0; h < H; h++) assert_memory_equal(lse[1] + h * PADDED, lse[0] + h * USED, USED * 4);
+}
+
 /* All keys that there is room for, just fewer than are cut, as many, and one more: the second split has a place in the workspace. */
 static void test_two_splits(void **state)
 {
@@ -313,6 +330,83 @@ static void test_sampled(void **state)
         if (fabs((double)s.sampled_error - (stay ? most : 0)) > 1e-4) fail_msg("sampled error %g, not %g", (double)s.sampled_error, most);
     }
 }
+/* Each sampled row is held against what it may be off by itself: the first rows do not see the huge value of a chunk, and may be off by
+ * little; the others, which see it, may, and are nearly all that is sampled. Where a run lies follows from the number of rows. */
+static void test_sampled_seen(void **state)
+{
+    enum { FEW = 24 };                                  /* as many as are sampled in one run */
+    static float o[SAMPLED_ROWS * D], want[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
+    int stayed = 0;
+    (void)state;
+    for (int n = 0; n < 6; n++) {
+        int64_t beyond = 0;
+        attn_statistics s;
+        attn_plan plan;
+        attn_desc d;
+        sampled_call(&d, 0, 0.5f, want, cert, &s);
+        memset((void *)(uintptr_t)d.q.data, 0, SAMPLED_ROWS * D * 4);
+        for (int64_t j = 0; j < SAMPLED_KEYS; j++)
+            for (int64_t c = 0; c < D; c++)
+                ((float *)(uintptr_t)d.v.data)[j * D + c] = j == SAMPLED_KEYS - 1 ? 1000 * (c == 0) : j / 128 == SAMPLED_KEYS / 128 - 1 ? 0.2f : numbers[2][j * D + c] * 0.1f;
+        d.flags = ATTN_SCALE | ATTN_CAUSAL | ATTN_OFFSET, d.offset = SAMPLED_KEYS - 1 - FEW, d.q_len = SAMPLED_ROWS - 7 * n;
+        d.backend = "reference", d.tolerance = d.quantile = 0, d.cert = NULL, d.statistics = NULL;
+        assert_ok(attn_forward(&d));
+        d.backend = "adaptive", d.tolerance = 0.01f, d.quantile = 0.5f, d.cert = cert, d.statistics = &s, d.o.data = o;
+        if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < d.q_len; i++) beyond += row_off(o + i * D, want + i * D) > (i < FEW ? 0.005 : 10);
+        assert_true(s.rows_redone == 0 ? beyond == FEW && s.rows_beyond <= s.rows_sampled / 2 : beyond == 0 && s.rows_redone == FEW);
+        stayed += s.rows_redone == 0;
+    }
+    if (stayed < 2) fail_msg("rows stayed %d times of 6", stayed);
+}
+/* Rows whose keys are cut into splits are not sampled: each keeps to the tolerance by its certificate. */
+static void test_sampled_splits(void **state)
+{
+    enum { ROWS = 240, KEYS = 2304 };
+    static float v[KEYS * D], o[ROWS * D], want[ROWS * D], cert[ROWS];
+    attn_statistics told;
+    attn_plan plan;
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    for (int64_t j = 0; j < KEYS; j++)
+        for (int64_t c = 0; c < D; c++) v[j * D + c] = j == 200 && c == 0 ? 1000 : j / 128 == 1 ? 0.2f : numbers[2][j * D + c] * 0.1f;
+    d.heads = 1, d.v.data = v, d.scale = 0.1f, d.flags = ATTN_SCALE, d.backend = "reference", d.o.data = want;
+    assert_ok(attn_forward(&d));
+    d.flags = ATTN_SCALE | ATTN_TOLERANCE_ABSOLUTE, d.backend = "adaptive", d.tolerance = 0.01f, d.quantile = 0.5f, d.o.data = o, d.cert = cert, d.statistics = &told;
+    if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+    assert_ok(attn_forward(&d));
+    assert_true(told.tiles_int16 > 0 && told.rows_redone > 0);
+    assert_int_equal(told.rows_sampled, 0);
+    for (int64_t i = 0; i < ROWS; i++) assert_true(cert[i] <= 0.01f && row_off(o + i * D, want + i * D) <= 0.0101);
+}
+/* More rows than a unit has, of five heads to a kv head: a unit begins at any of them. The certificates of a head that looks at all keys
+ * alike are all the same and no other's; each row has the tiles that it sees. */
+static void test_group_units(void **state)
+{
+    enum { HEADS = 5, ROWS = 420, KEYS = 1280 };
+    static float o[HEADS * ROWS * D], cert[HEADS * ROWS], q[HEADS * ROWS * D];
+    (void)state;
+    for (int causal = 0; causal < 2; causal++)
+        for (int alike = 0; alike < HEADS; alike++) {
+            int64_t tiles = 0;
+            attn_statistics told;
+            attn_plan plan;
+            attn_desc d = make(1, ROWS, KEYS);
+            for (int64_t i = 0; i < COUNT(q); i++) q[i] = i / D % HEADS == alike ? 0 : numbers[0][i];
+            d.heads = HEADS, d.q.data = q, d.o.data = o, d.cert = cert, d.statistics = &told, d.tolerance = 0.1f, d.backend = "adaptive";
+            d.flags = causal ? ATTN_CAUSAL | ATTN_OFFSET : 0, d.offset = causal ? 700 : 0;
+            if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; i < ROWS; i++) tiles += HEADS * (((causal && 700 + i + 1 < KEYS ? 700 + i + 1 : KEYS) + 127) / 128);
+            assert_int_equal(told.rows, HEADS * ROWS);
+            assert_int_equal(told.rows_redone, 0);
+            assert_int_equal(told.tiles_int16 + told.tiles_f32, tiles);
+            assert_true(told.tiles_int16 > told.tiles_f32);
+            for (int64_t i = 0; i < HEADS * ROWS && !causal; i++)       /* 0: of a unit of few rows */
+                if (cert[i] > 0 && (cert[i] == cert[alike * ROWS]) != (i / ROWS == alike)) fail_msg("row %d of head %d: cert %g, %g of head %d", (int)(i % ROWS), (int)(i / ROWS), (double)cert[i], (double)cert[alike * ROWS], alike);
+        }
+}
 /* What is told follows from no thread: the largest error of lse is that of all rows. */
 static void test_told_by_threads(void **state)
 {
@@ -414,7 +508,7 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
