@@ -351,6 +351,28 @@ static void test_plan(void **state)
     }
 }
 
+/* Adaptive runs wherever it is named but on AVX-512 without VNNI, and is chosen where its products pay. Tests of it skip where the plan says that the
+ * processor has none: that it says so only there is seen here. */
+static void test_adaptive_chosen(void **state)
+{
+    const int wide = !strcmp(attn_isa(), "avx512");
+    char flags[8192] = "";
+    int vnni = 0;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    (void)state;
+    if (!f) skip();
+    while (fgets(flags, sizeof flags, f)) vnni |= strstr(flags, "avx512_vnni") != NULL;
+    fclose(f);
+    for (int named = 0; named < 2; named++) {
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.batch = d.heads = 1, d.q_len = d.kv_len = 2048, d.head_dim = 64, d.tolerance = 0.01f, d.backend = named ? "adaptive" : NULL;
+        const attn_status got = attn_query(&d, NULL, &plan), want = named && wide && !vnni ? ATTN_ERR_DECLINED : ATTN_OK;
+        if (got != want) fail_msg("%s on %s: %s, %s", named ? "adaptive" : "auto", attn_isa(), attn_status_name(got), plan.why);
+        if (!got) assert_string_equal(plan.backend, named || (wide && vnni) ? "adaptive" : "flash");
+    }
+}
+
 /* What does not fit is told with what there is. */
 static void test_too_large(void **state)
 {
@@ -440,7 +462,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
         cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_device_merge),
         cmocka_unit_test(test_device_convert), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
