@@ -158,8 +158,8 @@
    look at few of their keys, 1.1 times where they look at all. It does not pay at 0.0005 and below,
    nor where scale |q| |k| is beyond some 50: the call is then as fast as without, within 4 percent.
    "adaptive" named as the backend runs on AVX2 and in portable C too, slower than flash; it declines
-   a call of which no row would be computed from codes, where the automatic choice computes it
-   exactly.
+   a call of whose description alone follows that no row would be computed from codes, where the
+   automatic choice computes it exactly; what follows from the data is computed exactly by both.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
    for o, and what a row does not see may be NaN or infinite. Rows that are decoded together agree on

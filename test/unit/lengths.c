@@ -122,6 +122,9 @@ static void test_largest(void **state)
     (void)state;
     forward(make(1, 49, 16384), "partials of two tiles");
     forward(make(1, 130, 16500), "spans of many rows");
+    attn_desc whole = make(1, 260, 16385);                  /* whole vectors of o, as which one block alone could be written */
+    whole.heads = 1, whole.head_dim = 16;
+    forward(whole, "a span of one key");
     fill(x, ATTN_BF16, 2 * 300 * DIM, 1, &r);
     d.heads = 1, d.head_dim = DIM, d.k.data = x, d.v.data = x + 300 * DIM, d.k.dtype = d.v.dtype = ATTN_BF16;
     forward(d, "many dims");
@@ -360,6 +363,29 @@ static void test_sampled_seen(void **state)
     }
     if (stayed < 2) fail_msg("rows stayed %d times of 6", stayed);
 }
+/* Scores of which codes say nothing: all is computed as a plain call has it, and the statistics say so. */
+static void test_hopeless(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280 };
+    static float q[ROWS * H * D], o[2][ROWS * H * D], cert[ROWS * H];
+    attn_statistics told;
+    attn_plan plan;
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = 3000 * numbers[0][i];
+    d.q.data = q, d.o.data = o[0], d.backend = "flash";
+    assert_ok(attn_forward(&d));
+    d.o.data = o[1], d.backend = "adaptive", d.tolerance = 0.01f, d.cert = cert, d.statistics = &told;
+    if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+    for (int named = 1; named >= 0; named--) {
+        d.backend = named ? "adaptive" : NULL;
+        memset(o[1], 0xff, sizeof o[1]), memset(cert, 0xff, sizeof cert), memset(&told, 0xff, sizeof told);
+        assert_ok(attn_forward(&d));
+        assert_memory_equal(o[1], o[0], sizeof o[0]);
+        for (int64_t i = 0; i < ROWS * H; i++) assert_true(cert[i] == 0);
+        assert_true(told.tiles_int16 == 0 && told.rows_redone == 0 && told.tiles_f32 == ROWS * H * KEYS / 128 && told.why[0]);
+    }
+}
 /* Rows whose keys are cut into splits are not sampled: each keeps to the tolerance by its certificate. */
 static void test_sampled_splits(void **state)
 {
@@ -508,7 +534,7 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
