@@ -130,6 +130,42 @@ static void test_nan_in_place(void **state)
                     fail_msg("NaN in key %lld, %d: o[%lld] is %g, not %g", (long long)at, how, (long long)i, (double)o[1][i], (double)o[0][i]);
         }
 }
+/* The same of gradients: what a mask or a bias hides from a row, with every key seen by some, reaches nothing of it. */
+static void test_nan_gradients(void **state)
+{
+    enum { KEYS = 150, ROWS = 12, DIM = 16, ALL = HEADS * KEYS * DIM };
+    static float dout[HEADS * ROWS * DIM], grads[2][3][ALL];
+    (void)state;
+    for (int n = 0; n < 24; n++) {
+        const int64_t at = n * 53 % KEYS;
+        const int how = n % 2, value = n / 2 % 2;
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        fill_tensors();
+        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.q.data = q, d.k.data = k, d.v.data = v;
+        for (int64_t i = 0; i < COUNT(dout); i++) dout[i] = v[COUNT(v) - 1 - i];
+        for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2, bias[i] = mask[i] ? 0.5f : -INFINITY;
+        if (how) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = KEYS;
+        else d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
+        (value ? v : k)[(at * HEADS + n % HEADS) * DIM + n % DIM] = n % 3 ? NAN : INFINITY;
+        for (int b = 0; b < 3; b++) {
+            float (*to)[ALL] = grads[b > 0];
+            int64_t bad = 0;
+            d.backend = b == 0 ? "reference" : b == 1 ? "flash" : "standard";
+            d.o.data = o[0], d.lse = lse[0], g.dout.data = dout, g.dq.data = to[0], g.dk.data = to[1], g.dv.data = to[2];
+            if (b == 0) assert_ok(attn_forward(&d));
+            assert_ok(attn_backward(&d, &g));
+            for (int t = 0; t < 3; t++)
+                for (int64_t i = 0; i < (t ? KEYS : ROWS) * HEADS * DIM; i++) {
+                    const float want = grads[0][t][i], got = to[t][i];
+                    bad += !isfinite(want);
+                    if (isfinite(want) ? !(fabsf(got - want) <= 1e-5f * (1 + fabsf(want))) : isfinite(got))
+                        fail_msg("%s of key %d by a %s, %s: gradient %d[%d] is %g, not %g", value ? "v" : "k", (int)at, how ? "bias" : "mask", d.backend, t, (int)i, (double)got, (double)want);
+                }
+            assert_true(bad > 0 && bad < (ROWS + 2 * KEYS) * DIM);      /* some of one head, never of both */
+        }
+    }
+}
 /* A bias of NaN hides nothing: the row is NaN, however few they are. */
 /* bf16 in and out, which some machines multiply as it is, two keys at a time: a NaN of V reaches its column of the rows that see it, and
  * changes no bit elsewhere from what a 0 there leaves. Lengths, windows and masks begin and end within pairs of keys. */
@@ -256,6 +292,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
