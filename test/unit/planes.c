@@ -360,6 +360,27 @@ static void test_skipped(void **unused)
     assert_true(mass[0] > 0 && mass[0] == mass[1]);
 }
 
+/* ---- where nearly all bytes would be read, rows are computed exactly: that costs less ---- */
+static void test_all_read(void **unused)
+{
+    enum { KEYS = 3000, DIM = 64 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[KEYS], q[DIM], o[DIM], cert[1];
+    uint64_t r = 12;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
+    for (int64_t i = 0; i < DIM; i++) q[i] = (float)(3 * random_normal(&r));
+    for (int fine = 0; fine < 2; fine++) {
+        attn_statistics told;
+        attn_desc d = { 0 };
+        d.batch = d.q_len = d.heads = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o;
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.backend = "adaptive", d.tolerance = fine ? 0.0006f : 0.05f, d.cert = cert, d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        if ((cert[0] == 0) != fine || (told.bytes < KEYS * DIM * 4) == 0) fail_msg("tolerance %g: %d redone, cert %g, %lld bytes of %d", (double)d.tolerance, (int)told.rows_redone, (double)cert[0], (long long)told.bytes, KEYS * DIM * 4);
+    }
+}
+
 /* ---- a row of a group that is no number leaves the others as they are ---- */
 static void test_bad_row(void **unused)
 {
@@ -450,6 +471,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
