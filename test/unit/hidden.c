@@ -1,6 +1,7 @@
 /* hidden.c - masks and biases that hide whole blocks, ends of rows or holes in them: every shape a program gives them, as a boolean
  * mask and as a bias of -infinity in each of its types, beside the reference; and what is hidden may be NaN. */
 #include "unit.h"
+#include <float.h>
 
 enum { MOST_Q = 70, MOST_K = 2300, D = 24, HEADS = 2 };
 static float q[HEADS * MOST_Q * D], k[HEADS * MOST_K * D], v[HEADS * MOST_K * D], o[2][HEADS * MOST_Q * D], lse[2][HEADS * MOST_Q];
@@ -223,6 +224,30 @@ static void test_nan_bias(void **state)
 
 /* A multiplier for each head of a bias that heads share: the bits of a bias of their own, times a power of 2, and the gradient that is its
  * sum. -infinity hides, whatever the multiplier: 0 and negative ones too. */
+/* A product of multiplier and bias that has no f32 hides no more than the bias does, which is finite. */
+static void test_large_bias_scale(void **state)
+{
+    static const char *const backends[] = { "reference", "flash", "standard" };
+    static const float by[HEADS] = { 8, 3e38f };
+    (void)state;
+    fill_tensors();
+    for (int64_t rows = 1; rows < 20; rows += 9) {
+        attn_desc d = { 0 };
+        for (int64_t i = 0; i < rows * 70; i++) bias[i] = i % 3 ? -INFINITY : i % 70 < 35 ? -FLT_MAX : -3e38f;
+        d.batch = 1, d.heads = HEADS, d.q_len = rows, d.kv_len = 70, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
+        d.bias.data = bias, d.bias_scale = by, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = 70;
+        for (int b = 0; b < 3; b++) {
+            d.backend = backends[b], d.o.data = o[b > 0], d.lse = lse[b > 0];
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; i < rows * HEADS * D; i++) if (!(fabsf(o[b > 0][i]) < 10)) fail_msg("%s: o[%d] = %g", d.backend, (int)i, (double)o[b > 0][i]);
+            for (int64_t r = 0; r < rows * HEADS; r++) {        /* not those of an empty row */
+                float sum = 0;
+                for (int64_t c = 0; c < D; c++) sum += fabsf(o[b > 0][r * D + c]);
+                assert_true(sum > 0 && !isnan(lse[b > 0][r]));
+            }
+        }
+    }
+}
 static void test_bias_scale(void **state)
 {
     enum { ROWS = 9, KEYS = 70, SIZE = ROWS * KEYS, OUT = HEADS * ROWS * D, KV = HEADS * KEYS * D };
@@ -292,6 +317,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }

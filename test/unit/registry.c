@@ -312,6 +312,7 @@ static void test_query_workspace(void **state)
     }
 }
 
+static void no_pool(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n) { (void)user, (void)task, (void)arg, (void)n; }
 /* What runs side by side: splits of many keys where rows and heads are too few for the threads. */
 static void test_plan(void **state)
 {
@@ -325,6 +326,15 @@ static void test_plan(void **state)
         assert_ok(attn_query(&d, NULL, &plan));
         if (plan.threads != rows[i].used || plan.splits != rows[i].splits || strcmp(plan.kernel, "flash_forward"))
             fail_msg("%d keys: %s, %d threads, %d splits", (int)rows[i].keys, plan.kernel, (int)plan.threads, (int)plan.splits);
+    }
+    for (int32_t asked = 0; asked < 4; asked += 3) {        /* a pool's threads count, whatever the machine has */
+        attn_pool pool = { NULL, NULL, 7 };
+        attn_desc d = { 0 };
+        attn_plan plan;
+        pool.run = no_pool;
+        d.batch = d.heads = 1, d.q_len = d.kv_len = 4096, d.head_dim = 64, d.pool = &pool, d.threads = asked, d.backend = "flash";
+        assert_ok(attn_query(&d, NULL, &plan));
+        assert_int_equal(plan.threads, asked ? asked : 7);
     }
     for (int wide = 0; wide < 2; wide++) {          /* a window makes little work of many keys, causal or not */
         for (int causal = 0; causal < 2; causal++) {
