@@ -146,6 +146,25 @@ static void test_long_dims(void **state)
     }
 }
 
+/* Few rows, and dims whose products are summed in parts: the first ones of each row are its own. */
+static void test_long_dims_of_few(void **state)
+{
+    static const int64_t dims[] = { 510, 520, 1030, 2100 };
+    static float o[2][6 * D], lse[2][6];
+    (void)state;
+    for (int n = 0; n < 4; n++)
+        for (int64_t rows = 1; rows <= 6; rows++)
+            for (int f = 0; f < 2; f++) {
+                attn_desc d = make(1, f ? 1 : rows, 100);
+                d.heads = f ? rows : 1, d.head_dim = dims[n], d.v_dim = D;
+                for (int b = 0; b < 2; b++) {
+                    d.backend = b ? "flash" : "reference", d.o.data = o[b], d.lse = lse[b];
+                    assert_ok(attn_forward(&d));
+                }
+                same(o[1], o[0], rows * D, 1e-5, "flash", "o of few rows"), same(lse[1], lse[0], rows, 1e-5, "flash", "lse of few rows");
+            }
+}
+
 /* Sixteen heads of one unit, each with its sums of spans: what they need beside each other is in the workspace. Keys overlap, to be few. */
 static void test_gang(void **state)
 {
@@ -535,7 +554,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
-        cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims),
+        cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
     };
