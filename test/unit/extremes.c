@@ -251,6 +251,37 @@ static int saturated_sees(int64_t i, int64_t j, int64_t offset, int64_t left, in
     return j >= saturated(top, -left) && j <= saturated(top, right);
 }
 
+/* Rows whose scores, and so their lse, are beyond what one f32 holds in log 2 with digits to spare: gradients from the lse that is given. */
+static void test_huge_lse(void **state)
+{
+    enum { KEYS = 90, ROWS = 20, DIM = 4, ALL = KEYS * DIM };
+    static const char *const backends[] = { "reference", "flash", "standard" };
+    static const float sizes[] = { 60000, 100000, -100000, 1048576 };
+    static float q[ROWS * DIM], k[ALL], v[ALL], dout[ROWS * DIM], o[ROWS * DIM], lse[ROWS], grads[2][3][ALL];
+    uint64_t r = 77;
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        for (int i = 0; i < ALL; i++) v[i] = (float)random_gauss(&r), k[i] = i % DIM == 0 ? sizes[n] : i % DIM == 1 ? (float)(i / DIM % 7) : 0;
+        for (int i = 0; i < ROWS * DIM; i++) dout[i] = (float)random_gauss(&r), q[i] = i % DIM == 0 ? 1 : i % DIM == 1 ? (float)(i / DIM % 5) * 0.5f : 0;
+        d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.scale = 1, d.flags = ATTN_SCALE | (n % 2 ? ATTN_CAUSAL : 0);
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse, d.threads = 1;
+        for (int b = 0; b < 3; b++) {
+            float (*to)[ALL] = grads[b > 0];
+            d.backend = backends[b], g.dout.data = dout, g.dq.data = to[0], g.dk.data = to[1], g.dv.data = to[2];
+            if (b == 0) assert_ok(attn_forward(&d));
+            assert_ok(attn_backward(&d, &g));
+            for (int t = 0; t < 3; t++)
+                for (int i = 0; i < (t ? KEYS : ROWS) * DIM; i++) {
+                    const double want = (double)grads[0][t][i], off = fabs((double)to[t][i] - want);
+                    if (!(off <= 1e-4 * (t && i % DIM ? 10 : fabs((double)sizes[n])))) fail_msg("%s, scores of %g: gradient %d[%d] is %g, not %g", d.backend, (double)sizes[n], t, i, (double)to[t][i], want);
+                    if (t == 2 && !(off <= 1e-4)) fail_msg("%s, scores of %g: dv[%d] is %g, not %g", d.backend, (double)sizes[n], i, (double)to[t][i], want);
+                }
+        }
+    }
+}
+
 static void test_far_windows(void **state)
 {
     enum { Q = 5, K = 9 };
@@ -619,7 +650,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_huge_bias),       cmocka_unit_test(test_two_biases),        cmocka_unit_test(test_huge_products),
-        cmocka_unit_test(test_huge_sink),       cmocka_unit_test(test_huge_merge),        cmocka_unit_test(test_far_windows),
+        cmocka_unit_test(test_huge_sink),       cmocka_unit_test(test_huge_merge),        cmocka_unit_test(test_huge_lse), cmocka_unit_test(test_far_windows),
         cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
         cmocka_unit_test(test_long_sequences),  cmocka_unit_test(test_growing_scores),
         cmocka_unit_test(test_contained),         cmocka_unit_test(test_keys_of_infinity),

@@ -245,6 +245,64 @@ static void test_scales(void **unused)
     }
 }
 
+/* ---- a scale that is no number counts for the rows that see its key, and for no other ---- */
+static void test_scales_seen(void **unused)
+{
+    enum { KEYS = 2050, DIM = 64 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[2 * DIM], o[2 * DIM], cert[2];
+    uint64_t r = 13;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t i = 0; i < 2 * DIM; i++) q[i] = (float)random_normal(&r);
+    for (int bad = 0; bad < 4; bad++) {
+        attn_desc d = { 0 };
+        for (int64_t j = 0; j < KEYS; j++) scale[0][j] = scale[1][j] = 0.004f;
+        scale[bad % 2][KEYS - 1] = bad < 2 ? NAN : INFINITY;
+        d.batch = d.heads = 1, d.q_len = 2, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.flags = ATTN_CAUSAL;
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.tolerance = 0.05f, d.backend = "adaptive", d.cert = cert;
+        assert_ok(attn_forward(&d));
+        assert_true(cert[0] > 0 && cert[1] == 0);
+        for (int64_t i = 0; i < 2 * DIM; i++) if (!isfinite(o[i]) != (i >= DIM)) fail_msg("case %d: o[%d] is %g", bad, (int)i, (double)o[i]);
+    }
+}
+
+/* ---- nearly all weight is on a key whose value is 0, a little on one whose value is not read, and all that its high bytes leave of its score is on
+ * one side: what the row is off by is as much as it can be ---- */
+static void test_worst_key(void **unused)
+{
+    enum { KEYS = 1100, DIM = 64, MAIN = 100, AT = 500 };
+    static const int low[] = { 10, 50, 100, 127, -10, -50, -100, -128 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    double most = 0;
+    (void)unused;
+    for (int64_t i = 0; i < DIM; i++) q[i] = 1;
+    for (int n = 0; n < 8 * 4; n++) {
+        const int high = 6 + n / 8;
+        attn_desc d = { 0 };
+        attn_statistics told;
+        memset(codes, 0, sizeof codes);
+        for (int64_t j = 0; j < KEYS; j++) {
+            scale[0][j] = j == MAIN ? 0.0075f : 0.05f, scale[1][j] = j == AT ? 0.01f : 1e-6f;
+            for (int64_t e = 0; e < DIM; e++) element_put(codes[0], ATTN_INT16, j * DIM + e, j == MAIN ? 127 : j == AT ? high + low[n % 8] / 256.0 : -127);
+        }
+        for (int64_t e = 0; e < DIM; e++) element_put(codes[1], ATTN_INT16, AT * DIM + e, 127 + 127 / 256.0);
+        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
+        assert_ok(attn_forward(&d));
+        d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.15f, d.flags = ATTN_TOLERANCE_ABSOLUTE, d.cert = cert, d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < DIM; i++) {
+            const double off = fabs((double)o[i] - want[i]);
+            if (!(off <= (double)cert[0] + 1e-6)) fail_msg("high %d, low %d: off by %g, cert %g", high, low[n % 8], off, (double)cert[0]);
+            if (cert[0] > 0) most = fmax(most, off / (double)cert[0]);
+        }
+    }
+    if (!(most > 0.85)) fail_msg("at most %g of a certificate was needed", most);
+}
+
 /* ---- a window of both sides: 1024 keys are decoded from planes, one less is computed exactly ---- */
 static void test_window(void **unused)
 {
@@ -471,6 +529,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
