@@ -382,6 +382,38 @@ static void test_sampled_seen(void **state)
     }
     if (stayed < 2) fail_msg("rows stayed %d times of 6", stayed);
 }
+/* One key of one value, alone with weight in its chunk, of which the codes leave as much as they can, all on one side; the other keys have no
+ * value: what rows are off by is as much as it can be. */
+static void test_worst_key(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280, AT = 200 };
+    static float q[ROWS * D], k[KEYS * D], v[KEYS * D], o[ROWS * D], want[ROWS * D], cert[ROWS];
+    double most = 0;
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        const float off = (float)(n / 2 + 1) * 0.18f, step = 1.0f / 32767, side = n % 2 ? -0.49f : 0.49f;
+        attn_statistics told;
+        attn_plan plan;
+        attn_desc d = make(1, ROWS, KEYS);
+        memset(k, 0, sizeof k), memset(v, 0, sizeof v);
+        for (int64_t i = 0; i < ROWS * D; i++) q[i] = i % D ? off / (3 * 0.49f * step) : 0;
+        for (int64_t j = AT / 128 * 128; j < AT / 128 * 128 + 128; j++)
+            for (int64_t c = 1; c < D; c++) k[j * D + c] = j == AT ? side * step : -20 / (3 * q[1]);
+        k[AT * D] = v[AT * D] = 1;
+        d.heads = 1, d.scale = 1, d.flags = ATTN_SCALE, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = want, d.backend = "reference";
+        assert_ok(attn_forward(&d));
+        d.flags |= ATTN_TOLERANCE_ABSOLUTE, d.backend = "adaptive", d.tolerance = 0.02f, d.o.data = o, d.cert = cert, d.statistics = &told;
+        if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+        assert_ok(attn_forward(&d));
+        assert_true(told.tiles_int16 > 0 && told.rows_redone == 0);
+        for (int64_t i = 0; i < ROWS; i++) {
+            const double is = row_off(o + i * D, want + i * D);
+            if (!(is <= (double)cert[i] + 1e-8)) fail_msg("a score off by %g: row %d is off by %g, cert %g", (double)off, (int)i, is, (double)cert[i]);
+            if (cert[i] > 0) most = fmax(most, is / (double)cert[i]);
+        }
+    }
+    if (!(most > 0.5)) fail_msg("at most %g of a certificate was needed", most);
+}
 /* Scores of which codes say nothing: all is computed as a plain call has it, and the statistics say so. */
 static void test_hopeless(void **state)
 {
@@ -553,7 +585,7 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
