@@ -439,6 +439,33 @@ static void test_all_read(void **unused)
     }
 }
 
+/* ---- only one of k and v lies in planes: rows are not decoded from them ---- */
+static void test_one_of_two(void **unused)
+{
+    enum { KEYS = 2048, DIM = 64 };
+    static char codes[(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[KEYS], q[DIM], other[KEYS * DIM], o[2][DIM];
+    uint64_t r = 14;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes; i++) codes[i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
+    for (int64_t i = 0; i < KEYS * DIM; i++) other[i] = (float)random_normal(&r), q[i % DIM] = other[i];
+    for (int v = 0; v < 2; v++) {
+        attn_plan plan;
+        attn_desc d = { 0 };
+        d.batch = d.q_len = d.heads = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = d.v.data = other, d.tolerance = 0.05f;
+        attn_in *planes = v ? &d.v : &d.k;
+        planes->data = codes, planes->dtype = ATTN_INT16, planes->scale = scale;
+        d.backend = "adaptive";
+        assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_DECLINED);
+        for (int b = 0; b < 2; b++) {
+            d.backend = b ? "flash" : NULL, d.o.data = o[b];
+            assert_ok(attn_forward(&d));
+        }
+        assert_memory_equal(o[0], o[1], sizeof o[0]);
+    }
+}
+
 /* ---- a row of a group that is no number leaves the others as they are ---- */
 static void test_bad_row(void **unused)
 {
@@ -529,6 +556,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
