@@ -131,23 +131,25 @@ static void test_nan_in_place(void **state)
                     fail_msg("NaN in key %lld, %d: o[%lld] is %g, not %g", (long long)at, how, (long long)i, (double)o[1][i], (double)o[0][i]);
         }
 }
-/* The same of gradients: what a mask or a bias hides from a row, with every key seen by some, reaches nothing of it. */
+/* The same of gradients: what a mask, a bias, ATTN_CAUSAL or a window hides from a row, with every key seen by some, reaches nothing of it. */
 static void test_nan_gradients(void **state)
 {
     enum { KEYS = 150, ROWS = 12, DIM = 16, ALL = HEADS * KEYS * DIM };
+    static const char *const hides[] = { "a mask", "a bias", "ATTN_CAUSAL", "a window" };
     static float dout[HEADS * ROWS * DIM], grads[2][3][ALL];
     (void)state;
-    for (int n = 0; n < 24; n++) {
-        const int64_t at = n * 53 % KEYS;
-        const int how = n % 2, value = n / 2 % 2;
+    for (int n = 0; n < 48; n++) {
+        const int how = n % 4, value = n / 4 % 2;
+        const int64_t at = how < 2 ? n * 53 % KEYS : KEYS - ROWS + n * 5 % ROWS;
         attn_desc d = { 0 };
         attn_grad g = { 0 };
         fill_tensors();
         d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.q.data = q, d.k.data = k, d.v.data = v;
         for (int64_t i = 0; i < COUNT(dout); i++) dout[i] = v[COUNT(v) - 1 - i];
         for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2, bias[i] = mask[i] ? 0.5f : -INFINITY;
-        if (how) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = KEYS;
-        else d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
+        if (how == 0) d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
+        if (how == 1) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = KEYS;
+        if (how >= 2) d.flags = how == 2 ? ATTN_CAUSAL : ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, d.window_left = d.window_right = how == 2 ? 0 : 4;
         (value ? v : k)[(at * HEADS + n % HEADS) * DIM + n % DIM] = n % 3 ? NAN : INFINITY;
         for (int b = 0; b < 3; b++) {
             float (*to)[ALL] = grads[b > 0];
@@ -161,9 +163,9 @@ static void test_nan_gradients(void **state)
                     const float want = grads[0][t][i], got = to[t][i];
                     bad += !isfinite(want);
                     if (isfinite(want) ? !(fabsf(got - want) <= 1e-5f * (1 + fabsf(want))) : isfinite(got))
-                        fail_msg("%s of key %d by a %s, %s: gradient %d[%d] is %g, not %g", value ? "v" : "k", (int)at, how ? "bias" : "mask", d.backend, t, (int)i, (double)got, (double)want);
+                        fail_msg("%s of key %d by %s, %s: gradient %d[%d] is %g, not %g", value ? "v" : "k", (int)at, hides[how], d.backend, t, (int)i, (double)got, (double)want);
                 }
-            assert_true(bad > 0 && bad < (ROWS + 2 * KEYS) * DIM);      /* some of one head, never of both */
+            assert_true(bad > 0 && bad <= (ROWS + 2 * KEYS) * DIM);     /* some of one head, never of both */
         }
     }
 }
