@@ -414,6 +414,53 @@ static void test_worst_key(void **state)
     }
     if (!(most > 0.5)) fail_msg("at most %g of a certificate was needed", most);
 }
+/* In which column a value lies says nothing of a row's certificate, with singular values or without. */
+static void test_columns(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280, V_DIM = 40 };
+    static float v[2][KEYS * V_DIM], o[2][ROWS * V_DIM], cert[2][ROWS];
+    (void)state;
+    for (int64_t i = 0; i < KEYS * V_DIM; i++) {
+        v[0][i] = numbers[2][i] * (float)(1 + i % V_DIM * (i % V_DIM)) * 1e-3f;
+        v[1][i / V_DIM * V_DIM + V_DIM - 1 - i % V_DIM] = v[0][i];
+    }
+    for (int many = 0; many < 2; many++) {
+        for (int back = 0; back < 2; back++) {
+            attn_statistics told;
+            attn_plan plan;
+            attn_desc d = make(1, ROWS, KEYS);
+            d.heads = 1, d.v_dim = V_DIM, d.v.data = v[back], d.o.data = o[back], d.cert = cert[back], d.statistics = &told, d.tolerance = 0.05f, d.backend = "adaptive";
+            if (attn_query(&d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) skip();
+            unit_spectrum(many);
+            const attn_status s = attn_forward(&d);
+            unit_spectrum(0);
+            assert_ok(s);
+            assert_true(told.tiles_int16 > 0 && told.rows_redone == 0 && cert[back][0] > 0);
+        }
+        assert_memory_equal(cert[0], cert[1], sizeof cert[0]);
+        for (int64_t i = 0; i < ROWS * V_DIM; i++) assert_true(o[0][i] == o[1][i / V_DIM * V_DIM + V_DIM - 1 - i % V_DIM]);
+    }
+}
+/* Dropout of whole tiles of rows that see keys from the middle of a block on. */
+static void test_dropped_window(void **state)
+{
+    enum { ROWS = 400, KEYS = 400, DIM = 8 };
+    static const char *const names[] = { "reference", "flash", "standard" };
+    static float o[ROWS * DIM], lse[ROWS], grads[2][3][KEYS * DIM];
+    (void)state;
+    for (int left = 10; left <= 130; left += 40) {
+        attn_desc d = make(1, ROWS, KEYS);
+        attn_grad g = { 0 };
+        d.heads = 1, d.head_dim = DIM, d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d.window_left = left, d.dropout = 0.3f, d.seed = 5, d.o.data = o, d.lse = lse;
+        for (int b = 0; b < 3; b++) {
+            float (*to)[KEYS * DIM] = grads[b > 0];
+            d.backend = names[b], g.dout.data = dout, g.dq.data = to[0], g.dk.data = to[1], g.dv.data = to[2];
+            if (b == 0) assert_ok(attn_forward(&d));
+            assert_ok(attn_backward(&d, &g));
+            for (int t = 0; t < 3 && b; t++) same(to[t], grads[0][t], KEYS * DIM, 1e-5, names[b], "a gradient of what a window leaves");
+        }
+    }
+}
 /* Scores of which codes say nothing: all is computed as a plain call has it, and the statistics say so. */
 static void test_hopeless(void **state)
 {
@@ -585,7 +632,7 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_group_units), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_columns), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_padded_units), cmocka_unit_test(test_added_splits), cmocka_unit_test(test_absolute_units),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),

@@ -466,6 +466,32 @@ static void test_one_of_two(void **unused)
     }
 }
 
+/* ---- sequences that are no multiple of the threads: none behind the last is decoded ---- */
+static void test_behind_the_last(void **unused)
+{
+    enum { KEYS = 1100, DIM = 64, BATCH = 5 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[KEYS], q[2 * BATCH * DIM], o[2 * BATCH * DIM], lse[2 * BATCH], cert[2 * BATCH];
+    uint64_t r = 15;
+    (void)unused;
+    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
+    for (int64_t i = 0; i < 2 * BATCH * DIM; i++) q[i] = (float)random_normal(&r);
+    for (int64_t batch = 1; batch <= BATCH; batch++)
+        for (int32_t threads = 1; threads <= 4; threads++) {
+            attn_statistics told;
+            attn_desc d = { 0 };
+            for (int64_t i = 0; i < 2 * BATCH * DIM; i++) o[i] = 5, lse[i / DIM] = cert[i / DIM] = 5;
+            d.batch = batch, d.q_len = d.heads = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.lse = lse;
+            d.k.stride[0] = d.v.stride[0] = ATTN_BROADCAST, d.k.stride[1] = d.k.stride[2] = d.v.stride[1] = d.v.stride[2] = DIM;
+            d.k.scale_stride[0] = d.v.scale_stride[0] = ATTN_BROADCAST, d.k.scale_stride[1] = d.k.scale_stride[2] = d.v.scale_stride[1] = d.v.scale_stride[2] = 1;
+            d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.tolerance = 0.05f, d.backend = "adaptive", d.cert = cert, d.statistics = &told, d.threads = threads;
+            assert_ok(attn_forward(&d));
+            assert_true(told.rows == batch && told.tiles_int16 == batch * ((KEYS + 127) / 128));
+            for (int64_t i = 0; i < 2 * BATCH; i++) if ((o[i * DIM] == 5 && lse[i] == 5 && cert[i] == 5) != (i >= batch)) fail_msg("%d sequences on %d threads: row %d", (int)batch, (int)threads, (int)i);
+        }
+}
+
 /* ---- a row of a group that is no number leaves the others as they are ---- */
 static void test_bad_row(void **unused)
 {
@@ -556,6 +582,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
