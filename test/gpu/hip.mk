@@ -46,7 +46,7 @@ test-hip-full:
 hip-mutate:
 	@python3 test/mutants/hip_mutate.py
 
-## hip-report    write test/results/hip_report.md: registers, LDS, occupancy, cycles of every GPU kernel
+## hip-report    write test/results/hip_report.md: registers, LDS, occupancy, cycles of every GPU kernel, waits of the main ones
 hip-report: hipsim
 	@python3 test/gpu/hip_report.py
 

@@ -1,6 +1,7 @@
 """hip_report.py - writes test/results/hip_report.md: what the simulator counts in every GPU kernel, beside the targets.
 
-usage: hip_report.py [--chips gfx942,gfx1100] [--output FILE] [--quick]        --quick: S 256 in place of 2048, to try the script
+usage: hip_report.py [--chips gfx942,gfx1100] [--output FILE] [--quick] [--waits]        --quick: S 256 in place of 2048, to try the script
+                                                            --waits: the section on waits alone, in the file as it is
 
 No clock is read: registers and spills come from the code objects, the rest from the simulator's report of one call each (B 1, one
 head, device pointers): waves per SIMD, cycles of every unit, LDS conflicts, bytes. matrix_busy_bound is an upper bound on the share of
@@ -15,6 +16,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+
+import hip_rows
+import hip_waits
 
 ROOT = pathlib.Path(__file__).absolute().parent.parent.parent
 CHIPS = ["gfx942", "gfx90a", "gfx1100", "gfx1201"]
@@ -39,6 +43,11 @@ CUT = {"gfx90a", "gfx1201"}     # HIP_PIECES of hip.mk: their builds cut parts o
 DECODE = {(dtype, page): 1.06 if dtype in ("int8", "fp8") else 1.05 if page == 1 else 1.03 for dtype in ("bf16", "f16", "f32", "int8", "fp8") for page in (0, 256, 16, 1)}
 F32_BUSY = {"gfx942": 0.85, "gfx90a": 0.97}
 F32_FMA = 0.95
+# What the waits of main loops are compared with: the kernels of a commit that had none of the rings of operands, and for those that it had not yet,
+# of the last one before the rings ran through whole tiles
+BEFORE = ["de64659", "74a7bd6"]
+WAITS_SHARE = 3         # exposed waits: a third of what they were, at most
+WAITS_HEAD = "## Waits for LDS in main loops"
 
 
 def sh(*arguments, **more):
@@ -141,6 +150,68 @@ def kernels_of(chip):
     return sorted(found, key=lambda k: k["name"])
 
 
+def before(chip):
+    """What main kernels waited for in the commits of BEFORE, and which of them it is; compiled once. {} where git does not have them."""
+    found = {}
+    for commit in BEFORE:
+        source, header = sh("git", "show", f"{commit}:attn_hip.c"), sh("git", "show", f"{commit}:attn.h")
+        if source.returncode or header.returncode:
+            continue
+        place = ROOT / "build" / "hip" / "before" / commit
+        place.mkdir(parents=True, exist_ok=True)
+        if not (place / f"{chip}.co").exists():
+            (place / "attn.h").write_text(header.stdout)
+            (place / f"{chip}.c").write_text(hip_rows.only_main(source.stdout))
+            sh("test/hipsim/hipcc", "-x", "hip", "-O3", f"--offload-arch={chip}", "--cuda-device-only", "--no-gpu-bundle-output", f"-I{place}", "-c",
+               place / f"{chip}.c", "-o", place / f"{chip}.part", check=True)
+            (place / f"{chip}.part").rename(place / f"{chip}.co")
+        for name, r in hip_waits.kernels(chip, place / f"{chip}.co").items():
+            found.setdefault(name, {**r, "commit": commit})
+    return found
+
+
+def waves_of(chip):
+    """symbol -> waves per SIMD, of a short call to each main kernel."""
+    calls = [called(chip, dtype, dim, 256, False, 0, 0, backward) for dtype in ("bf16", "f16", "f32") for dim in (64, 128) for backward in (0, 1)]
+    calls += [call(chip, "decode", dtype, dim, 256, 0) for dtype in ("bf16", "f16", "f32", "int8", "fp8") for dim in (64, 128)]
+    return {r["kernel"]: r["waves_per_simd"] for _, launches in calls for r in launches or []}
+
+
+def waits_section(chips):
+    """The section's text, and what it says is not met."""
+    rows, failed = [["chip", "kernel", "work", "instructions", "waits", "exposed", "before", "at most", "", "for memory", "before", "cycles", "before", "stalled", "before",
+                     "busiest unit", "waves/SIMD", "idle", "before"]], []
+    for chip in chips:
+        old, waves = before(chip), waves_of(chip)
+        for name, r in sorted(hip_waits.kernels(chip, ROOT / "build" / "hip" / chip / "attn_hip.o").items()):
+            if r["symbol"] not in waves or not r["waits"]:      # of no call of this report, or without LDS in its main loop
+                continue
+            was, n = old.get(name), waves[r["symbol"]]
+            most = was["exposed"] // WAITS_SHARE if was else None
+            met = None if was is None else r["exposed"] <= most
+            if met is False:
+                failed.append(f"exposed waits, {name}, {chip}: {r['exposed']} of {most}")
+            of = lambda key: number(was[key], 0) if was else "-"
+            rows.append([chip, name, r["work"], r["instructions"], r["waits"], r["exposed"], f"{was['exposed']} ({was['commit']})" if was else "-", "-" if most is None else most,
+                         {True: "met", False: "**not met**", None: ""}[met], r["memory"], of("memory"), number(r["cycles"], 0), of("cycles"), number(r["stalled"], 0), of("stalled"),
+                         number(r["busiest"], 0), n, number(hip_waits.idle(r, n)), number(hip_waits.idle(was, n)) if was else "-"])
+    lines = lambda text: " ".join(text.split())
+    text = f"{WAITS_HEAD}\n\n" + "\n".join([
+        lines(f"""By test/gpu/hip_waits.py, from the machine code of attn_hip.c of commit {written_of()}. Of an iteration of the main loop, which is a tile: work: matrix
+        instructions, or where a kernel has none multiply-adds. waits: those for reads of LDS; exposed: no work was issued since the youngest read that they wait for. before: the same
+        of the commit in brackets; at most: a third of it. for memory: waits for LDS that wait for memory too, since an access that may be of either is under way."""),
+        lines("""cycles, stalled: of one wave that is alone on its SIMD, in order, and of them those in which it stands at a wait (of LDS or of memory); the model, its latencies and where
+        they are from are in hip_waits.py. No chip has been asked: they show what a change does, not what a tile takes. busiest unit: cycles that a tile needs of the unit that is most
+        in demand. idle: what other waves cannot hide, the share of time in which that unit has nothing to do whatever they do: in the T cycles of one wave's tile n waves need n times
+        U of the unit, so (T - n U) / T is left, or nothing; before: with as many waves.""")]) + "\n\n" + table(rows)
+    return text + ("".join(["\nNot met:\n\n", *[f"- {f}\n" for f in failed]]) if failed else ""), failed
+
+
+def written_of():
+    commit = sh("git", "log", "-1", "--format=%h", "--", "attn_hip.c").stdout.strip()
+    return commit + ("" if sh("git", "diff", "--quiet", "HEAD", "--", "attn_hip.c").returncode == 0 else ", changed since")
+
+
 def number(x, digits=2):
     return "-" if x is None else f"{x:.{digits}f}"
 
@@ -162,6 +233,15 @@ def main():
         return 0
     workers = len(os.sched_getaffinity(0))
     subprocess.run(["make", "-s", f"-j{workers}", *[f"build/hip/{c}/hip_report" for c in chips]], cwd=ROOT, check=True)
+    if "--waits" in arguments:
+        section, failed = waits_section(chips)
+        old = output.read_text() if output.exists() else ""
+        at = old.find(WAITS_HEAD)
+        end = old.find("\n## ", at) + 1 if at >= 0 else old.find("## Every kernel compiled")
+        end = end if end > 0 else len(old)
+        output.write_text(old[:at if at >= 0 else end] + section + "\n" + old[end:])
+        print(f"{output}: waits, {len(failed)} not met")
+        return 0
     jobs = []
     for chip in chips:
         for dtype in ("bf16", "f16", "f32"):
@@ -282,9 +362,9 @@ def main():
     spills(("sgpr_spills",), narrow, "SGPR spills (to lanes of a VGPR), the same", True)
     spills(("scratch", "vgpr_spills"), plain_256, "scratch bytes, VGPR spills, plain kernels of D 256", False)
 
-    commit = sh("git", "log", "-1", "--format=%h", "--", "attn_hip.c").stdout.strip()
-    changed = "" if sh("git", "diff", "--quiet", "HEAD", "--", "attn_hip.c").returncode == 0 else ", changed since"
-    text = [f"# attn_hip.c in the simulator\n\nWritten by `make hip-report` on {datetime.date.today()}, attn_hip.c of commit {commit}{changed}.\n"
+    waits, of_waits = waits_section(chips)
+    failed += of_waits
+    text = [f"# attn_hip.c in the simulator\n\nWritten by `make hip-report` on {datetime.date.today()}, attn_hip.c of commit {written_of()}.\n"
             "No GPU was used: the kernels were compiled by clang 19 for each chip and their machine code run by test/hipsim, which counts\n"
             "instructions and the cycles of every unit but knows no latency, cache or clock. One call each: batch 1, one head, q_len = kv_len = S,\n"
             "device pointers, dense [tokens][dim]. busy: matrix_busy_bound, matrix cycles over those of the busiest unit.\n",
@@ -340,6 +420,7 @@ def main():
                                                            r["bound_by"]] if r else ["fails", *["-"] * 7])])
     text.append(f"## Decode, {DECODE_KEYS} keys of D {DECODE_DIM}, 4 heads on one\n\nBytes that the kernel which reads the cache asks of global memory over those of the cache, scales included; and those of "
                 "the whole call.\n\n" + table([["chip", "cache", "pages", "kernel", "bytes", "of the call", "VGPR", "spills", "LDS KiB", "waves/SIMD", "in the way"], *rows]))
+    text.append(waits)
     text.append("## Every kernel compiled\n\nFrom the metadata of the code objects; VGPR counts both files on CDNA; spills: of VGPRs + of SGPRs.\n")
     for chip in chips:
         text.append(f"### {chip}\n\n" + table([["kernel", "threads", "VGPR", "AGPR", "SGPR", "static LDS", "scratch", "spills"],

@@ -1,11 +1,14 @@
 """hip_rows.py - attn_hip.c with some rows of its table alone: what is not tested need not be compiled.
 
-usage: hip_rows.py f16|bf16|both chip|units|wgmma|plain    prints it with the kernels of matrix units for that type of 16 bits, and chip: all
-others, f32's gradients with f16; units: the scalar ones; wgmma: of that unit alone, and the scalar ones; plain: the plain, aligned ones of wgmma and no others, to be
-compiled and not run"""
+usage: hip_rows.py f16|bf16|both chip|units|wgmma|plain|main    prints it with the kernels of matrix units for that type of 16 bits, and chip: all
+others, f32's gradients with f16; units: the scalar ones; wgmma: of that unit alone, and the scalar ones; to be compiled and not run: plain: the plain, aligned ones of
+wgmma and no others; main: the plain, aligned ones of 64 and 128 dims of AMD's chips, and those that decode"""
 import pathlib
 import re
 import sys
+
+
+SOURCE = pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c"
 
 
 def without(text, *lists):
@@ -37,11 +40,24 @@ def only_plain(text):
     return re.sub(r'(?: *\\\n +GPU_ROW_WGMMA\(name "_(?:any|masks)"[^\\\n]*)+', "", text)
 
 
-WHAT = {"chip": str, "units": only_units, "wgmma": only_wgmma, "plain": only_plain}
+def only_main(text):
+    """The table with the plain, aligned kernels of 64 and 128 dims; of older sources too, whose names begin with HIP_."""
+    text = text.replace("#define HIP_ROW", "#define GPU_ROW").replace(" HIP_ROW", " GPU_ROW").replace("\nHIP_ROW", "\nGPU_ROW")
+    text = without(text, "SCALAR", "CACHE", "BACKWARD")
+    row = r"[^\\\n]*(?:\n +[^\\\n]*(?=\)))?"
+    text = re.sub(rf'\s*\\\n +GPU_ROW_16\("flash_" name "_d" #D "_(?:any|masks)"{row}', "", text)
+    text = re.sub(rf'\s*\\\n +GPU_ROW_GRAD_(?:16|F32)\((?:"flash_" )?name [^\\\n]*"_masks"{row}', "", text)
+    text = re.sub(rf'\s*\\\n +GPU_ROW_\w*32\("\w+_d" #D "_\w+"{row}', "", text)
+    text = re.sub(r"\s*\\\n +GPU_ROWS_(?:GRAD_)?16_D\(name, UNIT\w*, DTYPE, +(?:32|256),[^\\\n]*", "", text)
+    text = re.sub(r"GPU_ROWS_(?:MFMA|FMA)32\((?:32|256), [^)]*\)", "", text)
+    return re.sub(r'GPU_ROWS_GRAD_F32\("b?f16", ATTN_B?F16\)', "", text)
+
+
+WHAT = {"main": only_main, "chip": str, "units": only_units, "wgmma": only_wgmma, "plain": only_plain}
 if __name__ == "__main__":
     if not (len(sys.argv) == 3 and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2] in WHAT):
         sys.exit(__doc__.split("usage: ")[1])
-    source = (pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c").read_text()
+    source = SOURCE.read_text()
     if sys.argv[1] != "both":
         source = without_dtype(source, "bf16" if sys.argv[1] == "f16" else "f16")
     if sys.argv[1] == "bf16":
