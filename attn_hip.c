@@ -339,6 +339,14 @@ template <class T, int N> __device__ static __forceinline__ void gpu_pin(T (&x)[
         gpu_pin(x[n]);
 }
 #endif
+/* Of what a pointer that is kept through a loop points to: memory, never LDS. What may be either is
+   read by an instruction that LDS's counter counts too, in no order, so that each wait for LDS then
+   waits for memory. */
+#if GPU_ON_CUDA
+#define GPU_GLOBAL
+#else
+#define GPU_GLOBAL __attribute__((address_space(1)))
+#endif
 /* The thread's index, for addresses and masks that are to be made where they are used and not
  * kept in registers. */
 __device__ static inline int32_t gpu_thread(void) {
@@ -550,7 +558,7 @@ struct gpu_mfma : gpu_half_operand, gpu_one_column<32> {
         SCORES_START_AT_MAX = 0,
         LATE_V = 0,
         RING = 2,
-        STEPWISE = 0
+        STEPWISE = 1
     };
     typedef gpu_f32x16 acc;
     __device__ static int left_row(int lane) {
@@ -2886,8 +2894,22 @@ struct gpu_shape16 : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> {
         K_ROWS_APART = B::THREADS / CHUNKS,
         V_WORDS = V_DIMS / 2,
         STAGE = B::K_BYTES + B::V_BYTES,
-        LDS = 2 * STAGE
+        LDS = 2 * STAGE,
+        /* The left operands of a tile in the order in which they are multiplied, K's and then V's; so
+           many are under way while one is. Where they run on, V's first ones are on their way before
+           the last of K are multiplied, and where they run over the next tile's before the last of
+           V: where there are registers. */
+        K_OPERANDS = KEY_TILES * B::STEPS,
+        V_OPERANDS = KEY_STEPS * B::DIM_TILES,
+        RING = UNIT_ == UNIT_MFMA && D_ == 128 ? 4 : B::U::RING,
+        RUNS_OVER = D_ < 256 && (D_ > 32 || ALIGN_ >= 16),
+        RUNS_ON = RUNS_OVER && !(LIFT && D_ == 64),
+        FROM_ANEW = D_ >= 256 || (LIFT && D_ == 64), /* where k and v are read from is not kept */
+        STORE_AT = V_OPERANDS / 2,
+        /* waves of a SIMD that there are to be registers for */
+        PER_SIMD = UNIT_ == UNIT_MFMA && D_ == 64 && !MASKS_ ? 4 : WAVES_ / 4
     };
+    static_assert((K_OPERANDS + V_OPERANDS) % RING == 0, "an operand has one place in the ring");
 };
 
 /* Two f16 products; 2^10 and 1, twice. */
@@ -2937,11 +2959,12 @@ template <class S> struct gpu_flash16 {
     uint32_t lift, overflow; /* 2^10 or 1, twice, in f16; not 0: k or v were too large */
     float unlift;            /* for the scores */
 
-    const char *k_data, *v_data; /* key 0 of the head */
-    int64_t k_stride, v_stride;  /* bytes */
+    const GPU_GLOBAL char *k_data, *v_data; /* key 0 of the head */
+    int64_t k_stride, v_stride;             /* bytes */
     uint32_t k_from, v_from, k_to, v_to, k_read, v_read;
     gpu_u32x4 k_next[S::K_PER_THREAD];
     uint32_t v_next[4][S::V_WORDS];
+    operand ring[S::RING]; /* left operands on their way */
 
     __device__ __forceinline__ gpu_flash16(char *shared, const gpu_params &p)
         : lds(shared), arguments(p) {}
@@ -3014,9 +3037,9 @@ template <class S> struct gpu_flash16 {
     /* Tile t into registers. EDGE: keys beyond the last one repeat it. */
     template <bool EDGE> __device__ __forceinline__ void fetch_k(int32_t t) {
         const int64_t first = (int64_t)t * BN;
-        const char *k = k_data + (first + (k_stride < 0 ? BN - 1 : 0)) * k_stride;
+        const char *k = (const char *)k_data + (first + (k_stride < 0 ? BN - 1 : 0)) * k_stride;
         if constexpr (S::ALIGN >= 16 && !EDGE) {
-            if (D >= 256) k_from = from_k();
+            if (S::FROM_ANEW) k_from = from_k();
             /* 32 bits beside a scalar base: widened outside the loop it would be a 64-bit sum */
             gpu_pin(k_from);
             GPU_UNROLL for (uint32_t r = 0; r < S::K_PER_THREAD; r++)
@@ -3031,16 +3054,16 @@ template <class S> struct gpu_flash16 {
                     k_next[r] =
                         *(const gpu_u32x4 *)(k + (key_offset(clamped, k_stride) + my.k_chunk * 16));
                 else
-                    k_next[r] = gpu_row_chunk(k_data + (first + clamped) * k_stride,
+                    k_next[r] = gpu_row_chunk((const char *)k_data + (first + clamped) * k_stride,
                         (int32_t)my.k_chunk * 8, head_dim, aligned);
             }
         }
     }
     template <bool EDGE> __device__ __forceinline__ void fetch_v(int32_t t) {
         const int64_t first = (int64_t)t * BN;
-        const char *v = v_data + (first + (v_stride < 0 ? BN - 1 : 0)) * v_stride;
+        const char *v = (const char *)v_data + (first + (v_stride < 0 ? BN - 1 : 0)) * v_stride;
         if constexpr (S::ALIGN >= 16 && !EDGE) {
-            if (D >= 256) v_from = from_v();
+            if (S::FROM_ANEW) v_from = from_v();
             gpu_pin(v_from);
             GPU_UNROLL for (int r = 0; r < 4; r++)
                 gpu_words_copy<S::V_WORDS>(v_next[r], v + r * v_stride + v_from);
@@ -3054,7 +3077,7 @@ template <class S> struct gpu_flash16 {
                         v_next[r], v + (key_offset(clamped, v_stride) + my.v_dim * 2));
                     continue;
                 }
-                const char *from = v_data + (first + clamped) * v_stride;
+                const char *from = (const char *)v_data + (first + clamped) * v_stride;
                 GPU_UNROLL for (int n = 0; n < S::V_WORDS; n++)
                     v_next[r][n] = 0;
                 if (aligned) {
@@ -3160,20 +3183,26 @@ template <class S> struct gpu_flash16 {
     __device__ __forceinline__ void step_done() const {
         if (U::STEPWISE || D >= 256) gpu_fence();
     }
-    /* The left operands go through a ring: RING of them are under way while one is multiplied, and
-       no more, since each holds 4 to 8 registers and the compiler would fetch them all. */
-    __device__ __forceinline__ void products_qk(uint32_t stage) {
-        operand ring[U::RING];
-        GPU_UNROLL for (int n = 0; n < U::RING; n++)
-            ring[n] = k_operand(stage, n / S::STEPS, n % S::STEPS);
+    /* Operand n of K_OPERANDS + V_OPERANDS, into its place in the ring. */
+    __device__ __forceinline__ void take(uint32_t stage, int n) {
+        const int v = n - S::K_OPERANDS;
+        ring[n % S::RING] = v < 0 ? k_operand(stage, n / S::STEPS, n % S::STEPS)
+                                  : v_operand(stage, v % S::DIM_TILES, v / S::DIM_TILES);
+    }
+    /* The first ones from n on. */
+    __device__ __forceinline__ void take_first(uint32_t stage, int n) {
+        GPU_UNROLL for (int i = 0; i < S::RING; i++)
+            take(stage, n + i);
         step_done();
+    }
+    __device__ __forceinline__ void products_qk(uint32_t stage) {
+        if (!S::RUNS_OVER) take_first(stage, 0);
         GPU_UNROLL for (int tile = 0; tile < S::KEY_TILES; tile++) {
             acc sum = FROM_MAX ? acc(-base) : acc(0.0f);
             GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
-                const int n = tile * S::STEPS + step, next = n + U::RING;
-                sum = U::template mma<S::DTYPE>(ring[n % U::RING], q[step], sum);
-                if (next < S::KEY_TILES * S::STEPS)
-                    ring[n % U::RING] = k_operand(stage, next / S::STEPS, next % S::STEPS);
+                const int n = tile * S::STEPS + step;
+                sum = U::template mma<S::DTYPE>(ring[n % S::RING], q[step], sum);
+                if (S::RUNS_ON || n + S::RING < S::K_OPERANDS) take(stage, n + S::RING);
                 step_done();
                 if ((step + 1) % (GPU_SUM_DIMS / 16) == 0 || step + 1 == S::STEPS) {
                     s[tile] = step < GPU_SUM_DIMS / 16 ? sum : s[tile] + sum;
@@ -3274,29 +3303,37 @@ template <class S> struct gpu_flash16 {
             if (t * BN < wave_whole.lo) hide<true>(key0);
         }
     }
-    __device__ __forceinline__ void products_pv(uint32_t stage) {
+    /* What the next tile brings is stored among the products, and the last ones come after the
+       barrier: when every wave has read all of this stage, and the next one can be read. EDGE: not
+       every wave is here, and all that is done after the products. */
+    template <bool EDGE> __device__ __forceinline__ void products_pv(uint32_t stage) {
+        enum { END = S::K_OPERANDS + S::V_OPERANDS, RUNS_OVER = S::RUNS_OVER && !EDGE };
         gpu_f32x2 sum;
         if (!GENERAL && !FROM_MAX && some_far) {
             const float less = gpu_far(base * scale) ? base : 0.0f;
             GPU_UNROLL for (int n = 0; n < SCORES; n++)
                 GPU_SCORE(n) -= less;
         }
-        operand ring[U::RING];
-        GPU_UNROLL for (int n = 0; n < U::RING; n++)
-            ring[n] = v_operand(stage, n % S::DIM_TILES, n / S::DIM_TILES);
+        if (!S::RUNS_ON) take_first(stage, S::K_OPERANDS);
         GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             const operand w = weights(step, sum);
             GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
-                const int n = step * S::DIM_TILES + tile, next = n + U::RING;
-                o[tile] = U::template mma<S::DTYPE>(ring[n % U::RING], w, o[tile]);
-                if (next < S::KEY_STEPS * S::DIM_TILES)
-                    ring[n % U::RING] = v_operand(stage, next % S::DIM_TILES, next / S::DIM_TILES);
+                const int v = step * S::DIM_TILES + tile, n = S::K_OPERANDS + v, next = n + S::RING;
+                if (RUNS_OVER && v == S::STORE_AT) store<false>(S::STAGE - stage);
+                if (RUNS_OVER && next == END) __syncthreads();
+                o[tile] = U::template mma<S::DTYPE>(ring[n % S::RING], w, o[tile]);
+                if (next < END) take(stage, next);
+                else if (RUNS_OVER) take(S::STAGE - stage, next - END);
                 step_done();
             }
         }
         gpu_add_to(row_sum, sum_rest, sum.x + sum.y);
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
             gpu_pin(o[tile]);
+    }
+    template <bool EDGE> __device__ __forceinline__ void store(uint32_t stage) {
+        if (!S::LATE_V) store_k(stage);
+        store_v<EDGE>(stage);
     }
     template <bool EDGE> __device__ __forceinline__ void fetch_k_of(int32_t next) {
         if (!EDGE || (next + 1) * BN <= k_len) fetch_k<false>(next);
@@ -3320,11 +3357,12 @@ template <class S> struct gpu_flash16 {
         }
         if (!EDGE || active) {
             follow_max();
-            products_pv(stage);
+            products_pv<EDGE>(stage);
         }
-        if (!S::LATE_V) store_k(other);
-        store_v<EDGE>(other);
+        if (S::RUNS_OVER && !EDGE) return;
+        store<EDGE>(other);
         __syncthreads();
+        if (S::RUNS_OVER) take_first(other, 0);
     }
 
     /* ---- long sums ---- */
@@ -3429,8 +3467,8 @@ template <class S> struct gpu_flash16 {
         const int32_t i = my_row(), kv_head = head / p.group;
         k_stride = 2 * p.k.stride[1];
         v_stride = 2 * p.v.stride[1];
-        k_data = p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2]);
-        v_data = p.v.data + 2 * (seq.v_base + kv_head * p.v.stride[2]);
+        k_data = (const GPU_GLOBAL char *)p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2]);
+        v_data = (const GPU_GLOBAL char *)p.v.data + 2 * (seq.v_base + kv_head * p.v.stride[2]);
         k_len = seq.k_len;
         head_dim = p.head_dim;
         v_width = p.v_dim;
@@ -3487,6 +3525,7 @@ template <class S> struct gpu_flash16 {
             store_k(0);
             store_v<true>(0);
             __syncthreads();
+            if (S::RUNS_OVER) take_first(0, 0);
         }
         /* middle tiles: whole, and so is the next, unless there is none */
         const int32_t middle_end = n.whole_end == n.end ? n.end : n.whole_end - 1;
@@ -3507,6 +3546,8 @@ template <class S> struct gpu_flash16 {
                 stage = S::STAGE - stage;
             }
         }
+        /* the last tile has read operands that nobody multiplies: before LDS serves others */
+        if (S::RUNS_OVER) __syncthreads();
     }
     __device__ __forceinline__ void run() {
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / U::WAVE);
@@ -3528,7 +3569,8 @@ template <class S> struct gpu_flash16 {
     }
 };
 
-template <class S> __global__ void __launch_bounds__(S::THREADS) gpu_flash16_forward(gpu_params p) {
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, S::PER_SIMD) gpu_flash16_forward(gpu_params p) {
     if constexpr (GPU_UNITS & (int)S::UNIT) {
         __shared__ __attribute__((aligned(128))) char lds[S::LDS];
         gpu_flash16<S> f(lds, p);
@@ -3615,8 +3657,18 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
                                                          : D_ == 64 ? 3 * Y
                                                                     : 0)
                  : X && D_ == 256              ? 2
-                 : X && Y && D_ == 128 && !F32 ? (UNIT_ == UNIT_MFMA ? 3 : 4)
+                 : X && Y && D_ == 128 && !F32 ? (UNIT_ == UNIT_MFMA ? 3 : 5)
                                                : 0,
+        /* left operands under way while one is multiplied; whether those of the next products are
+           before what is made of these, where there are registers */
+        RING = UNIT_ == UNIT_MFMA && D_ == (KEYS ? 64 : 128) ? 4
+               : UNIT_ == UNIT_WMMA12 && D_ == 128 && KEYS   ? 2
+                                                             : B::U::RING,
+        RUNS_ON =
+            !F32 && UNIT_ != UNIT_SM80 && !(UNIT_ == UNIT_WMMA11 && X && (D_ == 128 || !KEYS)),
+        /* the same of parked operands; the step of the products before which rows are told */
+        PARKS_EARLY = RUNS_ON || DTYPE_ != (int)ATTN_F16,
+        TOLD_AT = STEPS - (UNIT_ == UNIT_WMMA11 && D_ == 128 ? 1 : 2),
         PARK_STEP = 32 * B::BM, /* bytes */
         PARK = FIRST + SECOND,
         LDS = PARK + PARKED * PARK_STEP,
@@ -3638,8 +3690,8 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
 
 /* A tensor whose rows a kernel passes over. */
 struct gpu_grad_rows {
-    const char *data; /* of row 0 */
-    int64_t stride;   /* bytes */
+    const GPU_GLOBAL char *data; /* of row 0 */
+    int64_t stride;              /* bytes */
     int32_t dims, dtype;
 };
 
@@ -3662,7 +3714,7 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
         const place my = mine();
         const int32_t begin = t * S::BN, last = rows - 1 - begin;
-        const char *first = x.data + begin * x.stride;
+        const char *first = (const char *)x.data + begin * x.stride;
         if constexpr (S::ALIGN >= 16) {
             const uint32_t step = (uint32_t)x.stride,
                            inside = (int32_t)my.dim < x.dims ? my.dim * 2 : 0,
@@ -3753,8 +3805,9 @@ template <class S, int AT> struct gpu_grad_left_f32 {
         const int32_t my = (int32_t)S::thread(), d = my % PIECES * 4,
                       first = t * S::BN + my / PIECES;
         GPU_UNROLL for (int n = 0; n < LOADS; n++)
-            next[n] = gpu_row_floats(x.data + min(first + n * STEP, rows - 1) * x.stride, d, x.dims,
-                x.dtype, S::ALIGN >= 16);
+            next[n] =
+                gpu_row_floats((const char *)x.data + min(first + n * STEP, rows - 1) * x.stride, d,
+                    x.dims, x.dtype, S::ALIGN >= 16);
     }
     template <bool FINITE>
     __device__ __forceinline__ void store(char *lds, const gpu_grad_rows &, uint32_t &bad) {
@@ -3789,7 +3842,14 @@ template <class S> struct gpu_grad_matrix {
         COLUMNS = U::COLUMNS, /* of a lane */
         TOLD = S::KEYS && !GENERAL,
         FIRST_T = S::F32 ? 0 : S::K_BYTES, /* where the transposed ones begin */
-        SECOND_T = S::FIRST + (S::F32 ? 0 : S::X * S::K_BYTES)
+        SECOND_T = S::FIRST + (S::F32 ? 0 : S::X * S::K_BYTES),
+        /* Left operands of a tile of rows, numbered as they are multiplied: for s, dp, y and x; with
+           masks s and dp come first. */
+        OF_SUMS = S::DIM_TILES * ACC / 8,
+        AT_DP = S::STEPS + (GENERAL ? 0 : S::Y * OF_SUMS),
+        AT_Y = S::STEPS + (GENERAL ? S::X * S::STEPS : 0),
+        AT_X = S::STEPS * (1 + S::X) + S::Y * OF_SUMS,
+        OPERANDS = AT_X + S::X * OF_SUMS
     };
 
     char *lds;
@@ -3805,7 +3865,10 @@ template <class S> struct gpu_grad_matrix {
     acc x_before[S::F32 && S::X ? S::DIM_TILES : 1], y_before[S::F32 && S::Y ? S::DIM_TILES : 1];
     float x_by[COLUMNS], y_by[COLUMNS]; /* RANGED: what ds and P go times */
     float lse[COLUMNS], delta[COLUMNS]; /* of the lane's columns, queries; lse as log2_of has it */
+    float score_scale;                  /* to log 2 */
     uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
+    operand ring[S::RING];          /* left operands on their way */
+    operand from_lds[2];            /* right ones that lie there */
     uint64_t bad_first, bad_second; /* not 0: a lane of the wave made some finite */
 
     int32_t next_head;
@@ -3814,7 +3877,7 @@ template <class S> struct gpu_grad_matrix {
         left_first;
     typename gpu_either<S::F32, gpu_grad_left_f32<S, S::FIRST>,
         gpu_grad_left<S, S::X != 0, S::Y != 0, S::FIRST>>::type left_second;
-    int64_t told_at; /* of row 0 of next_head, in lse and D */
+    const GPU_GLOBAL float *told_lse, *told_delta; /* of row 0 of next_head */
     float told_next;
 
     __device__ __forceinline__ gpu_grad_matrix(
@@ -3952,23 +4015,24 @@ template <class S> struct gpu_grad_matrix {
         if (S::KEYS) {
             a = p.q.data + size_a * gpu_row_at(p, s, p.q, h, 0);
             b = g.dout.data + size_b * gpu_row_at(p, s, g.dout, h, 0);
-            told_at = gpu_lse_at(s, h, 0);
+            told_lse = (const GPU_GLOBAL float *)p.lse + gpu_lse_at(s, h, 0);
+            told_delta = (const GPU_GLOBAL float *)g.delta + gpu_lse_at(s, h, 0);
         } else {
             a = p.k.data + size_a * (s.k_base + kv_head * p.k.stride[2]);
             b = p.v.data + size_b * (s.v_base + kv_head * p.v.stride[2]);
         }
-        from_first = {a, size_a * (S::KEYS ? p.q : p.k).stride[1], p.head_dim, g.dtype};
-        from_second = {b, size_b * (S::KEYS ? g.dout : p.v).stride[1], p.v_dim, dtype};
+        from_first = {(const GPU_GLOBAL char *)a, size_a * (S::KEYS ? p.q : p.k).stride[1],
+            p.head_dim, g.dtype};
+        from_second = {(const GPU_GLOBAL char *)b, size_b * (S::KEYS ? g.dout : p.v).stride[1],
+            p.v_dim, dtype};
     }
     /* TOLD: a thread brings the lse or the D of a row, all of them by the same load. */
     __device__ __forceinline__ void fetch(int32_t t) {
         left_first.fetch(from_first, t, rows);
         left_second.fetch(from_second, t, rows);
         if (!TOLD) return;
-        const gpu_grad_params &g = gpu_reload(arguments);
         const int32_t n = (int32_t)S::thread(), i = min(t * BN + n % BN, rows - 1);
-        const float *from = n / BN % 2 ? g.delta : g.call.lse;
-        told_next = from[told_at + i];
+        told_next = (n / BN % 2 ? told_delta : told_lse)[i];
     }
     template <bool EDGE> __device__ __forceinline__ void store() {
         uint32_t first_met = 0, second_met = 0;
@@ -4003,91 +4067,131 @@ template <class S> struct gpu_grad_matrix {
         turned_at = S::F32 ? gpu_k_at<S>(8 * chunk, row / 4) + row % 4 * 4 /* dim `row` of a row */
                            : gpu_v_at<S>(row, chunk * 8) - S::K_BYTES;
     }
-    /* Rows TILE tile .. of what lies as rows from byte `from` on, times right, of which the first
-       steps lie in LDS. */
+    /* Step n of rows TILE tile .. of what lies as rows from byte `from` on. */
+    __device__ __forceinline__ operand in_rows(uint32_t from, uint32_t tile, uint32_t n) const {
+        return operand_at(
+            lds + from + tile * TILE * S::K_ROW + (n >> 2) * 128, again(rows_at) ^ (n & 3) << 5);
+    }
+    /* Operand n of OF_SUMS of the same rows of what lies transposed. */
+    __device__ __forceinline__ operand in_turned(uint32_t from, uint32_t tile, uint32_t n) const {
+        const uint32_t step = tile * (TILE / 16) + n / S::DIM_TILES, dims = n % S::DIM_TILES * TILE;
+        return operand_at(
+            lds + from + S::v_line(dims), again(turned_at) ^ (step << 5 ^ gpu_v_swizzle<S>(dims)));
+    }
+    /* Operand n of a tile of rows, or of the next one, into its place in the ring. */
+    __device__ __forceinline__ void take(int tile, int n) {
+        if (n >= OPERANDS) {
+            n -= OPERANDS;
+            tile++;
+        }
+        if (tile >= S::ROW_TILES) return;
+        operand &a = ring[(tile * OPERANDS + n) % S::RING];
+        if (n < S::STEPS) a = in_rows(0, tile, n);
+        else if (S::X && n >= AT_DP && n < AT_DP + S::STEPS) a = in_rows(S::FIRST, tile, n - AT_DP);
+        else if constexpr (!S::F32) {
+            if (S::Y && n >= AT_Y && n < AT_Y + OF_SUMS) a = in_turned(SECOND_T, tile, n - AT_Y);
+            else a = in_turned(FIRST_T, tile, n - AT_X);
+        }
+    }
+    __device__ __forceinline__ void take_first(int tile, int n) {
+        GPU_UNROLL for (int i = 0; i < S::RING; i++)
+            take(tile, n + i);
+        step_done();
+    }
+    /* Rows TILE tile .., operands n0 .., times right, of which the first steps lie in LDS. F32: what
+       follows is not read this way. */
     template <int KEPT>
     __device__ __forceinline__ acc product(
-        uint32_t from, uint32_t tile, const operand (&right)[KEPT]) const {
+        int tile, int n0, const operand (&right)[KEPT], acc &of_rows, int32_t place) {
         enum { PARKED = S::STEPS - KEPT };
-        const uint32_t read = again(rows_at), half = (uint32_t)U::chunk(lane()) * (16 * TILE);
-        const char *base = lds + from + tile * TILE * S::K_ROW;
-        operand ring[U::RING];
         acc sum = S::ZERO ? zero : acc(0.0f);
-        GPU_UNROLL for (int n = 0; n < U::RING; n++)
-            if (n < S::STEPS) ring[n] = operand_at(base + (n >> 2) * 128, read ^ (n & 3) << 5);
-        step_done();
+        if (!S::RUNS_ON) {
+            if (n0 == AT_DP && !S::PARKS_EARLY) GPU_UNROLL
+                for (int n = 0; n < 2; n++) take_parked(n);
+            take_first(tile, n0);
+        }
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
-            const int n = step + U::RING;
-            sum = U::template mma<S::DTYPE>(ring[step % U::RING],
-                step < PARKED ? parked_at(parked(step) + half)
-                              : right[step < PARKED ? 0 : step - PARKED],
-                sum);
-            if (n < S::STEPS)
-                ring[step % U::RING] = operand_at(base + (n >> 2) * 128, read ^ (n & 3) << 5);
+            const int n = n0 + step;
+            if (step == S::TOLD_AT) read_told(of_rows, place);
+            sum = U::template mma<S::DTYPE>(ring[(tile * OPERANDS + n) % S::RING],
+                step < PARKED ? from_lds[step % 2] : right[step < PARKED ? 0 : step - PARKED], sum);
+            if (S::RUNS_ON || step + S::RING < S::STEPS) take(tile, n + S::RING);
+            if (S::PARKS_EARLY || n0 == AT_DP) take_parked(n + 2 - AT_DP);
             step_done();
         }
         return sum;
     }
-    __device__ __forceinline__ static operand parked_at(const char *from) {
-        if constexpr (COLUMNS > 1) return operand();
-        else return U::whole(*(const gpu_u32x4 *)from, *(const gpu_u32x4 *)(from + 16 * TILE));
+    /* Step n of the second right operand, where it lies in LDS. */
+    __device__ __forceinline__ void take_parked(int n) {
+        if (n < 0 || n >= S::PARKED) return;
+        if constexpr (COLUMNS == 1) {
+            const char *from = parked(n) + (uint32_t)U::chunk(lane()) * (16 * TILE);
+            from_lds[n % 2] =
+                U::whole(*(const gpu_u32x4 *)from, *(const gpu_u32x4 *)(from + 16 * TILE));
+        }
     }
-    /* sums += what lies transposed from byte `from` on, of rows 16 step .., times w. F32: as rows; where
-       some are hidden they are made finite here. */
+    /* sums += operands n0 .. of a tile of rows, DIM_TILES for 16 rows, times w. F32: as rows, from
+       byte `from` on; where some are hidden they are made finite here. */
     template <bool EDGE>
     __device__ __forceinline__ void add(
-        acc (&sums)[S::DIM_TILES], uint32_t from, uint32_t step, weights w) const {
-        const uint32_t read = again(turned_at);
-        const char *base = lds + from;
+        acc (&sums)[S::DIM_TILES], uint32_t from, int tile, int n0, const weights (&w)[ACC / 8]) {
         if constexpr (S::F32) {
-            GPU_UNROLL for (uint32_t e = 0; e < 8; e++) GPU_UNROLL
-                for (uint32_t tile = 0; tile < S::DIM_TILES; tile++) {
-                    float a = *(const float *)(base + (16 * step + e) * S::K_ROW + tile * 128 +
-                                               (read ^ e << 4));
-                    if (EDGE) a = U::finite(a);
-                    sums[tile] = U::multiply_add(a, w[e], sums[tile]);
+            const uint32_t read = again(turned_at);
+            const char *base = lds + from + tile * TILE * S::K_ROW;
+            enum { ALL = ACC * S::DIM_TILES, AHEAD = 4 };
+            float a[AHEAD];
+            GPU_UNROLL for (int n = -AHEAD; n < ALL; n++) {
+                const uint32_t next = n + AHEAD, row = next / S::DIM_TILES;
+                if (n >= 0) {
+                    acc &sum = sums[n % S::DIM_TILES];
+                    const float x = a[n % AHEAD];
+                    sum = U::multiply_add(EDGE ? U::finite(x) : x,
+                        w[n / S::DIM_TILES / 8][n / S::DIM_TILES % 8], sum);
                 }
-            return;
-        } else {
-            operand ring[U::RING];
-            GPU_UNROLL for (uint32_t n = 0; n < U::RING; n++)
-                if (n < S::DIM_TILES)
-                    ring[n] = operand_at(base + S::v_line(n * TILE),
-                        read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
-            step_done();
-            GPU_UNROLL for (uint32_t tile = 0; tile < S::DIM_TILES; tile++) {
-                const uint32_t n = tile + U::RING;
-                sums[tile] = U::template mma<S::DTYPE>(ring[tile % U::RING], w, sums[tile]);
-                if (n < S::DIM_TILES)
-                    ring[tile % U::RING] = operand_at(base + S::v_line(n * TILE),
-                        read ^ (step << 5 ^ gpu_v_swizzle<S>(n * TILE)));
+                if (next < ALL)
+                    a[next % AHEAD] =
+                        *(const float *)(base + (16 * (row / 8) + row % 8) * S::K_ROW +
+                                         next % S::DIM_TILES * 128 + (read ^ (row % 8) << 4));
                 step_done();
             }
-            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
-                gpu_pin(sums[tile]);
+        } else {
+            if (!S::RUNS_ON) take_first(tile, n0);
+            GPU_UNROLL for (int n = 0; n < OF_SUMS; n++) {
+                acc &sum = sums[n % S::DIM_TILES];
+                sum = U::template mma<S::DTYPE>(
+                    ring[(tile * OPERANDS + n0 + n) % S::RING], w[n / S::DIM_TILES], sum);
+                if (S::RUNS_ON || n + S::RING < OF_SUMS) take(tile, n0 + n + S::RING);
+                if (S::PARKS_EARLY) take_parked(n0 + n + 2 - AT_DP);
+                step_done();
+                if ((n + 1) % S::DIM_TILES == 0) GPU_UNROLL
+                    for (int i = 0; i < S::DIM_TILES; i++) gpu_pin(sums[i]);
+            }
         }
     }
     /* The lane's row n of ACC of a tile of rows, from its first on, and its column. */
     __device__ __forceinline__ static constexpr int row_of(int n) { return U::row_of(n); }
     __device__ __forceinline__ static constexpr int column_of(int n) { return U::column_of(n); }
 
-    /* Of two rows in told from `place` on, or of the lane's column: MFMA's chips multiply and add two
-       at a time. */
-    __device__ __forceinline__ gpu_f32x2 told_of(float own, int32_t place) const {
-        const gpu_f32x2 both = {S::KEYS ? told[place] : own, S::KEYS ? told[place + 1] : own};
+    /* What the lane's rows have in told, from `place` on. */
+    __device__ __forceinline__ void read_told(acc &to, int32_t place) const {
+        if (TOLD) GPU_UNROLL
+            for (int n = 0; n < ACC; n++) to[n] = told[place + row_of(n)];
+    }
+    /* Of two rows, or of the lane's column: MFMA's chips multiply and add two at a time. */
+    __device__ __forceinline__ static gpu_f32x2 told_of(const acc &of_rows, float own, int n) {
+        const gpu_f32x2 both = {S::KEYS ? of_rows[n] : own, S::KEYS ? of_rows[n + 1] : own};
         return both;
     }
     /* Scores to P, which is at most 1 but for rounding, whatever lse is. row0: the lane's first row
-       of the tile, which is `place` in told. */
+       of the tile; of_rows: their lse. */
     template <bool EDGE>
-    __device__ __forceinline__ void probabilities(acc &s, int32_t row0, int32_t place) const {
+    __device__ __forceinline__ void probabilities(acc &s, int32_t row0, const acc &of_rows) const {
         /* what P is rounded to forgives that it is a little above 1 */
-        const float scale = -gpu_reload(arguments).call.scale_log2,
-                    least = S::F32 ? 0.0f : -0x1p-12f;
+        const float scale = -score_scale, least = S::F32 ? 0.0f : -0x1p-12f;
         float low = 0.0f;
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
             const gpu_f32x2 x = {s[n], s[n + 1]},
-                            y = x * scale + told_of(lse[column_of(n)], place + row_of(n));
+                            y = x * scale + told_of(of_rows, lse[column_of(n)], n);
             s[n] = y[0];
             s[n + 1] = y[1];
             low = fminf(fminf(low, y[0]), y[1]);
@@ -4101,14 +4205,14 @@ template <class S> struct gpu_grad_matrix {
             s[n] = EDGE && !seen.has(row_of(n)) ? 0.0f : p;
         }
     }
-    /* dp to ds; dp of what is hidden may be anything. */
+    /* dp to ds; dp of what is hidden may be anything. of_rows: their D. */
     template <bool EDGE>
     __device__ __forceinline__ void gradients(
-        const acc &p, acc &dp, int32_t row0, int32_t place) const {
+        const acc &p, acc &dp, int32_t row0, const acc &of_rows) const {
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
             const gpu_seen seen(see[column_of(n)], row0);
             const gpu_f32x2 x = {dp[n], dp[n + 1]}, w = {p[n], p[n + 1]},
-                            ds = w * (x - told_of(delta[column_of(n)], BN + place + row_of(n)));
+                            ds = w * (x - told_of(of_rows, delta[column_of(n)], n));
             GPU_UNROLL for (int e = 0; e < 2; e++)
                 dp[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : ds[e];
         }
@@ -4191,31 +4295,32 @@ template <class S> struct gpu_grad_matrix {
     }
     /* Tile t; before the last product, where registers are free, the next one is fetched. */
     template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next) {
+        if (S::RUNS_ON) take_first(0, 0);
         GPU_UNROLL for (int n = 0; n < S::ROW_TILES; n++) {
             const int32_t place = n * TILE + U::first_row(lane());
             const bool last = n + 1 == S::ROW_TILES;
-            acc s = product(0, n, first), dp = acc(0.0f);
-            if constexpr (S::X && GENERAL) dp = product(S::FIRST, n, second);
+            weights w[ACC / 8];
+            acc of_rows = acc(0.0f), s = product(n, 0, first, of_rows, place), dp = acc(0.0f);
+            if constexpr (S::X && GENERAL) dp = product(n, AT_DP, second, of_rows, place);
             if (GENERAL) weights_of_masks(s, dp, t * BN + place);
-            else probabilities<EDGE>(s, t * BN + place, place);
+            else probabilities<EDGE>(s, t * BN + place, of_rows);
             if (last && !S::X) fetch(next);
             if constexpr (S::Y) {
                 if (S::RANGED) follow(s, y, y_by);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
-                    add<EDGE>(y, SECOND_T, (uint32_t)(n * TILE / 16 + c), rounded(s, c, y_by));
+                    w[c] = rounded(s, c, y_by);
+                add<EDGE>(y, SECOND_T, n, AT_Y, w);
             }
             if constexpr (S::X) {
                 if (!GENERAL) {
-                    dp = product(S::FIRST, n, second);
-                    gradients<EDGE>(s, dp, t * BN + place, place);
+                    dp = product(n, AT_DP, second, of_rows, BN + place);
+                    gradients<EDGE>(s, dp, t * BN + place, of_rows);
                 }
                 if (S::RANGED) follow(dp, x, x_by);
-                weights ds[ACC / 8];
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
-                    ds[c] = rounded(dp, c, x_by);
+                    w[c] = rounded(dp, c, x_by);
                 if (last) fetch(next);
-                GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
-                    add<EDGE>(x, FIRST_T, (uint32_t)(n * TILE / 16 + c), ds[c]);
+                add<EDGE>(x, FIRST_T, n, AT_X, w);
             }
         }
     }
@@ -4323,7 +4428,7 @@ template <class S> struct gpu_grad_matrix {
                 const gpu_seq s = sequence();
                 const gpu_grad_rows from = of_first ? from_first : from_second;
                 for (int32_t row = wave_sees.lo; row < wave_sees.hi; row++) {
-                    const char *at = from.data + row * from.stride;
+                    const char *at = (const char *)from.data + row * from.stride;
                     const uint64_t bad =
                         gpu_wave_ballot(S::F32 ? !gpu_is_finite(gpu_get(at, from.dtype, d))
                                                : gpu_bad_value<S::DTYPE>(at, d));
@@ -4427,6 +4532,7 @@ template <class S> struct gpu_grad_matrix {
         if (all.some.lo < all.some.hi) {
             load_right();
             place_lanes();
+            score_scale = p.scale_log2;
             pass(head + heads, all);
             if constexpr (S::F32) {
                 GPU_UNROLL for (int n = 0; S::X && n < S::DIM_TILES; n++)
@@ -4449,7 +4555,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
     gpu_grad_matrix_kernel(gpu_grad_params g) {
     if constexpr ((GPU_UNITS & (int)S::UNIT) && !(S::RANGED && (GPU_UNITS & F16_FLUSHES))) {
         __shared__ __attribute__((aligned(128))) char lds[S::LDS];
-        __shared__ float told[gpu_grad_matrix<S>::TOLD ? S::THREADS : 1];
+        __shared__
+            __attribute__((aligned(16))) float told[gpu_grad_matrix<S>::TOLD ? S::THREADS : 1];
         gpu_grad_matrix<S> f(lds, told, g);
         f.run();
     }
@@ -4688,7 +4795,8 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         LOADS = BN / STEP,
         TILES = D / 32,
         TILE = BN * PIECES,
-        MASKS = GENERAL
+        MASKS = GENERAL,
+        AHEAD = D < 256 /* what is multiplied next is on its way: where there are registers */
     };
     gpu_seq seq;
     gpu_reach reach, own; /* of the workgroup; of this wave, for it to sit out the rest */
@@ -4698,6 +4806,7 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
     float4 *lds; /* the stage in use */
     float4 q[D / 8], next_k[LOADS], next_v[LOADS];
     gpu_f32x16 o[TILES], s;
+    float v_row[2][TILES];
     /* the maximum, or 0 while there is none; from where it is raised */
     float base, limit, row_sum, sum_rest;
     /* the maximum of what was carried; -infinity: nothing was */
@@ -4736,20 +4845,33 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         }
     }
 
-    /* s = K q. Byte addresses, the piece being exclusive-or: of eight pieces one base and immediate
-     * offsets make all */
-    __device__ __forceinline__ void scores() {
+    /* Piece c of the lane's row of K. Byte addresses, the piece being exclusive-or: of eight pieces
+       one base and immediate offsets make all */
+    __device__ __forceinline__ float4 piece_of_k(int c) const {
         const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
         const uint32_t at = (uint32_t)(l * PIECES + (half ^ (l & 7)));
+        return (lds + (at ^ (2 * c & 7)))[2 * c & ~7];
+    }
+    __device__ __forceinline__ static void step_done() {
+        if (AHEAD) gpu_fence();
+    }
+    /* s = K q */
+    __device__ __forceinline__ void scores() {
         gpu_f32x16 sum;
+        float4 k[2];
+        if (AHEAD) k[0] = piece_of_k(0);
         GPU_UNROLL for (int c = 0; c < D / 8; c++) {
-            const float4 k = (lds + (at ^ (2 * c & 7)))[2 * c & ~7];
+            const int next = c + AHEAD;
+            if (next < D / 8) k[next % 2] = piece_of_k(next);
+            else row_of_v(0);
+            step_done();
             if (c % (GPU_SUM_DIMS / 8) == 0) GPU_UNROLL
                 for (int r = 0; r < 16; r++) sum[r] = 0.0f;
-            sum = gpu_mfma_f32(k.x, q[c].x, sum);
-            sum = gpu_mfma_f32(k.y, q[c].y, sum);
-            sum = gpu_mfma_f32(k.z, q[c].z, sum);
-            sum = gpu_mfma_f32(k.w, q[c].w, sum);
+            sum = gpu_mfma_f32(k[c % 2].x, q[c].x, sum);
+            sum = gpu_mfma_f32(k[c % 2].y, q[c].y, sum);
+            sum = gpu_mfma_f32(k[c % 2].z, q[c].z, sum);
+            sum = gpu_mfma_f32(k[c % 2].w, q[c].w, sum);
+            step_done();
             if ((c + 1) % (GPU_SUM_DIMS / 8) == 0 || c + 1 == D / 8)
                 s = c < GPU_SUM_DIMS / 8 ? sum : s + sum;
         }
@@ -4822,20 +4944,25 @@ template <int D, int WAVES, int STAGES, int ALIGN, bool GENERAL> struct gpu_mfma
         }
     }
 
+    /* Row r of V for the lane, on its way. */
+    __device__ __forceinline__ void row_of_v(int r) {
+        const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
+        const float *v = (const float *)(lds + TILE) + 4 * half * D + key_of(r) * D;
+        float *x = v_row[r % 2];
+        if (D == 32) x[0] = v[l];
+        else if (D == 64) *(float2 *)x = *(const float2 *)(v + 2 * l);
+        else GPU_UNROLL
+            for (int t = 0; t < TILES; t += 4)
+                *(float4 *)(x + t) = *(const float4 *)(v + 32 * t + 4 * l);
+    }
     /* o += V p */
     __device__ __forceinline__ void values() {
-        const int32_t lane = (int32_t)threadIdx.x % 64, half = lane / 32, l = lane % 32;
-        const float *value = (const float *)(lds + TILE) + 4 * half * D;
         GPU_UNROLL for (int r = 0; r < 16; r++) {
-            const float *v = value + key_of(r) * D;
-            float x[TILES];
-            if (D == 32) x[0] = v[l];
-            else if (D == 64) *(float2 *)x = *(const float2 *)(v + 2 * l);
-            else GPU_UNROLL
-                for (int t = 0; t < TILES; t += 4)
-                    *(float4 *)(x + t) = *(const float4 *)(v + 32 * t + 4 * l);
+            if (r + AHEAD < 16) row_of_v(r + AHEAD);
+            step_done();
             GPU_UNROLL for (int t = 0; t < TILES; t++)
-                o[t] = gpu_mfma_f32(x[t], s[r], o[t]);
+                o[t] = gpu_mfma_f32(v_row[r % 2][t], s[r], o[t]);
+            step_done();
         }
     }
 
@@ -5243,21 +5370,26 @@ template <int D, int QUERIES, int KEYS, int ALIGN, bool GENERAL> struct gpu_fma3
     /* o += p V */
     __device__ __forceinline__ void values() {
         const int32_t lane = gpu_thread() % 8;
+        const float4 *value = buffer() + (lane * KEYS) * PIECES + lane;
+        float4 v, ahead = value[0];
         GPU_NO_UNROLL for (int n = 0; n < 8; n++) {
-            const float4 *value = buffer() + (lane + n & 7) * KEYS * PIECES + lane;
-            float4 v, ahead = value[0];
             GPU_UNROLL for (int b = 0; b < KEYS; b++) GPU_UNROLL
                 for (int m = 0; m < DIMS; m++) {
                     v = ahead;
                     if (m + 1 < DIMS) ahead = value[b * PIECES + 8 * (m + 1)];
                     else if (b + 1 < KEYS) ahead = value[(b + 1) * PIECES];
+                    else {
+                        value = buffer() + (lane + n + 1 & 7) * KEYS * PIECES + lane;
+                        ahead = value[0];
+                    }
+                    if (DIMS > 2 && b % 2 && m + 1 == DIMS) gpu_fence(); /* nor is it put off */
                     GPU_UNROLL for (int a = 0; a < QUERIES; a++) {
                         o[a][m].x = fmaf(s[a][b], v.x, o[a][m].x);
                         o[a][m].y = fmaf(s[a][b], v.y, o[a][m].y);
                         o[a][m].z = fmaf(s[a][b], v.z, o[a][m].z);
                         o[a][m].w = fmaf(s[a][b], v.w, o[a][m].w);
                     }
-                    if (b % 2 && m + 1 == DIMS) gpu_fence();
+                    if (DIMS <= 2 && b % 2 && m + 1 == DIMS) gpu_fence();
                 }
             GPU_UNROLL for (int a = 0; a < QUERIES; a++) GPU_UNROLL
                 for (int b = 0; b < KEYS; b++) s[a][b] = gpu_rotate8(s[a][b]);
@@ -5337,7 +5469,7 @@ __global__ void __launch_bounds__(128) gpu_fma32_forward(gpu_params p) {
 /* clang-format off */
 #define GPU_ROWS_32 \
     GPU_ROWS_MFMA32(32, 4, 2, 3) \
-    GPU_ROWS_MFMA32(64, 8, 2, 2) GPU_ROWS_MFMA32(128, 8, 2, 2) GPU_ROWS_MFMA32(256, 4, 1, 1) \
+    GPU_ROWS_MFMA32(64, 8, 2, 4) GPU_ROWS_MFMA32(128, 8, 2, 2) GPU_ROWS_MFMA32(256, 4, 1, 1) \
         GPU_ROWS_FMA32(32, 8, 8, 4) GPU_ROWS_FMA32(64, 8, 8, 4) GPU_ROWS_FMA32(128, 4, 8, 4) \
             GPU_ROWS_FMA32(256, 2, 4, 2)
 /* clang-format on */
