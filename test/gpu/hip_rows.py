@@ -42,7 +42,7 @@ def only_plain(text):
 
 def only_main(text):
     """The table with the plain, aligned kernels of 64 and 128 dims; of older sources too, whose names begin with HIP_."""
-    text = text.replace("#define HIP_ROW", "#define GPU_ROW").replace(" HIP_ROW", " GPU_ROW").replace("\nHIP_ROW", "\nGPU_ROW")
+    text = re.sub(r"\bHIP_ROW", "GPU_ROW", text)
     text = without(text, "SCALAR", "CACHE", "BACKWARD")
     row = r"[^\\\n]*(?:\n +[^\\\n]*(?=\)))?"
     text = re.sub(rf'\s*\\\n +GPU_ROW_16\("flash_" name "_d" #D "_(?:any|masks)"{row}', "", text)

@@ -246,7 +246,7 @@ def model(chip, loop):
 def name_of(chip, symbol):
     """What a main kernel computes, of a demangled name: 'forward bf16 D 128'; None: it is none, or another chip's."""
     dtypes = {"0": "f32", "1": "f16", "2": "bf16"}
-    dtypes8 = {**dtypes, "16": "int8", "17": "fp8"}
+    dtypes8 = {**dtypes, "4": "int8", "5": "fp8"}
     units = {"gfx942": ("1", "16"), "gfx90a": ("1", "16"), "gfx1100": ("2",), "gfx1201": ("4", "3")}[chip]
     numbers = lambda text: [re.sub(r"\([^)]*\)", "", x).strip() for x in text.split(",")]
     if m := re.search(r"_flash16_forward<\w+_shape16<([^>]*)>", symbol):
