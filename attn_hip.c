@@ -4087,7 +4087,8 @@ template <class S> struct gpu_grad_matrix {
         if (tile >= S::ROW_TILES) return;
         operand &a = ring[(tile * OPERANDS + n) % S::RING];
         if (n < S::STEPS) a = in_rows(0, tile, n);
-        else if (S::X && n >= AT_DP && n < AT_DP + S::STEPS) a = in_rows(S::FIRST, tile, n - AT_DP);
+        else if (S::X && n >= AT_DP && n < (int)AT_DP + S::STEPS)
+            a = in_rows(S::FIRST, tile, n - AT_DP);
         else if constexpr (!S::F32) {
             if (S::Y && n >= AT_Y && n < AT_Y + OF_SUMS) a = in_turned(SECOND_T, tile, n - AT_Y);
             else a = in_turned(FIRST_T, tile, n - AT_X);

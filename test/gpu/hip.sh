@@ -59,7 +59,7 @@ same_bits() { # what it means that the last hash is not $first
     else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
 }
 run_chip() { # chip, full or nothing
-    local count=450 few=60 backward=130 bits=22 seed first order proof grid
+    local count=270 few=36 backward=80 bits=22 seed first order proof grid
     chip=$(folder "$1" "${2:-}")
     grid="build/hip/$chip/hip_grid --type ${chip#"$1"}"
     if [ "${2:-}" = full ]; then count=6000 few=600 backward=2600 bits=24 grid=build/hip/$chip/hip_grid; fi
@@ -100,7 +100,7 @@ in_two_orders() { # label, program and its arguments: the same bits
     done
 }
 run_emulated() { # full or nothing; a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=300 few=50 backward=250 scalar=--scalar first
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=180 few=30 backward=150 scalar=--scalar first
     chip=sm80f16
     if [ "${1:-}" = full ]; then chip=sm80 count=3000 few=600 backward=600 scalar=; fi
     make -s build/hip/$chip/hip_grid build/hip/$chip/hip_unit || exit 1
@@ -110,7 +110,7 @@ run_emulated() { # full or nothing; a product takes a thousand instructions
     in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar
     in_two_orders "backward" $proof build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed $((601 + turn * 1000)) $scalar
     # wgmma, with more LDS than the chip that runs it has
-    chip=sm90f16 count=200 proof="$proof HIPSIM_LDS=262144"
+    chip=sm90f16 count=120 proof="$proof HIPSIM_LDS=262144"
     if [ "${1:-}" = full ]; then chip=sm90 count=3000; fi
     make -s build/hip/$chip/hip_grid || exit 1
     add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) --scalar
