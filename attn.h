@@ -154,7 +154,7 @@
    tensors, MPI, attn_merge, registered backends.
    It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast; at
    0.001 where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their
-   keys: 1.15 to 1.4 times. Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows
+   keys: 1.1 to 1.4 times. Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows
    look at few of their keys, 1.1 times where they look at all. It does not pay at 0.0005 and below,
    nor where scale |q| |k| is beyond some 50: the call is then as fast as without, within 4 percent.
    "adaptive" named as the backend runs on AVX2 and in portable C too, slower than flash; it declines

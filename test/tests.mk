@@ -3,7 +3,7 @@
 #
 # A run is way/program, or way/program@isa where ATTN_ISA is set; its arguments are in ARGS_way/program@isa.
 
-UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths extremes thin hidden planes
+UNITS     = validate reference backends convert merge registry parallel timing memory guard edges overlap lengths tolerance extremes thin hidden planes
 PROOFS    = identity types beyond grid threads alloc hostile process sizes adaptive decode
 COMMON    = attn.h $(wildcard test/common/*.h)
 TESTWARN  = $(WARN) -Wpedantic -Wshadow -Werror

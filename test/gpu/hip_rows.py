@@ -8,9 +8,6 @@ import re
 import sys
 
 
-SOURCE = pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c"
-
-
 def without(text, *lists):
     """The table without the rows of those lists (GPU_ROWS_...): their kernels are not instantiated."""
     for name in lists:
@@ -57,7 +54,7 @@ WHAT = {"main": only_main, "chip": str, "units": only_units, "wgmma": only_wgmma
 if __name__ == "__main__":
     if not (len(sys.argv) == 3 and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2] in WHAT):
         sys.exit(__doc__.split("usage: ")[1])
-    source = SOURCE.read_text()
+    source = (pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c").read_text()
     if sys.argv[1] != "both":
         source = without_dtype(source, "bf16" if sys.argv[1] == "f16" else "f16")
     if sys.argv[1] == "bf16":

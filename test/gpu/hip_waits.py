@@ -311,7 +311,7 @@ def kernels(chip, path_):
             continue
         loop, work = main_loop(code)
         if loop:
-            found[name] = {"symbol": symbol, "instructions": len(loop), "work": sum(map(work, loop)), "matrix": any(c.matrix for c in loop), **waits_of(loop, work), **model(chip, loop)}
+            found[name] = {"symbol": symbol, "instructions": len(loop), "work": sum(map(work, loop)), **waits_of(loop, work), **model(chip, loop)}
     return found
 
 

@@ -26,7 +26,7 @@ BUILD = ROOT / "build"
 KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["types"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
 EXTREMES = [["extremes"], ["edges"], ["thin"]]
-UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"], ["thin"], ["hidden"], ["memory"], ["parallel"]]
+UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"], ["tolerance"], ["thin"], ["hidden"], ["memory"], ["parallel"]]
 PORTABLE = ["-DATTN_NO_AVX512", "-DATTN_NO_AVX2"]
 # the ISA that is not run need not be compiled
 OTHER = "-DATTN_NO_AVX2" if "avx512vl" in pathlib.Path("/proc/cpuinfo").read_text() else "-DATTN_NO_AVX512"
@@ -39,7 +39,7 @@ RUNS = {
     "units": (["cc", "-O1", *PORTABLE], "plain", {}, UNITS),
     "extremes": (["cc", "-O1", OTHER], "plain", {}, EXTREMES),     # portable code has no fused operation, whose rounding matters here
     "adaptive": (["cc", "-O1", OTHER], "plain", {}, [["adaptive", "--rows", "12000"]]),
-    "sampled": (["cc", "-O1", OTHER], "plain", {}, [["lengths"], ["adaptive", "--rows", "12000"]]),
+    "sampled": (["cc", "-O1", OTHER], "plain", {}, [["tolerance"], ["adaptive", "--rows", "12000"]]),
     "decode": (["cc", "-O1", OTHER], "plain", {}, [["planes"], ["validate"], ["decode", "--rows", "600"]]),
     # products of bf16 on any machine, by >>generic
     "bf16": (["cc", "-O1", *PORTABLE, "-DATTN__W__portable=1", "-DATTN__MR__portable=8", "-DATTN__NV__portable=3", "-DATTN__ALL_BF16=1"], "plain", {},

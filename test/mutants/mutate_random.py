@@ -69,10 +69,10 @@ def tests_of(build, lines, **environment):
 
 
 KERNELS = ["convert", "identity", "hostile --count 15", "planes", "guard"]
-WIDE = ["lengths", "thin", "adaptive --rows 300", "decode --rows 60"]            # where an ISA's width counts
+WIDE = ["lengths", "tolerance", "thin", "adaptive --rows 300", "decode --rows 60"]            # where an ISA's width counts
 STAGES = [
     tests_of("plain", ["registry", "convert", "merge", "identity", "hostile --count 15 --round up", "memory", "reference", "timing", "edges",
-                       "guard", "overlap", "grid --count 150 --cost 17 --seed 77", "validate", "hidden", "lengths", "thin", "planes",
+                       "guard", "overlap", "grid --count 150 --cost 17 --seed 77", "validate", "hidden", "lengths", "tolerance", "thin", "planes",
                        "decode --rows 60", "adaptive --rows 300", "types", "parallel"]),
     tests_of("plain", [*KERNELS, "grid --count 150 --cost 17 --seed 79"], ATTN_ISA="avx2"),
     tests_of("plain", [*KERNELS, "grid --count 150 --cost 17 --seed 78"], ATTN_ISA="portable"),
@@ -80,7 +80,7 @@ STAGES = [
                        "adaptive --rows 12000", "decode --rows 600"]),
     tests_of("plain", WIDE, ATTN_ISA="avx2"),
     tests_of("plain", WIDE, ATTN_ISA="portable"),
-    tests_of("asan", ["edges", "memory", "thin", "parallel", "lengths", "overlap", "grid --count 60 --cost 16 --seed 80"]),
+    tests_of("asan", ["edges", "memory", "thin", "parallel", "lengths", "tolerance", "overlap", "grid --count 60 --cost 16 --seed 80"]),
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
 FAST = STAGES[:3]

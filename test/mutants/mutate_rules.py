@@ -16,7 +16,7 @@ import mutate_random
 
 OUT = mutate_random.OUT
 STAGES = [mutate_random.tests_of("plain", lines) for lines in (
-    ["validate", "registry", "merge", "convert", "overlap", "timing", "planes", "guard", "edges", "lengths", "thin", "grid --count 150 --cost 17 --seed 77"],
+    ["validate", "registry", "merge", "convert", "overlap", "timing", "planes", "guard", "edges", "lengths", "tolerance", "thin", "grid --count 150 --cost 17 --seed 77"],
     ["parallel", "grid --count 400 --cost 17 --seed 77", "sizes", "alloc", "threads"])]
 NOT_NOTICED = {
     "t->stride[a] != ATTN_BROADCAST || extent[a] < 2 -> 1": "rows that lie on each other are found by their strides as well",

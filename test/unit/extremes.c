@@ -237,20 +237,6 @@ static void test_huge_merge(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ windows without end */
-static int64_t saturated(int64_t a, int64_t b)
-{
-    if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
-    if (b < 0 && a < INT64_MIN - b) return INT64_MIN;
-    return a + b;
-}
-
-static int saturated_sees(int64_t i, int64_t j, int64_t offset, int64_t left, int64_t right)
-{
-    const int64_t top = saturated(i, offset);
-    return j >= saturated(top, -left) && j <= saturated(top, right);
-}
-
 /* Rows whose scores, and so their lse, are beyond what one f32 holds in log 2 with digits to spare: gradients from the lse that is given. */
 static void test_huge_lse(void **state)
 {
@@ -280,6 +266,20 @@ static void test_huge_lse(void **state)
                 }
         }
     }
+}
+
+/* ------------------------------------------------------------------------------------------ windows without end */
+static int64_t saturated(int64_t a, int64_t b)
+{
+    if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
+    if (b < 0 && a < INT64_MIN - b) return INT64_MIN;
+    return a + b;
+}
+
+static int saturated_sees(int64_t i, int64_t j, int64_t offset, int64_t left, int64_t right)
+{
+    const int64_t top = saturated(i, offset);
+    return j >= saturated(top, -left) && j <= saturated(top, right);
 }
 
 static void test_far_windows(void **state)

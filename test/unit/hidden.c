@@ -27,6 +27,15 @@ static const struct { shape *sees; const char *name; } shapes[] = {
     { triangle, "triangle" }, { upper, "upper" }, { band, "band" }, { blocks, "blocks" }, { ends, "ends" }, { one_key, "one key" }, { odd, "odd" },
     { sparse, "sparse" }, { far_hole, "far hole" }, { all, "all" }, { none, "none" }, { some_rows, "some rows" } };
 
+/* The mask, or the bias, of all heads. */
+static void by_mask(attn_desc *d, int64_t kv)
+{
+    d->mask.data = mask, d->mask.dtype = ATTN_BOOL, d->mask.stride[0] = d->mask.stride[1] = ATTN_BROADCAST, d->mask.stride[2] = kv;
+}
+static void by_bias(attn_desc *d, int64_t kv)
+{
+    d->bias.data = bias, d->bias.stride[0] = d->bias.stride[1] = ATTN_BROADCAST, d->bias.stride[2] = kv;
+}
 static void same(const attn_desc *d, const char *what, const char *name)
 {
     for (int64_t i = 0; i < d->q_len * HEADS * D; i++)
@@ -50,12 +59,11 @@ static void check_shape(int64_t q_len, int64_t kv, int which, int how, uint32_t 
             element_put(half, how == 2 ? ATTN_F16 : ATTN_BF16, i * kv + j, (double)bias[i * kv + j]);
         }
     if (how == 0 || how == 4) {
-        d.mask.data = mask, d.mask.dtype = ATTN_BOOL;
-        d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = kv;
+        by_mask(&d, kv);
     }
     if (how > 0) {
-        d.bias.data = how == 2 || how == 3 ? (const void *)half : bias, d.bias.dtype = how == 2 ? ATTN_F16 : how == 3 ? ATTN_BF16 : ATTN_F32;
-        d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = kv;
+        by_bias(&d, kv);
+        if (how == 2 || how == 3) d.bias.data = half, d.bias.dtype = how == 2 ? ATTN_F16 : ATTN_BF16;
     }
     for (int b = 0; b < 2; b++) {
         d.backend = b ? "flash" : "reference", d.o.data = o[b], d.lse = lse[b];
@@ -96,8 +104,8 @@ static void test_nan(void **state)
                 const int64_t j = i % 150;
                 mask[i] = !(j < 40 || (j > 80 && j < 90) || j > 130), bias[i] = mask[i] ? 0 : -INFINITY;
             }
-            if (how) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = 150;
-            else d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = 150;
+            if (how) by_bias(&d, 150);
+            else by_mask(&d, 150);
             for (int b = 0; b < 2; b++) {
                 d.backend = b ? "flash" : "reference", d.o.data = o[b], d.lse = lse[b];
                 assert_ok(attn_forward(&d));
@@ -119,8 +127,8 @@ static void test_nan_in_place(void **state)
             d.flags = how >= 2 ? 0 : ATTN_CAUSAL | (how ? ATTN_WINDOW_LEFT : 0), d.window_left = how == 1 ? 3 : 0;
             d.q.data = q, d.k.data = k, d.v.data = v;
             for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2, bias[i] = mask[i] ? 0.5f : -INFINITY;
-            if (how == 2) d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
-            if (how == 3) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = KEYS;
+            if (how == 2) by_mask(&d, KEYS);
+            if (how == 3) by_bias(&d, KEYS);
             v[at * HEADS * DIM + at % (HEADS * DIM)] = NAN;
             for (int b = 0; b < 2; b++) {
                 d.backend = b ? "flash" : "reference", d.o.data = o[b];
@@ -147,8 +155,8 @@ static void test_nan_gradients(void **state)
         d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.q.data = q, d.k.data = k, d.v.data = v;
         for (int64_t i = 0; i < COUNT(dout); i++) dout[i] = v[COUNT(v) - 1 - i];
         for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2, bias[i] = mask[i] ? 0.5f : -INFINITY;
-        if (how == 0) d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
-        if (how == 1) d.bias.data = bias, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = KEYS;
+        if (how == 0) by_mask(&d, KEYS);
+        if (how == 1) by_bias(&d, KEYS);
         if (how >= 2) d.flags = how == 2 ? ATTN_CAUSAL : ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, d.window_left = d.window_right = how == 2 ? 0 : 4;
         (value ? v : k)[(at * HEADS + n % HEADS) * DIM + n % DIM] = n % 3 ? NAN : INFINITY;
         for (int b = 0; b < 3; b++) {
@@ -169,7 +177,6 @@ static void test_nan_gradients(void **state)
         }
     }
 }
-/* A bias of NaN hides nothing: the row is NaN, however few they are. */
 /* bf16 in and out, which some machines multiply as it is, two keys at a time: a NaN of V reaches its column of the rows that see it, and
  * changes no bit elsewhere from what a 0 there leaves. Lengths, windows and masks begin and end within pairs of keys. */
 static void test_nan_bf16(void **state)
@@ -209,6 +216,7 @@ static void test_nan_bf16(void **state)
                 }
             }
 }
+/* A bias of NaN hides nothing: the row is NaN, however few they are. */
 static void test_nan_bias(void **state)
 {
     (void)state;
@@ -224,8 +232,6 @@ static void test_nan_bias(void **state)
     }
 }
 
-/* A multiplier for each head of a bias that heads share: the bits of a bias of their own, times a power of 2, and the gradient that is its
- * sum. -infinity hides, whatever the multiplier: 0 and negative ones too. */
 /* A product of multiplier and bias that has no f32 hides no more than the bias does, which is finite. */
 static void test_large_bias_scale(void **state)
 {
@@ -250,6 +256,8 @@ static void test_large_bias_scale(void **state)
         }
     }
 }
+/* A multiplier for each head of a bias that heads share: the bits of a bias of their own, times a power of 2, and the gradient that is its
+ * sum. -infinity hides, whatever the multiplier: 0 and negative ones too. */
 static void test_bias_scale(void **state)
 {
     enum { ROWS = 9, KEYS = 70, SIZE = ROWS * KEYS, OUT = HEADS * ROWS * D, KV = HEADS * KEYS * D };

@@ -219,6 +219,26 @@ static void test_across(void **unused)
     }
 }
 
+/* ---- decode ---- */
+static void fill_codes(char *k, char *v, size_t bytes, uint64_t *r)
+{
+    for (size_t i = 0; i < bytes; i++) k[i] = (char)(random_unit(r) * 60 - 30), v[i] = (char)(random_unit(r) * 60 - 30);
+}
+/* One query of 64 dims against so many keys in planes, with a tolerance of 0.05. */
+static attn_desc decoded(int64_t keys, const float *q, const char *k, const char *v, const float *k_scale, const float *v_scale, float *o)
+{
+    attn_desc d = { 0 };
+    d.batch = d.heads = d.q_len = 1, d.kv_len = keys, d.head_dim = 64, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
+    d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = k_scale, d.v.scale = v_scale, d.tolerance = 0.05f, d.backend = "adaptive";
+    return d;
+}
+/* The same by the reference, in f64. */
+static void exactly(attn_desc d, double *o)
+{
+    d.backend = "reference", d.o.data = o, d.o.dtype = ATTN_F64, d.tolerance = 0, d.flags &= ~(uint32_t)ATTN_TOLERANCE_ABSOLUTE, d.cert = NULL, d.statistics = NULL, d.lse = NULL;
+    assert_ok(attn_forward(&d));
+}
+
 /* ---- a scale that is not finite shows in o, whatever the tolerance ---- */
 static void test_scales(void **unused)
 {
@@ -227,16 +247,15 @@ static void test_scales(void **unused)
     static float scale[2][KEYS], q[DIM], o[DIM];
     uint64_t r = 5;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t i = 0; i < DIM; i++) q[i] = (float)random_normal(&r);
     for (int bad = 0; bad < 6; bad++) {         /* none; a scale of k, of v; near the last key; none, but those of v are negative */
-        attn_desc d = { 0 };
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
         attn_statistics told;
         for (int64_t j = 0; j < KEYS; j++) scale[0][j] = scale[1][j] = 0.004f;
         for (int64_t j = 0; j < KEYS && bad == 5; j++) scale[1][j] = -0.004f;
         if (bad % 5) scale[(bad - 1) % 2][bad < 3 ? 2010 : KEYS - 1] = bad % 2 ? NAN : INFINITY;
-        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o;
-        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told;
+        d.statistics = &told;
         assert_ok(attn_forward(&d));
         int finite = 0;
         for (int64_t i = 0; i < DIM; i++) finite += isfinite(o[i]) != 0;
@@ -253,14 +272,14 @@ static void test_scales_seen(void **unused)
     static float scale[2][KEYS], q[2 * DIM], o[2 * DIM], cert[2];
     uint64_t r = 13;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t i = 0; i < 2 * DIM; i++) q[i] = (float)random_normal(&r);
     for (int bad = 0; bad < 4; bad++) {
-        attn_desc d = { 0 };
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
         for (int64_t j = 0; j < KEYS; j++) scale[0][j] = scale[1][j] = 0.004f;
         scale[bad % 2][KEYS - 1] = bad < 2 ? NAN : INFINITY;
-        d.batch = d.heads = 1, d.q_len = 2, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.flags = ATTN_CAUSAL;
-        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.tolerance = 0.05f, d.backend = "adaptive", d.cert = cert;
+        d.q_len = 2, d.flags = ATTN_CAUSAL;
+        d.cert = cert;
         assert_ok(attn_forward(&d));
         assert_true(cert[0] > 0 && cert[1] == 0);
         for (int64_t i = 0; i < 2 * DIM; i++) if (!isfinite(o[i]) != (i >= DIM)) fail_msg("case %d: o[%d] is %g", bad, (int)i, (double)o[i]);
@@ -281,7 +300,7 @@ static void test_worst_key(void **unused)
     for (int64_t i = 0; i < DIM; i++) q[i] = 1;
     for (int n = 0; n < 8 * 4; n++) {
         const int high = 6 + n / 8;
-        attn_desc d = { 0 };
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
         attn_statistics told;
         memset(codes, 0, sizeof codes);
         for (int64_t j = 0; j < KEYS; j++) {
@@ -289,10 +308,8 @@ static void test_worst_key(void **unused)
             for (int64_t e = 0; e < DIM; e++) element_put(codes[0], ATTN_INT16, j * DIM + e, j == MAIN ? 127 : j == AT ? high + low[n % 8] / 256.0 : -127);
         }
         for (int64_t e = 0; e < DIM; e++) element_put(codes[1], ATTN_INT16, AT * DIM + e, 127 + 127 / 256.0);
-        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
-        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
-        assert_ok(attn_forward(&d));
-        d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.15f, d.flags = ATTN_TOLERANCE_ABSOLUTE, d.cert = cert, d.statistics = &told;
+        exactly(d, want);
+        d.tolerance = 0.15f, d.flags = ATTN_TOLERANCE_ABSOLUTE, d.cert = cert, d.statistics = &told;
         assert_ok(attn_forward(&d));
         for (int64_t i = 0; i < DIM; i++) {
             const double off = fabs((double)o[i] - want[i]);
@@ -311,14 +328,13 @@ static void test_window(void **unused)
     static float scale[KEYS], q[DIM], o[DIM];
     uint64_t r = 6;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
     for (int64_t i = 0; i < DIM; i++) q[i] = (float)random_normal(&r);
     for (int less = 0; less < 2; less++) {
-        attn_desc d = { 0 };
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale, scale, o);
         attn_statistics told;
-        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o;
-        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told;
+        d.statistics = &told;
         d.flags = ATTN_OFFSET | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, d.offset = 1500, d.window_left = 600 - less, d.window_right = 423;
         assert_ok(attn_forward(&d));
         if ((told.tiles_int16 > 0) == less) fail_msg("%d keys: %d tiles from planes, %s", 1024 - less, (int)told.tiles_int16, told.why);
@@ -333,15 +349,15 @@ static void test_padding(void **unused)
     static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
     static float scale[KEYS], q[ROWS * DIM], o[ROWS * DIM], lse[ROWS], cert[ROWS];
     attn_statistics told;
-    attn_desc d = { 0 };
+    attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale, scale, o);
     uint64_t r = 9;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
     for (int64_t i = 0; i < USED * DIM; i++) q[i] = (float)random_normal(&r);
     memset(o, 0xff, sizeof o), memset(lse, 0xff, sizeof lse), memset(cert, 0xff, sizeof cert);
-    d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.lse = lse;
-    d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told, d.cert = cert;
+    d.q_len = ROWS, d.lse = lse;
+    d.statistics = &told, d.cert = cert;
     d.seq.used_q = used;
     assert_ok(attn_forward(&d));
     assert_true(told.tiles_int16 > 0);
@@ -360,17 +376,14 @@ static void test_many_keys(void **unused)
     attn_statistics one;
     uint64_t r = 8;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < MOST; j++) scale[0][j] = j / 128 % 4 ? 1e-4f : 0.05f, scale[1][j] = 0.004f;  /* most chunks hold no weight */
     for (int64_t i = 0; i < DIM; i++) q[i] = (float)(4 * random_normal(&r));
     for (int64_t n = 0; n < COUNT(keys) * 2; n++) {
-        attn_desc d = { 0 };
+        attn_desc d = decoded(keys[n / 2], q, codes[0], codes[1], scale[0], scale[1], o);
         attn_statistics told;
-        d.batch = d.heads = d.q_len = 1, d.kv_len = keys[n / 2], d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
-        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1];
-        d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
-        assert_ok(attn_forward(&d));
-        d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.05f, d.cert = cert, d.statistics = &told, d.threads = 1 + (int)(n % 2) * 3;
+        exactly(d, want);
+        d.cert = cert, d.statistics = &told, d.threads = 1 + (int)(n % 2) * 3;
         memset(o, 0xff, sizeof o);
         assert_ok(attn_forward(&d));
         assert_true(told.tiles_int16 == (d.kv_len + 127) / 128 && told.rows_redone == 0 && cert[0] > 0 && cert[0] <= 0.05f * 0.13f);
@@ -391,18 +404,17 @@ static void test_skipped(void **unused)
     static float scale[2][2 * KEYS], q[2 * GROUP * DIM], o[2 * GROUP * DIM], cert[2 * GROUP], mass[2];
     static double want[2 * GROUP * DIM];
     attn_statistics told;
-    attn_desc d = { 0 };
+    attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
     uint64_t r = 10;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < 2 * KEYS; j++) scale[0][j] = j < KEYS || (j - KEYS) / 1024 != 1 ? 0.05f : 1e-4f, scale[1][j] = 0.004f;
     for (int64_t i = 0; i < 2 * GROUP * DIM; i++) q[i] = (float)(i < GROUP * DIM ? 0 : 8 * random_normal(&r));
-    d.batch = 2, d.q_len = d.kv_heads = 1, d.heads = GROUP, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
+    d.batch = 2, d.kv_heads = 1, d.heads = GROUP;
     d.k.stride[0] = d.v.stride[0] = ATTN_BROADCAST, d.k.stride[1] = d.k.stride[2] = d.v.stride[1] = d.v.stride[2] = DIM;
     d.k.scale_stride[0] = d.v.scale_stride[0] = KEYS, d.k.scale_stride[1] = d.k.scale_stride[2] = d.v.scale_stride[1] = d.v.scale_stride[2] = 1;
-    d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1], d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
-    assert_ok(attn_forward(&d));
-    d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.05f, d.cert = cert, d.statistics = &told, d.threads = 1;
+    exactly(d, want);
+    d.cert = cert, d.statistics = &told, d.threads = 1;
     memset(o, 0xff, sizeof o);
     assert_ok(attn_forward(&d));
     if (told.rows_redone || told.tiles_skipped < 1024 / 128 * GROUP) fail_msg("%d rows redone, %d tiles skipped of %d, %s", (int)told.rows_redone, (int)told.tiles_skipped, (int)told.tiles_int16, told.why);
@@ -426,14 +438,13 @@ static void test_all_read(void **unused)
     static float scale[KEYS], q[DIM], o[DIM], cert[1];
     uint64_t r = 12;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
     for (int64_t i = 0; i < DIM; i++) q[i] = (float)(3 * random_normal(&r));
     for (int fine = 0; fine < 2; fine++) {
         attn_statistics told;
-        attn_desc d = { 0 };
-        d.batch = d.q_len = d.heads = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o;
-        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.backend = "adaptive", d.tolerance = fine ? 0.0006f : 0.05f, d.cert = cert, d.statistics = &told;
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale, scale, o);
+        d.tolerance = fine ? 0.0006f : 0.05f, d.cert = cert, d.statistics = &told;
         assert_ok(attn_forward(&d));
         if ((cert[0] == 0) != fine || (told.bytes < KEYS * DIM * 4) == 0) fail_msg("tolerance %g: %d redone, cert %g, %lld bytes of %d", (double)d.tolerance, (int)told.rows_redone, (double)cert[0], (long long)told.bytes, KEYS * DIM * 4);
     }
@@ -474,18 +485,18 @@ static void test_behind_the_last(void **unused)
     static float scale[KEYS], q[2 * BATCH * DIM], o[2 * BATCH * DIM], lse[2 * BATCH], cert[2 * BATCH];
     uint64_t r = 15;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
     for (int64_t i = 0; i < 2 * BATCH * DIM; i++) q[i] = (float)random_normal(&r);
     for (int64_t batch = 1; batch <= BATCH; batch++)
         for (int32_t threads = 1; threads <= 4; threads++) {
             attn_statistics told;
-            attn_desc d = { 0 };
+            attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale, scale, o);
             for (int64_t i = 0; i < 2 * BATCH * DIM; i++) o[i] = 5, lse[i / DIM] = cert[i / DIM] = 5;
-            d.batch = batch, d.q_len = d.heads = 1, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.lse = lse;
+            d.batch = batch, d.lse = lse;
             d.k.stride[0] = d.v.stride[0] = ATTN_BROADCAST, d.k.stride[1] = d.k.stride[2] = d.v.stride[1] = d.v.stride[2] = DIM;
             d.k.scale_stride[0] = d.v.scale_stride[0] = ATTN_BROADCAST, d.k.scale_stride[1] = d.k.scale_stride[2] = d.v.scale_stride[1] = d.v.scale_stride[2] = 1;
-            d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.tolerance = 0.05f, d.backend = "adaptive", d.cert = cert, d.statistics = &told, d.threads = threads;
+            d.cert = cert, d.statistics = &told, d.threads = threads;
             assert_ok(attn_forward(&d));
             assert_true(told.rows == batch && told.tiles_int16 == batch * ((KEYS + 127) / 128));
             for (int64_t i = 0; i < 2 * BATCH; i++) if ((o[i * DIM] == 5 && lse[i] == 5 && cert[i] == 5) != (i >= batch)) fail_msg("%d sequences on %d threads: row %d", (int)batch, (int)threads, (int)i);
@@ -501,16 +512,15 @@ static void test_bad_row(void **unused)
     static double want[GROUP * DIM];
     uint64_t r = 11;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.004f;
     for (int bad = 0; bad < 2 * GROUP; bad++) {
         attn_statistics told;
-        attn_desc d = { 0 };
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale, scale, o);
         for (int64_t i = 0; i < GROUP * DIM; i++) q[i] = i == bad / 2 * DIM + 5 ? (bad % 2 ? NAN : INFINITY) : (float)random_normal(&r);
-        d.batch = d.q_len = d.kv_heads = 1, d.heads = GROUP, d.kv_len = KEYS, d.head_dim = DIM, d.q.data = q, d.k.data = codes[0], d.v.data = codes[1];
-        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.backend = "reference", d.o.data = want, d.o.dtype = ATTN_F64;
-        assert_ok(attn_forward(&d));
-        d.backend = "adaptive", d.o.data = o, d.o.dtype = ATTN_F32, d.tolerance = 0.05f, d.cert = cert, d.statistics = &told;
+        d.kv_heads = 1, d.heads = GROUP;
+        exactly(d, want);
+        d.cert = cert, d.statistics = &told;
         assert_ok(attn_forward(&d));
         if (told.rows_redone != 1) fail_msg("row %d is no number: %d rows are computed again", bad / 2, (int)told.rows_redone);
         for (int64_t i = 0; i < GROUP * DIM; i++)
@@ -528,7 +538,7 @@ static void test_told(void **unused)
     static float scale[2][KEYS], q[2 * DIM], o[2 * V_DIM], cert[2];
     uint64_t r = 8;
     (void)unused;
-    for (int64_t i = 0; i < (int64_t)sizeof codes[0]; i++) codes[0][i] = (char)(random_unit(&r) * 60 - 30), codes[1][i] = (char)(random_unit(&r) * 60 - 30);
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < KEYS; j++) scale[0][j] = j / 128 % 4 ? 1e-4f : 0.05f, scale[1][j] = 0.004f;
     for (int zero = 0; zero < 2; zero++) {
         attn_desc d = { 0 };

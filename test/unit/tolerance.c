@@ -1,0 +1,357 @@
+/* tolerance.c - calls with a tolerance, of prefill: which rows are computed from codes, what their certificates promise and need, what is sampled and
+ * told. Random ones are in proof/adaptive.c, those that decode from int16 in planes.c and proof/decode.c. */
+#include "unit.h"
+
+enum { H = 2, D = 4, NUMBERS = 576000 };
+static float numbers[3][NUMBERS];
+
+static void fill_all(void)
+{
+    uint64_t r = 31;
+    for (int t = 0; t < 3; t++)
+        for (int64_t i = 0; i < NUMBERS; i++) numbers[t][i] = (float)random_gauss(&r);
+}
+static attn_desc make(int64_t batch, int64_t q_len, int64_t kv_len)
+{
+    attn_desc d = { 0 };
+    d.batch = batch, d.heads = H, d.kv_heads = 1, d.head_dim = D, d.q_len = q_len, d.kv_len = kv_len;
+    d.q.data = numbers[0], d.k.data = numbers[1], d.v.data = numbers[2];
+    return d;
+}
+/* AVX-512 without VNNI alone: see test_adaptive_chosen of registry.c. */
+static int no_products(const attn_desc *d)
+{
+    attn_plan plan;
+    return attn_query(d, NULL, &plan) == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products");
+}
+
+/* A tolerance, and sequences of which some are long enough for codes and others are not: rows of both kinds in one call. */
+static void test_mixed_tolerance(void **state)
+{
+    static const int32_t keys[4] = { 1000, 100, 700, 0 }, rows[4] = { 256, 200, 30, 256 };
+    enum { ROWS = 4 * 256 * H };
+    static float o[ROWS * D], want[ROWS * D], cert[ROWS], sum;
+    attn_statistics s;
+    attn_desc d = make(4, 256, 1000);
+    (void)state;
+    d.seq.used_k = keys, d.seq.used_q = rows, d.scale = 0.1f, d.flags = ATTN_SCALE, d.threads = 2;
+    d.backend = "reference", d.o.data = want;
+    assert_ok(attn_forward(&d));
+    d.backend = "adaptive", d.o.data = o, d.tolerance = 0.02f, d.cert = cert, d.statistics = &s;
+    if (no_products(&d)) skip();
+    memset(o, 0xff, sizeof o);
+    assert_ok(attn_forward(&d));
+    for (int64_t i = 0; i < ROWS; i++) {
+        const int64_t row = i / H % 256;
+        for (int64_t c = 0; c < D && row < rows[i / H / 256]; c++)
+            if (!(fabs((double)o[i * D + c] - (double)want[i * D + c]) <= 0.05))
+                fail_msg("row %d of sequence %d: %g, not %g", (int)row, (int)(i / H / 256), (double)o[i * D + c], (double)want[i * D + c]);
+        sum += cert[(i / H / 256 * H + i % H) * 256 + row];
+    }
+    assert_true(s.tiles_int16 > 0 && s.tiles_f32 > 0 && s.why[0] && sum > 0);       /* both kinds were there */
+}
+
+/* A quantile: rows that the values of one chunk, of codes far too coarse for them, move by 0.02, and rows that see nothing of it. The guess
+ * before is of other keys. Whether the rows stay follows from the share of them within the tolerance; one in four is beyond it, then
+ * all but the first. */
+enum { SAMPLED_ROWS = 384, SAMPLED_KEYS = 1280 };
+static void sampled_call(attn_desc *d, int all, float quantile, float *o, float *cert, attn_statistics *told)
+{
+    static float q[SAMPLED_ROWS * D], k[SAMPLED_KEYS * D], v[SAMPLED_KEYS * D];
+    memset(q, 0, sizeof q), memset(d, 0, sizeof *d), memset(cert, 0xff, SAMPLED_ROWS * 4), memset(told, 0xff, sizeof *told);
+    for (int64_t i = 0; i < SAMPLED_ROWS; i++) q[i * D] = (all ? i < 24 : i % 4 != 0) ? 40 : 0;
+    for (int64_t j = 0; j < SAMPLED_KEYS; j++)
+        for (int64_t c = 0; c < D; c++)
+            k[j * D + c] = c == 0 && j >= 640, v[j * D + c] = j == 200 && c == 0 ? 1000 : j / 128 == 1 ? 0.2f : numbers[2][j * D + c] * 0.1f;
+    d->batch = d->heads = 1, d->head_dim = D, d->q_len = SAMPLED_ROWS, d->kv_len = SAMPLED_KEYS, d->scale = 1, d->flags = ATTN_SCALE;
+    d->q.data = q, d->k.data = k, d->v.data = v, d->o.data = o, d->backend = "reference";
+    assert_ok(attn_forward(d));
+    d->backend = "adaptive", d->flags |= ATTN_TOLERANCE_ABSOLUTE, d->tolerance = 0.01f, d->quantile = quantile, d->cert = cert, d->statistics = told;
+}
+
+static double row_off(const float *got, const float *want)
+{
+    double off = 0;
+    for (int c = 0; c < D; c++) {
+        const double x = fabs((double)got[c] - (double)want[c]);
+        if (!(x < INFINITY)) return INFINITY;
+        if (x > off) off = x;
+    }
+    return off;
+}
+
+static void test_sampled(void **state)
+{
+    static const float quantiles[] = { 0.5f, 0.7f, 0.8f, 0.99f, 0.5f, 0 };
+    static float o[SAMPLED_ROWS * D], want[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
+    (void)state;
+    for (int n = 0; n < COUNT(quantiles); n++) {
+        const int all = n == 4, stay = n < 2, certified = n == 5;
+        int64_t beyond = 0, dense = 0;
+        double most = 0;
+        attn_statistics s;
+        attn_desc d;
+        sampled_call(&d, all, quantiles[n], want, cert, &s);
+        d.o.data = o;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < SAMPLED_ROWS; i++) {
+            const double off = row_off(o + i * D, want + i * D);
+            if (!(off <= (double)cert[i] + 1e-4)) fail_msg("row %d: off by %g, cert %g", (int)i, off, (double)cert[i]);
+            beyond += off > 0.0101, dense += cert[i] == 0;
+            most = fmax(most, off);
+        }
+        if (beyond != (stay ? SAMPLED_ROWS / 4 : 0)) fail_msg("quantile %g: %d rows beyond the tolerance", (double)quantiles[n], (int)beyond);
+        assert_int_equal(s.rows_redone, stay ? 0 : dense);
+        assert_true(stay ? dense == 0 : certified ? dense == s.rows_redone && !s.rows_sampled : dense == SAMPLED_ROWS);
+        if (certified) continue;
+        assert_true(s.rows_sampled >= 24 && s.rows_sampled <= SAMPLED_ROWS / 2 && s.rows_sampled % 4 == 0);
+        assert_int_equal(s.rows_beyond, stay ? s.rows_sampled / 4 : 0);
+        if (fabs((double)s.sampled_error - (stay ? most : 0)) > 1e-4) fail_msg("sampled error %g, not %g", (double)s.sampled_error, most);
+    }
+}
+
+/* Each sampled row is held against what it may be off by itself: the first rows do not see the huge value of a chunk, and may be off by
+ * little; the others, which see it, may, and are nearly all that is sampled. Where a run lies follows from the number of rows. */
+static void test_sampled_seen(void **state)
+{
+    enum { FEW = 24 };                                  /* as many as are sampled in one run */
+    static float o[SAMPLED_ROWS * D], want[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
+    int stayed = 0;
+    (void)state;
+    for (int n = 0; n < 6; n++) {
+        int64_t beyond = 0;
+        attn_statistics s;
+        attn_desc d;
+        sampled_call(&d, 0, 0.5f, want, cert, &s);
+        memset((void *)(uintptr_t)d.q.data, 0, SAMPLED_ROWS * D * 4);
+        for (int64_t j = 0; j < SAMPLED_KEYS; j++)
+            for (int64_t c = 0; c < D; c++)
+                ((float *)(uintptr_t)d.v.data)[j * D + c] = j == SAMPLED_KEYS - 1 ? 1000 * (c == 0) : j / 128 == SAMPLED_KEYS / 128 - 1 ? 0.2f : numbers[2][j * D + c] * 0.1f;
+        d.flags = ATTN_SCALE | ATTN_CAUSAL | ATTN_OFFSET, d.offset = SAMPLED_KEYS - 1 - FEW, d.q_len = SAMPLED_ROWS - 7 * n;
+        d.backend = "reference", d.tolerance = d.quantile = 0, d.cert = NULL, d.statistics = NULL;
+        assert_ok(attn_forward(&d));
+        d.backend = "adaptive", d.tolerance = 0.01f, d.quantile = 0.5f, d.cert = cert, d.statistics = &s, d.o.data = o;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < d.q_len; i++) beyond += row_off(o + i * D, want + i * D) > (i < FEW ? 0.005 : 10);
+        assert_true(s.rows_redone == 0 ? beyond == FEW && s.rows_beyond <= s.rows_sampled / 2 : beyond == 0 && s.rows_redone == FEW);
+        stayed += s.rows_redone == 0;
+    }
+    if (stayed < 2) fail_msg("rows stayed %d times of 6", stayed);
+}
+
+/* One key of one value, alone with weight in its chunk, of which the codes leave as much as they can, all on one side; the other keys have no
+ * value: what rows are off by is as much as it can be. */
+static void test_worst_key(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280, AT = 200 };
+    static float q[ROWS * D], k[KEYS * D], v[KEYS * D], o[ROWS * D], want[ROWS * D], cert[ROWS];
+    double most = 0;
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        const float off = (float)(n / 2 + 1) * 0.18f, step = 1.0f / 32767, side = n % 2 ? -0.49f : 0.49f;
+        attn_statistics told;
+        attn_desc d = make(1, ROWS, KEYS);
+        memset(k, 0, sizeof k), memset(v, 0, sizeof v);
+        for (int64_t i = 0; i < ROWS * D; i++) q[i] = i % D ? off / (3 * 0.49f * step) : 0;
+        for (int64_t j = AT / 128 * 128; j < AT / 128 * 128 + 128; j++)
+            for (int64_t c = 1; c < D; c++) k[j * D + c] = j == AT ? side * step : -20 / (3 * q[1]);
+        k[AT * D] = v[AT * D] = 1;
+        d.heads = 1, d.scale = 1, d.flags = ATTN_SCALE, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = want, d.backend = "reference";
+        assert_ok(attn_forward(&d));
+        d.flags |= ATTN_TOLERANCE_ABSOLUTE, d.backend = "adaptive", d.tolerance = 0.02f, d.o.data = o, d.cert = cert, d.statistics = &told;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        assert_true(told.tiles_int16 > 0 && told.rows_redone == 0);
+        for (int64_t i = 0; i < ROWS; i++) {
+            const double is = row_off(o + i * D, want + i * D);
+            if (!(is <= (double)cert[i] + 1e-8)) fail_msg("a score off by %g: row %d is off by %g, cert %g", (double)off, (int)i, is, (double)cert[i]);
+            if (cert[i] > 0) most = fmax(most, is / (double)cert[i]);
+        }
+    }
+    if (!(most > 0.5)) fail_msg("at most %g of a certificate was needed", most);
+}
+
+/* In which column a value lies says nothing of a row's certificate, with singular values or without. */
+static void test_columns(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280, V_DIM = 40 };
+    static float v[2][KEYS * V_DIM], o[2][ROWS * V_DIM], cert[2][ROWS];
+    (void)state;
+    for (int64_t i = 0; i < KEYS * V_DIM; i++) {
+        v[0][i] = numbers[2][i] * (float)(1 + i % V_DIM * (i % V_DIM)) * 1e-3f;
+        v[1][i / V_DIM * V_DIM + V_DIM - 1 - i % V_DIM] = v[0][i];
+    }
+    for (int many = 0; many < 2; many++) {
+        for (int back = 0; back < 2; back++) {
+            attn_statistics told;
+            attn_desc d = make(1, ROWS, KEYS);
+            d.heads = 1, d.v_dim = V_DIM, d.v.data = v[back], d.o.data = o[back], d.cert = cert[back], d.statistics = &told, d.tolerance = 0.05f, d.backend = "adaptive";
+            if (no_products(&d)) skip();
+            unit_spectrum(many);
+            const attn_status s = attn_forward(&d);
+            unit_spectrum(0);
+            assert_ok(s);
+            assert_true(told.tiles_int16 > 0 && told.rows_redone == 0 && cert[back][0] > 0);
+        }
+        assert_memory_equal(cert[0], cert[1], sizeof cert[0]);
+        for (int64_t i = 0; i < ROWS * V_DIM; i++) assert_true(o[0][i] == o[1][i / V_DIM * V_DIM + V_DIM - 1 - i % V_DIM]);
+    }
+}
+
+/* Scores of which codes say nothing: all is computed as a plain call has it, and the statistics say so. */
+static void test_hopeless(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280 };
+    static float q[ROWS * H * D], o[2][ROWS * H * D], cert[ROWS * H];
+    attn_statistics told;
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = 3000 * numbers[0][i];
+    d.q.data = q, d.o.data = o[0], d.backend = "flash";
+    assert_ok(attn_forward(&d));
+    d.o.data = o[1], d.backend = "adaptive", d.tolerance = 0.01f, d.cert = cert, d.statistics = &told;
+    if (no_products(&d)) skip();
+    for (int named = 1; named >= 0; named--) {
+        d.backend = named ? "adaptive" : NULL;
+        memset(o[1], 0xff, sizeof o[1]), memset(cert, 0xff, sizeof cert), memset(&told, 0xff, sizeof told);
+        assert_ok(attn_forward(&d));
+        assert_memory_equal(o[1], o[0], sizeof o[0]);
+        for (int64_t i = 0; i < ROWS * H; i++) assert_true(cert[i] == 0);
+        assert_true(told.tiles_int16 == 0 && told.rows_redone == 0 && told.tiles_f32 == ROWS * H * KEYS / 128 && told.why[0]);
+    }
+}
+
+/* Rows whose keys are cut into splits are not sampled: each keeps to the tolerance by its certificate. */
+static void test_sampled_splits(void **state)
+{
+    enum { ROWS = 240, KEYS = 2304 };
+    static float v[KEYS * D], o[ROWS * D], want[ROWS * D], cert[ROWS];
+    attn_statistics told;
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    for (int64_t j = 0; j < KEYS; j++)
+        for (int64_t c = 0; c < D; c++) v[j * D + c] = j == 200 && c == 0 ? 1000 : j / 128 == 1 ? 0.2f : numbers[2][j * D + c] * 0.1f;
+    d.heads = 1, d.v.data = v, d.scale = 0.1f, d.flags = ATTN_SCALE, d.backend = "reference", d.o.data = want;
+    assert_ok(attn_forward(&d));
+    d.flags = ATTN_SCALE | ATTN_TOLERANCE_ABSOLUTE, d.backend = "adaptive", d.tolerance = 0.01f, d.quantile = 0.5f, d.o.data = o, d.cert = cert, d.statistics = &told;
+    if (no_products(&d)) skip();
+    assert_ok(attn_forward(&d));
+    assert_true(told.tiles_int16 > 0 && told.rows_redone > 0);
+    assert_int_equal(told.rows_sampled, 0);
+    for (int64_t i = 0; i < ROWS; i++) assert_true(cert[i] <= 0.01f && row_off(o + i * D, want + i * D) <= 0.0101);
+}
+
+/* More rows than a unit has, of five heads to a kv head: a unit begins at any of them. The certificates of a head that looks at all keys
+ * alike are all the same and no other's; each row has the tiles that it sees. */
+static void test_group_units(void **state)
+{
+    enum { HEADS = 5, ROWS = 420, KEYS = 1280 };
+    static float o[HEADS * ROWS * D], cert[HEADS * ROWS], q[HEADS * ROWS * D];
+    (void)state;
+    for (int causal = 0; causal < 2; causal++)
+        for (int alike = 0; alike < HEADS; alike++) {
+            int64_t tiles = 0;
+            attn_statistics told;
+            attn_desc d = make(1, ROWS, KEYS);
+            for (int64_t i = 0; i < COUNT(q); i++) q[i] = i / D % HEADS == alike ? 0 : numbers[0][i];
+            d.heads = HEADS, d.q.data = q, d.o.data = o, d.cert = cert, d.statistics = &told, d.tolerance = 0.1f, d.backend = "adaptive";
+            d.flags = causal ? ATTN_CAUSAL | ATTN_OFFSET : 0, d.offset = causal ? 700 : 0;
+            if (no_products(&d)) skip();
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; i < ROWS; i++) tiles += HEADS * (((causal && 700 + i + 1 < KEYS ? 700 + i + 1 : KEYS) + 127) / 128);
+            assert_int_equal(told.rows, HEADS * ROWS);
+            assert_int_equal(told.rows_redone, 0);
+            assert_int_equal(told.tiles_int16 + told.tiles_f32, tiles);
+            assert_true(told.tiles_int16 > told.tiles_f32);
+            for (int64_t i = 0; i < HEADS * ROWS && !causal; i++)       /* 0: of a unit of few rows */
+                if (cert[i] > 0 && (cert[i] == cert[alike * ROWS]) != (i / ROWS == alike)) fail_msg("row %d of head %d: cert %g, %g of head %d", (int)(i % ROWS), (int)(i / ROWS), (double)cert[i], (double)cert[alike * ROWS], alike);
+        }
+}
+
+/* What is told follows from no thread: the largest error of lse is that of all rows. */
+static void test_told_by_threads(void **state)
+{
+    enum { HEADS = 16, ROWS = 384, KEYS = 1280 };
+    static float o[HEADS * ROWS * D], lse[HEADS * ROWS], q[HEADS * ROWS * D];
+    attn_statistics told, one = { 0 };
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = numbers[0][i] * (float)(1 + i % (HEADS * D) / D);     /* each head has errors of its own */
+    for (int32_t threads = 1; threads <= 4; threads++) {
+        attn_desc d = make(1, ROWS, KEYS);
+        d.heads = HEADS, d.kv_heads = HEADS, d.q.data = q, d.o.data = o, d.lse = lse, d.backend = "adaptive", d.tolerance = 0.05f;
+        d.statistics = &told, d.threads = threads;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        if (threads == 1) one = told;
+        assert_true(told.lse_error > 0 && told.tiles_int16 > 0);
+        assert_memory_equal(&told, &one, sizeof told);
+    }
+}
+
+/* An absolute tolerance counts in the units of v, from the guess to the certificate: with both 64 times as large or small all is the same. */
+static void test_absolute_units(void **state)
+{
+    enum { ROWS = 400, KEYS = 1280 };
+    static float v[KEYS * D], o[2][ROWS * H * D], cert[2][ROWS * H];
+    attn_statistics told[3];
+    (void)state;
+    for (int n = 0; n < 3; n++) {
+        const float unit = n == 0 ? 1 : n == 1 ? 64 : 1.0f / 64;
+        attn_desc d = make(1, ROWS, KEYS);
+        for (int64_t i = 0; i < COUNT(v); i++) v[i] = unit * numbers[2][i];
+        d.flags = ATTN_TOLERANCE_ABSOLUTE, d.tolerance = 0.03f * unit, d.backend = "adaptive", d.v.data = v, d.o.data = o[n > 0], d.cert = cert[n > 0], d.statistics = &told[n];
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        assert_true(told[n].tiles_int16 > 0 && told[n].tiles_int16 == told[0].tiles_int16 && told[n].rows_redone == told[0].rows_redone);
+        for (int64_t i = 0; n && i < ROWS * H; i++) assert_true(cert[1][i] == unit * cert[0][i]);
+        for (int64_t i = 0; n && i < ROWS * H * D; i++) assert_true(o[1][i] == unit * o[0][i]);
+    }
+}
+
+/* Padding has no part in how the rows of a sequence are dealt to units, nor in what their certificates are. */
+static void test_padded_units(void **state)
+{
+    enum { USED = 480, ROWS = 8000, KEYS = 1280 };
+    static float o[2][ROWS * D], cert[2][ROWS];
+    static const int32_t used[1] = { USED };
+    (void)state;
+    for (int padded = 0; padded < 2; padded++) {
+        attn_desc d = make(1, padded ? ROWS : USED, KEYS);
+        d.heads = 1, d.flags = ATTN_OFFSET | ATTN_CAUSAL, d.offset = 780, d.backend = "adaptive", d.tolerance = 0.05f, d.o.data = o[padded], d.cert = cert[padded], d.threads = 1;
+        if (padded) d.seq.used_q = used;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+    }
+    assert_true(cert[0][0] > 0);
+    assert_memory_equal(o[1], o[0], USED * D * 4);
+    assert_memory_equal(cert[1], cert[0], USED * 4);
+}
+
+/* Rows of scores that codes say nothing of have no certificate at all, and do not stay. */
+static void test_sampled_far(void **state)
+{
+    static float o[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
+    attn_statistics s;
+    attn_desc d;
+    (void)state;
+    sampled_call(&d, 0, 0.5f, o, cert, &s);
+    for (int64_t i = 13; i < SAMPLED_ROWS; i += 48) ((float *)(uintptr_t)d.q.data)[i * D] = 1e6f;
+    if (no_products(&d)) skip();
+    assert_ok(attn_forward(&d));
+    assert_int_equal(s.rows_redone, SAMPLED_ROWS / 48);
+    for (int64_t i = 0; i < SAMPLED_ROWS; i++) assert_true(isfinite(cert[i]) && (cert[i] == 0) == (i % 48 == 13));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_worst_key),
+        cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_group_units),
+        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_sampled_far),
+    };
+    fill_all();
+    return cmocka_run_group_tests_name("tolerance", tests, NULL, NULL);
+}
