@@ -14,16 +14,16 @@ HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_CARRY_DECODE=4 -DGPU_PART_KEYS=64
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
-# NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16 and sm90f16, of CI, have kernels of one type
-HIP_EMULATED        = sm80 sm80f16 sm90 sm90f16
+# NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16d64 and its like, of CI, have kernels of one type and half the dims
+HIP_EMULATED        = sm80 sm80f16d64 sm80f16d128 sm90 sm90f16d64 sm90f16d128
 HIP_EMULATE         = test/gpu/hip_emulate.h
 # what test/gpu/hip_rows.py keeps of the table: all where there is none
-HIP_ROWS_sm80f16    = f16 units
-HIP_ROWS_sm90f16    = f16 wgmma
+$(foreach d,d64 d128,$(eval HIP_ROWS_sm80f16$(d) = f16 units $(d))$(eval HIP_ROWS_sm90f16$(d) = f16 wgmma $(d)))
 HIP_ROWS_sm90       = both wgmma
 # wgmma: late in one, at once in the other; with carries and parts every few tiles
-HIP_DEFINES_sm90f16 = '-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)' -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
-HIP_DEFINES_sm90    = $(HIP_DEFINES_sm90f16) -DHIP_EMULATE_EARLY
+HIP_DEFINES_sm90f16d64 = '-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)' -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
+HIP_DEFINES_sm90f16d128 = $(HIP_DEFINES_sm90f16d64)
+HIP_DEFINES_sm90    = $(HIP_DEFINES_sm90f16d64) -DHIP_EMULATE_EARLY
 # Calls that test/gpu/hip_wrap.c counts and makes fail.
 HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCreate hipStreamCreateWithFlags hipEventCreate \
               hipEventCreateWithFlags hipFree hipHostFree hipFreeAsync hipHostUnregister hipStreamDestroy hipEventDestroy hipMemcpy \
@@ -75,9 +75,9 @@ build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wra
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
-# in CI each chip has kernels of one type of 16 bits, which of the two turns with the sources (hip.sh): a third less is to be compiled
-$(foreach c,$(HIP_CHIPS),$(foreach t,f16 bf16,$(eval HIP_ROWS_$(c)$(t) = $(t) chip)$(eval HIP_DEFINES_$(c)$(t) = $(HIP_DEFINES_$(c)))\
-    $(eval $(call HIP_RULES,$(c)$(t),$(c),build/hip/$(c)$(t)/attn_hip.c))))
+# in CI each chip has kernels of one type of 16 bits and of half the dims, which turn with the sources (hip.sh): a third is left to compile
+$(foreach c,$(HIP_CHIPS),$(foreach t,f16 bf16,$(foreach d,d64 d128,$(eval HIP_ROWS_$(c)$(t)$(d) = $(t) chip $(d))$(eval HIP_DEFINES_$(c)$(t)$(d) = $(HIP_DEFINES_$(c)))\
+    $(eval $(call HIP_RULES,$(c)$(t)$(d),$(c),build/hip/$(c)$(t)$(d)/attn_hip.c)))))
 $(foreach c,$(HIP_EMULATED),$(eval $(call HIP_RULES,$(c),gfx1100,$(if $(HIP_ROWS_$(c)),build/hip/$(c)/)attn_hip.c,$(HIP_EMULATE))))
 build/hip/%/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
 	@mkdir -p $(@D)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # test/gpu/hip.sh missing                 prints what is missing for the GPU tests, or fails when nothing is
 # test/gpu/hip.sh build                   builds the simulator and what the programs of all chips have
-# test/gpu/hip.sh folder CHIP [full]      where in build/hip they are: kernels of one type of 16 bits, which turns with the sources; full: of both
-# test/gpu/hip.sh run CHIP [full]         builds and runs the tests of a chip: the fixed ones, then the grid in three orders of waves and workgroups, full: four
+# test/gpu/hip.sh folder CHIP [full]      where in build/hip they are: kernels of one type of 16 bits and of 64 and 256 or 32 and 128 dims, which turn with the sources; full: of all
+# test/gpu/hip.sh run CHIP [full]         builds and runs the tests of a chip: half of the fixed ones, the other chip of its family the others, full: all; then
+#                                         the grid in three orders of waves and workgroups, full: four
 # test/gpu/hip.sh emulated [full]         those of NVIDIA's mma.sync and wgmma, emulated: the grid with kernels of f16, full: of both types, and gradients
 # test/gpu/hip.sh examples                the examples that a GPU compiler builds
 # test/gpu/hip.sh compile [full]          other chips, languages, compilers and NVIDIA: what their front ends say, or full: compiled with -O3; not run
@@ -32,12 +33,13 @@ skip_if_missing() {
 
 # What CI draws turns with the sources, and HIP_TURN=N repeats it.
 turn=${HIP_TURN:-$((0x$(cat attn.h attn_hip.c | sha1sum | cut -c1-6)))}
-# chip, full or nothing. The two chips of a family have the two types.
+# chip, full or nothing. The two chips of a family have the two types, and one the dims that the other has not.
 folder() {
-    local types=(f16 bf16) turn=$turn
+    local types=(f16 bf16) dims=(d64 d128) turn=$turn
     if [ "${2:-}" = full ]; then echo "$1"; return; fi
-    case $1 in gfx942|gfx1201) turn=$((turn + 1)) ;; esac
-    echo "$1${types[turn % 2]}"
+    case $1 in gfx942|gfx1201|sm90) turn=$((turn ^ 3)) ;; esac
+    case $1 in sm*) types=(f16 f16) ;; esac
+    echo "$1${types[turn % 2]}${dims[turn / 2 % 2]}"
 }
 # label, program and its arguments: adds the program's totals, its log is shown where it failed
 add() {
@@ -59,16 +61,18 @@ same_bits() { # what it means that the last hash is not $first
     else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
 }
 run_chip() { # chip, full or nothing
-    local count=270 few=36 backward=80 bits=22 seed first order proof grid
+    local count=270 few=36 backward=80 bits=22 seed first order proof grid type half=
     chip=$(folder "$1" "${2:-}")
-    grid="build/hip/$chip/hip_grid --type ${chip#"$1"}"
+    type=${chip#"$1"}
+    grid="build/hip/$chip/hip_grid --type ${type%d*}"
     if [ "${2:-}" = full ]; then count=6000 few=600 backward=2600 bits=24 grid=build/hip/$chip/hip_grid; fi
-    proof="HIPSIM_ARCH=$1 HIPSIM_POISON=1 HIP_TYPE=${chip#"$1"}"
+    proof="HIPSIM_ARCH=$1 HIPSIM_POISON=1 HIP_TYPE=${type%d*} HIP_DIMS=d${type##*d}"
     case $1 in gfx90a) seed=100 ;; gfx942) seed=200 ;; gfx1100) seed=300 ;; *) seed=400 ;; esac
+    [ "${2:-}" = full ] || half=$(((turn / 4 + seed / 100) % 2))
     seed=$((seed + turn * 1000))
     make -s build/hip/$chip/hip_unit build/hip/$chip/hip_grid || exit 1
     echo "  $chip: built in $SECONDS s"
-    add "fixed tests" $proof build/hip/$chip/hip_unit
+    add "fixed tests" $proof HIP_HALF=$half build/hip/$chip/hip_unit
     add "forward" $proof $grid --count $count --cost $bits --seed $seed
     # the same cases in another order of waves and workgroups: the same bits
     add "forward, races" $proof HIPSIM_GLOBAL_RACES=1 $grid --count $few --cost $((bits - 2)) --seed $((seed + 1)) --hash
@@ -100,18 +104,18 @@ in_two_orders() { # label, program and its arguments: the same bits
     done
 }
 run_emulated() { # full or nothing; a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=180 few=30 backward=150 scalar=--scalar first
-    chip=sm80f16
-    if [ "${1:-}" = full ]; then chip=sm80 count=3000 few=600 backward=600 scalar=; fi
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=180 few=30 backward=150 scalar=--scalar first type=
+    chip=$(folder sm80 "${1:-}")
+    if [ "${1:-}" = full ]; then count=3000 few=600 backward=600 scalar=; else type=f16; fi
     make -s build/hip/$chip/hip_grid build/hip/$chip/hip_unit || exit 1
-    for tests in small_weights '*_scores'; do add "$tests" $proof HIP_TYPE=${chip#sm80} build/hip/$chip/hip_unit "$tests"; done
+    for tests in small_weights '*_scores'; do add "$tests" $proof HIP_TYPE=$type build/hip/$chip/hip_unit "$tests"; done
     [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
     add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) $scalar
     in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar
     in_two_orders "backward" $proof build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed $((601 + turn * 1000)) $scalar
     # wgmma, with more LDS than the chip that runs it has
-    chip=sm90f16 count=120 proof="$proof HIPSIM_LDS=262144"
-    if [ "${1:-}" = full ]; then chip=sm90 count=3000; fi
+    chip=$(folder sm90 "${1:-}") count=120 proof="$proof HIPSIM_LDS=262144"
+    [ "${1:-}" != full ] || count=3000
     make -s build/hip/$chip/hip_grid || exit 1
     add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) --scalar
     if grep -q '_wgmma [0-9]' "build/hip/$chip/log"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $chip: no kernel on wgmma ran"; fi
@@ -171,5 +175,5 @@ run) skip_if_missing; run_chip "$2" "${3:-}"; finish ;;
 emulated) skip_if_missing; run_emulated "${2:-}"; finish ;;
 examples) skip_if_missing; test/build/examples.sh hip ;;
 compile) skip_if_missing; compile_only "${2:-}"; finish ;;
-*) sed -n '2,8s/^# //p' "$0"; exit 2 ;;
+*) sed -n '2,9s/^# //p' "$0"; exit 2 ;;
 esac

@@ -44,7 +44,7 @@ static struct shared {
 static const char *const type_name[] = {[ATTN_F16] = " --type f16", [ATTN_BF16] = " --type bf16", [0] = ""};
 
 static void repeat(const run_opts *o, int64_t index, int where) {
-    static const char *const names[] = {"HIPSIM_ARCH", "HIPSIM_ORDER", "HIPSIM_POISON", "HIPSIM_GLOBAL_RACES"};
+    static const char *const names[] = {"HIPSIM_ARCH", "HIPSIM_ORDER", "HIPSIM_POISON", "HIPSIM_GLOBAL_RACES", "HIP_DIMS"};
     printf("  repeat:");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) && *getenv(names[i])) printf(" %s=%s", names[i], getenv(names[i]));
@@ -92,7 +92,7 @@ static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_
     if (o->backward && !strstr(plan.kernel, "_backward")) return "no kernel of a backward";
     if (o->backward) return o->scalar || (hip_grad_unit(d, g) != 0) == hip_has_flash_grad(d, g, plan.isa) ? NULL : "a scalar backward where there is another, or the other way round";
     if (!strncmp(plan.kernel, "decode_", 7)) return plan.splits > 1 && d->q_len <= 16 && d->dropout == 0 ? NULL : "a decode of nothing";
-    if (!o->scalar && d->head_dim <= 256 && proof_v_dim(d) <= 256 && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
+    if (!o->scalar && d->head_dim <= hip_most_dims(NULL) && proof_v_dim(d) <= hip_most_dims(NULL) && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
         !hip_scalar_cache(d) && strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";
     if (hip_scalar_cache(d) != !!strstr(plan.kernel, "_cache")) return "a kernel of caches where there is none, or none where there is one";
     return NULL;

@@ -1,8 +1,8 @@
 """hip_rows.py - attn_hip.c with some rows of its table alone: what is not tested need not be compiled.
 
-usage: hip_rows.py f16|bf16|both chip|units|wgmma|plain|main    prints it with the kernels of matrix units for that type of 16 bits, and chip: all
+usage: hip_rows.py f16|bf16|both chip|units|wgmma|plain|main [d64|d128]    prints it with the kernels of matrix units for that type of 16 bits, and chip: all
 others, f32's gradients with f16; units: the scalar ones; wgmma: of that unit alone, and the scalar ones; to be compiled and not run: plain: the plain, aligned ones of
-wgmma and no others; main: the plain, aligned ones of 64 and 128 dims of AMD's chips, and those that decode"""
+wgmma and no others; main: the plain, aligned ones of 64 and 128 dims of AMD's chips, and those that decode. d64, d128: of those the ones of 64 and 256 dims, of 32 and 128"""
 import pathlib
 import re
 import sys
@@ -18,6 +18,16 @@ def without(text, *lists):
 def without_dtype(text, dtype):
     """The table without the rows of a type of 16 bits."""
     return re.sub(rf'GPU_ROWS_(?:(?:GRAD_)?16_\w+|W?G?MMA(?:32)?)\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
+
+
+def without_dims(text, *dims):
+    """The table without the rows of tiles that are made for so many dims, and those that decode them."""
+    inner = r"(?:[^()]|\([^()]*\))*\)"
+    for d in dims:
+        text = re.sub(rf'GPU_ROWS_(?:GRAD_)?16_D\(name, UNIT\w*, DTYPE, {d},{inner}|GPU_ROWS_M?FMA32\({d},{inner}'
+                      rf'|GPU_ROWS_GRAD_F32_D\("mfma32_" dtype "_d{d}",{inner}|GPU_ROW_DECODE\("decode_[^\\\n(]*_d{d}",{inner}'
+                      rf'|GPU_ROW_MMA\("flash_" name "_d{d}(?:_\w+)?",{inner}|GPU_ROWS_WGMMA_D\("flash_" name "_d{d}_wgmma",{inner}', "", text)
+    return re.sub(r"(?:[ ]*\\\n[ ]*)+(?=\n(?:#|/\*|\n))", "", text)      # a list does not go on behind its last row
 
 
 def only_units(text):
@@ -51,12 +61,13 @@ def only_main(text):
 
 
 WHAT = {"main": only_main, "chip": str, "units": only_units, "wgmma": only_wgmma, "plain": only_plain}
+DIMS = {"d64": (32, 128), "d128": (64, 256)}            # which are left out
 if __name__ == "__main__":
-    if not (len(sys.argv) == 3 and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2] in WHAT):
+    if not (len(sys.argv) in (3, 4) and all(x in DIMS for x in sys.argv[3:]) and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2] in WHAT):
         sys.exit(__doc__.split("usage: ")[1])
     source = (pathlib.Path(__file__).absolute().parent.parent.parent / "attn_hip.c").read_text()
     if sys.argv[1] != "both":
         source = without_dtype(source, "bf16" if sys.argv[1] == "f16" else "f16")
     if sys.argv[1] == "bf16":
         source = without(source, "BACKWARD_32")
-    print(WHAT[sys.argv[2]](source), end="")
+    print(without_dims(WHAT[sys.argv[2]](source), *DIMS.get(sys.argv[-1], ())), end="")
