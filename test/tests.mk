@@ -37,14 +37,18 @@ UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)
 PROOF_OBJECTS  = $(if $(filter clang ofast fastmath clangofast,$(1)),plain,$(1))
 
 # ---------------------------------------------------------------------------------------------- what is run
-UNIT_RUNS      = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
+# Without AVX-512 the others' ISA is AVX2 anyway.
+SAME_ISA       = $(if $(shell grep -m1 -o avx512vl /proc/cpuinfo 2>/dev/null),,%@avx2)
+UNIT_RUNS      = $(filter-out $(SAME_ISA),$(UNIT_RUNS_ALL))
+UNIT_RUNS_ALL  = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
                  $(foreach u,backends edges extremes guard thin hidden planes convert,plain/$(u)@avx2 plain/$(u)@portable) \
                  $(foreach u,backends edges guard hidden thin planes,tile/$(u)) \
                  $(foreach u,validate reference backends convert merge memory edges parallel extremes,ofast/$(u)) \
                  $(foreach u,validate reference backends convert memory edges parallel,O0/$(u)) ofast/hidden clangofast/hidden
 UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/backends@portable
 
-PROOF_RUNS     = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
+PROOF_RUNS     = $(filter-out $(SAME_ISA),$(PROOF_RUNS_ALL))
+PROOF_RUNS_ALL = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach p,types beyond grid,plain/$(p)@avx2 plain/$(p)@portable ofast/$(p)) \
                  $(foreach w,clangofast O0 omp m32 tile,$(w)/grid) \
                  $(foreach p,grid grid@portable identity types alloc sizes decode,asan/$(p)) \

@@ -173,6 +173,39 @@ static void test_worst_key(void **state)
     if (!(most > 0.5)) fail_msg("at most %g of a certificate was needed", most);
 }
 
+/* All keys have weight, half of the scores are too large by what codes leave and half too small, and values are far apart on their sides: what each
+ * moves adds up, and a certificate that does not multiply them is too small a hundred times. */
+static void test_worst_keys(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280 };
+    static float q[ROWS * D], k[KEYS * D], v[KEYS * D], o[ROWS * D], want[ROWS * D], cert[ROWS];
+    const float step = 1.0f / 32767;
+    double most = 0;
+    (void)state;
+    for (int n = 0; n < 3; n++) {
+        const float off = (float)(n + 1) * 0.06f;
+        attn_statistics told;
+        attn_desc d = make(1, ROWS, KEYS);
+        for (int64_t i = 0; i < ROWS * D; i++) q[i] = i % D ? off / ((D - 1) * 0.49f * step) : 0;
+        for (int64_t i = 0; i < KEYS * D; i++) {
+            const float side = i / D % 2 ? -1 : 1;
+            k[i] = i % D ? side * 0.49f * step : 1, v[i] = side * 100;
+        }
+        d.heads = 1, d.scale = 1, d.flags = ATTN_SCALE, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = want, d.backend = "reference";
+        assert_ok(attn_forward(&d));
+        d.flags |= ATTN_TOLERANCE_ABSOLUTE, d.backend = "adaptive", d.tolerance = 90, d.o.data = o, d.cert = cert, d.statistics = &told;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        assert_true(told.tiles_int16 > 0 && told.rows_redone == 0);
+        for (int64_t i = 0; i < ROWS; i++) {
+            const double is = row_off(o + i * D, want + i * D);
+            if (!(is <= (double)cert[i] + 1e-3)) fail_msg("scores off by %g: row %d is off by %g, cert %g", (double)off, (int)i, is, (double)cert[i]);
+            most = fmax(most, is / (double)cert[i]);
+        }
+    }
+    if (!(most > 0.4)) fail_msg("at most %g of a certificate was needed", most);
+}
+
 /* In which column a value lies says nothing of a row's certificate, with singular values or without. */
 static void test_columns(void **state)
 {
@@ -347,7 +380,7 @@ static void test_sampled_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_worst_key),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_worst_keys),
         cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far),
