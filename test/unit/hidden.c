@@ -177,6 +177,40 @@ static void test_nan_gradients(void **state)
         }
     }
 }
+/* Rows of more dims than are summed at a time where a NaN is hidden, their last part not whole: of o, and of gradients. */
+static void test_nan_wide(void **state)
+{
+    enum { KEYS = 340, ROWS = 6, DIM = 300, ALL = KEYS * DIM };
+    static float dout[ROWS * DIM], grads[3][3][ALL];
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        const int64_t at = n < 2 ? 7 : KEYS - 8;
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        fill_tensors();
+        d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.q.data = q, d.k.data = k, d.v.data = v;
+        for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2;
+        for (int64_t i = 0; i < COUNT(dout); i++) dout[i] = v[COUNT(v) - 1 - i];
+        by_mask(&d, KEYS);
+        (n % 2 ? v : k)[at * DIM + 3] = NAN;
+        for (int b = 0; b < 3; b++) {
+            d.backend = b == 0 ? "reference" : b == 1 ? "flash" : "standard";
+            d.o.data = o[b > 0], d.lse = lse[b > 0], g.dout.data = dout, g.dq.data = grads[b][0], g.dk.data = grads[b][1], g.dv.data = grads[b][2];
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; i < ROWS * DIM; i++)
+                if (isfinite(o[0][i]) ? !(fabsf(o[b > 0][i] - o[0][i]) <= 1e-5f) : isfinite(o[1][i]) && b)
+                    fail_msg("NaN in key %d, %s: o[%d] is %g, not %g", (int)at, d.backend, (int)i, (double)o[b > 0][i], (double)o[0][i]);
+            d.lse = lse[0];
+            assert_ok(attn_backward(&d, &g));
+            for (int t = 0; t < 3; t++)
+                for (int64_t i = 0; i < (t ? KEYS : ROWS) * DIM; i++) {
+                    const float want = grads[0][t][i], got = grads[b][t][i];
+                    if (isfinite(want) ? !(fabsf(got - want) <= 1e-5f * (1 + fabsf(want))) : isfinite(got))
+                        fail_msg("NaN in key %d, %s: gradient %d[%d] is %g, not %g", (int)at, d.backend, t, (int)i, (double)got, (double)want);
+                }
+        }
+    }
+}
 /* bf16 in and out, which some machines multiply as it is, two keys at a time: a NaN of V reaches its column of the rows that see it, and
  * changes no bit elsewhere from what a 0 there leaves. Lengths, windows and masks begin and end within pairs of keys. */
 static void test_nan_bf16(void **state)
@@ -327,6 +361,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
