@@ -69,7 +69,7 @@ build/bench_unit: test/bench/bench_unit.c attn_bench.c attn.h
 
 build/bench_unit_asan: test/bench/bench_unit.c attn_bench.c attn.h
 	@mkdir -p build
-	$(WAY_asan) -std=c99 $(WARN) -DATTN_NO_AVX512 -I. -pthread $< -o $@ -lm -ldl
+	$(WAY_asan) -std=c99 $(WARN) -Werror -DATTN_NO_AVX512 -I. -pthread $< -o $@ -lm -ldl
 
 ## bench         build and run the default benchmark, under 90 s; needs a C compiler and make only
 bench: attn_bench

@@ -38,7 +38,7 @@ PROOF_OBJECTS  = $(if $(filter clang ofast fastmath clangofast,$(1)),plain,$(1))
 
 # ---------------------------------------------------------------------------------------------- what is run
 # Without AVX-512 the others' ISA is AVX2 anyway.
-SAME_ISA       = $(if $(shell grep -m1 -o avx512vl /proc/cpuinfo 2>/dev/null),,%@avx2)
+SAME_ISA      := $(if $(shell grep -m1 -o avx512vl /proc/cpuinfo 2>/dev/null),,%@avx2)
 UNIT_RUNS      = $(filter-out $(SAME_ISA),$(UNIT_RUNS_ALL))
 UNIT_RUNS_ALL  = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
                  $(foreach u,backends edges extremes guard thin hidden planes convert,plain/$(u)@avx2 plain/$(u)@portable) \

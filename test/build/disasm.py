@@ -98,8 +98,8 @@ def faults(text, machine):
 
 
 def built(cc, here):
-    """The object that make has built of the same header with that compiler and -O2 (test/tests.mk), or None."""
-    obj = os.path.join(here, "build", {"gcc": "plain", "clang": "clang"}.get(cc, cc), "impl.o")
+    """The object that make has built of the same header with -O2 and gcc or clang (test/tests.mk), or None."""
+    obj = os.path.join(here, "build", {"gcc": "plain", "clang": "clang"}.get(cc, ""), "impl.o")
     sources = [os.path.join(here, name) for name in ("attn.h", "test/common/impl.c")]
     if not os.path.exists(obj) or os.path.getmtime(obj) < max(map(os.path.getmtime, sources)):
         return None

@@ -32,7 +32,7 @@ skip_if_missing() {
 }
 
 # What CI draws turns with the sources, and HIP_TURN=N repeats it.
-turn=${HIP_TURN:-$((0x$(cat attn.h attn_hip.c | sha1sum | cut -c1-6)))}
+turn=${HIP_TURN:-$((0x$(cat attn.h attn_hip.c test/gpu/hip* | sha1sum | cut -c1-6)))}
 # chip, full or nothing. The two chips of a family have the two types, and one the dims that the other has not.
 folder() {
     local types=(f16 bf16) dims=(d64 d128) turn=$turn
@@ -61,12 +61,12 @@ same_bits() { # what it means that the last hash is not $first
     else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
 }
 run_chip() { # chip, full or nothing
-    local count=270 few=36 backward=80 bits=22 seed first order proof grid type half=
+    local count=270 few=36 backward=80 bits=22 seed first order proof grid type= dims= half=
     chip=$(folder "$1" "${2:-}")
-    type=${chip#"$1"}
-    grid="build/hip/$chip/hip_grid --type ${type%d*}"
+    if [ "$chip" != "$1" ]; then type=${chip#"$1"} dims=d${chip##*d} type=${type%d*}; fi
+    grid="build/hip/$chip/hip_grid --type $type"
     if [ "${2:-}" = full ]; then count=6000 few=600 backward=2600 bits=24 grid=build/hip/$chip/hip_grid; fi
-    proof="HIPSIM_ARCH=$1 HIPSIM_POISON=1 HIP_TYPE=${type%d*} HIP_DIMS=d${type##*d}"
+    proof="HIPSIM_ARCH=$1 HIPSIM_POISON=1 HIP_TYPE=$type HIP_DIMS=$dims"
     case $1 in gfx90a) seed=100 ;; gfx942) seed=200 ;; gfx1100) seed=300 ;; *) seed=400 ;; esac
     [ "${2:-}" = full ] || half=$(((turn / 4 + seed / 100) % 2))
     seed=$((seed + turn * 1000))

@@ -10,7 +10,7 @@
  * The cases run in a child process: an error of the simulator ends it, the parent names the case and goes on with the next. A
  * line `repeat:` is a command that runs that case alone. --hash prints a hash over all bits that came out: it must not depend on
  * HIPSIM_ORDER. --stop ends after the first failure. --scalar lets any case run on the scalar kernel. --type says that there are
- * matrix kernels for that type of 16 bits alone (hip_rows.py): what is drawn of the other is of that. --backward runs the
+ * matrix kernels for that type of 16 bits alone (hip_rows.py): what is drawn of the other is of that; HIP_DIMS, of which dims (hip.h). --backward runs the
  * gradients of the descriptions that have some, from the reference's o and lse, and passes over the others. */
 #define _GNU_SOURCE
 #include "hip.h"

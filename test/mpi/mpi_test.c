@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-static int rank, ranks, late;
+static int rank, ranks, late, thorough;
 static int64_t passed, failed, skipped, sent_keys, sent_all, longest, types_alive;
 static uint64_t clock_state;
 
@@ -386,6 +386,7 @@ int main(int argc, char **argv)
     if (o.only >= 0) run_case(&o, o.only, 0);
     for (int64_t i = 0; i < o.count && o.only < 0; i++) run_case(&o, i, 0);
     if (o.only < 0) run_wanted(&o);
+    thorough = o.count > 100;
     if (o.only < 0) fixed_tests();
     int64_t mine[3] = { passed, failed, skipped }, all[3];
     MPI_Allreduce(mine, all, 3, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);

@@ -20,7 +20,7 @@ look at what all others have passed.
 --fast gives each mutant eight seconds of the quick tests: what survives those is found quickly, and runs all by --again.
 
 --ci draws 20 of attn.h with a seed that follows from its text, so that it turns and can be repeated, and gives each ten seconds of the
-quick tests. Three or four of ten survive that, half of them because nothing can notice them (test/results/mutation.md), so survivors alone must not
+quick tests. Three or four of ten survive fifteen, half of them because nothing can notice them (test/results/mutation.md), so survivors alone must not
 make the run red: it fails below 7 caught of 20, which a rate of 0.65 does once in 500 runs and tests that have gone blind nearly always."""
 import argparse
 import collections
