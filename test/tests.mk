@@ -37,8 +37,8 @@ UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)
 PROOF_OBJECTS  = $(if $(filter clang ofast fastmath clangofast,$(1)),plain,$(1))
 
 # ---------------------------------------------------------------------------------------------- what is run
-# Without AVX-512 the others' ISA is AVX2 anyway.
-SAME_ISA      := $(if $(shell grep -m1 -o avx512vl /proc/cpuinfo 2>/dev/null),,%@avx2)
+# Without AVX-512 the others' ISA is AVX2 anyway, and that of asan, which has no AVX2, is portable.
+SAME_ISA      := $(if $(shell grep -m1 -o avx512vl /proc/cpuinfo 2>/dev/null),,%@avx2 asan/%@portable)
 UNIT_RUNS      = $(filter-out $(SAME_ISA),$(UNIT_RUNS_ALL))
 UNIT_RUNS_ALL  = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
                  $(foreach u,backends edges extremes guard thin hidden planes convert,plain/$(u)@avx2 plain/$(u)@portable) \
@@ -50,11 +50,11 @@ UNIT_RUNS_FULL = $(UNITS:%=clang/%) $(UNITS:%=size/%) clang/backends@avx2 clang/
 PROOF_RUNS     = $(filter-out $(SAME_ISA),$(PROOF_RUNS_ALL))
 PROOF_RUNS_ALL = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  $(foreach p,types beyond grid,plain/$(p)@avx2 plain/$(p)@portable ofast/$(p)) \
-                 $(foreach w,clangofast O0 omp m32 tile,$(w)/grid) \
+                 $(foreach w,clangofast O0 m32 tile,$(w)/grid) \
                  $(foreach p,grid grid@portable identity types alloc sizes decode,asan/$(p)) \
                  omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2 plain/decode@avx2 plain/decode@portable \
                  tile/decode tile/types
-PROOF_RUNS_FULL = fastmath/grid lto/grid asan/beyond $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
+PROOF_RUNS_FULL = fastmath/grid lto/grid omp/grid asan/beyond $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
 # what test/proof/hostile.sh compares, and test/proof/fuzz.sh runs
 BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 lto clangofast,$(w)/hostile) fuzz/fuzz
 
