@@ -58,9 +58,7 @@ static void check_shape(int64_t q_len, int64_t kv, int which, int how, uint32_t 
             bias[i * kv + j] = (how == 4 ? j % 2 : sees) ? (float)(j % 5) - 2 : -INFINITY;
             element_put(half, how == 2 ? ATTN_F16 : ATTN_BF16, i * kv + j, (double)bias[i * kv + j]);
         }
-    if (how == 0 || how == 4) {
-        by_mask(&d, kv);
-    }
+    if (how == 0 || how == 4) by_mask(&d, kv);
     if (how > 0) {
         by_bias(&d, kv);
         if (how == 2 || how == 3) d.bias.data = half, d.bias.dtype = how == 2 ? ATTN_F16 : ATTN_BF16;
