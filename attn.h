@@ -401,12 +401,12 @@ typedef struct attn_alloc {
  * it sees one. */
 typedef struct attn_statistics {
     int64_t tiles_int16, tiles_f32; /* a redone row's tiles count in both */
-    int64_t tiles_skipped;          /* of those of int16: none of their values was read */
+    int64_t tiles_skipped;          /* of those: none of their values was used */
     int64_t bytes;                  /* decode from int16: of k and v, read but for redone rows */
     int64_t rows, rows_redone;      /* of all heads; computed again, for their certificates */
     float largest_cert;             /* of any row, absolute */
     float lse_error;                /* of lse, where it is asked for, beyond what f32 code rounds */
-    float mass_skipped; /* of a row's sum, at most, by keys whose values were not read */
+    float mass_skipped; /* of a row's sum, at most, by keys whose values were not used */
     /* with a quantile: rows that were computed both ways; of those that were kept, how many were off
      * by more than the tolerance, and the largest error, absolute */
     int64_t rows_sampled, rows_beyond;
@@ -3188,14 +3188,15 @@ typedef struct attn__kernels {
     void (*narrow)(
         void *data, int32_t dtype, int64_t at, const float *src, int64_t dim, float factor);
     /* >>int16; NULL: no products of int16 */
-    void (*int16_q)(
-        const struct attn__adaptive *job, const struct attn__rows *u, const struct attn__int16 *t);
+    void (*int16_q)(const struct attn__adaptive *job, const struct attn__rows *u,
+        const struct attn__int16 *t, int bytes);
     void (*int16_keys)(const struct attn__rows *u, const struct attn__int16 *t, int64_t j,
-        int64_t j1, int64_t kb, int32_t *packed, struct attn__coded_chunk *chunk);
+        int64_t j1, int64_t kb, int bytes, int32_t *packed, struct attn__coded_chunk *chunk);
     void (*int16_values)(const struct attn__adaptive *job, const struct attn__rows *u,
-        const struct attn__int16 *t, int64_t j0, int64_t j1, int64_t kb,
+        const struct attn__int16 *t, int64_t j0, int64_t j1, int64_t kb, int bytes,
         struct attn__coded_chunk *chunk);
     void (*int16_chunk)(const struct attn__int16_group *g, int64_t j0, int64_t kb, int64_t ke);
+    void (*filter_chunk)(const struct attn__int16_group *g, int64_t j0, int64_t kb, int64_t ke);
     float (*int16_certificate)(const struct attn__adaptive *job, const struct attn__rows *u,
         const struct attn__int16 *t, int64_t r);
     float (*square)(float *x, int64_t n);
@@ -3743,6 +3744,7 @@ static struct attn__tuning {
     int no_flush;   /* denormal p are computed as such */
     int no_bf16;    /* bf16 is multiplied as f32 */
     int spectrum;   /* what is computed from codes is always bounded by singular values too */
+    int filter;     /* keys are left out where that does not pay, too */
 } attn__tuning;
 
 /* Scores as the kernels hold them: `natural` times one is the score of the manual, `exp2` times one
@@ -3984,6 +3986,7 @@ typedef struct attn__flash {
     char *workspace; /* threads * scratch, then the partials of key splits */
     float *partial;  /* [batch * kv_heads][splits][rows_partial * (v_pad + 2)] */
     int64_t units;
+    const struct attn__filter *filter; /* of >>adaptive: keys that are left out; NULL: none */
 } attn__flash;
 typedef char attn__flash_fits[sizeof(attn__flash) <= sizeof((attn_plan *)0)->own ? 1 : -1];
 /* Keys a split of a sequence: a function of its own lengths and heads. Few rows and many keys
@@ -4183,6 +4186,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     if (d->kv_len >= 2 * ATTN__SPLIT_KEYS && job->planned > 1 && pairs < 4 * job->planned)
         attn__splits_beside(job, rows, pairs);
     job->gang = attn__gang_of(job);
+    job->filter = NULL;
     job->units = d->batch * d->kv_heads / job->gang * job->tiles * job->splits;
 }
 static attn_status attn__flash_plan(
@@ -4368,8 +4372,11 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 /* Rows that are computed both ways together, and how often in a unit at most. */
 #define ATTN__SAMPLE_ROWS 24
 #define ATTN__SAMPLE_RUNS 4
+#define ATTN__FILTER_KEYS 2048 /* fewer do not make up for the filter */
+#define ATTN__BOUND_MOST 30000 /* of attn__int16.bound, in size */
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
 #define attn__int16_vectors(NV) ((NV) >= 4 ? 4 : (NV) >= 2 ? 2 : 1)
+#define attn__bytes_vectors(NV) ((NV) >= 4 ? 2 : 1) /* of bytes: sums are held twice */
 
 /* What the units of a thread count and bound. */
 typedef struct attn__tally {
@@ -4387,7 +4394,10 @@ typedef struct attn__adaptive {
     int64_t q_pad, v_pad, rows_pad;
     int64_t kept, scratch; /* bytes of a thread: what flash may not use for its own, all */
     int64_t bytes, units;
-    int prefill, decode; /* whether sequences of many rows, of few, may be computed from codes */
+    int64_t chunks; /* of 128 keys, of the longest sequence: what the filter has room for */
+    /* whether sequences of many rows may be computed from codes, may have keys left out; those of
+     * few rows from codes */
+    int int16, filter, decode;
     int64_t pair;        /* bytes of a sequence and kv head that is decoded */
     int codes;           /* decode multiplies codes of q */
 } attn__adaptive;
@@ -4399,7 +4409,8 @@ typedef struct attn__coded_chunk {
         v_off; /* largest element of |v_j|, step of its codes, most of |v_j - v'_j| */
     int bad;   /* a number has no code */
 } attn__coded_chunk;
-static const char *attn__prefill_declines(const attn_desc *d);
+static const char *attn__int16_declines(const attn_desc *d);
+static const char *attn__filter_declines(const attn_desc *d);
 static const char *attn__decode_declines(const attn_desc *d);
 /* Arrays of a unit, one entry a row. */
 enum {
@@ -4415,6 +4426,9 @@ enum {
     ATTN__ROW_SQUARE, /* where singular values are known: of p'_j^2, of (p'_j - w_j)^2 */
     ATTN__ROW_LEFT,
     ATTN__ROW_SEEN, /* largest element of |v| that the row sees */
+    ATTN__ROW_BIAS, /* filter: what products with codes of k are increased by */
+    ATTN__ROW_OUT,  /* filter: of what p of keys left out are at most, times 2^-AT */
+    ATTN__ROW_AT,
     ATTN__ROW_ARRAYS
 };
 /* Of the keys that a unit sees. */
@@ -4424,6 +4438,11 @@ typedef struct attn__spectrum {
     double eta_k, eta_e; /* the largest |k_j|, |k_j - k'_j| */
     double keys;
 } attn__spectrum;
+/* Chunks of keys that groups of rows leave out. */
+typedef struct attn__filter {
+    unsigned char *left; /* [groups of `rows`][chunks] */
+    int64_t rows, first, chunks; /* keys from `first` on */
+} attn__filter;
 #define ATTN__SPECTRUM_DIM 256    /* most head_dim */
 #define ATTN__SPECTRUM_KEYS 1024  /* fewer do not make up for it */
 #define ATTN__SPECTRUM_SAMPLE 192 /* keys that a guess looks at */
@@ -4433,6 +4452,7 @@ typedef struct attn__int16 {
     attn__tally *tally;
     float *cert; /* [rows_pad], or ATTN__FAILED */
     attn__spectrum *spectrum;
+    attn__filter *filter;
     float *row[ATTN__ROW_ARRAYS];
     float *O;              /* [rows_pad][v_pad] */
     float *exact;          /* O, maxima and sums of a run of rows as flash computes them */
@@ -4444,12 +4464,21 @@ typedef struct attn__int16 {
     int16_t *Q, *P;        /* [rows_pad][q_pad], [MR][CHUNK] */
     unsigned char *bad;    /* [BN] */
     attn__coded_chunk *chunk; /* [BN / CHUNK] */
+    /* filter: [chunks][rows_pad], what p of a row's keys sum up to at most, as 64 times its logarithm
+     * to base 2; of a group, [chunks][2 MR + 1]: that as a share of what may be left out of a row,
+     * and the largest of these; some rows of q */
+    int16_t *bound;
+    float *share, *some;
     float *X, *G;             /* of a spectrum: a chunk [2][CHUNK][q_pad], [3][q_pad][q_pad] */
 } attn__int16;
 /* Further down: >>codes. */
 static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
+static int attn__filter_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
+static void attn__filter_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
 static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
 static void attn__int16_write(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
+/* Codes of bytes of a row, in fours of fours. */
+static int64_t attn__bytes_pad(const attn_desc *d) { return attn__round_up(d->head_dim, 16); }
 /* The parts of it, the next at byte *at; NULL, where only the bytes are asked for. */
 static void *attn__int16_part(char *scratch, int64_t *at, int64_t bytes) {
     void *p = scratch ? scratch + *at : NULL;
@@ -4460,25 +4489,29 @@ static void *attn__int16_part(char *scratch, int64_t *at, int64_t bytes) {
 static int64_t attn__int16_carve(
     const attn__adaptive *job, char *scratch, attn__int16 *t, int64_t *bytes) {
     const attn__kernels *isa = attn__machine()->isa;
-    const int64_t rows = job->rows_pad, pairs = (job->d->head_dim + 1) / 2, BN = job->BN,
-                  v = job->v_pad, chunks = BN / ATTN__INT16_CHUNK,
-                  score = 2 * isa->MR * (ATTN__INT16_CHUNK + ATTN__SCORE_PAD),
-                  room = attn__max(isa->W * (2 * pairs + isa->W), ATTN__INT16_CHUNK * v);
+    const int64_t rows = job->rows_pad, bytes_pad = attn__bytes_pad(job->d), BN = job->BN,
+                  pairs = attn__max((job->d->head_dim + 1) / 2, bytes_pad / 4), v = job->v_pad,
+                  chunks = BN / ATTN__INT16_CHUNK, MR = isa->MR,
+                  score = 2 * MR * (ATTN__INT16_CHUNK + ATTN__SCORE_PAD),
+                  room = attn__max(isa->W * (bytes_pad + isa->W), ATTN__INT16_CHUNK * v);
     int64_t at = 0;
 #define ATTN__PART(type, count) \
     (type *)attn__int16_part(scratch, &at, (count) * (int64_t)sizeof(type))
     t->tally = ATTN__PART(attn__tally, 1);
     t->cert = ATTN__PART(float, rows); /* both where decode has them */
     t->spectrum = ATTN__PART(attn__spectrum, 1);
+    t->filter = ATTN__PART(attn__filter, 1);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
     t->exact =
         ATTN__PART(float, job->d->quantile > 0 ? ATTN__SAMPLE_ROWS * (job->flash.v_pad + 2) : 0);
+    t->v_top = ATTN__PART(float, v);
+    t->v_low = ATTN__PART(float, v);
+    unsigned char *left = ATTN__PART(unsigned char, attn__ceil_div(rows, 2 * MR) * job->chunks);
+    if (scratch) t->filter->left = left;
     const int64_t kept = at;
     t->k_step = ATTN__PART(float, BN);
     t->v_key = ATTN__PART(float, BN);
-    t->v_top = ATTN__PART(float, v);
-    t->v_low = ATTN__PART(float, v);
     t->v_length = ATTN__PART(float, v);
     t->S = ATTN__PART(float, score);
     t->T = ATTN__PART(float, room);
@@ -4488,6 +4521,9 @@ static int64_t attn__int16_carve(
     t->P = ATTN__PART(int16_t, score);
     t->bad = ATTN__PART(unsigned char, BN);
     t->chunk = ATTN__PART(attn__coded_chunk, chunks);
+    t->bound = ATTN__PART(int16_t, job->chunks *rows);
+    t->share = ATTN__PART(float, job->chunks *(2 * MR + 1));
+    t->some = ATTN__PART(float, job->filter ? MR * job->q_pad : 0);
     const int64_t dim = job->d->head_dim <= ATTN__SPECTRUM_DIM ? job->q_pad : 0;
     t->X = ATTN__PART(float, 2 * ATTN__INT16_CHUNK * dim);
     t->G = ATTN__PART(float, 3 * dim * dim);
@@ -4680,15 +4716,19 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     attn__int16 t;
     attn__flash *f = &job->flash;
     job->d = d;
-    job->prefill = !attn__prefill_declines(d);
+    job->int16 = !attn__int16_declines(d);
+    job->filter = !attn__filter_declines(d);
+    job->chunks = job->filter ? attn__ceil_div(d->kv_len, ATTN__INT16_CHUNK) + 1 : 0;
     job->decode = !attn__decode_declines(d);
     attn__flash_shape(d, f);
     const int64_t rows = d->q_len * f->group, plain = f->bytes;
-    job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 2));
+    job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 8)); /* bytes_pad at least, in bytes */
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
     /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
     job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
     job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
+    /* with two MiB for bounds */
+    if (job->chunks > 512) job->most = attn__clamp((1 << 20) / job->chunks / 48 * 48, 96, job->most);
     f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
     f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
     f->splits = 1;
@@ -4726,10 +4766,13 @@ static const char *attn__exact_needed(const attn_desc *d) {
     if (d->sink) return "attention sink";
     return NULL;
 }
+static int64_t attn__filter_keys(void) {
+    return attn__tuning.filter ? 2 * ATTN__INT16_CHUNK : ATTN__FILTER_KEYS;
+}
 static int64_t attn__int16_keys(const attn_desc *d) {
     return attn__named_adaptive(d) ? ATTN__INT16_KEYS : ATTN__INT16_CHOSEN;
 }
-static const char *attn__prefill_declines(const attn_desc *d) {
+static const char *attn__int16_declines(const attn_desc *d) {
     const attn__kernels *isa = attn__machine()->isa;
     const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
     if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < attn__int16_keys(d))
@@ -4740,6 +4783,21 @@ static const char *attn__prefill_declines(const attn_desc *d) {
         return "the processor has no products of int16 that pay";
     if (isa->W < 16 && !attn__named_adaptive(d))
         return "products of int16 do not pay without AVX-512 VNNI";
+    return NULL;
+}
+/* The same for keys that are left out. Rows of key splits are not. */
+static const char *attn__filter_declines(const attn_desc *d) {
+    const attn__kernels *isa = attn__machine()->isa;
+    const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
+    const int64_t rows = d->q_len * (d->heads / d->kv_heads);
+    if (rows < ATTN__INT16_ROWS || d->kv_len < attn__filter_keys() ||
+        (rows <= ATTN__SPLIT_ROWS && d->kv_len >= 2 * ATTN__SPLIT_KEYS))
+        return ATTN__INT16_FEW;
+    if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
+        return "head_dim or v_dim is above 512";
+    if (!isa->int16_q || (isa->W == 16 && !vnni) ||
+        (isa->W < 8 && !attn__named_adaptive(d)))
+        return "the processor has no products of bytes that pay";
     return NULL;
 }
 /* The same for sequences of few rows, whose keys and values are int16. */
@@ -4760,7 +4818,8 @@ static const char *attn__decode_declines(const attn_desc *d) {
 }
 static const char *attn__adaptive_declines(const attn_desc *d) {
     const char *why = attn__exact_needed(d), *few;
-    if (why || !(why = attn__prefill_declines(d))) return why;
+    if (why || !(why = attn__int16_declines(d)) || !attn__filter_declines(d))
+        return attn__exact_needed(d);
     few = attn__decode_declines(d);
     return !few ? NULL : *few ? few : why;
 }
@@ -4773,7 +4832,9 @@ static attn_status attn__adaptive_plan(
     const char *why = attn__adaptive_declines(d);
     if (why) return attn__decline(plan, ATTN_ERR_DECLINED, why);
     attn__adaptive_shape(d, &job);
-    plan->kernel = job.prefill ? "adaptive_int16" : "adaptive_decode";
+    plan->kernel = job.int16    ? "adaptive_int16"
+                   : job.filter ? "adaptive_filter"
+                                : "adaptive_decode";
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.flash.threads;
     return attn__plan_bytes(plan, job.bytes);
@@ -4898,13 +4959,16 @@ static void attn__adaptive_certs(
         if (d->cert) d->cert[attn__lse_at(d, &u->s, row / group, h)] = cert;
     }
 }
-/* Why the rows of a unit stay dense: the tally's few or coarse; or NULL. */
-static int64_t *attn__adaptive_stays(
+/* How the rows of a unit are computed. */
+enum { ATTN__DENSE_FEW, ATTN__DENSE_COARSE, ATTN__FROM_INT16, ATTN__FILTERED };
+static int attn__adaptive_how(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
-    if (!job->prefill || u->s.q_used * job->flash.group - u->row0 < ATTN__INT16_ROWS ||
-        attn__keys_seen(job->d, &u->s) < attn__int16_keys(job->d))
-        return &t->tally->few;
-    return attn__int16_worth(job, u, t) ? NULL : &t->tally->coarse;
+    const int64_t rows = u->s.q_used * job->flash.group - u->row0;
+    const int few = !job->int16 || rows < ATTN__INT16_ROWS ||
+                    attn__keys_seen(job->d, &u->s) < attn__int16_keys(job->d);
+    if (job->filter && attn__filter_worth(job, u, t)) return ATTN__FILTERED;
+    if (few) return job->filter ? ATTN__DENSE_COARSE : ATTN__DENSE_FEW;
+    return attn__int16_worth(job, u, t) ? ATTN__FROM_INT16 : ATTN__DENSE_COARSE;
 }
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
@@ -4914,17 +4978,22 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     if (attn__decodes(job, &u.s) && u.row0 < u.s.q_used * job->flash.group) return;
     attn__int16_carve(job, scratch, &t, NULL);
     t.tally->rows += u.rows;
-    int64_t *const stays = attn__adaptive_stays(job, &u, &t);
-    if (stays) {
-        *stays += u.rows;
-        attn__adaptive_dense(job, &u, 0, u.rows, &t);
-        for (int64_t r = 0; r < u.rows; r++) t.cert[r] = ATTN__FAILED;
-    } else {
+    const int how = attn__adaptive_how(job, &u, &t);
+    if (how == ATTN__FROM_INT16) {
         if (job->d->statistics) t.tally->int16 += attn__tiles(&u, 0, u.rows);
         attn__int16_rows(job, &u, &t);
         if (attn__some_beyond(job, &u, &t)) attn__adaptive_sample(job, &u, &t);
         attn__adaptive_redo(job, &u, &t, 32);
         attn__int16_write(job, &u, &t);
+    } else if (how == ATTN__FILTERED) {
+        attn__filter_rows(job, &u, &t);
+        const int64_t tiles = t.tally->f32;
+        attn__adaptive_redo(job, &u, &t, 1); /* its rows are written already */
+        t.tally->f32 = tiles;                /* where those of redone rows are, too */
+    } else {
+        *(how == ATTN__DENSE_FEW ? &t.tally->few : &t.tally->coarse) += u.rows;
+        attn__adaptive_dense(job, &u, 0, u.rows, &t);
+        for (int64_t r = 0; r < u.rows; r++) t.cert[r] = ATTN__FAILED;
     }
     attn__adaptive_certs(job, &u, &t);
 }
@@ -4935,8 +5004,10 @@ static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     attn__rows u;
     attn__int16_carve(job, scratch, &t, NULL);
     if (t.tally->rows || !attn__adaptive_rows(job, n, &u)) return;
-    int64_t *const stays = attn__decodes(job, &u.s) ? NULL : attn__adaptive_stays(job, &u, &t);
-    if (stays) *stays += u.rows;
+    const int how =
+        attn__decodes(job, &u.s) ? ATTN__FROM_INT16 : attn__adaptive_how(job, &u, &t);
+    if (how == ATTN__DENSE_FEW) t.tally->few += u.rows;
+    else if (how == ATTN__DENSE_COARSE) t.tally->coarse += u.rows;
     else t.tally->rows = 1;
 }
 #if ATTN__DECODE
@@ -5024,8 +5095,10 @@ static void attn__decode_run(const attn__adaptive *job, char *workspace) {
     }
 }
 #endif
-static const char *attn__adaptive_why(int64_t few, int64_t coarse) {
-    return coarse ? "codes of int16 are too coarse for the tolerance" : few ? ATTN__INT16_FEW : "";
+static const char *attn__adaptive_why(const attn__adaptive *job, int64_t few, int64_t coarse) {
+    if (!coarse) return few ? ATTN__INT16_FEW : "";
+    return job->int16 ? "codes of int16 are too coarse for the tolerance"
+                      : "too few keys are light enough to be left out";
 }
 /* What the threads' tallies say together. */
 static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace) {
@@ -5049,7 +5122,7 @@ static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace
         if (t->cert > s->largest_cert) s->largest_cert = t->cert;
         if (t->lse > s->lse_error) s->lse_error = t->lse;
     }
-    attn__write(s->why, sizeof s->why, 0, attn__adaptive_why(few, coarse));
+    attn__write(s->why, sizeof s->why, 0, attn__adaptive_why(job, few, coarse));
 }
 /* Where no unit would be computed from codes, all rows go as a plain call has them go: the units of
  * that are larger. Returns the reason, or NULL: some unit would be. */
@@ -5066,7 +5139,7 @@ static const char *attn__adaptive_none(const attn__adaptive *job, char *workspac
         found += t->rows;
         memset(t, 0, sizeof *t);
     }
-    return found ? NULL : attn__adaptive_why(few, coarse);
+    return found ? NULL : attn__adaptive_why(job, few, coarse);
 }
 static attn_status attn__adaptive_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
@@ -6193,6 +6266,33 @@ ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
 ATTN__INLINE void attn__pack_q_pairs(float *dst, const attn_in *t, int64_t at, int64_t dim) {
     memcpy(dst, (const uint16_t *)t->data + at, (size_t)dim * sizeof(uint16_t));
 }
+#if ATTN__ADAPTIVE
+/* Rows of a head against what their groups do not leave out of a block. */
+static void attn__flash_filtered(attn__head *head, int64_t ldq, const attn__kv_block *all) {
+    const attn__kernels *isa = attn__isa();
+    const attn__rows *u = head->u;
+    const attn__filter *f = u->job->filter;
+    attn__kv_block b = *all;
+    if (b.empty)
+        memset(head->t.O, 0, (size_t)(u->rows * u->job->v_pad) * sizeof *head->t.O);
+    b.empty = 0;
+    attn__block_pack(u, &head->t, &b);
+    for (int64_t r = 0; r < u->rows; r += isa->MR) {
+        const unsigned char *left = f->left + r / f->rows * f->chunks;
+        attn__kv_block part = b;
+        for (int64_t kb = attn__max(b.kb, f->first), ke; kb < b.ke; kb = ke) {
+            int64_t x = (kb - f->first) / ATTN__INT16_CHUNK;
+            ke = attn__min(f->first + (x + 1) * ATTN__INT16_CHUNK, b.ke);
+            if (left[x]) continue;
+            while (ke < b.ke && !left[++x]) ke = attn__min(ke + ATTN__INT16_CHUNK, b.ke);
+            part.kb = kb;
+            part.ke = ke;
+            part.V = b.V + ((kb - b.kb) >> b.pairs_v) * b.ldv;
+            attn__flash_group(head, r, attn__min(isa->MR, u->rows - r), ldq, &part, 0);
+        }
+    }
+}
+#endif
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of rows, as equal as may be,
  * inside. `finish`: there is no other split, so a group is written out while it is in L1. */
 static void attn__flash_split(
@@ -6249,6 +6349,12 @@ static void attn__flash_split(
             attn__flash_gang(gang, heads, ldq, &all, done);
             continue;
         }
+#if ATTN__ADAPTIVE
+        if (job->filter) {
+            attn__flash_filtered(gang, ldq, &all);
+            continue;
+        }
+#endif
         for (int64_t h = 0; h < heads; h++) {
             attn__head *one = gang + h;
             attn__kv_block b = all;
@@ -6265,7 +6371,7 @@ static void attn__flash_split(
             attn__unfold(gang[h].u, t);
         }
         if (empty) memset(t->O, 0, (size_t)(u->rows * job->v_pad) * sizeof *t->O);
-        if (finish && (folds || empty)) isa->finish(gang[h].u, t, 0, u->rows);
+        if (finish && (folds || empty || job->filter)) isa->finish(gang[h].u, t, 0, u->rows);
     }
 }
 /* Tile h of a gang, behind all others: what attn__gang_bytes counts. */
@@ -6897,12 +7003,14 @@ static int attn__no_code(float *x, int64_t n, int64_t step) {
     }
     return bad;
 }
-/* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. */
+/* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. With `bytes` the codes of the
+ * filter, and of values what the chunk and the columns share alone. */
 static void attn__int16_pack(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
-    int64_t kb, int64_t k0, int64_t ke) {
+    int64_t kb, int64_t k0, int64_t ke, int bytes) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
-    const int64_t tile = isa->W * attn__int16_vectors(isa->NV), pairs = (d->head_dim + 1) / 2;
+    const int64_t tile = isa->W * (bytes ? attn__bytes_vectors(isa->NV) : attn__int16_vectors(isa->NV)),
+                  pairs = bytes ? attn__bytes_pad(d) / 4 : (d->head_dim + 1) / 2;
     memset(t->bad, 0, (size_t)job->BN);
     for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK) {
         const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke);
@@ -6918,14 +7026,14 @@ static void attn__int16_pack(const attn__adaptive *job, const attn__rows *u, con
                 attn__fetch_row(d->v.data, d->v.dtype, v, d->v_dim);
             }
             if (j < j1) {
-                isa->int16_keys(u, t, j, attn__min(j + isa->W, j1), kb, packed, chunk);
+                isa->int16_keys(u, t, j, attn__min(j + isa->W, j1), kb, bytes, packed, chunk);
                 continue;
             }
             memset(t->k_step + (j - kb), 0, (size_t)isa->W * sizeof *t->k_step);
             for (int64_t c = 0; c < pairs; c++)
                 memset(packed + c * tile, 0, (size_t)isa->W * sizeof *packed);
         }
-        isa->int16_values(job, u, t, j0, j1, kb, chunk);
+        isa->int16_values(job, u, t, j0, j1, kb, bytes, chunk);
     }
 }
 typedef struct attn__int16_group {
@@ -7086,7 +7194,7 @@ static void attn__int16_spectrum(const attn__adaptive *job, const attn__rows *u,
         const int64_t j1 = attn__min(j0 + chunk, last);
         memset(t->bad, 0, (size_t)chunk);
         for (int64_t j = j0; j < j1; j += isa->W)
-            isa->int16_keys(u, t, j, attn__min(j + isa->W, j1), j0, t->K, &all);
+            isa->int16_keys(u, t, j, attn__min(j + isa->W, j1), j0, 0, t->K, &all);
         isa->pack_v(X[0], ld, d, &u->s, &d->k, u->kv_head, d->head_dim, j0, j1);
         for (int64_t j = 0; j < j1 - j0; j++)
             if (t->bad[j]) attn__no_code(X[0] + j * ld, ld, 1);
@@ -7231,6 +7339,13 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
         alone || attn__int16_many(job, &looked, 0.55 * range, left, size, half, keys, t->spectrum);
     return t->spectrum->known;
 }
+/* Nothing is known of the values' columns yet. */
+static void attn__no_columns(const attn__adaptive *job, const attn__int16 *t) {
+    for (int64_t c = 0; c < job->v_pad; c++) {
+        t->v_top[c] = t->v_low[c] = c < job->d->v_dim ? -3.4028234e38f : 0;
+        t->v_length[c] = 0;
+    }
+}
 /* Rows of a unit from codes: their sums and certificates, or ATTN__FAILED. */
 static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn__kernels *isa = attn__isa();
@@ -7238,18 +7353,15 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     attn__int16_group g;
     int64_t first, last;
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
-    isa->int16_q(job, u, t);
+    isa->int16_q(job, u, t, 0);
     memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
-    for (int64_t c = 0; c < job->v_pad; c++) {
-        t->v_top[c] = t->v_low[c] = c < d->v_dim ? -3.4028234e38f : 0;
-        t->v_length[c] = 0;
-    }
+    attn__no_columns(job, t);
     g.job = job;
     g.t = t;
     for (int64_t kb = first / job->BN * job->BN; kb < last; kb += job->BN) {
         const int64_t k0 = kb + attn__max(0, first - kb) / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK,
                       ke = attn__min(kb + job->BN, last);
-        attn__int16_pack(job, u, t, kb, k0, ke);
+        attn__int16_pack(job, u, t, kb, k0, ke, 0);
         for (g.row0 = 0; g.row0 < u->rows; g.row0 += 2 * isa->MR) {
             g.rows = attn__min(2 * isa->MR, u->rows - g.row0);
             attn__int16_ranges(&g, u);
@@ -7266,6 +7378,287 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
         const float cert = isa->int16_certificate(job, u, t, r);
         const int within = (double)cert <= attn__allowed(d, t, r); /* no NaN is */
         t->cert[r] = within || (attn__samples(job, u) && attn__finite(cert)) ? cert : ATTN__FAILED;
+    }
+}
+
+/* ---- chunks of keys left out ---- */
+/* 64 times the logarithm of x to base 2, from below: by less than 7. x > 0 */
+static int32_t attn__log64(float x) { return (int32_t)(attn__bits(x) >> 17) - 127 * 64; }
+/* 2^(n / 64), from above: by 6% at most */
+static float attn__exp64(int64_t n) {
+    return n < -120 * 64 ? 0 : attn__float((uint32_t)(attn__min(n, 100 * 64) + 127 * 64) << 17);
+}
+/* Which chunks a group leaves out: as many as may be of the lightest, so that no row loses more than
+ * its tolerance allows, where a share of its weight costs `range` as much. Rows that see a number
+ * without a code have no say. Returns how many. */
+static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
+    const attn__int16 *t = g->t;
+    const attn__filter *f = t->filter;
+    const int64_t ld = f->rows + 1;
+    int64_t at[2 * ATTN__ROWS_MOST], out = 0;
+    double may[2 * ATTN__ROWS_MOST], low = 0x1p-24, high = 1;
+    unsigned char *left = f->left + g->row0 / f->rows * f->chunks;
+    for (int64_t r = 0; r < g->rows; r++) {
+        const double top = (double)t->row[ATTN__ROW_MAX][g->row0 + r] *
+                           (double)t->row[ATTN__ROW_FACTOR][g->row0 + r] * 64;
+        const float sum = t->row[ATTN__ROW_SUM][g->row0 + r];
+        may[r] = at[r] = 0;
+        if (!(top > -ATTN__BOUND_MOST && top < ATTN__BOUND_MOST && sum > 0)) continue;
+        at[r] = (int64_t)top + attn__log64(sum);
+        may[r] = attn__allowed(g->job->d, t, g->row0 + r) / range;
+    }
+    for (int64_t x = 0; x < f->chunks; x++) {
+        float *share = t->share + x * ld, most = 0;
+        for (int64_t r = 0; r < g->rows; r++) {
+            const int16_t bound = t->bound[x * g->job->rows_pad + g->row0 + r];
+            share[r] = 0;
+            if (bound == -ATTN__BOUND_MOST || may[r] == 0) continue; /* it sees none; no say */
+            share[r] = bound == ATTN__BOUND_MOST
+                           ? 2
+                           : (float)((double)attn__exp64(bound - at[r]) / may[r]);
+            most = share[r] > most ? share[r] : most;
+        }
+        share[f->rows] = most;
+    }
+    for (int n = 0; n < 12; n++) {
+        const double middle = n ? attn__sqrt(low * high) : 1;
+        double sum[2 * ATTN__ROWS_MOST], worst = 0;
+        memset(sum, 0, sizeof sum);
+        for (int64_t x = 0; x < f->chunks; x++)
+            for (int64_t r = 0; r < g->rows && (double)t->share[x * ld + f->rows] <= middle; r++)
+                sum[r] += (double)t->share[x * ld + r];
+        for (int64_t r = 0; r < g->rows; r++) worst = sum[r] > worst ? sum[r] : worst;
+        *(worst <= 1 ? &low : &high) = middle;
+    }
+    for (int64_t r = 0; r < g->rows; r++) {
+        double sum = 0;
+        for (int64_t x = 0; x < f->chunks; x++)
+            if ((double)t->share[x * ld + f->rows] <= low) sum += (double)t->share[x * ld + r];
+        t->row[ATTN__ROW_OUT][g->row0 + r] = (float)(sum * may[r] * 1.00001);
+        t->row[ATTN__ROW_AT][g->row0 + r] = (float)at[r] / 64;
+    }
+    for (int64_t x = 0; x < f->chunks; x++)
+        out += left[x] = (double)t->share[x * ld + f->rows] <= low;
+    return out;
+}
+/* What the keys of each chunk weigh in some rows of a unit, up to a tile of them, as filter_chunk would
+ * find it, by every step-th vector of keys. longest: the largest |k_j|, most: of the elements of v, both
+ * by a sample. */
+static void attn__filter_look(const attn__int16_group *g, const attn__rows *u, int64_t step,
+    double longest, double most) {
+    const attn__kernels *isa = attn__isa();
+    const attn__adaptive *job = g->job;
+    const attn__int16 *t = g->t;
+    const attn_desc *d = job->d;
+    const int64_t W = isa->W, dim = d->head_dim, ld = job->q_pad;
+    const float power = d->scale * (float)ATTN__LOG2E;
+    /* what codes of q and of k leave of their lengths */
+    const double off = (isa->W < 16 ? 0.028 : 0.014) * (double)power * longest;
+    double all[ATTN__ROWS_MOST][2], eta[ATTN__ROWS_MOST];
+    for (int64_t r = 0; r < g->rows; r++) {
+        const int64_t row = g->row0 + r;
+        isa->pack_q(t->some + r * ld, d, &u->s, attn__row_query(u, row), attn__row_head(u, row));
+        attn__no_code(t->some + r * ld, dim, 1);
+        eta[r] = off * attn__sqrt((double)isa->square(t->some + r * ld, dim));
+        all[r][0] = 0;
+        all[r][1] = -3.4028234663852886e38;
+        t->row[ATTN__ROW_FACTOR][row] = power;
+        t->row[ATTN__ROW_SEEN][row] = (float)most;
+    }
+    for (int64_t x = 0; x < t->filter->chunks; x++) {
+        const int64_t j0 = t->filter->first + x * ATTN__INT16_CHUNK, j1 = j0 + ATTN__INT16_CHUNK;
+        int16_t *bound = t->bound + x * job->rows_pad + g->row0;
+        double sums[ATTN__ROWS_MOST][3];
+        for (int64_t r = 0; r < g->rows; r++) {
+            sums[r][0] = sums[r][1] = 0;
+            sums[r][2] = -3.4028234663852886e38;
+        }
+        for (int64_t j = attn__max(j0, g->first / W * W); j < attn__min(j1, g->last);
+            j += step * W) {
+            isa->pack_k(
+                t->T, d, &u->s, &d->k, u->kv_head, dim, j, attn__min(j + W, attn__min(j1, g->last)));
+            /* 2^100, or no number: some may have no code */
+            if (attn__bits(isa->square(t->T, dim * W)) >= 0x71800000u)
+                attn__no_code(t->T, dim * W, 1);
+            attn__tile_dots(isa, 1, g->rows, 0, t->some, ld, t->T, dim * W, dim, t->S, W, NULL);
+            for (int64_t r = 0; r < g->rows; r++) {
+                const int64_t from = attn__clamp(g->lo[r] - j, 0, W),
+                              end = attn__clamp(g->hi[r] - j, from, W);
+                if (end > from) isa->int16_look(t->S + r * W, from, end, power, sums[r]);
+            }
+        }
+        for (int64_t r = 0; r < g->rows; r++) {
+            bound[r] = -ATTN__BOUND_MOST;
+            if (!(sums[r][0] > 0)) continue;
+            const double n = 64 * (sums[r][2] * (double)power + eta[r]) +
+                             attn__log64((float)(sums[r][0] * (double)step)),
+                         top = sums[r][2] > all[r][1] ? sums[r][2] : all[r][1];
+            float old = (float)((all[r][1] - top) * (double)power),
+                  here = (float)((sums[r][2] - top) * (double)power);
+            isa->exp2_pair(&old, &here);
+            all[r][0] = all[r][0] * (double)old + sums[r][0] * (double)here;
+            all[r][1] = top;
+            bound[r] = (int16_t)(n > ATTN__BOUND_MOST     ? ATTN__BOUND_MOST
+                                 : n < 1 - ATTN__BOUND_MOST ? 1 - ATTN__BOUND_MOST
+                                                            : n);
+        }
+    }
+    for (int64_t r = 0; r < g->rows; r++) {
+        t->row[ATTN__ROW_SUM][g->row0 + r] = (float)(all[r][0] * (double)step);
+        t->row[ATTN__ROW_MAX][g->row0 + r] = (float)all[r][1];
+    }
+}
+/* The share of the keys that a group of the unit leaves out: half of its rows, by some of the keys, or
+ * all of it. */
+static double attn__filter_share(const attn__int16_group *where, const attn__rows *u, int whole,
+    double longest, double most, double range) {
+    const int64_t MR = attn__isa()->MR, row0 = where->row0;
+    const attn__filter *f = where->t->filter;
+    attn__int16_group g = *where;
+    for (int64_t n = 0; n <= whole; n++) {
+        g.row0 = row0 + n * MR;
+        g.rows = attn__clamp(u->rows - g.row0, 0, MR);
+        attn__int16_ranges(&g, u);
+        if (g.rows > 0) attn__filter_look(&g, u, whole ? 1 : 4, longest, most);
+    }
+    g.row0 = row0;
+    g.rows = attn__min(whole ? 2 * MR : MR, u->rows - row0);
+    attn__int16_ranges(&g, u);
+    if (g.last <= g.first) return 0;
+    const int64_t from = (g.first - f->first) / ATTN__INT16_CHUNK,
+                  end = attn__ceil_div(g.last - f->first, ATTN__INT16_CHUNK),
+                  unseen = f->chunks - (end - from); /* they weigh nothing */
+    return (double)(attn__filter_choose(&g, range) - unseen) / (double)(end - from);
+}
+/* Whether it can be expected to pay that the rows of a unit leave keys out. A guess, from the
+ * sequence's own data. */
+static int attn__filter_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    attn__filter *f = t->filter;
+    int64_t first, last;
+    double most = 0, range = 0;
+    attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
+    f->rows = 2 * attn__isa()->MR;
+    f->first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
+    f->chunks = attn__ceil_div(last - f->first, ATTN__INT16_CHUNK);
+    if (last - first < attn__filter_keys() || attn__split_keys(&u->s, job->flash.group) < u->s.k_len ||
+        u->s.q_used * job->flash.group - u->row0 < ATTN__INT16_ROWS)
+        return 0;
+    const double longest = attn__sqrt((double)attn__int16_sample(u, t, first, last));
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const double top = (double)t->v_top[c], low = (double)t->v_low[c];
+        most = top > most ? top : most;
+        most = low > most ? low : most;
+        range = top + low > range ? top + low : range;
+    }
+    if (!(range > 0)) return attn__tuning.filter;
+    /* the filter's part of what flash takes; int16 takes 0.65 of it */
+    const double dim = (double)d->head_dim,
+                 cost = attn__isa()->W < 16 ? 0.3 + 16 / dim : 0.12 + 6 / dim,
+                 least = attn__tuning.filter ? 0 : cost + (job->int16 ? 0.5 : 0.25);
+    attn__int16_group g;
+    g.job = job;
+    g.t = t;
+    for (int64_t n = 0; n < 3; n++) { /* in the first half of the rows, the second, between them */
+        g.row0 = u->rows * (n == 2 ? 2 : 2 * n + 1) / 4 / f->rows * f->rows;
+        if (attn__filter_share(&g, u, n == 2, longest, most, 0.95 * range) < least) return 0;
+    }
+    return 1;
+}
+/* Bounds of what the keys of each chunk weigh in each row of a unit; what the columns of their values
+ * are at most. */
+static void attn__filter_bounds(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t last) {
+    const attn__kernels *isa = attn__isa();
+    const attn__filter *f = t->filter;
+    attn__int16_group g;
+    g.job = job;
+    g.t = t;
+    isa->int16_q(job, u, t, 1);
+    attn__no_columns(job, t);
+    for (int64_t kb = f->first; kb < last; kb += job->BN) {
+        const int64_t ke = attn__min(kb + job->BN, last);
+        attn__int16_pack(job, u, t, kb, kb, ke, 1);
+        for (g.row0 = 0; g.row0 < u->rows; g.row0 += f->rows) {
+            g.rows = attn__min(f->rows, u->rows - g.row0);
+            attn__int16_ranges(&g, u);
+            for (int64_t j0 = kb; j0 < ke; j0 += ATTN__INT16_CHUNK)
+                isa->filter_chunk(&g, j0, kb, ke);
+        }
+    }
+}
+/* The certificate of row r, whose O and sums those of o are; or ATTN__FAILED. */
+static float attn__filter_certificate(
+    const attn__adaptive *job, const attn__int16 *t, int64_t r, const attn__tile *o) {
+    const attn_desc *d = job->d;
+    const float *O = o->O + r * job->flash.v_pad;
+    const double sum = (double)o->sum[r], top = attn__row_top(o->max[r], job->flash.unit) * ATTN__LOG2E,
+                 apart = (double)t->row[ATTN__ROW_AT][r] - top;
+    float power = (float)apart, unused = 0;
+    double range = 0;
+    if (!attn__finite(t->row[ATTN__ROW_FACTOR][r]) || !(sum > 0) || !(apart < 100)) return ATTN__FAILED;
+    if (t->row[ATTN__ROW_OUT][r] == 0) return 0;
+    attn__isa()->exp2_pair(&power, &unused);
+    const double out = (double)t->row[ATTN__ROW_OUT][r] * ((double)power + 1e-37) / sum * 1.001;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const double mean = (double)O[c] / sum, above = (double)t->v_top[c] - mean,
+                     below = (double)t->v_low[c] + mean;
+        range = above > range ? above : range;
+        range = below > range ? below : range;
+    }
+    const float cert = (float)(range * out * 1.000001);
+    if (!((double)cert <= attn__allowed(d, t, r))) return ATTN__FAILED;
+    if ((float)out > t->tally->mass) t->tally->mass = (float)out;
+    if (d->lse && (float)out > t->tally->lse) t->tally->lse = (float)out;
+    return cert;
+}
+/* Tiles that the rows of a unit leave out. */
+static int64_t attn__filter_tiles(const attn__rows *u, const attn__filter *f) {
+    int64_t n = 0;
+    for (int64_t r = 0; r < u->rows; r++) {
+        int64_t lo, hi;
+        attn__range(u->job->d, &u->s, attn__row_query(u, r), &lo, &hi);
+        for (int64_t x = 0; x < f->chunks; x++) {
+            const int64_t j0 = f->first + x * ATTN__INT16_CHUNK;
+            n += f->left[r / f->rows * f->chunks + x] && lo < j0 + ATTN__INT16_CHUNK && hi > j0;
+        }
+    }
+    return n;
+}
+/* Rows of a unit as flash computes them, but for chunks of keys that weigh next to nothing: o and lse,
+ * certificates or ATTN__FAILED. */
+static void attn__filter_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    const attn_desc *d = job->d;
+    attn__int16_group g;
+    attn__flash flash = job->flash;
+    attn__rows part = *u;
+    double range = 0;
+    attn__filter_bounds(job, u, t, attn__min(u->s.k_len, t->filter->first + t->filter->chunks * ATTN__INT16_CHUNK));
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const double all = (double)t->v_top[c] + (double)t->v_low[c];
+        range = all > range ? all : range;
+    }
+    g.job = job;
+    g.t = t;
+    for (g.row0 = 0; g.row0 < u->rows; g.row0 += t->filter->rows) {
+        g.rows = attn__min(t->filter->rows, u->rows - g.row0);
+        attn__filter_choose(&g, 0.95 * range + 1e-30);
+    }
+    flash.filter = t->filter;
+    part.job = &flash;
+    attn__flash_rows(&part, 1, (char *)t->tally + job->kept, NULL);
+    if (d->statistics) {
+        const int64_t left = attn__filter_tiles(u, t->filter);
+        t->tally->skipped += left;
+        t->tally->f32 += attn__tiles(u, 0, u->rows);
+        if (left == 0) t->tally->coarse += u->rows;
+    }
+    const attn__tile o = attn__carve(&flash, (char *)t->tally + job->kept);
+    for (int64_t r = 0; r < u->rows; r++) {
+        int64_t lo, hi;
+        attn__range(d, &u->s, attn__row_query(u, r), &lo, &hi);
+        t->cert[r] = 0;
+        if (hi > lo) t->cert[r] = attn__filter_certificate(job, t, r, &o);
     }
 }
 #endif
@@ -10254,6 +10647,10 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
      INT16     pairs(p)               the pair at p in every lane
                load_pairs(p) store_pairs(p, i)
                dot(a, b, c)           c + the products of both pairs, modulo 2^32
+               dot4(a, b, c) sum4(c, d)   in each lane the products of 4 bytes of a, with a sign,
+                                      with 4 of b, without, join c: two calls from 0 on, before sum4
+                                      adds c to d; in between c is the ISA's own. Bytes of a are at
+                                      most ATTN__BYTE__<isa> in size, of b twice that and 1
                nearest(v)             to int32, to nearest even
                number(i)              int32 -> f32
                store_codes(p, i)      W int32 in the range of int16, as such
@@ -10337,6 +10734,7 @@ typedef float attn__v__portable;
 #define ATTN__NV__portable 2
 #endif
 #define ATTN__OWN__portable ATTN__OWN_INT16
+#define ATTN__BYTE__portable 127
 typedef union attn__lanes__portable {
     attn__v__portable v;
     float x[ATTN__W__portable];
@@ -10485,6 +10883,21 @@ ATTN__INLINE attn__v__portable attn__number__portable(attn__i__portable v) {
     ATTN__EACH r.x[l] = (float)x.x[l];
     return r.v;
 }
+ATTN__INLINE attn__i__portable attn__dot4__portable(
+    attn__i__portable a, attn__i__portable b, attn__i__portable c) {
+    attn__ints__portable x, y, r;
+    x.v = a;
+    y.v = b;
+    r.v = c;
+    ATTN__EACH {
+        for (int n = 0; n < 32; n += 8)
+            r.x[l] += (int8_t)((uint32_t)x.x[l] >> n) * (int32_t)((uint32_t)y.x[l] >> n & 0xff);
+    }
+    return r.v;
+}
+ATTN__INLINE attn__i__portable attn__sum4__portable(attn__i__portable a, attn__i__portable c) {
+    return a + c;
+}
 ATTN__INLINE void attn__store_codes__portable(int16_t *p, attn__i__portable v) {
     attn__ints__portable x;
     x.v = v;
@@ -10519,6 +10932,7 @@ ATTN__PLAIN_END
 #define ATTN__W__avx2 8
 #define ATTN__MR__avx2 6
 #define ATTN__NV__avx2 2
+#define ATTN__BYTE__avx2 63 /* sums of four products stay below 2^15 */
 #define ATTN__OWN__avx2 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
         ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_HALVES)
@@ -10774,6 +11188,18 @@ ATTN__INLINE attn__i__avx2 attn__pairs__avx2(const int16_t *p) {
 ATTN__INLINE attn__i__avx2 attn__dot__avx2(attn__i__avx2 a, attn__i__avx2 b, attn__i__avx2 c) {
     return (attn__i__avx2)_mm256_add_epi32((__m256i)c, _mm256_madd_epi16((__m256i)a, (__m256i)b));
 }
+ATTN__INLINE attn__i__avx2 attn__dot4__avx2(
+    attn__i__avx2 a, attn__i__avx2 b, attn__i__avx2 c) {
+    attn__i__avx2 products; /* gcc would keep those of four calls, and spill */
+    __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
+            : "+x"(c), "=&x"(products)
+            : "x"(b), "x"(a));
+    return c;
+}
+ATTN__INLINE attn__i__avx2 attn__sum4__avx2(attn__i__avx2 a, attn__i__avx2 c) {
+    return (attn__i__avx2)_mm256_add_epi32(
+        (__m256i)c, _mm256_madd_epi16((__m256i)a, _mm256_set1_epi16(1)));
+}
 ATTN__INLINE attn__i__avx2 attn__nearest__avx2(attn__v__avx2 v) {
     return (attn__i__avx2)_mm256_cvtps_epi32((__m256)v);
 }
@@ -10802,6 +11228,7 @@ ATTN__REGION_END
 #define ATTN__W__avx512 16
 #define ATTN__MR__avx512 6
 #define ATTN__NV__avx512 4
+#define ATTN__BYTE__avx512 127
 #define ATTN__OWN__avx512 \
     (ATTN__OWN_LANES | ATTN__OWN_NARROW | ATTN__OWN_RANDOM | ATTN__OWN_REDUCE | \
         ATTN__OWN_TRANSPOSE | ATTN__OWN_LEAVE | ATTN__OWN_INT16 | ATTN__OWN_BYTES | \
@@ -11099,6 +11526,14 @@ ATTN__INLINE attn__i__avx512 attn__dot__avx512(
     attn__i__avx512 a, attn__i__avx512 b, attn__i__avx512 c) {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(b), "v"(a));
     return c;
+}
+ATTN__INLINE attn__i__avx512 attn__dot4__avx512(
+    attn__i__avx512 a, attn__i__avx512 b, attn__i__avx512 c) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(b), "v"(a));
+    return c;
+}
+ATTN__INLINE attn__i__avx512 attn__sum4__avx512(attn__i__avx512 a, attn__i__avx512 c) {
+    return a + c;
 }
 ATTN__INLINE attn__i__avx512 attn__nearest__avx512(attn__v__avx512 v) {
     return (attn__i__avx512)_mm512_cvtps_epi32((__m512)v);
@@ -11541,7 +11976,10 @@ ATTN__PLAIN_END
 #define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
 #define ATTN__OWN ATTN__PASTE(ATTN__OWN, ATTN__KERNEL)
 #define ATTN__I ATTN__PASTE(attn__i, ATTN__KERNEL)
+#define ATTN__NB attn__bytes_vectors(ATTN__NV)
 #define ATTN__NI attn__int16_vectors(ATTN__NV) /* vectors of a tile of int16 products */
+#define ATTN__NB attn__bytes_vectors(ATTN__NV) /* the same of bytes */
+#define ATTN__BYTE_MOST ATTN__PASTE(ATTN__BYTE, ATTN__KERNEL)
 #define ATTN__BF16                             /* whether products of bf16 are compiled */ \
     (!ATTN__ONLY_F32 && (ATTN__ALL_BF16 || (ATTN__OWN & ATTN__OWN_BF16) != 0))
 #define ATTN__STRING_(a) #a
@@ -12871,8 +13309,15 @@ ATTN__INLINE ATTN__V ATTN__(step)(ATTN__V most, ATTN__V length, int64_t dim) {
         ATTN__(max)(ATTN__(set1)(ATTN__INT16_LEAST), most * ATTN__(set1)(1 / ATTN__INT16_MOST));
     return ATTN__(max)(step, length * ATTN__(set1)(1 / room));
 }
-/* Codes of the rows of a unit. One that has none is marked by a FACTOR that is NaN. */
-static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+/* The same for codes of bytes. */
+ATTN__INLINE ATTN__V ATTN__(byte_step)(ATTN__V most) {
+    return ATTN__(max)(
+        ATTN__(set1)(ATTN__INT16_LEAST), most * ATTN__(set1)(1 / (ATTN__BYTE_MOST + 0.01f)));
+}
+/* Codes of the rows of a unit; with `bytes` those of the filter. One that has none is marked by a
+ * FACTOR that is NaN. */
+static void ATTN__(int16_q)(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int bytes) {
     const attn_desc *d = job->d;
     memset(t->Q, 0, (size_t)(job->rows_pad * job->q_pad) * sizeof *t->Q);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++)
@@ -12892,8 +13337,10 @@ static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, cons
         }
         const double length = attn__sqrt((double)ATTN__(reduce_add)(sum[0]));
         float part[16];
-        ATTN__(store)(part, ATTN__(step)(ATTN__(set1)(ATTN__(reduce_max)(most)),
-                                ATTN__(set1)((float)length), d->head_dim));
+        const ATTN__V largest = ATTN__(set1)(ATTN__(reduce_max)(most));
+        ATTN__(store)(part,
+            bytes ? ATTN__(byte_step)(largest)
+                  : ATTN__(step)(largest, ATTN__(set1)((float)length), d->head_dim));
         const ATTN__V inverse = ATTN__(set1)(1 / part[0]);
         sum[0] = sum[1] = ATTN__(set1)(0);
         for (int64_t c = 0; c < job->q_pad; c += ATTN__W)
@@ -12907,17 +13354,26 @@ static void ATTN__(int16_q)(const attn__adaptive *job, const attn__rows *u, cons
                 : (float)((double)part[0] * (double)d->scale * ATTN__LOG2E);
         t->row[ATTN__ROW_OFF][r] = (float)(scale * (left + size * 4.8e-7));
         t->row[ATTN__ROW_MOST][r] = (float)(scale * (left + size));
+        if (!bytes) continue;
+        int16_t *code = t->Q + r * job->q_pad;
+        int32_t sum_codes = 0;
+        for (int64_t c = 0; c < attn__bytes_pad(d); c++) {
+            const int8_t byte = (int8_t)(c < d->head_dim ? code[c] : 0);
+            sum_codes += byte;
+            memcpy((char *)code + c, &byte, 1);
+        }
+        t->row[ATTN__ROW_BIAS][r] = (float)((ATTN__BYTE_MOST + 1) * sum_codes);
     }
 }
 /* Codes of keys [j, j1), at most W of them, into lanes of `packed`, [pairs][tile]; chunk's k. */
 ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t, int64_t j,
-    int64_t j1, int64_t kb, int32_t *packed, attn__coded_chunk *chunk) {
+    int64_t j1, int64_t kb, int bytes, int32_t *packed, attn__coded_chunk *chunk) {
     const attn_desc *d = u->job->d;
-    const int64_t dim = d->head_dim;
+    const int64_t dim = d->head_dim, pad = bytes ? attn__bytes_pad(d) : dim + dim % 2;
     float *x = t->T;
     ATTN__V most, sum[2], zero = ATTN__(set1)(0), bad;
     ATTN__(pack_k)(x, d, &u->s, &d->k, u->kv_head, dim, j, j1);
-    if (dim % 2) ATTN__(store)(x + dim * ATTN__W, zero);
+    for (int64_t c = dim; c < pad; c++) ATTN__(store)(x + c * ATTN__W, zero);
     for (int again = 0;; again = 1) {
         most = sum[0] = bad = zero;
         for (int64_t c = 0; c < dim; c++) {
@@ -12933,10 +13389,19 @@ ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t
         for (int64_t l = 0; l < j1 - j; l++)
             chunk->bad |= t->bad[j + l - kb] |= (unsigned char)attn__no_code(x + l, dim, ATTN__W);
     }
-    const ATTN__V step = ATTN__(step)(most, ATTN__(root)(sum[0]), dim),
+    const ATTN__V step = bytes ? ATTN__(byte_step)(most)
+                               : ATTN__(step)(most, ATTN__(root)(sum[0]), dim),
                   inverse = ATTN__(set1)(1) / step;
     sum[0] = sum[1] = zero;
-    for (int64_t c = 0; c < dim; c += 2) {
+    for (int64_t c = 0; c < pad && bytes; c += 4) {
+        ATTN__I four = ATTN__(nearest)(zero);
+        for (int n = 3; n >= 0; n--) {
+            const ATTN__V y = ATTN__(load)(x + (c + n) * ATTN__W);
+            four = four * 256 + ATTN__(code)(y, inverse, sum) + (ATTN__BYTE_MOST + 1);
+        }
+        ATTN__(store_pairs)(packed + c / 4 * ATTN__W * ATTN__NB, four);
+    }
+    for (int64_t c = 0; c < dim && !bytes; c += 2) {
         const ATTN__I a = ATTN__(code)(ATTN__(load)(x + c * ATTN__W), inverse, sum),
                       b = ATTN__(code)(ATTN__(load)(x + (c + 1) * ATTN__W), inverse, sum);
         ATTN__(store_pairs)(packed + c / 2 * ATTN__W * ATTN__NI, ATTN__(pair)(a, b));
@@ -12951,7 +13416,7 @@ ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t
 }
 /* Codes of the values of a chunk [j0, j1), in pairs of keys; what the chunk and the columns share. */
 ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__rows *u,
-    const attn__int16 *t, int64_t j0, int64_t j1, int64_t kb, attn__coded_chunk *chunk) {
+    const attn__int16 *t, int64_t j0, int64_t j1, int64_t kb, int bytes, attn__coded_chunk *chunk) {
     const attn_desc *d = job->d;
     const int64_t n = j1 - j0, ld = job->v_pad;
     float *x = t->T, part[16];
@@ -12994,7 +13459,7 @@ ATTN__NOINLINE void ATTN__(int16_values)(const attn__adaptive *job, const attn__
     chunk->v_step = part[0];
     chunk->v_off = part[0] * 0.501f; /* half a step, and what x * inverse is rounded by */
     const ATTN__V inverse = ATTN__(set1)(1 / part[0]);
-    for (int64_t r = 0; r < n; r += 2)
+    for (int64_t r = 0; r < n && !bytes; r += 2)
         for (int64_t c = 0; c < ld; c += ATTN__W) {
             const ATTN__I a = ATTN__(nearest)(ATTN__(load)(x + r * ld + c) * inverse),
                           b = ATTN__(nearest)(ATTN__(load)(x + (r + 1) * ld + c) * inverse);
@@ -13056,6 +13521,43 @@ ATTN__NOINLINE void ATTN__(int16_qk)(const int16_t *Q, int64_t ldq, const int32_
         ATTN__V m = max ? ATTN__(load)(max + r * ATTN__W) : ATTN__(set1)(0);
         ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NI; v++) {
             const ATTN__V s = ATTN__(number)(acc[r][v]) * ATTN__(load)(step + v * ATTN__W);
+            ATTN__(store)(S + r * lds + v * ATTN__W, s);
+            m = ATTN__(max)(m, s);
+        }
+        if (max) ATTN__(store)(max + r * ATTN__W, m);
+    }
+}
+/* S[MR][tile] = step * (Q K) of bytes, those of K without a sign, which adds `bias` to a row; the maxima
+ * of its rows joined with max[MR][W] unless it is NULL. */
+ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32_t *K, int64_t fours,
+    const float *bias, const float *step, float *S, int64_t lds, float *max) {
+    const ATTN__I zero = ATTN__(nearest)(ATTN__(set1)(0));
+    ATTN__I sum[ATTN__MR][ATTN__NB];
+    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
+        ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) sum[r][v] =
+            ATTN__(nearest)(ATTN__(set1)(-bias[r]));
+    for (int64_t k = 0; k < fours; k += 2) {
+        ATTN__I part[ATTN__MR][ATTN__NB];
+        ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
+            ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) part[r][v] = zero;
+        ATTN__UNROLL_TILE for (int n = 0; n < 2; n++, K += ATTN__W * ATTN__NB) {
+            ATTN__I b[ATTN__NB];
+            ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) b[v] =
+                ATTN__(load_pairs)(K + v * ATTN__W);
+            ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
+                const ATTN__I a = ATTN__(pairs)(Q + r * ldq + 2 * (k + n));
+                ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) part[r][v] =
+                    ATTN__(dot4)(a, b[v], part[r][v]);
+            }
+        }
+        ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
+            ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) sum[r][v] =
+                ATTN__(sum4)(part[r][v], sum[r][v]);
+    }
+    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
+        ATTN__V m = max ? ATTN__(load)(max + r * ATTN__W) : ATTN__(set1)(0);
+        ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) {
+            const ATTN__V s = ATTN__(number)(sum[r][v]) * ATTN__(load)(step + v * ATTN__W);
             ATTN__(store)(S + r * lds + v * ATTN__W, s);
             m = ATTN__(max)(m, s);
         }
@@ -13174,9 +13676,10 @@ ATTN__INLINE void ATTN__(int16_join)(const attn__int16_group *g, const attn__cod
 }
 /* Scores of columns [c0, c1) of the chunk [j0, j1), K that of its first key; their maxima, top[GR]. */
 ATTN__INLINE void ATTN__(int16_scores)(const attn__int16_group *g, int64_t j0, int64_t j1,
-    int64_t kb, int64_t c0, int64_t c1, float *top) {
+    int64_t kb, int64_t c0, int64_t c1, float *top, int bytes) {
     const attn__int16 *t = g->t;
-    const int64_t tile = ATTN__W * ATTN__NI, pairs = (g->job->d->head_dim + 1) / 2,
+    const int64_t tile = ATTN__W * (bytes ? ATTN__NB : ATTN__NI),
+                  pairs = bytes ? attn__bytes_pad(g->job->d) / 4 : (g->job->d->head_dim + 1) / 2,
                   q_pad = g->job->q_pad, ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD;
     float max[ATTN__GR * ATTN__W];
     ATTN__UNROLL for (int r = 0; r < ATTN__GR; r++)
@@ -13184,9 +13687,17 @@ ATTN__INLINE void ATTN__(int16_scores)(const attn__int16_group *g, int64_t j0, i
     for (int64_t c = c0; c < c1; c += tile) {
         const int64_t j = j0 + c;
         const int all = g->inner_lo <= j && g->inner_hi >= j + tile && j + tile <= j1;
-        for (int r = 0; r < ATTN__GR; r += ATTN__MR)
-            ATTN__(int16_qk)(t->Q + (g->row0 + r) * q_pad, q_pad, t->K + (j - kb) * pairs, pairs,
-                t->k_step + (j - kb), t->S + r * ld + c, ld, all ? max + r * ATTN__W : NULL);
+        for (int64_t r = 0; r < ATTN__GR; r += ATTN__MR) {
+            const int64_t row = g->row0 + r;
+            const int16_t *Q = t->Q + row * q_pad;
+            const int32_t *K = t->K + (j - kb) * pairs;
+            float *S = t->S + r * ld + c, *m = all ? max + r * ATTN__W : NULL;
+            const float *step = t->k_step + (j - kb);
+            if (bytes)
+                ATTN__(filter_qk)(
+                    Q, q_pad, K, pairs, t->row[ATTN__ROW_BIAS] + row, step, S, ld, m);
+            else ATTN__(int16_qk)(Q, q_pad, K, pairs, step, S, ld, m);
+        }
         for (int64_t r = 0; r < ATTN__GR && !all; r++)
             ATTN__(clip_row)(
                 t->S + r * ld + c, j, tile, g->lo[r], attn__min(g->hi[r], j1), max + r * ATTN__W);
@@ -13223,7 +13734,7 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     if (last <= first) return;
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
-    ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top);
+    ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top, 0);
     attn__int16_seen(g, chunk, j0, j1, kb);
     ATTN__(int16_maxima)(g, top, alpha, share);
     if (t->spectrum->known) {
@@ -13234,6 +13745,59 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
         ATTN__(int16_join)(g, chunk, sums, alpha, share, 0);
     }
     ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad, alpha, share);
+}
+/* ---- >>filter: what the keys of a chunk weigh at most (>>adaptive) ---- */
+/* Parameters: those of int16_chunk. A row's bound of the chunk, and its maximum and sum of the p of
+ * codes, which these are off by a factor e^eta at most. */
+ATTN__NOINLINE void ATTN__(filter_chunk)(
+    const attn__int16_group *g, int64_t j0, int64_t kb, int64_t ke) {
+    const attn__int16 *t = g->t;
+    const attn__coded_chunk *chunk = t->chunk + (j0 - kb) / ATTN__INT16_CHUNK;
+    float *const *row = t->row;
+    const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke), first = attn__max(g->first, j0),
+                  last = attn__min(g->last, j1), ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD,
+                  x = (j0 - t->filter->first) / ATTN__INT16_CHUNK;
+    int16_t *bound = t->bound + x * g->job->rows_pad + g->row0;
+    float top[32], at[32], alpha[32], share[32], sum[32], lanes[ATTN__GR * ATTN__W];
+    for (int64_t r = 0; r < g->rows; r++) bound[r] = -ATTN__BOUND_MOST;
+    if (last <= first) return;
+    const int64_t tile = ATTN__W * ATTN__NB, c0 = (first - j0) / tile * tile,
+                  c1 = attn__round_up(last - j0, ATTN__W);
+    ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top, 1);
+    attn__int16_seen(g, chunk, j0, j1, kb);
+    memcpy(at, top, sizeof at);
+    ATTN__(int16_maxima)(g, top, alpha, share);
+    int far = 1; /* below 2^-20 of what rows have seen: nobody need know how far */
+    for (int64_t r = 0; r < g->rows; r++)
+        far &= !((row[ATTN__ROW_MAX][g->row0 + r] - at[r]) * row[ATTN__ROW_FACTOR][g->row0 + r] <= 27);
+    for (int64_t r = 0; r < ATTN__GR; r++) sum[r] = ATTN__INT16_CHUNK;
+    for (int64_t r = 0; r < ATTN__GR && !far; r++) {
+        const ATTN__V m = ATTN__(set1)(top[r]),
+                      f = ATTN__(set1)(row[ATTN__ROW_FACTOR][g->row0 + r]);
+        ATTN__V a = ATTN__(set1)(0);
+        for (int64_t c = c0; c < c1; c += ATTN__W)
+            a = a + ATTN__(exp2)((ATTN__(load)(t->S + r * ld + c) - m) * f);
+        ATTN__(store)(lanes + r * ATTN__W, a);
+    }
+    for (int r = 0; r < ATTN__GR && !far; r += ATTN__MR)
+        ATTN__(add_rows)(lanes + r * ATTN__W, sum + r);
+    for (int64_t n = 0; n < ATTN__GR && !far; n += ATTN__W) {
+        float *to = row[ATTN__ROW_SUM] + g->row0 + n;
+        const ATTN__V old = ATTN__(load)(to) * ATTN__(load)(alpha + n);
+        ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(sum + n), ATTN__(load)(share + n), old),
+            ATTN__GR - n);
+    }
+    for (int64_t r = 0; r < g->rows; r++) {
+        if (!(at[r] > ATTN__NEG_INF)) continue;
+        const float factor = row[ATTN__ROW_FACTOR][g->row0 + r],
+                    eta = row[ATTN__ROW_OFF][g->row0 + r] * chunk->k_most +
+                          row[ATTN__ROW_MOST][g->row0 + r] * chunk->k_off;
+        /* 8: what log64 is below by, and roundings */
+        float b = 64 * (at[r] * factor + eta * (float)ATTN__LOG2E) + (float)(attn__log64(sum[r]) + 9);
+        if (!(b < ATTN__BOUND_MOST)) b = ATTN__BOUND_MOST;
+        if (b < 1 - ATTN__BOUND_MOST) b = 1 - ATTN__BOUND_MOST;
+        bound[r] = (int16_t)b;
+    }
 }
 /* The certificate of row r. */
 static float ATTN__(int16_certificate)(
@@ -13968,11 +14532,13 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(int16_keys),
     ATTN__(int16_values),
     ATTN__(int16_chunk),
+    ATTN__(filter_chunk),
     ATTN__(int16_certificate),
     ATTN__(square),
     ATTN__(int16_left),
     ATTN__(int16_look),
 #else
+    NULL,
     NULL,
     NULL,
     NULL,

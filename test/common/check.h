@@ -17,6 +17,7 @@
 extern int64_t unit_alive, unit_made, unit_fail_at;
 attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse);
 void unit_spectrum(int always);
+void unit_filter(int always);
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 
@@ -189,11 +190,12 @@ SHARED const char *statistics_wrong(const attn_statistics *t, const float *cert,
     if (t->largest_cert != most) return "statistics: another largest certificate";
     if (t->rows_redone < 0 || t->rows_redone > dense) return "statistics: more rows redone than have a certificate of 0";
     if (!is_finitef(t->lse_error) || t->lse_error < 0) return "statistics: no error of lse";
+    if (t->tiles_skipped < 0 || t->tiles_skipped > tiles) return "statistics: more tiles left out than there are";
     if (t->tiles_int16 < 0 || t->tiles_int16 > tiles || t->tiles_int16 + t->tiles_f32 < tiles) return "statistics: other tiles than there are";
     if (!t->tiles_int16 && t->tiles_f32 != tiles) return "statistics: other tiles than there are, all dense";
     if (t->rows_sampled < 0 || t->rows_sampled > rows || t->rows_beyond < 0 || t->rows_beyond > t->rows_sampled) return "statistics: rows sampled";
     if (!is_finitef(t->sampled_error) || t->sampled_error < 0 || (t->sampled_error > 0 && !t->rows_sampled)) return "statistics: error of rows sampled";
-    if (t->tiles_int16 < tiles && !t->why[0]) return "statistics: tiles that stayed dense, and no reason";
+    if (t->tiles_int16 < tiles && !t->tiles_skipped && !t->why[0]) return "statistics: tiles that stayed dense, and no reason";
     return NULL;
 }
 #endif

@@ -41,6 +41,9 @@ attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse)
 /* Whether certificates of int16 are always bounded by singular values too. */
 void unit_spectrum(int always);
 void unit_spectrum(int always) { attn__tuning.spectrum = always; }
+/* Whether keys are left out where that does not pay, too. */
+void unit_filter(int always);
+void unit_filter(int always) { attn__tuning.filter = always; }
 
 /* What the largest eigenvalue of X^T X is at most; X[rows][n], n a multiple of 16; room[2][n][n]. */
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);

@@ -246,6 +246,40 @@ static void make_far(call *c)
     }
 }
 
+/* Bytes, which the filter has: as above, but for one key of each head that all rows look at. All others, left out but for those beside
+ * it, are heavier than their codes say, or the codes of q, by as much as may be; their values lie as far from its value as any. */
+static double byte_most(void) { return strcmp(attn_isa(), "avx2") ? 127 : 63; }
+static void off_bytes(double *row, int64_t n, double step)
+{
+    row[0] = (byte_most() + 0.01) * step;
+    for (int64_t e = 1; e < n; e++) row[e] = step * 0.49 * pattern(e);
+    for (int64_t e = 1; e + 1 < n; e += 2) row[e] += step * pattern(e) * (double)(e * 7 % 40), row[e + 1] -= step * pattern(e + 1) * (double)(e * 7 % 40);
+}
+static void looked_at(call *c, int64_t at, double eta, int key)
+{
+    const double top = log((double)c->d.kv_len / 0.05) + eta, n = (double)c->d.head_dim - 1;
+    EACH_K(c) {
+        double *k = k_at(c, j, h);
+        for (int64_t e = 0; e < c->d.head_dim && j == at; e++) k[e] = key ? (e ? top / ((double)c->d.scale * n * q_at(c, 0, 0)[1] * pattern(1)) * pattern(e) : 0) : 0;
+        if (j == at && !key) k[0] = top / ((double)c->d.scale * q_at(c, 0, 0)[0]);
+        for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = j == at ? -1 : 1;
+    }
+}
+static void make_k_bytes(call *c)
+{
+    const double step = 1e-2, eta = 0.05 * (double)number(2, 10), n = (double)c->d.head_dim - 1;
+    EACH_Q(c) on_codes(q_at(c, i, h), c->d.head_dim, eta / ((double)c->d.scale * step * 0.49 * n));
+    EACH_K(c) off_bytes(k_at(c, j, h), c->d.head_dim, step);
+    looked_at(c, number(0, c->d.kv_len - 1), eta, 1);
+}
+static void make_q_bytes(call *c)
+{
+    const double step = 1e-2, eta = 0.05 * (double)number(2, 10), n = (double)c->d.head_dim - 1;
+    EACH_Q(c) off_bytes(q_at(c, i, h), c->d.head_dim, step);
+    EACH_K(c) on_codes(k_at(c, j, h), c->d.head_dim, eta / ((double)c->d.scale * step * 0.49 * n));
+    looked_at(c, number(0, c->d.kv_len - 1), eta, 0);
+}
+
 static const struct {
     const char *name;
     void (*make)(call *);
@@ -257,10 +291,10 @@ static const struct {
     { "v off codes", make_v_codes, 1, 0 }, { "p off codes", make_p_codes, 1, 0 }, { "few keys off", make_few, 1, 0 }, { "few keys long", make_few_long, 1, 0 },
     { "far below", make_far, 1, 1 }, { "huge key", make_huge_key, 0, 1 },
     { "huge value", make_huge_value, 0, 1 }, { "cancelling", make_cancelling, 0, 0 }, { "sizes", make_sizes, 0, 1 }, { "not finite", make_hole, 0, 0 },
-    { "many keys", make_many, 0, 0 },
+    { "k off bytes", make_k_bytes, 1, 0 }, { "q off bytes", make_q_bytes, 1, 0 }, { "many keys", make_many, 0, 0 },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
-static struct { int64_t calls, rows, int16; double tightest, error, cert; } seen[KINDS];
+static struct { int64_t calls, rows, int16, filtered; double tightest, error, cert, tightest_filtered; } seen[KINDS];
 static const float quantiles[] = { 0.5f, 0.9f, 0.99f };
 static struct { int64_t rows, beyond; } sampled[3];     /* of the calls with each of them: rows from codes, off by more than the tolerance */
 
@@ -462,7 +496,8 @@ static int same_again(const call *c, const answer *a, answer *b, attn_status s, 
     return fine;
 }
 typedef struct exact { double *o, *o_size, *pv, *lse_size; float *lse; } exact;
-static int judge_row(const call *c, const answer *a, int counts, const exact *x, int32_t type, int64_t i, int64_t h)
+enum { FROM_CODES, MANY, FILTERED, HOWS };    /* as the call decides; bounded by singular values too; keys are left out */
+static int judge_row(const call *c, const answer *a, int how, const exact *x, int32_t type, int64_t i, int64_t h)
 {
     const attn_desc *d = &c->d;
     const int64_t row = h * d->q_len + i, at = (i * d->heads + h) * d->v_dim;
@@ -497,15 +532,18 @@ static int judge_row(const call *c, const answer *a, int counts, const exact *x,
         if (d->quantile != quantiles[k]) continue;
         sampled[k].rows++, sampled[k].beyond += error > cert_limit(d, most);
     }
-    if (cert > 0) {
-        seen[c->kind].int16 += counts;
+    if (cert > 0 && how == FILTERED) {
+        seen[c->kind].filtered++;
+        if (error / cert > seen[c->kind].tightest_filtered) seen[c->kind].tightest_filtered = error / cert;
+    } else if (cert > 0) {
+        seen[c->kind].int16 += how == FROM_CODES;
         if (error / cert > seen[c->kind].tightest) seen[c->kind].tightest = error / cert;
         if (most > 0 && error / most > seen[c->kind].error) seen[c->kind].error = error / most;
         if (most > 0 && cert / most > seen[c->kind].cert) seen[c->kind].cert = cert / most;
     }
     return 1;
 }
-static int judge_told(const call *c, const answer *a)
+static int judge_told(const call *c, const answer *a, int how)
 {
     const attn_desc *d = &c->d;
     const attn_statistics *t = &a->told;
@@ -518,17 +556,18 @@ static int judge_told(const call *c, const answer *a)
     const char *text = statistics_wrong(t, a->cert, d->q_len * d->heads, tiles);
     if (text) WRONG("%s", text);
     if (!(d->quantile > 0) && t->rows_sampled) WRONG("statistics: %d rows sampled, and no quantile", (int)t->rows_sampled);
-    if (!t->why[0] != (t->tiles_int16 == tiles)) WRONG("statistics: %d of %d tiles are int16, and why: '%s'", (int)t->tiles_int16, (int)tiles, t->why);
+    if (how != FILTERED && !t->why[0] != (t->tiles_int16 == tiles)) WRONG("statistics: %d of %d tiles are int16, and why: '%s'", (int)t->tiles_int16, (int)tiles, t->why);
     return 1;
 }
-/* Both answers, the second with certificates that are bounded by singular values too. */
-static int judge(const call *c, const int32_t *types, const answer *a, const answer *many)
+/* The answers of all HOWS. */
+static int judge(const call *c, const int32_t *types, const answer *a)
 {
     attn_desc d = c->d;
     const int64_t rows = d.q_len * d.heads, n = rows * d.v_dim;
     exact x = { (double *)get((size_t)n * 8), (double *)get((size_t)n * 8), (double *)get((size_t)n * 8), (double *)get((size_t)rows * 8),
                 (float *)get((size_t)rows * 4) };
-    int fine = judge_told(c, a) && judge_told(c, many);
+    int fine = 1;
+    for (int how = 0; how < HOWS && fine; how++) fine = judge_told(c, a + how, how);
     d.q = tensor(c->q, d.q_len, d.heads, d.head_dim, types[0], 0);
     d.k = tensor(c->k, d.kv_len, d.kv_heads, d.head_dim, types[1], 0);
     d.v = tensor(c->v, d.kv_len, d.kv_heads, d.v_dim, types[2], 0);
@@ -536,35 +575,33 @@ static int judge(const call *c, const int32_t *types, const answer *a, const ans
     d.tolerance = d.quantile = 0, d.flags &= ~(uint32_t)ATTN_TOLERANCE_ABSOLUTE;
     if (attn_forward(&d) || unit_bounds(&d, x.o_size, x.pv, x.lse_size)) abort();
     for (int64_t i = 0; i < d.q_len && fine; i++)
-        for (int64_t h = 0; h < d.heads && fine; h++) fine = judge_row(c, a, 1, &x, types[3], i, h) && judge_row(c, many, 0, &x, types[3], i, h);
+        for (int64_t h = 0; h < d.heads && fine; h++)
+            for (int how = 0; how < HOWS && fine; how++) fine = judge_row(c, a + how, how, &x, types[3], i, h);
     free((void *)(uintptr_t)d.q.data), free((void *)(uintptr_t)d.k.data), free((void *)(uintptr_t)d.v.data);
     free(x.o), free(x.o_size), free(x.pv), free(x.lse_size), free(x.lse);
     return fine;
 }
+static void as(int how) { unit_spectrum(how == MANY), unit_filter(how == FILTERED); }
 /* Call `n`; whether it kept its promises. */
 static int one(uint64_t seed, int64_t n)
 {
     call c;
-    answer a, b;
+    answer all[HOWS], b;
     int32_t types[4] = { ATTN_F32, ATTN_F32, ATTN_F32, ATTN_F32 };
     state = seed * 1000003 + (uint64_t)n;
     draw(&c, n);
     const int plain = kinds[c.kind].even || chance(70);
     for (int i = 0; i < 4 && !plain && !kinds[c.kind].wide; i++) types[i] = (int32_t)number(ATTN_F32, ATTN_BF16);
-    attn_status s = run(&c, types, 0, 1, &a);
-    if (s) WRONG("%s", attn_status_text(s));
-    largest_v(&c);
-    unit_spectrum(1);
-    s = run(&c, types, 0, 2, &b);
-    unit_spectrum(0);
-    if (s) WRONG("%s", attn_status_text(s));
-    int fine = judge(&c, types, &a, &b);
-    if (c.round & 1 && fine) {          /* and as those */
-        answer other = a;
-        a = b, b = other;
-        unit_spectrum(1);
+    for (int how = 0; how < HOWS; how++) {
+        as(how);
+        const attn_status s = run(&c, types, 0, how ? 2 : 1, all + how);
+        if (s) WRONG("%s", attn_status_text(s));
     }
-    answer_free(&b);
+    largest_v(&c);
+    int fine = judge(&c, types, all);
+    const int again = (int)(c.round % HOWS);
+    const answer a = all[again];
+    as(again);
     if (fine) fine = same_again(&c, &a, &b, run(&c, types, 1, 3, &b), -1, "in [B,H,S,D] with three threads");
     if (fine && plain) fine = same_again(&c, &a, &b, run_packed(&c, &b), -1, "packed behind another sequence");
     if (fine && plain) fine = same_again(&c, &a, &b, run_paged(&c, &b), -1, "in pages, padded, appended to");
@@ -573,9 +610,10 @@ static int one(uint64_t seed, int64_t n)
         for (int64_t e = 0; e < c.d.v_dim; e++) if (!is_finite(v_at(&c, c.hole, 0)[e])) v_at(&c, c.hole, 0)[e] = 0;
         fine = same_again(&c, &a, &b, run(&c, types, 0, 1, &b), c.hole, "from a call with a 0 in that place");
     }
-    unit_spectrum(0);
+    as(FROM_CODES);
     seen[c.kind].calls++, seen[c.kind].rows += c.d.q_len * c.d.heads;
-    answer_free(&a), free(c.q), free(c.k), free(c.v), free(c.most_v);
+    for (int how = 0; how < HOWS; how++) answer_free(all + how);
+    free(c.q), free(c.k), free(c.v), free(c.most_v);
     return fine;
 }
 /* The bound of an eigenvalue beside the eigenvalue itself, by f64: rows of one direction, of few, of as many as there are dims. */
@@ -660,10 +698,11 @@ int main(int argc, char **argv)
         for (int k = 0; k < KINDS; k++) int16 += seen[k].int16;
         if (failed >= 10) break;
     }
-    printf("| data | calls | rows | of int16 | largest err / max v | largest cert / max v | largest err / cert |\n|---|---|---|---|---|---|---|\n");
+    printf("| data | calls | rows | of int16 | largest err / max v | largest cert / max v | largest err / cert | with keys left out | err / cert |\n");
+    printf("|---|---|---|---|---|---|---|---|---|\n");
     for (int k = 0; k < KINDS; k++)
-        printf("| %s | %lld | %lld | %lld | %.2e | %.2e | %.3f |\n", kinds[k].name, (long long)seen[k].calls, (long long)seen[k].rows,
-               (long long)seen[k].int16, seen[k].error, seen[k].cert, seen[k].tightest);
+        printf("| %s | %lld | %lld | %lld | %.2e | %.2e | %.3f | %lld | %.3f |\n", kinds[k].name, (long long)seen[k].calls, (long long)seen[k].rows,
+               (long long)seen[k].int16, seen[k].error, seen[k].cert, seen[k].tightest, (long long)seen[k].filtered, seen[k].tightest_filtered);
     for (int k = 0; k < 3; k++) {
         const double beyond = sampled[k].rows ? (double)sampled[k].beyond / (double)sampled[k].rows : 0;
         printf("%lld rows of int16 with a quantile of %g, %.5f of them beyond the tolerance\n", (long long)sampled[k].rows, (double)quantiles[k], beyond);
