@@ -37,7 +37,8 @@
      >>standard    attention with the whole score matrix in memory
      >>split       once for all ISAs: rows and groups of flash, few rows, one key split after another
      >>blocks      once for all ISAs: blocks of keys and rows of backward, and of standard
-     >>codes       once for all ISAs: rows with a certificate, from codes or plane by plane
+     >>codes       once for all ISAs: rows with a certificate, from codes, with keys left out, plane by
+                   plane
      >>append      rotary embedding, quantisation, writing new keys to a cache
      >>layout      layout and dtype conversion
      >>merge       parts of a row joined
@@ -55,7 +56,7 @@
        >>forward   flash, forward: what a row is, how it is finished and joined
        >>group     a few rows against a block of keys
        >>thin      the same for few rows, keys and values where they lie
-       >>int16     rows of a unit from codes of int16, with their certificates
+       >>int16     rows of a unit from codes of int16, with their certificates; what keys weigh at most
        >>decode    few rows against a cache of int16, with their certificates
        >>backward  flash, backward
        >>matrix    standard, forward and backward
@@ -124,7 +125,8 @@
  4. TOLERANCE AND CERTIFICATE
    attn_desc.tolerance says how much error you can bear; what is saved by it is time. 0.01 is a
    hundredth of the largest |v| that the row sees; with ATTN_TOLERANCE_ABSOLUTE it is 0.01. The call
-   may then compute rows from 16-bit integers, and writes for each row what it proves of the result:
+   may then compute rows from 16-bit integers, or leave out keys that weigh next to nothing, and writes
+   for each row what it proves of the result:
 
      |o - exact o| <= cert + what plain f32 code may round      every element of the row's o
      cert <= tolerance                                          for every finite input
@@ -148,17 +150,19 @@
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
-   (so each decode step from other dtypes), head_dim above 512, machines without AVX-512 VNNI, and
-   rows for which the integers are too coarse: that is guessed from some queries and keys before
-   anything is packed, or follows from the scores by the high bytes. Refused: backward, device
-   tensors, MPI, attn_merge, registered backends.
+   (so each decode step from other dtypes), head_dim above 512, machines without AVX2 or with AVX-512
+   but without VNNI, and rows for which the integers are too coarse and too few keys are light: that is
+   guessed from some queries and keys before anything is packed, or follows from the scores by the high
+   bytes. Integers are for AVX-512 VNNI alone. Refused: backward, device tensors, MPI, attn_merge,
+   registered backends.
    It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast; at
    0.001 where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their
-   keys: 1.1 to 1.4 times. Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows
+   keys: 1.1 to 1.4 times. Keys are left out of 257 rows and more against 2048 keys and more, at any
+   tolerance, where most of each row's weight lies on a small part of its keys. Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows
    look at few of their keys, 1.1 times where they look at all. It does not pay at 0.0005 and below,
    nor where scale |q| |k| is beyond some 50: the call is then as fast as without, within 4 percent.
-   "adaptive" named as the backend runs on AVX2 and in portable C too, slower than flash; it declines
-   a call of whose description alone follows that no row would be computed from codes, where the
+   "adaptive" named as the backend computes from integers on AVX2 and in portable C too, slower than
+   flash; it declines a call of whose description alone follows that no row would be computed from codes, where the
    automatic choice computes it exactly; what follows from the data is computed exactly by both.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
@@ -4284,8 +4288,9 @@ static attn_status attn__flash_run(
 }
 
 /* ============================================================================ >>adaptive ====
-   The flash forward with a tolerance. Rows are computed from int16 codes of q, k, p and v, each with
-   a certificate; rows whose certificate exceeds the tolerance are computed again as flash does.
+   The flash forward with a tolerance. Rows are computed from int16 codes of q, k, p and v, or without
+   keys that weigh next to nothing, each with a certificate; rows whose certificate exceeds the
+   tolerance are computed again as flash does.
 
    The certificate. A row has scores s_j, weights p_j = exp(s_j - m), o = sum p_j v_j / sum p_j. It
    was computed from q' and k'_j, the values of the codes, with scores s'_j, p'_j = exp(s'_j - m);
@@ -4324,11 +4329,21 @@ static attn_status attn__flash_run(
    unit see. sigma(K)^2 is the largest eigenvalue of G = K^T K: with |.| the root of the sum of the
    squares of all elements it is at most |G|, and as that of G / |G| is the root of that of its
    square, at most |G| |(G / |G|)^2|^(1/2), and so on: attn__eigenvalue.
+   Keys left out. Codes of one byte are too coarse to compute with, but bound what a chunk of 128 keys
+   weighs in a row before the row is computed: sum p_j <= sum p'_j e^eta. Each group of rows leaves out
+   the lightest chunks, of which no row loses more than its tolerance allows, and is computed from the
+   others as flash does it. With o' the mean over keys that are kept:
+
+     o - o' = sum over keys left out of p_j (v_j - o') / sum p_j
+     certificate = range sum over chunks left out of sum p'_j e^eta / sum over keys kept of p_j
+
+   which bounds what is missing in lse, too, without range. Whether it pays is guessed from the scores
+   of a few rows (>>codes, attn__filter_worth).
    The residuals are measured, not assumed; what f32 rounds on the way to the certificate is made up
    for by factors above 1, and what it rounds in o itself beyond the rule for plain f32 code (the
    sums are joined every 128 keys) is a term of its own: attn__certificate.
-   Bounds by residual norms: Zhang et al., "SageAttention", 2024, quantises as here but has none;
-   the online softmax is that of >>flash. */
+   Bounds by residual norms: Zhang et al., "SageAttention", 2024, quantises as here but has none; blocks
+   left out by an estimate: Zhang et al., "SpargeAttn", 2025; the online softmax is that of >>flash. */
 #define ATTN__INT16_CHUNK 128
 /* cert and statistics of a call whose rows were all computed exactly, and why. */
 static void attn__tell_dense(const attn_desc *d, const char *why) {
@@ -4986,10 +5001,10 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
         attn__adaptive_redo(job, &u, &t, 32);
         attn__int16_write(job, &u, &t);
     } else if (how == ATTN__FILTERED) {
+        const int64_t before = t.tally->f32;
         attn__filter_rows(job, &u, &t);
-        const int64_t tiles = t.tally->f32;
         attn__adaptive_redo(job, &u, &t, 1); /* its rows are written already */
-        t.tally->f32 = tiles;                /* where those of redone rows are, too */
+        if (job->d->statistics) t.tally->f32 = before + attn__tiles(&u, 0, u.rows);
     } else {
         *(how == ATTN__DENSE_FEW ? &t.tally->few : &t.tally->coarse) += u.rows;
         attn__adaptive_dense(job, &u, 0, u.rows, &t);
@@ -7644,13 +7659,21 @@ static void attn__filter_rows(const attn__adaptive *job, const attn__rows *u, co
         g.rows = attn__min(t->filter->rows, u->rows - g.row0);
         attn__filter_choose(&g, 0.95 * range + 1e-30);
     }
+    int some = 0; /* rows that see no number without a code */
+    for (int64_t r = 0; r < u->rows; r++) {
+        t->cert[r] = ATTN__FAILED;
+        some |= attn__finite(t->row[ATTN__ROW_FACTOR][r]);
+    }
+    if (!some) {
+        t->tally->coarse += u->rows;
+        return;
+    }
     flash.filter = t->filter;
     part.job = &flash;
     attn__flash_rows(&part, 1, (char *)t->tally + job->kept, NULL);
     if (d->statistics) {
         const int64_t left = attn__filter_tiles(u, t->filter);
         t->tally->skipped += left;
-        t->tally->f32 += attn__tiles(u, 0, u->rows);
         if (left == 0) t->tally->coarse += u->rows;
     }
     const attn__tile o = attn__carve(&flash, (char *)t->tally + job->kept);
@@ -13616,7 +13639,9 @@ ATTN__INLINE void ATTN__(int16_softmax)(const attn__int16_group *g, int64_t c0, 
     const ATTN__V power = ATTN__(set1)(ATTN__P_POWER), half = ATTN__(set1)(0.5f);
     float lanes[4][ATTN__GR * ATTN__W];
     for (int64_t r = 0; r < ATTN__GR; r++) {
-        const ATTN__V m = ATTN__(set1)(top[r]), f = ATTN__(set1)(factor[r]);
+        /* 0 behind the rows; of NaN, which has no code, alpha and share make the sums NaN */
+        const ATTN__V m = ATTN__(set1)(top[r]),
+                      f = ATTN__(set1)(attn__finite(factor[r]) && factor[r] > 0 ? factor[r] : 1);
         ATTN__V a = ATTN__(set1)(0), rest = a, squares = a;
         ATTN__I n = ATTN__(nearest)(a);
         for (int64_t c = c0; c < c1; c += ATTN__W) {
@@ -13746,7 +13771,6 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     }
     ATTN__(int16_output)(g, c0, c1, t->V + (j0 - kb + c0) / 2 * g->job->v_pad, alpha, share);
 }
-/* ---- >>filter: what the keys of a chunk weigh at most (>>adaptive) ---- */
 /* Parameters: those of int16_chunk. A row's bound of the chunk, and its maximum and sum of the p of
  * codes, which these are off by a factor e^eta at most. */
 ATTN__NOINLINE void ATTN__(filter_chunk)(
