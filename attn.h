@@ -4413,8 +4413,8 @@ typedef struct attn__adaptive {
     /* whether sequences of many rows may be computed from codes, may have keys left out; those of
      * few rows from codes */
     int int16, filter, decode;
-    int64_t pair;        /* bytes of a sequence and kv head that is decoded */
-    int codes;           /* decode multiplies codes of q */
+    int64_t pair; /* bytes of a sequence and kv head that is decoded */
+    int codes;    /* decode multiplies codes of q */
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
@@ -4455,7 +4455,7 @@ typedef struct attn__spectrum {
 } attn__spectrum;
 /* Chunks of keys that groups of rows leave out. */
 typedef struct attn__filter {
-    unsigned char *left; /* [groups of `rows`][chunks] */
+    unsigned char *left;         /* [groups of `rows`][chunks] */
     int64_t rows, first, chunks; /* keys from `first` on */
 } attn__filter;
 #define ATTN__SPECTRUM_DIM 256    /* most head_dim */
@@ -4484,7 +4484,7 @@ typedef struct attn__int16 {
      * and the largest of these; some rows of q */
     int16_t *bound;
     float *share, *some;
-    float *X, *G;             /* of a spectrum: a chunk [2][CHUNK][q_pad], [3][q_pad][q_pad] */
+    float *X, *G; /* of a spectrum: a chunk [2][CHUNK][q_pad], [3][q_pad][q_pad] */
 } attn__int16;
 /* Further down: >>codes. */
 static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
@@ -4537,7 +4537,7 @@ static int64_t attn__int16_carve(
     t->bad = ATTN__PART(unsigned char, BN);
     t->chunk = ATTN__PART(attn__coded_chunk, chunks);
     t->bound = ATTN__PART(int16_t, job->chunks *rows);
-    t->share = ATTN__PART(float, job->chunks *(2 * MR + 1));
+    t->share = ATTN__PART(float, job->chunks * (2 * MR + 1));
     t->some = ATTN__PART(float, job->filter ? MR * job->q_pad : 0);
     const int64_t dim = job->d->head_dim <= ATTN__SPECTRUM_DIM ? job->q_pad : 0;
     t->X = ATTN__PART(float, 2 * ATTN__INT16_CHUNK * dim);
@@ -4737,13 +4737,15 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->decode = !attn__decode_declines(d);
     attn__flash_shape(d, f);
     const int64_t rows = d->q_len * f->group, plain = f->bytes;
-    job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 8)); /* bytes_pad at least, in bytes */
+    job->q_pad =
+        attn__round_up(d->head_dim, attn__max(isa->W, 8)); /* bytes_pad at least, in bytes */
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
     /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
     job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
     job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
     /* with two MiB for bounds */
-    if (job->chunks > 512) job->most = attn__clamp((1 << 20) / job->chunks / 48 * 48, 96, job->most);
+    if (job->chunks > 512)
+        job->most = attn__clamp((1 << 20) / job->chunks / 48 * 48, 96, job->most);
     f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
     f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
     f->splits = 1;
@@ -4810,8 +4812,7 @@ static const char *attn__filter_declines(const attn_desc *d) {
         return ATTN__INT16_FEW;
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
         return "head_dim or v_dim is above 512";
-    if (!isa->int16_q || (isa->W == 16 && !vnni) ||
-        (isa->W < 8 && !attn__named_adaptive(d)))
+    if (!isa->int16_q || (isa->W == 16 && !vnni) || (isa->W < 8 && !attn__named_adaptive(d)))
         return "the processor has no products of bytes that pay";
     return NULL;
 }
@@ -5019,8 +5020,7 @@ static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     attn__rows u;
     attn__int16_carve(job, scratch, &t, NULL);
     if (t.tally->rows || !attn__adaptive_rows(job, n, &u)) return;
-    const int how =
-        attn__decodes(job, &u.s) ? ATTN__FROM_INT16 : attn__adaptive_how(job, &u, &t);
+    const int how = attn__decodes(job, &u.s) ? ATTN__FROM_INT16 : attn__adaptive_how(job, &u, &t);
     if (how == ATTN__DENSE_FEW) t.tally->few += u.rows;
     else if (how == ATTN__DENSE_COARSE) t.tally->coarse += u.rows;
     else t.tally->rows = 1;
@@ -6288,8 +6288,7 @@ static void attn__flash_filtered(attn__head *head, int64_t ldq, const attn__kv_b
     const attn__rows *u = head->u;
     const attn__filter *f = u->job->filter;
     attn__kv_block b = *all;
-    if (b.empty)
-        memset(head->t.O, 0, (size_t)(u->rows * u->job->v_pad) * sizeof *head->t.O);
+    if (b.empty) memset(head->t.O, 0, (size_t)(u->rows * u->job->v_pad) * sizeof *head->t.O);
     b.empty = 0;
     attn__block_pack(u, &head->t, &b);
     for (int64_t r = 0; r < u->rows; r += isa->MR) {
@@ -7024,7 +7023,8 @@ static void attn__int16_pack(const attn__adaptive *job, const attn__rows *u, con
     int64_t kb, int64_t k0, int64_t ke, int bytes) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
-    const int64_t tile = isa->W * (bytes ? attn__bytes_vectors(isa->NV) : attn__int16_vectors(isa->NV)),
+    const int64_t tile = isa->W *
+                         (bytes ? attn__bytes_vectors(isa->NV) : attn__int16_vectors(isa->NV)),
                   pairs = bytes ? attn__bytes_pad(d) / 4 : (d->head_dim + 1) / 2;
     memset(t->bad, 0, (size_t)job->BN);
     for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK) {
@@ -7404,8 +7404,8 @@ static float attn__exp64(int64_t n) {
     return n < -120 * 64 ? 0 : attn__float((uint32_t)(attn__min(n, 100 * 64) + 127 * 64) << 17);
 }
 /* Which chunks a group leaves out: as many as may be of the lightest, so that no row loses more than
- * its tolerance allows, where a share of its weight costs `range` as much. Rows that see a number
- * without a code have no say. Returns how many. */
+ * its tolerance allows, where a share of its weight costs `range` as much; none where scores are
+ * beyond what bounds can say. Rows that see a number without a code have no say. Returns how many. */
 static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
     const attn__int16 *t = g->t;
     const attn__filter *f = t->filter;
@@ -7413,21 +7413,25 @@ static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
     int64_t at[2 * ATTN__ROWS_MOST], out = 0;
     double may[2 * ATTN__ROWS_MOST], low = 0x1p-24, high = 1;
     unsigned char *left = f->left + g->row0 / f->rows * f->chunks;
+    memset(left, 0, (size_t)f->chunks);
+    for (int64_t r = 0; r < g->rows; r++) t->row[ATTN__ROW_OUT][g->row0 + r] = 0;
     for (int64_t r = 0; r < g->rows; r++) {
-        const double top = (double)t->row[ATTN__ROW_MAX][g->row0 + r] *
-                           (double)t->row[ATTN__ROW_FACTOR][g->row0 + r] * 64;
-        const float sum = t->row[ATTN__ROW_SUM][g->row0 + r];
+        const float factor = t->row[ATTN__ROW_FACTOR][g->row0 + r],
+                    sum = t->row[ATTN__ROW_SUM][g->row0 + r];
+        const double top = (double)t->row[ATTN__ROW_MAX][g->row0 + r] * (double)factor * 64;
         may[r] = at[r] = 0;
-        if (!(top > -ATTN__BOUND_MOST && top < ATTN__BOUND_MOST && sum > 0)) continue;
+        if (!attn__finite(factor) || g->hi[r] <= g->lo[r]) continue;
+        if (!(top > -ATTN__BOUND_MOST && top < ATTN__BOUND_MOST && sum > 0)) return 0;
         at[r] = (int64_t)top + attn__log64(sum);
         may[r] = attn__allowed(g->job->d, t, g->row0 + r) / range;
+        if (!(may[r] > 0)) return 0;
     }
     for (int64_t x = 0; x < f->chunks; x++) {
         float *share = t->share + x * ld, most = 0;
         for (int64_t r = 0; r < g->rows; r++) {
             const int16_t bound = t->bound[x * g->job->rows_pad + g->row0 + r];
             share[r] = 0;
-            if (bound == -ATTN__BOUND_MOST || may[r] == 0) continue; /* it sees none; no say */
+            if (bound == -ATTN__BOUND_MOST || may[r] == 0) continue; /* it sees none; has no say */
             share[r] = bound == ATTN__BOUND_MOST
                            ? 2
                            : (float)((double)attn__exp64(bound - at[r]) / may[r]);
@@ -7459,8 +7463,8 @@ static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
 /* What the keys of each chunk weigh in some rows of a unit, up to a tile of them, as filter_chunk would
  * find it, by every step-th vector of keys. longest: the largest |k_j|, most: of the elements of v, both
  * by a sample. */
-static void attn__filter_look(const attn__int16_group *g, const attn__rows *u, int64_t step,
-    double longest, double most) {
+static void attn__filter_look(
+    const attn__int16_group *g, const attn__rows *u, int64_t step, double longest, double most) {
     const attn__kernels *isa = attn__isa();
     const attn__adaptive *job = g->job;
     const attn__int16 *t = g->t;
@@ -7490,8 +7494,8 @@ static void attn__filter_look(const attn__int16_group *g, const attn__rows *u, i
         }
         for (int64_t j = attn__max(j0, g->first / W * W); j < attn__min(j1, g->last);
             j += step * W) {
-            isa->pack_k(
-                t->T, d, &u->s, &d->k, u->kv_head, dim, j, attn__min(j + W, attn__min(j1, g->last)));
+            isa->pack_k(t->T, d, &u->s, &d->k, u->kv_head, dim, j,
+                attn__min(j + W, attn__min(j1, g->last)));
             /* 2^100, or no number: some may have no code */
             if (attn__bits(isa->square(t->T, dim * W)) >= 0x71800000u)
                 attn__no_code(t->T, dim * W, 1);
@@ -7513,7 +7517,7 @@ static void attn__filter_look(const attn__int16_group *g, const attn__rows *u, i
             isa->exp2_pair(&old, &here);
             all[r][0] = all[r][0] * (double)old + sums[r][0] * (double)here;
             all[r][1] = top;
-            bound[r] = (int16_t)(n > ATTN__BOUND_MOST     ? ATTN__BOUND_MOST
+            bound[r] = (int16_t)(n > ATTN__BOUND_MOST       ? ATTN__BOUND_MOST
                                  : n < 1 - ATTN__BOUND_MOST ? 1 - ATTN__BOUND_MOST
                                                             : n);
         }
@@ -7547,7 +7551,8 @@ static double attn__filter_share(const attn__int16_group *where, const attn__row
 }
 /* Whether it can be expected to pay that the rows of a unit leave keys out. A guess, from the
  * sequence's own data. */
-static int attn__filter_worth(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+static int attn__filter_worth(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
     attn__filter *f = t->filter;
     int64_t first, last;
@@ -7556,7 +7561,8 @@ static int attn__filter_worth(const attn__adaptive *job, const attn__rows *u, co
     f->rows = 2 * attn__isa()->MR;
     f->first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
     f->chunks = attn__ceil_div(last - f->first, ATTN__INT16_CHUNK);
-    if (last - first < attn__filter_keys() || attn__split_keys(&u->s, job->flash.group) < u->s.k_len ||
+    if (last - first < attn__filter_keys() ||
+        attn__split_keys(&u->s, job->flash.group) < u->s.k_len ||
         u->s.q_used * job->flash.group - u->row0 < ATTN__INT16_ROWS)
         return 0;
     const double longest = attn__sqrt((double)attn__int16_sample(u, t, first, last));
@@ -7607,11 +7613,13 @@ static float attn__filter_certificate(
     const attn__adaptive *job, const attn__int16 *t, int64_t r, const attn__tile *o) {
     const attn_desc *d = job->d;
     const float *O = o->O + r * job->flash.v_pad;
-    const double sum = (double)o->sum[r], top = attn__row_top(o->max[r], job->flash.unit) * ATTN__LOG2E,
+    const double sum = (double)o->sum[r],
+                 top = attn__row_top(o->max[r], job->flash.unit) * ATTN__LOG2E,
                  apart = (double)t->row[ATTN__ROW_AT][r] - top;
     float power = (float)apart, unused = 0;
     double range = 0;
-    if (!attn__finite(t->row[ATTN__ROW_FACTOR][r]) || !(sum > 0) || !(apart < 100)) return ATTN__FAILED;
+    if (!attn__finite(t->row[ATTN__ROW_FACTOR][r]) || !(sum > 0) || !(apart < 100))
+        return ATTN__FAILED;
     if (t->row[ATTN__ROW_OUT][r] == 0) return 0;
     attn__isa()->exp2_pair(&power, &unused);
     const double out = (double)t->row[ATTN__ROW_OUT][r] * ((double)power + 1e-37) / sum * 1.001;
@@ -7642,13 +7650,15 @@ static int64_t attn__filter_tiles(const attn__rows *u, const attn__filter *f) {
 }
 /* Rows of a unit as flash computes them, but for chunks of keys that weigh next to nothing: o and lse,
  * certificates or ATTN__FAILED. */
-static void attn__filter_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+static void attn__filter_rows(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
     attn__int16_group g;
     attn__flash flash = job->flash;
     attn__rows part = *u;
     double range = 0;
-    attn__filter_bounds(job, u, t, attn__min(u->s.k_len, t->filter->first + t->filter->chunks * ATTN__INT16_CHUNK));
+    attn__filter_bounds(
+        job, u, t, attn__min(u->s.k_len, t->filter->first + t->filter->chunks * ATTN__INT16_CHUNK));
     for (int64_t c = 0; c < d->v_dim; c++) {
         const double all = (double)t->v_top[c] + (double)t->v_low[c];
         range = all > range ? all : range;
@@ -7657,6 +7667,7 @@ static void attn__filter_rows(const attn__adaptive *job, const attn__rows *u, co
     g.t = t;
     for (g.row0 = 0; g.row0 < u->rows; g.row0 += t->filter->rows) {
         g.rows = attn__min(t->filter->rows, u->rows - g.row0);
+        attn__int16_ranges(&g, u);
         attn__filter_choose(&g, 0.95 * range + 1e-30);
     }
     int some = 0; /* rows that see no number without a code */
@@ -11211,12 +11222,11 @@ ATTN__INLINE attn__i__avx2 attn__pairs__avx2(const int16_t *p) {
 ATTN__INLINE attn__i__avx2 attn__dot__avx2(attn__i__avx2 a, attn__i__avx2 b, attn__i__avx2 c) {
     return (attn__i__avx2)_mm256_add_epi32((__m256i)c, _mm256_madd_epi16((__m256i)a, (__m256i)b));
 }
-ATTN__INLINE attn__i__avx2 attn__dot4__avx2(
-    attn__i__avx2 a, attn__i__avx2 b, attn__i__avx2 c) {
+ATTN__INLINE attn__i__avx2 attn__dot4__avx2(attn__i__avx2 a, attn__i__avx2 b, attn__i__avx2 c) {
     attn__i__avx2 products; /* gcc would keep those of four calls, and spill */
     __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
-            : "+x"(c), "=&x"(products)
-            : "x"(b), "x"(a));
+        : "+x"(c), "=&x"(products)
+        : "x"(b), "x"(a));
     return c;
 }
 ATTN__INLINE attn__i__avx2 attn__sum4__avx2(attn__i__avx2 a, attn__i__avx2 c) {
@@ -12003,7 +12013,7 @@ ATTN__PLAIN_END
 #define ATTN__NI attn__int16_vectors(ATTN__NV) /* vectors of a tile of int16 products */
 #define ATTN__NB attn__bytes_vectors(ATTN__NV) /* the same of bytes */
 #define ATTN__BYTE_MOST ATTN__PASTE(ATTN__BYTE, ATTN__KERNEL)
-#define ATTN__BF16                             /* whether products of bf16 are compiled */ \
+#define ATTN__BF16 /* whether products of bf16 are compiled */ \
     (!ATTN__ONLY_F32 && (ATTN__ALL_BF16 || (ATTN__OWN & ATTN__OWN_BF16) != 0))
 #define ATTN__STRING_(a) #a
 #define ATTN__STRING(a) ATTN__STRING_(a)
@@ -13361,9 +13371,9 @@ static void ATTN__(int16_q)(
         const double length = attn__sqrt((double)ATTN__(reduce_add)(sum[0]));
         float part[16];
         const ATTN__V largest = ATTN__(set1)(ATTN__(reduce_max)(most));
-        ATTN__(store)(part,
-            bytes ? ATTN__(byte_step)(largest)
-                  : ATTN__(step)(largest, ATTN__(set1)((float)length), d->head_dim));
+        ATTN__(store)(part, bytes
+                                ? ATTN__(byte_step)(largest)
+                                : ATTN__(step)(largest, ATTN__(set1)((float)length), d->head_dim));
         const ATTN__V inverse = ATTN__(set1)(1 / part[0]);
         sum[0] = sum[1] = ATTN__(set1)(0);
         for (int64_t c = 0; c < job->q_pad; c += ATTN__W)
@@ -13552,13 +13562,12 @@ ATTN__NOINLINE void ATTN__(int16_qk)(const int16_t *Q, int64_t ldq, const int32_
 }
 /* S[MR][tile] = step * (Q K) of bytes, those of K without a sign, which adds `bias` to a row; the maxima
  * of its rows joined with max[MR][W] unless it is NULL. */
-ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32_t *K, int64_t fours,
-    const float *bias, const float *step, float *S, int64_t lds, float *max) {
+ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32_t *K,
+    int64_t fours, const float *bias, const float *step, float *S, int64_t lds, float *max) {
     const ATTN__I zero = ATTN__(nearest)(ATTN__(set1)(0));
     ATTN__I sum[ATTN__MR][ATTN__NB];
-    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
-        ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) sum[r][v] =
-            ATTN__(nearest)(ATTN__(set1)(-bias[r]));
+    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL_TILE for (int v = 0;
+        v < ATTN__NB; v++) sum[r][v] = ATTN__(nearest)(ATTN__(set1)(-bias[r]));
     for (int64_t k = 0; k < fours; k += 2) {
         ATTN__I part[ATTN__MR][ATTN__NB];
         ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
@@ -13573,9 +13582,8 @@ ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32
                     ATTN__(dot4)(a, b[v], part[r][v]);
             }
         }
-        ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
-            ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) sum[r][v] =
-                ATTN__(sum4)(part[r][v], sum[r][v]);
+        ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL_TILE for (int v = 0;
+            v < ATTN__NB; v++) sum[r][v] = ATTN__(sum4)(part[r][v], sum[r][v]);
     }
     ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
         ATTN__V m = max ? ATTN__(load)(max + r * ATTN__W) : ATTN__(set1)(0);
@@ -13719,8 +13727,7 @@ ATTN__INLINE void ATTN__(int16_scores)(const attn__int16_group *g, int64_t j0, i
             float *S = t->S + r * ld + c, *m = all ? max + r * ATTN__W : NULL;
             const float *step = t->k_step + (j - kb);
             if (bytes)
-                ATTN__(filter_qk)(
-                    Q, q_pad, K, pairs, t->row[ATTN__ROW_BIAS] + row, step, S, ld, m);
+                ATTN__(filter_qk)(Q, q_pad, K, pairs, t->row[ATTN__ROW_BIAS] + row, step, S, ld, m);
             else ATTN__(int16_qk)(Q, q_pad, K, pairs, step, S, ld, m);
         }
         for (int64_t r = 0; r < ATTN__GR && !all; r++)
@@ -13793,7 +13800,8 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
     ATTN__(int16_maxima)(g, top, alpha, share);
     int far = 1; /* below 2^-20 of what rows have seen: nobody need know how far */
     for (int64_t r = 0; r < g->rows; r++)
-        far &= !((row[ATTN__ROW_MAX][g->row0 + r] - at[r]) * row[ATTN__ROW_FACTOR][g->row0 + r] <= 27);
+        far &=
+            !((row[ATTN__ROW_MAX][g->row0 + r] - at[r]) * row[ATTN__ROW_FACTOR][g->row0 + r] <= 27);
     for (int64_t r = 0; r < ATTN__GR; r++) sum[r] = ATTN__INT16_CHUNK;
     for (int64_t r = 0; r < ATTN__GR && !far; r++) {
         const ATTN__V m = ATTN__(set1)(top[r]),
@@ -13808,8 +13816,8 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
     for (int64_t n = 0; n < ATTN__GR && !far; n += ATTN__W) {
         float *to = row[ATTN__ROW_SUM] + g->row0 + n;
         const ATTN__V old = ATTN__(load)(to) * ATTN__(load)(alpha + n);
-        ATTN__(store_n)(to, ATTN__(fma)(ATTN__(load)(sum + n), ATTN__(load)(share + n), old),
-            ATTN__GR - n);
+        ATTN__(store_n)(
+            to, ATTN__(fma)(ATTN__(load)(sum + n), ATTN__(load)(share + n), old), ATTN__GR - n);
     }
     for (int64_t r = 0; r < g->rows; r++) {
         if (!(at[r] > ATTN__NEG_INF)) continue;
@@ -13817,7 +13825,8 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
                     eta = row[ATTN__ROW_OFF][g->row0 + r] * chunk->k_most +
                           row[ATTN__ROW_MOST][g->row0 + r] * chunk->k_off;
         /* 8: what log64 is below by, and roundings */
-        float b = 64 * (at[r] * factor + eta * (float)ATTN__LOG2E) + (float)(attn__log64(sum[r]) + 9);
+        float b =
+            64 * (at[r] * factor + eta * (float)ATTN__LOG2E) + (float)(attn__log64(sum[r]) + 9);
         if (!(b < ATTN__BOUND_MOST)) b = ATTN__BOUND_MOST;
         if (b < 1 - ATTN__BOUND_MOST) b = 1 - ATTN__BOUND_MOST;
         bound[r] = (int16_t)b;

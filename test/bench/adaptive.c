@@ -88,6 +88,13 @@ static void retrieval(int64_t len, int64_t dim)
 }
 static void plain(int64_t len, int64_t dim) { iid(len, dim, 1); }
 static void hopeless(int64_t len, int64_t dim) { iid(len, dim, 100); }
+/* rows that look at few of their keys, as many heads do: queries three times as long */
+static void sharper(int64_t len, int64_t dim)
+{
+    for (int64_t n = 0; n < len * HEADS * dim; n++) q[n] *= 3;
+}
+static void sharp_local(int64_t len, int64_t dim) { sink_local(len, dim), sharper(len, dim); }
+static void sharp_topics(int64_t len, int64_t dim) { topics(len, dim), sharper(len, dim); }
 
 /* The largest difference of o from f64 loops over 64 rows a head; *rounded: what f32 may round in such a row, over the largest |v|. */
 static double error_of(const attn_desc *d, double *rounded)
@@ -183,9 +190,9 @@ static void measure(const char *name, attn_desc exact, double tolerance, double 
     const double tiles = (double)(told.tiles_int16 + told.tiles_f32), error = error_of(&d, &rounded) / most;
     char asked[32];
     snprintf(asked, sizeof asked, quantile > 0 ? "%g, %g" : "%g", tolerance, quantile);
-    printf("| %s%s | %d | %d | %s | %.2f | %g | %.0f%% | %d | %.1e | %.1e |\n", name, d.flags & ATTN_CAUSAL ? ", causal" : "", (int)d.q_len,
+    printf("| %s%s | %d | %d | %s | %.2f | %g | %.0f%% | %.0f%% | %d | %.1e | %.1e |\n", name, d.flags & ATTN_CAUSAL ? ", causal" : "", (int)d.q_len,
         (int)d.head_dim, asked, ratio[n / 2], target, 100 * (double)told.tiles_int16 / tiles,
-        (int)told.rows_redone, error, (double)told.largest_cert / most);
+        100 * (double)told.tiles_skipped / tiles, (int)told.rows_redone, error, (double)told.largest_cert / most);
     fflush(stdout);
     if (error * most > (double)told.largest_cert + rounded * most) {
         fprintf(stderr, "an error beyond the certificate\n");
@@ -303,9 +310,9 @@ static int decode_table(int threads)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; void (*make)(int64_t len, int64_t dim); int pays, diffuse; } kinds[] = {
-        { "iid", plain, 1, 1 }, { "sink + local", sink_local, 1, 0 }, { "topics", topics, 1, 0 }, { "retrieval", retrieval, 0, 0 },
-        { "hopeless", hopeless, 0, 0 },
+    static const struct { const char *name; void (*make)(int64_t len, int64_t dim); int pays, diffuse, sharp; } kinds[] = {
+        { "iid", plain, 1, 1, 0 }, { "sink + local", sink_local, 1, 0, 0 }, { "topics", topics, 1, 0, 0 }, { "retrieval", retrieval, 0, 0, 0 },
+        { "sharp sink + local", sharp_local, 0, 0, 1 }, { "sharp topics", sharp_topics, 0, 0, 1 }, { "hopeless", hopeless, 0, 0, 0 },
     };
     static const double tolerances[] = { 1e-2, 1e-3, 1e-4 };
     static const int64_t lens[] = { 128, 768, 2048, LONGEST };      /* 768: hardly more than where it begins to pay */
@@ -320,7 +327,7 @@ int main(int argc, char **argv)
     if (decode) return decode_table(threads);
     q = get(FLOATS * 4), k = get(FLOATS * 4), v = get(FLOATS * 4), o[0] = get(FLOATS * 4), o[1] = get(FLOATS * 4);
     cert = get(LONGEST * HEADS * 4);
-    for (int n = 0; n < 5; n++)
+    for (int n = 0; n < 7; n++)
         for (int64_t dim = 64; dim <= 128; dim += 64)
             for (int at_len = 0; at_len < 4; at_len++) {
                 const int64_t len = lens[at_len];
@@ -328,7 +335,7 @@ int main(int argc, char **argv)
                 kinds[n].make(len, dim);
                 for (int t = 0; t < 3; t++)
                     measure(kinds[n].name, describe(len, dim, 0, threads, 0), tolerances[t], 0,
-                        len < 2048 ? 0.97 : t == 0 && kinds[n].pays ? dim == 64 ? 1.3 : 1.6 : t == 1 && kinds[n].diffuse ? 1.15 : 0.97);
+                        len < 2048 ? 0.97 : t == 0 && kinds[n].sharp && len == LONGEST ? 2 : t == 0 && kinds[n].pays ? dim == 64 ? 1.3 : 1.6 : t == 1 && kinds[n].diffuse ? 1.15 : 0.97);
                 if (len >= 2048) measure(kinds[n].name, describe(len, dim, 1, threads, 0), 1e-2, 0, 0.97);
                 for (int t = 1; t < 3 && len >= 768; t++) measure(kinds[n].name, describe(len, dim, 0, threads, 0), tolerances[t], 0.99, 0.97);
             }

@@ -7,15 +7,15 @@ cat <<END
 # What a tolerance buys
 
 Written by \`make adaptive\`, $(date -u +%Y-%m-%d): $cpu, one thread, 8 heads, f32, [B,S,H,D], each call beside the plain call in turn.
-\`speed\`: how many times as fast as without a tolerance; \`int16\`: the share of tiles computed from codes; \`redone\`: rows computed again
-for their certificates; a second number beside the tolerance is the quantile of rows that has to keep to it; \`error\` and \`cert\`: the
+\`speed\`: how many times as fast as without a tolerance; \`int16\`: the share of tiles computed from codes; \`left out\`: that of tiles none of
+whose values was used; \`redone\`: rows computed again for their certificates; a second number beside the tolerance is the quantile of rows that has to keep to it; \`error\` and \`cert\`: the
 largest of 512 rows against f64 loops, and the largest of all rows, as shares of the largest |v|. Data: N(0,1); a first key and neighbours
-that rows look at; stretches of topics; one key a row; q 100 times as long.
+that rows look at; stretches of topics; one key a row; the second and third with q three times as long (sharp); q 100 times as long.
 
-| data | S | D | tolerance | speed | target | int16 | redone | error | cert |
-|---|---|---|---|---|---|---|---|---|---|
+| data | S | D | tolerance | speed | target | int16 | left out | redone | error | cert |
+|---|---|---|---|---|---|---|---|---|---|---|
 END
-for data in iid "sink + local" topics retrieval hopeless; do
+for data in iid "sink + local" topics retrieval "sharp sink + local" "sharp topics" hopeless; do
     for dim in 64 128; do ${WRAP:-} build/adaptive --data "$data" --dim $dim; done
 done
 cat <<END

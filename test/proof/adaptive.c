@@ -64,6 +64,7 @@ static void iid(call *c, double q_size)
 }
 static void make_iid(call *c) { iid(c, 0.3 + 1.5 * random_unit(&state)); }
 static void make_peaked(call *c) { iid(c, 8); }
+static void make_hopeless(call *c) { iid(c, 40 + 400 * random_unit(&state)); }
 static void make_many(call *c) { iid(c, 0.2 + 0.8 * random_unit(&state)); }     /* rows that look at many keys */
 static void make_sink_local(call *c)
 {
@@ -318,6 +319,7 @@ static const struct {
     { "v off codes", make_v_codes, 1, 0 }, { "p off codes", make_p_codes, 1, 0 }, { "few keys off", make_few, 1, 0 }, { "few keys long", make_few_long, 1, 0 },
     { "far below", make_far, 1, 1 }, { "huge key", make_huge_key, 0, 1 },
     { "huge value", make_huge_value, 0, 1 }, { "cancelling", make_cancelling, 0, 0 }, { "sizes", make_sizes, 0, 1 }, { "not finite", make_hole, 0, 0 },
+    { "hopeless", make_hopeless, 0, 0 },
     { "bytes, not finite", make_bytes_hole, 1, 0 }, { "bytes, light", make_bytes_light, 1, 0 },
     { "k off bytes", make_k_bytes, 1, 0 }, { "q off bytes", make_q_bytes, 1, 0 }, { "many keys", make_many, 0, 0 },
 };

@@ -71,6 +71,8 @@ static const problem_case rows[] = {
       .other_v = 1, .o = ATTN_F16, .other_grads = 1 },
     { .name = "bf16 queries, f16 keys, bf16 values, gradients of other types", .b = 2, .sq = 35, .sk = 70, .h = 4, .hk = 2, .d = 40,
       .q = ATTN_BF16, .kv = ATTN_F16, .other_v = 1, .other_grads = 2, .gap = 3, .flags = CAUSAL },
+    { .name = "f32 queries, bf16 cache and gradient, v_dim above head_dim", .b = 1, .sq = 40, .sk = 50, .h = 2, .d = 32, .dv = 64,
+      .kv = ATTN_BF16, .o = ATTN_BF16 },
     { .name = "dropout", .b = 2, .sq = 35, .sk = 50, .h = 2, .d = 32, .dropout = 0.3f },
 };
 
@@ -262,9 +264,27 @@ static void test_simple_figure(void **state)
     }
 }
 
+/* Where a machine has products of bf16, dP = dout V^T is one of them when those two are bf16, whatever q is. */
+static void test_bf16_dp(void **state)
+{
+    char kernel[2][64];
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        const problem_case c = { .b = 1, .sq = 40, .sk = 50, .h = 2, .d = 32, .q = t ? ATTN_BF16 : ATTN_F32, .kv = ATTN_BF16, .o = ATTN_BF16 };
+        problem p = problem_make(&c, 44);
+        attn_plan plan;
+        problem_grad(&p, 44);
+        p.d.backend = "flash";
+        assert_ok(attn_query(&p.d, &p.g, &plan));
+        snprintf(kernel[t], sizeof kernel[t], "%s", plan.kernel);
+        problem_free(&p);
+    }
+    assert_string_equal(kernel[0], kernel[1]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_poison), cmocka_unit_test(test_simple_figure) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_poison), cmocka_unit_test(test_simple_figure), cmocka_unit_test(test_bf16_dp) };
     const char *isa = getenv("ATTN_ISA");
     problem_case one = { .b = 1, .sq = 1, .sk = 1, .h = 1, .d = 1 };
     problem p = problem_make(&one, 1);

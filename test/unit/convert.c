@@ -354,6 +354,7 @@ static void test_blocks(void **state)
                 if (kind % 9 == 7) x[i] = float_of(bits);        /* any bits: most blocks have one that is not finite, or a huge one */
                 if (kind % 9 == 8) x[i] = float_of(bits & 0xbfffffff);
                 if (i < 64) x[i] = i < 32 ? 0 : -0.0f;           /* q4_0 has a scale of -0 for them */
+                else if (i < 96) x[i] = i == 67 ? -0x1p-149f : 0;        /* and of 0 for the smallest number below 0 */
             }
             for (int b = 0; b < BLOCKS; b++) block_want(x + 32 * b, of[t], want + b * each);
             memset(got, 0x5a, sizeof got);
@@ -400,6 +401,10 @@ static void test_block_layouts(void **state)
     assert_ok(attn_convert(shape, in, out, NULL));
     convert(y, ATTN_F32, e, ATTN_Q4_0, N);
     assert_memory_equal(c, e, sizeof c);
+    convert(c, ATTN_Q4_0, a, ATTN_Q8_0, N);
+    convert(c, ATTN_Q4_0, z, ATTN_F32, N);
+    convert(z, ATTN_F32, b, ATTN_Q8_0, N);
+    assert_memory_equal(a, b, sizeof a);
     const int64_t one[4] = { 1, 3, 1, WIDTH };                   /* steps that are never taken may be any */
     const int64_t odd[3] = { 7, WIDTH, 5 };
     memcpy(in.stride, odd, sizeof odd), memcpy(out.stride, odd, sizeof odd);

@@ -162,6 +162,28 @@ static void test_dbias_dropout(void **state)
     }
 }
 
+/* A key whose random word is the rate itself, times 2^32, is kept, and dropped at the next larger rate. */
+static void test_dropout_rate(void **state)
+{
+    enum { AT = 8, SEED = 7 };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    static const uint32_t counter[4] = { AT / 4, 0, 0, 0 }, key[2] = { SEED, 0 };
+    uint32_t word[4];
+    (void)state;
+    unit_philox(counter, key, word);
+    const float rate = (float)(word[AT % 4] / 4294967296.0);
+    assert_true((double)rate * 4294967296.0 == (double)word[AT % 4]);           /* exact in f32 */
+    for (int n = 0; n < 3 * 2; n++) {
+        const int kept = n % 2;
+        attn_desc d = make();
+        memset(q, 0, sizeof q), memset(k, 0, sizeof k), memset(v, 0, sizeof v);
+        for (int c = 0; c < D; c++) v[AT * D + c] = K;
+        d.batch = d.q_len = 1, d.dropout = kept ? rate : nextafterf(rate, 1), d.seed = SEED, d.backend = all[n / 2];
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        for (int c = 0; c < D; c++) assert_true(fabs((double)o[c] * (1 - (double)d.dropout) - kept) <= 1e-4);
+    }
+}
+
 /* One row of bias for all heads and queries: its gradient is a long sum, added to a number that is large beside each term. */
 static void test_shared_dbias(void **state)
 {
@@ -332,6 +354,10 @@ static void test_huge(void **state)
     for (int a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = ATTN_BROADCAST;
     assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_OVERFLOW);
     d = make();
+    d.head_dim = 4, d.kv_len = INT64_MAX / (72 * 30);        /* 40 bytes for each of 72 elements of a key are too many, 20 were not */
+    for (int a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = ATTN_BROADCAST;
+    assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_OVERFLOW);
+    d = make();
     d.q_len = (int64_t)1 << 55;
     assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_OVERFLOW);
 }
@@ -399,14 +425,15 @@ static void test_workspace(void **state)
         assert_true((int64_t)plan.workspace_size >= last);
         last = (int64_t)plan.workspace_size;
     }
-    /* nor where the keys get too many for one sum in f32: 16 blocks */
+    /* nor where the keys get too many for one sum in f32: 16 blocks; queries of other types are packed */
     static const int64_t wide[] = { 8, 64, 128, 256, 512 }, many[] = { 1, 40, 200, 1008, 5000 };
-    for (int n = 0; n < 5 * 5; n++) {
+    for (int n = 0; n < 5 * 5 * 2; n++) {
         size_t last = 0;
         for (int64_t length = 1024; length < 40000; length += length % 2 ? 1023 : 1) {
             attn_plan plan;
             attn_desc d = make();
-            d.batch = 1, d.q_len = many[n / 5], d.kv_len = length, d.head_dim = wide[n % 5], d.threads = 1, d.backend = "flash";
+            d.batch = 1, d.q_len = many[n / 5 % 5], d.kv_len = length, d.head_dim = wide[n % 5], d.threads = 1, d.backend = "flash";
+            d.q.dtype = n < 5 * 5 ? ATTN_F32 : ATTN_F16;
             assert_int_equal(attn_query(&d, NULL, &plan), ATTN_OK);
             if (plan.workspace_size < last) fail_msg("%d queries, %d keys, dim %d: %d bytes, %d before", (int)d.q_len, (int)length, (int)d.head_dim, (int)plan.workspace_size, (int)last);
             last = plan.workspace_size;
@@ -498,7 +525,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
         cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused),

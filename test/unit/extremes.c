@@ -268,6 +268,28 @@ static void test_huge_lse(void **state)
     }
 }
 
+/* Scores beyond 2^16 of which quarters tell the weights: of each the difference to the largest is exact, and its exp as near as ever. */
+static void test_steps_of_huge_scores(void **state)
+{
+    enum { KEYS = 8, DIM = 2 };
+    const float q[DIM] = { 1000, 1 };
+    float k[KEYS * DIM], v[KEYS];
+    double want = 0, sum = 0;
+    (void)state;
+    for (int j = 0; j < KEYS; j++) {
+        k[j * DIM] = 100, k[j * DIM + 1] = 0.25f * (float)j, v[j] = (float)j;
+        want += j * exp(0.25 * j), sum += exp(0.25 * j);
+    }
+    for (int64_t b = 0; b < COUNT(fast); b++) {
+        float o = -1;
+        attn_desc d = { 0 };
+        d.batch = d.heads = d.q_len = d.v_dim = 1, d.kv_len = KEYS, d.head_dim = DIM, d.flags = ATTN_SCALE, d.scale = 1, d.backend = fast[b];
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = &o;
+        assert_ok(attn_forward(&d));
+        if (!(fabs((double)o - want / sum) <= 1e-3)) fail_msg("%s: o is %.9g, not %.9g", fast[b], (double)o, want / sum);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ windows without end */
 static int64_t saturated(int64_t a, int64_t b)
 {
@@ -563,6 +585,25 @@ static void test_long_sequences(void **state)
     }
 }
 
+/* ------------------------------------------------------------------------------------------ denormals */
+/* Where the machine can, a call takes them for 0: values that are nothing else have a mean of 0, not of 0x1p-130. */
+static void test_denormal_values(void **state)
+{
+#if defined __x86_64__ || defined __aarch64__
+    enum { KEYS = 80, DIM = 8 };
+    float q[DIM] = { 0 }, k[KEYS * DIM] = { 0 }, v[KEYS * DIM], o[DIM];
+    for (int i = 0; i < KEYS * DIM; i++) v[i] = 0x1p-130f;
+    for (int64_t b = 0; b < COUNT(fast); b++) {
+        attn_desc d = { 0 };
+        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.backend = fast[b];
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
+        assert_ok(attn_forward(&d));
+        for (int c = 0; c < DIM; c++) assert_int_equal(float_bits(o[c]), 0);
+    }
+#endif
+    (void)state;
+}
+
 /* ------------------------------------------------------------------------------------------ not finite, and contained */
 enum { IN_BIAS, IN_Q, IN_K, IN_V, IN_DOUT, IN_SINK, IN_ALIBI, PLACES };
 static const char *const place_name[] = { "bias", "q", "k", "v", "dout", "sink", "alibi" };
@@ -651,6 +692,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_huge_bias),       cmocka_unit_test(test_two_biases),        cmocka_unit_test(test_huge_products),
         cmocka_unit_test(test_huge_sink),       cmocka_unit_test(test_huge_merge),        cmocka_unit_test(test_huge_lse), cmocka_unit_test(test_far_windows),
+        cmocka_unit_test(test_steps_of_huge_scores), cmocka_unit_test(test_denormal_values),
         cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
         cmocka_unit_test(test_long_sequences),  cmocka_unit_test(test_growing_scores),
         cmocka_unit_test(test_contained),         cmocka_unit_test(test_keys_of_infinity),

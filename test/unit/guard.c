@@ -39,6 +39,7 @@ static const problem_case rows[] = {
     { .name = "f32 one query", .b = 2, .sq = 1, .sk = 203, .h = 4, .hk = 1, .d = 65 },
     { .name = "f32 window", .b = 1, .sq = 50, .sk = 90, .h = 1, .d = 20, .flags = ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, .left = 9 },
     { .name = "f32 bias and mask", .b = 2, .sq = 21, .sk = 37, .h = 2, .d = 20, .bias = HAS, .mask = HAS, .sink = 1, .alibi = 1 },
+    { .name = "f32 mask", .b = 2, .sq = 21, .sk = 37, .h = 2, .d = 20, .mask = HAS },
     { .name = "f32 broadcast bias and mask", .b = 2, .sq = 21, .sk = 37, .h = 2, .d = 20, .bias = HAS | ONE_BATCH | ONE_QUERY,
       .mask = HAS | ONE_HEAD | ONE_BATCH },
     { .name = "f32 no keys", .b = 2, .sq = 21, .sk = 0, .h = 2, .d = 20 },

@@ -146,9 +146,29 @@ static void test_nothing_else(void **state)
     problem_free(&p);
 }
 
+/* A caller's workspace of exactly the size that the plan says: nothing behind it is written where keys are split among threads. */
+static void test_behind_workspace(void **state)
+{
+    enum { BEHIND = 1 << 16 };
+    static const problem_case c = { .b = 2, .sq = 8, .sk = 4096, .h = 3, .d = 16 };
+    problem p = problem_make(&c, 63);
+    attn_plan plan;
+    char *room;
+    (void)state;
+    p.d.backend = "flash", p.d.threads = 2;
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_int_equal(posix_memalign((void **)&room, 64, plan.workspace_size + BEHIND), 0);
+    memset(room + plan.workspace_size, 0x5a, BEHIND);
+    p.d.workspace = room, p.d.workspace_size = plan.workspace_size;
+    assert_ok(attn_forward(&p.d));
+    for (int i = 0; i < BEHIND; i++) assert_int_equal(room[plan.workspace_size + (size_t)i], 0x5a);
+    free(room);
+    problem_free(&p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_nothing_else) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_nothing_else), cmocka_unit_test(test_behind_workspace) };
     return run_rows("caller's allocator", rows, COUNT(rows), sizeof rows[0], test_own)
          + run_rows("ATTN_MALLOC", rows, COUNT(rows), sizeof rows[0], test_default_malloc)
          + cmocka_run_group_tests_name("memory", tests, NULL, NULL);

@@ -124,6 +124,22 @@ static void test_long_views(void **state)
     free(all);
 }
 
+/* Keys 2^60 bytes apart, of which one is used: a span of 2^61 bytes is too long to tell what lies between, so what begins within it
+ * counts as shared. Half as far apart they are looked at. */
+static void test_far_apart(void **state)
+{
+    static float m[2048];
+    static const int32_t used = 1;
+    (void)state;
+    for (int twice = 0; twice < 2 && sizeof(void *) == 8; twice++) {        /* a pointer of 32 bits has no such keys */
+        attn_desc d = { 0 };
+        d.batch = d.heads = d.q_len = 1, d.kv_len = 3, d.head_dim = 4, d.seq.used_k = &used;
+        d.q.data = m, d.v.data = m + 16, d.k.data = m + 256, d.o.data = m + 1024;
+        d.k.stride[0] = d.k.stride[2] = 4, d.k.stride[1] = INT64_C(1) << (57 + twice);
+        assert_int_equal(attn_forward(&d), twice ? ATTN_ERR_OVERLAP : ATTN_OK);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ views */
 enum { B = 3, S = 5, CAP = 9, H = 4, HK = 2, D = 8, ALL = (H + 2 * HK) * D };
 
@@ -314,7 +330,8 @@ static void test_scales_beside_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_packed_gradients), cmocka_unit_test(test_q_beside_cache),
+        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_packed_gradients),
+        cmocka_unit_test(test_q_beside_cache),
         cmocka_unit_test(test_combined_cache), cmocka_unit_test(test_scales_beside_codes),
     };
     return cmocka_run_group_tests_name("overlap", tests, NULL, NULL);

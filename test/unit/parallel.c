@@ -93,6 +93,33 @@ static void test_row(void **state)
         }
 }
 
+/* Key splits, side by side with several threads, that are longer than a span: v_dims of which blocks have few keys. Every page is the
+ * same one, so that many keys need little memory. */
+static void test_long_splits(void **state)
+{
+    enum { ROWS = 2, PAGE = 1000, PAGES = 40 };
+    static const int64_t dims[][2] = { { 128, 192 }, { 256, 320 }, { 640, 640 } };
+    static const int32_t table[PAGES] = { 0 }, used = PAGE * PAGES;
+    (void)state;
+    for (int64_t n = 0; n < COUNT(dims); n++) {
+        const problem_case c = { .b = 1, .sq = ROWS, .sk = PAGE, .h = 1, .d = dims[n][0], .dv = dims[n][1] };
+        problem p = problem_make(&c, 52);
+        char *first, *now;
+        int64_t bytes;
+        p.d.kv_len = used, p.d.seq.used_k = &used, p.d.backend = "flash";
+        p.d.seq.block_table = table, p.d.seq.page_size = PAGE, p.d.seq.pages = 1, p.d.seq.max_pages = PAGES;
+        bytes = results(&p, NULL, 0);
+        first = malloc((size_t)bytes), now = malloc((size_t)bytes);
+        for (p.d.threads = 1; p.d.threads < 5; p.d.threads += 3) {
+            assert_ok(attn_forward(&p.d));
+            results(&p, p.d.threads == 1 ? first : now, 0);
+        }
+        if (memcmp(now, first, (size_t)bytes)) fail_msg("head_dim %d, v_dim %d: other bits with 4 threads", (int)dims[n][0], (int)dims[n][1]);
+        free(first), free(now);
+        problem_free(&p);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ attn_parallel */
 static void mark(void *arg, int64_t i) { __atomic_add_fetch((int *)arg + i, 1, __ATOMIC_RELAXED); }
 
@@ -196,5 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_calls_again), cmocka_unit_test(test_shutdown),
     };
-    return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("attn_parallel", tests, NULL, NULL);
+    const struct CMUnitTest splits[] = { cmocka_unit_test(test_long_splits) };
+    return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("splits", splits, NULL, NULL)
+         + cmocka_run_group_tests_name("attn_parallel", tests, NULL, NULL);
 }

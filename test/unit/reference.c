@@ -173,6 +173,36 @@ static void test_empty(void **state)
     problem_free(&p);
 }
 
+/* The sums that the other backends are judged by. Scores of 0 have an error e of 4, and values of 1 a sum of p |v| of 1: for o it is 2 e. */
+static void test_bounds(void **state)
+{
+    enum { ROWS = 2, KEYS = 10, DIM = 4 };
+    float q[ROWS * DIM] = { 0 }, k[KEYS * DIM] = { 0 }, v[KEYS * DIM], o[ROWS * DIM], lse[ROWS];
+    double bound[ROWS * DIM], pv[ROWS * DIM], bound_lse[ROWS];
+    attn_desc d = { 0 };
+    (void)state;
+    for (int i = 0; i < KEYS * DIM; i++) v[i] = 1;
+    d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM;
+    d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse;
+    assert_ok(unit_bounds(&d, bound, pv, bound_lse));
+    for (int i = 0; i < ROWS; i++) assert_true(fabs(bound_lse[i] - 4) < 1e-9);
+    for (int i = 0; i < ROWS * DIM; i++) assert_true(fabs(pv[i] - 1) < 1e-9 && fabs(bound[i] - 8) < 1e-9);
+}
+
+/* Softcap of scores on either side of itself: 100 tanh(0.99) and 100 tanh(1.01), of which o tells the difference. */
+static void test_softcap_digits(void **state)
+{
+    const float q = 1, k[2] = { 99, 101 };
+    const double v[2] = { 1, 0 }, want = 0.30154122807814996;
+    double o = 0;
+    attn_desc d = { 0 };
+    (void)state;
+    d.batch = d.heads = d.q_len = d.head_dim = 1, d.kv_len = 2, d.softcap = 100, d.flags = ATTN_SCALE, d.scale = 1, d.backend = "reference";
+    d.q.data = &q, d.k.data = k, d.v.data = v, d.v.dtype = ATTN_F64, d.o.data = &o, d.o.dtype = ATTN_F64;
+    assert_ok(attn_forward(&d));
+    if (!(fabs(o / want - 1) <= 1e-13)) fail_msg("o %.17g, not %.17g", o, want);
+}
+
 /* ------------------------------------------------------------------------------------------ finite differences */
 static const problem_case gradient_rows[] = {
     { .name = "plain", .b = 2, .sq = 3, .sk = 4, .h = 2, .d = 3 },
@@ -644,6 +674,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heads_by_hand), cmocka_unit_test(test_gradient_by_hand), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_bounds), cmocka_unit_test(test_softcap_digits),
         cmocka_unit_test(test_accumulate), cmocka_unit_test(test_permuted_keys), cmocka_unit_test(test_negative_strides),
         cmocka_unit_test(test_shifted_scores), cmocka_unit_test(test_split_and_merge), cmocka_unit_test(test_merge_nothing),
         cmocka_unit_test(test_window_is_mask), cmocka_unit_test(test_gqa_is_repeated), cmocka_unit_test(test_bhsd_is_bshd),

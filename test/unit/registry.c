@@ -7,16 +7,16 @@
 static const problem_case plain = { .b = 1, .sq = 3, .sk = 5, .h = 2, .d = 8 };
 
 /* A backend of a third party: takes head_dim 8 only, and writes 7 everywhere. */
-typedef struct third { int64_t plans, runs; attn_status fail; } third;
+typedef struct third { int64_t plans, runs, append_len; int no_room; attn_status fail; } third;
 
 static attn_status third_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan)
 {
-    ((third *)user)->plans++;
+    ((third *)user)->plans++, ((third *)user)->append_len = d->append.len;
     if (g) return strcpy(plan->why, "forward only"), ATTN_ERR_DECLINED;
     if (d->head_dim != 8) return strcpy(plan->why, "head_dim is not 8"), ATTN_ERR_DECLINED;
     plan->kernel = "sevens";
     plan->isa = "none";
-    plan->workspace_size = 100;
+    plan->workspace_size = ((third *)user)->no_room ? 0 : 100;
     plan->threads = 1;
     plan->splits = 1;
     return ATTN_OK;
@@ -27,9 +27,12 @@ static attn_status third_run(void *user, const attn_desc *d, const attn_grad *g,
     (void)g;
     ((third *)user)->runs++;
     assert_string_equal(plan->kernel, "sevens");
-    assert_non_null(d->workspace);
-    assert_true((uintptr_t)d->workspace % 64 == 0 && plan->workspace_size == 100);
-    memset(d->workspace, 1, 100);
+    if (((third *)user)->no_room) assert_null(d->workspace);
+    else {
+        assert_non_null(d->workspace);
+        assert_true((uintptr_t)d->workspace % 64 == 0 && plan->workspace_size == 100);
+        memset(d->workspace, 1, 100);
+    }
     assert_true(d->kv_heads == 2 && d->v_dim == 8 && d->flags & ATTN_SCALE);           /* resolved */
     assert_true(d->scale == (float)(1 / sqrt(8.0)));
     assert_true(d->o.stride[0] == 48 && d->o.stride[1] == 16 && d->o.stride[2] == 8);
@@ -74,6 +77,8 @@ static void test_third_party(void **state)
     problem p = problem_make(&plain, 1);
     attn_plan plan;
     const attn_backend *b = third_party();
+    static const int32_t used[1] = { 1 }, cu[2] = { 0, 3 };
+    static float fresh[3 * 2 * 8];
     int64_t runs = other.runs;
     int last = 0;
     (void)state;
@@ -94,6 +99,17 @@ static void test_third_party(void **state)
     assert_int_equal(attn_forward(&p.d), ATTN_ERR_GPU);
     assert_int_equal(unit_alive, alive);
     other.fail = ATTN_OK;
+    other.no_room = 1;                          /* who needs no workspace is run as well */
+    assert_ok(attn_forward(&p.d));
+    assert_int_equal(other.runs, runs + 3);
+    other.no_room = 0;
+    p.d.seq.used_k = used, p.d.append.cu = cu, p.d.append.total = 3;
+    p.d.append.len = 1000;                      /* with cu an upper bound: a backend sees no more than all tokens */
+    p.d.append.k.data = p.d.append.v.data = fresh;
+    p.d.append.k_cache = (void *)(uintptr_t)p.d.k.data, p.d.append.v_cache = (void *)(uintptr_t)p.d.v.data;
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_int_equal(other.append_len, 3);
+    memset(&p.d.append, 0, sizeof p.d.append), p.d.seq.used_k = NULL;
     p.d.head_dim = 4;
     assert_int_equal(attn_forward(&p.d), ATTN_ERR_DECLINED);
     assert_int_equal(attn_query(&p.d, NULL, &plan), ATTN_ERR_DECLINED);
@@ -171,7 +187,7 @@ static void test_device_merge(void **state)
 }
 
 /* The same for attn_convert: what adds to the destination is not the caller's to ask for. attn_shutdown ends what each backend keeps. */
-typedef struct keeper { int converts, shutdowns; } keeper;
+typedef struct keeper { third planned; int converts, shutdowns; } keeper;
 static keeper kept[2];
 static attn_status third_convert(void *user, const int64_t shape[4], const attn_in *src, const attn_out *dst, const attn_desc *where)
 {
@@ -374,13 +390,18 @@ static void test_adaptive_chosen(void **state)
     if (!f) skip();
     while (fgets(flags, sizeof flags, f)) vnni |= strstr(flags, "avx512_vnni") != NULL;
     fclose(f);
-    for (int named = 0; named < 2; named++) {
+    const int vectors = wide || !strcmp(attn_isa(), "avx2"), bytes = vectors && (!wide || vnni);
+    for (int n = 0; n < 6; n++) {               /* of few keys, of many; rows whose keys are split */
+        const int named = n % 2, many = n / 2 == 1;
+        const char *kernel = named || (wide && vnni) ? "adaptive_int16" : many && bytes ? "adaptive_filter" : NULL;
         attn_desc d = { 0 };
         attn_plan plan;
-        d.batch = d.heads = 1, d.q_len = d.kv_len = 2048, d.head_dim = 64, d.tolerance = 0.01f, d.backend = named ? "adaptive" : NULL;
+        d.batch = d.heads = 1, d.q_len = n / 2 == 2 ? 256 : 2048, d.kv_len = n / 2 == 0 ? 2047 : 2048, d.head_dim = 64, d.tolerance = 0.01f;
+        d.backend = named ? "adaptive" : NULL;
         const attn_status got = attn_query(&d, NULL, &plan), want = named && wide && !vnni ? ATTN_ERR_DECLINED : ATTN_OK;
         if (got != want) fail_msg("%s on %s: %s, %s", named ? "adaptive" : "auto", attn_isa(), attn_status_name(got), plan.why);
-        if (!got) assert_string_equal(plan.backend, named || (wide && vnni) ? "adaptive" : "flash");
+        if (!got) assert_string_equal(plan.backend, kernel ? "adaptive" : "flash");
+        if (!got && kernel) assert_string_equal(plan.kernel, kernel);
     }
 }
 

@@ -187,6 +187,20 @@ static void test_worst_key(void **state)
     if (!(most > 0.5)) fail_msg("at most %g of a certificate was needed", most);
 }
 
+/* A value far from the others is the first of its chunk: it counts for the step of the codes and for what they leave of it. */
+static void test_first_of_chunk(void **state)
+{
+    enum { ROWS = 300, KEYS = 512 };
+    static float q[ROWS * D], v[KEYS * D];
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    for (int64_t i = 0; i < ROWS * D; i++) q[i] = 0.1f * numbers[0][i];
+    memcpy(v, numbers[2], sizeof v);
+    v[128 * D] = 100;
+    d.heads = 1, d.q.data = q, d.v.data = v, d.tolerance = 0.02f;
+    share_needed(&d, 1e-4);
+}
+
 /* All keys have weight, half of the scores are too large by what codes leave and half too small, and values are far apart on their sides: what each
  * moves adds up, and a certificate that does not multiply them is too small a hundred times. */
 static void test_worst_keys(void **state)
@@ -382,13 +396,108 @@ static void test_sampled_far(void **state)
     for (int64_t i = 0; i < SAMPLED_ROWS; i++) assert_true(isfinite(cert[i]) && (cert[i] == 0) == (i % 48 == 13));
 }
 
+/* Rows that see no key have a certificate of 0, which is what they may be off by: they are not computed again. */
+static void test_nothing_seen(void **state)
+{
+    enum { ROWS = 1500, KEYS = 1480, NONE = 20 };
+    static float o[ROWS * D], cert[ROWS];
+    attn_statistics told;
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    d.heads = 1, d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = -NONE, d.backend = "adaptive", d.tolerance = 0.05f;
+    d.o.data = o, d.cert = cert, d.statistics = &told;
+    if (no_products(&d)) skip();
+    memset(o, 0xff, sizeof o);
+    assert_ok(attn_forward(&d));
+    assert_true(told.tiles_int16 > 0);
+    assert_int_equal(told.rows_redone, 0);
+    for (int64_t i = 0; i < NONE * D; i++) assert_true(o[i] == 0 && cert[i / D] == 0);
+}
+
+/* Every row of this call is computed from codes, and no tile otherwise. */
+static void assert_all_int16(attn_desc *d)
+{
+    static float o[256 * 64];
+    attn_statistics told;
+    assert_true(d->heads == 1 && d->q_len * d->head_dim <= COUNT(o) && d->kv_len % 128 == 0);
+    d->backend = "adaptive", d->o.data = o, d->statistics = &told;
+    if (no_products(d)) skip();
+    assert_ok(attn_forward(d));
+    assert_int_equal(told.tiles_int16, d->q_len * d->kv_len / 128);
+    assert_int_equal(told.tiles_f32, 0);
+}
+
+/* Scores that rise over the keys: the weights that were summed up count less with each larger one, and their squares still less. What is guessed
+ * from them, by singular values, is that codes do. */
+static void test_rising(void **state)
+{
+    enum { ROWS = 256, KEYS = 2048, DIM = 64 };
+    static float q[ROWS * DIM], k[KEYS * DIM];
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = numbers[0][i] + (i % DIM ? 0 : 4);
+    for (int64_t i = 0; i < COUNT(k); i++) k[i] = i % DIM ? numbers[1][i] : 1 + 4 * (float)(i / DIM) / KEYS;
+    d.heads = 1, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.tolerance = 0.0017f;
+    assert_all_int16(&d);
+}
+
+/* Queries so small that anything behind their dims, which fill no vector, would be longer than they are. */
+static void test_small_queries(void **state)
+{
+    enum { ROWS = 256, DIM = 21 };
+    static float q[ROWS * DIM];
+    attn_desc d = make(1, ROWS, 512);
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = 1e-3f * numbers[0][i];
+    d.heads = 1, d.head_dim = DIM, d.q.data = q, d.flags = ATTN_SCALE, d.scale = 220, d.tolerance = 0.01f;
+    assert_all_int16(&d);
+}
+
+/* More than 512 dims of keys or of values, whatever would compute them: codes, keys left out, decode. */
+static void test_wide_declined(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 3 * 2; n++) {
+        const int64_t wide = n / 2 < 2 ? 513 : 1024;        /* rows of int16 have to lie in one piece */
+        attn_plan plan;
+        attn_desc d = make(1, n / 2 < 2 ? 512 : 1, n / 2 == 1 ? 4096 : 1024);
+        d.head_dim = n % 2 ? wide : 64, d.v_dim = n % 2 ? 64 : wide, d.tolerance = 0.02f, d.backend = "adaptive";
+        d.q.data = d.k.data = d.v.data = NULL;
+        if (n / 2 == 2) d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = numbers[0];
+        assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_DECLINED);
+        if (!strstr(plan.why, "adaptive: head_dim or v_dim is above 512\n")) fail_msg("no word of the dims in:\n%s", plan.why);
+    }
+}
+
+/* A million keys, of which each row sees a few: they take no room of their own, and the rows are in many units of few rows each. */
+static void test_million_keys(void **state)
+{
+    enum { ROWS = 3000 };
+    static float o[ROWS * D];
+    attn_statistics told;
+    attn_plan plan;
+    attn_desc d = make(1, ROWS, (int64_t)1 << 20);
+    (void)state;
+    for (int a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = ATTN_BROADCAST;
+    d.heads = 1, d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d.window_left = 600, d.backend = "adaptive", d.tolerance = 0.05f, d.threads = 1;
+    d.o.data = o, d.statistics = &told;
+    if (no_products(&d)) skip();
+    assert_ok(attn_query(&d, NULL, &plan));
+    if (plan.workspace_size >= 16 << 20) fail_msg("workspace of %d bytes", (int)plan.workspace_size);
+    memset(o, 0xff, sizeof o);
+    assert_ok(attn_forward(&d));
+    assert_int_equal(told.rows, ROWS);
+    for (int64_t i = 0; i < COUNT(o); i++) assert_true(fabsf(o[i] - numbers[2][i % D]) <= 0.2f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_worst_keys),
-        cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_group_units),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
+        cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
-        cmocka_unit_test(test_sampled_far),
+        cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
+        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys),
     };
     fill_all();
     return cmocka_run_group_tests_name("tolerance", tests, NULL, NULL);

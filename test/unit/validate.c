@@ -253,6 +253,8 @@ static void no_data(context *c)
     X(ERR_STRIDE_ALIAS, o_broadcast, FORWARD, strides(d->o.stride, ATTN_BROADCAST, H * D, D)) \
     X(ERR_STRIDE_NEGATIVE, dq, BACKWARD, strides(g->dq.stride, SQ * H * D, H * D, -D)) \
     X(ERR_STRIDE_ALIAS, o_heads, FORWARD, strides(d->o.stride, SQ * H * D, H * D, D - 1)) \
+    X(ERR_STRIDE_ALIAS, o_heads_of_one_token, FORWARD, d->batch = d->q_len = 1, strides(d->o.stride, 0, 0, D - 1)) \
+    X(ERR_STRIDE_ALIAS, o_tokens_of_one_head, FORWARD, d->heads = d->kv_heads = 1, strides(d->o.stride, SQ * D, D - 1, 0)) \
     X(ERR_STRIDE_ALIAS, o_tokens_on_heads, FORWARD, strides(d->o.stride, SQ * H * D, D, D)) \
     X(ERR_STRIDE_ALIAS, dk_batches, BACKWARD, strides(g->dk.stride, HK * D, HK * D, D)) \
     X(ERR_LAYOUT, q, FORWARD, d->q.layout = 2) \
