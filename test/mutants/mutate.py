@@ -26,7 +26,8 @@ BUILD = ROOT / "build"
 KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["types"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
 EXTREMES = [["extremes"], ["edges"], ["thin"]]
-UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"], ["tolerance"], ["thin"], ["hidden"], ["memory"], ["parallel"]]
+UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"], ["tolerance"], ["thin"], ["hidden"], ["memory"], ["parallel"], ["reference"],
+         ["overlap"], ["guard"]]
 PORTABLE = ["-DATTN_NO_AVX512", "-DATTN_NO_AVX2"]
 # the ISA that is not run need not be compiled
 OTHER = "-DATTN_NO_AVX2" if "avx512vl" in pathlib.Path("/proc/cpuinfo").read_text() else "-DATTN_NO_AVX512"
