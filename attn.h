@@ -7411,7 +7411,7 @@ static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
     const attn__filter *f = t->filter;
     const int64_t ld = f->rows + 1;
     int64_t at[2 * ATTN__ROWS_MOST], out = 0;
-    double may[2 * ATTN__ROWS_MOST], low = 0x1p-24, high = 1;
+    double may[2 * ATTN__ROWS_MOST], low = 6e-8, high = 1;
     unsigned char *left = f->left + g->row0 / f->rows * f->chunks;
     memset(left, 0, (size_t)f->chunks);
     for (int64_t r = 0; r < g->rows; r++) t->row[ATTN__ROW_OUT][g->row0 + r] = 0;
@@ -7419,7 +7419,8 @@ static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
         const float factor = t->row[ATTN__ROW_FACTOR][g->row0 + r],
                     sum = t->row[ATTN__ROW_SUM][g->row0 + r];
         const double top = (double)t->row[ATTN__ROW_MAX][g->row0 + r] * (double)factor * 64;
-        may[r] = at[r] = 0;
+        may[r] = 0;
+        at[r] = 0;
         if (!attn__finite(factor) || g->hi[r] <= g->lo[r]) continue;
         if (!(top > -ATTN__BOUND_MOST && top < ATTN__BOUND_MOST && sum > 0)) return 0;
         at[r] = (int64_t)top + attn__log64(sum);
@@ -13545,23 +13546,27 @@ ATTN__ALWAYS void ATTN__(dots)(int NI, const int16_t *A, int64_t lda, const int3
         }
     }
 }
-/* S[MR][tile] = step * (Q K), the maxima of its rows joined with max[MR][W] unless it is NULL. */
-ATTN__NOINLINE void ATTN__(int16_qk)(const int16_t *Q, int64_t ldq, const int32_t *K, int64_t pairs,
-    const float *step, float *S, int64_t lds, float *max) {
-    ATTN__I acc[ATTN__MR][ATTN__NI];
-    ATTN__(dots)(ATTN__NI, Q, ldq, K, ATTN__W * ATTN__NI, pairs, acc);
+/* S[MR][NI * W] = step * acc[MR][NI], the maxima of its rows joined with max[MR][W] unless it is NULL. */
+ATTN__ALWAYS void ATTN__(dots_scores)(
+    int NI, const ATTN__I *acc, const float *step, float *S, int64_t lds, float *max) {
     ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
         ATTN__V m = max ? ATTN__(load)(max + r * ATTN__W) : ATTN__(set1)(0);
-        ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NI; v++) {
-            const ATTN__V s = ATTN__(number)(acc[r][v]) * ATTN__(load)(step + v * ATTN__W);
+        ATTN__UNROLL_TILE for (int v = 0; v < NI; v++) {
+            const ATTN__V s = ATTN__(number)(acc[r * NI + v]) * ATTN__(load)(step + v * ATTN__W);
             ATTN__(store)(S + r * lds + v * ATTN__W, s);
             m = ATTN__(max)(m, s);
         }
         if (max) ATTN__(store)(max + r * ATTN__W, m);
     }
 }
-/* S[MR][tile] = step * (Q K) of bytes, those of K without a sign, which adds `bias` to a row; the maxima
- * of its rows joined with max[MR][W] unless it is NULL. */
+/* Scores S[MR][tile] of codes, and their maxima. */
+ATTN__NOINLINE void ATTN__(int16_qk)(const int16_t *Q, int64_t ldq, const int32_t *K, int64_t pairs,
+    const float *step, float *S, int64_t lds, float *max) {
+    ATTN__I acc[ATTN__MR][ATTN__NI];
+    ATTN__(dots)(ATTN__NI, Q, ldq, K, ATTN__W * ATTN__NI, pairs, acc);
+    ATTN__(dots_scores)(ATTN__NI, &acc[0][0], step, S, lds, max);
+}
+/* The same of bytes, those of K without a sign, which adds `bias` to a row. */
 ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32_t *K,
     int64_t fours, const float *bias, const float *step, float *S, int64_t lds, float *max) {
     const ATTN__I zero = ATTN__(nearest)(ATTN__(set1)(0));
@@ -13585,15 +13590,7 @@ ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32
         ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL_TILE for (int v = 0;
             v < ATTN__NB; v++) sum[r][v] = ATTN__(sum4)(part[r][v], sum[r][v]);
     }
-    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
-        ATTN__V m = max ? ATTN__(load)(max + r * ATTN__W) : ATTN__(set1)(0);
-        ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) {
-            const ATTN__V s = ATTN__(number)(sum[r][v]) * ATTN__(load)(step + v * ATTN__W);
-            ATTN__(store)(S + r * lds + v * ATTN__W, s);
-            m = ATTN__(max)(m, s);
-        }
-        if (max) ATTN__(store)(max + r * ATTN__W, m);
-    }
+    ATTN__(dots_scores)(ATTN__NB, &sum[0][0], step, S, lds, max);
 }
 /* O[MR][NI * W] = alpha[MR] O + beta[MR] (P V) */
 ATTN__ALWAYS void ATTN__(int16_pv)(int NI, const int16_t *P, const int32_t *V, int64_t ldv,
