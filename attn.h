@@ -4388,6 +4388,7 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 #define ATTN__SAMPLE_ROWS 24
 #define ATTN__SAMPLE_RUNS 4
 #define ATTN__FILTER_KEYS 2048 /* fewer do not make up for the filter */
+#define ATTN__FILTER_MANY 1024 /* rows of a unit beside which a look at all keys costs next to nothing */
 #define ATTN__BOUND_MOST 30000 /* of attn__int16.bound, in size */
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
 #define attn__int16_vectors(NV) ((NV) >= 4 ? 4 : (NV) >= 2 ? 2 : 1)
@@ -7528,8 +7529,8 @@ static void attn__filter_look(
         t->row[ATTN__ROW_MAX][g->row0 + r] = (float)all[r][1];
     }
 }
-/* The share of the keys that a group of the unit leaves out: half of its rows, by some of the keys, or
- * all of it. */
+/* The share of the keys that a group of the unit leaves out: half of its rows, by some of the keys
+ * where rows are few, or all of it. */
 static double attn__filter_share(const attn__int16_group *where, const attn__rows *u, int whole,
     double longest, double most, double range) {
     const int64_t MR = attn__isa()->MR, row0 = where->row0;
@@ -7539,7 +7540,8 @@ static double attn__filter_share(const attn__int16_group *where, const attn__row
         g.row0 = row0 + n * MR;
         g.rows = attn__clamp(u->rows - g.row0, 0, MR);
         attn__int16_ranges(&g, u);
-        if (g.rows > 0) attn__filter_look(&g, u, whole ? 1 : 4, longest, most);
+        if (g.rows > 0)
+            attn__filter_look(&g, u, whole || u->rows >= ATTN__FILTER_MANY ? 1 : 4, longest, most);
     }
     g.row0 = row0;
     g.rows = attn__min(whole ? 2 * MR : MR, u->rows - row0);
@@ -13546,13 +13548,16 @@ ATTN__ALWAYS void ATTN__(dots)(int NI, const int16_t *A, int64_t lda, const int3
         }
     }
 }
-/* S[MR][NI * W] = step * acc[MR][NI], the maxima of its rows joined with max[MR][W] unless it is NULL. */
-ATTN__ALWAYS void ATTN__(dots_scores)(
-    int NI, const ATTN__I *acc, const float *step, float *S, int64_t lds, float *max) {
+/* S[MR][NI * W] = step * (acc[MR][NI] - bias[MR], unless that is NULL), the maxima of its rows joined
+ * with max[MR][W] unless it is NULL. */
+ATTN__ALWAYS void ATTN__(dots_scores)(int NI, const ATTN__I *acc, const float *bias,
+    const float *step, float *S, int64_t lds, float *max) {
     ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) {
         ATTN__V m = max ? ATTN__(load)(max + r * ATTN__W) : ATTN__(set1)(0);
         ATTN__UNROLL_TILE for (int v = 0; v < NI; v++) {
-            const ATTN__V s = ATTN__(number)(acc[r * NI + v]) * ATTN__(load)(step + v * ATTN__W);
+            ATTN__V s = ATTN__(number)(acc[r * NI + v]);
+            if (bias) s = s - ATTN__(set1)(bias[r]); /* exact: both are below 2^24 */
+            s = s * ATTN__(load)(step + v * ATTN__W);
             ATTN__(store)(S + r * lds + v * ATTN__W, s);
             m = ATTN__(max)(m, s);
         }
@@ -13564,15 +13569,15 @@ ATTN__NOINLINE void ATTN__(int16_qk)(const int16_t *Q, int64_t ldq, const int32_
     const float *step, float *S, int64_t lds, float *max) {
     ATTN__I acc[ATTN__MR][ATTN__NI];
     ATTN__(dots)(ATTN__NI, Q, ldq, K, ATTN__W * ATTN__NI, pairs, acc);
-    ATTN__(dots_scores)(ATTN__NI, &acc[0][0], step, S, lds, max);
+    ATTN__(dots_scores)(ATTN__NI, &acc[0][0], NULL, step, S, lds, max);
 }
 /* The same of bytes, those of K without a sign, which adds `bias` to a row. */
 ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32_t *K,
     int64_t fours, const float *bias, const float *step, float *S, int64_t lds, float *max) {
     const ATTN__I zero = ATTN__(nearest)(ATTN__(set1)(0));
     ATTN__I sum[ATTN__MR][ATTN__NB];
-    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL_TILE for (int v = 0;
-        v < ATTN__NB; v++) sum[r][v] = ATTN__(nearest)(ATTN__(set1)(-bias[r]));
+    ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
+        ATTN__UNROLL_TILE for (int v = 0; v < ATTN__NB; v++) sum[r][v] = zero;
     for (int64_t k = 0; k < fours; k += 2) {
         ATTN__I part[ATTN__MR][ATTN__NB];
         ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++)
@@ -13590,7 +13595,7 @@ ATTN__NOINLINE void ATTN__(filter_qk)(const int16_t *Q, int64_t ldq, const int32
         ATTN__UNROLL_TILE for (int r = 0; r < ATTN__MR; r++) ATTN__UNROLL_TILE for (int v = 0;
             v < ATTN__NB; v++) sum[r][v] = ATTN__(sum4)(part[r][v], sum[r][v]);
     }
-    ATTN__(dots_scores)(ATTN__NB, &sum[0][0], step, S, lds, max);
+    ATTN__(dots_scores)(ATTN__NB, &sum[0][0], bias, step, S, lds, max);
 }
 /* O[MR][NI * W] = alpha[MR] O + beta[MR] (P V) */
 ATTN__ALWAYS void ATTN__(int16_pv)(int NI, const int16_t *P, const int32_t *V, int64_t ldv,
