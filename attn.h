@@ -4388,7 +4388,8 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 #define ATTN__SAMPLE_ROWS 24
 #define ATTN__SAMPLE_RUNS 4
 #define ATTN__FILTER_KEYS 2048 /* fewer do not make up for the filter */
-#define ATTN__FILTER_MANY 1024 /* rows of a unit beside which a look at all keys costs next to nothing */
+#define ATTN__FILTER_MANY \
+    1024 /* rows of a unit beside which a look at all keys costs next to nothing */
 #define ATTN__BOUND_MOST 30000 /* of attn__int16.bound, in size */
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
 #define attn__int16_vectors(NV) ((NV) >= 4 ? 4 : (NV) >= 2 ? 2 : 1)
@@ -4443,6 +4444,7 @@ enum {
     ATTN__ROW_LEFT,
     ATTN__ROW_SEEN, /* largest element of |v| that the row sees */
     ATTN__ROW_BIAS, /* filter: what products with codes of k are increased by */
+    ATTN__ROW_BAD,  /* filter: NaN where it sees a number without a code, or q has one */
     ATTN__ROW_OUT,  /* filter: of what p of keys left out are at most, times 2^-AT */
     ATTN__ROW_AT,
     ATTN__ROW_ARRAYS
@@ -4458,11 +4460,13 @@ typedef struct attn__spectrum {
 typedef struct attn__filter {
     unsigned char *left;         /* [groups of `rows`][chunks] */
     int64_t rows, first, chunks; /* keys from `first` on */
+    int64_t row0, ld;            /* of which rows, and how many, there are bounds */
 } attn__filter;
-#define ATTN__SPECTRUM_DIM 256    /* most head_dim */
-#define ATTN__SPECTRUM_KEYS 1024  /* fewer do not make up for it */
-#define ATTN__SPECTRUM_SAMPLE 192 /* keys that a guess looks at */
-#define ATTN__SQUARINGS 4         /* of a Gram matrix: each halves what its bound exceeds it by */
+#define ATTN__FILTER_ROOM (1 << 20) /* bounds at a time, or those of a group */
+#define ATTN__SPECTRUM_DIM 256      /* most head_dim */
+#define ATTN__SPECTRUM_KEYS 1024    /* fewer do not make up for it */
+#define ATTN__SPECTRUM_SAMPLE 192   /* keys that a guess looks at */
+#define ATTN__SQUARINGS 4           /* of a Gram matrix: each halves what its bound exceeds it by */
 /* A thread's scratch; flash leaves what comes before k_step. */
 typedef struct attn__int16 {
     attn__tally *tally;
@@ -4480,7 +4484,7 @@ typedef struct attn__int16 {
     int16_t *Q, *P;        /* [rows_pad][q_pad], [MR][CHUNK] */
     unsigned char *bad;    /* [BN] */
     attn__coded_chunk *chunk; /* [BN / CHUNK] */
-    /* filter: [chunks][rows_pad], what p of a row's keys sum up to at most, as 64 times its logarithm
+    /* filter: [chunks][filter->ld], what p of a row's keys sum up to at most, as 64 times its logarithm
      * to base 2; of a group, [chunks][2 MR + 1]: that as a share of what may be left out of a row,
      * and the largest of these; some rows of q */
     int16_t *bound;
@@ -4537,7 +4541,8 @@ static int64_t attn__int16_carve(
     t->P = ATTN__PART(int16_t, score);
     t->bad = ATTN__PART(unsigned char, BN);
     t->chunk = ATTN__PART(attn__coded_chunk, chunks);
-    t->bound = ATTN__PART(int16_t, job->chunks *rows);
+    t->bound = ATTN__PART(
+        int16_t, attn__max(attn__min(job->chunks * rows, ATTN__FILTER_ROOM), job->chunks * 2 * MR));
     t->share = ATTN__PART(float, job->chunks * (2 * MR + 1));
     t->some = ATTN__PART(float, job->filter ? MR * job->q_pad : 0);
     const int64_t dim = job->d->head_dim <= ATTN__SPECTRUM_DIM ? job->q_pad : 0;
@@ -4744,9 +4749,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
     job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
     job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
-    /* with two MiB for bounds */
-    if (job->chunks > 512)
-        job->most = attn__clamp((1 << 20) / job->chunks / 48 * 48, 96, job->most);
+
     f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
     f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
     f->splits = 1;
@@ -4981,10 +4984,12 @@ enum { ATTN__DENSE_FEW, ATTN__DENSE_COARSE, ATTN__FROM_INT16, ATTN__FILTERED };
 static int attn__adaptive_how(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const int64_t rows = u->s.q_used * job->flash.group - u->row0;
-    const int few = !job->int16 || rows < ATTN__INT16_ROWS ||
-                    attn__keys_seen(job->d, &u->s) < attn__int16_keys(job->d);
-    if (job->filter && attn__filter_worth(job, u, t)) return ATTN__FILTERED;
-    if (few) return job->filter ? ATTN__DENSE_COARSE : ATTN__DENSE_FEW;
+    const int64_t keys = attn__keys_seen(job->d, &u->s);
+    const int some = job->filter && rows >= ATTN__INT16_ROWS && keys >= attn__filter_keys() &&
+                     attn__split_keys(&u->s, job->flash.group) >= u->s.k_len;
+    if (some && attn__filter_worth(job, u, t)) return ATTN__FILTERED;
+    if (!job->int16 || rows < ATTN__INT16_ROWS || keys < attn__int16_keys(job->d))
+        return some ? ATTN__DENSE_COARSE : ATTN__DENSE_FEW;
     return attn__int16_worth(job, u, t) ? ATTN__FROM_INT16 : ATTN__DENSE_COARSE;
 }
 static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
@@ -7067,9 +7072,10 @@ static float attn__int16_largest(const attn__int16 *t, int64_t lo, int64_t hi, i
     for (int64_t j = lo; j < hi; j++) most = t->v_key[j - kb] > most ? t->v_key[j - kb] : most;
     return most;
 }
-/* What the rows see of the chunk [j0, j1): its largest |v|, and numbers without a code. */
+/* What the rows see of the chunk [j0, j1): its largest |v|, and numbers without a code, which make
+ * the row's `mark` NaN. */
 static void attn__int16_seen(const attn__int16_group *g, const attn__coded_chunk *chunk, int64_t j0,
-    int64_t j1, int64_t kb) {
+    int64_t j1, int64_t kb, int mark) {
     const attn__int16 *t = g->t;
     const int64_t lo = attn__clamp(g->inner_lo, j0, j1), hi = attn__clamp(g->inner_hi, lo, j1);
     const float all = lo == j0 && hi == j1 ? chunk->v_most : attn__int16_largest(t, lo, hi, kb);
@@ -7082,7 +7088,7 @@ static void attn__int16_seen(const attn__int16_group *g, const attn__coded_chunk
         most = behind > most ? behind : most;
         *seen = most > *seen ? most : *seen;
         for (int64_t j = first; j < last && chunk->bad; j++)
-            if (t->bad[j - kb]) t->row[ATTN__ROW_FACTOR][g->row0 + r] = attn__float(0x7fc00000u);
+            if (t->bad[j - kb]) t->row[mark][g->row0 + r] = attn__float(0x7fc00000u);
     }
 }
 ATTN__INLINE void attn__int16_ranges(attn__int16_group *g, const attn__rows *u) {
@@ -7400,13 +7406,13 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
 /* ---- chunks of keys left out ---- */
 /* 64 times the logarithm of x to base 2, from below: by less than 7. x > 0 */
 static int32_t attn__log64(float x) { return (int32_t)(attn__bits(x) >> 17) - 127 * 64; }
-/* 2^(n / 64), from above: by 6% at most */
+/* 2^(n / 64) of n up to 6400, from above: by 6% at most, but 2^-120 at least */
 static float attn__exp64(int64_t n) {
-    return n < -120 * 64 ? 0 : attn__float((uint32_t)(attn__min(n, 100 * 64) + 127 * 64) << 17);
+    return attn__float((uint32_t)(attn__clamp(n, -120 * 64, 100 * 64) + 127 * 64) << 17);
 }
 /* Which chunks a group leaves out: as many as may be of the lightest, so that no row loses more than
  * its tolerance allows, where a share of its weight costs `range` as much; none where scores are
- * beyond what bounds can say. Rows that see a number without a code have no say. Returns how many. */
+ * beyond what bounds can say. A number without a code is as a 0. Returns how many. */
 static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
     const attn__int16 *t = g->t;
     const attn__filter *f = t->filter;
@@ -7422,18 +7428,20 @@ static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
         const double top = (double)t->row[ATTN__ROW_MAX][g->row0 + r] * (double)factor * 64;
         may[r] = 0;
         at[r] = 0;
-        if (!attn__finite(factor) || g->hi[r] <= g->lo[r]) continue;
+        if (g->hi[r] <= g->lo[r]) continue;
         if (!(top > -ATTN__BOUND_MOST && top < ATTN__BOUND_MOST && sum > 0)) return 0;
         at[r] = (int64_t)top + attn__log64(sum);
+        /* of all of its weight, where the certificate asks for that of what is kept; of lse, too */
         may[r] = attn__allowed(g->job->d, t, g->row0 + r) / range;
+        may[r] = may[r] < 0.1 ? may[r] / (1 + may[r]) : 0.09;
         if (!(may[r] > 0)) return 0;
     }
     for (int64_t x = 0; x < f->chunks; x++) {
         float *share = t->share + x * ld, most = 0;
         for (int64_t r = 0; r < g->rows; r++) {
-            const int16_t bound = t->bound[x * g->job->rows_pad + g->row0 + r];
+            const int16_t bound = t->bound[x * f->ld + g->row0 - f->row0 + r];
             share[r] = 0;
-            if (bound == -ATTN__BOUND_MOST || may[r] == 0) continue; /* it sees none; has no say */
+            if (bound == -ATTN__BOUND_MOST) continue; /* it sees none */
             share[r] = bound == ATTN__BOUND_MOST
                            ? 2
                            : (float)((double)attn__exp64(bound - at[r]) / may[r]);
@@ -7488,7 +7496,7 @@ static void attn__filter_look(
     }
     for (int64_t x = 0; x < t->filter->chunks; x++) {
         const int64_t j0 = t->filter->first + x * ATTN__INT16_CHUNK, j1 = j0 + ATTN__INT16_CHUNK;
-        int16_t *bound = t->bound + x * job->rows_pad + g->row0;
+        int16_t *bound = t->bound + x * t->filter->ld + g->row0 - t->filter->row0;
         double sums[ATTN__ROWS_MOST][3];
         for (int64_t r = 0; r < g->rows; r++) {
             sums[r][0] = sums[r][1] = 0;
@@ -7534,8 +7542,10 @@ static void attn__filter_look(
 static double attn__filter_share(const attn__int16_group *where, const attn__rows *u, int whole,
     double longest, double most, double range) {
     const int64_t MR = attn__isa()->MR, row0 = where->row0;
-    const attn__filter *f = where->t->filter;
+    attn__filter *f = where->t->filter;
     attn__int16_group g = *where;
+    f->row0 = row0;
+    f->ld = f->rows;
     for (int64_t n = 0; n <= whole; n++) {
         g.row0 = row0 + n * MR;
         g.rows = attn__clamp(u->rows - g.row0, 0, MR);
@@ -7564,10 +7574,7 @@ static int attn__filter_worth(
     f->rows = 2 * attn__isa()->MR;
     f->first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
     f->chunks = attn__ceil_div(last - f->first, ATTN__INT16_CHUNK);
-    if (last - first < attn__filter_keys() ||
-        attn__split_keys(&u->s, job->flash.group) < u->s.k_len ||
-        u->s.q_used * job->flash.group - u->row0 < ATTN__INT16_ROWS)
-        return 0;
+    if (last - first < attn__filter_keys()) return 0;
     const double longest = attn__sqrt((double)attn__int16_sample(u, t, first, last));
     for (int64_t c = 0; c < d->v_dim; c++) {
         const double top = (double)t->v_top[c], low = (double)t->v_low[c];
@@ -7589,25 +7596,50 @@ static int attn__filter_worth(
     }
     return 1;
 }
-/* Bounds of what the keys of each chunk weigh in each row of a unit; what the columns of their values
- * are at most. */
+/* Bounds of what the keys of each chunk weigh in rows [r0, r1) of a unit; what the columns of their
+ * values are at most. */
 static void attn__filter_bounds(
-    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t last) {
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t r0, int64_t r1) {
     const attn__kernels *isa = attn__isa();
     const attn__filter *f = t->filter;
+    const int64_t last = attn__min(u->s.k_len, f->first + f->chunks * ATTN__INT16_CHUNK);
     attn__int16_group g;
     g.job = job;
     g.t = t;
-    isa->int16_q(job, u, t, 1);
     attn__no_columns(job, t);
     for (int64_t kb = f->first; kb < last; kb += job->BN) {
         const int64_t ke = attn__min(kb + job->BN, last);
         attn__int16_pack(job, u, t, kb, kb, ke, 1);
-        for (g.row0 = 0; g.row0 < u->rows; g.row0 += f->rows) {
+        for (g.row0 = r0; g.row0 < r1; g.row0 += f->rows) {
             g.rows = attn__min(f->rows, u->rows - g.row0);
             attn__int16_ranges(&g, u);
             for (int64_t j0 = kb; j0 < ke; j0 += ATTN__INT16_CHUNK)
                 isa->filter_chunk(&g, j0, kb, ke);
+        }
+    }
+}
+/* What the rows of a unit leave out: as many of them at a time as there is room for. */
+static void attn__filter_unit(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
+    attn__filter *f = t->filter;
+    const int64_t most = attn__max(1, ATTN__FILTER_ROOM / f->chunks / f->rows) * f->rows;
+    attn__int16_group g;
+    double range = 0;
+    g.job = job;
+    g.t = t;
+    attn__isa()->int16_q(job, u, t, 1);
+    for (f->row0 = 0; f->row0 < u->rows; f->row0 += most) {
+        const int64_t r1 = attn__min(f->row0 + most, u->rows);
+        f->ld = r1 - f->row0;
+        attn__filter_bounds(job, u, t, f->row0, r1);
+        for (int64_t c = 0; c < job->d->v_dim; c++) {
+            const double all = (double)t->v_top[c] + (double)t->v_low[c];
+            range = all > range ? all : range;
+        }
+        for (g.row0 = f->row0; g.row0 < r1; g.row0 += f->rows) {
+            g.rows = attn__min(f->rows, u->rows - g.row0);
+            attn__int16_ranges(&g, u);
+            attn__filter_choose(&g, 0.95 * range + 1e-30);
         }
     }
 }
@@ -7621,9 +7653,9 @@ static float attn__filter_certificate(
                  apart = (double)t->row[ATTN__ROW_AT][r] - top;
     float power = (float)apart, unused = 0;
     double range = 0;
-    if (!attn__finite(t->row[ATTN__ROW_FACTOR][r]) || !(sum > 0) || !(apart < 100))
-        return ATTN__FAILED;
-    if (t->row[ATTN__ROW_OUT][r] == 0) return 0;
+    if (!attn__finite(t->row[ATTN__ROW_BAD][r])) return ATTN__FAILED;
+    if (t->row[ATTN__ROW_OUT][r] == 0) return 0; /* it leaves nothing out */
+    if (!(sum > 0) || !(apart < 100)) return ATTN__FAILED;
     attn__isa()->exp2_pair(&power, &unused);
     const double out = (double)t->row[ATTN__ROW_OUT][r] * ((double)power + 1e-37) / sum * 1.001;
     for (int64_t c = 0; c < d->v_dim; c++) {
@@ -7639,12 +7671,13 @@ static float attn__filter_certificate(
     return cert;
 }
 /* Tiles that the rows of a unit leave out. */
-static int64_t attn__filter_tiles(const attn__rows *u, const attn__filter *f) {
+static int64_t attn__filter_tiles(const attn__rows *u, const attn__int16 *t) {
+    const attn__filter *f = t->filter;
     int64_t n = 0;
     for (int64_t r = 0; r < u->rows; r++) {
         int64_t lo, hi;
         attn__range(u->job->d, &u->s, attn__row_query(u, r), &lo, &hi);
-        for (int64_t x = 0; x < f->chunks; x++) {
+        for (int64_t x = 0; x < f->chunks && t->cert[r] != ATTN__FAILED; x++) {
             const int64_t j0 = f->first + x * ATTN__INT16_CHUNK;
             n += f->left[r / f->rows * f->chunks + x] && lo < j0 + ATTN__INT16_CHUNK && hi > j0;
         }
@@ -7656,27 +7689,13 @@ static int64_t attn__filter_tiles(const attn__rows *u, const attn__filter *f) {
 static void attn__filter_rows(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
-    attn__int16_group g;
     attn__flash flash = job->flash;
     attn__rows part = *u;
-    double range = 0;
-    attn__filter_bounds(
-        job, u, t, attn__min(u->s.k_len, t->filter->first + t->filter->chunks * ATTN__INT16_CHUNK));
-    for (int64_t c = 0; c < d->v_dim; c++) {
-        const double all = (double)t->v_top[c] + (double)t->v_low[c];
-        range = all > range ? all : range;
-    }
-    g.job = job;
-    g.t = t;
-    for (g.row0 = 0; g.row0 < u->rows; g.row0 += t->filter->rows) {
-        g.rows = attn__min(t->filter->rows, u->rows - g.row0);
-        attn__int16_ranges(&g, u);
-        attn__filter_choose(&g, 0.95 * range + 1e-30);
-    }
+    attn__filter_unit(job, u, t);
     int some = 0; /* rows that see no number without a code */
     for (int64_t r = 0; r < u->rows; r++) {
         t->cert[r] = ATTN__FAILED;
-        some |= attn__finite(t->row[ATTN__ROW_FACTOR][r]);
+        some |= attn__finite(t->row[ATTN__ROW_BAD][r]);
     }
     if (!some) {
         t->tally->coarse += u->rows;
@@ -7685,17 +7704,17 @@ static void attn__filter_rows(
     flash.filter = t->filter;
     part.job = &flash;
     attn__flash_rows(&part, 1, (char *)t->tally + job->kept, NULL);
-    if (d->statistics) {
-        const int64_t left = attn__filter_tiles(u, t->filter);
-        t->tally->skipped += left;
-        if (left == 0) t->tally->coarse += u->rows;
-    }
     const attn__tile o = attn__carve(&flash, (char *)t->tally + job->kept);
     for (int64_t r = 0; r < u->rows; r++) {
         int64_t lo, hi;
         attn__range(d, &u->s, attn__row_query(u, r), &lo, &hi);
         t->cert[r] = 0;
         if (hi > lo) t->cert[r] = attn__filter_certificate(job, t, r, &o);
+    }
+    if (d->statistics) {
+        const int64_t left = attn__filter_tiles(u, t);
+        t->tally->skipped += left;
+        if (left == 0) t->tally->coarse += u->rows;
     }
 }
 #endif
@@ -12012,7 +12031,6 @@ ATTN__PLAIN_END
 #define ATTN__NV ATTN__PASTE(ATTN__NV, ATTN__KERNEL)
 #define ATTN__OWN ATTN__PASTE(ATTN__OWN, ATTN__KERNEL)
 #define ATTN__I ATTN__PASTE(attn__i, ATTN__KERNEL)
-#define ATTN__NB attn__bytes_vectors(ATTN__NV)
 #define ATTN__NI attn__int16_vectors(ATTN__NV) /* vectors of a tile of int16 products */
 #define ATTN__NB attn__bytes_vectors(ATTN__NV) /* the same of bytes */
 #define ATTN__BYTE_MOST ATTN__PASTE(ATTN__BYTE, ATTN__KERNEL)
@@ -13385,9 +13403,10 @@ static void ATTN__(int16_q)(
         const double size = attn__sqrt((double)ATTN__(reduce_add)(sum[0])),
                      left = attn__sqrt((double)ATTN__(reduce_add)(sum[1])),
                      scale = (double)d->scale * (double)part[0] * 1.0001;
+        if (bad) t->row[ATTN__ROW_BAD][r] = attn__float(0x7fc00000u);
         t->row[ATTN__ROW_FACTOR][r] =
-            bad ? attn__float(0x7fc00000u)
-                : (float)((double)part[0] * (double)d->scale * ATTN__LOG2E);
+            bad && !bytes ? attn__float(0x7fc00000u)
+                          : (float)((double)part[0] * (double)d->scale * ATTN__LOG2E);
         t->row[ATTN__ROW_OFF][r] = (float)(scale * (left + size * 4.8e-7));
         t->row[ATTN__ROW_MOST][r] = (float)(scale * (left + size));
         if (!bytes) continue;
@@ -13433,7 +13452,9 @@ ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t
         ATTN__I four = ATTN__(nearest)(zero);
         for (int n = 3; n >= 0; n--) {
             const ATTN__V y = ATTN__(load)(x + (c + n) * ATTN__W);
-            four = four * 256 + ATTN__(code)(y, inverse, sum) + (ATTN__BYTE_MOST + 1);
+            const ATTN__I byte = ATTN__(code)(y, inverse, sum) + (ATTN__BYTE_MOST + 1);
+            four =
+                n == 3 ? byte - (byte & 128) * 2 : four * 256 + byte; /* the sign of all is its */
         }
         ATTN__(store_pairs)(packed + c / 4 * ATTN__W * ATTN__NB, four);
     }
@@ -13769,7 +13790,7 @@ ATTN__NOINLINE void ATTN__(int16_chunk)(
     const int64_t c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W < 2 ? 2 : ATTN__W);
     ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top, 0);
-    attn__int16_seen(g, chunk, j0, j1, kb);
+    attn__int16_seen(g, chunk, j0, j1, kb, ATTN__ROW_FACTOR);
     ATTN__(int16_maxima)(g, top, alpha, share);
     if (t->spectrum->known) {
         ATTN__(int16_softmax)(g, c0, c1, top, sums, 1);
@@ -13790,14 +13811,14 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
     const int64_t j1 = attn__min(j0 + ATTN__INT16_CHUNK, ke), first = attn__max(g->first, j0),
                   last = attn__min(g->last, j1), ld = ATTN__INT16_CHUNK + ATTN__SCORE_PAD,
                   x = (j0 - t->filter->first) / ATTN__INT16_CHUNK;
-    int16_t *bound = t->bound + x * g->job->rows_pad + g->row0;
+    int16_t *bound = t->bound + x * t->filter->ld + g->row0 - t->filter->row0;
     float top[32], at[32], alpha[32], share[32], sum[32], lanes[ATTN__GR * ATTN__W];
     for (int64_t r = 0; r < g->rows; r++) bound[r] = -ATTN__BOUND_MOST;
     if (last <= first) return;
     const int64_t tile = ATTN__W * ATTN__NB, c0 = (first - j0) / tile * tile,
                   c1 = attn__round_up(last - j0, ATTN__W);
     ATTN__(int16_scores)(g, j0, j1, kb, c0, c1, top, 1);
-    attn__int16_seen(g, chunk, j0, j1, kb);
+    attn__int16_seen(g, chunk, j0, j1, kb, ATTN__ROW_BAD);
     memcpy(at, top, sizeof at);
     ATTN__(int16_maxima)(g, top, alpha, share);
     int far = 1; /* below 2^-20 of what rows have seen: nobody need know how far */
