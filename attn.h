@@ -37,8 +37,8 @@
      >>standard    attention with the whole score matrix in memory
      >>split       once for all ISAs: rows and groups of flash, few rows, one key split after another
      >>blocks      once for all ISAs: blocks of keys and rows of backward, and of standard
-     >>codes       once for all ISAs: rows with a certificate, from codes, with keys left out, plane by
-                   plane
+     >>codes       once for all ISAs: rows with a certificate, from codes, without light keys, or
+                   plane by plane
      >>append      rotary embedding, quantisation, writing new keys to a cache
      >>layout      layout and dtype conversion
      >>merge       parts of a row joined
@@ -56,7 +56,7 @@
        >>forward   flash, forward: what a row is, how it is finished and joined
        >>group     a few rows against a block of keys
        >>thin      the same for few rows, keys and values where they lie
-       >>int16     rows of a unit from codes of int16, with their certificates; what keys weigh at most
+       >>int16     rows of a unit from codes of int16, with their certificates; what keys weigh
        >>decode    few rows against a cache of int16, with their certificates
        >>backward  flash, backward
        >>matrix    standard, forward and backward
@@ -125,8 +125,8 @@
  4. TOLERANCE AND CERTIFICATE
    attn_desc.tolerance says how much error you can bear; what is saved by it is time. 0.01 is a
    hundredth of the largest |v| that the row sees; with ATTN_TOLERANCE_ABSOLUTE it is 0.01. The call
-   may then compute rows from 16-bit integers, or leave out keys that weigh next to nothing, and writes
-   for each row what it proves of the result:
+   may then compute rows from 16-bit integers, or leave out keys that weigh next to nothing, and
+   writes for each row what it proves of the result:
 
      |o - exact o| <= cert + what plain f32 code may round      every element of the row's o
      cert <= tolerance                                          for every finite input
@@ -150,20 +150,20 @@
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
-   (so each decode step from other dtypes), head_dim above 512, machines without AVX2 or with AVX-512
-   but without VNNI, and rows for which the integers are too coarse and too few keys are light: that is
-   guessed from some queries and keys before anything is packed, or follows from the scores by the high
-   bytes. Integers are for AVX-512 VNNI alone. Refused: backward, device tensors, MPI, attn_merge,
-   registered backends.
-   It pays for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2 to 1.6 times as fast; at
-   0.001 where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their
-   keys: 1.1 to 1.4 times. Keys are left out of 257 rows and more against 2048 keys and more, at any
-   tolerance, where most of each row's weight lies on a small part of its keys. Decode from int16 at 0.01 is 2.4 times as fast as from f32 where rows
-   look at few of their keys, 1.1 times where they look at all. It does not pay at 0.0005 and below,
-   nor where scale |q| |k| is beyond some 50: the call is then as fast as without, within 4 percent.
+   (so each decode step from other dtypes), head_dim above 512, machines without AVX2, or with AVX-512
+   but not its VNNI, and rows for which the integers are too coarse and too few keys are light: that
+   is guessed from some queries and keys before anything is packed, or follows from the scores by the
+   high bytes. Refused: backward, device tensors, MPI, attn_merge, registered backends.
+   Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2
+   to 1.6 times as fast; at 0.001 where there are 1024 keys and more, head_dim is at most 256 and rows
+   look at many of their keys: 1.1 to 1.4 times. Decode from int16 at 0.01 is 2.4 times as fast as from
+   f32 where rows look at few of their keys, 1.1 times where they look at all. They do not pay at 0.0005
+   and below, nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and
+   more against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as
+   at 0.01. What does not pay is as fast as without a tolerance, within 4 percent.
    "adaptive" named as the backend computes from integers on AVX2 and in portable C too, slower than
-   flash; it declines a call of whose description alone follows that no row would be computed from codes, where the
-   automatic choice computes it exactly; what follows from the data is computed exactly by both.
+   flash; it declines a call of whose description alone follows that all would be computed exactly,
+   where the automatic choice does so; what follows from the data is computed exactly by both.
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
    for o, and what a row does not see may be NaN or infinite. Rows that are decoded together agree on
@@ -4388,8 +4388,7 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 #define ATTN__SAMPLE_ROWS 24
 #define ATTN__SAMPLE_RUNS 4
 #define ATTN__FILTER_KEYS 2048 /* fewer do not make up for the filter */
-#define ATTN__FILTER_MANY \
-    1024 /* rows of a unit beside which a look at all keys costs next to nothing */
+#define ATTN__FILTER_MANY 1024 /* rows of a unit: a look at all keys costs little beside them */
 #define ATTN__BOUND_MOST 30000 /* of attn__int16.bound, in size */
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
 #define attn__int16_vectors(NV) ((NV) >= 4 ? 4 : (NV) >= 2 ? 2 : 1)
@@ -4427,7 +4426,7 @@ typedef struct attn__coded_chunk {
     int bad;   /* a number has no code */
 } attn__coded_chunk;
 static const char *attn__int16_declines(const attn_desc *d);
-static const char *attn__filter_declines(const attn_desc *d);
+static int attn__filter_takes(const attn_desc *d);
 static const char *attn__decode_declines(const attn_desc *d);
 /* Arrays of a unit, one entry a row. */
 enum {
@@ -4655,7 +4654,7 @@ typedef struct attn__decode {
     float *S, *P, *k_scale, *v_scale, *level;
     float *Q;                 /* [ROWS][q_pad] */
     int16_t *code;            /* [ROWS][head_dim] of q, where there are */
-    float *unit, *near;       /* of rows: products as powers of 2; what the codes of q leave out */
+    float *unit, *left;       /* of rows: products as powers of 2; what the codes of q leave out */
     float *max, *off, *limit; /* of rows: maximum, scale |q|_1 / 2, tolerance (NaN: dense) */
     float *range;             /* of rows: what no |v| that they see is above */
     int16_t *count;           /* [chunks][VALUE_LOW]: keys of which a level or more is read */
@@ -4710,7 +4709,7 @@ static int64_t attn__decode_carve(
     p->Q = ATTN__PART(pair, float, rows * job->flash.q_pad);
     p->code = ATTN__PART(pair, int16_t, rows * job->d->head_dim);
     p->unit = ATTN__PART(pair, float, rows);
-    p->near = ATTN__PART(pair, float, rows);
+    p->left = ATTN__PART(pair, float, rows);
     p->max = ATTN__PART(pair, float, rows);
     p->off = ATTN__PART(pair, float, rows);
     p->limit = ATTN__PART(pair, float, rows);
@@ -4738,18 +4737,17 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     attn__flash *f = &job->flash;
     job->d = d;
     job->int16 = !attn__int16_declines(d);
-    job->filter = !attn__filter_declines(d);
+    job->filter = attn__filter_takes(d);
     job->chunks = job->filter ? attn__ceil_div(d->kv_len, ATTN__INT16_CHUNK) + 1 : 0;
     job->decode = !attn__decode_declines(d);
     attn__flash_shape(d, f);
     const int64_t rows = d->q_len * f->group, plain = f->bytes;
-    job->q_pad =
-        attn__round_up(d->head_dim, attn__max(isa->W, 8)); /* bytes_pad at least, in bytes */
+    /* of int16, of which bytes_pad bytes have room in a row */
+    job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 8));
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
     /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
     job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
     job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
-
     f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
     f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
     f->splits = 1;
@@ -4793,32 +4791,30 @@ static int64_t attn__filter_keys(void) {
 static int64_t attn__int16_keys(const attn_desc *d) {
     return attn__named_adaptive(d) ? ATTN__INT16_KEYS : ATTN__INT16_CHOSEN;
 }
-static const char *attn__int16_declines(const attn_desc *d) {
+/* The same for sequences of many rows, against so many keys. */
+static const char *attn__rows_decline(const attn_desc *d, int64_t keys) {
     const attn__kernels *isa = attn__machine()->isa;
     const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
-    if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < attn__int16_keys(d))
+    if (d->q_len * (d->heads / d->kv_heads) < ATTN__INT16_ROWS || d->kv_len < keys)
         return ATTN__INT16_FEW;
     if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
         return "head_dim or v_dim is above 512";
     if (!isa->int16_q || (isa->W == 16 && !vnni))
         return "the processor has no products of int16 that pay";
-    if (isa->W < 16 && !attn__named_adaptive(d))
-        return "products of int16 do not pay without AVX-512 VNNI";
     return NULL;
 }
-/* The same for keys that are left out. Rows of key splits are not. */
-static const char *attn__filter_declines(const attn_desc *d) {
-    const attn__kernels *isa = attn__machine()->isa;
-    const int vnni = (attn__machine()->has & ATTN__CPU_VNNI) != 0;
-    const int64_t rows = d->q_len * (d->heads / d->kv_heads);
-    if (rows < ATTN__INT16_ROWS || d->kv_len < attn__filter_keys() ||
-        (rows <= ATTN__SPLIT_ROWS && d->kv_len >= 2 * ATTN__SPLIT_KEYS))
-        return ATTN__INT16_FEW;
-    if (d->head_dim > ATTN__INT16_DIM || d->v_dim > ATTN__INT16_DIM)
-        return "head_dim or v_dim is above 512";
-    if (!isa->int16_q || (isa->W == 16 && !vnni) || (isa->W < 8 && !attn__named_adaptive(d)))
-        return "the processor has no products of bytes that pay";
-    return NULL;
+static const char *attn__int16_declines(const attn_desc *d) {
+    const char *why = attn__rows_decline(d, attn__int16_keys(d));
+    if (!why && attn__machine()->isa->W < 16 && !attn__named_adaptive(d))
+        why = "products of int16 do not pay without AVX-512 VNNI";
+    return why;
+}
+/* Whether keys may be left out: not of rows whose keys are split. */
+static int attn__filter_takes(const attn_desc *d) {
+    const int split = d->q_len * (d->heads / d->kv_heads) <= ATTN__SPLIT_ROWS &&
+                      d->kv_len >= 2 * ATTN__SPLIT_KEYS;
+    return !split && !attn__rows_decline(d, attn__filter_keys()) &&
+           (attn__machine()->isa->W >= 8 || attn__named_adaptive(d));
 }
 /* The same for sequences of few rows, whose keys and values are int16. */
 static const char *attn__decode_declines(const attn_desc *d) {
@@ -4838,8 +4834,7 @@ static const char *attn__decode_declines(const attn_desc *d) {
 }
 static const char *attn__adaptive_declines(const attn_desc *d) {
     const char *why = attn__exact_needed(d), *few;
-    if (why || !(why = attn__int16_declines(d)) || !attn__filter_declines(d))
-        return attn__exact_needed(d);
+    if (why || attn__filter_takes(d) || !(why = attn__int16_declines(d))) return why;
     few = attn__decode_declines(d);
     return !few ? NULL : *few ? few : why;
 }
@@ -7157,6 +7152,18 @@ static float attn__int16_sample(
     }
     return longest;
 }
+/* By v_top and v_low: the widest range of a column; *most: the largest element of |v|. */
+static double attn__columns(const attn_desc *d, const attn__int16 *t, double *most) {
+    double range = 0;
+    *most = 0;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const double top = (double)t->v_top[c], low = (double)t->v_low[c];
+        *most = top > *most ? top : *most;
+        *most = low > *most ? low : *most;
+        range = top + low > range ? top + low : range;
+    }
+    return range;
+}
 /* G[n][n] += X^T X of rows X[rows][n], on and above the diagonal. */
 static void attn__gram(const float *X, int64_t rows, int64_t n, float *G) {
     const attn__kernels *isa = attn__isa();
@@ -7322,14 +7329,9 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     if (first >= last) return 1;
     const double longest = (double)attn__int16_sample(u, t, first, last);
-    double most = 0, range = 0;
+    double most;
     int64_t asked = 0, fine = 0;
-    for (int64_t c = 0; c < d->v_dim; c++) {
-        const double top = (double)t->v_top[c], low = (double)t->v_low[c];
-        most = top > most ? top : most;
-        most = low > most ? low : most;
-        range = top + low > range ? top + low : range;
-    }
+    const double range = attn__columns(d, t, &most);
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     const int eased = attn__samples(job, u);
     /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
@@ -7569,19 +7571,14 @@ static int attn__filter_worth(
     const attn_desc *d = job->d;
     attn__filter *f = t->filter;
     int64_t first, last;
-    double most = 0, range = 0;
+    double most;
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     f->rows = 2 * attn__isa()->MR;
     f->first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
     f->chunks = attn__ceil_div(last - f->first, ATTN__INT16_CHUNK);
     if (last - first < attn__filter_keys()) return 0;
     const double longest = attn__sqrt((double)attn__int16_sample(u, t, first, last));
-    for (int64_t c = 0; c < d->v_dim; c++) {
-        const double top = (double)t->v_top[c], low = (double)t->v_low[c];
-        most = top > most ? top : most;
-        most = low > most ? low : most;
-        range = top + low > range ? top + low : range;
-    }
+    const double range = attn__columns(d, t, &most);
     if (!(range > 0)) return attn__tuning.filter;
     /* the filter's part of what flash takes; int16 takes 0.65 of it */
     const double dim = (double)d->head_dim,
@@ -7624,7 +7621,7 @@ static void attn__filter_unit(
     attn__filter *f = t->filter;
     const int64_t most = attn__max(1, ATTN__FILTER_ROOM / f->chunks / f->rows) * f->rows;
     attn__int16_group g;
-    double range = 0;
+    double most_v;
     g.job = job;
     g.t = t;
     attn__isa()->int16_q(job, u, t, 1);
@@ -7632,10 +7629,7 @@ static void attn__filter_unit(
         const int64_t r1 = attn__min(f->row0 + most, u->rows);
         f->ld = r1 - f->row0;
         attn__filter_bounds(job, u, t, f->row0, r1);
-        for (int64_t c = 0; c < job->d->v_dim; c++) {
-            const double all = (double)t->v_top[c] + (double)t->v_low[c];
-            range = all > range ? all : range;
-        }
+        const double range = attn__columns(job->d, t, &most_v);
         for (g.row0 = f->row0; g.row0 < r1; g.row0 += f->rows) {
             g.rows = attn__min(f->rows, u->rows - g.row0);
             attn__int16_ranges(&g, u);
@@ -7830,7 +7824,7 @@ static int attn__decode_scales(const attn__decode *p, int64_t j0, int64_t n) {
         p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
     return finite;
 }
-/* Row r of q as codes of int16; what they leave out of a score is near[r] times a key's scale. */
+/* Row r of q as codes of int16; what they leave out of a score is left[r] times a key's scale. */
 static float attn__decode_codes(const attn__decode *p, int64_t r, float most) {
     const int64_t dim = p->job->d->head_dim;
     const float *q = p->Q + r * p->job->flash.q_pad;
@@ -7844,7 +7838,7 @@ static float attn__decode_codes(const attn__decode *p, int64_t r, float most) {
         all += x < 0 ? -x : x;
     }
     /* 2^-14 of the high bytes: lanes are rounded to f32, and four times as they are added */
-    p->near[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
+    p->left[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
     return (float)((double)p->job->d->scale * ATTN__LOG2E * step);
 }
 /* Whether row r sees a scale that is not finite among the n keys from j0 on. */
@@ -9674,9 +9668,9 @@ static attn_status attn__mpi_prepare(
 /* ---- the calls */
 /* How far each rank's keys go: to the last in the ring who sees one. */
 static void attn__mpi_find_hops(attn__mpi *job) {
-    int far = job->ranks - 1;
-    while (far > 0 && !attn__mpi_needs(job, (job->rank + far) % job->ranks, job->rank)) far--;
-    attn__mpi_ok(job, MPI_Allgather(&far, 1, MPI_INT, job->hops, 1, MPI_INT, job->comm));
+    int hops = job->ranks - 1;
+    while (hops > 0 && !attn__mpi_needs(job, (job->rank + hops) % job->ranks, job->rank)) hops--;
+    attn__mpi_ok(job, MPI_Allgather(&hops, 1, MPI_INT, job->hops, 1, MPI_INT, job->comm));
 }
 static void attn__mpi_compute(attn__mpi *job, const attn__heads *f) {
     const attn_desc *d = &job->own;
@@ -10907,19 +10901,28 @@ ATTN__INLINE attn__i__portable attn__pairs__portable(const int16_t *p) {
     ATTN__EACH r.x[l] = (p[0] & 0xffff) + p[1] * 65536;
     return r.v;
 }
-ATTN__INLINE attn__i__portable attn__dot__portable(
-    attn__i__portable a, attn__i__portable b, attn__i__portable c) {
-    attn__ints__portable x, y, r;
-    x.v = a;
-    y.v = b;
-    r.v = c;
-    ATTN__EACH {
-        const int32_t low = (int16_t)x.x[l] * (int16_t)y.x[l],
-                      high = (x.x[l] >> 16) * (y.x[l] >> 16);
-        r.x[l] = (int32_t)((uint32_t)r.x[l] + (uint32_t)low + (uint32_t)high);
-    }
-    return r.v;
+ATTN__INLINE int32_t attn__dot_lane(int32_t a, int32_t b, int32_t c) {
+    const int32_t low = (int16_t)a * (int16_t)b, high = (a >> 16) * (b >> 16);
+    return (int32_t)((uint32_t)c + (uint32_t)low + (uint32_t)high);
 }
+ATTN__INLINE int32_t attn__dot4_lane(int32_t a, int32_t b, int32_t c) {
+    for (int n = 0; n < 32; n += 8)
+        c += (int8_t)((uint32_t)a >> n) * (int32_t)((uint32_t)b >> n & 0xff);
+    return c;
+}
+#define ATTN__DOTS_PORTABLE(name) \
+    ATTN__INLINE attn__i__portable attn__##name##__portable( \
+        attn__i__portable a, attn__i__portable b, attn__i__portable c) { \
+        attn__ints__portable x, y, r; \
+        x.v = a; \
+        y.v = b; \
+        r.v = c; \
+        ATTN__EACH r.x[l] = attn__##name##_lane(x.x[l], y.x[l], r.x[l]); \
+        return r.v; \
+    }
+ATTN__DOTS_PORTABLE(dot)
+ATTN__DOTS_PORTABLE(dot4)
+#undef ATTN__DOTS_PORTABLE
 /* below 2^22: the sum has no bits behind the point */
 ATTN__INLINE attn__i__portable attn__nearest__portable(attn__v__portable v) {
     const attn__v__portable magic = attn__set1__portable(12582912.0f);
@@ -10937,18 +10940,6 @@ ATTN__INLINE attn__v__portable attn__number__portable(attn__i__portable v) {
     attn__lanes__portable r;
     x.v = v;
     ATTN__EACH r.x[l] = (float)x.x[l];
-    return r.v;
-}
-ATTN__INLINE attn__i__portable attn__dot4__portable(
-    attn__i__portable a, attn__i__portable b, attn__i__portable c) {
-    attn__ints__portable x, y, r;
-    x.v = a;
-    y.v = b;
-    r.v = c;
-    ATTN__EACH {
-        for (int n = 0; n < 32; n += 8)
-            r.x[l] += (int8_t)((uint32_t)x.x[l] >> n) * (int32_t)((uint32_t)y.x[l] >> n & 0xff);
-    }
     return r.v;
 }
 ATTN__INLINE attn__i__portable attn__sum4__portable(attn__i__portable a, attn__i__portable c) {
@@ -13821,12 +13812,12 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
     attn__int16_seen(g, chunk, j0, j1, kb, ATTN__ROW_BAD);
     memcpy(at, top, sizeof at);
     ATTN__(int16_maxima)(g, top, alpha, share);
-    int far = 1; /* below 2^-20 of what rows have seen: nobody need know how far */
+    int light = 1; /* below 2^-20 of what rows have seen: nobody need know how much */
     for (int64_t r = 0; r < g->rows; r++)
-        far &=
+        light &=
             !((row[ATTN__ROW_MAX][g->row0 + r] - at[r]) * row[ATTN__ROW_FACTOR][g->row0 + r] <= 27);
     for (int64_t r = 0; r < ATTN__GR; r++) sum[r] = ATTN__INT16_CHUNK;
-    for (int64_t r = 0; r < ATTN__GR && !far; r++) {
+    for (int64_t r = 0; r < ATTN__GR && !light; r++) {
         const ATTN__V m = ATTN__(set1)(top[r]),
                       f = ATTN__(set1)(row[ATTN__ROW_FACTOR][g->row0 + r]);
         ATTN__V a = ATTN__(set1)(0);
@@ -13834,9 +13825,9 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
             a = a + ATTN__(exp2)((ATTN__(load)(t->S + r * ld + c) - m) * f);
         ATTN__(store)(lanes + r * ATTN__W, a);
     }
-    for (int r = 0; r < ATTN__GR && !far; r += ATTN__MR)
+    for (int r = 0; r < ATTN__GR && !light; r += ATTN__MR)
         ATTN__(add_rows)(lanes + r * ATTN__W, sum + r);
-    for (int64_t n = 0; n < ATTN__GR && !far; n += ATTN__W) {
+    for (int64_t n = 0; n < ATTN__GR && !light; n += ATTN__W) {
         float *to = row[ATTN__ROW_SUM] + g->row0 + n;
         const ATTN__V old = ATTN__(load)(to) * ATTN__(load)(alpha + n);
         ATTN__(store_n)(
@@ -13847,7 +13838,7 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
         const float factor = row[ATTN__ROW_FACTOR][g->row0 + r],
                     eta = row[ATTN__ROW_OFF][g->row0 + r] * chunk->k_most +
                           row[ATTN__ROW_MOST][g->row0 + r] * chunk->k_off;
-        /* 8: what log64 is below by, and roundings */
+        /* 9: what log64 is below by, and roundings */
         float b =
             64 * (at[r] * factor + eta * (float)ATTN__LOG2E) + (float)(attn__log64(sum[r]) + 9);
         if (!(b < ATTN__BOUND_MOST)) b = ATTN__BOUND_MOST;
@@ -13941,10 +13932,10 @@ static void ATTN__(decode_begin)(const attn__decode *p) {
         const int fine = ATTN__(thin_moderate)(q, d->head_dim, 0) && (!(top > 0) || top > 1e-20f);
         if (!fine) memset(q, 0, (size_t)d->head_dim * sizeof *q);
         p->unit[r] = (float)((double)d->scale * ATTN__LOG2E);
-        p->near[r] = 0;
+        p->left[r] = 0;
         if (p->job->codes) p->unit[r] = attn__decode_codes(p, r, fine ? top : 0);
         p->off[r] = fine ? (float)((double)ATTN__(reduce_add)(sum) * (double)d->scale * 0.50005) +
-                               p->near[r]
+                               p->left[r]
                          : attn__float(0x7fc00000u);
     }
 }
@@ -13989,7 +13980,7 @@ static void ATTN__(decode_scores)(const attn__decode *p) {
 /* What a vector of keys costs a row, and what is read of them for a threshold. */
 typedef struct ATTN__(prices) {
     ATTN__V weight, most; /* p'_j, most |v_j| */
-    ATTN__V grows, near;  /* e^eta_j - 1, infinite above eta 1; the same of a corrected score */
+    ATTN__V grows, rest;  /* e^eta_j - 1, infinite above eta 1; the same of a corrected score */
     ATTN__V left_out, score,
         value; /* what it adds to leave out the key, its low bytes, the value's */
 } ATTN__(prices);
@@ -14003,14 +13994,14 @@ ATTN__INLINE ATTN__(prices) ATTN__(decode_prices)(const attn__decode *p, int64_t
                       zero, x.weight, ATTN__(size)(ATTN__(load)(p->v_scale + j)), zero),
                   k = ATTN__(pick)(
                       zero, x.weight, ATTN__(size)(ATTN__(load)(p->k_scale + j)), zero),
-                  eta = k * ATTN__(set1)(p->off[r]), near = k * ATTN__(set1)(p->near[r]);
+                  eta = k * ATTN__(set1)(p->off[r]), left = k * ATTN__(set1)(p->left[r]);
     x.most = v * ATTN__(set1)(128.5f);
     /* e^x - 1 <= x + x^2 up to 1 */
     x.grows = ATTN__(pick)(eta, one, ATTN__(fma)(eta, eta, eta), infinite);
-    x.near = ATTN__(pick)(near, one, ATTN__(fma)(near, near, near), infinite);
-    const ATTN__V far = x.weight * (x.most + ATTN__(set1)(p->range[r]));
-    x.score = ATTN__(pick)(zero, x.weight, far * x.grows, zero);
-    x.left_out = far + x.score;
+    x.rest = ATTN__(pick)(left, one, ATTN__(fma)(left, left, left), infinite);
+    const ATTN__V lost = x.weight * (x.most + ATTN__(set1)(p->range[r]));
+    x.score = ATTN__(pick)(zero, x.weight, lost * x.grows, zero);
+    x.left_out = lost + x.score;
     x.value = x.weight * v * ATTN__(set1)(0.5f);
     return x;
 }
@@ -14154,7 +14145,7 @@ static void ATTN__(decode_sums)(
         const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
         const ATTN__V level = ATTN__(load)(p->level + j),
                       skip = ATTN__(pick)(level, some, x.weight, zero),
-                      grows = ATTN__(pick)(level, corrected, x.grows, x.near),
+                      grows = ATTN__(pick)(level, corrected, x.grows, x.rest),
                       off = ATTN__(pick)(zero, x.weight, x.weight * grows, zero);
         sum[ATTN__DECODE_SUM] = sum[ATTN__DECODE_SUM] + (x.weight - skip);
         sum[ATTN__DECODE_SKIP] = sum[ATTN__DECODE_SKIP] + skip;

@@ -33,6 +33,13 @@ for std in c99 c11 c17 c++11 c++17 c++20; do
         check "$std $unit" "$(lang $std) $warn -I. -fsyntax-only -pthread $dir/$unit.c"
     done
 done
+# what windows.h defines, behind the headers of this system
+printf '%s\n' '#include <stdint.h>' '#include <stdio.h>' '#include <stdlib.h>' '#include <string.h>' '#include <time.h>' '#include <signal.h>' \
+    '#include <pthread.h>' '#include <sched.h>' '#include <unistd.h>' '#ifdef __x86_64__' '#include <immintrin.h>' '#include <cpuid.h>' '#endif' \
+    '#define near' '#define far' '#define small char' '#define hyper long' '#define interface struct' '#define IN' '#define OUT' \
+    '#define ERROR 0' '#define min(a, b) ((a) < (b) ? (a) : (b))' '#define max(a, b) ((a) > (b) ? (a) : (b))' \
+    '#define ATTN_IMPLEMENTATION' '#include "attn.h"' > "$dir/macros.c"
+check "behind the macros of windows.h" "$cc -std=gnu99 -I. -fsyntax-only -pthread $dir/macros.c"
 if mpi=$(pkg-config --variable=includedir ompi-c 2>/dev/null) && [ -n "$mpi" ]; then
     for std in c99 c++11; do
         check "$std ATTN_MPI" "$(lang $std) $warn -I. -isystem $mpi -DATTN_MPI -DATTN_NO_AVX2 -DATTN_NO_AVX512 -fsyntax-only -pthread $dir/implementation.c"
