@@ -4064,17 +4064,22 @@ static int64_t attn__gang_of(const attn__flash *job) {
     return heads;
 }
 /* Bytes a thread for a tile of so many rows, with those of `second` rows of a later key split. */
-static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t second) {
+static int64_t attn__tile_bytes(const attn__flash *job, int64_t rows, int64_t second) {
     int64_t BM = attn__round_up(attn__max(1, rows), 48);
     return attn__round_up(
-               4 * (attn__scores_size(attn__machine()->isa->MR, attn__flash_ld(job)) +
-                       (BM + second) * (job->v_pad + 2) +
-                       job->BN *
-                           (job->d->head_dim + (job->copy_v != ATTN__V_IN_PLACE ? job->v_pad : 0)) +
-                       (job->pack_q ? BM * job->q_pad : 0)) +
-                   (job->span ? BM * attn__span_bytes(job->v_pad) : 0),
-               ATTN__ALIGN) +
-           attn__round_up(attn__gang_bytes(job), ATTN__ALIGN);
+        4 * (attn__scores_size(attn__machine()->isa->MR, attn__flash_ld(job)) +
+                (BM + second) * (job->v_pad + 2) +
+                job->BN * (job->d->head_dim + (job->copy_v != ATTN__V_IN_PLACE ? job->v_pad : 0)) +
+                (job->pack_q ? BM * job->q_pad : 0)) +
+            (job->span ? BM * attn__span_bytes(job->v_pad) : 0),
+        ATTN__ALIGN);
+}
+/* The same, or of so few rows that they may be of a gang. */
+static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t second) {
+    const int64_t few = attn__min(rows, ATTN__THIN_ROWS);
+    return attn__max(attn__tile_bytes(job, rows, second),
+        attn__tile_bytes(job, few, attn__min(second, 48)) +
+            attn__round_up(attn__gang_bytes(job), ATTN__ALIGN));
 }
 /* Key splits side by side only where rows alone give too few units, and only of as many rows as
  * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
@@ -4114,9 +4119,9 @@ static int64_t attn__flash_tile_rows(
                   d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT) ? 4
                   : job->threads % pairs                                          ? 2
                                                                                   : 1;
-    *whole = attn__max(96, attn__min(2112, room / row));
-    *cap = job->span ? room / (row + attn__span_bytes(job->v_pad)) / 48 * 48 : room / row;
-    int64_t most = *cap = attn__max(96, attn__min(2112, *cap));
+    *whole = attn__clamp(room / row / 48 * 48, 96, 2112);
+    *cap = job->span ? room / (row + attn__span_bytes(job->v_pad)) / 48 * 48 : *whole;
+    int64_t most = *cap = attn__clamp(*cap, 96, 2112);
     if (job->threads > 1) most = attn__min(most, attn__ceil_div(rows * pairs, each * job->threads));
     most = attn__max(96, most);
     return attn__ceil_div(rows, attn__ceil_div(rows, most)); /* tiles of equal size */
@@ -4164,12 +4169,14 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->bf16_qk = attn__both_bf16(d->q.dtype, d->k.dtype, d->head_dim) && !attn__has_rotary(d);
     job->bf16_pv = attn__both_bf16(d->v.dtype, d->o.dtype, 2) && attn__bits(d->tolerance) << 1 == 0;
 
-    /* 3/8 of the L2 cache for the packed keys and values of a block, nearly all of it with Q and O,
-     * for the packing is shared by all rows of a unit */
-    int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + job->v_pad);
+    /* 3/8 of the L2 cache for the packed keys and values of a block, half where that is little. Q
+     * and O may exceed it: they stream past once a block, and packing is shared by all rows of a
+     * unit. Nearly 2 MiB with them */
+    const int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + job->v_pad),
+                  most_keys = attn__max(l2 / 8 * 3, attn__min(l2 / 2, 256 << 10)) / key;
     job->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
-    while (!attn__tuning.BN && job->BN > 64 && job->BN * key > l2 / 8 * 3) job->BN /= 2;
-    int64_t room = l2 / 16 * 15 - job->BN * key -
+    while (!attn__tuning.BN && job->BN > 64 && job->BN > most_keys) job->BN /= 2;
+    int64_t room = (2 << 20) / 16 * 15 - job->BN * key -
                    4 * (attn__scores_size(m->isa->MR, job->BN + ATTN__SCORE_PAD) +
                            ATTN__SPLIT_ROWS * (job->v_pad + 2));
     job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
@@ -4745,8 +4752,10 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     /* of int16, of which bytes_pad bytes have room in a row */
     job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 8));
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
-    /* with half of L2 for q and o; the codes of keys and values take a quarter of a MiB */
-    job->most = attn__min(attn__machine()->l2, 2 << 20) / 4 * 3 / (2 * job->q_pad + 4 * job->v_pad);
+    /* with half of L2 for q and o, of 1 MiB at least; the codes of keys and values take a quarter of
+     * a MiB */
+    job->most = attn__clamp(attn__machine()->l2, 1 << 20, 2 << 20) / 4 * 3 /
+                (2 * job->q_pad + 4 * job->v_pad);
     job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
     f->BM = attn__round_up(attn__max(1, attn__min(rows, job->most)), 48);
     f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
@@ -7580,9 +7589,8 @@ static int attn__filter_worth(
     const double longest = attn__sqrt((double)attn__int16_sample(u, t, first, last));
     const double range = attn__columns(d, t, &most);
     if (!(range > 0)) return attn__tuning.filter;
-    /* the filter's part of what flash takes; int16 takes 0.65 of it */
-    const double dim = (double)d->head_dim,
-                 cost = attn__isa()->W < 16 ? 0.3 + 16 / dim : 0.12 + 6 / dim,
+    /* the filter's part of what flash takes, and of fewer keys at a time; int16 takes 0.65 of it */
+    const double cost = attn__isa()->W < 16 ? 0.5 : 0.12 + 6 / (double)d->head_dim,
                  least = attn__tuning.filter ? 0 : cost + (job->int16 ? 0.5 : 0.25);
     attn__int16_group g;
     g.job = job;

@@ -44,6 +44,14 @@ void unit_spectrum(int always) { attn__tuning.spectrum = always; }
 /* Whether keys are left out where that does not pay, too. */
 void unit_filter(int always);
 void unit_filter(int always) { attn__tuning.filter = always; }
+/* As on a processor whose L2 cache has so many bytes, from which the sizes of tiles follow; 0: its own. While no call runs. */
+void unit_l2(int64_t bytes);
+void unit_l2(int64_t bytes)
+{
+    static int64_t own;
+    if (!own) own = attn__machine()->l2;
+    attn__machine_known.l2 = bytes ? bytes : own;
+}
 
 /* What the largest eigenvalue of X^T X is at most; X[rows][n], n a multiple of 16; room[2][n][n]. */
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);

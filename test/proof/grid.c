@@ -212,6 +212,7 @@ static void run_case(const run_opts *o, int64_t index) {
     proof_make(&c, &r, (int64_t)1 << cost);
     made++;
     if (o->verbose) proof_describe(&c);
+    unit_l2((int64_t)256 << (10 + index % 4));          /* tiles as on processors with 256 KiB to 2 MiB */
     attn_status s = proof_solve(&c, &a);
     if (s) {
         invalid++;
