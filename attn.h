@@ -6317,6 +6317,13 @@ static void attn__flash_filtered(attn__head *head, int64_t ldq, const attn__kv_b
     }
 }
 #endif
+/* Rows of a group where there may be more than a tile has: whole tiles, of which many rows are cut into
+ * fewer, unless a vector of rows goes through a softmax at once. */
+static int64_t attn__wide_rows(const attn__kernels *isa, int64_t rows) {
+    return isa->W < ATTN__GROUP_ROWS && rows > 4 * ATTN__GROUP_ROWS
+               ? ATTN__GROUP_ROWS / isa->MR * isa->MR
+               : ATTN__GROUP_ROWS;
+}
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of rows, as equal as may be,
  * inside. `finish`: there is no other split, so a group is written out while it is in L1. */
 static void attn__flash_split(
@@ -6383,7 +6390,7 @@ static void attn__flash_split(
             attn__head *one = gang + h;
             attn__kv_block b = all;
             attn__block_pack(one->u, &one->t, &b);
-            ATTN__EACH_OF(r, n, u->rows, wide ? ATTN__GROUP_ROWS : isa->MR) {
+            ATTN__EACH_OF(r, n, u->rows, wide ? attn__wide_rows(isa, u->rows) : isa->MR) {
                 attn__flash_group(one, r, n, ldq, &b, done);
             }
         }
