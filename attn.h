@@ -12688,9 +12688,19 @@ ATTN__NOINLINE void ATTN__(score_row)(
     const int64_t off = attn__sat_add(i, q->s->offset);
     const int32_t first = (int32_t)attn__clamp(lo - j0, 0, n),
                   last = (int32_t)attn__clamp(hi - j0, first, n);
+    const int biased = bias && type == ATTN_F32 && !capped && !shared && !sloped && !mask;
+    const ATTN__V unit = ATTN__(set1)(scale * ATTN__HELD);
     for (int64_t c = 0; c < n; c += ATTN__W) {
         int64_t j = j0 + c;
         ATTN__V x = ATTN__(load)(S + c);
+        if (biased && c >= first && c + ATTN__W <= last) { /* the rest below, in short */
+            const ATTN__V b = ATTN__(load)((const float *)bias + bias_at + j);
+            x = ATTN__(fma)(x, unit, b * ATTN__(set1)(held));
+            x = ATTN__(pick)(b, ATTN__(set1)(-3.4028234e38f), ATTN__(set1)(ATTN__NEG_INF), x);
+            ATTN__(store)(S + c, x);
+            m = ATTN__(max)(m, x);
+            continue;
+        }
         if (j < hi && j + ATTN__W > lo) {
             ATTN__V zero = ATTN__(set1)(0), given = zero, b = zero;
             if (bias) {
@@ -12700,7 +12710,7 @@ ATTN__NOINLINE void ATTN__(score_row)(
             }
             if (capped)
                 x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(cap), b);
-            else x = ATTN__(fma)(x, ATTN__(set1)(scale * ATTN__HELD), b);
+            else x = ATTN__(fma)(x, unit, b);
             if (sloped) {
                 ATTN__V a =
                     ATTN__(set1)((float)attn__sat_add(off, -j)) - ATTN__(load)(ATTN__(iota));
