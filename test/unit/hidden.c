@@ -272,10 +272,11 @@ static void test_large_bias_scale(void **state)
     (void)state;
     fill_tensors();
     for (int64_t rows = 1; rows < 20; rows += 9) {
+        const int64_t keys = rows == 10 ? 64 : 70;             /* whole vectors, and not */
         attn_desc d = { 0 };
-        for (int64_t i = 0; i < rows * 70; i++) bias[i] = i % 3 ? -INFINITY : i % 70 < 35 ? -FLT_MAX : -3e38f;
-        d.batch = 1, d.heads = HEADS, d.q_len = rows, d.kv_len = 70, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
-        d.bias.data = bias, d.bias_scale = by, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = 70;
+        for (int64_t i = 0; i < rows * keys; i++) bias[i] = i % 3 ? -INFINITY : i % keys < 35 ? -FLT_MAX : -3e38f;
+        d.batch = 1, d.heads = HEADS, d.q_len = rows, d.kv_len = keys, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
+        d.bias.data = bias, d.bias_scale = by, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = keys;
         for (int b = 0; b < 3; b++) {
             d.backend = backends[b], d.o.data = o[b > 0], d.lse = lse[b > 0];
             assert_ok(attn_forward(&d));
