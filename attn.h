@@ -13057,9 +13057,11 @@ ATTN__INLINE void ATTN__(thin_fetch)(const char *p, int32_t dtype) {
 /* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an
  * instruction or two to widen. */
 #undef ATTN__THIN_PANEL
+#undef ATTN__THIN_ALONE
 #undef ATTN__THIN_COSTLY
 #undef ATTN__THIN_SINGLE
 #define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
+#define ATTN__THIN_ALONE 8 /* the same of a single row */
 #define ATTN__THIN_COSTLY(dtype) \
     ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16 || (dtype) == ATTN_Q8_0 || \
         (dtype) == ATTN_Q4_0)
@@ -13069,7 +13071,7 @@ ATTN__INLINE void ATTN__(thin_fetch)(const char *p, int32_t dtype) {
 /* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`; c a multiple of 32
  * where there are blocks. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
-    const int64_t *at, int64_t c, int64_t e, int64_t n, ATTN__V *acc) {
+    const int64_t *at, const char *const *rows, int64_t c, int64_t e, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
 #if ATTN__BF16
     if (dtype == ATTN__BF16_PAIRS) { /* 2 W columns */
@@ -13086,7 +13088,7 @@ ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtyp
     if (R == 1) { /* key after key: so many do not fit */
         const ATTN__V part = ATTN__(load)(q);
         ATTN__UNROLL for (int x = 0; x < X; x++)
-            acc[x] = ATTN__(fma)(part, ATTN__(load_any)(data, dtype, at[x] + c + e, n), acc[x]);
+            acc[x] = ATTN__(fma)(part, ATTN__(load_any)(rows[x], dtype, c + e, n), acc[x]);
         return;
     }
     ATTN__UNROLL for (int x = 0; x < X; x++)
@@ -13110,7 +13112,9 @@ ATTN__INLINE void ATTN__(thin_dots)(
     const int32_t type = pairs ? ATTN_BF16 : dtype;
     const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * W), n = m->n,
                   wide = pairs ? 2 * W : W, line = attn__max(wide, attn__thin_line(type)),
-                  few = attn__is_blocks(type) ? 32 : wide;
+                  few = attn__is_blocks(type) ? 32
+                        : type == ATTN_F32    ? attn__max(W, 16)
+                                              : wide;
     const int X = W > R ? W / R : 1;
     const int dense = m->dense >= X, fetch = m->each || m->next;
     /* bytes from a line of a row that is fetched to the next, of the first and behind the last */
@@ -13127,7 +13131,7 @@ ATTN__INLINE void ATTN__(thin_dots)(
         uintptr_t f = begin;
         ATTN__UNROLL for (int l = 0; l < R * X; l++)
             acc[l] = ATTN__(set1)(0);
-        const char *next[W];
+        const char *next[W], *rows[W];
         ATTN__UNROLL for (int x = 0; x < X; x++)
             next[x] = dense ? stream + 64 * x : m->next[j + x];
         if (m->at) {
@@ -13138,17 +13142,22 @@ ATTN__INLINE void ATTN__(thin_dots)(
                 at[x] = j + x < n ? row + x * step : last;
             row += X * step;
         }
+        ATTN__UNROLL for (int x = 0; x < X; x++)
+            rows[x] = R > 1 ? NULL : (const char *)m->data + attn__bytes(type, at[x]);
         for (int64_t c = first; c < dim; c += few) {
             if (fetch && c % line == 0) {
                 ATTN__UNROLL for (int x = 0; x < X; x++)
                     ATTN__(thin_fetch)(next[x] + f, type);
                 f += on;
             }
-            ATTN__UNROLL for (int64_t e = 0; e < few; e += wide, q += R * W) {
-                if (dtype == ATTN_F32 && c + W > dim)
-                    ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, 0, dim - c, acc);
-                else ATTN__(thin_step)(m->data, R, X, dtype, q, at, c, e, W, acc);
+            if (dtype == ATTN_F32 && c + few > dim) {
+                for (int64_t e = 0; c + e < dim; e += W, q += R * W)
+                    ATTN__(thin_step)(
+                        m->data, R, X, dtype, q, at, rows, c, e, attn__min(W, dim - c - e), acc);
+                break;
             }
+            ATTN__UNROLL for (int64_t e = 0; e < few; e += wide, q += R * W)
+                ATTN__(thin_step)(m->data, R, X, dtype, q, at, rows, c, e, W, acc);
         }
         for (; attn__is_blocks(type) && fetch && f < end; f += on)
             for (int x = 0; x < X; x++) ATTN__(thin_fetch)(next[x] + f, type);
@@ -13256,7 +13265,7 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const attn__group *g, float *max) {
  * vector. Columns from .. to of the rows to come are fetched. */
 ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int32_t dtype,
     int64_t j, int64_t end, int64_t c, int64_t last, const float *const *row, int64_t from,
-    int64_t to, ATTN__V (*acc)[ATTN__THIN_PANEL]) {
+    int64_t to, ATTN__V (*acc)[ATTN__THIN_ALONE]) {
     const int64_t half = attn__max(1, vectors / 2) * ATTN__W,
                   line = attn__max(ATTN__W, attn__thin_line(dtype)), start = j,
                   part = attn__thin_bytes(dtype, to - from);
@@ -13265,7 +13274,7 @@ ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int
     const char *stream = attn__thin_next(m, j);
     if (dense && (m->each || m->next)) stream += from / (to - from) * (end - j) * part;
     const int64_t each = m->each || m->next ? part : 0;
-    ATTN__V value[ATTN__THIN_PANEL];
+    ATTN__V value[ATTN__THIN_ALONE];
     for (; j < end; j++) {
         const int64_t at = attn__thin_at(m, j) + c;
         const char *next =
@@ -13293,7 +13302,7 @@ ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int
  * the keys O = alpha O + part. Fewer than W lanes of the last vector are of f32. */
 ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, int64_t r0, int64_t j,
     int64_t end, int64_t c, int64_t last, float *part) {
-    ATTN__V acc[4][ATTN__THIN_PANEL];
+    ATTN__V acc[4][ATTN__THIN_ALONE];
     const float *row[4];
     const int64_t from = c + r0 / 2 * (vectors / 2) * ATTN__W,
                   to = c + (r0 + R >= m->rows ? vectors : vectors / 2) * ATTN__W;
@@ -13347,8 +13356,9 @@ ATTN__NOINLINE void ATTN__(thin_columns)(const attn__thin *m) {
     float part[2][2 * ATTN__THIN_PANEL * ATTN__W]; /* of two rows, or half as wide of four */
     int64_t c = 0;
     if (m->rows == 1 && ATTN__THIN_SINGLE(m->dtype)) {
-        c = ATTN__(thin_panels)(m, 1, ATTN__THIN_PANEL, c, part);
-        c = ATTN__(thin_panels)(m, 1, ATTN__THIN_PANEL / 2, c, part);
+        c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE, c, part);
+        c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE / 2, c, part);
+        if (ATTN__THIN_PANEL < ATTN__THIN_ALONE) c = ATTN__(thin_panels)(m, 1, 2, c, part);
     } else {
         if (!ATTN__THIN_COSTLY(m->dtype) && (ATTN__W >= 8 || m->rows <= 2))
             c = ATTN__(thin_panels)(m, 2, ATTN__THIN_PANEL, c, part);
