@@ -361,6 +361,41 @@ static void test_contradictions(void)
     }
 }
 
+/* What follows from the axes that are given. */
+static void test_resolved(void)
+{
+    static const struct { const char *line; int64_t dim, v_dim, kv_heads, kv; } cases[] = {
+        { " seq-len=8 num-heads=8 num-kv-heads=2 embed-dim=64", 8, 8, 2, 8 },
+        { " seq-len=8 num-heads=4 embed-dim=64 v-dim=24", 16, 24, 4, 8 },
+        { " seq-len=8 kv-len=9 num-heads=8 num-kv-heads=4 head-dim=seq", 8, 8, 4, 9 },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        grid g = parse_line(cases[i].line);
+        bench_case c = { .suite = find_suite("shape") };
+        char text[128];
+        for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+        expect(!resolve_case(&c, text), "no case: %s", cases[i].line);
+        expect(c.v[DIM] == cases[i].dim && c.v[V_DIM] == cases[i].v_dim && c.v[KV_HEADS] == cases[i].kv_heads && c.v[KV] == cases[i].kv,
+               "%s: D %d, value %d, %d key heads, %d keys", cases[i].line, (int)c.v[DIM], (int)c.v[V_DIM], (int)c.v[KV_HEADS], (int)c.v[KV]);
+    }
+}
+
+/* A case is chosen when its name has the text in it. */
+static void test_filter(void)
+{
+    static const struct { const char *filter; int cases; } cases[] = {
+        { NULL, 1 }, { "B1 S8 H2 D16 causal", 1 }, { "S8 H2", 1 }, { "causal", 1 }, { "S9", 0 }, { "B1 S8 H2 D16 causal cold", 0 },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        bench b = { .opt = { .filter = cases[i].filter } };
+        grid g = parse_line(" seq-len=8 num-heads=2 head-dim=16 causal=1");
+        bench_case c = { .suite = find_suite("shape") };
+        for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+        expect(!add_case(&b, &c) && b.case_count == cases[i].cases, "--filter %s chooses %d cases", cases[i].filter ? cases[i].filter : "", (int)b.case_count);
+        free(b.cases);
+    }
+}
+
 /* The same by sampled rows, which are slices of the problem: of every tensor that a case may have. */
 static void test_right_sampled(void)
 {
@@ -856,6 +891,31 @@ static void test_rates(void)
     expect(kernel_median(&j, 1000) == 7, "kernels beyond the last %d", KERNEL_TIMES);
 }
 
+/* The total is of calls that are given no workspace: a warm-up, a quarter of the calls, three at least; of long ones one. */
+static int given;
+static void counts_workspaces(void *user)
+{
+    job *j = user;
+    given += j->p->d.workspace != NULL;
+    waiting_call(user);
+}
+static void test_total(void)
+{
+    static const struct { double p50; int64_t timed; int calls; } cases[] = { { 1, 24, 7 }, { 1, 4, 4 }, { 101, 24, 1 } };
+    bench_case c = { .suite = find_suite("shape") };
+    bench b = { .selection = QUICK };
+    problem p = { 0 };
+    for (int i = 0; i < COUNT(cases); i++) {
+        row r = null_row();
+        job j = { .b = &b, .c = &c, .p = &p, .r = &r };
+        r.p50_ms = cases[i].p50, calls = given = 0;
+        expect(give_workspace(&p, 64) && p.d.workspace, "no workspace");
+        time_total(&j, counts_workspaces, cases[i].timed);
+        expect(calls == cases[i].calls && !given && !p.d.workspace && p.owned_count == 0, "total of case %d: %d calls, %d with a workspace", i, calls, given);
+        expect(r.total_ms >= 2, "total of case %d: %g ms", i, r.total_ms);
+    }
+}
+
 static void test_cold(void)
 {
     bench_case c = { .suite = find_suite("shape") };
@@ -865,11 +925,20 @@ static void test_cold(void)
     int64_t lines = flush_buffer.size / 64, touched = 0, each = flush_buffer.size / FLUSH_TASKS, whole = each / 64 * FLUSH_TASKS;
     for (int64_t i = 0; i < lines; i++) touched += flush_buffer.x[64 * i] == 1;
     expect(touched >= whole && touched <= lines, "%lld of %lld lines are walked through", (long long)touched, (long long)lines);
+    job j = { .c = &c };
+    list s = { NULL, 0 };
+    for (int cold = 0; cold < 2; cold++) {
+        const int before = flush_buffer.x[0];
+        c.v[COLD] = cold;
+        sample_calls(&j, counting_call, &(timing_plan){ 2, 3, 0 }, &s);
+        expect(flush_buffer.x[0] - before == 3 * cold, "caches are flushed %d times for 3 %s calls", flush_buffer.x[0] - before, cold ? "cold" : "warm");
+    }
+    free(s.x);
 }
 
 /* ------------------------------------------------------------------------------------------ properties
  * A backend that is right, but for one thing. */
-enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, FICKLE };
+enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES };
 static int moody, runs;
 static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
 {
@@ -880,6 +949,10 @@ static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g
     float *last = (float *)d->o.data + d->batch * d->q_len * d->heads * d->v_dim - 1;
     bool now = moody == NEVER_THE_SAME ? runs % 3 == 0 : moody == BY_THREADS ? d->threads == 8 : moody == BY_BATCH ? d->batch == 1 : moody == NOT_FINITE;
     if (!g && now) *last = moody == NOT_FINITE ? INFINITY : *last * (1 + 0x1p-22f);
+    if (!g && (moody == WITH_LSE || moody == WITHOUT_LSE) && (moody == WITH_LSE) == (d->lse != NULL)) *last *= 2;
+    if (g && moody == OTHER_DV && runs % 3 == 0) *(float *)g->dv.data *= 1 + 0x1p-22f;
+    for (int64_t i = 0; g && moody == SCRIBBLES && runs == 2 && i < d->q_len * d->heads * d->v_dim; i++) ((float *)(uintptr_t)g->dout.data)[i] += 1;
+    if (moody == SLOW) nanosleep(&(struct timespec){ 0, 3000000 }, NULL);
     return s;
 }
 
@@ -901,6 +974,9 @@ static void test_properties(void)
         int more = cases[i].measure == measure_thread_count ? 5 : 3;
         if (!moody && cases[i].measure != measure_finite) expect(runs == 1 + more, "property %d makes %d calls", i, runs);
     }
+    moody = OTHER_DV, runs = 0;
+    row other = judged(both, "fickle", false, measure_determinism);
+    expect(!strcmp(other.status, "wrong") && strstr(other.note, "other bits on another run"), "another dv on another run: %s %s", other.status, other.note);
     moody = STEADY;
     static const char *const indirect[] = { " kv-dtype=int8", " kv-dtype=int16", " page-size=8" };
     for (int i = 0; i < COUNT(indirect); i++) {
@@ -934,6 +1010,46 @@ static void test_properties(void)
     expect(row_ok(&f32) && !*f32.note, "f32 loses against f32: %s", f32.note);
     expect(sscanf(f16.note, "against f32 it loses up to %lf, %lf on average", &most, &mean) == 2 && most > mean && most > 1e-4 && most < 0.02 && mean > 1e-6,
            "bf16: %s", f16.note);
+}
+
+/* A call is timed without lse and verified with it: both have to be right. Its first run is told in ms. */
+static void test_first_call(void)
+{
+    static const char *const line = " batch-size=3 seq-len=20 num-heads=2 head-dim=8";
+    for (moody = WITH_LSE; moody <= WITHOUT_LSE; moody++) {
+        row r = verified(line, "fickle", true);
+        expect(!strcmp(r.status, "wrong") && r.max_abs_err > 1e-3, "o is wrong %s lse: %s, error %g", moody == WITH_LSE ? "with" : "without", r.status, r.max_abs_err);
+    }
+    moody = SLOW;
+    double start = attn_seconds();
+    row r = verified(line, "fickle", true);
+    double all = 1e3 * (attn_seconds() - start);
+    expect(row_ok(&r) && r.first_run_ms >= 3 && r.first_run_ms < all, "a first run of 3 ms takes %g", r.first_run_ms);
+    moody = STEADY;
+}
+
+/* An output of 16 bits that is one unit off is wrong: all values are 1.5, and so is what is right. */
+static void one_unit_off(job *j)
+{
+    problem *p = j->p;
+    uint16_t *v = (uint16_t *)(uintptr_t)p->d.v.data, *o = p->d.o.data, one_and_a_half = p->d.v.dtype == ATTN_BF16 ? 0x3fc0 : 0x3e00;
+    for (int64_t i = 0; i < p->d.kv_len * p->d.kv_heads * p->d.v_dim; i++) v[i] = one_and_a_half;
+    if (!first_call(j)) return;
+    p->d.lse = p->lse;
+    expect(!run_pass(p, FWD) && o[5] == one_and_a_half && check(p, FWD, 1e18).worst <= 1, "values of 1.5 give %x", o[5]);
+    for (int i = -1; i <= 1; i += 2) {
+        o[5] = (uint16_t)(one_and_a_half + i);
+        verdict x = check(p, FWD, 1e18);
+        expect(!x.status && x.worst > 1 && x.worst < 2, "one unit off is %g times the error allowed", x.worst);
+    }
+}
+static void test_units(void)
+{
+    static const char *const lines_[] = { " seq-len=12 num-heads=2 head-dim=8 dtype=bf16", " seq-len=12 num-heads=2 head-dim=8 dtype=f16" };
+    for (int i = 0; i < COUNT(lines_); i++) {
+        row r = judged(lines_[i], "flash", true, one_unit_off);
+        expect(row_ok(&r), "%s: %s %s", lines_[i], r.status, r.note);
+    }
 }
 
 /* A prefill that would take the f64 reference minutes is left out, said, and no time to the first token made up; its steps are timed. */
@@ -999,7 +1115,107 @@ static void test_memory(void)
     free(big);
 }
 
+/* The row of a call that had a process of its own, which is this program again. */
+static void test_memory_rows(void)
+{
+    static const char *const line = " measure=memory seq-len=64 num-heads=2 head-dim=16";
+    row r = judged(line, "standard", false, measure_memory);
+    expect(row_ok(&r) && r.workspace_bytes > 0 && near(r.matrix_share, (double)r.workspace_bytes / (4 * 2 * 64 * 64)), "%s: %d bytes, %g of the scores", r.note,
+           (int)r.workspace_bytes, r.matrix_share);
+    expect(r.peak_rss_bytes > 1 << 20 && r.bytes == 4 * 4 * 64 * 2 * 16, "the process took %lld bytes, for tensors of %g", (long long)r.peak_rss_bytes, r.bytes);
+    r = judged(line, "failing", false, measure_memory);
+    expect(!strcmp(r.status, "failed") && !strcmp(r.note, attn_status_text(ATTN_ERR_MEMORY)), "a call that failed in its process: %s %s", r.status, r.note);
+    expect(r.peak_rss_bytes == NO_INT && isnan(r.matrix_share), "a call that failed took %lld bytes", (long long)r.peak_rss_bytes);
+}
+
+/* ------------------------------------------------------------------------------------------ programs and files */
+static void test_programs(void)
+{
+    static const char *const good[] = { "true", NULL }, *const ill[] = { "false", NULL }, *const none[] = { "./there is no such program", NULL };
+    expect(run_program(good, -1, -1), "a program that ends well does not");
+    expect(!run_program(ill, -1, -1), "a program that fails ends well");
+    expect(!run_program(none, -1, -1), "a program that is not there ends well");
+}
+
+/* A file that is written is read again, whatever its header's length; its numbers begin at a multiple of 64 bytes. */
+static void test_npy(const char *path)
+{
+    static const struct { int dims; int64_t shape[4]; int32_t dtype; } cases[] = {
+        { 1, { 6 }, ATTN_F32 }, { 2, { 2, 3 }, ATTN_F16 }, { 4, { 1, 1, 2, 3 }, ATTN_F32 }, { 4, { 1, 2, 3, 1 }, ATTN_F16 }, { 2, { 3000000000, 0 }, ATTN_F32 },
+    };
+    unsigned char x[24], whole[512];
+    for (int i = 0; i < 24; i++) x[i] = (unsigned char)(7 * i);
+    for (int i = 0; i < COUNT(cases); i++) {
+        npy a = { .data = (char *)x, .dims = cases[i].dims, .count = cases[i].shape[1] || i == 0 ? 6 : 0, .dtype = cases[i].dtype }, b;
+        memcpy(a.shape, cases[i].shape, sizeof a.shape);
+        if (!expect(!write_npy(path, &a), "file %d is not written", i)) continue;
+        FILE *f = fopen(path, "rb");
+        size_t bytes = (size_t)attn__bytes(a.dtype, a.count), n = f ? fread(whole, 1, sizeof whole, f) : 0;
+        if (f) fclose(f);
+        expect(n % 64 == bytes && whole[8] + 256 * whole[9] + 10 + bytes == n, "the header of file %d: %d bytes, it says %d", i, (int)(n - bytes), whole[8] + 10);
+        if (!expect(!read_npy(path, &b), "file %d is not read", i)) continue;
+        bool same = b.dims == a.dims && b.count == a.count && b.dtype == a.dtype && !memcmp(b.shape, a.shape, (size_t)a.dims * sizeof *a.shape);
+        expect(same && !memcmp(b.data, x, bytes), "file %d is another one when it is read", i);
+        free(b.data);
+    }
+    npy other = { .dims = 0 };
+    const char *why = parse_npy_header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", &other);
+    expect(why && strstr(why, "Fortran"), "Fortran order: %s", why ? why : "taken");
+}
+
+/* --output: the file is written; where it cannot be, the run has an exit code that says so. */
+static void test_output(const char *path)
+{
+    static const char *const line = " seq-len=5 num-heads=2 head-dim=8";
+    static bench b;
+    static files in;
+    problem p;
+    npy o;
+    grid g = parse_line(line);
+    bench_case c = { .suite = find_suite("shape") };
+    char text[128], nowhere[128];
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line)) return;
+    name_case(&c);
+    snprintf(nowhere, sizeof nowhere, "%s/file", path);        /* below a file */
+    in.q = (npy){ .dims = 4, .shape = { 1, 5, 2, 8 }, .dtype = ATTN_F32 };
+    b.files = &in, b.cases = &c, b.case_count = 1;
+    for (int i = 0; i < 2; i++) {
+        part x = { .made = true, .r = new_row(&c, "flash"), .d = p.d };
+        x.j = (job){ .b = &b, .c = &c, .p = &p, .r = &x.r };
+        expect(!run_pass(&p, FWD), "no call");
+        b.opt.output = i ? nowhere : path;
+        finish_part(&b, &x);
+        expect(b.file_code == (i ? EXIT_BAD : 0) && b.row_count == i + 1, "output %d: exit code %d", i, b.file_code);
+    }
+    if (expect(!read_npy(path, &o), "no output")) {
+        expect(o.count == 80 && o.shape[2] == 2 && !memcmp(o.data, p.d.o.data, 320), "the output is another one");
+        free(o.data);
+    }
+    free(b.rows);
+    problem_free(&p);
+}
+
+static void test_files(void)
+{
+    char path[] = "/tmp/bench_unit.XXXXXX";
+    int file = mkstemp(path);
+    if (!expect(file >= 0, "no temporary file")) return;
+    close(file);
+    test_npy(path);
+    test_output(path);
+    unlink(path);
+}
+
 /* ------------------------------------------------------------------------------------------ the comparison of runs */
+static void test_machines(void)
+{
+    baseline old = { .path = "x", .isa = "avx2", .cpu = "A processor" };
+    expect(!check_machine(&old, "avx2", "A processor"), "the same machine is another one");
+    expect(check_machine(&old, "avx512", "A processor") == EXIT_BAD, "another ISA is compared");
+    expect(check_machine(&old, "avx2", "Another processor") == EXIT_BAD, "another processor is compared");
+}
+
 static void test_comparison_parts(void)
 {
     static const struct { int64_t n, m; double p; } least[] = { { 1, 1, 1 }, { 3, 3, 0.1 }, { 5, 5, 2.0 / 252 }, { 2, 4, 2.0 / 15 }, { 4, 2, 2.0 / 15 } };
@@ -1477,6 +1693,29 @@ static void test_written(void)
     SAID("a comparison", f, "slower   4.000 ms   5.000 ms  +25.0%  +12.5%  +50.0%     0.25 B1 S64 H2 D16 causal flash, f32 fwd, 3 thr\n");
 }
 
+/* A saved row has a cell for each heading, where it says nothing too: it is read as it was written. */
+static void test_saved_rows(void)
+{
+    static char text[1 << 14];
+    double ms[] = { 2, 3 };
+    baseline b = { .path = "x" };
+    forget_rows();
+    row *r = add_made("memory", "seq-len=64 num-heads=2 head-dim=16 kv-dtype=f16 pass=bwd threads=3", "flash", 2.5, NO_INT);
+    r->samples_ms = (list){ ms, 2 };
+    FILE *f = tmpfile();
+    fputs(MARKED, f), begin_csv(f, &made.b), write_csv_row(f, &made.b, r), write_csv_row(f, &made.b, r);
+    rewind(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    const char *wrong = parse_baseline(text, &b);
+    if (expect(!wrong && b.count == 2, "saved rows: %s", wrong ? wrong : "not two")) {
+        const row *got = &b.rows[1];
+        expect(is_same_row(got, r) && got->threads == 3 && got->p50_ms == 2.5 && got->samples_ms.n == 2 && got->samples_ms.x[1] == 3 && isnan(got->gflops),
+               "a saved row: %s, %s, %g ms", got->name, got->pass, got->p50_ms);
+    }
+    free_baseline(&b);
+}
+
 /* Each row in one result file; the points of memory and of traffic. */
 static void test_reported(void)
 {
@@ -1485,12 +1724,13 @@ static void test_reported(void)
         for (int flash = 0; flash < 2; flash++) {
             char line[96];
             snprintf(line, sizeof line, "seq-len=%d num-heads=2 head-dim=16", n);
-            add_made("memory", line, flash ? "flash" : "standard", n / 64, flash ? 0 : 32768)->gflops = 5;
+            row *r = add_made("memory", line, flash ? "flash" : "standard", n / 64, flash ? 0 : 32768);
+            r->gflops = 5, r->p95_ms = 1.5 * r->p50_ms, r->max_ms = 2 * r->p50_ms, r->min_ms = 0.5 * r->p50_ms;
         }
     expect(near(plot_memory(made.rows), 0.0625) && near(x_bytes(made.rows), 0.03125), "points at %g MiB, %g MiB", plot_memory(made.rows), x_bytes(made.rows));
     FILE *f = tmpfile();
     write_points(f, &made.b);
-    SAID("points", f, "time.svg,1,standard: B1 H2 D16 f32 fwd", ",0,0,64,1,1,1\n", "time.svg,2,flash: B1 H2 D16 f32 fwd", ",0,1,64,1,1,1\n",
+    SAID("points", f, "time.svg,1,standard: B1 H2 D16 f32 fwd", ",0,0,64,1,0.5,1.5\n", "time.svg,2,flash: B1 H2 D16 f32 fwd", ",0,1,64,1,0.5,1.5\n",
          ",0,1,64,0.03125,0.03125,0.03125\n", ",0,0,64,0.0625,0.0625,0.0625\n", ",0,0,0.03125,5,5,5\n");
     add_made("memory", "measure=memory seq-len=64", "flash", NAN, 0), add_made("memory", "measure=loss seq-len=64", "flash", NAN, 0);
     add_made("memory", "measure=generate seq-len=1 kv-len=64", "flash", 1, 0);
@@ -1650,6 +1890,27 @@ static void test_outputs(void)
     free(r.samples_ms.x);
 }
 
+/* A module's row verifies what its backward reads too: here the backend writes there, once. */
+static void test_module_rows(void)
+{
+    static const char *const passes[] = { "bwd", "fwd+bwd" };
+    char blas[192], line[128];
+    if (!find_openblas(blas)) {
+        skipped++;
+        printf("skipped: rows of a module: %s\n", blas);
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        snprintf(line, sizeof line, " measure=module seq-len=9 num-heads=2 head-dim=8 iterations=1 warmup=0 threads=1 pass=%s", passes[i % 2]);
+        moody = i < 2 ? STEADY : SCRIBBLES, runs = 0;
+        row r = judged(line, "fickle", true, measure_module);
+        bool told = !strcmp(r.status, "wrong") && strstr(r.note, "a product of the module is wrong");
+        expect(moody ? told : row_ok(&r), "a module's %s, dout %s: %s %s", passes[i % 2], moody ? "changed" : "left alone", r.status, r.note);
+        free(r.samples_ms.x);
+    }
+    moody = STEADY;
+}
+
 /* Of numbers that are not finite an infinity is not the other one; all else is for the rule of the library. */
 static void test_infinities(void)
 {
@@ -1700,12 +1961,22 @@ static void test_probes(void)
     probed.asked_only = 0;
 }
 
-int main(void)
+/* A call that fails. */
+static attn_status failing_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
+{
+    (void)user, (void)d, (void)g, (void)plan;
+    return ATTN_ERR_MEMORY;
+}
+
+int main(int argc, char **argv)
 {
     static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL, NULL };
     static const attn_backend fickle = { "fickle", ATTN_ABI, erring_plan, fickle_run, NULL, NULL, NULL, NULL, NULL };
     attn_register(&erring);
+    static const attn_backend failing = { "failing", ATTN_ABI, erring_plan, failing_run, NULL, NULL, NULL, NULL, NULL };
     attn_register(&fickle);
+    attn_register(&failing);
+    if (argc > 1) return attn_bench_main(argc, argv);   /* the process of a memory row */
     test_verification();
     test_scarce_memory();
     test_saved_runs();
@@ -1715,6 +1986,8 @@ int main(void)
     test_right();
     test_right_sampled();
     test_contradictions();
+    test_resolved();
+    test_filter();
     test_empty_rows();
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1", false);
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 dtype=f16", false);
@@ -1734,13 +2007,20 @@ int main(void)
     test_bound();
     test_roofline();
     test_sampling();
+    test_total();
     test_rates();
     test_cold();
     test_properties();
+    test_first_call();
+    test_units();
     test_generation();
     test_no_prefill();
     test_memory();
+    test_memory_rows();
+    test_programs();
+    test_files();
     test_comparison_parts();
+    test_machines();
     test_compared_rows();
     test_counts();
     test_derived();
@@ -1751,12 +2031,14 @@ int main(void)
     test_guide();
     test_advice();
     test_written();
+    test_saved_rows();
     test_reported();
     test_metrics();
     test_not_published();
     test_gpu_table();
     test_data();
     test_outputs();
+    test_module_rows();
     test_probes();
     attn_shutdown();
     printf("%d passed, %d failed, %d skipped\n", passed, bad, skipped);
