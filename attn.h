@@ -4752,8 +4752,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     /* of int16, of which bytes_pad bytes have room in a row */
     job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 8));
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
-    /* with half of L2 for q and o, of 1 MiB at least; the codes of keys and values take a quarter of
-     * a MiB */
+    /* half of L2, and of 1 MiB at least, for q and o; the codes of keys and values take 1/4 MiB */
     job->most = attn__clamp(attn__machine()->l2, 1 << 20, 2 << 20) / 4 * 3 /
                 (2 * job->q_pad + 4 * job->v_pad);
     job->most = attn__clamp((job->most + 24) / 48 * 48, 96, 2112);
