@@ -1202,22 +1202,25 @@ static const struct published {
     int pass;
     double ms, tokens_per_s;
     bool derived;
+    int32_t dtype; /* of our case that it stands beside */
 } published[] = {
-#define CPU(s, ms, tokens) {"rocmforge", SMOOTH, 1, s, 1, s, 0, NULL, FWD, ms, tokens, false}
+#define CPU(s, ms, tokens) \
+    {"rocmforge", SMOOTH, 1, s, 1, s, 0, NULL, FWD, ms, tokens, false, ATTN_F32}
     CPU(32, 0.033463, 956280),
     CPU(64, 0.264199, 242242),
     CPU(128, 2.588, 49452),
     CPU(256, 22.293, 11484),
     CPU(512, 348.592, 1469),
 #undef CPU
-#define MS(b, s, h, d, backend, pass, ms, derived) \
-    {"flash_v2", RANDOM, b, s, h, d, 0, backend, pass, ms, NAN, derived}
+#define MS(b, s, h, d, backend, pass, ms, derived, type) \
+    {"flash_v2", RANDOM, b, s, h, d, 0, backend, pass, ms, NAN, derived, type}
 #define L20(b, s, h, d, standard, flash) \
-    MS(b, s, h, d, "standard", FWD, standard, false), MS(b, s, h, d, "flash", FWD, flash, false), \
-        MS(b, s, h, d, "hip", FWD, flash, true)
+    MS(b, s, h, d, "standard", FWD, standard, false, ATTN_F16), \
+        MS(b, s, h, d, "flash", FWD, flash, false, ATTN_F16), \
+        MS(b, s, h, d, "hip", FWD, flash, true, ATTN_F16)
 #define L20_BACKWARD(b, s, h, d, forward, backward) \
-    MS(b, s, h, d, "flash", BWD, backward, false), \
-        MS(b, s, h, d, "flash", FWD_BWD, (forward) + (backward), true)
+    MS(b, s, h, d, "flash", BWD, backward, false, ATTN_F16), \
+        MS(b, s, h, d, "flash", FWD_BWD, (forward) + (backward), true, ATTN_F16)
     L20(1, 32, 4, 16, 0.15, 0.08),
     L20(1, 64, 8, 32, 0.42, 0.18),
     L20(2, 128, 8, 32, 1.25, 0.45),
@@ -1232,13 +1235,13 @@ static const struct published {
     L20_BACKWARD(4, 256, 16, 64, 2.85, 4.58),
     L20_BACKWARD(8, 512, 16, 64, 9.87, 15.92),
     /* PyTorch's CPU flash, on a Sapphire Rapids socket */
-    MS(1, 1024, 25, 64, "standard", FWD, 3.081, false),
-    MS(1, 1024, 25, 64, "flash", FWD, 1.665, false),
+    MS(1, 1024, 25, 64, "standard", FWD, 3.081, false, ATTN_F32),
+    MS(1, 1024, 25, 64, "flash", FWD, 1.665, false, ATTN_F32),
 #undef L20
 #undef L20_BACKWARD
 #undef MS
 #define DENSE(backend, pass, ms, tokens, derived) \
-    {"adaattn", RANDOM, 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived}
+    {"adaattn", RANDOM, 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived, ATTN_F32}
     DENSE("standard", FWD, 45.374, 5642, false),
     DENSE("flash", FWD, 45.374, 5642, true),
     DENSE("standard", FWD_BWD, 51.294, NAN, false),
@@ -3102,7 +3105,8 @@ static bool is_published(const struct published *p, const row *r) {
     bool same_backend = p->backend ? !strcmp(p->backend, r->backend) : !is_gpu(r);
     bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] && v[DATA] == p->data &&
                  v[KV_HEADS] == v[HEADS] && v[V_DIM] == v[DIM] && v[LEFT] < 0 && v[RIGHT] < 0 &&
-                 !v[PAGE] && !v[APPEND];
+                 !v[PAGE] && !v[APPEND] && !v[COLD] && v[DTYPE] == p->dtype &&
+                 v[KV_DTYPE] == p->dtype;
     return !strcmp(p->suite, r->suite) && same_shape && same_backend && plain;
 }
 
@@ -3517,10 +3521,12 @@ static void measure_memory(job *j) {
     r->workspace_bytes = f.peak;
     r->peak_rss_bytes = j->gpu ? NO_INT : f.rss;
     for (int i = 0; i < COUNT(published_memory); i++)
-        if (!strcmp(r->suite, published_memory[i].suite) && published_memory[i].seq == r->q_len)
-            remark(r, NULL, "theirs: %.1f MB",
-                strcmp(r->backend, "flash") ? published_memory[i].standard
-                                            : published_memory[i].flash);
+        if (!strcmp(r->suite, published_memory[i].suite) && published_memory[i].seq == r->q_len) {
+            const bool flash = !strcmp(r->backend, "flash");
+            if (flash || !strcmp(r->backend, "standard"))
+                remark(r, NULL, "theirs: %.1f MB",
+                    flash ? published_memory[i].flash : published_memory[i].standard);
+        }
     r->matrix_share = (double)f.peak / score_bytes(j->c);
     r->bytes = tensor_bytes(j->c);
 }
@@ -7010,10 +7016,16 @@ static void find_measured(measured *m, const row *rows, int64_t count, const row
 /* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside
  * the two: taken out of the comparison. */
 static double slower_clock(measured *now, measured *old) {
-    qsort(now->peaks, (size_t)now->n, sizeof *now->peaks, by_size);
-    qsort(old->peaks, (size_t)old->n, sizeof *old->peaks, by_size);
-    double x = quantile(now->peaks, now->n, 0.5), y = quantile(old->peaks, old->n, 0.5);
-    return isfinite(y / x) && y > x ? y / x : 1;
+    measured *const sides[] = {now, old};
+    double peaks[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t n = 0; /* a row without a share of the peak says nothing of it */
+        for (int64_t k = 0; k < sides[i]->n; k++)
+            if (isfinite(sides[i]->peaks[k])) sides[i]->peaks[n++] = sides[i]->peaks[k];
+        qsort(sides[i]->peaks, (size_t)n, sizeof *sides[i]->peaks, by_size);
+        peaks[i] = quantile(sides[i]->peaks, n, 0.5);
+    }
+    return isfinite(peaks[1] / peaks[0]) && peaks[1] > peaks[0] ? peaks[1] / peaks[0] : 1;
 }
 
 /* Compares rows, and more of them, with those saved; how many are slower. */

@@ -28,7 +28,7 @@ COUNT = {"passed": 0, "failed": 0, "skipped": 0}
 
 
 def report(name, fault, kind=None):
-    kind = kind or ("failed" if fault else "passed")
+    kind = kind or ("passed" if fault is None else "failed")
     COUNT[kind] += 1
     if kind != "passed":
         print("%s: %s: %s" % (kind, name, fault))

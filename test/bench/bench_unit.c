@@ -1229,6 +1229,13 @@ static void test_comparison_parts(void)
     expect(slower_clock(&was, &now) == 1, "a faster clock counts: %g", slower_clock(&was, &now));
     now.peaks[1] = NAN, now.n = 0;
     expect(slower_clock(&now, &was) == 1, "no clock known");
+    for (int at = 0; at < 25; at++) {               /* one process of 25 has no peak */
+        now.n = was.n = 25;
+        for (int i = 0; i < 25; i++) was.peaks[i] = 100 + (i * 7 % 25 - 12) * 0.01, now.peaks[i] = 80 + (i * 11 % 25 - 12) * 0.01;
+        now.peaks[at] = NAN, was.peaks[24 - at] = INFINITY;
+        double factor = slower_clock(&now, &was);
+        expect(fabs(factor - 1.25) < 0.001, "no peak of process %d: a clock %g times slower", at, factor);
+    }
     double all[200], room[MOST_PROCESSES];
     for (int i = 0; i < 200; i++) all[i] = i;
     list few = thinned((list){ all, 200 }, room);
@@ -1773,7 +1780,8 @@ static void test_metrics(void)
 static void test_not_published(void)
 {
     static const char *const others[] = { " causal=1", " mask=random", " kv-len=65", " data=random", " batch-size=2", " pass=bwd", " head-dim=32",
-                                          " window-left=0 window-right=0", " window-left=9", " v-dim=32", " page-size=16", " append=1" };
+                                          " window-left=0 window-right=0", " window-left=9", " v-dim=32", " page-size=16", " append=1",
+                                          " dtype=f16", " kv-dtype=int8", " cold=1" };
     forget_rows();
     row *r = add_made("rocmforge", "seq-len=64 head-dim=64 num-heads=1 data=smooth", "flash", 2, 0);
     r->mean_ms = 3;

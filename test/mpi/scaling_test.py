@@ -106,6 +106,7 @@ def check_row(r, n):
     expect((r["hidden"] is None) == (n == 1) and (n == 1 or 0 <= r["hidden"] <= 1), name, "hidden %s" % r["hidden"])
     for key in ("p50_ms", "work_ms", "comm_ms", "imbalance", "model_ms", "gflops"):
         expect(r[key] is not None and r[key] > 0, name, "%s is %s" % (key, r[key]))
+    expect(r["imbalance"] is None or r["imbalance"] >= 1 - 1e-6, name, "imbalance %s" % r["imbalance"])
 
 
 # --------------------------------------------------------------------------------------- the model
