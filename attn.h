@@ -167,7 +167,8 @@
    A row's certificate, and so whether it is computed again, depends on finite numbers of its own
    sequence, those that it does not see among them, and on nothing else: promise 3 holds for cert as
    for o, and what a row does not see may be NaN or infinite. Rows that are decoded together agree on
-   what is read: there a NaN that one sees may change the bits of another, never by more than cert.
+   what is read, and rows that a NaN spoils are not among those compared for a quantile: there a NaN
+   that one row sees may change the bits of another, which keeps what it is promised.
 
  5. MACROS, before the #include
      ATTN_IMPLEMENTATION   in one source file: the code
