@@ -457,7 +457,7 @@ static void test_workspace(void **state)
     query(&outside, 0);
     assert_int_equal(attn_parallel(&where, query, &inside, 1), ATTN_OK);
     assert_int_equal(outside, inside);
-    for (int64_t l2 = 256 << 10; l2 <= 4 << 20; l2 *= 2) {
+    for (int64_t l2 = 256 << 10; l2 <= 2 << 20; l2 *= 8) {
         unit_l2(l2);
         workspace_bounded();
     }
