@@ -4075,12 +4075,11 @@ static int64_t attn__tile_bytes(const attn__flash *job, int64_t rows, int64_t se
             (job->span ? BM * attn__span_bytes(job->v_pad) : 0),
         ATTN__ALIGN);
 }
-/* The same, or of so few rows that they may be of a gang. */
+/* The same, or of so few rows that they may be of a gang, where that is more. */
 static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t second) {
-    const int64_t few = attn__min(rows, ATTN__THIN_ROWS);
-    return attn__max(attn__tile_bytes(job, rows, second),
-        attn__tile_bytes(job, few, attn__min(second, 48)) +
-            attn__round_up(attn__gang_bytes(job), ATTN__ALIGN));
+    const int64_t few = attn__tile_bytes(job, attn__min(rows, 48), attn__min(second, 48)) +
+                        attn__round_up(attn__gang_bytes(job), ATTN__ALIGN);
+    return rows <= 48 ? few : attn__max(few, attn__tile_bytes(job, rows, second));
 }
 /* Key splits side by side only where rows alone give too few units, and only of as many rows as
  * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
@@ -4174,9 +4173,9 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
      * and O may exceed it: they stream past once a block, and packing is shared by all rows of a
      * unit. Nearly 2 MiB with them */
     const int64_t l2 = attn__min(m->l2, 2 << 20), key = 4 * (d->head_dim + job->v_pad),
-                  most_keys = attn__max(l2 / 8 * 3, attn__min(l2 / 2, 256 << 10)) / key;
+                  block = attn__max(l2 / 8 * 3, attn__min(l2 / 2, 256 << 10));
     job->BN = attn__tuning.BN ? attn__tuning.BN : 1024;
-    while (!attn__tuning.BN && job->BN > 64 && job->BN > most_keys) job->BN /= 2;
+    while (!attn__tuning.BN && job->BN > 64 && job->BN * key > block) job->BN /= 2;
     int64_t room = (2 << 20) / 16 * 15 - job->BN * key -
                    4 * (attn__scores_size(m->isa->MR, job->BN + ATTN__SCORE_PAD) +
                            ATTN__SPLIT_ROWS * (job->v_pad + 2));
@@ -4396,7 +4395,7 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 #define ATTN__SAMPLE_ROWS 24
 #define ATTN__SAMPLE_RUNS 4
 #define ATTN__FILTER_KEYS 2048 /* fewer do not make up for the filter */
-#define ATTN__FILTER_MANY 1024 /* rows of a unit: a look at all keys costs little beside them */
+#define ATTN__FILTER_MANY 2048 /* rows of a unit: a look at all keys costs little beside them */
 #define ATTN__BOUND_MOST 30000 /* of attn__int16.bound, in size */
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
 #define attn__int16_vectors(NV) ((NV) >= 4 ? 4 : (NV) >= 2 ? 2 : 1)
@@ -13068,8 +13067,8 @@ ATTN__INLINE void ATTN__(thin_fetch)(const char *p, int32_t dtype) {
 /* What has code for a single row, as decode without groups has; of the others four are computed. */
 #define ATTN__THIN_SINGLE(dtype) \
     ((dtype) == ATTN_F32 || (dtype) == ATTN_F16 || (dtype) == ATTN_BF16 || (dtype) == ATTN_INT8)
-/* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`; c a multiple of 32
- * where there are blocks. */
+/* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`, with one row at
+ * the addresses `rows`; c a multiple of 32 where there are blocks. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
     const int64_t *at, const char *const *rows, int64_t c, int64_t e, int64_t n, ATTN__V *acc) {
     ATTN__V key[ATTN__W];
@@ -13353,7 +13352,8 @@ ATTN__INLINE int64_t ATTN__(thin_panels)(const attn__thin *m, int R, int vectors
 }
 /* Wide panels for two rows of O at a time; what costs much to widen is widened once for four. */
 ATTN__NOINLINE void ATTN__(thin_columns)(const attn__thin *m) {
-    float part[2][2 * ATTN__THIN_PANEL * ATTN__W]; /* of two rows, or half as wide of four */
+    /* of two rows, half as wide of four, or THIN_ALONE vectors of one */
+    float part[2][2 * ATTN__THIN_PANEL * ATTN__W];
     int64_t c = 0;
     if (m->rows == 1 && ATTN__THIN_SINGLE(m->dtype)) {
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE, c, part);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test/proof/hostile.sh [full] - builds and machine states that must not change a bit. Each build is compared with -O2 of the same compiler on
 # the lines of build/*/hostile, for every ISA; then no AVX instruction outside the functions of its ISA, and the baseline on a
-# processor without AVX.
+# processor without AVX. full: with link-time optimization, too (build/lto/hostile).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0 skipped=0
