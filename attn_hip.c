@@ -301,11 +301,32 @@ __device__ static inline float gpu_f16_value(uint16_t x) {
 #endif
 }
 
+/* Whatever the compiler believes of floating point. */
+__device__ static inline bool gpu_is_nan(float x) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    return __builtin_amdgcn_classf(x, 3);
+#else
+    return (__float_as_uint(x) & 0x7fffffffu) > 0x7f800000u;
+#endif
+}
+/* bf16 in the upper half, to nearest even. Not of a NaN, which may be carried into infinity. */
+__device__ static inline uint32_t gpu_bf16_upper(float x) {
+    const uint32_t u = __float_as_uint(x);
+    return u + 0x7fffu + (u >> 16 & 1u);
+}
 __device__ static inline uint16_t gpu_bf16_bits(float x) {
-    uint32_t u = __float_as_uint(x);
-    /* a NaN stays one: rounding could carry it into infinity */
-    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+    const uint32_t u = gpu_is_nan(x) ? __float_as_uint(x) | 0x400000u : gpu_bf16_upper(x);
+    return (uint16_t)(u >> 16);
+}
+/* Bytes of a and b by selector; 0..3 are those of b, 4..7 those of a. */
+__device__ static __forceinline__ uint32_t gpu_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+#if GPU_ON_CUDA
+    return __byte_perm(b, a,
+        (selector & 15) | (selector >> 4 & 0xf0) | (selector >> 8 & 0xf00) |
+            (selector >> 12 & 0xf000));
+#else
+    return __builtin_amdgcn_perm(a, b, selector);
+#endif
 }
 /* Two values side by side, rounded to nearest even. */
 template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float low, float high) {
@@ -316,8 +337,17 @@ template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float l
     else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
     return x;
 #else
-    return DTYPE == ATTN_F16 ? gpu_f16_bits(low) | (uint32_t)gpu_f16_bits(high) << 16
-                             : gpu_bf16_bits(low) | (uint32_t)gpu_bf16_bits(high) << 16;
+#if !GPU_ON_CUDA
+    if constexpr (DTYPE == ATTN_F16) {
+        typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
+        const f16x2 two = {(_Float16)low, (_Float16)high};
+        return __builtin_bit_cast(uint32_t, two);
+    }
+#endif
+    return DTYPE == ATTN_F16
+               ? gpu_f16_bits(low) | (uint32_t)gpu_f16_bits(high) << 16
+               : gpu_bytes(gpu_is_nan(high) ? 0x7fc00000u : gpu_bf16_upper(high),
+                     gpu_is_nan(low) ? 0x7fc00000u : gpu_bf16_upper(low), 0x07060302u);
 #endif
 }
 
@@ -495,12 +525,6 @@ __device__ static __forceinline__ gpu_f32x2 operator+(gpu_f32x2 a, gpu_f32x2 b) 
 __device__ static __forceinline__ gpu_f32x2 operator-(gpu_f32x2 a, gpu_f32x2 b) {
     return {{a.of[0] - b.of[0], a.of[1] - b.of[1]}};
 }
-/* Bytes of a and b by selector; 0..3 are those of b, 4..7 those of a. */
-__device__ static __forceinline__ uint32_t gpu_bytes(uint32_t a, uint32_t b, uint32_t selector) {
-    return __byte_perm(b, a,
-        (selector & 15) | (selector >> 4 & 0xf0) | (selector >> 8 & 0xf00) |
-            (selector >> 12 & 0xf000));
-}
 #else
 typedef uint32_t gpu_u32x2 __attribute__((ext_vector_type(2)));
 typedef uint32_t gpu_u32x4 __attribute__((ext_vector_type(4)));
@@ -515,10 +539,6 @@ typedef _Float16 gpu_f16x4 __attribute__((ext_vector_type(4)));
 typedef _Float16 gpu_f16x8 __attribute__((ext_vector_type(8)));
 typedef _Float16 gpu_f16x16 __attribute__((ext_vector_type(16)));
 
-/* Bytes of a and b by selector; 0..3 are those of b, 4..7 those of a. */
-__device__ static inline uint32_t gpu_bytes(uint32_t a, uint32_t b, uint32_t selector) {
-    return __builtin_amdgcn_perm(a, b, selector);
-}
 /* Two P, rounded towards zero: bf16 has no conversion on these chips, and one byte permutation does
    it. The kernel takes the mean error out again (gpu_p_bias). */
 template <int DTYPE> __device__ static inline uint32_t gpu_truncate2(float low, float high) {
@@ -717,7 +737,15 @@ __device__ static __forceinline__ void gpu_pin(gpu_sums8 &) {}
    operand is its A, the left one its B, by ldmatrix. A lane has two columns. For >>gradients: the
    forward has a kernel of its own. */
 template <> struct gpu_unit<UNIT_SM80> {
-    enum { TILE = 16, WAVE = 32, RING = 2, STEPWISE = 0, COLUMNS = 2, CUTS = 0 };
+    enum {
+        TILE = 16,
+        WAVE = 32,
+        SCORES_START_AT_MAX = 0,
+        RING = 2,
+        STEPWISE = 0,
+        COLUMNS = 2,
+        CUTS = 0
+    };
     typedef gpu_u32x4 operand, weights;
     typedef gpu_sums8 acc;
     __device__ static constexpr int column_of(int n) { return n % 4 / 2; }
@@ -3562,7 +3590,7 @@ template <class S> struct gpu_flash16 {
             __syncthreads();
             if (large) pass(row0, GPU_NO_LIFT);
         }
-        carry<true>();
+        if (gpu_wave_ballot(carried != GPU_NEG_INF)) carry<true>();
         const bool alive = finish();
         gpu_poison<S::DTYPE, S::WAVES, S::BM, 1, 0>(arguments, head, row0, bad != 0,
             (uint32_t *)lds, lane() < TILE, my_row() - row0, alive);
@@ -3640,6 +3668,7 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
     typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
     enum {
         F32 = UNIT_ == UNIT_MFMA_F32,
+        RANGED = DTYPE_ == (int)ATTN_F16,
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
@@ -3678,8 +3707,7 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
                        ? 1
                        : 2, /* waves: each has 512 or 256 registers */
         /* a 0 for products to start from: for gfx11's clang 19 makes one anew for each */
-        ZERO = UNIT_ == UNIT_WMMA11 && D_ < 128,
-        RANGED = DTYPE_ == (int)ATTN_F16
+        ZERO = UNIT_ == UNIT_WMMA11 && D_ < 128
     };
     static_assert(DIMS >= 2 && DIMS <= 8 && B::THREADS >= 2 * BN_, "");
     /* What follows from it stays in registers through the loop where there are some. */
@@ -3699,6 +3727,7 @@ struct gpu_grad_rows {
    times 2 of rows side by side. */
 template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     uint32_t next[4][S::WORDS];
+    uint32_t own; /* KEEPS: byte offset of what the thread brings of the first of its rows */
 
     struct place {
         uint32_t row, dim;
@@ -3709,12 +3738,25 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
             (t / 16 % groups * 8 + t % 8) * (uint32_t)S::DIMS};
         return a;
     }
-    /* Tile t of `rows` rows; those beyond the last repeat it. Where rows are aligned neither stride
-       nor tile passes 32 bits. */
-    __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
+    /* Where rows are aligned neither stride nor tile passes 32 bits. */
+    __device__ static __forceinline__ uint32_t offset(const gpu_grad_rows &x) {
         const place my = mine();
+        return my.row * (uint32_t)x.stride + ((int32_t)my.dim < x.dims ? my.dim * 2 : 0);
+    }
+    __device__ __forceinline__ void begin(const gpu_grad_rows &x) { own = offset(x); }
+    /* Tile t of `rows` rows. EDGE: there may be some beyond the last, which repeat it. */
+    template <bool EDGE>
+    __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
         const int32_t begin = t * S::BN, last = rows - 1 - begin;
         const char *first = (const char *)x.data + begin * x.stride;
+        if constexpr (S::ALIGN >= 16 && !EDGE) {
+            if (!S::KEEPS) own = offset(x);
+            gpu_pin(own); /* 32 bits beside a scalar base */
+            GPU_UNROLL for (int r = 0; r < 4; r++)
+                gpu_words_copy<S::WORDS>(next[r], first + r * x.stride + own);
+            return;
+        }
+        const place my = mine();
         if constexpr (S::ALIGN >= 16) {
             const uint32_t step = (uint32_t)x.stride,
                            inside = (int32_t)my.dim < x.dims ? my.dim * 2 : 0,
@@ -3801,6 +3843,8 @@ template <class S, int AT> struct gpu_grad_left_f32 {
     enum { PIECES = S::D / 4, LOADS = S::BN * PIECES / S::THREADS, STEP = S::THREADS / PIECES };
     gpu_u32x4 next[LOADS];
 
+    __device__ __forceinline__ void begin(const gpu_grad_rows &) {}
+    template <bool EDGE>
     __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
         const int32_t my = (int32_t)S::thread(), d = my % PIECES * 4,
                       first = t * S::BN + my / PIECES;
@@ -3841,6 +3885,11 @@ template <class S> struct gpu_grad_matrix {
         GENERAL = S::MASKS != 0,
         COLUMNS = U::COLUMNS, /* of a lane */
         TOLD = S::KEYS && !GENERAL,
+        /* s and dp are added up from -lse and -D on */
+        FROM_TOLD = U::SCORES_START_AT_MAX && !GENERAL,
+        /* dq of f16: P has what ds goes times in its exponent */
+        RAISED = S::RANGED && FROM_TOLD && !S::KEYS,
+        TWICE = U::SCORES_START_AT_MAX && (D < 128 || !S::X || !S::Y),
         FIRST_T = S::F32 ? 0 : S::K_BYTES, /* where the transposed ones begin */
         SECOND_T = S::FIRST + (S::F32 ? 0 : S::X * S::K_BYTES),
         /* Left operands of a tile of rows, numbered as they are multiplied: for s, dp, y and x; with
@@ -3861,11 +3910,16 @@ template <class S> struct gpu_grad_matrix {
     gpu_range wave_sees;    /* that some column of the wave sees */
     operand first[S::STEPS], second[S::X ? S::STEPS - S::PARKED : 1]; /* right */
     acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1], zero;
+    /* FROM_TOLD: what the next products start from; or without KEYS those of s and of dp always */
+    acc start, start_dp;
     /* F32: the sums of what came before the CARRY tiles that are in x and y */
     acc x_before[S::F32 && S::X ? S::DIM_TILES : 1], y_before[S::F32 && S::Y ? S::DIM_TILES : 1];
-    float x_by[COLUMNS], y_by[COLUMNS]; /* RANGED: what ds and P go times */
+    /* RANGED: what ds and P go times. TWICE: WMMA's chips multiply two registers by two others. */
+    typedef typename gpu_either<TWICE, gpu_f32x2, float>::type factor;
+    factor x_by[COLUMNS], y_by[COLUMNS];
+    float limit[COLUMNS];               /* a -log2 P below it is to be looked at: probabilities() */
     float lse[COLUMNS], delta[COLUMNS]; /* of the lane's columns, queries; lse as log2_of has it */
-    float score_scale;                  /* to log 2 */
+    float score_scale, score_unscale;   /* to log 2, and back */
     uint32_t rows_at, turned_at;    /* where the lane reads in what lies as rows and transposed */
     operand ring[S::RING];          /* left operands on their way */
     operand from_lds[2];            /* right ones that lie there */
@@ -3879,6 +3933,7 @@ template <class S> struct gpu_grad_matrix {
         gpu_grad_left<S, S::X != 0, S::Y != 0, S::FIRST>>::type left_second;
     const GPU_GLOBAL float *told_lse, *told_delta; /* of row 0 of next_head */
     float told_next;
+    bool tells_delta; /* which of them the thread brings */
 
     __device__ __forceinline__ gpu_grad_matrix(
         char *shared, float *rows_told, const gpu_grad_params &g)
@@ -3970,6 +4025,13 @@ template <class S> struct gpu_grad_matrix {
     __device__ __forceinline__ static float log2_of(float x) {
         return __float_as_uint(x) == 0xff800000u ? -x : fmaf(x, GPU_LOG2E, -log2_of_f());
     }
+    /* FROM_TOLD, of the lane's one column */
+    __device__ __forceinline__ void start_at_lse() {
+        const float raise = RAISED ? power_of(x_by[0]) : 0.0f;
+        limit[0] = least() - raise;
+        start = acc((raise - lse[0]) * score_unscale);
+        gpu_pin(start);
+    }
     __device__ __forceinline__ void load_right() {
         const gpu_grad_params &g = gpu_reload(arguments);
         const gpu_params &p = g.call;
@@ -3996,6 +4058,10 @@ template <class S> struct gpu_grad_matrix {
                         p.v_dim, g.dout_dtype);
                 lse[y] = log2_of(p.lse[l]);
                 delta[y] = g.delta[l];
+                if (!FROM_TOLD) continue;
+                start_dp = acc(-delta[y]);
+                gpu_pin(start_dp);
+                start_at_lse();
             }
         }
     }
@@ -4027,12 +4093,13 @@ template <class S> struct gpu_grad_matrix {
             p.v_dim, dtype};
     }
     /* TOLD: a thread brings the lse or the D of a row, all of them by the same load. */
-    __device__ __forceinline__ void fetch(int32_t t) {
-        left_first.fetch(from_first, t, rows);
-        left_second.fetch(from_second, t, rows);
+    template <bool EDGE> __device__ __forceinline__ void fetch(int32_t t) {
+        left_first.template fetch<EDGE>(from_first, t, rows);
+        left_second.template fetch<EDGE>(from_second, t, rows);
         if (!TOLD) return;
-        const int32_t n = (int32_t)S::thread(), i = min(t * BN + n % BN, rows - 1);
-        told_next = (n / BN % 2 ? told_delta : told_lse)[i];
+        const int32_t i = (int32_t)S::thread() % BN, begin = t * BN;
+        const GPU_GLOBAL float *from = (tells_delta ? told_delta : told_lse) + begin;
+        told_next = from[EDGE ? min(i, rows - 1 - begin) : i];
     }
     template <bool EDGE> __device__ __forceinline__ void store() {
         uint32_t first_met = 0, second_met = 0;
@@ -4041,8 +4108,9 @@ template <class S> struct gpu_grad_matrix {
         if (EDGE && S::X) bad_first |= gpu_wave_ballot(first_met != 0);
         if (EDGE && S::Y) bad_second |= gpu_wave_ballot(second_met != 0);
         if (!TOLD) return;
-        const int32_t n = (int32_t)S::thread();
-        told[n] = n / BN % 2 ? told_next : log2_of(told_next);
+        const float log2 = log2_of(told_next);
+        told[S::thread()] = tells_delta ? (FROM_TOLD ? -told_next : told_next)
+                                        : (FROM_TOLD ? -log2 * score_unscale : log2);
     }
 
     /* ---- a tile ---- */
@@ -4105,7 +4173,7 @@ template <class S> struct gpu_grad_matrix {
     __device__ __forceinline__ acc product(
         int tile, int n0, const operand (&right)[KEPT], acc &of_rows, int32_t place) {
         enum { PARKED = S::STEPS - KEPT };
-        acc sum = S::ZERO ? zero : acc(0.0f);
+        acc sum = !FROM_TOLD ? (S::ZERO ? zero : acc(0.0f)) : S::KEYS || n0 == 0 ? start : start_dp;
         if (!S::RUNS_ON) {
             if (n0 == AT_DP && !S::PARKS_EARLY) GPU_UNROLL
                 for (int n = 0; n < 2; n++) take_parked(n);
@@ -4113,7 +4181,10 @@ template <class S> struct gpu_grad_matrix {
         }
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
             const int n = n0 + step;
-            if (step == S::TOLD_AT) read_told(of_rows, place);
+            if (step == S::TOLD_AT) {
+                if (!FROM_TOLD) read_told(of_rows, place);
+                else if (S::X && !S::Y && n0 == 0) read_told(start, BN + place);
+            }
             sum = U::template mma<S::DTYPE>(ring[(tile * OPERANDS + n) % S::RING],
                 step < PARKED ? from_lds[step % 2] : right[step < PARKED ? 0 : step - PARKED], sum);
             if (S::RUNS_ON || step + S::RING < S::STEPS) take(tile, n + S::RING);
@@ -4134,8 +4205,8 @@ template <class S> struct gpu_grad_matrix {
     /* sums += operands n0 .. of a tile of rows, DIM_TILES for 16 rows, times w. F32: as rows, from
        byte `from` on; where some are hidden they are made finite here. */
     template <bool EDGE>
-    __device__ __forceinline__ void add(
-        acc (&sums)[S::DIM_TILES], uint32_t from, int tile, int n0, const weights (&w)[ACC / 8]) {
+    __device__ __forceinline__ void add(acc (&sums)[S::DIM_TILES], uint32_t from, int tile, int n0,
+        const weights (&w)[ACC / 8], int32_t then) {
         if constexpr (S::F32) {
             const uint32_t read = again(turned_at);
             const char *base = lds + from + tile * TILE * S::K_ROW;
@@ -4159,6 +4230,7 @@ template <class S> struct gpu_grad_matrix {
             if (!S::RUNS_ON) take_first(tile, n0);
             GPU_UNROLL for (int n = 0; n < OF_SUMS; n++) {
                 acc &sum = sums[n % S::DIM_TILES];
+                if (FROM_TOLD && n + 2 == OF_SUMS && then >= 0) read_told(start, then);
                 sum = U::template mma<S::DTYPE>(
                     ring[(tile * OPERANDS + n0 + n) % S::RING], w[n / S::DIM_TILES], sum);
                 if (S::RUNS_ON || n + S::RING < OF_SUMS) take(tile, n0 + n + S::RING);
@@ -4183,28 +4255,48 @@ template <class S> struct gpu_grad_matrix {
         const gpu_f32x2 both = {S::KEYS ? of_rows[n] : own, S::KEYS ? of_rows[n + 1] : own};
         return both;
     }
+    /* What P is rounded to forgives that it is a little above 1. */
+    __device__ __forceinline__ static constexpr float least() { return S::F32 ? 0.0f : -0x1p-12f; }
     /* Scores to P, which is at most 1 but for rounding, whatever lse is. row0: the lane's first row
        of the tile; of_rows: their lse. */
     template <bool EDGE>
-    __device__ __forceinline__ void probabilities(acc &s, int32_t row0, const acc &of_rows) const {
-        /* what P is rounded to forgives that it is a little above 1 */
-        const float scale = -score_scale, least = S::F32 ? 0.0f : -0x1p-12f;
-        float low = 0.0f;
+    __device__ __forceinline__ void probabilities(acc &s, int32_t row0, const acc &of_rows) {
+        const float scale = -score_scale;
+        float low[COLUMNS];
+        bool any = false;
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++)
+            low[n] = -GPU_NEG_INF;
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
-            const gpu_f32x2 x = {s[n], s[n + 1]},
-                            y = x * scale + told_of(of_rows, lse[column_of(n)], n);
-            s[n] = y[0];
-            s[n + 1] = y[1];
-            low = fminf(fminf(low, y[0]), y[1]);
-        }
-        /* asked of all at once: of each it takes two operations more */
-        if (gpu_wave_ballot(low < least)) GPU_UNROLL
-            for (int n = 0; n < ACC; n++) s[n] = s[n] < least ? 0.0f : s[n]; /* a NaN stays */
-        GPU_UNROLL for (int n = 0; n < ACC; n++) {
             const gpu_seen seen(see[column_of(n)], row0);
-            const float p = gpu_exp2(-s[n]);
-            s[n] = EDGE && !seen.has(row_of(n)) ? 0.0f : p;
+            const gpu_f32x2 x = {s[n], s[n + 1]},
+                            y = FROM_TOLD ? x * scale
+                                          : x * scale + told_of(of_rows, lse[column_of(n)], n);
+            GPU_UNROLL for (int e = 0; e < 2; e++)
+                s[n + e] = EDGE && !seen.has(row_of(n + e)) ? -GPU_NEG_INF : y[e];
+            float &of = low[column_of(n)];
+            of = fminf(fminf(of, s[n]), s[n + 1]);
         }
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++)
+            any |= low[n] < limit[n];
+        /* asked of all at once: of each it takes two operations more */
+        if (gpu_wave_ballot(any)) {
+            const float one = RAISED ? limit[0] - least() : 0.0f;
+            GPU_UNROLL for (int n = 0; n < ACC; n++) /* a NaN stays */
+                s[n] = s[n] < one + least() ? one : s[n];
+            if constexpr (S::RANGED && S::Y) {
+                float top[COLUMNS];
+                GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
+                    /* as if it were at most 2^-4: 2^15 is not too large for a P of 1 either */
+                    const float most = gpu_exp2(-fmaxf(low[n], 4.0f));
+                    top[n] = low[n] < least_of_range(y_by[n]) ? most : 0.0f;
+                }
+                fall(top, y, y_by);
+                GPU_UNROLL for (int n = 0; n < COLUMNS; n++)
+                    limit[n] = fmaxf(least_of_range(y_by[n]), least());
+            }
+        }
+        GPU_UNROLL for (int n = 0; n < ACC; n++)
+            s[n] = gpu_exp2(-s[n]);
     }
     /* dp to ds; dp of what is hidden may be anything. of_rows: their D. */
     template <bool EDGE>
@@ -4213,7 +4305,8 @@ template <class S> struct gpu_grad_matrix {
         GPU_UNROLL for (int n = 0; n < ACC; n += 2) {
             const gpu_seen seen(see[column_of(n)], row0);
             const gpu_f32x2 x = {dp[n], dp[n + 1]}, w = {p[n], p[n + 1]},
-                            ds = w * (x - told_of(of_rows, delta[column_of(n)], n));
+                            ds = FROM_TOLD ? w * x
+                                           : w * (x - told_of(of_rows, delta[column_of(n)], n));
             GPU_UNROLL for (int e = 0; e < 2; e++)
                 dp[n + e] = EDGE && !seen.has(row_of(n + e)) ? 0.0f : ds[e];
         }
@@ -4248,27 +4341,39 @@ template <class S> struct gpu_grad_matrix {
             }
         }
     }
-    /* `by` becomes so small that no weight of the column, times it, is above f16's largest. */
-    __device__ __forceinline__ static void follow(
-        const acc &w, acc (&sums)[S::DIM_TILES], float (&by)[COLUMNS]) {
-        const float most = 65504.0f;
-        float top[COLUMNS], alpha[COLUMNS];
-        bool any = false;
-        GPU_UNROLL for (int y = 0; y < COLUMNS; y++)
-            top[y] = 0.0f;
-        GPU_UNROLL for (int n = 0; n < ACC; n++)
-            top[column_of(n)] = fmaxf(top[column_of(n)], fabsf(w[n]));
-        GPU_UNROLL for (int y = 0; y < COLUMNS; y++)
-            any |= top[y] * by[y] > most;
-        if (!gpu_wave_ballot(any)) return;
+    static constexpr float MOST = 65504.0f, LOG2_MOST = 15.99f; /* of f16; and less than its log2 */
+    __device__ __forceinline__ static factor factor_of(float x) {
+        if constexpr (TWICE) {
+            gpu_f32x2 two = {x, x};
+            gpu_pin(two); /* not the same register twice */
+            return two;
+        } else return x;
+    }
+    /* 1 / x of a power of two that is a factor. */
+    __device__ __forceinline__ static float one_over(float x) {
+        return __uint_as_float((254u << 23) - __float_as_uint(x));
+    }
+    __device__ __forceinline__ static float one_of(float by) { return by; }
+    __device__ __forceinline__ static float one_of(gpu_f32x2 by) { return by[0]; }
+    __device__ __forceinline__ static float power_of(factor by) {
+        return (float)((int32_t)(__float_as_uint(one_of(by)) >> 23) - 127);
+    }
+    /* -log2 of the P that is f16's largest once it went times `by`. */
+    __device__ __forceinline__ static float least_of_range(factor by) {
+        return power_of(by) - LOG2_MOST;
+    }
+    /* top: the largest weight of the lane's rows if, times `by`, it is above f16's largest, else 0.
+       Then `by` falls until the column's largest is in [2^11, 2^12): others may be 2^25 times as
+       small before a bit is lost, or 16 times as large before it falls again. */
+    __device__ __forceinline__ static void fall(
+        float (&top)[COLUMNS], acc (&sums)[S::DIM_TILES], factor (&by)[COLUMNS]) {
+        float alpha[COLUMNS];
         GPU_UNROLL for (int y = 0; y < COLUMNS; y++) {
             top[y] = U::column_max(top[y]);
-            /* 2^14 over the power of two of top: below half of what f16 has */
             const float next =
-                __uint_as_float((254u + 14u - (__float_as_uint(top[y]) >> 23)) << 23);
-            const bool falls = top[y] * by[y] > most;
-            alpha[y] = falls ? next / by[y] : 1.0f;
-            by[y] = falls ? next : by[y];
+                __uint_as_float((254u + 11u - (__float_as_uint(top[y]) >> 23)) << 23);
+            alpha[y] = top[y] > 0.0f ? next * one_over(one_of(by[y])) : 1.0f;
+            if (top[y] > 0.0f) by[y] = factor_of(next);
         }
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
             if constexpr (COLUMNS == 1) sums[tile] *= alpha[0];
@@ -4276,8 +4381,31 @@ template <class S> struct gpu_grad_matrix {
                 for (int n = 0; n < ACC; n++) sums[tile][n] *= alpha[column_of(n)];
         }
     }
+    /* The same of weights at hand, which with RAISED went times `by` already. */
+    __device__ __forceinline__ void follow(
+        acc &w, acc (&sums)[S::DIM_TILES], factor (&by)[COLUMNS]) {
+        float top[COLUMNS];
+        bool any = false;
+        GPU_UNROLL for (int y = 0; y < COLUMNS; y++)
+            top[y] = 0.0f;
+        GPU_UNROLL for (int n = 0; n < ACC; n++)
+            top[column_of(n)] = fmaxf(top[column_of(n)], fabsf(w[n]));
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++)
+            any |= top[n] * (RAISED ? 1.0f : one_of(by[n])) > MOST;
+        if (!gpu_wave_ballot(any)) return;
+        const float over = one_over(one_of(by[0]));
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
+            if (RAISED) top[n] *= over;
+            if (!(top[n] * one_of(by[n]) > MOST)) top[n] = 0.0f;
+        }
+        fall(top, sums, by);
+        if constexpr (RAISED) {
+            w *= one_of(by[0]) * over;
+            start_at_lse();
+        }
+    }
     __device__ __forceinline__ static weights rounded(
-        const acc &w, int c, const float (&by)[COLUMNS]) {
+        const acc &w, int c, const factor (&by)[COLUMNS]) {
         if constexpr (S::F32) {
             weights own;
             GPU_UNROLL for (int e = 0; e < 8; e++)
@@ -4288,7 +4416,7 @@ template <class S> struct gpu_grad_matrix {
             GPU_UNROLL for (int e = 0; e < 4; e++) {
                 const int n = 8 * c + 2 * e;
                 gpu_f32x2 two = {w[n], w[n + 1]};
-                if (S::RANGED) two = two * by[column_of(n)];
+                if (S::RANGED && !RAISED) two = two * by[column_of(n)];
                 own[e] = U::template pack<S::DTYPE>(two[0], two[1]);
             }
             return U::exchange(own);
@@ -4296,21 +4424,23 @@ template <class S> struct gpu_grad_matrix {
     }
     /* Tile t; before the last product, where registers are free, the next one is fetched. */
     template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next) {
+        if (FROM_TOLD) read_told(start, U::first_row(lane()));
         if (S::RUNS_ON) take_first(0, 0);
         GPU_UNROLL for (int n = 0; n < S::ROW_TILES; n++) {
             const int32_t place = n * TILE + U::first_row(lane());
             const bool last = n + 1 == S::ROW_TILES;
+            const int32_t then = last ? -1 : place + TILE;
             weights w[ACC / 8];
             acc of_rows = acc(0.0f), s = product(n, 0, first, of_rows, place), dp = acc(0.0f);
             if constexpr (S::X && GENERAL) dp = product(n, AT_DP, second, of_rows, place);
             if (GENERAL) weights_of_masks(s, dp, t * BN + place);
             else probabilities<EDGE>(s, t * BN + place, of_rows);
-            if (last && !S::X) fetch(next);
+            if (last && !S::X) fetch<EDGE>(next);
             if constexpr (S::Y) {
-                if (S::RANGED) follow(s, y, y_by);
+                if (S::RANGED && GENERAL) follow(s, y, y_by);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
                     w[c] = rounded(s, c, y_by);
-                add<EDGE>(y, SECOND_T, n, AT_Y, w);
+                add<EDGE>(y, SECOND_T, n, AT_Y, w, S::X ? BN + place : then);
             }
             if constexpr (S::X) {
                 if (!GENERAL) {
@@ -4320,8 +4450,8 @@ template <class S> struct gpu_grad_matrix {
                 if (S::RANGED) follow(dp, x, x_by);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
                     w[c] = rounded(dp, c, x_by);
-                if (last) fetch(next);
-                add<EDGE>(x, FIRST_T, n, AT_X, w);
+                if (last) fetch<EDGE>(next);
+                add<EDGE>(x, FIRST_T, n, AT_X, w, then);
             }
         }
     }
@@ -4386,7 +4516,7 @@ template <class S> struct gpu_grad_matrix {
         const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
         const bool wide = S::ALIGN >= 16 && dtype != ATTN_F64 &&
                           !(gpu_reload(arguments).call.flags & ATTN_ACCUMULATE);
-        const float by = S::RANGED ? 1.0f / over : 1.0f;
+        const float by = S::RANGED ? one_over(over) : 1.0f;
         if (wide) put_wide(sums, y, by, scale, to, dtype, at, dims);
         else put_each(sums, y, by, scale, to, dtype, at, dims);
     }
@@ -4400,14 +4530,14 @@ template <class S> struct gpu_grad_matrix {
             const int32_t c = my_column(n);
             if (c >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
             if constexpr (!S::KEYS)
-                put(x, n, x_by[n], scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c),
+                put(x, n, one_of(x_by[n]), scale, g.dq, g.dq_dtype, gpu_row_at(p, s, g.dq, head, c),
                     p.head_dim);
             if constexpr (S::KEYS && S::X)
-                put(x, n, x_by[n], scale, g.dk, g.dk_dtype, gpu_token_at(p, s, g.dk, kv_head, c),
-                    p.head_dim);
+                put(x, n, one_of(x_by[n]), scale, g.dk, g.dk_dtype,
+                    gpu_token_at(p, s, g.dk, kv_head, c), p.head_dim);
             if constexpr (S::Y)
-                put(y, n, y_by[n], 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, s, g.dv, kv_head, c),
-                    p.v_dim);
+                put(y, n, one_of(y_by[n]), 1.0f, g.dv, g.dv_dtype,
+                    gpu_token_at(p, s, g.dv, kv_head, c), p.v_dim);
         }
     }
     /* As gpu_poison: the products had finite values where left is not finite, of rows that some
@@ -4474,7 +4604,7 @@ template <class S> struct gpu_grad_matrix {
         __syncthreads();
         if (next_of != next_head) of_head(next_of);
         if (!EDGE || active) tile<EDGE>(t, next);
-        else fetch(next);
+        else fetch<EDGE>(next);
         if (S::F32 && (t + 1) % S::CARRY == 0) carry();
         __syncthreads();
     }
@@ -4482,15 +4612,19 @@ template <class S> struct gpu_grad_matrix {
         const int32_t begin = all.some.lo / BN, end = (all.some.hi + BN - 1) / BN;
         const int32_t whole = GENERAL ? end : (all.all.lo + BN - 1) / BN,
                       whole_end = all.all.hi / BN, h0 = head;
+        /* A tile that is followed by one wholly of rows. */
+        const int32_t inside = rows / BN, middle = min(whole_end, end <= inside ? end : inside - 1);
         of_head(h0);
-        fetch(begin);
+        left_first.begin(from_first);
+        left_second.begin(from_second);
+        fetch<true>(begin);
         for (; head < h1; head++) {
             for (int32_t t = begin; t < end;) {
                 const bool more = head + 1 < h1;
                 const int32_t over = more ? begin : end - 1, over_of = more ? head + 1 : head;
                 /* a loop of its own: beside an edge in one the sums are copied for every tile */
                 if constexpr (!GENERAL)
-                    for (; t >= whole && t < whole_end; t++) {
+                    for (; t >= whole && t < middle; t++) {
                         const bool last = t + 1 == end;
                         step<false>(t, last ? over : t + 1, last ? over_of : head, true);
                     }
@@ -4521,7 +4655,8 @@ template <class S> struct gpu_grad_matrix {
         wave_sees = reach_of(p, s, wave_column, TILE).some;
         GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
             see[n] = rows_seen(p, s, my_column(n));
-            x_by[n] = y_by[n] = 0x1p100f;
+            x_by[n] = y_by[n] = factor_of(RAISED ? 0x1p80f : 0x1p100f);
+            limit[n] = S::RANGED && S::Y ? least_of_range(y_by[n]) : least();
         }
         for (acc &sum : x) sum = acc(0.0f);
         for (acc &sum : y) sum = acc(0.0f);
@@ -4530,10 +4665,13 @@ template <class S> struct gpu_grad_matrix {
         bad_first = bad_second = 0;
         zero = acc(0.0f);
         if (S::ZERO) gpu_pin(zero);
+        tells_delta = S::thread() / BN % 2;
+        if (BN % (int)U::WAVE == 0) tells_delta = gpu_uniform((int32_t)tells_delta);
         if (all.some.lo < all.some.hi) {
+            score_scale = p.scale_log2;
+            score_unscale = gpu_rcp(score_scale);
             load_right();
             place_lanes();
-            score_scale = p.scale_log2;
             pass(head + heads, all);
             if constexpr (S::F32) {
                 GPU_UNROLL for (int n = 0; S::X && n < S::DIM_TILES; n++)

@@ -14,6 +14,8 @@ HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_CARRY_DECODE=4 -DGPU_PART_KEYS=64
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
+# What hip-report measures is built as users build it.
+HIP_UNCUT           = gfx90a gfx1201
 # NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16d64 and its like, of CI, have kernels of one type and half the dims
 HIP_EMULATED        = sm80 sm80f16d64 sm80f16d128 sm90 sm90f16d64 sm90f16d128
 HIP_EMULATE         = test/gpu/hip_emulate.h
@@ -75,6 +77,7 @@ build/hip/$(1)/mpi_test: build/hip/mpi_test.o build/mpi/impl.o build/hip/hip_wra
 	$$(HIP_LINK) $$^ -o $$@ -lm $$(shell mpicc --showme:link)
 endef
 $(foreach c,$(HIP_CHIPS),$(eval $(call HIP_RULES,$(c),$(c),attn_hip.c)))
+$(foreach c,$(HIP_UNCUT),$(eval $(call HIP_RULES,$(c)uncut,$(c),attn_hip.c)))
 # in CI each chip has kernels of one type of 16 bits and of half the dims, which turn with the sources (hip.sh): a third is left to compile
 $(foreach c,$(HIP_CHIPS),$(foreach t,f16 bf16,$(foreach d,d64 d128,$(eval HIP_ROWS_$(c)$(t)$(d) = $(t) chip $(d))$(eval HIP_DEFINES_$(c)$(t)$(d) = $(HIP_DEFINES_$(c)))\
     $(eval $(call HIP_RULES,$(c)$(t)$(d),$(c),build/hip/$(c)$(t)$(d)/attn_hip.c)))))
