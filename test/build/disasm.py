@@ -2,7 +2,7 @@
 """The inner loops of the register tiles, in the disassembly of plain builds.
 
 For every tile of full height: one FMA for each accumulator and pass, at most one load for each vector of B and each broadcast
-of A, no stack access, no other arithmetic. Usage: disasm.py CC [CC ..] on x86-64, or disasm.py OBJECT.o for what a compiler of
+of A, no stack access, no other arithmetic. What the measured figures rest on: chains in registers, reads of all memory. Usage: disasm.py CC [CC ..] on x86-64, or disasm.py OBJECT.o for what a compiler of
 another machine has made: of NEON, so far. Ends with a line `N passed, N failed, N skipped`."""
 import os
 import re
@@ -12,21 +12,22 @@ import sys
 import tempfile
 
 class Machine:
-    """What the instructions of a machine look like; tiles: ISA, rows, vectors; chains: function, mnemonic, how many."""
+    """What the instructions of a machine look like; tiles: ISA, rows, vectors; chains, reads: function, mnemonic, how many."""
 
-    def __init__(self, tiles, chains, jump, fma, memory, stack, other):
-        self.tiles, self.chains = tiles, chains
+    def __init__(self, tiles, chains, reads, jump, fma, memory, stack, other):
+        self.tiles, self.chains, self.reads = tiles, chains, reads
         self.jump, self.fma, self.memory, self.stack, self.other = map(re.compile, (jump, fma, memory, stack, other))
 
     def checks(self):
-        return len(self.tiles) + len(self.chains)
+        return len(self.tiles) + len(self.chains) + len(self.reads)
 
 
 X86 = Machine([("avx512", 6, nv) for nv in (4, 3, 2)] + [("avx2", 6, 2)],
               (("attn__fma_chain__avx512", "vfmadd", 24), ("attn__fma_chain__avx2", "vfmadd", 12),
                ("attn__dot_chain__avx512", "vdpbf16ps", 12)),
+              (("attn__read__avx512", "vaddps", 8), ("attn__read__avx2", "vaddps", 8)),
               r"\bj\w+\s+([0-9a-f]+)\b", "vfmadd", r"^(?!.*(lea|nop)).*\([^)]*\)", "%rsp", "vmul|vadd")
-NEON = Machine([("neon", 6, nv) for nv in (4, 3, 2)], (("attn__fma_chain__neon", "fmla", 24),),
+NEON = Machine([("neon", 6, nv) for nv in (4, 3, 2)], (("attn__fma_chain__neon", "fmla", 24),), (),
                r"\b(?:b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+, #\d+,)\s+([0-9a-f]+)\b", "fmla", r"\[(x|sp)", r"\bsp\b", "fmul|fadd|dup|ld1r")
 
 
@@ -87,14 +88,23 @@ def check_chain(text, machine, name, mnemonic, chains):
     return None
 
 
+def check_read(text, machine, name, mnemonic, vectors):
+    """The measured bandwidth: so many vectors each step, of which a compiler leaves out those that nobody adds up."""
+    lines = function(text, name)
+    if not lines:
+        return f"{name}: not found"
+    count = sum(bool(machine.memory.search(b)) for b in inner_loop(lines, machine, mnemonic))
+    return None if count and count % vectors == 0 else f"{name}: {count} loads a step, not a multiple of {vectors}"
+
+
 def disassembly(objdump, obj):
     text = subprocess.run([objdump, "-d", "--no-show-raw-insn", obj], capture_output=True, text=True, check=True).stdout
     return re.sub(r"^\s+([0-9a-f]+):", r"\1:", text, flags=re.M)
 
 
 def faults(text, machine):
-    found = [check(text, machine, *tile) for tile in machine.tiles]
-    return [f for f in found + [check_chain(text, machine, *chain) for chain in machine.chains] if f]
+    found = [check(text, machine, *tile) for tile in machine.tiles] + [check_chain(text, machine, *chain) for chain in machine.chains]
+    return [f for f in found + [check_read(text, machine, *read) for read in machine.reads] if f]
 
 
 def built(cc, here):

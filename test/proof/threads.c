@@ -476,6 +476,37 @@ static void fork_in_a_task(void **state) {
     assert_int_equal(how, 0);
 #endif
 }
+SHARED void idle(void *arg, int64_t i) { (void)arg, (void)i; }
+SHARED void *start_many(void *arg) {
+    attn_desc where;
+    memset(&where, 0, sizeof where);
+    where.threads = 1000;
+    attn_parallel(&where, idle, NULL, 1000);
+    return arg;
+}
+static void fork_at_start(void **state) {                /* of so many threads, which takes milliseconds: what their caller holds, nobody gives back in the child */
+    (void)state;
+#if defined(TSAN) || defined(_OPENMP)
+    skip();
+#else
+    for (int round = 0; round < 3; round++) {
+        pthread_t other;
+        int how = -1;
+        attn_shutdown();
+        assert_int_equal(pthread_create(&other, NULL, start_many, NULL), 0);
+        for (int looks = 0; looks < 10000 && threads_alive() < 20; looks++);
+        pid_t child = fork();
+        if (!child) {
+            alarm(20);
+            _exit(!two_at_once(attn_parallel));
+        }
+        waitpid(child, &how, 0);
+        pthread_join(other, NULL);
+        assert_int_equal(how, 0);
+    }
+    attn_shutdown();
+#endif
+}
 static void shutdown_and_again(void **state) {
     calls all;
     (void)state;
@@ -491,7 +522,7 @@ static void shutdown_and_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(team), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(fork_in_a_task), TEST(shutdown_and_again)};
+    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(team), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(fork_in_a_task), TEST(fork_at_start), TEST(shutdown_and_again)};
     alarm(300);                                          /* a deadlock is a failure, not a wait */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();

@@ -140,6 +140,21 @@ static void test_far_apart(void **state)
     }
 }
 
+/* int16 has no gaps, whatever its strides: keys of one piece between two rows of o. */
+static void test_int16_between_rows(void **state)
+{
+    enum { KEYS = 128, DIM = ATTN_PLANE / KEYS, PIECE = ATTN_PLANE / 2 };       /* a piece, in floats */
+    static float m[PIECE + 4 * DIM], v[KEYS * DIM], scale[KEYS];
+    (void)state;
+    for (int64_t off = -1; off < 2; off++) {
+        attn_desc d = { 0 };
+        d.batch = d.heads = 1, d.q_len = 2, d.kv_len = KEYS, d.head_dim = DIM;
+        d.q.data = d.v.data = v, d.k.data = m + 2 * DIM, d.k.dtype = ATTN_INT16, d.k.scale = scale;
+        d.o.data = m + DIM + off, d.o.stride[0] = 2 * (PIECE + DIM), d.o.stride[1] = PIECE + DIM, d.o.stride[2] = DIM;
+        assert_int_equal(attn_forward(&d), off ? ATTN_ERR_OVERLAP : ATTN_OK);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ views */
 enum { B = 3, S = 5, CAP = 9, H = 4, HK = 2, D = 8, ALL = (H + 2 * HK) * D };
 
@@ -330,7 +345,7 @@ static void test_scales_beside_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_packed_gradients),
+        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_int16_between_rows), cmocka_unit_test(test_packed_gradients),
         cmocka_unit_test(test_q_beside_cache),
         cmocka_unit_test(test_combined_cache), cmocka_unit_test(test_scales_beside_codes),
     };

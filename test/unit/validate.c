@@ -127,6 +127,14 @@ static void packed(context *c)
     c->d.seq.total_k = 10;
 }
 
+static void packed_q(context *c)                 /* alone; in memory the lengths go on, as those of a larger batch do */
+{
+    packed(c);
+    c->t->cu_k[0] = 9;
+    c->d.seq.cu_k = NULL;
+    c->d.seq.total_k = 0;
+}
+
 static void used(context *c, int32_t n)
 {
     for (int b = 0; b < B; b++) c->t->used_k[b] = n, c->t->used_q[b] = SQ, c->t->start[b] = 0;
@@ -411,8 +419,10 @@ static void no_data(context *c)
     X(ERR_TOTAL_NEGATIVE, q, FORWARD, packed(c), d->seq.total_q = -1) \
     X(ERR_TOTAL_NEGATIVE, k, FORWARD, packed(c), d->seq.total_k = -1) \
     X(ERR_USED_Q, beyond, FORWARD, used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[1] = SQ + 1) \
+    X(ERR_USED_Q, beyond_its_own, FORWARD, packed_q(c), used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[0] = SQ + 1) \
     X(ERR_USED_Q, negative, FORWARD, used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[0] = -1) \
     X(ERR_USED_K, beyond, FORWARD, used(c, SK + 1)) \
+    X(ERR_USED_K, beyond_its_own, FORWARD, packed(c), used(c, 5), c->t->used_k[0] = SK + 1, c->t->used_q[0] = 15) \
     X(ERR_USED_K, negative, FORWARD, used(c, -1)) \
     X(ERR_USED_K, of_device_tensors_in_host_memory, FORWARD, used(c, SK + 1), d->flags = ATTN_DEVICE | ATTN_SEQ_HOST) \
     X(ERR_START_K, beyond_used_k, FORWARD, used(c, 2), d->seq.start_k = c->t->start, c->t->start[1] = 3) \
