@@ -187,7 +187,7 @@ def waits_section(chips):
                      "busiest unit", "waves/SIMD", "idle", "before"]], []
     for chip in chips:
         old, waves = before(chip), waves_of(chip)
-        for name, r in sorted(hip_waits.kernels(chip, ROOT / "build" / "hip" / chip / "attn_hip.o").items()):
+        for name, r in sorted(hip_waits.kernels(chip, ROOT / built(chip) / "attn_hip.o").items()):
             if r["symbol"] not in waves or not r["waits"]:      # of no call of this report, or without LDS in its main loop
                 continue
             was, n = old.get(name), waves[r["symbol"]]
