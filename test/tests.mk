@@ -55,8 +55,8 @@ PROOF_RUNS_ALL = $(filter-out plain/hostile,$(PROOFS:%=plain/%)) \
                  omp/threads omp/process tsan/threads m32/sizes plain/adaptive@avx2 plain/decode@avx2 plain/decode@portable \
                  tile/decode tile/types
 PROOF_RUNS_FULL = fastmath/grid lto/grid omp/grid asan/beyond $(foreach p,grid types beyond edges extremes adaptive,asanavx2/$(p)) plain/adaptive@portable asan/adaptive@portable
-# what test/proof/hostile.sh compares (`full`: lto/hostile too), and test/proof/fuzz.sh runs
-BESIDE_RUNS    = $(foreach w,plain clang ofast fastmath O0 clangofast,$(w)/hostile) fuzz/fuzz
+# what test/proof/hostile.sh compares (`full`: fastmath/hostile and lto/hostile too), and test/proof/fuzz.sh runs
+BESIDE_RUNS    = $(foreach w,plain clang ofast O0 clangofast,$(w)/hostile) fuzz/fuzz
 
 ARGS_plain/grid          = --count 1500 --tolerant 5
 ARGS_plain/grid@avx2     = --seed 2
@@ -95,7 +95,7 @@ steps      = @:$(foreach r,$(1),$(info $(call step,$(r))))
 units:            $(call programs,$(UNIT_RUNS))
 units-full:       $(call programs,$(UNIT_RUNS_FULL))
 proofs:           $(call programs,$(PROOF_RUNS) $(BESIDE_RUNS))
-proofs-full:      $(call programs,$(PROOF_RUNS_FULL) lto/hostile)
+proofs-full:      $(call programs,$(PROOF_RUNS_FULL) fastmath/hostile lto/hostile)
 unit-steps:       ; $(call steps,$(UNIT_RUNS))
 unit-steps-full:  ; $(call steps,$(UNIT_RUNS_FULL))
 proof-steps:      ; $(call steps,$(PROOF_RUNS))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test/proof/hostile.sh [full] - builds and machine states that must not change a bit. Each build is compared with -O2 of the same compiler on
 # the lines of build/*/hostile, for every ISA; then no AVX instruction outside the functions of its ISA, and the baseline on a
-# processor without AVX. full: with link-time optimization, too (build/lto/hostile).
+# processor without AVX. full: with -O2 -ffast-math and link-time optimization, too (build/{fastmath,lto}/hostile).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0 skipped=0
@@ -21,7 +21,7 @@ for isa in "${isas[@]}"; do
     export ATTN_ISA=$isa
     for base in plain clang; do
         build/$base/hostile >"$dir/$base" || bad "$base $isa: $(tail -n 1 "$dir/$base")"
-        case $base in plain) others="ofast fastmath O0${1:+ lto}" ;; *) others=clangofast ;; esac
+        case $base in plain) others="ofast O0${1:+ fastmath lto}" ;; *) others=clangofast ;; esac
         for other in $others; do
             build/$other/hostile >"$dir/other" || bad "$other $isa: $(tail -n 1 "$dir/other")"
             same "$other differs from $base, $isa" "$dir/$base" "$dir/other"
