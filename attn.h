@@ -193,7 +193,8 @@
      ATTN_MPI              attention over MPI too: includes <mpi.h>, needs its library (mpicc)
      ATTN_NO_OPTIMIZE      -O0 is left as it is, for a debugger; else gcc is asked for -O2
    -Ofast and -ffast-math are kept out of the code, but not by clang for 64-bit ARM and WebAssembly,
-   where they are refused. WebAssembly without shared memory has no threads.
+   where they are refused, nor with ATTN_NO_EXTENSIONS, where bits may differ. WebAssembly without
+   shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
    before both. A host that calls an operator on all of its threads at once has attn_forward_team.
    threads = 0 asks for as many as omp_get_max_threads() says, or as there are processors that the
@@ -12526,14 +12527,12 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_
         }
     }
 }
-/* A block of one key is not transposed: against rows one element apart, the lanes behind the
- * first see what is never used. */
+/* A block of one key is not transposed: group_single goes along its dims. */
 static void ATTN__(pack_single_k)(
     float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j) {
     ATTN__V unused = ATTN__(set1)(0);
     ATTN__(widen)(dst, d->k.data, d->k.dtype, attn__k_at(d, s, d->k.stride, j, h), d->head_dim,
         attn__kv_scale(d, s, &d->k, j, h), &unused);
-    ATTN__(store)(dst + attn__round_up(d->head_dim, ATTN__W), ATTN__(set1)(0));
 }
 #if ATTN__BF16
 /* The same as pairs of bf16. */
@@ -12541,8 +12540,8 @@ static void ATTN__(pack_single_pairs)(
     float *dst, const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j) {
     const int64_t dim = d->head_dim;
     const uint16_t *row = (const uint16_t *)d->k.data + attn__k_at(d, s, d->k.stride, j, h);
-    for (int64_t c = 0; c < dim + 2 * ATTN__W; c += 2 * ATTN__W) /* and a vector of zeros behind */
-        ATTN__(store)(dst + c / 2, ATTN__(load_pairs16)(row + attn__min(c, dim), dim - c));
+    for (int64_t c = 0; c < dim; c += 2 * ATTN__W)
+        ATTN__(store)(dst + c / 2, ATTN__(load_pairs16)(row + c, dim - c));
 }
 #endif
 /* Whether any element of n rows of whole vectors is not finite. */

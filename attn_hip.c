@@ -301,22 +301,28 @@ __device__ static inline float gpu_f16_value(uint16_t x) {
 #endif
 }
 
-/* Whatever the compiler believes of floating point. */
+/* By its bits: of a float -ffast-math says that it is none. */
 __device__ static inline bool gpu_is_nan(float x) {
-#if defined(__HIP_DEVICE_COMPILE__)
-    return __builtin_amdgcn_classf(x, 3);
-#else
     return (__float_as_uint(x) & 0x7fffffffu) > 0x7f800000u;
-#endif
 }
-/* bf16 in the upper half, to nearest even. Not of a NaN, which may be carried into infinity. */
+/* bf16 in the upper half, to nearest even. */
 __device__ static inline uint32_t gpu_bf16_upper(float x) {
     const uint32_t u = __float_as_uint(x);
-    return u + 0x7fffu + (u >> 16 & 1u);
+    /* a NaN stays one: rounding could carry it into infinity */
+    return gpu_is_nan(x) ? u | 0x400000u : u + 0x7fffu + (u >> 16 & 1u);
 }
 __device__ static inline uint16_t gpu_bf16_bits(float x) {
-    const uint32_t u = gpu_is_nan(x) ? __float_as_uint(x) | 0x400000u : gpu_bf16_upper(x);
-    return (uint16_t)(u >> 16);
+    return (uint16_t)(gpu_bf16_upper(x) >> 16);
+}
+/* The larger ones of two pairs of 16 bits. */
+__device__ static __forceinline__ uint32_t gpu_max2(uint32_t a, uint32_t b) {
+#if GPU_ON_CUDA
+    return __vmaxu2(a, b);
+#else
+    typedef uint16_t u16x2 __attribute__((ext_vector_type(2)));
+    return __builtin_bit_cast(uint32_t,
+        __builtin_elementwise_max(__builtin_bit_cast(u16x2, a), __builtin_bit_cast(u16x2, b)));
+#endif
 }
 /* Bytes of a and b by selector; 0..3 are those of b, 4..7 those of a. */
 __device__ static __forceinline__ uint32_t gpu_bytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -344,10 +350,8 @@ template <int DTYPE> __device__ static __forceinline__ uint32_t gpu_pack(float l
         return __builtin_bit_cast(uint32_t, two);
     }
 #endif
-    return DTYPE == ATTN_F16
-               ? gpu_f16_bits(low) | (uint32_t)gpu_f16_bits(high) << 16
-               : gpu_bytes(gpu_is_nan(high) ? 0x7fc00000u : gpu_bf16_upper(high),
-                     gpu_is_nan(low) ? 0x7fc00000u : gpu_bf16_upper(low), 0x07060302u);
+    return DTYPE == ATTN_F16 ? gpu_f16_bits(low) | (uint32_t)gpu_f16_bits(high) << 16
+                             : gpu_bytes(gpu_bf16_upper(high), gpu_bf16_upper(low), 0x07060302u);
 #endif
 }
 
@@ -3727,7 +3731,8 @@ struct gpu_grad_rows {
    times 2 of rows side by side. */
 template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     uint32_t next[4][S::WORDS];
-    uint32_t own; /* KEEPS: byte offset of what the thread brings of the first of its rows */
+    uint32_t
+        own; /* byte offset of what the thread brings of the first of its rows; KEEPS: always */
 
     struct place {
         uint32_t row, dim;
@@ -3902,7 +3907,7 @@ template <class S> struct gpu_grad_matrix {
     };
 
     char *lds;
-    float *told; /* TOLD: in LDS, the lse of BN rows, then their D */
+    float *told; /* TOLD: in LDS, of BN rows lse, then D; FROM_TOLD: -lse / scale and -D */
     const gpu_grad_params &arguments;
     int32_t head, wave_column;
     int32_t rows;           /* that there are */
@@ -4025,6 +4030,30 @@ template <class S> struct gpu_grad_matrix {
     __device__ __forceinline__ static float log2_of(float x) {
         return __float_as_uint(x) == 0xff800000u ? -x : fmaf(x, GPU_LOG2E, -log2_of_f());
     }
+    /* RAISED: the largest bits of f16 in the column's row of dout, whose steps are in registers where
+       none is parked. */
+    __device__ __forceinline__ uint32_t largest_of(const char *from, int32_t dims) const {
+        uint32_t two = 0;
+        if constexpr (S::PARKED == 0) {
+            for (const operand &step : second) GPU_UNROLL
+                for (int e = 0; e < (int)sizeof(operand) / 4; e++)
+                    two = gpu_max2(two, step[e] & 0x7fff7fffu);
+        } else GPU_UNROLL
+            for (int d = 0; d < D; d += 8) {
+                const gpu_u32x4 eight = gpu_row_chunk(from, d, dims, S::ALIGN >= 16);
+                GPU_UNROLL for (int e = 0; e < 4; e++)
+                    two = gpu_max2(two, eight[e] & 0x7fff7fffu);
+            }
+        return (uint32_t)U::column_max((float)max(two & 0xffffu, two >> 16));
+    }
+    /* RAISED: the power of two to begin with, as large as 2^100, but so that no P of 1 with it, times
+       dp - D, is beyond f32. largest: of dout, its bits in f16; |dp| is below 2^23 times that. */
+    __device__ __forceinline__ static float raise_below(uint32_t largest, float d) {
+        const int32_t of_dp = 23 + (int32_t)(largest >> 10) - 14,
+                      of_d = (int32_t)(__float_as_uint(fabsf(d)) >> 23) - 126;
+        const int32_t power = min(100, 126 - max(of_dp, of_d));
+        return __uint_as_float((uint32_t)(127 + power) << 23);
+    }
     /* FROM_TOLD, of the lane's one column */
     __device__ __forceinline__ void start_at_lse() {
         const float raise = RAISED ? power_of(x_by[0]) : 0.0f;
@@ -4059,6 +4088,10 @@ template <class S> struct gpu_grad_matrix {
                 lse[y] = log2_of(p.lse[l]);
                 delta[y] = g.delta[l];
                 if (!FROM_TOLD) continue;
+                if constexpr (RAISED) {
+                    const char *from = g.dout.data + 2 * gpu_row_at(p, s, g.dout, head, c);
+                    x_by[y] = factor_of(raise_below(largest_of(from, p.v_dim), delta[y]));
+                }
                 start_dp = acc(-delta[y]);
                 gpu_pin(start_dp);
                 start_at_lse();
@@ -4257,8 +4290,8 @@ template <class S> struct gpu_grad_matrix {
     }
     /* What P is rounded to forgives that it is a little above 1. */
     __device__ __forceinline__ static constexpr float least() { return S::F32 ? 0.0f : -0x1p-12f; }
-    /* Scores to P, which is at most 1 but for rounding, whatever lse is. row0: the lane's first row
-       of the tile; of_rows: their lse. */
+    /* Scores to P, which is at most 1 but for rounding, whatever lse is; RAISED: times x_by. row0: the
+       lane's first row of the tile; of_rows: their lse, without FROM_TOLD. */
     template <bool EDGE>
     __device__ __forceinline__ void probabilities(acc &s, int32_t row0, const acc &of_rows) {
         const float scale = -score_scale;
@@ -4280,9 +4313,9 @@ template <class S> struct gpu_grad_matrix {
             any |= low[n] < limit[n];
         /* asked of all at once: of each it takes two operations more */
         if (gpu_wave_ballot(any)) {
-            const float one = RAISED ? limit[0] - least() : 0.0f;
-            GPU_UNROLL for (int n = 0; n < ACC; n++) /* a NaN stays */
-                s[n] = s[n] < one + least() ? one : s[n];
+            const float one = RAISED ? limit[0] - least() : 0.0f; /* of a P of 1 */
+            GPU_UNROLL for (int n = 0; n < ACC; n++)
+                s[n] = s[n] < one + least() && !gpu_is_nan(s[n]) ? one : s[n];
             if constexpr (S::RANGED && S::Y) {
                 float top[COLUMNS];
                 GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
@@ -4298,7 +4331,7 @@ template <class S> struct gpu_grad_matrix {
         GPU_UNROLL for (int n = 0; n < ACC; n++)
             s[n] = gpu_exp2(-s[n]);
     }
-    /* dp to ds; dp of what is hidden may be anything. of_rows: their D. */
+    /* dp to ds; dp of what is hidden may be anything. of_rows: their D, without FROM_TOLD. */
     template <bool EDGE>
     __device__ __forceinline__ void gradients(
         const acc &p, acc &dp, int32_t row0, const acc &of_rows) const {
@@ -4655,7 +4688,7 @@ template <class S> struct gpu_grad_matrix {
         wave_sees = reach_of(p, s, wave_column, TILE).some;
         GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
             see[n] = rows_seen(p, s, my_column(n));
-            x_by[n] = y_by[n] = factor_of(RAISED ? 0x1p80f : 0x1p100f);
+            x_by[n] = y_by[n] = factor_of(0x1p100f);
             limit[n] = S::RANGED && S::Y ? least_of_range(y_by[n]) : least();
         }
         for (acc &sum : x) sum = acc(0.0f);

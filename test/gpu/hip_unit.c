@@ -1556,6 +1556,30 @@ static void backward16_range(void) {
         proof_free(&c);
     }
 }
+/* dS of f16 far above what dout and v make of it, by dlse, and far below, by a sink that takes nearly all of the weight. */
+static void backward16_ends(void) {
+    enum { Q = 70, K = 100, H = 2 };
+    static const float by[] = {1e17f, 1e25f}, sinks[] = {60, 75};
+    registered();
+    for (int n = 0; n < 8; n++) {
+        proof_case c;
+        char what[64];
+        const int below = n / 4, which = n / 2 % 2;
+        shape(&c, 1, Q, K, H, 1, n % 4 == 3 ? 128 : 64, 0, ATTN_F16);
+        c.d.flags = n & 1 ? ATTN_CAUSAL : 0;
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = ATTN_F16;
+        draw.dlse = !below, draw.sink = below;
+        proof_bind_all(&c, &draw);
+        for (int i = 0; !below && i < Q * H; i++) ((float *)(uintptr_t)c.g.dlse)[i] *= by[which];
+        for (int h = 0; below && h < H; h++) ((float *)(uintptr_t)c.d.sink)[h] = sinks[which];
+        proof_freeze(&c);
+        solved(&c);
+        snprintf(what, sizeof what, "%s %g, causal %d", below ? "sink" : "dlse times", (double)(below ? sinks : by)[which], n & 1);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
 /* P and dS are cut towards zero, which the kernels make up for on the mean: sums of terms of one sign are not short. A column with one
  * term is exact. */
 static void backward16_mean(void) {
@@ -2607,7 +2631,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
