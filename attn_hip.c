@@ -70,6 +70,7 @@
  *   much for an element of 64 or more: of q in its own row, of k or v in all rows of the workgroups
  *   that meet it, up to 256 each. There elements below 2^-14 count as 0: for v o is off by up to
  *   2^-14, for q or k a score by up to 2^-14 |scale| times the sum of |k| or |q|.
+ *   With -ffast-math, which clang has no pragma against on GPUs, NaN and infinity may not show.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
  *   with rotary embedding q in f32, and for parts an o in f32 of each, of as many sequences at a
