@@ -5581,8 +5581,8 @@ static attn_status attn__standard_run(
 #define ATTN__THIN_CHUNK ATTN__SUM_KEYS
 #define ATTN__THIN_BYTES 8192
 #define ATTN__THIN_AHEAD 64
-/* for (r = 0; r < rows; r += n): at most `most` at a time, as equal as may be. All at once take no
- * division, which is as long as many a tile. */
+/* for (r = 0; r < rows; r += n): at most `most` at a time, as equal as may be; nothing is divided
+ * where that is all rows at once. */
 #define ATTN__EACH_OF(r, n, rows, most) \
     for (int64_t r = 0, n, left = (rows) > (most) ? attn__ceil_div(rows, most) : 1; \
         left > 0 && (n = left > 1 ? attn__ceil_div((rows) - r, left) : (rows) - r) > 0; \

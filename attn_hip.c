@@ -742,15 +742,8 @@ __device__ static __forceinline__ void gpu_pin(gpu_sums8 &) {}
    operand is its A, the left one its B, by ldmatrix. A lane has two columns. For >>gradients: the
    forward has a kernel of its own. */
 template <> struct gpu_unit<UNIT_SM80> {
-    enum {
-        TILE = 16,
-        WAVE = 32,
-        SCORES_START_AT_MAX = 0,
-        RING = 2,
-        STEPWISE = 0,
-        COLUMNS = 2,
-        CUTS = 0
-    };
+    enum { TILE = 16, WAVE = 32, RING = 2, STEPWISE = 0, COLUMNS = 2, CUTS = 0 };
+    enum { SCORES_START_AT_MAX = 0 };
     typedef gpu_u32x4 operand, weights;
     typedef gpu_sums8 acc;
     __device__ static constexpr int column_of(int n) { return n % 4 / 2; }
@@ -3673,7 +3666,6 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
     typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
     enum {
         F32 = UNIT_ == UNIT_MFMA_F32,
-        RANGED = DTYPE_ == (int)ATTN_F16,
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
@@ -3711,8 +3703,9 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         PER_SIMD = D_ > (F32 ? 64 : 128) || (F32 && X && Y)
                        ? 1
                        : 2, /* waves: each has 512 or 256 registers */
-        /* a 0 for products to start from: for gfx11's clang 19 makes one anew for each */
-        ZERO = UNIT_ == UNIT_WMMA11 && D_ < 128
+        /* a 0 for products to start from, where they do: for gfx11's clang 19 makes one anew for each */
+        ZERO = UNIT_ == UNIT_WMMA11 && D_ < 128 && MASKS_,
+        RANGED = DTYPE_ == (int)ATTN_F16
     };
     static_assert(DIMS >= 2 && DIMS <= 8 && B::THREADS >= 2 * BN_, "");
     /* What follows from it stays in registers through the loop where there are some. */
@@ -3732,8 +3725,7 @@ struct gpu_grad_rows {
    times 2 of rows side by side. */
 template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     uint32_t next[4][S::WORDS];
-    uint32_t
-        own; /* byte offset of what the thread brings of the first of its rows; KEEPS: always */
+    uint32_t own; /* offset() in a tile wholly of rows; KEEPS: made once */
 
     struct place {
         uint32_t row, dim;
@@ -3744,32 +3736,35 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
             (t / 16 % groups * 8 + t % 8) * (uint32_t)S::DIMS};
         return a;
     }
-    /* Where rows are aligned neither stride nor tile passes 32 bits. */
-    __device__ static __forceinline__ uint32_t offset(const gpu_grad_rows &x) {
+    /* Bytes from a tile's begin to what the thread brings of its row r. Where rows are aligned
+       neither stride nor tile passes 32 bits. */
+    __device__ static __forceinline__ uint32_t offset(const gpu_grad_rows &x, uint32_t r) {
         const place my = mine();
-        return my.row * (uint32_t)x.stride + ((int32_t)my.dim < x.dims ? my.dim * 2 : 0);
+        return (my.row + r) * (uint32_t)x.stride + dim_offset(x);
     }
-    __device__ __forceinline__ void begin(const gpu_grad_rows &x) { own = offset(x); }
+    __device__ static __forceinline__ uint32_t dim_offset(const gpu_grad_rows &x) {
+        const uint32_t dim = mine().dim;
+        return (int32_t)dim < x.dims ? dim * 2 : 0;
+    }
+    __device__ __forceinline__ void begin(const gpu_grad_rows &x) { own = offset(x, 0); }
     /* Tile t of `rows` rows. EDGE: there may be some beyond the last, which repeat it. */
     template <bool EDGE>
     __device__ __forceinline__ void fetch(const gpu_grad_rows &x, int32_t t, int32_t rows) {
         const int32_t begin = t * S::BN, last = rows - 1 - begin;
         const char *first = (const char *)x.data + begin * x.stride;
         if constexpr (S::ALIGN >= 16 && !EDGE) {
-            if (!S::KEEPS) own = offset(x);
+            if (!S::KEEPS) own = offset(x, 0);
             gpu_pin(own); /* 32 bits beside a scalar base */
             GPU_UNROLL for (int r = 0; r < 4; r++)
                 gpu_words_copy<S::WORDS>(next[r], first + r * x.stride + own);
             return;
         }
-        const place my = mine();
         if constexpr (S::ALIGN >= 16) {
-            const uint32_t step = (uint32_t)x.stride,
-                           inside = (int32_t)my.dim < x.dims ? my.dim * 2 : 0,
-                           from = my.row * step + inside, most = (uint32_t)last * step + inside;
+            const uint32_t most = (uint32_t)last * (uint32_t)x.stride + dim_offset(x);
             GPU_UNROLL for (uint32_t r = 0; r < 4; r++)
-                gpu_words_copy<S::WORDS>(next[r], first + min(from + r * step, most));
+                gpu_words_copy<S::WORDS>(next[r], first + min(offset(x, r), most));
         } else {
+            const place my = mine();
             GPU_UNROLL for (int r = 0; r < 4; r++) {
                 const uint16_t *from =
                     (const uint16_t *)(first + min((int32_t)my.row + r, last) * x.stride);
@@ -4050,12 +4045,12 @@ template <class S> struct gpu_grad_matrix {
     /* RAISED: the power of two to begin with, as large as 2^100, but so that no P of 1 with it, times
        dp - D, is beyond f32. largest: of dout, its bits in f16; |dp| is below 2^23 times that. */
     __device__ __forceinline__ static float raise_below(uint32_t largest, float d) {
-        const int32_t of_dp = 23 + (int32_t)(largest >> 10) - 14,
+        const int32_t of_dp = 23 - 14 + (int32_t)(largest >> 10),
                       of_d = (int32_t)(__float_as_uint(fabsf(d)) >> 23) - 126;
         const int32_t power = min(100, 126 - max(of_dp, of_d));
         return __uint_as_float((uint32_t)(127 + power) << 23);
     }
-    /* FROM_TOLD, of the lane's one column */
+    /* FROM_TOLD, of the lane's column, a query */
     __device__ __forceinline__ void start_at_lse() {
         const float raise = RAISED ? power_of(x_by[0]) : 0.0f;
         limit[0] = least() - raise;
@@ -4646,7 +4641,7 @@ template <class S> struct gpu_grad_matrix {
         const int32_t begin = all.some.lo / BN, end = (all.some.hi + BN - 1) / BN;
         const int32_t whole = GENERAL ? end : (all.all.lo + BN - 1) / BN,
                       whole_end = all.all.hi / BN, h0 = head;
-        /* A tile that is followed by one wholly of rows. */
+        /* tiles below `middle` are followed by one wholly of rows */
         const int32_t inside = rows / BN, middle = min(whole_end, end <= inside ? end : inside - 1);
         of_head(h0);
         left_first.begin(from_first);

@@ -1556,6 +1556,28 @@ static void backward16_range(void) {
         proof_free(&c);
     }
 }
+/* dp of f16 as large as dout and v of that type make it, with P of 1/2 and a D of 0: two keys of the same scores, their v of opposite signs. */
+static void backward16_largest(void) {
+    enum { Q = 70, D = 64 };
+    registered();
+    for (int n = 0; n < 2; n++) {
+        proof_case c;
+        shape(&c, 1, Q, 2, 1, 1, D, 0, ATTN_F16);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = ATTN_F16;
+        proof_bind_all(&c, &draw);
+        for (int i = 0; i < 2 * D; i++) {
+            const double sign = i < D ? 1 : -1, size = n ? 60000 : 3000, k = element_get(c.d.k.data, ATTN_F16, i % D);
+            element_put((void *)(uintptr_t)c.d.k.data, ATTN_F16, i, k);
+            element_put((void *)(uintptr_t)c.d.v.data, ATTN_F16, i, i % D % 3 ? sign * size : -sign * size);
+        }
+        for (int i = 0; i < Q * D; i++) element_put((void *)(uintptr_t)c.g.dout.data, ATTN_F16, i, i % D % 3 ? 60000 : -60000);
+        proof_freeze(&c);
+        solved(&c);
+        agrees_backward(&c, n ? "v of 60000" : "v of 3000");
+        proof_free(&c);
+    }
+}
 /* dS of f16 far above what dout and v make of it, by dlse, and far below, by a sink that takes nearly all of the weight. */
 static void backward16_ends(void) {
     enum { Q = 70, K = 100, H = 2 };
@@ -2631,7 +2653,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
