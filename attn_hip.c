@@ -306,6 +306,11 @@ __device__ static inline float gpu_f16_value(uint16_t x) {
 __device__ static inline bool gpu_is_nan(float x) {
     return (__float_as_uint(x) & 0x7fffffffu) > 0x7f800000u;
 }
+/* x < limit, which is at most 0 and known to the compiler: no NaN is, and it takes one comparison. */
+__device__ static __forceinline__ bool gpu_is_below(float x, float limit) {
+    const uint32_t first = (__float_as_uint(limit) | 0x80000000u) + 1;
+    return __float_as_uint(x) - first <= 0xff800000u - first;
+}
 /* bf16 in the upper half, to nearest even. */
 __device__ static inline uint32_t gpu_bf16_upper(float x) {
     const uint32_t u = __float_as_uint(x);
@@ -4310,8 +4315,12 @@ template <class S> struct gpu_grad_matrix {
         /* asked of all at once: of each it takes two operations more */
         if (gpu_wave_ballot(any)) {
             const float one = RAISED ? limit[0] - least() : 0.0f; /* of a P of 1 */
-            GPU_UNROLL for (int n = 0; n < ACC; n++)
-                s[n] = s[n] < one + least() && !gpu_is_nan(s[n]) ? one : s[n];
+            GPU_UNROLL for (int n = 0; n < ACC; n++) {
+                const float x = s[n];
+                const bool above =
+                    RAISED ? x < limit[0] && !gpu_is_nan(x) : gpu_is_below(x, least());
+                s[n] = above ? one : x;
+            }
             if constexpr (S::RANGED && S::Y) {
                 float top[COLUMNS];
                 GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {

@@ -13,22 +13,25 @@ STRICT    = -std=c99 $(TESTWARN) -I. -Itest/common -pthread
 # A line for each. TSan sees the pthread pool only: OpenMP and fork give it false alarms. The sanitizers take minutes where all ISAs
 # are compiled: AVX2 is looked at by test/unit/guard.c, and by `make test-full` with the way asanavx2; the fuzzer, which is about
 # validation, has portable code alone. tile: single floats, as where the compiler has no vectors, a tile of 8 x 3, as no ISA has, and
-# products of bf16, which only AMD's AVX-512 has else.
+# products of bf16, which only AMD's AVX-512 has else. plain and clang have every ISA wherever they are built; the others leave
+# out AVX-512 where the processor has none: it would be compiled for nothing.
+HAS_AVX512    := $(shell grep -m1 -o avx512vl /proc/cpuinfo 2>/dev/null)
+RUNNABLE       = $(if $(HAS_AVX512),,-DATTN_NO_AVX512)
 SANITIZERS    = -gline-tables-only -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 WAY_plain      = $(CC) -O2
 WAY_clang      = $(CLANG) -O2
 WAY_size       = $(CC) -Os
-WAY_O0         = $(CC) -O0
-WAY_ofast      = $(CC) -Ofast -march=native
-WAY_fastmath   = $(CC) -O2 -ffast-math
-WAY_clangofast = $(CLANG) -Ofast -march=native
-WAY_lto        = $(CC) -O2 -flto=auto
-WAY_omp        = $(CC) -O1 -fopenmp -DATTN_NO_AVX2
-WAY_m32        = $(CC) -O2 -m32 -fexcess-precision=fast
+WAY_O0         = $(CC) -O0 $(RUNNABLE)
+WAY_ofast      = $(CC) -Ofast -march=native $(RUNNABLE)
+WAY_fastmath   = $(CC) -O2 -ffast-math $(RUNNABLE)
+WAY_clangofast = $(CLANG) -Ofast -march=native $(RUNNABLE)
+WAY_lto        = $(CC) -O2 -flto=auto $(RUNNABLE)
+WAY_omp        = $(CC) -O1 -fopenmp -DATTN_NO_AVX2 $(RUNNABLE)
+WAY_m32        = $(CC) -O2 -m32 -fexcess-precision=fast $(RUNNABLE)
 WAY_tile       = $(CC) -O1 -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN__W__portable=1 -DATTN__MR__portable=8 -DATTN__NV__portable=3 -DATTN__ALL_BF16=1
-WAY_asan       = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX2
+WAY_asan       = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX2 $(RUNNABLE)
 WAY_asanavx2   = $(CLANG) -O1 $(SANITIZERS) -DATTN_NO_AVX512
-WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX2
+WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX2 $(RUNNABLE)
 WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_AVX2 -DATTN_NO_AVX512
 WAYS           = plain clang size O0 ofast fastmath clangofast lto omp m32 tile asan asanavx2 tsan fuzz
 # The unit tests judge with ordinary floating point where the implementation is built by a host that lies about it.
@@ -38,7 +41,7 @@ PROOF_OBJECTS  = $(if $(filter clang ofast fastmath clangofast,$(1)),plain,$(1))
 
 # ---------------------------------------------------------------------------------------------- what is run
 # Without AVX-512 the others' ISA is AVX2 anyway, and that of asan, which has no AVX2, is portable.
-SAME_ISA      := $(if $(shell grep -m1 -o avx512vl /proc/cpuinfo 2>/dev/null),,%@avx2 asan/%@portable)
+SAME_ISA      := $(if $(HAS_AVX512),,%@avx2 asan/%@portable)
 UNIT_RUNS      = $(filter-out $(SAME_ISA),$(UNIT_RUNS_ALL))
 UNIT_RUNS_ALL  = $(UNITS:%=plain/%) $(UNITS:%=asan/%) plain/backends@avx512 \
                  $(foreach u,backends edges extremes guard thin hidden planes convert,plain/$(u)@avx2 plain/$(u)@portable) \

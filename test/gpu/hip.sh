@@ -72,6 +72,7 @@ run_chip() { # chip, full or nothing
     seed=$((seed + turn * 1000))
     make -s build/hip/$chip/hip_unit build/hip/$chip/hip_grid || exit 1
     echo "  $chip: built in $SECONDS s"
+    add "machine code" python3 test/gpu/hip_exec.py $1 build/hip/$chip/attn_hip.o
     add "fixed tests" $proof HIP_HALF=$half build/hip/$chip/hip_unit
     add "forward" $proof $grid --count $count --cost $bits --seed $seed
     # the same cases in another order of waves and workgroups: the same bits

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+import hip_exec
 import hip_rows
 import hip_waits
 
@@ -365,6 +366,8 @@ def main():
     spills(("scratch", "vgpr_spills"), narrow, "scratch bytes, VGPR spills: the most of any kernel up to head_dim 128, and of the scalar ones for any", True)
     spills(("sgpr_spills",), narrow, "SGPR spills (to lanes of a VGPR), the same", True)
     spills(("scratch", "vgpr_spills"), plain_256, "scratch bytes, VGPR spills, plain kernels of D 256", False)
+    early = {c: hip_exec.places(c, ROOT / built(c) / "attn_hip.o")[1] for c in chips}
+    target("registers written before their lanes are on (hip_exec.py), in any kernel", {c: (str(len(lines)), not lines) for c, lines in early.items()})
 
     waits, of_waits = waits_section(chips)
     failed += of_waits

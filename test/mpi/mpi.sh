@@ -12,7 +12,7 @@ if ! command -v mpicc >/dev/null || ! command -v mpirun >/dev/null; then
     exit 0
 fi
 ranks() { # number, program and its arguments
-    timeout 200 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none -n "$@"
+    timeout 200 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none --mca mpi_yield_when_idle 1 -n "$@"
 }
 if [ "$count" = large ]; then
     make -s build/mpi/large && ranks 2 build/mpi/large
