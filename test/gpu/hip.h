@@ -16,7 +16,7 @@ extern int64_t hip_allocations;                          /* of them, those that 
 extern int64_t hip_fail_at;                              /* the number of the call that fails, 0: none */
 extern const char *hip_fail_function;                    /* every call of this function fails, "": of none */
 extern int hip_fail_error;                               /* with this hipError_t */
-extern int hip_devices;                                  /* devices to report, -1: the truth */
+extern int hip_devices, hip_memory_device;               /* devices to report, -1: the truth; whose all memory is then */
 
 SHARED void hip_must(hipError_t e, const char *what) {
     if (e == hipSuccess) return;

@@ -177,6 +177,32 @@ static void pointers(void) {
     CHECK(spoken() == 0, "something was printed");
     hip_place_free(&c, &p);
 }
+/* Two devices: only memory of the one that is named is taken, and the thread's own device is what it was. */
+static void two_devices(void) {
+    proof_case c;
+    hip_place p;
+    loaded(&c, ATTN_F32);
+    registered();
+    hip_place_make(&c, &p, HIP_STREAM | HIP_WORKSPACE);
+    hip_devices = 2;
+    for (int n = 0; n < 16; n++) {
+        const int named = n & 1, home = n >> 1 & 1, own = n >> 2 & 1, host = n >> 3;
+        attn_desc *d = host ? &c.d : &p.d;
+        int now = -1;
+        hip_memory_device = home, d->device = named;
+        hip_must(hipSetDevice(own), "hipSetDevice");
+        const attn_status s = attn_forward(d);
+        CHECK(s == (host || named == home ? ATTN_OK : ATTN_ERR_GPU_POINTER), "device %d, memory of %d, %s: %s", named, home, host ? "host tensors" : "device tensors", attn_status_name(s));
+        hip_must(hipGetDevice(&now), "hipGetDevice");
+        CHECK(now == own, "a call on device %d leaves a thread of device %d on %d", named, own, now);
+    }
+    p.d.device = 2;
+    const attn_status s = attn_forward(&p.d);
+    CHECK(s == ATTN_ERR_NO_DEVICE, "device 2 of two: %s", attn_status_name(s));
+    hip_devices = -1;
+    hip_place_free(&c, &p);
+    proof_free(&c);
+}
 static void workspaces(void) {
     proof_case c;
     hip_place p;
@@ -1496,6 +1522,29 @@ static void backward16_agrees(void) {
     }
 }
 /* A value that is not finite reaches what sees it, of dout or v only the dim where it is, and changes no other bit. A NaN of either sign. */
+/* v and dout with more dims than q and k: a NaN in one of those is in that dim of dv, of the keys that its row sees. */
+static void backward16_spoiled_wide(void) {
+    static const int32_t types[] = {ATTN_BF16, ATTN_F16, ATTN_F32};
+    enum { N = 150, D = 24, V = 64, AT = 75, DIM = 40 };
+    registered();
+    for (int type = 0; type < 3; type++) {
+        proof_case c;
+        if (types[type] != ATTN_F32 && !built(types[type])) continue;
+        shape(&c, 1, N, N, 1, 1, D, V, types[type]);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.q.dtype, c.d.flags = ATTN_CAUSAL;
+        proof_bind_all(&c, &draw);
+        proof_freeze(&c);
+        solved(&c);
+        element_put((void *)(uintptr_t)c.g.dout.data, c.g.dout.dtype, AT * V + DIM, (double)float_of(0x7fc00000));
+        char *got = outputs(&c, NULL);
+        backward_bits(&c, got);
+        const float *dv = (const float *)(const void *)got + 2 * N * D;
+        for (int at = 0; at < N * V; at++)
+            CHECK(is_finitef(dv[at]) == !(at % V == DIM && at / V <= AT), "type %d: dv of %d, dim %d is %g", types[type], at / V, at % V, (double)dv[at]);
+        free(got), proof_free(&c);
+    }
+}
 static void backward16_spoiled(void) {
     static const int32_t types[] = {ATTN_BF16, ATTN_F16, ATTN_F32};
     static const uint32_t bad[3][4] = {{0x7fc0, 0xffc0, 0x7f80, 0xff80}, {0x7e00, 0xfe00, 0x7c00, 0xfc00}, {0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000}};
@@ -2327,6 +2376,36 @@ static void agrees_both(proof_case *c, const char *what) {
     agrees_with(c, &a, what);
     proof_answer_free(&a);
 }
+/* A decode step: keys in parts, behind tokens that are appended and rotated in the same call. */
+static void parts_appended(void) {
+    static const int32_t used[] = {700, 612}, types[][3] = {{ATTN_F32, ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16, ATTN_F32}, {ATTN_BF16, ATTN_BF16, ATTN_BF16},
+                                                            {ATTN_F32, ATTN_INT8, ATTN_F32}};                  /* q, cache, new tokens */
+    registered();
+    for (int n = 0; n < 12; n++) {
+        char what[64];
+        const int32_t *type = types[n % 4];
+        const int where = n % 3, rotary = n / 4;
+        proof_case c;
+        proof_draw draw = plain_draw();
+        if (!built(type[0])) continue;
+        shape(&c, 2, 3, 720, 4, 2, 64, 0, type[0]);
+        attn_desc *d = &c.d;
+        d->k.dtype = d->v.dtype = type[1], d->append.k.dtype = d->append.v.dtype = type[2], d->o.dtype = ATTN_F32;
+        d->seq.used_k = ints(&c, used, 2), d->append.len = 3, d->flags |= ATTN_CAUSAL;
+        if (where == IN_SLOTS) d->seq.slot = ints(&c, (const int32_t[]){2, 0}, 2), d->seq.slots = 3;
+        if (where == IN_PAGES) {
+            int32_t *table = proof_ints(&c, 90);
+            for (int i = 0; i < 90; i++) table[i] = i * 7 % 90;
+            d->seq.block_table = table, d->seq.page_size = 16, d->seq.max_pages = 45, d->seq.pages = 90;
+        }
+        if (rotary) draw.rotary = 1, d->append.rotary_dim = 48;
+        if (rotary == 2) d->flags |= ATTN_ROTARY_INTERLEAVED;
+        proof_bind_all(&c, &draw);
+        snprintf(what, sizeof what, "q %d, k %d, where %d, rotary %d", type[0], type[1], where, rotary);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
 static void parts_agree(void) {
     static const parts_case shapes[] = {{1, 900, 8, 2, 64, 0}, {3, 1100, 4, 1, 128, 0}, {16, 700, 2, 2, 72, 40}, {5, 1000, 9, 1, 256, 0}, {1, 2100, 2, 2, 30, 17},
                                         {40, 800, 2, 1, 64, 0}, {2, 800, 1, 1, 300, 0}, {17, 600, 2, 1, 128, 0}};
@@ -2339,6 +2418,16 @@ static void parts_agree(void) {
         if (!built(types[n / 8][0])) continue;
         in_parts(&c, &shapes[n % 8], types[n / 8][0], types[n / 8][1], kind);
         snprintf(what, sizeof what, "shape %d, k %d, kind %d", n % 8, types[n / 8][1], kind);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+    static const parts_case uneven[] = {{2, 600, 4, 2, 64, 128}, {1, 600, 2, 1, 128, 24}, {1, 600, 2, 1, 32, 256}};
+    for (int i = 0; i < 9; i++) {
+        char what[64];
+        proof_case c;
+        if (!built(types[i % 3][0])) continue;
+        in_parts(&c, &uneven[i / 3], types[i % 3][0], types[i % 3][1], PLAIN);
+        snprintf(what, sizeof what, "head_dim %d, v_dim %d, k %d", (int)c.d.head_dim, (int)c.d.v_dim, types[i % 3][1]);
         agrees_both(&c, what);
         proof_free(&c);
     }
@@ -2513,6 +2602,29 @@ static void join_plainly(double *row, double most, const double *o, int64_t dim)
     row[0] = top;
 }
 static int64_t joined_at(int64_t b, int64_t h, int64_t i, int64_t dim) { return (((JFROM + b) * JT + JTOKEN + i) * JH + h) * (dim + 2); }
+/* With work that runs late: zeros come when the stream comes to them, a copy of 0 bytes waits for that, and so does giving memory back. */
+static void empty_copy(void) {
+    registered();
+    const attn_backend *hip = attn_backend_find("hip");
+    attn_desc where;
+    hipStream_t stream = NULL;
+    memset(&where, 0, sizeof where);
+    for (int own = 0; own < 2; own++) {
+        static char ones[4096];
+        char *there = NULL;
+        if (own) hip_must(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "hipStreamCreateWithFlags");
+        where.stream = stream;
+        memset(ones, 1, sizeof ones);
+        CHECK(!hip->device->get(hip->user, &where, (void **)&there, sizeof ones), "memory");
+        CHECK(!hip->device->copy(hip->user, &where, there, ones, sizeof ones, 0), "ones");
+        CHECK(there[0] == 1 && there[4095] == 1, "a copy returns before it is done");        /* the simulator's memory can be read here */
+        CHECK(!hip->device->copy(hip->user, &where, there, NULL, sizeof ones, 0), "zeros");
+        CHECK(!hip->device->copy(hip->user, &where, NULL, NULL, 0, 0), "nothing");
+        CHECK(there[0] == 0 && there[4095] == 0, "a copy of 0 bytes does not wait for the stream");
+        hip->device->put(hip->user, &where, there);
+    }
+    hip_must(hipStreamDestroy(stream), "hipStreamDestroy");
+}
 /* What attention over ranks asks of a backend: parts join rows of the state, in the order of the calls, and no other row changes; then o and lse.
  * Empty parts, whose o is NaN here, far ones, an infinite one and one of NaN; rows without keys; a sink, none, an infinite one. */
 static void joined_rows(void) {
@@ -2648,16 +2760,16 @@ static void graphs(void) {
 static const struct { const char *name; void (*body)(void); const char *variable, *value; } tests[] = {
 #define TEST(f) {#f, f, NULL, NULL}
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
-    TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
+    TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
-    TEST(merge_bits), TEST(merge_refused), TEST(joined_rows),
-    TEST(parts_agree), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(graphs),
+    TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
+    TEST(parts_agree), TEST(parts_appended), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 

@@ -8,7 +8,10 @@
 #include <string.h>
 
 int64_t hip_alive, hip_calls, hip_allocations, hip_fail_at;
-int hip_fail_error = hipErrorOutOfMemory, hip_devices = -1;
+int hip_fail_error = hipErrorOutOfMemory;
+/* How many devices there are, -1: as the runtime has them. Else all are its first one, and all memory is that of hip_memory_device. */
+int hip_devices = -1, hip_memory_device;
+static __thread int current;
 
 const char *hip_fail_function = "";
 
@@ -86,11 +89,6 @@ CALL(hipStreamWaitEvent, (hipStream_t t, hipEvent_t e, unsigned flags), (t, e, f
 CALL(hipEventRecord, (hipEvent_t e, hipStream_t t), (e, t))
 CALL(hipEventSynchronize, (hipEvent_t e), (e))
 CALL(hipEventElapsedTime, (float *ms, hipEvent_t a, hipEvent_t b), (ms, a, b))
-CALL(hipSetDevice, (int n), (n))
-CALL(hipGetDevice, (int *n), (n))
-CALL(hipGetDeviceProperties, (hipDeviceProp_t *p, int n), (p, n))
-CALL(hipDeviceGetAttribute, (int *v, hipDeviceAttribute_t a, int n), (v, a, n))
-CALL(hipPointerGetAttributes, (hipPointerAttribute_t *a, const void *p), (a, p))
 CALL(hipFuncSetAttribute, (const void *f, hipFuncAttribute a, int v), (f, a, v))
 CALL(hipFuncGetAttributes, (struct hipFuncAttributes *a, const void *f), (a, f))
 
@@ -102,3 +100,18 @@ hipError_t __wrap_hipGetDeviceCount(int *n) {
     *n = hip_devices;
     return hip_devices ? hipSuccess : hipErrorNoDevice;
 }
+
+#define DEVICE_CALL(f, PARAMETERS, ARGUMENTS, else_) \
+    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
+    hipError_t __wrap_##f PARAMETERS { \
+        if (fails(#f)) return (hipError_t)hip_fail_error; \
+        if (hip_devices < 0) return __real_##f ARGUMENTS; \
+        else_ \
+    }
+#define THERE(n, e) ((n) >= 0 && (n) < hip_devices ? (e) : hipErrorInvalidDevice)
+DEVICE_CALL(hipSetDevice, (int n), (n), return THERE(n, (current = n, hipSuccess));)
+DEVICE_CALL(hipGetDevice, (int *n), (n), *n = current; return hipSuccess;)
+DEVICE_CALL(hipGetDeviceProperties, (hipDeviceProp_t *p, int n), (p, n), return THERE(n, __real_hipGetDeviceProperties(p, 0));)
+DEVICE_CALL(hipDeviceGetAttribute, (int *v, hipDeviceAttribute_t a, int n), (v, a, n), return THERE(n, __real_hipDeviceGetAttribute(v, a, 0));)
+DEVICE_CALL(hipPointerGetAttributes, (hipPointerAttribute_t *a, const void *p), (a, p),
+            hipError_t e = __real_hipPointerGetAttributes(a, p); a->device = hip_memory_device; return e;)
