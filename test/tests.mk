@@ -20,7 +20,7 @@ RUNNABLE       = $(if $(HAS_AVX512),,-DATTN_NO_AVX512)
 SANITIZERS    = -gline-tables-only -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 WAY_plain      = $(CC) -O2
 WAY_clang      = $(CLANG) -O2
-WAY_size       = $(CC) -Os
+WAY_size       = $(CC) -Os $(RUNNABLE)
 WAY_O0         = $(CC) -O0 $(RUNNABLE)
 WAY_ofast      = $(CC) -Ofast -march=native $(RUNNABLE)
 WAY_fastmath   = $(CC) -O2 -ffast-math $(RUNNABLE)

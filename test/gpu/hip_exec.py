@@ -11,12 +11,9 @@ was compiled that way shows it: so all machine code is looked at. A kernel that 
 import re
 import subprocess
 import sys
-import tempfile
 
-from hip_waits import LLVM, code_object
+from hip_waits import functions_of, listed
 
-HEAD = re.compile(r"([0-9a-f]+) <(.*)>:$")
-JUMP = re.compile(r"//.*<[^>+]*(?:\+0x([0-9a-f]+))?>")
 ON = re.compile(r"s_or_b(64|32) exec(_lo)?, exec|s_(andn2|and_not1)_saveexec_")          # as they were; those of the other way
 OTHER = re.compile(r"s_\w*saveexec_|s_\w+ exec(_lo)?,")
 ALL = re.compile(r"s_x?or_saveexec_b(?:64|32) (\S+), -1$")                               # of the whole wave, until that is in exec again
@@ -24,16 +21,16 @@ WRITES = re.compile(r"(v_(?!readlane|readfirstlane|writelane|nop)|ds_|global_|fl
 
 
 def too_early(code):
-    """The instructions of a function, (address, text, where it jumps to or None), that run before their lanes are on again."""
-    place = {at: n for n, (at, _, _) in enumerate(code)}
-    jumped_to = {place[to] for _, _, to in code if to in place}
-    joins = {place[to] for at, text, to in code if text.startswith("s_cbranch_execz") and to in place and to > at}
-    joins |= {n + 1 for n, (_, text, _) in enumerate(code) if text.startswith("s_cbranch_execnz")}      # a loop that all lanes have left
+    """The instructions of a function that run before their lanes are on again."""
+    place = {c.at: n for n, c in enumerate(code)}
+    jumped_to = {place[c.to] for c in code if c.to in place}
+    joins = {place[c.to] for c in code if c.text.startswith("s_cbranch_execz") and c.to in place and c.to > c.at}
+    joins |= {n + 1 for n, c in enumerate(code) if c.text.startswith("s_cbranch_execnz")}      # a loop that all lanes have left
     found = []
     for join in sorted(joins):
         here, until = [], None
         for n in range(join, len(code)):
-            text = code[n][1]
+            text = code[n].text
             if n != join and n in jumped_to or text.startswith(("s_cbranch", "s_branch", "s_endpgm", "s_setpc", "s_swappc")):
                 break
             if until:
@@ -51,55 +48,24 @@ def too_early(code):
     return found
 
 
-def functions(listing):
-    """(name, its instructions) of each function that llvm-objdump -d has printed."""
-    name, start, code = None, 0, []
-    for line in listing.splitlines():
-        if line.startswith("\t") and "//" in line:
-            text, _, rest = line[1:].partition("//")
-            text = text.rstrip()
-            to = None
-            if text.startswith(("s_cbranch", "s_branch")) and (m := JUMP.search(line)):
-                to = start + int(m[1] or "0", 16)
-            code.append((int(rest.split(":")[0], 16), text, to))
-        elif m := HEAD.match(line):
-            if name:
-                yield name, code
-            name, start, code = m[2], int(m[1], 16), []
-    if name:
-        yield name, code
-
-
 def places(chip, path):
     """(How many functions there are, a line for each place) of an object file."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(code_object(chip, path))
-        file.flush()
-        listing = subprocess.run([LLVM + "llvm-objdump", "-d", "--no-show-raw-insn", file.name], capture_output=True, text=True, check=True).stdout
-    count, lines = 0, []
-    for name, code in functions(listing):
-        count += 1
-        for at, text, _ in too_early(code):
+    found, lines = functions_of(chip, path), []
+    for name, code in found.items():
+        for c in too_early(code):
             full = subprocess.run(["c++filt", name], capture_output=True, text=True, check=True).stdout.strip()
-            lines.append(f"{full}, {at - code[0][0]:#x}: {text}")
-    return count, lines
+            lines.append(f"{full}, {c.at - code[0].at:#x}: {c.text}")
+    return len(found), lines
 
 
 # ---- its own tests ----
-
-def listed(*lines):
-    """Instructions at addresses 0, 4 ..; 'label:' names the next, a jump names a label."""
-    texts = [line for line in lines if not line.endswith(":")]
-    labels = {line[:-1]: 4 * (n - sum(before.endswith(":") for before in lines[:n])) for n, line in enumerate(lines) if line.endswith(":")}
-    return [(4 * n, " ".join(text.split()[:1]) if text.split()[-1] in labels else text, labels.get(text.split()[-1])) for n, text in enumerate(texts)]
-
 
 def test():
     passed = failed = 0
 
     def check(what, lines, want):
         nonlocal passed, failed
-        got = [text for _, text, _ in too_early(listed(*lines))]
+        got = [c.text for c in too_early(listed(*lines))]
         passed, failed = passed + (got == want), failed + (got != want)
         if got != want:
             print(f"FAIL {what}: {got}, not {want}")
@@ -122,13 +88,6 @@ def test():
     check("a block of its own", (*branch, copy, "next:", on, "s_cbranch_scc1 next"), [])
     check("a loop that all have left", ("loop:", "v_add_u32_e32 v1, 1, v1", "s_andn2_b64 exec, exec, s[4:5]", "s_cbranch_execnz loop", copy, on), [copy])
     check("a loop's beginning", ("loop:", "v_add_u32_e32 v1, 1, v1", on, "s_cbranch_execz loop"), [])
-    text = ("0000000000001000 <_Z1fv>:\n\ts_cbranch_execz 1  // 000000001000: BF880001 <_Z1fv+0x8>\n\tv_nop   // 000000001004: 7E000000\n"
-            "\tv_mov_b32_e32 v0, v1  // 000000001008: 7E000301\n\ts_or_b64 exec, exec, s[0:1]  // 00000000100C: 87FE007E\n\n0000000000001100 <g>:\n\ts_endpgm  // 000000001100: BF810000\n")
-    found = [(name, [(hex(at), line) for at, line, _ in too_early(code)]) for name, code in functions(text)]
-    want = [("_Z1fv", [("0x1008", "v_mov_b32_e32 v0, v1")]), ("g", [])]
-    passed, failed = passed + (found == want), failed + (found != want)
-    if found != want:
-        print(f"FAIL llvm-objdump: {found}")
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return bool(failed)
 

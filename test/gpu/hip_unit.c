@@ -2406,31 +2406,26 @@ static void parts_appended(void) {
         proof_free(&c);
     }
 }
+static void of_type_agrees(const parts_case *shape, const int32_t type[2], int kind) {
+    char what[96];
+    proof_case c;
+    if (!built(type[0])) return;
+    in_parts(&c, shape, type[0], type[1], kind);
+    snprintf(what, sizeof what, "head_dim %d, v_dim %d, %d rows, k %d, kind %d", (int)c.d.head_dim, (int)c.d.v_dim, (int)c.d.q_len, type[1], kind);
+    agrees_both(&c, what);
+    proof_free(&c);
+}
 static void parts_agree(void) {
     static const parts_case shapes[] = {{1, 900, 8, 2, 64, 0}, {3, 1100, 4, 1, 128, 0}, {16, 700, 2, 2, 72, 40}, {5, 1000, 9, 1, 256, 0}, {1, 2100, 2, 2, 30, 17},
-                                        {40, 800, 2, 1, 64, 0}, {2, 800, 1, 1, 300, 0}, {17, 600, 2, 1, 128, 0}};
+                                        {40, 800, 2, 1, 64, 0}, {2, 800, 1, 1, 300, 0}, {17, 600, 2, 1, 128, 0}},
+                            uneven[] = {{2, 600, 4, 2, 64, 128}, {1, 600, 2, 1, 128, 24}, {1, 600, 2, 1, 32, 256}};
     static const int32_t types[][2] = {{ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16}, {ATTN_BF16, ATTN_INT8}, {ATTN_F16, ATTN_FP8_E4M3}, {ATTN_F32, ATTN_BF16}};
     registered();
     for (int i = 0; i < 20; i++) {
-        char what[64];
-        proof_case c;
-        const int n = i * 7 % 48, kind = (n * 5 + n / 8) % KINDS;            /* of every shape, type and kind some */
-        if (!built(types[n / 8][0])) continue;
-        in_parts(&c, &shapes[n % 8], types[n / 8][0], types[n / 8][1], kind);
-        snprintf(what, sizeof what, "shape %d, k %d, kind %d", n % 8, types[n / 8][1], kind);
-        agrees_both(&c, what);
-        proof_free(&c);
+        const int n = i * 7 % 48;                        /* of every shape, type and kind some */
+        of_type_agrees(&shapes[n % 8], types[n / 8], (n * 5 + n / 8) % KINDS);
     }
-    static const parts_case uneven[] = {{2, 600, 4, 2, 64, 128}, {1, 600, 2, 1, 128, 24}, {1, 600, 2, 1, 32, 256}};
-    for (int i = 0; i < 9; i++) {
-        char what[64];
-        proof_case c;
-        if (!built(types[i % 3][0])) continue;
-        in_parts(&c, &uneven[i / 3], types[i % 3][0], types[i % 3][1], PLAIN);
-        snprintf(what, sizeof what, "head_dim %d, v_dim %d, k %d", (int)c.d.head_dim, (int)c.d.v_dim, types[i % 3][1]);
-        agrees_both(&c, what);
-        proof_free(&c);
-    }
+    for (int i = 0; i < 9; i++) of_type_agrees(&uneven[i / 3], types[i % 3], PLAIN);
 }
 /* A part that no row sees, with NaN for values; a NaN in one far key; a part of far or of -infinite scores; one of far scores whose values are
  * NaN; nothing but -infinite scores, with finite values and with NaN. */

@@ -6,6 +6,7 @@ usage: hip_waits.py CHIP CODE_OBJECT      prints a line for each main kernel of 
 The main loop is the innermost one with matrix instructions (the one with most of them, then the shortest); where a kernel has none, with
 multiply-adds. Of an iteration, which is a tile, the path is taken that passes most of them and, among those, fewest instructions: what is
 done once in many tiles, as when a maximum moves, is left out. `work` below is a matrix instruction, or where there are none a multiply-add."""
+import functools
 import pathlib
 import re
 import struct
@@ -29,19 +30,20 @@ TRANS = re.compile(r"v_(exp|log|rcp|rsq|sqrt|sin|cos)_")
 
 
 class Code:
-    """An instruction: address, text, where it jumps to."""
+    """An instruction: address, text, where it jumps to. What kind it is follows from its text where that is asked."""
 
     def __init__(self, at, text, to=None):
         self.at, self.text, self.to = at, text, to
-        self.op = text.split()[0]
-        self.matrix = self.op.startswith(("v_mfma", "v_wmma"))
-        self.multiplies = bool(re.match(r"v_(dual_|pk_)?(fma|fmac|dot2)", self.op)) or "v_dual_fmac" in text
-        self.reads_lds = self.op.startswith(("ds_read", "ds_load", "ds_bpermute", "ds_permute", "ds_swizzle"))
-        self.lds = self.op.startswith("ds_")
-        self.flat = self.op.startswith("flat_")
-        self.memory = self.op.startswith(("global_", "buffer_", "scratch_"))
-        self.loads = "_load" in self.op
-        self.scalar_load = self.op.startswith(("s_load", "s_buffer_load"))
+
+    op = functools.cached_property(lambda self: self.text.split()[0])
+    matrix = functools.cached_property(lambda self: self.op.startswith(("v_mfma", "v_wmma")))
+    multiplies = functools.cached_property(lambda self: bool(re.match(r"v_(dual_|pk_)?(fma|fmac|dot2)", self.op)) or "v_dual_fmac" in self.text)
+    reads_lds = functools.cached_property(lambda self: self.op.startswith(("ds_read", "ds_load", "ds_bpermute", "ds_permute", "ds_swizzle")))
+    lds = functools.cached_property(lambda self: self.op.startswith("ds_"))
+    flat = functools.cached_property(lambda self: self.op.startswith("flat_"))
+    memory = functools.cached_property(lambda self: self.op.startswith(("global_", "buffer_", "scratch_")))
+    loads = functools.cached_property(lambda self: "_load" in self.op)
+    scalar_load = functools.cached_property(lambda self: self.op.startswith(("s_load", "s_buffer_load")))
 
     def bytes(self):
         """That an access to LDS has of a lane."""
@@ -287,23 +289,32 @@ def functions(listing):
     """name -> instructions, of what llvm-objdump -d prints."""
     found, code = {}, None
     for line in listing.splitlines():
-        if m := re.match(r"([0-9a-f]+) <(.*)>:$", line):
+        if line.startswith("\t"):
+            text, comment, rest = line[1:].partition("//")
+            if not comment or code is None:
+                continue
+            text, to = text.rstrip(), None
+            if text.startswith(("s_cbranch", "s_branch")):
+                m = re.search(r"<[^>+]*(?:\+0x([0-9a-f]+))?>", rest)
+                to = start + int(m[1] or "0", 16) if m else None
+            code.append(Code(int(rest.split(":")[0], 16), text, to))
+        elif m := re.match(r"([0-9a-f]+) <(.*)>:$", line):
             start = int(m[1], 16)
             code = found.setdefault(m[2], [])
-        elif (m := re.match(r"\s+([a-z]\S.*?)\s*//\s*([0-9A-Fa-f]+):[^<]*(?:<.*?(?:\+0x([0-9a-f]+))?>)?", line)) and code is not None:
-            jump = m[1].startswith(("s_cbranch", "s_branch"))
-            code.append(Code(int(m[2], 16), m[1], start + int(m[3] or "0", 16) if jump else None))
     return found
+
+
+def functions_of(chip, path_):
+    """The same of a code object or an object file."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(code_object(chip, path_))
+        file.flush()
+        return functions(subprocess.run([LLVM + "llvm-objdump", "-d", "--no-show-raw-insn", file.name], capture_output=True, text=True, check=True).stdout)
 
 
 def kernels(chip, path_):
     """name_of -> what its main loop waits for, of a code object or an object file."""
-    with tempfile.TemporaryDirectory() as directory:
-        at = pathlib.Path(f"{directory}/co")
-        at.write_bytes(code_object(chip, path_))
-        listing = subprocess.run([LLVM + "llvm-objdump", "-d", "--no-show-raw-insn", at], capture_output=True, text=True, check=True).stdout
-    found = {}
-    symbols = functions(listing)
+    found, symbols = {}, functions_of(chip, path_)
     names = subprocess.run(["c++filt"], input="\n".join(symbols), capture_output=True, text=True, check=True).stdout.splitlines()
     for (symbol, code), full in zip(symbols.items(), names):
         name = name_of(chip, full)

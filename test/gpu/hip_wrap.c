@@ -92,23 +92,16 @@ CALL(hipEventElapsedTime, (float *ms, hipEvent_t a, hipEvent_t b), (ms, a, b))
 CALL(hipFuncSetAttribute, (const void *f, hipFuncAttribute a, int v), (f, a, v))
 CALL(hipFuncGetAttributes, (struct hipFuncAttributes *a, const void *f), (a, f))
 
-hipError_t __real_hipGetDeviceCount(int *n);
-hipError_t __wrap_hipGetDeviceCount(int *n);
-hipError_t __wrap_hipGetDeviceCount(int *n) {
-    if (fails("hipGetDeviceCount")) return (hipError_t)hip_fail_error;
-    if (hip_devices < 0) return __real_hipGetDeviceCount(n);
-    *n = hip_devices;
-    return hip_devices ? hipSuccess : hipErrorNoDevice;
-}
-
-#define DEVICE_CALL(f, PARAMETERS, ARGUMENTS, else_) \
+/* ELSE: the same of devices that are not there (hip_devices). */
+#define DEVICE_CALL(f, PARAMETERS, ARGUMENTS, ELSE) \
     hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
     hipError_t __wrap_##f PARAMETERS { \
         if (fails(#f)) return (hipError_t)hip_fail_error; \
         if (hip_devices < 0) return __real_##f ARGUMENTS; \
-        else_ \
+        ELSE \
     }
 #define THERE(n, e) ((n) >= 0 && (n) < hip_devices ? (e) : hipErrorInvalidDevice)
+DEVICE_CALL(hipGetDeviceCount, (int *n), (n), *n = hip_devices; return hip_devices ? hipSuccess : hipErrorNoDevice;)
 DEVICE_CALL(hipSetDevice, (int n), (n), return THERE(n, (current = n, hipSuccess));)
 DEVICE_CALL(hipGetDevice, (int *n), (n), *n = current; return hipSuccess;)
 DEVICE_CALL(hipGetDeviceProperties, (hipDeviceProp_t *p, int n), (p, n), return THERE(n, __real_hipGetDeviceProperties(p, 0));)
