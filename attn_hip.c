@@ -34,8 +34,8 @@
  * CHIPS  matrix unit: gfx90a, gfx942, gfx950, gfx9-4-generic (MFMA); gfx1100..1103,
  *   gfx1150..1152, gfx1200, gfx1201 (WMMA); sm_80 and later (mma.sync), of sm_90a the forward of
  *   dims above 32 too (wgmma). f32 is FMA but for MFMA.
- *   Every other chip: f32 by FMA, f16 and bf16 by the scalar kernel, which also serves dims
- *   above 256.
+ *   Every other chip: f32 by FMA, its gradients so from gfx10 on, f16 and bf16 by the scalar kernel,
+ *   which also serves dims above 256.
  * TAKES  q of f32, f16 or bf16, k and v of those or int8 or fp8, each its own; o and bias of any
  *   float type; any strides, heads, head_dim, v_dim; every mask, packed and padded sequences, cache
  *   slots, pages; append, rotated and quantised to the bits of the CPU; lse. P is rounded to the
@@ -53,15 +53,16 @@
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
  *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
- * SLOW  what has no kernel on a matrix unit yet, and runs on the scalar ones. Backward: dims above
- *   128; with MFMA above 256, or 128 of what is computed in f32 there, at a quarter of the speed of
- *   16 bits or less: f32, a dout of another type than q, and f16 on gfx90a, whose unit of 16 bits
- *   takes subnormals for 0; without MFMA f32 and a dout of another type than q; dbias everywhere. A
- *   backward with masks, of rows that follow each other backwards or are no multiples of 16 bytes,
- *   or of dims that are no multiples of 8, makes each weight alone. Forward, with more rows or fewer
- *   keys than DECODE wants: pages in device memory; q, k and v of different types, codes among them;
- *   16-bit caches with rotary embedding, whose q stays in f32. Pages in host memory are put in order
- *   while they are copied.
+ * SLOW  what has no kernel on tiles yet, and runs on the scalar ones. Backward: dims above 128,
+ *   with MFMA above 256; of what is computed in f32 dims above 128 everywhere, and all of it on
+ *   NVIDIA and on chips before gfx90a or gfx10; dbias everywhere. In f32, at a quarter of the
+ *   speed of 16 bits or less: f32, a dout of another type than q, and f16 on gfx90a, whose unit
+ *   of 16 bits takes subnormals for 0. A backward with masks, of rows that follow each other
+ *   backwards or are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each
+ *   weight alone. Forward, with more rows or fewer keys than DECODE wants: pages in device
+ *   memory; q, k and v of different types, codes among them; 16-bit caches with rotary
+ *   embedding, whose q stays in f32. Pages in host memory are put in order while they are
+ *   copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
  *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
  * LIMITS  On tiles of f32 and bf16 weights reach 2^8 before they are measured anew: where the sum
@@ -226,7 +227,8 @@ enum {
     UNIT_SM80 = 8,
     UNIT_MFMA_F32 = 16, /* f32 */
     F16_FLUSHES = 32,   /* the matrix unit takes subnormal f16 for 0 */
-    UNIT_SM90 = 64      /* wgmma, beside what UNIT_SM80 has; sm_90a alone, not sm_90 or later */
+    UNIT_SM90 = 64,     /* wgmma, beside what UNIT_SM80 has; sm_90a alone, not sm_90 or later */
+    UNIT_FMA = 128      /* f32 by multiply-adds, among lanes as a matrix unit has them */
 };
 #if defined(__GFX9__)
 #define GPU_WAVE 64                    /* lanes of a wave */
@@ -240,10 +242,12 @@ enum {
 #define GPU_UNITS (UNIT_MFMA | UNIT_MFMA_F32 | F16_FLUSHES)
 #elif defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__)
 #define GPU_UNITS (UNIT_MFMA | UNIT_MFMA_F32)
+#elif defined(__GFX10__) && GPU_WAVE == 32
+#define GPU_UNITS UNIT_FMA
 #elif defined(__GFX11__) && GPU_WAVE == 32
-#define GPU_UNITS UNIT_WMMA11
+#define GPU_UNITS (UNIT_WMMA11 | UNIT_FMA)
 #elif defined(__GFX12__) && GPU_WAVE == 32
-#define GPU_UNITS UNIT_WMMA12
+#define GPU_UNITS (UNIT_WMMA12 | UNIT_FMA)
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define GPU_UNITS (UNIT_SM80 | UNIT_SM90)
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -559,7 +563,8 @@ template <int DTYPE> __device__ static inline uint32_t gpu_truncate2(float low, 
 
 /* What units whose lanes have one column share: >>gradients asks for it. */
 template <int TILE> struct gpu_one_column {
-    enum { COLUMNS = 1, CUTS = 1 }; /* P and ds are cut towards zero */
+    /* CUTS: P and ds are cut towards zero. ANEW: what is made of a right operand is not kept */
+    enum { COLUMNS = 1, CUTS = 1, ANEW = 0 };
     __device__ static int first_row(int lane) { return 8 * (lane / TILE); }
     __device__ static int column(int lane, int) { return lane % TILE; }
     /* of sum n of a lane, rows from its first on */
@@ -595,6 +600,7 @@ struct gpu_mfma : gpu_half_operand, gpu_one_column<32> {
         return (lane & 19) | (lane & 4) << 1 | (lane & 8) >> 1;
     }
     __device__ static int chunk(int lane) { return lane / TILE; }
+    __device__ static int left_chunk(int lane) { return chunk(lane); }
     /* The value of the lane with the other half of this lane's query. */
     __device__ static float other_half(float x) { return gpu_wave_xor(x, 32); }
     __device__ static float column_max(float x) { return fmaxf(x, other_half(x)); }
@@ -648,12 +654,59 @@ struct gpu_wmma : gpu_one_column<16> {
     __device__ static float column_max(float x) { return fmaxf(x, other_half(x)); }
 };
 
+/* f32 without a matrix unit, wave32: 16 x 16 x 2 by multiply-adds, which take their left factor from a
+   lane of the 16 that this one is of (DPP, from gfx10 on), at no cost. B: k = l / 16, column l % 16; D:
+   rows 8 (l / 16) + r. Of A a lane has row 8 (l / 16) + l % 8; of 16 lanes the first 8 have the k that
+   their half has of B, the others that of the other half. The compiler makes no such multiply-adds by
+   itself (clang 19 leaves a move for each). */
+template <> struct gpu_unit<UNIT_FMA> : gpu_wmma, gpu_half_operand {
+    enum { LATE_V = 0, RING = 2, STEPWISE = 1, CUTS = 0, SCORES_START_AT_MAX = 0, ANEW = 1 };
+    typedef gpu_f32x8 weights;
+    __device__ static int left_row(int lane) { return lane / TILE * 8 + lane % 8; }
+    __device__ static int left_chunk(int lane) { return (lane / 8 ^ lane / TILE) & 1; }
+    __device__ static int chunk(int lane) { return lane / TILE; }
+    template <int> __device__ static acc mma(operand a, operand b, acc c) {
+        GPU_UNROLL for (int e = 0; e < 4; e++)
+            c = multiply_add(__uint_as_float(a[e]), __uint_as_float(b[e]), c);
+        return c;
+    }
+    __device__ static acc multiply_add(float a, float b, acc c) {
+#if defined(__HIP_DEVICE_COMPILE__)
+        /* every lane is there; that the others would count as 0 saves a copy of b for them. It is not
+           in asm below, for the compiler has to see that b is read: it may come from exp2 */
+        const float other = __int_as_float(__builtin_amdgcn_permlanex16(
+            __float_as_int(b), __float_as_int(b), 0x76543210u, 0xfedcba98u, false, true));
+        float c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3], c4 = c[4], c5 = c[5], c6 = c[6],
+              c7 = c[7];
+        /* clang-format off */
+#define GPU_SHARE(c, b, lane) \
+    "v_fmac_f32_dpp %" #c ", %8, %" #b " row_share:" #lane " row_mask:0xf bank_mask:0xf\n\t"
+        asm(GPU_SHARE(0, 9, 0) GPU_SHARE(1, 9, 1) GPU_SHARE(2, 9, 2) GPU_SHARE(3, 9, 3)
+            GPU_SHARE(4, 9, 4) GPU_SHARE(5, 9, 5) GPU_SHARE(6, 9, 6) GPU_SHARE(7, 9, 7)
+            GPU_SHARE(0, 10, 8) GPU_SHARE(1, 10, 9) GPU_SHARE(2, 10, 10) GPU_SHARE(3, 10, 11)
+            GPU_SHARE(4, 10, 12) GPU_SHARE(5, 10, 13) GPU_SHARE(6, 10, 14) GPU_SHARE(7, 10, 15)
+            : "+&v"(c0), "+&v"(c1), "+&v"(c2), "+&v"(c3), "+&v"(c4), "+&v"(c5), "+&v"(c6), "+&v"(c7)
+            : "v"(a), "v"(b), "v"(other));
+        /* clang-format on */
+#undef GPU_SHARE
+        const acc sum = {c0, c1, c2, c3, c4, c5, c6, c7};
+        return sum;
+#else
+        return c + a * b; /* never run */
+#endif
+    }
+    /* f32's largest where x is beyond, or a NaN */
+    __device__ static float finite(float x) {
+        return __builtin_amdgcn_fmed3f(x, -0x1.fffffep127f, 0x1.fffffep127f);
+    }
+};
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
 template <> struct gpu_unit<UNIT_WMMA11> : gpu_wmma {
     enum { LATE_V = 1, RING = 2, STEPWISE = 1 };
     typedef gpu_u32x8 operand, weights;
     __device__ static int left_row(int lane) { return (lane & 1) << 3 | (lane & 14) >> 1; }
     __device__ static int chunk(int) { return 0; }
+    __device__ static int left_chunk(int) { return 0; }
     __device__ static operand whole(gpu_u32x4 low, gpu_u32x4 high) {
         operand a;
         a.lo = low;
@@ -685,6 +738,7 @@ template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma, gpu_half_operand {
     enum { LATE_V = 0, RING = 4, STEPWISE = 1 };
     __device__ static int left_row(int lane) { return lane & 15; }
     __device__ static int chunk(int lane) { return lane / TILE; }
+    __device__ static int left_chunk(int lane) { return chunk(lane); }
     template <int DTYPE> __device__ static acc mma(operand a, operand b, acc c) {
         if constexpr (DTYPE == ATTN_F16)
             return GPU_WMMA12_F16(
@@ -747,7 +801,7 @@ __device__ static __forceinline__ void gpu_pin(gpu_sums8 &) {}
    operand is its A, the left one its B, by ldmatrix. A lane has two columns. For >>gradients: the
    forward has a kernel of its own. */
 template <> struct gpu_unit<UNIT_SM80> {
-    enum { TILE = 16, WAVE = 32, RING = 2, STEPWISE = 0, COLUMNS = 2, CUTS = 0 };
+    enum { TILE = 16, WAVE = 32, RING = 2, STEPWISE = 0, COLUMNS = 2, CUTS = 0, ANEW = 0 };
     enum { SCORES_START_AT_MAX = 0 };
     typedef gpu_u32x4 operand, weights;
     typedef gpu_sums8 acc;
@@ -757,6 +811,7 @@ template <> struct gpu_unit<UNIT_SM80> {
     __device__ static __forceinline__ int column(int lane, int y) { return lane / 4 + 8 * y; }
     __device__ static __forceinline__ int left_row(int lane) { return lane / 16 * 8 + lane % 8; }
     __device__ static __forceinline__ int chunk(int lane) { return lane / 8 % 2; }
+    __device__ static __forceinline__ int left_chunk(int lane) { return chunk(lane); }
     __device__ static __forceinline__ operand left(const char *from, uint32_t at) {
         uint32_t x[4];
         gpu_ldmatrix<false>(x, from + at);
@@ -3662,7 +3717,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD) gpu_flash16_forward(g
 
    In f32 (F32) left lies in LDS as rows alone, which serve both products, and P and ds stay what they
    are. Whatever type q, k, v and dout have becomes f32 when it is loaded: so the gradients of f16 on a
-   unit that takes subnormals for 0, and of a dout of another type, are computed there too. */
+   unit that takes subnormals for 0, and of a dout of another type, are computed there too. Where no
+   matrix unit multiplies f32, multiply-adds stand for one (UNIT_FMA). */
 /* f32: rows or keys between two carries of sums: what is allowed is some 64 units */
 enum { GPU_CARRY_F32 = 128 };
 enum { GRAD_DQ = 1, GRAD_DK = 2, GRAD_DV = 4 };
@@ -3670,7 +3726,7 @@ template <int UNIT_, int DTYPE_, int D_, int KIND_, int WAVES_, int BN_, int MAS
 struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> {
     typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
     enum {
-        F32 = UNIT_ == UNIT_MFMA_F32,
+        F32 = UNIT_ == UNIT_MFMA_F32 || UNIT_ == UNIT_FMA,
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
@@ -3684,7 +3740,8 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         FIRST = K_BYTES + X * V_BYTES,                      /* of q or k */
         SECOND = F32 ? K_BYTES : X * K_BYTES + Y * V_BYTES, /* of dout or v */
         /* steps of the second right operand that lie in LDS: where there are no registers for them */
-        PARKED = UNIT_ == UNIT_WMMA11          ? X * (D_ == 128     ? 7
+        PARKED = UNIT_ == UNIT_FMA             ? X * (D_ == 128 ? STEPS - 1 : 0)
+                 : UNIT_ == UNIT_WMMA11        ? X * (D_ == 128     ? 7
                                                          : D_ == 64 ? 3 * Y
                                                                     : 0)
                  : X && D_ == 256              ? 2
@@ -3702,7 +3759,14 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         TOLD_AT = STEPS - (UNIT_ == UNIT_WMMA11 && D_ == 128 ? 1 : 2),
         PARK_STEP = 32 * B::BM, /* bytes */
         PARK = FIRST + SECOND,
-        LDS = PARK + PARKED * PARK_STEP,
+        /* F32: tiles of the first sums before (carry) that lie in LDS, for want of registers too */
+        BEFORE = UNIT_ != UNIT_FMA ? 0
+                 : D_ == 128       ? 4
+                 : X && Y          ? 3
+                                   : 0,
+        BEFORE_AT = PARK + PARKED * PARK_STEP,
+        BEFORE_TILE = (int)sizeof(typename B::U::acc) * B::THREADS, /* bytes */
+        LDS = BEFORE_AT + BEFORE * BEFORE_TILE,
         KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || D_ < 128 || F32),
         CARRY = GPU_CARRY_F32 / BN_, /* F32: tiles between two sums of sums */
         PER_SIMD = D_ > (F32 ? 64 : 128) || (F32 && X && Y)
@@ -3918,8 +3982,10 @@ template <class S> struct gpu_grad_matrix {
     acc x[S::X ? S::DIM_TILES : 1], y[S::Y ? S::DIM_TILES : 1], zero;
     /* FROM_TOLD: what the next products start from; or without KEYS those of s and of dp always */
     acc start, start_dp;
-    /* F32: the sums of what came before the CARRY tiles that are in x and y */
-    acc x_before[S::F32 && S::X ? S::DIM_TILES : 1], y_before[S::F32 && S::Y ? S::DIM_TILES : 1];
+    /* F32: the sums of what came before the CARRY tiles that are in x and y; of x, or else of y, the
+       last BEFORE tiles lie in LDS */
+    acc x_before[S::F32 && S::X ? S::DIM_TILES - S::BEFORE : 1],
+        y_before[S::F32 && S::Y ? S::DIM_TILES - (S::X ? 0 : S::BEFORE) : 1];
     /* RANGED: what ds and P go times. TWICE: WMMA's chips multiply two registers by two others. */
     typedef typename gpu_either<TWICE, gpu_f32x2, float>::type factor;
     factor x_by[COLUMNS], y_by[COLUMNS];
@@ -3995,9 +4061,13 @@ template <class S> struct gpu_grad_matrix {
     __device__ __forceinline__ void load_operands(
         operand (&to)[KEPT], int y, const char *from, int32_t dims, int32_t dtype) const {
         if constexpr (S::F32) {
-            GPU_UNROLL for (int n = 0; n < S::STEPS; n++)
-                to[n] =
-                    gpu_row_floats(from, 8 * n + 4 * U::chunk(lane()), dims, dtype, S::ALIGN >= 16);
+            GPU_UNROLL for (int n = 0; n < S::STEPS; n++) {
+                const int own = n - (S::STEPS - KEPT), half = U::chunk(lane());
+                const gpu_u32x4 x =
+                    gpu_row_floats(from, 8 * n + 4 * half, dims, dtype, S::ALIGN >= 16);
+                if (own < 0) *(gpu_u32x4 *)(parked(n) + half * (16 * TILE)) = x;
+                else to[own] = x;
+            }
         } else if constexpr (COLUMNS > 1) {
             GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
                 for (int half = 0; half < 2; half++)
@@ -4164,7 +4234,7 @@ template <class S> struct gpu_grad_matrix {
         return at;
     }
     __device__ __forceinline__ void place_lanes() {
-        const uint32_t row = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::chunk(lane());
+        const uint32_t row = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::left_chunk(lane());
         rows_at = gpu_k_at<S>(row, chunk);
         turned_at = S::F32 ? gpu_k_at<S>(8 * chunk, row / 4) + row % 4 * 4 /* dim `row` of a row */
                            : gpu_v_at<S>(row, chunk * 8) - S::K_BYTES;
@@ -4205,7 +4275,7 @@ template <class S> struct gpu_grad_matrix {
        follows is not read this way. */
     template <int KEPT>
     __device__ __forceinline__ acc product(
-        int tile, int n0, const operand (&right)[KEPT], acc &of_rows, int32_t place) {
+        int tile, int n0, operand (&right)[KEPT], acc &of_rows, int32_t place) {
         enum { PARKED = S::STEPS - KEPT };
         acc sum = !FROM_TOLD ? (S::ZERO ? zero : acc(0.0f)) : S::KEYS || n0 == 0 ? start : start_dp;
         if (!S::RUNS_ON) {
@@ -4215,6 +4285,8 @@ template <class S> struct gpu_grad_matrix {
         }
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
             const int n = n0 + step;
+            if constexpr (U::ANEW)
+                if (step >= PARKED) gpu_pin(right[step < PARKED ? 0 : step - PARKED]);
             if (step == S::TOLD_AT) {
                 if (!FROM_TOLD) read_told(of_rows, place);
                 else if (S::X && !S::Y && n0 == 0) read_told(start, BN + place);
@@ -4244,7 +4316,7 @@ template <class S> struct gpu_grad_matrix {
         if constexpr (S::F32) {
             const uint32_t read = again(turned_at);
             const char *base = lds + from + tile * TILE * S::K_ROW;
-            enum { ALL = ACC * S::DIM_TILES, AHEAD = 4 };
+            enum { ALL = ACC * S::DIM_TILES, AHEAD = U::ANEW && GENERAL ? 2 : 4 };
             float a[AHEAD];
             GPU_UNROLL for (int n = -AHEAD; n < ALL; n++) {
                 const uint32_t next = n + AHEAD, row = next / S::DIM_TILES;
@@ -4254,10 +4326,11 @@ template <class S> struct gpu_grad_matrix {
                     sum = U::multiply_add(EDGE ? U::finite(x) : x,
                         w[n / S::DIM_TILES / 8][n / S::DIM_TILES % 8], sum);
                 }
+                const uint32_t dims = next % S::DIM_TILES * (4 * TILE); /* bytes */
                 if (next < ALL)
                     a[next % AHEAD] =
                         *(const float *)(base + (16 * (row / 8) + row % 8) * S::K_ROW +
-                                         next % S::DIM_TILES * 128 + (read ^ (row % 8) << 4));
+                                         dims / 128 * 128 + (read ^ (row % 8) << 4 ^ dims % 128));
                 step_done();
             }
         } else {
@@ -4628,11 +4701,30 @@ template <class S> struct gpu_grad_matrix {
             if constexpr (S::Y) add_up(y, y_before);
         }
     }
-    template <int N>
-    __device__ __forceinline__ static void add_up(acc (&sums)[N], acc (&before)[N]) {
-        GPU_UNROLL for (int n = 0; n < N; n++) {
-            before[n] += sums[n];
+    template <int KEPT>
+    __device__ __forceinline__ void add_up(acc (&sums)[S::DIM_TILES], acc (&before)[KEPT]) const {
+        GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) {
+            if (n < KEPT) before[n < KEPT ? n : 0] += sums[n];
+            else GPU_UNROLL
+                for (int e = 0; e < ACC; e++) *in_lds(n - KEPT, e) += sums[n][e];
             sums[n] = acc(0.0f);
+        }
+    }
+    __device__ __forceinline__ float *in_lds(int n, int e) const {
+        return (float *)(lds + S::BEFORE_AT + n * S::BEFORE_TILE) + e * S::THREADS + S::thread();
+    }
+    template <int KEPT> __device__ __forceinline__ void begin_sums(acc (&before)[KEPT]) const {
+        for (acc &sum : before) sum = acc(0.0f);
+        GPU_UNROLL for (int n = 0; n < S::DIM_TILES - KEPT; n++) GPU_UNROLL
+            for (int e = 0; e < ACC; e++) *in_lds(n, e) = 0.0f;
+    }
+    template <int KEPT>
+    __device__ __forceinline__ void end_sums(
+        acc (&sums)[S::DIM_TILES], const acc (&before)[KEPT]) const {
+        GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n++) {
+            if (n < KEPT) sums[n] = before[n < KEPT ? n : 0];
+            else GPU_UNROLL
+                for (int e = 0; e < ACC; e++) sums[n][e] = *in_lds(n - KEPT, e);
         }
     }
     /* Tile t of head h is in registers; the next one is when this returns. */
@@ -4698,8 +4790,8 @@ template <class S> struct gpu_grad_matrix {
         }
         for (acc &sum : x) sum = acc(0.0f);
         for (acc &sum : y) sum = acc(0.0f);
-        for (acc &sum : x_before) sum = acc(0.0f);
-        for (acc &sum : y_before) sum = acc(0.0f);
+        if constexpr (S::F32 && S::X) begin_sums(x_before);
+        if constexpr (S::F32 && S::Y) begin_sums(y_before);
         bad_first = bad_second = 0;
         zero = acc(0.0f);
         if (S::ZERO) gpu_pin(zero);
@@ -4711,12 +4803,8 @@ template <class S> struct gpu_grad_matrix {
             load_right();
             place_lanes();
             pass(head + heads, all);
-            if constexpr (S::F32) {
-                GPU_UNROLL for (int n = 0; S::X && n < S::DIM_TILES; n++)
-                    x[n] = x_before[n];
-                GPU_UNROLL for (int n = 0; S::Y && n < S::DIM_TILES; n++)
-                    y[n] = y_before[n];
-            }
+            if constexpr (S::F32 && S::X) end_sums(x, x_before);
+            if constexpr (S::F32 && S::Y) end_sums(y, y_before);
         }
         finish();
         const gpu_grad_params &g = gpu_reload(arguments);
@@ -4771,17 +4859,25 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
     GPU_ROWS_GRAD_16_D(name, UNIT_MFMA, DTYPE, 256, GPU_GRAD_EACH, 4, 32)
 #define GPU_GRAD_WAVES(UNIT, D) (((UNIT) == UNIT_MFMA && (D) < 128) || (UNIT) == UNIT_SM80 ? 4 : 8)
 /* q, k and v of DTYPE, whatever dout is: the kernels are the same for each */
-#define GPU_ROWS_GRAD_F32(dtype, DTYPE) \
-    GPU_ROWS_GRAD_F32_D("mfma32_" dtype "_d64", DTYPE, 64, GPU_GRAD_BOTH) \
-    GPU_ROWS_GRAD_F32_D("mfma32_" dtype "_d128", DTYPE, 128, GPU_GRAD_EACH)
-#define GPU_ROWS_GRAD_F32_D(name, DTYPE, D, PARTS) \
-    GPU_ROW_GRAD_F32(name, DTYPE, D, PARTS, 0, 16) \
-    GPU_ROW_GRAD_F32(name "_masks", DTYPE, D, PARTS, ~0, 1)
-#define GPU_ROW_GRAD_F32(name, DTYPE, D, PARTS, MASKS, ALIGN) \
-    {name "_backward", UNIT_MFMA_F32, DTYPE, D, MASKS, ALIGN, \
-        {GPU_GRAD_PART(UNIT_MFMA_F32, ATTN_F32, D, GRAD_DQ, 4, 32, MASKS, ALIGN), \
-            PARTS(UNIT_MFMA_F32, ATTN_F32, D, 4, 32, MASKS, ALIGN)}, \
+#define GPU_ROWS_GRAD_F32(UNIT, unit, dtype, DTYPE) \
+    GPU_ROWS_GRAD_F32_D(UNIT, unit "_" dtype "_d64", DTYPE, 64, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_F32_D(UNIT, unit "_" dtype "_d128", DTYPE, 128, GPU_GRAD_EACH)
+#define GPU_ROWS_GRAD_F32_D(UNIT, name, DTYPE, D, PARTS) \
+    GPU_ROW_GRAD_F32(UNIT, name, DTYPE, D, PARTS, 0, 16) \
+    GPU_ROW_GRAD_F32(UNIT, name "_masks", DTYPE, D, PARTS, ~0, 1)
+#define GPU_GRAD_F32_WAVES(UNIT, D) ((UNIT) == UNIT_FMA && (D) < 128 ? 8 : 4)
+#define GPU_GRAD_F32_ROWS(UNIT, D) ((UNIT) == UNIT_FMA && (D) == 128 ? 16 : 32)
+#define GPU_ROW_GRAD_F32(UNIT, name, DTYPE, D, PARTS, MASKS, ALIGN) \
+    {name "_backward", UNIT, DTYPE, D, MASKS, ALIGN, \
+        {GPU_GRAD_PART(UNIT, ATTN_F32, D, GRAD_DQ, GPU_GRAD_F32_WAVES(UNIT, D), \
+             GPU_GRAD_F32_ROWS(UNIT, D), MASKS, ALIGN), \
+            PARTS(UNIT, ATTN_F32, D, GPU_GRAD_F32_WAVES(UNIT, D), GPU_GRAD_F32_ROWS(UNIT, D), \
+                MASKS, ALIGN)}, \
         (const void *)gpu_dbias_kernel<DTYPE>},
+#define GPU_ROWS_GRAD_F32_UNIT(UNIT, unit) \
+    GPU_ROWS_GRAD_F32(UNIT, unit, "f32", ATTN_F32) \
+    GPU_ROWS_GRAD_F32(UNIT, unit, "f16", ATTN_F16) \
+    GPU_ROWS_GRAD_F32(UNIT, unit, "bf16", ATTN_BF16)
 /* clang-format off */
 #if GPU_ON_CUDA || defined(GPU_EMULATED)
 #define GPU_ROWS_BACKWARD_32
@@ -4790,8 +4886,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
     GPU_ROWS_GRAD_16_UNIT("f16", UNIT_SM80, ATTN_F16, GPU_GRAD_EACH)
 #else
 #define GPU_ROWS_BACKWARD_32 \
-    GPU_ROWS_GRAD_F32("f32", ATTN_F32) GPU_ROWS_GRAD_F32("f16", ATTN_F16) \
-    GPU_ROWS_GRAD_F32("bf16", ATTN_BF16)
+    GPU_ROWS_GRAD_F32_UNIT(UNIT_MFMA_F32, "mfma32") GPU_ROWS_GRAD_F32_UNIT(UNIT_FMA, "fma32")
 #define GPU_ROWS_BACKWARD_16 \
     GPU_ROWS_GRAD_16_MFMA("bf16", ATTN_BF16) GPU_ROWS_GRAD_16_MFMA("f16", ATTN_F16) \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA11, ATTN_BF16, GPU_GRAD_EACH) \
@@ -6526,7 +6621,7 @@ static const gpu_grad_kernel *gpu_pick_grad(const attn_desc *d, const attn_grad 
     const gpu_grad_kernel *row = gpu_grad_kernels;
     for (;; row++)
         if (row->dtype == d->q.dtype && !(row->units & ~units) &&
-            (row->units == UNIT_SCALAR || row->units == UNIT_MFMA_F32 ||
+            (row->units == UNIT_SCALAR || (row->units & (UNIT_MFMA_F32 | UNIT_FMA)) ||
                 (g->dout.dtype == row->dtype && !flushes)) &&
             d->head_dim <= row->dim && d->v_dim <= row->dim && !(masks & ~row->masks) &&
             align >= row->align)
@@ -6599,7 +6694,7 @@ __global__ static void __launch_bounds__(64) gpu_store_words(int32_t *to, gpu_wo
 /* What the loader chose for this chip: its units are told by the LDS that this kernel
    declares. So the host has no list of chips, and finds out whether there is code for the chip,
    without a launch. */
-enum { GPU_PROBE_BYTES = 512 };
+enum { GPU_PROBE_BYTES = 256 };
 __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
     __shared__ volatile int32_t units[GPU_PROBE_BYTES / 4 * (GPU_UNITS + 1)];
     for (uint32_t i = threadIdx.x; i < sizeof units / 4; i += 64) {

@@ -137,4 +137,11 @@ SHARED int hip_has_flash_grad(const attn_desc *d, const attn_grad *g, const char
     return (d->q.dtype == ATTN_BF16 || (d->q.dtype == ATTN_F16 && !strstr(isa, "gfx90a"))) && g->dout.dtype == d->q.dtype &&
            d->head_dim <= most && (d->v_dim ? d->v_dim : d->head_dim) <= most;
 }
+/* Whether the gradients that no matrix unit of 16 bits computes have tiles of f32. HIP_TYPE: those of f32 are built with f16 (hip_rows.py); HIP_EMULATED: NVIDIA
+ * has none. */
+SHARED int hip_has_f32_grad(const attn_desc *d) {
+    const char *dims = getenv("HIP_DIMS"), *type = getenv("HIP_TYPE");
+    const int64_t most = dims && !strcmp(dims, "d64") ? 64 : 128;
+    return !getenv("HIP_EMULATED") && !(type && !strcmp(type, "bf16")) && d->head_dim <= most && (d->v_dim ? d->v_dim : d->head_dim) <= most;
+}
 #endif

@@ -105,7 +105,7 @@ in_two_orders() { # label, program and its arguments: the same bits
     done
 }
 run_emulated() { # full or nothing; a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000" count=180 few=30 backward=150 scalar=--scalar first type=
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000 HIP_EMULATED=1" count=180 few=30 backward=150 scalar=--scalar first type=
     chip=$(folder sm80 "${1:-}")
     if [ "${1:-}" = full ]; then count=3000 few=600 backward=600 scalar=; else type=f16; fi
     make -s build/hip/$chip/hip_grid build/hip/$chip/hip_unit || exit 1

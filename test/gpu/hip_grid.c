@@ -90,7 +90,11 @@ static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_
     count_kernel(plan.kernel);
     shared->cached[shared->where] = hip_scalar_cache(d);
     if (o->backward && !strstr(plan.kernel, "_backward")) return "no kernel of a backward";
-    if (o->backward) return o->scalar || (hip_grad_unit(d, g) != 0) == hip_has_flash_grad(d, g, plan.isa) ? NULL : "a scalar backward where there is another, or the other way round";
+    if (o->backward) {
+        const int flash = hip_has_flash_grad(d, g, plan.isa), f32 = !flash && hip_has_f32_grad(d);
+        return o->scalar || ((hip_grad_unit(d, g) != 0) == flash && (strstr(plan.kernel, "fma32_") != NULL) == f32)     /* mfma32_, fma32_ */
+                   ? NULL : "a scalar backward where there is another, or the other way round";
+    }
     if (!strncmp(plan.kernel, "decode_", 7)) return plan.splits > 1 && d->q_len <= 16 && d->dropout == 0 ? NULL : "a decode of nothing";
     if (!o->scalar && d->head_dim <= hip_most_dims(NULL) && proof_v_dim(d) <= hip_most_dims(NULL) && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
         !hip_scalar_cache(d) && strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";

@@ -39,6 +39,7 @@ GRAD_BUSY = {"dkdv": {64: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.85, "gfx
              "dq": {64: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.87, "gfx1201": 0.85}, 128: {"gfx942": 1.00, "gfx90a": 1.00, "gfx1100": 0.87, "gfx1201": 0.89}}}
 GRAD_DROP = 0.05
 GRAD_PARTS = {1: "dq", 2: "dk", 4: "dv", 6: "dk and dv"}        # GRAD_DQ, GRAD_DK, GRAD_DV of attn_hip.c
+GRAD_PRODUCTS = {1: 3, 2: 3, 4: 2, 6: 4}                        # that each takes of a pair and a dim
 # of decode: bytes asked of memory over those of the cache, at most, by type and page (0: contiguous)
 DECODE_DIM, DECODE_KEYS = 128, 4096
 DECODE = {(dtype, page): 1.06 if dtype in ("int8", "fp8") else 1.05 if page == 1 else 1.03 for dtype in ("bf16", "f16", "f32", "int8", "fp8") for page in (0, 256, 16, 1)}
@@ -86,7 +87,7 @@ def run_decode(job):
 
 
 def run_gradients(job):
-    """A backward call: of each of its kernels with matrix work, which gradients it computes and what was counted."""
+    """A backward call: of each of its kernels on tiles, which gradients it computes and what was counted."""
     chip, dtype, dim, seq, causal, extras = job
     row, launches = called(chip, dtype, dim, seq, causal, extras, 0, 1)
     if launches is None:
@@ -96,8 +97,19 @@ def run_gradients(job):
         shape = re.search(r"gpu_grad_shape<([^>]*)>", sh("c++filt", r["kernel"]).stdout)
         if shape:
             kind = int(re.sub(r"\([^)]*\)", "", shape[1]).split(",")[3])
+            pairs = seq * (seq + 1) // 2 if causal else seq * seq
+            r["fma"] = share_of_fma(chip, r, pairs * GRAD_PRODUCTS[kind] * dim)
             parts[GRAD_PARTS[kind]] = r
     return {"row": row, "parts": parts}
+
+
+def share_of_fma(chip, r, useful):
+    """So many multiply-adds over those of one FMA an issue cycle, while the busiest unit is."""
+    waves = r["grid"][0] * r["grid"][1] * r["grid"][2] * (-(-r["block"][0] * r["block"][1] * r["block"][2] // r["wave"]))
+    c = r["cycles_per_wave"]
+    issue = c["valu"] + (c["trans"] if chip in CDNA else c["matrix"] + c["trans"] / 4)
+    top = max(c["matrix"], issue, c["lds"], c["vmem"], c["trans"])
+    return useful / 32 / waves / top if top else 0
 
 
 def run(job):
@@ -110,12 +122,9 @@ def run(job):
     r["row"], r["launches"] = row, len(launches)
     pairs = seq * (seq + 1) // 2 if causal else seq * seq
     useful = pairs * 4 * dim
-    waves = r["grid"][0] * r["grid"][1] * r["grid"][2] * (-(-r["block"][0] * r["block"][1] * r["block"][2] // r["wave"]))
     c = r["cycles_per_wave"]
-    issue = c["valu"] + (c["trans"] if chip in CDNA else c["matrix"] + c["trans"] / 4)
-    top = max(c["matrix"], issue, c["lds"], c["vmem"], c["trans"])
     r["useful"] = useful / r["matrix_flops"] if r["matrix_flops"] else None
-    r["fma"] = useful / 2 / 32 / waves / top if top else 0
+    r["fma"] = share_of_fma(chip, r, useful / 2)
     r["conflicts"] = r["lds_cycles"] / r["lds_ideal_cycles"] if r["lds_ideal_cycles"] else None
     r["lds_share"] = c["lds"] / c["matrix"] if c["matrix"] else None
     once = BYTES[dtype] * 4 * seq * dim + 4 * seq
@@ -261,7 +270,8 @@ def main():
         grad_jobs = [(chip, dtype, dim, big, causal, 0) for chip in chips for dtype in ("bf16", "f16") for dim in (64, 128) for causal in (False, True)]
         grad_jobs += [(chip, dtype, dim, 256, causal, extras) for chip in chips for dtype in ("bf16", "f16") for dim, causal, extras in ((32, False, 0), (128, False, 63))]
         grad_jobs += [(chip, dtype, 256, 512, causal, 0) for chip in chips if chip in CDNA for dtype in ("bf16", "f16") for causal in (False, True)]
-        grad_jobs += [(chip, "f32", dim, 512, causal, 0) for chip in chips if chip in CDNA for dim in (64, 128) for causal in (False, True)]
+        grad_jobs += [(chip, "f32", dim, 512, causal, 0) for chip in chips for dim in (64, 128) for causal in (False, True)]
+        grad_jobs += [(chip, "f32", dim, 256, False, 63) for chip in chips for dim in (64, 128)]
         gradients = dict(zip(grad_jobs, pool.map(run_gradients, grad_jobs)))
         decode_jobs = [(chip, *case) for chip in chips for case in DECODE]
         decoded = dict(zip(decode_jobs, pool.map(run_decode, decode_jobs)))
@@ -340,12 +350,25 @@ def main():
                         in_f32 = ", in f32" if "mfma32" in gradients[chip, dtype, dim, big, causal, 0]["row"] else ""
                         cells[chip] = (f"{busy:.3f} of {want:.2f}{in_f32}", busy >= want - 0.0005)
                     target(f"gradients, matrix_busy_bound, {dtype}, D {dim}, {name}, {'causal' if causal else 'full'}", cells)
+    for causal in (False, True):
+        cells = {}
+        for chip in chips:
+            of = [r for dim in (64, 128) for r in gradients[chip, "f32", dim, 512, causal, 0].get("parts", {}).values()]
+            if not of:
+                cells[chip] = ("scalar", False)
+            elif chip in CDNA:
+                n = min(r["matrix_busy_bound"] for r in of)
+                cells[chip] = (f"busy {n:.3f} of {F32_BUSY[chip]}", n >= F32_BUSY[chip] - 0.0005 if not causal else None)
+            else:
+                n = min(r["fma"] for r in of)
+                cells[chip] = (f"{n:.3f} of the FMA peak, of {F32_FMA}", n >= F32_FMA if not causal else None)
+        target(f"gradients, f32, D 64 and 128, S 512, {'causal' if causal else 'full'}", cells)
     cells = {}
     for chip in chips:
         of = [(r["scratch"], r["vgpr_spills"]) for job, g in gradients.items() if job[0] == chip for r in g.get("parts", {}).values()]
         most = tuple(map(max, zip(*of))) if of else ("-", "-")
         cells[chip] = ("%s, %s" % most, most == (0, 0))
-    target("gradients, scratch bytes, VGPR spills: the most of any kernel on matrix units", cells)
+    target("gradients, scratch bytes, VGPR spills: the most of any kernel on tiles", cells)
 
     for (dtype, page), want in DECODE.items():
         of = {c: decoded[c, dtype, page] for c in chips}
@@ -406,7 +429,7 @@ def main():
     rest = [job for job in sorted(results, key=order) if not (job[3] == big and not job[5] and not job[6]) and job[3] != middle]
     text.append("## The other rows of the table\n\nS 256 (D 256 plain: 512): wide heads, every mask at once (softcap, bias, boolean, ALiBi, dropout, sink), odd strides.\n\n" +
                 table([head, *[row(job, results[job]) for job in rest]]))
-    head = ["chip", "type", "D", "mask", "kernel", "gradients", "VGPR", "AGPR", "LDS KiB", "scratch", "spills", "waves/SIMD", "LDS conflicts", "LDS / matrix", "busy", "in the way"]
+    head = ["chip", "type", "D", "mask", "kernel", "gradients", "VGPR", "AGPR", "LDS KiB", "scratch", "spills", "waves/SIMD", "LDS conflicts", "LDS / matrix", "busy", "FMA peak", "in the way"]
     rows = []
     for job, g in gradients.items():
         chip, dtype, dim, seq, causal, extras = job
@@ -417,9 +440,9 @@ def main():
             c = r["cycles_per_wave"]
             rows.append([chip, dtype, dim, mask, g["row"], part, r["vgprs"], r["agprs"], number(r["lds"] / 1024, 1), r["scratch"],
                           f"{r['vgpr_spills']} + {r['sgpr_spills']}", r["waves_per_simd"],
-                          number(r["lds_cycles"] / r["lds_ideal_cycles"] if r["lds_ideal_cycles"] else None, 3), number(c["lds"] / c["matrix"]),
-                          number(r["matrix_busy_bound"], 3), r["bound_by"]])
-    text.append(f"## Gradients on matrix units, S {big}\n\nA line for each kernel of a backward call; preparation and gradients of a bias are not among them.\n\n" + table([head, *rows]))
+                          number(r["lds_cycles"] / r["lds_ideal_cycles"] if r["lds_ideal_cycles"] else None, 3), number(c["lds"] / c["matrix"] if c["matrix"] else None),
+                          number(r["matrix_busy_bound"], 3) if c["matrix"] else "-", number(r["fma"], 3) if not c["matrix"] else "-", r["bound_by"]])
+    text.append(f"## Gradients on tiles, S {big}\n\nA line for each kernel of a backward call; preparation and gradients of a bias are not among them.\n\n" + table([head, *rows]))
     rows = []
     for (chip, dtype, page), d in decoded.items():
         r = d.get("kernel")

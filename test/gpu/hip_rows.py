@@ -25,7 +25,7 @@ def without_dims(text, *dims):
     inner = r"(?:[^()]|\([^()]*\))*\)"
     for d in dims:
         text = re.sub(rf'GPU_ROWS_(?:GRAD_)?16_D\(name, UNIT\w*, DTYPE, {d},{inner}|GPU_ROWS_M?FMA32\({d},{inner}'
-                      rf'|GPU_ROWS_GRAD_F32_D\("mfma32_" dtype "_d{d}",{inner}|GPU_ROW_DECODE\("decode_[^\\\n(]*_d{d}",{inner}'
+                      rf'|GPU_ROWS_GRAD_F32_D\(UNIT, unit "_" dtype "_d{d}",{inner}|GPU_ROW_DECODE\("decode_[^\\\n(]*_d{d}",{inner}'
                       rf'|GPU_ROW_MMA\("flash_" name "_d{d}(?:_\w+)?",{inner}|GPU_ROWS_WGMMA_D\("flash_" name "_d{d}_wgmma",{inner}', "", text)
     return re.sub(r"(?:[ ]*\\\n[ ]*)+(?=\n(?:#|/\*|\n))", "", text)      # a list does not go on behind its last row
 
@@ -53,11 +53,11 @@ def only_main(text):
     text = without(text, "SCALAR", "CACHE", "BACKWARD")
     row = r"[^\\\n]*(?:\n +[^\\\n]*(?=\)))?"
     text = re.sub(rf'\s*\\\n +GPU_ROW_16\("flash_" name "_d" #D "_(?:any|masks)"{row}', "", text)
-    text = re.sub(rf'\s*\\\n +GPU_ROW_GRAD_(?:16|F32)\((?:"flash_" )?name [^\\\n]*"_masks"{row}', "", text)
+    text = re.sub(rf'\s*\\\n +GPU_ROW_GRAD_(?:16|F32)\((?:UNIT, |"flash_" )?name [^\\\n]*"_masks"{row}', "", text)
     text = re.sub(rf'\s*\\\n +GPU_ROW_\w*32\("\w+_d" #D "_\w+"{row}', "", text)
     text = re.sub(r"\s*\\\n +GPU_ROWS_(?:GRAD_)?16_D\(name, UNIT\w*, DTYPE, +(?:32|256),[^\\\n]*", "", text)
     text = re.sub(r"GPU_ROWS_(?:MFMA|FMA)32\((?:32|256), [^)]*\)", "", text)
-    return re.sub(r'GPU_ROWS_GRAD_F32\("b?f16", ATTN_B?F16\)', "", text)
+    return re.sub(r'GPU_ROWS_GRAD_F32\((?:UNIT, unit, )?"b?f16", ATTN_B?F16\)', "", text)
 
 
 WHAT = {"main": only_main, "chip": str, "units": only_units, "wgmma": only_wgmma, "plain": only_plain}

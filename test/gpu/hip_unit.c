@@ -1361,7 +1361,7 @@ static void backward_workspaces(void) {
     const char *dims = getenv("HIP_DIMS"), *tiles = dims && !strcmp(dims, "d128") ? "bf16_d128_masks_backward" : "bf16_d64_masks_backward";
     loaded_backward(&c, ATTN_BF16, 0);
     registered();
-    CHECK(!proof_query(&c, 1, &plan) && !plan.workspace_size && strstr(plan.kernel, flash_backward(&c) || strstr(plan.kernel, "mfma32") ? tiles : "scalar_bf16_backward"), "host pointers: %s, %zu bytes", plan.kernel, plan.workspace_size);
+    CHECK(!proof_query(&c, 1, &plan) && !plan.workspace_size && strstr(plan.kernel, flash_backward(&c) || strstr(plan.kernel, "fma32") ? tiles : "scalar_bf16_backward"), "host pointers: %s, %zu bytes", plan.kernel, plan.workspace_size);
     for (int how = 0; how < 2; how++) {
         hip_place_make(&c, &p, HIP_BACKWARD | HIP_WORKSPACE | HIP_STREAM | (how ? HIP_SEQ_HOST : 0));
         const size_t rows = (size_t)proof_lse_count(&c.d) * 4, seq = how ? 64 : 0;
