@@ -77,8 +77,9 @@
  *   with rotary embedding q in f32, and for parts an o in f32 of each, of as many sequences at a
  *   time as 32 MiB hold; without a workspace they are allocated in stream order, and so
  *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
- *   call until attn_shutdown(), in a backward as large as all of its tensors; results are written
- *   when all of the work has succeeded. What is appended is written before the rest of the call and
+ *   call until attn_shutdown(), for the results of all of it and for two pieces of the rest: a piece
+ *   is about an eighth, or all where a batch shares dsink or a dbias; results are written when all of
+ *   the work has succeeded. What is appended is written before the rest of the call and
  *   taken back if that fails.
  * GRAPHS  with a workspace a device call is kernel launches alone, which follow from the description:
  *   it can be captured into a graph and replayed, with other numbers in its tensors and other lengths
@@ -93,8 +94,8 @@
  *
  * CHOICE  device tensors: the automatic choice takes "hip"; lengths that ATTN_SEQ_HOST leaves in
  *   host memory may change once the call returns. Host tensors go to the GPU only where asked:
- *   d.backend = "hip", or attn_set_default("hip"); they are copied through pinned buffers, forward
- *   in pieces that overlap with the kernels. attn_convert with ATTN_DEVICE converts layout and dtype
+ *   d.backend = "hip", or attn_set_default("hip"); they are copied through pinned buffers, in
+ *   pieces that overlap with the kernels. attn_convert with ATTN_DEVICE converts layout and dtype
  *   on the GPU, to the same bits as the CPU.
  *
  * STATUS  A refused or failed call leaves host results untouched.
@@ -7466,10 +7467,22 @@ static attn_status gpu_launch_append(
 }
 
 /* ---- launch of a backward ---- */
-static gpu_grad_params gpu_grad_params_of(const attn_desc *d, const attn_grad *g, float *delta) {
+/* d, g: every pointer in device memory. delta: room for a float a row. */
+struct gpu_grad_call {
+    const attn_desc *d;
+    const attn_grad *g;
+    const gpu_grad_kernel *kernel;
+    int64_t bh_first; /* see gpu_params */
+    float *delta;
+    gpu_queue to;
+};
+static gpu_grad_params gpu_grad_params_of(const gpu_grad_call *c) {
+    const attn_desc *d = c->d;
+    const attn_grad *g = c->g;
     gpu_grad_params p;
     memset(&p, 0, sizeof p);
     p.call = gpu_params_of(d);
+    p.call.bh_first = (uint32_t)c->bh_first;
     const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
     gpu_tensor *to[3] = {&p.dq, &p.dk, &p.dv};
     for (int n = 0; n < 3; n++) {
@@ -7486,7 +7499,7 @@ static gpu_grad_params gpu_grad_params_of(const attn_desc *d, const attn_grad *g
     p.dlse = g->dlse;
     p.dbias = g->dbias;
     p.dsink = g->dsink;
-    p.delta = delta;
+    p.delta = c->delta;
     return p;
 }
 static void gpu_skip_grad(gpu_grad_params *p, const attn_desc *d, const attn_grad *g, int64_t b0) {
@@ -7504,14 +7517,6 @@ static void gpu_skip_grad(gpu_grad_params *p, const attn_desc *d, const attn_gra
     }
     if (p->dbias) p->dbias += b0 * d->bias.stride[0];
 }
-/* d, g: every pointer in device memory. delta: room for a float a row. */
-struct gpu_grad_call {
-    const attn_desc *d;
-    const attn_grad *g;
-    const gpu_grad_kernel *kernel;
-    float *delta;
-    gpu_queue to;
-};
 static attn_status gpu_launch_grad_part(
     const gpu_queue *to, const gpu_grad_part *part, gpu_grad_params *p, gpu_work w) {
     attn_plan *plan = to->plan;
@@ -7527,7 +7532,7 @@ static attn_status gpu_launch_grad_part(
 /* D, dq, dk and dv of sequences [b0, b0 + n). */
 static attn_status gpu_launch_rows(const gpu_grad_call *c, int64_t b0, int64_t n) {
     const attn_desc *d = c->d;
-    gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
+    gpu_grad_params p = gpu_grad_params_of(c);
     gpu_skip_grad(&p, d, c->g, b0);
     p.call.batch = (int32_t)n;
     const gpu_work rows = {d->q_len, d->heads, n}, keys = {d->kv_len, d->kv_heads, n};
@@ -7542,7 +7547,7 @@ static attn_status gpu_launch_dbias(const gpu_grad_call *c, int64_t b0, int64_t 
     const attn_desc *d = c->d;
     const int64_t *step = d->bias.stride, rows = step[2] ? d->q_len : d->q_len > 0,
                   pieces = (d->kv_len + 31) / 32;
-    gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
+    gpu_grad_params p = gpu_grad_params_of(c);
     gpu_skip_grad(&p, d, c->g, b0);
     const gpu_work elements = {rows * pieces, step[1] ? d->heads : 1, n};
     return gpu_launch_units(&c->to, c->kernel->dbias, &p, elements);
@@ -7558,7 +7563,7 @@ static attn_status gpu_launch_grad(const gpu_grad_call *c) {
     }
     if (!s && c->g->dbias && !own_bias) s = gpu_launch_dbias(c, 0, d->batch > 0);
     if (s || !c->g->dsink) return s;
-    gpu_grad_params p = gpu_grad_params_of(d, c->g, c->delta);
+    gpu_grad_params p = gpu_grad_params_of(c);
     attn_plan *plan = c->to.plan;
     void *args[] = {&p};
     GPU_TRY(hipLaunchKernel, ((const void *)gpu_dsink_kernel, dim3((uint32_t)d->heads), dim3(64),
@@ -7842,7 +7847,7 @@ static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const
     hipError_t e = hipSuccess;
     if (!s && timed) e = hipEventRecord(timed->start, stream);
     char *rest = (char *)d.workspace + arrays;
-    const gpu_grad_call call = {&d, g, g ? gpu_pick_grad(in, g, device->units) : NULL,
+    const gpu_grad_call call = {&d, g, g ? gpu_pick_grad(in, g, device->units) : NULL, 0,
         (float *)(void *)rest, {stream, plan}};
     const gpu_forward forward = {
         &d, kernel, gpu_pick_decode_after(&d), 0, gpu_cut_of(&d, device), rest, call.to};
@@ -8192,42 +8197,6 @@ static attn_status gpu_slot_wait(gpu_slot *s, attn_plan *plan) {
     gpu_last.kernel += 1e-3 * (double)ms;
     return ATTN_OK;
 }
-/* kernel, cut: of the whole call. */
-static attn_status gpu_run_chunks(const attn_desc *d, const gpu_kernel *kernel, const gpu_cut *cut,
-    int64_t nb, int64_t ng, gpu_context *x, attn_plan *plan) {
-    attn_status st;
-    size_t out_at = 0;
-    int n = 0;
-    gpu_chunk c;
-    for (memset(&c, 0, sizeof c); gpu_chunk_next(d, nb, ng, &c); n ^= 1) {
-        gpu_slot *s = &x->slot[n];
-        attn_desc on_device;
-        if ((st = gpu_slot_wait(s, plan)) != ATTN_OK) return st;
-        gpu_stage_in(d, &c, s->pinned, s->device, &on_device);
-        GPU_TRY(
-            hipMemcpyAsync, (s->device, s->pinned, c.in_bytes, hipMemcpyHostToDevice, s->stream));
-        GPU_TRY(hipEventRecord, (s->start, s->stream));
-        s->busy = 1;
-        const gpu_forward forward = {&on_device, kernel, gpu_pick_decode(d),
-            c.b0 * d->heads + c.g0 * (d->heads / d->kv_heads), *cut,
-            s->device + c.in_bytes + c.out_bytes, {s->stream, plan}};
-        st = gpu_launch(&forward);
-        if (st) {
-            s->busy = 0;
-            return st;
-        }
-        GPU_TRY(hipEventRecord, (s->stop, s->stream));
-        if (c.out_bytes)
-            GPU_TRY(hipMemcpyAsync, (x->out + out_at, s->device + c.in_bytes, c.out_bytes,
-                                        hipMemcpyDeviceToHost, s->stream));
-        out_at += c.out_bytes;
-    }
-    for (n = 0; n < 2; n++) {
-        if ((st = gpu_slot_wait(&x->slot[n], plan)) != ATTN_OK) return st;
-        GPU_TRY(hipStreamSynchronize, (x->slot[n].stream));
-    }
-    return ATTN_OK;
-}
 /* No pointer of the call may be device memory. */
 static attn_status gpu_host_pointers(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     gpu_pointer list[GPU_POINTERS];
@@ -8242,50 +8211,249 @@ static attn_status gpu_host_pointers(const attn_desc *d, const attn_grad *g, att
     }
     return ATTN_OK;
 }
-static attn_status gpu_run_host(
-    const attn_desc *d, const gpu_kernel *kernel, const gpu_device *device, attn_plan *plan) {
-    const gpu_cut cut = gpu_cut_of(d, device);
-    gpu_context *x;
-    gpu_chunk c;
-    attn_status st;
-    size_t in = 0, out = 0, block = 0, total = 0;
-    int64_t nb, ng, chunks = 0;
-    if ((st = gpu_host_pointers(d, NULL, plan)) != ATTN_OK) return st;
-    if (d->batch == 0) return ATTN_OK;
+/* ---- the same of a backward ---- */
+/* Where the tensors of a backward lie in the block that goes to the device, behind the chunk's own,
+   of which o and lse are inputs here; what comes back lies at `out`, and is counted from there. */
+struct gpu_grad_layout {
+    size_t o, lse, dout, dlse, out, delta, bytes;
+    size_t dq, dk, dv, dbias, dsink, out_bytes;
+};
+static gpu_grad_layout gpu_grad_layout_of(
+    const attn_desc *d, const attn_grad *g, const gpu_chunk *c) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t rows = e.q[0] * e.q[1] * e.q[2], keys = e.k[0] * e.k[1] * e.k[2];
+    gpu_grad_layout l;
+    size_t at = c->in_bytes + c->out_bytes;
+    l.o = c->in_bytes;
+    l.lse = c->in_bytes + c->lse;
+    l.dout =
+        gpu_grow(&at, gpu_axes(e.q, g->dout.stride) * gpu_pad(gpu_bytes(g->dout.dtype, d->v_dim)));
+    l.dlse = gpu_grow(&at, g->dlse ? rows * 4 : 0);
+    l.out = at;
+    at = 0;
+    l.dq = gpu_grow(&at, rows * gpu_pad(gpu_bytes(g->dq.dtype, d->head_dim)));
+    l.dk = gpu_grow(&at, keys * gpu_pad(gpu_bytes(g->dk.dtype, d->head_dim)));
+    l.dv = gpu_grow(&at, keys * gpu_pad(gpu_bytes(g->dv.dtype, d->v_dim)));
+    l.dbias = gpu_grow(&at, g->dbias ? gpu_axes(e.bias, d->bias.stride) * d->kv_len * 4 : 0);
+    l.dsink = gpu_grow(&at, g->dsink ? e.q[2] * 4 : 0);
+    l.out_bytes = at;
+    at += l.out;
+    l.delta = gpu_grow(&at, rows * 4);
+    l.bytes = at;
+    return l;
+}
+/* Between the caller's dq, dk, dv, dbias, dsink of the chunk and their copies at `at`. */
+static void gpu_copy_grads(const attn_desc *d, const attn_grad *g, const gpu_chunk *c,
+    const gpu_grad_layout *l, char *at, bool scatter) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t h0 = c->g0 * (d->heads / d->kv_heads);
+    const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
+    const size_t place[3] = {l->dq, l->dk, l->dv};
+    gpu_copy copy;
+    memset(&copy, 0, sizeof copy);
+    copy.scatter = scatter;
+    for (int n = 0; n < 3; n++) {
+        const int64_t *step = out[n]->stride,
+                      first =
+                          n ? (d->seq.cu_k ? 0 : c->b0) * step[0] + c->k0 * step[1] +
+                                  c->g0 * step[2]
+                            : (d->seq.cu_q ? 0 : c->b0) * step[0] + c->q0 * step[1] + h0 * step[2],
+                      row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
+        gpu_copy_add(
+            &copy, {(char *)out[n]->data + gpu_bytes(out[n]->dtype, first), at + place[n],
+                       n ? e.k : e.q, step, out[n]->dtype, row, gpu_pad(row), NULL, NULL, NULL, 0});
+    }
+    if (g->dbias)
+        gpu_copy_add(
+            &copy, {(char *)(g->dbias + c->b0 * d->bias.stride[0] + h0 * d->bias.stride[1]),
+                       at + l->dbias, e.bias, d->bias.stride, ATTN_F32, d->kv_len * 4,
+                       d->kv_len * 4, NULL, NULL, NULL, 0});
+    gpu_copy_run(d, &copy);
+    if (!g->dsink) return;
+    if (scatter) memcpy(g->dsink + h0, at + l->dsink, (size_t)e.q[2] * 4);
+    else memcpy(at + l->dsink, g->dsink + h0, (size_t)e.q[2] * 4);
+}
+/* Fills the pinned block; *on_device and *grad are the chunk with addresses in the device's. */
+static void gpu_stage_grad(const attn_desc *d, const attn_grad *g, const gpu_chunk *c,
+    const gpu_grad_layout *l, const gpu_slot *s, attn_desc *on_device, attn_grad *grad) {
+    const gpu_extents e = gpu_chunk_extents(d, c);
+    const int64_t h0 = c->g0 * (d->heads / d->kv_heads), b = d->seq.cu_q ? 0 : c->b0,
+                  tokens = d->seq.cu_q ? d->seq.total_q : d->q_len;
+    const attn_in of_o = {d->o.data, {d->o.stride[0], d->o.stride[1], d->o.stride[2]}, d->o.dtype},
+                  *in[2] = {&of_o, &g->dout};
+    const float *of_row[2] = {d->lse, g->dlse};
+    const size_t place[2] = {l->o, l->dout}, row_place[2] = {l->lse, l->dlse};
+    const int64_t row_extent[3] = {e.q[0], e.q[2], 1}, row_step[3] = {d->heads * tokens, tokens, 1};
+    gpu_copy copy;
+    memset(&copy, 0, sizeof copy);
+    gpu_stage_in(d, c, s->pinned, s->device, on_device);
+    for (int n = 0; n < 2; n++) {
+        const int64_t *step = in[n]->stride, row = gpu_bytes(in[n]->dtype, d->v_dim),
+                      first = b * step[0] + c->q0 * step[1] + h0 * step[2];
+        gpu_copy_add(&copy,
+            {(char *)(uintptr_t)in[n]->data + gpu_bytes(in[n]->dtype, first), s->pinned + place[n],
+                e.q, step, in[n]->dtype, row, gpu_pad(row), NULL, NULL, NULL, 0});
+        if (of_row[n])
+            gpu_copy_add(
+                &copy, {(char *)(uintptr_t)(of_row[n] + b * row_step[0] + h0 * row_step[1] + c->q0),
+                           s->pinned + row_place[n], row_extent, row_step, ATTN_F32, e.q[1] * 4,
+                           e.q[1] * 4, NULL, NULL, NULL, 0});
+    }
+    gpu_copy_run(d, &copy);
+    if (d->flags & ATTN_ACCUMULATE) gpu_copy_grads(d, g, c, l, s->pinned + l->out, false);
 
-    /* 1. the cut: about eight chunks, none of them small: copies run beside the kernels */
-    memset(&c, 0, sizeof c);
-    while (gpu_chunk_next(d, 1, d->kv_heads, &c)) total += c.in_bytes + c.out_bytes;
+    *grad = *g;
+    grad->dout.data = s->device + l->dout;
+    gpu_staged_strides(grad->dout.stride, e.q,
+        gpu_pad(gpu_bytes(g->dout.dtype, d->v_dim)) / gpu_bytes(g->dout.dtype, 1), NULL);
+    attn_out *out[3] = {&grad->dq, &grad->dk, &grad->dv};
+    const size_t out_place[3] = {l->dq, l->dk, l->dv};
+    for (int n = 0; n < 3; n++) {
+        const int64_t row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
+        out[n]->data = s->device + l->out + out_place[n];
+        for (int a = 0; a < 3; a++) out[n]->stride[a] = 1;
+        gpu_staged_strides(
+            out[n]->stride, n ? e.k : e.q, gpu_pad(row) / gpu_bytes(out[n]->dtype, 1), NULL);
+    }
+    if (g->dlse) grad->dlse = (const float *)(s->device + l->dlse);
+    if (g->dbias) grad->dbias = (float *)(s->device + l->out + l->dbias);
+    if (g->dsink) grad->dsink = (float *)(s->device + l->out + l->dsink);
+}
+
+/* ---- a call in pieces: copies run beside the kernels ---- */
+struct gpu_host_call {
+    const attn_desc *d;
+    const attn_grad *g; /* NULL: forward */
+    const gpu_kernel *kernel;
+    const gpu_grad_kernel *grad;
+    gpu_cut cut; /* forward: of the whole call, as the kernels are */
+};
+/* in_bytes go to the device; out_bytes come back, from `out` on; of its block of `bytes`. */
+struct gpu_piece {
+    gpu_chunk c;
+    gpu_grad_layout l; /* of a backward */
+    size_t in_bytes, out, out_bytes, bytes;
+};
+/* The pieces in order: *p from {0} on; false after the last. */
+static bool gpu_piece_next(const gpu_host_call *h, int64_t nb, int64_t ng, gpu_piece *p) {
+    if (!gpu_chunk_next(h->d, nb, ng, &p->c)) return false;
+    if (h->g) {
+        p->l = gpu_grad_layout_of(h->d, h->g, &p->c);
+        p->out = p->l.out;
+        p->out_bytes = p->l.out_bytes;
+        p->in_bytes = p->out + (h->d->flags & ATTN_ACCUMULATE ? p->out_bytes : 0);
+        p->bytes = p->l.bytes;
+    } else {
+        p->out = p->in_bytes = p->c.in_bytes;
+        p->out_bytes = p->c.out_bytes;
+        p->bytes = p->out + p->out_bytes + gpu_chunk_parts(h->d, &p->c, &h->cut);
+    }
+    return true;
+}
+static attn_status gpu_launch_piece(const gpu_host_call *h, const gpu_piece *p, gpu_slot *s,
+    const attn_desc *d, const attn_grad *g, attn_plan *plan) {
+    const int64_t first = p->c.b0 * h->d->heads + p->c.g0 * (h->d->heads / h->d->kv_heads);
+    const gpu_queue to = {s->stream, plan};
+    if (h->g) {
+        const gpu_grad_call call = {
+            d, g, h->grad, first, (float *)(void *)(s->device + p->l.delta), to};
+        return gpu_launch_grad(&call);
+    }
+    const gpu_forward forward = {
+        d, h->kernel, gpu_pick_decode(h->d), first, h->cut, s->device + p->out + p->out_bytes, to};
+    return gpu_launch(&forward);
+}
+static attn_status gpu_run_pieces(
+    const gpu_host_call *h, int64_t nb, int64_t ng, gpu_context *x, attn_plan *plan) {
+    attn_status st;
+    size_t out_at = 0;
+    int n = 0;
+    gpu_piece p;
+    for (memset(&p, 0, sizeof p); gpu_piece_next(h, nb, ng, &p); n ^= 1) {
+        gpu_slot *s = &x->slot[n];
+        attn_desc d;
+        attn_grad g;
+        if ((st = gpu_slot_wait(s, plan)) != ATTN_OK) return st;
+        if (h->g) gpu_stage_grad(h->d, h->g, &p.c, &p.l, s, &d, &g);
+        else gpu_stage_in(h->d, &p.c, s->pinned, s->device, &d);
+        GPU_TRY(
+            hipMemcpyAsync, (s->device, s->pinned, p.in_bytes, hipMemcpyHostToDevice, s->stream));
+        GPU_TRY(hipEventRecord, (s->start, s->stream));
+        s->busy = 1;
+        st = gpu_launch_piece(h, &p, s, &d, &g, plan);
+        if (st) {
+            s->busy = 0;
+            return st;
+        }
+        GPU_TRY(hipEventRecord, (s->stop, s->stream));
+        if (p.out_bytes)
+            GPU_TRY(hipMemcpyAsync, (x->out + out_at, s->device + p.out, p.out_bytes,
+                                        hipMemcpyDeviceToHost, s->stream));
+        out_at += p.out_bytes;
+    }
+    for (n = 0; n < 2; n++) {
+        if ((st = gpu_slot_wait(&x->slot[n], plan)) != ATTN_OK) return st;
+        GPU_TRY(hipStreamSynchronize, (x->slot[n].stream));
+    }
+    return ATTN_OK;
+}
+/* About eight pieces of so many sequences, or kv heads of one, none of them small. What is a sum over
+   a batch or over heads keeps them together. */
+static void gpu_piece_size(const gpu_host_call *h, int64_t *nb, int64_t *ng) {
+    const attn_desc *d = h->d;
+    const float *dbias = h->g ? h->g->dbias : NULL;
+    const bool of_batch =
+                   d->batch == 1 || !h->g || (!h->g->dsink && (!dbias || d->bias.stride[0] != 0)),
+               of_heads = !dbias || d->bias.stride[1] != 0;
+    size_t total = 0;
+    gpu_piece p;
+    memset(&p, 0, sizeof p);
+    while (gpu_piece_next(h, 1, d->kv_heads, &p)) total += p.in_bytes + p.out_bytes;
     const size_t want = total / 8 > GPU_CHUNK_BYTES ? total / 8 : GPU_CHUNK_BYTES,
                  each = total / (size_t)d->batch + 1;
-    nb = want / each < 1 ? 1 : (int64_t)(want / each);
-    ng = nb > 1 || want >= each ? d->kv_heads
-                                : (int64_t)((double)want / (double)each * (double)d->kv_heads);
-    if (ng < 1) ng = 1;
-    memset(&c, 0, sizeof c);
-    while (gpu_chunk_next(d, nb, ng, &c)) {
-        if (c.in_bytes > in) in = c.in_bytes;
-        const size_t parts = gpu_chunk_parts(d, &c, &cut);
-        if (c.in_bytes + c.out_bytes + parts > block) block = c.in_bytes + c.out_bytes + parts;
-        out += c.out_bytes;
-        chunks++;
+    *nb = !of_batch ? d->batch : want / each < 1 ? 1 : (int64_t)(want / each);
+    *ng = *nb > 1 || want >= each || !of_heads
+              ? d->kv_heads
+              : (int64_t)((double)want / (double)each * (double)d->kv_heads);
+    if (*ng < 1) *ng = 1;
+}
+/* Results only when all of it went well. */
+static attn_status gpu_run_host(const gpu_host_call *h, attn_plan *plan) {
+    const attn_desc *d = h->d;
+    gpu_context *x;
+    gpu_piece p;
+    attn_status st;
+    size_t in = 0, out = 0, block = 0;
+    int64_t nb, ng, pieces = 0;
+    if ((st = gpu_host_pointers(d, h->g, plan)) != ATTN_OK) return st;
+    if (d->batch == 0) {
+        if (h->g && h->g->dsink && !(d->flags & ATTN_ACCUMULATE))
+            memset(h->g->dsink, 0, (size_t)d->heads * 4);
+        return ATTN_OK;
     }
-
-    /* 2. buffers, the work, and results only when all of it went well */
+    gpu_piece_size(h, &nb, &ng);
+    memset(&p, 0, sizeof p);
+    while (gpu_piece_next(h, nb, ng, &p)) {
+        if (p.in_bytes > in) in = p.in_bytes;
+        if (p.bytes > block) block = p.bytes;
+        out += p.out_bytes;
+        pieces++;
+    }
     if ((st = gpu_context_get(d->device, &x, plan)) != ATTN_OK) return st;
     st = gpu_reserve(&x->out, &x->out_size, out, true, plan);
-    for (int n = 0; n < 2 && n < chunks && !st; n++) {
+    for (int n = 0; n < 2 && n < pieces && !st; n++) {
         st = gpu_reserve(&x->slot[n].pinned, &x->slot[n].pinned_size, in, true, plan);
         if (!st) st = gpu_reserve(&x->slot[n].device, &x->slot[n].device_size, block, false, plan);
         gpu_last.bytes += block;
     }
-    if (!st) st = gpu_run_chunks(d, kernel, &cut, nb, ng, x, plan);
+    if (!st) st = gpu_run_pieces(h, nb, ng, x, plan);
     if (st)
         for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
     else {
-        size_t at = 0;
-        for (memset(&c, 0, sizeof c); gpu_chunk_next(d, nb, ng, &c); at += c.out_bytes)
-            gpu_stage_out(d, &c, x->out + at);
+        const char *at = x->out;
+        for (memset(&p, 0, sizeof p); gpu_piece_next(h, nb, ng, &p); at += p.out_bytes)
+            if (h->g) gpu_copy_grads(d, h->g, &p.c, &p.l, (char *)(uintptr_t)at, true);
+            else gpu_stage_out(d, &p.c, (char *)(uintptr_t)at);
     }
     gpu_context_put(x);
     return st;
@@ -8470,147 +8638,9 @@ static attn_status gpu_run_host_append(
         const float *q = (const float *)(void *)(x->out + (l.rotated - l.in_bytes));
         const attn_desc left = gpu_after_append(d, after, q);
         gpu_exchange_all(d, &l, x->out);
-        st = gpu_run_host(&left, kernel, device, plan);
+        const gpu_host_call call = {&left, NULL, kernel, NULL, gpu_cut_of(&left, device)};
+        st = gpu_run_host(&call, plan);
         if (st) gpu_exchange_all(d, &l, x->out);
-    }
-    gpu_context_put(x);
-    return st;
-}
-
-/* ---- a backward of host tensors: the whole call at once ---- */
-/* Where the tensors of a backward lie in the block that goes to the device, behind the chunk's own,
-   of which o and lse are inputs here; what comes back lies at `out`, and is counted from there. */
-struct gpu_grad_layout {
-    size_t o, lse, dout, dlse, out, delta, bytes;
-    size_t dq, dk, dv, dbias, dsink, out_bytes;
-};
-static gpu_grad_layout gpu_grad_layout_of(
-    const attn_desc *d, const attn_grad *g, const gpu_chunk *c) {
-    const gpu_extents e = gpu_chunk_extents(d, c);
-    const int64_t rows = e.q[0] * e.q[1] * e.q[2], keys = e.k[0] * e.k[1] * e.k[2];
-    gpu_grad_layout l;
-    size_t at = c->in_bytes + c->out_bytes;
-    l.o = c->in_bytes;
-    l.lse = c->in_bytes + c->lse;
-    l.dout =
-        gpu_grow(&at, gpu_axes(e.q, g->dout.stride) * gpu_pad(gpu_bytes(g->dout.dtype, d->v_dim)));
-    l.dlse = gpu_grow(&at, g->dlse ? rows * 4 : 0);
-    l.out = at;
-    at = 0;
-    l.dq = gpu_grow(&at, rows * gpu_pad(gpu_bytes(g->dq.dtype, d->head_dim)));
-    l.dk = gpu_grow(&at, keys * gpu_pad(gpu_bytes(g->dk.dtype, d->head_dim)));
-    l.dv = gpu_grow(&at, keys * gpu_pad(gpu_bytes(g->dv.dtype, d->v_dim)));
-    l.dbias = gpu_grow(&at, g->dbias ? gpu_axes(e.bias, d->bias.stride) * d->kv_len * 4 : 0);
-    l.dsink = gpu_grow(&at, g->dsink ? d->heads * 4 : 0);
-    l.out_bytes = at;
-    at += l.out;
-    l.delta = gpu_grow(&at, rows * 4);
-    l.bytes = at;
-    return l;
-}
-/* Between the caller's dq, dk, dv, dbias, dsink and their copies at `at`. */
-static void gpu_copy_grads(const attn_desc *d, const attn_grad *g, const gpu_extents *e,
-    const gpu_grad_layout *l, char *at, bool scatter) {
-    const attn_out *out[3] = {&g->dq, &g->dk, &g->dv};
-    const size_t place[3] = {l->dq, l->dk, l->dv};
-    gpu_copy copy;
-    memset(&copy, 0, sizeof copy);
-    copy.scatter = scatter;
-    for (int n = 0; n < 3; n++) {
-        const int64_t row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
-        gpu_copy_add(&copy, {(char *)out[n]->data, at + place[n], n ? e->k : e->q, out[n]->stride,
-                                out[n]->dtype, row, gpu_pad(row), NULL, NULL, NULL, 0});
-    }
-    if (g->dbias)
-        gpu_copy_add(&copy, {(char *)g->dbias, at + l->dbias, e->bias, d->bias.stride, ATTN_F32,
-                                d->kv_len * 4, d->kv_len * 4, NULL, NULL, NULL, 0});
-    gpu_copy_run(d, &copy);
-    if (!g->dsink) return;
-    if (scatter) memcpy(g->dsink, at + l->dsink, (size_t)d->heads * 4);
-    else memcpy(at + l->dsink, g->dsink, (size_t)d->heads * 4);
-}
-/* Fills the pinned block; *on_device and *grad are the call with addresses in the device's. */
-static void gpu_stage_grad(const attn_desc *d, const attn_grad *g, const gpu_chunk *c,
-    const gpu_grad_layout *l, const gpu_slot *s, attn_desc *on_device, attn_grad *grad) {
-    const gpu_extents e = gpu_chunk_extents(d, c);
-    const size_t rows = (size_t)(e.q[0] * e.q[1] * e.q[2]);
-    const int64_t o_row = gpu_bytes(d->o.dtype, d->v_dim),
-                  dout_row = gpu_bytes(g->dout.dtype, d->v_dim);
-    gpu_copy copy;
-    memset(&copy, 0, sizeof copy);
-    gpu_stage_in(d, c, s->pinned, s->device, on_device);
-    gpu_copy_add(&copy, {(char *)d->o.data, s->pinned + l->o, e.q, d->o.stride, d->o.dtype, o_row,
-                            gpu_pad(o_row), NULL, NULL, NULL, 0});
-    gpu_copy_add(&copy, {(char *)(uintptr_t)g->dout.data, s->pinned + l->dout, e.q, g->dout.stride,
-                            g->dout.dtype, dout_row, gpu_pad(dout_row), NULL, NULL, NULL, 0});
-    gpu_copy_run(d, &copy);
-    if (rows) memcpy(s->pinned + l->lse, d->lse, rows * 4);
-    if (rows && g->dlse) memcpy(s->pinned + l->dlse, g->dlse, rows * 4);
-    if (d->flags & ATTN_ACCUMULATE) gpu_copy_grads(d, g, &e, l, s->pinned + l->out, false);
-
-    *grad = *g;
-    grad->dout.data = s->device + l->dout;
-    gpu_staged_strides(
-        grad->dout.stride, e.q, gpu_pad(dout_row) / gpu_bytes(g->dout.dtype, 1), NULL);
-    attn_out *out[3] = {&grad->dq, &grad->dk, &grad->dv};
-    const size_t place[3] = {l->dq, l->dk, l->dv};
-    for (int n = 0; n < 3; n++) {
-        const int64_t row = gpu_bytes(out[n]->dtype, n == 2 ? d->v_dim : d->head_dim);
-        out[n]->data = s->device + l->out + place[n];
-        gpu_staged_strides(
-            out[n]->stride, n ? e.k : e.q, gpu_pad(row) / gpu_bytes(out[n]->dtype, 1), NULL);
-    }
-    if (g->dlse) grad->dlse = (const float *)(s->device + l->dlse);
-    if (g->dbias) grad->dbias = (float *)(s->device + l->out + l->dbias);
-    if (g->dsink) grad->dsink = (float *)(s->device + l->out + l->dsink);
-}
-/* Copies, kernels, and the results in x->out. */
-static attn_status gpu_run_staged_grad(const attn_desc *on_device, const attn_grad *grad,
-    const gpu_grad_kernel *kernel, const gpu_grad_layout *l, gpu_context *x, attn_plan *plan) {
-    gpu_slot *s = &x->slot[0];
-    const size_t in = l->out + (on_device->flags & ATTN_ACCUMULATE ? l->out_bytes : 0);
-    GPU_TRY(hipMemcpyAsync, (s->device, s->pinned, in, hipMemcpyHostToDevice, s->stream));
-    GPU_TRY(hipEventRecord, (s->start, s->stream));
-    const gpu_grad_call call = {
-        on_device, grad, kernel, (float *)(void *)(s->device + l->delta), {s->stream, plan}};
-    const attn_status st = gpu_launch_grad(&call);
-    if (st) return st;
-    GPU_TRY(hipEventRecord, (s->stop, s->stream));
-    s->busy = 1;
-    GPU_TRY(hipMemcpyAsync,
-        (x->out, s->device + l->out, l->out_bytes, hipMemcpyDeviceToHost, s->stream));
-    GPU_TRY(hipStreamSynchronize, (s->stream));
-    return gpu_slot_wait(s, plan);
-}
-static attn_status gpu_run_host_grad(
-    const attn_desc *d, const attn_grad *g, const gpu_grad_kernel *kernel, attn_plan *plan) {
-    gpu_context *x;
-    gpu_chunk c;
-    attn_desc on_device;
-    attn_grad grad;
-    attn_status st = gpu_host_pointers(d, g, plan);
-    if (st) return st;
-    memset(&c, 0, sizeof c);
-    c.nb = d->batch;
-    c.ng = d->kv_heads;
-    gpu_chunk_layout(d, &c);
-    const gpu_grad_layout l = gpu_grad_layout_of(d, g, &c);
-    const gpu_extents e = gpu_chunk_extents(d, &c);
-    if (l.out_bytes == 0) return ATTN_OK;
-
-    if ((st = gpu_context_get(d->device, &x, plan)) != ATTN_OK) return st;
-    gpu_slot *s = &x->slot[0];
-    st = gpu_reserve(&x->out, &x->out_size, l.out_bytes, true, plan);
-    if (!st)
-        st = gpu_reserve(&s->pinned, &s->pinned_size,
-            l.out + (d->flags & ATTN_ACCUMULATE ? l.out_bytes : 0), true, plan);
-    if (!st) st = gpu_reserve(&s->device, &s->device_size, l.bytes, false, plan);
-    gpu_last.bytes = l.bytes;
-    if (!st) {
-        gpu_stage_grad(d, g, &c, &l, s, &on_device, &grad);
-        st = gpu_run_staged_grad(&on_device, &grad, kernel, &l, x, plan);
-        if (st) (void)hipStreamSynchronize(s->stream);
-        else gpu_copy_grads(d, g, &e, &l, x->out, true);
     }
     gpu_context_put(x);
     return st;
@@ -8676,10 +8706,11 @@ static attn_status gpu_run(
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
         const gpu_kernel *kernel = gpu_pick_forward(d, device.units);
-        s = d->flags & ATTN_DEVICE ? gpu_run_device(d, g, kernel, &device, plan)
-            : g                 ? gpu_run_host_grad(d, g, gpu_pick_grad(d, g, device.units), plan)
-            : gpu_has_append(d) ? gpu_run_host_append(d, kernel, &device, plan)
-                                : gpu_run_host(d, kernel, &device, plan);
+        const gpu_host_call call = {
+            d, g, kernel, g ? gpu_pick_grad(d, g, device.units) : NULL, gpu_cut_of(d, &device)};
+        s = d->flags & ATTN_DEVICE    ? gpu_run_device(d, g, kernel, &device, plan)
+            : gpu_has_append(d) && !g ? gpu_run_host_append(d, kernel, &device, plan)
+                                      : gpu_run_host(&call, plan);
     }
     gpu_leave(&visit);
     gpu_last.total = gpu_now() - gpu_last.start;

@@ -1847,6 +1847,34 @@ static void backward_long_sums(void) {
     }
 }
 /* A sequence's dq, dk and dv have the same bits alone and padded on either side in a batch. */
+/* In pieces, whose copies run beside the kernels of others; sums over a batch and over heads keep theirs together. */
+static void backward_pieces(void) {
+    registered();
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        /* sequences, heads of one, packed ones, with dropout, sums over the batch, added to what there was */
+        shape(&c, n == 1 ? 1 : n >= 4 ? 3 : 20, n ? 20 : 64, n ? 33 : 64, n == 1 ? 4 : 2, 2, n ? 24 : 64, 0, ATTN_F32);
+        if (n == 2) {
+            int32_t *cu_q = proof_ints(&c, c.d.batch + 1), *cu_k = proof_ints(&c, c.d.batch + 1);
+            cu_q[0] = cu_k[0] = 0;
+            for (int b = 0; b < c.d.batch; b++) cu_q[b + 1] = cu_q[b] + b % 5 * 5, cu_k[b + 1] = cu_k[b] + (b + 3) % 7 * 5;
+            c.d.seq.cu_q = cu_q, c.d.seq.cu_k = cu_k, c.d.seq.total_q = cu_q[c.d.batch], c.d.seq.total_k = cu_k[c.d.batch];
+        }
+        if (n == 3) c.d.dropout = 0.3f, c.d.seed = 5;
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        draw.sink = draw.dsink = n >= 4, draw.dlse = n % 2, c.accumulate = n == 5;
+        proof_bind_all(&c, &draw);
+        solved(&c);
+        if (n == 0) {
+            hip_ahead = 0;
+            CHECK(!proof_call(&c, 1), "%s", c.message);
+            CHECK(hip_ahead >= 4, "%lld copies at once: the second piece waits for the first", (long long)hip_ahead);
+            proof_reset(&c);
+        }
+        agrees_backward(&c, "pieces");
+        proof_free(&c);
+    }
+}
 static void backward_invariant(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, lens_q[] = {40, 1, 33, 200, 1, 170}, lens_k[] = {70, 64, 33, 220, 64, 170};
     enum { B = 3, H = 2, D = 24 };
@@ -2761,7 +2789,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
-    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
+    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
     TEST(parts_agree), TEST(parts_appended), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(graphs),

@@ -36,7 +36,18 @@ static void launched(const void *f, dim3 g, dim3 b, size_t l) {
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) hip_launched = (hip_launched ^ part[i]) * 0x100000001b3u + 1;
 }
 
+/* The most copies in streams that nothing of the host's had waited for yet. */
+int64_t hip_ahead;
+static void waited(const char *function) {
+    static int64_t copies;
+    if (!strcmp(function, "hipMemcpyAsync")) {
+        const int64_t n = __atomic_add_fetch(&copies, 1, __ATOMIC_RELAXED);
+        if (n > __atomic_load_n(&hip_ahead, __ATOMIC_RELAXED)) __atomic_store_n(&hip_ahead, n, __ATOMIC_RELAXED);
+    } else if (strstr(function, "Synchronize")) __atomic_store_n(&copies, 0, __ATOMIC_RELAXED);
+}
+
 static int fails(const char *function) {
+    waited(function);
     return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function) || refused(function);
 }
 static hipError_t alive(hipError_t e, int change) {
