@@ -320,11 +320,13 @@ def main():
         cells = {c: min(over(get(c, t, d, middle, causal, 0, 0).get("useful") for t in ("bf16", "f16") for d in (64, 128))) for c in chips}
         target(f"useful over executed matrix FLOPs, S {middle}, {'causal' if causal else 'full'}, at least {USEFUL[causal]}",
                {c: (f"{n:.3f}", n >= USEFUL[causal]) for c, n in cells.items()})
-    for causal in (False, True):
+
+    def in_f32(what, causal, records):
+        """records(chip): what was counted, [] where there is nothing; busy on a matrix unit, else of the FMA peak"""
         cells = {}
         for c in chips:
-            rs = [get(c, "f32", d, big, causal, 0, 0) for d in (64, 128)]
-            if any("error" in r for r in rs):
+            rs = records(c)
+            if not rs:
                 cells[c] = ("fails", False)
             elif c in CDNA:
                 n = min(r["matrix_busy_bound"] for r in rs)
@@ -332,7 +334,11 @@ def main():
             else:
                 n = min(r["fma"] for r in rs)
                 cells[c] = (f"{n:.3f} of the FMA peak, of {F32_FMA}", n >= F32_FMA if not causal else None)
-        target(f"f32, D 64 and 128, {'causal' if causal else 'full'}", cells)
+        target(f"{what}, {'causal' if causal else 'full'}", cells)
+
+    for causal in (False, True):
+        forward = lambda c: [get(c, "f32", d, big, causal, 0, 0) for d in (64, 128)]
+        in_f32("f32, D 64 and 128", causal, lambda c: [] if any("error" in r for r in forward(c)) else forward(c))
     for part, name in (("dkdv", "dk and dv"), ("dq", "dq")):
         for dim in (64, 128):
             for dtype in ("bf16", "f16"):
@@ -347,22 +353,12 @@ def main():
                         of = [r for key, r in parts.items() if (key == "dq") == (part == "dq")]
                         busy = sum(r["cycles_per_wave"]["matrix"] for r in of) / sum(r["cycles_per_wave"]["matrix"] / r["matrix_busy_bound"] for r in of)
                         want = GRAD_BUSY[part][dim][chip] - (GRAD_DROP if causal else 0)
-                        in_f32 = ", in f32" if "mfma32" in gradients[chip, dtype, dim, big, causal, 0]["row"] else ""
-                        cells[chip] = (f"{busy:.3f} of {want:.2f}{in_f32}", busy >= want - 0.0005)
+                        by_f32 = ", in f32" if "mfma32" in gradients[chip, dtype, dim, big, causal, 0]["row"] else ""
+                        cells[chip] = (f"{busy:.3f} of {want:.2f}{by_f32}", busy >= want - 0.0005)
                     target(f"gradients, matrix_busy_bound, {dtype}, D {dim}, {name}, {'causal' if causal else 'full'}", cells)
     for causal in (False, True):
-        cells = {}
-        for chip in chips:
-            of = [r for dim in (64, 128) for r in gradients[chip, "f32", dim, 512, causal, 0].get("parts", {}).values()]
-            if not of:
-                cells[chip] = ("scalar", False)
-            elif chip in CDNA:
-                n = min(r["matrix_busy_bound"] for r in of)
-                cells[chip] = (f"busy {n:.3f} of {F32_BUSY[chip]}", n >= F32_BUSY[chip] - 0.0005 if not causal else None)
-            else:
-                n = min(r["fma"] for r in of)
-                cells[chip] = (f"{n:.3f} of the FMA peak, of {F32_FMA}", n >= F32_FMA if not causal else None)
-        target(f"gradients, f32, D 64 and 128, S 512, {'causal' if causal else 'full'}", cells)
+        in_f32("gradients, f32, D 64 and 128, S 512", causal,
+               lambda c: [r for dim in (64, 128) for r in gradients[c, "f32", dim, 512, causal, 0].get("parts", {}).values()])
     cells = {}
     for chip in chips:
         of = [(r["scratch"], r["vgpr_spills"]) for job, g in gradients.items() if job[0] == chip for r in g.get("parts", {}).values()]
