@@ -5742,7 +5742,7 @@ typedef struct attn__kv_block {
     int64_t kb, ke, pack0, ldv;
     const float *V;
     /* V has elements that are not finite; every row sees every key; there is nothing in O yet;
-     * one key is packed, by pack_single_k */
+     * it has one key, whatever rows see, packed by pack_single_k */
     int not_finite, whole, empty, single;
     int thin_k, thin_v;   /* K, V are read where they lie */
     int pairs_k, pairs_v; /* Q and K, V and P are pairs of bf16 */
@@ -6376,7 +6376,8 @@ static void attn__flash_split(
         all.whole =
             attn__all_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), kb, ke);
         if (first > kb) all.pack0 = kb + (first - kb) / (4 * isa->W) * (4 * isa->W);
-        all.single = ke - all.pack0 == 1 && !thin && d->head_dim <= ATTN__LONG_DIMS;
+        all.single =
+            attn__min(kb + job->BN, k1) - kb == 1 && !thin && d->head_dim <= ATTN__LONG_DIMS;
         const int done = finish && !folds && ke == last,
                   wide = all.whole && !thin && job->ld <= ATTN__SHORT_KEYS + ATTN__SCORE_PAD;
         if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole) {
@@ -14223,12 +14224,14 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
                  lost = sum[ATTN__DECODE_OFF] + sum[ATTN__DECODE_SKIP],
                  least = sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF],
                  keys = (double)(p->last - p->first);
-    if (!(least > 0)) return attn__float(0x7f800000u);
+    /* weights are by the maximum of the high bytes: where the low ones have moved it far, the least
+     * weights and what is flushed to 0 count beside the sum, or 1 over it does not fit f32 */
+    if (!(least > 1e-6) || !(sum[ATTN__DECODE_SUM] < 1e18)) return attn__float(0x7f800000u);
     const double bound = (sum[ATTN__DECODE_FAR] + lost * o + sum[ATTN__DECODE_VALUE]) / least;
     /* sums of chunks and splits are rounded; products below 2^-126 are 0 */
     const double rounded =
         (keys / ATTN__THIN_CHUNK / (double)p->splits + 24) * ((double)p->range[r] + o) * 4.8e-7 +
-        keys * 1.2e-35;
+        keys * 1.2e-35 / least;
     return (float)((bound * 1.001 + rounded) * 1.000001);
 }
 #endif

@@ -8211,6 +8211,7 @@ static attn_status gpu_host_pointers(const attn_desc *d, const attn_grad *g, att
     }
     return ATTN_OK;
 }
+
 /* ---- the same of a backward ---- */
 /* Where the tensors of a backward lie in the block that goes to the device, behind the chunk's own,
    of which o and lse are inputs here; what comes back lies at `out`, and is counted from there. */
@@ -8450,10 +8451,10 @@ static attn_status gpu_run_host(const gpu_host_call *h, attn_plan *plan) {
     if (st)
         for (int n = 0; n < 2; n++) (void)hipStreamSynchronize(x->slot[n].stream);
     else {
-        const char *at = x->out;
+        char *at = x->out;
         for (memset(&p, 0, sizeof p); gpu_piece_next(h, nb, ng, &p); at += p.out_bytes)
-            if (h->g) gpu_copy_grads(d, h->g, &p.c, &p.l, (char *)(uintptr_t)at, true);
-            else gpu_stage_out(d, &p.c, (char *)(uintptr_t)at);
+            if (h->g) gpu_copy_grads(d, h->g, &p.c, &p.l, at, true);
+            else gpu_stage_out(d, &p.c, at);
     }
     gpu_context_put(x);
     return st;

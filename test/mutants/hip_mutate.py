@@ -68,6 +68,8 @@ def kind(source, position):
         return NVIDIA, ["gfx1100"]
     if 0 <= source.find(">>gradients =") <= position < kernel32:
         return GRADIENTS, CHIPS
+    if 0 <= source.find("struct gpu_unit<UNIT_FMA>") <= position < source.find("struct gpu_unit<UNIT_WMMA11>"):
+        return GRADIENTS, ["gfx1100", "gfx1201"]
     if fragment <= position < params or kernel16 <= position < kernel32:
         return 16, CHIPS
     return 32, ["gfx1100", "gfx1201"] if fma <= position < table else CHIPS

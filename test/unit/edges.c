@@ -530,6 +530,32 @@ static void test_refused(void **state)
     assert_int_equal(attn_parallel(&d, query, &unused, 1), ATTN_ERR_POOL);
 }
 
+/* where the rows of a unit end, which threads and neighbours have a say in, changes no bit: under causality a unit may be the first to see one key of a block */
+static void test_unit_ends(void **state)
+{
+    enum { H = 16, QMOST = 120, KMOST = 300, DIM = 16 };
+    static const int keys[] = { 2, 5, 17, 33, 65, 257, 290 };
+    static float x[3][KMOST * H * DIM], out[2][(QMOST + 70) * H * DIM], sums[2][(QMOST + 70) * H];
+    (void)state;
+    for (int n = 0; n < 3; n++) normals(x[n], COUNT(x[n]), 7 + (uint64_t)n);
+    for (int n = 0; n < COUNT(keys); n++)
+        for (int rows = 17; rows <= QMOST; rows += keys[n] > 100 ? 13 : 1) {
+            attn_desc d = { 0 };
+            const int32_t cu_q[] = { 0, rows, rows + 70 }, cu_k[] = { 0, keys[n], keys[n] };
+            d.batch = 1, d.q_len = rows, d.kv_len = keys[n], d.heads = H, d.kv_heads = 1, d.head_dim = DIM, d.flags = ATTN_CAUSAL, d.backend = "flash";
+            d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.threads = 1;
+            for (int other = 0; other < 3; other++) {               /* alone; on threads; packed beside queries that see nothing */
+                d.o.data = out[other > 0], d.lse = sums[other > 0];
+                if (other == 1) d.threads = 2 + rows % 7;
+                if (other == 2) d.batch = 2, d.seq.cu_q = cu_q, d.seq.cu_k = cu_k, d.seq.total_q = rows + 70, d.seq.total_k = keys[n], d.q_len = rows > 70 ? rows : 70;
+                assert_int_equal(attn_forward(&d), ATTN_OK);
+                int same = !memcmp(out[0], out[1], (size_t)(rows * H * DIM) * sizeof **out) || !other;
+                for (int h = 0; h < H && other; h++) same &= !memcmp(sums[0] + h * rows, sums[1] + h * (other == 2 ? rows + 70 : rows), (size_t)rows * sizeof **sums);
+                if (!same) fail_msg("%d queries, %d keys: other bits %s", rows, keys[n], other == 1 ? "on threads" : "beside others");
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,7 +563,7 @@ int main(void)
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
         cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
-        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends),
     };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
 }

@@ -320,6 +320,46 @@ static void test_worst_key(void **unused)
     if (!(most > 0.85)) fail_msg("at most %g of a certificate was needed", most);
 }
 
+/* ---- what the low bytes of the largest key add to its score may be as much as f32 has powers of two: the second row asks for the other keys, whose
+ * weights are as small as can be for the first ---- */
+static void test_far_maximum(void **unused)
+{
+    enum { KEYS = 1100, DIM = 64, MAIN = 500 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[2 * DIM], o[2 * DIM], cert[2], lse[2], want_lse[2];
+    static double want[2 * DIM];
+    int certified = 0;
+    (void)unused;
+    for (int64_t i = 0; i < DIM; i++) q[i] = 0.25f, q[DIM + i] = -0.25f;
+    for (int n = -240; n <= 240; n++) {
+        const double up = n / 2.0 + (n % 3) * 0.2;              /* nats, of low bytes of 127 or -127 in 63 dims */
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
+        attn_statistics told;
+        memset(codes, 0, sizeof codes);
+        for (int64_t j = 0; j < KEYS; j++) {
+            scale[0][j] = n % 2 ? 0.01f : 0.0005f, scale[1][j] = 1 / 127.0f;
+            for (int64_t e = 0; e < DIM; e++) element_put(codes[0], ATTN_INT16, j * DIM + e, 1), element_put(codes[1], ATTN_INT16, j * DIM + e, j == MAIN ? 127 : -127);
+        }
+        scale[0][MAIN] = (float)(fabs(up) / (63 * 127 / 256.0 * 0.25 / 8));
+        for (int64_t e = 0; e < DIM; e++) element_put(codes[0], ATTN_INT16, MAIN * DIM + e, e == 0 ? 127 : up < 0 ? -127 / 256.0 : 127 / 256.0);
+        d.heads = 2, d.kv_heads = 1, d.cert = cert, d.lse = lse, d.statistics = &told;
+        attn_desc ref = d;
+        ref.lse = want_lse, ref.backend = "reference", ref.o.data = want, ref.o.dtype = ATTN_F64, ref.tolerance = 0, ref.cert = NULL, ref.statistics = NULL;
+        assert_ok(attn_forward(&ref));
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < 2 * DIM; i++) {
+            const double off = fabs((double)o[i] - want[i]);
+            if (!(off <= (double)cert[i / DIM] + 4e-6)) fail_msg("%g nats: o[%d] is %g, not %g, cert %g", up, (int)i, (double)o[i], want[i], (double)cert[i / DIM]);
+        }
+        for (int r = 0; r < 2; r++) {
+            const double off = fabs((double)lse[r] - (double)want_lse[r]);
+            if (!(off <= (double)told.lse_error + 4e-6 * fmax(1, fabs((double)want_lse[r])))) fail_msg("%g nats: lse %g, not %g", up, (double)lse[r], (double)want_lse[r]);
+            certified += cert[r] > 0;
+        }
+    }
+    if (certified < 300) fail_msg("%d rows were certified", certified);
+}
+
 /* ---- a window of both sides: 1024 keys are decoded from planes, one less is computed exactly ---- */
 static void test_window(void **unused)
 {
@@ -592,6 +632,6 @@ static void test_absolute(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
