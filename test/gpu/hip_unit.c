@@ -1862,7 +1862,7 @@ static void backward_pieces(void) {
         }
         if (n == 3) c.d.dropout = 0.3f, c.d.seed = 5;
         proof_draw draw = grad_draw(&c, ATTN_F32);
-        draw.sink = draw.dsink = n >= 4, draw.dlse = n % 2, c.accumulate = n == 5;
+        draw.sink = draw.dsink = n >= 4, draw.dlse = draw.alibi = n % 2, c.accumulate = n == 5;
         proof_bind_all(&c, &draw);
         solved(&c);
         if (n == 0) {
@@ -1874,6 +1874,12 @@ static void backward_pieces(void) {
         agrees_backward(&c, "pieces");
         proof_free(&c);
     }
+    static const float sink[2];
+    float dsink[2] = {7, 7};                                /* of no sequence: no piece at all */
+    attn_desc d = {0};
+    attn_grad g = {0};
+    d.q_len = d.kv_len = 4, d.heads = 2, d.head_dim = 8, d.sink = sink, d.backend = "hip", g.dsink = dsink;
+    CHECK(!attn_backward(&d, &g) && dsink[0] == 0 && dsink[1] == 0, "a dsink of nothing is %g", (double)dsink[0]);
 }
 static void backward_invariant(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, lens_q[] = {40, 1, 33, 200, 1, 170}, lens_k[] = {70, 64, 33, 220, 64, 170};
