@@ -576,7 +576,7 @@ template <int TILE> struct gpu_one_column {
     }
 };
 /* A unit whose lanes hold the 8 k of their half. chunk(lane), of each unit: the 16-byte chunk of a
-   16-k step in which a lane's elements begin. */
+   16-k step in which a lane's elements begin; left_chunk(lane): those of its left operand. */
 struct gpu_half_operand {
     typedef gpu_u32x4 operand, weights;
     /* The operand of the chunk at chunk(lane), and of the one after it where it takes both. */
@@ -6695,7 +6695,7 @@ __global__ static void __launch_bounds__(64) gpu_store_words(int32_t *to, gpu_wo
 /* What the loader chose for this chip: its units are told by the LDS that this kernel
    declares. So the host has no list of chips, and finds out whether there is code for the chip,
    without a launch. */
-enum { GPU_PROBE_BYTES = 256 };
+enum { GPU_PROBE_BYTES = 256 }; /* times any sum of units: LDS has 64 KiB, NVIDIA's 48 */
 __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
     __shared__ volatile int32_t units[GPU_PROBE_BYTES / 4 * (GPU_UNITS + 1)];
     for (uint32_t i = threadIdx.x; i < sizeof units / 4; i += 64) {
@@ -8707,11 +8707,13 @@ static attn_status gpu_run(
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
         const gpu_kernel *kernel = gpu_pick_forward(d, device.units);
-        const gpu_host_call call = {
-            d, g, kernel, g ? gpu_pick_grad(d, g, device.units) : NULL, gpu_cut_of(d, &device)};
-        s = d->flags & ATTN_DEVICE    ? gpu_run_device(d, g, kernel, &device, plan)
-            : gpu_has_append(d) && !g ? gpu_run_host_append(d, kernel, &device, plan)
-                                      : gpu_run_host(&call, plan);
+        if (d->flags & ATTN_DEVICE) s = gpu_run_device(d, g, kernel, &device, plan);
+        else if (gpu_has_append(d)) s = gpu_run_host_append(d, kernel, &device, plan);
+        else {
+            const gpu_host_call call = {
+                d, g, kernel, g ? gpu_pick_grad(d, g, device.units) : NULL, gpu_cut_of(d, &device)};
+            s = gpu_run_host(&call, plan);
+        }
     }
     gpu_leave(&visit);
     gpu_last.total = gpu_now() - gpu_last.start;
