@@ -53,16 +53,15 @@
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
  *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
- * SLOW  what has no kernel on tiles yet, and runs on the scalar ones. Backward: dims above 128,
- *   with MFMA above 256; of what is computed in f32 dims above 128 everywhere, and all of it on
- *   NVIDIA and on chips before gfx90a or gfx10; dbias everywhere. In f32, at a quarter of the
- *   speed of 16 bits or less: f32, a dout of another type than q, and f16 on gfx90a, whose unit
- *   of 16 bits takes subnormals for 0. A backward with masks, of rows that follow each other
- *   backwards or are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each
- *   weight alone. Forward, with more rows or fewer keys than DECODE wants: pages in device
- *   memory; q, k and v of different types, codes among them; 16-bit caches with rotary
- *   embedding, whose q stays in f32. Pages in host memory are put in order while they are
- *   copied.
+ * SLOW  what has no kernel on tiles yet, and runs on the scalar ones. Backward: dims above 256; of
+ *   what is computed in f32 dims above 128, and all of it on NVIDIA and on chips before gfx90a or
+ *   gfx10; dbias everywhere. In f32, at a quarter of the speed of 16 bits or less: f32, a dout of
+ *   another type than q, and f16 on gfx90a, whose unit of 16 bits takes subnormals for 0. A
+ *   backward with masks, of rows that follow each other backwards or are no multiples of 16 bytes,
+ *   or of dims that are no multiples of 8, makes each weight alone. Forward, with more rows or
+ *   fewer keys than DECODE wants: pages in device memory; q, k and v of different types, codes
+ *   among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in host memory are
+ *   put in order while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
  *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
  * LIMITS  On tiles of f32 and bf16 weights reach 2^8 before they are measured anew: where the sum
@@ -2856,8 +2855,9 @@ __device__ static constexpr uint32_t gpu_k_swizzle(uint32_t key) {
 template <class S> __device__ static inline uint32_t gpu_k_at(uint32_t key, uint32_t chunk) {
     return key * S::K_ROW + (chunk << 4 ^ gpu_k_swizzle(key));
 }
-/* V^T: row of a dim. 64 keys fill a line of 128 bytes, of 32 keys two rows share one. */
+/* V^T: row of a dim. 64 keys fill a line of 128 bytes, of 32 keys two rows share one, of 16 four. */
 template <class S> __device__ static constexpr uint32_t gpu_v_swizzle(uint32_t d) {
+    if (S::BN == 16) return ((d & 3) * 2 ^ (d >> 3 & 3) * 2 ^ (d >> 5 & 1)) << 4;
     if (S::BN == 64) return ((d & 7) ^ (d >> 3 & 1) * 7 ^ (d >> 4 & 3)) << 4;
     return ((d & 1) * 4 ^ (d >> 1 & 1) ^ (d >> 1 & 2) ^ (d >> 3 & 1) * 6 ^ (d >> 4 & 3)) << 4;
 }
@@ -2962,7 +2962,7 @@ struct gpu_shape { /* numbers, for C++20 has no arithmetic of two enumerations *
         DIM_TILES = D / TILE, K_ROW = D < 64 ? 128 : 2 * D, /* bytes in LDS: of a row */
         K_BYTES = BN * K_ROW,                               /* as rows */
         V_BYTES = 2 * BN * D;                               /* transposed */
-    __device__ static constexpr uint32_t v_line(uint32_t d) { return (BN == 64 ? d : d / 2) * 128; }
+    __device__ static constexpr uint32_t v_line(uint32_t d) { return d * BN / 64 * 128; }
 };
 #if !GPU_ON_CUDA
 template <int UNIT_, int DTYPE_, int D_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
@@ -3714,7 +3714,9 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD) gpu_flash16_forward(g
    ds are rounded to 16 bits there, cut towards zero as P is there. Rows come in order and each sum
    has one owner: the same bits on every run. In f16 the P and the ds of a column go times a power
    of two that follows the largest so far. A lane has COLUMNS columns: one, or with mma.sync two,
-   whose products are turned over and whose P and ds are rounded to nearest.
+   whose products are turned over and whose P and ds are rounded to nearest. Of 256 dims, but with
+   MFMA, two waves share their columns (SPLIT): each has half of the dims of right and of the sums,
+   and what these make of s and dp is added up through LDS.
 
    In f32 (F32) left lies in LDS as rows alone, which serve both products, and P and ds stay what they
    are. Whatever type q, k, v and dout have becomes f32 when it is loaded: so the gradients of f16 on a
@@ -3731,8 +3733,13 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
+        /* two waves share their columns: each has half of the dims, of right as of the sums */
+        SPLIT = D_ == 256 && UNIT_ != UNIT_MFMA,
+        D_WAVE = D_ / (1 + SPLIT),
+        BM = B::BM / (1 + SPLIT),
+        DIM_TILES = D_WAVE / B::TILE,
         ROW_TILES = BN_ / B::TILE,
-        STEPS = F32 ? D_ / 8 : B::STEPS, /* products of 16 or 8 k for a tile of scores */
+        STEPS = D_WAVE / (F32 ? 8 : 16), /* products of 16 or 8 k for a tile of scores */
         K_ROW = F32 ? 4 * D_ : B::K_ROW, /* bytes in LDS: of a row, of all, transposed */
         K_BYTES = BN_ * K_ROW,
         V_BYTES = F32 ? 0 : B::V_BYTES,
@@ -3741,24 +3748,24 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         FIRST = K_BYTES + X * V_BYTES,                      /* of q or k */
         SECOND = F32 ? K_BYTES : X * K_BYTES + Y * V_BYTES, /* of dout or v */
         /* steps of the second right operand that lie in LDS: where there are no registers for them */
-        PARKED = UNIT_ == UNIT_FMA             ? X * (D_ == 128 ? STEPS - 1 : 0)
-                 : UNIT_ == UNIT_WMMA11        ? X * (D_ == 128     ? 7
-                                                         : D_ == 64 ? 3 * Y
-                                                                    : 0)
-                 : X && D_ == 256              ? 2
-                 : X && Y && D_ == 128 && !F32 ? (UNIT_ == UNIT_MFMA ? 3 : 5)
-                                               : 0,
+        PARKED = UNIT_ == UNIT_FMA                 ? X * (D_WAVE == 128 ? STEPS - 1 : 0)
+                 : UNIT_ == UNIT_WMMA11            ? X * (D_WAVE == 128     ? 7
+                                                             : D_WAVE == 64 ? 3 * Y
+                                                                            : 0)
+                 : X && D_WAVE == 256              ? 2
+                 : X && Y && D_WAVE == 128 && !F32 ? (UNIT_ == UNIT_MFMA ? 3 : 5)
+                                                   : 0,
         /* left operands under way while one is multiplied; whether those of the next products are
            before what is made of these, where there are registers */
-        RING = UNIT_ == UNIT_MFMA && D_ == (KEYS ? 64 : 128) ? 4
-               : UNIT_ == UNIT_WMMA12 && D_ == 128 && KEYS   ? 2
-                                                             : B::U::RING,
+        RING = UNIT_ == UNIT_MFMA && D_WAVE == (KEYS ? 64 : 128) ? 4
+               : UNIT_ == UNIT_WMMA12 && D_WAVE == 128 && KEYS   ? 2
+                                                                 : B::U::RING,
         RUNS_ON =
-            !F32 && UNIT_ != UNIT_SM80 && !(UNIT_ == UNIT_WMMA11 && X && (D_ == 128 || !KEYS)),
+            !F32 && UNIT_ != UNIT_SM80 && !(UNIT_ == UNIT_WMMA11 && X && (D_WAVE == 128 || !KEYS)),
         /* the same of parked operands; the step of the products before which rows are told */
         PARKS_EARLY = RUNS_ON || DTYPE_ != (int)ATTN_F16,
-        TOLD_AT = STEPS - (UNIT_ == UNIT_WMMA11 && D_ == 128 ? 1 : 2),
-        PARK_STEP = 32 * B::BM, /* bytes */
+        TOLD_AT = STEPS - (UNIT_ == UNIT_WMMA11 && D_WAVE == 128 ? 1 : 2),
+        PARK_STEP = 32 * B::TILE * B::WAVES, /* bytes */
         PARK = FIRST + SECOND,
         /* F32: tiles of the first sums before (carry) that lie in LDS, for want of registers too */
         BEFORE = UNIT_ != UNIT_FMA ? 0
@@ -3767,17 +3774,20 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
                                    : 0,
         BEFORE_AT = PARK + PARKED * PARK_STEP,
         BEFORE_TILE = (int)sizeof(typename B::U::acc) * B::THREADS, /* bytes */
-        LDS = BEFORE_AT + BEFORE * BEFORE_TILE,
-        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || D_ < 128 || F32),
+        HALVES_AT = BEFORE_AT + BEFORE * BEFORE_TILE, /* of scores, and of what v and dout make */
+        LDS = HALVES_AT + SPLIT * (1 + X) * (int)sizeof(typename B::U::acc) * B::THREADS,
+        KEEPS = !MASKS_ && (!X || !Y || UNIT_ == UNIT_WMMA12 || D_WAVE < 128 || F32) &&
+                !(SPLIT && X && UNIT_ == UNIT_WMMA11),
         CARRY = GPU_CARRY_F32 / BN_, /* F32: tiles between two sums of sums */
-        PER_SIMD = D_ > (F32 ? 64 : 128) || (F32 && X && Y)
+        PER_SIMD = D_WAVE > (F32 ? 64 : 128) || (F32 && X && Y)
                        ? 1
                        : 2, /* waves: each has 512 or 256 registers */
         /* a 0 for products to start from, where they do: for gfx11's clang 19 makes one anew for each */
-        ZERO = UNIT_ == UNIT_WMMA11 && D_ < 128 && MASKS_,
+        ZERO = UNIT_ == UNIT_WMMA11 && D_WAVE < 128 && MASKS_,
         RANGED = DTYPE_ == (int)ATTN_F16
     };
     static_assert(DIMS >= 2 && DIMS <= 8 && B::THREADS >= 2 * BN_, "");
+    static_assert(!SPLIT || (ROW_TILES == 1 && !(X && Y) && !F32), "");
     /* What follows from it stays in registers through the loop where there are some. */
     __device__ static __forceinline__ uint32_t thread() {
         return KEEPS ? threadIdx.x : (uint32_t)gpu_thread();
@@ -3954,20 +3964,21 @@ template <class S> struct gpu_grad_matrix {
         ACC = sizeof(acc) / 4,
         EIGHTS = S::DIM_TILES * ACC / 8, /* of a lane's sums */
         GENERAL = S::MASKS != 0,
-        COLUMNS = U::COLUMNS, /* of a lane */
+        DP_FIRST = GENERAL || S::SPLIT, /* before what is made of s */
+        COLUMNS = U::COLUMNS,           /* of a lane */
         TOLD = S::KEYS && !GENERAL,
         /* s and dp are added up from -lse and -D on */
-        FROM_TOLD = U::SCORES_START_AT_MAX && !GENERAL,
+        FROM_TOLD = U::SCORES_START_AT_MAX && !DP_FIRST,
         /* dq of f16: P has what ds goes times in its exponent */
         RAISED = S::RANGED && FROM_TOLD && !S::KEYS,
         TWICE = U::SCORES_START_AT_MAX && (D < 128 || !S::X || !S::Y),
         FIRST_T = S::F32 ? 0 : S::K_BYTES, /* where the transposed ones begin */
         SECOND_T = S::FIRST + (S::F32 ? 0 : S::X * S::K_BYTES),
         /* Left operands of a tile of rows, numbered as they are multiplied: for s, dp, y and x; with
-           masks s and dp come first. */
+           DP_FIRST s and dp come first. */
         OF_SUMS = S::DIM_TILES * ACC / 8,
-        AT_DP = S::STEPS + (GENERAL ? 0 : S::Y * OF_SUMS),
-        AT_Y = S::STEPS + (GENERAL ? S::X * S::STEPS : 0),
+        AT_DP = S::STEPS + (DP_FIRST ? 0 : S::Y * OF_SUMS),
+        AT_Y = S::STEPS + (DP_FIRST ? S::X * S::STEPS : 0),
         AT_X = S::STEPS * (1 + S::X) + S::Y * OF_SUMS,
         OPERANDS = AT_X + S::X * OF_SUMS
     };
@@ -4014,6 +4025,10 @@ template <class S> struct gpu_grad_matrix {
     __device__ __forceinline__ static int32_t lane() { return (int32_t)(S::thread() % U::WAVE); }
     __device__ __forceinline__ int32_t my_column(int y) const {
         return wave_column + U::column(lane(), y);
+    }
+    /* The first dim of the wave's. */
+    __device__ __forceinline__ static int32_t dim0() {
+        return S::SPLIT ? (int32_t)(S::thread() / U::WAVE % 2) * S::D_WAVE : 0;
     }
     __device__ __forceinline__ gpu_seq sequence() const {
         return gpu_sequence(gpu_reload(arguments).call, (int32_t)blockIdx.z);
@@ -4072,12 +4087,12 @@ template <class S> struct gpu_grad_matrix {
         } else if constexpr (COLUMNS > 1) {
             GPU_UNROLL for (int n = 0; n < S::STEPS; n++) GPU_UNROLL
                 for (int half = 0; half < 2; half++)
-                    to[n][2 * half + y] = gpu_row_pair(
-                        from, 16 * n + 8 * half + U::first_row(lane()), dims, S::ALIGN >= 16);
+                    to[n][2 * half + y] = gpu_row_pair(from,
+                        dim0() + 16 * n + 8 * half + U::first_row(lane()), dims, S::ALIGN >= 16);
         } else GPU_UNROLL
             for (int n = 0; n < S::STEPS; n++) {
                 gpu_u32x4 c[2];
-                const int own = n - (S::STEPS - KEPT), d = 16 * n + 8 * (lane() / TILE);
+                const int own = n - (S::STEPS - KEPT), d = dim0() + 16 * n + 8 * (lane() / TILE);
                 if (S::ALIGN < 16) gpu_fence(); /* one after the other: registers */
                 if (own < 0) {
                     *(gpu_u32x4 *)(parked(n) + lane() / TILE * (16 * TILE)) =
@@ -4086,7 +4101,7 @@ template <class S> struct gpu_grad_matrix {
                 }
                 GPU_UNROLL for (int e = 0; e < (int)sizeof(operand) / 16; e++)
                     c[e] = gpu_row_chunk(
-                        from, 16 * n + 8 * (U::chunk(lane()) + e), dims, S::ALIGN >= 16);
+                        from, dim0() + 16 * n + 8 * (U::chunk(lane()) + e), dims, S::ALIGN >= 16);
                 to[own < 0 ? 0 : own] = U::whole(c[0], c[1]);
             }
     }
@@ -4236,9 +4251,9 @@ template <class S> struct gpu_grad_matrix {
     }
     __device__ __forceinline__ void place_lanes() {
         const uint32_t row = (uint32_t)U::left_row(lane()), chunk = (uint32_t)U::left_chunk(lane());
-        rows_at = gpu_k_at<S>(row, chunk);
+        rows_at = gpu_k_at<S>(row, dim0() / 8 + chunk);
         turned_at = S::F32 ? gpu_k_at<S>(8 * chunk, row / 4) + row % 4 * 4 /* dim `row` of a row */
-                           : gpu_v_at<S>(row, chunk * 8) - S::K_BYTES;
+                           : gpu_v_at<S>(dim0() + row, chunk * 8) - S::K_BYTES;
     }
     /* Step n of rows TILE tile .. of what lies as rows from byte `from` on. */
     __device__ __forceinline__ operand in_rows(uint32_t from, uint32_t tile, uint32_t n) const {
@@ -4534,6 +4549,20 @@ template <class S> struct gpu_grad_matrix {
             return U::exchange(own);
         }
     }
+    /* SPLIT: each wave adds to its own what the other's dims make; a + b is b + a. */
+    __device__ __forceinline__ void both_halves(acc &s, acc &dp) const {
+        float *at = (float *)(lds + S::HALVES_AT);
+        const uint32_t own = S::thread(), other = own ^ (uint32_t)U::WAVE;
+        GPU_UNROLL for (int n = 0; n < ACC; n++) {
+            at[n * S::THREADS + own] = s[n];
+            if (S::X) at[(ACC + n) * S::THREADS + own] = dp[n];
+        }
+        __syncthreads();
+        GPU_UNROLL for (int n = 0; n < ACC; n++) {
+            s[n] += at[n * S::THREADS + other];
+            if (S::X) dp[n] += at[(ACC + n) * S::THREADS + other];
+        }
+    }
     /* Tile t; before the last product, where registers are free, the next one is fetched. */
     template <bool EDGE> __device__ __forceinline__ void tile(int32_t t, int32_t next) {
         if (FROM_TOLD) read_told(start, U::first_row(lane()));
@@ -4543,8 +4572,10 @@ template <class S> struct gpu_grad_matrix {
             const bool last = n + 1 == S::ROW_TILES;
             const int32_t then = last ? -1 : place + TILE;
             weights w[ACC / 8];
-            acc of_rows = acc(0.0f), s = product(n, 0, first, of_rows, place), dp = acc(0.0f);
-            if constexpr (S::X && GENERAL) dp = product(n, AT_DP, second, of_rows, place);
+            acc of_rows = acc(0.0f), s = product(n, 0, first, of_rows, place), dp = acc(0.0f),
+                of_dp = acc(0.0f);
+            if constexpr (S::X && DP_FIRST) dp = product(n, AT_DP, second, of_dp, BN + place);
+            if constexpr (S::SPLIT) both_halves(s, dp);
             if (GENERAL) weights_of_masks(s, dp, t * BN + place);
             else probabilities<EDGE>(s, t * BN + place, of_rows);
             if (last && !S::X) fetch<EDGE>(next);
@@ -4555,10 +4586,8 @@ template <class S> struct gpu_grad_matrix {
                 add<EDGE>(y, SECOND_T, n, AT_Y, w, S::X ? BN + place : then);
             }
             if constexpr (S::X) {
-                if (!GENERAL) {
-                    dp = product(n, AT_DP, second, of_rows, BN + place);
-                    gradients<EDGE>(s, dp, t * BN + place, of_rows);
-                }
+                if (!DP_FIRST) dp = product(n, AT_DP, second, of_dp, BN + place);
+                if (!GENERAL) gradients<EDGE>(s, dp, t * BN + place, of_dp);
                 if (S::RANGED) follow(dp, x, x_by);
                 GPU_UNROLL for (int c = 0; c < ACC / 8; c++)
                     w[c] = rounded(dp, c, x_by);
@@ -4572,7 +4601,7 @@ template <class S> struct gpu_grad_matrix {
 
     /* The dim of a lane's sum n. */
     __device__ __forceinline__ static int32_t dim_of(int n) {
-        return n / ACC * TILE + row_of(n % ACC) + U::first_row(lane());
+        return dim0() + n / ACC * TILE + row_of(n % ACC) + U::first_row(lane());
     }
     __device__ __forceinline__ bool sees_any(int y) const { return see[y].lo < see[y].hi; }
     /* Sums of column y to its row of `to`, times two factors, 16 bytes at a time, or two of a lane
@@ -4656,6 +4685,7 @@ template <class S> struct gpu_grad_matrix {
        column does not see. Element d of every column that sees such a row becomes a NaN. A wave for
        its own columns, a lane for a column, then for a dim. */
     __device__ __forceinline__ void poison(bool of_first, const gpu_tensor &to, int32_t dtype) {
+        if (dim0()) return; /* SPLIT: the other wave has all dims */
         const int32_t c = wave_column + lane() % TILE, h0 = head,
                       dims = gpu_reload(arguments).call.head_dim;
         const gpu_range sees =
@@ -4734,7 +4764,7 @@ template <class S> struct gpu_grad_matrix {
         store<EDGE>();
         __syncthreads();
         if (next_of != next_head) of_head(next_of);
-        if (!EDGE || active) tile<EDGE>(t, next);
+        if (!EDGE || S::SPLIT || active) tile<EDGE>(t, next);
         else fetch<EDGE>(next);
         if (S::F32 && (t + 1) % S::CARRY == 0) carry();
         __syncthreads();
@@ -4780,7 +4810,7 @@ template <class S> struct gpu_grad_matrix {
         if (column0 >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
         const int32_t heads = S::KEYS ? p.group : 1;
         head = (int32_t)blockIdx.y * heads;
-        wave_column = column0 + wave * TILE;
+        wave_column = column0 + wave / (1 + S::SPLIT) * TILE;
         rows = S::KEYS ? s.q_used : s.k_len;
         const reach all = reach_of(p, s, column0, S::BM);
         wave_sees = reach_of(p, s, wave_column, TILE).some;
@@ -4853,11 +4883,10 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
 #define GPU_ROWS_GRAD_16_UNIT(name, UNIT, DTYPE, PARTS128) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 32, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 32), 64) \
     GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 64, GPU_GRAD_BOTH, GPU_GRAD_WAVES(UNIT, 64), 32) \
-    GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 128, PARTS128, GPU_GRAD_WAVES(UNIT, 128), 32)
-/* a wave of 512 registers has room for the sums and operands of 256 dims */
-#define GPU_ROWS_GRAD_16_MFMA(name, DTYPE) \
-    GPU_ROWS_GRAD_16_UNIT(name, UNIT_MFMA, DTYPE, GPU_GRAD_BOTH) \
-    GPU_ROWS_GRAD_16_D(name, UNIT_MFMA, DTYPE, 256, GPU_GRAD_EACH, 4, 32)
+    GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 128, PARTS128, GPU_GRAD_WAVES(UNIT, 128), 32) \
+    GPU_ROWS_GRAD_16_D(name, UNIT, DTYPE, 256, GPU_GRAD_EACH, 4, GPU_GRAD_ROWS_256(UNIT))
+/* a wave of 512 registers has room for the sums and operands of 256 dims; elsewhere two share them */
+#define GPU_GRAD_ROWS_256(UNIT) ((UNIT) == UNIT_MFMA ? 32 : 16)
 #define GPU_GRAD_WAVES(UNIT, D) (((UNIT) == UNIT_MFMA && (D) < 128) || (UNIT) == UNIT_SM80 ? 4 : 8)
 /* q, k and v of DTYPE, whatever dout is: the kernels are the same for each */
 #define GPU_ROWS_GRAD_F32(UNIT, unit, dtype, DTYPE) \
@@ -4889,7 +4918,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
 #define GPU_ROWS_BACKWARD_32 \
     GPU_ROWS_GRAD_F32_UNIT(UNIT_MFMA_F32, "mfma32") GPU_ROWS_GRAD_F32_UNIT(UNIT_FMA, "fma32")
 #define GPU_ROWS_BACKWARD_16 \
-    GPU_ROWS_GRAD_16_MFMA("bf16", ATTN_BF16) GPU_ROWS_GRAD_16_MFMA("f16", ATTN_F16) \
+    GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_MFMA, ATTN_BF16, GPU_GRAD_BOTH) \
+    GPU_ROWS_GRAD_16_UNIT("f16", UNIT_MFMA, ATTN_F16, GPU_GRAD_BOTH) \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA11, ATTN_BF16, GPU_GRAD_EACH) \
     GPU_ROWS_GRAD_16_UNIT("f16", UNIT_WMMA11, ATTN_F16, GPU_GRAD_EACH) \
     GPU_ROWS_GRAD_16_UNIT("bf16", UNIT_WMMA12, ATTN_BF16, GPU_GRAD_BOTH) \

@@ -126,15 +126,13 @@ SHARED double hip_grad_unit(const attn_desc *d, const attn_grad *g) {
     asked.backend = "hip";
     return attn_query(&asked, g, &plan) || strncmp(plan.kernel, "flash_", 6) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-8;
 }
-/* The most dims that kernels of tiles have; of gradients on that chip, or NULL. HIP_DIMS says which were built (hip.sh): d64 those of 64 and 256 dims,
- * d128 those of 32 and 128, nothing: all. */
-SHARED int64_t hip_most_dims(const char *grad_isa) {
+/* The most dims that kernels of tiles have. HIP_DIMS says which were built (hip.sh): d64 those of 64 and 256 dims, d128 those of 32 and 128, nothing: all. */
+SHARED int64_t hip_most_dims(void) {
     const char *dims = getenv("HIP_DIMS");
-    const int64_t most = dims && !strcmp(dims, "d128") ? 128 : 256;
-    return !grad_isa || strstr(grad_isa, "gfx9") ? most : dims && !strcmp(dims, "d64") ? 64 : 128;
+    return dims && !strcmp(dims, "d128") ? 128 : 256;
 }
 SHARED int hip_has_flash_grad(const attn_desc *d, const attn_grad *g, const char *isa) {
-    const int64_t most = hip_most_dims(isa);
+    const int64_t most = hip_most_dims();
     return (d->q.dtype == ATTN_BF16 || (d->q.dtype == ATTN_F16 && !strstr(isa, "gfx90a"))) && g->dout.dtype == d->q.dtype &&
            d->head_dim <= most && (d->v_dim ? d->v_dim : d->head_dim) <= most;
 }

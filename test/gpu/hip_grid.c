@@ -96,7 +96,7 @@ static const char *kernel_of(const run_opts *o, const proof_case *c, const attn_
                    ? NULL : "a scalar backward where there is another, or the other way round";
     }
     if (!strncmp(plan.kernel, "decode_", 7)) return plan.splits > 1 && d->q_len <= 16 && d->dropout == 0 ? NULL : "a decode of nothing";
-    if (!o->scalar && d->head_dim <= hip_most_dims(NULL) && proof_v_dim(d) <= hip_most_dims(NULL) && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
+    if (!o->scalar && d->head_dim <= hip_most_dims() && proof_v_dim(d) <= hip_most_dims() && !(c->features & PROOF_EMPTY) && !(d->seq.cu_k && !d->seq.total_k) &&
         !hip_scalar_cache(d) && strstr(plan.kernel, "scalar")) return "runs on the scalar kernel";
     if (hip_scalar_cache(d) != !!strstr(plan.kernel, "_cache")) return "a kernel of caches where there is none, or none where there is one";
     return NULL;

@@ -269,7 +269,7 @@ def main():
         results = dict(zip(jobs, pool.map(run, jobs)))
         grad_jobs = [(chip, dtype, dim, big, causal, 0) for chip in chips for dtype in ("bf16", "f16") for dim in (64, 128) for causal in (False, True)]
         grad_jobs += [(chip, dtype, dim, 256, causal, extras) for chip in chips for dtype in ("bf16", "f16") for dim, causal, extras in ((32, False, 0), (128, False, 63))]
-        grad_jobs += [(chip, dtype, 256, 512, causal, 0) for chip in chips if chip in CDNA for dtype in ("bf16", "f16") for causal in (False, True)]
+        grad_jobs += [(chip, dtype, 256, 512, causal, 0) for chip in chips for dtype in ("bf16", "f16") for causal in (False, True)]
         grad_jobs += [(chip, "f32", dim, 512, causal, 0) for chip in chips for dim in (64, 128) for causal in (False, True)]
         grad_jobs += [(chip, "f32", dim, 256, False, 63) for chip in chips for dim in (64, 128)]
         gradients = dict(zip(grad_jobs, pool.map(run_gradients, grad_jobs)))

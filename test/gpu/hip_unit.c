@@ -1493,12 +1493,15 @@ static void backward_spoiled(void) {
     }
 }
 /* f16 and bf16 on matrix units: whole and ragged tiles, dims that fill theirs and that do not, heads in groups, every type of result. */
+enum { BACKWARD16_CASES = 12 };
 static void backward16_begin(proof_case *c, int n, int32_t dtype, int32_t out) {
     static const struct { int64_t batch, q_len, kv_len, heads, kv_heads, dim, v_dim; uint32_t flags; int64_t left, right; } cases[] = {
         {1, 290, 290, 1, 1, 64, 0, ATTN_CAUSAL, 0, 0}, {1, 280, 280, 2, 1, 128, 0, ATTN_CAUSAL, 0, 0}, {2, 70, 150, 4, 2, 64, 0, 0, 0, 0},
         {1, 150, 70, 4, 1, 128, 64, 0, 0, 0}, {2, 40, 300, 2, 2, 72, 120, ATTN_CAUSAL | ATTN_WINDOW_LEFT, 60, 0},
-        {1, 33, 31, 3, 1, 32, 24, 0, 0, 0}, {1, 200, 130, 3, 3, 24, 32, ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, 20, 30}, {1, 50, 90, 2, 1, 100, 60, 0, 0, 0}};
-    const int i = n % 8;
+        {1, 33, 31, 3, 1, 32, 24, 0, 0, 0}, {1, 200, 130, 3, 3, 24, 32, ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, 20, 30}, {1, 50, 90, 2, 1, 100, 60, 0, 0, 0},
+        {1, 100, 120, 2, 1, 256, 0, ATTN_CAUSAL, 0, 0}, {1, 40, 70, 2, 2, 200, 136, 0, 0, 0}, {2, 33, 50, 2, 1, 120, 256, ATTN_WINDOW_LEFT, 20, 0},
+        {1, 70, 33, 4, 1, 150, 40, ATTN_CAUSAL, 0, 0}};
+    const int i = n % BACKWARD16_CASES;
     shape(c, cases[i].batch, cases[i].q_len, cases[i].kv_len, cases[i].heads, cases[i].kv_heads, cases[i].dim, cases[i].v_dim, dtype);
     c->d.flags = cases[i].flags, c->d.window_left = cases[i].left, c->d.window_right = cases[i].right;
     proof_draw draw = grad_draw(c, out);
@@ -1510,11 +1513,12 @@ static void backward16_begin(proof_case *c, int n, int32_t dtype, int32_t out) {
 static void backward16_agrees(void) {
     static const int32_t out[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
     registered();
-    for (int n = 0; n < 16; n++) {
+    for (int n = 0; n < 2 * BACKWARD16_CASES; n++) {
+        const int32_t dtype = n / BACKWARD16_CASES ? ATTN_F16 : ATTN_BF16;
         proof_case c;
         char what[32];
-        if (!built(n / 8 ? ATTN_F16 : ATTN_BF16)) continue;
-        backward16_begin(&c, n, n / 8 ? ATTN_F16 : ATTN_BF16, out[n % 3]);
+        if (!built(dtype)) continue;
+        backward16_begin(&c, n, dtype, out[n % 3]);
         solved(&c);
         snprintf(what, sizeof what, "case %d", n);
         agrees_backward(&c, what);
@@ -1548,10 +1552,11 @@ static void backward16_spoiled_wide(void) {
 static void backward16_spoiled(void) {
     static const int32_t types[] = {ATTN_BF16, ATTN_F16, ATTN_F32};
     static const uint32_t bad[3][4] = {{0x7fc0, 0xffc0, 0x7f80, 0xff80}, {0x7e00, 0xfe00, 0x7c00, 0xfc00}, {0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000}};
-    enum { N = 150, D = 64, AT = 75, DIM = 5 };
     registered();
-    for (int n = 0; n < 48; n++) {
-        const int what = n % 4, type = n / 4 % 3;         /* q, k, v, dout; in a causal call the rows from a key on see it */
+    for (int n = 0; n < 80; n++) {
+        const int what = n % 4, wide = n >= 48, type = wide ? n / 4 % 2 : n / 4 % 3;         /* q, k, v, dout; in a causal call the rows from a key on see it */
+        const int which = wide ? (n - 48) / 8 : n / 12;
+        const int N = wide ? 50 : 150, D = wide ? 256 : 64, AT = N / 2, DIM = wide ? (n % 8 < 4 ? 5 : 200) : 5;
         proof_case c;
         if (types[type] != ATTN_F32 && !built(types[type])) continue;
         shape(&c, 1, N, N, 1, 1, D, 0, types[type]);
@@ -1560,16 +1565,16 @@ static void backward16_spoiled(void) {
         proof_bind_all(&c, &draw);
         attn_in *in[] = {&c.d.q, &c.d.k, &c.d.v, &c.g.dout};
         const size_t size = dtype_size(types[type]);
-        char *x = (char *)(uintptr_t)in[what]->data + (AT * D + DIM) * size;
+        char *x = (char *)(uintptr_t)in[what]->data + (size_t)(AT * D + DIM) * size;
         memset(x, 0, size);
         proof_freeze(&c);
         solved(&c);
         char *want = outputs(&c, NULL), *got = outputs(&c, NULL);
         backward_bits(&c, want);
-        memcpy(x, &bad[type][n / 12], size);               /* of the lower bytes */
+        memcpy(x, &bad[type][which], size);               /* of the lower bytes */
         backward_bits(&c, got);
         const float *y = (const float *)(const void *)got, *z = (const float *)(const void *)want;      /* dq, dk, dv */
-        const int inf = n / 12 > 1 && what < 2;           /* of an infinite score P may well be 0 */
+        const int inf = which > 1 && what < 2;           /* of an infinite score P may well be 0 */
         for (int at = 0; at < 3 * N * D; at++) {
             const int tensor = at / D / N, token = at / D % N, e = at % D, of_row = what == 0 || what == 3;
             const int sees = tensor == 0 ? of_row ? token == AT : token >= AT : of_row ? token <= AT : token == AT;
@@ -1584,12 +1589,12 @@ static void backward16_spoiled(void) {
 /* dS far beside the range of f16: each column has a power of two of its own. Rows of peaked scores have a P of 1 and others that vanish. */
 static void backward16_range(void) {
     static const double by[] = {0x1p-20, 0x1p-8, 0x1p8, 0x1p12};
-    enum { N = 90, D = 64 };
+    enum { N = 90 };
     registered();
-    for (int n = 0; n < 16; n++) {
+    for (int n = 0; n < 20; n++) {
         proof_case c;
         char what[64];
-        const int mixed = n / 4 % 2;                     /* rows small and large by turns */
+        const int mixed = n / 4 % 2, D = n < 16 ? 64 : 256;                     /* rows small and large by turns */
         shape(&c, 1, N, N, 2, 1, D, 0, ATTN_F16);
         c.d.flags = n & 1 ? ATTN_CAUSAL : 0;
         proof_draw draw = grad_draw(&c, ATTN_F32);
@@ -1600,7 +1605,7 @@ static void backward16_range(void) {
             element_put((void *)(uintptr_t)c.g.dout.data, ATTN_F16, i, element_get(c.g.dout.data, ATTN_F16, i) * by[mixed ? i / D / 7 % 4 : n % 4]);
         proof_freeze(&c);
         solved(&c);
-        snprintf(what, sizeof what, "dout %g%s, peaked %d", by[n % 4], mixed ? " and others" : "", n / 8);
+        snprintf(what, sizeof what, "dout %g%s, peaked %d, D %d", by[n % 4], mixed ? " and others" : "", n / 8, D);
         agrees_backward(&c, what);
         proof_free(&c);
     }
@@ -1636,7 +1641,7 @@ static void backward16_ends(void) {
         proof_case c;
         char what[64];
         const int below = n / 4, which = n / 2 % 2;
-        shape(&c, 1, Q, K, H, 1, n % 4 == 3 ? 128 : 64, 0, ATTN_F16);
+        shape(&c, 1, Q, K, H, 1, n % 4 == 3 ? 128 : n % 4 == 2 ? 256 : 64, 0, ATTN_F16);
         c.d.flags = n & 1 ? ATTN_CAUSAL : 0;
         proof_draw draw = grad_draw(&c, ATTN_F32);
         c.g.dout.dtype = ATTN_F16;
@@ -1883,28 +1888,29 @@ static void backward_pieces(void) {
 }
 static void backward_invariant(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_F32, ATTN_BF16}, lens_q[] = {40, 1, 33, 200, 1, 170}, lens_k[] = {70, 64, 33, 220, 64, 170};
-    enum { B = 3, H = 2, D = 24 };
+    enum { B = 3, H = 2 };
     registered();
-    for (int n = 0; n < 18; n++) {                        /* with a dout of f32, then of the same type; then several tiles of keys */
-        const int longer = n >= 12, Q = longer ? 210 : 50, K = longer ? 400 : 90;
+    for (int n = 0; n < 20; n++) {                        /* with a dout of f32, then of the same type; then several tiles of keys; then wide heads */
+        const int longer = n >= 12 && n < 18, D = n < 18 ? 24 : 152, Q = longer ? 210 : 50, K = longer ? 400 : 90;
         const int32_t *len_q = lens_q + 3 * longer, *len_k = lens_k + 3 * longer;
         proof_case c;
-        shape(&c, B, Q, K, H, 1, D, 0, dtype[n % 3]);
+        const int type = n < 18 ? n % 3 : n % 2 * 2;
+        shape(&c, B, Q, K, H, 1, D, 0, dtype[type]);
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B);
         for (int b = 0; b < B; b++) used_q[b] = len_q[b], start_k[b] = longer ? 96 * b : n % 6 < 3 ? 0 : 5 * b, used_k[b] = start_k[b] + len_k[b];
         c.d.flags = n % 2 ? ATTN_CAUSAL : 0, c.d.seq.used_q = used_q, c.d.seq.used_k = used_k, c.d.seq.start_k = start_k;
         proof_draw draw = grad_draw(&c, ATTN_F32);
-        if (n % 12 >= 6 || n >= 15) c.g.dout.dtype = dtype[n % 3];
+        if (n % 12 >= 6 || n >= 15) c.g.dout.dtype = dtype[type];
         proof_bind_all(&c, &draw);
         solved(&c);
         CHECK(!proof_call(&c, 1), "%s", c.message);
         for (int b = 0; b < B; b++) {
             attn_desc d = c.d;
             attn_grad g = c.g;
-            const size_t size = dtype_size(d.q.dtype), q_at = (size_t)b * (size_t)Q * H * D, k_at = ((size_t)b * (size_t)K + (size_t)start_k[b]) * D;
+            const size_t size = dtype_size(d.q.dtype), q_at = (size_t)(b * Q * H * D), k_at = (size_t)((b * K + start_k[b]) * D);
             float *got[3], *lse = (float *)proof_zeros((size_t)Q * H, 4);
             const float *want[3] = {(const float *)c.g.dq.data + q_at, (const float *)c.g.dk.data + k_at, (const float *)c.g.dv.data + k_at};
-            for (int i = 0; i < 3; i++) got[i] = (float *)proof_zeros((size_t)K * H * D, 4);
+            for (int i = 0; i < 3; i++) got[i] = (float *)proof_zeros((size_t)(K * H * D), 4);
             memset(&d.seq, 0, sizeof d.seq);
             d.batch = 1, d.q_len = len_q[b], d.kv_len = len_k[b];
             d.q.data = (const char *)d.q.data + q_at * size, d.o.data = (char *)d.o.data + q_at * size;
@@ -1914,7 +1920,7 @@ static void backward_invariant(void) {
             d.lse = lse, g.dq.data = got[0], g.dk.data = got[1], g.dv.data = got[2];
             CHECK(!attn_backward(&d, &g), "%s", c.message);
             for (int i = 0; i < 3; i++) {
-                CHECK(!memcmp(got[i], want[i], (size_t)(i ? len_k[b] : len_q[b] * H) * D * 4), "dtype %d, sequence %d: d%c has other bits alone", d.q.dtype, b, "qkv"[i]);
+                CHECK(!memcmp(got[i], want[i], (size_t)((i ? len_k[b] : len_q[b] * H) * D * 4)), "dtype %d, sequence %d: d%c has other bits alone", d.q.dtype, b, "qkv"[i]);
                 free(got[i]);
             }
             free(lse);
