@@ -148,6 +148,17 @@ SHARED attn_status proof_call(const proof_case *c, int backward) {
     return backward ? attn_backward(&d, &c->g) : attn_forward(&d);
 }
 
+/* All bytes that a call may have written, caches among them, one buffer after another. */
+SHARED size_t proof_output_bytes(const proof_case *c) {
+    size_t n = 0;
+    for (int i = 0; i < c->buffers; i++) n += c->buffer[i].kind == PROOF_IN ? 0 : c->buffer[i].bytes;
+    return n;
+}
+SHARED void proof_take_outputs(const proof_case *c, char *to) {
+    for (int i = 0; i < c->buffers; i++)
+        if (c->buffer[i].kind != PROOF_IN) memcpy(to, c->buffer[i].mem, c->buffer[i].bytes), to += c->buffer[i].bytes;
+}
+
 /* The shape of the first three dimensions as the tensor is stored, and its strides with the defaults filled in. */
 typedef struct proof_view { int64_t n[3], s[3], dim; } proof_view;
 

@@ -21,16 +21,6 @@ enum { ROUNDS = 4 };                                     /* each takes ten times
 enum { ROUNDS = 12 };
 #endif
 
-/* every output byte of a case */
-static size_t output_bytes(const proof_case *c) {
-    size_t n = 0;
-    for (int i = 0; i < c->buffers; i++) n += c->buffer[i].kind == PROOF_IN ? 0 : c->buffer[i].bytes;
-    return n;
-}
-static void take_outputs(const proof_case *c, char *to) {
-    for (int i = 0; i < c->buffers; i++)
-        if (c->buffer[i].kind != PROOF_IN) memcpy(to, c->buffer[i].mem, c->buffer[i].bytes), to += c->buffer[i].bytes;
-}
 static int takes(proof_case *c, const char *backend, int backward) {
     attn_plan plan;
     c->d.backend = backend;
@@ -81,7 +71,7 @@ static void same_bits(void **state) {
         proof_case c;
         proof_make(&c, &r, (int64_t)1 << (n % 3 ? 18 : BIG));
         threaded += proof_cost(&c.d) > 1e6;
-        char *want = (char *)get((int64_t)output_bytes(&c), 1), *got = (char *)get((int64_t)output_bytes(&c), 1);
+        char *want = (char *)get((int64_t)proof_output_bytes(&c), 1), *got = (char *)get((int64_t)proof_output_bytes(&c), 1);
         for (int i = 0; attn_backend_at(i); i++)
             for (int backward = 0; backward <= c.backward; backward++) {
                 if (!takes(&c, attn_backend_at(i)->name, 0) || (backward && !takes(&c, attn_backend_at(i)->name, 1))) continue;
@@ -89,8 +79,8 @@ static void same_bits(void **state) {
                     c.d.pool = k == 5 ? &mine : k == 6 ? &reversed : NULL;
                     c.d.threads = k < 5 ? counts[k] : 0;
                     assert_true(run(&c, backward));
-                    take_outputs(&c, k ? got : want);
-                    if (k && memcmp(want, got, output_bytes(&c)))
+                    proof_take_outputs(&c, k ? got : want);
+                    if (k && memcmp(want, got, proof_output_bytes(&c)))
                         fail_msg("case %d, %s %s: other bits with %d threads%s", (int)n, c.d.backend, backward ? "backward" : "forward",
                                  c.d.threads, c.d.pool ? " of the caller's pool" : "");
                     compared++;
@@ -117,7 +107,7 @@ typedef struct teamwork {
 static void *member(void *p) {
     teamwork *w = (teamwork *)p;
     const int me = __atomic_fetch_add(&w->came, 1, __ATOMIC_RELAXED);
-    char *mine = (char *)malloc(output_bytes(w->c) + 1);
+    char *mine = (char *)malloc(proof_output_bytes(w->c) + 1);
     for (int round = 0; round < w->rounds; round++) {
         const struct timespec late = {0, 1000 * ((round * 7 + me * 5) % 11) * (round % 3 == 2)};    /* some rounds at once, some one after the other */
         if (!me) proof_reset(w->c);
@@ -126,16 +116,16 @@ static void *member(void *p) {
         const attn_desc d[2] = {proof_desc(w->c, 0), proof_desc(w->c, 1)};
         attn_status s = attn_forward_team(&d[0], &w->team);
         if (!w->backward && !s) {                        /* complete for whoever returns, and when */
-            take_outputs(w->c, mine);
-            if (memcmp(mine, w->want, output_bytes(w->c))) __atomic_store_n(&w->wrong, 2, __ATOMIC_RELAXED);
+            proof_take_outputs(w->c, mine);
+            if (memcmp(mine, w->want, proof_output_bytes(w->c))) __atomic_store_n(&w->wrong, 2, __ATOMIC_RELAXED);
         }
         pthread_barrier_wait(&w->all);
         if (w->backward && !s) s = attn_backward_team(&d[1], &w->c->g, &w->team);
         if (s) __atomic_store_n(&w->wrong, 1, __ATOMIC_RELAXED);
         pthread_barrier_wait(&w->all);
         if (!me) {
-            take_outputs(w->c, w->got);
-            if (memcmp(w->got, w->want, output_bytes(w->c))) __atomic_store_n(&w->wrong, 2, __ATOMIC_RELAXED);
+            proof_take_outputs(w->c, w->got);
+            if (memcmp(w->got, w->want, proof_output_bytes(w->c))) __atomic_store_n(&w->wrong, 2, __ATOMIC_RELAXED);
         }
         pthread_barrier_wait(&w->all);
     }
@@ -150,13 +140,13 @@ static void team(void **state) {
         proof_rng r = {(uint64_t)n * 137 + 5, NULL, 0};
         proof_case c;
         proof_make(&c, &r, (int64_t)1 << (n % 3 ? 18 : 21));
-        char *want = (char *)get((int64_t)output_bytes(&c), 1), *got = (char *)get((int64_t)output_bytes(&c), 1);
+        char *want = (char *)get((int64_t)proof_output_bytes(&c), 1), *got = (char *)get((int64_t)proof_output_bytes(&c), 1);
         for (int i = 0; i < 2; i++) {
             const char *backend = i ? "standard" : "flash";
             if (!takes(&c, backend, 0) || (c.backward && !takes(&c, backend, 1))) continue;
             c.d.threads = 1;
             assert_true(run(&c, c.backward));
-            take_outputs(&c, want);
+            proof_take_outputs(&c, want);
             c.d.threads = 0;
             for (int32_t threads = 1; threads <= 5; threads += threads) {
                 teamwork w = {.c = &c, .want = want, .got = got, .backward = c.backward, .rounds = ROUNDS};
@@ -176,7 +166,7 @@ static void team(void **state) {
                 for (int k = 0; k < 3; k++) {
                     const attn_desc d = proof_desc(&c, 0);
                     ok(attn_forward_team(&d, &lonely));
-                    if (k == 0 && !c.backward) take_outputs(&c, got), same_bytes(got, want, output_bytes(&c), "outputs of the first of a team");
+                    if (k == 0 && !c.backward) proof_take_outputs(&c, got), same_bytes(got, want, proof_output_bytes(&c), "outputs of the first of a team");
                 }
             }
         }
@@ -361,8 +351,8 @@ static void calls_make(calls *all) {
         if (!takes(&all->c[n], "flash", 0) || proof_cost(&all->c[n].d) < 1e6) { proof_free(&all->c[n]); continue; }
         all->c[n].d.threads = 1;
         assert_true(run(&all->c[n], 0));
-        all->want[n] = (char *)get((int64_t)output_bytes(&all->c[n]), 1);
-        take_outputs(&all->c[n], all->want[n]);
+        all->want[n] = (char *)get((int64_t)proof_output_bytes(&all->c[n]), 1);
+        proof_take_outputs(&all->c[n], all->want[n]);
         all->c[n].d.threads = 3;
         n++;
     }
@@ -370,10 +360,10 @@ static void calls_make(calls *all) {
 static void calls_one(void *arg, int64_t i) {
     calls *all = (calls *)arg;
     proof_case *c = &all->c[i % CALLS];
-    char *got = (char *)malloc(output_bytes(c) + 1);
+    char *got = (char *)malloc(proof_output_bytes(c) + 1);
     if (!got || !run(c, 0)) { __atomic_add_fetch(&all->failures, 1, __ATOMIC_RELAXED); free(got); return; }
-    take_outputs(c, got);
-    if (memcmp(got, all->want[i % CALLS], output_bytes(c))) __atomic_add_fetch(&all->failures, 1, __ATOMIC_RELAXED);
+    proof_take_outputs(c, got);
+    if (memcmp(got, all->want[i % CALLS], proof_output_bytes(c))) __atomic_add_fetch(&all->failures, 1, __ATOMIC_RELAXED);
     free(got);
 }
 static void calls_free(calls *all) {

@@ -556,6 +556,105 @@ static void test_unit_ends(void **state)
         }
 }
 
+/* the same of calls drawn at random, backward too: a sequence alone, on threads, and packed between two others, whose rows and keys end anywhere */
+typedef struct drawn { attn_desc d; attn_grad g; int64_t before_q, before_k, after_q, after_k; } drawn;
+enum { DRAWN_TOKENS = 1700, DRAWN_WIDTH = 16 * 64, DRAWN_RESULTS = 5, DRAWN_TYPES = 3, DRAWN_APART = 977 };
+static int64_t drawn_one(uint64_t *r, const int64_t *of, int64_t n) { return of[random_bits(r) % (uint64_t)n]; }
+static drawn draw_ends(uint64_t *r)
+{
+    static const int64_t keys[] = { 2, 2, 4, 8, 16, 17, 32, 33, 64, 128, 192, 256, 384, 512, 640, 1024 }, rows[] = { 4, 8, 40, 120, 120, 120, 200 },
+                         heads[] = { 1, 2, 3, 4, 8, 16, 16 }, dims[] = { 4, 8, 16, 16, 24, 33, 64 };
+    static const int32_t types[] = { ATTN_F32, ATTN_F32, ATTN_F16, ATTN_BF16 };
+    drawn x;
+    memset(&x, 0, sizeof x);
+    attn_desc *d = &x.d;
+    d->batch = 1, d->head_dim = drawn_one(r, dims, COUNT(dims)), d->v_dim = random_bits(r) % 4 ? 0 : drawn_one(r, dims, COUNT(dims));
+    d->heads = drawn_one(r, heads, COUNT(heads)), d->kv_heads = random_bits(r) % 2 || d->heads % 2 ? d->heads : random_bits(r) % 4 ? 1 : d->heads / 2;
+    if (d->heads % d->kv_heads) d->kv_heads = d->heads;
+    d->q_len = 1 + (int64_t)(random_bits(r) % (uint64_t)drawn_one(r, rows, COUNT(rows)));
+    const int64_t end = drawn_one(r, keys, COUNT(keys)) + (int64_t)(random_bits(r) % 6) - 2;
+    d->kv_len = end > 0 ? end : 1;
+    d->q.dtype = d->k.dtype = d->v.dtype = types[random_bits(r) % COUNT(types)];
+    d->o.dtype = random_bits(r) % 2 ? ATTN_F32 : d->q.dtype;
+    d->backend = random_bits(r) % 4 ? "flash" : "standard";
+    if (random_bits(r) % 4) d->flags |= ATTN_CAUSAL;
+    if (random_bits(r) % 4 == 0) d->flags |= ATTN_WINDOW_LEFT, d->window_left = (int64_t)(random_bits(r) % 300);
+    if (random_bits(r) % 6 == 0) d->flags |= ATTN_WINDOW_RIGHT, d->window_right = (int64_t)(random_bits(r) % 60);
+    if (random_bits(r) % 4 == 0) d->flags |= ATTN_OFFSET, d->offset = (int64_t)(random_bits(r) % (uint64_t)(2 * d->kv_len + 2)) - d->kv_len / 2;
+    x.before_q = (int64_t)(random_bits(r) % 90), x.after_q = (int64_t)(random_bits(r) % 90);
+    x.before_k = (int64_t)(random_bits(r) % 300), x.after_k = (int64_t)(random_bits(r) % 300);
+    return x;
+}
+/* o, dq, dk and dv of a token lie where its inputs do, lse by heads, `stride` rows apart from `from` on */
+static int64_t drawn_result(const drawn *x, int n, int64_t stride, int64_t from, char *const *out, char *to)
+{
+    const attn_desc *d = &x->d;
+    const int64_t v_dim = d->v_dim ? d->v_dim : d->head_dim, q_row = d->heads * d->head_dim, rows[] = { d->q_len, d->q_len, d->kv_len, d->kv_len },
+                  width[] = { d->heads * v_dim, q_row, d->kv_heads * d->head_dim, d->kv_heads * v_dim }, size = n ? 4 : (int64_t)dtype_size(d->o.dtype);
+    if (n == 4) {
+        for (int64_t h = 0; h < d->heads; h++) memcpy(to + h * d->q_len * 4, out[4] + (h * stride + from) * 4, (size_t)d->q_len * 4);
+        return d->heads * d->q_len * 4;
+    }
+    const int64_t at = n < 2 ? x->before_q : x->before_k;
+    memcpy(to, out[n] + at * width[n] * size, (size_t)(rows[n] * width[n] * size));
+    return rows[n] * width[n] * size;
+}
+static void test_drawn_ends(void **state)
+{
+    static char *in[DRAWN_TYPES], *out[DRAWN_RESULTS], *alone[DRAWN_RESULTS], *got;
+    uint64_t r = 3;
+    int backwards = 0;
+    (void)state;
+    const int draws = SANITIZED || getenv("UNIT_AGAIN") ? 60 : 2000;
+    const size_t most = (size_t)DRAWN_TOKENS * DRAWN_WIDTH * 4;
+    for (int t = 0; t < DRAWN_TYPES; t++) {                          /* of each type numbers that q, k, v and dout take from another place on */
+        in[t] = malloc(most + 4 * DRAWN_APART * 4), assert_non_null(in[t]);
+        for (int64_t i = 0; i < (int64_t)DRAWN_TOKENS * DRAWN_WIDTH + 4 * DRAWN_APART; i++) element_put(in[t], t, i, random_normal(&r));
+    }
+    for (int n = 0; n < DRAWN_RESULTS; n++) out[n] = malloc(most), alone[n] = malloc(most), assert_true(out[n] && alone[n]);
+    got = malloc(most), assert_non_null(got);
+    for (int n = 0; n < draws; n++) {
+        drawn x = draw_ends(&r);
+        attn_desc *d = &x.d;
+        const int backward = d->q_len * d->kv_len * d->heads < 40000 && random_bits(&r) % 2;
+        const int64_t v_dim = d->v_dim ? d->v_dim : d->head_dim, tokens_q = x.before_q + d->q_len + x.after_q, tokens_k = x.before_k + d->kv_len + x.after_k;
+        const int64_t width[] = { d->heads * d->head_dim, d->kv_heads * d->head_dim, d->kv_heads * v_dim, d->heads * v_dim };
+        const int32_t cu_q[] = { 0, (int32_t)x.before_q, (int32_t)(x.before_q + d->q_len), (int32_t)tokens_q }, cu_k[] = { 0, (int32_t)x.before_k, (int32_t)(x.before_k + d->kv_len), (int32_t)tokens_k };
+        assert_true(tokens_k <= DRAWN_TOKENS);
+        unit_l2((int64_t)256 << (10 + n % 4));
+        const size_t size = dtype_size(d->q.dtype);
+        const char *from[4];
+        for (int t = 0; t < 4; t++) from[t] = in[d->q.dtype] + (size_t)(t * DRAWN_APART) * size;
+        backwards += backward;
+        for (int way = 0; way < 3; way++) {                          /* alone; on threads; packed between others */
+            attn_desc a = *d;
+            attn_grad g = { 0 };
+            const size_t at_q = way < 2 ? (size_t)x.before_q : 0, at_k = way < 2 ? (size_t)x.before_k : 0;
+            a.threads = way ? 2 + n % 7 : 1;
+            if (way == 2) a.batch = 3, a.seq.cu_q = cu_q, a.seq.cu_k = cu_k, a.seq.total_q = tokens_q, a.seq.total_k = tokens_k;
+            if (way == 2 && a.q_len < 90) a.q_len = 90;
+            if (way == 2 && a.kv_len < 300) a.kv_len = 300;
+            a.q.data = from[0] + at_q * (size_t)width[0] * size, a.k.data = from[1] + at_k * (size_t)width[1] * size, a.v.data = from[2] + at_k * (size_t)width[2] * size;
+            a.o.data = out[0] + at_q * (size_t)width[3] * dtype_size(a.o.dtype), a.lse = (float *)(void *)out[4];
+            assert_int_equal(attn_forward(&a), ATTN_OK);
+            g.dout.data = from[3] + at_q * (size_t)width[3] * size, g.dout.dtype = d->q.dtype;
+            g.dq.data = out[1] + at_q * (size_t)width[0] * 4, g.dk.data = out[2] + at_k * (size_t)width[1] * 4, g.dv.data = out[3] + at_k * (size_t)width[2] * 4;
+            if (backward) assert_int_equal(attn_backward(&a, &g), ATTN_OK);
+            for (int result = 0; result < DRAWN_RESULTS; result++) {
+                if (result % 4 && !backward) continue;
+                const int64_t bytes = drawn_result(&x, result, way == 2 ? tokens_q : d->q_len, way == 2 ? x.before_q : 0, out, way ? got : alone[result]);
+                if (way && memcmp(alone[result], got, (size_t)bytes))
+                    fail_msg("case %d, %s, %lld queries, %lld keys, result %d: other bits %s", n, d->backend, (long long)d->q_len, (long long)d->kv_len, result, way == 1 ? "on threads" : "beside others");
+            }
+        }
+    }
+    unit_l2(0);
+    assert_true(backwards > draws / 10);
+    for (int t = 0; t < DRAWN_TYPES; t++) free(in[t]);
+    for (int n = 0; n < DRAWN_RESULTS; n++) free(out[n]), free(alone[n]);
+    free(got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -563,7 +662,7 @@ int main(void)
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
         cmocka_unit_test(test_empty_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
-        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends),
+        cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),
     };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
 }
