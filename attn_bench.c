@@ -1606,6 +1606,7 @@ static int write_npy(const char *path, const npy *a) {
 typedef struct files {
     npy q, k, v, mask, expect;
     bool has_mask, has_expect;
+    char path[3][4096]; /* of q, k and v */
 } files;
 
 /* What a call with a tolerance leaves beside o. */
@@ -1885,6 +1886,21 @@ static double tensor_bytes(const bench_case *c) {
     return (v[PASS] == FWD ? 1 : 2) * (q + kv) + mask + scales;
 }
 
+/* Of these what no row sees, before the first key of the first row and behind the last of the last: k
+ * and v, their scales, and columns of a mask, which a call does not read. */
+static double unseen_bytes(const bench_case *c, const attn_desc *d) {
+    const int64_t *v = c->v;
+    bench_case seen = *c;
+    int64_t first, last, unused;
+    if (!v[SEQ] || !v[KV]) return 0;
+    visible(d, v[KV] - v[SEQ], &first, &unused);
+    visible(d, v[KV] - 1, &unused, &last);
+    seen.v[PASS] = FWD, seen.v[KV] = last >= first ? last - first + 1 : 0;
+    bench_case all = seen;
+    all.v[KV] = v[KV];
+    return tensor_bytes(&all) - tensor_bytes(&seen);
+}
+
 static double score_bytes(const bench_case *c) {
     return 4.0 * (double)c->v[BATCH] * (double)c->v[HEADS] * (double)c->v[SEQ] * (double)c->v[KV];
 }
@@ -1956,7 +1972,7 @@ static bool problem_make(const bench_case *c, const files *in, problem *p) {
     }
     p->pairs = count_pairs(d);
     p->flops = work[v[PASS]] * 2 * p->pairs * (double)(v[DIM] + v[V_DIM]);
-    p->bytes = tensor_bytes(c);
+    p->bytes = tensor_bytes(c) - unseen_bytes(c, d);
     return true;
 }
 
@@ -3049,6 +3065,12 @@ static void place_under_roofline(row *r, double peak, double bandwidth) {
             r->peak_fraction);
         r->peak_fraction = NAN;
     }
+    if (r->bandwidth_fraction > 1) {
+        remark(r, NULL,
+            "no share of the bandwidth: %.2f of that sampled, the machine was disturbed",
+            r->bandwidth_fraction);
+        r->bandwidth_fraction = NAN;
+    }
 }
 
 /* Reading so many bytes, but not above what no cache holds. */
@@ -3197,7 +3219,8 @@ static void finish_timing(job *j) {
     /* after the row, and again if it was disturbed */
     for (int i = 0; i < 3 && (!i || r->gflops > j->peak); i++)
         j->peak = fmax(j->peak, peak_now(j->c));
-    if (!j->b->opt.repeated) j->bandwidth = fmax(j->bandwidth, bandwidth_now(j));
+    for (int i = 0; i < 3 && !j->b->opt.repeated && (!i || r->gbytes_per_s > j->bandwidth); i++)
+        j->bandwidth = fmax(j->bandwidth, bandwidth_now(j));
     place_under_roofline(r, j->peak, j->bandwidth);
     if (j->b->opt.repeated) return; /* samples and the peak beside them are all that is asked for */
     bool spills = 2 * workspace_of(r) > r->bytes; /* into a slower cache, or memory */
@@ -4013,7 +4036,21 @@ static bool plan_problem(job *j) {
     return true;
 }
 
-static double visible_share(const bench_case *c) { return c->v[CAUSAL] && c->v[SEQ] > 1 ? 0.5 : 1; }
+/* The share of the keys that a row sees, by a few rows from the first to the last. */
+static double visible_share(const bench_case *c) {
+    enum { ROWS = 9 };
+    const int64_t *v = c->v;
+    attn_desc d;
+    double seen = 0;
+    if (!v[SEQ] || !v[KV]) return 1;
+    describe(c, &d);
+    for (int64_t n = 0; n < ROWS; n++) {
+        int64_t first, last;
+        visible(&d, (v[SEQ] - 1) * n / (ROWS - 1) + v[KV] - v[SEQ], &first, &last);
+        seen += last >= first ? (double)(last - first + 1) / (double)v[KV] / ROWS : 0;
+    }
+    return seen;
+}
 
 /* Seconds that a row will take, by the rates learned so far. */
 static double estimate(bench *b, const bench_case *c, const char *backend) {
@@ -4083,9 +4120,9 @@ static bool announce(bench *b, const bench_case *c, row *r) {
     if (seconds > ANNOUNCE_SECONDS) {
         clear_progress();
         fprintf(stderr,
-            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far, "
-            "--quick leaves it out\n",
-            r->suite, r->name, r->backend, seconds);
+            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far%s\n",
+            r->suite, r->name, r->backend, seconds,
+            b->selection == WHOLE && !b->opt.user.count[SEQ] ? ", --quick leaves it out" : "");
     }
     return true;
 }
@@ -6629,7 +6666,7 @@ static bool parse_list(char *text, list *to) {
     char *end;
     for (char *at = text; *at; at = end + (*end == ' ')) {
         double x = strtod(at, &end);
-        if (end == at || (*end && *end != ' ') || !isfinite(x) || x < 0) return false;
+        if (end == at || (*end && *end != ' ') || !isfinite(x) || x <= 0) return false;
         to->x = grow(to->x, to->n, sizeof *to->x);
         to->x[to->n++] = x;
     }
@@ -6651,8 +6688,8 @@ static bool take_cell(row *r, const struct field *f, char *text) {
  * know. Returns how many; 0, said in to->wrong: they are no headings, or what a comparison
  * needs is missing. */
 static int take_headings(char **at, const struct field *columns[], baseline *to) {
-    static const char *const needed[] = {
-        "suite", "case", "backend", "dtype", "kv_dtype", "pass", "threads", "status", "samples_ms"};
+    static const char *const needed[] = {"suite", "case", "backend", "dtype", "kv_dtype", "pass",
+        "threads", "seed", "status", "samples_ms"};
     bool found[COUNT(needed)] = {false};
     int n = 0;
     snprintf(to->wrong, sizeof to->wrong, "has no line of headings");
@@ -6716,13 +6753,14 @@ static void free_baseline(baseline *b) {
     b->rows = NULL, b->count = 0;
 }
 
-/* All of a file, zero terminated; NULL: out of memory, or errno. */
+/* All of a file, zero terminated; NULL: out of memory, errno, or more than MOST_TEXT. */
+enum { MOST_TEXT = 1 << 30 };
 static char *read_text(FILE *f) {
     char *text = NULL;
     size_t size = 0, got = 0;
     do {
         size += got;
-        char *larger = realloc(text, size + 65537);
+        char *larger = size <= MOST_TEXT ? realloc(text, size + 65537) : NULL;
         if (!larger) {
             free(text);
             return NULL;
@@ -6741,7 +6779,7 @@ static int load_baseline(const char *flag, const char *path, baseline *to) {
     if (!f) return refuse("--%s %s: %s", flag, path, strerror(errno));
     char *text = read_text(f);
     const char *why = ferror(f) ? strerror(errno)
-                      : !text   ? "does not fit in memory"
+                      : !text   ? "has more than 1 GiB, or does not fit in memory"
                                 : parse_baseline(text, to);
     fclose(f);
     free(text);
@@ -6993,7 +7031,7 @@ static bool is_same_row(const row *x, const row *y) {
     return !strcmp(x->suite, y->suite) && !strcmp(x->name, y->name) &&
            !strcmp(x->backend, y->backend) && !strcmp(x->dtype, y->dtype) &&
            !strcmp(x->kv_dtype, y->kv_dtype) && !strcmp(x->pass, y->pass) &&
-           x->threads == y->threads;
+           x->threads == y->threads && x->seed == y->seed;
 }
 
 /* The rows of one case and backend that some processes have measured. */
@@ -7003,6 +7041,16 @@ typedef struct measured {
     double peaks[MOST_PROCESSES]; /* GFLOP/s, sampled beside the calls */
     int n;
 } measured;
+
+/* A row of the same case and backend that was wrong or failed: what other processes measured of it,
+ * which do not verify, is no measurement. NULL: there is none. */
+static const row *find_fault(const row *rows, int64_t count, const row *of) {
+    for (int64_t i = 0; i < count; i++)
+        if ((!strcmp(rows[i].status, "wrong") || !strcmp(rows[i].status, "failed")) &&
+            is_same_row(&rows[i], of))
+            return &rows[i];
+    return NULL;
+}
 
 static void find_measured(measured *m, const row *rows, int64_t count, const row *of) {
     for (int64_t i = 0; i < count && m->n < MOST_PROCESSES; i++)
@@ -7014,7 +7062,7 @@ static void find_measured(measured *m, const row *rows, int64_t count, const row
 }
 
 /* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside
- * the two: taken out of the comparison. */
+ * the two, of the fastest tenth like the times: taken out of the comparison. */
 static double slower_clock(measured *now, measured *old) {
     measured *const sides[] = {now, old};
     double peaks[2];
@@ -7023,7 +7071,7 @@ static double slower_clock(measured *now, measured *old) {
         for (int64_t k = 0; k < sides[i]->n; k++)
             if (isfinite(sides[i]->peaks[k])) sides[i]->peaks[n++] = sides[i]->peaks[k];
         qsort(sides[i]->peaks, (size_t)n, sizeof *sides[i]->peaks, by_size);
-        peaks[i] = quantile(sides[i]->peaks, n, 0.5);
+        peaks[i] = quantile(sides[i]->peaks, n, 1 - FASTEST);
     }
     return isfinite(peaks[1] / peaks[0]) && peaks[1] > peaks[0] ? peaks[1] / peaks[0] : 1;
 }
@@ -7034,7 +7082,9 @@ static int64_t compare_rows(bench *b, const row *rows, int64_t count, const row 
     int64_t slow = 0;
     for (int64_t i = 0; i < count && !interrupted; i++) {
         measured now = {.n = 0}, then = {.n = 0};
-        if (!is_compared(&rows[i])) continue;
+        if (!is_compared(&rows[i]) || find_fault(rows, count, &rows[i]) ||
+            find_fault(more, more_count, &rows[i]) || find_fault(old->rows, old->count, &rows[i]))
+            continue;
         find_measured(&now, rows, count, &rows[i]);
         find_measured(&now, more, more_count, &rows[i]);
         find_measured(&then, old->rows, old->count, &rows[i]);
@@ -7074,10 +7124,37 @@ static int64_t confirm_slower(bench *b, const baseline *old) {
     return good ? slow : -1;
 }
 
-/* Whether something is slower; EXIT_BAD after one line where nothing could be compared. */
+/* What was measured when `old` was saved and is wrong or failed now is named, one line each; how many
+ * are. `missing`: how many have no row now. */
+static int64_t name_faults(const row *rows, int64_t count, const baseline *old, int64_t *missing) {
+    int64_t faults = 0;
+    *missing = 0;
+    for (int64_t i = 0; i < old->count; i++) {
+        const row *was = &old->rows[i];
+        bool seen = !is_compared(was), measured = false;
+        for (int64_t k = 0; k < i && !seen; k++) seen = is_same_row(&old->rows[k], was);
+        if (seen || find_fault(old->rows, old->count, was)) continue;
+        const row *fault = find_fault(rows, count, was);
+        for (int64_t k = 0; k < count && !measured; k++)
+            measured = is_compared(&rows[k]) && is_same_row(&rows[k], was);
+        if (fault)
+            fprintf(stderr, "attn_bench: baseline: %s %s %s %s was measured, and is %s now\n",
+                was->suite, was->name, was->backend, was->pass, fault->status);
+        faults += fault != NULL;
+        *missing += !fault && !measured;
+    }
+    return faults;
+}
+
+/* Whether something is slower, or wrong by now; EXIT_BAD after one line where nothing could be
+ * compared. */
 static int judge_baseline(bench *b, const row *rows, int64_t count, const baseline *old) {
-    int64_t slow = compare_rows(b, rows, count, b->repeats, b->repeat_count, old);
-    if (!b->comparison_count && !interrupted)
+    int64_t slow = compare_rows(b, rows, count, b->repeats, b->repeat_count, old), missing;
+    int64_t faults = name_faults(rows, count, old, &missing);
+    if (missing && !interrupted)
+        fprintf(stderr, "attn_bench: baseline: %lld of its rows were not measured now\n",
+            (long long)missing);
+    if (!b->comparison_count && !interrupted && !faults)
         return refuse(
             "--baseline %s: 0 rows compared, none of its rows is one of this run's", old->path);
     if (slow && b->writer && !interrupted) /* this is a run, no saved one */
@@ -7085,7 +7162,7 @@ static int judge_baseline(bench *b, const row *rows, int64_t count, const baseli
     if (slow < 0) return EXIT_BAD;
     fprintf(stderr, "attn_bench: baseline: %lld rows compared, %lld slower\n",
         (long long)b->comparison_count, (long long)slow);
-    return slow ? EXIT_WRONG : 0;
+    return slow || faults ? EXIT_WRONG : 0;
 }
 
 /* Another processor is not a regression: it is said before anything is measured. */
@@ -7181,7 +7258,10 @@ static void print_help(void) {
     for (int a = 0; a < AXES; a++)
         if (axes[a].flag)
             printf("  --%-14s %-26s %s\n", axes[a].name,
-                axes[a].words && a != DIM ? axis_words((axis)a, text) : "N,..", axes[a].help);
+                axes[a].words && a != DIM        ? axis_words((axis)a, text)
+                : a == ITERATIONS || a == WARMUP ? "N"
+                                                 : "N,..",
+                axes[a].help);
     printf("\nsuites:\n");
     for (int s = 0; s < COUNT(suites); s++) printf("  %-12s %s\n", suites[s].name, suites[s].help);
 }
@@ -7372,12 +7452,29 @@ static int settle_flags(options *o) {
     for (int i = 0; o->input && i < COUNT(by_files); i++)
         if (o->user.count[by_files[i]])
             return refuse("--%s: not with --input, the files say it", axes[by_files[i]].name);
-    for (int a = 0; o->input && a < AXES; a++)
-        if (o->user.count[a] > 1) return refuse("--%s: takes one value with --input", axes[a].name);
     if (o->input && (o->projections || o->backward))
         return refuse("--%s: not with --input", o->projections ? "projections" : "backward");
+    for (int a = 0; o->input && a < AXES; a++)
+        if (o->user.count[a] > 1) return refuse("--%s: takes one value with --input", axes[a].name);
+    if (o->user.count[ITERATIONS] > 1 || o->user.count[WARMUP] > 1)
+        return refuse("--%s: takes one value",
+            axes[o->user.count[ITERATIONS] > 1 ? ITERATIONS : WARMUP].name);
     if (o->suites && o->positional) return refuse("--suite: not with a shape of four numbers");
     if (o->saved && !o->baseline) return refuse("--saved: needs --baseline");
+    const char *beside = !o->saved                    ? NULL
+                         : o->suites                  ? "--suite"
+                         : o->positional              ? "a shape of four numbers"
+                         : o->input                   ? "--input"
+                         : o->filter                  ? "--filter"
+                         : o->save_baseline           ? "--save-baseline"
+                         : o->output_dir              ? "--output-dir"
+                         : strcmp(o->format, "table") ? "--format"
+                                                      : NULL;
+    for (int a = 0; o->saved && a < AXES && !beside; a++)
+        if (o->user.count[a]) return refuse("--saved: not with --%s", axes[a].name);
+    if (beside)
+        return refuse(
+            "--saved: not with %s, two saved runs are compared and nothing is measured", beside);
     if (o->processes && (o->saved || (!o->baseline && !o->save_baseline)))
         return refuse(
             "--processes: only where a run is measured for --save-baseline or --baseline");
@@ -7707,16 +7804,16 @@ static int load_files(bench *b) {
     static files in;
     const options *o = &b->opt;
     npy *to[] = {&in.q, &in.k, &in.v};
-    char path[4096];
     const char *rest = o->input;
     b->files = &in;
     for (int i = 0; i < 3; i++) {
-        *path = 0;
-        if (rest) rest = take_item(rest, path, sizeof path);
-        if (!*path) return refuse("--input %s: must be three files, Q,K,V", o->input);
-        if (read_npy(path, to[i])) return EXIT_BAD;
+        *in.path[i] = 0;
+        if (rest) rest = take_item(rest, in.path[i], sizeof in.path[i]);
+        if (!*in.path[i]) return refuse("--input %s: must be three files, Q,K,V", o->input);
     }
     if (rest) return refuse("--input %s: must be three files, Q,K,V", o->input);
+    for (int i = 0; i < 3; i++)
+        if (read_npy(in.path[i], to[i])) return EXIT_BAD;
     in.has_mask = o->mask != NULL;
     in.has_expect = o->expect != NULL;
     if ((o->mask && read_npy(o->mask, &in.mask)) || (o->expect && read_npy(o->expect, &in.expect)))
@@ -7728,6 +7825,12 @@ static int load_files(bench *b) {
     b->selection = WHOLE;
     if (shape_from_files(b, &c) || check_mask_and_expect(b, &c)) return EXIT_BAD;
     return add_case(b, &c);
+}
+
+static bool is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return a && b && !stat(a, &x) && !stat(b, &y) &&
+           (x.st_ino ? x.st_ino == y.st_ino && x.st_dev == y.st_dev : !strcmp(a, b));
 }
 
 static void free_files(bench *b) {
@@ -7860,6 +7963,9 @@ static int prepare(bench *b, baseline *old) {
         return EXIT_BAD;
     if (o->plot && !run_program(gnuplot, -1, -1)) return refuse("--plot: gnuplot is not installed");
     count_rows(b);
+    for (int i = 0; o->output && b->files && i < 5; i++)
+        if (is_same_file(o->output, i < 3 ? b->files->path[i] : i < 4 ? o->mask : o->expect))
+            return refuse("--output %s: is a file that is read, too", o->output);
     if (check_writable(b, o->output) || check_writable(b, o->save_baseline)) return EXIT_BAD;
     return o->output_dir ? prepare_directory(b, o->output_dir) : 0;
 }
@@ -7888,7 +7994,7 @@ static int attn_bench(int argc, char **argv) {
     if (b.opt.saved) {
         code = compare_saved(&b);
         free(b.comparisons);
-        return code;
+        return fflush(stdout) || ferror(stdout) ? refuse("stdout: %s", strerror(errno)) : code;
     }
 #ifdef ATTN_MPI
     const char *fault = fault_of_ranks(&b.opt);
@@ -7902,7 +8008,12 @@ static int attn_bench(int argc, char **argv) {
     else if (!code) {
         if (one_process()) catch_signals();
         run_cases(&b);
-        code = repeat_runs(&b, processes_of(&b.opt) - 1) ? deliver(&b, &old) : EXIT_BAD;
+        if (repeat_runs(&b, processes_of(&b.opt) - 1)) code = deliver(&b, &old);
+        else {
+            code = EXIT_BAD;
+            b.writer->end(stdout, &b); /* a document is ended whatever happens */
+            fflush(stdout);
+        }
     }
     if (!code && (fflush(stdout) || ferror(stdout))) code = refuse("stdout: %s", strerror(errno));
     free_files(&b);
