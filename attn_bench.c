@@ -175,18 +175,19 @@
    to deal the processes to two runs that rank the fastest tenths of the two as far apart. With
    fewer than five processes calls take their place. A row is slower when p is below 0.01 and the
    interval lies above 5%; the run then measures once more, in new processes, and only a row that is
-   slower again makes the exit code 1. What a slower clock explains is taken out. --baseline OLD
-   --saved NEW compares two saved runs and measures nothing. Another processor, or no row in common,
-   is an error (exit code 2). Ctrl-C and SIGHUP end with the rows that are finished, as one whole
-   document.
+   slower again makes the exit code 1. What a slower clock explains is taken out. A row that was
+   measured and is wrong or fails now is named, and makes it 1 too; of rows that are not measured now
+   the number is said. --baseline OLD --saved NEW compares two saved runs, measures nothing and takes
+   no other flags. Another processor, or no row in common, is an error (exit code 2). Ctrl-C and
+   SIGHUP end with the rows that are finished, as one whole document.
 
    TROUBLE
      the same case varies by 10% and more   other load, or a drifting clock: `of peak` moves less
                   than the times do; raise --iterations, or take --min-time 1
      slow first run                         page faults, and threads that start: normal in the
                   first rows
-     `of peak` is empty, "no share of the peak"   the clock rose between the samples of the peak, so
-                  that the share was above 1: measure again
+     `of peak` or `of bandw.` is empty, "no share of"   the machine was faster in the calls than in
+                  the samples beside them, so that the share was above 1: measure again
      a length at which standard is faster   the line "crossover" counts what is more than the spread
                   of both: measure again on an idle machine
      nothing is compared                    the baseline is of another processor or ISA: save one on
@@ -6688,8 +6689,8 @@ static bool take_cell(row *r, const struct field *f, char *text) {
  * know. Returns how many; 0, said in to->wrong: they are no headings, or what a comparison
  * needs is missing. */
 static int take_headings(char **at, const struct field *columns[], baseline *to) {
-    static const char *const needed[] = {"suite", "case", "backend", "dtype", "kv_dtype", "pass",
-        "threads", "seed", "status", "samples_ms"};
+    static const char *const needed[] = {
+        "suite", "case", "backend", "dtype", "kv_dtype", "pass", "threads", "status", "samples_ms"};
     bool found[COUNT(needed)] = {false};
     int n = 0;
     snprintf(to->wrong, sizeof to->wrong, "has no line of headings");

@@ -62,14 +62,22 @@
  *   fewer keys than DECODE wants: pages in device memory; q, k and v of different types, codes
  *   among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in host memory are
  *   put in order while they are copied.
- * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in; a
- *   backward of mixed types; more than 2^31 tokens or sequences, or 65535 heads.
+ * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in;
+ *   int16, q8_0 and q4_0; a backward of mixed types; more than 2^31 tokens or sequences, or 65535
+ *   heads.
+ * BITS  of a sequence are those of its kernel, whatever else is in the batch, in whatever order work
+ *   ends. The kernel follows from the whole description: whether all rows of a tensor, those of its
+ *   other sequences too, begin at multiples of 16 bytes (SLOW, DECODE), and for prefill whether
+ *   device memory has pages, which kernels of caches read. Between kernels the last bits differ.
  * LIMITS  On tiles of f32 and bf16 weights reach 2^8 before they are measured anew: where the sum
  *   of exp(score - maximum) |v| is 2^120 or more, o may be infinite or NaN. The matrix unit of
  *   gfx90a takes subnormal f16 for 0; forward q, k and v go there times 2^10, but where that is too
- *   much for an element of 64 or more: of q in its own row, of k or v in all rows of the workgroups
- *   that meet it, up to 256 each. There elements below 2^-14 count as 0: for v o is off by up to
- *   2^-14, for q or k a score by up to 2^-14 |scale| times the sum of |k| or |q|.
+ *   much for an element of 64 or more, or not finite: of q in its own row, of k or v in all rows of
+ *   the workgroups that meet it, up to 256 each, seen or hidden by a mask. There elements below
+ *   2^-14 count as 0: for v o is off by up to 2^-14, for q or k a score by up to 2^-14 |scale| times
+ *   the sum of |k| or |q|. Other units of f16 have P times 2^12: a weight below 2^-26 of its row's
+ *   largest loses bits, one below 2^-36 counts as 0, which an o of f32 or bf16 shows where v of the
+ *   larger ones is 0. Gradients of f16 lose those below 2^-25 of the largest of their row or key.
  *   With -ffast-math, which clang has no pragma against on GPUs, NaN and infinity may not show.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
@@ -8687,7 +8695,8 @@ static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *
     const int32_t type[3] = {d->q.dtype, d->k.dtype, d->v.dtype};
     for (int n = 0; n < 3; n++)
         if (!gpu_has_kernel(type[n]))
-            return gpu_say(plan, ATTN_ERR_DECLINED, "%s: reference only", gpu_dtypes[type[n]].text);
+            return gpu_say(plan, ATTN_ERR_DECLINED, "%s: %s", gpu_dtypes[type[n]].text,
+                type[n] == ATTN_F64 ? "reference only" : "not on the GPU, flash takes it");
     if (g && g->dout.dtype == ATTN_F64)
         return gpu_say(plan, ATTN_ERR_DECLINED, "dout in f64: reference only");
     if (g && (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype))

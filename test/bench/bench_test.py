@@ -676,6 +676,8 @@ def test_bad_flags(folder):
         "-x",
         "--iterations 0",
         "--iterations 1.5",
+        "--iterations 5,9",
+        "--warmup 1,2",
         "--iterations",
         "--warmup -1",
         "--seq-len 0",
@@ -797,6 +799,8 @@ def test_npy(folder):
         "--input q.npy,k.npy,v.npy --output o.npy --backend flash,standard",
         "--input q.npy,k.npy,v.npy --iterations 1,2",
         "--input q.npy,k.npy,v.npy --backward",
+        "--input q.npy,k.npy,v.npy --output k.npy",
+        "--input q.npy,k.npy,v.npy --mask mask.npy --output ./mask.npy",
     ):
         refused(flags, folder, *flags.split())
     three = ["--input", "q.npy,k.npy,v.npy", "--iterations", 1, "--causal"]
@@ -904,13 +908,14 @@ def test_reports(folder):
     )
 
 
-def saved_run(text, path, samples):
-    """A saved run with other samples: samples(row number, those saved)."""
+def saved_run(text, path, samples, change=lambda i, r: True):
+    """A saved run with other samples: samples(row number, those saved); change(row number, row) may change more, and says whether the row stays."""
     mark, _, body = text.partition("\n")
     rows = list(csv.DictReader(io.StringIO(body)))
     for i, r in enumerate(rows):
         old = [float(x) for x in r["samples_ms"].split()]
         r["samples_ms"] = " ".join("%.9g" % x for x in samples(i, old))
+    rows = [r for i, r in enumerate(rows) if change(i, r)]
     with open(path, "w") as f:
         f.write(mark + "\n")
         writer = csv.DictWriter(f, rows[0].keys(), lineterminator="\n")
@@ -925,6 +930,60 @@ def noisy(seed, n=40):
         r.lognormvariate(0, 0.04) * (1 + 0.02 * i / n) * (r.uniform(1.5, 4) if r.random() < 0.05 else 1)
         for i in range(n)
     ]
+
+
+def test_faults(folder, text, cases):
+    """25 processes of two cases: what was wrong is no measurement, whatever processes measured that do not verify; nor is the peak of another state of
+    the machine a faster program."""
+    path = lambda n: os.path.join(folder, n)
+    same = lambda i, old: [1 + 0.001 * (k * 7 % 10) for k in range(12)]
+
+    def compared(name, old, new, code, says, factor=1):
+        saved_run(text, path("old.csv"), same, old)
+        saved_run(text, path("new.csv"), lambda i, x: [factor * y for y in same(i, x)], new)
+        done = run("--baseline", path("old.csv"), "--saved", path("new.csv"))
+        right = done.returncode == code and all(x in done.stdout + done.stderr for x in says)
+        report("faults: " + name, None if right else "%d %s%s" % (done.returncode, done.stdout, done.stderr))
+
+    def status(of):
+        def change(i, r):
+            if i == 1:
+                r["status"] = of
+            return True
+
+        return change
+
+    def peaks(slow):
+        def change(i, r):
+            r["gflops"], r["peak_fraction"] = "100", "1" if i // 2 % 25 < slow else "0.5"
+            return True
+
+        return change
+
+    all_rows = lambda i, r: True
+    now = "%s flash fwd was measured, and is %%s now" % cases[1]
+    compared("wrong now", all_rows, status("wrong"), 1, [now % "wrong", "1 rows compared, 0 slower"])
+    compared("failed now", all_rows, status("failed"), 1, [now % "failed", "1 rows compared"])
+    compared("wrong then", status("wrong"), all_rows, 0, ["1 rows compared, 0 slower"])
+    compared("one row not measured", all_rows, lambda i, r: i % 2 == 0, 0, ["1 of its rows were not measured now", "1 rows compared"])
+    compared("clocks of two states", peaks(10), peaks(15), 0, ["2 rows compared, 0 slower", "same"])
+    compared("1.3 times slower, clocks of two states", peaks(10), peaks(15), 1, ["2 rows compared, 2 slower"], 1.3)
+    compared("a slower clock", peaks(0), peaks(25), 0, ["2 rows compared, 0 slower"], 2)
+    done = run(*"--seq-len 8 --backend flash --iterations 2 --threads 1 --processes 1 --seed 0,7 --save-baseline".split(), path("seeds.csv"))
+    done = run("--baseline", path("seeds.csv"), "--saved", path("seeds.csv"))
+    report("two seeds are two rows", None if "2 rows compared" in done.stderr else done.stderr)
+
+
+def test_windows():
+    """Of a window only what some row sees is traffic, and only that takes time."""
+    shape = "--seq-len 1 --kv-len 4096 --num-heads 2 --num-kv-heads 2 --head-dim 64 --window 127,0 --backend flash --iterations 3 --threads 1 --format json"
+    document, fault = checked(run(*shape.split()).stdout)
+    row = document["rows"][0] if document else {}
+    want = 2 * (2 * 64 * 4) + 128 * 2 * 2 * 64 * 4
+    got = row.get("gbytes_per_s", 0) * row.get("p50_ms", 0) * 1e6
+    report("bytes of a window", fault or (None if abs(got - want) < 1e-3 * want else "%g bytes, not %d" % (got, want)))
+    done = run(*"1 32768 4 32 --window 16,0 --backend flash --iterations 1 --warmup 0".split())
+    report("a window is no long row", None if done.returncode == 0 and "will take" not in done.stderr else done.stderr)
 
 
 def test_gate(folder):
@@ -975,6 +1034,7 @@ def test_gate(folder):
         judged("25 processes, 1.15 times slower, %d" % k, old, times(lambda i: 1.15, new), 1, ["slower", "slower"])
         old, new = times(lambda i: mode(k, "old", i), old), times(lambda i: mode(k, "new", i), new)
         judged("processes of two speeds, %d" % k, old, new, 0, ["same", "same"])
+    test_faults(folder, text, names[:2])
     text = single
     mark, _, body = text.partition("\n")
     open(path("cpu.csv"), "w").write(mark.replace(", ", ", another ") + "\n" + body)
@@ -1001,6 +1061,7 @@ def test_gate(folder):
         ("key", text.replace("kv_dtype,", "kind,", 1), "has no column kv_dtype"),
         ("version", text.replace(" 2, ", " 99, ", 1), "is of another version"),
         ("word", re.sub(r" \d[.\d]*\n", " many\n", text), "row 1 " + word),
+        ("zero", re.sub(r" (\d[.\d]*)\n", r" 0\n", text), "row 1 " + word),
         ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text), "row 1 " + word),
         ("number", text.replace(",12,", ",dozen,", 1), "row 1 " + word),
         ("quote", text.replace("flash", '"flash', 1), "row 1 is truncated"),
@@ -1013,7 +1074,12 @@ def test_gate(folder):
         report("baseline, why: " + name, None if "--baseline %s.csv: %s" % (name, says) in said else said)
     refused("--saved alone", folder, "--saved", "run.csv")
     refused("--processes alone", folder, "1", "8", "1", "8", "--processes", "2")
-    refused("--processes of saved runs", folder, "--baseline", "run.csv", "--saved", "run.csv", "--processes", "2")
+    saved = ["--baseline", "run.csv", "--saved", "run.csv"]
+    for more in ("--processes 2", "--format json", "--suite decode", "--seq-len 8", "1 8 1 8", "--output-dir new", "--save-baseline new.csv", "--filter S"):
+        refused("saved runs and " + more, folder, *saved, *more.split())
+    if os.path.exists("/dev/full"):
+        done = subprocess.run([BENCH, *saved], cwd=folder, stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True)
+        report("saved runs to a full disk", None if done.returncode == 2 and "stdout: " in done.stderr else done.stderr)
 
 
 def test_baseline(folder):
@@ -1074,6 +1140,7 @@ def main():
                 (test_workspace,),
                 (test_choice, folder),
                 (test_counting,),
+                (test_windows,),
                 (test_studies,),
             ),
             "suites": ((test_suites_are_data,), (test_suites,), (test_modes,), (test_table,)),
