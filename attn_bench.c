@@ -7147,8 +7147,7 @@ static int64_t name_faults(const row *rows, int64_t count, const baseline *old, 
     return faults;
 }
 
-/* Whether something is slower, or wrong by now; EXIT_BAD after one line where nothing could be
- * compared. */
+/* Whether something is slower, or wrong by now; EXIT_BAD after one line: nothing was compared. */
 static int judge_baseline(bench *b, const row *rows, int64_t count, const baseline *old) {
     int64_t slow = compare_rows(b, rows, count, b->repeats, b->repeat_count, old), missing;
     int64_t faults = name_faults(rows, count, old, &missing);
