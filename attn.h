@@ -13977,14 +13977,14 @@ static void ATTN__(decode_begin)(const attn__decode *p) {
             sum = sum + x;
             most = ATTN__(max)(most, x);
         }
-        const float top = ATTN__(reduce_max)(most);
-        const int fine = ATTN__(thin_moderate)(q, d->head_dim, 0) && (!(top > 0) || top > 1e-20f);
+        const float top = ATTN__(reduce_max)(most), all = ATTN__(reduce_add)(sum);
+        const int fine = ATTN__(thin_moderate)(q, d->head_dim, 0) && attn__finite(all) &&
+                         (!(top > 0) || top > 1e-20f);
         if (!fine) memset(q, 0, (size_t)d->head_dim * sizeof *q);
         p->unit[r] = (float)((double)d->scale * ATTN__LOG2E);
         p->left[r] = 0;
         if (p->job->codes) p->unit[r] = attn__decode_codes(p, r, fine ? top : 0);
-        p->off[r] = fine ? (float)((double)ATTN__(reduce_add)(sum) * (double)d->scale * 0.50005) +
-                               p->left[r]
+        p->off[r] = fine ? (float)((double)all * (double)d->scale * 0.50005) + p->left[r]
                          : attn__float(0x7fc00000u);
     }
 }

@@ -3736,16 +3736,14 @@ enum { GRAD_DQ = 1, GRAD_DK = 2, GRAD_DV = 4 };
 template <int UNIT_, int DTYPE_, int D_, int KIND_, int WAVES_, int BN_, int MASKS_, int ALIGN_>
 struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> {
     typedef gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_> B;
+    /* two waves share their columns: each has half of the dims, of right as of the sums */
+    static constexpr int SPLIT = D_ == 256 && UNIT_ != UNIT_MFMA, D_WAVE = D_ / (1 + SPLIT),
+                         BM = B::BM / (1 + SPLIT), DIM_TILES = D_WAVE / B::TILE;
     enum {
         F32 = UNIT_ == UNIT_MFMA_F32 || UNIT_ == UNIT_FMA,
         KEYS = !(KIND_ & GRAD_DQ), /* columns are keys */
         X = !!(KIND_ & (GRAD_DQ | GRAD_DK)),
         Y = !!(KIND_ & GRAD_DV),
-        /* two waves share their columns: each has half of the dims, of right as of the sums */
-        SPLIT = D_ == 256 && UNIT_ != UNIT_MFMA,
-        D_WAVE = D_ / (1 + SPLIT),
-        BM = B::BM / (1 + SPLIT),
-        DIM_TILES = D_WAVE / B::TILE,
         ROW_TILES = BN_ / B::TILE,
         STEPS = D_WAVE / (F32 ? 8 : 16), /* products of 16 or 8 k for a tile of scores */
         K_ROW = F32 ? 4 * D_ : B::K_ROW, /* bytes in LDS: of a row, of all, transposed */
