@@ -7461,20 +7461,17 @@ static int settle_flags(options *o) {
             axes[o->user.count[ITERATIONS] > 1 ? ITERATIONS : WARMUP].name);
     if (o->suites && o->positional) return refuse("--suite: not with a shape of four numbers");
     if (o->saved && !o->baseline) return refuse("--saved: needs --baseline");
-    const char *beside = !o->saved                    ? NULL
-                         : o->suites                  ? "--suite"
-                         : o->positional              ? "a shape of four numbers"
-                         : o->input                   ? "--input"
-                         : o->filter                  ? "--filter"
-                         : o->save_baseline           ? "--save-baseline"
-                         : o->output_dir              ? "--output-dir"
-                         : strcmp(o->format, "table") ? "--format"
-                                                      : NULL;
-    for (int a = 0; o->saved && a < AXES && !beside; a++)
-        if (o->user.count[a]) return refuse("--saved: not with --%s", axes[a].name);
-    if (beside)
-        return refuse(
-            "--saved: not with %s, two saved runs are compared and nothing is measured", beside);
+    for (int i = 0; o->saved && i < COUNT(flags); i++) {
+        const char *name = flags[i].name, *at = (const char *)o + flags[i].offset;
+        const char *text = flags[i].kind == TO_TEXT ? *(const char *const *)(const void *)at : NULL;
+        bool given = (flags[i].kind == TO_BOOL && *(const bool *)(const void *)at) ||
+                     (text && (strcmp(name, "format") || strcmp(text, "table")));
+        if (given && !o->help && !o->version && strcmp(name, "saved") && strcmp(name, "baseline"))
+            return refuse("--saved: not with --%s, nothing is measured", name);
+    }
+    for (int a = 0; o->saved && a < AXES; a++)
+        if (o->user.count[a] || o->positional)
+            return refuse("--saved: not with a shape, nothing is measured");
     if (o->processes && (o->saved || (!o->baseline && !o->save_baseline)))
         return refuse(
             "--processes: only where a run is measured for --save-baseline or --baseline");

@@ -1075,7 +1075,7 @@ def test_gate(folder):
     refused("--saved alone", folder, "--saved", "run.csv")
     refused("--processes alone", folder, "1", "8", "1", "8", "--processes", "2")
     saved = ["--baseline", "run.csv", "--saved", "run.csv"]
-    for more in ("--processes 2", "--format json", "--suite decode", "--seq-len 8", "1 8 1 8", "--output-dir new", "--save-baseline new.csv", "--filter S"):
+    for more in ("--processes 2", "--format json", "--suite decode", "--seq-len 8", "1 8 1 8", "--output-dir new", "--save-baseline new.csv", "--filter S", "--backend flash", "--backward", "--quick"):
         refused("saved runs and " + more, folder, *saved, *more.split())
     if os.path.exists("/dev/full"):
         done = subprocess.run([BENCH, *saved], cwd=folder, stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True)

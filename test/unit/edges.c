@@ -557,7 +557,7 @@ static void test_unit_ends(void **state)
 }
 
 /* the same of calls drawn at random, backward too: a sequence alone, on threads, and packed between two others, whose rows and keys end anywhere */
-typedef struct drawn { attn_desc d; attn_grad g; int64_t before_q, before_k, after_q, after_k; } drawn;
+typedef struct drawn { attn_desc d; int64_t before_q, before_k, after_q, after_k; } drawn;
 enum { DRAWN_TOKENS = 1700, DRAWN_WIDTH = 16 * 64, DRAWN_RESULTS = 5, DRAWN_TYPES = 3, DRAWN_APART = 977 };
 static int64_t drawn_one(uint64_t *r, const int64_t *of, int64_t n) { return of[random_bits(r) % (uint64_t)n]; }
 static drawn draw_ends(uint64_t *r)
@@ -570,7 +570,6 @@ static drawn draw_ends(uint64_t *r)
     attn_desc *d = &x.d;
     d->batch = 1, d->head_dim = drawn_one(r, dims, COUNT(dims)), d->v_dim = random_bits(r) % 4 ? 0 : drawn_one(r, dims, COUNT(dims));
     d->heads = drawn_one(r, heads, COUNT(heads)), d->kv_heads = random_bits(r) % 2 || d->heads % 2 ? d->heads : random_bits(r) % 4 ? 1 : d->heads / 2;
-    if (d->heads % d->kv_heads) d->kv_heads = d->heads;
     d->q_len = 1 + (int64_t)(random_bits(r) % (uint64_t)drawn_one(r, rows, COUNT(rows)));
     const int64_t end = drawn_one(r, keys, COUNT(keys)) + (int64_t)(random_bits(r) % 6) - 2;
     d->kv_len = end > 0 ? end : 1;
