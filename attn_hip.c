@@ -1681,9 +1681,9 @@ __global__ void __launch_bounds__(256) gpu_scalar_forward(typename SOURCE::param
 /* clang-format on */
 /* =============================================================================== >>cache ====
    Caches as text is generated from them: pages, int8 and fp8 codes, q, k and v of different types.
-   Forward only, by the scalar kernel, another source of keys beneath it. And what goes before the
-   call: new keys and values into the cache, rotated and quantised to the bits that the CPU makes. */
-enum { GPU_MIXED = -1 }; /* as a dtype: that of k is not that of v */
+   Parts of few rows read them where they lie (>>decode). For every other kernel rows of one type are
+   laid out first: that of all three, or f32. And what goes before the call: new keys and values into
+   the cache, rotated and quantised to the bits that the CPU makes. */
 struct gpu_codes {
     const float *scale; /* NULL: the tensor has no codes */
     int64_t stride[3];
@@ -1750,59 +1750,59 @@ __device__ static inline float gpu_scale_of(const gpu_codes &x, const gpu_place 
     return x.scale ? x.scale[gpu_element(at, x.stride, head)] : 1.0f;
 }
 
-/* The source of keys for the scalar kernel. KV: type of k and v, or GPU_MIXED. A lane knows where
-   the values of its own key are. */
-template <int KV> struct gpu_cached {
-    typedef gpu_cache_params params;
-    struct own {
-        int64_t at;
-        float scale;
-    };
-    gpu_seq s;
-    int64_t q_at;
-    int32_t kv_head;
-    __device__ static __forceinline__ const gpu_params &call(const params &p) { return p.call; }
-    __device__ __forceinline__ gpu_cached(const params &p, const gpu_seq &seq, int32_t h, int32_t i)
-        : s(seq), q_at(seq.q_base + i * p.call.q.stride[1] + h * p.call.q.stride[2]),
-          kv_head(h / p.call.group) {}
-    /* Each code times its scale, as the contract has it: an infinite scale makes a NaN of a 0. */
-    __device__ __forceinline__ float score(const params &p, int32_t j) const {
-        const gpu_place at = gpu_place_of(p, s, j);
-        const int32_t dtype = KV == GPU_MIXED ? p.k.dtype : KV;
-        const int64_t k_at = gpu_element(at, p.call.k.stride, kv_head);
-        const float scale = gpu_scale_of(p.k, at, kv_head);
-        return p.call.scale * gpu_dot<4>(p.call.head_dim, [&](int32_t c, int n, float *sum) {
-            for (int e = 0; e < n; e++)
-                sum[e] = fmaf(gpu_get(p.call.q.data, p.q_dtype, q_at + c + e),
-                    scale * gpu_get_any(p.call.k.data, dtype, k_at + c + e), sum[e]);
-        });
-    }
-    __device__ __forceinline__ own own_of(const params &p, int32_t j) const {
-        const gpu_place at = gpu_place_of(p, s, j);
-        const own mine = {
-            gpu_element(at, p.call.v.stride, kv_head), gpu_scale_of(p.v, at, kv_head)};
-        return mine;
-    }
-    __device__ __forceinline__ own values(
-        const params &, const own &mine, int32_t, int from) const {
-        const own of_lane = {
-            (int64_t)gpu_wave_read_bits((uint64_t)mine.at, from), gpu_wave_read(mine.scale, from)};
-        return of_lane;
-    }
-    __device__ static __forceinline__ float value(const params &p, const own &of, int32_t c) {
-        const int32_t dtype = KV == GPU_MIXED ? p.v.dtype : KV;
-        return of.scale * gpu_get_any(p.call.v.data, dtype, of.at + c);
-    }
+/* ---- rows of one type ---- */
+struct gpu_lay_params {
+    gpu_cache_params from;
+    char *k, *v;   /* [sequence][keys][kv_heads][dim] */
+    float *q;      /* [row][heads][head_dim]; NULL: q stays where it is */
+    int32_t *used; /* [sequence]: used_k of what is laid out */
+    int64_t keys;
+    int32_t dtype; /* of k and v there */
+    bool decode;   /* parts of few rows are read where they lie */
 };
-#define GPU_ROW_CACHE(name, KV) \
-    {name, UNIT_SCALAR, KV, INT32_MAX, INT32_MAX, ~0, GPU_SCALAR_ROWS, 256, 0, 1, \
-        (const void *)gpu_scalar_forward<gpu_cached<KV>>, true},
-/* clang-format off */
-#define GPU_ROWS_CACHE \
-    GPU_ROW_CACHE("scalar_f32_cache", ATTN_F32) GPU_ROW_CACHE("scalar_f16_cache", ATTN_F16) \
-    GPU_ROW_CACHE("scalar_bf16_cache", ATTN_BF16) GPU_ROW_CACHE("scalar_int8_cache", ATTN_INT8) \
-    GPU_ROW_CACHE("scalar_fp8_cache", ATTN_FP8_E4M3) GPU_ROW_CACHE("scalar_mixed_cache", GPU_MIXED)
-/* clang-format on */
+/* A row, by one wave: as it is, or each code times its scale, as the contract has it: an infinite
+   scale makes a NaN of a 0. */
+__device__ static __forceinline__ void gpu_lay_row(const gpu_lay_params &p, const gpu_tensor &from,
+    const gpu_codes &codes, const gpu_place &place, int32_t head, char *to, int32_t dim) {
+    const int64_t at = gpu_element(place, from.stride, head);
+    const float scale = gpu_scale_of(codes, place, head);
+    for (int32_t c = (int32_t)threadIdx.x % GPU_WAVE; c < dim; c += GPU_WAVE) {
+        if (p.dtype != ATTN_F32)
+            ((uint16_t *)(void *)to)[c] = ((const uint16_t *)(const void *)from.data)[at + c];
+        else ((float *)(void *)to)[c] = scale * gpu_get_any(from.data, codes.dtype, at + c);
+    }
+}
+/* grid {any, kv_heads, any}: keys and rows of q, sequences. What no kernel of rows will read is left
+   out: sequences of parts that decode reads, and of rows that see nothing. */
+__global__ static void __launch_bounds__(256) gpu_lay_kernel(gpu_lay_params p) {
+    const gpu_params &call = p.from.call;
+    const int32_t head = (int32_t)blockIdx.y, size = p.dtype == ATTN_F32 ? 4 : 2;
+    for (int32_t b = (int32_t)blockIdx.z; b < call.batch; b += (int32_t)gridDim.z) {
+        const gpu_seq s = gpu_whole_sequence(call, b);
+        const bool elsewhere =
+            p.decode && s.q_used <= GPU_FEW_ROWS && gpu_parts_of(call.cut, s.q_used, s.k_len) > 1;
+        if (blockIdx.x == 0 && head == 0 && threadIdx.x == 0)
+            p.used[b] = (int32_t)s.column + s.k_len;
+        if (elsewhere || s.q_used == 0) continue;
+        for (int64_t j = gpu_first_unit(); j < s.k_len; j += gpu_units_step()) {
+            const gpu_place place = gpu_place_of(p.from, s, (int32_t)j);
+            const int64_t row = (b * p.keys + s.column + j) * call.kv_heads + head;
+            gpu_lay_row(
+                p, call.k, p.from.k, place, head, p.k + row * call.head_dim * size, call.head_dim);
+            gpu_lay_row(
+                p, call.v, p.from.v, place, head, p.v + row * call.v_dim * size, call.v_dim);
+        }
+        const int64_t first = call.cu_q ? s.lse_base : (int64_t)b * call.q_len,
+                      rows = p.q ? (int64_t)s.q_used * call.group : 0;
+        for (int64_t u = gpu_first_unit(); u < rows; u += gpu_units_step()) {
+            const int64_t i = u / call.group, h = head * call.group + u % call.group;
+            float *to = p.q + ((first + i) * call.heads + h) * call.head_dim;
+            for (int32_t c = (int32_t)threadIdx.x % GPU_WAVE; c < call.head_dim; c += GPU_WAVE)
+                to[c] = gpu_get(call.q.data, p.from.q_dtype,
+                    s.q_base + i * call.q.stride[1] + h * call.q.stride[2] + c);
+        }
+    }
+}
 
 /* ---- append ---- */
 struct gpu_append_params {
@@ -6473,16 +6473,14 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
 #endif
 struct gpu_kernel {
     const char *name;
-    int32_t units, dtype;           /* what it needs; dtype of q, k, v, or of k and v */
+    int32_t units, dtype;           /* what it needs; dtype of q, k, v */
     int32_t head_dim, v_dim;        /* at most */
     int32_t masks;                  /* MASK_ bits that it can do */
     int32_t bm, threads, lds_bytes; /* query rows a workgroup, its threads, dynamic LDS */
     int32_t align; /* bytes: what every pointer, stride and row of q, k, v and o is a multiple of */
     const void *function;
-    bool caches; /* takes pages, codes, and q, k and v of different types */
 };
-static const gpu_kernel gpu_kernels[] = {
-    GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR GPU_ROWS_CACHE};
+static const gpu_kernel gpu_kernels[] = {GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU_ROWS_SCALAR};
 
 /* Of the parts of few rows: rows stand with those for fewer first. */
 struct gpu_decode_kernel {
@@ -6584,27 +6582,22 @@ static int32_t gpu_common_align(const attn_desc *d) {
 }
 
 /* Whether q, k and v may be of that type. */
-static bool gpu_has_kernel(int32_t dtype) {
-    for (size_t n = 0; n < sizeof gpu_kernels / sizeof *gpu_kernels; n++)
-        if (gpu_kernels[n].dtype == dtype) return true;
-    return false;
+static bool gpu_takes_type(int32_t dtype) {
+    return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16 || dtype == ATTN_INT8 ||
+           dtype == ATTN_FP8_E4M3;
 }
-/* The one function that picks a kernel: plan and run ask it with the same description. Without a
-   single key no kernel but the scalar one is sure not to read any. Pages of host memory are put in
-   order as they are staged. Never NULL. */
+/* The one function that picks a kernel, of rows of one type: plan and run ask it with the same
+   description. Without a single key no kernel but the scalar one is sure not to read any. Never NULL. */
 static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
-    const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d),
-                  dtype = d->k.dtype == d->v.dtype ? d->k.dtype : (int32_t)GPU_MIXED;
+    const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d);
     int64_t ek[3];
     gpu_extent_k(d, ek);
-    const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0,
-               pages = d->seq.block_table && (d->flags & ATTN_DEVICE);
+    const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;
     const gpu_kernel *row = gpu_kernels;
     for (;; row++)
-        if (row->dtype == dtype && (row->caches || (d->q.dtype == dtype && !pages)) &&
-            !(row->units & ~units) && (keys || row->head_dim == INT32_MAX) &&
-            d->head_dim <= row->head_dim && d->v_dim <= row->v_dim && !(masks & ~row->masks) &&
-            align >= row->align)
+        if (row->dtype == d->q.dtype && !(row->units & ~units) &&
+            (keys || row->head_dim == INT32_MAX) && d->head_dim <= row->head_dim &&
+            d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
             return row;
 }
 /* Whether rows of q, k and v can be read eight elements at a time, where they lie in device memory
@@ -7345,24 +7338,139 @@ static size_t gpu_parts_bytes(const attn_desc *d, const gpu_cut *all) {
     return ((size_t)most + 63) / 64 * 64;
 }
 
+/* ---- what is laid out as rows of one type before it is read: of as many sequences at a time as there
+   is room for ---- */
+#ifndef GPU_LAY_BYTES
+#define GPU_LAY_BYTES (64 << 20)
+#endif
+static int64_t gpu_pad64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+static int64_t gpu_rows_total(const attn_desc *d) {
+    return d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len;
+}
+struct gpu_lay {
+    bool on, q;                          /* anything; q too */
+    int32_t dtype;                       /* of k and v */
+    int64_t keys, each, at_once;         /* of a sequence; bytes of a dim of them; sequences */
+    int64_t kv_bytes, used_bytes, bytes; /* of k and v; of used; of all */
+};
+/* Pages of host memory are put in order as they are staged. decode: whether parts of few rows are read
+   where they lie; of a call of no others there are few keys left. */
+static gpu_lay gpu_lay_of(const attn_desc *d, const gpu_cut *cut, bool decode) {
+    gpu_lay l;
+    memset(&l, 0, sizeof l);
+    const bool same = d->q.dtype == d->k.dtype && d->k.dtype == d->v.dtype;
+    if (same && !(d->seq.block_table && (d->flags & ATTN_DEVICE))) return l;
+    l.on = true;
+    l.dtype = same ? d->q.dtype : (int32_t)ATTN_F32;
+    l.q = d->q.dtype != l.dtype;
+    l.keys = d->kv_len;
+    if (decode && !d->seq.start_k && d->q_len <= GPU_FEW_ROWS && l.keys > GPU_PART_KEYS &&
+        gpu_cut_class(d, cut, false).to)
+        l.keys = GPU_PART_KEYS;
+    const int64_t huge = (int64_t)1 << 60, dims = d->head_dim + d->v_dim;
+    l.each = l.keys * d->kv_heads * gpu_bytes(l.dtype, 1);
+    /* what no memory holds is not had */
+    const int64_t share = (double)l.each * (double)dims < (double)huge ? l.each * dims + 128 : huge,
+                  most = share > GPU_LAY_BYTES ? share : GPU_LAY_BYTES,
+                  sequences = most / share < d->batch ? most / share : d->batch;
+    l.at_once = sequences < GPU_BATCH_MAX ? sequences : GPU_BATCH_MAX;
+    l.kv_bytes = gpu_pad64(most / share < d->batch ? most : d->batch * share);
+    l.used_bytes = gpu_pad64(d->batch * 4);
+    l.bytes = l.used_bytes + l.kv_bytes +
+              (l.q ? gpu_pad64(gpu_rows_total(d) * d->heads * d->head_dim * 4) : 0);
+    return l;
+}
+static void gpu_rows_strides(int64_t *stride, int64_t tokens, int64_t heads, int64_t dim) {
+    stride[2] = dim;
+    stride[1] = heads * dim;
+    stride[0] = tokens * stride[1];
+}
+/* The description of the rows laid out, without their addresses. */
+static attn_desc gpu_laid_out(const attn_desc *d, const gpu_lay *l) {
+    attn_desc to = *d;
+    if (!l->on) return to;
+    attn_in *kv[2] = {&to.k, &to.v};
+    for (int n = 0; n < 2; n++) {
+        kv[n]->data = NULL;
+        kv[n]->scale = NULL;
+        kv[n]->dtype = l->dtype;
+        gpu_rows_strides(kv[n]->stride, l->keys, d->kv_heads, n ? d->v_dim : d->head_dim);
+    }
+    to.seq.cu_k = to.seq.slot = to.seq.block_table = NULL;
+    if (!l->q) return to;
+    to.q.data = NULL;
+    to.q.dtype = l->dtype;
+    gpu_rows_strides(to.q.stride, d->q_len, d->heads, d->head_dim);
+    return to;
+}
+
 /* d: every pointer in device memory. bh_first: see gpu_params. cut: of the whole call, of which d
-   may be a piece. parts: gpu_parts_bytes. */
+   may be a piece. room: for what is laid out, then gpu_parts_bytes. */
 struct gpu_forward {
     const attn_desc *d;
     const gpu_kernel *kernel;
     const gpu_decode_kernel *decode;
     int64_t bh_first;
     gpu_cut cut;
-    char *parts;
+    char *room;
     gpu_queue to;
+    gpu_lay lay;
+    int64_t laid; /* the first of the sequences that are laid out */
 };
-/* The arguments of sequences [b0, b0 + n). */
+/* The arguments of sequences [b0, b0 + n), for kernels that read them where they lie. */
 static gpu_cache_params gpu_forward_params(const gpu_forward *f, int64_t b0, int64_t n) {
     gpu_cache_params p = gpu_cache_params_of(f->d);
     p.call.bh_first = (uint32_t)f->bh_first;
     gpu_skip_cache(&p, f->d, b0);
     p.call.batch = (int32_t)n;
     return p;
+}
+/* What is laid out of them, and where. */
+static gpu_lay_params gpu_lay_params_of(const gpu_forward *f, int64_t b0, int64_t n) {
+    const attn_desc *d = f->d;
+    const gpu_lay *l = &f->lay;
+    const int64_t b = b0 - f->laid, k_bytes = gpu_pad64(l->at_once * l->each * d->head_dim);
+    gpu_lay_params p;
+    memset(&p, 0, sizeof p);
+    p.from = gpu_forward_params(f, b0, n);
+    p.from.call.cut = f->cut;
+    p.used = (int32_t *)(void *)f->room + b0;
+    p.k = f->room + l->used_bytes + b * l->each * d->head_dim;
+    p.v = f->room + l->used_bytes + k_bytes + b * l->each * d->v_dim;
+    p.keys = l->keys;
+    p.dtype = l->dtype;
+    p.decode = f->decode != NULL;
+    if (l->q)
+        p.q = (float *)(void *)(f->room + l->used_bytes + l->kv_bytes) +
+              (d->seq.cu_q ? 0 : b0 * d->q_len * d->heads * d->head_dim);
+    return p;
+}
+/* The arguments for kernels of rows. */
+static gpu_cache_params gpu_rows_params(const gpu_forward *f, int64_t b0, int64_t n) {
+    if (!f->lay.on) return gpu_forward_params(f, b0, n);
+    const attn_desc to = gpu_laid_out(f->d, &f->lay);
+    const gpu_lay_params at = gpu_lay_params_of(f, b0, n);
+    const gpu_params rows = gpu_params_of(&to);
+    gpu_cache_params p = at.from;
+    memset(&p.call.cut, 0, sizeof p.call.cut);
+    p.call.k = rows.k;
+    p.call.v = rows.v;
+    p.call.k.data = at.k;
+    p.call.v.data = at.v;
+    if (at.q) {
+        p.call.q = rows.q;
+        p.call.q.data = (const char *)at.q;
+    }
+    p.call.cu_k = p.call.slot = NULL;
+    p.call.used_k = at.used;
+    return p;
+}
+static attn_status gpu_launch_lay(const gpu_forward *f, int64_t n) {
+    const attn_desc *d = f->d;
+    gpu_lay_params p = gpu_lay_params_of(f, f->laid, n);
+    const int64_t rows = p.q ? d->q_len * (d->heads / d->kv_heads) : 0;
+    const gpu_work all = {p.keys > rows ? p.keys : rows, d->kv_heads, n};
+    return gpu_launch_units(&f->to, (const void *)gpu_lay_kernel, &p, all);
 }
 static attn_status gpu_launch_tiles(
     const gpu_forward *f, gpu_cache_params *p, int64_t rows, int64_t z) {
@@ -7386,32 +7494,34 @@ static attn_status gpu_launch_decode(
                                  dim3(256), args, 0, f->to.stream));
     return ATTN_OK;
 }
-/* The sequences of a class that have parts: as many at a time as there is room for. */
-static attn_status gpu_launch_parts(const gpu_forward *f, bool wide) {
+/* Those of sequences [first, end) of a class that have parts: as many at a time as there is room for. */
+static attn_status gpu_launch_parts(const gpu_forward *f, bool wide, int64_t first, int64_t end) {
     const attn_desc *d = f->d;
     const gpu_cut cut = gpu_cut_class(d, &f->cut, wide);
     const int64_t each = gpu_part_bytes(d, &cut);
+    const bool decode = !wide && f->decode;
+    char *parts = f->room + f->lay.bytes;
     if (!each) return ATTN_OK;
     int64_t at_once = each < GPU_PARTS_BYTES ? GPU_PARTS_BYTES / each : 1;
     if (at_once > GPU_BATCH_MAX >> cut.shift)
         at_once = GPU_BATCH_MAX >> cut.shift ? GPU_BATCH_MAX >> cut.shift : 1;
-    for (int64_t b0 = 0; b0 < d->batch; b0 += at_once) {
-        const int64_t n = d->batch - b0 < at_once ? d->batch - b0 : at_once;
-        gpu_cache_params p = gpu_forward_params(f, b0, n);
-        gpu_join_params join = {p.call, (const float *)(void *)f->parts};
+    for (int64_t b0 = first; b0 < end; b0 += at_once) {
+        const int64_t n = end - b0 < at_once ? end - b0 : at_once;
+        gpu_cache_params p = decode ? gpu_forward_params(f, b0, n) : gpu_rows_params(f, b0, n);
+        gpu_join_params join = {p.call, (const float *)(void *)parts};
         const int64_t rows = (n << cut.shift) * d->heads * cut.rows;
         p.call.cut = cut;
 
-        p.call.cut.sums = (float *)(void *)f->parts + rows * d->v_dim;
+        p.call.cut.sums = (float *)(void *)parts + rows * d->v_dim;
         join.call.cut = p.call.cut;
-        p.call.o.data = f->parts;
+        p.call.o.data = parts;
         p.call.o.stride[1] = d->v_dim;
         p.call.o.stride[2] = cut.rows * d->v_dim;
         p.call.o.stride[0] = d->heads * p.call.o.stride[2];
         p.call.o_dtype = ATTN_F32;
         const gpu_work all = {d->q_len, d->heads, n};
-        attn_status s = !wide && f->decode ? gpu_launch_decode(f, f->decode, &p, n << cut.shift)
-                                           : gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
+        attn_status s = decode ? gpu_launch_decode(f, f->decode, &p, n << cut.shift)
+                               : gpu_launch_tiles(f, &p, cut.rows, n << cut.shift);
         if (!s) s = gpu_launch_units(&f->to, (const void *)gpu_join_kernel, &join, all);
         if (s) return s;
     }
@@ -7423,8 +7533,24 @@ static bool gpu_all_in_parts(const attn_desc *d, const gpu_cut *cut) {
     return !s->cu_q && !s->used_q && !s->cu_k && !s->used_k && !s->start_k &&
            gpu_parts_of(*cut, (int32_t)d->q_len, (int32_t)d->kv_len) > 1;
 }
-static attn_status gpu_launch(const gpu_forward *f) {
+/* Sequences [first, end) by kernels of rows. */
+static attn_status gpu_launch_sequences(const gpu_forward *f, int64_t first, int64_t end) {
     const attn_desc *d = f->d;
+    attn_status s = ATTN_OK;
+    for (int64_t b0 = first; b0 < end && !s && !gpu_all_in_parts(d, &f->cut); b0 += GPU_BATCH_MAX) {
+        const int64_t left = end - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
+        gpu_cache_params p = gpu_rows_params(f, b0, n);
+        p.call.cut = f->cut;
+        s = gpu_launch_tiles(f, &p, d->q_len, n);
+    }
+    for (int wide = f->decode != NULL; wide < 2 && !s; wide++)
+        s = gpu_launch_parts(f, wide, first, end);
+    return s;
+}
+static attn_status gpu_launch(gpu_forward *f) {
+    const attn_desc *d = f->d;
+    const bool decode_alone = f->decode && d->q_len <= GPU_FEW_ROWS && gpu_all_in_parts(d, &f->cut);
+    const int64_t step = f->lay.on ? f->lay.at_once : d->batch;
     attn_status s = ATTN_OK;
     if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
 #if GPU_ON_CUDA
@@ -7434,21 +7560,15 @@ static attn_status gpu_launch(const gpu_forward *f) {
         if (e != hipSuccess) return gpu_failed(f->to.plan, e, "cudaFuncSetAttribute");
     }
 #endif
-    for (int64_t b0 = 0; b0 < d->batch && !s && !gpu_all_in_parts(d, &f->cut);
-        b0 += GPU_BATCH_MAX) {
-        const int64_t left = d->batch - b0, n = left < GPU_BATCH_MAX ? left : GPU_BATCH_MAX;
-        gpu_cache_params p = gpu_forward_params(f, b0, n);
-        p.call.cut = f->cut;
-        s = gpu_launch_tiles(f, &p, d->q_len, n);
+    for (f->laid = 0; f->laid < d->batch && !s && !decode_alone; f->laid += step) {
+        const int64_t left = d->batch - f->laid, n = left < step ? left : step;
+        if (f->lay.on) s = gpu_launch_lay(f, n);
+        if (!s) s = gpu_launch_sequences(f, f->laid, f->laid + n);
     }
-    for (int wide = 0; wide < 2 && !s; wide++) s = gpu_launch_parts(f, wide);
-    return s;
+    return s || !f->decode ? s : gpu_launch_parts(f, false, 0, d->batch);
 }
 
 /* ---- launch of append: new keys and values into the cache, q rotated ---- */
-static int64_t gpu_rows_total(const attn_desc *d) {
-    return d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len;
-}
 /* Room for used_k after the append, then for q. */
 static size_t gpu_append_used_bytes(const attn_desc *d) {
     return gpu_has_append(d) ? ((size_t)d->batch * 4 + 63) / 64 * 64 : 0;
@@ -7802,10 +7922,12 @@ static size_t gpu_delta_bytes(const attn_desc *d) {
 }
 static size_t gpu_workspace(const attn_desc *d, const attn_grad *g, const gpu_device *device) {
     if (!(d->flags & ATTN_DEVICE)) return 0;
+    if (g) return gpu_workspace_arrays(d) + gpu_delta_bytes(d);
+    const attn_desc left = gpu_after_append(d, NULL, NULL);
     const gpu_cut cut = gpu_cut_of(d, device);
-    return gpu_workspace_arrays(d) +
-           (g ? gpu_delta_bytes(d)
-              : gpu_append_used_bytes(d) + gpu_append_q_bytes(d) + gpu_parts_bytes(d, &cut));
+    return gpu_workspace_arrays(d) + gpu_append_used_bytes(d) + gpu_append_q_bytes(d) +
+           (size_t)gpu_lay_of(&left, &cut, gpu_pick_decode(&left) != NULL).bytes +
+           gpu_parts_bytes(d, &cut);
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
 static attn_status gpu_store_arrays(
@@ -7836,18 +7958,22 @@ static const gpu_decode_kernel *gpu_pick_decode_after(const attn_desc *d) {
     const attn_desc left = gpu_after_append(d, NULL, NULL);
     return gpu_pick_decode(&left);
 }
-/* The kernels of a forward call. f->parts: the workspace behind the arrays. */
+/* The kernels of a forward call. f.room: the workspace behind the arrays. */
 static attn_status gpu_launch_forward(gpu_forward f) {
     const attn_desc *d = f.d;
-    char *workspace = f.parts;
-    if (!gpu_has_append(d)) return gpu_launch(&f);
+    char *workspace = f.room;
+    if (!gpu_has_append(d)) {
+        f.lay = gpu_lay_of(d, &f.cut, f.decode != NULL);
+        return gpu_launch(&f);
+    }
     gpu_append_params p = gpu_append_params_of(d);
     p.used_after = (int32_t *)(void *)workspace;
     p.q = (float *)(void *)(workspace + gpu_append_used_bytes(d));
     const attn_desc left = gpu_after_append(d, p.used_after, p.q);
     const attn_status s = gpu_launch_append(&f.to, d, &p);
     f.d = &left;
-    f.parts = workspace + gpu_append_used_bytes(d) + gpu_append_q_bytes(d);
+    f.lay = gpu_lay_of(&left, &f.cut, f.decode != NULL);
+    f.room = workspace + gpu_append_used_bytes(d) + gpu_append_q_bytes(d);
     return s ? s : gpu_launch(&f);
 }
 static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const gpu_kernel *kernel,
@@ -7886,7 +8012,7 @@ static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const
     const gpu_grad_call call = {&d, g, g ? gpu_pick_grad(in, g, device->units) : NULL, 0,
         (float *)(void *)rest, {stream, plan}};
     const gpu_forward forward = {
-        &d, kernel, gpu_pick_decode_after(&d), 0, gpu_cut_of(&d, device), rest, call.to};
+        &d, kernel, gpu_pick_decode_after(&d), 0, gpu_cut_of(&d, device), rest, call.to, {}, 0};
     if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(forward);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
@@ -8052,12 +8178,15 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     (void)gpu_grow(&at, d->lse ? e.q[0] * e.q[1] * heads * 4 : 0);
     c->out_bytes = at;
 }
-/* Room for the parts of a chunk. */
+/* Room for the parts of a chunk, and for what is laid out. */
 static size_t gpu_chunk_parts(const attn_desc *d, const gpu_chunk *c, const gpu_cut *cut) {
     attn_desc piece = *d;
     piece.batch = c->nb;
     piece.heads = c->ng * (d->heads / d->kv_heads);
-    return gpu_parts_bytes(&piece, cut);
+    piece.kv_heads = c->ng;
+    piece.seq.total_q = c->q_tokens;
+    return (size_t)gpu_lay_of(&piece, cut, gpu_pick_decode(d) != NULL).bytes +
+           gpu_parts_bytes(&piece, cut);
 }
 /* The chunks in order: *c from {0} on; false after the last. */
 static bool gpu_chunk_next(const attn_desc *d, int64_t nb, int64_t ng, gpu_chunk *c) {
@@ -8396,8 +8525,9 @@ static attn_status gpu_launch_piece(const gpu_host_call *h, const gpu_piece *p, 
             d, g, h->grad, first, (float *)(void *)(s->device + p->l.delta), to};
         return gpu_launch_grad(&call);
     }
-    const gpu_forward forward = {
-        d, h->kernel, gpu_pick_decode(h->d), first, h->cut, s->device + p->out + p->out_bytes, to};
+    gpu_forward forward = {d, h->kernel, gpu_pick_decode(h->d), first, h->cut,
+        s->device + p->out + p->out_bytes, to, {}, 0};
+    forward.lay = gpu_lay_of(d, &h->cut, forward.decode != NULL);
     return gpu_launch(&forward);
 }
 static attn_status gpu_run_pieces(
@@ -8686,13 +8816,16 @@ static attn_status gpu_run_host_append(
 /* ============================================================================ >>register ==== */
 static const gpu_kernel *gpu_pick_forward(const attn_desc *d, int32_t units) {
     const attn_desc left = gpu_after_append(d, NULL, NULL);
-    return gpu_pick(&left, units);
+    const gpu_cut none = {};
+    const gpu_lay lay = gpu_lay_of(&left, &none, false);
+    const attn_desc rows = gpu_laid_out(&left, &lay);
+    return gpu_pick(&rows, units);
 }
 static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     const int64_t most = INT32_MAX - 65535; /* tiles end beyond the last row and key */
     const int32_t type[3] = {d->q.dtype, d->k.dtype, d->v.dtype};
     for (int n = 0; n < 3; n++)
-        if (!gpu_has_kernel(type[n]))
+        if (!gpu_takes_type(type[n]))
             return gpu_say(plan, ATTN_ERR_DECLINED, "%s: %s", gpu_dtypes[type[n]].text,
                 type[n] == ATTN_F64 ? "reference only" : "not on the GPU, flash takes it");
     if (g && g->dout.dtype == ATTN_F64)

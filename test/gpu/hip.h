@@ -109,14 +109,14 @@ SHARED void hip_place_fetch(const proof_case *c, const hip_place *p) {
 
 /* What backend "hip" does not take, by feature. */
 SHARED uint64_t hip_outside(int backward) { return PROOF_F64 | PROOF_INT16 | PROOF_BLOCKS | (backward ? PROOF_MIXED | PROOF_DOUT64 : 0); }
-/* The unit of P in the tolerance rule: a scalar kernel does not round it. Calls that need one of those where no matrix unit's would do: pages
- * in device memory, q, k and v of different types, q rotated and so in f32 beside 16-bit keys. */
-SHARED int hip_scalar_cache(const attn_desc *d) {
+/* Whether q, k and v differ in type, q in f32 where it is rotated: then they are laid out as f32. */
+SHARED int hip_mixed(const attn_desc *d) {
     const int32_t q = d->append.rotary_cos ? ATTN_F32 : d->q.dtype;
-    return q != d->k.dtype || q != d->v.dtype || (d->seq.block_table && (d->flags & ATTN_DEVICE));
+    return q != d->k.dtype || q != d->v.dtype;
 }
+/* The unit of P in the tolerance rule. */
 SHARED double hip_p_unit(const attn_desc *d) {
-    return hip_scalar_cache(d) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : d->q.dtype == ATTN_BF16 ? 0x1p-8 : 0;
+    return hip_mixed(d) ? 0 : d->q.dtype == ATTN_F16 ? 0x1p-11 : d->q.dtype == ATTN_BF16 ? 0x1p-8 : 0;
 }
 /* The same of a backward, which says by its name whether it runs on a matrix unit; and whether it should. Whatever backend the
  * description names by now: that of the answer, for one. */

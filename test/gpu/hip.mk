@@ -11,7 +11,7 @@ HIP_PROGRAMS = hip_unit hip_grid hip_report
 HIP_CC      = $(CC) -O2 $(STRICT) -D__HIP_PLATFORM_AMD__
 # On two of the chips host tensors are cut into small pieces and batches into pairs: the kernels are the same, so every case there also
 # proves the host side's seams.
-HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_CARRY_DECODE=4 -DGPU_PART_KEYS=64
+HIP_PIECES  = -DGPU_CHUNK_BYTES=4096 -DGPU_BATCH_MAX=2 -DGPU_CARRY_KEYS=128 -DGPU_CARRY_DECODE=4 -DGPU_PART_KEYS=64 -DGPU_LAY_BYTES=4096
 HIP_DEFINES_gfx90a  = $(HIP_PIECES)
 HIP_DEFINES_gfx1201 = $(HIP_PIECES)
 # What hip-report measures is built as users build it.
