@@ -1542,44 +1542,20 @@ __device__ static inline float gpu_scalar_score(const gpu_params &p, int64_t q_a
     });
 }
 
-/* Where a row of head h finds its query, its keys and their values, here: tensors of one type that
-   lie by their strides. What a lane knows of the values of its own key is `own`; `values` makes of
-   that of lane `from` what the whole wave reads them by. */
-template <int DTYPE, bool WIDE> struct gpu_dense {
-    typedef gpu_params params;
-    struct own {};
-    int64_t q_at, k_base, v_base;
-    __device__ static __forceinline__ const gpu_params &call(const params &p) { return p; }
-    __device__ __forceinline__ gpu_dense(const params &p, const gpu_seq &s, int32_t h, int32_t i)
-        : q_at(s.q_base + i * p.q.stride[1] + h * p.q.stride[2]),
-          k_base(s.k_base + h / p.group * p.k.stride[2]),
-          v_base(s.v_base + h / p.group * p.v.stride[2]) {}
-    __device__ __forceinline__ float score(const params &p, int32_t j) const {
-        return gpu_scalar_score<DTYPE, WIDE>(p, q_at, k_base + j * p.k.stride[1]);
-    }
-    __device__ __forceinline__ own own_of(const params &, int32_t) const { return own(); }
-    __device__ __forceinline__ int64_t values(
-        const params &p, const own &, int32_t j0, int from) const {
-        return v_base + (j0 + from) * p.v.stride[1];
-    }
-    __device__ static __forceinline__ float value(const params &p, int64_t at, int32_t c) {
-        return gpu_get(p.v.data, DTYPE, at + c);
-    }
-};
-
 /* o and lse of row i of head h, by one wave. DIMS: output dims that a lane holds; more dims
    than its lanes * DIMS take another pass over the keys. The arguments, too many for the scalar
    registers, are read anew by each step. */
-template <class SOURCE, int DIMS>
+template <int DTYPE, bool WIDE, int DIMS>
 __device__ static __forceinline__ void gpu_scalar_row(
-    const typename SOURCE::params &arguments, int32_t h, int32_t i) {
-    const typename SOURCE::params &all = gpu_reload(arguments);
-    const gpu_params &p = SOURCE::call(all);
+    const gpu_params &arguments, int32_t h, int32_t i) {
+    const gpu_params &p = gpu_reload(arguments);
     const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
     const gpu_range keys = gpu_visible(p, s, i);
     const gpu_row row = gpu_row_of(p, s, h, i);
-    const SOURCE source(all, s, h, i);
+    const int64_t q_at = s.q_base + i * p.q.stride[1] + h * p.q.stride[2],
+                  k_base = s.k_base + h / p.group * p.k.stride[2],
+                  v_base = s.v_base + h / p.group * p.v.stride[2];
 
     for (int32_t c0 = 0; c0 < p.v_dim; c0 += GPU_WAVE * DIMS) {
         float row_max = GPU_NEG_INF, row_sum = 0, sum_rest = 0, acc[DIMS], rest[DIMS];
@@ -1587,14 +1563,13 @@ __device__ static __forceinline__ void gpu_scalar_row(
         for (int32_t j0 = keys.lo; j0 < keys.hi; j0 += GPU_WAVE) {
             /* 1. a score per lane */
             const int32_t j = j0 + lane;
-            const typename SOURCE::params &of_scores = gpu_reload(all);
-            const bool seen = j < keys.hi && !gpu_hidden(SOURCE::call(of_scores), row, j);
+            const gpu_params &of_scores = gpu_reload(p);
+            const bool seen = j < keys.hi && !gpu_hidden(of_scores, row, j);
             float score = GPU_NEG_INF;
-            typename SOURCE::own own = {};
-            if (seen) {
-                score = gpu_modify(SOURCE::call(of_scores), row, j, source.score(of_scores, j));
-                own = source.own_of(of_scores, j);
-            }
+            if (seen)
+                score = gpu_modify(of_scores, row, j,
+                    gpu_scalar_score<DTYPE, WIDE>(
+                        of_scores, q_at, k_base + j * of_scores.k.stride[1]));
             uint64_t seen_keys = gpu_wave_ballot(seen);
 
             /* 2. online softmax. `base` stands in for a maximum of -infinity, under which each
@@ -1615,17 +1590,17 @@ __device__ static __forceinline__ void gpu_scalar_row(
 
             /* 3. a dim per lane: of the keys seen the values, a weight of 0 times infinity being a
              * NaN by contract */
-            const typename SOURCE::params &of_values = gpu_reload(all);
+            const gpu_params &of_values = gpu_reload(p);
             float part[DIMS];
             for (int n = 0; n < DIMS; n++) part[n] = 0;
             for (; seen_keys; seen_keys &= seen_keys - 1) {
                 const int from = __ffsll((unsigned long long)seen_keys) - 1;
                 const float w = gpu_wave_read(weight, from);
-                const auto values = source.values(of_values, own, j0, from);
+                const int64_t values = v_base + (j0 + from) * of_values.v.stride[1];
                 for (int n = 0; n < DIMS; n++) {
                     const int32_t c = c0 + n * GPU_WAVE + lane;
-                    if (c < SOURCE::call(of_values).v_dim)
-                        part[n] = fmaf(w, source.value(of_values, values, c), part[n]);
+                    if (c < of_values.v_dim)
+                        part[n] = fmaf(w, gpu_get(of_values.v.data, DTYPE, values + c), part[n]);
                 }
             }
             for (int n = 0; n < DIMS; n++) {
@@ -1661,18 +1636,18 @@ __device__ static inline int64_t gpu_units_step(void) {
 
 /* grid {q_tiles, heads, batch}, any number of waves */
 enum { GPU_SCALAR_ROWS = 8 };
-template <class SOURCE>
-__global__ void __launch_bounds__(256) gpu_scalar_forward(typename SOURCE::params p) {
-    const gpu_seq s = gpu_sequence(SOURCE::call(p), (int32_t)blockIdx.z);
+template <int DTYPE, bool WIDE>
+__global__ void __launch_bounds__(256) gpu_scalar_forward(gpu_params p) {
+    const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
     const int32_t first = (int32_t)blockIdx.x * GPU_SCALAR_ROWS;
     const int32_t end = first + GPU_SCALAR_ROWS < s.q_rows ? first + GPU_SCALAR_ROWS : s.q_rows;
     for (int32_t i = first + (int32_t)threadIdx.x / GPU_WAVE; i < end;
         i += (int32_t)blockDim.x / GPU_WAVE)
-        gpu_scalar_row<SOURCE, 8>(p, (int32_t)blockIdx.y, i);
+        gpu_scalar_row<DTYPE, WIDE, 8>(p, (int32_t)blockIdx.y, i);
 }
 #define GPU_ROW_SCALAR(name, DTYPE, align) \
     {name, UNIT_SCALAR, DTYPE, INT32_MAX, INT32_MAX, ~0, GPU_SCALAR_ROWS, 256, 0, align, \
-        (const void *)gpu_scalar_forward<gpu_dense<DTYPE, (align == 16)>>},
+        (const void *)gpu_scalar_forward<DTYPE, (align == 16)>},
 /* clang-format off */
 #define GPU_ROWS_SCALAR \
     GPU_ROW_SCALAR("scalar_f32", ATTN_F32, 16) GPU_ROW_SCALAR("scalar_f32_any", ATTN_F32, 1) \

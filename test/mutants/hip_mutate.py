@@ -49,7 +49,7 @@ GRADIENTS, WGMMA = "BACKWARD_16", "wgmma"
 NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
 ARCH = {"sm80": "gfx1100", "sm90": "gfx1100"}       # what runs it
 SLOW = {"HIPSIM_MAX_INST": "1000000000", "HIPSIM_LDS": "262144"}
-DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_CARRY_DECODE=4", "-DGPU_PART_KEYS=64"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
+DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_CARRY_DECODE=4", "-DGPU_PART_KEYS=64", "-DGPU_LAY_BYTES=4096"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
 DEFINES["sm90"] = ["-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"]
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
