@@ -58,17 +58,19 @@
  *   gfx10; dbias everywhere. In f32, at a quarter of the speed of 16 bits or less: f32, a dout of
  *   another type than q, and f16 on gfx90a, whose unit of 16 bits takes subnormals for 0. A
  *   backward with masks, of rows that follow each other backwards or are no multiples of 16 bytes,
- *   or of dims that are no multiples of 8, makes each weight alone. Forward, with more rows or
- *   fewer keys than DECODE wants: pages in device memory; q, k and v of different types, codes
- *   among them; 16-bit caches with rotary embedding, whose q stays in f32. Pages in host memory are
- *   put in order while they are copied.
+ *   or of dims that are no multiples of 8, makes each weight alone. Forward: dims above 256; what is
+ *   LAID OUT as f32.
+ * LAID OUT  as rows of one type before they are read, with more rows or fewer keys than DECODE wants:
+ *   pages in device memory; q, k and v of different types, codes among them, then all three in f32;
+ *   so too 16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same
+ *   keys in such rows. Pages in host memory are put in order while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in;
  *   int16, q8_0 and q4_0; a backward of mixed types; more than 2^31 tokens or sequences, or 65535
  *   heads.
  * BITS  of a sequence are those of its kernel, whatever else is in the batch, in whatever order work
  *   ends. The kernel follows from the whole description: whether all rows of a tensor, those of its
- *   other sequences too, begin at multiples of 16 bytes (SLOW, DECODE), and for prefill whether
- *   device memory has pages, which kernels of caches read. Between kernels the last bits differ.
+ *   other sequences too, begin at multiples of 16 bytes (SLOW, DECODE). Between kernels the last
+ *   bits differ.
  * LIMITS  On tiles of f32 and bf16 weights reach 2^8 before they are measured anew: where the sum
  *   of exp(score - maximum) |v| is 2^120 or more, o may be infinite or NaN. The matrix unit of
  *   gfx90a takes subnormal f16 for 0; forward q, k and v go there times 2^10, but where that is too
@@ -81,8 +83,9 @@
  *   With -ffast-math, which clang has no pragma against on GPUs, NaN and infinity may not show.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
- *   with rotary embedding q in f32, and for parts an o in f32 of each, of as many sequences at a
- *   time as 32 MiB hold; without a workspace they are allocated in stream order, and so
+ *   with rotary embedding q in f32, for parts an o in f32 of each, of as many sequences at a time
+ *   as 32 MiB hold, and what is LAID OUT: q, and k and v of as many sequences at a time as 64 MiB
+ *   hold, or of one; without a workspace they are allocated in stream order, and so
  *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
  *   call until attn_shutdown(), for the results of all of it and for two pieces of the rest: a piece
  *   is about an eighth, or all where a batch shares dsink or a dbias; results are written when all of

@@ -2555,13 +2555,15 @@ static void parts_workspace(void) {
     d.workspace = NULL, d.workspace_size = 0;
     static const int64_t q[] = {1, 2, 16, 17, 64, 65, 900}, k[] = {1, 256, 257, 900, 5000, 70000, 1000000}, batch[] = {1, 3, 40, 900, 70000};
     size_t before[3] = {0, 0, 0};
-    for (int i = 0; i < 7; i++) {
+    for (int step = 0; step < 14; step++) {              /* then of another type than q, which are laid out */
+        const int i = step % 7, mixed = step > 6;
         const int64_t of[3][3] = {{q[i], 5000, 2}, {2, k[i], 2}, {2, 5000, batch[i < 5 ? i : 4]}};
+        if (step == 7) d.k.dtype = d.v.dtype = ATTN_F16, memset(before, 0, sizeof before);
         for (int n = 0; n < 3; n++) {
             d.q_len = of[n][0], d.kv_len = of[n][1], d.batch = of[n][2];
             CHECK(!attn_query(&d, NULL, &plan), "%s", plan.why);
             CHECK(plan.workspace_size >= before[n], "way %d, step %d: %zu bytes after %zu", n, i, plan.workspace_size, before[n]);
-            CHECK(n != 1 || (k[i] <= 64) == (plan.workspace_size == 0) || k[i] == 256, "%lld keys: %zu bytes", (long long)k[i], plan.workspace_size);
+            CHECK(n != 1 || mixed || (k[i] <= 64) == (plan.workspace_size == 0) || k[i] == 256, "%lld keys: %zu bytes", (long long)k[i], plan.workspace_size);
             before[n] = plan.workspace_size;
         }
     }
@@ -2619,6 +2621,94 @@ static void parts_pages(void) {
         bind(&c);
         snprintf(what, sizeof what, "pages of %d, k %d", (int)page, kv);
         agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
+/* Strides of 0 are those of rows without gaps. */
+static void with_strides(int64_t *stride, int64_t tokens, int64_t heads, int64_t dim) {
+    if (stride[0] || stride[1] || stride[2]) return;
+    stride[0] = tokens * heads * dim, stride[1] = heads * dim, stride[2] = dim;
+}
+/* Pages of device memory, codes and mixed types beside the same keys in rows of one type, of host memory: the same bits, in the batch and alone. */
+static void laid_out(void) {
+    enum { B = 3, Q = 40, K = 308, KV_HEADS = 2, D = 64, PAGE = 7, PAGES = K / PAGE };
+    static const int32_t types[][3] = {{ATTN_F16, ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16, ATTN_BF16}, {ATTN_F32, ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_INT8, ATTN_FP8_E4M3},
+                                       {ATTN_BF16, ATTN_F16, ATTN_F16}, {ATTN_F32, ATTN_INT8, ATTN_INT8}},
+                         len_q[B] = {40, 17, 1}, len_k[B] = {308, 257, 40}, start[B] = {0, 3, 0};
+    registered();
+    for (int n = 0; n < 24; n++) {
+        const int32_t *type = types[n % 6], mixed = type[0] != type[1] || type[1] != type[2], rows = mixed ? (int32_t)ATTN_F32 : type[0];
+        const int paged = n / 6 % 2 == 0 || !mixed, few = n >= 12;               /* few: rows enough for a kernel of their own */
+        const size_t size = dtype_size(rows);
+        proof_case c;
+        hip_place p;
+        if (!built(type[0])) continue;
+        shape(&c, B, few ? 16 : Q, K, 4, KV_HEADS, D, 0, type[0]);
+        attn_desc *d = &c.d;
+        d->k.dtype = type[1], d->v.dtype = type[2], d->o.dtype = ATTN_F32, d->flags = n % 3 ? ATTN_CAUSAL : 0;
+        int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B), *table = proof_ints(&c, B * PAGES);
+        for (int b = 0; b < B; b++) used_q[b] = few && len_q[b] > 16 ? 16 : len_q[b], used_k[b] = len_k[b], start_k[b] = start[b];
+        for (int i = 0; i < B * PAGES; i++) table[i] = B * PAGES - 1 - i;
+        d->seq.used_q = used_q, d->seq.used_k = used_k;
+        if (n % 2) d->seq.start_k = start_k;
+        if (paged) d->seq.block_table = table, d->seq.page_size = PAGE, d->seq.max_pages = PAGES, d->seq.pages = B * PAGES;
+        bind(&c);
+        with_strides(d->q.stride, d->q_len, 4, D), with_strides(d->o.stride, d->q_len, 4, D);
+        with_strides(d->k.stride, paged ? PAGE : K, KV_HEADS, D), with_strides(d->v.stride, paged ? PAGE : K, KV_HEADS, D);
+        if (d->k.scale) with_strides(d->k.scale_stride, paged ? PAGE : K, KV_HEADS, 1);
+        if (d->v.scale) with_strides(d->v.scale_stride, paged ? PAGE : K, KV_HEADS, 1);
+        void *plain[2] = {proof_zeros(B * K * KV_HEADS * D, size), proof_zeros(B * K * KV_HEADS * D, size)};
+        for (int t = 0; t < 2; t++) {
+            const attn_in *x = t ? &d->v : &d->k;
+            for (int64_t i = 0; i < B * K * KV_HEADS; i++) {
+                const int64_t b = i / KV_HEADS / K, j = i / KV_HEADS % K, h = i % KV_HEADS, at[3] = {paged ? table[b * PAGES + j / PAGE] : b, paged ? j % PAGE : j, h};
+                const int64_t from = at[0] * x->stride[0] + at[1] * x->stride[1] + at[2] * x->stride[2];
+                const float scale = x->scale ? x->scale[at[0] * x->scale_stride[0] + at[1] * x->scale_stride[1] + at[2] * x->scale_stride[2]] : 1;
+                for (int64_t e = 0; e < D; e++) element_put(plain[t], rows, i * D + e, (double)(scale * (float)element_get(x->data, x->dtype, from + e)));
+            }
+        }
+        hip_place_make(&c, &p, n & 4 ? HIP_WORKSPACE : 0);
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        hip_place_free(&c, &p);
+        float *all = (float *)proof_zeros(B * d->q_len * 4 * D, 4);
+        for (int64_t i = 0; i < B * d->q_len * 4; i++)
+            memcpy(all + i * D, (const float *)d->o.data + i / 4 / d->q_len * d->o.stride[0] + i / 4 % d->q_len * d->o.stride[1] + i % 4 * d->o.stride[2], D * 4);
+        proof_reset(&c);
+        for (int b = -1; b < B; b++) {
+            /* what reads few rows has no part in this: its bits are those of other types */
+            if (few && mixed && (b < 0 || len_k[b] - (n % 2 ? start[b] : 0) > 64)) continue;
+            attn_desc e = *d;
+            const int64_t heads = 4, q_len = e.q_len;
+            float *q = NULL, *o = (float *)proof_zeros(B * q_len * heads * D, 4);
+            if (rows != type[0]) {
+                q = (float *)proof_zeros(B * q_len * heads * D, 4);
+                for (int64_t i = 0; i < B * q_len * heads; i++)
+                    for (int64_t x = 0; x < D; x++)
+                        q[i * D + x] = (float)element_get(d->q.data, d->q.dtype, i / heads / q_len * d->q.stride[0] + i / heads % q_len * d->q.stride[1] + i % heads * d->q.stride[2] + x);
+                e.q.data = q, e.q.dtype = ATTN_F32;
+                e.q.stride[0] = q_len * heads * D, e.q.stride[1] = heads * D, e.q.stride[2] = D;
+            }
+            e.k.data = plain[0], e.v.data = plain[1], e.k.dtype = e.v.dtype = rows, e.k.scale = e.v.scale = NULL;
+            e.k.stride[0] = e.v.stride[0] = K * KV_HEADS * D, e.k.stride[1] = e.v.stride[1] = KV_HEADS * D, e.k.stride[2] = e.v.stride[2] = D;
+            e.seq.block_table = NULL, e.seq.page_size = e.seq.max_pages = e.seq.pages = 0;
+            e.o.data = o, e.lse = NULL;
+            e.o.stride[0] = q_len * heads * D, e.o.stride[1] = heads * D, e.o.stride[2] = D;
+            if (b >= 0) {
+                e.batch = 1;
+                e.q.data = (const char *)e.q.data + (size_t)(b * e.q.stride[0]) * dtype_size(e.q.dtype);
+                e.k.data = (char *)plain[0] + (size_t)(b * K * KV_HEADS * D) * size, e.v.data = (char *)plain[1] + (size_t)(b * K * KV_HEADS * D) * size;
+                e.seq.used_q = used_q + b, e.seq.used_k = used_k + b, e.seq.start_k = n % 2 ? start_k + b : NULL;
+            }
+            CHECK(!attn_forward(&e), "%s", c.message);
+            for (int64_t i = 0; i < (b < 0 ? B : 1) * q_len * heads; i++) {
+                const int64_t of = b < 0 ? i / heads / q_len : b, row = i + (b < 0 ? 0 : b * q_len * heads);
+                if (i / heads % q_len >= used_q[of]) continue;
+                CHECK(!memcmp(o + i * D, all + row * D, D * 4), "way %d, sequence %d, row %d: other bits", n, b, (int)i);
+            }
+            free(o), free(q);
+        }
+        free(all), free(plain[0]), free(plain[1]);
         proof_free(&c);
     }
 }
@@ -2804,7 +2894,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(parts_appended), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(graphs),
+    TEST(parts_agree), TEST(parts_appended), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
