@@ -53,13 +53,12 @@
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
  *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
- * SLOW  what has no kernel on tiles yet, and runs on the scalar ones. Backward: dims above 256; of
- *   what is computed in f32 dims above 128, and all of it on NVIDIA and on chips before gfx90a or
- *   gfx10; dbias everywhere. In f32, at a quarter of the speed of 16 bits or less: f32, a dout of
- *   another type than q, and f16 on gfx90a, whose unit of 16 bits takes subnormals for 0. A
- *   backward with masks, of rows that follow each other backwards or are no multiples of 16 bytes,
- *   or of dims that are no multiples of 8, makes each weight alone. Forward: dims above 256; what is
- *   LAID OUT as f32.
+ * SLOW  what has no kernel on tiles yet, and runs on the scalar ones. Dims above 256; a backward of
+ *   what is computed in f32 and has dims above 128, and all such on NVIDIA and on chips before gfx90a
+ *   or gfx10; dbias everywhere. In f32, at a quarter of the speed of 16 bits or less: f32, what is
+ *   LAID OUT so, a dout of another type than q, and the gradients of f16 on gfx90a, whose unit of 16
+ *   bits takes subnormals for 0. A backward with masks, of rows that follow each other backwards or
+ *   are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each weight alone.
  * LAID OUT  as rows of one type before they are read, with more rows or fewer keys than DECODE wants:
  *   pages in device memory; q, k and v of different types, codes among them, then all three in f32;
  *   so too 16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same
