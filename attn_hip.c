@@ -59,10 +59,11 @@
  *   LAID OUT so, a dout of another type than q, and the gradients of f16 on gfx90a, whose unit of 16
  *   bits takes subnormals for 0. A backward with masks, of rows that follow each other backwards or
  *   are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each weight alone.
- * LAID OUT  as rows of one type before they are read, with more rows or fewer keys than DECODE wants:
- *   pages in device memory; q, k and v of different types, codes among them, then all three in f32;
- *   so too 16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same
- *   keys in such rows. Pages in host memory are put in order while they are copied.
+ * LAID OUT  as rows of one type before they are read, by every kernel but that of DECODE: pages in
+ *   device memory; q, k and v of different types, codes among them, then all three in f32; so too
+ *   16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same keys in
+ *   such rows. Of a sequence only keys that some row sees. Pages in host memory are put in order
+ *   while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in;
  *   int16, q8_0 and q4_0; a backward of mixed types; more than 2^31 tokens or sequences, or 65535
  *   heads.
@@ -83,8 +84,9 @@
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
  *   with rotary embedding q in f32, for parts an o in f32 of each, of as many sequences at a time
- *   as 32 MiB hold, and what is LAID OUT: q, and k and v of as many sequences at a time as 64 MiB
- *   hold, or of one; without a workspace they are allocated in stream order, and so
+ *   as 32 MiB hold, and what is LAID OUT: q, and k and v of as many sequences of kv_len keys at a
+ *   time as 64 MiB hold, or of one; of 256 keys each where DECODE has up to 16 rows, no start_k and
+ *   the alignment that it wants. Without a workspace they are allocated in stream order, and so
  *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
  *   call until attn_shutdown(), for the results of all of it and for two pieces of the rest: a piece
  *   is about an eighth, or all where a batch shares dsink or a dbias; results are written when all of
@@ -1750,7 +1752,8 @@ __device__ static __forceinline__ void gpu_lay_row(const gpu_lay_params &p, cons
     }
 }
 /* grid {any, kv_heads, any}: keys and rows of q, sequences. What no kernel of rows will read is left
-   out: sequences of parts that decode reads, and of rows that see nothing. */
+   out: sequences of parts that decode reads, and tiles that no row sees. */
+enum { GPU_LAY_TILE = 256 }; /* a multiple of every kernel's */
 __global__ static void __launch_bounds__(256) gpu_lay_kernel(gpu_lay_params p) {
     const gpu_params &call = p.from.call;
     const int32_t head = (int32_t)blockIdx.y, size = p.dtype == ATTN_F32 ? 4 : 2;
@@ -1761,7 +1764,13 @@ __global__ static void __launch_bounds__(256) gpu_lay_kernel(gpu_lay_params p) {
         if (blockIdx.x == 0 && head == 0 && threadIdx.x == 0)
             p.used[b] = (int32_t)s.column + s.k_len;
         if (elsewhere || s.q_used == 0) continue;
-        for (int64_t j = gpu_first_unit(); j < s.k_len; j += gpu_units_step()) {
+        const gpu_reach seen = gpu_reach_of(call, s, 0, s.q_used);
+        const int64_t begin = seen.lo / GPU_LAY_TILE * GPU_LAY_TILE,
+                      last = ((int64_t)seen.hi + GPU_LAY_TILE - 1) / GPU_LAY_TILE * GPU_LAY_TILE,
+                      end = seen.lo >= seen.hi ? begin
+                            : last < s.k_len   ? last
+                                               : s.k_len;
+        for (int64_t j = begin + gpu_first_unit(); j < end; j += gpu_units_step()) {
             const gpu_place place = gpu_place_of(p.from, s, (int32_t)j);
             const int64_t row = (b * p.keys + s.column + j) * call.kv_heads + head;
             gpu_lay_row(
@@ -7293,6 +7302,7 @@ static gpu_cut gpu_cut_class(const attn_desc *d, const gpu_cut *all, bool wide) 
     while (c.to && (int64_t)1 << c.shift < (parts < c.most[wide] ? parts : c.most[wide])) c.shift++;
     return c;
 }
+static int64_t gpu_pad64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 /* Bytes of o and of the sums of a sequence's parts; what sequences at a time share. */
 enum { GPU_PARTS_BYTES = 32 << 20 };
 static int64_t gpu_part_bytes(const attn_desc *d, const gpu_cut *c) {
@@ -7312,7 +7322,7 @@ static size_t gpu_parts_bytes(const attn_desc *d, const gpu_cut *all) {
                       bytes = each && d->batch > share / each ? share : each * d->batch;
         if (bytes > most) most = bytes;
     }
-    return ((size_t)most + 63) / 64 * 64;
+    return (size_t)gpu_pad64(most);
 }
 
 /* ---- what is laid out as rows of one type before it is read: of as many sequences at a time as there
@@ -7320,7 +7330,6 @@ static size_t gpu_parts_bytes(const attn_desc *d, const gpu_cut *all) {
 #ifndef GPU_LAY_BYTES
 #define GPU_LAY_BYTES (64 << 20)
 #endif
-static int64_t gpu_pad64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 static int64_t gpu_rows_total(const attn_desc *d) {
     return d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len;
 }
@@ -7336,7 +7345,7 @@ static gpu_lay gpu_lay_of(const attn_desc *d, const gpu_cut *cut, bool decode) {
     gpu_lay l;
     memset(&l, 0, sizeof l);
     const bool same = d->q.dtype == d->k.dtype && d->k.dtype == d->v.dtype;
-    if (same && !(d->seq.block_table && (d->flags & ATTN_DEVICE))) return l;
+    if (d->q_len == 0 || (same && !(d->seq.block_table && (d->flags & ATTN_DEVICE)))) return l;
     l.on = true;
     l.dtype = same ? d->q.dtype : (int32_t)ATTN_F32;
     l.q = d->q.dtype != l.dtype;
@@ -7429,7 +7438,6 @@ static gpu_cache_params gpu_rows_params(const gpu_forward *f, int64_t b0, int64_
     const gpu_lay_params at = gpu_lay_params_of(f, b0, n);
     const gpu_params rows = gpu_params_of(&to);
     gpu_cache_params p = at.from;
-    memset(&p.call.cut, 0, sizeof p.call.cut);
     p.call.k = rows.k;
     p.call.v = rows.v;
     p.call.k.data = at.k;
@@ -7445,8 +7453,10 @@ static gpu_cache_params gpu_rows_params(const gpu_forward *f, int64_t b0, int64_
 static attn_status gpu_launch_lay(const gpu_forward *f, int64_t n) {
     const attn_desc *d = f->d;
     gpu_lay_params p = gpu_lay_params_of(f, f->laid, n);
-    const int64_t rows = p.q ? d->q_len * (d->heads / d->kv_heads) : 0;
-    const gpu_work all = {p.keys > rows ? p.keys : rows, d->kv_heads, n};
+    const int64_t rows = p.q ? d->q_len * (d->heads / d->kv_heads) : 0,
+                  units = p.keys > rows ? p.keys : rows, most = 4096;
+    /* capacity says little of how much there is: waves take more than one */
+    const gpu_work all = {units < most ? units : most, d->kv_heads, n};
     return gpu_launch_units(&f->to, (const void *)gpu_lay_kernel, &p, all);
 }
 static attn_status gpu_launch_tiles(
@@ -7454,7 +7464,7 @@ static attn_status gpu_launch_tiles(
     const gpu_kernel *kernel = f->kernel;
     attn_plan *plan = f->to.plan;
     p->call.q_tiles = (int32_t)((rows + kernel->bm - 1) / kernel->bm);
-    void *args[] = {p}; /* most kernels take p->call alone */
+    void *args[] = {p}; /* the kernels take p->call alone */
     GPU_TRY(hipLaunchKernel,
         (kernel->function, dim3((uint32_t)p->call.q_tiles, (uint32_t)f->d->heads, (uint32_t)z),
             dim3((uint32_t)kernel->threads), args, (size_t)kernel->lds_bytes, f->to.stream));
@@ -7548,11 +7558,11 @@ static attn_status gpu_launch(gpu_forward *f) {
 /* ---- launch of append: new keys and values into the cache, q rotated ---- */
 /* Room for used_k after the append, then for q. */
 static size_t gpu_append_used_bytes(const attn_desc *d) {
-    return gpu_has_append(d) ? ((size_t)d->batch * 4 + 63) / 64 * 64 : 0;
+    return gpu_has_append(d) ? (size_t)gpu_pad64(d->batch * 4) : 0;
 }
 static size_t gpu_append_q_bytes(const attn_desc *d) {
     const int64_t elements = gpu_rows_total(d) * d->heads * d->head_dim;
-    return d->append.rotary_cos ? ((size_t)elements * 4 + 63) / 64 * 64 : 0;
+    return d->append.rotary_cos ? (size_t)gpu_pad64(elements * 4) : 0;
 }
 /* The call that is left: longer caches, and q in f32 where it was rotated. */
 static attn_desc gpu_after_append(const attn_desc *d, const int32_t *used, const float *q) {
@@ -7564,9 +7574,7 @@ static attn_desc gpu_after_append(const attn_desc *d, const int32_t *used, const
     if (!d->append.rotary_cos) return left;
     left.q.data = q;
     left.q.dtype = ATTN_F32;
-    left.q.stride[2] = d->head_dim;
-    left.q.stride[1] = d->heads * d->head_dim;
-    left.q.stride[0] = d->q_len * left.q.stride[1];
+    gpu_rows_strides(left.q.stride, d->q_len, d->heads, d->head_dim);
     return left;
 }
 static gpu_append_params gpu_append_params_of(const attn_desc *d) {
@@ -7883,19 +7891,19 @@ static int gpu_arrays(attn_desc *d, gpu_array *list) {
     return n;
 }
 /* Bytes of a device call's workspace: sequence arrays from host memory, then what a backward keeps
-   of each row, or what an append leaves to the call and the parts of its keys. */
+   of each row, or what an append leaves to the call, what is laid out and the parts of its keys. */
 static size_t gpu_workspace_arrays(const attn_desc *d) {
     attn_desc copy = *d;
     gpu_array list[GPU_ARRAYS];
     size_t bytes = 0;
     if ((d->flags & (ATTN_DEVICE | ATTN_SEQ_HOST)) != (ATTN_DEVICE | ATTN_SEQ_HOST)) return 0;
     for (int n = gpu_arrays(&copy, list); n-- > 0;) bytes += (size_t)list[n].n * 4;
-    return (bytes + 63) / 64 * 64;
+    return (size_t)gpu_pad64((int64_t)bytes);
 }
 static size_t gpu_delta_bytes(const attn_desc *d) {
     int64_t e[3];
     gpu_extent_q(d, e);
-    return ((size_t)(e[0] * e[1] * e[2]) * 4 + 63) / 64 * 64;
+    return (size_t)gpu_pad64(e[0] * e[1] * e[2] * 4);
 }
 static size_t gpu_workspace(const attn_desc *d, const attn_grad *g, const gpu_device *device) {
     if (!(d->flags & ATTN_DEVICE)) return 0;
@@ -8096,7 +8104,7 @@ static void gpu_copy_add(gpu_copy *c, const gpu_rows &r) {
 struct gpu_chunk {
     int64_t b0, nb, g0, ng, q0, q_tokens, k0, k_tokens; /* packed: first token and tokens */
     size_t q, k, v, k_scale, v_scale, bias, mask, alibi, sink, bias_scale, seq, in_bytes, lse,
-        out_bytes; /* o at in_bytes, lse behind it; parts behind both */
+        out_bytes; /* o at in_bytes, lse behind it; what is laid out and parts behind both */
 };
 static size_t gpu_grow(size_t *at, int64_t bytes) {
     const size_t here = *at;
@@ -8156,7 +8164,7 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     c->out_bytes = at;
 }
 /* Room for the parts of a chunk, and for what is laid out. */
-static size_t gpu_chunk_parts(const attn_desc *d, const gpu_chunk *c, const gpu_cut *cut) {
+static size_t gpu_chunk_room(const attn_desc *d, const gpu_chunk *c, const gpu_cut *cut) {
     attn_desc piece = *d;
     piece.batch = c->nb;
     piece.heads = c->ng * (d->heads / d->kv_heads);
@@ -8489,7 +8497,7 @@ static bool gpu_piece_next(const gpu_host_call *h, int64_t nb, int64_t ng, gpu_p
     } else {
         p->out = p->in_bytes = p->c.in_bytes;
         p->out_bytes = p->c.out_bytes;
-        p->bytes = p->out + p->out_bytes + gpu_chunk_parts(h->d, &p->c, &h->cut);
+        p->bytes = p->out + p->out_bytes + gpu_chunk_room(h->d, &p->c, &h->cut);
     }
     return true;
 }

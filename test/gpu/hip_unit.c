@@ -2553,7 +2553,7 @@ static void parts_workspace(void) {
     refused(&c, &p.d, ATTN_ERR_WORKSPACE_SMALL, "a workspace one byte short");
     attn_desc d = p.d;
     d.workspace = NULL, d.workspace_size = 0;
-    static const int64_t q[] = {1, 2, 16, 17, 64, 65, 900}, k[] = {1, 256, 257, 900, 5000, 70000, 1000000}, batch[] = {1, 3, 40, 900, 70000};
+    static const int64_t q[] = {0, 1, 2, 16, 17, 65, 900}, k[] = {1, 256, 257, 900, 5000, 70000, 1000000}, batch[] = {1, 3, 40, 900, 70000};
     size_t before[3] = {0, 0, 0};
     for (int step = 0; step < 14; step++) {              /* then of another type than q, which are laid out */
         const int i = step % 7, mixed = step > 6;
@@ -2582,7 +2582,8 @@ static void parts_garbage(void) {
         attn_desc *d = &c.d;
         d->batch = 2;
         int32_t *used_k = proof_ints(&c, 2), *start_k = proof_ints(&c, 2), *table = proof_ints(&c, 2 * 57);
-        d->seq.used_k = used_k, d->seq.start_k = start_k;
+        d->seq.used_k = used_k;
+        if (n % 4 > 1) d->seq.start_k = start_k;
         used_k[0] = 900, used_k[1] = 700, start_k[0] = 0, start_k[1] = 3;
         for (int i = 0; i < 2 * 57; i++) table[i] = (i * 7) % 115;
         if (n % 2) d->seq.block_table = table, d->seq.page_size = 16, d->seq.max_pages = 57, d->seq.pages = 115;
@@ -2591,7 +2592,7 @@ static void parts_garbage(void) {
         hip_place_make(&c, &p, 0);
         const int32_t lengths[2] = {n & 4 ? wrong : 900, wrong}, starts[2] = {n & 8 ? wrong : 0, 3};
         hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.used_k, lengths, 8, hipMemcpyHostToDevice), "hipMemcpy");
-        hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.start_k, starts, 8, hipMemcpyHostToDevice), "hipMemcpy");
+        if (n % 4 > 1) hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.start_k, starts, 8, hipMemcpyHostToDevice), "hipMemcpy");
         for (int i = 0; n % 2 && i < 2 * 57; i += 5) table[i] = wrong;
         if (n % 2) hip_must(hipMemcpy((void *)(uintptr_t)p.d.seq.block_table, table, 2 * 57 * 4, hipMemcpyHostToDevice), "hipMemcpy");
         CHECK(!attn_forward(&p.d), "%s", c.message);
