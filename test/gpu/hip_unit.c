@@ -2632,10 +2632,10 @@ static void with_strides(int64_t *stride, int64_t tokens, int64_t heads, int64_t
 }
 /* Pages of device memory, codes and mixed types beside the same keys in rows of one type, of host memory: the same bits, in the batch and alone. */
 static void laid_out(void) {
-    enum { B = 3, Q = 40, K = 308, KV_HEADS = 2, D = 64, PAGE = 7, PAGES = K / PAGE };
+    enum { B = 4, Q = 40, K = 308, KV_HEADS = 2, D = 64, PAGE = 7, PAGES = K / PAGE };
     static const int32_t types[][3] = {{ATTN_F16, ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16, ATTN_BF16}, {ATTN_F32, ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_INT8, ATTN_FP8_E4M3},
                                        {ATTN_BF16, ATTN_F16, ATTN_F16}, {ATTN_F32, ATTN_INT8, ATTN_INT8}},
-                         len_q[B] = {40, 17, 1}, len_k[B] = {308, 257, 40}, start[B] = {0, 3, 0};
+                         len_q[B] = {40, 17, 1, 9}, len_k[B] = {308, 257, 300, 40}, start[B] = {0, 3, 248, 0};
     registered();
     for (int n = 0; n < 24; n++) {
         const int32_t *type = types[n % 6], mixed = type[0] != type[1] || type[1] != type[2], rows = mixed ? (int32_t)ATTN_F32 : type[0];
