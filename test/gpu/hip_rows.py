@@ -43,7 +43,7 @@ def only_wgmma(text):
 
 def only_plain(text):
     """The table with kernels of wgmma that have neither masks nor every alignment, and without scalar ones."""
-    text = without(only_wgmma(text), "SCALAR", "CACHE", "BACKWARD")
+    text = without(only_wgmma(text), "SCALAR", "BACKWARD")
     return re.sub(r'(?: *\\\n +GPU_ROW_WGMMA\(name "_(?:any|masks)"[^\\\n]*)+', "", text)
 
 

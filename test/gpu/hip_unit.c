@@ -2625,26 +2625,21 @@ static void parts_pages(void) {
         proof_free(&c);
     }
 }
-/* Strides of 0 are those of rows without gaps. */
-static void with_strides(int64_t *stride, int64_t tokens, int64_t heads, int64_t dim) {
-    if (stride[0] || stride[1] || stride[2]) return;
-    stride[0] = tokens * heads * dim, stride[1] = heads * dim, stride[2] = dim;
-}
 /* Pages of device memory, codes and mixed types beside the same keys in rows of one type, of host memory: the same bits, in the batch and alone. */
 static void laid_out(void) {
-    enum { B = 4, Q = 40, K = 308, KV_HEADS = 2, D = 64, PAGE = 7, PAGES = K / PAGE };
+    enum { B = 4, Q = 40, K = 308, HEADS = 4, KV_HEADS = 2, D = 64, PAGE = 7, PAGES = K / PAGE, KV = K * KV_HEADS * D };
     static const int32_t types[][3] = {{ATTN_F16, ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16, ATTN_BF16}, {ATTN_F32, ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_INT8, ATTN_FP8_E4M3},
                                        {ATTN_BF16, ATTN_F16, ATTN_F16}, {ATTN_F32, ATTN_INT8, ATTN_INT8}},
                          len_q[B] = {40, 17, 1, 9}, len_k[B] = {308, 257, 300, 40}, start[B] = {0, 3, 248, 0};
     registered();
     for (int n = 0; n < 24; n++) {
         const int32_t *type = types[n % 6], mixed = type[0] != type[1] || type[1] != type[2], rows = mixed ? (int32_t)ATTN_F32 : type[0];
-        const int paged = n / 6 % 2 == 0 || !mixed, few = n >= 12;               /* few: rows enough for a kernel of their own */
-        const size_t size = dtype_size(rows);
+        const int paged = n / 6 % 2 == 0 || !mixed, few = n >= 12;               /* few: rows for a kernel of their own */
+        const int64_t row = HEADS * D;
         proof_case c;
         hip_place p;
         if (!built(type[0])) continue;
-        shape(&c, B, few ? 16 : Q, K, 4, KV_HEADS, D, 0, type[0]);
+        shape(&c, B, few ? 16 : Q, K, HEADS, KV_HEADS, D, 0, type[0]);
         attn_desc *d = &c.d;
         d->k.dtype = type[1], d->v.dtype = type[2], d->o.dtype = ATTN_F32, d->flags = n % 3 ? ATTN_CAUSAL : 0;
         int32_t *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B), *table = proof_ints(&c, B * PAGES);
@@ -2654,61 +2649,47 @@ static void laid_out(void) {
         if (n % 2) d->seq.start_k = start_k;
         if (paged) d->seq.block_table = table, d->seq.page_size = PAGE, d->seq.max_pages = PAGES, d->seq.pages = B * PAGES;
         bind(&c);
-        with_strides(d->q.stride, d->q_len, 4, D), with_strides(d->o.stride, d->q_len, 4, D);
-        with_strides(d->k.stride, paged ? PAGE : K, KV_HEADS, D), with_strides(d->v.stride, paged ? PAGE : K, KV_HEADS, D);
-        if (d->k.scale) with_strides(d->k.scale_stride, paged ? PAGE : K, KV_HEADS, 1);
-        if (d->v.scale) with_strides(d->v.scale_stride, paged ? PAGE : K, KV_HEADS, 1);
-        void *plain[2] = {proof_zeros(B * K * KV_HEADS * D, size), proof_zeros(B * K * KV_HEADS * D, size)};
-        for (int t = 0; t < 2; t++) {
-            const attn_in *x = t ? &d->v : &d->k;
-            for (int64_t i = 0; i < B * K * KV_HEADS; i++) {
-                const int64_t b = i / KV_HEADS / K, j = i / KV_HEADS % K, h = i % KV_HEADS, at[3] = {paged ? table[b * PAGES + j / PAGE] : b, paged ? j % PAGE : j, h};
-                const int64_t from = at[0] * x->stride[0] + at[1] * x->stride[1] + at[2] * x->stride[2];
-                const float scale = x->scale ? x->scale[at[0] * x->scale_stride[0] + at[1] * x->scale_stride[1] + at[2] * x->scale_stride[2]] : 1;
-                for (int64_t e = 0; e < D; e++) element_put(plain[t], rows, i * D + e, (double)(scale * (float)element_get(x->data, x->dtype, from + e)));
-            }
-        }
         hip_place_make(&c, &p, n & 4 ? HIP_WORKSPACE : 0);
         CHECK(!attn_forward(&p.d), "%s", c.message);
         hip_place_fetch(&c, &p);
         hip_place_free(&c, &p);
-        float *all = (float *)proof_zeros(B * d->q_len * 4 * D, 4);
-        for (int64_t i = 0; i < B * d->q_len * 4; i++)
-            memcpy(all + i * D, (const float *)d->o.data + i / 4 / d->q_len * d->o.stride[0] + i / 4 % d->q_len * d->o.stride[1] + i % 4 * d->o.stride[2], D * 4);
-        proof_reset(&c);
-        for (int b = -1; b < B; b++) {
-            attn_desc e = *d;
-            const int64_t heads = 4, q_len = e.q_len;
-            float *q = NULL, *o = (float *)proof_zeros(B * q_len * heads * D, 4);
-            if (rows != type[0]) {
-                q = (float *)proof_zeros(B * q_len * heads * D, 4);
-                for (int64_t i = 0; i < B * q_len * heads; i++)
-                    for (int64_t x = 0; x < D; x++)
-                        q[i * D + x] = (float)element_get(d->q.data, d->q.dtype, i / heads / q_len * d->q.stride[0] + i / heads % q_len * d->q.stride[1] + i % heads * d->q.stride[2] + x);
-                e.q.data = q, e.q.dtype = ATTN_F32;
-                e.q.stride[0] = q_len * heads * D, e.q.stride[1] = heads * D, e.q.stride[2] = D;
+
+        const size_t size = dtype_size(rows);
+        const proof_view of_q = proof_rows_view(d, d->q.stride, d->q.layout, D), of_o = proof_rows_view(d, d->o.stride, d->o.layout, D);
+        void *plain[3] = {proof_zeros(B * d->q_len * row, size), proof_zeros(B * KV, size), proof_zeros(B * KV, size)};
+        for (int64_t x = 0; x < B * d->q_len * row; x++)
+            element_put(plain[0], rows, x, element_get(d->q.data, d->q.dtype, proof_row(d, &of_q, x / row / d->q_len, x / row % d->q_len, x % row / D) + x % D));
+        for (int t = 0; t < 2; t++) {
+            const attn_in *kv = t ? &d->v : &d->k;
+            const proof_view of = proof_kv_view(d, kv->stride, kv->layout, D), scales = proof_kv_view(d, kv->scale_stride, ATTN_BSHD, 1);
+            for (int64_t x = 0; x < B * KV; x++) {
+                const int64_t b = x / KV, j = x / D / KV_HEADS % K, h = x / D % KV_HEADS;
+                const float scale = kv->scale ? kv->scale[proof_token(d, &scales, b, j, h)] : 1;
+                element_put(plain[1 + t], rows, x, (double)(scale * (float)element_get(kv->data, kv->dtype, proof_token(d, &of, b, j, h) + x % D)));
             }
-            e.k.data = plain[0], e.v.data = plain[1], e.k.dtype = e.v.dtype = rows, e.k.scale = e.v.scale = NULL;
-            e.k.stride[0] = e.v.stride[0] = K * KV_HEADS * D, e.k.stride[1] = e.v.stride[1] = KV_HEADS * D, e.k.stride[2] = e.v.stride[2] = D;
-            e.seq.block_table = NULL, e.seq.page_size = e.seq.max_pages = e.seq.pages = 0;
-            e.o.data = o, e.lse = NULL;
-            e.o.stride[0] = q_len * heads * D, e.o.stride[1] = heads * D, e.o.stride[2] = D;
-            if (b >= 0) {
-                e.batch = 1;
-                e.q.data = (const char *)e.q.data + (size_t)(b * e.q.stride[0]) * dtype_size(e.q.dtype);
-                e.k.data = (char *)plain[0] + (size_t)(b * K * KV_HEADS * D) * size, e.v.data = (char *)plain[1] + (size_t)(b * K * KV_HEADS * D) * size;
-                e.seq.used_q = used_q + b, e.seq.used_k = used_k + b, e.seq.start_k = n % 2 ? start_k + b : NULL;
-            }
-            CHECK(!attn_forward(&e), "%s", c.message);
-            for (int64_t i = 0; i < (b < 0 ? B : 1) * q_len * heads; i++) {
-                const int64_t of = b < 0 ? i / heads / q_len : b, row = i + (b < 0 ? 0 : b * q_len * heads);
-                /* nor are those of few rows, which are read where they lie: their bits are those of their types */
-                if (i / heads % q_len >= used_q[of] || (mixed && used_q[of] <= 16 && len_k[of] - (n % 2 ? start[of] : 0) > 64)) continue;
-                CHECK(!memcmp(o + i * D, all + row * D, D * 4), "way %d, sequence %d, row %d: other bits", n, b, (int)i);
-            }
-            free(o), free(q);
         }
-        free(all), free(plain[0]), free(plain[1]);
+        float *o = (float *)proof_zeros(B * d->q_len * row, 4);
+        for (int b = -1; b < B; b++) {
+            const int64_t b0 = b < 0 ? 0 : b, batch = b < 0 ? B : 1;
+            attn_desc e = *d;
+            memset(&e.seq, 0, sizeof e.seq);
+            memset(&e.q, 0, sizeof e.q), memset(&e.k, 0, sizeof e.k), memset(&e.v, 0, sizeof e.v), memset(&e.o, 0, sizeof e.o);
+            e.batch = batch, e.lse = NULL;
+            e.q.data = (char *)plain[0] + (size_t)(b0 * d->q_len * row) * size;
+            e.k.data = (char *)plain[1] + (size_t)(b0 * KV) * size, e.v.data = (char *)plain[2] + (size_t)(b0 * KV) * size;
+            e.q.dtype = e.k.dtype = e.v.dtype = rows;
+            e.o.data = o, e.o.dtype = ATTN_F32;
+            e.seq.used_q = used_q + b0, e.seq.used_k = used_k + b0, e.seq.start_k = n % 2 ? start_k + b0 : NULL;
+            CHECK(!attn_forward(&e), "%s", c.message);
+            for (int64_t x = 0; x < batch * d->q_len * HEADS; x++) {
+                const int64_t of = b0 + x / HEADS / d->q_len, i = x / HEADS % d->q_len;
+                /* few rows of mixed types are read where they lie, by a kernel of those types */
+                if (i >= used_q[of] || (mixed && used_q[of] <= 16 && len_k[of] - (n % 2 ? start[of] : 0) > 64)) continue;
+                CHECK(!memcmp(o + x * D, (const float *)d->o.data + proof_row(d, &of_o, of, i, x % HEADS), D * 4),
+                      "way %d, sequence %d alone: %d, row %d: other bits", n, (int)of, b >= 0, (int)i);
+            }
+        }
+        free(o), free(plain[0]), free(plain[1]), free(plain[2]);
         proof_free(&c);
     }
 }
