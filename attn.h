@@ -3186,12 +3186,12 @@ typedef struct attn__kernels {
     void (*bwd_row)(const struct attn__bwd *job, const attn__sequence_view *s,
         const struct attn__bwd_tile *t, const struct attn__bwd_how *how, int64_t r, int64_t start,
         int64_t end);
-    void (*bwd_row_whole)(const struct attn__bwd *job, const attn__sequence_view *s,
-        const struct attn__bwd_tile *t, const struct attn__bwd_how *how, int64_t r, int64_t width);
+    void (*bwd_row_whole)(const struct attn__bwd *job, const struct attn__bwd_tile *t,
+        const struct attn__bwd_how *how, int64_t r, int64_t width);
     void (*add_seen)(const unsigned char *seen, int64_t count, const float *A, int64_t step,
         const float *B, int64_t ldb, float *C, int64_t columns);
     void (*bwd_store)(const struct attn__bwd *job, const attn_out *out, int64_t at,
-        const float *row, int64_t dim, float scale);
+        const float *row, int64_t dim);
     void (*backward_dq)(const struct attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
         int64_t row0, int64_t rows);
     void (*bias_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
@@ -5253,8 +5253,8 @@ typedef struct attn__bwd {
     int64_t rows_held, first;                 /* rows held, the first of them */
     int64_t block_bytes, held_bytes, scratch; /* blocks of a thread; rows held; all of a thread */
     char *workspace;
-    /* [rows]: lse in base 2; dout . o - dlse; not 0 where q or dout is not finite */
-    float *L, *delta, *bad;
+    /* [rows]: lse; dout . o - dlse; not 0 where q or dout is not finite */
+    float *lse, *delta, *bad;
     /* f32 copies [rows_held][q_ld], [rows_held][v_ld]; the same as pairs of bf16, in half of that,
      * where Q K^T, dO V^T are products of bf16; partials [splits][rows_held][q_ld] */
     float *q, *dout, *dq;
@@ -5278,7 +5278,7 @@ static int64_t attn__bwd_splits(int64_t k_len, int64_t kv_heads, int standard) {
     if (standard) return 1;
     return attn__max(1, attn__min(attn__min(8, attn__ceil_div(16, kv_heads)), k_len / 256));
 }
-/* The first of the rows of (sequence, kv head) in L, delta, bad; row r is r beyond. In q, dout and
+/* The first of the rows of (sequence, kv head) in lse, delta, bad; row r is r beyond. In q, dout and
  * dq it is job->first less. */
 static int64_t attn__bwd_row(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
     return (s->q_batch * job->d->q_len + s->q_first) * job->d->heads +
@@ -5494,11 +5494,11 @@ static attn_status attn__bwd_run(const attn_desc *d, const attn_grad *g, const a
     job.d = d;
     job.g = g;
     job.workspace = (char *)d->workspace;
-    job.L = (float *)(void *)(job.workspace + job.planned * job.scratch);
-    job.delta = job.L + job.rows;
+    job.lse = (float *)(void *)(job.workspace + job.planned * job.scratch);
+    job.delta = job.lse + job.rows;
     job.bad = job.delta + job.rows;
     if (!job.whole_heads)
-        attn__bwd_lay(&job, (char *)job.L + attn__round_up(3 * job.rows * 4, ATTN__ALIGN));
+        attn__bwd_lay(&job, (char *)job.lse + attn__round_up(3 * job.rows * 4, ATTN__ALIGN));
     if (job.standard) {
         job.P = job.dq + job.rows * job.q_ld;
         job.dS = job.P + job.rows * job.ld;
@@ -6559,7 +6559,8 @@ typedef struct attn__bwd_tile {
 } attn__bwd_tile;
 /* What the elementwise part of a tile is told beside its rows. */
 typedef struct attn__bwd_how {
-    int64_t row; /* of row 0 in L and delta */
+    int64_t row; /* of row 0 in lse and delta */
+    float scale; /* of dS */
     int cap;     /* dS goes through the slope of the softcap */
     int hide;    /* hidden pairs are 0, whatever the rest is */
 } attn__bwd_how;
@@ -6682,12 +6683,12 @@ static int attn__bwd_scores(const attn__bwd *job, const attn__sequence_view *s, 
     const int plain = gr->whole && !job->extras && !(d->dropout > 0);
     /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may have a
      * score of -infinity beside a NaN */
-    const attn__bwd_how how = {base, attn__capped(d) && !for_bias, !*bad};
+    const attn__bwd_how how = {base, for_bias ? 1 : d->scale, attn__capped(d) && !for_bias, !*bad};
     for (int64_t g = 0, start, end; g < gr->n; g++) {
         attn__bwd_columns(gr, g, t->kb, &start, &end);
         for (int64_t r = gr->row[g]; r < gr->row[g + 1]; r++) {
             if (plain) {
-                isa->bwd_row_whole(job, s, t, &how, r, width);
+                isa->bwd_row_whole(job, t, &how, r, width);
                 continue;
             }
             for (int n = 0; n < 2; n++) { /* what no row of the group sees */
@@ -6806,9 +6807,9 @@ static void attn__bwd_store_keys(
     const attn_out *dk = &job->g->dk, *dv = &job->g->dv;
     for (int64_t j = t->kb; j < t->ke; j++) {
         isa->bwd_store(job, dk, attn__k_at(d, s, dk->stride, j, t->kv_head),
-            t->dK + (j - t->kb) * job->q_ld, d->head_dim, d->scale);
+            t->dK + (j - t->kb) * job->q_ld, d->head_dim);
         isa->bwd_store(job, dv, attn__k_at(d, s, dv->stride, j, t->kv_head),
-            t->dV + (j - t->kb) * job->v_ld, d->v_dim, 1);
+            t->dV + (j - t->kb) * job->v_ld, d->v_dim);
     }
 }
 /* Tokens of the buffer that are no keys: gradient 0. */
@@ -6819,10 +6820,10 @@ static void attn__bwd_no_keys(const attn__bwd *job, const attn__sequence_view *s
             start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
     for (int64_t j = -start; j < capacity - start; j++) {
         if (j >= 0 && j < s->k_len) continue;
-        isa->bwd_store(job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head), NULL,
-            d->head_dim, 1);
         isa->bwd_store(
-            job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head), NULL, d->v_dim, 1);
+            job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head), NULL, d->head_dim);
+        isa->bwd_store(
+            job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head), NULL, d->v_dim);
     }
 }
 static void attn__backward_split(const attn__bwd *job, const attn__sequence_view *s,
@@ -14268,12 +14269,12 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
 #if ATTN__BACKWARD
 /* ---- >>backward: flash ----
  *   P = exp(S - lse)       D = dout . o - dlse
- *   dV = P^T dO             dP = dO V^T                dS = P (dP - D)
- *   dQ = scale dS K         dK = scale dS^T Q
+ *   dV = P^T dO             dP = dO V^T                dS = scale P (dP - D)
+ *   dQ = dS K               dK = dS^T Q
  * Five products over blocks of BK keys (outside) and BQ rows (inside), in the tiles above. */
 
-/* L, delta and f32 copies of some rows of one (sequence, kv head). A row that saw nothing has L =
- * +infinity: all its p are 0. */
+/* lse, delta and f32 copies of some rows of one (sequence, kv head). A row that saw nothing has an lse
+ * of +infinity: all its p are 0. */
 static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_view *s,
     int64_t kv_head, int64_t row0, int64_t rows) {
     const attn_desc *d = job->d;
@@ -14305,60 +14306,42 @@ static void ATTN__(backward_rows)(const attn__bwd *job, const attn__sequence_vie
             sum = ATTN__(fma)(ATTN__(load_some)(d->o.data, d->o.dtype, o_at + c, d->v_dim - c),
                 ATTN__(load)(dout + c), sum);
         job->delta[row] = ATTN__(reduce_add)(sum) - (job->g->dlse ? job->g->dlse[at] : 0);
-        job->L[row] = attn__bits(d->lse[at]) == 0xff800000u
-                          ? -ATTN__NEG_INF
-                          : (float)((double)d->lse[at] * ATTN__LOG2E);
+        job->lse[row] = attn__bits(d->lse[at]) == 0xff800000u ? -ATTN__NEG_INF : d->lse[at];
     }
 }
 
-/* S and dP become P (with dropout, for dV) and dS over n columns. F, G: dropout factors and softcap
- * slopes, or NULL. `hidden`: some keys may be, and their p and dS are 0 whatever lse, delta, dP
- * and G are. Nine parameters: every one a value of this row. */
-ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float k, float L, float delta,
-    const float *F, const float *G, int hidden) {
-    const ATTN__V scale = ATTN__(set1)(k), minus = ATTN__(set1)(-L), less = ATTN__(set1)(delta),
-                  zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f);
+/* S and dP become P (with dropout, for dV) and `scale` times dS over n columns. F, G: dropout factors
+ * and softcap slopes, or NULL. natural times S is the score: from it the lse is subtracted before
+ * anything is rounded, and divided by 4, for either may be as large as f32 can say; p is at most 1
+ * however the lse was rounded. `hidden`: some keys may be, and their p and dS are 0 whatever lse,
+ * delta, dP and G are. Ten parameters: every one a value of this row. */
+ATTN__INLINE void ATTN__(grad_row)(float *S, float *dP, int64_t n, float natural, float lse,
+    float delta, float scale, const float *F, const float *G, int hidden) {
+    const ATTN__V minus = ATTN__(set1)(-natural * ATTN__HELD),
+                  held = ATTN__(set1)(lse * ATTN__HELD),
+                  power = ATTN__(set1)((float)-ATTN__LOG2E / ATTN__HELD),
+                  less = ATTN__(set1)(delta), by = ATTN__(set1)(scale), zero = ATTN__(set1)(0),
+                  lowest = ATTN__(set1)(-3.4028234e38f);
     for (int64_t c = 0; c < n; c += ATTN__W) {
-        ATTN__V s = ATTN__(load)(S + c), p = ATTN__(exp2)(ATTN__(fma)(s, scale, minus)),
-                dp = ATTN__(load)(dP + c), f = p;
+        const ATTN__V s = ATTN__(load)(S + c),
+                      p = ATTN__(exp2)(ATTN__(max)(zero, ATTN__(fma)(s, minus, held)) * power);
+        ATTN__V dp = ATTN__(load)(dP + c), f = p;
         if (F) {
             f = p * ATTN__(load)(F + c);
             dp = dp * ATTN__(load)(F + c);
             ATTN__ROUNDED(dp);
         }
         ATTN__(store)(S + c, hidden ? ATTN__(pick)(s, lowest, zero, f) : f);
-        dp = p * (dp - less);
+        dp = p * (dp - less) * by;
         if (G) dp = dp * ATTN__(load)(G + c);
         ATTN__(store)(dP + c, hidden ? ATTN__(pick)(s, lowest, zero, dp) : dp);
     }
 }
-/* A row of which the lse is huge, so that its own rounding is worth many powers of 2: S becomes the
- * power of 2 of p, at most 0 as that of any probability is; hidden keys stay -infinity. */
-ATTN__NOINLINE void ATTN__(far_powers)(float *S, int64_t n, attn__unit unit, float lse) {
-    const int nothing = attn__bits(lse) == 0xff800000u; /* saw no key: all p are 0 */
-    const ATTN__V zero = ATTN__(set1)(0), lowest = ATTN__(set1)(-3.4028234e38f),
-                  hidden = ATTN__(set1)(ATTN__NEG_INF),
-                  minus = ATTN__(set1)(-(float)(unit.natural * (double)ATTN__HELD)),
-                  held = ATTN__(set1)(lse * ATTN__HELD),
-                  power = ATTN__(set1)((float)ATTN__LOG2E / ATTN__HELD);
-    for (int64_t c = 0; c < n; c += ATTN__W) {
-        ATTN__V s = ATTN__(load)(S + c), x = ATTN__(max)(zero, ATTN__(fma)(s, minus, held)) * power;
-        x = ATTN__(max)(lowest, zero - x);
-        ATTN__(store)(S + c, nothing ? hidden : ATTN__(pick)(s, lowest, hidden, x));
-    }
-}
 /* A row of which the lse is NaN spoils every key that it sees, one with a score
  * of -infinity too. */
-ATTN__NOINLINE void ATTN__(nan_powers)(const attn__query *q, float *S, int64_t j0, int64_t n) {
+ATTN__NOINLINE void ATTN__(nan_scores)(const attn__query *q, float *S, int64_t j0, int64_t n) {
     for (int64_t c = 0; c < n; c++)
         S[c] = attn__sees(q, j0 + c) ? attn__float(0x7fc00000u) : ATTN__NEG_INF;
-}
-/* A row of a tile, keys j0 ..: scores become powers of 2 of p where L is far. */
-ATTN__INLINE void ATTN__(far_lse)(
-    const attn__query *q, float *S, int64_t j0, int64_t n, attn__unit unit) {
-    const float lse = q->d->lse[attn__lse_at(q->d, q->s, q->i, q->h)];
-    if (attn__is_nan((double)lse)) ATTN__(nan_powers)(q, S, j0, n);
-    else ATTN__(far_powers)(S, n, unit, lse);
 }
 
 /* Groups of up to MR rows of a row block, and the keys that each sees. */
@@ -14367,10 +14350,8 @@ ATTN__INLINE void ATTN__(far_lse)(
 ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_view *s,
     const attn__bwd_tile *t, const attn__bwd_how *how, int64_t r, int64_t start, int64_t end) {
     const attn_desc *d = job->d;
-    const attn__unit unit = attn__score_unit(d, job->extras);
     const attn__query q = attn__query_within(attn__bwd_query(job, s, t, r), t->kb, t->ke);
     const int64_t n = end - start, key = t->kb + start;
-    const int distant = attn__far(job->L[how->row + r]);
     float *S = t->P + r * t->ld + start, *dP = t->dS + r * t->ld + start, *F = NULL, *G = NULL;
     if (how->cap) {
         G = t->extra + job->BK + start;
@@ -14388,24 +14369,23 @@ ATTN__INLINE void ATTN__(bwd_row)(const attn__bwd *job, const attn__sequence_vie
         for (int64_t c = 0; c < n; c += ATTN__W) ATTN__(store)(F + c, ATTN__(set1)(1));
         ATTN__(drop_row)(&q, F, key, n);
     }
-    if (distant) ATTN__(far_lse)(&q, S, key, n, unit);
-    const float k = distant ? 1 : unit.exp2, L = distant ? 0 : job->L[how->row + r],
-                delta = job->delta[how->row + r];
-    if (!F && !G) ATTN__(grad_row)(S, dP, n, k, L, delta, NULL, NULL, how->hide);
-    else ATTN__(grad_row)(S, dP, n, k, L, delta, F, G, how->hide);
-}
-/* The same for all columns of a row that sees them all, without extras and dropout. */
-ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__sequence_view *s,
-    const attn__bwd_tile *t, const attn__bwd_how *how, int64_t r, int64_t width) {
-    const attn__unit unit = attn__score_unit(job->d, job->extras);
-    float *S = t->P + r * t->ld, *dP = t->dS + r * t->ld, L = job->L[how->row + r];
-    const int distant = attn__far(L);
-    if (distant) {
-        const attn__query q = attn__bwd_query(job, s, t, r);
-        ATTN__(far_lse)(&q, S, t->kb, width, unit);
+    float natural = (float)attn__score_unit(d, job->extras).natural, lse = job->lse[how->row + r];
+    if (attn__is_nan((double)lse)) {
+        ATTN__(nan_scores)(&q, S, key, n);
+        natural = 1;
+        lse = 0;
     }
-    ATTN__(grad_row)(S, dP, width, distant ? 1 : unit.exp2, distant ? 0 : L,
-        job->delta[how->row + r], NULL, NULL, 0);
+    const float delta = job->delta[how->row + r];
+    if (!F && !G)
+        ATTN__(grad_row)(S, dP, n, natural, lse, delta, how->scale, NULL, NULL, how->hide);
+    else ATTN__(grad_row)(S, dP, n, natural, lse, delta, how->scale, F, G, how->hide);
+}
+/* The same for all columns of a row that sees them all, without extras and dropout: products are
+ * times `scale` the scores. */
+ATTN__INLINE void ATTN__(bwd_row_whole)(const attn__bwd *job, const attn__bwd_tile *t,
+    const attn__bwd_how *how, int64_t r, int64_t width) {
+    ATTN__(grad_row)(t->P + r * t->ld, t->dS + r * t->ld, width, job->d->scale,
+        job->lse[how->row + r], job->delta[how->row + r], how->scale, NULL, NULL, 0);
 }
 
 /* C[columns] += the sum of A[n * step] times row n of B over the n < count that are seen. */
@@ -14420,18 +14400,18 @@ static void ATTN__(add_seen)(const unsigned char *seen, int64_t count, const flo
     }
 }
 
-/* out = scale * row, or 0, or added to what is there. */
-static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t at,
-    const float *row, int64_t dim, float scale) {
+/* out = row, or 0, or added to what is there. */
+static void ATTN__(bwd_store)(
+    const attn__bwd *job, const attn_out *out, int64_t at, const float *row, int64_t dim) {
     attn__fetch(out->data, out->dtype, at, out->stride[1], dim);
     if (!(job->d->flags & ATTN_ACCUMULATE) && row) {
-        ATTN__(narrow)(out->data, out->dtype, at, row, dim, scale);
+        ATTN__(narrow)(out->data, out->dtype, at, row, dim, 1);
         return;
     }
     if (!ATTN__ONLY_F32 && row &&
         out->dtype == ATTN_F64) { /* f32 would round what many calls have added */
         double *sum = (double *)out->data + at;
-        for (int64_t c = 0; c < dim; c++) sum[c] += (double)(row[c] + 0.0f) * (double)scale;
+        for (int64_t c = 0; c < dim; c++) sum[c] += (double)(row[c] + 0.0f);
         return;
     }
     ATTN__V zero = ATTN__(set1)(0); /* -0 of the row becomes +0, as in narrow */
@@ -14439,15 +14419,15 @@ static void ATTN__(bwd_store)(const attn__bwd *job, const attn_out *out, int64_t
     for (int64_t c = 0; c < dim; c += ATTN__W) {
         if (row)
             ATTN__(store_some)(out->data, out->dtype, at + c,
-                ATTN__(fma)(ATTN__(load)(row + c) + zero, ATTN__(set1)(scale),
-                    ATTN__(load_some)(out->data, out->dtype, at + c, dim - c)),
+                (ATTN__(load)(row + c) + zero) +
+                    ATTN__(load_some)(out->data, out->dtype, at + c, dim - c),
                 dim - c);
         else if (!(job->d->flags & ATTN_ACCUMULATE))
             ATTN__(store_some)(out->data, out->dtype, at + c, ATTN__(set1)(0), dim - c);
     }
 }
 
-/* dq = scale * the sum of the partials, in order. */
+/* dq = the sum of the partials, in order. */
 static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
     int64_t row0, int64_t rows) {
     const attn_desc *d = job->d;
@@ -14460,7 +14440,7 @@ static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view 
                     ATTN__(load)(sum + c) + ATTN__(load)(sum + p * job->rows_held * job->q_ld + c));
         ATTN__(bwd_store)(job, &job->g->dq,
             attn__q_at(s, job->g->dq.stride, r / job->group, kv_head * job->group + r % job->group),
-            sum, d->head_dim, d->scale);
+            sum, d->head_dim);
     }
 }
 

@@ -268,6 +268,75 @@ static void test_huge_lse(void **state)
     }
 }
 
+/* Scores that f32 has exactly, of any size: from them the lse is subtracted before anything is rounded. An lse that is too small, by
+ * rounding or as of another call, makes no p above 1. */
+static void test_exact_scores(void **state)
+{
+    enum { KEYS = 40, ROWS = 12, DIM = 4, ALL = KEYS * DIM };
+    static const char *const backends[] = { "reference", "flash", "standard" };
+    static const float sizes[] = { 1, 60, 1000, 16000, -16000, 60000 };
+    static float q[ROWS * DIM], k[ALL], v[ALL], dout[ROWS * DIM], o[ROWS * DIM], lse[ROWS], grads[2][3][ALL];
+    uint64_t r = 79;
+    (void)state;
+    for (int n = 0; n < 12; n++) {
+        const float size = sizes[n / 2];
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        for (int i = 0; i < ALL; i++) v[i] = (float)random_gauss(&r), k[i] = i % DIM == 0 ? size : i % DIM == 1 ? (float)(i / DIM % 7) : 0;
+        for (int i = 0; i < ROWS * DIM; i++) dout[i] = (float)random_gauss(&r), q[i] = i % DIM == 0 ? 1 : i % DIM == 1 ? (float)(i / DIM % 5) * 0.5f : 0;
+        d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.scale = 1, d.flags = ATTN_SCALE | (n % 4 > 1 ? ATTN_CAUSAL : 0);
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse, d.threads = 1;
+        for (int b = 0; b < 3; b++) {
+            float (*to)[ALL] = grads[b > 0];
+            d.backend = backends[b], g.dout.data = dout, g.dq.data = to[0], g.dk.data = to[1], g.dv.data = to[2];
+            if (b == 0) {
+                assert_ok(attn_forward(&d));
+                for (int i = 0; i < ROWS && n % 2; i++) lse[i] -= 3;
+            }
+            assert_ok(attn_backward(&d, &g));
+            for (int t = 0; t < 3; t++)
+                for (int i = 0; i < (t ? KEYS : ROWS) * DIM; i++) {
+                    const double want = (double)grads[0][t][i], off = fabs((double)to[t][i] - want);
+                    if (!(off <= 4e-6 * (t == 0 && i % DIM == 0 ? fabs((double)size) + 1 : 1) * (n % 2 ? 20 : 1)))
+                        fail_msg("%s, scores of %g%s: gradient %d[%d] is %g, not %g", d.backend, (double)size, n % 2 ? ", lse too small" : "", t, i, (double)to[t][i], want);
+                }
+        }
+    }
+}
+/* Gradients that f32 holds, of a scale and of q and k that together are ordinary: dS is scaled before it is multiplied by either. */
+static void test_scales_apart(void **state)
+{
+    enum { KEYS = 24, ROWS = 10, DIM = 8, ALL = KEYS * DIM };
+    static const char *const backends[] = { "reference", "flash", "standard" };
+    static const struct { float scale, q, k; } cases[] = { { 1e-27f, 1e37f, 1e-10f }, { 1e-27f, 1e-10f, 1e37f }, { 1e-20f, 1e33f, 1e-13f }, { 1e-20f, 1e-13f, 1e33f } };
+    static float q[ROWS * DIM], k[ALL], v[ALL], dout[ROWS * DIM], o[ROWS * DIM], lse[ROWS], grads[2][3][ALL];
+    uint64_t r = 80;
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        for (int i = 0; i < ALL; i++) v[i] = (float)random_gauss(&r), k[i] = (float)(0.3 * random_gauss(&r)) * cases[n].k;
+        for (int i = 0; i < ROWS * DIM; i++) dout[i] = (float)random_gauss(&r), q[i] = (float)(0.3 * random_gauss(&r)) * cases[n].q;
+        d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.scale = cases[n].scale, d.flags = ATTN_SCALE;
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse, d.threads = 1;
+        for (int b = 0; b < 3; b++) {
+            float (*to)[ALL] = grads[b > 0];
+            d.backend = backends[b], g.dout.data = dout, g.dq.data = to[0], g.dk.data = to[1], g.dv.data = to[2];
+            if (b == 0) assert_ok(attn_forward(&d));
+            assert_ok(attn_backward(&d, &g));
+            for (int t = 0; t < 3; t++) {
+                double most = 0;
+                for (int i = 0; i < (t ? KEYS : ROWS) * DIM; i++) most = fmax(most, fabs((double)grads[0][t][i]));
+                for (int i = 0; i < (t ? KEYS : ROWS) * DIM; i++) {
+                    const double want = (double)grads[0][t][i];
+                    if (most > 1e-30 && !(fabs((double)to[t][i] - want) <= 1e-5 * most))
+                        fail_msg("%s, scale %g, q %g, k %g: gradient %d[%d] is %g, not %g", d.backend, (double)cases[n].scale, (double)cases[n].q, (double)cases[n].k, t, i, (double)to[t][i], want);
+                }
+            }
+        }
+    }
+}
+
 /* Scores beyond 2^16 of which quarters tell the weights: of each the difference to the largest is exact, and its exp as near as ever. */
 static void test_steps_of_huge_scores(void **state)
 {
@@ -692,6 +761,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_huge_bias),       cmocka_unit_test(test_two_biases),        cmocka_unit_test(test_huge_products),
         cmocka_unit_test(test_huge_sink),       cmocka_unit_test(test_huge_merge),        cmocka_unit_test(test_huge_lse), cmocka_unit_test(test_far_windows),
+        cmocka_unit_test(test_exact_scores),      cmocka_unit_test(test_scales_apart),
         cmocka_unit_test(test_steps_of_huge_scores), cmocka_unit_test(test_denormal_values),
         cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
         cmocka_unit_test(test_long_sequences),  cmocka_unit_test(test_growing_scores),
