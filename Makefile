@@ -9,7 +9,7 @@ HIPFLAGS ?= -O3
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 SUDO      = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
-VERSION   = $(shell sed -n 's/.*version \([0-9.]*\),.*/\1/p;q' attn.h)
+VERSION   = $(shell sed -n '1,3s/.*version \([0-9.]*\),.*/\1/p' attn.h)
 
 # A GPU compiler is used where there is one: `make HIPCC=` builds without it.
 HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
@@ -163,6 +163,7 @@ format-check:
 
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
 install:
+	@[ -n "$(VERSION)" ] || { echo "attn.h names no version"; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 attn.h $(DESTDIR)$(PREFIX)/include/attn.h
 	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: attn' \

@@ -471,7 +471,8 @@ typedef struct attn_desc {
 
 /* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse
  * (optional). dbias (optional, f32) has the strides and the broadcast shape of the bias;
- * dsink (optional) [heads]. */
+ * dsink (optional) [heads]. Of a call without queries or sequences dbias stays as it is; with
+ * ATTN_ACCUMULATE a row of it that batch entries or heads share takes one part after the other. */
 typedef struct attn_grad {
     attn_in dout;
     const float *dlse;
@@ -530,7 +531,7 @@ typedef struct attn_plan {
     X(ERR_PHILOX_RANGE,      33, "dropout needs philox_offset, q_len, kv_len and batch * heads below 2^32") \
     X(ERR_THREADS,           34, "threads must not be negative") \
     X(ERR_BACKEND_UNKNOWN,   35, "no backend of that name is registered") \
-    X(ERR_DECLINED,          36, "the backend named does not take this call: attn_query says why") \
+    X(ERR_DECLINED,          36, "no backend, or not the one named, takes this call: attn_query says why") \
     X(ERR_WORKSPACE_SMALL,   38, "the workspace is smaller than attn_query says") \
     X(ERR_WORKSPACE_ALIGN,   39, "the workspace is not aligned to 64 bytes") \
     X(ERR_MEMORY,            40, "out of memory") \
@@ -752,7 +753,8 @@ ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, 
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
  * will have (as dbias) is to be there. g NULL: forward. Where the call would be refused, the plan is
- * empty but for `why`. */
+ * empty but for `why`; what pointers alone decide is left to the call: tensors that are NULL, that
+ * overlap or pass the end of the address space, and the workspace that is given. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
@@ -953,13 +955,25 @@ extern attn_status attn_hip_last_times(
 #if ATTN__PARALLEL && !defined(ATTN_NO_THREADS) && defined(_OPENMP)
 #include <omp.h>
 #endif
+#if defined(ATTN_ONLY_PORTABLE) + defined(ATTN_ONLY_AVX2) + defined(ATTN_ONLY_AVX512) > 1
+#error "one of ATTN_ONLY_PORTABLE, ATTN_ONLY_AVX2 and ATTN_ONLY_AVX512 is the only one"
+#endif
+#if (defined(ATTN_ONLY_AVX2) && defined(ATTN_NO_AVX2)) || \
+    (defined(ATTN_ONLY_AVX512) && defined(ATTN_NO_AVX512))
+#error "the ISA that ATTN_ONLY_ names is left out by ATTN_NO_"
+#endif
+/* the caller may have said so, too */
 #if defined(ATTN_ONLY_PORTABLE) || defined(ATTN_ONLY_AVX512)
+#undef ATTN_NO_AVX2
 #define ATTN_NO_AVX2
 #endif
 #if defined(ATTN_ONLY_PORTABLE) || defined(ATTN_ONLY_AVX2)
+#undef ATTN_NO_AVX512
 #define ATTN_NO_AVX512
 #endif
 #if defined(ATTN_ONLY_PORTABLE)
+#undef ATTN_NO_NEON
+#undef ATTN_NO_SIMD128
 #define ATTN_NO_NEON
 #define ATTN_NO_SIMD128
 #endif
@@ -979,7 +993,8 @@ extern attn_status attn_hip_last_times(
 #if defined(ATTN_ONLY_AVX2) || defined(ATTN_ONLY_AVX512)
 #define ATTN__PORTABLE 0
 #if !ATTN__X86
-#error "ATTN_ONLY_AVX2 and ATTN_ONLY_AVX512 are for x86-64, and not for gcc on Windows"
+#error \
+    "ATTN_ONLY_AVX2 and ATTN_ONLY_AVX512 are for x86-64 and GNU extensions, and not for gcc on Windows"
 #endif
 #else
 #define ATTN__PORTABLE 1
@@ -2355,9 +2370,13 @@ static void attn__span_reach(attn__span *s, const void *data, int64_t low, int64
         s->last = 0;
     }
 }
+/* Whether an axis of int16 steps within pieces, which belong to a tensor whole. */
+ATTN__INLINE int attn__in_pieces(int32_t dtype, int64_t stride) {
+    return dtype == ATTN_INT16 && stride % ATTN_PLANE != 0;
+}
 static void attn__span_of(attn__span *s, const void *data, const int64_t *stride,
     const int64_t *extent, int64_t dim, int32_t dtype) {
-    int64_t low = 0, high = dim;
+    int64_t low = 0, high = 0, least = 0, most = dim; /* steps of axes; a row, or pieces of int16 */
     s->dtype = dtype;
     s->row = attn__bytes(dtype, dim);
     s->stride = stride;
@@ -2365,20 +2384,17 @@ static void attn__span_of(attn__span *s, const void *data, const int64_t *stride
     s->first = s->last = (uintptr_t)data;
     if (!data || extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || dim == 0) return;
     for (int a = 0; a < 3; a++) {
-        int64_t reach = stride[a] * (extent[a] - 1);
-        if (reach < 0) low += reach;
-        else high += reach;
+        const int64_t reach = stride[a] * (extent[a] - 1);
+        const int within = attn__in_pieces(dtype, stride[a]);
+        if (reach < 0) *(within ? &least : &low) += reach;
+        else *(within ? &most : &high) += reach;
     }
-    if (dtype == ATTN_INT16) { /* all of its pieces, without gaps */
-        s->dtype = ATTN_BOOL;
-        s->stride = s->extent = NULL;
-        low = low & -(int64_t)ATTN_PLANE;
-        high = attn__round_up(high, ATTN_PLANE);
-        s->row = 2 * (high - low);
-        attn__span_reach(s, data, 2 * low, 2 * high);
-        return;
+    if (dtype == ATTN_INT16) { /* all of its pieces */
+        least = least & -(int64_t)ATTN_PLANE;
+        most = attn__round_up(most, ATTN_PLANE);
+        s->row = attn__bytes(dtype, most - least);
     }
-    attn__span_reach(s, data, attn__bytes(dtype, low), attn__bytes(dtype, high));
+    attn__span_reach(s, data, attn__bytes(dtype, low + least), attn__bytes(dtype, high + most));
 }
 static void attn__span_flat(attn__span *s, const void *data, int64_t bytes) {
     s->dtype = ATTN_BOOL; /* of one byte */
@@ -2400,7 +2416,7 @@ static int attn__span_axes(const attn__span *s, attn__axis *axis, int64_t *row) 
     for (int a = 0; a < 3 && s->stride; a++) {
         int64_t stride = s->stride[a], step = attn__bytes(s->dtype, stride < 0 ? -stride : stride);
         int at = axes;
-        if (s->extent[a] < 2 || step == 0) continue;
+        if (s->extent[a] < 2 || step == 0 || attn__in_pieces(s->dtype, stride)) continue;
         for (; at > 0 && axis[at - 1].step > step; at--) axis[at] = axis[at - 1];
         axis[at].step = step;
         axis[at].low = 0;
@@ -3871,8 +3887,14 @@ static attn_status attn__cpu_declines(const attn_desc *d, const attn_grad *g, at
                        : g && g->dout.dtype == ATTN_F64 ? "dout"
                                                         : NULL;
     if (!wide) return ATTN_OK;
-    attn__write(plan->why, sizeof plan->why, attn__write(plan->why, sizeof plan->why, 0, wide),
-        " is f64, and only the reference computes in f64");
+#ifdef ATTN_NO_REFERENCE
+    const char *only =
+        " is f64, and only the reference computes in f64, which ATTN_NO_REFERENCE leaves out";
+#else
+    const char *only = " is f64, and only the reference computes in f64";
+#endif
+    attn__write(
+        plan->why, sizeof plan->why, attn__write(plan->why, sizeof plan->why, 0, wide), only);
     return ATTN_ERR_DECLINED;
 }
 /* Whether the products of two types, of sums of so many dims, are those of bf16 as it is: exact, and
@@ -13260,7 +13282,7 @@ ATTN__NOINLINE void ATTN__(thin_widen)(attn__thin *m, const float *scale, float 
         for (int64_t c = 0; c < m->dim; c += attn__thin_line(m->dtype))
             ATTN__(thin_fetch)(m, next + attn__thin_bytes(m->dtype, c), m->dtype);
         float *row = dst + j * m->dim;
-        const int whole = !(ATTN__OWN & ATTN__OWN_NARROW);
+        const int whole = !ATTN__ONLY_F32 && !(ATTN__OWN & ATTN__OWN_NARROW);
         if (whole) attn__get_values(row, m->dim, m->data, m->dtype, at, m->dim);
         for (int64_t c = 0; c < m->dim && (scale || !whole); c += ATTN__W) {
             const int64_t n = attn__min(m->dim - c, ATTN__W);

@@ -39,6 +39,11 @@ one_by_one() {
 }
 whole gcc " -DATTN_ONLY_PORTABLE"
 all_at_once
+syntax="gcc $warn -std=c99 -fsyntax-only -I. -pthread -DATTN_IMPLEMENTATION -x c attn.h"
+check "an only ISA beside what it leaves out" "$syntax -DATTN_ONLY_PORTABLE -DATTN_NO_AVX2 -DATTN_NO_AVX512 -DATTN_NO_NEON -DATTN_NO_SIMD128"
+for pair in "ATTN_ONLY_AVX2 -DATTN_ONLY_PORTABLE:is the only one" "ATTN_ONLY_AVX2 -DATTN_NO_AVX2:is left out by ATTN_NO_"; do
+    check "-D${pair%:*} is refused" "! $syntax -D${pair%:*} 2> $dir/said && grep -q 'error.*${pair#*:}' $dir/said"
+done
 if [ -n "$full" ]; then
     one_by_one
     whole clang " -DATTN_ONLY_PORTABLE"

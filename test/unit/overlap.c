@@ -155,6 +155,30 @@ static void test_int16_between_rows(void **state)
     }
 }
 
+/* New keys and values into a cache of int16 in one buffer, k beside v in each token or in each batch entry: pieces of one lie between
+ * those of the other. One piece further they are the same ones. */
+static void test_int16_side_by_side(void **state)
+{
+    enum { BATCH = 2, KV = 2, WIDE = ATTN_PLANE / KV, TOKENS = 3, NEW = BATCH * KV * WIDE };
+    static int8_t buffer[BATCH * (TOKENS * 2 + 1) * 2 * ATTN_PLANE];
+    static float q[NEW], o[NEW], added[NEW], scale[2][BATCH * TOKENS * KV];
+    static const int32_t used[BATCH] = { 1, 2 };
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        const int in_token = n % 2, shared = n / 2;
+        const int64_t apart = ATTN_PLANE * ((in_token ? 1 : TOKENS) + shared);
+        attn_desc d = { 0 };
+        d.batch = BATCH, d.heads = KV, d.q_len = 1, d.kv_len = TOKENS, d.head_dim = WIDE, d.seq.used_k = used;
+        d.q.data = q, d.o.data = o, d.k.data = buffer, d.v.data = buffer + 2 * apart;
+        d.k.dtype = d.v.dtype = ATTN_INT16;
+        d.k.stride[0] = d.v.stride[0] = 2 * TOKENS * ATTN_PLANE, d.k.stride[1] = d.v.stride[1] = (in_token ? 2 : 1) * ATTN_PLANE;
+        d.k.stride[2] = d.v.stride[2] = WIDE;
+        d.k.scale = scale[0], d.v.scale = scale[1], d.append.k_scale = scale[0], d.append.v_scale = scale[1];
+        d.append.k.data = d.append.v.data = added, d.append.k_cache = buffer, d.append.v_cache = buffer + 2 * apart, d.append.len = 1;
+        assert_int_equal(attn_forward(&d), shared ? ATTN_ERR_OVERLAP : ATTN_OK);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ views */
 enum { B = 3, S = 5, CAP = 9, H = 4, HK = 2, D = 8, ALL = (H + 2 * HK) * D };
 
@@ -345,7 +369,7 @@ static void test_scales_beside_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_int16_between_rows), cmocka_unit_test(test_packed_gradients),
+        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_int16_between_rows), cmocka_unit_test(test_int16_side_by_side), cmocka_unit_test(test_packed_gradients),
         cmocka_unit_test(test_q_beside_cache),
         cmocka_unit_test(test_combined_cache), cmocka_unit_test(test_scales_beside_codes),
     };
