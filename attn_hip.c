@@ -3660,8 +3660,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD) gpu_flash16_forward(g
 }
 
 /* Rows of the table: affects speed, never results. Per shape: plain and aligned; plain,
-   for any alignment and stride, with the same bits; and everything that gpu_modify does,
-   for any alignment. */
+   for any alignment and stride, with the same bits but of a NaN; and everything that gpu_modify
+   does, for any alignment. */
 #define GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
     gpu_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
 #define GPU_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
