@@ -9554,6 +9554,7 @@ static attn_status attn__mpi_check_cut(
 }
 static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, const attn_grad *g) {
     const attn_mpi *m = job->m;
+    ATTN__RULE(ATTN__BACKWARD || job->kind != ATTN__MPI_BACKWARD, ERR_NO_BACKWARD);
     ATTN__RULE(d, ERR_NULL_DESC);
     ATTN__RULE(g || job->kind != ATTN__MPI_BACKWARD, ERR_NULL_GRAD);
     ATTN__RULE(m && (m->split == ATTN_MPI_RANGES || m->split == ATTN_MPI_ZIGZAG), ERR_MPI_SPLIT);

@@ -141,6 +141,9 @@ build/mpi/mpi_test: test/mpi/mpi_test.c test/mpi/mpi_fixed.h build/mpi/impl.o $(
 build/mpi/large: test/mpi/large.c attn.h
 	@mkdir -p $(@D)
 	mpicc -O1 $(STRICT) -DATTN_NO_AVX2 -DATTN_NO_AVX512 $< -o $@ -lm
+build/mpi/lacks: test/mpi/lacks.c attn.h
+	@mkdir -p $(@D)
+	mpicc -O1 $(STRICT) -DATTN_NO_AVX2 -DATTN_NO_AVX512 $< -o $@ -lm
 build/mpi/attn_bench: attn_bench.c attn_hip.c attn.h
 	@mkdir -p $(@D)
 	mpicc -O1 -std=c99 $(WARN) -Werror -DATTN_MPI -DATTN_NO_AVX2 -DATTN_NO_AVX512 -pthread attn_bench.c attn_hip.c -o $@ -lm -ldl

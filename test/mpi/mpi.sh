@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test/mpi/mpi.sh [COUNT [SEED]] - test/mpi/mpi_test.c on 1, 2, 3, 4 and 7 ranks, COUNT random descriptions on each; attn_bench over ranks;
-# it counts as skipped where there is no MPI (make setup). Then the same with device tensors in the simulator of test/hipsim, on 1, 2 and 3
+# test/mpi/mpi.sh [COUNT [SEED]] - test/mpi/mpi_test.c on 1, 2, 3, 4 and 7 ranks, COUNT random descriptions on each; test/mpi/lacks.c;
+# attn_bench over ranks; it counts as skipped where there is no MPI (make setup). Then the same with device tensors in the simulator of test/hipsim, on 1, 2 and 3
 # ranks: of gfx942, whose work is put off as long as nothing waits for it; COUNT above 100: of all chips.
 # test/mpi/mpi.sh large - test/mpi/large.c, a message above 2 GiB.
 set -u
@@ -18,11 +18,15 @@ if [ "$count" = large ]; then
     make -s build/mpi/large && ranks 2 build/mpi/large
     exit
 fi
-make -s build/mpi/mpi_test build/mpi/attn_bench || exit 1
+make -s build/mpi/mpi_test build/mpi/lacks build/mpi/attn_bench || exit 1
 status=0
 for ranks in 1 2 3 4 7; do
     echo "-- $ranks ranks"
     ranks "$ranks" build/mpi/mpi_test --count "$count" --seed $((seed + ranks)) --cost 16 || status=1
+done
+for ranks in 1 3; do
+    echo "-- $ranks ranks of a build without backward"
+    ranks "$ranks" build/mpi/lacks || status=1
 done
 echo "-- attn_bench over ranks"
 python3 test/mpi/scaling_test.py build/mpi/attn_bench || status=1
