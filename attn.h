@@ -3744,18 +3744,24 @@ static attn_status attn__try_plan(
     return b->plan(b->user, d, g, plan);
 }
 
-/* The one function that chooses: for running, for the workspace and for attn_query. The name in
- * the description goes before the environment's, that before attn_set_default's, that before the
- * table. A backend that was named and declines is an error. */
-static attn_status attn__choose(
-    const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
+/* The backend that is named; NULL: none. The name in the description goes before the environment's,
+ * that before attn_set_default's. */
+static attn_status attn__named(const attn_desc *d, const attn_backend **named) {
     const char *name = d->backend && strcmp(d->backend, "auto") ? d->backend : NULL;
     if (!name && !d->backend) name = attn__machine()->backend;
     if (!name && !d->backend) name = ATTN__LOAD(&attn__default_name);
-    *chosen = NULL;
+    *named = NULL;
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
-    if (name && strcmp(name, "auto")) {
-        ATTN__RULE((*chosen = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
+    if (!name || !strcmp(name, "auto")) return ATTN_OK;
+    ATTN__RULE((*named = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
+    return ATTN_OK;
+}
+/* The one function that chooses: for running, for the workspace and for attn_query. A name goes
+ * before the table. A backend that was named and declines is an error. */
+static attn_status attn__choose(
+    const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
+    ATTN__TRY(attn__named(d, chosen));
+    if (*chosen) {
         /* those of this file say how exact they are */
         ATTN__RULE(!(d->tolerance > 0) || attn__is_builtin(*chosen), ERR_TOLERANCE_OTHER);
         return attn__try_plan(*chosen, d, g, plan);
@@ -9717,9 +9723,11 @@ static void attn__mpi_sinks_memory(attn__mpi *job) {
 static attn_status attn__mpi_prepare(
     attn__mpi *job, const attn_desc *d, const attn_grad *g, attn__heads *f) {
     const attn_mpi *m = job->m;
+    const attn_backend *named;
     ATTN__TRY(attn__mpi_check_call(job, d, g));
     ATTN__TRY(attn__mpi_resolve_all(job, d, g));
     ATTN__TRY(attn__mpi_resolve_own(job, d, g));
+    ATTN__TRY(attn__named(&job->own, &named)); /* whatever this rank has to run */
     if (job->gpu) {
         job->staged = m->messages == ATTN_MPI_STAGED ||
                       (m->messages == ATTN_MPI_ASK && !attn__mpi_aware(job->gpu->device->runtime));

@@ -9,10 +9,8 @@ static float *filled(int64_t n, uint64_t seed)
     for (int64_t i = 0; i < n; i++) p[i] = (float)random_normal(&seed);
     return p;
 }
-static void fixed_make(fixed *f, int64_t tokens, int64_t heads, int split, uint32_t flags)
+static void fixed_fill(fixed *f, int64_t tokens, int64_t heads, int split, uint32_t flags)
 {
-    memset(f, 0, sizeof *f);
-    attn_mpi_cut(tokens, split, ranks, f->cut);
     f->own = attn_mpi_tokens(f->cut, split, ranks, rank);
     for (int i = 0; i < 9; i++) f->mem[i] = filled((f->own + 1) * heads * DIM, 100 + (uint64_t)i);
     f->mem[9] = filled(heads * f->own, 9);
@@ -20,6 +18,19 @@ static void fixed_make(fixed *f, int64_t tokens, int64_t heads, int split, uint3
     f->d.q.data = f->mem[0], f->d.k.data = f->mem[1], f->d.v.data = f->mem[2], f->d.o.data = f->mem[3], f->d.lse = f->mem[9];
     f->g.dout.data = f->mem[4], f->g.dq.data = f->mem[5], f->g.dk.data = f->mem[6], f->g.dv.data = f->mem[7];
     f->m.split = split, f->m.q_cut = f->m.k_cut = f->cut;
+}
+static void fixed_make(fixed *f, int64_t tokens, int64_t heads, int split, uint32_t flags)
+{
+    memset(f, 0, sizeof *f);
+    attn_mpi_cut(tokens, split, ranks, f->cut);
+    fixed_fill(f, tokens, heads, split, flags);
+}
+/* The same with all tokens on one rank. */
+static void fixed_one(fixed *f, int who, uint32_t flags)
+{
+    memset(f, 0, sizeof *f);
+    for (int i = who + 1; i <= ranks; i++) f->cut[i] = TOKENS;
+    fixed_fill(f, TOKENS, HEADS, 0, flags);
 }
 static void fixed_free(fixed *f) { for (int i = 0; i < 10; i++) free(f->mem[i]); }
 
@@ -118,6 +129,13 @@ static attn_status fixed_call(fixed *f, int back)
 {
     return back ? attn_mpi_backward(&f->d, &f->g, &f->m, MPI_COMM_WORLD) : attn_mpi_forward(&f->d, &f->m, MPI_COMM_WORLD);
 }
+/* q and o of all ranks, as decode has them */
+static attn_desc decoding(const fixed *f, float *whole)
+{
+    attn_desc d = f->d;
+    d.q_len = 3, d.q.data = whole, d.o.data = whole + 3 * HEADS * DIM, d.lse = NULL, d.flags = 0;
+    return d;
+}
 static int untouched(const fixed *f, int back)
 {
     int ok = 1;
@@ -176,6 +194,26 @@ static void one_ranks_fault(void)
     fixed_free(&f);
 }
 
+/* A backend that is not there, named by one rank without tokens, or by all where no row sees a key. */
+static void backend_of_nothing(void)
+{
+    for (int n = 0; n < 6; n++) {
+        fixed f;
+        char message[256] = "", says[32];
+        const int decode = n / 2 == 2, back = n / 2 == 1, who = n % 2 ? ranks - 1 : n / 2 % ranks;
+        float *whole = filled(6 * HEADS * DIM, 12);
+        fixed_one(&f, (who + 1) % ranks, ATTN_CAUSAL | ATTN_OFFSET);
+        f.d.offset = n % 2 ? -TOKENS : 0, f.d.message = message, f.d.message_size = sizeof message;
+        if (n % 2 || rank == who) f.d.backend = "abacus";
+        attn_desc d = decoding(&f, whole);
+        d.flags = f.d.flags;
+        snprintf(says, sizeof says, ": rank %d", who);
+        const attn_status s = decode ? attn_mpi_decode(&d, &f.m, MPI_COMM_WORLD) : fixed_call(&f, back);
+        expect(s == ATTN_ERR_BACKEND_UNKNOWN && ends(message, says) && untouched(&f, back), "no such backend, nothing to run", s ? message : "not refused");
+        free(whole), fixed_free(&f);
+    }
+}
+
 /* Two ranks' faults: the status of the larger number, and whose it is. */
 static void two_ranks_faults(void)
 {
@@ -207,13 +245,6 @@ static void even_parts(void)
                 ok &= all == tokens;
             }
     expect(ok, "attn_mpi_cut", "parts that are not even");
-}
-/* q and o of all ranks, as decode has them */
-static attn_desc decoding(const fixed *f, float *whole)
-{
-    attn_desc d = f->d;
-    d.q_len = 3, d.q.data = whole, d.o.data = whole + 3 * HEADS * DIM, d.lse = NULL, d.flags = 0;
-    return d;
 }
 /* The host rounds upwards: the same bits as if it did not, and it does so afterwards; the thread can be cancelled as before. Of SSE's mode
  * fegetround says nothing: a sum does. */
@@ -481,6 +512,7 @@ static void fixed_tests(void)
     const attn_backend counted = { .name = "counted", .abi = ATTN_ABI, .plan = counted_plan, .run = counted_run };
     expect(attn_register(&counted) == ATTN_OK, "register", "refused");
     one_ranks_fault();
+    backend_of_nothing();
     two_ranks_faults();
     even_parts();
     state_of_thread();
