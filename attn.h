@@ -8407,11 +8407,14 @@ static void attn__mpi_keep(attn__mpi *job, void *p, int64_t bytes, int held) {
     job->held[job->memories] = (unsigned char)held;
     job->bytes[job->memories++] = (size_t)bytes;
 }
+static void attn__mpi_no_memory(attn__mpi *job) {
+    if (!job->status) job->status = job->own.alloc ? ATTN_ERR_MEMORY : ATTN__NO_MEMORY;
+}
 static void *attn__mpi_take(attn__mpi *job, int64_t bytes) {
     void *p = NULL;
     if ((uint64_t)bytes < SIZE_MAX - 4 * ATTN__ALIGN) p = attn__get(job->own.alloc, (size_t)bytes);
     if (!p) {
-        job->status = job->status ? job->status : ATTN_ERR_MEMORY;
+        attn__mpi_no_memory(job);
         return NULL;
     }
     attn__mpi_keep(job, p, bytes, 0);
@@ -8762,7 +8765,7 @@ static void attn__mpi_run(attn__mpi *job, attn_desc *d, const attn_grad *g) {
         attn__put(d->alloc, job->work, job->work_size);
         job->work = attn__get(d->alloc, plan.workspace_size);
         job->work_size = job->work ? plan.workspace_size : 0;
-        if (!job->work) job->status = ATTN_ERR_MEMORY;
+        if (!job->work) attn__mpi_no_memory(job);
     }
     if (job->status) return;
     d->workspace = job->work_size ? job->work : NULL;

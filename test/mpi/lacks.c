@@ -1,7 +1,9 @@
-/* lacks.c - what a build without backward says over MPI: what its calls on one machine say, on every rank. */
+/* lacks.c - what a build without backward and malloc says over MPI: what its calls on one machine say, on every rank. */
+#define _DEFAULT_SOURCE
 #define ATTN_IMPLEMENTATION
 #define ATTN_MPI
 #define ATTN_NO_BACKWARD
+#define ATTN_NO_MALLOC
 #include "attn.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,17 @@ static void expect(attn_status s, attn_status wanted, const char *what)
     if (s == wanted) passed++;
     else printf("FAIL rank %d of %d, %s: %s\n", rank, ranks, what, attn_status_name(s)), failed++;
 }
+
+static int64_t calls, fail_call, alive;
+static void *memory_get(void *user, size_t size, size_t align)
+{
+    void *p = NULL;
+    (void)user;
+    if (++calls == fail_call || posix_memalign(&p, align, size)) return NULL;
+    alive++;
+    return p;
+}
+static void memory_put(void *user, void *p, size_t size) { (void)user, (void)size, alive -= p != NULL, free(p); }
 
 int main(int argc, char **argv)
 {
@@ -33,6 +46,19 @@ int main(int argc, char **argv)
         expect(attn_mpi_backward(&d, &g, &m, MPI_COMM_WORLD), ATTN_ERR_NO_BACKWARD, "backward without dq");
         expect(attn_mpi_backward(&d, NULL, &m, MPI_COMM_WORLD), ATTN_ERR_NO_BACKWARD, "backward without gradients");
         expect(attn_mpi_backward(rank ? &d : NULL, &g, &m, MPI_COMM_WORLD), ATTN_ERR_NO_BACKWARD, "backward without a description on rank 0");
+        const attn_alloc memory = { memory_get, memory_put, NULL };
+        d.flags = 0, d.offset = 0;
+        expect(attn_mpi_forward(&d, &m, MPI_COMM_WORLD), ATTN_ERR_NO_MALLOC, "forward");
+        if (!n) expect(attn_mpi_decode(&d, &m, MPI_COMM_WORLD), ATTN_ERR_NO_MALLOC, "decode");
+        d.alloc = &memory;
+        attn_status s = ATTN_ERR_MEMORY;
+        for (int64_t at = 0; s == ATTN_ERR_MEMORY && at < 40; at++) {         /* each allocation of one rank fails, its workspace's last */
+            calls = 0, fail_call = rank ? 0 : at + 1;
+            s = attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+            if (s) expect(s, ATTN_ERR_MEMORY, "forward, no memory");
+        }
+        expect(s, ATTN_OK, "forward with an allocator");
+        if (alive) expect(ATTN_ERR_MEMORY, ATTN_OK, "memory is not given back");
     }
     int64_t mine[2] = { passed, failed }, all[2];
     MPI_Allreduce(mine, all, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);

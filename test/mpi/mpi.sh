@@ -25,7 +25,7 @@ for ranks in 1 2 3 4 7; do
     ranks "$ranks" build/mpi/mpi_test --count "$count" --seed $((seed + ranks)) --cost 16 || status=1
 done
 for ranks in 1 3; do
-    echo "-- $ranks ranks of a build without backward"
+    echo "-- $ranks ranks of a build without backward and malloc"
     ranks "$ranks" build/mpi/lacks || status=1
 done
 echo "-- attn_bench over ranks"
