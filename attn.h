@@ -805,8 +805,9 @@ ATTN_API void attn_shutdown(void);
 /* Attention over the ranks of an MPI communicator: sequences that one machine cannot hold, or not
  * compute in time. The description is that of the whole call, the same on every rank: lengths,
  * heads, masks, and the arrays of attn_seq. Of q, k, v, o, lse and the gradients each rank holds
- * its own tokens alone, dense or in strides of its own. Tokens are those of each sequence's buffer,
- * or of the packed buffer where there is one; packed sequences may cross ranks.
+ * its own tokens alone, dense or in strides of its own; where it has none, they may be NULL. Tokens
+ * are those of each sequence's buffer, or of the packed buffer where there is one; packed sequences
+ * may cross ranks.
  *   ATTN_MPI_RANGES  rank r has the tokens [cut[r], cut[r + 1])
  *   ATTN_MPI_ZIGZAG  rank r has [cut[r], cut[r + 1]) and behind it [cut[n - 1 - r], cut[n - r]),
  *                    n = 2 * ranks: causal work is then even
@@ -8374,6 +8375,7 @@ typedef struct attn__mpi {
     attn_desc all, own;                   /* resolved: the whole call, and this rank's tensors */
     attn_grad g;
     int64_t q_batch, k_batch, q_own, k_own; /* batch extents; tokens of this rank */
+    int lse, dlse;                          /* given, on the ranks that have rows */
     const attn_backend *gpu;                /* of device tensors, else NULL */
     int staged;                             /* its messages go through host memory */
     const float *alibi, *sink;              /* in host memory */
@@ -9327,7 +9329,7 @@ static void attn__mpi_heads_memory(attn__mpi *job, attn__heads *f) {
         f->dq = attn__mpi_full(job, 0, grads, d->head_dim);
         f->dk = attn__mpi_full(job, 1, grads, d->head_dim);
         f->dv = attn__mpi_full(job, 1, grads, d->v_dim);
-        if (job->g.dlse) f->dlse = (float *)attn__mpi_full(job, 0, ATTN_F32, 1);
+        if (job->g.dlse || !job->q_own) f->dlse = (float *)attn__mpi_full(job, 0, ATTN_F32, 1);
         job->dq = attn__mpi_hold(
             job, attn__bytes(grads, job->q_batch * job->q_own * d->heads * d->head_dim));
         const int64_t rows = job->k_batch * job->k_own * d->kv_heads;
@@ -9381,7 +9383,7 @@ static void attn__mpi_heads_in(attn__mpi *job, const attn__heads *f) {
     attn__mpi_move_tensor(job, d->o.data, d->o.stride, d->o.dtype, f->o, d->v_dim, 0, 0);
     attn__mpi_move_tensor(job, dout->data, dout->stride, dout->dtype, f->dout, d->v_dim, 0, 0);
     attn__mpi_move_rows(job, d->lse, f->lse, 0);
-    if (job->g.dlse) attn__mpi_move_rows(job, job->g.dlse, f->dlse, 0);
+    if (job->dlse) attn__mpi_move_rows(job, job->g.dlse, f->dlse, 0);
 }
 static void attn__mpi_heads_run(attn__mpi *job, const attn__heads *f) {
     attn_desc d = attn__mpi_heads_desc(job, f);
@@ -9398,7 +9400,7 @@ static void attn__mpi_heads_run(attn__mpi *job, const attn__heads *f) {
     g.dq = attn__mpi_dense_out(f->dq, grads, queries, d.heads, d.head_dim);
     g.dk = attn__mpi_dense_out(f->dk, grads, keys, d.kv_heads, d.head_dim);
     g.dv = attn__mpi_dense_out(f->dv, grads, keys, d.kv_heads, d.v_dim);
-    g.dlse = f->dlse;
+    g.dlse = job->dlse ? f->dlse : NULL;
     d.sink = NULL; /* dsink: attn__mpi_sinks */
     attn__mpi_run(job, &d, &g);
 }
@@ -9407,7 +9409,7 @@ static void attn__mpi_heads_out(attn__mpi *job, const attn__heads *f) {
     const int32_t grads = job->wide ? ATTN_F64 : ATTN_F32;
     if (job->kind != ATTN__MPI_BACKWARD) {
         attn__mpi_move_tensor(job, d->o.data, d->o.stride, d->o.dtype, f->o, d->v_dim, 0, 1);
-        if (d->lse) attn__mpi_move_rows(job, d->lse, f->lse, 1);
+        if (job->lse) attn__mpi_move_rows(job, d->lse, f->lse, 1);
         return;
     }
     char *dk = job->home.at,
@@ -9474,7 +9476,7 @@ static void attn__mpi_decode(attn__mpi *job) {
 /* ---- checks, and that all ranks agree */
 enum { ATTN__AGREED = 48 };
 typedef struct attn__agreement {
-    int n;
+    int n, lse, dlse; /* fields; where in `value` these two are */
     const char *name[ATTN__AGREED];
     /* status and rank; then each field and its complement: of both the largest on any rank */
     uint64_t value[1 + 2 * ATTN__AGREED];
@@ -9483,6 +9485,13 @@ static void attn__mpi_field(attn__agreement *a, const char *name, uint64_t value
     a->name[a->n] = name;
     a->value[1 + 2 * a->n] = value;
     a->value[2 + 2 * a->n++] = ~value;
+}
+/* Whether an array of rows is given, as ranks that have rows say; returns where it is. */
+static int attn__mpi_given(attn__agreement *a, const char *name, const float *rows, int64_t count) {
+    const int at = 1 + 2 * a->n;
+    attn__mpi_field(a, name, rows != NULL);
+    if (!count) a->value[at] = a->value[at + 1] = 0;
+    return at;
 }
 static uint64_t attn__mpi_hash(const void *data, int64_t bytes) { /* FNV-1a */
     uint64_t x = 14695981039346656037u;
@@ -9512,7 +9521,7 @@ static void attn__mpi_fields(const attn__mpi *job, attn__agreement *a) {
     attn__mpi_field(a, "the dtype of k", (uint64_t)d->k.dtype);
     attn__mpi_field(a, "the dtype of v", (uint64_t)d->v.dtype);
     attn__mpi_field(a, "the dtype of o", (uint64_t)d->o.dtype);
-    attn__mpi_field(a, "lse, given or not", d->lse != NULL);
+    a->lse = attn__mpi_given(a, "lse, given or not", d->lse, job->q_own);
     attn__mpi_field(a, "flags", d->flags);
     attn__mpi_field(a, "scale", attn__bits(d->scale));
     attn__mpi_field(a, "softcap", attn__bits(d->softcap));
@@ -9530,7 +9539,7 @@ static void attn__mpi_fields(const attn__mpi *job, attn__agreement *a) {
     attn__mpi_array(a, "k_cut", job->m->k_cut, cuts, 8);
     if (job->kind != ATTN__MPI_BACKWARD) return;
     attn__mpi_field(a, "the dtype of dout", (uint64_t)job->g.dout.dtype);
-    attn__mpi_field(a, "dlse, given or not", job->g.dlse != NULL);
+    a->dlse = attn__mpi_given(a, "dlse, given or not", job->g.dlse, job->q_own);
     attn__mpi_field(a, "dsink, given or not", job->g.dsink != NULL);
 }
 /* The same status on every rank: that of the largest number, or what their fields say. */
@@ -9546,11 +9555,15 @@ static attn_status attn__mpi_agree(attn__mpi *job, int fields, char why[64]) {
     const attn_status s = (attn_status)(a.value[0] >> 32);
     if (s)
         attn__write_number(why, 64, attn__write(why, 64, 0, "rank "), a.value[0] & 0x7fffffff, 0);
-    for (int n = 0; n < a.n && !s; n++)
-        if (a.value[1 + 2 * n] != ~a.value[2 + 2 * n]) {
+    for (int n = 0; n < a.n && !s; n++) {
+        const uint64_t *most = &a.value[1 + 2 * n];
+        if (most[0] != ~most[1] && (most[0] || most[1])) { /* both 0: no rank has rows */
             attn__write(why, 64, 0, a.name[n]);
             return ATTN_ERR_MPI_DIFFERS;
         }
+    }
+    if (!s && fields) job->lse = a.value[a.lse] != 0;
+    if (!s && a.dlse) job->dlse = a.value[a.dlse] != 0;
     return s;
 }
 static attn_status attn__mpi_check_cut(
@@ -9594,11 +9607,20 @@ static const float *attn__mpi_of_heads(attn__mpi *job, const float *x) {
     attn__mpi_device(job, host, x, job->own.heads * 4, 1);
     return host;
 }
+/* A rank without tokens may leave the scales out: these are not read. */
+static void attn__mpi_no_scales(attn_desc *d) {
+    static const float none[1] = {0};
+    attn_in *t[2] = {&d->k, &d->v};
+    for (int i = 0; i < 2; i++)
+        if (!t[i]->scale && attn__dtype_known(t[i]->dtype) && attn__is_scaled(t[i]->dtype))
+            t[i]->scale = none;
+}
 /* The description without the strides of tensors that this rank has a part of. */
 static attn_status attn__mpi_resolve_all(attn__mpi *job, const attn_desc *d, const attn_grad *g) {
     attn_desc in = *d;
     attn_grad out, dense;
     attn_in *ins[3] = {&in.q, &in.k, &in.v};
+    attn__mpi_no_scales(&in);
     for (int i = 0; i < 3; i++) {
         memset(ins[i]->stride, 0, sizeof ins[i]->stride);
         memset(ins[i]->scale_stride, 0, sizeof ins[i]->scale_stride);
@@ -9639,6 +9661,7 @@ static attn_status attn__mpi_resolve_own(attn__mpi *job, const attn_desc *in, co
     d->k = in->k;
     d->v = in->v;
     d->o = in->o;
+    if (!job->k_own) attn__mpi_no_scales(d);
     if (decode && (job->rank || !in->q.data)) {
         memset(&d->q, 0, sizeof d->q);
         d->q.dtype = in->q.dtype;

@@ -214,6 +214,38 @@ static void backend_of_nothing(void)
     }
 }
 
+/* All tokens on one rank. The others may leave out what they have no rows of, or give it where that rank does not: the same bits. */
+static void rows_elsewhere(void)
+{
+    static const float ones[TOKENS * HEADS] = { 1, 2, 3 };
+    static const signed char codes[TOKENS * HEADS * DIM] = { 100, -100, 50 };
+    for (int n = 0; n < 24; n++) {
+        const int back = n % 2, ulysses = n / 2 % 2, holder = n / 4 % ranks, given = n / 4 % 2, int8 = n / 8 == 2 && !back;
+        float *o[2] = { NULL, NULL }, *lse[2] = { NULL, NULL };
+        attn_status s[2];
+        for (int bare = 0; bare < 2; bare++) {            /* all ranks alike; the others otherwise */
+            fixed f;
+            fixed_one(&f, holder, ATTN_CAUSAL);
+            const int has = rank == holder || !bare ? given : !given;
+            if (ulysses) f.m.method = "ulysses";
+            if (int8) f.d.k.dtype = f.d.v.dtype = ATTN_INT8, f.d.k.data = f.d.v.data = codes, f.d.k.scale = f.d.v.scale = ones;
+            if (back) attn_mpi_forward(&f.d, &f.m, MPI_COMM_WORLD), f.g.dlse = has ? ones : NULL;
+            else if (!has) f.d.lse = NULL;
+            if (bare && rank != holder) {
+                f.d.q.data = f.d.k.data = f.d.v.data = f.g.dout.data = f.d.k.scale = f.d.v.scale = NULL;
+                f.d.o.data = f.g.dq.data = f.g.dk.data = f.g.dv.data = NULL;
+                if (back) f.d.lse = NULL;
+            }
+            s[bare] = fixed_call(&f, back);
+            o[bare] = f.mem[back ? 5 : 3], f.mem[back ? 5 : 3] = NULL, lse[bare] = f.mem[9], f.mem[9] = NULL;
+            fixed_free(&f);
+        }
+        expect(!s[0] && !s[1] && (rank != holder || (!memcmp(o[0], o[1], sizeof ones * DIM) && !memcmp(lse[0], lse[1], sizeof ones))), "rows elsewhere",
+               s[0] ? attn_status_text(s[0]) : s[1] ? attn_status_text(s[1]) : "other bits");
+        for (int i = 0; i < 2; i++) free(o[i]), free(lse[i]);
+    }
+}
+
 /* Two ranks' faults: the status of the larger number, and whose it is. */
 static void two_ranks_faults(void)
 {
@@ -513,6 +545,7 @@ static void fixed_tests(void)
     expect(attn_register(&counted) == ATTN_OK, "register", "refused");
     one_ranks_fault();
     backend_of_nothing();
+    rows_elsewhere();
     two_ranks_faults();
     even_parts();
     state_of_thread();
