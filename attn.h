@@ -8385,6 +8385,8 @@ typedef struct attn__mpi {
     attn__buffer message[2];
     /* forward: what is joined so far (attn_joining); a block's o and lse */
     attn__buffer state, q; /* q: of a decode, dense */
+    MPI_Datatype row;      /* of state, in a decode */
+    int typed;             /* there is one */
     void *part;
     float *part_lse, *part_dlse;
     /* backward, dk then dv of a rank's keys, f32: the block's own by turns, what came, the total */
@@ -8442,6 +8444,7 @@ static attn__buffer attn__mpi_buffer(attn__mpi *job, int64_t bytes) {
 }
 static void attn__mpi_free(attn__mpi *job) {
     attn__put(job->own.alloc, job->work, job->work_size);
+    if (job->typed) MPI_Type_free(&job->row);
     while (job->memories-- > 0) {
         void *p = job->memory[job->memories];
         if (job->held[job->memories]) job->gpu->device->put(job->gpu->user, &job->own, p);
@@ -9433,9 +9436,7 @@ static void attn__mpi_gather(attn__mpi *job) {
            *state = (double *)(void *)job->state.host;
     attn__mpi_device(job, state, job->state.at, attn__mpi_state_bytes(job), 1);
     const double start = MPI_Wtime();
-    MPI_Datatype row;
-    attn__mpi_ok(job, MPI_Type_contiguous((int)width, MPI_DOUBLE, &row));
-    attn__mpi_ok(job, MPI_Type_commit(&row));
+    const MPI_Datatype row = job->row;
     attn__mpi_ok(job, MPI_Alltoall(state, (int)share, row, in, (int)share, row, job->comm));
     for (int64_t i = 0; i < share; i++) {
         double *to = out + i * width;
@@ -9448,7 +9449,6 @@ static void attn__mpi_gather(attn__mpi *job) {
         }
     }
     attn__mpi_ok(job, MPI_Allgather(out, (int)share, row, state, (int)share, row, job->comm));
-    MPI_Type_free(&row);
     job->times.sent += 2 * (job->ranks - 1) * share * width * 8;
     job->times.wait += MPI_Wtime() - start;
     attn__mpi_device(job, job->state.at, state, attn__mpi_state_bytes(job), 0);
@@ -9683,6 +9683,8 @@ static attn_status attn__mpi_decode_memory(attn__mpi *job) {
     if (job->gpu) job->q.host = (char *)attn__mpi_take(job, q_bytes);
     ATTN__RULE(share <= INT32_MAX / 2, ERR_SIZE);
     ATTN__RULE(d->q.data || job->rank || rows == 0, ERR_NULL_Q);
+    job->typed = MPI_Type_contiguous((int)d->v_dim + 2, MPI_DOUBLE, &job->row) == MPI_SUCCESS;
+    ATTN__RULE(job->typed && MPI_Type_commit(&job->row) == MPI_SUCCESS, ERR_MPI);
     job->message[0].at = (char *)attn__mpi_take(job, bytes);
     job->message[1].at = (char *)attn__mpi_take(job, share * (d->v_dim + 2) * 8);
     job->state.at = job->state.host = (char *)attn__mpi_hold(job, bytes);
@@ -9772,11 +9774,19 @@ static attn_status attn__mpi_prepare(
 }
 
 /* ---- the calls */
-/* How far each rank's keys go: to the last in the ring who sees one. */
-static void attn__mpi_find_hops(attn__mpi *job) {
+/* How far a rank's keys go: to the last in the ring who sees one. */
+static int attn__mpi_hops(const attn__mpi *job, int source) {
     int hops = job->ranks - 1;
-    while (hops > 0 && !attn__mpi_needs(job, (job->rank + hops) % job->ranks, job->rank)) hops--;
-    attn__mpi_ok(job, MPI_Allgather(&hops, 1, MPI_INT, job->hops, 1, MPI_INT, job->comm));
+    while (hops > 0 && !attn__mpi_needs(job, (source + hops) % job->ranks, source)) hops--;
+    return hops;
+}
+/* Where MPI does not tell them, each is counted here: others may have been told, and wait. */
+static void attn__mpi_find_hops(attn__mpi *job) {
+    const int own = attn__mpi_hops(job, job->rank),
+              error = MPI_Allgather(&own, 1, MPI_INT, job->hops, 1, MPI_INT, job->comm);
+    attn__mpi_ok(job, error);
+    for (int r = 0; r < job->ranks && error != MPI_SUCCESS; r++)
+        job->hops[r] = attn__mpi_hops(job, r);
 }
 static void attn__mpi_compute(attn__mpi *job, const attn__heads *f) {
     const attn_desc *d = &job->own;

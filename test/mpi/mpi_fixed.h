@@ -507,6 +507,26 @@ static void used_in_part(void)
     }
 }
 
+/* MPI reports an error, on one rank or on all: that status on all, and nothing is written. */
+static void mpi_fails(void)
+{
+    for (int n = 0; n < 12; n++) {
+        fixed f;
+        const int what = n / 2 < 2 ? 1 : n / 2 - 1, back = n / 2 == 1, decode = n / 2 > 1;          /* what > 3: nothing */
+        float *whole = filled(6 * HEADS * DIM, 12), *was = filled(6 * HEADS * DIM, 12);
+        fixed_make(&f, TOKENS, HEADS, 0, ATTN_CAUSAL);
+        const attn_desc d = decoding(&f, whole);
+        if (back) attn_mpi_forward(&f.d, &f.m, MPI_COMM_WORLD);
+        fail_mpi = n % 2 || rank == what % ranks ? what : 0;
+        const attn_status s = decode ? attn_mpi_decode(&d, &f.m, MPI_COMM_WORLD) : fixed_call(&f, back);
+        fail_mpi = 0;
+        if (what > 3) expect(!s, "MPI", attn_status_text(s));
+        else expect(s == ATTN_ERR_MPI && (decode ? !memcmp(whole, was, 6 * HEADS * DIM * 4) : untouched(&f, back)), "MPI fails", attn_status_text(s));
+        free(whole), free(was), fixed_free(&f);
+    }
+    expect(types_alive == 0, "datatypes", "are not freed");
+}
+
 /* Against one machine: keys that an offset near the end of int64 shows to all; a decode whose q other ranks than 0 have, but another;
  * v in f64 beside q and k in f32, to more digits than f32 has. */
 static void beside_one(void)
@@ -553,6 +573,7 @@ static void fixed_tests(void)
     no_memory();
     packed_gaps();
     used_in_part();
+    mpi_fails();
     beside_one();
     skipped_parts();
     held();

@@ -35,6 +35,24 @@ int MPI_Irecv(void *p, int n, MPI_Datatype t, int from, int tag, MPI_Comm comm, 
 }
 int MPI_Type_commit(MPI_Datatype *t) { types_alive++; return PMPI_Type_commit(t); }
 int MPI_Type_free(MPI_Datatype *t) { types_alive--; return PMPI_Type_free(t); }
+/* A call of MPI that fails on this rank, with what it leaves then: 1 allgather, 2 datatype, 3 alltoall. */
+static int fail_mpi;
+int MPI_Allgather(const void *a, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm comm)
+{
+    const int error = PMPI_Allgather(a, n, t, b, m, u, comm);
+    if (fail_mpi == 1) memset(b, 0x7f, (size_t)m * sizeof(int));
+    return fail_mpi == 1 ? MPI_ERR_OTHER : error;
+}
+int MPI_Type_contiguous(int n, MPI_Datatype t, MPI_Datatype *made)
+{
+    if (fail_mpi == 2) memset(made, 0x7f, sizeof *made);
+    return fail_mpi == 2 ? MPI_ERR_OTHER : PMPI_Type_contiguous(n, t, made);
+}
+int MPI_Alltoall(const void *a, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm comm)
+{
+    const int error = PMPI_Alltoall(a, n, t, b, m, u, comm);
+    return fail_mpi == 3 ? MPI_ERR_OTHER : error;
+}
 int MPI_Waitall(int n, MPI_Request *r, MPI_Status *s) { stroll(); return PMPI_Waitall(n, r, s); }
 
 /* ------------------------------------------------------------------------------------------------------ the tokens of a rank */
