@@ -856,7 +856,8 @@ typedef struct attn_mpi {
     attn_mpi_times *times;        /* optional output */
     int32_t messages;             /* of device tensors: ATTN_MPI_ASK, .. */
 } attn_mpi;
-/* cut: `tokens` in even parts, and how many of them rank `rank` has. */
+/* cut: `tokens` in even parts (untouched where ranks is below 1), and how many of them rank `rank`
+ * has. */
 ATTN_API void attn_mpi_cut(int64_t tokens, int32_t split, int ranks, int64_t *cut);
 ATTN_API int64_t attn_mpi_tokens(const int64_t *cut, int32_t split, int ranks, int rank);
 ATTN_API attn_status attn_mpi_forward(const attn_desc *d, const attn_mpi *m, MPI_Comm comm);
@@ -8545,7 +8546,8 @@ static void attn__mpi_parallel(
 /* ---- who holds what */
 ATTN_API void attn_mpi_cut(int64_t tokens, int32_t split, int ranks, int64_t *cut) {
     const int64_t parts = (split == ATTN_MPI_ZIGZAG ? 2 : 1) * (int64_t)ranks;
-    for (int64_t p = 0; p <= parts; p++) cut[p] = tokens / parts * p + attn__min(p, tokens % parts);
+    for (int64_t p = 0; parts > 0 && p <= parts; p++)
+        cut[p] = tokens / parts * p + attn__min(p, tokens % parts);
 }
 static int attn__mpi_chunks(
     const int64_t *cut, int32_t split, int ranks, int rank, attn__chunk *c) {

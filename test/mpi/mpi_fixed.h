@@ -265,6 +265,11 @@ static void two_ranks_faults(void)
 static void even_parts(void)
 {
     int ok = 1;
+    for (int split = 0; split < 2; split++) {
+        int64_t kept = -7;
+        attn_mpi_cut(8, split, 0, &kept), attn_mpi_cut(8, split, -3, &kept);
+        ok &= kept == -7;
+    }
     for (int n = 1; n < 8; n++)
         for (int64_t tokens = 0; tokens < 40; tokens++)
             for (int split = 0; split < 2; split++) {
