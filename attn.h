@@ -832,7 +832,8 @@ ATTN_API void attn_shutdown(void);
  * All ranks of the communicator make the call. A wrong argument on one of them is that status on
  * all, and descriptions that differ are ATTN_ERR_MPI_DIFFERS on all; outputs stay untouched, and
  * the message names the rank or the field. The bits of a result depend on the split and the number
- * of ranks, never on time. Ranks and threads: MPI_THREAD_FUNNELED is enough, from the thread that
+ * of ranks, never on time. Ring and decode join parts by an lse in f32: rows whose scores lie beyond
+ * +-3.4e38 come out wrong. Ranks and threads: MPI_THREAD_FUNNELED is enough, from the thread that
  * calls; the messages have tags from ATTN_MPI_TAG on. */
 enum { ATTN_MPI_RANGES = 0, ATTN_MPI_ZIGZAG = 1 };
 enum { ATTN_MPI_ASK = 0, ATTN_MPI_STAGED = 1, ATTN_MPI_DIRECT = 2 };
