@@ -1996,12 +1996,14 @@ static attn_status attn__resolve_out(
 /* Sequence lengths and tables in host memory: the contents are checked too. */
 static attn_status attn__check_cu(
     const int32_t *cu, int64_t batch, int64_t total, int64_t longest) {
+    int64_t most = 0;
     ATTN__RULE(cu[0] == 0, ERR_CU_FIRST);
     for (int64_t b = 0; b < batch; b++) {
         ATTN__RULE(cu[b + 1] >= cu[b], ERR_CU_FALLS);
-        ATTN__RULE((int64_t)cu[b + 1] - cu[b] <= longest, ERR_CU_LONG);
+        most = attn__max(most, (int64_t)cu[b + 1] - cu[b]);
     }
-    ATTN__RULE(cu[batch] == total, ERR_CU_LAST);
+    ATTN__RULE(cu[batch] == total, ERR_CU_LAST); /* a total of 0 leaves longest at 0 */
+    ATTN__RULE(most <= longest, ERR_CU_LONG);
     return ATTN_OK;
 }
 ATTN__INLINE int64_t attn__appended(const attn_desc *d, int64_t b) {

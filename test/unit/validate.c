@@ -412,6 +412,8 @@ static void no_data(context *c)
     X(ERR_DEVICE, nothing_packed, FORWARD, packed(c), d->flags = ATTN_DEVICE, d->q_len = 0, d->seq.total_q = 0) \
     X(ERR_CU_FALLS, longest, FORWARD, packed(c), d->q_len = 0, c->t->cu_q[1] = 9) \
     X(ERR_CU_LAST, longest, FORWARD, packed(c), d->kv_len = 0, c->t->cu_k[2] = 11) \
+    X(ERR_CU_LAST, no_total_q, FORWARD, packed(c), d->q_len = 0, d->seq.total_q = 0) \
+    X(ERR_CU_LAST, no_total_k, FORWARD, packed(c), d->kv_len = 0, d->seq.total_k = 0) \
     X(ERR_ALIGN, longest, FORWARD, packed(c), d->q_len = 0, d->seq.cu_q = (const int32_t *)(const void *)((const char *)c->t->cu_q + 1)) \
     X(ERR_OVERFLOW, longest, FORWARD, packed(c), d->q_len = 0, d->batch = (int64_t)1 << 60) \
     X(ERR_TOTAL_FLAG, q, FORWARD, d->seq.total_q = 6) \
