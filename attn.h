@@ -4837,8 +4837,9 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
     if (job->decode) job->scratch = attn__max(job->scratch, scratch);
 #endif
-    job->bytes = attn__sat_add(
-        attn__max(plain, f->planned * (job->scratch + job->pair)), attn__append_bytes(d));
+    job->bytes =
+        attn__sat_add(attn__max(plain, attn__size_mul(f->planned, job->scratch + job->pair)),
+            attn__append_bytes(d));
     job->units = d->batch * d->kv_heads * f->tiles;
 }
 static int attn__named_adaptive(const attn_desc *d) {

@@ -275,6 +275,8 @@ static void no_data(context *c)
     X(ERR_DTYPE, mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = -1) \
     X(ERR_DECLINED, adaptive_of_f64, QUERY, no_data(c), d->backend = "adaptive", d->tolerance = 0.01f, d->q_len = d->kv_len = 1024, \
       d->q.dtype = ATTN_F64) \
+    X(ERR_SIZE, scores_of_all_threads, QUERY, planes(c), no_data(c), d->backend = "adaptive", d->tolerance = 0.01f, d->q_len = 1, \
+      d->kv_len = 150000000000000, d->threads = 1024) \
     X(ERR_OVERFLOW, dims, QUERY, no_data(c), d->head_dim = INT32_MAX) \
     X(ERR_OVERFLOW, total_q, QUERY, packed(c), no_data(c), d->seq.total_q = INT64_MAX / 6400) \
     X(ERR_OVERFLOW, total_q_and_heads, QUERY, packed(c), no_data(c), d->seq.total_q = INT64_MAX / 3) \
@@ -590,7 +592,6 @@ static void no_data(context *c)
 
 /* Not to be provoked here, each with its reason. */
 static const struct { attn_status status; const char *reason; } not_here[] = {
-    { ATTN_ERR_SIZE, "needs a build with 32-bit sizes: test/proof/sizes.c" },
     { ATTN_ERR_TEAM, "needs a team: test/proof/threads.c" },
     { ATTN_ERR_NO_MALLOC, "needs a build with ATTN_NO_MALLOC: test/build/embedded.sh" },
     { ATTN_ERR_NO_BACKWARD, "needs a build with ATTN_NO_BACKWARD: test/build/embedded.sh" },
@@ -616,7 +617,7 @@ static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_MPI_TOLERANCE, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_PLANES, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
     { ATTN_ERR_MPI_MESSAGES, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
-    { ATTN_ERR_MPI, "needs ATTN_MPI, and an MPI that fails" },
+    { ATTN_ERR_MPI, "needs ATTN_MPI: test/mpi/mpi_fixed.h" },
 };
 
 #define X(status, name, how, ...) \
