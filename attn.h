@@ -9658,6 +9658,10 @@ static attn_status attn__mpi_resolve_own(attn__mpi *job, const attn_desc *in, co
     job->k_own = attn__mpi_held(job, job->rank);
     job->q_batch = d->seq.cu_q ? 1 : d->batch;
     job->k_batch = d->seq.cu_k ? 1 : d->batch;
+    int64_t room; /* for every sum that plans memory, as attn__check_sizes has it for rows */
+    ATTN__RULE(!attn__mul_overflows(
+                   job->k_batch * keys * d->kv_heads, (d->head_dim + d->v_dim + 64) * 40, &room),
+        ERR_OVERFLOW);
     job->wide = d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64;
     if (d->seq.cu_q) d->seq.total_q = job->q_own;
     else d->q_len = job->q_own;

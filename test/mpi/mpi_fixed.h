@@ -246,6 +246,22 @@ static void rows_elsewhere(void)
     }
 }
 
+/* Keys of 2^60 - 1 rows, one number for all: the bytes of their message pass int64. */
+static void too_many_keys(void)
+{
+    static const double one[1] = { 1 };
+    static double q[1155], o[1155];
+    int64_t cut[64] = { 0 }, q_cut[64] = { 0 };
+    attn_desc d = { .batch = 1155, .heads = 1, .head_dim = 1, .q_len = 1, .kv_len = (((int64_t)1 << 60) - 1) / 1155, .threads = 1 };
+    for (int i = 1; i <= ranks; i++) cut[i] = d.kv_len, q_cut[i] = 1;
+    const attn_mpi m = { .q_cut = q_cut, .k_cut = cut };
+    d.q.data = q, d.k.data = d.v.data = one, d.o.data = o;
+    d.q.dtype = d.k.dtype = d.v.dtype = d.o.dtype = ATTN_F64;
+    for (int i = 0; i < 3; i++) d.k.stride[i] = d.v.stride[i] = ATTN_BROADCAST;
+    const attn_status s = attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+    expect(s == ATTN_ERR_OVERFLOW, "too many keys", attn_status_text(s));
+}
+
 /* Two ranks' faults: the status of the larger number, and whose it is. */
 static void two_ranks_faults(void)
 {
@@ -572,6 +588,7 @@ static void fixed_tests(void)
     backend_of_nothing();
     rows_elsewhere();
     two_ranks_faults();
+    too_many_keys();
     even_parts();
     state_of_thread();
     told();
