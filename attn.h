@@ -3497,7 +3497,7 @@ static void attn__plan_nothing(attn_plan *plan) {
     memset(plan, 0, sizeof *plan);
     plan->backend = plan->kernel = plan->isa = "";
 }
-ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+static attn_status attn__query_call(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
     attn_desc d;
     attn_grad g;
     attn_plan other;
@@ -3519,6 +3519,12 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
         const char *line[] = {b->name, ": ", other.why, "\n"};
         for (int k = 0; k < 4; k++) used = attn__write(plan->why, sizeof plan->why, used, line[k]);
     }
+    return s;
+}
+ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_plan *plan) {
+    uint64_t fp = attn__fp_enter(0);
+    attn_status s = attn__query_call(in, gin, plan);
+    attn__fp_leave(fp);
     return s;
 }
 
@@ -3571,7 +3577,7 @@ static attn_status attn__check_merge(
     for (int64_t p = 0; p < parts; p++) ATTN__TRY(attn__check_part(d, e, out, &o[p], lse[p]));
     return ATTN_OK;
 }
-ATTN_API attn_status attn_merge(
+static attn_status attn__merge_call(
     const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
     attn_desc d;
     const attn_backend *device = NULL;
@@ -3582,6 +3588,13 @@ ATTN_API attn_status attn_merge(
     if (!s && device) return device->merge(device->user, &d, parts, o, lse);
     if (!s) attn__merge(&d, parts, o, lse);
     return attn__tell(in, s, "");
+}
+ATTN_API attn_status attn_merge(
+    const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
+    uint64_t fp = attn__fp_enter(0);
+    attn_status s = attn__merge_call(in, parts, o, lse);
+    attn__fp_leave(fp);
+    return s;
 }
 
 ATTN_API attn_status attn_convert(

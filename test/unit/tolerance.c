@@ -490,6 +490,53 @@ static void test_million_keys(void **state)
     for (int64_t i = 0; i < COUNT(o); i++) assert_true(fabsf(o[i] - numbers[2][i % D]) <= 0.2f);
 }
 
+/* The host takes small numbers for 0: a query, a merge and a call judge what they are given as ever, and leave the host its state. */
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#define GET_STATE() _mm_getcsr()
+#define SET_STATE(x) _mm_setcsr(x)
+enum { FLUSH = 0x8040 };
+#elif defined(__aarch64__)
+static unsigned get_fpcr(void) { uint64_t x; __asm__ volatile("mrs %0, fpcr" : "=r"(x)); return (unsigned)x; }
+static void set_fpcr(uint64_t x) { __asm__ volatile("msr fpcr, %0" : : "r"(x)); }
+#define GET_STATE() get_fpcr()
+#define SET_STATE(x) set_fpcr(x)
+enum { FLUSH = 1 << 24 };
+#else
+#define GET_STATE() 0u
+#define SET_STATE(x) (void)(x)
+enum { FLUSH = 0 };
+#endif
+static void test_host_flushes(void **state)
+{
+    enum { ROWS = 1024 };
+    static float o[ROWS * H * D], cert[ROWS * H];
+    (void)state;
+    for (int n = 0; n < 6; n++) {
+        const attn_status wanted = n == 2 ? ATTN_ERR_PHILOX_RANGE : n == 3 ? ATTN_ERR_SCALE_FLAG : n == 4 ? ATTN_ERR_TOLERANCE_OFF : n == 5 ? ATTN_ERR_TOLERANCE_MERGE : ATTN_OK;
+        attn_plan plan[2];
+        attn_in part = { .data = numbers[0] };
+        const float *lse = cert;
+        attn_desc d = make(1, ROWS, ROWS);
+        d.o.data = o, d.threads = 1;
+        if (n < 2 || n == 5) d.tolerance = 1e-40f;
+        if (n == 1) d.cert = cert;
+        if (n == 2) d.dropout = 1e-40f, d.philox_offset = (uint64_t)1 << 40;
+        if (n == 3) d.scale = 1e-40f;
+        if (n == 4) d.quantile = 1e-40f;
+        for (int flushes = 0; flushes < 2; flushes++) {
+            const unsigned before = GET_STATE(), set = before | (flushes ? FLUSH : 0);
+            SET_STATE(set);
+            const attn_status query = n < 5 ? attn_query(&d, NULL, &plan[flushes]) : attn_merge(&d, 1, &part, &lse), call = n < 5 ? attn_forward(&d) : wanted;
+            const unsigned after = GET_STATE();
+            SET_STATE(before);
+            if (query != wanted || call != wanted) fail_msg("%d, %d: %s, the call %s", n, flushes, attn_status_name(query), attn_status_name(call));
+            assert_true(((after ^ set) & FLUSH) == 0);
+        }
+        if (!wanted) assert_true(plan[0].backend == plan[1].backend && plan[0].workspace_size == plan[1].workspace_size);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,7 +544,7 @@ int main(void)
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
-        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys),
+        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes),
     };
     fill_all();
     return cmocka_run_group_tests_name("tolerance", tests, NULL, NULL);
