@@ -4713,6 +4713,7 @@ enum { ATTN__LEFT_OUT, ATTN__VALUE_HIGH, ATTN__KEY_LOW, ATTN__VALUE_LOW };
 enum {
     ATTN__DECODE_SUM,   /* of w_j */
     ATTN__DECODE_SKIP,  /* of p'_j of keys left out */
+    ATTN__DECODE_GONE,  /* of p'_j e^eta_j of these */
     ATTN__DECODE_OFF,   /* of p'_j (e^eta_j - 1) of keys not corrected */
     ATTN__DECODE_FAR,   /* of most |p_j - w_j| times most |v_j| */
     ATTN__DECODE_VALUE, /* of w_j times most |v_j - v'_j| */
@@ -5117,7 +5118,7 @@ typedef struct attn__decoding {
     int64_t first, count; /* of sequences and kv heads */
     int phase;
 } attn__decoding;
-/* Tiles of the rows, and those of them none of whose values was read. */
+/* Tiles of the rows, and those of them none of whose values was read, but of rows to be redone. */
 static void attn__decode_tiles(const attn__decode *p, attn__tally *tally) {
     tally->int16 += attn__tiles(&p->u, 0, p->u.rows);
     for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__INT16_CHUNK) {
@@ -5127,7 +5128,7 @@ static void attn__decode_tiles(const attn__decode *p, attn__tally *tally) {
         for (int64_t r = 0; r < p->u.rows && !some; r++) {
             int64_t lo, hi;
             attn__range(p->job->d, &p->u.s, r / p->job->flash.group, &lo, &hi);
-            tally->skipped += lo < end && hi > j0;
+            tally->skipped += p->cert[r] != ATTN__FAILED && lo < end && hi > j0;
         }
     }
 }
@@ -5271,7 +5272,8 @@ static attn_status attn__adaptive_run(
 static void attn__tell_exact(const attn_desc *d, const attn_backend *b) {
     if (!(d->tolerance > 0) || !strcmp(b->name, "adaptive")) return;
 #if ATTN__ADAPTIVE
-    const char *why = attn__adaptive_declines(d);
+    attn_plan plan;
+    const char *why = attn__cpu_declines(d, NULL, &plan) ? plan.why : attn__adaptive_declines(d);
 #else
     const char *why = "this build has no adaptive backend (ATTN_NO_ADAPTIVE)";
 #endif
@@ -8043,9 +8045,13 @@ static void attn__decode_finish(const attn__decode *p) {
         isa->narrow(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h),
             p->O + r * p->job->flash.v_pad, d->v_dim, (float)(1 / sum[ATTN__DECODE_SUM]));
         const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
-                     off = sum[ATTN__DECODE_OFF] / all * 1.001;
-        if ((float)(sum[ATTN__DECODE_SKIP] / all) > p->tally->mass)
-            p->tally->mass = (float)(sum[ATTN__DECODE_SKIP] / all);
+                     off = sum[ATTN__DECODE_OFF] / all * 1.001,
+                     gone = sum[ATTN__DECODE_GONE] * 1.001;
+        /* x / (x + y) of the most that x, keys left out, and the least that y, the others, sum up to */
+        const float mass =
+            (float)(gone / (gone + sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF]) *
+                    1.000001);
+        if (mass > p->tally->mass) p->tally->mass = mass;
         if (!d->lse) continue;
         d->lse[attn__lse_at(d, &p->u.s, i, h)] =
             attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
@@ -14318,6 +14324,8 @@ static void ATTN__(decode_sums)(
                       off = ATTN__(pick)(zero, x.weight, x.weight * grows, zero);
         sum[ATTN__DECODE_SUM] = sum[ATTN__DECODE_SUM] + (x.weight - skip);
         sum[ATTN__DECODE_SKIP] = sum[ATTN__DECODE_SKIP] + skip;
+        sum[ATTN__DECODE_GONE] =
+            sum[ATTN__DECODE_GONE] + ATTN__(pick)(level, some, x.weight + off, zero);
         sum[ATTN__DECODE_OFF] = sum[ATTN__DECODE_OFF] + off;
         sum[ATTN__DECODE_FAR] = sum[ATTN__DECODE_FAR] + (off + skip) * x.most;
         sum[ATTN__DECODE_VALUE] =

@@ -19,6 +19,7 @@ attn_status unit_bounds(const attn_desc *d, double *o, double *pv, double *lse);
 void unit_spectrum(int always);
 void unit_filter(int always);
 void unit_l2(int64_t bytes);
+void unit_left_out(unsigned char *left);
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 

@@ -65,5 +65,30 @@ double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room)
     return most;
 }
 
+/* left[heads][q_len][kv_len] of the calls on one thread that follow, of one sequence each: which keys a row leaves out, where it is decoded
+ * from int16. NULL: no more. */
+void unit_left_out(unsigned char *left);
+#if ATTN__DECODE
+static unsigned char *unit_left;
+static float (*unit_certify)(const attn__decode *p, int64_t r, double *sum);
+static float unit_certify_too(const attn__decode *p, int64_t r, double *sum)
+{
+    const attn_desc *d = p->job->d;
+    unsigned char *left = unit_left + (attn__row_head(&p->u, r) * d->q_len + attn__row_query(&p->u, r)) * d->kv_len;
+    for (int64_t j = p->first; j < p->last; j++) left[j] = p->level[j] < (float)ATTN__VALUE_HIGH;
+    return unit_certify(p, r, sum);
+}
+void unit_left_out(unsigned char *left)
+{
+    static attn__kernels kernels;
+    static const attn__kernels *own;
+    if (!own) own = attn__machine()->isa, kernels = *own, unit_certify = own->decode_certify, kernels.decode_certify = unit_certify_too;
+    unit_left = left;
+    attn__machine_known.isa = left ? &kernels : own;
+}
+#else
+void unit_left_out(unsigned char *left) { (void)left; }
+#endif
+
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 void unit_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]) { attn__philox(ctr, key, out); }

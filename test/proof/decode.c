@@ -267,8 +267,8 @@ static void draw(call *c, int64_t n)
     c->k_scale = (float *)get((size_t)(d->kv_len * d->kv_heads) * 4), c->v_scale = (float *)get((size_t)(d->kv_len * d->kv_heads) * 4);
     kinds[c->kind].make(c);
 }
-typedef struct answer { attn_statistics told; float *cert, *lse, *o; attn_status status; } answer;
-static void answer_free(answer *a) { free(a->cert), free(a->lse), free(a->o); }
+typedef struct answer { attn_statistics told; float *cert, *lse, *o; unsigned char *left; attn_status status; } answer;       /* left: unit_left_out */
+static void answer_free(answer *a) { free(a->cert), free(a->lse), free(a->o), free(a->left); }
 
 enum { PLAIN, HEADS_FIRST, PAGED, SLOTS };
 /* The sequence's keys as a cache: `first` tokens before them that are not valid, in pages, or in the second of three slots. */
@@ -307,7 +307,7 @@ static answer run(const call *c, int how, int threads, const char *backend)
     float *cert = (float *)get((size_t)(batch * q_len * d.heads) * 4), *lse = (float *)get((size_t)(batch * q_len * d.heads) * 4);
     memset(q, 0, (size_t)(batch * q_len * q_row) * 4);
     memcpy(q + (batch - 1) * q_len * q_row, c->q, (size_t)(d.q_len * q_row) * 4);
-    answer a = { { 0 }, (float *)get((size_t)rows * 4), (float *)get((size_t)rows * 4), (float *)get((size_t)(rows * d.v_dim) * 4), ATTN_OK };
+    answer a = { { 0 }, (float *)get((size_t)rows * 4), (float *)get((size_t)rows * 4), (float *)get((size_t)(rows * d.v_dim) * 4), NULL, ATTN_OK };
     d.batch = batch, d.q_len = q_len, d.q.data = q, d.o.data = o, d.k = k.in, d.v = v.in, d.lse = lse, d.threads = threads, d.backend = backend;
     if (d.tolerance > 0) d.cert = cert, d.statistics = &a.told;
     if (how == PAGED || how == SLOTS) d.seq.used_q = used_q, d.seq.used_k = used_k, d.seq.start_k = start, d.kv_len += first;
@@ -318,7 +318,9 @@ static answer run(const call *c, int how, int threads, const char *backend)
         d.seq.block_table = table, d.seq.page_size = size, d.seq.pages = k.pages, d.seq.max_pages = per;
     }
     if (how == SLOTS) d.seq.slot = slot, d.seq.slots = 3;
+    if (how == PLAIN) a.left = (unsigned char *)get((size_t)(rows * d.kv_len)), unit_left_out(a.left);
     a.status = attn_forward(&d);
+    unit_left_out(NULL);
     memcpy(a.o, o + (batch - 1) * q_len * d.heads * d.v_dim, (size_t)(rows * d.v_dim) * 4);
     for (int64_t h = 0; h < d.heads; h++) {
         memcpy(a.cert + h * c->d.q_len, cert + ((batch - 1) * d.heads + h) * q_len, (size_t)c->d.q_len * 4);
@@ -341,7 +343,26 @@ static int same(const call *c, const answer *a, const answer *b, const char *wha
     return 1;
 }
 typedef struct exact { double *o, *o_size, *pv, *lse_size; float *lse; } exact;
-static int judge_row(call *c, const answer *a, const exact *x, int64_t i, int64_t h)
+/* What keys left out are of the sum of a row that sees [lo, hi). */
+static double left_out(call *c, const answer *a, int64_t i, int64_t h, int64_t lo, int64_t hi)
+{
+    const int64_t kv = h * c->d.kv_heads / c->d.heads;
+    double max = -INFINITY, all = 0, out = 0;
+    double *s = (double *)get((size_t)c->d.kv_len * 8);
+    for (int64_t j = lo; j < hi; j++) {
+        s[j] = 0;
+        for (int64_t e = 0; e < c->d.head_dim; e++) s[j] += (double)q_at(c, i, h)[e] * k_at(c, j, kv)[e];
+        s[j] *= (double)c->d.scale * (double)c->k_scale[j * c->d.kv_heads + kv];
+        max = fmax(max, s[j]);
+    }
+    for (int64_t j = lo; j < hi; j++) {
+        all += exp(s[j] - max);
+        if (a->left[(h * c->d.q_len + i) * c->d.kv_len + j]) out += exp(s[j] - max);
+    }
+    free(s);
+    return out / all;
+}
+static int judge_row(call *c, const answer *a, const exact *x, int64_t i, int64_t h, int64_t *skipped, double *mass)
 {
     const attn_desc *d = &c->d;
     const int64_t row = h * d->q_len + i, at = (i * d->heads + h) * d->v_dim, kv = h * d->kv_heads / d->heads;
@@ -372,7 +393,16 @@ static int judge_row(call *c, const answer *a, const exact *x, int64_t i, int64_
         const double off = fabs((double)a->lse[row] - (double)x->lse[row]), allowed = (double)a->told.lse_error + allowed_lse((double)x->lse[row], x->lse_size[row]);
         if (!(off <= allowed)) WRONG("row %d, head %d: lse off by %g, told %g", (int)i, (int)h, off, (double)a->told.lse_error);
     }
+    for (int64_t j0 = 0; j0 < d->kv_len && cert > 0; j0 += 128) {
+        int used = 0;
+        for (int64_t j = j0; j < j0 + 128 && j < d->kv_len; j++) used += !a->left[row * d->kv_len + j];
+        *skipped += !used && lo < j0 + 128 && hi > j0;
+    }
     if (cert > 0) {
+        const double out = left_out(c, a, i, h, lo, hi);
+        if (!(out <= (double)a->told.mass_skipped * (1 + x->lse_size[row] * 8 * 0x1p-24) + 1e-30))
+            WRONG("row %d, head %d: %g of its sum left out, told %g", (int)i, (int)h, out, (double)a->told.mass_skipped);
+        *mass = fmax(*mass, out);
         seen[c->kind].planes++;
         seen[c->kind].tightest = fmax(seen[c->kind].tightest, error / cert);
         if (most > 0) seen[c->kind].error = fmax(seen[c->kind].error, error / most), seen[c->kind].cert = fmax(seen[c->kind].cert, cert / most);
@@ -414,12 +444,15 @@ static int judge(call *c, const answer *a)
     exact x = { (double *)get((size_t)n * 8), (double *)get((size_t)n * 8), (double *)get((size_t)n * 8), (double *)get((size_t)rows * 8),
                 (float *)get((size_t)rows * 4) };
     cache k = cache_make(c, c->k, c->k_scale, d.head_dim, PLAIN, 0, 64), v = cache_make(c, c->v, c->v_scale, d.v_dim, PLAIN, 0, 64);
+    int64_t skipped = 0;
+    double mass = 0;
     int fine = judge_told(c, a);
     d.q.data = c->q, d.k = k.in, d.v = v.in, d.o.data = x.o, d.o.dtype = ATTN_F64, d.lse = x.lse, d.backend = "reference";
     d.tolerance = 0, d.flags &= ~(uint32_t)ATTN_TOLERANCE_ABSOLUTE;
     if (attn_forward(&d) || unit_bounds(&d, x.o_size, x.pv, x.lse_size)) abort();
     for (int64_t i = 0; i < d.q_len && fine; i++)
-        for (int64_t h = 0; h < d.heads && fine; h++) fine = judge_row(c, a, &x, i, h);
+        for (int64_t h = 0; h < d.heads && fine; h++) fine = judge_row(c, a, &x, i, h, &skipped, &mass);
+    if (fine && skipped != a->told.tiles_skipped) snprintf(wrong, sizeof wrong, "statistics: %d tiles skipped, not %d", (int)a->told.tiles_skipped, (int)skipped), fine = 0;
     cache_free(&k), cache_free(&v), free(x.o), free(x.o_size), free(x.pv), free(x.lse_size), free(x.lse);
     return fine;
 }
