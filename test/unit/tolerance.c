@@ -469,6 +469,23 @@ static void test_wide_declined(void **state)
     }
 }
 
+/* Why f64 stays exact: nobody named a backend. */
+static void test_why_f64(void **state)
+{
+    enum { ROWS = 256, KEYS = 640 };
+    static double x[KEYS * D], o[ROWS * D];
+    attn_statistics told;
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    d.heads = 1, d.tolerance = 0.01f, d.statistics = &told, d.q.data = d.k.data = d.v.data = x, d.o.data = o;
+    d.q.dtype = d.k.dtype = d.v.dtype = d.o.dtype = ATTN_F64;
+    assert_ok(attn_forward(&d));
+    assert_string_equal(told.why, "q is f64, and only the reference computes in f64");
+    d.backend = "reference", d.q.data = d.k.data = d.v.data = numbers[0], d.q.dtype = d.k.dtype = d.v.dtype = ATTN_F32;
+    assert_ok(attn_forward(&d));
+    assert_true(told.why[0] && !strstr(told.why, "f64"));
+}
+
 /* A million keys, of which each row sees a few: they take no room of their own, and the rows are in many units of few rows each. */
 static void test_million_keys(void **state)
 {
@@ -544,7 +561,7 @@ int main(void)
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
-        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes),
+        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
     };
     fill_all();
     return cmocka_run_group_tests_name("tolerance", tests, NULL, NULL);
