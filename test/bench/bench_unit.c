@@ -59,7 +59,7 @@ static bool expect(bool right, const char *format, ...)
 
 /* ------------------------------------------------------------------------------------------ a backend that errs
  * It computes by flash, then spoils one output. */
-enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY };
+enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY, FINITE_ALL };
 static const char *const fault_names[] = { "left alone", "zeroed", "negated", "times -5", "with one element doubled",
                                            "with one row zeroed", "with two heads swapped", "2% off", "with a NaN" };
 enum { SPOIL_O, SPOIL_LSE, SPOIL_DQ, SPOIL_DK, SPOIL_DV, OUTPUTS };
@@ -87,7 +87,7 @@ static void spoil(const attn_out *t, int64_t batch, int64_t tokens, int64_t head
     double *x = read_all(t, n);
     for (int64_t i = 0; i < n; i++) {
         largest = fabs(x[i]) > fabs(x[largest]) ? i : largest;
-        if (fault != ONE_ELEMENT && fault != ONE_ROW && fault != SWAPPED && fault != NOT_A_NUMBER)
+        if (fault != ONE_ELEMENT && fault != ONE_ROW && fault != SWAPPED && fault != NOT_A_NUMBER && fault != FINITE_ALL)
             x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : fault == TINY ? 1 + 0x1p-14 : 1;
     }
     for (int64_t c = 0; c < width && fault == ONE_ROW; c++)
@@ -97,6 +97,8 @@ static void spoil(const attn_out *t, int64_t batch, int64_t tokens, int64_t head
             double *a = &x[i * step + c], *b = a + head, kept = *a;
             *a = *b, *b = kept;
         }
+    for (int64_t i = 0; i < n && fault == FINITE_ALL; i++)
+        x[i] = isfinite(x[i]) ? x[i] : 0;
     if (fault == ONE_ELEMENT || fault == NOT_A_NUMBER)
         x[largest] *= fault == ONE_ELEMENT ? 2 : NAN;
     write_all(t, x, n);
@@ -851,7 +853,7 @@ static void test_sampling(void)
                 turns += turn && j.seconds.n > before;
                 expect(j.seconds.n - before <= n / TURNS + 1, "turn %d of %d calls has %d", turn, (int)n, (int)(j.seconds.n - before));
             }
-            int first = n >= TURNS ? 3 : 0, warm = first + (is_long ? 0 : turns);
+            int warm = 3 + (is_long ? 0 : turns);
             expect(j.seconds.n == n && calls == n + warm, "%d calls in turns: %d timed, %d in all, not %d", (int)n, (int)j.seconds.n, calls,
                    (int)(n + warm));
             s = j.seconds;
@@ -938,7 +940,7 @@ static void test_cold(void)
 
 /* ------------------------------------------------------------------------------------------ properties
  * A backend that is right, but for one thing. */
-enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES };
+enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES, OTHER_DK };
 static int moody, runs;
 static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
 {
@@ -951,6 +953,7 @@ static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g
     if (!g && now) *last = moody == NOT_FINITE ? INFINITY : *last * (1 + 0x1p-22f);
     if (!g && (moody == WITH_LSE || moody == WITHOUT_LSE) && (moody == WITH_LSE) == (d->lse != NULL)) *last *= 2;
     if (g && moody == OTHER_DV && runs % 3 == 0) *(float *)g->dv.data *= 1 + 0x1p-22f;
+    if (g && moody == OTHER_DK && d->batch == 1) *(float *)g->dk.data *= 1 + 0x1p-22f;
     for (int64_t i = 0; g && moody == SCRIBBLES && runs == 2 && i < d->q_len * d->heads * d->v_dim; i++) ((float *)(uintptr_t)g->dout.data)[i] += 1;
     if (moody == SLOW) nanosleep(&(struct timespec){ 0, 3000000 }, NULL);
     return s;
@@ -973,6 +976,16 @@ static void test_properties(void)
         /* one call, and three, five or each sequence's more */
         int more = cases[i].measure == measure_thread_count ? 5 : 3;
         if (!moody && cases[i].measure != measure_finite) expect(runs == 1 + more, "property %d makes %d calls", i, runs);
+    }
+    for (int pass = BWD; pass <= FWD_BWD; pass++) {     /* every output of every sequence */
+        static const char *const outputs[] = { NULL, " pass=bwd", " pass=fwd+bwd" };
+        char text[256];
+        snprintf(text, sizeof text, "%s%s", line, outputs[pass]);
+        for (moody = STEADY; moody <= OTHER_DK; moody += OTHER_DK) {
+            row r = judged(text, "fickle", false, measure_batching);
+            expect(moody ? !strcmp(r.status, "wrong") && strstr(r.note, "sequence 1 alone has other bits") : row_ok(&r), "batching with gradients, mood %d: %s %s",
+                   moody, r.status, r.note);
+        }
     }
     moody = OTHER_DV, runs = 0;
     row other = judged(both, "fickle", false, measure_determinism);
@@ -999,6 +1012,18 @@ static void test_properties(void)
         fault = TWO_PERCENT;
         r = judged(both, "erring", false, measure_gradient);
         expect(!row_ok(&r), "%s 2%% off by finite differences: %s, error %g", output_names[spoiled], r.status, r.max_abs_err);
+    }
+    for (int i = 0; i < 2; i++) {                /* dk and dv have the type of k and v, and its rounding */
+        char text[256];
+        snprintf(text, sizeof text, "%s kv-dtype=%s", both, i ? "bf16" : "f16");
+        row r = judged(text, "flash", false, measure_gradient);
+        expect(row_ok(&r), "gradient,%s: %s %s", text, r.status, r.note);
+        spoiled = SPOIL_DV, fault = TWO_PERCENT;
+        r = judged(text, "erring", false, measure_gradient);
+        expect(!row_ok(&r), "gradient,%s, dv 2%% off: %s", text, r.status);
+        spoiled = SPOIL_DQ, fault = TINY;       /* that of q is not rounded so */
+        r = judged(text, "erring", false, measure_gradient);
+        expect(!row_ok(&r), "gradient,%s, dq 6e-5 off: %s", text, r.status);
     }
     /* relative to what is large: twice as much is at most 2 off */
     spoiled = SPOIL_DV, fault = NEGATED;
@@ -1920,15 +1945,31 @@ static void test_module_rows(void)
 }
 
 /* Of numbers that are not finite an infinity is not the other one; all else is for the rule of the library. */
+static void nan_in_query(job *j) { ((float *)(uintptr_t)j->p->d.q.data)[16 * 5] = NAN; first_call(j); }
+static void nan_in_value(job *j) { ((float *)(uintptr_t)j->p->d.v.data)[16 * 5] = NAN; first_call(j); }
 static void test_infinities(void)
 {
     static const double x[] = { INFINITY, -INFINITY, NAN, 1 };
-    static const bool same[4][4] = { { 1, 0, 1, 0 }, { 0, 1, 1, 0 }, { 1, 1, 1, 0 }, { 0, 0, 0, 1 } };
+    static const bool same[4][4] = { { 1, 1, 1, 0 }, { 1, 1, 1, 0 }, { 1, 1, 1, 0 }, { 0, 0, 0, 1 } };
+    static const double allowed[] = { 1e-6, INFINITY, NAN, 0 };
     for (int i = 0; i < 16; i++) {
-        verdict v = { .status = ATTN_OK };
-        compare(&v, x[i / 4], x[i % 4], 1e-6);
-        expect((v.max_error == 0) == same[i / 4][i % 4], "%g for %g: error %g", x[i / 4], x[i % 4], v.max_error);
+        for (int a = 0; a < COUNT(allowed); a++) {      /* the bound of what is not finite is not finite, and the next does not undo it */
+            verdict v = { .status = ATTN_OK };
+            compare(&v, x[i / 4], x[i % 4], allowed[a]);
+            compare(&v, 1, 1 + 1e-7, 1e-6);
+            expect((v.max_error < 1) == same[i / 4][i % 4] && (v.worst <= 1) == same[i / 4][i % 4], "%g for %g within %g: error %g, worst %g", x[i / 4],
+                   x[i % 4], allowed[a], v.max_error, v.worst);
+        }
     }
+    /* a NaN in q, in a value: the reference is not finite there, and 0 is wrong in o as in lse */
+    for (int nth = 0; nth < 2; nth++)
+        for (spoiled = SPOIL_O; spoiled <= SPOIL_LSE; spoiled++)
+            for (fault = NOTHING; fault <= FINITE_ALL; fault += FINITE_ALL) {
+                row r = judged(" seq-len=9 num-heads=2 head-dim=8 causal=1", "erring", true, nth ? nan_in_value : nan_in_query);
+                bool right = !fault || (nth && spoiled == SPOIL_LSE);        /* v is not in lse */
+                expect(row_ok(&r) == right, "a NaN in %s, %s %s: %s %s", nth ? "v" : "q", output_names[spoiled], fault ? "made finite" : "kept", r.status, r.note);
+            }
+    spoiled = SPOIL_O, fault = NOTHING;
 }
 
 /* What is no UTF-8 does not reach a document: overlong forms, surrogates, what is cut off, beyond U+10FFFF. */
