@@ -55,7 +55,8 @@
                   20 GiB, or standard is refused at S 8192.
                   Read the verdict at the end. It is reached when, over what was measured,
                   flash takes 15% less time and 50% less memory than standard, standard's memory
-                  grows as S^2, and every result is right. The exit code is 1 when it is not.
+                  grows as S^2, and every result is right. The exit code is 1 when it is not; it
+                  is 0 where none of the three was measured, and the verdict then is "not run".
      flash_v2     the guide's eight shapes: forward, backward, both; memory over S; batch, weak and
                   strong scaling; which of its block sizes fit which chip. Half an hour; 24 GiB for
                   standard at 64x1024x64x128.
@@ -716,48 +717,52 @@ static int64_t all_threads(void); /* those of a rank: >>ranks */
 static int64_t all_threads(void) { return attn_threads(); }
 #endif
 
-/* Fills what follows from other axes. Returns NULL, or what contradicts what. */
-static const char *resolve_case(bench_case *c, char text[128]) {
+/* Fills what follows from other axes. Returns NULL, or what contradicts what; of two axes the one
+ * that `user` gave is named, the first where both are. */
+static const char *resolve_case(bench_case *c, const grid *user, char text[128]) {
     int64_t *v = c->v;
-    if (v[EMBED]) {
-        if (v[EMBED] % v[HEADS]) {
-            snprintf(text, 128, "--embed-dim %lld: must be a multiple of --num-heads %lld",
-                (long long)v[EMBED], (long long)v[HEADS]);
-            return text;
-        }
-        v[DIM] = v[EMBED] / v[HEADS];
-    }
+    const int64_t embed = v[EMBED], heads = v[HEADS];
+    v[DIM] = embed ? embed / heads : v[DIM];
     v[KV] = v[KV] ? v[KV] : v[SEQ];
-    v[KV_HEADS] = v[KV_HEADS] ? v[KV_HEADS] : v[HEADS];
+    v[KV_HEADS] = v[KV_HEADS] ? v[KV_HEADS] : heads;
     v[DIM] = v[DIM] == FILL ? v[SEQ] : v[DIM];
     v[V_DIM] = v[V_DIM] ? v[V_DIM] : v[DIM];
     v[KV_DTYPE] = v[KV_DTYPE] == FILL ? v[DTYPE] : v[KV_DTYPE];
     v[THREADS] = v[THREADS] ? v[THREADS] : all_threads();
-    if (v[HEADS] % v[KV_HEADS]) {
-        snprintf(text, 128, "--num-kv-heads %lld: must divide --num-heads %lld",
-            (long long)v[KV_HEADS], (long long)v[HEADS]);
-        return text;
-    }
-    if (v[PASS] != FWD && (v[PAGE] || !attn__is_float((int32_t)v[KV_DTYPE]))) {
-        snprintf(text, 128, "--backward: not defined for %s",
-            v[PAGE] ? "--page-size" : "a quantised --kv-dtype");
-        return text;
-    }
-    /* its copy as f32, which the verification reads, is made before the call */
-    if (v[KV_DTYPE] == ATTN_INT16 && v[APPEND]) {
-        snprintf(text, 128, "--kv-dtype int16: not in cases that append");
-        return text;
-    }
-    if (attn__is_blocks((int32_t)v[KV_DTYPE]) && (v[DIM] | v[V_DIM]) % 32) {
-        snprintf(text, 128, "--kv-dtype q8_0 and q4_0: dims are multiples of 32");
-        return text;
-    }
-    if (v[LAYOUT] && v[PAGE]) {
-        snprintf(
-            text, 128, "--page-size: not with --layout bhsd, a page is [page_size, heads, dim]");
-        return text;
-    }
-    return NULL;
+    *text = 0;
+#define FIRST(a, b) (user->count[a] || !user->count[b])
+#define SAY(...) snprintf(text, 128, __VA_ARGS__)
+    const bool quantised = !attn__is_float((int32_t)v[KV_DTYPE]);
+    char type[32];
+    axis_word(KV_DTYPE, v[KV_DTYPE], type);
+    if (embed && embed % heads && FIRST(EMBED, HEADS))
+        SAY("--embed-dim %lld: must be a multiple of --num-heads %lld", (long long)embed,
+            (long long)heads);
+    else if (embed && embed % heads)
+        SAY("--num-heads %lld: must divide --embed-dim %lld", (long long)heads, (long long)embed);
+    else if (heads % v[KV_HEADS] && FIRST(KV_HEADS, HEADS))
+        SAY("--num-kv-heads %lld: must divide --num-heads %lld", (long long)v[KV_HEADS],
+            (long long)heads);
+    else if (heads % v[KV_HEADS])
+        SAY("--num-heads %lld: must be a multiple of --num-kv-heads %lld", (long long)heads,
+            (long long)v[KV_HEADS]);
+    else if (v[PASS] != FWD && v[PAGE])
+        SAY(FIRST(PASS, PAGE) ? "--backward: not defined for --page-size"
+                              : "--page-size: not in cases with a backward");
+    else if (v[PASS] != FWD && quantised && FIRST(PASS, KV_DTYPE))
+        SAY("--backward: not defined for a quantised --kv-dtype");
+    else if (v[PASS] != FWD && quantised) SAY("--kv-dtype %s: not in cases with a backward", type);
+    else if (v[KV_DTYPE] == ATTN_INT16 && v[APPEND])
+        /* its copy as f32, which the verification reads, is made before the call */
+        SAY("--kv-dtype int16: not in cases that append");
+    else if (attn__is_blocks((int32_t)v[KV_DTYPE]) && (v[DIM] | v[V_DIM]) % 32)
+        SAY("--kv-dtype q8_0 and q4_0: dims are multiples of 32");
+    else if (v[LAYOUT] && v[PAGE] && FIRST(PAGE, LAYOUT))
+        SAY("--page-size: not with --layout bhsd, a page is [page_size, heads, dim]");
+    else if (v[LAYOUT] && v[PAGE]) SAY("--layout bhsd: not in cases with pages");
+#undef SAY
+#undef FIRST
+    return *text ? text : NULL;
 }
 
 /* The name tells the cases of a suite apart; dtype, pass and threads have columns of their own. */
@@ -790,6 +795,7 @@ static void name_case(bench_case *c) {
 /* ================================================================================ >>suites ==== */
 typedef struct bench bench;
 typedef struct suite suite;
+typedef enum judgement { NOT_JUDGED, REACHED, NOT_REACHED } judgement;
 struct suite {
     const char *name, *help, *backends; /* backends: the selection without --backend */
     const char *columns;                /* of the markdown format; csv and json have every key */
@@ -802,13 +808,13 @@ struct suite {
     bool wants_gpu;          /* it has a table CPU against GPU, and says why that is missing */
     /* What it concludes from its rows, printed after them; NULL: nothing of its own. */
     void (*conclude)(FILE *, const bench *, const suite *);
-    /* Whether its verdict is reached: the exit code is 1 where not; NULL: it has none. */
-    bool (*reached)(const bench *, const suite *);
+    /* Its verdict: the exit code is 1 where it is not reached; NULL: it has none. */
+    judgement (*judge)(const bench *, const suite *);
 };
 
 /* What some suites conclude: >>derive. */
 static void conclude_openpi(FILE *, const bench *, const suite *);
-static bool openpi_reached(const bench *, const suite *);
+static judgement judge_openpi(const bench *, const suite *);
 static void conclude_guide(FILE *, const bench *, const suite *);
 static void conclude_adaattn(FILE *, const bench *, const suite *);
 #ifdef ATTN_MPI
@@ -845,7 +851,7 @@ static const suite suites[] = {
                  "speedup_vs_standard,memory_factor,status",
         .their_flops = "B*H*S^2*(2*D + 3)",
         .conclude = conclude_openpi,
-        .reached = openpi_reached},
+        .judge = judge_openpi},
     {.name = "flash_v2",
         .help = "Flash Attention v2 guide: standard against flash, forward, backward, memory, "
                 "scaling",
@@ -2639,6 +2645,7 @@ typedef struct options {
     double min_time;
     int64_t processes; /* whose samples are compared; 0: not given */
     int64_t window[2];
+    const char *beside_saved; /* the last flag but --baseline and --saved */
     bool quick, verify, plot, backward, causal, projections, window_set, help, version, list, tune,
         ablate, positional, cold, wide, repeated;
 } options;
@@ -4006,6 +4013,11 @@ static void explain(const attn_plan *plan, const char *backend, attn_status s, c
     snprintf(text, 256, "%s", attn_status_text(s));
 }
 
+/* No machine takes what is too large, a backend need not take the rest. */
+static const char *refusal_of(attn_status s) {
+    return s == ATTN_ERR_TOO_LARGE || s == ATTN_ERR_OVERFLOW ? "refused" : "declined";
+}
+
 /* Whether the backend takes the case and it fits in memory; fills what the plan says.
  * Touches no tensor. */
 static bool plan_row(const bench_case *c, const char *backend, row *r) {
@@ -4030,7 +4042,7 @@ static bool plan_row(const bench_case *c, const char *backend, row *r) {
     bool matrix = !strcmp(backend, "standard");
     if (s && (s != ATTN_ERR_TOO_LARGE || !matrix)) {
         explain(&plan, backend, s, text);
-        remark(r, s == ATTN_ERR_TOO_LARGE ? "refused" : "declined", "%s", text);
+        remark(r, refusal_of(s), "%s", text);
         return false;
     }
     if (c->v[KV_DTYPE] == ATTN_INT16) /* the verification's copy as f32 */
@@ -4055,7 +4067,7 @@ static bool plan_problem(job *j) {
     attn_status s = plan_call(j->p, j->pass, &plan);
     if (s) {
         explain(&plan, j->r->backend, s, text);
-        remark(j->r, s == ATTN_ERR_TOO_LARGE ? "refused" : "declined", "%s", text);
+        remark(j->r, refusal_of(s), "%s", text);
         return false;
     }
     snprintf(j->r->kernel, sizeof j->r->kernel, "%s", plan.kernel ? plan.kernel : "");
@@ -5643,7 +5655,8 @@ typedef struct openpi_verdict {
     const row *slowest, *largest; /* the rows judged for time and for memory */
     double less_time, less_memory, standard_exponent;
     int64_t right, wrong;
-    bool correct, reached;
+    bool correct;
+    judgement all;
 } openpi_verdict;
 
 static void judge_openpi_row(openpi_verdict *x, const row *r) {
@@ -5662,25 +5675,27 @@ static void judge_openpi_row(openpi_verdict *x, const row *r) {
         x->standard_exponent = r->memory_exponent;
 }
 
-static openpi_verdict judge_openpi(const bench *b, const suite *s) {
-    openpi_verdict x = {NULL, NULL, NAN, NAN, NAN, 0, 0, false, false};
+static openpi_verdict openpi_targets(const bench *b, const suite *s) {
+    openpi_verdict x = {NULL, NULL, NAN, NAN, NAN, 0, 0, false, NOT_JUDGED};
     for (int64_t i = 0; i < b->row_count; i++)
         if (b->rows[i].c->suite == s && !is_gpu(&b->rows[i])) judge_openpi_row(&x, &b->rows[i]);
     if (x.slowest) x.less_time = 100 * (1 - 1 / x.slowest->speedup_vs_standard);
     if (x.largest) x.less_memory = 100 * x.largest->memory_reduction;
     x.correct = x.right && !x.wrong;
-    x.reached = x.correct && !(x.less_time < 15) && !(x.less_memory < 50) &&
-                !(fabs(x.standard_exponent - 2) >= 0.35);
+    bool measured = x.slowest || x.largest || isfinite(x.standard_exponent);
+    bool missed = !x.correct || x.less_time < 15 || x.less_memory < 50 ||
+                  fabs(x.standard_exponent - 2) >= 0.35;
+    if (measured || x.wrong) x.all = missed ? NOT_REACHED : REACHED;
     return x;
 }
 
-static bool openpi_reached(const bench *b, const suite *s) { return judge_openpi(b, s).reached; }
+static judgement judge_openpi(const bench *b, const suite *s) { return openpi_targets(b, s).all; }
 
 static void conclude_openpi(FILE *f, const bench *b, const suite *s) {
-    openpi_verdict x = judge_openpi(b, s);
+    static const char *const words[] = {"not run", "reached", "NOT reached"};
+    openpi_verdict x = openpi_targets(b, s);
     print_score_share(f, b, s);
-    fprintf(
-        f, "- openpi verdict, of what was measured: %s\n", x.reached ? "reached" : "NOT reached");
+    fprintf(f, "- openpi verdict, of what was measured: %s\n", words[x.all]);
     print_target(f, "less time than standard", x.slowest, x.less_time, 15, 25);
     print_target(f, "less memory than standard", x.largest, x.less_memory, 50, 80);
     if (!isfinite(x.standard_exponent))
@@ -5706,12 +5721,13 @@ static bool has_published(const suite *s) {
 }
 
 /* What the suites that were run have reached, all of those that judge. */
-typedef enum judgement { NOT_JUDGED, REACHED, NOT_REACHED } judgement;
 static judgement judge_suites(const bench *b) {
     judgement all = NOT_JUDGED;
     for (int s = 0; s < COUNT(suites) && all != NOT_REACHED; s++)
-        if (suites[s].reached && has_rows(b, &suites[s]))
-            all = suites[s].reached(b, &suites[s]) ? REACHED : NOT_REACHED;
+        if (suites[s].judge && has_rows(b, &suites[s])) {
+            judgement one = suites[s].judge(b, &suites[s]);
+            all = one ? one : all;
+        }
     return all;
 }
 
@@ -7381,6 +7397,7 @@ static int take_flag(options *o, int argc, char **argv) {
                                                         : argc > 1 ? argv[1]
                                                                    : NULL;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[0] + 2, "="), argv[0] + 2);
+    if (strcmp(name, "baseline") && strcmp(name, "saved")) o->beside_saved = argv[0];
     for (int f = 0; f < COUNT(flags); f++)
         if (!strcmp(flags[f].name, name)) {
             bool lone = flags[f].kind == TO_BOOL;
@@ -7491,18 +7508,10 @@ static int settle_flags(options *o) {
             axes[o->user.count[ITERATIONS] > 1 ? ITERATIONS : WARMUP].name);
     if (o->suites && o->positional) return refuse("--suite: not with a shape of four numbers");
     if (o->saved && !o->baseline) return refuse("--saved: needs --baseline");
-    for (int i = 0; o->saved && i < COUNT(flags); i++) {
-        const char *name = flags[i].name, *at = (const char *)o + flags[i].offset;
-        const char *text = flags[i].kind == TO_TEXT ? *(const char *const *)(const void *)at : NULL;
-        bool given = (flags[i].kind == TO_BOOL && *(const bool *)(const void *)at) ||
-                     (text && (strcmp(name, "format") || strcmp(text, "table")));
-        if (given && !o->help && !o->version && strcmp(name, "saved") && strcmp(name, "baseline"))
-            return refuse("--saved: not with --%s, nothing is measured", name);
-    }
-    for (int a = 0; o->saved && a < AXES; a++)
-        if (o->user.count[a] || o->positional)
-            return refuse("--saved: not with a shape, nothing is measured");
-    if (o->processes && (o->saved || (!o->baseline && !o->save_baseline)))
+    if (o->saved && o->beside_saved && !o->help && !o->version)
+        return refuse("--saved: not with %s, nothing is measured", o->beside_saved);
+    if (o->saved && o->positional) return refuse("--saved: not with a shape, nothing is measured");
+    if (o->processes && !o->baseline && !o->save_baseline)
         return refuse(
             "--processes: only where a run is measured for --save-baseline or --baseline");
     if (o->plot && !o->output_dir) return refuse("--plot: needs --output-dir");
@@ -7529,8 +7538,8 @@ static int parse_flags(int argc, char **argv, options *o) {
             if (!taken) return EXIT_BAD;
         } else if (argv[i][0] == '-' && !isdigit((unsigned char)argv[i][1])) {
             return refuse("%s: unknown flag; --help lists them", argv[i]);
-        } else if (count < COUNT(numbers)) {
-            numbers[count++] = argv[i];
+        } else if (count++ < COUNT(numbers)) {
+            numbers[count - 1] = argv[i];
         }
     }
     int bad = take_shape(o, count, numbers);
@@ -7610,7 +7619,7 @@ static void find_gpu(bench *b) {
     }
     for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
     char text[128];
-    resolve_case(&c, text);
+    resolve_case(&c, &b->opt.user, text);
     memset(&plan, 0, sizeof plan);
     if (!problem_make(&c, NULL, &p)) return;
     p.d.backend = "hip";
@@ -7637,8 +7646,11 @@ static int choose_backends(bench *b) {
         rest = take_item(rest, name, sizeof b->backends[0]);
         if (strcmp(name, "auto") && strcmp(name, "hip") && !is_mode(name) &&
             !attn_backend_find(name))
-            return refuse("--backend %s: must be of %s", name, have);
-        b->backend_count++;
+            return refuse("--backend %s: must be of %s, precision, rank%s", name, have,
+                attn_backend_find("hip") ? "" : ", hip");
+        int named = 0; /* twice is once */
+        while (strcmp(b->backends[named], name)) named++;
+        b->backend_count += named == b->backend_count;
     }
     for (int i = b->backend_count - 1; i > 0; i--)
         if (!strcmp(b->backends[i], "standard")) { /* the others are compared with it */
@@ -7656,8 +7668,7 @@ static int choose_backends(bench *b) {
 
 static int add_case(bench *b, bench_case *c) {
     char text[128];
-    const char *why = resolve_case(c, text);
-    if (why) return refuse("%s", why);
+    const char *why = resolve_case(c, &b->opt.user, text);
     for (int64_t i = 0; i < b->case_count;
         i++) /* two lines may cross, and --threads 2,0 be the same */
         if (b->cases[i].suite == c->suite && b->cases[i].variant == c->variant &&
@@ -7665,6 +7676,7 @@ static int add_case(bench *b, bench_case *c) {
             return 0;
     name_case(c);
     if (b->opt.filter && !strstr(c->name, b->opt.filter)) return 0;
+    if (why) return refuse("%s", why);
     b->cases = grow(b->cases, b->case_count, sizeof *b->cases);
     b->cases[b->case_count++] = *c;
     return 0;
@@ -7808,17 +7820,31 @@ static int shape_from_files(bench *b, bench_case *c) {
     return 0;
 }
 
+/* A last dimension of 1 is written out: keys lie side by side in a mask. False when memory is short. */
+static bool widen_mask(npy *m, int64_t keys) {
+    if (m->shape[m->dims - 1] == keys) return true;
+    const char *from = m->data;
+    char *to = m->count < INT64_MAX / keys ? malloc((size_t)(m->count * keys)) : NULL;
+    if (!to) return false;
+    for (int64_t i = 0; i < m->count; i++) memset(to + i * keys, from[i], (size_t)keys);
+    free(m->data);
+    m->data = to, m->count *= keys, m->shape[m->dims - 1] = keys;
+    return true;
+}
+
 static int check_mask_and_expect(bench *b, bench_case *c) {
-    const npy *m = &b->files->mask, *e = &b->files->expect, *q = &b->files->q;
+    npy *m = &b->files->mask;
+    const npy *e = &b->files->expect, *q = &b->files->q;
     int64_t *x = c->v, full[] = {x[BATCH], x[HEADS], x[SEQ], x[KV]};
     int64_t last = b->joined ? x[HEADS] * x[V_DIM] : x[V_DIM];
     if (b->files->has_mask) {
         if (m->dtype != ATTN_BOOL || m->dims < 2)
             return refuse("--mask: must be bool or uint8, of 2 to 4 dimensions");
         for (int i = 0; i < m->dims; i++)
-            if (m->shape[i] != full[4 - m->dims + i] && (m->shape[i] != 1 || i == m->dims - 1))
+            if (m->shape[i] != full[4 - m->dims + i] && m->shape[i] != 1)
                 return refuse("--mask: does not broadcast to [%lld, %lld, %lld, %lld]",
                     (long long)full[0], (long long)full[1], (long long)full[2], (long long)full[3]);
+        if (!widen_mask(m, x[KV])) return refuse("--mask: does not fit in memory");
         x[MASK] = FILE_MASK;
     }
     if (b->files->has_expect &&
@@ -7897,7 +7923,10 @@ static int refuse_what_cannot_fit(bench *b) {
             if (plan_row(&b->cases[i], backend, &r) || strcmp(r.status, "refused")) return 0;
             why = r.note;
         }
-    return why ? refuse("%s %s: %s", r.name, r.backend, why) : 0;
+    return why ? refuse("--batch-size %lld --seq-len %lld --num-heads %lld --head-dim %lld, %s: %s",
+                     (long long)r.batch, (long long)r.q_len, (long long)r.heads,
+                     (long long)r.head_dim, r.backend, why)
+               : 0;
 }
 
 static void count_rows(bench *b) {
@@ -7973,13 +8002,12 @@ static int prepare(bench *b, baseline *old) {
     if (!b->writer)
         return refuse("--format %s: must be one of table, csv, json, markdown", o->format);
     if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b))) return EXIT_BAD;
-    int64_t parts = 0;
-    char name[32];
-    for (int64_t i = 0; i < b->case_count; i++)
-        parts += backend_of_case(b, &b->cases[i], 0, name) != NULL;
-    if (b->case_count && !parts)
-        return refuse(
-            "--backend %s: only in cases with a policy, which --suite adaattn has", o->backends);
+    bool policy = !b->case_count;
+    for (int64_t i = 0; i < b->case_count; i++) policy |= b->cases[i].v[POLICY] != EXACT;
+    for (int i = 0; i < b->backend_count && !policy; i++)
+        if (is_mode(b->backends[i]))
+            return refuse("--backend %s: only in cases with a policy, which --suite adaattn has",
+                b->backends[i]);
     if (!b->case_count)
         return o->filter ? refuse("--filter %s: no case has it in its name", o->filter)
                          : refuse("no case is chosen");

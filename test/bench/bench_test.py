@@ -483,6 +483,19 @@ def test_choice(folder):
     done = run("--suite", "scaling", "--list", "--filter", "S2048")
     cases = [line for line in done.stdout.splitlines() if line.startswith("case ")]
     report("--filter", None if cases and all(" S2048 " in c for c in cases) else done.stdout)
+    done = run(*"--suite correctness --quick --page-size 16 --filter batching --list".split())
+    report("what --filter leaves out refuses nothing", None if "page 16" in done.stdout and done.returncode == 0 else done.stderr)
+    few = "--quick --iterations 1 --warmup 0 --format json".split()
+    done = run(*few, "--suite", "correctness", "--backward", "--filter", "gradient", "--seq-len", 9)
+    passes = {r["pass"] for r in json.loads(done.stdout or '{"rows": []}')["rows"]}
+    report("gradients with --backward", None if passes == {"bwd", "fwd+bwd"} and done.returncode == 0 else "%d %s" % (done.returncode, done.stderr))
+    done = run(*few, "--suite", "correctness", "--backward", "--filter", "batching", "--seq-len", 33)
+    report("batches with --backward", None if done.returncode == 0 and '"pass": "bwd"' in done.stdout else done.stdout[-500:] + done.stderr)
+    rows = json.loads(run(*"1 8 1 8 --backend flash,standard,flash,flash --iterations 1 --format json".split()).stdout)["rows"]
+    report("a backend named twice", None if [r["backend"] for r in rows] == ["standard", "flash"] else str(rows))
+    done = run(*few, "--suite", "openpi", "--seq-len", 16, "--backend", "flash", "--filter", "S16")
+    verdict = json.loads(done.stdout)["verdict"]
+    report("no target, no verdict", None if verdict is None and done.returncode == 0 else "%s %d" % (verdict, done.returncode))
     refused("--filter without a case", folder, "--filter", "nonsense")
     done = run(*"--list --seq-len 16 --threads 3 --window 5,0".split())
     report("threads and window of a case", None if "\ncase shape: B1 S16 H8 D64 window 5,0, f32, kv f32, fwd, 3 threads:" in done.stdout else done.stdout)
@@ -744,6 +757,22 @@ def test_bad_flags(folder):
         "--tune 1 2 3",
     ):
         refused(line, folder, *line.split())
+    large = "1048576 16777216 65536 65536 --backend flash"
+    for line, says in (
+        (large, "--batch-size 1048576 --seq-len 16777216 --num-heads 65536 --head-dim 65536, flash: the extent of a tensor overflows"),
+        ("1 64 8 32 64 64 64 64 64 64", "10 arguments without a flag"),
+        ("1 8 1 8 --backend foo", "--backend foo: must be of auto, "),
+        ("1 8 1 8 --backend foo", ", precision, rank, hip"),
+        ("1 8 1 8 --backend precision,flash", "--backend precision: only in cases with a policy"),
+        ("1 8 1 8 --backend flash,rank", "--backend rank: only in cases with a policy"),
+        ("--suite decode --quick --backend flash,rank", "--backend rank: only in cases with a policy"),
+        ("--suite correctness --quick --page-size 16", "--page-size: not in cases with a backward"),
+        ("--suite correctness --quick --kv-dtype int8", "--kv-dtype int8: not in cases with a backward"),
+        ("--page-size 16 --backward", "--backward: not defined for --page-size"),
+    ):
+        refused(line, folder, *line.split())
+        text = run(*line.split(), cwd=folder).stderr
+        report("says why: " + line, None if says in text else text)
 
 
 def test_npy(folder):
@@ -829,7 +858,36 @@ def test_npy(folder):
     wide = run(*three, "--mask", "rows.npy", "--output", "rows_o.npy", cwd=folder)
     again = run(*three, "--mask", "row.npy", "--expect", "rows_o.npy", cwd=folder)
     report("a mask that is broadcast", None if wide.returncode == again.returncode == 0 else again.stdout + again.stderr)
-    refused("a mask of one column", folder, *three, "--mask", "column.npy")
+    tiled = open(path("rows.npy"), "rb").read()[:-35] + b"".join(bytes([x]) * 7 for x in open(path("column.npy"), "rb").read()[-5:])
+    open(path("columns.npy"), "wb").write(tiled)
+    wide = run(*three, "--mask", "columns.npy", "--output", "columns_o.npy", cwd=folder)
+    again = run(*three, "--mask", "column.npy", "--expect", "columns_o.npy", cwd=folder)
+    report("a mask of one column", None if wide.returncode == again.returncode == 0 else again.stdout + again.stderr)
+    # not finite: a NaN stands for whatever is not finite, an infinity for itself, and neither for a number
+    def with_values(name, source, values):
+        data = bytearray(open(path(source + ".npy"), "rb").read())
+        for at, x in values.items():
+            data[128 + 4 * at : 132 + 4 * at] = struct.pack("<f", x)
+        open(path(name + ".npy"), "wb").write(data)
+
+    inf, nan = math.inf, math.nan
+    with_values("v_inf", "v", {0: inf, 1: nan})     # the first key of the first head: columns 0 and 1 of that head's rows
+    odd = ["--input", "q.npy,k.npy,v_inf.npy", "--iterations", 1]
+    done = run(*odd, "--output", "odd.npy", cwd=folder)
+    report("a value that is not finite", None if done.returncode == 0 else done.stdout + done.stderr)
+    for name, values, code in (
+        ("itself", {}, 0),
+        ("a NaN for the infinity", {0: nan}, 0),
+        ("the other infinity", {0: -inf}, 1),
+        ("a number for the infinity", {0: 1}, 1),
+        ("an infinity for the NaN", {1: inf}, 1),
+        ("a number for the NaN", {1: 1}, 1),
+        ("a NaN for a number", {2: nan}, 1),
+        ("an infinity for a number", {2: inf}, 1),
+    ):
+        with_values("odd_expect", "odd", values)
+        done = run(*odd, "--expect", "odd_expect.npy", cwd=folder)
+        report("--expect has %s" % name, None if done.returncode == code else done.stdout + done.stderr)
     for name, shape in (("q", (2, 5, 32)), ("k", (2, 7, 16)), ("v", (2, 7, 12))):
         write_npy(path(name + "3.npy"), shape)
     flags = ["--input", "q3.npy,k3.npy,v3.npy", "--num-heads", 4, "--causal", "--iterations", 1, "--mask", "mask.npy", "--output", "o3.npy"]
@@ -1075,7 +1133,7 @@ def test_gate(folder):
     refused("--saved alone", folder, "--saved", "run.csv")
     refused("--processes alone", folder, "1", "8", "1", "8", "--processes", "2")
     saved = ["--baseline", "run.csv", "--saved", "run.csv"]
-    for more in ("--processes 2", "--format json", "--suite decode", "--seq-len 8", "1 8 1 8", "--output-dir new", "--save-baseline new.csv", "--filter S", "--backend flash", "--backward", "--quick"):
+    for more in ("--processes 2", "--format json", "--suite decode", "--seq-len 8", "1 8 1 8", "--output-dir new", "--save-baseline new.csv", "--filter S", "--backend flash", "--backward", "--quick", "--min-time 3", "--window 1,0", "--format table", "--warmup 1"):
         refused("saved runs and " + more, folder, *saved, *more.split())
     if os.path.exists("/dev/full"):
         done = subprocess.run([BENCH, *saved], cwd=folder, stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True)

@@ -141,7 +141,7 @@ static row judged(const char *line, const char *backend, bool whole, void (*meas
     row r = new_row(&c, backend);
     b.selection = WHOLE;
     b.opt.verify = whole;
-    if (resolve_case(&c, text) || !problem_make(&c, NULL, &p)) {
+    if (resolve_case(&c, &g, text) || !problem_make(&c, NULL, &p)) {
         remark(&r, "failed", "no case: %s", line);
         return r;
     }
@@ -358,8 +358,33 @@ static void test_contradictions(void)
         bench_case c = { .suite = find_suite("shape") };
         char text[128];
         for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-        const char *told = resolve_case(&c, text);
+        const char *told = resolve_case(&c, &g, text);
         expect(told && !strcmp(told, lines[i][1]), "%s: %s", lines[i][0], told ? told : "taken");
+    }
+}
+
+/* Of two axes that contradict each other the one that the user gave is named; what a filter leaves out contradicts nothing. */
+static void test_named(void)
+{
+    static const struct { const char *line; axis given; const char *says; } cases[] = {
+        { " seq-len=8 num-heads=2 head-dim=16 pass=bwd page-size=16", PAGE, "--page-size: not in cases with a backward" },
+        { " seq-len=8 num-heads=2 head-dim=16 pass=bwd page-size=16", PASS, "--backward: not defined for --page-size" },
+        { " seq-len=8 num-heads=2 head-dim=16 pass=bwd kv-dtype=int8", KV_DTYPE, "--kv-dtype int8: not in cases with a backward" },
+        { " seq-len=8 num-heads=3 num-kv-heads=2 head-dim=16", HEADS, "--num-heads 3: must be a multiple of --num-kv-heads 2" },
+        { " seq-len=8 num-heads=3 embed-dim=64", HEADS, "--num-heads 3: must divide --embed-dim 64" },
+        { " seq-len=8 num-heads=3 embed-dim=64", EMBED, "--embed-dim 64: must be a multiple of --num-heads 3" },
+        { " seq-len=8 num-heads=2 head-dim=16 page-size=16 layout=bhsd", LAYOUT, "--layout bhsd: not in cases with pages" },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        grid g = parse_line(cases[i].line), user = { .count[DTYPE] = 0 };
+        bench_case c = { .suite = find_suite("shape") };
+        char text[128];
+        for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+        user.count[cases[i].given] = 1;
+        const char *told = resolve_case(&c, &user, text);
+        expect(told && !strcmp(told, cases[i].says), "%s: %s", cases[i].line, told ? told : "taken");
+        bench b = { .opt = { .filter = "S9" } };
+        expect(!add_case(&b, &c) && !b.case_count, "%s refuses what --filter leaves out", cases[i].line);
     }
 }
 
@@ -376,7 +401,7 @@ static void test_resolved(void)
         bench_case c = { .suite = find_suite("shape") };
         char text[128];
         for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-        expect(!resolve_case(&c, text), "no case: %s", cases[i].line);
+        expect(!resolve_case(&c, &g, text), "no case: %s", cases[i].line);
         expect(c.v[DIM] == cases[i].dim && c.v[V_DIM] == cases[i].v_dim && c.v[KV_HEADS] == cases[i].kv_heads && c.v[KV] == cases[i].kv,
                "%s: D %d, value %d, %d key heads, %d keys", cases[i].line, (int)c.v[DIM], (int)c.v[V_DIM], (int)c.v[KV_HEADS], (int)c.v[KV]);
     }
@@ -496,7 +521,7 @@ static void test_module(const char *line, bool appends)
     }
     for (int a = 0; a < AXES; a++)
         c.v[a] = g.value[a][0];
-    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line))
+    if (!expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, &p), "no case: %s", line))
         return;
     make_module(&w, &p, &c);
     const attn_in *t[] = { &p.d.q, appends ? &p.d.append.k : &p.d.k, appends ? &p.d.append.v : &p.d.v };
@@ -1107,7 +1132,7 @@ static void test_generation(void)
     double seconds[PREFILLS] = { 0 };
     problem p;
     row mine = new_row(&c, "flash");
-    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case")) return;
+    if (!expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, &p), "no case")) return;
     p.d.backend = "fickle";
     job j = { .c = &c, .p = &p, .r = &mine };
     runs = 0, moody = STEADY;
@@ -1200,7 +1225,7 @@ static void test_output(const char *path)
     bench_case c = { .suite = find_suite("shape") };
     char text[128], nowhere[128];
     for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line)) return;
+    if (!expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, &p), "no case: %s", line)) return;
     name_case(&c);
     snprintf(nowhere, sizeof nowhere, "%s/file", path);        /* below a file */
     in.q = (npy){ .dims = 4, .shape = { 1, 5, 2, 8 }, .dtype = ATTN_F32 };
@@ -1417,7 +1442,7 @@ static row *add_made(const char *suite_name, const char *line, const char *backe
     bench_case c = { .suite = find_suite(suite_name) }, *to = made.cases;
     char text[128];
     for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-    expect(!resolve_case(&c, text), "no case: %s", line);
+    expect(!resolve_case(&c, &g, text), "no case: %s", line);
     name_case(&c);
     while (to < made.cases + made.b.case_count && (to->suite != c.suite || memcmp(to->v, c.v, sizeof c.v))) to++;
     if (to == made.cases + made.b.case_count) *to = c, made.b.case_count++;
@@ -1464,7 +1489,7 @@ static void test_counts(void)
         bench_case c = { .suite = find_suite("shape") };
         problem p;
         for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-        if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case: %s", line)) continue;
+        if (!expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, &p), "no case: %s", line)) continue;
         expect(p.bytes == cases[i].bytes && (!cases[i].flops || p.flops == cases[i].flops), "%s: %g bytes, %g FLOPs", line, p.bytes, p.flops);
         expect(score_bytes(&c) == 480, "%s: %g bytes of scores", line, score_bytes(&c));
         problem_free(&p);
@@ -1576,7 +1601,8 @@ static void test_openpi(void)
         }
         snprintf(add_made("openpi", "seq-len=16 dtype=f16", "standard", 1, 0)->status, 16, "%s", cases[i].status);
         const suite *s = find_suite("openpi");
-        expect(openpi_reached(&made.b, s) == cases[i].reached && (judge_suites(&made.b) == REACHED) == cases[i].reached,
+        judgement want = cases[i].reached ? REACHED : NOT_REACHED;
+        expect(judge_openpi(&made.b, s) == want && judge_suites(&made.b) == want,
                "openpi, %g%% less time, %g%% less memory, S^%g, %s: %s", cases[i].time, cases[i].memory, cases[i].exponent, cases[i].status,
                cases[i].reached ? "not reached" : "reached");
         FILE *f = tmpfile();
@@ -1585,6 +1611,16 @@ static void test_openpi(void)
         snprintf(memory, sizeof memory, "  - %.1f%% less memory than standard at S 64 (target 50 to 80%%): %s\n", cases[i].memory,
                  cases[i].memory < 50 ? "NOT reached" : "reached");
         SAID("openpi", f, cases[i].reached ? "measured: reached" : "measured: NOT reached", time, memory);
+    }
+    for (int right = 0; right < 2; right++) {    /* no target measured: no verdict, but for what is wrong */
+        forget_rows();
+        add_made("openpi", "seq-len=16 dtype=f16", "flash", 1, 0)->max_abs_err = 0;
+        snprintf(add_made("openpi", "seq-len=16 dtype=f16", "standard", 1, 0)->status, 16, "%s", right ? "refused" : "wrong");
+        judgement got = judge_openpi(&made.b, find_suite("openpi"));
+        expect(got == (right ? NOT_JUDGED : NOT_REACHED) && judge_suites(&made.b) == got, "openpi without targets: %d", (int)got);
+        FILE *f = tmpfile();
+        conclude_openpi(f, &made.b, find_suite("openpi"));
+        SAID("openpi", f, right ? "measured: not run" : "measured: NOT reached", "15 to 25%): not run");
     }
     forget_rows();                               /* tensors as large as the scores; what standard has besides is not theirs */
     static const char *const line = "measure=memory seq-len=64 num-heads=2 head-dim=16";
@@ -1785,7 +1821,7 @@ static void test_metrics(void)
     problem p;
     double weight[KEYS];
     for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-    if (!expect(!resolve_case(&c, text) && problem_make(&c, NULL, &p), "no case")) return;
+    if (!expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, &p), "no case")) return;
     float *q = (float *)(uintptr_t)p.d.q.data, *k = (float *)(uintptr_t)p.d.k.data;
     for (int i = 0; i < 3 * 4 * 8; i++) q[i] = 1;
     for (int i = 0; i < KEYS * 2 * 8; i++) k[i] = i / 8 % 2 ? i < 16 ? 20 : 0 : 0.25f;
@@ -1847,7 +1883,7 @@ static bool made_problem(const char *line, problem *p)
     bench_case c = { .suite = find_suite("shape") };
     char text[128];
     for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-    return expect(!resolve_case(&c, text) && problem_make(&c, NULL, p), "no case: %s", line);
+    return expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, p), "no case: %s", line);
 }
 
 static void test_data(void)
@@ -2035,6 +2071,7 @@ int main(int argc, char **argv)
     test_right();
     test_right_sampled();
     test_contradictions();
+    test_named();
     test_resolved();
     test_filter();
     test_empty_rows();

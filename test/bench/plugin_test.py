@@ -98,6 +98,14 @@ def test_turns(folder):
         bad = [r for r in document["rows"] if r["iterations"] != 24 or len(r["samples_ms"]) != 24 or r["status"] != "ok"]
         report("every call is counted%s" % "".join(direction), str(bad) if bad else None)
         os.unlink(log)
+    made = {}
+    for warmup in (0, 9):
+        for n in (1, 3, 8):
+            run(*flags[:-4], "--iterations", n, "--warmup", warmup, cwd=folder, env=dict(os.environ, PLUGIN_LOG=log))
+            made[warmup, n] = open(log).read().count("l")
+            os.unlink(log)
+    few = [n for n in (1, 3, 8) if made[9, n] - made[0, n] < 9]
+    report("the warm-up of few calls", str(made) if few else None)
 
 
 def test_wrong(folder):
