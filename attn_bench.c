@@ -112,16 +112,19 @@
                   ratio is one of medians.
      GFLOP/s      2 x visible pairs x heads x (head_dim + v_dim), the backward 2.5 times that.
                   openpi, flash_v2 and adaattn count otherwise: `their_flops` in csv and json.
-     of peak      of the FMA peak measured before and after the row on the same threads, the best
-                  of 12 runs of 2 ms, or of as many as --iterations says, but 3 at least. Empty for
-                  a GPU, whose peak is not measured.
+     of peak      of the FMA peak of the best ISA, measured before and after the row on the same
+                  threads, the best of 12 runs of 2 ms, or of as many as --iterations says, but 3
+                  at least. Where ATTN_ISA forces one, its own peak is in the note. Empty for a
+                  GPU, whose peak is not measured.
      bound        `overhead` where more than half of the call is what an empty call takes; else the
                   longer of: the arithmetic at the peak, and the call's own memory traffic, its
                   workspace included, at the bandwidth measured.
      speedup      over the published figure; `vs std` over standard. Above 1.5 is clearly faster,
                   below 1 slower; a ratio near 1 is within the noise of most machines.
      t ~ S^       exponents, fitted over the lengths from a 16th of the longest on. Where that
-                  begins stands in the notes.
+                  begins stands in the notes. On stdout only the last row of a series has them,
+                  the others are printed before they are known; in files and in the markdown format
+                  all rows do.
      status       ok; wrong: outside of the error bound, and the exit code is 1; declined: the
                   backend does not take the case, and the note has its reason; refused: does not
                   fit in memory, with the size; skipped: would take too long, with the time: the
@@ -1209,25 +1212,27 @@ static const struct published {
     int pass;
     double ms, tokens_per_s;
     bool derived;
-    int32_t dtype; /* of our case that it stands beside */
+    int32_t dtype;      /* of our case that it stands beside */
+    const char *figure; /* as it was published */
+    const char *by;     /* of whom, where the suite is of another system */
 } published[] = {
-#define CPU(s, ms, tokens) \
-    {"rocmforge", SMOOTH, 1, s, 1, s, 0, NULL, FWD, ms, tokens, false, ATTN_F32}
-    CPU(32, 0.033463, 956280),
-    CPU(64, 0.264199, 242242),
-    CPU(128, 2.588, 49452),
-    CPU(256, 22.293, 11484),
-    CPU(512, 348.592, 1469),
+#define CPU(s, ms, figure, tokens) \
+    {"rocmforge", SMOOTH, 1, s, 1, s, 0, NULL, FWD, ms, tokens, false, ATTN_F32, figure, NULL}
+    CPU(32, 0.033463, "33.463 us", 956280),
+    CPU(64, 0.264199, "264.199 us", 242242),
+    CPU(128, 2.588, "2.588 ms", 49452),
+    CPU(256, 22.293, "22.293 ms", 11484),
+    CPU(512, 348.592, "348.592 ms", 1469),
 #undef CPU
-#define MS(b, s, h, d, backend, pass, ms, derived, type) \
-    {"flash_v2", RANDOM, b, s, h, d, 0, backend, pass, ms, NAN, derived, type}
+#define MS(b, s, h, d, backend, pass, ms, derived, type, by) \
+    {"flash_v2", RANDOM, b, s, h, d, 0, backend, pass, ms, NAN, derived, type, #ms " ms", by}
 #define L20(b, s, h, d, standard, flash) \
-    MS(b, s, h, d, "standard", FWD, standard, false, ATTN_F16), \
-        MS(b, s, h, d, "flash", FWD, flash, false, ATTN_F16), \
-        MS(b, s, h, d, "hip", FWD, flash, true, ATTN_F16)
+    MS(b, s, h, d, "standard", FWD, standard, false, ATTN_F16, NULL), \
+        MS(b, s, h, d, "flash", FWD, flash, false, ATTN_F16, NULL), \
+        MS(b, s, h, d, "hip", FWD, flash, true, ATTN_F16, NULL)
 #define L20_BACKWARD(b, s, h, d, forward, backward) \
-    MS(b, s, h, d, "flash", BWD, backward, false, ATTN_F16), \
-        MS(b, s, h, d, "flash", FWD_BWD, (forward) + (backward), true, ATTN_F16)
+    MS(b, s, h, d, "flash", BWD, backward, false, ATTN_F16, NULL), \
+        MS(b, s, h, d, "flash", FWD_BWD, (forward) + (backward), true, ATTN_F16, NULL)
     L20(1, 32, 4, 16, 0.15, 0.08),
     L20(1, 64, 8, 32, 0.42, 0.18),
     L20(2, 128, 8, 32, 1.25, 0.45),
@@ -1241,14 +1246,16 @@ static const struct published {
     L20_BACKWARD(2, 128, 8, 32, 0.45, 0.72),
     L20_BACKWARD(4, 256, 16, 64, 2.85, 4.58),
     L20_BACKWARD(8, 512, 16, 64, 9.87, 15.92),
-    /* PyTorch's CPU flash, on a Sapphire Rapids socket */
-    MS(1, 1024, 25, 64, "standard", FWD, 3.081, false, ATTN_F32),
-    MS(1, 1024, 25, 64, "flash", FWD, 1.665, false, ATTN_F32),
+#define TORCH "PyTorch's CPU flash, on a Sapphire Rapids socket,"
+    MS(1, 1024, 25, 64, "standard", FWD, 3.081, false, ATTN_F32, TORCH),
+    MS(1, 1024, 25, 64, "flash", FWD, 1.665, false, ATTN_F32, TORCH),
+#undef TORCH
 #undef L20
 #undef L20_BACKWARD
 #undef MS
 #define DENSE(backend, pass, ms, tokens, derived) \
-    {"adaattn", RANDOM, 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived, ATTN_F32}
+    {"adaattn", RANDOM, 2, 128, 8, 64, 1, backend, pass, ms, tokens, derived, ATTN_F32, #ms " ms", \
+        NULL}
     DENSE("standard", FWD, 45.374, 5642, false),
     DENSE("flash", FWD, 45.374, 5642, true),
     DENSE("standard", FWD_BWD, 51.294, NAN, false),
@@ -2847,9 +2854,10 @@ static verdict check_forward_calls(job *j, double seconds) {
     memcpy(plain, p->d.o.data, bytes);
     p->d.lse = p->lse;
     poison(p);
-    v.status = run_pass(p, FWD);
-    if (!v.status) v = check(p, FWD, seconds);
-    if (!v.status && memcmp(plain, p->d.o.data, bytes)) {
+    j->status = run_pass(p, FWD);
+    v.status = ATTN_OK;
+    if (!j->status) v = check(p, FWD, seconds);
+    if (!j->status && !v.status && memcmp(plain, p->d.o.data, bytes)) {
         memcpy(p->d.o.data, plain, bytes);
         verdict other = check(p, FWD, seconds);
         v.status = other.status;
@@ -2929,6 +2937,11 @@ static bool first_call(job *j) {
     }
     if (j->reference || b->opt.repeated) return true; /* verified by the process that repeats */
     verdict v = without_lse ? check_forward_calls(j, seconds) : check(p, j->pass, seconds);
+    if (j->status) {
+        remark(r, "failed", "the second call, with lse: %s",
+            *p->message ? p->message : attn_status_text(j->status));
+        return false;
+    }
     if (v.status) {
         remark(r, "failed", "the reference cannot check it: %s", attn_status_text(v.status));
         return false;
@@ -3068,9 +3081,6 @@ static const char *bound_of(const row *r, double pairs, double peak, double band
 static void place_under_roofline(row *r, double peak, double bandwidth) {
     r->peak_fraction = r->gflops / peak;
     r->bandwidth_fraction = r->gbytes_per_s / bandwidth;
-    if (getenv("ATTN_ISA"))
-        remark(r, NULL, "ATTN_ISA=%s: the peak is that of this ISA, %.1f GFLOP/s",
-            getenv("ATTN_ISA"), peak);
     if (r->peak_fraction > 1) {
         remark(r, NULL, "no share of the peak: %.2f of the peak sampled, the machine was disturbed",
             r->peak_fraction);
@@ -3127,8 +3137,28 @@ static double measure_overhead(const job *j) {
     return good ? call.p50 + wake.p50 : NAN;
 }
 
+/* The peak of the best ISA of this machine, whatever ATTN_ISA forces. */
+static double best_peak(int32_t dtype, int32_t threads) {
+    const attn__kernels *forced = attn__machine()->isa, *best;
+    uint32_t needs;
+    size_t i = 0;
+    while ((best = attn__isa_at(i++, &needs)) && needs & ~attn__machine()->has) {}
+    attn__machine_known.isa = best;
+    const double peak = attn_peak_gflops(dtype, threads);
+    attn__machine_known.isa = forced;
+    return peak;
+}
+
 static double peak_now(const bench_case *c) {
-    return attn_peak_gflops((int32_t)c->v[DTYPE], (int32_t)c->v[THREADS]);
+    return best_peak((int32_t)c->v[DTYPE], (int32_t)c->v[THREADS]);
+}
+
+/* What ATTN_ISA forces has a peak of its own. */
+static void note_forced_isa(row *r) {
+    const char *isa = getenv("ATTN_ISA");
+    if (isa && *isa)
+        remark(r, NULL, "ATTN_ISA=%s: the peak of this ISA is %.1f GFLOP/s", isa,
+            attn_peak_gflops((int32_t)r->c->v[DTYPE], (int32_t)r->c->v[THREADS]));
 }
 
 static bool is_published(const struct published *p, const row *r) {
@@ -3236,6 +3266,7 @@ static void finish_timing(job *j) {
         j->bandwidth = fmax(j->bandwidth, bandwidth_now(j));
     place_under_roofline(r, j->peak, j->bandwidth);
     if (j->b->opt.repeated) return; /* samples and the peak beside them are all that is asked for */
+    note_forced_isa(r);
     bool spills = 2 * workspace_of(r) > r->bytes; /* into a slower cache, or memory */
     double slower = spills ? bandwidth_of(j->c, r->bytes + workspace_of(r)) : j->bandwidth;
     snprintf(
@@ -4007,6 +4038,7 @@ static void explain(const attn_plan *plan, const char *backend, attn_status s, c
         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         if (!strncmp(line, backend, length) && line[length] == ':') {
             line += length + 1 + strspn(line + length + 1, " ");
+            if (!*line || *line == '\n') break; /* it does not say why */
             snprintf(text, 256, "%.*s", (int)strcspn(line, "\n"), line);
             return;
         }
@@ -5240,7 +5272,21 @@ static void note_scaling(const bench *b, row *r, axis varied, axis also, const c
         (long long)base->c->v[varied], unit, 100 * times / ideal);
 }
 
-/* What follows from a row and those before it. */
+/* Whether no case after that of the row is of its series. */
+static bool ends_series(const bench *b, const row *r) {
+    row later = *r;
+    for (later.c = r->c + 1; later.c < b->cases + b->case_count; later.c++)
+        if (same_series(r, &later, SEQ, KV)) return false;
+    return true;
+}
+
+static void derive_exponents_of(const bench *b, row *r) {
+    r->time_exponent = fit_power_law(b, r, median_of).exponent;
+    r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
+}
+
+/* What follows from a row and those before it. Of a series the last row alone has the exponents: the
+ * others are printed before they are known. */
 static void derive_row(const bench *b, row *r) {
     const row *standard = twin(b, r, "standard"), *plain = unvaried(b, r);
     if (!row_ok(r) || is_correctness(r) || r->c->v[MEASURE] >= RANKS) return;
@@ -5250,8 +5296,7 @@ static void derive_row(const bench *b, row *r) {
         r->memory_reduction = 1 - total_bytes(r) / total_bytes(standard);
         r->memory_factor = total_bytes(standard) / total_bytes(r);
     }
-    r->time_exponent = fit_power_law(b, r, median_of).exponent;
-    r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
+    if (ends_series(b, r)) derive_exponents_of(b, r);
     if (r->c->v[MEASURE] == TIME && r->c->suite->scales) {
         note_scaling(b, r, THREADS, THREADS, "thread(s)");
         note_scaling(b, r, BATCH, BATCH, "sequence(s)");
@@ -5264,8 +5309,7 @@ static void derive_exponents(bench *b) {
     for (int64_t i = 0; i < b->row_count; i++) {
         row *r = &b->rows[i];
         if (!row_ok(r) || is_correctness(r) || r->c->v[MEASURE] >= RANKS) continue;
-        r->time_exponent = fit_power_law(b, r, median_of).exponent;
-        r->memory_exponent = fit_power_law(b, r, added_bytes).exponent;
+        derive_exponents_of(b, r);
     }
 }
 
@@ -5436,23 +5480,28 @@ static const char *human_ms(double ms, char text[32]) {
     return text;
 }
 
-/* Every time that the system of a suite published, measured here or not. */
+/* Every time that the system of a suite published, measured here or not, as it was published; under
+ * a heading of their own those that others did. */
 static void print_published(FILE *f, const bench *b, const suite *s) {
     static const char *const passes[] = {"fwd", "bwd", "fwd+bwd"};
-    char theirs[32], ours[32], tokens[32], factor[32];
-    fprintf(f,
-        "\n| %s published | backend | pass | published | tok/s | ours | speedup |\n"
-        "|---|---|---|---|---|---|---|\n",
-        s->name);
+    char ours[32], tokens[32], factor[32];
+    const char *heading = NULL;
     for (int i = 0; i < COUNT(published); i++) {
         const struct published *p = &published[i];
         if (strcmp(p->suite, s->name) || p->derived) continue;
+        const char *by = p->by ? p->by : s->name;
+        if (by != heading)
+            fprintf(f,
+                "\n| %s published | backend | pass | published | tok/s | ours | speedup |\n"
+                "|---|---|---|---|---|---|---|\n",
+                by);
+        heading = by;
         const row *r = beside(b, p);
         snprintf(tokens, sizeof tokens, isfinite(p->tokens_per_s) ? "%.0f" : "-", p->tokens_per_s);
         snprintf(factor, sizeof factor, r ? "%.3g" : "-", r ? p->ms / r->p50_ms : 0);
         fprintf(f, "| B%lld S%lld H%lld D%lld | %s | %s | %s | %s | %s | %s |\n",
             (long long)p->batch, (long long)p->seq, (long long)p->heads, (long long)p->dim,
-            p->backend ? p->backend : "their CPU", passes[p->pass], human_ms(p->ms, theirs), tokens,
+            p->backend ? p->backend : "their CPU", passes[p->pass], p->figure, tokens,
             r ? human_ms(r->p50_ms, ours) : "not run", factor);
     }
     fputc('\n', f);
@@ -7552,6 +7601,7 @@ static struct {
     bench *b;
     int added;
     attn_status status;
+    bool odd; /* its name is no word */
     char refused[32];
 } plugin_loading;
 
@@ -7561,12 +7611,12 @@ static attn_status add_from_plugin(const attn_backend *backend) {
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+";
     bench *b = plugin_loading.b;
     const char *name = backend && backend->abi == ATTN_ABI ? backend->name : NULL;
-    attn_status s = name && (name[strspn(name, letters)] || !strcmp(name, "hip"))
-                        ? ATTN_ERR_REGISTER_NAME
-                        : attn_register(backend);
+    bool odd = name && name[strspn(name, letters)];
+    attn_status s =
+        odd || (name && !strcmp(name, "hip")) ? ATTN_ERR_REGISTER_NAME : attn_register(backend);
     if (!s && b->plugin_count == MOST_BACKENDS) s = ATTN_ERR_REGISTER_FULL;
     if (s) {
-        plugin_loading.status = s;
+        plugin_loading.status = s, plugin_loading.odd = odd;
         snprintf(plugin_loading.refused, sizeof plugin_loading.refused, "%s", name ? name : "");
         return s;
     }
@@ -7591,7 +7641,9 @@ static int load_plugin(bench *b, const char *file) {
     s = plugin_loading.status ? plugin_loading.status : s;
     if (s)
         return refuse("--plugin %s: %s%s%s", file, plugin_loading.refused,
-            *plugin_loading.refused ? ": " : "", attn_status_text(s));
+            *plugin_loading.refused ? ": " : "",
+            plugin_loading.odd ? "a name has letters, digits and _ . - + only"
+                               : attn_status_text(s));
     return plugin_loading.added ? 0 : refuse("--plugin %s: registers no backend", file);
 }
 
@@ -7943,8 +7995,8 @@ static void set_probes(const bench *b) {
 }
 
 static void measure_machine(bench *b) {
-    b->fma_peak = attn_peak_gflops(ATTN_F32, 0);
-    b->dot_peak = attn_peak_gflops(ATTN_BF16, 0);
+    b->fma_peak = best_peak(ATTN_F32, 0);
+    b->dot_peak = best_peak(ATTN_BF16, 0);
     b->bandwidth = attn_bandwidth_gbytes((size_t)64 << 20, 0);
 }
 

@@ -14,10 +14,10 @@ static void *scarce(size_t size) { return allocations_left >= 0 && allocations_l
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 /* What the machine's rates were asked for; `asked_only`: 2 for a bf16 peak, else 1, and nothing is measured. */
-static struct { int asked_only; int32_t dtype, threads; size_t bytes; } probed;
+static struct { int asked_only; int32_t dtype, threads; size_t bytes; const void *isa; } probed;
 static double probed_peak(int32_t dtype, int32_t threads)
 {
-    probed.dtype = dtype, probed.threads = threads;
+    probed.dtype = dtype, probed.threads = threads, probed.isa = attn__machine()->isa;
     return !probed.asked_only ? attn_peak_gflops(dtype, threads) : dtype == ATTN_BF16 ? 2 : 1;
 }
 static double probed_bandwidth(size_t bytes, int32_t threads)
@@ -811,14 +811,18 @@ static void test_roofline(void)
     char *isa = getenv("ATTN_ISA"), kept[32] = "";
     snprintf(kept, sizeof kept, "%s", isa ? isa : "");
     unsetenv("ATTN_ISA");
+    bench_case c = { .suite = find_suite("shape") };
     for (int i = 0; i < 3; i++) {
         row r = null_row();
+        r.c = &c, probed.asked_only = true;
         r.gflops = i == 1 ? 101 : 50, r.gbytes_per_s = 5;
         if (i == 2) setenv("ATTN_ISA", "portable", 1);
         place_under_roofline(&r, 100, 20);
+        note_forced_isa(&r);
+        probed.asked_only = false;
         expect(i == 1 ? isnan(r.peak_fraction) : r.peak_fraction == 0.5, "share %g of the peak", r.peak_fraction);
         expect(r.bandwidth_fraction == 0.25, "share %g of the bandwidth", r.bandwidth_fraction);
-        const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01" : "ATTN_ISA=portable: the peak is that of this ISA, 100.0";
+        const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01" : "ATTN_ISA=portable: the peak of this ISA is 1.0 GFLOP/s";
         expect(i ? strstr(r.note, says) == r.note : !*r.note, "the roofline notes: '%s'", r.note);
     }
     if (*kept) setenv("ATTN_ISA", kept, 1);
@@ -965,7 +969,7 @@ static void test_cold(void)
 
 /* ------------------------------------------------------------------------------------------ properties
  * A backend that is right, but for one thing. */
-enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES, OTHER_DK };
+enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES, OTHER_DK, FAILS_TWICE };
 static int moody, runs;
 static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
 {
@@ -973,6 +977,7 @@ static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g
     attn_status s = flash->run(flash->user, d, g, plan);
     (void)user;
     runs++;
+    if (moody == FAILS_TWICE && runs == 2) return ATTN_ERR_MEMORY;
     float *last = (float *)d->o.data + d->batch * d->q_len * d->heads * d->v_dim - 1;
     bool now = moody == NEVER_THE_SAME ? runs % 3 == 0 : moody == BY_THREADS ? d->threads == 8 : moody == BY_BATCH ? d->batch == 1 : moody == NOT_FINITE;
     if (!g && now) *last = moody == NOT_FINITE ? INFINITY : *last * (1 + 0x1p-22f);
@@ -1070,6 +1075,9 @@ static void test_first_call(void)
         row r = verified(line, "fickle", true);
         expect(!strcmp(r.status, "wrong") && r.max_abs_err > 1e-3, "o is wrong %s lse: %s, error %g", moody == WITH_LSE ? "with" : "without", r.status, r.max_abs_err);
     }
+    moody = FAILS_TWICE, runs = 0;
+    row twice = verified(line, "fickle", true);
+    expect(!strcmp(twice.status, "failed") && !strcmp(twice.note, "the second call, with lse: out of memory"), "a second call that fails: %s %s", twice.status, twice.note);
     moody = SLOW;
     double start = attn_seconds();
     row r = verified(line, "fickle", true);
@@ -1527,6 +1535,15 @@ static void test_derived(void)
     for (int i = 0; i < 4; i++)
         expect(near(made.rows[i].time_exponent, 2) && near(made.rows[i].memory_exponent, 2), "exponents of row %d: %g, %g", i, made.rows[i].time_exponent,
                made.rows[i].memory_exponent);
+    made.b.cases = made.cases, made.b.case_count = made.b.row_count;     /* more of the series is to come: none yet */
+    for (int i = 0; i < 4; i++) {
+        row r = made.rows[i];
+        r.time_exponent = r.memory_exponent = NAN;
+        derive_row(&made.b, &r);
+        expect(isfinite(r.time_exponent) == (i == 3) && isfinite(r.memory_exponent) == (i == 3), "row %d is printed with exponents %g, %g", i, r.time_exponent,
+               r.memory_exponent);
+    }
+    made.b.cases = NULL, made.b.case_count = 0;
     FILE *f = tmpfile();
     print_exponents(f, &made.b);
     SAID("exponents", f, "as far as S 1024 (f32, kv f32, fwd, ", " time ~ S^2.00 from S 64 on memory ~ S^2.00 from S 64 on\n");
@@ -1688,10 +1705,10 @@ static void test_guide(void)
          "block 128 for S 64, D 32: 72 KiB", "fits NVIDIA L20 (99 KiB), H100, H200 (227 KiB), AMD gfx950 (160 KiB); a block of 64 needs 20 KiB\n",
          "block 256 for S 128, D 64: 288 KiB", "fits no chip listed; a block of 128 needs 80 KiB\n");
     print_published(f = tmpfile(), &made.b, s);
-    SAID("published", f, "| B1 S32 H4 D16 | flash | fwd | 80 us | - | 2 ms | 0.04 |\n", "| B1 S32 H4 D16 | flash | bwd | 0.12 ms | - | 6 ms | 0.02 |\n",
+    SAID("published", f, "| B1 S32 H4 D16 | flash | fwd | 0.08 ms | - | 2 ms | 0.04 |\n", "| B1 S32 H4 D16 | flash | bwd | 0.12 ms | - | 6 ms | 0.02 |\n",
          "| B1 S64 H8 D32 | flash | fwd | 0.18 ms | - | not run | - |\n", "!| fwd+bwd |", "!| hip |");
     print_published(f = tmpfile(), &made.b, find_suite("rocmforge"));
-    SAID("published", f, "| B1 S32 H1 D32 | their CPU | fwd | 33.463 us | 956280 |", "| B1 S64 H1 D64 | their CPU | fwd | 0.264199 ms | 242242 |",
+    SAID("published", f, "| B1 S32 H1 D32 | their CPU | fwd | 33.463 us | 956280 |", "| B1 S64 H1 D64 | their CPU | fwd | 264.199 us | 242242 |",
          "| B1 S128 H1 D128 | their CPU | fwd | 2.588 ms | 49452 |", "| B1 S256 H1 D256 | their CPU | fwd | 22.293 ms | 11484 |",
          "| B1 S512 H1 D512 | their CPU | fwd | 348.592 ms | 1469 |");
 }
@@ -2033,6 +2050,10 @@ static void test_probes(void)
     bench b = { .selection = QUICK };
     probed.asked_only = 1;
     c.v[DTYPE] = ATTN_BF16, c.v[KV_DTYPE] = ATTN_INT8, c.v[THREADS] = 3;
+    const attn__kernels *forced = attn__machine()->isa;
+    attn__machine_known.isa = NULL;             /* as where ATTN_ISA names what is not there */
+    expect(best_peak(ATTN_F32, 1) == 1 && probed.isa && !attn__machine()->isa, "the best ISA is probed, and then as it was");
+    attn__machine_known.isa = forced;
     expect(peak_now(&c) == 2 && probed.dtype == ATTN_BF16 && probed.threads == 3, "the peak of type %d on %d threads", (int)probed.dtype, (int)probed.threads);
     bandwidth_of(&c, 1000);
     expect(probed.bytes >= 1000 && probed.bytes < 2000 && probed.threads == 3, "the bandwidth of %zu bytes on %d threads", probed.bytes, (int)probed.threads);

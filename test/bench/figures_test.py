@@ -2,8 +2,11 @@
 """test/bench/figures_test.py [attn_bench] - the figures of the rows and those beside them: the peak memory of a call is that
 of the call alone, what bounds it follows from its own work, and every figure that another system published is printed."""
 
+import json
+import os
 import re
 import sys
+import tempfile
 
 from bench_test import COUNT, checked, lacks_openblas, report, run
 
@@ -65,7 +68,7 @@ def test_bound():
 
 
 # What the systems published, as it has to be found in what their suite prints, whatever of it was run. Times in ms.
-ROCMFORGE = [(32, 0.033463, 956280), (64, 0.264199, 242242), (128, 2.588, 49452), (256, 22.293, 11484), (512, 348.592, 1469)]
+ROCMFORGE = [(32, "33.463 us", 956280), (64, "264.199 us", 242242), (128, "2.588 ms", 49452), (256, "22.293 ms", 11484), (512, "348.592 ms", 1469)]
 FLASH_V2 = [
     ("B1 S32 H4 D16", 0.15, 0.08, 0.12),
     ("B1 S64 H8 D32", 0.42, 0.18, 0.28),
@@ -75,17 +78,12 @@ FLASH_V2 = [
     ("B16 S512 H32 D64", 128.42, 35.21, None),
     ("B32 S1024 H32 D128", 512.35, 125.67, None),
     ("B64 S1024 H64 D128", 2048.92, 458.23, None),
-    ("B1 S1024 H25 D64", 3.081, 1.665, None),
 ]
 FLASH_V2_MEMORY = [(64, 0.5, 0.2), (128, 2, 0.7), (256, 8, 2.5), (512, 32, 9.1), (1024, 128, 30.5), (2048, 512, 102.4)]
 FLASH_V2_SCALING = [(1, 1, 1), (2, 1.85, 1.92), (4, 3.42, 3.68), (8, 6.12, 6.88), (16, 10.24, None)]
 FLASH_V2_BANDWIDTH = [("forward", 612, 70.8), ("backward", 545, 63.1), ("both", 578, 66.9)]
 ADAATTN = ["45.374+-0.874", "51.294+-0.622", "96.668", "5642 tok/s", "1.49, 1.76, 1.64", "1.01, 1.02, 1.01"]
 OPENPI = ["less time than standard .*15 to 25%", "less memory than standard .*50 to 80%", "memory of standard .*about S?\\^?2.0"]
-
-
-def shown(ms):
-    return "%.6g us" % (1e3 * ms) if ms < 0.1 else "%.6g ms" % ms
 
 
 def line_of(*cells):
@@ -97,11 +95,11 @@ def published():
     """(suite, what, the regular expression of a line)"""
     for n, ms, tokens in ROCMFORGE:
         case = "B1 S%d H1 D%d" % (n, n)
-        yield "rocmforge", case, line_of(case, "their CPU", "fwd", shown(ms), str(tokens))
+        yield "rocmforge", case, line_of(case, "their CPU", "fwd", ms, str(tokens))
     for case, standard, flash, backward in FLASH_V2:
         for backend, direction, ms in (("standard", "fwd", standard), ("flash", "fwd", flash), ("flash", "bwd", backward)):
             if ms is not None:
-                yield "flash_v2", "%s %s %s" % (case, backend, direction), line_of(case, backend, direction, shown(ms), "-")
+                yield "flash_v2", "%s %s %s" % (case, backend, direction), line_of(case, backend, direction, "%g ms" % ms, "-")
     for n, standard, flash in FLASH_V2_MEMORY:
         line = re.escape("| S %d | %g | " % (n, standard)) + "[^|]*" + re.escape("| %g |" % flash)
         yield "flash_v2", "memory at %d" % n, line + "[^|]*" + re.escape("| %.3gx |" % (standard / flash))
@@ -151,6 +149,63 @@ def test_published():
     report("memory of adaattn", None if memory else text["adaattn"][-2000:])
 
 
+def table_of(text, line):
+    """The heading of the table that has the line."""
+    before = text[: text.index(line)].splitlines()
+    return next((l for l in reversed(before) if " published | " in l), "")
+
+
+def test_systems(folder):
+    """A figure stands under the name of who published it, in the report too."""
+    out = os.path.join(folder, "out")
+    flags = ["--suite", "flash_v2", "--quick", "--iterations", 1, "--warmup", 0, *TINY["flash_v2"]]
+    done = run(*flags, "--output-dir", out)
+    report("a report of flash_v2", None if done.returncode == 0 else done.stderr)
+    for where, text in (("stdout", done.stdout), ("the report", open(os.path.join(out, "summary_report.md")).read())):
+        for line, head in (("| B1 S1024 H25 D64 | standard | fwd | 3.081 ms |", "| PyTorch's CPU flash, on a Sapphire Rapids socket, published |"),
+                           ("| B1 S1024 H25 D64 | flash | fwd | 1.665 ms |", "| PyTorch's CPU flash, on a Sapphire Rapids socket, published |"),
+                           ("| B1 S32 H4 D16 | flash | fwd | 0.08 ms |", "| flash_v2 published |")):
+            got = table_of(text, line) if line in text else "no such line"
+            report("%s in %s" % (line, where), None if got.startswith(head) else got)
+
+
+def test_exponents(folder):
+    """What stdout says of a series the files say too: its last row has the exponents, the others none yet."""
+    out = os.path.join(folder, "exponents")
+    done = run("--suite", "memory", "--quick", "--seq-len", "32,64,128", "--num-heads", 1, "--output-dir", out, *SMALL)
+    key = lambda r: (r["case"], r["backend"], r["pass"], r["dtype"])
+    files = {}
+    for name in ("performance", "memory", "correctness"):
+        files.update((key(r), r) for r in json.load(open(os.path.join(out, name + "_results.json")))["rows"])
+    rows = (checked(done.stdout)[0] or {"rows": []})["rows"]
+    for name in ("time_exponent", "memory_exponent"):
+        others = [key(r) for r in rows if r[name] not in (None, files[key(r)][name])]
+        known = {r["q_len"] for r in rows if r[name] is not None}
+        all_have = all(r[name] is not None for r in files.values() if name == "memory_exponent")
+        report(name + " of stdout and files", None if rows and not others and known == {128} and all_have else "%s %s" % (others, known))
+
+
+def test_isas():
+    """A fraction is one of the peak of the best ISA, also where another is forced, whose own stands in the note."""
+    isas = {}
+    for isa in ("avx2", "portable", ""):
+        done = run("--seq-len", 256, "--backend", "flash", "--threads", 1, *SMALL, env=dict(os.environ, ATTN_ISA=isa))
+        document = checked(done.stdout)[0] if done.returncode == 0 else None
+        if document:
+            isas[isa] = document
+    best = isas[""]["rows"][0]["isa"]
+    if "portable" not in isas or best == "portable":
+        report("forced ISAs", "portable is the best of them", "skipped")
+        return
+    row = isas["portable"]["rows"][0]
+    own = re.search(r"ATTN_ISA=portable: the peak of this ISA is ([\d.]+) GFLOP/s", row["note"] or "")
+    peak = row["gflops"] / row["peak_fraction"]
+    good = own and row["isa"] == "portable" and float(own.group(1)) < 0.7 * peak
+    report("the peak of a forced ISA", None if good else "%s, of a peak of %g" % (row["note"], peak))
+    note = isas[""]["rows"][0]["note"] or ""
+    report("no note without one", note if "ATTN_ISA" in note else None)
+
+
 def test_columns():
     """The measures of ROCmForge's table, and the module of gemma."""
     rows = rows_of("--seq-len", 1, "--suite", "rocmforge", "--backend", "flash", "--format", "json", "--iterations", 3)
@@ -180,6 +235,10 @@ def main():
     test_bound()
     test_published()
     test_columns()
+    test_isas()
+    with tempfile.TemporaryDirectory() as folder:
+        test_systems(folder)
+        test_exponents(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
 

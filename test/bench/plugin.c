@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO };
+enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE };
 
 static int64_t offset_of(const attn_desc *d)
 {
@@ -27,6 +27,7 @@ static attn_status plan(void *user, const attn_desc *d, const attn_grad *g, attn
         strcpy(p->why, "plain f32 attention only");
         return ATTN_ERR_DECLINED;
     }
+    if (KIND == NO_REASON) return ATTN_ERR_MEMORY;
     p->kernel = "loops";
     p->isa = "none";
     p->workspace_size = (size_t)d->kv_len * sizeof(double);
@@ -90,7 +91,9 @@ static attn_status run(void *user, const attn_desc *d, const attn_grad *g, const
 {
     const char *path = getenv("PLUGIN_LOG");            /* a letter for each call, so that their order can be seen */
     FILE *log = path ? fopen(path, "a") : NULL;
+    static int runs;
     (void)p;
+    if (KIND == FAILS_TWICE && ++runs == 2) return ATTN_ERR_MEMORY;
     if (log) {
         fputs(user, log);
         fclose(log);

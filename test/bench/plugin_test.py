@@ -22,6 +22,8 @@ KINDS = {
     "odd_name": ["-DKIND=ODD_NAME"],
     "known_name": ["-DKIND=KNOWN_NAME"],
     "two": ["-DKIND=TWO"],
+    "no_reason": ["-DKIND=NO_REASON"],
+    "fails_twice": ["-DKIND=FAILS_TWICE"],
     "no_symbol": ["-DKIND=RIGHT", "-DNO_SYMBOL"],
 }
 SMALL = ["--iterations", 2, "--warmup", 0, "--format", "json"]
@@ -122,13 +124,21 @@ def test_wrong(folder):
         report("found: " + name, fault or (None if good else "%d %s %s" % (done.returncode, sorted(wrong), others)))
 
 
+def test_faults(folder):
+    """What fails is said, and what declines without a reason has that of its status."""
+    for name, status, note in (("no_reason", "declined", "out of memory"), ("fails_twice", "failed", "the second call, with lse: out of memory")):
+        done, rows, fault = rows_of(folder, "--plugin", name + ".so", *SHAPE, *SMALL)
+        got = [(r["status"], r["note"]) for r in rows if r["backend"] == "loops"]
+        report("says why: " + name, fault or (None if got == [(status, note)] else str(got)))
+
+
 def test_refusals(folder):
     for name, plugin, says in (
         ("another ABI", "stale.so", "another version of attn.h"),
         ("no symbol", "no_symbol.so", "no attn_plugin_register"),
         ("no backend", "nothing.so", "registers no backend"),
         ("it refuses", "refuses.so", "GPU"),
-        ("an odd name", "odd_name.so", "a,b: "),
+        ("an odd name", "odd_name.so", "a,b: a name has letters, digits and"),
         ("a known name", "known_name.so", "flash: "),
         ("an undefined symbol", "undefined.so", "nowhere"),
         ("no shared object", "text.so", "text.so"),
@@ -194,7 +204,7 @@ def test_no_openblas(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         if build(folder):
-            for test in (test_tables, test_turns, test_wrong, test_refusals, test_peers, test_no_openblas):
+            for test in (test_tables, test_turns, test_wrong, test_faults, test_refusals, test_peers, test_no_openblas):
                 test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
