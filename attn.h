@@ -857,8 +857,7 @@ typedef struct attn_mpi {
     attn_mpi_times *times;        /* optional output */
     int32_t messages;             /* of device tensors: ATTN_MPI_ASK, .. */
 } attn_mpi;
-/* cut: `tokens` in even parts (untouched where ranks is below 1), and how many of them rank `rank`
- * has. */
+/* cut: `tokens` in even parts, untouched where there are no ranks. How many of them `rank` has. */
 ATTN_API void attn_mpi_cut(int64_t tokens, int32_t split, int ranks, int64_t *cut);
 ATTN_API int64_t attn_mpi_tokens(const int64_t *cut, int32_t split, int ranks, int rank);
 ATTN_API attn_status attn_mpi_forward(const attn_desc *d, const attn_mpi *m, MPI_Comm comm);
