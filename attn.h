@@ -13407,24 +13407,26 @@ ATTN__NOINLINE void ATTN__(thin_scores)(const attn__group *g, float *max) {
     }
 }
 /* acc[R][vectors] += P V of keys j .. end - 1, columns c .. c + vectors * W. last: lanes of the last
- * vector. These columns of the rows to come are fetched. */
+ * vector. Columns from .. to of the rows to come are fetched. */
 ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int32_t dtype,
-    int64_t j, int64_t end, int64_t c, int64_t last, const float *const *row,
-    ATTN__V (*acc)[ATTN__THIN_ALONE]) {
-    const int64_t width = vectors * ATTN__W, line = attn__max(ATTN__W, attn__thin_line(dtype)),
-                  start = j, part = attn__thin_bytes(dtype, width);
+    int64_t j, int64_t end, int64_t c, int64_t last, const float *const *row, int64_t from,
+    int64_t to, ATTN__V (*acc)[ATTN__THIN_ALONE]) {
+    const int64_t half = attn__max(1, vectors / 2) * ATTN__W,
+                  line = attn__max(ATTN__W, attn__thin_line(dtype)), start = j,
+                  part = attn__thin_bytes(dtype, to - from);
     /* without gaps: parts of the first columns of all rows, then of the second .. */
-    const int dense = m->dense >= end - j;
+    const int dense = m->dense >= end - j && to > from;
     const char *stream = attn__thin_next(m, j);
-    if (dense && (m->each || m->next)) stream += c / width * (end - j) * part;
+    if (dense && (m->each || m->next)) stream += from / (to - from) * (end - j) * part;
     const int64_t each = m->each || m->next ? part : 0;
     ATTN__V value[ATTN__THIN_ALONE];
     for (; j < end; j++) {
         const int64_t at = attn__thin_at(m, j) + c;
         const char *next =
-            dense ? stream + (j - start) * each : m->next[j] + attn__thin_bytes(dtype, c);
-        ATTN__UNROLL for (int64_t l = 0; l < width; l += line)
-            ATTN__(thin_fetch)(m, next + attn__thin_bytes(dtype, l), dtype);
+            dense ? stream + (j - start) * each : m->next[j] + attn__thin_bytes(dtype, from);
+        for (int64_t f = 0; f < to - from; f += half) ATTN__UNROLL
+            for (int64_t l = 0; l < half; l += line)
+                ATTN__(thin_fetch)(m, next + attn__thin_bytes(dtype, f + l), dtype);
         const int64_t off = vectors * ATTN__W % 32 ? at & 31 : 0; /* from the block's begin */
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
             value[l] =
@@ -13441,13 +13443,15 @@ ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int
         }
     }
 }
-/* part[R][c .. c + vectors * W) += P V of keys j .. end - 1; with the last of the keys O = alpha O +
- * part. Fewer than W lanes of the last vector are of f32. */
-ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, int64_t j,
+/* part[R][c .. c + vectors * W) += P V of keys j .. end - 1, rows r0 .. r0 + R - 1; with the last of
+ * the keys O = alpha O + part. Fewer than W lanes of the last vector are of f32. */
+ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, int64_t r0, int64_t j,
     int64_t end, int64_t c, int64_t last, float *part) {
     ATTN__V acc[4][ATTN__THIN_ALONE];
     const float *row[4];
-    for (int r = 0; r < R; r++) row[r] = attn__thin_row(m, r);
+    const int64_t from = c + r0 / 2 * (vectors / 2) * ATTN__W,
+                  to = c + (r0 + R >= m->rows ? vectors : vectors / 2) * ATTN__W;
+    for (int r = 0; r < R; r++) row[r] = attn__thin_row(m, r0 + r);
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
         for (int l = 0; l < vectors; l++)
             acc[r][l] = j ? ATTN__(load)(part + (r * vectors + l) * ATTN__W) : ATTN__(set1)(0);
@@ -13456,7 +13460,7 @@ ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, in
     case type: \
         if (type == ATTN_F32 || (R == 1 && ATTN__THIN_SINGLE(type)) || \
             (R > 1 && (vectors < ATTN__THIN_PANEL || !ATTN__THIN_COSTLY(type)))) \
-            ATTN__(thin_sums)(m, R, vectors, type, j, end, c, lanes, row, acc); \
+            ATTN__(thin_sums)(m, R, vectors, type, j, end, c, lanes, row, from, to, acc); \
         break;
 #define WHOLE(type) X(type, ATTN__W)
         X(ATTN_F32, last)
@@ -13466,45 +13470,53 @@ ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, in
     }
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
         for (int l = 0; l < vectors; l++) {
-            float *o = m->out + r * m->ldo + c + l * ATTN__W;
+            float *o = m->out + (r0 + r) * m->ldo + c + l * ATTN__W;
             if (end < m->n) {
                 ATTN__(store)(part + (r * vectors + l) * ATTN__W, acc[r][l]);
                 continue;
             }
-            if (r >= m->rows) continue;
+            if (r0 + r >= m->rows) continue;
             if (m->alpha)
-                acc[r][l] = ATTN__(fma)(ATTN__(set1)(m->alpha[r]), ATTN__(load)(o), acc[r][l]);
+                acc[r][l] = ATTN__(fma)(ATTN__(set1)(m->alpha[r0 + r]), ATTN__(load)(o), acc[r][l]);
             ATTN__(store)(o, acc[r][l]);
         }
 }
-/* Panels of `vectors` as long as there are any; of more than one a few keys at a time, for they are
- * fetched in the order of memory. */
-ATTN__INLINE int64_t ATTN__(thin_panels)(
-    const attn__thin *m, int R, int vectors, int64_t c, float *part) {
+/* Panels of `vectors` as long as there are any. A few keys at a time: the second pair of rows finds them
+ * in L1, and memory is read in its order. */
+ATTN__INLINE int64_t ATTN__(thin_panels)(const attn__thin *m, int R, int vectors, int64_t c,
+    float (*part)[2 * ATTN__THIN_PANEL * ATTN__W]) {
     const int64_t width = vectors * ATTN__W, whole = (m->dim - c) / width * width,
-                  few = m->dim == width ? m->n : 32;
+                  most = ATTN__THIN_PANEL == 8 ? 4096 / attn__thin_bytes(m->dtype, m->dim) : 32,
+                  few = m->rows > R       ? attn__clamp(most, 8, 32)
+                        : m->dim == width ? m->n
+                                          : 32;
     if (whole <= 0) return c;
     for (int64_t e = c; e < c + whole; e += width)
         for (int64_t j = 0; j < m->n; j += few)
-            ATTN__(thin_panel)(m, R, vectors, j, attn__min(j + few, m->n), e, ATTN__W, part);
+            for (int64_t r = 0; r < m->rows; r += R)
+                ATTN__(thin_panel)(
+                    m, R, vectors, r, j, attn__min(j + few, m->n), e, ATTN__W, part[r / R]);
     return c + whole;
 }
-/* Wide panels for one or two rows of O; half as wide for four, for which each value is widened once. */
+/* Wide panels for two rows of O at a time; what costs much to widen is widened once for four. So are
+ * floats of f32 in vectors of 16, whose half panels are four lines of a row: of narrower rows memory
+ * would be read in too small pieces. */
 ATTN__NOINLINE void ATTN__(thin_columns)(const attn__thin *m) {
-    float part[2 * ATTN__THIN_PANEL *
-               ATTN__W]; /* of two rows or four, or THIN_ALONE vectors of one */
+    /* of two rows, half as wide of four, or THIN_ALONE vectors of one */
+    float part[2][2 * ATTN__THIN_PANEL * ATTN__W];
     int64_t c = 0;
     if (m->rows == 1 && ATTN__THIN_SINGLE(m->dtype)) {
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE, c, part);
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE / 2, c, part);
         if (ATTN__THIN_PANEL < ATTN__THIN_ALONE) c = ATTN__(thin_panels)(m, 1, 2, c, part);
     } else {
-        if (m->rows <= 2 && !ATTN__THIN_COSTLY(m->dtype))
+        const int whole_lines = ATTN__W >= 16 && m->dtype == ATTN_F32;
+        if (!ATTN__THIN_COSTLY(m->dtype) && (m->rows <= 2 || (ATTN__W >= 8 && !whole_lines)))
             c = ATTN__(thin_panels)(m, 2, ATTN__THIN_PANEL, c, part);
         c = ATTN__(thin_panels)(m, 4, ATTN__THIN_PANEL / 2, c, part);
     }
     for (; c < m->dim; c += ATTN__W)
-        ATTN__(thin_panel)(m, 4, 1, 0, m->n, c, attn__min(m->dim - c, ATTN__W), part);
+        ATTN__(thin_panel)(m, 4, 1, 0, 0, m->n, c, attn__min(m->dim - c, ATTN__W), part[0]);
 }
 
 /* ---- >>int16: rows with a certificate (>>adaptive) ---- */
