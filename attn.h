@@ -136,11 +136,15 @@
    is computed again as without one: its cert is 0. lse is off by attn_statistics.lse_error at most,
    beyond rounding.
    With attn_desc.quantile, say 0.99, that share of rows is to keep to the tolerance, and cert may be
-   above it (cert is a bound as before). Of each stretch of rows some are computed both ways: where
-   less than the share of them keeps to the tolerance, the stretch keeps to it row by row, by its
-   certificates. attn_statistics says how many were compared, how many of those that stayed were
-   beyond, and the largest error found. It pays at 0.001 as 0.01 does without, for prefill; a decode
-   step keeps to the tolerance in every row.
+   above it (cert is a bound as before). Of each stretch of rows those of the largest cert, and some
+   that are drawn, are computed both ways: where too many of them are beyond the tolerance, which is
+   one for a high quantile, the stretch keeps to it row by row, by its certificates. Whatever the data,
+   in 19 of 20 draws at least that share of the rows of a sequence keeps to the tolerance; the draw
+   follows from where rows are, not from data. So some 60 rows of a stretch are computed both ways at
+   0.99 (there are 16 of all heads and more, of 384 rows and more); where that were more than one in
+   five, all rows keep to the tolerance. attn_statistics says how many were compared, how many of
+   those that stayed were beyond, and the largest error found. It pays at 0.001 as 0.01 does without,
+   for prefill; a decode step keeps to the tolerance in every row.
    Few rows, as in a decode step, are taken where k and v are int16: what append quantised counts as
    exact, scale * code. The high bytes of all keys are read, then those of the values and the low
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
@@ -407,12 +411,12 @@ typedef struct attn_alloc {
  * it sees one. */
 typedef struct attn_statistics {
     int64_t tiles_int16, tiles_f32; /* a redone row's tiles count in both */
-    int64_t tiles_skipped;          /* of those: none of their values was used */
-    int64_t bytes;                  /* decode from int16: of k and v, read but for redone rows */
-    int64_t rows, rows_redone;      /* of all heads; computed again, for their certificates */
-    float largest_cert;             /* of any row, absolute */
-    float lse_error;                /* of lse, where it is asked for, beyond what f32 code rounds */
-    float mass_skipped; /* of a row's sum, at most, by keys whose values were not used */
+    int64_t tiles_skipped;     /* of those, but of redone rows: none of their values was used */
+    int64_t bytes;             /* decode from int16: of k and v, read but for redone rows */
+    int64_t rows, rows_redone; /* of all heads; computed again, for their certificates */
+    float largest_cert;        /* of any row, absolute */
+    float lse_error;           /* of lse, where it is asked for, beyond what f32 code rounds */
+    float mass_skipped;        /* of a row's sum, at most, by keys whose values were not used */
     /* with a quantile: rows that were computed both ways; of those that were kept, how many were off
      * by more than the tolerance, and the largest error, absolute */
     int64_t rows_sampled, rows_beyond;
@@ -4464,10 +4468,9 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
  * a step is at least. */
 #define ATTN__INT16_LARGE 1.12589991e15f  /* 2^50 */
 #define ATTN__INT16_LEAST 8.47032947e-22f /* 2^-70 */
-/* Rows that are computed both ways together, and how often in a unit at most. */
-#define ATTN__SAMPLE_ROWS 24
-#define ATTN__SAMPLE_RUNS 4
-#define ATTN__FILTER_KEYS 2048 /* fewer do not make up for the filter */
+#define ATTN__SAMPLE_ROWS 24              /* of a unit, that are computed both ways at least */
+#define ATTN__SAMPLE_FIRST 8              /* those of the largest certificates, before */
+#define ATTN__FILTER_KEYS 2048            /* fewer do not make up for the filter */
 #define ATTN__FILTER_MANY 2048 /* rows of a unit: a look at all keys costs little beside them */
 #define ATTN__BOUND_MOST 30000 /* of attn__int16.bound, in size */
 /* Vectors of a tile of int16 products beside NV of an f32 tile: tiles divide a chunk. */
@@ -4554,7 +4557,8 @@ typedef struct attn__int16 {
     attn__filter *filter;
     float *row[ATTN__ROW_ARRAYS];
     float *O;              /* [rows_pad][v_pad] */
-    float *exact;          /* O, maxima and sums of a run of rows as flash computes them */
+    float *sampled;        /* [BM / SAMPLE_SHARE + 1][q_pad of flash]: q of the rows listed */
+    int32_t *list;         /* rows that are computed both ways */
     float *k_step, *v_key; /* [BN] of a key: step of the codes, largest element of |v| */
     float *v_top, *v_low;  /* [v_pad] of a column: most v, most -v */
     float *v_length;       /* [v_pad] of a column: sum of v^2, then its root */
@@ -4576,8 +4580,17 @@ static int attn__filter_worth(const attn__adaptive *job, const attn__rows *u, co
 static void attn__filter_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
 static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
 static void attn__int16_write(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
+static const float *attn__adaptive_listed(const attn__adaptive *job, const attn__rows *u,
+    const attn__int16 *t, int64_t n, const float **sum);
 /* Codes of bytes of a row, in fours of fours. */
 static int64_t attn__bytes_pad(const attn_desc *d) { return attn__round_up(d->head_dim, 16); }
+/* Rows of a unit, of so many of a sequence, that are to be drawn: see adaptive_sample. */
+static int64_t attn__sampled_wanted(const attn_desc *d, int64_t units) {
+    const double wanted = (0.5 + 2.6 / (double)units) / (1 - (double)d->quantile);
+    return attn__max((int64_t)(wanted < 1e6 ? wanted : 1e6) + 1, ATTN__SAMPLE_ROWS);
+}
+/* It does not pay to compute more than a fifth of a unit both ways. */
+#define ATTN__SAMPLE_SHARE 5
 /* The parts of it, the next at byte *at; NULL, where only the bytes are asked for. */
 static void *attn__int16_part(char *scratch, int64_t *at, int64_t bytes) {
     void *p = scratch ? scratch + *at : NULL;
@@ -4602,8 +4615,9 @@ static int64_t attn__int16_carve(
     t->filter = ATTN__PART(attn__filter, 1);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
-    t->exact =
-        ATTN__PART(float, job->d->quantile > 0 ? ATTN__SAMPLE_ROWS * (job->flash.v_pad + 2) : 0);
+    const int64_t both = job->d->quantile > 0 ? job->flash.BM / ATTN__SAMPLE_SHARE + 1 : 0;
+    t->sampled = ATTN__PART(float, both * job->flash.q_pad);
+    t->list = ATTN__PART(int32_t, both);
     t->v_top = ATTN__PART(float, v);
     t->v_low = ATTN__PART(float, v);
     unsigned char *left = ATTN__PART(unsigned char, attn__ceil_div(rows, 2 * MR) * job->chunks);
@@ -4660,9 +4674,20 @@ static double attn__allowed(const attn_desc *d, const attn__int16 *t, int64_t r)
     return d->flags & ATTN_TOLERANCE_ABSOLUTE ? most
                                               : most * (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
 }
-/* Whether rows of a unit may stay with a certificate beyond the tolerance; see adaptive_sample. */
-static int attn__samples(const attn__adaptive *job, const attn__rows *u) {
-    return job->d->quantile > 0 && attn__split_keys(&u->s, job->flash.group) >= u->s.k_len;
+/* Rows of a unit of the sequence at most: 16 units and more, where they do not get too small for the
+ * packing. */
+static int64_t attn__adaptive_most(const attn__adaptive *job, const attn__sequence_view *s) {
+    return attn__clamp(
+        s->q_used * job->flash.group * job->d->kv_heads / 16, attn__min(job->most, 384), job->most);
+}
+/* How many rows of a unit are drawn, so that others may stay with a certificate beyond the tolerance; 0:
+ * none may. */
+static int64_t attn__samples(const attn__adaptive *job, const attn__rows *u) {
+    const int64_t group = job->flash.group, most = attn__adaptive_most(job, &u->s),
+                  units = job->d->kv_heads * attn__ceil_div(u->s.q_used * group, most);
+    if (!(job->d->quantile > 0) || attn__split_keys(&u->s, group) < u->s.k_len) return 0;
+    const int64_t wanted = attn__sampled_wanted(job->d, attn__max(units, 1));
+    return ATTN__SAMPLE_SHARE * wanted <= u->rows ? wanted : 0;
 }
 /* Tiles of the rows [r0, r1) of a unit. */
 static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
@@ -4959,44 +4984,86 @@ static double attn__sampled_error(
     }
     return most;
 }
-/* Rows whose certificate is beyond the tolerance: are they to be computed again? A share 1 - quantile
- * of wrong rows shows among 3 / (1 - quantile) of them 19 times in 20 (the rule of three: Hanley and
- * Lippman-Hand, "If nothing goes wrong, is everything all right?", 1983); a sequence has 16 units.
- * So many rows of the unit, in runs that lie anywhere in equal parts of it, are computed as flash
- * does it; if less than the share of them keeps to the tolerance, all rows keep to it by their
- * certificates. Where runs lie follows from the unit's rows, as all bits do. */
+/* Whether row r is to stay, with a certificate beyond the tolerance. */
+static int attn__uncertified(const attn__adaptive *job, const attn__int16 *t, int64_t r) {
+    return t->cert[r] != ATTN__FAILED && (double)t->cert[r] > attn__allowed(job->d, t, r);
+}
+/* Of the n rows listed, computed as flash does it too: how many are off by more than they may be. */
+static int64_t attn__adaptive_compare(const attn__adaptive *job, const attn__rows *u,
+    const attn__int16 *t, int64_t n, double *error) {
+    const float *sum, *O = attn__adaptive_listed(job, u, t, n, &sum);
+    int64_t beyond = 0;
+    for (int64_t x = 0; x < n; x++) {
+        const double off =
+            attn__sampled_error(job, t, t->list[x], O + x * job->flash.v_pad, (double)sum[x]);
+        beyond += !(off <= attn__allowed(job->d, t, t->list[x]));
+        if (off > *error) *error = off;
+    }
+    t->tally->sampled += n;
+    return beyond;
+}
+/* Lists the n rows that most exceed what they may be off by, by their certificates. */
+static int64_t attn__adaptive_largest(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t n) {
+    float *by = t->row[ATTN__ROW_REST]; /* which is in the certificates */
+    int64_t found = 0;
+    for (int64_t r = 0; r < u->rows; r++)
+        by[r] = attn__uncertified(job, t, r)
+                    ? (float)((double)t->cert[r] / (attn__allowed(job->d, t, r) + 1e-37))
+                    : 0;
+    for (; found < n; found++) {
+        int64_t most = 0;
+        for (int64_t r = 1; r < u->rows; r++)
+            if (by[r] > by[most]) most = r;
+        if (!(by[most] > 0)) break;
+        by[most] = 0;
+        t->list[found] = (int32_t)most;
+    }
+    return found;
+}
+/* Rows whose certificate is beyond the tolerance: are they to be computed again? Those of the largest
+ * certificates are compared with what flash computes, and while one of them is beyond, they are
+ * computed again and more of them compared, up to an eighth of the unit; not where the quantile lets
+ * as many be beyond. Of the others one is drawn in each of `all` equal parts. If more of these are
+ * beyond than 19 draws in 20 have where a share 1 - quantile is, which is one for a high quantile,
+ * all rows keep to the tolerance by their certificates.
+ *
+ * A unit that has a share f of rows beyond, whichever, stays so in (1 - f)^all of the draws, and of a
+ * sequence of n units, each as bad as it can be, more than 1 - quantile is left where more than n (1
+ * - quantile) / f stay: in less than 1 draw of 20 by all = (0.5 + 2.6 / n) / (1 - quantile), which
+ * is the rule of three (Hanley and Lippman-Hand, "If nothing goes wrong, is everything all right?",
+ * 1983) for n = 1. What is drawn follows from the unit's place, as all bits do, and not from data. */
 static void attn__adaptive_sample(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
-    const double wanted = 3.0 / 16 / (1 - (double)d->quantile) / ATTN__SAMPLE_ROWS;
-    const int64_t v_pad = job->flash.v_pad, most = attn__ceil_div(u->rows, ATTN__SAMPLE_ROWS),
-                  runs = attn__min(
-                      wanted < ATTN__SAMPLE_RUNS ? (int64_t)wanted + 1 : ATTN__SAMPLE_RUNS, most);
-    int64_t rows = 0, beyond = 0;
+    const double may = 1 - (double)d->quantile;
+    const int64_t all = attn__samples(job, u);
+    int64_t beyond = 0, redone = 0, left = 0, n;
     double error = 0;
-    attn__flash flash = job->flash;
-    flash.rows_partial = ATTN__SAMPLE_ROWS;
-    for (int64_t n = 0; n < runs; n++) {
-        attn__rows part = *u;
-        const int64_t from = u->rows * n / runs, end = u->rows * (n + 1) / runs,
-                      room = attn__max(0, end - from - ATTN__SAMPLE_ROWS);
-        const uint64_t drawn = (uint64_t)(u->row0 + n + 1) * 0x9e3779b97f4a7c15u >> 33;
-        const int64_t first = from + (int64_t)(drawn % (uint64_t)(room + 1));
-        part.job = &flash;
-        part.row0 += first;
-        part.rows = attn__min(ATTN__SAMPLE_ROWS, end - first);
-        attn__flash_rows(&part, 1, (char *)t->tally + job->kept, t->exact);
-        for (int64_t x = 0; x < part.rows; x++) {
-            const double sum = (double)t->exact[ATTN__SAMPLE_ROWS * (v_pad + 1) + x];
-            if (t->cert[first + x] == ATTN__FAILED || !(sum > 0)) continue; /* dense, or empty */
-            const double off = attn__sampled_error(job, t, first + x, t->exact + x * v_pad, sum);
-            rows++;
-            beyond += off > attn__allowed(d, t, first + x);
-            if (off > error) error = off;
-        }
+    for (int64_t some = ATTN__SAMPLE_FIRST; 8 * may < 1; some *= 2) {
+        n = attn__adaptive_largest(job, u, t, attn__min(some, u->rows / 8 - redone));
+        error = 0;
+        if (!n || !attn__adaptive_compare(job, u, t, n, &error)) break;
+        for (int64_t x = 0; x < n; x++) t->cert[t->list[x]] = ATTN__FAILED;
+        redone += n;
     }
-    t->tally->sampled += rows;
-    if (rows && (double)(rows - beyond) >= (double)d->quantile * (double)rows) {
+    for (int64_t r = 0; r < u->rows; r++) left += attn__uncertified(job, t, r);
+    const int64_t wanted = attn__ceil_div(all * left, u->rows);
+    int64_t part = 0, at = 0, from = 0, drawn = -1;
+    for (int64_t r = 0; r < u->rows; r++) {
+        if (!attn__uncertified(job, t, r)) continue;
+        if (at == from) {
+            const int64_t end = left * (part + 1) / wanted;
+            uint64_t x = (uint64_t)(u->row0 * 4096 + u->kv_head + 1) + ((uint64_t)part << 44);
+            for (int i = 0; i < 3; i++) x = (x ^ x >> 31) * 0x9e3779b97f4a7c15u;
+            drawn = from + (int64_t)((x >> 33) % (uint64_t)(end - from));
+            from = end;
+        }
+        if (at++ == drawn) t->list[part++] = (int32_t)r;
+    }
+    const double mean = may * (double)all, less = mean > 1 ? attn__sqrt(mean) - 1 : 0;
+    if (part) beyond = attn__adaptive_compare(job, u, t, part, &error);
+    if (beyond <= (int64_t)(less * less)) {
         t->tally->beyond += beyond;
         if ((float)error > t->tally->error) t->tally->error = (float)error;
         return;
@@ -5037,8 +5104,7 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
     u->k0 = 0;
     u->k1 = u->s.k_len;
     const int64_t used = u->s.q_used * job->flash.group, all = u->s.q_rows * job->flash.group,
-                  most = attn__clamp(used * kv_heads / 16, attn__min(job->most, 384), job->most),
-                  tiles = attn__ceil_div(used, most),
+                  most = attn__adaptive_most(job, &u->s), tiles = attn__ceil_div(used, most),
                   BM = attn__round_up(attn__ceil_div(used, attn__max(tiles, 1)), 48),
                   tile = job->flash.tiles - 1 - n / pairs;
     u->row0 = tile < tiles ? tile * BM : used + (tile - tiles) * job->most;
@@ -7431,7 +7497,7 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     int64_t asked = 0, fine = 0;
     const double range = attn__columns(d, t, &most);
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
-    const int eased = attn__samples(job, u);
+    const int eased = attn__samples(job, u) > 0;
     /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
     const double off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM;
     for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
@@ -7496,11 +7562,90 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     for (int64_t c = 0; c < job->v_pad && t->spectrum->known; c++)
         t->v_length[c] =
             (float)(attn__sqrt((double)t->v_length[c]) * more + attn__sqrt(keys) * 2.2e-19);
+    const int64_t drawn = attn__samples(job, u);
     for (int64_t r = 0; r < u->rows; r++) {
         const float cert = isa->int16_certificate(job, u, t, r);
         const int within = (double)cert <= attn__allowed(d, t, r); /* no NaN is */
-        t->cert[r] = within || (attn__samples(job, u) && attn__finite(cert)) ? cert : ATTN__FAILED;
+        t->cert[r] = within || (drawn && attn__finite(cert)) ? cert : ATTN__FAILED;
     }
+}
+
+/* The rows [x, x + rows) of those listed against a block. */
+static void attn__listed_group(
+    const attn__rows *u, attn__tile *o, const attn__int16 *t, int64_t x, const attn__kv_block *b) {
+    const attn__kernels *isa = attn__isa();
+    const attn__flash *f = u->job;
+    float max[ATTN__MAXIMA], alpha[ATTN__GROUP_ROWS];
+    attn__group g;
+    memset(&g, 0, sizeof g);
+    g.u = u;
+    g.t = o;
+    g.b = b;
+    g.Q = t->sampled + x * f->q_pad;
+    g.ldq = f->q_pad;
+    g.row0 = x;
+    g.rows = attn__min(isa->MR, u->rows - x);
+    g.heads = 1;
+    g.first = g.inner_hi = b->ke;
+    g.last = g.inner_lo = b->kb;
+    for (int64_t r = 0, lo, hi; r < g.rows; r++) {
+        attn__range(f->d, &u->s, attn__row_query(u, t->list[x + r]), &lo, &hi);
+        g.lo[r] = attn__max(lo, b->kb);
+        g.hi[r] = attn__min(hi, b->ke);
+        attn__group_row_range(&g, r);
+    }
+    g.start = (g.first - b->kb) & -attn__step(isa);
+    g.end = attn__padded(g.last - b->kb, isa->W);
+    if (b->empty && (b->not_finite || g.last <= g.first))
+        memset(o->O + x * f->v_pad, 0, (size_t)(g.rows * f->v_pad) * sizeof *o->O);
+    if (g.last <= g.first) return;
+    isa->group_scores(&g, max);
+    isa->group_softmax(&g, max, alpha);
+    attn__group_output(&g, alpha, 0);
+}
+/* The n rows listed, as flash computes rows beside each other: O, and in *sum its sums. */
+static const float *attn__adaptive_listed(const attn__adaptive *job, const attn__rows *u,
+    const attn__int16 *t, int64_t n, const float **sum) {
+    const attn__flash *f = &job->flash;
+    const attn_desc *d = job->d;
+    const int64_t i0 = attn__row_query(u, 0), i1 = attn__row_query(u, u->rows - 1);
+    attn__tile o = attn__carve(f, (char *)t->tally + job->kept);
+    attn__rows row = *u;
+    attn__kv_block b;
+    int64_t first, last, folds = 0;
+    memset(&b, 0, sizeof b);
+    b.empty = 1;
+    b.pairs_k = f->bf16_qk;
+    b.pairs_v = f->bf16_pv;
+    row.rows = n;
+    attn__rows_see(d, &u->s, i0, i1, &first, &last);
+    for (int64_t x = 0; x < n; x++) {
+        const int64_t i = attn__row_query(u, t->list[x]), h = attn__row_head(u, t->list[x]);
+        float *q = t->sampled + x * f->q_pad;
+        if (!b.pairs_k) attn__isa()->pack_q(q, d, &u->s, i, h);
+        else attn__pack_q_pairs(q, &d->q, attn__q_at(&u->s, d->q.stride, i, h), d->head_dim);
+        o.max[x] = ATTN__NEG_INF;
+        o.sum[x] = 0;
+    }
+    for (; b.ke < last; b.kb = b.ke) {
+        const int fold = f->span && b.kb % f->span == 0 && !b.empty;
+        b.ke = attn__min(b.kb + f->BN, last);
+        if (b.ke <= first) continue;
+        if (fold) attn__fold(&row, &o, folds++ == 0);
+        b.pack0 = b.kb;
+        b.ldv = f->v_pad;
+        b.V = o.V;
+        b.not_finite = 0;
+        b.empty |= fold;
+        b.whole = attn__all_see(d, &u->s, i0, i1, b.kb, b.ke);
+        attn__block_pack(u, &o, &b);
+        for (int64_t x = 0; x < n; x += attn__isa()->MR) attn__listed_group(&row, &o, t, x, &b);
+        b.empty = 0;
+    }
+    if (folds) attn__fold(&row, &o, 0);
+    if (folds) attn__unfold(&row, &o);
+    *sum = o.sum;
+    return o.O;
 }
 
 /* ---- chunks of keys left out ---- */

@@ -82,11 +82,11 @@ static double row_off(const float *got, const float *want)
 
 static void test_sampled(void **state)
 {
-    static const float quantiles[] = { 0.5f, 0.7f, 0.8f, 0.99f, 0.5f, 0 };
+    static const float quantiles[] = { 0.3f, 0.4f, 0.8f, 0.99f, 0.5f, 0 };
     static float o[SAMPLED_ROWS * D], want[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
     (void)state;
     for (int n = 0; n < COUNT(quantiles); n++) {
-        const int all = n == 4, stay = n < 2, certified = n == 5;
+        const int all = n == 4, stay = n < 2, certified = n == 5 || n == 3;      /* 0.99: too many would have to be compared */
         int64_t beyond = 0, dense = 0;
         double most = 0;
         attn_statistics s;
@@ -105,25 +105,25 @@ static void test_sampled(void **state)
         assert_int_equal(s.rows_redone, stay ? 0 : dense);
         assert_true(stay ? dense == 0 : certified ? dense == s.rows_redone && !s.rows_sampled : dense == SAMPLED_ROWS);
         if (certified) continue;
-        assert_true(s.rows_sampled >= 24 && s.rows_sampled <= SAMPLED_ROWS / 2 && s.rows_sampled % 4 == 0);
-        assert_int_equal(s.rows_beyond, stay ? s.rows_sampled / 4 : 0);
+        assert_true(s.rows_sampled >= 24 && s.rows_sampled <= SAMPLED_ROWS / 5);
+        assert_true(stay ? s.rows_beyond > 0 && s.rows_beyond <= s.rows_sampled / 2 : s.rows_beyond == 0);
         if (fabs((double)s.sampled_error - (stay ? most : 0)) > 1e-4) fail_msg("sampled error %g, not %g", (double)s.sampled_error, most);
     }
 }
 
 /* Each sampled row is held against what it may be off by itself: the first rows do not see the huge value of a chunk, and may be off by
- * little; the others, which see it, may, and are nearly all that is sampled. Where a run lies follows from the number of rows. */
+ * little; the others, which see it, are certified. Half of the rows may be off, so these stay; a tenth may not. */
 static void test_sampled_seen(void **state)
 {
-    enum { FEW = 24 };                                  /* as many as are sampled in one run */
+    enum { FEW = 45 };
     static float o[SAMPLED_ROWS * D], want[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
-    int stayed = 0;
     (void)state;
     for (int n = 0; n < 6; n++) {
         int64_t beyond = 0;
         attn_statistics s;
         attn_desc d;
-        sampled_call(&d, 0, 0.5f, want, cert, &s);
+        const float quantile = n % 2 ? 0.5f : 0.9f;
+        sampled_call(&d, 0, quantile, want, cert, &s);
         memset((void *)(uintptr_t)d.q.data, 0, SAMPLED_ROWS * D * 4);
         for (int64_t j = 0; j < SAMPLED_KEYS; j++)
             for (int64_t c = 0; c < D; c++)
@@ -131,14 +131,14 @@ static void test_sampled_seen(void **state)
         d.flags = ATTN_SCALE | ATTN_CAUSAL | ATTN_OFFSET, d.offset = SAMPLED_KEYS - 1 - FEW, d.q_len = SAMPLED_ROWS - 7 * n;
         d.backend = "reference", d.tolerance = d.quantile = 0, d.cert = NULL, d.statistics = NULL;
         assert_ok(attn_forward(&d));
-        d.backend = "adaptive", d.tolerance = 0.01f, d.quantile = 0.5f, d.cert = cert, d.statistics = &s, d.o.data = o;
+        d.backend = "adaptive", d.tolerance = 0.01f, d.quantile = quantile, d.cert = cert, d.statistics = &s, d.o.data = o;
         if (no_products(&d)) skip();
         assert_ok(attn_forward(&d));
         for (int64_t i = 0; i < d.q_len; i++) beyond += row_off(o + i * D, want + i * D) > (i < FEW ? 0.005 : 10);
-        assert_true(s.rows_redone == 0 ? beyond == FEW && s.rows_beyond <= s.rows_sampled / 2 : beyond == 0 && s.rows_redone == FEW);
-        stayed += s.rows_redone == 0;
+        assert_true(s.rows_sampled > 0);
+        if (n % 2) assert_true(s.rows_redone == 0 && beyond == FEW && s.rows_beyond == s.rows_sampled);
+        else assert_true(beyond == 0 && s.rows_redone == FEW && s.rows_beyond == 0);
     }
-    if (stayed < 2) fail_msg("rows stayed %d times of 6", stayed);
 }
 
 /* The largest share of its certificate that a row of a head needs, beyond `rounded`, which is more than f32 rounds: no more than all of it. */
@@ -275,6 +275,50 @@ static void test_hopeless(void **state)
     }
 }
 
+/* Rows for which two keys tie, of scores that codes say little of: in runs, or scattered. Of each call the share that was asked for keeps to the
+ * tolerance, whether rows are sampled or, where there are too few, certified. */
+static void test_sampled_share(void **state)
+{
+    enum { DIM = 64, MOST_ROWS = 4608 };
+    static float q[MOST_ROWS * DIM], k[MOST_ROWS * DIM], v[MOST_ROWS * DIM], o[MOST_ROWS * DIM], want[MOST_ROWS * DIM];
+    uint64_t r = 5;
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        const int scattered = n % 2, rows = n / 2 ? MOST_ROWS : MOST_ROWS / 2;
+        int missed = 0;
+        int64_t sampled = 0;
+        for (int seed = 0; seed < 20 / (1 + n / 2); seed++) {
+            const int64_t from = (int64_t)(random_bits(&r) % 368);
+            int64_t beyond = 0;
+            attn_statistics told;
+            attn_desc d = { 0 };
+            for (int64_t i = 0; i < rows * DIM; i++) q[i] = (float)random_gauss(&r), k[i] = (float)random_gauss(&r), v[i] = random_bits(&r) & 1 ? 1 : -1;
+            for (int64_t i = 0; i < rows; i++) {
+                if (scattered ? random_bits(&r) % 384 >= 16 : i % 384 < from || i % 384 >= from + 16) continue;
+                const float *a = k + (int64_t)(random_bits(&r) % (uint64_t)rows) * DIM, *b = k + (int64_t)(random_bits(&r) % (uint64_t)rows) * DIM;
+                double aa = 0, bb = 0, ab = 0;
+                for (int c = 0; c < DIM; c++) aa += (double)a[c] * (double)a[c], bb += (double)b[c] * (double)b[c], ab += (double)a[c] * (double)b[c];
+                const double all = aa * bb - ab * ab;
+                for (int c = 0; c < DIM && all > 1; c++) q[i * DIM + c] = (float)(2400 / all * ((bb - ab) * (double)a[c] + (aa - ab) * (double)b[c]));
+            }
+            d.batch = d.heads = 1, d.q_len = d.kv_len = rows, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = want, d.backend = "flash";
+            assert_ok(attn_forward(&d));
+            d.o.data = o, d.backend = "adaptive", d.tolerance = 0.001f, d.quantile = 0.99f, d.statistics = &told;
+            if (no_products(&d)) skip();
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; i < rows; i++) {
+                double most = 0;
+                for (int c = 0; c < DIM; c++) most = fmax(most, fabs((double)o[i * DIM + c] - (double)want[i * DIM + c]));
+                beyond += most > 0.00105;
+            }
+            missed += 100 * beyond > rows, sampled += told.rows_sampled;
+            assert_true(told.tiles_int16 > 0);
+        }
+        if (missed > 1) fail_msg("%d rows, %s: %d calls with less than a share of 0.99 within the tolerance", rows, scattered ? "scattered" : "in runs", missed);
+        assert_true(n / 2 == 0 || sampled > 0);
+    }
+}
+
 /* Rows whose keys are cut into splits are not sampled: each keeps to the tolerance by its certificate. */
 static void test_sampled_splits(void **state)
 {
@@ -388,7 +432,7 @@ static void test_sampled_far(void **state)
     attn_statistics s;
     attn_desc d;
     (void)state;
-    sampled_call(&d, 0, 0.5f, o, cert, &s);
+    sampled_call(&d, 0, 0.3f, o, cert, &s);
     for (int64_t i = 13; i < SAMPLED_ROWS; i += 48) ((float *)(uintptr_t)d.q.data)[i * D] = 1e6f;
     if (no_products(&d)) skip();
     assert_ok(attn_forward(&d));
@@ -558,7 +602,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
-        cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_group_units),
+        cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
