@@ -5002,27 +5002,32 @@ static int64_t attn__adaptive_compare(const attn__adaptive *job, const attn__row
     t->tally->sampled += n;
     return beyond;
 }
-/* Lists the n rows that most exceed what they may be off by, by their certificates. */
+/* Lists the n rows that most exceed what they may be off by, by their certificates; none where all
+ * exceed it about as much. */
 static int64_t attn__adaptive_largest(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t n) {
     float *by = t->row[ATTN__ROW_REST]; /* which is in the certificates */
     int64_t found = 0;
-    for (int64_t r = 0; r < u->rows; r++)
+    double sum = 0, rows = 0;
+    for (int64_t r = 0; r < u->rows; r++) {
         by[r] = attn__uncertified(job, t, r)
                     ? (float)((double)t->cert[r] / (attn__allowed(job->d, t, r) + 1e-37))
                     : 0;
+        sum += (double)by[r];
+        rows += by[r] > 0;
+    }
     for (; found < n; found++) {
         int64_t most = 0;
         for (int64_t r = 1; r < u->rows; r++)
             if (by[r] > by[most]) most = r;
-        if (!(by[most] > 0)) break;
+        if (!(by[most] > 0) || (!found && (double)by[most] * rows < 3 * sum)) break;
         by[most] = 0;
         t->list[found] = (int32_t)most;
     }
     return found;
 }
 /* Rows whose certificate is beyond the tolerance: are they to be computed again? Those of the largest
- * certificates are compared with what flash computes, and while one of them is beyond, they are
+ * certificates, if these stand out, are compared with what flash computes, and while one of them is beyond, they are
  * computed again and more of them compared, up to an eighth of the unit; not where the quantile lets
  * as many be beyond. Of the others one is drawn in each of `all` equal parts. If more of these are
  * beyond than 19 draws in 20 have where a share 1 - quantile is, which is one for a high quantile,
