@@ -143,8 +143,8 @@
    follows from where rows are, not from data. So some 60 rows of a stretch are computed both ways at
    0.99 (there are 16 of all heads and more, of 384 rows and more); where that were more than one in
    five, all rows keep to the tolerance. attn_statistics says how many were compared, how many of
-   those that stayed were beyond, and the largest error found. It pays at 0.001 as 0.01 does without,
-   for prefill; a decode step keeps to the tolerance in every row.
+   those that stayed were beyond, and the largest error found. It pays at 0.001, for prefill, and
+   more at 0.97 than at 0.99; a decode step keeps to the tolerance in every row.
    Few rows, as in a decode step, are taken where k and v are int16: what append quantised counts as
    exact, scale * code. The high bytes of all keys are read, then those of the values and the low
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times

@@ -287,7 +287,7 @@ static void test_sampled_share(void **state)
         const int scattered = n % 2, rows = n / 2 ? MOST_ROWS : MOST_ROWS / 2;
         int missed = 0;
         int64_t sampled = 0;
-        for (int seed = 0; seed < 20 / (1 + n / 2); seed++) {
+        for (int seed = 0; seed < 6 / (1 + n / 2 * 2); seed++) {
             const int64_t from = (int64_t)(random_bits(&r) % 368);
             int64_t beyond = 0;
             attn_statistics told;
