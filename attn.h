@@ -4674,14 +4674,13 @@ static double attn__allowed(const attn_desc *d, const attn__int16 *t, int64_t r)
     return d->flags & ATTN_TOLERANCE_ABSOLUTE ? most
                                               : most * (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
 }
-/* Rows of a unit of the sequence at most: 16 units and more, where they do not get too small for the
- * packing. */
+/* Rows of a unit of the sequence at most: 16 units and more, where these are not too small to pack. */
 static int64_t attn__adaptive_most(const attn__adaptive *job, const attn__sequence_view *s) {
     return attn__clamp(
         s->q_used * job->flash.group * job->d->kv_heads / 16, attn__min(job->most, 384), job->most);
 }
-/* How many rows of a unit are drawn, so that others may stay with a certificate beyond the tolerance; 0:
- * none may. */
+/* How many rows of a unit are drawn, so that others may stay with a certificate beyond the tolerance;
+ * 0 where none may. */
 static int64_t attn__samples(const attn__adaptive *job, const attn__rows *u) {
     const int64_t group = job->flash.group, most = attn__adaptive_most(job, &u->s),
                   units = job->d->kv_heads * attn__ceil_div(u->s.q_used * group, most);
