@@ -10504,7 +10504,7 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
         double p = attn__exp(r->s[j] - max) / sum, pf = p * r->factor[j];
         const double *v = r->v + j * d->v_dim;
         for (int64_t c = 0; c < d->v_dim; c++) o[c] += pf * v[c];
-        if (!r->bounds) continue;
+        if (!r->bounds || p == 0) continue; /* an infinite score has no bound, and no weight */
         spread += p * r->e[j];
         for (int64_t c = 0; c < d->v_dim; c++) {
             double size = pf * (v[c] < 0 ? -v[c] : v[c]);
