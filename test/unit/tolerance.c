@@ -123,18 +123,21 @@ static void test_sampled_seen(void **state)
         attn_statistics s;
         attn_desc d;
         const float quantile = n % 2 ? 0.5f : 0.9f;
+        const int late = n > 3;                             /* the last rows are those that do not see it */
+        const int64_t large = late ? 0 : SAMPLED_KEYS - 1;
         sampled_call(&d, 0, quantile, want, cert, &s);
         memset((void *)(uintptr_t)d.q.data, 0, SAMPLED_ROWS * D * 4);
         for (int64_t j = 0; j < SAMPLED_KEYS; j++)
             for (int64_t c = 0; c < D; c++)
-                ((float *)(uintptr_t)d.v.data)[j * D + c] = j == SAMPLED_KEYS - 1 ? 1000 * (c == 0) : j / 128 == SAMPLED_KEYS / 128 - 1 ? 0.2f : numbers[2][j * D + c] * 0.1f;
+                ((float *)(uintptr_t)d.v.data)[j * D + c] = j == large ? 1000 * (c == 0) : j / 128 == large / 128 ? 0.2f : numbers[2][j * D + c] * 0.1f;
         d.flags = ATTN_SCALE | ATTN_CAUSAL | ATTN_OFFSET, d.offset = SAMPLED_KEYS - 1 - FEW, d.q_len = SAMPLED_ROWS - 7 * n;
+        if (late) d.flags = ATTN_SCALE | ATTN_WINDOW_LEFT | ATTN_OFFSET, d.offset = 0, d.window_left = d.q_len - 1 - FEW;
         d.backend = "reference", d.tolerance = d.quantile = 0, d.cert = NULL, d.statistics = NULL;
         assert_ok(attn_forward(&d));
         d.backend = "adaptive", d.tolerance = 0.01f, d.quantile = quantile, d.cert = cert, d.statistics = &s, d.o.data = o;
         if (no_products(&d)) skip();
         assert_ok(attn_forward(&d));
-        for (int64_t i = 0; i < d.q_len; i++) beyond += row_off(o + i * D, want + i * D) > (i < FEW ? 0.005 : 10);
+        for (int64_t i = 0; i < d.q_len; i++) beyond += row_off(o + i * D, want + i * D) > ((late ? i >= d.q_len - FEW : i < FEW) ? 0.005 : 10);
         assert_true(s.rows_sampled > 0);
         if (n % 2) assert_true(s.rows_redone == 0 && beyond == FEW && s.rows_beyond == s.rows_sampled);
         else assert_true(beyond == 0 && s.rows_redone == FEW && s.rows_beyond == 0);
